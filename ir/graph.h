@@ -1,0 +1,85 @@
+// The graph that passes work on: an arena copy of pending nodes, in order, operands before users.
+//
+// Shapes are the sizes of the recording at hand. A compiled plan is valid for any sizes with the same structure, so
+// passes may use sizes to judge cost and never to decide what is correct.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "ir/dtype.h"
+#include "ir/op.h"
+#include "ir/shape.h"
+
+namespace fermata {
+
+/// A value of the graph, or a host scalar of the node.
+struct GraphOperand {
+  ValueId value = kNoValue;      // index into Graph::nodes
+  std::uint16_t scalar = 0;      // index into GraphNode::scalars where value is kNoValue
+  bool is_scalar() const { return value == kNoValue; }
+  bool operator==(const GraphOperand&) const = default;
+};
+
+/// One op. Attributes by op (anything not listed has none):
+///   reductions      [bit mask of axes, keepdims]
+///   iota            [axis]
+///   permute         [source axis of each result axis ...]
+///   slice           [start per axis ..., step per axis ...]     counts are the node's shape
+///   concat          [axis]
+///   take, index_add [axis]
+///   update          [offset, stride per axis of operand 1 ...]  over the row-major elements of operand 0
+/// Scalars: full [value]; random ops [key, offset]; pointwise ops one per scalar operand, in the operand dtype.
+struct GraphNode {
+  Op op = Op::input;
+  DType dtype = DType::f32;
+  Shape shape;
+  std::vector<GraphOperand> operands;
+  std::vector<std::int64_t> attributes;
+  std::vector<std::uint64_t> scalars;
+  std::source_location where{};
+  std::uint32_t record = 0;   // the node of the recording with the same shape, attributes and scalars
+  bool dense = true;          // inputs only: row-major without gaps. Part of the structure.
+  bool unit_inner = true;     // inputs only: the last axis has stride 1. Part of the structure.
+};
+
+struct Graph {
+  std::vector<GraphNode> nodes;
+  std::vector<ValueId> outputs;
+};
+
+/// How many graph values read each node, outputs included.
+std::vector<std::uint32_t> count_uses(const Graph& graph);
+/// Dtype that operand `k` of a node is expected in: for pointwise ops what the op's rule computes in.
+DType operand_dtype(const Graph& graph, const GraphNode& node);
+
+/// Text, one node a line:
+///   %0 = input : f32[4, 8]
+///   %1 = multiply(%0, 2) : f32[4, 8]  @mlp.cpp:42
+///   %2 = sum(%1) {axes=[1], keepdims=false} : f32[4]
+///   return %2
+/// Scalars print exactly (shortest decimal that reads back; hexadecimal bits for NaN payloads). Never pointers or times.
+/// With locations = false the @file:line part is left out.
+std::string to_string(const Graph& graph, bool locations = false);
+/// The graph of such a text. Errors are ParseError with line, column and a caret. Lines starting with `//` or `#` are
+/// comments. Infers and checks every type against what is written.
+Graph parse_graph(std::string_view text);
+
+/// Throws InternalError naming the first broken rule: operand order, arity, types against infer(), attributes, outputs.
+void verify(const Graph& graph);
+
+/// Buffers of the reference interpreter: one per node, floats of any width held as double, integers and bool exactly.
+struct ReferenceTensor {
+  DType dtype;
+  Shape shape;
+  std::vector<double> floats;         // where dtype is floating
+  std::vector<std::int64_t> integers;  // else (u64 by bits)
+};
+/// Evaluates the outputs of a graph node by node. Floating values are kept and computed in double whatever their dtype
+/// (formulas at f64, sums in long double), so the result is what exact arithmetic would give, nearly; integers follow
+/// the primitives exactly.
+std::vector<ReferenceTensor> evaluate_reference(const Graph& graph, const std::vector<ReferenceTensor>& inputs);
+
+}  // namespace fermata

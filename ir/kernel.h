@@ -1,0 +1,120 @@
+// The kernel description: all that a code generator sees.
+//
+// A kernel is a loop nest over a domain of `rank` axes, outer to inner. Each access maps a point of the domain to an
+// element of one tensor argument by strides that are arguments too. The program says what happens at each point;
+// `input` reads an access, stores write one. Axes in `reduced` are summed away by the reductions: a value that depends
+// on a load or offset that varies along a reduced axis lives at *element* level, one that depends only on `reduced`
+// results, scalars and accesses broadcast over all reduced axes lives at *row* level. Reductions may depend on earlier
+// reductions: schedule() splits the work into stages, each one pass over the reduced axes of a row. softmax is three.
+// Sizes, strides and scalar values are never part of the description, so they never cause a compile.
+//
+// The last axis is the vector axis. If it is reduced the kernel is a *row kernel* (lanes run along the reduction), else
+// lanes run along the last parallel axis.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/dtype.h"
+#include "ir/scalar_program.h"
+#include "ir/shape.h"
+
+namespace fermata {
+
+
+
+/// Lanes of a row reduction. Element i along the vector axis goes to lane i % kReductionLanes; lanes are merged by
+/// halves: lane[i] = combine(lane[i], lane[i + half]) for half = 32, 16, ... 1. Vector width, threads and fusion never
+/// change this tree.
+inline constexpr unsigned kReductionLanes = 64;
+/// A row longer than this is cut into blocks of this many elements (along the vector axis); each block is reduced by
+/// lanes as above, block j then goes to lane j % kReductionLanes of a second tree of the same form. Rows of one block
+/// take the block's result as it is.
+inline constexpr std::int64_t kReductionBlock = 8192;
+/// In a column kernel (vector axis parallel) rows are combined in order into a block accumulator of this many steps of
+/// the innermost reduced axis, and block accumulators in order into the total (total = combine(total, block)); a
+/// reduction of one block takes it as it is.
+inline constexpr std::int64_t kColumnBlock = 128;
+
+/// One tensor argument as the loop nest sees it.
+struct Access {
+  DType dtype;              // in memory; bool is one byte, 0 or 1
+  std::uint16_t axes = 0;   // bit d: the stride along domain axis d may be non-zero; clear bits are broadcast
+  bool unit_stride = false; // the stride along the vector axis is 1 element (only with its bit in `axes`)
+  bool address_only = false;  // used by Prim::offset only: there is no pointer, strides give the offset
+  bool operator==(const Access&) const = default;
+};
+
+/// A monoid with a state of one or more components. Each element contributes `lifted`; states merge by `combine`, whose
+/// parameters are the components of the left state, then of the right one; `identity` holds constant bits.
+struct Reduction {
+  std::vector<ValueId> lifted;
+  std::vector<DType> types;
+  std::vector<std::uint64_t> identity;
+  Formula combine;
+};
+
+struct Store {
+  std::uint16_t access;
+  ValueId value;
+  bool operator==(const Store&) const = default;
+};
+
+struct Kernel {
+  std::uint8_t rank = 1;         // at least 1
+  std::uint16_t reduced = 0;     // axes summed away by the reductions
+  std::vector<Access> accesses;  // no access is both read and stored, unless every read of it is at the same element
+  std::vector<DType> scalars;    // each in an 8-byte slot
+  ScalarProgram program;
+  std::vector<Reduction> reductions;
+  std::vector<Store> stores;
+
+  bool is_reduced(unsigned axis) const { return (reduced >> axis & 1u) != 0; }
+  bool is_row_kernel() const { return is_reduced(rank - 1u); }
+};
+
+/// What runs when. Derived, so that every backend agrees.
+struct KernelSchedule {
+  struct Stage {
+    std::vector<ValueId> element_values;         // program values to compute at each point, in order (recomputed per stage)
+    std::vector<std::uint16_t> reductions;       // that finish with this stage
+    std::vector<std::uint16_t> element_stores;   // indices into Kernel::stores, executed at each point
+    std::vector<ValueId> row_values;             // to compute after the stage, once per row, in order
+    std::vector<std::uint16_t> row_stores;       // executed after row_values
+  };
+  std::vector<ValueId> row_prologue;  // row-level values that need no reduction, computed before the first stage
+  std::vector<Stage> stages;          // at least one; a kernel without reductions has exactly one, all at element level
+  std::vector<bool> row_level;        // per program value
+};
+KernelSchedule schedule(const Kernel& kernel);
+
+/// Throws InternalError if the description breaks one of its rules. Called by tests, the verifier and FERMATA_VERIFY=1.
+void verify(const Kernel& kernel);
+
+/// One readable text per kernel; the same kernel always prints the same.
+std::string to_string(const Kernel& kernel);
+
+/// Exact bytes and back: the key of the kernel cache and what crosses to the LLVM plugin. Equal kernels give equal bytes.
+std::string serialise(const Kernel& kernel);
+Kernel deserialise_kernel(std::string_view bytes);
+
+/// How a kernel is started. A launch covers rows [row_begin, row_end) of the linear index over the parallel axes
+/// (row-major, without the vector axis where that is parallel) and, where the vector axis is parallel, elements
+/// [column_begin, column_end) of it. Callers split the ranges over threads; column_begin is a multiple of 64.
+struct KernelLaunch {
+  void* const* pointers;           // one per access, to its element at the origin (may be null where address_only)
+  const std::int64_t* sizes;       // rank
+  const std::int64_t* strides;     // per access: rank strides in elements
+  const std::int64_t* offsets;     // per access: only read where address_only: offset at the origin
+  const std::uint64_t* scalars;    // one 8-byte slot per scalar
+  std::int64_t row_begin, row_end;
+  std::int64_t column_begin, column_end;
+  void* partials = nullptr;        // split launches only, see Executable
+};
+
+/// Runs a kernel description element by element with the same reduction trees: the meaning of a kernel, and the oracle
+/// of every code generator. Any dtype; no speed.
+void interpret(const Kernel& kernel, const KernelLaunch& launch);
+
+}  // namespace fermata

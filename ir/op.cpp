@@ -1,0 +1,72 @@
+// See op.h.
+#include "ir/op.h"
+
+#include <array>
+#include <unordered_map>
+
+namespace fermata {
+namespace {
+
+constexpr auto kOps = std::to_array<OpInfo>({
+#define FERMATA_UNARY(name, rule, formula, vjp, doc) {#name, Family::unary, DTypeRule::rule, 1, #formula, doc},
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) \
+  {#name, Family::binary, DTypeRule::rule, 2, #formula, doc},
+#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) \
+  {#name, Family::ternary, DTypeRule::rule, 3, #formula, doc},
+#define FERMATA_REDUCE(name, rule, vjp, doc) {#name, Family::reduce, DTypeRule::rule, 1, "", doc},
+#define FERMATA_RANDOM(name, formula, doc) {#name, Family::random, DTypeRule::none, 0, #formula, doc},
+#define FERMATA_IRREGULAR(name, operands, doc) {#name, Family::irregular, DTypeRule::none, operands, "", doc},
+#include "ir/ops.def"
+});
+
+}  // namespace
+
+const OpInfo& info(Op op) { return kOps[static_cast<std::size_t>(op)]; }
+
+std::optional<Op> op_from_name(std::string_view text) {
+  static const auto* by_name = [] {
+    auto* map = new std::unordered_map<std::string_view, Op>;
+    for (std::size_t i = 0; i < kOpCount; ++i) map->emplace(kOps[i].name, static_cast<Op>(i));
+    return map;
+  }();
+  const auto found = by_name->find(text);
+  if (found == by_name->end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<RuleResult> apply_rule(DTypeRule rule, DType t) {
+  const DType floated = is_floating(t) ? t : DType::f32;
+  const bool real = kReal.has(t), real_or_bool = kRealOrBoolean.has(t);
+  switch (rule) {
+    case DTypeRule::numeric: if (real) return RuleResult{t, t}; break;
+    case DTypeRule::floating: if (real_or_bool) return RuleResult{floated, floated}; break;
+    case DTypeRule::floating_test: if (real_or_bool) return RuleResult{floated, DType::boolean}; break;
+    case DTypeRule::truth: if (real_or_bool) return RuleResult{DType::boolean, DType::boolean}; break;
+    case DTypeRule::bits: if (kIntegers.has(t) || kBoolean.has(t)) return RuleResult{t, t}; break;
+    case DTypeRule::integers: if (kIntegers.has(t)) return RuleResult{t, t}; break;
+    case DTypeRule::compare: if (real_or_bool) return RuleResult{t, DType::boolean}; break;
+    case DTypeRule::choose: if (real_or_bool) return RuleResult{t, t}; break;
+    case DTypeRule::accumulate:
+      if (is_floating(t)) return RuleResult{t, t};
+      if (info(t).kind == DTypeKind::unsigned_integer) return RuleResult{DType::u64, DType::u64};
+      if (real_or_bool) return RuleResult{DType::i64, DType::i64};
+      break;
+    case DTypeRule::ordered: if (real_or_bool) return RuleResult{t, t}; break;
+    case DTypeRule::index: if (real_or_bool) return RuleResult{t, DType::i64}; break;
+    case DTypeRule::none: break;
+  }
+  return std::nullopt;
+}
+
+std::uint64_t formula_fingerprint() {
+  static const std::uint64_t value = [] {
+    std::uint64_t h = 14695981039346656037ull;  // FNV-1a over every formula's text; scalar_math.h is versioned there
+    for (const OpInfo& op : kOps)
+      for (const std::string_view part : {op.name, op.formula})
+        for (const char c : part) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+    return h;
+  }();
+  return value;
+}
+
+}  // namespace fermata

@@ -1,0 +1,38 @@
+// A materialised tensor as a kernel sees it, and the calling convention of `call` kernels.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ir/dtype.h"
+#include "ir/op.h"
+
+namespace fermata {
+
+/// Strides are in elements and may be zero or negative; `data` points to element [0, ..., 0].
+struct TensorView {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::uint8_t rank = 0;
+  const std::int64_t* sizes = nullptr;
+  const std::int64_t* strides = nullptr;
+  std::int64_t element_count() const {
+    std::int64_t n = 1;
+    for (unsigned i = 0; i < rank; ++i) n *= sizes[i];
+    return n;
+  }
+};
+
+/// Arguments of a `call` kernel. Operands of pointwise ops are already broadcast to the output's shape (stride 0 along
+/// stretched axes); an operand that was a host scalar is a 0-d view, broadcast like any other. Outputs are allocated,
+/// dense and row-major.
+struct CallArgs {
+  Op op;
+  std::span<const TensorView> inputs;
+  std::span<const TensorView> outputs;
+  std::span<const std::int64_t> attributes;  // the op's own, see ir/infer.h
+  std::span<const std::uint64_t> scalars;    // 8-byte slots in the op's scalar dtypes
+};
+using CallKernel = void (*)(const CallArgs&);
+
+}  // namespace fermata
