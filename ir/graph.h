@@ -26,6 +26,8 @@ struct GraphOperand {
 /// One op. Attributes by op (anything not listed has none):
 ///   reductions      [bit mask of axes, keepdims]
 ///   iota            [axis]
+///   expand_dims     [bit mask of the result axes that are new]
+///   squeeze         [bit mask of the operand axes that go]
 ///   permute         [source axis of each result axis ...]
 ///   slice           [start per axis ..., step per axis ...]     counts are the node's shape
 ///   concat          [axis]
