@@ -1,5 +1,10 @@
-# fermata_folder(NAME [SUBFOLDERS ...]): an object library fermata_NAME of the sources in a folder and the named ones below it.
+# How a folder joins the library. Object libraries are named in the global property FERMATA_OBJECTS, what they link in
+# FERMATA_LIBS; library.cmake puts both together.
 set_property(GLOBAL PROPERTY FERMATA_OBJECTS "")
+set_property(GLOBAL PROPERTY FERMATA_LIBS "")
+
+# fermata_folder(NAME [SUBFOLDERS ...]): an object library fermata_NAME of the sources in a folder and the named ones
+# below it.
 function(fermata_folder name)
   set(patterns ${PROJECT_SOURCE_DIR}/${name}/*.cpp)
   foreach(sub IN LISTS ARGN)
@@ -12,4 +17,11 @@ function(fermata_folder name)
   add_library(fermata_${name} OBJECT ${sources})
   target_link_libraries(fermata_${name} PRIVATE fermata_flags)
   set_property(GLOBAL APPEND PROPERTY FERMATA_OBJECTS fermata_${name})
+endfunction()
+
+# fermata_subdirectory(PATH): add_subdirectory, for a folder that a source tree may leave out.
+function(fermata_subdirectory path)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${path}/CMakeLists.txt)
+    add_subdirectory(${path})
+  endif()
 endfunction()

@@ -1,47 +1,34 @@
-# Options, compilers and flags that every target shares.
+# What a user can choose, and where outputs go. The defaults suit a top-level build; inside another project only the
+# library is built and the other project's own settings are left alone.
 option(FERMATA_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_INSTALL "Generate install rules" ${PROJECT_IS_TOP_LEVEL})
-set(FERMATA_LLVM AUTO CACHE STRING "Build the LLVM code generator: ON, OFF or AUTO")
+option(FERMATA_WARNINGS "Compile with -Wall -Wextra -Wconversion -Werror" ${PROJECT_IS_TOP_LEVEL})
+set(FERMATA_LLVM AUTO CACHE STRING "The LLVM code generator: ON (required), OFF, or AUTO (if found)")
+set(FERMATA_CUDA AUTO CACHE STRING "The CUDA code generator: ON (required), OFF, or AUTO (if present)")
 set(FERMATA_SANITIZE "" CACHE STRING "Sanitizers for every target, as in -fsanitize=")
+set_property(CACHE FERMATA_LLVM FERMATA_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET default)
-set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
 
 if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
-  if(NOT CMAKE_BUILD_TYPE)
-    set(CMAKE_BUILD_TYPE Release)
-  endif()
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
   find_program(FERMATA_CCACHE ccache)
-  if(FERMATA_CCACHE)
+  if(FERMATA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${FERMATA_CCACHE})
   endif()
+  # Linking against LLVM takes the memory of several compiles.
   set_property(GLOBAL PROPERTY JOB_POOLS link=1)
   set(CMAKE_JOB_POOL_LINK link)
 endif()
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
-
-# Bits never depend on the compiler: no contraction anywhere. Thread-local state of a shared library is reached with one
-# load only under the initial-exec model; the default costs 11 ns per recorded op.
-add_library(fermata_flags INTERFACE)
-target_compile_options(fermata_flags INTERFACE -ffp-contract=off -ftls-model=initial-exec -fno-semantic-interposition)
-if(PROJECT_IS_TOP_LEVEL)
-  target_compile_options(fermata_flags INTERFACE -Wall -Wextra -Wconversion -Werror)
-endif()
-if(FERMATA_SANITIZE)
-  add_compile_options(-fsanitize=${FERMATA_SANITIZE} -fno-omit-frame-pointer -g)
-  add_link_options(-fsanitize=${FERMATA_SANITIZE})
-  add_compile_definitions(FERMATA_POOLED=0)  # pools would hide what a sanitizer looks for
-endif()
-find_package(fmt REQUIRED)
-find_package(Threads REQUIRED)
-target_include_directories(fermata_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/frontend/include>)
-target_link_libraries(fermata_flags INTERFACE fmt::fmt-header-only Threads::Threads)

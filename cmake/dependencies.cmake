@@ -1,0 +1,41 @@
+# What the build leans on. fmt and xxHash are required (headers only); LLVM, oneDNN and libxsmm are used where found, and
+# the engine does without them where not. Afterwards FERMATA_WITH_LLVM, _DNNL and _XSMM say what there is, with the
+# imported targets DNNL::dnnl and libxsmm::libxsmm.
+find_package(fmt REQUIRED)
+find_package(Threads REQUIRED)
+find_path(FERMATA_XXHASH_INCLUDE xxhash.h REQUIRED)
+
+set(FERMATA_WITH_LLVM OFF)
+if(FERMATA_LLVM)  # AUTO is true too
+  # Debian keeps each version under its own prefix.
+  find_package(LLVM 19.1 CONFIG QUIET PATHS /usr/lib/llvm-19)
+  if(LLVM_FOUND)
+    set(FERMATA_WITH_LLVM ON)
+  elseif(NOT FERMATA_LLVM STREQUAL "AUTO")
+    message(FATAL_ERROR "FERMATA_LLVM=ON, but LLVM 19.1 was not found (LLVM_DIR names the folder of LLVMConfig.cmake)")
+  endif()
+endif()
+
+# fermata_imported(TARGET LIBRARY HEADER RESULT): an imported target, if both the library and its header are there. The
+# packages' own config files are not used: oneDNN's asks for OpenCL and OpenMP, which its CPU engine does not need.
+function(fermata_imported target library header result)
+  string(TOUPPER ${library} name)
+  find_library(FERMATA_${name}_LIBRARY ${library})
+  find_path(FERMATA_${name}_INCLUDE ${header})
+  mark_as_advanced(FERMATA_${name}_LIBRARY FERMATA_${name}_INCLUDE)
+  set(${result} OFF PARENT_SCOPE)
+  if(FERMATA_${name}_LIBRARY AND FERMATA_${name}_INCLUDE)
+    add_library(${target} UNKNOWN IMPORTED)
+    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${FERMATA_${name}_LIBRARY}
+      INTERFACE_INCLUDE_DIRECTORIES ${FERMATA_${name}_INCLUDE})
+    set(${result} ON PARENT_SCOPE)
+  endif()
+endfunction()
+fermata_imported(DNNL::dnnl dnnl oneapi/dnnl/dnnl.hpp FERMATA_WITH_DNNL)
+fermata_imported(libxsmm::noblas xsmmnoblas libxsmm.h FERMATA_WITH_XSMM)  # its BLAS fallbacks, which are never called
+if(FERMATA_WITH_XSMM)
+  fermata_imported(libxsmm::libxsmm xsmm libxsmm.h FERMATA_WITH_XSMM)
+endif()
+if(FERMATA_WITH_XSMM)
+  target_link_libraries(libxsmm::libxsmm INTERFACE libxsmm::noblas ${CMAKE_DL_LIBS})
+endif()

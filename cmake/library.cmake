@@ -1,0 +1,47 @@
+# The library, fermata::fermata, and its installation.
+#
+# Public headers include "ir/dtype.h" and the like: the source folder in the build tree, include/fermata/internal once
+# installed. That folder is named internal, and not put straight on the include path of a user, so that a header of ours
+# can never shadow one of the system.
+get_property(objects GLOBAL PROPERTY FERMATA_OBJECTS)
+get_property(libs GLOBAL PROPERTY FERMATA_LIBS)
+list(TRANSFORM objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE object_files)
+
+add_library(fermata SHARED ${object_files})
+add_library(fermata::fermata ALIAS fermata)
+set_target_properties(fermata PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+target_compile_features(fermata INTERFACE cxx_std_20)
+target_link_libraries(fermata PRIVATE ${libs} Threads::Threads ${CMAKE_DL_LIBS})
+include(GNUInstallDirs)
+target_include_directories(fermata INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/frontend/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/fermata/internal>)
+
+# The plugin is looked for beside the library.
+if(TARGET fermata_llvm)
+  set_target_properties(fermata_llvm PROPERTIES LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:fermata>)
+  add_dependencies(fermata_llvm fermata)
+endif()
+
+if(NOT FERMATA_INSTALL)
+  return()
+endif()
+include(CMakePackageConfigHelpers)
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/fermata)
+install(TARGETS fermata EXPORT fermata LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET fermata_llvm)
+  install(TARGETS fermata_llvm LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+install(DIRECTORY frontend/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+foreach(folder IN ITEMS ir runtime dispatch)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fermata/internal
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+endforeach()
+install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/fermata)
+install(EXPORT fermata NAMESPACE fermata:: FILE fermataTargets.cmake DESTINATION ${package})
+configure_package_config_file(cmake/fermataConfig.cmake.in ${PROJECT_BINARY_DIR}/fermataConfig.cmake
+  INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/fermataConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/fermataConfig.cmake ${PROJECT_BINARY_DIR}/fermataConfigVersion.cmake
+  DESTINATION ${package})
