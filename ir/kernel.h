@@ -22,19 +22,18 @@
 
 namespace fermata {
 
-
-
-/// Lanes of a row reduction. Element i along the vector axis goes to lane i % kReductionLanes; lanes are merged by
-/// halves: lane[i] = combine(lane[i], lane[i + half]) for half = 32, 16, ... 1. Vector width, threads and fusion never
-/// change this tree.
+/// Reduction trees, which vector width, threads and fusion never change. A lane tree starts every one of its
+/// kReductionLanes lanes at the identity; item i goes to lane i % kReductionLanes by lane = combine(lane, item), in
+/// order; lanes are then merged by halves: lane[i] = combine(lane[i], lane[i + half]) for half = 32, 16, ... 1.
 inline constexpr unsigned kReductionLanes = 64;
-/// A row longer than this is cut into blocks of this many elements (along the vector axis); each block is reduced by
-/// lanes as above, block j then goes to lane j % kReductionLanes of a second tree of the same form. Rows of one block
-/// take the block's result as it is.
+/// In a row kernel a block is up to this many elements along the vector axis within one iteration of the outer reduced
+/// axes. Blocks are numbered in order over (outer reduced axes row-major, position along the vector axis). Each block is
+/// reduced by a lane tree (item i is the block's element i). One block: its result as it is. More: a second lane tree
+/// whose item j is block j. None (an empty reduction): the identity.
 inline constexpr std::int64_t kReductionBlock = 8192;
-/// In a column kernel (vector axis parallel) rows are combined in order into a block accumulator of this many steps of
-/// the innermost reduced axis, and block accumulators in order into the total (total = combine(total, block)); a
-/// reduction of one block takes it as it is.
+/// In a column kernel (vector axis parallel) a block is up to this many steps of the innermost reduced axis within one
+/// iteration of the outer reduced axes. Each block starts at the identity and takes its steps in order: acc =
+/// combine(acc, item). One block: its result as it is. More: total = combine(total, block) in order, from the identity.
 inline constexpr std::int64_t kColumnBlock = 128;
 
 /// One tensor argument as the loop nest sees it.
@@ -74,7 +73,12 @@ struct Kernel {
   bool is_row_kernel() const { return is_reduced(rank - 1u); }
 };
 
-/// What runs when. Derived, so that every backend agrees.
+/// What runs when. Derived, so that every backend agrees. A store is done at each point where its access varies along a
+/// reduced axis (or nothing is reduced), else once per row. Per-point stores join the first stage in which their value
+/// is known, after the stages of all reductions it depends on; per-row stores follow the stage that completes their
+/// value. In a kernel without reductions only values that no axis reaches (constants, scalars, accesses with no axes)
+/// are row level. In a column kernel a "row" is one lane: row-level values may vary along the vector axis. Values that no
+/// store or reduction needs appear nowhere.
 struct KernelSchedule {
   struct Stage {
     std::vector<ValueId> element_values;         // program values to compute at each point, in order (recomputed per stage)
@@ -113,8 +117,18 @@ struct KernelLaunch {
   void* partials = nullptr;        // split launches only, see Executable
 };
 
+/// Blocks of one row's reduction for these sizes (kReductionBlock and kColumnBlock say what a block is).
+std::int64_t reduction_blocks(const Kernel& kernel, const std::int64_t* sizes);
+/// True for row kernels of a single stage without per-point stores: their blocks can run apart, see Executable.
+bool can_split(const Kernel& kernel, const KernelSchedule& schedule);
+
 /// Runs a kernel description element by element with the same reduction trees: the meaning of a kernel, and the oracle
 /// of every code generator. Any dtype; no speed.
 void interpret(const Kernel& kernel, const KernelLaunch& launch);
+/// The same in two steps, where can_split(): blocks [column_begin, column_end) of row row_begin, then the merge of all its
+/// blocks. `partials` points to the state of block 0: one 8-byte slot per component of each reduction.
+std::size_t interpret_state_bytes(const Kernel& kernel);
+void interpret_partial(const Kernel& kernel, const KernelLaunch& launch);
+void interpret_finish(const Kernel& kernel, const KernelLaunch& launch);
 
 }  // namespace fermata
