@@ -1,0 +1,207 @@
+// See thread_pool.h.
+//
+// One word drives a loop: `remaining_`, the chunks nobody has claimed. Storing it publishes a job, decreasing it claims
+// a chunk, zero means there is nothing to do and is what idle workers wait on. A claim that succeeds belongs to whatever
+// job is current: the job cannot end, nor its description change, before that chunk is counted off `unfinished_`. So a
+// worker that slept through any number of jobs needs no generation counter to be safe.
+#include "runtime/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace fermata {
+namespace {
+
+using Body = FunctionRef<void(std::int64_t, std::int64_t)>;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kSpin = std::chrono::microseconds(100);
+/// A claim costs some tens of nanoseconds and a cache miss: chunks shorter than this waste it.
+constexpr double kChunkNanoseconds = 4'000;
+/// Enough for a thread that is pushed aside by another program to hand its share to the rest.
+constexpr std::int64_t kChunksPerThread = 4;
+
+constinit thread_local bool inside_loop = false;
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+int default_thread_count() {
+  if (const char* text = std::getenv("FERMATA_NUM_THREADS")) {
+    char* end = nullptr;
+    const long n = std::strtol(text, &end, 10);
+    if (end != text && *end == '\0' && n >= 1) return static_cast<int>(std::min(n, 1024L));
+  }
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));  // respects the affinity mask
+}
+
+std::atomic<int>& wanted_threads() {
+  static std::atomic<int> wanted{default_thread_count()};
+  return wanted;
+}
+
+class ThreadPool {
+ public:
+  /// Takes the pool if it is free. False: run on the caller.
+  bool run(std::int64_t begin, std::int64_t end, std::int64_t chunk, Body body);
+
+ private:
+  void resize(int threads);
+  void work_loop();
+  void help();
+  void run_chunk(std::int64_t index);
+  void join();
+  void raise_failure();
+
+  // The word that everybody watches has a line of its own, and so does the one that finishing threads write.
+  alignas(64) std::atomic<int> remaining_{0};
+  alignas(64) std::atomic<int> unfinished_{0};
+  alignas(64) std::atomic<int> parked_{0};
+  std::atomic<bool> taken_{false};
+  std::atomic<bool> stop_{false};
+  // The current job: written while nobody can hold a claim.
+  alignas(64) const Body* body_ = nullptr;
+  std::int64_t begin_ = 0, end_ = 0, chunk_ = 0;
+  int chunks_ = 0;
+  std::atomic<std::int64_t> failed_chunk_{0};  // the lowest that failed, or chunks_
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+  std::vector<std::thread> workers_;
+};
+
+void ThreadPool::run_chunk(std::int64_t index) {
+  // Chunks are claimed in order, so all below a failed one are running or done: the lowest failure is always found.
+  if (index < failed_chunk_.load(std::memory_order_relaxed)) {
+    const std::int64_t b = begin_ + index * chunk_;
+    try {
+      (*body_)(b, std::min(b + chunk_, end_));
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex_);
+      if (index < failed_chunk_.load(std::memory_order_relaxed)) {
+        failed_chunk_.store(index, std::memory_order_relaxed);
+        failure_ = std::current_exception();
+      }
+    }
+  }
+  unfinished_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+void ThreadPool::help() {
+  inside_loop = true;
+  int left = remaining_.load(std::memory_order_relaxed);
+  while (left > 0) {
+    if (!remaining_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) continue;
+    run_chunk(chunks_ - left);
+    left = remaining_.load(std::memory_order_relaxed);
+  }
+  inside_loop = false;
+}
+
+void ThreadPool::work_loop() {
+  auto idle_since = Clock::now();
+  for (unsigned spins = 1; !stop_.load(std::memory_order_relaxed); ++spins) {
+    if (remaining_.load(std::memory_order_relaxed) > 0) {
+      help();
+      idle_since = Clock::now();
+    } else if (spins % 32 != 0 || Clock::now() - idle_since < kSpin) {
+      relax();
+    } else {
+      // Counted before the last look, as the publisher stores before it counts: one of the two sees the other.
+      parked_.fetch_add(1, std::memory_order_seq_cst);
+      if (!stop_.load(std::memory_order_seq_cst)) remaining_.wait(0, std::memory_order_seq_cst);
+      parked_.fetch_sub(1, std::memory_order_relaxed);
+      idle_since = Clock::now();
+    }
+  }
+}
+
+void ThreadPool::resize(int threads) {
+  stop_.store(true, std::memory_order_seq_cst);
+  // Parked workers sleep while the word is 0; nobody claims below it.
+  remaining_.store(-1, std::memory_order_seq_cst);
+  remaining_.notify_all();
+  for (std::thread& t : workers_) t.join();
+  workers_.clear();
+  remaining_.store(0, std::memory_order_relaxed);
+  stop_.store(false, std::memory_order_seq_cst);
+  try {
+    while (static_cast<int>(workers_.size()) + 1 < threads) workers_.emplace_back([this] { work_loop(); });
+  } catch (const std::exception&) {
+    // The system gives no more threads: go on with those there are, and do not try again at every loop.
+    wanted_threads().store(static_cast<int>(workers_.size()) + 1, std::memory_order_relaxed);
+  }
+}
+
+void ThreadPool::join() {
+  const auto start = Clock::now();
+  for (unsigned spins = 1; unfinished_.load(std::memory_order_acquire) != 0; ++spins) {
+    if (spins % 64 == 0 && Clock::now() - start > kSpin) std::this_thread::yield();
+    relax();
+  }
+}
+
+void ThreadPool::raise_failure() {
+  if (failure_ == nullptr) return;
+  const std::exception_ptr failure = std::exchange(failure_, nullptr);
+  taken_.store(false, std::memory_order_release);
+  std::rethrow_exception(failure);
+}
+
+bool ThreadPool::run(std::int64_t begin, std::int64_t end, std::int64_t chunk, Body body) {
+  if (taken_.load(std::memory_order_relaxed) || taken_.exchange(true, std::memory_order_acquire)) return false;
+  const int threads = thread_count();
+  if (static_cast<int>(workers_.size()) + 1 != threads) [[unlikely]] resize(threads);
+  body_ = &body;
+  begin_ = begin, end_ = end, chunk_ = chunk;
+  chunks_ = static_cast<int>((end - begin + chunk - 1) / chunk);
+  failed_chunk_.store(chunks_, std::memory_order_relaxed);
+  unfinished_.store(chunks_, std::memory_order_relaxed);
+  remaining_.store(chunks_, std::memory_order_seq_cst);
+  if (parked_.load(std::memory_order_seq_cst) > 0) remaining_.notify_all();
+  help();
+  join();
+  raise_failure();
+  taken_.store(false, std::memory_order_release);
+  return true;
+}
+
+ThreadPool& pool() {
+  static ThreadPool* const p = new ThreadPool;  // never destroyed: static destructors may still compute
+  return *p;
+}
+
+}  // namespace
+
+int thread_count() { return wanted_threads().load(std::memory_order_relaxed); }
+void set_thread_count(int threads) {
+  wanted_threads().store(std::clamp(threads, 1, 1024), std::memory_order_relaxed);
+}
+bool in_parallel_region() { return inside_loop; }
+
+void parallel_for(std::int64_t begin, std::int64_t end, double ns_per_item, Body body, std::int64_t granule) {
+  if (begin >= end) return;
+  const std::int64_t items = end - begin;
+  const double total = static_cast<double>(items) * ns_per_item;
+  if (inside_loop || total < kSerialNanoseconds || items <= granule) return body(begin, end);
+  const int threads = thread_count();
+  if (threads == 1) return body(begin, end);
+  const auto worthwhile = static_cast<std::int64_t>(std::min(total / kChunkNanoseconds, 1e9));
+  const std::int64_t chunks = std::clamp<std::int64_t>(threads * kChunksPerThread, 1, worthwhile);
+  std::int64_t chunk = (items + chunks - 1) / chunks;
+  chunk = (chunk + granule - 1) / granule * granule;
+  if (chunk >= items || !pool().run(begin, end, chunk, body)) body(begin, end);
+}
+
+}  // namespace fermata
