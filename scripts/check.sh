@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Checks what the compiler does not: layers, sizes, style, and clang-tidy on what changed.
+#   scripts/check.sh [--quick] [--format] [--base COMMIT]
+# --quick        without clang-tidy
+# --format       fail where clang-format would change a changed file (without it, files are only named)
+# --base COMMIT  what "changed" is measured from; the default is origin/main if there is one, else the last commit
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+quick= format= base=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --quick) quick=1 ;;
+    --format) format=1 ;;
+    --base) base=${2:?--base needs a commit}; shift ;;
+    *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  esac
+  shift
+done
+if [ -z "$base" ]; then
+  base=$(git rev-parse -q --verify origin/main || git rev-parse -q --verify HEAD~1 || git rev-parse HEAD)
+fi
+
+failed=0
+python3 scripts/check_layers.py || failed=1
+python3 scripts/check_style.py || failed=1
+
+mapfile -t changed < <({ git diff --name-only --diff-filter=d "$base"; git ls-files --others --exclude-standard; } |
+  grep -E '\.(h|cpp)$' | sort -u)
+if command -v clang-format > /dev/null && [ ${#changed[@]} -gt 0 ]; then
+  unformatted=0
+  for file in "${changed[@]}"; do
+    if ! clang-format "$file" | cmp -s - "$file"; then
+      unformatted=$((unformatted + 1))
+      [ -z "$format" ] || echo "$file: clang-format would change it"
+    fi
+  done
+  echo "format: $unformatted of ${#changed[@]} changed files differ from clang-format"
+  if [ -n "$format" ] && [ "$unformatted" -gt 0 ]; then
+    failed=1
+  fi
+fi
+
+tidy=$(command -v clang-tidy-19 || command -v clang-tidy || true)
+if [ -z "$quick" ] && [ -n "$tidy" ]; then
+  mapfile -t sources < <(printf '%s\n' "${changed[@]}" | grep '\.cpp$' || true)
+  if [ ! -f build/release/compile_commands.json ]; then
+    cmake --preset release > /dev/null
+  fi
+  checked=0
+  for source in "${sources[@]}"; do
+    # Only what the build knows how to compile.
+    grep -qF "$PWD/$source\"" build/release/compile_commands.json || continue
+    checked=$((checked + 1))
+    "$tidy" -p build/release --quiet --extra-arg=-Wno-unknown-warning-option "$source" 2> /dev/null || failed=1
+  done
+  echo "clang-tidy: $checked changed sources"
+fi
+[ "$failed" -eq 0 ] && echo "check: all well" || echo "check: failed"
+exit "$failed"

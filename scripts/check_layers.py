@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Checks who includes whom: the folders are layers, and ALLOWED is the rule.
+
+usage: check_layers.py [ROOT]
+
+Prints one line per include that breaks a rule, then fails.
+"""
+import pathlib
+import re
+import sys
+
+ALLOWED = {
+    "ir": {"ir"},
+    "runtime": {"runtime", "ir"},
+    "dispatch": {"dispatch", "runtime", "ir"},
+    "passes": {"passes", "dispatch", "runtime", "ir"},
+    "codegen_cpu": {"codegen_cpu", "dispatch", "runtime", "ir"},
+    "codegen_cuda": {"codegen_cuda", "dispatch", "runtime", "ir"},
+    "frontend": {"frontend", "passes", "dispatch", "runtime", "ir"},
+}
+# Headers of what a user installs see only installed folders.
+PUBLIC = "frontend/include/fermata"
+PUBLIC_ALLOWED = {"ir", "runtime", "dispatch"}
+# The one file that names the backends.
+REGISTERS_BACKENDS = "frontend/context.cpp"
+# Third-party headers that stay in one place: pattern of the header, folder, what it is.
+CONFINED = [
+    (re.compile(r"llvm(-c)?/"), "codegen_cpu/jit", "LLVM headers"),
+    (re.compile(r"(cuda|cuda_runtime|cuda_runtime_api|nvrtc|nvJitLink|cublas\w*)\.h$"), "codegen_cuda", "CUDA headers"),
+    (re.compile(r"(oneapi/dnnl/|dnnl|libxsmm)"), "codegen_cpu/library", "oneDNN and libxsmm headers"),
+    (re.compile(r"(CLI/|nlohmann/)"), "frontend/cli", "headers of the command line program"),
+]
+IR_THIRD_PARTY = re.compile(r"(fmt/.*|xxhash\.h)$")
+SUFFIXES = {".h", ".cpp", ".def", ".cu", ".inc"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+
+
+def folder_of_include(root, target):
+    """The layer that an include names, or None for the standard library and third parties."""
+    if target.startswith("fermata/") and (root / "frontend/include" / target).exists():
+        return PUBLIC
+    first = target.split("/")[0]
+    return first if "/" in target and (root / first).is_dir() and first in ALLOWED else None
+
+
+def breach(root, path, target, quoted):
+    """Why `path` may not include `target`, or None."""
+    layer = path.split("/")[0]
+    for pattern, home, what in CONFINED:
+        if pattern.match(target):
+            return None if path.startswith(home + "/") else f"{what} belong under {home}"
+    named = folder_of_include(root, target)
+    if named is None:
+        if quoted:
+            return "no such header from the root of the source tree"
+        if layer == "ir" and ("/" in target or target.endswith(".h")) and not IR_THIRD_PARTY.match(target):
+            return "ir leans on the standard library, fmt and xxHash only"
+        return None
+    included = "frontend" if named == PUBLIC else named
+    if path.startswith(PUBLIC + "/"):
+        if named != PUBLIC and named not in PUBLIC_ALLOWED:
+            return "a public header sees only public headers, " + ", ".join(sorted(PUBLIC_ALLOWED))
+    elif path == REGISTERS_BACKENDS and included.startswith("codegen_"):
+        pass
+    elif included not in ALLOWED[layer]:
+        return f"{layer} may include only {', '.join(sorted(ALLOWED[layer]))}"
+    if named != PUBLIC and not (root / target).exists():
+        return "no such header from the root of the source tree"
+    return None
+
+
+def breaches(root):
+    for layer in ALLOWED:
+        for file in sorted((root / layer).rglob("*")):
+            if file.suffix not in SUFFIXES:
+                continue
+            path = file.relative_to(root).as_posix()
+            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+                match = INCLUDE.match(line)
+                if match:
+                    target = match.group(1) or match.group(2)
+                    why = breach(root, path, target, match.group(1) is not None)
+                    if why:
+                        yield f"{path}:{number}: includes {target}: {why}"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+    found = list(breaches(root))
+    print("\n".join(found) if found else "layers: every include is allowed")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Installs what a build needs and this machine lacks. Quick, and without a network, where nothing is missing.
+#   scripts/setup.sh [--check]    with --check: report only; exit status 1 if something required is missing
+set -euo pipefail
+
+required=(g++ cmake ninja-build python3 libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libgtest-dev
+          libgmock-dev libbenchmark-dev)
+# The engine builds without these, and says what it does without.
+optional=(ccache llvm-19-dev libdnnl-dev libxsmm-dev)
+
+if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
+  cat <<'EOM'
+setup: this is not a Debian-like system, so nothing was installed. A build needs:
+  a C++20 compiler (g++ >= 12 or clang >= 19), CMake >= 3.25, Ninja, Python 3 (for the scripts), and the libraries
+  fmt >= 9, CLI11 >= 2.1, nlohmann-json >= 3.11, xxHash >= 0.8, GoogleTest >= 1.12, Google Benchmark >= 1.7.
+It uses, where found: LLVM 19.1 (development files), oneDNN >= 2.6, libxsmm 1.17, ccache.
+EOM
+  exit 0
+fi
+
+missing_of() {
+  local package
+  for package in "$@"; do
+    case $(dpkg-query -W -f '${Status}' "$package" 2> /dev/null) in
+      *' installed') ;;
+      *) echo "$package" ;;
+    esac
+  done
+}
+
+mapfile -t need < <(missing_of "${required[@]}")
+mapfile -t want < <(missing_of "${optional[@]}")
+if [ $((${#need[@]} + ${#want[@]})) -eq 0 ]; then
+  exit 0
+fi
+echo "setup: missing: ${need[*]} ${want[*]}"
+if [ "${1:-}" = --check ]; then
+  [ ${#need[@]} -eq 0 ]
+  exit
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo > /dev/null; then
+    echo "setup: run as root, or install: ${need[*]} ${want[*]}" >&2
+    [ ${#need[@]} -eq 0 ]
+    exit
+  fi
+  as_root=(sudo)
+fi
+install() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+}
+"${as_root[@]}" apt-get update -q || echo "setup: the package lists could not be updated" >&2
+if [ ${#need[@]} -gt 0 ]; then
+  install "${need[@]}"
+fi
+# One by one: a distribution that lacks one of them may have the others.
+for package in "${want[@]}"; do
+  install "$package" || echo "setup: $package is not available; the build goes on without it" >&2
+done
