@@ -29,11 +29,14 @@ unsigned normalise_axis(std::string_view op, std::int64_t axis, const TensorType
 /// A bit mask of distinct axes; an empty list means all of them.
 std::uint16_t axes_mask(std::string_view op, std::span<const std::int64_t> axes, const TensorType& operand,
                         std::source_location where);
+/// The sizes of a reshape with at most one -1 replaced by what is left over.
+Shape resolve_reshape(std::span<const std::int64_t> sizes, const TensorType& operand, std::source_location where);
 
 /// The type of a result. `operands` are the tensor operands; host scalars take no part (their effect on the dtype has
 /// been decided before). For ops whose result shape or dtype is an argument (input, full, iota, random, cast, reshape,
 /// slice, broadcast_to) `wanted` gives it and is checked. Pointwise operands must already agree in dtype up to the
-/// op's rule. Throws the user error of the call.
+/// op's rule; at least one operand of a pointwise op is a tensor, and the condition of `where` always is. With nothing
+/// but the condition, `wanted` gives the dtype of `where`. Throws the user error of the call.
 TensorType infer(Op op, std::span<const TensorType> operands, std::span<const std::int64_t> attributes,
                  const TensorType& wanted, std::source_location where);
 

@@ -1,0 +1,221 @@
+// Checks that every call shares, and inference of the regular families: pointwise, reductions, random.
+#include "ir/infer.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "ir/infer_call.h"
+
+namespace fermata {
+namespace {
+
+std::string axis_note(std::size_t axis, std::int64_t size) { return fmt::format("axis {} is {}", axis, size); }
+
+std::string axis_count(unsigned rank) {
+  if (rank == 0) return "a 0-d tensor";
+  return fmt::format("{} {}", rank, rank == 1 ? "axis" : "axes");
+}
+
+/// The index of the operand that gives a pointwise op its dtype: `where` takes it from what it chooses between.
+std::size_t first_value_operand(const InferCall& call) { return call.op == Op::where ? 1 : 0; }
+
+DType pointwise_dtype(const InferCall& call) {
+  const DTypeRule rule = info(call.op).rule;
+  const std::size_t first = first_value_operand(call);
+  if (first == 1 && !apply_rule(DTypeRule::truth, call.operand(0).dtype)) call.refuse_dtype(0);
+  if (first >= call.operands.size()) {
+    call.require_wanted_dtype(kRealOrBoolean, "real or bool");
+    return call.wanted.dtype;
+  }
+  std::optional<RuleResult> common;
+  for (std::size_t i = first; i < call.operands.size(); ++i) {
+    const auto accepted = apply_rule(rule, call.operand(i).dtype);
+    if (!accepted) call.refuse_dtype(i);
+    if (common && common->operand != accepted->operand) call.require_same_dtype(first, i);
+    common = accepted;
+  }
+  return common->result;
+}
+
+/// Errors name two operands: the first one before operand i that clashes with it.
+[[noreturn]] void fail_broadcast(const InferCall& call, std::size_t i) {
+  std::size_t other = 0;
+  while (broadcast_shapes(call.operand(other).shape, call.operand(i).shape)) ++other;
+  call.broadcast(call.operand(other).shape, call.operand(i).shape, other, i);
+  throw_internal(call.headline("shapes that do broadcast"), call.where);
+}
+
+TensorType infer_pointwise(const InferCall& call) {
+  const auto declared = static_cast<std::size_t>(info(call.op).operands);
+  if (call.operands.empty() || call.operands.size() > declared)
+    throw_internal(call.headline("wrong number of tensor operands"), call.where);
+  // Recording asks this for every op, nearly always with equal shapes: that way allocates and checks nothing.
+  TensorType result{pointwise_dtype(call), call.operand(0).shape};
+  bool grown = byte_size(result.dtype) > byte_size(call.operand(0).dtype);
+  for (std::size_t i = 1; i < call.operands.size(); ++i) {
+    if (call.operand(i).shape == result.shape) continue;
+    const auto common = broadcast_shapes(result.shape, call.operand(i).shape);
+    if (!common) fail_broadcast(call, i);
+    grown = true;
+    result.shape = *common;
+  }
+  if (grown) check_shape(name(call.op), result.shape, result.dtype, call.where);
+  return result;
+}
+
+TensorType infer_reduce(const InferCall& call) {
+  if (call.operands.size() != 1 || call.attributes.size() != 2)
+    throw_internal(call.headline("wrong number of operands or attributes"), call.where);
+  const TensorType& x = call.operand(0);
+  const auto accepted = apply_rule(info(call.op).rule, x.dtype);
+  if (!accepted) call.refuse_dtype(0);
+  const auto mask = static_cast<std::uint64_t>(call.attributes[0]);
+  if (mask >> x.shape.rank() != 0) normalise_axis(name(call.op), std::bit_width(mask) - 1, x, call.where);
+  const bool is_argument = info(call.op).rule == DTypeRule::index;
+  const auto reduced = static_cast<unsigned>(std::popcount(mask));
+  if (is_argument && reduced != 1 && reduced != x.shape.rank())
+    call.fail<ValueError>(1301, "ValueError", "takes one axis or all of them");
+  const bool needs_elements = is_argument || call.op == Op::max || call.op == Op::min;
+  Shape shape;
+  for (unsigned axis = 0; axis < x.shape.rank(); ++axis) {
+    if ((mask >> axis & 1) == 0) shape.push_back(x.shape[axis]);
+    else if (call.attributes[1] != 0) shape.push_back(1);
+    if ((mask >> axis & 1) != 0 && x.shape[axis] == 0 && needs_elements)
+      call.fail<ShapeError>(1009, "ShapeError", "no elements to choose from", {axis_note(axis, 0)});
+  }
+  return call.result(accepted->result, shape);
+}
+
+TensorType infer_random(const InferCall& call) {
+  call.require_wanted_dtype(kFloating, "floating");
+  return call.result(call.wanted.dtype, call.wanted.shape);
+}
+
+}  // namespace
+
+std::string InferCall::headline(std::string_view what) const { return fmt::format("{}: {}", name(op), what); }
+
+std::string_view InferCall::label(std::size_t i) const {
+  static constexpr std::string_view kBinary[] = {"lhs", "rhs"}, kWhere[] = {"cond", "x", "y"},
+                                    kTake[] = {"x", "index"}, kIndexAdd[] = {"x", "index", "source"},
+                                    kUpdate[] = {"x", "values"};
+  switch (op) {
+    case Op::where: return kWhere[i];
+    case Op::take: return kTake[i];
+    case Op::index_add: return kIndexAdd[i];
+    case Op::update: return kUpdate[i];
+    case Op::concat: {
+      static constexpr std::string_view kFirst[] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9"};
+      return i < std::size(kFirst) ? kFirst[i] : "x..";
+    }
+    default: return operands.size() == 2 ? kBinary[i] : "x";
+  }
+}
+
+std::vector<ErrorOperand> InferCall::lines(const std::vector<std::string>& notes) const {
+  std::vector<ErrorOperand> lines;
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    lines.push_back({label(i), to_string(operand(i).dtype, operand(i).shape), i < notes.size() ? notes[i] : ""});
+  return lines;
+}
+
+unsigned InferCall::axis_attribute(const TensorType& of) const {
+  return normalise_axis(name(op), attributes[0], of, where);
+}
+
+void InferCall::refuse_dtype(std::size_t i) const {
+  const DType dtype = operand(i).dtype;
+  if (is_complex(dtype) || is_quantized(dtype))
+    fail<UnsupportedError>(2001, "UnsupportedError", fmt::format("does not compute with {} yet", name(dtype)));
+  fail<DTypeError>(1101, "DTypeError", fmt::format("does not take {}", name(dtype)), {},
+                   dtype == DType::boolean ? "convert it first, for instance with cast to i32" : "");
+}
+
+void InferCall::require_same_dtype(std::size_t i, std::size_t j) const {
+  const DType a = operand(i).dtype, b = operand(j).dtype;
+  if (a == b) return;
+  fail<DTypeError>(1102, "DTypeError", fmt::format("operands differ in dtype ({} and {})", name(a), name(b)), {},
+                   promote(a, b) ? fmt::format("cast both to {}", name(*promote(a, b))) : "");
+}
+
+void InferCall::require_wanted_dtype(DTypeSet accepted, std::string_view description) const {
+  if (accepted.has(wanted.dtype)) return;
+  if (is_complex(wanted.dtype) || is_quantized(wanted.dtype))
+    fail<UnsupportedError>(2001, "UnsupportedError", fmt::format("does not compute with {} yet", name(wanted.dtype)));
+  fail<DTypeError>(1104, "DTypeError", fmt::format("the result must be {}, not {}", description, name(wanted.dtype)));
+}
+
+TensorType InferCall::result(DType dtype, const Shape& shape) const {
+  check_shape(name(op), shape, dtype, where);
+  return {dtype, shape};
+}
+
+Shape InferCall::broadcast(std::span<const std::int64_t> a, std::span<const std::int64_t> b, std::size_t i,
+                           std::size_t j) const {
+  if (const auto common = broadcast_shapes(a, b)) return *common;
+  for (std::size_t back = 1;; ++back) {
+    const std::int64_t left = a[a.size() - back], right = b[b.size() - back];
+    if (left == right || left == 1 || right == 1) continue;
+    std::vector<std::string> notes(operands.size());
+    notes[i] = axis_note(a.size() - back, left), notes[j] = axis_note(b.size() - back, right);
+    fail<ShapeError>(1001, "ShapeError", fmt::format("shapes do not broadcast ({} and {})", left, right), notes);
+  }
+}
+
+std::int64_t check_shape(std::string_view op, std::span<const std::int64_t> sizes, DType dtype,
+                         std::source_location where) {
+  const auto fail = [&](int code, const std::string& what, const std::string& note) {
+    throw ShapeError(code, format_error(code, "ShapeError", fmt::format("{}: {}", op, what),
+                                        {{"shape", to_string(dtype, sizes), note}}, where));
+  };
+  if (sizes.size() > kMaxRank) fail(1003, fmt::format("{} axes, more than {}", sizes.size(), kMaxRank), "");
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] < 0) fail(1002, "a size is negative", axis_note(i, sizes[i]));
+  const auto count = checked_element_count(sizes);
+  std::int64_t bytes = 0;
+  if (!count || __builtin_mul_overflow(*count, static_cast<std::int64_t>(byte_size(dtype)), &bytes))
+    fail(1005, "too many elements for a 64-bit size", "");
+  return *count;
+}
+
+unsigned normalise_axis(std::string_view op, std::int64_t axis, const TensorType& operand, std::source_location where) {
+  const std::int64_t rank = operand.shape.rank();
+  if (axis >= -rank && axis < rank) return static_cast<unsigned>(axis < 0 ? axis + rank : axis);
+  throw IndexError(1201, format_error(1201, "IndexError",
+                                      fmt::format("{}: axis {} is out of range for {}", op, axis,
+                                                  axis_count(operand.shape.rank())),
+                                      {{"x", to_string(operand.dtype, operand.shape), ""}}, where,
+                                      rank > 0 ? fmt::format("axes go from {} to {}", -rank, rank - 1) : ""));
+}
+
+std::uint16_t axes_mask(std::string_view op, std::span<const std::int64_t> axes, const TensorType& operand,
+                        std::source_location where) {
+  if (axes.empty()) return static_cast<std::uint16_t>((1u << operand.shape.rank()) - 1u);
+  unsigned mask = 0;
+  for (const std::int64_t given : axes) {
+    const unsigned axis = normalise_axis(op, given, operand, where);
+    if ((mask >> axis & 1u) != 0)
+      throw IndexError(1202, format_error(1202, "IndexError",
+                                          fmt::format("{}: axis {} is named twice in {}", op, axis, to_string(axes)),
+                                          {{"x", to_string(operand.dtype, operand.shape), ""}}, where));
+    mask |= 1u << axis;
+  }
+  return static_cast<std::uint16_t>(mask);
+}
+
+TensorType infer(Op op, std::span<const TensorType> operands, std::span<const std::int64_t> attributes,
+                 const TensorType& wanted, std::source_location where) {
+  const InferCall call{op, operands, attributes, wanted, where};
+  switch (family(op)) {
+    case Family::unary:
+    case Family::binary:
+    case Family::ternary: return infer_pointwise(call);
+    case Family::reduce: return infer_reduce(call);
+    case Family::random: return infer_random(call);
+    case Family::irregular: break;
+  }
+  return infer_irregular(call);
+}
+
+}  // namespace fermata

@@ -1,0 +1,52 @@
+// What the inference functions of one call share: its arguments, and the errors that several ops raise.
+//
+// Internal to ir/infer*.cpp; everyone else asks infer().
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/error.h"
+#include "ir/infer.h"
+
+namespace fermata {
+
+struct InferCall {
+  Op op;
+  std::span<const TensorType> operands;
+  std::span<const std::int64_t> attributes;
+  const TensorType& wanted;
+  std::source_location where;
+
+  const TensorType& operand(std::size_t i) const { return operands[i]; }
+  /// "add: " and what went wrong.
+  std::string headline(std::string_view what) const;
+  /// The name of operand i as the user calls it: x, lhs, rhs, index ...
+  std::string_view label(std::size_t i) const;
+  /// One line per operand; `notes` may be shorter than the operands.
+  std::vector<ErrorOperand> lines(const std::vector<std::string>& notes = {}) const;
+  /// Throws E with the operands of the call: fail<ShapeError>(1001, "ShapeError", "shapes do not ...").
+  template <class E>
+  [[noreturn]] void fail(int code, std::string_view kind, std::string_view what,
+                         const std::vector<std::string>& notes = {}, std::string_view hint = {}) const {
+    throw E(code, format_error(code, kind, headline(what), lines(notes), where, hint));
+  }
+
+  /// Attribute 0 as an axis of `of`; it has been normalised by whoever made the call, text apart.
+  unsigned axis_attribute(const TensorType& of) const;
+  /// DTypeError or UnsupportedError for an operand dtype that the op does not take.
+  [[noreturn]] void refuse_dtype(std::size_t operand) const;
+  /// DTypeError unless operands i and j have one dtype.
+  void require_same_dtype(std::size_t i, std::size_t j) const;
+  /// DTypeError or UnsupportedError unless `wanted` has a dtype of the set.
+  void require_wanted_dtype(DTypeSet accepted, std::string_view description) const;
+  /// The result, after its count and byte size have been checked.
+  TensorType result(DType dtype, const Shape& shape) const;
+  /// The common shape of `a` and `b`, leading axes of operands i and j; ShapeError naming the axes that do not match.
+  Shape broadcast(std::span<const std::int64_t> a, std::span<const std::int64_t> b, std::size_t i, std::size_t j) const;
+};
+
+/// The ops of ir/ops/irregular.def.
+TensorType infer_irregular(const InferCall& call);
+
+}  // namespace fermata

@@ -1,0 +1,235 @@
+// Inference of the ops that fit no family: views, gathers, concatenation, matmul.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/infer_call.h"
+
+namespace fermata {
+namespace {
+
+std::string count_note(const Shape& shape) {
+  const std::int64_t count = element_count(shape);
+  return fmt::format("{} element{}", count, count == 1 ? "" : "s");
+}
+
+void require_arguments(const InferCall& call, std::size_t operands, std::size_t attributes) {
+  if (call.operands.size() != operands || call.attributes.size() != attributes)
+    throw_internal(call.headline("wrong number of operands or attributes"), call.where);
+}
+
+void require_index_dtype(const InferCall& call) {
+  if (!is_integer(call.operand(1).dtype))
+    call.fail<DTypeError>(1103, "DTypeError",
+                          fmt::format("positions must be integers, not {}", name(call.operand(1).dtype)));
+}
+
+TensorType infer_iota(const InferCall& call) {
+  call.require_wanted_dtype(DType::i64, "i64");
+  normalise_axis(name(call.op), call.attributes[0], call.wanted, call.where);
+  return call.result(DType::i64, call.wanted.shape);
+}
+
+TensorType infer_cast(const InferCall& call) {
+  if (!kRealOrBoolean.has(call.operand(0).dtype)) call.refuse_dtype(0);
+  call.require_wanted_dtype(kRealOrBoolean, "real or bool");
+  return call.result(call.wanted.dtype, call.operand(0).shape);
+}
+
+TensorType infer_reshape(const InferCall& call) {
+  const TensorType& x = call.operand(0);
+  const std::int64_t count = check_shape(name(call.op), call.wanted.shape, x.dtype, call.where);
+  if (count != element_count(x.shape))
+    call.fail<ShapeError>(1006, "ShapeError",
+                          fmt::format("{} has {}", to_string(call.wanted.shape), count_note(call.wanted.shape)),
+                          {count_note(x.shape)});
+  return {x.dtype, call.wanted.shape};
+}
+
+TensorType infer_permute(const InferCall& call) {
+  const TensorType& x = call.operand(0);
+  Shape shape;
+  unsigned seen = 0;
+  for (const std::int64_t axis : call.attributes) {
+    if (axis < 0 || axis >= x.shape.rank()) break;
+    seen |= 1u << axis;
+    if (shape.rank() < kMaxRank) shape.push_back(x.shape[static_cast<std::size_t>(axis)]);
+  }
+  if (call.attributes.size() != x.shape.rank() || seen + 1u != 1u << x.shape.rank())
+    call.fail<ValueError>(1302, "ValueError",
+                          fmt::format("{} does not name each axis once", to_string(call.attributes)));
+  return {x.dtype, shape};
+}
+
+TensorType infer_slice(const InferCall& call) {
+  const TensorType& x = call.operand(0);
+  const std::size_t rank = x.shape.rank();
+  if (call.attributes.size() != 2 * rank || call.wanted.shape.rank() != rank)
+    throw_internal(call.headline("start, step and count are needed for every axis"), call.where);
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    const std::int64_t start = call.attributes[axis], step = call.attributes[rank + axis];
+    const std::int64_t count = call.wanted.shape[axis], size = x.shape[axis];
+    if (step == 0) call.fail<ValueError>(1303, "ValueError", fmt::format("the step along axis {} is 0", axis));
+    if (count == 0) continue;
+    std::int64_t last = 0;
+    const bool overflow = __builtin_mul_overflow(count - 1, step, &last) || __builtin_add_overflow(last, start, &last);
+    if (count < 0 || overflow || start < 0 || start >= size || last < 0 || last >= size)
+      call.fail<IndexError>(1203, "IndexError",
+                            fmt::format("{} elements from {} by {} leave axis {}", count, start, step, axis),
+                            {fmt::format("axis {} is {}", axis, size)});
+  }
+  return {x.dtype, call.wanted.shape};
+}
+
+TensorType infer_broadcast_to(const InferCall& call) {
+  const TensorType& x = call.operand(0);
+  check_shape(name(call.op), call.wanted.shape, x.dtype, call.where);
+  const auto common = broadcast_shapes(x.shape, call.wanted.shape);
+  if (!common || *common != call.wanted.shape)
+    call.fail<ShapeError>(1007, "ShapeError", fmt::format("cannot stretch to {}", to_string(call.wanted.shape)));
+  return {x.dtype, call.wanted.shape};
+}
+
+TensorType infer_concat(const InferCall& call) {
+  if (call.operands.empty()) call.fail<ShapeError>(1012, "ShapeError", "needs at least one tensor");
+  const TensorType& first = call.operand(0);
+  const unsigned axis = call.axis_attribute(first);
+  Shape shape = first.shape;
+  for (std::size_t i = 1; i < call.operands.size(); ++i) {
+    const TensorType& next = call.operand(i);
+    call.require_same_dtype(0, i);
+    Shape expected = first.shape;
+    if (next.shape.rank() == expected.rank()) expected[axis] = next.shape[axis];
+    if (next.shape != expected)
+      call.fail<ShapeError>(1008, "ShapeError", fmt::format("shapes differ other than along axis {}", axis));
+    if (__builtin_add_overflow(shape[axis], next.shape[axis], &shape[axis])) shape[axis] = INT64_MAX;
+  }
+  return call.result(first.dtype, shape);
+}
+
+/// x with axis `axis` replaced by the axes of `index`.
+Shape gathered_shape(const InferCall& call) {
+  const TensorType& x = call.operand(0);
+  const unsigned axis = call.axis_attribute(x);
+  std::vector<std::int64_t> sizes(x.shape.begin(), x.shape.begin() + axis);
+  sizes.insert(sizes.end(), call.operand(1).shape.begin(), call.operand(1).shape.end());
+  sizes.insert(sizes.end(), x.shape.begin() + axis + 1, x.shape.end());
+  check_shape(name(call.op), sizes, x.dtype, call.where);
+  return Shape(sizes);
+}
+
+TensorType infer_take(const InferCall& call) {
+  require_index_dtype(call);
+  const TensorType& x = call.operand(0);
+  const TensorType result{x.dtype, gathered_shape(call)};
+  const unsigned axis = call.axis_attribute(x);
+  if (x.shape[axis] == 0 && element_count(call.operand(1).shape) != 0)
+    call.fail<ShapeError>(1009, "ShapeError", "no elements to choose from", {fmt::format("axis {} is 0", axis)});
+  return result;
+}
+
+TensorType infer_index_add(const InferCall& call) {
+  require_index_dtype(call);
+  call.require_same_dtype(0, 2);
+  if (!kReal.has(call.operand(0).dtype)) call.refuse_dtype(0);
+  const Shape expected = gathered_shape(call);
+  if (call.operand(2).shape != expected)
+    call.fail<ShapeError>(1011, "ShapeError", "the source does not fit", {"", "", "should be " + to_string(expected)});
+  return call.operand(0);
+}
+
+TensorType infer_update(const InferCall& call) {
+  const TensorType& x = call.operand(0);
+  const TensorType& values = call.operand(1);
+  call.require_same_dtype(0, 1);
+  if (call.attributes.size() != 1 + values.shape.rank())
+    throw_internal(call.headline("a stride is needed for every axis of the values"), call.where);
+  if (element_count(values.shape) == 0) return x;
+  std::int64_t lowest = call.attributes[0], highest = lowest, reach = 0;
+  bool overflow = false;
+  for (std::size_t i = 0; i < values.shape.rank(); ++i) {
+    overflow |= __builtin_mul_overflow(values.shape[i] - 1, call.attributes[1 + i], &reach);
+    std::int64_t& end = reach < 0 ? lowest : highest;
+    overflow |= __builtin_add_overflow(end, reach, &end);
+  }
+  if (overflow || lowest < 0 || highest >= element_count(x.shape))
+    call.fail<IndexError>(1203, "IndexError", "the view leaves the tensor",
+                          {count_note(x.shape), fmt::format("go to elements {} to {}", lowest, highest)});
+  return x;
+}
+
+TensorType infer_matmul(const InferCall& call) {
+  const TensorType& lhs = call.operand(0);
+  const TensorType& rhs = call.operand(1);
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (!kReal.has(call.operand(i).dtype)) call.refuse_dtype(i);
+    if (call.operand(i).shape.empty()) call.fail<ShapeError>(1010, "ShapeError", "a 0-d tensor has no rows", {},
+                                                             "use multiply to scale a tensor");
+  }
+  call.require_same_dtype(0, 1);
+  // A vector on the left is a row, on the right a column; the axis that this adds is removed from the result.
+  const std::size_t left_axes = lhs.shape.rank() == 1 ? 1 : 2, right_axes = rhs.shape.rank() == 1 ? 1 : 2;
+  const std::size_t left_contracted = lhs.shape.rank() - 1, right_contracted = rhs.shape.rank() - right_axes;
+  const std::int64_t k = lhs.shape.back(), rows_of_rhs = rhs.shape[right_contracted];
+  if (k != rows_of_rhs)
+    call.fail<ShapeError>(1004, "ShapeError", fmt::format("contracted sizes differ ({} and {})", k, rows_of_rhs),
+                          {fmt::format("axis {} is {}", left_contracted, k),
+                           fmt::format("axis {} is {}", right_contracted, rows_of_rhs)});
+  Shape shape = call.broadcast(std::span(lhs.shape).first(lhs.shape.rank() - left_axes),
+                               std::span(rhs.shape).first(rhs.shape.rank() - right_axes), 0, 1);
+  if (left_axes == 2) shape.push_back(lhs.shape[lhs.shape.rank() - 2u]);
+  if (right_axes == 2) shape.push_back(rhs.shape.back());
+  return call.result(lhs.dtype, shape);
+}
+
+}  // namespace
+
+Shape resolve_reshape(std::span<const std::int64_t> sizes, const TensorType& operand, std::source_location where) {
+  const InferCall call{Op::reshape, {&operand, 1}, {}, operand, where};
+  const auto open = std::find(sizes.begin(), sizes.end(), -1);
+  if (open == sizes.end() || sizes.size() > kMaxRank) {
+    check_shape(name(Op::reshape), sizes, operand.dtype, where);
+    return Shape(sizes);
+  }
+  if (std::find(open + 1, sizes.end(), -1) != sizes.end())
+    call.fail<ValueError>(1304, "ValueError", fmt::format("more than one -1 in {}", to_string(sizes)));
+  Shape shape(sizes);
+  std::int64_t& left_over = shape[static_cast<std::size_t>(open - sizes.begin())];
+  left_over = 1;
+  const std::int64_t known = check_shape(name(Op::reshape), shape, operand.dtype, where);
+  const std::int64_t count = element_count(operand.shape);
+  if (known == 0 || count % known != 0)
+    call.fail<ShapeError>(1006, "ShapeError", fmt::format("no size for the -1 in {} fits", to_string(sizes)),
+                          {count_note(operand.shape)});
+  left_over = count / known;
+  return shape;
+}
+
+TensorType infer_irregular(const InferCall& call) {
+  const auto with = [&](std::size_t operands, std::size_t attributes, auto* rule) {
+    require_arguments(call, operands, attributes);
+    return rule(call);
+  };
+  const auto given = [](const InferCall& c) { return c.result(c.wanted.dtype, c.wanted.shape); };
+  const std::size_t attributes = call.attributes.size();
+  switch (call.op) {
+    case Op::input: return given(call);
+    case Op::full: call.require_wanted_dtype(kRealOrBoolean, "real or bool"); return given(call);
+    case Op::copy: return with(1, 0, +[](const InferCall& c) { return c.operand(0); });
+    case Op::iota: return with(0, 1, infer_iota);
+    case Op::cast: return with(1, 0, infer_cast);
+    case Op::reshape: return with(1, 0, infer_reshape);
+    case Op::permute: return with(1, attributes, infer_permute);
+    case Op::slice: return with(1, attributes, infer_slice);
+    case Op::broadcast_to: return with(1, 0, infer_broadcast_to);
+    case Op::concat: return with(call.operands.size(), 1, infer_concat);
+    case Op::take: return with(2, 1, infer_take);
+    case Op::index_add: return with(3, 1, infer_index_add);
+    case Op::update: return with(2, attributes, infer_update);
+    case Op::matmul: return with(2, 0, infer_matmul);
+    default: throw_internal(call.headline("no inference"), call.where);
+  }
+}
+
+}  // namespace fermata
