@@ -1,0 +1,23 @@
+// See backend.h.
+#include "dispatch/backend.h"
+
+#include <array>
+#include <atomic>
+
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+std::array<std::atomic<Backend*>, kBackendCount> backends{};
+}
+
+Backend* backend(BackendKey key) { return backends[static_cast<std::size_t>(key)].load(std::memory_order_acquire); }
+
+void register_backend(BackendKey key, std::unique_ptr<Backend> backend) {
+  Backend* none = nullptr;
+  if (!backends[static_cast<std::size_t>(key)].compare_exchange_strong(none, backend.get()))
+    throw InternalError(9003, format_error(9003, "InternalError", "a second backend for one key", {}, {}));
+  backend.release();  // backends live as long as the process: executables refer to them
+}
+
+}  // namespace fermata

@@ -1,0 +1,103 @@
+// Operators: rows of the kernel table, and what a call through one costs.
+//
+// A row has one cell per (functionality, backend). Every cell can be called (a missing kernel is a function that
+// throws), so a call is: union the keys, mask, index, load, jump. Kernels are reached through a typed handle whose
+// signature was checked when the kernel was registered.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <typeinfo>
+
+#include "ir/op.h"
+#include "runtime/operand.h"
+
+namespace fermata {
+
+struct OperatorEntry;
+
+/// What a kernel may want to know about a call besides its arguments. `keys` are those that picked the cell.
+struct Call {
+  const OperatorEntry& entry;
+  DispatchKeySet keys;
+  std::source_location where;
+};
+
+/// Arguments of ops that are not pointwise, beyond their tensors: see ir/graph.h for attributes and scalars by op.
+struct Attributes {
+  TensorType wanted;                          // where the result type is an argument
+  std::span<const std::int64_t> integers;
+  std::span<const std::uint64_t> scalars;
+};
+
+/// The four signatures of the built-in ops.
+using UnaryCall = Tensor(const Operand&);
+using BinaryCall = Tensor(const Operand&, const Operand&);
+using TernaryCall = Tensor(const Operand&, const Operand&, const Operand&);
+using GeneralCall = Tensor(std::span<const Tensor>, const Attributes&);
+
+using ErasedKernel = void (*)();
+struct BackendCell;
+
+struct OperatorEntry {
+  std::string_view name;
+  Op op = Op::count;                             // Op::count for operators from outside
+  const std::type_info* signature = nullptr;
+  std::atomic<std::uint64_t> not_fallthrough{~0ull};
+  std::array<std::atomic<ErasedKernel>, kCells> cells{};
+  std::array<std::atomic<BackendCell*>, kBackendCount> backends{};  // variants of the backend cells, null where none
+};
+
+/// The row of a built-in op.
+OperatorEntry& operator_entry(Op op);
+
+inline DispatchKeySet keys_of(const Operand& o) { return o.keys(); }
+inline DispatchKeySet keys_of(const Tensor& t) { return t.keys(); }
+inline DispatchKeySet keys_of(std::span<const Tensor> tensors) {
+  DispatchKeySet all;
+  for (const Tensor& t : tensors) all = all | t.keys();
+  return all;
+}
+inline DispatchKeySet keys_of(const Attributes&) { return {}; }
+
+/// Set while a trace of calls is wanted: one relaxed load per call when off.
+extern std::atomic<bool> trace_dispatch;
+void trace_call(const Call& call, bool entering);
+
+template <class Signature> struct Dispatcher;
+template <class R, class... A> struct Dispatcher<R(A...)> {
+  using Kernel = R (*)(const Call&, A...);
+
+  /// Calls the kernel of the highest key in `keys`.
+  static R call_with(const OperatorEntry& entry, DispatchKeySet keys, std::source_location where, A... args) {
+    keys = keys & DispatchKeySet(entry.not_fallthrough.load(std::memory_order_relaxed));
+    const auto kernel = reinterpret_cast<Kernel>(entry.cells[keys.cell()].load(std::memory_order_acquire));
+    const Call call{entry, keys, where};
+    if (trace_dispatch.load(std::memory_order_relaxed)) [[unlikely]] return traced(kernel, call, args...);
+    return kernel(call, args...);
+  }
+  static R call(const OperatorEntry& entry, std::source_location where, A... args) {
+    const ThreadKeys& thread = thread_keys;
+    return call_with(entry, (((keys_of(args) | ...) | thread.included) - thread.excluded), where, args...);
+  }
+  /// From inside a wrapper kernel: the same call below functionality `f`.
+  static R redispatch(const Call& call, Functionality f, A... args) {
+    return call_with(call.entry, call.keys.below(f), call.where, args...);
+  }
+
+ private:
+  static R traced(Kernel kernel, const Call& call, A... args) {
+    struct Leave {
+      const Call& call;
+      ~Leave() { trace_call(call, false); }
+    } leave{call};
+    trace_call(call, true);
+    return kernel(call, args...);
+  }
+};
+
+}  // namespace fermata

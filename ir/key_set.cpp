@@ -1,0 +1,8 @@
+// See key_set.h. Capture is on from the start: code is lazy unless a thread says otherwise.
+#include "ir/key_set.h"
+
+namespace fermata {
+
+constinit thread_local ThreadKeys thread_keys{Functionality::capture, {}};
+
+}  // namespace fermata

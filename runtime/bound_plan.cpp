@@ -1,0 +1,321 @@
+// See bound_plan.h.
+#include "runtime/bound_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "ir/error.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+
+RunCall run_call_step = nullptr;
+
+namespace {
+
+constexpr std::size_t kArenaAlignment = 64;
+
+/// Column ranges of a launch start at multiples of this many elements.
+constexpr std::int64_t kColumnGranule = 1024;
+
+void apply_view(const Node& n, Shape& sizes, Shape& strides, std::int64_t& offset) {
+  const Shape to(n.sizes());
+  const std::vector<std::int64_t>* a = n.extra != nullptr ? &n.extra->attributes : nullptr;
+  switch (n.op) {
+    case Op::reshape: {
+      const auto moved = reshape_strides(sizes, strides, to);
+      if (!moved) throw_internal("a reshape was folded into a load that it cannot be folded into");
+      strides = *moved;
+      break;
+    }
+    case Op::expand_dims: {
+      Shape out;
+      for (unsigned i = 0, from = 0; i < to.rank(); ++i) out.push_back(((*a)[0] >> i & 1) != 0 ? 0 : strides[from++]);
+      strides = out;
+      break;
+    }
+    case Op::squeeze: {
+      Shape out;
+      for (unsigned i = 0; i < sizes.rank(); ++i)
+        if (((*a)[0] >> i & 1) == 0) out.push_back(strides[i]);
+      strides = out;
+      break;
+    }
+    case Op::permute: {
+      Shape out;
+      for (const std::int64_t from : *a) out.push_back(strides[static_cast<std::size_t>(from)]);
+      strides = out;
+      break;
+    }
+    case Op::slice:
+      for (unsigned i = 0; i < to.rank(); ++i) {
+        offset += (*a)[i] * strides[i];
+        strides[i] *= (*a)[to.rank() + i];
+      }
+      break;
+    case Op::broadcast_to: {
+      Shape out;
+      const unsigned lead = to.rank() - sizes.rank();
+      for (unsigned i = 0; i < to.rank(); ++i)
+        out.push_back(i < lead || sizes[i - lead] != to[i] ? 0 : strides[i - lead]);
+      strides = out;
+      break;
+    }
+    default: throw_internal("not a view op in a path");
+  }
+  sizes = to;
+}
+
+void apply_stretch(std::span<const std::int64_t> to, Shape& sizes, Shape& strides) {
+  Shape out;
+  const std::size_t lead = to.size() - sizes.rank();
+  for (std::size_t i = 0; i < to.size(); ++i)
+    out.push_back(i < lead || (sizes[i - lead] == 1 && to[i] != 1) ? 0 : strides[i - lead]);
+  sizes = Shape(to), strides = out;
+}
+
+void apply_insert(std::uint16_t mask, Shape& sizes, Shape& strides) {
+  Shape new_sizes, new_strides;
+  for (unsigned i = 0, from = 0; from < sizes.rank() || (mask >> i) != 0; ++i) {
+    const bool inserted = (mask >> i & 1) != 0;
+    new_sizes.push_back(inserted ? 1 : sizes[from]);
+    new_strides.push_back(inserted ? 0 : strides[from]);
+    from += inserted ? 0 : 1;
+  }
+  sizes = new_sizes, strides = new_strides;
+}
+
+std::uint64_t scalar_of(const Node& n, std::uint16_t index) {
+  return n.extra != nullptr && !n.extra->scalars.empty() ? n.extra->scalars[index] : n.scalar;
+}
+
+}  // namespace
+
+BoundPlan::View BoundPlan::resolve(const Plan& plan, const PlanSource& source) const {
+  const PlanSlot& slot = plan.slots[source.slot];
+  const Node& origin = *records_[slot.record];
+  View v{Shape(origin.sizes()), {}, 0};
+  if (slot.kind == PlanSlot::Kind::leaf && !origin.is_dense_leaf()) {
+    v.strides = origin.extra->strides, v.offset = origin.extra->offset;
+  } else {
+    v.strides = dense_strides(v.sizes);
+  }
+  for (const PathStep& step : source.path) {
+    switch (step.kind) {
+      case PathStep::Kind::view: apply_view(*records_[step.record], v.sizes, v.strides, v.offset); break;
+      case PathStep::Kind::stretch: apply_stretch(records_[step.record]->sizes(), v.sizes, v.strides); break;
+      case PathStep::Kind::insert: apply_insert(step.mask, v.sizes, v.strides); break;
+    }
+  }
+  return v;
+}
+
+void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
+  records_ = records;
+  steps_.clear(), numbers_.clear(), addresses_.clear(), scalars_.clear();
+  slot_bytes_.clear();
+  output_slots_.assign(plan.output_slots.begin(), plan.output_slots.end());
+  for (const PlanSlot& slot : plan.slots) {
+    const Node& n = *records[slot.record];
+    slot_bytes_.push_back(static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype));
+  }
+  for (const PlanStep& step : plan.steps)
+    if (step.kind == PlanStep::Kind::kernel) bind_kernel(plan, step); else bind_call(plan, step);
+  place_temporaries(plan);
+  records_ = {};
+}
+
+void BoundPlan::bind_kernel(const Plan& plan, const PlanStep& step) {
+  const std::span<const std::int64_t> domain = records_[step.record]->sizes();
+  const auto rank = static_cast<std::uint32_t>(step.axes.size());
+  Step bound{.pointers = static_cast<std::uint32_t>(addresses_.size()),
+             .sizes = static_cast<std::uint32_t>(numbers_.size()),
+             .strides = 0, .offsets = 0,
+             .scalars = static_cast<std::uint32_t>(scalars_.size()),
+             .rank = rank,
+             .source_count = static_cast<std::uint32_t>(step.sources.size()),
+             .rows = 1, .columns = 1, .split_columns = false};
+  for (std::uint32_t d = 0; d < rank; ++d) {
+    std::int64_t size = 1;  // an axis run of a 0-d domain is empty: first > last
+    for (unsigned i = step.axes[d].first; i <= step.axes[d].last && i < domain.size(); ++i) size *= domain[i];
+    numbers_.push_back(size);
+    const bool reduced = (step.reduced >> d & 1) != 0;
+    if (d + 1 == rank && !reduced) bound.columns = size;
+    else if (!reduced) bound.rows *= size;
+  }
+  bound.strides = static_cast<std::uint32_t>(numbers_.size());
+  for (const PlanSource& source : step.sources) {
+    const View v = resolve(plan, source);
+    for (const AxisRun run : step.axes) {
+      // The innermost axis of a run that is longer than 1 has the run's stride: a stride of a size-1 axis means nothing.
+      std::int64_t stride = 0;
+      for (int i = run.last; i >= run.first && i < static_cast<int>(domain.size()); --i) {
+        stride = v.strides[static_cast<std::size_t>(i)];
+        if (domain[static_cast<std::size_t>(i)] != 1) break;
+      }
+      numbers_.push_back(stride);
+    }
+    addresses_.push_back({source.slot, v.offset});
+  }
+  bound.offsets = static_cast<std::uint32_t>(numbers_.size());
+  for (std::size_t i = 0; i < step.sources.size(); ++i) {
+    Address& address = addresses_[bound.pointers + i];
+    numbers_.push_back(address.byte_offset);
+    address.byte_offset *= static_cast<std::int64_t>(step.element_bytes[i]);
+  }
+  for (const ScalarSource s : step.scalars) scalars_.push_back(scalar_of(*records_[s.record], s.index));
+  steps_.push_back(bound);
+}
+
+void BoundPlan::bind_call(const Plan& plan, const PlanStep& step) {
+  // Layout in numbers_: per operand and for the output [rank, sizes ..., strides ...], then attributes with a count.
+  Step bound{};
+  bound.pointers = static_cast<std::uint32_t>(addresses_.size());
+  bound.sizes = static_cast<std::uint32_t>(numbers_.size());
+  bound.scalars = static_cast<std::uint32_t>(scalars_.size());
+  bound.source_count = static_cast<std::uint32_t>(step.sources.size());
+  const auto put = [&](const PlanSource& source, std::size_t bytes) {
+    const View v = resolve(plan, source);
+    numbers_.push_back(v.sizes.rank());
+    numbers_.insert(numbers_.end(), v.sizes.begin(), v.sizes.end());
+    numbers_.insert(numbers_.end(), v.strides.begin(), v.strides.end());
+    addresses_.push_back({source.slot, v.offset * static_cast<std::int64_t>(bytes)});
+  };
+  for (std::size_t i = 0; i < step.sources.size(); ++i) put(step.sources[i], step.element_bytes[i]);
+  put(step.output, byte_size(records_[step.record]->dtype));
+  bound.offsets = static_cast<std::uint32_t>(numbers_.size());
+  const std::vector<std::int64_t> attributes = attributes_of(*records_[step.record]);
+  numbers_.push_back(static_cast<std::int64_t>(attributes.size()));
+  numbers_.insert(numbers_.end(), attributes.begin(), attributes.end());
+  for (const ScalarSource s : step.scalars) scalars_.push_back(scalar_of(*records_[s.record], s.index));
+  steps_.push_back(bound);
+}
+
+void BoundPlan::place_temporaries(const Plan& plan) {
+  // First fit by decreasing size over lifetimes: within a few percent of optimal for such plans, and quick.
+  slot_offset_.assign(plan.slots.size(), 0);
+  arena_bytes_ = 0;
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t i = 0; i < plan.slots.size(); ++i)
+    if (plan.slots[i].kind == PlanSlot::Kind::temporary) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return slot_bytes_[a] > slot_bytes_[b]; });
+  std::vector<std::uint32_t> placed;
+  for (const std::uint32_t i : order) {
+    const PlanSlot& slot = plan.slots[i];
+    const std::size_t bytes = (slot_bytes_[i] + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    std::size_t at = 0;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (const std::uint32_t j : placed) {
+        const PlanSlot& other = plan.slots[j];
+        if (other.last_step < slot.first_step || slot.last_step < other.first_step) continue;
+        const std::size_t end = slot_offset_[j] + (slot_bytes_[j] + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+        if (at < end && slot_offset_[j] < at + bytes) at = end, moved = true;
+      }
+    }
+    slot_offset_[i] = at;
+    arena_bytes_ = std::max(arena_bytes_, at + bytes);
+    placed.push_back(i);
+  }
+}
+
+void BoundPlan::run(const Plan& plan, std::span<void* const> leaves, std::span<void* const> outputs) {
+  const StoragePtr arena(arena_bytes_ != 0 ? Storage::allocate(arena_bytes_) : nullptr);
+  slot_data_.assign(plan.slots.size(), nullptr);
+  for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_data_[plan.leaf_slots[i]] = leaves[i];
+  for (std::size_t i = 0; i < plan.output_slots.size(); ++i) slot_data_[plan.output_slots[i]] = outputs[i];
+  for (std::size_t i = 0; i < plan.slots.size(); ++i)
+    if (plan.slots[i].kind == PlanSlot::Kind::temporary)
+      slot_data_[i] = static_cast<std::byte*>(arena->data) + slot_offset_[i];
+  pointers_.resize(addresses_.size());
+  for (std::size_t i = 0; i < addresses_.size(); ++i) {
+    const Address a = addresses_[i];
+    pointers_[i] = slot_data_[a.slot] == nullptr ? nullptr : static_cast<std::byte*>(slot_data_[a.slot]) + a.byte_offset;
+  }
+  for (std::size_t i = 0; i < plan.steps.size(); ++i)
+    if (plan.steps[i].kind == PlanStep::Kind::kernel) run_kernel(plan.steps[i], steps_[i]);
+    else run_call(plan.steps[i], steps_[i]);
+}
+
+void BoundPlan::run_kernel(const PlanStep& step, const Step& b) {
+  KernelLaunch launch{.pointers = pointers_.data() + b.pointers,
+                      .sizes = numbers_.data() + b.sizes,
+                      .strides = numbers_.data() + b.strides,
+                      .offsets = numbers_.data() + b.offsets,
+                      .scalars = scalars_.data() + b.scalars,
+                      .row_begin = 0, .row_end = b.rows,
+                      .column_begin = 0, .column_end = b.columns};
+  double points = 1;
+  for (std::uint32_t d = 0; d < b.rank; ++d) points *= static_cast<double>(launch.sizes[d]);
+  const double ns = points * step.ns_per_point;
+  if (b.rows == 0 || b.columns == 0) return;
+  if (ns < 2 * kSerialNanoseconds) return step.executable->launch(launch);
+  const bool row_kernel = (step.reduced >> (b.rank - 1) & 1) != 0;
+  const bool one_axis = std::popcount(static_cast<unsigned>(step.reduced)) == 1;
+  if (row_kernel && one_axis && b.rows < 4 * thread_count() && step.executable->can_split() &&
+      launch.sizes[b.rank - 1] >= 4 * kReductionBlock)
+    return run_split(step, b, launch);
+  if (b.rows >= 4 * thread_count() || b.columns < 2 * kColumnGranule) {
+    parallel_for(0, b.rows, ns / static_cast<double>(b.rows), [&](std::int64_t begin, std::int64_t end) {
+      KernelLaunch part = launch;
+      part.row_begin = begin, part.row_end = end;
+      step.executable->launch(part);
+    });
+    return;
+  }
+  parallel_for(0, b.columns, ns / static_cast<double>(b.columns), [&](std::int64_t begin, std::int64_t end) {
+    KernelLaunch part = launch;
+    part.column_begin = begin, part.column_end = end;
+    step.executable->launch(part);
+  }, kColumnGranule);
+}
+
+void BoundPlan::run_split(const PlanStep& step, const Step& b, KernelLaunch launch) {
+  // Few long rows: blocks of each row are reduced side by side, then merged in order. Same bits as launch().
+  const std::int64_t blocks = (launch.sizes[b.rank - 1] + kReductionBlock - 1) / kReductionBlock;
+  const std::size_t state = step.executable->state_bytes();
+  const StoragePtr partials(Storage::allocate(static_cast<std::size_t>(blocks) * state));
+  launch.partials = partials->data;
+  for (std::int64_t row = 0; row < b.rows; ++row) {
+    launch.row_begin = row, launch.row_end = row + 1;
+    parallel_for(0, blocks, step.ns_per_point * kReductionBlock, [&](std::int64_t begin, std::int64_t end) {
+      KernelLaunch part = launch;
+      part.column_begin = begin, part.column_end = end;
+      step.executable->partial(part);
+    });
+    launch.column_begin = 0, launch.column_end = blocks;
+    step.executable->finish(launch);
+  }
+}
+
+void BoundPlan::run_call(const PlanStep& step, const Step& b) {
+  const std::int64_t* numbers = numbers_.data() + b.sizes;
+  views_.clear();
+  const auto take = [&](std::size_t i, DType dtype) {
+    const auto rank = static_cast<std::uint8_t>(*numbers);
+    TensorView v{pointers_[b.pointers + i], dtype, rank, numbers + 1, numbers + 1 + rank};
+    numbers += 1 + 2 * rank;
+    return v;
+  };
+  std::vector<TensorView> sources;
+  for (std::size_t i = 0; i < step.sources.size(); ++i) sources.push_back(take(i, step.source_dtypes[i]));
+  const TensorView output = take(step.sources.size(), step.output_dtype);
+  for (const std::int32_t k : step.operand_order) {
+    if (k >= 0) {
+      views_.push_back(sources[static_cast<std::size_t>(k)]);
+    } else {  // a host scalar: a 0-d view, broadcast to the output's shape
+      static constexpr std::int64_t kZeros[kMaxRank] = {};
+      views_.push_back({scalars_.data() + b.scalars + (-1 - k), compute_dtype(step.operand_dtype), output.rank, output.sizes, kZeros});
+    }
+  }
+  const std::int64_t* attributes = numbers_.data() + b.offsets;
+  const CallArgs args{.op = step.op,
+                      .inputs = views_,
+                      .outputs = {&output, 1},
+                      .attributes = {attributes + 1, static_cast<std::size_t>(*attributes)},
+                      .scalars = {scalars_.data() + b.scalars, step.scalars.size()}};
+  run_call_step(step, args);
+}
+
+}  // namespace fermata

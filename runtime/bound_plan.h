@@ -1,0 +1,61 @@
+// A plan bound to sizes: flat arrays of extents and strides, ready to run on buffers.
+//
+// bind() reads the records (sizes, attributes, scalars) once; run() only fills in pointers, so a replay with the same
+// sizes starts there. Everything a run needs is allocated before its first step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/node.h"
+#include "runtime/plan.h"
+
+namespace fermata {
+
+/// Chooses and runs the kernel of a call step: installed by the dispatch layer.
+using RunCall = void (*)(const PlanStep& step, const CallArgs& args);
+extern RunCall run_call_step;
+
+class BoundPlan {
+ public:
+  /// `records` are the nodes of a walk with the plan's key.
+  void bind(const Plan& plan, std::span<const Node* const> records);
+  /// One pointer per leaf slot (to element 0 of the leaf's storage) and per output slot. Throws before the first step
+  /// if memory is short.
+  void run(const Plan& plan, std::span<void* const> leaves, std::span<void* const> outputs);
+  std::size_t output_bytes(std::size_t output) const { return slot_bytes_[output_slots_[output]]; }
+  std::size_t temporary_bytes() const { return arena_bytes_; }
+  /// Scalars of the step's records, to be patched by a replay (random offsets).
+  std::span<std::uint64_t> scalars() { return scalars_; }
+
+ private:
+  struct View { Shape sizes, strides; std::int64_t offset; };
+  struct Step {
+    std::uint32_t pointers, sizes, strides, offsets, scalars, rank, source_count;
+    std::int64_t rows, columns;
+    bool split_columns;
+  };
+  struct Address { std::uint32_t slot; std::int64_t byte_offset; };
+
+  View resolve(const Plan& plan, const PlanSource& source) const;
+  void bind_kernel(const Plan& plan, const PlanStep& step);
+  void bind_call(const Plan& plan, const PlanStep& step);
+  void place_temporaries(const Plan& plan);
+  void run_kernel(const PlanStep& step, const Step& bound);
+  void run_split(const PlanStep& step, const Step& bound, KernelLaunch launch);
+  void run_call(const PlanStep& step, const Step& bound);
+
+  std::span<const Node* const> records_;
+  std::vector<Step> steps_;
+  std::vector<std::int64_t> numbers_;     // sizes, strides, offsets, attributes
+  std::vector<Address> addresses_;
+  std::vector<std::uint64_t> scalars_;
+  std::vector<std::size_t> slot_bytes_, slot_offset_;
+  std::vector<std::uint32_t> output_slots_;
+  std::vector<void*> slot_data_, pointers_;
+  std::vector<TensorView> views_;
+  std::size_t arena_bytes_ = 0;
+};
+
+}  // namespace fermata

@@ -1,0 +1,85 @@
+// See node.h.
+#include "runtime/node.h"
+
+#include <new>
+
+#include "runtime/allocator.h"
+
+namespace fermata {
+
+using std::memory_order_relaxed;
+
+void* allocate_node() { return BlockPool::allocate(BlockPool::class_of(sizeof(Node))); }
+
+void destroy_node(Node* dead) {
+  // `inputs[0]` of a dead node is free to link the list once its operands are dropped, but they are dropped while the
+  // list is walked: so the link goes through `scalar`, which nothing reads any more.
+  const auto link = [](Node* n, Node* next) { n->scalar = reinterpret_cast<std::uint64_t>(next); };
+  const auto next = [](Node* n) { return reinterpret_cast<Node*>(n->scalar); };
+  link(dead, nullptr);
+  while (dead != nullptr) {
+    Node* n = dead;
+    dead = next(n);
+    const auto drop = [&](Node* in) {
+      if (in != nullptr && drop_references(in->refs, Node::kEdge)) link(in, dead), dead = in;
+    };
+    for (Node* in : n->inputs) drop(in);
+    if (n->extra != nullptr) {
+      for (Node* in : n->extra->more_inputs) drop(in);
+      delete n->extra;
+    }
+    if (Storage* s = n->storage.load(memory_order_relaxed)) s->release();
+    n->~Node();
+    BlockPool::release(n, BlockPool::class_of(sizeof(Node)));
+  }
+}
+
+namespace {
+
+Node* leaf(const TensorType& type, Storage* storage, BackendKey backend, std::uint64_t references, NodeExtra* extra) {
+  if (type.shape.rank() > Node::kInlineRank) {
+    if (extra == nullptr) extra = new NodeExtra;
+    extra->sizes = type.shape;
+  }
+  Node* n = ::new (allocate_node()) Node{.refs{references},
+                                         .storage{storage},
+                                         .op = Op::input,
+                                         .dtype = type.dtype,
+                                         .rank = static_cast<std::uint8_t>(type.shape.rank()),
+                                         .arity = 0,
+                                         .backend = backend,
+                                         .inline_sizes = {},
+                                         .where = {},
+                                         .inputs = {},
+                                         .scalar = 0,
+                                         .extra = extra,
+                                         .hash = static_cast<std::uint32_t>(type.dtype),
+                                         .hint{0},
+                                         .depth{0},
+                                         .tape{0},
+                                         .stretched = {}};
+  for (unsigned i = 0; i < type.shape.rank() && i < Node::kInlineRank; ++i) n->inline_sizes[i] = type.shape[i];
+  return n;
+}
+
+}  // namespace
+
+Node* make_leaf(const TensorType& type, Storage* storage, BackendKey backend, std::uint64_t references) {
+  return leaf(type, storage, backend, references, nullptr);
+}
+
+Node* make_strided_leaf(const TensorType& type, const Shape& strides, std::int64_t offset, Storage* storage,
+                        BackendKey backend, std::uint64_t references) {
+  if (offset == 0 && is_dense(type.shape, strides)) return make_leaf(type, storage, backend, references);
+  auto* extra = new NodeExtra;
+  extra->strides = strides, extra->offset = offset, extra->strided = true;
+  return leaf(type, storage, backend, references, extra);
+}
+
+std::vector<std::int64_t> attributes_of(const Node& node) {
+  if (family(node.op) == Family::reduce)
+    return {static_cast<std::int64_t>(node.scalar & 0xffff), static_cast<std::int64_t>(node.scalar >> 16 & 1)};
+  return node.extra != nullptr ? node.extra->attributes : std::vector<std::int64_t>();
+}
+
+}  // namespace fermata

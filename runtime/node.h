@@ -1,0 +1,87 @@
+// Nodes: recorded values.
+//
+// A node is a value: fixed once recorded and filled in once. Its first cache line is what recording a consumer reads,
+// the second what walking and freeing read. Everything is immutable except `refs`, `storage` (set once), `hint` and
+// `depth` (scratch of the recorder), `tape`, and `inputs` (cut when the value exists and nobody can be looking).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <vector>
+
+#include "ir/infer.h"
+#include "ir/key_set.h"
+#include "ir/op.h"
+#include "ir/shape.h"
+#include "runtime/storage.h"
+
+namespace fermata {
+
+struct Node;
+
+/// The rare half of a node, out of line: high ranks, strides of leaves, attributes, more operands, more scalars.
+struct NodeExtra {
+  Shape sizes;                            // where rank > Node::kInlineRank
+  Shape strides;                          // leaves that are not dense; rank 0 sizes otherwise
+  std::int64_t offset = 0;                // in elements, of a leaf in its storage
+  bool strided = false;                   // strides and offset are in force
+  std::vector<std::int64_t> attributes;   // as in ir/graph.h
+  std::vector<std::uint64_t> scalars;
+  std::vector<Node*> more_inputs;         // operands after the third
+};
+
+struct alignas(64) Node {
+  static constexpr std::uint64_t kEdge = 1, kTensor = 1ull << 32;
+  static constexpr unsigned kInlineRank = 4, kInlineInputs = 3;
+
+  std::atomic<std::uint64_t> refs;      // tensors << 32 | edges: one word, so one instruction moves either and sees both
+  std::atomic<Storage*> storage;        // null while pending
+  Op op;
+  DType dtype;
+  std::uint8_t rank;
+  std::uint8_t arity;                   // operands in `inputs`, scalars included; the rest is in extra->more_inputs
+  BackendKey backend;
+  std::uint16_t reserved = 0;
+  std::array<std::int64_t, kInlineRank> inline_sizes;
+  std::source_location where;
+
+  std::array<Node*, kInlineInputs> inputs;  // null where the operand is `scalar`
+  std::uint64_t scalar;                 // the one host scalar of a pointwise op; [axes, keepdims << 16] of a reduction
+  NodeExtra* extra;
+  std::uint32_t hash;                   // of the expression as it was recorded: where to look first, never proof
+  std::atomic<std::uint32_t> hint;      // number in the walk that met the node last: checked before it is believed
+  std::atomic<std::uint32_t> depth;     // longest chain of pending nodes that ends here, when it was recorded
+  std::atomic<std::uint32_t> tape;      // how many of the edges are held by autograd only: weak, see docs/adr/003
+  std::array<std::uint16_t, kInlineInputs> stretched;  // per operand: result axes along which it is broadcast
+  std::uint16_t reserved2 = 0;
+
+  std::span<const std::int64_t> sizes() const {
+    return {rank <= kInlineRank ? inline_sizes.data() : extra->sizes.data(), rank};
+  }
+  TensorType type() const { return {dtype, Shape(sizes())}; }
+  bool pending() const { return storage.load(std::memory_order_acquire) == nullptr; }
+  bool is_dense_leaf() const { return extra == nullptr || !extra->strided; }
+  std::size_t operand_count() const { return arity + (extra != nullptr ? extra->more_inputs.size() : 0); }
+  Node* operand(std::size_t i) const { return i < arity ? inputs[i] : extra->more_inputs[i - arity]; }
+};
+static_assert(sizeof(Node) == 128 && offsetof(Node, inputs) == 64 && sizeof(std::source_location) == 8);
+
+/// Room for a node, uninitialised; may throw OutOfMemoryError.
+void* allocate_node();
+/// Frees values and what only they kept alive. The dead are linked through themselves: no recursion and no memory.
+void destroy_node(Node* dead);
+inline void drop_edge(Node* n) {
+  if (drop_references(n->refs, Node::kEdge)) destroy_node(n);
+}
+/// A node over a buffer, holding `references`. Takes over one reference of the storage.
+Node* make_leaf(const TensorType& type, Storage* storage, BackendKey backend, std::uint64_t references);
+Node* make_strided_leaf(const TensorType& type, const Shape& strides, std::int64_t offset, Storage* storage,
+                        BackendKey backend, std::uint64_t references);
+/// Attributes as ir/graph.h lists them, whatever place the node keeps them in.
+std::vector<std::int64_t> attributes_of(const Node& node);
+
+}  // namespace fermata

@@ -1,0 +1,79 @@
+// Operands of calls: a tensor or a host number, and the line of the call.
+//
+// An infix operator cannot have a defaulted argument; a converting constructor can, and it is evaluated where the
+// conversion happens, which is the caller's line.
+#pragma once
+
+#include <concepts>
+#include <source_location>
+#include <type_traits>
+
+#include "ir/dtype.h"
+#include "runtime/tensor.h"
+
+namespace fermata {
+
+/// A C++ number. It takes part in promotion by kind only (array API) and becomes a kernel argument, never code.
+struct Scalar {
+  DTypeKind kind = DTypeKind::signed_integer;
+  union {
+    double real;
+    std::int64_t integer;  // bool as 0 or 1; unsigned by bits
+  };
+  constexpr Scalar() : integer(0) {}
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  constexpr Scalar(T v)
+      : kind(std::is_same_v<T, bool>          ? DTypeKind::boolean
+             : std::is_floating_point_v<T>    ? DTypeKind::floating
+             : std::is_unsigned_v<T>          ? DTypeKind::unsigned_integer
+                                              : DTypeKind::signed_integer),
+        integer(0) {
+    if constexpr (std::is_floating_point_v<T>) real = static_cast<double>(v);
+    else integer = static_cast<std::int64_t>(v);
+  }
+  constexpr double as_double() const {
+    return kind == DTypeKind::floating            ? real
+           : kind == DTypeKind::unsigned_integer ? static_cast<double>(static_cast<std::uint64_t>(integer))
+                                                 : static_cast<double>(integer);
+  }
+};
+
+/// The bits of a scalar in the compute dtype of `dtype` (f32 for f16 and bf16), in an 8-byte slot. Integers wrap;
+/// floats that do not fit an integer dtype saturate.
+std::uint64_t scalar_bits(const Scalar& scalar, DType dtype);
+/// The dtype an operand of `dtype` and a scalar compute in: a scalar of a higher kind lifts to the default dtype of that
+/// kind (f32 for floating, i64 for integers), else the tensor's dtype stays.
+constexpr DType promote_scalar(DType dtype, DTypeKind scalar) {
+  const DTypeKind k = info(dtype).kind;
+  const bool integer = scalar == DTypeKind::signed_integer || scalar == DTypeKind::unsigned_integer;
+  if (scalar == DTypeKind::floating && k < DTypeKind::floating) return DType::f32;
+  if (integer && k == DTypeKind::boolean) return DType::i64;
+  return dtype;
+}
+
+/// What every operator takes. It refers to the tensor it was made from and lives for one call.
+class Operand {
+ public:
+  Operand(const Tensor& tensor, std::source_location where = std::source_location::current())
+      : tensor_(&tensor), where_(where) {}
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Operand(T value, std::source_location where = std::source_location::current())
+      : tensor_(nullptr), scalar_(value), where_(where) {}
+  Operand(const Scalar& value, std::source_location where = std::source_location::current())
+      : tensor_(nullptr), scalar_(value), where_(where) {}
+
+  bool is_tensor() const { return tensor_ != nullptr; }
+  const Tensor& tensor() const { return *tensor_; }
+  const Scalar& scalar() const { return scalar_; }
+  std::source_location where() const { return where_; }
+  DispatchKeySet keys() const { return tensor_ != nullptr ? tensor_->keys() : DispatchKeySet(); }
+
+ private:
+  const Tensor* tensor_;
+  Scalar scalar_;
+  std::source_location where_;
+};
+
+}  // namespace fermata

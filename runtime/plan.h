@@ -1,0 +1,97 @@
+// Plans: what a compiled graph does, for any sizes.
+//
+// A plan speaks of *records*, the numbers of nodes in a walk with the plan's key: they carry sizes, attributes and
+// scalars. It holds no tensors and is shared by threads. runtime/bound_plan.h binds it to the sizes at hand and runs it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/key_set.h"
+#include "runtime/executable.h"
+#include "runtime/tensor_view.h"
+
+namespace fermata {
+
+/// A buffer of a plan.
+struct PlanSlot {
+  enum class Kind : std::uint8_t { leaf, output, temporary };
+  Kind kind;
+  std::uint32_t record;       // whose sizes and dtype it has
+  std::uint32_t first_step = 0, last_step = 0;  // temporaries: when they are alive
+};
+
+/// One step of the way from a buffer to whoever reads it.
+struct PathStep {
+  enum class Kind : std::uint8_t {
+    view,       // apply the view op of `record`
+    stretch,    // broadcast to the sizes of `record`, aligned to the right
+    insert,     // insert an axis of stride 0 at every bit of `mask`
+  };
+  Kind kind;
+  std::uint32_t record = 0;
+  std::uint16_t mask = 0;
+  bool operator==(const PathStep&) const = default;
+};
+
+/// A buffer as an operand sees it: nearest step to the buffer first.
+struct PlanSource {
+  std::uint32_t slot = 0;
+  std::vector<PathStep> path;
+  bool operator==(const PlanSource&) const = default;
+};
+
+struct ScalarSource {
+  std::uint32_t record = 0;
+  std::uint16_t index = 0;
+  bool operator==(const ScalarSource&) const = default;
+};
+
+/// A run of adjacent axes of the domain that is one axis of the kernel.
+struct AxisRun {
+  std::uint8_t first, last;
+};
+
+struct PlanStep {
+  enum class Kind : std::uint8_t { kernel, call };
+  Kind kind;
+  std::uint32_t record;                 // kernel: the domain's; call: the op's
+  std::vector<PlanSource> sources;      // kernel: one per access, stores too; call: operands (scalars have their own list)
+  std::vector<ScalarSource> scalars;
+
+  // kernel
+  std::shared_ptr<const Executable> executable;
+  std::vector<AxisRun> axes;
+  std::vector<std::size_t> element_bytes;  // per access; 0 where only the address counts
+  std::uint16_t reduced = 0;               // of the kernel's axes
+  double ns_per_point = 0.3;
+
+  // call
+  Op op = Op::input;
+  DType operand_dtype = DType::f32;
+  DType output_dtype = DType::f32;
+  BackendKey backend = BackendKey::cpu;
+  std::source_location where{};
+  std::vector<DType> source_dtypes;
+  std::vector<std::int32_t> operand_order; // >= 0: sources[k], < 0: scalars[-1 - k]
+  PlanSource output;
+
+  std::string name;                        // for traces: "softmax_0", "matmul"
+};
+
+struct Plan {
+  std::vector<std::uint32_t> key;
+  std::vector<PlanSlot> slots;
+  std::vector<PlanStep> steps;
+  std::vector<std::uint32_t> leaf_slots, leaf_records;      // in the order of the walk's leaves that are read
+  std::vector<std::uint32_t> output_slots, output_records;  // in the order of the walk's outputs
+  bool compiled = true;                    // false: every op is a call step (first sight)
+  std::string listing;                     // what explain prints of kernels and choices
+  mutable std::atomic<std::uint32_t> runs{0};
+};
+
+}  // namespace fermata

@@ -1,0 +1,48 @@
+// Storage: a reference-counted buffer.
+//
+// A small buffer follows its header in one pooled block; a large one comes from the caching allocator, aligned to
+// 2 MiB. Buffers of other devices carry the function that gives them back.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace fermata {
+
+/// Gives up `unit` references; true if they were the last. When nobody else can hold one, which is how most objects
+/// end, a load replaces the locked instruction.
+template <class T> bool drop_references(std::atomic<T>& refs, T unit) {
+  return refs.load(std::memory_order_acquire) == unit || refs.fetch_sub(unit, std::memory_order_acq_rel) == unit;
+}
+
+struct alignas(64) Storage {
+  std::atomic<std::uint32_t> refs;
+  std::uint32_t size_class;        // of the block that holds header and data; kNotPooled for large buffers
+  void* data;
+  std::size_t bytes;
+  void (*give_back)(Storage*);     // null for pooled blocks
+  void* owner;                     // for give_back
+
+  static constexpr std::uint32_t kNotPooled = ~0u;
+  /// A CPU buffer of at least `bytes` bytes, one reference held by the caller. OutOfMemoryError if there is none.
+  static Storage* allocate(std::size_t bytes);
+  /// Memory owned by somebody else; `release(owner)` runs when the last reference goes.
+  static Storage* adopt(void* data, std::size_t bytes, void (*give_back)(Storage*), void* owner);
+  void retain() { refs.fetch_add(1, std::memory_order_relaxed); }
+  void release() {
+    if (drop_references(refs, 1u)) destroy();
+  }
+  bool unique() const { return refs.load(std::memory_order_acquire) == 1; }
+
+ private:
+  void destroy();
+};
+
+struct ReleaseStorage {
+  void operator()(Storage* s) const { s->release(); }
+};
+using StoragePtr = std::unique_ptr<Storage, ReleaseStorage>;
+
+}  // namespace fermata

@@ -1,0 +1,64 @@
+// See tensor.h: the part of Tensor that is about identities and values, without the frontend.
+#include "runtime/tensor.h"
+
+#include <new>
+
+#include "ir/error.h"
+#include "runtime/allocator.h"
+
+namespace fermata {
+
+TensorHooks tensor_hooks;
+
+namespace {
+constexpr auto impl_class() { return BlockPool::class_of(sizeof(TensorImpl)); }
+}  // namespace
+
+Tensor::Tensor(Node* value, DispatchKeySet keys)
+    : impl_(::new (BlockPool::allocate(impl_class())) TensorImpl{{1}, value, keys, 0, nullptr, nullptr, nullptr}) {}
+
+void destroy_impl(TensorImpl* impl) {
+  // A view's base is dropped by its own handle; chains of identities do not exist (a base is never a view), so this
+  // does not recurse beyond one step.
+  if (impl->slot != nullptr) delete std::exchange(impl->slot, nullptr);
+  if (impl->view != nullptr) {
+    Tensor base(impl->view->base);
+    delete impl->view;
+  }
+  if (impl->value != nullptr && drop_references(impl->value->refs, Node::kTensor)) destroy_node(impl->value);
+  if (impl->pinned != nullptr) impl->pinned->release();
+  impl->~TensorImpl();
+  BlockPool::release(impl, impl_class());
+}
+
+void Tensor::set_node(Node* value) const {
+  Node* old = std::exchange(impl_->value, value);
+  ++impl_->version;
+  if (old != nullptr && drop_references(old->refs, Node::kTensor)) destroy_node(old);
+}
+
+Node* Tensor::view_node() const {
+  const ViewInfo& view = *impl_->view;
+  if (impl_->value == nullptr || view.seen_version != view.base->version) return tensor_hooks.view_value(impl_);
+  return impl_->value;
+}
+
+DType Tensor::dtype() const {
+  return impl_->view != nullptr ? impl_->view->base->value->dtype : impl_->value->dtype;
+}
+
+Shape Tensor::shape() const {
+  return impl_->view != nullptr ? impl_->view->sizes : Shape(impl_->value->sizes());
+}
+
+unsigned Tensor::rank() const { return shape().rank(); }
+
+std::int64_t Tensor::size(std::int64_t axis, Location where) const {
+  return shape()[normalise_axis("size", axis, {dtype(), shape()}, where)];
+}
+
+std::int64_t Tensor::element_count() const { return fermata::element_count(shape()); }
+
+std::uint64_t Tensor::version() const { return impl_->view != nullptr ? impl_->view->base->version : impl_->version; }
+
+}  // namespace fermata

@@ -1,0 +1,119 @@
+// See walk.h.
+#include "runtime/walk.h"
+
+#include <algorithm>
+
+namespace fermata {
+namespace {
+
+using std::memory_order_relaxed;
+
+std::uint32_t words(std::uint32_t low, std::uint32_t high) { return low | high << 16; }
+
+/// A value that is worth keeping for the backward pass although only autograd asks for it: recomputing it would take
+/// another pass over more data than it holds.
+bool worth_keeping(Op op) { return family(op) == Family::reduce || op == Op::matmul || op == Op::concat || op == Op::take || op == Op::index_add; }
+
+/// The attributes that decide which code is right, as opposed to numbers that are its arguments.
+void add_structure(const Node& n, std::vector<std::uint32_t>& key) {
+  if (n.extra == nullptr) return;
+  const std::vector<std::int64_t>& a = n.extra->attributes;
+  switch (n.op) {
+    case Op::slice: {  // starts and steps are arguments; unit steps allow unit strides
+      std::uint32_t unit = 0;
+      for (unsigned i = 0; i < n.rank; ++i) unit |= (a[n.rank + i] == 1 ? 1u : 0u) << i;
+      key.push_back(unit);
+      return;
+    }
+    case Op::update: return;
+    default:
+      for (const std::int64_t v : a) key.push_back(static_cast<std::uint32_t>(v));
+  }
+}
+
+}  // namespace
+
+std::uint32_t Walk::find(const Node* n) const {
+  // By the sparse-set test (Briggs and Torczon, 1993): a stale hint, or one left by another thread's walk, fails it.
+  const std::uint32_t hinted = number(n);
+  if (hinted != kUnseen) [[likely]] return hinted;
+  for (std::uint32_t i = 0; i < order.size(); ++i)  // listed, but another walk has overwritten the hint since
+    if (order[i].node == n) return i;
+  return kUnseen;
+}
+
+void Walk::add(Node* n, Storage* storage) {
+  n->hint.store(static_cast<std::uint32_t>(order.size()), memory_order_relaxed);
+  order.push_back({n, storage, 0});
+}
+
+void Walk::add_leaf(Node* n, Storage* storage) {
+  const bool dense = n->is_dense_leaf();
+  bool unit = true;
+  if (!dense && n->rank > 0) unit = n->extra->strides[n->rank - 1u] == 1;
+  key.push_back(static_cast<std::uint32_t>(Op::input) | static_cast<std::uint32_t>(n->dtype) << 16 |
+                static_cast<std::uint32_t>(n->rank) << 24);
+  key.push_back((dense ? 1u : 0u) | (unit ? 2u : 0u) | static_cast<std::uint32_t>(n->backend) << 8);
+  first_operand.push_back(static_cast<std::uint32_t>(operands.size()));
+  add(n, storage);
+}
+
+void Walk::add_pending(Node* n) {
+  key.push_back(static_cast<std::uint32_t>(n->op) | static_cast<std::uint32_t>(n->dtype) << 16 |
+                static_cast<std::uint32_t>(n->rank) << 24);
+  key.push_back(words(n->stretched[0], n->stretched[1]));
+  const bool reduction = family(n->op) == Family::reduce;
+  if (n->arity > 2 || reduction)
+    key.push_back(reduction ? static_cast<std::uint32_t>(n->scalar) : n->stretched[2]);
+  add_structure(*n, key);
+  first_operand.push_back(static_cast<std::uint32_t>(operands.size()));
+  const std::size_t count = n->operand_count();
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t in = kScalarOperand;
+    if (const Node* operand = n->operand(i)) ++order[in = find(operand)].uses;
+    key.push_back(in);
+    operands.push_back(in);
+  }
+  if (count > n->arity) key.push_back(static_cast<std::uint32_t>(count));
+  add(n, nullptr);
+}
+
+void Walk::add_outputs(std::span<Node* const> roots, bool roots_only) {
+  key.push_back(kOutputs);
+  for (std::uint32_t i = 0; i < order.size(); ++i) {
+    const Node* n = order[i].node;
+    if (order[i].storage != nullptr) continue;
+    bool wanted = std::find(roots.begin(), roots.end(), n) != roots.end();
+    if (!wanted && !roots_only) {
+      const std::uint64_t refs = n->refs.load(memory_order_relaxed);
+      const std::uint64_t tensors = refs >> 32, tape = n->tape.load(memory_order_relaxed);
+      const std::uint64_t edges = refs & 0xffffffffu;
+      wanted = tensors > 0 || edges > order[i].uses + tape || (tape > 0 && worth_keeping(n->op));
+    }
+    if (wanted) outputs.push_back(i), key.push_back(i);
+  }
+}
+
+void Walk::run(std::span<Node* const> roots, bool roots_only) {
+  order.clear(), key.clear(), outputs.clear(), operands.clear(), first_operand.clear();
+  for (Node* root : roots) {
+    if (root->storage.load() != nullptr) continue;
+    stack_.assign(1, root);
+    while (!stack_.empty()) {
+      Node* n = stack_.back();
+      bool ready = true;
+      for (std::size_t i = n->operand_count(); i-- > 0;) {
+        Node* in = n->operand(i);
+        if (in == nullptr || number(in) != kUnseen) continue;
+        if (Storage* s = in->storage.load()) add_leaf(in, s);
+        else stack_.push_back(in), ready = false;
+      }
+      if (!ready) continue;
+      stack_.pop_back();
+      if (number(n) == kUnseen) add_pending(n);  // it may be on the stack twice
+    }
+  }
+  add_outputs(roots, roots_only);
+}
+
+}  // namespace fermata

@@ -1,0 +1,50 @@
+// The walk: pending nodes under some roots in canonical order, and the exact key of that graph.
+//
+// The key is the graph itself: a few words per node, then the numbers of its operands, and the outputs at the end.
+// Equal keys are equal structures, so verifying a cache hit is one comparison. Sizes, scalars, and the starts and steps
+// of slices are not in it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/node.h"
+
+namespace fermata {
+
+class Walk {
+ public:
+  struct Entry {
+    Node* node;
+    Storage* storage;    // of a leaf; null for a pending node
+    std::uint32_t uses;  // operands in this walk that refer to it
+  };
+  std::vector<Entry> order;             // operands before users
+  std::vector<std::uint32_t> key;
+  std::vector<std::uint32_t> outputs;   // numbers in `order`
+  std::vector<std::uint32_t> operands;  // numbers of all operands, node by node; kScalarOperand for host scalars
+  std::vector<std::uint32_t> first_operand;  // per entry: where its operands start
+
+  static constexpr std::uint32_t kScalarOperand = ~1u;
+
+  /// Walks what is pending under the roots. Outputs are the roots and, unless `roots_only`, every value that a handle
+  /// still names or that a node outside this graph reads. Autograd's own handles count only for values that cost more
+  /// to compute again than to keep (docs/adr/003).
+  void run(std::span<Node* const> roots, bool roots_only = false);
+
+ private:
+  static constexpr std::uint32_t kUnseen = ~0u, kOutputs = ~0u;
+  std::uint32_t number(const Node* n) const {
+    const std::uint32_t h = n->hint.load(std::memory_order_relaxed);
+    return h < order.size() && order[h].node == n ? h : kUnseen;
+  }
+  std::uint32_t find(const Node* n) const;
+  void add(Node* n, Storage* storage);
+  void add_leaf(Node* n, Storage* storage);
+  void add_pending(Node* n);
+  void add_outputs(std::span<Node* const> roots, bool roots_only);
+  std::vector<Node*> stack_;
+};
+
+}  // namespace fermata
