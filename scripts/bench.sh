@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Builds the benchmarks, runs them, and prints one table: eager beside compiled beside what the machine can do.
+#   scripts/bench.sh [--filter REGEX] [--only overhead|compile|kernels] [--json FILE] [--no-build] [-- BENCHMARK_ARGUMENT ...]
+# --filter REGEX  only benchmarks whose name matches (copy_64MiB and fma_peak always run with the kernels: they are the limit)
+# --only BINARY   only one of the three binaries
+# --json FILE     write all results and the table's figures to FILE
+# What follows -- goes to the binaries, such as --benchmark_repetitions=5 (the table shows the best of them).
+set -euo pipefail
+here=$PWD
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+filter=. binaries=(overhead compile kernels) json= build=1
+while [ $# -gt 0 ]; do
+  case $1 in
+    --filter) filter=${2:?--filter needs a regular expression}; shift ;;
+    --only) binaries=("${2:?--only needs overhead, compile or kernels}"); shift ;;
+    --json) json=$(cd "$here" && realpath -m "${2:?--json needs a file}"); shift ;;
+    --no-build) build= ;;
+    --) shift; break ;;
+    *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+if [ -n "$build" ]; then
+  scripts/setup.sh
+  scripts/build.sh release "${binaries[@]/#/bench_}"
+fi
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+for binary in "${binaries[@]}"; do
+  echo "bench: running bench_$binary" >&2
+  match=$filter
+  if [ "$binary" = kernels ]; then
+    match="copy_64MiB|fma_peak|$filter"
+  fi
+  build/release/bin/bench_"$binary" --benchmark_filter="$match" --benchmark_out="$results/$binary.json" \
+    --benchmark_out_format=json "$@" > "$results/$binary.log" 2>&1 || { cat "$results/$binary.log"; exit 1; }
+done
+python3 scripts/bench_table.py ${json:+--json "$json"} "$results"/*.json

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Prints the results of the benchmark binaries as one table: eager beside compiled beside the machine's limit.
+
+usage: bench_table.py [--json FILE] RESULT.json ...
+
+The limit of a kernel is the time that its memory traffic takes at the rate of copy_64MiB, or its arithmetic at fma_peak,
+whichever is longer, with the same number of threads in the same run. Traffic counts each input and output once.
+"""
+import argparse
+import json
+import re
+import sys
+
+MIB = 2**20
+COPY_BYTES = 2 * 64 * MIB  # read and written
+# name: (bytes moved, floating-point operations of the matrix products)
+WORK = {
+    "chain10_cheap_16M": (2 * 64 * MIB, 0),
+    "chain10_math_16M": (2 * 64 * MIB, 0),
+    "sum_chain10_16M": (64 * MIB, 0),
+    "sumsq_16M": (64 * MIB, 0),
+    "softmax_4096x1024": (2 * 16 * MIB, 0),
+    "layer_norm_4096x1024": (2 * 16 * MIB, 0),
+    "rms_norm_4096x1024": (2 * 16 * MIB, 0),
+    "matmul_1024": (3 * 4 * MIB, 2 * 1024**3),
+    "matmul_32x64": (3 * 64 * 32 * 32 * 4, 64 * 2 * 32**3),
+    "mlp_gelu_512x1024x4096": (4 * (512 * 1024 + 1024 * 4096 + 512 * 4096), 2 * 512 * 1024 * 4096),
+    "adam_16M": (7 * 64 * MIB, 0),  # reads parameter, gradient and two moments; writes all but the gradient
+    "attention_8x8x512x64": (4 * 8 * MIB, 2 * 2 * 64 * 512 * 512 * 64),
+}
+UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+# What Google Benchmark itself appends to a name.
+OWN_SUFFIX = re.compile(r"/(real_time|process_time|manual_time|iterations:\d+|repeats:\d+|min_time:[\d.]+|min_warmup_time:[\d.]+)")
+
+
+def read(files):
+    """{name: best wall time in ns}, {name: counters of that run} and the errors of benchmarks that did not run."""
+    times, counters, errors = {}, {}, []
+    for file in files:
+        with open(file, encoding="utf-8") as stream:
+            report = json.load(stream)
+        for row in report["benchmarks"]:
+            name = OWN_SUFFIX.sub("", row.get("run_name", row["name"]))
+            if row.get("error_occurred"):
+                errors.append(f"{name}: {row.get('error_message', 'failed')}")
+            elif row.get("run_type", "iteration") == "iteration":
+                time = row["real_time"] * UNITS[row["time_unit"]]
+                if time < times.get(name, float("inf")):
+                    times[name], counters[name] = time, row
+    return times, counters, errors
+
+
+def text(nanoseconds):
+    """Three digits and a unit."""
+    if nanoseconds is None:
+        return "-"
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)):
+        if nanoseconds >= scale or unit == "ns":
+            value = nanoseconds / scale
+            return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
+
+
+def ratio(a, b):
+    return f"{a / b:.2f}" if a and b else "-"
+
+
+def limits(times, counters, threads):
+    """Bytes and floating-point operations per ns, or None where the benchmark did not run."""
+    copy = times.get(f"copy_64MiB/threads:{threads}")
+    peak = counters.get(f"fma_peak/threads:{threads}", {})
+    rate = next((peak[key] for key in ("flops", "FLOP/s", "items_per_second") if key in peak), None)
+    return COPY_BYTES / copy if copy else None, rate / 1e9 if rate else None
+
+
+def limit(name, bytes_per_ns, flops_per_ns):
+    if name not in WORK:
+        return None
+    moved, flops = WORK[name]
+    least = [moved / bytes_per_ns] if bytes_per_ns else []
+    if flops and flops_per_ns:
+        least.append(flops / flops_per_ns)
+    elif flops:
+        return None
+    return max(least) if least else None
+
+
+def kernel_rows(times, counters):
+    """One dict per kernel and thread count, in the order in which they ran."""
+    rows = []
+    for full in times:
+        match = re.fullmatch(r"(.+)/(eager|compiled)/threads:(\d+)", full)
+        if not match:
+            continue
+        name, threads = match[1], int(match[3])
+        if any(row["name"] == name and row["threads"] == threads for row in rows):
+            continue
+        rows.append({"name": name, "threads": threads,
+                     "eager_ns": times.get(f"{name}/eager/threads:{threads}"),
+                     "compiled_ns": times.get(f"{name}/compiled/threads:{threads}"),
+                     "limit_ns": limit(name, *limits(times, counters, threads))})
+    order = {name: position for position, name in enumerate(dict.fromkeys(row["name"] for row in rows))}
+    return sorted(rows, key=lambda row: (order[row["name"]], row["threads"]))
+
+
+def print_table(header, rows):
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        print("  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
+                        for i, (cell, width) in enumerate(zip(row, widths))).rstrip())
+    print()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("results", nargs="+")
+    arguments = parser.parse_args()
+    times, counters, errors = read(arguments.results)
+
+    kernels = kernel_rows(times, counters)
+    single = {name: time for name, time in times.items() if not re.search(r"/(eager|compiled)/threads:\d+$", name)}
+    if single:
+        print_table(["benchmark", "time"], [[name, text(time)] for name, time in single.items()])
+    for threads in (1, 2):
+        bytes_per_ns, flops_per_ns = limits(times, counters, threads)
+        if bytes_per_ns or flops_per_ns:
+            shown = [f"{bytes_per_ns:.1f} GB/s copied"] if bytes_per_ns else []
+            shown += [f"{flops_per_ns:.0f} GFLOP/s"] if flops_per_ns else []
+            print(f"machine, {threads} thread{'s' if threads > 1 else ''}: {', '.join(shown)}")
+    if kernels:
+        print()
+        print_table(["kernel", "threads", "eager", "compiled", "eager/compiled", "limit", "compiled/limit"],
+                    [[row["name"], str(row["threads"]), text(row["eager_ns"]), text(row["compiled_ns"]),
+                      ratio(row["eager_ns"], row["compiled_ns"]), text(row["limit_ns"]),
+                      ratio(row["compiled_ns"], row["limit_ns"])] for row in kernels])
+    for error in errors:
+        print("did not run:", error)
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as stream:
+            json.dump({"times_ns": times, "kernels": kernels, "errors": errors}, stream, indent=1)
+            stream.write("\n")
+    return 0 if times and not errors else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
