@@ -1,0 +1,121 @@
+// Memory for tensors, nodes and buffers.
+//
+// Blocks up to 1 MiB come in size classes from per-thread magazines (Bonwick and Adams, USENIX 2001): no lock, and the
+// shared lists are visited once per magazine, also when one thread allocates what another frees. Larger buffers come from
+// a shared, bounded cache, 2 MiB aligned and on huge pages. Everything outlives static destructors.
+//
+// Under sanitizers (FERMATA_POOLED=0) every block is a plain aligned `new`, so that the tools see each one.
+// FERMATA_CACHE_LIMIT: bytes kept for reuse, by default half of the memory. FERMATA_MEMORY_LIMIT: bytes taken from the
+// system in all, by default all of its memory, so that a request that cannot succeed is an error and not a killed process.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#ifndef FERMATA_POOLED
+#define FERMATA_POOLED 1
+#endif
+
+namespace fermata {
+
+/// Blocks by size class: multiples of 64 bytes up to 512, then powers of two up to 1 MiB; all 64-byte aligned.
+class BlockPool {
+ public:
+  static constexpr std::uint32_t kClasses = 19;
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
+
+  static constexpr std::size_t block_bytes(std::uint32_t c) {
+    return c < 8 ? std::size_t{64} * (c + 1) : std::size_t{1024} << (c - 8);
+  }
+  /// The smallest class that holds `bytes`, for bytes up to kMaxBytes; at compile time where the size is known.
+  static constexpr std::uint32_t class_of(std::size_t bytes) {
+    if (bytes <= 512) return static_cast<std::uint32_t>((bytes + 63) / 64) - (bytes != 0);
+    return static_cast<std::uint32_t>(std::bit_width(bytes - 1)) - 2;
+  }
+
+  /// A block of a class below kClasses. OutOfMemoryError if there is none.
+  static void* allocate(std::uint32_t c) {
+    if constexpr (FERMATA_POOLED == 0) return allocate_plain(c);
+    Magazines& m = local_[c];
+    if (m.loaded == nullptr) [[unlikely]] return allocate_slowly(c);
+    m.room.store(m.room.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return std::exchange(m.loaded, m.loaded->next);
+  }
+  /// Gives back a block of the same class; any thread may.
+  static void release(void* block, std::uint32_t c) noexcept {
+    if constexpr (FERMATA_POOLED == 0) return release_plain(block, c);
+    Magazines& m = local_[c];
+    const std::uint32_t room = m.room.load(std::memory_order_relaxed);
+    if (room == 0) [[unlikely]] return release_slowly(block, c);
+    m.room.store(room - 1, std::memory_order_relaxed);
+    m.loaded = ::new (block) Block{m.loaded};
+  }
+
+ private:
+  friend class SharedBlocks;
+  struct Block { Block* next; };
+  /// One thread's blocks of a class: what it takes from and gives to, and a full magazine in reserve. `room` says how
+  /// many more fit in `loaded`; it is 0 until the thread's first visit to the slow path. Only the thread writes; spare
+  /// and room are atomic so that memory_stats() may look.
+  struct Magazines {
+    Block* loaded;
+    std::atomic<Block*> spare;
+    std::atomic<std::uint32_t> room;
+  };
+
+  static void* allocate_slowly(std::uint32_t c);
+  static void release_slowly(void* block, std::uint32_t c) noexcept;
+  static void* allocate_plain(std::uint32_t c);
+  static void release_plain(void* block, std::uint32_t c) noexcept;
+
+  static constinit thread_local Magazines local_[kClasses];
+};
+
+/// A buffer of any size, and what is needed to give it back.
+struct Allocation {
+  static constexpr std::uint32_t kLarge = BlockPool::kClasses;
+  void* data = nullptr;
+  std::size_t bytes = 0;         // usable: at least what was asked for
+  std::uint32_t size_class = 0;  // of BlockPool, or kLarge
+};
+
+/// Buffers above BlockPool::kMaxBytes, 2 MiB aligned; `bytes` becomes what was given (runtime/large_buffers.cpp).
+void* allocate_large(std::size_t& bytes);
+void release_large(void* data, std::size_t bytes) noexcept;
+
+/// At least `bytes` bytes, uninitialised, 64-byte aligned (2 MiB from 1 MiB up). Zero bytes are a valid buffer.
+/// OutOfMemoryError FM3001 if the system has no more or the limit is reached, after giving back everything cached.
+inline Allocation allocate_bytes(std::size_t bytes) {
+  if (bytes <= BlockPool::kMaxBytes) [[likely]] {
+    const std::uint32_t c = BlockPool::class_of(bytes);
+    return {BlockPool::allocate(c), BlockPool::block_bytes(c), c};
+  }
+  void* const data = allocate_large(bytes);
+  return {data, bytes, Allocation::kLarge};
+}
+inline void release_bytes(const Allocation& a) noexcept {
+  if (a.size_class != Allocation::kLarge) [[likely]] return BlockPool::release(a.data, a.size_class);
+  release_large(a.data, a.bytes);
+}
+
+struct MemoryStats {
+  std::size_t live_bytes = 0;    // in blocks and buffers handed out
+  std::size_t cached_bytes = 0;  // kept for reuse
+  std::size_t peak_bytes = 0;    // the most taken from the system for blocks plus live in large buffers
+};
+MemoryStats memory_stats();
+/// Starts the peak again from what is in use now.
+void reset_peak_memory();
+
+/// Returns everything that is cached and can be returned: large buffers, and the blocks of 32 KiB and more that no
+/// thread's magazines hold. Gives the number of bytes.
+std::size_t trim_cache();
+/// Bytes kept for reuse, and bytes taken from the system in all. Each returns the one before.
+std::size_t set_cache_limit(std::size_t bytes);
+std::size_t set_memory_limit(std::size_t bytes);
+
+}  // namespace fermata
