@@ -46,6 +46,8 @@ struct Table {
   }
   static void initialise(OperatorEntry& entry, Op op) {
     entry.name = name(op), entry.op = op;
+    for (std::size_t t = 0; t < kDTypeCount; ++t)
+      entry.rules[t] = apply_rule(info(op).rule, static_cast<DType>(t)).value_or(kRefused);
     ErasedKernel missing;
     switch (family(op)) {
       case Family::unary:

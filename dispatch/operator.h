@@ -46,11 +46,15 @@ struct BackendCell;
 struct OperatorEntry {
   std::string_view name;
   Op op = Op::count;                             // Op::count for operators from outside
+  /// What the op's dtype rule makes of each promoted dtype; `result` is kRefused where it is an error.
+  std::array<RuleResult, kDTypeCount> rules{};
   const std::type_info* signature = nullptr;
   std::atomic<std::uint64_t> not_fallthrough{~0ull};
   std::array<std::atomic<ErasedKernel>, kCells> cells{};
   std::array<std::atomic<BackendCell*>, kBackendCount> backends{};  // variants of the backend cells, null where none
 };
+
+inline constexpr RuleResult kRefused{static_cast<DType>(0xff), static_cast<DType>(0xff)};
 
 /// The row of a built-in op.
 OperatorEntry& operator_entry(Op op);

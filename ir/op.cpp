@@ -16,6 +16,7 @@ constexpr auto kOps = std::to_array<OpInfo>({
 #define FERMATA_REDUCE(name, rule, vjp, doc) {#name, Family::reduce, DTypeRule::rule, 1, "", doc},
 #define FERMATA_RANDOM(name, formula, doc) {#name, Family::random, DTypeRule::none, 0, #formula, doc},
 #define FERMATA_IRREGULAR(name, operands, doc) {#name, Family::irregular, DTypeRule::none, operands, "", doc},
+#define FERMATA_COMPOSITE(name, doc) {#name, Family::composite, DTypeRule::none, -1, "", doc},
 #include "ir/ops.def"
 });
 

@@ -17,12 +17,13 @@ enum class Op : std::uint16_t {
 #define FERMATA_REDUCE(name, rule, vjp, doc) name,
 #define FERMATA_RANDOM(name, formula, doc) name,
 #define FERMATA_IRREGULAR(name, operands, doc) name,
+#define FERMATA_COMPOSITE(name, doc) name,
 #include "ir/ops.def"
   count
 };
 inline constexpr std::size_t kOpCount = static_cast<std::size_t>(Op::count);
 
-enum class Family : std::uint8_t { unary, binary, ternary, reduce, random, irregular };
+enum class Family : std::uint8_t { unary, binary, ternary, reduce, random, irregular, composite };
 
 /// How operand dtypes become the dtype of the computation and of the result.
 enum class DTypeRule : std::uint8_t {

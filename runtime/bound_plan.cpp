@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "ir/error.h"
+#include "ir/view.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -17,62 +18,6 @@ constexpr std::size_t kArenaAlignment = 64;
 
 /// Column ranges of a launch start at multiples of this many elements.
 constexpr std::int64_t kColumnGranule = 1024;
-
-void apply_view(const Node& n, Shape& sizes, Shape& strides, std::int64_t& offset) {
-  const Shape to(n.sizes());
-  const std::vector<std::int64_t>* a = n.extra != nullptr ? &n.extra->attributes : nullptr;
-  switch (n.op) {
-    case Op::reshape: {
-      const auto moved = reshape_strides(sizes, strides, to);
-      if (!moved) throw_internal("a reshape was folded into a load that it cannot be folded into");
-      strides = *moved;
-      break;
-    }
-    case Op::expand_dims: {
-      Shape out;
-      for (unsigned i = 0, from = 0; i < to.rank(); ++i) out.push_back(((*a)[0] >> i & 1) != 0 ? 0 : strides[from++]);
-      strides = out;
-      break;
-    }
-    case Op::squeeze: {
-      Shape out;
-      for (unsigned i = 0; i < sizes.rank(); ++i)
-        if (((*a)[0] >> i & 1) == 0) out.push_back(strides[i]);
-      strides = out;
-      break;
-    }
-    case Op::permute: {
-      Shape out;
-      for (const std::int64_t from : *a) out.push_back(strides[static_cast<std::size_t>(from)]);
-      strides = out;
-      break;
-    }
-    case Op::slice:
-      for (unsigned i = 0; i < to.rank(); ++i) {
-        offset += (*a)[i] * strides[i];
-        strides[i] *= (*a)[to.rank() + i];
-      }
-      break;
-    case Op::broadcast_to: {
-      Shape out;
-      const unsigned lead = to.rank() - sizes.rank();
-      for (unsigned i = 0; i < to.rank(); ++i)
-        out.push_back(i < lead || sizes[i - lead] != to[i] ? 0 : strides[i - lead]);
-      strides = out;
-      break;
-    }
-    default: throw_internal("not a view op in a path");
-  }
-  sizes = to;
-}
-
-void apply_stretch(std::span<const std::int64_t> to, Shape& sizes, Shape& strides) {
-  Shape out;
-  const std::size_t lead = to.size() - sizes.rank();
-  for (std::size_t i = 0; i < to.size(); ++i)
-    out.push_back(i < lead || (sizes[i - lead] == 1 && to[i] != 1) ? 0 : strides[i - lead]);
-  sizes = Shape(to), strides = out;
-}
 
 void apply_insert(std::uint16_t mask, Shape& sizes, Shape& strides) {
   Shape new_sizes, new_strides;
@@ -102,7 +47,14 @@ BoundPlan::View BoundPlan::resolve(const Plan& plan, const PlanSource& source) c
   }
   for (const PathStep& step : source.path) {
     switch (step.kind) {
-      case PathStep::Kind::view: apply_view(*records_[step.record], v.sizes, v.strides, v.offset); break;
+      case PathStep::Kind::view: {
+        const Node& view = *records_[step.record];
+        static const std::vector<std::int64_t> kNone;
+        if (!apply_view(view.op, view.extra != nullptr ? view.extra->attributes : kNone, Shape(view.sizes()), v.sizes,
+                        v.strides, v.offset))
+          throw_internal("a reshape was folded into a load that it cannot be folded into");
+        break;
+      }
       case PathStep::Kind::stretch: apply_stretch(records_[step.record]->sizes(), v.sizes, v.strides); break;
       case PathStep::Kind::insert: apply_insert(step.mask, v.sizes, v.strides); break;
     }

@@ -1,0 +1,172 @@
+// See call.h.
+#include "dispatch/call.h"
+
+#include "dispatch/pointwise.h"
+#include "ir/error.h"
+#include "ir/view.h"
+
+namespace fermata {
+namespace {
+
+/// Up to this many elements a pointwise op on dense operands goes straight to its inner loop.
+constexpr std::int64_t kInnerLoopLimit = 16384;
+
+void ensure_value(Node* n, const Call& call) {
+  if (n != nullptr && n->pending()) [[unlikely]]
+    tensor_hooks.materialise(n, "an eager call reads a pending tensor", call.where);
+}
+
+Node* pointwise_leaf(const PointwiseOperands& p, StoragePtr storage, NodeExtra* extra) {
+  Node* n = ::new (allocate_node()) Node{.refs{Node::kTensor}, .storage{storage.get()}, .op = Op::input,
+                                         .dtype = p.result, .rank = p.rank, .arity = 0, .backend = p.backend,
+                                         .inline_sizes = p.sizes, .where = {}, .inputs = {}, .scalar = 0,
+                                         .extra = extra, .hash = static_cast<std::uint32_t>(p.result), .hint{0},
+                                         .depth{0}, .tape{0}, .stretched = {}};
+  storage.release();
+  return n;
+}
+
+/// Dense operands of the result's shape, or single elements: one inner loop does it.
+bool run_inner_loop(const Call& call, const PointwiseOperands& p, const BackendCell& cell, std::int64_t n, void* out) {
+  const InnerLoop loop = cell.inner[static_cast<std::size_t>(p.operand)];
+  if (loop == nullptr || n > kInnerLoopLimit) return false;
+  const void* in[3];
+  bool splat[3];
+  for (unsigned k = 0; k < p.count; ++k) {
+    const Node* node = p.nodes[k];
+    if (node == nullptr) {
+      in[k] = &p.scalar, splat[k] = true;
+      continue;
+    }
+    if (!node->is_dense_leaf()) return false;
+    splat[k] = p.stretched[k] != 0;
+    if (splat[k] && element_count(node->sizes()) != 1) return false;
+    in[k] = node->storage.load(std::memory_order_relaxed)->data;
+  }
+  // A half-width scalar is kept in f32; the inner loops of half dtypes expect their own.
+  if (compute_dtype(p.operand) != p.operand && p.count > 1)
+    for (unsigned k = 0; k < p.count; ++k)
+      if (p.nodes[k] == nullptr) return false;
+  static_cast<void>(call);
+  loop(out, in, splat, n);
+  return true;
+}
+
+void run_pointwise(const Call& call, const PointwiseOperands& p, void* out) {
+  Shape strides[3];
+  std::array<TensorView, 3> inputs;
+  const std::span<const std::int64_t> shape = p.shape();
+  for (unsigned k = 0; k < p.count; ++k) {
+    if (p.nodes[k] == nullptr) {
+      for (std::size_t i = 0; i < shape.size(); ++i) strides[k].push_back(0);
+      inputs[k] = {const_cast<std::uint64_t*>(&p.scalar), compute_dtype(p.operand), p.rank, shape.data(), strides[k].data()};
+      continue;
+    }
+    inputs[k] = view_of(*p.nodes[k], strides[k]);
+    Shape full;
+    const std::size_t lead = shape.size() - p.nodes[k]->rank;
+    for (std::size_t i = 0; i < shape.size(); ++i)
+      full.push_back(i < lead || (p.stretched[k] >> i & 1) != 0 ? 0 : inputs[k].strides[i - lead]);
+    strides[k] = full;
+    inputs[k].rank = p.rank, inputs[k].sizes = shape.data(), inputs[k].strides = strides[k].data();
+  }
+  const Shape dense = dense_strides(shape);
+  const TensorView output{out, p.result, p.rank, shape.data(), dense.data()};
+  const CallArgs args{call.entry.op, {inputs.data(), p.count}, {&output, 1}, {}, {&p.scalar, 1}};
+  select_call(call.entry, p.backend, p.operand, args, call.where).call(args);
+}
+
+Tensor run_settled(const Call& call, PointwiseOperands& p) {
+  settle(call, p);
+  for (unsigned k = 0; k < p.count; ++k) ensure_value(p.nodes[k], call);
+  const std::int64_t n = element_count(p.shape());
+  StoragePtr out(Storage::allocate(static_cast<std::size_t>(n) * byte_size(p.result)));
+  const BackendCell* cell = call.entry.backends[static_cast<std::size_t>(p.backend)].load(std::memory_order_acquire);
+  if (cell == nullptr || !run_inner_loop(call, p, *cell, n, out->data)) run_pointwise(call, p, out->data);
+  return Tensor(pointwise_leaf(p, std::move(out), std::exchange(p.extra, nullptr)), call.keys & kDataKeys);
+}
+
+Tensor call_unary(const Call& call, const Operand& a) {
+  PointwiseOperands p(a);
+  return run_settled(call, p);
+}
+Tensor call_binary(const Call& call, const Operand& a, const Operand& b) {
+  PointwiseOperands p(a, b);
+  return run_settled(call, p);
+}
+Tensor call_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
+  PointwiseOperands p(a, b, c);
+  return run_settled(call, p);
+}
+
+Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
+  const Op op = call.entry.op;
+  std::vector<TensorType> types;
+  for (const Tensor& t : tensors) types.push_back(t.node()->type());
+  const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where);
+  for (const Tensor& t : tensors) ensure_value(t.node(), call);
+  const BackendKey backend = static_cast<BackendKey>((call.keys.cell() % 8) - 1);
+  const DispatchKeySet keys = call.keys & kDataKeys;
+  if (is_view_op(op))
+    if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers)) return Tensor(view, keys);
+  std::vector<Shape> strides(tensors.size());
+  std::vector<TensorView> inputs;
+  for (std::size_t i = 0; i < tensors.size(); ++i) inputs.push_back(view_of(*tensors[i].node(), strides[i]));
+  // A reshape that is not a view is a copy in row-major order.
+  const Op run = op == Op::reshape ? Op::copy : op;
+  const Shape sizes = run == op ? type.shape : types[0].shape;
+  const Shape dense = dense_strides(sizes);
+  StoragePtr out(Storage::allocate(static_cast<std::size_t>(element_count(type.shape)) * byte_size(type.dtype)));
+  const TensorView output{out->data, type.dtype, static_cast<std::uint8_t>(sizes.rank()), sizes.data(), dense.data()};
+  const CallArgs args{run, inputs, {&output, 1}, attributes.integers, attributes.scalars};
+  const DType operand = tensors.empty() ? type.dtype : types[0].dtype;
+  select_call(operator_entry(run), backend, operand, args, call.where).call(args);
+  return Tensor(make_leaf(type, out.release(), backend, Node::kTensor), keys);
+}
+
+}  // namespace
+
+TensorView view_of(const Node& node, Shape& strides) {
+  const Storage* storage = node.storage.load(std::memory_order_acquire);
+  std::int64_t offset = 0;
+  if (node.is_dense_leaf()) strides = dense_strides(node.sizes());
+  else strides = node.extra->strides, offset = node.extra->offset;
+  return {static_cast<std::byte*>(storage->data) + offset * static_cast<std::int64_t>(byte_size(node.dtype)), node.dtype,
+          node.rank, node.sizes().data(), strides.data()};
+}
+
+bool is_view_op(Op op) {
+  return op == Op::reshape || op == Op::expand_dims || op == Op::squeeze || op == Op::permute || op == Op::slice ||
+         op == Op::broadcast_to;
+}
+
+Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const std::int64_t> attributes) {
+  Storage* storage = x.storage.load(std::memory_order_acquire);
+  if (storage == nullptr) return nullptr;
+  Shape strides = x.is_dense_leaf() ? dense_strides(x.sizes()) : x.extra->strides;
+  std::int64_t offset = x.is_dense_leaf() ? 0 : x.extra->offset;
+  Shape sizes(x.sizes());
+  if (!apply_view(op, attributes, type.shape, sizes, strides, offset)) return nullptr;
+  storage->retain();
+  return make_strided_leaf(type, strides, offset, storage, x.backend, Node::kTensor);
+}
+
+void run_call(const PlanStep& step, const CallArgs& args) {
+  select_call(operator_entry(step.op), step.backend, step.operand_dtype, args, step.where).call(args);
+}
+
+void register_call_kernels(BackendKey backend) {
+  const std::size_t cell = cell_of(Functionality::dense, backend);
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    const Op op = static_cast<Op>(i);
+    switch (family(op)) {
+      case Family::unary: set_kernel<UnaryCall>(op, cell, &call_unary); break;
+      case Family::binary: set_kernel<BinaryCall>(op, cell, &call_binary); break;
+      case Family::ternary: set_kernel<TernaryCall>(op, cell, &call_ternary); break;
+      case Family::composite: break;
+      default: set_kernel<GeneralCall>(op, cell, &call_general);
+    }
+  }
+}
+
+}  // namespace fermata

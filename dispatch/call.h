@@ -1,0 +1,23 @@
+// Backend cells at call time: what eager mode runs. Infer, allocate, choose the variant, run.
+#pragma once
+
+#include "dispatch/kernel_table.h"
+#include "runtime/plan.h"
+
+namespace fermata {
+
+/// Fills the backend's cell of every op with the generic kernel of its family, which looks up the op's variants.
+void register_call_kernels(BackendKey backend);
+
+/// A materialised node as kernels see it. `strides` is filled where the node does not hold its own.
+TensorView view_of(const Node& node, Shape& strides);
+
+/// Runs a call step of a plan: the dispatch layer's half of runtime/bound_plan.h.
+void run_call(const PlanStep& step, const CallArgs& args);
+
+/// The node that a view op makes of a value: a strided leaf where the value is there, else nothing. Also nothing where
+/// a reshape needs a copy.
+Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const std::int64_t> attributes);
+bool is_view_op(Op op);
+
+}  // namespace fermata

@@ -1,0 +1,152 @@
+// See pointwise.h: the uncommon half, with every error a pointwise call can make.
+#include "dispatch/pointwise.h"
+
+#include <fmt/format.h>
+
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+
+constexpr std::array<std::string_view, 3> kUnaryLabels{"x", "", ""}, kBinaryLabels{"lhs", "rhs", ""},
+    kTernaryLabels{"cond", "x", "y"};
+constexpr std::string_view kScalarDTypes[] = {"bool", "integer", "integer", "float", "complex", "quantized"};
+
+std::vector<ErrorOperand> describe(const PointwiseOperands& p) {
+  const auto& labels = p.count == 1 ? kUnaryLabels : p.count == 2 ? kBinaryLabels : kTernaryLabels;
+  std::vector<ErrorOperand> lines;
+  for (unsigned k = 0; k < p.count; ++k) {
+    const Operand& o = *p.operands[k];
+    lines.push_back({labels[k],
+                     o.is_tensor() ? to_string(o.tensor().dtype(), o.tensor().shape())
+                                   : fmt::format("{} scalar", kScalarDTypes[static_cast<std::size_t>(o.scalar().kind)]),
+                     ""});
+  }
+  return lines;
+}
+
+[[noreturn]] void throw_dtype_error(const Call& call, const PointwiseOperands& p, DType a, DType b) {
+  throw DTypeError(1101, format_error(1101, "DTypeError",
+                                      fmt::format("{}: {} and {} have no common dtype", call.entry.name, name(a), name(b)),
+                                      describe(p), call.where, "cast one of them with astype()"));
+}
+
+/// Promotion of the array API: tensors first, then 0-d tensors and host scalars by kind only.
+DType promoted(const Call& call, const PointwiseOperands& p, unsigned first) {
+  bool any[2] = {};
+  DType common[2] = {};  // of tensors with axes, of 0-d tensors
+  for (unsigned k = first; k < p.count; ++k) {
+    if (!p.operands[k]->is_tensor()) continue;
+    const Node& n = *p.operands[k]->tensor().node();
+    const int group = n.rank == 0 ? 1 : 0;
+    const auto both = any[group] ? promote(common[group], n.dtype) : std::optional(n.dtype);
+    if (!both) throw_dtype_error(call, p, common[group], n.dtype);
+    any[group] = true, common[group] = *both;
+  }
+  bool known = any[0] || any[1];
+  DType t = any[0] ? common[0] : common[1];
+  if (any[0] && any[1]) {
+    const DTypeKind high = info(common[1]).kind, low = info(common[0]).kind;
+    const auto integer = [](DTypeKind k) { return k == DTypeKind::signed_integer || k == DTypeKind::unsigned_integer; };
+    if (high > low && !(integer(high) && integer(low))) t = common[1];
+  }
+  for (unsigned k = first; k < p.count; ++k) {
+    if (p.operands[k]->is_tensor()) continue;
+    const DTypeKind kind = p.operands[k]->scalar().kind;
+    const DType alone = kind == DTypeKind::boolean ? DType::boolean : kind == DTypeKind::floating ? DType::f32 : DType::i64;
+    if (known) t = promote_scalar(t, kind);
+    else if (k == first || info(alone).kind > info(t).kind) t = alone;
+  }
+  return t;
+}
+
+Tensor cast(const Call& call, const Tensor& x, DType to) {
+  const Attributes attributes{.wanted = {to, x.shape()}, .integers = {}, .scalars = {}};
+  return Dispatcher<GeneralCall>::call_with(operator_entry(Op::cast), call.keys, call.where, {&x, 1}, attributes);
+}
+
+void place_scalars(const Call& call, PointwiseOperands& p) {
+  // One host scalar rides in the node; a second one, or one among no tensors, becomes a 0-d tensor.
+  bool placed = false;
+  bool tensors = false;
+  for (unsigned k = 0; k < p.count; ++k) tensors = tensors || p.operands[k]->is_tensor();
+  for (unsigned k = 0; k < p.count; ++k) {
+    if (p.operands[k]->is_tensor()) continue;
+    const DType t = wanted_dtype(call.entry, k, p.operand);
+    const std::uint64_t bits = scalar_bits(p.operands[k]->scalar(), t);
+    if (tensors && !placed && t == p.operand) {
+      p.scalar = bits, placed = true;
+      continue;
+    }
+    const Attributes attributes{.wanted = {t, {}}, .integers = {}, .scalars = {&bits, 1}};
+    p.held[k] = Dispatcher<GeneralCall>::call(operator_entry(Op::full), call.where, {}, attributes);
+    p.nodes[k] = p.held[k].node();
+  }
+}
+
+void broadcast(const Call& call, PointwiseOperands& p) {
+  Shape shape;
+  bool first = true;
+  for (unsigned k = 0; k < p.count; ++k) {
+    if (p.nodes[k] == nullptr) continue;
+    const auto both = first ? std::optional(Shape(p.nodes[k]->sizes())) : broadcast_shapes(shape, p.nodes[k]->sizes());
+    if (!both) {
+      std::vector<ErrorOperand> lines = describe(p);
+      throw ShapeError(1001, format_error(1001, "ShapeError",
+                                          fmt::format("{}: shapes do not broadcast", call.entry.name), lines, call.where));
+    }
+    shape = *both, first = false;
+  }
+  check_shape(call.entry.name, shape, p.result, call.where);
+  p.rank = static_cast<std::uint8_t>(shape.rank());
+  if (p.rank > Node::kInlineRank) {
+    p.extra = new NodeExtra;
+    p.extra->sizes = shape;
+  }
+  p.sizes = {};
+  for (unsigned i = 0; i < p.rank && i < Node::kInlineRank; ++i) p.sizes[i] = shape[i];
+  for (unsigned k = 0; k < p.count; ++k)
+    p.stretched[k] = p.nodes[k] == nullptr ? std::uint16_t{0} : stretched_axes(p.nodes[k]->sizes(), shape);
+}
+
+void check_devices(const Call& call, PointwiseOperands& p) {
+  bool known = false;
+  for (unsigned k = 0; k < p.count; ++k) {
+    const Node* n = p.nodes[k];
+    if (n == nullptr || (n->rank == 0 && n->backend == BackendKey::cpu)) continue;  // 0-d CPU tensors meet any device
+    if (known && n->backend != p.backend)
+      throw DeviceError(1401, format_error(1401, "DeviceError",
+                                           fmt::format("{}: operands are on {} and {}", call.entry.name,
+                                                       kBackendNames[static_cast<std::size_t>(p.backend)],
+                                                       kBackendNames[static_cast<std::size_t>(n->backend)]),
+                                           describe(p), call.where, "move one of them with to()"));
+    p.backend = n->backend, known = true;
+  }
+}
+
+}  // namespace
+
+void settle_slowly(const Call& call, PointwiseOperands& p) {
+  const unsigned first = p.count == 3 ? 1 : 0;
+  for (unsigned k = 0; k < p.count; ++k)
+    if (p.operands[k]->is_tensor()) p.nodes[k] = p.operands[k]->tensor().node();
+  check_devices(call, p);
+  const DType common = promoted(call, p, first);
+  const RuleResult rule = call.entry.rules[static_cast<std::size_t>(common)];
+  if (rule.result == kRefused.result)
+    throw DTypeError(1102, format_error(1102, "DTypeError",
+                                        fmt::format("{}: not defined for {}", call.entry.name, name(common)),
+                                        describe(p), call.where));
+  p.operand = rule.operand, p.result = rule.result;
+  for (unsigned k = 0; k < p.count; ++k) {
+    if (p.nodes[k] == nullptr) continue;
+    const DType wanted = wanted_dtype(call.entry, k, p.operand);
+    if (p.nodes[k]->dtype == wanted) continue;
+    p.held[k] = cast(call, p.operands[k]->tensor(), wanted);
+    p.nodes[k] = p.held[k].node();
+  }
+  place_scalars(call, p);
+  broadcast(call, p);
+}
+
+}  // namespace fermata
