@@ -1,0 +1,43 @@
+// Tensors from files and back: tables of numbers as text, and NumPy's .npy.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/tensor.h"
+
+namespace fermata {
+
+struct CsvFormat {
+  char separator = ',';
+  std::int64_t skip_lines = 0;  // a header, for instance
+};
+
+/// Reads a table of numbers, one row a line, as a matrix.
+///
+/// Shape    [lines, values a line]; empty lines are left out, and a file without values gives [0, 0].
+/// DType    any real dtype or bool (0, 1, true, false). Floats may be nan or inf, and are rounded once, to `dtype`.
+/// Errors   FileError if the file cannot be read, a line has more or fewer values than the first, or a value is not a
+///          number of that dtype; DTypeError for complex and quantised dtypes.
+Tensor load_csv(const std::string& path, DType dtype = DType::f32, const CsvFormat& format = {},
+                Location where = Location::current());
+
+/// Writes a vector as one column or a matrix row by row, in as many digits as reading back the same bits takes.
+///
+/// Errors   ShapeError for other ranks; DTypeError for complex and quantised dtypes; FileError if the file cannot be
+///          written, in which case an earlier file of that name is still there.
+void save_csv(const std::string& path, const Tensor& x, const CsvFormat& format = {},
+              Location where = Location::current());
+
+/// Reads an array that NumPy saved: format version 1 to 3, either byte order, C or Fortran order.
+///
+/// DType    that of the file: bool, u1 to u8, i1 to i8, f2, f4, f8.
+/// Errors   FileError if the file cannot be read or is damaged; UnsupportedError for other dtypes.
+Tensor load_npy(const std::string& path, Location where = Location::current());
+
+/// Writes an array for NumPy (format version 1, little-endian, C order).
+///
+/// Errors   DTypeError for dtypes that NumPy has not (bf16, quantised) and for complex ones; FileError as in save_csv.
+void save_npy(const std::string& path, const Tensor& x, Location where = Location::current());
+
+}  // namespace fermata

@@ -1,0 +1,216 @@
+// Files: numbers that come back bit for bit, what NumPy writes, and the full text of every error.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "fermata/fermata.h"
+#include "fermata/io.h"
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+
+class Io : public ::testing::Test {
+ protected:
+  Io() : folder_(std::filesystem::temp_directory_path() / ("fermata_io_" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+    std::filesystem::current_path(folder_);  // so that messages name short paths
+  }
+  ~Io() override {
+    std::filesystem::current_path(folder_.parent_path());
+    std::filesystem::remove_all(folder_);
+  }
+  static void write(const std::string& name, std::string_view text) {
+    std::ofstream(name, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+  }
+  static std::string contents(const std::string& name) {
+    std::ifstream file(name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+/// The headline of the error of a call, without "at" and what follows.
+template <class E, class F> std::string headline(F&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    const std::string text = error.what();
+    return text.substr(0, text.find("\n  at"));
+  } catch (const std::exception& error) {
+    return std::string("another error: ") + error.what();
+  }
+  return "no error";
+}
+
+TEST_F(Io, CsvIsAMatrixOfOneRowALine) {
+  write("a.csv", "1, 2.5,-3\n\n4,nan,+inf\r\n");
+  const Tensor x = load_csv("a.csv");
+  EXPECT_EQ(x.dtype(), DType::f32);
+  EXPECT_EQ(x.shape(), Shape({2, 3}));
+  const std::vector<float> v = x.to_vector<float>();
+  EXPECT_EQ(v[0], 1.0f);
+  EXPECT_EQ(v[1], 2.5f);
+  EXPECT_EQ(v[2], -3.0f);
+  EXPECT_TRUE(std::isnan(v[4]));
+  EXPECT_EQ(v[5], std::numeric_limits<float>::infinity());
+}
+
+TEST_F(Io, CsvHeaderSeparatorAndByteOrderMark) {
+  write("a.csv", "\xef\xbb\xbfheight;width\n1;2\n3;4");
+  const Tensor x = load_csv("a.csv", DType::i64, {.separator = ';', .skip_lines = 1});
+  EXPECT_EQ(x.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 2, 3, 4}));
+}
+
+TEST_F(Io, CsvWithoutValues) {
+  write("a.csv", "\n");
+  EXPECT_EQ(load_csv("a.csv").shape(), Shape({0, 0}));
+}
+
+TEST_F(Io, CsvIntegersAreExactAndRangesAreKept) {
+  write("a.csv", "9223372036854775807,-9223372036854775808\n");
+  EXPECT_EQ(load_csv("a.csv", DType::i64).to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}));
+  write("b.csv", "0,255\n");
+  EXPECT_EQ(load_csv("b.csv", DType::u8).to_vector<int>(), (std::vector<int>{0, 255}));
+  write("c.csv", "true,0\n1,false\n");
+  EXPECT_EQ(load_csv("c.csv", DType::boolean).to_vector<int>(), (std::vector<int>{1, 0, 1, 0}));
+}
+
+TEST_F(Io, CsvFloatsOutOfRangeRoundLikeAnyOther) {
+  write("a.csv", "1e39,-1e39,1e-60,1e-40\n");
+  const std::vector<float> v = load_csv("a.csv").to_vector<float>();
+  EXPECT_EQ(v[0], std::numeric_limits<float>::infinity());
+  EXPECT_EQ(v[1], -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(v[2], 0.0f);
+  EXPECT_EQ(v[3], 1e-40f);
+}
+
+TEST_F(Io, CsvComesBackBitForBit) {
+  write("c.csv", "0.1,-0,0.3333333333333333,5e-324,1.7976931348623157e+308,-inf\n");
+  save_csv("d.csv", load_csv("c.csv", DType::f64));
+  EXPECT_EQ(contents("d.csv"), contents("c.csv"));
+}
+
+TEST_F(Io, CsvKeepsHalfPrecision) {
+  write("a.csv", "0.5,65504,70000\n");
+  for (const DType t : {DType::f16, DType::bf16}) {
+    const Tensor x = load_csv("a.csv", t);
+    EXPECT_EQ(x.dtype(), t);
+    save_csv("b.csv", x);
+    EXPECT_EQ(load_csv("b.csv", t).to_vector<float>(), x.to_vector<float>());
+  }
+  EXPECT_EQ(load_csv("a.csv", DType::f16).to_vector<float>()[2], std::numeric_limits<float>::infinity());
+}
+
+TEST_F(Io, CsvErrors) {
+  EXPECT_EQ(headline<FileError>([] { load_csv("gone.csv"); }),
+            "FM1601 FileError: load_csv: gone.csv: cannot be opened (No such file or directory)");
+  write("a.csv", "1,2\n3\n");
+  EXPECT_EQ(headline<FileError>([] { load_csv("a.csv"); }),
+            "FM1603 FileError: load_csv: a.csv: line 2 has 1 values, not 2");
+  write("b.csv", "1,2\n3,four\n");
+  EXPECT_EQ(headline<FileError>([] { load_csv("b.csv"); }),
+            "FM1603 FileError: load_csv: b.csv: line 2, value 2: 'four' is not an f32");
+  write("c.csv", "256\n");
+  EXPECT_EQ(headline<FileError>([] { load_csv("c.csv", DType::u8); }),
+            "FM1603 FileError: load_csv: c.csv: line 1, value 1: '256' is not a u8");
+  write("d.csv", "1.5\n");
+  EXPECT_EQ(headline<FileError>([] { load_csv("d.csv", DType::i32); }),
+            "FM1603 FileError: load_csv: d.csv: line 1, value 1: '1.5' is not an i32");
+  write("e.csv", "1,,2\n");
+  EXPECT_EQ(headline<FileError>([] { load_csv("e.csv"); }),
+            "FM1603 FileError: load_csv: e.csv: line 1, value 2: '' is not an f32");
+  EXPECT_EQ(headline<DTypeError>([] { load_csv("a.csv", DType::c64); }),
+            "FM1101 DTypeError: load_csv: does not take c64");
+  EXPECT_EQ(headline<ShapeError>([] { save_csv("f.csv", ones({1, 2, 3})); }),
+            "FM1013 ShapeError: save_csv: a table has one or two axes\n  x    f32[1, 2, 3]");
+  EXPECT_EQ(headline<FileError>([] { save_csv("gone/a.csv", ones({1})); }),
+            "FM1602 FileError: save_csv: gone/a.csv: cannot be written (No such file or directory)");
+}
+
+/// A .npy file of version 1, or of a later one with its longer length field.
+std::string npy(std::string header, std::string_view elements, char version = 1) {
+  header += '\n';
+  std::string file("\x93NUMPY");
+  file += {version, '\0', static_cast<char>(header.size()), '\0'};
+  if (version > 1) file += {'\0', '\0'};
+  return file + header + std::string(elements);
+}
+
+TEST_F(Io, NpyLayoutsAndByteOrders) {
+  using namespace std::string_view_literals;
+  write("c.npy", npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }", "\1\0\2\0\3\0\4\0\5\0\6\0"sv));
+  EXPECT_EQ(load_npy("c.npy").dtype(), DType::i16);
+  EXPECT_EQ(load_npy("c.npy").shape(), Shape({2, 3}));
+  EXPECT_EQ(load_npy("c.npy").to_vector<int>(), (std::vector<int>{1, 2, 3, 4, 5, 6}));
+  write("f.npy", npy("{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }", "\0\1\0\2\0\3\0\4\0\5\0\6"sv, 2));
+  EXPECT_EQ(load_npy("f.npy").to_vector<int>(), (std::vector<int>{1, 3, 5, 2, 4, 6}));
+  write("s.npy", npy("{'descr': '|b1', 'fortran_order': False, 'shape': (), }", "\2", 3));
+  EXPECT_EQ(load_npy("s.npy").shape(), Shape({}));
+  EXPECT_EQ(load_npy("s.npy").item<int>(), 1);
+  write("e.npy", npy("{'descr': '<f8', 'fortran_order': False, 'shape': (0, 4), }", ""));
+  EXPECT_EQ(load_npy("e.npy").shape(), Shape({0, 4}));
+}
+
+TEST_F(Io, NpyComesBackForEveryDtype) {
+  for (std::size_t i = 0; i < kDTypeCount; ++i) {
+    const DType t = static_cast<DType>(i);
+    if (!kRealOrBoolean.has(t) || t == DType::bf16) continue;
+    write("a.csv", "0,1,1\n1,0,1\n");
+    const Tensor x = load_csv("a.csv", t);
+    save_npy("a.npy", x);
+    const Tensor y = load_npy("a.npy");
+    EXPECT_EQ(y.dtype(), t) << name(t);
+    EXPECT_EQ(y.shape(), Shape({2, 3})) << name(t);
+    EXPECT_EQ(y.to_vector<double>(), (std::vector<double>{0, 1, 1, 1, 0, 1})) << name(t);
+  }
+}
+
+TEST_F(Io, NpyIsWhatNumpyWrites) {
+  write("a.csv", "1\n2\n");
+  save_npy("a.npy", load_csv("a.csv", DType::u8));
+  std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 1), }";
+  header.resize(117, ' ');
+  EXPECT_EQ(contents("a.npy"), npy(header, "\1\2"));
+  EXPECT_EQ(contents("a.npy").size(), 128u + 2u);
+}
+
+TEST_F(Io, NpyErrors) {
+  write("a.npy", "not NumPy at all");
+  EXPECT_EQ(headline<FileError>([] { load_npy("a.npy"); }), "FM1603 FileError: load_npy: a.npy: is not a .npy file");
+  write("b.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", "\1\2\3\4"));
+  EXPECT_EQ(headline<FileError>([] { load_npy("b.npy"); }),
+            "FM1603 FileError: load_npy: b.npy: has 4 bytes of elements, not 12");
+  write("c.npy", npy("{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }", ""));
+  EXPECT_EQ(headline<UnsupportedError>([] { load_npy("c.npy"); }),
+            "FM2003 UnsupportedError: load_npy: c.npy: cannot read elements of type '<c8'");
+  write("d.npy", npy("{'descr': '<f4', 'shape': (3,), }", ""));
+  EXPECT_EQ(headline<FileError>([] { load_npy("d.npy"); }),
+            "FM1603 FileError: load_npy: d.npy: has no fortran_order in its header");
+  write("e.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", "").substr(0, 20));
+  EXPECT_EQ(headline<FileError>([] { load_npy("e.npy"); }),
+            "FM1603 FileError: load_npy: e.npy: ends within its header");
+  write("f.npy", npy("{}", "", 9));
+  EXPECT_EQ(headline<FileError>([] { load_npy("f.npy"); }),
+            "FM1603 FileError: load_npy: f.npy: has format version 9, not 1 to 3");
+}
+
+TEST_F(Io, DigitsAreAllThere) {
+  const Tensor x = load_csv(FERMATA_TEST_DIR "/../examples/digits/digits.csv", DType::u8);
+  ASSERT_EQ(x.shape(), Shape({1797, 65}));
+  const std::vector<int> values = x.to_vector<int>();
+  std::vector<int> images(10);
+  for (std::size_t row = 0; row < 1797; ++row) ++images.at(static_cast<std::size_t>(values[row * 65 + 64]));
+  EXPECT_EQ(images, (std::vector<int>{178, 182, 177, 183, 181, 182, 181, 179, 174, 180}));
+}
+
+}  // namespace
+}  // namespace fermata
