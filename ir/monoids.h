@@ -52,7 +52,7 @@ FERMATA_MONOID(any, T(false), a | b)
       const I i = std::get<1>(l), j = std::get<1>(r);                                              \
       const auto a_nan = a != a, b_nan = b != b;                                                   \
       const auto tied = (a == b) | (a_nan & b_nan);                                                \
-      const auto take = (b_nan & !a_nan) | (!a_nan & (better)) | (tied & (j < i));                 \
+      const auto take = (b_nan & (!a_nan)) | ((!a_nan) & (better)) | (tied & (j < i));                 \
       return {select(take, b, a), select(take, j, i)};                                             \
     }                                                                                              \
     template <class V, class I> static I finish(std::tuple<V, I> s) { return std::get<1>(s); }     \

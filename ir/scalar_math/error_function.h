@@ -1,0 +1,76 @@
+// erf and gelu, both from Q(a), the upper tail of the standard normal distribution.
+//
+// Q(a) = e^(-a^2 / 2) R(a), where R falls slowly; (a + k) R(a) is a polynomial in (a - k) / (a + k) (the transformation of
+// M. M. Shepherd and J. G. Laframboise, Math. Comp. 36, 1981). The rounding error of a^2 is put back, so the tail keeps
+// its relative accuracy down to the subnormals and nothing cancels.
+#pragma once
+
+#include "ir/scalar_math/exponential.h"
+
+namespace fermata::math {
+
+template <class T> struct ErrorFunctionConstants;
+template <> struct ErrorFunctionConstants<float> {
+  static constexpr float kTailMax = 15.0f, kPole = 4.0f;
+  // 2^-25.6 for a <= 15.
+  static constexpr std::array kTail = {-0.000109429282f, 0.000209819205f, 0.00155538495f, -0.00353908585f,
+                                       -0.00752233667f,  0.0604111888f,   -0.186523765f,  0.387136251f,
+                                       -0.607896566f,    0.755285144f};
+  // erf t = t + t P(t^2) for t <= kErfSplit; 1 - e^(t R(t) - t) above, to kErfMax.
+  static constexpr float kErfSplit = 0.927734375f, kErfMax = 4.0f;
+  static constexpr std::array kErfNear = {-5.96761703e-4f, 4.99119423e-3f,  -2.67681349e-2f,
+                                          1.12819925e-1f,  -3.76125336e-1f, 1.28379166e-1f};
+  static constexpr std::array kErfFar = {-1.72853470e-5f, 3.83197126e-4f, -3.88396438e-3f, 2.42546219e-2f,
+                                         -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f};
+};
+template <> struct ErrorFunctionConstants<double> {
+  static constexpr double kTailMax = 39.0, kPole = 5.0;
+  // 2^-53.1 for a <= 39.
+  static constexpr std::array kTail = {
+      -3.0289986514241804e-10, 1.4319643562006187e-09, 7.9421853292362707e-09, -8.2947705312851739e-09,
+      -6.6011533917783421e-08, 4.0880433300746336e-08, 4.3288411301807668e-07, -3.3553715313062777e-07,
+      -2.7689524921122879e-06, 3.9803846850809851e-06, 1.668104123185919e-05,  -4.9762654905993797e-05,
+      -5.9375674796265245e-05, 0.00054489903339000284, -0.00079786940800881899, -0.0029933767667056337,
+      0.020795066800837557,    -0.069118638706569993,  0.16502036617033744,    -0.31353315667129622,
+      0.4953056159699773,      -0.66538250289005674,   0.76919304975006297};
+  static constexpr double kErfSplit = 0.75, kErfMax = 6.0;
+  static constexpr std::array kErfNear = {
+      1.1463234992576326e-08, -1.5937459630987379e-07, 1.6430372230938777e-06, -1.4924175632107758e-05,
+      0.00012055288739144722, -0.00085483261682015445, 0.0052239776151096848, -0.026866170644401458,
+      0.11283791670952477, -0.37612638903183715, 0.12837916709551259};
+};
+template <class V> using ErrorFunctionOf = ErrorFunctionConstants<ElementOfValue<V>>;
+
+/// factor * Q(a) for 0 <= a <= kTailMax. The factor is multiplied before the exponential, which may be subnormal.
+template <class V> V normal_tail_times(V factor, V a) {
+  using C = ErrorFunctionOf<V>;
+  const V inverse = constant<V>(1) / (a + V(C::kPole));
+  const V q = fma(inverse, V(-2 * C::kPole), constant<V>(1));
+  const V ratio = polynomial(q, C::kTail) * inverse;
+  const Pair<V> square = two_product(a, a);
+  const V e = exp_below_limit(square.high * constant<V>(-0.5));
+  const V scaled = factor * ratio;
+  return fma(scaled * (square.low * constant<V>(-0.5)), e, scaled * e);
+}
+
+template <class V> V erf(V x) {
+  using C = ErrorFunctionOf<V>;
+  const V t = min(V(C::kErfMax), abs(x)), square = t * t;
+  const V near = fma(polynomial(square, C::kErfNear), t, t);
+  V far = t;
+  if constexpr (is_double_value<V>) {
+    far = constant<V>(1) - normal_tail_times(constant<V>(2), t * constant<V>(1.4142135623730951));
+  } else {
+    far = constant<V>(1) - exp_in_range(fma(polynomial(t, C::kErfFar), t, -t));
+  }
+  return with_sign_of(select(t > V(C::kErfSplit), far, near), x);
+}
+
+/// x Phi(x) = max(x, 0) - |x| Q(|x|), for either sign of x.
+template <class V> V gelu(V x) {
+  using C = ErrorFunctionOf<V>;
+  const V a = min(V(C::kTailMax), abs(x));
+  return max(constant<V>(0), x) - normal_tail_times(a, a);
+}
+
+}  // namespace fermata::math

@@ -1,0 +1,155 @@
+// exp, exp2, expm1 and what is built on one exponential: tanh, sigmoid, softplus.
+//
+// x = n ln 2 + r with |r| <= ln 2 / 2 (ln 2 for exp, which takes even n only, so that the result is p * s * s with one
+// rounding into the subnormals). Polynomials are minimax fits made for this file (Remez exchange with coefficients rounded
+// one after another); errors in the comments are relative, before rounding.
+#pragma once
+
+#include "ir/scalar_math/floating.h"
+
+namespace fermata::math {
+
+template <class T> struct ExponentialConstants;
+template <> struct ExponentialConstants<float> {
+  static constexpr float kLog2E = 1.44269502f, kLn2High = 0.693147182f, kLn2Low = -1.90465421e-9f;
+  // e^r, |r| <= ln 2: 2^-24.6.
+  static constexpr std::array kExpWide = {0.000177107664f, 0.00141123869f, 0.00835428573f, 0.0416610055f,
+                                          0.166661114f,    0.500000358f,   1.00000036f,    1.0f};
+  // e^r, |r| <= ln 2 / 2: 2^-28.2.
+  static constexpr std::array kExp = {0.00138365477f, 0.00836913101f, 0.0416681059f, 0.166665167f,
+                                      0.49999994f,    1.0f,           1.0f};
+  // 2^r, |r| <= 1/2: 2^-27.2.
+  static constexpr std::array kExp2 = {0.000158364666f, 0.00134184957f, 0.0096170269f, 0.0555027276f,
+                                       0.240226552f,    0.693147242f,   1.0f};
+  // (e^r - 1 - r) / r^2, |r| <= ln 2 / 2: 2^-28.2.
+  static constexpr std::array kExpm1 = {0.000150462263f, 0.00139305426f, 0.00834150985f,
+                                        0.0416665114f,   0.166666359f,   0.5f};
+  // 2 atanh(s) = 2 s + s^3 P(s^2), s <= 1/3: 2^-33.
+  static constexpr std::array kAtanh = {0.24246344f, 0.214437187f, 0.286152184f, 0.399989486f, 0.666666746f};
+  static constexpr float kExpMin = -104.5f, kExpMax = 89.0f;      // 0 below, infinity above
+  static constexpr float kExp2Min = -151.0f, kExp2Max = 129.0f;
+  static constexpr float kExpm1Min = -20.0f;                      // -1 below
+  static constexpr float kTanhMax = 10.0f;                        // 1 above
+};
+template <> struct ExponentialConstants<double> {
+  static constexpr double kLog2E = 1.4426950408889634, kLn2High = 0.69314718055994529, kLn2Low = 2.3190468138462996e-17;
+  // e^r, |r| <= ln 2: 2^-55.0.
+  static constexpr std::array kExpWide = {
+      1.4953556852182579e-10, 2.1056411362188957e-09, 2.5070415369216959e-08, 2.75562406047776e-07,
+      2.7557207834283448e-06, 2.480159040530828e-05, 0.0001984127016248225, 0.0013888888884553685,
+      0.0083333333328862776, 0.041666666666692574, 0.16666666666669316, 0.49999999999999956,
+      0.99999999999999956, 1.0};
+  // e^r, |r| <= ln 2 / 2: 2^-53.8.
+  static constexpr std::array kExp = {
+      2.2981254394882936e-08, 2.7626434801416139e-07, 2.7564269187666495e-06, 2.480150417898741e-05,
+      0.00019841261457455707, 0.0013888888932602418,  0.0083333333377420531,  0.041666666666572885,
+      0.16666666666657226,    0.50000000000000056,    1.0000000000000007,     1.0};
+  // 2^r, |r| <= 1/2: 2^-54.4.
+  static constexpr std::array kExp2 = {
+      4.0780566423139472e-10, 7.0725775265703557e-09, 1.0180648802883168e-07, 1.3215442639785544e-06,
+      1.5252727379760376e-05, 0.00015403530441630411, 0.0013333558153448687,  0.009618129107606968,
+      0.055504108664790344,   0.24022650695910097,    0.69314718055994573,    1.0};
+  // (e^r - 1 - r) / r^2, |r| <= ln 2 / 2: 2^-58.9.
+  static constexpr std::array kExpm1 = {
+      2.0960419204349585e-09, 2.511056989909064e-08,  2.7557149307295779e-07, 2.7557240082544093e-06,
+      2.4801587440787971e-05, 0.00019841269889905595, 0.0013888888888842238,  0.0083333333333202898,
+      0.041666666666666713,   0.16666666666666677,    0.5};
+  // 2 atanh(s) = 2 s + s^3 P(s^2), s <= 1/3: 2^-58.8.
+  static constexpr std::array kAtanh = {
+      0.15746801219973589, 0.047128912351470396, 0.094096573956020335, 0.094250353948768309, 0.10535569187163904,
+      0.11764103029920026, 0.13333360810862135,  0.15384614517357242,  0.18181818200266234,  0.22222222221970467,
+      0.28571428571430596, 0.39999999999999991,  0.66666666666666663};
+  static constexpr double kExpMin = -746.0, kExpMax = 711.0;
+  static constexpr double kExp2Min = -1080.0, kExp2Max = 1025.0;
+  static constexpr double kExpm1Min = -40.0;
+  static constexpr double kTanhMax = 20.0;
+};
+template <class V> using ExponentialOf = ExponentialConstants<ElementOfValue<V>>;
+
+/// x - n ln 2, exact to well below an ulp of the result.
+template <class V> V subtract_multiple_of_ln2(V x, V n) {
+  using C = ExponentialOf<V>;
+  return fma(n, V(-C::kLn2Low), fma(n, V(-C::kLn2High), x));
+}
+
+/// e^x where the result is far from overflow and from the subnormals: |x| <= 87 (700 for f64).
+template <class V> V exp_in_range(V x) {
+  using C = ExponentialOf<V>;
+  const V round = V(kRoundToExponent<ElementOfValue<V>>);
+  const V shifted = fma(x, V(C::kLog2E), round);
+  const V r = subtract_multiple_of_ln2(x, shifted - round);
+  return polynomial(r, C::kExp) * power_of_two<V>(bits_of(shifted));
+}
+
+/// e^x for x not above kExpMax. NaN passes through the last product.
+template <class V> V exp_below_limit(V x) {
+  using C = ExponentialOf<V>;
+  x = max(V(C::kExpMin), x);
+  const V round = V(kRoundToExponent<ElementOfValue<V>>);
+  const V shifted = fma(x, V(C::kLog2E / 2), round);  // half of an even n
+  const V half = shifted - round;
+  const V r = fma(half, V(-2 * C::kLn2Low), fma(half, V(-2 * C::kLn2High), x));
+  const V scale = power_of_two<V>(bits_of(shifted));
+  return polynomial(r, C::kExpWide) * scale * scale;
+}
+
+template <class V> V exp(V x) { return exp_below_limit(min(V(ExponentialOf<V>::kExpMax), x)); }
+
+/// 2^(x + low) for |low| well below 1; n goes into two factors, so that powers of two are exact and subnormal results are
+/// rounded once.
+template <class V> V exp2_of_sum(V x, V low) {
+  using C = ExponentialOf<V>;
+  using U = typename FormatOf<V>::Unsigned;
+  x = max(V(C::kExp2Min), min(V(C::kExp2Max), x));
+  const V round = V(kRoundToExponent<ElementOfValue<V>> + static_cast<ElementOfValue<V>>(FormatOf<V>::kBias));
+  const V shifted = x + round;
+  const V r = (x - (shifted - round)) + low;
+  const UnsignedBits<V> both = bits_of(shifted), one = both >> UnsignedBits<V>(U{1});
+  return polynomial(r, C::kExp2) * power_of_two<V>(one) * power_of_two<V>(both - one);
+}
+template <class V> V exp2(V x) { return exp2_of_sum(x, constant<V>(0)); }
+
+template <class V> V expm1(V x) {
+  using C = ExponentialOf<V>;
+  const V clamped = max(V(C::kExpm1Min), min(V(C::kExpMax), x));
+  const V round = V(kRoundToExponent<ElementOfValue<V>> - ElementOfValue<V>(1));
+  const V shifted = fma(clamped, V(C::kLog2E), round);
+  const V n = shifted - round;
+  const V r = subtract_multiple_of_ln2(clamped, n);
+  const V q = fma(polynomial(r, C::kExpm1) * r, r, r);     // e^r - 1
+  const V half_scale = power_of_two<V>(bits_of(shifted));  // 2^(n - 1), finite for the largest n
+  const V half_result = fma(half_scale, q, half_scale - constant<V>(0.5));
+  return with_sign_of(select(n == constant<V>(0), q, half_result + half_result), x);
+}
+
+/// tanh |x| = em1 / (em1 + 2) with em1 = e^(2 |x|) - 1.
+template <class V> V tanh(V x) {
+  using C = ExponentialOf<V>;
+  const V magnitude = min(V(C::kTanhMax), abs(x));
+  const V twice = magnitude + magnitude;
+  const V round = V(kRoundToExponent<ElementOfValue<V>>);
+  const V shifted = fma(twice, V(C::kLog2E), round);
+  const V r = subtract_multiple_of_ln2(twice, shifted - round);
+  const V q = fma(polynomial(r, C::kExpm1) * r, r, r);
+  const V scale = power_of_two<V>(bits_of(shifted));
+  const V em1 = fma(scale, q, scale - constant<V>(1));
+  return with_sign_of(em1 / (em1 + constant<V>(2)), x);
+}
+
+/// e^x / (1 + e^x) or 1 / (1 + e^-x), whichever has the exponential at most 1: accurate down to the subnormals.
+template <class V> V sigmoid(V x) {
+  const V one = constant<V>(1);
+  const V e = exp_below_limit(-abs(x));
+  return select(x < constant<V>(0), e, one) / (one + e);
+}
+
+/// max(x, 0) + log1p(e^-|x|), the logarithm as 2 atanh(e / (2 + e)).
+template <class V> V softplus(V x) {
+  using C = ExponentialOf<V>;
+  const V e = exp_below_limit(-abs(x));
+  const V twice = (e + e) / (constant<V>(2) + e);
+  const V s = twice * constant<V>(0.5), z = s * s;
+  return max(constant<V>(0), x) + fma(z * s, polynomial(z, C::kAtanh), twice);
+}
+
+}  // namespace fermata::math
