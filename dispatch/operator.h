@@ -32,6 +32,7 @@ struct Attributes {
   TensorType wanted;                          // where the result type is an argument
   std::span<const std::int64_t> integers;
   std::span<const std::uint64_t> scalars;
+  BackendKey backend = BackendKey::cpu;       // where ops without operands make their result
 };
 
 /// The four signatures of the built-in ops.
@@ -66,7 +67,8 @@ inline DispatchKeySet keys_of(std::span<const Tensor> tensors) {
   for (const Tensor& t : tensors) all = all | t.keys();
   return all;
 }
-inline DispatchKeySet keys_of(const Attributes&) { return {}; }
+/// A backend takes part even where there are no tensors; a higher one among the operands still wins.
+inline DispatchKeySet keys_of(const Attributes& a) { return DispatchKeySet(a.backend) | Functionality::dense; }
 
 /// Set while a trace of calls is wanted: one relaxed load per call when off.
 extern std::atomic<bool> trace_dispatch;

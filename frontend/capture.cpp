@@ -1,0 +1,220 @@
+// See capture.h. One kernel per signature, not per op, so that recording stays in the instruction cache.
+#include "frontend/capture.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "dispatch/call.h"
+#include "dispatch/kernel_table.h"
+#include "dispatch/pointwise.h"
+#include "frontend/capture_scope.h"
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+
+using std::memory_order_acquire, std::memory_order_relaxed;
+
+std::uint32_t limit_from_environment() {
+  std::uint32_t limit = 512;
+  if (const char* text = std::getenv("FERMATA_PENDING_LIMIT"))
+    std::from_chars(text, text + std::strlen(text), limit);
+  return std::max(limit, 2u);
+}
+std::atomic<std::uint32_t> pending_limit{limit_from_environment()};
+constinit thread_local std::uint64_t recorded = 0;
+
+std::uint32_t mix(std::uint64_t a, std::uint64_t b) {  // the folded multiply of wyhash
+  const auto p = static_cast<unsigned __int128>(a ^ 0xa0761d6478bd642full) * (b ^ 0xe7037ed1a0b428dbull);
+  return static_cast<std::uint32_t>(p) ^ static_cast<std::uint32_t>(p >> 64);
+}
+
+struct Below {
+  std::uint32_t hash = 1, depth = 0;
+};
+Below take_edge(Node* n) {
+  if (n == nullptr) return {};
+  n->refs.fetch_add(Node::kEdge, memory_order_relaxed);
+  // A computed operand counts as a leaf whatever made it; else a loop would never record the same hash twice.
+  if (n->storage.load(memory_order_acquire) != nullptr) return {2u + static_cast<std::uint32_t>(n->dtype), 0};
+  return {n->hash, n->depth.load(memory_order_relaxed)};
+}
+
+/// The pending operand with the longest chain below it.
+Node* deepest_operand(const Node& n) {
+  Node* deepest = nullptr;
+  for (std::size_t i = 0; i < n.operand_count(); ++i) {
+    Node* in = n.operand(i);
+    if (in == nullptr || !in->pending()) continue;
+    if (deepest == nullptr || in->depth.load(memory_order_relaxed) > deepest->depth.load(memory_order_relaxed))
+      deepest = in;
+  }
+  return deepest;
+}
+
+bool same_line(const std::source_location& a, const std::source_location& b) {
+  return a.line() == b.line() && a.column() == b.column() && a.file_name() == b.file_name();
+}
+
+/// The bound was reached at `n`: computes the chain up to the previous node of the same call site, so that what is left
+/// pending is one turn of the loop, whatever the loop's length.
+void cut(Node* n, std::source_location where) {
+  Node* at = deepest_operand(*n);
+  for (Node* m = at; m != nullptr; m = deepest_operand(*m))
+    if (same_line(m->where, where)) {
+      at = m;
+      break;
+    }
+  if (at == nullptr) return;
+  const std::uint32_t done = at->depth.load(memory_order_relaxed);
+  std::vector<Node*> rest;  // what stays pending gets its depth from the cut
+  for (Node* m = n; m != nullptr && m != at; m = deepest_operand(*m)) rest.push_back(m);
+  tensor_hooks.materialise(at, "the bound on pending nodes", where);
+  for (Node* m : rest) m->depth.store(std::max(m->depth.load(memory_order_relaxed), done) - done + 1, memory_order_relaxed);
+}
+
+Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
+  ++recorded;
+  Tensor result(node, keys & kDataKeys);
+  if (node->depth.load(memory_order_relaxed) >= pending_limit.load(memory_order_relaxed)) [[unlikely]]
+    if (!in_capture_scope()) cut(node, call.where);
+  return result;
+}
+
+Tensor capture_settled(const Call& call, PointwiseOperands& p) {
+  settle(call, p);
+  void* const block = allocate_node();  // may throw, so before the edges
+  const Below a = take_edge(p.nodes[0]), b = take_edge(p.nodes[1]);
+  const Below c = p.count > 2 ? take_edge(p.nodes[2]) : Below{};
+  const std::uint32_t depth = std::max({a.depth, b.depth, c.depth}) + 1;
+  const std::uint64_t signature = static_cast<std::uint64_t>(call.entry.op) | static_cast<std::uint64_t>(p.result) << 16;
+  Node* node = ::new (block) Node{.refs{Node::kTensor},
+                                  .storage{nullptr},
+                                  .op = call.entry.op,
+                                  .dtype = p.result,
+                                  .rank = p.rank,
+                                  .arity = static_cast<std::uint8_t>(p.count),
+                                  .backend = p.backend,
+                                  .inline_sizes = p.sizes,
+                                  .where = call.where,
+                                  .inputs = p.nodes,
+                                  .scalar = p.scalar,
+                                  .extra = std::exchange(p.extra, nullptr),
+                                  .hash = mix(a.hash ^ signature << 32, b.hash ^ static_cast<std::uint64_t>(c.hash) << 32),
+                                  .hint{0},
+                                  .depth{depth},
+                                  .tape{0},
+                                  .stretched = p.stretched};
+  return finish(node, call.keys, call);
+}
+
+Tensor capture_unary(const Call& call, const Operand& a) {
+  PointwiseOperands p(a);
+  return capture_settled(call, p);
+}
+Tensor capture_binary(const Call& call, const Operand& a, const Operand& b) {
+  PointwiseOperands p(a, b);
+  return capture_settled(call, p);
+}
+Tensor capture_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
+  PointwiseOperands p(a, b, c);
+  return capture_settled(call, p);
+}
+
+std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<const Tensor> tensors,
+                                      const Attributes& attributes) {
+  const bool attributes_inside = !attributes.integers.empty() && family(op) != Family::reduce;
+  if (type.shape.rank() <= Node::kInlineRank && !attributes_inside && attributes.scalars.empty() &&
+      tensors.size() <= Node::kInlineInputs)
+    return nullptr;
+  auto extra = std::make_unique<NodeExtra>();
+  if (type.shape.rank() > Node::kInlineRank) extra->sizes = type.shape;
+  if (attributes_inside) extra->attributes.assign(attributes.integers.begin(), attributes.integers.end());
+  extra->scalars.assign(attributes.scalars.begin(), attributes.scalars.end());
+  extra->more_inputs.reserve(tensors.size());
+  return extra;
+}
+
+BackendKey common_backend(std::span<const Tensor> tensors, const Call& call) {
+  for (const Tensor& t : tensors)
+    if (t.node()->backend != tensors[0].node()->backend)
+      throw DeviceError(1401, format_error(1401, "DeviceError",
+                                           std::string(call.entry.name) + ": operands are on different devices", {},
+                                           call.where, "move one of them with to()"));
+  return static_cast<BackendKey>(call.keys.cell() % 8 == 0 ? 0 : call.keys.cell() % 8 - 1);
+}
+
+Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
+  const Op op = call.entry.op;
+  const BackendKey backend = common_backend(tensors, call);
+  std::array<TensorType, Node::kInlineInputs> few;
+  std::vector<TensorType> many;
+  if (tensors.size() > few.size()) many.resize(tensors.size());
+  const std::span<TensorType> types = many.empty() ? std::span(few).first(tensors.size()) : std::span(many);
+  for (std::size_t i = 0; i < tensors.size(); ++i) types[i] = tensors[i].node()->type();
+  const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where);
+  if (is_view_op(op))
+    if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers))
+      return Tensor(view, call.keys & kDataKeys);
+  std::unique_ptr<NodeExtra> extra = make_extra(op, type, tensors, attributes);
+  void* const block = allocate_node();
+  std::uint64_t hash = static_cast<std::uint64_t>(op) | static_cast<std::uint64_t>(type.dtype) << 16;
+  std::uint32_t depth = 0;
+  std::array<Node*, Node::kInlineInputs> inputs{};
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    Node* in = tensors[i].node();
+    const Below below = take_edge(in);
+    depth = std::max(depth, below.depth), hash = mix(hash, below.hash);
+    if (i < inputs.size()) inputs[i] = in; else extra->more_inputs.push_back(in);
+  }
+  std::uint64_t scalar = 0;
+  if (family(op) == Family::reduce)
+    scalar = static_cast<std::uint64_t>(attributes.integers[0]) | static_cast<std::uint64_t>(attributes.integers[1]) << 16;
+  Node* node = ::new (block) Node{.refs{Node::kTensor},
+                                  .storage{nullptr},
+                                  .op = op,
+                                  .dtype = type.dtype,
+                                  .rank = static_cast<std::uint8_t>(type.shape.rank()),
+                                  .arity = static_cast<std::uint8_t>(std::min<std::size_t>(tensors.size(), inputs.size())),
+                                  .backend = backend,
+                                  .inline_sizes = {},
+                                  .where = call.where,
+                                  .inputs = inputs,
+                                  .scalar = scalar,
+                                  .extra = extra.release(),
+                                  .hash = mix(hash, scalar),
+                                  .hint{0},
+                                  .depth{depth + 1},
+                                  .tape{0},
+                                  .stretched = {}};
+  for (unsigned i = 0; i < type.shape.rank() && i < Node::kInlineRank; ++i) node->inline_sizes[i] = type.shape[i];
+  return finish(node, call.keys, call);
+}
+
+}  // namespace
+
+std::uint32_t set_pending_limit(std::uint32_t depth) { return pending_limit.exchange(std::max(depth, 2u)); }
+std::uint64_t recorded_nodes() { return recorded; }
+
+void register_capture_kernels() {
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    const Op op = static_cast<Op>(i);
+    for (std::size_t b = 0; b <= kBackendCount; ++b) {
+      const std::size_t cell = cell_of(Functionality::capture) + b;
+      switch (family(op)) {
+        case Family::unary: set_kernel<UnaryCall>(op, cell, &capture_unary); break;
+        case Family::binary: set_kernel<BinaryCall>(op, cell, &capture_binary); break;
+        case Family::ternary: set_kernel<TernaryCall>(op, cell, &capture_ternary); break;
+        case Family::composite: break;
+        default: set_kernel<GeneralCall>(op, cell, &capture_general);
+      }
+    }
+  }
+}
+
+}  // namespace fermata

@@ -1,0 +1,99 @@
+// See plan_cache.h.
+#include "runtime/plan_cache.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "runtime/stats.h"
+
+namespace fermata {
+namespace {
+
+bool equal(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(std::uint32_t)) == 0;
+}
+
+}  // namespace
+
+PlanCache& PlanCache::instance() {
+  static PlanCache* cache = new PlanCache;  // outlives static tensors
+  return *cache;
+}
+
+const PlanEntryPtr& PlanCache::find(std::uint32_t recorded, const std::vector<std::uint32_t>& key) {
+  struct Recent {
+    std::uint64_t generation = 0;
+    std::array<PlanEntryPtr, 64> slots;
+  };
+  static thread_local Recent recent;
+  const std::uint64_t generation = generation_.load(std::memory_order_acquire);
+  if (recent.generation != generation) [[unlikely]] recent = {generation, {}};
+  PlanEntryPtr& slot = recent.slots[recorded % 64];
+  if (slot == nullptr || !equal(slot->key, key)) [[unlikely]] slot = find_shared(key);
+  else counters.plan_hits.fetch_add(1, std::memory_order_relaxed);
+  slot->last_used.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  return slot;
+}
+
+PlanEntryPtr PlanCache::find_shared(const std::vector<std::uint32_t>& key) {
+  const std::uint64_t h = XXH3_64bits(key.data(), key.size() * sizeof(std::uint32_t)) & hash_mask.load();
+  std::lock_guard lock(mutex_);
+  clock_.fetch_add(1, std::memory_order_relaxed);
+  const auto [first, last] = plans_.equal_range(h);
+  for (auto p = first; p != last; ++p)
+    if (equal(p->second->key, key)) {
+      counters.plan_hits.fetch_add(1, std::memory_order_relaxed);
+      return p->second;
+    }
+  counters.plan_misses.fetch_add(1, std::memory_order_relaxed);
+  std::size_t best = 0;
+  last_miss_.clear();
+  for (const auto& [hash, entry] : plans_) {
+    const auto [a, b] = std::mismatch(key.begin(), key.end(), entry->key.begin(), entry->key.end());
+    const auto same = static_cast<std::size_t>(a - key.begin());
+    if (same <= best) continue;
+    best = same;
+    last_miss_ = fmt::format("{} of {} words as in a known plan of {} words; then {:#x} instead of {:#x}", same,
+                             key.size(), entry->key.size(), a == key.end() ? 0 : *a, b == entry->key.end() ? 0 : *b);
+    if (plans_.size() > 64) break;  // a hint for people; not worth a scan of everything
+  }
+  if (plans_.size() >= kMaxPlans) evict();
+  auto entry = std::make_shared<PlanEntry>();
+  entry->key = key;
+  return plans_.emplace(h, std::move(entry))->second;
+}
+
+void PlanCache::evict() {
+  // The least recently used quarter. A plan in use lives on in its user's pointer.
+  std::vector<std::uint64_t> ages;
+  for (const auto& [hash, entry] : plans_) ages.push_back(entry->last_used.load(std::memory_order_relaxed));
+  std::nth_element(ages.begin(), ages.begin() + static_cast<std::ptrdiff_t>(ages.size() / 4), ages.end());
+  const std::uint64_t limit = ages[ages.size() / 4];
+  std::size_t left = plans_.size() / 4 + 1;
+  for (auto p = plans_.begin(); p != plans_.end() && left > 0;) {
+    if (p->second->last_used.load(std::memory_order_relaxed) <= limit) p = plans_.erase(p), --left;
+    else ++p;
+  }
+}
+
+void PlanCache::clear() {
+  std::lock_guard lock(mutex_);
+  plans_.clear();
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
+std::size_t PlanCache::size() {
+  std::lock_guard lock(mutex_);
+  return plans_.size();
+}
+
+std::string PlanCache::last_miss() {
+  std::lock_guard lock(mutex_);
+  return last_miss_;
+}
+
+}  // namespace fermata

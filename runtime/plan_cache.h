@@ -1,0 +1,51 @@
+// Plans by structure: shared, bounded, verified by comparing whole keys.
+//
+// Each thread finds its recent plans without a lock. `recorded` is the root's hash from recording; it only picks where
+// to look first, so a stale or colliding hash costs a look-up in the shared table, never a wrong plan.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/plan.h"
+
+namespace fermata {
+
+struct PlanEntry {
+  std::vector<std::uint32_t> key;
+  std::atomic<std::uint32_t> sights{0};
+  std::atomic<const Plan*> plan{nullptr};  // null until compiled; set once
+  std::mutex compiling;
+  std::unique_ptr<const Plan> owned;
+  std::atomic<std::uint64_t> last_used{0};
+};
+using PlanEntryPtr = std::shared_ptr<PlanEntry>;
+
+class PlanCache {
+ public:
+  static PlanCache& instance();
+  const PlanEntryPtr& find(std::uint32_t recorded, const std::vector<std::uint32_t>& key);
+  void clear();
+  std::size_t size();
+  /// The first difference between the key last missed and the nearest one that was there, in words; empty if none.
+  std::string last_miss();
+
+  static constexpr std::size_t kMaxPlans = 4096;
+  /// For tests that make all hashes collide.
+  std::atomic<std::uint64_t> hash_mask{~0ull};
+
+ private:
+  PlanEntryPtr find_shared(const std::vector<std::uint32_t>& key);
+  void evict();
+  std::mutex mutex_;
+  std::unordered_multimap<std::uint64_t, PlanEntryPtr> plans_;
+  std::string last_miss_;
+  std::atomic<std::uint64_t> clock_{0}, generation_{0};
+};
+
+}  // namespace fermata
