@@ -213,9 +213,10 @@ TensorType infer(Op op, std::span<const TensorType> operands, std::span<const st
     case Family::ternary: return infer_pointwise(call);
     case Family::reduce: return infer_reduce(call);
     case Family::random: return infer_random(call);
-    case Family::irregular: break;
+    case Family::irregular: return infer_irregular(call);
+    case Family::composite: break;
   }
-  return infer_irregular(call);
+  throw_internal(call.headline("made of other ops, has no type of its own"), where);
 }
 
 }  // namespace fermata

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <bit>
 
 #include "ir/infer_call.h"
 
@@ -47,6 +47,34 @@ TensorType infer_reshape(const InferCall& call) {
   return {x.dtype, call.wanted.shape};
 }
 
+TensorType infer_expand_dims(const InferCall& call) {
+  const TensorType& x = call.operand(0);
+  const auto mask = static_cast<std::uint64_t>(call.attributes[0]);
+  const auto rank = static_cast<unsigned>(x.shape.rank() + std::popcount(mask));
+  if (rank > kMaxRank)
+    call.fail<ShapeError>(1003, "ShapeError", fmt::format("{} axes, more than {}", rank, kMaxRank));
+  if (mask >> rank != 0)
+    call.fail<IndexError>(1201, "IndexError", fmt::format("new axis {} is out of range for {} axes",
+                                                          std::bit_width(mask) - 1, rank));
+  Shape shape;
+  std::size_t next = 0;
+  for (unsigned axis = 0; axis < rank; ++axis) shape.push_back((mask >> axis & 1) != 0 ? 1 : x.shape[next++]);
+  return {x.dtype, shape};
+}
+
+TensorType infer_squeeze(const InferCall& call) {
+  const TensorType& x = call.operand(0);
+  const auto mask = static_cast<std::uint64_t>(call.attributes[0]);
+  if (mask >> x.shape.rank() != 0) normalise_axis(name(call.op), std::bit_width(mask) - 1, x, call.where);
+  Shape shape;
+  for (unsigned axis = 0; axis < x.shape.rank(); ++axis) {
+    if ((mask >> axis & 1) == 0) shape.push_back(x.shape[axis]);
+    else if (x.shape[axis] != 1)
+      call.fail<ShapeError>(1013, "ShapeError", fmt::format("axis {} has size {}, not 1", axis, x.shape[axis]));
+  }
+  return {x.dtype, shape};
+}
+
 TensorType infer_permute(const InferCall& call) {
   const TensorType& x = call.operand(0);
   Shape shape;
@@ -66,7 +94,7 @@ TensorType infer_slice(const InferCall& call) {
   const TensorType& x = call.operand(0);
   const std::size_t rank = x.shape.rank();
   if (call.attributes.size() != 2 * rank || call.wanted.shape.rank() != rank)
-    throw_internal(call.headline("start, step and count are needed for every axis"), call.where);
+    call.fail<ValueError>(1305, "ValueError", "needs a start, a step and a count for every axis");
   for (std::size_t axis = 0; axis < rank; ++axis) {
     const std::int64_t start = call.attributes[axis], step = call.attributes[rank + axis];
     const std::int64_t count = call.wanted.shape[axis], size = x.shape[axis];
@@ -144,7 +172,7 @@ TensorType infer_update(const InferCall& call) {
   const TensorType& values = call.operand(1);
   call.require_same_dtype(0, 1);
   if (call.attributes.size() != 1 + values.shape.rank())
-    throw_internal(call.headline("a stride is needed for every axis of the values"), call.where);
+    call.fail<ValueError>(1305, "ValueError", "needs an offset and a stride for every axis of the values");
   if (element_count(values.shape) == 0) return x;
   std::int64_t lowest = call.attributes[0], highest = lowest, reach = 0;
   bool overflow = false;
@@ -220,6 +248,8 @@ TensorType infer_irregular(const InferCall& call) {
     case Op::iota: return with(0, 1, infer_iota);
     case Op::cast: return with(1, 0, infer_cast);
     case Op::reshape: return with(1, 0, infer_reshape);
+    case Op::expand_dims: return with(1, 1, infer_expand_dims);
+    case Op::squeeze: return with(1, 1, infer_squeeze);
     case Op::permute: return with(1, attributes, infer_permute);
     case Op::slice: return with(1, attributes, infer_slice);
     case Op::broadcast_to: return with(1, 0, infer_broadcast_to);

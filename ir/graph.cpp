@@ -1,0 +1,61 @@
+// See graph.h and graph_attributes.h.
+#include "ir/graph.h"
+
+#include <algorithm>
+
+#include "ir/graph_attributes.h"
+
+namespace fermata {
+
+std::vector<std::uint32_t> count_uses(const Graph& graph) {
+  std::vector<std::uint32_t> uses(graph.nodes.size(), 0);
+  for (const GraphNode& node : graph.nodes)
+    for (const GraphOperand& operand : node.operands)
+      if (!operand.is_scalar()) ++uses[operand.value];
+  for (const ValueId output : graph.outputs) ++uses[output];
+  return uses;
+}
+
+DType operand_dtype(const Graph& graph, const GraphNode& node) {
+  if (family(node.op) == Family::random) return DType::u64;
+  if (node.op == Op::where) return node.dtype;
+  const auto tensor = std::find_if(node.operands.begin(), node.operands.end(),
+                                   [](const GraphOperand& operand) { return !operand.is_scalar(); });
+  if (tensor == node.operands.end()) return node.dtype;
+  const DType dtype = graph.nodes[tensor->value].dtype;
+  const auto rule = apply_rule(info(node.op).rule, dtype);
+  return rule ? rule->operand : dtype;
+}
+
+std::span<const AttributeField> attribute_fields(Op op) {
+  using enum AttributeKind;
+  static constexpr AttributeField kReduce[] = {{"axes", axes}, {"keepdims", boolean}}, kAxis[] = {{"axis", integer}}, kAxes[] = {{"axes", axes}},
+                                  kPermute[] = {{"axes", list}}, kSlice[] = {{"start", list}, {"step", list}},
+                                  kUpdate[] = {{"offset", integer}, {"strides", list}};
+  if (family(op) == Family::reduce) return kReduce;
+  switch (op) {
+    case Op::iota:
+    case Op::concat:
+    case Op::take:
+    case Op::index_add: return kAxis;
+    case Op::expand_dims:
+    case Op::squeeze: return kAxes;
+    case Op::permute: return kPermute;
+    case Op::slice: return kSlice;
+    case Op::update: return kUpdate;
+    default: return {};
+  }
+}
+
+std::optional<std::size_t> attribute_list_length(Op op, std::size_t count) {
+  const auto fields = attribute_fields(op);
+  const auto lists = static_cast<std::size_t>(
+      std::count_if(fields.begin(), fields.end(), [](const AttributeField& f) { return f.kind == AttributeKind::list; }));
+  const std::size_t single = fields.size() - lists;
+  if (count < single || (lists == 0 ? count != single : (count - single) % lists != 0)) return std::nullopt;
+  return lists == 0 ? 0 : (count - single) / lists;
+}
+
+std::size_t scalar_argument_count(Op op) { return op == Op::full ? 1 : family(op) == Family::random ? 2 : 0; }
+
+}  // namespace fermata

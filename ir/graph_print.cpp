@@ -1,0 +1,74 @@
+// The text form of a graph; graph_parse.cpp reads it back.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bit>
+
+#include "ir/error.h"
+#include "ir/graph.h"
+#include "ir/graph_attributes.h"
+#include "ir/scalar_text.h"
+
+namespace fermata {
+namespace {
+
+std::string arguments_text(const Graph& graph, const GraphNode& node) {
+  const DType dtype = operand_dtype(graph, node);
+  std::vector<std::string> arguments;
+  for (const GraphOperand& operand : node.operands)
+    arguments.push_back(operand.is_scalar() ? scalar_to_text(dtype, node.scalars[operand.scalar])
+                                            : fmt::format("%{}", operand.value));
+  if (scalar_argument_count(node.op) > 0)
+    for (const std::uint64_t bits : node.scalars) arguments.push_back(scalar_to_text(dtype, bits));
+  return arguments.empty() ? "" : fmt::format("({})", fmt::join(arguments, ", "));
+}
+
+std::string axes_text(std::uint64_t mask) {
+  std::vector<int> axes;
+  for (; mask != 0; mask &= mask - 1) axes.push_back(std::countr_zero(mask));
+  return fmt::format("[{}]", fmt::join(axes, ", "));
+}
+
+std::string attributes_text(const GraphNode& node) {
+  std::vector<std::string> fields;
+  if (!node.dense) fields.push_back("dense=false");
+  if (!node.unit_inner) fields.push_back("unit_inner=false");
+  const std::size_t length = attribute_list_length(node.op, node.attributes.size()).value_or(0);
+  const std::int64_t* next = node.attributes.data();
+  for (const AttributeField& field : attribute_fields(node.op)) {
+    std::string value;
+    switch (field.kind) {
+      case AttributeKind::integer: value = fmt::format("{}", *next++); break;
+      case AttributeKind::boolean: value = *next++ != 0 ? "true" : "false"; break;
+      case AttributeKind::axes: value = axes_text(static_cast<std::uint64_t>(*next++)); break;
+      case AttributeKind::list:
+        value = to_string(std::span(next, length));
+        next += length;
+        break;
+    }
+    fields.push_back(fmt::format("{}={}", field.name, value));
+  }
+  return fields.empty() ? "" : fmt::format(" {{{}}}", fmt::join(fields, ", "));
+}
+
+}  // namespace
+
+std::string to_string(const Graph& graph, bool locations) {
+  std::string text;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& node = graph.nodes[i];
+    text += fmt::format("%{} = {}{}{} : {}", i, name(node.op), arguments_text(graph, node), attributes_text(node),
+                        to_string(node.dtype, node.shape));
+    if (locations && node.where.line() != 0) text += "  @" + short_location(node.where);
+    text += '\n';
+  }
+  text += "return";
+  const char* separator = " ";
+  for (const ValueId output : graph.outputs) {
+    text += fmt::format("{}%{}", separator, output);
+    separator = ", ";
+  }
+  return text + '\n';
+}
+
+}  // namespace fermata
