@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what the compiler does not: layers, sizes, style, and clang-tidy on what changed.
+# Checks what the compiler does not: layers, sizes, style, and clang-tidy (version 19, if installed) on what changed.
 #   scripts/check.sh [--quick] [--format] [--base COMMIT]
 # --quick        without clang-tidy
 # --format       fail where clang-format would change a changed file (without it, files are only named)
@@ -41,8 +41,11 @@ if command -v clang-format > /dev/null && [ ${#changed[@]} -gt 0 ]; then
   fi
 fi
 
-tidy=$(command -v clang-tidy-19 || command -v clang-tidy || true)
-if [ -z "$quick" ] && [ -n "$tidy" ]; then
+# Versions before 16 do not know std::source_location.
+tidy=$(command -v clang-tidy-19 || true)
+if [ -z "$quick" ] && [ -z "$tidy" ]; then
+  echo "clang-tidy: clang-tidy-19 was not found, so nothing was checked"
+elif [ -z "$quick" ]; then
   mapfile -t sources < <(printf '%s\n' "${changed[@]}" | grep '\.cpp$' || true)
   if [ ! -f build/release/compile_commands.json ]; then
     cmake --preset release > /dev/null

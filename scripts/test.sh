@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds everything and runs all tests; the last line counts them. Exit status 0 only if all pass.
-#   scripts/test.sh [--asan | --tsan | --debug] [--thorough] [-- CTEST_ARGUMENT ...]
+#   scripts/test.sh [--asan | --tsan | --debug | --clang] [--thorough] [-- CTEST_ARGUMENT ...]
 # --asan      under AddressSanitizer and UBSan, --tsan under ThreadSanitizer (no install tests)
 # --thorough  longer sweeps and more random programs
 set -euo pipefail
@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=release
 while [ $# -gt 0 ]; do
   case $1 in
-    --asan | --tsan | --debug) preset=${1#--} ;;
+    --asan | --tsan | --debug | --clang) preset=${1#--} ;;
     --thorough) export FERMATA_THOROUGH=1 ;;
     --) shift; break ;;
     *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;

@@ -41,14 +41,14 @@ void throw_dtype(std::string_view function, DType dtype, std::string_view takes,
 std::string read_file(std::string_view function, const std::string& path, std::source_location where) {
   const FilePtr file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) throw_system(1601, function, path, "cannot be opened", errno, where);
+  constexpr std::size_t kChunk = std::size_t{1} << 20;
   std::string bytes;
-  std::size_t got = 0;
-  do {
-    constexpr std::size_t kChunk = std::size_t{1} << 20;
-    bytes.resize(bytes.size() + kChunk);
-    got = std::fread(bytes.data() + bytes.size() - kChunk, 1, kChunk, file.get());
-    bytes.resize(bytes.size() - kChunk + got);
-  } while (got != 0);
+  for (std::size_t got = kChunk; got == kChunk;) {
+    const std::size_t before = bytes.size();
+    bytes.resize(before + kChunk);
+    got = std::fread(bytes.data() + before, 1, kChunk, file.get());
+    bytes.resize(before + got);
+  }
   if (std::ferror(file.get()) != 0) throw_system(1601, function, path, "cannot be read", errno, where);
   return bytes;
 }
