@@ -1,0 +1,108 @@
+// See positions.h.
+#include "codegen_cpu/irregular/positions.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "codegen_cpu/irregular/strided_copy.h"
+#include "ir/error.h"
+#include "ir/shape.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+[[noreturn]] void throw_out_of_range(const CallArgs& args, std::int64_t at, const std::string& value) {
+  static constexpr std::string_view kLabels[] = {"x", "index", "source"};
+  const TensorView& x = args.inputs[0];
+  const std::int64_t size = x.sizes[args.attributes[0]];
+  std::vector<ErrorOperand> operands;
+  for (std::size_t i = 0; i < args.inputs.size(); ++i) {
+    const TensorView& v = args.inputs[i];
+    operands.push_back({kLabels[i], to_string(v.dtype, {v.sizes, v.rank}), ""});
+  }
+  operands[0].note = fmt::format("axis {} is {}", args.attributes[0], size);
+  operands[1].note = fmt::format("element {} is {}", at, value);
+  throw IndexError(1203, format_error(1203, "IndexError",
+                                      fmt::format("{}: position {} leaves axis {} of size {}", name(args.op), value,
+                                                  args.attributes[0], size),
+                                      operands, std::source_location{}));
+}
+
+/// Widens and wraps; gives the first element out of range, or the count.
+template <class T> std::int64_t wrap_positions(const T* from, std::int64_t count, std::int64_t size, std::int64_t* to) {
+  std::atomic<std::int64_t> first{count};
+  parallel_for(0, count, 0.5, [&](std::int64_t b, std::int64_t e) {
+    for (std::int64_t i = b; i < e; ++i) {
+      // Unsigned positions above the range of int64 become negative ones that are out of range too, but u64 needs care.
+      const auto given = static_cast<std::int64_t>(from[i]);
+      const bool wraps = std::is_signed_v<T> && given < 0;
+      const std::int64_t at = wraps ? given + size : given;
+      if (at < 0 || at >= size) {
+        std::int64_t lowest = first.load(std::memory_order_relaxed);
+        while (i < lowest && !first.compare_exchange_weak(lowest, i, std::memory_order_relaxed)) {}
+        return;
+      }
+      to[i] = at;
+    }
+  });
+  return first.load(std::memory_order_relaxed);
+}
+
+template <class T> void read_positions(const CallArgs& args, const void* dense, const Scratch<std::int64_t>& to) {
+  const auto* const from = static_cast<const T*>(dense);
+  const std::int64_t bad = wrap_positions(from, to.size(), args.inputs[0].sizes[args.attributes[0]], to.data());
+  if (bad != to.size()) throw_out_of_range(args, bad, fmt::format("{}", from[bad]));
+}
+
+}  // namespace
+
+Scratch<std::int64_t> positions_of(const CallArgs& args) {
+  const TensorView& index = args.inputs[1];
+  const std::span<const std::int64_t> sizes{index.sizes, index.rank};
+  const std::int64_t count = index.element_count();
+  const std::size_t bytes = byte_size(index.dtype);
+  const bool dense = is_contiguous(index, 0, index.rank);
+  const Scratch<std::byte> packed(dense ? 0 : count * static_cast<std::int64_t>(bytes));
+  if (!dense)
+    strided_copy({packed.data(), dense_strides(sizes)}, {index.data, {index.strides, index.rank}}, sizes, bytes);
+  const void* const from = dense ? index.data : packed.data();
+  Scratch<std::int64_t> positions(count);
+  visit_compute(index.dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) read_positions<T>(args, from, positions);
+  });
+  return positions;
+}
+
+Scratch<std::int64_t> offsets_of(const TensorView& view, unsigned begin, unsigned end) {
+  std::int64_t count = 1;
+  for (unsigned i = begin; i < end; ++i) count *= view.sizes[i];
+  Scratch<std::int64_t> offsets(count);
+  if (count == 0) return offsets;
+  offsets[0] = 0;
+  // Each axis repeats, at its strides, what the axes after it have laid down.
+  std::int64_t filled = 1;
+  for (unsigned axis = end; axis-- > begin;) {
+    const std::int64_t size = view.sizes[axis];
+    for (std::int64_t i = 1; i < size; ++i)
+      for (std::int64_t j = 0; j < filled; ++j) offsets[i * filled + j] = offsets[j] + i * view.strides[axis];
+    filled *= size;
+  }
+  return offsets;
+}
+
+bool is_contiguous(const TensorView& view, unsigned begin, unsigned end) {
+  return is_dense({view.sizes + begin, end - begin}, {view.strides + begin, end - begin});
+}
+
+GatherShape gather_shape(const CallArgs& args) {
+  const TensorView& x = args.inputs[0];
+  GatherShape g{static_cast<unsigned>(args.attributes[0]), 1, x.sizes[args.attributes[0]], 1,
+                args.inputs[1].element_count()};
+  for (unsigned i = 0; i < g.axis; ++i) g.outer *= x.sizes[i];
+  for (unsigned i = g.axis + 1; i < x.rank; ++i) g.inner *= x.sizes[i];
+  return g;
+}
+
+}  // namespace fermata

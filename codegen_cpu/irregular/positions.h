@@ -1,0 +1,49 @@
+// The position operand of take and index_add, checked and made plain; and a scratch buffer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "runtime/allocator.h"
+#include "runtime/tensor_view.h"
+
+namespace fermata {
+
+/// Uninitialised elements for the length of a call.
+template <class T> class Scratch {
+ public:
+  explicit Scratch(std::int64_t count)
+      : allocation_(allocate_bytes(static_cast<std::size_t>(count) * sizeof(T))), count_(count) {}
+  Scratch(Scratch&& other) noexcept
+      : allocation_(std::exchange(other.allocation_, {})), count_(std::exchange(other.count_, 0)) {}
+  Scratch& operator=(Scratch&&) = delete;
+  ~Scratch() {
+    if (allocation_.data != nullptr) release_bytes(allocation_);
+  }
+  T* data() const { return static_cast<T*>(allocation_.data); }
+  T& operator[](std::int64_t i) const { return data()[i]; }
+  std::int64_t size() const { return count_; }
+
+ private:
+  Allocation allocation_;
+  std::int64_t count_;
+};
+
+/// The positions in row-major order, negative ones counted from the end of the axis of input 0 that attribute 0 names.
+/// IndexError FM1203 for the first one out of range.
+Scratch<std::int64_t> positions_of(const CallArgs& args);
+
+/// Offsets, in elements, of every combination of the axes [begin, end) of a view, in row-major order.
+Scratch<std::int64_t> offsets_of(const TensorView& view, unsigned begin, unsigned end);
+/// True if offsets_of(view, begin, end) would be 0, 1, 2, ...
+bool is_contiguous(const TensorView& view, unsigned begin, unsigned end);
+
+/// How x, the positions and the elements along them line up: [outer, axis, inner].
+struct GatherShape {
+  unsigned axis;
+  std::int64_t outer, size, inner, positions;
+};
+GatherShape gather_shape(const CallArgs& args);
+
+}  // namespace fermata

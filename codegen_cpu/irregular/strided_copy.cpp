@@ -1,0 +1,195 @@
+// See strided_copy.h. Axes are ordered by the stride of the target and merged where both sides allow it, so that most
+// copies end as runs of memcpy; where the source has its unit stride on another axis, blocks of both axes are copied.
+#include "codegen_cpu/irregular/strided_copy.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+#include "ir/shape.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+constexpr std::int64_t kBlock = 32;  // of a transposing copy: 32 lines of 64 bytes on each side stay in L1
+constexpr double kNsPerByte = 0.1, kNsPerScatteredElement = 0.8;
+
+struct Element16 { std::uint64_t words[2]; };
+
+struct Axis {
+  std::int64_t size, to, from;
+};
+
+/// A copy in canonical form; axes from outer to inner.
+struct Copy {
+  std::byte* to;
+  const std::byte* from;
+  std::array<Axis, kMaxRank> axes;
+  unsigned rank = 0;
+  bool ordered = false;  // elements of the target may be written more than once
+
+  Axis& inner() { return axes[rank - 1]; }
+  const Axis& inner() const { return axes[rank - 1]; }
+};
+
+/// True if no two index tuples name the same element: each stride steps over all that the smaller ones reach.
+bool writes_once(const Copy& c) {
+  std::array<Axis, kMaxRank> axes = c.axes;
+  std::sort(axes.begin(), axes.begin() + c.rank, [](const Axis& a, const Axis& b) { return std::abs(a.to) < std::abs(b.to); });
+  std::int64_t reach = 0;
+  for (unsigned i = 0; i < c.rank; ++i) {
+    if (std::abs(axes[i].to) <= reach) return false;
+    reach += (axes[i].size - 1) * std::abs(axes[i].to);
+  }
+  return true;
+}
+
+/// Walks every axis of the target upwards, puts its axes in order of stride and merges those that follow each other.
+void simplify(Copy& c, std::size_t element_bytes) {
+  c.ordered = !writes_once(c);
+  if (!c.ordered) {
+    for (unsigned i = 0; i < c.rank; ++i) {
+      Axis& a = c.axes[i];
+      if (a.to >= 0) continue;
+      c.to += (a.size - 1) * a.to * static_cast<std::int64_t>(element_bytes);
+      c.from += (a.size - 1) * a.from * static_cast<std::int64_t>(element_bytes);
+      a.to = -a.to, a.from = -a.from;
+    }
+    std::stable_sort(c.axes.begin(), c.axes.begin() + c.rank, [](const Axis& a, const Axis& b) { return a.to > b.to; });
+  }
+  unsigned kept = 0;
+  for (unsigned i = 0; i < c.rank; ++i) {
+    const Axis& a = c.axes[i];
+    if (kept > 0) {
+      Axis& outer = c.axes[kept - 1];
+      if (outer.to == a.to * a.size && outer.from == a.from * a.size) {
+        outer = {outer.size * a.size, a.to, a.from};
+        continue;
+      }
+    }
+    c.axes[kept++] = a;
+  }
+  c.rank = kept;
+}
+
+/// Walks the first `axes` axes in row-major order from the `index`-th combination on. Offsets are in elements.
+class Walker {
+ public:
+  Walker(const Copy& c, unsigned axes, std::int64_t index) : axes_(c.axes), rank_(axes) {
+    for (unsigned i = axes; i-- > 0;) {
+      at_[i] = index % axes_[i].size;
+      index /= axes_[i].size;
+      to += at_[i] * axes_[i].to;
+      from += at_[i] * axes_[i].from;
+    }
+  }
+  void next() {
+    for (unsigned i = rank_; i-- > 0;) {
+      const Axis& a = axes_[i];
+      to += a.to, from += a.from;
+      if (++at_[i] < a.size) return;
+      at_[i] = 0;
+      to -= a.size * a.to, from -= a.size * a.from;
+    }
+  }
+  std::int64_t to = 0, from = 0;
+
+ private:
+  const std::array<Axis, kMaxRank>& axes_;
+  unsigned rank_;
+  std::array<std::int64_t, kMaxRank> at_;
+};
+
+std::int64_t count(const Copy& c, unsigned axes) {
+  std::int64_t n = 1;
+  for (unsigned i = 0; i < axes; ++i) n *= c.axes[i].size;
+  return n;
+}
+
+template <class T> void copy_run(T* to, const T* from, const Axis& a, std::int64_t begin, std::int64_t end) {
+  if (a.to == 1 && a.from == 1) {
+    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin) * sizeof(T));
+  } else if (a.to == 1 && a.from == 0) {
+    std::fill(to + begin, to + end, *from);
+  } else {
+    for (std::int64_t i = begin; i < end; ++i) to[i * a.to] = from[i * a.from];
+  }
+}
+
+template <class T> void copy_runs(const Copy& c) {
+  auto* const to = reinterpret_cast<T*>(c.to);
+  const auto* const from = reinterpret_cast<const T*>(c.from);
+  const Axis& inner = c.inner();
+  const std::int64_t rows = count(c, c.rank - 1);
+  const double ns = inner.to == 1 && inner.from <= 1 && inner.from >= 0 ? kNsPerByte * sizeof(T) : kNsPerScatteredElement;
+  const auto copy_rows = [&](std::int64_t first, std::int64_t last) {
+    Walker at(c, c.rank - 1, first);
+    for (std::int64_t row = first; row < last; ++row, at.next()) copy_run(to + at.to, from + at.from, inner, 0, inner.size);
+  };
+  if (c.ordered) return copy_rows(0, rows);
+  if (rows >= inner.size || rows >= 64) return parallel_for(0, rows, static_cast<double>(inner.size) * ns, copy_rows);
+  Walker at(c, c.rank - 1, 0);
+  for (std::int64_t row = 0; row < rows; ++row, at.next())
+    parallel_for(0, inner.size, ns, [&](std::int64_t b, std::int64_t e) { copy_run(to + at.to, from + at.from, inner, b, e); },
+                 4096);
+}
+
+/// The innermost axis of the target, `outer` moved just before it, is strided in the source, and `outer` the other way.
+template <class T> void copy_blocks(const Copy& c) {
+  auto* const to = reinterpret_cast<T*>(c.to);
+  const auto* const from = reinterpret_cast<const T*>(c.from);
+  const Axis &a = c.axes[c.rank - 2], &b = c.inner();
+  const std::int64_t strips = (a.size + kBlock - 1) / kBlock, planes = count(c, c.rank - 2);
+  const double ns = static_cast<double>(std::min(a.size, kBlock) * b.size) * kNsPerScatteredElement;
+  parallel_for(0, planes * strips, ns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t task = first; task < last; ++task) {
+      const Walker at(c, c.rank - 2, task / strips);
+      const std::int64_t i0 = task % strips * kBlock, i1 = std::min(i0 + kBlock, a.size);
+      for (std::int64_t j0 = 0; j0 < b.size; j0 += kBlock) {
+        const std::int64_t j1 = std::min(j0 + kBlock, b.size);
+        for (std::int64_t i = i0; i < i1; ++i)
+          for (std::int64_t j = j0; j < j1; ++j)
+            to[at.to + i * a.to + j * b.to] = from[at.from + i * a.from + j * b.from];
+      }
+    }
+  });
+}
+
+/// Finds an axis along which the source is contiguous while it is not along the innermost of the target; moves it next
+/// to the innermost.
+bool transposes(Copy& c) {
+  if (c.ordered || c.rank < 2 || std::abs(c.inner().from) <= 1) return false;
+  for (unsigned i = 0; i + 1 < c.rank; ++i) {
+    if (std::abs(c.axes[i].from) != 1 || c.axes[i].size < 4) continue;
+    std::rotate(c.axes.begin() + i, c.axes.begin() + i + 1, c.axes.begin() + c.rank - 1);
+    return true;
+  }
+  return false;
+}
+
+template <class T> void run(Copy& c) {
+  if (transposes(c)) copy_blocks<T>(c); else copy_runs<T>(c);
+}
+
+}  // namespace
+
+void strided_copy(StridedSide to, StridedSide from, std::span<const std::int64_t> sizes, std::size_t element_bytes) {
+  Copy c{.to = static_cast<std::byte*>(to.data), .from = static_cast<const std::byte*>(from.data), .axes = {}};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return;
+    if (sizes[i] != 1) c.axes[c.rank++] = {sizes[i], to.strides[i], from.strides[i]};
+  }
+  simplify(c, element_bytes);
+  if (c.rank == 0) c.axes[c.rank++] = {1, 1, 1};
+  switch (element_bytes) {
+    case 1: return run<std::uint8_t>(c);
+    case 2: return run<std::uint16_t>(c);
+    case 4: return run<std::uint32_t>(c);
+    case 8: return run<std::uint64_t>(c);
+    default: return run<Element16>(c);
+  }
+}
+
+}  // namespace fermata

@@ -1,0 +1,382 @@
+// Tests of codegen_cpu/irregular: every kernel against element-by-element loops, over dtypes, strides and threads.
+#include "codegen_cpu/irregular/irregular.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "codegen_cpu/irregular/narrow_float.h"
+#include "codegen_cpu/irregular/strided_copy.h"
+#include "ir/error.h"
+#include "ir/float16.h"
+#include "ir/shape.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+std::uint64_t seed() {
+  const char* text = std::getenv("FERMATA_TEST_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : 77u;
+}
+
+/// A tensor that owns its bytes. Laid out row-major unless given an order of axes; then the axes lie in that order in
+/// memory, every second element used and the first axis reversed.
+struct Array {
+  DType dtype;
+  Shape sizes, strides;
+  std::vector<std::byte> bytes;
+  std::int64_t start = 0;
+
+  Array(DType t, Shape s) : dtype(t), sizes(s), strides(dense_strides(s)) { allocate(element_count(s)); }
+  Array(DType t, Shape s, const std::vector<unsigned>& order) : dtype(t), sizes(s), strides(s) {
+    std::int64_t stride = 2;
+    for (std::size_t i = order.size(); i-- > 0;) {
+      strides[order[i]] = stride;
+      stride *= s[order[i]];
+    }
+    allocate(stride);
+    if (s.rank() > 0 && s[0] > 0) {
+      start = (s[0] - 1) * strides[0];
+      strides[0] = -strides[0];
+    }
+  }
+  void allocate(std::int64_t elements) { bytes.resize(static_cast<std::size_t>(elements) * byte_size(dtype) + 16); }
+  void fill(std::mt19937_64& random) {
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+  }
+  TensorView view() {
+    return {bytes.data() + start * static_cast<std::int64_t>(byte_size(dtype)), dtype,
+            static_cast<std::uint8_t>(sizes.rank()), sizes.data(), strides.data()};
+  }
+  /// The element at a row-major number.
+  std::byte* at(std::int64_t number) {
+    std::int64_t offset = start;
+    for (std::size_t i = sizes.rank(); i-- > 0;) {
+      offset += number % sizes[i] * strides[i];
+      number /= sizes[i];
+    }
+    return bytes.data() + offset * static_cast<std::int64_t>(byte_size(dtype));
+  }
+  template <class T> T get(std::int64_t number) {
+    T value;
+    std::memcpy(&value, at(number), sizeof(T));
+    return value;
+  }
+  template <class T> void set(std::int64_t number, T value) { std::memcpy(at(number), &value, sizeof(T)); }
+};
+
+void call(CallKernel kernel, Op op, std::vector<Array*> inputs, Array& out, std::vector<std::int64_t> attributes) {
+  std::vector<TensorView> views;
+  for (Array* in : inputs) views.push_back(in->view());
+  const TensorView result = out.view();
+  kernel({op, views, {&result, 1}, attributes, {}});
+}
+
+/// The same element of both, bit for bit.
+::testing::AssertionResult same(Array& a, std::int64_t i, Array& b, std::int64_t j) {
+  if (std::memcmp(a.at(i), b.at(j), byte_size(a.dtype)) == 0) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "elements " << i << " and " << j << " differ, seed " << seed();
+}
+
+const DType kOneOfEachSize[] = {DType::boolean, DType::bf16, DType::f32, DType::i64, DType::c128};
+
+struct ThreadCount {
+  explicit ThreadCount(int n) : saved(thread_count()) { set_thread_count(n); }
+  ~ThreadCount() { set_thread_count(saved); }
+  const int saved;
+};
+
+TEST(StridedCopy, AgreesWithALoopForRandomLayouts) {
+  std::mt19937_64 random(seed());
+  for (int round = 0; round < 300; ++round) {
+    const ThreadCount threads(1 + round % 3);
+    const DType dtype = kOneOfEachSize[random() % 5];
+    Shape sizes;
+    const std::size_t rank = random() % 5;
+    const std::int64_t most = round % 10 == 0 ? 30 : 9;
+    for (std::size_t i = 0; i < rank; ++i) sizes.push_back(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most)) + (round % 7 != 0));
+    std::vector<unsigned> order(rank);
+    std::iota(order.begin(), order.end(), 0u);
+    std::shuffle(order.begin(), order.end(), random);
+    Array from = round % 2 == 0 ? Array(dtype, sizes, order) : Array(dtype, sizes);
+    std::shuffle(order.begin(), order.end(), random);
+    Array to = round % 3 == 0 ? Array(dtype, sizes, order) : Array(dtype, sizes);
+    from.fill(random);
+    const TensorView t = to.view(), f = from.view();
+    strided_copy({t.data, to.strides}, {f.data, from.strides}, sizes, byte_size(dtype));
+    for (std::int64_t i = 0; i < element_count(sizes); ++i)
+      ASSERT_TRUE(same(to, i, from, i)) << "round " << round << " " << to_string(dtype, sizes);
+  }
+}
+
+TEST(StridedCopy, LargeTransposesAndBroadcastsAgree) {
+  std::mt19937_64 random(seed());
+  const ThreadCount threads(3);
+  const Shape sizes{300, 257, 5};
+  Array from(DType::i16, Shape{5, 257, 300});
+  from.fill(random);
+  Array to(DType::i16, sizes);
+  const Shape transposed{1, 300, 257 * 300};
+  strided_copy({to.bytes.data(), to.strides}, {from.bytes.data(), transposed}, sizes, 2);
+  for (std::int64_t i = 0; i < 300; ++i)
+    for (std::int64_t j = 0; j < 257; ++j)
+      for (std::int64_t k = 0; k < 5; ++k) ASSERT_TRUE(same(to, (i * 257 + j) * 5 + k, from, (k * 257 + j) * 300 + i));
+  const Shape stretched{0, 1, 0};
+  strided_copy({to.bytes.data(), to.strides}, {from.bytes.data(), stretched}, sizes, 2);
+  for (std::int64_t i = 0; i < element_count(sizes); ++i) ASSERT_TRUE(same(to, i, from, i / 5 % 257));
+}
+
+TEST(StridedCopy, TheLastOfSeveralWritesWins) {
+  const ThreadCount threads(4);
+  Array from(DType::i32, Shape{100'000});
+  for (std::int64_t i = 0; i < 100'000; ++i) from.set(i, static_cast<std::int32_t>(i));
+  Array to(DType::i32, Shape{16});
+  const Shape into{0, 1}, of{4, 1}, sizes{25'000, 4};
+  strided_copy({to.bytes.data(), into}, {from.bytes.data(), of}, sizes, 4);
+  for (std::int64_t i = 0; i < 4; ++i) EXPECT_EQ(to.get<std::int32_t>(i), 99'996 + i);
+}
+
+TEST(Concat, JoinsAlongAnyAxis) {
+  std::mt19937_64 random(seed());
+  for (const DType dtype : kOneOfEachSize) {
+    for (std::int64_t axis = 0; axis < 3; ++axis) {
+      Shape a{4, 5, 6}, b = a, c = a, sum = a;
+      const auto x = static_cast<std::size_t>(axis);
+      b[x] = 0, c[x] = 3, sum[x] = a[x] + 3;
+      Array first(dtype, a, {2, 0, 1}), empty(dtype, b), third(dtype, c), out(dtype, sum);
+      first.fill(random), third.fill(random);
+      call(concat_call, Op::concat, {&first, &empty, &third}, out, {axis});
+      std::int64_t inner = 1;
+      for (std::size_t i = x + 1; i < 3; ++i) inner *= a[i];
+      for (std::int64_t i = 0; i < element_count(sum); ++i) {
+        const std::int64_t outer = i / inner / sum[x], at = i / inner % sum[x], rest = i % inner;
+        if (at < a[x]) ASSERT_TRUE(same(out, i, first, (outer * a[x] + at) * inner + rest));
+        else ASSERT_TRUE(same(out, i, third, (outer * c[x] + at - a[x]) * inner + rest));
+      }
+    }
+  }
+}
+
+TEST(Take, TakesRowsWithEveryIndexDType) {
+  std::mt19937_64 random(seed());
+  for (const DType index_dtype : {DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32, DType::i64}) {
+    for (const DType dtype : kOneOfEachSize) {
+      for (std::int64_t axis = 0; axis < 3; ++axis) {
+        const Shape sizes{5, 4, 7};
+        Array x = random() % 2 == 0 ? Array(dtype, sizes) : Array(dtype, sizes, {1, 2, 0});
+        x.fill(random);
+        Array index(index_dtype, Shape{2, 3}, {1, 0});
+        const std::int64_t size = sizes[static_cast<std::size_t>(axis)];
+        std::vector<std::int64_t> expected;
+        for (std::int64_t i = 0; i < 6; ++i) {
+          const auto at = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(size));
+          expected.push_back(at);
+          const std::int64_t given = is_signed(index_dtype) && random() % 2 == 0 ? at - size : at;
+          visit_compute(index_dtype, [&]<class T>() { index.set(i, static_cast<T>(given)); });
+        }
+        Shape result;
+        for (std::int64_t i = 0; i < 3; ++i) {
+          if (i == axis) result.push_back(2), result.push_back(3);
+          else result.push_back(sizes[static_cast<std::size_t>(i)]);
+        }
+        Array out(dtype, result);
+        call(take_call, Op::take, {&x, &index}, out, {axis});
+        std::int64_t inner = 1;
+        for (std::int64_t i = axis + 1; i < 3; ++i) inner *= sizes[static_cast<std::size_t>(i)];
+        for (std::int64_t i = 0; i < element_count(result); ++i) {
+          const std::int64_t from = (i / inner / 6 * size + expected[static_cast<std::size_t>(i / inner % 6)]) * inner + i % inner;
+          ASSERT_TRUE(same(out, i, x, from)) << name(index_dtype) << " axis " << axis;
+        }
+      }
+    }
+  }
+}
+
+TEST(Take, LargeGathersAgreeForAnyNumberOfThreads) {
+  std::mt19937_64 random(seed());
+  Array x(DType::f32, Shape{1000, 3}), index(DType::i32, Shape{50'000});
+  x.fill(random);
+  for (std::int64_t i = 0; i < 50'000; ++i) index.set(i, static_cast<std::int32_t>(random() % 1000));
+  for (const int n : {1, 3}) {
+    const ThreadCount threads(n);
+    Array out(DType::f32, Shape{50'000, 3});
+    call(take_call, Op::take, {&x, &index}, out, {0});
+    for (std::int64_t i = 0; i < 150'000; ++i)
+      ASSERT_TRUE(same(out, i, x, index.get<std::int32_t>(i / 3) * 3 + i % 3));
+  }
+}
+
+TEST(Take, APositionOutOfRangeIsAnErrorAndNothingIsWritten) {
+  Array x(DType::f32, Shape{4, 10}), index(DType::i64, Shape{3}), out(DType::f32, Shape{4, 3});
+  for (std::int64_t i = 0; i < 12; ++i) out.set(i, 7.0f);
+  index.set<std::int64_t>(0, 9), index.set<std::int64_t>(1, -11), index.set<std::int64_t>(2, 10);
+  try {
+    call(take_call, Op::take, {&x, &index}, out, {1});
+    FAIL() << "-11 is out of range";
+  } catch (const IndexError& e) {
+    EXPECT_EQ(e.code(), 1203);
+    EXPECT_STREQ(e.what(),
+                 "FM1203 IndexError: take: position -11 leaves axis 1 of size 10\n"
+                 "  x     f32[4, 10]   axis 1 is 10\n"
+                 "  index i64[3]       element 1 is -11");
+  }
+  for (std::int64_t i = 0; i < 12; ++i) EXPECT_EQ(out.get<float>(i), 7.0f);
+  Array huge(DType::u64, Shape{1});
+  huge.set(0, ~std::uint64_t{0});
+  Array one(DType::f32, Shape{4, 1});
+  EXPECT_THROW(call(take_call, Op::take, {&x, &huge}, one, {1}), IndexError);
+}
+
+template <class T> void check_integer_index_add(DType dtype, std::mt19937_64& random) {
+  const Shape sizes{3, 6, 4};
+  Array x(dtype, sizes, {2, 1, 0}), index(DType::i8, Shape{20}), source(dtype, Shape{3, 20, 4}, {0, 2, 1}), out(dtype, sizes);
+  x.fill(random), source.fill(random);
+  for (std::int64_t i = 0; i < 20; ++i) index.set(i, static_cast<std::int8_t>(random() % 12) - 6);
+  call(index_add_call, Op::index_add, {&x, &index, &source}, out, {1});
+  for (std::int64_t o = 0; o < 3; ++o)
+    for (std::int64_t r = 0; r < 6; ++r)
+      for (std::int64_t j = 0; j < 4; ++j) {
+        auto expected = static_cast<std::uint64_t>(x.get<T>((o * 6 + r) * 4 + j));
+        for (std::int64_t i = 0; i < 20; ++i)
+          if ((index.get<std::int8_t>(i) + 6) % 6 == r) expected += static_cast<std::uint64_t>(source.get<T>((o * 20 + i) * 4 + j));
+        ASSERT_EQ(out.get<T>((o * 6 + r) * 4 + j), static_cast<T>(expected)) << name(dtype) << " seed " << seed();
+      }
+}
+
+TEST(IndexAdd, IntegersWrap) {
+  std::mt19937_64 random(seed());
+  for (const DType dtype : {DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32, DType::i64})
+    visit_compute(dtype, [&]<class T>() { check_integer_index_add<T>(dtype, random); });
+}
+
+/// Adds in order of positions, in float or double.
+template <class T, class Read>
+std::vector<T> index_add_in_order(std::int64_t rows, std::int64_t inner, const std::vector<std::int64_t>& positions, Array& x,
+                                  Array& source, Read read) {
+  std::vector<T> sums(static_cast<std::size_t>(rows * inner));
+  for (std::int64_t i = 0; i < rows * inner; ++i) sums[static_cast<std::size_t>(i)] = read(x, i);
+  for (std::size_t p = 0; p < positions.size(); ++p)
+    for (std::int64_t j = 0; j < inner; ++j)
+      sums[static_cast<std::size_t>(positions[p] * inner + j)] += read(source, static_cast<std::int64_t>(p) * inner + j);
+  return sums;
+}
+
+TEST(IndexAdd, FloatsAreAddedInOrderOfPositionsForAnyNumberOfThreads) {
+  std::mt19937_64 random(seed());
+  std::normal_distribution<double> normal;
+  for (const std::int64_t inner : {std::int64_t{1}, std::int64_t{5}, std::int64_t{300}}) {
+    const std::int64_t rows = 40, count = 3000;
+    std::vector<std::int64_t> positions;
+    Array index(DType::i64, Shape{count});
+    for (std::int64_t i = 0; i < count; ++i) {
+      positions.push_back(static_cast<std::int64_t>(random() % 40));
+      index.set(i, positions.back());
+    }
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+      Array x(dtype, Shape{rows, inner}), source(dtype, Shape{count, inner}, {1, 0});
+      for (Array* a : {&x, &source})
+        for (std::int64_t i = 0; i < element_count(a->sizes); ++i) {
+          const double v = normal(random);
+          if (dtype == DType::f64) a->set(i, v);
+          else if (dtype == DType::f32) a->set(i, static_cast<float>(v));
+          else if (dtype == DType::f16) a->set(i, to_float16(v));
+          else a->set(i, to_bfloat16(v));
+        }
+      const auto read = [&](Array& a, std::int64_t i) -> double {
+        if (dtype == DType::f64) return a.get<double>(i);
+        if (dtype == DType::f32) return a.get<float>(i);
+        return dtype == DType::f16 ? to_float(a.get<Float16>(i)) : to_float(a.get<BFloat16>(i));
+      };
+      const auto as_float = [&](Array& a, std::int64_t i) { return static_cast<float>(read(a, i)); };
+      const auto doubles = index_add_in_order<double>(rows, inner, positions, x, source, read);
+      const auto floats = index_add_in_order<float>(rows, inner, positions, x, source, as_float);
+      for (const int n : {1, 2, 5}) {
+        const ThreadCount threads(n);
+        Array out(dtype, Shape{rows, inner});
+        call(index_add_call, Op::index_add, {&x, &index, &source}, out, {0});
+        for (std::int64_t i = 0; i < rows * inner; ++i) {
+          const float f = floats[static_cast<std::size_t>(i)];
+          if (dtype == DType::f64) ASSERT_EQ(out.get<double>(i), doubles[static_cast<std::size_t>(i)]);
+          else if (dtype == DType::f32) ASSERT_EQ(out.get<float>(i), f);
+          else if (dtype == DType::f16) ASSERT_EQ(out.get<Float16>(i).bits, to_float16(f).bits);
+          else ASSERT_EQ(out.get<BFloat16>(i).bits, to_bfloat16(f).bits) << "seed " << seed();
+        }
+      }
+    }
+  }
+}
+
+TEST(IndexAdd, APositionOutOfRangeIsAnError) {
+  Array x(DType::f32, Shape{4}), index(DType::u8, Shape{2}), source(DType::f32, Shape{2}), out(DType::f32, Shape{4});
+  index.set<std::uint8_t>(0, 3), index.set<std::uint8_t>(1, 4);
+  try {
+    call(index_add_call, Op::index_add, {&x, &index, &source}, out, {0});
+    FAIL() << "4 is out of range";
+  } catch (const IndexError& e) {
+    EXPECT_STREQ(e.what(),
+                 "FM1203 IndexError: index_add: position 4 leaves axis 0 of size 4\n"
+                 "  x      f32[4]   axis 0 is 4\n"
+                 "  index  u8[2]    element 1 is 4\n"
+                 "  source f32[2]");
+  }
+}
+
+TEST(Update, ReplacesWhatAViewSelects) {
+  std::mt19937_64 random(seed());
+  for (const DType dtype : kOneOfEachSize) {
+    Array x(dtype, Shape{6, 8}, {1, 0}), values(dtype, Shape{3, 4}, {1, 0}), out(dtype, Shape{6, 8});
+    x.fill(random), values.fill(random);
+    // Rows 5, 3, 1 and columns 1, 3, 5, 7.
+    call(update_call, Op::update, {&x, &values}, out, {5 * 8 + 1, -16, 2});
+    for (std::int64_t i = 0; i < 6; ++i)
+      for (std::int64_t j = 0; j < 8; ++j) {
+        if (i % 2 == 1 && j % 2 == 1) ASSERT_TRUE(same(out, i * 8 + j, values, (5 - i) / 2 * 4 + j / 2));
+        else ASSERT_TRUE(same(out, i * 8 + j, x, i * 8 + j));
+      }
+  }
+}
+
+TEST(IrregularKernel, KnowsItsOps) {
+  EXPECT_EQ(irregular_kernel(Op::concat), &concat_call);
+  EXPECT_EQ(irregular_kernel(Op::take), &take_call);
+  EXPECT_EQ(irregular_kernel(Op::index_add), &index_add_call);
+  EXPECT_EQ(irregular_kernel(Op::update), &update_call);
+  EXPECT_EQ(irregular_kernel(Op::matmul), nullptr);
+}
+
+bool is_nan16(std::uint16_t bits, std::uint16_t infinity) { return (bits & 0x7fff) > infinity; }
+
+TEST(NarrowFloat, WideningGivesTheBitsOfTheContract) {
+  for (std::uint32_t i = 0; i < 0x10000; ++i) {
+    const auto bits = static_cast<std::uint16_t>(i);
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(widen_float16(bits)), std::bit_cast<std::uint32_t>(to_float(Float16{bits}))) << i;
+    if (is_nan16(bits, 0x7f80)) continue;  // a signalling NaN may have been made quiet on the way
+    ASSERT_EQ(widen_bfloat16(bits), to_float(BFloat16{bits})) << i;
+  }
+}
+
+TEST(NarrowFloat, NarrowingGivesTheBitsOfTheContract) {
+  const auto check = [](std::uint32_t bits) {
+    const auto x = std::bit_cast<float>(bits);
+    ASSERT_EQ(narrow_float16(x), to_float16(x).bits) << std::hex << bits;
+    ASSERT_EQ(narrow_bfloat16(x), to_bfloat16(x).bits) << std::hex << bits;
+  };
+  // Around every f16 and bf16, and half way between neighbours.
+  for (std::uint32_t i = 0; i < 0x10000; ++i) {
+    for (const std::uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) check(i << 16 | low);
+    const auto f = std::bit_cast<std::uint32_t>(to_float(Float16{static_cast<std::uint16_t>(i)}));
+    for (const std::uint32_t low : {0u, 1u, 0xfffu, 0x1000u, 0x1001u, 0x1fffu}) check(f + low);
+  }
+  for (int shift = 0; shift < 24; ++shift)  // halves of the smallest subnormals
+    for (const float x : {0x1p-25f, 0x1.8p-25f, 0x1.000002p-25f, 0x1.8p-24f}) check(std::bit_cast<std::uint32_t>(std::ldexp(x, -shift)));
+  std::mt19937_64 random(seed());
+  for (int i = 0; i < 300'000; ++i) check(static_cast<std::uint32_t>(random()));
+}
+
+}  // namespace
+}  // namespace fermata
