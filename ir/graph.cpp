@@ -29,8 +29,9 @@ DType operand_dtype(const Graph& graph, const GraphNode& node) {
 
 std::span<const AttributeField> attribute_fields(Op op) {
   using enum AttributeKind;
-  static constexpr AttributeField kReduce[] = {{"axes", axes}, {"keepdims", boolean}}, kAxis[] = {{"axis", integer}}, kAxes[] = {{"axes", axes}},
-                                  kPermute[] = {{"axes", list}}, kSlice[] = {{"start", list}, {"step", list}},
+  static constexpr AttributeField kReduce[] = {{"axes", axes}, {"keepdims", boolean}}, kAxis[] = {{"axis", integer}},
+                                  kAxes[] = {{"axes", axes}}, kPermute[] = {{"axes", list}},
+                                  kSlice[] = {{"start", list}, {"step", list}},
                                   kUpdate[] = {{"offset", integer}, {"strides", list}};
   if (family(op) == Family::reduce) return kReduce;
   switch (op) {
@@ -49,8 +50,8 @@ std::span<const AttributeField> attribute_fields(Op op) {
 
 std::optional<std::size_t> attribute_list_length(Op op, std::size_t count) {
   const auto fields = attribute_fields(op);
-  const auto lists = static_cast<std::size_t>(
-      std::count_if(fields.begin(), fields.end(), [](const AttributeField& f) { return f.kind == AttributeKind::list; }));
+  const auto lists = static_cast<std::size_t>(std::count_if(
+      fields.begin(), fields.end(), [](const AttributeField& f) { return f.kind == AttributeKind::list; }));
   const std::size_t single = fields.size() - lists;
   if (count < single || (lists == 0 ? count != single : (count - single) % lists != 0)) return std::nullopt;
   return lists == 0 ? 0 : (count - single) / lists;

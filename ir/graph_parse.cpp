@@ -17,7 +17,7 @@
 namespace fermata {
 namespace {
 
-constexpr int kSyntax = 1401, kUnknownName = 1402, kWrongType = 1403, kWrongArgument = 1404;
+constexpr int kSyntax = 1501, kUnknownName = 1502, kWrongType = 1503, kWrongArgument = 1504;
 
 /// One line of text and a position in it.
 class Line {
@@ -41,7 +41,8 @@ class Line {
   std::string_view word(std::string_view what, bool number = false) {
     const std::size_t begin = at_;
     const auto belongs = [&](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || (number && (c == '-' || c == '+' || c == '.'));
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' ||
+             (number && (c == '-' || c == '+' || c == '.'));
     };
     while (!done() && belongs(text_[at_])) ++at_;
     const std::string_view found = since(begin);
@@ -68,8 +69,8 @@ class Line {
     return values;
   }
   [[noreturn]] void fail(int code, std::string_view what, std::size_t column) const {
-    throw ParseError(code, fmt::format("FM{} ParseError: line {}, column {}: {}\n  {}\n  {:>{}}", code, number_, column + 1,
-                                       what, text_, '^', column + 1));
+    throw ParseError(code, fmt::format("FM{} ParseError: line {}, column {}: {}\n  {}\n  {:>{}}", code, number_,
+                                       column + 1, what, text_, '^', column + 1));
   }
 
  private:
@@ -101,7 +102,8 @@ std::string unknown_op_text(std::string_view written) {
   for (std::size_t i = 0; i < kOpCount; ++i)
     if (const std::string_view candidate = name(static_cast<Op>(i)); edit_distance(written, candidate) < best)
       nearest = candidate, best = edit_distance(written, candidate);
-  return fmt::format("no op is called '{}'{}", written, nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
+  const std::string question = nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
+  return fmt::format("no op is called '{}'{}", written, question);
 }
 
 class Parser {
@@ -116,15 +118,22 @@ class Parser {
       Line line(content, ++number);
       if (line.done() || line.peek('#') || line.peek('/')) continue;
       if (returned_) line.fail(kSyntax, "nothing may follow the return", line.at());
-      if (line.peek('%')) parse_node(line);
-      else parse_return(line);
+      if (line.peek('%'))
+        parse_node(line);
+      else
+        parse_return(line);
     }
     if (!returned_) Line("", number + 1).fail(kSyntax, "expected a return", 0);
     return std::move(graph_);
   }
 
  private:
-  struct Argument { std::string_view text; std::size_t column; bool is_value; ValueId value; };
+  struct Argument {
+    std::string_view text;
+    std::size_t column;
+    bool is_value;
+    ValueId value;
+  };
 
   std::string_view value_name(Line& line) {
     if (!line.peek('%')) line.fail(kSyntax, "expected a value such as %0", line.at());
@@ -141,7 +150,7 @@ class Parser {
 
   void parse_return(Line& line) {
     const std::size_t begin = line.at();
-    if (line.word("a value, '=' and an op, or a return") != "return") line.fail(kSyntax, "expected a value or a return", begin);
+    if (line.word("a value or a return") != "return") line.fail(kSyntax, "expected a value or a return", begin);
     if (!line.done()) {
       do graph_.outputs.push_back(defined_value(line));
       while (line.accept(','));
@@ -161,6 +170,8 @@ class Parser {
     const std::string_view op = line.word("the name of an op");
     const auto known = op_from_name(op);
     if (!known) line.fail(kUnknownName, unknown_op_text(op), op_column);
+    if (family(*known) == Family::composite)
+      line.fail(kUnknownName, fmt::format("'{}' is made of other ops and is never in a graph", op), op_column);
     node.op = *known;
     const std::vector<Argument> arguments = parse_arguments(line);
     parse_attributes(line, node, op_column);
@@ -179,8 +190,10 @@ class Parser {
     if (!line.accept('(') || line.accept(')')) return arguments;
     do {
       const std::size_t column = line.at();
-      if (line.peek('%')) arguments.push_back({"", column, true, defined_value(line)});
-      else arguments.push_back({line.word("a value or a number", true), column, false, kNoValue});
+      if (line.peek('%'))
+        arguments.push_back({"", column, true, defined_value(line)});
+      else
+        arguments.push_back({line.word("a value or a number", true), column, false, kNoValue});
     } while (line.accept(','));
     line.expect(')');
     return arguments;
@@ -209,10 +222,12 @@ class Parser {
       line.expect('}');
     }
     for (std::size_t i = 0; i < fields.size(); ++i) {
-      if (!given[i]) line.fail(kWrongArgument, fmt::format("{} needs the attribute '{}'", name(node.op), fields[i].name), op_column);
-      if (fields[i].kind == AttributeKind::list && i > 0 && fields[i - 1].kind == AttributeKind::list &&
-          values[i].size() != values[i - 1].size())
-        line.fail(kWrongArgument, fmt::format("'{}' and '{}' differ in length", fields[i - 1].name, fields[i].name), op_column);
+      if (!given[i])
+        line.fail(kWrongArgument, fmt::format("{} needs the attribute '{}'", name(node.op), fields[i].name), op_column);
+      const bool pair = i > 0 && fields[i].kind == AttributeKind::list && fields[i - 1].kind == AttributeKind::list;
+      if (pair && values[i].size() != values[i - 1].size())
+        line.fail(kWrongArgument, fmt::format("'{}' and '{}' differ in length", fields[i - 1].name, fields[i].name),
+                  op_column);
       node.attributes.insert(node.attributes.end(), values[i].begin(), values[i].end());
     }
   }
@@ -253,29 +268,48 @@ class Parser {
     node.shape = Shape(sizes);
   }
 
-  /// Values become operands; numbers become scalars, whose dtype is known only now.
-  void take_arguments(const Line& line, GraphNode& node, const std::vector<Argument>& arguments, std::size_t column) {
+  static void check_arguments(const Line& line, const GraphNode& node, const std::vector<Argument>& arguments,
+                              std::size_t column) {
     const int declared = info(node.op).operands;
     const std::size_t scalars = scalar_argument_count(node.op);
-    const std::size_t wanted = declared < 0 ? std::max<std::size_t>(arguments.size(), 1) : static_cast<std::size_t>(declared) + scalars;
+    const std::size_t wanted =
+        declared < 0 ? std::max<std::size_t>(arguments.size(), 1) : static_cast<std::size_t>(declared) + scalars;
     if (arguments.size() != wanted)
-      line.fail(kWrongArgument, fmt::format("{} takes {} argument{}, not {}", name(node.op), wanted, wanted == 1 ? "" : "s",
-                                            arguments.size()), column);
-    std::uint16_t next_scalar = 0;
+      line.fail(kWrongArgument,
+                fmt::format("{} takes {} argument{}, not {}", name(node.op), wanted, wanted == 1 ? "" : "s",
+                            arguments.size()),
+                column);
+    const auto is_value = [](const Argument& argument) { return argument.is_value; };
     for (const Argument& argument : arguments) {
-      if (argument.is_value && scalars > 0) line.fail(kWrongArgument, fmt::format("{} takes numbers only", name(node.op)), argument.column);
+      if (argument.is_value && scalars > 0)
+        line.fail(kWrongArgument, fmt::format("{} takes numbers only", name(node.op)), argument.column);
       if (!argument.is_value && scalars == 0 && !is_pointwise(node.op))
         line.fail(kWrongArgument, fmt::format("{} takes tensors only", name(node.op)), argument.column);
-      if (argument.is_value) node.operands.push_back({argument.value, 0});
-      else if (scalars == 0) node.operands.push_back({kNoValue, next_scalar++});
     }
-    if (is_pointwise(node.op) && (next_scalar == arguments.size() || (node.op == Op::where && node.operands[0].is_scalar())))
-      line.fail(kWrongArgument, next_scalar == arguments.size() ? "at least one argument must be a tensor" : "the condition must be a tensor", column);
+    if (is_pointwise(node.op) && std::none_of(arguments.begin(), arguments.end(), is_value))
+      line.fail(kWrongArgument, "at least one argument must be a tensor", column);
+    if (node.op == Op::where && !arguments[0].is_value)
+      line.fail(kWrongArgument, "the condition must be a tensor", arguments[0].column);
+  }
+
+  /// Values become operands; numbers become scalars, whose dtype is known only now.
+  void take_arguments(const Line& line, GraphNode& node, const std::vector<Argument>& arguments,
+                      std::size_t column) const {
+    check_arguments(line, node, arguments, column);
+    std::uint16_t next_scalar = 0;
+    for (const Argument& argument : arguments) {
+      if (argument.is_value)
+        node.operands.push_back({argument.value, 0});
+      else if (is_pointwise(node.op))
+        node.operands.push_back({kNoValue, next_scalar++});
+    }
     const DType dtype = operand_dtype(graph_, node);
     for (const Argument& argument : arguments) {
       if (argument.is_value) continue;
       const auto bits = scalar_from_text(dtype, argument.text);
-      if (!bits) line.fail(kWrongArgument, fmt::format("'{}' is not a number of dtype {}", argument.text, name(dtype)), argument.column);
+      if (!bits)
+        line.fail(kWrongArgument, fmt::format("'{}' is not a number of dtype {}", argument.text, name(dtype)),
+                  argument.column);
       node.scalars.push_back(*bits);
     }
   }
@@ -283,7 +317,8 @@ class Parser {
   void check_type(const Line& line, const GraphNode& node, std::size_t op_column, std::size_t type_column) const {
     std::vector<TensorType> operands;
     for (const GraphOperand& operand : node.operands)
-      if (!operand.is_scalar()) operands.push_back({graph_.nodes[operand.value].dtype, graph_.nodes[operand.value].shape});
+      if (!operand.is_scalar())
+        operands.push_back({graph_.nodes[operand.value].dtype, graph_.nodes[operand.value].shape});
     const TensorType written{node.dtype, node.shape};
     TensorType inferred;
     try {

@@ -50,13 +50,12 @@ struct NodeChecker {
   void check_type() const {
     std::vector<TensorType> operands;
     for (const GraphOperand& operand : node.operands)
-      if (!operand.is_scalar()) operands.push_back({graph.nodes[operand.value].dtype, graph.nodes[operand.value].shape});
+      if (!operand.is_scalar())
+        operands.push_back({graph.nodes[operand.value].dtype, graph.nodes[operand.value].shape});
     TensorType inferred;
     try {
       inferred = infer(node.op, operands, node.attributes, {node.dtype, node.shape}, node.where);
-    } catch (const Error& error) {
-      broken(error.what());
-    }
+    } catch (const Error& error) { broken(error.what()); }
     if (inferred != TensorType{node.dtype, node.shape})
       broken(fmt::format("is {}, should be {}", to_string(node.dtype, node.shape),
                          to_string(inferred.dtype, inferred.shape)));

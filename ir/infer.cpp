@@ -79,8 +79,10 @@ TensorType infer_reduce(const InferCall& call) {
   const bool needs_elements = is_argument || call.op == Op::max || call.op == Op::min;
   Shape shape;
   for (unsigned axis = 0; axis < x.shape.rank(); ++axis) {
-    if ((mask >> axis & 1) == 0) shape.push_back(x.shape[axis]);
-    else if (call.attributes[1] != 0) shape.push_back(1);
+    if ((mask >> axis & 1) == 0)
+      shape.push_back(x.shape[axis]);
+    else if (call.attributes[1] != 0)
+      shape.push_back(1);
     if ((mask >> axis & 1) != 0 && x.shape[axis] == 0 && needs_elements)
       call.fail<ShapeError>(1009, "ShapeError", "no elements to choose from", {axis_note(axis, 0)});
   }
@@ -97,9 +99,8 @@ TensorType infer_random(const InferCall& call) {
 std::string InferCall::headline(std::string_view what) const { return fmt::format("{}: {}", name(op), what); }
 
 std::string_view InferCall::label(std::size_t i) const {
-  static constexpr std::string_view kBinary[] = {"lhs", "rhs"}, kWhere[] = {"cond", "x", "y"},
-                                    kTake[] = {"x", "index"}, kIndexAdd[] = {"x", "index", "source"},
-                                    kUpdate[] = {"x", "values"};
+  static constexpr std::string_view kBinary[] = {"lhs", "rhs"}, kWhere[] = {"cond", "x", "y"}, kTake[] = {"x", "index"},
+                                    kIndexAdd[] = {"x", "index", "source"}, kUpdate[] = {"x", "values"};
   switch (op) {
     case Op::where: return kWhere[i];
     case Op::take: return kTake[i];
@@ -127,7 +128,7 @@ unsigned InferCall::axis_attribute(const TensorType& of) const {
 void InferCall::refuse_dtype(std::size_t i) const {
   const DType dtype = operand(i).dtype;
   if (is_complex(dtype) || is_quantized(dtype))
-    fail<UnsupportedError>(2001, "UnsupportedError", fmt::format("does not compute with {} yet", name(dtype)));
+    fail<UnsupportedError>(2004, "UnsupportedError", fmt::format("does not compute with {} yet", name(dtype)));
   fail<DTypeError>(1101, "DTypeError", fmt::format("does not take {}", name(dtype)), {},
                    dtype == DType::boolean ? "convert it first, for instance with cast to i32" : "");
 }
@@ -142,7 +143,7 @@ void InferCall::require_same_dtype(std::size_t i, std::size_t j) const {
 void InferCall::require_wanted_dtype(DTypeSet accepted, std::string_view description) const {
   if (accepted.has(wanted.dtype)) return;
   if (is_complex(wanted.dtype) || is_quantized(wanted.dtype))
-    fail<UnsupportedError>(2001, "UnsupportedError", fmt::format("does not compute with {} yet", name(wanted.dtype)));
+    fail<UnsupportedError>(2004, "UnsupportedError", fmt::format("does not compute with {} yet", name(wanted.dtype)));
   fail<DTypeError>(1104, "DTypeError", fmt::format("the result must be {}, not {}", description, name(wanted.dtype)));
 }
 
@@ -182,11 +183,11 @@ std::int64_t check_shape(std::string_view op, std::span<const std::int64_t> size
 unsigned normalise_axis(std::string_view op, std::int64_t axis, const TensorType& operand, std::source_location where) {
   const std::int64_t rank = operand.shape.rank();
   if (axis >= -rank && axis < rank) return static_cast<unsigned>(axis < 0 ? axis + rank : axis);
-  throw IndexError(1201, format_error(1201, "IndexError",
-                                      fmt::format("{}: axis {} is out of range for {}", op, axis,
-                                                  axis_count(operand.shape.rank())),
-                                      {{"x", to_string(operand.dtype, operand.shape), ""}}, where,
-                                      rank > 0 ? fmt::format("axes go from {} to {}", -rank, rank - 1) : ""));
+  throw IndexError(
+      1201, format_error(1201, "IndexError",
+                         fmt::format("{}: axis {} is out of range for {}", op, axis, axis_count(operand.shape.rank())),
+                         {{"x", to_string(operand.dtype, operand.shape), ""}}, where,
+                         rank > 0 ? fmt::format("axes go from {} to {}", -rank, rank - 1) : ""));
 }
 
 std::uint16_t axes_mask(std::string_view op, std::span<const std::int64_t> axes, const TensorType& operand,

@@ -26,9 +26,9 @@ struct InferCall {
   /// One line per operand; `notes` may be shorter than the operands.
   std::vector<ErrorOperand> lines(const std::vector<std::string>& notes = {}) const;
   /// Throws E with the operands of the call: fail<ShapeError>(1001, "ShapeError", "shapes do not ...").
-  template <class E>
-  [[noreturn]] void fail(int code, std::string_view kind, std::string_view what,
-                         const std::vector<std::string>& notes = {}, std::string_view hint = {}) const {
+  template <class E> [[noreturn]] void fail(int code, std::string_view kind, std::string_view what,
+                                            const std::vector<std::string>& notes = {},
+                                            std::string_view hint = {}) const {
     throw E(code, format_error(code, kind, headline(what), lines(notes), where, hint));
   }
 

@@ -51,11 +51,10 @@ TensorType infer_expand_dims(const InferCall& call) {
   const TensorType& x = call.operand(0);
   const auto mask = static_cast<std::uint64_t>(call.attributes[0]);
   const auto rank = static_cast<unsigned>(x.shape.rank() + std::popcount(mask));
-  if (rank > kMaxRank)
-    call.fail<ShapeError>(1003, "ShapeError", fmt::format("{} axes, more than {}", rank, kMaxRank));
+  if (rank > kMaxRank) call.fail<ShapeError>(1003, "ShapeError", fmt::format("{} axes, more than {}", rank, kMaxRank));
   if (mask >> rank != 0)
-    call.fail<IndexError>(1201, "IndexError", fmt::format("new axis {} is out of range for {} axes",
-                                                          std::bit_width(mask) - 1, rank));
+    call.fail<IndexError>(1201, "IndexError",
+                          fmt::format("new axis {} is out of range for {} axes", std::bit_width(mask) - 1, rank));
   Shape shape;
   std::size_t next = 0;
   for (unsigned axis = 0; axis < rank; ++axis) shape.push_back((mask >> axis & 1) != 0 ? 1 : x.shape[next++]);
@@ -68,9 +67,10 @@ TensorType infer_squeeze(const InferCall& call) {
   if (mask >> x.shape.rank() != 0) normalise_axis(name(call.op), std::bit_width(mask) - 1, x, call.where);
   Shape shape;
   for (unsigned axis = 0; axis < x.shape.rank(); ++axis) {
-    if ((mask >> axis & 1) == 0) shape.push_back(x.shape[axis]);
+    if ((mask >> axis & 1) == 0)
+      shape.push_back(x.shape[axis]);
     else if (x.shape[axis] != 1)
-      call.fail<ShapeError>(1013, "ShapeError", fmt::format("axis {} has size {}, not 1", axis, x.shape[axis]));
+      call.fail<ShapeError>(1014, "ShapeError", fmt::format("axis {} has size {}, not 1", axis, x.shape[axis]));
   }
   return {x.dtype, shape};
 }
@@ -192,8 +192,8 @@ TensorType infer_matmul(const InferCall& call) {
   const TensorType& rhs = call.operand(1);
   for (std::size_t i = 0; i < 2; ++i) {
     if (!kReal.has(call.operand(i).dtype)) call.refuse_dtype(i);
-    if (call.operand(i).shape.empty()) call.fail<ShapeError>(1010, "ShapeError", "a 0-d tensor has no rows", {},
-                                                             "use multiply to scale a tensor");
+    if (call.operand(i).shape.empty())
+      call.fail<ShapeError>(1010, "ShapeError", "a 0-d tensor has no rows", {}, "use multiply to scale a tensor");
   }
   call.require_same_dtype(0, 1);
   // A vector on the left is a row, on the right a column; the axis that this adds is removed from the result.
@@ -244,7 +244,9 @@ TensorType infer_irregular(const InferCall& call) {
   switch (call.op) {
     case Op::input: return given(call);
     case Op::full: call.require_wanted_dtype(kRealOrBoolean, "real or bool"); return given(call);
-    case Op::copy: return with(1, 0, +[](const InferCall& c) { return c.operand(0); });
+    case Op::copy:
+      return with(
+          1, 0, +[](const InferCall& c) { return c.operand(0); });
     case Op::iota: return with(0, 1, infer_iota);
     case Op::cast: return with(1, 0, infer_cast);
     case Op::reshape: return with(1, 0, infer_reshape);

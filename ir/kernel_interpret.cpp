@@ -62,7 +62,10 @@ Blocks blocks_of(const Kernel& kernel, const std::int64_t* sizes) {
 class Machine {
  public:
   Machine(const Kernel& kernel, const KernelLaunch& launch)
-      : kernel_(kernel), launch_(launch), schedule_(schedule(kernel)), steps_(scalar_steps(kernel.program)),
+      : kernel_(kernel),
+        launch_(launch),
+        schedule_(schedule(kernel)),
+        steps_(scalar_steps(kernel.program)),
         values_(kernel.program.size()) {
     for (const Reduction& reduction : kernel.reductions) {
       combiners_.push_back({FormulaInterpreter(reduction.combine), reduction.identity});
@@ -90,7 +93,8 @@ class Machine {
     compute(schedule_.row_prologue);
     auto* out = static_cast<std::uint64_t*>(launch_.partials) + launch_.column_begin * slots_per_block();
     for (std::int64_t block = launch_.column_begin; block < launch_.column_end; ++block)
-      for (const State& state : reduce_block(schedule_.stages[0], block)) out = std::copy(state.begin(), state.end(), out);
+      for (const State& state : reduce_block(schedule_.stages[0], block))
+        out = std::copy(state.begin(), state.end(), out);
   }
 
   void run_finish() {
@@ -166,7 +170,8 @@ class Machine {
         store(stage.element_stores);
         continue;
       }
-      merge(stage, blocks_of(kernel_, launch_.sizes).count, [&](std::int64_t block) { return reduce_block(stage, block); });
+      merge(stage, blocks_of(kernel_, launch_.sizes).count,
+            [&](std::int64_t block) { return reduce_block(stage, block); });
       finish_row(stage);
     }
   }
@@ -200,8 +205,10 @@ class Machine {
         const std::uint16_t r = stage.reductions[i];
         item.clear();
         for (const ValueId id : kernel_.reductions[r].lifted) item.push_back(values_[id]);
-        if (kernel_.is_row_kernel()) trees[i].push(item);
-        else combiners_[r].combine(states[i], item);
+        if (kernel_.is_row_kernel())
+          trees[i].push(item);
+        else
+          combiners_[r].combine(states[i], item);
       }
     }
     for (std::size_t i = 0; i < trees.size(); ++i) states[i] = trees[i].merge();
@@ -220,9 +227,12 @@ class Machine {
       const std::vector<State> states = block_states(block);
       for (std::size_t i = 0; i < stage.reductions.size(); ++i) {
         const std::uint16_t r = stage.reductions[i];
-        if (count == 1) finished_[r] = states[i];
-        else if (by_lanes) trees[i].push(states[i]);
-        else combiners_[r].combine(finished_[r], states[i]);
+        if (count == 1)
+          finished_[r] = states[i];
+        else if (by_lanes)
+          trees[i].push(states[i]);
+        else
+          combiners_[r].combine(finished_[r], states[i]);
       }
     }
     for (std::size_t i = 0; i < trees.size(); ++i) finished_[stage.reductions[i]] = trees[i].merge();
@@ -232,10 +242,10 @@ class Machine {
   const KernelLaunch& launch_;
   KernelSchedule schedule_;
   std::vector<ScalarStep> steps_;
-  std::vector<std::uint64_t> values_;       // per program value, at the current point
+  std::vector<std::uint64_t> values_;  // per program value, at the current point
   std::array<std::int64_t, kMaxRank> point_{};
-  std::vector<Combiner> combiners_;         // per reduction
-  std::vector<State> finished_;             // per reduction, for the current row
+  std::vector<Combiner> combiners_;  // per reduction
+  std::vector<State> finished_;      // per reduction, for the current row
 };
 
 }  // namespace

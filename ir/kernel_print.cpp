@@ -45,7 +45,8 @@ std::string values_text(const std::vector<ValueId>& ids) {
 void print_reduction(std::string& text, const Reduction& reduction, std::size_t index) {
   text += fmt::format("  reduction {} of {}\n    identity", index, values_text(reduction.lifted));
   for (std::size_t i = 0; i < reduction.types.size(); ++i)
-    text += fmt::format(" {} : {}", scalar_to_text(reduction.types[i], reduction.identity[i]), name(reduction.types[i]));
+    text +=
+        fmt::format(" {} : {}", scalar_to_text(reduction.types[i], reduction.identity[i]), name(reduction.types[i]));
   text += '\n';
   const ScalarProgram& combine = reduction.combine.program;
   for (ValueId id = 0; id < combine.size(); ++id) text += "    " + instr_text(combine, id) + '\n';

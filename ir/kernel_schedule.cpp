@@ -55,7 +55,8 @@ struct Scheduler {
   }
 
   KernelSchedule::Stage& stage(int index) {
-    if (result.stages.size() <= static_cast<std::size_t>(index)) result.stages.resize(static_cast<std::size_t>(index) + 1);
+    if (result.stages.size() <= static_cast<std::size_t>(index))
+      result.stages.resize(static_cast<std::size_t>(index) + 1);
     return result.stages[static_cast<std::size_t>(index)];
   }
 
@@ -66,8 +67,10 @@ struct Scheduler {
       const Store& store = kernel.stores[s];
       const int completed = last_stage[store.value];
       const bool per_point = kernel.reduced == 0 || !is_row_access(kernel.accesses[store.access]);
-      if (per_point) stage(completed + 1).element_stores.push_back(s);
-      else stage(std::max(completed, 0)).row_stores.push_back(s);
+      if (per_point)
+        stage(completed + 1).element_stores.push_back(s);
+      else
+        stage(std::max(completed, 0)).row_stores.push_back(s);
     }
   }
 
@@ -77,8 +80,10 @@ struct Scheduler {
     for (const ValueId root : roots) needed[root] = true;
     for (ValueId i = static_cast<ValueId>(program.size()); i-- > 0;) {
       if (!needed[i]) continue;
-      if (result.row_level[i]) row_needed[i] = true, needed[i] = false;
-      else for_operands(program[i], [&](ValueId id) { needed[id] = true; });
+      if (result.row_level[i])
+        row_needed[i] = true, needed[i] = false;
+      else
+        for_operands(program[i], [&](ValueId id) { needed[id] = true; });
     }
     return needed;
   }
@@ -99,8 +104,10 @@ struct Scheduler {
       if (row_needed[i]) for_operands(program[i], [&](ValueId id) { row_needed[id] = true; });
     for (ValueId i = 0; i < program.size(); ++i) {
       if (!row_needed[i] || !result.row_level[i]) continue;
-      if (last_stage[i] == kNoReduction) result.row_prologue.push_back(i);
-      else result.stages[static_cast<std::size_t>(last_stage[i])].row_values.push_back(i);
+      if (last_stage[i] == kNoReduction)
+        result.row_prologue.push_back(i);
+      else
+        result.stages[static_cast<std::size_t>(last_stage[i])].row_values.push_back(i);
     }
   }
 };

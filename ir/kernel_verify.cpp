@@ -52,15 +52,23 @@ void check_leaf(const Kernel& kernel, ValueId at) {
     case Prim::input:
       within(kernel.accesses.size());
       same(kernel.accesses[instr.index].dtype);
-      if (kernel.accesses[instr.index].address_only) broken("%{} reads access {}, which has no memory", at, instr.index);
+      if (kernel.accesses[instr.index].address_only)
+        broken("%{} reads access {}, which has no memory", at, instr.index);
       break;
-    case Prim::offset: within(kernel.accesses.size()); same(DType::i64); break;
-    case Prim::scalar: within(kernel.scalars.size()); same(kernel.scalars[instr.index]); break;
+    case Prim::offset:
+      within(kernel.accesses.size());
+      same(DType::i64);
+      break;
+    case Prim::scalar:
+      within(kernel.scalars.size());
+      same(kernel.scalars[instr.index]);
+      break;
     case Prim::constant: check_constant(instr, at); break;
     case Prim::reduced: {
       within(kernel.reductions.size());
       const Reduction& reduction = kernel.reductions[instr.index];
-      if (instr.bits >= reduction.types.size()) broken("%{} has component {} of {}", at, instr.bits, reduction.types.size());
+      if (instr.bits >= reduction.types.size())
+        broken("%{} has component {} of {}", at, instr.bits, reduction.types.size());
       same(reduction.types[instr.bits]);
       for (const ValueId id : reduction.lifted)
         if (id >= at) broken("%{} uses reduction {} before what it reduces", at, instr.index);
@@ -76,11 +84,13 @@ void check_combine(const Reduction& reduction, std::size_t index) {
   for (ValueId i = 0; i < combine.program.size(); ++i) {
     const Instr& instr = combine.program[i];
     check_operands(combine.program, i);
-    if (instr.prim == Prim::constant) check_constant(instr, i);
+    if (instr.prim == Prim::constant)
+      check_constant(instr, i);
     else if (instr.prim == Prim::parameter) {
       if (instr.index >= combine.parameters.size() || combine.parameters[instr.index] != instr.type)
         broken("reduction {}: %{} is no parameter of the combine", index, i);
-    } else if (is_leaf(instr.prim)) broken("reduction {}: the combine has a {}", index, name(instr.prim));
+    } else if (is_leaf(instr.prim))
+      broken("reduction {}: the combine has a {}", index, name(instr.prim));
   }
   if (combine.parameters.size() != 2 * components || combine.results.size() != components)
     broken("reduction {}: the combine does not take two states and give one", index);
@@ -112,7 +122,8 @@ void check_stores(const Kernel& kernel) {
   std::vector<bool> stored(kernel.accesses.size(), false);
   for (std::size_t s = 0; s < kernel.stores.size(); ++s) {
     const Store& store = kernel.stores[s];
-    if (store.access >= kernel.accesses.size() || store.value >= kernel.program.size()) broken("store {} is out of range", s);
+    if (store.access >= kernel.accesses.size() || store.value >= kernel.program.size())
+      broken("store {} is out of range", s);
     const Access& access = kernel.accesses[store.access];
     if (access.address_only) broken("store {} goes to access {}, which has no memory", s, store.access);
     if (access.dtype != kernel.program[store.value].type)

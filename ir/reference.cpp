@@ -49,8 +49,8 @@ ReferenceTensor evaluate_pointwise(const Graph& graph, const GraphNode& node, co
   Odometer position(node.shape);
   for (std::int64_t i = 0; i < position.count(); ++i, position.next()) {
     for (std::size_t k = 0; k < operands.size(); ++k)
-      parameters[k] = operands[k].reader.is_empty() ? operands[k].scalar
-                                                    : operands[k].reader[position.offset(operands[k].strides)];
+      parameters[k] =
+          operands[k].reader.is_empty() ? operands[k].scalar : operands[k].reader[position.offset(operands[k].strides)];
     result.set(i, run(parameters)[0]);
   }
   return result.take();
@@ -81,8 +81,10 @@ ReferenceTensor reduce_wide(const GraphNode& node, const ReferenceTensor& x) {
     Odometer reduced(axes.reduced);
     for (std::int64_t k = 0; k < reduced.count(); ++k, reduced.next()) {
       const auto at = static_cast<std::size_t>(kept.offset(axes.kept_strides) + reduced.offset(axes.reduced_strides));
-      if (node.op == Op::sum) total += static_cast<long double>(x.floats[at]);
-      else total *= static_cast<long double>(x.floats[at]);
+      if (node.op == Op::sum)
+        total += static_cast<long double>(x.floats[at]);
+      else
+        total *= static_cast<long double>(x.floats[at]);
     }
     result.floats.push_back(static_cast<double>(total));
   }
@@ -155,7 +157,9 @@ ReferenceTensor evaluate_matmul(const GraphNode& node, const ReferenceTensor& lh
   const bool row_vector = lhs.shape.rank() == 1, column_vector = rhs.shape.rank() == 1;
   const std::int64_t k_size = lhs.shape.back();
   const std::int64_t m = row_vector ? 1 : lhs.shape[lhs.shape.rank() - 2u], n = column_vector ? 1 : rhs.shape.back();
-  const auto batch_of = [](const Shape& s, bool vector) { return Shape(std::span(s).first(s.rank() - (vector ? 1u : 2u))); };
+  const auto batch_of = [](const Shape& s, bool vector) {
+    return Shape(std::span(s).first(s.rank() - (vector ? 1u : 2u)));
+  };
   const Shape left = batch_of(lhs.shape, row_vector), right = batch_of(rhs.shape, column_vector);
   const Shape batch = broadcast_shapes(left, right).value();
   const Shape left_strides = stretched_strides(left, batch), right_strides = stretched_strides(right, batch);
@@ -171,11 +175,15 @@ ReferenceTensor evaluate_matmul(const GraphNode& node, const ReferenceTensor& lh
         for (std::int64_t k = 0; k < k_size; ++k) {
           const auto l = static_cast<std::size_t>((position.offset(left_strides) * m + i) * k_size + k);
           const auto r = static_cast<std::size_t>((position.offset(right_strides) * k_size + k) * n + j);
-          if (is_floating(node.dtype)) total += static_cast<long double>(lhs.floats[l]) * static_cast<long double>(rhs.floats[r]);
-          else wrapped += static_cast<std::uint64_t>(lhs.integers[l]) * static_cast<std::uint64_t>(rhs.integers[r]);
+          if (is_floating(node.dtype))
+            total += static_cast<long double>(lhs.floats[l]) * static_cast<long double>(rhs.floats[r]);
+          else
+            wrapped += static_cast<std::uint64_t>(lhs.integers[l]) * static_cast<std::uint64_t>(rhs.integers[r]);
         }
-        if (is_floating(node.dtype)) result.floats.push_back(static_cast<double>(total));
-        else integers.set(at++, wrapped);
+        if (is_floating(node.dtype))
+          result.floats.push_back(static_cast<double>(total));
+        else
+          integers.set(at++, wrapped);
       }
   return is_floating(node.dtype) ? result : integers.take();
 }

@@ -38,16 +38,21 @@ class ElementWriter {
  public:
   /// `given` is the dtype of the slots that will be set.
   ElementWriter(DType dtype, const Shape& shape, DType given)
-      : tensor_{dtype, shape, {}, {}}, to_dtype_(prim_function(Prim::convert, dtype, given)),
+      : tensor_{dtype, shape, {}, {}},
+        to_dtype_(prim_function(Prim::convert, dtype, given)),
         to_kept_(prim_function(Prim::convert, kept_dtype(dtype), is_floating(dtype) ? given : dtype)) {
     const auto count = static_cast<std::size_t>(element_count(shape));
-    if (is_floating(dtype)) tensor_.floats.resize(count);
-    else tensor_.integers.resize(count);
+    if (is_floating(dtype))
+      tensor_.floats.resize(count);
+    else
+      tensor_.integers.resize(count);
   }
   void set(std::int64_t i, std::uint64_t slot) {
     const auto at = static_cast<std::size_t>(i);
-    if (is_floating(tensor_.dtype)) tensor_.floats[at] = std::bit_cast<double>(to_kept_(slot, 0, 0));
-    else tensor_.integers[at] = static_cast<std::int64_t>(to_kept_(to_dtype_(slot, 0, 0), 0, 0));
+    if (is_floating(tensor_.dtype))
+      tensor_.floats[at] = std::bit_cast<double>(to_kept_(slot, 0, 0));
+    else
+      tensor_.integers[at] = static_cast<std::int64_t>(to_kept_(to_dtype_(slot, 0, 0), 0, 0));
   }
   ReferenceTensor take() { return std::move(tensor_); }
 

@@ -12,13 +12,17 @@ class Mover {
  public:
   explicit Mover(const GraphNode& node) : result_{node.dtype, node.shape, {}, {}} {
     const auto count = static_cast<std::size_t>(element_count(node.shape));
-    if (is_floating(node.dtype)) result_.floats.resize(count);
-    else result_.integers.resize(count);
+    if (is_floating(node.dtype))
+      result_.floats.resize(count);
+    else
+      result_.integers.resize(count);
   }
   void copy(const ReferenceTensor& from, std::int64_t source, std::int64_t target) {
     const auto s = static_cast<std::size_t>(source), t = static_cast<std::size_t>(target);
-    if (is_floating(result_.dtype)) result_.floats[t] = from.floats[s];
-    else result_.integers[t] = from.integers[s];
+    if (is_floating(result_.dtype))
+      result_.floats[t] = from.floats[s];
+    else
+      result_.integers[t] = from.integers[s];
   }
   ReferenceTensor take() { return std::move(result_); }
 
@@ -27,7 +31,8 @@ class Mover {
 };
 
 /// Result element i is the operand's element at `start` plus the strides times the position.
-ReferenceTensor strided_view(const GraphNode& node, const ReferenceTensor& x, std::int64_t start, const Shape& strides) {
+ReferenceTensor strided_view(const GraphNode& node, const ReferenceTensor& x, std::int64_t start,
+                             const Shape& strides) {
   Mover mover(node);
   Odometer position(node.shape);
   for (std::int64_t i = 0; i < position.count(); ++i, position.next())
@@ -55,10 +60,13 @@ ReferenceTensor slice(const GraphNode& node, const ReferenceTensor& x) {
 }
 
 /// Sizes before, along and after an axis.
-struct AxisSplit { std::int64_t outer = 1, size = 1, inner = 1; };
+struct AxisSplit {
+  std::int64_t outer = 1, size = 1, inner = 1;
+};
 AxisSplit split_at(const Shape& shape, std::size_t axis) {
   AxisSplit split;
-  for (std::size_t i = 0; i < shape.rank(); ++i) (i < axis ? split.outer : i == axis ? split.size : split.inner) *= shape[i];
+  for (std::size_t i = 0; i < shape.rank(); ++i)
+    (i < axis ? split.outer : i == axis ? split.size : split.inner) *= shape[i];
   return split;
 }
 std::size_t axis_of(const GraphNode& node, const ReferenceTensor& x) {
@@ -94,7 +102,8 @@ void for_gathered(const GraphNode& node, const ReferenceTensor& x, const Referen
       if (at < 0 || at >= split.size)
         throw IndexError(1204, format_error(1204, "IndexError",
                                             fmt::format("{}: position {} is out of range for {} elements",
-                                                        name(node.op), given, split.size), {}, node.where));
+                                                        name(node.op), given, split.size),
+                                            {}, node.where));
       for (std::int64_t inner = 0; inner < split.inner; ++inner)
         f((outer * split.size + at) * split.inner + inner, (outer * positions + p) * split.inner + inner);
     }
@@ -116,7 +125,8 @@ ReferenceTensor index_add(const GraphNode& node, const ReferenceTensor& x, const
       result.floats[t] += source.floats[s];
       return;
     }
-    const std::uint64_t sum = add(static_cast<std::uint64_t>(result.integers[t]), static_cast<std::uint64_t>(source.integers[s]), 0);
+    const std::uint64_t sum =
+        add(static_cast<std::uint64_t>(result.integers[t]), static_cast<std::uint64_t>(source.integers[s]), 0);
     const std::uint64_t wrapped = convert_slot(kept_dtype(x.dtype), x.dtype, sum);
     result.integers[t] = static_cast<std::int64_t>(convert_slot(x.dtype, kept_dtype(x.dtype), wrapped));
   });

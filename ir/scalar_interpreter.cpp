@@ -124,9 +124,12 @@ template <class T> PrimFunction ordered_function(Prim prim) {
     case Prim::le: return compare<T, [](T a, T b) { return a <= b; }>;
     default: break;
   }
-  if constexpr (std::is_same_v<T, bool>) return boolean_function<T>(prim);
-  else if constexpr (std::is_floating_point_v<T>) return floating_function<T>(prim);
-  else return integer_function<T>(prim);
+  if constexpr (std::is_same_v<T, bool>)
+    return boolean_function<T>(prim);
+  else if constexpr (std::is_floating_point_v<T>)
+    return floating_function<T>(prim);
+  else
+    return integer_function<T>(prim);
 }
 
 /// visit_compute plus f16 and bf16.
@@ -159,13 +162,20 @@ template <class To, class From> To saturating(From x) {
 }
 
 template <class To, class From> To converted(From x) {
-  if constexpr (std::is_same_v<To, From>) return x;
-  else if constexpr (kIsHalf<From>) return converted<To>(to_float(x));
-  else if constexpr (std::is_same_v<To, bool>) return x != From(0);
-  else if constexpr (std::is_same_v<To, Float16>) return to_float16(double_for_narrowing(x));
-  else if constexpr (std::is_same_v<To, BFloat16>) return to_bfloat16(double_for_narrowing(x));
-  else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) return saturating<To>(x);
-  else return static_cast<To>(x);
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (kIsHalf<From>)
+    return converted<To>(to_float(x));
+  else if constexpr (std::is_same_v<To, bool>)
+    return x != From(0);
+  else if constexpr (std::is_same_v<To, Float16>)
+    return to_float16(double_for_narrowing(x));
+  else if constexpr (std::is_same_v<To, BFloat16>)
+    return to_bfloat16(double_for_narrowing(x));
+  else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>)
+    return saturating<To>(x);
+  else
+    return static_cast<To>(x);
 }
 template <class To, class From> Slot convert_function(Slot a, Slot, Slot) {
   return constant_bits<To>(converted<To>(from_slot<From>(a)));
@@ -183,9 +193,8 @@ PrimFunction prim_function(Prim prim, DType type, DType operand) {
     case Prim::select: return type == operand ? select_function : nullptr;
     case Prim::bitcast: return byte_size(type) == byte_size(operand) ? bitcast_function : nullptr;
     case Prim::convert:
-      visit_real(type, [&]<class To>() {
-        visit_real(operand, [&]<class From>() { found = convert_function<To, From>; });
-      });
+      visit_real(type,
+                 [&]<class To>() { visit_real(operand, [&]<class From>() { found = convert_function<To, From>; }); });
       return found;
     default: break;
   }
@@ -197,7 +206,8 @@ PrimFunction prim_function(Prim prim, DType type, DType operand) {
 
 std::uint64_t convert_slot(DType from, DType to, std::uint64_t bits) {
   const PrimFunction function = prim_function(Prim::convert, to, from);
-  if (function == nullptr) throw_internal("no conversion from " + std::string(name(from)) + " to " + std::string(name(to)));
+  if (function == nullptr)
+    throw_internal("no conversion from " + std::string(name(from)) + " to " + std::string(name(to)));
   return function(bits, 0, 0);
 }
 
@@ -227,13 +237,18 @@ std::vector<ScalarStep> scalar_steps(const ScalarProgram& program) {
 }
 
 FormulaInterpreter::FormulaInterpreter(const Formula& formula)
-    : steps_(scalar_steps(formula.program)), results_(formula.results), slots_(formula.program.size()),
+    : steps_(scalar_steps(formula.program)),
+      results_(formula.results),
+      slots_(formula.program.size()),
       out_(formula.results.size()) {
   for (ValueId i = 0; i < formula.program.size(); ++i) {
     const Instr& instr = formula.program[i];
-    if (instr.prim == Prim::parameter) parameters_.emplace_back(i, instr.index);
-    else if (instr.prim == Prim::constant) slots_[i] = instr.bits;
-    else computed_.push_back(i);
+    if (instr.prim == Prim::parameter)
+      parameters_.emplace_back(i, instr.index);
+    else if (instr.prim == Prim::constant)
+      slots_[i] = instr.bits;
+    else
+      computed_.push_back(i);
   }
 }
 

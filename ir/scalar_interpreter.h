@@ -1,7 +1,7 @@
 // Scalar programs evaluated on one element: the meaning of prims.def, on 8-byte slots.
 //
-// A slot holds an element's bits in its low bytes and zeros above. Kernel interpretation and the reference evaluation of
-// graphs are both built on this, and so are the checks of which primitive exists for which dtype.
+// A slot holds the bits of an element in its low bytes and zeros above. Kernel interpretation and the reference
+// evaluation of graphs are both built on this, and so are the checks of which primitive exists for which dtype.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class FormulaInterpreter {
 
  private:
   std::vector<ScalarStep> steps_;
-  std::vector<ValueId> computed_;                                // values that have a function, in order
-  std::vector<std::pair<ValueId, std::uint16_t>> parameters_;   // value, parameter index
+  std::vector<ValueId> computed_;                              // values that have a function, in order
+  std::vector<std::pair<ValueId, std::uint16_t>> parameters_;  // value, parameter index
   std::vector<ValueId> results_;
   std::vector<std::uint64_t> slots_, out_;
 };

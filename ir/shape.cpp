@@ -13,8 +13,10 @@ std::optional<std::int64_t> checked_element_count(std::span<const std::int64_t> 
   std::int64_t product = 1;
   bool empty = false;
   for (const std::int64_t size : sizes) {
-    if (size == 0) empty = true;
-    else if (__builtin_mul_overflow(product, size, &product)) return std::nullopt;
+    if (size == 0)
+      empty = true;
+    else if (__builtin_mul_overflow(product, size, &product))
+      return std::nullopt;
   }
   return empty ? 0 : product;
 }
@@ -52,8 +54,10 @@ std::optional<Shape> broadcast_shapes(std::span<const std::int64_t> a, std::span
   const std::size_t prepended = a.size() - b.size();
   for (std::size_t i = 0; i < b.size(); ++i) {
     std::int64_t& size = result[prepended + i];
-    if (size == 1) size = b[i];
-    else if (b[i] != 1 && b[i] != size) return std::nullopt;
+    if (size == 1)
+      size = b[i];
+    else if (b[i] != 1 && b[i] != size)
+      return std::nullopt;
   }
   return result;
 }
@@ -69,7 +73,7 @@ std::uint16_t stretched_axes(std::span<const std::int64_t> operand, std::span<co
 std::optional<Shape> reshape_strides(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides,
                                      std::span<const std::int64_t> new_sizes) {
   if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return dense_strides(new_sizes);
-  // Axes of size 1 say nothing about the layout; of the others, a group of old axes with the element count of a group of
+  // Axes of size 1 say nothing about the layout; of the others, a group of old axes with as many elements as a group of
   // new ones must be regular inside itself.
   Shape old_sizes, old_strides;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -83,8 +87,10 @@ std::optional<Shape> reshape_strides(std::span<const std::int64_t> sizes, std::s
     std::size_t old_begin = old_end - 1, new_begin = new_end - 1;
     std::int64_t old_count = old_sizes[old_begin], new_count = new_sizes[new_begin];
     while (old_count != new_count) {
-      if (old_count < new_count) old_count *= old_sizes[--old_begin];
-      else new_count *= new_sizes[--new_begin];
+      if (old_count < new_count)
+        old_count *= old_sizes[--old_begin];
+      else
+        new_count *= new_sizes[--new_begin];
     }
     for (std::size_t i = old_begin; i + 1 < old_end; ++i)
       if (old_strides[i] != old_sizes[i + 1] * old_strides[i + 1]) return std::nullopt;
