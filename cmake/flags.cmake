@@ -4,7 +4,8 @@
 # load only under the initial-exec model; the default costs 11 ns per recorded op.
 add_library(fermata_flags INTERFACE)
 target_compile_options(fermata_flags INTERFACE -ffp-contract=off -ftls-model=initial-exec -fno-semantic-interposition)
-target_compile_definitions(fermata_flags INTERFACE FERMATA_VERSION="${PROJECT_VERSION}")
+# xxHash is used as a header: its functions inline, and there is nothing to link.
+target_compile_definitions(fermata_flags INTERFACE FERMATA_VERSION="${PROJECT_VERSION}" XXH_INLINE_ALL=)
 if(FERMATA_WARNINGS)
   target_compile_options(fermata_flags INTERFACE -Wall -Wextra -Wconversion -Werror)
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
