@@ -1,0 +1,274 @@
+// See accesses.h.
+#include "codegen_cpu/jit/accesses.h"
+
+#include <bit>
+#include <cstddef>
+
+namespace fermata::jit {
+namespace {
+
+/// Field `offset` of the launch.
+Value* field(CodeBuilder& b, Value* launch, std::size_t offset, Type* type) {
+  return b.CreateAlignedLoad(type, b.CreateConstGEP1_64(b.getInt8Ty(), launch, offset), llvm::Align(8));
+}
+Value* entry(CodeBuilder& b, Value* array, std::size_t index, Type* type) {
+  return b.CreateAlignedLoad(type, b.CreateConstGEP1_64(type, array, index), llvm::Align(8));
+}
+
+}  // namespace
+
+Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch) : b_(b), kernel_(kernel) {
+  Type* const pointer = b.getPtrTy();
+  Value* const pointers = field(b, launch, offsetof(KernelLaunch, pointers), pointer);
+  Value* const sizes = field(b, launch, offsetof(KernelLaunch, sizes), pointer);
+  Value* const strides = field(b, launch, offsetof(KernelLaunch, strides), pointer);
+  Value* const offsets = field(b, launch, offsetof(KernelLaunch, offsets), pointer);
+  for (unsigned axis = 0; axis < kernel.rank; ++axis) sizes_.push_back(entry(b, sizes, axis, b.getInt64Ty()));
+  Value* const slots = field(b, launch, offsetof(KernelLaunch, scalars), pointer);
+  for (std::size_t i = 0; i < kernel.scalars.size(); ++i) {
+    Value* const slot = b.CreateConstGEP1_64(b.getInt64Ty(), slots, i);
+    Type* const type = memory_type(b.getContext(), kernel.scalars[i], 1);
+    Value* const bits = b.CreateAlignedLoad(type, slot, llvm::Align(8));
+    scalars_.push_back(kernel.scalars[i] == DType::boolean ? b.CreateIsNotNull(bits) : bits);
+  }
+  strides_.resize(kernel.accesses.size() * kernel.rank);
+  bool needs_bounce = false;
+  for (unsigned a = 0; a < kernel.accesses.size(); ++a) {
+    const Access& access = kernel.accesses[a];
+    origin_.push_back(access.address_only ? entry(b, offsets, a, b.getInt64Ty()) : entry(b, pointers, a, pointer));
+    const auto unit = access.address_only ? std::int64_t{1} : static_cast<std::int64_t>(byte_size(access.dtype));
+    for (unsigned axis = 0; axis < kernel.rank; ++axis) {
+      if ((access.axes >> axis & 1u) == 0) continue;
+      Value*& stride = strides_[a * kernel.rank + axis];
+      if (axis == vector_axis() && access.unit_stride) stride = b.i64(unit);
+      else stride = b.CreateMul(entry(b, strides, a * kernel.rank + axis, b.getInt64Ty()), b.i64(unit));
+    }
+    lane_distances_.push_back(
+        along_vector_axis(a) ? b.CreateMul(b.splat(stride(a, vector_axis())), b.lane_numbers()) : nullptr);
+    needs_bounce = needs_bounce || !access.address_only;
+  }
+  if (needs_bounce) bounce_ = b.stack(b.getInt64Ty(), b.lanes(), 64);
+}
+
+Value* Accesses::move(unsigned access, Value* address, Value* distance) const {
+  if (kernel_.accesses[access].address_only) return b_.CreateAdd(address, distance);
+  return b_.CreateGEP(b_.getInt8Ty(), address, distance);
+}
+
+Values Accesses::moved(const Values& addresses, unsigned axis, Value* distance) const {
+  Values result = addresses;
+  for (unsigned a = 0; a < result.size(); ++a)
+    if (Value* const step = stride(a, axis)) result[a] = move(a, result[a], b_.CreateMul(distance, step));
+  return result;
+}
+
+Digit Accesses::axis_digit(unsigned axis) const {
+  Digit digit{sizes_[axis], {}};
+  for (unsigned a = 0; a < origin_.size(); ++a) digit.strides.push_back(stride(a, axis));
+  return digit;
+}
+
+Digit Accesses::block_digit(unsigned axis, std::int64_t length) const {
+  Digit digit = axis_digit(axis);
+  digit.size = b_.CreateUDiv(b_.CreateAdd(digit.size, b_.i64(length - 1)), b_.i64(length));
+  for (Value*& stride : digit.strides)
+    if (stride != nullptr) stride = b_.CreateMul(stride, b_.i64(length));
+  return digit;
+}
+
+Value* Accesses::from_memory(unsigned access, Value* memory) const {
+  if (kernel_.accesses[access].dtype != DType::boolean) return memory;
+  return b_.CreateICmpNE(memory, llvm::Constant::getNullValue(memory->getType()));
+}
+
+Value* Accesses::to_memory(unsigned access, Value* value) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  return dtype == DType::boolean ? b_.CreateZExt(value, memory_type(b_.getContext(), dtype, lanes_of(value))) : value;
+}
+
+Value* Accesses::load_uniform(unsigned access, Value* address) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  return from_memory(access, b_.CreateAlignedLoad(memory_type(b_.getContext(), dtype, 1), address,
+                                                  llvm::Align(byte_size(dtype))));
+}
+
+void Accesses::store_uniform(unsigned access, Value* address, Value* value) const {
+  b_.CreateAlignedStore(to_memory(access, value), address, llvm::Align(byte_size(kernel_.accesses[access].dtype)));
+}
+
+Value* Accesses::element_address(unsigned access, Value* address, const Span& span, unsigned vector) const {
+  const std::uint64_t first = std::uint64_t{vector} * b_.lanes();
+  if (kernel_.accesses[access].unit_stride && !kernel_.accesses[access].address_only) {
+    Type* const element = memory_type(b_.getContext(), kernel_.accesses[access].dtype, 1);
+    // Two steps, so that the second one becomes the displacement of an addressing mode.
+    return b_.CreateConstGEP1_64(element, b_.CreateGEP(element, address, span.index), first);
+  }
+  Value* const index = b_.CreateAdd(span.index, b_.getInt64(first));
+  return move(access, address, b_.CreateMul(index, stride(access, vector_axis())));
+}
+
+/// Whether the processor can load and store some of the lanes.
+bool Accesses::has_masked(unsigned access, bool adjacent) const {
+  const bool wide = byte_size(kernel_.accesses[access].dtype) >= 4;
+  return adjacent ? wide || b_.isa().masks : wide && b_.isa().masks;
+}
+
+Value* Accesses::lane_step(unsigned access) const { return stride(access, vector_axis()); }
+
+Value* Accesses::lane_addresses(unsigned access, Value* first) const {
+  return b_.CreateGEP(b_.getInt8Ty(), first, lane_distances_[access]);
+}
+
+Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigned vector) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  const bool adjacent = kernel_.accesses[access].unit_stride;
+  const llvm::Align align(byte_size(dtype));
+  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
+  Value* const first = element_address(access, address, span, vector);
+  Value* memory = nullptr;
+  if (adjacent && span.mask == nullptr) {
+    memory = b_.CreateAlignedLoad(type, first, align);
+  } else if (has_masked(access, adjacent)) {
+    Value* const all = llvm::ConstantInt::getTrue(llvm::FixedVectorType::get(b_.getInt1Ty(), b_.lanes()));
+    Value* const mask = span.mask != nullptr ? span.mask : all;
+    Value* const zeros = llvm::Constant::getNullValue(type);
+    memory = adjacent ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
+                      : b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros);
+  } else {
+    memory = load_by_lane(access, first, lane_step(access), span.count);
+  }
+  return from_memory(access, memory);
+}
+
+/// All lanes are gathered in registers; some lanes through the stack by a loop, which reads nothing that does not exist.
+Value* Accesses::load_by_lane(unsigned access, Value* first, Value* step, Value* count) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  Type* const element = memory_type(b_.getContext(), dtype, 1);
+  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
+  const llvm::Align align(byte_size(dtype));
+  if (count == nullptr && b_.lanes() <= 16) {
+    Value* result = llvm::PoisonValue::get(type);
+    for (unsigned lane = 0; lane < b_.lanes(); ++lane) {
+      Value* const at = lane == 0 ? first : b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateMul(step, b_.i64(lane)));
+      result = b_.CreateInsertElement(result, b_.CreateAlignedLoad(element, at, align), std::uint64_t{lane});
+    }
+    return result;
+  }
+  b_.loop(b_.i64(0), count != nullptr ? count : b_.i64(b_.lanes()), 1, {}, [&](Value* lane, const Values&) {
+    Value* const at = b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateMul(step, lane));
+    b_.CreateAlignedStore(b_.CreateAlignedLoad(element, at, align), b_.CreateGEP(element, bounce_, lane), align);
+    return Values{};
+  });
+  return b_.CreateAlignedLoad(type, bounce_, llvm::Align(64));
+}
+
+void Accesses::store(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const {
+  const bool adjacent = kernel_.accesses[access].unit_stride;
+  const llvm::Align align(byte_size(kernel_.accesses[access].dtype));
+  Value* const first = element_address(access, address, span, vector);
+  Value* const memory = to_memory(access, value);
+  if (adjacent && span.mask == nullptr) {
+    b_.CreateAlignedStore(memory, first, align);
+  } else if (has_masked(access, adjacent)) {
+    Value* const all = llvm::ConstantInt::getTrue(llvm::FixedVectorType::get(b_.getInt1Ty(), b_.lanes()));
+    Value* const mask = span.mask != nullptr ? span.mask : all;
+    if (adjacent) b_.CreateMaskedStore(memory, first, align, mask);
+    else b_.CreateMaskedScatter(memory, lane_addresses(access, first), align, mask);
+  } else {
+    store_by_lane(access, first, lane_step(access), span.count, memory);
+  }
+}
+
+void Accesses::store_by_lane(unsigned access, Value* first, Value* step, Value* count, Value* memory) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  Type* const element = memory_type(b_.getContext(), dtype, 1);
+  const llvm::Align align(byte_size(dtype));
+  b_.CreateAlignedStore(memory, bounce_, llvm::Align(64));
+  b_.loop(b_.i64(0), count != nullptr ? count : b_.i64(b_.lanes()), 1, {}, [&](Value* lane, const Values&) {
+    Value* const at = b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateMul(step, lane));
+    b_.CreateAlignedStore(b_.CreateAlignedLoad(element, b_.CreateGEP(element, bounce_, lane), align), at, align);
+    return Values{};
+  });
+}
+
+/// Distances from the origin in bytes become elements, where there is a pointer.
+Value* Accesses::as_offset(unsigned access, Value* distance) const {
+  if (kernel_.accesses[access].address_only) return distance;
+  return b_.CreateAShr(distance, std::uint64_t(std::countr_zero(byte_size(kernel_.accesses[access].dtype))));
+}
+
+Value* Accesses::distance(unsigned access, Value* address) const {
+  if (kernel_.accesses[access].address_only) return address;
+  Type* const i64 = b_.getInt64Ty();
+  return b_.CreateSub(b_.CreatePtrToInt(address, i64), b_.CreatePtrToInt(origin_[access], i64));
+}
+
+Value* Accesses::offset(unsigned access, Value* address) const { return as_offset(access, distance(access, address)); }
+
+Value* Accesses::offsets(unsigned access, Value* address, const Span& span, unsigned vector) const {
+  Value* const first = distance(access, element_address(access, address, span, vector));
+  return as_offset(access, b_.CreateAdd(b_.splat(first), lane_distances_[access]));
+}
+
+Values Accesses::linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* begin, Value* end, const Values& addresses,
+                             const Values& carried, LinearBody body) const {
+  if (digits.empty()) {  // one point, if the range holds it
+    return b_.loop(begin, end, 1, carried, [&](Value* linear, const Values& now) { return body(addresses, linear, linear, now); });
+  }
+  const std::size_t inner = digits.size() - 1;
+  Values index(digits.size());  // the digits of `begin`; the outermost one is never needed
+  Value* rest = begin;
+  for (std::size_t d = inner; d > 0; --d) {
+    Value* const size = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, digits[d].size, b_.i64(1));
+    index[d] = b_.CreateURem(rest, size);
+    rest = b_.CreateUDiv(rest, size);
+  }
+  index[0] = rest;
+
+  Values start = addresses;
+  llvm::SmallVector<unsigned, 8> moving;
+  for (unsigned a = 0; a < addresses.size(); ++a) {
+    for (std::size_t d = 0; d <= inner; ++d)
+      if (Value* const stride = digits[d].strides[a]) start[a] = move(a, start[a], b_.CreateMul(index[d], stride));
+    if (start[a] != addresses[a]) moving.push_back(a);
+  }
+  // What a step adds to an address: the inner stride, or where digit d wraps, back to its start and one step outwards.
+  const auto stride_of = [&](std::size_t d, unsigned a) -> Value* {
+    return digits[d].strides[a] != nullptr ? digits[d].strides[a] : b_.i64(0);
+  };
+  const auto wrap = [&](std::size_t d, unsigned a) {
+    return b_.CreateSub(stride_of(d - 1, a), b_.CreateMul(digits[d].size, stride_of(d, a)));
+  };
+  std::vector<Values> wraps(digits.size());
+  for (std::size_t d = inner; d > 0; --d)
+    for (const unsigned a : moving) wraps[d].push_back(wrap(d, a));
+
+  Values state(index.begin() + 1, index.end());
+  for (const unsigned a : moving) state.push_back(start[a]);
+  state.append(carried.begin(), carried.end());
+  const Values last = b_.loop(begin, end, 1, state, [&](Value* linear, const Values& now) {
+    Values at = addresses;
+    for (std::size_t m = 0; m < moving.size(); ++m) at[moving[m]] = now[inner + m];
+    const Values user(now.begin() + static_cast<std::ptrdiff_t>(inner + moving.size()), now.end());
+    const Values result = body(at, linear, inner == 0 ? linear : now[inner - 1], user);
+
+    Values next(inner);
+    Values steps;
+    for (const unsigned a : moving) steps.push_back(stride_of(inner, a));
+    Value* carry = b_.getInt64(1);
+    for (std::size_t d = inner; d > 0; --d) {
+      Value* const advanced = b_.CreateAdd(now[d - 1], carry);
+      Value* const wrapped = b_.CreateICmpEQ(advanced, digits[d].size);
+      next[d - 1] = b_.CreateSelect(wrapped, b_.i64(0), advanced);
+      for (std::size_t m = 0; m < moving.size(); ++m)
+        steps[m] = b_.CreateAdd(steps[m], b_.CreateSelect(wrapped, wraps[d][m], b_.i64(0)));
+      carry = b_.CreateZExt(wrapped, b_.getInt64Ty());
+    }
+    for (std::size_t m = 0; m < moving.size(); ++m) next.push_back(move(moving[m], at[moving[m]], steps[m]));
+    next.append(result.begin(), result.end());
+    return next;
+  });
+  return Values(last.begin() + static_cast<std::ptrdiff_t>(inner + moving.size()), last.end());
+}
+
+}  // namespace fermata::jit

@@ -1,0 +1,80 @@
+// How tensor elements are reached: addresses per access, vector loads and stores along the vector axis, and loops that
+// move the addresses.
+//
+// An address is a pointer, or an element offset where the access is address_only; strides are in bytes, or in elements
+// there. Along the vector axis an access is one of: the same element for all lanes, adjacent elements, or strided.
+#pragma once
+
+#include "codegen_cpu/jit/code_builder.h"
+#include "ir/kernel.h"
+
+namespace fermata::jit {
+
+/// Lanes at `index` and on along the vector axis: whole vectors, or one vector of which only `count` lanes exist.
+struct Span {
+  Value* index;
+  Value* count = nullptr;  // null: all lanes
+  Value* mask = nullptr;   // of the lanes that exist
+};
+
+/// One digit of a linear index: an axis, or the blocks of one.
+struct Digit {
+  Value* size;
+  Values strides;  // per access; null where its address does not move
+};
+
+class Accesses {
+ public:
+  /// Reads pointers, sizes and strides out of the KernelLaunch, at the builder's place in the entry block.
+  Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch);
+
+  Value* size(unsigned axis) const { return sizes_[axis]; }
+  Value* scalar(unsigned index) const { return scalars_[index]; }
+  /// Addresses at the origin of the loop nest.
+  const Values& origin() const { return origin_; }
+  bool along_vector_axis(unsigned access) const { return (kernel_.accesses[access].axes >> (kernel_.rank - 1u) & 1u) != 0; }
+  /// Moves addresses by `distance` steps of an axis.
+  Values moved(const Values& addresses, unsigned axis, Value* distance) const;
+  Digit axis_digit(unsigned axis) const;
+  /// An axis in blocks of `length` steps.
+  Digit block_digit(unsigned axis, std::int64_t length) const;
+
+  /// One element, for all lanes alike.
+  Value* load_uniform(unsigned access, Value* address) const;
+  void store_uniform(unsigned access, Value* address, Value* value) const;
+  /// Vector number `vector` of a span. Lanes that do not exist hold anything.
+  Value* load(unsigned access, Value* address, const Span& span, unsigned vector) const;
+  void store(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const;
+  /// Prim::offset, for all lanes alike or along the vector axis.
+  Value* offset(unsigned access, Value* address) const;
+  Value* offsets(unsigned access, Value* address, const Span& span, unsigned vector) const;
+
+  using LinearBody = llvm::function_ref<Values(const Values& addresses, Value* linear, Value* last_digit, const Values& carried)>;
+  /// Runs over [begin, end) of the row-major linear index over digits, outer to inner. Returns what is carried.
+  Values linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* begin, Value* end, const Values& addresses,
+                     const Values& carried, LinearBody body) const;
+
+ private:
+  Value* move(unsigned access, Value* address, Value* distance) const;
+  Value* distance(unsigned access, Value* address) const;
+  Value* as_offset(unsigned access, Value* distance) const;
+  Value* element_address(unsigned access, Value* address, const Span& span, unsigned vector) const;
+  bool has_masked(unsigned access, bool adjacent) const;
+  Value* load_by_lane(unsigned access, Value* first, Value* step, Value* count) const;
+  void store_by_lane(unsigned access, Value* first, Value* step, Value* count, Value* memory) const;
+  Value* lane_addresses(unsigned access, Value* first) const;
+  Value* lane_step(unsigned access) const;
+  Value* from_memory(unsigned access, Value* memory) const;
+  Value* to_memory(unsigned access, Value* value) const;
+  unsigned vector_axis() const { return kernel_.rank - 1u; }
+  Value* stride(unsigned access, unsigned axis) const { return strides_[access * kernel_.rank + axis]; }
+
+  CodeBuilder& b_;
+  const Kernel& kernel_;
+  Values sizes_, scalars_, origin_;
+  std::vector<Value*> strides_;       // [access][axis], null where an access does not vary
+  Values lane_distances_;             // per access along the vector axis: lane * stride
+  llvm::AllocaInst* bounce_ = nullptr;  // room for one vector, for what has no masked form
+};
+
+}  // namespace fermata::jit

@@ -1,0 +1,182 @@
+// See code_builder.h.
+#include "codegen_cpu/jit/code_builder.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+namespace fermata::jit {
+
+void refuse(const std::string& what) { throw std::runtime_error(what); }
+
+const Isa* find_isa(std::string_view name) {
+  // The processor levels of the x86-64 psABI: what every machine of that level has, whoever made it.
+  static constexpr auto kIsas = std::to_array<Isa>({{"avx512", "x86-64-v4", 512, 32, true},
+                                                    {"avx2", "x86-64-v3", 256, 16, false}});
+  const auto found = std::ranges::find(kIsas, name, &Isa::name);
+  return found == kIsas.end() ? nullptr : &*found;
+}
+
+namespace {
+
+Type* scalar_type(llvm::LLVMContext& context, DType dtype) {
+  switch (info(dtype).kind) {
+    case DTypeKind::boolean: return Type::getInt1Ty(context);
+    case DTypeKind::unsigned_integer:
+    case DTypeKind::signed_integer: return Type::getIntNTy(context, static_cast<unsigned>(8 * byte_size(dtype)));
+    case DTypeKind::floating:
+      if (dtype == DType::f32) return Type::getFloatTy(context);
+      if (dtype == DType::f64) return Type::getDoubleTy(context);
+      return Type::getInt16Ty(context);
+    default: refuse("kernels of dtype " + std::string(name(dtype)) + " are not supported");
+  }
+}
+Type* vector_of(Type* type, unsigned lanes) {
+  return lanes == 1 ? type : llvm::FixedVectorType::get(type, lanes);
+}
+
+}  // namespace
+
+Type* value_type(llvm::LLVMContext& context, DType dtype, unsigned lanes) {
+  return vector_of(scalar_type(context, dtype), lanes);
+}
+Type* memory_type(llvm::LLVMContext& context, DType dtype, unsigned lanes) {
+  return vector_of(dtype == DType::boolean ? Type::getInt8Ty(context) : scalar_type(context, dtype), lanes);
+}
+unsigned lanes_of(const Value* value) {
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
+  return vector == nullptr ? 1 : vector->getNumElements();
+}
+
+CodeBuilder::CodeBuilder(llvm::Function& function, const Isa& isa, unsigned lanes)
+    : IRBuilder(llvm::BasicBlock::Create(function.getContext(), "entry", &function)), isa_(isa), lanes_(lanes) {}
+
+llvm::Constant* CodeBuilder::constant(DType dtype, std::uint64_t bits, unsigned lanes) {
+  Type* const type = scalar_type(getContext(), dtype);
+  const llvm::APInt raw = llvm::APInt(64, bits).trunc(type->getScalarSizeInBits());
+  llvm::Constant* value = llvm::ConstantInt::get(getContext(), raw);
+  if (type->isFloatingPointTy())
+    value = llvm::ConstantFP::get(getContext(), llvm::APFloat(type->getFltSemantics(), raw));
+  return lanes == 1 ? value : llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(lanes), value);
+}
+
+llvm::Constant* CodeBuilder::integer_like(const Value* like, std::uint64_t value) {
+  return llvm::ConstantInt::get(like->getType(), value);
+}
+
+Value* CodeBuilder::choose(Value* condition, Value* a, Value* b) {
+  if (const auto* known = llvm::dyn_cast<llvm::Constant>(condition)) {
+    if (known->isAllOnesValue()) return a;
+    if (known->isNullValue()) return b;
+  }
+  return CreateSelect(condition, a, b);
+}
+
+Value* CodeBuilder::half(Value* vector, unsigned which) {
+  const unsigned count = lanes_of(vector) / 2;
+  if (count == 1) return CreateExtractElement(vector, std::uint64_t{which});
+  llvm::SmallVector<int, 32> lanes;
+  for (unsigned i = 0; i < count; ++i) lanes.push_back(static_cast<int>(which * count + i));
+  return CreateShuffleVector(vector, lanes);
+}
+
+llvm::Constant* CodeBuilder::lane_numbers() {
+  llvm::SmallVector<std::uint64_t, 64> numbers;
+  for (unsigned i = 0; i < lanes_; ++i) numbers.push_back(i);
+  return llvm::ConstantDataVector::get(getContext(), numbers);
+}
+
+Value* CodeBuilder::mask_below(Value* count) {
+  Value* const all = getInt64(lanes_);
+  Value* const clamped = choose(CreateICmpSLT(count, all), count, all);
+  if (isa_.masks) {  // bits 0 .. count-1, which is one instruction and a move to a mask register
+    Value* const ones = getInt64(~std::uint64_t{0});
+    Value* const bits = CreateLShr(ones, CreateSub(getInt64(64), clamped));
+    return CreateBitCast(CreateTrunc(bits, getIntNTy(lanes_)), llvm::FixedVectorType::get(getInt1Ty(), lanes_));
+  }
+  // Compared in elements as wide as the mask will be used in.
+  Type* const element = getIntNTy(isa_.vector_bits / lanes_);
+  Value* const numbers = CreateTrunc(lane_numbers(), llvm::FixedVectorType::get(element, lanes_));
+  return CreateICmpSLT(numbers, splat(CreateTrunc(clamped, element)));
+}
+
+llvm::AllocaInst* CodeBuilder::stack(Type* type, std::uint64_t count, unsigned alignment) {
+  llvm::BasicBlock& entry = GetInsertBlock()->getParent()->getEntryBlock();
+  llvm::IRBuilder<> at_entry(&entry, entry.begin());
+  llvm::AllocaInst* const slot = at_entry.CreateAlloca(type, at_entry.getInt64(count));
+  slot->setAlignment(llvm::Align(alignment));
+  return slot;
+}
+
+Value* CodeBuilder::load_value(Type* type, Value* address, std::uint64_t index) {
+  const bool is_bool = type->getScalarType()->isIntegerTy(1);
+  Type* const memory = is_bool ? type->getWithNewBitWidth(8) : type;
+  Value* const loaded = CreateLoad(memory, CreateConstGEP1_64(memory, address, index));
+  return is_bool ? CreateIsNotNull(loaded) : loaded;
+}
+
+void CodeBuilder::store_value(Value* value, Value* address, std::uint64_t index) {
+  const bool is_bool = value->getType()->getScalarType()->isIntegerTy(1);
+  Value* const memory = is_bool ? CreateZExt(value, value->getType()->getWithNewBitWidth(8)) : value;
+  CreateStore(memory, CreateConstGEP1_64(memory->getType(), address, index));
+}
+
+Values CodeBuilder::loop(Value* begin, Value* end, std::int64_t step, const Values& carried, LoopBody body) {
+  llvm::Function* const function = GetInsertBlock()->getParent();
+  llvm::BasicBlock* const before = GetInsertBlock();
+  auto* const inside = llvm::BasicBlock::Create(getContext(), "loop", function);
+  auto* const after = llvm::BasicBlock::Create(getContext(), "end");
+  CreateCondBr(CreateICmpSLT(begin, end), inside, after);
+
+  SetInsertPoint(inside);
+  llvm::PHINode* const index = CreatePHI(getInt64Ty(), 2);
+  index->addIncoming(begin, before);
+  Values current;
+  for (Value* value : carried) {
+    llvm::PHINode* const phi = CreatePHI(value->getType(), 2);
+    phi->addIncoming(value, before);
+    current.push_back(phi);
+  }
+  const Values next = body(index, current);
+  llvm::BasicBlock* const latch = GetInsertBlock();
+  Value* const advanced = CreateAdd(index, i64(step), "", true, true);
+  index->addIncoming(advanced, latch);
+  for (std::size_t i = 0; i < carried.size(); ++i)
+    llvm::cast<llvm::PHINode>(current[i])->addIncoming(next[i], latch);
+  CreateCondBr(CreateICmpSLT(advanced, end), inside, after);
+
+  function->insert(function->end(), after);
+  SetInsertPoint(after);
+  Values result;
+  for (std::size_t i = 0; i < carried.size(); ++i) {
+    llvm::PHINode* const phi = CreatePHI(carried[i]->getType(), 2);
+    phi->addIncoming(carried[i], before);
+    phi->addIncoming(next[i], latch);
+    result.push_back(phi);
+  }
+  return result;
+}
+
+Values CodeBuilder::when(Value* condition, const Values& otherwise, Branch then) {
+  llvm::Function* const function = GetInsertBlock()->getParent();
+  llvm::BasicBlock* const before = GetInsertBlock();
+  auto* const inside = llvm::BasicBlock::Create(getContext(), "then", function);
+  auto* const after = llvm::BasicBlock::Create(getContext(), "end");
+  CreateCondBr(condition, inside, after);
+  SetInsertPoint(inside);
+  const Values values = then();
+  llvm::BasicBlock* const last = GetInsertBlock();
+  CreateBr(after);
+  function->insert(function->end(), after);
+  SetInsertPoint(after);
+  Values result;
+  for (std::size_t i = 0; i < otherwise.size(); ++i) {
+    llvm::PHINode* const phi = CreatePHI(otherwise[i]->getType(), 2);
+    phi->addIncoming(otherwise[i], before);
+    phi->addIncoming(values[i], last);
+    result.push_back(phi);
+  }
+  return result;
+}
+
+}  // namespace fermata::jit

@@ -1,0 +1,115 @@
+// Kernels that reduce other axes than the vector axis: each lane is a reduction of its own, in blocks of kColumnBlock.
+#include "codegen_cpu/jit/reduction_state.h"
+
+namespace fermata::jit {
+namespace {
+
+class ColumnKernel {
+ public:
+  explicit ColumnKernel(Emission& e);
+  void emit();
+
+ private:
+  /// All stages for a group of vectors of one row.
+  void columns(const Values& row, const Environment& at_row, const Span& span, unsigned vectors);
+  void element_stage(const KernelSchedule::Stage& stage, const Values& addresses, const Span& span, unsigned vectors,
+                     const Environment& env);
+  Values reduce(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses, const Span& span,
+                unsigned vectors, const Environment& env);
+  unsigned width();
+
+  Emission& e_;
+  CodeBuilder& b_;
+  llvm::SmallVector<Digit, 4> outer_, blocks_;  // reduced axes but the innermost; with its blocks
+  Digit inner_;
+  Value *passes_, *total_;
+};
+
+ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b) {
+  const auto axes = e.outer_reduced_axes();
+  for (const unsigned axis : llvm::ArrayRef(axes).drop_back()) outer_.push_back(e.accesses.axis_digit(axis));
+  blocks_ = outer_;
+  blocks_.push_back(e.accesses.block_digit(axes.back(), kColumnBlock));
+  inner_ = e.accesses.axis_digit(axes.back());
+  passes_ = e.product(outer_);
+  total_ = e.product(blocks_);
+  e.row_end = b_.CreateSelect(b_.CreateICmpSLT(e.column_begin, e.column_end), e.row_end, e.row_begin);
+}
+
+unsigned ColumnKernel::width() {
+  unsigned width = 8;
+  for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
+    std::vector<ValueId> ids = stage.element_values;
+    unsigned state = 0;
+    for (const std::uint16_t r : stage.reductions) state += static_cast<unsigned>(e_.kernel.reductions[r].types.size());
+    const unsigned fitting = e_.group_width(ids, 2, 8);
+    // Accumulators of every vector stay in registers beside the values.
+    width = std::min({width, fitting, std::bit_floor(std::max(1u, b_.isa().registers / (2 * std::max(1u, state))))});
+  }
+  return width;
+}
+
+void ColumnKernel::emit() {
+  const unsigned vectors = width();
+  e_.rows([&](const Values& addresses, Environment& env) {
+    e_.columns(e_.column_begin, e_.column_end, vectors,
+               [&](const Span& span, unsigned count) { columns(addresses, env, span, count); });
+  });
+}
+
+void ColumnKernel::columns(const Values& row, const Environment& at_row, const Span& span, unsigned vectors) {
+  const Values addresses = e_.accesses.moved(row, e_.vector_axis(), span.index);
+  const Span here{b_.i64(0), span.count, span.mask};
+  const Group group{addresses, here, 0, vectors};
+  Environment env = at_row;
+  e_.evaluator.group(e_.schedule.row_prologue, group, env);
+  for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
+    const ReductionState state(e_, stage.reductions);
+    if (stage.reductions.empty()) element_stage(stage, addresses, here, vectors, env);
+    else state.finish_vectors(reduce(stage, state, addresses, here, vectors, env), vectors, env);
+    e_.evaluator.group(stage.row_values, group, env);
+    e_.store(stage.row_stores, env, group);
+  }
+}
+
+void ColumnKernel::element_stage(const KernelSchedule::Stage& stage, const Values& addresses, const Span& span,
+                                 unsigned vectors, const Environment& env) {
+  e_.accesses.linear_loop(outer_, b_.i64(0), passes_, addresses, {}, [&](const Values& pass, Value*, Value*, const Values&) {
+    return e_.accesses.linear_loop({inner_}, b_.i64(0), inner_.size, pass, {},
+                                   [&](const Values& at, Value*, Value*, const Values&) {
+                                     Environment here = env;
+                                     const Group group{at, span, 0, vectors};
+                                     e_.evaluator.group(stage.element_values, group, here);
+                                     e_.store(stage.element_stores, here, group);
+                                     return Values{};
+                                   });
+  });
+}
+
+Values ColumnKernel::reduce(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
+                            const Span& span, unsigned vectors, const Environment& env) {
+  const Values identity = state.identity(vectors, b_.lanes());
+  Value* const several = b_.CreateICmpSGT(total_, b_.i64(1));
+  return e_.accesses.linear_loop(
+      blocks_, b_.i64(0), total_, addresses, identity,
+      [&](const Values& first, Value*, Value* along_axis, const Values& before) {
+        Value* const rest = b_.CreateSub(inner_.size, b_.CreateMul(along_axis, b_.i64(kColumnBlock)));
+        Value* const length = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(kColumnBlock));
+        const Values block = e_.accesses.linear_loop(
+            {inner_}, b_.i64(0), length, first, identity,
+            [&](const Values& at, Value*, Value*, const Values& lanes) {
+              Environment here = env;
+              const Group group{at, span, 0, vectors};
+              e_.evaluator.group(stage.element_values, group, here);
+              e_.store(stage.element_stores, here, group);
+              return state.combined(lanes, state.lifted(here, vectors, 0, vectors), 0, vectors);
+            });
+        return b_.when(several, block, [&] { return state.combined(before, block, 0, vectors); });
+      });
+}
+
+}  // namespace
+
+void emit_column_kernel(Emission& e) { ColumnKernel(e).emit(); }
+
+}  // namespace fermata::jit

@@ -1,0 +1,50 @@
+// What the three shapes of kernel share while machine code for one is built: the launch, the loop over rows, groups of
+// vectors along the vector axis, stores.
+#pragma once
+
+#include "codegen_cpu/jit/accesses.h"
+#include "codegen_cpu/jit/evaluator.h"
+#include "ir/kernel.h"
+
+namespace fermata::jit {
+
+struct Emission {
+  Emission(llvm::Function& function, const Kernel& kernel, const Isa& isa);
+
+  const Kernel& kernel;
+  const KernelSchedule schedule;
+  CodeBuilder b;
+  Value* const launch;
+  Value* const part;  // jit::Part
+  const Accesses accesses;
+  Evaluator evaluator;
+  Value *row_begin, *row_end, *column_begin, *column_end;
+  Environment at_entry;  // what depends on scalars and constants only
+
+  unsigned vector_axis() const { return kernel.rank - 1u; }
+  /// Reduced axes other than the vector axis, outer to inner.
+  llvm::SmallVector<unsigned, 4> outer_reduced_axes() const;
+  Value* product(const llvm::SmallVector<Digit, 4>& digits);
+
+  /// Calls `body` for each row of the launch, with its addresses and what is known there.
+  void rows(llvm::function_ref<void(const Values& addresses, Environment& env)> body);
+  /// Cuts [begin, end) of the vector axis into groups of `width` vectors, then single, partial vectors.
+  void columns(Value* begin, Value* end, unsigned width, llvm::function_ref<void(const Span& span, unsigned width)> body);
+  /// Performs stores (indices into kernel.stores) for a group.
+  void store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group);
+
+  /// How many vectors to interleave for these values, `reserved` registers being taken.
+  unsigned group_width(const std::vector<ValueId>& ids, unsigned reserved, unsigned limit) const;
+};
+
+/// Lanes of one vector of the kernel: as many as the widest element that is common in it fills a register with.
+unsigned choose_lanes(const Kernel& kernel, const Isa& isa);
+
+void emit_map_kernel(Emission& e);
+void emit_row_kernel(Emission& e);
+void emit_column_kernel(Emission& e);
+
+/// Defines kEntrySymbol and kInfoSymbol in a module.
+void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa);
+
+}  // namespace fermata::jit

@@ -1,0 +1,154 @@
+// See evaluator.h.
+#include "codegen_cpu/jit/evaluator.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "codegen_cpu/jit/primitives.h"
+
+namespace fermata::jit {
+namespace {
+
+template <class F> void for_operands(const Instr& instr, F&& f) {
+  for (const ValueId id : {instr.a, instr.b, instr.c})
+    if (id != kNoValue) f(id);
+}
+/// The dtype that says which primitive this is: select's first operand is always bool.
+DType operand_dtype(const ScalarProgram& program, const Instr& instr) {
+  return program[instr.prim == Prim::select ? instr.b : instr.a].type;
+}
+
+}  // namespace
+
+Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel)
+    : b_(b), accesses_(accesses), kernel_(kernel), axes_(kernel.program.size()), needs_reduction_(kernel.program.size()) {
+  const auto all = static_cast<std::uint16_t>((1u << kernel.rank) - 1u);
+  for (ValueId i = 0; i < kernel.program.size(); ++i) {
+    const Instr& instr = kernel.program[i];
+    if (instr.prim == Prim::input || instr.prim == Prim::offset) axes_[i] = kernel.accesses[instr.index].axes;
+    if (instr.prim == Prim::reduced) {
+      axes_[i] = static_cast<std::uint16_t>(all & ~kernel.reduced);
+      needs_reduction_[i] = true;
+    }
+    for_operands(instr, [&](ValueId id) {
+      axes_[i] = static_cast<std::uint16_t>(axes_[i] | axes_[id]);
+      needs_reduction_[i] = needs_reduction_[i] || needs_reduction_[id];
+    });
+  }
+}
+
+Environment Evaluator::empty() const {
+  Environment env{std::vector<Known>(kernel_.program.size()), {}};
+  for (const Reduction& reduction : kernel_.reductions) env.reduced.emplace_back(reduction.types.size());
+  return env;
+}
+
+void Evaluator::set_uniform(Known& known, Value* scalar) {
+  known.uniform = scalar;
+  known.splat = b_.splat(scalar);
+}
+
+Value* Evaluator::operand(const Environment& env, ValueId id, unsigned vector, bool uniform) {
+  if (id == kNoValue) return nullptr;
+  return uniform ? env.values[id].uniform : this->vector(env, id, vector);
+}
+
+Value* Evaluator::vector(const Environment& env, ValueId id, unsigned vector) {
+  const Known& known = env.values[id];
+  return known.vectors.empty() ? known.splat : known.vectors[vector];
+}
+
+Value* Evaluator::lower(const Instr& instr, const Environment& env, unsigned vector, bool uniform) {
+  return lower_primitive(b_, instr.prim, instr.type, operand_dtype(kernel_.program, instr),
+                         operand(env, instr.a, vector, uniform), operand(env, instr.b, vector, uniform),
+                         operand(env, instr.c, vector, uniform));
+}
+
+void Evaluator::compute_uniform(ValueId id, const Values& addresses, Environment& env) {
+  const Instr& instr = kernel_.program[id];
+  Value* value = nullptr;
+  switch (instr.prim) {
+    case Prim::input: value = accesses_.load_uniform(instr.index, addresses[instr.index]); break;
+    case Prim::offset: value = accesses_.offset(instr.index, addresses[instr.index]); break;
+    case Prim::constant: value = b_.constant(instr.type, instr.bits, 1); break;
+    case Prim::scalar: value = accesses_.scalar(instr.index); break;
+    case Prim::reduced: env.values[id] = env.reduced[instr.index][instr.bits]; return;
+    case Prim::parameter: refuse("a kernel's program has a parameter");
+    default: value = lower(instr, env, 0, true);
+  }
+  set_uniform(env.values[id], value);
+}
+
+void Evaluator::uniforms(const std::vector<ValueId>& ids, std::uint16_t within, bool early, const Values& addresses,
+                         Environment& env) {
+  for (const ValueId id : ids)
+    if (!env.values[id].exists() && !varies_along_vector_axis(id) && (axes_[id] & ~within) == 0 &&
+        !(early && needs_reduction_[id]))
+      compute_uniform(id, addresses, env);
+}
+
+void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Environment& env) {
+  for (const ValueId id : ids) {
+    Known& known = env.values[id];
+    if (!varies_along_vector_axis(id)) {
+      if (!known.exists()) compute_uniform(id, group.addresses, env);
+      continue;
+    }
+    const Instr& instr = kernel_.program[id];
+    if (instr.prim == Prim::reduced) {
+      known = env.reduced[instr.index][instr.bits];
+      continue;
+    }
+    if (known.vectors.size() < group.last) known.vectors.resize(group.last);
+    for (unsigned v = group.first; v < group.last; ++v) {
+      if (instr.prim == Prim::input)
+        known.vectors[v] = accesses_.load(instr.index, group.addresses[instr.index], group.span, v);
+      else if (instr.prim == Prim::offset)
+        known.vectors[v] = accesses_.offsets(instr.index, group.addresses[instr.index], group.span, v);
+      else
+        known.vectors[v] = lower(instr, env, v, false);
+    }
+  }
+}
+
+std::vector<Values> Evaluator::apply(const Formula& formula, const std::vector<Values>& operands) {
+  std::vector<Values> values(operands.size(), Values(formula.program.size()));
+  for (ValueId i = 0; i < formula.program.size(); ++i) {
+    const Instr& instr = formula.program[i];
+    for (std::size_t set = 0; set < operands.size(); ++set) {
+      const auto at = [&](ValueId id) { return id == kNoValue ? nullptr : values[set][id]; };
+      switch (instr.prim) {
+        case Prim::parameter: values[set][i] = operands[set][instr.index]; break;
+        case Prim::constant: values[set][i] = b_.constant(instr.type, instr.bits, lanes_of(operands[set][0])); break;
+        default:
+          values[set][i] = lower_primitive(b_, instr.prim, instr.type, operand_dtype(formula.program, instr),
+                                           at(instr.a), at(instr.b), at(instr.c));
+      }
+    }
+  }
+  std::vector<Values> results(operands.size());
+  for (std::size_t set = 0; set < operands.size(); ++set)
+    for (const ValueId id : formula.results) results[set].push_back(values[set][id]);
+  return results;
+}
+
+unsigned peak_live_values(const Kernel& kernel, const Evaluator& evaluator, const std::vector<ValueId>& ids) {
+  std::vector<std::size_t> last_use(kernel.program.size(), 0);
+  for (std::size_t at = 0; at < ids.size(); ++at)
+    for_operands(kernel.program[ids[at]], [&](ValueId id) { last_use[id] = at; });
+  unsigned live = 0, peak = 1;
+  for (std::size_t at = 0; at < ids.size(); ++at) {
+    if (!evaluator.varies_along_vector_axis(ids[at])) continue;
+    ++live;  // before its operands die: two-operand instructions often need a copy
+    peak = std::max(peak, live);
+    std::vector<ValueId> dying;
+    for_operands(kernel.program[ids[at]], [&](ValueId id) {
+      if (last_use[id] == at && evaluator.varies_along_vector_axis(id) && std::ranges::find(dying, id) == dying.end())
+        dying.push_back(id);
+    });
+    live -= std::min(live, static_cast<unsigned>(dying.size()));
+  }
+  return peak;
+}
+
+}  // namespace fermata::jit

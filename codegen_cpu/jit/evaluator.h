@@ -1,0 +1,71 @@
+// Evaluates the values of a scalar program at a point of the loop nest.
+//
+// A value that does not vary along the vector axis is *uniform*: a scalar, computed once at the outermost place that
+// knows it and spread over the lanes there. The others are vectors, emitted primitive by primitive over all vectors of
+// an interleaved group, so that independent instructions stand next to each other.
+#pragma once
+
+#include "codegen_cpu/jit/accesses.h"
+#include "ir/kernel.h"
+
+namespace fermata::jit {
+
+/// What is known of one value at a place: a scalar and its splat, or one vector per member of the group.
+struct Known {
+  Value* uniform = nullptr;
+  Value* splat = nullptr;
+  Values vectors;
+  bool exists() const { return uniform != nullptr || !vectors.empty(); }
+};
+
+/// What is known at a place; copied where the code branches into a loop or a second version.
+struct Environment {
+  std::vector<Known> values;                    // per program value
+  std::vector<std::vector<Known>> reduced;      // per reduction and component
+};
+
+/// A group of vectors at one point.
+struct Group {
+  const Values& addresses;
+  Span span;
+  unsigned first, last;  // vectors [first, last) of the span
+};
+
+class Evaluator {
+ public:
+  Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel);
+
+  Environment empty() const;
+  /// Axes that a value varies along.
+  std::uint16_t axes(ValueId id) const { return axes_[id]; }
+  bool varies_along_vector_axis(ValueId id) const { return (axes_[id] >> (kernel_.rank - 1u) & 1u) != 0; }
+  bool needs_reduction(ValueId id) const { return needs_reduction_[id]; }
+
+  /// Computes those of `ids` that are uniform, unless they vary along an axis outside `within` or (with `early`) need a
+  /// reduction.
+  void uniforms(const std::vector<ValueId>& ids, std::uint16_t within, bool early, const Values& addresses, Environment& env);
+  /// Computes `ids` for a group, uniform ones too.
+  void group(const std::vector<ValueId>& ids, const Group& group, Environment& env);
+  /// Vector `vector` of a value.
+  Value* vector(const Environment& env, ValueId id, unsigned vector);
+  void set_uniform(Known& known, Value* scalar);
+
+  /// A formula over several sets of operands, primitive by primitive.
+  std::vector<Values> apply(const Formula& formula, const std::vector<Values>& operands);
+
+ private:
+  void compute_uniform(ValueId id, const Values& addresses, Environment& env);
+  Value* operand(const Environment& env, ValueId id, unsigned vector, bool uniform);
+  Value* lower(const Instr& instr, const Environment& env, unsigned vector, bool uniform);
+
+  CodeBuilder& b_;
+  const Accesses& accesses_;
+  const Kernel& kernel_;
+  std::vector<std::uint16_t> axes_;
+  std::vector<bool> needs_reduction_;
+};
+
+/// How many vectors of the program's values are live at once, at most.
+unsigned peak_live_values(const Kernel& kernel, const Evaluator& evaluator, const std::vector<ValueId>& ids);
+
+}  // namespace fermata::jit

@@ -1,0 +1,61 @@
+// The C interface between the engine and the LLVM plugin, libfermata_llvm.so.
+//
+// One function compiles: serialised kernel in, relocatable ELF object out. The object defines kEntrySymbol and
+// kInfoSymbol and needs no other symbol. Nothing here needs LLVM; both sides include it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ir/kernel.h"
+
+extern "C" {
+
+struct FermataLlvmRequest {
+  const char* kernel;       // bytes of fermata::serialise()
+  std::size_t kernel_size;
+  const char* target;       // "avx512" or "avx2"
+  std::uint32_t flags;      // FermataLlvmFlags
+};
+
+enum FermataLlvmFlags : std::uint32_t {
+  kFermataLlvmWantIr = 1,        // the LLVM IR as text
+  kFermataLlvmWantAssembly = 2,  // the machine code as assembly text
+  kFermataLlvmVerify = 4,        // run LLVM's verifier over the IR first
+};
+
+/// Either `error` or `object` is set. All pointers come from malloc; fermata_llvm_free() releases them.
+struct FermataLlvmResult {
+  char* object;
+  std::size_t object_size;
+  char* ir;
+  char* assembly;
+  char* error;
+};
+
+using FermataLlvmCompile = void (*)(const FermataLlvmRequest*, FermataLlvmResult*);
+using FermataLlvmFree = void (*)(FermataLlvmResult*);
+
+}  // extern "C"
+
+namespace fermata::jit {
+
+inline constexpr const char* kCompileSymbol = "fermata_llvm_compile";
+inline constexpr const char* kFreeSymbol = "fermata_llvm_free";
+
+/// What an object defines: the code, and the constant ObjectInfo.
+inline constexpr const char* kEntrySymbol = "fermata_kernel";
+inline constexpr const char* kInfoSymbol = "fermata_kernel_info";
+
+/// What a call of the code is to do; see Executable for the last two.
+enum class Part : std::uint64_t { whole = 0, partial = 1, finish = 2 };
+using EntryPoint = void (*)(const KernelLaunch*, Part);
+
+/// Raise with every change of KernelLaunch or of the entry point, so that no older object from a disk is run.
+inline constexpr std::uint64_t kObjectVersion = 1;
+struct ObjectInfo {
+  std::uint64_t version;
+  std::uint64_t state_bytes;  // 0: cannot be split
+};
+
+}  // namespace fermata::jit

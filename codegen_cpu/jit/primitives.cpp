@@ -1,0 +1,163 @@
+// See primitives.h.
+#include "codegen_cpu/jit/primitives.h"
+
+#include "ir/scalar_interpreter.h"
+
+namespace fermata::jit {
+namespace {
+
+using llvm::Intrinsic::ID;
+
+bool is_signed_integer(DType t) { return info(t).kind == DTypeKind::signed_integer; }
+Value* number(const Value* like, std::uint64_t value) { return CodeBuilder::integer_like(like, value); }
+Value* minus_one(const Value* like) { return llvm::Constant::getAllOnesValue(like->getType()); }
+
+/// The constant in all lanes of an integer, or null.
+const llvm::APInt* integer_constant(const Value* value) {
+  const auto* constant = llvm::dyn_cast<llvm::Constant>(value);
+  if (constant == nullptr) return nullptr;
+  if (value->getType()->isVectorTy()) constant = constant->getSplatValue();
+  const auto* integer = llvm::dyn_cast_or_null<llvm::ConstantInt>(constant);
+  return integer == nullptr ? nullptr : &integer->getValue();
+}
+
+/// Vectors have no integer division, but floats hold quotients of half their width exactly enough: the distance of a
+/// quotient to the next integer is at least 1 / a relative to it, more than the rounding error.
+Value* divide_as_float(CodeBuilder& b, bool is_signed, Value* x, Value* y) {
+  Type* const element = x->getType()->getScalarSizeInBits() <= 16 ? b.getFloatTy() : b.getDoubleTy();
+  Type* const type = llvm::FixedVectorType::get(element, lanes_of(x));
+  if (is_signed) return b.CreateFPToSI(b.CreateFDiv(b.CreateSIToFP(x, type), b.CreateSIToFP(y, type)), x->getType());
+  return b.CreateFPToUI(b.CreateFDiv(b.CreateUIToFP(x, type), b.CreateUIToFP(y, type)), x->getType());
+}
+
+/// Quotient for a divisor that is neither 0 nor, where signed, -1.
+Value* divide_safely(CodeBuilder& b, bool is_signed, Value* x, Value* y) {
+  if (lanes_of(x) > 1 && x->getType()->getScalarSizeInBits() <= 32 && integer_constant(y) == nullptr)
+    return divide_as_float(b, is_signed, x, y);
+  return is_signed ? b.CreateSDiv(x, y) : b.CreateUDiv(x, y);
+}
+
+Value* divide(CodeBuilder& b, DType type, Value* x, Value* y, bool remainder) {
+  const bool is_signed = is_signed_integer(type);
+  Value* const zero = number(x, 0);
+  Value* const by_zero = b.CreateICmpEQ(y, zero);
+  Value* const by_minus_one = is_signed ? b.CreateICmpEQ(y, minus_one(y)) : nullptr;
+  Value* const special = is_signed ? b.CreateOr(by_zero, by_minus_one) : by_zero;
+  Value* const divisor = b.choose(special, number(y, 1), y);
+  Value* quotient = divide_safely(b, is_signed, x, divisor);
+  if (remainder) {  // x rem -1 is 0, as with the divisor 1 that stands in for it
+    Value* const rest = b.CreateSub(x, b.CreateMul(quotient, divisor));
+    return b.choose(by_zero, x, rest);
+  }
+  if (is_signed) quotient = b.choose(by_minus_one, b.CreateNeg(x), quotient);
+  return b.choose(by_zero, zero, quotient);
+}
+
+/// The upper half of a 64-bit product from 32-bit halves: vectors have no 128-bit product.
+Value* multiply_high_64(CodeBuilder& b, Value* x, Value* y) {
+  Value* const low = number(x, 0xffffffffu);
+  Value* const xl = b.CreateAnd(x, low);
+  Value* const yl = b.CreateAnd(y, low);
+  Value* const xh = b.CreateLShr(x, 32);
+  Value* const yh = b.CreateLShr(y, 32);
+  Value* const cross = b.CreateMul(xh, yl);
+  Value* const middle = b.CreateAdd(b.CreateAdd(b.CreateLShr(b.CreateMul(xl, yl), 32), b.CreateAnd(cross, low)),
+                                    b.CreateMul(xl, yh));
+  return b.CreateAdd(b.CreateAdd(b.CreateMul(xh, yh), b.CreateLShr(cross, 32)), b.CreateLShr(middle, 32));
+}
+
+Value* multiply_high(CodeBuilder& b, DType type, Value* x, Value* y) {
+  if (type == DType::u64 && lanes_of(x) > 1) return multiply_high_64(b, x, y);
+  const unsigned bits = x->getType()->getScalarSizeInBits();
+  Type* const wide = x->getType()->getWithNewBitWidth(2 * bits);
+  const bool is_signed = is_signed_integer(type);
+  const auto extend = [&](Value* v) { return is_signed ? b.CreateSExt(v, wide) : b.CreateZExt(v, wide); };
+  return b.CreateTrunc(b.CreateLShr(b.CreateMul(extend(x), extend(y)), bits), x->getType());
+}
+
+Value* shift(CodeBuilder& b, bool left, DType type, Value* x, Value* y) {
+  const unsigned bits = x->getType()->getScalarSizeInBits();
+  Value* const in_range = b.CreateICmpULT(y, number(y, bits));  // a negative count is a large unsigned one
+  if (!left && is_signed_integer(type)) return b.CreateAShr(x, b.choose(in_range, y, number(y, bits - 1)));
+  Value* const count = b.choose(in_range, y, number(y, 0));
+  return b.choose(in_range, left ? b.CreateShl(x, count) : b.CreateLShr(x, count), number(x, 0));
+}
+
+Value* lower_float(CodeBuilder& b, Prim prim, Value* x, Value* y, Value* z) {
+  switch (prim) {
+    case Prim::add: return b.CreateFAdd(x, y);
+    case Prim::sub: return b.CreateFSub(x, y);
+    case Prim::mul: return b.CreateFMul(x, y);
+    case Prim::div: return b.CreateFDiv(x, y);
+    case Prim::neg: return b.CreateFNeg(x);
+    case Prim::abs: return b.call(llvm::Intrinsic::fabs, {x});
+    case Prim::min: return b.CreateSelect(b.CreateFCmpOLT(x, y), x, y);
+    case Prim::max: return b.CreateSelect(b.CreateFCmpOGT(x, y), x, y);
+    case Prim::fma: return b.call(llvm::Intrinsic::fma, {x, y, z});
+    case Prim::sqrt: return b.call(llvm::Intrinsic::sqrt, {x});
+    case Prim::floor: return b.call(llvm::Intrinsic::floor, {x});
+    case Prim::ceil: return b.call(llvm::Intrinsic::ceil, {x});
+    case Prim::trunc: return b.call(llvm::Intrinsic::trunc, {x});
+    case Prim::rint: return b.call(llvm::Intrinsic::roundeven, {x});
+    case Prim::eq: return b.CreateFCmpOEQ(x, y);
+    case Prim::ne: return b.CreateFCmpUNE(x, y);
+    case Prim::lt: return b.CreateFCmpOLT(x, y);
+    case Prim::le: return b.CreateFCmpOLE(x, y);
+    default: return nullptr;
+  }
+}
+
+Value* lower_integer(CodeBuilder& b, Prim prim, DType type, Value* x, Value* y) {
+  const bool is_signed = is_signed_integer(type);
+  switch (prim) {
+    case Prim::add: return b.CreateAdd(x, y);
+    case Prim::sub: return b.CreateSub(x, y);
+    case Prim::mul: return b.CreateMul(x, y);
+    case Prim::div: return divide(b, type, x, y, false);
+    case Prim::rem: return divide(b, type, x, y, true);
+    case Prim::mul_high: return multiply_high(b, type, x, y);
+    case Prim::neg: return b.CreateNeg(x);
+    case Prim::abs: return is_signed ? b.choose(b.CreateICmpSLT(x, number(x, 0)), b.CreateNeg(x), x) : x;
+    case Prim::min: return b.choose(is_signed ? b.CreateICmpSLT(x, y) : b.CreateICmpULT(x, y), x, y);
+    case Prim::max: return b.choose(is_signed ? b.CreateICmpSGT(x, y) : b.CreateICmpUGT(x, y), x, y);
+    case Prim::bit_and: return b.CreateAnd(x, y);
+    case Prim::bit_or: return b.CreateOr(x, y);
+    case Prim::bit_xor: return b.CreateXor(x, y);
+    case Prim::bit_not: return b.CreateNot(x);
+    case Prim::shl: return shift(b, true, type, x, y);
+    case Prim::shr: return shift(b, false, type, x, y);
+    case Prim::eq: return b.CreateICmpEQ(x, y);
+    case Prim::ne: return b.CreateICmpNE(x, y);
+    case Prim::lt: return is_signed ? b.CreateICmpSLT(x, y) : b.CreateICmpULT(x, y);
+    case Prim::le: return is_signed ? b.CreateICmpSLE(x, y) : b.CreateICmpULE(x, y);
+    default: return nullptr;
+  }
+}
+
+/// bool is one bit here and one byte as bits.
+Value* lower_bitcast(CodeBuilder& b, DType type, DType operand, Value* x) {
+  if (type == operand) return x;
+  if (type == DType::boolean) return b.CreateICmpNE(x, number(x, 0));
+  Type* const to = value_type(b.getContext(), type, lanes_of(x));
+  return operand == DType::boolean ? b.CreateZExt(x, to) : b.CreateBitCast(x, to);
+}
+
+}  // namespace
+
+Value* lower_primitive(CodeBuilder& b, Prim prim, DType type, DType operand, Value* x, Value* y, Value* z) {
+  if (prim_function(prim, type, operand) == nullptr)
+    refuse("primitive " + std::string(name(prim)) + " is not defined for " + std::string(name(operand)) + " giving " +
+           std::string(name(type)));
+  switch (prim) {
+    case Prim::select: return b.choose(x, y, z);
+    case Prim::convert: return lower_convert(b, operand, type, x);
+    case Prim::bitcast: return lower_bitcast(b, type, operand, x);
+    default: break;
+  }
+  Value* const result = operand == DType::f32 || operand == DType::f64 ? lower_float(b, prim, x, y, z)
+                                                                       : lower_integer(b, prim, operand, x, y);
+  if (result == nullptr) refuse("primitive " + std::string(name(prim)) + " has no machine code");
+  return result;
+}
+
+}  // namespace fermata::jit

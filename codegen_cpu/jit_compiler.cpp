@@ -1,0 +1,176 @@
+// See jit_compiler.h.
+#include "codegen_cpu/jit_compiler.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <system_error>
+#include <vector>
+
+#include "codegen_cpu/jit/plugin.h"
+#include "codegen_cpu/loader.h"
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+
+constexpr const char* kPluginFile = "libfermata_llvm.so";
+constexpr const char* kPluginVariable = "FERMATA_LLVM_PLUGIN";
+constexpr const char* kCpuVariable = "FERMATA_CPU";
+
+class JitExecutable final : public Executable {
+ public:
+  explicit JitExecutable(std::string_view bytes) : object_(LoadedObject::load(bytes)) {
+    std::memcpy(&info_, object_->data(jit::kInfoSymbol, sizeof(info_)), sizeof(info_));
+    if (info_.version != jit::kObjectVersion)
+      throw ObjectError("object: made by another version (" + std::to_string(info_.version) + ")");
+    entry_ = reinterpret_cast<jit::EntryPoint>(reinterpret_cast<std::uintptr_t>(object_->code(jit::kEntrySymbol)));
+  }
+  void launch(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::whole); }
+  bool can_split() const override { return info_.state_bytes != 0; }
+  std::size_t state_bytes() const override { return info_.state_bytes; }
+  void partial(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::partial); }
+  void finish(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::finish); }
+  std::size_t code_bytes() const override { return object_->mapped_bytes(); }
+
+ private:
+  std::shared_ptr<const LoadedObject> object_;
+  jit::ObjectInfo info_;
+  jit::EntryPoint entry_;
+};
+
+/// Whether this processor (and its operating system) runs code for an instruction set.
+bool host_runs(std::string_view target) {
+#if defined(__x86_64__)
+  if (target == "avx512") return __builtin_cpu_supports("x86-64-v4") != 0;
+  if (target == "avx2") return __builtin_cpu_supports("x86-64-v3") != 0;
+#endif
+  return target.empty();
+}
+
+std::string_view choose_target(std::string& why_not) {
+  const char* const forced = std::getenv(kCpuVariable);
+  if (forced != nullptr && *forced != '\0') {
+    for (const std::string_view target : {"avx512", "avx2"}) {
+      if (target != forced) continue;
+      if (host_runs(target)) return target;
+      why_not = std::string(kCpuVariable) + "=" + forced + ", but this processor does not run it";
+      return {};
+    }
+    why_not = std::string(kCpuVariable) + "=" + forced + ": kernels are compiled for avx2 and avx512";
+    return {};
+  }
+  for (const std::string_view target : {"avx512", "avx2"})
+    if (host_runs(target)) return target;
+  why_not = "this processor lacks AVX2, FMA or F16C";
+  return {};
+}
+
+/// Where the plugin may be, best first.
+std::vector<std::filesystem::path> plugin_candidates() {
+  if (const char* const given = std::getenv(kPluginVariable); given != nullptr && *given != '\0') return {given};
+  std::vector<std::filesystem::path> candidates;
+  Dl_info here;
+  if (dladdr(reinterpret_cast<const void*>(&plugin_candidates), &here) != 0 && here.dli_fname != nullptr) {
+    const auto folder = std::filesystem::path(here.dli_fname).parent_path();
+    candidates.push_back(folder / kPluginFile);
+    candidates.push_back(folder / ".." / "lib" / kPluginFile);
+  }
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  if (!ignored) candidates.push_back(program.parent_path() / ".." / "lib" / kPluginFile);
+  candidates.emplace_back(kPluginFile);  // where the system looks
+  return candidates;
+}
+
+[[noreturn]] void throw_unsupported(const std::string& why) {
+  throw UnsupportedError(2101, format_error(2101, "UnsupportedError", "cannot compile a kernel: " + why, {}, {}));
+}
+
+}  // namespace
+
+struct JitCompiler::Plugin {
+  FermataLlvmCompile compile = nullptr;
+  FermataLlvmFree free = nullptr;
+  std::string why_not;
+
+  Plugin() {
+    for (const auto& path : plugin_candidates()) {
+      void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+      if (library == nullptr) {
+        const char* const reason = dlerror();
+        // The last candidate's reason says least; one that exists but cannot be loaded says most.
+        std::error_code ignored;
+        if (why_not.empty() || std::filesystem::exists(path, ignored)) why_not = reason;
+        continue;
+      }
+      compile = reinterpret_cast<FermataLlvmCompile>(dlsym(library, jit::kCompileSymbol));
+      free = reinterpret_cast<FermataLlvmFree>(dlsym(library, jit::kFreeSymbol));
+      if (compile != nullptr && free != nullptr) {
+        why_not.clear();
+        return;
+      }
+      why_not = path.string() + " is not a plugin of this library";
+    }
+    why_not = "the LLVM plugin cannot be loaded: " + why_not;
+  }
+};
+
+JitCompiler& JitCompiler::instance() {
+  static JitCompiler compiler;
+  return compiler;
+}
+
+const JitCompiler::Plugin& JitCompiler::plugin() {
+  static const Plugin plugin;
+  return plugin;
+}
+
+std::string_view JitCompiler::target(std::string* why_not) {
+  struct Choice {
+    std::string why_not;
+    std::string_view target = choose_target(why_not);
+  };
+  static const Choice choice;
+  if (why_not != nullptr) *why_not = choice.why_not;
+  return choice.target;
+}
+
+bool JitCompiler::available(std::string* why_not) {
+  if (target(why_not).empty()) return false;
+  if (why_not != nullptr) *why_not = plugin().why_not;
+  return plugin().why_not.empty();
+}
+
+std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::string_view wanted) {
+  std::string why_not;
+  if (wanted.empty() ? !available(&why_not) : !plugin().why_not.empty())
+    throw_unsupported(why_not.empty() ? plugin().why_not : why_not);
+  const std::string bytes = serialise(kernel), chosen(wanted.empty() ? target() : wanted);
+  FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(), 0};
+  if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;
+  FermataLlvmResult result;
+  plugin().compile(&request, &result);
+  const std::unique_ptr<FermataLlvmResult, FermataLlvmFree> owner(&result, plugin().free);
+  if (result.error != nullptr) throw_unsupported(result.error);
+  if (dump != nullptr) *dump = {result.ir, result.assembly};
+  return std::string(result.object, result.object_size);
+}
+
+std::shared_ptr<const Executable> JitCompiler::compile(const Kernel& kernel, JitDump* dump, std::string_view wanted) {
+  const std::string object = object_for(kernel, dump, wanted);
+  try {
+    return executable_from_object(object);
+  } catch (const ObjectError& error) {
+    throw_unsupported(error.what());
+  }
+}
+
+std::shared_ptr<const Executable> executable_from_object(std::string_view object) {
+  return std::make_shared<JitExecutable>(object);
+}
+
+}  // namespace fermata

@@ -1,0 +1,49 @@
+// Compiles kernel descriptions to machine code, by way of the LLVM plugin, which is loaded when first needed.
+//
+// The plugin and its LLVM may be missing; available() then says why, and callers play kernels some other way. Objects
+// are position-independent and whole, so that they can be kept and loaded again without the plugin.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/executable.h"
+
+namespace fermata {
+
+/// What a compilation can show of itself.
+struct JitDump {
+  std::string ir;        // LLVM IR
+  std::string assembly;
+};
+
+class JitCompiler {
+ public:
+  static JitCompiler& instance();
+
+  /// Whether kernels can be compiled for this machine; loads the plugin. `why_not` gets the reason.
+  bool available(std::string* why_not = nullptr);
+  /// The instruction set that is compiled for: "avx512" or "avx2", or "" with the reason where neither will do.
+  /// Detected, or forced by FERMATA_CPU. Part of the key of everything that is kept on disk.
+  static std::string_view target(std::string* why_not = nullptr);
+
+  /// The object of a kernel. Throws UnsupportedError where it cannot be compiled. Thread-safe, and kernels of several
+  /// threads compile at the same time. `target` as above, for this machine where empty.
+  std::string object_for(const Kernel& kernel, JitDump* dump = nullptr, std::string_view target = {});
+  /// The kernel, ready to run.
+  std::shared_ptr<const Executable> compile(const Kernel& kernel, JitDump* dump = nullptr, std::string_view target = {});
+
+  JitCompiler(const JitCompiler&) = delete;
+  JitCompiler& operator=(const JitCompiler&) = delete;
+
+ private:
+  JitCompiler() = default;
+  struct Plugin;
+  const Plugin& plugin();
+};
+
+/// Makes an object ready to run. Throws ObjectError if it is damaged or of another version of this library.
+std::shared_ptr<const Executable> executable_from_object(std::string_view object);
+
+}  // namespace fermata

@@ -1,0 +1,89 @@
+// Random kernels, compiled for every instruction set that this machine runs, against the interpreter, bit for bit.
+// FERMATA_SEED and FERMATA_FUZZ_COUNT choose other ones.
+#include <gtest/gtest.h>
+
+#include "codegen_cpu/jit_compiler.h"
+#include "tests/codegen_cpu/kernel_generator.h"
+
+namespace fermata {
+namespace {
+
+using test::KernelCase;
+using test::KernelShape;
+using test::Random;
+
+/// Runs rows and columns in random pieces, as threads would.
+void run_in_pieces(const Executable& executable, const KernelCase& described, KernelLaunch launch, Random& random) {
+  const std::int64_t row_end = launch.row_end, column_end = launch.column_end;
+  for (launch.row_begin = 0; launch.row_begin < row_end; launch.row_begin = launch.row_end) {
+    launch.row_end = launch.row_begin + 1 + random.below(row_end - launch.row_begin);
+    if (described.kernel().is_row_kernel()) {
+      executable.launch(launch);
+      continue;
+    }
+    for (launch.column_begin = 0; launch.column_begin < column_end; launch.column_begin = launch.column_end) {
+      launch.column_end = std::min(column_end, launch.column_begin + 64 * (1 + random.below(4)));
+      executable.launch(launch);
+    }
+  }
+}
+
+/// Runs every row as blocks and a merge.
+void run_split(const Executable& executable, const KernelCase& described, KernelLaunch launch, Random& random) {
+  const std::int64_t rows = launch.row_end, blocks = reduction_blocks(described.kernel(), launch.sizes);
+  std::vector<std::uint64_t> partials(static_cast<std::size_t>(blocks) * executable.state_bytes() / 8 + 1);
+  launch.partials = partials.data();
+  for (launch.row_begin = 0; launch.row_begin < rows; ++launch.row_begin) {
+    launch.row_end = launch.row_begin + 1;
+    for (launch.column_begin = 0; launch.column_begin < blocks; launch.column_begin = launch.column_end) {
+      launch.column_end = launch.column_begin + 1 + random.below(blocks - launch.column_begin);
+      executable.partial(launch);
+    }
+    executable.finish(launch);
+  }
+}
+
+class JitFuzz : public testing::TestWithParam<std::tuple<std::string, KernelShape>> {};
+
+TEST_P(JitFuzz, AgreesWithTheInterpreter) {
+  const auto& [target, shape] = GetParam();
+  std::string why_not;
+  if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+  if (target == "avx512" && JitCompiler::target() != "avx512") GTEST_SKIP() << "this machine runs " << JitCompiler::target();
+  const std::uint64_t first = test::seed_or(1);
+  for (std::uint64_t seed = first; seed < first + static_cast<std::uint64_t>(test::fuzz_count_or(60)); ++seed) {
+    Random random(seed * 3 + static_cast<std::uint64_t>(shape));
+    test::KernelGenerator generator(random, shape);
+    const Kernel kernel = generator.kernel();
+    SCOPED_TRACE("FERMATA_SEED=" + std::to_string(seed) + " FERMATA_FUZZ_COUNT=1\n" + to_string(kernel));
+    verify(kernel);
+    const auto executable = JitCompiler::instance().compile(kernel, nullptr, target);
+    EXPECT_EQ(executable->can_split(), can_split(kernel, schedule(kernel)));
+    for (int repetition = 0; repetition < 3; ++repetition) {
+      const KernelCase original(kernel, generator.sizes(), random);
+      SCOPED_TRACE("sizes " + to_string(std::span(original.sizes())));
+      KernelCase expected = original, whole = original, pieces = original, split = original;
+      interpret(kernel, expected.launch());
+      executable->launch(whole.launch());
+      ASSERT_EQ(expected.difference(whole), "");
+      run_in_pieces(*executable, pieces, pieces.launch(), random);
+      ASSERT_EQ(expected.difference(pieces), "");
+      if (!executable->can_split()) continue;
+      run_split(*executable, split, split.launch(), random);
+      ASSERT_EQ(expected.difference(split), "");
+    }
+  }
+}
+
+std::string case_name(const testing::TestParamInfo<JitFuzz::ParamType>& info) {
+  const KernelShape shape = std::get<1>(info.param);
+  const std::string suffix = shape == KernelShape::map ? "map" : shape == KernelShape::row ? "row" : "column";
+  return std::get<0>(info.param) + "_" + suffix;
+}
+INSTANTIATE_TEST_SUITE_P(Shapes, JitFuzz,
+                         testing::Combine(testing::Values("avx512", "avx2"),
+                                          testing::Values(KernelShape::map, KernelShape::row, KernelShape::column)),
+                         case_name);
+
+}  // namespace
+}  // namespace fermata
