@@ -25,14 +25,14 @@ template <> struct ErrorFunctionConstants<float> {
 };
 template <> struct ErrorFunctionConstants<double> {
   static constexpr double kTailMax = 39.0, kPole = 5.0;
-  // 2^-53.1 for a <= 39.
+  // 2^-54.1 for a <= 39.
   static constexpr std::array kTail = {
-      -3.0289986514241804e-10, 1.4319643562006187e-09, 7.9421853292362707e-09, -8.2947705312851739e-09,
-      -6.6011533917783421e-08, 4.0880433300746336e-08, 4.3288411301807668e-07, -3.3553715313062777e-07,
-      -2.7689524921122879e-06, 3.9803846850809851e-06, 1.668104123185919e-05,  -4.9762654905993797e-05,
-      -5.9375674796265245e-05, 0.00054489903339000284, -0.00079786940800881899, -0.0029933767667056337,
-      0.020795066800837557,    -0.069118638706569993,  0.16502036617033744,    -0.31353315667129622,
-      0.4953056159699773,      -0.66538250289005674,   0.76919304975006297};
+      2.2734614130488446e-09, 7.614773658209783e-09, -1.0948273419004987e-08, -6.6764447162121969e-08,
+      4.4455074134509766e-08, 4.3474790373989298e-07, -3.3822655010446554e-07, -2.7706951661929537e-06,
+      3.9816262837847971e-06, 1.6681939394024891e-05, -4.9763019782709709e-05, -5.9375951497457593e-05,
+      0.00054489910224123181, -0.00079786935694754302, -0.0029933767749571339, 0.020795066795486161,
+      -0.069118638705970223, 0.1650203661706178, -0.3135331566713187, 0.49530561596997169,
+      -0.66538250289005652, 0.76919304975006297};
   static constexpr double kErfSplit = 0.75, kErfMax = 6.0;
   static constexpr std::array kErfNear = {
       1.1463234992576326e-08, -1.5937459630987379e-07, 1.6430372230938777e-06, -1.4924175632107758e-05,
@@ -41,16 +41,23 @@ template <> struct ErrorFunctionConstants<double> {
 };
 template <class V> using ErrorFunctionOf = ErrorFunctionConstants<ElementOfValue<V>>;
 
-/// factor * Q(a) for 0 <= a <= kTailMax. The factor is multiplied before the exponential, which may be subnormal.
+/// factor * Q(a) for 0 <= a <= kTailMax. The factor is multiplied before the exponential, which may be subnormal. The
+/// relative error of 1 / (a + k) is measured and put back as well.
 template <class V> V normal_tail_times(V factor, V a) {
   using C = ErrorFunctionOf<V>;
-  const V inverse = constant<V>(1) / (a + V(C::kPole));
-  const V q = fma(inverse, V(-2 * C::kPole), constant<V>(1));
-  const V ratio = polynomial(q, C::kTail) * inverse;
+  const V sum = a + V(C::kPole), sum_low = a - (sum - V(C::kPole));
+  const V inverse = constant<V>(1) / sum;
+  const V correction = fma(-inverse, sum_low, fma(-inverse, sum, constant<V>(1)));
+  const V pole = V(-2 * C::kPole);
+  const V q = fma(inverse * correction, pole, fma(inverse, pole, constant<V>(1)));
   const Pair<V> square = two_product(a, a);
   const V e = exp_below_limit(square.high * constant<V>(-0.5));
-  const V scaled = factor * ratio;
-  return fma(scaled * (square.low * constant<V>(-0.5)), e, scaled * e);
+  const Pair<V> series = polynomial_pair(q, C::kTail);
+  const Pair<V> weight = two_product(factor, inverse);
+  const V scaled = weight.high * series.high;
+  const V relative = fma(square.low, constant<V>(-0.5), correction);
+  const V low = fma(weight.high, series.low, fma(weight.low, series.high, scaled * relative));
+  return fma(low, e, scaled * e);
 }
 
 template <class V> V erf(V x) {

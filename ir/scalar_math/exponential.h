@@ -1,8 +1,7 @@
 // exp, exp2, expm1 and what is built on one exponential: tanh, sigmoid, softplus.
 //
-// x = n ln 2 + r with |r| <= ln 2 / 2 (ln 2 for exp, which takes even n only, so that the result is p * s * s with one
-// rounding into the subnormals). Polynomials are minimax fits made for this file (Remez exchange with coefficients rounded
-// one after another); errors in the comments are relative, before rounding.
+// x = n ln 2 + r with |r| <= ln 2 / 2. Polynomials are minimax fits made for this file (Remez exchange, coefficients
+// rounded one after another); the errors in the comments are relative and those of the polynomial alone.
 #pragma once
 
 #include "ir/scalar_math/floating.h"
@@ -12,9 +11,6 @@ namespace fermata::math {
 template <class T> struct ExponentialConstants;
 template <> struct ExponentialConstants<float> {
   static constexpr float kLog2E = 1.44269502f, kLn2High = 0.693147182f, kLn2Low = -1.90465421e-9f;
-  // e^r, |r| <= ln 2: 2^-24.6.
-  static constexpr std::array kExpWide = {0.000177107664f, 0.00141123869f, 0.00835428573f, 0.0416610055f,
-                                          0.166661114f,    0.500000358f,   1.00000036f,    1.0f};
   // e^r, |r| <= ln 2 / 2: 2^-28.2.
   static constexpr std::array kExp = {0.00138365477f, 0.00836913101f, 0.0416681059f, 0.166665167f,
                                       0.49999994f,    1.0f,           1.0f};
@@ -33,17 +29,11 @@ template <> struct ExponentialConstants<float> {
 };
 template <> struct ExponentialConstants<double> {
   static constexpr double kLog2E = 1.4426950408889634, kLn2High = 0.69314718055994529, kLn2Low = 2.3190468138462996e-17;
-  // e^r, |r| <= ln 2: 2^-55.0.
-  static constexpr std::array kExpWide = {
-      1.4953556852182579e-10, 2.1056411362188957e-09, 2.5070415369216959e-08, 2.75562406047776e-07,
-      2.7557207834283448e-06, 2.480159040530828e-05, 0.0001984127016248225, 0.0013888888884553685,
-      0.0083333333328862776, 0.041666666666692574, 0.16666666666669316, 0.49999999999999956,
-      0.99999999999999956, 1.0};
-  // e^r, |r| <= ln 2 / 2: 2^-53.8.
+  // e^r, |r| <= ln 2 / 2: 2^-55.2.
   static constexpr std::array kExp = {
-      2.2981254394882936e-08, 2.7626434801416139e-07, 2.7564269187666495e-06, 2.480150417898741e-05,
-      0.00019841261457455707, 0.0013888888932602418,  0.0083333333377420531,  0.041666666666572885,
-      0.16666666666657226,    0.50000000000000056,    1.0000000000000007,     1.0};
+      2.2976552597364392e-08, 2.7622356338012777e-07, 2.7563870217237331e-06, 2.4801516062000599e-05,
+      0.00019841262644428403, 0.0013888888920702554,  0.0083333333365471895,  0.041666666666619598,
+      0.1666666666666192,     0.5,                    1.0,                    1.0};
   // 2^r, |r| <= 1/2: 2^-54.4.
   static constexpr std::array kExp2 = {
       4.0780566423139472e-10, 7.0725775265703557e-09, 1.0180648802883168e-07, 1.3215442639785544e-06,
@@ -59,7 +49,7 @@ template <> struct ExponentialConstants<double> {
       0.15746801219973589, 0.047128912351470396, 0.094096573956020335, 0.094250353948768309, 0.10535569187163904,
       0.11764103029920026, 0.13333360810862135,  0.15384614517357242,  0.18181818200266234,  0.22222222221970467,
       0.28571428571430596, 0.39999999999999991,  0.66666666666666663};
-  static constexpr double kExpMin = -746.0, kExpMax = 711.0;
+  static constexpr double kExpMin = -746.0, kExpMax = 710.0;
   static constexpr double kExp2Min = -1080.0, kExp2Max = 1025.0;
   static constexpr double kExpm1Min = -40.0;
   static constexpr double kTanhMax = 20.0;
@@ -81,31 +71,38 @@ template <class V> V exp_in_range(V x) {
   return polynomial(r, C::kExp) * power_of_two<V>(bits_of(shifted));
 }
 
-/// e^x for x not above kExpMax. NaN passes through the last product.
+/// Rounds to an integer n that times_power_of_two can take.
+template <class V> V split_round() {
+  using T = ElementOfValue<V>;
+  return V(kRoundToExponent<T> + static_cast<T>(FormatOf<V>::kBias));
+}
+/// p 2^n, given n + split_round. Two factors share n, so that overflow and subnormals are rounded once.
+template <class V> V times_power_of_two(V p, V shifted) {
+  using U = typename FormatOf<V>::Unsigned;
+  const UnsignedBits<V> both = bits_of(shifted), half = both >> UnsignedBits<V>(U{1});
+  return p * power_of_two<V>(half) * power_of_two<V>(both - half);
+}
+
+/// e^x for x not above kExpMax. NaN passes through the products.
 template <class V> V exp_below_limit(V x) {
   using C = ExponentialOf<V>;
   x = max(V(C::kExpMin), x);
-  const V round = V(kRoundToExponent<ElementOfValue<V>>);
-  const V shifted = fma(x, V(C::kLog2E / 2), round);  // half of an even n
-  const V half = shifted - round;
-  const V r = fma(half, V(-2 * C::kLn2Low), fma(half, V(-2 * C::kLn2High), x));
-  const V scale = power_of_two<V>(bits_of(shifted));
-  return polynomial(r, C::kExpWide) * scale * scale;
+  const V round = split_round<V>();
+  const V shifted = fma(x, V(C::kLog2E), round);
+  const V r = subtract_multiple_of_ln2(x, shifted - round);
+  return times_power_of_two(polynomial(r, C::kExp), shifted);
 }
 
 template <class V> V exp(V x) { return exp_below_limit(min(V(ExponentialOf<V>::kExpMax), x)); }
 
-/// 2^(x + low) for |low| well below 1; n goes into two factors, so that powers of two are exact and subnormal results are
-/// rounded once.
+/// 2^(x + low) for |low| well below 1. Exact at integers.
 template <class V> V exp2_of_sum(V x, V low) {
   using C = ExponentialOf<V>;
-  using U = typename FormatOf<V>::Unsigned;
   x = max(V(C::kExp2Min), min(V(C::kExp2Max), x));
-  const V round = V(kRoundToExponent<ElementOfValue<V>> + static_cast<ElementOfValue<V>>(FormatOf<V>::kBias));
+  const V round = split_round<V>();
   const V shifted = x + round;
   const V r = (x - (shifted - round)) + low;
-  const UnsignedBits<V> both = bits_of(shifted), one = both >> UnsignedBits<V>(U{1});
-  return polynomial(r, C::kExp2) * power_of_two<V>(one) * power_of_two<V>(both - one);
+  return times_power_of_two(polynomial(r, C::kExp2), shifted);
 }
 template <class V> V exp2(V x) { return exp2_of_sum(x, constant<V>(0)); }
 

@@ -68,6 +68,13 @@ template <class V> V power_of_two(UnsignedBits<V> shifted) {
 /// A sum of two floats, the second at most half an ulp of the first.
 template <class V> struct Pair { V high, low; };
 
+/// A polynomial with the rounding error of its last step, the constant term being the largest.
+template <class V, std::size_t N> Pair<V> polynomial_pair(V x, const std::array<ElementOfValue<V>, N>& c) {
+  V sum(c[0]);
+  for (std::size_t i = 1; i + 1 < N; ++i) sum = fma(sum, x, V(c[i]));
+  const V high = fma(sum, x, V(c[N - 1]));
+  return {high, fma(sum, x, V(c[N - 1]) - high)};
+}
 /// Exact sum where |a| >= |b| or a is 0 (Dekker 1971).
 template <class V> Pair<V> fast_two_sum(V a, V b) {
   const V sum = a + b;
