@@ -1,0 +1,214 @@
+// See autograd_backward.h. Nothing here recurses over the tape: it may be a chain of millions.
+#include "frontend/transforms/autograd_backward.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <queue>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "fermata/autograd.h"
+#include "frontend/transforms/autograd_rules.h"
+#include "frontend/alias.h"
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+
+using vjp::Located;
+
+[[noreturn]] void throw_no_derivative(const GradNode& node, std::size_t k) {
+  const GradOperand& operand = node.operands()[k];
+  const std::vector<ErrorOperand> lines =
+      operand.shape == nullptr ? std::vector<ErrorOperand>{}
+                               : std::vector<ErrorOperand>{{"x", to_string(operand.dtype, *operand.shape), ""}};
+  throw GradientError(
+      1606, format_error(1606, "GradientError",
+                         fmt::format("{}: has no derivative with respect to operand {}", name(node.op), k), lines,
+                         node.where, "detach() the operand if its gradient is not wanted"));
+}
+
+[[noreturn]] void throw_spent(const GradNode& node, Location where) {
+  throw GradientError(
+      1603, format_error(1603, "GradientError",
+                         fmt::format("backward: the values that {} saved at {} have been used and let go",
+                                     name(node.op), short_location(node.where)),
+                         {}, where, "pass retain_graph = true to the first backward pass"));
+}
+
+/// The saved values that the rules of the wanted operands read.
+VjpArgs unpack(const GradEdge& node, Tensor g, unsigned reads, bool with_graph) {
+  VjpArgs args{.node = *node.get(), .g = std::move(g)};
+  for (unsigned k = 0; k < node->count && k < args.x.size(); ++k) {
+    const GradOperand& operand = node->operands()[k];
+    if ((reads >> k & 1u) == 0) continue;
+    if (operand.is_scalar) args.x[k] = operand.scalar;
+    else if (!with_graph || !operand.edge) args.x[k] = operand.value.unpack();
+    else args.x[k] = with_history(operand.value.unpack(), operand.edge);
+  }
+  if ((reads & VjpRule::kResult) != 0)
+    args.y = with_graph ? with_history(node->result.unpack(), node) : node->result.unpack();
+  if (family(node->op) == Family::reduce) {
+    args.axes = static_cast<std::uint16_t>(args.attributes()[0]);
+    if (args.attributes()[1] == 0) {
+      args.g = vjp::expand_dims(args.g, args.axes);
+      if (!args.y.is_scalar()) args.y = vjp::expand_dims(args.y, args.axes);
+    }
+  }
+  return args;
+}
+
+/// A gradient in the operand's shape and dtype.
+Tensor fit(const GradNode& node, const GradOperand& operand, Located gradient) {
+  if (operand.shape != nullptr && gradient.shape() != *operand.shape)
+    gradient = family(node.op) == Family::reduce ? vjp::broadcast_to(gradient, *operand.shape)
+                                                 : vjp::sum_to(gradient, *operand.shape);
+  return vjp::cast(gradient, operand.dtype).tensor();
+}
+
+void add_to_leaf(LeafGradient& leaf, const Tensor& gradient, Location where) {
+  const std::lock_guard lock(leaf.mutex);
+  if (!leaf.grad.defined()) leaf.grad = with_history(gradient, {});  // an identity that nobody else has
+  else write(leaf.grad, vjp::add(leaf.grad, gradient).tensor(), where);
+}
+
+class BackwardPass {
+ public:
+  BackwardPass(const TapeScan* scan, std::span<const GradEdge> targets, BackwardOptions options, Location where)
+      : scan_(scan), targets_(targets), options_(options), where_(where), found_(targets.size()) {}
+
+  std::vector<Tensor> run(const GradEdge& root, Tensor seed) {
+    add(root, std::move(seed));
+    while (!waiting_.empty()) {
+      // The deepest: whatever contributes to it is deeper still, and done.
+      const GradEdge node = waiting_.top();
+      waiting_.pop();
+      const auto at = gradients_.find(node.get());
+      Tensor g = std::move(at->second);
+      gradients_.erase(at);
+      visit(node, std::move(g));
+    }
+    return std::move(found_);
+  }
+
+ private:
+  struct Shallower {
+    bool operator()(const GradEdge& a, const GradEdge& b) const { return a->depth < b->depth; }
+  };
+
+  void add(const GradEdge& to, Tensor gradient) {
+    const auto [at, first] = gradients_.try_emplace(to.get(), gradient);
+    if (first) waiting_.push(to);
+    else at->second = vjp::add(at->second, gradient).tensor();
+  }
+
+  void visit(const GradEdge& node, Tensor g) {
+    for (std::size_t i = 0; i < targets_.size(); ++i)
+      if (targets_[i] == node) found_[i] = with_history(g, options_.create_graph ? grad_edge(g) : GradEdge());
+    if (scan_ == nullptr && node->detail != nullptr)
+      if (const auto leaf = node->detail->leaf.lock()) {
+        const vjp::LineGuard line(where_);
+        return add_to_leaf(*leaf, g, where_);
+      }
+    pass_on(node, std::move(g));
+  }
+
+  bool wants(const GradEdge& edge) const {
+    return edge && (scan_ == nullptr || scan_->needs(edge.get()));
+  }
+
+  void pass_on(const GradEdge& node, Tensor g) {
+    const VjpRule& rule = *node->rule;
+    unsigned reads = 0;
+    bool any = false;
+    for (std::size_t k = 0; k < node->count; ++k) {
+      if (!wants(node->operands()[k].edge)) continue;
+      if (rule.entry(k).kind == Derivative::none) throw_no_derivative(*node.get(), k);
+      any = true, reads |= rule.entry(k).reads;
+    }
+    if (!any) return;
+    if (node->spent) throw_spent(*node.get(), where_);
+    const vjp::LineGuard line(node->where);
+    const VjpArgs args = unpack(node, std::move(g), reads, options_.create_graph);
+    for (std::size_t k = 0; k < node->count; ++k) {
+      const GradOperand& operand = node->operands()[k];
+      if (!wants(operand.edge) || rule.entry(k).kind == Derivative::zero) continue;
+      add(operand.edge, fit(*node.get(), operand, rule.entry(k).vjp(args, static_cast<unsigned>(k))));
+    }
+    if (!options_.retain_graph) node->spend();
+  }
+
+  const TapeScan* scan_;
+  std::span<const GradEdge> targets_;
+  BackwardOptions options_;
+  Location where_;
+  std::vector<Tensor> found_;
+  std::unordered_map<const GradNode*, Tensor> gradients_;
+  std::priority_queue<GradEdge, std::vector<GradEdge>, Shallower> waiting_;
+};
+
+}  // namespace
+
+bool TapeScan::needs(const GradNode* node) const { return std::ranges::binary_search(needed, node); }
+
+TapeScan scan_tape(const GradEdge& root, std::span<const GradEdge> targets) {
+  const auto is_target = [&](const GradNode* n) {
+    return std::ranges::any_of(targets, [n](const GradEdge& t) { return t.get() == n; });
+  };
+  TapeScan scan;
+  std::unordered_map<const GradNode*, bool> reached{{root.get(), false}};  // true: needed
+  std::vector<const GradNode*> order{root.get()};
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    bool ends = true;
+    for (const GradOperand& o : order[i]->operands()) {
+      if (!o.edge) continue;
+      ends = false;
+      if (reached.try_emplace(o.edge.get(), false).second) order.push_back(o.edge.get());
+    }
+    if (ends && !is_target(order[i])) scan.reaches_others = true;
+  }
+  std::ranges::sort(order, {}, &GradNode::depth);
+  for (const GradNode* n : order) {
+    const bool needed = is_target(n) || std::ranges::any_of(n->operands(), [&](const GradOperand& o) {
+      return o.edge && reached.at(o.edge.get());
+    });
+    if (needed) reached[n] = true, scan.needed.push_back(n);
+  }
+  std::ranges::sort(scan.needed);
+  return scan;
+}
+
+std::vector<Tensor> run_backward(const GradEdge& root, Tensor seed, const TapeScan* scan,
+                                 std::span<const GradEdge> targets, BackwardOptions options, Location where) {
+  BackwardPass pass(scan, targets, options, where);
+  if (options.create_graph) {
+    const EnableGradGuard recording;
+    return pass.run(root, std::move(seed));
+  }
+  const NoGradGuard quiet;
+  return pass.run(root, std::move(seed));
+}
+
+Tensor starting_gradient(const Tensor& y, const Tensor& seed, Location where) {
+  const vjp::LineGuard line(where);
+  const TensorType type{y.dtype(), y.shape()};
+  const auto describe = [&] {
+    std::vector<ErrorOperand> lines{{"y", to_string(type.dtype, type.shape), ""}};
+    if (seed.defined()) lines.push_back({"seed", to_string(seed.dtype(), seed.shape()), ""});
+    return lines;
+  };
+  if (!seed.defined()) {
+    if (element_count(type.shape) == 1) return vjp::full(1, type, y).tensor();
+    throw GradientError(1601, format_error(1601, "GradientError",
+                                           "backward: a result of several elements needs a seed", describe(), where,
+                                           "reduce it to one element, or pass a seed of its shape"));
+  }
+  if (seed.shape() != type.shape || !is_floating(seed.dtype()))
+    throw GradientError(1605, format_error(1605, "GradientError",
+                                           "backward: the seed must be floating and of the result's shape", describe(),
+                                           where));
+  return vjp::cast(seed, type.dtype).tensor();
+}
+
+}  // namespace fermata

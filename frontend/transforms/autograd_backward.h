@@ -1,0 +1,33 @@
+// The backward pass over the tape.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "frontend/transforms/autograd_tape.h"
+
+namespace fermata {
+
+struct BackwardOptions {
+  bool retain_graph = false;  // keep saved values
+  bool create_graph = false;  // record the pass itself
+};
+
+/// What can be reached from a node of the tape.
+struct TapeScan {
+  /// Every node from which one of the targets is reached, targets included.
+  std::vector<const GradNode*> needed;  // sorted by address
+  bool reaches_others = false;          // is there an end of the tape that is no target?
+  bool needs(const GradNode* node) const;
+};
+TapeScan scan_tape(const GradEdge& root, std::span<const GradEdge> targets);
+
+/// Carries `seed`, the gradient of the root, down the tape. Without a scan every leaf adds what reaches it to its
+/// gradient, and nothing is returned; with one, the result is what reaches each target, undefined for nothing.
+std::vector<Tensor> run_backward(const GradEdge& root, Tensor seed, const TapeScan* scan,
+                                 std::span<const GradEdge> targets, BackwardOptions options, Location where);
+
+/// The gradient to start from: `seed` checked and cast, or ones.
+Tensor starting_gradient(const Tensor& y, const Tensor& seed, Location where);
+
+}  // namespace fermata

@@ -1,0 +1,136 @@
+// The kernels of the Autograd key: run the call below, then put it on the tape if an operand wants a gradient.
+//
+// They are reached only where an operand carries the key and the thread does not exclude it, which is what "gradients
+// are recorded" means; so there is no flag to test. One kernel per signature, like those of Capture.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dispatch/kernel_table.h"
+#include "frontend/transforms/autograd.h"
+#include "frontend/transforms/autograd_rules.h"
+#include "frontend/transforms/autograd_tape.h"
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+
+bool may_want_gradient(const Tensor* t) { return t != nullptr && t->keys().has(Functionality::autograd); }
+
+/// Can there be a gradient at all? Results that are not floating have none, and one that already has a history is an
+/// operand handed back.
+bool differentiable(const Tensor& result) { return is_floating(result.dtype()) && result.impl()->slot == nullptr; }
+
+/// Makes the node of a result. Null operands are host numbers, listed in `numbers`.
+void record(const Call& call, const Tensor& result, std::span<const Tensor* const> tensors,
+            std::span<const Operand* const> numbers, std::span<const std::int64_t> attributes) {
+  GradEdge node = make_grad_node(call.entry.op, tensors.size(), call.where);
+  const std::span<GradOperand> operands = node->operands();
+  unsigned reads = 0;
+  bool wanted = false;
+  for (std::size_t k = 0; k < tensors.size(); ++k) {
+    if (!may_want_gradient(tensors[k])) continue;
+    operands[k].edge = grad_edge(*tensors[k]);
+    if (!operands[k].edge) continue;
+    wanted = true;
+    node->depth = std::max(node->depth, operands[k].edge->depth + 1);
+    reads |= node->rule->entry(k).reads;
+  }
+  if (!wanted) return;
+  const bool pointwise = is_pointwise(call.entry.op);
+  const Shape shape = result.shape();
+  for (std::size_t k = 0; k < tensors.size(); ++k) {
+    GradOperand& operand = operands[k];
+    if (tensors[k] == nullptr) {
+      operand.scalar = numbers[k]->scalar(), operand.is_scalar = true;
+      continue;
+    }
+    operand.dtype = tensors[k]->dtype();
+    if (const Shape own = tensors[k]->shape(); !pointwise || own != shape) operand.shape = std::make_unique<Shape>(own);
+    if (k < 3 && (reads >> k & 1u) != 0) operand.value = SavedValue(*tensors[k]);
+  }
+  if ((reads & VjpRule::kResult) != 0) node->result = SavedValue(result);
+  if (!attributes.empty()) {
+    node->detail = std::make_unique<GradDetail>();
+    node->detail->attributes.assign(attributes.begin(), attributes.end());
+  }
+  ensure_grad_state(result).edge = std::move(node);
+  result.impl()->keys = result.impl()->keys | Functionality::autograd;
+}
+
+const Tensor* tensor_of(const Operand& o) { return o.is_tensor() ? &o.tensor() : nullptr; }
+
+template <class... Operands> Tensor pointwise(const Call& call, const Operands&... operands) {
+  Tensor result = Dispatcher<Tensor(const Operands&...)>::redispatch(call, Functionality::autograd, operands...);
+  if (differentiable(result) && (may_want_gradient(tensor_of(operands)) || ...)) {
+    const std::array<const Tensor*, sizeof...(operands)> tensors{tensor_of(operands)...};
+    const std::array<const Operand*, sizeof...(operands)> numbers{&operands...};
+    record(call, result, tensors, numbers, {});
+  }
+  return result;
+}
+
+Tensor autograd_unary(const Call& call, const Operand& a) { return pointwise(call, a); }
+Tensor autograd_binary(const Call& call, const Operand& a, const Operand& b) { return pointwise(call, a, b); }
+Tensor autograd_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
+  return pointwise(call, a, b, c);
+}
+
+Tensor autograd_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
+  Tensor result = Dispatcher<GeneralCall>::redispatch(call, Functionality::autograd, tensors, attributes);
+  if (!differentiable(result) ||
+      std::ranges::none_of(tensors, [](const Tensor& t) { return may_want_gradient(&t); }))
+    return result;
+  std::array<const Tensor*, 3> few;
+  std::vector<const Tensor*> many(tensors.size() > few.size() ? tensors.size() : 0);
+  const std::span<const Tensor*> operands = many.empty() ? std::span(few).first(tensors.size()) : std::span(many);
+  for (std::size_t k = 0; k < tensors.size(); ++k) operands[k] = &tensors[k];
+  record(call, result, operands, {}, attributes.integers);
+  return result;
+}
+
+void set_cell(Op op, std::size_t cell) {
+  switch (family(op)) {
+    case Family::unary: return set_kernel<UnaryCall>(op, cell, &autograd_unary);
+    case Family::binary: return set_kernel<BinaryCall>(op, cell, &autograd_binary);
+    case Family::ternary: return set_kernel<TernaryCall>(op, cell, &autograd_ternary);
+    case Family::composite: return;
+    default: return set_kernel<GeneralCall>(op, cell, &autograd_general);
+  }
+}
+
+[[noreturn]] void throw_leaf_written(const Tensor& leaf, Location where) {
+  throw GradientError(
+      1602, format_error(1602, "GradientError",
+                         "in-place write to a leaf that wants a gradient, while gradients are recorded",
+                         {{"x", to_string(leaf.dtype(), leaf.shape()), ""}}, where,
+                         "write it under no_grad, or write to a copy of it"));
+}
+
+}  // namespace
+
+void register_autograd_kernels() {
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    for (std::size_t column = 0; column <= kBackendCount; ++column)
+      set_cell(static_cast<Op>(i), cell_of(Functionality::autograd) + column);
+}
+
+void take_history(const Tensor& target, const Tensor& result, Location where) {
+  TensorImpl* impl = target.impl();
+  GradState* state = grad_state(impl);
+  const bool recording = !thread_keys.excluded.has(Functionality::autograd);
+  if (state != nullptr && state->leaf != nullptr) {
+    if (recording) throw_leaf_written(target, where);
+    return;
+  }
+  GradEdge edge = recording && is_floating(target.dtype()) ? grad_edge(result) : GradEdge();
+  if (edge) {
+    ensure_grad_state(target).edge = std::move(edge);
+    impl->keys = impl->keys | Functionality::autograd;
+  } else if (state != nullptr) {
+    delete std::exchange(impl->slot, nullptr);
+    impl->keys = impl->keys - Functionality::autograd;
+  }
+}
+
+}  // namespace fermata
