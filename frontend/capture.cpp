@@ -193,6 +193,7 @@ Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const 
                                   .tape{0},
                                   .stretched = {}};
   for (unsigned i = 0; i < type.shape.rank() && i < Node::kInlineRank; ++i) node->inline_sizes[i] = type.shape[i];
+  if (op == Op::broadcast_to) node->stretched[0] = stretched_axes(types[0].shape, type.shape);
   return finish(node, call.keys, call);
 }
 

@@ -42,6 +42,13 @@ BoundPlan::View BoundPlan::resolve(const Plan& plan, const PlanSource& source) c
   View v{Shape(origin.sizes()), {}, 0};
   if (slot.kind == PlanSlot::Kind::leaf && !origin.is_dense_leaf()) {
     v.strides = origin.extra->strides, v.offset = origin.extra->offset;
+  } else if (slot.kind == PlanSlot::Kind::position) {
+    Shape counted = v.sizes;
+    for (unsigned i = 0; i < counted.rank(); ++i)
+      if ((slot.mask >> i & 1) == 0) counted[i] = 1;
+    v.strides = dense_strides(counted);
+    for (unsigned i = 0; i < counted.rank(); ++i)
+      if ((slot.mask >> i & 1) == 0) v.strides[i] = 0;
   } else {
     v.strides = dense_strides(v.sizes);
   }

@@ -19,9 +19,13 @@ namespace fermata {
 
 /// A buffer of a plan.
 struct PlanSlot {
-  enum class Kind : std::uint8_t { leaf, output, temporary };
+  enum class Kind : std::uint8_t {
+    leaf, output, temporary,
+    position,                 // no memory: an index, counted over the axes in `mask` of the record's shape
+  };
   Kind kind;
   std::uint32_t record;       // whose sizes and dtype it has
+  std::uint16_t mask = 0;
   std::uint32_t first_step = 0, last_step = 0;  // temporaries: when they are alive
 };
 

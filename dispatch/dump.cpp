@@ -1,0 +1,61 @@
+// See dump.h.
+#include "dispatch/dump.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include "dispatch/backend.h"
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+
+std::mutex mutex;
+std::string& kinds() {
+  static auto* text = new std::string([] {
+    const char* value = std::getenv("FERMATA_DUMP");
+    return value == nullptr ? "" : value;
+  }());
+  return *text;
+}
+
+}  // namespace
+
+bool dump_wanted(std::string_view kind) {
+  std::lock_guard lock(mutex);
+  std::string_view rest = kinds();
+  while (!rest.empty()) {
+    const std::size_t comma = rest.find(',');
+    if (rest.substr(0, comma) == kind) return true;
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  }
+  return false;
+}
+
+void set_dump(std::string_view text) {
+  std::lock_guard lock(mutex);
+  kinds() = text;
+}
+
+void dump(std::string_view kind, std::string_view title, std::string_view text) {
+  if (dump_wanted(kind)) fmt::print(stderr, "--- fermata {}: {}\n{}\n", kind, title, text);
+}
+
+void dump_kernel(std::string_view title, const Kernel& kernel) {
+  if (dump_wanted("kernels")) dump("kernels", title, to_string(kernel));
+  const bool llvm = dump_wanted("llvm"), assembly = dump_wanted("asm");
+  if (!llvm && !assembly) return;
+  KernelListing listing;
+  try {
+    backend(BackendKey::cpu)->compile(kernel, &listing);
+  } catch (const Error& error) {
+    return dump(llvm ? "llvm" : "asm", title, error.what());
+  }
+  if (llvm) dump("llvm", title, listing.llvm);
+  if (assembly) dump("asm", title, listing.assembly);
+}
+
+}  // namespace fermata

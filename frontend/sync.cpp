@@ -1,0 +1,160 @@
+// See sync.h. Syncs take no lock: two that race for a node both compute it, and the first to publish wins (docs/adr/002).
+#include "frontend/sync.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "frontend/capture_scope.h"
+#include "frontend/compile_policy.h"
+#include "frontend/play_calls.h"
+#include "ir/error.h"
+#include "passes/pipeline.h"
+#include "runtime/bound_plan.h"
+#include "runtime/plan_cache.h"
+#include "runtime/stats.h"
+#include "runtime/tensor.h"
+#include "runtime/walk.h"
+
+namespace fermata {
+namespace {
+
+/// What a thread keeps from sync to sync. `epoch_` is odd while the thread may be reading nodes of other threads; the
+/// inputs of a published node are cut off only when every thread that was inside a sync at that moment has left it.
+/// Sequential consistency (of epochs, and of Node::storage here) is what makes "I saw nobody inside" and "I saw it
+/// published" exclude each other.
+class Player {
+ public:
+  static Player& mine();
+  void play(std::span<Node* const> roots, const char* reason);
+
+ private:
+  struct Inside {
+    explicit Inside(Player& p) : player(p) { ++player.epoch_; }
+    ~Inside() { ++player.epoch_; }
+    Player& player;
+  };
+
+  Player() : next_(players.load()) {
+    while (!players.compare_exchange_weak(next_, this)) {}
+  }
+  void compute(std::span<Node* const> roots);
+  void run_plan(const Plan& plan);
+  void publish();
+  static void cut(Node* n);
+  void collect(bool wait);
+
+  static inline std::atomic<Player*> players{nullptr};  // only grows; players of ended threads are taken over
+  alignas(64) std::atomic<std::uint64_t> epoch_{0};
+  std::atomic<bool> taken_{true};
+  Player* next_;
+  Walk walk_;
+  BoundPlan bound_;
+  std::vector<const Node*> records_;
+  std::vector<void*> leaves_, buffers_;
+  std::vector<StoragePtr> results_;
+  std::vector<Node*> published_, waiting_;                        // waiting: published, inputs not cut yet, because of
+  std::vector<std::pair<const Player*, std::uint64_t>> readers_;  // these threads in these epochs
+};
+
+Player& Player::mine() {
+  struct Lease {
+    Player* player = players.load();
+    Lease() {
+      while (player != nullptr && player->taken_.exchange(true)) player = player->next_;
+      if (player == nullptr) player = new Player;
+    }
+    ~Lease() { player->collect(true), player->taken_ = false; }
+  };
+  static thread_local Lease lease;
+  return *lease.player;
+}
+
+void Player::play(std::span<Node* const> roots, const char* reason) {
+  if (!waiting_.empty()) [[unlikely]] collect(false);
+  results_.clear(), published_.clear();
+  const Inside inside(*this);
+  if (std::all_of(roots.begin(), roots.end(), [](const Node* n) { return n->storage.load() != nullptr; })) return;
+  count_sync(reason);
+  compute(roots);
+  publish();
+}
+
+void Player::compute(std::span<Node* const> roots) {
+  walk_.run(roots);
+  const PlanEntryPtr entry = PlanCache::instance().find(roots.back()->hash, walk_.key);
+  const Plan* plan = entry->plan.load(std::memory_order_acquire);
+  if (plan == nullptr && should_compile(*entry, walk_)) plan = compile_entry(*entry, walk_);
+  results_.resize(walk_.outputs.size());
+  if (plan != nullptr) return run_plan(*plan);
+  counters.call_plays.fetch_add(1, std::memory_order_relaxed);
+  play_calls(walk_, results_);
+}
+
+void Player::run_plan(const Plan& plan) {
+  records_.clear(), leaves_.clear(), buffers_.clear();
+  for (const Walk::Entry& e : walk_.order) records_.push_back(e.node);
+  bound_.bind(plan, records_);
+  for (const std::uint32_t record : plan.leaf_records) leaves_.push_back(walk_.order[record].storage->data);
+  for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
+    results_[i].reset(Storage::allocate(bound_.output_bytes(i)));
+    buffers_.push_back(results_[i]->data);
+  }
+  bound_.run(plan, leaves_, buffers_);
+}
+
+void Player::publish() {
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    Node* n = walk_.order[walk_.outputs[i]].node;
+    Storage* pending = nullptr;
+    if (!n->storage.compare_exchange_strong(pending, results_[i].get())) continue;
+    static_cast<void>(results_[i].release());
+    published_.push_back(n);
+  }
+  results_.clear();
+  const std::size_t before = readers_.size();
+  for (const Player* p = players.load(std::memory_order_acquire); p != nullptr; p = p->next_)
+    if (const std::uint64_t e = p->epoch_.load(); e % 2 == 1 && p != this) readers_.emplace_back(p, e);
+  const bool alone = readers_.size() == before;
+  // Operands first, so that no cut frees a node still in this list; the edge taken here keeps each one until then.
+  for (Node* n : published_) n->refs.fetch_add(Node::kEdge, std::memory_order_relaxed);
+  for (Node* n : published_) {
+    if (alone) cut(n), drop_edge(n); else waiting_.push_back(n);
+  }
+}
+
+void Player::cut(Node* n) {
+  for (Node*& in : n->inputs)
+    if (in != nullptr) drop_edge(std::exchange(in, nullptr));
+  if (n->extra != nullptr)
+    for (Node* in : std::exchange(n->extra->more_inputs, {})) drop_edge(in);
+}
+
+void Player::collect(bool wait) {
+  do {
+    std::erase_if(readers_, [](auto& r) { return r.first->epoch_.load() != r.second; });
+    if (!readers_.empty() && !wait) return;
+    if (!readers_.empty()) std::this_thread::yield();
+  } while (!readers_.empty());
+  for (Node* n : std::exchange(waiting_, {})) cut(n), drop_edge(n);
+}
+
+void materialise(Node* node, const char* reason, std::source_location where) {
+  Node* const roots[] = {node};
+  sync_nodes(roots, reason, where);
+}
+
+}  // namespace
+
+void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_location where) {
+  if (in_capture_scope()) [[unlikely]]
+    throw UserError(1701, format_error(1701, "UserError", "a value is read inside a function that is being compiled", {},
+                                       where, "return the tensor and read it outside, or leave this part out of compile()"));
+  Player::mine().play(roots, reason);
+}
+
+void install_sync() { tensor_hooks.materialise = &materialise; }
+
+}  // namespace fermata

@@ -1,0 +1,320 @@
+// See build_kernel.h.
+#include "passes/build_kernel.h"
+
+#include <algorithm>
+#include <bit>
+#include <unordered_map>
+
+#include "ir/error.h"
+#include "passes/dimensions.h"
+#include "passes/fuse.h"
+#include "passes/index_map.h"
+
+namespace fermata {
+namespace {
+
+/// A member computed under one index map, and where its operands come from.
+struct Instance {
+  IndexMap map;
+  std::vector<std::int32_t> operands;  // per operand: >= 0 an instance (flat number), < 0: access -1 - k; scalars unused
+  ValueId result = kNoValue;           // in the scalar program, in the compute dtype
+};
+
+struct SymbolicAccess {
+  KernelSource source;
+  IndexMap map;
+  DType dtype;
+};
+
+class KernelBuilder {
+ public:
+  KernelBuilder(const Program& program, const Group& group, const std::vector<ValueId>& stored)
+      : g_(program.graph), group_(group), stored_(stored), dims_(program.graph), rank_(g_.nodes[group.domain].shape.rank()) {
+    for (std::size_t i = 0; i < group.members.size(); ++i) member_[group.members[i]] = i;
+    instances_of_.resize(group.members.size());
+    for (std::size_t i = 0; i < group.members.size(); ++i) {
+      if (group.inlined[i]) continue;
+      instances_of_[i].push_back(add_instance(home_map(program, group.members[i])));
+    }
+  }
+
+  BuiltKernel build() {
+    demand();
+    emit();
+    store();
+    lay_out();
+    built_.domain_record = g_.nodes[group_.domain].record;
+    built_.ns_per_point = estimate();
+    return std::move(built_);
+  }
+
+ private:
+  IndexMap home_map(const Program& program, ValueId v) const {
+    std::vector<std::int8_t> axes;
+    if (!home_axes(program, dims_, group_, v, axes)) throw_internal("a member of a group has no place in its domain");
+    IndexMap map;
+    for (const std::int8_t a : axes) map.axes.push_back({a, true, true});
+    const unsigned own = g_.nodes[v].shape.rank();
+    const bool row = std::find(axes.begin(), axes.end(), -1) != axes.end();
+    if (row && own < rank_) map.path.push_back({PathStep::Kind::insert, 0, group_.reduced});
+    if (row) map.path.push_back({PathStep::Kind::stretch, g_.nodes[group_.domain].record, 0});
+    return map;
+  }
+  std::uint32_t add_instance(IndexMap map) {
+    instances_.push_back({std::move(map), {}, kNoValue});
+    return static_cast<std::uint32_t>(instances_.size() - 1);
+  }
+
+  // ---- Which members are needed under which maps: from the last member to the first -----------------------------------
+
+  void demand() {
+    for (std::size_t i = group_.members.size(); i-- > 0;)
+      for (std::size_t j = 0; j < instances_of_[i].size(); ++j) demand_operands(group_.members[i], instances_of_[i][j]);
+  }
+
+  void demand_operands(ValueId v, std::uint32_t instance) {
+    const GraphNode& n = g_.nodes[v];
+    const bool reduction = family(n.op) == Family::reduce;
+    const IndexMap at = reduction ? identity_map(rank_) : instances_[instance].map;
+    std::vector<std::int32_t> operands;
+    for (std::size_t k = 0; k < n.operands.size(); ++k) {
+      if (n.operands[k].is_scalar()) {
+        operands.push_back(0);
+        continue;
+      }
+      const auto map = into_operand(g_, v, at, k);
+      auto followed = map ? follow_views(g_, n.operands[k].value, *map) : std::nullopt;
+      if (!followed) throw_internal("a view was fused that cannot be folded");
+      operands.push_back(reach(followed->source, std::move(followed->map)));
+    }
+    instances_[instance].operands = std::move(operands);
+  }
+
+  std::int32_t reach(ValueId source, IndexMap map) {
+    const auto member = member_.find(source);
+    if (member == member_.end()) return -1 - static_cast<std::int32_t>(add_access(KernelSource::Kind::load, source, 0, std::move(map), g_.nodes[source].dtype));
+    auto& known = instances_of_[member->second];
+    if (!group_.inlined[member->second]) return static_cast<std::int32_t>(known[0]);
+    for (const std::uint32_t i : known)
+      if (same(instances_[i].map, map)) return static_cast<std::int32_t>(i);
+    known.push_back(add_instance(std::move(map)));
+    return static_cast<std::int32_t>(known.back());
+  }
+
+  static bool same(const IndexMap& a, const IndexMap& b) {
+    return a.axes == b.axes && a.reshaped == b.reshaped && a.reshape == b.reshape && a.path == b.path;
+  }
+
+  std::size_t add_access(KernelSource::Kind kind, ValueId value, std::uint16_t mask, IndexMap map, DType dtype) {
+    for (std::size_t i = 0; i < accesses_.size() && kind != KernelSource::Kind::store; ++i) {
+      const SymbolicAccess& a = accesses_[i];
+      if (a.source.kind == kind && a.source.value == value && a.source.mask == mask && same(a.map, map)) return i;
+    }
+    accesses_.push_back({{kind, value, mask, map.path}, map, dtype});
+    return accesses_.size() - 1;
+  }
+
+  // ---- The program ------------------------------------------------------------------------------------------------------
+
+  ScalarProgram& program() { return built_.kernel.program; }
+
+  ValueId convert(ValueId v, DType to) {
+    if (program()[v].type == to) return v;
+    return program().add({.prim = Prim::convert, .type = to, .a = v});
+  }
+  /// Rounds to a dtype narrower than what it is computed in, as a store and a load would.
+  ValueId round_to(ValueId v, DType dtype) {
+    return compute_dtype(dtype) == dtype ? v : convert(convert(v, dtype), compute_dtype(dtype));
+  }
+  ValueId load(std::int32_t operand) {
+    const auto access = static_cast<std::size_t>(-1 - operand);
+    const DType t = accesses_[access].dtype;
+    return convert(program().add({.prim = Prim::input, .type = t, .index = static_cast<std::uint16_t>(access)}), compute_dtype(t));
+  }
+  ValueId scalar(ValueId v, std::uint16_t index, DType dtype) {
+    const ScalarSource source{g_.nodes[v].record, index};
+    auto at = std::find(built_.scalars.begin(), built_.scalars.end(), source);
+    if (at == built_.scalars.end()) {
+      built_.scalars.push_back(source);
+      built_.kernel.scalars.push_back(dtype);
+      at = built_.scalars.end() - 1;
+    }
+    return program().add({.prim = Prim::scalar, .type = dtype, .index = static_cast<std::uint16_t>(at - built_.scalars.begin())});
+  }
+  ValueId position(ValueId v, std::uint16_t mask, const IndexMap& map) {
+    const std::size_t access = add_access(KernelSource::Kind::position, v, mask, map, DType::i64);
+    return program().add({.prim = Prim::offset, .type = DType::i64, .index = static_cast<std::uint16_t>(access)});
+  }
+  ValueId operand(ValueId v, const Instance& at, std::size_t k) {
+    const GraphNode& n = g_.nodes[v];
+    if (n.operands[k].is_scalar()) return scalar(v, n.operands[k].scalar, compute_dtype(operand_dtype(g_, n)));
+    const std::int32_t from = at.operands[k];
+    return from >= 0 ? instances_[static_cast<std::size_t>(from)].result : load(from);
+  }
+
+  void emit() {
+    for (std::size_t i = 0; i < group_.members.size(); ++i)
+      for (const std::uint32_t j : instances_of_[i]) instances_[j].result = emit_node(group_.members[i], instances_[j]);
+  }
+
+  ValueId emit_node(ValueId v, const Instance& at) {
+    const GraphNode& n = g_.nodes[v];
+    const std::uint16_t all_axes = static_cast<std::uint16_t>((1u << n.shape.rank()) - 1);
+    switch (family(n.op)) {
+      case Family::unary:
+      case Family::binary:
+      case Family::ternary: {
+        const Formula& f = pointwise_formula(n.op, compute_dtype(operand_dtype(g_, n)));
+        std::vector<ValueId> operands;
+        for (std::size_t k = 0; k < n.operands.size(); ++k) operands.push_back(operand(v, at, k));
+        return round_to(program().inline_program(f.program, operands, f.results)[0], n.dtype);
+      }
+      case Family::random: {
+        const Formula& f = random_formula(n.op, compute_dtype(n.dtype));
+        const std::vector<ValueId> operands{position(v, all_axes, at.map), scalar(v, 0, DType::u64), scalar(v, 1, DType::u64)};
+        return round_to(program().inline_program(f.program, operands, f.results)[0], n.dtype);
+      }
+      case Family::reduce: return emit_reduction(v, at);
+      default: break;
+    }
+    switch (n.op) {
+      case Op::copy: return operand(v, at, 0);
+      case Op::cast: return round_to(convert(convert(operand(v, at, 0), n.dtype), compute_dtype(n.dtype)), n.dtype);
+      case Op::full: return scalar(v, 0, compute_dtype(n.dtype));
+      case Op::iota: return position(v, static_cast<std::uint16_t>(1u << n.attributes[0]), at.map);
+      default: throw_internal("an op without an emit form was fused");
+    }
+  }
+
+  ValueId emit_reduction(ValueId v, const Instance& at) {
+    const GraphNode& n = g_.nodes[v];
+    const DType x = g_.nodes[n.operands[0].value].dtype;
+    const DType lifted = compute_dtype(apply_rule(info(n.op).rule, x)->operand);
+    const ReduceFormula& f = reduce_formula(n.op, lifted);
+    const ValueId index = uses_index(f.lift) ? position(n.operands[0].value, group_.reduced, identity_map(rank_)) : kNoValue;
+    Reduction reduction{.lifted = program().inline_program(f.lift.program, {convert(operand(v, at, 0), lifted), index}, f.lift.results),
+                        .types = f.types, .identity = f.identity, .combine = f.combine};
+    const auto number = static_cast<std::uint16_t>(built_.kernel.reductions.size());
+    built_.kernel.reductions.push_back(std::move(reduction));
+    std::vector<ValueId> state;
+    for (std::size_t c = 0; c < f.types.size(); ++c)
+      state.push_back(program().add({.prim = Prim::reduced, .type = f.types[c], .index = number, .bits = c}));
+    return round_to(program().inline_program(f.finish.program, state, f.finish.results)[0], n.dtype);
+  }
+
+  static bool uses_index(const Formula& lift) {
+    ValueId parameter = kNoValue;
+    for (ValueId i = 0; i < lift.program.size(); ++i)
+      if (lift.program[i].prim == Prim::parameter && lift.program[i].index == 1) parameter = i;
+    return std::find(lift.results.begin(), lift.results.end(), parameter) != lift.results.end();
+  }
+
+  void store() {
+    for (const ValueId v : stored_) {
+      const Instance& home = instances_[instances_of_[member_.at(v)][0]];
+      const std::size_t access = add_access(KernelSource::Kind::store, v, 0, home.map, g_.nodes[v].dtype);
+      built_.kernel.stores.push_back({static_cast<std::uint16_t>(access), convert(home.result, g_.nodes[v].dtype)});
+    }
+  }
+
+  // ---- The loop nest ------------------------------------------------------------------------------------------------------
+
+  bool is_reduced(unsigned d) const { return (group_.reduced >> d & 1) != 0; }
+  bool is_one(unsigned d) const { return dims_.of(group_.domain, d) == Dimensions::kOne; }
+
+  /// The axis of an access that domain axis d moves along, or -1.
+  int axis_of(const SymbolicAccess& a, unsigned d) const {
+    const int axis = a.map.axes[d].axis;
+    if (axis >= 0 && a.source.kind == KernelSource::Kind::position && (a.source.mask >> axis & 1) == 0) return -1;
+    return axis;
+  }
+  /// The value whose axes the map speaks of.
+  ValueId shape_value(const SymbolicAccess& a) const { return a.map.reshaped ? a.map.reshape : a.source.value; }
+  bool is_dense(const SymbolicAccess& a) const {
+    return a.source.kind != KernelSource::Kind::load || g_.nodes[a.source.value].op != Op::input || g_.nodes[a.source.value].dense;
+  }
+  /// The next axis of the access after `axis` that is not known to be 1; its rank if there is none.
+  int next_axis(const SymbolicAccess& a, int axis) const {
+    const ValueId v = shape_value(a);
+    const int rank = static_cast<int>(g_.nodes[v].shape.rank());
+    do ++axis;
+    while (axis < rank && dims_.of(v, static_cast<unsigned>(axis)) == Dimensions::kOne);
+    return axis;
+  }
+
+  bool mergeable(unsigned d) const {
+    if (is_reduced(d) != is_reduced(d + 1)) return false;
+    if (is_one(d) || is_one(d + 1)) return true;
+    return std::all_of(accesses_.begin(), accesses_.end(), [&](const SymbolicAccess& a) {
+      const int outer = axis_of(a, d), inner = axis_of(a, d + 1);
+      if (outer < 0 && inner < 0) return true;
+      if (outer < 0 || inner < 0 || !is_dense(a)) return false;
+      const AxisMap &o = a.map.axes[d], &i = a.map.axes[d + 1];
+      return next_axis(a, outer) == inner && o.unit && i.unit && i.whole;
+    });
+  }
+
+  void lay_out() {
+    for (unsigned d = 0; d < rank_; ++d) {
+      // An axis of size 1 between two others hides whether they can merge: only direct neighbours are merged.
+      if (d > 0 && mergeable(d - 1) && !(is_one(d - 1) && d > 1 && !built_.axes.empty() && built_.axes.back().first < d - 1))
+        built_.axes.back().last = static_cast<std::uint8_t>(d);
+      else
+        built_.axes.push_back({static_cast<std::uint8_t>(d), static_cast<std::uint8_t>(d)});
+    }
+    if (built_.axes.empty()) built_.axes.push_back({1, 0});  // a 0-d domain: one axis of size 1
+    Kernel& k = built_.kernel;
+    k.rank = static_cast<std::uint8_t>(built_.axes.size());
+    for (std::size_t r = 0; r < built_.axes.size(); ++r)
+      if (rank_ > 0 && is_reduced(built_.axes[r].first)) k.reduced = static_cast<std::uint16_t>(k.reduced | 1u << r);
+    for (const SymbolicAccess& a : accesses_) {
+      k.accesses.push_back(lay_out_access(a));
+      built_.sources.push_back(a.source);
+    }
+  }
+
+  Access lay_out_access(const SymbolicAccess& a) const {
+    Access out{.dtype = a.dtype, .axes = 0, .unit_stride = false, .address_only = a.source.kind == KernelSource::Kind::position};
+    if (rank_ == 0) return out;
+    for (std::size_t r = 0; r < built_.axes.size(); ++r)
+      for (unsigned d = built_.axes[r].first; d <= built_.axes[r].last; ++d)
+        if (axis_of(a, d) >= 0 && (!is_one(d) || is_reduced(d))) out.axes = static_cast<std::uint16_t>(out.axes | 1u << r);
+    const AxisRun run = built_.axes.back();
+    int inner = run.last;
+    while (inner > run.first && is_one(static_cast<unsigned>(inner))) --inner;
+    const int axis = axis_of(a, static_cast<unsigned>(inner));
+    if (axis < 0 || !a.map.axes[static_cast<std::size_t>(inner)].unit) return out;
+    const ValueId v = shape_value(a);
+    const int rank = static_cast<int>(g_.nodes[v].shape.rank());
+    const bool last = is_dense(a) ? next_axis(a, axis) == rank : axis == rank - 1 && g_.nodes[v].unit_inner && !a.map.reshaped;
+    out.unit_stride = last && a.source.kind != KernelSource::Kind::position;
+    return out;
+  }
+
+  /// ns per point of the domain on one core, roughly: by counting primitives.
+  double estimate() const {
+    double ns = 0.05 * static_cast<double>(accesses_.size());
+    for (const Instr& i : built_.kernel.program.instrs())
+      ns += i.prim == Prim::div || i.prim == Prim::sqrt || i.prim == Prim::rem ? 0.1 : 0.012;
+    return ns;
+  }
+
+  const Graph& g_;
+  const Group& group_;
+  const std::vector<ValueId>& stored_;
+  Dimensions dims_;
+  unsigned rank_;
+  std::unordered_map<ValueId, std::size_t> member_;
+  std::vector<std::vector<std::uint32_t>> instances_of_;
+  std::vector<Instance> instances_;
+  std::vector<SymbolicAccess> accesses_;
+  BuiltKernel built_;
+};
+
+}  // namespace
+
+BuiltKernel build_kernel(const Program& program, const Group& group, const std::vector<ValueId>& stored) {
+  return KernelBuilder(program, group, stored).build();
+}
+
+}  // namespace fermata

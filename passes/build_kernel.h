@@ -1,0 +1,32 @@
+// One group becomes one kernel description: the emit form of its members, their loads and stores, and the loop nest.
+#pragma once
+
+#include <vector>
+
+#include "ir/kernel.h"
+#include "passes/program.h"
+
+namespace fermata {
+
+/// A tensor argument of the kernel before slots are known.
+struct KernelSource {
+  enum class Kind : std::uint8_t { load, store, position };
+  Kind kind;
+  ValueId value;
+  std::uint16_t mask = 0;           // position: axes counted
+  std::vector<PathStep> path;
+};
+
+struct BuiltKernel {
+  Kernel kernel;
+  std::vector<KernelSource> sources;  // one per access
+  std::vector<ScalarSource> scalars;
+  std::vector<AxisRun> axes;          // one per kernel axis
+  std::uint32_t domain_record = 0;
+  double ns_per_point = 0;
+};
+
+/// `stored` are the members whose values others read.
+BuiltKernel build_kernel(const Program& program, const Group& group, const std::vector<ValueId>& stored);
+
+}  // namespace fermata

@@ -1,0 +1,32 @@
+// Dimensions: which sizes are equal whatever they are.
+//
+// Plans are valid for all sizes with one structure, so two axes may be treated as equal only if the structure says so:
+// because an op joined them without stretching, never because their sizes happen to agree.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace fermata {
+
+class Dimensions {
+ public:
+  explicit Dimensions(const Graph& graph);
+  static constexpr std::uint32_t kOne = 0;  // known to be 1
+
+  std::uint32_t of(ValueId value, unsigned axis) const { return find(axes_[value][axis]); }
+  /// True if both values have the same axes in the same order.
+  bool same_shape(ValueId a, ValueId b) const;
+
+ private:
+  std::uint32_t find(std::uint32_t d) const;
+  void join(std::uint32_t a, std::uint32_t b);
+  void join_broadcast(const Graph& graph, ValueId operand, ValueId result);
+  void add(const Graph& graph, ValueId value);
+  std::vector<std::vector<std::uint32_t>> axes_;
+  mutable std::vector<std::uint32_t> parent_{kOne};
+};
+
+}  // namespace fermata

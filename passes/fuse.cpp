@@ -1,0 +1,413 @@
+// See fuse.h.
+#include "passes/fuse.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "ir/error.h"
+#include "passes/dimensions.h"
+#include "passes/index_map.h"
+
+namespace fermata {
+namespace {
+
+// Limits of one kernel: beyond them compile time grows faster than what fusion saves.
+constexpr std::size_t kMaxMembers = 160;
+constexpr std::size_t kMaxPrims = 2000;
+constexpr std::size_t kMaxAccesses = 48;
+/// A pass over rows that depends on a reduction of them runs one row per thread; fewer rows than this with more
+/// elements than that are better off as a split reduction and a separate pass.
+constexpr double kFewRows = 8, kLongRow = 65536;
+/// Primitives a broadcast value may cost to be computed again at every point instead of being stored.
+constexpr std::size_t kCheapPrims = 4;
+
+std::size_t prim_count(const Graph& g, ValueId v) {
+  const GraphNode& n = g.nodes[v];
+  if (!is_pointwise(n.op)) return family(n.op) == Family::random ? 120 : 1;
+  return pointwise_formula(n.op, compute_dtype(operand_dtype(g, n))).program.size();
+}
+
+struct Verdict {
+  bool ok = false;
+  const char* reason = "";
+  static Verdict no(const char* why) { return {false, why}; }
+  static Verdict yes() { return {true, ""}; }
+};
+
+class Fuser {
+ public:
+  explicit Fuser(Program& program)
+      : p_(program), g_(program.graph), dims_(program.graph), users_(g_.nodes.size()), output_(g_.nodes.size(), false),
+        prims_(g_.nodes.size(), 0) {
+    for (ValueId v = 0; v < g_.nodes.size(); ++v)
+      for (const GraphOperand& o : g_.nodes[v].operands)
+        if (!o.is_scalar()) users_[o.value].push_back(v);
+    for (const ValueId v : g_.outputs) output_[v] = true;
+    readers_ = users_;
+    for (ValueId v = static_cast<ValueId>(g_.nodes.size()); v-- > 0;) {
+      if (!is_view(g_.nodes[v].op)) continue;
+      auto& above = readers_[g_.nodes[v].operands[0].value];
+      above.insert(above.end(), readers_[v].begin(), readers_[v].end());
+    }
+  }
+
+  void run() {
+    p_.groups.clear();
+    p_.group_of.assign(g_.nodes.size(), -1);
+    for (ValueId v = 0; v < g_.nodes.size(); ++v) {
+      if (p_.choices[v].form != Form::emit) continue;
+      prims_[v] = prim_count(g_, v);
+      p_.group_of[v] = static_cast<std::int32_t>(p_.groups.size());
+      p_.groups.push_back(single(v));
+    }
+    merge_producers();
+    merge_siblings();
+  }
+
+ private:
+  Group single(ValueId v) const {
+    Group group{.members = {v}, .inlined = {false}, .domain = v, .reduced = 0, .alive = true};
+    const GraphNode& n = g_.nodes[v];
+    if (family(n.op) == Family::reduce) {
+      group.domain = n.operands[0].value;
+      group.reduced = static_cast<std::uint16_t>(n.attributes[0]);
+    }
+    return group;
+  }
+
+  void merge_producers() {
+    for (ValueId v = 0; v < g_.nodes.size(); ++v) {
+      if (p_.group_of[v] < 0) continue;
+      for (std::size_t k = 0; k < g_.nodes[v].operands.size(); ++k) {
+        if (g_.nodes[v].operands[k].is_scalar()) continue;
+        ValueId s = g_.nodes[v].operands[k].value;
+        while (is_view(g_.nodes[s].op)) s = g_.nodes[s].operands[0].value;
+        if (p_.group_of[s] < 0 || p_.group_of[s] == p_.group_of[v]) continue;
+        const Verdict verdict = try_merge(p_.group_of[s], p_.group_of[v]);
+        if (!verdict.ok)
+          p_.notes.push_back(fmt::format("%{} {} is not fused into %{} {}: {}", s, name(g_.nodes[s].op), v,
+                                         name(g_.nodes[v].op), verdict.reason));
+      }
+    }
+  }
+
+  void merge_siblings() {
+    for (ValueId s = 0; s < g_.nodes.size(); ++s) {
+      if (users_[s].size() < 2) continue;
+      for (std::size_t i = 1; i < users_[s].size(); ++i) {
+        const std::int32_t a = p_.group_of[users_[s][0]], b = p_.group_of[users_[s][i]];
+        if (a < 0 || b < 0 || a == b) continue;
+        if (!dims_.same_shape(p_.groups[index(a)].domain, p_.groups[index(b)].domain)) continue;
+        try_home_merge(a, b);
+      }
+    }
+  }
+
+  static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+  Verdict try_merge(std::int32_t producer, std::int32_t consumer) {
+    const Verdict home = try_home_merge(producer, consumer);
+    if (home.ok) return home;
+    const Verdict inlined = try_inline(producer, consumer);
+    return inlined.ok ? inlined : home;
+  }
+
+  // ---- Merging at home ----------------------------------------------------------------------------------------------
+
+  Verdict try_home_merge(std::int32_t a, std::int32_t b) {
+    const Group &x = p_.groups[index(a)], &y = p_.groups[index(b)];
+    if (x.reduced != 0 && y.reduced != 0 &&
+        (x.reduced != y.reduced || !dims_.same_shape(x.domain, y.domain)))
+      return Verdict::no("they reduce different axes");
+    Group merged = unite(x, y);
+    merged.domain = x.reduced != 0 ? x.domain : y.domain;
+    merged.reduced = x.reduced | y.reduced;
+    const Verdict fits = check(merged);
+    if (!fits.ok) return fits;
+    if (merged.reduced != 0 && too_few_rows(merged)) return Verdict::no("few long rows: a split reduction is faster");
+    if (!convex(a, b)) return Verdict::no("another step stands between them");
+    commit(a, b, std::move(merged));
+    return Verdict::yes();
+  }
+
+  Group unite(const Group& x, const Group& y) const {
+    Group merged;
+    std::size_t i = 0, j = 0;
+    while (i < x.members.size() || j < y.members.size()) {
+      const bool left = j == y.members.size() || (i < x.members.size() && x.members[i] < y.members[j]);
+      merged.members.push_back(left ? x.members[i] : y.members[j]);
+      merged.inlined.push_back(left ? x.inlined[i] : y.inlined[j]);
+      ++(left ? i : j);
+    }
+    return merged;
+  }
+
+  bool contains(const Group& group, ValueId v, bool& inlined) const {
+    const auto at = std::lower_bound(group.members.begin(), group.members.end(), v);
+    if (at == group.members.end() || *at != v) return false;
+    inlined = group.inlined[static_cast<std::size_t>(at - group.members.begin())];
+    return true;
+  }
+
+  Verdict check(const Group& group) const {
+    if (group.members.size() > kMaxMembers) return Verdict::no("the kernel would have too many ops");
+    std::size_t prims = 0, accesses = 0;
+    for (std::size_t i = 0; i < group.members.size(); ++i) {
+      const ValueId v = group.members[i];
+      prims += prims_[v];
+      if (needs_store(group, v)) ++accesses;
+      if (group.inlined[i]) continue;
+      const GraphNode& n = g_.nodes[v];
+      if (family(n.op) == Family::reduce) {
+        if (!dims_.same_shape(n.operands[0].value, group.domain) || n.attributes[0] != group.reduced)
+          return Verdict::no("the reduction runs over another domain");
+        for (unsigned a = 0; a < g_.nodes[group.domain].shape.rank(); ++a)
+          if ((group.reduced >> a & 1) != 0 && dims_.of(group.domain, a) == Dimensions::kOne && group.members.size() > 1)
+            return Verdict::no("it reduces an axis of size 1");
+      }
+      std::vector<std::int8_t> home;
+      if (!home_axes(p_, dims_, group, v, home)) return Verdict::no("the shapes differ");
+      for (std::size_t k = 0; k < n.operands.size(); ++k)
+        if (!n.operands[k].is_scalar()) {
+          const Verdict edge = check_edge(group, v, k, home, accesses);
+          if (!edge.ok) return edge;
+        }
+    }
+    if (prims > kMaxPrims) return Verdict::no("the kernel would have too many instructions");
+    if (accesses > kMaxAccesses) return Verdict::no("the kernel would have too many operands");
+    return Verdict::yes();
+  }
+
+  bool needs_store(const Group& group, ValueId v) const {
+    if (output_[v]) return true;
+    bool inlined;
+    return std::any_of(users_[v].begin(), users_[v].end(),
+                       [&](ValueId u) { return is_view(g_.nodes[u].op) || !contains(group, u, inlined); });
+  }
+
+  IndexMap map_of(const Group& group, ValueId v, const std::vector<std::int8_t>& home) const {
+    if (family(g_.nodes[v].op) == Family::reduce) return identity_map(g_.nodes[group.domain].shape.rank());
+    IndexMap map;
+    for (const std::int8_t axis : home) map.axes.push_back({axis, true, true});
+    return map;
+  }
+
+  Verdict check_edge(const Group& group, ValueId v, std::size_t k, const std::vector<std::int8_t>& home,
+                     std::size_t& accesses) const {
+    const auto map = into_operand(g_, v, map_of(group, v, home), k);
+    const auto followed = map ? follow_views(g_, g_.nodes[v].operands[k].value, *map) : std::nullopt;
+    if (!followed) return Verdict::no("a view cannot be folded into a load");
+    bool inlined;
+    if (!contains(group, followed->source, inlined)) {
+      ++accesses;
+      return Verdict::yes();
+    }
+    if (inlined) return Verdict::yes();
+    std::vector<std::int8_t> below;
+    home_axes(p_, dims_, group, followed->source, below);
+    return aligned(*followed, below) ? Verdict::yes() : Verdict::no("it is read at another index than it is computed at");
+  }
+
+  bool aligned(const Followed& f, const std::vector<std::int8_t>& home) const {
+    if (f.map.reshaped) return false;
+    const auto plain = [&](std::int8_t axis) {
+      return axis >= 0 && dims_.of(f.source, static_cast<unsigned>(axis)) == Dimensions::kOne ? std::int8_t{-1} : axis;
+    };
+    for (std::size_t d = 0; d < home.size(); ++d) {
+      const AxisMap& a = f.map.axes[d];
+      if (plain(a.axis) != plain(home[d])) return false;
+      if (plain(a.axis) >= 0 && (!a.unit || !a.whole)) return false;
+    }
+    return true;
+  }
+
+  bool too_few_rows(const Group& group) const {
+    // Only where something at element level waits for a reduction; a plain reduction can be split.
+    const Shape& shape = g_.nodes[group.domain].shape;
+    double rows = 1, length = 1;
+    for (unsigned a = 0; a < shape.rank(); ++a)
+      ((group.reduced >> a & 1) != 0 ? length : rows) *= static_cast<double>(shape[a]);
+    if (rows >= kFewRows || length <= kLongRow) return false;
+    std::vector<bool> depends(g_.nodes.size(), false);
+    bool inlined;
+    for (const ValueId v : group.members) {
+      const bool reduction = family(g_.nodes[v].op) == Family::reduce;
+      bool below = false;
+      for (const GraphOperand& o : g_.nodes[v].operands) {
+        if (o.is_scalar()) continue;
+        ValueId s = o.value;
+        while (is_view(g_.nodes[s].op)) s = g_.nodes[s].operands[0].value;
+        below = below || (contains(group, s, inlined) && depends[s]);
+      }
+      depends[v] = reduction || below;
+      if (below && (reduction || dims_.same_shape(v, group.domain))) return true;
+    }
+    return false;
+  }
+
+  // ---- Inlining: computing a producer again at the index where it is read -------------------------------------------
+
+  Verdict try_inline(std::int32_t producer, std::int32_t consumer) {
+    const Group &x = p_.groups[index(producer)], &y = p_.groups[index(consumer)];
+    if (x.reduced != 0) return Verdict::no("a reduction is not computed twice");
+    bool inlined;
+    std::size_t cost = 0;
+    for (const ValueId v : x.members) {
+      cost += prims_[v];
+      if (output_[v]) return Verdict::no("its value is wanted as well");
+      for (const ValueId u : users_[v])
+        if (!only_reaches(u, x, y)) return Verdict::no("others read its value");
+    }
+    for (const ValueId v : x.members)
+      for (const GraphOperand& o : g_.nodes[v].operands) {
+        if (o.is_scalar()) continue;
+        ValueId s = o.value;
+        while (is_view(g_.nodes[s].op)) s = g_.nodes[s].operands[0].value;
+        if (contains(y, s, inlined)) return Verdict::no("it reads what the consumer computes at another index");
+      }
+    const double again = elements(g_, y.domain) / std::max(1.0, elements(g_, x.domain));
+    if (again > 1.01 && cost > kCheapPrims) return Verdict::no("it would be computed several times");
+    Group merged = unite(x, y);
+    for (std::size_t i = 0; i < merged.members.size(); ++i) {
+      if (contains(x, merged.members[i], inlined)) merged.inlined[i] = true;
+    }
+    merged.domain = y.domain, merged.reduced = y.reduced;
+    const Verdict fits = check(merged);
+    if (!fits.ok) return fits;
+    if (!reachable_maps(merged)) return Verdict::no("a view cannot be folded into its loads");
+    if (!convex(producer, consumer)) return Verdict::no("another step stands between them");
+    commit(producer, consumer, std::move(merged));
+    return Verdict::yes();
+  }
+
+  /// True if everything that reads `u` (through views) is in one of the two groups.
+  bool only_reaches(ValueId u, const Group& x, const Group& y) const {
+    std::vector<ValueId> work{u};
+    bool inlined;
+    while (!work.empty()) {
+      const ValueId v = work.back();
+      work.pop_back();
+      if (contains(x, v, inlined) || contains(y, v, inlined)) continue;
+      if (!is_view(g_.nodes[v].op) || output_[v]) return false;
+      work.insert(work.end(), users_[v].begin(), users_[v].end());
+    }
+    return true;
+  }
+
+  /// Follows every read of an inlined member down to loads; false if one of them cannot be expressed.
+  bool reachable_maps(const Group& group) const {
+    struct Visit { ValueId value; IndexMap map; };
+    std::vector<Visit> work;
+    for (std::size_t i = 0; i < group.members.size(); ++i) {
+      if (group.inlined[i]) continue;
+      std::vector<std::int8_t> home;
+      home_axes(p_, dims_, group, group.members[i], home);
+      work.push_back({group.members[i], map_of(group, group.members[i], home)});
+    }
+    for (std::size_t visits = 0; !work.empty(); ++visits) {
+      if (visits > 4 * kMaxMembers) return false;
+      const Visit at = std::move(work.back());
+      work.pop_back();
+      const GraphNode& n = g_.nodes[at.value];
+      if (at.map.reshaped && n.op == Op::iota) return false;
+      for (std::size_t k = 0; k < n.operands.size(); ++k) {
+        if (n.operands[k].is_scalar()) continue;
+        const auto map = into_operand(g_, at.value, at.map, k);
+        const auto followed = map ? follow_views(g_, n.operands[k].value, *map) : std::nullopt;
+        if (!followed) return false;
+        bool inlined;
+        if (contains(group, followed->source, inlined)) {
+          if (inlined) work.push_back({followed->source, followed->map});
+        } else if (followed->map.reshaped && g_.nodes[followed->source].op == Op::input && !g_.nodes[followed->source].dense) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  // ---- Order ------------------------------------------------------------------------------------------------------
+
+  /// False if a path leads from one group to the other through something outside both.
+  bool convex(std::int32_t a, std::int32_t b) const { return !indirect(a, b) && !indirect(b, a); }
+
+  bool indirect(std::int32_t from, std::int32_t to) const {
+    const ValueId last = p_.groups[index(to)].members.back();
+    std::vector<bool> seen(g_.nodes.size(), false);
+    std::vector<ValueId> work;
+    bool reached = false;
+    const auto visit = [&](ValueId v, bool outside) {
+      for (const ValueId u : readers_[v]) {
+        if (p_.group_of[u] == to) reached = reached || outside;
+        else if (p_.group_of[u] != from && !seen[u]) seen[u] = true, work.push_back(u);
+      }
+    };
+    for (const ValueId v : p_.groups[index(from)].members) visit(v, false);
+    while (!work.empty() && !reached) {
+      const ValueId v = work.back();
+      work.pop_back();
+      const std::int32_t group = p_.group_of[v];
+      if (group < 0) {
+        if (v < last) visit(v, true);
+        continue;
+      }
+      const std::vector<ValueId>& members = p_.groups[index(group)].members;
+      if (members.front() > last) continue;
+      for (const ValueId m : members) seen[m] = true;
+      for (const ValueId m : members) visit(m, true);
+    }
+    return reached;
+  }
+
+  void commit(std::int32_t a, std::int32_t b, Group merged) {
+    for (const ValueId v : merged.members) p_.group_of[v] = b;
+    p_.groups[index(a)].alive = false;
+    p_.groups[index(a)].members.clear();
+    p_.groups[index(b)] = std::move(merged);
+  }
+
+  Program& p_;
+  const Graph& g_;
+  Dimensions dims_;
+  std::vector<std::vector<ValueId>> users_;
+  std::vector<std::vector<ValueId>> readers_;  // users, also through views
+  std::vector<bool> output_;
+  std::vector<std::size_t> prims_;
+};
+
+}  // namespace
+
+bool home_axes(const Program& program, const Dimensions& dims, const Group& group, ValueId value,
+               std::vector<std::int8_t>& axes) {
+  const Graph& g = program.graph;
+  const unsigned rank = g.nodes[group.domain].shape.rank(), own = g.nodes[value].shape.rank();
+  const bool reduction = family(g.nodes[value].op) == Family::reduce;
+  axes.clear();
+  if (!reduction && dims.same_shape(value, group.domain)) {  // element level
+    for (unsigned d = 0; d < rank; ++d) axes.push_back(static_cast<std::int8_t>(d));
+    return true;
+  }
+  if (group.reduced == 0) return false;
+  const auto reduced_axes = static_cast<unsigned>(std::popcount(static_cast<unsigned>(group.reduced)));
+  const bool kept = own == rank, dropped = own + reduced_axes == rank;
+  if (!kept && !dropped) return false;
+  for (unsigned d = 0, a = 0; d < rank; ++d) {  // row level: reduced axes are gone, or 1
+    if ((group.reduced >> d & 1) != 0) {
+      if (kept && dims.of(value, a++) != Dimensions::kOne) return false;
+      axes.push_back(-1);
+      continue;
+    }
+    if (dims.of(value, a) != dims.of(group.domain, d)) return false;
+    axes.push_back(static_cast<std::int8_t>(a++));
+  }
+  return true;
+}
+
+bool fuse(Program& program) {
+  Fuser(program).run();
+  return true;
+}
+
+}  // namespace fermata

@@ -1,0 +1,44 @@
+// Index maps: how the index of a value follows from a point of a group's domain, known without sizes.
+//
+// Going down from a consumer to an operand, through stretches and view ops, an index map says for every axis of the
+// domain which axis of the value it moves along, and whether by whole steps. It decides what may be fused and what an
+// access looks like; the strides themselves are worked out when a plan is bound.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ir/graph.h"
+#include "runtime/plan.h"
+
+namespace fermata {
+
+struct AxisMap {
+  std::int8_t axis = -1;  // of the value; -1: the index does not depend on this domain axis
+  bool unit = true;       // one step along the domain axis is one step along the value's axis
+  bool whole = true;      // the value's axis is traversed from end to end
+  bool operator==(const AxisMap&) const = default;
+};
+
+struct IndexMap {
+  std::vector<AxisMap> axes;      // per domain axis
+  ValueId reshape = kNoValue;     // the reshape whose axes these are, where `reshaped`
+  bool reshaped = false;          // the value is seen under another shape: only what is dense in that order can follow
+  std::vector<PathStep> path;     // from the value up to the domain, nearest to the value first
+};
+
+/// The map of a value that has the domain's own axes.
+IndexMap identity_map(std::size_t rank);
+/// The map of operand `k` of a node with map `at`, before any view ops of the operand. For reductions `at` is the map of
+/// the operand's own axes. Nothing where a reshape above and a broadcast here cannot be folded together.
+std::optional<IndexMap> into_operand(const Graph& graph, ValueId node, const IndexMap& at, std::size_t k);
+/// The map of a view op's operand; nothing where it cannot be folded.
+std::optional<IndexMap> through_view(const Graph& graph, ValueId view, const IndexMap& at);
+/// Follows view ops down to the first value that is not one. Nothing where one cannot be folded.
+struct Followed { ValueId source; IndexMap map; };
+std::optional<Followed> follow_views(const Graph& graph, ValueId value, IndexMap map);
+
+bool is_view(Op op);
+
+}  // namespace fermata

@@ -1,0 +1,254 @@
+// See lower.h.
+#include "passes/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "dispatch/dump.h"
+#include "dispatch/kernel_cache.h"
+#include "dispatch/kernel_table.h"
+#include "ir/error.h"
+#include "passes/build_kernel.h"
+#include "passes/form_fma.h"
+#include "passes/index_map.h"
+#include "runtime/stats.h"
+
+namespace fermata {
+namespace {
+
+/// A group or a node that runs as one step.
+struct Unit {
+  std::int32_t group = -1;
+  ValueId node = kNoValue;
+};
+
+class Lowering {
+ public:
+  explicit Lowering(Program& program) : p_(program), g_(program.graph), users_(g_.nodes.size()), output_(g_.nodes.size(), false) {
+    for (ValueId v = 0; v < g_.nodes.size(); ++v)
+      for (const GraphOperand& o : g_.nodes[v].operands)
+        if (!o.is_scalar()) users_[o.value].push_back(v);
+    for (const ValueId v : g_.outputs) output_[v] = true;
+  }
+
+  void run() {
+    compile_groups();
+    p_.plan = std::make_unique<Plan>();
+    slot_of_.assign(g_.nodes.size(), kNoSlot);
+    for (ValueId v = 0; v < g_.nodes.size(); ++v)
+      if (g_.nodes[v].op == Op::input) add_leaf(v);
+    p_.plan->output_slots.resize(g_.outputs.size());
+    for (std::size_t i = 0; i < g_.outputs.size(); ++i) {
+      p_.plan->output_slots[i] = slot_of_[g_.outputs[i]] = add_slot(PlanSlot::Kind::output, g_.outputs[i]);
+      p_.plan->output_records.push_back(g_.nodes[g_.outputs[i]].record);
+    }
+    for (const Unit& unit : ordered_units()) unit.group >= 0 ? add_kernel_step(unit.group) : add_call_step(unit.node);
+  }
+
+ private:
+  static constexpr std::uint32_t kNoSlot = ~0u;
+  static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+  // ---- Compiling ------------------------------------------------------------------------------------------------------
+
+  void compile_groups() {
+    built_.resize(p_.groups.size());
+    executables_.resize(p_.groups.size());
+    for (std::size_t i = 0; i < p_.groups.size(); ++i)
+      if (p_.groups[i].alive) compile_group(i);
+  }
+
+  void compile_group(std::size_t i) {
+    try {
+      built_[i] = build_kernel(p_, p_.groups[i], stored_members(p_.groups[i]));
+      form_fma(built_[i]->kernel);
+      executables_[i] = compile_cached(BackendKey::cpu, built_[i]->kernel, nullptr);
+    } catch (const OutOfMemoryError&) {
+      throw;
+    } catch (const Error& error) {
+      counters.compile_failures.fetch_add(1, std::memory_order_relaxed);
+      take_apart(i, error);
+    }
+  }
+
+  void take_apart(std::size_t i, const Error& error) {
+    const std::vector<ValueId> members = p_.groups[i].members;
+    p_.groups[i].alive = false;
+    built_[i].reset(), executables_[i].reset();
+    if (members.size() == 1) {
+      const ValueId v = members[0];
+      p_.group_of[v] = -1;
+      p_.choices[v].form = Form::call;
+      p_.choices[v].winner = "call, its kernel could not be compiled";
+      fmt::print(stderr, "fermata warning: {} at {} runs as a call: its kernel could not be compiled\n  {}\n",
+                 name(g_.nodes[v].op), short_location(g_.nodes[v].where), error.what());
+      return;
+    }
+    for (const ValueId v : members) {
+      Group alone{.members = {v}, .inlined = {false}, .domain = v, .reduced = 0, .alive = true};
+      if (family(g_.nodes[v].op) == Family::reduce) {
+        alone.domain = g_.nodes[v].operands[0].value;
+        alone.reduced = static_cast<std::uint16_t>(g_.nodes[v].attributes[0]);
+      }
+      p_.group_of[v] = static_cast<std::int32_t>(p_.groups.size());
+      p_.groups.push_back(std::move(alone));
+      built_.emplace_back(), executables_.emplace_back();
+    }
+    for (const ValueId v : members) compile_group(index(p_.group_of[v]));
+  }
+
+  std::vector<ValueId> stored_members(const Group& group) const {
+    std::vector<ValueId> stored;
+    for (std::size_t i = 0; i < group.members.size(); ++i) {
+      const ValueId v = group.members[i];
+      if (!group.inlined[i] && (output_[v] || read_outside(group, v))) stored.push_back(v);
+    }
+    return stored;
+  }
+  bool read_outside(const Group& group, ValueId v) const {
+    std::vector<ValueId> work(users_[v]);
+    while (!work.empty()) {
+      const ValueId u = work.back();
+      work.pop_back();
+      if (is_view(g_.nodes[u].op)) work.insert(work.end(), users_[u].begin(), users_[u].end());
+      else if (!std::binary_search(group.members.begin(), group.members.end(), u)) return true;
+    }
+    return false;
+  }
+
+  // ---- Order ----------------------------------------------------------------------------------------------------------
+
+  /// Units after everything they read; among those that are ready, in graph order.
+  std::vector<Unit> ordered_units() const {
+    std::vector<Unit> ordered;
+    std::vector<std::uint8_t> state(g_.nodes.size(), 0);  // 1: being visited, 2: done
+    std::vector<ValueId> work;
+    for (ValueId root = 0; root < g_.nodes.size(); ++root) {
+      work.push_back(root);
+      while (!work.empty()) {
+        const ValueId v = work.back();
+        if (state[v] == 2) {
+          work.pop_back();
+          continue;
+        }
+        const std::int32_t group = p_.group_of[v];
+        const std::vector<ValueId> alone{v};
+        const std::vector<ValueId>& members = group >= 0 ? p_.groups[index(group)].members : alone;
+        bool ready = true;
+        for (const ValueId m : members)
+          for (const GraphOperand& o : g_.nodes[m].operands)
+            if (!o.is_scalar() && state[o.value] != 2 && (group < 0 || p_.group_of[o.value] != group))
+              work.push_back(o.value), ready = false;
+        if (!ready) {
+          if (state[v] == 1 && ++visits_ > 64 * g_.nodes.size() + 4096) throw_internal("groups depend on each other in a circle");
+          state[v] = 1;
+          continue;
+        }
+        for (const ValueId m : members) state[m] = 2;
+        if (group >= 0) ordered.push_back({group, kNoValue});
+        else if (p_.choices[v].form == Form::call) ordered.push_back({-1, v});
+      }
+    }
+    return ordered;
+  }
+
+  // ---- Steps ----------------------------------------------------------------------------------------------------------
+
+  std::uint32_t add_slot(PlanSlot::Kind kind, ValueId v, std::uint16_t mask = 0) {
+    p_.plan->slots.push_back({.kind = kind, .record = g_.nodes[v].record, .mask = mask});
+    return static_cast<std::uint32_t>(p_.plan->slots.size() - 1);
+  }
+  void add_leaf(ValueId v) {
+    slot_of_[v] = add_slot(PlanSlot::Kind::leaf, v);
+    p_.plan->leaf_slots.push_back(slot_of_[v]);
+    p_.plan->leaf_records.push_back(g_.nodes[v].record);
+  }
+  std::uint32_t result_slot(ValueId v) {
+    if (slot_of_[v] == kNoSlot) slot_of_[v] = add_slot(PlanSlot::Kind::temporary, v);
+    return slot_of_[v];
+  }
+
+  void add_kernel_step(std::int32_t group) {
+    BuiltKernel& built = *built_[index(group)];
+    PlanStep step{};
+    step.kind = PlanStep::Kind::kernel;
+    step.record = built.domain_record, step.scalars = built.scalars;
+    step.executable = executables_[index(group)], step.axes = built.axes;
+    step.reduced = built.kernel.reduced, step.ns_per_point = built.ns_per_point;
+    for (std::size_t i = 0; i < built.sources.size(); ++i) {
+      const KernelSource& s = built.sources[i];
+      std::uint32_t slot;
+      switch (s.kind) {
+        case KernelSource::Kind::position: slot = add_slot(PlanSlot::Kind::position, s.value, s.mask); break;
+        case KernelSource::Kind::store: slot = result_slot(s.value); break;
+        default: slot = slot_of_[s.value];
+      }
+      step.sources.push_back({slot, s.path});
+      step.element_bytes.push_back(s.kind == KernelSource::Kind::position ? 0 : byte_size(built.kernel.accesses[i].dtype));
+    }
+    step.name = kernel_name(p_.groups[index(group)]);
+    step.where = g_.nodes[p_.groups[index(group)].members.back()].where;
+    dump_kernel(step.name, built.kernel);
+    p_.kernels.push_back(std::move(built.kernel));
+    p_.kernel_names.push_back(step.name);
+    p_.plan->steps.push_back(std::move(step));
+  }
+
+  std::string kernel_name(const Group& group) const {
+    constexpr std::size_t kShown = 4;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(group.members.size(), kShown); ++i)
+      text += fmt::format("{}{}", i == 0 ? "" : "_", name(g_.nodes[group.members[i]].op));
+    if (group.members.size() > kShown) text += fmt::format("_and_{}", group.members.size() - kShown);
+    return text;
+  }
+
+  void add_call_step(ValueId v) {
+    const GraphNode& n = g_.nodes[v];
+    PlanStep step{};
+    step.kind = PlanStep::Kind::call;
+    step.record = n.record, step.op = n.op;
+    step.operand_dtype = operand_dtype(g_, n), step.output_dtype = n.dtype;
+    step.where = n.where, step.name = std::string(name(n.op));
+    for (std::size_t k = 0; k < n.operands.size(); ++k) {
+      if (n.operands[k].is_scalar()) {
+        step.operand_order.push_back(-1 - static_cast<std::int32_t>(step.scalars.size()));
+        step.scalars.push_back({n.record, n.operands[k].scalar});
+        continue;
+      }
+      const std::size_t rank = is_pointwise(n.op) ? n.shape.rank() : g_.nodes[n.operands[k].value].shape.rank();
+      const auto map = into_operand(g_, v, identity_map(rank), k);
+      const auto followed = map ? follow_views(g_, n.operands[k].value, *map) : std::nullopt;
+      if (!followed) throw_internal("an operand of a call step is not a view of a buffer");
+      step.operand_order.push_back(static_cast<std::int32_t>(step.sources.size()));
+      step.sources.push_back({slot_of_[followed->source], followed->map.path});
+      step.source_dtypes.push_back(g_.nodes[followed->source].dtype);
+      step.element_bytes.push_back(byte_size(g_.nodes[followed->source].dtype));
+    }
+    if (!is_pointwise(n.op))
+      for (std::size_t i = 0; i < n.scalars.size(); ++i) step.scalars.push_back({n.record, static_cast<std::uint16_t>(i)});
+    step.output = {result_slot(v), {}};
+    p_.plan->steps.push_back(std::move(step));
+  }
+
+  Program& p_;
+  const Graph& g_;
+  std::vector<std::vector<ValueId>> users_;
+  std::vector<bool> output_;
+  std::vector<std::optional<BuiltKernel>> built_;
+  std::vector<std::shared_ptr<const Executable>> executables_;
+  std::vector<std::uint32_t> slot_of_;
+  mutable std::size_t visits_ = 0;
+};
+
+}  // namespace
+
+bool lower(Program& program) {
+  Lowering(program).run();
+  return true;
+}
+
+}  // namespace fermata

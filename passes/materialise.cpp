@@ -1,0 +1,52 @@
+// See materialise.h.
+#include "passes/materialise.h"
+
+#include "passes/index_map.h"
+#include "passes/rewrite.h"
+
+namespace fermata {
+namespace {
+
+GraphNode copy_of(const Graph& g, ValueId v) {
+  GraphNode copy;
+  copy.op = Op::copy;
+  copy.dtype = g.nodes[v].dtype, copy.shape = g.nodes[v].shape;
+  copy.operands = {{v, 0}};
+  copy.where = g.nodes[v].where, copy.record = g.nodes[v].record;
+  return copy;
+}
+
+bool costs_nothing(Op op) { return op == Op::full || op == Op::iota; }
+
+}  // namespace
+
+bool materialise(Program& program) {
+  const Graph& from = program.graph;
+  const std::vector<std::uint32_t> uses = count_uses(from);
+  Rewriter to(from);
+  for (ValueId v = 0; v < from.nodes.size(); ++v) {
+    const GraphNode& n = from.nodes[v];
+    if (n.op == Op::reshape) {
+      const GraphNode& x = from.nodes[n.operands[0].value];
+      if (is_view(x.op) || (x.op == Op::input && !x.dense))
+        to.redirect(n.operands[0].value, to.add(copy_of(to.graph(), to.moved(n.operands[0].value))));
+    }
+    for (const GraphOperand& o : n.operands) {
+      if (o.is_scalar() || !costs_nothing(from.nodes[o.value].op) || uses[o.value] < 2) continue;
+      to.redirect(o.value, to.add(from.nodes[o.value]));
+    }
+    to.keep(v);
+  }
+  std::vector<bool> taken(to.graph().nodes.size() + from.outputs.size(), false);
+  for (const ValueId v : from.outputs) {
+    ValueId out = to.moved(v);
+    const Op op = to.graph().nodes[out].op;
+    if (op == Op::input || is_view(op) || taken[out]) out = to.add(copy_of(to.graph(), out));
+    else taken[out] = true;
+    to.graph().outputs.push_back(out);
+  }
+  program.graph = std::move(to.graph());
+  return remove_dead(program.graph) || true;
+}
+
+}  // namespace fermata

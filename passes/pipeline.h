@@ -1,0 +1,33 @@
+// The compiler: from the graph of a walk to a plan.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "runtime/plan.h"
+#include "runtime/walk.h"
+
+namespace fermata {
+
+/// The graph of a walk: an arena copy whose nodes refer to the walk's numbers as records.
+Graph import_graph(const Walk& walk);
+
+/// Runs the pipeline and returns the plan. Never fails for a graph that runs eagerly: a kernel that cannot be compiled
+/// becomes, alone, call steps, with a warning that names its source line.
+std::unique_ptr<const Plan> compile_plan(Graph graph, std::vector<std::uint32_t> key);
+
+/// What the pipeline would do, in words: IR after each stage that changes it, groups, kernels, choices and reasons.
+std::string explain_plan(Graph graph);
+
+/// Runs passes by name over a graph (the `fermata opt` command and golden tests): "simplify", ... as pipeline.cpp lists.
+/// UserError for a name that is not a pass.
+Graph run_passes(Graph graph, const std::vector<std::string>& names);
+std::vector<std::string> pass_names();
+
+/// Passes to leave out, by name; FERMATA_DISABLE_PASSES=a,b sets it at start. Passes that are optional only.
+void set_disabled_passes(std::vector<std::string> names);
+
+}  // namespace fermata

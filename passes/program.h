@@ -1,0 +1,55 @@
+// What the passes share: the graph, and what has been decided about it so far.
+//
+// Groups are sets of nodes that become one kernel. Within a group every member has a *home*: its values are indexed by
+// the axes of the group's domain, at element level (all axes) or at row level (the axes that are not reduced). Members
+// that are read through a transposition, a broadcast or the like are computed again where they are read; they are
+// `inlined` and have no home.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/kernel.h"
+#include "runtime/plan.h"
+
+namespace fermata {
+
+enum class Form : std::uint8_t { leaf, view, emit, call };
+
+/// What select decided for a node, and what explain says about it.
+struct Choice {
+  Form form = Form::leaf;
+  std::string winner;       // "jit", "onednn"
+  std::string candidates;   // the others, with predicate or cost
+};
+
+struct Group {
+  std::vector<ValueId> members;   // in graph order
+  std::vector<bool> inlined;      // per member
+  ValueId domain = kNoValue;      // a value with the element-level shape
+  std::uint16_t reduced = 0;      // logical axes of the domain
+  bool alive = true;
+};
+
+struct Program {
+  Graph graph;
+  std::vector<Choice> choices;         // per node
+  std::vector<Group> groups;
+  std::vector<std::int32_t> group_of;  // per node: index into groups, or -1
+  std::vector<std::string> notes;      // why things were not fused
+  std::vector<Kernel> kernels;         // per kernel step, for dumps and explain
+  std::vector<std::string> kernel_names;
+  std::unique_ptr<Plan> plan;
+};
+
+/// Bytes, operations and sizes as the recording at hand has them: for judging cost only.
+inline double elements(const Graph& g, ValueId v) {
+  double n = 1;
+  for (const std::int64_t s : g.nodes[v].shape) n *= static_cast<double>(s);
+  return n;
+}
+
+}  // namespace fermata

@@ -1,0 +1,74 @@
+// See select.h.
+#include "passes/select.h"
+
+#include <fmt/format.h>
+
+#include "dispatch/kernel_table.h"
+#include "passes/index_map.h"
+
+namespace fermata {
+namespace {
+
+/// Arguments with the node's sizes and no data: enough for predicates and costs.
+struct ShapeArgs {
+  std::vector<Shape> strides;
+  std::vector<TensorView> views;
+  CallArgs args;
+  ShapeArgs(const Graph& g, const GraphNode& n) {
+    for (const GraphOperand& o : n.operands)
+      if (!o.is_scalar()) strides.push_back(dense_strides(g.nodes[o.value].shape));
+    strides.push_back(dense_strides(n.shape));
+    std::size_t i = 0;
+    for (const GraphOperand& o : n.operands) {
+      if (o.is_scalar()) continue;
+      const GraphNode& x = g.nodes[o.value];
+      views.push_back({nullptr, x.dtype, static_cast<std::uint8_t>(x.shape.rank()), x.shape.data(), strides[i++].data()});
+    }
+    views.push_back({nullptr, n.dtype, static_cast<std::uint8_t>(n.shape.rank()), n.shape.data(), strides[i].data()});
+    args = {n.op, {views.data(), views.size() - 1}, {&views.back(), 1}, n.attributes, n.scalars};
+  }
+};
+
+Choice choose(const Graph& g, const GraphNode& n) {
+  Choice c;
+  const BackendKey key = BackendKey::cpu;
+  const BackendCell* cell = backend_cell(n.op, key);
+  const DType operand = operand_dtype(g, n);
+  const Backend* device = backend(key);
+  const bool compiles = device != nullptr && device->can_compile(nullptr);
+  c.form = cell != nullptr && compiles && cell->emits.has(operand) ? Form::emit : Form::call;
+  if (cell == nullptr) return c;
+  const ShapeArgs shapes(g, n);
+  double best = 0;
+  for (const KernelVariant& v : cell->variants) {
+    if (!v.dtypes.has(operand)) continue;
+    if (v.form == KernelForm::emit) {
+      c.candidates += fmt::format("{}{} (emit, fuses)", c.candidates.empty() ? "" : ", ", v.name);
+      if (c.form == Form::emit) c.winner = v.name;
+      continue;
+    }
+    const bool fits = v.fits == nullptr || v.fits(shapes.args);
+    const double cost = v.cost != nullptr && fits ? v.cost(shapes.args) : 0;
+    c.candidates += fmt::format("{}{} ({}", c.candidates.empty() ? "" : ", ", v.name, name(v.form));
+    if (!fits) c.candidates += fmt::format(", needs {}", v.fits_text);
+    else if (cost > 0) c.candidates += fmt::format(", {:.1f} us", cost / 1000);
+    c.candidates += ")";
+    if (c.form == Form::call && fits && (c.winner.empty() || cost < best)) c.winner = v.name, best = cost;
+  }
+  return c;
+}
+
+}  // namespace
+
+bool select(Program& program) {
+  const Graph& g = program.graph;
+  program.choices.clear();
+  for (const GraphNode& n : g.nodes) {
+    if (n.op == Op::input) program.choices.push_back({Form::leaf, "", ""});
+    else if (is_view(n.op)) program.choices.push_back({Form::view, "", ""});
+    else program.choices.push_back(choose(g, n));
+  }
+  return true;
+}
+
+}  // namespace fermata
