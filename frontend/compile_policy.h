@@ -2,15 +2,11 @@
 // for the second time, so that structures that come once do not cost milliseconds.
 #pragma once
 
+#include "fermata/inspect.h"
 #include "runtime/plan_cache.h"
 #include "runtime/walk.h"
 
 namespace fermata {
-
-enum class CompilePolicy { second_sight, immediate, never };
-
-/// Returns the policy before. FERMATA_COMPILE=immediate|second_sight|never sets it at start.
-CompilePolicy set_compile_policy(CompilePolicy policy);
 
 /// Counts one sight of the entry; true if it should be compiled now.
 bool should_compile(PlanEntry& entry, const Walk& walk);

@@ -1,0 +1,122 @@
+// compile(fn): a function captured once and replayed with no recording.
+//
+// A replay checks the arguments (exact sizes, dtypes, strides, host numbers), binds buffers and runs the plan. Other
+// arguments record fn again, which takes microseconds; kernels are free of sizes, so nothing is compiled for a new size.
+// Tensors that fn touches without taking them as arguments are hidden inputs, bound by identity: their present value is
+// used, and in-place writes of fn are written back. Host numbers that fn captures freeze at the first call. Reading a
+// value inside fn is an error at that line. FERMATA_CHECK_REPLAY=1 records every call again and compares.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "runtime/tensor.h"
+
+namespace fermata {
+
+/// What compile() returns holds one of these: the captures of one function.
+class CompiledCore {
+ public:
+  CompiledCore();
+  ~CompiledCore();
+  CompiledCore(CompiledCore&&) noexcept;
+  CompiledCore& operator=(CompiledCore&&) noexcept;
+
+  using Body = std::vector<Tensor> (*)(void* context, std::span<const Tensor> args);
+  /// Runs `body(context, stand-ins for args)` once per distinct signature, replays it otherwise.
+  std::vector<Tensor> call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body, void* context,
+                           Location where);
+  /// Distinct signatures captured so far.
+  std::size_t captures() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+namespace detail {
+
+template <class T> inline constexpr bool is_number = std::is_arithmetic_v<std::remove_cvref_t<T>>;
+
+template <class T> void flatten(std::vector<Tensor>& out, T&& value) {
+  using U = std::remove_cvref_t<T>;
+  if constexpr (std::is_same_v<U, Tensor>) out.push_back(std::forward<T>(value));
+  else if constexpr (std::is_same_v<U, std::vector<Tensor>>) out.insert(out.end(), value.begin(), value.end());
+  else std::apply([&](auto&&... v) { (flatten(out, v), ...); }, value);
+}
+template <class R> R unflatten(std::vector<Tensor>& values, std::size_t& next) {
+  if constexpr (std::is_same_v<R, Tensor>) {
+    return std::move(values[next++]);
+  } else if constexpr (std::is_same_v<R, std::vector<Tensor>>) {
+    return std::move(values);
+  } else {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return R{unflatten<std::tuple_element_t<I, R>>(values, next)...};
+    }(std::make_index_sequence<std::tuple_size_v<R>>{});
+  }
+}
+
+}  // namespace detail
+
+/// A compiled function. Arguments are tensors and host numbers; the result is nothing, a Tensor, a vector of tensors, or
+/// a tuple, pair or array of tensors.
+template <class F> class CompiledFunction {
+ public:
+  explicit CompiledFunction(F fn) : fn_(std::move(fn)) {}
+
+  template <class... A> auto operator()(const A&... args) {
+    using R = std::invoke_result_t<F&, const A&...>;
+    std::vector<Tensor> tensors;
+    std::vector<std::uint64_t> numbers;
+    const auto take = [&](const auto& a) {
+      using T = std::remove_cvref_t<decltype(a)>;
+      if constexpr (detail::is_number<T>) {
+        if constexpr (std::is_floating_point_v<T>) numbers.push_back(std::bit_cast<std::uint64_t>(static_cast<double>(a)));
+        else numbers.push_back(static_cast<std::uint64_t>(a));
+      } else {
+        static_assert(std::is_convertible_v<const T&, const Tensor&>, "arguments of a compiled function are tensors and numbers");
+        tensors.push_back(a);
+      }
+    };
+    (take(args), ...);
+    struct Context { F& fn; std::tuple<const A&...> args; } context{fn_, {args...}};
+    const auto body = [](void* erased, std::span<const Tensor> stand_ins) {
+      auto& c = *static_cast<Context*>(erased);
+      std::size_t next = 0;
+      const auto pick = [&](const auto& a) -> decltype(auto) {
+        if constexpr (detail::is_number<decltype(a)>) return a; else return stand_ins[next++];
+      };
+      std::vector<Tensor> out;
+      std::apply([&](const auto&... a) {
+        // Braces: arguments are picked from left to right.
+        std::tuple<decltype(pick(a))...> picked{pick(a)...};
+        if constexpr (std::is_void_v<R>) std::apply(c.fn, picked);
+        else detail::flatten(out, std::apply(c.fn, picked));
+      }, c.args);
+      return out;
+    };
+    std::vector<Tensor> results = core_.call(tensors, numbers, body, &context, Location::current());
+    if constexpr (!std::is_void_v<R>) {
+      std::size_t next = 0;
+      return detail::unflatten<R>(results, next);
+    }
+  }
+  std::size_t captures() const { return core_.captures(); }
+
+ private:
+  F fn_;
+  CompiledCore core_;
+};
+
+template <class F> CompiledFunction<std::decay_t<F>> compile(F&& fn) {
+  return CompiledFunction<std::decay_t<F>>(std::forward<F>(fn));
+}
+
+}  // namespace fermata
