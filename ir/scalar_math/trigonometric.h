@@ -93,12 +93,13 @@ template <class V> QuadrantAngle<V> reduce_large_angle(V x) {
   const B quadrant = (high + B(U{1} << (kWordBits - 3))) >> B(U{kWordBits - 2});
   const B fraction = high - (quadrant << B(U{kWordBits - 2}));
   constexpr T kWord = static_cast<T>(std::uint64_t{1} << (kWordBits - 1)) * 2;
-  // As floats: the upper bits of the fraction exactly, and the rest rounded.
+  // As floats: the fraction to the nearest multiple of what is exact, and the signed rest, so that nothing cancels.
   const auto as_float = [](B u) { return convert<T>(bitcast<typename F::Signed>(u)); };
   const auto half_as_float = [&](B u) { return as_float(u >> B(U{1})); };  // of unsigned words, whose last bit is noise
-  const B fine = fraction & B((U{1} << (kWordBits - F::kMantissaBits)) - 1);
+  constexpr U kCoarse = U{1} << (kWordBits - F::kMantissaBits);
+  const B coarse = (fraction + B(kCoarse / 2)) & B(~(kCoarse - 1));
   const V lowest = fma(as_float(mantissa), half_as_float(w[2]) * V(1 / kWord), half_as_float(middle));
-  const V low = fma(lowest, V(2 / kWord), as_float(fine)), head = as_float(fraction - fine);
+  const V low = fma(lowest, V(2 / kWord), as_float(fraction - coarse)), head = as_float(coarse);
   const T unit = 4 / kWord;
   const V r = fma(head, V(C::kPiOver2[0] * unit), fma(head, V(C::kPiOver2[1] * unit), low * V(C::kPiOver2[0] * unit)));
   return {r + (x - x), quadrant};

@@ -90,17 +90,17 @@ TYPED_TEST_SUITE(ScalarMath, Floats);
                                   [](auto x) { return math::name(x); },                                      \
                                   [](long double x) -> long double { return reference; });                   \
   }
-FERMATA_ULP(exp, 0.9, 1.1, 800, std::exp(x))
-FERMATA_ULP(exp2, 0.9, 1.1, 1100, std::exp2(x))
+FERMATA_ULP(exp, 1, 1.1, 800, std::exp(x))
+FERMATA_ULP(exp2, 1, 1.1, 1100, std::exp2(x))
 FERMATA_ULP(expm1, 1.5, 2, 50, std::expm1(x))
 FERMATA_ULP(log, 1, 1, 3, std::log(x))
-FERMATA_ULP(log2, 2, 1.2, 3, std::log2(x))
+FERMATA_ULP(log2, 2.1, 1.2, 3, std::log2(x))
 FERMATA_ULP(log10, 3.3, 2, 3, std::log10(x))
 FERMATA_ULP(log1p, 1.7, 1.5, 3, std::log1p(x))
 FERMATA_ULP(sin, 1.6, 1.6, 1000, std::sin(x))
 FERMATA_ULP(cos, 1.6, 1.6, 1000, std::cos(x))
-FERMATA_ULP(tanh, 2.3, 2.5, 12, std::tanh(x))
-FERMATA_ULP(sigmoid, 2.3, 2.3, 110, sigmoid_reference(x))
+FERMATA_ULP(tanh, 2.5, 2.5, 12, std::tanh(x))
+FERMATA_ULP(sigmoid, 2.5, 2.4, 110, sigmoid_reference(x))
 FERMATA_ULP(erf, 1.1, 2.3, 7, std::erf(x))
 FERMATA_ULP(gelu, 3.5, 4, 15, gelu_reference(x))
 FERMATA_ULP(softplus, 2.6, 2.6, 110, softplus_reference(x))
