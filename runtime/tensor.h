@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
@@ -64,6 +65,14 @@ void destroy_impl(TensorImpl* impl);
 
 using Location = std::source_location;
 
+/// A position and the line that names it, because operator[] cannot have a defaulted argument.
+struct Index {
+  template <std::integral T>
+  Index(T position, Location line = Location::current()) : value(static_cast<std::int64_t>(position)), where(line) {}
+  std::int64_t value;
+  Location where;
+};
+
 /// A multi-dimensional array: a cheap handle that is copied by sharing. What a member does beyond naming parts of the
 /// handle is the frontend's business (frontend/tensor*.cpp); free functions of the same names are in fermata/ops.h.
 class Tensor {
@@ -86,7 +95,10 @@ class Tensor {
 
   bool defined() const { return impl_ != nullptr; }
   TensorImpl* impl() const { return impl_; }
-  DispatchKeySet keys() const { return impl_->keys; }
+  /// Those of a view include those of its base, which a write through another alias may have changed.
+  DispatchKeySet keys() const {
+    return impl_->view == nullptr ? impl_->keys : impl_->keys | impl_->view->base->keys;
+  }
   /// The present value; for a view derived from its base if that has changed.
   Node* node() const { return impl_->view == nullptr ? impl_->value : view_node(); }
   /// Gives the identity another value: takes over a kTensor reference. Bumps the version.
@@ -114,7 +126,7 @@ class Tensor {
   template <class T> T* data(Location where = Location::current()) const;
 
   // Views: they alias this tensor. Errors are those of the free functions of the same names.
-  Tensor operator[](std::int64_t index) const;
+  Tensor operator[](const Index& index) const;
   Tensor slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1,
                Location where = Location::current()) const;
   Tensor reshape(std::initializer_list<std::int64_t> sizes, Location where = Location::current()) const;

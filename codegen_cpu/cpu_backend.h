@@ -1,0 +1,19 @@
+// The CPU as a backend: kernels by way of the LLVM plugin, memory from the caching allocator.
+#pragma once
+
+#include "dispatch/backend.h"
+
+namespace fermata {
+
+class CpuBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cpu"; }
+  bool can_compile(std::string* why_not) const override;
+  std::shared_ptr<const Executable> compile(const Kernel& kernel, KernelListing* listing) override;
+  Storage* allocate(std::size_t bytes) override;
+  void copy_to_host(void* to, const void* from, std::size_t bytes) override;
+  void copy_from_host(void* to, const void* from, std::size_t bytes) override;
+  void synchronise() override {}  // whoever asks for a value runs its plan
+};
+
+}  // namespace fermata

@@ -1,0 +1,87 @@
+// See register.h. Ops are registered by family, from the op table, so that a new row has all its kernels.
+#include "codegen_cpu/register.h"
+
+#include "codegen_cpu/cpu_backend.h"
+#include "codegen_cpu/eager/eager.h"
+#include "codegen_cpu/irregular/irregular.h"
+#include "codegen_cpu/library/matmul.h"
+#include "dispatch/call.h"
+#include "dispatch/kernel_table.h"
+
+namespace fermata {
+namespace {
+
+/// What a kernel description can say: these ops fuse.
+bool is_emitted(Op op) {
+  switch (family(op)) {
+    case Family::unary:
+    case Family::binary:
+    case Family::ternary:
+    case Family::reduce:
+    case Family::random: return true;
+    case Family::irregular:
+      return is_view_op(op) || op == Op::cast || op == Op::copy || op == Op::full || op == Op::iota;
+    case Family::composite: return false;
+  }
+  return false;
+}
+
+/// The operand dtypes that an op computes in: what its rule makes of anything it accepts.
+DTypeSet operand_dtypes(Op op) {
+  const DTypeRule rule = info(op).rule;
+  if (rule == DTypeRule::none) return family(op) == Family::random ? kFloating : kRealOrBoolean;
+  DTypeSet set;
+  for (std::size_t t = 0; t < kDTypeCount; ++t)
+    if (const auto accepted = apply_rule(rule, static_cast<DType>(t))) set = set | accepted->operand;
+  return set;
+}
+
+void add_emit_variants() {
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    if (const Op op = static_cast<Op>(i); is_emitted(op))
+      add_variant(op, BackendKey::cpu, {.name = "jit", .form = KernelForm::emit, .dtypes = operand_dtypes(op)});
+}
+
+void add_irregular_variants() {
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    if (const CallKernel kernel = irregular_kernel(static_cast<Op>(i)))
+      add_variant(static_cast<Op>(i), BackendKey::cpu, {.name = "native", .dtypes = kRealOrBoolean, .call = kernel});
+}
+
+void add_matmul_variants() {
+  if (has_onednn())
+    add_variant(Op::matmul, BackendKey::cpu,
+                {.name = "onednn",
+                 .form = KernelForm::library,
+                 .dtypes = DTypeSet(DType::f32) | DType::bf16 | DType::i8,
+                 .call = &matmul_onednn,
+                 .fits = &matmul_onednn_fits,
+                 .cost = &matmul_onednn_cost,
+                 .fits_text = kMatmulOnednnFits});
+  if (has_libxsmm())
+    add_variant(Op::matmul, BackendKey::cpu,
+                {.name = "libxsmm",
+                 .form = KernelForm::library,
+                 .dtypes = DTypeSet(DType::f32) | DType::f64,
+                 .call = &matmul_libxsmm,
+                 .fits = &matmul_libxsmm_fits,
+                 .cost = &matmul_libxsmm_cost,
+                 .fits_text = kMatmulLibxsmmFits});
+  add_variant(Op::matmul, BackendKey::cpu,
+              {.name = "portable",
+               .form = KernelForm::library,
+               .dtypes = kReal,
+               .call = &matmul_portable,
+               .cost = &matmul_portable_cost});
+}
+
+}  // namespace
+
+void register_cpu_backend() {
+  register_backend(BackendKey::cpu, std::make_unique<CpuBackend>());
+  add_emit_variants();
+  add_irregular_variants();
+  add_matmul_variants();
+}
+
+}  // namespace fermata

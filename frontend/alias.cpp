@@ -1,0 +1,113 @@
+// See alias.h.
+#include "frontend/alias.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "dispatch/call.h"
+#include "frontend/calls.h"
+#include "frontend/transforms/autograd.h"
+#include "ir/error.h"
+#include "ir/view.h"
+
+namespace fermata {
+namespace {
+
+Tensor handle_of(TensorImpl* impl) {
+  impl->refs.fetch_add(1, std::memory_order_relaxed);
+  return Tensor(impl);
+}
+
+/// A kTensor reference more of a node.
+Node* shared(Node* node) {
+  node->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+  return node;
+}
+
+/// A value in a dense buffer of its own, computed now.
+Node* dense_value(const Tensor& value, Location where) {
+  Node* node = value.node();
+  if (node->pending()) tensor_hooks.materialise(node, "a write in place behind an address", where);
+  return node;
+}
+
+/// Writes where the address was handed out. Whoever else refers to the old value keeps it: their node gets a copy.
+void write_pinned(const Tensor& target, const Tensor& value, Location where) {
+  const Tensor dense = general_call(Op::copy, {&value, 1}, {}, where);
+  const Node* from = dense_value(dense, where);
+  TensorImpl* impl = target.impl();
+  Node* old = impl->value;
+  Storage* pinned = impl->pinned;
+  const std::size_t bytes = static_cast<std::size_t>(element_count(old->sizes())) * byte_size(old->dtype);
+  pinned->retain();
+  StoragePtr for_new(pinned);
+  Node* fresh = make_leaf(old->type(), pinned, old->backend, Node::kTensor);
+  static_cast<void>(for_new.release());
+  if (old->refs.load(std::memory_order_acquire) != Node::kTensor && bytes != 0) {
+    Storage* kept = Storage::allocate(bytes);
+    std::memcpy(kept->data, pinned->data, bytes);
+    old->storage.exchange(kept, std::memory_order_acq_rel)->release();
+  }
+  if (bytes != 0) std::memcpy(pinned->data, from->storage.load(std::memory_order_acquire)->data, bytes);
+  target.set_node(fresh);
+}
+
+void write_cell(const Tensor& target, const Tensor& value, Location where) {
+  take_history(target, value, where);
+  if (target.impl()->pinned != nullptr) write_pinned(target, value, where);
+  else target.set_node(shared(value.node()));
+}
+
+}  // namespace
+
+Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attributes, const Shape& wanted,
+                 Location where) {
+  const TensorType operand = type_of(x), type = infer(op, {&operand, 1}, attributes, {operand.dtype, wanted}, where);
+  const Attributes arguments{.wanted = type, .integers = attributes, .scalars = {}};
+  const ViewInfo* outer = x.impl()->view;
+  auto view = std::make_unique<ViewInfo>();
+  view->base = outer != nullptr ? outer->base : x.impl();
+  if (outer != nullptr) view->steps = outer->steps, view->offset = outer->offset;
+  view->sizes = operand.shape;
+  view->strides = outer != nullptr ? outer->strides : dense_strides(operand.shape);
+  if (!apply_view(op, attributes, type.shape, view->sizes, view->strides, view->offset))
+    return general_call(op, {&x, 1}, arguments, where);
+  view->steps.push_back({op, {attributes.begin(), attributes.end()}, type.shape});
+  const KeyGuard no_history({}, Functionality::autograd);
+  Tensor result = general_call(op, {&x, 1}, arguments, where);
+  view->seen_version = view->base->version;
+  view->base->refs.fetch_add(1, std::memory_order_relaxed);
+  result.impl()->view = view.release();
+  return result;
+}
+
+Node* derive_view(TensorImpl* impl) {
+  ViewInfo& view = *impl->view;
+  const KeyGuard no_history({}, Functionality::autograd);
+  Tensor value = handle_of(view.base);
+  for (const ViewStep& step : view.steps) {
+    const Attributes arguments{.wanted = {value.dtype(), step.sizes}, .integers = step.attributes, .scalars = {}};
+    value = general_call(step.op, {&value, 1}, arguments, {});
+  }
+  Node* old = std::exchange(impl->value, shared(value.node()));
+  if (old != nullptr && drop_references(old->refs, Node::kTensor)) destroy_node(old);
+  view.seen_version = view.base->version;
+  return impl->value;
+}
+
+void write(const Tensor& target, const Tensor& value, Location where) {
+  const ViewInfo* view = target.impl()->view;
+  if (view == nullptr) return write_cell(target, value, where);
+  for (std::size_t i = 0; i < view->sizes.size(); ++i)
+    if (view->strides[i] == 0 && view->sizes[i] > 1)
+      throw ValueError(1308, format_error(1308, "ValueError", "a write in place through a view whose elements share memory",
+                                          describe(target), where, "copy() gives a tensor that can be written"));
+  const Tensor base = handle_of(view->base);
+  const Tensor operands[] = {base, value};
+  std::vector<std::int64_t> attributes{view->offset};
+  attributes.insert(attributes.end(), view->strides.begin(), view->strides.end());
+  write_cell(base, general_call(Op::update, operands, {.wanted = {}, .integers = attributes, .scalars = {}}, where), where);
+}
+
+}  // namespace fermata

@@ -1,0 +1,27 @@
+// What public functions share on their way to the kernel table.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "dispatch/operator.h"
+#include "ir/error.h"
+
+namespace fermata {
+
+inline bool is_defined_tensor(const Operand& o) { return o.is_tensor() && o.tensor().defined(); }
+inline TensorType type_of(const Tensor& t) { return {t.dtype(), t.shape()}; }
+
+/// ValueError FM1306 for a tensor that was never given a value.
+void require_defined(Op op, const Operand& operand);
+/// The same for functions that are no op of their own.
+void require_defined(std::string_view function, const Tensor& x, Location where);
+
+/// Calls an op that takes tensors and attributes; undefined tensors are an error.
+Tensor general_call(Op op, std::span<const Tensor> tensors, const Attributes& attributes, Location where);
+
+/// Operands as lines of an error: "x  f32[4, 8]", or lhs and rhs.
+std::vector<ErrorOperand> describe(const Tensor& x);
+std::vector<ErrorOperand> describe(const Tensor& lhs, const Tensor& rhs);
+
+}  // namespace fermata

@@ -1,0 +1,28 @@
+// The one place that names everything: fills the kernel table when the library is loaded.
+#include "codegen_cpu/register.h"
+#include "dispatch/call.h"
+#include "frontend/alias.h"
+#include "frontend/capture.h"
+#include "frontend/startup.h"
+#include "frontend/sync.h"
+#include "frontend/transforms/autograd.h"
+
+namespace fermata {
+namespace {
+
+struct Startup {
+  Startup() {
+    register_cpu_backend();
+    register_call_kernels(BackendKey::cpu);
+    register_capture_kernels();
+    register_composites();
+    register_autograd_kernels();
+    install_sync();
+    tensor_hooks.view_value = &derive_view;
+    run_call_step = &run_call;
+    apply_mode_of_environment();
+  }
+} startup;
+
+}  // namespace
+}  // namespace fermata

@@ -1,0 +1,38 @@
+// Functions of neural networks, made of other ops: each is recorded as its parts, which fuse and differentiate.
+//
+// f16 and bf16 operands are computed in f32 throughout and rounded once; integers become f32 first.
+#pragma once
+
+#include "runtime/tensor.h"
+
+namespace fermata {
+
+/// exp(x - max) / sum(exp(x - max)) along an axis: positive, and adding up to 1.
+Tensor softmax(const Tensor& x, std::int64_t axis = -1, Location where = Location::current());
+/// log(softmax(x)), without the loss of the detour.
+Tensor log_softmax(const Tensor& x, std::int64_t axis = -1, Location where = Location::current());
+
+/// The mean negative log-likelihood of labels under softmax(logits, -1).
+///
+/// Shapes   logits [..N, C], labels [..N] -> []. DType logits floating, labels an integer dtype in [0, C); a label out of
+///          range makes the result NaN.
+/// Errors   ShapeError if the shapes do not fit; DTypeError unless labels are integers.
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Location where = Location::current());
+
+/// (x - mean) / sqrt(var + eps) over the last axis, times weight, plus bias.
+///
+/// Shapes   x [..N, C], weight and bias [C] or undefined -> the shape of x.
+/// Source   Ba, Kiros and Hinton, "Layer normalization", 2016.
+Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
+                  Location where = Location::current());
+/// x / sqrt(mean(x * x) + eps) over the last axis, times weight [C] or nothing.
+///
+/// Source   Zhang and Sennrich, "Root mean square layer normalization", NeurIPS 2019.
+Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6, Location where = Location::current());
+
+/// x times the transpose of weight, plus bias.
+///
+/// Shapes   x [..N, I], weight [O, I], bias [O] or undefined -> [..N, O].
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Location where = Location::current());
+
+}  // namespace fermata

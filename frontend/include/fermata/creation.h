@@ -1,0 +1,41 @@
+// New tensors: filled or counted. fermata/values.h makes them of C++ values, fermata/random.h of random numbers.
+//
+// Errors: ShapeError for negative sizes, more than 16 axes, or more bytes than 64 bits count; UnsupportedError for
+// complex and quantised dtypes.
+#pragma once
+
+#include <optional>
+
+#include "fermata/integer_list.h"
+#include "runtime/operand.h"
+
+namespace fermata {
+
+Tensor zeros(const IntegerList& sizes, DType dtype = DType::f32, Location where = Location::current());
+Tensor ones(const IntegerList& sizes, DType dtype = DType::f32, Location where = Location::current());
+/// Every element is `value`. The dtype is by default that of its kind: bool, i64 or f32.
+Tensor full(const IntegerList& sizes, Scalar value, std::optional<DType> dtype = {},
+            Location where = Location::current());
+// The same with the shape, and by default the dtype, of another tensor.
+Tensor zeros_like(const Tensor& x, std::optional<DType> dtype = {}, Location where = Location::current());
+Tensor ones_like(const Tensor& x, std::optional<DType> dtype = {}, Location where = Location::current());
+Tensor full_like(const Tensor& x, Scalar value, std::optional<DType> dtype = {}, Location where = Location::current());
+
+/// start, start + step, ... before stop. The dtype is by default i64, or f32 if one of them is a float. Floats are
+/// computed in f64 and rounded once.
+///
+/// Errors   ValueError if step is 0 or a bound is not finite.
+Tensor arange(Scalar start, Scalar stop, Scalar step = 1, std::optional<DType> dtype = {},
+              Location where = Location::current());
+/// 0, 1, ... before stop.
+Tensor arange(Scalar stop, std::optional<DType> dtype = {}, Location where = Location::current());
+/// `count` numbers evenly from start to stop, both included.
+Tensor linspace(double start, double stop, std::int64_t count, DType dtype = DType::f32,
+                Location where = Location::current());
+/// Ones on the main diagonal, zeros elsewhere. `columns` is by default `rows`.
+Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns = {}, DType dtype = DType::f32,
+           Location where = Location::current());
+/// i64: in every element its position along one axis.
+Tensor iota(const IntegerList& sizes, std::int64_t axis = 0, Location where = Location::current());
+
+}  // namespace fermata

@@ -1,0 +1,96 @@
+// Operations on tensors: pointwise ops and their operators, casts, products, joins and gathers.
+//
+// Operands are tensors or C++ numbers, and broadcast against each other. Dtypes promote as in the Python array API
+// 2023.12; a number takes part by kind only, so x * 2.0 leaves an f16 tensor f16, and kinds mix as in PyTorch. Errors name the
+// line of the call: ShapeError where shapes do not broadcast, DTypeError where the op is not defined for the dtype.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+
+#include "runtime/operand.h"
+
+namespace fermata {
+
+// One function per row of the op table (ir/ops/*.def), which has the formula, the dtype rule and one line on each:
+//   exp(x), tanh(x), isnan(x), ...   add(lhs, rhs), maximum(lhs, rhs), less(lhs, rhs), ...   where(condition, x, y)
+// `fermata ops NAME` prints a row. pow(x, e) with the number 2, 3, 0.5 or -1 as e computes square(x), x * x * x, sqrt(x)
+// or reciprocal(x) where x is floating: the one place where a number decides what is computed.
+#define FERMATA_UNARY(name, rule, formula, vjp, doc) Tensor name(const Operand& x);
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) Tensor name(const Operand& lhs, const Operand& rhs);
+#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) \
+  Tensor name(const Operand& condition, const Operand& x, const Operand& y);
+#include "ir/ops.def"
+
+inline Tensor operator+(const Operand& lhs, const Operand& rhs) { return add(lhs, rhs); }
+inline Tensor operator-(const Operand& lhs, const Operand& rhs) { return subtract(lhs, rhs); }
+inline Tensor operator*(const Operand& lhs, const Operand& rhs) { return multiply(lhs, rhs); }
+/// True division, of integers too.
+inline Tensor operator/(const Operand& lhs, const Operand& rhs) { return divide(lhs, rhs); }
+/// remainder(): the sign of the right-hand side, as in Python.
+inline Tensor operator%(const Operand& lhs, const Operand& rhs) { return remainder(lhs, rhs); }
+inline Tensor operator-(const Operand& x) { return negative(x); }
+inline Tensor operator==(const Operand& lhs, const Operand& rhs) { return equal(lhs, rhs); }
+inline Tensor operator!=(const Operand& lhs, const Operand& rhs) { return not_equal(lhs, rhs); }
+inline Tensor operator<(const Operand& lhs, const Operand& rhs) { return less(lhs, rhs); }
+inline Tensor operator<=(const Operand& lhs, const Operand& rhs) { return less_equal(lhs, rhs); }
+inline Tensor operator>(const Operand& lhs, const Operand& rhs) { return greater(lhs, rhs); }
+inline Tensor operator>=(const Operand& lhs, const Operand& rhs) { return greater_equal(lhs, rhs); }
+inline Tensor operator&(const Operand& lhs, const Operand& rhs) { return bitwise_and(lhs, rhs); }
+inline Tensor operator|(const Operand& lhs, const Operand& rhs) { return bitwise_or(lhs, rhs); }
+inline Tensor operator^(const Operand& lhs, const Operand& rhs) { return bitwise_xor(lhs, rhs); }
+inline Tensor operator~(const Operand& x) { return bitwise_invert(x); }
+inline Tensor operator!(const Operand& x) { return logical_not(x); }
+inline Tensor operator<<(const Operand& lhs, const Operand& rhs) { return bitwise_left_shift(lhs, rhs); }
+inline Tensor operator>>(const Operand& lhs, const Operand& rhs) { return bitwise_right_shift(lhs, rhs); }
+
+/// minimum(maximum(x, low), high); NaN stays NaN.
+Tensor clip(const Operand& x, const Operand& low, const Operand& high);
+
+/// The same values in another dtype. Gives x itself, not a copy, if it has that dtype.
+///
+/// DType    any real dtype or bool to any other. Floats to integers: towards zero, out of range to the nearest limit,
+///          NaN to 0. To bool: non-zero is true.
+Tensor astype(const Tensor& x, DType dtype, Location where = Location::current());
+/// The same values in a buffer of their own.
+Tensor copy(const Tensor& x, Location where = Location::current());
+
+/// Multiplies matrices over the last axis of `lhs` and the second-last of `rhs`.
+///
+/// Shapes   lhs [..B, M, K], rhs [..B, K, N] -> [..B, M, N]; batch axes broadcast. A vector on the left is a row, on the
+///          right a column, and that axis is absent from the result.
+/// DType    real; result is the promotion of both; f16 and bf16 accumulate in f32.
+/// Errors   ShapeError if K differs, batch axes do not broadcast or an operand is 0-d; DTypeError for bool.
+/// Source   Python array API 2023.12, matmul.
+Tensor matmul(const Tensor& lhs, const Tensor& rhs, Location where = Location::current());
+/// The sum of products of two vectors.
+Tensor dot(const Tensor& lhs, const Tensor& rhs, Location where = Location::current());
+
+/// Joins tensors one after another along an axis.
+///
+/// Shapes   equal but for that axis. DType the promotion of all.
+/// Errors   ShapeError if they differ elsewhere or there are none; IndexError for an axis out of range.
+Tensor concat(std::span<const Tensor> tensors, std::int64_t axis = 0, Location where = Location::current());
+Tensor concat(std::initializer_list<Tensor> tensors, std::int64_t axis = 0, Location where = Location::current());
+/// Joins tensors of one shape along a new axis, which is `axis` of the result.
+Tensor stack(std::span<const Tensor> tensors, std::int64_t axis = 0, Location where = Location::current());
+Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t axis = 0, Location where = Location::current());
+
+/// Slices of x at integer positions along an axis, which is replaced by the axes of `index`.
+///
+/// Shapes   x [..A, N, ..B], index [..I] -> [..A, ..I, ..B].
+/// Errors   DTypeError unless index has an integer dtype. Positions count from the end where negative; one out of range
+///          is an IndexError when the value is computed.
+Tensor take(const Tensor& x, const Tensor& index, std::int64_t axis = 0, Location where = Location::current());
+/// x with the slices of `source` added at integer positions along an axis; positions may repeat.
+///
+/// Shapes   x [..A, N, ..B], index [..I], source [..A, ..I, ..B] -> the shape of x. DType that of x; source is cast.
+Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source, std::int64_t axis = 0,
+                 Location where = Location::current());
+
+/// The elements on and below diagonal k (0 is the main one, positive ones lie above it) of the last two axes; 0 above.
+Tensor tril(const Tensor& x, std::int64_t k = 0, Location where = Location::current());
+/// The elements on and above diagonal k; 0 below.
+Tensor triu(const Tensor& x, std::int64_t k = 0, Location where = Location::current());
+
+}  // namespace fermata

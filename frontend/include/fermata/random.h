@@ -1,0 +1,57 @@
+// Random numbers: counter-based, so the numbers of a call depend on the seed, on how many were drawn before, and on
+// nothing else. Eager and compiled code, and any number of threads, draw the same.
+#pragma once
+
+#include "fermata/integer_list.h"
+#include "runtime/operand.h"
+
+namespace fermata {
+
+/// Where random numbers come from: a key, and how many numbers have been taken. A call takes its numbers when it is made
+/// and not when it is computed, so the order of syncs changes nothing. A generator belongs to one thread.
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed) : key_(seed) {}
+  std::uint64_t key() const { return key_; }
+  std::uint64_t offset() const { return offset_; }
+  /// Takes the next `count` numbers, rounded up to a multiple of 4, and gives the offset of the first.
+  std::uint64_t reserve(std::int64_t count);
+  /// Starts again from a seed, or goes to an offset.
+  void seed(std::uint64_t seed) { key_ = seed, offset_ = 0; }
+  void set_offset(std::uint64_t offset) { offset_ = offset; }
+
+ private:
+  std::uint64_t key_;
+  std::uint64_t offset_ = 0;
+};
+
+/// This thread's generator. Threads start with different keys: the first one to draw with 0, the next with 1, and so on.
+Generator& default_generator();
+/// Seeds this thread's generator.
+void manual_seed(std::uint64_t seed);
+
+// Errors: ShapeError as in fermata/creation.h; DTypeError where `dtype` is not floating (an integer dtype for randint).
+
+/// Uniform in [low, high).
+Tensor uniform(const IntegerList& sizes, double low = 0, double high = 1, DType dtype = DType::f32,
+               Generator& from = default_generator(), Location where = Location::current());
+/// Normally distributed.
+Tensor normal(const IntegerList& sizes, double mean = 0, double deviation = 1, DType dtype = DType::f32,
+              Generator& from = default_generator(), Location where = Location::current());
+/// uniform(sizes) and normal(sizes).
+Tensor rand(const IntegerList& sizes, DType dtype = DType::f32, Location where = Location::current());
+Tensor randn(const IntegerList& sizes, DType dtype = DType::f32, Location where = Location::current());
+/// Integers in [low, high), equally likely to within 2^-53.
+///
+/// Errors   ValueError if low is not below high or they are 2^53 or more apart.
+Tensor randint(std::int64_t low, std::int64_t high, const IntegerList& sizes, DType dtype = DType::i64,
+               Generator& from = default_generator(), Location where = Location::current());
+/// bool: true with the probabilities given, one draw for each.
+Tensor bernoulli(const Tensor& probability, Generator& from = default_generator(),
+                 Location where = Location::current());
+Tensor bernoulli(double probability, const IntegerList& sizes, Generator& from = default_generator(),
+                 Location where = Location::current());
+/// i64: 0 to count - 1 in random order. Computed at once, on the host.
+Tensor permutation(std::int64_t count, Generator& from = default_generator(), Location where = Location::current());
+
+}  // namespace fermata

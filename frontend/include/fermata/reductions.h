@@ -1,0 +1,32 @@
+// Reductions: many elements to one, along the axes named.
+#pragma once
+
+#include "fermata/integer_list.h"
+#include "runtime/tensor.h"
+
+namespace fermata {
+
+// One function per row of ir/ops/reduce.def: sum, prod, max, min, all, any, argmax, argmin.
+//
+// Shapes   `axes`, counted from the end where negative, are left out of the result, or kept with size 1 where
+//          `keepdims`. No axes mean all of them. argmax and argmin take one axis or all.
+// DType    sum and prod of integers and bool give i64 (u64 for unsigned); max and min keep the dtype; all and any give
+//          bool, argmax and argmin i64.
+// Errors   IndexError for an axis out of range or named twice; ShapeError for max, min, argmax and argmin of nothing.
+#define FERMATA_REDUCE(name, rule, vjp, doc)                                           \
+  Tensor name(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false,    \
+              Location where = Location::current());
+#include "ir/ops.def"
+
+/// The arithmetic mean; integers become f32 first. NaN for no elements.
+Tensor mean(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false,
+            Location where = Location::current());
+/// The mean squared distance from the mean, in two passes. The divisor is the count minus `correction` (1 for the
+/// unbiased estimate from a sample); where that is not positive the result is NaN or infinite.
+Tensor var(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
+           Location where = Location::current());
+/// log(sum(exp(x))) without overflow.
+Tensor logsumexp(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false,
+                 Location where = Location::current());
+
+}  // namespace fermata

@@ -1,0 +1,94 @@
+// Tensors from C++ values: literals, vectors and buffers, which are copied.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "fermata/integer_list.h"
+#include "runtime/operand.h"
+
+namespace fermata {
+
+/// A copy of what lies in row-major order at `elements`, which must hold as many as the sizes multiply to.
+Tensor from_buffer(const void* elements, DType dtype, const IntegerList& sizes, Location where = Location::current());
+/// A copy of `count` elements of dtype `stored`, converted to `dtype`: what the functions below come down to.
+///
+/// Errors   ShapeError if the sizes do not multiply to `count`.
+Tensor copy_elements(const void* elements, DType stored, std::int64_t count, const IntegerList& sizes, DType dtype,
+                     Location where);
+[[noreturn]] void throw_ragged(Location where);
+
+template <class T> concept Number = std::is_arithmetic_v<T>;
+/// The dtype of numbers that nobody gave one: that of their kind, as beside a tensor.
+template <Number T>
+inline constexpr DType default_dtype = std::is_same_v<T, bool>       ? DType::boolean
+                                       : std::is_floating_point_v<T> ? DType::f32
+                                                                     : DType::i64;
+
+/// A copy of the elements of a vector or array, of its element type: one axis, or the sizes given.
+///
+/// Errors   ShapeError if the sizes do not multiply to the number of elements.
+template <class T>
+Tensor tensor(std::span<const T> values, const IntegerList& sizes, Location where = Location::current()) {
+  return copy_elements(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()), sizes, dtype_of<T>, where);
+}
+template <class T>
+  requires(!std::is_same_v<T, bool>)
+Tensor tensor(const std::vector<T>& values, const IntegerList& sizes, Location where = Location::current()) {
+  return tensor(std::span<const T>(values), sizes, where);
+}
+template <class T>
+  requires(!std::is_same_v<T, bool>)
+Tensor tensor(const std::vector<T>& values, Location where = Location::current()) {
+  return tensor(std::span<const T>(values), static_cast<std::int64_t>(values.size()), where);
+}
+
+/// A 0-d tensor, or one of the values of a (nested) list: tensor({{1, 2}, {3, 4}}). The default dtype is that of the
+/// kind of the numbers: bool, i64 or f32.
+///
+/// Errors   ShapeError if rows differ in length.
+template <Number T> Tensor tensor(T value, std::optional<DType> dtype = {}, Location where = Location::current()) {
+  return copy_elements(&value, dtype_of<T>, 1, {}, dtype.value_or(default_dtype<T>), where);
+}
+template <Number T>
+Tensor tensor(std::initializer_list<T> values, std::optional<DType> dtype = {}, Location where = Location::current()) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  return copy_elements(std::data(values), dtype_of<T>, count, count, dtype.value_or(default_dtype<T>), where);
+}
+template <Number T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, std::optional<DType> dtype = {},
+              Location where = Location::current()) {
+  const std::size_t columns = rows.size() == 0 ? 0 : std::data(rows)->size();
+  // vector<bool> has no array of bytes.
+  std::vector<std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>> values;
+  for (const auto& row : rows) {
+    if (row.size() != columns) throw_ragged(where);
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  return copy_elements(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()),
+                       {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)},
+                       dtype.value_or(default_dtype<T>), where);
+}
+template <Number T>
+Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
+              std::optional<DType> dtype = {}, Location where = Location::current()) {
+  const std::size_t rows = blocks.size() == 0 ? 0 : std::data(blocks)->size();
+  const std::size_t columns = rows == 0 ? 0 : std::data(*std::data(blocks))->size();
+  std::vector<std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>> values;
+  for (const auto& block : blocks) {
+    if (block.size() != rows) throw_ragged(where);
+    for (const auto& row : block) {
+      if (row.size() != columns) throw_ragged(where);
+      values.insert(values.end(), row.begin(), row.end());
+    }
+  }
+  return copy_elements(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()),
+                       {static_cast<std::int64_t>(blocks.size()), static_cast<std::int64_t>(rows),
+                        static_cast<std::int64_t>(columns)},
+                       dtype.value_or(default_dtype<T>), where);
+}
+
+}  // namespace fermata

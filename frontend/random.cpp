@@ -1,0 +1,110 @@
+// See fermata/random.h.
+#include "fermata/random.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <numeric>
+
+#include "fermata/creation.h"
+#include "fermata/ops.h"
+#include "fermata/values.h"
+#include "frontend/calls.h"
+#include "ir/error.h"
+#include "ir/infer.h"
+
+namespace fermata {
+namespace {
+
+/// Standard random numbers of a dtype; the offset is taken now, whenever they are computed.
+Tensor draw(Op op, std::string_view function, std::span<const std::int64_t> sizes, DType dtype, Generator& from,
+            Location where) {
+  const std::int64_t count = check_shape(function, sizes, dtype, where);
+  const std::uint64_t scalars[] = {from.key(), from.offset()};
+  Tensor result = general_call(op, {}, {.wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = scalars}, where);
+  from.reserve(count);
+  return result;
+}
+
+Tensor affine(const Tensor& x, double scale, double shift, Location where) {
+  const Tensor scaled = scale == 1 ? x : multiply({x, where}, scale);
+  return shift == 0 ? scaled : add({scaled, where}, shift);
+}
+
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): well mixed words from consecutive ones.
+std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+}  // namespace
+
+std::uint64_t Generator::reserve(std::int64_t count) {
+  const std::uint64_t first = offset_;
+  offset_ += (static_cast<std::uint64_t>(count) + 3) & ~std::uint64_t{3};
+  return first;
+}
+
+Generator& default_generator() {
+  static std::atomic<std::uint64_t> threads{0};
+  thread_local Generator generator(threads.fetch_add(1, std::memory_order_relaxed));
+  return generator;
+}
+
+void manual_seed(std::uint64_t seed) { default_generator().seed(seed); }
+
+Tensor uniform(const IntegerList& sizes, double low, double high, DType dtype, Generator& from, Location where) {
+  return affine(draw(Op::random_uniform, "uniform", sizes, dtype, from, where), high - low, low, where);
+}
+Tensor normal(const IntegerList& sizes, double mean, double deviation, DType dtype, Generator& from, Location where) {
+  return affine(draw(Op::random_normal, "normal", sizes, dtype, from, where), deviation, mean, where);
+}
+Tensor rand(const IntegerList& sizes, DType dtype, Location where) {
+  return draw(Op::random_uniform, "rand", sizes, dtype, default_generator(), where);
+}
+Tensor randn(const IntegerList& sizes, DType dtype, Location where) {
+  return draw(Op::random_normal, "randn", sizes, dtype, default_generator(), where);
+}
+
+Tensor randint(std::int64_t low, std::int64_t high, const IntegerList& sizes, DType dtype, Generator& from,
+               Location where) {
+  std::int64_t range = 0;
+  const bool overflow = __builtin_sub_overflow(high, low, &range);
+  if (overflow || range <= 0 || range >= std::int64_t{1} << 53)
+    throw ValueError(1311, format_error(1311, "ValueError",
+                                        fmt::format("randint: no range of less than 2^53 integers from {} to {}", low, high),
+                                        {}, where));
+  if (!is_integer(dtype))
+    throw DTypeError(1104, format_error(1104, "DTypeError",
+                                        fmt::format("randint: the result must be integers, not {}", name(dtype)), {}, where));
+  const Tensor unit = draw(Op::random_uniform, "randint", sizes, DType::f64, from, where);
+  // The product is rounded, but never up to the range itself: unit is at most 1 - 2^-53.
+  const Tensor steps = astype(multiply({unit, where}, static_cast<double>(range)), DType::i64, where);
+  return astype(add({steps, where}, low), dtype, where);
+}
+
+Tensor bernoulli(const Tensor& probability, Generator& from, Location where) {
+  require_defined("bernoulli", probability, where);
+  const Tensor unit = draw(Op::random_uniform, "bernoulli", probability.shape(), DType::f32, from, where);
+  return less({unit, where}, probability);
+}
+Tensor bernoulli(double probability, const IntegerList& sizes, Generator& from, Location where) {
+  const Tensor unit = draw(Op::random_uniform, "bernoulli", sizes, DType::f32, from, where);
+  return less({unit, where}, probability);
+}
+
+Tensor permutation(std::int64_t count, Generator& from, Location where) {
+  check_shape("permutation", {&count, 1}, DType::i64, where);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  const std::uint64_t base = mixed(from.key()) + from.reserve(count);
+  for (std::uint64_t left = order.size(); left > 1; --left) {  // Fisher and Yates, by the high half of a product
+    const auto wide = static_cast<unsigned __int128>(mixed(base + left)) * left;
+    std::swap(order[left - 1], order[static_cast<std::size_t>(wide >> 64)]);
+  }
+  return tensor(order, where);
+}
+
+}  // namespace fermata
