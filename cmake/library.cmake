@@ -18,9 +18,11 @@ target_include_directories(fermata INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/frontend/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/fermata/internal>)
 
+set_target_properties(fermata PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 # The plugin is looked for beside the library.
 if(TARGET fermata_llvm)
-  set_target_properties(fermata_llvm PROPERTIES LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:fermata>)
+  set_target_properties(fermata_llvm PROPERTIES LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:fermata>
+    INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
   add_dependencies(fermata_llvm fermata)
 endif()
 
