@@ -70,9 +70,11 @@ inline DispatchKeySet keys_of(std::span<const Tensor> tensors) {
 /// A backend takes part even where there are no tensors; a higher one among the operands still wins.
 inline DispatchKeySet keys_of(const Attributes& a) { return DispatchKeySet(a.backend) | Functionality::dense; }
 
-/// Set while a trace of calls is wanted: one relaxed load per call when off.
-extern std::atomic<bool> trace_dispatch;
-void trace_call(const Call& call, bool entering);
+/// Set while somebody watches calls (a trace or a profile): one relaxed load per call when off.
+extern std::atomic<bool> watch_calls;
+void watch_call(const Call& call, bool entering);
+/// Prints every call on standard error: op, cell, source line, nesting. FERMATA_TRACE_DISPATCH=1 turns it on at start.
+void set_trace_dispatch(bool on);
 
 template <class Signature> struct Dispatcher;
 template <class R, class... A> struct Dispatcher<R(A...)> {
@@ -83,7 +85,7 @@ template <class R, class... A> struct Dispatcher<R(A...)> {
     keys = keys & DispatchKeySet(entry.not_fallthrough.load(std::memory_order_relaxed));
     const auto kernel = reinterpret_cast<Kernel>(entry.cells[keys.cell()].load(std::memory_order_acquire));
     const Call call{entry, keys, where};
-    if (trace_dispatch.load(std::memory_order_relaxed)) [[unlikely]] return traced(kernel, call, args...);
+    if (watch_calls.load(std::memory_order_relaxed)) [[unlikely]] return watched(kernel, call, args...);
     return kernel(call, args...);
   }
   static R call(const OperatorEntry& entry, std::source_location where, A... args) {
@@ -96,12 +98,12 @@ template <class R, class... A> struct Dispatcher<R(A...)> {
   }
 
  private:
-  static R traced(Kernel kernel, const Call& call, A... args) {
+  static R watched(Kernel kernel, const Call& call, A... args) {
     struct Leave {
       const Call& call;
-      ~Leave() { trace_call(call, false); }
+      ~Leave() { watch_call(call, false); }
     } leave{call};
-    trace_call(call, true);
+    watch_call(call, true);
     return kernel(call, args...);
   }
 };

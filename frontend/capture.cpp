@@ -12,6 +12,7 @@
 #include "dispatch/call.h"
 #include "dispatch/kernel_table.h"
 #include "dispatch/pointwise.h"
+#include "fermata/inspect.h"
 #include "frontend/capture_scope.h"
 #include "ir/error.h"
 
@@ -80,6 +81,7 @@ void cut(Node* n, std::source_location where) {
 
 Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
   ++recorded;
+  if (in_capture_scope()) [[unlikely]] node->reserved = CaptureScope::kInside;
   Tensor result(node, keys & kDataKeys);
   if (node->depth.load(memory_order_relaxed) >= pending_limit.load(memory_order_relaxed)) [[unlikely]]
     if (!in_capture_scope()) cut(node, call.where);
@@ -87,6 +89,9 @@ Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
 }
 
 Tensor capture_settled(const Call& call, PointwiseOperands& p) {
+  if (in_capture_scope()) [[unlikely]]
+    for (unsigned k = 0; k < p.count; ++k)
+      if (p.operands[k]->is_tensor()) capture_scope->touch(p.operands[k]->tensor(), call.where);
   settle(call, p);
   void* const block = allocate_node();  // may throw, so before the edges
   const Below a = take_edge(p.nodes[0]), b = take_edge(p.nodes[1]);
@@ -151,6 +156,8 @@ BackendKey common_backend(std::span<const Tensor> tensors, const Call& call) {
 
 Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
   const Op op = call.entry.op;
+  if (in_capture_scope()) [[unlikely]]
+    for (const Tensor& t : tensors) capture_scope->touch(t, call.where);
   const BackendKey backend = common_backend(tensors, call);
   std::array<TensorType, Node::kInlineInputs> few;
   std::vector<TensorType> many;

@@ -155,6 +155,11 @@ void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_lo
   Player::mine().play(roots, reason);
 }
 
-void install_sync() { tensor_hooks.materialise = &materialise; }
+void install_sync() {
+  tensor_hooks.materialise = &materialise;
+  tensor_hooks.written = [](TensorImpl* impl) {
+    if (in_capture_scope()) [[unlikely]] capture_scope->written(impl);
+  };
+}
 
 }  // namespace fermata

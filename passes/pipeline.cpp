@@ -161,6 +161,8 @@ std::string explain_plan(Graph graph) {
   return text + "\npasses\n" + timings;
 }
 
+std::size_t step_count(Graph graph) { return run_pipeline(std::move(graph), nullptr).plan->steps.size(); }
+
 Graph run_passes(Graph graph, const std::vector<std::string>& names) {
   Program program;
   program.graph = std::move(graph);

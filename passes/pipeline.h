@@ -22,6 +22,9 @@ std::unique_ptr<const Plan> compile_plan(Graph graph, std::vector<std::uint32_t>
 /// What the pipeline would do, in words: IR after each stage that changes it, groups, kernels, choices and reasons.
 std::string explain_plan(Graph graph);
 
+/// Kernel and call steps of the plan that the graph would get.
+std::size_t step_count(Graph graph);
+
 /// Runs passes by name over a graph (the `fermata opt` command and golden tests): "simplify", ... as pipeline.cpp lists.
 /// UserError for a name that is not a pass.
 Graph run_passes(Graph graph, const std::vector<std::string>& names);

@@ -32,6 +32,7 @@ void destroy_impl(TensorImpl* impl) {
 }
 
 void Tensor::set_node(Node* value) const {
+  if (tensor_hooks.written != nullptr) tensor_hooks.written(impl_);
   Node* old = std::exchange(impl_->value, value);
   ++impl_->version;
   if (old != nullptr && drop_references(old->refs, Node::kTensor)) destroy_node(old);

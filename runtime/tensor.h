@@ -58,6 +58,7 @@ static_assert(sizeof(TensorImpl) == 64);
 struct TensorHooks {
   void (*materialise)(Node* node, const char* reason, std::source_location where) = nullptr;
   Node* (*view_value)(TensorImpl* view) = nullptr;   // makes the node of a view for the base's present value
+  void (*written)(TensorImpl* impl) = nullptr;       // an identity is about to get another value
 };
 extern TensorHooks tensor_hooks;
 

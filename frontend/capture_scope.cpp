@@ -1,0 +1,50 @@
+// See capture_scope.h.
+#include "frontend/capture_scope.h"
+
+#include <algorithm>
+
+namespace fermata {
+
+constinit thread_local CaptureScope* capture_scope = nullptr;
+
+CaptureScope::~CaptureScope() {
+  capture_scope = nullptr;
+  for (const Write& w : writes_)
+    if (drop_references(w.before->refs, Node::kTensor)) destroy_node(w.before);
+}
+
+void CaptureScope::touch(const Tensor& tensor, Location where) {
+  Node* node = tensor.node();
+  if ((node->reserved & kInside) != 0 || hidden_.contains(node)) return;
+  if (node->pending()) {
+    capture_scope = nullptr;  // this value is from outside: computing it is no part of the function
+    struct Restore {
+      CaptureScope* scope;
+      ~Restore() { capture_scope = scope; }
+    } restore{this};
+    tensor_hooks.materialise(node, "a compiled function uses a pending tensor", where);
+  }
+  hidden_.emplace(node, tensor);
+}
+
+void CaptureScope::written(TensorImpl* impl) {
+  const auto known = std::any_of(writes_.begin(), writes_.end(), [&](const Write& w) { return w.target.impl() == impl; });
+  if (known || impl->value == nullptr || (impl->value->reserved & kInside) != 0) return;  // made inside: nobody else's
+  impl->refs.fetch_add(1, std::memory_order_relaxed);
+  impl->value->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+  writes_.push_back({Tensor(impl), impl->value});
+}
+
+const Tensor* CaptureScope::identity_of(const Node* leaf) const {
+  const auto found = hidden_.find(leaf);
+  return found == hidden_.end() ? nullptr : &found->second;
+}
+
+void CaptureScope::undo_writes() {
+  for (const Write& w : writes_) {
+    w.before->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+    w.target.set_node(w.before);
+  }
+}
+
+}  // namespace fermata
