@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ir/error.h"
+#include "ir/formula_rows.h"
 #include "ir/monoids.h"
 #include "ir/op.h"
 #include "ir/scalar_math.h"
@@ -21,42 +22,6 @@ template <class... P> auto parameters(Formula& f) {
 template <class... T> void set_results(Formula& f, const std::tuple<Sym<T>...>& results) {
   std::apply([&](auto... r) { f.results = {r.id()...}; }, results);
 }
-
-// One struct per row: `apply` is the formula. A formula that does not make sense for an element type does not compile
-// for it, so `accepts` is the row's rule, asked at compile time before `apply` is instantiated.
-constexpr bool accepts(DTypeRule rule, DType t) {
-  switch (rule) {
-    case DTypeRule::numeric: return t != DType::boolean;
-    case DTypeRule::floating:
-    case DTypeRule::floating_test: return is_floating(t);
-    case DTypeRule::truth: return t == DType::boolean;
-    case DTypeRule::bits: return !is_floating(t);
-    case DTypeRule::integers: return is_integer(t);
-    case DTypeRule::accumulate: return is_floating(t) || t == DType::i64 || t == DType::u64;
-    default: return true;
-  }
-}
-
-#define FERMATA_UNARY(name, rule, formula, vjp, doc)                            \
-  struct name##_row {                                                           \
-    static constexpr DTypeRule kRule = DTypeRule::rule;                         \
-    template <class V> static auto apply(V x) { return formula; }               \
-  };
-#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc)                  \
-  struct name##_row {                                                           \
-    static constexpr DTypeRule kRule = DTypeRule::rule;                         \
-    template <class V> static auto apply(V a, V b) { return formula; }          \
-  };
-#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc)          \
-  struct name##_row {                                                           \
-    static constexpr DTypeRule kRule = DTypeRule::rule;                         \
-    template <class V> static auto apply(typename V::Mask a, V b, V c) { return formula; } \
-  };
-#define FERMATA_RANDOM(name, formula, doc)                                      \
-  struct name##_row {                                                           \
-    template <class V, class I, class K> static V apply(I index, K key, K offset) { return formula; } \
-  };
-#include "ir/ops.def"
 
 template <class Row, class T> Formula record_unary() {
   Formula f;

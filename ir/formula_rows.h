@@ -1,0 +1,48 @@
+// The rows of the op table as types, for whoever instantiates formulas: the recorder (formula.cpp) and the eager kernels.
+//
+// One struct per pointwise or random row, op##_row; `apply` is the formula. A formula that does not make sense for an
+// element type does not compile for it, so ask `accepts` with the row's rule before `apply` is instantiated.
+#pragma once
+
+#include "ir/monoids.h"
+#include "ir/op.h"
+#include "ir/scalar_math.h"
+
+namespace fermata {
+
+/// True if a formula of this rule is defined over elements of a compute dtype.
+constexpr bool accepts(DTypeRule rule, DType t) {
+  switch (rule) {
+    case DTypeRule::numeric: return t != DType::boolean;
+    case DTypeRule::floating:
+    case DTypeRule::floating_test: return is_floating(t);
+    case DTypeRule::truth: return t == DType::boolean;
+    case DTypeRule::bits: return !is_floating(t);
+    case DTypeRule::integers: return is_integer(t);
+    case DTypeRule::accumulate: return is_floating(t) || t == DType::i64 || t == DType::u64;
+    default: return true;
+  }
+}
+
+#define FERMATA_UNARY(name, rule, formula, vjp, doc)                            \
+  struct name##_row {                                                           \
+    static constexpr DTypeRule kRule = DTypeRule::rule;                         \
+    template <class V> static auto apply(V x) { return formula; }               \
+  };
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc)                  \
+  struct name##_row {                                                           \
+    static constexpr DTypeRule kRule = DTypeRule::rule;                         \
+    template <class V> static auto apply(V a, V b) { return formula; }          \
+  };
+#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc)          \
+  struct name##_row {                                                           \
+    static constexpr DTypeRule kRule = DTypeRule::rule;                         \
+    template <class V> static auto apply(typename V::Mask a, V b, V c) { return formula; } \
+  };
+#define FERMATA_RANDOM(name, formula, doc)                                      \
+  struct name##_row {                                                           \
+    template <class V, class I, class K> static V apply(I index, K key, K offset) { return formula; } \
+  };
+#include "ir/ops.def"
+
+}  // namespace fermata
