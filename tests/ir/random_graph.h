@@ -1,0 +1,142 @@
+// Random valid graphs over every op, for property tests: nodes are proposed and kept where inference takes them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "ir/error.h"
+#include "ir/graph.h"
+#include "ir/infer.h"
+
+namespace fermata::testing {
+
+class RandomGraph {
+ public:
+  explicit RandomGraph(std::mt19937_64& random) : random_(random) {}
+
+  Graph make(std::size_t nodes) {
+    while (graph_.nodes.size() < nodes) {
+      const auto op = static_cast<Op>(between(0, static_cast<std::int64_t>(kOpCount) - 1));
+      if (family(op) == Family::composite) continue;
+      GraphNode node = propose(op);
+      // Shapes that happen to fit are rare, so most graphs would be leaves; try until something depends on something.
+      if (accept(node)) graph_.nodes.push_back(std::move(node));
+    }
+    for (std::int64_t i = between(1, 3); i > 0; --i) graph_.outputs.push_back(some_value());
+    return std::move(graph_);
+  }
+
+ private:
+  std::int64_t between(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
+  }
+  ValueId some_value() { return static_cast<ValueId>(between(0, static_cast<std::int64_t>(graph_.nodes.size()) - 1)); }
+  const Shape& shape_of(ValueId id) const { return graph_.nodes[id].shape; }
+
+  DType some_dtype() {
+    constexpr DType kTypes[] = {DType::boolean, DType::u8,  DType::u64,  DType::i8,  DType::i32,
+                                DType::i64,     DType::f16, DType::bf16, DType::f32, DType::f64};
+    return kTypes[between(0, std::size(kTypes) - 1)];
+  }
+  Shape some_shape() {
+    Shape shape;
+    for (std::int64_t rank = between(0, 3); rank > 0; --rank) shape.push_back(between(0, 7) == 0 ? 0 : between(1, 3));
+    return shape;
+  }
+  std::uint64_t some_bits(DType dtype) {
+    if (dtype == DType::boolean) return static_cast<std::uint64_t>(between(0, 1));
+    const std::size_t width = 8 * byte_size(dtype);
+    return width == 64 ? random_() : random_() & ((1ull << width) - 1);
+  }
+
+  GraphNode propose(Op op) {
+    GraphNode node;
+    node.op = op;
+    node.dtype = some_dtype();
+    node.shape = some_shape();
+    node.record = static_cast<std::uint32_t>(graph_.nodes.size());
+    const int declared = info(op).operands;
+    const std::int64_t operands = declared < 0 ? between(1, 3) : declared;
+    if (operands > 0 && graph_.nodes.empty()) return propose(Op::input);
+    for (std::int64_t i = 0; i < operands; ++i) node.operands.push_back({some_value(), 0});
+    if (op == Op::input) node.dense = between(0, 1) != 0, node.unit_inner = node.dense || between(0, 1) != 0;
+    if (is_pointwise(op)) replace_by_scalars(node);
+    if (op == Op::full) node.scalars = {some_bits(node.dtype)};
+    if (family(op) == Family::random) node.scalars = {random_(), random_()};
+    add_attributes(node);
+    return node;
+  }
+
+  void replace_by_scalars(GraphNode& node) {
+    for (std::size_t i = 1; i < node.operands.size(); ++i)
+      if (between(0, 3) == 0) node.operands[i] = {kNoValue, static_cast<std::uint16_t>(scalar_count(node))};
+    node.scalars.assign(scalar_count(node), 0);
+  }
+  static std::size_t scalar_count(const GraphNode& node) {
+    std::size_t count = 0;
+    for (const GraphOperand& operand : node.operands) count += operand.is_scalar() ? 1 : 0;
+    return count;
+  }
+
+  void add_attributes(GraphNode& node) {
+    if (node.op == Op::iota) node.attributes = {between(0, 2)}, node.dtype = DType::i64;
+    if (node.operands.empty()) return;
+    const Shape& x = node.operands[0].is_scalar() ? node.shape : shape_of(node.operands[0].value);
+    const std::int64_t rank = x.rank();
+    const auto mask = [&] { return between(0, (std::int64_t{1} << rank) - 1); };
+    if (family(node.op) == Family::reduce) node.attributes = {mask(), between(0, 1)};
+    switch (node.op) {
+      case Op::reshape: node.shape = Shape{element_count(x)}; break;
+      case Op::broadcast_to:
+        node.shape = x;
+        if (rank < 4) node.shape = Shape{between(0, 3)}, append(node.shape, x);
+        break;
+      case Op::expand_dims: node.attributes = {between(0, 7)}; break;
+      case Op::squeeze: node.attributes = {mask()}; break;
+      case Op::concat:
+      case Op::take:
+      case Op::index_add: node.attributes = {between(0, std::max<std::int64_t>(rank - 1, 0))}; break;
+      case Op::permute:
+        for (std::int64_t i = 0; i < rank; ++i) node.attributes.push_back(rank - 1 - i);
+        break;
+      case Op::slice:
+        node.shape = x;
+        for (std::int64_t i = 0; i < rank; ++i)
+          node.attributes.push_back(std::max<std::int64_t>(x[static_cast<std::size_t>(i)] - 1, 0));
+        for (std::int64_t i = 0; i < rank; ++i) node.attributes.push_back(-1);
+        break;
+      case Op::update:
+        node.attributes = {0};
+        for (const std::int64_t stride : dense_strides(shape_of(node.operands[1].value)))
+          node.attributes.push_back(stride);
+        break;
+      default: break;
+    }
+  }
+  static void append(Shape& shape, const Shape& rest) {
+    for (const std::int64_t size : rest) shape.push_back(size);
+  }
+
+  bool accept(GraphNode& node) {
+    if (node.op == Op::where && node.operands[0].is_scalar()) return false;
+    std::vector<TensorType> operands;
+    for (const GraphOperand& operand : node.operands)
+      if (!operand.is_scalar()) operands.push_back({graph_.nodes[operand.value].dtype, shape_of(operand.value)});
+    try {
+      const TensorType type = infer(node.op, operands, node.attributes, {node.dtype, node.shape}, {});
+      if (element_count(type.shape) > 2000) return false;
+      node.dtype = type.dtype, node.shape = type.shape;
+    } catch (const Error&) { return false; }
+    const DType scalar = operand_dtype(graph_, node);
+    if (is_pointwise(node.op))
+      for (std::uint64_t& bits : node.scalars) bits = some_bits(scalar);
+    return true;
+  }
+
+  std::mt19937_64& random_;
+  Graph graph_;
+};
+
+}  // namespace fermata::testing
