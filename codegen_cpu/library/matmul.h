@@ -1,0 +1,47 @@
+// Matrix products as `call` kernels: oneDNN, libxsmm and our own, each single-threaded per tile inside our pool.
+//
+// Operands keep their own ranks and any strides; a matrix that is dense along one of its axes is passed on as it is or as
+// transposed, others are packed. How a product is cut into tiles depends on its sizes only, never on the number of
+// threads, so neither do its bits. f16 and bf16 accumulate in f32; integers wrap.
+#pragma once
+
+#include "runtime/function_ref.h"
+#include "runtime/tensor_view.h"
+
+namespace fermata {
+
+/// A finished part of the result, still in the cache of the thread that made it. Rows count over all axes but the last.
+/// Column bounds are multiples of 64, or the end.
+struct MatmulTile {
+  std::int64_t row_begin, row_end, column_begin, column_end;
+};
+/// What follows a product: called once for each tile, on the thread that made it. Any pointwise kernel can be fused
+/// onto a product this way, with the bits that it gives alone.
+using MatmulEpilogue = FunctionRef<void(const MatmulTile&)>;
+
+/// oneDNN: f32, bf16 and, where the processor multiplies bytes without saturating, i8. Best from about 64 up.
+void matmul_onednn(const CallArgs& args);
+void matmul_onednn(const CallArgs& args, MatmulEpilogue epilogue);
+bool matmul_onednn_fits(const CallArgs& args);
+double matmul_onednn_cost(const CallArgs& args);
+inline constexpr const char* kMatmulOnednnFits = "f32, bf16 or i8, and no empty axis";
+
+/// libxsmm: f32 and f64, one small matrix times many rows, or many small products.
+void matmul_libxsmm(const CallArgs& args);
+void matmul_libxsmm(const CallArgs& args, MatmulEpilogue epilogue);
+bool matmul_libxsmm_fits(const CallArgs& args);
+double matmul_libxsmm_cost(const CallArgs& args);
+inline constexpr const char* kMatmulLibxsmmFits = "N at most 128, K at most 256, and no empty axis";
+
+/// Our own kernels: every real dtype and size. Each element is one chain of fused multiply-adds in order of k (a matrix
+/// times a vector that both lie along k: 64 chains merged by halves), so bits are the same on every processor.
+void matmul_portable(const CallArgs& args);
+void matmul_portable(const CallArgs& args, MatmulEpilogue epilogue);
+bool matmul_portable_fits(const CallArgs& args);
+double matmul_portable_cost(const CallArgs& args);
+
+/// Whether this build has the library and this processor can run it.
+bool has_onednn();
+bool has_libxsmm();
+
+}  // namespace fermata

@@ -1,0 +1,134 @@
+// matmul through libxsmm, whose kernels are generated for one small size each: one kernel call per product or per strip of
+// rows. Matrices are column-major there, so the operands change places: out^T = rhs^T lhs^T.
+#include "codegen_cpu/library/matmul.h"
+
+#if FERMATA_XSMM
+
+#include <libxsmm.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "codegen_cpu/library/matmul_problem.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+constexpr std::int64_t kMostColumns = 128, kMostDepth = 256;
+/// Rows of one kernel call: a strip of each side and of the result then fit in the first-level cache.
+constexpr std::int64_t kStrip = 64;
+
+void initialise() {
+  static std::once_flag once;
+  std::call_once(once, [] { libxsmm_init(); });
+}
+
+/// The kernel for so many rows, or null if the library has none for this machine.
+template <class T> struct Kernel;
+template <> struct Kernel<float> {
+  static constexpr auto find = libxsmm_smmdispatch;
+  using Function = libxsmm_smmfunction;
+};
+template <> struct Kernel<double> {
+  static constexpr auto find = libxsmm_dmmdispatch;
+  using Function = libxsmm_dmmfunction;
+};
+
+template <class T> typename Kernel<T>::Function kernel_for(const MatmulProblem& p, std::int64_t rows) {
+  const auto lhs_row = static_cast<libxsmm_blasint>(p.lhs.row_stride), rhs_row = static_cast<libxsmm_blasint>(p.rhs.row_stride);
+  const auto n = static_cast<libxsmm_blasint>(p.n);
+  const T one = 1, zero = 0;
+  return Kernel<T>::find(n, static_cast<libxsmm_blasint>(rows), static_cast<libxsmm_blasint>(p.k), &rhs_row, &lhs_row, &n,
+                         &one, &zero, nullptr, nullptr);
+}
+
+/// False if the library has no kernel; nothing has been written then.
+template <class T> bool multiply(const MatmulProblem& p, MatmulEpilogue epilogue) {
+  const std::int64_t rows = std::min(p.m, kStrip), strips = (p.m + rows - 1) / rows, rest = p.m - (strips - 1) * rows;
+  const auto kernel = kernel_for<T>(p, rows), last_kernel = rest == rows ? kernel : kernel_for<T>(p, rest);
+  if (kernel == nullptr || last_kernel == nullptr) return false;
+  const double ns = 20 + static_cast<double>(rows * p.n * p.k) * sizeof(T) / 4 / 50;
+  parallel_for(0, p.batches * strips, ns, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t task = first; task < last; ++task) {
+      const std::int64_t batch = task / strips, strip = task % strips, i = strip * rows;
+      const auto* const lhs = reinterpret_cast<const T*>(p.lhs_of(batch)) + i * p.lhs.row_stride;
+      auto* const out = reinterpret_cast<T*>(p.out_of(batch)) + i * p.n;
+      (strip + 1 == strips ? last_kernel : kernel)(reinterpret_cast<const T*>(p.rhs_of(batch)), lhs, out);
+      epilogue({batch * p.m + i, batch * p.m + i + (strip + 1 == strips ? rest : rows), 0, p.n});
+    }
+  });
+  return true;
+}
+
+/// Strides that the leading dimensions of the library can hold, with the axes of one element given one.
+void settle_strides(MatmulProblem& p) {
+  if (p.m == 1) p.lhs.row_stride = p.k;
+  if (p.k == 1) p.lhs.column_stride = 1, p.rhs.row_stride = std::max(p.rhs.row_stride, p.n);
+  if (p.n == 1) p.rhs.column_stride = 1;
+}
+
+/// True if rows lie one after another, each without gaps.
+bool by_rows(const MatrixSide& side, std::int64_t columns) {
+  return side.column_stride == 1 && side.row_stride >= columns && side.row_stride <= INT32_MAX;
+}
+
+}  // namespace
+
+bool has_libxsmm() {
+  initialise();
+  return libxsmm_get_target_archid() >= LIBXSMM_X86_AVX2;
+}
+
+void matmul_libxsmm(const CallArgs& args, MatmulEpilogue epilogue) {
+  initialise();
+  MatmulProblem p = decode_matmul(args);
+  settle_strides(p);
+  const PackedOperands packed(p, [](const MatrixSide& side, std::int64_t, std::int64_t columns) { return by_rows(side, columns); });
+  const bool done = p.dtype == DType::f32 ? multiply<float>(p, epilogue) : multiply<double>(p, epilogue);
+  if (!done) matmul_portable(args, epilogue);
+}
+
+bool matmul_libxsmm_fits(const CallArgs& args) {
+  const DType t = args.inputs[0].dtype;
+  if ((t != DType::f32 && t != DType::f64) || !has_libxsmm()) return false;
+  const MatmulProblem p = decode_matmul(args);
+  return p.batches * p.m * p.n != 0 && p.k != 0 && p.n <= kMostColumns && p.k <= kMostDepth;
+}
+
+double matmul_libxsmm_cost(const CallArgs& args) {
+  MatmulProblem p = decode_matmul(args);
+  settle_strides(p);
+  const auto size = static_cast<std::int64_t>(byte_size(p.dtype));
+  // Kernels work on whole vectors of columns, but masked ones are slower; other layouts are copied first.
+  const double lanes = 64.0 / static_cast<double>(size), columns = static_cast<double>(p.n);
+  const double padded = columns <= lanes ? lanes : columns + (p.n % (64 / size) != 0 ? lanes : 0);
+  const double work = static_cast<double>(p.batches) * static_cast<double>(p.m * p.k) * padded / (size == 4 ? 55 : 27);
+  double copies = 0;
+  if (!by_rows(p.lhs, p.k)) copies += static_cast<double>(p.batches) * static_cast<double>(p.m * p.k);
+  if (!by_rows(p.rhs, p.n)) copies += static_cast<double>(p.batches) * static_cast<double>(p.k * p.n);
+  return 60 + 15 * static_cast<double>(p.batches) + work + copies * 0.8;
+}
+
+}  // namespace fermata
+
+#else
+
+#include "ir/error.h"
+
+namespace fermata {
+
+bool has_libxsmm() { return false; }
+void matmul_libxsmm(const CallArgs&, MatmulEpilogue) { throw_internal("matmul_libxsmm: built without libxsmm"); }
+bool matmul_libxsmm_fits(const CallArgs&) { return false; }
+double matmul_libxsmm_cost(const CallArgs&) { return 0; }
+
+}  // namespace fermata
+
+#endif
+
+namespace fermata {
+void matmul_libxsmm(const CallArgs& args) {
+  matmul_libxsmm(args, [](const MatmulTile&) {});
+}
+}  // namespace fermata

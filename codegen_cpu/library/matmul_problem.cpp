@@ -1,0 +1,148 @@
+// See matmul_problem.h.
+#include "codegen_cpu/library/matmul_problem.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "codegen_cpu/irregular/strided_copy.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+/// Enough for the threads of a large machine to share a product of some milliseconds, few enough for a small one.
+constexpr std::int64_t kTilesWanted = 16;
+
+std::int64_t cut(std::int64_t size, std::int64_t parts, std::int64_t granule) {
+  const std::int64_t part = (size + parts - 1) / parts;
+  return std::min(size, (part + granule - 1) / granule * granule);
+}
+
+/// Takes the innermost batch axes along which only the left side changes, and changes like rows do, as more rows.
+void fold_batch_into_rows(MatmulProblem& p) {
+  while (!p.batch_sizes.empty()) {
+    const std::size_t last = p.batch_sizes.rank() - 1;
+    const std::int64_t size = p.batch_sizes[last], step = p.lhs.batch_strides[last];
+    if (p.rhs.batch_strides[last] != 0) return;
+    if (p.m == 1) p.lhs.row_stride = step;
+    else if (step != p.m * p.lhs.row_stride) return;
+    p.m *= size;
+    p.batches /= size;
+    for (Shape* s : {&p.batch_sizes, &p.lhs.batch_strides, &p.rhs.batch_strides})
+      *s = Shape(std::span<const std::int64_t>(s->data(), last));
+  }
+}
+
+void add_batch_axes(MatmulProblem& p, const TensorView& lhs, unsigned lhs_axes, const TensorView& rhs, unsigned rhs_axes) {
+  const unsigned lhs_rank = lhs.rank - lhs_axes, rhs_rank = rhs.rank - rhs_axes, rank = std::max(lhs_rank, rhs_rank);
+  for (unsigned i = 0; i < rank; ++i) {
+    const int l = static_cast<int>(i + lhs_rank) - static_cast<int>(rank);
+    const int r = static_cast<int>(i + rhs_rank) - static_cast<int>(rank);
+    const std::int64_t lhs_size = l < 0 ? 1 : lhs.sizes[l], rhs_size = r < 0 ? 1 : rhs.sizes[r];
+    const std::int64_t size = lhs_size == 1 ? rhs_size : lhs_size;
+    p.batches *= size;
+    if (size == 1) continue;
+    p.batch_sizes.push_back(size);
+    p.lhs.batch_strides.push_back(lhs_size == 1 ? 0 : lhs.strides[l]);
+    p.rhs.batch_strides.push_back(rhs_size == 1 ? 0 : rhs.strides[r]);
+  }
+}
+
+}  // namespace
+
+double MatmulProblem::bytes() const {
+  const auto size = static_cast<double>(byte_size(dtype)), mm = static_cast<double>(m), nn = static_cast<double>(n),
+             kk = static_cast<double>(k);
+  return size * static_cast<double>(batches) * (mm * kk + kk * nn + mm * nn);
+}
+
+const std::byte* MatmulProblem::data_of(const MatrixSide& side, std::int64_t batch) const {
+  std::int64_t offset = 0;
+  for (std::size_t i = batch_sizes.rank(); i-- > 0;) {
+    offset += batch % batch_sizes[i] * side.batch_strides[i];
+    batch /= batch_sizes[i];
+  }
+  return side.data + offset * static_cast<std::int64_t>(byte_size(dtype));
+}
+
+MatmulProblem decode_matmul(const CallArgs& args) {
+  const TensorView &lhs = args.inputs[0], &rhs = args.inputs[1];
+  MatmulProblem p{.dtype = lhs.dtype, .m = 1, .n = 1, .k = lhs.sizes[lhs.rank - 1],
+                  .lhs = {static_cast<const std::byte*>(lhs.data), 0, lhs.strides[lhs.rank - 1], {}},
+                  .rhs = {static_cast<const std::byte*>(rhs.data), rhs.strides[0], 0, {}},
+                  .out = args.outputs.empty() ? nullptr : static_cast<std::byte*>(args.outputs[0].data), .batch_sizes = {}};
+  if (lhs.rank > 1) {
+    p.m = lhs.sizes[lhs.rank - 2];
+    p.lhs.row_stride = lhs.strides[lhs.rank - 2];
+  }
+  if (rhs.rank > 1) {
+    p.n = rhs.sizes[rhs.rank - 1];
+    p.rhs.row_stride = rhs.strides[rhs.rank - 2];
+    p.rhs.column_stride = rhs.strides[rhs.rank - 1];
+  }
+  if (lhs.rank > 2 || rhs.rank > 2) {
+    add_batch_axes(p, lhs, lhs.rank > 1 ? 2 : 1, rhs, rhs.rank > 1 ? 2 : 1);
+    if (p.batches != 0) fold_batch_into_rows(p);
+  }
+  return p;
+}
+
+bool is_regular(const MatrixSide& side, std::int64_t rows, std::int64_t columns) {
+  const bool by_rows = (columns == 1 || side.column_stride == 1) && (rows == 1 || side.row_stride >= columns);
+  const bool by_columns = (rows == 1 || side.row_stride == 1) && (columns == 1 || side.column_stride >= rows);
+  return by_rows || by_columns;
+}
+
+PackedOperands::PackedOperands(MatmulProblem& problem) : PackedOperands(problem, [](const MatrixSide& side, std::int64_t rows, std::int64_t columns) {
+      return is_regular(side, rows, columns);
+    }) {}
+
+PackedOperands::PackedOperands(MatmulProblem& problem, FunctionRef<Accepts> accepts) {
+  if (!accepts(problem.lhs, problem.m, problem.k)) pack(problem, problem.lhs, problem.m, problem.k);
+  if (!accepts(problem.rhs, problem.k, problem.n)) pack(problem, problem.rhs, problem.k, problem.n);
+}
+
+PackedOperands::~PackedOperands() {
+  for (int i = 0; i < count_; ++i) release_bytes(held_[i]);
+}
+
+void PackedOperands::pack(const MatmulProblem& problem, MatrixSide& side, std::int64_t rows, std::int64_t columns) {
+  // Axes that only repeat the same matrices are not copied out.
+  Shape sizes, from = side.batch_strides;
+  for (std::size_t i = 0; i < from.rank(); ++i) sizes.push_back(from[i] == 0 ? 1 : problem.batch_sizes[i]);
+  sizes.push_back(rows), sizes.push_back(columns);
+  from.push_back(side.row_stride), from.push_back(side.column_stride);
+  const Shape to = dense_strides(sizes);
+  const std::size_t bytes = byte_size(problem.dtype);
+  const Allocation copy = allocate_bytes(static_cast<std::size_t>(element_count(sizes)) * bytes);
+  held_[count_++] = copy;
+  strided_copy({copy.data, to}, {const_cast<std::byte*>(side.data), from}, sizes, bytes);
+  side.data = static_cast<const std::byte*>(copy.data);
+  side.row_stride = columns, side.column_stride = 1;
+  for (std::size_t i = 0; i < side.batch_strides.rank(); ++i)
+    if (side.batch_strides[i] != 0) side.batch_strides[i] = to[i];
+}
+
+MatmulTiles tile_matmul(const MatmulProblem& p, double fewest, std::int64_t granule, std::int64_t most_rows,
+                        std::int64_t most_columns) {
+  std::int64_t down = 1, across = 1, rows = p.m, columns = p.n;
+  const auto halve = [&](bool by_rows) {
+    if (by_rows) rows = cut(p.m, down *= 2, granule);
+    else columns = cut(p.n, across *= 2, granule);
+  };
+  while (down * across * p.batches < kTilesWanted && std::max(rows, columns) > granule &&
+         static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(p.k) >= 2 * fewest)
+    halve(rows >= columns);
+  while (rows > most_rows) halve(true);
+  while (columns > most_columns) halve(false);
+  return {rows, columns, (p.m + rows - 1) / rows, (p.n + columns - 1) / columns};
+}
+
+void fill_zero(const MatmulProblem& p) {
+  const std::int64_t bytes = p.batches * p.m * p.n * static_cast<std::int64_t>(byte_size(p.dtype));
+  parallel_for(0, bytes, 0.05, [&](std::int64_t b, std::int64_t e) {
+    std::memset(p.out + b, 0, static_cast<std::size_t>(e - b));
+  });
+}
+
+}  // namespace fermata

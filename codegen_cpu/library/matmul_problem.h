@@ -1,0 +1,80 @@
+// A matmul call taken apart: sizes, strides, batch; and how it is cut into tiles.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/shape.h"
+#include "runtime/allocator.h"
+#include "runtime/function_ref.h"
+#include "runtime/tensor_view.h"
+
+namespace fermata {
+
+/// A matrix inside an operand. Strides are in elements.
+struct MatrixSide {
+  const std::byte* data;
+  std::int64_t row_stride, column_stride;
+  Shape batch_strides;
+};
+
+struct MatmulProblem {
+  DType dtype;
+  std::int64_t m, n, k;
+  MatrixSide lhs, rhs;          // lhs: m x k, rhs: k x n
+  std::byte* out;               // dense: batch, m, n
+  Shape batch_sizes;
+  std::int64_t batches = 1;
+
+  double multiply_adds() const {
+    return static_cast<double>(batches) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
+  /// Bytes of both operands and the result, each read or written once.
+  double bytes() const;
+  const std::byte* lhs_of(std::int64_t batch) const { return data_of(lhs, batch); }
+  const std::byte* rhs_of(std::int64_t batch) const { return data_of(rhs, batch); }
+  std::byte* out_of(std::int64_t batch) const {
+    return out + batch * m * n * static_cast<std::int64_t>(byte_size(dtype));
+  }
+
+ private:
+  const std::byte* data_of(const MatrixSide& side, std::int64_t batch) const;
+};
+
+/// Vectors become matrices of one row or column; batch axes along which the right side does not change become rows.
+MatmulProblem decode_matmul(const CallArgs& args);
+
+/// True if most libraries can read the matrix in place: one stride is 1 and the other at least the extent it steps over.
+bool is_regular(const MatrixSide& side, std::int64_t rows, std::int64_t columns);
+
+/// Owns the packed copies of operands that no library can read in place (broadcast, reversed or doubly strided ones).
+class PackedOperands {
+ public:
+  using Accepts = bool(const MatrixSide& side, std::int64_t rows, std::int64_t columns);
+  /// Replaces the sides of `problem` that the library does not accept as they lie by dense ones.
+  explicit PackedOperands(MatmulProblem& problem, FunctionRef<Accepts> accepts);
+  explicit PackedOperands(MatmulProblem& problem);
+  ~PackedOperands();
+  PackedOperands(const PackedOperands&) = delete;
+
+ private:
+  void pack(const MatmulProblem& problem, MatrixSide& side, std::int64_t rows, std::int64_t columns);
+  Allocation held_[2]{};
+  int count_ = 0;
+};
+
+/// A grid over m x n. The tiles of the last row and column may be smaller.
+struct MatmulTiles {
+  std::int64_t rows, columns;  // of a tile
+  std::int64_t down, across;   // how many
+  std::int64_t count() const { return down * across; }
+};
+/// Halves the longer side, to multiples of `granule`, until there are `kTilesWanted` tiles over all batches or a tile
+/// holds fewer than `fewest` multiply-adds, and cuts further down to `most_rows` and `most_columns`.
+MatmulTiles tile_matmul(const MatmulProblem& problem, double fewest, std::int64_t granule, std::int64_t most_rows,
+                        std::int64_t most_columns);
+
+/// Zeros the result.
+void fill_zero(const MatmulProblem& problem);
+
+}  // namespace fermata

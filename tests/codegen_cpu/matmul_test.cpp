@@ -1,0 +1,441 @@
+// Tests of codegen_cpu/library: every matmul against exact or double-precision products, over dtypes, shapes, strides and
+// threads.
+#include "codegen_cpu/library/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "codegen_cpu/library/matmul_portable_kernels.h"
+#include "ir/error.h"
+#include "ir/float16.h"
+#include "ir/shape.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+std::uint64_t seed() {
+  const char* text = std::getenv("FERMATA_TEST_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : 4711u;
+}
+
+struct ThreadCount {
+  explicit ThreadCount(int n) : saved(thread_count()) { set_thread_count(n); }
+  ~ThreadCount() { set_thread_count(saved); }
+  const int saved;
+};
+
+struct Variant {
+  const char* name;
+  CallKernel call;
+  void (*call_with)(const CallArgs&, MatmulEpilogue);
+  bool (*fits)(const CallArgs&);
+  double (*cost)(const CallArgs&);
+};
+const Variant kVariants[] = {
+    {"onednn", matmul_onednn, matmul_onednn, matmul_onednn_fits, matmul_onednn_cost},
+    {"libxsmm", matmul_libxsmm, matmul_libxsmm, matmul_libxsmm_fits, matmul_libxsmm_cost},
+    {"portable", matmul_portable, matmul_portable, matmul_portable_fits, matmul_portable_cost},
+};
+
+/// How the last two axes lie: in order, exchanged, with gaps, backwards, or every row the same.
+enum class Layout { rows, columns, gaps, reversed, repeated };
+constexpr Layout kLayouts[] = {Layout::rows, Layout::columns, Layout::gaps, Layout::reversed, Layout::repeated};
+
+struct Array {
+  DType dtype;
+  Shape sizes, strides;
+  std::vector<std::byte> bytes;
+  std::int64_t start = 0;
+
+  Array(DType t, Shape s, Layout layout = Layout::rows) : dtype(t), sizes(s), strides(dense_strides(s)) {
+    const std::size_t rank = s.rank();
+    std::int64_t extent = element_count(s);
+    if (layout == Layout::columns && rank >= 2) {
+      strides[rank - 2] = 1;
+      strides[rank - 1] = s[rank - 2];
+    } else if (layout == Layout::gaps) {
+      for (std::int64_t& x : strides) x *= 3;
+      extent *= 3;
+    } else if (layout == Layout::reversed && extent > 0) {
+      for (std::int64_t& x : strides) x = -x;
+      start = extent - 1;
+    } else if (layout == Layout::repeated && rank >= 2) {
+      strides[rank - 2] = 0;
+    }
+    bytes.resize(static_cast<std::size_t>(extent) * byte_size(t) + 64);
+  }
+  TensorView view() {
+    return {bytes.data() + start * static_cast<std::int64_t>(byte_size(dtype)), dtype,
+            static_cast<std::uint8_t>(sizes.rank()), sizes.data(), strides.data()};
+  }
+  const std::byte* at(std::int64_t offset) const {
+    return bytes.data() + (start + offset) * static_cast<std::int64_t>(byte_size(dtype));
+  }
+  /// Element at an offset in elements, as a double or, for integers, as 64 bits.
+  double real(std::int64_t offset) const {
+    switch (dtype) {
+      case DType::f64: return read<double>(offset);
+      case DType::f32: return static_cast<double>(read<float>(offset));
+      case DType::f16: return static_cast<double>(to_float(read<Float16>(offset)));
+      default: return static_cast<double>(to_float(read<BFloat16>(offset)));
+    }
+  }
+  std::uint64_t bits(std::int64_t offset) const {
+    std::uint64_t value = 0;
+    visit_compute(dtype, [&]<class T>() { value = static_cast<std::uint64_t>(read<T>(offset)); });
+    return value;
+  }
+  template <class T> T read(std::int64_t offset) const {
+    T value;
+    std::memcpy(&value, at(offset), sizeof(T));
+    return value;
+  }
+  /// Small normal numbers; integers any bits.
+  void fill(std::mt19937_64& random) {
+    std::normal_distribution<double> normal;
+    const std::size_t size = byte_size(dtype), count = bytes.size() / size;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double x = normal(random);
+      const std::uint64_t any = random();
+      const float f = static_cast<float>(x);
+      const Float16 h = to_float16(x);
+      const BFloat16 b = to_bfloat16(x);
+      const void* const from = dtype == DType::f64   ? static_cast<const void*>(&x)
+                               : dtype == DType::f32 ? static_cast<const void*>(&f)
+                               : dtype == DType::f16 ? static_cast<const void*>(&h)
+                               : dtype == DType::bf16 ? static_cast<const void*>(&b)
+                                                      : static_cast<const void*>(&any);
+      std::memcpy(bytes.data() + i * size, from, size);
+    }
+  }
+};
+
+struct Product {
+  Array lhs, rhs, out;
+  std::vector<TensorView> inputs;
+  TensorView output{};
+
+  Product(DType t, Shape a, Shape b, Layout la, Layout lb, std::mt19937_64& random)
+      : lhs(t, a, la), rhs(t, b, lb), out(t, result_shape(a, b)) {
+    lhs.fill(random), rhs.fill(random);
+    inputs = {lhs.view(), rhs.view()};
+    output = out.view();
+  }
+  static Shape result_shape(const Shape& a, const Shape& b) {
+    const std::size_t x = a.rank() < 2 ? 0 : a.rank() - 2u, y = b.rank() < 2 ? 0 : b.rank() - 2u;
+    Shape shape = *broadcast_shapes(std::span(a).first(x), std::span(b).first(y));
+    if (a.rank() > 1) shape.push_back(a[a.rank() - 2u]);
+    if (b.rank() > 1) shape.push_back(b.back());
+    return shape;
+  }
+  CallArgs args() { return {Op::matmul, inputs, {&output, 1}, {}, {}}; }
+
+  struct Element { std::int64_t lhs = 0, rhs = 0; };  // offsets of the first factors
+  Element element(std::int64_t number) const {
+    Element e;
+    std::int64_t rest = number;
+    if (rhs.sizes.rank() > 1) {
+      e.rhs += rest % rhs.sizes.back() * rhs.strides.back();
+      rest /= rhs.sizes.back();
+    }
+    if (lhs.sizes.rank() > 1) {
+      const std::size_t axis = lhs.sizes.rank() - 2u;
+      e.lhs += rest % lhs.sizes[axis] * lhs.strides[axis];
+      rest /= lhs.sizes[axis];
+    }
+    const std::size_t added = (rhs.sizes.rank() > 1) + (lhs.sizes.rank() > 1), batch = out.sizes.rank() - added;
+    for (std::size_t i = 0; i < batch; ++i) {  // from the last batch axis
+      const std::int64_t at = rest % out.sizes[batch - 1 - i];
+      rest /= out.sizes[batch - 1 - i];
+      for (const auto& [side, offset] : {std::pair{&lhs, &e.lhs}, std::pair{&rhs, &e.rhs}}) {
+        if (side->sizes.rank() < 3 + i) continue;
+        const std::size_t axis = side->sizes.rank() - 3 - i;
+        if (side->sizes[axis] != 1) *offset += at * side->strides[axis];
+      }
+    }
+    return e;
+  }
+  std::int64_t depth() const { return lhs.sizes.back(); }
+  std::int64_t lhs_step() const { return lhs.strides.back(); }
+  std::int64_t rhs_step() const { return rhs.strides[rhs.sizes.rank() < 2 ? 0 : rhs.sizes.rank() - 2u]; }
+};
+
+/// The distance between a value and its neighbours in a format, at most.
+double spacing(DType t, double x) {
+  const int digits = t == DType::f64 ? 53 : t == DType::f32 ? 24 : t == DType::f16 ? 11 : 8;
+  const double smallest = t == DType::f16 ? 0x1p-24 : 0x1p-133;
+  return std::max(std::ldexp(std::fabs(x), 1 - digits), smallest);
+}
+
+void expect_product(const Product& p, const std::string& what) {
+  const DType t = p.out.dtype;
+  const double unit = t == DType::f64 ? 0x1p-53 : 0x1p-24;
+  for (std::int64_t i = 0; i < element_count(p.out.sizes); ++i) {
+    const auto e = p.element(i);
+    long double sum = 0;
+    double size = 0;
+    std::uint64_t integer = 0;
+    for (std::int64_t k = 0; k < p.depth(); ++k) {
+      const std::int64_t l = e.lhs + k * p.lhs_step(), r = e.rhs + k * p.rhs_step();
+      if (is_integer(t)) {
+        integer += p.lhs.bits(l) * p.rhs.bits(r);
+      } else {
+        const double product = p.lhs.real(l) * p.rhs.real(r);
+        sum += product;
+        size += std::fabs(product);
+      }
+    }
+    if (is_integer(t)) {
+      std::uint64_t mask = byte_size(t) == 8 ? ~0ull : (1ull << byte_size(t) * 8) - 1;
+      ASSERT_EQ(p.out.bits(i) & mask, integer & mask) << what << " element " << i << ", seed " << seed();
+    } else {
+      // The bound for sums in any order (Higham, Accuracy and Stability, 3.1), and one rounding to the format.
+      const double bound = 1.01 * static_cast<double>(p.depth() + 1) * unit * size +
+                           (t == DType::f64 ? 0 : 0.5 * spacing(t, static_cast<double>(sum)) * 1.01);
+      ASSERT_NEAR(p.out.real(i), static_cast<double>(sum), bound) << what << " element " << i << ", seed " << seed();
+    }
+  }
+}
+
+const DType kReals[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i8, DType::u8, DType::i16,
+                        DType::u16, DType::i32, DType::u32, DType::i64, DType::u64};
+
+void check(DType t, const Shape& a, const Shape& b, Layout la, Layout lb, std::mt19937_64& random) {
+  for (const Variant& v : kVariants) {
+    Product p(t, a, b, la, lb, random);
+    if (!v.fits(p.args())) continue;
+    EXPECT_GT(v.cost(p.args()), 0);
+    v.call(p.args());
+    expect_product(p, std::string(v.name) + " " + to_string(t, a) + " @ " + to_string(t, b) + " layouts " +
+                          std::to_string(static_cast<int>(la)) + " " + std::to_string(static_cast<int>(lb)));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(Matmul, EveryDTypeShapeAndLayout) {
+  std::mt19937_64 random(seed());
+  const Shape kShapes[][2] = {{{1, 1}, {1, 1}},     {{2, 3}, {3, 4}},        {{17, 5}, {5, 33}},   {{64, 64}, {64, 64}},
+                              {{65, 130}, {130, 67}}, {{1, 70}, {70, 130}},  {{130, 70}, {70, 1}}, {{1, 200}, {200, 1}},
+                              {{13, 1}, {1, 21}},   {{3, 400}, {400, 3}},    {{70, 16}, {16, 16}}};
+  std::size_t round = 0;
+  for (const DType t : kReals)
+    for (const auto& [a, b] : kShapes)
+      for (const Layout la : kLayouts) {
+        check(t, a, b, la, kLayouts[round++ * 7 / 5 % 5], random);
+        if (HasFatalFailure()) return;
+      }
+}
+
+TEST(Matmul, VectorsAndBatches) {
+  std::mt19937_64 random(seed());
+  const Shape kShapes[][2] = {{{5}, {5}},
+                              {{70}, {70, 9}},
+                              {{9, 70}, {70}},
+                              {{4, 9, 7}, {7}},
+                              {{7}, {4, 7, 9}},
+                              {{3, 8, 5}, {3, 5, 6}},
+                              {{3, 8, 5}, {5, 6}},
+                              {{8, 5}, {3, 5, 6}},
+                              {{2, 1, 8, 5}, {3, 5, 6}},
+                              {{4, 1, 2, 8, 5}, {1, 3, 1, 5, 6}},
+                              {{6, 1, 5}, {5, 6}},
+                              {{2, 3, 1, 5}, {3, 5, 1}},
+                              {{64, 32, 32}, {64, 32, 32}}};
+  for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i8, DType::u16, DType::i64})
+    for (const auto& [a, b] : kShapes)
+      for (const Layout la : kLayouts)
+        for (const Layout lb : {Layout::rows, Layout::columns, Layout::reversed}) {
+          check(t, a, b, la, lb, random);
+          if (HasFatalFailure()) return;
+        }
+}
+
+TEST(Matmul, LargeProductsAreCutIntoTilesThatDoNotDependOnThreads) {
+  std::mt19937_64 random(seed());
+  const Shape kShapes[][2] = {{{700, 310}, {310, 650}}, {{5, 250, 200}, {200, 300}}, {{1, 3000}, {3000, 2100}},
+                              {{3000, 500}, {500, 1}},  {{2000, 40}, {40, 50}},      {{6, 200, 200}, {6, 200, 200}}};
+  for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::i8, DType::f16})
+    for (const auto& [a, b] : kShapes)
+      for (const Variant& v : kVariants) {
+        Product p(t, a, b, Layout::rows, t == DType::f64 ? Layout::columns : Layout::rows, random);
+        if (!v.fits(p.args())) continue;
+        std::vector<std::byte> first;
+        for (const int n : {1, 2, 3}) {
+          const ThreadCount threads(n);
+          std::fill(p.out.bytes.begin(), p.out.bytes.end(), std::byte{0xee});
+          v.call(p.args());
+          if (n == 1) first = p.out.bytes;
+          ASSERT_TRUE(first == p.out.bytes) << v.name << " " << to_string(t, a) << " @ " << to_string(t, b) << " " << n;
+        }
+        // Every element is too slow: some rows of it.
+        for (std::int64_t i = 0; i < element_count(p.out.sizes); i += 977) {
+          const auto e = p.element(i);
+          long double sum = 0;
+          double size = 0;
+          std::uint64_t integer = 0;
+          for (std::int64_t k = 0; k < p.depth(); ++k) {
+            const std::int64_t l = e.lhs + k * p.lhs_step(), r = e.rhs + k * p.rhs_step();
+            if (t == DType::i8) {
+              integer += p.lhs.bits(l) * p.rhs.bits(r);
+            } else {
+              sum += p.lhs.real(l) * p.rhs.real(r);
+              size += std::fabs(p.lhs.real(l) * p.rhs.real(r));
+            }
+          }
+          if (t == DType::i8) ASSERT_EQ(p.out.bits(i) & 0xff, integer & 0xff);
+          else ASSERT_NEAR(p.out.real(i), static_cast<double>(sum),
+                           static_cast<double>(p.depth()) * (t == DType::f64 ? 0x1p-53 : 0x1p-24) * size + spacing(t, static_cast<double>(sum)));
+        }
+      }
+}
+
+TEST(Matmul, EmptyAxes) {
+  std::mt19937_64 random(seed());
+  for (const DType t : kReals) {
+    Product nothing(t, {4, 0}, {0, 5}, Layout::rows, Layout::rows, random);
+    std::fill(nothing.out.bytes.begin(), nothing.out.bytes.end(), std::byte{0xee});
+    EXPECT_FALSE(matmul_onednn_fits(nothing.args()));
+    EXPECT_FALSE(matmul_libxsmm_fits(nothing.args()));
+    ASSERT_TRUE(matmul_portable_fits(nothing.args()));
+    matmul_portable(nothing.args());
+    expect_product(nothing, "K = 0");
+    for (const auto& [a, b] : {std::pair{Shape{0, 4}, Shape{4, 5}}, std::pair{Shape{4, 3}, Shape{3, 0}},
+                               std::pair{Shape{0, 2, 3}, Shape{3, 4}}, std::pair{Shape{0}, Shape{0}}}) {
+      Product empty(t, a, b, Layout::rows, Layout::rows, random);
+      matmul_portable(empty.args());
+      if (a.rank() == 1) expect_product(empty, "dot of nothing");
+    }
+  }
+}
+
+TEST(Matmul, NanAndInfinityReachTheResult) {
+  std::mt19937_64 random(seed());
+  for (const Variant& v : kVariants) {
+    Product p(DType::f32, {70, 64}, {64, 65}, Layout::rows, Layout::rows, random);
+    if (!v.fits(p.args())) continue;
+    const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+    std::memcpy(p.lhs.bytes.data() + (3 * 64 + 5) * 4, &nan, 4);
+    std::memcpy(p.rhs.bytes.data() + (63 * 65 + 64) * 4, &infinity, 4);
+    v.call(p.args());
+    for (std::int64_t i = 0; i < 70; ++i)
+      for (std::int64_t j = 0; j < 65; ++j) {
+        const float x = p.out.read<float>(i * 65 + j);
+        if (i == 3) EXPECT_TRUE(std::isnan(x)) << v.name;
+        else EXPECT_EQ(std::isinf(x), j == 64) << v.name << " " << i << " " << j;
+      }
+  }
+}
+
+TEST(Matmul, PortableIsOneChainInOrderOfDepth) {
+  std::mt19937_64 random(seed());
+  Product p(DType::f32, {30, 500}, {500, 70}, Layout::columns, Layout::rows, random);
+  matmul_portable(p.args());
+  for (std::int64_t i = 0; i < 30 * 70; ++i) {
+    const auto e = p.element(i);
+    float sum = 0;
+    for (std::int64_t k = 0; k < 500; ++k)
+      sum = std::fma(p.lhs.read<float>(e.lhs + k * p.lhs_step()), p.rhs.read<float>(e.rhs + k * p.rhs_step()), sum);
+    ASSERT_EQ(p.out.read<float>(i), sum) << i << ", seed " << seed();
+  }
+}
+
+/// The kernels that this processor can run.
+std::vector<const PortableKernels*> runnable_kernels() {
+  std::vector<const PortableKernels*> kernels{&kPortableBaseline};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(&kPortableAvx2);
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    kernels.push_back(&kPortableAvx512);
+#endif
+  return kernels;
+}
+
+TEST(Matmul, PortableBitsAreTheSameForEveryInstructionSet) {
+  std::mt19937_64 random(seed());
+  std::vector<std::byte> scratch(std::max(kPortableScratch, vector_scratch_bytes(300)) + 64);
+  void* const aligned = scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64);
+  const DType dtypes[] = {DType::u8, DType::u16, DType::u32, DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64};
+  for (std::size_t s = 0; s < std::size(dtypes); ++s)
+    for (const bool by_columns : {false, true}) {
+      Product p(dtypes[s], {50, 300}, {300, 90}, Layout::rows, by_columns ? Layout::columns : Layout::rows, random);
+      std::vector<std::byte> tile, vector;
+      for (const PortableKernels* kernels : runnable_kernels()) {
+        const std::int64_t k_stride = by_columns ? 1 : 90, column_stride = by_columns ? 300 : 1;
+        kernels->tile[s]({p.lhs.bytes.data(), 300, 1, p.rhs.bytes.data(), k_stride, column_stride, p.out.bytes.data(), 90, 50,
+                          90, 300, aligned});
+        if (tile.empty()) tile = p.out.bytes;
+        EXPECT_TRUE(tile == p.out.bytes) << name(dtypes[s]);
+        kernels->vector_product[s]({p.lhs.bytes.data(), 1, p.rhs.bytes.data(), k_stride, column_stride, p.out.bytes.data(), 90,
+                                    300, aligned});
+        if (vector.empty()) vector = p.out.bytes;
+        EXPECT_TRUE(vector == p.out.bytes) << name(dtypes[s]);
+      }
+    }
+}
+
+TEST(Matmul, TheEpilogueSeesEveryFinishedTileOnce) {
+  std::mt19937_64 random(seed());
+  const ThreadCount threads(3);
+  const Shape kShapes[][2] = {{{700, 310}, {310, 650}}, {{3, 130, 40}, {3, 40, 100}}, {{1, 900}, {900, 2500}}, {{900, 50}, {50, 1}},
+                              {{4, 3, 300, 60}, {60, 70}}, {{5, 0}, {0, 6}}};
+  for (const auto& [a, b] : kShapes)
+    for (const Variant& v : kVariants) {
+      Product plain(DType::f32, a, b, Layout::rows, Layout::rows, random);
+      if (!v.fits(plain.args())) continue;
+      v.call(plain.args());
+      std::vector<float> expected;
+      for (std::int64_t i = 0; i < element_count(plain.out.sizes); ++i) expected.push_back(-2 * plain.out.read<float>(i) + 1);
+      auto* const out = reinterpret_cast<float*>(plain.out.bytes.data());
+      const std::int64_t row = plain.out.sizes.back();
+      std::atomic<int> misplaced{0};
+      v.call_with(plain.args(), [&](const MatmulTile& t) {
+        if (t.column_begin % 64 != 0 || (t.column_end % 64 != 0 && t.column_end != row)) ++misplaced;
+        for (std::int64_t i = t.row_begin; i < t.row_end; ++i)
+          for (std::int64_t j = t.column_begin; j < t.column_end; ++j) out[i * row + j] = -2 * out[i * row + j] + 1;
+      });
+      EXPECT_EQ(misplaced, 0) << v.name;
+      for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(out[i], expected[i]) << v.name << " element " << i;
+    }
+}
+
+TEST(Matmul, SeveralThreadsMultiplyAtOnce) {
+  const ThreadCount threads(2);
+  std::vector<std::thread> users;
+  for (std::uint64_t u = 0; u < 3; ++u)
+    users.emplace_back([u] {
+      std::mt19937_64 random(seed() + u);
+      for (int round = 0; round < 20; ++round) {
+        const auto m = static_cast<std::int64_t>(1 + random() % 150), n = static_cast<std::int64_t>(1 + random() % 150);
+        check(round % 2 == 0 ? DType::f32 : DType::bf16, {m, 40}, {40, n}, Layout::rows, Layout::columns, random);
+      }
+    });
+  for (std::thread& t : users) t.join();
+}
+
+TEST(Matmul, SmallProductsGoToTheSmallKernels) {
+  std::mt19937_64 random(seed());
+  Product small(DType::f32, {64, 32, 32}, {64, 32, 32}, Layout::rows, Layout::rows, random);
+  Product large(DType::f32, {1024, 256}, {256, 1024}, Layout::rows, Layout::rows, random);
+  Product row(DType::f32, {1, 512}, {512, 2048}, Layout::rows, Layout::rows, random);
+  if (has_libxsmm() && has_onednn()) {
+    EXPECT_LT(matmul_libxsmm_cost(small.args()), matmul_onednn_cost(small.args()));
+    EXPECT_LT(matmul_libxsmm_cost(small.args()), matmul_portable_cost(small.args()));
+  }
+  if (has_onednn()) {
+    EXPECT_LT(matmul_onednn_cost(large.args()), matmul_portable_cost(large.args()));
+    EXPECT_GT(matmul_onednn_cost(row.args()), matmul_portable_cost(row.args()));
+  }
+  EXPECT_FALSE(matmul_libxsmm_fits(large.args()));
+}
+
+}  // namespace
+}  // namespace fermata
