@@ -185,7 +185,7 @@ void BoundPlan::run(const Plan& plan, std::span<void* const> leaves, std::span<v
   for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_data_[plan.leaf_slots[i]] = leaves[i];
   for (std::size_t i = 0; i < plan.output_slots.size(); ++i) slot_data_[plan.output_slots[i]] = outputs[i];
   for (std::size_t i = 0; i < plan.slots.size(); ++i)
-    if (plan.slots[i].kind == PlanSlot::Kind::temporary)
+    if (plan.slots[i].kind == PlanSlot::Kind::temporary && arena != nullptr)  // there is none if all are empty
       slot_data_[i] = static_cast<std::byte*>(arena->data) + slot_offset_[i];
   pointers_.resize(addresses_.size());
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
