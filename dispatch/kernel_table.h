@@ -31,7 +31,7 @@ struct KernelVariant {
   bool (*fits)(const CallArgs&) = nullptr;     // shape predicate; null: always
   double (*cost)(const CallArgs&) = nullptr;   // predicted ns; null: by bytes
   std::array<InnerLoop, kDTypeCount> inner{};  // call form, pointwise ops, by operand dtype
-  std::string fits_text;                  // the predicate in words, for explain
+  std::string fits_text = {};             // the predicate in words, for explain
   std::source_location where = std::source_location::current();
 };
 
