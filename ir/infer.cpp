@@ -71,7 +71,8 @@ TensorType infer_reduce(const InferCall& call) {
   const auto accepted = apply_rule(info(call.op).rule, x.dtype);
   if (!accepted) call.refuse_dtype(0);
   const auto mask = static_cast<std::uint64_t>(call.attributes[0]);
-  if (mask >> x.shape.rank() != 0) normalise_axis(name(call.op), std::bit_width(mask) - 1, x, call.where);
+  if (mask >> x.shape.rank() != 0)
+    normalise_axis(name(call.op), static_cast<std::int64_t>(std::bit_width(mask)) - 1, x, call.where);
   const bool is_argument = info(call.op).rule == DTypeRule::index;
   const auto reduced = static_cast<unsigned>(std::popcount(mask));
   if (is_argument && reduced != 1 && reduced != x.shape.rank())

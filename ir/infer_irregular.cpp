@@ -50,7 +50,7 @@ TensorType infer_reshape(const InferCall& call) {
 TensorType infer_expand_dims(const InferCall& call) {
   const TensorType& x = call.operand(0);
   const auto mask = static_cast<std::uint64_t>(call.attributes[0]);
-  const auto rank = static_cast<unsigned>(x.shape.rank() + std::popcount(mask));
+  const auto rank = x.shape.rank() + static_cast<unsigned>(std::popcount(mask));
   if (rank > kMaxRank) call.fail<ShapeError>(1003, "ShapeError", fmt::format("{} axes, more than {}", rank, kMaxRank));
   if (mask >> rank != 0)
     call.fail<IndexError>(1201, "IndexError",
@@ -64,7 +64,8 @@ TensorType infer_expand_dims(const InferCall& call) {
 TensorType infer_squeeze(const InferCall& call) {
   const TensorType& x = call.operand(0);
   const auto mask = static_cast<std::uint64_t>(call.attributes[0]);
-  if (mask >> x.shape.rank() != 0) normalise_axis(name(call.op), std::bit_width(mask) - 1, x, call.where);
+  if (mask >> x.shape.rank() != 0)
+    normalise_axis(name(call.op), static_cast<std::int64_t>(std::bit_width(mask)) - 1, x, call.where);
   Shape shape;
   for (unsigned axis = 0; axis < x.shape.rank(); ++axis) {
     if ((mask >> axis & 1) == 0)
