@@ -18,10 +18,10 @@ namespace {
                                          {{label, to_string(x.dtype(), x.shape()), ""}}, where, hint));
 }
 
-GradEdge edge_or_error(std::string_view label, const Tensor& x, Location where) {
+GradEdge edge_or_error(std::string_view what, const Tensor& x, Location where) {
   GradEdge edge = grad_edge(x);
   if (!edge)
-    fail(1604, fmt::format("backward: {} has no history", label), label, x, where,
+    fail(1604, fmt::format("backward: {} has no history", what), what.substr(0, 1), x, where,
          "mark what it is computed from with requires_grad(true), and record while computing it");
   return edge;
 }
