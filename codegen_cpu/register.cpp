@@ -26,10 +26,12 @@ bool is_emitted(Op op) {
   return false;
 }
 
-/// The operand dtypes that an op computes in: what its rule makes of anything it accepts.
+/// The operand dtypes that an op computes in: what its rule makes of anything it accepts. Random ops are looked up by the
+/// dtype of their result at call time and by that of key and offset at compile time.
 DTypeSet operand_dtypes(Op op) {
   const DTypeRule rule = info(op).rule;
-  if (rule == DTypeRule::none) return family(op) == Family::random ? kFloating : kRealOrBoolean;
+  if (family(op) == Family::random) return kFloating | DType::u64;
+  if (rule == DTypeRule::none) return kRealOrBoolean;
   DTypeSet set;
   for (std::size_t t = 0; t < kDTypeCount; ++t)
     if (const auto accepted = apply_rule(rule, static_cast<DType>(t)))
@@ -37,10 +39,26 @@ DTypeSet operand_dtypes(Op op) {
   return set;
 }
 
+/// A call kernel of a reduction takes the operand as it is, and converts as it reads.
+DTypeSet call_dtypes(Op op) { return family(op) == Family::reduce ? kRealOrBoolean : operand_dtypes(op); }
+
 void add_emit_variants() {
   for (std::size_t i = 0; i < kOpCount; ++i)
     if (const Op op = static_cast<Op>(i); is_emitted(op))
       add_variant(op, BackendKey::cpu, {.name = "jit", .form = KernelForm::emit, .dtypes = operand_dtypes(op)});
+}
+
+void add_eager_variants() {
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    const Op op = static_cast<Op>(i);
+    const CallKernel kernel = eager::eager_kernel(op);
+    if (kernel == nullptr) continue;
+    KernelVariant variant{.name = "simd", .dtypes = call_dtypes(op), .call = kernel};
+    if (is_pointwise(op))
+      for (std::size_t t = 0; t < kDTypeCount; ++t)
+        variant.inner[t] = eager::eager_inner_loop(op, static_cast<DType>(t));
+    add_variant(op, BackendKey::cpu, std::move(variant));
+  }
 }
 
 void add_irregular_variants() {
@@ -80,6 +98,7 @@ void add_matmul_variants() {
 
 void register_cpu_backend() {
   register_backend(BackendKey::cpu, std::make_unique<CpuBackend>());
+  add_eager_variants();
   add_emit_variants();
   add_irregular_variants();
   add_matmul_variants();

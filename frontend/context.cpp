@@ -6,6 +6,8 @@
 #include "frontend/startup.h"
 #include "frontend/sync.h"
 #include "frontend/transforms/autograd.h"
+#include "runtime/bound_plan.h"
+#include "runtime/bound_plan.h"
 
 namespace fermata {
 namespace {

@@ -1,0 +1,216 @@
+// Views: the elements they show, and that every alias sees every write, in both modes.
+#include "fermata/views.h"
+
+#include <gtest/gtest.h>
+
+#include "fermata/fermata.h"
+
+namespace fermata {
+namespace {
+
+class Views : public ::testing::TestWithParam<Mode> {
+ protected:
+  ModeGuard mode_{GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Modes, Views, ::testing::Values(Mode::eager, Mode::compiled),
+                         [](const auto& info) { return info.param == Mode::eager ? "eager" : "compiled"; });
+
+using Ints = std::vector<int>;
+Ints ints(const Tensor& x) { return x.to_vector<int>(); }
+
+TEST_P(Views, ReshapeAndAxes) {
+  const Tensor x = arange(6);
+  EXPECT_EQ(reshape(x, {2, 3}).shape(), Shape({2, 3}));
+  EXPECT_EQ(reshape(x, {3, -1}).shape(), Shape({3, 2}));
+  EXPECT_EQ(x.reshape({2, 3}).reshape({-1}).shape(), Shape({6}));
+  EXPECT_EQ(reshape(x, -1).shape(), Shape({6}));
+  const Tensor m = x.reshape({1, 2, 3});
+  EXPECT_EQ(ints(permute(m, {2, 0, 1})), (Ints{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(permute(m, {-1, 0, 1}).shape(), Shape({3, 1, 2}));
+  EXPECT_EQ(transpose(m).shape(), Shape({1, 3, 2}));
+  EXPECT_EQ(transpose(m, 0, 1).shape(), Shape({2, 1, 3}));
+  EXPECT_EQ(ints(m.mT()), (Ints{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(expand_dims(x, 0).shape(), Shape({1, 6}));
+  EXPECT_EQ(expand_dims(m, {0, -1}).shape(), Shape({1, 1, 2, 3, 1}));
+  EXPECT_EQ(squeeze(m).shape(), Shape({2, 3}));
+  EXPECT_EQ(squeeze(expand_dims(m, 1), {0, 1}).shape(), Shape({2, 3}));
+  EXPECT_EQ(squeeze(expand_dims(m, 1), -3).shape(), Shape({1, 2, 3}));
+}
+
+TEST_P(Views, BroadcastAndFlip) {
+  const Tensor x = tensor({{1}, {2}});
+  EXPECT_EQ(ints(broadcast_to(x, {2, 3})), (Ints{1, 1, 1, 2, 2, 2}));
+  EXPECT_EQ(broadcast_to(x, {4, 2, 3}).shape(), Shape({4, 2, 3}));
+  const Tensor m = arange(6).reshape({2, 3});
+  EXPECT_EQ(ints(flip(m)), (Ints{5, 4, 3, 2, 1, 0}));
+  EXPECT_EQ(ints(flip(m, 0)), (Ints{3, 4, 5, 0, 1, 2}));
+  EXPECT_EQ(ints(flip(m, {-1})), (Ints{2, 1, 0, 5, 4, 3}));
+  EXPECT_EQ(flip(zeros({0, 2})).shape(), Shape({0, 2}));
+}
+
+TEST_P(Views, SlicesClampLikePython) {
+  const Tensor x = arange(5);
+  EXPECT_EQ(ints(slice(x, 0, 1, 3)), (Ints{1, 2}));
+  EXPECT_EQ(ints(slice(x, 0, -2, kEnd)), (Ints{3, 4}));
+  EXPECT_EQ(ints(slice(x, 0, 0, 100, 2)), (Ints{0, 2, 4}));
+  EXPECT_EQ(ints(slice(x, 0, -100, -3)), (Ints{0, 1}));
+  EXPECT_EQ(ints(slice(x, 0, 3, 1)), (Ints{}));
+  EXPECT_EQ(ints(slice(x, 0, 100, 200)), (Ints{}));
+  EXPECT_EQ(ints(slice(x, 0, -1, kEnd, -1)), (Ints{4, 3, 2, 1, 0}));
+  EXPECT_EQ(ints(slice(x, 0, 3, 0, -2)), (Ints{3, 1}));
+  EXPECT_EQ(ints(slice(x, 0, 100, -100, -3)), (Ints{4, 1}));
+  EXPECT_EQ(ints(slice(x, 0, 2, kEnd, INT64_MAX)), (Ints{2}));
+  EXPECT_EQ(ints(slice(x, 0, 2, kEnd, INT64_MIN)), (Ints{2}));
+  EXPECT_EQ(ints(x.slice(0, 1, 4).slice(0, 1, 2)), (Ints{2}));
+  EXPECT_EQ(ints(slice(arange(0), 0, 0, kEnd)), (Ints{}));
+  EXPECT_EQ(ints(slice(arange(0), 0, -1, kEnd, -1)), (Ints{}));
+}
+
+TEST_P(Views, PositionsAndParts) {
+  const Tensor m = arange(6).reshape({2, 3});
+  EXPECT_EQ(ints(m[1]), (Ints{3, 4, 5}));
+  EXPECT_EQ(m[-1][2].item<int>(), 5);
+  EXPECT_EQ(m[0][0].shape(), Shape({}));
+  EXPECT_EQ(ints(select(m, 1, 1)), (Ints{1, 4}));
+  const std::vector<Tensor> halves = split(m, 3, 1);
+  ASSERT_EQ(halves.size(), 3u);
+  EXPECT_EQ(ints(halves[2]), (Ints{2, 5}));
+  const std::vector<Tensor> parts = split(m, {1, 0, 2}, -1);
+  EXPECT_EQ(parts[1].shape(), Shape({2, 0}));
+  EXPECT_EQ(ints(parts[2]), (Ints{1, 2, 4, 5}));
+}
+
+TEST_P(Views, WritesThroughAViewReachTheBaseAndOtherViews) {
+  const Tensor x = zeros({2, 3}, DType::i32);
+  const Tensor row = x[1], column = select(x, 1, 0), flat = x.reshape({6});
+  row.assign(7);
+  EXPECT_EQ(ints(x), (Ints{0, 0, 0, 7, 7, 7}));
+  EXPECT_EQ(ints(column), (Ints{0, 7}));
+  column.assign(tensor({1, 2}));
+  EXPECT_EQ(ints(flat), (Ints{1, 0, 0, 2, 7, 7}));
+  EXPECT_EQ(ints(row), (Ints{2, 7, 7}));
+  flip(flat).assign(arange(6));
+  EXPECT_EQ(ints(x), (Ints{5, 4, 3, 2, 1, 0}));
+  x.mT()[1].assign(9);
+  EXPECT_EQ(ints(x), (Ints{5, 9, 3, 2, 9, 0}));
+  EXPECT_EQ(ints(row), (Ints{2, 9, 0}));
+}
+
+TEST_P(Views, WritesToTheBaseAreSeenThroughViewsOfViews) {
+  Tensor x = arange(12).reshape({3, 4});  // itself a view
+  const Tensor inner = x.slice(0, 1, 3).mT().slice(0, 0, 4, 2);
+  EXPECT_EQ(ints(inner), (Ints{4, 8, 6, 10}));
+  x += 100;
+  EXPECT_EQ(ints(inner), (Ints{104, 108, 106, 110}));
+  x[2] *= 2;
+  EXPECT_EQ(ints(inner), (Ints{104, 216, 106, 220}));
+  slice(inner, 0, 0, 1) -= 4;
+  EXPECT_EQ(ints(x[1]), (Ints{100, 105, 106, 107}));
+  EXPECT_EQ(ints(x[2]), (Ints{212, 218, 220, 222}));
+}
+
+TEST_P(Views, CopiesOfAHandleAreTheSameTensor) {
+  Tensor x = zeros({2});
+  const Tensor y = x;
+  x += 1;
+  EXPECT_EQ(ints(y), (Ints{1, 1}));
+  EXPECT_EQ(x.version(), 1u);
+}
+
+TEST_P(Views, ValuesReadBeforeAWriteStay) {
+  Tensor x = arange(3);
+  const Tensor before = x + 0, view_before = x[1] * 1;
+  x += 10;
+  x[1].assign(0);
+  EXPECT_EQ(ints(before), (Ints{0, 1, 2}));
+  EXPECT_EQ(view_before.item<int>(), 1);
+  EXPECT_EQ(ints(x), (Ints{10, 0, 12}));
+}
+
+TEST_P(Views, OverlappingAssignmentsReadTheOldValues) {
+  const Tensor x = arange(5);
+  x.slice(0, 1, 5).assign(x.slice(0, 0, 4));
+  EXPECT_EQ(ints(x), (Ints{0, 0, 1, 2, 3}));
+  const Tensor square_matrix = arange(4).reshape({2, 2});
+  square_matrix.assign(square_matrix.mT());
+  EXPECT_EQ(ints(square_matrix), (Ints{0, 2, 1, 3}));
+}
+
+TEST_P(Views, InPlaceWritesKeepTheDtype) {
+  Tensor x = ones({2}, DType::i32);
+  x += tensor({1, 2});  // i64
+  EXPECT_EQ(x.dtype(), DType::i32);
+  Tensor half = ones({2}, DType::f16);
+  half *= tensor({3.0, 4.0});
+  EXPECT_EQ(half.dtype(), DType::f16);
+  half.assign(tensor({5, 6}));
+  EXPECT_EQ(ints(half), (Ints{5, 6}));
+  half /= 2;
+  EXPECT_EQ(half.to_vector<float>(), (std::vector<float>{2.5, 3}));
+  half -= 1;
+  x.assign(tensor({{7}, {8}})[0]);
+  EXPECT_EQ(ints(x), (Ints{7, 7}));
+}
+
+TEST_P(Views, AssignmentCopies) {
+  Tensor x = ones({2}), y = zeros({2});
+  x.assign(y);
+  y += 5;
+  EXPECT_EQ(ints(x), (Ints{0, 0}));
+  float* const address = y.data<float>();
+  x.assign(y);
+  address[0] = 9;
+  EXPECT_EQ(ints(x), (Ints{5, 5}));
+}
+
+TEST_P(Views, ReshapeWithoutStridesCopies) {
+  const Tensor x = arange(4).reshape({2, 2});
+  const Tensor flat = x.mT().reshape({4});
+  EXPECT_EQ(ints(flat), (Ints{0, 2, 1, 3}));
+  flat.assign(7);
+  EXPECT_EQ(ints(x), (Ints{0, 1, 2, 3}));
+}
+
+TEST_P(Views, AnAddressStaysThatOfItsTensor) {
+  Tensor x = arange(4).astype(DType::f32) + 0;
+  const Tensor view = x.reshape({2, 2})[1];
+  float* const address = x.data<float>();
+  EXPECT_EQ(address[3], 3);
+  address[2] = 20;
+  EXPECT_EQ(ints(view), (Ints{20, 3}));
+  const Tensor earlier = x * 1;
+  x += 1;
+  EXPECT_EQ(address[2], 21);
+  EXPECT_EQ(address, x.data<float>());
+  EXPECT_EQ(ints(earlier), (Ints{0, 1, 20, 3}));
+  view.assign(0);
+  EXPECT_EQ(address[3], 0);
+  EXPECT_EQ(view.data<float>(), address + 2);
+}
+
+TEST_P(Views, HandingOutAnAddressSharesWithNobody) {
+  const Tensor x = arange(3), same = x.detach();
+  x.data<std::int64_t>()[0] = 50;
+  EXPECT_EQ(ints(same), (Ints{0, 1, 2}));
+  EXPECT_EQ(ints(x), (Ints{50, 1, 2}));
+}
+
+TEST_P(Views, ABaseLivesAsLongAsItsViews) {
+  Tensor view;
+  {
+    const Tensor x = arange(6) * 1;
+    view = x.slice(0, 2, 4);
+  }
+  view += 1;
+  EXPECT_EQ(ints(view), (Ints{3, 4}));
+}
+
+TEST_P(Views, WritesInALoop) {
+  const Tensor x = zeros({16}, DType::i64);
+  for (int i = 0; i < 16; ++i) x[i].assign(i * i);
+  EXPECT_EQ(x[15].item<int>(), 225);
+  EXPECT_EQ(sum(x).item<int>(), 1240);
+}
+
+}  // namespace
+}  // namespace fermata
