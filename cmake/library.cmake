@@ -23,7 +23,7 @@ set_target_properties(fermata PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 if(TARGET fermata_llvm)
   set_target_properties(fermata_llvm PROPERTIES LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:fermata>
     INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
-  add_dependencies(fermata_llvm fermata)
+  add_dependencies(fermata fermata_llvm)  # also where another project builds nothing but what it links
 endif()
 
 if(NOT FERMATA_INSTALL)
