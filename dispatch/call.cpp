@@ -72,7 +72,7 @@ void run_pointwise(const Call& call, const PointwiseOperands& p, void* out) {
   }
   const Shape dense = dense_strides(shape);
   const TensorView output{out, p.result, p.rank, shape.data(), dense.data()};
-  const CallArgs args{call.entry.op, {inputs.data(), p.count}, {&output, 1}, {}, {&p.scalar, 1}};
+  const CallArgs args{call.entry.op, {inputs.data(), p.count}, {&output, 1}, {}, {&p.scalar, 1}, call.where};
   select_call(call.entry, p.backend, p.operand, args, call.where).call(args);
 }
 
@@ -118,7 +118,7 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
   const Shape dense = dense_strides(sizes);
   StoragePtr out(Storage::allocate(static_cast<std::size_t>(element_count(type.shape)) * byte_size(type.dtype)));
   const TensorView output{out->data, type.dtype, static_cast<std::uint8_t>(sizes.rank()), sizes.data(), dense.data()};
-  const CallArgs args{run, inputs, {&output, 1}, attributes.integers, attributes.scalars};
+  const CallArgs args{run, inputs, {&output, 1}, attributes.integers, attributes.scalars, call.where};
   const DType operand = tensors.empty() ? type.dtype : types[0].dtype;
   select_call(operator_entry(run), backend, operand, args, call.where).call(args);
   return Tensor(make_leaf(type, out.release(), backend, Node::kTensor), keys);

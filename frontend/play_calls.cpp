@@ -107,7 +107,7 @@ class CallPlayer {
     const std::span<const std::uint64_t> scalars =
         n.extra != nullptr && !n.extra->scalars.empty() ? std::span<const std::uint64_t>(n.extra->scalars)
                                                         : std::span<const std::uint64_t>(&n.scalar, 1);
-    const CallArgs args{op, inputs, {&output, 1}, attributes, scalars};
+    const CallArgs args{op, inputs, {&output, 1}, attributes, scalars, n.where};
     select_call(operator_entry(op), n.backend, operand, args, n.where).call(args);
   }
 

@@ -273,7 +273,8 @@ void BoundPlan::run_call(const PlanStep& step, const Step& b) {
                       .inputs = views_,
                       .outputs = {&output, 1},
                       .attributes = {attributes + 1, static_cast<std::size_t>(*attributes)},
-                      .scalars = {scalars_.data() + b.scalars, step.scalars.size()}};
+                      .scalars = {scalars_.data() + b.scalars, step.scalars.size()},
+                      .where = step.where};
   run_call_step(step, args);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <span>
 
 #include "ir/dtype.h"
@@ -32,6 +33,7 @@ struct CallArgs {
   std::span<const TensorView> outputs;
   std::span<const std::int64_t> attributes;  // the op's own, see ir/infer.h
   std::span<const std::uint64_t> scalars;    // 8-byte slots in the op's scalar dtypes
+  std::source_location where{};              // the caller's line, for errors that depend on data
 };
 using CallKernel = void (*)(const CallArgs&);
 

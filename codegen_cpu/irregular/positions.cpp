@@ -27,7 +27,7 @@ namespace {
   throw IndexError(1203, format_error(1203, "IndexError",
                                       fmt::format("{}: position {} leaves axis {} of size {}", name(args.op), value,
                                                   args.attributes[0], size),
-                                      operands, std::source_location{}));
+                                      operands, args.where));
 }
 
 /// Widens and wraps; gives the first element out of range, or the count.
