@@ -98,7 +98,8 @@ inline Kernel map_kernel() {
   KernelBuilder b;
   b.kernel.rank = 2;
   const ValueId x = b.input(DType::f32, 2, true), s = b.scalar(DType::f32);
-  b.store(3, b.op(Prim::mul, DType::f32, b.op(Prim::add, DType::f32, x, s), b.constant(2.0f)), true);
+  const ValueId moved = b.op(Prim::add, DType::f32, x, s), two = b.constant(2.0f);
+  b.store(3, b.op(Prim::mul, DType::f32, moved, two), true);
   return b.kernel;
 }
 
