@@ -1,0 +1,289 @@
+// Drives reductions over any axes of an operand of any layout and real dtype, on several threads.
+//
+// Axes are merged as the compiled path merges them: neighbours that are both reduced or both kept and that the strides
+// allow. The last axis then decides: reduced, a row kernel; kept, a column kernel. Blocks and their order are those of
+// ir/kernel.h, so results do not depend on threads, and eager equals compiled bit for bit.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "codegen_cpu/eager/drivers.h"
+#include "codegen_cpu/eager/loop_nest.h"
+#include "ir/kernel.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata::eager {
+namespace {
+
+struct Axis {
+  std::int64_t size, stride;  // bytes
+  bool reduced;
+};
+struct Axes {
+  std::array<Axis, kMaxRank + 1> axis;
+  unsigned rank = 0;
+  void push(Axis a) { axis[rank++] = a; }
+  std::int64_t count() const {
+    std::int64_t n = 1;
+    for (unsigned i = 0; i < rank; ++i) n *= axis[i].size;
+    return n;
+  }
+  /// Byte offset of the row-major position `at`.
+  std::int64_t offset(std::int64_t at) const {
+    std::int64_t offset = 0;
+    for (unsigned i = rank; i-- > 0;) {
+      offset += at % axis[i].size * axis[i].stride;
+      at /= axis[i].size;
+    }
+    return offset;
+  }
+};
+
+Axes merged_axes(const TensorView& x, std::int64_t reduced_mask) {
+  Axes axes;
+  const auto bytes = static_cast<std::int64_t>(byte_size(x.dtype));
+  for (unsigned i = 0; i < x.rank; ++i) {
+    const Axis next{x.sizes[i], x.strides[i] * bytes, (reduced_mask >> i & 1) != 0};
+    if (axes.rank > 0 && axes.axis[axes.rank - 1].reduced == next.reduced) {
+      Axis& last = axes.axis[axes.rank - 1];
+      if (last.size == 1 || next.size == 1 || last.stride == next.stride * next.size) {
+        last = {last.size * next.size, next.size == 1 ? last.stride : next.stride, last.reduced};
+        continue;
+      }
+    }
+    axes.push(next);
+  }
+  if (reduced_mask == 0) axes.push({1, 0, true});  // each element is a reduction of its own
+  return axes;
+}
+
+/// States of a reduction, component by component.
+class States {
+ public:
+  States(const ReduceLoops& loops, std::int64_t count) : loops_(loops) {
+    for (unsigned c = 0; c < loops.components; ++c)
+      data_[c] = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(count) * loops.component_bytes[c]);
+  }
+  struct Pointers { void* at[kMaxStateComponents]; };
+  Pointers at(std::int64_t i) const {
+    Pointers p{};
+    for (unsigned c = 0; c < loops_.components; ++c) p.at[c] = data_[c].get() + i * loops_.component_bytes[c];
+    return p;
+  }
+
+ private:
+  const ReduceLoops& loops_;
+  std::array<std::unique_ptr<char[]>, kMaxStateComponents> data_;
+};
+
+class ReductionCall {
+ public:
+  explicit ReductionCall(const CallArgs& args)
+      : x_(args.inputs[0]), out_(args.outputs[0]),
+        lifted_(compute_dtype(apply_rule(info(args.op).rule, x_.dtype)->operand)),
+        loops_(loop_tables().reduce[static_cast<std::size_t>(args.op)][static_cast<std::size_t>(lifted_)]) {
+    const Axes axes = merged_axes(x_, args.attributes[0]);
+    is_row_ = axes.axis[axes.rank - 1].reduced;
+    unsigned inner = axes.rank;
+    while (!axes.axis[--inner].reduced) {}
+    reduced_ = axes.axis[inner];
+    if (!is_row_) column_ = axes.axis[axes.rank - 1];
+    for (unsigned i = 0; i < axes.rank; ++i) {
+      if (i == inner || (!is_row_ && i == axes.rank - 1)) continue;
+      (axes.axis[i].reduced ? passes_ : rows_).push(axes.axis[i]);
+    }
+    block_ = is_row_ ? kReductionBlock : kColumnBlock;
+    per_pass_ = (reduced_.size + block_ - 1) / block_;
+    blocks_ = per_pass_ * passes_.count();
+    cost_ = 0.05 + 0.04 * static_cast<double>(byte_size(x_.dtype));
+  }
+
+  void run() {
+    if (is_row_) run_rows(); else run_columns();
+  }
+
+ private:
+  const char* data() const { return static_cast<const char*>(x_.data); }
+  struct Block {
+    std::int64_t offset, size, first;  // bytes from the row's origin, elements, position along the reduced axes
+  };
+  Block block(std::int64_t number) const {
+    const std::int64_t pass = number / per_pass_, begin = number % per_pass_ * block_;
+    return {passes_.offset(pass) + begin * reduced_.stride, std::min(block_, reduced_.size - begin),
+            pass * reduced_.size + begin};
+  }
+  bool converts() const { return x_.dtype != lifted_; }
+  void convert(void* to, const void* from, std::int64_t n) const {
+    loop_tables().cast[static_cast<std::size_t>(x_.dtype)][static_cast<std::size_t>(lifted_)](to, from, n);
+  }
+
+  /// `n` finished states to elements [begin, begin + n) of the output.
+  void finish(const States::Pointers& states, std::int64_t begin, std::int64_t n) const {
+    char* to = static_cast<char*>(out_.data) + begin * static_cast<std::int64_t>(byte_size(out_.dtype));
+    if (loops_.result == out_.dtype) return loops_.finish(states.at, to, n);
+    std::array<std::uint64_t, kPiece> wide;
+    const CastLoop narrow = loop_tables().cast[static_cast<std::size_t>(loops_.result)][static_cast<std::size_t>(out_.dtype)];
+    for (std::int64_t i = 0; i < n; i += kPiece) {
+      const std::int64_t count = std::min(kPiece, n - i);
+      States::Pointers part = states;
+      for (unsigned c = 0; c < loops_.components; ++c) part.at[c] = static_cast<char*>(part.at[c]) + i * loops_.component_bytes[c];
+      loops_.finish(part.at, wide.data(), count);
+      narrow(to + i * static_cast<std::int64_t>(byte_size(out_.dtype)), wide.data(), count);
+    }
+  }
+
+  // ---- Rows: lanes run along the reduction ---------------------------------------------------------------------------
+
+  struct RowBuffers {
+    std::unique_ptr<char[]> gathered, converted;
+    static char* of(std::unique_ptr<char[]>& buffer) {
+      if (buffer == nullptr) buffer = std::make_unique_for_overwrite<char[]>(kReductionBlock * 8);
+      return buffer.get();
+    }
+  };
+  void reduce_row_block(std::int64_t row, std::int64_t number, const States::Pointers& to, RowBuffers& buffers) const {
+    const Block b = block(number);
+    const void* x = data() + rows_.offset(row) + b.offset;
+    if (reduced_.stride != static_cast<std::int64_t>(byte_size(x_.dtype)) && b.size > 1) {
+      char* gathered = RowBuffers::of(buffers.gathered);
+      gather(gathered, static_cast<const char*>(x), reduced_.stride, b.size, byte_size(x_.dtype));
+      x = gathered;
+    }
+    if (converts()) {
+      char* converted = RowBuffers::of(buffers.converted);
+      convert(converted, x, b.size);
+      x = converted;
+    }
+    loops_.row_block(x, b.size, b.first, to.at);
+  }
+
+  void run_rows() const {
+    constexpr std::int64_t kStates = 65536;  // kept at a time
+    const std::int64_t rows = rows_.count();
+    const std::int64_t batch = std::clamp<std::int64_t>(kStates / std::max<std::int64_t>(blocks_, 1), 1, kStates);
+    const double block_cost = 20 + cost_ * static_cast<double>(std::min(block_, reduced_.size));
+    for (std::int64_t begin = 0; begin < rows; begin += batch) {
+      const std::int64_t count = std::min(batch, rows - begin);
+      const States states(loops_, count * std::max<std::int64_t>(blocks_, 1));
+      parallel_for(0, count * blocks_, block_cost, [&](std::int64_t b, std::int64_t e) {
+        RowBuffers buffers;
+        for (std::int64_t i = b; i < e; ++i) reduce_row_block(begin + i / blocks_, i % blocks_, states.at(i), buffers);
+      });
+      if (blocks_ == 0) loops_.fill_identity(states.at(0).at, count);
+      if (blocks_ > 1)  // row r's result may take the place of state r, which no later row reads
+        for (std::int64_t r = 0; r < count; ++r) merge_row(states.at(r * blocks_), states.at(r));
+      finish(states.at(0), begin, count);
+    }
+  }
+  void merge_row(const States::Pointers& states, const States::Pointers& to) const {
+    const void* from[kMaxStateComponents];
+    std::copy_n(states.at, kMaxStateComponents, from);
+    loops_.row_merge(from, blocks_, to.at);
+  }
+
+  // ---- Columns: lanes run along the last axis, which is kept -------------------------------------------------------------
+
+  static constexpr std::int64_t kTile = 512;  // columns taken together
+
+  struct ColumnBuffers {
+    std::unique_ptr<char[]> gathered, converted;
+    static constexpr std::size_t kBytes = static_cast<std::size_t>(kColumnBlock) * 64 * 8;
+    ColumnBuffers() = default;
+    char* get(std::unique_ptr<char[]>& buffer) {
+      if (buffer == nullptr) buffer = std::make_unique_for_overwrite<char[]>(kBytes);
+      return buffer.get();
+    }
+  };
+  bool columns_in_place() const { return !converts() && (column_.stride == static_cast<std::int64_t>(byte_size(x_.dtype)) || column_.size == 1); }
+  std::int64_t tile() const { return columns_in_place() ? kTile : 64; }
+
+  void reduce_column_block(std::int64_t row, std::int64_t number, std::int64_t begin, std::int64_t count,
+                           const States::Pointers& to, ColumnBuffers& buffers) const {
+    const Block b = block(number);
+    const char* x = data() + rows_.offset(row) + b.offset + begin * column_.stride;
+    if (columns_in_place()) return loops_.column_block(x, reduced_.stride, b.size, count, b.first, to.at);
+    const auto stored = static_cast<std::int64_t>(byte_size(x_.dtype)), wide = static_cast<std::int64_t>(byte_size(lifted_));
+    char* gathered = buffers.get(buffers.gathered);
+    for (std::int64_t r = 0; r < b.size; ++r)
+      gather(gathered + r * count * stored, x + r * reduced_.stride, column_.stride, count, byte_size(x_.dtype));
+    if (converts()) convert(buffers.get(buffers.converted), gathered, b.size * count);
+    loops_.column_block(converts() ? buffers.converted.get() : gathered, count * wide, b.size, count, b.first, to.at);
+  }
+
+  /// One tile of columns of one row, all its blocks in order.
+  void reduce_tile(std::int64_t row, std::int64_t begin, std::int64_t count, const States& totals, const States& states,
+                   ColumnBuffers& buffers) const {
+    const States::Pointers total = totals.at(0), state = states.at(0);
+    if (blocks_ == 1) {
+      reduce_column_block(row, 0, begin, count, total, buffers);
+    } else {
+      loops_.fill_identity(total.at, count);
+      for (std::int64_t b = 0; b < blocks_; ++b) {
+        reduce_column_block(row, b, begin, count, state, buffers);
+        merge_columns(total, state, count);
+      }
+    }
+    finish(total, row * column_.size + begin, count);
+  }
+  void merge_columns(const States::Pointers& totals, const States::Pointers& states, std::int64_t n) const {
+    const void* from[kMaxStateComponents];
+    std::copy_n(states.at, kMaxStateComponents, from);
+    loops_.column_merge(totals.at, from, n);
+  }
+
+  void run_columns() const {
+    const std::int64_t rows = rows_.count(), tiles = (column_.size + tile() - 1) / tile();
+    if (rows * tiles < thread_count() * 2 && blocks_ > 8) return run_columns_by_block(rows);
+    const double tile_cost = 50 + cost_ * static_cast<double>(std::min(tile(), column_.size)) *
+                                      static_cast<double>(reduced_.size * passes_.count());
+    parallel_for(0, rows * tiles, tile_cost, [&](std::int64_t b, std::int64_t e) {
+      const States totals(loops_, kTile), states(loops_, kTile);
+      ColumnBuffers buffers;
+      for (std::int64_t i = b; i < e; ++i) {
+        const std::int64_t begin = i % tiles * tile();
+        reduce_tile(i / tiles, begin, std::min(tile(), column_.size - begin), totals, states, buffers);
+      }
+    });
+  }
+
+  /// Few columns and many rows: threads share the blocks, which are then merged in order.
+  void run_columns_by_block(std::int64_t rows) const {
+    const std::int64_t width = column_.size;
+    const std::int64_t batch = std::clamp<std::int64_t>((std::int64_t{1} << 18) / std::max<std::int64_t>(width, 1), 1, blocks_);
+    const States totals(loops_, width), states(loops_, width * batch);
+    const double block_cost = 50 + cost_ * static_cast<double>(width * std::min(block_, reduced_.size));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      loops_.fill_identity(totals.at(0).at, width);
+      for (std::int64_t first = 0; first < blocks_; first += batch) {
+        const std::int64_t count = std::min(batch, blocks_ - first);
+        parallel_for(0, count, block_cost, [&](std::int64_t b, std::int64_t e) {
+          ColumnBuffers buffers;
+          for (std::int64_t i = b; i < e; ++i)
+            for (std::int64_t at = 0; at < width; at += tile())
+              reduce_column_block(row, first + i, at, std::min(tile(), width - at), states.at(i * width + at), buffers);
+        });
+        for (std::int64_t i = 0; i < count; ++i) merge_columns(totals.at(0), states.at(i * width), width);
+      }
+      finish(totals.at(0), row * width, width);
+    }
+  }
+
+  const TensorView &x_, &out_;
+  DType lifted_;
+  const ReduceLoops& loops_;
+  Axis reduced_{}, column_{};
+  Axes rows_, passes_;
+  bool is_row_;
+  std::int64_t block_, per_pass_, blocks_;
+  double cost_;
+};
+
+}  // namespace
+
+void run_reduction(const CallArgs& args) {
+  if (args.outputs[0].element_count() == 0) return;
+  ReductionCall(args).run();
+}
+
+}  // namespace fermata::eager
