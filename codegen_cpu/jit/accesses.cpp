@@ -107,10 +107,9 @@ Value* Accesses::element_address(unsigned access, Value* address, const Span& sp
   return move(access, address, b_.CreateMul(index, stride(access, vector_axis())));
 }
 
-/// Whether the processor can load and store some of the lanes.
-bool Accesses::has_masked(unsigned access, bool adjacent) const {
+bool Accesses::has_masked(unsigned access) const {
   const bool wide = byte_size(kernel_.accesses[access].dtype) >= 4;
-  return adjacent ? wide || b_.isa().masks : wide && b_.isa().masks;
+  return kernel_.accesses[access].unit_stride ? wide || b_.isa().masks : wide && b_.isa().masks;
 }
 
 Value* Accesses::lane_step(unsigned access) const { return stride(access, vector_axis()); }
@@ -126,16 +125,16 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
   Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
   Value* const first = element_address(access, address, span, vector);
   Value* memory = nullptr;
-  if (adjacent && span.mask == nullptr) {
+  if (adjacent && span.masks.empty()) {
     memory = b_.CreateAlignedLoad(type, first, align);
-  } else if (has_masked(access, adjacent)) {
+  } else if (has_masked(access)) {
     Value* const all = llvm::ConstantInt::getTrue(llvm::FixedVectorType::get(b_.getInt1Ty(), b_.lanes()));
-    Value* const mask = span.mask != nullptr ? span.mask : all;
+    Value* const mask = span.masks.empty() ? all : span.masks[vector];
     Value* const zeros = llvm::Constant::getNullValue(type);
     memory = adjacent ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
                       : b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros);
   } else {
-    memory = load_by_lane(access, first, lane_step(access), span.count);
+    memory = load_by_lane(access, first, lane_step(access), span.count(vector));
   }
   return from_memory(access, memory);
 }
@@ -167,15 +166,15 @@ void Accesses::store(unsigned access, Value* address, const Span& span, unsigned
   const llvm::Align align(byte_size(kernel_.accesses[access].dtype));
   Value* const first = element_address(access, address, span, vector);
   Value* const memory = to_memory(access, value);
-  if (adjacent && span.mask == nullptr) {
+  if (adjacent && span.masks.empty()) {
     b_.CreateAlignedStore(memory, first, align);
-  } else if (has_masked(access, adjacent)) {
+  } else if (has_masked(access)) {
     Value* const all = llvm::ConstantInt::getTrue(llvm::FixedVectorType::get(b_.getInt1Ty(), b_.lanes()));
-    Value* const mask = span.mask != nullptr ? span.mask : all;
+    Value* const mask = span.masks.empty() ? all : span.masks[vector];
     if (adjacent) b_.CreateMaskedStore(memory, first, align, mask);
     else b_.CreateMaskedScatter(memory, lane_addresses(access, first), align, mask);
   } else {
-    store_by_lane(access, first, lane_step(access), span.count, memory);
+    store_by_lane(access, first, lane_step(access), span.count(vector), memory);
   }
 }
 

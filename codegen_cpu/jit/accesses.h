@@ -10,11 +10,13 @@
 
 namespace fermata::jit {
 
-/// Lanes at `index` and on along the vector axis: whole vectors, or one vector of which only `count` lanes exist.
+/// Lanes at `index` and on along the vector axis. Either all of them exist, or of each vector the first counts[v].
 struct Span {
   Value* index;
-  Value* count = nullptr;  // null: all lanes
-  Value* mask = nullptr;   // of the lanes that exist
+  Values counts{};
+  Values masks{};  // the same as masks
+  Value* count(unsigned vector) const { return counts.empty() ? nullptr : counts[vector]; }
+  Value* mask(unsigned vector) const { return masks.empty() ? nullptr : masks[vector]; }
 };
 
 /// One digit of a linear index: an axis, or the blocks of one.
@@ -33,6 +35,8 @@ class Accesses {
   /// Addresses at the origin of the loop nest.
   const Values& origin() const { return origin_; }
   bool along_vector_axis(unsigned access) const { return (kernel_.accesses[access].axes >> (kernel_.rank - 1u) & 1u) != 0; }
+  /// Whether the processor can load and store some of the lanes of an access.
+  bool has_masked(unsigned access) const;
   /// Moves addresses by `distance` steps of an axis.
   Values moved(const Values& addresses, unsigned axis, Value* distance) const;
   Digit axis_digit(unsigned axis) const;
@@ -59,7 +63,6 @@ class Accesses {
   Value* distance(unsigned access, Value* address) const;
   Value* as_offset(unsigned access, Value* distance) const;
   Value* element_address(unsigned access, Value* address, const Span& span, unsigned vector) const;
-  bool has_masked(unsigned access, bool adjacent) const;
   Value* load_by_lane(unsigned access, Value* first, Value* step, Value* count) const;
   void store_by_lane(unsigned access, Value* first, Value* step, Value* count, Value* memory) const;
   Value* lane_addresses(unsigned access, Value* first) const;

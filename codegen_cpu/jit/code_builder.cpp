@@ -74,9 +74,14 @@ Value* CodeBuilder::choose(Value* condition, Value* a, Value* b) {
 
 Value* CodeBuilder::half(Value* vector, unsigned which) {
   const unsigned count = lanes_of(vector) / 2;
-  if (count == 1) return CreateExtractElement(vector, std::uint64_t{which});
   llvm::SmallVector<int, 32> lanes;
   for (unsigned i = 0; i < count; ++i) lanes.push_back(static_cast<int>(which * count + i));
+  return CreateShuffleVector(vector, lanes);
+}
+
+Value* CodeBuilder::shifted_down(Value* vector, unsigned distance) {
+  llvm::SmallVector<int, 32> lanes;
+  for (unsigned i = 0; i < lanes_of(vector); ++i) lanes.push_back(i < distance ? static_cast<int>(i + distance) : -1);
   return CreateShuffleVector(vector, lanes);
 }
 
@@ -87,17 +92,16 @@ llvm::Constant* CodeBuilder::lane_numbers() {
 }
 
 Value* CodeBuilder::mask_below(Value* count) {
-  Value* const all = getInt64(lanes_);
-  Value* const clamped = choose(CreateICmpSLT(count, all), count, all);
-  if (isa_.masks) {  // bits 0 .. count-1, which is one instruction and a move to a mask register
+  if (isa_.masks) {  // bits 0 .. count-1 and a move to a mask register
     Value* const ones = getInt64(~std::uint64_t{0});
-    Value* const bits = CreateLShr(ones, CreateSub(getInt64(64), clamped));
+    Value* const bits = lanes_ < 64 ? CreateNot(CreateShl(ones, count))
+                                    : choose(CreateICmpEQ(count, getInt64(64)), ones, CreateNot(CreateShl(ones, CreateAnd(count, 63))));
     return CreateBitCast(CreateTrunc(bits, getIntNTy(lanes_)), llvm::FixedVectorType::get(getInt1Ty(), lanes_));
   }
   // Compared in elements as wide as the mask will be used in.
   Type* const element = getIntNTy(isa_.vector_bits / lanes_);
   Value* const numbers = CreateTrunc(lane_numbers(), llvm::FixedVectorType::get(element, lanes_));
-  return CreateICmpSLT(numbers, splat(CreateTrunc(clamped, element)));
+  return CreateICmpSLT(numbers, splat(CreateTrunc(count, element)));
 }
 
 llvm::AllocaInst* CodeBuilder::stack(Type* type, std::uint64_t count, unsigned alignment) {
@@ -152,6 +156,33 @@ Values CodeBuilder::loop(Value* begin, Value* end, std::int64_t step, const Valu
     llvm::PHINode* const phi = CreatePHI(carried[i]->getType(), 2);
     phi->addIncoming(carried[i], before);
     phi->addIncoming(next[i], latch);
+    result.push_back(phi);
+  }
+  return result;
+}
+
+Values CodeBuilder::either(Value* condition, Branch then, Branch otherwise) {
+  llvm::Function* const function = GetInsertBlock()->getParent();
+  auto* const first = llvm::BasicBlock::Create(getContext(), "then", function);
+  auto* const second = llvm::BasicBlock::Create(getContext(), "else");
+  auto* const after = llvm::BasicBlock::Create(getContext(), "end");
+  CreateCondBr(condition, first, second);
+  SetInsertPoint(first);
+  const Values values = then();
+  llvm::BasicBlock* const first_last = GetInsertBlock();
+  CreateBr(after);
+  function->insert(function->end(), second);
+  SetInsertPoint(second);
+  const Values others = otherwise();
+  llvm::BasicBlock* const second_last = GetInsertBlock();
+  CreateBr(after);
+  function->insert(function->end(), after);
+  SetInsertPoint(after);
+  Values result;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    llvm::PHINode* const phi = CreatePHI(values[i]->getType(), 2);
+    phi->addIncoming(values[i], first_last);
+    phi->addIncoming(others[i], second_last);
     result.push_back(phi);
   }
   return result;

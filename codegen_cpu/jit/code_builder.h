@@ -50,12 +50,14 @@ class CodeBuilder : public llvm::IRBuilder<> {
   Value* call(llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> operands) {
     return CreateIntrinsic(id, {operands[0]->getType()}, operands);
   }
-  /// Lower half (0) or upper half (1) of a vector; a scalar once one lane is left.
+  /// Lower half (0) or upper half (1) of a vector.
   Value* half(Value* vector, unsigned which);
+  /// Lane i becomes lane i - distance; the upper lanes hold anything.
+  Value* shifted_down(Value* vector, unsigned distance);
 
   /// Lane numbers 0, 1, ... as i64.
   llvm::Constant* lane_numbers();
-  /// Lanes below `count` (i64, at least 1).
+  /// Lanes below `count` (i64, from 0 to lanes()).
   Value* mask_below(Value* count);
 
   /// A stack slot, placed in the entry block.
@@ -69,6 +71,8 @@ class CodeBuilder : public llvm::IRBuilder<> {
   /// for (index = begin; index < end; index += step) carried = body(index, carried). Returns carried at the end.
   Values loop(Value* begin, Value* end, std::int64_t step, const Values& carried, LoopBody body);
   using Branch = llvm::function_ref<Values()>;
+  /// Runs one of two branches.
+  Values either(Value* condition, Branch then, Branch otherwise);
   /// Runs `then` where the condition holds; returns its values, else `otherwise`.
   Values when(Value* condition, const Values& otherwise, Branch then);
 

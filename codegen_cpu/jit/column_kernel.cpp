@@ -1,4 +1,7 @@
 // Kernels that reduce other axes than the vector axis: each lane is a reduction of its own, in blocks of kColumnBlock.
+#include <algorithm>
+#include <bit>
+
 #include "codegen_cpu/jit/reduction_state.h"
 
 namespace fermata::jit {
@@ -16,7 +19,7 @@ class ColumnKernel {
                      const Environment& env);
   Values reduce(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses, const Span& span,
                 unsigned vectors, const Environment& env);
-  unsigned width();
+  GroupPlan plan();
 
   Emission& e_;
   CodeBuilder& b_;
@@ -36,30 +39,31 @@ ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b) {
   e.row_end = b_.CreateSelect(b_.CreateICmpSLT(e.column_begin, e.column_end), e.row_end, e.row_begin);
 }
 
-unsigned ColumnKernel::width() {
-  unsigned width = 8;
+GroupPlan ColumnKernel::plan() {
+  GroupPlan plan{8, b_.isa().masks};
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
-    std::vector<ValueId> ids = stage.element_values;
     unsigned state = 0;
     for (const std::uint16_t r : stage.reductions) state += static_cast<unsigned>(e_.kernel.reductions[r].types.size());
-    const unsigned fitting = e_.group_width(ids, 2, 8);
+    const GroupPlan stage_plan = e_.group_plan(stage, 2, 8);
     // Accumulators of every vector stay in registers beside the values.
-    width = std::min({width, fitting, std::bit_floor(std::max(1u, b_.isa().registers / (2 * std::max(1u, state))))});
+    plan.width = std::min({plan.width, stage_plan.width, std::max(1u, b_.isa().registers / (2 * std::max(1u, state)))});
+    plan.masked = plan.masked && stage_plan.masked;
   }
-  return width;
+  if (!plan.masked) plan.width = std::bit_floor(plan.width);
+  return plan;
 }
 
 void ColumnKernel::emit() {
-  const unsigned vectors = width();
+  const GroupPlan groups = plan();
   e_.rows([&](const Values& addresses, Environment& env) {
-    e_.columns(e_.column_begin, e_.column_end, vectors,
+    e_.columns(e_.column_begin, e_.column_end, groups,
                [&](const Span& span, unsigned count) { columns(addresses, env, span, count); });
   });
 }
 
 void ColumnKernel::columns(const Values& row, const Environment& at_row, const Span& span, unsigned vectors) {
   const Values addresses = e_.accesses.moved(row, e_.vector_axis(), span.index);
-  const Span here{b_.i64(0), span.count, span.mask};
+  const Span here{b_.i64(0), span.counts, span.masks};
   const Group group{addresses, here, 0, vectors};
   Environment env = at_row;
   e_.evaluator.group(e_.schedule.row_prologue, group, env);

@@ -68,24 +68,32 @@ void Emission::rows(llvm::function_ref<void(const Values& addresses, Environment
                        });
 }
 
-void Emission::columns(Value* begin, Value* end, unsigned width,
+void Emission::columns(Value* begin, Value* end, GroupPlan plan,
                        llvm::function_ref<void(const Span& span, unsigned width)> body) {
-  const std::int64_t lanes = b.lanes(), step = lanes * width;
-  const bool all_masked = width == 1 && b.isa().masks;  // a mask costs less than a second copy of a long program
+  const std::int64_t step = std::int64_t{b.lanes()} * plan.width;
   Value* whole = begin;
-  if (!all_masked) {
+  if (!plan.masked) {
     whole = b.CreateAdd(begin, b.CreateAnd(b.CreateSub(end, begin), b.i64(-step)));
     b.loop(begin, whole, step, {}, [&](Value* index, const Values&) {
-      body({.index = index}, width);
+      body({.index = index}, plan.width);
       return Values{};
     });
   }
-  b.loop(whole, end, lanes, {}, [&](Value* index, const Values&) {
-    Value* const left = b.CreateSub(end, index);
-    Value* const count = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b.i64(lanes));
-    body({.index = index, .count = count, .mask = b.mask_below(count)}, 1);
+  const unsigned width = plan.masked ? plan.width : 1;
+  b.loop(whole, end, std::int64_t{b.lanes()} * width, {}, [&](Value* index, const Values&) {
+    body(partial_span(index, b.CreateSub(end, index), width), width);
     return Values{};
   });
+}
+
+Span Emission::partial_span(Value* index, Value* left, unsigned width) {
+  Span span{.index = index};
+  for (unsigned v = 0; v < width; ++v) {
+    Value* const rest = v == 0 ? left : b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateSub(left, b.i64(v * b.lanes())), b.i64(0));
+    span.counts.push_back(b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b.i64(b.lanes())));
+    span.masks.push_back(b.mask_below(span.counts.back()));
+  }
+  return span;
 }
 
 void Emission::store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group) {
@@ -104,20 +112,28 @@ void Emission::store(const std::vector<std::uint16_t>& stores, const Environment
   }
 }
 
-unsigned Emission::group_width(const std::vector<ValueId>& ids, unsigned reserved, unsigned limit) const {
-  unsigned length = 0, bits = 0;
-  for (const ValueId id : ids) {
-    if (!evaluator.varies_along_vector_axis(id)) continue;
-    ++length;
-    bits += std::max(b.isa().vector_bits, b.lanes() * static_cast<unsigned>(8 * byte_size(kernel.program[id].type)));
-  }
-  const unsigned registers_per_value = length == 0 ? 1 : (bits / length + b.isa().vector_bits - 1) / b.isa().vector_bits;
-  const unsigned available = std::max(b.isa().registers - std::min(b.isa().registers, reserved), b.isa().registers / 4);
-  const unsigned fitting = available / (registers_per_value * peak_live_values(kernel, evaluator, ids));
+unsigned Emission::vector_count(const KernelSchedule::Stage& stage) const {
+  return static_cast<unsigned>(
+      std::ranges::count_if(stage.element_values, [&](ValueId id) { return evaluator.varies_along_vector_axis(id); }));
+}
+
+GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const {
   // Long programs overlap in the processor by themselves, and every copy of one takes time to compile.
-  constexpr unsigned kMostInstructions = 320;
-  const unsigned affordable = length == 0 ? limit : kMostInstructions / length;
-  return std::bit_floor(std::clamp(std::min(fitting, affordable), 1u, limit));
+  constexpr unsigned kLong = 24, kMostInstructions = 320;
+  const unsigned length = std::max(1u, vector_count(stage)), vector_bits = b.isa().vector_bits;
+  unsigned bits = 0;
+  bool masked = b.isa().masks && length >= kLong;
+  for (const ValueId id : stage.element_values) {
+    if (!evaluator.varies_along_vector_axis(id)) continue;
+    bits += std::max(vector_bits, b.lanes() * static_cast<unsigned>(8 * byte_size(kernel.program[id].type)));
+    masked = masked && (kernel.program[id].prim != Prim::input || accesses.has_masked(kernel.program[id].index));
+  }
+  for (const std::uint16_t s : stage.element_stores) masked = masked && accesses.has_masked(kernel.stores[s].access);
+  const unsigned registers_per_value = std::max(1u, (bits / length + vector_bits - 1) / vector_bits);
+  const unsigned available = std::max(b.isa().registers - std::min(b.isa().registers, reserved), b.isa().registers / 4);
+  const unsigned fitting = available / (registers_per_value * peak_live_values(kernel, evaluator, stage.element_values));
+  const unsigned width = std::clamp(std::min(fitting, kMostInstructions / length), 1u, limit);
+  return {masked ? width : std::bit_floor(width), masked || (width == 1 && b.isa().masks)};
 }
 
 namespace {

@@ -8,6 +8,14 @@
 
 namespace fermata::jit {
 
+/// Groups of `width` vectors. The rest of a row is handled vector by vector by a second copy of the code; or every group
+/// is masked, and there is only one copy: for long programs, where masks cost next to nothing and copies cost time to
+/// compile.
+struct GroupPlan {
+  unsigned width;
+  bool masked;
+};
+
 struct Emission {
   Emission(llvm::Function& function, const Kernel& kernel, const Isa& isa);
 
@@ -28,13 +36,17 @@ struct Emission {
 
   /// Calls `body` for each row of the launch, with its addresses and what is known there.
   void rows(llvm::function_ref<void(const Values& addresses, Environment& env)> body);
-  /// Cuts [begin, end) of the vector axis into groups of `width` vectors, then single, partial vectors.
-  void columns(Value* begin, Value* end, unsigned width, llvm::function_ref<void(const Span& span, unsigned width)> body);
+  /// Cuts [begin, end) of the vector axis into groups.
+  void columns(Value* begin, Value* end, GroupPlan plan, llvm::function_ref<void(const Span& span, unsigned width)> body);
+  /// A span of which `left` (at least 1) elements exist.
+  Span partial_span(Value* index, Value* left, unsigned width);
   /// Performs stores (indices into kernel.stores) for a group.
   void store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group);
 
-  /// How many vectors to interleave for these values, `reserved` registers being taken.
-  unsigned group_width(const std::vector<ValueId>& ids, unsigned reserved, unsigned limit) const;
+  /// How to group these values of a stage, `reserved` registers being taken.
+  GroupPlan group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const;
+  /// Values of a stage that are vectors.
+  unsigned vector_count(const KernelSchedule::Stage& stage) const;
 };
 
 /// Lanes of one vector of the kernel: as many as the widest element that is common in it fills a register with.

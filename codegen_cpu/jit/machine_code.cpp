@@ -2,10 +2,11 @@
 //
 // Measured on programs of 10 and 100 operations: the optimisation level Less without loop strength reduction and without
 // the machine schedulers gives the speed of level Default in a third to a fifth of its time. The IR comes op-major,
-// interleaved and with invariants hoisted, so that there is nothing left for those passes to find.
+// interleaved and with invariants hoisted, so that there is nothing left for those passes to find. Half of what remains
+// at level Less are passes and analyses that do nothing for a kernel.
 #include "codegen_cpu/jit/machine_code.h"
 
-#include <map>
+#include <algorithm>
 #include <mutex>
 
 namespace fermata::jit {
@@ -34,35 +35,98 @@ std::unique_ptr<llvm::LLVMTargetMachine> make_target_machine(const Isa& isa) {
   return std::unique_ptr<llvm::LLVMTargetMachine>(static_cast<llvm::LLVMTargetMachine*>(machine));
 }
 
+/// Errors that LLVM reports through its context, which would end the process otherwise.
+struct CollectErrors : llvm::DiagnosticHandler {
+  explicit CollectErrors(std::string& into) : text(into) {}
+  bool handleDiagnostics(const llvm::DiagnosticInfo& diagnostic) override {
+    if (diagnostic.getSeverity() == llvm::DS_Error) {
+      llvm::raw_string_ostream out(text);
+      llvm::DiagnosticPrinterRawOStream printer(out);
+      diagnostic.print(printer);
+    }
+    return true;
+  }
+  std::string& text;
+};
+
+/// What turns the IR of a kernel into code, by LLVM's names; the other passes of its pipeline find nothing in a kernel
+/// (exceptions, garbage collection, tiles, mitigations) or repeat what the emitter does.
+constexpr std::string_view kPasses[] = {
+    "tti", "scalarize-masked-mem-intrin", "x86-isel", "finalize-isel", "early-machinelicm", "machine-cse", "peephole-opt",
+    "dead-mi-elimination", "x86-flags-copy-lowering", "processimpdefs", "unreachable-mbb-elimination", "livevars",
+    "machine-loops", "phi-node-elimination", "twoaddressinstruction", "register-coalescer", "greedy", "virtregrewriter",
+    "stack-slot-coloring", "machine-cp", "prologepilog", "branch-folder", "postrapseudos", "x86-pseudo", "block-placement",
+    "x86-execution-domain-fix", "break-false-deps", "x86-compress-evex",
+};
+
+/// Hands on the passes of that list to a pass manager.
+class PassFilter final : public llvm::legacy::PassManagerBase {
+ public:
+  explicit PassFilter(llvm::legacy::PassManager& passes) : passes_(passes) {}
+  void add(llvm::Pass* pass) override {
+    if (is_needed(*pass)) passes_.add(pass);
+    else delete pass;
+  }
+
+ private:
+  static bool is_needed(const llvm::Pass& pass) {
+    if (pass.getPassName() == "X86 vzeroupper inserter") return true;  // the one that has no short name
+    const llvm::PassInfo* const info = llvm::PassRegistry::getPassRegistry()->getPassInfo(pass.getPassID());
+    return info != nullptr && std::ranges::find(kPasses, std::string_view(info->getPassArgument())) != std::end(kPasses);
+  }
+  llvm::legacy::PassManager& passes_;
+};
+
 }  // namespace
 
-llvm::LLVMTargetMachine& target_machine(const Isa& isa) {
-  thread_local std::map<const Isa*, std::unique_ptr<llvm::LLVMTargetMachine>> machines;
-  auto& machine = machines[&isa];
-  if (machine == nullptr) machine = make_target_machine(isa);
-  return *machine;
+struct CodeGenerator::Pipeline {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream out{bytes};
+  llvm::legacy::PassManager passes;
+  PassFilter filter{passes};
+};
+void CodeGenerator::PipelineDeleter::operator()(Pipeline* pipeline) const { delete pipeline; }
+
+CodeGenerator::CodeGenerator(const Isa& isa) : target_(make_target_machine(isa)) {
+  context_.setDiagnosticHandler(std::make_unique<CollectErrors>(errors_));
+  to_object_ = make_pipeline(llvm::CodeGenFileType::ObjectFile);
 }
 
-std::string machine_code(llvm::Module& module, llvm::LLVMTargetMachine& target, llvm::CodeGenFileType type) {
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream out(bytes);
-  llvm::legacy::PassManager passes;
-  llvm::TargetPassConfig* const config = target.createPassConfig(passes);
-  auto* const machine_module = new llvm::MachineModuleInfoWrapperPass(&target);
+CodeGenerator::PipelinePointer CodeGenerator::make_pipeline(llvm::CodeGenFileType type) {
+  PipelinePointer pipeline(new Pipeline);
+  llvm::TargetPassConfig* const config = target_->createPassConfig(pipeline->filter);
+  auto* const machine_module = new llvm::MachineModuleInfoWrapperPass(target_.get());
   config->setDisableVerify(true);
-  config->disablePass(&llvm::MachineSchedulerID);
-  config->disablePass(&llvm::PostMachineSchedulerID);
-  config->disablePass(&llvm::PostRASchedulerID);
-  passes.add(config);
-  passes.add(machine_module);
+  pipeline->passes.add(config);
+  pipeline->passes.add(machine_module);
   if (config->addISelPasses()) refuse("LLVM has no instruction selector");
   config->addMachinePasses();
   config->setInitialized();
-  if (target.addAsmPrinter(passes, out, nullptr, type, machine_module->getMMI().getContext()))
+  if (target_->addAsmPrinter(pipeline->passes, pipeline->out, nullptr, type, machine_module->getMMI().getContext()))
     refuse("LLVM cannot write an object");
-  passes.add(llvm::createFreeMachineFunctionPass());
-  passes.run(module);
-  return std::string(bytes.data(), bytes.size());
+  pipeline->passes.add(llvm::createFreeMachineFunctionPass());
+  return pipeline;
+}
+
+std::unique_ptr<llvm::Module> CodeGenerator::new_module() {
+  auto module = std::make_unique<llvm::Module>("kernel", context_);
+  module->setTargetTriple(target_->getTargetTriple().str());
+  module->setDataLayout(target_->createDataLayout());
+  return module;
+}
+
+std::string CodeGenerator::object(llvm::Module& module) {
+  to_object_->bytes.clear();
+  to_object_->passes.run(module);
+  if (!errors_.empty()) refuse(errors_);
+  return std::string(to_object_->bytes.data(), to_object_->bytes.size());
+}
+
+std::string CodeGenerator::assembly(llvm::Module& module) {
+  const PipelinePointer pipeline = make_pipeline(llvm::CodeGenFileType::AssemblyFile);
+  pipeline->passes.run(module);
+  if (!errors_.empty()) refuse(errors_);
+  return std::string(pipeline->bytes.data(), pipeline->bytes.size());
 }
 
 }  // namespace fermata::jit

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <map>
+#include <memory>
 
 #include "codegen_cpu/jit/emission.h"
 #include "codegen_cpu/jit/machine_code.h"
@@ -17,41 +19,38 @@ char* copy_text(const std::string& text) {
   return copy;
 }
 
-/// Errors that LLVM reports through its context, which would end the process otherwise.
-struct CollectErrors : llvm::DiagnosticHandler {
-  explicit CollectErrors(std::string& into) : text(into) {}
-  bool handleDiagnostics(const llvm::DiagnosticInfo& diagnostic) override {
-    if (diagnostic.getSeverity() == llvm::DS_Error) {
-      llvm::raw_string_ostream out(text);
-      llvm::DiagnosticPrinterRawOStream printer(out);
-      diagnostic.print(printer);
-    }
-    return true;
-  }
-  std::string& text;
-};
-
 void verify_module(const llvm::Module& module) {
   std::string text;
   llvm::raw_string_ostream out(text);
   if (llvm::verifyModule(module, &out)) refuse("the LLVM IR is not well-formed: " + out.str());
 }
 
-void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
-  const Isa* const isa = find_isa(request.target);
-  if (isa == nullptr) refuse("no instruction set is called " + std::string(request.target));
-  const Kernel kernel = deserialise_kernel({request.kernel, request.kernel_size});
-  llvm::LLVMTargetMachine& target = target_machine(*isa);
+/// The code generators of a thread. One is used for a number of kernels, and never again after an error.
+class Lease {
+ public:
+  explicit Lease(const Isa& isa) : slot_(slots()[&isa]) {
+    constexpr unsigned kMostKernels = 100;
+    if (slot_.generator == nullptr || ++slot_.kernels > kMostKernels) slot_ = {std::make_unique<CodeGenerator>(isa), 0};
+    generator_ = std::move(slot_.generator);
+  }
+  CodeGenerator& operator*() { return *generator_; }
+  CodeGenerator* operator->() { return generator_.get(); }
+  void give_back() { slot_.generator = std::move(generator_); }
 
-  std::string errors;
-  llvm::LLVMContext context;
-  context.setDiscardValueNames((request.flags & kFermataLlvmWantIr) == 0);
-  context.setDiagnosticHandler(std::make_unique<CollectErrors>(errors));
-  llvm::Module module("kernel", context);
-  module.setTargetTriple(target.getTargetTriple().str());
-  module.setDataLayout(target.createDataLayout());
-  emit_kernel(module, kernel, *isa);
+ private:
+  struct Slot {
+    std::unique_ptr<CodeGenerator> generator;
+    unsigned kernels = 0;
+  };
+  static std::map<const Isa*, Slot>& slots() {
+    thread_local std::map<const Isa*, Slot> slots;
+    return slots;
+  }
+  Slot& slot_;
+  std::unique_ptr<CodeGenerator> generator_;
+};
 
+void dump(llvm::Module& module, CodeGenerator& generator, const FermataLlvmRequest& request, FermataLlvmResult& result) {
   if ((request.flags & kFermataLlvmVerify) != 0) verify_module(module);
   if ((request.flags & kFermataLlvmWantIr) != 0) {
     std::string text;
@@ -60,11 +59,21 @@ void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
     result.ir = copy_text(out.str());
   }
   if ((request.flags & kFermataLlvmWantAssembly) != 0)
-    result.assembly = copy_text(machine_code(*llvm::CloneModule(module), target, llvm::CodeGenFileType::AssemblyFile));
-  const std::string object = machine_code(module, target, llvm::CodeGenFileType::ObjectFile);
-  if (!errors.empty()) refuse(errors);
+    result.assembly = copy_text(generator.assembly(*llvm::CloneModule(module)));
+}
+
+void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
+  const Isa* const isa = find_isa(request.target);
+  if (isa == nullptr) refuse("no instruction set is called " + std::string(request.target));
+  const Kernel kernel = deserialise_kernel({request.kernel, request.kernel_size});
+  Lease generator(*isa);
+  const std::unique_ptr<llvm::Module> module = generator->new_module();
+  emit_kernel(*module, kernel, *isa);
+  dump(*module, *generator, request, result);
+  const std::string object = generator->object(*module);
   result.object = copy_text(object);
   result.object_size = object.size();
+  generator.give_back();
 }
 
 }  // namespace

@@ -61,11 +61,17 @@ Values ReductionState::merged(Values lanes) const {
     }
     lanes = combined(left, right, 0, static_cast<unsigned>(vectors / 2));
   }
-  while (lanes_of(lanes[0]) > 1) {
+  // Below the size of the smallest register the upper half moves down and the rest is carried along.
+  constexpr unsigned kSmallest = 4;
+  for (unsigned count = lanes_of(lanes[0]); count > 1; count /= 2) {
     Values left, right;
-    for (Value* vector : lanes) left.push_back(e_.b.half(vector, 0)), right.push_back(e_.b.half(vector, 1));
+    for (Value* vector : lanes) {
+      left.push_back(count > kSmallest ? e_.b.half(vector, 0) : vector);
+      right.push_back(count > kSmallest ? e_.b.half(vector, 1) : e_.b.shifted_down(vector, count / 2));
+    }
     lanes = combined(left, right, 0, 1);
   }
+  for (Value*& vector : lanes) vector = e_.b.CreateExtractElement(vector, std::uint64_t{0});
   return lanes;
 }
 

@@ -3,13 +3,18 @@
 // The kReductionLanes lanes of a block are a few vectors in registers. A row of one block, the common case, never
 // touches the second tree; that one lives on the stack. The same code does a whole row, some blocks of it, or the merge
 // of blocks that others did (jit::Part).
-#include <algorithm>
+#include <bit>
+#include <cstddef>
 
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/jit/reduction_state.h"
 
 namespace fermata::jit {
 namespace {
+
+/// A copy of the program for every vector of the lanes and one for the rest must not take too long to compile; beyond
+/// this many instructions lanes are kept on the stack, which needs fewer copies.
+constexpr unsigned kMostInstructions = 150;
 
 class RowKernel {
  public:
@@ -23,12 +28,14 @@ class RowKernel {
   void element_stage(const KernelSchedule::Stage& stage, const Values& addresses, const Environment& env);
   /// The finished state of a stage's reductions.
   Values reduce(const KernelSchedule::Stage& stage, const Values& addresses, const Environment& env);
-  void blocks_of_others(const ReductionState& state, Values& result, Value* second_tree);
-  /// One block: a scalar per component.
+  Values blocks_of_others(const ReductionState& state, const Values& identity, Value* second_tree);
+  /// The lanes of one block.
   Values block(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses, Value* length,
                const Environment& env);
-  Values tail(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses, Value* begin,
-              Value* length, const Environment& env, const Values& lanes, Value* stack);
+  /// Instructions per element, the combining of its reductions included.
+  unsigned program_length(const KernelSchedule::Stage& stage) const;
+  void through_stack(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses, Value* begin,
+                     Value* length, const Environment& env, Value* stack, GroupPlan plan);
   /// Computes a group and adds it to lanes [first, last).
   Values accumulate(const KernelSchedule::Stage& stage, const ReductionState& state, const Group& group, Environment env,
                     const Values& lanes);
@@ -44,7 +51,9 @@ class RowKernel {
   }
   void to_stack(const ReductionState& state, const Values& lanes, Value* stack);
   Values from_stack(const ReductionState& state, Value* stack);
-  void into_second_tree(const ReductionState& state, Value* number, const Values& block, Value* stack);
+  Values into_second_tree(const ReductionState& state, Value* number, const Values& block, Value* stack);
+  Value* slot_of_block(const ReductionState& state, Value* number);
+  Value* slot_component(Value* slot, unsigned index) { return b_.CreateConstGEP1_64(b_.getInt64Ty(), slot, index); }
 
   Emission& e_;
   CodeBuilder& b_;
@@ -91,12 +100,12 @@ void RowKernel::row(const Values& addresses, Environment& env) {
 }
 
 void RowKernel::element_stage(const KernelSchedule::Stage& stage, const Values& addresses, const Environment& at_row) {
-  const unsigned width = e_.group_width(stage.element_values, 2, 8);
+  const GroupPlan plan = e_.group_plan(stage, 2, 4);
   Value* const size = e_.accesses.size(e_.vector_axis());
   e_.accesses.linear_loop(outer_, b_.i64(0), passes_, addresses, {}, [&](const Values& at, Value*, Value*, const Values&) {
     Environment env = at_row;
     e_.evaluator.uniforms(stage.element_values, 0xffff, false, at, env);
-    e_.columns(b_.i64(0), size, width, [&](const Span& span, unsigned vectors) {
+    e_.columns(b_.i64(0), size, plan, [&](const Span& span, unsigned vectors) {
       Environment here = env;
       const Group group{at, span, 0, vectors};
       e_.evaluator.group(stage.element_values, group, here);
@@ -119,60 +128,67 @@ Values RowKernel::from_stack(const ReductionState& state, Value* stack) {
   return lanes;
 }
 
-void RowKernel::into_second_tree(const ReductionState& state, Value* number, const Values& block, Value* stack) {
-  b_.when(second_tree_used_, {}, [&] {
-    Value* const at = b_.CreateAnd(number, b_.i64(kReductionLanes - 1));
-    Values left;
-    for (unsigned c = 0; c < state.components(); ++c)
-      left.push_back(b_.load_value(value_type(b_.getContext(), state.type(c), 1), lane(state, stack, c, at), 0));
-    const Values merged = state.combined(left, block, 0, 1);
-    for (unsigned c = 0; c < state.components(); ++c) b_.store_value(merged[c], lane(state, stack, c, at), 0);
-    return Values{};
-  });
+Values RowKernel::into_second_tree(const ReductionState& state, Value* number, const Values& block, Value* stack) {
+  Value* const at = b_.CreateAnd(number, b_.i64(kReductionLanes - 1));
+  Values left;
+  for (unsigned c = 0; c < state.components(); ++c)
+    left.push_back(b_.load_value(value_type(b_.getContext(), state.type(c), 1), lane(state, stack, c, at), 0));
+  const Values merged = state.combined(left, block, 0, 1);
+  for (unsigned c = 0; c < state.components(); ++c) b_.store_value(merged[c], lane(state, stack, c, at), 0);
+  return {};
 }
 
 Values RowKernel::reduce(const KernelSchedule::Stage& stage, const Values& addresses, const Environment& env) {
   const ReductionState state(e_, stage.reductions);
   Value* const second_tree = stack_of(state);
   b_.when(second_tree_used_, {}, [&] {
-    to_stack(state, state.identity(static_cast<unsigned>(stack_vectors()), b_.lanes()), second_tree);
-    return Values{};
+    return b_.loop(b_.i64(0), b_.i64(kReductionLanes), 1, {}, [&](Value* number, const Values&) {
+      const Values identity = state.identity(1, 1);
+      for (unsigned c = 0; c < state.components(); ++c) b_.store_value(identity[c], lane(state, second_tree, c, number), 0);
+      return Values{};
+    });
   });
+  Values result = state.identity(1, 1);
+  if (splits_) result = blocks_of_others(state, result, second_tree);
+  // The second tree is merged by one more turn of the loop, so that the code of merging is there once.
+  Value* const turns = b_.CreateAdd(last_block_, b_.CreateZExt(second_tree_used_, b_.getInt64Ty()));
   Value* const size = e_.accesses.size(e_.vector_axis());
-  Values result = e_.accesses.linear_loop(
-      blocks_, first_block_, last_block_, addresses, state.identity(1, 1),
+  return e_.accesses.linear_loop(
+      blocks_, first_block_, turns, addresses, result,
       [&](const Values& at, Value* number, Value* along_axis, const Values&) {
-        Value* const rest = b_.CreateSub(size, b_.CreateMul(along_axis, b_.i64(kReductionBlock)));
-        Value* const length = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(kReductionBlock));
-        const Values one = block(stage, state, at, length, env);
+        const auto lanes_of_block = [&] {
+          Value* const rest = b_.CreateSub(size, b_.CreateMul(along_axis, b_.i64(kReductionBlock)));
+          Value* const length = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(kReductionBlock));
+          return block(stage, state, at, length, env);
+        };
+        Value* const is_block = b_.CreateICmpSLT(number, last_block_);
+        const Values one = state.merged(b_.either(is_block, lanes_of_block, [&] { return from_stack(state, second_tree); }));
         if (splits_) {
           b_.when(is_partial_, {}, [&] {
-            Value* const states = b_.CreateAlignedLoad(
-                b_.getPtrTy(), b_.CreateConstGEP1_64(b_.getInt8Ty(), e_.launch, offsetof(KernelLaunch, partials)), llvm::Align(8));
-            Value* const slot = b_.CreateGEP(b_.getInt64Ty(), states, b_.CreateMul(number, b_.i64(state.components())));
-            for (unsigned c = 0; c < state.components(); ++c)
-              b_.store_value(one[c], b_.CreateConstGEP1_64(b_.getInt64Ty(), slot, c), 0);
+            Value* const slot = slot_of_block(state, number);
+            for (unsigned c = 0; c < state.components(); ++c) b_.store_value(one[c], slot_component(slot, c), 0);
             return Values{};
           });
         }
-        into_second_tree(state, number, one, second_tree);
+        b_.when(b_.CreateAnd(second_tree_used_, is_block), {}, [&] { return into_second_tree(state, number, one, second_tree); });
         return one;
       });
-  if (splits_) blocks_of_others(state, result, second_tree);
-  return b_.when(second_tree_used_, result, [&] { return state.merged(from_stack(state, second_tree)); });
 }
 
-void RowKernel::blocks_of_others(const ReductionState& state, Values& result, Value* second_tree) {
-  result = b_.when(is_finish_, result, [&] {
-    Value* const states = b_.CreateAlignedLoad(
-        b_.getPtrTy(), b_.CreateConstGEP1_64(b_.getInt8Ty(), e_.launch, offsetof(KernelLaunch, partials)), llvm::Align(8));
-    return b_.loop(b_.i64(0), total_, 1, result, [&](Value* number, const Values&) {
-      Value* const slot = b_.CreateGEP(b_.getInt64Ty(), states, b_.CreateMul(number, b_.i64(state.components())));
+Value* RowKernel::slot_of_block(const ReductionState& state, Value* number) {
+  Value* const field = b_.CreateConstGEP1_64(b_.getInt8Ty(), e_.launch, offsetof(KernelLaunch, partials));
+  Value* const states = b_.CreateAlignedLoad(b_.getPtrTy(), field, llvm::Align(8));
+  return b_.CreateGEP(b_.getInt64Ty(), states, b_.CreateMul(number, b_.i64(state.components())));
+}
+
+Values RowKernel::blocks_of_others(const ReductionState& state, const Values& identity, Value* second_tree) {
+  return b_.when(is_finish_, identity, [&] {
+    return b_.loop(b_.i64(0), total_, 1, identity, [&](Value* number, const Values&) {
+      Value* const slot = slot_of_block(state, number);
       Values one;
       for (unsigned c = 0; c < state.components(); ++c)
-        one.push_back(b_.load_value(value_type(b_.getContext(), state.type(c), 1),
-                                    b_.CreateConstGEP1_64(b_.getInt64Ty(), slot, c), 0));
-      into_second_tree(state, number, one, second_tree);
+        one.push_back(b_.load_value(value_type(b_.getContext(), state.type(c), 1), slot_component(slot, c), 0));
+      b_.when(second_tree_used_, {}, [&] { return into_second_tree(state, number, one, second_tree); });
       return one;
     });
   });
@@ -191,39 +207,54 @@ Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState
   Environment env = at_row;
   e_.evaluator.uniforms(stage.element_values, 0xffff, false, addresses, env);
   const auto groups = static_cast<unsigned>(stack_vectors());
-  const unsigned width = e_.group_width(stage.element_values, groups * state.components(), groups);
+  GroupPlan plan = e_.group_plan(stage, groups * state.components(), groups);
+  plan.width = std::bit_floor(plan.width);
   Value* const stack = stack_of(state);
+  const Values identity = state.identity(groups, b_.lanes());
+  if (const unsigned program = program_length(stage); program * (groups + 1) > kMostInstructions) {
+    plan.width = std::min(plan.width, std::bit_floor(std::max(1u, kMostInstructions / (2 * program))));
+    to_stack(state, identity, stack);
+    through_stack(stage, state, addresses, b_.i64(0), length, env, stack, plan);
+    return from_stack(state, stack);
+  }
   Value* const whole = b_.CreateAnd(length, b_.i64(-std::int64_t{kReductionLanes}));
-  const Values lanes = b_.loop(b_.i64(0), whole, kReductionLanes, state.identity(groups, b_.lanes()),
-                               [&](Value* index, const Values& carried) {
-                                 Values now = carried;
-                                 for (unsigned first = 0; first < groups; first += width)
-                                   now = accumulate(stage, state, {addresses, {.index = index}, first, first + width}, env, now);
-                                 return now;
-                               });
-  return state.merged(b_.when(b_.CreateICmpSLT(whole, length), lanes, [&] {
-    return tail(stage, state, addresses, whole, length, env, lanes, stack);
-  }));
+  const Values lanes = b_.loop(b_.i64(0), whole, kReductionLanes, identity, [&](Value* index, const Values& carried) {
+    Values now = carried;
+    for (unsigned first = 0; first < groups; first += plan.width)
+      now = accumulate(stage, state, {addresses, {.index = index}, first, first + plan.width}, env, now);
+    return now;
+  });
+  return b_.when(b_.CreateICmpSLT(whole, length), lanes, [&] {
+    to_stack(state, lanes, stack);
+    through_stack(stage, state, addresses, whole, length, env, stack, {1, true});
+    return from_stack(state, stack);
+  });
 }
 
-/// The last elements of a block, vector by vector: lanes wait on the stack, so that one copy of the code does.
-Values RowKernel::tail(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
-                       Value* begin, Value* length, const Environment& env, const Values& lanes, Value* stack) {
-  to_stack(state, lanes, stack);
-  const std::int64_t count = b_.lanes();
-  b_.loop(begin, length, count, {}, [&](Value* index, const Values&) {
-    Value* const left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateSub(length, index), b_.i64(count));
-    Value* const mask = b_.mask_below(left);
-    Value* const first_lane = b_.CreateSub(index, begin);
+unsigned RowKernel::program_length(const KernelSchedule::Stage& stage) const {
+  std::size_t length = e_.vector_count(stage);
+  for (const std::uint16_t r : stage.reductions) length += e_.kernel.reductions[r].combine.program.size();
+  return static_cast<unsigned>(length);
+}
+
+/// Reduces elements [begin, length) of a block, `begin` being a multiple of kReductionLanes, with the lanes on the stack,
+/// where the vectors that a group belongs to need not be known when code is built.
+void RowKernel::through_stack(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
+                              Value* begin, Value* length, const Environment& env, Value* stack, GroupPlan plan) {
+  e_.columns(begin, length, plan, [&](const Span& span, unsigned width) {
+    Value* const first_lane = b_.CreateAnd(span.index, b_.i64(kReductionLanes - 1));
     Values before;
     for (unsigned c = 0; c < state.components(); ++c)
-      before.push_back(b_.load_value(vector_type(state.type(c)), lane(state, stack, c, first_lane), 0));
-    const Values after = accumulate(stage, state, {addresses, {index, left, mask}, 0, 1}, env, before);
+      for (unsigned v = 0; v < width; ++v)
+        before.push_back(b_.load_value(vector_type(state.type(c)), lane(state, stack, c, first_lane), v));
+    const Values after = accumulate(stage, state, {addresses, span, 0, width}, env, before);
     for (unsigned c = 0; c < state.components(); ++c)
-      b_.store_value(b_.CreateSelect(mask, after[c], before[c]), lane(state, stack, c, first_lane), 0);
-    return Values{};
+      for (unsigned v = 0; v < width; ++v) {
+        const unsigned at = c * width + v;
+        Value* const kept = span.masks.empty() ? after[at] : b_.CreateSelect(span.masks[v], after[at], before[at]);
+        b_.store_value(kept, lane(state, stack, c, first_lane), v);
+      }
   });
-  return from_stack(state, stack);
 }
 
 }  // namespace

@@ -47,6 +47,8 @@ class KernelGenerator {
       for (std::int64_t& size : sizes) size = std::min<std::int64_t>(size, 2);
       sizes.back() = 8000 + random_.below(20000);
     }
+    constexpr std::int64_t kMostPoints = 50000;
+    for (auto points = [&] { return element_count(sizes); }; points() > kMostPoints;) *std::ranges::max_element(sizes) /= 2;
     return sizes;
   }
 
