@@ -8,6 +8,7 @@
 namespace fermata {
 
 bool CpuBackend::can_compile(std::string* why_not) const { return JitCompiler::instance().available(why_not); }
+std::string_view CpuBackend::target() const { return JitCompiler::target(); }
 
 std::shared_ptr<const Executable> CpuBackend::compile(const Kernel& kernel, KernelListing* listing) {
   if (listing == nullptr) return JitCompiler::instance().compile(kernel);

@@ -9,6 +9,7 @@ class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
   bool can_compile(std::string* why_not) const override;
+  std::string_view target() const override;
   std::shared_ptr<const Executable> compile(const Kernel& kernel, KernelListing* listing) override;
   Storage* allocate(std::size_t bytes) override;
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;

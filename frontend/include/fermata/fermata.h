@@ -4,14 +4,18 @@
 // compiled kernels when a value is needed. See fermata/modes.h.
 #pragma once
 
+#include "fermata/autograd.h"
+#include "fermata/compile.h"
 #include "fermata/composites.h"
 #include "fermata/creation.h"
+#include "fermata/inspect.h"
 #include "fermata/io.h"
 #include "fermata/modes.h"
 #include "fermata/ops.h"
 #include "fermata/print.h"
 #include "fermata/random.h"
 #include "fermata/reductions.h"
+#include "fermata/sync.h"
 #include "fermata/values.h"
 #include "fermata/views.h"
 #include "ir/error.h"

@@ -1,0 +1,45 @@
+// `fermata bench --ir FILE`: what the ops of a program cost one by one, and what the fused plan costs.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fermata/inspect.h"
+#include "frontend/cli/commands.h"
+#include "frontend/cli/program_file.h"
+#include "frontend/graph_player.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata::cli {
+namespace {
+
+struct Options {
+  std::string file;
+  std::vector<std::string> inputs;
+  std::uint64_t seed = 0;
+  int threads = 0;
+};
+
+void bench(const Options& options) {
+  const Graph graph = read_program(options.file);
+  if (options.threads > 0) set_thread_count(options.threads);
+  const std::vector<Tensor> inputs = make_inputs(graph, parse_input_files(options.inputs), options.seed);
+  const ModeComparison comparison = compare_modes([&] { return play_graph(graph, inputs); });
+  fmt::print("{} ops, {} thread{}\n\n{}", graph.nodes.size() - inputs.size(), thread_count(),
+             thread_count() == 1 ? "" : "s", to_string(comparison));
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("bench", "Time a program op by op and fused");
+  const auto options = std::make_shared<Options>();
+  command->add_option("--ir", options->file, "Program, as dump_ir() writes it")->required();
+  command->add_option("--input", options->inputs, "%N=FILE: the input %N from a .npy or .csv file; others are made up");
+  command->add_option("--seed", options->seed, "Of the inputs that are made up")->capture_default_str();
+  command->add_option("--threads", options->threads, "Threads of the engine's pool; by default as elsewhere");
+  command->callback([options] { bench(*options); });
+}
+
+}  // namespace fermata::cli

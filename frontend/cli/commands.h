@@ -1,0 +1,17 @@
+// The subcommands of `fermata`, one source file each. Each adds itself to the command line with a callback, which prints
+// to standard output and throws the library's errors.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace fermata::cli {
+
+void add_bench(CLI::App& app);
+void add_demo(CLI::App& app);
+void add_doctor(CLI::App& app);
+void add_explain(CLI::App& app);
+void add_ops(CLI::App& app);
+void add_opt(CLI::App& app);
+void add_run(CLI::App& app);
+
+}  // namespace fermata::cli

@@ -1,0 +1,159 @@
+// `fermata doctor`: what was found on this machine, what is missing, and what to do about it.
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "dispatch/kernel_table.h"
+#include "fermata/fermata.h"
+#include "fermata/inspect.h"
+#include "frontend/cli/commands.h"
+#include "frontend/cli/environment_variables.h"
+#include "runtime/thread_pool.h"
+
+extern char** environ;
+
+namespace fermata::cli {
+namespace {
+
+/// Prints findings, and keeps what is to be done for the end.
+class Report {
+ public:
+  void line(std::string_view what, const std::string& found) { fmt::print("{:<20} {}\n", what, found); }
+  void todo(std::string advice) { advice_.push_back(std::move(advice)); }
+  void finish() const {
+    fmt::print("\n");
+    if (advice_.empty()) fmt::print("Nothing is missing.\n");
+    for (const std::string& a : advice_) fmt::print("- {}\n", a);
+  }
+
+ private:
+  std::vector<std::string> advice_;
+};
+
+/// The first line of a file that begins so; empty where there is none.
+std::string first_line_with(const char* file, std::string_view start) {
+  std::ifstream in(file);
+  for (std::string text; std::getline(in, text);)
+    if (text.starts_with(start)) return text;
+  return {};
+}
+
+void report_processor(Report& report) {
+  const std::string model = first_line_with("/proc/cpuinfo", "model name");
+  report.line("processor", model.empty() ? "unknown" : model.substr(model.find(':') + 2));
+#if defined(__x86_64__)
+  std::string features;
+  const auto note = [&](const char* name, bool there) {
+    if (there) features += fmt::format("{}{}", features.empty() ? "" : " ", name);
+  };
+  note("avx2", __builtin_cpu_supports("avx2") != 0), note("fma", __builtin_cpu_supports("fma") != 0);
+  note("f16c", __builtin_cpu_supports("f16c") != 0), note("avx512f", __builtin_cpu_supports("avx512f") != 0);
+  note("avx512bw", __builtin_cpu_supports("avx512bw") != 0), note("avx512dq", __builtin_cpu_supports("avx512dq") != 0);
+  note("avx512vl", __builtin_cpu_supports("avx512vl") != 0), note("avx512bf16", __builtin_cpu_supports("avx512bf16") != 0);
+  note("avx512vnni", __builtin_cpu_supports("avx512vnni") != 0);
+  report.line("features", features.empty() ? "none of those that matter" : features);
+#endif
+}
+
+void report_threads(Report& report) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+  report.line("threads", fmt::format("{} in the pool; this process may use {} of {} processors", thread_count(),
+                                     known ? CPU_COUNT(&allowed) : 0, sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+void report_memory(Report& report) {
+  const auto bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  std::string pages = first_line_with("/sys/kernel/mm/transparent_hugepage/enabled", "");
+  if (pages.empty()) pages = "unknown";
+  report.line("memory", fmt::format("{:.1f} GiB; huge pages: {}", bytes / 0x1p30, pages));
+  if (pages.find("[never]") != std::string::npos)
+    report.todo("Huge pages are off, so touching new memory costs four times as much: write \"madvise\" to "
+                "/sys/kernel/mm/transparent_hugepage/enabled.");
+}
+
+/// Compiles and runs a kernel, with a reason where that does not work.
+void report_compiler(Report& report) {
+  std::string why_not;
+  Backend& cpu = *backend(BackendKey::cpu);
+  if (!cpu.can_compile(&why_not)) {
+    report.line("compiled kernels", "none: " + why_not);
+    report.todo("Kernels are not compiled; every program is played op by op. Install llvm-19-dev (scripts/setup.sh does) "
+                "and build again, or name the plugin in FERMATA_LLVM_PLUGIN.");
+    return;
+  }
+  const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
+  const ModeGuard compiled(Mode::compiled);
+  const Tensor x = full({1000}, 0.5f).sync();
+  const std::uint64_t kernels = stats().kernels_compiled;
+  const auto start = std::chrono::steady_clock::now();
+  const float got = sum(exp(x) * 2).item<float>();
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  set_compile_policy(before);
+  report.line("compiled kernels", fmt::format("for {}, through the LLVM plugin; the first took {:.1f} ms", cpu.target(), ms));
+  constexpr float kWanted = 3297.4425414f;  // 2000 e^0.5
+  if (stats().kernels_compiled == kernels) report.todo("A kernel that should have been compiled was played op by op.");
+  if (!(got > kWanted * 0.9999f && got < kWanted * 1.0001f))
+    report.todo(fmt::format("A compiled kernel gave {} for {}: please report it.", got, kWanted));
+}
+
+void report_libraries(Report& report) {
+  const BackendCell* matmul = backend_cell(Op::matmul, BackendKey::cpu);
+  const auto has = [&](std::string_view name) {
+    return matmul != nullptr && std::any_of(matmul->variants.begin(), matmul->variants.end(),
+                                            [&](const KernelVariant& v) { return v.name == name; });
+  };
+  struct Library { std::string_view variant, title, package, cost; };
+  constexpr std::array<Library, 2> kLibraries = {{{"onednn", "oneDNN", "libdnnl-dev", "large matrix products are slower"},
+                                                  {"libxsmm", "libxsmm", "libxsmm-dev", "small matrix products are slower"}}};
+  for (const Library& l : kLibraries) {
+    report.line(l.title, has(l.variant) ? "used for matmul" : "not in this build");
+    if (!has(l.variant)) report.todo(fmt::format("Without {} {}. Install {} and build again.", l.title, l.cost, l.package));
+  }
+  report.line("CUDA", backend(BackendKey::cuda) != nullptr ? "in this build" : "not in this build");
+}
+
+void report_environment(Report& report) {
+  fmt::print("\n{:<24} {:<14} {:<30} {}\n", "environment", "value", "values (default)", "what it sets");
+  for (const EnvironmentVariable& v : kEnvironmentVariables) {
+    const char* value = std::getenv(std::string(v.name).c_str());
+    fmt::print("{:<24} {:<14} {:<30} {}\n", v.name, value == nullptr ? "-" : value,
+               fmt::format("{} ({})", v.values, v.otherwise), v.meaning);
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry), variable = text.substr(0, text.find('='));
+    const bool known = std::any_of(kEnvironmentVariables.begin(), kEnvironmentVariables.end(),
+                                   [&](const EnvironmentVariable& v) { return v.name == variable; });
+    if (variable.starts_with("FERMATA_") && !known)
+      report.todo(fmt::format("{} is set, but the engine reads no such variable.", variable));
+  }
+}
+
+void examine() {
+  Report report;
+  report.line("fermata", FERMATA_VERSION);
+  report_processor(report);
+  report_threads(report);
+  report_memory(report);
+  report_compiler(report);
+  report_libraries(report);
+  report_environment(report);
+  report.finish();
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  app.add_subcommand("doctor", "Show what was found on this machine, what is missing and what to do")->callback(examine);
+}
+
+}  // namespace fermata::cli

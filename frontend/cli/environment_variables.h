@@ -1,0 +1,31 @@
+// Every environment variable that the engine reads: what `fermata doctor` prints. docs/environment.md says more on each;
+// a test compares both lists with what the sources read.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace fermata::cli {
+
+struct EnvironmentVariable {
+  std::string_view name, values, otherwise, meaning;
+};
+
+inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>({
+    {"FERMATA_MODE", "eager|compiled", "compiled", "the mode that threads start in"},
+    {"FERMATA_NUM_THREADS", "N", "the processors allowed", "threads of the pool, the caller included"},
+    {"FERMATA_COMPILE", "second_sight|immediate|never", "second_sight", "when a new structure is compiled"},
+    {"FERMATA_PENDING_LIMIT", "N", "512", "the longest chain of calls that are held"},
+    {"FERMATA_FMA", "0|1", "0", "compiled products and sums are rounded once"},
+    {"FERMATA_CPU", "avx2|avx512", "the best there is", "instruction set of compiled kernels"},
+    {"FERMATA_LLVM_PLUGIN", "FILE", "beside the library", "the LLVM plugin"},
+    {"FERMATA_CACHE_LIMIT", "BYTES", "half of the memory", "freed memory that is kept for reuse"},
+    {"FERMATA_MEMORY_LIMIT", "BYTES", "the memory", "memory taken from the system in all"},
+    {"FERMATA_DUMP", "ir,passes,kernels,llvm,asm", "nothing", "what the compiler makes, on standard error"},
+    {"FERMATA_TRACE_DISPATCH", "0|1", "0", "every call and the kernel it reached, on standard error"},
+    {"FERMATA_DISABLE_PASSES", "a,b", "none", "optional passes to leave out"},
+    {"FERMATA_VERIFY", "0|1", "1 in debug builds", "graphs are verified after every pass"},
+    {"FERMATA_CHECK_REPLAY", "0|1", "0", "compiled functions are recorded at every call and compared"},
+});
+
+}  // namespace fermata::cli

@@ -1,0 +1,97 @@
+// See program_file.h.
+#include "frontend/cli/program_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "fermata/fermata.h"
+#include "frontend/io/file.h"
+
+namespace fermata::cli {
+namespace {
+
+[[noreturn]] void throw_input(std::string_view what, std::string_view hint) {
+  throw ValueError(1332, format_error(1332, "ValueError", what, {}, {}, hint));
+}
+
+/// Positions along an axis must lie in it: how many there are, where node v is used as such.
+std::optional<std::int64_t> positions_below(const Graph& graph, ValueId v) {
+  std::optional<std::int64_t> least;
+  for (const GraphNode& n : graph.nodes) {
+    if ((n.op != Op::take && n.op != Op::index_add) || n.operands[1].value != v) continue;
+    const Shape& indexed = graph.nodes[n.operands[0].value].shape;
+    const std::int64_t size = indexed[static_cast<std::size_t>(n.attributes[0])];
+    least = std::min(least.value_or(size), size);
+  }
+  return least;
+}
+
+Tensor made_up(const Graph& graph, ValueId v, std::uint64_t seed) {
+  const GraphNode& n = graph.nodes[v];
+  Generator generator(seed);
+  generator.set_offset(std::uint64_t{v} << 32);
+  if (is_floating(n.dtype)) return normal(n.shape, 0, 1, n.dtype, generator);
+  if (n.dtype == DType::boolean) return bernoulli(0.5, n.shape, generator);
+  constexpr std::int64_t kSmall = 10;
+  const std::int64_t low = is_signed(n.dtype) ? -kSmall : 0;
+  if (const auto positions = positions_below(graph, v)) {
+    const std::int64_t high = std::max<std::int64_t>(*positions, 1);
+    return randint(0, is_integer(n.dtype) && byte_size(n.dtype) == 1 ? std::min<std::int64_t>(high, 127) : high, n.shape,
+                   n.dtype, generator);
+  }
+  return randint(low, kSmall, n.shape, n.dtype, generator);
+}
+
+Tensor from_file(const GraphNode& n, const std::string& path) {
+  const Tensor x = path.ends_with(".npy") ? load_npy(path, {}) : load_csv(path, n.dtype, {}, {});
+  if (x.element_count() != element_count(n.shape))
+    throw_input(fmt::format("{} holds {}, and the program wants {}", path, to_string(x.dtype(), x.shape()),
+                            to_string(n.dtype, n.shape)), {});
+  return reshape(astype(x, n.dtype), n.shape);
+}
+
+}  // namespace
+
+Graph read_program(const std::string& path) {
+  const std::string text = read_file("read_program", path, {});
+  try {
+    return parse_graph(text);
+  } catch (const ParseError& error) {
+    throw ParseError(error.code(), fmt::format("{}\n  in   {}", error.what(), path));
+  }
+}
+
+std::map<ValueId, std::string> parse_input_files(const std::vector<std::string>& assignments) {
+  std::map<ValueId, std::string> files;
+  for (const std::string& text : assignments) {
+    const std::size_t equals = text.find('=');
+    const char* const first = text.data() + text.starts_with('%');
+    const char* const last = text.data() + std::min(equals, text.size());
+    ValueId id = kNoValue;
+    const auto [end, problem] = std::from_chars(first, last, id);
+    if (equals == std::string::npos || problem != std::errc{} || end != last || equals + 1 == text.size())
+      throw_input(fmt::format("--input {}: no number of an input and file", text), "as in --input %0=x.npy");
+    files[id] = text.substr(equals + 1);
+  }
+  return files;
+}
+
+std::vector<Tensor> make_inputs(const Graph& graph, const std::map<ValueId, std::string>& files, std::uint64_t seed) {
+  for (const auto& [id, path] : files)
+    if (id >= graph.nodes.size() || graph.nodes[id].op != Op::input)
+      throw_input(fmt::format("--input %{}={}: %{} is not an input of the program", id, path, id), {});
+  std::vector<Tensor> inputs;
+  for (ValueId v = 0; v < graph.nodes.size(); ++v) {
+    if (graph.nodes[v].op != Op::input) continue;
+    const auto file = files.find(v);
+    const Tensor x = file == files.end() ? made_up(graph, v, seed) : from_file(graph.nodes[v], file->second);
+    x.sync();
+    inputs.push_back(x);
+  }
+  return inputs;
+}
+
+}  // namespace fermata::cli
