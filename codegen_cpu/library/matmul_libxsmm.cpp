@@ -7,7 +7,6 @@
 #include <libxsmm.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "codegen_cpu/library/matmul_problem.h"
 #include "runtime/thread_pool.h"
@@ -18,11 +17,6 @@ namespace {
 constexpr std::int64_t kMostColumns = 128, kMostDepth = 256;
 /// Rows of one kernel call: a strip of each side and of the result then fit in the first-level cache.
 constexpr std::int64_t kStrip = 64;
-
-void initialise() {
-  static std::once_flag once;
-  std::call_once(once, [] { libxsmm_init(); });
-}
 
 /// The kernel for so many rows, or null if the library has none for this machine.
 template <class T> struct Kernel;
@@ -76,12 +70,15 @@ bool by_rows(const MatrixSide& side, std::int64_t columns) {
 }  // namespace
 
 bool has_libxsmm() {
-  initialise();
-  return libxsmm_get_target_archid() >= LIBXSMM_X86_AVX2;
+  static const bool has = [] {
+    libxsmm_init();
+    return libxsmm_get_target_archid() >= LIBXSMM_X86_AVX2;
+  }();
+  return has;
 }
 
 void matmul_libxsmm(const CallArgs& args, MatmulEpilogue epilogue) {
-  initialise();
+  if (!has_libxsmm()) return matmul_portable(args, epilogue);
   MatmulProblem p = decode_matmul(args);
   settle_strides(p);
   const PackedOperands packed(p, [](const MatrixSide& side, std::int64_t, std::int64_t columns) { return by_rows(side, columns); });
