@@ -35,7 +35,8 @@ DTypeSet operand_dtypes(Op op) {
   DTypeSet set;
   for (std::size_t t = 0; t < kDTypeCount; ++t)
     if (const auto accepted = apply_rule(rule, static_cast<DType>(t)))
-      set = set | (family(op) == Family::reduce ? static_cast<DType>(t) : accepted->operand);  // reductions convert as they load
+      set = set | (family(op) == Family::reduce ? static_cast<DType>(t)
+                                                : accepted->operand);  // reductions convert as they load
   return set;
 }
 

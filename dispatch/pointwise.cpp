@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/error.h"
 
 namespace fermata {
@@ -26,9 +28,32 @@ std::vector<ErrorOperand> describe(const PointwiseOperands& p) {
 }
 
 [[noreturn]] void throw_dtype_error(const Call& call, const PointwiseOperands& p, DType a, DType b) {
-  throw DTypeError(1101, format_error(1101, "DTypeError",
-                                      fmt::format("{}: {} and {} have no common dtype", call.entry.name, name(a), name(b)),
-                                      describe(p), call.where, "cast one of them with astype()"));
+  throw DTypeError(1102,
+                   format_error(1102, "DTypeError",
+                                fmt::format("{}: {} and {} have no common dtype", call.entry.name, name(a), name(b)),
+                                describe(p), call.where, "cast one of them with astype()"));
+}
+
+/// Names the last axes of two operands that do not match.
+[[noreturn]] void throw_broadcast(const Call& call, const PointwiseOperands& p) {
+  std::vector<ErrorOperand> lines = describe(p);
+  std::string sizes;
+  for (unsigned i = 0; i < p.count && sizes.empty(); ++i) {
+    for (unsigned j = i + 1; j < p.count && sizes.empty(); ++j) {
+      if (p.nodes[i] == nullptr || p.nodes[j] == nullptr) continue;
+      const auto a = p.nodes[i]->sizes(), b = p.nodes[j]->sizes();
+      for (std::size_t back = 1; back <= std::min(a.size(), b.size()) && sizes.empty(); ++back) {
+        const std::int64_t left = a[a.size() - back], right = b[b.size() - back];
+        if (left == right || left == 1 || right == 1) continue;
+        lines[i].note = fmt::format("axis {} is {}", a.size() - back, left);
+        lines[j].note = fmt::format("axis {} is {}", b.size() - back, right);
+        sizes = fmt::format(" ({} and {})", left, right);
+      }
+    }
+  }
+  throw ShapeError(
+      1001, format_error(1001, "ShapeError", fmt::format("{}: shapes do not broadcast{}", call.entry.name, sizes),
+                         lines, call.where));
 }
 
 /// Promotion of the array API: tensors first, then 0-d tensors and host scalars by kind only.
@@ -53,9 +78,13 @@ DType promoted(const Call& call, const PointwiseOperands& p, unsigned first) {
   for (unsigned k = first; k < p.count; ++k) {
     if (p.operands[k]->is_tensor()) continue;
     const DTypeKind kind = p.operands[k]->scalar().kind;
-    const DType alone = kind == DTypeKind::boolean ? DType::boolean : kind == DTypeKind::floating ? DType::f32 : DType::i64;
-    if (known) t = promote_scalar(t, kind);
-    else if (k == first || info(alone).kind > info(t).kind) t = alone;
+    const DType alone = kind == DTypeKind::boolean    ? DType::boolean
+                        : kind == DTypeKind::floating ? DType::f32
+                                                      : DType::i64;
+    if (known)
+      t = promote_scalar(t, kind);
+    else if (k == first || info(alone).kind > info(t).kind)
+      t = alone;
   }
   return t;
 }
@@ -90,11 +119,7 @@ void broadcast(const Call& call, PointwiseOperands& p) {
   for (unsigned k = 0; k < p.count; ++k) {
     if (p.nodes[k] == nullptr) continue;
     const auto both = first ? std::optional(Shape(p.nodes[k]->sizes())) : broadcast_shapes(shape, p.nodes[k]->sizes());
-    if (!both) {
-      std::vector<ErrorOperand> lines = describe(p);
-      throw ShapeError(1001, format_error(1001, "ShapeError",
-                                          fmt::format("{}: shapes do not broadcast", call.entry.name), lines, call.where));
-    }
+    if (!both) throw_broadcast(call, p);
     shape = *both, first = false;
   }
   check_shape(call.entry.name, shape, p.result, call.where);
@@ -134,9 +159,9 @@ void settle_slowly(const Call& call, PointwiseOperands& p) {
   const DType common = promoted(call, p, first);
   const RuleResult rule = call.entry.rules[static_cast<std::size_t>(common)];
   if (rule.result == kRefused.result)
-    throw DTypeError(1102, format_error(1102, "DTypeError",
-                                        fmt::format("{}: not defined for {}", call.entry.name, name(common)),
-                                        describe(p), call.where));
+    throw DTypeError(
+        1101, format_error(1101, "DTypeError", fmt::format("{}: not defined for {}", call.entry.name, name(common)),
+                           describe(p), call.where));
   p.operand = rule.operand, p.result = rule.result;
   for (unsigned k = 0; k < p.count; ++k) {
     if (p.nodes[k] == nullptr) continue;

@@ -32,34 +32,42 @@ Node* dense_value(const Tensor& value, Location where) {
   return node;
 }
 
-/// Writes where the address was handed out. Whoever else refers to the old value keeps it: their node gets a copy.
+/// Writes where the address was handed out.
 void write_pinned(const Tensor& target, const Tensor& value, Location where) {
   const Tensor dense = general_call(Op::copy, {&value, 1}, {}, where);
   const Node* from = dense_value(dense, where);
-  TensorImpl* impl = target.impl();
-  Node* old = impl->value;
-  Storage* pinned = impl->pinned;
-  const std::size_t bytes = static_cast<std::size_t>(element_count(old->sizes())) * byte_size(old->dtype);
-  pinned->retain();
-  StoragePtr for_new(pinned);
-  Node* fresh = make_leaf(old->type(), pinned, old->backend, Node::kTensor);
-  static_cast<void>(for_new.release());
-  if (old->refs.load(std::memory_order_acquire) != Node::kTensor && bytes != 0) {
-    Storage* kept = Storage::allocate(bytes);
-    std::memcpy(kept->data, pinned->data, bytes);
-    old->storage.exchange(kept, std::memory_order_acq_rel)->release();
-  }
-  if (bytes != 0) std::memcpy(pinned->data, from->storage.load(std::memory_order_acquire)->data, bytes);
-  target.set_node(fresh);
+  separate_pinned(target);
+  const std::size_t bytes = static_cast<std::size_t>(element_count(from->sizes())) * byte_size(from->dtype);
+  if (bytes != 0) std::memcpy(target.impl()->pinned->data, from->storage.load(std::memory_order_acquire)->data, bytes);
 }
 
 void write_cell(const Tensor& target, const Tensor& value, Location where) {
   take_history(target, value, where);
-  if (target.impl()->pinned != nullptr) write_pinned(target, value, where);
-  else target.set_node(shared(value.node()));
+  if (target.impl()->pinned != nullptr)
+    write_pinned(target, value, where);
+  else
+    target.set_node(shared(value.node()));
 }
 
 }  // namespace
+
+void separate_pinned(const Tensor& target) {
+  Node* old = target.impl()->value;
+  Storage* pinned = target.impl()->pinned;
+  const bool shared_value = old->refs.load(std::memory_order_acquire) != Node::kTensor;
+  StoragePtr kept;
+  if (shared_value) {
+    const std::size_t bytes = static_cast<std::size_t>(element_count(old->sizes())) * byte_size(old->dtype);
+    kept.reset(Storage::allocate(bytes));
+    if (bytes != 0) std::memcpy(kept->data, pinned->data, bytes);
+  }
+  pinned->retain();
+  StoragePtr again(pinned);
+  Node* fresh = make_leaf(old->type(), pinned, old->backend, Node::kTensor);
+  static_cast<void>(again.release());
+  if (shared_value) old->storage.exchange(kept.release(), std::memory_order_acq_rel)->release();
+  target.set_node(fresh);  // a new version: views are derived again
+}
 
 Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attributes, const Shape& wanted,
                  Location where) {
@@ -101,13 +109,15 @@ void write(const Tensor& target, const Tensor& value, Location where) {
   if (view == nullptr) return write_cell(target, value, where);
   for (std::size_t i = 0; i < view->sizes.size(); ++i)
     if (view->strides[i] == 0 && view->sizes[i] > 1)
-      throw ValueError(1308, format_error(1308, "ValueError", "a write in place through a view whose elements share memory",
-                                          describe(target), where, "copy() gives a tensor that can be written"));
+      throw ValueError(1308,
+                       format_error(1308, "ValueError", "a write in place through a view whose elements share memory",
+                                    describe(target), where, "copy() gives a tensor that can be written"));
   const Tensor base = handle_of(view->base);
   const Tensor operands[] = {base, value};
   std::vector<std::int64_t> attributes{view->offset};
   attributes.insert(attributes.end(), view->strides.begin(), view->strides.end());
-  write_cell(base, general_call(Op::update, operands, {.wanted = {}, .integers = attributes, .scalars = {}}, where), where);
+  write_cell(base, general_call(Op::update, operands, {.wanted = {}, .integers = attributes, .scalars = {}}, where),
+             where);
 }
 
 }  // namespace fermata

@@ -19,4 +19,8 @@ Node* derive_view(TensorImpl* view);
 /// the new elements. ValueError for a view whose elements share memory; whatever autograd says of writes in place.
 void write(const Tensor& target, const Tensor& value, Location where);
 
+/// For a tensor whose address was handed out: gives it a value of its own over its buffer, and whoever else refers to the
+/// present value a copy of the elements, before they change.
+void separate_pinned(const Tensor& target);
+
 }  // namespace fermata

@@ -34,7 +34,8 @@ DType floated(DType t) { return is_floating(t) ? t : DType::f32; }
 /// What x is computed in: integers become f32, and so do f16 and bf16, so that parts are not rounded one by one.
 Tensor widened(const Tensor& x, Location where) { return astype(x, compute_dtype(floated(x.dtype())), where); }
 
-Tensor mean_of(const Tensor& x, std::span<const std::int64_t> axes, bool keepdims, Location where, double correction = 0) {
+Tensor mean_of(const Tensor& x, std::span<const std::int64_t> axes, bool keepdims, Location where,
+               double correction = 0) {
   double count = -correction;
   std::int64_t product = 1;
   for (const std::int64_t axis : axes) product *= x.shape()[static_cast<std::size_t>(axis)];
@@ -140,12 +141,12 @@ void check_last_axis(Op op, const Tensor& x, const Tensor& parameter, std::strin
   require_defined(name(op), x, where);
   normalise_axis(name(op), -1, type_of(x), where);
   if (!parameter.defined() || (parameter.rank() == 1 && parameter.size(0) == x.size(-1))) return;
-  throw ShapeError(1021, format_error(1021, "ShapeError",
-                                      fmt::format("{}: {} does not fit the last axis of x", name(op), label),
-                                      {{"x", to_string(x.dtype(), x.shape()), ""},
-                                       {label, to_string(parameter.dtype(), parameter.shape()),
-                                        fmt::format("should be [{}]", x.size(-1))}},
-                                      where));
+  throw ShapeError(
+      1021, format_error(
+                1021, "ShapeError", fmt::format("{}: {} does not fit the last axis of x", name(op), label),
+                {{"x", to_string(x.dtype(), x.shape()), ""},
+                 {label, to_string(parameter.dtype(), parameter.shape()), fmt::format("should be [{}]", x.size(-1))}},
+                where));
 }
 
 Tensor normalised(Op op, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, Location where) {
@@ -168,7 +169,9 @@ Tensor along(Op op, const Tensor& x, std::int64_t axis, Location where) {
 }  // namespace
 
 Tensor softmax(const Tensor& x, std::int64_t axis, Location where) { return along(Op::softmax, x, axis, where); }
-Tensor log_softmax(const Tensor& x, std::int64_t axis, Location where) { return along(Op::log_softmax, x, axis, where); }
+Tensor log_softmax(const Tensor& x, std::int64_t axis, Location where) {
+  return along(Op::log_softmax, x, axis, where);
+}
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Location where) {
   require_defined("cross_entropy", logits, where), require_defined("cross_entropy", labels, where);
@@ -177,8 +180,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Location where)
   Shape rows;
   for (unsigned i = 0; i + 1 < logits.rank(); ++i) rows.push_back(logits.shape()[i]);
   if (logits.rank() == 0 || labels.shape() != rows)
-    throw ShapeError(1022, format_error(1022, "ShapeError",
-                                        "cross_entropy: labels must have the axes of logits but the last", lines, where));
+    throw ShapeError(
+        1022, format_error(1022, "ShapeError", "cross_entropy: labels must have the axes of logits but the last", lines,
+                           where));
   if (!is_floating(logits.dtype()) || !is_integer(labels.dtype()))
     throw DTypeError(1107, format_error(1107, "DTypeError",
                                         "cross_entropy: logits must be floating and labels integers", lines, where));

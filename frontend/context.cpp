@@ -7,7 +7,6 @@
 #include "frontend/sync.h"
 #include "frontend/transforms/autograd.h"
 #include "runtime/bound_plan.h"
-#include "runtime/bound_plan.h"
 
 namespace fermata {
 namespace {

@@ -21,7 +21,7 @@ class HostElements {
   const void* data() const { return data_; }
 
  private:
-  Tensor dense_;                     // holds the value
+  Tensor dense_;  // holds the value
   std::vector<std::byte> from_device_;
   const void* data_;
   DType dtype_;

@@ -61,7 +61,8 @@ void apply_mode_of_environment() {
     const Op op = static_cast<Op>(i);
     if (family(op) == Family::composite) continue;
     for (std::size_t column = 0; column < 8; ++column)
-      capture_kernels[i][column] = operator_entry(op).cells[cell_of(Functionality::capture) + column].exchange(first_call(op));
+      capture_kernels[i][column] =
+          operator_entry(op).cells[cell_of(Functionality::capture) + column].exchange(first_call(op));
   }
 }
 

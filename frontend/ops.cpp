@@ -34,7 +34,8 @@ Tensor binary_slowly(Op op, const Operand& lhs, const Operand& rhs) {
 }
 
 inline Tensor unary(Op op, const Operand& x) {
-  if (!is_defined_tensor(x)) [[unlikely]] return unary_slowly(op, x);
+  if (!is_defined_tensor(x)) [[unlikely]]
+    return unary_slowly(op, x);
   return Dispatcher<UnaryCall>::call(operator_entry(op), x.where(), x);
 }
 
@@ -80,8 +81,8 @@ std::vector<Tensor> promoted(Op op, std::span<const Tensor> tensors, Location wh
 /// The elements whose column less row is compared with k, the rest 0.
 Tensor triangle(std::string_view function, Op keep, const Tensor& x, std::int64_t k, Location where) {
   if (!x.defined() || x.rank() < 2)
-    throw ShapeError(1015, format_error(1015, "ShapeError", fmt::format("{}: a matrix has two axes", function),
-                                        describe(x), where));
+    throw ShapeError(
+        1015, format_error(1015, "ShapeError", fmt::format("{}: a matrix has two axes", function), describe(x), where));
   const Shape matrix{x.size(-2), x.size(-1)};
   const Tensor difference = subtract({iota(matrix, 1, where), where}, iota(matrix, 0, where));
   const Tensor kept = binary(keep, {difference, where}, k);
@@ -94,8 +95,10 @@ Tensor triangle(std::string_view function, Op keep, const Tensor& x, std::int64_
   Tensor name(const Operand& x) { return unary(Op::name, x); }
 #define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) \
   Tensor name(const Operand& lhs, const Operand& rhs) { return binary(Op::name, lhs, rhs); }
-#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) \
-  Tensor name(const Operand& condition, const Operand& x, const Operand& y) { return ternary(Op::name, condition, x, y); }
+#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc)        \
+  Tensor name(const Operand& condition, const Operand& x, const Operand& y) { \
+    return ternary(Op::name, condition, x, y);                                \
+  }
 #include "ir/ops.def"
 
 Tensor clip(const Operand& x, const Operand& low, const Operand& high) {
@@ -170,6 +173,8 @@ Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source, std
 }
 
 Tensor tril(const Tensor& x, std::int64_t k, Location where) { return triangle("tril", Op::less_equal, x, k, where); }
-Tensor triu(const Tensor& x, std::int64_t k, Location where) { return triangle("triu", Op::greater_equal, x, k, where); }
+Tensor triu(const Tensor& x, std::int64_t k, Location where) {
+  return triangle("triu", Op::greater_equal, x, k, where);
+}
 
 }  // namespace fermata

@@ -50,7 +50,9 @@ struct FloatStyle {
  private:
   /// Do the digits so far give back v, as far as kMaxDigits would?
   bool is_shown(double v) const {
-    const auto rounded = [&](int n) { return scientific ? fmt::format("{:.{}e}", v, n) : fmt::format("{:.{}f}", v, n); };
+    const auto rounded = [&](int n) {
+      return scientific ? fmt::format("{:.{}e}", v, n) : fmt::format("{:.{}f}", v, n);
+    };
     return std::stod(rounded(digits)) == std::stod(rounded(kMaxDigits));
   }
 };
@@ -61,9 +63,12 @@ std::vector<std::string> formatted(const HostElements& elements) {
   visit_stored(elements.dtype(), [&]<class T>() {
     const auto* values = static_cast<const T*>(elements.data());
     for (std::int64_t i = 0; i < elements.count(); ++i) {
-      if constexpr (std::is_same_v<T, bool>) cells.push_back(values[i] ? "true" : "false");
-      else if constexpr (std::is_integral_v<T>) cells.push_back(fmt::format("{}", values[i]));
-      else floats.push_back(convert_element<double>(values[i]));
+      if constexpr (std::is_same_v<T, bool>)
+        cells.push_back(values[i] ? "true" : "false");
+      else if constexpr (std::is_integral_v<T>)
+        cells.push_back(fmt::format("{}", values[i]));
+      else
+        floats.push_back(convert_element<double>(values[i]));
     }
   });
   if (!floats.empty()) {
@@ -125,7 +130,8 @@ class Brackets {
 Tensor edges(Tensor x, Location where) {
   for (unsigned axis = 0; axis < x.rank(); ++axis)
     if (x.size(axis) > 2 * kEdgeElements)
-      x = concat({slice(x, axis, 0, kEdgeElements, 1, where), slice(x, axis, -kEdgeElements, kEnd, 1, where)}, axis, where);
+      x = concat({slice(x, axis, 0, kEdgeElements, 1, where), slice(x, axis, -kEdgeElements, kEnd, 1, where)}, axis,
+                 where);
   return x;
 }
 

@@ -73,12 +73,14 @@ Tensor randint(std::int64_t low, std::int64_t high, const IntegerList& sizes, DT
   std::int64_t range = 0;
   const bool overflow = __builtin_sub_overflow(high, low, &range);
   if (overflow || range <= 0 || range >= std::int64_t{1} << 53)
-    throw ValueError(1311, format_error(1311, "ValueError",
-                                        fmt::format("randint: no range of less than 2^53 integers from {} to {}", low, high),
-                                        {}, where));
+    throw ValueError(
+        1311,
+        format_error(1311, "ValueError",
+                     fmt::format("randint: no range of less than 2^53 integers from {} to {}", low, high), {}, where));
   if (!is_integer(dtype))
-    throw DTypeError(1104, format_error(1104, "DTypeError",
-                                        fmt::format("randint: the result must be integers, not {}", name(dtype)), {}, where));
+    throw DTypeError(
+        1104, format_error(1104, "DTypeError", fmt::format("randint: the result must be integers, not {}", name(dtype)),
+                           {}, where));
   const Tensor unit = draw(Op::random_uniform, "randint", sizes, DType::f64, from, where);
   // The product is rounded, but never up to the range itself: unit is at most 1 - 2^-53.
   const Tensor steps = astype(multiply({unit, where}, static_cast<double>(range)), DType::i64, where);

@@ -19,9 +19,9 @@ Tensor reduce(Op op, const Tensor& x, const IntegerList& axes, bool keepdims, st
 
 }  // namespace
 
-#define FERMATA_REDUCE(name, rule, vjp, doc)                                                          \
-  Tensor name(const Tensor& x, const IntegerList& axes, bool keepdims, Location where) {              \
-    return reduce(Op::name, x, axes, keepdims, {}, where);                                            \
+#define FERMATA_REDUCE(name, rule, vjp, doc)                                             \
+  Tensor name(const Tensor& x, const IntegerList& axes, bool keepdims, Location where) { \
+    return reduce(Op::name, x, axes, keepdims, {}, where);                               \
   }
 #include "ir/ops.def"
 

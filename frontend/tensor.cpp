@@ -38,9 +38,9 @@ template <class T> std::vector<T> converted(const HostElements& elements, const 
     for (std::int64_t i = 0; i < elements.count(); ++i) result.push_back(convert_element<T>(from[i]));
   });
   if (!known)
-    throw UnsupportedError(2001, format_error(2001, "UnsupportedError",
-                                              fmt::format("{}: does not convert {} yet", function, name(elements.dtype())),
-                                              {}, where));
+    throw UnsupportedError(
+        2004, format_error(2004, "UnsupportedError",
+                           fmt::format("{}: does not convert {} yet", function, name(elements.dtype())), {}, where));
   return result;
 }
 
@@ -57,8 +57,12 @@ void* pin(const Tensor& x, Location where) {
   }
   Node* node = computed(x, "data", where);
   if (node->backend != BackendKey::cpu)
-    throw DeviceError(1402, format_error(1402, "DeviceError", "data: the tensor is not on the CPU", describe(x), where));
-  if (impl->pinned != nullptr) return impl->pinned->data;
+    throw DeviceError(1402,
+                      format_error(1402, "DeviceError", "data: the tensor is not on the CPU", describe(x), where));
+  if (impl->pinned != nullptr) {
+    separate_pinned(x);
+    return impl->pinned->data;
+  }
   Storage* storage = node->storage.load(std::memory_order_acquire);
   const bool alone = node->refs.load(std::memory_order_acquire) == Node::kTensor && storage->unique();
   if (!alone || !node->is_dense_leaf()) {
@@ -72,15 +76,14 @@ void* pin(const Tensor& x, Location where) {
   return storage->data;
 }
 
-int rank_of_kind(DType t) {
-  return t == DType::boolean ? 0 : is_integer(t) ? 1 : is_floating(t) ? 2 : 3;
-}
+int rank_of_kind(DType t) { return t == DType::boolean ? 0 : is_integer(t) ? 1 : is_floating(t) ? 2 : 3; }
 
-[[noreturn]] void throw_does_not_fit(std::string_view function, const Tensor& target, const Shape& shape, Location where) {
-  throw ShapeError(1020, format_error(1020, "ShapeError",
-                                      fmt::format("{}: {} does not fit the tensor that is written", function,
-                                                  to_string(shape)),
-                                      describe(target), where));
+[[noreturn]] void throw_does_not_fit(std::string_view function, const Tensor& target, const Shape& shape,
+                                     Location where) {
+  throw ShapeError(
+      1020, format_error(1020, "ShapeError",
+                         fmt::format("{}: {} does not fit the tensor that is written", function, to_string(shape)),
+                         describe(target), where));
 }
 
 /// The second half of x op= y: the result keeps the shape and dtype of the target, or the call is an error.
@@ -142,9 +145,10 @@ template <class T> T* Tensor::data(Location where) const {
   return static_cast<T*>(pin(*this, where));
 }
 
-#define FERMATA_DTYPE(enumerator, name, cpp_type, bytes, kind) template cpp_type* Tensor::data<cpp_type>(Location) const;
+#define FERMATA_DTYPE(enumerator, name, cpp_type, bytes, kind) \
+  template cpp_type* Tensor::data<cpp_type>(Location) const;
 #include "ir/dtypes.def"
-#define FERMATA_READ(T)                     \
+#define FERMATA_READ(T)                       \
   template T Tensor::item<T>(Location) const; \
   template std::vector<T> Tensor::to_vector<T>(Location) const;
 FERMATA_READ(bool)

@@ -39,7 +39,9 @@ struct SliceArguments {
     starts_and_steps[sizes.size() + axis] = step;
     sizes[axis] = count;
   }
-  Tensor apply(const Tensor& x, Location where) const { return make_view(Op::slice, x, starts_and_steps, sizes, where); }
+  Tensor apply(const Tensor& x, Location where) const {
+    return make_view(Op::slice, x, starts_and_steps, sizes, where);
+  }
 
   Shape sizes;
   std::vector<std::int64_t> starts_and_steps;
@@ -98,7 +100,8 @@ Tensor squeeze(const Tensor& x, const IntegerList& axes, Location where) {
   require_defined("squeeze", x, where);
   std::int64_t mask = 0;
   const Shape shape = x.shape();
-  if (!axes.empty()) mask = axes_mask("squeeze", axes, type_of(x), where);
+  if (!axes.empty())
+    mask = axes_mask("squeeze", axes, type_of(x), where);
   else
     for (unsigned i = 0; i < shape.rank(); ++i) mask |= shape[i] == 1 ? std::int64_t{1} << i : 0;
   return mask == 0 ? x : make_view(Op::squeeze, x, {&mask, 1}, {}, where);
@@ -135,10 +138,10 @@ Tensor select(const Tensor& x, std::int64_t axis, std::int64_t position, Locatio
   const unsigned at = normalise_axis("select", axis, type_of(x), where);
   const std::int64_t size = x.shape()[at];
   if (position < -size || position >= size)
-    throw IndexError(1205, format_error(1205, "IndexError",
-                                        fmt::format("select: position {} is out of range for axis {}", position, at),
-                                        {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, size)}},
-                                        where));
+    throw IndexError(
+        1205,
+        format_error(1205, "IndexError", fmt::format("select: position {} is out of range for axis {}", position, at),
+                     {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, size)}}, where));
   return squeeze(part(x, at, position < 0 ? position + size : position, 1, where), at, where);
 }
 
@@ -147,9 +150,9 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis
   const unsigned at = normalise_axis("split", axis, type_of(x), where);
   const std::int64_t size = x.shape()[at];
   if (parts <= 0 || size % parts != 0)
-    throw ShapeError(1019, format_error(1019, "ShapeError", fmt::format("split: {} parts of equal size", parts),
-                                        {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, size)}},
-                                        where));
+    throw ShapeError(
+        1019, format_error(1019, "ShapeError", fmt::format("split: {} parts of equal size", parts),
+                           {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, size)}}, where));
   return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), size / parts), axis, where);
 }
 
@@ -159,12 +162,11 @@ std::vector<Tensor> split(const Tensor& x, const IntegerList& sizes, std::int64_
   std::int64_t left = x.shape()[at];
   for (const std::int64_t size : sizes) left = size < 0 || size > left ? -1 : left - size;
   if (left != 0)
-    throw ShapeError(1019, format_error(1019, "ShapeError",
-                                        fmt::format("split: parts of sizes {}",
-                                                    to_string(std::span<const std::int64_t>(sizes))),
-                                        {{"x", to_string(x.dtype(), x.shape()),
-                                          fmt::format("axis {} is {}", at, x.shape()[at])}},
-                                        where));
+    throw ShapeError(
+        1019,
+        format_error(1019, "ShapeError",
+                     fmt::format("split: parts of sizes {}", to_string(std::span<const std::int64_t>(sizes))),
+                     {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, x.shape()[at])}}, where));
   std::vector<Tensor> result;
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
@@ -176,7 +178,8 @@ std::vector<Tensor> split(const Tensor& x, const IntegerList& sizes, std::int64_
 
 // The members of Tensor that are views.
 Tensor Tensor::operator[](const Index& index) const { return fermata::select(*this, 0, index.value, index.where); }
-Tensor Tensor::slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step, Location where) const {
+Tensor Tensor::slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step,
+                     Location where) const {
   return fermata::slice(*this, axis, start, stop, step, where);
 }
 Tensor Tensor::reshape(std::initializer_list<std::int64_t> sizes, Location where) const {

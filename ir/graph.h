@@ -33,7 +33,8 @@ struct GraphOperand {
 ///   concat          [axis]
 ///   take, index_add [axis]
 ///   update          [offset, stride per axis of operand 1 ...]  over the row-major elements of operand 0
-/// Scalars: full [value]; random ops [key, offset]; pointwise ops one per scalar operand, in the operand dtype.
+/// Scalars: full [value]; random ops [key, offset]; pointwise ops one per scalar operand. A value is in the compute dtype
+/// of the operands (of the result, for full): f32 for f16 and bf16.
 struct GraphNode {
   Op op = Op::input;
   DType dtype = DType::f32;

@@ -30,7 +30,7 @@ struct Operand {
 Operand pointwise_operand(const Graph& graph, const GraphNode& node, const GraphOperand& operand, const Tensors& values,
                           DType parameter) {
   if (operand.is_scalar()) {
-    const DType given = operand_dtype(graph, node);
+    const DType given = compute_dtype(operand_dtype(graph, node));
     const std::uint64_t bits = convert_slot(given, reference_dtype(given), node.scalars[operand.scalar]);
     return {ElementReader(), Shape(node.shape), convert_slot(reference_dtype(given), parameter, bits)};
   }
@@ -130,7 +130,7 @@ ReferenceTensor evaluate_random(const GraphNode& node) {
 }
 
 ReferenceTensor evaluate_full(const GraphNode& node) {
-  ElementWriter result(node.dtype, node.shape, node.dtype);
+  ElementWriter result(node.dtype, node.shape, compute_dtype(node.dtype));
   const std::int64_t count = element_count(node.shape);
   for (std::int64_t i = 0; i < count; ++i) result.set(i, node.scalars[0]);
   return result.take();

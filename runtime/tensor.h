@@ -123,7 +123,9 @@ class Tensor {
   /// All elements in row-major order, converted to T.
   template <class T> std::vector<T> to_vector(Location where = Location::current()) const;
   /// The address of the first element, in row-major order without gaps. From then on this tensor keeps that buffer:
-  /// later in-place writes are computed at once and land there. DTypeError unless T is the element type.
+  /// later in-place writes are computed at once and land there. Take the address anew before each round of writes through
+  /// it: what was recorded before this call then keeps the value it saw. DTypeError unless T is the element type, ValueError
+  /// for a view with gaps.
   template <class T> T* data(Location where = Location::current()) const;
 
   // Views: they alias this tensor. Errors are those of the free functions of the same names.

@@ -12,7 +12,7 @@ CallKernel irregular_kernel(Op op);
 
 /// Attributes [axis]; inputs differ along it only.
 void concat_call(const CallArgs& args);
-/// Attributes [axis]. Negative positions count from the end; IndexError FM1203 before anything is written.
+/// Attributes [axis]. Negative positions count from the end; IndexError FM1204 before anything is written.
 void take_call(const CallArgs& args);
 /// Attributes [axis]. Elements that meet are added in order of their positions; f16 and bf16 are added in f32 and
 /// rounded once. Positions as in take.

@@ -24,7 +24,7 @@ namespace {
   }
   operands[0].note = fmt::format("axis {} is {}", args.attributes[0], size);
   operands[1].note = fmt::format("element {} is {}", at, value);
-  throw IndexError(1203, format_error(1203, "IndexError",
+  throw IndexError(1204, format_error(1204, "IndexError",
                                       fmt::format("{}: position {} leaves axis {} of size {}", name(args.op), value,
                                                   args.attributes[0], size),
                                       operands, args.where));

@@ -31,7 +31,7 @@ template <class T> class Scratch {
 };
 
 /// The positions in row-major order, negative ones counted from the end of the axis of input 0 that attribute 0 names.
-/// IndexError FM1203 for the first one out of range.
+/// IndexError FM1204 for the first one out of range.
 Scratch<std::int64_t> positions_of(const CallArgs& args);
 
 /// Offsets, in elements, of every combination of the axes [begin, end) of a view, in row-major order.

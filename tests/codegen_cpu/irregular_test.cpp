@@ -219,9 +219,9 @@ TEST(Take, APositionOutOfRangeIsAnErrorAndNothingIsWritten) {
     call(take_call, Op::take, {&x, &index}, out, {1});
     FAIL() << "-11 is out of range";
   } catch (const IndexError& e) {
-    EXPECT_EQ(e.code(), 1203);
+    EXPECT_EQ(e.code(), 1204);
     EXPECT_STREQ(e.what(),
-                 "FM1203 IndexError: take: position -11 leaves axis 1 of size 10\n"
+                 "FM1204 IndexError: take: position -11 leaves axis 1 of size 10\n"
                  "  x     f32[4, 10]   axis 1 is 10\n"
                  "  index i64[3]       element 1 is -11");
   }
@@ -319,7 +319,7 @@ TEST(IndexAdd, APositionOutOfRangeIsAnError) {
     FAIL() << "4 is out of range";
   } catch (const IndexError& e) {
     EXPECT_STREQ(e.what(),
-                 "FM1203 IndexError: index_add: position 4 leaves axis 0 of size 4\n"
+                 "FM1204 IndexError: index_add: position 4 leaves axis 0 of size 4\n"
                  "  x      f32[4]   axis 0 is 4\n"
                  "  index  u8[2]    element 1 is 4\n"
                  "  source f32[2]");

@@ -108,11 +108,14 @@ TEST_P(Composites, Softmax) {
 
 TEST_P(Composites, LogSoftmax) {
   const Tensor x = sample(5);
-  expect_near(log_softmax(x), by_row(x, [](const Doubles& r) {
-                Doubles y;
-                for (const double v : r) y.push_back(v - log_sum_exp(r));
-                return y;
-              }), 1e-6);
+  expect_near(log_softmax(x),
+              by_row(x,
+                     [](const Doubles& r) {
+                       Doubles y;
+                       for (const double v : r) y.push_back(v - log_sum_exp(r));
+                       return y;
+                     }),
+              1e-6);
   EXPECT_EQ(log_softmax(tensor({0.0, 1000.0})).to_vector<float>(), (std::vector<float>{-1000, 0}));
 }
 
@@ -121,7 +124,8 @@ TEST_P(Composites, CrossEntropy) {
   const Doubles all = x.to_vector<double>();
   double loss = 0;
   for (std::size_t row = 0; row < kRows; ++row) {
-    const Doubles r(all.begin() + static_cast<long>(row * kColumns), all.begin() + static_cast<long>((row + 1) * kColumns));
+    const Doubles r(all.begin() + static_cast<long>(row * kColumns),
+                    all.begin() + static_cast<long>((row + 1) * kColumns));
     loss -= (r[static_cast<std::size_t>(labels.to_vector<int>()[row])] - log_sum_exp(r)) / kRows;
   }
   EXPECT_NEAR(cross_entropy(x, labels).item<double>(), loss, 1e-5);
@@ -149,14 +153,17 @@ TEST_P(Composites, Norms) {
   expect_near(layer_norm(x), by_row(x, layer(false)), 2e-6);
   expect_near(layer_norm(x, weight, bias), by_row(x, layer(true)), 2e-6);
   EXPECT_EQ(layer_norm(x, {}, bias).shape(), x.shape());
-  expect_near(rms_norm(x, weight), by_row(x, [](const Doubles& r) {
-                double square = 0;
-                for (const double v : r) square += v * v / kColumns;
-                Doubles y;
-                for (std::size_t i = 0; i < kColumns; ++i)
-                  y.push_back(r[i] / std::sqrt(square + 1e-6) * (0.5 + static_cast<double>(i) / (kColumns - 1)));
-                return y;
-              }), 2e-6);
+  expect_near(rms_norm(x, weight),
+              by_row(x,
+                     [](const Doubles& r) {
+                       double square = 0;
+                       for (const double v : r) square += v * v / kColumns;
+                       Doubles y;
+                       for (std::size_t i = 0; i < kColumns; ++i)
+                         y.push_back(r[i] / std::sqrt(square + 1e-6) * (0.5 + static_cast<double>(i) / (kColumns - 1)));
+                       return y;
+                     }),
+              2e-6);
   EXPECT_EQ(layer_norm(sample(7, DType::f16), weight).dtype(), DType::f16);
 }
 

@@ -157,9 +157,9 @@ TEST_P(Views, AssignmentCopies) {
   x.assign(y);
   y += 5;
   EXPECT_EQ(ints(x), (Ints{0, 0}));
-  float* const address = y.data<float>();
+  y.data<float>();
   x.assign(y);
-  address[0] = 9;
+  y.data<float>()[0] = 9;
   EXPECT_EQ(ints(x), (Ints{5, 5}));
 }
 
@@ -186,6 +186,17 @@ TEST_P(Views, AnAddressStaysThatOfItsTensor) {
   view.assign(0);
   EXPECT_EQ(address[3], 0);
   EXPECT_EQ(view.data<float>(), address + 2);
+}
+
+TEST_P(Views, WhatWasRecordedKeepsItsValueWhenTheAddressIsTaken) {
+  const Tensor x = zeros({2});
+  float* const address = x.data<float>();
+  const Tensor before = x + 1, view = x.reshape({2, 1});
+  EXPECT_EQ(x.data<float>(), address);
+  address[0] = 5;
+  EXPECT_EQ(ints(before), (Ints{1, 1}));
+  EXPECT_EQ(ints(x + 1), (Ints{6, 1}));
+  EXPECT_EQ(ints(view), (Ints{5, 0}));
 }
 
 TEST_P(Views, HandingOutAnAddressSharesWithNobody) {

@@ -1,0 +1,391 @@
+// What a caller reads when a call is wrong, as full text, in both modes; and that the engine works afterwards.
+//
+// Errors of files are in tests/frontend/io_test.cpp, those of gradients in autograd_test.cpp.
+#include <gtest/gtest.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "fermata/fermata.h"
+
+namespace fermata {
+namespace {
+
+class Errors : public ::testing::TestWithParam<Mode> {
+ protected:
+  ~Errors() override { EXPECT_EQ((ones({2}) + 1).to_vector<int>(), (std::vector<int>{2, 2})); }
+  ModeGuard mode_{GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Modes, Errors, ::testing::Values(Mode::eager, Mode::compiled),
+                         [](const auto& info) { return info.param == Mode::eager ? "eager" : "compiled"; });
+
+/// The text of the error of a call that stands on the line of this one or the next; that line number becomes "HERE".
+template <class E, class F> std::string message(F&& call, Location here = Location::current()) {
+  std::string text = "no error";
+  try {
+    call();
+  } catch (const E& error) {
+    text = error.what();
+    EXPECT_EQ(text.substr(0, 6), "FM" + std::to_string(error.code()));
+  } catch (const std::exception& error) { return std::string("an error of another class: ") + error.what(); }
+  const std::string file = "errors/messages_test.cpp:";
+  const std::size_t at = text.find(file);
+  if (at == std::string::npos) return text;
+  const char* const begin = text.data() + at + file.size();
+  std::uint32_t line = 0;
+  const char* const end = std::from_chars(begin, text.data() + text.size(), line).ptr;
+  if (line < here.line() || line > here.line() + 1) return text;
+  return text.replace(at, static_cast<std::size_t>(end - (text.data() + at)), "HERE");
+}
+
+TEST_P(Errors, Broadcasting) {
+  const Tensor a = ones({2, 3}), b = ones({4}, DType::i32);
+  EXPECT_EQ(message<ShapeError>([&] { a + b; }),
+            "FM1001 ShapeError: add: shapes do not broadcast (3 and 4)\n"
+            "  lhs  f32[2, 3]   axis 1 is 3\n"
+            "  rhs  i32[4]      axis 0 is 4\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([&] { where(ones({2}, DType::boolean), ones({2}), ones({3})); }),
+            "FM1001 ShapeError: where: shapes do not broadcast (2 and 3)\n"
+            "  cond bool[2]   axis 0 is 2\n"
+            "  x    f32[2]\n"
+            "  y    f32[3]    axis 0 is 3\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([&] {
+              broadcast_to(a, {2, 4});
+            }),
+            "FM1007 ShapeError: broadcast_to: cannot stretch to [2, 4]\n"
+            "  x    f32[2, 3]\n"
+            "  at   HERE");
+}
+
+TEST_P(Errors, Sizes) {
+  EXPECT_EQ(message<ShapeError>([] {
+              zeros({2, -3});
+            }),
+            "FM1002 ShapeError: zeros: a size is negative\n"
+            "  shape f32[2, -3]   axis 1 is -3\n"
+            "  at    HERE");
+  EXPECT_EQ(message<ShapeError>([] {
+              ones({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
+            }),
+            "FM1003 ShapeError: ones: 17 axes, more than 16\n"
+            "  shape f32[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+            "  at    HERE");
+  EXPECT_EQ(message<ShapeError>([] {
+              full({std::int64_t{1} << 40, std::int64_t{1} << 30}, 1);
+            }),
+            "FM1005 ShapeError: full: too many elements for a 64-bit size\n"
+            "  shape i64[1099511627776, 1073741824]\n"
+            "  at    HERE");
+  // Two vectors that broadcast to more than there is.
+  const std::int64_t n = std::int64_t{1} << 31;
+  const Tensor tall = broadcast_to(ones({}), {n, 1}), wide = broadcast_to(ones({}), {n});
+  EXPECT_EQ(message<ShapeError>([&] { tall* wide; }),
+            "FM1005 ShapeError: multiply: too many elements for a 64-bit size\n"
+            "  shape f32[2147483648, 2147483648]\n"
+            "  at    HERE");
+  EXPECT_EQ(message<ShapeError>([] {
+              tensor(std::vector<float>(6), {4, 2});
+            }),
+            "FM1017 ShapeError: tensor: 6 values do not fill [4, 2]\n  at   HERE");
+  EXPECT_EQ(message<ShapeError>([] {
+              tensor({{1, 2}, {3}});
+            }),
+            "FM1018 ShapeError: tensor: rows differ in length\n  at   HERE");
+}
+
+TEST_P(Errors, Reshaping) {
+  const Tensor x = ones({4, 8});
+  EXPECT_EQ(message<ShapeError>([&] {
+              x.reshape({5, 6});
+            }),
+            "FM1006 ShapeError: reshape: [5, 6] has 30 elements\n"
+            "  x    f32[4, 8]   32 elements\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([&] {
+              reshape(x, {5, -1});
+            }),
+            "FM1006 ShapeError: reshape: no size for the -1 in [5, -1] fits\n"
+            "  x    f32[4, 8]   32 elements\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] {
+              reshape(x, {-1, -1});
+            }),
+            "FM1304 ValueError: reshape: more than one -1 in [-1, -1]\n"
+            "  x    f32[4, 8]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([&] { squeeze(x, 1); }),
+            "FM1014 ShapeError: squeeze: axis 1 has size 8, not 1\n"
+            "  x    f32[4, 8]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([&] { split(x, 3); }),
+            "FM1019 ShapeError: split: 3 parts of equal size\n"
+            "  x    f32[4, 8]   axis 0 is 4\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([&] {
+              split(x, {1, 2}, 1);
+            }),
+            "FM1019 ShapeError: split: parts of sizes [1, 2]\n"
+            "  x    f32[4, 8]   axis 1 is 8\n"
+            "  at   HERE");
+}
+
+TEST_P(Errors, Axes) {
+  const Tensor x = ones({4, 8});
+  EXPECT_EQ(message<IndexError>([&] { sum(x, 2); }),
+            "FM1201 IndexError: sum: axis 2 is out of range for 2 axes\n"
+            "  x    f32[4, 8]\n"
+            "  at   HERE\n"
+            "  hint axes go from -2 to 1");
+  EXPECT_EQ(message<IndexError>([&] { softmax(ones({})); }),
+            "FM1201 IndexError: softmax: axis -1 is out of range for a 0-d tensor\n"
+            "  x    f32[]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<IndexError>([&] {
+              mean(x, {1, -1});
+            }),
+            "FM1202 IndexError: mean: axis 1 is named twice in [1, -1]\n"
+            "  x    f32[4, 8]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] {
+              permute(x, {0, 0});
+            }),
+            "FM1302 ValueError: permute: [0, 0] does not name each axis once\n"
+            "  x    f32[4, 8]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] {
+              argmax(ones({2, 2, 2}), {0, 1});
+            }),
+            "FM1301 ValueError: argmax: takes one axis or all of them\n"
+            "  x    f32[2, 2, 2]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([&] {
+              max(zeros({3, 0}), 1);
+            }),
+            "FM1009 ShapeError: max: no elements to choose from\n"
+            "  x    f32[3, 0]   axis 1 is 0\n"
+            "  at   HERE");
+}
+
+TEST_P(Errors, Positions) {
+  const Tensor x = ones({4, 8});
+  EXPECT_EQ(message<IndexError>([&] { x[4]; }),
+            "FM1205 IndexError: select: position 4 is out of range for axis 0\n"
+            "  x    f32[4, 8]   axis 0 is 4\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] { slice(x, 0, 0, 2, 0); }),
+            "FM1303 ValueError: slice: the step along axis 0 is 0\n"
+            "  x    f32[4, 8]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<DTypeError>([&] { take(x, ones({2})); }),
+            "FM1103 DTypeError: take: positions must be integers, not f32\n"
+            "  x     f32[4, 8]\n"
+            "  index f32[2]\n"
+            "  at    HERE");
+  EXPECT_EQ(message<ShapeError>([&] {
+              index_add(x, tensor({0, 1, 2}), ones({2, 8}));
+            }),
+            "FM1011 ShapeError: index_add: the source does not fit\n"
+            "  x      f32[4, 8]\n"
+            "  index  i64[3]\n"
+            "  source f32[2, 8]   should be [3, 8]\n"
+            "  at     HERE");
+}
+
+TEST_P(Errors, DTypes) {
+  EXPECT_EQ(message<DTypeError>([] { ones({2}) & 1; }),
+            "FM1101 DTypeError: bitwise_and: not defined for f32\n"
+            "  lhs  f32[2]\n"
+            "  rhs  integer scalar\n"
+            "  at   HERE");
+  EXPECT_EQ(message<DTypeError>([] { ones({2}, DType::u64) + ones({2}, DType::i8); }),
+            "FM1102 DTypeError: add: u64 and i8 have no common dtype\n"
+            "  lhs  u64[2]\n"
+            "  rhs  i8[2]\n"
+            "  at   HERE\n"
+            "  hint cast one of them with astype()");
+  EXPECT_EQ(message<DTypeError>([] {
+              matmul(ones({2, 2}, DType::boolean), ones({2, 2}, DType::boolean));
+            }),
+            "FM1101 DTypeError: matmul: does not take bool\n"
+            "  lhs  bool[2, 2]\n"
+            "  rhs  bool[2, 2]\n"
+            "  at   HERE\n"
+            "  hint convert it first, for instance with cast to i32");
+  EXPECT_EQ(message<DTypeError>([] { randn({2}, DType::i32); }),
+            "FM1104 DTypeError: random_normal: the result must be floating, not i32\n"
+            "  at   HERE");
+  EXPECT_EQ(message<UnsupportedError>([] { zeros({2}, DType::c64); }),
+            "FM2004 UnsupportedError: full: does not compute with c64 yet\n"
+            "  at   HERE");
+}
+
+TEST_P(Errors, Products) {
+  EXPECT_EQ(message<ShapeError>([] {
+              matmul(ones({4, 8}), ones({7, 3}));
+            }),
+            "FM1004 ShapeError: matmul: contracted sizes differ (8 and 7)\n"
+            "  lhs  f32[4, 8]   axis 1 is 8\n"
+            "  rhs  f32[7, 3]   axis 0 is 7\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([] {
+              matmul(ones({4, 8}), ones({7}));
+            }),
+            "FM1004 ShapeError: matmul: contracted sizes differ (8 and 7)\n"
+            "  lhs  f32[4, 8]   axis 1 is 8\n"
+            "  rhs  f32[7]      axis 0 is 7\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([] { matmul(ones({}), ones({7})); }),
+            "FM1010 ShapeError: matmul: a 0-d tensor has no rows\n"
+            "  lhs  f32[]\n"
+            "  rhs  f32[7]\n"
+            "  at   HERE\n"
+            "  hint use multiply to scale a tensor");
+  EXPECT_EQ(message<ShapeError>([] {
+              dot(ones({2, 2}), ones({2}));
+            }),
+            "FM1015 ShapeError: dot: a vector has one axis\n"
+            "  lhs  f32[2, 2]\n"
+            "  rhs  f32[2]\n"
+            "  at   HERE\n"
+            "  hint matmul takes matrices");
+  EXPECT_EQ(message<ShapeError>([] { tril(ones({2})); }),
+            "FM1015 ShapeError: tril: a matrix has two axes\n"
+            "  x    f32[2]\n"
+            "  at   HERE");
+}
+
+TEST_P(Errors, Joining) {
+  EXPECT_EQ(message<ShapeError>([] { concat({}); }),
+            "FM1012 ShapeError: concat: needs at least one tensor\n  at   HERE");
+  EXPECT_EQ(message<ShapeError>([] {
+              concat({ones({4, 8}), ones({4, 7})});
+            }),
+            "FM1008 ShapeError: concat: shapes differ other than along axis 0\n"
+            "  x0   f32[4, 8]\n"
+            "  x1   f32[4, 7]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([] {
+              stack({ones({4}), ones({1})});
+            }),
+            "FM1016 ShapeError: stack: shapes differ\n"
+            "  lhs  f32[4]\n"
+            "  rhs  f32[1]\n"
+            "  at   HERE");
+}
+
+TEST_P(Errors, InPlaceWrites) {
+  Tensor x = zeros({3}, DType::i32);
+  EXPECT_EQ(message<DTypeError>([&] { x += 0.5; }),
+            "FM1105 DTypeError: operator+=: the result is f32, which i32 does not hold\n"
+            "  x    i32[3]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<DTypeError>([&] { x /= 2; }),
+            "FM1105 DTypeError: operator/=: the result is f32, which i32 does not hold\n"
+            "  x    i32[3]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([&] {
+              x *= ones({2, 3}, DType::i32);
+            }),
+            "FM1020 ShapeError: operator*=: [2, 3] does not fit the tensor that is written\n"
+            "  x    i32[3]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ShapeError>([&] { x.assign(ones({2})); }),
+            "FM1020 ShapeError: assign: [2] does not fit the tensor that is written\n"
+            "  x    i32[3]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] {
+              broadcast_to(x, {2, 3}).assign(1);
+            }),
+            "FM1308 ValueError: a write in place through a view whose elements share memory\n"
+            "  x    i32[2, 3]\n"
+            "  at   HERE\n"
+            "  hint copy() gives a tensor that can be written");
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{0, 0, 0}));
+  EXPECT_EQ(x.version(), 0u);
+}
+
+TEST_P(Errors, ReadingValues) {
+  const Tensor x = ones({2, 3});
+  EXPECT_EQ(message<ValueError>([&] { x.item<float>(); }),
+            "FM1310 ValueError: item: 6 elements, not one\n"
+            "  x    f32[2, 3]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<DTypeError>([&] { x.data<double>(); }),
+            "FM1106 DTypeError: data: elements are f32, not f64\n"
+            "  x    f32[2, 3]\n"
+            "  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] { x.mT().data<float>(); }),
+            "FM1309 ValueError: data: the elements of this view have gaps between them\n"
+            "  x    f32[3, 2]\n"
+            "  at   HERE\n"
+            "  hint copy() gives a tensor without");
+  const Tensor complex = from_buffer(std::vector<std::complex<float>>(2).data(), DType::c64, {2});
+  EXPECT_EQ(message<UnsupportedError>([&] { complex.to_vector<float>(); }),
+            "FM2004 UnsupportedError: to_vector: does not convert c64 yet\n  at   HERE");
+}
+
+TEST_P(Errors, UndefinedTensors) {
+  const Tensor none;
+  for (const auto& text : {message<ValueError>([&] { exp(none); }), message<ValueError>([&] { none.sync(); })})
+    EXPECT_NE(text.find("an operand is an undefined tensor\n  at   HERE"), std::string::npos) << text;
+  EXPECT_EQ(message<ValueError>([&] { 1 + none; }),
+            "FM1306 ValueError: add: an operand is an undefined tensor\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] { sum(none); }),
+            "FM1306 ValueError: sum: an operand is an undefined tensor\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] { matmul(ones({2}), none); }),
+            "FM1306 ValueError: matmul: an operand is an undefined tensor\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] { none.reshape({1}); }),
+            "FM1306 ValueError: reshape: an operand is an undefined tensor\n  at   HERE");
+}
+
+TEST_P(Errors, ArgumentsOfCreation) {
+  EXPECT_EQ(message<ValueError>([] { arange(0, 5, 0); }), "FM1307 ValueError: arange: the step is 0\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([] { arange(0.0, INFINITY); }),
+            "FM1307 ValueError: arange: start, stop and step must be finite\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([] { randint(3, 3, {2}); }),
+            "FM1311 ValueError: randint: no range of less than 2^53 integers from 3 to 3\n  at   HERE");
+}
+
+TEST_P(Errors, NeuralNetworks) {
+  const Tensor x = ones({4, 8});
+  EXPECT_EQ(message<ShapeError>([&] { cross_entropy(x, zeros({3}, DType::i64)); }),
+            "FM1022 ShapeError: cross_entropy: labels must have the axes of logits but the last\n"
+            "  logits f32[4, 8]\n"
+            "  labels i64[3]\n"
+            "  at     HERE");
+  EXPECT_EQ(message<DTypeError>([&] { cross_entropy(x, zeros({4})); }),
+            "FM1107 DTypeError: cross_entropy: logits must be floating and labels integers\n"
+            "  logits f32[4, 8]\n"
+            "  labels f32[4]\n"
+            "  at     HERE");
+  EXPECT_EQ(message<ShapeError>([&] { layer_norm(x, ones({4})); }),
+            "FM1021 ShapeError: layer_norm: weight does not fit the last axis of x\n"
+            "  x      f32[4, 8]\n"
+            "  weight f32[4]   should be [8]\n"
+            "  at     HERE");
+  EXPECT_EQ(message<ShapeError>([&] {
+              linear(x, ones({3, 7}), ones({3}));
+            }),
+            "FM1023 ShapeError: linear: x [.., I], weight [O, I] and bias [O] do not fit\n"
+            "  x      f32[4, 8]\n"
+            "  weight f32[3, 7]\n"
+            "  bias   f32[3]\n"
+            "  at     HERE");
+}
+
+TEST_P(Errors, PositionsInATensorAreCheckedWhenTheyAreRead) {
+  const Tensor x = arange(4);
+  EXPECT_EQ(message<IndexError>([&] {
+              take(x, tensor({0, 7})).sync();
+            }),
+            "FM1204 IndexError: take: position 7 leaves axis 0 of size 4\n"
+            "  x     i64[4]   axis 0 is 4\n"
+            "  index i64[2]   element 1 is 7\n"
+            "  at    HERE");
+  EXPECT_EQ(take(x, tensor({0, 3})).to_vector<int>(), (std::vector<int>{0, 3}));
+}
+
+}  // namespace
+}  // namespace fermata
