@@ -79,12 +79,14 @@ void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
 }  // namespace
 }  // namespace fermata::jit
 
-extern "C" void fermata_llvm_free(FermataLlvmResult* result) {
+#define FERMATA_EXPORT extern "C" __attribute__((visibility("default")))
+
+FERMATA_EXPORT void fermata_llvm_free(FermataLlvmResult* result) {
   for (char* const pointer : {result->object, result->ir, result->assembly, result->error}) std::free(pointer);
   *result = {};
 }
 
-extern "C" void fermata_llvm_compile(const FermataLlvmRequest* request, FermataLlvmResult* result) {
+FERMATA_EXPORT void fermata_llvm_compile(const FermataLlvmRequest* request, FermataLlvmResult* result) {
   *result = {};
   try {
     fermata::jit::compile(*request, *result);
