@@ -11,7 +11,7 @@ void register_autograd_kernels();
 
 /// `target` is about to be given the value of `result`: it takes over the history as well, or loses the one it has
 /// where the result has none. A leaf keeps wanting a gradient, and so can only be written while none are recorded:
-/// GradientError FM1602 otherwise.
+/// GradientError FM1712 otherwise.
 void take_history(const Tensor& target, const Tensor& result, Location where);
 
 }  // namespace fermata

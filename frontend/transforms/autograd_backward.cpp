@@ -24,14 +24,14 @@ using vjp::Located;
       operand.shape == nullptr ? std::vector<ErrorOperand>{}
                                : std::vector<ErrorOperand>{{"x", to_string(operand.dtype, *operand.shape), ""}};
   throw GradientError(
-      1606, format_error(1606, "GradientError",
+      1716, format_error(1716, "GradientError",
                          fmt::format("{}: has no derivative with respect to operand {}", name(node.op), k), lines,
                          node.where, "detach() the operand if its gradient is not wanted"));
 }
 
 [[noreturn]] void throw_spent(const GradNode& node, Location where) {
   throw GradientError(
-      1603, format_error(1603, "GradientError",
+      1713, format_error(1713, "GradientError",
                          fmt::format("backward: the values that {} saved at {} have been used and let go",
                                      name(node.op), short_location(node.where)),
                          {}, where, "pass retain_graph = true to the first backward pass"));
@@ -200,12 +200,12 @@ Tensor starting_gradient(const Tensor& y, const Tensor& seed, Location where) {
   };
   if (!seed.defined()) {
     if (element_count(type.shape) == 1) return vjp::full(1, type, y).tensor();
-    throw GradientError(1601, format_error(1601, "GradientError",
+    throw GradientError(1711, format_error(1711, "GradientError",
                                            "backward: a result of several elements needs a seed", describe(), where,
                                            "reduce it to one element, or pass a seed of its shape"));
   }
   if (seed.shape() != type.shape || !is_floating(seed.dtype()))
-    throw GradientError(1605, format_error(1605, "GradientError",
+    throw GradientError(1715, format_error(1715, "GradientError",
                                            "backward: the seed must be floating and of the result's shape", describe(),
                                            where));
   return vjp::cast(seed, type.dtype).tensor();

@@ -21,7 +21,7 @@ namespace {
 GradEdge edge_or_error(std::string_view what, const Tensor& x, Location where) {
   GradEdge edge = grad_edge(x);
   if (!edge)
-    fail(1604, fmt::format("backward: {} has no history", what), what.substr(0, 1), x, where,
+    fail(1714, fmt::format("backward: {} has no history", what), what.substr(0, 1), x, where,
          "mark what it is computed from with requires_grad(true), and record while computing it");
   return edge;
 }
@@ -59,13 +59,13 @@ Tensor& Tensor::requires_grad(bool wanted, Location where) {
   const bool is_leaf = leaf_of(*this) != nullptr;
   if (wanted == is_leaf && (is_leaf || !requires_grad())) return *this;
   if (impl_->view != nullptr)
-    fail(1607, "requires_grad: a view has the gradient of what it looks into", "x", *this, where,
+    fail(1717, "requires_grad: a view has the gradient of what it looks into", "x", *this, where,
          "mark the tensor that the view was made from, or a copy of the view");
   if (!is_leaf && requires_grad())
-    fail(1607, "requires_grad: the tensor is computed from others and has a history", "x", *this, where,
+    fail(1717, "requires_grad: the tensor is computed from others and has a history", "x", *this, where,
          "detach() gives the same value without its history");
   if (wanted && !is_floating(dtype()))
-    fail(1607, fmt::format("requires_grad: {} values have no gradients", name(dtype())), "x", *this, where,
+    fail(1717, fmt::format("requires_grad: {} values have no gradients", name(dtype())), "x", *this, where,
          "cast it with astype() first");
   if (wanted) {
     make_leaf_of(*this, where);
@@ -111,7 +111,7 @@ std::vector<Tensor> gradients(const Tensor& y, std::initializer_list<Tensor> xs,
 
 Tensor FunctionGradient::mark(const Tensor& x) {
   if (!is_floating(x.dtype()))
-    fail(1607, fmt::format("grad: {} values have no gradients", name(x.dtype())), "x", x, where_,
+    fail(1717, fmt::format("grad: {} values have no gradients", name(x.dtype())), "x", x, where_,
          "cast it with astype() first");
   GradEdge node = make_grad_node(Op::copy, 1, where_);
   GradOperand& operand = node->operands()[0];

@@ -101,7 +101,7 @@ void set_cell(Op op, std::size_t cell) {
 
 [[noreturn]] void throw_leaf_written(const Tensor& leaf, Location where) {
   throw GradientError(
-      1602, format_error(1602, "GradientError",
+      1712, format_error(1712, "GradientError",
                          "in-place write to a leaf that wants a gradient, while gradients are recorded",
                          {{"x", to_string(leaf.dtype(), leaf.shape()), ""}}, where,
                          "write it under no_grad, or write to a copy of it"));

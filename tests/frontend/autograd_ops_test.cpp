@@ -25,7 +25,8 @@ Tensor call(Op op, const Operand& a, const Operand& b) {
 }
 Tensor call(Op op, const Tensor& x, std::int64_t mask, bool keepdims) {
   const std::int64_t integers[] = {mask, keepdims};
-  return Dispatcher<GeneralCall>::call(operator_entry(op), kHere, {&x, 1}, {.wanted = {}, .integers = integers, .scalars = {}});
+  const Attributes attributes{.wanted = {}, .integers = integers, .scalars = {}};
+  return Dispatcher<GeneralCall>::call(operator_entry(op), kHere, {&x, 1}, attributes);
 }
 
 bool positive_only(Op op) {
@@ -60,7 +61,8 @@ TEST_P(AutogradOps, EveryBinaryOpBroadcast) {
   for (const Op op : ops_of(Family::binary)) {
     if (!gives_floats(op)) continue;
     for (const auto& [a, b] : shapes) {
-      const Inputs xs{random_f64(a, 0.6, 1.9, !positive_only(op), 11), random_f64(b, 0.55, 1.3, !positive_only(op), 12)};
+      const bool both_signs = !positive_only(op);
+      const Inputs xs{random_f64(a, 0.6, 1.9, both_signs, 11), random_f64(b, 0.55, 1.3, both_signs, 12)};
       check_both_orders(std::string(name(op)) + " " + to_string(a) + " " + to_string(b),
                         [&](const Inputs& in) { return call(op, in[0], in[1]); }, xs);
       ++checked;
@@ -105,7 +107,8 @@ TEST_P(AutogradOps, EveryReduction) {
 }
 
 TEST_P(AutogradOps, ProductsWithZeros) {
-  for (const auto& row : std::vector<std::vector<double>>{{0, 2, 3}, {0, 0, 3}, {0, 0, 0}, {1.5, 2, -3}, {4, 0, 1, 2, 5}}) {
+  using Row = std::vector<double>;
+  for (const Row& row : {Row{0, 2, 3}, Row{0, 0, 3}, Row{0, 0, 0}, Row{1.5, 2, -3}, Row{4, 0, 1, 2, 5}}) {
     const Tensor x = tensor(row);
     const Function f = [](const Inputs& in) { return prod(in[0]); };
     check_both_orders("prod", f, {x});
@@ -128,7 +131,8 @@ TEST_P(AutogradOps, Casts) {
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{2, 40}));
   EXPECT_FALSE(x.astype(DType::i32).requires_grad());
   // Gradients come back in each operand's own dtype when dtypes mix.
-  const Tensor h = tensor({0.5, 1.0}, DType::f16).requires_grad(true), d = tensor({3.0, 4.0}, DType::f64).requires_grad(true);
+  const Tensor h = tensor({0.5, 1.0}, DType::f16).requires_grad(true);
+  const Tensor d = tensor({3.0, 4.0}, DType::f64).requires_grad(true);
   sum(h * d).backward();
   EXPECT_EQ(h.grad().dtype(), DType::f16);
   EXPECT_EQ(h.grad().to_vector<double>(), (std::vector<double>{3, 4}));
@@ -177,11 +181,14 @@ TEST_P(AutogradOps, Composites) {
   check_both_orders("cross_entropy", [&](const Inputs& in) { return cross_entropy(in[0], labels); }, x);
   check_both_orders("layer_norm", [](const Inputs& in) { return layer_norm(in[0], in[1], in[2]); }, three);
   check_both_orders("rms_norm", [](const Inputs& in) { return rms_norm(in[0], in[1]); }, three);
-  check_both_orders("linear", [](const Inputs& in) { return linear(in[0], expand_dims(in[1], 0), slice(in[2], 0, 0, 1)); }, three);
+  check_both_orders("linear", [](const Inputs& in) {
+    return linear(in[0], expand_dims(in[1], 0), slice(in[2], 0, 0, 1));
+  }, three);
 }
 
 TEST_P(AutogradOps, PowersAtZero) {
-  const Tensor x = tensor({0.0, 2.0}, DType::f64).requires_grad(true), e = tensor({0.0, 3.0}, DType::f64).requires_grad(true);
+  const Tensor x = tensor({0.0, 2.0}, DType::f64).requires_grad(true);
+  const Tensor e = tensor({0.0, 3.0}, DType::f64).requires_grad(true);
   sum(pow(x, e)).backward();
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{0, 12}));
   EXPECT_EQ(e.grad().to_vector<double>()[0], 0);

@@ -71,7 +71,8 @@ inline void check_gradients(const std::string& what, const Function& f, const In
         values[side] = weighted_sum(f(inputs)).item<double>();
       }
       const double expected = (values[1] - values[0]) / (2 * kStep);
-      EXPECT_NEAR(found[i], expected, tolerance * std::max(1.0, std::abs(expected))) << "operand " << k << ", element " << i;
+      EXPECT_NEAR(found[i], expected, tolerance * std::max(1.0, std::abs(expected)))
+          << "operand " << k << ", element " << i;
     }
   }
 }

@@ -101,8 +101,8 @@ template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location w
   }
 }
 
-/// The gradient of f as a function of the same arguments: grad(f)(x) is df/dx, grad(grad(f))(x) the second derivative of a
-/// function of a scalar, grad<0, 1>(f)(x, w) a tuple of both gradients.
+/// The gradient of f as a function of the same arguments: grad(f)(x) is df/dx, grad(grad(f))(x) the second derivative
+/// of a function of a scalar, grad<0, 1>(f)(x, w) a tuple of both gradients.
 template <std::size_t... Arguments, class F> auto grad(F f, Location where = Location::current()) {
   return [both = value_and_grad<Arguments...>(std::move(f), where)](const auto&... arguments) {
     return both(arguments...).second;
