@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "dispatch/call.h"
@@ -98,9 +99,15 @@ Node* derive_view(TensorImpl* impl) {
     const Attributes arguments{.wanted = {value.dtype(), step.sizes}, .integers = step.attributes, .scalars = {}};
     value = general_call(step.op, {&value, 1}, arguments, {});
   }
-  Node* old = std::exchange(impl->value, shared(value.node()));
+  static std::mutex publishing;  // of all views: it is held for a few instructions, after a write in place only
+  Node* old = nullptr;
+  {
+    const std::lock_guard lock(publishing);
+    if (view.seen_version.load(std::memory_order_relaxed) == view.base->version) return impl->value;
+    old = std::exchange(impl->value, shared(value.node()));
+    view.seen_version.store(view.base->version, std::memory_order_release);
+  }
   if (old != nullptr && drop_references(old->refs, Node::kTensor)) destroy_node(old);
-  view.seen_version = view.base->version;
   return impl->value;
 }
 

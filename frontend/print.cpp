@@ -153,6 +153,6 @@ std::string to_string(const Tensor& x, Location where) {
   return fmt::format("{}{}, {}{})", kOpening, body, size, name(x.dtype()));
 }
 
-std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x); }
+std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x, {}); }
 
 }  // namespace fermata

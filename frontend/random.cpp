@@ -31,6 +31,13 @@ Tensor affine(const Tensor& x, double scale, double shift, Location where) {
   return shift == 0 ? scaled : add({scaled, where}, shift);
 }
 
+/// f16 and bf16 are drawn and scaled in f32 and rounded once.
+Tensor draw_affine(Op op, std::string_view function, const IntegerList& sizes, double scale, double shift, DType dtype,
+                   Generator& from, Location where) {
+  return astype(affine(draw(op, function, sizes, compute_dtype(dtype), from, where), scale, shift, where), dtype,
+                where);
+}
+
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): well mixed words from consecutive ones.
 std::uint64_t mixed(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15;
@@ -56,16 +63,21 @@ Generator& default_generator() {
 void manual_seed(std::uint64_t seed) { default_generator().seed(seed); }
 
 Tensor uniform(const IntegerList& sizes, double low, double high, DType dtype, Generator& from, Location where) {
-  return affine(draw(Op::random_uniform, "uniform", sizes, dtype, from, where), high - low, low, where);
+  return draw_affine(Op::random_uniform, "uniform", sizes, high - low, low, dtype, from, where);
 }
 Tensor normal(const IntegerList& sizes, double mean, double deviation, DType dtype, Generator& from, Location where) {
-  return affine(draw(Op::random_normal, "normal", sizes, dtype, from, where), deviation, mean, where);
+  return draw_affine(Op::random_normal, "normal", sizes, deviation, mean, dtype, from, where);
 }
 Tensor rand(const IntegerList& sizes, DType dtype, Location where) {
-  return draw(Op::random_uniform, "rand", sizes, dtype, default_generator(), where);
+  const Tensor unit = draw(Op::random_uniform, "rand", sizes, compute_dtype(dtype), default_generator(), where);
+  if (compute_dtype(dtype) == dtype) return unit;
+  // Rounding 24 bits to the 11 of f16 or the 8 of bf16 would give 1 now and then: the rest is cut off.
+  const double steps = dtype == DType::f16 ? 2048 : 256;
+  const Tensor cut = floor({multiply({unit, where}, steps), where});
+  return astype(multiply({cut, where}, 1 / steps), dtype, where);
 }
 Tensor randn(const IntegerList& sizes, DType dtype, Location where) {
-  return draw(Op::random_normal, "randn", sizes, dtype, default_generator(), where);
+  return draw_affine(Op::random_normal, "randn", sizes, 1, 0, dtype, default_generator(), where);
 }
 
 Tensor randint(std::int64_t low, std::int64_t high, const IntegerList& sizes, DType dtype, Generator& from,

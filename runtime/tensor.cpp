@@ -40,7 +40,7 @@ void Tensor::set_node(Node* value) const {
 
 Node* Tensor::view_node() const {
   const ViewInfo& view = *impl_->view;
-  if (impl_->value == nullptr || view.seen_version != view.base->version) return tensor_hooks.view_value(impl_);
+  if (view.seen_version.load(std::memory_order_acquire) != view.base->version) return tensor_hooks.view_value(impl_);
   return impl_->value;
 }
 

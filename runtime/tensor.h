@@ -40,7 +40,8 @@ struct ViewInfo {
   std::vector<ViewStep> steps;
   Shape sizes, strides;           // of the view over the row-major elements of the base
   std::int64_t offset = 0;
-  std::uint64_t seen_version = ~0ull;
+  /// The base's version that `value` was derived from. Written after it, under a lock: threads may read one view at once.
+  std::atomic<std::uint64_t> seen_version{~0ull};
 };
 
 struct alignas(64) TensorImpl {

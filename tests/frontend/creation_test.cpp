@@ -152,6 +152,18 @@ TEST_P(Creation, RandomNumbersAreDistributedAsTheySay) {
   EXPECT_EQ(bernoulli(tensor({0.0, 1.0})).to_vector<int>(), (Ints{0, 1}));
 }
 
+TEST_P(Creation, HalfPrecisionNeverRoundsUpToOne) {
+  manual_seed(5);
+  for (const DType t : {DType::f16, DType::bf16}) {
+    const Tensor x = rand({20000}, t);
+    EXPECT_EQ(x.dtype(), t);
+    EXPECT_LT(max(x).item<float>(), 1);
+    EXPECT_GE(min(x).item<float>(), 0);
+    EXPECT_NEAR(mean(x).item<float>(), 0.5, 0.01);
+    EXPECT_EQ(normal({3}, 1, 2, t).dtype(), t);
+  }
+}
+
 TEST_P(Creation, Permutations) {
   manual_seed(3);
   const std::vector<int> p = permutation(100).to_vector<int>();

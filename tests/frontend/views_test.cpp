@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <thread>
+
 #include "fermata/fermata.h"
 
 namespace fermata {
@@ -214,6 +217,24 @@ TEST_P(Views, ABaseLivesAsLongAsItsViews) {
   }
   view += 1;
   EXPECT_EQ(ints(view), (Ints{3, 4}));
+}
+
+TEST_P(Views, ThreadsMayReadOneViewAtOnce) {
+  Tensor x = zeros({64});
+  const Tensor view = x.slice(0, 8, 16);
+  for (int round = 1; round <= 20; ++round) {
+    x += 1;
+    x.sync();
+    std::array<int, 4> seen{};
+    std::vector<std::thread> threads;
+    for (int& s : seen)
+      threads.emplace_back([&] {
+        const ModeGuard mode(GetParam());
+        s = view.to_vector<int>()[7];
+      });
+    for (std::thread& t : threads) t.join();
+    for (const int s : seen) EXPECT_EQ(s, round);
+  }
 }
 
 TEST_P(Views, WritesInALoop) {

@@ -32,13 +32,13 @@ void manual_seed(std::uint64_t seed);
 
 // Errors: ShapeError as in fermata/creation.h; DTypeError where `dtype` is not floating (an integer dtype for randint).
 
-/// Uniform in [low, high).
+/// Uniform in [low, high); where the numbers are coarse, rounding may give high itself.
 Tensor uniform(const IntegerList& sizes, double low = 0, double high = 1, DType dtype = DType::f32,
                Generator& from = default_generator(), Location where = Location::current());
 /// Normally distributed.
 Tensor normal(const IntegerList& sizes, double mean = 0, double deviation = 1, DType dtype = DType::f32,
               Generator& from = default_generator(), Location where = Location::current());
-/// uniform(sizes) and normal(sizes).
+/// Uniform in [0, 1), never 1 in any dtype; standard normal.
 Tensor rand(const IntegerList& sizes, DType dtype = DType::f32, Location where = Location::current());
 Tensor randn(const IntegerList& sizes, DType dtype = DType::f32, Location where = Location::current());
 /// Integers in [low, high), equally likely to within 2^-53.
