@@ -1,5 +1,6 @@
 # What a user can choose, and where outputs go. The defaults suit a top-level build; inside another project only the
 # library is built and the other project's own settings are left alone.
+option(FERMATA_CLI "Build the program fermata" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
