@@ -46,7 +46,7 @@ Data load_data(const std::string& path) {
   const std::int64_t held_out = table.size(0) / 5;
   const auto part = [&](std::int64_t from, std::int64_t to) {
     const Tensor rows = fm::take(table, order.slice(0, from, to));
-    return std::pair(fm::copy(rows.slice(1, 0, kPixels)) / 16.0, fm::astype(rows.slice(1, kPixels, kPixels + 1), fm::DType::i64).reshape({-1}));
+    return std::pair(rows.slice(1, 0, kPixels) / 16.0, fm::astype(fm::select(rows, 1, kPixels), fm::DType::i64));
   };
   Data data;
   std::tie(data.test_images, data.test_labels) = part(0, held_out);
@@ -88,12 +88,12 @@ Tensor Classifier::step(const Tensor& images, const Tensor& labels, double learn
 
   const fm::NoGradGuard no_grad;
   ++steps_;
-  const double mean_scale = 1 / (1 - std::pow(kBeta1, steps_)), square_scale = 1 / (1 - std::pow(kBeta2, steps_));
+  const double rate = learning_rate / (1 - std::pow(kBeta1, steps_)), square_scale = 1 / (1 - std::pow(kBeta2, steps_));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     auto& [value, mean, square] = parameters_[i];
-    mean.assign(mean * kBeta1 + gradients[i] * (1 - kBeta1));
-    square.assign(square * kBeta2 + fm::square(gradients[i]) * (1 - kBeta2));
-    value -= mean * mean_scale * learning_rate / (fm::sqrt(square * square_scale) + kEpsilon);
+    mean *= kBeta1, mean += gradients[i] * (1 - kBeta1);
+    square *= kBeta2, square += fm::square(gradients[i]) * (1 - kBeta2);
+    value -= mean * rate / (fm::sqrt(square * square_scale) + kEpsilon);
   }
   return loss.detach();
 }

@@ -123,11 +123,10 @@ void report_libraries(Report& report) {
 }
 
 void report_environment(Report& report) {
-  fmt::print("\n{:<24} {:<14} {:<30} {}\n", "environment", "value", "values (default)", "what it sets");
+  fmt::print("\n{:<24} {:<14} {:<24} {}\n", "environment", "value", "default", "what it sets");
   for (const EnvironmentVariable& v : kEnvironmentVariables) {
     const char* value = std::getenv(std::string(v.name).c_str());
-    fmt::print("{:<24} {:<14} {:<30} {}\n", v.name, value == nullptr ? "-" : value,
-               fmt::format("{} ({})", v.values, v.otherwise), v.meaning);
+    fmt::print("{:<24} {:<14} {:<24} {}: {}\n", v.name, value == nullptr ? "-" : value, v.otherwise, v.values, v.meaning);
   }
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry), variable = text.substr(0, text.find('='));

@@ -1,0 +1,85 @@
+// What compiling costs: a program never seen, in a process that has compiled before; and a size or a number never seen,
+// which must compile nothing.
+#include <benchmark/benchmark.h>
+#include <fermata/fermata.h>
+
+#include <vector>
+
+#include "bench/check.h"
+#include "bench/programs.h"
+
+namespace bench {
+namespace {
+
+using Program = Tensor (*)(const Tensor&);
+
+void cold(benchmark::State& state, Program program, const Tensor& x) {
+  fm::set_compile_policy(fm::CompilePolicy::immediate);
+  const fm::ModeGuard compiled(fm::Mode::compiled);
+  Tensor wanted;
+  {
+    const fm::ModeGuard eager(fm::Mode::eager);
+    wanted = program(x);
+  }
+  if (const std::string d = difference({program(x).sync()}, {wanted}); !d.empty()) return state.SkipWithError(d.c_str());
+  const fm::Stats before = fm::stats();
+  for (auto _ : state) {
+    state.PauseTiming();
+    fm::clear_compile_caches();
+    state.ResumeTiming();
+    benchmark::DoNotOptimize(program(x).sync());
+  }
+  const auto kernels = static_cast<double>(fm::stats().kernels_compiled - before.kernels_compiled);
+  state.counters["kernels"] = kernels / static_cast<double>(state.iterations());
+  if (kernels == 0) state.SkipWithError("nothing was compiled");
+}
+
+void cold_chain10(benchmark::State& state) { cold(state, &chain10_math, fm::ones(1000).sync()); }
+BENCHMARK(cold_chain10)->Name("cold/chain10")->Unit(benchmark::kMillisecond);
+void cold_chain100(benchmark::State& state) {
+  cold(state, [](const Tensor& x) { return chain100_cheap(x); }, (fm::ones(1000) * 0.3).sync());
+}
+BENCHMARK(cold_chain100)->Name("cold/chain100")->Unit(benchmark::kMillisecond);
+void cold_softmax(benchmark::State& state) {
+  cold(state, [](const Tensor& x) { return fm::softmax(x, -1); }, fm::randn({16, 100}).sync());
+}
+BENCHMARK(cold_softmax)->Name("cold/softmax")->Unit(benchmark::kMillisecond);
+
+void set_kernels(benchmark::State& state, std::uint64_t before) {
+  const std::uint64_t kernels = fm::stats().kernels_compiled - before;
+  state.counters["kernels"] = static_cast<double>(kernels);
+  if (kernels != 0) state.SkipWithError("kernels were compiled");
+}
+
+void new_size_chain10(benchmark::State& state) {
+  fm::set_compile_policy(fm::CompilePolicy::immediate);
+  const fm::ModeGuard compiled(fm::Mode::compiled);
+  chain10_math(fm::ones(7).sync()).sync();
+  std::vector<Tensor> inputs;  // each of another size
+  for (std::int64_t size = 100; size < 1124; ++size) inputs.push_back(fm::ones(size).sync());
+  const std::uint64_t before = fm::stats().kernels_compiled;
+  std::size_t next = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(chain10_math(inputs[next++ % inputs.size()]).sync());
+  set_kernels(state, before);
+}
+BENCHMARK(new_size_chain10)->Name("new_size/chain10")->Unit(benchmark::kMicrosecond);
+
+void new_scalar_chain10(benchmark::State& state) {
+  fm::set_compile_policy(fm::CompilePolicy::immediate);
+  const fm::ModeGuard compiled(fm::Mode::compiled);
+  const Tensor x = fm::ones(612).sync();  // as long as those of new_size are on average
+  const auto program = [&](double number) {
+    return fm::sqrt(fm::abs(fm::sigmoid(fm::exp(fm::tanh(x * number + 0.5) * -2) + 0.1) - x));
+  };
+  program(1.01).sync();
+  const std::uint64_t before = fm::stats().kernels_compiled;
+  double number = 1;
+  for (auto _ : state) benchmark::DoNotOptimize(program(number += 1e-6).sync());
+  set_kernels(state, before);
+}
+BENCHMARK(new_scalar_chain10)->Name("new_scalar/chain10")->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace bench
+
+BENCHMARK_MAIN();

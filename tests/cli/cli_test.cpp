@@ -1,0 +1,149 @@
+// The command `fermata`: what every subcommand prints, its exit status, and the full text of its errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "ir/op.h"
+#include "tests/cli/run_program.h"
+
+namespace fermata {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Cli : public ::testing::Test {
+ protected:
+  static void write(const std::string& name, const std::string& text) { std::ofstream(name) << text; }
+  Scratch scratch_;
+};
+
+constexpr const char* kProgram =
+    "// twice the exponential, added up\n"
+    "%0 = input : f32[2, 3]\n"
+    "%1 = multiply(%0, 2) : f32[2, 3]\n"
+    "%2 = add(%1, 1) : f32[2, 3]\n"
+    "%3 = sum(%2) {axes=[1], keepdims=false} : f32[2]\n"
+    "return %3, %2\n";
+
+TEST_F(Cli, OpsListsEveryOp) {
+  const Outcome all = run_program("fermata ops");
+  EXPECT_EQ(all.status, 0) << all.err;
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    EXPECT_THAT(all.out, HasSubstr("\n" + std::string(name(static_cast<Op>(i))) + " "));
+}
+
+TEST_F(Cli, OpsShowsTheKernelsOfOne) {
+  const Outcome matmul = run_program("fermata ops matmul");
+  EXPECT_EQ(matmul.status, 0) << matmul.err;
+  EXPECT_THAT(matmul.out, HasSubstr("Matrix product"));
+  EXPECT_THAT(matmul.out, HasSubstr("portable"));
+  EXPECT_THAT(matmul.out, HasSubstr("Autograd"));
+  EXPECT_THAT(run_program("fermata ops gelu").out, HasSubstr("math::gelu(x)"));
+}
+
+TEST_F(Cli, OpsSuggestsTheNearestName) {
+  const Outcome typo = run_program("fermata ops matmull");
+  EXPECT_EQ(typo.status, 1);
+  EXPECT_EQ(typo.out, "");
+  EXPECT_EQ(typo.err, "FM1333 ValueError: there is no op matmull\n  hint matmul?\n");
+}
+
+TEST_F(Cli, RunComputesAProgramInBothModes) {
+  write("p.ir", kProgram);
+  write("x.csv", "0,1,2\n-1,-2,-3\n");
+  for (const std::string mode : {"eager", "compiled"}) {
+    const Outcome run = run_program("fermata run p.ir --input %0=x.csv --mode " + mode);
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("%3 = tensor([9, -9], f32)"));
+    EXPECT_THAT(run.out, HasSubstr("%2 = tensor([[ 1,  3,  5],\n        [-1, -3, -5]], f32)"));
+  }
+}
+
+TEST_F(Cli, RunMakesUpInputsThatDependOnTheSeedOnly) {
+  write("p.ir", kProgram);
+  const Outcome first = run_program("fermata run p.ir --seed 7"), again = run_program("fermata run p.ir --seed 7 --mode eager");
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_EQ(first.out, again.out);
+  EXPECT_NE(first.out, run_program("fermata run p.ir --seed 8").out);
+}
+
+TEST_F(Cli, RunChecksBothModesAgainstDoublePrecision) {
+  write("p.ir", kProgram);
+  const Outcome check = run_program("fermata run p.ir --check");
+  EXPECT_EQ(check.status, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("output 0 (%3)\n  eager and reference"));
+  EXPECT_THAT(check.out, HasSubstr("eager and compiled      equal"));
+}
+
+TEST_F(Cli, RunRefusesInputsThatDoNotFit) {
+  write("p.ir", kProgram);
+  write("x.csv", "0,1\n");
+  EXPECT_EQ(run_program("fermata run p.ir --input %0=x.csv").err,
+            "FM1332 ValueError: x.csv holds f32[1, 2], and the program wants f32[2, 3]\n");
+  EXPECT_EQ(run_program("fermata run p.ir --input %1=x.csv").err,
+            "FM1332 ValueError: --input %1=x.csv: %1 is not an input of the program\n");
+  const Outcome form = run_program("fermata run p.ir --input x.csv");
+  EXPECT_EQ(form.status, 1);
+  EXPECT_EQ(form.err, "FM1332 ValueError: --input x.csv: no number of an input and file\n  hint as in --input %0=x.npy\n");
+}
+
+TEST_F(Cli, OptRunsPassesInOrder) {
+  write("p.ir", "%0 = input : f32[4]\n%1 = exp(%0) : f32[4]\n%2 = cast(%0) : f32[4]\n%3 = tanh(%2) : f32[4]\nreturn %3\n");
+  const Outcome simplified = run_program("fermata opt --passes simplify p.ir");
+  EXPECT_EQ(simplified.status, 0) << simplified.err;
+  EXPECT_EQ(simplified.out, "%0 = input : f32[4]\n%1 = tanh(%0) : f32[4]\nreturn %1\n");
+}
+
+TEST_F(Cli, OptNamesThePassesThatThereAre) {
+  write("p.ir", kProgram);
+  const Outcome wrong = run_program("fermata opt --passes simplify,no_such_pass p.ir");
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_EQ(wrong.err, "FM1321 ValueError: there is no graph pass no_such_pass\n  hint one of: simplify, materialise\n");
+}
+
+TEST_F(Cli, ExplainShowsProgramAndPlan) {
+  write("p.ir", kProgram);
+  const Outcome explain = run_program("fermata explain p.ir");
+  EXPECT_EQ(explain.status, 0) << explain.err;
+  EXPECT_THAT(explain.out, HasSubstr("%2 = add(%1, 1) : f32[2, 3]"));
+  EXPECT_THAT(explain.out, HasSubstr("step 0: kernel"));
+  EXPECT_THAT(explain.out, Not(HasSubstr("step 1:"))) << "two outputs of one loop are one kernel";
+}
+
+TEST_F(Cli, BenchTimesBothModes) {
+  write("p.ir", kProgram);
+  const Outcome bench = run_program("fermata bench --ir p.ir --threads 1");
+  EXPECT_EQ(bench.status, 0) << bench.err;
+  EXPECT_THAT(bench.out, HasSubstr("3 ops, 1 thread\n"));
+  EXPECT_THAT(bench.out, HasSubstr("multiply"));
+  EXPECT_THAT(bench.out, HasSubstr("compiled"));
+}
+
+TEST_F(Cli, AMissingFileIsAFileError) {
+  for (const std::string command : {"run", "explain", "opt", "bench --ir"}) {
+    const Outcome missing = run_program("fermata " + command + " nothing.ir");
+    EXPECT_EQ(missing.status, 1) << command;
+    EXPECT_EQ(missing.out, "") << command;
+    EXPECT_EQ(missing.err, "FM1601 FileError: read_program: cannot read nothing.ir: No such file or directory\n") << command;
+  }
+}
+
+TEST_F(Cli, ABrokenProgramIsAParseErrorWithItsFile) {
+  write("broken.ir", "%0 = input : f32[4]\n%1 = exp(%0 : f32[4]\nreturn %1\n");
+  const Outcome broken = run_program("fermata explain broken.ir");
+  EXPECT_EQ(broken.status, 1);
+  EXPECT_EQ(broken.err, "FM1501 ParseError: line 2, column 13: expected ')'\n  %1 = exp(%0 : f32[4]\n              ^\n  in   broken.ir\n");
+}
+
+TEST_F(Cli, AWrongCommandLineIsStatusTwo) {
+  EXPECT_EQ(run_program("fermata").status, 2);
+  EXPECT_EQ(run_program("fermata no_such_command").status, 2);
+  EXPECT_EQ(run_program("fermata run").status, 2);
+  EXPECT_EQ(run_program("fermata --help").status, 0);
+  EXPECT_THAT(run_program("fermata --version").out, HasSubstr("fermata 0."));
+}
+
+}  // namespace
+}  // namespace fermata

@@ -1,0 +1,76 @@
+// `fermata doctor` and docs/environment.md name every environment variable that the sources read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "tests/cli/run_program.h"
+
+namespace fermata {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::filesystem::path kRoot = std::filesystem::path(FERMATA_TEST_DIR).parent_path();
+
+/// Names in quotes in the sources of a folder.
+std::set<std::string> variables_in(const std::filesystem::path& folder) {
+  static const std::regex kName("\"(FERMATA_[A-Z_]+)\"");
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const auto extension = entry.path().extension();
+    if (!entry.is_regular_file() || (extension != ".cpp" && extension != ".h")) continue;
+    const std::string text = file_text(entry.path());
+    for (std::sregex_iterator at(text.begin(), text.end(), kName), end; at != end; ++at) names.insert((*at)[1]);
+  }
+  return names;
+}
+
+std::set<std::string> engine_variables() {
+  std::set<std::string> names;
+  for (const char* folder : {"ir", "runtime", "dispatch", "passes", "codegen_cpu", "frontend"})
+    names.merge(variables_in(kRoot / folder));
+  return names;
+}
+
+TEST(Doctor, NamesEveryVariableThatTheEngineReads) {
+  const Scratch scratch;
+  const Outcome doctor = run_program("fermata doctor");
+  EXPECT_EQ(doctor.status, 0) << doctor.err;
+  const std::set<std::string> names = engine_variables();
+  EXPECT_GE(names.size(), 10u);
+  for (const std::string& name : names) EXPECT_THAT(doctor.out, HasSubstr("\n" + name + " "));
+}
+
+TEST(Doctor, EveryVariableIsDocumented) {
+  const std::string page = file_text(kRoot / "docs" / "environment.md");
+  std::set<std::string> names = engine_variables();
+  names.merge(variables_in(kRoot / "tests"));
+  for (const std::string& name : names) {
+    if (name.starts_with("FERMATA_NO_SUCH")) continue;  // of the test below
+    EXPECT_THAT(page, HasSubstr("`" + name + "`"));
+  }
+}
+
+TEST(Doctor, ShowsValuesAndPointsAtMisspeltNames) {
+  const Scratch scratch;
+  const Outcome doctor = run_program("fermata doctor", "FERMATA_NO_SUCH_THING=1 FERMATA_NUM_THREADS=1 ");
+  EXPECT_EQ(doctor.status, 0) << doctor.err;
+  EXPECT_TRUE(std::regex_search(doctor.out, std::regex("FERMATA_NUM_THREADS +1 ")));
+  EXPECT_THAT(doctor.out, HasSubstr("1 in the pool"));
+  EXPECT_THAT(doctor.out, HasSubstr("- FERMATA_NO_SUCH_THING is set, but the engine reads no such variable.\n"));
+}
+
+TEST(Doctor, SaysWhyKernelsAreNotCompiled) {
+  const Scratch scratch;
+  const Outcome doctor = run_program("fermata doctor", "FERMATA_LLVM_PLUGIN=/nonexistent.so ");
+  EXPECT_EQ(doctor.status, 0) << doctor.err;
+  EXPECT_THAT(doctor.out, HasSubstr("compiled kernels     none: "));
+  EXPECT_THAT(doctor.out, HasSubstr("- Kernels are not compiled; every program is played op by op."));
+}
+
+}  // namespace
+}  // namespace fermata
