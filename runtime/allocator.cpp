@@ -1,5 +1,5 @@
-// See allocator.h. What threads share: lists of magazines, the slab that small blocks are carved from, and a register of
-// the threads' own magazines for memory_stats().
+// See allocator.h. What threads share: lists of magazines, the slab that small blocks are carved from, and a register
+// of the threads' own magazines for memory_stats().
 #include "runtime/allocator.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ constexpr auto kCapacity = [] {
 void* plain_new(std::size_t bytes) {
   memory_accounts().charge(bytes);
   for (const bool last : {false, true}) {
-    if (void* const block = ::operator new(bytes, std::align_val_t{64}, std::nothrow)) return block;
+    if (void* const block = ::operator new (bytes, std::align_val_t{64}, std::nothrow)) return block;
     if (!last) trim_cache();
   }
   memory_accounts().discharge(bytes);
@@ -36,7 +36,7 @@ void* plain_new(std::size_t bytes) {
 }
 
 void plain_delete(void* block, std::size_t bytes) noexcept {
-  ::operator delete(block, std::align_val_t{64});
+  ::operator delete (block, std::align_val_t{64});
   memory_accounts().discharge(bytes);
 }
 
@@ -193,7 +193,7 @@ std::size_t SharedBlocks::trim() noexcept {
     if (is_carved(c)) continue;
     if (thread_state == ThreadState::running) give_all(BlockPool::local_[c], c);
     for (Magazine m = pop(c); m.first != nullptr; m = pop(c)) {
-      ::operator delete(m.first, std::align_val_t{64});
+      ::operator delete (m.first, std::align_val_t{64});
       memory_accounts().discharge_idle(BlockPool::block_bytes(c));
       returned += BlockPool::block_bytes(c);
     }

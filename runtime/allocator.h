@@ -1,12 +1,13 @@
 // Memory for tensors, nodes and buffers.
 //
 // Blocks up to 1 MiB come in size classes from per-thread magazines (Bonwick and Adams, USENIX 2001): no lock, and the
-// shared lists are visited once per magazine, also when one thread allocates what another frees. Larger buffers come from
-// a shared, bounded cache, 2 MiB aligned and on huge pages. Everything outlives static destructors.
+// shared lists are visited once per magazine, also when one thread allocates what another frees. Larger buffers come
+// from a shared, bounded cache, 2 MiB aligned and on huge pages. Everything outlives static destructors.
 //
 // Under sanitizers (FERMATA_POOLED=0) every block is a plain aligned `new`, so that the tools see each one.
 // FERMATA_CACHE_LIMIT: bytes kept for reuse, by default half of the memory. FERMATA_MEMORY_LIMIT: bytes taken from the
-// system in all, by default all of its memory, so that a request that cannot succeed is an error and not a killed process.
+// system in all, by default all of its memory, so that a request that cannot succeed is an error and not a killed
+// process.
 #pragma once
 
 #include <atomic>
@@ -41,7 +42,8 @@ class BlockPool {
   static void* allocate(std::uint32_t c) {
     if constexpr (FERMATA_POOLED == 0) return allocate_plain(c);
     Magazines& m = local_[c];
-    if (m.loaded == nullptr) [[unlikely]] return allocate_slowly(c);
+    if (m.loaded == nullptr) [[unlikely]]
+      return allocate_slowly(c);
     m.room.store(m.room.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return std::exchange(m.loaded, m.loaded->next);
   }
@@ -50,14 +52,17 @@ class BlockPool {
     if constexpr (FERMATA_POOLED == 0) return release_plain(block, c);
     Magazines& m = local_[c];
     const std::uint32_t room = m.room.load(std::memory_order_relaxed);
-    if (room == 0) [[unlikely]] return release_slowly(block, c);
+    if (room == 0) [[unlikely]]
+      return release_slowly(block, c);
     m.room.store(room - 1, std::memory_order_relaxed);
     m.loaded = ::new (block) Block{m.loaded};
   }
 
  private:
   friend class SharedBlocks;
-  struct Block { Block* next; };
+  struct Block {
+    Block* next;
+  };
   /// One thread's blocks of a class: what it takes from and gives to, and a full magazine in reserve. `room` says how
   /// many more fit in `loaded`; it is 0 until the thread's first visit to the slow path. Only the thread writes; spare
   /// and room are atomic so that memory_stats() may look.
@@ -98,7 +103,8 @@ inline Allocation allocate_bytes(std::size_t bytes) {
   return {data, bytes, Allocation::kLarge};
 }
 inline void release_bytes(const Allocation& a) noexcept {
-  if (a.size_class != Allocation::kLarge) [[likely]] return BlockPool::release(a.data, a.size_class);
+  if (a.size_class != Allocation::kLarge) [[likely]]
+    return BlockPool::release(a.data, a.size_class);
   release_large(a.data, a.bytes);
 }
 

@@ -9,13 +9,12 @@ namespace fermata {
 
 template <class Signature> class FunctionRef;
 
-template <class R, class... Args>
-class FunctionRef<R(Args...)> {
+template <class R, class... Args> class FunctionRef<R(Args...)> {
  public:
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Args...> &&
-             !std::is_function_v<std::remove_reference_t<F>>)
-  FunctionRef(F&& f)  // NOLINT: implicit, so that a lambda can be passed where one is taken
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Args...> &&
+           !std::is_function_v<std::remove_reference_t<F>>)
+      FunctionRef(F&& f)  // NOLINT: implicit, so that a lambda can be passed where one is taken
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);

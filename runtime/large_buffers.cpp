@@ -1,7 +1,7 @@
 // Buffers above 1 MiB: a shared cache of mapped pages, so that a program that works in a loop faults each page once.
 //
-// Sizes are rounded up to eighths of a power of two in whole huge pages, and a cached buffer serves requests down to four
-// fifths of its size. Beyond the limit the buffers that lay idle longest go back to the system.
+// Sizes are rounded up to eighths of a power of two in whole huge pages, and a cached buffer serves requests down to
+// four fifths of its size. Beyond the limit the buffers that lay idle longest go back to the system.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -76,9 +76,8 @@ std::size_t LargeBuffers::evict(std::size_t bytes) {
   std::size_t returned = 0;
   const std::lock_guard lock(mutex_);
   while (returned < bytes && !cached_.empty()) {
-    const auto oldest = std::min_element(cached_.begin(), cached_.end(), [](const auto& a, const auto& b) {
-      return a.second.since < b.second.since;
-    });
+    const auto oldest = std::min_element(cached_.begin(), cached_.end(),
+                                         [](const auto& a, const auto& b) { return a.second.since < b.second.since; });
     unmap_huge_pages(oldest->second.data, oldest->first);
     memory_accounts().discharge_idle(oldest->first);
     returned += oldest->first;
@@ -98,8 +97,8 @@ void* allocate_large(std::size_t& bytes) {
     if (void* const cached = large_buffers().take(bytes)) return cached;
   memory_accounts().charge(bytes);
   for (const bool last : {false, true}) {
-    void* const data = FERMATA_POOLED != 0 ? map_huge_pages(bytes)
-                                           : ::operator new(bytes, std::align_val_t{kHugePage}, std::nothrow);
+    void* const data =
+        FERMATA_POOLED != 0 ? map_huge_pages(bytes) : ::operator new (bytes, std::align_val_t{kHugePage}, std::nothrow);
     if (data != nullptr) return data;
     if (!last) trim_cache();
   }
@@ -112,7 +111,7 @@ void release_large(void* data, std::size_t bytes) noexcept {
     if (large_buffers().give(data, bytes)) return;
     unmap_huge_pages(data, bytes);
   } else {
-    ::operator delete(data, std::align_val_t{kHugePage});
+    ::operator delete (data, std::align_val_t{kHugePage});
   }
   memory_accounts().discharge(bytes);
 }

@@ -50,12 +50,12 @@ MemoryAccounts& memory_accounts() {
 void throw_out_of_memory(std::size_t bytes) {
   const MemoryStats stats = memory_stats();
   const std::size_t limit = memory_accounts().memory_limit.load(std::memory_order_relaxed);
-  throw OutOfMemoryError(3001, format_error(3001, "OutOfMemoryError",
-                                            fmt::format("cannot allocate {} ({} bytes)", readable(bytes), bytes),
-                                            {{"live", readable(stats.live_bytes), ""},
-                                             {"cached", readable(stats.cached_bytes), ""},
-                                             {"limit", readable(limit), "FERMATA_MEMORY_LIMIT"}},
-                                            std::source_location{}));
+  throw OutOfMemoryError(
+      3001, format_error(3001, "OutOfMemoryError", fmt::format("cannot allocate {} ({} bytes)", readable(bytes), bytes),
+                         {{"live", readable(stats.live_bytes), ""},
+                          {"cached", readable(stats.cached_bytes), ""},
+                          {"limit", readable(limit), "FERMATA_MEMORY_LIMIT"}},
+                         std::source_location{}));
 }
 
 void MemoryAccounts::charge(std::size_t bytes) {

@@ -1,9 +1,9 @@
 // See thread_pool.h.
 //
 // One word drives a loop: `remaining_`, the chunks nobody has claimed. Storing it publishes a job, decreasing it claims
-// a chunk, zero means there is nothing to do and is what idle workers wait on. A claim that succeeds belongs to whatever
-// job is current: the job cannot end, nor its description change, before that chunk is counted off `unfinished_`. So a
-// worker that slept through any number of jobs needs no generation counter to be safe.
+// a chunk, zero means there is nothing to do and is what idle workers wait on. A claim that succeeds belongs to
+// whatever job is current: the job cannot end, nor its description change, before that chunk is counted off
+// `unfinished_`. So a worker that slept through any number of jobs needs no generation counter to be safe.
 #include "runtime/thread_pool.h"
 
 #include <algorithm>
@@ -102,7 +102,8 @@ void ThreadPool::help() {
   inside_loop = true;
   int left = remaining_.load(std::memory_order_relaxed);
   while (left > 0) {
-    if (!remaining_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) continue;
+    if (!remaining_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_relaxed))
+      continue;
     run_chunk(chunks_ - left);
     left = remaining_.load(std::memory_order_relaxed);
   }
@@ -162,7 +163,8 @@ void ThreadPool::raise_failure() {
 bool ThreadPool::run(std::int64_t begin, std::int64_t end, std::int64_t chunk, Body body) {
   if (taken_.load(std::memory_order_relaxed) || taken_.exchange(true, std::memory_order_acquire)) return false;
   const int threads = thread_count();
-  if (static_cast<int>(workers_.size()) + 1 != threads) [[unlikely]] resize(threads);
+  if (static_cast<int>(workers_.size()) + 1 != threads) [[unlikely]]
+    resize(threads);
   body_ = &body;
   begin_ = begin, end_ = end, chunk_ = chunk;
   chunks_ = static_cast<int>((end - begin + chunk - 1) / chunk);
@@ -185,9 +187,7 @@ ThreadPool& pool() {
 }  // namespace
 
 int thread_count() { return wanted_threads().load(std::memory_order_relaxed); }
-void set_thread_count(int threads) {
-  wanted_threads().store(std::clamp(threads, 1, 1024), std::memory_order_relaxed);
-}
+void set_thread_count(int threads) { wanted_threads().store(std::clamp(threads, 1, 1024), std::memory_order_relaxed); }
 bool in_parallel_region() { return inside_loop; }
 
 void parallel_for(std::int64_t begin, std::int64_t end, double ns_per_item, Body body, std::int64_t granule) {

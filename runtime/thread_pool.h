@@ -1,8 +1,8 @@
 // The engine's own fork-join pool.
 //
-// The calling thread always takes part and can finish a loop alone, so a worker that is late or asleep costs nothing but
-// its help. Workers spin for 100 us after their last chunk, then park. The pool serves one loop at a time: a loop started
-// inside another one, or by a second thread while the pool is taken, runs on its caller.
+// The calling thread always takes part and can finish a loop alone, so a worker that is late or asleep costs nothing
+// but its help. Workers spin for 100 us after their last chunk, then park. The pool serves one loop at a time: a loop
+// started inside another one, or by a second thread while the pool is taken, runs on its caller.
 //
 // FERMATA_NUM_THREADS sets the number of threads, the caller included; else it is that of the processors allowed.
 #pragma once

@@ -1,7 +1,8 @@
 // index_add: rows added to x at given positions, in order of positions for every element.
 //
 // Threads split the elements of the result, never the positions, so each sum has one order. Where there are too few
-// columns (elements of a row, times outer rows) to split, threads split the axis and each skips the positions of others.
+// columns (elements of a row, times outer rows) to split, threads split the axis and each skips the positions of
+// others.
 #include <algorithm>
 #include <cstring>
 
@@ -46,8 +47,9 @@ template <class T> struct Sums {
   void run() const {
     const std::int64_t columns = shape.outer * shape.inner;
     if (columns >= kFewColumns) {
-      parallel_for(0, columns, static_cast<double>(shape.positions) * 0.5,
-                   [&](std::int64_t b, std::int64_t e) { add_columns(b, e); }, 16);
+      parallel_for(
+          0, columns, static_cast<double>(shape.positions) * 0.5,
+          [&](std::int64_t b, std::int64_t e) { add_columns(b, e); }, 16);
       return;
     }
     const double total = static_cast<double>(columns * shape.positions) * 1.5;
@@ -77,16 +79,20 @@ template <class T> void index_add(const CallArgs& args, const std::int64_t* posi
 void widen(DType dtype, const void* from, float* to, std::int64_t count) {
   const auto* const bits = static_cast<const std::uint16_t*>(from);
   parallel_for(0, count, 0.5, [&](std::int64_t b, std::int64_t e) {
-    if (dtype == DType::bf16) for (std::int64_t i = b; i < e; ++i) to[i] = widen_bfloat16(bits[i]);
-    else for (std::int64_t i = b; i < e; ++i) to[i] = widen_float16(bits[i]);
+    if (dtype == DType::bf16)
+      for (std::int64_t i = b; i < e; ++i) to[i] = widen_bfloat16(bits[i]);
+    else
+      for (std::int64_t i = b; i < e; ++i) to[i] = widen_float16(bits[i]);
   });
 }
 
 void narrow(DType dtype, const float* from, void* to, std::int64_t count) {
   auto* const bits = static_cast<std::uint16_t*>(to);
   parallel_for(0, count, 1.0, [&](std::int64_t b, std::int64_t e) {
-    if (dtype == DType::bf16) for (std::int64_t i = b; i < e; ++i) bits[i] = narrow_bfloat16(from[i]);
-    else for (std::int64_t i = b; i < e; ++i) bits[i] = narrow_float16(from[i]);
+    if (dtype == DType::bf16)
+      for (std::int64_t i = b; i < e; ++i) bits[i] = narrow_bfloat16(from[i]);
+    else
+      for (std::int64_t i = b; i < e; ++i) bits[i] = narrow_float16(from[i]);
   });
 }
 
@@ -110,10 +116,14 @@ void index_add_call(const CallArgs& args) {
   const Scratch<std::int64_t> positions = positions_of(args);
   if (args.inputs[0].element_count() == 0) return;
   switch (args.inputs[0].dtype) {
-    case DType::u8: case DType::i8: return index_add<std::uint8_t>(args, positions.data());
-    case DType::u16: case DType::i16: return index_add<std::uint16_t>(args, positions.data());
-    case DType::u32: case DType::i32: return index_add<std::uint32_t>(args, positions.data());
-    case DType::u64: case DType::i64: return index_add<std::uint64_t>(args, positions.data());
+    case DType::u8:
+    case DType::i8: return index_add<std::uint8_t>(args, positions.data());
+    case DType::u16:
+    case DType::i16: return index_add<std::uint16_t>(args, positions.data());
+    case DType::u32:
+    case DType::i32: return index_add<std::uint32_t>(args, positions.data());
+    case DType::u64:
+    case DType::i64: return index_add<std::uint64_t>(args, positions.data());
     case DType::f32: return index_add<float>(args, positions.data());
     case DType::f64: return index_add<double>(args, positions.data());
     default: return index_add_half(args, positions.data());

@@ -16,7 +16,9 @@ namespace {
 constexpr std::int64_t kBlock = 32;  // of a transposing copy: 32 lines of 64 bytes on each side stay in L1
 constexpr double kNsPerByte = 0.1, kNsPerScatteredElement = 0.8;
 
-struct Element16 { std::uint64_t words[2]; };
+struct Element16 {
+  std::uint64_t words[2];
+};
 
 struct Axis {
   std::int64_t size, to, from;
@@ -37,7 +39,8 @@ struct Copy {
 /// True if no two index tuples name the same element: each stride steps over all that the smaller ones reach.
 bool writes_once(const Copy& c) {
   std::array<Axis, kMaxRank> axes = c.axes;
-  std::sort(axes.begin(), axes.begin() + c.rank, [](const Axis& a, const Axis& b) { return std::abs(a.to) < std::abs(b.to); });
+  std::sort(axes.begin(), axes.begin() + c.rank,
+            [](const Axis& a, const Axis& b) { return std::abs(a.to) < std::abs(b.to); });
   std::int64_t reach = 0;
   for (unsigned i = 0; i < c.rank; ++i) {
     if (std::abs(axes[i].to) <= reach) return false;
@@ -123,17 +126,20 @@ template <class T> void copy_runs(const Copy& c) {
   const auto* const from = reinterpret_cast<const T*>(c.from);
   const Axis& inner = c.inner();
   const std::int64_t rows = count(c, c.rank - 1);
-  const double ns = inner.to == 1 && inner.from <= 1 && inner.from >= 0 ? kNsPerByte * sizeof(T) : kNsPerScatteredElement;
+  const double ns =
+      inner.to == 1 && inner.from <= 1 && inner.from >= 0 ? kNsPerByte * sizeof(T) : kNsPerScatteredElement;
   const auto copy_rows = [&](std::int64_t first, std::int64_t last) {
     Walker at(c, c.rank - 1, first);
-    for (std::int64_t row = first; row < last; ++row, at.next()) copy_run(to + at.to, from + at.from, inner, 0, inner.size);
+    for (std::int64_t row = first; row < last; ++row, at.next())
+      copy_run(to + at.to, from + at.from, inner, 0, inner.size);
   };
   if (c.ordered) return copy_rows(0, rows);
   if (rows >= inner.size || rows >= 64) return parallel_for(0, rows, static_cast<double>(inner.size) * ns, copy_rows);
   Walker at(c, c.rank - 1, 0);
   for (std::int64_t row = 0; row < rows; ++row, at.next())
-    parallel_for(0, inner.size, ns, [&](std::int64_t b, std::int64_t e) { copy_run(to + at.to, from + at.from, inner, b, e); },
-                 4096);
+    parallel_for(
+        0, inner.size, ns, [&](std::int64_t b, std::int64_t e) { copy_run(to + at.to, from + at.from, inner, b, e); },
+        4096);
 }
 
 /// The innermost axis of the target, `outer` moved just before it, is strided in the source, and `outer` the other way.
@@ -170,7 +176,10 @@ bool transposes(Copy& c) {
 }
 
 template <class T> void run(Copy& c) {
-  if (transposes(c)) copy_blocks<T>(c); else copy_runs<T>(c);
+  if (transposes(c))
+    copy_blocks<T>(c);
+  else
+    copy_runs<T>(c);
 }
 
 }  // namespace

@@ -8,14 +8,16 @@
 namespace fermata {
 namespace {
 
-struct Element16 { std::uint64_t words[2]; };
+struct Element16 {
+  std::uint64_t words[2];
+};
 
 struct Rows {
   GatherShape shape;
-  std::int64_t stride;           // of x along the indexed axis
+  std::int64_t stride;  // of x along the indexed axis
   const std::int64_t* positions;
-  const std::int64_t* outer;     // offsets in x
-  const std::int64_t* inner;     // offsets in x, or null where a row is contiguous
+  const std::int64_t* outer;  // offsets in x
+  const std::int64_t* inner;  // offsets in x, or null where a row is contiguous
 };
 
 template <class T> void take_rows(const Rows& r, const T* x, T* out, std::int64_t begin, std::int64_t end) {

@@ -1,8 +1,8 @@
 // Matrix products as `call` kernels: oneDNN, libxsmm and our own, each single-threaded per tile inside our pool.
 //
-// Operands keep their own ranks and any strides; a matrix that is dense along one of its axes is passed on as it is or as
-// transposed, others are packed. How a product is cut into tiles depends on its sizes only, never on the number of
-// threads, so neither do its bits. f16 and bf16 accumulate in f32; integers wrap.
+// Operands keep their own ranks and any strides; a matrix that is dense along one of its axes is passed on as it is
+// or as transposed, others are packed. How a product is cut into tiles depends on its sizes only, never on the number
+// of threads, so neither do its bits. f16 and bf16 accumulate in f32; integers wrap.
 #pragma once
 
 #include "runtime/function_ref.h"

@@ -1,5 +1,5 @@
-// matmul through libxsmm, whose kernels are generated for one small size each: one kernel call per product or per strip of
-// rows. Matrices are column-major there, so the operands change places: out^T = rhs^T lhs^T.
+// matmul through libxsmm, whose kernels are generated for one small size each: one kernel call per product or per
+// strip of rows. Matrices are column-major there, so the operands change places: out^T = rhs^T lhs^T.
 #include "codegen_cpu/library/matmul.h"
 
 #if FERMATA_XSMM
@@ -30,11 +30,12 @@ template <> struct Kernel<double> {
 };
 
 template <class T> typename Kernel<T>::Function kernel_for(const MatmulProblem& p, std::int64_t rows) {
-  const auto lhs_row = static_cast<libxsmm_blasint>(p.lhs.row_stride), rhs_row = static_cast<libxsmm_blasint>(p.rhs.row_stride);
+  const auto lhs_row = static_cast<libxsmm_blasint>(p.lhs.row_stride),
+             rhs_row = static_cast<libxsmm_blasint>(p.rhs.row_stride);
   const auto n = static_cast<libxsmm_blasint>(p.n);
   const T one = 1, zero = 0;
-  return Kernel<T>::find(n, static_cast<libxsmm_blasint>(rows), static_cast<libxsmm_blasint>(p.k), &rhs_row, &lhs_row, &n,
-                         &one, &zero, nullptr, nullptr);
+  return Kernel<T>::find(n, static_cast<libxsmm_blasint>(rows), static_cast<libxsmm_blasint>(p.k), &rhs_row, &lhs_row,
+                         &n, &one, &zero, nullptr, nullptr);
 }
 
 /// False if the library has no kernel; nothing has been written then.
@@ -81,7 +82,8 @@ void matmul_libxsmm(const CallArgs& args, MatmulEpilogue epilogue) {
   if (!has_libxsmm()) return matmul_portable(args, epilogue);
   MatmulProblem p = decode_matmul(args);
   settle_strides(p);
-  const PackedOperands packed(p, [](const MatrixSide& side, std::int64_t, std::int64_t columns) { return by_rows(side, columns); });
+  const PackedOperands packed(
+      p, [](const MatrixSide& side, std::int64_t, std::int64_t columns) { return by_rows(side, columns); });
   const bool done = p.dtype == DType::f32 ? multiply<float>(p, epilogue) : multiply<double>(p, epilogue);
   if (!done) matmul_portable(args, epilogue);
 }

@@ -135,7 +135,9 @@ Product& product_for(const Key& key) {
 }
 
 /// A side as the library wants it: along an axis of one element any stride goes, but some take slower paths.
-struct SideStrides { std::int64_t row, column; };
+struct SideStrides {
+  std::int64_t row, column;
+};
 SideStrides strides_of(const MatrixSide& side, std::int64_t rows, std::int64_t columns) {
   if (rows == 1 && columns == 1) return {1, 1};
   if (rows == 1) return {side.column_stride == 1 ? columns : 1, side.column_stride};
@@ -178,8 +180,10 @@ void multiply(const MatmulProblem& p, MatmulEpilogue epilogue) {
       const std::byte* const lhs = p.lhs_of(batch) + i * p.lhs.row_stride * bytes;
       const std::byte* const rhs = p.rhs_of(batch) + j * p.rhs.column_stride * bytes;
       std::byte* const out = p.out_of(batch) + (i * p.n + j) * bytes;
-      if (p.dtype == DType::i8) run_bytes(key, lhs, rhs, out);
-      else product_for(key).run(lhs, rhs, out);
+      if (p.dtype == DType::i8)
+        run_bytes(key, lhs, rhs, out);
+      else
+        product_for(key).run(lhs, rhs, out);
       epilogue({batch * p.m + i, batch * p.m + i + rows, j, j + columns});
     }
   });
@@ -214,7 +218,8 @@ bool matmul_onednn_fits(const CallArgs& args) {
 double matmul_onednn_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
   // A call costs about half a microsecond. Kernels are built for blocks of 16 columns and a few rows.
-  const double rows = static_cast<double>(std::max<std::int64_t>(p.m, 4)), columns = static_cast<double>((p.n + 15) / 16 * 16);
+  const double rows = static_cast<double>(std::max<std::int64_t>(p.m, 4)),
+               columns = static_cast<double>((p.n + 15) / 16 * 16);
   const double padded = static_cast<double>(p.batches) * rows * columns * static_cast<double>(p.k);
   return 500 * static_cast<double>(p.batches) + std::max(padded / per_ns(p.dtype), p.bytes() * 0.09);
 }

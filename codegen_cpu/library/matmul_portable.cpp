@@ -15,8 +15,9 @@ const PortableKernels& kernels() {
       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd")
           ? kPortableAvx512
-      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") ? kPortableAvx2
-                                                                                                          : kPortableBaseline;
+      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")
+          ? kPortableAvx2
+          : kPortableBaseline;
   return best;
 #else
   return kPortableBaseline;
@@ -25,10 +26,14 @@ const PortableKernels& kernels() {
 
 MatmulStorage storage_of(DType t) {
   switch (t) {
-    case DType::u8: case DType::i8: return MatmulStorage::u8;
-    case DType::u16: case DType::i16: return MatmulStorage::u16;
-    case DType::u32: case DType::i32: return MatmulStorage::u32;
-    case DType::u64: case DType::i64: return MatmulStorage::u64;
+    case DType::u8:
+    case DType::i8: return MatmulStorage::u8;
+    case DType::u16:
+    case DType::i16: return MatmulStorage::u16;
+    case DType::u32:
+    case DType::i32: return MatmulStorage::u32;
+    case DType::u64:
+    case DType::i64: return MatmulStorage::u64;
     case DType::f16: return MatmulStorage::f16;
     case DType::bf16: return MatmulStorage::bf16;
     case DType::f64: return MatmulStorage::f64;
@@ -75,8 +80,10 @@ void multiply_vectors(const MatmulProblem& p, MatmulEpilogue epilogue) {
                                          .columns = end - begin,
                                          .k = p.k,
                                          .scratch = scratch.held.data});
-      if (row) epilogue({batch, batch + 1, begin, end});
-      else epilogue({batch * p.m + begin, batch * p.m + end, 0, 1});
+      if (row)
+        epilogue({batch, batch + 1, begin, end});
+      else
+        epilogue({batch * p.m + begin, batch * p.m + end, 0, 1});
     }
   });
 }
@@ -136,7 +143,9 @@ double matmul_portable_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
   if (is_vector_product(p)) return 100 + p.bytes() * 0.07;
   // Panels are packed once per tile row and column, and padded to whole panels.
-  const auto whole = [](std::int64_t x, std::int64_t step) { return static_cast<double>((x + step - 1) / step * step); };
+  const auto whole = [](std::int64_t x, std::int64_t step) {
+    return static_cast<double>((x + step - 1) / step * step);
+  };
   const double padded = static_cast<double>(p.batches) * whole(p.m, 12) * whole(p.n, 32) * static_cast<double>(p.k);
   return 100 + padded / per_ns(p.dtype) + p.bytes() / static_cast<double>(byte_size(p.dtype)) * 0.15;
 }

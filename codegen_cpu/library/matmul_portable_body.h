@@ -1,7 +1,8 @@
 // The body of matmul_portable_*.cpp, for vectors of kVectorBytes and tiles of kMicroRows rows by two vectors.
 //
 // The includer defines FERMATA_VECTOR_BYTES and FERMATA_MICRO_ROWS. Everything here has internal linkage and nothing of
-// the standard library is called: a function shared with other files could run there with instructions the machine lacks.
+// the standard library is called: a function shared with other files could run there with instructions the machine
+// lacks.
 //
 // The scheme is that of Goto and van de Geijn (TOMS 34, 2008): both operands are packed into panels that the innermost
 // kernel reads straight through, widened to the type of the sums on the way.
@@ -24,8 +25,12 @@ static_assert(kPortableRows % kMicroRows == 0);
 template <class T> struct VectorOf;
 template <> struct VectorOf<float> { typedef float type __attribute__((vector_size(FERMATA_VECTOR_BYTES))); };
 template <> struct VectorOf<double> { typedef double type __attribute__((vector_size(FERMATA_VECTOR_BYTES))); };
-template <> struct VectorOf<std::uint32_t> { typedef std::uint32_t type __attribute__((vector_size(FERMATA_VECTOR_BYTES))); };
-template <> struct VectorOf<std::uint64_t> { typedef std::uint64_t type __attribute__((vector_size(FERMATA_VECTOR_BYTES))); };
+template <> struct VectorOf<std::uint32_t> {
+  typedef std::uint32_t type __attribute__((vector_size(FERMATA_VECTOR_BYTES)));
+};
+template <> struct VectorOf<std::uint64_t> {
+  typedef std::uint64_t type __attribute__((vector_size(FERMATA_VECTOR_BYTES)));
+};
 template <class T> using Vector = typename VectorOf<T>::type;
 template <class T> constexpr std::int64_t kLanes = kVectorBytes / static_cast<std::int64_t>(sizeof(T));
 
@@ -34,8 +39,12 @@ inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); 
 inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
 inline std::uint32_t fused(std::uint32_t a, std::uint32_t b, std::uint32_t c) { return a * b + c; }
 inline std::uint64_t fused(std::uint64_t a, std::uint64_t b, std::uint64_t c) { return a * b + c; }
-inline Vector<std::uint32_t> fused(Vector<std::uint32_t> a, Vector<std::uint32_t> b, Vector<std::uint32_t> c) { return a * b + c; }
-inline Vector<std::uint64_t> fused(Vector<std::uint64_t> a, Vector<std::uint64_t> b, Vector<std::uint64_t> c) { return a * b + c; }
+inline Vector<std::uint32_t> fused(Vector<std::uint32_t> a, Vector<std::uint32_t> b, Vector<std::uint32_t> c) {
+  return a * b + c;
+}
+inline Vector<std::uint64_t> fused(Vector<std::uint64_t> a, Vector<std::uint64_t> b, Vector<std::uint64_t> c) {
+  return a * b + c;
+}
 #if defined(__AVX512F__)
 inline Vector<float> fused(Vector<float> a, Vector<float> b, Vector<float> c) { return _mm512_fmadd_ps(a, b, c); }
 inline Vector<double> fused(Vector<double> a, Vector<double> b, Vector<double> c) { return _mm512_fmadd_pd(a, b, c); }
@@ -115,9 +124,9 @@ void pack_four_rows(const typename S::Element* from, std::int64_t along, std::in
 }
 
 /// to[panel][p][i] = from[(panel * kWidth + i) * along + p * k_stride], zero where there is no such row.
-template <class S, std::int64_t kWidth>
-void pack(const typename S::Element* from, std::int64_t along, std::int64_t k_stride, std::int64_t count, std::int64_t k,
-          typename S::Sum* to) {
+template <class S, std::int64_t kWidth> void pack(const typename S::Element* from, std::int64_t along,
+                                                  std::int64_t k_stride, std::int64_t count, std::int64_t k,
+                                                  typename S::Sum* to) {
   for (std::int64_t first = 0; first < count; first += kWidth, to += kWidth * k) {
     const std::int64_t width = smaller(kWidth, count - first);
     const typename S::Element* const source = from + first * along;
@@ -176,7 +185,8 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
     pack<S, kWidth>(static_cast<const E*>(t.rhs) + p * t.rhs_k, t.rhs_column, t.rhs_k, t.columns, depth, rhs_panels);
     for (std::int64_t j = 0; j < t.columns; j += kWidth)
       for (std::int64_t i = 0; i < t.rows; i += kMicroRows)
-        multiply_panels<T>(depth, lhs_panels + i * depth, rhs_panels + j * depth, sums + i * sums_row + j, sums_row, p == 0);
+        multiply_panels<T>(depth, lhs_panels + i * depth, rhs_panels + j * depth, sums + i * sums_row + j, sums_row,
+                           p == 0);
   }
   for (std::int64_t i = 0; i < t.rows; ++i)
     for (std::int64_t j = 0; j < t.columns; ++j)
@@ -184,9 +194,8 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
 }
 
 /// sums[j] continues its chain over four rows of the matrix, then single ones.
-template <class S>
-void add_rows(const typename S::Sum* x, const typename S::Element* matrix, std::int64_t row, std::int64_t k,
-              typename S::Sum* sums, std::int64_t columns) {
+template <class S> void add_rows(const typename S::Sum* x, const typename S::Element* matrix, std::int64_t row,
+                                 std::int64_t k, typename S::Sum* sums, std::int64_t columns) {
   std::int64_t p = 0;
   for (; p + 4 <= k; p += 4, matrix += 4 * row)
     for (std::int64_t j = 0; j < columns; ++j) {
@@ -200,8 +209,7 @@ void add_rows(const typename S::Sum* x, const typename S::Element* matrix, std::
 }
 
 /// Element p goes to chain p % 64; chains are merged by halves.
-template <class S>
-typename S::Sum dot(const typename S::Sum* x, const typename S::Element* y, std::int64_t k) {
+template <class S> typename S::Sum dot(const typename S::Sum* x, const typename S::Element* y, std::int64_t k) {
   using T = typename S::Sum;
   constexpr std::int64_t kChains = 64, kVectors = kChains / kLanes<T>;
   Vector<T> acc[kVectors] = {};

@@ -41,7 +41,9 @@ struct PortableVectorProduct {
 };
 /// Columns done together where the matrix lies along them: their sums stay in the first-level cache.
 inline constexpr std::int64_t kVectorColumns = 1024;
-constexpr std::size_t vector_scratch_bytes(std::int64_t k) { return static_cast<std::size_t>(k + kVectorColumns + 64) * 8; }
+constexpr std::size_t vector_scratch_bytes(std::int64_t k) {
+  return static_cast<std::size_t>(k + kVectorColumns + 64) * 8;
+}
 
 struct PortableKernels {
   void (*tile[static_cast<std::size_t>(MatmulStorage::count)])(const PortableTile&);

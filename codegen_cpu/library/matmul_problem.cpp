@@ -24,8 +24,10 @@ void fold_batch_into_rows(MatmulProblem& p) {
     const std::size_t last = p.batch_sizes.rank() - 1;
     const std::int64_t size = p.batch_sizes[last], step = p.lhs.batch_strides[last];
     if (p.rhs.batch_strides[last] != 0) return;
-    if (p.m == 1) p.lhs.row_stride = step;
-    else if (step != p.m * p.lhs.row_stride) return;
+    if (p.m == 1)
+      p.lhs.row_stride = step;
+    else if (step != p.m * p.lhs.row_stride)
+      return;
     p.m *= size;
     p.batches /= size;
     for (Shape* s : {&p.batch_sizes, &p.lhs.batch_strides, &p.rhs.batch_strides})
@@ -33,7 +35,8 @@ void fold_batch_into_rows(MatmulProblem& p) {
   }
 }
 
-void add_batch_axes(MatmulProblem& p, const TensorView& lhs, unsigned lhs_axes, const TensorView& rhs, unsigned rhs_axes) {
+void add_batch_axes(MatmulProblem& p, const TensorView& lhs, unsigned lhs_axes, const TensorView& rhs,
+                    unsigned rhs_axes) {
   const unsigned lhs_rank = lhs.rank - lhs_axes, rhs_rank = rhs.rank - rhs_axes, rank = std::max(lhs_rank, rhs_rank);
   for (unsigned i = 0; i < rank; ++i) {
     const int l = static_cast<int>(i + lhs_rank) - static_cast<int>(rank);
@@ -67,10 +70,14 @@ const std::byte* MatmulProblem::data_of(const MatrixSide& side, std::int64_t bat
 
 MatmulProblem decode_matmul(const CallArgs& args) {
   const TensorView &lhs = args.inputs[0], &rhs = args.inputs[1];
-  MatmulProblem p{.dtype = lhs.dtype, .m = 1, .n = 1, .k = lhs.sizes[lhs.rank - 1],
+  MatmulProblem p{.dtype = lhs.dtype,
+                  .m = 1,
+                  .n = 1,
+                  .k = lhs.sizes[lhs.rank - 1],
                   .lhs = {static_cast<const std::byte*>(lhs.data), 0, lhs.strides[lhs.rank - 1], {}},
                   .rhs = {static_cast<const std::byte*>(rhs.data), rhs.strides[0], 0, {}},
-                  .out = args.outputs.empty() ? nullptr : static_cast<std::byte*>(args.outputs[0].data), .batch_sizes = {}};
+                  .out = args.outputs.empty() ? nullptr : static_cast<std::byte*>(args.outputs[0].data),
+                  .batch_sizes = {}};
   if (lhs.rank > 1) {
     p.m = lhs.sizes[lhs.rank - 2];
     p.lhs.row_stride = lhs.strides[lhs.rank - 2];
@@ -93,9 +100,10 @@ bool is_regular(const MatrixSide& side, std::int64_t rows, std::int64_t columns)
   return by_rows || by_columns;
 }
 
-PackedOperands::PackedOperands(MatmulProblem& problem) : PackedOperands(problem, [](const MatrixSide& side, std::int64_t rows, std::int64_t columns) {
-      return is_regular(side, rows, columns);
-    }) {}
+PackedOperands::PackedOperands(MatmulProblem& problem)
+    : PackedOperands(problem, [](const MatrixSide& side, std::int64_t rows, std::int64_t columns) {
+        return is_regular(side, rows, columns);
+      }) {}
 
 PackedOperands::PackedOperands(MatmulProblem& problem, FunctionRef<Accepts> accepts) {
   if (!accepts(problem.lhs, problem.m, problem.k)) pack(problem, problem.lhs, problem.m, problem.k);
@@ -127,8 +135,10 @@ MatmulTiles tile_matmul(const MatmulProblem& p, double fewest, std::int64_t gran
                         std::int64_t most_columns) {
   std::int64_t down = 1, across = 1, rows = p.m, columns = p.n;
   const auto halve = [&](bool by_rows) {
-    if (by_rows) rows = cut(p.m, down *= 2, granule);
-    else columns = cut(p.n, across *= 2, granule);
+    if (by_rows)
+      rows = cut(p.m, down *= 2, granule);
+    else
+      columns = cut(p.n, across *= 2, granule);
   };
   while (down * across * p.batches < kTilesWanted && std::max(rows, columns) > granule &&
          static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(p.k) >= 2 * fewest)
@@ -140,9 +150,8 @@ MatmulTiles tile_matmul(const MatmulProblem& p, double fewest, std::int64_t gran
 
 void fill_zero(const MatmulProblem& p) {
   const std::int64_t bytes = p.batches * p.m * p.n * static_cast<std::int64_t>(byte_size(p.dtype));
-  parallel_for(0, bytes, 0.05, [&](std::int64_t b, std::int64_t e) {
-    std::memset(p.out + b, 0, static_cast<std::size_t>(e - b));
-  });
+  parallel_for(0, bytes, 0.05,
+               [&](std::int64_t b, std::int64_t e) { std::memset(p.out + b, 0, static_cast<std::size_t>(e - b)); });
 }
 
 }  // namespace fermata

@@ -21,8 +21,8 @@ struct MatrixSide {
 struct MatmulProblem {
   DType dtype;
   std::int64_t m, n, k;
-  MatrixSide lhs, rhs;          // lhs: m x k, rhs: k x n
-  std::byte* out;               // dense: batch, m, n
+  MatrixSide lhs, rhs;  // lhs: m x k, rhs: k x n
+  std::byte* out;       // dense: batch, m, n
   Shape batch_sizes;
   std::int64_t batches = 1;
 
@@ -44,7 +44,8 @@ struct MatmulProblem {
 /// Vectors become matrices of one row or column; batch axes along which the right side does not change become rows.
 MatmulProblem decode_matmul(const CallArgs& args);
 
-/// True if most libraries can read the matrix in place: one stride is 1 and the other at least the extent it steps over.
+/// True if most libraries can read the matrix in place: one stride is 1 and the other at least the extent it steps
+/// over.
 bool is_regular(const MatrixSide& side, std::int64_t rows, std::int64_t columns);
 
 /// Owns the packed copies of operands that no library can read in place (broadcast, reversed or doubly strided ones).

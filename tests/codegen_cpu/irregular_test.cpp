@@ -99,7 +99,8 @@ TEST(StridedCopy, AgreesWithALoopForRandomLayouts) {
     Shape sizes;
     const std::size_t rank = random() % 5;
     const std::int64_t most = round % 10 == 0 ? 30 : 9;
-    for (std::size_t i = 0; i < rank; ++i) sizes.push_back(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most)) + (round % 7 != 0));
+    for (std::size_t i = 0; i < rank; ++i)
+      sizes.push_back(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most)) + (round % 7 != 0));
     std::vector<unsigned> order(rank);
     std::iota(order.begin(), order.end(), 0u);
     std::shuffle(order.begin(), order.end(), random);
@@ -155,8 +156,10 @@ TEST(Concat, JoinsAlongAnyAxis) {
       for (std::size_t i = x + 1; i < 3; ++i) inner *= a[i];
       for (std::int64_t i = 0; i < element_count(sum); ++i) {
         const std::int64_t outer = i / inner / sum[x], at = i / inner % sum[x], rest = i % inner;
-        if (at < a[x]) ASSERT_TRUE(same(out, i, first, (outer * a[x] + at) * inner + rest));
-        else ASSERT_TRUE(same(out, i, third, (outer * c[x] + at - a[x]) * inner + rest));
+        if (at < a[x])
+          ASSERT_TRUE(same(out, i, first, (outer * a[x] + at) * inner + rest));
+        else
+          ASSERT_TRUE(same(out, i, third, (outer * c[x] + at - a[x]) * inner + rest));
       }
     }
   }
@@ -164,7 +167,8 @@ TEST(Concat, JoinsAlongAnyAxis) {
 
 TEST(Take, TakesRowsWithEveryIndexDType) {
   std::mt19937_64 random(seed());
-  for (const DType index_dtype : {DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32, DType::i64}) {
+  for (const DType index_dtype :
+       {DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32, DType::i64}) {
     for (const DType dtype : kOneOfEachSize) {
       for (std::int64_t axis = 0; axis < 3; ++axis) {
         const Shape sizes{5, 4, 7};
@@ -181,15 +185,18 @@ TEST(Take, TakesRowsWithEveryIndexDType) {
         }
         Shape result;
         for (std::int64_t i = 0; i < 3; ++i) {
-          if (i == axis) result.push_back(2), result.push_back(3);
-          else result.push_back(sizes[static_cast<std::size_t>(i)]);
+          if (i == axis)
+            result.push_back(2), result.push_back(3);
+          else
+            result.push_back(sizes[static_cast<std::size_t>(i)]);
         }
         Array out(dtype, result);
         call(take_call, Op::take, {&x, &index}, out, {axis});
         std::int64_t inner = 1;
         for (std::int64_t i = axis + 1; i < 3; ++i) inner *= sizes[static_cast<std::size_t>(i)];
         for (std::int64_t i = 0; i < element_count(result); ++i) {
-          const std::int64_t from = (i / inner / 6 * size + expected[static_cast<std::size_t>(i / inner % 6)]) * inner + i % inner;
+          const std::int64_t from =
+              (i / inner / 6 * size + expected[static_cast<std::size_t>(i / inner % 6)]) * inner + i % inner;
           ASSERT_TRUE(same(out, i, x, from)) << name(index_dtype) << " axis " << axis;
         }
       }
@@ -206,8 +213,7 @@ TEST(Take, LargeGathersAgreeForAnyNumberOfThreads) {
     const ThreadCount threads(n);
     Array out(DType::f32, Shape{50'000, 3});
     call(take_call, Op::take, {&x, &index}, out, {0});
-    for (std::int64_t i = 0; i < 150'000; ++i)
-      ASSERT_TRUE(same(out, i, x, index.get<std::int32_t>(i / 3) * 3 + i % 3));
+    for (std::int64_t i = 0; i < 150'000; ++i) ASSERT_TRUE(same(out, i, x, index.get<std::int32_t>(i / 3) * 3 + i % 3));
   }
 }
 
@@ -234,7 +240,8 @@ TEST(Take, APositionOutOfRangeIsAnErrorAndNothingIsWritten) {
 
 template <class T> void check_integer_index_add(DType dtype, std::mt19937_64& random) {
   const Shape sizes{3, 6, 4};
-  Array x(dtype, sizes, {2, 1, 0}), index(DType::i8, Shape{20}), source(dtype, Shape{3, 20, 4}, {0, 2, 1}), out(dtype, sizes);
+  Array x(dtype, sizes, {2, 1, 0}), index(DType::i8, Shape{20}), source(dtype, Shape{3, 20, 4}, {0, 2, 1}),
+      out(dtype, sizes);
   x.fill(random), source.fill(random);
   for (std::int64_t i = 0; i < 20; ++i) index.set(i, static_cast<std::int8_t>(random() % 12) - 6);
   call(index_add_call, Op::index_add, {&x, &index, &source}, out, {1});
@@ -243,26 +250,29 @@ template <class T> void check_integer_index_add(DType dtype, std::mt19937_64& ra
       for (std::int64_t j = 0; j < 4; ++j) {
         auto expected = static_cast<std::uint64_t>(x.get<T>((o * 6 + r) * 4 + j));
         for (std::int64_t i = 0; i < 20; ++i)
-          if ((index.get<std::int8_t>(i) + 6) % 6 == r) expected += static_cast<std::uint64_t>(source.get<T>((o * 20 + i) * 4 + j));
+          if ((index.get<std::int8_t>(i) + 6) % 6 == r)
+            expected += static_cast<std::uint64_t>(source.get<T>((o * 20 + i) * 4 + j));
         ASSERT_EQ(out.get<T>((o * 6 + r) * 4 + j), static_cast<T>(expected)) << name(dtype) << " seed " << seed();
       }
 }
 
 TEST(IndexAdd, IntegersWrap) {
   std::mt19937_64 random(seed());
-  for (const DType dtype : {DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32, DType::i64})
+  for (const DType dtype :
+       {DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32, DType::i64})
     visit_compute(dtype, [&]<class T>() { check_integer_index_add<T>(dtype, random); });
 }
 
 /// Adds in order of positions, in float or double.
-template <class T, class Read>
-std::vector<T> index_add_in_order(std::int64_t rows, std::int64_t inner, const std::vector<std::int64_t>& positions, Array& x,
-                                  Array& source, Read read) {
+template <class T, class Read> std::vector<T> index_add_in_order(std::int64_t rows, std::int64_t inner,
+                                                                 const std::vector<std::int64_t>& positions, Array& x,
+                                                                 Array& source, Read read) {
   std::vector<T> sums(static_cast<std::size_t>(rows * inner));
   for (std::int64_t i = 0; i < rows * inner; ++i) sums[static_cast<std::size_t>(i)] = read(x, i);
   for (std::size_t p = 0; p < positions.size(); ++p)
     for (std::int64_t j = 0; j < inner; ++j)
-      sums[static_cast<std::size_t>(positions[p] * inner + j)] += read(source, static_cast<std::int64_t>(p) * inner + j);
+      sums[static_cast<std::size_t>(positions[p] * inner + j)] +=
+          read(source, static_cast<std::int64_t>(p) * inner + j);
   return sums;
 }
 
@@ -282,10 +292,14 @@ TEST(IndexAdd, FloatsAreAddedInOrderOfPositionsForAnyNumberOfThreads) {
       for (Array* a : {&x, &source})
         for (std::int64_t i = 0; i < element_count(a->sizes); ++i) {
           const double v = normal(random);
-          if (dtype == DType::f64) a->set(i, v);
-          else if (dtype == DType::f32) a->set(i, static_cast<float>(v));
-          else if (dtype == DType::f16) a->set(i, to_float16(v));
-          else a->set(i, to_bfloat16(v));
+          if (dtype == DType::f64)
+            a->set(i, v);
+          else if (dtype == DType::f32)
+            a->set(i, static_cast<float>(v));
+          else if (dtype == DType::f16)
+            a->set(i, to_float16(v));
+          else
+            a->set(i, to_bfloat16(v));
         }
       const auto read = [&](Array& a, std::int64_t i) -> double {
         if (dtype == DType::f64) return a.get<double>(i);
@@ -301,10 +315,14 @@ TEST(IndexAdd, FloatsAreAddedInOrderOfPositionsForAnyNumberOfThreads) {
         call(index_add_call, Op::index_add, {&x, &index, &source}, out, {0});
         for (std::int64_t i = 0; i < rows * inner; ++i) {
           const float f = floats[static_cast<std::size_t>(i)];
-          if (dtype == DType::f64) ASSERT_EQ(out.get<double>(i), doubles[static_cast<std::size_t>(i)]);
-          else if (dtype == DType::f32) ASSERT_EQ(out.get<float>(i), f);
-          else if (dtype == DType::f16) ASSERT_EQ(out.get<Float16>(i).bits, to_float16(f).bits);
-          else ASSERT_EQ(out.get<BFloat16>(i).bits, to_bfloat16(f).bits) << "seed " << seed();
+          if (dtype == DType::f64)
+            ASSERT_EQ(out.get<double>(i), doubles[static_cast<std::size_t>(i)]);
+          else if (dtype == DType::f32)
+            ASSERT_EQ(out.get<float>(i), f);
+          else if (dtype == DType::f16)
+            ASSERT_EQ(out.get<Float16>(i).bits, to_float16(f).bits);
+          else
+            ASSERT_EQ(out.get<BFloat16>(i).bits, to_bfloat16(f).bits) << "seed " << seed();
         }
       }
     }
@@ -335,8 +353,10 @@ TEST(Update, ReplacesWhatAViewSelects) {
     call(update_call, Op::update, {&x, &values}, out, {5 * 8 + 1, -16, 2});
     for (std::int64_t i = 0; i < 6; ++i)
       for (std::int64_t j = 0; j < 8; ++j) {
-        if (i % 2 == 1 && j % 2 == 1) ASSERT_TRUE(same(out, i * 8 + j, values, (5 - i) / 2 * 4 + j / 2));
-        else ASSERT_TRUE(same(out, i * 8 + j, x, i * 8 + j));
+        if (i % 2 == 1 && j % 2 == 1)
+          ASSERT_TRUE(same(out, i * 8 + j, values, (5 - i) / 2 * 4 + j / 2));
+        else
+          ASSERT_TRUE(same(out, i * 8 + j, x, i * 8 + j));
       }
   }
 }
@@ -354,7 +374,8 @@ bool is_nan16(std::uint16_t bits, std::uint16_t infinity) { return (bits & 0x7ff
 TEST(NarrowFloat, WideningGivesTheBitsOfTheContract) {
   for (std::uint32_t i = 0; i < 0x10000; ++i) {
     const auto bits = static_cast<std::uint16_t>(i);
-    ASSERT_EQ(std::bit_cast<std::uint32_t>(widen_float16(bits)), std::bit_cast<std::uint32_t>(to_float(Float16{bits}))) << i;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(widen_float16(bits)), std::bit_cast<std::uint32_t>(to_float(Float16{bits})))
+        << i;
     if (is_nan16(bits, 0x7f80)) continue;  // a signalling NaN may have been made quiet on the way
     ASSERT_EQ(widen_bfloat16(bits), to_float(BFloat16{bits})) << i;
   }
@@ -373,7 +394,8 @@ TEST(NarrowFloat, NarrowingGivesTheBitsOfTheContract) {
     for (const std::uint32_t low : {0u, 1u, 0xfffu, 0x1000u, 0x1001u, 0x1fffu}) check(f + low);
   }
   for (int shift = 0; shift < 24; ++shift)  // halves of the smallest subnormals
-    for (const float x : {0x1p-25f, 0x1.8p-25f, 0x1.000002p-25f, 0x1.8p-24f}) check(std::bit_cast<std::uint32_t>(std::ldexp(x, -shift)));
+    for (const float x : {0x1p-25f, 0x1.8p-25f, 0x1.000002p-25f, 0x1.8p-24f})
+      check(std::bit_cast<std::uint32_t>(std::ldexp(x, -shift)));
   std::mt19937_64 random(seed());
   for (int i = 0; i < 300'000; ++i) check(static_cast<std::uint32_t>(random()));
 }

@@ -1,5 +1,5 @@
-// Tests of codegen_cpu/library: every matmul against exact or double-precision products, over dtypes, shapes, strides and
-// threads.
+// Tests of codegen_cpu/library: every matmul against exact or double-precision products, over dtypes, shapes, strides
+// and threads.
 #include "codegen_cpu/library/matmul.h"
 
 #include <gtest/gtest.h>
@@ -108,9 +108,9 @@ struct Array {
       const float f = static_cast<float>(x);
       const Float16 h = to_float16(x);
       const BFloat16 b = to_bfloat16(x);
-      const void* const from = dtype == DType::f64   ? static_cast<const void*>(&x)
-                               : dtype == DType::f32 ? static_cast<const void*>(&f)
-                               : dtype == DType::f16 ? static_cast<const void*>(&h)
+      const void* const from = dtype == DType::f64    ? static_cast<const void*>(&x)
+                               : dtype == DType::f32  ? static_cast<const void*>(&f)
+                               : dtype == DType::f16  ? static_cast<const void*>(&h)
                                : dtype == DType::bf16 ? static_cast<const void*>(&b)
                                                       : static_cast<const void*>(&any);
       std::memcpy(bytes.data() + i * size, from, size);
@@ -138,7 +138,9 @@ struct Product {
   }
   CallArgs args() { return {Op::matmul, inputs, {&output, 1}, {}, {}}; }
 
-  struct Element { std::int64_t lhs = 0, rhs = 0; };  // offsets of the first factors
+  struct Element {
+    std::int64_t lhs = 0, rhs = 0;
+  };  // offsets of the first factors
   Element element(std::int64_t number) const {
     Element e;
     std::int64_t rest = number;
@@ -205,8 +207,8 @@ void expect_product(const Product& p, const std::string& what) {
   }
 }
 
-const DType kReals[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i8, DType::u8, DType::i16,
-                        DType::u16, DType::i32, DType::u32, DType::i64, DType::u64};
+const DType kReals[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i8,  DType::u8,
+                        DType::i16, DType::u16, DType::i32,  DType::u32, DType::i64, DType::u64};
 
 void check(DType t, const Shape& a, const Shape& b, Layout la, Layout lb, std::mt19937_64& random) {
   for (const Variant& v : kVariants) {
@@ -222,9 +224,9 @@ void check(DType t, const Shape& a, const Shape& b, Layout la, Layout lb, std::m
 
 TEST(Matmul, EveryDTypeShapeAndLayout) {
   std::mt19937_64 random(seed());
-  const Shape kShapes[][2] = {{{1, 1}, {1, 1}},     {{2, 3}, {3, 4}},        {{17, 5}, {5, 33}},   {{64, 64}, {64, 64}},
-                              {{65, 130}, {130, 67}}, {{1, 70}, {70, 130}},  {{130, 70}, {70, 1}}, {{1, 200}, {200, 1}},
-                              {{13, 1}, {1, 21}},   {{3, 400}, {400, 3}},    {{70, 16}, {16, 16}}};
+  const Shape kShapes[][2] = {{{1, 1}, {1, 1}},       {{2, 3}, {3, 4}},     {{17, 5}, {5, 33}},   {{64, 64}, {64, 64}},
+                              {{65, 130}, {130, 67}}, {{1, 70}, {70, 130}}, {{130, 70}, {70, 1}}, {{1, 200}, {200, 1}},
+                              {{13, 1}, {1, 21}},     {{3, 400}, {400, 3}}, {{70, 16}, {16, 16}}};
   std::size_t round = 0;
   for (const DType t : kReals)
     for (const auto& [a, b] : kShapes)
@@ -290,9 +292,12 @@ TEST(Matmul, LargeProductsAreCutIntoTilesThatDoNotDependOnThreads) {
               size += std::fabs(p.lhs.real(l) * p.rhs.real(r));
             }
           }
-          if (t == DType::i8) ASSERT_EQ(p.out.bits(i) & 0xff, integer & 0xff);
-          else ASSERT_NEAR(p.out.real(i), static_cast<double>(sum),
-                           static_cast<double>(p.depth()) * (t == DType::f64 ? 0x1p-53 : 0x1p-24) * size + spacing(t, static_cast<double>(sum)));
+          if (t == DType::i8)
+            ASSERT_EQ(p.out.bits(i) & 0xff, integer & 0xff);
+          else
+            ASSERT_NEAR(p.out.real(i), static_cast<double>(sum),
+                        static_cast<double>(p.depth()) * (t == DType::f64 ? 0x1p-53 : 0x1p-24) * size +
+                            spacing(t, static_cast<double>(sum)));
         }
       }
 }
@@ -328,8 +333,10 @@ TEST(Matmul, NanAndInfinityReachTheResult) {
     for (std::int64_t i = 0; i < 70; ++i)
       for (std::int64_t j = 0; j < 65; ++j) {
         const float x = p.out.read<float>(i * 65 + j);
-        if (i == 3) EXPECT_TRUE(std::isnan(x)) << v.name;
-        else EXPECT_EQ(std::isinf(x), j == 64) << v.name << " " << i << " " << j;
+        if (i == 3)
+          EXPECT_TRUE(std::isnan(x)) << v.name;
+        else
+          EXPECT_EQ(std::isinf(x), j == 64) << v.name << " " << i << " " << j;
       }
   }
 }
@@ -362,19 +369,20 @@ TEST(Matmul, PortableBitsAreTheSameForEveryInstructionSet) {
   std::mt19937_64 random(seed());
   std::vector<std::byte> scratch(std::max(kPortableScratch, vector_scratch_bytes(300)) + 64);
   void* const aligned = scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64);
-  const DType dtypes[] = {DType::u8, DType::u16, DType::u32, DType::u64, DType::f16, DType::bf16, DType::f32, DType::f64};
+  const DType dtypes[] = {DType::u8,  DType::u16,  DType::u32, DType::u64,
+                          DType::f16, DType::bf16, DType::f32, DType::f64};
   for (std::size_t s = 0; s < std::size(dtypes); ++s)
     for (const bool by_columns : {false, true}) {
       Product p(dtypes[s], {50, 300}, {300, 90}, Layout::rows, by_columns ? Layout::columns : Layout::rows, random);
       std::vector<std::byte> tile, vector;
       for (const PortableKernels* kernels : runnable_kernels()) {
         const std::int64_t k_stride = by_columns ? 1 : 90, column_stride = by_columns ? 300 : 1;
-        kernels->tile[s]({p.lhs.bytes.data(), 300, 1, p.rhs.bytes.data(), k_stride, column_stride, p.out.bytes.data(), 90, 50,
-                          90, 300, aligned});
+        kernels->tile[s]({p.lhs.bytes.data(), 300, 1, p.rhs.bytes.data(), k_stride, column_stride, p.out.bytes.data(),
+                          90, 50, 90, 300, aligned});
         if (tile.empty()) tile = p.out.bytes;
         EXPECT_TRUE(tile == p.out.bytes) << name(dtypes[s]);
-        kernels->vector_product[s]({p.lhs.bytes.data(), 1, p.rhs.bytes.data(), k_stride, column_stride, p.out.bytes.data(), 90,
-                                    300, aligned});
+        kernels->vector_product[s](
+            {p.lhs.bytes.data(), 1, p.rhs.bytes.data(), k_stride, column_stride, p.out.bytes.data(), 90, 300, aligned});
         if (vector.empty()) vector = p.out.bytes;
         EXPECT_TRUE(vector == p.out.bytes) << name(dtypes[s]);
       }
@@ -384,15 +392,16 @@ TEST(Matmul, PortableBitsAreTheSameForEveryInstructionSet) {
 TEST(Matmul, TheEpilogueSeesEveryFinishedTileOnce) {
   std::mt19937_64 random(seed());
   const ThreadCount threads(3);
-  const Shape kShapes[][2] = {{{700, 310}, {310, 650}}, {{3, 130, 40}, {3, 40, 100}}, {{1, 900}, {900, 2500}}, {{900, 50}, {50, 1}},
-                              {{4, 3, 300, 60}, {60, 70}}, {{5, 0}, {0, 6}}};
+  const Shape kShapes[][2] = {{{700, 310}, {310, 650}}, {{3, 130, 40}, {3, 40, 100}}, {{1, 900}, {900, 2500}},
+                              {{900, 50}, {50, 1}},     {{4, 3, 300, 60}, {60, 70}},  {{5, 0}, {0, 6}}};
   for (const auto& [a, b] : kShapes)
     for (const Variant& v : kVariants) {
       Product plain(DType::f32, a, b, Layout::rows, Layout::rows, random);
       if (!v.fits(plain.args())) continue;
       v.call(plain.args());
       std::vector<float> expected;
-      for (std::int64_t i = 0; i < element_count(plain.out.sizes); ++i) expected.push_back(-2 * plain.out.read<float>(i) + 1);
+      for (std::int64_t i = 0; i < element_count(plain.out.sizes); ++i)
+        expected.push_back(-2 * plain.out.read<float>(i) + 1);
       auto* const out = reinterpret_cast<float*>(plain.out.bytes.data());
       const std::int64_t row = plain.out.sizes.back();
       std::atomic<int> misplaced{0};

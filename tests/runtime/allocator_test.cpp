@@ -41,9 +41,7 @@ TEST(Allocator, ClassesHoldWhatTheyAreAskedFor) {
     const std::uint32_t c = BlockPool::class_of(bytes);
     ASSERT_LT(c, BlockPool::kClasses) << bytes;
     ASSERT_GE(BlockPool::block_bytes(c), bytes);
-    if (c > 0) {
-      ASSERT_LT(BlockPool::block_bytes(c - 1), bytes) << "a smaller class would do";
-    }
+    if (c > 0) { ASSERT_LT(BlockPool::block_bytes(c - 1), bytes) << "a smaller class would do"; }
   }
   EXPECT_EQ(BlockPool::block_bytes(BlockPool::class_of(192)), 192u);
   EXPECT_EQ(BlockPool::block_bytes(BlockPool::class_of(256)), 256u);
@@ -124,14 +122,12 @@ TEST(Allocator, TheCacheIsBounded) {
 TEST(Allocator, WhatCannotBeHadIsAnErrorAndNothingIsLost) {
   trim_cache();
   const std::size_t before = memory_stats().live_bytes;
-  for (const std::size_t bytes : {std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max() / 2,
-                                  std::size_t{1} << 50}) {
+  for (const std::size_t bytes :
+       {std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max() / 2, std::size_t{1} << 50}) {
     try {
       allocate_bytes(bytes);
       FAIL() << bytes;
-    } catch (const OutOfMemoryError& e) {
-      EXPECT_EQ(e.code(), 3001);
-    }
+    } catch (const OutOfMemoryError& e) { EXPECT_EQ(e.code(), 3001); }
   }
   EXPECT_EQ(memory_stats().live_bytes, before);
   const Allocation works = allocate_bytes(3 * kMiB);
@@ -192,7 +188,10 @@ TEST(Allocator, OneThreadMayFreeWhatAnotherAllocates) {
           passed.push_back(a);
           std::swap(passed[random() % passed.size()], passed.back());
           take = passed.back();
-          if (round % 3 != 0) passed.pop_back(); else take = {};
+          if (round % 3 != 0)
+            passed.pop_back();
+          else
+            take = {};
         }
         if (take.data == nullptr) continue;
         const auto* data = static_cast<const unsigned char*>(take.data);

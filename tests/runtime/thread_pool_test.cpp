@@ -31,10 +31,13 @@ TEST(ThreadPool, RunsEveryItemOnceForAnyCut) {
       for (const std::int64_t items : {0, 1, 2, 63, 64, 65, 1000, 4099}) {
         std::vector<std::atomic<int>> seen(static_cast<std::size_t>(items));
         std::atomic<int> misaligned{0};
-        parallel_for(100, 100 + items, kHeavy, [&](std::int64_t b, std::int64_t e) {
-          if ((b - 100) % granule != 0 || (e != 100 + items && (e - 100) % granule != 0) || b >= e) ++misaligned;
-          for (std::int64_t i = b; i < e; ++i) ++seen[static_cast<std::size_t>(i - 100)];
-        }, granule);
+        parallel_for(
+            100, 100 + items, kHeavy,
+            [&](std::int64_t b, std::int64_t e) {
+              if ((b - 100) % granule != 0 || (e != 100 + items && (e - 100) % granule != 0) || b >= e) ++misaligned;
+              for (std::int64_t i = b; i < e; ++i) ++seen[static_cast<std::size_t>(i - 100)];
+            },
+            granule);
         EXPECT_EQ(misaligned, 0) << threads << " threads, granule " << granule << ", " << items << " items";
         for (const auto& s : seen) ASSERT_EQ(s, 1) << threads << " threads, granule " << granule;
       }
@@ -97,9 +100,7 @@ TEST(ThreadPool, CarriesTheLowestFailureToTheCaller) {
           for (std::int64_t i = b; i < e; ++i)
             if (i % 250 == 137) throw std::out_of_range(std::to_string(i));
         });
-      } catch (const std::out_of_range& e) {
-        text = e.what();
-      }
+      } catch (const std::out_of_range& e) { text = e.what(); }
       EXPECT_EQ(text, "137");
       EXPECT_FALSE(in_parallel_region());
     }
