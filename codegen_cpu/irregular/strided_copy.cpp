@@ -60,7 +60,7 @@ void simplify(Copy& c, std::size_t element_bytes) {
       c.from += (a.size - 1) * a.from * static_cast<std::int64_t>(element_bytes);
       a.to = -a.to, a.from = -a.from;
     }
-    std::stable_sort(c.axes.begin(), c.axes.begin() + c.rank, [](const Axis& a, const Axis& b) { return a.to > b.to; });
+    std::sort(c.axes.begin(), c.axes.begin() + c.rank, [](const Axis& a, const Axis& b) { return a.to > b.to; });
   }
   unsigned kept = 0;
   for (unsigned i = 0; i < c.rank; ++i) {
