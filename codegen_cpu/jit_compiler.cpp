@@ -164,9 +164,7 @@ std::shared_ptr<const Executable> JitCompiler::compile(const Kernel& kernel, Jit
   const std::string object = object_for(kernel, dump, wanted);
   try {
     return executable_from_object(object);
-  } catch (const ObjectError& error) {
-    throw_unsupported(error.what());
-  }
+  } catch (const ObjectError& error) { throw_unsupported(error.what()); }
 }
 
 std::shared_ptr<const Executable> executable_from_object(std::string_view object) {

@@ -14,7 +14,7 @@ namespace fermata {
 
 /// What a compilation can show of itself.
 struct JitDump {
-  std::string ir;        // LLVM IR
+  std::string ir;  // LLVM IR
   std::string assembly;
 };
 
@@ -32,7 +32,8 @@ class JitCompiler {
   /// threads compile at the same time. `target` as above, for this machine where empty.
   std::string object_for(const Kernel& kernel, JitDump* dump = nullptr, std::string_view target = {});
   /// The kernel, ready to run.
-  std::shared_ptr<const Executable> compile(const Kernel& kernel, JitDump* dump = nullptr, std::string_view target = {});
+  std::shared_ptr<const Executable> compile(const Kernel& kernel, JitDump* dump = nullptr,
+                                            std::string_view target = {});
 
   JitCompiler(const JitCompiler&) = delete;
   JitCompiler& operator=(const JitCompiler&) = delete;

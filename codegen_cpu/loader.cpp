@@ -24,7 +24,9 @@ template <class... Args> [[noreturn]] void refuse(fmt::format_string<Args...> wh
   throw ObjectError("object: " + fmt::format(what, std::forward<Args>(args)...));
 }
 
-std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
+std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
+  return (value + alignment - 1) & ~(alignment - 1);
+}
 
 /// Bounds-checked reading of the object's bytes, which need not be aligned.
 class Bytes {
@@ -41,8 +43,9 @@ class Bytes {
   }
   template <class T> std::vector<T> table(std::uint64_t offset, std::uint64_t size, const char* what) const {
     if (size % sizeof(T) != 0) refuse("{} has a broken last entry", what);
+    const std::string_view raw = range(offset, size, what);
     std::vector<T> entries(size / sizeof(T));
-    std::memcpy(entries.data(), range(offset, size, what).data(), size);
+    if (size > 0) std::memcpy(entries.data(), raw.data(), size);
     return entries;
   }
 
@@ -85,7 +88,8 @@ class Loader {
     if (header.e_type != ET_REL || header.e_machine != EM_X86_64) refuse("not a relocatable x86-64 object");
     if (header.e_shentsize != sizeof(Elf64_Shdr)) refuse("section headers of {} bytes", header.e_shentsize);
     if (header.e_shnum >= SHN_LORESERVE) refuse("too many sections");
-    sections_ = bytes_.table<Elf64_Shdr>(header.e_shoff, std::uint64_t{header.e_shnum} * sizeof(Elf64_Shdr), "the section table");
+    sections_ = bytes_.table<Elf64_Shdr>(header.e_shoff, std::uint64_t{header.e_shnum} * sizeof(Elf64_Shdr),
+                                         "the section table");
   }
 
   /// Places sections: code first, then constants, each from a page of its own.
@@ -148,8 +152,8 @@ class Loader {
       if (ELF64_ST_BIND(symbol.st_info) != STB_GLOBAL || symbol.st_shndx == SHN_UNDEF) continue;
       const std::uint64_t place = checked_place(symbol);
       const Elf64_Shdr& section = sections_[symbol.st_shndx];
-      found.emplace(name(symbol), Symbol{base_ + place, section.sh_size - symbol.st_value,
-                                         (section.sh_flags & SHF_EXECINSTR) != 0});
+      found.emplace(name(symbol),
+                    Symbol{base_ + place, section.sh_size - symbol.st_value, (section.sh_flags & SHF_EXECINSTR) != 0});
     }
     return found;
   }
@@ -180,7 +184,8 @@ class Loader {
     if (symbol.st_shndx == SHN_UNDEF) refuse("symbol {} is not defined", name(symbol));
     if (symbol.st_shndx >= sections_.size() || place_[symbol.st_shndx] == kNowhere)
       refuse("symbol {} lies in no section that is loaded", name(symbol));
-    if (symbol.st_value > sections_[symbol.st_shndx].sh_size) refuse("symbol {} lies outside of its section", name(symbol));
+    if (symbol.st_value > sections_[symbol.st_shndx].sh_size)
+      refuse("symbol {} lies outside of its section", name(symbol));
     return place_[symbol.st_shndx] + symbol.st_value;
   }
 
@@ -193,13 +198,15 @@ class Loader {
     char* const at = base_ + place_[section] + entry.r_offset;
     switch (type) {
       case R_X86_64_64: {
-        const std::uint64_t value = reinterpret_cast<std::uintptr_t>(base_) + target + static_cast<std::uint64_t>(entry.r_addend);
+        const std::uint64_t value =
+            reinterpret_cast<std::uintptr_t>(base_) + target + static_cast<std::uint64_t>(entry.r_addend);
         std::memcpy(at, &value, sizeof(value));
         return;
       }
       case R_X86_64_PC32:
       case R_X86_64_PLT32: {
-        if (entry.r_addend > std::numeric_limits<std::int32_t>::max() || entry.r_addend < std::numeric_limits<std::int32_t>::min())
+        if (entry.r_addend > std::numeric_limits<std::int32_t>::max() ||
+            entry.r_addend < std::numeric_limits<std::int32_t>::min())
           refuse("a relocation reaches too far");
         const std::int64_t distance = static_cast<std::int64_t>(target) + entry.r_addend -
                                       static_cast<std::int64_t>(place_[section] + entry.r_offset);

@@ -40,11 +40,13 @@ Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch) : b_(b),
     for (unsigned axis = 0; axis < kernel.rank; ++axis) {
       if ((access.axes >> axis & 1u) == 0) continue;
       Value*& stride = strides_[a * kernel.rank + axis];
-      if (axis == vector_axis() && access.unit_stride) stride = b.i64(unit);
-      else stride = b.CreateMul(entry(b, strides, a * kernel.rank + axis, b.getInt64Ty()), b.i64(unit));
+      if (axis == vector_axis() && access.unit_stride)
+        stride = b.i64(unit);
+      else
+        stride = b.CreateMul(entry(b, strides, a * kernel.rank + axis, b.getInt64Ty()), b.i64(unit));
     }
-    lane_distances_.push_back(
-        along_vector_axis(a) ? b.CreateMul(b.splat(stride(a, vector_axis())), b.lane_numbers()) : nullptr);
+    lane_distances_.push_back(along_vector_axis(a) ? b.CreateMul(b.splat(stride(a, vector_axis())), b.lane_numbers())
+                                                   : nullptr);
     needs_bounce = needs_bounce || !access.address_only;
   }
   if (needs_bounce) bounce_ = b.stack(b.getInt64Ty(), b.lanes(), 64);
@@ -88,8 +90,8 @@ Value* Accesses::to_memory(unsigned access, Value* value) const {
 
 Value* Accesses::load_uniform(unsigned access, Value* address) const {
   const DType dtype = kernel_.accesses[access].dtype;
-  return from_memory(access, b_.CreateAlignedLoad(memory_type(b_.getContext(), dtype, 1), address,
-                                                  llvm::Align(byte_size(dtype))));
+  return from_memory(
+      access, b_.CreateAlignedLoad(memory_type(b_.getContext(), dtype, 1), address, llvm::Align(byte_size(dtype))));
 }
 
 void Accesses::store_uniform(unsigned access, Value* address, Value* value) const {
@@ -139,7 +141,7 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
   return from_memory(access, memory);
 }
 
-/// All lanes are gathered in registers; some lanes through the stack by a loop, which reads nothing that does not exist.
+/// All lanes are gathered in registers; some lanes through the stack by a loop, which reads only what exists.
 Value* Accesses::load_by_lane(unsigned access, Value* first, Value* step, Value* count) const {
   const DType dtype = kernel_.accesses[access].dtype;
   Type* const element = memory_type(b_.getContext(), dtype, 1);
@@ -171,8 +173,10 @@ void Accesses::store(unsigned access, Value* address, const Span& span, unsigned
   } else if (has_masked(access)) {
     Value* const all = llvm::ConstantInt::getTrue(llvm::FixedVectorType::get(b_.getInt1Ty(), b_.lanes()));
     Value* const mask = span.masks.empty() ? all : span.masks[vector];
-    if (adjacent) b_.CreateMaskedStore(memory, first, align, mask);
-    else b_.CreateMaskedScatter(memory, lane_addresses(access, first), align, mask);
+    if (adjacent)
+      b_.CreateMaskedStore(memory, first, align, mask);
+    else
+      b_.CreateMaskedScatter(memory, lane_addresses(access, first), align, mask);
   } else {
     store_by_lane(access, first, lane_step(access), span.count(vector), memory);
   }
@@ -209,10 +213,11 @@ Value* Accesses::offsets(unsigned access, Value* address, const Span& span, unsi
   return as_offset(access, b_.CreateAdd(b_.splat(first), lane_distances_[access]));
 }
 
-Values Accesses::linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* begin, Value* end, const Values& addresses,
-                             const Values& carried, LinearBody body) const {
+Values Accesses::linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* begin, Value* end,
+                             const Values& addresses, const Values& carried, LinearBody body) const {
   if (digits.empty()) {  // one point, if the range holds it
-    return b_.loop(begin, end, 1, carried, [&](Value* linear, const Values& now) { return body(addresses, linear, linear, now); });
+    return b_.loop(begin, end, 1, carried,
+                   [&](Value* linear, const Values& now) { return body(addresses, linear, linear, now); });
   }
   const std::size_t inner = digits.size() - 1;
   Values index(digits.size());  // the digits of `begin`; the outermost one is never needed

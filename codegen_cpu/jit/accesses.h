@@ -34,7 +34,9 @@ class Accesses {
   Value* scalar(unsigned index) const { return scalars_[index]; }
   /// Addresses at the origin of the loop nest.
   const Values& origin() const { return origin_; }
-  bool along_vector_axis(unsigned access) const { return (kernel_.accesses[access].axes >> (kernel_.rank - 1u) & 1u) != 0; }
+  bool along_vector_axis(unsigned access) const {
+    return (kernel_.accesses[access].axes >> (kernel_.rank - 1u) & 1u) != 0;
+  }
   /// Whether the processor can load and store some of the lanes of an access.
   bool has_masked(unsigned access) const;
   /// Moves addresses by `distance` steps of an axis.
@@ -53,7 +55,8 @@ class Accesses {
   Value* offset(unsigned access, Value* address) const;
   Value* offsets(unsigned access, Value* address, const Span& span, unsigned vector) const;
 
-  using LinearBody = llvm::function_ref<Values(const Values& addresses, Value* linear, Value* last_digit, const Values& carried)>;
+  using LinearBody =
+      llvm::function_ref<Values(const Values& addresses, Value* linear, Value* last_digit, const Values& carried)>;
   /// Runs over [begin, end) of the row-major linear index over digits, outer to inner. Returns what is carried.
   Values linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* begin, Value* end, const Values& addresses,
                      const Values& carried, LinearBody body) const;
@@ -75,8 +78,8 @@ class Accesses {
   CodeBuilder& b_;
   const Kernel& kernel_;
   Values sizes_, scalars_, origin_;
-  std::vector<Value*> strides_;       // [access][axis], null where an access does not vary
-  Values lane_distances_;             // per access along the vector axis: lane * stride
+  std::vector<Value*> strides_;         // [access][axis], null where an access does not vary
+  Values lane_distances_;               // per access along the vector axis: lane * stride
   llvm::AllocaInst* bounce_ = nullptr;  // room for one vector, for what has no masked form
 };
 

@@ -11,8 +11,8 @@ void refuse(const std::string& what) { throw std::runtime_error(what); }
 
 const Isa* find_isa(std::string_view name) {
   // The processor levels of the x86-64 psABI: what every machine of that level has, whoever made it.
-  static constexpr auto kIsas = std::to_array<Isa>({{"avx512", "x86-64-v4", 512, 32, true},
-                                                    {"avx2", "x86-64-v3", 256, 16, false}});
+  static constexpr auto kIsas =
+      std::to_array<Isa>({{"avx512", "x86-64-v4", 512, 32, true}, {"avx2", "x86-64-v3", 256, 16, false}});
   const auto found = std::ranges::find(kIsas, name, &Isa::name);
   return found == kIsas.end() ? nullptr : &*found;
 }
@@ -31,9 +31,7 @@ Type* scalar_type(llvm::LLVMContext& context, DType dtype) {
     default: refuse("kernels of dtype " + std::string(name(dtype)) + " are not supported");
   }
 }
-Type* vector_of(Type* type, unsigned lanes) {
-  return lanes == 1 ? type : llvm::FixedVectorType::get(type, lanes);
-}
+Type* vector_of(Type* type, unsigned lanes) { return lanes == 1 ? type : llvm::FixedVectorType::get(type, lanes); }
 
 }  // namespace
 
@@ -94,8 +92,9 @@ llvm::Constant* CodeBuilder::lane_numbers() {
 Value* CodeBuilder::mask_below(Value* count) {
   if (isa_.masks) {  // bits 0 .. count-1 and a move to a mask register
     Value* const ones = getInt64(~std::uint64_t{0});
-    Value* const bits = lanes_ < 64 ? CreateNot(CreateShl(ones, count))
-                                    : choose(CreateICmpEQ(count, getInt64(64)), ones, CreateNot(CreateShl(ones, CreateAnd(count, 63))));
+    Value* const bits =
+        lanes_ < 64 ? CreateNot(CreateShl(ones, count))
+                    : choose(CreateICmpEQ(count, getInt64(64)), ones, CreateNot(CreateShl(ones, CreateAnd(count, 63))));
     return CreateBitCast(CreateTrunc(bits, getIntNTy(lanes_)), llvm::FixedVectorType::get(getInt1Ty(), lanes_));
   }
   // Compared in elements as wide as the mask will be used in.
@@ -145,8 +144,7 @@ Values CodeBuilder::loop(Value* begin, Value* end, std::int64_t step, const Valu
   llvm::BasicBlock* const latch = GetInsertBlock();
   Value* const advanced = CreateAdd(index, i64(step), "", true, true);
   index->addIncoming(advanced, latch);
-  for (std::size_t i = 0; i < carried.size(); ++i)
-    llvm::cast<llvm::PHINode>(current[i])->addIncoming(next[i], latch);
+  for (std::size_t i = 0; i < carried.size(); ++i) llvm::cast<llvm::PHINode>(current[i])->addIncoming(next[i], latch);
   CreateCondBr(CreateICmpSLT(advanced, end), inside, after);
 
   function->insert(function->end(), after);

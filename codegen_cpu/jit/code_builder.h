@@ -1,7 +1,7 @@
 // An LLVM IR builder for kernels: the engine's dtypes, vectors of one fixed number of lanes, loops and lane masks.
 //
-// No IR pass runs afterwards, so what is built here is what is selected: loops are rotated, values that do not change in
-// a loop are built before it, and nothing goes through memory that could stay in a register.
+// No IR pass runs afterwards, so what is built here is what is selected: loops are rotated, values that do not change
+// in a loop are built before it, and nothing goes through memory that could stay in a register.
 #pragma once
 
 #include <string_view>
@@ -18,10 +18,10 @@ using Values = llvm::SmallVector<Value*, 8>;
 /// An instruction set that code can be made for.
 struct Isa {
   std::string_view name;
-  const char* cpu;         // LLVM's name of the processor level
+  const char* cpu;  // LLVM's name of the processor level
   unsigned vector_bits;
-  unsigned registers;      // vector registers
-  bool masks;              // masked loads and stores of every element width, gathers and scatters
+  unsigned registers;  // vector registers
+  bool masks;          // masked loads and stores of every element width, gathers and scatters
 };
 /// Null where there is none of that name.
 const Isa* find_isa(std::string_view name);

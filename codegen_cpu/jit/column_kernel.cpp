@@ -17,8 +17,8 @@ class ColumnKernel {
   void columns(const Values& row, const Environment& at_row, const Span& span, unsigned vectors);
   void element_stage(const KernelSchedule::Stage& stage, const Values& addresses, const Span& span, unsigned vectors,
                      const Environment& env);
-  Values reduce(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses, const Span& span,
-                unsigned vectors, const Environment& env);
+  Values reduce(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
+                const Span& span, unsigned vectors, const Environment& env);
   GroupPlan plan();
 
   Emission& e_;
@@ -40,7 +40,8 @@ ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b) {
 }
 
 GroupPlan ColumnKernel::plan() {
-  GroupPlan plan{8, b_.isa().masks};
+  // Later stages read the columns again: few of them at a time stay in the second cache.
+  GroupPlan plan{e_.schedule.stages.size() > 1 ? 4u : 8u, b_.isa().masks};
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
     unsigned state = 0;
     for (const std::uint16_t r : stage.reductions) state += static_cast<unsigned>(e_.kernel.reductions[r].types.size());
@@ -69,8 +70,10 @@ void ColumnKernel::columns(const Values& row, const Environment& at_row, const S
   e_.evaluator.group(e_.schedule.row_prologue, group, env);
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
     const ReductionState state(e_, stage.reductions);
-    if (stage.reductions.empty()) element_stage(stage, addresses, here, vectors, env);
-    else state.finish_vectors(reduce(stage, state, addresses, here, vectors, env), vectors, env);
+    if (stage.reductions.empty())
+      element_stage(stage, addresses, here, vectors, env);
+    else
+      state.finish_vectors(reduce(stage, state, addresses, here, vectors, env), vectors, env);
     e_.evaluator.group(stage.row_values, group, env);
     e_.store(stage.row_stores, env, group);
   }
@@ -78,16 +81,17 @@ void ColumnKernel::columns(const Values& row, const Environment& at_row, const S
 
 void ColumnKernel::element_stage(const KernelSchedule::Stage& stage, const Values& addresses, const Span& span,
                                  unsigned vectors, const Environment& env) {
-  e_.accesses.linear_loop(outer_, b_.i64(0), passes_, addresses, {}, [&](const Values& pass, Value*, Value*, const Values&) {
-    return e_.accesses.linear_loop({inner_}, b_.i64(0), inner_.size, pass, {},
-                                   [&](const Values& at, Value*, Value*, const Values&) {
-                                     Environment here = env;
-                                     const Group group{at, span, 0, vectors};
-                                     e_.evaluator.group(stage.element_values, group, here);
-                                     e_.store(stage.element_stores, here, group);
-                                     return Values{};
-                                   });
-  });
+  e_.accesses.linear_loop(outer_, b_.i64(0), passes_, addresses, {},
+                          [&](const Values& pass, Value*, Value*, const Values&) {
+                            return e_.accesses.linear_loop({inner_}, b_.i64(0), inner_.size, pass, {},
+                                                           [&](const Values& at, Value*, Value*, const Values&) {
+                                                             Environment here = env;
+                                                             const Group group{at, span, 0, vectors};
+                                                             e_.evaluator.group(stage.element_values, group, here);
+                                                             e_.store(stage.element_stores, here, group);
+                                                             return Values{};
+                                                           });
+                          });
 }
 
 Values ColumnKernel::reduce(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
@@ -100,8 +104,7 @@ Values ColumnKernel::reduce(const KernelSchedule::Stage& stage, const ReductionS
         Value* const rest = b_.CreateSub(inner_.size, b_.CreateMul(along_axis, b_.i64(kColumnBlock)));
         Value* const length = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(kColumnBlock));
         const Values block = e_.accesses.linear_loop(
-            {inner_}, b_.i64(0), length, first, identity,
-            [&](const Values& at, Value*, Value*, const Values& lanes) {
+            {inner_}, b_.i64(0), length, first, identity, [&](const Values& at, Value*, Value*, const Values& lanes) {
               Environment here = env;
               const Group group{at, span, 0, vectors};
               e_.evaluator.group(stage.element_values, group, here);

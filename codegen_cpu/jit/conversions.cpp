@@ -43,8 +43,7 @@ struct Converter {
     Value* const bits = b.CreateBitCast(nearest, type(DType::u32));
     Value* const even = b.CreateICmpEQ(b.CreateAnd(bits, number(DType::u32, 1)), number(DType::u32, 0));
     Value* const moves = b.CreateAnd(b.CreateFCmpONE(back, x), even);
-    Value* const too_large =
-        b.CreateFCmpOGT(b.call(llvm::Intrinsic::fabs, {back}), b.call(llvm::Intrinsic::fabs, {x}));
+    Value* const too_large = b.CreateFCmpOGT(b.call(llvm::Intrinsic::fabs, {back}), b.call(llvm::Intrinsic::fabs, {x}));
     Value* const step = b.CreateSelect(too_large, number(DType::u32, ~std::uint64_t{0}), number(DType::u32, 1));
     return b.CreateBitCast(b.CreateSelect(moves, b.CreateAdd(bits, step), bits), type(DType::f32));
   }
@@ -56,8 +55,8 @@ struct Converter {
   /// A 64-bit integer as an f64 that rounds like it: beyond 53 bits, what is cut off is kept as one odd bit.
   Value* sticky_f64(DType from, Value* x) const {
     Value* const rest = b.CreateAnd(x, number(DType::u64, 0x7ff));
-    Value* const sticky = b.CreateSelect(b.CreateICmpEQ(rest, number(DType::u64, 0)), number(DType::u64, 0),
-                                         number(DType::u64, 0x800));
+    Value* const sticky =
+        b.CreateSelect(b.CreateICmpEQ(rest, number(DType::u64, 0)), number(DType::u64, 0), number(DType::u64, 0x800));
     Value* const odd = b.CreateOr(b.CreateSub(x, rest), sticky);
     Value* const magnitude =
         is_signed_integer(from) ? b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x, b.getFalse()) : x;
@@ -82,7 +81,8 @@ struct Converter {
   Value* to_integer(DType from, DType to, Value* x) const {
     Type* const target = type(to);
     if (from == DType::boolean) return b.CreateZExt(x, target);
-    if (is_integer(from)) return is_signed_integer(from) ? b.CreateSExtOrTrunc(x, target) : b.CreateZExtOrTrunc(x, target);
+    if (is_integer(from))
+      return is_signed_integer(from) ? b.CreateSExtOrTrunc(x, target) : b.CreateZExtOrTrunc(x, target);
     const auto saturating = is_signed_integer(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
     return b.CreateIntrinsic(saturating, {target, x->getType()}, {x});
   }

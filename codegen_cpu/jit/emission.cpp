@@ -31,13 +31,18 @@ unsigned choose_lanes(const Kernel& kernel, const Isa& isa) {
 }
 
 Emission::Emission(llvm::Function& function, const Kernel& described, const Isa& isa)
-    : kernel(described), schedule(fermata::schedule(described)), b(function, isa, choose_lanes(described, isa)),
-      launch(function.getArg(0)), part(function.getArg(1)), accesses(b, described, launch),
+    : kernel(described),
+      schedule(fermata::schedule(described)),
+      b(function, isa, choose_lanes(described, isa)),
+      launch(function.getArg(0)),
+      part(function.getArg(1)),
+      accesses(b, described, launch),
       evaluator(b, accesses, described),
       row_begin(launch_field(b, launch, offsetof(KernelLaunch, row_begin))),
       row_end(launch_field(b, launch, offsetof(KernelLaunch, row_end))),
       column_begin(launch_field(b, launch, offsetof(KernelLaunch, column_begin))),
-      column_end(launch_field(b, launch, offsetof(KernelLaunch, column_end))), at_entry(evaluator.empty()) {}
+      column_end(launch_field(b, launch, offsetof(KernelLaunch, column_end))),
+      at_entry(evaluator.empty()) {}
 
 llvm::SmallVector<unsigned, 4> Emission::outer_reduced_axes() const {
   llvm::SmallVector<unsigned, 4> axes;
@@ -56,7 +61,8 @@ void Emission::rows(llvm::function_ref<void(const Values& addresses, Environment
   llvm::SmallVector<Digit, 4> digits;
   std::uint16_t row_axes = 0;
   for (unsigned axis = 0; axis < vector_axis(); ++axis)
-    if (!kernel.is_reduced(axis)) digits.push_back(accesses.axis_digit(axis)), row_axes |= static_cast<std::uint16_t>(1u << axis);
+    if (!kernel.is_reduced(axis))
+      digits.push_back(accesses.axis_digit(axis)), row_axes |= static_cast<std::uint16_t>(1u << axis);
   accesses.linear_loop(digits, row_begin, row_end, accesses.origin(), {},
                        [&](const Values& addresses, Value*, Value*, const Values&) {
                          Environment env = at_entry;
@@ -89,7 +95,9 @@ void Emission::columns(Value* begin, Value* end, GroupPlan plan,
 Span Emission::partial_span(Value* index, Value* left, unsigned width) {
   Span span{.index = index};
   for (unsigned v = 0; v < width; ++v) {
-    Value* const rest = v == 0 ? left : b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateSub(left, b.i64(v * b.lanes())), b.i64(0));
+    Value* const rest =
+        v == 0 ? left
+               : b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateSub(left, b.i64(v * b.lanes())), b.i64(0));
     span.counts.push_back(b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b.i64(b.lanes())));
     span.masks.push_back(b.mask_below(span.counts.back()));
   }
@@ -105,9 +113,10 @@ void Emission::store(const std::vector<std::uint16_t>& stores, const Environment
         accesses.store(access, address, group.span, v, evaluator.vector(env, value, v));
     } else {  // an axis of one element
       Value* const uniform = env.values[value].uniform;
-      accesses.store_uniform(access, address, uniform != nullptr
-                                                  ? uniform
-                                                  : b.CreateExtractElement(evaluator.vector(env, value, group.first), std::uint64_t{0}));
+      accesses.store_uniform(access, address,
+                             uniform != nullptr
+                                 ? uniform
+                                 : b.CreateExtractElement(evaluator.vector(env, value, group.first), std::uint64_t{0}));
     }
   }
 }
@@ -131,7 +140,8 @@ GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned rese
   for (const std::uint16_t s : stage.element_stores) masked = masked && accesses.has_masked(kernel.stores[s].access);
   const unsigned registers_per_value = std::max(1u, (bits / length + vector_bits - 1) / vector_bits);
   const unsigned available = std::max(b.isa().registers - std::min(b.isa().registers, reserved), b.isa().registers / 4);
-  const unsigned fitting = available / (registers_per_value * peak_live_values(kernel, evaluator, stage.element_values));
+  const unsigned fitting =
+      available / (registers_per_value * peak_live_values(kernel, evaluator, stage.element_values));
   const unsigned width = std::clamp(std::min(fitting, kMostInstructions / length), 1u, limit);
   return {masked ? width : std::bit_floor(width), masked || (width == 1 && b.isa().masks)};
 }
@@ -144,15 +154,15 @@ void define_info(llvm::Module& module, const Kernel& kernel, const KernelSchedul
     for (const Reduction& reduction : kernel.reductions) state_bytes += 8 * reduction.types.size();
   const std::uint64_t fields[] = {kObjectVersion, state_bytes};
   auto* const values = llvm::ConstantDataArray::get(module.getContext(), fields);
-  auto* const info = new llvm::GlobalVariable(module, values->getType(), true, llvm::GlobalValue::ExternalLinkage, values,
-                                              kInfoSymbol);
+  auto* const info = new llvm::GlobalVariable(module, values->getType(), true, llvm::GlobalValue::ExternalLinkage,
+                                              values, kInfoSymbol);
   info->setAlignment(llvm::Align(8));
 }
 
 llvm::Function* declare_entry(llvm::Module& module, const Isa& isa) {
   llvm::LLVMContext& context = module.getContext();
-  auto* const type = llvm::FunctionType::get(
-      Type::getVoidTy(context), {llvm::PointerType::getUnqual(context), Type::getInt64Ty(context)}, false);
+  auto* const type = llvm::FunctionType::get(Type::getVoidTy(context),
+                                             {llvm::PointerType::getUnqual(context), Type::getInt64Ty(context)}, false);
   auto* const function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kEntrySymbol, module);
   function->addFnAttr("target-cpu", isa.cpu);
   function->addFnAttr("prefer-vector-width", std::to_string(isa.vector_bits));
@@ -169,9 +179,12 @@ void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa) {
   e.evaluator.uniforms(e.schedule.row_prologue, 0, true, e.accesses.origin(), e.at_entry);
   for (const auto& stage : e.schedule.stages)
     e.evaluator.uniforms(stage.element_values, 0, true, e.accesses.origin(), e.at_entry);
-  if (kernel.reduced == 0) emit_map_kernel(e);
-  else if (kernel.is_row_kernel()) emit_row_kernel(e);
-  else emit_column_kernel(e);
+  if (kernel.reduced == 0)
+    emit_map_kernel(e);
+  else if (kernel.is_row_kernel())
+    emit_row_kernel(e);
+  else
+    emit_column_kernel(e);
   e.b.CreateRetVoid();
   define_info(module, kernel, e.schedule);
 }

@@ -8,9 +8,9 @@
 
 namespace fermata::jit {
 
-/// Groups of `width` vectors. The rest of a row is handled vector by vector by a second copy of the code; or every group
-/// is masked, and there is only one copy: for long programs, where masks cost next to nothing and copies cost time to
-/// compile.
+/// Groups of `width` vectors. The rest of a row is handled vector by vector by a second copy of the code; or every
+/// group is masked, and there is only one copy: for long programs, where masks cost next to nothing and copies cost
+/// time to compile.
 struct GroupPlan {
   unsigned width;
   bool masked;
@@ -37,7 +37,8 @@ struct Emission {
   /// Calls `body` for each row of the launch, with its addresses and what is known there.
   void rows(llvm::function_ref<void(const Values& addresses, Environment& env)> body);
   /// Cuts [begin, end) of the vector axis into groups.
-  void columns(Value* begin, Value* end, GroupPlan plan, llvm::function_ref<void(const Span& span, unsigned width)> body);
+  void columns(Value* begin, Value* end, GroupPlan plan,
+               llvm::function_ref<void(const Span& span, unsigned width)> body);
   /// A span of which `left` (at least 1) elements exist.
   Span partial_span(Value* index, Value* left, unsigned width);
   /// Performs stores (indices into kernel.stores) for a group.

@@ -21,7 +21,11 @@ DType operand_dtype(const ScalarProgram& program, const Instr& instr) {
 }  // namespace
 
 Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel)
-    : b_(b), accesses_(accesses), kernel_(kernel), axes_(kernel.program.size()), needs_reduction_(kernel.program.size()) {
+    : b_(b),
+      accesses_(accesses),
+      kernel_(kernel),
+      axes_(kernel.program.size()),
+      needs_reduction_(kernel.program.size()) {
   const auto all = static_cast<std::uint16_t>((1u << kernel.rank) - 1u);
   for (ValueId i = 0; i < kernel.program.size(); ++i) {
     const Instr& instr = kernel.program[i];

@@ -20,8 +20,8 @@ struct Known {
 
 /// What is known at a place; copied where the code branches into a loop or a second version.
 struct Environment {
-  std::vector<Known> values;                    // per program value
-  std::vector<std::vector<Known>> reduced;      // per reduction and component
+  std::vector<Known> values;                // per program value
+  std::vector<std::vector<Known>> reduced;  // per reduction and component
 };
 
 /// A group of vectors at one point.
@@ -43,7 +43,8 @@ class Evaluator {
 
   /// Computes those of `ids` that are uniform, unless they vary along an axis outside `within` or (with `early`) need a
   /// reduction.
-  void uniforms(const std::vector<ValueId>& ids, std::uint16_t within, bool early, const Values& addresses, Environment& env);
+  void uniforms(const std::vector<ValueId>& ids, std::uint16_t within, bool early, const Values& addresses,
+                Environment& env);
   /// Computes `ids` for a group, uniform ones too.
   void group(const std::vector<ValueId>& ids, const Group& group, Environment& env);
   /// Vector `vector` of a value.

@@ -1,9 +1,9 @@
 // See machine_code.h.
 //
-// Measured on programs of 10 and 100 operations: the optimisation level Less without loop strength reduction and without
-// the machine schedulers gives the speed of level Default in a third to a fifth of its time. The IR comes op-major,
-// interleaved and with invariants hoisted, so that there is nothing left for those passes to find. Half of what remains
-// at level Less are passes and analyses that do nothing for a kernel.
+// Measured on programs of 10 and 100 operations: the optimisation level Less without loop strength reduction and
+// without the machine schedulers gives the speed of level Default in a third to a fifth of its time. The IR comes
+// op-major, interleaved and with invariants hoisted, so that there is nothing left for those passes to find. Half of
+// what remains at level Less are passes and analyses that do nothing for a kernel.
 #include "codegen_cpu/jit/machine_code.h"
 
 #include <algorithm>
@@ -30,8 +30,9 @@ std::unique_ptr<llvm::LLVMTargetMachine> make_target_machine(const Isa& isa) {
   std::string error;
   const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(triple, error);
   if (target == nullptr) refuse(error);
-  llvm::TargetMachine* const machine = target->createTargetMachine(
-      triple, isa.cpu, "", llvm::TargetOptions(), llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Less, true);
+  llvm::TargetMachine* const machine =
+      target->createTargetMachine(triple, isa.cpu, "", llvm::TargetOptions(), llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                  llvm::CodeGenOptLevel::Less, true);
   return std::unique_ptr<llvm::LLVMTargetMachine>(static_cast<llvm::LLVMTargetMachine*>(machine));
 }
 
@@ -52,11 +53,34 @@ struct CollectErrors : llvm::DiagnosticHandler {
 /// What turns the IR of a kernel into code, by LLVM's names; the other passes of its pipeline find nothing in a kernel
 /// (exceptions, garbage collection, tiles, mitigations) or repeat what the emitter does.
 constexpr std::string_view kPasses[] = {
-    "tti", "scalarize-masked-mem-intrin", "x86-isel", "finalize-isel", "early-machinelicm", "machine-cse", "peephole-opt",
-    "dead-mi-elimination", "x86-flags-copy-lowering", "processimpdefs", "unreachable-mbb-elimination", "livevars",
-    "machine-loops", "phi-node-elimination", "twoaddressinstruction", "register-coalescer", "greedy", "virtregrewriter",
-    "stack-slot-coloring", "machine-cp", "prologepilog", "branch-folder", "postrapseudos", "x86-pseudo", "block-placement",
-    "x86-execution-domain-fix", "break-false-deps", "x86-compress-evex",
+    "tti",
+    "scalarize-masked-mem-intrin",
+    "x86-isel",
+    "finalize-isel",
+    "early-machinelicm",
+    "machine-cse",
+    "peephole-opt",
+    "dead-mi-elimination",
+    "x86-flags-copy-lowering",
+    "processimpdefs",
+    "unreachable-mbb-elimination",
+    "livevars",
+    "machine-loops",
+    "phi-node-elimination",
+    "twoaddressinstruction",
+    "register-coalescer",
+    "greedy",
+    "virtregrewriter",
+    "stack-slot-coloring",
+    "machine-cp",
+    "prologepilog",
+    "branch-folder",
+    "postrapseudos",
+    "x86-pseudo",
+    "block-placement",
+    "x86-execution-domain-fix",
+    "break-false-deps",
+    "x86-compress-evex",
 };
 
 /// Hands on the passes of that list to a pass manager.
@@ -64,15 +88,18 @@ class PassFilter final : public llvm::legacy::PassManagerBase {
  public:
   explicit PassFilter(llvm::legacy::PassManager& passes) : passes_(passes) {}
   void add(llvm::Pass* pass) override {
-    if (is_needed(*pass)) passes_.add(pass);
-    else delete pass;
+    if (is_needed(*pass))
+      passes_.add(pass);
+    else
+      delete pass;
   }
 
  private:
   static bool is_needed(const llvm::Pass& pass) {
     if (pass.getPassName() == "X86 vzeroupper inserter") return true;  // the one that has no short name
     const llvm::PassInfo* const info = llvm::PassRegistry::getPassRegistry()->getPassInfo(pass.getPassID());
-    return info != nullptr && std::ranges::find(kPasses, std::string_view(info->getPassArgument())) != std::end(kPasses);
+    return info != nullptr &&
+           std::ranges::find(kPasses, std::string_view(info->getPassArgument())) != std::end(kPasses);
   }
   llvm::legacy::PassManager& passes_;
 };

@@ -25,7 +25,9 @@ class CodeGenerator {
  private:
   /// The passes, and what they write to. Setting them up takes a fifth of the time of a small kernel, so they are kept.
   struct Pipeline;
-  struct PipelineDeleter { void operator()(Pipeline* pipeline) const; };
+  struct PipelineDeleter {
+    void operator()(Pipeline* pipeline) const;
+  };
   using PipelinePointer = std::unique_ptr<Pipeline, PipelineDeleter>;
   PipelinePointer make_pipeline(llvm::CodeGenFileType type);
 

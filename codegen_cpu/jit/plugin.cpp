@@ -50,7 +50,8 @@ class Lease {
   std::unique_ptr<CodeGenerator> generator_;
 };
 
-void dump(llvm::Module& module, CodeGenerator& generator, const FermataLlvmRequest& request, FermataLlvmResult& result) {
+void dump(llvm::Module& module, CodeGenerator& generator, const FermataLlvmRequest& request,
+          FermataLlvmResult& result) {
   if ((request.flags & kFermataLlvmVerify) != 0) verify_module(module);
   if ((request.flags & kFermataLlvmWantIr) != 0) {
     std::string text;

@@ -12,10 +12,10 @@
 extern "C" {
 
 struct FermataLlvmRequest {
-  const char* kernel;       // bytes of fermata::serialise()
+  const char* kernel;  // bytes of fermata::serialise()
   std::size_t kernel_size;
-  const char* target;       // "avx512" or "avx2"
-  std::uint32_t flags;      // FermataLlvmFlags
+  const char* target;   // "avx512" or "avx2"
+  std::uint32_t flags;  // FermataLlvmFlags
 };
 
 enum FermataLlvmFlags : std::uint32_t {

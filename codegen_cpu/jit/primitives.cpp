@@ -61,8 +61,8 @@ Value* multiply_high_64(CodeBuilder& b, Value* x, Value* y) {
   Value* const xh = b.CreateLShr(x, 32);
   Value* const yh = b.CreateLShr(y, 32);
   Value* const cross = b.CreateMul(xh, yl);
-  Value* const middle = b.CreateAdd(b.CreateAdd(b.CreateLShr(b.CreateMul(xl, yl), 32), b.CreateAnd(cross, low)),
-                                    b.CreateMul(xl, yh));
+  Value* const middle =
+      b.CreateAdd(b.CreateAdd(b.CreateLShr(b.CreateMul(xl, yl), 32), b.CreateAnd(cross, low)), b.CreateMul(xl, yh));
   return b.CreateAdd(b.CreateAdd(b.CreateMul(xh, yh), b.CreateLShr(cross, 32)), b.CreateLShr(middle, 32));
 }
 

@@ -3,7 +3,8 @@
 
 namespace fermata::jit {
 
-ReductionState::ReductionState(Emission& e, const std::vector<std::uint16_t>& reductions) : e_(e), reductions_(reductions) {
+ReductionState::ReductionState(Emission& e, const std::vector<std::uint16_t>& reductions)
+    : e_(e), reductions_(reductions) {
   for (const std::uint16_t r : reductions)
     types_.insert(types_.end(), e.kernel.reductions[r].types.begin(), e.kernel.reductions[r].types.end());
 }

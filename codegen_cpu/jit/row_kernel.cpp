@@ -34,13 +34,15 @@ class RowKernel {
                const Environment& env);
   /// Instructions per element, the combining of its reductions included.
   unsigned program_length(const KernelSchedule::Stage& stage) const;
-  void through_stack(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses, Value* begin,
-                     Value* length, const Environment& env, Value* stack, GroupPlan plan);
+  void through_stack(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
+                     Value* begin, Value* length, const Environment& env, Value* stack, GroupPlan plan);
   /// Computes a group and adds it to lanes [first, last).
-  Values accumulate(const KernelSchedule::Stage& stage, const ReductionState& state, const Group& group, Environment env,
-                    const Values& lanes);
+  Values accumulate(const KernelSchedule::Stage& stage, const ReductionState& state, const Group& group,
+                    Environment env, const Values& lanes);
 
-  Value* stack_of(const ReductionState& state) { return b_.stack(b_.getInt64Ty(), state.components() * kReductionLanes, 64); }
+  Value* stack_of(const ReductionState& state) {
+    return b_.stack(b_.getInt64Ty(), state.components() * kReductionLanes, 64);
+  }
   std::uint64_t stack_vectors() const { return kReductionLanes / b_.lanes(); }
   Type* vector_type(DType dtype) const { return value_type(b_.getContext(), dtype, b_.lanes()); }
   Value* component(Value* stack, unsigned index) {
@@ -60,7 +62,7 @@ class RowKernel {
   const bool splits_;
   llvm::SmallVector<Digit, 4> outer_, blocks_;
   Value *passes_, *total_;
-  Value *is_whole_ = nullptr, *is_partial_ = nullptr, *is_finish_ = nullptr;
+  Value *is_partial_ = nullptr, *is_finish_ = nullptr;
   Value *first_block_, *last_block_;
   Value* second_tree_used_;
 };
@@ -85,8 +87,10 @@ RowKernel::RowKernel(Emission& e) : e_(e), b_(e.b), splits_(can_split(e.kernel, 
 
 void RowKernel::row(const Values& addresses, Environment& env) {
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
-    if (stage.reductions.empty()) element_stage(stage, addresses, env);
-    else ReductionState(e_, stage.reductions).finish_uniform(reduce(stage, addresses, env), env);
+    if (stage.reductions.empty())
+      element_stage(stage, addresses, env);
+    else
+      ReductionState(e_, stage.reductions).finish_uniform(reduce(stage, addresses, env), env);
     const auto after = [&] {
       e_.evaluator.uniforms(stage.row_values, 0xffff, false, addresses, env);
       for (const std::uint16_t s : stage.row_stores)
@@ -94,30 +98,34 @@ void RowKernel::row(const Values& addresses, Environment& env) {
                                   env.values[e_.kernel.stores[s].value].uniform);
       return Values{};
     };
-    if (splits_) b_.when(b_.CreateNot(is_partial_), {}, after);
-    else after();
+    if (splits_)
+      b_.when(b_.CreateNot(is_partial_), {}, after);
+    else
+      after();
   }
 }
 
 void RowKernel::element_stage(const KernelSchedule::Stage& stage, const Values& addresses, const Environment& at_row) {
   const GroupPlan plan = e_.group_plan(stage, 2, 4);
   Value* const size = e_.accesses.size(e_.vector_axis());
-  e_.accesses.linear_loop(outer_, b_.i64(0), passes_, addresses, {}, [&](const Values& at, Value*, Value*, const Values&) {
-    Environment env = at_row;
-    e_.evaluator.uniforms(stage.element_values, 0xffff, false, at, env);
-    e_.columns(b_.i64(0), size, plan, [&](const Span& span, unsigned vectors) {
-      Environment here = env;
-      const Group group{at, span, 0, vectors};
-      e_.evaluator.group(stage.element_values, group, here);
-      e_.store(stage.element_stores, here, group);
-    });
-    return Values{};
-  });
+  e_.accesses.linear_loop(outer_, b_.i64(0), passes_, addresses, {},
+                          [&](const Values& at, Value*, Value*, const Values&) {
+                            Environment env = at_row;
+                            e_.evaluator.uniforms(stage.element_values, 0xffff, false, at, env);
+                            e_.columns(b_.i64(0), size, plan, [&](const Span& span, unsigned vectors) {
+                              Environment here = env;
+                              const Group group{at, span, 0, vectors};
+                              e_.evaluator.group(stage.element_values, group, here);
+                              e_.store(stage.element_stores, here, group);
+                            });
+                            return Values{};
+                          });
 }
 
 void RowKernel::to_stack(const ReductionState& state, const Values& lanes, Value* stack) {
   for (unsigned c = 0; c < state.components(); ++c)
-    for (std::uint64_t v = 0; v < stack_vectors(); ++v) b_.store_value(lanes[c * stack_vectors() + v], component(stack, c), v);
+    for (std::uint64_t v = 0; v < stack_vectors(); ++v)
+      b_.store_value(lanes[c * stack_vectors() + v], component(stack, c), v);
 }
 
 Values RowKernel::from_stack(const ReductionState& state, Value* stack) {
@@ -144,7 +152,8 @@ Values RowKernel::reduce(const KernelSchedule::Stage& stage, const Values& addre
   b_.when(second_tree_used_, {}, [&] {
     return b_.loop(b_.i64(0), b_.i64(kReductionLanes), 1, {}, [&](Value* number, const Values&) {
       const Values identity = state.identity(1, 1);
-      for (unsigned c = 0; c < state.components(); ++c) b_.store_value(identity[c], lane(state, second_tree, c, number), 0);
+      for (unsigned c = 0; c < state.components(); ++c)
+        b_.store_value(identity[c], lane(state, second_tree, c, number), 0);
       return Values{};
     });
   });
@@ -162,7 +171,8 @@ Values RowKernel::reduce(const KernelSchedule::Stage& stage, const Values& addre
           return block(stage, state, at, length, env);
         };
         Value* const is_block = b_.CreateICmpSLT(number, last_block_);
-        const Values one = state.merged(b_.either(is_block, lanes_of_block, [&] { return from_stack(state, second_tree); }));
+        const Values one =
+            state.merged(b_.either(is_block, lanes_of_block, [&] { return from_stack(state, second_tree); }));
         if (splits_) {
           b_.when(is_partial_, {}, [&] {
             Value* const slot = slot_of_block(state, number);
@@ -170,7 +180,8 @@ Values RowKernel::reduce(const KernelSchedule::Stage& stage, const Values& addre
             return Values{};
           });
         }
-        b_.when(b_.CreateAnd(second_tree_used_, is_block), {}, [&] { return into_second_tree(state, number, one, second_tree); });
+        b_.when(b_.CreateAnd(second_tree_used_, is_block), {},
+                [&] { return into_second_tree(state, number, one, second_tree); });
         return one;
       });
 }
@@ -237,8 +248,8 @@ unsigned RowKernel::program_length(const KernelSchedule::Stage& stage) const {
   return static_cast<unsigned>(length);
 }
 
-/// Reduces elements [begin, length) of a block, `begin` being a multiple of kReductionLanes, with the lanes on the stack,
-/// where the vectors that a group belongs to need not be known when code is built.
+/// Reduces elements [begin, length) of a block, `begin` being a multiple of kReductionLanes, with the lanes on the
+/// stack, where the vectors that a group belongs to need not be known when code is built.
 void RowKernel::through_stack(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
                               Value* begin, Value* length, const Environment& env, Value* stack, GroupPlan plan) {
   e_.columns(begin, length, plan, [&](const Span& span, unsigned width) {

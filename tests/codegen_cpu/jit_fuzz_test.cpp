@@ -49,7 +49,8 @@ TEST_P(JitFuzz, AgreesWithTheInterpreter) {
   const auto& [target, shape] = GetParam();
   std::string why_not;
   if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
-  if (target == "avx512" && JitCompiler::target() != "avx512") GTEST_SKIP() << "this machine runs " << JitCompiler::target();
+  if (target == "avx512" && JitCompiler::target() != "avx512")
+    GTEST_SKIP() << "this machine runs " << JitCompiler::target();
   const std::uint64_t first = test::seed_or(1);
   for (std::uint64_t seed = first; seed < first + static_cast<std::uint64_t>(test::fuzz_count_or(60)); ++seed) {
     Random random(seed * 3 + static_cast<std::uint64_t>(shape));

@@ -9,8 +9,9 @@ namespace fermata::test {
 enum class KernelShape { map, row, column };
 
 inline const std::vector<DType>& all_dtypes() {
-  static const std::vector<DType> types = {DType::boolean, DType::u8, DType::u16, DType::u32, DType::u64, DType::i8,
-                                           DType::i16, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64};
+  static const std::vector<DType> types = {DType::boolean, DType::u8,  DType::u16, DType::u32, DType::u64,
+                                           DType::i8,      DType::i16, DType::i32, DType::i64, DType::f16,
+                                           DType::bf16,    DType::f32, DType::f64};
   return types;
 }
 
@@ -35,20 +36,25 @@ class KernelGenerator {
   }
 
   std::vector<std::int64_t> sizes() {
-    static const std::vector<std::int64_t> lengths = {0, 1, 2, 7, 8, 15, 16, 31, 33, 63, 64, 65, 100, 127, 128, 129, 257, 1000};
+    static const std::vector<std::int64_t> lengths = {0,  1,  2,  7,   8,   15,  16,  31,  33,
+                                                      63, 64, 65, 100, 127, 128, 129, 257, 1000};
     std::vector<std::int64_t> sizes;
     for (unsigned axis = 0; axis < kernel_.rank; ++axis) {
       const bool is_vector_axis = axis == kernel_.rank - 1u;
-      if (is_vector_axis) sizes.push_back(random_.pick(lengths));
-      else if (shape_ == KernelShape::column && kernel_.is_reduced(axis) && random_.chance(30)) sizes.push_back(100 + random_.below(200));
-      else sizes.push_back(random_.chance(3) ? 0 : 1 + random_.below(kernel_.rank > 2 ? 3 : 9));
+      if (is_vector_axis)
+        sizes.push_back(random_.pick(lengths));
+      else if (shape_ == KernelShape::column && kernel_.is_reduced(axis) && random_.chance(30))
+        sizes.push_back(100 + random_.below(200));
+      else
+        sizes.push_back(random_.chance(3) ? 0 : 1 + random_.below(kernel_.rank > 2 ? 3 : 9));
     }
     if (shape_ == KernelShape::row && random_.chance(12)) {  // several blocks
       for (std::int64_t& size : sizes) size = std::min<std::int64_t>(size, 2);
       sizes.back() = 8000 + random_.below(20000);
     }
     constexpr std::int64_t kMostPoints = 50000;
-    for (auto points = [&] { return element_count(sizes); }; points() > kMostPoints;) *std::ranges::max_element(sizes) /= 2;
+    for (auto points = [&] { return element_count(sizes); }; points() > kMostPoints;)
+      *std::ranges::max_element(sizes) /= 2;
     return sizes;
   }
 
@@ -103,8 +109,10 @@ class KernelGenerator {
 
   void grow(std::int64_t count) {
     while (count-- > 0)
-      if (random_.chance(15)) add_leaf();
-      else add_instruction();
+      if (random_.chance(15))
+        add_leaf();
+      else
+        add_instruction();
   }
 
   void add_instruction() {
@@ -113,10 +121,12 @@ class KernelGenerator {
     // The bits of a computed NaN are nobody's business.
     const bool has_bits = !is_floating(from) || kernel_.program[a].prim == Prim::input;
     for (;;) {
-      Instr instr{.prim = static_cast<Prim>(random_.below(static_cast<std::int64_t>(Prim::bitcast) + 1)), .type = from, .a = a};
+      Instr instr{
+          .prim = static_cast<Prim>(random_.below(static_cast<std::int64_t>(Prim::bitcast) + 1)), .type = from, .a = a};
       if (operand_count(instr.prim) == 0) continue;
       if (instr.prim >= Prim::eq && instr.prim <= Prim::le) instr.type = DType::boolean;
-      if (instr.prim == Prim::convert || instr.prim == Prim::bitcast) instr.type = random_.pick(random_.chance(50) ? focus_ : all_dtypes());
+      if (instr.prim == Prim::convert || instr.prim == Prim::bitcast)
+        instr.type = random_.pick(random_.chance(50) ? focus_ : all_dtypes());
       if (instr.prim == Prim::bitcast && (!has_bits || instr.type == DType::boolean)) continue;
       if (prim_function(instr.prim, instr.type, from) == nullptr) continue;
       if (instr.prim == Prim::select) {
@@ -147,17 +157,22 @@ class KernelGenerator {
     const std::uint16_t where = add_access(DType::i64, random_axes());
     kernel_.accesses[where].address_only = true;
     add({.prim = Prim::offset, .type = DType::i64, .index = where});
-    reduction.lifted = kernel_.program.inline_program(formula.lift.program, {lifted, pool_.back()}, formula.lift.results);
+    reduction.lifted =
+        kernel_.program.inline_program(formula.lift.program, {lifted, pool_.back()}, formula.lift.results);
     kernel_.reductions.push_back(reduction);
     for (std::size_t c = 0; c < reduction.types.size(); ++c)
-      add({.prim = Prim::reduced, .type = reduction.types[c], .index = static_cast<std::uint16_t>(kernel_.reductions.size() - 1), .bits = c});
+      add({.prim = Prim::reduced,
+           .type = reduction.types[c],
+           .index = static_cast<std::uint16_t>(kernel_.reductions.size() - 1),
+           .bits = c});
   }
 
   void add_store(ValueId value) {
     const unsigned all = (1u << kernel_.rank) - 1;
     const bool row_level = schedule(kernel_).row_level[value] && kernel_.reduced != 0;
     const bool per_row = row_level && !random_.chance(10);
-    kernel_.stores.push_back({add_access(kernel_.program[value].type, per_row ? all & ~unsigned{kernel_.reduced} : all), value});
+    kernel_.stores.push_back(
+        {add_access(kernel_.program[value].type, per_row ? all & ~unsigned{kernel_.reduced} : all), value});
   }
 
   Random& random_;

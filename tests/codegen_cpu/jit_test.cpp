@@ -1,0 +1,248 @@
+// The JIT compiler piece by piece: every primitive, every formula of the op table, the shapes of reduction that matter,
+// what it refuses, and its behaviour with several threads. jit_fuzz_test.cpp has the random kernels.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "codegen_cpu/jit_compiler.h"
+#include "codegen_cpu/loader.h"
+#include "ir/error.h"
+#include "ir/op.h"
+#include "tests/codegen_cpu/kernel_generator.h"
+
+namespace fermata {
+namespace {
+
+using test::KernelCase;
+using test::Random;
+
+class Jit : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    std::string why_not;
+    if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+    if (GetParam() == "avx512" && JitCompiler::target() != "avx512")
+      GTEST_SKIP() << "this machine runs " << JitCompiler::target();
+  }
+  std::shared_ptr<const Executable> compile(const Kernel& kernel) {
+    verify(kernel);
+    return JitCompiler::instance().compile(kernel, nullptr, GetParam());
+  }
+  /// Compiles, and compares with the interpreter for each of these sizes.
+  void expect_exact(const Kernel& kernel, const std::vector<std::vector<std::int64_t>>& all_sizes) {
+    SCOPED_TRACE(to_string(kernel));
+    const auto executable = compile(kernel);
+    for (const auto& sizes : all_sizes) {
+      KernelCase expected(kernel, sizes, random_), actual = expected;
+      interpret(kernel, expected.launch());
+      executable->launch(actual.launch());
+      EXPECT_EQ(expected.difference(actual), "") << "sizes " << to_string(std::span(sizes));
+    }
+  }
+  Random random_{test::seed_or(7)};
+};
+INSTANTIATE_TEST_SUITE_P(Targets, Jit, testing::Values("avx512", "avx2"), [](const auto& info) { return info.param; });
+
+ValueId add_input(Kernel& kernel, DType dtype, unsigned axes, bool unit_stride) {
+  kernel.accesses.push_back({.dtype = dtype, .axes = static_cast<std::uint16_t>(axes), .unit_stride = unit_stride});
+  return kernel.program.add(
+      {.prim = Prim::input, .type = dtype, .index = static_cast<std::uint16_t>(kernel.accesses.size() - 1)});
+}
+void add_store(Kernel& kernel, ValueId value, unsigned axes, bool unit_stride) {
+  kernel.accesses.push_back(
+      {.dtype = kernel.program[value].type, .axes = static_cast<std::uint16_t>(axes), .unit_stride = unit_stride});
+  kernel.stores.push_back({static_cast<std::uint16_t>(kernel.accesses.size() - 1), value});
+}
+ValueId add_reduction(Kernel& kernel, Op op, ValueId value, ValueId index) {
+  const ReduceFormula& formula = reduce_formula(op, kernel.program[value].type);
+  kernel.reductions.push_back(
+      {kernel.program.inline_program(formula.lift.program, {value, index}, formula.lift.results), formula.types,
+       formula.identity, formula.combine});
+  std::vector<ValueId> state;
+  for (std::size_t c = 0; c < formula.types.size(); ++c)
+    state.push_back(kernel.program.add({.prim = Prim::reduced,
+                                        .type = formula.types[c],
+                                        .index = static_cast<std::uint16_t>(kernel.reductions.size() - 1),
+                                        .bits = c}));
+  return kernel.program.inline_program(formula.finish.program, state, formula.finish.results)[0];
+}
+
+/// One kernel per primitive and operand dtype, with a store for every result dtype that is defined.
+TEST_P(Jit, ComputesEveryPrimitive) {
+  unsigned tested = 0;
+  for (unsigned p = 0; p <= static_cast<unsigned>(Prim::bitcast); ++p) {
+    const auto prim = static_cast<Prim>(p);
+    if (operand_count(prim) == 0) continue;
+    for (const DType operand : test::all_dtypes()) {
+      Kernel kernel;
+      const ValueId condition = add_input(kernel, DType::boolean, 1, true);
+      const ValueId x = add_input(kernel, operand, 1, true), y = add_input(kernel, operand, 1, true),
+                    z = add_input(kernel, operand, 1, true);
+      for (const DType type : test::all_dtypes()) {
+        if (prim_function(prim, type, operand) == nullptr || (prim == Prim::bitcast && type == DType::boolean))
+          continue;
+        Instr instr{.prim = prim, .type = type, .a = x};
+        if (operand_count(prim) > 1) instr.b = y;
+        if (operand_count(prim) > 2) instr.c = z;
+        if (prim == Prim::select) instr.a = condition, instr.b = x, instr.c = y;
+        add_store(kernel, kernel.program.add(instr), 1, true);
+        ++tested;
+      }
+      if (!kernel.stores.empty()) expect_exact(kernel, {{1003}});
+    }
+  }
+  EXPECT_GT(tested, 400u);
+}
+
+/// Each pair of the values at which integer division, shifts and products are delicate.
+TEST_P(Jit, ComputesIntegerCornersOfConstants) {
+  for (const DType type : {DType::i8, DType::u8, DType::i32, DType::u32, DType::i64, DType::u64}) {
+    const unsigned width = static_cast<unsigned>(8 * byte_size(type));
+    const std::uint64_t top = std::uint64_t{1} << (width - 1), all = (top - 1) * 2 + 1;
+    Kernel kernel;
+    const ValueId x = add_input(kernel, type, 1, true);
+    for (const std::uint64_t bits :
+         {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{width}, top, all})
+      for (const Prim prim : {Prim::div, Prim::rem, Prim::shl, Prim::shr}) {
+        const ValueId constant = kernel.program.constant(type, bits);
+        add_store(kernel, kernel.program.add({.prim = prim, .type = type, .a = x, .b = constant}), 1, true);
+        add_store(kernel, kernel.program.add({.prim = prim, .type = type, .a = constant, .b = x}), 1, true);
+      }
+    expect_exact(kernel, {{777}});
+  }
+}
+
+TEST_P(Jit, ComputesEveryPointwiseFormula) {
+  for (std::size_t op = 0; op < kOpCount; ++op)
+    for (const DType dtype : {DType::f32, DType::f64, DType::i32, DType::boolean}) {
+      if (!is_pointwise(static_cast<Op>(op))) continue;
+      const auto rule = apply_rule(info(static_cast<Op>(op)).rule, dtype);
+      if (!rule || rule->operand != dtype) continue;
+      const Formula& formula = pointwise_formula(static_cast<Op>(op), dtype);
+      Kernel kernel;
+      std::vector<ValueId> operands;
+      for (const DType parameter : formula.parameters) operands.push_back(add_input(kernel, parameter, 1, true));
+      for (const ValueId result : kernel.program.inline_program(formula.program, operands, formula.results))
+        add_store(kernel, result, 1, true);
+      SCOPED_TRACE(name(static_cast<Op>(op)));
+      expect_exact(kernel, {{531}});
+    }
+}
+
+TEST_P(Jit, ReducesWithEveryMonoid) {
+  for (const Op op : {Op::sum, Op::prod, Op::max, Op::min, Op::all, Op::any, Op::argmax, Op::argmin})
+    for (const DType dtype : test::all_dtypes()) {
+      const auto rule = apply_rule(info(op).rule, dtype);
+      if (!rule || rule->operand != dtype || compute_dtype(dtype) != dtype) continue;
+      for (const bool over_rows : {true, false}) {
+        Kernel kernel;
+        kernel.rank = 2, kernel.reduced = over_rows ? 2 : 1;
+        const ValueId x = add_input(kernel, dtype, 3, true);
+        kernel.accesses.push_back({.dtype = DType::i64, .axes = kernel.reduced, .address_only = true});
+        const ValueId index = kernel.program.add({.prim = Prim::offset, .type = DType::i64, .index = 1});
+        add_store(kernel, add_reduction(kernel, op, x, index), over_rows ? 1 : 2, false);
+        SCOPED_TRACE(name(op));
+        std::vector<std::vector<std::int64_t>> sizes;
+        for (const std::int64_t length : {0, 1, 63, 64, 65, 1000})
+          sizes.push_back(over_rows ? std::vector<std::int64_t>{3, length} : std::vector<std::int64_t>{length, 70});
+        expect_exact(kernel, sizes);
+      }
+    }
+}
+
+Kernel softmax(unsigned reduced_axis) {
+  Kernel kernel;
+  kernel.rank = 2, kernel.reduced = static_cast<std::uint16_t>(1u << reduced_axis);
+  const ValueId x = add_input(kernel, DType::f32, 3, true);
+  const ValueId zero = kernel.program.constant(DType::i64, 0);
+  const ValueId largest = add_reduction(kernel, Op::max, x, zero);
+  const ValueId shifted = kernel.program.add({.prim = Prim::sub, .type = DType::f32, .a = x, .b = largest});
+  const Formula& exponential = pointwise_formula(Op::exp, DType::f32);
+  const ValueId e = kernel.program.inline_program(exponential.program, {shifted}, exponential.results)[0];
+  const ValueId total = add_reduction(kernel, Op::sum, e, zero);
+  add_store(kernel, kernel.program.add({.prim = Prim::div, .type = DType::f32, .a = e, .b = total}), 3, true);
+  return kernel;
+}
+
+TEST_P(Jit, RunsThreeStages) {
+  expect_exact(softmax(1), {{2, 1}, {2, 10}, {2, 64}, {2, 1000}, {2, 8192}, {2, 8193}, {2, 30000}});
+  expect_exact(softmax(0), {{1, 2}, {10, 2}, {128, 2}, {129, 100}, {1000, 2}});
+}
+
+TEST_P(Jit, RunsManyBlocksOverSeveralReducedAxes) {
+  Kernel kernel;
+  kernel.rank = 3, kernel.reduced = 5;
+  add_store(
+      kernel,
+      add_reduction(kernel, Op::sum, add_input(kernel, DType::f32, 7, true), kernel.program.constant(DType::i64, 0)), 2,
+      false);
+  expect_exact(kernel, {{5, 2, 1}, {5, 2, 100}, {5, 2, 8192}, {5, 2, 20000}});
+  expect_exact(kernel, {{300, 2, 3}});  // more blocks than lanes
+}
+
+/// A kernel may overwrite what it reads, element by element.
+TEST_P(Jit, WorksInPlace) {
+  Kernel kernel;
+  kernel.rank = 2;
+  const ValueId x = add_input(kernel, DType::f32, 3, true), y = add_input(kernel, DType::f32, 2, true);
+  kernel.stores.push_back({0, kernel.program.add({.prim = Prim::mul, .type = DType::f32, .a = x, .b = y})});
+  expect_exact(kernel, {{7, 1}, {7, 50}, {7, 1000}});
+}
+
+TEST_P(Jit, RunsEmptyLaunches) {
+  Kernel kernel;
+  kernel.rank = 3;
+  add_store(kernel, add_input(kernel, DType::i16, 7, false), 7, true);
+  expect_exact(kernel, {{0, 3, 5}, {2, 0, 5}, {2, 3, 0}});
+}
+
+TEST_P(Jit, GivesTheSameObjectEachTime) {
+  const std::string first = JitCompiler::instance().object_for(softmax(1), nullptr, GetParam());
+  std::vector<std::string> objects(8);
+  std::vector<std::thread> threads;
+  for (std::string& object : objects)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i) {
+        object = JitCompiler::instance().object_for(softmax(0), nullptr, GetParam());
+        object = JitCompiler::instance().object_for(softmax(1), nullptr, GetParam());
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& object : objects) EXPECT_TRUE(object == first);
+}
+
+TEST_P(Jit, ShowsItsCode) {
+  JitDump dump;
+  JitCompiler::instance().compile(softmax(1), &dump, GetParam());
+  EXPECT_NE(dump.ir.find("define void @fermata_kernel"), std::string::npos);
+  EXPECT_NE(dump.ir.find(GetParam() == "avx512" ? "<16 x float>" : "<8 x float>"), std::string::npos);
+  EXPECT_NE(dump.assembly.find(GetParam() == "avx512" ? "%zmm" : "%ymm"), std::string::npos);
+  EXPECT_EQ(dump.ir.find(" fast "), std::string::npos);
+  EXPECT_EQ(dump.ir.find("contract"), std::string::npos);
+}
+
+std::string refusal(const Kernel& kernel, const std::string& target) {
+  try {
+    JitCompiler::instance().object_for(kernel, nullptr, target);
+  } catch (const UnsupportedError& error) { return error.what(); }
+  return "compiled";
+}
+
+TEST_P(Jit, RefusesWhatHasNoMachineCode) {
+  Kernel complex;
+  add_store(complex, add_input(complex, DType::c64, 1, true), 1, true);
+  EXPECT_EQ(refusal(complex, GetParam()),
+            "FM2101 UnsupportedError: cannot compile a kernel: kernels of dtype c64 are not supported");
+
+  Kernel undefined;
+  const ValueId x = add_input(undefined, DType::f16, 1, true);
+  add_store(undefined, undefined.program.add({.prim = Prim::add, .type = DType::f16, .a = x, .b = x}), 1, true);
+  EXPECT_EQ(refusal(undefined, GetParam()),
+            "FM2101 UnsupportedError: cannot compile a kernel: primitive add is not defined for f16 giving f16");
+  EXPECT_EQ(refusal(softmax(1), "pdp11"),
+            "FM2101 UnsupportedError: cannot compile a kernel: no instruction set is called pdp11");
+  EXPECT_EQ(refusal(softmax(1), GetParam()), "compiled");  // still works after errors
+}
+
+}  // namespace
+}  // namespace fermata
