@@ -14,7 +14,7 @@ int main() {
   for (int step = 1; step <= 100; ++step) {
     const fm::Tensor loss = fm::mean(fm::square(fm::matmul(x, weights) - y));
     weights.zero_grad();
-    loss.backward();  // nothing has been computed so far
+    loss.backward();  // recorded like everything else
     fm::no_grad([&] { weights -= 0.2 * weights.grad(); });
     if (step % 20 == 0) std::cout << "step " << step << "  loss " << loss.item<float>() << "\n";
   }

@@ -56,7 +56,7 @@ Tensor from_file(const GraphNode& n, const std::string& path) {
 }  // namespace
 
 Graph read_program(const std::string& path) {
-  const std::string text = read_file("read_program", path, {});
+  const std::string text = read_file("fermata", path, {});
   try {
     return parse_graph(text);
   } catch (const ParseError& error) {

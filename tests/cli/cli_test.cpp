@@ -126,7 +126,7 @@ TEST_F(Cli, AMissingFileIsAFileError) {
     const Outcome missing = run_program("fermata " + command + " nothing.ir");
     EXPECT_EQ(missing.status, 1) << command;
     EXPECT_EQ(missing.out, "") << command;
-    EXPECT_EQ(missing.err, "FM1601 FileError: read_program: cannot read nothing.ir: No such file or directory\n") << command;
+    EXPECT_EQ(missing.err, "FM1601 FileError: fermata: nothing.ir: cannot be opened (No such file or directory)\n") << command;
   }
 }
 
