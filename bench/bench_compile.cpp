@@ -21,7 +21,8 @@ void cold(benchmark::State& state, Program program, const Tensor& x) {
     const fm::ModeGuard eager(fm::Mode::eager);
     wanted = program(x);
   }
-  if (const std::string d = difference({program(x).sync()}, {wanted}); !d.empty()) return state.SkipWithError(d.c_str());
+  if (const std::string d = difference({program(x).sync()}, {wanted}); !d.empty())
+    return state.SkipWithError(d.c_str());
   const fm::Stats before = fm::stats();
   for (auto _ : state) {
     state.PauseTiming();
@@ -37,11 +38,13 @@ void cold(benchmark::State& state, Program program, const Tensor& x) {
 void cold_chain10(benchmark::State& state) { cold(state, &chain10_math, fm::ones(1000).sync()); }
 BENCHMARK(cold_chain10)->Name("cold/chain10")->Unit(benchmark::kMillisecond);
 void cold_chain100(benchmark::State& state) {
-  cold(state, [](const Tensor& x) { return chain100_cheap(x); }, (fm::ones(1000) * 0.3).sync());
+  cold(
+      state, [](const Tensor& x) { return chain100_cheap(x); }, (fm::ones(1000) * 0.3).sync());
 }
 BENCHMARK(cold_chain100)->Name("cold/chain100")->Unit(benchmark::kMillisecond);
 void cold_softmax(benchmark::State& state) {
-  cold(state, [](const Tensor& x) { return fm::softmax(x, -1); }, fm::randn({16, 100}).sync());
+  cold(
+      state, [](const Tensor& x) { return fm::softmax(x, -1); }, fm::randn({16, 100}).sync());
 }
 BENCHMARK(cold_softmax)->Name("cold/softmax")->Unit(benchmark::kMillisecond);
 

@@ -1,7 +1,8 @@
-// How fast the work itself is: every program eager and compiled, on one thread and on two, beside what the machine can do.
+// How fast the work itself is: every program eager and compiled, on one thread and on two, beside what the machine can
+// do.
 //
-// A row's time is wall time of one run: recording, playing, and freeing the results. Inputs are there before. A compiled
-// row is only timed if it gives what eager mode gives.
+// A row's time is wall time of one run: recording, playing, and freeing the results. Inputs are there before. A
+// compiled row is only timed if it gives what eager mode gives.
 #include <benchmark/benchmark.h>
 #include <fermata/fermata.h>
 
@@ -39,9 +40,7 @@ Tensor normal(std::uint64_t seed, const fm::Shape& sizes) {
 }
 
 Case unary_case(std::string name, const fm::Shape& sizes, Tensor (*program)(const Tensor&)) {
-  return {std::move(name), [=] {
-            return Body([x = normal(1, sizes), program] { return Results{program(x)}; });
-          }};
+  return {std::move(name), [=] { return Body([x = normal(1, sizes), program] { return Results{program(x)}; }); }};
 }
 
 Body prepare_small_products() {
@@ -71,17 +70,20 @@ std::vector<Case> cases() {
       unary_case("softmax_4096x1024", rows, [](const Tensor& x) { return fm::softmax(x, -1); }),
       unary_case("layer_norm_4096x1024", rows, [](const Tensor& x) { return fm::layer_norm(x); }),
       unary_case("rms_norm_4096x1024", rows, [](const Tensor& x) { return fm::rms_norm(x); }),
-      {"matmul_1024", [] {
+      {"matmul_1024",
+       [] {
          return Body([a = normal(1, {1024, 1024}), b = normal(2, {1024, 1024})] { return Results{fm::matmul(a, b)}; });
        }},
       {"matmul_32x64", &prepare_small_products},
-      {"mlp_gelu_512x1024x4096", [] {
+      {"mlp_gelu_512x1024x4096",
+       [] {
          return Body([x = normal(1, {512, 1024}), w = normal(2, {1024, 4096}), b = normal(3, {4096})] {
            return Results{fm::gelu(fm::matmul(x, w) + b)};
          });
        }},
       {"adam_16M", &prepare_adam},
-      {"attention_8x8x512x64", [] {
+      {"attention_8x8x512x64",
+       [] {
          const fm::Shape sizes{8, 8, 512, 64};
          return Body([q = normal(1, sizes), k = normal(2, sizes), v = normal(3, sizes)] {
            return Results{attention(q, k, v)};
@@ -148,7 +150,8 @@ void fma_peak(benchmark::State& state, int threads) {
     });
     operations += done;
   }
-  state.counters["flops"] = operations / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  state.counters["flops"] =
+      operations / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void register_all() {
@@ -160,7 +163,8 @@ void register_all() {
   for (const Case& c : cases())
     for (const fm::Mode mode : {fm::Mode::eager, fm::Mode::compiled})
       for (const int threads : {1, 2}) {
-        const std::string name = c.name + (mode == fm::Mode::eager ? "/eager" : "/compiled") + "/threads:" + std::to_string(threads);
+        const std::string name =
+            c.name + (mode == fm::Mode::eager ? "/eager" : "/compiled") + "/threads:" + std::to_string(threads);
         benchmark::RegisterBenchmark(name.c_str(), kernel, c, mode, threads)->Unit(benchmark::kMillisecond);
       }
 }

@@ -102,7 +102,8 @@ void sync_cached_chain10(benchmark::State& state) {
   const fm::ModeGuard compiled(fm::Mode::compiled);
   const Tensor x = small_input();
   for (int i = 0; i < 3; ++i) chain10_cheap(x).sync();  // compiled when it comes again
-  if (const std::string d = differs_from_eager(chain10_cheap(x).sync(), x); !d.empty()) return state.SkipWithError(d.c_str());
+  if (const std::string d = differs_from_eager(chain10_cheap(x).sync(), x); !d.empty())
+    return state.SkipWithError(d.c_str());
   const fm::Stats before = fm::stats();
   for (auto _ : state) benchmark::DoNotOptimize(chain10_cheap(x).sync());
   const fm::Stats after = fm::stats();

@@ -63,7 +63,7 @@ __attribute__((target("avx512f"))) double fma_avx512(std::size_t rounds) {
     for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_fmadd_ps(chain[c], factor, term);
   __m512 sum = chain[0];
   for (std::size_t c = 1; c < kChains; ++c) sum = _mm512_add_ps(sum, chain[c]);
-  const volatile float used = _mm512_reduce_add_ps(sum);
+  const volatile float used = _mm512_cvtss_f32(sum);
   static_cast<void>(used);
   return static_cast<double>(rounds) * kChains * 16 * 2;
 }
@@ -103,7 +103,8 @@ const std::vector<Copy>& copies() {
   static const std::vector<Copy> all = [] {
     std::vector<Copy> found{{"memcpy", &copy_memcpy}};
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) found.insert(found.end(), {{"plain", &copy_avx2}, {"non-temporal", &stream_avx2}});
+    if (__builtin_cpu_supports("avx2"))
+      found.insert(found.end(), {{"plain", &copy_avx2}, {"non-temporal", &stream_avx2}});
     if (__builtin_cpu_supports("avx512f")) found.push_back({"non-temporal, 64 bytes", &stream_avx512});
 #endif
     return found;
@@ -115,10 +116,11 @@ void copy_on_threads(const Copy& copy, void* to, const void* from, std::size_t b
   constexpr std::size_t kPage = 4096;
   fermata::set_thread_count(threads);
   const double ns_per_page = 400;
-  fermata::parallel_for(0, static_cast<std::int64_t>(bytes / kPage), ns_per_page, [&](std::int64_t begin, std::int64_t end) {
-    const auto skip = static_cast<std::size_t>(begin) * kPage, part = static_cast<std::size_t>(end - begin) * kPage;
-    copy.run(static_cast<std::byte*>(to) + skip, static_cast<const std::byte*>(from) + skip, part);
-  });
+  fermata::parallel_for(
+      0, static_cast<std::int64_t>(bytes / kPage), ns_per_page, [&](std::int64_t begin, std::int64_t end) {
+        const auto skip = static_cast<std::size_t>(begin) * kPage, part = static_cast<std::size_t>(end - begin) * kPage;
+        copy.run(static_cast<std::byte*>(to) + skip, static_cast<const std::byte*>(from) + skip, part);
+      });
 }
 
 double run_fma(std::size_t rounds) {

@@ -21,7 +21,8 @@ inline Tensor chain10_math(const Tensor& x) {
 }
 /// A hundred ops: the ten cheap ones ten times over, brought back to where they are steep.
 inline Tensor chain100_cheap(Tensor x) {
-  for (int i = 0; i < 10; ++i) x = fm::minimum(fm::maximum(((((x + 0.5) * x - 1.5) * x + 0.25) * x - 0.75), -1), 1) * 0.5;
+  for (int i = 0; i < 10; ++i)
+    x = fm::minimum(fm::maximum(((((x + 0.5) * x - 1.5) * x + 0.25) * x - 0.75), -1), 1) * 0.5;
   return x;
 }
 

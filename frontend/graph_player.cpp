@@ -50,7 +50,8 @@ class GraphPlayer {
     if (is_pointwise(n.op)) return call_pointwise(n, where);
     std::vector<Tensor> tensors;
     for (const GraphOperand& o : n.operands) tensors.push_back(values_[o.value]);
-    return general_call(n.op, tensors, {.wanted = {n.dtype, n.shape}, .integers = n.attributes, .scalars = n.scalars}, where);
+    return general_call(n.op, tensors, {.wanted = {n.dtype, n.shape}, .integers = n.attributes, .scalars = n.scalars},
+                        where);
   }
 
   Tensor call_pointwise(const GraphNode& n, Location where) const {
@@ -70,8 +71,10 @@ class GraphPlayer {
       }
       const bool condition = has_condition && k == 0;
       const Scalar number = scalar_of(n.scalars[o.scalar], compute_dtype(condition ? DType::boolean : dtype));
-      if (lone && !condition) operands.emplace_back(made.emplace_back(full({}, number, dtype, where)), where);
-      else operands.emplace_back(number, where);
+      if (lone && !condition)
+        operands.emplace_back(made.emplace_back(full({}, number, dtype, where)), where);
+      else
+        operands.emplace_back(number, where);
     }
     const OperatorEntry& entry = operator_entry(n.op);
     switch (operands.size()) {
@@ -101,8 +104,9 @@ std::vector<Tensor> play_graph(const Graph& graph, std::span<const Tensor> input
                                         where));
   }
   if (count != inputs.size())
-    throw ValueError(1331, format_error(1331, "ValueError",
-                                        fmt::format("a graph of {} inputs is given {}", count, inputs.size()), {}, where));
+    throw ValueError(
+        1331, format_error(1331, "ValueError", fmt::format("a graph of {} inputs is given {}", count, inputs.size()),
+                           {}, where));
   return GraphPlayer(graph, where).play(inputs);
 }
 

@@ -38,8 +38,9 @@ std::string find_data() {
 Data load_data(const std::string& path) {
   const Tensor table = fm::load_csv(path);
   if (table.rank() != 2 || table.size(1) != kPixels + 1)
-    throw fm::FileError(1603, fm::format_error(1603, "FileError", "digits: " + path + ": not 64 pixels and a label a line",
-                                               {}, std::source_location::current()));
+    throw fm::FileError(
+        1603, fm::format_error(1603, "FileError", "digits: " + path + ": not 64 pixels and a label a line", {},
+                               std::source_location::current()));
   // Consecutive lines come from one writer, so the fifth that is held out is drawn from all of them.
   fm::Generator split(kSplitSeed);
   const Tensor order = fm::permutation(table.size(0), split);

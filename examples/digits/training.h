@@ -49,10 +49,10 @@ class Classifier {
 };
 
 struct Result {
-  std::vector<double> losses;   // of every step
-  double accuracy = 0;          // on the test images
-  double us_per_step = 0;       // the median after the first epoch
-  double seconds = 0;           // all steps together
+  std::vector<double> losses;  // of every step
+  double accuracy = 0;         // on the test images
+  double us_per_step = 0;      // the median after the first epoch
+  double seconds = 0;          // all steps together
 };
 /// `progress` is called after every epoch with its number, from 1, the mean loss of its steps and the test accuracy.
 Result train(const Data& data, const Settings& settings,

@@ -1,5 +1,5 @@
-// The subcommands of `fermata`, one source file each. Each adds itself to the command line with a callback, which prints
-// to standard output and throws the library's errors.
+// The subcommands of `fermata`, one source file each. Each adds itself to the command line with a callback, which
+// prints to standard output and throws the library's errors.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -34,8 +34,8 @@ void show_progress(int epoch, int epochs, double loss, double accuracy) {
   if (!terminal && !last && epoch != 1 && epoch % std::max(epochs / 10, 1) != 0) return;
   constexpr int kWidth = 24;
   const int done = kWidth * epoch / std::max(epochs, 1);
-  fmt::print("{}  [{:#<{}}{:.<{}}] epoch {:>3}/{}  loss {:.4f}  test accuracy {:6.2f}%{}", terminal ? "\r" : "", "", done, "",
-             kWidth - done, epoch, epochs, loss, 100 * accuracy, !terminal || last ? "\n" : "");
+  fmt::print("{}  [{:#<{}}{:.<{}}] epoch {:>3}/{}  loss {:.4f}  test accuracy {:6.2f}%{}", terminal ? "\r" : "", "",
+             done, "", kWidth - done, epoch, epochs, loss, 100 * accuracy, !terminal || last ? "\n" : "");
   std::fflush(stdout);
 }
 
@@ -45,8 +45,8 @@ digits::Result train(const digits::Data& data, const digits::Settings& settings,
   const digits::Result result = digits::train(data, settings, [&](int epoch, double loss, double accuracy) {
     show_progress(epoch, settings.epochs, loss, accuracy);
   });
-  fmt::print("  {} steps, {:.1f} us each, {:.2f} s in all; {:.2f}% of the test images are read right\n", result.losses.size(),
-             result.us_per_step, result.seconds, 100 * result.accuracy);
+  fmt::print("  {} steps, {:.1f} us each, {:.2f} s in all; {:.2f}% of the test images are read right\n",
+             result.losses.size(), result.us_per_step, result.seconds, 100 * result.accuracy);
   return result;
 }
 
@@ -99,9 +99,10 @@ void demo(const Options& options) {
   const std::uint64_t kernels = after.kernels_compiled - before.kernels_compiled;
   const std::uint64_t plans = after.plans_compiled - before.plans_compiled, hits = after.plan_hits - before.plan_hits;
   const double compile_ms = after.compile_ms - before.compile_ms;
-  fmt::print("\nThe losses of all {} steps agree to {:.1e} (relative). A compiled step takes {:.2f} of an eager one.\n"
-             "{} plans were compiled, with {} kernels, in {:.1f} ms; {} times a plan was found in the cache.\n",
-             compiled.losses.size(), difference, compiled.us_per_step / eager.us_per_step, plans, kernels, compile_ms, hits);
+  fmt::print(
+      "\nThe losses of all {} steps agree to {:.1e} (relative). A compiled step takes {:.2f} of an eager one.\n"
+      "{} plans were compiled, with {} kernels, in {:.1f} ms; {} times a plan was found in the cache.\n",
+      compiled.losses.size(), difference, compiled.us_per_step / eager.us_per_step, plans, kernels, compile_ms, hits);
   show_one_step(data, options.settings);
 
   if (options.json.empty()) return;
@@ -126,7 +127,8 @@ void demo(const Options& options) {
 }  // namespace
 
 void add_demo(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("demo", "Train on handwritten digits, eager and compiled, and show the difference");
+  CLI::App* command =
+      app.add_subcommand("demo", "Train on handwritten digits, eager and compiled, and show the difference");
   const auto options = std::make_shared<Options>();
   command->add_option("--json", options->json, "Write the figures to this file");
   command->add_option("--epochs", options->settings.epochs, "Times that all images are shown")

@@ -57,7 +57,8 @@ void report_processor(Report& report) {
   note("avx2", __builtin_cpu_supports("avx2") != 0), note("fma", __builtin_cpu_supports("fma") != 0);
   note("f16c", __builtin_cpu_supports("f16c") != 0), note("avx512f", __builtin_cpu_supports("avx512f") != 0);
   note("avx512bw", __builtin_cpu_supports("avx512bw") != 0), note("avx512dq", __builtin_cpu_supports("avx512dq") != 0);
-  note("avx512vl", __builtin_cpu_supports("avx512vl") != 0), note("avx512bf16", __builtin_cpu_supports("avx512bf16") != 0);
+  note("avx512vl", __builtin_cpu_supports("avx512vl") != 0),
+      note("avx512bf16", __builtin_cpu_supports("avx512bf16") != 0);
   note("avx512vnni", __builtin_cpu_supports("avx512vnni") != 0);
   report.line("features", features.empty() ? "none of those that matter" : features);
 #endif
@@ -77,8 +78,9 @@ void report_memory(Report& report) {
   if (pages.empty()) pages = "unknown";
   report.line("memory", fmt::format("{:.1f} GiB; huge pages: {}", bytes / 0x1p30, pages));
   if (pages.find("[never]") != std::string::npos)
-    report.todo("Huge pages are off, so touching new memory costs four times as much: write \"madvise\" to "
-                "/sys/kernel/mm/transparent_hugepage/enabled.");
+    report.todo(
+        "Huge pages are off, so touching new memory costs four times as much: write \"madvise\" to "
+        "/sys/kernel/mm/transparent_hugepage/enabled.");
 }
 
 /// Compiles and runs a kernel, with a reason where that does not work.
@@ -87,8 +89,9 @@ void report_compiler(Report& report) {
   Backend& cpu = *backend(BackendKey::cpu);
   if (!cpu.can_compile(&why_not)) {
     report.line("compiled kernels", "none: " + why_not);
-    report.todo("Kernels are not compiled; every program is played op by op. Install llvm-19-dev (scripts/setup.sh does) "
-                "and build again, or name the plugin in FERMATA_LLVM_PLUGIN.");
+    report.todo(
+        "Kernels are not compiled; every program is played op by op. Install llvm-19-dev (scripts/setup.sh does) "
+        "and build again, or name the plugin in FERMATA_LLVM_PLUGIN.");
     return;
   }
   const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
@@ -99,7 +102,8 @@ void report_compiler(Report& report) {
   const float got = sum(exp(x) * 2).item<float>();
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   set_compile_policy(before);
-  report.line("compiled kernels", fmt::format("for {}, through the LLVM plugin; the first took {:.1f} ms", cpu.target(), ms));
+  report.line("compiled kernels",
+              fmt::format("for {}, through the LLVM plugin; the first took {:.1f} ms", cpu.target(), ms));
   constexpr float kWanted = 3297.4425414f;  // 2000 e^0.5
   if (stats().kernels_compiled == kernels) report.todo("A kernel that should have been compiled was played op by op.");
   if (!(got > kWanted * 0.9999f && got < kWanted * 1.0001f))
@@ -112,12 +116,16 @@ void report_libraries(Report& report) {
     return matmul != nullptr && std::any_of(matmul->variants.begin(), matmul->variants.end(),
                                             [&](const KernelVariant& v) { return v.name == name; });
   };
-  struct Library { std::string_view variant, title, package, cost; };
-  constexpr std::array<Library, 2> kLibraries = {{{"onednn", "oneDNN", "libdnnl-dev", "large matrix products are slower"},
-                                                  {"libxsmm", "libxsmm", "libxsmm-dev", "small matrix products are slower"}}};
+  struct Library {
+    std::string_view variant, title, package, cost;
+  };
+  constexpr std::array<Library, 2> kLibraries = {
+      {{"onednn", "oneDNN", "libdnnl-dev", "large matrix products are slower"},
+       {"libxsmm", "libxsmm", "libxsmm-dev", "small matrix products are slower"}}};
   for (const Library& l : kLibraries) {
     report.line(l.title, has(l.variant) ? "used for matmul" : "not in this build");
-    if (!has(l.variant)) report.todo(fmt::format("Without {} {}. Install {} and build again.", l.title, l.cost, l.package));
+    if (!has(l.variant))
+      report.todo(fmt::format("Without {} {}. Install {} and build again.", l.title, l.cost, l.package));
   }
   report.line("CUDA", backend(BackendKey::cuda) != nullptr ? "in this build" : "not in this build");
 }
@@ -126,7 +134,8 @@ void report_environment(Report& report) {
   fmt::print("\n{:<24} {:<14} {:<24} {}\n", "environment", "value", "default", "what it sets");
   for (const EnvironmentVariable& v : kEnvironmentVariables) {
     const char* value = std::getenv(std::string(v.name).c_str());
-    fmt::print("{:<24} {:<14} {:<24} {}: {}\n", v.name, value == nullptr ? "-" : value, v.otherwise, v.values, v.meaning);
+    fmt::print("{:<24} {:<14} {:<24} {}: {}\n", v.name, value == nullptr ? "-" : value, v.otherwise, v.values,
+               v.meaning);
   }
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry), variable = text.substr(0, text.find('='));
@@ -152,7 +161,8 @@ void examine() {
 }  // namespace
 
 void add_doctor(CLI::App& app) {
-  app.add_subcommand("doctor", "Show what was found on this machine, what is missing and what to do")->callback(examine);
+  app.add_subcommand("doctor", "Show what was found on this machine, what is missing and what to do")
+      ->callback(examine);
 }
 
 }  // namespace fermata::cli

@@ -1,5 +1,5 @@
-// Every environment variable that the engine reads: what `fermata doctor` prints. docs/environment.md says more on each;
-// a test compares both lists with what the sources read.
+// Every environment variable that the engine reads: what `fermata doctor` prints. docs/environment.md says more on
+// each; a test compares both lists with what the sources read.
 #pragma once
 
 #include <array>

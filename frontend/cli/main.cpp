@@ -1,7 +1,7 @@
 // The program `fermata`: looks inside the engine from a shell.
 //
-// Exit status: 0 where all went well, 1 after an error of the library (its message is on standard error), 2 for a command
-// line that makes no sense.
+// Exit status: 0 where all went well, 1 after an error of the library (its message is on standard error), 2 for a
+// command line that makes no sense.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -27,9 +27,7 @@ int run(int argc, char** argv) {
   fermata::cli::add_doctor(app);
   try {
     app.parse(argc, argv);  // runs the callback of the subcommand
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kWrongUsage;
-  }
+  } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? 0 : kWrongUsage; }
   return 0;
 }
 
@@ -40,8 +38,6 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const fermata::Error& error) {
     fmt::print(stderr, "{}\n", error.what());
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "fermata: {}\n", error.what());
-  }
+  } catch (const std::exception& error) { fmt::print(stderr, "fermata: {}\n", error.what()); }
   return kFailed;
 }

@@ -18,9 +18,16 @@ constexpr std::array<std::string_view, 7> kFamilies = {"unary",  "binary",    "t
 
 /// The dtypes of a set in words: "real", "floating", "f32 f64".
 std::string dtypes_text(DTypeSet set) {
-  struct Named { DTypeSet set; std::string_view text; };
-  constexpr std::array<Named, 6> kNamed = {{{kRealOrBoolean, "real bool"}, {kReal, "real"}, {kFloating, "floating"},
-                                            {kIntegers | kBoolean, "integers bool"}, {kIntegers, "integers"}, {kBoolean, "bool"}}};
+  struct Named {
+    DTypeSet set;
+    std::string_view text;
+  };
+  constexpr std::array<Named, 6> kNamed = {{{kRealOrBoolean, "real bool"},
+                                            {kReal, "real"},
+                                            {kFloating, "floating"},
+                                            {kIntegers | kBoolean, "integers bool"},
+                                            {kIntegers, "integers"},
+                                            {kBoolean, "bool"}}};
   for (const Named& n : kNamed)
     if (n.set.bits == set.bits) return std::string(n.text);
   std::string text;
@@ -69,7 +76,8 @@ void print_operator(const std::string& wanted) {
   }
   std::string_view nearest;
   for (std::size_t i = 0; i < kOpCount; ++i)
-    if (const auto n = name(static_cast<Op>(i)); nearest.empty() || distance(wanted, n) < distance(wanted, nearest)) nearest = n;
+    if (const auto n = name(static_cast<Op>(i)); nearest.empty() || distance(wanted, n) < distance(wanted, nearest))
+      nearest = n;
   throw ValueError(1333, format_error(1333, "ValueError", fmt::format("there is no op {}", wanted), {}, {},
                                       distance(wanted, nearest) <= 2 ? fmt::format("{}?", nearest)
                                                                      : std::string("`fermata ops` lists all")));
@@ -78,8 +86,10 @@ void print_operator(const std::string& wanted) {
 void print_all() {
   fmt::print("{:<20} {:<10} {:<14} {}\n", "op", "family", "operands", "kernels");
   for (std::size_t i = 0; i < kOpCount; ++i) print_row(static_cast<Op>(i));
-  fmt::print("\n{} ops. `fermata ops NAME` shows one: its formula, and every kernel with dtypes, conditions and the line that "
-             "registered it.\n", kOpCount);
+  fmt::print(
+      "\n{} ops. `fermata ops NAME` shows one: its formula, and every kernel with dtypes, conditions and the line that "
+      "registered it.\n",
+      kOpCount);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ void add_opt(CLI::App& app) {
   command->add_option("--passes", options->passes, "Passes in this order, separated by commas")
       ->delimiter(',')
       ->default_str(fmt::format("{}", fmt::join(options->passes, ",")));
-  command->callback([options] { fmt::print("{}", to_string(run_passes(read_program(options->file), options->passes))); });
+  command->callback(
+      [options] { fmt::print("{}", to_string(run_passes(read_program(options->file), options->passes))); });
 }
 
 }  // namespace fermata::cli

@@ -39,8 +39,8 @@ Tensor made_up(const Graph& graph, ValueId v, std::uint64_t seed) {
   const std::int64_t low = is_signed(n.dtype) ? -kSmall : 0;
   if (const auto positions = positions_below(graph, v)) {
     const std::int64_t high = std::max<std::int64_t>(*positions, 1);
-    return randint(0, is_integer(n.dtype) && byte_size(n.dtype) == 1 ? std::min<std::int64_t>(high, 127) : high, n.shape,
-                   n.dtype, generator);
+    return randint(0, is_integer(n.dtype) && byte_size(n.dtype) == 1 ? std::min<std::int64_t>(high, 127) : high,
+                   n.shape, n.dtype, generator);
   }
   return randint(low, kSmall, n.shape, n.dtype, generator);
 }
@@ -49,7 +49,8 @@ Tensor from_file(const GraphNode& n, const std::string& path) {
   const Tensor x = path.ends_with(".npy") ? load_npy(path, {}) : load_csv(path, n.dtype, {}, {});
   if (x.element_count() != element_count(n.shape))
     throw_input(fmt::format("{} holds {}, and the program wants {}", path, to_string(x.dtype(), x.shape()),
-                            to_string(n.dtype, n.shape)), {});
+                            to_string(n.dtype, n.shape)),
+                {});
   return reshape(astype(x, n.dtype), n.shape);
 }
 

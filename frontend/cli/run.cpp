@@ -32,10 +32,12 @@ std::vector<Tensor> play(const Graph& graph, const std::vector<Tensor>& inputs, 
 
 ReferenceTensor reference_of(const Tensor& x) {
   ReferenceTensor r{x.dtype(), x.shape(), {}, {}};
-  if (is_floating(x.dtype())) r.floats = x.to_vector<double>();
+  if (is_floating(x.dtype()))
+    r.floats = x.to_vector<double>();
   else if (x.dtype() == DType::u64)
     for (const std::uint64_t v : x.to_vector<std::uint64_t>()) r.integers.push_back(static_cast<std::int64_t>(v));
-  else r.integers = x.to_vector<std::int64_t>();
+  else
+    r.integers = x.to_vector<std::int64_t>();
   return r;
 }
 
@@ -65,8 +67,9 @@ void check(const Graph& graph, const std::vector<Tensor>& inputs) {
   const std::vector<Tensor> eager = play(graph, inputs, Mode::eager), compiled = play(graph, inputs, Mode::compiled);
   for (std::size_t i = 0; i < exact.size(); ++i) {
     const ReferenceTensor e = reference_of(eager[i]), c = reference_of(compiled[i]);
-    fmt::print("output {} (%{})\n  eager and reference     {}\n  compiled and reference  {}\n  eager and compiled      {}\n", i,
-               graph.outputs[i], difference(e, exact[i]), difference(c, exact[i]), difference(e, c));
+    fmt::print(
+        "output {} (%{})\n  eager and reference     {}\n  compiled and reference  {}\n  eager and compiled      {}\n",
+        i, graph.outputs[i], difference(e, exact[i]), difference(c, exact[i]), difference(e, c));
   }
 }
 

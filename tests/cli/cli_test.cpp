@@ -63,7 +63,8 @@ TEST_F(Cli, RunComputesAProgramInBothModes) {
 
 TEST_F(Cli, RunMakesUpInputsThatDependOnTheSeedOnly) {
   write("p.ir", kProgram);
-  const Outcome first = run_program("fermata run p.ir --seed 7"), again = run_program("fermata run p.ir --seed 7 --mode eager");
+  const Outcome first = run_program("fermata run p.ir --seed 7"),
+                again = run_program("fermata run p.ir --seed 7 --mode eager");
   EXPECT_EQ(first.status, 0) << first.err;
   EXPECT_EQ(first.out, again.out);
   EXPECT_NE(first.out, run_program("fermata run p.ir --seed 8").out);
@@ -86,11 +87,13 @@ TEST_F(Cli, RunRefusesInputsThatDoNotFit) {
             "FM1332 ValueError: --input %1=x.csv: %1 is not an input of the program\n");
   const Outcome form = run_program("fermata run p.ir --input x.csv");
   EXPECT_EQ(form.status, 1);
-  EXPECT_EQ(form.err, "FM1332 ValueError: --input x.csv: no number of an input and file\n  hint as in --input %0=x.npy\n");
+  EXPECT_EQ(form.err,
+            "FM1332 ValueError: --input x.csv: no number of an input and file\n  hint as in --input %0=x.npy\n");
 }
 
 TEST_F(Cli, OptRunsPassesInOrder) {
-  write("p.ir", "%0 = input : f32[4]\n%1 = exp(%0) : f32[4]\n%2 = cast(%0) : f32[4]\n%3 = tanh(%2) : f32[4]\nreturn %3\n");
+  write("p.ir",
+        "%0 = input : f32[4]\n%1 = exp(%0) : f32[4]\n%2 = cast(%0) : f32[4]\n%3 = tanh(%2) : f32[4]\nreturn %3\n");
   const Outcome simplified = run_program("fermata opt --passes simplify p.ir");
   EXPECT_EQ(simplified.status, 0) << simplified.err;
   EXPECT_EQ(simplified.out, "%0 = input : f32[4]\n%1 = tanh(%0) : f32[4]\nreturn %1\n");
@@ -100,7 +103,8 @@ TEST_F(Cli, OptNamesThePassesThatThereAre) {
   write("p.ir", kProgram);
   const Outcome wrong = run_program("fermata opt --passes simplify,no_such_pass p.ir");
   EXPECT_EQ(wrong.status, 1);
-  EXPECT_EQ(wrong.err, "FM1321 ValueError: there is no graph pass no_such_pass\n  hint one of: simplify, materialise\n");
+  EXPECT_EQ(wrong.err,
+            "FM1321 ValueError: there is no graph pass no_such_pass\n  hint one of: simplify, materialise\n");
 }
 
 TEST_F(Cli, ExplainShowsProgramAndPlan) {
@@ -126,7 +130,8 @@ TEST_F(Cli, AMissingFileIsAFileError) {
     const Outcome missing = run_program("fermata " + command + " nothing.ir");
     EXPECT_EQ(missing.status, 1) << command;
     EXPECT_EQ(missing.out, "") << command;
-    EXPECT_EQ(missing.err, "FM1601 FileError: fermata: nothing.ir: cannot be opened (No such file or directory)\n") << command;
+    EXPECT_EQ(missing.err, "FM1601 FileError: fermata: nothing.ir: cannot be opened (No such file or directory)\n")
+        << command;
   }
 }
 
@@ -134,7 +139,9 @@ TEST_F(Cli, ABrokenProgramIsAParseErrorWithItsFile) {
   write("broken.ir", "%0 = input : f32[4]\n%1 = exp(%0 : f32[4]\nreturn %1\n");
   const Outcome broken = run_program("fermata explain broken.ir");
   EXPECT_EQ(broken.status, 1);
-  EXPECT_EQ(broken.err, "FM1501 ParseError: line 2, column 13: expected ')'\n  %1 = exp(%0 : f32[4]\n              ^\n  in   broken.ir\n");
+  EXPECT_EQ(
+      broken.err,
+      "FM1501 ParseError: line 2, column 13: expected ')'\n  %1 = exp(%0 : f32[4]\n              ^\n  in   broken.ir\n");
 }
 
 TEST_F(Cli, AWrongCommandLineIsStatusTwo) {

@@ -45,7 +45,8 @@ TEST(Demo, NamesTheFileThatIsNotThere) {
   const Scratch scratch;
   const Outcome demo = run_program("fermata demo --data nothing.csv");
   EXPECT_EQ(demo.status, 1);
-  EXPECT_THAT(demo.err, HasSubstr("FM1601 FileError: load_csv: nothing.csv: cannot be opened (No such file or directory)"));
+  EXPECT_THAT(demo.err,
+              HasSubstr("FM1601 FileError: load_csv: nothing.csv: cannot be opened (No such file or directory)"));
 }
 
 TEST(Readme, ShowsTheQuickstartThatIsBuilt) {

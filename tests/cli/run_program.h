@@ -54,7 +54,8 @@ inline Outcome run_program(const std::string& command, const std::string& settin
   if (pipe == nullptr) throw std::runtime_error("cannot run " + line);
   Outcome outcome;
   std::array<char, 4096> block;
-  for (std::size_t n = 0; (n = std::fread(block.data(), 1, block.size(), pipe)) > 0;) outcome.out.append(block.data(), n);
+  for (std::size_t n = 0; (n = std::fread(block.data(), 1, block.size(), pipe)) > 0;)
+    outcome.out.append(block.data(), n);
   const int status = pclose(pipe);
   outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   outcome.err = file_text("stderr.txt");

@@ -19,7 +19,10 @@ void expect_reference(const std::string& text, const std::vector<Tensor>& inputs
   std::vector<ReferenceTensor> plain;
   for (const Tensor& x : inputs) {
     ReferenceTensor r{x.dtype(), x.shape(), {}, {}};
-    if (is_floating(x.dtype())) r.floats = x.to_vector<double>(); else r.integers = x.to_vector<std::int64_t>();
+    if (is_floating(x.dtype()))
+      r.floats = x.to_vector<double>();
+    else
+      r.integers = x.to_vector<std::int64_t>();
     plain.push_back(r);
   }
   const std::vector<ReferenceTensor> wanted = evaluate_reference(graph, plain);
@@ -83,9 +86,7 @@ TEST(PlayGraph, TakesOneTensorPerInput) {
   const auto text = [&](const std::vector<Tensor>& inputs) -> std::string {
     try {
       play_graph(graph, inputs, {});
-    } catch (const ValueError& error) {
-      return error.what();
-    }
+    } catch (const ValueError& error) { return error.what(); }
     return "no error";
   };
   EXPECT_EQ(text({}), "FM1331 ValueError: a graph of 1 inputs is given 0");
