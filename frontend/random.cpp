@@ -56,7 +56,8 @@ std::uint64_t Generator::reserve(std::int64_t count) {
 
 Generator& default_generator() {
   static std::atomic<std::uint64_t> threads{0};
-  thread_local Generator generator(threads.fetch_add(1, std::memory_order_relaxed));
+  static const auto key_of = [](std::uint64_t thread) { return thread == 0 ? 0 : mixed(thread); };
+  thread_local Generator generator(key_of(threads.fetch_add(1, std::memory_order_relaxed)));
   return generator;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 #include <thread>
 
@@ -75,7 +76,9 @@ TEST(ModesEnvironment, DISABLED_NewThreadsAreEager) {
 }
 
 TEST(ModesEnvironment, EagerFromTheStart) {
-  const std::string command = "FERMATA_MODE=eager GTEST_OUTPUT= '" + ::testing::internal::GetArgvs()[0] +
+  // Other tests may have left the folder that the program was started in.
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string command = "FERMATA_MODE=eager GTEST_OUTPUT= '" + program +
                               "' --gtest_also_run_disabled_tests "
                               "--gtest_filter=ModesEnvironment.DISABLED_NewThreadsAreEager > /dev/null";
   EXPECT_EQ(std::system(command.c_str()), 0);

@@ -25,7 +25,8 @@ class Generator {
   std::uint64_t offset_ = 0;
 };
 
-/// This thread's generator. Threads start with different keys: the first one to draw with 0, the next with 1, and so on.
+/// This thread's generator. Threads start with different keys, in the order in which they first draw: the first one with
+/// 0, the others with keys far from the seeds that people choose.
 Generator& default_generator();
 /// Seeds this thread's generator.
 void manual_seed(std::uint64_t seed);
