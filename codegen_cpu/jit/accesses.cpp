@@ -32,7 +32,6 @@ Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch) : b_(b),
     scalars_.push_back(kernel.scalars[i] == DType::boolean ? b.CreateIsNotNull(bits) : bits);
   }
   strides_.resize(kernel.accesses.size() * kernel.rank);
-  bool needs_bounce = false;
   for (unsigned a = 0; a < kernel.accesses.size(); ++a) {
     const Access& access = kernel.accesses[a];
     origin_.push_back(access.address_only ? entry(b, offsets, a, b.getInt64Ty()) : entry(b, pointers, a, pointer));
@@ -47,9 +46,7 @@ Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch) : b_(b),
     }
     lane_distances_.push_back(along_vector_axis(a) ? b.CreateMul(b.splat(stride(a, vector_axis())), b.lane_numbers())
                                                    : nullptr);
-    needs_bounce = needs_bounce || !access.address_only;
   }
-  if (needs_bounce) bounce_ = b.stack(b.getInt64Ty(), b.lanes(), 64);
 }
 
 Value* Accesses::move(unsigned access, Value* address, Value* distance) const {
@@ -141,6 +138,11 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
   return from_memory(access, memory);
 }
 
+Value* Accesses::bounce() const {
+  if (bounce_ == nullptr) bounce_ = b_.stack(b_.getInt64Ty(), b_.lanes(), 64);
+  return bounce_;
+}
+
 /// All lanes are gathered in registers; some lanes through the stack by a loop, which reads only what exists.
 Value* Accesses::load_by_lane(unsigned access, Value* first, Value* step, Value* count) const {
   const DType dtype = kernel_.accesses[access].dtype;
@@ -157,10 +159,10 @@ Value* Accesses::load_by_lane(unsigned access, Value* first, Value* step, Value*
   }
   b_.loop(b_.i64(0), count != nullptr ? count : b_.i64(b_.lanes()), 1, {}, [&](Value* lane, const Values&) {
     Value* const at = b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateMul(step, lane));
-    b_.CreateAlignedStore(b_.CreateAlignedLoad(element, at, align), b_.CreateGEP(element, bounce_, lane), align);
+    b_.CreateAlignedStore(b_.CreateAlignedLoad(element, at, align), b_.CreateGEP(element, bounce(), lane), align);
     return Values{};
   });
-  return b_.CreateAlignedLoad(type, bounce_, llvm::Align(64));
+  return b_.CreateAlignedLoad(type, bounce(), llvm::Align(64));
 }
 
 void Accesses::store(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const {
@@ -186,10 +188,10 @@ void Accesses::store_by_lane(unsigned access, Value* first, Value* step, Value* 
   const DType dtype = kernel_.accesses[access].dtype;
   Type* const element = memory_type(b_.getContext(), dtype, 1);
   const llvm::Align align(byte_size(dtype));
-  b_.CreateAlignedStore(memory, bounce_, llvm::Align(64));
+  b_.CreateAlignedStore(memory, bounce(), llvm::Align(64));
   b_.loop(b_.i64(0), count != nullptr ? count : b_.i64(b_.lanes()), 1, {}, [&](Value* lane, const Values&) {
     Value* const at = b_.CreateGEP(b_.getInt8Ty(), first, b_.CreateMul(step, lane));
-    b_.CreateAlignedStore(b_.CreateAlignedLoad(element, b_.CreateGEP(element, bounce_, lane), align), at, align);
+    b_.CreateAlignedStore(b_.CreateAlignedLoad(element, b_.CreateGEP(element, bounce(), lane), align), at, align);
     return Values{};
   });
 }

@@ -63,6 +63,8 @@ class Accesses {
 
  private:
   Value* move(unsigned access, Value* address, Value* distance) const;
+  /// Room on the stack for one vector, for what has no masked form.
+  Value* bounce() const;
   Value* distance(unsigned access, Value* address) const;
   Value* as_offset(unsigned access, Value* distance) const;
   Value* element_address(unsigned access, Value* address, const Span& span, unsigned vector) const;
@@ -78,9 +80,9 @@ class Accesses {
   CodeBuilder& b_;
   const Kernel& kernel_;
   Values sizes_, scalars_, origin_;
-  std::vector<Value*> strides_;         // [access][axis], null where an access does not vary
-  Values lane_distances_;               // per access along the vector axis: lane * stride
-  llvm::AllocaInst* bounce_ = nullptr;  // room for one vector, for what has no masked form
+  std::vector<Value*> strides_;                 // [access][axis], null where an access does not vary
+  Values lane_distances_;                       // per access along the vector axis: lane * stride
+  mutable llvm::AllocaInst* bounce_ = nullptr;  // made when first needed
 };
 
 }  // namespace fermata::jit

@@ -128,7 +128,7 @@ unsigned Emission::vector_count(const KernelSchedule::Stage& stage) const {
 
 GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const {
   // Long programs overlap in the processor by themselves, and every copy of one takes time to compile.
-  constexpr unsigned kLong = 24, kMostInstructions = 320;
+  constexpr unsigned kLong = 24, kMostInstructions = 400;
   const unsigned length = std::max(1u, vector_count(stage)), vector_bits = b.isa().vector_bits;
   unsigned bits = 0;
   bool masked = b.isa().masks && length >= kLong;

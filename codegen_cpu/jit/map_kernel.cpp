@@ -9,7 +9,8 @@ namespace {
 bool crosses_rows(const Kernel& kernel) {
   const unsigned vector_axis = kernel.rank - 1u;
   for (const Access& access : kernel.accesses)
-    if (!access.address_only && !access.unit_stride && access.axes >> vector_axis > 0 && access.axes != 1u << vector_axis)
+    if (!access.address_only && !access.unit_stride && access.axes >> vector_axis > 0 &&
+        access.axes != 1u << vector_axis)
       return true;
   return false;
 }
