@@ -340,6 +340,7 @@ class Fuser {
     bool reached = false;
     const auto visit = [&](ValueId v, bool outside) {
       for (const ValueId u : readers_[v]) {
+        if (is_view(g_.nodes[u].op)) continue;  // no step; whoever reads it is among the readers of v
         if (p_.group_of[u] == to) reached = reached || outside;
         else if (p_.group_of[u] != from && !seen[u]) seen[u] = true, work.push_back(u);
       }

@@ -139,9 +139,12 @@ class Lowering {
         const std::vector<ValueId>& members = group >= 0 ? p_.groups[index(group)].members : alone;
         bool ready = true;
         for (const ValueId m : members)
-          for (const GraphOperand& o : g_.nodes[m].operands)
-            if (!o.is_scalar() && state[o.value] != 2 && (group < 0 || p_.group_of[o.value] != group))
-              work.push_back(o.value), ready = false;
+          for (const GraphOperand& o : g_.nodes[m].operands) {
+            if (o.is_scalar()) continue;
+            ValueId s = o.value;  // views are no steps, and may stand between members of a group
+            while (is_view(g_.nodes[s].op)) s = g_.nodes[s].operands[0].value;
+            if (state[s] != 2 && (group < 0 || p_.group_of[s] != group)) work.push_back(s), ready = false;
+          }
         if (!ready) {
           if (state[v] == 1 && ++visits_ > 64 * g_.nodes.size() + 4096) throw_internal("groups depend on each other in a circle");
           state[v] = 1;

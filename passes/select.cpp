@@ -36,7 +36,9 @@ Choice choose(const Graph& g, const GraphNode& n) {
   const DType operand = operand_dtype(g, n);
   const Backend* device = backend(key);
   const bool compiles = device != nullptr && device->can_compile(nullptr);
-  c.form = cell != nullptr && compiles && cell->emits.has(operand) ? Form::emit : Form::call;
+  // Kernels reduce at least one axis.
+  const bool reduces_nothing = family(n.op) == Family::reduce && n.attributes[0] == 0;
+  c.form = cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing ? Form::emit : Form::call;
   if (cell == nullptr) return c;
   const ShapeArgs shapes(g, n);
   double best = 0;

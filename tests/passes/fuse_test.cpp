@@ -1,0 +1,257 @@
+// Fusion: how many steps a program becomes, whether it is written with names or by hand, and that the values are right.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "fermata/fermata.h"
+#include "ir/graph.h"
+#include "passes/pipeline.h"
+
+namespace fermata::testing {
+namespace {
+
+using Values = std::vector<Tensor>;
+using Function = std::function<Values()>;
+
+class Fuse : public ::testing::Test {
+ protected:
+  ~Fuse() override { set_compile_policy(policy_); }
+
+  Tensor some(const IntegerList& sizes) {
+    Tensor x = normal(sizes, 0, 1, DType::f32, generator_);
+    return x.sync();
+  }
+
+  /// The program becomes so many kernels and calls, and computes what it computes eagerly.
+  static void expect_steps(std::size_t steps, const Function& program) {
+    Values eager;
+    {
+      const ModeGuard guard(Mode::eager);
+      eager = program();
+    }
+    const ModeGuard guard(Mode::compiled);
+    const Values compiled = program();
+    const std::string text = dump_ir(compiled);
+    EXPECT_EQ(step_count(parse_graph(text)), steps) << explain(compiled);
+    sync(compiled);
+    ASSERT_EQ(compiled.size(), eager.size());
+    for (std::size_t i = 0; i < eager.size(); ++i) {
+      ASSERT_EQ(compiled[i].shape(), eager[i].shape());
+      ASSERT_EQ(compiled[i].dtype(), eager[i].dtype());
+      const std::vector<double> want = eager[i].to_vector<double>(), got = compiled[i].to_vector<double>();
+      for (std::size_t k = 0; k < want.size(); ++k)
+        ASSERT_NEAR(got[k], want[k], 2e-6 * std::max(1.0, std::abs(want[k]))) << "value " << i << ", element " << k << "\n" << text;
+    }
+  }
+  static void expect_steps(std::size_t steps, const std::function<Tensor()>& program) {
+    expect_steps(steps, Function([&] { return Values{program()}; }));
+  }
+
+  Generator generator_{11};
+  const CompilePolicy policy_ = set_compile_policy(CompilePolicy::immediate);
+};
+
+// ---- Pointwise ------------------------------------------------------------------------------------------------------
+
+TEST_F(Fuse, ChainOfTenIsOneKernel) {
+  const Tensor x = some({1000});
+  expect_steps(1, [&] { return sqrt(abs(sigmoid(exp(tanh(x * 1.01 + 0.5) * -2) + 0.1) - x)); });
+}
+
+TEST_F(Fuse, TreeWithBroadcastsAndCastsIsOneKernel) {
+  const Tensor x = some({17, 33}), row = some({33}), column = some({17, 1}), one = some({});
+  expect_steps(1, [&] {
+    return where(x > row, astype(x * column, DType::f16), row - one) + astype(x, DType::i32);
+  });
+}
+
+TEST_F(Fuse, SeveralOutputsAreOneKernel) {
+  const Tensor x = some({9, 40});
+  expect_steps(1, [&]() -> Values {
+    const Tensor y = exp(x), z = y + 1;
+    return {y, z, log(z)};
+  });
+}
+
+TEST_F(Fuse, ConstantsAndPositionsNeedNoBuffer) {
+  const Tensor x = some({6, 11});
+  expect_steps(1, [&] { return where(iota({6, 11}, 1) < 5, x + full({6, 11}, 2.5), zeros({6, 11})); });
+}
+
+// ---- Views ----------------------------------------------------------------------------------------------------------
+
+TEST_F(Fuse, ViewsOfInputsAreLoads) {
+  const Tensor x = some({12, 10}), y = some({10, 6});
+  expect_steps(1, [&] { return exp(slice(transpose(x), 1, 10, -kEnd, -2)) * slice(y, 1, 0, 6); });
+}
+
+TEST_F(Fuse, ProducersAreComputedWhereAPermutedReaderNeedsThem) {
+  const Tensor x = some({12, 10}), y = some({10, 12});
+  expect_steps(1, [&] { return transpose(x * 2) + y; });
+}
+
+TEST_F(Fuse, ReshapeOfAComputedValueIsFoldedOrStored) {
+  const Tensor x = some({12, 10}), y = some({120});
+  expect_steps(1, [&] { return reshape(x * 2, -1) + y; });
+}
+
+TEST_F(Fuse, CheapBroadcastValuesAreComputedAgainAndDearOnesStored) {
+  const Tensor x = some({64, 32}), row = some({32});
+  expect_steps(1, [&] { return x * (row + 1); });
+  expect_steps(2, [&] { return x * gelu(row); });
+}
+
+// ---- Reductions -----------------------------------------------------------------------------------------------------
+
+TEST_F(Fuse, SoftmaxIsOneKernelHoweverItIsWritten) {
+  const Tensor x = some({37, 129});
+  expect_steps(1, [&] { return softmax(x); });
+  expect_steps(1, [&] {
+    const Tensor e = exp(x - max(x, -1, true));
+    return e / sum(e, -1, true);
+  });
+  expect_steps(1, [&] { return log_softmax(x); });
+  expect_steps(1, [&] {
+    const Tensor centred = x - expand_dims(max(x, 1), 1);
+    return centred - log(sum(exp(centred), -1, true));
+  });
+}
+
+TEST_F(Fuse, NormalisationsAreOneKernelHoweverTheyAreWritten) {
+  const Tensor x = some({37, 129}), weight = some({129}), bias = some({129});
+  expect_steps(1, [&] { return layer_norm(x, weight, bias); });
+  expect_steps(1, [&] {
+    const Tensor centred = x - sum(x, -1, true) / 129;
+    return centred / sqrt(sum(centred * centred, -1, true) / 129 + 1e-5) * weight + bias;
+  });
+  expect_steps(1, [&] { return rms_norm(x, weight); });
+  // One that has no name: by the largest magnitude, and the share of positive elements.
+  expect_steps(1, [&] {
+    const Tensor scaled = x / (max(abs(x), -1, true) + 1e-3);
+    return scaled * sum(astype(scaled > 0, DType::f32), -1, true);
+  });
+}
+
+TEST_F(Fuse, ProducersGoIntoReductionsAndReductionsIntoConsumersOfRows) {
+  const Tensor x = some({21, 50}), y = some({21, 1});
+  expect_steps(1, [&] { return sum(exp(x) * 2, 1); });
+  expect_steps(1, [&] { return sqrt(sum(square(x), 1, true)) + y; });
+  expect_steps(1, [&] { return x - mean(x, 1, true); });
+  expect_steps(1, [&] { return sum(x * 3); });
+}
+
+TEST_F(Fuse, SiblingsThatReadTheSameAreOneKernel) {
+  const Tensor x = some({21, 50});
+  expect_steps(1, [&]() -> Values { return {sum(x, 1), max(x, 1)}; });
+  expect_steps(1, [&]() -> Values { return {sum(x, 1), sum(square(x), 1), argmax(x, 1)}; });
+  expect_steps(1, [&]() -> Values { return {exp(x), max(x, 1)}; });
+}
+
+TEST_F(Fuse, ReductionsOfOtherAxesAreOtherKernels) {
+  const Tensor x = some({21, 50});
+  expect_steps(2, [&]() -> Values { return {sum(x, 1), sum(x, 0)}; });
+}
+
+TEST_F(Fuse, ColumnReductionsTakeTheirProducers) {
+  const Tensor x = some({60, 40});
+  expect_steps(1, [&] { return sum(exp(x) + 1, 0); });
+  expect_steps(1, [&] { return mean(x, 0); });
+}
+
+TEST_F(Fuse, NormalisationOverColumnsIsRight) {
+  const Tensor x = some({60, 40});
+  expect_steps(1, [&] { return softmax(x, 0); });
+}
+
+TEST_F(Fuse, MiddleAxesAreRight) {
+  const Tensor x = some({5, 6, 7});
+  expect_steps(1, [&] { return softmax(x, 1); });
+  expect_steps(1, [&] { return x / sum(x, {0, 2}, true); });
+}
+
+TEST_F(Fuse, CrossEntropyIsAKernelOfRowsAndOneOverThem) {
+  const Tensor logits = some({32, 10});
+  const Tensor labels = randint(0, 10, {32}, DType::i64, generator_);
+  labels.sync();
+  expect_steps(2, [&] { return cross_entropy(logits, labels); });
+}
+
+// ---- What stands between --------------------------------------------------------------------------------------------
+
+TEST_F(Fuse, MatmulDividesGroups) {
+  const Tensor x = some({8, 16}), w = some({16, 12}), bias = some({12}), v = some({12, 4});
+  expect_steps(4, [&] { return softmax(matmul(relu(matmul(x, w) + bias), v)); });
+}
+
+TEST_F(Fuse, ADiamondAroundAMatmulIsNoCircle) {
+  const Tensor x = some({8, 8}), w = some({8, 8});
+  expect_steps(3, [&] {
+    const Tensor y = exp(x);
+    return y + matmul(y, w);
+  });
+  // Twice: the second reads what comes before and after the first.
+  expect_steps(5, [&]() -> Values {
+    const Tensor y = exp(x), z = matmul(y, w);
+    const Tensor u = z + y;
+    return {u * matmul(tanh(u), y), z - y};
+  });
+}
+
+TEST_F(Fuse, ADiamondOfReductionsIsNoCircle) {
+  const Tensor x = some({30, 20});
+  // The column sums stand between the two uses of y, and the row sums wait for them.
+  expect_steps(2, [&] {
+    const Tensor y = exp(x);
+    return sum(y - sum(y, 0), 1);
+  });
+  expect_steps(3, [&]() -> Values {
+    const Tensor y = exp(x), rows = sum(y, 1, true), columns = sum(y / rows, 0, true);
+    return {y * columns - rows, sum(columns)};
+  });
+}
+
+TEST_F(Fuse, UpdatesAreInOrder) {
+  const Tensor x = some({6, 8});
+  expect_steps(4, [&] {
+    Tensor y = x * 2;
+    y[1] += 1;
+    return y + 0.5;
+  });
+}
+
+// ---- Size and switches ----------------------------------------------------------------------------------------------
+
+TEST_F(Fuse, LongChainsAreCutIntoKernels) {
+  const Tensor x = some({100});
+  const Function program = [&]() -> Values {
+    Tensor y = x;
+    for (int i = 0; i < 400; ++i) y = y * 0.999 + 0.001;
+    return {y};
+  };
+  const std::uint32_t limit = set_pending_limit(2000);
+  const ModeGuard guard(Mode::compiled);
+  const std::size_t steps = step_count(parse_graph(dump_ir(program())));
+  EXPECT_GT(steps, 1u);
+  EXPECT_LE(steps, 16u);
+  expect_steps(steps, program);
+  set_pending_limit(limit);
+}
+
+TEST_F(Fuse, WithoutThePassEveryOpIsAKernel) {
+  const Tensor x = some({30, 20});
+  set_disabled_passes({"fuse"});
+  expect_steps(4, [&] { return sum(tanh(x * 2 + 1), 1); });
+  set_disabled_passes({});
+}
+
+TEST_F(Fuse, WhatIsNotFusedIsExplained) {
+  const Tensor x = some({30, 20});
+  const ModeGuard guard(Mode::compiled);
+  const std::string text = explain(Values{sum(x, 1) + sum(transpose(x) * 2, 0), sum(exp(x) - sum(exp(x), 0), 1)});
+  EXPECT_NE(text.find("not fused"), std::string::npos) << text;
+  EXPECT_NE(text.find("they reduce different axes"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace fermata::testing
