@@ -76,6 +76,7 @@ struct Captured {
   std::vector<Layout> arguments;
   std::vector<std::uint64_t> numbers;
   std::vector<bool> wants_grad;
+  std::vector<std::size_t> identities;  // per argument: the first one that is the same tensor
   PlanEntryPtr entry;
   const Plan* plan = nullptr;
   BoundPlan bound;
@@ -94,6 +95,11 @@ bool check_replay() {
     return value != nullptr && std::string_view(value) != "0";
   }();
   return on;
+}
+
+std::size_t first_of_identity(std::span<const Tensor> args, std::size_t i) {
+  return static_cast<std::size_t>(
+      std::find_if(args.begin(), args.end(), [&](const Tensor& t) { return t.impl() == args[i].impl(); }) - args.begin());
 }
 
 Tensor stand_in(const Tensor& t) {
@@ -129,7 +135,8 @@ Captured* CompiledCore::State::find(std::span<const Tensor> args, std::span<cons
       continue;
     bool fits = true;
     for (std::size_t i = 0; i < args.size() && fits; ++i)
-      fits = c->arguments[i].matches(*args[i].node()) && c->wants_grad[i] == args[i].requires_grad();
+      fits = c->arguments[i].matches(*args[i].node()) && c->wants_grad[i] == args[i].requires_grad() &&
+             c->identities[i] == first_of_identity(args, i);
     if (!fits || !hidden_fit(*c)) continue;
     c->used = ++clock;
     return c.get();
@@ -149,7 +156,9 @@ std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> a
   auto c = std::make_unique<Captured>();
   std::vector<Tensor> stand_ins;
   for (const Tensor& t : args) {
-    stand_ins.push_back(stand_in(t));
+    c->identities.push_back(first_of_identity(args, stand_ins.size()));
+    const bool again = c->identities.back() < stand_ins.size();
+    stand_ins.push_back(again ? stand_ins[c->identities.back()] : stand_in(t));
     c->arguments.push_back(Layout::of(*t.node()));
     c->wants_grad.push_back(t.requires_grad());
   }
@@ -198,7 +207,7 @@ std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> a
     if (c->results.back().output >= 0) c->results.back().constant = Tensor();
   }
   for (std::size_t i = 0; i < stand_ins.size(); ++i)
-    if (stand_ins[i].version() != versions[i])
+    if (stand_ins[i].version() != versions[i] && c->identities[i] == i)
       c->writes.push_back({static_cast<std::int32_t>(i), Tensor(), output_of(stand_ins[i].node())});
   for (const CaptureScope::Write& w : scope.writes()) c->writes.push_back({-1, w.target, output_of(w.target.node())});
   for (const WriteBack& w : c->writes)
@@ -241,12 +250,12 @@ std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> a
 
 std::vector<Tensor> CompiledCore::State::replay(Captured& c, std::span<const Tensor> args, Location where) {
   std::vector<Tensor> outputs;
+  if (c.random_count != 0) {  // also where nothing needs the numbers that were drawn
+    Generator& generator = default_generator();
+    const std::uint64_t offset = generator.reserve(static_cast<std::int64_t>(c.random_count));
+    for (const RandomScalar& r : c.random) c.bound.scalars()[r.slot] = r.is_key ? generator.key() : offset + r.delta;
+  }
   if (c.plan != nullptr) {
-    if (!c.random.empty()) {
-      Generator& generator = default_generator();
-      const std::uint64_t offset = generator.reserve(static_cast<std::int64_t>(c.random_count));
-      for (const RandomScalar& r : c.random) c.bound.scalars()[r.slot] = r.is_key ? generator.key() : offset + r.delta;
-    }
     std::vector<void*> leaves, buffers;
     leaves.reserve(c.leaves.size()), buffers.reserve(c.output_types.size());
     for (const LeafSource& l : c.leaves) {

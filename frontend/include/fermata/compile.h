@@ -75,7 +75,7 @@ template <class F> class CompiledFunction {
     using R = std::invoke_result_t<F&, const A&...>;
     std::vector<Tensor> tensors;
     std::vector<std::uint64_t> numbers;
-    const auto take = [&](const auto& a) {
+    [[maybe_unused]] const auto take = [&](const auto& a) {
       using T = std::remove_cvref_t<decltype(a)>;
       if constexpr (detail::is_number<T>) {
         if constexpr (std::is_floating_point_v<T>) numbers.push_back(std::bit_cast<std::uint64_t>(static_cast<double>(a)));
@@ -90,7 +90,7 @@ template <class F> class CompiledFunction {
     const auto body = [](void* erased, std::span<const Tensor> stand_ins) {
       auto& c = *static_cast<Context*>(erased);
       std::size_t next = 0;
-      const auto pick = [&](const auto& a) -> decltype(auto) {
+      [[maybe_unused]] const auto pick = [&](const auto& a) -> decltype(auto) {
         if constexpr (detail::is_number<decltype(a)>) return a; else return stand_ins[next++];
       };
       std::vector<Tensor> out;
