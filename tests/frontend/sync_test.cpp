@@ -1,0 +1,274 @@
+// Syncs: what they compute and keep, what a failure leaves, plans that are shared, threads that share tensors.
+#include "fermata/sync.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "dispatch/kernel_cache.h"
+#include "fermata/fermata.h"
+#include "runtime/allocator.h"
+#include "runtime/plan_cache.h"
+
+namespace fermata {
+namespace {
+
+using Floats = std::vector<float>;
+Floats floats(const Tensor& x) { return x.to_vector<float>(); }
+
+/// In both ways that a graph is played: op by op, and as a plan.
+class Sync : public ::testing::TestWithParam<CompilePolicy> {
+ protected:
+  ~Sync() override { set_compile_policy(policy_); }
+  CompilePolicy policy_ = set_compile_policy(GetParam());
+  ModeGuard mode_{Mode::compiled};
+};
+INSTANTIATE_TEST_SUITE_P(Policies, Sync, ::testing::Values(CompilePolicy::never, CompilePolicy::immediate),
+                         [](const auto& p) { return p.param == CompilePolicy::never ? "op_by_op" : "compiled"; });
+
+TEST_P(Sync, ComputesWhatHandlesNameAndKeepsTheRestPending) {
+  const Tensor x = tensor({1.0, 2.0, 3.0});
+  const Tensor a = x + 1, b = a * 2, c = a * 3;
+  Tensor unrelated = x - 1;
+  b.sync();
+  EXPECT_FALSE(a.pending());  // a handle names it, and it was computed on the way
+  EXPECT_TRUE(c.pending());
+  EXPECT_TRUE(unrelated.pending());
+  EXPECT_EQ(floats(c), (Floats{6, 9, 12}));
+  EXPECT_EQ(floats(unrelated), (Floats{0, 1, 2}));
+}
+
+TEST_P(Sync, SeveralTensorsAreOnePlan) {
+  const Tensor x = tensor({1.0, 4.0});
+  const Tensor root = sqrt(x), twice = root * 2, sum_of = sum(root);
+  const std::uint64_t before = stats().syncs;
+  sync({twice, sum_of});
+  EXPECT_EQ(stats().syncs, before + 1);
+  EXPECT_EQ(floats(twice), (Floats{2, 4}));
+  EXPECT_EQ(sum_of.item<float>(), 3);
+  EXPECT_EQ(stats().syncs, before + 1);
+}
+
+TEST_P(Sync, ViewsAliasAcrossSyncs) {
+  Tensor x = zeros({3, 4});
+  Tensor row = x[1], corner = slice(row, 0, 2, kEnd), turned = transpose(x);
+  row += 1;
+  EXPECT_EQ(floats(x), (Floats{0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0}));
+  corner *= 5;
+  x.sync();
+  EXPECT_EQ(floats(row), (Floats{1, 1, 5, 5}));
+  turned[3].assign(tensor({7.0, 8.0, 9.0}));
+  EXPECT_EQ(floats(corner), (Floats{5, 8}));
+  x += 1;
+  const Tensor before = x + 0;
+  corner.assign(0);
+  EXPECT_EQ(floats(before), (Floats{1, 1, 1, 8, 2, 2, 6, 9, 1, 1, 1, 10}));
+  EXPECT_EQ(floats(x), (Floats{1, 1, 1, 8, 2, 2, 0, 0, 1, 1, 1, 10}));
+  EXPECT_EQ(floats(turned[2]), (Floats{1, 0, 1}));
+}
+
+TEST_P(Sync, WhatWasRecordedBeforeAWriteKeepsTheValueItSaw) {
+  Tensor x = tensor({1.0, 2.0});
+  const Tensor doubled = x * 2;
+  x += 10;
+  EXPECT_EQ(floats(doubled), (Floats{2, 4}));
+  EXPECT_EQ(floats(x), (Floats{11, 12}));
+}
+
+// ---- Failures -------------------------------------------------------------------------------------------------------
+
+TEST_P(Sync, OutOfMemoryLeavesEverythingPendingAndCanBeTriedAgain) {
+  constexpr std::int64_t kCount = 3 << 20;
+  const Tensor x = full({kCount}, 2.0).sync();
+  const Tensor y = x * 3, z = sum(y) + 1;
+  trim_cache();
+  const std::size_t limit = set_memory_limit(1);
+  try {
+    sync({y, z});
+    set_memory_limit(limit);
+    FAIL() << "there was memory";
+  } catch (const OutOfMemoryError& error) {
+    set_memory_limit(limit);
+    EXPECT_EQ(error.code(), 3001);
+  }
+  EXPECT_TRUE(y.pending());
+  EXPECT_TRUE(z.pending());
+  EXPECT_EQ(x[0].item<float>(), 2);
+  sync({y, z});
+  EXPECT_EQ(y[kCount - 1].item<float>(), 6);
+  EXPECT_EQ(z.item<float>(), 6.0f * kCount + 1);
+}
+
+TEST_P(Sync, ErrorsThatDependOnDataLeaveTheRestUsable) {
+  const Tensor x = tensor({1.0, 2.0, 3.0});
+  Tensor index = tensor({0, 7});
+  const Tensor y = x + 1, bad = take(y, index) * 2;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THROW(bad.sync(), IndexError);
+    EXPECT_TRUE(bad.pending());
+  }
+  EXPECT_EQ(floats(y), (Floats{2, 3, 4}));
+  index.assign(tensor({0, 2}));
+  EXPECT_EQ(floats(take(y, index) * 2), (Floats{4, 8}));
+}
+
+// ---- Threads --------------------------------------------------------------------------------------------------------
+
+TEST_P(Sync, ThreadsShareWhatIsPending) {
+  constexpr int kRounds = 60;
+  const Tensor x = arange(100, DType::f32).sync();
+  for (int round = 0; round < kRounds; ++round) {
+    const Tensor shared = exp(x * 0.01) + round, left = shared * 2, right = sum(shared) - left;
+    Tensor mine, yours;
+    std::atomic<int> ready{0};
+    const auto meet = [&] {
+      ++ready;
+      while (ready != 2) std::this_thread::yield();
+    };
+    std::thread other([&] {
+      set_mode(Mode::compiled);
+      meet();
+      yours = left + shared;
+      yours.sync(), right.sync();
+    });
+    meet();
+    mine = right * shared;
+    mine.sync(), left.sync();
+    other.join();
+    const Floats s = floats(shared), l = floats(left), r = floats(right), m = floats(mine), y = floats(yours);
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      ASSERT_EQ(l[i], s[i] * 2);
+      ASSERT_EQ(m[i], r[i] * s[i]);
+      ASSERT_EQ(y[i], l[i] + s[i]);
+    }
+  }
+}
+
+TEST_P(Sync, ThreadsBuildOnWhatAnotherThreadRecorded) {
+  Tensor chain = zeros({16});
+  for (int turn = 0; turn < 40; ++turn) {
+    std::thread([&] {
+      set_mode(Mode::compiled);
+      chain += 1;
+      if (turn % 7 == 0) chain.sync();
+    }).join();
+  }
+  EXPECT_EQ(floats(chain), Floats(16, 40));
+}
+
+// ---- Plans ----------------------------------------------------------------------------------------------------------
+
+class Plans : public ::testing::Test {
+ protected:
+  Plans() { clear_compile_caches(); }
+  ~Plans() override {
+    PlanCache::instance().hash_mask = ~0ull;
+    clear_compile_caches();
+    set_compile_policy(policy_);
+  }
+  CompilePolicy policy_ = set_compile_policy(CompilePolicy::immediate);
+  ModeGuard mode_{Mode::compiled};
+};
+
+TEST_F(Plans, SizesAndNumbersAreArguments) {
+  const auto run = [](std::int64_t rows, std::int64_t columns, float factor) {
+    const Tensor x = full({rows, columns}, 2.0).sync();
+    return sum(x * factor + 1, 1, true) * slice(x, 1, 0, columns - 1);
+  };
+  run(8, 16, 2).sync();
+  const Stats before = stats();
+  for (const auto& [rows, columns, factor] : {std::tuple{3, 5, 2.5f}, {100, 7, -1.0f}, {2, 64, 0.0f}, {5000, 33, 1e10f}}) {
+    const Tensor y = run(rows, columns, factor);
+    EXPECT_EQ(y.shape(), (Shape{rows, columns - 1}));
+    const float want = 2 * static_cast<float>(columns) * (2 * factor + 1);
+    EXPECT_NEAR(floats(y).back(), want, 1e-5f * std::abs(want));
+  }
+  const Stats after = stats();
+  EXPECT_EQ(after.plans_compiled, before.plans_compiled);
+  EXPECT_EQ(after.plan_misses, before.plan_misses);
+  EXPECT_EQ(after.kernels_compiled, before.kernels_compiled);
+  EXPECT_GT(after.plan_hits, before.plan_hits);
+}
+
+TEST_F(Plans, NewStructuresArePlayedOnceAndThenCompiled) {
+  set_compile_policy(CompilePolicy::second_sight);
+  const Tensor x = tensor({1.0f, 4.0f});
+  std::uint64_t plays = stats().call_plays, plans = stats().plans_compiled;
+  EXPECT_EQ(floats(sqrt(x) + 3), (Floats{4, 5}));
+  EXPECT_EQ(stats().call_plays, plays + 1);
+  EXPECT_EQ(stats().plans_compiled, plans);
+  EXPECT_EQ(floats(sqrt(x) + 5), (Floats{6, 7}));
+  EXPECT_EQ(stats().plans_compiled, plans + 1);
+  EXPECT_EQ(floats(sqrt(x) + 7), (Floats{8, 9}));
+  EXPECT_EQ(stats().plans_compiled, plans + 1);
+  EXPECT_EQ(stats().call_plays, plays + 1);
+}
+
+TEST_F(Plans, WhichHandlesAreAliveIsPartOfTheStructure) {
+  const Tensor x = tensor({1.0f, 4.0f});
+  const auto run = [&](bool keep) {
+    Tensor root = sqrt(x), y = root + 1;
+    if (!keep) root = Tensor();
+    y.sync();
+    if (keep) {
+      EXPECT_FALSE(root.pending());
+      EXPECT_EQ(floats(root), (Floats{1, 2}));
+    }
+    EXPECT_EQ(floats(y), (Floats{2, 3}));
+  };
+  const std::uint64_t misses = stats().plan_misses;
+  for (int i = 0; i < 3; ++i) run(false), run(true);
+  EXPECT_EQ(stats().plan_misses, misses + 2);
+  EXPECT_NE(stats().last_plan_miss, "");
+}
+
+/// Nine calls whose ops are the bits of `which`: 512 structures.
+Tensor structure(const Tensor& x, unsigned which) {
+  Tensor y = x;
+  for (unsigned bit = 0; bit < 9; ++bit) y = (which >> bit & 1) != 0 ? y + 1 : y * 2;
+  return y;
+}
+float structure_value(float x, unsigned which) {
+  for (unsigned bit = 0; bit < 9; ++bit) x = (which >> bit & 1) != 0 ? x + 1 : x * 2;
+  return x;
+}
+
+TEST_F(Plans, CollidingHashesAreToldApart) {
+  set_compile_policy(CompilePolicy::never);
+  const Tensor x = tensor({3.0f});
+  for (const std::uint64_t mask : {0ull, 1ull}) {
+    PlanCache::instance().clear();
+    PlanCache::instance().hash_mask = mask;
+    for (int round = 0; round < 2; ++round)
+      for (unsigned which = 0; which < 200; ++which)
+        ASSERT_EQ(structure(x, which).item<float>(), structure_value(3, which)) << which;
+    EXPECT_EQ(PlanCache::instance().size(), 200u);
+  }
+}
+
+TEST_F(Plans, CollidingHashesRunTheRightCompiledPlan) {
+  const Tensor x = tensor({3.0f});
+  PlanCache::instance().hash_mask = 0;
+  for (int round = 0; round < 2; ++round)
+    for (unsigned which = 0; which < 12; ++which)
+      ASSERT_EQ(structure(x, which).item<float>(), structure_value(3, which)) << which;
+}
+
+TEST_F(Plans, TheCacheIsBounded) {
+  set_compile_policy(CompilePolicy::never);
+  const Tensor x = tensor({1.0f});
+  for (unsigned count = 1; count <= 10; ++count) {
+    for (unsigned which = 0; which < 512; ++which) {
+      Tensor y = structure(x, which);
+      for (unsigned i = 0; i < count; ++i) y = -y;
+      ASSERT_EQ(y.item<float>(), structure_value(1, which) * (count % 2 == 0 ? 1.0f : -1.0f));
+    }
+    EXPECT_LE(PlanCache::instance().size(), PlanCache::kMaxPlans);
+  }
+  EXPECT_GT(PlanCache::instance().size(), PlanCache::kMaxPlans / 4);
+}
+
+}  // namespace
+}  // namespace fermata
