@@ -72,11 +72,14 @@ void cut(Node* n, std::source_location where) {
       break;
     }
   if (at == nullptr) return;
-  const std::uint32_t done = at->depth.load(memory_order_relaxed);
-  std::vector<Node*> rest;  // what stays pending gets its depth from the cut
+  std::vector<Node*> rest;  // what stays pending, deepest last
   for (Node* m = n; m != nullptr && m != at; m = deepest_operand(*m)) rest.push_back(m);
   tensor_hooks.materialise(at, "the bound on pending nodes", where);
-  for (Node* m : rest) m->depth.store(std::max(m->depth.load(memory_order_relaxed), done) - done + 1, memory_order_relaxed);
+  // Depths are taken from the operands anew: another chain may hang on the same nodes and still be as long as before.
+  for (auto m = rest.rbegin(); m != rest.rend(); ++m) {
+    const Node* below = deepest_operand(**m);
+    (*m)->depth.store(below == nullptr ? 1 : below->depth.load(memory_order_relaxed) + 1, memory_order_relaxed);
+  }
 }
 
 Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
