@@ -1,0 +1,280 @@
+// See random_program.h.
+#include "tests/fuzz/random_program.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "ir/float16.h"
+#include "ir/op.h"
+
+namespace fermata::testing {
+namespace {
+
+/// Larger values are not made: a program should spend its time on structure.
+constexpr std::int64_t kMaxElements = 6000;
+
+constexpr DType kDTypes[] = {DType::f32, DType::f32, DType::f32, DType::f64, DType::f16, DType::bf16, DType::boolean,
+                             DType::u8,  DType::u16, DType::u32, DType::u64, DType::i8,  DType::i16,  DType::i32,
+                             DType::i64, DType::f32};
+
+using Unary = Tensor (*)(const Operand&);
+constexpr Unary kUnary[] = {
+#define FERMATA_UNARY(name, rule, formula, vjp, doc) [](const Operand& x) { return name(x); },
+#include "ir/ops.def"
+};
+using Binary = Tensor (*)(const Operand&, const Operand&);
+constexpr Binary kBinary[] = {
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) \
+  [](const Operand& a, const Operand& b) { return name(a, b); },
+#include "ir/ops.def"
+};
+using Reduce = Tensor (*)(const Tensor&, const IntegerList&, bool);
+constexpr Reduce kReduce[] = {
+#define FERMATA_REDUCE(name, rule, vjp, doc) \
+  [](const Tensor& x, const IntegerList& axes, bool keep) { return name(x, axes, keep); },
+#include "ir/ops.def"
+};
+template <class Table> auto pick(const Table& table, std::uint32_t choice) { return table[choice % std::size(table)]; }
+
+Scalar some_scalar(std::uint32_t choice) {
+  constexpr double kReals[] = {0.5, -1.25, 2.0, 3.0, 0.0, -0.75, 1.0, 1e-3};
+  switch (choice % 3) {
+    case 0: return static_cast<std::int64_t>(choice / 3 % 9) - 4;
+    default: return kReals[choice / 3 % std::size(kReals)];
+  }
+}
+
+/// One element: mostly small numbers, among them whole ones and zero, now and then a special one.
+void store(DType dtype, std::mt19937_64& random, bool special, std::byte* to) {
+  const std::uint64_t bits = random();
+  double real = static_cast<double>(static_cast<std::int64_t>(bits % 257) - 128) / 32;
+  if (bits >> 32 & 1) real = std::nearbyint(real);
+  if (special && (bits >> 40) % 8 == 0) {
+    constexpr double kSpecial[] = {INFINITY, -INFINITY, NAN, -0.0, 1e30, -1e-30};
+    real = kSpecial[(bits >> 48) % std::size(kSpecial)];
+  }
+  const auto put = [&](auto element) { std::memcpy(to, &element, sizeof(element)); };
+  switch (dtype) {
+    case DType::f16: return put(to_float16(real));
+    case DType::bf16: return put(to_bfloat16(real));
+    case DType::f32: return put(static_cast<float>(real));
+    case DType::f64: return put(real);
+    case DType::boolean: return put((bits & 1) != 0);
+    default: break;
+  }
+  // Two's complement, so that the low bytes are the number at any width.
+  const std::uint64_t small = bits % 23 - (info(dtype).kind == DTypeKind::signed_integer ? 11 : 0);
+  const std::uint64_t whole = special && (bits >> 40) % 4 == 0 ? bits : small;
+  std::memcpy(to, &whole, byte_size(dtype));
+}
+
+std::vector<std::int64_t> shuffled_axes(unsigned rank, std::uint32_t choice) {
+  std::vector<std::int64_t> axes(rank);
+  for (unsigned i = 0; i < rank; ++i) axes[i] = i;
+  for (unsigned i = rank; i > 1; --i, choice /= 5) std::swap(axes[i - 1], axes[choice % i]);
+  return axes;
+}
+std::int64_t axis_of(const Tensor& x, std::uint32_t choice) { return x.rank() == 0 ? 0 : choice % x.rank(); }
+
+/// Axes out of a bit mask; none where it has none.
+std::vector<std::int64_t> axes_of(const Tensor& x, std::uint32_t choice) {
+  std::vector<std::int64_t> axes;
+  for (unsigned i = 0; i < x.rank(); ++i)
+    if (choice >> i & 1) axes.push_back(i);
+  return axes;
+}
+
+/// Positions below `count`, which depends on sizes only, so that its error comes in every mode.
+Tensor positions(const Tensor& x, std::int64_t count) {
+  if (count == 0) throw ValueError(0, "there is nothing to take");
+  return remainder(astype(x, DType::i64), count);
+}
+
+}  // namespace
+
+Tensor Execution::input(const Step& s) {
+  const DType dtype = pick(kDTypes, s.choices[0]);
+  std::vector<std::int64_t> sizes;
+  for (std::uint32_t i = 0; i < s.choices[1] % 4; ++i) {
+    const std::uint32_t axis = s.choices[2] >> (4 * i) & 15;
+    sizes.push_back(axis < 13 ? sizes_[axis % 4] : 1);
+  }
+  const std::uint32_t layout = s.choices[3] % 6;
+  if (layout == 1 && !sizes.empty()) sizes.back() = 2 * sizes.back() + 1;  // to be sliced
+  std::int64_t count = 1;
+  for (const std::int64_t size : sizes) count *= size;
+  std::mt19937_64 random(s.choices[4]);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * byte_size(dtype));
+  for (std::size_t at = 0; at < bytes.size(); at += byte_size(dtype))
+    store(dtype, random, s.choices[5] % 5 == 0, &bytes[at]);
+  Tensor x = from_buffer(bytes.data(), dtype, sizes);
+  if (layout == 1 && !sizes.empty()) return slice(x, -1, s.choices[6] % 2 == 0 ? 1 : -2, s.choices[6] % 2 == 0 ? kEnd : -kEnd, s.choices[6] % 2 == 0 ? 2 : -2);
+  if (layout == 2) return permute(x, shuffled_axes(x.rank(), s.choices[6]));
+  if (layout == 3 && x.rank() > 0) return flip(x, axis_of(x, s.choices[6]));
+  return x;
+}
+
+Tensor Execution::generate(const Step& s) {
+  const std::vector<std::int64_t> sizes{sizes_[s.choices[1] % 4], sizes_[s.choices[2] % 4]};
+  switch (s.choices[0] % 5) {
+    case 0: return uniform(sizes, -1, 2, pick(std::array{DType::f32, DType::f64, DType::f16}, s.choices[3]), generator_);
+    case 1: return normal(sizes, 0, 1, DType::f32, generator_);
+    case 2: return iota(sizes, s.choices[3] % 2);
+    case 3: return full(sizes, some_scalar(s.choices[3]), pick(kDTypes, s.choices[4]));
+    default: return arange(sizes_[s.choices[1] % 4]);
+  }
+}
+
+Tensor Execution::composite(const Step& s) {
+  const Tensor& x = value(s, 0);
+  const std::int64_t axis = axis_of(x, s.choices[1]);
+  switch (s.choices[0] % 7) {
+    case 0: return softmax(x, axis);
+    case 1: return log_softmax(x, axis);
+    case 2: return layer_norm(x);
+    case 3: return rms_norm(x);
+    case 4: return mean(x, axes_of(x, s.choices[1]), s.choices[2] % 2 == 0);
+    case 5: return var(x, axes_of(x, s.choices[1]), s.choices[2] % 2 == 0);
+    default: return logsumexp(x, axes_of(x, s.choices[1]), s.choices[2] % 2 == 0);
+  }
+}
+
+Tensor Execution::view(const Step& s) {
+  const Tensor& x = value(s, 0);
+  const std::int64_t axis = axis_of(x, s.choices[1]);
+  const Shape shape = x.shape();
+  std::vector<std::int64_t> sizes(shape.begin(), shape.end());
+  const auto at = static_cast<std::size_t>(axis);
+  switch (s.choices[0] % 10) {
+    case 0: return reshape(x, -1);
+    case 1:  // two neighbours become one axis
+      if (at + 1 < sizes.size()) sizes[at] *= sizes[at + 1], sizes.erase(sizes.begin() + axis + 1);
+      return reshape(x, sizes);
+    case 2: {  // one axis becomes two
+      const std::int64_t part = s.choices[2] % 2 == 0 ? 2 : 3;
+      if (!sizes.empty() && sizes[at] % part == 0) sizes[at] /= part, sizes.insert(sizes.begin() + axis + 1, part);
+      return reshape(x, sizes);
+    }
+    case 3: return permute(x, shuffled_axes(x.rank(), s.choices[2]));
+    case 4: return slice(x, axis, static_cast<std::int64_t>(s.choices[2] % 4), s.choices[3] % 2 == 0 ? kEnd : -1, 1 + s.choices[4] % 3);
+    case 5: return slice(x, axis, -1 - static_cast<std::int64_t>(s.choices[2] % 2), -kEnd, -1 - static_cast<std::int64_t>(s.choices[4] % 2));
+    case 6: return expand_dims(x, static_cast<std::int64_t>(s.choices[2] % (x.rank() + 1)));
+    case 7: return squeeze(x);
+    case 8:  // axes of size 1 stretched, a new one in front
+      for (std::int64_t& size : sizes)
+        if (size == 1) size = sizes_[s.choices[2] % 4];
+      if (s.choices[3] % 2 == 0) sizes.insert(sizes.begin(), sizes_[s.choices[4] % 4]);
+      return broadcast_to(x, sizes);
+    default: return select(x, axis, -1);
+  }
+}
+
+Tensor Execution::join(const Step& s) {
+  const Tensor parts[] = {value(s, 0), value(s, 1), value(s, 2)};
+  const auto some = std::span(parts).first(1 + s.choices[0] % 3);
+  return s.choices[1] % 3 == 0 ? stack(some, axis_of(parts[0], s.choices[2])) : concat(some, axis_of(parts[0], s.choices[2]));
+}
+
+void Execution::write(const Step& s) {
+  Tensor x = value(s, 0);
+  const Tensor& tensor = value(s, 1);
+  const Scalar scalar = some_scalar(s.choices[1]);
+  const Operand other = s.choices[2] % 3 == 0 ? Operand(scalar) : Operand(tensor);
+  switch (s.choices[0] % 4) {
+    case 0: x += other; break;
+    case 1: x *= other; break;
+    case 2: x -= other; break;
+    default: x.assign(other);
+  }
+}
+
+Tensor Execution::call(const Step& s) {
+  switch (s.kind) {
+    case StepKind::input: return input(s);
+    case StepKind::generate: return generate(s);
+    case StepKind::unary: return pick(kUnary, s.choices[0])(value(s, 0));
+    case StepKind::binary: {
+      const Binary op = pick(kBinary, s.choices[0]);
+      const Scalar scalar = some_scalar(s.choices[2]);
+      if (s.choices[1] % 5 == 0) return op(value(s, 0), scalar);
+      if (s.choices[1] % 10 == 1) return op(scalar, value(s, 0));
+      return op(value(s, 0), value(s, 1));
+    }
+    case StepKind::ternary: {
+      const Scalar scalar = some_scalar(s.choices[2]);
+      if (s.choices[1] % 3 == 0) return where(value(s, 0), scalar, value(s, 2));
+      return where(value(s, 0), value(s, 1), value(s, 2));
+    }
+    case StepKind::cast: return s.choices[1] % 8 == 0 ? copy(value(s, 0)) : astype(value(s, 0), pick(kDTypes, s.choices[0]));
+    case StepKind::reduce: return pick(kReduce, s.choices[0])(value(s, 0), axes_of(value(s, 0), s.choices[1]), s.choices[2] % 2 == 0);
+    case StepKind::composite: return composite(s);
+    case StepKind::view: return view(s);
+    case StepKind::join: return join(s);
+    case StepKind::take: {
+      const std::int64_t axis = axis_of(value(s, 0), s.choices[0]);
+      return take(value(s, 0), positions(value(s, 1), value(s, 0).size(axis)), axis);
+    }
+    case StepKind::index_add: {
+      const std::int64_t axis = axis_of(value(s, 0), s.choices[0]);
+      const Tensor at = positions(value(s, 1), std::min(value(s, 0).size(axis), value(s, 2).size(axis)));
+      return index_add(value(s, 0), at, take(value(s, 2), at, axis), axis);
+    }
+    case StepKind::matmul: return s.choices[0] % 2 == 0 ? matmul(value(s, 0), value(s, 1)) : matmul(value(s, 0), transpose(value(s, 1)));
+    case StepKind::write: write(s); return {};
+  }
+  return {};
+}
+
+bool Execution::step(const Step& s) {
+  Tensor result;
+  bool accepted = false;
+  try {
+    const bool leaf = s.kind == StepKind::input || s.kind == StepKind::generate;
+    const auto there = [&](std::uint32_t v) { return v < values.size() && values[v].defined(); };
+    if (leaf || std::all_of(s.values.begin(), s.values.end(), there)) {
+      result = call(s);
+      accepted = !result.defined() || result.element_count() <= kMaxElements;
+      if (!accepted) result = Tensor();
+    }
+  } catch (const UserError& error) {
+    const std::string_view text = error.what();
+    errors += text.substr(0, text.find('\n')), errors += '\n';
+  }
+  values.push_back(std::move(result));
+  return accepted;
+}
+
+void Execution::run(const Program& program) {
+  for (const Step& s : program.steps) step(s);
+}
+
+Program random_program(std::mt19937_64& random, std::size_t steps, const AxisSizes& sizes) {
+  constexpr StepKind kKinds[] = {
+      StepKind::input,  StepKind::generate,  StepKind::unary,     StepKind::unary,  StepKind::unary, StepKind::binary,
+      StepKind::binary, StepKind::binary,    StepKind::binary,    StepKind::binary, StepKind::cast,  StepKind::ternary,
+      StepKind::reduce, StepKind::reduce,    StepKind::composite, StepKind::view,   StepKind::view,  StepKind::view,
+      StepKind::view,   StepKind::join,      StepKind::take,      StepKind::matmul, StepKind::write, StepKind::write,
+      StepKind::index_add};
+  Program program;
+  Execution trial(sizes);
+  for (std::size_t tries = 0; program.steps.size() < steps && tries < 40 * steps; ++tries) {
+    Step s{.kind = program.steps.size() < 3 ? StepKind::input : pick(kKinds, static_cast<std::uint32_t>(random()))};
+    for (std::uint32_t& choice : s.choices) choice = static_cast<std::uint32_t>(random() >> 8);
+    for (std::uint32_t& v : s.values) {
+      const auto count = static_cast<std::uint32_t>(std::max<std::size_t>(program.steps.size(), 1));
+      v = static_cast<std::uint32_t>(random() >> 8) % count;
+      // Recent values more often, so that programs are deep.
+      if (random() % 2 == 0) v = count - 1 - v % std::min(count, 4u);
+    }
+    // What is rejected here is left out; a write has no value to be rejected by.
+    if (trial.step(s)) program.steps.push_back(s);
+    else trial.values.pop_back();
+  }
+  for (std::uint32_t v = 0; v < program.steps.size(); ++v)
+    if (trial.values[v].defined() && (random() % 3 == 0 || v + 2 >= program.steps.size())) program.kept.push_back(v);
+  return program;
+}
+
+}  // namespace fermata::testing
