@@ -42,8 +42,8 @@ BENCHMARK(dispatch_noop)->Name("dispatch/noop");
 
 void dispatch_redispatch(benchmark::State& state) {
   const fm::ModeGuard eager(fm::Mode::eager);
-  const fm::KeyGuard wrapped(fm::Functionality::autocast, {});
   const Tensor x = fm::ones(1);
+  const fm::KeyGuard wrapped(fm::Functionality::autocast, {});
   const fm::OperatorEntry& entry = noop_operator();
   const auto where = fm::Location::current();
   for (auto _ : state) benchmark::DoNotOptimize(Noop::call(entry, where, x));
