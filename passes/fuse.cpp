@@ -311,7 +311,8 @@ class Fuser {
       const Visit at = std::move(work.back());
       work.pop_back();
       const GraphNode& n = g_.nodes[at.value];
-      if (at.map.reshaped && n.op == Op::iota) return false;
+      // Positions are counted over the axes of the node itself.
+      if (at.map.reshaped && (n.op == Op::iota || family(n.op) == Family::random)) return false;
       for (std::size_t k = 0; k < n.operands.size(); ++k) {
         if (n.operands[k].is_scalar()) continue;
         const auto map = into_operand(g_, at.value, at.map, k);

@@ -96,6 +96,22 @@ TEST_F(Fuse, ReshapeOfAComputedValueIsFoldedOrStored) {
   expect_steps(1, [&] { return reshape(x * 2, -1) + y; });
 }
 
+TEST_F(Fuse, RandomNumbersKeepTheirPositionsThroughViews) {
+  const auto draw = [&](auto&& change) {
+    Generator generator(7);
+    return change(uniform({6, 10}, 0, 1, DType::f32, generator));
+  };
+  expect_steps(2, [&] { return draw([](const Tensor& x) { return exp(reshape(x, {3, 2, 10})); }); });
+  expect_steps(1, [&] { return draw([](const Tensor& x) { return exp(x) * 2; }); });
+  const auto through_views = [&]() -> Values {
+    return {draw([](const Tensor& x) { return exp(transpose(x)); }),
+            draw([](const Tensor& x) { return exp(slice(x, 1, 9, -kEnd, -3)); }),
+            draw([](const Tensor& x) { return sum(reshape(x, -1), 0); })};
+  };
+  const ModeGuard guard(Mode::compiled);
+  expect_steps(step_count(parse_graph(dump_ir(through_views()))), through_views);
+}
+
 TEST_F(Fuse, CheapBroadcastValuesAreComputedAgainAndDearOnesStored) {
   const Tensor x = some({64, 32}), row = some({32});
   expect_steps(1, [&] { return x * (row + 1); });
