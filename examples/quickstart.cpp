@@ -16,6 +16,7 @@ int main() {
     weights.zero_grad();
     loss.backward();  // recorded like everything else
     fm::no_grad([&] { weights -= 0.2 * weights.grad(); });
+    fm::sync({weights, loss});  // plays the step: compiled once, then found again
     if (step % 20 == 0) std::cout << "step " << step << "  loss " << loss.item<float>() << "\n";
   }
 

@@ -56,8 +56,8 @@ TEST_F(Cli, RunComputesAProgramInBothModes) {
   for (const std::string mode : {"eager", "compiled"}) {
     const Outcome run = run_program("fermata run p.ir --input %0=x.csv --mode " + mode);
     EXPECT_EQ(run.status, 0) << run.err;
-    EXPECT_THAT(run.out, HasSubstr("%3 = tensor([9, -9], f32)"));
-    EXPECT_THAT(run.out, HasSubstr("%2 = tensor([[ 1,  3,  5],\n        [-1, -3, -5]], f32)"));
+    EXPECT_THAT(run.out, HasSubstr("%3 = tensor([ 9., -9.], f32)"));
+    EXPECT_THAT(run.out, HasSubstr("%2 = tensor([[ 1.,  3.,  5.],\n        [-1., -3., -5.]], f32)"));
   }
 }
 

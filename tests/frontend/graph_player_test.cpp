@@ -97,7 +97,7 @@ TEST(PlayGraph, TakesOneTensorPerInput) {
             "  given f32[3]");
   EXPECT_EQ(text({Tensor()}),
             "FM1330 ValueError: input 0 of a graph does not fit\n"
-            "  graph f32[2]      %0\n"
+            "  graph f32[2]   %0\n"
             "  given undefined");
 }
 
