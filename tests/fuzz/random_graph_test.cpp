@@ -25,6 +25,7 @@ std::uint64_t program_count() {
 
 /// A value as it lies in memory.
 struct Bytes {
+  Certainty certainty;
   DType dtype;
   Shape shape;
   std::vector<std::byte> bytes;
@@ -41,12 +42,23 @@ struct Bytes {
   }
 };
 
-Bytes read(const Tensor& x) {
+Bytes read(const Tensor& x, Certainty certainty) {
   const Tensor dense = copy(x.detach()).sync();
   const auto size = static_cast<std::size_t>(x.element_count()) * byte_size(x.dtype());
-  Bytes out{x.dtype(), x.shape(), std::vector<std::byte>(size)};
+  Bytes out{certainty, x.dtype(), x.shape(), std::vector<std::byte>(size)};
   if (size != 0) std::memcpy(out.bytes.data(), dense.node()->storage.load()->data, size);
   return out;
+}
+
+/// The largest finite magnitude: what rounding errors of sums go with.
+double magnitude(const Bytes& a) {
+  double largest = 1;
+  for (std::size_t i = 0; i < a.bytes.size() / byte_size(a.dtype); ++i)
+    if (std::isfinite(a.element(i))) largest = std::max(largest, std::abs(a.element(i)));
+  return largest;
+}
+double tolerance(DType dtype) {
+  return dtype == DType::f64 ? 1e-11 : dtype == DType::f32 ? 1e-3 : 5e-2;
 }
 
 /// NaNs are equal whatever their payload.
@@ -54,9 +66,12 @@ std::string difference(const Bytes& a, const Bytes& b) {
   if (a.dtype != b.dtype || a.shape != b.shape) return "types differ";
   const bool floating = info(a.dtype).kind == DTypeKind::floating;
   const std::size_t width = byte_size(a.dtype);
+  if (a.certainty == Certainty::unknown) return {};
+  const double allowed = a.certainty == Certainty::exact ? 0 : tolerance(a.dtype) * magnitude(a);
   for (std::size_t i = 0; i < a.bytes.size() / width; ++i) {
     if (std::memcmp(&a.bytes[i * width], &b.bytes[i * width], width) == 0) continue;
     if (floating && std::isnan(a.element(i)) && std::isnan(b.element(i))) continue;
+    if (allowed > 0 && std::abs(a.element(i) - b.element(i)) <= allowed) continue;
     return "element " + std::to_string(i) + (floating ? ": " + std::to_string(a.element(i)) + " and " + std::to_string(b.element(i)) : "");
   }
   return {};
@@ -72,12 +87,13 @@ Outcome outcome(const Program& program, const AxisSizes& sizes, bool together) {
   Execution execution(sizes);
   execution.run(program);
   std::vector<Tensor> kept;
+  std::vector<Certainty> certainties;
   for (const std::uint32_t v : program.kept)
-    if (execution.values[v].defined()) kept.push_back(execution.values[v]);
+    if (execution.values[v].defined()) kept.push_back(execution.values[v]), certainties.push_back(execution.certainty(v));
   execution.values.clear();
   if (together) sync(kept);
   Outcome out{{}, std::move(execution.errors)};
-  for (const Tensor& t : kept) out.values.push_back(read(t));
+  for (std::size_t i = 0; i < kept.size(); ++i) out.values.push_back(read(kept[i], certainties[i]));
   return out;
 }
 

@@ -227,6 +227,74 @@ Tensor Execution::call(const Step& s) {
   return {};
 }
 
+namespace {
+
+std::size_t operand_count(StepKind kind) {
+  switch (kind) {
+    case StepKind::input:
+    case StepKind::generate: return 0;
+    case StepKind::unary:
+    case StepKind::cast:
+    case StepKind::reduce:
+    case StepKind::composite:
+    case StepKind::view: return 1;
+    case StepKind::ternary:
+    case StepKind::join:
+    case StepKind::index_add: return 3;
+    default: return 2;
+  }
+}
+
+template <class Table> Op op_at(Op first, const Table& table, std::uint32_t choice) {
+  return static_cast<Op>(static_cast<std::size_t>(first) + choice % std::size(table));
+}
+
+/// Sums and products of floats, whose last bits depend on the order.
+bool adds_up(const Step& s, const Tensor& result) {
+  if (info(result.dtype()).kind != DTypeKind::floating) return false;
+  if (s.kind == StepKind::composite) return true;
+  const Op op = op_at(Op::sum, kReduce, s.choices[0]);
+  return s.kind == StepKind::reduce && (op == Op::sum || op == Op::prod);
+}
+
+/// Nearly equal operands give nearly equal results.
+bool is_smooth(const Step& s, const Tensor& result) {
+  if (info(result.dtype()).kind != DTypeKind::floating) return false;
+  switch (s.kind) {
+    case StepKind::unary: {
+      constexpr Op kSmooth[] = {Op::negative, Op::abs, Op::relu, Op::tanh, Op::sigmoid, Op::erf};
+      return std::ranges::count(kSmooth, op_at(Op::negative, kUnary, s.choices[0])) != 0;
+    }
+    case StepKind::binary: {
+      constexpr Op kSmooth[] = {Op::add, Op::subtract, Op::maximum, Op::minimum};
+      return std::ranges::count(kSmooth, op_at(Op::add, kBinary, s.choices[0])) != 0;
+    }
+    case StepKind::cast:
+    case StepKind::view:
+    case StepKind::join: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+void Execution::note_certainty(const Step& s, bool made) {
+  const std::size_t cell = cells_.size();
+  const bool view = made && s.kind == StepKind::view;
+  Certainty worst = Certainty::exact;
+  if (made || s.kind == StepKind::write)
+    for (std::size_t i = 0; i < operand_count(s.kind); ++i)
+      if (s.values[i] < cell_of_.size()) worst = std::max(worst, certainty(s.values[i]));
+  if (s.kind == StepKind::write && s.values[0] < cell_of_.size()) {
+    cells_[cell_of_[s.values[0]]] = worst == Certainty::exact ? worst : Certainty::unknown;
+  }
+  cell_of_.push_back(view ? cell_of_[s.values[0]] : cell);
+  if (view) return;
+  if (made && worst != Certainty::exact && !is_smooth(s, values.back())) worst = Certainty::unknown;
+  if (made && adds_up(s, values.back())) worst = std::max(worst, Certainty::close);
+  cells_.push_back(s.kind == StepKind::write ? Certainty::exact : worst);
+}
+
 bool Execution::step(const Step& s) {
   Tensor result;
   bool accepted = false;
@@ -243,6 +311,7 @@ bool Execution::step(const Step& s) {
     errors += text.substr(0, text.find('\n')), errors += '\n';
   }
   values.push_back(std::move(result));
+  note_certainty(s, values.back().defined());
   return accepted;
 }
 
@@ -270,7 +339,7 @@ Program random_program(std::mt19937_64& random, std::size_t steps, const AxisSiz
     }
     // What is rejected here is left out; a write has no value to be rejected by.
     if (trial.step(s)) program.steps.push_back(s);
-    else trial.values.pop_back();
+    else trial.undo();
   }
   for (std::uint32_t v = 0; v < program.steps.size(); ++v)
     if (trial.values[v].defined() && (random() % 3 == 0 || v + 2 >= program.steps.size())) program.kept.push_back(v);

@@ -33,13 +33,21 @@ struct Program {
   std::vector<std::uint32_t> kept;  // positions of the values that are alive at the end
 };
 
+/// How much a value may depend on the order in which floats are added up. A fused reduction may have another tree than
+/// an eager one (docs/adr/004): its result is close, and what jumps (floor, a comparison) can make anything of that.
+enum class Certainty : std::uint8_t { exact, close, unknown };
+
 /// One execution. `values` has an entry per step; writes and holes leave an undefined tensor.
 class Execution {
  public:
   explicit Execution(const AxisSizes& sizes) : sizes_(sizes) {}
   /// Makes the call; false if the interface rejects it or an operand is missing.
   bool step(const Step& step);
+  /// Takes back the last step, which was rejected.
+  void undo() { values.pop_back(), cell_of_.pop_back(); }
   void run(const Program& program);
+
+  Certainty certainty(std::size_t value) const { return cells_[cell_of_[value]]; }
 
   std::vector<Tensor> values;
   std::string errors;  // first lines of all that was rejected
@@ -52,9 +60,12 @@ class Execution {
   Tensor view(const Step& s);
   Tensor join(const Step& s);
   void write(const Step& s);
+  void note_certainty(const Step& s, bool made);
   const Tensor& value(const Step& s, std::size_t i) const { return values.at(s.values[i]); }
 
   AxisSizes sizes_;
+  std::vector<std::size_t> cell_of_;   // per value; views share one with what they look into
+  std::vector<Certainty> cells_;
   Generator generator_{7};
 };
 
