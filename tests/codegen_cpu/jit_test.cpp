@@ -2,6 +2,8 @@
 // what it refuses, and its behaviour with several threads. jit_fuzz_test.cpp has the random kernels.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "codegen_cpu/jit_compiler.h"
@@ -242,6 +244,24 @@ TEST_P(Jit, RefusesWhatHasNoMachineCode) {
   EXPECT_EQ(refusal(softmax(1), "pdp11"),
             "FM2101 UnsupportedError: cannot compile a kernel: no instruction set is called pdp11");
   EXPECT_EQ(refusal(softmax(1), GetParam()), "compiled");  // still works after errors
+}
+
+/// What a new process with this variable set says about the compiler.
+void say_with(const char* variable, const char* value) {
+  setenv(variable, value, 1);
+  std::string why_not;
+  const bool available = JitCompiler::instance().available(&why_not);
+  std::fputs(why_not.c_str(), stderr);
+  std::exit(available ? 1 : 0);
+}
+
+TEST(JitDeathTest, SaysWhyItIsNotAvailable) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(say_with("FERMATA_CPU", "baseline"), testing::ExitedWithCode(0),
+              "^FERMATA_CPU=baseline: kernels are compiled for avx2 and avx512$");
+  if (JitCompiler::target().empty()) GTEST_SKIP() << "this machine runs no instruction set of the JIT";
+  EXPECT_EXIT(say_with("FERMATA_LLVM_PLUGIN", "/gone/plugin.so"), testing::ExitedWithCode(0),
+              "^the LLVM plugin cannot be loaded: /gone/plugin.so: ");
 }
 
 }  // namespace
