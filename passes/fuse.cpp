@@ -334,8 +334,8 @@ class Fuser {
   /// False if a path leads from one group to the other through something outside both.
   bool convex(std::int32_t a, std::int32_t b) const { return !indirect(a, b) && !indirect(b, a); }
 
+  // Order in the graph cuts nothing short: a late node may lead to a group that has early members too.
   bool indirect(std::int32_t from, std::int32_t to) const {
-    const ValueId last = p_.groups[index(to)].members.back();
     std::vector<bool> seen(g_.nodes.size(), false);
     std::vector<ValueId> work;
     bool reached = false;
@@ -352,11 +352,10 @@ class Fuser {
       work.pop_back();
       const std::int32_t group = p_.group_of[v];
       if (group < 0) {
-        if (v < last) visit(v, true);
+        visit(v, true);
         continue;
       }
       const std::vector<ValueId>& members = p_.groups[index(group)].members;
-      if (members.front() > last) continue;
       for (const ValueId m : members) seen[m] = true;
       for (const ValueId m : members) visit(m, true);
     }

@@ -227,6 +227,44 @@ TEST_F(Fuse, ADiamondOfReductionsIsNoCircle) {
   });
 }
 
+TEST_F(Fuse, SiblingsThatWaitForEachOtherThroughALaterGroupStayApart) {
+  // The multiply waits for `all`, whose group waits for the argmin and so for `where`, which reads the same input.
+  const Tensor x = astype(some({40}) * 8, DType::i32).sync(), y = some({7, 9}), table = some({5});
+  const Tensor choice = (full({}, 1) > 0).sync();
+  const auto program = [&]() -> Values {
+    const Tensor every = all(y, {0, 1}, true);
+    const Tensor scaled = x * astype(reshape(slice(every, 0, 0, 1), 1), DType::i32);
+    const Tensor at = argmin(slice(take(table, remainder(where(choice, 1, x), 5)), 0, 3, kEnd) * 2, 0, true);
+    return {scaled + 1, exp(where(astype(at, DType::boolean), astype(every, DType::f64), 0.5) * 2)};
+  };
+  const ModeGuard guard(Mode::compiled);
+  expect_steps(step_count(parse_graph(dump_ir(program()))), program);
+  EXPECT_NO_THROW(step_count(parse_graph("%0 = input : i32[8]\n"
+                                         "%1 = input : i32[8]\n"
+                                         "%2 = input : f32[7, 33]\n"
+                                         "%3 = all(%2) {axes=[0, 1], keepdims=true} : bool[1, 1]\n"
+                                         "%4 = slice(%3) {start=[0, 0], step=[1, 1]} : bool[1, 1]\n"
+                                         "%5 = squeeze(%4) {axes=[1]} : bool[1]\n"
+                                         "%6 = cast(%5) : i32[1]\n"
+                                         "%7 = multiply(%1, %6) : i32[8]\n"
+                                         "%8 = update(%0, %7) {offset=0, strides=[1]} : i32[8]\n"
+                                         "%9 = input : bool[]\n"
+                                         "%10 = where(%9, 1, %1) : i32[8]\n"
+                                         "%11 = input : u16[3]\n"
+                                         "%12 = cast(%10) : i64[8]\n"
+                                         "%13 = remainder(%12, 3) : i64[8]\n"
+                                         "%14 = take(%11, %13) {axis=0} : u16[8]\n"
+                                         "%15 = slice(%14) {start=[3], step=[1]} : u16[4]\n"
+                                         "%16 = cast(%15) : i16[4]\n"
+                                         "%17 = argmin(%16) {axes=[0], keepdims=true} : i64[1]\n"
+                                         "%18 = cast(%17) : bool[1]\n"
+                                         "%19 = cast(%3) : f64[1, 1]\n"
+                                         "%20 = input : f64[]\n"
+                                         "%21 = where(%18, %19, %20) : f64[1, 1]\n"
+                                         "%22 = exp(%21) : f64[1, 1]\n"
+                                         "return %8, %22\n")));
+}
+
 TEST_F(Fuse, UpdatesAreInOrder) {
   const Tensor x = some({6, 8});
   expect_steps(4, [&] {
