@@ -1,4 +1,5 @@
-// The rows of the op table as types, for whoever instantiates formulas: the recorder (formula.cpp) and the eager kernels.
+// The rows of the op table as types, for whoever instantiates formulas: the recorder (formula.cpp) and the eager
+// kernels.
 //
 // One struct per pointwise or random row, op##_row; `apply` is the formula. A formula that does not make sense for an
 // element type does not compile for it, so ask `accepts` with the row's rule before `apply` is instantiated.
@@ -24,23 +25,23 @@ constexpr bool accepts(DTypeRule rule, DType t) {
   }
 }
 
-#define FERMATA_UNARY(name, rule, formula, vjp, doc)                            \
-  struct name##_row {                                                           \
-    static constexpr DTypeRule kRule = DTypeRule::rule;                         \
-    template <class V> static auto apply(V x) { return formula; }               \
+#define FERMATA_UNARY(name, rule, formula, vjp, doc)              \
+  struct name##_row {                                             \
+    static constexpr DTypeRule kRule = DTypeRule::rule;           \
+    template <class V> static auto apply(V x) { return formula; } \
   };
-#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc)                  \
-  struct name##_row {                                                           \
-    static constexpr DTypeRule kRule = DTypeRule::rule;                         \
-    template <class V> static auto apply(V a, V b) { return formula; }          \
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc)         \
+  struct name##_row {                                                  \
+    static constexpr DTypeRule kRule = DTypeRule::rule;                \
+    template <class V> static auto apply(V a, V b) { return formula; } \
   };
-#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc)          \
-  struct name##_row {                                                           \
-    static constexpr DTypeRule kRule = DTypeRule::rule;                         \
+#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc)                     \
+  struct name##_row {                                                                      \
+    static constexpr DTypeRule kRule = DTypeRule::rule;                                    \
     template <class V> static auto apply(typename V::Mask a, V b, V c) { return formula; } \
   };
-#define FERMATA_RANDOM(name, formula, doc)                                      \
-  struct name##_row {                                                           \
+#define FERMATA_RANDOM(name, formula, doc)                                                            \
+  struct name##_row {                                                                                 \
     template <class V, class I, class K> static V apply(I index, K key, K offset) { return formula; } \
   };
 #include "ir/ops.def"

@@ -2,8 +2,8 @@
 //
 // Function templates over the value type V of ir/scalar_program.h: recorded once for the code generators, instantiated
 // over SIMD types for the eager kernels, so all backends give the same bits. Element types float and double have their
-// own polynomials; NaN, infinities, signed zeros and subnormals follow the C library. Errors over the whole range, in ulp
-// (tests/ir/scalar_math_test.cpp measures them):
+// own polynomials; NaN, infinities, signed zeros and subnormals follow the C library. Errors over the whole range, in
+// ulp (tests/ir/scalar_math_test.cpp measures them):
 //
 //          f32   f64              f32   f64              f32   f64
 //   exp    1.0   1.1     log2     2.1   1.2     tanh     2.5   2.5

@@ -1,11 +1,9 @@
 // cast and copy.
 #include <algorithm>
-#include <array>
 
 #include "codegen_cpu/eager/drivers.h"
 #include "codegen_cpu/eager/loop_nest.h"
 #include "codegen_cpu/irregular/strided_copy.h"
-#include "runtime/thread_pool.h"
 
 namespace fermata::eager {
 
@@ -24,26 +22,14 @@ void run_cast(const CallArgs& args) {
   const DType stored[] = {in.dtype};
   const LoopNest nest({out.sizes, out.rank}, args.inputs, stored);
   const auto bytes = static_cast<std::int64_t>(byte_size(out.dtype));
-  const auto run_range = [&](std::int64_t begin, std::int64_t end) {
-    LoopNest::Buffers buffers;
-    for (; begin < end; begin += kPiece) {
-      const std::int64_t count = std::min(kPiece, end - begin);
-      const LoopNest::Piece piece = nest.piece(0, begin, count, buffers);
-      char* to = static_cast<char*>(out.data) + begin * bytes;
-      if (!piece.splat) {
-        loop(to, piece.data, count);
-        continue;
-      }
-      loop(to, piece.data, 1);
-      for (std::int64_t i = 1; i < count; ++i) std::copy_n(to, bytes, to + i * bytes);
-    }
-  };
   const double cost = 0.1 + 0.04 * static_cast<double>(byte_size(in.dtype) + byte_size(out.dtype));
-  const std::int64_t row = nest.row_length();
-  if (nest.elements() == 0) return;
-  if (row == 0 || row == nest.elements()) return parallel_for(0, nest.elements(), cost, run_range, 64);
-  parallel_for(0, nest.elements() / row, cost * static_cast<double>(row), [&](std::int64_t b, std::int64_t e) {
-    for (std::int64_t r = b; r < e; ++r) run_range(r * row, (r + 1) * row);
+  nest.for_each_piece(cost, nest.all_in_place(), [&](std::int64_t begin, std::int64_t count) {
+    LoopNest::Buffers buffers;  // not touched unless needed
+    const LoopNest::Piece piece = nest.piece(0, begin, count, buffers);
+    char* to = static_cast<char*>(out.data) + begin * bytes;
+    loop(to, piece.data, piece.splat ? 1 : count);
+    if (piece.splat)
+      for (std::int64_t i = 1; i < count; ++i) std::copy_n(to, bytes, to + i * bytes);
   });
 }
 

@@ -1,5 +1,5 @@
-// The compiled kernels that play ops one by one on the CPU: every pointwise op, reduction and random op, casts, copy, full
-// and iota, for every real dtype and bool.
+// The compiled kernels that play ops one by one on the CPU: every pointwise op, reduction and random op, casts, copy,
+// full and iota, for every real dtype and bool.
 //
 // Results have the bits of the compiled kernels: both run the formulas of ir/scalar_math.h and the reduction trees of
 // ir/kernel.h.

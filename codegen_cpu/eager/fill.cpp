@@ -13,8 +13,9 @@ template <class T> void fill_elements(const TensorView& out, const void* value) 
   T element;
   std::memcpy(&element, value, sizeof element);
   auto* to = static_cast<T*>(out.data);
-  parallel_for(0, out.element_count(), 0.05 * sizeof(T),
-               [&](std::int64_t b, std::int64_t e) { std::fill(to + b, to + e, element); }, 64);
+  parallel_for(
+      0, out.element_count(), 0.05 * sizeof(T),
+      [&](std::int64_t b, std::int64_t e) { std::fill(to + b, to + e, element); }, 64);
 }
 
 constexpr std::int64_t kPiece = 1024;

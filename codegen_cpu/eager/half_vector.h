@@ -38,7 +38,8 @@ template <int N> Raw<std::uint16_t, N> narrow_f16(Raw<float, N> x) {
   const U subnormal = (U)((Raw<float, N>)magnitude + 0.5f) - 0x3f000000u;
   const U nan = (magnitude >> 13 & 0x3ffu) | 0x7e00u;
   const U finite = magnitude < 0x38800000u ? subnormal : magnitude < 0x47800000u ? normal : U{} + 0x7c00u;
-  return __builtin_convertvector((magnitude > 0x7f800000u ? nan : finite) | (bits >> 16 & 0x8000u), Raw<std::uint16_t, N>);
+  return __builtin_convertvector((magnitude > 0x7f800000u ? nan : finite) | (bits >> 16 & 0x8000u),
+                                 Raw<std::uint16_t, N>);
 }
 
 template <int N> Raw<float, N> widen_bf16(Raw<std::uint16_t, N> half) {
@@ -59,19 +60,29 @@ template <class T, class V> V load_stored(const void* from, std::size_t count) {
   } else {
     using R = Raw<std::uint16_t, N>;
     const R half = count == N ? load_raw<R>(from) : load_raw_part<R>(from, count * 2);
-    if constexpr (std::is_same_v<T, Float16>) return V::of(widen_f16<N>(half));
-    else return V::of(widen_bf16<N>(half));
+    if constexpr (std::is_same_v<T, Float16>)
+      return V::of(widen_f16<N>(half));
+    else
+      return V::of(widen_bf16<N>(half));
   }
 }
 template <class T, class V> void store_stored(void* to, V v, std::size_t count) {
   constexpr int N = V::kLanes;
   if constexpr (!kIsHalf<T>) {
-    if (count == N) store(to, v); else store_part(to, v, count);
+    if (count == N)
+      store(to, v);
+    else
+      store_part(to, v, count);
   } else {
     Raw<std::uint16_t, N> half;
-    if constexpr (std::is_same_v<T, Float16>) half = narrow_f16<N>(v.raw);
-    else half = narrow_bf16<N>(v.raw);
-    if (count == N) std::memcpy(to, &half, sizeof half); else store_raw_part(to, half, count * 2);
+    if constexpr (std::is_same_v<T, Float16>)
+      half = narrow_f16<N>(v.raw);
+    else
+      half = narrow_bf16<N>(v.raw);
+    if (count == N)
+      std::memcpy(to, &half, sizeof half);
+    else
+      store_raw_part(to, half, count * 2);
   }
 }
 

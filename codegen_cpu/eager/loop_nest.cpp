@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/thread_pool.h"
+
 namespace fermata::eager {
 namespace {
 
-template <std::size_t kBytes> void gather_elements(char* to, const char* from, std::int64_t stride, std::int64_t count) {
+template <std::size_t kBytes>
+void gather_elements(char* to, const char* from, std::int64_t stride, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i)
     std::memcpy(to + i * static_cast<std::int64_t>(kBytes), from + i * stride, kBytes);
 }
@@ -28,7 +31,8 @@ void gather(void* to, const char* from, std::int64_t stride, std::int64_t count,
   }
 }
 
-LoopNest::LoopNest(std::span<const std::int64_t> sizes, std::span<const TensorView> operands, std::span<const DType> wanted)
+LoopNest::LoopNest(std::span<const std::int64_t> sizes, std::span<const TensorView> operands,
+                   std::span<const DType> wanted)
     : count_(static_cast<unsigned>(operands.size())) {
   for (const std::int64_t s : sizes) elements_ *= s;
   for (unsigned k = 0; k < count_; ++k) {
@@ -62,21 +66,60 @@ void LoopNest::collapse() {
   }
   rank_ = kept;
   long_rows_ = rank_ == 1 || sizes_[rank_ - 1] >= kLongRow;
+  for (unsigned k = 0; k < count_; ++k) {
+    access_[k] = access_of(operands_[k]);
+    const std::int64_t step = operands_[k].strides[rank_ - 1];
+    transposed_ = transposed_ || (rank_ > 1 && access_[k] == Access::gathered && (step >= 64 || step <= -64));
+  }
 }
 
-bool LoopNest::in_place(unsigned k) const {
-  const NestOperand& o = operands_[k];
-  const std::int64_t stride = o.strides[rank_ - 1];
-  if (o.stored != o.wanted) return false;
-  if (long_rows_) return stride == 0 || stride == static_cast<std::int64_t>(byte_size(o.stored));
-  for (unsigned axis = 0; axis < rank_; ++axis)
-    if (o.strides[axis] != 0) return false;  // one element for all; other layouts of short rows did not collapse
-  return true;
+LoopNest::Access LoopNest::access_of(const NestOperand& o) const {
+  std::int64_t dense = static_cast<std::int64_t>(byte_size(o.stored));
+  const std::int64_t last = o.strides[rank_ - 1];
+  bool constant = true, contiguous = true;
+  for (unsigned axis = rank_; axis-- > 0; dense *= sizes_[axis]) {
+    constant = constant && o.strides[axis] == 0;
+    contiguous = contiguous && o.strides[axis] == dense;
+    if (axis == rank_ - 1 && long_rows_ && contiguous) return Access::contiguous;  // a piece stays in its row
+  }
+  if (constant) return Access::constant;
+  if (contiguous) return Access::contiguous;
+  return long_rows_ && last == 0 ? Access::splat_in_row : Access::gathered;
 }
+
 bool LoopNest::all_in_place() const {
   for (unsigned k = 0; k < count_; ++k)
-    if (!in_place(k)) return false;
+    if (operands_[k].stored != operands_[k].wanted || access_[k] == Access::gathered) return false;
   return true;
+}
+
+void LoopNest::for_each_piece(double ns_per_element, bool long_pieces,
+                              FunctionRef<void(std::int64_t, std::int64_t)> body) const {
+  const auto cut = [&](std::int64_t begin, std::int64_t end, std::int64_t most) {
+    for (; begin < end; begin += most) body(begin, std::min(most, end - begin));
+  };
+  const std::int64_t row = long_rows_ ? sizes_[rank_ - 1] : elements_;
+  if (elements_ == 0) return;
+  if (row == elements_) {
+    parallel_for(
+        0, elements_, ns_per_element, [&](std::int64_t b, std::int64_t e) { cut(b, e, long_pieces ? e - b : kPiece); },
+        64);
+    return;
+  }
+  // A tile of a few rows reads each cache line of a transposed operand while it is still there.
+  constexpr std::int64_t kTileRows = 16, kTilePiece = 128, kColumns = 16384;
+  const std::int64_t tall = transposed_ ? kTileRows : 1, rows = elements_ / row;
+  const std::int64_t piece = transposed_ ? kTilePiece : long_pieces ? kColumns : kPiece;
+  const std::int64_t columns = (row + kColumns - 1) / kColumns, tiles = (rows + tall - 1) / tall * columns;
+  const double tile_cost = ns_per_element * static_cast<double>(tall * std::min(row, kColumns));
+  parallel_for(0, tiles, tile_cost, [&](std::int64_t b, std::int64_t e) {
+    for (std::int64_t tile = b; tile < e; ++tile) {
+      const std::int64_t first = tile / columns * tall, begin = tile % columns * kColumns;
+      const std::int64_t end = std::min(begin + kColumns, row), last = std::min(first + tall, rows);
+      for (std::int64_t at = begin; at < end; at += piece)
+        for (std::int64_t r = first; r < last; ++r) body(r * row + at, std::min(piece, end - at));
+    }
+  });
 }
 
 const char* LoopNest::position(const NestOperand& operand, std::int64_t element,
@@ -90,16 +133,17 @@ const char* LoopNest::position(const NestOperand& operand, std::int64_t element,
   return operand.data + offset;
 }
 
+template <std::size_t kBytes>
 void LoopNest::gather_rows(const NestOperand& operand, std::int64_t begin, std::int64_t count, char* to) const {
   std::array<std::int64_t, kMaxRank> index{};
   const char* from = position(operand, begin, index);
   const unsigned last = rank_ - 1;
-  const std::size_t bytes = byte_size(operand.stored);
+  const std::int64_t step = operand.strides[last];
   while (count > 0) {
     const std::int64_t run = std::min(count, sizes_[last] - index[last]);
-    gather(to, from, operand.strides[last], run, bytes);
-    to += run * static_cast<std::int64_t>(bytes), count -= run;
-    from += run * operand.strides[last], index[last] += run;
+    gather_elements<kBytes>(to, from, step, run);
+    to += run * static_cast<std::int64_t>(kBytes), count -= run;
+    from += run * step, index[last] += run;
     for (unsigned axis = last; axis > 0 && index[axis] == sizes_[axis]; --axis) {
       from += operand.strides[axis - 1] - sizes_[axis] * operand.strides[axis];
       index[axis] = 0, ++index[axis - 1];
@@ -109,21 +153,21 @@ void LoopNest::gather_rows(const NestOperand& operand, std::int64_t begin, std::
 
 LoopNest::Piece LoopNest::piece(unsigned k, std::int64_t begin, std::int64_t count, Buffers& buffers) const {
   const NestOperand& o = operands_[k];
-  Piece piece{o.data, true};
-  bool constant = true;
-  for (unsigned axis = 0; axis < rank_; ++axis) constant = constant && o.strides[axis] == 0;
-  if (!constant && long_rows_) {
-    std::array<std::int64_t, kMaxRank> index;
-    const char* at = position(o, begin, index);
-    const std::int64_t stride = o.strides[rank_ - 1];
-    piece = {at, stride == 0};
-    if (!piece.splat && stride != static_cast<std::int64_t>(byte_size(o.stored))) {
-      gather(buffers.gathered.data(), at, stride, count, byte_size(o.stored));
-      piece.data = buffers.gathered.data();
+  Piece piece{o.data, access_[k] == Access::constant || access_[k] == Access::splat_in_row};
+  std::array<std::int64_t, kMaxRank> index;
+  char* gathered = buffers.gathered.data();
+  if (access_[k] == Access::gathered) {
+    piece.data = gathered;
+    switch (byte_size(o.stored)) {
+      case 1: gather_rows<1>(o, begin, count, gathered); break;
+      case 2: gather_rows<2>(o, begin, count, gathered); break;
+      case 4: gather_rows<4>(o, begin, count, gathered); break;
+      default: gather_rows<8>(o, begin, count, gathered);
     }
-  } else if (!constant) {
-    gather_rows(o, begin, count, buffers.gathered.data());
-    piece = {buffers.gathered.data(), false};
+  } else if (access_[k] == Access::contiguous && (rank_ == 1 || !long_rows_)) {
+    piece.data = o.data + begin * static_cast<std::int64_t>(byte_size(o.stored));
+  } else if (access_[k] != Access::constant) {
+    piece.data = position(o, begin, index);
   }
   if (o.stored == o.wanted) return piece;
   const CastLoop cast = loop_tables().cast[static_cast<std::size_t>(o.stored)][static_cast<std::size_t>(o.wanted)];

@@ -1,8 +1,8 @@
 // Several strided operands walked together, in pieces that inner loops can take.
 //
 // Axes are collapsed where all operands allow it, so most nests have one or two. A piece is a range of the row-major
-// element numbers; an operand that does not lie there as the inner loop wants it (contiguous, or one element for all) is
-// gathered, and converted, into a buffer.
+// element numbers; an operand that does not lie there as the inner loop wants it (contiguous, or one element for all)
+// is gathered, and converted, into a buffer.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 
 #include "codegen_cpu/eager/loop_tables.h"
 #include "ir/shape.h"
+#include "runtime/function_ref.h"
 #include "runtime/tensor_view.h"
 
 namespace fermata::eager {
@@ -19,11 +20,6 @@ namespace fermata::eager {
 inline constexpr std::int64_t kPiece = 1024;
 /// Rows at least this long are taken one by one; shorter ones are gathered, several to a piece.
 inline constexpr std::int64_t kLongRow = 64;
-
-struct AxisList {
-  unsigned rank = 0;
-  std::array<std::int64_t, kMaxRank> sizes{};
-};
 
 /// An operand over the collapsed axes, in the dtype the loop computes in.
 struct NestOperand {
@@ -42,11 +38,14 @@ class LoopNest {
 
   std::int64_t elements() const { return elements_; }
   unsigned operand_count() const { return count_; }
-  /// The length of the rows, all of them long; 0 if rows are short and pieces may be cut anywhere.
-  std::int64_t row_length() const { return long_rows_ ? sizes_[rank_ - 1] : 0; }
-  /// True if piece() of operand `k` never copies, however long the piece (within a row if rows are long).
-  bool in_place(unsigned k) const;
+  /// True if no piece of any operand is ever copied, however long.
   bool all_in_place() const;
+
+  /// Calls body(begin, count) for pieces that cover all elements, on several threads where the work is worth it:
+  /// `ns_per_element` on one core. Pieces have at most kPiece elements unless `long_pieces`. The order is kind to caches
+  /// where operands are transposed.
+  void for_each_piece(double ns_per_element, bool long_pieces,
+                      FunctionRef<void(std::int64_t begin, std::int64_t count)> body) const;
 
   struct Buffers {
     alignas(64) std::array<char, kPiece * 8> gathered, converted;
@@ -55,20 +54,24 @@ class LoopNest {
     const void* data;
     bool splat;
   };
-  /// Elements [begin, begin + count) of operand `k`: in place or in `buffers`, for count <= kPiece unless in_place(k).
-  /// Where row_length() is not 0 they must lie in one row.
+  /// Elements [begin, begin + count) of operand `k`, a piece that for_each_piece has chosen: in place or in `buffers`.
   Piece piece(unsigned k, std::int64_t begin, std::int64_t count, Buffers& buffers) const;
 
  private:
+  enum class Access : std::uint8_t { constant, contiguous, splat_in_row, gathered };
   void collapse();
-  const char* position(const NestOperand& operand, std::int64_t element, std::array<std::int64_t, kMaxRank>& index) const;
+  Access access_of(const NestOperand& operand) const;
+  const char* position(const NestOperand& operand, std::int64_t element,
+                       std::array<std::int64_t, kMaxRank>& index) const;
+  template <std::size_t kBytes>
   void gather_rows(const NestOperand& operand, std::int64_t begin, std::int64_t count, char* to) const;
 
   unsigned rank_ = 0, count_ = 0;
-  bool long_rows_ = false;
+  bool long_rows_ = false, transposed_ = false;
   std::int64_t elements_ = 1;
   std::array<std::int64_t, kMaxRank> sizes_{};
   std::array<NestOperand, kMaxOperands> operands_;
+  std::array<Access, kMaxOperands> access_{};
 };
 
 }  // namespace fermata::eager

@@ -6,9 +6,9 @@
 namespace fermata::eager {
 namespace {
 
-#define FERMATA_EAGER_FILL(isa)                                                          \
-  [](LoopTables& t) {                                                                    \
-    isa::add_unary(t), isa::add_binary(t), isa::add_comparisons(t), isa::add_integer_ops(t); \
+#define FERMATA_EAGER_FILL(isa)                                                                \
+  [](LoopTables& t) {                                                                          \
+    isa::add_unary(t), isa::add_binary(t), isa::add_comparisons(t), isa::add_integer_ops(t);   \
     isa::add_casts(t), isa::add_random(t), isa::add_reductions(t), isa::add_arg_reductions(t); \
   }
 
@@ -20,7 +20,8 @@ constexpr InstructionSet kInstructionSets[] = {
               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
      },
      FERMATA_EAGER_FILL(avx512)},
-    {"avx2", [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); },
+    {"avx2",
+     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); },
      FERMATA_EAGER_FILL(avx2)},
 #endif
     {"baseline", [] { return true; }, FERMATA_EAGER_FILL(baseline)}};

@@ -23,13 +23,14 @@ struct ReduceLoops {
   unsigned components = 0;
   std::array<std::uint8_t, kMaxStateComponents> component_bytes{};
   DType result = DType::f32;  // of finish
-  /// Reduces up to kReductionBlock contiguous elements by lanes; `first` is the position of x[0] along the reduced axis.
+  /// Reduces up to kReductionBlock contiguous elements by lanes; `first` is the position of x[0] along the reduced
+  /// axis.
   void (*row_block)(const void* x, std::int64_t n, std::int64_t first, void* const* state);
   /// Reduces `n` states by lanes.
   void (*row_merge)(const void* const* states, std::int64_t n, void* const* state);
   /// Combines `rows` rows of `columns` elements in order, into states of their own. Row r is at x + r * row_bytes.
-  void (*column_block)(const void* x, std::int64_t row_bytes, std::int64_t rows, std::int64_t columns, std::int64_t first,
-                       void* const* states);
+  void (*column_block)(const void* x, std::int64_t row_bytes, std::int64_t rows, std::int64_t columns,
+                       std::int64_t first, void* const* states);
   /// totals[i] = combine(totals[i], states[i]).
   void (*column_merge)(void* const* totals, const void* const* states, std::int64_t n);
   void (*fill_identity)(void* const* states, std::int64_t n);
@@ -56,15 +57,15 @@ std::span<const InstructionSet> instruction_sets();
 const LoopTables& loop_tables();
 
 // What every instruction set compiles, one function per source file.
-#define FERMATA_EAGER_SHARDS(isa)             \
-  namespace isa {                             \
-  void add_unary(LoopTables& tables);         \
-  void add_binary(LoopTables& tables);        \
-  void add_comparisons(LoopTables& tables);   \
-  void add_integer_ops(LoopTables& tables);   \
-  void add_casts(LoopTables& tables);         \
-  void add_random(LoopTables& tables);        \
-  void add_reductions(LoopTables& tables);    \
+#define FERMATA_EAGER_SHARDS(isa)              \
+  namespace isa {                              \
+  void add_unary(LoopTables& tables);          \
+  void add_binary(LoopTables& tables);         \
+  void add_comparisons(LoopTables& tables);    \
+  void add_integer_ops(LoopTables& tables);    \
+  void add_casts(LoopTables& tables);          \
+  void add_random(LoopTables& tables);         \
+  void add_reductions(LoopTables& tables);     \
   void add_arg_reductions(LoopTables& tables); \
   }
 FERMATA_EAGER_SHARDS(avx512)

@@ -1,12 +1,10 @@
 // Drives the inner loops of pointwise ops over operands of any layout, half dtypes included, on several threads.
-#include <algorithm>
 #include <array>
 #include <atomic>
 
 #include "codegen_cpu/eager/drivers.h"
 #include "codegen_cpu/eager/loop_nest.h"
 #include "codegen_cpu/eager/stream_copy.h"
-#include "runtime/thread_pool.h"
 
 namespace fermata::eager {
 namespace {
@@ -27,7 +25,9 @@ double element_cost(Op op, DType compute, std::size_t bytes) {
 class PointwiseCall {
  public:
   PointwiseCall(const CallArgs& args, InnerLoop loop, DType compute)
-      : args_(args), loop_(loop), compute_(compute), out_(args.outputs[0]),
+      : loop_(loop),
+        compute_(compute),
+        out_(args.outputs[0]),
         nest_({out_.sizes, out_.rank}, args.inputs, wanted(args, compute)) {
     narrow_ = compute != out_.dtype && compute_dtype(out_.dtype) == compute && out_.dtype != DType::boolean;
     std::size_t bytes = byte_size(out_.dtype);
@@ -38,15 +38,8 @@ class PointwiseCall {
   }
 
   void run() {
-    const std::int64_t row = nest_.row_length();
-    const bool whole = row == nest_.elements();
-    if (row == 0 || whole) {
-      parallel_for(0, nest_.elements(), cost_, [&](std::int64_t b, std::int64_t e) { run_range(b, e); }, 64);
-      return;
-    }
-    parallel_for(0, nest_.elements() / row, cost_ * static_cast<double>(row), [&](std::int64_t b, std::int64_t e) {
-      for (std::int64_t r = b; r < e; ++r) run_range(r * row, (r + 1) * row);
-    });
+    const bool long_pieces = nest_.all_in_place() && !narrow_ && !streams_;
+    nest_.for_each_piece(cost_, long_pieces, [&](std::int64_t begin, std::int64_t count) { run_piece(begin, count); });
   }
 
  private:
@@ -56,19 +49,11 @@ class PointwiseCall {
     return types;
   }
 
-  /// Elements [begin, end): all of one row, or of any number of short rows.
-  void run_range(std::int64_t begin, std::int64_t end) {
-    Buffers buffers;  // not touched unless needed
-    const std::int64_t step = nest_.all_in_place() && !narrow_ && !streams_ ? end - begin : kPiece;
-    for (; begin < end; begin += step) run_piece(begin, std::min(step, end - begin), buffers);
-    if (streams_) stream_fence();
-  }
-
-  struct Buffers {
-    std::array<LoopNest::Buffers, LoopNest::kMaxOperands> operands;
-    alignas(64) std::array<char, kPiece * 8> result;
-  };
-  void run_piece(std::int64_t begin, std::int64_t count, Buffers& buffers) {
+  void run_piece(std::int64_t begin, std::int64_t count) {
+    struct {  // not touched unless needed
+      std::array<LoopNest::Buffers, LoopNest::kMaxOperands> operands;
+      alignas(64) std::array<char, kPiece * 8> result;
+    } buffers;
     const void* in[LoopNest::kMaxOperands];
     bool splat[LoopNest::kMaxOperands];
     for (unsigned k = 0; k < nest_.operand_count(); ++k) {
@@ -84,7 +69,6 @@ class PointwiseCall {
     if (streams_) stream_copy(to, result, static_cast<std::size_t>(count * bytes));
   }
 
-  const CallArgs& args_;
   InnerLoop loop_;
   DType compute_;
   TensorView out_;

@@ -25,7 +25,7 @@ template <class Row, class T, unsigned kOperands> struct PointwiseLoop {
     return Operand<k>(value);
   }
 
-  static void run(void* out, const void* const* in, const bool* splat, std::int64_t n) {
+  [[gnu::flatten]] static void run(void* out, const void* const* in, const bool* splat, std::int64_t n) {
     if (n < kLanes) return run_few(out, in, splat, static_cast<std::size_t>(n));
     alignas(64) std::array<std::array<char, kRegisterBytes>, kOperands> splats;
     std::array<const char*, kOperands> at;
@@ -35,9 +35,8 @@ template <class Row, class T, unsigned kOperands> struct PointwiseLoop {
       at[k] = splat[k] ? splats[k].data() : static_cast<const char*>(in[k]);
       step[k] = splat[k] ? 0 : static_cast<std::int64_t>(kElementBytes<Operand<k>>);
     };
-    [&]<std::size_t... k>(std::index_sequence<k...>) {
-      (prepare.template operator()<static_cast<unsigned>(k)>(), ...);
-    }(std::make_index_sequence<kOperands>{});
+    [&]<std::size_t... k>(std::index_sequence<k...>) { (prepare.template operator()<static_cast<unsigned>(k)>(), ...); }
+    (std::make_index_sequence<kOperands>{});
     const auto result_at = [&](std::int64_t i) {
       return apply([&]<std::size_t k>() { return load<Operand<k>>(at[k] + i * step[k]); });
     };
@@ -49,7 +48,7 @@ template <class Row, class T, unsigned kOperands> struct PointwiseLoop {
     store(to + (n - kLanes) * kBytes, last);
   }
 
-  static void run_few(void* out, const void* const* in, const bool* splat, std::size_t n) {
+  [[gnu::flatten]] static void run_few(void* out, const void* const* in, const bool* splat, std::size_t n) {
     if (n == 0) return;
     store_part(out, apply([&]<std::size_t k>() {
                  using O = Operand<static_cast<unsigned>(k)>;

@@ -65,7 +65,9 @@ class States {
     for (unsigned c = 0; c < loops.components; ++c)
       data_[c] = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(count) * loops.component_bytes[c]);
   }
-  struct Pointers { void* at[kMaxStateComponents]; };
+  struct Pointers {
+    void* at[kMaxStateComponents];
+  };
   Pointers at(std::int64_t i) const {
     Pointers p{};
     for (unsigned c = 0; c < loops_.components; ++c) p.at[c] = data_[c].get() + i * loops_.component_bytes[c];
@@ -80,7 +82,8 @@ class States {
 class ReductionCall {
  public:
   explicit ReductionCall(const CallArgs& args)
-      : x_(args.inputs[0]), out_(args.outputs[0]),
+      : x_(args.inputs[0]),
+        out_(args.outputs[0]),
         lifted_(compute_dtype(apply_rule(info(args.op).rule, x_.dtype)->operand)),
         loops_(loop_tables().reduce[static_cast<std::size_t>(args.op)][static_cast<std::size_t>(lifted_)]) {
     const Axes axes = merged_axes(x_, args.attributes[0]);
@@ -100,7 +103,10 @@ class ReductionCall {
   }
 
   void run() {
-    if (is_row_) run_rows(); else run_columns();
+    if (is_row_)
+      run_rows();
+    else
+      run_columns();
   }
 
  private:
@@ -123,17 +129,19 @@ class ReductionCall {
     char* to = static_cast<char*>(out_.data) + begin * static_cast<std::int64_t>(byte_size(out_.dtype));
     if (loops_.result == out_.dtype) return loops_.finish(states.at, to, n);
     std::array<std::uint64_t, kPiece> wide;
-    const CastLoop narrow = loop_tables().cast[static_cast<std::size_t>(loops_.result)][static_cast<std::size_t>(out_.dtype)];
+    const CastLoop narrow =
+        loop_tables().cast[static_cast<std::size_t>(loops_.result)][static_cast<std::size_t>(out_.dtype)];
     for (std::int64_t i = 0; i < n; i += kPiece) {
       const std::int64_t count = std::min(kPiece, n - i);
       States::Pointers part = states;
-      for (unsigned c = 0; c < loops_.components; ++c) part.at[c] = static_cast<char*>(part.at[c]) + i * loops_.component_bytes[c];
+      for (unsigned c = 0; c < loops_.components; ++c)
+        part.at[c] = static_cast<char*>(part.at[c]) + i * loops_.component_bytes[c];
       loops_.finish(part.at, wide.data(), count);
       narrow(to + i * static_cast<std::int64_t>(byte_size(out_.dtype)), wide.data(), count);
     }
   }
 
-  // ---- Rows: lanes run along the reduction ---------------------------------------------------------------------------
+  // ---- Rows: lanes run along the reduction
 
   struct RowBuffers {
     std::unique_ptr<char[]> gathered, converted;
@@ -142,9 +150,9 @@ class ReductionCall {
       return buffer.get();
     }
   };
-  void reduce_row_block(std::int64_t row, std::int64_t number, const States::Pointers& to, RowBuffers& buffers) const {
-    const Block b = block(number);
-    const void* x = data() + rows_.offset(row) + b.offset;
+  void reduce_row_block(std::int64_t row_offset, const Block& b, const States::Pointers& to,
+                        RowBuffers& buffers) const {
+    const void* x = data() + row_offset + b.offset;
     if (reduced_.stride != static_cast<std::int64_t>(byte_size(x_.dtype)) && b.size > 1) {
       char* gathered = RowBuffers::of(buffers.gathered);
       gather(gathered, static_cast<const char*>(x), reduced_.stride, b.size, byte_size(x_.dtype));
@@ -168,12 +176,29 @@ class ReductionCall {
       const States states(loops_, count * std::max<std::int64_t>(blocks_, 1));
       parallel_for(0, count * blocks_, block_cost, [&](std::int64_t b, std::int64_t e) {
         RowBuffers buffers;
-        for (std::int64_t i = b; i < e; ++i) reduce_row_block(begin + i / blocks_, i % blocks_, states.at(i), buffers);
+        if (blocks_ == 1) return reduce_short_rows(begin + b, begin + e, states.at(b), buffers);
+        for (std::int64_t i = b; i < e; ++i)
+          reduce_row_block(rows_.offset(begin + i / blocks_), block(i % blocks_), states.at(i), buffers);
       });
       if (blocks_ == 0) loops_.fill_identity(states.at(0).at, count);
       if (blocks_ > 1)  // row r's result may take the place of state r, which no later row reads
         for (std::int64_t r = 0; r < count; ++r) merge_row(states.at(r * blocks_), states.at(r));
       finish(states.at(0), begin, count);
+    }
+  }
+  /// Rows of one block each: nothing is divided per row.
+  void reduce_short_rows(std::int64_t begin, std::int64_t end, States::Pointers to, RowBuffers& buffers) const {
+    const Block whole = block(0);
+    const Axis inner = rows_.rank == 0 ? Axis{1, 0, false} : rows_.axis[rows_.rank - 1];
+    while (begin < end) {
+      const std::int64_t run = std::min(end - begin, inner.size - begin % inner.size);
+      std::int64_t offset = rows_.offset(begin);
+      for (std::int64_t i = 0; i < run; ++i, offset += inner.stride) {
+        reduce_row_block(offset, whole, to, buffers);
+        for (unsigned c = 0; c < loops_.components; ++c)
+          to.at[c] = static_cast<char*>(to.at[c]) + loops_.component_bytes[c];
+      }
+      begin += run;
     }
   }
   void merge_row(const States::Pointers& states, const States::Pointers& to) const {
@@ -182,7 +207,7 @@ class ReductionCall {
     loops_.row_merge(from, blocks_, to.at);
   }
 
-  // ---- Columns: lanes run along the last axis, which is kept -------------------------------------------------------------
+  // ---- Columns: lanes run along the last axis, which is kept
 
   static constexpr std::int64_t kTile = 512;  // columns taken together
 
@@ -195,7 +220,9 @@ class ReductionCall {
       return buffer.get();
     }
   };
-  bool columns_in_place() const { return !converts() && (column_.stride == static_cast<std::int64_t>(byte_size(x_.dtype)) || column_.size == 1); }
+  bool columns_in_place() const {
+    return !converts() && (column_.stride == static_cast<std::int64_t>(byte_size(x_.dtype)) || column_.size == 1);
+  }
   std::int64_t tile() const { return columns_in_place() ? kTile : 64; }
 
   void reduce_column_block(std::int64_t row, std::int64_t number, std::int64_t begin, std::int64_t count,
@@ -203,7 +230,8 @@ class ReductionCall {
     const Block b = block(number);
     const char* x = data() + rows_.offset(row) + b.offset + begin * column_.stride;
     if (columns_in_place()) return loops_.column_block(x, reduced_.stride, b.size, count, b.first, to.at);
-    const auto stored = static_cast<std::int64_t>(byte_size(x_.dtype)), wide = static_cast<std::int64_t>(byte_size(lifted_));
+    const auto stored = static_cast<std::int64_t>(byte_size(x_.dtype)),
+               wide = static_cast<std::int64_t>(byte_size(lifted_));
     char* gathered = buffers.get(buffers.gathered);
     for (std::int64_t r = 0; r < b.size; ++r)
       gather(gathered + r * count * stored, x + r * reduced_.stride, column_.stride, count, byte_size(x_.dtype));
@@ -250,7 +278,8 @@ class ReductionCall {
   /// Few columns and many rows: threads share the blocks, which are then merged in order.
   void run_columns_by_block(std::int64_t rows) const {
     const std::int64_t width = column_.size;
-    const std::int64_t batch = std::clamp<std::int64_t>((std::int64_t{1} << 18) / std::max<std::int64_t>(width, 1), 1, blocks_);
+    const std::int64_t batch =
+        std::clamp<std::int64_t>((std::int64_t{1} << 18) / std::max<std::int64_t>(width, 1), 1, blocks_);
     const States totals(loops_, width), states(loops_, width * batch);
     const double block_cost = 50 + cost_ * static_cast<double>(width * std::min(block_, reduced_.size));
     for (std::int64_t row = 0; row < rows; ++row) {

@@ -26,8 +26,9 @@ template <class Monoid, class T> struct ReduceLoop {
   using ScalarState = decltype(Monoid::template identity<T>());
   static constexpr std::size_t kComponents = std::tuple_size_v<ScalarState>;
   static constexpr int kWidest = widest<T>(ScalarState{});
-  static constexpr int N = kRegisterBytes / kWidest < static_cast<int>(kReductionLanes) ? kRegisterBytes / kWidest
-                                                                                       : static_cast<int>(kReductionLanes);
+  static constexpr int N = kRegisterBytes / kWidest < static_cast<int>(kReductionLanes)
+                               ? kRegisterBytes / kWidest
+                               : static_cast<int>(kReductionLanes);
   static constexpr int kVectors = static_cast<int>(kReductionLanes) / N;
   template <class U> using V = Vector<U, N, kWidest>;
   using Index = V<std::int64_t>;
@@ -38,17 +39,18 @@ template <class Monoid, class T> struct ReduceLoop {
   }
   using State = decltype(splat(ScalarState{}));
   template <std::size_t c> using Component = std::tuple_element_t<c, State>;
-  template <std::size_t c> static constexpr auto kBytes = static_cast<std::int64_t>(sizeof(std::tuple_element_t<c, ScalarState>));
+  template <std::size_t c>
+  static constexpr auto kBytes = static_cast<std::int64_t>(sizeof(std::tuple_element_t<c, ScalarState>));
 
   static State identity() { return splat(Monoid::template identity<T>()); }
   static State combine(const State& a, const State& b) { return Monoid::combine(a, b); }
   template <class F> static void each(F f) {
-    [&]<std::size_t... c>(std::index_sequence<c...>) { (f.template operator()<c>(), ...); }(std::make_index_sequence<kComponents>{});
+    [&]<std::size_t... c>(std::index_sequence<c...>) { (f.template operator()<c>(), ...); }
+    (std::make_index_sequence<kComponents>{});
   }
   template <class F> static State make(F f) {
-    return [&]<std::size_t... c>(std::index_sequence<c...>) {
-      return State(f.template operator()<c>()...);
-    }(std::make_index_sequence<kComponents>{});
+    return [&]<std::size_t... c>(std::index_sequence<c...>) { return State(f.template operator()<c>()...); }
+    (std::make_index_sequence<kComponents>{});
   }
   static State select_state(typename Index::Mask m, const State& a, const State& b) {
     return make([&]<std::size_t c>() { return select(m, std::get<c>(a), std::get<c>(b)); });
@@ -72,47 +74,73 @@ template <class Monoid, class T> struct ReduceLoop {
   static void store_states(void* const* states, std::int64_t at, std::int64_t count, const State& s) {
     each([&]<std::size_t c>() {
       char* to = static_cast<char*>(states[c]) + at * kBytes<c>;
-      if (count >= N) store(to, std::get<c>(s)); else store_part(to, std::get<c>(s), static_cast<std::size_t>(count));
+      if (count >= N)
+        store(to, std::get<c>(s));
+      else
+        store_part(to, std::get<c>(s), static_cast<std::size_t>(count));
     });
   }
 
+  /// f(v) for v below kCount: unrolled where the registers hold a state of all lanes.
+  template <int kCount, class F> static void for_vectors(F f) {
+    if constexpr (kVectors * kComponents <= 16) {
+      [&]<int... v>(std::integer_sequence<int, v...>) { (f(v), ...); }
+      (std::make_integer_sequence<int, kCount>{});
+    } else {
+      for (int v = 0; v < kCount; ++v) f(v);
+    }
+  }
+  using Lanes = std::array<State, static_cast<std::size_t>(kVectors)>;
+  static State& vector_of(Lanes& lanes, int v) { return lanes[static_cast<std::size_t>(v)]; }
+
   /// items(at, count) are `count` states from position `at`; item i goes to lane i % kReductionLanes.
   template <class Items> static void by_lanes(std::int64_t n, Items items, void* const* out) {
-    std::array<State, kVectors> lanes = [&]<std::size_t... v>(std::index_sequence<v...>) {
-      return std::array<State, kVectors>{(static_cast<void>(v), identity())...};
-    }(std::make_index_sequence<kVectors>{});
+    Lanes lanes = [&]<std::size_t... v>(std::index_sequence<v...>) {
+      return Lanes{(static_cast<void>(v), identity())...};
+    }
+    (std::make_index_sequence<kVectors>{});
     std::int64_t i = 0;
-    for (; i + static_cast<std::int64_t>(kReductionLanes) <= n; i += kReductionLanes) {
-      [&]<std::size_t... v>(std::index_sequence<v...>) {
-        ((lanes[v] = combine(lanes[v], items(i + static_cast<int>(v) * N, N))), ...);
-      }(std::make_index_sequence<kVectors>{});
-    }
-    for (int v = 0; i < n; ++v, i += N) {
-      const auto valid = lane_numbers<SignedOf<kWidest>>() < Position(static_cast<SignedOf<kWidest>>(n - i < N ? n - i : N));
-      auto& lane = lanes[static_cast<std::size_t>(v)];
-      lane = select_state(valid, combine(lane, items(i, n - i)), lane);
-    }
-    for (std::size_t half = kVectors / 2; half > 0; half /= 2)
-      for (std::size_t v = 0; v < half; ++v) lanes[v] = combine(lanes[v], lanes[v + half]);
+    for (; i + static_cast<std::int64_t>(kReductionLanes) <= n; i += kReductionLanes)
+      for_vectors<kVectors>([&](int v) { vector_of(lanes, v) = combine(vector_of(lanes, v), items(i + v * N, N)); });
+    const std::int64_t rest = n - i;
+    for_vectors<kVectors>([&](int v) {  // lanes beyond the last item stay as they are
+      const std::int64_t count = rest - v * N;
+      if (count <= 0) return;
+      const auto end = static_cast<SignedOf<kWidest>>(count < N ? count : N);
+      State& lane = vector_of(lanes, v);
+      const State sum = combine(lane, items(n - count, count));
+      lane = select_state(lane_numbers<SignedOf<kWidest>>() < Position(end), sum, lane);
+    });
+    merge_vectors<kVectors / 2>(lanes);
     store_states(out, 0, 1, merge_lanes<N / 2>(lanes[0]));
+  }
+  template <int kHalf> static void merge_vectors(Lanes& lanes) {
+    if constexpr (kHalf > 0) {
+      for_vectors<kHalf>(
+          [&](int v) { vector_of(lanes, v) = combine(vector_of(lanes, v), vector_of(lanes, v + kHalf)); });
+      merge_vectors<kHalf / 2>(lanes);
+    }
   }
   template <int kHalf> static State merge_lanes(const State& s) {
     if constexpr (kHalf == 0) {
       return s;
     } else {
       const State upper = make([&]<std::size_t c>() {
-        return Component<c>::of(rotated(std::get<c>(s).raw, std::make_integer_sequence<int, N>{}, std::integral_constant<int, kHalf>{}));
+        return Component<c>::of(
+            rotated(std::get<c>(s).raw, std::make_integer_sequence<int, N>{}, std::integral_constant<int, kHalf>{}));
       });
       return merge_lanes<kHalf / 2>(combine(s, upper));
     }
   }
 
-  static void row_block(const void* x, std::int64_t n, std::int64_t first, void* const* state) {
+  [[gnu::flatten]] static void row_block(const void* x, std::int64_t n, std::int64_t first, void* const* state) {
     const Index lane = lane_numbers<std::int64_t>();
-    by_lanes(n, [&](std::int64_t at, std::int64_t count) { return lift(x, at, count, lane + Index(first + at)); }, state);
+    by_lanes(
+        n, [&](std::int64_t at, std::int64_t count) { return lift(x, at, count, lane + Index(first + at)); }, state);
   }
-  static void row_merge(const void* const* states, std::int64_t n, void* const* state) {
-    by_lanes(n, [&](std::int64_t at, std::int64_t count) { return load_states(states, at, count); }, state);
+  [[gnu::flatten]] static void row_merge(const void* const* states, std::int64_t n, void* const* state) {
+    by_lanes(
+        n, [&](std::int64_t at, std::int64_t count) { return load_states(states, at, count); }, state);
   }
 
   template <int kGroup> static void columns(const char* x, std::int64_t row_bytes, std::int64_t rows, std::int64_t at,
@@ -122,10 +150,11 @@ template <class Monoid, class T> struct ReduceLoop {
       for (std::int64_t r = 0; r < rows; ++r, x += row_bytes)
         ((sums[v] = combine(sums[v], lift(x, at + static_cast<int>(v) * N, count, Index(first + r)))), ...);
       (store_states(states, at + static_cast<int>(v) * N, count, sums[v]), ...);
-    }(std::make_index_sequence<kGroup>{});
+    }
+    (std::make_index_sequence<kGroup>{});
   }
-  static void column_block(const void* x, std::int64_t row_bytes, std::int64_t rows, std::int64_t n, std::int64_t first,
-                           void* const* states) {
+  [[gnu::flatten]] static void column_block(const void* x, std::int64_t row_bytes, std::int64_t rows, std::int64_t n,
+                                            std::int64_t first, void* const* states) {
     constexpr int kGroup = kComponents == 1 ? 4 : 2;
     const auto* from = static_cast<const char*>(x);
     std::int64_t at = 0;
@@ -133,26 +162,35 @@ template <class Monoid, class T> struct ReduceLoop {
     for (; at < n; at += N) columns<1>(from, row_bytes, rows, at, n - at, first, states);
   }
 
-  static void column_merge(void* const* totals, const void* const* states, std::int64_t n) {
+  [[gnu::flatten]] static void column_merge(void* const* totals, const void* const* states, std::int64_t n) {
     for (std::int64_t at = 0; at < n; at += N)
       store_states(totals, at, n - at, combine(load_states(totals, at, n - at), load_states(states, at, n - at)));
   }
-  static void fill_identity(void* const* states, std::int64_t n) {
+  [[gnu::flatten]] static void fill_identity(void* const* states, std::int64_t n) {
     const State s = identity();
     for (std::int64_t at = 0; at < n; at += N) store_states(states, at, n - at, s);
   }
-  static void finish(const void* const* states, void* out, std::int64_t n) {
+  [[gnu::flatten]] static void finish(const void* const* states, void* out, std::int64_t n) {
     for (std::int64_t at = 0; at < n; at += N) {
       const auto result = Monoid::finish(load_states(states, at, n - at));
       char* to = static_cast<char*>(out) + at * static_cast<std::int64_t>(kElementBytes<decltype(result)>);
-      if (n - at >= N) store(to, result); else store_part(to, result, static_cast<std::size_t>(n - at));
+      if (n - at >= N)
+        store(to, result);
+      else
+        store_part(to, result, static_cast<std::size_t>(n - at));
     }
   }
 
   static ReduceLoops loops() {
-    ReduceLoops l{.components = kComponents, .component_bytes = {}, .result = DType::f32, .row_block = &row_block,
-                  .row_merge = &row_merge, .column_block = &column_block, .column_merge = &column_merge,
-                  .fill_identity = &fill_identity, .finish = &finish};
+    ReduceLoops l{.components = kComponents,
+                  .component_bytes = {},
+                  .result = DType::f32,
+                  .row_block = &row_block,
+                  .row_merge = &row_merge,
+                  .column_block = &column_block,
+                  .column_merge = &column_merge,
+                  .fill_identity = &fill_identity,
+                  .finish = &finish};
     each([&]<std::size_t c>() { l.component_bytes[c] = static_cast<std::uint8_t>(kBytes<c>); });
     l.result = dtype_of<typename decltype(Monoid::finish(identity()))::Element>;
     return l;

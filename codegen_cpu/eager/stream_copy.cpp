@@ -34,14 +34,9 @@ void stream_copy(void* to, const void* from, std::size_t bytes) {
   for (; i + 16 <= bytes; i += 16)
     _mm_stream_si128(reinterpret_cast<__m128i*>(out + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i)));
   std::memcpy(out + i, in + i, bytes - i);
+  _mm_sfence();
 #else
   std::memcpy(to, from, bytes);
-#endif
-}
-
-void stream_fence() {
-#if defined(__x86_64__)
-  _mm_sfence();
 #endif
 }
 

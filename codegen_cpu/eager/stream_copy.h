@@ -8,8 +8,7 @@ namespace fermata::eager {
 
 /// Results of more bytes than this are not worth keeping in a cache.
 std::int64_t stream_threshold();
-/// memcpy past the caches. Other threads may miss it until stream_fence() has been called.
+/// memcpy past the caches, finished for all threads when it returns.
 void stream_copy(void* to, const void* from, std::size_t bytes);
-void stream_fence();
 
 }  // namespace fermata::eager

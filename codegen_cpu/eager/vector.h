@@ -1,5 +1,5 @@
-// SIMD values of a fixed number of lanes, with the interface of ir/scalar_program.h, over the vector extensions that GCC
-// and Clang share. Primitives mean exactly what ir/prims.def says.
+// SIMD values of a fixed number of lanes, with the interface of ir/scalar_program.h, over the vector extensions that
+// GCC and Clang share. Primitives mean exactly what ir/prims.def says.
 //
 // Everything lives in a namespace named after the instruction set this file is compiled for (FERMATA_ISA), so that no
 // instantiation of one set is ever linked into another.
@@ -23,16 +23,26 @@ inline constexpr int kRegisterBytes = 32;
 inline constexpr int kRegisterBytes = 16;
 #endif
 
-template <class T, int N> struct RawOf {
-  typedef T type __attribute__((vector_size(N * sizeof(T))));
-};
+template <class T, int N> struct RawOf { typedef T type __attribute__((vector_size(N * sizeof(T)))); };
 template <class T, int N> using Raw = typename RawOf<T, N>::type;
 
 template <int kBytes> struct IntegerOf;
-template <> struct IntegerOf<1> { using Signed = std::int8_t; using Unsigned = std::uint8_t; };
-template <> struct IntegerOf<2> { using Signed = std::int16_t; using Unsigned = std::uint16_t; };
-template <> struct IntegerOf<4> { using Signed = std::int32_t; using Unsigned = std::uint32_t; };
-template <> struct IntegerOf<8> { using Signed = std::int64_t; using Unsigned = std::uint64_t; };
+template <> struct IntegerOf<1> {
+  using Signed = std::int8_t;
+  using Unsigned = std::uint8_t;
+};
+template <> struct IntegerOf<2> {
+  using Signed = std::int16_t;
+  using Unsigned = std::uint16_t;
+};
+template <> struct IntegerOf<4> {
+  using Signed = std::int32_t;
+  using Unsigned = std::uint32_t;
+};
+template <> struct IntegerOf<8> {
+  using Signed = std::int64_t;
+  using Unsigned = std::uint64_t;
+};
 template <int kBytes> using SignedOf = typename IntegerOf<kBytes>::Signed;
 template <int kBytes> using UnsignedOf = typename IntegerOf<kBytes>::Unsigned;
 
@@ -61,17 +71,27 @@ template <class T, int N, int kMaskBytes> class Vector {
   Vector(T value) : raw(splat(value)) {}
   static Vector of(Register r) { return Vector(r, 0); }
 
-  friend Vector operator+(Vector a, Vector b) { return arithmetic(a, b, [](auto x, auto y) { return x + y; }); }
-  friend Vector operator-(Vector a, Vector b) { return arithmetic(a, b, [](auto x, auto y) { return x - y; }); }
-  friend Vector operator*(Vector a, Vector b) { return arithmetic(a, b, [](auto x, auto y) { return x * y; }); }
+  friend Vector operator+(Vector a, Vector b) {
+    return arithmetic(a, b, [](auto x, auto y) { return x + y; });
+  }
+  friend Vector operator-(Vector a, Vector b) {
+    return arithmetic(a, b, [](auto x, auto y) { return x - y; });
+  }
+  friend Vector operator*(Vector a, Vector b) {
+    return arithmetic(a, b, [](auto x, auto y) { return x * y; });
+  }
   friend Vector operator/(Vector a, Vector b) {
-    if constexpr (kIsFloat) return of(a.raw / b.raw);
-    else return by_lane(a, b, [](T x, T y) { return divided(x, y); });
+    if constexpr (kIsFloat)
+      return of(a.raw / b.raw);
+    else
+      return by_lane(a, b, [](T x, T y) { return divided(x, y); });
   }
   friend Vector operator%(Vector a, Vector b) requires kIsInteger { return a - a / b * b; }
   friend Vector operator-(Vector a) {
-    if constexpr (kIsFloat) return of(-a.raw);
-    else return of(reinterpret<Register>(Unsigned{} - reinterpret<Unsigned>(a.raw)));
+    if constexpr (kIsFloat)
+      return of(-a.raw);
+    else
+      return of(reinterpret<Register>(Unsigned{} - reinterpret<Unsigned>(a.raw)));
   }
   friend Vector operator&(Vector a, Vector b) requires(!kIsFloat) { return of(a.raw & b.raw); }
   friend Vector operator|(Vector a, Vector b) requires(!kIsFloat) { return of(a.raw | b.raw); }
@@ -79,34 +99,55 @@ template <class T, int N, int kMaskBytes> class Vector {
   friend Vector operator~(Vector a) requires(!kIsFloat) { return of(~a.raw); }
   friend Vector operator!(Vector a) requires kIsMask { return of(~a.raw); }
   friend Vector operator<<(Vector a, Vector b) requires kIsInteger {
-    if constexpr (sizeof(T) == 1) return by_lane(a, b, [](T x, T y) { return in_width(y) ? static_cast<T>(x << y) : T(0); });
-    else return of(in_width_lanes(b) ? reinterpret<Register>(reinterpret<Unsigned>(a.raw) << counts(b)) : Register{});
+    if constexpr (sizeof(T) == 1)
+      return by_lane(a, b, [](T x, T y) { return in_width(y) ? static_cast<T>(x << y) : T(0); });
+    else
+      return of(in_width_lanes(b) ? reinterpret<Register>(reinterpret<Unsigned>(a.raw) << counts(b)) : Register{});
   }
   friend Vector operator>>(Vector a, Vector b) requires kIsInteger {
     if constexpr (sizeof(T) == 1) {
-      return by_lane(a, b, [](T x, T y) { return static_cast<T>(in_width(y) ? x >> y : std::is_signed_v<T> && x < T(0) ? -1 : 0); });
+      return by_lane(a, b, [](T x, T y) {
+        return static_cast<T>(in_width(y) ? x >> y : std::is_signed_v<T> && x < T(0) ? -1 : 0);
+      });
     } else {
       const Register shifted = a.raw >> reinterpret<Register>(counts(b));
-      if constexpr (std::is_signed_v<T>) return of(in_width_lanes(b) ? shifted : a.raw >> (kLaneBytes * 8 - 1));
-      else return of(in_width_lanes(b) ? shifted : Register{});
+      if constexpr (std::is_signed_v<T>)
+        return of(in_width_lanes(b) ? shifted : a.raw >> (kLaneBytes * 8 - 1));
+      else
+        return of(in_width_lanes(b) ? shifted : Register{});
     }
   }
   friend Mask operator==(Vector a, Vector b) {
-    if constexpr (kIsMask) return of(~(a.raw ^ b.raw)); else return mask(a.raw == b.raw);
+    if constexpr (kIsMask)
+      return of(~(a.raw ^ b.raw));
+    else
+      return mask(a.raw == b.raw);
   }
   friend Mask operator!=(Vector a, Vector b) {
-    if constexpr (kIsMask) return a ^ b; else return mask(a.raw != b.raw);
+    if constexpr (kIsMask)
+      return a ^ b;
+    else
+      return mask(a.raw != b.raw);
   }
   friend Mask operator<(Vector a, Vector b) {
-    if constexpr (kIsMask) return of(~a.raw & b.raw); else return mask(a.raw < b.raw);
+    if constexpr (kIsMask)
+      return of(~a.raw & b.raw);
+    else
+      return mask(a.raw < b.raw);
   }
   friend Mask operator<=(Vector a, Vector b) {
-    if constexpr (kIsMask) return of(~a.raw | b.raw); else return mask(a.raw <= b.raw);
+    if constexpr (kIsMask)
+      return of(~a.raw | b.raw);
+    else
+      return mask(a.raw <= b.raw);
   }
   friend Mask operator>(Vector a, Vector b) { return b < a; }
   friend Mask operator>=(Vector a, Vector b) { return b <= a; }
   friend Vector select(Mask m, Vector a, Vector b) {
-    if constexpr (kIsMask) return (m & a) | (~m & b); else return of(lanes_of(m) ? a.raw : b.raw);
+    if constexpr (kIsMask)
+      return (m & a) | (~m & b);
+    else
+      return of(lanes_of(m) ? a.raw : b.raw);
   }
   friend Vector min(Vector a, Vector b) requires(!kIsMask) { return of(a.raw < b.raw ? a.raw : b.raw); }
   friend Vector max(Vector a, Vector b) requires(!kIsMask) { return of(a.raw > b.raw ? a.raw : b.raw); }
@@ -124,9 +165,12 @@ template <class T, int N, int kMaskBytes> class Vector {
   /// An all-ones or all-zeros lane of this width per lane of a mask.
   static Raw<SignedOf<kLaneBytes>, N> lanes_of(Mask m) { return resized<SignedOf<kLaneBytes>>(m.raw); }
   template <class U, class R> static Raw<U, N> resized(R raw) {
-    if constexpr (std::is_same_v<R, Raw<U, N>>) return raw;
-    else if constexpr (sizeof(R) == sizeof(Raw<U, N>)) return reinterpret<Raw<U, N>>(raw);
-    else return __builtin_convertvector(raw, Raw<U, N>);
+    if constexpr (std::is_same_v<R, Raw<U, N>>)
+      return raw;
+    else if constexpr (sizeof(R) == sizeof(Raw<U, N>))
+      return reinterpret<Raw<U, N>>(raw);
+    else
+      return __builtin_convertvector(raw, Raw<U, N>);
   }
 
   /// f of each lane, in memory: for what no instruction does.
@@ -141,12 +185,16 @@ template <class T, int N, int kMaskBytes> class Vector {
  private:
   Vector(Register r, int) : raw(r) {}
   static Register splat(T value) {
-    if constexpr (kIsMask) return value ? ~Register{} : Register{};
-    else return value - Register{};  // not +, which would lose the sign of -0
+    if constexpr (kIsMask)
+      return value ? ~Register{} : Register{};
+    else
+      return value - Register{};  // not +, which would lose the sign of -0
   }
   template <class F> static Vector arithmetic(Vector a, Vector b, F f) {
-    if constexpr (kIsFloat) return of(f(a.raw, b.raw));
-    else return of(reinterpret<Register>(f(reinterpret<Unsigned>(a.raw), reinterpret<Unsigned>(b.raw))));
+    if constexpr (kIsFloat)
+      return of(f(a.raw, b.raw));
+    else
+      return of(reinterpret<Register>(f(reinterpret<Unsigned>(a.raw), reinterpret<Unsigned>(b.raw))));
   }
   template <class R> static Mask mask(R compared) { return Mask::of(resized<SignedOf<kMaskBytes>>(compared)); }
   static T divided(T a, T b) {

@@ -26,12 +26,18 @@ template <class U, class T, int N, int M> Vector<U, N, M> convert_saturating(Vec
 template <class U, class T, int N, int M> Vector<U, N, M> convert(Vector<T, N, M> a) {
   using V = Vector<T, N, M>;
   using W = Vector<U, N, M>;
-  if constexpr (std::is_same_v<U, T>) return a;
-  else if constexpr (std::is_same_v<U, bool>) return a != V(T(0));
-  else if constexpr (std::is_same_v<T, bool>) return select(a, W(U(1)), W(U(0)));
-  else if constexpr (std::is_integral_v<U> && std::is_floating_point_v<T>) return convert_saturating<U>(a);
-  else if constexpr (std::is_integral_v<U> && sizeof(U) == sizeof(T)) return bitcast<U>(a);
-  else return W::of(__builtin_convertvector(a.raw, Raw<U, N>));
+  if constexpr (std::is_same_v<U, T>)
+    return a;
+  else if constexpr (std::is_same_v<U, bool>)
+    return a != V(T(0));
+  else if constexpr (std::is_same_v<T, bool>)
+    return select(a, W(U(1)), W(U(0)));
+  else if constexpr (std::is_integral_v<U> && std::is_floating_point_v<T>)
+    return convert_saturating<U>(a);
+  else if constexpr (std::is_integral_v<U> && sizeof(U) == sizeof(T))
+    return bitcast<U>(a);
+  else
+    return W::of(__builtin_convertvector(a.raw, Raw<U, N>));
 }
 
 }  // namespace fermata::eager::FERMATA_ISA

@@ -17,22 +17,27 @@ template <class T, int N, int M> Vector<T, N, M> by_element(Vector<T, N, M> a, a
 
 /// One instruction where registers of this width have it, else the C library lane by lane: the same bits.
 template <class T, int N, int M>
-  requires std::is_floating_point_v<T>
-Vector<T, N, M> fma(Vector<T, N, M> a, Vector<T, N, M> b, Vector<T, N, M> c) {
+requires std::is_floating_point_v<T> Vector<T, N, M> fma(Vector<T, N, M> a, Vector<T, N, M> b, Vector<T, N, M> c) {
   using V [[maybe_unused]] = Vector<T, N, M>;
 #if defined(__AVX512F__)
   if constexpr (sizeof(a.raw) == 64) {
-    if constexpr (sizeof(T) == 4) return V::of((Raw<T, N>)_mm512_fmadd_ps((__m512)a.raw, (__m512)b.raw, (__m512)c.raw));
-    else return V::of((Raw<T, N>)_mm512_fmadd_pd((__m512d)a.raw, (__m512d)b.raw, (__m512d)c.raw));
+    if constexpr (sizeof(T) == 4)
+      return V::of((Raw<T, N>)_mm512_fmadd_ps((__m512)a.raw, (__m512)b.raw, (__m512)c.raw));
+    else
+      return V::of((Raw<T, N>)_mm512_fmadd_pd((__m512d)a.raw, (__m512d)b.raw, (__m512d)c.raw));
   } else
 #endif
 #if defined(__FMA__)
-  if constexpr (sizeof(a.raw) == 32) {
-    if constexpr (sizeof(T) == 4) return V::of((Raw<T, N>)_mm256_fmadd_ps((__m256)a.raw, (__m256)b.raw, (__m256)c.raw));
-    else return V::of((Raw<T, N>)_mm256_fmadd_pd((__m256d)a.raw, (__m256d)b.raw, (__m256d)c.raw));
+      if constexpr (sizeof(a.raw) == 32) {
+    if constexpr (sizeof(T) == 4)
+      return V::of((Raw<T, N>)_mm256_fmadd_ps((__m256)a.raw, (__m256)b.raw, (__m256)c.raw));
+    else
+      return V::of((Raw<T, N>)_mm256_fmadd_pd((__m256d)a.raw, (__m256d)b.raw, (__m256d)c.raw));
   } else if constexpr (sizeof(a.raw) == 16) {
-    if constexpr (sizeof(T) == 4) return V::of((Raw<T, N>)_mm_fmadd_ps((__m128)a.raw, (__m128)b.raw, (__m128)c.raw));
-    else return V::of((Raw<T, N>)_mm_fmadd_pd((__m128d)a.raw, (__m128d)b.raw, (__m128d)c.raw));
+    if constexpr (sizeof(T) == 4)
+      return V::of((Raw<T, N>)_mm_fmadd_ps((__m128)a.raw, (__m128)b.raw, (__m128)c.raw));
+    else
+      return V::of((Raw<T, N>)_mm_fmadd_pd((__m128d)a.raw, (__m128d)b.raw, (__m128d)c.raw));
   } else
 #endif
   {
@@ -46,41 +51,46 @@ Vector<T, N, M> fma(Vector<T, N, M> a, Vector<T, N, M> b, Vector<T, N, M> c) {
 
 // One function per rounding: the intrinsics want the mode as a literal.
 #if defined(__AVX512F__)
-#define FERMATA_ROUND_512(mode)                                                                              \
-  if constexpr (sizeof(a.raw) == 64) {                                                                       \
-    if constexpr (sizeof(T) == 4) return V::of((Raw<T, N>)_mm512_roundscale_ps((__m512)a.raw, mode));        \
-    else return V::of((Raw<T, N>)_mm512_roundscale_pd((__m512d)a.raw, mode));                                \
+#define FERMATA_ROUND_512(mode)                                            \
+  if constexpr (sizeof(a.raw) == 64) {                                     \
+    if constexpr (sizeof(T) == 4)                                          \
+      return V::of((Raw<T, N>)_mm512_roundscale_ps((__m512)a.raw, mode));  \
+    else                                                                   \
+      return V::of((Raw<T, N>)_mm512_roundscale_pd((__m512d)a.raw, mode)); \
   }
 #else
 #define FERMATA_ROUND_512(mode)
 #endif
 #if defined(__AVX__)
-#define FERMATA_ROUND_256(mode)                                                                              \
-  if constexpr (sizeof(a.raw) == 32) {                                                                       \
-    if constexpr (sizeof(T) == 4) return V::of((Raw<T, N>)_mm256_round_ps((__m256)a.raw, mode));             \
-    else return V::of((Raw<T, N>)_mm256_round_pd((__m256d)a.raw, mode));                                     \
+#define FERMATA_ROUND_256(mode)                                       \
+  if constexpr (sizeof(a.raw) == 32) {                                \
+    if constexpr (sizeof(T) == 4)                                     \
+      return V::of((Raw<T, N>)_mm256_round_ps((__m256)a.raw, mode));  \
+    else                                                              \
+      return V::of((Raw<T, N>)_mm256_round_pd((__m256d)a.raw, mode)); \
   }
 #else
 #define FERMATA_ROUND_256(mode)
 #endif
 #if defined(__SSE4_1__)
-#define FERMATA_ROUND_128(mode)                                                                              \
-  if constexpr (sizeof(a.raw) == 16) {                                                                       \
-    if constexpr (sizeof(T) == 4) return V::of((Raw<T, N>)_mm_round_ps((__m128)a.raw, mode));                \
-    else return V::of((Raw<T, N>)_mm_round_pd((__m128d)a.raw, mode));                                        \
+#define FERMATA_ROUND_128(mode)                                    \
+  if constexpr (sizeof(a.raw) == 16) {                             \
+    if constexpr (sizeof(T) == 4)                                  \
+      return V::of((Raw<T, N>)_mm_round_ps((__m128)a.raw, mode));  \
+    else                                                           \
+      return V::of((Raw<T, N>)_mm_round_pd((__m128d)a.raw, mode)); \
   }
 #else
 #define FERMATA_ROUND_128(mode)
 #endif
-#define FERMATA_ROUNDING(name, mode, scalar)                            \
-  template <class T, int N, int M>                                      \
-    requires std::is_floating_point_v<T>                                \
-  Vector<T, N, M> name(Vector<T, N, M> a) {                             \
-    using V = Vector<T, N, M>;                                          \
-    FERMATA_ROUND_512(mode)                                             \
-    FERMATA_ROUND_256(mode)                                             \
-    FERMATA_ROUND_128(mode)                                             \
-    return by_element(a, [](T x) { return scalar(x); });                \
+#define FERMATA_ROUNDING(name, mode, scalar)                                     \
+  template <class T, int N, int M>                                               \
+  requires std::is_floating_point_v<T> Vector<T, N, M> name(Vector<T, N, M> a) { \
+    using V = Vector<T, N, M>;                                                   \
+    FERMATA_ROUND_512(mode)                                                      \
+    FERMATA_ROUND_256(mode)                                                      \
+    FERMATA_ROUND_128(mode)                                                      \
+    return by_element(a, [](T x) { return scalar(x); });                         \
   }
 FERMATA_ROUNDING(floor, 0x09, std::floor)
 FERMATA_ROUNDING(ceil, 0x0a, std::ceil)
@@ -92,22 +102,25 @@ FERMATA_ROUNDING(rint, 0x08, std::nearbyint)
 #undef FERMATA_ROUND_128
 
 template <class T, int N, int M>
-  requires std::is_floating_point_v<T>
-Vector<T, N, M> sqrt(Vector<T, N, M> a) {
+requires std::is_floating_point_v<T> Vector<T, N, M> sqrt(Vector<T, N, M> a) {
   using V [[maybe_unused]] = Vector<T, N, M>;
 #if defined(__AVX512F__)
   if constexpr (sizeof(a.raw) == 64) {
-    if constexpr (sizeof(T) == 4) return V::of((Raw<T, N>)_mm512_sqrt_ps((__m512)a.raw));
-    else return V::of((Raw<T, N>)_mm512_sqrt_pd((__m512d)a.raw));
+    if constexpr (sizeof(T) == 4)
+      return V::of((Raw<T, N>)_mm512_sqrt_ps((__m512)a.raw));
+    else
+      return V::of((Raw<T, N>)_mm512_sqrt_pd((__m512d)a.raw));
   } else
 #endif
 #if defined(__AVX__)
-  if constexpr (sizeof(a.raw) == 32) {
-    if constexpr (sizeof(T) == 4) return V::of((Raw<T, N>)_mm256_sqrt_ps((__m256)a.raw));
-    else return V::of((Raw<T, N>)_mm256_sqrt_pd((__m256d)a.raw));
+      if constexpr (sizeof(a.raw) == 32) {
+    if constexpr (sizeof(T) == 4)
+      return V::of((Raw<T, N>)_mm256_sqrt_ps((__m256)a.raw));
+    else
+      return V::of((Raw<T, N>)_mm256_sqrt_pd((__m256d)a.raw));
   } else
 #endif
-  return by_element(a, [](T x) { return std::sqrt(x); });
+    return by_element(a, [](T x) { return std::sqrt(x); });
 }
 
 /// The products of even lanes of u32 pairs, which is one instruction.

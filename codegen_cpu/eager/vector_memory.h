@@ -36,9 +36,12 @@ template <class R> R load_raw(const void* from) {
 /// The first `bytes` of a register; the rest is zero.
 template <class R> R load_raw_part(const void* from, std::size_t bytes) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-  if constexpr (sizeof(R) == 64) return (R)_mm512_maskz_loadu_epi8((std::uint64_t{1} << bytes) - 1, from);
-  else if constexpr (sizeof(R) == 32) return (R)_mm256_maskz_loadu_epi8((1u << bytes) - 1, from);
-  else if constexpr (sizeof(R) == 16) return (R)_mm_maskz_loadu_epi8(static_cast<__mmask16>((1u << bytes) - 1), from);
+  if constexpr (sizeof(R) == 64)
+    return (R)_mm512_maskz_loadu_epi8((std::uint64_t{1} << bytes) - 1, from);
+  else if constexpr (sizeof(R) == 32)
+    return (R)_mm256_maskz_loadu_epi8((1u << bytes) - 1, from);
+  else if constexpr (sizeof(R) == 16)
+    return (R)_mm_maskz_loadu_epi8(static_cast<__mmask16>((1u << bytes) - 1), from);
 #endif
   R r{};
   copy_few<sizeof(R)>(&r, from, bytes);
@@ -46,23 +49,29 @@ template <class R> R load_raw_part(const void* from, std::size_t bytes) {
 }
 template <class R> void store_raw_part(void* to, R r, std::size_t bytes) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-  if constexpr (sizeof(R) == 64) return _mm512_mask_storeu_epi8(to, (std::uint64_t{1} << bytes) - 1, (__m512i)r);
-  else if constexpr (sizeof(R) == 32) return _mm256_mask_storeu_epi8(to, (1u << bytes) - 1, (__m256i)r);
-  else if constexpr (sizeof(R) == 16) return _mm_mask_storeu_epi8(to, static_cast<__mmask16>((1u << bytes) - 1), (__m128i)r);
+  if constexpr (sizeof(R) == 64)
+    return _mm512_mask_storeu_epi8(to, (std::uint64_t{1} << bytes) - 1, (__m512i)r);
+  else if constexpr (sizeof(R) == 32)
+    return _mm256_mask_storeu_epi8(to, (1u << bytes) - 1, (__m256i)r);
+  else if constexpr (sizeof(R) == 16)
+    return _mm_mask_storeu_epi8(to, static_cast<__mmask16>((1u << bytes) - 1), (__m128i)r);
 #endif
   copy_few<sizeof(R)>(to, &r, bytes);
 }
 
 /// V as it lies in memory.
-template <class V>
-using InMemory = Raw<std::conditional_t<V::kIsMask, std::int8_t, typename V::Lane>, V::kLanes>;
+template <class V> using InMemory = Raw<std::conditional_t<V::kIsMask, std::int8_t, typename V::Lane>, V::kLanes>;
 template <class V> V from_memory(InMemory<V> r) {
-  if constexpr (V::kIsMask) return V::of(V::template resized<typename V::Lane>(r != InMemory<V>{}));
-  else return V::of(r);
+  if constexpr (V::kIsMask)
+    return V::of(V::template resized<typename V::Lane>(r != InMemory<V>{}));
+  else
+    return V::of(r);
 }
 template <class V> InMemory<V> to_memory(V v) {
-  if constexpr (V::kIsMask) return V::template resized<std::int8_t>(v.raw) & std::int8_t{1};
-  else return v.raw;
+  if constexpr (V::kIsMask)
+    return V::template resized<std::int8_t>(v.raw) & std::int8_t{1};
+  else
+    return v.raw;
 }
 
 template <class V> inline constexpr std::size_t kElementBytes = sizeof(typename V::Element);

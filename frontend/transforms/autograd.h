@@ -14,4 +14,7 @@ void register_autograd_kernels();
 /// GradientError FM1712 otherwise.
 void take_history(const Tensor& target, const Tensor& result, Location where);
 
+/// Can this be differentiated? False without a history, and where a backward pass has used up what it saved.
+bool has_live_history(const Tensor& tensor);
+
 }  // namespace fermata

@@ -9,8 +9,9 @@
 #include <unordered_set>
 
 #include "fermata/autograd.h"
-#include "frontend/transforms/autograd_rules.h"
 #include "frontend/alias.h"
+#include "frontend/transforms/autograd.h"
+#include "frontend/transforms/autograd_rules.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -89,6 +90,9 @@ class BackwardPass {
       gradients_.erase(at);
       visit(node, std::move(g));
     }
+    // Only now, so that a pass that fails has added to no leaf.
+    const vjp::LineGuard line(where_);
+    for (const auto& [leaf, gradient] : reached_leaves_) add_to_leaf(*leaf, gradient, where_);
     return std::move(found_);
   }
 
@@ -107,9 +111,9 @@ class BackwardPass {
     for (std::size_t i = 0; i < targets_.size(); ++i)
       if (targets_[i] == node) found_[i] = with_history(g, options_.create_graph ? grad_edge(g) : GradEdge());
     if (scan_ == nullptr && node->detail != nullptr)
-      if (const auto leaf = node->detail->leaf.lock()) {
-        const vjp::LineGuard line(where_);
-        return add_to_leaf(*leaf, g, where_);
+      if (auto leaf = node->detail->leaf.lock()) {
+        reached_leaves_.emplace_back(std::move(leaf), std::move(g));
+        return;
       }
     pass_on(node, std::move(g));
   }
@@ -144,6 +148,7 @@ class BackwardPass {
   BackwardOptions options_;
   Location where_;
   std::vector<Tensor> found_;
+  std::vector<std::pair<std::shared_ptr<LeafGradient>, Tensor>> reached_leaves_;
   std::unordered_map<const GradNode*, Tensor> gradients_;
   std::priority_queue<GradEdge, std::vector<GradEdge>, Shallower> waiting_;
 };
@@ -177,6 +182,21 @@ TapeScan scan_tape(const GradEdge& root, std::span<const GradEdge> targets) {
   }
   std::ranges::sort(scan.needed);
   return scan;
+}
+
+bool has_live_history(const Tensor& tensor) {
+  const GradEdge root = grad_edge(tensor);
+  if (!root) return false;
+  std::unordered_set<const GradNode*> seen{root.get()};
+  std::vector<const GradNode*> waiting{root.get()};
+  while (!waiting.empty()) {
+    const GradNode* node = waiting.back();
+    waiting.pop_back();
+    if (node->spent) return false;
+    for (const GradOperand& o : node->operands())
+      if (o.edge && seen.insert(o.edge.get()).second) waiting.push_back(o.edge.get());
+  }
+  return true;
 }
 
 std::vector<Tensor> run_backward(const GradEdge& root, Tensor seed, const TapeScan* scan,

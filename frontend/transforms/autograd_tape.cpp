@@ -35,6 +35,9 @@ GradEdge view_edge(const Tensor& tensor) {
   const ViewInfo& view = *tensor.impl()->view;
   const GradState* base = grad_state(view.base);
   if (base == nullptr || !base->edge) return {};
+  // Threads may share a view that none of them writes.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   GradState& state = ensure_grad_state(tensor);
   if (!state.edge || state.base_edge != base->edge || state.base_version != view.base->version) {
     state.edge = derive_view_edge(view, base->edge);

@@ -16,15 +16,21 @@ template <class V> V sign(V x) {
 }
 
 template <class V> V maximum(V a, V b) {
-  if constexpr (is_float_value<V>) return select(a != a, a, max(a, b));
-  else if constexpr (std::is_same_v<ElementOfValue<V>, bool>) return a | b;
-  else return max(a, b);
+  if constexpr (is_float_value<V>)
+    return select(a != a, a, max(a, b));
+  else if constexpr (std::is_same_v<ElementOfValue<V>, bool>)
+    return a | b;
+  else
+    return max(a, b);
 }
 
 template <class V> V minimum(V a, V b) {
-  if constexpr (is_float_value<V>) return select(a != a, a, min(a, b));
-  else if constexpr (std::is_same_v<ElementOfValue<V>, bool>) return a & b;
-  else return min(a, b);
+  if constexpr (is_float_value<V>)
+    return select(a != a, a, min(a, b));
+  else if constexpr (std::is_same_v<ElementOfValue<V>, bool>)
+    return a & b;
+  else
+    return min(a, b);
 }
 
 template <class V> struct FlooredDivision { V quotient, remainder; };
@@ -64,8 +70,10 @@ template <class V> V remainder(V a, V b) {
     return floored_division(a, b).remainder;
   } else {
     const V rest = select(b == V(T(0)), V(T(0)), a % b);
-    if constexpr (std::is_unsigned_v<T>) return rest;
-    else return select((rest != V(T(0))) & ((rest ^ b) < V(T(0))), rest + b, rest);
+    if constexpr (std::is_unsigned_v<T>)
+      return rest;
+    else
+      return select((rest != V(T(0))) & ((rest ^ b) < V(T(0))), rest + b, rest);
   }
 }
 

@@ -1,8 +1,8 @@
 // erf and gelu, both from Q(a), the upper tail of the standard normal distribution.
 //
-// Q(a) = e^(-a^2 / 2) R(a), where R falls slowly; (a + k) R(a) is a polynomial in (a - k) / (a + k) (the transformation of
-// M. M. Shepherd and J. G. Laframboise, Math. Comp. 36, 1981). The rounding error of a^2 is put back, so the tail keeps
-// its relative accuracy down to the subnormals and nothing cancels.
+// Q(a) = e^(-a^2 / 2) R(a), where R falls slowly; (a + k) R(a) is a polynomial in (a - k) / (a + k) (the
+// transformation of M. M. Shepherd and J. G. Laframboise, Math. Comp. 36, 1981). The rounding error of a^2 is put
+// back, so the tail keeps its relative accuracy down to the subnormals and nothing cancels.
 #pragma once
 
 #include "ir/scalar_math/exponential.h"
@@ -20,24 +20,24 @@ template <> struct ErrorFunctionConstants<float> {
   static constexpr float kErfSplit = 0.927734375f, kErfMax = 4.0f;
   static constexpr std::array kErfNear = {-5.96761703e-4f, 4.99119423e-3f,  -2.67681349e-2f,
                                           1.12819925e-1f,  -3.76125336e-1f, 1.28379166e-1f};
-  static constexpr std::array kErfFar = {-1.72853470e-5f, 3.83197126e-4f, -3.88396438e-3f, 2.42546219e-2f,
+  static constexpr std::array kErfFar = {-1.72853470e-5f, 3.83197126e-4f,  -3.88396438e-3f, 2.42546219e-2f,
                                          -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f};
 };
 template <> struct ErrorFunctionConstants<double> {
   static constexpr double kTailMax = 39.0, kPole = 5.0;
   // 2^-54.1 for a <= 39.
   static constexpr std::array kTail = {
-      2.2734614130488446e-09, 7.614773658209783e-09, -1.0948273419004987e-08, -6.6764447162121969e-08,
-      4.4455074134509766e-08, 4.3474790373989298e-07, -3.3822655010446554e-07, -2.7706951661929537e-06,
-      3.9816262837847971e-06, 1.6681939394024891e-05, -4.9763019782709709e-05, -5.9375951497457593e-05,
-      0.00054489910224123181, -0.00079786935694754302, -0.0029933767749571339, 0.020795066795486161,
-      -0.069118638705970223, 0.1650203661706178, -0.3135331566713187, 0.49530561596997169,
-      -0.66538250289005652, 0.76919304975006297};
+      2.2734614130488446e-09, 7.614773658209783e-09,   -1.0948273419004987e-08, -6.6764447162121969e-08,
+      4.4455074134509766e-08, 4.3474790373989298e-07,  -3.3822655010446554e-07, -2.7706951661929537e-06,
+      3.9816262837847971e-06, 1.6681939394024891e-05,  -4.9763019782709709e-05, -5.9375951497457593e-05,
+      0.00054489910224123181, -0.00079786935694754302, -0.0029933767749571339,  0.020795066795486161,
+      -0.069118638705970223,  0.1650203661706178,      -0.3135331566713187,     0.49530561596997169,
+      -0.66538250289005652,   0.76919304975006297};
   static constexpr double kErfSplit = 0.75, kErfMax = 6.0;
-  static constexpr std::array kErfNear = {
-      1.1463234992576326e-08, -1.5937459630987379e-07, 1.6430372230938777e-06, -1.4924175632107758e-05,
-      0.00012055288739144722, -0.00085483261682015445, 0.0052239776151096848, -0.026866170644401458,
-      0.11283791670952477, -0.37612638903183715, 0.12837916709551259};
+  static constexpr std::array kErfNear = {1.1463234992576326e-08,  -1.5937459630987379e-07, 1.6430372230938777e-06,
+                                          -1.4924175632107758e-05, 0.00012055288739144722,  -0.00085483261682015445,
+                                          0.0052239776151096848,   -0.026866170644401458,   0.11283791670952477,
+                                          -0.37612638903183715,    0.12837916709551259};
 };
 template <class V> using ErrorFunctionOf = ErrorFunctionConstants<ElementOfValue<V>>;
 

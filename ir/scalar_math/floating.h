@@ -55,8 +55,8 @@ template <class V, std::size_t N> V polynomial(V x, const std::array<ElementOfVa
 }
 
 /// Adding 1.5 * 2^mantissa_bits rounds a small float to an integer, which then sits in the low bits of the sum.
-template <class T> inline constexpr T kRoundToInteger =
-    static_cast<T>(std::uint64_t{3} << (FloatFormat<T>::kMantissaBits - 1));
+template <class T>
+inline constexpr T kRoundToInteger = static_cast<T>(std::uint64_t{3} << (FloatFormat<T>::kMantissaBits - 1));
 /// The same with the exponent bias added, so that the low bits shifted into the exponent field are a power of two.
 template <class T> inline constexpr T kRoundToExponent = kRoundToInteger<T> + static_cast<T>(FloatFormat<T>::kBias);
 

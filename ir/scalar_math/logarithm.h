@@ -23,8 +23,9 @@ template <> struct LogarithmConstants<double> {
   static constexpr double kLog2E = 1.4426950408889634, kLog10E = 0.43429448190325182, kLog10Of2 = 0.3010299956639812;
   static constexpr double kSubnormalScale = 0x1p54, kSubnormalExponent = 54;
   // 2 atanh(s) = 2 s + s^3 P(s^2) for s = f / (2 + f): 2^-58.9.
-  static constexpr std::array kAtanh = {0.1479703223174422,  0.15313951658688829, 0.18183567812486895, 0.22222198513729918,
-                                        0.28571428742888982, 0.39999999999412794, 0.66666666666667351};
+  static constexpr std::array kAtanh = {0.1479703223174422,  0.15313951658688829, 0.18183567812486895,
+                                        0.22222198513729918, 0.28571428742888982, 0.39999999999412794,
+                                        0.66666666666667351};
 };
 template <class V> using LogarithmOf = LogarithmConstants<ElementOfValue<V>>;
 
@@ -104,7 +105,8 @@ template <class V> V log1p(V x) {
   const V exponent = exponent_as_float<V>(in_place);
   const V low = fma(exponent, V(C::kLn2Low), log1p_minus_argument(fraction));
   const V value = fma(exponent, V(C::kLn2High), fraction + low);
-  const V inside = select(x < infinity<V>(), select(abs(x) < V(std::numeric_limits<ElementOfValue<V>>::min()), x, value), x);
+  const V inside =
+      select(x < infinity<V>(), select(abs(x) < V(std::numeric_limits<ElementOfValue<V>>::min()), x, value), x);
   const V below = select(x == constant<V>(-1), -infinity<V>(), quiet_nan<V>());
   return select(x > constant<V>(-1), inside, select(x == x, below, x));
 }

@@ -12,7 +12,7 @@ template <> struct PowerConstants<float> {
   static constexpr float kC = 2.88539004f, kCLow = 3.85192598e-8f;
   static constexpr float kCThird = 0.961796701f, kCThirdLow = -7.02846165e-9f;
   static constexpr std::array kTail = {0.337124348f, 0.411945701f, 0.577078581f};  // 2^-18.4
-  static constexpr float kExponentLimit = 160.0f;  // 2^it is 0 or infinity
+  static constexpr float kExponentLimit = 160.0f;                                  // 2^it is 0 or infinity
 };
 template <> struct PowerConstants<double> {
   static constexpr double kC = 2.8853900817779268, kCLow = 4.0710547481862066e-17;
@@ -48,7 +48,8 @@ template <class V> Pair<V> log2_pair(V x) {
   return fast_two_sum(sum.high, sum.low + fraction.low);
 }
 
-/// |x|^y for |x| and y as they come; where the logarithm is infinite or the power leaves the range, low parts are dropped.
+/// |x|^y for |x| and y as they come; where the logarithm is infinite or the power leaves the range, low parts are
+/// dropped.
 template <class V> V power_of_magnitude(V magnitude, V y) {
   using C = PowerOf<V>;
   const V zero = constant<V>(0);

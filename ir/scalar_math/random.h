@@ -1,4 +1,5 @@
-// Philox 4x32-10 (J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) and the two distributions.
+// Philox 4x32-10 (J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) and the two
+// distributions.
 //
 // Element i's words depend on (key, offset, i) only. Constants are those of the paper and of Random123; the test checks
 // its published vectors.
@@ -13,14 +14,14 @@ template <class W> struct PhiloxWords { W word[4]; };
 
 template <class W> PhiloxWords<W> philox(PhiloxWords<W> counter, W key0, W key1) {
   const W multiplier0(0xD2511F53u), multiplier1(0xCD9E8D57u);
-  auto& c = counter.word;
+  W a = counter.word[0], b = counter.word[1], c = counter.word[2], d = counter.word[3];
   for (int round = 0; round < 10; ++round) {
-    const W high0 = mul_high(multiplier0, c[0]), low0 = multiplier0 * c[0];
-    const W high1 = mul_high(multiplier1, c[2]), low1 = multiplier1 * c[2];
-    counter = {{(high1 ^ c[1]) ^ key0, low1, (high0 ^ c[3]) ^ key1, low0}};
+    const W high_a = mul_high(multiplier0, a), low_a = multiplier0 * a;
+    const W high_c = mul_high(multiplier1, c), low_c = multiplier1 * c;
+    a = (high_c ^ b) ^ key0, b = low_c, c = (high_a ^ d) ^ key1, d = low_a;
     key0 = key0 + W(0x9E3779B9u), key1 = key1 + W(0xBB67AE85u);
   }
-  return counter;
+  return {{a, b, c, d}};
 }
 
 /// The four words of one element. `Index` is an i64 value, `Word64` a u64 value.

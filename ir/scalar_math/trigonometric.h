@@ -17,7 +17,7 @@ template <> struct TrigonometricConstants<float> {
   // 2/pi after kLeadingZeros zeros, in words from the top.
   static constexpr int kLeadingZeros = 8, kSteps = 2;
   static constexpr std::array<std::uint32_t, 7> kTwoOverPiWords = {0x00a2f983, 0x6e4e4415, 0x29fc2757, 0xd1f534dd,
-                                                                    0xc0db6295, 0x993c4390, 0x41fe5163};
+                                                                   0xc0db6295, 0x993c4390, 0x41fe5163};
   // sin r = r + r^3 P(r^2), cos r = 1 - r^2 / 2 + r^4 Q(r^2): 2^-27.8, 2^-32.9.
   static constexpr std::array kSin = {-0.000195078843f, 0.00833210628f, -0.166666538f};
   static constexpr std::array kCos = {2.44314251e-05f, -0.00138873048f, 0.0416666456f};
@@ -28,11 +28,10 @@ template <> struct TrigonometricConstants<double> {
   static constexpr double kLarge = 0x1p30;
   static constexpr int kLeadingZeros = 29, kSteps = 4;
   static constexpr std::array<std::uint64_t, 19> kTwoOverPiWords = {
-      0x0000000517cc1b72, 0x7220a94fe13abe8f, 0xa9a6ee06db14acc9, 0xe21c820ff28b1d5e,
-      0xf5de2b0db92371d2, 0x126e970032497750, 0x4e8c90e7f0ef58e5, 0x894d39f74411afa9,
-      0x75da24274ce38135, 0xa2fbf209cc8eb1cc, 0x1a99cfa4e422fc5d, 0xefc941d8ffc4bffe,
-      0xf02cc07f79788c5a, 0xd05368fb69b3f679, 0x3e584dba7a31fb34, 0xf2ff516ba93dd63f,
-      0x5f2f8bd9e839cfbc, 0x529497535fdafd88, 0xfc6ae842b0198237};
+      0x0000000517cc1b72, 0x7220a94fe13abe8f, 0xa9a6ee06db14acc9, 0xe21c820ff28b1d5e, 0xf5de2b0db92371d2,
+      0x126e970032497750, 0x4e8c90e7f0ef58e5, 0x894d39f74411afa9, 0x75da24274ce38135, 0xa2fbf209cc8eb1cc,
+      0x1a99cfa4e422fc5d, 0xefc941d8ffc4bffe, 0xf02cc07f79788c5a, 0xd05368fb69b3f679, 0x3e584dba7a31fb34,
+      0xf2ff516ba93dd63f, 0x5f2f8bd9e839cfbc, 0x529497535fdafd88, 0xfc6ae842b0198237};
   // 2^-56.3, 2^-62.2.
   static constexpr std::array kSin = {1.589460393628123e-10,   -2.5050720393114771e-08, 2.7557313451283016e-06,
                                       -0.00019841269829113859, 0.008333333333321544,    -0.1666666666666663};
@@ -63,9 +62,10 @@ template <class U> std::array<U, 3> two_over_pi_window(U start, const auto& tabl
   using T = typename U::Element;
   constexpr int kWordBits = sizeof(T) * 8;
   std::array<U, std::tuple_size_v<std::remove_cvref_t<decltype(table)>>> words = [&]<std::size_t... I>(
-                                                                                     std::index_sequence<I...>) {
+      std::index_sequence<I...>) {
     return std::array<U, sizeof...(I)>{U(table[I])...};
-  }(std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(table)>>>{});
+  }
+  (std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(table)>>>{});
   for (int step = steps - 1; step >= 0; --step) {
     const std::size_t jump = std::size_t{1} << step, keep = 4 + jump - 1;
     const auto taken = (start & U(static_cast<T>(jump * kWordBits))) != U(T{0});
@@ -86,7 +86,8 @@ template <class V> QuadrantAngle<V> reduce_large_angle(V x) {
   constexpr int kWordBits = sizeof(U) * 8;
   const B bits = bits_of(x);
   const B mantissa = (bits & B((U{1} << F::kMantissaBits) - 1)) | B(U{1} << F::kMantissaBits);
-  const B start = (bits >> B(U{F::kMantissaBits})) - B(static_cast<U>(F::kBias + F::kMantissaBits + 2 - C::kLeadingZeros));
+  const B start =
+      (bits >> B(U{F::kMantissaBits})) - B(static_cast<U>(F::kBias + F::kMantissaBits + 2 - C::kLeadingZeros));
   const auto w = two_over_pi_window(start, C::kTwoOverPiWords, C::kSteps);
   // mantissa * window: the top two bits of `high` are the quadrant, what follows the fraction of pi/2.
   const B high = mantissa * w[0] + mul_high(mantissa, w[1]), middle = mantissa * w[1];

@@ -54,7 +54,8 @@ class Generator {  // SplitMix64
     if (kind == 9) value = specials[below(std::size(specials))];
     std::uint64_t bits;
     std::memcpy(&bits, &value, 8);
-    if (kind == 8) return convert_slot(DType::u64, DType::u64, t == DType::f64 ? next() : next() >> (64 - 8 * byte_size(t)));
+    if (kind == 8)
+      return convert_slot(DType::u64, DType::u64, t == DType::f64 ? next() : next() >> (64 - 8 * byte_size(t)));
     return convert_slot(DType::f64, t, bits);
   }
 
@@ -82,9 +83,7 @@ struct Data {
   char* at(std::int64_t element) {
     return reinterpret_cast<char*>(memory.data()) + (origin + element) * static_cast<std::int64_t>(byte_size(dtype));
   }
-  TensorView view() {
-    return {at(0), dtype, static_cast<std::uint8_t>(sizes.size()), sizes.data(), strides.data()};
-  }
+  TensorView view() { return {at(0), dtype, static_cast<std::uint8_t>(sizes.size()), sizes.data(), strides.data()}; }
   std::int64_t count() const { return element_count(sizes); }
   /// The slot at a row-major position.
   std::uint64_t get(std::int64_t position) {
@@ -98,7 +97,7 @@ struct Data {
 };
 
 enum class Layout { dense, padded, reversed, permuted, broadcast_first, broadcast_last, scalar };
-constexpr Layout kLayouts[] = {Layout::dense, Layout::padded, Layout::reversed, Layout::permuted,
+constexpr Layout kLayouts[] = {Layout::dense,           Layout::padded,         Layout::reversed, Layout::permuted,
                                Layout::broadcast_first, Layout::broadcast_last, Layout::scalar};
 
 Data make_data(DType t, std::vector<std::int64_t> sizes, Layout layout, Generator& random) {
@@ -147,7 +146,9 @@ std::string label(Op op, DType t) { return std::string(name(op)) + " " + std::st
 class Expected {
  public:
   Expected(Op op, DType operand, DType result)
-      : formula_(pointwise_formula(op, compute_dtype(operand))), compute_(compute_dtype(operand)), result_(result),
+      : formula_(pointwise_formula(op, compute_dtype(operand))),
+        compute_(compute_dtype(operand)),
+        result_(result),
         ternary_(family(op) == Family::ternary) {}
   std::uint64_t operator()(std::span<const DType> types, std::vector<std::uint64_t> slots) {
     for (std::size_t k = 0; k < slots.size(); ++k)
@@ -162,7 +163,8 @@ class Expected {
   bool ternary_;
 };
 
-// ---- The loops of every instruction set --------------------------------------------------------------------------------
+// ---- The loops of every instruction set
+// --------------------------------------------------------------------------------
 
 class EagerLoops : public testing::TestWithParam<std::size_t> {
  protected:
@@ -210,8 +212,9 @@ TEST_P(EagerLoops, pointwise) {
             for (std::size_t k = 0; k < operands; ++k) slots.push_back(in[k].get(splat[k] ? 0 : i));
             const std::uint64_t want = expected(types, slots);
             ASSERT_TRUE(same(rule->result, out.get(i), want))
-                << label(op, type) << " n " << n << " splats " << splats << " element " << i << " of " << std::hex << slots[0]
-                << ", " << slots.back() << ": " << out.get(i) << " not " << want << std::dec << ", seed " << seed();
+                << label(op, type) << " n " << n << " splats " << splats << " element " << i << " of " << std::hex
+                << slots[0] << ", " << slots.back() << ": " << out.get(i) << " not " << want << std::dec << ", seed "
+                << seed();
           }
           if (splats == 0 && rule->result == type && family(op) == Family::binary) {  // in place
             loop(in[0].at(0), pointers, splat, n);
@@ -227,7 +230,8 @@ TEST_P(EagerLoops, casts) {
     for (std::size_t t = 0; t < kDTypeCount; ++t) {
       const auto from = static_cast<DType>(f), to = static_cast<DType>(t);
       const CastLoop cast = tables_.cast[f][t];
-      ASSERT_EQ(cast != nullptr, f != t && kRealOrBoolean.has(from) && kRealOrBoolean.has(to)) << name(from) << " " << name(to);
+      ASSERT_EQ(cast != nullptr, f != t && kRealOrBoolean.has(from) && kRealOrBoolean.has(to))
+          << name(from) << " " << name(to);
       if (cast == nullptr) continue;
       Generator random(f * 100 + t);
       const std::int64_t n = byte_size(from) == 2 ? 65536 : byte_size(from) == 1 ? 256 : 5003;
@@ -236,8 +240,9 @@ TEST_P(EagerLoops, casts) {
         for (std::int64_t i = 0; i < n; ++i) store_slot(from, in.at(i), static_cast<std::uint64_t>(i));
       else if (from != DType::boolean)  // near the limits and near the ties of narrower types
         for (std::int64_t i = 0; i < n / 2; ++i) {
-          const double value = std::ldexp(1 + static_cast<double>(random.below(64)) / 1024, static_cast<int>(random.below(80)) - 40) *
-                               (random.below(2) == 0 ? 1 : -1);
+          const double value =
+              std::ldexp(1 + static_cast<double>(random.below(64)) / 1024, static_cast<int>(random.below(80)) - 40) *
+              (random.below(2) == 0 ? 1 : -1);
           std::uint64_t bits;
           std::memcpy(&bits, &value, 8);
           store_slot(from, in.at(i), convert_slot(DType::f64, from, bits) + random.below(3) - 1);
@@ -245,8 +250,9 @@ TEST_P(EagerLoops, casts) {
       cast(out.at(0), in.at(0), n);
       for (std::int64_t i = 0; i < n; ++i) {
         const std::uint64_t want = convert_slot(from, to, in.get(i));
-        ASSERT_TRUE(same(to, out.get(i), want)) << name(from) << " to " << name(to) << ": " << std::hex << in.get(i) << " gives "
-                                                << out.get(i) << " not " << want << std::dec << ", seed " << seed();
+        ASSERT_TRUE(same(to, out.get(i), want))
+            << name(from) << " to " << name(to) << ": " << std::hex << in.get(i) << " gives " << out.get(i) << " not "
+            << want << std::dec << ", seed " << seed();
       }
     }
 }
@@ -269,7 +275,8 @@ TEST_P(EagerLoops, random) {
     }
 }
 
-// ---- Calls over any layout ------------------------------------------------------------------------------------------------
+// ---- Calls over any layout
+// ------------------------------------------------------------------------------------------------
 
 void check_pointwise(Op op, DType type, const std::vector<std::int64_t>& sizes, const std::vector<Layout>& layouts,
                      std::uint64_t stream) {
@@ -298,8 +305,9 @@ void check_pointwise(Op op, DType type, const std::vector<std::int64_t>& sizes, 
     for (Data& d : in) slots.push_back(d.get(i));
     const std::uint64_t want = expected(types, slots);
     ASSERT_TRUE(same(rule->result, out.get(i), want))
-        << label(op, type) << to_string(std::span<const std::int64_t>(sizes)) << " layout " << static_cast<int>(layouts[0])
-        << " element " << i << ": " << std::hex << out.get(i) << " not " << want << std::dec << ", seed " << seed();
+        << label(op, type) << to_string(std::span<const std::int64_t>(sizes)) << " layout "
+        << static_cast<int>(layouts[0]) << " element " << i << ": " << std::hex << out.get(i) << " not " << want
+        << std::dec << ", seed " << seed();
   }
 }
 
@@ -310,15 +318,16 @@ TEST(EagerPointwise, every_op_dtype_and_layout) {
       if (!apply_rule(info(op).rule, static_cast<DType>(t))) continue;
       for (const Layout layout : kLayouts) {
         ++stream;
-        const Layout second = kLayouts[stream % std::size(kLayouts)], third = kLayouts[stream / 2 % std::size(kLayouts)];
+        const Layout second = kLayouts[stream % std::size(kLayouts)],
+                     third = kLayouts[stream / 2 % std::size(kLayouts)];
         check_pointwise(op, static_cast<DType>(t), {3, 5, 7}, {layout, second, third}, stream);
       }
     }
 }
 
 TEST(EagerPointwise, shapes) {
-  const std::vector<std::vector<std::int64_t>> shapes = {{}, {0}, {1}, {4, 0, 3}, {1, 1}, {2, 1500}, {70, 130}, {1, 9, 1, 11},
-                                                         {5, 2, 3, 2, 7}, {3000}, {64, 1, 64}};
+  const std::vector<std::vector<std::int64_t>> shapes = {
+      {}, {0}, {1}, {4, 0, 3}, {1, 1}, {2, 1500}, {70, 130}, {1, 9, 1, 11}, {5, 2, 3, 2, 7}, {3000}, {64, 1, 64}};
   std::uint64_t stream = 1000;
   for (const Op op : {Op::add, Op::where, Op::less, Op::negative})
     for (const DType t : {DType::f32, DType::f16, DType::i64})
@@ -345,7 +354,8 @@ TEST(EagerCalls, casts_of_any_layout) {
           Generator random(++stream);
           Data in = make_data(from, shape, layout, random), out = make_output(to, shape);
           const TensorView x = in.view(), y = out.view();
-          eager_kernel(Op::cast)({.op = Op::cast, .inputs = {&x, 1}, .outputs = {&y, 1}, .attributes = {}, .scalars = {}});
+          eager_kernel(Op::cast)(
+              {.op = Op::cast, .inputs = {&x, 1}, .outputs = {&y, 1}, .attributes = {}, .scalars = {}});
           for (std::int64_t i = 0; i < out.count(); ++i)
             ASSERT_TRUE(same(to, out.get(i), convert_slot(from, to, in.get(i)))) << name(from) << " to " << name(to);
         }
@@ -369,8 +379,10 @@ TEST(EagerCalls, full) {
     const std::uint64_t value = random.slot(compute);
     Data out = make_output(t, {40'001});
     const TensorView y = out.view();
-    eager_kernel(Op::full)({.op = Op::full, .inputs = {}, .outputs = {&y, 1}, .attributes = {}, .scalars = {&value, 1}});
-    for (const std::int64_t i : {0, 1, 39'999, 40'000}) ASSERT_EQ(out.get(i), convert_slot(compute, t, value)) << name(t);
+    eager_kernel(Op::full)(
+        {.op = Op::full, .inputs = {}, .outputs = {&y, 1}, .attributes = {}, .scalars = {&value, 1}});
+    for (const std::int64_t i : {0, 1, 39'999, 40'000})
+      ASSERT_EQ(out.get(i), convert_slot(compute, t, value)) << name(t);
   }
 }
 
@@ -380,7 +392,8 @@ TEST(EagerCalls, iota) {
     const TensorView y = out.view();
     eager_kernel(Op::iota)({.op = Op::iota, .inputs = {}, .outputs = {&y, 1}, .attributes = {&axis, 1}, .scalars = {}});
     const std::int64_t inner[] = {20, 5, 1}, size[] = {3, 4, 5};
-    for (std::int64_t i = 0; i < 60; ++i) ASSERT_EQ(static_cast<std::int64_t>(out.get(i)), i / inner[axis] % size[axis]);
+    for (std::int64_t i = 0; i < 60; ++i)
+      ASSERT_EQ(static_cast<std::int64_t>(out.get(i)), i / inner[axis] % size[axis]);
   }
 }
 
@@ -400,7 +413,8 @@ TEST(EagerCalls, random_numbers_do_not_depend_on_threads) {
     }
 }
 
-// ---- Reductions against the interpreter of kernel descriptions -------------------------------------------------------------
+// ---- Reductions against the interpreter of kernel descriptions
+// -------------------------------------------------------------
 
 /// The kernel that the compiled path would build for one reduction: axes merged by hand in `groups` (sizes, strides in
 /// elements, reduced), row-major output over the kept ones.
@@ -409,7 +423,8 @@ struct ReducedAxis {
   bool reduced;
 };
 Kernel reduction_kernel(Op op, DType type, const std::vector<ReducedAxis>& axes) {
-  const DType lifted = compute_dtype(apply_rule(info(op).rule, type)->operand), result = apply_rule(info(op).rule, type)->result;
+  const DType lifted = compute_dtype(apply_rule(info(op).rule, type)->operand),
+              result = apply_rule(info(op).rule, type)->result;
   Kernel k;
   k.rank = static_cast<std::uint8_t>(axes.size());
   std::uint16_t all = 0;
@@ -428,7 +443,8 @@ Kernel reduction_kernel(Op op, DType type, const std::vector<ReducedAxis>& axes)
   ValueId x = k.program.add({.prim = Prim::input, .type = type, .index = 0});
   const ValueId position = k.program.add({.prim = Prim::offset, .type = DType::i64, .index = 1});
   x = converted(converted(x, compute_dtype(type)), lifted);
-  k.reductions.push_back({k.program.inline_program(f.lift.program, {x, position}, f.lift.results), f.types, f.identity, f.combine});
+  k.reductions.push_back(
+      {k.program.inline_program(f.lift.program, {x, position}, f.lift.results), f.types, f.identity, f.combine});
   std::vector<ValueId> state;
   for (std::size_t c = 0; c < f.types.size(); ++c)
     state.push_back(k.program.add({.prim = Prim::reduced, .type = f.types[c], .index = 0, .bits = c}));
@@ -456,8 +472,10 @@ void check_reduction(Op op, DType type, const std::vector<std::int64_t>& sizes, 
   std::int64_t position = 1, out_stride = 1, rows = 1;
   for (std::size_t i = merged.size(); i-- > 0;) {
     strides[i] = merged[i].stride;
-    if (merged[i].reduced) strides[merged.size() + i] = position, position *= merged[i].size;
-    else strides[2 * merged.size() + i] = out_stride, out_stride *= merged[i].size;
+    if (merged[i].reduced)
+      strides[merged.size() + i] = position, position *= merged[i].size;
+    else
+      strides[2 * merged.size() + i] = out_stride, out_stride *= merged[i].size;
   }
   for (std::size_t i = 0; i < merged.size(); ++i) {
     kernel_sizes.push_back(merged[i].size);
@@ -465,15 +483,21 @@ void check_reduction(Op op, DType type, const std::vector<std::int64_t>& sizes, 
   }
   void* pointers[] = {in.at(0), nullptr, want.at(0)};
   const std::int64_t offsets[] = {0, 0, 0};
-  const KernelLaunch launch{.pointers = pointers, .sizes = kernel_sizes.data(), .strides = strides.data(), .offsets = offsets,
-                            .scalars = nullptr, .row_begin = 0, .row_end = rows, .column_begin = 0,
+  const KernelLaunch launch{.pointers = pointers,
+                            .sizes = kernel_sizes.data(),
+                            .strides = strides.data(),
+                            .offsets = offsets,
+                            .scalars = nullptr,
+                            .row_begin = 0,
+                            .row_end = rows,
+                            .column_begin = 0,
                             .column_end = kernel.is_row_kernel() ? 0 : kernel_sizes.back()};
   interpret(kernel, launch);
   for (std::int64_t i = 0; i < out.count(); ++i)
     ASSERT_TRUE(same(result, out.get(i), want.get(i)))
         << label(op, type) << to_string(std::span<const std::int64_t>(sizes)) << " mask " << mask << " layout "
-        << static_cast<int>(layout) << " element " << i << ": " << std::hex << out.get(i) << " not " << want.get(i) << std::dec
-        << ", seed " << seed();
+        << static_cast<int>(layout) << " element " << i << ": " << std::hex << out.get(i) << " not " << want.get(i)
+        << std::dec << ", seed " << seed();
 }
 
 std::vector<ReducedAxis> merged_dense(const std::vector<std::int64_t>& sizes, std::int64_t mask) {
@@ -503,7 +527,8 @@ TEST(EagerReductions, every_op_and_dtype) {
 }
 
 TEST(EagerReductions, shapes) {
-  const std::vector<std::vector<std::int64_t>> shapes = {{1}, {63}, {64}, {65}, {20'000}, {3, 8193}, {300, 3}, {2, 3, 4, 5},
+  const std::vector<std::vector<std::int64_t>> shapes = {{1},         {63},       {64},         {65},
+                                                         {20'000},    {3, 8193},  {300, 3},     {2, 3, 4, 5},
                                                          {1, 200, 1}, {17, 1, 9}, {3, 300, 70}, {2, 1000, 1}};
   for (const Op op : {Op::sum, Op::max, Op::argmax})
     for (const DType t : {DType::f32, DType::f16, DType::f64, DType::i32})

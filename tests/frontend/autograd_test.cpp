@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "frontend/transforms/autograd.h"
 #include "frontend/transforms/autograd_backward.h"
 #include "frontend/transforms/autograd_rules.h"
 #include "tests/frontend/gradient_check.h"
@@ -344,6 +345,18 @@ TEST(AutogradTape, ValuesWorthKeepingAreKept) {
   y = Tensor();
   z.sync();
   EXPECT_FALSE(node->pending());
+}
+
+TEST(AutogradTape, AFailedPassAddsToNoLeaf) {
+  const Tensor x = leaf({1, 2});
+  const Tensor saved = exp(x);
+  const Tensor y = sum(saved + x), z = sum(x * 3 + sin(saved));
+  y.backward();
+  EXPECT_TRUE(has_live_history(x * 2));
+  EXPECT_FALSE(has_live_history(z));
+  x.zero_grad();
+  EXPECT_THROW(z.backward(), GradientError);
+  EXPECT_FALSE(x.grad().defined());
 }
 
 TEST(AutogradTape, LeavesMayGoBeforeTheBackwardPass) {

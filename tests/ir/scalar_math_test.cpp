@@ -50,7 +50,8 @@ template <class T> struct Worst {
 };
 
 /// Sweeps bit patterns with an odd stride, then [-span, span] evenly.
-template <class T, class F, class R> void expect_error_below(const char* name, double bound, double span, F f, R reference) {
+template <class T, class F, class R>
+void expect_error_below(const char* name, double bound, double span, F f, R reference) {
   Worst<T> worst;
   const std::uint64_t samples = sample_count();
   const std::uint64_t range = sizeof(T) == 4 ? std::uint64_t{1} << 32 : 0;
@@ -73,22 +74,26 @@ long double gelu_reference(long double x) {
   const long double t = -x * kInverseRoot2, rest = std::fma(-x, kInverseRoot2, -t);
   return x * 0.5L * (std::erfc(t) - rest * 1.12837916709551257390L * std::exp(-t * t));
 }
-long double sigmoid_reference(long double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }
+long double sigmoid_reference(long double x) {
+  return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
+}
 long double softplus_reference(long double x) {
   return x != x ? x : std::fmax(x, 0.0L) + std::log1p(std::exp(-std::fabs(x)));
 }
 
-template <class T> struct Bounds { static double of(double f32, double f64) { return sizeof(T) == 4 ? f32 : f64; } };
+template <class T> struct Bounds {
+  static double of(double f32, double f64) { return sizeof(T) == 4 ? f32 : f64; }
+};
 
 template <class T> class ScalarMath : public testing::Test {};
 using Floats = testing::Types<float, double>;
 TYPED_TEST_SUITE(ScalarMath, Floats);
 
-#define FERMATA_ULP(name, f32_bound, f64_bound, span, reference)                                             \
-  TYPED_TEST(ScalarMath, name) {                                                                             \
-    expect_error_below<TypeParam>(#name, Bounds<TypeParam>::of(f32_bound, f64_bound), span,                  \
-                                  [](auto x) { return math::name(x); },                                      \
-                                  [](long double x) -> long double { return reference; });                   \
+#define FERMATA_ULP(name, f32_bound, f64_bound, span, reference)                                        \
+  TYPED_TEST(ScalarMath, name) {                                                                        \
+    expect_error_below<TypeParam>(                                                                      \
+        #name, Bounds<TypeParam>::of(f32_bound, f64_bound), span, [](auto x) { return math::name(x); }, \
+        [](long double x) -> long double { return reference; });                                        \
   }
 FERMATA_ULP(exp, 1, 1.1, 800, std::exp(x))
 FERMATA_ULP(exp2, 1, 1.1, 1100, std::exp2(x))
@@ -105,7 +110,6 @@ FERMATA_ULP(erf, 1.1, 2.3, 7, std::erf(x))
 FERMATA_ULP(gelu, 3.5, 4, 15, gelu_reference(x))
 FERMATA_ULP(softplus, 2.6, 2.6, 110, softplus_reference(x))
 
-
 template <class T> std::string describe(const char* name, T x, T y, T got) {
   char text[200];
   std::snprintf(text, sizeof text, "%s(%.17g, %.17g) = %.17g", name, static_cast<double>(x), static_cast<double>(y),
@@ -120,22 +124,42 @@ template <class T> bool same_value(T a, T b) {  // NaNs are equal, zeros differ 
 
 template <class T> std::vector<T> special_values() {
   using L = std::numeric_limits<T>;
-  std::vector<T> values = {0, L::denorm_min(), L::min() / 2, L::min(), T(0.25), T(0.5), 1, T(1.5), 2, 3, 4, 5, 1e6, 1e9,
-                           std::ldexp(T(1), L::digits - 1) + 1, std::ldexp(T(1), L::digits), L::max(), L::infinity(),
-                           std::nextafter(T(1), T(0)), std::nextafter(T(1), T(2)), L::quiet_NaN()};
+  std::vector<T> values = {0,
+                           L::denorm_min(),
+                           L::min() / 2,
+                           L::min(),
+                           T(0.25),
+                           T(0.5),
+                           1,
+                           T(1.5),
+                           2,
+                           3,
+                           4,
+                           5,
+                           1e6,
+                           1e9,
+                           std::ldexp(T(1), L::digits - 1) + 1,
+                           std::ldexp(T(1), L::digits),
+                           L::max(),
+                           L::infinity(),
+                           std::nextafter(T(1), T(0)),
+                           std::nextafter(T(1), T(2)),
+                           L::quiet_NaN()};
   const std::size_t n = values.size();
   for (std::size_t i = 0; i < n; ++i) values.push_back(-values[i]);
   return values;
 }
 
-#define FERMATA_SPECIAL(name, reference)                                                             \
-  TYPED_TEST(ScalarMath, name##_of_special_values) {                                                 \
-    for (const TypeParam x : special_values<TypeParam>()) {                                          \
-      const TypeParam got = math::name(Scalar<TypeParam>(x)).v;                                      \
-      const auto exact = static_cast<TypeParam>(reference);                                          \
-      if (std::isfinite(exact) && exact != 0) EXPECT_LE(ulp_error<TypeParam>(got, exact), 5) << x;    \
-      else EXPECT_TRUE(same_value(got, exact)) << describe(#name, x, TypeParam(0), got);             \
-    }                                                                                                \
+#define FERMATA_SPECIAL(name, reference)                                              \
+  TYPED_TEST(ScalarMath, name##_of_special_values) {                                  \
+    for (const TypeParam x : special_values<TypeParam>()) {                           \
+      const TypeParam got = math::name(Scalar<TypeParam>(x)).v;                       \
+      const auto exact = static_cast<TypeParam>(reference);                           \
+      if (std::isfinite(exact) && exact != 0)                                         \
+        EXPECT_LE(ulp_error<TypeParam>(got, exact), 5) << x;                          \
+      else                                                                            \
+        EXPECT_TRUE(same_value(got, exact)) << describe(#name, x, TypeParam(0), got); \
+    }                                                                                 \
   }
 FERMATA_SPECIAL(exp, std::exp(x))
 FERMATA_SPECIAL(exp2, std::exp2(x))
@@ -177,8 +201,10 @@ TYPED_TEST(ScalarMath, pow_of_special_values) {
     for (const TypeParam y : special_values<TypeParam>()) {
       const TypeParam got = math::pow(Scalar<TypeParam>(x), Scalar<TypeParam>(y)).v;
       const auto exact = static_cast<TypeParam>(std::pow(static_cast<long double>(x), static_cast<long double>(y)));
-      if (std::isfinite(exact) && exact != 0) EXPECT_LE(ulp_error<TypeParam>(got, exact), 4) << describe("pow", x, y, got);
-      else EXPECT_TRUE(same_value(got, exact)) << describe("pow", x, y, got) << " not " << exact;
+      if (std::isfinite(exact) && exact != 0)
+        EXPECT_LE(ulp_error<TypeParam>(got, exact), 4) << describe("pow", x, y, got);
+      else
+        EXPECT_TRUE(same_value(got, exact)) << describe("pow", x, y, got) << " not " << exact;
     }
 }
 
@@ -190,7 +216,9 @@ struct Generator {  // SplitMix64
     z = (z ^ z >> 27) * 0x94d049bb133111ebull;
     return z ^ z >> 31;
   }
-  double uniform(double low, double high) { return low + (high - low) * static_cast<double>((*this)() >> 11) * 0x1p-53; }
+  double uniform(double low, double high) {
+    return low + (high - low) * static_cast<double>((*this)() >> 11) * 0x1p-53;
+  }
 };
 
 TYPED_TEST(ScalarMath, pow) {
@@ -217,7 +245,9 @@ TYPED_TEST(ScalarMath, pow) {
 TYPED_TEST(ScalarMath, floored_division) {
   using S = Scalar<TypeParam>;
   const TypeParam infinity = std::numeric_limits<TypeParam>::infinity();
-  struct Case { TypeParam a, b, quotient, remainder; };
+  struct Case {
+    TypeParam a, b, quotient, remainder;
+  };
   for (const Case& c : {Case{7, 3, 2, 1}, Case{-7, 3, -3, 2}, Case{7, -3, -3, -2}, Case{-7, -3, 2, -1},
                         Case{6, -3, -2, TypeParam(-0.0)}, Case{1, infinity, 0, 1}, Case{-1, infinity, -1, infinity},
                         Case{1, TypeParam(0.1), 9, std::fmod(TypeParam(1), TypeParam(0.1))}}) {
@@ -228,7 +258,8 @@ TYPED_TEST(ScalarMath, floored_division) {
   EXPECT_TRUE(std::isnan(math::remainder(S(1), S(0)).v));
   Generator random{11};
   for (int i = 0; i < 20000; ++i) {
-    const auto a = static_cast<TypeParam>(random.uniform(-1000, 1000)), b = static_cast<TypeParam>(random.uniform(-9, 9));
+    const auto a = static_cast<TypeParam>(random.uniform(-1000, 1000)),
+               b = static_cast<TypeParam>(random.uniform(-9, 9));
     TypeParam rest = std::fmod(a, b);
     if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
     EXPECT_EQ(math::remainder(S(a), S(b)).v, rest) << a << " % " << b;
@@ -250,13 +281,16 @@ TEST(ScalarMathIntegers, floored_division) {
 
 // kat_vectors of Random123 1.14.0: philox4x32, 10 rounds.
 TEST(Philox, known_answers) {
-  struct Case { std::uint32_t counter[4], key[2], expected[4]; };
-  const Case cases[] = {
-      {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-      {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff},
-       {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-      {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0},
-       {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
+  struct Case {
+    std::uint32_t counter[4], key[2], expected[4];
+  };
+  const Case cases[] = {{{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+                        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+                         {0xffffffff, 0xffffffff},
+                         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+                        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                         {0xa4093822, 0x299f31d0},
+                         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
   for (const Case& c : cases) {
     const auto join = [](std::uint32_t low, std::uint32_t high) { return std::uint64_t{high} << 32 | low; };
     const auto words = math::philox_words(Scalar(static_cast<std::int64_t>(join(c.counter[0], c.counter[1]))),

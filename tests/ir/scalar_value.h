@@ -1,5 +1,5 @@
-// A value of one element with the interface of ir/scalar_program.h: formulas run on it at the speed of plain C++, so that
-// tests can sweep millions of arguments.
+// A value of one element with the interface of ir/scalar_program.h: formulas run on it at the speed of plain C++, so
+// that tests can sweep millions of arguments.
 #pragma once
 
 #include <cmath>
@@ -22,27 +22,40 @@ template <class T> struct Scalar {
   static constexpr bool kInteger = std::is_integral_v<T> && !std::is_same_v<T, bool>;
   template <class R> static Scalar wrap(R r) { return Scalar(static_cast<T>(r)); }
   static auto wide(Scalar a) {
-    if constexpr (kInteger) return static_cast<std::uint64_t>(a.v); else return a.v;
+    if constexpr (kInteger)
+      return static_cast<std::uint64_t>(a.v);
+    else
+      return a.v;
   }
 
   friend Scalar operator+(Scalar a, Scalar b) { return wrap(wide(a) + wide(b)); }
   friend Scalar operator-(Scalar a, Scalar b) { return wrap(wide(a) - wide(b)); }
   friend Scalar operator*(Scalar a, Scalar b) { return wrap(wide(a) * wide(b)); }
   friend Scalar operator/(Scalar a, Scalar b) {
-    if constexpr (kFloat) return a.v / b.v;
-    else if (b.v == 0) return T{0};
-    else if (std::is_signed_v<T> && b.v == static_cast<T>(-1)) return -a;
-    else return wrap(a.v / b.v);
+    if constexpr (kFloat)
+      return a.v / b.v;
+    else if (b.v == 0)
+      return T{0};
+    else if (std::is_signed_v<T> && b.v == static_cast<T>(-1))
+      return -a;
+    else
+      return wrap(a.v / b.v);
   }
   friend Scalar operator%(Scalar a, Scalar b) requires kInteger { return a - a / b * b; }
   friend Scalar operator-(Scalar a) {
-    if constexpr (kFloat) return -a.v; else return wrap(std::uint64_t{0} - wide(a));
+    if constexpr (kFloat)
+      return -a.v;
+    else
+      return wrap(std::uint64_t{0} - wide(a));
   }
   friend Scalar operator&(Scalar a, Scalar b) requires(!kFloat) { return wrap(a.v & b.v); }
   friend Scalar operator|(Scalar a, Scalar b) requires(!kFloat) { return wrap(a.v | b.v); }
   friend Scalar operator^(Scalar a, Scalar b) requires(!kFloat) { return wrap(a.v ^ b.v); }
   friend Scalar operator~(Scalar a) requires(!kFloat) {
-    if constexpr (std::is_same_v<T, bool>) return !a.v; else return wrap(~a.v);
+    if constexpr (std::is_same_v<T, bool>)
+      return !a.v;
+    else
+      return wrap(~a.v);
   }
   friend Scalar operator!(Scalar a) requires std::is_same_v<T, bool> { return !a.v; }
   static bool in_width(Scalar b) { return wide(b) < sizeof(T) * 8; }
@@ -69,11 +82,15 @@ template <class T> struct Scalar {
   friend Scalar trunc(Scalar a) requires kFloat { return std::trunc(a.v); }
   friend Scalar rint(Scalar a) requires kFloat { return std::nearbyint(a.v); }
   friend Scalar abs(Scalar a) {
-    if constexpr (kFloat) return std::fabs(a.v); else return a.v < T{0} ? -a : a;
+    if constexpr (kFloat)
+      return std::fabs(a.v);
+    else
+      return a.v < T{0} ? -a : a;
   }
   friend Scalar mul_high(Scalar a, Scalar b) requires(kInteger && sizeof(T) >= 4) {
-    using Wide = std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>,
-                                    unsigned __int128>;
+    using Wide =
+        std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>,
+                           unsigned __int128>;
     return wrap(static_cast<Wide>(a.v) * static_cast<Wide>(b.v) >> (sizeof(T) * 8));
   }
 };

@@ -28,10 +28,14 @@ template <class T, int N, int M> Vector<double, N, M> double_for_narrowing(Vecto
 
 /// The value in f32 before it is rounded to 16 bits.
 template <class T, int N, int M> Vector<float, N, M> before_half(Vector<T, N, M> x) {
-  if constexpr (std::is_integral_v<T> && sizeof(T) == 8) return narrow_to_odd(double_for_narrowing(x));
-  else if constexpr (std::is_integral_v<T> && sizeof(T) == 4) return narrow_to_odd(convert<double>(x));
-  else if constexpr (std::is_same_v<T, double>) return narrow_to_odd(x);
-  else return convert<float>(x);
+  if constexpr (std::is_integral_v<T> && sizeof(T) == 8)
+    return narrow_to_odd(double_for_narrowing(x));
+  else if constexpr (std::is_integral_v<T> && sizeof(T) == 4)
+    return narrow_to_odd(convert<double>(x));
+  else if constexpr (std::is_same_v<T, double>)
+    return narrow_to_odd(x);
+  else
+    return convert<float>(x);
 }
 
 template <class From, class To> struct Cast {
@@ -41,15 +45,17 @@ template <class From, class To> struct Cast {
   static constexpr int kWidest = kThroughDouble ? 8 : static_cast<int>(sizeof(T) > sizeof(U) ? sizeof(T) : sizeof(U));
   static constexpr int kLanes = kRegisterBytes / kWidest;
   using V = Vector<T, kLanes, kWidest>;
-  static void run(void* out, const void* in, std::int64_t n) {
+  [[gnu::flatten]] static void run(void* out, const void* in, std::int64_t n) {
     auto* to = static_cast<char*>(out);
     const auto* from = static_cast<const char*>(in);
     for (std::int64_t i = 0; i < n; i += kLanes) {
       const auto count = static_cast<std::size_t>(n - i < kLanes ? n - i : kLanes);
       const V x = load_stored<From, V>(from + i * static_cast<std::int64_t>(sizeof(From)), count);
       auto* at = to + i * static_cast<std::int64_t>(sizeof(To));
-      if constexpr (kIsHalf<To>) store_stored<To>(at, before_half(x), count);
-      else store_stored<To>(at, convert<To>(x), count);
+      if constexpr (kIsHalf<To>)
+        store_stored<To>(at, before_half(x), count);
+      else
+        store_stored<To>(at, convert<To>(x), count);
     }
   }
 };
@@ -58,18 +64,27 @@ template <class From, class To> struct Cast {
 template <class T> using Unsigned = UnsignedOf<static_cast<int>(sizeof(T))>;
 template <class T> inline constexpr bool kIsInteger = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 template <class From, class To> constexpr CastLoop cast_loop() {
-  if constexpr (std::is_same_v<From, To>) return nullptr;
-  else if constexpr (kIsInteger<From> && std::is_same_v<To, bool>) return &Cast<Unsigned<From>, bool>::run;
-  else if constexpr (std::is_same_v<From, bool> && kIsInteger<To>) return &Cast<bool, Unsigned<To>>::run;
-  else if constexpr (!kIsInteger<From> || !kIsInteger<To>) return &Cast<From, To>::run;
-  else if constexpr (sizeof(To) > sizeof(From)) return &Cast<From, Unsigned<To>>::run;
-  else return &Cast<Unsigned<From>, Unsigned<To>>::run;
+  if constexpr (std::is_same_v<From, To>)
+    return nullptr;
+  else if constexpr (kIsInteger<From> && std::is_same_v<To, bool>)
+    return &Cast<Unsigned<From>, bool>::run;
+  else if constexpr (std::is_same_v<From, bool> && kIsInteger<To>)
+    return &Cast<bool, Unsigned<To>>::run;
+  else if constexpr (!kIsInteger<From> || !kIsInteger<To>)
+    return &Cast<From, To>::run;
+  else if constexpr (sizeof(To) > sizeof(From))
+    return &Cast<From, Unsigned<To>>::run;
+  else
+    return &Cast<Unsigned<From>, Unsigned<To>>::run;
 }
 
 template <class F> void visit_stored(DType t, F&& f) {
-  if (t == DType::f16) f.template operator()<Float16>();
-  else if (t == DType::bf16) f.template operator()<BFloat16>();
-  else visit_compute(t, f);
+  if (t == DType::f16)
+    f.template operator()<Float16>();
+  else if (t == DType::bf16)
+    f.template operator()<BFloat16>();
+  else
+    visit_compute(t, f);
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ struct Comparison {
 
 void add_comparisons(LoopTables& tables) {
 #define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) put_loops<name##_row, 2>(tables, Op::name, Comparison{});
-#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) put_loops<name##_row, 3>(tables, Op::name, Comparison{});
+#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) \
+  put_loops<name##_row, 3>(tables, Op::name, Comparison{});
 #include "ir/ops.def"
 }
 

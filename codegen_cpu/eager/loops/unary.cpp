@@ -3,7 +3,9 @@
 
 namespace fermata::eager::FERMATA_ISA {
 
-struct AnyRule { static constexpr bool of(DTypeRule) { return true; } };
+struct AnyRule {
+  static constexpr bool of(DTypeRule) { return true; }
+};
 
 void add_unary(LoopTables& tables) {
 #define FERMATA_UNARY(name, rule, formula, vjp, doc) put_loops<name##_row, 1>(tables, Op::name, AnyRule{});
