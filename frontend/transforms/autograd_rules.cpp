@@ -13,7 +13,7 @@ namespace {
 struct Absent {
   operator Located() const { return {}; }
 };
-constexpr Absent zero, none;
+[[maybe_unused]] constexpr Absent zero, none;  // a table may use only one of them
 
 constexpr bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
