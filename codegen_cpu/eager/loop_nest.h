@@ -42,8 +42,8 @@ class LoopNest {
   bool all_in_place() const;
 
   /// Calls body(begin, count) for pieces that cover all elements, on several threads where the work is worth it:
-  /// `ns_per_element` on one core. Pieces have at most kPiece elements unless `long_pieces`. The order is kind to caches
-  /// where operands are transposed.
+  /// `ns_per_element` on one core. Pieces have at most kPiece elements unless `long_pieces`. The order is kind to
+  /// caches where operands are transposed.
   void for_each_piece(double ns_per_element, bool long_pieces,
                       FunctionRef<void(std::int64_t begin, std::int64_t count)> body) const;
 
