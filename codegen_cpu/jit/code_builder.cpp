@@ -124,11 +124,21 @@ void CodeBuilder::store_value(Value* value, Value* address, std::uint64_t index)
   CreateStore(memory, CreateConstGEP1_64(memory->getType(), address, index));
 }
 
+namespace {
+
+/// Blocks stand in the order in which they run.
+void move_to_end(llvm::BasicBlock* block) {
+  llvm::BasicBlock& last = block->getParent()->back();
+  if (&last != block) block->moveAfter(&last);
+}
+
+}  // namespace
+
 Values CodeBuilder::loop(Value* begin, Value* end, std::int64_t step, const Values& carried, LoopBody body) {
   llvm::Function* const function = GetInsertBlock()->getParent();
   llvm::BasicBlock* const before = GetInsertBlock();
   auto* const inside = llvm::BasicBlock::Create(getContext(), "loop", function);
-  auto* const after = llvm::BasicBlock::Create(getContext(), "end");
+  auto* const after = llvm::BasicBlock::Create(getContext(), "end", function);
   CreateCondBr(CreateICmpSLT(begin, end), inside, after);
 
   SetInsertPoint(inside);
@@ -147,7 +157,7 @@ Values CodeBuilder::loop(Value* begin, Value* end, std::int64_t step, const Valu
   for (std::size_t i = 0; i < carried.size(); ++i) llvm::cast<llvm::PHINode>(current[i])->addIncoming(next[i], latch);
   CreateCondBr(CreateICmpSLT(advanced, end), inside, after);
 
-  function->insert(function->end(), after);
+  move_to_end(after);
   SetInsertPoint(after);
   Values result;
   for (std::size_t i = 0; i < carried.size(); ++i) {
@@ -162,19 +172,19 @@ Values CodeBuilder::loop(Value* begin, Value* end, std::int64_t step, const Valu
 Values CodeBuilder::either(Value* condition, Branch then, Branch otherwise) {
   llvm::Function* const function = GetInsertBlock()->getParent();
   auto* const first = llvm::BasicBlock::Create(getContext(), "then", function);
-  auto* const second = llvm::BasicBlock::Create(getContext(), "else");
-  auto* const after = llvm::BasicBlock::Create(getContext(), "end");
+  auto* const second = llvm::BasicBlock::Create(getContext(), "else", function);
+  auto* const after = llvm::BasicBlock::Create(getContext(), "end", function);
   CreateCondBr(condition, first, second);
   SetInsertPoint(first);
   const Values values = then();
   llvm::BasicBlock* const first_last = GetInsertBlock();
   CreateBr(after);
-  function->insert(function->end(), second);
+  move_to_end(second);
   SetInsertPoint(second);
   const Values others = otherwise();
   llvm::BasicBlock* const second_last = GetInsertBlock();
   CreateBr(after);
-  function->insert(function->end(), after);
+  move_to_end(after);
   SetInsertPoint(after);
   Values result;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -190,13 +200,13 @@ Values CodeBuilder::when(Value* condition, const Values& otherwise, Branch then)
   llvm::Function* const function = GetInsertBlock()->getParent();
   llvm::BasicBlock* const before = GetInsertBlock();
   auto* const inside = llvm::BasicBlock::Create(getContext(), "then", function);
-  auto* const after = llvm::BasicBlock::Create(getContext(), "end");
+  auto* const after = llvm::BasicBlock::Create(getContext(), "end", function);
   CreateCondBr(condition, inside, after);
   SetInsertPoint(inside);
   const Values values = then();
   llvm::BasicBlock* const last = GetInsertBlock();
   CreateBr(after);
-  function->insert(function->end(), after);
+  move_to_end(after);
   SetInsertPoint(after);
   Values result;
   for (std::size_t i = 0; i < otherwise.size(); ++i) {
