@@ -61,20 +61,21 @@ void Walk::add_leaf(Node* n, Storage* storage) {
 void Walk::add_pending(Node* n) {
   key.push_back(static_cast<std::uint32_t>(n->op) | static_cast<std::uint32_t>(n->dtype) << 16 |
                 static_cast<std::uint32_t>(n->rank) << 24);
+  // The op says how many words follow, so that no two graphs have one key; where it does not, the count does.
+  const std::size_t count = n->operand_count();
+  if (info(n->op).operands < 0) key.push_back(static_cast<std::uint32_t>(count));
   key.push_back(words(n->stretched[0], n->stretched[1]));
   const bool reduction = family(n->op) == Family::reduce;
   if (n->arity > 2 || reduction)
     key.push_back(reduction ? static_cast<std::uint32_t>(n->scalar) : n->stretched[2]);
   add_structure(*n, key);
   first_operand.push_back(static_cast<std::uint32_t>(operands.size()));
-  const std::size_t count = n->operand_count();
   for (std::size_t i = 0; i < count; ++i) {
     std::uint32_t in = kScalarOperand;
     if (const Node* operand = n->operand(i)) ++order[in = find(operand)].uses;
     key.push_back(in);
     operands.push_back(in);
   }
-  if (count > n->arity) key.push_back(static_cast<std::uint32_t>(count));
   add(n, nullptr);
 }
 
