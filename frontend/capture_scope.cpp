@@ -25,6 +25,15 @@ void CaptureScope::touch(const Tensor& tensor, Location where) {
     tensor_hooks.materialise(node, "a compiled function uses a pending tensor", where);
   }
   hidden_.emplace(node, tensor);
+  if (tensor.requires_grad()) gradients_.emplace_back(tensor, tensor.grad());
+}
+
+const Tensor* CaptureScope::changed_gradient() const {
+  for (const auto& [leaf, before] : gradients_) {
+    const Tensor now = leaf.grad();
+    if (now.defined() && now.impl() != before.impl()) return &leaf;
+  }
+  return nullptr;
 }
 
 void CaptureScope::written(TensorImpl* impl) {

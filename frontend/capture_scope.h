@@ -35,12 +35,15 @@ class CaptureScope {
   const std::vector<Write>& writes() const { return writes_; }
   /// Puts the identities back to their values from before the scope.
   void undo_writes();
+  /// A leaf from outside whose grad() is another one than when it was first touched: a backward pass inside added to it.
+  const Tensor* changed_gradient() const;
 
   /// Marks nodes recorded inside a scope (Node::reserved).
   static constexpr std::uint16_t kInside = 1;
 
  private:
   std::unordered_map<const Node*, Tensor> hidden_;
+  std::vector<std::pair<Tensor, Tensor>> gradients_;  // leaves that want one, and what it was
   std::vector<Write> writes_;
 };
 

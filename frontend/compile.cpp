@@ -16,6 +16,7 @@
 #include "frontend/alias.h"
 #include "frontend/capture_scope.h"
 #include "frontend/compile_policy.h"
+#include "frontend/transforms/autograd.h"
 #include "ir/error.h"
 #include "runtime/bound_plan.h"
 #include "runtime/plan_cache.h"
@@ -87,6 +88,8 @@ struct Captured {
   std::vector<RandomScalar> random;
   std::uint64_t random_count = 0;
   std::uint64_t used = 0;
+  bool grad_enabled = false;  // when it was captured
+  bool differentiable = false;  // results carry a history, which no replay could: the function is run instead
 };
 
 bool check_replay() {
@@ -133,7 +136,7 @@ Captured* CompiledCore::State::find(std::span<const Tensor> args, std::span<cons
   for (auto& c : captured) {
     if (c->arguments.size() != args.size() || !std::equal(numbers.begin(), numbers.end(), c->numbers.begin(), c->numbers.end()))
       continue;
-    bool fits = true;
+    bool fits = c->grad_enabled == grad_enabled();
     for (std::size_t i = 0; i < args.size() && fits; ++i)
       fits = c->arguments[i].matches(*args[i].node()) && c->wants_grad[i] == args[i].requires_grad() &&
              c->identities[i] == first_of_identity(args, i);
@@ -175,8 +178,16 @@ std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> a
     ~Undo() { scope.undo_writes(); }
   } undo{scope};
   std::vector<Tensor> results = body(context, stand_ins);
+  c->grad_enabled = grad_enabled();
+  c->differentiable = std::any_of(results.begin(), results.end(), [](const Tensor& t) { return has_live_history(t); });
+  const bool argument_gradient = std::any_of(stand_ins.begin(), stand_ins.end(), [](const Tensor& t) { return t.grad().defined(); });
+  if (scope.changed_gradient() != nullptr || argument_gradient)
+    throw UnsupportedError(
+        2702, format_error(2702, "UnsupportedError",
+                           "backward() inside a compiled function adds to the grad() of a tensor from outside", {}, where,
+                           "use gradients() inside it, clear grad() before it returns, or call backward() outside"));
   c->random_count = generator.offset() - first_offset;
-  generator.set_offset(first_offset);  // the replay that follows takes the numbers
+  generator.set_offset(first_offset);  // the run that follows takes the numbers
 
   std::vector<Node*> roots;
   const auto root = [&](const Tensor& t) {
@@ -184,6 +195,7 @@ std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> a
     if (n->pending() && std::find(roots.begin(), roots.end(), n) == roots.end()) roots.push_back(n);
     return n;
   };
+  if (c->differentiable) return c;
   for (const Tensor& t : results) root(t);
   for (std::size_t i = 0; i < stand_ins.size(); ++i)
     if (stand_ins[i].version() != versions[i]) root(stand_ins[i]);
@@ -308,7 +320,7 @@ std::vector<Tensor> CompiledCore::call(std::span<const Tensor> args, std::span<c
   if (mode() == Mode::eager || in_capture_scope()) return body(context, args);  // inside another one it is part of that
   for (const Tensor& t : args)
     if (t.node()->pending()) tensor_hooks.materialise(t.node(), "an argument of a compiled function", where);
-  std::lock_guard lock(state_->mutex);
+  std::unique_lock lock(state_->mutex);
   Captured* c = state_->find(args, numbers);
   if (c != nullptr && check_replay()) [[unlikely]] {
     const auto again = state_->capture(args, numbers, body, context, where);
@@ -326,8 +338,12 @@ std::vector<Tensor> CompiledCore::call(std::span<const Tensor> args, std::span<c
     state_->captured.push_back(state_->capture(args, numbers, body, context, where));
     c = state_->captured.back().get();
     c->used = ++state_->clock;
-  } else {
+  } else if (!c->differentiable) {
     counters.replays.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (c->differentiable) {
+    lock.unlock();
+    return body(context, args);
   }
   return State::replay(*c, args, where);
 }

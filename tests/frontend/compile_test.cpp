@@ -352,6 +352,34 @@ TEST_F(Compile, LongFunctionsAreNotCut) {
   for (float i = 0; i < 2; ++i) EXPECT_EQ(compiled(full({2}, i)).to_vector<float>(), Floats(2, 1500 + i));
 }
 
+TEST_F(Compile, ResultsWithAHistoryAreDifferentiable) {
+  auto compiled = compile([](const Tensor& a) { return a * a; });
+  for (float value = 2; value < 5; ++value) {
+    Tensor w = tensor({value});
+    w.requires_grad(true);
+    sum(compiled(w) * 3).backward();
+    EXPECT_EQ(w.grad().item<float>(), 6 * value);
+  }
+  const NoGradGuard no_grad;  // another signature: this one is replayed
+  Tensor w = tensor({3.0f});
+  w.requires_grad(true);
+  EXPECT_EQ(compiled(w).item<float>(), 9);
+}
+
+TEST_F(Compile, AddingToAGradientOutsideIsAnError) {
+  Tensor w = tensor({1.0f});
+  w.requires_grad(true);
+  auto compiled = compile([&](const Tensor& x) {
+    const Tensor y = sum(w * x);
+    y.backward();
+    return y.detach();
+  });
+  EXPECT_THROW(compiled(tensor({2.0f})), UnsupportedError);
+  w.zero_grad();
+  auto functional = compile([&](const Tensor& x) { return gradients(sum(w * x), {w})[0]; });
+  for (float value = 1; value < 4; ++value) EXPECT_EQ(functional(tensor({value})).item<float>(), value);
+}
+
 TEST_F(Compile, OneArgumentMayComeTwice) {
   auto compiled = compile([](Tensor x, const Tensor& y) {
     x += 1;

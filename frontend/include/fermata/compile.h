@@ -4,7 +4,8 @@
 // arguments record fn again, which takes microseconds; kernels are free of sizes, so nothing is compiled for a new size.
 // Tensors that fn touches without taking them as arguments are hidden inputs, bound by identity: their present value is
 // used, and in-place writes of fn are written back. Host numbers that fn captures freeze at the first call. Reading a
-// value inside fn is an error at that line. FERMATA_CHECK_REPLAY=1 records every call again and compares.
+// value inside fn is an error at that line. Where a result carries a gradient history, fn is run and not replayed; adding to grad()
+// of a tensor from outside is an error (gradients() is not). FERMATA_CHECK_REPLAY=1 records every call again and compares.
 #pragma once
 
 #include <array>
