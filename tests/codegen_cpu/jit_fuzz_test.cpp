@@ -53,7 +53,10 @@ TEST_P(JitFuzz, AgreesWithTheInterpreter) {
     GTEST_SKIP() << "this machine runs " << JitCompiler::target();
   unsigned idle = 0, busy = 0;  // runs that change nothing, as with empty axes, prove little
   const std::uint64_t first = test::seed_or(1);
-  for (std::uint64_t seed = first; seed < first + static_cast<std::uint64_t>(test::fuzz_count_or(60)); ++seed) {
+  std::vector<std::uint64_t> seeds;
+  for (int i = 0; i < test::fuzz_count_or(60); ++i) seeds.push_back(first + static_cast<std::uint64_t>(i));
+  if (first == 1) seeds.push_back(50525);  // a column kernel that found spilled masks to be wrong
+  for (const std::uint64_t seed : seeds) {
     Random random(seed * 3 + static_cast<std::uint64_t>(shape));
     test::KernelGenerator generator(random, shape);
     const Kernel kernel = generator.kernel();
