@@ -121,17 +121,20 @@ Tensor capture_settled(const Call& call, PointwiseOperands& p) {
   return finish(node, call.keys, call);
 }
 
-Tensor capture_unary(const Call& call, const Operand& a) {
-  PointwiseOperands p(a);
+/// Sparse and quantised tensors are not recorded as wholes; their kernels call ops on their parts, which are.
+bool is_compound(const Call& call) { return (call.keys & kCompoundKeys).bits != 0; }
+
+template <class... Operands> Tensor capture_pointwise(const Call& call, const Operands&... operands) {
+  if (is_compound(call)) [[unlikely]]
+    return Dispatcher<Tensor(const Operands&...)>::redispatch(call, Functionality::capture, operands...);
+  PointwiseOperands p(operands...);
   return capture_settled(call, p);
 }
-Tensor capture_binary(const Call& call, const Operand& a, const Operand& b) {
-  PointwiseOperands p(a, b);
-  return capture_settled(call, p);
-}
+
+Tensor capture_unary(const Call& call, const Operand& a) { return capture_pointwise(call, a); }
+Tensor capture_binary(const Call& call, const Operand& a, const Operand& b) { return capture_pointwise(call, a, b); }
 Tensor capture_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
-  PointwiseOperands p(a, b, c);
-  return capture_settled(call, p);
+  return capture_pointwise(call, a, b, c);
 }
 
 std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<const Tensor> tensors,
@@ -158,6 +161,8 @@ BackendKey common_backend(std::span<const Tensor> tensors, const Call& call) {
 }
 
 Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
+  if (is_compound(call)) [[unlikely]]
+    return Dispatcher<GeneralCall>::redispatch(call, Functionality::capture, tensors, attributes);
   const Op op = call.entry.op;
   if (in_capture_scope()) [[unlikely]]
     for (const Tensor& t : tensors) capture_scope->touch(t, call.where);

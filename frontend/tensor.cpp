@@ -17,10 +17,21 @@
 namespace fermata {
 namespace {
 
+/// Wrapper and meta tensors have a type and no elements.
+[[noreturn]] void throw_no_elements(const Tensor& x, const char* reason, Location where) {
+  const TensorPayload* payload = x.impl()->payload;
+  throw UnsupportedError(
+      2005, format_error(2005, "UnsupportedError",
+                         fmt::format("{}: {} has no elements of its own to read", reason,
+                                     payload != nullptr ? payload->kind() : "a meta tensor"),
+                         describe(x), where, payload != nullptr ? std::string(payload->hint()) : ""));
+}
+
 Node* computed(const Tensor& x, const char* reason, Location where) {
   require_defined(reason, x, where);
   Node* node = x.node();
   if (node->pending()) tensor_hooks.materialise(node, reason, where);
+  else if (node->storage.load(std::memory_order_relaxed)->is_nowhere()) throw_no_elements(x, reason, where);
   return node;
 }
 
@@ -119,6 +130,9 @@ HostElements::HostElements(const Tensor& x, const char* reason, Location where) 
 }
 
 const Tensor& Tensor::sync(Location where) const {
+  require_defined("sync", *this, where);
+  if (const Storage* s = this->node()->storage.load(std::memory_order_acquire); s != nullptr && s->is_nowhere())
+    return *this;  // the parts of a wrapper tensor are synced where they are read
   const Node* node = computed(*this, "sync", where);
   if (Backend* device = backend(node->backend)) device->synchronise();
   return *this;

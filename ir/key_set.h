@@ -59,6 +59,10 @@ struct DispatchKeySet {
   constexpr std::size_t cell() const {
     return static_cast<std::size_t>(std::bit_width(bits >> 8) * 8 + std::bit_width(bits & 0xff));
   }
+  /// The highest backend; the CPU where there is none.
+  constexpr BackendKey backend() const {
+    return static_cast<BackendKey>((bits & 0xff) == 0 ? 0 : std::bit_width(bits & 0xff) - 1);
+  }
   /// The keys strictly below a functionality, for redispatch.
   constexpr DispatchKeySet below(Functionality f) const {
     return DispatchKeySet(bits & ((256ull << static_cast<unsigned>(f)) - 1));
@@ -74,6 +78,10 @@ inline constexpr std::size_t kCells = 16 * 8;
 inline constexpr DispatchKeySet kDataKeys =
     DispatchKeySet(std::uint64_t{0xff}) | Functionality::dense | Functionality::quantized | Functionality::sparse_coo |
     Functionality::sparse_csr;
+
+/// Tensors that are made of others: their calls are not recorded as wholes.
+inline constexpr DispatchKeySet kCompoundKeys =
+    DispatchKeySet(Functionality::quantized) | Functionality::sparse_coo | Functionality::sparse_csr;
 
 /// What the thread adds to and takes from every call. Constant-initialised and trivially destroyed, so that an access
 /// is one load relative to the thread pointer: anything else puts a guard test on the hot path.

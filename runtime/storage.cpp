@@ -47,6 +47,17 @@ Storage* Storage::adopt(void* data, std::size_t bytes, void (*give_back)(Storage
       .refs{1}, .size_class = kNotPooled, .data = data, .bytes = bytes, .give_back = give_back, .owner = owner};
 }
 
+Storage* Storage::nowhere() {
+  static constinit Storage none{.refs{1},  // held for ever
+                                .size_class = kNotPooled,
+                                .data = nullptr,
+                                .bytes = 0,
+                                .give_back = nullptr,
+                                .owner = nullptr};
+  none.retain();
+  return &none;
+}
+
 void Storage::destroy() {
   std::uint32_t c = size_class;
   if (give_back != nullptr) give_back(this), c = BlockPool::class_of(kHeader);

@@ -30,6 +30,9 @@ struct alignas(64) Storage {
   static Storage* allocate(std::size_t bytes);
   /// Memory owned by somebody else; `release(owner)` runs when the last reference goes.
   static Storage* adopt(void* data, std::size_t bytes, void (*give_back)(Storage*), void* owner);
+  /// The buffer of values that have a type and no data, one reference more: meta and wrapper tensors.
+  static Storage* nowhere();
+  bool is_nowhere() const { return data == nullptr && give_back == nullptr && size_class == kNotPooled; }
   void retain() { refs.fetch_add(1, std::memory_order_relaxed); }
   void release() {
     if (drop_references(refs, 1u)) destroy();

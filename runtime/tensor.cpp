@@ -15,12 +15,18 @@ constexpr auto impl_class() { return BlockPool::class_of(sizeof(TensorImpl)); }
 }  // namespace
 
 Tensor::Tensor(Node* value, DispatchKeySet keys)
-    : impl_(::new (BlockPool::allocate(impl_class())) TensorImpl{{1}, value, keys, 0, nullptr, nullptr, nullptr}) {}
+    : impl_(::new (BlockPool::allocate(impl_class())) TensorImpl{{1}, value, keys, 0, nullptr, nullptr, nullptr, nullptr}) {}
+
+Tensor::Tensor(const TensorType& type, DispatchKeySet keys, std::unique_ptr<TensorPayload> payload)
+    : Tensor(make_leaf(type, Storage::nowhere(), keys.backend(), Node::kTensor), keys) {
+  impl_->payload = payload.release();
+}
 
 void destroy_impl(TensorImpl* impl) {
   // A view's base is dropped by its own handle; chains of identities do not exist (a base is never a view), so this
   // does not recurse beyond one step.
   if (impl->slot != nullptr) delete std::exchange(impl->slot, nullptr);
+  delete impl->payload;
   if (impl->view != nullptr) {
     Tensor base(impl->view->base);
     delete impl->view;

@@ -10,7 +10,9 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <source_location>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,14 @@ struct TensorImpl;
 /// Anything that hangs on an identity without the runtime knowing what it is; autograd keeps its state in one.
 struct TensorSlot {
   virtual ~TensorSlot() = default;
+};
+
+/// What a wrapper tensor really is: the parts of a sparse or quantised tensor, the batch behind a tensor inside vmap. Its
+/// node has a type and no data, its keys lead every call to kernels that know the payload.
+struct TensorPayload {
+  virtual ~TensorPayload() = default;
+  virtual std::string_view kind() const = 0;  // "a sparse tensor"
+  virtual std::string_view hint() const = 0;  // what to do instead of reading elements
 };
 
 /// One step from a cell's value towards a view of it: a view op and its attributes, as in ir/graph.h.
@@ -52,6 +62,7 @@ struct alignas(64) TensorImpl {
   TensorSlot* slot;               // owned
   ViewInfo* view;                 // owned; null for ordinary tensors
   Storage* pinned;                // the buffer whose address was handed out; a reference is held
+  TensorPayload* payload;         // owned; null for ordinary tensors
 };
 static_assert(sizeof(TensorImpl) == 64);
 
@@ -83,6 +94,8 @@ class Tensor {
   /// Takes over a kTensor reference of the node.
   Tensor(Node* value, DispatchKeySet keys);
   explicit Tensor(TensorImpl* impl) : impl_(impl) {}
+  /// A wrapper tensor: callers see `type`, kernels of the keys see the payload.
+  Tensor(const TensorType& type, DispatchKeySet keys, std::unique_ptr<TensorPayload> payload);
   Tensor(const Tensor& o) : impl_(o.impl_) {
     if (impl_ != nullptr) impl_->refs.fetch_add(1, std::memory_order_relaxed);
   }
