@@ -16,6 +16,7 @@
 #include "frontend/alias.h"
 #include "frontend/capture_scope.h"
 #include "frontend/compile_policy.h"
+#include "frontend/transforms/autocast.h"
 #include "frontend/transforms/autograd.h"
 #include "ir/error.h"
 #include "runtime/bound_plan.h"
@@ -89,6 +90,7 @@ struct Captured {
   std::uint64_t random_count = 0;
   std::uint64_t used = 0;
   bool grad_enabled = false;  // when it was captured
+  std::uint64_t autocast = 0;
   bool differentiable = false;  // results carry a history, which no replay could: the function is run instead
 };
 
@@ -136,7 +138,7 @@ Captured* CompiledCore::State::find(std::span<const Tensor> args, std::span<cons
   for (auto& c : captured) {
     if (c->arguments.size() != args.size() || !std::equal(numbers.begin(), numbers.end(), c->numbers.begin(), c->numbers.end()))
       continue;
-    bool fits = c->grad_enabled == grad_enabled();
+    bool fits = c->grad_enabled == grad_enabled() && c->autocast == autocast_signature();
     for (std::size_t i = 0; i < args.size() && fits; ++i)
       fits = c->arguments[i].matches(*args[i].node()) && c->wants_grad[i] == args[i].requires_grad() &&
              c->identities[i] == first_of_identity(args, i);
@@ -173,12 +175,13 @@ std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> a
   const std::uint64_t first_offset = generator.offset();
 
   CaptureScope scope;
+  const FreshAutocastCache casts;
   struct Undo {
     CaptureScope& scope;
     ~Undo() { scope.undo_writes(); }
   } undo{scope};
   std::vector<Tensor> results = body(context, stand_ins);
-  c->grad_enabled = grad_enabled();
+  c->grad_enabled = grad_enabled(), c->autocast = autocast_signature();
   c->differentiable = std::any_of(results.begin(), results.end(), [](const Tensor& t) { return has_live_history(t); });
   const bool argument_gradient = std::any_of(stand_ins.begin(), stand_ins.end(), [](const Tensor& t) { return t.grad().defined(); });
   if (scope.changed_gradient() != nullptr || argument_gradient)

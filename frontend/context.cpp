@@ -5,6 +5,7 @@
 #include "frontend/capture.h"
 #include "frontend/startup.h"
 #include "frontend/sync.h"
+#include "frontend/transforms/autocast.h"
 #include "frontend/transforms/autograd.h"
 #include "runtime/bound_plan.h"
 
@@ -18,6 +19,7 @@ struct Startup {
     register_capture_kernels();
     register_composites();
     register_autograd_kernels();
+    register_autocast_kernels();
     install_sync();
     tensor_hooks.view_value = &derive_view;
     run_call_step = &run_call;

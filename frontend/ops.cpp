@@ -9,6 +9,7 @@
 #include "fermata/creation.h"
 #include "fermata/views.h"
 #include "frontend/calls.h"
+#include "frontend/transforms/autocast.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -54,8 +55,11 @@ inline Tensor binary(Op op, const Operand& lhs, const Operand& rhs) {
   const bool left = is_defined_tensor(lhs), right = is_defined_tensor(rhs);
   if (!(left && right) && !(left && !rhs.is_tensor()) && !(right && !lhs.is_tensor())) [[unlikely]]
     return binary_slowly(op, lhs, rhs);
-  if (op == Op::pow)
-    if (auto special = special_power(lhs, rhs)) return *std::move(special);
+  if (op == Op::pow) {
+    const Tensor base = left ? autocast_operand(op, lhs.tensor(), lhs.where()) : Tensor();
+    const Operand cast = left ? Operand(base, lhs.where()) : lhs;
+    if (auto special = special_power(cast, rhs)) return *std::move(special);
+  }
   return Dispatcher<BinaryCall>::call(operator_entry(op), lhs.where(), lhs, rhs);
 }
 
@@ -76,6 +80,11 @@ std::vector<Tensor> promoted(Op op, std::span<const Tensor> tensors, Location wh
   if (!common) return result;  // inference names the two that do not go together
   for (Tensor& t : result) t = astype(t, *common, where);
   return result;
+}
+
+/// Autocast makes the operands of a matrix product equal itself: one that is narrow already should not be widened first.
+bool narrows(const Tensor& x) {
+  return x.defined() && x.rank() >= 2 && is_floating(x.dtype()) && x.dtype() != DType::f64;
 }
 
 /// The elements whose column less row is compared with k, the rest 0.
@@ -116,7 +125,9 @@ Tensor copy(const Tensor& x, Location where) { return general_call(Op::copy, {&x
 
 Tensor matmul(const Tensor& lhs, const Tensor& rhs, Location where) {
   const Tensor given[] = {lhs, rhs};
-  std::vector<Tensor> operands = promoted(Op::matmul, given, where);
+  std::vector<Tensor> operands = autocast_enabled() && narrows(lhs) && narrows(rhs)
+                                     ? std::vector(std::begin(given), std::end(given))
+                                     : promoted(Op::matmul, given, where);
   // Kernels see matrices: a vector gets its missing axis, which goes again. Errors speak of what the caller gave.
   const bool row = lhs.rank() == 1, column = rhs.rank() == 1;
   if (row || column) infer(Op::matmul, std::vector{type_of(operands[0]), type_of(operands[1])}, {}, {}, where);

@@ -201,6 +201,7 @@ bool has_live_history(const Tensor& tensor) {
 
 std::vector<Tensor> run_backward(const GradEdge& root, Tensor seed, const TapeScan* scan,
                                  std::span<const GradEdge> targets, BackwardOptions options, Location where) {
+  const KeyGuard as_computed({}, Functionality::autocast);  // the forward pass has settled every dtype
   BackwardPass pass(scan, targets, options, where);
   if (options.create_graph) {
     const EnableGradGuard recording;

@@ -4,6 +4,7 @@
 // compiled kernels when a value is needed. See fermata/modes.h.
 #pragma once
 
+#include "fermata/autocast.h"
 #include "fermata/autograd.h"
 #include "fermata/compile.h"
 #include "fermata/composites.h"
