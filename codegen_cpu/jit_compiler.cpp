@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <system_error>
@@ -20,27 +19,6 @@ namespace {
 constexpr const char* kPluginFile = "libfermata_llvm.so";
 constexpr const char* kPluginVariable = "FERMATA_LLVM_PLUGIN";
 constexpr const char* kCpuVariable = "FERMATA_CPU";
-
-class JitExecutable final : public Executable {
- public:
-  explicit JitExecutable(std::string_view bytes) : object_(LoadedObject::load(bytes)) {
-    std::memcpy(&info_, object_->data(jit::kInfoSymbol, sizeof(info_)), sizeof(info_));
-    if (info_.version != jit::kObjectVersion)
-      throw ObjectError("object: made by another version (" + std::to_string(info_.version) + ")");
-    entry_ = reinterpret_cast<jit::EntryPoint>(reinterpret_cast<std::uintptr_t>(object_->code(jit::kEntrySymbol)));
-  }
-  void launch(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::whole); }
-  bool can_split() const override { return info_.state_bytes != 0; }
-  std::size_t state_bytes() const override { return info_.state_bytes; }
-  void partial(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::partial); }
-  void finish(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::finish); }
-  std::size_t code_bytes() const override { return object_->mapped_bytes(); }
-
- private:
-  std::shared_ptr<const LoadedObject> object_;
-  jit::ObjectInfo info_;
-  jit::EntryPoint entry_;
-};
 
 /// Whether this processor (and its operating system) runs code for an instruction set.
 bool host_runs(std::string_view target) {
@@ -145,12 +123,13 @@ bool JitCompiler::available(std::string* why_not) {
   return plugin().why_not.empty();
 }
 
-std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::string_view wanted) {
+std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::string_view wanted,
+                                    StreamedStores streamed) {
   std::string why_not;
   if (wanted.empty() ? !available(&why_not) : !plugin().why_not.empty())
     throw_unsupported(why_not.empty() ? plugin().why_not : why_not);
   const std::string bytes = serialise(kernel), chosen(wanted.empty() ? target() : wanted);
-  FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(), 0};
+  FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(), 0, streamed};
   if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;
   FermataLlvmResult result;
   plugin().compile(&request, &result);
@@ -163,12 +142,8 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
 std::shared_ptr<const Executable> JitCompiler::compile(const Kernel& kernel, JitDump* dump, std::string_view wanted) {
   const std::string object = object_for(kernel, dump, wanted);
   try {
-    return executable_from_object(object);
+    return streaming_executable(object, kernel, wanted);
   } catch (const ObjectError& error) { throw_unsupported(error.what()); }
-}
-
-std::shared_ptr<const Executable> executable_from_object(std::string_view object) {
-  return std::make_shared<JitExecutable>(object);
 }
 
 }  // namespace fermata

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/executable.h"
+#include "codegen_cpu/jit_executable.h"
 
 namespace fermata {
 
@@ -30,7 +30,8 @@ class JitCompiler {
 
   /// The object of a kernel. Throws UnsupportedError where it cannot be compiled. Thread-safe, and kernels of several
   /// threads compile at the same time. `target` as above, for this machine where empty.
-  std::string object_for(const Kernel& kernel, JitDump* dump = nullptr, std::string_view target = {});
+  std::string object_for(const Kernel& kernel, JitDump* dump = nullptr, std::string_view target = {},
+                         StreamedStores streamed = 0);
   /// The kernel, ready to run.
   std::shared_ptr<const Executable> compile(const Kernel& kernel, JitDump* dump = nullptr,
                                             std::string_view target = {});
@@ -43,8 +44,5 @@ class JitCompiler {
   struct Plugin;
   const Plugin& plugin();
 };
-
-/// Makes an object ready to run. Throws ObjectError if it is damaged or of another version of this library.
-std::shared_ptr<const Executable> executable_from_object(std::string_view object);
 
 }  // namespace fermata

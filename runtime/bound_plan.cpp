@@ -215,18 +215,19 @@ void BoundPlan::run_kernel(const PlanStep& step, const Step& b) {
   if (row_kernel && one_axis && b.rows < 4 * thread_count() && step.executable->can_split() &&
       launch.sizes[b.rank - 1] >= 4 * kReductionBlock)
     return run_split(step, b, launch);
+  const Executable& executable = step.executable->suited_to(launch);
   if (b.rows >= 4 * thread_count() || b.columns < 2 * kColumnGranule) {
     parallel_for(0, b.rows, ns / static_cast<double>(b.rows), [&](std::int64_t begin, std::int64_t end) {
       KernelLaunch part = launch;
       part.row_begin = begin, part.row_end = end;
-      step.executable->launch(part);
+      executable.launch(part);
     });
     return;
   }
   parallel_for(0, b.columns, ns / static_cast<double>(b.columns), [&](std::int64_t begin, std::int64_t end) {
     KernelLaunch part = launch;
     part.column_begin = begin, part.column_end = end;
-    step.executable->launch(part);
+    executable.launch(part);
   }, kColumnGranule);
 }
 

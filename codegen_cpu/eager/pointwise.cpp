@@ -5,6 +5,7 @@
 #include "codegen_cpu/eager/drivers.h"
 #include "codegen_cpu/eager/loop_nest.h"
 #include "codegen_cpu/eager/stream_copy.h"
+#include "runtime/streaming.h"
 
 namespace fermata::eager {
 namespace {
@@ -34,7 +35,7 @@ class PointwiseCall {
     for (const TensorView& in : args.inputs) bytes += byte_size(in.dtype);
     cost_ = element_cost(args.op, compute, bytes);
     streams_ = !narrow_ && nest_.all_in_place() &&
-               nest_.elements() * static_cast<std::int64_t>(byte_size(out_.dtype)) > stream_threshold();
+               nest_.elements() * static_cast<std::int64_t>(byte_size(out_.dtype)) >= stream_threshold();
   }
 
   void run() {

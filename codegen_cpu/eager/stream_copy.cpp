@@ -1,9 +1,8 @@
 // See stream_copy.h.
 #include "codegen_cpu/eager/stream_copy.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -11,18 +10,6 @@
 #endif
 
 namespace fermata::eager {
-
-std::int64_t stream_threshold() {
-  static const std::int64_t bytes = [] {
-    constexpr std::int64_t kUnknown = std::int64_t{64} << 20;
-#if defined(_SC_LEVEL3_CACHE_SIZE)
-    const long size = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (size > 0) return static_cast<std::int64_t>(size);
-#endif
-    return kUnknown;
-  }();
-  return bytes;
-}
 
 void stream_copy(void* to, const void* from, std::size_t bytes) {
 #if defined(__x86_64__)

@@ -10,11 +10,15 @@
 
 namespace fermata::jit {
 
+/// Streamed stores are of whole cache lines.
+inline constexpr std::int64_t kStreamAlignment = 64;
+
 /// Lanes at `index` and on along the vector axis. Either all of them exist, or of each vector the first counts[v].
 struct Span {
   Value* index;
   Values counts{};
   Values masks{};  // the same as masks
+  bool aligned = false;  // streamed stores of it are at multiples of kStreamAlignment
   Value* count(unsigned vector) const { return counts.empty() ? nullptr : counts[vector]; }
   Value* mask(unsigned vector) const { return masks.empty() ? nullptr : masks[vector]; }
 };
@@ -51,6 +55,10 @@ class Accesses {
   /// Vector number `vector` of a span. Lanes that do not exist hold anything.
   Value* load(unsigned access, Value* address, const Span& span, unsigned vector) const;
   void store(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const;
+  /// The same past the caches; the access is of unit stride and all lanes of the span exist and are aligned.
+  void stream(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const;
+  /// Elements from `index` on, at most `most`, before one that is aligned for streaming.
+  Value* unaligned_head(unsigned access, Value* address, Value* index, Value* most) const;
   /// Prim::offset, for all lanes alike or along the vector axis.
   Value* offset(unsigned access, Value* address) const;
   Value* offsets(unsigned access, Value* address, const Span& span, unsigned vector) const;
@@ -65,6 +73,7 @@ class Accesses {
   Value* move(unsigned access, Value* address, Value* distance) const;
   /// Room on the stack for one vector, for what has no masked form.
   Value* bounce() const;
+  void prefetch(Value* first, std::uint64_t bytes) const;
   Value* distance(unsigned access, Value* address) const;
   Value* as_offset(unsigned access, Value* distance) const;
   Value* element_address(unsigned access, Value* address, const Span& span, unsigned vector) const;
@@ -81,6 +90,7 @@ class Accesses {
   const Kernel& kernel_;
   Values sizes_, scalars_, origin_;
   std::vector<Value*> strides_;                 // [access][axis], null where an access does not vary
+  const bool prefetches_;
   Values lane_distances_;                       // per access along the vector axis: lane * stride
   mutable llvm::AllocaInst* bounce_ = nullptr;  // made when first needed
 };

@@ -30,9 +30,10 @@ unsigned choose_lanes(const Kernel& kernel, const Isa& isa) {
   return isa.vector_bits / (count[1] > 0 ? 16 : 8);
 }
 
-Emission::Emission(llvm::Function& function, const Kernel& described, const Isa& isa)
+Emission::Emission(llvm::Function& function, const Kernel& described, const Isa& isa, std::uint64_t streamed_stores)
     : kernel(described),
       schedule(fermata::schedule(described)),
+      streamed(streamed_stores),
       b(function, isa, choose_lanes(described, isa)),
       launch(function.getArg(0)),
       part(function.getArg(1)),
@@ -74,14 +75,25 @@ void Emission::rows(llvm::function_ref<void(const Values& addresses, Environment
                        });
 }
 
+void Emission::columns(const std::vector<std::uint16_t>& stores, const Values& addresses, Value* begin, Value* end,
+                       GroupPlan plan, llvm::function_ref<void(const Span& span, unsigned width)> body) {
+  const auto leader = std::ranges::find_if(stores, [&](std::uint16_t s) { return (streamed >> s & 1u) != 0; });
+  if (leader == stores.end()) return columns(begin, end, plan, body);
+  Value* const head = accesses.unaligned_head(kernel.stores[*leader].access, addresses[kernel.stores[*leader].access],
+                                              begin, b.CreateSub(end, begin));
+  Value* const first = b.CreateAdd(begin, head);
+  columns(begin, first, {1, true}, body);
+  columns(first, end, {std::bit_floor(plan.width), false}, body, true);
+}
+
 void Emission::columns(Value* begin, Value* end, GroupPlan plan,
-                       llvm::function_ref<void(const Span& span, unsigned width)> body) {
+                       llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned) {
   const std::int64_t step = std::int64_t{b.lanes()} * plan.width;
   Value* whole = begin;
   if (!plan.masked) {
     whole = b.CreateAdd(begin, b.CreateAnd(b.CreateSub(end, begin), b.i64(-step)));
     b.loop(begin, whole, step, {}, [&](Value* index, const Values&) {
-      body({.index = index}, plan.width);
+      body({.index = index, .aligned = aligned}, plan.width);
       return Values{};
     });
   }
@@ -109,8 +121,12 @@ void Emission::store(const std::vector<std::uint16_t>& stores, const Environment
     const auto [access, value] = kernel.stores[s];
     Value* const address = group.addresses[access];
     if (accesses.along_vector_axis(access)) {
-      for (unsigned v = group.first; v < group.last; ++v)
-        accesses.store(access, address, group.span, v, evaluator.vector(env, value, v));
+      const bool streams = group.span.aligned && (streamed >> s & 1u) != 0;
+      for (unsigned v = group.first; v < group.last; ++v) {
+        Value* const vector = evaluator.vector(env, value, v);
+        streams ? accesses.stream(access, address, group.span, v, vector)
+                : accesses.store(access, address, group.span, v, vector);
+      }
     } else {  // an axis of one element
       Value* const uniform = env.values[value].uniform;
       accesses.store_uniform(access, address,
@@ -174,8 +190,8 @@ llvm::Function* declare_entry(llvm::Module& module, const Isa& isa) {
 
 }  // namespace
 
-void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa) {
-  Emission e(*declare_entry(module, isa), kernel, isa);
+void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, std::uint64_t streamed) {
+  Emission e(*declare_entry(module, isa), kernel, isa, streamed);
   e.evaluator.uniforms(e.schedule.row_prologue, 0, true, e.accesses.origin(), e.at_entry);
   for (const auto& stage : e.schedule.stages)
     e.evaluator.uniforms(stage.element_values, 0, true, e.accesses.origin(), e.at_entry);
@@ -185,6 +201,7 @@ void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa) {
     emit_row_kernel(e);
   else
     emit_column_kernel(e);
+  if (streamed != 0) e.b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});  // before others may look
   e.b.CreateRetVoid();
   define_info(module, kernel, e.schedule);
 }

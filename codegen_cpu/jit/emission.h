@@ -17,10 +17,11 @@ struct GroupPlan {
 };
 
 struct Emission {
-  Emission(llvm::Function& function, const Kernel& kernel, const Isa& isa);
+  Emission(llvm::Function& function, const Kernel& kernel, const Isa& isa, std::uint64_t streamed);
 
   const Kernel& kernel;
   const KernelSchedule schedule;
+  const std::uint64_t streamed;  // bit i: store i goes past the caches
   CodeBuilder b;
   Value* const launch;
   Value* const part;  // jit::Part
@@ -36,9 +37,13 @@ struct Emission {
 
   /// Calls `body` for each row of the launch, with its addresses and what is known there.
   void rows(llvm::function_ref<void(const Values& addresses, Environment& env)> body);
+  /// Cuts [begin, end) of the vector axis into groups. Where one of `stores` is streamed, the first groups lead up to
+  /// where it is aligned.
+  void columns(const std::vector<std::uint16_t>& stores, const Values& addresses, Value* begin, Value* end,
+               GroupPlan plan, llvm::function_ref<void(const Span& span, unsigned width)> body);
   /// Cuts [begin, end) of the vector axis into groups.
   void columns(Value* begin, Value* end, GroupPlan plan,
-               llvm::function_ref<void(const Span& span, unsigned width)> body);
+               llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned = false);
   /// A span of which `left` (at least 1) elements exist.
   Span partial_span(Value* index, Value* left, unsigned width);
   /// Performs stores (indices into kernel.stores) for a group.
@@ -58,6 +63,6 @@ void emit_row_kernel(Emission& e);
 void emit_column_kernel(Emission& e);
 
 /// Defines kEntrySymbol and kInfoSymbol in a module.
-void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa);
+void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, std::uint64_t streamed);
 
 }  // namespace fermata::jit

@@ -18,12 +18,13 @@ bool crosses_rows(const Kernel& kernel) {
 void emit_rows(Emission& e, GroupPlan plan) {
   const KernelSchedule::Stage& stage = e.schedule.stages[0];
   e.rows([&](const Values& addresses, Environment& at_row) {
-    e.columns(e.column_begin, e.column_end, plan, [&](const Span& span, unsigned vectors) {
-      Environment env = at_row;
-      const Group group{addresses, span, 0, vectors};
-      e.evaluator.group(stage.element_values, group, env);
-      e.store(stage.element_stores, env, group);
-    });
+    e.columns(stage.element_stores, addresses, e.column_begin, e.column_end, plan,
+              [&](const Span& span, unsigned vectors) {
+                Environment env = at_row;
+                const Group group{addresses, span, 0, vectors};
+                e.evaluator.group(stage.element_values, group, env);
+                e.store(stage.element_stores, env, group);
+              });
   });
 }
 

@@ -16,6 +16,7 @@ struct FermataLlvmRequest {
   std::size_t kernel_size;
   const char* target;   // "avx512" or "avx2"
   std::uint32_t flags;  // FermataLlvmFlags
+  std::uint64_t streamed;  // bit i: store i goes past the caches; see StreamedStores in jit_executable.h
 };
 
 enum FermataLlvmFlags : std::uint32_t {

@@ -112,12 +112,13 @@ void RowKernel::element_stage(const KernelSchedule::Stage& stage, const Values& 
                           [&](const Values& at, Value*, Value*, const Values&) {
                             Environment env = at_row;
                             e_.evaluator.uniforms(stage.element_values, 0xffff, false, at, env);
-                            e_.columns(b_.i64(0), size, plan, [&](const Span& span, unsigned vectors) {
+                            const auto body = [&](const Span& span, unsigned vectors) {
                               Environment here = env;
                               const Group group{at, span, 0, vectors};
                               e_.evaluator.group(stage.element_values, group, here);
                               e_.store(stage.element_stores, here, group);
-                            });
+                            };
+                            e_.columns(stage.element_stores, at, b_.i64(0), size, plan, body);
                             return Values{};
                           });
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen_cpu/jit_compiler.h"
+#include "runtime/streaming.h"
 #include "tests/codegen_cpu/kernel_generator.h"
 
 namespace fermata {
@@ -51,6 +52,8 @@ TEST_P(JitFuzz, AgreesWithTheInterpreter) {
   if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
   if (target == "avx512" && JitCompiler::target() != "avx512")
     GTEST_SKIP() << "this machine runs " << JitCompiler::target();
+  const std::int64_t threshold = set_stream_threshold(1);
+  unsigned streamed = 0;
   unsigned idle = 0, busy = 0;  // runs that change nothing, as with empty axes, prove little
   const std::uint64_t first = test::seed_or(1);
   std::vector<std::uint64_t> seeds;
@@ -74,11 +77,20 @@ TEST_P(JitFuzz, AgreesWithTheInterpreter) {
       ASSERT_EQ(expected.difference(whole), "");
       run_in_pieces(*executable, pieces, pieces.launch(), random);
       ASSERT_EQ(expected.difference(pieces), "");
+      KernelCase past_caches = original;  // a variant is for these addresses
+      const Executable& streaming = executable->suited_to(past_caches.launch());
+      if (&streaming != executable.get()) {
+        ++streamed;
+        run_in_pieces(streaming, past_caches, past_caches.launch(), random);
+        ASSERT_EQ(expected.difference(past_caches), "");
+      }
       if (!executable->can_split()) continue;
       run_split(*executable, split, split.launch(), random);
       ASSERT_EQ(expected.difference(split), "");
     }
   }
+  set_stream_threshold(threshold);
+  EXPECT_TRUE(shape != KernelShape::map || seeds.size() < 60 || streamed > seeds.size() / 10) << streamed;
   EXPECT_TRUE(busy > 2 * idle || busy + idle < 30) << busy << " busy runs, " << idle << " idle ones";
 }
 

@@ -1,0 +1,143 @@
+// See jit_executable.h.
+#include "codegen_cpu/jit_executable.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "codegen_cpu/jit/plugin.h"
+#include "codegen_cpu/jit_compiler.h"
+#include "codegen_cpu/loader.h"
+#include "runtime/streaming.h"
+
+namespace fermata {
+namespace {
+
+class JitExecutable : public Executable {
+ public:
+  explicit JitExecutable(std::string_view bytes) : object_(LoadedObject::load(bytes)) {
+    std::memcpy(&info_, object_->data(jit::kInfoSymbol, sizeof(info_)), sizeof(info_));
+    if (info_.version != jit::kObjectVersion)
+      throw ObjectError("object: made by another version (" + std::to_string(info_.version) + ")");
+    entry_ = reinterpret_cast<jit::EntryPoint>(reinterpret_cast<std::uintptr_t>(object_->code(jit::kEntrySymbol)));
+  }
+  void launch(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::whole); }
+  bool can_split() const override { return info_.state_bytes != 0; }
+  std::size_t state_bytes() const override { return info_.state_bytes; }
+  void partial(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::partial); }
+  void finish(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::finish); }
+  std::size_t code_bytes() const override { return object_->mapped_bytes(); }
+
+ private:
+  std::shared_ptr<const LoadedObject> object_;
+  jit::ObjectInfo info_;
+  jit::EntryPoint entry_;
+};
+
+class StreamingExecutable final : public JitExecutable {
+ public:
+  StreamingExecutable(std::string_view bytes, const Kernel& kernel, std::string_view target)
+      : JitExecutable(bytes), kernel_(kernel), target_(target) {}
+
+  const Executable& suited_to(const KernelLaunch& launch) const override {
+    const StreamedStores streamed = stores_to_stream(kernel_, launch);
+    if (streamed == 0) return *this;
+    const std::lock_guard lock(mutex_);
+    const auto [at, is_new] = variants_.try_emplace(streamed);
+    if (is_new) at->second = variant(streamed);
+    return at->second != nullptr ? *at->second : *this;
+  }
+
+ private:
+  /// Null where there is none: it would only have been faster.
+  std::shared_ptr<const Executable> variant(StreamedStores streamed) const {
+    try {
+      return executable_from_object(JitCompiler::instance().object_for(kernel_, nullptr, target_, streamed));
+    } catch (const std::exception&) {
+      return nullptr;
+    }
+  }
+
+  const Kernel kernel_;
+  const std::string target_;
+  mutable std::mutex mutex_;
+  mutable std::map<StreamedStores, std::shared_ptr<const Executable>> variants_;
+};
+
+/// Bytes between neighbours along an axis.
+std::int64_t byte_stride(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t access, unsigned axis) {
+  if ((kernel.accesses[access].axes >> axis & 1u) == 0) return 0;
+  return launch.strides[access * kernel.rank + axis] * static_cast<std::int64_t>(byte_size(kernel.accesses[access].dtype));
+}
+
+std::int64_t bytes_of(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t access) {
+  auto bytes = static_cast<std::int64_t>(byte_size(kernel.accesses[access].dtype));
+  for (unsigned axis = 0; axis < kernel.rank; ++axis)
+    if ((kernel.accesses[access].axes >> axis & 1u) != 0) bytes *= launch.sizes[axis];
+  return bytes;
+}
+
+/// Whether two accesses are at the same place in a cache line at every point.
+bool in_step(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t a, std::uint16_t b) {
+  constexpr std::int64_t kLine = 64;
+  if (byte_size(kernel.accesses[a].dtype) != byte_size(kernel.accesses[b].dtype)) return false;
+  const auto address = [&](std::uint16_t access) { return reinterpret_cast<std::intptr_t>(launch.pointers[access]); };
+  if ((address(a) - address(b)) % kLine != 0) return false;
+  for (unsigned axis = 0; axis < kernel.rank; ++axis)
+    if ((byte_stride(kernel, launch, a, axis) - byte_stride(kernel, launch, b, axis)) % kLine != 0) return false;
+  return true;
+}
+
+/// Whether something of size is read, and all that is read along the vector axis is read in order: transposed reads go
+/// by tiles, whose short rows are no streams.
+bool reads_in_order(const Kernel& kernel) {
+  bool reads = false;
+  for (std::size_t a = 0; a < kernel.accesses.size(); ++a) {
+    const Access& access = kernel.accesses[a];
+    const bool along = (access.axes >> (kernel.rank - 1u) & 1u) != 0;
+    const bool stored = std::ranges::any_of(kernel.stores, [&](const Store& s) { return s.access == a; });
+    if (access.address_only || stored) continue;
+    if (along && !access.unit_stride) return false;
+    reads = reads || along;
+  }
+  return reads;
+}
+
+bool is_read(const Kernel& kernel, const KernelLaunch& launch, const void* pointer) {
+  for (const Instr& instr : kernel.program.instrs())
+    if (instr.prim == Prim::input && launch.pointers[instr.index] == pointer) return true;
+  return false;
+}
+
+}  // namespace
+
+StreamedStores stores_to_stream(const Kernel& kernel, const KernelLaunch& launch) {
+  const bool has_column_rows = kernel.reduced != 0 && !kernel.is_row_kernel();  // written once per row, not in order
+  if (has_column_rows || kernel.stores.size() > 64) return 0;
+  StreamedStores streamed = 0;
+  const Store* leader = nullptr;
+  for (std::size_t s = 0; s < kernel.stores.size(); ++s) {
+    const Store& store = kernel.stores[s];
+    const Access& access = kernel.accesses[store.access];
+    if (!access.unit_stride || bytes_of(kernel, launch, store.access) < stream_threshold()) continue;
+    if (is_read(kernel, launch, launch.pointers[store.access])) continue;
+    if (leader == nullptr && !reads_in_order(kernel)) return 0;
+    if (leader == nullptr) leader = &store;
+    if (in_step(kernel, launch, leader->access, store.access)) streamed |= StreamedStores{1} << s;
+  }
+  return streamed;
+}
+
+std::shared_ptr<const Executable> executable_from_object(std::string_view object) {
+  return std::make_shared<JitExecutable>(object);
+}
+
+std::shared_ptr<const Executable> streaming_executable(std::string_view object, const Kernel& kernel,
+                                                       std::string_view target) {
+  return std::make_shared<StreamingExecutable>(object, kernel, target);
+}
+
+}  // namespace fermata
