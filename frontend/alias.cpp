@@ -9,6 +9,7 @@
 #include "dispatch/call.h"
 #include "frontend/calls.h"
 #include "frontend/transforms/autograd.h"
+#include "frontend/transforms/tracer.h"
 #include "ir/error.h"
 #include "ir/view.h"
 
@@ -43,11 +44,11 @@ void write_pinned(const Tensor& target, const Tensor& value, Location where) {
 }
 
 void write_cell(const Tensor& target, const Tensor& value, Location where) {
+  if (tracing()) [[unlikely]] tracer->note_write(target, where);
   take_history(target, value, where);
-  if (target.impl()->pinned != nullptr)
-    write_pinned(target, value, where);
-  else
-    target.set_node(shared(value.node()));
+  if (target.impl()->pinned == nullptr) return target.set_node(shared(value.node()));
+  write_pinned(target, value, where);
+  if (tracing()) [[unlikely]] tracer->same_value(target, value, where);
 }
 
 }  // namespace

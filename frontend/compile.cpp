@@ -18,6 +18,7 @@
 #include "frontend/compile_policy.h"
 #include "frontend/transforms/autocast.h"
 #include "frontend/transforms/autograd.h"
+#include "frontend/transforms/tracer.h"
 #include "ir/error.h"
 #include "runtime/bound_plan.h"
 #include "runtime/plan_cache.h"
@@ -320,7 +321,7 @@ std::size_t CompiledCore::captures() const {
 
 std::vector<Tensor> CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body,
                                        void* context, Location where) {
-  if (mode() == Mode::eager || in_capture_scope()) return body(context, args);  // inside another one it is part of that
+  if (mode() == Mode::eager || in_capture_scope() || tracing()) return body(context, args);  // it is part of another one
   for (const Tensor& t : args)
     if (t.node()->pending()) tensor_hooks.materialise(t.node(), "an argument of a compiled function", where);
   std::unique_lock lock(state_->mutex);

@@ -7,6 +7,7 @@
 #include "frontend/sync.h"
 #include "frontend/transforms/autocast.h"
 #include "frontend/transforms/autograd.h"
+#include "frontend/transforms/tracer.h"
 #include "runtime/bound_plan.h"
 
 namespace fermata {
@@ -20,6 +21,7 @@ struct Startup {
     register_composites();
     register_autograd_kernels();
     register_autocast_kernels();
+    register_tracer_kernels();
     install_sync();
     tensor_hooks.view_value = &derive_view;
     run_call_step = &run_call;

@@ -82,7 +82,7 @@ std::vector<Tensor> promoted(Op op, std::span<const Tensor> tensors, Location wh
   return result;
 }
 
-/// Autocast makes the operands of a matrix product equal itself: one that is narrow already should not be widened first.
+/// Autocast makes the operands of a matrix product equal itself: a narrow one should not be widened first.
 bool narrows(const Tensor& x) {
   return x.defined() && x.rank() >= 2 && is_floating(x.dtype()) && x.dtype() != DType::f64;
 }

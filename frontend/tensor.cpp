@@ -12,6 +12,7 @@
 #include "frontend/alias.h"
 #include "frontend/calls.h"
 #include "frontend/host_elements.h"
+#include "frontend/transforms/tracer.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -30,6 +31,7 @@ namespace {
 Node* computed(const Tensor& x, const char* reason, Location where) {
   require_defined(reason, x, where);
   Node* node = x.node();
+  if (tracing()) [[unlikely]] tracer->note_read(x, reason, where);
   if (node->pending()) tensor_hooks.materialise(node, reason, where);
   else if (node->storage.load(std::memory_order_relaxed)->is_nowhere()) throw_no_elements(x, reason, where);
   return node;

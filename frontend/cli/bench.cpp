@@ -24,7 +24,7 @@ struct Options {
 void bench(const Options& options) {
   const Graph graph = read_program(options.file);
   if (options.threads > 0) set_thread_count(options.threads);
-  const std::vector<Tensor> inputs = make_inputs(graph, parse_input_files(options.inputs), options.seed);
+  const std::vector<Tensor> inputs = make_inputs(graph, input_files(options.file, options.inputs), options.seed);
   const ModeComparison comparison = compare_modes([&] { return play_graph(graph, inputs); });
   fmt::print("{} ops, {} thread{}\n\n{}", graph.nodes.size() - inputs.size(), thread_count(),
              thread_count() == 1 ? "" : "s", to_string(comparison));

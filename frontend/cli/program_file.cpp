@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 
 #include "fermata/fermata.h"
@@ -54,18 +55,7 @@ Tensor from_file(const GraphNode& n, const std::string& path) {
   return reshape(astype(x, n.dtype), n.shape);
 }
 
-}  // namespace
-
-Graph read_program(const std::string& path) {
-  const std::string text = read_file("fermata", path, {});
-  try {
-    return parse_graph(text);
-  } catch (const ParseError& error) {
-    throw ParseError(error.code(), fmt::format("{}\n  in   {}", error.what(), path));
-  }
-}
-
-std::map<ValueId, std::string> parse_input_files(const std::vector<std::string>& assignments) {
+std::map<ValueId, std::string> given_files(const std::vector<std::string>& assignments) {
   std::map<ValueId, std::string> files;
   for (const std::string& text : assignments) {
     const std::size_t equals = text.find('=');
@@ -77,6 +67,45 @@ std::map<ValueId, std::string> parse_input_files(const std::vector<std::string>&
       throw_input(fmt::format("--input {}: no number of an input and file", text), "as in --input %0=x.npy");
     files[id] = text.substr(equals + 1);
   }
+  return files;
+}
+
+std::map<ValueId, std::string> listed_files(const std::string& program) {
+  std::map<ValueId, std::string> files;
+  const std::string text = read_file("fermata", program, {});
+  const std::filesystem::path folder = std::filesystem::path(program).parent_path();
+  constexpr std::string_view kBefore = "// %", kBetween = " = \"";
+  for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    std::string_view line(text.data() + begin, end - begin);
+    if (!line.starts_with(kBefore)) continue;
+    line.remove_prefix(kBefore.size());
+    ValueId id = kNoValue;
+    const auto [rest, problem] = std::from_chars(line.data(), line.data() + line.size(), id);
+    if (problem != std::errc{}) continue;
+    line.remove_prefix(static_cast<std::size_t>(rest - line.data()));
+    if (!line.starts_with(kBetween)) continue;
+    line.remove_prefix(kBetween.size());
+    if (const std::size_t quote = line.find('"'); quote != std::string_view::npos)
+      files[id] = (folder / line.substr(0, quote)).string();
+  }
+  return files;
+}
+
+}  // namespace
+
+Graph read_program(const std::string& path) {
+  const std::string text = read_file("fermata", path, {});
+  try {
+    return parse_graph(text);
+  } catch (const ParseError& error) {
+    throw ParseError(error.code(), fmt::format("{}\n  in   {}", error.what(), path));
+  }
+}
+
+std::map<ValueId, std::string> input_files(const std::string& program, const std::vector<std::string>& assignments) {
+  std::map<ValueId, std::string> files = given_files(assignments);
+  files.merge(listed_files(program));  // keeps what is there already
   return files;
 }
 

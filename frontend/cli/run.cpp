@@ -75,7 +75,7 @@ void check(const Graph& graph, const std::vector<Tensor>& inputs) {
 
 void run(const Options& options) {
   const Graph graph = read_program(options.file);
-  const std::vector<Tensor> inputs = make_inputs(graph, parse_input_files(options.inputs), options.seed);
+  const std::vector<Tensor> inputs = make_inputs(graph, input_files(options.file, options.inputs), options.seed);
   set_compile_policy(CompilePolicy::immediate);  // a program is run once: compiled is to mean compiled
   if (options.check) return check(graph, inputs);
   const std::vector<Tensor> outputs = play(graph, inputs, options.mode == "eager" ? Mode::eager : Mode::compiled);

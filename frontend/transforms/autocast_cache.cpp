@@ -52,8 +52,8 @@ Tensor fresh_cast(const Tensor& x, DType dtype, Location where) {
   return astype(x, dtype, where);
 }
 
-/// A leaf that wants a gradient, and whose elements nobody can change behind its version. A view of one is not: its cast
-/// must hang on the view's own edge, which may be what a gradient is asked for.
+/// A leaf that wants a gradient, and whose elements nobody can change behind its version. A view of one is not: its
+/// cast must hang on the view's own edge, which may be what a gradient is asked for.
 bool is_kept(const Tensor& x) {
   const TensorImpl* impl = x.impl();
   if (impl->view != nullptr || impl->slot == nullptr || impl->pinned != nullptr) return false;
@@ -78,9 +78,9 @@ Tensor cast_of_leaf(const Tensor& leaf, DType dtype, Location where) {
 
 DType checked(DType dtype, Location where) {
   if (dtype == DType::f16 || dtype == DType::bf16) return dtype;
-  throw DTypeError(1140, format_error(1140, "DTypeError",
-                                      fmt::format("autocast: {} is no narrow floating dtype", name(dtype)), {}, where,
-                                      "take f16 or bf16"));
+  throw DTypeError(
+      1140, format_error(1140, "DTypeError", fmt::format("autocast: {} is no narrow floating dtype", name(dtype)), {},
+                         where, "take f16 or bf16"));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The kernels of the Autocast key: cast the operands as the op's policy says, then run the call below.
 //
-// The key is excluded for the rest of the call, so a composite is cast as a whole and its parts compute in what they are
-// given. Casts go through the table like any call: they are differentiated, recorded and fused.
+// The key is excluded for the rest of the call, so a composite is cast as a whole and its parts compute in what they
+// are given. Casts go through the table like any call: they are differentiated, recorded and fused.
 #include <algorithm>
 
 #include "dispatch/kernel_table.h"

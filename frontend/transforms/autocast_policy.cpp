@@ -14,10 +14,9 @@ struct Exception {
 /// Contractions gain from narrow operands and accumulate in f32 anyway. The functions in f32 have slopes or poles that
 /// turn a rounding to 8 bits into a large error, or a result near 1 of which the difference to 1 matters.
 constexpr Exception kExceptions[] = {
-    {Op::matmul, lower}, {Op::linear, lower},
-    {Op::exp, f32}, {Op::exp2, f32}, {Op::expm1, f32}, {Op::log, f32}, {Op::log2, f32}, {Op::log10, f32},
-    {Op::log1p, f32}, {Op::pow, f32}, {Op::reciprocal, f32}, {Op::rsqrt, f32}, {Op::erf, f32}, {Op::softplus, f32},
-    {Op::concat, widest},
+    {Op::matmul, lower},   {Op::linear, lower}, {Op::exp, f32},   {Op::exp2, f32},     {Op::expm1, f32},
+    {Op::log, f32},        {Op::log2, f32},     {Op::log10, f32}, {Op::log1p, f32},    {Op::pow, f32},
+    {Op::reciprocal, f32}, {Op::rsqrt, f32},    {Op::erf, f32},   {Op::softplus, f32}, {Op::concat, widest},
 };
 
 }  // namespace

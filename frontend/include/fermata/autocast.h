@@ -13,7 +13,8 @@
 
 namespace fermata {
 
-/// What autocast does to the floating operands of an op. f64 operands, integers and bool are left alone whatever the op.
+/// What autocast does to the floating operands of an op. f64 operands, integers and bool are left alone whatever the
+/// op.
 enum class AutocastPolicy : std::uint8_t {
   untouched,  // computed in whatever dtype arrives
   lower,      // f32 operands are cast to the narrow dtype of the region
@@ -32,7 +33,8 @@ DType autocast_dtype(BackendKey backend = BackendKey::cpu);
 /// A region of mixed precision; `enabled = false` is a region without, for the inside of another one. Guards nest and
 /// restore on exceptions. Casts of leaves that want a gradient are kept until the outermost region ends.
 ///
-/// DType    f16 or bf16; by default bf16 on the CPU and f16 on CUDA. f16 overflows above 65504, so gradients in it need scaling.
+/// DType    f16 or bf16; by default bf16 on the CPU and f16 on CUDA. f16 overflows above 65504, so gradients in it
+///          need scaling.
 /// Errors   DTypeError FM1140 for another dtype.
 class AutocastGuard {
  public:
@@ -47,8 +49,8 @@ class AutocastGuard {
   KeyGuard keys_;
 };
 
-/// x in another floating dtype, differentiably. f64, integers and bool come back as they are. Inside a region the cast of
-/// a leaf that wants a gradient is made once per version of the leaf. What the kernels of the key call; kernels of
+/// x in another floating dtype, differentiably. f64, integers and bool come back as they are. Inside a region the cast
+/// of a leaf that wants a gradient is made once per version of the leaf. What the kernels of the key call; kernels of
 /// operators from outside may too.
 ///
 /// Shapes   [..S] -> [..S]

@@ -17,6 +17,7 @@
 #include "fermata/random.h"
 #include "fermata/reductions.h"
 #include "fermata/sync.h"
+#include "fermata/trace.h"
 #include "fermata/values.h"
 #include "fermata/views.h"
 #include "ir/error.h"
