@@ -7,48 +7,36 @@
 
 #include "bench/check.h"
 #include "bench/programs.h"
-#include "dispatch/operator.h"
+#include "fermata/library.h"
 
 namespace bench {
 namespace {
 
-using Noop = fm::Dispatcher<fm::UnaryCall>;
-
-Tensor noop(const fm::Call&, const fm::Operand&) { return {}; }
-Tensor pass_on(const fm::Call& call, const fm::Operand& x) {
-  return Noop::redispatch(call, fm::Functionality::autocast, x);
+// Operators of our own: kernels that do nothing, typed and boxed, and a wrapper that passes the call on.
+FERMATA_LIBRARY(bench, m) {
+  m.def("noop(Tensor x) -> Tensor");
+  m.def("boxed_noop(Tensor x) -> Tensor");
+}
+FERMATA_LIBRARY_IMPL(bench, CPU, m) {
+  m.impl("noop", [](const Tensor&) { return Tensor(); });
+  m.impl_boxed("boxed_noop", [](const fm::Call&, fm::Stack& stack) { stack.assign(1, Tensor()); });
+}
+FERMATA_LIBRARY_IMPL(bench, Autocast, m) {
+  m.impl("noop", [](const fm::Call& call, const Tensor& x) {
+    return fm::Dispatcher<Tensor(const Tensor&)>::redispatch(call, fm::Functionality::autocast, x);
+  });
 }
 
-/// An operator of our own: nothing in the backend cell, a wrapper that passes the call on in another.
-const fm::OperatorEntry& noop_operator() {
-  static fm::OperatorEntry* const entry = [] {
-    auto* e = new fm::OperatorEntry;
-    e->name = "noop";
-    e->cells[fm::cell_of(fm::Functionality::dense, fm::BackendKey::cpu)] = reinterpret_cast<fm::ErasedKernel>(&noop);
-    e->cells[fm::cell_of(fm::Functionality::autocast) + 1] = reinterpret_cast<fm::ErasedKernel>(&pass_on);
-    return e;
-  }();
-  return *entry;
-}
-
-void dispatch_noop(benchmark::State& state) {
+void dispatch(benchmark::State& state, const char* name, fm::DispatchKeySet included) {
   const fm::ModeGuard eager(fm::Mode::eager);
   const Tensor x = fm::ones(1);
-  const fm::OperatorEntry& entry = noop_operator();
-  const auto where = fm::Location::current();
-  for (auto _ : state) benchmark::DoNotOptimize(Noop::call(entry, where, x));
+  const auto op = fm::OperatorHandle::find(name).typed<Tensor(const Tensor&)>();
+  const fm::KeyGuard wrapped(included, {});
+  for (auto _ : state) benchmark::DoNotOptimize(op(x));
 }
-BENCHMARK(dispatch_noop)->Name("dispatch/noop");
-
-void dispatch_redispatch(benchmark::State& state) {
-  const fm::ModeGuard eager(fm::Mode::eager);
-  const Tensor x = fm::ones(1);
-  const fm::KeyGuard wrapped(fm::Functionality::autocast, {});
-  const fm::OperatorEntry& entry = noop_operator();
-  const auto where = fm::Location::current();
-  for (auto _ : state) benchmark::DoNotOptimize(Noop::call(entry, where, x));
-}
-BENCHMARK(dispatch_redispatch)->Name("dispatch/redispatch");
+BENCHMARK_CAPTURE(dispatch, noop, "bench::noop", fm::DispatchKeySet())->Name("dispatch/noop");
+BENCHMARK_CAPTURE(dispatch, redispatch, "bench::noop", fm::Functionality::autocast)->Name("dispatch/redispatch");
+BENCHMARK_CAPTURE(dispatch, boxed, "bench::boxed_noop", fm::DispatchKeySet())->Name("dispatch/boxed");
 
 void eager_add_1(benchmark::State& state) {
   const fm::ModeGuard eager(fm::Mode::eager);

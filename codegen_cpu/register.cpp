@@ -21,7 +21,8 @@ bool is_emitted(Op op) {
     case Family::random: return true;
     case Family::irregular:
       return is_view_op(op) || op == Op::cast || op == Op::copy || op == Op::full || op == Op::iota;
-    case Family::composite: return false;
+    case Family::composite:
+    case Family::external: return false;
   }
   return false;
 }

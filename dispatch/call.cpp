@@ -105,7 +105,7 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
   for (const Tensor& t : tensors) types.push_back(t.node()->type());
   const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where);
   for (const Tensor& t : tensors) ensure_value(t.node(), call);
-  const BackendKey backend = static_cast<BackendKey>((call.keys.cell() % 8) - 1);
+  const BackendKey backend = call.keys.backend();
   const DispatchKeySet keys = call.keys & kDataKeys;
   if (is_view_op(op))
     if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers)) return Tensor(view, keys);
@@ -156,17 +156,8 @@ void run_call(const PlanStep& step, const CallArgs& args) {
 }
 
 void register_call_kernels(BackendKey backend) {
-  const std::size_t cell = cell_of(Functionality::dense, backend);
-  for (std::size_t i = 0; i < kOpCount; ++i) {
-    const Op op = static_cast<Op>(i);
-    switch (family(op)) {
-      case Family::unary: set_kernel<UnaryCall>(op, cell, &call_unary); break;
-      case Family::binary: set_kernel<BinaryCall>(op, cell, &call_binary); break;
-      case Family::ternary: set_kernel<TernaryCall>(op, cell, &call_ternary); break;
-      case Family::composite: break;
-      default: set_kernel<GeneralCall>(op, cell, &call_general);
-    }
-  }
+  set_family_kernels(RegistrationKey::cell(Functionality::dense, backend),
+                     {&call_unary, &call_binary, &call_ternary, &call_general});
 }
 
 }  // namespace fermata

@@ -1,81 +1,127 @@
-// See kernel_table.h and operator.h. The table is written under one lock and read without any.
+// See kernel_table.h and operator.h: rows, and the variants of backend cells. What fills a cell is in registration.cpp.
 #include "dispatch/kernel_table.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 
+#include "dispatch/call.h"
+#include "dispatch/external_call.h"
+#include "dispatch/table.h"
 #include "ir/error.h"
+#include "ir/external_op.h"
 
 namespace fermata {
 namespace {
 
-[[noreturn]] void throw_missing(const Call& call) {
-  std::string keys;
-  for (std::size_t b = 0; b < kBackendCount; ++b)
-    if (call.entry.cells[cell_of(Functionality::dense, static_cast<BackendKey>(b))].load() !=
-        call.entry.cells[0].load())
-      keys += fmt::format("{}{}", keys.empty() ? "" : ", ", kBackendNames[b]);
-  const std::size_t row = call.keys.cell() / 8, column = call.keys.cell() % 8;
-  const std::string key = fmt::format("{}{}", row == 0 ? "no key" : kFunctionalityNames[row - 1],
-                                      column == 0 ? "" : fmt::format("/{}", kBackendNames[column - 1]));
-  throw UnsupportedError(2001, format_error(2001, "UnsupportedError",
-                                            fmt::format("{}: no kernel for {}", call.entry.name, key), {}, call.where,
-                                            fmt::format("kernels exist for: {}; `fermata ops {}` prints the row",
-                                                        keys.empty() ? "nothing" : keys, call.entry.name)));
+OperatorRow& row_of(Op op) {
+  OperatorTable& t = table();
+  const auto i = static_cast<std::size_t>(op);
+  return i < kOpCount ? t.built_in[i] : *t.external[i - kOpCount].load(std::memory_order_acquire);
 }
 
-Tensor missing_unary(const Call& call, const Operand&) { throw_missing(call); }
-Tensor missing_binary(const Call& call, const Operand&, const Operand&) { throw_missing(call); }
-Tensor missing_ternary(const Call& call, const Operand&, const Operand&, const Operand&) { throw_missing(call); }
-Tensor missing_general(const Call& call, std::span<const Tensor>, const Attributes&) { throw_missing(call); }
-
-struct Row {
-  OperatorEntry entry;
-  std::unordered_map<std::size_t, std::source_location> registered;  // by cell
-  std::array<std::unique_ptr<BackendCell>, kBackendCount> backends;
-};
-
-struct Table {
-  std::mutex mutex;
-  std::array<Row, kOpCount> rows;
-  Table() {
-    for (std::size_t i = 0; i < kOpCount; ++i) initialise(rows[i].entry, static_cast<Op>(i));
+/// The schema of a built-in op, from its family: nobody writes one.
+const Schema* built_in_schema(Op op) {
+  const std::string head = fmt::format("fermata::{}", name(op));
+  switch (family(op)) {
+    case Family::unary: return new Schema(parse_schema(head + "(Operand x) -> Tensor"));
+    case Family::binary: return new Schema(parse_schema(head + "(Operand lhs, Operand rhs) -> Tensor"));
+    case Family::ternary: return new Schema(parse_schema(head + "(Operand condition, Operand x, Operand y) -> Tensor"));
+    default:
+      return new Schema(parse_schema(head + "(Tensor[] operands, int[] attributes=[], int[] scalars=[], dtype? dtype=None, "
+                                            "Shape sizes=[], Device device=CPU) -> Tensor"));
   }
-  static void initialise(OperatorEntry& entry, Op op) {
-    entry.name = name(op), entry.op = op;
-    for (std::size_t t = 0; t < kDTypeCount; ++t)
-      entry.rules[t] = apply_rule(info(op).rule, static_cast<DType>(t)).value_or(kRefused);
-    ErasedKernel missing;
-    switch (family(op)) {
-      case Family::unary:
-        missing = reinterpret_cast<ErasedKernel>(&missing_unary), entry.signature = &typeid(UnaryCall);
-        break;
-      case Family::binary:
-        missing = reinterpret_cast<ErasedKernel>(&missing_binary), entry.signature = &typeid(BinaryCall);
-        break;
-      case Family::ternary:
-        missing = reinterpret_cast<ErasedKernel>(&missing_ternary), entry.signature = &typeid(TernaryCall);
-        break;
-      default: missing = reinterpret_cast<ErasedKernel>(&missing_general), entry.signature = &typeid(GeneralCall);
+}
+
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> line(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) line[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(line[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = line[j];
+      line[j] = std::min({replaced, line[j] + 1, line[j - 1] + 1});
     }
-    for (auto& cell : entry.cells) cell.store(missing, std::memory_order_relaxed);
   }
-};
-
-Table& table() {
-  static Table* t = new Table;  // outlives every static tensor
-  return *t;
+  return line[b.size()];
 }
-Row& row(Op op) { return table().rows[static_cast<std::size_t>(op)]; }
+
+std::string dtype_names(DTypeSet set, std::string_view between) {
+  std::string names;
+  for (std::size_t t = 0; t < kDTypeCount; ++t)
+    if (set.has(static_cast<DType>(t))) names += fmt::format("{}{}", names.empty() ? "" : between, kDTypes[t].name);
+  return names;
+}
 
 }  // namespace
 
+OperatorTable::OperatorTable() : built_in(new OperatorRow[kOpCount]) {
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    OperatorRow& row = built_in[i];
+    const Op op = static_cast<Op>(i);
+    row.name = name(op), row.doc = info(op).doc;
+    row.entry.name = row.name, row.entry.op = op;
+    row.schema = built_in_schema(op);
+    row.entry.schema = row.schema;
+    row.entry.signature = &pointwise_signature(family(op));
+    set_rules(row.entry);
+    all.push_back(&row);
+    by_name.emplace(row.name, &row), by_name.emplace("fermata::" + row.name, &row);
+  }
+}
+
+OperatorRow* OperatorTable::find(std::string_view name) {
+  const auto found = by_name.find(std::string(name));
+  return found == by_name.end() ? nullptr : found->second;
+}
+
+OperatorRow& OperatorTable::row(const std::string& name) {
+  if (OperatorRow* known = find(name)) return *known;
+  auto made = std::make_unique<OperatorRow>();
+  made->name = name;
+  made->entry.name = made->name;
+  made->entry.op = define_external_op({.name = name, .doc = {}, .formula = {}, .infer = external_infer(made->entry)});
+  set_rules(made->entry);
+  set_external_variants(*made, {});
+  for (auto& alive : made->entry.not_fallthrough) alive = ~0ull;
+  OperatorRow& added = *made.release();  // rows live as long as the process: handles refer to them
+  external[static_cast<std::size_t>(added.entry.op) - kOpCount].store(&added, std::memory_order_release);
+  all.push_back(&added);
+  by_name.emplace(added.name, &added);
+  return added;
+}
+
 OperatorEntry& operator_entry(Op op) {
-  static Table& t = table();
-  return t.rows[static_cast<std::size_t>(op)].entry;
+  static OperatorRow* const rows = table().built_in.get();
+  const auto i = static_cast<std::size_t>(op);
+  return i < kOpCount ? rows[i].entry : row_of(op).entry;
+}
+
+const SignatureOps& pointwise_signature(Family family) {
+  switch (family) {
+    case Family::unary: return signature_ops<UnaryCall>();
+    case Family::binary: return signature_ops<BinaryCall>();
+    case Family::ternary: return signature_ops<TernaryCall>();
+    default: return signature_ops<GeneralCall>();
+  }
+}
+
+void set_rules(OperatorEntry& entry) {
+  const DTypeRule rule = info(entry.op).rule;
+  entry.has_condition = rule == DTypeRule::choose;
+  for (std::size_t t = 0; t < kDTypeCount; ++t)
+    entry.rules[t] = apply_rule(rule, static_cast<DType>(t)).value_or(kRefused);
+}
+
+std::string nearest_operator(std::string_view wanted) {
+  std::string_view nearest;
+  std::size_t best = 3;
+  for (const OperatorRow* row : table().all)
+    if (const std::size_t d = edits(wanted, row->name); row->schema != nullptr && d < best) nearest = row->name, best = d;
+  return nearest.empty() ? "`fermata ops` lists all" : fmt::format("{}?", nearest);
 }
 
 std::string_view name(KernelForm form) {
@@ -83,54 +129,70 @@ std::string_view name(KernelForm form) {
   return kNames[static_cast<std::size_t>(form)];
 }
 
-void set_kernel(Op op, std::size_t cell, ErasedKernel kernel, const std::type_info& signature,
-                std::source_location where) {
-  Row& r = row(op);
-  std::lock_guard lock(table().mutex);
-  if (*r.entry.signature != signature)
-    throw InternalError(9002, format_error(9002, "InternalError",
-                                           fmt::format("{}: a kernel of another signature was registered", name(op)),
-                                           {}, where));
-  if (const auto before = r.registered.find(cell); before != r.registered.end())
-    throw InternalError(9003, format_error(9003, "InternalError",
-                                           fmt::format("{}: a second kernel for one cell; the first is at {}", name(op),
-                                                       short_location(before->second)),
-                                           {}, where));
-  r.registered.emplace(cell, where);
-  r.entry.cells[cell].store(kernel, std::memory_order_release);
+void set_kernel(Op op, RegistrationKey key, ErasedKernel kernel, const SignatureOps& signature, std::source_location where) {
+  KernelFunction made{.typed = kernel, .signature = &signature, .where = where, .key = key};
+  register_kernel(operator_entry(op).name, std::move(made)).keep();
 }
 
-void set_fallthrough(Op op, Functionality key) {
-  row(op).entry.not_fallthrough.fetch_and(~DispatchKeySet(key).bits);
+void set_family_kernel(Family family, RegistrationKey key, ErasedKernel kernel, const SignatureOps& signature,
+                       std::source_location where) {
+  register_family_kernel(family, {.typed = kernel, .signature = &signature, .where = where, .key = key});
 }
 
-void add_variant(Op op, BackendKey backend, KernelVariant variant) {
-  Row& r = row(op);
-  std::lock_guard lock(table().mutex);
-  auto& owned = r.backends[static_cast<std::size_t>(backend)];
-  if (owned == nullptr) owned = std::make_unique<BackendCell>();
-  for (const KernelVariant& v : owned->variants)
-    if (v.name == variant.name)
-      throw InternalError(9003, format_error(9003, "InternalError",
-                                             fmt::format("{}: a second variant {}; the first is at {}", name(op),
-                                                         v.name, short_location(v.where)),
-                                             {}, variant.where));
-  owned->variants.push_back(std::move(variant));
-  BackendCell& cell = *owned;
+void set_family_kernels(RegistrationKey key, const FamilyKernels& kernels, std::source_location where) {
+  set_family_kernel<UnaryCall>(Family::unary, key, kernels.unary, where);
+  set_family_kernel<BinaryCall>(Family::binary, key, kernels.binary, where);
+  set_family_kernel<TernaryCall>(Family::ternary, key, kernels.ternary, where);
+  for (const Family family : {Family::reduce, Family::random, Family::irregular})
+    set_family_kernel<GeneralCall>(family, key, kernels.general, where);
+}
+
+void set_fallthrough(Op op, Functionality key, std::source_location where) {
+  KernelFunction made{.where = where, .key = RegistrationKey::everywhere(key), .fallthrough = true};
+  register_kernel(operator_entry(op).name, std::move(made)).keep();
+}
+
+void set_variants(OperatorRow& row, BackendKey backend, std::vector<KernelVariant> variants) {
+  auto cell = std::make_unique<BackendCell>();
+  cell->variants = std::move(variants);
   for (std::size_t t = 0; t < kDTypeCount; ++t) {
     const KernelVariant* only = nullptr;
     bool choice = false;
-    for (const KernelVariant& v : cell.variants) {
+    for (const KernelVariant& v : cell->variants) {
       if (!v.dtypes.has(static_cast<DType>(t))) continue;
-      if (v.form == KernelForm::emit) cell.emits = cell.emits | static_cast<DType>(t);
+      if (v.form == KernelForm::emit) cell->emits = cell->emits | static_cast<DType>(t);
       if (v.call == nullptr) continue;
       choice = choice || only != nullptr || v.fits != nullptr;
       only = &v;
     }
-    cell.only_call[t] = only != nullptr && !choice ? only->call : nullptr;
-    cell.inner[t] = only != nullptr && !choice ? only->inner[t] : nullptr;
+    cell->only_call[t] = only != nullptr && !choice ? only->call : nullptr;
+    cell->inner[t] = only != nullptr && !choice ? only->inner[t] : nullptr;
   }
-  r.entry.backends[static_cast<std::size_t>(backend)].store(&cell, std::memory_order_release);
+  // A cell is replaced and kept, never changed: calls may be reading it.
+  const auto b = static_cast<std::size_t>(backend);
+  row.entry.backends[b].store(cell.get(), std::memory_order_release);
+  row.backends[b].push_back(std::move(cell));
+}
+
+void add_variant(Op op, BackendKey backend, KernelVariant variant) {
+  OperatorRow& row = row_of(op);
+  const std::lock_guard lock(table().mutex);
+  const BackendCell* known = backend_cell(op, backend);
+  std::vector<KernelVariant> variants = known != nullptr ? known->variants : std::vector<KernelVariant>();
+  for (const KernelVariant& v : variants)
+    if (v.name == variant.name)
+      throw ValueError(1515, format_error(1515, "ValueError",
+                                          fmt::format("{}: a second variant '{}' for {}", row.name, v.name,
+                                                      kBackendNames[static_cast<std::size_t>(backend)]),
+                                          {{"first", short_location(v.where), ""}}, variant.where, "give it another name"));
+  variants.push_back(std::move(variant));
+  set_variants(row, backend, std::move(variants));
+}
+
+void set_external_variants(OperatorRow& row, std::source_location where) {
+  for (std::size_t b = 0; b < kBackendCount; ++b)
+    if (const auto key = static_cast<BackendKey>(b); key != BackendKey::meta)
+      set_variants(row, key, external_variants(row.entry, key, where));
 }
 
 const BackendCell* backend_cell(Op op, BackendKey backend) {
@@ -153,9 +215,7 @@ const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend,
     }
   }
   if (best != nullptr) return *best;
-  std::string names;
-  for (std::size_t t = 0; t < kDTypeCount; ++t)
-    if (available.has(static_cast<DType>(t))) names += fmt::format("{}{}", names.empty() ? "" : ", ", kDTypes[t].name);
+  const std::string names = dtype_names(available, ", ");
   throw UnsupportedError(
       2002, format_error(2002, "UnsupportedError",
                          fmt::format("{}: no {} kernel for {}", entry.name, kBackendNames[static_cast<std::size_t>(backend)],
@@ -163,27 +223,15 @@ const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend,
                          {}, where, names.empty() ? "" : fmt::format("cast to one of: {}", names)));
 }
 
-std::string describe_operator(Op op) {
-  const Row& r = row(op);
-  std::lock_guard lock(table().mutex);
-  std::string text = fmt::format("{}: {}\n", r.entry.name, info(op).doc);
-  if (!info(op).formula.empty()) text += fmt::format("  formula  {}\n", info(op).formula);
-  for (std::size_t cell = 0; cell < kCells; ++cell) {
-    const auto found = r.registered.find(cell);
-    if (found == r.registered.end()) continue;
-    text += fmt::format("  {:<12} {:<6} wrapper or composite kernel   {}\n", kFunctionalityNames[cell / 8 - 1],
-                        cell % 8 == 0 ? "" : kBackendNames[cell % 8 - 1], short_location(found->second));
-  }
+std::string describe_variants(Op op) {
+  std::string text;
   for (std::size_t b = 0; b < kBackendCount; ++b) {
-    if (r.backends[b] == nullptr) continue;
-    for (const KernelVariant& v : r.backends[b]->variants) {
-      std::string dtypes;
-      for (std::size_t t = 0; t < kDTypeCount; ++t)
-        if (v.dtypes.has(static_cast<DType>(t))) dtypes += fmt::format("{}{}", dtypes.empty() ? "" : " ", kDTypes[t].name);
-      text += fmt::format("  {:<12} {:<6} {:<8} {:<10} {}{}   {}\n", "Dense", kBackendNames[b], name(v.form), v.name,
-                          dtypes, v.fits_text.empty() ? "" : fmt::format("  where {}", v.fits_text),
+    const BackendCell* cell = backend_cell(op, static_cast<BackendKey>(b));
+    if (cell == nullptr) continue;
+    for (const KernelVariant& v : cell->variants)
+      text += fmt::format("  {:<14} {:<8} {:<12} {}{}   {}\n", kBackendNames[b], name(v.form), v.name,
+                          dtype_names(v.dtypes, " "), v.fits_text.empty() ? "" : fmt::format("  where {}", v.fits_text),
                           short_location(v.where));
-    }
   }
   return text;
 }

@@ -13,6 +13,7 @@
 
 #include "dispatch/backend.h"
 #include "dispatch/operator.h"
+#include "dispatch/registration.h"
 #include "ir/graph.h"
 
 namespace fermata {
@@ -43,18 +44,46 @@ struct BackendCell {
   DTypeSet emits;                                    // dtypes with an emit variant
 };
 
-/// Wrapper kernels. Registering twice for one cell is an error; the signature must be the operator's.
+/// A kernel of a built-in op, for the life of the process; registration.h has the rules.
 template <class Signature>
-void set_kernel(Op op, std::size_t cell, typename Dispatcher<Signature>::Kernel kernel,
+void set_kernel(Op op, RegistrationKey key, typename Dispatcher<Signature>::Kernel kernel,
                 std::source_location where = std::source_location::current());
-void set_kernel(Op op, std::size_t cell, ErasedKernel kernel, const std::type_info& signature,
+void set_kernel(Op op, RegistrationKey key, ErasedKernel kernel, const SignatureOps& signature,
                 std::source_location where);
 template <class Signature>
-void set_kernel(Op op, std::size_t cell, typename Dispatcher<Signature>::Kernel kernel, std::source_location where) {
-  set_kernel(op, cell, reinterpret_cast<ErasedKernel>(kernel), typeid(Signature), where);
+void set_kernel(Op op, RegistrationKey key, typename Dispatcher<Signature>::Kernel kernel, std::source_location where) {
+  set_kernel(op, key, reinterpret_cast<ErasedKernel>(kernel), signature_ops<Signature>(), where);
 }
+/// The same for a cell by its number.
+template <class Signature>
+void set_kernel(Op op, std::size_t cell, typename Dispatcher<Signature>::Kernel kernel,
+                std::source_location where = std::source_location::current()) {
+  const auto f = static_cast<Functionality>(cell / 8 - 1);
+  set_kernel<Signature>(op, cell % 8 == 0 ? RegistrationKey::everywhere(f) : RegistrationKey::cell(f, static_cast<BackendKey>(cell % 8 - 1)),
+                        kernel, where);
+}
+/// A kernel that all ops of a family share.
+template <class Signature>
+void set_family_kernel(Family family, RegistrationKey key, typename Dispatcher<Signature>::Kernel kernel,
+                       std::source_location where = std::source_location::current());
+void set_family_kernel(Family family, RegistrationKey key, ErasedKernel kernel, const SignatureOps& signature,
+                       std::source_location where);
+template <class Signature>
+void set_family_kernel(Family family, RegistrationKey key, typename Dispatcher<Signature>::Kernel kernel,
+                       std::source_location where) {
+  set_family_kernel(family, key, reinterpret_cast<ErasedKernel>(kernel), signature_ops<Signature>(), where);
+}
+/// One kernel per signature, for the families that have it: all but composites and operators from outside.
+struct FamilyKernels {
+  Dispatcher<UnaryCall>::Kernel unary;
+  Dispatcher<BinaryCall>::Kernel binary;
+  Dispatcher<TernaryCall>::Kernel ternary;
+  Dispatcher<GeneralCall>::Kernel general;
+};
+void set_family_kernels(RegistrationKey key, const FamilyKernels& kernels,
+                        std::source_location where = std::source_location::current());
 /// The call is passed on as if the key were not there.
-void set_fallthrough(Op op, Functionality key);
+void set_fallthrough(Op op, Functionality key, std::source_location where = std::source_location::current());
 void add_variant(Op op, BackendKey backend, KernelVariant variant);
 
 /// The callable variant that wins for these arguments: the cheapest that fits. UnsupportedError names the dtype and
@@ -63,7 +92,7 @@ const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend,
                                  std::source_location where);
 const BackendCell* backend_cell(Op op, BackendKey backend);
 
-/// One line per filled cell of an op's row, with where each kernel was registered: what `fermata ops NAME` prints.
-std::string describe_operator(Op op);
+/// One line per variant of the backend cells, with dtypes, conditions and where it was registered.
+std::string describe_variants(Op op);
 
 }  // namespace fermata

@@ -8,10 +8,12 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
 #include <typeinfo>
+#include <vector>
 
 #include "ir/op.h"
 #include "runtime/operand.h"
@@ -19,12 +21,18 @@
 namespace fermata {
 
 struct OperatorEntry;
+struct KernelFunction;
+struct Schema;
+struct SignatureOps;
+class Value;
+using Stack = std::vector<Value>;
 
 /// What a kernel may want to know about a call besides its arguments. `keys` are those that picked the cell.
 struct Call {
   const OperatorEntry& entry;
   DispatchKeySet keys;
   std::source_location where;
+  const KernelFunction* kernel = nullptr;  // the one that runs, where it was not reached through its cell
 };
 
 /// Arguments of ops that are not pointwise, beyond their tensors: see ir/graph.h for attributes and scalars by op.
@@ -46,12 +54,16 @@ struct BackendCell;
 
 struct OperatorEntry {
   std::string_view name;
-  Op op = Op::count;                             // Op::count for operators from outside
+  Op op = Op::count;
+  bool has_condition = false;                    // the first operand is a condition: bool, whatever the others are
   /// What the op's dtype rule makes of each promoted dtype; `result` is kRefused where it is an error.
   std::array<RuleResult, kDTypeCount> rules{};
-  const std::type_info* signature = nullptr;
-  std::atomic<std::uint64_t> not_fallthrough{~0ull};
-  std::array<std::atomic<ErasedKernel>, kCells> cells{};
+  std::atomic<const SignatureOps*> signature{nullptr};  // null while only boxed kernels are known
+  std::atomic<const Schema*> schema{nullptr};           // null while only kernels are known
+  /// The keys that lead somewhere, by column (highest backend): the others are passed over.
+  std::array<std::atomic<std::uint64_t>, 8> not_fallthrough{};
+  std::array<std::atomic<ErasedKernel>, kCells> cells{};                // what typed calls jump to, never null
+  std::array<std::atomic<const KernelFunction*>, kCells> kernels{};    // what stands behind it; null where none
   std::array<std::atomic<BackendCell*>, kBackendCount> backends{};  // variants of the backend cells, null where none
 };
 
@@ -60,13 +72,18 @@ inline constexpr RuleResult kRefused{static_cast<DType>(0xff), static_cast<DType
 /// The row of a built-in op.
 OperatorEntry& operator_entry(Op op);
 
+/// The keys that an argument brings: those of its tensors, and of a device. Other arguments bring none.
+template <class T> constexpr DispatchKeySet keys_of(const T&) { return {}; }
 inline DispatchKeySet keys_of(const Operand& o) { return o.keys(); }
-inline DispatchKeySet keys_of(const Tensor& t) { return t.keys(); }
+inline DispatchKeySet keys_of(const Tensor& t) { return t.defined() ? t.keys() : DispatchKeySet(); }
+inline DispatchKeySet keys_of(const std::optional<Tensor>& t) { return t ? keys_of(*t) : DispatchKeySet(); }
 inline DispatchKeySet keys_of(std::span<const Tensor> tensors) {
   DispatchKeySet all;
-  for (const Tensor& t : tensors) all = all | t.keys();
+  for (const Tensor& t : tensors) all = all | keys_of(t);
   return all;
 }
+inline DispatchKeySet keys_of(BackendKey b) { return DispatchKeySet(b) | Functionality::dense; }
+inline DispatchKeySet keys_of(const std::optional<BackendKey>& b) { return b ? keys_of(*b) : DispatchKeySet(); }
 /// A backend takes part even where there are no tensors; a higher one among the operands still wins.
 inline DispatchKeySet keys_of(const Attributes& a) { return DispatchKeySet(a.backend) | Functionality::dense; }
 
@@ -76,13 +93,22 @@ void watch_call(const Call& call, bool entering);
 /// Prints every call on standard error: op, cell, source line, nesting. FERMATA_TRACE_DISPATCH=1 turns it on at start.
 void set_trace_dispatch(bool on);
 
+/// Calls an operator with its arguments in a stack, which has the results afterwards.
+void call_boxed(const OperatorEntry& entry, Stack& stack, std::source_location where);
+/// From inside a kernel: the same call below functionality `f`.
+void redispatch_boxed(const Call& call, Functionality f, Stack& stack);
+/// The kernel that `call.keys` leads to, with the arguments in a stack.
+void run_boxed_kernel(const Call& call, Stack& stack);
+/// The error of a cell that has no kernel.
+[[noreturn]] void throw_missing_kernel(const Call& call);
+
 template <class Signature> struct Dispatcher;
 template <class R, class... A> struct Dispatcher<R(A...)> {
   using Kernel = R (*)(const Call&, A...);
 
   /// Calls the kernel of the highest key in `keys`.
   static R call_with(const OperatorEntry& entry, DispatchKeySet keys, std::source_location where, A... args) {
-    keys = keys & DispatchKeySet(entry.not_fallthrough.load(std::memory_order_relaxed));
+    keys = keys & DispatchKeySet(entry.not_fallthrough[keys.column()].load(std::memory_order_relaxed));
     const auto kernel = reinterpret_cast<Kernel>(entry.cells[keys.cell()].load(std::memory_order_acquire));
     const Call call{entry, keys, where};
     if (watch_calls.load(std::memory_order_relaxed)) [[unlikely]] return watched(kernel, call, args...);
@@ -90,7 +116,7 @@ template <class R, class... A> struct Dispatcher<R(A...)> {
   }
   static R call(const OperatorEntry& entry, std::source_location where, A... args) {
     const ThreadKeys& thread = thread_keys;
-    return call_with(entry, (((keys_of(args) | ...) | thread.included) - thread.excluded), where, args...);
+    return call_with(entry, (((DispatchKeySet() | ... | keys_of(args)) | thread.included) - thread.excluded), where, args...);
   }
   /// From inside a wrapper kernel: the same call below functionality `f`.
   static R redispatch(const Call& call, Functionality f, A... args) {

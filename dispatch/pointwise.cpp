@@ -152,7 +152,7 @@ void check_devices(const Call& call, PointwiseOperands& p) {
 }  // namespace
 
 void settle_slowly(const Call& call, PointwiseOperands& p) {
-  const unsigned first = p.count == 3 ? 1 : 0;
+  const unsigned first = call.entry.has_condition ? 1 : 0;
   for (unsigned k = 0; k < p.count; ++k)
     if (p.operands[k]->is_tensor()) p.nodes[k] = p.operands[k]->tensor().node();
   check_devices(call, p);

@@ -39,14 +39,14 @@ struct PointwiseOperands {
 
 /// The dtype that operand k is wanted in: a condition is bool, the rest share one.
 inline DType wanted_dtype(const OperatorEntry& entry, unsigned k, DType operand) {
-  return k == 0 && family(entry.op) == Family::ternary ? DType::boolean : operand;
+  return k == 0 && entry.has_condition ? DType::boolean : operand;
 }
 
 /// Promotes, applies the op's rule, casts and broadcasts. Throws the user error of the call.
 void settle_slowly(const Call& call, PointwiseOperands& p);
 
 inline void settle(const Call& call, PointwiseOperands& p) {
-  const unsigned first = p.count == 3 ? 1 : 0;  // the operand that decides dtype and shape in the common case
+  const unsigned first = call.entry.has_condition ? 1 : 0;  // the operand that decides dtype and shape in the common case
   if (!p.operands[first]->is_tensor()) [[unlikely]] return settle_slowly(call, p);
   const Node& lead = *p.operands[first]->tensor().node();
   const RuleResult rule = call.entry.rules[static_cast<std::size_t>(lead.dtype)];

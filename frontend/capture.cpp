@@ -13,8 +13,11 @@
 #include "dispatch/kernel_table.h"
 #include "dispatch/pointwise.h"
 #include "fermata/inspect.h"
+#include "fermata/modes.h"
 #include "frontend/capture_scope.h"
+#include "frontend/startup.h"
 #include "ir/error.h"
+#include "ir/external_op.h"
 
 namespace fermata {
 namespace {
@@ -157,7 +160,7 @@ BackendKey common_backend(std::span<const Tensor> tensors, const Call& call) {
       throw DeviceError(1401, format_error(1401, "DeviceError",
                                            std::string(call.entry.name) + ": operands are on different devices", {},
                                            call.where, "move one of them with to()"));
-  return static_cast<BackendKey>(call.keys.cell() % 8 == 0 ? 0 : call.keys.cell() % 8 - 1);
+  return call.keys.backend();
 }
 
 Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
@@ -212,25 +215,57 @@ Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const 
   return finish(node, call.keys, call);
 }
 
+/// Threads begin with Capture among their keys, in a thread-local image that the compiler has laid down. So where the
+/// environment asks for eager mode, these kernels turn a thread that has not chosen a mode to eager mode at its first
+/// call. Nothing else pays for that.
+template <auto kKernel> struct UnlessEager;
+template <class... A, Tensor (*kKernel)(const Call&, A...)> struct UnlessEager<kKernel> {
+  static Tensor run(const Call& call, A... args) {
+    if (mode_chosen) return kKernel(call, args...);
+    set_mode(Mode::eager);
+    return Dispatcher<Tensor(A...)>::redispatch(call, Functionality::capture, args...);
+  }
+};
+template <auto kKernel> constexpr auto unless_eager = &UnlessEager<kKernel>::run;
+
+/// Why a call of an operator from outside is not recorded; null where it is. It then runs on the spot.
+const char* why_not_recorded(const OperatorEntry& entry, const Schema* schema, DispatchKeySet keys) {
+  const auto has = [&](BackendKey b) { return entry.kernels[cell_of(Functionality::dense, b)].load() != nullptr; };
+  if (keys.backend() == BackendKey::meta) return "its type is all there is";
+  if (schema == nullptr || !is_external(entry.op)) return "an operator without a schema";
+  if (schema->results.size() != 1 || schema->results[0].type != ArgType{}) return "an operator whose result is not one tensor";
+  if (schema->has_alias()) return "an operator that writes or views its arguments";
+  if (!has(BackendKey::meta)) return "an operator without a Meta kernel";
+  return has(keys.backend()) ? nullptr : "an operator without a kernel for the backend";
+}
+
+/// Operators from outside: recorded as one node where their type can be told without running them.
+void capture_boxed(const Call& call, Stack& stack) {
+  const Schema* schema = call.entry.schema.load(std::memory_order_acquire);
+  if (const char* why = why_not_recorded(call.entry, schema, call.keys)) {
+    for (const Tensor& t : tensors_of(stack))
+      if (t.impl()->payload == nullptr && t.node()->pending()) tensor_hooks.materialise(t.node(), why, call.where);
+    return redispatch_boxed(call, Functionality::capture, stack);
+  }
+  const std::vector<Tensor> tensors = tensors_of(stack);
+  const std::vector<std::int64_t> arguments = encode_arguments(stack);
+  stack.assign(1, capture_general(call, tensors, {.wanted = {}, .integers = arguments, .scalars = {}}));
+}
+
 }  // namespace
 
 std::uint32_t set_pending_limit(std::uint32_t depth) { return pending_limit.exchange(std::max(depth, 2u)); }
 std::uint64_t recorded_nodes() { return recorded; }
 
 void register_capture_kernels() {
-  for (std::size_t i = 0; i < kOpCount; ++i) {
-    const Op op = static_cast<Op>(i);
-    for (std::size_t b = 0; b <= kBackendCount; ++b) {
-      const std::size_t cell = cell_of(Functionality::capture) + b;
-      switch (family(op)) {
-        case Family::unary: set_kernel<UnaryCall>(op, cell, &capture_unary); break;
-        case Family::binary: set_kernel<BinaryCall>(op, cell, &capture_binary); break;
-        case Family::ternary: set_kernel<TernaryCall>(op, cell, &capture_ternary); break;
-        case Family::composite: break;
-        default: set_kernel<GeneralCall>(op, cell, &capture_general);
-      }
-    }
-  }
+  const RegistrationKey everywhere = RegistrationKey::everywhere(Functionality::capture);
+  if (eager_by_default())
+    set_family_kernels(everywhere, {unless_eager<&capture_unary>, unless_eager<&capture_binary>,
+                                    unless_eager<&capture_ternary>, unless_eager<&capture_general>});
+  else
+    set_family_kernels(everywhere, {&capture_unary, &capture_binary, &capture_ternary, &capture_general});
+  register_fallback({.boxed = &capture_boxed, .where = std::source_location::current(), .key = everywhere,
+                     .passes_composites = true}).keep();
 }
 
 }  // namespace fermata

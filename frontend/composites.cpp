@@ -227,12 +227,9 @@ void register_composites() {
                            {Op::layer_norm, &run_layer_norm},
                            {Op::rms_norm, &run_rms_norm},
                            {Op::linear, &run_linear}};
-  for (const Row& row : kRows) {
-    for (std::size_t b = 0; b < kBackendCount; ++b)
-      set_kernel<GeneralCall>(row.op, cell_of(Functionality::dense, static_cast<BackendKey>(b)), row.run);
-    set_fallthrough(row.op, Functionality::capture);
-    set_fallthrough(row.op, Functionality::autograd);
-  }
+  RegistrationKey key;
+  key.kind = RegistrationKey::Kind::composite_implicit;
+  for (const Row& row : kRows) set_kernel<GeneralCall>(row.op, key, row.run);
 }
 
 }  // namespace fermata

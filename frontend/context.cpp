@@ -1,6 +1,8 @@
 // The one place that names everything: fills the kernel table when the library is loaded.
 #include "codegen_cpu/register.h"
 #include "dispatch/call.h"
+#include "dispatch/meta.h"
+#include "dispatch/table.h"
 #include "frontend/alias.h"
 #include "frontend/capture.h"
 #include "frontend/startup.h"
@@ -15,8 +17,10 @@ namespace {
 
 struct Startup {
   Startup() {
+    const RegistrationBatch batch;
     register_cpu_backend();
     register_call_kernels(BackendKey::cpu);
+    register_meta_kernels();
     register_capture_kernels();
     register_composites();
     register_autograd_kernels();
@@ -25,7 +29,6 @@ struct Startup {
     install_sync();
     tensor_hooks.view_value = &derive_view;
     run_call_step = &run_call;
-    apply_mode_of_environment();
   }
 } startup;
 

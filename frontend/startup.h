@@ -3,8 +3,10 @@
 
 namespace fermata {
 
-/// FERMATA_MODE=eager: threads that set no mode of their own run eagerly. After the Capture kernels are registered.
-void apply_mode_of_environment();
+/// FERMATA_MODE=eager: threads that set no mode of their own run eagerly.
+bool eager_by_default();
+/// Has this thread set a mode of its own?
+extern constinit thread_local bool mode_chosen;
 /// The kernels of the composite ops, for every backend.
 void register_composites();
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ir/error.h"
+#include "ir/external_op.h"
 #include "ir/formula_rows.h"
 #include "ir/monoids.h"
 #include "ir/op.h"
@@ -146,6 +147,7 @@ ReduceFormula make_reduce(Op op, DType t) {
 }  // namespace
 
 const Formula& pointwise_formula(Op op, DType compute) {
+  if (is_external(op)) return external_formula(op, compute);
   static Cache<Formula> cache;
   return cache.get(op, compute, [&] { return make_pointwise(op, compute); });
 }

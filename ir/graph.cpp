@@ -18,7 +18,7 @@ std::vector<std::uint32_t> count_uses(const Graph& graph) {
 
 DType operand_dtype(const Graph& graph, const GraphNode& node) {
   if (family(node.op) == Family::random) return DType::u64;
-  if (node.op == Op::where) return node.dtype;
+  if (info(node.op).rule == DTypeRule::choose) return node.dtype;
   const auto tensor = std::find_if(node.operands.begin(), node.operands.end(),
                                    [](const GraphOperand& operand) { return !operand.is_scalar(); });
   if (tensor == node.operands.end()) return node.dtype;
@@ -32,8 +32,10 @@ std::span<const AttributeField> attribute_fields(Op op) {
   static constexpr AttributeField kReduce[] = {{"axes", axes}, {"keepdims", boolean}}, kAxis[] = {{"axis", integer}},
                                   kAxes[] = {{"axes", axes}}, kPermute[] = {{"axes", list}},
                                   kSlice[] = {{"start", list}, {"step", list}},
-                                  kUpdate[] = {{"offset", integer}, {"strides", list}};
+                                  kUpdate[] = {{"offset", integer}, {"strides", list}},
+                                  kExternal[] = {{"arguments", list}};
   if (family(op) == Family::reduce) return kReduce;
+  if (family(op) == Family::external) return kExternal;
   switch (op) {
     case Op::iota:
     case Op::concat:

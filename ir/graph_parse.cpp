@@ -37,6 +37,15 @@ class Line {
   void expect(char c) {
     if (!accept(c)) fail(kSyntax, fmt::format("expected '{}'", c), at_);
   }
+  /// A word, or two joined by `::` where the op comes from outside.
+  std::string_view op_name() {
+    const std::size_t begin = at_;
+    word("the name of an op");
+    if (text_.substr(at_).starts_with("::")) at_ += 2, word("the name of an op");
+    std::string_view found = since(begin);
+    while (found.ends_with(' ')) found.remove_suffix(1);
+    return found;
+  }
   /// Letters, digits and underscores; with `number`, also what else numbers are written with.
   std::string_view word(std::string_view what, bool number = false) {
     const std::size_t begin = at_;
@@ -167,7 +176,7 @@ class Parser {
     GraphNode node;
     node.record = static_cast<std::uint32_t>(graph_.nodes.size());
     const std::size_t op_column = line.at();
-    const std::string_view op = line.word("the name of an op");
+    const std::string_view op = line.op_name();
     const auto known = op_from_name(op);
     if (!known) line.fail(kUnknownName, unknown_op_text(op), op_column);
     if (family(*known) == Family::composite)

@@ -5,6 +5,7 @@
 
 #include <bit>
 
+#include "ir/external_op.h"
 #include "ir/infer_call.h"
 
 namespace fermata {
@@ -18,7 +19,7 @@ std::string axis_count(unsigned rank) {
 }
 
 /// The index of the operand that gives a pointwise op its dtype: `where` takes it from what it chooses between.
-std::size_t first_value_operand(const InferCall& call) { return call.op == Op::where ? 1 : 0; }
+std::size_t first_value_operand(const InferCall& call) { return info(call.op).rule == DTypeRule::choose ? 1 : 0; }
 
 DType pointwise_dtype(const InferCall& call) {
   const DTypeRule rule = info(call.op).rule;
@@ -216,6 +217,7 @@ TensorType infer(Op op, std::span<const TensorType> operands, std::span<const st
     case Family::reduce: return infer_reduce(call);
     case Family::random: return infer_random(call);
     case Family::irregular: return infer_irregular(call);
+    case Family::external: return infer_external(op, operands, attributes, where);
     case Family::composite: break;
   }
   throw_internal(call.headline("made of other ops, has no type of its own"), where);

@@ -3,6 +3,6 @@
 
 namespace fermata {
 
-constinit thread_local ThreadKeys thread_keys{Functionality::capture, {}};
+constinit thread_local ThreadKeys thread_keys{kDefaultKeys, {}};
 
 }  // namespace fermata

@@ -55,6 +55,8 @@ struct DispatchKeySet {
   constexpr DispatchKeySet operator-(DispatchKeySet o) const { return DispatchKeySet(bits & ~o.bits); }
   constexpr bool operator==(const DispatchKeySet&) const = default;
   constexpr bool has(DispatchKeySet o) const { return (bits & o.bits) == o.bits; }
+  /// The highest backend plus one, 0 for none.
+  constexpr std::size_t column() const { return static_cast<std::size_t>(std::bit_width(bits & 0xff)); }
   /// Row (functionality, 0 for none) times 8 plus column (backend, 0 for none).
   constexpr std::size_t cell() const {
     return static_cast<std::size_t>(std::bit_width(bits >> 8) * 8 + std::bit_width(bits & 0xff));
@@ -82,6 +84,10 @@ inline constexpr DispatchKeySet kDataKeys =
 /// Tensors that are made of others: their calls are not recorded as wholes.
 inline constexpr DispatchKeySet kCompoundKeys =
     DispatchKeySet(Functionality::quantized) | Functionality::sparse_coo | Functionality::sparse_csr;
+
+/// What every thread starts with. Ops that have no kernel for one of these pass it over at no cost.
+inline constexpr DispatchKeySet kDefaultKeys =
+    DispatchKeySet(Functionality::capture) | Functionality::ad_inplace_or_view | Functionality::backend_select;
 
 /// What the thread adds to and takes from every call. Constant-initialised and trivially destroyed, so that an access
 /// is one load relative to the thread pointer: anything else puts a guard test on the hot path.

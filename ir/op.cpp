@@ -4,6 +4,8 @@
 #include <array>
 #include <unordered_map>
 
+#include "ir/external_op.h"
+
 namespace fermata {
 namespace {
 
@@ -22,7 +24,9 @@ constexpr auto kOps = std::to_array<OpInfo>({
 
 }  // namespace
 
-const OpInfo& info(Op op) { return kOps[static_cast<std::size_t>(op)]; }
+const OpInfo& info(Op op) {
+  return is_external(op) ? external_info(op) : kOps[static_cast<std::size_t>(op)];
+}
 
 std::optional<Op> op_from_name(std::string_view text) {
   static const auto* by_name = [] {
@@ -31,7 +35,7 @@ std::optional<Op> op_from_name(std::string_view text) {
     return map;
   }();
   const auto found = by_name->find(text);
-  if (found == by_name->end()) return std::nullopt;
+  if (found == by_name->end()) return external_op_from_name(text);
   return found->second;
 }
 

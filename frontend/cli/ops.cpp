@@ -71,7 +71,9 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 void print_operator(const std::string& wanted) {
   if (const std::optional<Op> op = op_from_name(wanted)) {
-    fmt::print("{}", describe_operator(*op));
+    fmt::print("{}", describe_row(name(*op)));
+    if (!info(*op).formula.empty()) fmt::print("  formula        {}\n", info(*op).formula);
+    fmt::print("{}", describe_variants(*op));
     return;
   }
   std::string_view nearest;

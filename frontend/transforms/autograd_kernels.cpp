@@ -89,14 +89,16 @@ Tensor autograd_general(const Call& call, std::span<const Tensor> tensors, const
   return result;
 }
 
-void set_cell(Op op, std::size_t cell) {
-  switch (family(op)) {
-    case Family::unary: return set_kernel<UnaryCall>(op, cell, &autograd_unary);
-    case Family::binary: return set_kernel<BinaryCall>(op, cell, &autograd_binary);
-    case Family::ternary: return set_kernel<TernaryCall>(op, cell, &autograd_ternary);
-    case Family::composite: return;
-    default: return set_kernel<GeneralCall>(op, cell, &autograd_general);
-  }
+/// Operators from outside that say nothing of their derivative: results remember that there is one to be missed, so that
+/// asking for it raises.
+void autograd_boxed(const Call& call, Stack& stack) {
+  const std::vector<Tensor> tensors = tensors_of(stack);
+  redispatch_boxed(call, Functionality::autograd, stack);
+  if (std::ranges::none_of(tensors, [](const Tensor& t) { return may_want_gradient(&t); })) return;
+  std::vector<const Tensor*> operands;
+  for (const Tensor& t : tensors) operands.push_back(&t);
+  for (const Tensor& result : tensors_of(stack))
+    if (differentiable(result)) record(call, result, operands, {}, {});
 }
 
 [[noreturn]] void throw_leaf_written(const Tensor& leaf, Location where) {
@@ -110,9 +112,9 @@ void set_cell(Op op, std::size_t cell) {
 }  // namespace
 
 void register_autograd_kernels() {
-  for (std::size_t i = 0; i < kOpCount; ++i)
-    for (std::size_t column = 0; column <= kBackendCount; ++column)
-      set_cell(static_cast<Op>(i), cell_of(Functionality::autograd) + column);
+  const RegistrationKey everywhere = RegistrationKey::everywhere(Functionality::autograd);
+  set_family_kernels(everywhere, {&autograd_unary, &autograd_binary, &autograd_ternary, &autograd_general});
+  register_fallback({.boxed = &autograd_boxed, .where = std::source_location::current(), .key = everywhere}).keep();
 }
 
 void take_history(const Tensor& target, const Tensor& result, Location where) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "ir/external_op.h"
+
 namespace fermata {
 namespace vjp {
 namespace {
@@ -149,6 +151,9 @@ Located pow_by_exponent(const Located& a, const Located& y) {
 
 }  // namespace vjp
 
-const VjpRule& vjp_rule(Op op) { return vjp::rules()[static_cast<std::size_t>(op)]; }
+const VjpRule& vjp_rule(Op op) {
+  static const VjpRule none{};  // operators from outside bring their derivative with them, or have none
+  return is_external(op) ? none : vjp::rules()[static_cast<std::size_t>(op)];
+}
 
 }  // namespace fermata

@@ -1,0 +1,69 @@
+// The Meta backend: types without data. Its kernels infer what a call would give; the table's ops have one per signature,
+// and the types of recorded calls of operators from outside come from theirs.
+#include "dispatch/meta.h"
+
+#include "dispatch/kernel_table.h"
+#include "dispatch/pointwise.h"
+#include "dispatch/table.h"
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+
+constexpr DispatchKeySet kMetaKeys = DispatchKeySet(BackendKey::meta) | Functionality::dense;
+
+Tensor meta_settled(const Call& call, PointwiseOperands& p) {
+  settle(call, p);
+  return meta_tensor({p.result, Shape(p.shape())});
+}
+Tensor meta_unary(const Call& call, const Operand& a) {
+  PointwiseOperands p(a);
+  return meta_settled(call, p);
+}
+Tensor meta_binary(const Call& call, const Operand& a, const Operand& b) {
+  PointwiseOperands p(a, b);
+  return meta_settled(call, p);
+}
+Tensor meta_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
+  PointwiseOperands p(a, b, c);
+  return meta_settled(call, p);
+}
+Tensor meta_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
+  std::vector<TensorType> types;
+  for (const Tensor& t : tensors) types.push_back({t.dtype(), t.shape()});
+  return meta_tensor(infer(call.entry.op, types, attributes.integers, attributes.wanted, call.where));
+}
+
+TensorType infer_by_meta(const OperatorEntry& entry, std::span<const TensorType> types,
+                         std::span<const std::int64_t> arguments, std::source_location where) {
+  std::vector<Tensor> tensors;
+  for (const TensorType& t : types) tensors.push_back(meta_tensor(t));
+  Stack stack = decode_arguments(arguments, tensors);
+  const KeyGuard types_only({}, kDefaultKeys | Functionality::autograd);
+  const Call call{entry, kMetaKeys, where};
+  run_boxed_kernel(call, stack);
+  const Tensor& result = stack.at(0).as<Tensor>();
+  return {result.dtype(), result.shape()};
+}
+
+}  // namespace
+
+Tensor meta_tensor(const TensorType& type) {
+  return Tensor(make_leaf(type, Storage::nowhere(), BackendKey::meta, Node::kTensor), kMetaKeys);
+}
+
+std::function<TensorType(std::span<const TensorType>, std::span<const std::int64_t>, std::source_location)> external_infer(
+    const OperatorEntry& entry) {
+  return [&entry](std::span<const TensorType> types, std::span<const std::int64_t> arguments, std::source_location where) {
+    return infer_by_meta(entry, types, arguments, where);
+  };
+}
+
+void register_meta_kernels() {
+  const FamilyKernels kernels{&meta_unary, &meta_binary, &meta_ternary, &meta_general};
+  set_family_kernels(RegistrationKey::cell(Functionality::dense, BackendKey::meta), kernels);
+  // Nothing is recorded: there is nothing to compute.
+  set_family_kernels(RegistrationKey::cell(Functionality::capture, BackendKey::meta), kernels);
+}
+
+}  // namespace fermata

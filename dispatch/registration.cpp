@@ -1,0 +1,512 @@
+// See registration.h. The table is written under one lock and read without any.
+#include "dispatch/registration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "dispatch/table.h"
+#include "ir/error.h"
+#include "ir/external_op.h"
+
+namespace fermata {
+namespace {
+
+bool is_backend_functionality(Functionality f) { return f <= Functionality::sparse_csr; }
+bool per_backend(Functionality f) {
+  constexpr bool kPer[] = {
+#define FERMATA_KEY(name, text, per) per,
+      FERMATA_FUNCTIONALITIES(FERMATA_KEY)
+#undef FERMATA_KEY
+  };
+  return kPer[static_cast<std::size_t>(f)];
+}
+std::string_view text(Functionality f) { return kFunctionalityNames[static_cast<std::size_t>(f)]; }
+std::string_view text(BackendKey b) { return kBackendNames[static_cast<std::size_t>(b)]; }
+
+std::string place(std::source_location where) { return short_location(where); }
+
+[[noreturn]] void conflict(const std::string& what, const KernelFunction& before, std::source_location where) {
+  throw ValueError(1515, format_error(1515, "ValueError", what, {{"first", place(before.where), ""}}, where,
+                                      "say that it replaces the first, or give it another name"));
+}
+
+/// Two kernels of one key: an error unless one of them says that it replaces the other.
+void check_conflict(const std::string& what, const std::vector<const KernelFunction*>& kernels, const KernelFunction& added) {
+  const bool variants = added.key.kind == RegistrationKey::Kind::cell && is_backend_functionality(added.key.functionality);
+  for (const KernelFunction* k : kernels) {
+    if (k->key != added.key || k->replaces != added.replaces) continue;
+    if (variants && k->variant != added.variant) continue;
+    conflict(variants ? fmt::format("{}: a second kernel '{}' for {}", what, added.variant, to_string(added.key))
+                      : fmt::format("{}: a second kernel for {}", what, to_string(added.key)),
+             *k, added.where);
+  }
+}
+
+std::string signature_text(const SignatureOps& ops) {
+  std::string out = "(";
+  for (const ArgType& t : ops.arguments()) out += (out.size() > 1 ? ", " : "") + to_string(t);
+  out += ") -> ";
+  const auto results = ops.results();
+  if (results.size() != 1) out += "(";
+  for (std::size_t i = 0; i < results.size(); ++i) out += (i > 0 ? ", " : "") + to_string(results[i]);
+  return results.size() != 1 ? out + ")" : out;
+}
+
+bool agrees(const Schema& schema, const SignatureOps& ops) {
+  const auto arguments = ops.arguments(), results = ops.results();
+  if (arguments.size() != schema.arguments.size()) return false;
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i] != schema.arguments[i].type) return false;
+  if (results.empty()) return schema.results.empty();
+  if (results.size() != schema.results.size()) return false;
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (results[i] != schema.results[i].type) return false;
+  return true;
+}
+
+void check_signature(const OperatorRow& row, const SignatureOps& ops, std::source_location where) {
+  if (row.schema != nullptr && !agrees(*row.schema, ops))
+    throw ValueError(1514, format_error(1514, "ValueError", fmt::format("{}: the signature is not that of the schema", row.name),
+                                        {{"schema", to_string(*row.schema), place(row.schema_where)},
+                                         {"kernel", signature_text(ops), ""}},
+                                        where));
+  const SignatureOps* known = row.entry.signature.load(std::memory_order_relaxed);
+  if (known == nullptr || *known->type == *ops.type) return;
+  std::string first;
+  for (const KernelFunction* k : row.kernels)
+    if (k->signature == known) first = place(k->where);
+  throw ValueError(1514, format_error(1514, "ValueError", fmt::format("{}: the signature is not that of the other kernels", row.name),
+                                      {{"first", signature_text(*known), first}, {"kernel", signature_text(ops), ""}}, where));
+}
+
+// ---- Which kernel fills a cell ----------------------------------------------------------------------------------------
+
+struct Filled {
+  const KernelFunction* kernel = nullptr;
+  std::string_view rule = "missing";
+  bool fallthrough = false;
+};
+
+/// Those that are not replaced.
+std::vector<const KernelFunction*> unreplaced(std::vector<const KernelFunction*> found) {
+  std::erase_if(found, [&](const KernelFunction* k) {
+    return !k->replaces && std::ranges::any_of(found, [k](const KernelFunction* o) {
+      return o->replaces && o->key == k->key && o->variant == k->variant;
+    });
+  });
+  return found;
+}
+
+std::vector<const KernelFunction*> with_key(const std::vector<const KernelFunction*>& kernels, RegistrationKey key) {
+  std::vector<const KernelFunction*> found;
+  for (const KernelFunction* k : kernels)
+    if (k->key == key) found.push_back(k);
+  return found.size() > 1 ? unreplaced(std::move(found)) : found;
+}
+
+/// One kernel that picks among variants: the cheapest that fits, by name where costs are equal.
+const KernelFunction* chooser(OperatorRow& row, std::vector<const KernelFunction*> variants) {
+  if (variants.size() == 1) return variants[0];
+  std::ranges::sort(variants, [](const KernelFunction* a, const KernelFunction* b) {
+    return a->cost != b->cost ? a->cost < b->cost : a->variant < b->variant;
+  });
+  for (const auto& known : row.choosers)
+    if (known.first == variants) return known.second;
+  auto* chosen = new KernelFunction{.signature = variants[0]->signature, .where = variants[0]->where, .key = variants[0]->key};
+  chosen->variant = "chosen";
+  chosen->boxed = [variants](const Call& call, Stack& stack) {
+    for (const KernelFunction* k : variants)
+      if (!k->fits || k->fits(stack)) return run_kernel(*k, call, stack);
+    throw UnsupportedError(2007, format_error(2007, "UnsupportedError",
+                                              fmt::format("{}: no kernel takes these arguments", call.entry.name), {}, call.where,
+                                              fmt::format("`fermata ops {}` prints their conditions", call.entry.name)));
+  };
+  row.choosers.emplace_back(std::move(variants), chosen);
+  return chosen;
+}
+
+const std::vector<const KernelFunction*>& family_kernels(const OperatorRow& row) {
+  return table().family_kernels[static_cast<std::size_t>(family(row.entry.op))];
+}
+
+/// The kernel of a backend that was registered for this op and not through its family alone.
+const KernelFunction* exact(OperatorRow& row, Functionality f, std::size_t column) {
+  for (const auto* kernels : {static_cast<const std::vector<const KernelFunction*>*>(&row.kernels), &family_kernels(row)}) {
+    if (column != 0 && per_backend(f)) {
+      auto found = with_key(*kernels, RegistrationKey::cell(f, static_cast<BackendKey>(column - 1)));
+      if (!found.empty()) return is_backend_functionality(f) ? chooser(row, std::move(found)) : found[0];
+    }
+    if (column != 0 && !per_backend(f)) {
+      const auto found = with_key(*kernels, RegistrationKey::cell(f, static_cast<BackendKey>(column - 1)));
+      if (!found.empty()) return found[0];
+    }
+    if (f == Functionality::autograd) continue;  // the alias, which comes later
+    const auto found = with_key(*kernels, RegistrationKey::everywhere(f));
+    if (!found.empty()) return found[0];
+  }
+  return nullptr;
+}
+
+const KernelFunction* of_kind(const OperatorRow& row, RegistrationKey::Kind kind) {
+  RegistrationKey key;
+  key.kind = kind;
+  const auto found = with_key(row.kernels, key);
+  return found.empty() ? nullptr : found[0];
+}
+RegistrationKey composite(RegistrationKey::Kind kind) {
+  RegistrationKey key;
+  key.kind = kind;
+  return key;
+}
+
+/// Is the op made of others on this backend?
+bool is_composite(OperatorRow& row, std::size_t column) {
+  return exact(row, Functionality::dense, column) == nullptr &&
+         (of_kind(row, RegistrationKey::Kind::composite_explicit) != nullptr ||
+          of_kind(row, RegistrationKey::Kind::composite_implicit) != nullptr);
+}
+
+/// The rules of docs/dispatch.md, highest first.
+Filled fill(OperatorRow& row, Functionality f, std::size_t column) {
+  const bool backend = is_backend_functionality(f);
+  if (const KernelFunction* k = exact(row, f, column)) return {k, "registered", k->fallthrough};
+  if (backend)
+    if (const KernelFunction* k = of_kind(row, RegistrationKey::Kind::composite_explicit)) return {k, "CompositeExplicit"};
+  const bool own_backend = column != 0 && (exact(row, Functionality::dense, column) != nullptr ||
+                                           of_kind(row, RegistrationKey::Kind::composite_explicit) != nullptr);
+  if (backend || (f == Functionality::autograd && !own_backend))
+    if (const KernelFunction* k = of_kind(row, RegistrationKey::Kind::composite_implicit)) return {k, "CompositeImplicit"};
+  if (f == Functionality::autograd)
+    for (const auto* kernels : {static_cast<const std::vector<const KernelFunction*>*>(&row.kernels), &family_kernels(row)})
+      if (const auto found = with_key(*kernels, RegistrationKey::everywhere(f)); !found.empty())
+        return {found[0], "Autograd alias", found[0]->fallthrough};
+  for (const RegistrationKey key : {RegistrationKey::cell(f, static_cast<BackendKey>(column == 0 ? 0 : column - 1)), RegistrationKey::everywhere(f)}) {
+    if (column == 0 && key.kind == RegistrationKey::Kind::cell) continue;
+    const auto found = with_key(table().fallbacks, key);
+    if (found.empty() || (found[0]->applies != nullptr && !found[0]->applies(row.schema))) continue;
+    if (found[0]->passes_composites && is_composite(row, column)) return {nullptr, "its parts meet the key", true};
+    return {found[0], "fallback", found[0]->fallthrough};
+  }
+  return backend ? Filled{} : Filled{nullptr, "nothing to do", true};
+}
+
+ErasedKernel typed_face(const KernelFunction* k, const SignatureOps* signature) {
+  if (signature == nullptr) return nullptr;
+  if (k == nullptr) return signature->missing;
+  return k->typed != nullptr ? k->typed : signature->boxed;
+}
+
+void recompute(OperatorRow& row) {
+  OperatorEntry& entry = row.entry;
+  const SignatureOps* signature = entry.signature.load(std::memory_order_relaxed);
+  entry.cells[0].store(typed_face(nullptr, signature), std::memory_order_release);
+  for (std::size_t column = 0; column <= kBackendCount; ++column) {
+    std::uint64_t alive = 0xff;
+    if (column != 0) entry.cells[column].store(typed_face(nullptr, signature), std::memory_order_release);
+    for (std::size_t i = 0; i < kFunctionalityCount; ++i) {
+      const auto f = static_cast<Functionality>(i);
+      const Filled filled = fill(row, f, column);
+      if (!filled.fallthrough) alive |= DispatchKeySet(f).bits;
+      const std::size_t cell = (i + 1) * 8 + column;
+      const KernelFunction* kernel = filled.fallthrough ? nullptr : filled.kernel;
+      entry.kernels[cell].store(kernel, std::memory_order_release);
+      entry.cells[cell].store(typed_face(kernel, signature), std::memory_order_release);
+    }
+    entry.not_fallthrough[column].store(alive, std::memory_order_release);
+  }
+}
+
+void recompute_all() {
+  if (table().batches > 0) return;
+  for (OperatorRow* row : table().all) recompute(*row);
+}
+void changed(OperatorRow& row) {
+  if (table().batches == 0) recompute(row);
+}
+
+/// A kernel that is kept for ever: calls may be running it when it is taken away.
+const KernelFunction* kept(KernelFunction&& kernel) { return new KernelFunction(std::move(kernel)); }
+
+Registration undo_in(std::vector<const KernelFunction*>& list, const KernelFunction* kernel, OperatorRow* row) {
+  return Registration([&list, kernel, row] {
+    const std::lock_guard lock(table().mutex);
+    std::erase(list, kernel);
+    if (row != nullptr) changed(*row); else recompute_all();
+  });
+}
+
+}  // namespace
+
+std::string to_string(const RegistrationKey& key) {
+  switch (key.kind) {
+    case RegistrationKey::Kind::composite_explicit: return "CompositeExplicit";
+    case RegistrationKey::Kind::composite_implicit: return "CompositeImplicit";
+    case RegistrationKey::Kind::functionality: return std::string(text(key.functionality));
+    case RegistrationKey::Kind::cell: break;
+  }
+  if (key.functionality == Functionality::dense) return std::string(text(key.backend));
+  return fmt::format("{}{}", text(key.functionality), text(key.backend));
+}
+
+RegistrationKey parse_key(std::string_view name, std::source_location where) {
+  std::vector<RegistrationKey> all{composite(RegistrationKey::Kind::composite_explicit), composite(RegistrationKey::Kind::composite_implicit)};
+  for (std::size_t i = 0; i < kFunctionalityCount; ++i) {
+    const auto f = static_cast<Functionality>(i);
+    if (!per_backend(f) || f == Functionality::autograd) all.push_back(RegistrationKey::everywhere(f));
+    for (std::size_t b = 0; b < kBackendCount; ++b) all.push_back(RegistrationKey::cell(f, static_cast<BackendKey>(b)));
+  }
+  std::string known;
+  for (const RegistrationKey& key : all) {
+    if (to_string(key) == name) return key;
+    if (key.kind != RegistrationKey::Kind::cell || key.functionality == Functionality::dense)
+      known += (known.empty() ? "" : ", ") + to_string(key);
+  }
+  throw ValueError(1513, format_error(1513, "ValueError", fmt::format("there is no dispatch key {}", name), {}, where,
+                                      fmt::format("one of {}, or one of them with a backend: AutogradCPU, QuantizedCPU", known)));
+}
+
+OperatorTable& table() {
+  static auto* t = new OperatorTable;  // outlives every static tensor
+  return *t;
+}
+
+RegistrationBatch::RegistrationBatch() : lock_(table().mutex) { ++table().batches; }
+RegistrationBatch::~RegistrationBatch() {
+  --table().batches;
+  recompute_all();
+}
+
+Registration register_schema(Schema schema, std::string doc, std::source_location where) {
+  OperatorTable& t = table();
+  std::unique_lock lock(t.mutex);
+  OperatorRow& row = t.row(schema.qualified_name());
+  if (row.schema != nullptr)
+    throw ValueError(1516, format_error(1516, "ValueError", fmt::format("{}: a second schema", row.name),
+                                        {{"first", to_string(*row.schema), place(row.schema_where)}}, where));
+  if (const SignatureOps* known = row.entry.signature.load(); known != nullptr && !agrees(schema, *known)) {
+    std::string first;
+    for (const KernelFunction* k : row.kernels)
+      if (k->signature == known) first = place(k->where);
+    throw ValueError(1514, format_error(1514, "ValueError", fmt::format("{}: the schema is not that of the kernels", row.name),
+                                        {{"schema", to_string(schema), ""}, {"kernel", signature_text(*known), first}}, where));
+  }
+  row.schema = new Schema(std::move(schema));  // kept: a call may be reading it when it is taken away
+  row.doc = std::move(doc), row.schema_where = where;
+  row.entry.schema.store(row.schema, std::memory_order_release);
+  changed(row);
+  const auto listeners = t.listeners;
+  lock.unlock();
+  for (const auto& [id, l] : listeners)
+    if (l.defined) l.defined(row.entry);
+  return Registration([&row] {
+    std::unique_lock again(table().mutex);
+    row.schema = nullptr;
+    row.entry.schema.store(nullptr, std::memory_order_release);
+    changed(row);
+    const auto hearing = table().listeners;
+    again.unlock();
+    for (const auto& [id, l] : hearing)
+      if (l.removed) l.removed(row.entry);
+  });
+}
+
+Registration register_kernel(std::string_view op, KernelFunction kernel) {
+  OperatorTable& t = table();
+  const std::lock_guard lock(t.mutex);
+  OperatorRow& row = t.row(std::string(op));
+  if (kernel.signature != nullptr) check_signature(row, *kernel.signature, kernel.where);
+  check_conflict(row.name, row.kernels, kernel);
+  if (kernel.signature != nullptr && row.entry.signature.load() == nullptr) row.entry.signature.store(kernel.signature);
+  row.kernels.push_back(kept(std::move(kernel)));
+  changed(row);
+  const KernelFunction* added = row.kernels.back();
+  return Registration([&row, added] {
+    const std::lock_guard again(table().mutex);
+    std::erase(row.kernels, added);
+    // The signature is that of the kernels: with the last one it is free again, unless the schema fixes it anyway.
+    if (std::ranges::none_of(row.kernels, [](const KernelFunction* k) { return k->signature != nullptr; }) && row.schema == nullptr)
+      row.entry.signature.store(nullptr);
+    changed(row);
+  });
+}
+
+Registration register_fallback(KernelFunction kernel) {
+  OperatorTable& t = table();
+  const std::lock_guard lock(t.mutex);
+  check_conflict("fallback", t.fallbacks, kernel);
+  t.fallbacks.push_back(kept(std::move(kernel)));
+  recompute_all();
+  return undo_in(t.fallbacks, t.fallbacks.back(), nullptr);
+}
+
+void register_family_kernel(Family family, KernelFunction kernel) {
+  OperatorTable& t = table();
+  const std::lock_guard lock(t.mutex);
+  auto& kernels = t.family_kernels[static_cast<std::size_t>(family)];
+  check_conflict("a family", kernels, kernel);
+  kernels.push_back(kept(std::move(kernel)));
+  recompute_all();
+}
+
+Registration register_formula(std::string_view op, Family family, DTypeRule rule, std::function<Formula(DType)> formula,
+                              std::source_location where) {
+  OperatorTable& t = table();
+  const std::lock_guard lock(t.mutex);
+  OperatorRow& row = t.row(std::string(op));
+  const SignatureOps& ops = pointwise_signature(family);
+  check_signature(row, ops, where);
+  define_external_op({.name = row.name, .family = family, .rule = rule, .doc = row.doc, .formula = std::move(formula), .infer = {}});
+  set_rules(row.entry);
+  set_external_variants(row, where);
+  row.entry.signature.store(&ops);
+  changed(row);
+  return Registration([&row] {
+    const std::lock_guard again(table().mutex);
+    define_external_op({.name = row.name, .family = Family::external, .rule = DTypeRule::none, .doc = row.doc, .formula = {}, .infer = external_infer(row.entry)});
+    set_rules(row.entry);
+    set_external_variants(row, {});
+    changed(row);
+  });
+}
+
+Registration register_namespace(std::string_view space, std::source_location where) {
+  OperatorTable& t = table();
+  const std::lock_guard lock(t.mutex);
+  const auto [at, fresh] = t.namespaces.try_emplace(std::string(space), where);
+  if (!fresh)
+    throw ValueError(1517, format_error(1517, "ValueError", fmt::format("the namespace {} is defined twice", space),
+                                        {{"first", place(at->second), ""}}, where, "FERMATA_LIBRARY_FRAGMENT extends it"));
+  return Registration([name = std::string(space)] {
+    const std::lock_guard again(table().mutex);
+    table().namespaces.erase(name);
+  });
+}
+
+const OperatorEntry* find_operator(std::string_view name) {
+  OperatorTable& t = table();
+  const std::lock_guard lock(t.mutex);
+  const OperatorRow* row = t.find(name);
+  return row == nullptr ? nullptr : &row->entry;
+}
+
+const OperatorEntry& operator_named(std::string_view name, std::source_location where) {
+  const OperatorEntry* entry = find_operator(name);
+  if (entry != nullptr && entry->schema.load() != nullptr) return *entry;
+  const std::string hint = entry != nullptr ? "it has kernels: give it a schema with def()" : nearest_operator(name);
+  throw UnsupportedError(2006, format_error(2006, "UnsupportedError", fmt::format("{}: no operator of this name has a schema", name),
+                                            {}, where, hint));
+}
+
+void require_signature(const OperatorEntry& entry, const SignatureOps& ops, std::source_location where) {
+  OperatorTable& t = table();
+  const std::lock_guard lock(t.mutex);
+  OperatorRow& row = *t.find(entry.name);
+  check_signature(row, ops, where);
+  if (row.entry.signature.load() != nullptr) return;
+  row.entry.signature.store(&ops);
+  changed(row);
+}
+
+Registration add_listener(OperatorListener listener) {
+  OperatorTable& t = table();
+  std::unique_lock lock(t.mutex);
+  const std::uint64_t id = t.next_listener++;
+  t.listeners.emplace(id, listener);
+  std::vector<const OperatorEntry*> known;
+  for (const OperatorRow* row : t.all)
+    if (row->schema != nullptr) known.push_back(&row->entry);
+  lock.unlock();
+  if (listener.defined)
+    for (const OperatorEntry* entry : known) listener.defined(*entry);
+  return Registration([id] {
+    const std::lock_guard again(table().mutex);
+    table().listeners.erase(id);
+  });
+}
+
+std::vector<std::string> dangling_kernels() {
+  const std::lock_guard lock(table().mutex);
+  std::vector<std::string> found;
+  for (const OperatorRow* row : table().all)
+    if (row->schema == nullptr)
+      for (const KernelFunction* k : row->kernels)
+        found.push_back(fmt::format("{} for {}, registered at {}", row->name, to_string(k->key), place(k->where)));
+  std::ranges::sort(found);
+  return found;
+}
+
+std::vector<std::string> operators_with(const RegistrationKey& key) {
+  const std::lock_guard lock(table().mutex);
+  std::vector<std::string> found;
+  for (const OperatorRow* row : table().all)
+    if (!with_key(row->kernels, key).empty() || !with_key(family_kernels(*row), key).empty()) found.push_back(row->name);
+  std::ranges::sort(found);
+  return found;
+}
+
+std::vector<std::string> operator_names() {
+  const std::lock_guard lock(table().mutex);
+  std::vector<std::string> names;
+  for (const OperatorRow* row : table().all)
+    if (row->schema != nullptr) names.push_back(row->name);
+  std::ranges::sort(names);
+  return names;
+}
+
+namespace {
+
+/// One line per distinct way that cells are filled: "AutogradCPU, AutogradCUDA, ... <- rule, place".
+struct RowLines {
+  std::vector<std::pair<std::string, std::string>> lines;  // what, cells
+  void add(const std::string& what, const std::string& cell) {
+    const auto at = std::ranges::find(lines, what, &std::pair<std::string, std::string>::first);
+    if (at == lines.end()) lines.emplace_back(what, cell);
+    else at->second += ", " + cell;
+  }
+};
+
+RowLines row_lines(OperatorRow& row) {
+  RowLines out;
+  for (std::size_t i = kFunctionalityCount; i-- > 0;) {
+    const auto f = static_cast<Functionality>(i);
+    for (std::size_t column = per_backend(f) ? 1 : 0; column <= kBackendCount; ++column) {
+      const Filled filled = fill(row, f, column);
+      if (filled.kernel == nullptr && !is_backend_functionality(f)) continue;
+      const bool whole = !per_backend(f) && column == 0;
+      const std::string cell = whole ? std::string(text(f)) : to_string(RegistrationKey::cell(f, static_cast<BackendKey>(column - 1)));
+      if (filled.kernel == nullptr) continue;
+      if (!whole && !per_backend(f) && fill(row, f, 0).kernel == filled.kernel) continue;
+      out.add(fmt::format("{}{}{}, {}", filled.rule, filled.fallthrough ? ", passed over" : "",
+                          filled.kernel->variant == "default" ? "" : fmt::format(" '{}'", filled.kernel->variant), place(filled.kernel->where)),
+              cell);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string describe_row(std::string_view name) {
+  const std::lock_guard lock(table().mutex);
+  OperatorRow* row = table().find(name);
+  if (row == nullptr) return {};
+  std::string out = fmt::format("{}\n", row->schema != nullptr ? to_string(*row->schema) : row->name + ": no schema");
+  if (!row->doc.empty()) out += fmt::format("  {}\n", row->doc);
+  if (row->schema != nullptr && row->schema_where.line() != 0) out += fmt::format("  defined at {}\n", place(row->schema_where));
+  for (const auto& [what, cells] : row_lines(*row).lines) out += fmt::format("  {:<14} <- {}\n", cells, what);
+  return out;
+}
+
+std::string row_fingerprint(std::string_view name) {
+  const std::lock_guard lock(table().mutex);
+  OperatorRow* row = table().find(name);
+  std::string out;
+  if (row == nullptr) return out;
+  for (const auto& [what, cells] : row_lines(*row).lines) out += fmt::format("{}<-{};", cells, what);
+  for (std::size_t column = 0; column <= kBackendCount; ++column) out += fmt::format("{:x};", row->entry.not_fallthrough[column].load());
+  return out;
+}
+
+}  // namespace fermata

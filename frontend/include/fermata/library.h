@@ -1,0 +1,40 @@
+// Operators of your own: definitions, kernels for any key, and what kernels need to reach elements.
+//
+// Not part of fermata/fermata.h: only files that define operators include it. docs/adding-an-op.md goes through an example,
+// docs/dispatch.md has the rules.
+#pragma once
+
+#include "dispatch/library.h"
+#include "dispatch/meta.h"
+#include "fermata/autograd.h"
+#include "fermata/integer_list.h"
+#include "runtime/tensor_view.h"
+
+namespace fermata {
+
+/// A tensor's elements, for a kernel: computed if they were pending. `view` says where they are; strides are in elements.
+class Elements {
+ public:
+  explicit Elements(const Tensor& x, Location where = Location::current());
+  const TensorView& view() const { return view_; }
+  std::int64_t count() const { return view_.element_count(); }
+  /// Are they in row-major order without gaps?
+  bool dense() const;
+  template <class T> const T* data() const { return static_cast<const T*>(view_.data); }
+
+ private:
+  Tensor keep_;
+  Shape strides_;
+  TensorView view_;
+};
+
+/// A new tensor for a kernel to fill, dense and row-major: nobody else has seen it. The elements are whatever they are.
+///
+/// Errors   ShapeError for a size that is negative or too large; OutOfMemoryError.
+Tensor empty(const IntegerList& sizes, DType dtype = DType::f32, BackendKey device = BackendKey::cpu,
+             Location where = Location::current());
+/// The elements of such a tensor, to be written before anybody reads them.
+template <class T> T* elements_to_fill(const Tensor& fresh) { return static_cast<T*>(fresh.node()->storage.load()->data); }
+
+
+}  // namespace fermata
