@@ -55,12 +55,13 @@ Tensor autocast_general(const Call& call, std::span<const Tensor> tensors, const
   return Dispatcher<GeneralCall>::redispatch(call, Functionality::autocast, cast, attributes);
 }
 
-void set_cell(Op op, std::size_t cell) {
+void set_autocast(Op op) {
+  const RegistrationKey key = RegistrationKey::everywhere(Functionality::autocast);
   switch (family(op)) {
-    case Family::unary: return set_kernel<UnaryCall>(op, cell, &autocast_unary);
-    case Family::binary: return set_kernel<BinaryCall>(op, cell, &autocast_binary);
-    case Family::ternary: return set_kernel<TernaryCall>(op, cell, &autocast_ternary);
-    default: return set_kernel<GeneralCall>(op, cell, &autocast_general);
+    case Family::unary: return set_kernel<UnaryCall>(op, key, &autocast_unary);
+    case Family::binary: return set_kernel<BinaryCall>(op, key, &autocast_binary);
+    case Family::ternary: return set_kernel<TernaryCall>(op, key, &autocast_ternary);
+    default: return set_kernel<GeneralCall>(op, key, &autocast_general);
   }
 }
 
@@ -69,15 +70,9 @@ bool casts(AutocastPolicy policy) { return policy == AutocastPolicy::lower || po
 }  // namespace
 
 void register_autocast_kernels() {
-  for (std::size_t i = 0; i < kOpCount; ++i) {
-    const Op op = static_cast<Op>(i);
-    if (!casts(autocast_policy(op))) {
-      set_fallthrough(op, Functionality::autocast);
-      continue;
-    }
-    for (std::size_t column = 0; column <= kBackendCount; ++column)
-      set_cell(op, cell_of(Functionality::autocast) + column);
-  }
+  // The others pass the key over: they have no kernel for it.
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    if (const Op op = static_cast<Op>(i); casts(autocast_policy(op))) set_autocast(op);
 }
 
 Tensor autocast_operand(Op op, const Tensor& x, Location where) {
