@@ -66,27 +66,30 @@ Tensor trace_general(const Call& call, std::span<const Tensor> tensors, const At
   return result;
 }
 
-void set_cell(Op op, std::size_t cell) {
-  switch (family(op)) {
-    case Family::unary: return set_kernel<UnaryCall>(op, cell, &trace_unary);
-    case Family::binary: return set_kernel<BinaryCall>(op, cell, &trace_binary);
-    case Family::ternary: return set_kernel<TernaryCall>(op, cell, &trace_ternary);
-    default: return set_kernel<GeneralCall>(op, cell, &trace_general);
-  }
+/// Operators from outside: one node where the text form can say the call, else its parts.
+void trace_boxed(const Call& call, Stack& stack) {
+  const Schema* schema = call.entry.schema.load(std::memory_order_acquire);
+  const bool one = schema != nullptr && schema->results.size() == 1 && schema->results[0].type == ArgType{} && !schema->has_alias();
+  if (!is_recorded(call) || !one) return redispatch_boxed(call, Functionality::tracer, stack);
+  GraphNode node{.op = call.entry.op,
+                 .dtype = {},
+                 .shape = {},
+                 .operands = {},
+                 .attributes = encode_arguments(stack),
+                 .scalars = {},
+                 .where = call.where};
+  for (const Tensor& t : tensors_of(stack)) node.operands.push_back({.value = tracer->id_of(t, call.where)});
+  redispatch_boxed(call, Functionality::tracer, stack);
+  tracer->record(std::move(node), stack.at(0).as<Tensor>());
 }
 
 }  // namespace
 
 void register_tracer_kernels() {
-  for (std::size_t i = 0; i < kOpCount; ++i) {
-    const Op op = static_cast<Op>(i);
-    if (family(op) == Family::composite) {
-      set_fallthrough(op, Functionality::tracer);
-      continue;
-    }
-    for (std::size_t column = 0; column <= kBackendCount; ++column)
-      set_cell(op, cell_of(Functionality::tracer) + column);
-  }
+  const RegistrationKey everywhere = RegistrationKey::everywhere(Functionality::tracer);
+  set_family_kernels(everywhere, {&trace_unary, &trace_binary, &trace_ternary, &trace_general});
+  register_fallback({.boxed = &trace_boxed, .where = std::source_location::current(), .key = everywhere,
+                     .passes_composites = true}).keep();
 }
 
 }  // namespace fermata
