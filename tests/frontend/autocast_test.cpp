@@ -108,6 +108,18 @@ TEST_P(Autocast, F64AndIntegersAreLeftAlone) {
   EXPECT_EQ(cached_cast(i, DType::bf16).dtype(), DType::i32);
 }
 
+struct Parts final : TensorPayload {
+  std::string_view kind() const override { return "a tensor of parts"; }
+  std::string_view hint() const override { return ""; }
+};
+
+TEST_P(Autocast, TensorsOfPartsAreLeftAlone) {
+  const DispatchKeySet keys = DispatchKeySet(BackendKey::cpu) | Functionality::quantized;
+  const Tensor x(TensorType{DType::f32, {2, 2}}, keys, std::make_unique<Parts>());
+  const AutocastGuard region;
+  EXPECT_EQ(cached_cast(x, DType::bf16).impl(), x.impl());
+}
+
 TEST_P(Autocast, RegionsNestAndEnd) {
   const Tensor x = matrix(4, 4);
   EXPECT_FALSE(autocast_enabled());
@@ -237,6 +249,7 @@ TEST_P(Autocast, GradientsArriveInF32AndAreThoseOfF32WithinRounding) {
 
 TEST(AutocastPolicies, NarrowProductsGoToTheLibrary) {
   if (!has_onednn()) GTEST_SKIP() << "built without oneDNN";
+  const ModeGuard compiled(Mode::compiled);
   const Tensor x = matrix(64, 128).sync(), w = matrix(128, 128, 2).sync();
   const AutocastGuard region;
   EXPECT_THAT(explain(matmul(x, w)), HasSubstr("matmul           -> onednn"));

@@ -327,7 +327,24 @@ TEST_P(Tracing, Refusals) {
   EXPECT_FALSE(thread_keys.included.has(Functionality::tracer));
 }
 
+struct Parts final : TensorPayload {
+  std::string_view kind() const override { return "a tensor of parts"; }
+  std::string_view hint() const override { return ""; }
+};
+
+TEST_P(Tracing, WrapperTensorsAreRefused) {
+  const auto make = [] {
+    const DispatchKeySet keys = DispatchKeySet(BackendKey::cpu) | Functionality::sparse_coo;
+    return Tensor(TensorType{DType::f32, {2}}, keys, std::make_unique<Parts>());
+  };
+  const std::string text =
+      "FM2712 UnsupportedError: trace: a tensor of parts has no place in a program\n  x    f32[2]";
+  expect_error<UnsupportedError>(text, 0, "", [&] { trace([](const Tensor& a) { return a; }, make()); });
+  expect_error<UnsupportedError>(text, 0, "", [&] { trace([&](const Tensor&) { return make(); }, ones({2})); });
+}
+
 TEST(TracingInCapture, IsRefused) {
+  const ModeGuard compiled(Mode::compiled);
   auto f = compile([](const Tensor& a) { return trace([](const Tensor& b) { return b * 2; }, a).results[0]; });
   EXPECT_THROW(f(ones({2})), UnsupportedError);
   EXPECT_THAT((ones({2}) + 1).to_vector<double>(), ElementsAre(2, 2));
