@@ -24,6 +24,7 @@ struct Startup {
     register_capture_kernels();
     register_composites();
     register_autograd_kernels();
+    register_inplace_kernels();
     register_autocast_kernels();
     register_tracer_kernels();
     install_sync();

@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "dispatch/operator.h"
+#include "dispatch/value.h"
 #include "fermata/creation.h"
 #include "frontend/calls.h"
 #include "ir/error.h"
@@ -50,13 +51,18 @@ class GraphPlayer {
     if (is_pointwise(n.op)) return call_pointwise(n, where);
     std::vector<Tensor> tensors;
     for (const GraphOperand& o : n.operands) tensors.push_back(values_[o.value]);
+    if (family(n.op) == Family::external) {
+      Stack stack = decode_arguments(n.attributes, tensors);
+      call_boxed(operator_entry(n.op), stack, where);
+      return stack.at(0).as<Tensor>();
+    }
     return general_call(n.op, tensors, {.wanted = {n.dtype, n.shape}, .integers = n.attributes, .scalars = n.scalars},
                         where);
   }
 
   Tensor call_pointwise(const GraphNode& n, Location where) const {
     const DType dtype = operand_dtype(graph_, n);
-    const bool has_condition = family(n.op) == Family::ternary;
+    const bool has_condition = info(n.op).rule == DTypeRule::choose;
     // A number takes the dtype of the tensors beside it; where there is none it has to bring its own.
     const bool lone = std::all_of(n.operands.begin() + has_condition, n.operands.end(),
                                   [](const GraphOperand& o) { return o.is_scalar(); });

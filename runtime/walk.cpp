@@ -16,7 +16,7 @@ bool worth_keeping(Op op) { return family(op) == Family::reduce || op == Op::mat
 
 /// The attributes that decide which code is right, as opposed to numbers that are its arguments.
 void add_structure(const Node& n, std::vector<std::uint32_t>& key) {
-  if (n.extra == nullptr) return;
+  if (n.extra == nullptr || family(n.op) == Family::external) return;  // their kernels are told all arguments
   const std::vector<std::int64_t>& a = n.extra->attributes;
   switch (n.op) {
     case Op::slice: {  // starts and steps are arguments; unit steps allow unit strides

@@ -9,6 +9,9 @@ namespace fermata {
 /// Composite ops have none; their parts do.
 void register_autograd_kernels();
 
+/// The ADInplaceOrView kernel of operators that write an argument.
+void register_inplace_kernels();
+
 /// `target` is about to be given the value of `result`: it takes over the history as well, or loses the one it has
 /// where the result has none. A leaf keeps wanting a gradient, and so can only be written while none are recorded:
 /// GradientError FM1712 otherwise.

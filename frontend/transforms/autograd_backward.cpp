@@ -107,6 +107,41 @@ class BackwardPass {
     else at->second = vjp::add(at->second, gradient).tensor();
   }
 
+  /// The gradient of one result of a call whose backward pass wants them all.
+  void add_result(const GradEdge& call, std::int64_t result, const Tensor& gradient) {
+    const auto [at, first] = results_.try_emplace(call.get(), std::vector<Tensor>(call->detail->result_count));
+    if (first) add(call, gradient);  // so that it is visited in its turn; the values are in results_
+    Tensor& sum = at->second[static_cast<std::size_t>(result)];
+    sum = sum.defined() ? vjp::add(sum, gradient).tensor() : gradient;
+  }
+
+  void run_hand_written(const GradEdge& node) {
+    const auto at = results_.find(node.get());
+    const std::vector<Tensor> gradients = std::move(at->second);
+    results_.erase(at);
+    HandWritten& written = *node->detail->hand_written;
+    const vjp::LineGuard line(node->where);
+    const std::vector<Tensor> given = written.backward(node.get(), gradients, options_.create_graph);
+    if (given.size() != node->count)
+      throw GradientError(1718, format_error(1718, "GradientError",
+                                             fmt::format("{}: its backward pass gives {} gradients for {} tensors", written.name(),
+                                                         given.size(), node->count),
+                                             {}, node->where));
+    for (std::size_t k = 0; k < node->count; ++k) {
+      const GradOperand& operand = node->operands()[k];
+      if (!wants(operand.edge) || !given[k].defined()) continue;
+      if (given[k].shape() != *operand.shape)
+        throw GradientError(1718, format_error(1718, "GradientError",
+                                               fmt::format("{}: gradient {} of its backward pass has another shape than the tensor",
+                                                           written.name(), k),
+                                               {{"tensor", to_string(operand.dtype, *operand.shape), ""},
+                                                {"gradient", to_string(given[k].dtype(), given[k].shape()), ""}},
+                                               node->where));
+      add(operand.edge, vjp::cast(given[k], operand.dtype).tensor());
+    }
+    if (!options_.retain_graph) node->spend();
+  }
+
   void visit(const GradEdge& node, Tensor g) {
     for (std::size_t i = 0; i < targets_.size(); ++i)
       if (targets_[i] == node) found_[i] = with_history(g, options_.create_graph ? grad_edge(g) : GradEdge());
@@ -123,6 +158,11 @@ class BackwardPass {
   }
 
   void pass_on(const GradEdge& node, Tensor g) {
+    if (node->detail != nullptr && node->detail->hand_written != nullptr) return run_hand_written(node);
+    if (node->detail != nullptr && node->detail->result >= 0) {
+      if (wants(node->operands()[0].edge)) add_result(node->operands()[0].edge, node->detail->result, g);
+      return;
+    }
     const VjpRule& rule = *node->rule;
     unsigned reads = 0;
     bool any = false;
@@ -150,6 +190,7 @@ class BackwardPass {
   std::vector<Tensor> found_;
   std::vector<std::pair<std::shared_ptr<LeafGradient>, Tensor>> reached_leaves_;
   std::unordered_map<const GradNode*, Tensor> gradients_;
+  std::unordered_map<const GradNode*, std::vector<Tensor>> results_;  // of calls with a hand-written backward pass
   std::priority_queue<GradEdge, std::vector<GradEdge>, Shallower> waiting_;
 };
 

@@ -89,16 +89,53 @@ Tensor autograd_general(const Call& call, std::span<const Tensor> tensors, const
   return result;
 }
 
-/// Operators from outside that say nothing of their derivative: results remember that there is one to be missed, so that
-/// asking for it raises.
+/// A node that raises when a gradient is asked for; null where nobody can.
+GradEdge missing_derivative(const Call& call, std::span<const Tensor> tensors) {
+  GradEdge node = make_grad_node(call.entry.op, tensors.size(), call.where);
+  bool wanted = false;
+  for (std::size_t k = 0; k < tensors.size(); ++k) {
+    GradOperand& operand = node->operands()[k];
+    operand.dtype = tensors[k].dtype(), operand.shape = std::make_unique<Shape>(tensors[k].shape());
+    operand.edge = may_want_gradient(&tensors[k]) ? grad_edge(tensors[k]) : GradEdge();
+    if (!operand.edge) continue;
+    wanted = true;
+    node->depth = std::max(node->depth, operand.edge->depth + 1);
+  }
+  return wanted ? std::move(node) : GradEdge();
+}
+
+void set_history(const Tensor& tensor, const GradEdge& node) {
+  ensure_grad_state(tensor).edge = node;
+  tensor.impl()->keys = tensor.impl()->keys | Functionality::autograd;
+}
+
+/// The arguments that a call writes.
+std::vector<Tensor> written_arguments(const Call& call, const Stack& stack) {
+  std::vector<Tensor> written;
+  const Schema* schema = call.entry.schema.load(std::memory_order_acquire);
+  for (std::size_t i = 0; schema != nullptr && i < schema->arguments.size() && i < stack.size(); ++i)
+    if (schema->arguments[i].alias.write && stack[i].is<Tensor>() && stack[i].as<Tensor>().defined())
+      written.push_back(stack[i].as<Tensor>());
+  return written;
+}
+
+/// Operators from outside that say nothing of their derivative: results, and what is written, remember that there is one
+/// to be missed, so that asking for it raises.
 void autograd_boxed(const Call& call, Stack& stack) {
-  const std::vector<Tensor> tensors = tensors_of(stack);
+  const std::vector<Tensor> written = written_arguments(call, stack);
+  const GradEdge node = missing_derivative(call, tensors_of(stack));
+  for (const Tensor& target : written)
+    if (node && target.impl()->view != nullptr)
+      throw UnsupportedError(2009, format_error(2009, "UnsupportedError",
+                                                fmt::format("{}: writes a view while gradients are recorded", call.entry.name),
+                                                {{"x", to_string(target.dtype(), target.shape()), ""}}, call.where,
+                                                "write a copy() of the view, then assign() that"));
   redispatch_boxed(call, Functionality::autograd, stack);
-  if (std::ranges::none_of(tensors, [](const Tensor& t) { return may_want_gradient(&t); })) return;
-  std::vector<const Tensor*> operands;
-  for (const Tensor& t : tensors) operands.push_back(&t);
+  if (!node) return;
+  for (const Tensor& target : written)
+    if (is_floating(target.dtype())) set_history(target, node);
   for (const Tensor& result : tensors_of(stack))
-    if (differentiable(result)) record(call, result, operands, {}, {});
+    if (differentiable(result)) set_history(result, node);
 }
 
 [[noreturn]] void throw_leaf_written(const Tensor& leaf, Location where) {

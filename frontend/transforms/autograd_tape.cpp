@@ -70,6 +70,7 @@ bool GradNode::saves_values() const {
 }
 
 void GradNode::spend() {
+  if (detail != nullptr && detail->hand_written != nullptr) return detail->hand_written->release();
   if (!saves_values()) return;
   spent = true;
   result.release();
@@ -84,6 +85,16 @@ GradEdge make_grad_node(Op op, std::size_t count, Location where) {
   auto* operands = reinterpret_cast<GradOperand*>(node + 1);
   for (std::size_t i = 0; i < count; ++i) ::new (operands + i) GradOperand;
   return GradEdge(node);
+}
+
+GradEdge result_edge(GradNode* call, std::int64_t result) {
+  GradEdge edge = make_grad_node(Op::copy, 1, call->where);
+  edge->depth = call->depth + 1;
+  edge->detail = std::make_unique<GradDetail>();
+  edge->detail->result = result;
+  call->refs.fetch_add(1, std::memory_order_relaxed);
+  edge->operands()[0].edge = GradEdge(call);
+  return edge;
 }
 
 void destroy_tape(GradNode* dead) {

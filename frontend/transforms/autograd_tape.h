@@ -87,10 +87,22 @@ struct GradOperand {
   bool is_scalar = false;
 };
 
+/// A backward pass that is not a rule of the table: fermata/custom_function.h.
+struct HandWritten {
+  virtual ~HandWritten() = default;
+  virtual std::string_view name() const = 0;
+  /// The gradients of the operands from those of the results, undefined where nothing reached one.
+  virtual std::vector<Tensor> backward(GradNode* node, std::span<const Tensor> gradients, bool with_graph) = 0;
+  virtual void release() = 0;
+};
+
 /// The rare part of a GradNode.
 struct GradDetail {
   std::vector<std::int64_t> attributes;  // as in ir/graph.h
   std::weak_ptr<LeafGradient> leaf;
+  std::unique_ptr<HandWritten> hand_written;  // for all results of a call
+  std::uint32_t result_count = 0;             // of that call
+  std::int64_t result = -1;                   // the node above it for one result: which
 };
 
 struct GradNode {
@@ -128,6 +140,9 @@ inline GradEdge::GradEdge(const GradEdge& o) : node_(o.node_) {
 inline GradEdge::~GradEdge() {
   if (node_ != nullptr && drop_references(node_->refs, 1u)) destroy_tape(node_);
 }
+
+/// The node for one result of a call with a hand-written backward pass.
+GradEdge result_edge(GradNode* call, std::int64_t result);
 
 /// What autograd hangs on an identity.
 struct GradState final : TensorSlot {

@@ -6,7 +6,7 @@
 
 #include "dispatch/library.h"
 #include "dispatch/meta.h"
-#include "fermata/autograd.h"
+#include "fermata/custom_function.h"
 #include "fermata/integer_list.h"
 #include "runtime/tensor_view.h"
 
