@@ -234,7 +234,7 @@ TEST(ExternalPlans, FormulasFuseAndArgumentsCompileNothing) {
   EXPECT_THAT(one, testing::Not(HasSubstr("step 1"))) << "one kernel";
   EXPECT_THAT(explain(exp(scale(x * 2, 3)) + 1), HasSubstr("call ext::scale"));
   const Tensor five = ones({5});
-  five.sync();
+  sync({x, five});
   (scale(x, 0.5) + 1).sync();
   const Stats first = stats();
   EXPECT_THAT((scale(x, 0.25) + 1).to_vector<float>()[0], 1.25f);
