@@ -176,7 +176,8 @@ Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const 
   const std::span<TensorType> types = many.empty() ? std::span(few).first(tensors.size()) : std::span(many);
   for (std::size_t i = 0; i < tensors.size(); ++i) types[i] = tensors[i].node()->type();
   const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where);
-  if (is_view_op(op))
+  // Inside a function that is being compiled a view is recorded: its operand may be an argument, another one at replay.
+  if (is_view_op(op) && !in_capture_scope())
     if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers))
       return Tensor(view, call.keys & kDataKeys);
   std::unique_ptr<NodeExtra> extra = make_extra(op, type, tensors, attributes);

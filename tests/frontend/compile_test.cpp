@@ -380,6 +380,17 @@ TEST_F(Compile, AddingToAGradientOutsideIsAnError) {
   for (float value = 1; value < 4; ++value) EXPECT_EQ(functional(tensor({value})).item<float>(), value);
 }
 
+TEST_F(Compile, ViewsOfArgumentsAreFollowed) {
+  const Tensor hidden = tensor({{1.0, 2.0}, {3.0, 4.0}});
+  auto row = compile([](const Tensor& x) { return x[0]; });
+  auto scaled = compile([&](const Tensor& x) { return transpose(x)[1] * 2 + hidden[1]; });
+  for (float value = 0; value < 3; ++value) {
+    const Tensor x = tensor({{value, 5.0f}, {7.0f, value}});
+    EXPECT_EQ(row(x).to_vector<float>(), (std::vector{value, 5.0f}));
+    EXPECT_EQ(scaled(x).to_vector<float>(), (std::vector{13.0f, 4 + 2 * value}));
+  }
+}
+
 TEST_F(Compile, OneArgumentMayComeTwice) {
   auto compiled = compile([](Tensor x, const Tensor& y) {
     x += 1;
