@@ -5,6 +5,7 @@
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/library/matmul.h"
+#include "codegen_cpu/library/matmul_bytes.h"
 #include "dispatch/call.h"
 #include "dispatch/kernel_table.h"
 
@@ -96,6 +97,39 @@ void add_matmul_variants() {
                .cost = &matmul_portable_cost});
 }
 
+void add_byte_product_variants() {
+  constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
+  if (has_onednn()) {
+    add_variant(Op::matmul_i32, BackendKey::cpu,
+                {.name = "onednn",
+                 .form = KernelForm::library,
+                 .dtypes = kBytes,
+                 .call = &matmul_i32_onednn,
+                 .fits = &matmul_i32_onednn_fits,
+                 .cost = &matmul_i32_onednn_cost,
+                 .fits_text = kMatmulI32OnednnFits});
+    add_variant(Op::matmul_packed, BackendKey::cpu,
+                {.name = "onednn",
+                 .form = KernelForm::library,
+                 .dtypes = kBytes,
+                 .call = &matmul_packed_onednn,
+                 .fits = &matmul_packed_onednn_fits,
+                 .fits_text = kMatmulPackedOnednnFits});
+  }
+  add_variant(Op::matmul_i32, BackendKey::cpu,
+              {.name = "portable",
+               .form = KernelForm::library,
+               .dtypes = kBytes,
+               .call = &matmul_i32_portable,
+               .cost = &matmul_i32_portable_cost});
+  add_variant(Op::matmul_packed, BackendKey::cpu,
+              {.name = "portable",
+               .form = KernelForm::library,
+               .dtypes = kBytes,
+               .call = &matmul_packed_portable,
+               .cost = &matmul_packed_portable_cost});
+}
+
 }  // namespace
 
 void register_cpu_backend() {
@@ -104,6 +138,7 @@ void register_cpu_backend() {
   add_emit_variants();
   add_irregular_variants();
   add_matmul_variants();
+  add_byte_product_variants();
 }
 
 }  // namespace fermata

@@ -33,7 +33,8 @@ std::span<const AttributeField> attribute_fields(Op op) {
                                   kAxes[] = {{"axes", axes}}, kPermute[] = {{"axes", list}},
                                   kSlice[] = {{"start", list}, {"step", list}},
                                   kUpdate[] = {{"offset", integer}, {"strides", list}},
-                                  kExternal[] = {{"arguments", list}};
+                                  kExternal[] = {{"arguments", list}}, kPacked[] = {{"columns", integer}},
+                                  kSparse[] = {{"columns", integer}, {"transposed", boolean}};
   if (family(op) == Family::reduce) return kReduce;
   if (family(op) == Family::external) return kExternal;
   switch (op) {
@@ -46,6 +47,8 @@ std::span<const AttributeField> attribute_fields(Op op) {
     case Op::permute: return kPermute;
     case Op::slice: return kSlice;
     case Op::update: return kUpdate;
+    case Op::matmul_packed: return kPacked;
+    case Op::csr_matmul: return kSparse;
     default: return {};
   }
 }

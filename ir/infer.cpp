@@ -102,12 +102,17 @@ std::string InferCall::headline(std::string_view what) const { return fmt::forma
 
 std::string_view InferCall::label(std::size_t i) const {
   static constexpr std::string_view kBinary[] = {"lhs", "rhs"}, kWhere[] = {"cond", "x", "y"}, kTake[] = {"x", "index"},
-                                    kIndexAdd[] = {"x", "index", "source"}, kUpdate[] = {"x", "values"};
+                                    kIndexAdd[] = {"x", "index", "source"}, kUpdate[] = {"x", "values"},
+                                    kPacked[] = {"x", "packed"}, kSparse[] = {"pattern", "values", "dense"},
+                                    kSampled[] = {"pattern", "lhs", "rhs"};
   switch (op) {
     case Op::where: return kWhere[i];
     case Op::take: return kTake[i];
     case Op::index_add: return kIndexAdd[i];
     case Op::update: return kUpdate[i];
+    case Op::matmul_packed: return kPacked[i];
+    case Op::csr_matmul: return kSparse[i];
+    case Op::csr_sampled_matmul: return kSampled[i];
     case Op::concat: {
       static constexpr std::string_view kFirst[] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9"};
       return i < std::size(kFirst) ? kFirst[i] : "x..";

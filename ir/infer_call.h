@@ -46,6 +46,13 @@ struct InferCall {
   Shape broadcast(std::span<const std::int64_t> a, std::span<const std::int64_t> b, std::size_t i, std::size_t j) const;
 };
 
+// Products of matrices, dense and sparse: infer_products.cpp.
+TensorType infer_matmul(const InferCall& call);
+TensorType infer_matmul_i32(const InferCall& call);
+TensorType infer_matmul_packed(const InferCall& call);
+TensorType infer_csr_matmul(const InferCall& call);
+TensorType infer_csr_sampled_matmul(const InferCall& call);
+
 /// The ops of ir/ops/irregular.def.
 TensorType infer_irregular(const InferCall& call);
 

@@ -1,4 +1,4 @@
-// Inference of the ops that fit no family: views, gathers, concatenation, matmul.
+// Inference of the ops that fit no family: views, gathers, concatenation. Products are in infer_products.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -188,30 +188,6 @@ TensorType infer_update(const InferCall& call) {
   return x;
 }
 
-TensorType infer_matmul(const InferCall& call) {
-  const TensorType& lhs = call.operand(0);
-  const TensorType& rhs = call.operand(1);
-  for (std::size_t i = 0; i < 2; ++i) {
-    if (!kReal.has(call.operand(i).dtype)) call.refuse_dtype(i);
-    if (call.operand(i).shape.empty())
-      call.fail<ShapeError>(1010, "ShapeError", "a 0-d tensor has no rows", {}, "use multiply to scale a tensor");
-  }
-  call.require_same_dtype(0, 1);
-  // A vector on the left is a row, on the right a column; the axis that this adds is removed from the result.
-  const std::size_t left_axes = lhs.shape.rank() == 1 ? 1 : 2, right_axes = rhs.shape.rank() == 1 ? 1 : 2;
-  const std::size_t left_contracted = lhs.shape.rank() - 1, right_contracted = rhs.shape.rank() - right_axes;
-  const std::int64_t k = lhs.shape.back(), rows_of_rhs = rhs.shape[right_contracted];
-  if (k != rows_of_rhs)
-    call.fail<ShapeError>(1004, "ShapeError", fmt::format("contracted sizes differ ({} and {})", k, rows_of_rhs),
-                          {fmt::format("axis {} is {}", left_contracted, k),
-                           fmt::format("axis {} is {}", right_contracted, rows_of_rhs)});
-  Shape shape = call.broadcast(std::span(lhs.shape).first(lhs.shape.rank() - left_axes),
-                               std::span(rhs.shape).first(rhs.shape.rank() - right_axes), 0, 1);
-  if (left_axes == 2) shape.push_back(lhs.shape[lhs.shape.rank() - 2u]);
-  if (right_axes == 2) shape.push_back(rhs.shape.back());
-  return call.result(lhs.dtype, shape);
-}
-
 }  // namespace
 
 Shape resolve_reshape(std::span<const std::int64_t> sizes, const TensorType& operand, std::source_location where) {
@@ -261,6 +237,10 @@ TensorType infer_irregular(const InferCall& call) {
     case Op::index_add: return with(3, 1, infer_index_add);
     case Op::update: return with(2, attributes, infer_update);
     case Op::matmul: return with(2, 0, infer_matmul);
+    case Op::matmul_i32: return with(2, 0, infer_matmul_i32);
+    case Op::matmul_packed: return with(2, 1, infer_matmul_packed);
+    case Op::csr_matmul: return with(3, 2, infer_csr_matmul);
+    case Op::csr_sampled_matmul: return with(3, 0, infer_csr_sampled_matmul);
     default: throw_internal(call.headline("no inference"), call.where);
   }
 }

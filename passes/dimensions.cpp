@@ -71,12 +71,17 @@ void Dimensions::add(const Graph& graph, ValueId v) {
       for (unsigned i = 0; i < axes.size(); ++i) join(axes[i], axes_[operand(0)][static_cast<std::size_t>(n.attributes[i])]);
       break;
     case Op::matmul:
+    case Op::matmul_i32:
       if (const auto &a = axes_[operand(0)], &b = axes_[operand(1)]; a.size() >= 2 && b.size() >= 2) {
         join(axes[axes.size() - 2], a[a.size() - 2]);
         join(axes.back(), b.back());
         join(a.back(), b[b.size() - 2]);
       }
       break;
+    case Op::matmul_packed:
+      for (std::size_t i = 0; i + 1 < axes.size(); ++i) join(axes[i], axes_[operand(0)][i]);
+      break;
+    case Op::csr_matmul: join(axes[1], axes_[operand(2)][1]); break;
     default: break;  // new sizes: leaves, iota, full, random, slice, reshape, concat, take
   }
 }

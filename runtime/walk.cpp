@@ -12,7 +12,19 @@ std::uint32_t words(std::uint32_t low, std::uint32_t high) { return low | high <
 
 /// A value that is worth keeping for the backward pass although only autograd asks for it: recomputing it would take
 /// another pass over more data than it holds.
-bool worth_keeping(Op op) { return family(op) == Family::reduce || op == Op::matmul || op == Op::concat || op == Op::take || op == Op::index_add; }
+bool worth_keeping(Op op) {
+  switch (op) {
+    case Op::matmul:
+    case Op::matmul_i32:
+    case Op::matmul_packed:
+    case Op::csr_matmul:
+    case Op::csr_sampled_matmul:
+    case Op::concat:
+    case Op::take:
+    case Op::index_add: return true;
+    default: return family(op) == Family::reduce;
+  }
+}
 
 /// The attributes that decide which code is right, as opposed to numbers that are its arguments.
 void add_structure(const Node& n, std::vector<std::uint32_t>& key) {
@@ -25,7 +37,9 @@ void add_structure(const Node& n, std::vector<std::uint32_t>& key) {
       key.push_back(unit);
       return;
     }
-    case Op::update: return;
+    case Op::update:
+    case Op::matmul_packed: return;
+    case Op::csr_matmul: key.push_back(static_cast<std::uint32_t>(a[1])); return;  // the number of columns is a size
     default:
       for (const std::int64_t v : a) key.push_back(static_cast<std::uint32_t>(v));
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "codegen_cpu/irregular/csr.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/shape.h"
 
@@ -38,6 +39,8 @@ CallKernel irregular_kernel(Op op) {
     case Op::take: return take_call;
     case Op::index_add: return index_add_call;
     case Op::update: return update_call;
+    case Op::csr_matmul: return csr_matmul_call;
+    case Op::csr_sampled_matmul: return csr_sampled_matmul_call;
     default: return nullptr;
   }
 }

@@ -30,12 +30,27 @@ std::optional<std::int64_t> positions_below(const Graph& graph, ValueId v) {
   return least;
 }
 
+/// Row offsets and columns of a sparse matrix, where node v is used as such: rows have about as many entries each.
+std::optional<Tensor> made_up_pattern(const Graph& graph, ValueId v, Generator& generator) {
+  for (const GraphNode& n : graph.nodes) {
+    const bool sampled = n.op == Op::csr_sampled_matmul;
+    if ((n.op != Op::csr_matmul && !sampled) || n.operands[0].value != v) continue;
+    const Shape &second = graph.nodes[n.operands[1].value].shape, &third = graph.nodes[n.operands[2].value].shape;
+    const std::int64_t size = graph.nodes[v].shape[0], rows = sampled ? second[0] : size - 1 - second[0];
+    const std::int64_t entries = size - 1 - rows, width = sampled ? third[0] : n.attributes[0];
+    const Tensor offsets = floor_divide(arange(rows + 1) * entries, std::max<std::int64_t>(rows, 1));
+    return concat({offsets, randint(0, std::max<std::int64_t>(width, 1), {entries}, DType::i64, generator)}, 0);
+  }
+  return std::nullopt;
+}
+
 Tensor made_up(const Graph& graph, ValueId v, std::uint64_t seed) {
   const GraphNode& n = graph.nodes[v];
   Generator generator(seed);
   generator.set_offset(std::uint64_t{v} << 32);
   if (is_floating(n.dtype)) return normal(n.shape, 0, 1, n.dtype, generator);
   if (n.dtype == DType::boolean) return bernoulli(0.5, n.shape, generator);
+  if (const auto pattern = made_up_pattern(graph, v, generator)) return *pattern;
   constexpr std::int64_t kSmall = 10;
   const std::int64_t low = is_signed(n.dtype) ? -kSmall : 0;
   if (const auto positions = positions_below(graph, v)) {

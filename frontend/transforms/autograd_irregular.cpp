@@ -98,6 +98,29 @@ Located matmul_rhs_vjp(const VjpArgs& args, unsigned) {
   return reshape(sum_to(matmul(transpose(lhs), g), rhs), args.shape(1));
 }
 
+/// Of a sparse product with respect to its values: one product of two rows for every entry.
+Located csr_values_vjp(const VjpArgs& args, unsigned) {
+  const bool transposed = args.attributes()[1] != 0;
+  const Tensor tensors[] = {args.x[0].tensor(), transposed ? args.x[2].tensor() : args.g.tensor(),
+                            transposed ? args.g.tensor() : args.x[2].tensor()};
+  return call(Op::csr_sampled_matmul, tensors, {});
+}
+Located csr_product(const Located& pattern, const Located& values, const Located& dense, std::int64_t columns,
+                    bool transposed) {
+  const Tensor tensors[] = {pattern.tensor(), values.tensor(), dense.tensor()};
+  const std::int64_t attributes[] = {columns, transposed ? 1 : 0};
+  return call(Op::csr_matmul, tensors, attributes);
+}
+Located csr_dense_vjp(const VjpArgs& args, unsigned) {
+  return csr_product(args.x[0], args.x[1], args.g, args.attributes()[0], args.attributes()[1] == 0);
+}
+Located csr_sampled_lhs_vjp(const VjpArgs& args, unsigned) {
+  return csr_product(args.x[0], args.g, args.x[2], args.shape(2)[0], false);
+}
+Located csr_sampled_rhs_vjp(const VjpArgs& args, unsigned) {
+  return csr_product(args.x[0], args.g, args.x[1], args.shape(2)[0], true);
+}
+
 }  // namespace
 }  // namespace vjp
 
@@ -106,7 +129,8 @@ VjpRule irregular_vjp_rule(Op op) {
   const auto formula = [](Vjp vjp, std::uint8_t reads = 0) {
     return VjpRule::Entry{Derivative::formula, vjp, reads};
   };
-  constexpr std::uint8_t kFirst = 1, kSecond = 2;
+  constexpr VjpRule::Entry zero{Derivative::zero};
+  constexpr std::uint8_t kFirst = 1, kSecond = 2, kThird = 4;
   switch (op) {
     case Op::cast:
     case Op::copy: return {{formula(as_it_is)}};
@@ -122,6 +146,10 @@ VjpRule irregular_vjp_rule(Op op) {
       return {{formula(as_it_is), {Derivative::zero}, formula(index_add_source_vjp, kSecond)}};
     case Op::update: return {{formula(update_vjp), formula(update_values_vjp)}};
     case Op::matmul: return {{formula(matmul_lhs_vjp, kSecond), formula(matmul_rhs_vjp, kFirst)}};
+    case Op::csr_matmul:
+      return {{zero, formula(csr_values_vjp, kFirst | kThird), formula(csr_dense_vjp, kFirst | kSecond)}};
+    case Op::csr_sampled_matmul:
+      return {{zero, formula(csr_sampled_lhs_vjp, kFirst | kThird), formula(csr_sampled_rhs_vjp, kFirst | kSecond)}};
     default: return {};  // no operands, or not differentiable
   }
 }

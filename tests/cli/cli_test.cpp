@@ -78,6 +78,23 @@ TEST_F(Cli, RunChecksBothModesAgainstDoublePrecision) {
   EXPECT_THAT(check.out, HasSubstr("eager and compiled      equal"));
 }
 
+TEST_F(Cli, RunMakesUpSparsePatternsThatAreValid) {
+  write("p.ir",
+        "%0 = input : i64[17]\n"
+        "%1 = input : f32[12]\n"
+        "%2 = input : f32[6, 5]\n"
+        "%3 = csr_matmul(%0, %1, %2) {columns=6, transposed=false} : f32[4, 5]\n"
+        "%4 = csr_sampled_matmul(%0, %3, %2) : f32[12]\n"
+        "%5 = csr_matmul(%0, %4, %3) {columns=6, transposed=true} : f32[6, 5]\n"
+        "%6 = input : u8[3, 70]\n"
+        "%7 = input : i8[70, 5]\n"
+        "%8 = matmul_i32(%6, %7) : i32[3, 5]\n"
+        "return %5, %8\n");
+  const Outcome check = run_program("fermata run p.ir --check");
+  EXPECT_EQ(check.status, 0) << check.out << check.err;
+  EXPECT_THAT(check.out, HasSubstr("output 1 (%8)\n  eager and reference     equal"));
+}
+
 TEST_F(Cli, RunRefusesInputsThatDoNotFit) {
   write("p.ir", kProgram);
   write("x.csv", "0,1\n");

@@ -60,6 +60,10 @@ class RandomGraph {
     const int declared = info(op).operands;
     const std::int64_t operands = declared < 0 ? between(1, 3) : declared;
     if (operands > 0 && graph_.nodes.empty()) return propose(Op::input);
+    if (make_operands(node)) {
+      node.record = static_cast<std::uint32_t>(graph_.nodes.size());
+      return node;
+    }
     for (std::int64_t i = 0; i < operands; ++i) node.operands.push_back({some_value(), 0});
     if (op == Op::input) node.dense = between(0, 1) != 0, node.unit_inner = node.dense || between(0, 1) != 0;
     if (is_pointwise(op)) replace_by_scalars(node);
@@ -67,6 +71,30 @@ class RandomGraph {
     if (family(op) == Family::random) node.scalars = {random_(), random_()};
     add_attributes(node);
     return node;
+  }
+
+  /// Operands that would hardly ever meet by chance are made for the op.
+  bool make_operands(GraphNode& node) {
+    const std::int64_t m = between(1, 2), n = between(1, 2), k = between(1, 3), entries = between(0, 2);
+    const auto add = [&](DType dtype, const Shape& shape) {
+      GraphNode input;
+      input.dtype = dtype, input.shape = shape, input.record = static_cast<std::uint32_t>(graph_.nodes.size());
+      graph_.nodes.push_back(std::move(input));
+      node.operands.push_back({static_cast<ValueId>(graph_.nodes.size() - 1), 0});
+    };
+    switch (node.op) {
+      case Op::matmul_i32: add(DType::u8, {m, k}), add(DType::i8, {k, n}); return true;
+      case Op::matmul_packed: add(DType::i8, {m, k}), add(DType::i8, {1, 16, 64, 4}); break;
+      case Op::csr_matmul: add(DType::i64, {m + 1 + entries}), add(DType::f32, {entries}); break;
+      case Op::csr_sampled_matmul: add(DType::i64, {m + 1 + entries}), add(DType::i32, {m, n}); break;
+      default: return false;
+    }
+    if (node.op == Op::matmul_packed) node.attributes = {between(0, 64)};
+    if (node.op == Op::csr_sampled_matmul) add(DType::i32, {k, n});
+    if (node.op != Op::csr_matmul) return true;
+    node.attributes = {k, between(0, 1)};
+    add(DType::f32, {node.attributes[1] != 0 ? m : k, n});
+    return true;
   }
 
   void replace_by_scalars(GraphNode& node) {

@@ -1,0 +1,26 @@
+// Products of bytes, added up in i32: what quantised matrix products are made of. Sums wrap, so every kernel gives the
+// same bits.
+#pragma once
+
+#include "runtime/tensor_view.h"
+
+namespace fermata {
+
+/// matmul_i32 through oneDNN: i8 on the right, where the processor multiplies bytes without saturating.
+void matmul_i32_onednn(const CallArgs& args);
+bool matmul_i32_onednn_fits(const CallArgs& args);
+double matmul_i32_onednn_cost(const CallArgs& args);
+inline constexpr const char* kMatmulI32OnednnFits = "i8 on the right, VNNI, and no empty axis";
+/// Any bytes: widened, and then the product of i32.
+void matmul_i32_portable(const CallArgs& args);
+double matmul_i32_portable_cost(const CallArgs& args);
+
+/// matmul_packed through oneDNN, which reads the blocks as they lie: u8 on the left.
+void matmul_packed_onednn(const CallArgs& args);
+bool matmul_packed_onednn_fits(const CallArgs& args);
+inline constexpr const char* kMatmulPackedOnednnFits = "u8 on the left, VNNI, and no empty axis";
+/// Any bytes on the left: the blocks are read back into rows of i32 first.
+void matmul_packed_portable(const CallArgs& args);
+double matmul_packed_portable_cost(const CallArgs& args);
+
+}  // namespace fermata

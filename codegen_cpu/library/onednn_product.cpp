@@ -1,0 +1,127 @@
+// See onednn_product.h.
+#if FERMATA_ONEDNN
+
+#include "codegen_cpu/library/onednn_product.h"
+
+#include <dlfcn.h>
+
+#include <list>
+#include <string>
+
+#include "ir/error.h"
+
+namespace fermata::onednn {
+namespace {
+
+constexpr std::size_t kPrimitivesPerThread = 64;
+
+using GetThreads = int (*)();
+using SetThreads = void (*)(int);
+// Looked up, not linked: which OpenMP library it is, or whether there is one, is oneDNN's affair.
+GetThreads get_threads() {
+  static const auto f = reinterpret_cast<GetThreads>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
+  return f;
+}
+SetThreads set_threads() {
+  static const auto f = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  return f;
+}
+
+dnnl::engine& engine() {
+  static dnnl::engine* const cpu = new dnnl::engine(dnnl::engine::kind::cpu, 0);  // outlives static destructors
+  return *cpu;
+}
+
+dnnl::memory::data_type data_type_of(DType t) {
+  switch (t) {
+    case DType::bf16: return dnnl::memory::data_type::bf16;
+    case DType::i8: return dnnl::memory::data_type::s8;
+    case DType::u8: return dnnl::memory::data_type::u8;
+    case DType::i32: return dnnl::memory::data_type::s32;
+    default: return dnnl::memory::data_type::f32;
+  }
+}
+
+}  // namespace
+
+OneOpenMpThread::OneOpenMpThread() : before_(get_threads() != nullptr ? get_threads()() : 1) {
+  if (before_ != 1) set_threads()(1);
+}
+OneOpenMpThread::~OneOpenMpThread() {
+  if (before_ != 1) set_threads()(before_);
+}
+
+bool has_isa(dnnl::cpu_isa wanted) {
+  static const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+}
+
+Product::Product(const Key& k) : key(k), stream_(engine()) {
+  const auto& [m, n, depth, lhs_row, lhs_column, rhs_row, rhs_column, out_row] = k.numbers;
+  const dnnl::memory::desc lhs({m, depth}, data_type_of(k.lhs), {lhs_row, lhs_column});
+  const dnnl::memory::desc rhs =
+      k.packed ? dnnl::memory::desc({depth, n}, data_type_of(k.rhs), dnnl::memory::format_tag::BA16a64b4a)
+               : dnnl::memory::desc({depth, n}, data_type_of(k.rhs), dnnl::memory::dims{rhs_row, rhs_column});
+  const dnnl::memory::desc out({m, n}, data_type_of(k.out), {out_row, 1});
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);  // the library's own is not safe between threads
+  const dnnl::matmul::primitive_desc description({lhs, rhs, out}, attributes, engine());
+  primitive_ = dnnl::matmul(description);
+  lhs_ = dnnl::memory(lhs, engine(), nullptr);
+  rhs_ = dnnl::memory(rhs, engine(), nullptr);
+  out_ = dnnl::memory(out, engine(), nullptr);
+  scratch_ = dnnl::memory(description.scratchpad_desc(), engine(), nullptr);
+  scratch_bytes_ = description.scratchpad_desc().get_size();
+}
+
+void Product::run(const void* lhs, const void* rhs, void* out) {
+  const Allocation scratch = allocate_bytes(scratch_bytes_);
+  lhs_.set_data_handle(const_cast<void*>(lhs));
+  rhs_.set_data_handle(const_cast<void*>(rhs));
+  out_.set_data_handle(out);
+  scratch_.set_data_handle(scratch.data);
+  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, lhs_.get()},
+                                       {DNNL_ARG_WEIGHTS, rhs_.get()},
+                                       {DNNL_ARG_DST, out_.get()},
+                                       {DNNL_ARG_SCRATCHPAD, scratch_.get()}};
+  // The C function: its C++ wrapper takes a hash map per execution.
+  const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), stream_.get(), 4, arguments);
+  release_bytes(scratch);
+  dnnl::error::wrap_c_api(status, "could not execute a matmul primitive");
+}
+
+Product& product_for(const Key& key) {
+  static thread_local std::list<Product> recent;
+  for (auto p = recent.begin(); p != recent.end(); ++p) {
+    if (p->key != key) continue;
+    if (p != recent.begin()) recent.splice(recent.begin(), recent, p);
+    return *p;
+  }
+  if (recent.size() == kPrimitivesPerThread) recent.pop_back();
+  return recent.emplace_front(key);
+}
+
+SideStrides strides_of(const MatrixSide& side, std::int64_t rows, std::int64_t columns) {
+  if (rows == 1 && columns == 1) return {1, 1};
+  if (rows == 1) return {side.column_stride == 1 ? columns : 1, side.column_stride};
+  if (columns == 1) return {side.row_stride, side.row_stride == 1 ? rows : 1};
+  return {side.row_stride, side.column_stride};
+}
+
+// Measured on Zen 4 (f32, VNNI, bf16) and Sapphire Rapids (AMX).
+double per_ns(DType t) {
+  if (t == DType::f32) return has_isa(dnnl::cpu_isa::avx512_core) ? 60 : 30;
+  const bool tiles = has_isa(dnnl::cpu_isa::avx512_core_amx);
+  if (byte_size(t) == 1) return tiles ? 600 : 230;
+  return tiles ? 400 : has_isa(dnnl::cpu_isa::avx512_core_bf16) ? 115 : 40;
+}
+
+void throw_error(const dnnl::error& e) {
+  if (e.status == dnnl_out_of_memory)
+    throw OutOfMemoryError(3001, format_error(3001, "OutOfMemoryError", "oneDNN has no memory for a matmul", {}, {}));
+  throw_internal(std::string("oneDNN: ") + e.what());
+}
+
+}  // namespace fermata::onednn
+
+#endif

@@ -1,0 +1,100 @@
+// Reference evaluation of the sparse products, and of the product with packed bytes.
+#include <fmt/format.h>
+
+#include "ir/error.h"
+#include "ir/reference_element.h"
+
+namespace fermata {
+namespace {
+
+/// Sums of products per element of the result: floats in long double, integers wrapping.
+class Sums {
+ public:
+  explicit Sums(const GraphNode& node)
+      : node_(node),
+        floats_(static_cast<std::size_t>(is_floating(node.dtype) ? element_count(node.shape) : 0)),
+        integers_(static_cast<std::size_t>(is_floating(node.dtype) ? 0 : element_count(node.shape))) {}
+  void add(std::int64_t to, const ReferenceTensor& a, std::int64_t i, const ReferenceTensor& b, std::int64_t j) {
+    const auto t = static_cast<std::size_t>(to), s = static_cast<std::size_t>(i), r = static_cast<std::size_t>(j);
+    if (is_floating(node_.dtype))
+      floats_[t] += static_cast<long double>(a.floats[s]) * static_cast<long double>(b.floats[r]);
+    else
+      integers_[t] += static_cast<std::uint64_t>(a.integers[s]) * static_cast<std::uint64_t>(b.integers[r]);
+  }
+  ReferenceTensor take() const {
+    ReferenceTensor result{node_.dtype, node_.shape, {}, {}};
+    for (const long double sum : floats_) result.floats.push_back(static_cast<double>(sum));
+    if (is_floating(node_.dtype)) return result;
+    ElementWriter writer(node_.dtype, node_.shape, DType::u64);
+    for (std::size_t i = 0; i < integers_.size(); ++i) writer.set(static_cast<std::int64_t>(i), integers_[i]);
+    return writer.take();
+  }
+
+ private:
+  const GraphNode& node_;
+  std::vector<long double> floats_;
+  std::vector<std::uint64_t> integers_;
+};
+
+/// Calls f(row, column, entry) for every entry of a pattern, which is checked as kernels check it.
+template <class F> void for_entries(const GraphNode& node, const ReferenceTensor& pattern, std::int64_t rows,
+                                    std::int64_t columns, F&& f) {
+  const std::vector<std::int64_t>& p = pattern.integers;
+  const auto entries = static_cast<std::int64_t>(p.size()) - rows - 1;
+  bool valid = p[0] == 0 && p[static_cast<std::size_t>(rows)] == entries;
+  for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) valid = valid && p[row] <= p[row + 1];
+  for (std::size_t i = static_cast<std::size_t>(rows) + 1; i < p.size(); ++i)
+    valid = valid && p[i] >= 0 && p[i] < columns;
+  if (!valid)
+    throw IndexError(
+        1250, format_error(1250, "IndexError", fmt::format("{}: row offsets or columns out of range", name(node.op)),
+                           {}, node.where));
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t e = p[static_cast<std::size_t>(row)]; e < p[static_cast<std::size_t>(row) + 1]; ++e)
+      f(row, p[static_cast<std::size_t>(rows + 1 + e)], e);
+}
+
+ReferenceTensor csr_matmul(const GraphNode& node, const ReferenceTensor& pattern, const ReferenceTensor& values,
+                           const ReferenceTensor& dense) {
+  const std::int64_t rows = pattern.shape[0] - 1 - values.shape[0], width = dense.shape[1];
+  const bool transposed = node.attributes[1] != 0;
+  Sums sums(node);
+  for_entries(node, pattern, rows, node.attributes[0], [&](std::int64_t row, std::int64_t column, std::int64_t e) {
+    if (transposed) std::swap(row, column);
+    for (std::int64_t j = 0; j < width; ++j) sums.add(row * width + j, values, e, dense, column * width + j);
+  });
+  return sums.take();
+}
+
+ReferenceTensor sampled(const GraphNode& node, const ReferenceTensor& pattern, const ReferenceTensor& lhs,
+                        const ReferenceTensor& rhs) {
+  const std::int64_t width = lhs.shape[1];
+  Sums sums(node);
+  for_entries(node, pattern, lhs.shape[0], rhs.shape[0], [&](std::int64_t row, std::int64_t column, std::int64_t e) {
+    for (std::int64_t j = 0; j < width; ++j) sums.add(e, lhs, row * width + j, rhs, column * width + j);
+  });
+  return sums.take();
+}
+
+ReferenceTensor matmul_packed(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& packed) {
+  const std::int64_t k_size = x.shape.back(), columns = node.attributes[0], groups = packed.shape[1];
+  Sums sums(node);
+  const std::int64_t rows = columns == 0 ? 0 : element_count(node.shape) / columns;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      for (std::int64_t k = 0; k < k_size; ++k)
+        sums.add(i * columns + j, x, i * k_size + k, packed, ((j / 64 * groups + k / 4) * 64 + j % 64) * 4 + k % 4);
+  return sums.take();
+}
+
+}  // namespace
+
+ReferenceTensor sparse_products(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands) {
+  switch (node.op) {
+    case Op::csr_matmul: return csr_matmul(node, *operands[0], *operands[1], *operands[2]);
+    case Op::csr_sampled_matmul: return sampled(node, *operands[0], *operands[1], *operands[2]);
+    default: return matmul_packed(node, *operands[0], *operands[1]);
+  }
+}
+
+}  // namespace fermata
