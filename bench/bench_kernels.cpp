@@ -53,6 +53,24 @@ Body prepare_small_products() {
   };
 }
 
+/// 64K rows of 16 entries anywhere, times 64 columns.
+Body prepare_sparse_product() {
+  constexpr std::int64_t kRows = 1 << 16, kEntries = 16;
+  fm::Generator generator(1);
+  const Tensor columns = fm::randint(0, kRows, {kRows * kEntries}, fm::DType::i64, generator);
+  const Tensor matrix =
+      fm::sparse_csr(fm::arange(kRows + 1) * kEntries, columns, normal(2, {kRows * kEntries}), {kRows, kRows});
+  return [matrix, dense = normal(3, {kRows, 64})] { return Results{fm::matmul(matrix, dense)}; };
+}
+
+/// 512 rows of u8 times a weight of 4096 rows of i8, with a scale per row, requantised.
+Body prepare_quantized_linear() {
+  const Tensor x = normal(1, {512, 1024}), w = normal(2, {4096, 1024});
+  const Tensor qx = fm::quantize(x, 0.03, 128, fm::DType::qu8), qw = fm::quantize(w, fm::fit_quantization(w, fm::DType::qi8, 0, true));
+  fm::int_repr(qx).sync(), fm::int_repr(qw).sync();
+  return [qx, qw] { return Results{fm::int_repr(fm::quantized_linear(qx, qw, {}, 1.5, 3))}; };
+}
+
 Body prepare_adam() {
   auto adam = std::make_shared<Adam>();
   adam->value = normal(1, {k16M}), adam->gradient = normal(2, {k16M});
@@ -82,6 +100,8 @@ std::vector<Case> cases() {
          });
        }},
       {"adam_16M", &prepare_adam},
+      {"csr_matmul_64Kx16x64", &prepare_sparse_product},
+      {"quantized_linear_512x1024x4096", &prepare_quantized_linear},
       {"attention_8x8x512x64",
        [] {
          const fm::Shape sizes{8, 8, 512, 64};

@@ -92,7 +92,7 @@ struct Captured {
   std::uint64_t used = 0;
   bool grad_enabled = false;  // when it was captured
   std::uint64_t autocast = 0;
-  bool differentiable = false;  // results carry a history, which no replay could: the function is run instead
+  bool differentiable = false;  // results carry a history or parts, which no replay could: the function is run instead
 };
 
 bool check_replay() {
@@ -183,7 +183,9 @@ std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> a
   } undo{scope};
   std::vector<Tensor> results = body(context, stand_ins);
   c->grad_enabled = grad_enabled(), c->autocast = autocast_signature();
-  c->differentiable = std::any_of(results.begin(), results.end(), [](const Tensor& t) { return has_live_history(t); });
+  c->differentiable = std::any_of(results.begin(), results.end(), [](const Tensor& t) {
+    return has_live_history(t) || t.impl()->payload != nullptr;
+  });
   const bool argument_gradient = std::any_of(stand_ins.begin(), stand_ins.end(), [](const Tensor& t) { return t.grad().defined(); });
   if (scope.changed_gradient() != nullptr || argument_gradient)
     throw UnsupportedError(
@@ -322,6 +324,8 @@ std::size_t CompiledCore::captures() const {
 std::vector<Tensor> CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body,
                                        void* context, Location where) {
   if (mode() == Mode::eager || in_capture_scope() || tracing()) return body(context, args);  // it is part of another one
+  // A wrapper tensor has no buffer to bind: the function is run, and what it does to the parts is recorded.
+  if (std::ranges::any_of(args, [](const Tensor& t) { return t.impl()->payload != nullptr; })) return body(context, args);
   for (const Tensor& t : args)
     if (t.node()->pending()) tensor_hooks.materialise(t.node(), "an argument of a compiled function", where);
   std::unique_lock lock(state_->mutex);

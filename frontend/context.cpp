@@ -5,6 +5,8 @@
 #include "dispatch/table.h"
 #include "frontend/alias.h"
 #include "frontend/capture.h"
+#include "frontend/quantized_tensor.h"
+#include "frontend/sparse_tensor.h"
 #include "frontend/startup.h"
 #include "frontend/sync.h"
 #include "frontend/transforms/autocast.h"
@@ -23,6 +25,8 @@ struct Startup {
     register_meta_kernels();
     register_capture_kernels();
     register_composites();
+    register_quantized_kernels();
+    register_sparse_kernels();
     register_autograd_kernels();
     register_inplace_kernels();
     register_autocast_kernels();

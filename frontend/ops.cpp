@@ -130,7 +130,9 @@ Tensor matmul(const Tensor& lhs, const Tensor& rhs, Location where) {
                                      : promoted(Op::matmul, given, where);
   // Kernels see matrices: a vector gets its missing axis, which goes again. Errors speak of what the caller gave.
   const bool row = lhs.rank() == 1, column = rhs.rank() == 1;
-  if (row || column) infer(Op::matmul, std::vector{type_of(operands[0]), type_of(operands[1])}, {}, {}, where);
+  // Those of wrapper tensors come from their kernels, which know what they are made of.
+  const bool compound = ((lhs.keys() | rhs.keys()) & kCompoundKeys).bits != 0;
+  if ((row || column) && !compound) infer(Op::matmul, std::vector{type_of(operands[0]), type_of(operands[1])}, {}, {}, where);
   if (row) operands[0] = expand_dims(operands[0], 0, where);
   if (column) operands[1] = expand_dims(operands[1], 1, where);
   const Tensor product = general_call(Op::matmul, operands, {}, where);

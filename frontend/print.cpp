@@ -15,6 +15,8 @@
 #include "fermata/views.h"
 #include "frontend/calls.h"
 #include "frontend/host_elements.h"
+#include "frontend/quantized_tensor.h"
+#include "frontend/sparse_tensor.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -139,6 +141,8 @@ Tensor edges(Tensor x, Location where) {
 
 std::string to_string(const Tensor& x, Location where) {
   if (!x.defined()) return "tensor(undefined)";
+  if (quantized_payload(x) != nullptr) return quantized_to_string(x, where);
+  if (sparse_payload(x) != nullptr) return sparse_to_string(x, where);
   const Shape shape = x.shape();
   const std::int64_t count = x.element_count();
   if (!kRealOrBoolean.has(x.dtype())) return fmt::format("tensor({})", to_string(x.dtype(), shape));

@@ -18,8 +18,11 @@ namespace {
 bool may_want_gradient(const Tensor* t) { return t != nullptr && t->keys().has(Functionality::autograd); }
 
 /// Can there be a gradient at all? Results that are not floating have none, and one that already has a history is an
-/// operand handed back.
-bool differentiable(const Tensor& result) { return is_floating(result.dtype()) && result.impl()->slot == nullptr; }
+/// operand handed back. What a wrapper tensor is made of has histories of its own.
+bool differentiable(const Tensor& result) {
+  const TensorImpl* impl = result.impl();
+  return is_floating(result.dtype()) && impl->slot == nullptr && impl->payload == nullptr;
+}
 
 /// Makes the node of a result. Null operands are host numbers, listed in `numbers`.
 void record(const Call& call, const Tensor& result, std::span<const Tensor* const> tensors,

@@ -135,6 +135,7 @@ GradEdge grad_edge(const Tensor& tensor) {
 }
 
 Tensor with_history(const Tensor& value, GradEdge edge) {
+  if (value.impl()->payload != nullptr) return value;  // histories belong to what a wrapper tensor is made of
   Node* node = value.node();
   node->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
   Tensor result(node, value.keys() & kDataKeys);
