@@ -35,7 +35,8 @@ void check_stack(const OperatorEntry& entry, const Stack& stack, std::source_loc
 void call_with(const OperatorEntry& entry, DispatchKeySet keys, Stack& stack, std::source_location where) {
   keys = keys & DispatchKeySet(entry.not_fallthrough[keys.column()].load(std::memory_order_relaxed));
   const Call call{entry, keys, where};
-  if (!watch_calls.load(std::memory_order_relaxed)) [[likely]] return run_boxed_kernel(call, stack);
+  if (!watch_calls.load(std::memory_order_relaxed)) [[likely]]
+    return run_boxed_kernel(call, stack);
   struct Leave {
     const Call& call;
     ~Leave() { watch_call(call, false); }
@@ -66,8 +67,10 @@ std::string_view next_step(Functionality f) {
 
 void run_kernel(const KernelFunction& kernel, const Call& call, Stack& stack) {
   const Call own{call.entry, call.keys, call.where, &kernel};
-  if (kernel.typed != nullptr) kernel.signature->unboxed(own, stack, kernel.typed);
-  else kernel.boxed(own, stack);
+  if (kernel.typed != nullptr)
+    kernel.signature->unboxed(own, stack, kernel.typed);
+  else
+    kernel.boxed(own, stack);
 }
 
 void run_boxed_kernel(const Call& call, Stack& stack) {
@@ -90,18 +93,20 @@ void throw_missing_kernel(const Call& call) {
   const std::size_t row = call.keys.cell() / 8, column = call.keys.column();
   const std::string kernels = backends_with_kernels(call.entry);
   if (row == 0 || (column == 0 && row == 1 + static_cast<std::size_t>(Functionality::dense)))
-    throw UnsupportedError(2001, format_error(2001, "UnsupportedError",
-                                              fmt::format("{}: no tensor argument says which backend runs it", call.entry.name), {},
-                                              call.where,
-                                              fmt::format("a kernel for BackendSelect would decide; kernels exist for: {}",
-                                                          kernels.empty() ? "nothing" : kernels)));
+    throw UnsupportedError(
+        2001,
+        format_error(2001, "UnsupportedError",
+                     fmt::format("{}: no tensor argument says which backend runs it", call.entry.name), {}, call.where,
+                     fmt::format("a kernel for BackendSelect would decide; kernels exist for: {}",
+                                 kernels.empty() ? "nothing" : kernels)));
   const auto f = static_cast<Functionality>(row - 1);
   const std::string key = column == 0 ? std::string(kFunctionalityNames[row - 1])
                                       : to_string(RegistrationKey::cell(f, static_cast<BackendKey>(column - 1)));
-  throw UnsupportedError(2001, format_error(2001, "UnsupportedError", fmt::format("{}: no kernel for {}", call.entry.name, key), {},
-                                            call.where,
-                                            fmt::format("{}kernels exist for: {}; `fermata ops {}` prints the row", next_step(f),
-                                                        kernels.empty() ? "nothing" : kernels, call.entry.name)));
+  throw UnsupportedError(
+      2001,
+      format_error(2001, "UnsupportedError", fmt::format("{}: no kernel for {}", call.entry.name, key), {}, call.where,
+                   fmt::format("{}kernels exist for: {}; `fermata ops {}` prints the row", next_step(f),
+                               kernels.empty() ? "nothing" : kernels, call.entry.name)));
 }
 
 }  // namespace fermata

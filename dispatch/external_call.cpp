@@ -15,7 +15,8 @@ namespace {
 /// A tensor that looks at the elements of a view while a call lasts.
 Tensor borrowed(const TensorView& v, BackendKey backend) {
   const Shape sizes(std::span(v.sizes, v.rank)), strides(std::span(v.strides, v.rank));
-  StoragePtr storage(Storage::adopt(v.data, 0, [](Storage*) {}, nullptr));
+  StoragePtr storage(Storage::adopt(
+      v.data, 0, [](Storage*) {}, nullptr));
   Node* leaf = make_strided_leaf({v.dtype, sizes}, strides, 0, storage.get(), backend, Node::kTensor);
   static_cast<void>(storage.release());
   return Tensor(leaf, DispatchKeySet(backend) | Functionality::dense);
@@ -25,11 +26,12 @@ Tensor borrowed(const TensorView& v, BackendKey backend) {
 void deliver(const Tensor& result, const TensorView& out, const Call& call) {
   Node* node = result.node();
   if (node->dtype != out.dtype || !std::ranges::equal(node->sizes(), std::span(out.sizes, out.rank)))
-    throw UnsupportedError(2008, format_error(2008, "UnsupportedError",
-                                              std::string(call.entry.name) + ": the result is not what the Meta kernel said",
-                                              {{"result", to_string(node->dtype, node->sizes()), ""},
-                                               {"Meta", to_string(out.dtype, std::span(out.sizes, out.rank)), ""}},
-                                              call.where));
+    throw UnsupportedError(2008,
+                           format_error(2008, "UnsupportedError",
+                                        std::string(call.entry.name) + ": the result is not what the Meta kernel said",
+                                        {{"result", to_string(node->dtype, node->sizes()), ""},
+                                         {"Meta", to_string(out.dtype, std::span(out.sizes, out.rank)), ""}},
+                                        call.where));
   if (node->pending()) tensor_hooks.materialise(node, "a kernel from outside returns a pending tensor", call.where);
   Shape strides;
   const TensorView from = view_of(*node, strides);
@@ -51,7 +53,8 @@ template <BackendKey B> void run_external(const CallArgs& args) {
 
 constexpr auto kRunExternal = []<std::size_t... B>(std::index_sequence<B...>) {
   return std::array<CallKernel, sizeof...(B)>{&run_external<static_cast<BackendKey>(B)>...};
-}(std::make_index_sequence<kBackendCount>{});
+}
+(std::make_index_sequence<kBackendCount>{});
 
 /// The description of a pointwise op over operands that are broadcast already.
 Kernel one_op_kernel(Op op, const CallArgs& args) {
@@ -68,8 +71,10 @@ Kernel one_op_kernel(Op op, const CallArgs& args) {
   std::vector<ValueId> operands;
   for (const TensorView& in : args.inputs) {
     k.accesses.push_back({in.dtype, all, false, false});
-    operands.push_back(convert(k.program.add({.prim = Prim::input, .type = in.dtype,
-                                              .index = static_cast<std::uint16_t>(k.accesses.size() - 1)}), compute));
+    operands.push_back(convert(
+        k.program.add(
+            {.prim = Prim::input, .type = in.dtype, .index = static_cast<std::uint16_t>(k.accesses.size() - 1)}),
+        compute));
   }
   const Formula& formula = pointwise_formula(op, compute);
   const ValueId result = k.program.inline_program(formula.program, operands, formula.results)[0];
@@ -86,30 +91,38 @@ template <BackendKey B> void run_formula(const CallArgs& args) {
   if (sizes.empty()) sizes.push_back(1);
   const auto add = [&](const TensorView& v) {
     pointers.push_back(v.data), offsets.push_back(0);
-    if (v.rank == 0) strides.push_back(0);
-    else strides.insert(strides.end(), v.strides, v.strides + v.rank);
+    if (v.rank == 0)
+      strides.push_back(0);
+    else
+      strides.insert(strides.end(), v.strides, v.strides + v.rank);
   };
   for (const TensorView& v : args.inputs) add(v);
   add(out);
   std::int64_t rows = 1;
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) rows *= sizes[i];
-  const KernelLaunch launch{.pointers = pointers.data(), .sizes = sizes.data(), .strides = strides.data(),
-                            .offsets = offsets.data(), .scalars = nullptr, .row_begin = 0, .row_end = rows,
-                            .column_begin = 0, .column_end = sizes.back()};
+  const KernelLaunch launch{.pointers = pointers.data(),
+                            .sizes = sizes.data(),
+                            .strides = strides.data(),
+                            .offsets = offsets.data(),
+                            .scalars = nullptr,
+                            .row_begin = 0,
+                            .row_end = rows,
+                            .column_begin = 0,
+                            .column_end = sizes.back()};
   const Backend* device = backend(B);
   if (device != nullptr && device->can_compile(nullptr)) {
     try {
       return compile_cached(B, kernel)->launch(launch);
     } catch (const UnsupportedError&) {  // interpreted instead, where the elements can be reached
-    } catch (const InternalError&) {
-    }
+    } catch (const InternalError&) {}
   }
   interpret(kernel, launch);
 }
 
 constexpr auto kRunFormula = []<std::size_t... B>(std::index_sequence<B...>) {
   return std::array<CallKernel, sizeof...(B)>{&run_formula<static_cast<BackendKey>(B)>...};
-}(std::make_index_sequence<kBackendCount>{});
+}
+(std::make_index_sequence<kBackendCount>{});
 
 DTypeSet every_dtype() {
   DTypeSet all;
@@ -126,7 +139,8 @@ DTypeSet operand_dtypes(DTypeRule rule) {
 
 }  // namespace
 
-std::vector<KernelVariant> external_variants(const OperatorEntry& entry, BackendKey backend, std::source_location where) {
+std::vector<KernelVariant> external_variants(const OperatorEntry& entry, BackendKey backend,
+                                             std::source_location where) {
   const auto b = static_cast<std::size_t>(backend);
   if (family(entry.op) == Family::external)
     return {{.name = "kernel", .dtypes = every_dtype(), .call = kRunExternal[b], .where = where}};

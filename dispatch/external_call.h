@@ -8,6 +8,7 @@
 namespace fermata {
 
 /// Of a pointwise operator: its formula, which fuses, and the formula alone, called. Of any other: its kernel, called.
-std::vector<KernelVariant> external_variants(const OperatorEntry& entry, BackendKey backend, std::source_location where);
+std::vector<KernelVariant> external_variants(const OperatorEntry& entry, BackendKey backend,
+                                             std::source_location where);
 
 }  // namespace fermata

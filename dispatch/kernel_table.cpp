@@ -30,8 +30,9 @@ const Schema* built_in_schema(Op op) {
     case Family::binary: return new Schema(parse_schema(head + "(Operand lhs, Operand rhs) -> Tensor"));
     case Family::ternary: return new Schema(parse_schema(head + "(Operand condition, Operand x, Operand y) -> Tensor"));
     default:
-      return new Schema(parse_schema(head + "(Tensor[] operands, int[] attributes=[], int[] scalars=[], dtype? dtype=None, "
-                                            "Shape sizes=[], Device device=CPU) -> Tensor"));
+      return new Schema(parse_schema(head +
+                                     "(Tensor[] operands, int[] attributes=[], int[] scalars=[], dtype? dtype=None, "
+                                     "Shape sizes=[], Device device=CPU) -> Tensor"));
   }
 }
 
@@ -120,7 +121,8 @@ std::string nearest_operator(std::string_view wanted) {
   std::string_view nearest;
   std::size_t best = 3;
   for (const OperatorRow* row : table().all)
-    if (const std::size_t d = edits(wanted, row->name); row->schema != nullptr && d < best) nearest = row->name, best = d;
+    if (const std::size_t d = edits(wanted, row->name); row->schema != nullptr && d < best)
+      nearest = row->name, best = d;
   return nearest.empty() ? "`fermata ops` lists all" : fmt::format("{}?", nearest);
 }
 
@@ -129,7 +131,8 @@ std::string_view name(KernelForm form) {
   return kNames[static_cast<std::size_t>(form)];
 }
 
-void set_kernel(Op op, RegistrationKey key, ErasedKernel kernel, const SignatureOps& signature, std::source_location where) {
+void set_kernel(Op op, RegistrationKey key, ErasedKernel kernel, const SignatureOps& signature,
+                std::source_location where) {
   KernelFunction made{.typed = kernel, .signature = &signature, .where = where, .key = key};
   register_kernel(operator_entry(op).name, std::move(made)).keep();
 }
@@ -181,10 +184,11 @@ void add_variant(Op op, BackendKey backend, KernelVariant variant) {
   std::vector<KernelVariant> variants = known != nullptr ? known->variants : std::vector<KernelVariant>();
   for (const KernelVariant& v : variants)
     if (v.name == variant.name)
-      throw ValueError(1515, format_error(1515, "ValueError",
-                                          fmt::format("{}: a second variant '{}' for {}", row.name, v.name,
-                                                      kBackendNames[static_cast<std::size_t>(backend)]),
-                                          {{"first", short_location(v.where), ""}}, variant.where, "give it another name"));
+      throw ValueError(1515,
+                       format_error(1515, "ValueError",
+                                    fmt::format("{}: a second variant '{}' for {}", row.name, v.name,
+                                                kBackendNames[static_cast<std::size_t>(backend)]),
+                                    {{"first", short_location(v.where), ""}}, variant.where, "give it another name"));
   variants.push_back(std::move(variant));
   set_variants(row, backend, std::move(variants));
 }
@@ -216,11 +220,11 @@ const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend,
   }
   if (best != nullptr) return *best;
   const std::string names = dtype_names(available, ", ");
-  throw UnsupportedError(
-      2002, format_error(2002, "UnsupportedError",
-                         fmt::format("{}: no {} kernel for {}", entry.name, kBackendNames[static_cast<std::size_t>(backend)],
-                                     name(operand)),
-                         {}, where, names.empty() ? "" : fmt::format("cast to one of: {}", names)));
+  throw UnsupportedError(2002,
+                         format_error(2002, "UnsupportedError",
+                                      fmt::format("{}: no {} kernel for {}", entry.name,
+                                                  kBackendNames[static_cast<std::size_t>(backend)], name(operand)),
+                                      {}, where, names.empty() ? "" : fmt::format("cast to one of: {}", names)));
 }
 
 std::string describe_variants(Op op) {

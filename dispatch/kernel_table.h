@@ -25,29 +25,28 @@ std::string_view name(KernelForm form);
 using InnerLoop = void (*)(void* out, const void* const* in, const bool* splat, std::int64_t n);
 
 struct KernelVariant {
-  std::string name;                       // "simd", "jit", "onednn"
+  std::string name;  // "simd", "jit", "onednn"
   KernelForm form = KernelForm::call;
-  DTypeSet dtypes;                        // operand dtypes it accepts
-  CallKernel call = nullptr;              // call and library forms
+  DTypeSet dtypes;                             // operand dtypes it accepts
+  CallKernel call = nullptr;                   // call and library forms
   bool (*fits)(const CallArgs&) = nullptr;     // shape predicate; null: always
   double (*cost)(const CallArgs&) = nullptr;   // predicted ns; null: by bytes
   std::array<InnerLoop, kDTypeCount> inner{};  // call form, pointwise ops, by operand dtype
-  std::string fits_text = {};             // the predicate in words, for explain
+  std::string fits_text = {};                  // the predicate in words, for explain
   std::source_location where = std::source_location::current();
 };
 
 /// All variants of one (op, backend), in order of registration.
 struct BackendCell {
   std::vector<KernelVariant> variants;
-  std::array<CallKernel, kDTypeCount> only_call{};   // the one callable variant of a dtype, where there is no choice
+  std::array<CallKernel, kDTypeCount> only_call{};  // the one callable variant of a dtype, where there is no choice
   std::array<InnerLoop, kDTypeCount> inner{};
-  DTypeSet emits;                                    // dtypes with an emit variant
+  DTypeSet emits;  // dtypes with an emit variant
 };
 
 /// A kernel of a built-in op, for the life of the process; registration.h has the rules.
-template <class Signature>
-void set_kernel(Op op, RegistrationKey key, typename Dispatcher<Signature>::Kernel kernel,
-                std::source_location where = std::source_location::current());
+template <class Signature> void set_kernel(Op op, RegistrationKey key, typename Dispatcher<Signature>::Kernel kernel,
+                                           std::source_location where = std::source_location::current());
 void set_kernel(Op op, RegistrationKey key, ErasedKernel kernel, const SignatureOps& signature,
                 std::source_location where);
 template <class Signature>
@@ -55,22 +54,23 @@ void set_kernel(Op op, RegistrationKey key, typename Dispatcher<Signature>::Kern
   set_kernel(op, key, reinterpret_cast<ErasedKernel>(kernel), signature_ops<Signature>(), where);
 }
 /// The same for a cell by its number.
-template <class Signature>
-void set_kernel(Op op, std::size_t cell, typename Dispatcher<Signature>::Kernel kernel,
-                std::source_location where = std::source_location::current()) {
+template <class Signature> void set_kernel(Op op, std::size_t cell, typename Dispatcher<Signature>::Kernel kernel,
+                                           std::source_location where = std::source_location::current()) {
   const auto f = static_cast<Functionality>(cell / 8 - 1);
-  set_kernel<Signature>(op, cell % 8 == 0 ? RegistrationKey::everywhere(f) : RegistrationKey::cell(f, static_cast<BackendKey>(cell % 8 - 1)),
-                        kernel, where);
+  set_kernel<Signature>(
+      op,
+      cell % 8 == 0 ? RegistrationKey::everywhere(f) : RegistrationKey::cell(f, static_cast<BackendKey>(cell % 8 - 1)),
+      kernel, where);
 }
 /// A kernel that all ops of a family share.
-template <class Signature>
-void set_family_kernel(Family family, RegistrationKey key, typename Dispatcher<Signature>::Kernel kernel,
-                       std::source_location where = std::source_location::current());
+template <class Signature> void set_family_kernel(Family family, RegistrationKey key,
+                                                  typename Dispatcher<Signature>::Kernel kernel,
+                                                  std::source_location where = std::source_location::current());
 void set_family_kernel(Family family, RegistrationKey key, ErasedKernel kernel, const SignatureOps& signature,
                        std::source_location where);
-template <class Signature>
-void set_family_kernel(Family family, RegistrationKey key, typename Dispatcher<Signature>::Kernel kernel,
-                       std::source_location where) {
+template <class Signature> void set_family_kernel(Family family, RegistrationKey key,
+                                                  typename Dispatcher<Signature>::Kernel kernel,
+                                                  std::source_location where) {
   set_family_kernel(family, key, reinterpret_cast<ErasedKernel>(kernel), signature_ops<Signature>(), where);
 }
 /// One kernel per signature, for the families that have it: all but composites and operators from outside.

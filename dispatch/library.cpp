@@ -36,10 +36,11 @@ Library& Library::def(std::string_view text, std::string doc, std::source_locati
   Schema schema = parse_schema(text);
   if (schema.space.empty()) schema.space = space_;
   if (kind_ == Kind::implementation || schema.space != space_)
-    throw ValueError(1519, format_error(1519, "ValueError",
-                                        fmt::format("{}: defined in a library of the namespace {}{}", schema.qualified_name(), space_,
-                                                    kind_ == Kind::implementation ? ", which gives kernels only" : ""),
-                                        {}, where, "define it in FERMATA_LIBRARY or FERMATA_LIBRARY_FRAGMENT of its namespace"));
+    throw ValueError(
+        1519, format_error(1519, "ValueError",
+                           fmt::format("{}: defined in a library of the namespace {}{}", schema.qualified_name(),
+                                       space_, kind_ == Kind::implementation ? ", which gives kernels only" : ""),
+                           {}, where, "define it in FERMATA_LIBRARY or FERMATA_LIBRARY_FRAGMENT of its namespace"));
   registrations_.push_back(register_schema(std::move(schema), std::move(doc), where));
   return *this;
 }
@@ -66,7 +67,8 @@ void Library::add_kernel(std::string_view name, KernelFunction kernel, KernelOpt
   registrations_.push_back(register_kernel(qualified(name), std::move(kernel)));
 }
 
-Library& Library::impl_boxed(std::string_view name, BoxedKernel kernel, KernelOptions options, std::source_location where) {
+Library& Library::impl_boxed(std::string_view name, BoxedKernel kernel, KernelOptions options,
+                             std::source_location where) {
   add_kernel(name, {.boxed = std::move(kernel), .where = where}, std::move(options));
   return *this;
 }
@@ -87,9 +89,10 @@ Library& Library::fallback_fallthrough(std::source_location where) {
   return *this;
 }
 
-void Library::define_pointwise(std::string_view name, Family family, DTypeRule rule, std::function<Formula(DType)> formula,
-                               std::string doc, std::source_location where) {
-  constexpr std::string_view kArguments[] = {"Operand x", "Operand lhs, Operand rhs", "Operand x, Operand y, Operand z"};
+void Library::define_pointwise(std::string_view name, Family family, DTypeRule rule,
+                               std::function<Formula(DType)> formula, std::string doc, std::source_location where) {
+  constexpr std::string_view kArguments[] = {"Operand x", "Operand lhs, Operand rhs",
+                                             "Operand x, Operand y, Operand z"};
   def(fmt::format("{}({}) -> Tensor", name, kArguments[static_cast<std::size_t>(family)]), std::move(doc), where);
   registrations_.push_back(register_formula(qualified(name), family, rule, std::move(formula), where));
 }

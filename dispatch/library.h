@@ -79,22 +79,22 @@ class Library {
   Library& operator=(Library&&) noexcept = default;
 
   /// An operator by its schema, whose namespace is that of the library.
-  Library& def(std::string_view schema, std::string doc = {}, std::source_location where = std::source_location::current());
+  Library& def(std::string_view schema, std::string doc = {},
+               std::source_location where = std::source_location::current());
   /// An operator with a kernel that is made of other operators (CompositeImplicit). `schema` may be a name only: the
   /// rest follows from the signature of the kernel.
   template <class F>
-    requires(!std::convertible_to<F, std::string>)
-  Library& def(std::string_view schema, F kernel, std::string doc = {},
-               std::source_location where = std::source_location::current()) {
+  requires(!std::convertible_to<F, std::string>) Library& def(
+      std::string_view schema, F kernel, std::string doc = {},
+      std::source_location where = std::source_location::current()) {
     KernelFunction made = make_kernel(std::move(kernel), where);
     define_with(schema, std::move(made), std::move(doc), where);
     return *this;
   }
 
   /// A kernel for the key of this library. Of a fragment or definition: CompositeImplicit.
-  template <class F>
-  Library& impl(std::string_view name, F kernel, KernelOptions options = {},
-                std::source_location where = std::source_location::current()) {
+  template <class F> Library& impl(std::string_view name, F kernel, KernelOptions options = {},
+                                   std::source_location where = std::source_location::current()) {
     add_kernel(name, make_kernel(std::move(kernel), where), std::move(options));
     return *this;
   }
@@ -104,15 +104,15 @@ class Library {
   /// The operator passes this key over. On the Autograd key that means: not differentiable.
   Library& fallthrough(std::string_view name, std::source_location where = std::source_location::current());
   /// What runs for every operator without a kernel for this key.
-  Library& fallback(BoxedKernel kernel, bool replaces = false, std::source_location where = std::source_location::current());
+  Library& fallback(BoxedKernel kernel, bool replaces = false,
+                    std::source_location where = std::source_location::current());
   Library& fallback_fallthrough(std::source_location where = std::source_location::current());
 
   /// A pointwise operator of one, two or three operands from its formula, a generic function of values as in ir/ops/*.def:
   ///   m.pointwise<DTypeRule::floating>("mish", [](auto x) { return x * math::tanh(math::softplus(x)); });
   /// It runs on every backend, in both modes, and fuses with its neighbours. The rule says what becomes of dtypes (ir/op.h).
-  template <DTypeRule Rule, class F>
-  Library& pointwise(std::string_view name, F formula, std::string doc = {},
-                     std::source_location where = std::source_location::current());
+  template <DTypeRule Rule, class F> Library& pointwise(std::string_view name, F formula, std::string doc = {},
+                                                        std::source_location where = std::source_location::current());
 
   void keep();
 
@@ -133,14 +133,18 @@ namespace detail {
 
 /// How many values a formula takes: asked at f32 or, where the rule refuses that, at i64 or bool.
 template <class F, class V> constexpr std::size_t formula_operands() {
-  if constexpr (std::invocable<F, V>) return 1;
-  else if constexpr (std::invocable<F, V, V>) return 2;
-  else if constexpr (std::invocable<F, V, V, V>) return 3;
-  else return 0;
+  if constexpr (std::invocable<F, V>)
+    return 1;
+  else if constexpr (std::invocable<F, V, V>)
+    return 2;
+  else if constexpr (std::invocable<F, V, V, V>)
+    return 3;
+  else
+    return 0;
 }
-template <DTypeRule Rule>
-using FormulaProbe = std::conditional_t<accepts(Rule, DType::f32), float,
-                                        std::conditional_t<accepts(Rule, DType::i64), std::int64_t, bool>>;
+template <DTypeRule Rule> using FormulaProbe =
+    std::conditional_t<accepts(Rule, DType::f32), float,
+                       std::conditional_t<accepts(Rule, DType::i64), std::int64_t, bool>>;
 
 /// The formula at a compute dtype that the rule accepts.
 template <DTypeRule Rule, class F> Formula record_formula(const F& f, DType compute) {
@@ -151,13 +155,14 @@ template <DTypeRule Rule, class F> Formula record_formula(const F& f, DType comp
       Recorder recorder(made.program);
       made.parameters.assign(count, dtype_of<T>);
       const auto parameter = [&](std::size_t i) {
-        return Sym<T>::from_id(made.program.add(
-            {.prim = Prim::parameter, .type = dtype_of<T>, .index = static_cast<std::uint16_t>(i)}));
+        return Sym<T>::from_id(
+            made.program.add({.prim = Prim::parameter, .type = dtype_of<T>, .index = static_cast<std::uint16_t>(i)}));
       };
       [&]<std::size_t... I>(std::index_sequence<I...>) {
         const std::array<Sym<T>, count> x{parameter(I)...};
         made.results = {f(x[I]...).id()};
-      }(std::make_index_sequence<count>{});
+      }
+      (std::make_index_sequence<count>{});
     }
   });
   return made;
@@ -170,16 +175,17 @@ Library& Library::pointwise(std::string_view name, F formula, std::string doc, s
   constexpr std::size_t operands = detail::formula_operands<F, Sym<detail::FormulaProbe<Rule>>>();
   static_assert(operands > 0, "a formula is a generic function of one to three values");
   static_assert(Rule != DTypeRule::none && Rule != DTypeRule::choose, "a rule of pointwise ops without a condition");
-  define_pointwise(name, static_cast<Family>(operands - 1), Rule,
-                   [formula](DType compute) { return detail::record_formula<Rule>(formula, compute); }, std::move(doc),
-                   where);
+  define_pointwise(
+      name, static_cast<Family>(operands - 1), Rule,
+      [formula](DType compute) { return detail::record_formula<Rule>(formula, compute); }, std::move(doc), where);
   return *this;
 }
 
 /// Runs a function with a Library when the program or shared object is loaded; errors are printed before they end it.
 class LibraryAtLoad {
  public:
-  LibraryAtLoad(Library::Kind kind, const char* space, const char* key, void (*fill)(Library&), std::source_location where);
+  LibraryAtLoad(Library::Kind kind, const char* space, const char* key, void (*fill)(Library&),
+                std::source_location where);
 
  private:
   std::vector<Library> library_;
@@ -234,11 +240,11 @@ template <class Signature> auto OperatorHandle::typed(std::source_location where
 
 #define FERMATA_LIBRARY_NAME2(name, line) name##line
 #define FERMATA_LIBRARY_NAME(name, line) FERMATA_LIBRARY_NAME2(name, line)
-#define FERMATA_LIBRARY_AT_LOAD(kind, space, key, m, number)                                                          \
-  static void FERMATA_LIBRARY_NAME(fermata_library_fill_, number)(::fermata::Library&);                               \
-  static const ::fermata::LibraryAtLoad FERMATA_LIBRARY_NAME(fermata_library_, number)(                               \
-      ::fermata::Library::Kind::kind, space, key, &FERMATA_LIBRARY_NAME(fermata_library_fill_, number),               \
-      std::source_location::current());                                                                               \
+#define FERMATA_LIBRARY_AT_LOAD(kind, space, key, m, number)                                            \
+  static void FERMATA_LIBRARY_NAME(fermata_library_fill_, number)(::fermata::Library&);                 \
+  static const ::fermata::LibraryAtLoad FERMATA_LIBRARY_NAME(fermata_library_, number)(                 \
+      ::fermata::Library::Kind::kind, space, key, &FERMATA_LIBRARY_NAME(fermata_library_fill_, number), \
+      std::source_location::current());                                                                 \
   static void FERMATA_LIBRARY_NAME(fermata_library_fill_, number)([[maybe_unused]] ::fermata::Library & m)
 
 /// Defines a namespace of operators, once in a program.

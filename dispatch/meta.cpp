@@ -52,11 +52,10 @@ Tensor meta_tensor(const TensorType& type) {
   return Tensor(make_leaf(type, Storage::nowhere(), BackendKey::meta, Node::kTensor), kMetaKeys);
 }
 
-std::function<TensorType(std::span<const TensorType>, std::span<const std::int64_t>, std::source_location)> external_infer(
-    const OperatorEntry& entry) {
-  return [&entry](std::span<const TensorType> types, std::span<const std::int64_t> arguments, std::source_location where) {
-    return infer_by_meta(entry, types, arguments, where);
-  };
+std::function<TensorType(std::span<const TensorType>, std::span<const std::int64_t>, std::source_location)>
+external_infer(const OperatorEntry& entry) {
+  return [&entry](std::span<const TensorType> types, std::span<const std::int64_t> arguments,
+                  std::source_location where) { return infer_by_meta(entry, types, arguments, where); };
 }
 
 void register_meta_kernels() {

@@ -33,8 +33,10 @@ std::string place(std::source_location where) { return short_location(where); }
 }
 
 /// Two kernels of one key: an error unless one of them says that it replaces the other.
-void check_conflict(const std::string& what, const std::vector<const KernelFunction*>& kernels, const KernelFunction& added) {
-  const bool variants = added.key.kind == RegistrationKey::Kind::cell && is_backend_functionality(added.key.functionality);
+void check_conflict(const std::string& what, const std::vector<const KernelFunction*>& kernels,
+                    const KernelFunction& added) {
+  const bool variants =
+      added.key.kind == RegistrationKey::Kind::cell && is_backend_functionality(added.key.functionality);
   for (const KernelFunction* k : kernels) {
     if (k->key != added.key || k->replaces != added.replaces) continue;
     if (variants && k->variant != added.variant) continue;
@@ -68,17 +70,20 @@ bool agrees(const Schema& schema, const SignatureOps& ops) {
 
 void check_signature(const OperatorRow& row, const SignatureOps& ops, std::source_location where) {
   if (row.schema != nullptr && !agrees(*row.schema, ops))
-    throw ValueError(1514, format_error(1514, "ValueError", fmt::format("{}: the signature is not that of the schema", row.name),
-                                        {{"schema", to_string(*row.schema), place(row.schema_where)},
-                                         {"kernel", signature_text(ops), ""}},
-                                        where));
+    throw ValueError(
+        1514,
+        format_error(1514, "ValueError", fmt::format("{}: the signature is not that of the schema", row.name),
+                     {{"schema", to_string(*row.schema), place(row.schema_where)}, {"kernel", signature_text(ops), ""}},
+                     where));
   const SignatureOps* known = row.entry.signature.load(std::memory_order_relaxed);
   if (known == nullptr || *known->type == *ops.type) return;
   std::string first;
   for (const KernelFunction* k : row.kernels)
     if (k->signature == known) first = place(k->where);
-  throw ValueError(1514, format_error(1514, "ValueError", fmt::format("{}: the signature is not that of the other kernels", row.name),
-                                      {{"first", signature_text(*known), first}, {"kernel", signature_text(ops), ""}}, where));
+  throw ValueError(
+      1514,
+      format_error(1514, "ValueError", fmt::format("{}: the signature is not that of the other kernels", row.name),
+                   {{"first", signature_text(*known), first}, {"kernel", signature_text(ops), ""}}, where));
 }
 
 // ---- Which kernel fills a cell ----------------------------------------------------------------------------------------
@@ -114,14 +119,16 @@ const KernelFunction* chooser(OperatorRow& row, std::vector<const KernelFunction
   });
   for (const auto& known : row.choosers)
     if (known.first == variants) return known.second;
-  auto* chosen = new KernelFunction{.signature = variants[0]->signature, .where = variants[0]->where, .key = variants[0]->key};
+  auto* chosen =
+      new KernelFunction{.signature = variants[0]->signature, .where = variants[0]->where, .key = variants[0]->key};
   chosen->variant = "chosen";
   chosen->boxed = [variants](const Call& call, Stack& stack) {
     for (const KernelFunction* k : variants)
       if (!k->fits || k->fits(stack)) return run_kernel(*k, call, stack);
-    throw UnsupportedError(2007, format_error(2007, "UnsupportedError",
-                                              fmt::format("{}: no kernel takes these arguments", call.entry.name), {}, call.where,
-                                              fmt::format("`fermata ops {}` prints their conditions", call.entry.name)));
+    throw UnsupportedError(
+        2007,
+        format_error(2007, "UnsupportedError", fmt::format("{}: no kernel takes these arguments", call.entry.name), {},
+                     call.where, fmt::format("`fermata ops {}` prints their conditions", call.entry.name)));
   };
   row.choosers.emplace_back(std::move(variants), chosen);
   return chosen;
@@ -133,7 +140,8 @@ const std::vector<const KernelFunction*>& family_kernels(const OperatorRow& row)
 
 /// The kernel of a backend that was registered for this op and not through its family alone.
 const KernelFunction* exact(OperatorRow& row, Functionality f, std::size_t column) {
-  for (const auto* kernels : {static_cast<const std::vector<const KernelFunction*>*>(&row.kernels), &family_kernels(row)}) {
+  for (const auto* kernels :
+       {static_cast<const std::vector<const KernelFunction*>*>(&row.kernels), &family_kernels(row)}) {
     if (column != 0 && per_backend(f)) {
       auto found = with_key(*kernels, RegistrationKey::cell(f, static_cast<BackendKey>(column - 1)));
       if (!found.empty()) return is_backend_functionality(f) ? chooser(row, std::move(found)) : found[0];
@@ -173,16 +181,20 @@ Filled fill(OperatorRow& row, Functionality f, std::size_t column) {
   const bool backend = is_backend_functionality(f);
   if (const KernelFunction* k = exact(row, f, column)) return {k, "registered", k->fallthrough};
   if (backend)
-    if (const KernelFunction* k = of_kind(row, RegistrationKey::Kind::composite_explicit)) return {k, "CompositeExplicit"};
+    if (const KernelFunction* k = of_kind(row, RegistrationKey::Kind::composite_explicit))
+      return {k, "CompositeExplicit"};
   const bool own_backend = column != 0 && (exact(row, Functionality::dense, column) != nullptr ||
                                            of_kind(row, RegistrationKey::Kind::composite_explicit) != nullptr);
   if (backend || (f == Functionality::autograd && !own_backend))
-    if (const KernelFunction* k = of_kind(row, RegistrationKey::Kind::composite_implicit)) return {k, "CompositeImplicit"};
+    if (const KernelFunction* k = of_kind(row, RegistrationKey::Kind::composite_implicit))
+      return {k, "CompositeImplicit"};
   if (f == Functionality::autograd)
-    for (const auto* kernels : {static_cast<const std::vector<const KernelFunction*>*>(&row.kernels), &family_kernels(row)})
+    for (const auto* kernels :
+         {static_cast<const std::vector<const KernelFunction*>*>(&row.kernels), &family_kernels(row)})
       if (const auto found = with_key(*kernels, RegistrationKey::everywhere(f)); !found.empty())
         return {found[0], "Autograd alias", found[0]->fallthrough};
-  for (const RegistrationKey key : {RegistrationKey::cell(f, static_cast<BackendKey>(column == 0 ? 0 : column - 1)), RegistrationKey::everywhere(f)}) {
+  for (const RegistrationKey key : {RegistrationKey::cell(f, static_cast<BackendKey>(column == 0 ? 0 : column - 1)),
+                                    RegistrationKey::everywhere(f)}) {
     if (column == 0 && key.kind == RegistrationKey::Kind::cell) continue;
     const auto found = with_key(table().fallbacks, key);
     if (found.empty() || (found[0]->applies != nullptr && !found[0]->applies(row.schema))) continue;
@@ -233,7 +245,10 @@ Registration undo_in(std::vector<const KernelFunction*>& list, const KernelFunct
   return Registration([&list, kernel, row] {
     const std::lock_guard lock(table().mutex);
     std::erase(list, kernel);
-    if (row != nullptr) changed(*row); else recompute_all();
+    if (row != nullptr)
+      changed(*row);
+    else
+      recompute_all();
   });
 }
 
@@ -251,7 +266,8 @@ std::string to_string(const RegistrationKey& key) {
 }
 
 RegistrationKey parse_key(std::string_view name, std::source_location where) {
-  std::vector<RegistrationKey> all{composite(RegistrationKey::Kind::composite_explicit), composite(RegistrationKey::Kind::composite_implicit)};
+  std::vector<RegistrationKey> all{composite(RegistrationKey::Kind::composite_explicit),
+                                   composite(RegistrationKey::Kind::composite_implicit)};
   for (std::size_t i = 0; i < kFunctionalityCount; ++i) {
     const auto f = static_cast<Functionality>(i);
     if (!per_backend(f) || f == Functionality::autograd) all.push_back(RegistrationKey::everywhere(f));
@@ -263,8 +279,9 @@ RegistrationKey parse_key(std::string_view name, std::source_location where) {
     if (key.kind != RegistrationKey::Kind::cell || key.functionality == Functionality::dense)
       known += (known.empty() ? "" : ", ") + to_string(key);
   }
-  throw ValueError(1513, format_error(1513, "ValueError", fmt::format("there is no dispatch key {}", name), {}, where,
-                                      fmt::format("one of {}, or one of them with a backend: AutogradCPU, QuantizedCPU", known)));
+  throw ValueError(
+      1513, format_error(1513, "ValueError", fmt::format("there is no dispatch key {}", name), {}, where,
+                         fmt::format("one of {}, or one of them with a backend: AutogradCPU, QuantizedCPU", known)));
 }
 
 OperatorTable& table() {
@@ -289,8 +306,9 @@ Registration register_schema(Schema schema, std::string doc, std::source_locatio
     std::string first;
     for (const KernelFunction* k : row.kernels)
       if (k->signature == known) first = place(k->where);
-    throw ValueError(1514, format_error(1514, "ValueError", fmt::format("{}: the schema is not that of the kernels", row.name),
-                                        {{"schema", to_string(schema), ""}, {"kernel", signature_text(*known), first}}, where));
+    throw ValueError(
+        1514, format_error(1514, "ValueError", fmt::format("{}: the schema is not that of the kernels", row.name),
+                           {{"schema", to_string(schema), ""}, {"kernel", signature_text(*known), first}}, where));
   }
   row.schema = new Schema(std::move(schema));  // kept: a call may be reading it when it is taken away
   row.doc = std::move(doc), row.schema_where = where;
@@ -326,7 +344,8 @@ Registration register_kernel(std::string_view op, KernelFunction kernel) {
     const std::lock_guard again(table().mutex);
     std::erase(row.kernels, added);
     // The signature is that of the kernels: with the last one it is free again, unless the schema fixes it anyway.
-    if (std::ranges::none_of(row.kernels, [](const KernelFunction* k) { return k->signature != nullptr; }) && row.schema == nullptr)
+    if (std::ranges::none_of(row.kernels, [](const KernelFunction* k) { return k->signature != nullptr; }) &&
+        row.schema == nullptr)
       row.entry.signature.store(nullptr);
     changed(row);
   });
@@ -357,14 +376,20 @@ Registration register_formula(std::string_view op, Family family, DTypeRule rule
   OperatorRow& row = t.row(std::string(op));
   const SignatureOps& ops = pointwise_signature(family);
   check_signature(row, ops, where);
-  define_external_op({.name = row.name, .family = family, .rule = rule, .doc = row.doc, .formula = std::move(formula), .infer = {}});
+  define_external_op(
+      {.name = row.name, .family = family, .rule = rule, .doc = row.doc, .formula = std::move(formula), .infer = {}});
   set_rules(row.entry);
   set_external_variants(row, where);
   row.entry.signature.store(&ops);
   changed(row);
   return Registration([&row] {
     const std::lock_guard again(table().mutex);
-    define_external_op({.name = row.name, .family = Family::external, .rule = DTypeRule::none, .doc = row.doc, .formula = {}, .infer = external_infer(row.entry)});
+    define_external_op({.name = row.name,
+                        .family = Family::external,
+                        .rule = DTypeRule::none,
+                        .doc = row.doc,
+                        .formula = {},
+                        .infer = external_infer(row.entry)});
     set_rules(row.entry);
     set_external_variants(row, {});
     changed(row);
@@ -376,8 +401,9 @@ Registration register_namespace(std::string_view space, std::source_location whe
   const std::lock_guard lock(t.mutex);
   const auto [at, fresh] = t.namespaces.try_emplace(std::string(space), where);
   if (!fresh)
-    throw ValueError(1517, format_error(1517, "ValueError", fmt::format("the namespace {} is defined twice", space),
-                                        {{"first", place(at->second), ""}}, where, "FERMATA_LIBRARY_FRAGMENT extends it"));
+    throw ValueError(1517,
+                     format_error(1517, "ValueError", fmt::format("the namespace {} is defined twice", space),
+                                  {{"first", place(at->second), ""}}, where, "FERMATA_LIBRARY_FRAGMENT extends it"));
   return Registration([name = std::string(space)] {
     const std::lock_guard again(table().mutex);
     table().namespaces.erase(name);
@@ -395,8 +421,9 @@ const OperatorEntry& operator_named(std::string_view name, std::source_location 
   const OperatorEntry* entry = find_operator(name);
   if (entry != nullptr && entry->schema.load() != nullptr) return *entry;
   const std::string hint = entry != nullptr ? "it has kernels: give it a schema with def()" : nearest_operator(name);
-  throw UnsupportedError(2006, format_error(2006, "UnsupportedError", fmt::format("{}: no operator of this name has a schema", name),
-                                            {}, where, hint));
+  throw UnsupportedError(
+      2006, format_error(2006, "UnsupportedError", fmt::format("{}: no operator of this name has a schema", name), {},
+                         where, hint));
 }
 
 void require_signature(const OperatorEntry& entry, const SignatureOps& ops, std::source_location where) {
@@ -441,7 +468,8 @@ std::vector<std::string> operators_with(const RegistrationKey& key) {
   const std::lock_guard lock(table().mutex);
   std::vector<std::string> found;
   for (const OperatorRow* row : table().all)
-    if (!with_key(row->kernels, key).empty() || !with_key(family_kernels(*row), key).empty()) found.push_back(row->name);
+    if (!with_key(row->kernels, key).empty() || !with_key(family_kernels(*row), key).empty())
+      found.push_back(row->name);
   std::ranges::sort(found);
   return found;
 }
@@ -462,8 +490,10 @@ struct RowLines {
   std::vector<std::pair<std::string, std::string>> lines;  // what, cells
   void add(const std::string& what, const std::string& cell) {
     const auto at = std::ranges::find(lines, what, &std::pair<std::string, std::string>::first);
-    if (at == lines.end()) lines.emplace_back(what, cell);
-    else at->second += ", " + cell;
+    if (at == lines.end())
+      lines.emplace_back(what, cell);
+    else
+      at->second += ", " + cell;
   }
 };
 
@@ -475,11 +505,13 @@ RowLines row_lines(OperatorRow& row) {
       const Filled filled = fill(row, f, column);
       if (filled.kernel == nullptr && !is_backend_functionality(f)) continue;
       const bool whole = !per_backend(f) && column == 0;
-      const std::string cell = whole ? std::string(text(f)) : to_string(RegistrationKey::cell(f, static_cast<BackendKey>(column - 1)));
+      const std::string cell =
+          whole ? std::string(text(f)) : to_string(RegistrationKey::cell(f, static_cast<BackendKey>(column - 1)));
       if (filled.kernel == nullptr) continue;
       if (!whole && !per_backend(f) && fill(row, f, 0).kernel == filled.kernel) continue;
       out.add(fmt::format("{}{}{}, {}", filled.rule, filled.fallthrough ? ", passed over" : "",
-                          filled.kernel->variant == "default" ? "" : fmt::format(" '{}'", filled.kernel->variant), place(filled.kernel->where)),
+                          filled.kernel->variant == "default" ? "" : fmt::format(" '{}'", filled.kernel->variant),
+                          place(filled.kernel->where)),
               cell);
     }
   }
@@ -494,7 +526,8 @@ std::string describe_row(std::string_view name) {
   if (row == nullptr) return {};
   std::string out = fmt::format("{}\n", row->schema != nullptr ? to_string(*row->schema) : row->name + ": no schema");
   if (!row->doc.empty()) out += fmt::format("  {}\n", row->doc);
-  if (row->schema != nullptr && row->schema_where.line() != 0) out += fmt::format("  defined at {}\n", place(row->schema_where));
+  if (row->schema != nullptr && row->schema_where.line() != 0)
+    out += fmt::format("  defined at {}\n", place(row->schema_where));
   for (const auto& [what, cells] : row_lines(*row).lines) out += fmt::format("  {:<14} <- {}\n", cells, what);
   return out;
 }
@@ -505,7 +538,8 @@ std::string row_fingerprint(std::string_view name) {
   std::string out;
   if (row == nullptr) return out;
   for (const auto& [what, cells] : row_lines(*row).lines) out += fmt::format("{}<-{};", cells, what);
-  for (std::size_t column = 0; column <= kBackendCount; ++column) out += fmt::format("{:x};", row->entry.not_fallthrough[column].load());
+  for (std::size_t column = 0; column <= kBackendCount; ++column)
+    out += fmt::format("{:x};", row->entry.not_fallthrough[column].load());
   return out;
 }
 

@@ -37,20 +37,20 @@ RegistrationKey parse_key(std::string_view name, std::source_location where);
 
 /// A kernel, however it was written. Immutable once registered.
 struct KernelFunction {
-  ErasedKernel typed = nullptr;                                   // of the canonical signature; null: boxed only
-  std::function<void(const Call&, Stack&)> boxed{};               // where `typed` is null
-  std::shared_ptr<void> functor{};                                // what a typed kernel with state calls
+  ErasedKernel typed = nullptr;                      // of the canonical signature; null: boxed only
+  std::function<void(const Call&, Stack&)> boxed{};  // where `typed` is null
+  std::shared_ptr<void> functor{};                   // what a typed kernel with state calls
   const SignatureOps* signature = nullptr;
-  std::function<bool(const Stack&)> fits{};                       // variants: does it take these arguments? Empty: always
-  std::string fits_text{};                                        // in words
-  double cost = 0;                                                // variants: the cheapest that fits runs
+  std::function<bool(const Stack&)> fits{};  // variants: does it take these arguments? Empty: always
+  std::string fits_text{};                   // in words
+  double cost = 0;                           // variants: the cheapest that fits runs
   std::string variant = "default";
   std::source_location where{};
   RegistrationKey key{};
-  bool fallthrough = false;                                       // the key is passed over
-  bool replaces = false;                                          // registered over another one on purpose
-  bool (*applies)(const Schema*) = nullptr;                       // fallbacks: for which ops; null: for all
-  bool passes_composites = false;                                 // fallbacks: ops made of others meet it part by part
+  bool fallthrough = false;                  // the key is passed over
+  bool replaces = false;                     // registered over another one on purpose
+  bool (*applies)(const Schema*) = nullptr;  // fallbacks: for which ops; null: for all
+  bool passes_composites = false;            // fallbacks: ops made of others meet it part by part
 };
 
 /// Takes a registration back when it goes. It may outlive everything.

@@ -57,7 +57,8 @@ class SchemaParser {
   std::string word(std::string_view what) {
     skip();
     const std::size_t begin = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_')) ++at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_'))
+      ++at_;
     if (begin == at_) fail_at(text_, begin, fmt::format("expected {}", what));
     const std::string found(text_.substr(begin, at_ - begin));
     skip();
@@ -70,17 +71,31 @@ class SchemaParser {
     const std::string name = word("a type");
     ArgType type;
     AliasInfo alias;
-    if (name == "Tensor") type.kind = TypeKind::tensor;
-    else if (name == "Operand") type.kind = TypeKind::operand;
-    else if (name == "Scalar") type.kind = TypeKind::scalar;
-    else if (name == "int") type.kind = TypeKind::integer;
-    else if (name == "float") type.kind = TypeKind::floating;
-    else if (name == "bool") type.kind = TypeKind::boolean;
-    else if (name == "str") type.kind = TypeKind::string;
-    else if (name == "dtype") type.kind = TypeKind::dtype;
-    else if (name == "Device") type.kind = TypeKind::device;
-    else if (name == "Shape") type.kind = TypeKind::integer, type.list = true;
-    else fail_at(text_, begin, fmt::format("there is no type {}; one of Tensor, Operand, Scalar, int, float, bool, str, dtype, Device, Shape", name));
+    if (name == "Tensor")
+      type.kind = TypeKind::tensor;
+    else if (name == "Operand")
+      type.kind = TypeKind::operand;
+    else if (name == "Scalar")
+      type.kind = TypeKind::scalar;
+    else if (name == "int")
+      type.kind = TypeKind::integer;
+    else if (name == "float")
+      type.kind = TypeKind::floating;
+    else if (name == "bool")
+      type.kind = TypeKind::boolean;
+    else if (name == "str")
+      type.kind = TypeKind::string;
+    else if (name == "dtype")
+      type.kind = TypeKind::dtype;
+    else if (name == "Device")
+      type.kind = TypeKind::device;
+    else if (name == "Shape")
+      type.kind = TypeKind::integer, type.list = true;
+    else
+      fail_at(text_, begin,
+              fmt::format(
+                  "there is no type {}; one of Tensor, Operand, Scalar, int, float, bool, str, dtype, Device, Shape",
+                  name));
     if (accept("(")) {
       if (type.kind != TypeKind::tensor) fail_at(text_, begin, "only tensors have alias annotations");
       alias.set = word("a letter");
@@ -89,7 +104,8 @@ class SchemaParser {
     }
     if (accept("[")) {
       expect("]");
-      const bool known = type.kind == TypeKind::tensor || type.kind == TypeKind::integer || type.kind == TypeKind::floating;
+      const bool known =
+          type.kind == TypeKind::tensor || type.kind == TypeKind::integer || type.kind == TypeKind::floating;
       if (!known || type.list) fail_at(text_, begin, fmt::format("there are no lists of {}", name));
       type.list = true;
     }
@@ -121,7 +137,8 @@ class SchemaParser {
     if (at_word()) {
       const std::string name = word("a value");
       if (name == "None") return {};
-      if (name == "True" || name == "False") return type.kind == TypeKind::boolean ? Value(name == "True") : Value(Scalar(name == "True"));
+      if (name == "True" || name == "False")
+        return type.kind == TypeKind::boolean ? Value(name == "True") : Value(Scalar(name == "True"));
       if (type.kind == TypeKind::dtype)
         if (const auto dtype = dtype_from_name(name)) return *dtype;
       if (type.kind == TypeKind::device)
@@ -193,8 +210,10 @@ class SchemaParser {
     }
     for (const SchemaResult& r : schema.results) {
       if (r.alias.set.empty()) continue;
-      const auto same = std::ranges::find_if(schema.arguments, [&](const SchemaArgument& a) { return a.alias.set == r.alias.set; });
-      if (same == schema.arguments.end()) refuse(text_, fmt::format("a result is an alias of ({}), which no argument is", r.alias.set));
+      const auto same =
+          std::ranges::find_if(schema.arguments, [&](const SchemaArgument& a) { return a.alias.set == r.alias.set; });
+      if (same == schema.arguments.end())
+        refuse(text_, fmt::format("a result is an alias of ({}), which no argument is", r.alias.set));
       if (r.alias.write != same->alias.write)
         refuse(text_, fmt::format("({}) is written in one place and not in the other", r.alias.set));
     }

@@ -18,7 +18,7 @@
 namespace fermata {
 
 struct AliasInfo {
-  std::string set;     // the letter; empty where there is none
+  std::string set;  // the letter; empty where there is none
   bool write = false;
   bool operator==(const AliasInfo&) const = default;
 };

@@ -63,13 +63,15 @@ template <> struct ArgumentTraits<bool> : detail::NumberArgument<TypeKind::boole
 template <> struct ArgumentTraits<DType> : detail::NumberArgument<TypeKind::dtype, DType> {};
 template <> struct ArgumentTraits<BackendKey> : detail::NumberArgument<TypeKind::device, BackendKey> {};
 template <> struct ArgumentTraits<std::span<const Tensor>> : detail::ListArgument<TypeKind::tensor, Tensor> {};
-template <> struct ArgumentTraits<std::span<const std::int64_t>> : detail::ListArgument<TypeKind::integer, std::int64_t> {};
+template <> struct ArgumentTraits<std::span<const std::int64_t>>
+    : detail::ListArgument<TypeKind::integer, std::int64_t> {};
 template <> struct ArgumentTraits<std::span<const double>> : detail::ListArgument<TypeKind::floating, double> {};
 template <> struct ArgumentTraits<std::optional<Tensor>> : detail::OptionalArgument<TypeKind::tensor, Tensor, false> {};
 template <> struct ArgumentTraits<std::optional<Scalar>> : detail::OptionalArgument<TypeKind::scalar, Scalar, false> {};
 template <> struct ArgumentTraits<std::optional<std::int64_t>>
     : detail::OptionalArgument<TypeKind::integer, std::int64_t, false> {};
-template <> struct ArgumentTraits<std::optional<double>> : detail::OptionalArgument<TypeKind::floating, double, false> {};
+template <> struct ArgumentTraits<std::optional<double>> : detail::OptionalArgument<TypeKind::floating, double, false> {
+};
 template <> struct ArgumentTraits<std::optional<bool>> : detail::OptionalArgument<TypeKind::boolean, bool, false> {};
 template <> struct ArgumentTraits<std::optional<DType>> : detail::OptionalArgument<TypeKind::dtype, DType, false> {};
 template <> struct ArgumentTraits<std::optional<BackendKey>>
@@ -84,8 +86,11 @@ template <> struct ArgumentTraits<Operand> {
   struct Holder {
     Tensor tensor;
     Operand operand;
-    Holder(Value& v) : tensor(v.is<Tensor>() ? v.as<Tensor>() : Tensor()), operand(v.is<Tensor>() ? Operand(tensor) : Operand(v.as<Scalar>())) {}
-    Holder(const Holder& o) : tensor(o.tensor), operand(o.operand.is_tensor() ? Operand(tensor) : Operand(o.operand.scalar())) {}
+    Holder(Value& v)
+        : tensor(v.is<Tensor>() ? v.as<Tensor>() : Tensor()),
+          operand(v.is<Tensor>() ? Operand(tensor) : Operand(v.as<Scalar>())) {}
+    Holder(const Holder& o)
+        : tensor(o.tensor), operand(o.operand.is_tensor() ? Operand(tensor) : Operand(o.operand.scalar())) {}
     Holder& operator=(const Holder&) = delete;
   };
   static Holder hold(Value& v) { return Holder(v); }
@@ -113,8 +118,11 @@ template <> struct ArgumentTraits<Attributes> {
     explicit Holder(Value* v)
         : integers(v[0].as<std::vector<std::int64_t>>()),
           scalars(v[1].as<std::vector<std::int64_t>>().begin(), v[1].as<std::vector<std::int64_t>>().end()),
-          attributes{.wanted = {v[2].is_none() ? DType::f32 : v[2].as<DType>(), Shape(v[3].as<std::vector<std::int64_t>>())},
-                     .integers = integers, .scalars = scalars, .backend = v[4].as<BackendKey>()} {}
+          attributes{
+              .wanted = {v[2].is_none() ? DType::f32 : v[2].as<DType>(), Shape(v[3].as<std::vector<std::int64_t>>())},
+              .integers = integers,
+              .scalars = scalars,
+              .backend = v[4].as<BackendKey>()} {}
     Holder(const Holder&) = delete;
   };
 };
@@ -122,37 +130,33 @@ template <> struct ArgumentTraits<Attributes> {
 // ---- Other spellings --------------------------------------------------------------------------------------------------
 
 /// The type whose traits describe a parameter written as T.
-template <class T> struct NormalArgument {
-  using type = std::remove_cvref_t<T>;
-};
+template <class T> struct NormalArgument { using type = std::remove_cvref_t<T>; };
 template <class T>
-  requires(std::integral<std::remove_cvref_t<T>> && !std::same_as<std::remove_cvref_t<T>, bool>)
-struct NormalArgument<T> {
+requires(std::integral<std::remove_cvref_t<T>> &&
+         !std::same_as<std::remove_cvref_t<T>, bool>) struct NormalArgument<T> {
   using type = std::int64_t;
 };
 template <class T>
-  requires std::floating_point<std::remove_cvref_t<T>>
+requires std::floating_point<std::remove_cvref_t<T>>
 struct NormalArgument<T> {
   using type = double;
 };
 template <class T>
-  requires std::same_as<std::remove_cvref_t<T>, std::string>
+requires std::same_as<std::remove_cvref_t<T>, std::string>
 struct NormalArgument<T> {
   using type = std::string_view;
 };
 template <class T>
-  requires(std::same_as<std::remove_cvref_t<T>, std::vector<Tensor>>)
-struct NormalArgument<T> {
+requires(std::same_as<std::remove_cvref_t<T>, std::vector<Tensor>>) struct NormalArgument<T> {
   using type = std::span<const Tensor>;
 };
 template <class T>
-  requires(std::same_as<std::remove_cvref_t<T>, std::vector<std::int64_t>> || std::same_as<std::remove_cvref_t<T>, Shape>)
-struct NormalArgument<T> {
+requires(std::same_as<std::remove_cvref_t<T>, std::vector<std::int64_t>> ||
+         std::same_as<std::remove_cvref_t<T>, Shape>) struct NormalArgument<T> {
   using type = std::span<const std::int64_t>;
 };
 template <class T>
-  requires(std::same_as<std::remove_cvref_t<T>, std::vector<double>>)
-struct NormalArgument<T> {
+requires(std::same_as<std::remove_cvref_t<T>, std::vector<double>>) struct NormalArgument<T> {
   using type = std::span<const double>;
 };
 template <class T> using NormalArgumentOf = typename NormalArgument<T>::type;
@@ -161,14 +165,19 @@ template <class T> using CanonicalOf = typename ArgumentTraits<NormalArgumentOf<
 /// A canonical argument as the parameter T wants it.
 template <class T, class C> decltype(auto) respell(C&& canonical) {
   using U = std::remove_cvref_t<T>;
-  if constexpr (std::same_as<U, Shape>) return Shape(canonical);
-  else if constexpr (std::same_as<T, Tensor&>) return const_cast<Tensor&>(canonical);  // a handle: what it names is written
-  else if constexpr (std::same_as<U, std::string>) return std::string(canonical);
+  if constexpr (std::same_as<U, Shape>)
+    return Shape(canonical);
+  else if constexpr (std::same_as<T, Tensor&>)
+    return const_cast<Tensor&>(canonical);  // a handle: what it names is written
+  else if constexpr (std::same_as<U, std::string>)
+    return std::string(canonical);
   else if constexpr (std::same_as<U, std::vector<Tensor>> || std::same_as<U, std::vector<std::int64_t>> ||
                      std::same_as<U, std::vector<double>>)
     return U(canonical.begin(), canonical.end());
-  else if constexpr (std::is_arithmetic_v<U>) return static_cast<U>(canonical);
-  else return std::forward<C>(canonical);
+  else if constexpr (std::is_arithmetic_v<U>)
+    return static_cast<U>(canonical);
+  else
+    return std::forward<C>(canonical);
 }
 
 // ---- Signatures -------------------------------------------------------------------------------------------------------
@@ -216,7 +225,8 @@ template <class... T> struct ResultTraits<std::tuple<T...>> {
   static std::tuple<T...> unbox(Stack& stack, const OperatorEntry&) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       return std::tuple<T...>{std::move(stack.at(I).as<T>())...};
-    }(std::index_sequence_for<T...>{});
+    }
+    (std::index_sequence_for<T...>{});
   }
 };
 
@@ -253,9 +263,13 @@ template <> struct Held<const Attributes&> {
 
 template <class C> void add_types(std::vector<ArgType>& types) {
   if constexpr (std::same_as<std::remove_cvref_t<C>, Attributes>)
-    types.insert(types.end(), {{TypeKind::integer, true, false}, {TypeKind::integer, true, false}, {TypeKind::dtype, false, true},
-                               {TypeKind::integer, true, false}, {TypeKind::device, false, false}});
-  else types.push_back(TraitsOf<C>::kType);
+    types.insert(types.end(), {{TypeKind::integer, true, false},
+                               {TypeKind::integer, true, false},
+                               {TypeKind::dtype, false, true},
+                               {TypeKind::integer, true, false},
+                               {TypeKind::device, false, false}});
+  else
+    types.push_back(TraitsOf<C>::kType);
 }
 
 }  // namespace detail
@@ -285,7 +299,8 @@ template <class R, class... C> struct SignatureBoxing<R(C...)> {
         stack.clear();
         ResultTraits<R>::box(stack, std::move(result));
       }
-    }(std::index_sequence_for<C...>{});
+    }
+    (std::index_sequence_for<C...>{});
   }
   /// The typed face of a boxed kernel: what stands in the cell.
   static R boxed(const Call& call, C... args) {
@@ -307,13 +322,13 @@ struct SignatureOps {
   ErasedKernel boxed, missing;
 };
 template <class Signature> struct SignatureResult;
-template <class R, class... C> struct SignatureResult<R(C...)> {
-  using type = R;
-};
+template <class R, class... C> struct SignatureResult<R(C...)> { using type = R; };
 template <class Signature> const SignatureOps& signature_ops() {
   using Boxing = SignatureBoxing<Signature>;
-  static const SignatureOps ops{&typeid(Signature), &Boxing::argument_types,
-                                &ResultTraits<typename SignatureResult<Signature>::type>::types, &Boxing::unboxed,
+  static const SignatureOps ops{&typeid(Signature),
+                                &Boxing::argument_types,
+                                &ResultTraits<typename SignatureResult<Signature>::type>::types,
+                                &Boxing::unboxed,
                                 reinterpret_cast<ErasedKernel>(&Boxing::boxed),
                                 reinterpret_cast<ErasedKernel>(&Boxing::missing)};
   return ops;

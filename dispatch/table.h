@@ -29,10 +29,10 @@ struct OperatorTable {
 
   std::recursive_mutex mutex;
   int batches = 0;
-  std::unique_ptr<OperatorRow[]> built_in;                  // by Op
+  std::unique_ptr<OperatorRow[]> built_in;                            // by Op
   std::array<std::atomic<OperatorRow*>, kMaxExternalOps> external{};  // by Op minus kOpCount; never freed
   std::vector<OperatorRow*> all;
-  std::unordered_map<std::string, OperatorRow*> by_name;    // "fermata::add", "my::scale"
+  std::unordered_map<std::string, OperatorRow*> by_name;  // "fermata::add", "my::scale"
   std::array<std::vector<const KernelFunction*>, 8> family_kernels;
   std::vector<const KernelFunction*> fallbacks;
   std::map<std::string, std::source_location> namespaces;
@@ -59,8 +59,8 @@ void set_external_variants(OperatorRow& row, std::source_location where);
 /// Fills in what the op's family and dtype rule say.
 void set_rules(OperatorEntry& entry);
 /// How the result of an operator that is not pointwise gets its type: by its Meta kernel.
-std::function<TensorType(std::span<const TensorType>, std::span<const std::int64_t>, std::source_location)> external_infer(
-    const OperatorEntry& entry);
+std::function<TensorType(std::span<const TensorType>, std::span<const std::int64_t>, std::source_location)>
+external_infer(const OperatorEntry& entry);
 /// "my::scale?" where a name is nearly that of an operator, else what lists them.
 std::string nearest_operator(std::string_view name);
 

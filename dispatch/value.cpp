@@ -12,15 +12,27 @@
 namespace fermata {
 namespace {
 
-constexpr std::string_view kKindNames[] = {"Tensor", "Operand", "Scalar", "int", "float", "bool", "str", "dtype", "Device"};
+constexpr std::string_view kKindNames[] = {"Tensor", "Operand", "Scalar", "int",   "float",
+                                           "bool",   "str",     "dtype",  "Device"};
 
-template <class... F> struct Overloaded : F... {
-  using F::operator()...;
-};
+template <class... F> struct Overloaded : F... { using F::operator()...; };
 
 /// Is there a tensor at this place of the arguments? Undefined ones are written as such.
-enum class Tag : std::int64_t { none, tensor, undefined, tensors, scalar, integer, floating, boolean, string, dtype, device,
-                                integers, floats };
+enum class Tag : std::int64_t {
+  none,
+  tensor,
+  undefined,
+  tensors,
+  scalar,
+  integer,
+  floating,
+  boolean,
+  string,
+  dtype,
+  device,
+  integers,
+  floats
+};
 
 struct Encoder {
   std::vector<std::int64_t> out;
@@ -103,7 +115,8 @@ std::string describe(const Tensor& t) { return t.defined() ? to_string(t.dtype()
 }  // namespace
 
 std::string to_string(const ArgType& type) {
-  return fmt::format("{}{}{}", kKindNames[static_cast<std::size_t>(type.kind)], type.list ? "[]" : "", type.optional ? "?" : "");
+  return fmt::format("{}{}{}", kKindNames[static_cast<std::size_t>(type.kind)], type.list ? "[]" : "",
+                     type.optional ? "?" : "");
 }
 
 bool Value::fits(const ArgType& type) const {
@@ -139,7 +152,7 @@ std::string to_string(const Value& value) {
                    return "[" + text + "]";
                  },
                  [](const Scalar& s) {
-                   return s.kind == DTypeKind::floating ? fmt::format("{}", s.real)
+                   return s.kind == DTypeKind::floating  ? fmt::format("{}", s.real)
                           : s.kind == DTypeKind::boolean ? std::string(s.integer != 0 ? "True" : "False")
                                                          : fmt::format("{}", s.integer);
                  },

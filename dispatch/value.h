@@ -26,12 +26,11 @@ std::string to_string(const ArgType& type);
 
 class Value {
  public:
-  using Storage = std::variant<std::monostate, Tensor, std::vector<Tensor>, Scalar, std::int64_t, double, bool, std::string,
-                               DType, BackendKey, std::vector<std::int64_t>, std::vector<double>>;
+  using Storage = std::variant<std::monostate, Tensor, std::vector<Tensor>, Scalar, std::int64_t, double, bool,
+                               std::string, DType, BackendKey, std::vector<std::int64_t>, std::vector<double>>;
   Value() = default;  // an optional that is not there
   template <class T>
-    requires(!std::same_as<std::remove_cvref_t<T>, Value>)
-  Value(T&& v) : storage_(std::forward<T>(v)) {}
+  requires(!std::same_as<std::remove_cvref_t<T>, Value>) Value(T&& v) : storage_(std::forward<T>(v)) {}
 
   bool is_none() const { return storage_.index() == 0; }
   template <class T> bool is() const { return std::holds_alternative<T>(storage_); }
@@ -42,7 +41,8 @@ class Value {
   bool fits(const ArgType& type) const;
   /// Calls f(Tensor&) for every tensor in it.
   template <class F> void for_each_tensor(F&& f) {
-    if (auto* t = std::get_if<Tensor>(&storage_)) f(*t);
+    if (auto* t = std::get_if<Tensor>(&storage_))
+      f(*t);
     else if (auto* list = std::get_if<std::vector<Tensor>>(&storage_))
       for (Tensor& each : *list) f(each);
   }

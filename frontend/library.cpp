@@ -15,7 +15,9 @@ Elements::Elements(const Tensor& x, Location where) : keep_(x) {
   view_ = view_of(*node, strides_);
 }
 
-bool Elements::dense() const { return is_dense(std::span(view_.sizes, view_.rank), std::span(view_.strides, view_.rank)); }
+bool Elements::dense() const {
+  return is_dense(std::span(view_.sizes, view_.rank), std::span(view_.strides, view_.rank));
+}
 
 Tensor empty(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
   const std::int64_t count = check_shape("empty", sizes, dtype, where);

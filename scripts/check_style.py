@@ -57,7 +57,7 @@ def check(path, lines):
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     files = [file for folder in FOLDERS for file in sorted((root / folder).rglob("*")) if file.is_file()]
-    files += [file for file in sorted(root.iterdir()) if file.is_file()]
+    files += [file for file in sorted(root.iterdir()) if file.is_file() and file.name != ".git"]
     errors = 0
     for file in files:
         if file.suffix not in TEXT:

@@ -17,10 +17,10 @@ struct FunctionContext::State {
     GradEdge edge;             // of a value with a history
     std::int64_t result = -1;  // or its number
   };
-  std::vector<Tensor> given;   // until the call has finished
+  std::vector<Tensor> given;  // until the call has finished
   std::vector<Saved> saved;
   bool with_graph = false, spent = false;
-  GradNode* node = nullptr;    // whose detail owns this
+  GradNode* node = nullptr;  // whose detail owns this
   Location where;
 };
 
@@ -33,8 +33,10 @@ void FunctionContext::save_for_backward(std::span<const Tensor> tensors) {
 
 std::vector<Tensor> FunctionContext::saved() const {
   if (state_->spent)
-    throw GradientError(1713, format_error(1713, "GradientError", "backward: the values that a custom function saved have been used and let go",
-                                           {}, state_->where, "pass retain_graph = true to the first backward pass"));
+    throw GradientError(1713,
+                        format_error(1713, "GradientError",
+                                     "backward: the values that a custom function saved have been used and let go", {},
+                                     state_->where, "pass retain_graph = true to the first backward pass"));
   std::vector<Tensor> out;
   for (const State::Saved& s : state_->saved) {
     Tensor value = s.value.unpack();
@@ -50,10 +52,14 @@ namespace {
 /// The context and the function that a GradNode keeps.
 class CallBackward final : public HandWritten {
  public:
-  CallBackward(std::string name, FunctionCall::Backward backward, FunctionContext* context, std::function<void(bool, GradNode*)> prepare,
-               std::function<void()> release, std::shared_ptr<void> owner)
-      : name_(std::move(name)), backward_(std::move(backward)), context_(context), prepare_(std::move(prepare)),
-        release_(std::move(release)), owner_(std::move(owner)) {}
+  CallBackward(std::string name, FunctionCall::Backward backward, FunctionContext* context,
+               std::function<void(bool, GradNode*)> prepare, std::function<void()> release, std::shared_ptr<void> owner)
+      : name_(std::move(name)),
+        backward_(std::move(backward)),
+        context_(context),
+        prepare_(std::move(prepare)),
+        release_(std::move(release)),
+        owner_(std::move(owner)) {}
   std::string_view name() const override { return name_; }
   std::vector<Tensor> backward(GradNode* node, std::span<const Tensor> gradients, bool with_graph) override {
     prepare_(with_graph, node);
@@ -119,23 +125,27 @@ std::vector<Tensor> FunctionCall::finish(std::vector<Tensor> results) {
       [held] { held->spent = !held->saved.empty(), held->saved.clear(); }, owner);
   std::vector<Tensor> out;
   for (std::size_t i = 0; i < results.size(); ++i)
-    out.push_back(is_floating(results[i].dtype()) ? with_history(results[i], result_edge(node.get(), static_cast<std::int64_t>(i)))
-                                                  : results[i]);
+    out.push_back(is_floating(results[i].dtype())
+                      ? with_history(results[i], result_edge(node.get(), static_cast<std::int64_t>(i)))
+                      : results[i]);
   return out;
 }
 
-std::function<void(const Call&, Stack&)> derivative(std::function<std::vector<Tensor>(const DerivativeArguments&)> backward) {
+std::function<void(const Call&, Stack&)> derivative(
+    std::function<std::vector<Tensor>(const DerivativeArguments&)> backward) {
   return [backward = std::move(backward)](const Call& call, Stack& stack) {
     const std::vector<Tensor> tensors = tensors_of(stack);
     const std::vector<std::int64_t> arguments = encode_arguments(stack);
     const std::size_t count = tensors.size();
-    FunctionCall recorded(std::string(call.entry.name), tensors,
-                          [backward, arguments, count](FunctionContext& context, std::span<const Tensor> gradients) {
-                            const std::vector<Tensor> saved = context.saved();
-                            const std::span<const Tensor> inputs = std::span(saved).first(count), results = std::span(saved).subspan(count);
-                            return backward({decode_arguments(arguments, inputs), {results.begin(), results.end()}, gradients});
-                          },
-                          call.where);
+    FunctionCall recorded(
+        std::string(call.entry.name), tensors,
+        [backward, arguments, count](FunctionContext& context, std::span<const Tensor> gradients) {
+          const std::vector<Tensor> saved = context.saved();
+          const std::span<const Tensor> inputs = std::span(saved).first(count),
+                                        results = std::span(saved).subspan(count);
+          return backward({decode_arguments(arguments, inputs), {results.begin(), results.end()}, gradients});
+        },
+        call.where);
     redispatch_boxed(call, Functionality::autograd, stack);
     if (!recorded.recorded()) return;
     std::vector<Tensor> results = tensors_of(stack);

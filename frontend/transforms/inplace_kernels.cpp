@@ -32,9 +32,11 @@ void write_boxed(const Call& call, Stack& stack) {
 }  // namespace
 
 void register_inplace_kernels() {
-  register_fallback({.boxed = &write_boxed, .where = std::source_location::current(),
+  register_fallback({.boxed = &write_boxed,
+                     .where = std::source_location::current(),
                      .key = RegistrationKey::everywhere(Functionality::ad_inplace_or_view),
-                     .applies = [](const Schema* schema) { return schema != nullptr && schema->writes(); }}).keep();
+                     .applies = [](const Schema* schema) { return schema != nullptr && schema->writes(); }})
+      .keep();
 }
 
 }  // namespace fermata

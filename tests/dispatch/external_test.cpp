@@ -25,17 +25,19 @@ Tensor scale_cpu(const Tensor& x, double factor) {
   const std::int64_t rows = v.rank > 1 ? v.sizes[0] : 1, columns = v.rank > 0 ? v.sizes[v.rank - 1] : 1;
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
-      *to++ = from[(v.rank > 1 ? i * v.strides[0] : 0) + (v.rank > 0 ? j * v.strides[v.rank - 1] : 0)] * static_cast<float>(factor);
+      *to++ = from[(v.rank > 1 ? i * v.strides[0] : 0) + (v.rank > 0 ? j * v.strides[v.rank - 1] : 0)] *
+              static_cast<float>(factor);
   return out;
 }
 
 FERMATA_LIBRARY(ext, m) {
   m.def("scale(Tensor x, float factor=2) -> Tensor", "x times a number.");
-  m.def("opaque(Tensor x) -> Tensor");                  // no Meta kernel
+  m.def("opaque(Tensor x) -> Tensor");  // no Meta kernel
   m.def("no_gradient(Tensor x) -> Tensor");
   m.def("add_(Tensor(a!) x, Tensor y) -> Tensor(a!)");
   m.def("sum_and_max(Tensor x) -> (Tensor, Tensor)");
-  m.pointwise<DTypeRule::floating>("mish", [](auto x) { return x * math::tanh(math::softplus(x)); }, "x tanh(softplus(x))");
+  m.pointwise<DTypeRule::floating>(
+      "mish", [](auto x) { return x * math::tanh(math::softplus(x)); }, "x tanh(softplus(x))");
   m.pointwise<DTypeRule::numeric>("lerp", [](auto a, auto b, auto t) { return a + (b - a) * t; });
 }
 FERMATA_LIBRARY_IMPL(ext, CPU, m) {
@@ -56,8 +58,8 @@ FERMATA_LIBRARY_IMPL(ext, Meta, m) {
 }
 FERMATA_LIBRARY_IMPL(ext, Autograd, m) {
   m.impl_boxed("scale", derivative([](const DerivativeArguments& d) -> std::vector<Tensor> {
-                 return {OperatorHandle::find("ext::scale").typed<Tensor(const Tensor&, double)>()(
-                     d.gradients[0], d.arguments[1].as<double>())};
+                 return {OperatorHandle::find("ext::scale")
+                             .typed<Tensor(const Tensor&, double)>()(d.gradients[0], d.arguments[1].as<double>())};
                }));
   m.impl_boxed("mish", derivative([](const DerivativeArguments& d) -> std::vector<Tensor> {
                  const Tensor x = d.arguments[0].as<Tensor>(), t = tanh(softplus(x));
@@ -76,9 +78,7 @@ Tensor mish(const Tensor& x) {
 template <class F> std::string message_of(F&& f) {
   try {
     f();
-  } catch (const Error& error) {
-    return error.what();
-  }
+  } catch (const Error& error) { return error.what(); }
   return "nothing was thrown";
 }
 
@@ -94,7 +94,8 @@ TEST_P(External, ACallKernelIsAStepAmongFusedOnes) {
   for (int i = 0; i < 3; ++i) {
     const Tensor y = exp(scale(x + 1, 0.5 + i) - 1) * 2;
     std::vector<float> expected;
-    for (int k = 0; k < 4; ++k) expected.push_back(std::exp((static_cast<float>(k) + 1) * (0.5f + static_cast<float>(i)) - 1) * 2);
+    for (int k = 0; k < 4; ++k)
+      expected.push_back(std::exp((static_cast<float>(k) + 1) * (0.5f + static_cast<float>(i)) - 1) * 2);
     EXPECT_THAT(y.to_vector<float>(), testing::Pointwise(testing::FloatNear(1e-3f), expected)) << i;
   }
 }
@@ -159,7 +160,8 @@ TEST_P(External, WritesInPlaceAreSeenByEveryAlias) {
   EXPECT_THAT(message_of([&] { add_(leaf, ones({2})); }), HasSubstr("FM1712 GradientError"));
   const Tensor history = leaf * 1;
   add_(history, ones({2}));
-  EXPECT_THAT(message_of([&] { sum(history).backward(); }), HasSubstr("FM1716 GradientError: ext::add_")) << "never a silent gradient";
+  EXPECT_THAT(message_of([&] { sum(history).backward(); }), HasSubstr("FM1716 GradientError: ext::add_"))
+      << "never a silent gradient";
 }
 
 TEST_P(External, SeveralResultsAndOpsWithoutAMetaKernelRunOnTheSpot) {
@@ -172,7 +174,8 @@ TEST_P(External, SeveralResultsAndOpsWithoutAMetaKernelRunOnTheSpot) {
   EXPECT_THAT((opaque(x * 3) + 1).to_vector<float>(), ElementsAre(2, 8, 14));
   if (GetParam() == Mode::compiled) {
     bool counted = false;
-    for (const auto& [reason, n] : stats().sync_reasons) counted = counted || reason == "an operator without a Meta kernel";
+    for (const auto& [reason, n] : stats().sync_reasons)
+      counted = counted || reason == "an operator without a Meta kernel";
     EXPECT_TRUE(counted);
   }
 }
@@ -219,9 +222,11 @@ TEST_P(External, ABackwardPassOfTheWrongShapeIsRefused) {
   };
   Tensor x = ones({2});
   x.requires_grad(true);
-  EXPECT_THAT(message_of([&] { sum(Wrong::apply(x)).backward(); }),
-              HasSubstr("FM1718 GradientError: custom function: gradient 0 of its backward pass has another shape than the tensor\n"
-                        "  tensor   f32[2]\n  gradient f32[5]"));
+  EXPECT_THAT(
+      message_of([&] { sum(Wrong::apply(x)).backward(); }),
+      HasSubstr(
+          "FM1718 GradientError: custom function: gradient 0 of its backward pass has another shape than the tensor\n"
+          "  tensor   f32[2]\n  gradient f32[5]"));
   EXPECT_THAT(message_of([&] { sum(TooFew::apply(x)).backward(); }),
               HasSubstr("FM1718 GradientError: custom function: its backward pass gives 0 gradients for 1 tensors"));
 }
@@ -257,7 +262,8 @@ TEST(ExternalPlans, TheTextFormNamesThem) {
   const Trace t = trace([](const Tensor& x) { return scale(mish(x), 3); }, ones({2}));
   EXPECT_THAT(to_string(t), HasSubstr("ext::mish(%0)"));
   EXPECT_THAT(to_string(t), HasSubstr("ext::scale(%1)"));
-  EXPECT_EQ(play_trace(t, std::vector<Tensor>{ones({2})})[0].to_vector<float>(), scale(mish(ones({2})), 3).to_vector<float>());
+  EXPECT_EQ(play_trace(t, std::vector<Tensor>{ones({2})})[0].to_vector<float>(),
+            scale(mish(ones({2})), 3).to_vector<float>());
 }
 
 TEST(ExternalPlans, AMetaKernelThatIsWrongIsFound) {

@@ -16,7 +16,9 @@ using Kind = Library::Kind;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Library implementation(std::string_view space, std::string_view key) { return Library(Kind::implementation, space, key); }
+Library implementation(std::string_view space, std::string_view key) {
+  return Library(Kind::implementation, space, key);
+}
 
 Tensor number(double value) { return full({}, value, DType::f64); }
 double value_of(const Tensor& t) { return t.item<double>(); }
@@ -30,9 +32,7 @@ double ask(std::string_view op, const Tensor& x) { return value_of(OperatorHandl
 template <class F> std::string message_of(F&& f) {
   try {
     f();
-  } catch (const Error& error) {
-    return error.what();
-  }
+  } catch (const Error& error) { return error.what(); }
   return "nothing was thrown";
 }
 /// The part of a message before its places, which move with every edit of this file.
@@ -102,7 +102,8 @@ TEST_P(Registration, AKernelOfAnotherSignatureIsRefusedWithBothPlaces) {  // 3
             "  kernel (Tensor) -> Tensor\n"
             "  at     dispatch/registration_test.cpp");
   impl.impl("g", [](const Tensor& x) { return x; });
-  EXPECT_EQ(without_places(message_of([&] { implementation("sig", "Meta").impl("g", [](std::int64_t) { return Tensor(); }); })),
+  EXPECT_EQ(without_places(
+                message_of([&] { implementation("sig", "Meta").impl("g", [](std::int64_t) { return Tensor(); }); })),
             "FM1514 ValueError: sig::g: the signature is not that of the other kernels\n"
             "  first  (Tensor) -> Tensor   dispatch/registration_test.cpp\n"
             "  kernel (int) -> Tensor\n"
@@ -157,7 +158,8 @@ TEST_P(Registration, ASecondKernelIsAnErrorUnlessItReplaces) {  // 6
             "  at    dispatch/registration_test.cpp\n"
             "  hint  say that it replaces the first, or give it another name");
   EXPECT_THAT(message_of([&] { cast.impl("f", &answer<3>); }), HasSubstr("twice::f: a second kernel for Autocast"));
-  EXPECT_THAT(message_of([&] { def.def("f(Tensor x) -> Tensor"); }), HasSubstr("FM1516 ValueError: twice::f: a second schema"));
+  EXPECT_THAT(message_of([&] { def.def("f(Tensor x) -> Tensor"); }),
+              HasSubstr("FM1516 ValueError: twice::f: a second schema"));
   EXPECT_EQ(ask("twice::f", x_), 1) << "what was refused left nothing behind";
 }
 
@@ -166,9 +168,11 @@ TEST_P(Registration, NamedVariantsAreChosenByPredicateAndCost) {  // 6
   def.def("f(Tensor x) -> Tensor");
   Library impl = implementation("variants", "CPU");
   impl.impl("f", &answer<1>, {.variant = "any", .cost = 10});
-  impl.impl("f", &answer<2>, {.variant = "pairs",
-                              .fits = [](const Stack& s) { return s[0].as<Tensor>().element_count() == 2; },
-                              .fits_text = "two elements", .cost = 1});
+  impl.impl("f", &answer<2>,
+            {.variant = "pairs",
+             .fits = [](const Stack& s) { return s[0].as<Tensor>().element_count() == 2; },
+             .fits_text = "two elements",
+             .cost = 1});
   EXPECT_EQ(ask("variants::f", x_), 2);
   EXPECT_EQ(ask("variants::f", ones({3})), 1);
 }
@@ -235,7 +239,8 @@ TEST_P(Registration, AFallthroughIsPassedOver) {  // 9
 TEST_P(Registration, WrappersRedispatchBelowThemselvesTypedAndBoxed) {  // 10
   Library def(Kind::definition, "layers");
   def.def("f(Tensor x) -> Tensor");
-  Library cpu = implementation("layers", "CPU"), one = implementation("layers", "User1"), two = implementation("layers", "User2");
+  Library cpu = implementation("layers", "CPU"), one = implementation("layers", "User1"),
+          two = implementation("layers", "User2");
   cpu.impl("f", [](const Tensor& x) { return x + 1; });
   one.impl("f", [](const Call& call, const Tensor& x) {
     return Dispatcher<Answer>::redispatch(call, Functionality::user1, x * 2);
@@ -254,20 +259,33 @@ TEST_P(Registration, WrappersRedispatchBelowThemselvesTypedAndBoxed) {  // 10
 
 TEST_P(Registration, EveryTypeBoxesAndUnboxes) {  // 11
   Library def(Kind::definition, "types");
-  def.def("f(Tensor a, Tensor[] b, Tensor? c, Scalar d, int e, float f, bool g, str h, dtype i, Device j, Shape k, "
-          "float[] l, int? m, dtype? n, int[]? o) -> (Tensor, Tensor[], Scalar, int, float, bool, str)");
+  def.def(
+      "f(Tensor a, Tensor[] b, Tensor? c, Scalar d, int e, float f, bool g, str h, dtype i, Device j, Shape k, "
+      "float[] l, int? m, dtype? n, int[]? o) -> (Tensor, Tensor[], Scalar, int, float, bool, str)");
   Library impl = implementation("types", "CompositeImplicit");
-  impl.impl("f", [](const Tensor& a, std::span<const Tensor> b, const std::optional<Tensor>& c, const Scalar& d, std::int64_t e,
-                    double f, bool g, std::string_view h, DType i, BackendKey j, std::span<const std::int64_t> k,
-                    std::span<const double> l, std::optional<std::int64_t> m, std::optional<DType> n,
-                    const std::optional<std::vector<std::int64_t>>& o) {
+  impl.impl("f", [](const Tensor& a, std::span<const Tensor> b, const std::optional<Tensor>& c, const Scalar& d,
+                    std::int64_t e, double f, bool g, std::string_view h, DType i, BackendKey j,
+                    std::span<const std::int64_t> k, std::span<const double> l, std::optional<std::int64_t> m,
+                    std::optional<DType> n, const std::optional<std::vector<std::int64_t>>& o) {
     EXPECT_TRUE(b.size() == 2 && !c && i == DType::bf16 && j == BackendKey::cpu);
     EXPECT_TRUE(k[1] == 5 && l[0] == 0.5 && m == 9 && !n && o->at(0) == 4);
     return std::tuple<Tensor, std::vector<Tensor>, Scalar, std::int64_t, double, bool, std::string>(
         a + b[1], {b[0]}, d, e + 1, f * 2, !g, std::string(h) + "!");
   });
-  Stack stack{x_, std::vector<Tensor>{x_, x_}, Value(), Scalar(2.5), std::int64_t{3}, 0.25, true, std::string("hey"),
-              DType::bf16, BackendKey::cpu, std::vector<std::int64_t>{4, 5}, std::vector<double>{0.5}, std::int64_t{9}, Value(),
+  Stack stack{x_,
+              std::vector<Tensor>{x_, x_},
+              Value(),
+              Scalar(2.5),
+              std::int64_t{3},
+              0.25,
+              true,
+              std::string("hey"),
+              DType::bf16,
+              BackendKey::cpu,
+              std::vector<std::int64_t>{4, 5},
+              std::vector<double>{0.5},
+              std::int64_t{9},
+              Value(),
               std::vector<std::int64_t>{4}};
   OperatorHandle::find("types::f").call_boxed(stack);
   ASSERT_EQ(stack.size(), 7u);
@@ -342,14 +360,16 @@ TEST_P(Registration, WithoutTensorsBackendSelectOrTheThreadDecides) {  // 15
             "FM2001 UnsupportedError: nullary::f: no tensor argument says which backend runs it\n"
             "  at   dispatch/registration_test.cpp\n"
             "  hint a kernel for BackendSelect would decide; kernels exist for: CPU");
-  EXPECT_EQ(value_of(OperatorHandle::find("nullary::g").typed<Tensor(std::int64_t, BackendKey)>()(1, BackendKey::cpu)), 2);
+  EXPECT_EQ(value_of(OperatorHandle::find("nullary::g").typed<Tensor(std::int64_t, BackendKey)>()(1, BackendKey::cpu)),
+            2);
   {
     const KeyGuard on(DispatchKeySet(BackendKey::cpu) | Functionality::dense, {});
     EXPECT_EQ(value_of(f(1)), 1);
   }
   Library select = implementation("nullary", "BackendSelect");
   select.impl("f", [](const Call& call, std::int64_t n) {
-    return Dispatcher<Tensor(std::int64_t)>::call_with(call.entry, DispatchKeySet(BackendKey::cpu) | Functionality::dense, call.where, n);
+    return Dispatcher<Tensor(std::int64_t)>::call_with(
+        call.entry, DispatchKeySet(BackendKey::cpu) | Functionality::dense, call.where, n);
   });
   EXPECT_EQ(value_of(f(4)), 4);
 }
@@ -361,8 +381,10 @@ TEST_P(Registration, ANamespaceIsDefinedOnceAndExtendedByFragments) {  // 16
   Library more(Kind::fragment, "spaces");
   more.def("f", &answer<1>);
   EXPECT_EQ(ask("spaces::f", x_), 1);
-  EXPECT_THAT(message_of([&] { more.def("elsewhere::f(Tensor x) -> Tensor"); }), HasSubstr("FM1519 ValueError: elsewhere::f"));
-  EXPECT_THAT(message_of([] { implementation("spaces", "Nowhere"); }), HasSubstr("FM1513 ValueError: there is no dispatch key Nowhere"));
+  EXPECT_THAT(message_of([&] { more.def("elsewhere::f(Tensor x) -> Tensor"); }),
+              HasSubstr("FM1519 ValueError: elsewhere::f"));
+  EXPECT_THAT(message_of([] { implementation("spaces", "Nowhere"); }),
+              HasSubstr("FM1513 ValueError: there is no dispatch key Nowhere"));
 }
 
 TEST_P(Registration, OthersGiveKernelsToBuiltInOps) {  // 16
@@ -372,8 +394,7 @@ TEST_P(Registration, OthersGiveKernelsToBuiltInOps) {  // 16
                      DispatchKeySet(BackendKey::private_use2) | Functionality::dense);
   const KeyGuard plain({}, DispatchKeySet(Functionality::capture));
   EXPECT_EQ(value_of(tanh(there)), 42);
-  EXPECT_THAT(message_of([&] { exp(there); }),
-              HasSubstr("FM2001 UnsupportedError: exp: no kernel for PrivateUse2\n"));
+  EXPECT_THAT(message_of([&] { exp(there); }), HasSubstr("FM2001 UnsupportedError: exp: no kernel for PrivateUse2\n"));
 }
 
 TEST_P(Registration, ListenersHearOfDefinitionsAlsoPastOnes) {  // 17
@@ -381,9 +402,12 @@ TEST_P(Registration, ListenersHearOfDefinitionsAlsoPastOnes) {  // 17
   def.def("before(Tensor x) -> Tensor");
   std::vector<std::string> defined, removed;
   const auto mine = [](const OperatorEntry& e) { return e.name.starts_with("heard::"); };
-  const fermata::Registration listening = add_listener(
-      {[&](const OperatorEntry& e) { if (mine(e)) defined.emplace_back(e.name); },
-       [&](const OperatorEntry& e) { if (mine(e)) removed.emplace_back(e.name); }});
+  const fermata::Registration listening = add_listener({[&](const OperatorEntry& e) {
+                                                          if (mine(e)) defined.emplace_back(e.name);
+                                                        },
+                                                        [&](const OperatorEntry& e) {
+                                                          if (mine(e)) removed.emplace_back(e.name);
+                                                        }});
   {
     Library more(Kind::fragment, "heard");
     more.def("after(Tensor x) -> Tensor");
@@ -397,7 +421,8 @@ TEST_P(Registration, DanglingKernelsAndOpsPerKeyAreListed) {  // 18, 19
   Library impl = implementation("dangling", "QuantizedCPU");
   impl.impl("f", &answer<1>);
   ASSERT_EQ(dangling_kernels().size(), 1u);
-  EXPECT_THAT(dangling_kernels()[0], HasSubstr("dangling::f for QuantizedCPU, registered at dispatch/registration_test.cpp:"));
+  EXPECT_THAT(dangling_kernels()[0],
+              HasSubstr("dangling::f for QuantizedCPU, registered at dispatch/registration_test.cpp:"));
   EXPECT_THAT(operators_with(parse_key("QuantizedCPU", Location::current())), testing::Contains("dangling::f"));
 }
 
@@ -421,8 +446,7 @@ TEST_P(Registration, GuardsNestAndAreRestoredByExceptions) {  // 20
     EXPECT_TRUE(thread_keys.included.has(Functionality::user2));
     EXPECT_TRUE(thread_keys.excluded.has(Functionality::user1));
     throw ValueError(1, "");
-  } catch (const ValueError&) {
-  }
+  } catch (const ValueError&) {}
   EXPECT_EQ(thread_keys.included, before.included);
   EXPECT_EQ(thread_keys.excluded, before.excluded);
 }
@@ -444,7 +468,9 @@ TEST(RegistrationOrder, AllOrdersGiveOneTable) {
   const std::vector<std::function<void(std::vector<Library>&)>> steps{
       [](auto& all) { all.emplace_back(Kind::fragment, "perm").def("f(Tensor x) -> Tensor"); },
       [](auto& all) { all.emplace_back(Kind::implementation, "perm", "CPU").impl("f", &answer<1>); },
-      [](auto& all) { all.emplace_back(Kind::implementation, "perm", "CPU").impl("f", &answer<2>, {.replaces = true}); },
+      [](auto& all) {
+        all.emplace_back(Kind::implementation, "perm", "CPU").impl("f", &answer<2>, {.replaces = true});
+      },
       [](auto& all) { all.emplace_back(Kind::implementation, "perm", "CompositeImplicit").impl("f", &answer<3>); },
       [](auto& all) { all.emplace_back(Kind::implementation, "perm", "Autograd").impl("f", &answer<4>); },
       [](auto& all) { all.emplace_back(Kind::implementation, "perm", "User1").fallthrough("f"); }};
@@ -485,8 +511,10 @@ TEST(RegistrationThreads, CallsGoOnWhileOthersRegister) {
   for (int i = 0; i < 300; ++i) {
     Library cpu = implementation("race", "CPU");
     const double state = 3;
-    if (i % 2 == 0) cpu.impl("f", &answer<2>);
-    else cpu.impl("f", [state](const Tensor&) { return number(state); });
+    if (i % 2 == 0)
+      cpu.impl("f", &answer<2>);
+    else
+      cpu.impl("f", [state](const Tensor&) { return number(state); });
     Library other(Kind::fragment, "race" + std::to_string(i % 7));
     other.def("g", &answer<4>);
   }

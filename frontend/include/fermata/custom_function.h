@@ -34,7 +34,9 @@ class FunctionContext {
   FunctionContext& operator=(const FunctionContext&) = delete;
 
   /// Keeps values, arguments and results among them, as they are now: writing them in place later does no harm.
-  void save_for_backward(std::initializer_list<Tensor> tensors) { save_for_backward(std::span(std::data(tensors), tensors.size())); }
+  void save_for_backward(std::initializer_list<Tensor> tensors) {
+    save_for_backward(std::span(std::data(tensors), tensors.size()));
+  }
   void save_for_backward(std::span<const Tensor> tensors);
   /// They again, with their history where the backward pass is recorded. GradientError FM1713 once a pass has used them up.
   std::vector<Tensor> saved() const;
@@ -67,8 +69,10 @@ class FunctionCall {
 namespace detail {
 
 template <class T> void collect(std::vector<Tensor>& out, const T& v) {
-  if constexpr (std::is_same_v<T, Tensor>) out.push_back(v);
-  else if constexpr (std::is_same_v<T, std::vector<Tensor>>) out.insert(out.end(), v.begin(), v.end());
+  if constexpr (std::is_same_v<T, Tensor>)
+    out.push_back(v);
+  else if constexpr (std::is_same_v<T, std::vector<Tensor>>)
+    out.insert(out.end(), v.begin(), v.end());
 }
 
 }  // namespace detail
@@ -84,19 +88,22 @@ template <class F> struct Function {
     (detail::collect(tensors, arguments), ...);
     FunctionCall call("custom function", std::move(tensors), &F::backward, where);
     auto results = no_grad([&] { return F::forward(call.context(), arguments...); });
-    if constexpr (std::is_same_v<decltype(results), Tensor>) return call.finish({std::move(results)})[0];
-    else return call.finish(std::move(results));
+    if constexpr (std::is_same_v<decltype(results), Tensor>)
+      return call.finish({std::move(results)})[0];
+    else
+      return call.finish(std::move(results));
   }
 };
 
 /// What the derivative of an operator from outside is given.
 struct DerivativeArguments {
-  Stack arguments;                 // of the call, with history where the backward pass is recorded
-  std::vector<Tensor> results;     // the tensors among its results
+  Stack arguments;                    // of the call, with history where the backward pass is recorded
+  std::vector<Tensor> results;        // the tensors among its results
   std::span<const Tensor> gradients;  // one per result, undefined where nothing reached it
 };
 /// The Autograd kernel of an operator from its derivative: gradients of the Tensor arguments in order. For impl_boxed in a
 /// FERMATA_LIBRARY_IMPL(ns, Autograd, m).
-std::function<void(const Call&, Stack&)> derivative(std::function<std::vector<Tensor>(const DerivativeArguments&)> backward);
+std::function<void(const Call&, Stack&)> derivative(
+    std::function<std::vector<Tensor>(const DerivativeArguments&)> backward);
 
 }  // namespace fermata

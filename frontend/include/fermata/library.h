@@ -34,7 +34,8 @@ class Elements {
 Tensor empty(const IntegerList& sizes, DType dtype = DType::f32, BackendKey device = BackendKey::cpu,
              Location where = Location::current());
 /// The elements of such a tensor, to be written before anybody reads them.
-template <class T> T* elements_to_fill(const Tensor& fresh) { return static_cast<T*>(fresh.node()->storage.load()->data); }
-
+template <class T> T* elements_to_fill(const Tensor& fresh) {
+  return static_cast<T*>(fresh.node()->storage.load()->data);
+}
 
 }  // namespace fermata
