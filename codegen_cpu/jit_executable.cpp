@@ -30,6 +30,7 @@ class JitExecutable : public Executable {
   void partial(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::partial); }
   void finish(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::finish); }
   std::size_t code_bytes() const override { return object_->mapped_bytes(); }
+  StreamedStores streamable() const { return info_.streamable; }
 
  private:
   std::shared_ptr<const LoadedObject> object_;
@@ -43,7 +44,7 @@ class StreamingExecutable final : public JitExecutable {
       : JitExecutable(bytes), kernel_(kernel), target_(target) {}
 
   const Executable& suited_to(const KernelLaunch& launch) const override {
-    const StreamedStores streamed = stores_to_stream(kernel_, launch);
+    const StreamedStores streamed = stores_to_stream(kernel_, launch) & streamable();
     if (streamed == 0) return *this;
     const std::lock_guard lock(mutex_);
     const auto [at, is_new] = variants_.try_emplace(streamed);

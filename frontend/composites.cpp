@@ -75,7 +75,9 @@ Tensor run_softmax(const Call& call, Tensors x, const Attributes& a) {
   const Location where = call.where;
   const Tensor wide = widened(x[0], where);
   const Tensor e = exp({subtract({wide, where}, shift_of(wide, a.integers[0], where)), where});
-  return astype(divide({e, where}, sum(e, a.integers[0], true, where)), floated(x[0].dtype()), where);
+  // The sum is at least 1; one division for each row, not for each element.
+  const Tensor scale = reciprocal({sum(e, a.integers[0], true, where), where});
+  return astype(multiply({e, where}, scale), floated(x[0].dtype()), where);
 }
 
 Tensor run_log_softmax(const Call& call, Tensors x, const Attributes& a) {

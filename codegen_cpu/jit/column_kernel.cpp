@@ -70,6 +70,7 @@ void ColumnKernel::columns(const Values& row, const Environment& at_row, const S
   e_.evaluator.group(e_.schedule.row_prologue, group, env);
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
     const ReductionState state(e_, stage.reductions);
+    e_.enter(stage, env);
     if (stage.reductions.empty())
       element_stage(stage, addresses, here, vectors, env);
     else
@@ -88,7 +89,7 @@ void ColumnKernel::element_stage(const KernelSchedule::Stage& stage, const Value
                                                              Environment here = env;
                                                              const Group group{at, span, 0, vectors};
                                                              e_.evaluator.group(stage.element_values, group, here);
-                                                             e_.store(stage.element_stores, here, group);
+                                                             e_.element_stores(stage, here, group);
                                                              return Values{};
                                                            });
                           });
@@ -108,7 +109,7 @@ Values ColumnKernel::reduce(const KernelSchedule::Stage& stage, const ReductionS
               Environment here = env;
               const Group group{at, span, 0, vectors};
               e_.evaluator.group(stage.element_values, group, here);
-              e_.store(stage.element_stores, here, group);
+              e_.element_stores(stage, here, group);
               return state.combined(lanes, state.lifted(here, vectors, 0, vectors), 0, vectors);
             });
         return b_.when(several, block, [&] { return state.combined(before, block, 0, vectors); });

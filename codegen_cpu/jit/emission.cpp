@@ -14,6 +14,13 @@ Value* launch_field(CodeBuilder& b, Value* launch, std::size_t offset) {
   return b.CreateAlignedLoad(b.getInt64Ty(), b.CreateConstGEP1_64(b.getInt8Ty(), launch, offset), llvm::Align(8));
 }
 
+/// Stores of results that are in no cache when they are written.
+std::uint64_t streamable_stores(const Kernel& kernel, const std::optional<CarriedValue>& carried) {
+  if (kernel.stores.size() > 64) return 0;
+  const std::uint64_t all = ~std::uint64_t{0} >> (64 - std::max<std::size_t>(kernel.stores.size(), 1));
+  return carried ? all & ~(std::uint64_t{1} << carried->store) : all;
+}
+
 }  // namespace
 
 unsigned choose_lanes(const Kernel& kernel, const Isa& isa) {
@@ -33,7 +40,8 @@ unsigned choose_lanes(const Kernel& kernel, const Isa& isa) {
 Emission::Emission(llvm::Function& function, const Kernel& described, const Isa& isa, std::uint64_t streamed_stores)
     : kernel(described),
       schedule(fermata::schedule(described)),
-      streamed(streamed_stores),
+      carried(carry_value(kernel, schedule)),
+      streamed(streamed_stores & streamable_stores(kernel, carried)),
       b(function, isa, choose_lanes(described, isa)),
       launch(function.getArg(0)),
       part(function.getArg(1)),
@@ -116,6 +124,20 @@ Span Emission::partial_span(Value* index, Value* left, unsigned width) {
   return span;
 }
 
+void Emission::enter(const KernelSchedule::Stage& stage, Environment& env) const {
+  const bool reads = carried && &stage == &schedule.stages[carried->read];
+  env.carried = reads ? carried->value : kNoValue;
+  env.carried_access = reads ? kernel.stores[carried->store].access : std::uint16_t{0};
+}
+
+void Emission::element_stores(const KernelSchedule::Stage& stage, const Environment& env, const Group& group) {
+  store(stage.element_stores, env, group);
+  if (!carried || &stage != &schedule.stages[carried->written]) return;
+  const std::uint16_t access = kernel.stores[carried->store].access;
+  for (unsigned v = group.first; v < group.last; ++v)
+    accesses.store(access, group.addresses[access], group.span, v, evaluator.vector(env, carried->value, v));
+}
+
 void Emission::store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group) {
   for (const std::uint16_t s : stores) {
     const auto [access, value] = kernel.stores[s];
@@ -164,11 +186,12 @@ GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned rese
 
 namespace {
 
-void define_info(llvm::Module& module, const Kernel& kernel, const KernelSchedule& schedule) {
+void define_info(llvm::Module& module, const Emission& e) {
+  const Kernel& kernel = e.kernel;
   std::uint64_t state_bytes = 0;
-  if (can_split(kernel, schedule))
+  if (can_split(kernel, e.schedule))
     for (const Reduction& reduction : kernel.reductions) state_bytes += 8 * reduction.types.size();
-  const std::uint64_t fields[] = {kObjectVersion, state_bytes};
+  const std::uint64_t fields[] = {kObjectVersion, state_bytes, streamable_stores(kernel, e.carried)};
   auto* const values = llvm::ConstantDataArray::get(module.getContext(), fields);
   auto* const info = new llvm::GlobalVariable(module, values->getType(), true, llvm::GlobalValue::ExternalLinkage,
                                               values, kInfoSymbol);
@@ -203,7 +226,7 @@ void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, std
     emit_column_kernel(e);
   if (streamed != 0) e.b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});  // before others may look
   e.b.CreateRetVoid();
-  define_info(module, kernel, e.schedule);
+  define_info(module, e);
 }
 
 }  // namespace fermata::jit

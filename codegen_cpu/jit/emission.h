@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codegen_cpu/jit/accesses.h"
+#include "codegen_cpu/jit/carried_value.h"
 #include "codegen_cpu/jit/evaluator.h"
 #include "ir/kernel.h"
 
@@ -20,7 +21,8 @@ struct Emission {
   Emission(llvm::Function& function, const Kernel& kernel, const Isa& isa, std::uint64_t streamed);
 
   const Kernel& kernel;
-  const KernelSchedule schedule;
+  KernelSchedule schedule;
+  const std::optional<CarriedValue> carried;
   const std::uint64_t streamed;  // bit i: store i goes past the caches
   CodeBuilder b;
   Value* const launch;
@@ -46,8 +48,12 @@ struct Emission {
                llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned = false);
   /// A span of which `left` (at least 1) elements exist.
   Span partial_span(Value* index, Value* left, unsigned width);
+  /// Performs the stores of a stage for a group.
+  void element_stores(const KernelSchedule::Stage& stage, const Environment& env, const Group& group);
   /// Performs stores (indices into kernel.stores) for a group.
   void store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group);
+  /// What is known at the start of a stage.
+  void enter(const KernelSchedule::Stage& stage, Environment& env) const;
 
   /// How to group these values of a stage, `reserved` registers being taken.
   GroupPlan group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const;

@@ -42,7 +42,7 @@ Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& ker
 }
 
 Environment Evaluator::empty() const {
-  Environment env{std::vector<Known>(kernel_.program.size()), {}};
+  Environment env{.values = std::vector<Known>(kernel_.program.size()), .reduced = {}};
   for (const Reduction& reduction : kernel_.reductions) env.reduced.emplace_back(reduction.types.size());
   return env;
 }
@@ -105,7 +105,9 @@ void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Envir
     }
     if (known.vectors.size() < group.last) known.vectors.resize(group.last);
     for (unsigned v = group.first; v < group.last; ++v) {
-      if (instr.prim == Prim::input)
+      if (id == env.carried)
+        known.vectors[v] = accesses_.load(env.carried_access, group.addresses[env.carried_access], group.span, v);
+      else if (instr.prim == Prim::input)
         known.vectors[v] = accesses_.load(instr.index, group.addresses[instr.index], group.span, v);
       else if (instr.prim == Prim::offset)
         known.vectors[v] = accesses_.offsets(instr.index, group.addresses[instr.index], group.span, v);

@@ -22,6 +22,8 @@ struct Known {
 struct Environment {
   std::vector<Known> values;                // per program value
   std::vector<std::vector<Known>> reduced;  // per reduction and component
+  ValueId carried = kNoValue;               // read from there, see carried_value.h
+  std::uint16_t carried_access = 0;
 };
 
 /// A group of vectors at one point.

@@ -23,7 +23,7 @@ void emit_rows(Emission& e, GroupPlan plan) {
                 Environment env = at_row;
                 const Group group{addresses, span, 0, vectors};
                 e.evaluator.group(stage.element_values, group, env);
-                e.store(stage.element_stores, env, group);
+                e.element_stores(stage, env, group);
               });
   });
 }

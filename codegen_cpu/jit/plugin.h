@@ -53,10 +53,11 @@ enum class Part : std::uint64_t { whole = 0, partial = 1, finish = 2 };
 using EntryPoint = void (*)(const KernelLaunch*, Part);
 
 /// Raise with every change of KernelLaunch or of the entry point, so that no older object from a disk is run.
-inline constexpr std::uint64_t kObjectVersion = 1;
+inline constexpr std::uint64_t kObjectVersion = 2;
 struct ObjectInfo {
   std::uint64_t version;
   std::uint64_t state_bytes;  // 0: cannot be split
+  std::uint64_t streamable;   // bit i: a variant may stream store i
 };
 
 }  // namespace fermata::jit

@@ -87,6 +87,7 @@ RowKernel::RowKernel(Emission& e) : e_(e), b_(e.b), splits_(can_split(e.kernel, 
 
 void RowKernel::row(const Values& addresses, Environment& env) {
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
+    e_.enter(stage, env);
     if (stage.reductions.empty())
       element_stage(stage, addresses, env);
     else
@@ -116,7 +117,7 @@ void RowKernel::element_stage(const KernelSchedule::Stage& stage, const Values& 
                               Environment here = env;
                               const Group group{at, span, 0, vectors};
                               e_.evaluator.group(stage.element_values, group, here);
-                              e_.store(stage.element_stores, here, group);
+                              e_.element_stores(stage, here, group);
                             };
                             e_.columns(stage.element_stores, at, b_.i64(0), size, plan, body);
                             return Values{};
@@ -209,7 +210,7 @@ Values RowKernel::blocks_of_others(const ReductionState& state, const Values& id
 Values RowKernel::accumulate(const KernelSchedule::Stage& stage, const ReductionState& state, const Group& group,
                              Environment env, const Values& lanes) {
   e_.evaluator.group(stage.element_values, group, env);
-  e_.store(stage.element_stores, env, group);
+  e_.element_stores(stage, env, group);
   const auto vectors = static_cast<unsigned>(lanes.size() / state.components());
   return state.combined(lanes, state.lifted(env, vectors, group.first, group.last), group.first, group.last);
 }

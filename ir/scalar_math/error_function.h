@@ -41,8 +41,8 @@ template <> struct ErrorFunctionConstants<double> {
 };
 template <class V> using ErrorFunctionOf = ErrorFunctionConstants<ElementOfValue<V>>;
 
-/// factor * Q(a) for 0 <= a <= kTailMax. The factor is multiplied before the exponential, which may be subnormal. The
-/// relative error of 1 / (a + k) is measured and put back as well.
+/// factor * Q(a), at most 1, for 0 <= a <= kTailMax. The power of two of the exponential comes last, as the result may
+/// be subnormal. The relative error of 1 / (a + k) is measured and put back as well.
 template <class V> V normal_tail_times(V factor, V a) {
   using C = ErrorFunctionOf<V>;
   const V sum = a + V(C::kPole), sum_low = a - (sum - V(C::kPole));
@@ -51,13 +51,13 @@ template <class V> V normal_tail_times(V factor, V a) {
   const V pole = V(-2 * C::kPole);
   const V q = fma(inverse * correction, pole, fma(inverse, pole, constant<V>(1)));
   const Pair<V> square = two_product(a, a);
-  const V e = exp_below_limit(square.high * constant<V>(-0.5));
+  const SplitExponential<V> e = split_exp(square.high * constant<V>(-0.5));
   const Pair<V> series = polynomial_pair(q, C::kTail);
   const Pair<V> weight = two_product(factor, inverse);
   const V scaled = weight.high * series.high;
   const V relative = fma(square.low, constant<V>(-0.5), correction);
   const V low = fma(weight.high, series.low, fma(weight.low, series.high, scaled * relative));
-  return fma(low, e, scaled * e);
+  return times_negative_power_of_two(fma(low, e.value, scaled * e.value), e.shifted);
 }
 
 template <class V> V erf(V x) {

@@ -98,14 +98,38 @@ template <class V> V times_power_of_two(V p, V shifted) {
   return p * power_of_two<V>(half) * power_of_two<V>(both - half);
 }
 
+/// p 2^n for n <= 0 and 0 <= p <= 1 (NaN gives anything), given n + split_round. A product whose result is subnormal or
+/// vanishes takes processors some hundred cycles; here it is taken 2^64 times larger, and made smaller by moving its
+/// bits: those of a subnormal are what is left of its sum with a number whose last place is the last place of subnormals.
+template <class V> V times_negative_power_of_two(V p, V shifted) {
+  using F = FormatOf<V>;
+  using U = typename F::Unsigned;
+  constexpr U kUp = 64, kLeastExponent = U{1} + kUp;  // of a normal number, 2^64 times larger, with bias
+  const V large = p * power_of_two<V>(bits_of(shifted) - UnsignedBits<V>(static_cast<U>(F::kBias) - kUp));
+  const UnsignedBits<V> least(kLeastExponent << F::kMantissaBits), up(kUp << F::kMantissaBits);
+  const V normal = from_bits<V>(bits_of(large) - up);
+  const V subnormal = from_bits<V>(bits_of(large + from_bits<V>(least)) - least);
+  return select(large < from_bits<V>(least), subnormal, normal);
+}
+
+/// e^x = value 2^n.
+template <class V> struct SplitExponential {
+  V value, shifted;  // n + split_round
+};
+/// For x not above kExpMax; NaN passes into the value. Where all is 0 the value is: the products are then exact.
+template <class V> SplitExponential<V> split_exp(V x) {
+  using C = ExponentialOf<V>;
+  const V clamped = max(V(C::kExpMin), x);
+  const V round = split_round<V>();
+  const V shifted = fma(clamped, V(C::kLog2E), round);
+  const V r = subtract_multiple_of_ln2(clamped, shifted - round);
+  return {select(x < V(C::kExpMin), constant<V>(0), polynomial(r, C::kExp)), shifted};
+}
+
 /// e^x for x not above kExpMax. NaN passes through the products.
 template <class V> V exp_below_limit(V x) {
-  using C = ExponentialOf<V>;
-  x = max(V(C::kExpMin), x);
-  const V round = split_round<V>();
-  const V shifted = fma(x, V(C::kLog2E), round);
-  const V r = subtract_multiple_of_ln2(x, shifted - round);
-  return times_power_of_two(polynomial(r, C::kExp), shifted);
+  const SplitExponential<V> e = split_exp(x);
+  return times_power_of_two(e.value, e.shifted);
 }
 
 template <class V> V exp(V x) { return exp_below_limit(min(V(ExponentialOf<V>::kExpMax), x)); }
@@ -155,13 +179,15 @@ template <class V> V sigmoid(V x) {
   return select(x < constant<V>(0), e, one) / (one + e);
 }
 
-/// max(x, 0) + log1p(e^-|x|), the logarithm as 2 atanh(e / (2 + e)).
+/// max(x, 0) + log1p(e^-|x|), the logarithm as 2 atanh(e / (2 + e)). Powers of s that add nothing would underflow, which
+/// is slow.
 template <class V> V softplus(V x) {
   using C = ExponentialOf<V>;
   const V e = exp_below_limit(-abs(x));
   const V twice = (e + e) / (constant<V>(2) + e);
-  const V s = twice * constant<V>(0.5), z = s * s;
-  return max(constant<V>(0), x) + fma(z * s, polynomial(z, C::kAtanh), twice);
+  const V s = twice * constant<V>(0.5), least = constant<V>(0x1p-30), kept = max(least, s), z = kept * kept;
+  const V cube = select(s < least, constant<V>(0), z * kept);
+  return max(constant<V>(0), x) + fma(cube, polynomial(z, C::kAtanh), twice);
 }
 
 }  // namespace fermata::math

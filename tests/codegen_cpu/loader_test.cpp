@@ -80,8 +80,8 @@ TEST_F(LoaderTest, NamesWhatIsMissing) {
   EXPECT_EQ(message([&] { object->code(jit::kInfoSymbol); }), "object: it has no function fermata_kernel_info");
   EXPECT_EQ(message([&] { object->data(jit::kEntrySymbol, 8); }),
             "object: it has no constant fermata_kernel of 8 bytes");
-  EXPECT_EQ(message([&] { object->data(jit::kInfoSymbol, 17); }),
-            "object: it has no constant fermata_kernel_info of 17 bytes");
+  EXPECT_EQ(message([&] { object->data(jit::kInfoSymbol, sizeof(jit::ObjectInfo) + 1); }),
+            "object: it has no constant fermata_kernel_info of 25 bytes");
 }
 
 TEST_F(LoaderTest, RefusesOtherFiles) {

@@ -178,13 +178,14 @@ TEST(CompositesRecording, PartsAreRecordedAtTheCallersLine) {
   const Tensor x = ones({2, 3});
   const Tensor y = softmax(x);
   const auto line = std::source_location::current().line() - 1;
-  const Node* divide = y.node();
-  EXPECT_EQ(divide->op, Op::divide);
-  EXPECT_EQ(divide->inputs[0]->op, Op::exp);
-  EXPECT_EQ(divide->inputs[1]->op, Op::sum);
-  EXPECT_EQ(divide->where.line(), line);
-  EXPECT_EQ(divide->inputs[0]->where.line(), line);
-  EXPECT_EQ(divide->inputs[0]->inputs[0]->inputs[1]->where.line(), line);
+  const Node* scaled = y.node();
+  EXPECT_EQ(scaled->op, Op::multiply);
+  EXPECT_EQ(scaled->inputs[0]->op, Op::exp);
+  EXPECT_EQ(scaled->inputs[1]->op, Op::reciprocal);
+  EXPECT_EQ(scaled->inputs[1]->inputs[0]->op, Op::sum);
+  EXPECT_EQ(scaled->where.line(), line);
+  EXPECT_EQ(scaled->inputs[0]->where.line(), line);
+  EXPECT_EQ(scaled->inputs[0]->inputs[0]->inputs[1]->where.line(), line);
 }
 
 }  // namespace
