@@ -151,8 +151,8 @@ Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const
   return make_strided_leaf(type, strides, offset, storage, x.backend, Node::kTensor);
 }
 
-void run_call(const PlanStep& step, const CallArgs& args) {
-  select_call(operator_entry(step.op), step.backend, step.operand_dtype, args, step.where).call(args);
+CallKernel select_step(const PlanStep& step, const CallArgs& args) {
+  return select_call(operator_entry(step.op), step.backend, step.operand_dtype, args, step.where).call;
 }
 
 void register_call_kernels(BackendKey backend) {

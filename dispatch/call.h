@@ -13,7 +13,7 @@ void register_call_kernels(BackendKey backend);
 TensorView view_of(const Node& node, Shape& strides);
 
 /// Runs a call step of a plan: the dispatch layer's half of runtime/bound_plan.h.
-void run_call(const PlanStep& step, const CallArgs& args);
+CallKernel select_step(const PlanStep& step, const CallArgs& args);
 
 /// The node that a view op makes of a value: a strided leaf where the value is there, else nothing. Also nothing where
 /// a reshape needs a copy.

@@ -33,7 +33,7 @@ struct Startup {
     register_tracer_kernels();
     install_sync();
     tensor_hooks.view_value = &derive_view;
-    run_call_step = &run_call;
+    select_call_step = &select_step;
   }
 } startup;
 

@@ -5,6 +5,7 @@
 //   select        dispatch every node once more: which form of which cell
 //   fuse          groups of emitting nodes become kernels
 //   lower         kernel descriptions, fused multiply-adds, compiled code, steps
+//   finish_tiles  kernels that run on each tile of a product
 //   plan_memory   lifetimes, so that temporaries share memory
 //
 // The runner times each pass, verifies the graph after it (FERMATA_VERIFY=1, and always in debug builds), honours
@@ -20,6 +21,7 @@
 
 #include "dispatch/dump.h"
 #include "ir/error.h"
+#include "passes/finish_tiles.h"
 #include "passes/fuse.h"
 #include "passes/lower.h"
 #include "passes/materialise.h"
@@ -39,7 +41,8 @@ struct Pass {
 constexpr Pass kPipeline[] = {
     {"simplify", &simplify, true, true},      {"materialise", &materialise, false, true},
     {"select", &select, false, false},        {"fuse", &fuse, true, false},
-    {"lower", &lower, false, false},          {"plan_memory", &plan_memory, false, false},
+    {"lower", &lower, false, false},          {"finish_tiles", &finish_tiles, true, false},
+    {"plan_memory", &plan_memory, false, false},
 };
 
 std::mutex mutex;
@@ -110,9 +113,10 @@ std::string describe(const Program& p) {
       continue;
     }
     const Kernel& k = p.kernels[kernel++];
-    text += fmt::format("step {}: kernel {} ({} kernel, {} loads and stores, {} primitives{})\n", i, step.name,
+    text += fmt::format("step {}: kernel {} ({} kernel, {} loads and stores, {} primitives{}){}\n", i, step.name,
                         k.reduced == 0 ? "map" : k.is_row_kernel() ? "row" : "column", k.accesses.size(),
-                        k.program.size(), step.executable->code_bytes() == 0 ? "" : fmt::format(", {} bytes of code", step.executable->code_bytes()));
+                        k.program.size(), step.executable->code_bytes() == 0 ? "" : fmt::format(", {} bytes of code", step.executable->code_bytes()),
+                        step.on_tiles ? fmt::format(" on each tile of step {}", i - 1) : "");
   }
   return text;
 }

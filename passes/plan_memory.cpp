@@ -15,6 +15,8 @@ bool plan_memory(Program& program) {
   };
   for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {
     for (const PlanSource& s : plan.steps[i].sources) touch(s.slot, i);
+    if (i + 1 < plan.steps.size() && plan.steps[i + 1].on_tiles)  // may run together
+      for (const PlanSource& s : plan.steps[i + 1].sources) touch(s.slot, i);
     if (plan.steps[i].kind == PlanStep::Kind::call) touch(plan.steps[i].output.slot, i);
   }
   return true;

@@ -10,11 +10,12 @@
 
 namespace fermata {
 
-RunCall run_call_step = nullptr;
+SelectCall select_call_step = nullptr;
 
 namespace {
 
 constexpr std::size_t kArenaAlignment = 64;
+constexpr std::int32_t kScalarView = -1;
 
 /// Column ranges of a launch start at multiples of this many elements.
 constexpr std::int64_t kColumnGranule = 1024;
@@ -34,7 +35,30 @@ std::uint64_t scalar_of(const Node& n, std::uint16_t index) {
   return n.extra != nullptr && !n.extra->scalars.empty() ? n.extra->scalars[index] : n.scalar;
 }
 
+void append(std::vector<std::int64_t>& to, std::span<const std::int64_t> numbers) {
+  to.push_back(static_cast<std::int64_t>(numbers.size()));
+  to.insert(to.end(), numbers.begin(), numbers.end());
+}
+
 }  // namespace
+
+/// Whether the last bind() was to this plan and these numbers; remembers them.
+bool BoundPlan::is_bound_to(const Plan& plan, std::span<const Node* const> records) {
+  new_geometry_.clear();
+  for (const Node* const n : records) {
+    append(new_geometry_, n->sizes());
+    if (family(n->op) == Family::reduce) new_geometry_.push_back(static_cast<std::int64_t>(n->scalar));
+    if (n->extra == nullptr) continue;
+    append(new_geometry_, n->extra->attributes);
+    if (!n->extra->strided) continue;
+    append(new_geometry_, {n->extra->strides.data(), n->extra->strides.rank()});
+    new_geometry_.push_back(n->extra->offset);
+  }
+  const bool same = plan_number_ == plan.number && geometry_ == new_geometry_;
+  plan_number_ = plan.number;
+  std::swap(geometry_, new_geometry_);
+  return same;
+}
 
 BoundPlan::View BoundPlan::resolve(const Plan& plan, const PlanSource& source) const {
   const PlanSlot& slot = plan.slots[source.slot];
@@ -71,17 +95,29 @@ BoundPlan::View BoundPlan::resolve(const Plan& plan, const PlanSource& source) c
 
 void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
   records_ = records;
-  steps_.clear(), numbers_.clear(), addresses_.clear(), scalars_.clear();
+  scalars_.clear();
+  if (is_bound_to(plan, records)) {
+    for (const PlanStep& step : plan.steps)
+      for (const ScalarSource s : step.scalars) scalars_.push_back(scalar_of(*records_[s.record], s.index));
+    records_ = {};
+    return;
+  }
+  plan_number_ = 0;  // until it is done
+  steps_.clear(), numbers_.clear(), addresses_.clear(), views_.clear(), view_addresses_.clear();
   slot_bytes_.clear();
   output_slots_.assign(plan.output_slots.begin(), plan.output_slots.end());
   for (const PlanSlot& slot : plan.slots) {
     const Node& n = *records[slot.record];
     slot_bytes_.push_back(static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype));
   }
-  for (const PlanStep& step : plan.steps)
+  for (const PlanStep& step : plan.steps) {
     if (step.kind == PlanStep::Kind::kernel) bind_kernel(plan, step); else bind_call(plan, step);
+    steps_.back().on_tiles = step.on_tiles && tiles_fit(plan, steps_.size() - 1);
+  }
   place_temporaries(plan);
+  make_views(plan);
   records_ = {};
+  plan_number_ = plan.number;
 }
 
 void BoundPlan::bind_kernel(const Plan& plan, const PlanStep& step) {
@@ -93,7 +129,7 @@ void BoundPlan::bind_kernel(const Plan& plan, const PlanStep& step) {
              .scalars = static_cast<std::uint32_t>(scalars_.size()),
              .rank = rank,
              .source_count = static_cast<std::uint32_t>(step.sources.size()),
-             .rows = 1, .columns = 1, .split_columns = false};
+             .rows = 1, .columns = 1, .first_view = 0, .kernel = nullptr, .on_tiles = false};
   for (std::uint32_t d = 0; d < rank; ++d) {
     std::int64_t size = 1;  // an axis run of a 0-d domain is empty: first > last
     for (unsigned i = step.axes[d].first; i <= step.axes[d].last && i < domain.size(); ++i) size *= domain[i];
@@ -192,19 +228,25 @@ void BoundPlan::run(const Plan& plan, std::span<void* const> leaves, std::span<v
     const Address a = addresses_[i];
     pointers_[i] = slot_data_[a.slot] == nullptr ? nullptr : static_cast<std::byte*>(slot_data_[a.slot]) + a.byte_offset;
   }
-  for (std::size_t i = 0; i < plan.steps.size(); ++i)
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     if (plan.steps[i].kind == PlanStep::Kind::kernel) run_kernel(plan.steps[i], steps_[i]);
-    else run_call(plan.steps[i], steps_[i]);
+    else if (i + 1 < plan.steps.size() && steps_[i + 1].on_tiles) run_on_tiles(plan, i++);
+    else run_call(plan.steps[i], steps_[i], nullptr);
+  }
+}
+
+KernelLaunch BoundPlan::launch_of(const Step& b) const {
+  return {.pointers = pointers_.data() + b.pointers,
+          .sizes = numbers_.data() + b.sizes,
+          .strides = numbers_.data() + b.strides,
+          .offsets = numbers_.data() + b.offsets,
+          .scalars = scalars_.data() + b.scalars,
+          .row_begin = 0, .row_end = b.rows,
+          .column_begin = 0, .column_end = b.columns};
 }
 
 void BoundPlan::run_kernel(const PlanStep& step, const Step& b) {
-  KernelLaunch launch{.pointers = pointers_.data() + b.pointers,
-                      .sizes = numbers_.data() + b.sizes,
-                      .strides = numbers_.data() + b.strides,
-                      .offsets = numbers_.data() + b.offsets,
-                      .scalars = scalars_.data() + b.scalars,
-                      .row_begin = 0, .row_end = b.rows,
-                      .column_begin = 0, .column_end = b.columns};
+  const KernelLaunch launch = launch_of(b);
   double points = 1;
   for (std::uint32_t d = 0; d < b.rank; ++d) points *= static_cast<double>(launch.sizes[d]);
   const double ns = points * step.ns_per_point;
@@ -249,34 +291,107 @@ void BoundPlan::run_split(const PlanStep& step, const Step& b, KernelLaunch laun
   }
 }
 
-void BoundPlan::run_call(const PlanStep& step, const Step& b) {
-  const std::int64_t* numbers = numbers_.data() + b.sizes;
-  views_.clear();
-  const auto take = [&](std::size_t i, DType dtype) {
-    const auto rank = static_cast<std::uint8_t>(*numbers);
-    TensorView v{pointers_[b.pointers + i], dtype, rank, numbers + 1, numbers + 1 + rank};
-    numbers += 1 + 2 * rank;
-    return v;
-  };
-  std::vector<TensorView> sources;
-  for (std::size_t i = 0; i < step.sources.size(); ++i) sources.push_back(take(i, step.source_dtypes[i]));
-  const TensorView output = take(step.sources.size(), step.output_dtype);
-  for (const std::int32_t k : step.operand_order) {
-    if (k >= 0) {
-      views_.push_back(sources[static_cast<std::size_t>(k)]);
-    } else {  // a host scalar: a 0-d view, broadcast to the output's shape
-      static constexpr std::int64_t kZeros[kMaxRank] = {};
-      views_.push_back({scalars_.data() + b.scalars + (-1 - k), compute_dtype(step.operand_dtype), output.rank, output.sizes, kZeros});
+/// The views of call steps, but for their data: numbers_ and scalars_ stay where they are from here on.
+void BoundPlan::make_views(const Plan& plan) {
+  static constexpr std::int64_t kZeros[kMaxRank] = {};
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = plan.steps[i];
+    if (step.kind != PlanStep::Kind::call) continue;
+    Step& b = steps_[i];
+    const std::int64_t* numbers = numbers_.data() + b.sizes;
+    std::vector<TensorView> sources;
+    for (std::size_t k = 0; k <= step.sources.size(); ++k) {  // the last one is the output
+      const DType dtype = k < step.sources.size() ? step.source_dtypes[k] : step.output_dtype;
+      const auto rank = static_cast<std::uint8_t>(*numbers);
+      sources.push_back({nullptr, dtype, rank, numbers + 1, numbers + 1 + rank});
+      numbers += 1 + 2 * rank;
     }
+    b.first_view = static_cast<std::uint32_t>(views_.size());
+    const auto add = [&](std::size_t k) {
+      views_.push_back(sources[k]);
+      view_addresses_.push_back(static_cast<std::int32_t>(b.pointers + k));
+    };
+    for (const std::int32_t k : step.operand_order) {
+      if (k >= 0) {
+        add(static_cast<std::size_t>(k));
+        continue;
+      }
+      // A host scalar: a 0-d view, broadcast to the output's shape.
+      views_.push_back({scalars_.data() + b.scalars + (-1 - k), compute_dtype(step.operand_dtype), sources.back().rank,
+                        sources.back().sizes, kZeros});
+      view_addresses_.push_back(kScalarView);
+    }
+    add(step.sources.size());
   }
+}
+
+/// Whether the kernel's points are the elements of the result of the call before, its rows those of the tiles, or all in
+/// one row whose parts may start where tiles do.
+bool BoundPlan::tiles_fit(const Plan& plan, std::size_t step) const {
+  const PlanStep& call = plan.steps[step - 1];
+  const std::span<const std::int64_t> result = records_[call.record]->sizes(),
+                                      domain = records_[plan.steps[step].record]->sizes();
+  if (result.size() < 2 || !std::ranges::equal(result, domain) || element_count(result) == 0) return false;
+  const std::int64_t* numbers = numbers_.data() + steps_[step - 1].sizes;
+  for (std::size_t k = 0; k < call.sources.size(); ++k, numbers += 1 + 2 * *numbers)
+    if (*numbers < 2) return false;  // a vector times a matrix has no columns of its own
+  const Step& b = steps_[step];
+  const std::int64_t columns = result.back(), rows = element_count(result) / columns;
+  if (plan.steps[step].reduced != 0) return b.rows == rows && numbers_[b.sizes + b.rank - 1] == columns;
+  return (b.rows == rows && b.columns == columns) ||
+         (b.rows == 1 && b.columns == rows * columns && columns % kReductionLanes == 0);
+}
+
+/// A call, and the kernel step after it on every tile that the call tells of: all of it, or none.
+void BoundPlan::run_on_tiles(const Plan& plan, std::size_t call) {
+  const PlanStep& step = plan.steps[call + 1];
+  const Step& b = steps_[call + 1];
+  const TensorView& result = views_[steps_[call].first_view + plan.steps[call].operand_order.size()];
+  const std::span<const std::int64_t> sizes(result.sizes, result.rank);
+  const std::int64_t columns = sizes.back(), rows = element_count(sizes) / columns;
+  const KernelLaunch launch = launch_of(b);
+  const Executable& executable = step.executable->suited_to(launch);
+  if (step.reduced != 0) columns_done_ = std::vector<std::atomic<std::int64_t>>(static_cast<std::size_t>(rows));
+  std::atomic<std::int64_t> finished{0};
+  const auto consume = [&](const ResultTile& tile) {
+    const std::int64_t width = tile.column_end - tile.column_begin;
+    finished.fetch_add((tile.row_end - tile.row_begin) * width, std::memory_order_relaxed);
+    KernelLaunch part = launch;
+    part.row_begin = tile.row_begin, part.row_end = tile.row_end;
+    if (step.reduced != 0) {  // whoever finishes the last tile of some rows goes on with them
+      auto& done = columns_done_[static_cast<std::size_t>(tile.row_begin)];
+      if (width == columns || done.fetch_add(width, std::memory_order_acq_rel) + width == columns) executable.launch(part);
+      return;
+    }
+    part.column_begin = tile.column_begin, part.column_end = tile.column_end;
+    if (b.rows == rows) return executable.launch(part);
+    part.row_begin = 0, part.row_end = 1;
+    const std::int64_t at_once = width == columns ? tile.row_end - tile.row_begin : 1;
+    for (std::int64_t row = tile.row_begin; row < tile.row_end; row += at_once) {
+      part.column_begin = row * columns + tile.column_begin;
+      part.column_end = part.column_begin + at_once * columns - (columns - width);
+      executable.launch(part);
+    }
+  };
+  const TileConsumer consumer(consume);
+  run_call(plan.steps[call], steps_[call], &consumer);
+  if (finished.load() != rows * columns) run_kernel(step, b);
+}
+
+void BoundPlan::run_call(const PlanStep& step, Step& b, const TileConsumer* tiles) {
+  const std::size_t operands = step.operand_order.size();
+  for (std::size_t i = b.first_view; i <= b.first_view + operands; ++i)
+    if (view_addresses_[i] != kScalarView) views_[i].data = pointers_[static_cast<std::size_t>(view_addresses_[i])];
   const std::int64_t* attributes = numbers_.data() + b.offsets;
   const CallArgs args{.op = step.op,
-                      .inputs = views_,
-                      .outputs = {&output, 1},
+                      .inputs = {views_.data() + b.first_view, operands},
+                      .outputs = {views_.data() + b.first_view + operands, 1},
                       .attributes = {attributes + 1, static_cast<std::size_t>(*attributes)},
                       .scalars = {scalars_.data() + b.scalars, step.scalars.size()},
-                      .where = step.where};
-  run_call_step(step, args);
+                      .where = step.where,
+                      .tiles = tiles};
+  if (b.kernel == nullptr) b.kernel = select_call_step(step, args);
+  b.kernel(args);
 }
 
 }  // namespace fermata

@@ -1,9 +1,11 @@
 // A plan bound to sizes: flat arrays of extents and strides, ready to run on buffers.
 //
 // bind() reads the records (sizes, attributes, scalars) once; run() only fills in pointers, so a replay with the same
-// sizes starts there. Everything a run needs is allocated before its first step.
+// sizes starts there, and so does a bind to the sizes of the last one but for the scalars. Everything a run needs is
+// allocated before its first step.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -13,9 +15,9 @@
 
 namespace fermata {
 
-/// Chooses and runs the kernel of a call step: installed by the dispatch layer.
-using RunCall = void (*)(const PlanStep& step, const CallArgs& args);
-extern RunCall run_call_step;
+/// Chooses the kernel of a call step by its sizes: installed by the dispatch layer.
+using SelectCall = CallKernel (*)(const PlanStep& step, const CallArgs& args);
+extern SelectCall select_call_step;
 
 class BoundPlan {
  public:
@@ -34,17 +36,24 @@ class BoundPlan {
   struct Step {
     std::uint32_t pointers, sizes, strides, offsets, scalars, rank, source_count;
     std::int64_t rows, columns;
-    bool split_columns;
+    std::uint32_t first_view;           // call: its operands in views_, then its output
+    CallKernel kernel;                  // call: chosen at the first run
+    bool on_tiles;                      // kernel: runs on the tiles of the step before
   };
   struct Address { std::uint32_t slot; std::int64_t byte_offset; };
 
+  bool is_bound_to(const Plan& plan, std::span<const Node* const> records);
   View resolve(const Plan& plan, const PlanSource& source) const;
   void bind_kernel(const Plan& plan, const PlanStep& step);
   void bind_call(const Plan& plan, const PlanStep& step);
   void place_temporaries(const Plan& plan);
   void run_kernel(const PlanStep& step, const Step& bound);
   void run_split(const PlanStep& step, const Step& bound, KernelLaunch launch);
-  void run_call(const PlanStep& step, const Step& bound);
+  void make_views(const Plan& plan);
+  bool tiles_fit(const Plan& plan, std::size_t step) const;
+  void run_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);
+  void run_on_tiles(const Plan& plan, std::size_t call);
+  KernelLaunch launch_of(const Step& bound) const;
 
   std::span<const Node* const> records_;
   std::vector<Step> steps_;
@@ -54,8 +63,12 @@ class BoundPlan {
   std::vector<std::size_t> slot_bytes_, slot_offset_;
   std::vector<std::uint32_t> output_slots_;
   std::vector<void*> slot_data_, pointers_;
-  std::vector<TensorView> views_;
+  std::vector<TensorView> views_;            // operands and outputs of call steps
+  std::vector<std::int32_t> view_addresses_; // per view its number in addresses_, or kScalarView
+  std::uint64_t plan_number_ = 0;            // of the plan that this is bound to, and
+  std::vector<std::int64_t> geometry_, new_geometry_;  // all that was read of its records but scalars
   std::size_t arena_bytes_ = 0;
+  std::vector<std::atomic<std::int64_t>> columns_done_;  // of the rows that start a tile
 };
 
 }  // namespace fermata

@@ -72,6 +72,7 @@ struct PlanStep {
   std::vector<AxisRun> axes;
   std::vector<std::size_t> element_bytes;  // per access; 0 where only the address counts
   std::uint16_t reduced = 0;               // of the kernel's axes
+  bool on_tiles = false;                   // may run on each tile of the call step before it, see passes/finish_tiles.h
   double ns_per_point = 0.3;
 
   // call
@@ -87,7 +88,14 @@ struct PlanStep {
   std::string name;                        // for traces: "softmax_0", "matmul"
 };
 
+/// A number that no other plan of the process has.
+inline std::uint64_t new_plan_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
 struct Plan {
+  const std::uint64_t number = new_plan_number();
   std::vector<std::uint32_t> key;
   std::vector<PlanSlot> slots;
   std::vector<PlanStep> steps;

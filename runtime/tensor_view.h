@@ -7,6 +7,7 @@
 
 #include "ir/dtype.h"
 #include "ir/op.h"
+#include "runtime/function_ref.h"
 
 namespace fermata {
 
@@ -24,6 +25,14 @@ struct TensorView {
   }
 };
 
+/// A finished part of a result, still in the cache of the thread that made it. Rows count over all axes but the last.
+/// Column bounds are multiples of 64, or the end; tiles form a grid.
+struct ResultTile {
+  std::int64_t row_begin, row_end, column_begin, column_end;
+};
+/// Called once for each tile, on the thread that made it.
+using TileConsumer = FunctionRef<void(const ResultTile&)>;
+
 /// Arguments of a `call` kernel. Operands of pointwise ops are already broadcast to the output's shape (stride 0 along
 /// stretched axes); an operand that was a host scalar is a 0-d view, broadcast like any other. Outputs are allocated,
 /// dense and row-major.
@@ -34,6 +43,7 @@ struct CallArgs {
   std::span<const std::int64_t> attributes;  // the op's own, see ir/infer.h
   std::span<const std::uint64_t> scalars;    // 8-byte slots in the op's scalar dtypes
   std::source_location where{};              // the caller's line, for errors that depend on data
+  const TileConsumer* tiles = nullptr;       // told of every tile by kernels that work in tiles; others ignore it
 };
 using CallKernel = void (*)(const CallArgs&);
 

@@ -5,19 +5,14 @@
 // of threads, so neither do its bits. f16 and bf16 accumulate in f32; integers wrap.
 #pragma once
 
-#include "runtime/function_ref.h"
 #include "runtime/tensor_view.h"
 
 namespace fermata {
 
-/// A finished part of the result, still in the cache of the thread that made it. Rows count over all axes but the last.
-/// Column bounds are multiples of 64, or the end.
-struct MatmulTile {
-  std::int64_t row_begin, row_end, column_begin, column_end;
-};
-/// What follows a product: called once for each tile, on the thread that made it. Any pointwise kernel can be fused
-/// onto a product this way, with the bits that it gives alone.
-using MatmulEpilogue = FunctionRef<void(const MatmulTile&)>;
+/// What follows a product: any kernel of its elements or whole rows can be fused onto it this way, with the bits that it
+/// gives alone.
+using MatmulTile = ResultTile;
+using MatmulEpilogue = TileConsumer;
 
 /// oneDNN: f32, bf16 and, where the processor multiplies bytes without saturating, i8. Best from about 64 up.
 void matmul_onednn(const CallArgs& args);

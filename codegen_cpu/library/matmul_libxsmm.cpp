@@ -128,6 +128,6 @@ double matmul_libxsmm_cost(const CallArgs&) { return 0; }
 
 namespace fermata {
 void matmul_libxsmm(const CallArgs& args) {
-  matmul_libxsmm(args, [](const MatmulTile&) {});
+  matmul_libxsmm(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
 }
 }  // namespace fermata

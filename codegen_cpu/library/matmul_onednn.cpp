@@ -104,6 +104,6 @@ double matmul_onednn_cost(const CallArgs&) { return 0; }
 
 namespace fermata {
 void matmul_onednn(const CallArgs& args) {
-  matmul_onednn(args, [](const MatmulTile&) {});
+  matmul_onednn(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
 }
 }  // namespace fermata

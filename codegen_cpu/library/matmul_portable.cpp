@@ -119,7 +119,7 @@ void multiply_tiles(const MatmulProblem& p, MatmulEpilogue epilogue) {
 }  // namespace
 
 void matmul_portable(const CallArgs& args) {
-  matmul_portable(args, [](const MatmulTile&) {});
+  matmul_portable(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
 }
 
 void matmul_portable(const CallArgs& args, MatmulEpilogue epilogue) {
