@@ -1,12 +1,16 @@
-// What compiling costs: a program never seen, in a process that has compiled before; and a size or a number never seen,
-// which must compile nothing.
+// What compiling costs: a program never seen, in a process that has compiled before; one whose kernels are on disk; and
+// a size or a number never seen, which must compile nothing.
 #include <benchmark/benchmark.h>
 #include <fermata/fermata.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "bench/check.h"
 #include "bench/programs.h"
+#include "runtime/disk_cache.h"
 
 namespace bench {
 namespace {
@@ -14,6 +18,7 @@ namespace {
 using Program = Tensor (*)(const Tensor&);
 
 void cold(benchmark::State& state, Program program, const Tensor& x) {
+  fm::DiskCache::instance().set_directory("");
   fm::set_compile_policy(fm::CompilePolicy::immediate);
   const fm::ModeGuard compiled(fm::Mode::compiled);
   Tensor wanted;
@@ -47,6 +52,30 @@ void cold_softmax(benchmark::State& state) {
       state, [](const Tensor& x) { return fm::softmax(x, -1); }, fm::randn({16, 100}).sync());
 }
 BENCHMARK(cold_softmax)->Name("cold/softmax")->Unit(benchmark::kMillisecond);
+
+/// Nothing is known in memory, and the machine code is on disk.
+void disk_chain10(benchmark::State& state) {
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / ("fermata_bench." + std::to_string(getpid()))).string();
+  const std::string before = fm::DiskCache::instance().set_directory(folder);
+  fm::set_compile_policy(fm::CompilePolicy::immediate);
+  const fm::ModeGuard compiled(fm::Mode::compiled);
+  const Tensor x = fm::ones(1000).sync();
+  fm::clear_compile_caches();
+  chain10_math(x).sync();
+  const std::uint64_t hits = fm::DiskCache::instance().counts().hits;
+  for (auto _ : state) {
+    state.PauseTiming();
+    fm::clear_compile_caches();
+    state.ResumeTiming();
+    benchmark::DoNotOptimize(chain10_math(x).sync());
+  }
+  if (fm::DiskCache::instance().counts().hits - hits < static_cast<std::uint64_t>(state.iterations()))
+    state.SkipWithError("the disk was not used");
+  fm::DiskCache::instance().set_directory(before);
+  std::filesystem::remove_all(folder);
+}
+BENCHMARK(disk_chain10)->Name("disk/chain10")->Unit(benchmark::kMillisecond);
 
 void set_kernels(benchmark::State& state, std::uint64_t before) {
   const std::uint64_t kernels = fm::stats().kernels_compiled - before;

@@ -2,16 +2,19 @@
 #include "codegen_cpu/jit_compiler.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <vector>
 
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/loader.h"
 #include "ir/error.h"
+#include "runtime/disk_cache.h"
 
 namespace fermata {
 namespace {
@@ -62,6 +65,34 @@ std::vector<std::filesystem::path> plugin_candidates() {
   if (!ignored) candidates.push_back(program.parent_path() / ".." / "lib" / kPluginFile);
   candidates.emplace_back(kPluginFile);  // where the system looks
   return candidates;
+}
+
+/// Changes whenever the plugin does; empty where no file of it was found.
+const std::string& plugin_identity() {
+  static const std::string identity = [] {
+    struct stat status;
+    for (const auto& path : plugin_candidates())
+      if (path.has_parent_path() && stat(path.c_str(), &status) == 0)
+        return std::to_string(status.st_size) + " " + std::to_string(status.st_mtim.tv_sec) + " " +
+               std::to_string(status.st_mtim.tv_nsec);
+    return std::string();
+  }();
+  return identity;
+}
+
+/// All that machine code depends on.
+std::string key_of(const Kernel& kernel, StreamedStores streamed) {
+  std::string key = "fermata " FERMATA_VERSION " object " + std::to_string(jit::kObjectVersion) + " plugin " +
+                    plugin_identity() + " target " + std::string(JitCompiler::target()) + " streamed " +
+                    std::to_string(streamed) + "\n";
+  return key + serialise(kernel);
+}
+
+std::string label_of(const Kernel& kernel, StreamedStores streamed) {
+  const char* const shape = kernel.reduced == 0 ? "map" : kernel.is_row_kernel() ? "row" : "column";
+  return std::string(JitCompiler::target()) + " " + shape + " kernel, " + std::to_string(kernel.accesses.size()) +
+         " loads and stores, " + std::to_string(kernel.program.size()) + " primitives" +
+         (streamed != 0 ? ", past the caches" : "");
 }
 
 [[noreturn]] void throw_unsupported(const std::string& why) {
@@ -119,6 +150,7 @@ std::string_view JitCompiler::target(std::string* why_not) {
 
 bool JitCompiler::available(std::string* why_not) {
   if (target(why_not).empty()) return false;
+  if (!plugin_identity().empty() && !DiskCache::instance().directory().empty()) return true;
   if (why_not != nullptr) *why_not = plugin().why_not;
   return plugin().why_not.empty();
 }
@@ -139,10 +171,25 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
   return std::string(result.object, result.object_size);
 }
 
+std::string JitCompiler::kept_object(const Kernel& kernel, StreamedStores streamed) {
+  DiskCache& disk = DiskCache::instance();
+  if (disk.directory().empty()) return object_for(kernel, nullptr, {}, streamed);
+  const std::string key = key_of(kernel, streamed);
+  if (std::optional<std::string> object = disk.find(key)) return *std::move(object);
+  std::string object = object_for(kernel, nullptr, {}, streamed);
+  disk.store(key, label_of(kernel, streamed), object);
+  return object;
+}
+
 std::shared_ptr<const Executable> JitCompiler::compile(const Kernel& kernel, JitDump* dump, std::string_view wanted) {
-  const std::string object = object_for(kernel, dump, wanted);
+  const bool may_be_kept = dump == nullptr && wanted.empty();
+  if (may_be_kept) {
+    try {
+      return streaming_executable(kept_object(kernel, 0), kernel, wanted);
+    } catch (const ObjectError& error) { DiskCache::instance().discard(key_of(kernel, 0), error.what()); }
+  }
   try {
-    return streaming_executable(object, kernel, wanted);
+    return streaming_executable(object_for(kernel, dump, wanted), kernel, wanted);
   } catch (const ObjectError& error) { throw_unsupported(error.what()); }
 }
 

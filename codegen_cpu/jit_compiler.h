@@ -22,7 +22,8 @@ class JitCompiler {
  public:
   static JitCompiler& instance();
 
-  /// Whether kernels can be compiled for this machine; loads the plugin. `why_not` gets the reason.
+  /// Whether kernels can be compiled for this machine. `why_not` gets the reason. Where machine code is kept on disk a
+  /// plugin that is there is believed to work, so that a process which finds all its kernels never loads LLVM.
   bool available(std::string* why_not = nullptr);
   /// The instruction set that is compiled for: "avx512" or "avx2", or "" with the reason where neither will do.
   /// Detected, or forced by FERMATA_CPU. Part of the key of everything that is kept on disk.
@@ -32,7 +33,9 @@ class JitCompiler {
   /// threads compile at the same time. `target` as above, for this machine where empty.
   std::string object_for(const Kernel& kernel, JitDump* dump = nullptr, std::string_view target = {},
                          StreamedStores streamed = 0);
-  /// The kernel, ready to run.
+  /// The same for this machine, from the disk if it is kept there (runtime/disk_cache.h), and kept otherwise.
+  std::string kept_object(const Kernel& kernel, StreamedStores streamed);
+  /// The kernel, ready to run. For this machine and without a dump, kept objects serve.
   std::shared_ptr<const Executable> compile(const Kernel& kernel, JitDump* dump = nullptr,
                                             std::string_view target = {});
 

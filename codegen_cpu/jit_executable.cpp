@@ -56,7 +56,9 @@ class StreamingExecutable final : public JitExecutable {
   /// Null where there is none: it would only have been faster.
   std::shared_ptr<const Executable> variant(StreamedStores streamed) const {
     try {
-      return executable_from_object(JitCompiler::instance().object_for(kernel_, nullptr, target_, streamed));
+      JitCompiler& compiler = JitCompiler::instance();
+      return executable_from_object(target_.empty() ? compiler.kept_object(kernel_, streamed)
+                                                    : compiler.object_for(kernel_, nullptr, target_, streamed));
     } catch (const std::exception&) {
       return nullptr;
     }

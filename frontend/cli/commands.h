@@ -7,6 +7,7 @@
 namespace fermata::cli {
 
 void add_bench(CLI::App& app);
+void add_cache(CLI::App& app);
 void add_demo(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_explain(CLI::App& app);

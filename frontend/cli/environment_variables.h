@@ -19,6 +19,8 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_FMA", "0|1", "0", "compiled products and sums are rounded once"},
     {"FERMATA_CPU", "avx2|avx512", "the best there is", "instruction set of compiled kernels"},
     {"FERMATA_LLVM_PLUGIN", "FILE", "beside the library", "the LLVM plugin"},
+    {"FERMATA_CACHE_DIR", "FOLDER", "~/.cache/fermata", "where machine code is kept; empty for nowhere"},
+    {"FERMATA_CACHE_DIR_LIMIT", "BYTES", "256 MiB", "machine code that is kept"},
     {"FERMATA_CACHE_LIMIT", "BYTES", "half of the memory", "freed memory that is kept for reuse"},
     {"FERMATA_MEMORY_LIMIT", "BYTES", "the memory", "memory taken from the system in all"},
     {"FERMATA_DUMP", "ir,passes,kernels,llvm,asm", "nothing", "what the compiler makes, on standard error"},

@@ -1,0 +1,62 @@
+// `fermata cache`: the machine code that is kept on disk from process to process.
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+
+#include "frontend/cli/commands.h"
+#include "runtime/disk_cache.h"
+
+namespace fermata::cli {
+namespace {
+
+std::string size_of(std::uint64_t bytes) {
+  return bytes < 10'000 ? fmt::format("{} bytes", bytes)
+         : bytes < 10'000'000 ? fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 0x1p10)
+                              : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 0x1p20);
+}
+
+std::string age_of(std::int64_t seconds) {
+  constexpr std::int64_t kHour = 3600, kDay = 24 * kHour;
+  return seconds < 2 * kHour ? "now" : seconds < 2 * kDay ? fmt::format("{} hours", seconds / kHour)
+                                                          : fmt::format("{} days", seconds / kDay);
+}
+
+/// The folder, or nothing and a line that says so.
+bool has_folder() {
+  if (!DiskCache::instance().directory().empty()) return true;
+  fmt::print("Nothing is kept on disk: FERMATA_CACHE_DIR is empty, or there is no home folder.\n");
+  return false;
+}
+
+void list() {
+  if (!has_folder()) return;
+  for (const DiskCache::Entry& e : DiskCache::instance().entries())
+    fmt::print("{:<40} {:>12} {:>10}  {}\n", e.file, size_of(e.bytes), age_of(e.unused.count()), e.label);
+}
+
+void size() {
+  if (!has_folder()) return;
+  std::uint64_t bytes = 0;
+  const auto entries = DiskCache::instance().entries();
+  for (const DiskCache::Entry& e : entries) bytes += e.bytes;
+  fmt::print("{} kernels, {}, in {}\n", entries.size(), size_of(bytes), DiskCache::instance().directory());
+}
+
+void clear() {
+  if (!has_folder()) return;
+  const std::size_t removed = DiskCache::instance().clear();
+  fmt::print("{} files removed from {}\n", removed, DiskCache::instance().directory());
+}
+
+}  // namespace
+
+void add_cache(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand("cache", "Look at the machine code that is kept on disk, or remove it");
+  command->require_subcommand(1);
+  command->add_subcommand("list", "Every kernel, used last first: file, size, unused since, what it is")->callback(list);
+  command->add_subcommand("size", "How many there are and what they take")->callback(size);
+  command->add_subcommand("clear", "Remove all of them")->callback(clear);
+}
+
+}  // namespace fermata::cli
