@@ -142,6 +142,29 @@ TEST_F(Cli, BenchTimesBothModes) {
   EXPECT_THAT(bench.out, HasSubstr("compiled"));
 }
 
+TEST_F(Cli, CacheKeepsMachineCodeBetweenProcesses) {
+  write("p.ir", kProgram);
+  const std::string settings = "FERMATA_CACHE_DIR=kept FERMATA_COMPILE=immediate ";
+  EXPECT_EQ(run_program("fermata cache size", settings).out, "0 kernels, 0 bytes, in kept\n");
+  const Outcome first = run_program("fermata run p.ir", settings);
+  EXPECT_EQ(first.status, 0) << first.err;
+  if (run_program("fermata cache size", settings).out.starts_with("0 kernels")) GTEST_SKIP() << "nothing is compiled";
+  EXPECT_THAT(run_program("fermata cache list", settings).out, HasSubstr(" row kernel, "));
+  const Outcome second = run_program("fermata run p.ir", settings);
+  EXPECT_EQ(second.out, first.out);
+  EXPECT_EQ(second.err, "");
+  // Damage is reported, and the kernel compiled again.
+  for (const auto& entry : std::filesystem::directory_iterator("kept")) std::filesystem::resize_file(entry, 200);
+  const Outcome third = run_program("fermata run p.ir", settings);
+  EXPECT_EQ(third.out, first.out);
+  EXPECT_THAT(third.err, HasSubstr(".kernel is not used and removed: it is cut short\n"));
+  EXPECT_EQ(run_program("fermata run p.ir", settings).err, "");
+  EXPECT_THAT(run_program("fermata cache clear", settings).out, HasSubstr(" files removed from kept\n"));
+  EXPECT_EQ(run_program("fermata cache list", settings).out, "");
+  EXPECT_EQ(run_program("fermata cache size", "FERMATA_CACHE_DIR= ").out,
+            "Nothing is kept on disk: FERMATA_CACHE_DIR is empty, or there is no home folder.\n");
+}
+
 TEST_F(Cli, AMissingFileIsAFileError) {
   for (const std::string command : {"run", "explain", "opt", "bench --ir"}) {
     const Outcome missing = run_program("fermata " + command + " nothing.ir");

@@ -3,12 +3,15 @@
 
 #include <elf.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "ir/error.h"
+#include "runtime/disk_cache.h"
 #include "tests/codegen_cpu/kernel_case.h"
 
 namespace fermata {
@@ -151,6 +154,25 @@ TEST_F(LoaderTest, SurvivesDamage) {
       refused += refusal(changed).empty() ? 0 : 1;
     }
   EXPECT_GT(refused, 300u);
+}
+
+TEST_F(LoaderTest, KeptObjectsServeUntilTheyAreOfNoUse) {
+  DiskCache& disk = DiskCache::instance();
+  const auto folder = std::filesystem::temp_directory_path() / ("fermata_loader_test." + std::to_string(getpid()));
+  const std::string before = disk.set_directory(folder);
+  const auto compile = [] { return JitCompiler::instance().compile(increment()); };
+  const DiskCache::Counts start = disk.counts();
+  compile();
+  EXPECT_EQ(disk.counts().stores, start.stores + 1);
+  float from[3] = {1, 2, 3}, to[3] = {};
+  void* pointers[] = {from, to};
+  const std::int64_t sizes[] = {3}, strides[] = {1, 1}, offsets[] = {0, 0};
+  compile()->launch({pointers, sizes, strides, offsets, nullptr, 0, 1, 0, 3});
+  EXPECT_EQ(to[2], 4.0f);
+  EXPECT_EQ(disk.counts().hits, start.hits + 1);
+  EXPECT_EQ(disk.counts().stores, start.stores + 1);
+  disk.set_directory(before);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
