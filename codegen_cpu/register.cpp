@@ -99,7 +99,7 @@ void add_matmul_variants() {
 
 void add_byte_product_variants() {
   constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
-  if (has_onednn()) {
+  if (has_onednn())
     add_variant(Op::matmul_i32, BackendKey::cpu,
                 {.name = "onednn",
                  .form = KernelForm::library,
@@ -108,14 +108,14 @@ void add_byte_product_variants() {
                  .fits = &matmul_i32_onednn_fits,
                  .cost = &matmul_i32_onednn_cost,
                  .fits_text = kMatmulI32OnednnFits});
+  if (has_vnni())
     add_variant(Op::matmul_packed, BackendKey::cpu,
-                {.name = "onednn",
+                {.name = "vnni",
                  .form = KernelForm::library,
                  .dtypes = kBytes,
-                 .call = &matmul_packed_onednn,
-                 .fits = &matmul_packed_onednn_fits,
-                 .fits_text = kMatmulPackedOnednnFits});
-  }
+                 .call = &matmul_packed_vnni,
+                 .fits = &matmul_packed_vnni_fits,
+                 .fits_text = kMatmulPackedVnniFits});
   add_variant(Op::matmul_i32, BackendKey::cpu,
               {.name = "portable",
                .form = KernelForm::library,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "fermata/creation.h"
 #include "fermata/ops.h"
@@ -96,7 +97,8 @@ bool rises(const Positions& positions) {
 Positions merge(Positions& positions) {
   Positions order(positions.size()), target(positions.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](std::int64_t i) { return positions[static_cast<std::size_t>(i)]; });
+  const auto at = [&](std::int64_t i) { return std::pair(positions[static_cast<std::size_t>(i)], i); };
+  std::ranges::sort(order, {}, at);  // equal positions stay in the order they came
   Positions unique;
   for (const std::int64_t i : order) {
     const std::int64_t p = positions[static_cast<std::size_t>(i)];

@@ -15,10 +15,12 @@ inline constexpr const char* kMatmulI32OnednnFits = "i8 on the right, VNNI, and 
 void matmul_i32_portable(const CallArgs& args);
 double matmul_i32_portable_cost(const CallArgs& args);
 
-/// matmul_packed through oneDNN, which reads the blocks as they lie: u8 on the left.
-void matmul_packed_onednn(const CallArgs& args);
-bool matmul_packed_onednn_fits(const CallArgs& args);
-inline constexpr const char* kMatmulPackedOnednnFits = "u8 on the left, VNNI, and no empty axis";
+/// matmul_packed where the processor has AVX-512 VNNI: u8 on the left, blocks read as they lie. oneDNN 2.6 has only its
+/// reference kernel for such blocks.
+void matmul_packed_vnni(const CallArgs& args);
+bool matmul_packed_vnni_fits(const CallArgs& args);
+bool has_vnni();
+inline constexpr const char* kMatmulPackedVnniFits = "u8 on the left";
 /// Any bytes on the left: the blocks are read back into rows of i32 first.
 void matmul_packed_portable(const CallArgs& args);
 double matmul_packed_portable_cost(const CallArgs& args);

@@ -39,7 +39,7 @@ void multiply(const MatmulProblem& p, MatmulEpilogue epilogue) {
       const std::int64_t rows = std::min(tiles.rows, p.m - i), columns = std::min(tiles.columns, p.n - j);
       const SideStrides l = strides_of(p.lhs, rows, p.k), r = strides_of(p.rhs, p.k, columns);
       const DType sums = p.dtype == DType::i8 ? DType::i32 : p.dtype;
-      const Key key{p.dtype, p.dtype, sums, false, {rows, columns, p.k, l.row, l.column, r.row, r.column, p.n}};
+      const Key key{p.dtype, p.dtype, sums, {rows, columns, p.k, l.row, l.column, r.row, r.column, p.n}};
       const std::byte* const lhs = p.lhs_of(batch) + i * p.lhs.row_stride * bytes;
       const std::byte* const rhs = p.rhs_of(batch) + j * p.rhs.column_stride * bytes;
       std::byte* const out = p.out_of(batch) + (i * p.n + j) * bytes;

@@ -59,9 +59,7 @@ bool has_isa(dnnl::cpu_isa wanted) {
 Product::Product(const Key& k) : key(k), stream_(engine()) {
   const auto& [m, n, depth, lhs_row, lhs_column, rhs_row, rhs_column, out_row] = k.numbers;
   const dnnl::memory::desc lhs({m, depth}, data_type_of(k.lhs), {lhs_row, lhs_column});
-  const dnnl::memory::desc rhs =
-      k.packed ? dnnl::memory::desc({depth, n}, data_type_of(k.rhs), dnnl::memory::format_tag::BA16a64b4a)
-               : dnnl::memory::desc({depth, n}, data_type_of(k.rhs), dnnl::memory::dims{rhs_row, rhs_column});
+  const dnnl::memory::desc rhs({depth, n}, data_type_of(k.rhs), {rhs_row, rhs_column});
   const dnnl::memory::desc out({m, n}, data_type_of(k.out), {out_row, 1});
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);  // the library's own is not safe between threads

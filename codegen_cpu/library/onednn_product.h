@@ -31,7 +31,6 @@ bool has_isa(dnnl::cpu_isa wanted);
 /// What decides the code of a primitive. Strides are row, column.
 struct Key {
   DType lhs, rhs, out;
-  bool packed;                          // rhs lies in blocks, as matmul_packed has it
   std::array<std::int64_t, 8> numbers;  // m, n, k, lhs strides, rhs strides, stride of the rows of the result
   bool operator==(const Key&) const = default;
 };

@@ -96,8 +96,8 @@ TEST(MatmulBytes, EveryKernelIsExact) {
         }
         if (right != DType::i8) continue;
         EXPECT_EQ(p.run(&matmul_packed_portable, nullptr, false, true), p.wanted) << sizes;
-        if (!has_onednn()) continue;
-        EXPECT_EQ(p.run(&matmul_packed_onednn, &matmul_packed_onednn_fits, false, true), p.wanted) << sizes;
+        if (!has_vnni()) continue;
+        EXPECT_EQ(p.run(&matmul_packed_vnni, &matmul_packed_vnni_fits, false, true), p.wanted) << sizes;
       }
 }
 
