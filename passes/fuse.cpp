@@ -126,6 +126,9 @@ class Fuser {
     merged.reduced = x.reduced | y.reduced;
     const Verdict fits = check(merged);
     if (!fits.ok) return fits;
+    // What was inlined before may read what is in the kernel only now, and elsewhere than where it is computed.
+    if (std::ranges::find(merged.inlined, true) != merged.inlined.end() && !reachable_maps(merged))
+      return Verdict::no("it is read at another index than it is computed at");
     if (merged.reduced != 0 && too_few_rows(merged)) return Verdict::no("few long rows: a split reduction is faster");
     if (!convex(a, b)) return Verdict::no("another step stands between them");
     commit(a, b, std::move(merged));
@@ -296,7 +299,8 @@ class Fuser {
     return true;
   }
 
-  /// Follows every read of an inlined member down to loads; false if one of them cannot be expressed.
+  /// Follows every read down to loads, through inlined members; false if one of them cannot be expressed, or is of what
+  /// the kernel computes at another index.
   bool reachable_maps(const Group& group) const {
     struct Visit { ValueId value; IndexMap map; };
     std::vector<Visit> work;
@@ -320,7 +324,13 @@ class Fuser {
         if (!followed) return false;
         bool inlined;
         if (contains(group, followed->source, inlined)) {
-          if (inlined) work.push_back({followed->source, followed->map});
+          if (inlined) {
+            work.push_back({followed->source, followed->map});
+            continue;
+          }
+          std::vector<std::int8_t> below;
+          home_axes(p_, dims_, group, followed->source, below);
+          if (!aligned(*followed, below)) return false;
         } else if (followed->map.reshaped && g_.nodes[followed->source].op == Op::input && !g_.nodes[followed->source].dense) {
           return false;
         }

@@ -292,6 +292,16 @@ TEST_F(Fuse, LongChainsAreCutIntoKernels) {
   set_pending_limit(limit);
 }
 
+TEST_F(Fuse, AValueReadAtTwoPlacesOfARowIsRight) {
+  // The square of the first column is computed again where it is read; the kernel it is part of must not then be the one
+  // that computes the columns.
+  const Tensor x = some({5, 3}), one = some({3});
+  expect_steps(2, [&] {
+    const Tensor h = tanh(x), s = one * square(slice(h, 1, 0, 1));
+    return s * sum(h, 1, true) + sum(s * h, 1, true);
+  });
+}
+
 TEST_F(Fuse, WithoutThePassEveryOpIsAKernel) {
   const Tensor x = some({30, 20});
   set_disabled_passes({"fuse"});
