@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "frontend/capture_scope.h"
 #include "frontend/transforms/autograd_rules.h"
 #include "runtime/allocator.h"
 
@@ -136,6 +137,8 @@ GradEdge grad_edge(const Tensor& tensor) {
 
 Tensor with_history(const Tensor& value, GradEdge edge) {
   if (value.impl()->payload != nullptr) return value;  // histories belong to what a wrapper tensor is made of
+  // A compiled function binds a tensor from outside by the identity that the caller has, not by this one.
+  if (in_capture_scope()) [[unlikely]] capture_scope->touch(value, {});
   Node* node = value.node();
   node->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
   Tensor result(node, value.keys() & kDataKeys);

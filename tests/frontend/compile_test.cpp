@@ -127,6 +127,28 @@ TEST_F(Compile, HiddenInputsHaveTheirPresentValue) {
   EXPECT_EQ(compiled.captures(), 1u);
 }
 
+TEST_F(Compile, ViewsAndGradientsOfInputsHaveTheirPresentValue) {
+  Tensor w = tensor({{1.0f, 2.0f}, {3.0f, 4.0f}});
+  auto views = compile([&](const Tensor& x) { return std::tuple(x[0] + 1, sum(transpose(x) * w.mT(), 0), w[1]); });
+  auto slopes = compile([&](const Tensor& x) {
+    const Tensor by_x = grad([&](const Tensor& v) { return sum(matmul(v, w)); })(x);
+    const Tensor by_w = grad([&](const Tensor& v) { return sum(v * v * x); })(w);
+    return std::tuple(by_x, by_w, w.detach() * x);
+  });
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}) * (i + 1);
+    const auto [first, product, row] = views(x);
+    EXPECT_EQ(first.to_vector<float>(), (x[0] + 1).to_vector<float>());
+    EXPECT_EQ(product.to_vector<float>(), sum(x * w, 1).to_vector<float>());
+    EXPECT_EQ(row.to_vector<float>(), w[1].to_vector<float>());
+    const auto [by_x, by_w, detached] = slopes(x);
+    EXPECT_EQ(by_x.to_vector<float>(), broadcast_to(sum(w, 1), {2, 2}).to_vector<float>());
+    EXPECT_EQ(by_w.to_vector<float>(), (w * x * 2).to_vector<float>());
+    EXPECT_EQ(detached.to_vector<float>(), (w * x).to_vector<float>());
+    w += 10;
+  }
+}
+
 TEST_F(Compile, CapturedNumbersFreeze) {
   float factor = 2;
   auto compiled = compile([&](const Tensor& x) { return x * factor; });
