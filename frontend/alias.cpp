@@ -9,6 +9,7 @@
 #include "dispatch/call.h"
 #include "frontend/calls.h"
 #include "frontend/transforms/autograd.h"
+#include "frontend/transforms/batched.h"
 #include "frontend/transforms/tracer.h"
 #include "ir/error.h"
 #include "ir/view.h"
@@ -43,7 +44,22 @@ void write_pinned(const Tensor& target, const Tensor& value, Location where) {
   if (bytes != 0) std::memcpy(target.impl()->pinned->data, from->storage.load(std::memory_order_acquire)->data, bytes);
 }
 
+/// Inside vmap: `target` gets one value for each element of the batch.
+void write_wrapper(const Tensor& target, const Tensor& value, Location where) {
+  const Tensor own = at_level(value, batched_tensor(target).level);
+  take_history(target, own, where);
+  target.set_node(shared(own.node()));
+  take_payload(target.impl(), own);
+}
+
 void write_cell(const Tensor& target, const Tensor& value, Location where) {
+  if (depth_of(value) > depth_of(target))
+    throw ValueError(1745, format_error(1745, "ValueError",
+                                        "a write in place of batched values into a tensor that is not batched",
+                                        {{"x", to_string(target.dtype(), target.shape()), ""},
+                                         {"values", to_string(value.dtype(), value.shape()), "batched"}},
+                                        where, "zeros_like() of a batched tensor gives one that can be written"));
+  if (is_batched(target)) return write_wrapper(target, value, where);
   if (tracing()) [[unlikely]] tracer->note_write(target, where);
   take_history(target, value, where);
   if (target.impl()->pinned == nullptr) return target.set_node(shared(value.node()));
@@ -71,6 +87,21 @@ void separate_pinned(const Tensor& target) {
   target.set_node(fresh);  // a new version: views are derived again
 }
 
+namespace {
+
+/// The value of a view, which has no history of its own: what it has follows from that of its base. Histories below a
+/// wrapper are another matter.
+Tensor value_of_view(Op op, const Tensor& x, const Attributes& arguments, Location where) {
+  if (is_batched(x)) {
+    const Tensor plain = without_history(x);
+    return general_call(op, {&plain, 1}, arguments, where);
+  }
+  const KeyGuard no_history({}, Functionality::autograd);
+  return general_call(op, {&x, 1}, arguments, where);
+}
+
+}  // namespace
+
 Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attributes, const Shape& wanted,
                  Location where) {
   const TensorType operand = type_of(x), type = infer(op, {&operand, 1}, attributes, {operand.dtype, wanted}, where);
@@ -86,8 +117,7 @@ Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attribute
   if (!apply_view(op, attributes, type.shape, view->sizes, view->strides, view->offset))
     return general_call(op, {&x, 1}, arguments, where);
   view->steps.push_back({op, {attributes.begin(), attributes.end()}, type.shape});
-  const KeyGuard no_history({}, Functionality::autograd);
-  Tensor result = general_call(op, {&x, 1}, arguments, where);
+  Tensor result = value_of_view(op, x, arguments, where);
   view->seen_version = view->base->version;
   view->base->refs.fetch_add(1, std::memory_order_relaxed);
   result.impl()->view = view.release();
@@ -96,11 +126,10 @@ Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attribute
 
 Node* derive_view(TensorImpl* impl) {
   ViewInfo& view = *impl->view;
-  const KeyGuard no_history({}, Functionality::autograd);
   Tensor value = handle_of(view.base);
   for (const ViewStep& step : view.steps) {
     const Attributes arguments{.wanted = {value.dtype(), step.sizes}, .integers = step.attributes, .scalars = {}};
-    value = general_call(step.op, {&value, 1}, arguments, {});
+    value = value_of_view(step.op, value, arguments, {});
   }
   static std::mutex publishing;  // of all views: it is held for a few instructions, after a write in place only
   Node* old = nullptr;
@@ -108,6 +137,7 @@ Node* derive_view(TensorImpl* impl) {
     const std::lock_guard lock(publishing);
     if (view.seen_version.load(std::memory_order_relaxed) == view.base->version) return impl->value;
     old = std::exchange(impl->value, shared(value.node()));
+    if (is_batched(value)) take_payload(impl, value);
     view.seen_version.store(view.base->version, std::memory_order_release);
   }
   if (old != nullptr && drop_references(old->refs, Node::kTensor)) destroy_node(old);

@@ -18,6 +18,7 @@
 #include "frontend/compile_policy.h"
 #include "frontend/transforms/autocast.h"
 #include "frontend/transforms/autograd.h"
+#include "frontend/transforms/batched.h"
 #include "frontend/transforms/tracer.h"
 #include "ir/error.h"
 #include "runtime/bound_plan.h"
@@ -326,6 +327,8 @@ std::vector<Tensor> CompiledCore::call(std::span<const Tensor> args, std::span<c
   if (mode() == Mode::eager || in_capture_scope() || tracing()) return body(context, args);  // it is part of another one
   // A wrapper tensor has no buffer to bind: the function is run, and what it does to the parts is recorded.
   if (std::ranges::any_of(args, [](const Tensor& t) { return t.impl()->payload != nullptr; })) return body(context, args);
+  // Inside vmap it is part of what is batched, and so of what that is compiled as.
+  if (vmap_frame != nullptr) return body(context, args);
   for (const Tensor& t : args)
     if (t.node()->pending()) tensor_hooks.materialise(t.node(), "an argument of a compiled function", where);
   std::unique_lock lock(state_->mutex);

@@ -11,6 +11,7 @@
 #include "frontend/sync.h"
 #include "frontend/transforms/autocast.h"
 #include "frontend/transforms/autograd.h"
+#include "frontend/transforms/batched.h"
 #include "frontend/transforms/tracer.h"
 #include "runtime/bound_plan.h"
 
@@ -30,6 +31,7 @@ struct Startup {
     register_autograd_kernels();
     register_inplace_kernels();
     register_autocast_kernels();
+    register_batched_kernels();
     register_tracer_kernels();
     install_sync();
     tensor_hooks.view_value = &derive_view;

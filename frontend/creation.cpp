@@ -9,6 +9,7 @@
 #include "fermata/ops.h"
 #include "fermata/values.h"
 #include "frontend/calls.h"
+#include "frontend/transforms/batched.h"
 #include "ir/error.h"
 #include "ir/infer.h"
 
@@ -67,6 +68,11 @@ Tensor zeros_like(const Tensor& x, std::optional<DType> dtype, Location where) {
 Tensor ones_like(const Tensor& x, std::optional<DType> dtype, Location where) { return full_like(x, 1, dtype, where); }
 Tensor full_like(const Tensor& x, Scalar value, std::optional<DType> dtype, Location where) {
   require_defined("full_like", x, where);
+  if (is_batched(x)) {  // every element of the batch gets its own, so that each can be written
+    const BatchedTensor& b = batched_tensor(x);
+    const InsideLevel below(frame_of(b, where).outer);
+    return make_batched(full_like(b.physical, value, dtype, where), b.level, b.batched);
+  }
   return filled("full_like", x.shape(), value, dtype.value_or(x.dtype()), where);
 }
 

@@ -11,6 +11,7 @@
 #include "fermata/modes.h"
 #include "frontend/capture.h"
 #include "frontend/sync.h"
+#include "frontend/transforms/batched.h"
 #include "passes/pipeline.h"
 #include "runtime/allocator.h"
 #include "runtime/plan_cache.h"
@@ -22,7 +23,7 @@ namespace {
 /// What a sync of these tensors would walk. Only tensors of the calling thread may be pending here.
 Graph pending_graph(const std::vector<Tensor>& tensors) {
   std::vector<Node*> roots;
-  for (const Tensor& t : tensors) roots.push_back(t.node());
+  for (const Tensor& t : tensors) roots.push_back(ordinary_tensor(t).node());
   Walk walk;
   walk.run(roots);
   Graph graph = import_graph(walk);
@@ -76,7 +77,7 @@ Stats stats() {
   s.records = recorded_nodes();
   s.syncs = counters.syncs, s.sync_reasons = sync_reasons();
   s.plan_hits = counters.plan_hits, s.plan_misses = counters.plan_misses, s.plans_compiled = counters.plans_compiled;
-  s.call_plays = counters.call_plays, s.replays = counters.replays;
+  s.call_plays = counters.call_plays, s.replays = counters.replays, s.vmap_loops = counters.vmap_loops;
   s.kernels_compiled = counters.kernels_compiled, s.kernel_hits = counters.kernel_hits;
   s.compile_failures = counters.compile_failures;
   s.compile_ms = static_cast<double>(counters.compile_ns.load()) / 1e6;
@@ -93,6 +94,7 @@ std::string to_string(const Stats& s) {
   text += fmt::format("plan cache          {} hits, {} misses; {} plans compiled, {} graphs played op by op\n", s.plan_hits,
                       s.plan_misses, s.plans_compiled, s.call_plays);
   text += fmt::format("compiled functions  {} replays\n", s.replays);
+  if (s.vmap_loops != 0) text += fmt::format("vmap                {} calls made in a loop over the batch\n", s.vmap_loops);
   text += fmt::format("kernels             {} compiled, {} found, {} failed; compiling took {:.1f} ms\n", s.kernels_compiled,
                       s.kernel_hits, s.compile_failures, s.compile_ms);
   text += fmt::format("memory              {:.1f} MiB live, {:.1f} MiB cached, {:.1f} MiB peak\n",

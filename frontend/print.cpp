@@ -17,6 +17,7 @@
 #include "frontend/host_elements.h"
 #include "frontend/quantized_tensor.h"
 #include "frontend/sparse_tensor.h"
+#include "frontend/transforms/batched.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -145,6 +146,7 @@ std::string to_string(const Tensor& x, Location where) {
   if (sparse_payload(x) != nullptr) return sparse_to_string(x, where);
   const Shape shape = x.shape();
   const std::int64_t count = x.element_count();
+  if (is_batched(x)) return fmt::format("tensor({}, batched)", to_string(x.dtype(), shape));
   if (!kRealOrBoolean.has(x.dtype())) return fmt::format("tensor({})", to_string(x.dtype(), shape));
   const bool cut = count > kMaxElements;
   x.sync(where);  // before it is sliced, so that the whole value is computed once

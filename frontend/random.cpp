@@ -10,6 +10,7 @@
 #include "fermata/ops.h"
 #include "fermata/values.h"
 #include "frontend/calls.h"
+#include "frontend/transforms/batched.h"
 #include "ir/error.h"
 #include "ir/infer.h"
 
@@ -19,10 +20,10 @@ namespace {
 /// Standard random numbers of a dtype; the offset is taken now, whenever they are computed.
 Tensor draw(Op op, std::string_view function, std::span<const std::int64_t> sizes, DType dtype, Generator& from,
             Location where) {
-  const std::int64_t count = check_shape(function, sizes, dtype, where);
+  check_shape(function, sizes, dtype, where);
   const std::uint64_t scalars[] = {from.key(), from.offset()};
   Tensor result = general_call(op, {}, {.wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = scalars}, where);
-  from.reserve(count);
+  from.reserve(ordinary_tensor(result).element_count());  // inside vmap, those of the whole batch
   return result;
 }
 
@@ -111,6 +112,13 @@ Tensor bernoulli(double probability, const IntegerList& sizes, Generator& from, 
 }
 
 Tensor permutation(std::int64_t count, Generator& from, Location where) {
+  if (const VmapFrame* frame = vmap_frame) {  // another order for every element of the batch
+    const InsideLevel below(frame->outer);
+    std::vector<Tensor> orders;
+    for (std::int64_t i = 0; i < frame->level.size; ++i) orders.push_back(permutation(count, from, where));
+    if (orders.empty()) return make_batched(zeros({0, count}, DType::i64, where), frame->level, true);
+    return make_batched(stack(orders, 0, where), frame->level, true);
+  }
   check_shape("permutation", {&count, 1}, DType::i64, where);
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);

@@ -11,7 +11,7 @@ namespace fermata {
 
 struct Counters {
   std::atomic<std::uint64_t> syncs{0}, plan_hits{0}, plan_misses{0}, plans_compiled{0}, call_plays{0}, replays{0},
-      kernels_compiled{0}, kernel_hits{0}, compile_ns{0}, compile_failures{0};
+      kernels_compiled{0}, kernel_hits{0}, compile_ns{0}, compile_failures{0}, vmap_loops{0};
 };
 extern Counters counters;
 

@@ -68,9 +68,9 @@ Tensor fit(const GradNode& node, const GradOperand& operand, Located gradient) {
   return vjp::cast(gradient, operand.dtype).tensor();
 }
 
-void add_to_leaf(LeafGradient& leaf, const Tensor& gradient, Location where) {
+void add_to_leaf(LeafGradient& leaf, const Tensor& gradient, const VmapLevel& level, Location where) {
   const std::lock_guard lock(leaf.mutex);
-  if (!leaf.grad.defined()) leaf.grad = with_history(gradient, {});  // an identity that nobody else has
+  if (!leaf.grad.defined()) leaf.grad = without_history(at_level(gradient, level));  // an identity that nobody else has
   else write(leaf.grad, vjp::add(leaf.grad, gradient).tensor(), where);
 }
 
@@ -92,7 +92,7 @@ class BackwardPass {
     }
     // Only now, so that a pass that fails has added to no leaf.
     const vjp::LineGuard line(where_);
-    for (const auto& [leaf, gradient] : reached_leaves_) add_to_leaf(*leaf, gradient, where_);
+    for (const auto& [leaf, gradient] : reached_leaves_) add_to_leaf(*leaf, gradient, options_.level, where_);
     return std::move(found_);
   }
 
@@ -144,7 +144,10 @@ class BackwardPass {
 
   void visit(const GradEdge& node, Tensor g) {
     for (std::size_t i = 0; i < targets_.size(); ++i)
-      if (targets_[i] == node) found_[i] = with_history(g, options_.create_graph ? grad_edge(g) : GradEdge());
+      if (targets_[i] == node) {
+        const Tensor own = at_level(g, options_.level);
+        found_[i] = with_history(own, options_.create_graph ? grad_edge(own) : GradEdge());
+      }
     if (scan_ == nullptr && node->detail != nullptr)
       if (auto leaf = node->detail->leaf.lock()) {
         reached_leaves_.emplace_back(std::move(leaf), std::move(g));
@@ -248,6 +251,9 @@ std::vector<Tensor> run_backward(const GradEdge& root, Tensor seed, const TapeSc
     const EnableGradGuard recording;
     return pass.run(root, std::move(seed));
   }
+  // Inside vmap nothing of the pass has a history at this level, and what happens below is the business of gradients
+  // that are taken further out.
+  if (options.level.depth != 0) return pass.run(root, without_history(at_level(seed, options.level)));
   const NoGradGuard quiet;
   return pass.run(root, std::move(seed));
 }

@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "frontend/transforms/autograd_tape.h"
+#include "frontend/transforms/batched.h"
 
 namespace fermata {
 
 struct BackwardOptions {
   bool retain_graph = false;  // keep saved values
   bool create_graph = false;  // record the pass itself
+  VmapLevel level = {};       // that the tape belongs to
 };
 
 /// What can be reached from a node of the tape.

@@ -20,6 +20,9 @@ namespace {
 
 GradEdge edge_or_error(std::string_view what, const Tensor& x, Location where) {
   GradEdge edge = grad_edge(x);
+  if (!edge && is_batched(x))
+    fail(1714, fmt::format("backward: {} has no history inside this vmap", what), what.substr(0, 1), x, where,
+         "grad(f) takes gradients inside vmap; those of tensors from outside are taken outside, of its result");
   if (!edge)
     fail(1714, fmt::format("backward: {} has no history", what), what.substr(0, 1), x, where,
          "mark what it is computed from with requires_grad(true), and record while computing it");
@@ -90,21 +93,27 @@ void Tensor::zero_grad() const {
 
 void Tensor::backward(const Tensor& seed, bool retain_graph, Location where) const {
   const GradEdge root = edge_or_error("y", *this, where);
-  run_backward(root, starting_gradient(*this, seed, where), nullptr, {}, {.retain_graph = retain_graph}, where);
+  run_backward(root, starting_gradient(*this, seed, where), nullptr, {},
+               {.retain_graph = retain_graph, .level = level_of(*this)}, where);
 }
 
 void Tensor::backward(Location where) const { backward(Tensor(), false, where); }
 
-Tensor Tensor::detach() const { return with_history(*this, {}); }
+Tensor Tensor::detach() const { return without_any_history(*this); }
 
 std::vector<Tensor> gradients(const Tensor& y, std::span<const Tensor> xs, const Tensor& seed, bool create_graph,
                               bool retain_graph, Location where) {
+  for (const Tensor& x : xs)
+    if (depth_of(x) < depth_of(y) && x.requires_grad())
+      fail(1747, "gradients: x is from outside of the vmap that y was computed in", "x", x, where,
+           "grad(f) takes any tensor as an argument of f; gradients for all of the batch are taken outside");
   const GradEdge root = edge_or_error("y", y, where);
   std::vector<GradEdge> targets;
   for (std::size_t i = 0; i < xs.size(); ++i) targets.push_back(edge_or_error(fmt::format("xs[{}]", i), xs[i], where));
   const TapeScan scan = scan_tape(root, targets);
   return gradients_of(y, root, targets, xs, scan, seed,
-                      {.retain_graph = retain_graph || create_graph, .create_graph = create_graph}, where);
+                      {.retain_graph = retain_graph || create_graph, .create_graph = create_graph, .level = level_of(y)},
+                      where);
 }
 
 std::vector<Tensor> gradients(const Tensor& y, std::initializer_list<Tensor> xs, const Tensor& seed, bool create_graph,
@@ -119,10 +128,13 @@ Tensor FunctionGradient::mark(const Tensor& x) {
   GradEdge node = make_grad_node(Op::copy, 1, where_);
   GradOperand& operand = node->operands()[0];
   operand.dtype = x.dtype();
-  if (records_outside_) operand.edge = grad_edge(x);
+  // Inside vmap the mark is a tensor of that level, also where x is none.
+  Tensor own = vmap_frame != nullptr ? at_level(x, vmap_frame->level) : x;
+  if (records_outside_) operand.edge = grad_edge(own);
+  else if (is_batched(own)) own = without_any_history(own);
   if (operand.edge) node->depth = operand.edge->depth + 1;
-  marks_.push_back(with_history(x, node));
-  return with_history(x, std::move(node));
+  marks_.push_back(with_history(own, node));
+  return with_history(own, std::move(node));
 }
 
 std::vector<Tensor> FunctionGradient::mark(const std::vector<Tensor>& xs) {
@@ -134,13 +146,19 @@ std::vector<Tensor> FunctionGradient::mark(const std::vector<Tensor>& xs) {
 std::vector<Tensor> FunctionGradient::differentiate(Tensor& y) {
   std::vector<GradEdge> targets;
   for (const Tensor& mark : marks_) targets.push_back(grad_edge(mark));
-  const GradEdge root = grad_edge(y);
+  const VmapLevel level = vmap_frame != nullptr ? vmap_frame->level : VmapLevel{};
+  const bool from_outside = depth_of(y) < level.depth;  // then its history is too
+  const GradEdge root = from_outside ? GradEdge() : grad_edge(y);
   const TapeScan scan = root ? scan_tape(root, targets) : TapeScan{};
   // Is there anything outside that this can be differentiated for? Otherwise the result needs no history.
   const bool keep = records_outside_ && scan.reaches_others;
   std::vector<Tensor> result = gradients_of(y, root, targets, marks_, scan, {},
-                                            {.retain_graph = keep, .create_graph = keep}, where_);
-  if (!keep) y = y.detach();
+                                            {.retain_graph = keep, .create_graph = keep, .level = level}, where_);
+  if (!keep && !from_outside) y = without_history(y);
+  if (!records_outside_ && level.depth != 0) {
+    y = y.detach();
+    for (Tensor& gradient : result) gradient = gradient.detach();
+  }
   return result;
 }
 

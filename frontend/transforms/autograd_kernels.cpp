@@ -10,12 +10,31 @@
 #include "frontend/transforms/autograd.h"
 #include "frontend/transforms/autograd_rules.h"
 #include "frontend/transforms/autograd_tape.h"
+#include "frontend/transforms/batched.h"
 #include "ir/error.h"
 
 namespace fermata {
 namespace {
 
-bool may_want_gradient(const Tensor* t) { return t != nullptr && t->keys().has(Functionality::autograd); }
+/// The level of vmap that a call is recorded at: the innermost of its operands'. Only gradients taken inside that level
+/// are this call's business; those taken further out see the call below it, on what the wrappers hold.
+template <class... Tensors> unsigned depth_of_call(const Tensors*... tensors) {
+  unsigned depth = 0;
+  ((depth = tensors != nullptr ? std::max(depth, depth_of(*tensors)) : depth), ...);
+  return depth;
+}
+
+bool may_want_gradient(const Tensor* t, unsigned depth) {
+  return t != nullptr && t->keys().has(Functionality::autograd) && depth_of(*t) == depth;
+}
+
+/// The call below this key. Inside vmap that is the Batched kernel, which has sent the call up here.
+template <class Signature, class... Arguments>
+Tensor pass_on(const Call& call, unsigned depth, const Arguments&... arguments) {
+  if (depth == 0) return Dispatcher<Signature>::redispatch(call, Functionality::autograd, arguments...);
+  return Dispatcher<Signature>::call_with(call.entry, call.keys.below(Functionality::autograd) | Functionality::batched,
+                                          call.where, arguments...);
+}
 
 /// Can there be a gradient at all? Results that are not floating have none, and one that already has a history is an
 /// operand handed back. What a wrapper tensor is made of has histories of its own.
@@ -25,14 +44,14 @@ bool differentiable(const Tensor& result) {
 }
 
 /// Makes the node of a result. Null operands are host numbers, listed in `numbers`.
-void record(const Call& call, const Tensor& result, std::span<const Tensor* const> tensors,
+void record(const Call& call, unsigned depth, const Tensor& result, std::span<const Tensor* const> tensors,
             std::span<const Operand* const> numbers, std::span<const std::int64_t> attributes) {
   GradEdge node = make_grad_node(call.entry.op, tensors.size(), call.where);
   const std::span<GradOperand> operands = node->operands();
   unsigned reads = 0;
   bool wanted = false;
   for (std::size_t k = 0; k < tensors.size(); ++k) {
-    if (!may_want_gradient(tensors[k])) continue;
+    if (!may_want_gradient(tensors[k], depth)) continue;
     operands[k].edge = grad_edge(*tensors[k]);
     if (!operands[k].edge) continue;
     wanted = true;
@@ -50,9 +69,9 @@ void record(const Call& call, const Tensor& result, std::span<const Tensor* cons
     }
     operand.dtype = tensors[k]->dtype();
     if (const Shape own = tensors[k]->shape(); !pointwise || own != shape) operand.shape = std::make_unique<Shape>(own);
-    if (k < 3 && (reads >> k & 1u) != 0) operand.value = SavedValue(*tensors[k]);
+    if (k < 3 && (reads >> k & 1u) != 0) operand.value = SavedValue(*tensors[k], depth);
   }
-  if ((reads & VjpRule::kResult) != 0) node->result = SavedValue(result);
+  if ((reads & VjpRule::kResult) != 0) node->result = SavedValue(result, depth);
   if (!attributes.empty()) {
     node->detail = std::make_unique<GradDetail>();
     node->detail->attributes.assign(attributes.begin(), attributes.end());
@@ -64,11 +83,12 @@ void record(const Call& call, const Tensor& result, std::span<const Tensor* cons
 const Tensor* tensor_of(const Operand& o) { return o.is_tensor() ? &o.tensor() : nullptr; }
 
 template <class... Operands> Tensor pointwise(const Call& call, const Operands&... operands) {
-  Tensor result = Dispatcher<Tensor(const Operands&...)>::redispatch(call, Functionality::autograd, operands...);
-  if (differentiable(result) && (may_want_gradient(tensor_of(operands)) || ...)) {
+  const unsigned depth = depth_of_call(tensor_of(operands)...);
+  Tensor result = pass_on<Tensor(const Operands&...)>(call, depth, operands...);
+  if (differentiable(result) && (may_want_gradient(tensor_of(operands), depth) || ...)) {
     const std::array<const Tensor*, sizeof...(operands)> tensors{tensor_of(operands)...};
     const std::array<const Operand*, sizeof...(operands)> numbers{&operands...};
-    record(call, result, tensors, numbers, {});
+    record(call, depth, result, tensors, numbers, {});
   }
   return result;
 }
@@ -80,15 +100,17 @@ Tensor autograd_ternary(const Call& call, const Operand& a, const Operand& b, co
 }
 
 Tensor autograd_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
-  Tensor result = Dispatcher<GeneralCall>::redispatch(call, Functionality::autograd, tensors, attributes);
+  unsigned depth = 0;
+  for (const Tensor& t : tensors) depth = std::max(depth, depth_of(t));
+  Tensor result = pass_on<GeneralCall>(call, depth, tensors, attributes);
   if (!differentiable(result) ||
-      std::ranges::none_of(tensors, [](const Tensor& t) { return may_want_gradient(&t); }))
+      std::ranges::none_of(tensors, [&](const Tensor& t) { return may_want_gradient(&t, depth); }))
     return result;
   std::array<const Tensor*, 3> few;
   std::vector<const Tensor*> many(tensors.size() > few.size() ? tensors.size() : 0);
   const std::span<const Tensor*> operands = many.empty() ? std::span(few).first(tensors.size()) : std::span(many);
   for (std::size_t k = 0; k < tensors.size(); ++k) operands[k] = &tensors[k];
-  record(call, result, operands, {}, attributes.integers);
+  record(call, depth, result, operands, {}, attributes.integers);
   return result;
 }
 

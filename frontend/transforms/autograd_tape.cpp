@@ -5,6 +5,7 @@
 
 #include "frontend/capture_scope.h"
 #include "frontend/transforms/autograd_rules.h"
+#include "frontend/transforms/batched.h"
 #include "runtime/allocator.h"
 
 namespace fermata {
@@ -55,13 +56,20 @@ SavedValue::SavedValue(const Tensor& tensor) : node_(tensor.node()), keys_(tenso
   node_->refs.fetch_add(Node::kEdge, std::memory_order_relaxed);
 }
 
+SavedValue::SavedValue(const Tensor& tensor, unsigned depth) {
+  if (depth == 0) *this = SavedValue(tensor);
+  else wrapped_ = depth_of(tensor) == depth ? without_history(tensor) : same_value(tensor);
+}
+
 void SavedValue::release() {
+  wrapped_ = Tensor();
   if (node_ == nullptr) return;
   node_->tape.fetch_sub(1, std::memory_order_relaxed);
   drop_edge(std::exchange(node_, nullptr));
 }
 
 Tensor SavedValue::unpack() const {
+  if (wrapped_.defined()) return wrapped_;
   node_->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
   return Tensor(node_, keys_);
 }
@@ -139,9 +147,15 @@ Tensor with_history(const Tensor& value, GradEdge edge) {
   if (value.impl()->payload != nullptr) return value;  // histories belong to what a wrapper tensor is made of
   // A compiled function binds a tensor from outside by the identity that the caller has, not by this one.
   if (in_capture_scope()) [[unlikely]] capture_scope->touch(value, {});
-  Node* node = value.node();
-  node->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
-  Tensor result(node, value.keys() & kDataKeys);
+  Tensor result;
+  if (is_batched(value)) [[unlikely]] {
+    const BatchedTensor& b = batched_tensor(value);
+    result = make_batched(b.physical, b.level, b.batched);
+  } else {
+    Node* node = value.node();
+    node->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+    result = Tensor(node, value.keys() & kDataKeys);
+  }
   if (edge) {
     ensure_grad_state(result).edge = std::move(edge);
     result.impl()->keys = result.impl()->keys | Functionality::autograd;

@@ -25,18 +25,24 @@ struct VjpRule;
 
 /// A value kept for the backward pass. Recording counts it as the tape's own, so a sync does not store it unless that
 /// is cheaper than computing it again. Values never change, so writing in place afterwards does no harm.
+///
+/// The tape of a gradient inside vmap keeps wrappers, and tensors from outside of that level with the history that they
+/// have there: identities that nobody else has. No history further out leads back to this tape, so there are still no cycles.
 class SavedValue {
  public:
   SavedValue() = default;
   explicit SavedValue(const Tensor& tensor);
-  SavedValue(SavedValue&& o) noexcept : node_(std::exchange(o.node_, nullptr)), keys_(o.keys_) {}
+  /// The value of an operand, or the result, of a call at a level of vmap.
+  SavedValue(const Tensor& tensor, unsigned depth);
+  SavedValue(SavedValue&& o) noexcept
+      : node_(std::exchange(o.node_, nullptr)), keys_(o.keys_), wrapped_(std::move(o.wrapped_)) {}
   SavedValue& operator=(SavedValue&& o) noexcept {
-    std::swap(node_, o.node_), std::swap(keys_, o.keys_);
+    std::swap(node_, o.node_), std::swap(keys_, o.keys_), std::swap(wrapped_, o.wrapped_);
     return *this;
   }
   ~SavedValue() { release(); }
 
-  explicit operator bool() const { return node_ != nullptr; }
+  explicit operator bool() const { return node_ != nullptr || wrapped_.defined(); }
   /// A new identity of the value, without history.
   Tensor unpack() const;
   void release();
@@ -44,6 +50,7 @@ class SavedValue {
  private:
   Node* node_ = nullptr;
   DispatchKeySet keys_;
+  Tensor wrapped_;
 };
 
 void destroy_tape(GradNode* dead);
@@ -160,7 +167,7 @@ inline GradState* grad_state(const TensorImpl* impl) { return static_cast<GradSt
 GradState& ensure_grad_state(const Tensor& tensor);
 /// Where the gradient of a tensor goes; null where none is wanted. That of a view follows from its base.
 GradEdge grad_edge(const Tensor& tensor);
-/// A new identity of the same value, with this history.
+/// A new identity of the same value, with this history instead of the one it has. A wrapper's stays one, around the same.
 Tensor with_history(const Tensor& value, GradEdge edge);
 
 }  // namespace fermata

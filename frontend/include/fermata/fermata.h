@@ -22,4 +22,5 @@
 #include "fermata/trace.h"
 #include "fermata/values.h"
 #include "fermata/views.h"
+#include "fermata/vmap.h"
 #include "ir/error.h"

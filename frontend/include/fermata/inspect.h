@@ -28,6 +28,7 @@ struct Stats {
   std::uint64_t plan_hits = 0, plan_misses = 0, plans_compiled = 0;
   std::uint64_t call_plays = 0;         // graphs played op by op because they were met for the first time
   std::uint64_t replays = 0;            // calls of compiled functions that recorded nothing
+  std::uint64_t vmap_loops = 0;         // calls that vmap made once for every element of a batch, for want of a rule
   std::uint64_t kernels_compiled = 0, kernel_hits = 0, compile_failures = 0;
   double compile_ms = 0;
   std::uint64_t live_bytes = 0, cached_bytes = 0, peak_bytes = 0;
