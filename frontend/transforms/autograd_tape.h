@@ -26,8 +26,9 @@ struct VjpRule;
 /// A value kept for the backward pass. Recording counts it as the tape's own, so a sync does not store it unless that
 /// is cheaper than computing it again. Values never change, so writing in place afterwards does no harm.
 ///
-/// The tape of a gradient inside vmap keeps wrappers, and tensors from outside of that level with the history that they
-/// have there: identities that nobody else has. No history further out leads back to this tape, so there are still no cycles.
+/// The tape of a gradient inside vmap keeps wrappers, and tensors from outside of that level with the history that
+/// they have there: identities that nobody else has. No history further out leads back to this tape, so there are
+/// still no cycles.
 class SavedValue {
  public:
   SavedValue() = default;
@@ -167,7 +168,8 @@ inline GradState* grad_state(const TensorImpl* impl) { return static_cast<GradSt
 GradState& ensure_grad_state(const Tensor& tensor);
 /// Where the gradient of a tensor goes; null where none is wanted. That of a view follows from its base.
 GradEdge grad_edge(const Tensor& tensor);
-/// A new identity of the same value, with this history instead of the one it has. A wrapper's stays one, around the same.
+/// A new identity of the same value, with this history instead of the one it has. A wrapper's stays one, around the
+/// same.
 Tensor with_history(const Tensor& value, GradEdge edge);
 
 }  // namespace fermata

@@ -1,9 +1,9 @@
 // Levels of vmap, and the tensors inside them.
 //
-// Every vmap call in progress on a thread is a level; they form a stack. Inside a level a batched tensor is a wrapper: what
-// callers see has no batch axis, the tensor below the wrapper has it in front. A wrapper may be around a wrapper of an
-// outer level. A gradient history hangs on the identity that it was recorded for: one on a wrapper belongs to a gradient
-// taken inside that level, one on the tensor below to a gradient taken outside (docs/adr/008).
+// Every vmap call in progress on a thread is a level; they form a stack. Inside a level a batched tensor is a wrapper:
+// what callers see has no batch axis, the tensor below the wrapper has it in front. A wrapper may be around a wrapper
+// of an outer level. A gradient history hangs on the identity that it was recorded for: one on a wrapper belongs to a
+// gradient taken inside that level, one on the tensor below to a gradient taken outside (docs/adr/008).
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // The kernels of the Batched key: one per signature, like those of Capture and Autograd.
 //
 // A call runs at the innermost level of its operands. Where one of them has a gradient history at that level, the keys
-// below come first, once, with the wrappers as they are; the Autograd kernel hands the call back without its key. Then the
-// operands are unwrapped and the op's rule makes the call below the level, with the levels above popped.
+// below come first, once, with the wrappers as they are; the Autograd kernel hands the call back without its key. Then
+// the operands are unwrapped and the op's rule makes the call below the level, with the levels above popped.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -130,8 +130,8 @@ Tensor run_general(const Call& call, std::span<const Tensor> tensors, const Attr
   const BatchedCall batch{call.entry.op, operands, attributes, type, frame.level.size};
   const BatchingRule rule = batching_rule(call.entry.op);
   Tensor result = rule != nullptr ? rule(batch) : loop_over_batch(batch);
-  if (result.shape() != batch.whole().shape || result.dtype() != type.dtype)
-    throw_internal("a batching rule gives a result of another type than the op", call.where);
+  if (result.shape() != batch.whole().shape)  // the dtype is the business of the keys below: autocast may narrow it
+    throw_internal("a batching rule gives a result of another shape than the op", call.where);
   return make_batched(std::move(result), frame.level, true);
 }
 

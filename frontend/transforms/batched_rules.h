@@ -1,7 +1,7 @@
 // Batching rules: how a call on tensors that each stand for a batch is made as one call on the batches.
 //
-// Pointwise ops need none but the alignment of axes (batched_kernels.cpp). The other ops of a family share one rule, each
-// irregular op has its own; an op without a rule runs once for every element of the batch, which stats() counts.
+// Pointwise ops need none but the alignment of axes (batched_kernels.cpp). The other ops of a family share one rule,
+// each irregular op has its own; an op without a rule runs once for every element of the batch, which stats() counts.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ struct BatchedOperand {
   bool batched;  // axis 0 of `value` is the batch; else it is the same for the whole batch
 };
 
-/// A call with at least one batched operand. Attributes are those of one element of the batch, with every error checked.
+/// A call with at least one batched operand. Attributes are those of one element of the batch, with every error
+/// checked.
 struct BatchedCall {
   Op op;
   std::span<const BatchedOperand> operands;

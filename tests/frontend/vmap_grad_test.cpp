@@ -201,6 +201,21 @@ TEST_P(VmapGrad, InACompiledFunction) {
   expect_close(step(w, xs * 1), expected, 1e-12);
 }
 
+TEST_P(VmapGrad, UnderAutocast) {
+  const Tensor w = random_f64({3, 4}, 0.2, 1, true, 1).astype(DType::f32);
+  const Tensor xs = random_f64({5, 4}, 0.2, 1, true, 2).astype(DType::f32);
+  const AutocastGuard narrow(DType::bf16);
+  const auto product = [&](const Tensor& x) { return matmul(w, x); };
+  const auto slope = [&](const Tensor& v, const Tensor& x) { return grad(loss)(v, x); };
+  const Tensor products = vmap(product)(xs), slopes = vmap(slope, {unbatched, 0})(w, xs);
+  EXPECT_EQ(products.dtype(), DType::bf16);
+  EXPECT_EQ(slopes.dtype(), DType::f32);
+  for (std::int64_t i = 0; i < 5; ++i) {
+    expect_close(products[i], product(xs[i]), 1e-2);
+    expect_close(slopes[i], slope(w, xs[i]), 3e-2);
+  }
+}
+
 TEST_P(VmapGrad, ErrorsAcrossLevels) {
   const auto text = [](auto&& f) -> std::string {
     try {

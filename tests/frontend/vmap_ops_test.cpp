@@ -1,5 +1,5 @@
-// Every op of the table by vmap against a loop, with the batch at every place. The list of ops is the table itself: a new
-// row of a family is tested without a change here, a new irregular op has to be given arguments.
+// Every op of the table by vmap against a loop, with the batch at every place. The list of ops is the table itself: a
+// new row of a family is tested without a change here, a new irregular op has to be given arguments.
 #include <gtest/gtest.h>
 
 #include <algorithm>

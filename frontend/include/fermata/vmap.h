@@ -126,12 +126,14 @@ class VmapCall {
 
 /// `f` as a function of batches: vmap(f)(xs) is what stacking f(x) over all x along axis 0 of xs gives.
 ///
-/// in_axes    the batch axis of the arguments, by default 0 of all; `unbatched` for those that every call shares. Arguments
-///            are tensors, vectors and tuples of tensors, which share an axis, and anything else, which f gets as it is.
+/// in_axes    the batch axis of the arguments, by default 0 of all; `unbatched` for those that every call shares.
+///            Arguments are tensors, vectors and tuples of tensors, which share an axis, and anything else, which f gets
+///            as it is.
 /// out_axes   where the batch goes in the results: a tensor, or a vector or tuple of them with an axis for each.
 /// Random     draws inside f are independent for each element of the batch.
-/// Errors     when called: ValueError if the axes do not fit the arguments or nothing is batched, IndexError for an axis
-///            out of range, ShapeError if batch sizes differ. Inside f, reading a batched value is an UnsupportedError.
+/// Errors     when called: ValueError if the axes do not fit the arguments or nothing is batched, IndexError for an
+///            axis out of range, ShapeError if batch sizes differ. Inside f, reading a batched value is an
+///            UnsupportedError.
 template <class F> auto vmap(F f, BatchAxes in_axes = 0, BatchAxes out_axes = 0, Location where = Location::current()) {
   return [f = std::move(f), in_axes = std::move(in_axes), out_axes = std::move(out_axes),
           where](const auto&... arguments) {
