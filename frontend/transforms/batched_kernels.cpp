@@ -21,6 +21,10 @@ namespace {
 bool has_history_at(const Tensor& t, unsigned depth) {
   return t.keys().has(Functionality::autograd) && depth_of(t) == depth;
 }
+/// Those below this one, for a call that is to be recorded on the tape of its level. A trace is of what happens below.
+DispatchKeySet keys_at_gradient(const Call& call) {
+  return call.keys.below(Functionality::batched) - DispatchKeySet(Functionality::tracer);
+}
 unsigned depth_of_operand(const Operand& o) { return o.is_tensor() ? depth_of(o.tensor()) : 0; }
 bool operand_has_history_at(const Operand& o, unsigned depth) {
   return o.is_tensor() && has_history_at(o.tensor(), depth);
@@ -86,7 +90,7 @@ template <class... Operands> Tensor batched_pointwise(const Call& call, const Op
   const unsigned depth = std::max({depth_of_operand(operands)...});
   if (depth == 0) return Table::redispatch(call, Functionality::batched, operands...);
   if (call.keys.has(Functionality::autograd) && (operand_has_history_at(operands, depth) || ...))
-    return Table::redispatch(call, Functionality::batched, operands...);
+    return Table::call_with(call.entry, keys_at_gradient(call), call.where, operands...);
   PointwiseOperands p(operands...);
   return run_pointwise(call, p, depth);
 }
@@ -141,8 +145,9 @@ Tensor batched_general(const Call& call, std::span<const Tensor> tensors, const 
   if (depth == 0 && vmap_frame != nullptr && family(call.entry.op) == Family::random) return draw(call, attributes);
   const bool at_gradient = call.keys.has(Functionality::autograd) &&
                            std::ranges::any_of(tensors, [&](const Tensor& t) { return has_history_at(t, depth); });
-  if (depth == 0 || at_gradient)
-    return Dispatcher<GeneralCall>::redispatch(call, Functionality::batched, tensors, attributes);
+  if (depth == 0) return Dispatcher<GeneralCall>::redispatch(call, Functionality::batched, tensors, attributes);
+  if (at_gradient)
+    return Dispatcher<GeneralCall>::call_with(call.entry, keys_at_gradient(call), call.where, tensors, attributes);
   return run_general(call, tensors, attributes, depth);
 }
 

@@ -201,6 +201,15 @@ TEST_P(VmapGrad, InACompiledFunction) {
   expect_close(step(w, xs * 1), expected, 1e-12);
 }
 
+TEST_P(VmapGrad, InATrace) {
+  const Tensor w = random_f64({3, 4}, 0.2, 1, true, 1), xs = random_f64({5, 4}, 0.2, 1, true, 2);
+  const auto step = [](const Tensor& v, const Tensor& batch) { return vmap(grad(loss), {unbatched, 0})(v, batch); };
+  const Trace program = trace(step, w, xs);
+  EXPECT_TRUE(program.constants.empty()) << to_string(program);
+  const Inputs others{w * 2, xs + 1};
+  expect_close(play_trace(program, others)[0], step(others[0], others[1]), 1e-12);
+}
+
 TEST_P(VmapGrad, UnderAutocast) {
   const Tensor w = random_f64({3, 4}, 0.2, 1, true, 1).astype(DType::f32);
   const Tensor xs = random_f64({5, 4}, 0.2, 1, true, 2).astype(DType::f32);
