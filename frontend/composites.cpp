@@ -231,10 +231,7 @@ void register_composites() {
                            {Op::linear, &run_linear}};
   RegistrationKey key;
   key.kind = RegistrationKey::Kind::composite_implicit;
-  for (const Row& row : kRows) {
-    set_kernel<GeneralCall>(row.op, key, row.run);
-    set_fallthrough(row.op, Functionality::batched);
-  }
+  for (const Row& row : kRows) set_kernel<GeneralCall>(row.op, key, row.run);
 }
 
 }  // namespace fermata

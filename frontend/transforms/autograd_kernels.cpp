@@ -115,13 +115,13 @@ Tensor autograd_general(const Call& call, std::span<const Tensor> tensors, const
 }
 
 /// A node that raises when a gradient is asked for; null where nobody can.
-GradEdge missing_derivative(const Call& call, std::span<const Tensor> tensors) {
+GradEdge missing_derivative(const Call& call, unsigned depth, std::span<const Tensor> tensors) {
   GradEdge node = make_grad_node(call.entry.op, tensors.size(), call.where);
   bool wanted = false;
   for (std::size_t k = 0; k < tensors.size(); ++k) {
     GradOperand& operand = node->operands()[k];
     operand.dtype = tensors[k].dtype(), operand.shape = std::make_unique<Shape>(tensors[k].shape());
-    operand.edge = may_want_gradient(&tensors[k]) ? grad_edge(tensors[k]) : GradEdge();
+    operand.edge = may_want_gradient(&tensors[k], depth) ? grad_edge(tensors[k]) : GradEdge();
     if (!operand.edge) continue;
     wanted = true;
     node->depth = std::max(node->depth, operand.edge->depth + 1);
@@ -148,14 +148,21 @@ std::vector<Tensor> written_arguments(const Call& call, const Stack& stack) {
 /// to be missed, so that asking for it raises.
 void autograd_boxed(const Call& call, Stack& stack) {
   const std::vector<Tensor> written = written_arguments(call, stack);
-  const GradEdge node = missing_derivative(call, tensors_of(stack));
+  unsigned depth = 0;
+  for (const Tensor& t : tensors_of(stack)) depth = std::max(depth, depth_of(t));
+  const GradEdge node = missing_derivative(call, depth, tensors_of(stack));
   for (const Tensor& target : written)
     if (node && target.impl()->view != nullptr)
       throw UnsupportedError(2009, format_error(2009, "UnsupportedError",
                                                 fmt::format("{}: writes a view while gradients are recorded", call.entry.name),
                                                 {{"x", to_string(target.dtype(), target.shape()), ""}}, call.where,
                                                 "write a copy() of the view, then assign() that"));
-  redispatch_boxed(call, Functionality::autograd, stack);
+  if (depth == 0) {
+    redispatch_boxed(call, Functionality::autograd, stack);
+  } else {  // as in pass_on()
+    const Call again{call.entry, call.keys.below(Functionality::autograd) | Functionality::batched, call.where};
+    redispatch_boxed(again, Functionality::user1, stack);
+  }
   if (!node) return;
   for (const Tensor& target : written)
     if (is_floating(target.dtype())) set_history(target, node);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "dispatch/operator.h"
 #include "runtime/tensor.h"
 
 namespace fermata {
@@ -74,6 +75,8 @@ Tensor ordinary_tensor(const Tensor& t);
 /// Gives a wrapper what is in another one: the second half of a write in place.
 void take_payload(TensorImpl* target, const Tensor& from);
 
+/// The Batched kernel of operators from outside.
+void batched_boxed(const Call& call, Stack& stack);
 /// Fills the Batched cells of every op.
 void register_batched_kernels();
 

@@ -151,22 +151,13 @@ Tensor batched_general(const Call& call, std::span<const Tensor> tensors, const 
   return run_general(call, tensors, attributes, depth);
 }
 
-void set_cell(Op op, std::size_t cell) {
-  switch (family(op)) {
-    case Family::unary: return set_kernel<UnaryCall>(op, cell, &batched_unary);
-    case Family::binary: return set_kernel<BinaryCall>(op, cell, &batched_binary);
-    case Family::ternary: return set_kernel<TernaryCall>(op, cell, &batched_ternary);
-    case Family::composite: return;
-    default: return set_kernel<GeneralCall>(op, cell, &batched_general);
-  }
-}
-
 }  // namespace
 
 void register_batched_kernels() {
-  for (std::size_t i = 0; i < kOpCount; ++i)
-    for (std::size_t column = 0; column <= kBackendCount; ++column)
-      set_cell(static_cast<Op>(i), cell_of(Functionality::batched) + column);
+  const RegistrationKey everywhere = RegistrationKey::everywhere(Functionality::batched);
+  set_family_kernels(everywhere, {&batched_unary, &batched_binary, &batched_ternary, &batched_general});
+  register_fallback({.boxed = &batched_boxed, .where = std::source_location::current(), .key = everywhere,
+                     .passes_composites = true}).keep();
 }
 
 }  // namespace fermata

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "dispatch/library.h"
 #include "frontend/transforms/batched.h"
 #include "tests/frontend/vmap_check.h"
 
@@ -363,6 +364,46 @@ TEST_P(Vmap, CompiledFunctions) {
   auto inner = compile([](const Tensor& a) { return sum(a * a); });
   EXPECT_EQ(row(vmap([&](const Tensor& a) { return inner(a) + inner(a + 1); })(x)), (Row{18, 66}));
   EXPECT_EQ(inner(x).item<float>(), 30);
+}
+
+TEST_P(Vmap, OperatorsFromOutsideRunInALoop) {
+  Library m(Library::Kind::definition, "vmap_test");
+  m.def("total(Tensor x, Tensor w) -> (Tensor, Tensor)");
+  Library cpu(Library::Kind::implementation, "vmap_test", "CPU");
+  cpu.impl("total", [](const Tensor& x, const Tensor& w) {
+    EXPECT_FALSE(is_batched(x));
+    return std::tuple(sum(x) * w, x + 1);
+  });
+  m.def("clear(Tensor(a!) x) -> Tensor(a!)");
+  m.def("thrice(Tensor x) -> Tensor", [](const Tensor& x) { return x * 3; });
+  m.pointwise<DTypeRule::floating>("cube", [](auto x) { return x * x * x; });
+  const auto total = OperatorHandle::find("vmap_test::total").typed<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&)>();
+  const auto cube = OperatorHandle::find("vmap_test::cube").typed<Tensor(const Operand&)>();
+  const auto thrice = OperatorHandle::find("vmap_test::thrice").typed<Tensor(const Tensor&)>();
+  const Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}), w = tensor({1.0, 10.0});
+  std::uint64_t loops = stats().vmap_loops;
+  const auto [sums, more] = vmap([&](const Tensor& a, const Tensor& b) { return total(a, b); }, {0, unbatched})(x, w);
+  EXPECT_EQ(row(sums), (Row{3, 30, 7, 70, 11, 110}));
+  EXPECT_EQ(row(more), (Row{2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(stats().vmap_loops, loops + 1);
+  // Made of others, or of a formula: one call on the batch.
+  EXPECT_EQ(row(vmap([&](const Tensor& a) { return thrice(cube(a)); })(x)), (Row{3, 24, 81, 192, 375, 648}));
+  EXPECT_EQ(stats().vmap_loops, loops + 1);
+  const Location line = Location::current();
+  const auto of_none = vmap([&](const Tensor& a) { return std::get<0>(total(a, w, line)); });
+  EXPECT_EQ(message<UnsupportedError>([&] { of_none(zeros({0, 2})); }, line),
+            "FM2741 UnsupportedError: vmap_test::total: vmap over an empty batch of an operator from outside\n"
+            "  at   HERE\n"
+            "  hint its result's type is only known by running it");
+  const auto writes = vmap([&](const Tensor& a) {
+    Stack stack{Value(a)};
+    OperatorHandle::find("vmap_test::clear").call_boxed(stack, line);
+    return a;
+  });
+  EXPECT_EQ(message<UnsupportedError>([&] { writes(x); }, line),
+            "FM2742 UnsupportedError: vmap_test::clear: writes an argument in place, inside vmap\n"
+            "  at   HERE\n"
+            "  hint an operator that returns the new value runs inside vmap");
 }
 
 TEST_P(Vmap, ThreadsHaveLevelsOfTheirOwn) {

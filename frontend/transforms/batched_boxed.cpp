@@ -1,0 +1,89 @@
+// Operators from outside under the Batched key: nothing is known of them but that they take tensors, so they run once for
+// every element of the batch. stats() counts that.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dispatch/schema.h"
+#include "dispatch/value.h"
+#include "frontend/transforms/autograd_located.h"
+#include "frontend/transforms/batched.h"
+#include "ir/error.h"
+#include "runtime/stats.h"
+
+namespace fermata {
+namespace {
+
+void require_no_writes(const Call& call) {
+  const Schema* schema = call.entry.schema.load(std::memory_order_acquire);
+  if (schema != nullptr && schema->writes())
+    throw UnsupportedError(2742, format_error(2742, "UnsupportedError",
+                                              fmt::format("{}: writes an argument in place, inside vmap",
+                                                          call.entry.name),
+                                              {}, call.where, "an operator that returns the new value runs inside vmap"));
+}
+
+[[noreturn]] void throw_empty(const Call& call) {
+  throw UnsupportedError(2741, format_error(2741, "UnsupportedError",
+                                            fmt::format("{}: vmap over an empty batch of an operator from outside",
+                                                        call.entry.name),
+                                            {}, call.where, "its result's type is only known by running it"));
+}
+
+/// Element i of what is batched at this level.
+Tensor element(const Tensor& t, unsigned depth, std::int64_t i) {
+  if (depth_of(t) != depth) return t;
+  const BatchedTensor& b = batched_tensor(t);
+  if (!b.batched) return b.physical;
+  Shape starts, steps, counts = b.physical.shape();
+  for (unsigned axis = 0; axis < counts.rank(); ++axis) starts.push_back(0), steps.push_back(1);
+  starts[0] = i, counts[0] = 1;
+  return vjp::squeeze(vjp::slice(b.physical, starts, steps, counts), 1).tensor();
+}
+
+/// The n-th tensor of every stack, one after another.
+Tensor stacked(std::vector<std::vector<Tensor>>& results, std::size_t n) {
+  std::vector<vjp::Located> parts;
+  for (const std::vector<Tensor>& one : results) parts.push_back(vjp::expand_dims(one[n], 1));
+  return vjp::concat(parts, 0).tensor();
+}
+
+}  // namespace
+
+void batched_boxed(const Call& call, Stack& stack) {
+  unsigned depth = 0;
+  for (const Tensor& t : tensors_of(stack)) depth = std::max(depth, depth_of(t));
+  if (depth == 0) return redispatch_boxed(call, Functionality::batched, stack);
+  const VmapFrame* frame = nullptr;
+  bool has_history = false;
+  for (const Tensor& t : tensors_of(stack)) {
+    if (depth_of(t) != depth) continue;
+    frame = &frame_of(batched_tensor(t), call.where);
+    has_history = has_history || t.keys().has(Functionality::autograd);
+  }
+  if (has_history && call.keys.has(Functionality::autograd)) {
+    const Call to_gradient{call.entry, call.keys - DispatchKeySet(Functionality::tracer), call.where};
+    return redispatch_boxed(to_gradient, Functionality::batched, stack);
+  }
+  require_no_writes(call);
+  if (frame->level.size == 0) throw_empty(call);
+  counters.vmap_loops.fetch_add(1, std::memory_order_relaxed);
+  const InsideLevel below(frame->outer);
+  const vjp::LineGuard line(call.where);
+  std::vector<std::vector<Tensor>> results;
+  Stack last;
+  for (std::int64_t i = 0; i < frame->level.size; ++i) {
+    last = stack;
+    for (Value& value : last) value.for_each_tensor([&](Tensor& t) { if (t.defined()) t = element(t, depth, i); });
+    call_boxed(call.entry, last, call.where);
+    results.push_back(tensors_of(last));
+  }
+  stack = std::move(last);
+  std::size_t n = 0;
+  for (Value& value : stack)
+    value.for_each_tensor([&](Tensor& t) {
+      if (t.defined()) t = make_batched(stacked(results, n++), frame->level, true);
+    });
+}
+
+}  // namespace fermata
