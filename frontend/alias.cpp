@@ -106,8 +106,8 @@ Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attribute
                  Location where) {
   const TensorType operand = type_of(x), type = infer(op, {&operand, 1}, attributes, {operand.dtype, wanted}, where);
   const Attributes arguments{.wanted = type, .integers = attributes, .scalars = {}};
-  // A wrapper tensor is never written, so there is nothing to alias; its parts have views and histories of their own.
-  if (x.impl()->payload != nullptr) return general_call(op, {&x, 1}, arguments, where);
+  // A tensor of parts is never written, so there is nothing to alias; its parts have views and histories of their own.
+  if (is_made_of_parts(x)) return general_call(op, {&x, 1}, arguments, where);
   const ViewInfo* outer = x.impl()->view;
   auto view = std::make_unique<ViewInfo>();
   view->base = outer != nullptr ? outer->base : x.impl();

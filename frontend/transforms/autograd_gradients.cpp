@@ -67,7 +67,7 @@ Tensor& Tensor::requires_grad(bool wanted, Location where) {
   if (!is_leaf && requires_grad())
     fail(1717, "requires_grad: the tensor is computed from others and has a history", "x", *this, where,
          "detach() gives the same value without its history");
-  if (wanted && impl_->payload != nullptr)
+  if (wanted && is_made_of_parts(*this))
     fail(1717, fmt::format("requires_grad: {} has the gradients of what it is made of", impl_->payload->kind()), "x",
          *this, where, "mark the tensor that it is made from");
   if (wanted && !is_floating(dtype()))

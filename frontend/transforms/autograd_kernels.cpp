@@ -39,8 +39,7 @@ Tensor pass_on(const Call& call, unsigned depth, const Arguments&... arguments) 
 /// Can there be a gradient at all? Results that are not floating have none, and one that already has a history is an
 /// operand handed back. What a wrapper tensor is made of has histories of its own.
 bool differentiable(const Tensor& result) {
-  const TensorImpl* impl = result.impl();
-  return is_floating(result.dtype()) && impl->slot == nullptr && impl->payload == nullptr;
+  return is_floating(result.dtype()) && result.impl()->slot == nullptr && !is_made_of_parts(result);
 }
 
 /// Makes the node of a result. Null operands are host numbers, listed in `numbers`.
@@ -157,12 +156,7 @@ void autograd_boxed(const Call& call, Stack& stack) {
                                                 fmt::format("{}: writes a view while gradients are recorded", call.entry.name),
                                                 {{"x", to_string(target.dtype(), target.shape()), ""}}, call.where,
                                                 "write a copy() of the view, then assign() that"));
-  if (depth == 0) {
-    redispatch_boxed(call, Functionality::autograd, stack);
-  } else {  // as in pass_on()
-    const Call again{call.entry, call.keys.below(Functionality::autograd) | Functionality::batched, call.where};
-    redispatch_boxed(again, Functionality::user1, stack);
-  }
+  redispatch_below_autograd(call, stack);
   if (!node) return;
   for (const Tensor& target : written)
     if (is_floating(target.dtype())) set_history(target, node);

@@ -144,7 +144,7 @@ GradEdge grad_edge(const Tensor& tensor) {
 }
 
 Tensor with_history(const Tensor& value, GradEdge edge) {
-  if (value.impl()->payload != nullptr) return value;  // histories belong to what a wrapper tensor is made of
+  if (is_made_of_parts(value)) return value;  // histories belong to the parts
   // A compiled function binds a tensor from outside by the identity that the caller has, not by this one.
   if (in_capture_scope()) [[unlikely]] capture_scope->touch(value, {});
   Tensor result;

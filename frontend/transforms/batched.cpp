@@ -44,7 +44,8 @@ Tensor make_batched(Tensor physical, const VmapLevel& level, bool batched) {
   const Shape all = physical.shape();
   TensorType type{physical.dtype(), all};
   if (batched) type.shape = Shape(std::span<const std::int64_t>(all).subspan(1));
-  const DispatchKeySet keys = (physical.keys() & kDataKeys) | Functionality::batched;
+  const DispatchKeySet keys =
+      ((physical.keys() & kDataKeys) - kCompoundKeys) | Functionality::dense | Functionality::batched;
   Tensor result(type, keys, std::make_unique<BatchedTensor>(std::move(physical), level, batched));
   result.node()->reserved |= CaptureScope::kInside;  // nothing that a compiled function would have to write back
   return result;

@@ -51,6 +51,8 @@ struct BatchedTensor final : TensorPayload {
 };
 
 inline bool is_batched(const Tensor& t) { return t.keys().has(Functionality::batched); }
+/// A sparse or quantised tensor: the other wrappers.
+inline bool is_made_of_parts(const Tensor& t) { return t.impl()->payload != nullptr && !is_batched(t); }
 /// The payload of a tensor for which is_batched() holds.
 const BatchedTensor& batched_tensor(const Tensor& t);
 /// Depth of the level that a tensor belongs to, 0 for ordinary tensors.
@@ -75,6 +77,10 @@ Tensor ordinary_tensor(const Tensor& t);
 /// Gives a wrapper what is in another one: the second half of a write in place.
 void take_payload(TensorImpl* target, const Tensor& from);
 
+/// A boxed call below the Autograd key, by a kernel of that key: of wrappers, back to the Batched kernel that sent it up.
+void redispatch_below_autograd(const Call& call, Stack& stack);
+/// Does anything below a wrapper have a history, which is of a gradient taken further out?
+bool has_history_below(const Tensor& t);
 /// The Batched kernel of operators from outside.
 void batched_boxed(const Call& call, Stack& stack);
 /// Fills the Batched cells of every op.

@@ -50,6 +50,21 @@ Tensor stacked(std::vector<std::vector<Tensor>>& results, std::size_t n) {
 
 }  // namespace
 
+void redispatch_below_autograd(const Call& call, Stack& stack) {
+  if (std::ranges::none_of(tensors_of(stack), is_batched))
+    return redispatch_boxed(call, Functionality::autograd, stack);
+  const Call again{call.entry, call.keys.below(Functionality::autograd) | Functionality::batched, call.where};
+  redispatch_boxed(again, Functionality::user1, stack);
+}
+
+bool has_history_below(const Tensor& t) {
+  for (Tensor below = t; is_batched(below);) {
+    below = Tensor(batched_tensor(below).physical);
+    if (below.keys().has(Functionality::autograd)) return true;
+  }
+  return false;
+}
+
 void batched_boxed(const Call& call, Stack& stack) {
   unsigned depth = 0;
   for (const Tensor& t : tensors_of(stack)) depth = std::max(depth, depth_of(t));

@@ -6,6 +6,7 @@
 
 #include "dispatch/registration.h"
 #include "frontend/transforms/autograd_tape.h"
+#include "frontend/transforms/batched.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -97,19 +98,40 @@ FunctionCall::~FunctionCall() = default;
 FunctionContext& FunctionCall::context() { return *state_->context; }
 bool FunctionCall::recorded() const { return state_->recorded; }
 
+namespace {
+
+VmapLevel level_of_depth(std::span<const Tensor> tensors, unsigned depth) {
+  for (const Tensor& t : tensors)
+    if (t.defined() && depth_of(t) == depth) return level_of(t);
+  return {};
+}
+
+}  // namespace
+
 std::vector<Tensor> FunctionCall::finish(std::vector<Tensor> results) {
   FunctionContext::State& context = *state_->context->state_;
+  unsigned depth = 0;
+  for (const Tensor& t : state_->arguments) {
+    if (!t.defined()) continue;
+    depth = std::max(depth, depth_of(t));
+    if (grad_enabled() && has_history_below(t))
+      throw UnsupportedError(2743, format_error(2743, "UnsupportedError",
+                                                "a custom function inside vmap, whose gradient is taken outside of it",
+                                                {{"x", to_string(t.dtype(), t.shape()), "batched"}}, state_->where,
+                                                "take the gradient inside: vmap(grad(f))"));
+  }
   if (!state_->recorded) return results;
+  const auto edge_here = [&](const Tensor& t) { return depth_of(t) == depth ? grad_edge(t) : GradEdge(); };
   GradEdge node = make_grad_node(Op::copy, state_->arguments.size(), state_->where);
   for (std::size_t k = 0; k < state_->arguments.size(); ++k) {
     const Tensor& t = state_->arguments[k];
     GradOperand& operand = node->operands()[k];
     if (!t.defined()) continue;
-    operand.edge = grad_edge(t), operand.dtype = t.dtype(), operand.shape = std::make_unique<Shape>(t.shape());
+    operand.edge = edge_here(t), operand.dtype = t.dtype(), operand.shape = std::make_unique<Shape>(t.shape());
     if (operand.edge) node->depth = std::max(node->depth, operand.edge->depth + 1);
   }
   for (const Tensor& t : context.given) {
-    FunctionContext::State::Saved saved{SavedValue(t), grad_edge(t), -1};
+    FunctionContext::State::Saved saved{SavedValue(t, depth), edge_here(t), -1};
     for (std::size_t i = 0; i < results.size(); ++i)
       if (results[i].impl() == t.impl()) saved.edge = {}, saved.result = static_cast<std::int64_t>(i);
     context.saved.push_back(std::move(saved));
@@ -124,6 +146,8 @@ std::vector<Tensor> FunctionCall::finish(std::vector<Tensor> results) {
       [held](bool with_graph, GradNode* of) { held->with_graph = with_graph, held->node = of; },
       [held] { held->spent = !held->saved.empty(), held->saved.clear(); }, owner);
   std::vector<Tensor> out;
+  for (Tensor& result : results)
+    if (depth != 0) result = at_level(result, level_of_depth(state_->arguments, depth));
   for (std::size_t i = 0; i < results.size(); ++i)
     out.push_back(is_floating(results[i].dtype())
                       ? with_history(results[i], result_edge(node.get(), static_cast<std::int64_t>(i)))
@@ -146,7 +170,7 @@ std::function<void(const Call&, Stack&)> derivative(
           return backward({decode_arguments(arguments, inputs), {results.begin(), results.end()}, gradients});
         },
         call.where);
-    redispatch_boxed(call, Functionality::autograd, stack);
+    redispatch_below_autograd(call, stack);
     if (!recorded.recorded()) return;
     std::vector<Tensor> results = tensors_of(stack);
     recorded.context().save_for_backward(tensors);

@@ -201,6 +201,25 @@ TEST_P(VmapGrad, InACompiledFunction) {
   expect_close(step(w, xs * 1), expected, 1e-12);
 }
 
+/// Twice x, whose gradient claims to be 5 x.
+struct Claims : fermata::Function<Claims> {
+  static Tensor forward(FunctionContext& context, const Tensor& x) {
+    context.save_for_backward(std::array{x});
+    return x * 2;
+  }
+  static std::vector<Tensor> backward(FunctionContext& context, std::span<const Tensor> gradients) {
+    return {gradients[0] * context.saved()[0] * 5};
+  }
+};
+
+TEST_P(VmapGrad, CustomFunctions) {
+  const Tensor xs = random_f64({3, 2}, 0.2, 1, true, 9);
+  const auto f = [](const Tensor& x) { return sum(Claims::apply(x)); };
+  expect_close(vmap([](const Tensor& x) { return Claims::apply(x); })(xs), xs * 2);
+  expect_close(vmap(grad(f))(xs), xs * 5, 1e-12);
+  EXPECT_THROW(grad([&](const Tensor& v) { return sum(vmap(f)(v)); })(xs), UnsupportedError);
+}
+
 TEST_P(VmapGrad, InATrace) {
   const Tensor w = random_f64({3, 4}, 0.2, 1, true, 1), xs = random_f64({5, 4}, 0.2, 1, true, 2);
   const auto step = [](const Tensor& v, const Tensor& batch) { return vmap(grad(loss), {unbatched, 0})(v, batch); };
