@@ -1,6 +1,7 @@
 // vmap and gradients, one inside the other in every order: against loops, finite differences and closed forms.
 #include <gtest/gtest.h>
 
+#include "fermata/custom_function.h"
 #include "tests/frontend/vmap_check.h"
 
 namespace fermata {
