@@ -63,14 +63,18 @@ Located matrices(const BatchedCall& call, std::size_t k, unsigned rank) {
   return vjp::expand_dims(x, static_cast<std::uint16_t>(((1u << missing) - 1u) << 1));
 }
 
+Located multiplied(Op op, const Located& lhs, const Located& rhs) {
+  return vjp::call(op, std::array{lhs.tensor(), rhs.tensor()}, {});
+}
+
 /// One matrix for the whole batch on the right: the rows of all batch elements are one matrix.
-Located rows_times_matrix(const Located& lhs, const Located& rhs) {
+Located rows_times_matrix(Op op, const Located& lhs, const Located& rhs) {
   Shape sizes = lhs.shape();
   const std::int64_t k = sizes.back(), n = rhs.shape().back();
   std::int64_t rows = 1;
   for (std::size_t i = 0; i + 1 < sizes.rank(); ++i) rows *= sizes[i];
   sizes[sizes.rank() - 1] = n;
-  return vjp::reshape(vjp::matmul(vjp::reshape(lhs, {rows, k}), rhs), sizes);
+  return vjp::reshape(multiplied(op, vjp::reshape(lhs, {rows, k}), rhs), sizes);
 }
 
 }  // namespace
@@ -119,12 +123,12 @@ Tensor batched_matmul(const BatchedCall& call) {
   const Located lhs = matrices(call, 0, rank), rhs = matrices(call, 1, rank);
   Located product;
   if (!right && rhs.shape().rank() == 2) {
-    product = rows_times_matrix(lhs, rhs);
+    product = rows_times_matrix(call.op, lhs, rhs);
   } else if (!left && lhs.shape().rank() == 2 && rhs.shape().back() == 1) {
     // A matrix times a vector for each batch element: the vectors are the rows of one matrix.
-    product = vjp::transpose(rows_times_matrix(vjp::transpose(rhs), vjp::transpose(lhs)));
+    product = vjp::transpose(rows_times_matrix(call.op, vjp::transpose(rhs), vjp::transpose(lhs)));
   } else {
-    product = vjp::matmul(lhs, rhs);
+    product = multiplied(call.op, lhs, rhs);
   }
   return vjp::reshape(product, call.whole().shape).tensor();
 }

@@ -81,7 +81,8 @@ BatchingRule irregular_rule(Op op) {
     case Op::take: return batched_take;
     case Op::index_add: return batched_index_add;
     case Op::update: return batched_update;
-    case Op::matmul: return batched_matmul;
+    case Op::matmul:
+    case Op::matmul_i32: return batched_matmul;
     default: return nullptr;
   }
 }

@@ -49,6 +49,6 @@ Tensor loop_over_batch(const BatchedCall& call);
 Tensor batched_take(const BatchedCall& call);
 Tensor batched_index_add(const BatchedCall& call);
 Tensor batched_update(const BatchedCall& call);
-Tensor batched_matmul(const BatchedCall& call);
+Tensor batched_matmul(const BatchedCall& call);  // of any dtype
 
 }  // namespace fermata

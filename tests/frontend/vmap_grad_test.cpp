@@ -43,7 +43,7 @@ TEST_P(VmapGrad, PerSampleGradients) {
 
 TEST_P(VmapGrad, GradientsThroughABatch) {
   const Tensor w = random_f64({3, 4}, 0.2, 1, true, 1), xs = random_f64({5, 4}, 0.2, 1, true, 2);
-  const Function batched = [](const Inputs& in) { return vmap(loss, {unbatched, 0})(in[0], in[1]); };
+  const testing::Function batched = [](const Inputs& in) { return vmap(loss, {unbatched, 0})(in[0], in[1]); };
   check_both_orders("grad(vmap(f))", batched, {w, xs});
   check_both_orders("grad(vmap(vmap(f)))",
                     [](const Inputs& in) {
