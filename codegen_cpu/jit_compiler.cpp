@@ -81,18 +81,18 @@ const std::string& plugin_identity() {
 }
 
 /// All that machine code depends on.
-std::string key_of(const Kernel& kernel, StreamedStores streamed) {
+std::string key_of(const Kernel& kernel, const JitVariant& variant) {
   std::string key = "fermata " FERMATA_VERSION " object " + std::to_string(jit::kObjectVersion) + " plugin " +
                     plugin_identity() + " target " + std::string(JitCompiler::target()) + " streamed " +
-                    std::to_string(streamed) + "\n";
+                    std::to_string(variant.streamed) + (variant.wide ? " wide\n" : "\n");
   return key + serialise(kernel);
 }
 
-std::string label_of(const Kernel& kernel, StreamedStores streamed) {
+std::string label_of(const Kernel& kernel, const JitVariant& variant) {
   const char* const shape = kernel.reduced == 0 ? "map" : kernel.is_row_kernel() ? "row" : "column";
   return std::string(JitCompiler::target()) + " " + shape + " kernel, " + std::to_string(kernel.accesses.size()) +
          " loads and stores, " + std::to_string(kernel.program.size()) + " primitives" +
-         (streamed != 0 ? ", past the caches" : "");
+         (variant.wide ? ", wide" : "") + (variant.streamed != 0 ? ", past the caches" : "");
 }
 
 [[noreturn]] void throw_unsupported(const std::string& why) {
@@ -156,12 +156,13 @@ bool JitCompiler::available(std::string* why_not) {
 }
 
 std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::string_view wanted,
-                                    StreamedStores streamed) {
+                                    const JitVariant& variant) {
   std::string why_not;
   if (wanted.empty() ? !available(&why_not) : !plugin().why_not.empty())
     throw_unsupported(why_not.empty() ? plugin().why_not : why_not);
   const std::string bytes = serialise(kernel), chosen(wanted.empty() ? target() : wanted);
-  FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(), 0, streamed};
+  FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(), variant.wide ? std::uint32_t{kFermataLlvmWide} : 0u,
+                             variant.streamed};
   if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;
   FermataLlvmResult result;
   plugin().compile(&request, &result);
@@ -171,13 +172,13 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
   return std::string(result.object, result.object_size);
 }
 
-std::string JitCompiler::kept_object(const Kernel& kernel, StreamedStores streamed) {
+std::string JitCompiler::kept_object(const Kernel& kernel, const JitVariant& variant) {
   DiskCache& disk = DiskCache::instance();
-  if (disk.directory().empty()) return object_for(kernel, nullptr, {}, streamed);
-  const std::string key = key_of(kernel, streamed);
+  if (disk.directory().empty()) return object_for(kernel, nullptr, {}, variant);
+  const std::string key = key_of(kernel, variant);
   if (std::optional<std::string> object = disk.find(key)) return *std::move(object);
-  std::string object = object_for(kernel, nullptr, {}, streamed);
-  disk.store(key, label_of(kernel, streamed), object);
+  std::string object = object_for(kernel, nullptr, {}, variant);
+  disk.store(key, label_of(kernel, variant), object);
   return object;
 }
 
@@ -185,11 +186,11 @@ std::shared_ptr<const Executable> JitCompiler::compile(const Kernel& kernel, Jit
   const bool may_be_kept = dump == nullptr && wanted.empty();
   if (may_be_kept) {
     try {
-      return streaming_executable(kept_object(kernel, 0), kernel, wanted);
-    } catch (const ObjectError& error) { DiskCache::instance().discard(key_of(kernel, 0), error.what()); }
+      return variable_executable(kept_object(kernel, {}), kernel, wanted);
+    } catch (const ObjectError& error) { DiskCache::instance().discard(key_of(kernel, {}), error.what()); }
   }
   try {
-    return streaming_executable(object_for(kernel, dump, wanted), kernel, wanted);
+    return variable_executable(object_for(kernel, dump, wanted), kernel, wanted);
   } catch (const ObjectError& error) { throw_unsupported(error.what()); }
 }
 

@@ -32,9 +32,9 @@ class JitCompiler {
   /// The object of a kernel. Throws UnsupportedError where it cannot be compiled. Thread-safe, and kernels of several
   /// threads compile at the same time. `target` as above, for this machine where empty.
   std::string object_for(const Kernel& kernel, JitDump* dump = nullptr, std::string_view target = {},
-                         StreamedStores streamed = 0);
+                         const JitVariant& variant = {});
   /// The same for this machine, from the disk if it is kept there (runtime/disk_cache.h), and kept otherwise.
-  std::string kept_object(const Kernel& kernel, StreamedStores streamed);
+  std::string kept_object(const Kernel& kernel, const JitVariant& variant);
   /// The kernel, ready to run. For this machine and without a dump, kept objects serve.
   std::shared_ptr<const Executable> compile(const Kernel& kernel, JitDump* dump = nullptr,
                                             std::string_view target = {});

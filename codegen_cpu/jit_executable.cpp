@@ -2,6 +2,7 @@
 #include "codegen_cpu/jit_executable.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -31,6 +32,7 @@ class JitExecutable : public Executable {
   void finish(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::finish); }
   std::size_t code_bytes() const override { return object_->mapped_bytes(); }
   StreamedStores streamable() const { return info_.streamable; }
+  bool widens() const { return info_.widens != 0; }
 
  private:
   std::shared_ptr<const LoadedObject> object_;
@@ -38,27 +40,36 @@ class JitExecutable : public Executable {
   jit::EntryPoint entry_;
 };
 
-class StreamingExecutable final : public JitExecutable {
+class VariableExecutable final : public JitExecutable {
  public:
-  StreamingExecutable(std::string_view bytes, const Kernel& kernel, std::string_view target)
+  VariableExecutable(std::string_view bytes, const Kernel& kernel, std::string_view target)
       : JitExecutable(bytes), kernel_(kernel), target_(target) {}
 
   const Executable& suited_to(const KernelLaunch& launch) const override {
     const StreamedStores streamed = stores_to_stream(kernel_, launch) & streamable();
-    if (streamed == 0) return *this;
+    const JitVariant wanted{streamed, widens() && (streamed != 0 || is_worth_widening(launch))};
+    if (wanted == JitVariant{}) return *this;
     const std::lock_guard lock(mutex_);
-    const auto [at, is_new] = variants_.try_emplace(streamed);
-    if (is_new) at->second = variant(streamed);
+    const auto [at, is_new] = variants_.try_emplace(wanted);
+    if (is_new) at->second = compile(wanted);
     return at->second != nullptr ? *at->second : *this;
   }
 
  private:
+  /// Counts the work of a launch: wide code takes some milliseconds to compile and saves a fifth.
+  bool is_worth_widening(const KernelLaunch& launch) const {
+    constexpr std::int64_t kEnough = std::int64_t{1} << 31;  // about 25 ms
+    auto operations = static_cast<std::int64_t>(kernel_.program.size());
+    for (unsigned axis = 0; axis < kernel_.rank; ++axis) operations *= launch.sizes[axis];
+    return work_.fetch_add(operations, std::memory_order_relaxed) + operations >= kEnough;
+  }
+
   /// Null where there is none: it would only have been faster.
-  std::shared_ptr<const Executable> variant(StreamedStores streamed) const {
+  std::shared_ptr<const Executable> compile(const JitVariant& wanted) const {
     try {
       JitCompiler& compiler = JitCompiler::instance();
-      return executable_from_object(target_.empty() ? compiler.kept_object(kernel_, streamed)
-                                                    : compiler.object_for(kernel_, nullptr, target_, streamed));
+      return executable_from_object(target_.empty() ? compiler.kept_object(kernel_, wanted)
+                                                    : compiler.object_for(kernel_, nullptr, target_, wanted));
     } catch (const std::exception&) {
       return nullptr;
     }
@@ -67,7 +78,8 @@ class StreamingExecutable final : public JitExecutable {
   const Kernel kernel_;
   const std::string target_;
   mutable std::mutex mutex_;
-  mutable std::map<StreamedStores, std::shared_ptr<const Executable>> variants_;
+  mutable std::map<JitVariant, std::shared_ptr<const Executable>> variants_;
+  mutable std::atomic<std::int64_t> work_{0};  // operations so far
 };
 
 /// Bytes between neighbours along an axis.
@@ -138,9 +150,9 @@ std::shared_ptr<const Executable> executable_from_object(std::string_view object
   return std::make_shared<JitExecutable>(object);
 }
 
-std::shared_ptr<const Executable> streaming_executable(std::string_view object, const Kernel& kernel,
+std::shared_ptr<const Executable> variable_executable(std::string_view object, const Kernel& kernel,
                                                        std::string_view target) {
-  return std::make_shared<StreamingExecutable>(object, kernel, target);
+  return std::make_shared<VariableExecutable>(object, kernel, target);
 }
 
 }  // namespace fermata

@@ -1,9 +1,11 @@
-// A loaded object that can be started, and its variants that write past the caches.
+// A loaded object that can be started, and variants of it for work that is worth compiling them.
 //
-// Which stores a launch should stream depends on its sizes, so it is decided at the launch; a variant is compiled when
-// a launch first wants it. There is one object per set of streamed stores, and nearly always one set.
+// A kernel is first compiled quickly. Which stores a launch should send past the caches depends on its sizes, and whether
+// wider code pays on how much the kernel is used; a variant is compiled when a launch first wants it.
 #pragma once
 
+#include <compare>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -16,14 +18,21 @@ namespace fermata {
 /// are equal modulo a cache line in every row.
 using StreamedStores = std::uint64_t;
 
+/// Code for one kernel among other code for it; the bits that it gives are the same.
+struct JitVariant {
+  StreamedStores streamed = 0;
+  bool wide = false;  // takes longer to compile, and runs faster where the program is long
+  auto operator<=>(const JitVariant&) const = default;
+};
+
 /// What a launch should stream: results of at least stream_threshold() bytes that are written in order, in a kernel that
 /// reads too, and that are not written where they were read.
 StreamedStores stores_to_stream(const Kernel& kernel, const KernelLaunch& launch);
 
 /// Makes an object ready to run. Throws ObjectError if it is damaged or of another version of this library.
 std::shared_ptr<const Executable> executable_from_object(std::string_view object);
-/// The same for the object of a kernel, compiled for `target`, that gets streaming variants when they pay.
-std::shared_ptr<const Executable> streaming_executable(std::string_view object, const Kernel& kernel,
+/// The same for the object of a kernel, compiled for `target`, that gets variants when they pay.
+std::shared_ptr<const Executable> variable_executable(std::string_view object, const Kernel& kernel,
                                                        std::string_view target);
 
 }  // namespace fermata

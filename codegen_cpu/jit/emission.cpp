@@ -37,11 +37,12 @@ unsigned choose_lanes(const Kernel& kernel, const Isa& isa) {
   return isa.vector_bits / (count[1] > 0 ? 16 : 8);
 }
 
-Emission::Emission(llvm::Function& function, const Kernel& described, const Isa& isa, std::uint64_t streamed_stores)
+Emission::Emission(llvm::Function& function, const Kernel& described, const Isa& isa, CodeVariant variant)
     : kernel(described),
       schedule(fermata::schedule(described)),
       carried(carry_value(kernel, schedule)),
-      streamed(streamed_stores & streamable_stores(kernel, carried)),
+      streamed(variant.streamed & streamable_stores(kernel, carried)),
+      wide(variant.wide),
       b(function, isa, choose_lanes(described, isa)),
       launch(function.getArg(0)),
       part(function.getArg(1)),
@@ -164,9 +165,17 @@ unsigned Emission::vector_count(const KernelSchedule::Stage& stage) const {
       std::ranges::count_if(stage.element_values, [&](ValueId id) { return evaluator.varies_along_vector_axis(id); }));
 }
 
+bool Emission::affords(unsigned instructions, unsigned few, unsigned many) const {
+  if (instructions <= few) return true;
+  if (instructions > many) return false;
+  narrowed = narrowed || !wide;
+  return wide;
+}
+
 GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const {
-  // Long programs overlap in the processor by themselves, and every copy of one takes time to compile.
-  constexpr unsigned kLong = 24, kMostInstructions = 400;
+  // Long programs overlap in the processor by themselves, and every copy of one takes time to compile: ten operations
+  // with tanh, exp and sigmoid 2.7 ms as one vector and 5.6 ms as two, which then take 18 instead of 23 ms for 16M.
+  constexpr unsigned kLong = 24, kFewInstructions = 60, kMostInstructions = 400;
   const unsigned length = std::max(1u, vector_count(stage)), vector_bits = b.isa().vector_bits;
   unsigned bits = 0;
   bool masked = b.isa().masks && length >= kLong;
@@ -180,7 +189,8 @@ GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned rese
   const unsigned available = std::max(b.isa().registers - std::min(b.isa().registers, reserved), b.isa().registers / 4);
   const unsigned fitting =
       available / (registers_per_value * peak_live_values(kernel, evaluator, stage.element_values));
-  const unsigned width = std::clamp(std::min(fitting, kMostInstructions / length), 1u, limit);
+  unsigned width = std::clamp(fitting, 1u, limit);
+  while (width > 1 && !affords(width * length, kFewInstructions, kMostInstructions)) --width;
   return {masked ? width : std::bit_floor(width), masked || (width == 1 && b.isa().masks)};
 }
 
@@ -191,7 +201,7 @@ void define_info(llvm::Module& module, const Emission& e) {
   std::uint64_t state_bytes = 0;
   if (can_split(kernel, e.schedule))
     for (const Reduction& reduction : kernel.reductions) state_bytes += 8 * reduction.types.size();
-  const std::uint64_t fields[] = {kObjectVersion, state_bytes, streamable_stores(kernel, e.carried)};
+  const std::uint64_t fields[] = {kObjectVersion, state_bytes, streamable_stores(kernel, e.carried), e.narrowed ? 1u : 0u};
   auto* const values = llvm::ConstantDataArray::get(module.getContext(), fields);
   auto* const info = new llvm::GlobalVariable(module, values->getType(), true, llvm::GlobalValue::ExternalLinkage,
                                               values, kInfoSymbol);
@@ -213,8 +223,8 @@ llvm::Function* declare_entry(llvm::Module& module, const Isa& isa) {
 
 }  // namespace
 
-void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, std::uint64_t streamed) {
-  Emission e(*declare_entry(module, isa), kernel, isa, streamed);
+void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, CodeVariant variant) {
+  Emission e(*declare_entry(module, isa), kernel, isa, variant);
   e.evaluator.uniforms(e.schedule.row_prologue, 0, true, e.accesses.origin(), e.at_entry);
   for (const auto& stage : e.schedule.stages)
     e.evaluator.uniforms(stage.element_values, 0, true, e.accesses.origin(), e.at_entry);
@@ -224,7 +234,7 @@ void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, std
     emit_row_kernel(e);
   else
     emit_column_kernel(e);
-  if (streamed != 0) e.b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});  // before others may look
+  if (e.streamed != 0) e.b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});  // before others may look
   e.b.CreateRetVoid();
   define_info(module, e);
 }

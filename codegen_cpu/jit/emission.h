@@ -17,13 +17,21 @@ struct GroupPlan {
   bool masked;
 };
 
+/// Which code for a kernel.
+struct CodeVariant {
+  std::uint64_t streamed;  // bit i: store i goes past the caches
+  bool wide;               // copies of the program side by side, for speed
+};
+
 struct Emission {
-  Emission(llvm::Function& function, const Kernel& kernel, const Isa& isa, std::uint64_t streamed);
+  Emission(llvm::Function& function, const Kernel& kernel, const Isa& isa, CodeVariant variant);
 
   const Kernel& kernel;
   KernelSchedule schedule;
   const std::optional<CarriedValue> carried;
   const std::uint64_t streamed;  // bit i: store i goes past the caches
+  const bool wide;
+  mutable bool narrowed = false;  // would be other code if it were wide
   CodeBuilder b;
   Value* const launch;
   Value* const part;  // jit::Part
@@ -57,6 +65,8 @@ struct Emission {
 
   /// How to group these values of a stage, `reserved` registers being taken.
   GroupPlan group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const;
+  /// Whether so many instructions are worth their time to compile: up to `few` always, up to `many` in wide code.
+  bool affords(unsigned instructions, unsigned few, unsigned many) const;
   /// Values of a stage that are vectors.
   unsigned vector_count(const KernelSchedule::Stage& stage) const;
 };
@@ -69,6 +79,6 @@ void emit_row_kernel(Emission& e);
 void emit_column_kernel(Emission& e);
 
 /// Defines kEntrySymbol and kInfoSymbol in a module.
-void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, std::uint64_t streamed);
+void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, CodeVariant variant);
 
 }  // namespace fermata::jit

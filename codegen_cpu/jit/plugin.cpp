@@ -69,7 +69,7 @@ void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
   const Kernel kernel = deserialise_kernel({request.kernel, request.kernel_size});
   Lease generator(*isa);
   const std::unique_ptr<llvm::Module> module = generator->new_module();
-  emit_kernel(*module, kernel, *isa, request.streamed);
+  emit_kernel(*module, kernel, *isa, {request.streamed, (request.flags & kFermataLlvmWide) != 0});
   dump(*module, *generator, request, result);
   const std::string object = generator->object(*module);
   result.object = copy_text(object);

@@ -16,13 +16,14 @@ struct FermataLlvmRequest {
   std::size_t kernel_size;
   const char* target;   // "avx512" or "avx2"
   std::uint32_t flags;  // FermataLlvmFlags
-  std::uint64_t streamed;  // bit i: store i goes past the caches; see StreamedStores in jit_executable.h
+  std::uint64_t streamed;  // bit i: store i goes past the caches; see JitVariant in jit_executable.h
 };
 
 enum FermataLlvmFlags : std::uint32_t {
   kFermataLlvmWantIr = 1,        // the LLVM IR as text
   kFermataLlvmWantAssembly = 2,  // the machine code as assembly text
   kFermataLlvmVerify = 4,        // run LLVM's verifier over the IR first
+  kFermataLlvmWide = 8,          // more copies of the program side by side: faster code that takes longer to compile
 };
 
 /// Either `error` or `object` is set. All pointers come from malloc; fermata_llvm_free() releases them.
@@ -53,11 +54,12 @@ enum class Part : std::uint64_t { whole = 0, partial = 1, finish = 2 };
 using EntryPoint = void (*)(const KernelLaunch*, Part);
 
 /// Raise with every change of KernelLaunch or of the entry point, so that no older object from a disk is run.
-inline constexpr std::uint64_t kObjectVersion = 2;
+inline constexpr std::uint64_t kObjectVersion = 3;
 struct ObjectInfo {
   std::uint64_t version;
   std::uint64_t state_bytes;  // 0: cannot be split
   std::uint64_t streamable;   // bit i: a variant may stream store i
+  std::uint64_t widens;       // 1: kFermataLlvmWide makes other code
 };
 
 }  // namespace fermata::jit

@@ -14,7 +14,7 @@ namespace {
 
 /// A copy of the program for every vector of the lanes and one for the rest must not take too long to compile; beyond
 /// this many instructions lanes are kept on the stack, which needs fewer copies.
-constexpr unsigned kMostInstructions = 150;
+constexpr unsigned kFewInstructions = 60, kMostInstructions = 150;
 
 class RowKernel {
  public:
@@ -224,7 +224,7 @@ Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState
   plan.width = std::bit_floor(plan.width);
   Value* const stack = stack_of(state);
   const Values identity = state.identity(groups, b_.lanes());
-  if (const unsigned program = program_length(stage); program * (groups + 1) > kMostInstructions) {
+  if (const unsigned program = program_length(stage); !e_.affords(program * (groups + 1), kFewInstructions, kMostInstructions)) {
     plan.width = std::min(plan.width, std::bit_floor(std::max(1u, kMostInstructions / (2 * program))));
     to_stack(state, identity, stack);
     through_stack(stage, state, addresses, b_.i64(0), length, env, stack, plan);
