@@ -6,50 +6,14 @@
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_bytes.h"
-#include "dispatch/call.h"
+#include "dispatch/emit.h"
 #include "dispatch/kernel_table.h"
 
 namespace fermata {
 namespace {
 
-/// What a kernel description can say: these ops fuse.
-bool is_emitted(Op op) {
-  switch (family(op)) {
-    case Family::unary:
-    case Family::binary:
-    case Family::ternary:
-    case Family::reduce:
-    case Family::random: return true;
-    case Family::irregular:
-      return is_view_op(op) || op == Op::cast || op == Op::copy || op == Op::full || op == Op::iota;
-    case Family::composite:
-    case Family::external: return false;
-  }
-  return false;
-}
-
-/// The operand dtypes that an op computes in: what its rule makes of anything it accepts. Random ops are looked up by the
-/// dtype of their result at call time and by that of key and offset at compile time.
-DTypeSet operand_dtypes(Op op) {
-  const DTypeRule rule = info(op).rule;
-  if (family(op) == Family::random) return kFloating | DType::u64;
-  if (rule == DTypeRule::none) return kRealOrBoolean;
-  DTypeSet set;
-  for (std::size_t t = 0; t < kDTypeCount; ++t)
-    if (const auto accepted = apply_rule(rule, static_cast<DType>(t)))
-      set = set | (family(op) == Family::reduce ? static_cast<DType>(t)
-                                                : accepted->operand);  // reductions convert as they load
-  return set;
-}
-
 /// A call kernel of a reduction takes the operand as it is, and converts as it reads.
-DTypeSet call_dtypes(Op op) { return family(op) == Family::reduce ? kRealOrBoolean : operand_dtypes(op); }
-
-void add_emit_variants() {
-  for (std::size_t i = 0; i < kOpCount; ++i)
-    if (const Op op = static_cast<Op>(i); is_emitted(op))
-      add_variant(op, BackendKey::cpu, {.name = "jit", .form = KernelForm::emit, .dtypes = operand_dtypes(op)});
-}
+DTypeSet call_dtypes(Op op) { return family(op) == Family::reduce ? kRealOrBoolean : emitted_dtypes(op); }
 
 void add_eager_variants() {
   for (std::size_t i = 0; i < kOpCount; ++i) {
@@ -135,7 +99,7 @@ void add_byte_product_variants() {
 void register_cpu_backend() {
   register_backend(BackendKey::cpu, std::make_unique<CpuBackend>());
   add_eager_variants();
-  add_emit_variants();
+  add_emit_variants(BackendKey::cpu, "jit");
   add_irregular_variants();
   add_matmul_variants();
   add_byte_product_variants();

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "ir/error.h"
+#include "runtime/device_memory.h"
 
 namespace fermata {
 namespace {
@@ -18,6 +19,7 @@ void register_backend(BackendKey key, std::unique_ptr<Backend> backend) {
   if (!backends[static_cast<std::size_t>(key)].compare_exchange_strong(none, backend.get()))
     throw InternalError(9003, format_error(9003, "InternalError", "a second backend for one key", {}, {}));
   backend.release();  // backends live as long as the process: executables refer to them
+  set_device_allocator(key, [](BackendKey of, std::size_t bytes) { return fermata::backend(of)->allocate(bytes); });
 }
 
 }  // namespace fermata

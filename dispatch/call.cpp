@@ -1,9 +1,10 @@
 // See call.h.
 #include "dispatch/call.h"
 
+#include "dispatch/devices.h"
 #include "dispatch/pointwise.h"
-#include "ir/error.h"
 #include "ir/view.h"
+#include "runtime/device_memory.h"
 
 namespace fermata {
 namespace {
@@ -78,12 +79,17 @@ void run_pointwise(const Call& call, const PointwiseOperands& p, void* out) {
 
 Tensor run_settled(const Call& call, PointwiseOperands& p) {
   settle(call, p);
-  for (unsigned k = 0; k < p.count; ++k) ensure_value(p.nodes[k], call);
+  for (unsigned k = 0; k < p.count; ++k) {
+    ensure_value(p.nodes[k], call);
+    if (p.nodes[k] == nullptr || p.nodes[k]->backend == p.backend) [[likely]] continue;
+    p.held[k] = element_on(p.backend, *p.nodes[k]);
+    p.nodes[k] = p.held[k].node();
+  }
   const std::int64_t n = element_count(p.shape());
-  StoragePtr out(Storage::allocate(static_cast<std::size_t>(n) * byte_size(p.result)));
+  StoragePtr out(allocate_on(p.backend, static_cast<std::size_t>(n) * byte_size(p.result)));
   const BackendCell* cell = call.entry.backends[static_cast<std::size_t>(p.backend)].load(std::memory_order_acquire);
   if (cell == nullptr || !run_inner_loop(call, p, *cell, n, out->data)) run_pointwise(call, p, out->data);
-  return Tensor(pointwise_leaf(p, std::move(out), std::exchange(p.extra, nullptr)), call.keys & kDataKeys);
+  return Tensor(pointwise_leaf(p, std::move(out), std::exchange(p.extra, nullptr)), data_keys(call.keys, p.backend));
 }
 
 Tensor call_unary(const Call& call, const Operand& a) {
@@ -104,19 +110,26 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
   std::vector<TensorType> types;
   for (const Tensor& t : tensors) types.push_back(t.node()->type());
   const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where);
+  const BackendKey backend = common_backend(call, tensors);
   for (const Tensor& t : tensors) ensure_value(t.node(), call);
-  const BackendKey backend = call.keys.backend();
-  const DispatchKeySet keys = call.keys & kDataKeys;
+  const DispatchKeySet keys = data_keys(call.keys, backend);
   if (is_view_op(op))
     if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers)) return Tensor(view, keys);
   std::vector<Shape> strides(tensors.size());
   std::vector<TensorView> inputs;
-  for (std::size_t i = 0; i < tensors.size(); ++i) inputs.push_back(view_of(*tensors[i].node(), strides[i]));
+  std::vector<StoragePtr> staged;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Node& n = *tensors[i].node();
+    inputs.push_back(view_of(n, strides[i]));
+    if (n.backend == backend) [[likely]] continue;
+    leaf_address(n, *n.storage.load(std::memory_order_acquire), backend, staged);
+    inputs.back().data = staged.back()->data;
+  }
   // A reshape that is not a view is a copy in row-major order.
   const Op run = op == Op::reshape ? Op::copy : op;
   const Shape sizes = run == op ? type.shape : types[0].shape;
   const Shape dense = dense_strides(sizes);
-  StoragePtr out(Storage::allocate(static_cast<std::size_t>(element_count(type.shape)) * byte_size(type.dtype)));
+  StoragePtr out(allocate_on(backend, static_cast<std::size_t>(element_count(type.shape)) * byte_size(type.dtype)));
   const TensorView output{out->data, type.dtype, static_cast<std::uint8_t>(sizes.rank()), sizes.data(), dense.data()};
   const CallArgs args{run, inputs, {&output, 1}, attributes.integers, attributes.scalars, call.where};
   const DType operand = tensors.empty() ? type.dtype : types[0].dtype;

@@ -44,13 +44,13 @@ void dump(std::string_view kind, std::string_view title, std::string_view text) 
   if (dump_wanted(kind)) fmt::print(stderr, "--- fermata {}: {}\n{}\n", kind, title, text);
 }
 
-void dump_kernel(std::string_view title, const Kernel& kernel) {
+void dump_kernel(std::string_view title, const Kernel& kernel, BackendKey of) {
   if (dump_wanted("kernels")) dump("kernels", title, to_string(kernel));
   const bool llvm = dump_wanted("llvm"), assembly = dump_wanted("asm");
   if (!llvm && !assembly) return;
   KernelListing listing;
   try {
-    backend(BackendKey::cpu)->compile(kernel, &listing);
+    backend(of)->compile(kernel, &listing);
   } catch (const Error& error) {
     return dump(llvm ? "llvm" : "asm", title, error.what());
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ir/kernel.h"
+#include "ir/key_set.h"
 
 namespace fermata {
 
@@ -14,6 +15,6 @@ void set_dump(std::string_view kinds);
 /// Prints one item under a headline.
 void dump(std::string_view kind, std::string_view title, std::string_view text);
 /// The kernel description, and the code a backend makes of it, where wanted.
-void dump_kernel(std::string_view title, const Kernel& kernel);
+void dump_kernel(std::string_view title, const Kernel& kernel, BackendKey backend);
 
 }  // namespace fermata

@@ -1,6 +1,7 @@
 // Operators from outside as steps of a plan: their kernels take tensors and give tensors, steps have views and a buffer.
 #include "dispatch/external_call.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "dispatch/call.h"
@@ -56,35 +57,53 @@ constexpr auto kRunExternal = []<std::size_t... B>(std::index_sequence<B...>) {
 }
 (std::make_index_sequence<kBackendCount>{});
 
-/// The description of a pointwise op over operands that are broadcast already.
-Kernel one_op_kernel(Op op, const CallArgs& args) {
+/// Operands that were host numbers: their elements are slots of the call's scalars, and in host memory on every device.
+bool is_host_number(const TensorView& v, const CallArgs& args) {
+  const auto* slot = static_cast<const std::uint64_t*>(v.data);
+  return std::ranges::any_of(args.scalars, [slot](const std::uint64_t& s) { return &s == slot; });
+}
+
+/// The result of the op over its operands as they are loaded.
+ValueId op_result(ScalarProgram& program, const CallArgs& args, std::vector<ValueId> operands) {
+  const DType out = args.outputs[0].dtype;
+  const auto convert = [&](ValueId v, DType to) {
+    return program[v].type == to ? v : program.add({.prim = Prim::convert, .type = to, .a = v});
+  };
+  if (!is_pointwise(args.op)) return convert(operands[0], out);  // a cast or a copy
+  const DType operand = args.inputs.back().dtype;
+  const DType compute = compute_dtype(apply_rule(info(args.op).rule, operand)->operand);
+  const Formula& formula = pointwise_formula(args.op, compute);
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    operands[i] = convert(operands[i], program[operands[i]].type == DType::boolean ? DType::boolean : compute);
+  return convert(program.inline_program(formula.program, operands, formula.results)[0], out);
+}
+
+/// The description of one op over operands that are broadcast already.
+Kernel one_op_kernel(const CallArgs& args) {
   Kernel k;
   const TensorView& out = args.outputs[0];
   k.rank = std::max<std::uint8_t>(out.rank, 1);
   const auto all = static_cast<std::uint16_t>((1u << k.rank) - 1u);
-  DType operand = args.inputs[0].dtype;
-  for (const TensorView& in : args.inputs) operand = in.dtype;
-  const DType compute = compute_dtype(apply_rule(info(op).rule, operand)->operand);
-  const auto convert = [&](ValueId v, DType to) {
-    return k.program[v].type == to ? v : k.program.add({.prim = Prim::convert, .type = to, .a = v});
-  };
   std::vector<ValueId> operands;
   for (const TensorView& in : args.inputs) {
+    if (is_host_number(in, args)) {
+      k.scalars.push_back(in.dtype);
+      operands.push_back(k.program.add(
+          {.prim = Prim::scalar, .type = in.dtype, .index = static_cast<std::uint16_t>(k.scalars.size() - 1)}));
+      continue;
+    }
     k.accesses.push_back({in.dtype, all, false, false});
-    operands.push_back(convert(
-        k.program.add(
-            {.prim = Prim::input, .type = in.dtype, .index = static_cast<std::uint16_t>(k.accesses.size() - 1)}),
-        compute));
+    operands.push_back(k.program.add(
+        {.prim = Prim::input, .type = in.dtype, .index = static_cast<std::uint16_t>(k.accesses.size() - 1)}));
   }
-  const Formula& formula = pointwise_formula(op, compute);
-  const ValueId result = k.program.inline_program(formula.program, operands, formula.results)[0];
+  const ValueId result = op_result(k.program, args, std::move(operands));
   k.accesses.push_back({out.dtype, all, false, false});
-  k.stores.push_back({static_cast<std::uint16_t>(k.accesses.size() - 1), convert(result, out.dtype)});
+  k.stores.push_back({static_cast<std::uint16_t>(k.accesses.size() - 1), result});
   return k;
 }
 
 template <BackendKey B> void run_formula(const CallArgs& args) {
-  const Kernel kernel = one_op_kernel(args.op, args);
+  const Kernel kernel = one_op_kernel(args);
   const TensorView& out = args.outputs[0];
   std::vector<void*> pointers;
   std::vector<std::int64_t> sizes(out.sizes, out.sizes + out.rank), strides, offsets;
@@ -96,7 +115,12 @@ template <BackendKey B> void run_formula(const CallArgs& args) {
     else
       strides.insert(strides.end(), v.strides, v.strides + v.rank);
   };
-  for (const TensorView& v : args.inputs) add(v);
+  std::vector<std::uint64_t> scalars;
+  for (const TensorView& v : args.inputs)
+    if (is_host_number(v, args))
+      scalars.push_back(*static_cast<const std::uint64_t*>(v.data));
+    else
+      add(v);
   add(out);
   std::int64_t rows = 1;
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) rows *= sizes[i];
@@ -104,7 +128,7 @@ template <BackendKey B> void run_formula(const CallArgs& args) {
                             .sizes = sizes.data(),
                             .strides = strides.data(),
                             .offsets = offsets.data(),
-                            .scalars = nullptr,
+                            .scalars = scalars.data(),
                             .row_begin = 0,
                             .row_end = rows,
                             .column_begin = 0,
@@ -113,8 +137,9 @@ template <BackendKey B> void run_formula(const CallArgs& args) {
   if (device != nullptr && device->can_compile(nullptr)) {
     try {
       return compile_cached(B, kernel)->launch(launch);
-    } catch (const UnsupportedError&) {  // interpreted instead, where the elements can be reached
-    } catch (const InternalError&) {}
+    } catch (const Error&) {  // interpreted instead, where the elements can be reached
+      if (B != BackendKey::cpu) throw;
+    }
   }
   interpret(kernel, launch);
 }
@@ -138,6 +163,8 @@ DTypeSet operand_dtypes(DTypeRule rule) {
 }
 
 }  // namespace
+
+CallKernel one_op_call(BackendKey backend) { return kRunFormula[static_cast<std::size_t>(backend)]; }
 
 std::vector<KernelVariant> external_variants(const OperatorEntry& entry, BackendKey backend,
                                              std::source_location where) {

@@ -11,4 +11,7 @@ namespace fermata {
 std::vector<KernelVariant> external_variants(const OperatorEntry& entry, BackendKey backend,
                                              std::source_location where);
 
+/// Runs one pointwise op, cast or copy as a kernel of its own.
+CallKernel one_op_call(BackendKey backend);
+
 }  // namespace fermata

@@ -203,28 +203,34 @@ const BackendCell* backend_cell(Op op, BackendKey backend) {
   return operator_entry(op).backends[static_cast<std::size_t>(backend)].load(std::memory_order_acquire);
 }
 
+void throw_no_dtype(const OperatorEntry& entry, BackendKey backend, DType operand, std::source_location where) {
+  const BackendCell* cell = entry.backends[static_cast<std::size_t>(backend)].load(std::memory_order_acquire);
+  DTypeSet available;
+  if (cell != nullptr)
+    for (const KernelVariant& v : cell->variants)
+      if (v.call != nullptr || backend != BackendKey::cpu) available = available | v.dtypes;
+  const std::string names = dtype_names(available, ", ");
+  throw UnsupportedError(
+      2002, format_error(2002, "UnsupportedError",
+                         fmt::format("{}: no {} kernel for {}", entry.name, kBackendNames[static_cast<std::size_t>(backend)],
+                                     name(operand)),
+                         {}, where, names.empty() ? "" : fmt::format("cast to one of: {}", names)));
+}
+
 const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
                                  std::source_location where) {
   const BackendCell* cell = entry.backends[static_cast<std::size_t>(backend)].load(std::memory_order_acquire);
   const KernelVariant* best = nullptr;
   double best_cost = 0;
-  DTypeSet available;
   if (cell != nullptr) {
     for (const KernelVariant& v : cell->variants) {
-      if (v.call == nullptr) continue;
-      available = available | v.dtypes;
-      if (!v.dtypes.has(operand) || (v.fits != nullptr && !v.fits(args))) continue;
+      if (v.call == nullptr || !v.dtypes.has(operand) || (v.fits != nullptr && !v.fits(args))) continue;
       const double cost = v.cost != nullptr ? v.cost(args) : 0;
       if (best == nullptr || cost < best_cost) best = &v, best_cost = cost;
     }
   }
-  if (best != nullptr) return *best;
-  const std::string names = dtype_names(available, ", ");
-  throw UnsupportedError(2002,
-                         format_error(2002, "UnsupportedError",
-                                      fmt::format("{}: no {} kernel for {}", entry.name,
-                                                  kBackendNames[static_cast<std::size_t>(backend)], name(operand)),
-                                      {}, where, names.empty() ? "" : fmt::format("cast to one of: {}", names)));
+  if (best == nullptr) throw_no_dtype(entry, backend, operand, where);
+  return *best;
 }
 
 std::string describe_variants(Op op) {

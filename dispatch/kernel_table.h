@@ -90,6 +90,7 @@ void add_variant(Op op, BackendKey backend, KernelVariant variant);
 /// those that have kernels.
 const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
                                  std::source_location where);
+[[noreturn]] void throw_no_dtype(const OperatorEntry& entry, BackendKey backend, DType operand, std::source_location where);
 const BackendCell* backend_cell(Op op, BackendKey backend);
 
 /// One line per variant of the backend cells, with dtypes, conditions and where it was registered.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "dispatch/devices.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -91,7 +92,10 @@ DType promoted(const Call& call, const PointwiseOperands& p, unsigned first) {
 
 Tensor cast(const Call& call, const Tensor& x, DType to) {
   const Attributes attributes{.wanted = {to, x.shape()}, .integers = {}, .scalars = {}};
-  return Dispatcher<GeneralCall>::call_with(operator_entry(Op::cast), call.keys, call.where, {&x, 1}, attributes);
+  // An element of the CPU is cast there, whatever device it meets.
+  const DispatchKeySet backends(std::uint64_t{0xff});
+  const DispatchKeySet keys = (call.keys - backends) | x.node()->backend;
+  return Dispatcher<GeneralCall>::call_with(operator_entry(Op::cast), keys, call.where, {&x, 1}, attributes);
 }
 
 void place_scalars(const Call& call, PointwiseOperands& p) {
@@ -107,7 +111,7 @@ void place_scalars(const Call& call, PointwiseOperands& p) {
       p.scalar = bits, placed = true;
       continue;
     }
-    const Attributes attributes{.wanted = {t, {}}, .integers = {}, .scalars = {&bits, 1}};
+    const Attributes attributes{.wanted = {t, {}}, .integers = {}, .scalars = {&bits, 1}, .backend = p.backend};
     p.held[k] = Dispatcher<GeneralCall>::call(operator_entry(Op::full), call.where, {}, attributes);
     p.nodes[k] = p.held[k].node();
   }
@@ -139,14 +143,21 @@ void check_devices(const Call& call, PointwiseOperands& p) {
   for (unsigned k = 0; k < p.count; ++k) {
     const Node* n = p.nodes[k];
     if (n == nullptr || (n->rank == 0 && n->backend == BackendKey::cpu)) continue;  // 0-d CPU tensors meet any device
-    if (known && n->backend != p.backend)
+    if (known && n->backend != p.backend) {
+      std::vector<ErrorOperand> lines = describe(p);
+      for (unsigned i = 0; i < p.count; ++i)
+        if (p.nodes[i] != nullptr)
+          lines[i].note = fmt::format("on {}", kBackendNames[static_cast<std::size_t>(p.nodes[i]->backend)]);
       throw DeviceError(1401, format_error(1401, "DeviceError",
                                            fmt::format("{}: operands are on {} and {}", call.entry.name,
                                                        kBackendNames[static_cast<std::size_t>(p.backend)],
                                                        kBackendNames[static_cast<std::size_t>(n->backend)]),
-                                           describe(p), call.where, "move one of them with to()"));
+                                           lines, call.where, "move one of them with to()"));
+    }
     p.backend = n->backend, known = true;
   }
+  for (unsigned k = 0; k < p.count; ++k)
+    if (p.nodes[k] != nullptr) compute_elsewhere(p.nodes[k], p.backend, call.where);
 }
 
 }  // namespace
@@ -169,6 +180,7 @@ void settle_slowly(const Call& call, PointwiseOperands& p) {
     if (p.nodes[k]->dtype == wanted) continue;
     p.held[k] = cast(call, p.operands[k]->tensor(), wanted);
     p.nodes[k] = p.held[k].node();
+    compute_elsewhere(p.nodes[k], p.backend, call.where);
   }
   place_scalars(call, p);
   broadcast(call, p);

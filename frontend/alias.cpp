@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dispatch/call.h"
+#include "fermata/device.h"
 #include "frontend/calls.h"
 #include "frontend/transforms/autograd.h"
 #include "frontend/transforms/batched.h"
@@ -144,7 +145,24 @@ Node* derive_view(TensorImpl* impl) {
   return impl->value;
 }
 
+namespace {
+
+/// A write keeps a tensor where it is.
+void check_device(const Tensor& target, const Tensor& value, Location where) {
+  const BackendKey own = device(target), given = device(value);
+  if (own == given) [[likely]] return;
+  const auto text = [](BackendKey b) { return std::string(kBackendNames[static_cast<std::size_t>(b)]); };
+  throw DeviceError(1401, format_error(1401, "DeviceError",
+                                       "a write in place: the tensor is on " + text(own) + ", the value on " + text(given),
+                                       {{"x", to_string(target.dtype(), target.shape()), "on " + text(own)},
+                                        {"value", to_string(value.dtype(), value.shape()), "on " + text(given)}},
+                                       where, "move the value with to()"));
+}
+
+}  // namespace
+
 void write(const Tensor& target, const Tensor& value, Location where) {
+  check_device(target, value, where);
   const ViewInfo* view = target.impl()->view;
   if (view == nullptr) return write_cell(target, value, where);
   for (std::size_t i = 0; i < view->sizes.size(); ++i)

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "dispatch/call.h"
+#include "dispatch/devices.h"
 #include "dispatch/kernel_table.h"
 #include "dispatch/pointwise.h"
 #include "fermata/inspect.h"
@@ -88,7 +89,7 @@ void cut(Node* n, std::source_location where) {
 Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
   ++recorded;
   if (in_capture_scope()) [[unlikely]] node->reserved = CaptureScope::kInside;
-  Tensor result(node, keys & kDataKeys);
+  Tensor result(node, data_keys(keys, node->backend));
   if (node->depth.load(memory_order_relaxed) >= pending_limit.load(memory_order_relaxed)) [[unlikely]]
     if (!in_capture_scope()) cut(node, call.where);
   return result;
@@ -99,6 +100,7 @@ Tensor capture_settled(const Call& call, PointwiseOperands& p) {
     for (unsigned k = 0; k < p.count; ++k)
       if (p.operands[k]->is_tensor()) capture_scope->touch(p.operands[k]->tensor(), call.where);
   settle(call, p);
+  if (p.backend != BackendKey::cpu) [[unlikely]] require_variant(call, p.backend, p.operand);
   void* const block = allocate_node();  // may throw, so before the edges
   const Below a = take_edge(p.nodes[0]), b = take_edge(p.nodes[1]);
   const Below c = p.count > 2 ? take_edge(p.nodes[2]) : Below{};
@@ -154,22 +156,13 @@ std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<c
   return extra;
 }
 
-BackendKey common_backend(std::span<const Tensor> tensors, const Call& call) {
-  for (const Tensor& t : tensors)
-    if (t.node()->backend != tensors[0].node()->backend)
-      throw DeviceError(1401, format_error(1401, "DeviceError",
-                                           std::string(call.entry.name) + ": operands are on different devices", {},
-                                           call.where, "move one of them with to()"));
-  return call.keys.backend();
-}
-
 Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
   if (is_compound(call)) [[unlikely]]
     return Dispatcher<GeneralCall>::redispatch(call, Functionality::capture, tensors, attributes);
   const Op op = call.entry.op;
   if (in_capture_scope()) [[unlikely]]
     for (const Tensor& t : tensors) capture_scope->touch(t, call.where);
-  const BackendKey backend = common_backend(tensors, call);
+  const BackendKey backend = common_backend(call, tensors);
   std::array<TensorType, Node::kInlineInputs> few;
   std::vector<TensorType> many;
   if (tensors.size() > few.size()) many.resize(tensors.size());
@@ -179,7 +172,9 @@ Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const 
   // Inside a function that is being compiled a view is recorded: its operand may be an argument, another one at replay.
   if (is_view_op(op) && !in_capture_scope())
     if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers))
-      return Tensor(view, call.keys & kDataKeys);
+      return Tensor(view, data_keys(call.keys, backend));
+  if (backend != BackendKey::cpu && !is_view_op(op)) [[unlikely]]
+    require_variant(call, backend, types.empty() ? type.dtype : types[0].dtype);
   std::unique_ptr<NodeExtra> extra = make_extra(op, type, tensors, attributes);
   void* const block = allocate_node();
   std::uint64_t hash = static_cast<std::uint64_t>(op) | static_cast<std::uint64_t>(type.dtype) << 16;
@@ -253,7 +248,36 @@ void capture_boxed(const Call& call, Stack& stack) {
   stack.assign(1, capture_general(call, tensors, {.wanted = {}, .integers = arguments, .scalars = {}}));
 }
 
+/// Eager mode on a backend that compiles kernels and has no others: one node is recorded and computed at once.
+template <auto kCapture> struct AtOnce;
+template <class... A, Tensor (*kCapture)(const Call&, A...)> struct AtOnce<kCapture> {
+  static Tensor run(const Call& call, A... args) {
+    Tensor result = kCapture(call, args...);
+    if (Node* n = result.node(); n->pending()) tensor_hooks.materialise(n, "an eager call on a device", call.where);
+    return result;
+  }
+};
+template <auto kCapture> constexpr auto at_once = &AtOnce<kCapture>::run;
+
+Tensor record_unary(const Call& call, const Operand& a) {
+  PointwiseOperands p(a);
+  return capture_settled(call, p);
+}
+Tensor record_binary(const Call& call, const Operand& a, const Operand& b) {
+  PointwiseOperands p(a, b);
+  return capture_settled(call, p);
+}
+Tensor record_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
+  PointwiseOperands p(a, b, c);
+  return capture_settled(call, p);
+}
+
 }  // namespace
+
+void register_kernels_at_once(BackendKey backend) {
+  set_family_kernels(RegistrationKey::cell(Functionality::dense, backend),
+                     {at_once<&record_unary>, at_once<&record_binary>, at_once<&record_ternary>, at_once<&capture_general>});
+}
 
 std::uint32_t set_pending_limit(std::uint32_t depth) { return pending_limit.exchange(std::max(depth, 2u)); }
 std::uint64_t recorded_nodes() { return recorded; }

@@ -3,9 +3,13 @@
 
 #include <cstdint>
 
+#include "ir/key_set.h"
+
 namespace fermata {
 
 void register_capture_kernels();
+/// The call-time kernels of a backend that compiles: each call is a plan of one node, through the same caches.
+void register_kernels_at_once(BackendKey backend);
 
 /// Nodes recorded by this thread since the process began.
 std::uint64_t recorded_nodes();

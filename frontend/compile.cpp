@@ -5,11 +5,14 @@
 // and runs. The recording itself is thrown away, and in-place writes of it are undone: the replay does them.
 #include "fermata/compile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
 
+#include "dispatch/devices.h"
 #include "fermata/autograd.h"
 #include "fermata/modes.h"
 #include "fermata/random.h"
@@ -22,6 +25,7 @@
 #include "frontend/transforms/tracer.h"
 #include "ir/error.h"
 #include "runtime/bound_plan.h"
+#include "runtime/device_memory.h"
 #include "runtime/plan_cache.h"
 #include "runtime/stats.h"
 
@@ -208,6 +212,13 @@ std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> a
     if (stand_ins[i].version() != versions[i]) root(stand_ins[i]);
   for (const CaptureScope::Write& w : scope.writes()) root(w.target);
 
+  for (const Node* n : roots)
+    if (n->backend != roots.front()->backend)
+      throw DeviceError(1404, format_error(1404, "DeviceError",
+                                           fmt::format("a compiled function computes on {} and on {}",
+                                                       kBackendNames[static_cast<std::size_t>(roots.front()->backend)],
+                                                       kBackendNames[static_cast<std::size_t>(n->backend)]),
+                                           {}, where, "compile the part of each device by itself"));
   Walk walk;
   walk.run(roots, true);
   const auto output_of = [&](const Node* n) {
@@ -276,21 +287,22 @@ std::vector<Tensor> CompiledCore::State::replay(Captured& c, std::span<const Ten
   }
   if (c.plan != nullptr) {
     std::vector<void*> leaves, buffers;
+    std::vector<StoragePtr> staged;
     leaves.reserve(c.leaves.size()), buffers.reserve(c.output_types.size());
     for (const LeafSource& l : c.leaves) {
       const Tensor& t = l.argument >= 0 ? args[static_cast<std::size_t>(l.argument)] : l.hidden;
       if (t.node()->pending()) tensor_hooks.materialise(t.node(), "a compiled function uses a pending tensor", where);
-      leaves.push_back(t.node()->storage.load(std::memory_order_acquire)->data);
+      leaves.push_back(leaf_address(*t.node(), *t.node()->storage.load(std::memory_order_acquire), c.plan->backend, staged));
     }
     std::vector<StoragePtr> results;
     for (std::size_t i = 0; i < c.output_types.size(); ++i) {
-      results.emplace_back(Storage::allocate(c.bound.output_bytes(i)));
+      results.emplace_back(allocate_on(c.plan->backend, c.bound.output_bytes(i)));
       buffers.push_back(results.back()->data);
     }
     c.bound.run(*c.plan, leaves, buffers);
     for (std::size_t i = 0; i < results.size(); ++i)
-      outputs.emplace_back(make_leaf(c.output_types[i], results[i].release(), BackendKey::cpu, Node::kTensor),
-                           DispatchKeySet(BackendKey::cpu) | Functionality::dense);
+      outputs.emplace_back(make_leaf(c.output_types[i], results[i].release(), c.plan->backend, Node::kTensor),
+                           DispatchKeySet(c.plan->backend) | Functionality::dense);
   }
   for (const WriteBack& w : c.writes) {
     const Tensor& target = w.argument >= 0 ? args[static_cast<std::size_t>(w.argument)] : w.hidden;

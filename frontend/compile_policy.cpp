@@ -31,6 +31,7 @@ std::atomic<CompilePolicy> policy{from_environment()};
 CompilePolicy set_compile_policy(CompilePolicy p) { return policy.exchange(p); }
 
 bool should_compile(PlanEntry& entry, const Walk& walk) {
+  if (walk.backend != BackendKey::cpu) return true;  // devices may have no kernels to play
   const std::uint32_t before = entry.sights.fetch_add(1, std::memory_order_relaxed);
   if (walk.order.size() > kMaxCompiledNodes) return false;
   switch (policy.load(std::memory_order_relaxed)) {
@@ -45,7 +46,7 @@ const Plan* compile_entry(PlanEntry& entry, const Walk& walk) {
   std::lock_guard lock(entry.compiling);
   if (const Plan* done = entry.plan.load(std::memory_order_acquire)) return done;
   const auto start = std::chrono::steady_clock::now();
-  entry.owned = compile_plan(import_graph(walk), entry.key);
+  entry.owned = compile_plan(import_graph(walk), entry.key, walk.backend);
   entry.plan.store(entry.owned.get(), std::memory_order_release);
   counters.plans_compiled.fetch_add(1, std::memory_order_relaxed);
   counters.compile_ns.fetch_add(static_cast<std::uint64_t>(

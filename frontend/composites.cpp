@@ -9,6 +9,7 @@
 
 #include "dispatch/kernel_table.h"
 #include "fermata/creation.h"
+#include "fermata/device.h"
 #include "fermata/ops.h"
 #include "fermata/reductions.h"
 #include "fermata/views.h"
@@ -93,7 +94,7 @@ Tensor run_cross_entropy(const Call& call, Tensors x, const Attributes&) {
   const Tensor& labels = x[1];
   const std::int64_t classes = x[0].size(-1);
   const Tensor likelihood = log_softmax(widened(x[0], where), -1, where);
-  const Tensor chosen = equal({iota(classes, 0, where), where}, expand_dims(labels, -1, where));
+  const Tensor chosen = equal({iota(classes, 0, device(x[0]), where), where}, expand_dims(labels, -1, where));
   const Tensor picked = sum(fermata::where({chosen, where}, likelihood, 0.0f), -1, false, where);
   const Tensor wrong = logical_or({less({labels, where}, 0), where}, greater_equal({labels, where}, classes));
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();

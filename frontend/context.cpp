@@ -26,6 +26,7 @@ struct Startup {
     register_meta_kernels();
     register_capture_kernels();
     register_composites();
+    register_device_operators();
     register_quantized_kernels();
     register_sparse_kernels();
     register_autograd_kernels();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "fermata/device.h"
 #include "fermata/ops.h"
 #include "fermata/values.h"
 #include "frontend/calls.h"
@@ -73,7 +74,7 @@ Tensor full_like(const Tensor& x, Scalar value, std::optional<DType> dtype, Loca
     const InsideLevel below(frame_of(b, where).outer);
     return make_batched(full_like(b.physical, value, dtype, where), b.level, b.batched);
   }
-  return filled("full_like", x.shape(), value, dtype.value_or(x.dtype()), where);
+  return full(x.shape(), value, dtype.value_or(x.dtype()), device(x), where);
 }
 
 Tensor arange(Scalar start, Scalar stop, Scalar step, std::optional<DType> dtype, Location where) {

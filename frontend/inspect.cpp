@@ -8,6 +8,7 @@
 
 #include "dispatch/kernel_cache.h"
 #include "dispatch/profile.h"
+#include "fermata/device.h"
 #include "fermata/modes.h"
 #include "frontend/capture.h"
 #include "frontend/sync.h"
@@ -35,6 +36,17 @@ Graph pending_graph(const std::vector<Tensor>& tensors) {
     graph.outputs.push_back(static_cast<ValueId>(graph.nodes.size() - 1));
   }
   return graph;
+}
+
+/// A plan is of one device.
+std::vector<std::vector<Tensor>> by_device(const std::vector<Tensor>& tensors) {
+  std::vector<std::vector<Tensor>> parts;
+  for (const Tensor& t : tensors) {
+    const auto same = [&](const std::vector<Tensor>& part) { return device(part[0]) == device(t); };
+    const auto at = std::ranges::find_if(parts, same);
+    if (at == parts.end()) parts.push_back({t}); else at->push_back(t);
+  }
+  return parts;
 }
 
 using Clock = std::chrono::steady_clock;
@@ -69,7 +81,17 @@ template <class Run> double best_of(Run&& run) {
 std::string dump_ir(const std::vector<Tensor>& tensors) { return to_string(pending_graph(tensors), true); }
 std::string dump_ir(const Tensor& t) { return dump_ir(std::vector<Tensor>{t}); }
 
-std::string explain(const std::vector<Tensor>& tensors) { return explain_plan(pending_graph(tensors)); }
+std::string explain(const std::vector<Tensor>& tensors) {
+  std::string text;
+  const auto parts = by_device(tensors);
+  for (const std::vector<Tensor>& part : parts) {
+    const BackendKey on = device(part[0]);
+    if (parts.size() > 1 || on != BackendKey::cpu)
+      text += fmt::format("{}device {}\n\n", text.empty() ? "" : "\n", kBackendNames[static_cast<std::size_t>(on)]);
+    text += explain_plan(pending_graph(part), on);
+  }
+  return text;
+}
 std::string explain(const Tensor& t) { return explain(std::vector<Tensor>{t}); }
 
 Stats stats() {
@@ -132,7 +154,9 @@ ModeComparison compare_modes_erased(ErasedFunction function, void* context) {
     run_and_sync(function, context, &record);
     result.record_us = std::min(result.record_us, record);
   });
-  result.kernels = step_count(pending_graph(function(context)));
+  result.kernels = 0;
+  for (const std::vector<Tensor>& part : by_device(function(context)))
+    result.kernels += step_count(pending_graph(part), device(part[0]));
   return result;
 }
 

@@ -7,6 +7,7 @@
 
 #include "dispatch/operator.h"
 #include "fermata/creation.h"
+#include "fermata/device.h"
 #include "fermata/views.h"
 #include "frontend/calls.h"
 #include "frontend/transforms/autocast.h"
@@ -93,7 +94,7 @@ Tensor triangle(std::string_view function, Op keep, const Tensor& x, std::int64_
     throw ShapeError(
         1015, format_error(1015, "ShapeError", fmt::format("{}: a matrix has two axes", function), describe(x), where));
   const Shape matrix{x.size(-2), x.size(-1)};
-  const Tensor difference = subtract({iota(matrix, 1, where), where}, iota(matrix, 0, where));
+  const Tensor difference = subtract({iota(matrix, 1, device(x), where), where}, iota(matrix, 0, device(x), where));
   const Tensor kept = binary(keep, {difference, where}, k);
   return fermata::where({kept, where}, x, 0);
 }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <ostream>
 
+#include "fermata/device.h"
 #include "fermata/ops.h"
 #include "fermata/views.h"
 #include "frontend/calls.h"
@@ -152,7 +153,7 @@ std::string to_string(const Tensor& x, Location where) {
   x.sync(where);  // before it is sliced, so that the whole value is computed once
   std::optional<KeyGuard> eager;
   if (cut) eager.emplace(DispatchKeySet(), DispatchKeySet(Functionality::capture) | Functionality::autograd);
-  std::vector<std::string> cells = formatted(HostElements(cut ? edges(x, where) : x, "printing", where));
+  std::vector<std::string> cells = formatted(HostElements(cut ? edges(to(x, BackendKey::cpu), where) : x, "printing", where));
   const std::string size = cut || count == 0 ? fmt::format("shape={}, ", to_string(shape)) : "";
   // A shape with a 0 in it has no cells to put brackets around.
   const std::string body = count == 0 ? "[]" : Brackets(shape, cut, std::move(cells)).text();

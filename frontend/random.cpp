@@ -9,6 +9,7 @@
 #include "fermata/creation.h"
 #include "fermata/ops.h"
 #include "fermata/values.h"
+#include "fermata/device.h"
 #include "frontend/calls.h"
 #include "frontend/transforms/batched.h"
 #include "ir/error.h"
@@ -19,10 +20,11 @@ namespace {
 
 /// Standard random numbers of a dtype; the offset is taken now, whenever they are computed.
 Tensor draw(Op op, std::string_view function, std::span<const std::int64_t> sizes, DType dtype, Generator& from,
-            Location where) {
+            Location where, BackendKey device = BackendKey::cpu) {
   check_shape(function, sizes, dtype, where);
   const std::uint64_t scalars[] = {from.key(), from.offset()};
-  Tensor result = general_call(op, {}, {.wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = scalars}, where);
+  const Attributes arguments{.wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = scalars, .backend = device};
+  Tensor result = general_call(op, {}, arguments, where);
   from.reserve(ordinary_tensor(result).element_count());  // inside vmap, those of the whole batch
   return result;
 }
@@ -103,7 +105,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const IntegerList& sizes, DT
 
 Tensor bernoulli(const Tensor& probability, Generator& from, Location where) {
   require_defined("bernoulli", probability, where);
-  const Tensor unit = draw(Op::random_uniform, "bernoulli", probability.shape(), DType::f32, from, where);
+  const Tensor unit = draw(Op::random_uniform, "bernoulli", probability.shape(), DType::f32, from, where, device(probability));
   return less({unit, where}, probability);
 }
 Tensor bernoulli(double probability, const IntegerList& sizes, Generator& from, Location where) {

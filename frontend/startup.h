@@ -7,6 +7,8 @@ namespace fermata {
 bool eager_by_default();
 /// Has this thread set a mode of its own?
 extern constinit thread_local bool mode_chosen;
+/// The operator fermata::to.
+void register_device_operators();
 /// The kernels of the composite ops, for every backend.
 void register_composites();
 

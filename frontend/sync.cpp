@@ -7,12 +7,14 @@
 #include <thread>
 #include <utility>
 
+#include "dispatch/devices.h"
 #include "frontend/capture_scope.h"
 #include "frontend/compile_policy.h"
 #include "frontend/play_calls.h"
 #include "ir/error.h"
 #include "passes/pipeline.h"
 #include "runtime/bound_plan.h"
+#include "runtime/device_memory.h"
 #include "runtime/plan_cache.h"
 #include "runtime/stats.h"
 #include "runtime/tensor.h"
@@ -54,7 +56,7 @@ class Player {
   BoundPlan bound_;
   std::vector<const Node*> records_;
   std::vector<void*> leaves_, buffers_;
-  std::vector<StoragePtr> results_;
+  std::vector<StoragePtr> results_, staged_;
   std::vector<Node*> published_, waiting_;                        // waiting: published, inputs not cut yet, because of
   std::vector<std::pair<const Player*, std::uint64_t>> readers_;  // these threads in these epochs
 };
@@ -94,15 +96,17 @@ void Player::compute(std::span<Node* const> roots) {
 }
 
 void Player::run_plan(const Plan& plan) {
-  records_.clear(), leaves_.clear(), buffers_.clear();
+  records_.clear(), leaves_.clear(), buffers_.clear(), staged_.clear();
   for (const Walk::Entry& e : walk_.order) records_.push_back(e.node);
   bound_.bind(plan, records_);
-  for (const std::uint32_t record : plan.leaf_records) leaves_.push_back(walk_.order[record].storage->data);
+  for (const std::uint32_t record : plan.leaf_records)
+    leaves_.push_back(leaf_address(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
   for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
-    results_[i].reset(Storage::allocate(bound_.output_bytes(i)));
+    results_[i].reset(allocate_on(plan.backend, bound_.output_bytes(i)));
     buffers_.push_back(results_[i]->data);
   }
   bound_.run(plan, leaves_, buffers_);
+  staged_.clear();
 }
 
 void Player::publish() {
@@ -152,7 +156,14 @@ void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_lo
   if (in_capture_scope()) [[unlikely]]
     throw UserError(1701, format_error(1701, "UserError", "a value is read inside a function that is being compiled", {},
                                        where, "return the tensor and read it outside, or leave this part out of compile()"));
-  Player::mine().play(roots, reason);
+  const BackendKey first = roots.front()->backend;
+  const auto elsewhere = [first](const Node* n) { return n->backend != first; };
+  if (std::ranges::none_of(roots, elsewhere)) [[likely]] return Player::mine().play(roots, reason);
+  // A plan is of one backend: the roots of each are played apart.
+  std::vector<Node*> here(roots.begin(), roots.end());
+  const auto others = std::stable_partition(here.begin(), here.end(), [&](const Node* n) { return !elsewhere(n); });
+  Player::mine().play({here.begin(), others}, reason);
+  sync_nodes({others, here.end()}, reason, where);
 }
 
 void install_sync() {

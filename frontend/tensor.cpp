@@ -7,6 +7,7 @@
 
 #include "dispatch/backend.h"
 #include "fermata/creation.h"
+#include "fermata/device.h"
 #include "fermata/ops.h"
 #include "fermata/views.h"
 #include "frontend/alias.h"
@@ -205,7 +206,7 @@ const Tensor& Tensor::assign(const Operand& other) const {
   const Location where = other.where();
   require_defined("assign", *this, where);
   if (!other.is_tensor()) {
-    write(*this, full(shape(), other.scalar(), dtype(), where), where);
+    write(*this, full(shape(), other.scalar(), dtype(), fermata::device(*this), where), where);
     return *this;
   }
   require_defined("assign", other.tensor(), where);

@@ -81,6 +81,11 @@ inline constexpr DispatchKeySet kDataKeys =
     DispatchKeySet(std::uint64_t{0xff}) | Functionality::dense | Functionality::quantized | Functionality::sparse_coo |
     Functionality::sparse_csr;
 
+/// The keys of a result: those of the operands, on the backend that made it.
+constexpr DispatchKeySet data_keys(DispatchKeySet call, BackendKey backend) {
+  return ((call & kDataKeys) - DispatchKeySet(std::uint64_t{0xff})) | backend;
+}
+
 /// Tensors that are made of others: their calls are not recorded as wholes.
 inline constexpr DispatchKeySet kCompoundKeys =
     DispatchKeySet(Functionality::quantized) | Functionality::sparse_coo | Functionality::sparse_csr;

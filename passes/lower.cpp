@@ -37,6 +37,7 @@ class Lowering {
   void run() {
     compile_groups();
     p_.plan = std::make_unique<Plan>();
+    p_.plan->backend = p_.backend;
     slot_of_.assign(g_.nodes.size(), kNoSlot);
     for (ValueId v = 0; v < g_.nodes.size(); ++v)
       if (g_.nodes[v].op == Op::input) add_leaf(v);
@@ -65,7 +66,7 @@ class Lowering {
     try {
       built_[i] = build_kernel(p_, p_.groups[i], stored_members(p_.groups[i]));
       form_fma(built_[i]->kernel);
-      executables_[i] = compile_cached(BackendKey::cpu, built_[i]->kernel, nullptr);
+      executables_[i] = compile_cached(p_.backend, built_[i]->kernel, nullptr);
     } catch (const OutOfMemoryError&) {
       throw;
     } catch (const Error& error) {
@@ -178,7 +179,7 @@ class Lowering {
     BuiltKernel& built = *built_[index(group)];
     PlanStep step{};
     step.kind = PlanStep::Kind::kernel;
-    step.record = built.domain_record, step.scalars = built.scalars;
+    step.backend = p_.backend, step.record = built.domain_record, step.scalars = built.scalars;
     step.executable = executables_[index(group)], step.axes = built.axes;
     step.reduced = built.kernel.reduced, step.ns_per_point = built.ns_per_point;
     for (std::size_t i = 0; i < built.sources.size(); ++i) {
@@ -194,7 +195,7 @@ class Lowering {
     }
     step.name = kernel_name(p_.groups[index(group)]);
     step.where = g_.nodes[p_.groups[index(group)].members.back()].where;
-    dump_kernel(step.name, built.kernel);
+    dump_kernel(step.name, built.kernel, p_.backend);
     p_.kernels.push_back(std::move(built.kernel));
     p_.kernel_names.push_back(step.name);
     p_.plan->steps.push_back(std::move(step));
@@ -212,7 +213,7 @@ class Lowering {
   void add_call_step(ValueId v) {
     const GraphNode& n = g_.nodes[v];
     PlanStep step{};
-    step.kind = PlanStep::Kind::call;
+    step.kind = PlanStep::Kind::call, step.backend = p_.backend;
     step.record = n.record, step.op = n.op;
     step.operand_dtype = operand_dtype(g_, n), step.output_dtype = n.dtype;
     step.where = n.where, step.name = std::string(name(n.op));

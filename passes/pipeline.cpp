@@ -134,8 +134,9 @@ std::string describe_choices(const Program& p) {
   return text;
 }
 
-Program run_pipeline(Graph graph, std::string* timings) {
+Program run_pipeline(Graph graph, BackendKey backend, std::string* timings) {
   Program program;
+  program.backend = backend;
   program.graph = std::move(graph);
   if (dump_wanted("ir")) dump("ir", "recorded", to_string(program.graph, true));
   for (const Pass& pass : kPipeline) run_pass(pass, program, timings);
@@ -144,17 +145,17 @@ Program run_pipeline(Graph graph, std::string* timings) {
 
 }  // namespace
 
-std::unique_ptr<const Plan> compile_plan(Graph graph, std::vector<std::uint32_t> key) {
-  Program program = run_pipeline(std::move(graph), nullptr);
+std::unique_ptr<const Plan> compile_plan(Graph graph, std::vector<std::uint32_t> key, BackendKey backend) {
+  Program program = run_pipeline(std::move(graph), backend, nullptr);
   program.plan->key = std::move(key);
   program.plan->listing = describe(program);
   return std::move(program.plan);
 }
 
-std::string explain_plan(Graph graph) {
+std::string explain_plan(Graph graph, BackendKey backend) {
   std::string text = "recorded\n" + to_string(graph, true), timings;
   const std::string before = to_string(graph);
-  const Program program = run_pipeline(std::move(graph), &timings);
+  const Program program = run_pipeline(std::move(graph), backend, &timings);
   if (const std::string after = to_string(program.graph); after != before) text += "\nafter simplify and materialise\n" + to_string(program.graph, true);
   text += "\nchoices\n" + describe_choices(program);
   text += "\nplan\n" + describe(program);
@@ -165,7 +166,9 @@ std::string explain_plan(Graph graph) {
   return text + "\npasses\n" + timings;
 }
 
-std::size_t step_count(Graph graph) { return run_pipeline(std::move(graph), nullptr).plan->steps.size(); }
+std::size_t step_count(Graph graph, BackendKey backend) {
+  return run_pipeline(std::move(graph), backend, nullptr).plan->steps.size();
+}
 
 Graph run_passes(Graph graph, const std::vector<std::string>& names) {
   Program program;

@@ -36,6 +36,7 @@ struct Group {
 
 struct Program {
   Graph graph;
+  BackendKey backend = BackendKey::cpu;  // that runs all of it
   std::vector<Choice> choices;         // per node
   std::vector<Group> groups;
   std::vector<std::int32_t> group_of;  // per node: index into groups, or -1

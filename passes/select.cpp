@@ -29,9 +29,8 @@ struct ShapeArgs {
   }
 };
 
-Choice choose(const Graph& g, const GraphNode& n) {
+Choice choose(const Graph& g, const GraphNode& n, BackendKey key) {
   Choice c;
-  const BackendKey key = BackendKey::cpu;
   const BackendCell* cell = backend_cell(n.op, key);
   const DType operand = operand_dtype(g, n);
   const Backend* device = backend(key);
@@ -68,7 +67,7 @@ bool select(Program& program) {
   for (const GraphNode& n : g.nodes) {
     if (n.op == Op::input) program.choices.push_back({Form::leaf, "", ""});
     else if (is_view(n.op)) program.choices.push_back({Form::view, "", ""});
-    else program.choices.push_back(choose(g, n));
+    else program.choices.push_back(choose(g, n, program.backend));
   }
   return true;
 }

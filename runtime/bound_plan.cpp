@@ -6,6 +6,7 @@
 
 #include "ir/error.h"
 #include "ir/view.h"
+#include "runtime/device_memory.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -216,7 +217,7 @@ void BoundPlan::place_temporaries(const Plan& plan) {
 }
 
 void BoundPlan::run(const Plan& plan, std::span<void* const> leaves, std::span<void* const> outputs) {
-  const StoragePtr arena(arena_bytes_ != 0 ? Storage::allocate(arena_bytes_) : nullptr);
+  const StoragePtr arena(arena_bytes_ != 0 ? allocate_on(plan.backend, arena_bytes_) : nullptr);
   slot_data_.assign(plan.slots.size(), nullptr);
   for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_data_[plan.leaf_slots[i]] = leaves[i];
   for (std::size_t i = 0; i < plan.output_slots.size(); ++i) slot_data_[plan.output_slots[i]] = outputs[i];
@@ -251,7 +252,8 @@ void BoundPlan::run_kernel(const PlanStep& step, const Step& b) {
   for (std::uint32_t d = 0; d < b.rank; ++d) points *= static_cast<double>(launch.sizes[d]);
   const double ns = points * step.ns_per_point;
   if (b.rows == 0 || b.columns == 0) return;
-  if (ns < 2 * kSerialNanoseconds) return step.executable->launch(launch);
+  // A device spreads a launch over its own threads.
+  if (ns < 2 * kSerialNanoseconds || step.backend != BackendKey::cpu) return step.executable->launch(launch);
   const bool row_kernel = (step.reduced >> (b.rank - 1) & 1) != 0;
   const bool one_axis = std::popcount(static_cast<unsigned>(step.reduced)) == 1;
   if (row_kernel && one_axis && b.rows < 4 * thread_count() && step.executable->can_split() &&

@@ -101,6 +101,7 @@ struct Plan {
   std::vector<PlanStep> steps;
   std::vector<std::uint32_t> leaf_slots, leaf_records;      // in the order of the walk's leaves that are read
   std::vector<std::uint32_t> output_slots, output_records;  // in the order of the walk's outputs
+  BackendKey backend = BackendKey::cpu;    // of every step and buffer
   bool compiled = true;                    // false: every op is a call step (first sight)
   std::string listing;                     // what explain prints of kernels and choices
   mutable std::atomic<std::uint32_t> runs{0};

@@ -94,7 +94,7 @@ void Walk::add_pending(Node* n) {
 }
 
 void Walk::add_outputs(std::span<Node* const> roots, bool roots_only) {
-  key.push_back(kOutputs);
+  key.push_back(kOutputs - static_cast<std::uint32_t>(backend));  // graphs without leaves have no other word for it
   for (std::uint32_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i].node;
     if (order[i].storage != nullptr) continue;
@@ -113,6 +113,7 @@ void Walk::run(std::span<Node* const> roots, bool roots_only) {
   order.clear(), key.clear(), outputs.clear(), operands.clear(), first_operand.clear();
   for (Node* root : roots) {
     if (root->storage.load() != nullptr) continue;
+    backend = root->backend;
     stack_.assign(1, root);
     while (!stack_.empty()) {
       Node* n = stack_.back();

@@ -26,11 +26,13 @@ class Walk {
   std::vector<std::uint32_t> operands;  // numbers of all operands, node by node; kScalarOperand for host scalars
   std::vector<std::uint32_t> first_operand;  // per entry: where its operands start
 
+  BackendKey backend = BackendKey::cpu; // of everything that is pending; leaves of rank 0 may be the CPU's
+
   static constexpr std::uint32_t kScalarOperand = ~1u;
 
   /// Walks what is pending under the roots. Outputs are the roots and, unless `roots_only`, every value that a handle
   /// still names or that a node outside this graph reads. Autograd's own handles count only for values that cost more
-  /// to compute again than to keep (docs/adr/003).
+  /// to compute again than to keep (docs/adr/003). The roots are of one backend.
   void run(std::span<Node* const> roots, bool roots_only = false);
 
  private:

@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <tuple>
 
 #include "dispatch/kernel_table.h"
+#include "fermata/device.h"
 #include "frontend/transforms/autograd.h"
 #include "frontend/transforms/autograd_rules.h"
 #include "frontend/transforms/autograd_tape.h"
@@ -81,8 +84,28 @@ void record(const Call& call, unsigned depth, const Tensor& result, std::span<co
 
 const Tensor* tensor_of(const Operand& o) { return o.is_tensor() ? &o.tensor() : nullptr; }
 
+/// An element of the CPU that meets another device and wants a gradient: it is moved, so that its gradient comes back.
+bool crosses(const Call& call, unsigned depth, const Tensor* t) {
+  return may_want_gradient(t, depth) && t->rank() == 0 && call.keys.backend() != device(*t);
+}
+Tensor crossed(const Call& call, unsigned depth, const Tensor* t) {
+  return crosses(call, depth, t) ? to(*t, call.keys.backend(), call.where) : Tensor();
+}
+
 template <class... Operands> Tensor pointwise(const Call& call, const Operands&... operands) {
   const unsigned depth = depth_of_call(tensor_of(operands)...);
+  if (call.keys.backend() != BackendKey::cpu && (crosses(call, depth, tensor_of(operands)) || ...)) [[unlikely]] {
+    const std::array<Tensor, sizeof...(operands)> moved{crossed(call, depth, tensor_of(operands))...};
+    std::size_t next = 0;
+    const auto replace = [&](const Operand& o) {
+      const Tensor& there = moved[next++];
+      return there.defined() ? Operand(there, call.where) : o;
+    };
+    const auto again = [&](const auto&... o) {
+      return Dispatcher<Tensor(const Operands&...)>::call_with(call.entry, call.keys, call.where, o...);
+    };
+    return std::apply(again, std::array<Operand, sizeof...(operands)>{replace(operands)...});
+  }
   Tensor result = pass_on<Tensor(const Operands&...)>(call, depth, operands...);
   if (differentiable(result) && (may_want_gradient(tensor_of(operands), depth) || ...)) {
     const std::array<const Tensor*, sizeof...(operands)> tensors{tensor_of(operands)...};

@@ -1,0 +1,80 @@
+// The opt-in fallback of a device: an op that it has no kernel for runs on the CPU, with its operands copied there and the
+// result copied back. See emit.h.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "dispatch/emit.h"
+#include "runtime/device_memory.h"
+
+namespace fermata {
+namespace {
+
+/// The elements between the first and the last that a view reaches, on the host.
+class HostCopy {
+ public:
+  HostCopy(BackendKey from, const TensorView& v) : view_(v) {
+    if (v.element_count() == 0) return;
+    std::int64_t lowest = 0, highest = 0;
+    for (unsigned i = 0; i < v.rank; ++i) {
+      const std::int64_t reach = (v.sizes[i] - 1) * v.strides[i];
+      (reach < 0 ? lowest : highest) += reach;
+    }
+    const auto size = static_cast<std::int64_t>(byte_size(v.dtype));
+    const auto bytes = static_cast<std::size_t>((highest - lowest + 1) * size);
+    storage_.reset(Storage::allocate(bytes));
+    backend(from)->copy_to_host(storage_->data, static_cast<const std::byte*>(v.data) + lowest * size, bytes);
+    view_.data = static_cast<std::byte*>(storage_->data) - lowest * size;
+  }
+  const TensorView& view() const { return view_; }
+
+ private:
+  StoragePtr storage_;
+  TensorView view_;
+};
+
+bool is_host_scalar(const TensorView& v, const CallArgs& args) {
+  const auto* slot = static_cast<const std::uint64_t*>(v.data);
+  return std::ranges::any_of(args.scalars, [slot](const std::uint64_t& s) { return &s == slot; });
+}
+
+template <BackendKey B> void run_on_cpu(const CallArgs& args) {
+  std::vector<HostCopy> copies;
+  copies.reserve(args.inputs.size());
+  std::vector<TensorView> inputs;
+  for (const TensorView& v : args.inputs)
+    inputs.push_back(is_host_scalar(v, args) ? v : copies.emplace_back(B, v).view());
+  TensorView out = args.outputs[0];
+  const auto bytes = static_cast<std::size_t>(out.element_count()) * byte_size(out.dtype);
+  const StoragePtr result(Storage::allocate(bytes));
+  out.data = result->data;
+  CallArgs here = args;
+  here.inputs = inputs, here.outputs = {&out, 1};
+  const DType operand = inputs.empty() ? out.dtype : inputs[0].dtype;
+  select_call(operator_entry(args.op), BackendKey::cpu, operand, here, args.where).call(here);
+  backend(B)->copy_from_host(args.outputs[0].data, out.data, bytes);
+}
+
+constexpr auto kRunOnCpu = []<std::size_t... B>(std::index_sequence<B...>) {
+  return std::array<CallKernel, sizeof...(B)>{&run_on_cpu<static_cast<BackendKey>(B)>...};
+}
+(std::make_index_sequence<kBackendCount>{});
+
+}  // namespace
+
+void add_cpu_fallback(BackendKey backend, std::source_location where) {
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    const Op op = static_cast<Op>(i);
+    const BackendCell *own = backend_cell(op, backend), *host = backend_cell(op, BackendKey::cpu);
+    if ((own != nullptr && !own->variants.empty()) || host == nullptr) continue;
+    DTypeSet dtypes;
+    for (const KernelVariant& v : host->variants)
+      if (v.call != nullptr) dtypes = dtypes | v.dtypes;
+    if (dtypes.bits == 0) continue;
+    add_variant(
+        op, backend,
+        {.name = "on_cpu", .dtypes = dtypes, .call = kRunOnCpu[static_cast<std::size_t>(backend)], .where = where});
+  }
+}
+
+}  // namespace fermata

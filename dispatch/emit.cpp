@@ -1,0 +1,51 @@
+// See emit.h.
+#include "dispatch/emit.h"
+
+#include "dispatch/call.h"
+#include "dispatch/external_call.h"
+
+namespace fermata {
+
+bool is_emitted(Op op) {
+  switch (family(op)) {
+    case Family::unary:
+    case Family::binary:
+    case Family::ternary:
+    case Family::reduce:
+    case Family::random: return true;
+    case Family::irregular:
+      return is_view_op(op) || op == Op::cast || op == Op::copy || op == Op::full || op == Op::iota;
+    case Family::composite:
+    case Family::external: return false;
+  }
+  return false;
+}
+
+DTypeSet emitted_dtypes(Op op) {
+  const DTypeRule rule = info(op).rule;
+  // Random ops are looked up by the dtype of their result at call time and by that of key and offset at compile time.
+  if (family(op) == Family::random) return kFloating | DType::u64;
+  if (rule == DTypeRule::none) return kRealOrBoolean;
+  DTypeSet set;
+  for (std::size_t t = 0; t < kDTypeCount; ++t)
+    if (const auto accepted = apply_rule(rule, static_cast<DType>(t)))
+      set = set | (family(op) == Family::reduce ? static_cast<DType>(t)
+                                                : accepted->operand);  // reductions convert as they load
+  return set;
+}
+
+void add_emit_variants(BackendKey backend, const std::string& variant, std::source_location where) {
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    if (const Op op = static_cast<Op>(i); is_emitted(op))
+      add_variant(op, backend,
+                  {.name = variant, .form = KernelForm::emit, .dtypes = emitted_dtypes(op), .where = where});
+}
+
+void add_one_op_variants(BackendKey backend, std::source_location where) {
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    if (const Op op = static_cast<Op>(i); is_pointwise(op) || op == Op::cast || op == Op::copy)
+      add_variant(op, backend,
+                  {.name = "one_op", .dtypes = emitted_dtypes(op), .call = one_op_call(backend), .where = where});
+}
+
+}  // namespace fermata
