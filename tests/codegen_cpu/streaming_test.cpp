@@ -1,0 +1,70 @@
+// Which stores of a launch go past the caches.
+#include "runtime/streaming.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "codegen_cpu/jit_executable.h"
+
+namespace fermata {
+namespace {
+
+/// Access 0 is read, 1 and 2 are stored.
+Kernel two_results(std::uint8_t rank) {
+  const auto axes = static_cast<std::uint16_t>((1u << rank) - 1);
+  Kernel kernel;
+  kernel.rank = rank;
+  kernel.accesses.assign(3, {.dtype = DType::f32, .axes = axes, .unit_stride = true});
+  const ValueId x = kernel.program.add({.prim = Prim::input, .type = DType::f32});
+  kernel.stores = {{1, kernel.program.add({.prim = Prim::add, .type = DType::f32, .a = x, .b = x})}, {2, x}};
+  verify(kernel);
+  return kernel;
+}
+
+class Streaming : public testing::Test {
+ protected:
+  Streaming() : before_(set_stream_threshold(4096)) {}
+  ~Streaming() override { set_stream_threshold(before_); }
+  StreamedStores streamed(const Kernel& kernel, std::vector<void*> pointers, std::vector<std::int64_t> sizes,
+                          std::vector<std::int64_t> strides) {
+    return stores_to_stream(kernel, {pointers.data(), sizes.data(), strides.data(), nullptr, nullptr, 0, 1, 0, sizes[0]});
+  }
+  static void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }  // never followed
+
+ private:
+  const std::int64_t before_;
+};
+
+TEST_F(Streaming, IsForLargeResults) {
+  const Kernel kernel = two_results(1);
+  const std::vector<void*> pointers = {at(0x10000), at(0x20000), at(0x30000)};
+  EXPECT_EQ(streamed(kernel, pointers, {1023}, {1, 1, 1}), 0u);
+  EXPECT_EQ(streamed(kernel, pointers, {1024}, {1, 1, 1}), 3u);
+}
+
+TEST_F(Streaming, LeavesOutWhatIsWrittenWhereItWasRead) {
+  EXPECT_EQ(streamed(two_results(1), {at(0x10000), at(0x10000), at(0x30000)}, {2048}, {1, 1, 1}), 2u);
+}
+
+TEST_F(Streaming, NeedsResultsInStep) {
+  const Kernel kernel = two_results(1);
+  EXPECT_EQ(streamed(kernel, {at(0x10000), at(0x20004), at(0x30044)}, {2048}, {1, 1, 1}), 3u);
+  EXPECT_EQ(streamed(kernel, {at(0x10000), at(0x20004), at(0x30008)}, {2048}, {1, 1, 1}), 1u);
+  const Kernel rows = two_results(2);
+  const std::vector<void*> pointers = {at(0x10000), at(0x20000), at(0x30000)};
+  EXPECT_EQ(streamed(rows, pointers, {4, 1000}, {1000, 1, 1000, 1, 1000, 1}), 3u);
+  EXPECT_EQ(streamed(rows, pointers, {4, 1000}, {1000, 1, 1000, 1, 1004, 1}), 1u);
+}
+
+TEST_F(Streaming, NeedsSomethingThatIsReadInOrder) {
+  Kernel kernel = two_results(1);
+  const std::vector<void*> pointers = {at(0x10000), at(0x20000), at(0x30000)};
+  kernel.accesses[0].unit_stride = false;
+  EXPECT_EQ(streamed(kernel, pointers, {2048}, {7, 1, 1}), 0u);
+  kernel.accesses[0].axes = 0;  // one number, to fill with
+  EXPECT_EQ(streamed(kernel, pointers, {2048}, {0, 1, 1}), 0u);
+}
+
+}  // namespace
+}  // namespace fermata
