@@ -86,7 +86,7 @@ class Fuser {
         while (is_view(g_.nodes[s].op)) s = g_.nodes[s].operands[0].value;
         if (p_.group_of[s] < 0 || p_.group_of[s] == p_.group_of[v]) continue;
         const Verdict verdict = try_merge(p_.group_of[s], p_.group_of[v]);
-        if (!verdict.ok)
+        if (!verdict.ok && p_.explains)
           p_.notes.push_back(fmt::format("%{} {} is not fused into %{} {}: {}", s, name(g_.nodes[s].op), v,
                                          name(g_.nodes[v].op), verdict.reason));
       }

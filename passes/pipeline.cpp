@@ -137,6 +137,7 @@ std::string describe_choices(const Program& p) {
 Program run_pipeline(Graph graph, BackendKey backend, std::string* timings) {
   Program program;
   program.backend = backend;
+  program.explains = timings != nullptr;
   program.graph = std::move(graph);
   if (dump_wanted("ir")) dump("ir", "recorded", to_string(program.graph, true));
   for (const Pass& pass : kPipeline) run_pass(pass, program, timings);

@@ -29,7 +29,7 @@ struct ShapeArgs {
   }
 };
 
-Choice choose(const Graph& g, const GraphNode& n, BackendKey key) {
+Choice choose(const Graph& g, const GraphNode& n, BackendKey key, bool explains) {
   Choice c;
   const BackendCell* cell = backend_cell(n.op, key);
   const DType operand = operand_dtype(g, n);
@@ -38,7 +38,7 @@ Choice choose(const Graph& g, const GraphNode& n, BackendKey key) {
   // Kernels reduce at least one axis.
   const bool reduces_nothing = family(n.op) == Family::reduce && n.attributes[0] == 0;
   c.form = cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing ? Form::emit : Form::call;
-  if (cell == nullptr) return c;
+  if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs
   const ShapeArgs shapes(g, n);
   double best = 0;
   for (const KernelVariant& v : cell->variants) {
@@ -67,7 +67,7 @@ bool select(Program& program) {
   for (const GraphNode& n : g.nodes) {
     if (n.op == Op::input) program.choices.push_back({Form::leaf, "", ""});
     else if (is_view(n.op)) program.choices.push_back({Form::view, "", ""});
-    else program.choices.push_back(choose(g, n, program.backend));
+    else program.choices.push_back(choose(g, n, program.backend, program.explains));
   }
   return true;
 }
