@@ -158,7 +158,10 @@ std::string explain_plan(Graph graph, BackendKey backend) {
   const std::string before = to_string(graph);
   const Program program = run_pipeline(std::move(graph), backend, &timings);
   if (const std::string after = to_string(program.graph); after != before) text += "\nafter simplify and materialise\n" + to_string(program.graph, true);
-  text += "\nchoices\n" + describe_choices(program);
+  // All nodes of a plan are on one backend, so one line has the keys and the cell of each of them.
+  const std::string_view device = kBackendNames[static_cast<std::size_t>(backend)];
+  text += fmt::format("\nchoices by the keys {{{0}, Dense}}, in the cell Dense/{0} of each op\n", device) +
+          describe_choices(program);
   text += "\nplan\n" + describe(program);
   if (!program.notes.empty()) {
     text += "\nnot fused\n";
