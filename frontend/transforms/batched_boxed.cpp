@@ -6,6 +6,7 @@
 
 #include "dispatch/schema.h"
 #include "dispatch/value.h"
+#include "fermata/library.h"
 #include "frontend/transforms/autograd_located.h"
 #include "frontend/transforms/batched.h"
 #include "ir/error.h"
@@ -65,10 +66,17 @@ bool has_history_below(const Tensor& t) {
   return false;
 }
 
-void batched_boxed(const Call& call, Stack& stack) {
+namespace {
+
+/// The level that a call is batched over. Null where the call has been made: below Batched, as nothing is batched, or by the
+/// Autograd kernel, which sends it back without histories.
+const VmapFrame* level_to_run(const Call& call, Stack& stack) {
   unsigned depth = 0;
   for (const Tensor& t : tensors_of(stack)) depth = std::max(depth, depth_of(t));
-  if (depth == 0) return redispatch_boxed(call, Functionality::batched, stack);
+  if (depth == 0) {
+    redispatch_boxed(call, Functionality::batched, stack);
+    return nullptr;
+  }
   const VmapFrame* frame = nullptr;
   bool has_history = false;
   for (const Tensor& t : tensors_of(stack)) {
@@ -78,9 +86,46 @@ void batched_boxed(const Call& call, Stack& stack) {
   }
   if (has_history && call.keys.has(Functionality::autograd)) {
     const Call to_gradient{call.entry, call.keys - DispatchKeySet(Functionality::tracer), call.where};
-    return redispatch_boxed(to_gradient, Functionality::batched, stack);
+    redispatch_boxed(to_gradient, Functionality::batched, stack);
+    return nullptr;
   }
   require_no_writes(call);
+  return frame;
+}
+
+}  // namespace
+
+std::function<void(const Call&, Stack&)> batching_rule(
+    std::function<std::vector<Tensor>(const BatchedArguments&)> rule) {
+  return [rule = std::move(rule)](const Call& call, Stack& stack) {
+    const VmapFrame* frame = level_to_run(call, stack);
+    if (frame == nullptr) return;
+    const unsigned depth = frame->level.depth;
+    BatchedArguments arguments{stack, {}, frame->level.size};
+    for (Value& value : arguments.arguments)
+      value.for_each_tensor([&](Tensor& t) {
+        if (!t.defined()) return;
+        const bool wrapped = depth_of(t) == depth;
+        arguments.batched.push_back(wrapped && batched_tensor(t).batched);
+        if (wrapped) t = same_value(batched_tensor(t).physical);
+      });
+    const InsideLevel below(frame->outer);
+    stack.clear();
+    for (const Tensor& result : rule(arguments)) {
+      if (result.rank() == 0 || result.size(0) != frame->level.size)
+        throw ShapeError(1031, format_error(1031, "ShapeError",
+                                            fmt::format("{}: the batching rule gives a result without the batch of {} in front",
+                                                        call.entry.name, frame->level.size),
+                                            {{"x", to_string(result.dtype(), result.shape()), ""}}, call.where));
+      stack.emplace_back(make_batched(same_value(result), frame->level, true));
+    }
+  };
+}
+
+void batched_boxed(const Call& call, Stack& stack) {
+  const VmapFrame* frame = level_to_run(call, stack);
+  if (frame == nullptr) return;
+  const unsigned depth = frame->level.depth;
   if (frame->level.size == 0) throw_empty(call);
   counters.vmap_loops.fetch_add(1, std::memory_order_relaxed);
   const InsideLevel below(frame->outer);

@@ -38,4 +38,16 @@ template <class T> T* elements_to_fill(const Tensor& fresh) {
   return static_cast<T*>(fresh.node()->storage.load()->data);
 }
 
+/// What the batching rule of an operator is given: a call inside vmap, with one level taken off.
+struct BatchedArguments {
+  Stack arguments;            // of the call; tensors that are batched have the batch as axis 0
+  std::vector<bool> batched;  // per tensor among them, in order: does it have a batch, or is it the same for all?
+  std::int64_t size;          // of the batch
+};
+/// The Batched kernel of an operator from its rule: the results in order, each with the batch as axis 0 (ShapeError
+/// FM1031 otherwise). For impl_boxed in a FERMATA_LIBRARY_IMPL(ns, Batched, m). Without one vmap calls the operator in a
+/// loop.
+std::function<void(const Call&, Stack&)> batching_rule(
+    std::function<std::vector<Tensor>(const BatchedArguments&)> rule);
+
 }  // namespace fermata
