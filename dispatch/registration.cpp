@@ -518,6 +518,24 @@ RowLines row_lines(OperatorRow& row) {
   return out;
 }
 
+/// Cells of one functionality on every backend, or on every one but the CPU, as one name.
+std::string shortened(std::string cells) {
+  for (std::size_t i = 0; i < kFunctionalityCount; ++i) {
+    const auto f = static_cast<Functionality>(i);
+    if (!per_backend(f)) continue;
+    for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
+      std::string all;
+      for (std::size_t b = first; b < kBackendCount; ++b)
+        all += (b == first ? "" : ", ") + to_string(RegistrationKey::cell(f, static_cast<BackendKey>(b)));
+      const std::size_t at = cells.find(all);
+      if (at == cells.npos) continue;
+      const std::string one = f == Functionality::dense ? "every backend" : fmt::format("{}*", text(f));
+      cells.replace(at, all.size(), first == 0 ? one : one + " but the CPU's");
+    }
+  }
+  return cells;
+}
+
 }  // namespace
 
 std::string describe_row(std::string_view name) {
@@ -528,7 +546,8 @@ std::string describe_row(std::string_view name) {
   if (!row->doc.empty()) out += fmt::format("  {}\n", row->doc);
   if (row->schema != nullptr && row->schema_where.line() != 0)
     out += fmt::format("  defined at {}\n", place(row->schema_where));
-  for (const auto& [what, cells] : row_lines(*row).lines) out += fmt::format("  {:<14} <- {}\n", cells, what);
+  for (const auto& [what, cells] : row_lines(*row).lines)
+    out += fmt::format("  {:<14} <- {}\n", shortened(cells), what);
   return out;
 }
 

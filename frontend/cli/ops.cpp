@@ -1,4 +1,5 @@
-// `fermata ops [NAME]`: the operator table with its kernels.
+// `fermata ops`: the operator table with its kernels; one operator with what every key, device and dtype leads to; the
+// operators that have a kernel for a key; kernels without an operator.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "dispatch/kernel_table.h"
 #include "frontend/cli/commands.h"
 #include "ir/error.h"
+#include "ir/external_op.h"
 
 namespace fermata::cli {
 namespace {
@@ -69,11 +71,64 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// The kernels of a backend cell that a dtype leads to, those that emit first: what compiled mode prefers.
+std::string kernels_for(const BackendCell& cell, DType dtype) {
+  std::string text;
+  for (const bool emits : {true, false})
+    for (const KernelVariant& v : cell.variants)
+      if (v.dtypes.has(dtype) && (v.form == KernelForm::emit) == emits)
+        text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", v.name, name(v.form));
+  return text;
+}
+
+/// What the Autograd key of a device does with the operator.
+std::string gradient_text(const OperatorEntry& entry, BackendKey device) {
+  const std::size_t cell = cell_of(Functionality::autograd, device);
+  if (!DispatchKeySet(entry.not_fallthrough[static_cast<std::size_t>(device) + 1].load()).has(Functionality::autograd))
+    return "not differentiable";
+  const KernelFunction* kernel = entry.kernels[cell].load();
+  if (kernel == nullptr) return "none";
+  return kernel->key.kind == RegistrationKey::Kind::composite_implicit ? "of its parts" : short_location(kernel->where);
+}
+
+/// Device x dtype x gradient: dtypes that lead to the same kernels share a line.
+void print_devices(const OperatorEntry& entry) {
+  std::vector<std::array<std::string, 4>> lines{{"device", "operand dtypes", "kernels", "gradient"}};
+  for (std::size_t b = 0; b < kBackendCount; ++b) {
+    const BackendCell* cell = entry.backends[b].load();
+    if (cell == nullptr) continue;
+    std::vector<std::pair<std::string, DTypeSet>> ways;
+    for (std::size_t t = 0; t < kDTypeCount; ++t) {
+      const std::string kernels = kernels_for(*cell, static_cast<DType>(t));
+      const auto same = std::ranges::find(ways, kernels, &std::pair<std::string, DTypeSet>::first);
+      if (kernels.empty()) continue;
+      if (same == ways.end())
+        ways.emplace_back(kernels, DTypeSet(static_cast<DType>(t)));
+      else
+        same->second = same->second | static_cast<DType>(t);
+    }
+    const auto key = static_cast<BackendKey>(b);
+    const bool external = is_external(entry.op) && entry.kernels[cell_of(Functionality::dense, key)].load() == nullptr;
+    for (const auto& [kernels, dtypes] : ways)
+      if (!external)
+        lines.push_back({std::string(kBackendNames[b]), dtypes_text(dtypes), kernels,
+                         (dtypes & kFloating).bits != 0 ? gradient_text(entry, key) : "-"});
+  }
+  if (lines.size() == 1) return;
+  std::array<std::size_t, 4> widths{};
+  for (const auto& line : lines)
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  fmt::print("\n");
+  for (const auto& line : lines)
+    fmt::print("  {:<{}}  {:<{}}  {:<{}}  {}\n", line[0], widths[0], line[1], widths[1], line[2], widths[2], line[3]);
+}
+
 void print_operator(const std::string& wanted) {
-  if (const std::optional<Op> op = op_from_name(wanted)) {
-    fmt::print("{}", describe_row(name(*op)));
-    if (!info(*op).formula.empty()) fmt::print("  formula        {}\n", info(*op).formula);
-    fmt::print("{}", describe_variants(*op));
+  if (const OperatorEntry* entry = find_operator(wanted)) {
+    fmt::print("{}", describe_row(entry->name));
+    if (!info(entry->op).formula.empty()) fmt::print("  formula        {}\n", info(entry->op).formula);
+    fmt::print("{}", describe_variants(entry->op));
+    print_devices(*entry);
     return;
   }
   std::string_view nearest;
@@ -94,13 +149,42 @@ void print_all() {
       kOpCount);
 }
 
+void print_key(const std::string& text) {
+  const std::vector<std::string> names = operators_with(parse_key(text, {}));
+  for (const std::string& n : names) fmt::print("{}\n", n);
+  fmt::print("\n{} operators have a kernel of their own for {}, or one that their family shares.\n", names.size(),
+             text);
+}
+
+void print_dangling() {
+  const std::vector<std::string> kernels = dangling_kernels();
+  for (const std::string& k : kernels) fmt::print("{}\n", k);
+  if (kernels.empty()) fmt::print("every kernel belongs to an operator with a schema\n");
+}
+
 }  // namespace
 
 void add_ops(CLI::App& app) {
   CLI::App* command = app.add_subcommand("ops", "List the operators and their kernels, or one in detail");
-  const auto wanted = std::make_shared<std::string>();
-  command->add_option("name", *wanted, "An op, such as matmul");
-  command->callback([wanted] { wanted->empty() ? print_all() : print_operator(*wanted); });
+  const auto wanted = std::make_shared<std::string>(), key = std::make_shared<std::string>();
+  const auto dangling = std::make_shared<bool>(false);
+  CLI::Option* const one = command->add_option("name", *wanted, "An operator, such as matmul or my::scale");
+  CLI::Option* const by_key =
+      command->add_option("--key", *key, "List the operators with a kernel for a key, such as AutogradCPU");
+  command->add_flag("--dangling", *dangling, "List kernels whose operator has no schema")
+      ->excludes(one)
+      ->excludes(by_key);
+  by_key->excludes(one);
+  command->callback([wanted, key, dangling] {
+    if (*dangling)
+      print_dangling();
+    else if (!key->empty())
+      print_key(*key);
+    else if (!wanted->empty())
+      print_operator(*wanted);
+    else
+      print_all();
+  });
 }
 
 }  // namespace fermata::cli

@@ -43,6 +43,29 @@ TEST_F(Cli, OpsShowsTheKernelsOfOne) {
   EXPECT_THAT(run_program("fermata ops gelu").out, HasSubstr("math::gelu(x)"));
 }
 
+TEST_F(Cli, OpsShowsWhatDevicesAndDTypesLeadTo) {
+  const Outcome matmul = run_program("fermata ops matmul");
+  EXPECT_THAT(matmul.out, HasSubstr("operand dtypes"));
+  EXPECT_THAT(matmul.out, ::testing::ContainsRegex("\n  CPU +[a-z0-9 ]+ +[a-z, ()]*portable \\(library\\) +.*autograd_kernels"));
+  EXPECT_THAT(run_program("fermata ops softmax").out, HasSubstr("CompositeImplicit"));
+  EXPECT_THAT(run_program("fermata ops fermata::to").out, HasSubstr("CompositeExplicit"));
+}
+
+TEST_F(Cli, OpsListsTheOperatorsOfAKey) {
+  const Outcome autocast = run_program("fermata ops --key Autocast");
+  EXPECT_EQ(autocast.status, 0) << autocast.err;
+  EXPECT_THAT(autocast.out, HasSubstr("matmul\n"));
+  EXPECT_THAT(autocast.out, Not(HasSubstr("negative\n")));
+  const Outcome typo = run_program("fermata ops --key Autocats");
+  EXPECT_EQ(typo.status, 1);
+  EXPECT_THAT(typo.err, HasSubstr("FM1513 ValueError: there is no dispatch key Autocats\n"));
+}
+
+TEST_F(Cli, OpsListsDanglingKernels) {
+  EXPECT_EQ(run_program("fermata ops --dangling").out, "every kernel belongs to an operator with a schema\n");
+  EXPECT_EQ(run_program("fermata ops --dangling matmul").status, 2);
+}
+
 TEST_F(Cli, OpsSuggestsTheNearestName) {
   const Outcome typo = run_program("fermata ops matmull");
   EXPECT_EQ(typo.status, 1);

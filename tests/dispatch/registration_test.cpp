@@ -434,7 +434,7 @@ TEST_P(Registration, TheComputedRowIsPrintedWithPlaces) {  // 19
   const std::string text = describe_row("shown::f");
   EXPECT_THAT(text, HasSubstr("shown::f(Tensor x) -> Tensor\n  What it does.\n"));
   EXPECT_THAT(text, HasSubstr("CPU            <- registered, dispatch/registration_test.cpp:"));
-  EXPECT_THAT(text, HasSubstr("AutogradCPU, AutogradCUDA"));
+  EXPECT_THAT(text, HasSubstr("Autograd* "));
   EXPECT_THAT(text, HasSubstr("Autograd alias"));
 }
 
