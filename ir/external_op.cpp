@@ -21,6 +21,7 @@ struct Definition {
   }
   ExternalOp op;
   OpInfo info;
+  std::uint32_t generation = 0;
   std::mutex mutex;
   std::array<std::unique_ptr<const Formula>, kDTypeCount> formulas;
 };
@@ -52,11 +53,15 @@ Op define_external_op(ExternalOp op) {
     throw_internal("too many operators from outside");
   }
   const Op value = at->second;
-  r.definitions[static_cast<std::size_t>(value) - kOpCount].store(new Definition(std::move(op)),
-                                                                  std::memory_order_release);
+  auto& slot = r.definitions[static_cast<std::size_t>(value) - kOpCount];
+  auto* made = new Definition(std::move(op));
+  if (const Definition* before = slot.load(std::memory_order_relaxed)) made->generation = before->generation + 1;
+  slot.store(made, std::memory_order_release);
   if (fresh) r.count.store(count + 1, std::memory_order_release);
   return value;
 }
+
+std::uint32_t external_generation(Op op) { return definition(op).generation; }
 
 std::size_t external_op_count() { return registry().count.load(std::memory_order_acquire); }
 

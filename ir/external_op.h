@@ -33,6 +33,8 @@ struct ExternalOp {
 Op define_external_op(ExternalOp op);
 /// How many values from kOpCount on are in use.
 std::size_t external_op_count();
+/// How often a name had been defined before: part of the key of whatever was compiled for it.
+std::uint32_t external_generation(Op op);
 inline bool is_external(Op op) { return static_cast<std::size_t>(op) >= kOpCount; }
 
 // What ir/op.h and ir/infer.h ask.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ir/external_op.h"
+
 namespace fermata {
 namespace {
 
@@ -77,6 +79,7 @@ void Walk::add_pending(Node* n) {
                 static_cast<std::uint32_t>(n->rank) << 24);
   // The op says how many words follow, so that no two graphs have one key; where it does not, the count does.
   const std::size_t count = n->operand_count();
+  if (is_external(n->op)) key.push_back(external_generation(n->op));
   if (info(n->op).operands < 0) key.push_back(static_cast<std::uint32_t>(count));
   key.push_back(words(n->stretched[0], n->stretched[1]));
   const bool reduction = family(n->op) == Family::reduce;

@@ -258,6 +258,21 @@ TEST(ExternalPlans, ACompiledFunctionReplaysThem) {
   EXPECT_EQ(scale_runs, 5);
 }
 
+TEST(ExternalPlans, ANameThatIsDefinedAgainMeansTheNewFormula) {
+  const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
+  const Tensor x = full({3}, 5.0f);
+  x.sync();
+  const auto tried = [&](auto formula) {
+    Library m(Kind::fragment, "again");
+    m.pointwise<DTypeRule::numeric>("f", formula);
+    return (OperatorHandle::find("again::f").typed<Tensor(const Operand&)>()(x) + 1).to_vector<float>();
+  };
+  EXPECT_THAT(tried([](auto v) { return v * v; }), ElementsAre(26, 26, 26));
+  EXPECT_THAT(tried([](auto v) { return v + v; }), ElementsAre(11, 11, 11));
+  EXPECT_THROW(OperatorHandle::find("again::f"), UnsupportedError);
+  set_compile_policy(before);
+}
+
 TEST(ExternalPlans, TheTextFormNamesThem) {
   const Trace t = trace([](const Tensor& x) { return scale(mish(x), 3); }, ones({2}));
   EXPECT_THAT(to_string(t), HasSubstr("ext::mish(%0)"));
