@@ -1,6 +1,8 @@
 // See capture.h. One kernel per signature, not per op, so that recording stays in the instruction cache.
 #include "frontend/capture.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -129,8 +131,27 @@ Tensor capture_settled(const Call& call, PointwiseOperands& p) {
 /// Sparse and quantised tensors are not recorded as wholes; their kernels call ops on their parts, which are.
 bool is_compound(const Call& call) { return (call.keys & kCompoundKeys).bits != 0; }
 
+/// What is not recorded runs now; a function that is being compiled would keep the result for ever.
+void require_no_scope(const Call& call, std::string_view why) {
+  if (in_capture_scope())
+    throw UserError(1701, format_error(1701, "UserError",
+                                       fmt::format("{}: runs at once inside a function that is being compiled, as {}",
+                                                   call.entry.name, why),
+                                       {}, call.where, "call it outside, or leave this part out of compile()"));
+}
+
+/// A built-in op on a device that has a kernel for calls and none for plans.
+bool runs_at_once(const Call& call) {
+  const BackendKey b = call.keys.backend();
+  if (b == BackendKey::cpu || b == BackendKey::meta || !call.keys.has(Functionality::capture)) [[likely]] return false;
+  const BackendCell* cell = call.entry.backends[static_cast<std::size_t>(b)].load(memory_order_acquire);
+  if ((cell != nullptr && !cell->variants.empty()) || is_view_op(call.entry.op)) return false;
+  require_no_scope(call, "the device has no kernel of it for plans");
+  return true;
+}
+
 template <class... Operands> Tensor capture_pointwise(const Call& call, const Operands&... operands) {
-  if (is_compound(call)) [[unlikely]]
+  if (is_compound(call) || runs_at_once(call)) [[unlikely]]
     return Dispatcher<Tensor(const Operands&...)>::redispatch(call, Functionality::capture, operands...);
   PointwiseOperands p(operands...);
   return capture_settled(call, p);
@@ -157,7 +178,7 @@ std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<c
 }
 
 Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
-  if (is_compound(call)) [[unlikely]]
+  if (is_compound(call) || runs_at_once(call)) [[unlikely]]
     return Dispatcher<GeneralCall>::redispatch(call, Functionality::capture, tensors, attributes);
   const Op op = call.entry.op;
   if (in_capture_scope()) [[unlikely]]
@@ -239,6 +260,7 @@ const char* why_not_recorded(const OperatorEntry& entry, const Schema* schema, D
 void capture_boxed(const Call& call, Stack& stack) {
   const Schema* schema = call.entry.schema.load(std::memory_order_acquire);
   if (const char* why = why_not_recorded(call.entry, schema, call.keys)) {
+    if (call.keys.backend() != BackendKey::meta) require_no_scope(call, std::string("it is ") + why);
     for (const Tensor& t : tensors_of(stack))
       if (t.impl()->payload == nullptr && t.node()->pending()) tensor_hooks.materialise(t.node(), why, call.where);
     return redispatch_boxed(call, Functionality::capture, stack);
