@@ -8,22 +8,38 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "dispatch/registration.h"
 #include "fermata/autograd.h"
 #include "frontend/alias.h"
 #include "frontend/transforms/autograd.h"
 #include "frontend/transforms/autograd_rules.h"
 #include "ir/error.h"
+#include "ir/external_op.h"
 
 namespace fermata {
 namespace {
 
 using vjp::Located;
 
+/// Could the operator have been differentiated by its parts, had its backend no kernel of its own?
+bool is_ambiguous(Op op) {
+  RegistrationKey composite;
+  composite.kind = RegistrationKey::Kind::composite_implicit;
+  return is_external(op) && std::ranges::binary_search(operators_with(composite), name(op));
+}
+
 [[noreturn]] void throw_no_derivative(const GradNode& node, std::size_t k) {
   const GradOperand& operand = node.operands()[k];
   const std::vector<ErrorOperand> lines =
       operand.shape == nullptr ? std::vector<ErrorOperand>{}
                                : std::vector<ErrorOperand>{{"x", to_string(operand.dtype, *operand.shape), ""}};
+  if (is_ambiguous(node.op))
+    throw GradientError(
+        1719, format_error(1719, "GradientError",
+                           fmt::format("{}: which derivative is meant is not clear: that of its CompositeImplicit kernel "
+                                       "or one of the kernel that ran",
+                                       name(node.op)),
+                           lines, node.where, "give the operator an Autograd kernel"));
   throw GradientError(
       1716, format_error(1716, "GradientError",
                          fmt::format("{}: has no derivative with respect to operand {}", name(node.op), k), lines,

@@ -147,6 +147,19 @@ TEST_P(External, AMissingDerivativeRaisesAtBackward) {
   EXPECT_EQ(op(x.detach()).keys().has(Functionality::autograd), false);
 }
 
+TEST_P(External, AKernelBesideACompositeOneMakesTheDerivativeAmbiguous) {
+  Library def(Kind::definition, "ambiguous");
+  def.def("f", [](const Tensor& x) { return x * x; });
+  Library cpu(Kind::implementation, "ambiguous", "CPU");
+  cpu.impl("f", [](const Tensor& x) { return scale_cpu(x, 1); });
+  Tensor x = ones({2});
+  x.requires_grad(true);
+  const Tensor y = sum(OperatorHandle::find("ambiguous::f").typed<Tensor(const Tensor&)>()(x));
+  EXPECT_THAT(message_of([&] { y.backward(); }),
+              HasSubstr("FM1719 GradientError: ambiguous::f: which derivative is meant is not clear: that of its "
+                        "CompositeImplicit kernel or one of the kernel that ran\n  x    f32[2]\n"));
+}
+
 TEST_P(External, WritesInPlaceAreSeenByEveryAlias) {
   const auto add_ = OperatorHandle::find("ext::add_").typed<Tensor(const Tensor&, const Tensor&)>();
   const Tensor base = zeros({2, 2}), row = base[1], before = base + 0;
