@@ -177,7 +177,7 @@ bool is_composite(OperatorRow& row, std::size_t column) {
 }
 
 /// The rules of docs/dispatch.md, highest first.
-Filled fill(OperatorRow& row, Functionality f, std::size_t column) {
+Filled first_of(OperatorRow& row, Functionality f, std::size_t column) {
   const bool backend = is_backend_functionality(f);
   if (const KernelFunction* k = exact(row, f, column)) return {k, "registered", k->fallthrough};
   if (backend)
@@ -202,6 +202,15 @@ Filled fill(OperatorRow& row, Functionality f, std::size_t column) {
     return {found[0], "fallback", found[0]->fallthrough};
   }
   return backend ? Filled{} : Filled{nullptr, "nothing to do", true};
+}
+
+/// Passing Autograd over means "not differentiable": its fallback takes the call, whose results then raise in a backward
+/// pass instead of having no part in it.
+Filled fill(OperatorRow& row, Functionality f, std::size_t column) {
+  const Filled filled = first_of(row, f, column);
+  if (f != Functionality::autograd || !filled.fallthrough || filled.kernel == nullptr) return filled;
+  const auto fallback = with_key(table().fallbacks, RegistrationKey::everywhere(f));
+  return fallback.empty() ? filled : Filled{fallback[0], "not differentiable"};
 }
 
 ErasedKernel typed_face(const KernelFunction* k, const SignatureOps* signature) {

@@ -147,6 +147,20 @@ TEST_P(External, AMissingDerivativeRaisesAtBackward) {
   EXPECT_EQ(op(x.detach()).keys().has(Functionality::autograd), false);
 }
 
+TEST_P(External, PassingAutogradOverIsNeverASilentZero) {
+  Library def(Kind::definition, "flat");
+  def.def("f(Tensor x) -> Tensor");
+  Library cpu(Kind::implementation, "flat", "CPU"), autograd(Kind::implementation, "flat", "Autograd");
+  cpu.impl("f", [](const Tensor& x) { return scale_cpu(x, 1); });
+  autograd.fallthrough("f");
+  Tensor x = ones({2});
+  x.requires_grad(true);
+  const Tensor y = sum(OperatorHandle::find("flat::f").typed<Tensor(const Tensor&)>()(x) + x);
+  EXPECT_EQ(y.item<float>(), 4);
+  EXPECT_THAT(message_of([&] { y.backward(); }),
+              HasSubstr("FM1716 GradientError: flat::f: has no derivative with respect to operand 0\n"));
+}
+
 TEST_P(External, AKernelBesideACompositeOneMakesTheDerivativeAmbiguous) {
   Library def(Kind::definition, "ambiguous");
   def.def("f", [](const Tensor& x) { return x * x; });
