@@ -91,7 +91,8 @@ void cut(Node* n, std::source_location where) {
 Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
   ++recorded;
   if (in_capture_scope()) [[unlikely]] node->reserved = CaptureScope::kInside;
-  Tensor result(node, data_keys(keys, node->backend));
+  const bool on_cpu = (keys.bits & 0xff) == DispatchKeySet(BackendKey::cpu).bits;
+  Tensor result(node, on_cpu ? keys & kDataKeys : data_keys(keys, node->backend));
   if (node->depth.load(memory_order_relaxed) >= pending_limit.load(memory_order_relaxed)) [[unlikely]]
     if (!in_capture_scope()) cut(node, call.where);
   return result;
@@ -150,8 +151,12 @@ bool runs_at_once(const Call& call) {
   return true;
 }
 
+/// The keys of calls that may not be recorded as they are: one test for the others.
+constexpr DispatchKeySet kUnusualKeys = kCompoundKeys | DispatchKeySet(std::uint64_t{0xfe});
+bool is_unusual(const Call& call) { return (call.keys & kUnusualKeys).bits != 0; }
+
 template <class... Operands> Tensor capture_pointwise(const Call& call, const Operands&... operands) {
-  if (is_compound(call) || runs_at_once(call)) [[unlikely]]
+  if (is_unusual(call) && (is_compound(call) || runs_at_once(call))) [[unlikely]]
     return Dispatcher<Tensor(const Operands&...)>::redispatch(call, Functionality::capture, operands...);
   PointwiseOperands p(operands...);
   return capture_settled(call, p);
@@ -178,7 +183,7 @@ std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<c
 }
 
 Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
-  if (is_compound(call) || runs_at_once(call)) [[unlikely]]
+  if (is_unusual(call) && (is_compound(call) || runs_at_once(call))) [[unlikely]]
     return Dispatcher<GeneralCall>::redispatch(call, Functionality::capture, tensors, attributes);
   const Op op = call.entry.op;
   if (in_capture_scope()) [[unlikely]]
