@@ -8,7 +8,8 @@
 #include "dispatch/library.h"
 #include "dispatch/meta.h"
 #include "fermata/backend.h"
-#include "fermata/custom_function.h"
+#include "fermata/library.h"
+#include "fermata/views.h"
 #include "frontend/calls.h"
 #include "frontend/capture.h"
 #include "frontend/capture_scope.h"
@@ -112,6 +113,15 @@ void register_device_operators() {
                     return std::vector<Tensor>{d.gradients[0].defined() ? to(d.gradients[0], from) : Tensor()};
                   }));
   back.keep();
+  Library batched(Library::Kind::implementation, "fermata", "Batched");
+  batched.impl_boxed("to", batching_rule([](const BatchedArguments& b) -> std::vector<Tensor> {
+                       const Tensor moved = to(b.arguments[0].as<Tensor>(), b.arguments[1].as<BackendKey>());
+                       if (b.batched[0]) return {moved};
+                       Shape sizes{b.size};  // the same for the whole batch
+                       for (const std::int64_t s : moved.shape()) sizes.push_back(s);
+                       return {broadcast_to(moved, sizes)};
+                     }));
+  batched.keep();
 }
 
 }  // namespace fermata

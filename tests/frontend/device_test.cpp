@@ -175,6 +175,18 @@ TEST_P(Devices, GradientsGoBackToWhereTheLeafIs) {
   EXPECT_EQ(device(there.grad()), kTally);
 }
 
+TEST_P(Devices, BatchesMoveAsOne) {
+  const Tensor x = astype(arange(6), DType::f32).reshape({3, 2});
+  const auto before = tally::counts().copies_in;
+  const Tensor y = vmap([](const Tensor& row) { return to(row, kTally) * 2; })(x);
+  EXPECT_EQ(tally::counts().copies_in, before + 1);
+  EXPECT_EQ(device(y), kTally);
+  EXPECT_THAT(values(y), ElementsAre(0, 2, 4, 6, 8, 10));
+  const Tensor slopes = vmap(grad([](const Tensor& row) { return sum(square(to(row, kTally))); }))(x);
+  EXPECT_EQ(device(slopes), kCpu);
+  EXPECT_THAT(values(slopes), ElementsAre(0, 2, 4, 6, 8, 10));
+}
+
 TEST_P(Devices, OneSyncMayNameTensorsOfSeveral) {
   const Tensor here = ones({2}) + 1, there = ones({2}, DType::f32, kTally) + 2, more = here * 2;
   sync({here, there, more});
