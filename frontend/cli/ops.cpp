@@ -83,12 +83,17 @@ std::string kernels_for(const BackendCell& cell, DType dtype) {
 
 /// What the Autograd key of a device does with the operator.
 std::string gradient_text(const OperatorEntry& entry, BackendKey device) {
-  const std::size_t cell = cell_of(Functionality::autograd, device);
-  if (!DispatchKeySet(entry.not_fallthrough[static_cast<std::size_t>(device) + 1].load()).has(Functionality::autograd))
-    return "not differentiable";
-  const KernelFunction* kernel = entry.kernels[cell].load();
+  const KernelFunction* kernel = entry.kernels[cell_of(Functionality::autograd, device)].load();
   if (kernel == nullptr) return "none";
-  return kernel->key.kind == RegistrationKey::Kind::composite_implicit ? "of its parts" : short_location(kernel->where);
+  if (kernel->key.kind == RegistrationKey::Kind::composite_implicit) return "of its parts";
+  const auto has_own = [&](const RegistrationKey& key) {
+    const std::vector<std::string> names = operators_with(key);
+    return std::ranges::find(names, entry.name) != names.end();
+  };
+  // Else it is the fallback, under which results remember that a derivative is missing.
+  const bool own = has_own(RegistrationKey::everywhere(Functionality::autograd)) ||
+                   has_own(RegistrationKey::cell(Functionality::autograd, device));
+  return own ? short_location(kernel->where) : "none: a backward pass raises";
 }
 
 /// Device x dtype x gradient: dtypes that lead to the same kernels share a line.
