@@ -43,7 +43,8 @@ void add_matmul_variants() {
                  .call = &matmul_onednn,
                  .fits = &matmul_onednn_fits,
                  .cost = &matmul_onednn_cost,
-                 .fits_text = kMatmulOnednnFits});
+                 .fits_text = kMatmulOnednnFits,
+                 .in_tiles = true});
   if (has_libxsmm())
     add_variant(Op::matmul, BackendKey::cpu,
                 {.name = "libxsmm",
@@ -52,13 +53,15 @@ void add_matmul_variants() {
                  .call = &matmul_libxsmm,
                  .fits = &matmul_libxsmm_fits,
                  .cost = &matmul_libxsmm_cost,
-                 .fits_text = kMatmulLibxsmmFits});
+                 .fits_text = kMatmulLibxsmmFits,
+                 .in_tiles = true});
   add_variant(Op::matmul, BackendKey::cpu,
               {.name = "portable",
                .form = KernelForm::library,
                .dtypes = kReal,
                .call = &matmul_portable,
-               .cost = &matmul_portable_cost});
+               .cost = &matmul_portable_cost,
+               .in_tiles = true});
 }
 
 void add_byte_product_variants() {

@@ -33,6 +33,7 @@ struct KernelVariant {
   double (*cost)(const CallArgs&) = nullptr;   // predicted ns; null: by bytes
   std::array<InnerLoop, kDTypeCount> inner{};  // call form, pointwise ops, by operand dtype
   std::string fits_text = {};                  // the predicate in words, for explain
+  bool in_tiles = false;                       // tells CallArgs::tiles of every part it has made: what follows runs on them
   std::source_location where = std::source_location::current();
 };
 

@@ -336,7 +336,7 @@ bool BoundPlan::tiles_fit(const Plan& plan, std::size_t step) const {
   if (result.size() < 2 || !std::ranges::equal(result, domain) || element_count(result) == 0) return false;
   const std::int64_t* numbers = numbers_.data() + steps_[step - 1].sizes;
   for (std::size_t k = 0; k < call.sources.size(); ++k, numbers += 1 + 2 * *numbers)
-    if (*numbers < 2) return false;  // a vector times a matrix has no columns of its own
+    if (*numbers < 2) return false;  // with a vector among the operands the result may not be cut by rows and columns
   const Step& b = steps_[step];
   const std::int64_t columns = result.back(), rows = element_count(result) / columns;
   if (plan.steps[step].reduced != 0) return b.rows == rows && numbers_[b.sizes + b.rank - 1] == columns;

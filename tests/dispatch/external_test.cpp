@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "dispatch/kernel_table.h"
+
 namespace fermata {
 namespace {
 
@@ -283,6 +285,48 @@ TEST(ExternalPlans, ACompiledFunctionReplaysThem) {
   scale_runs = 0;
   for (int i = 0; i < 5; ++i) EXPECT_EQ(step(x).to_vector<float>(), expected);
   EXPECT_EQ(scale_runs, 5);
+}
+
+int tiles_told = 0;
+
+/// 2 * x, a row at a time, telling of each: a library kernel that what follows can be fused to.
+void doubled_in_tiles(const CallArgs& args) {
+  const TensorView& in = args.inputs[0];
+  auto* to = static_cast<float*>(args.outputs[0].data);
+  const std::int64_t rows = in.sizes[0], columns = in.sizes[1];
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j)
+      to[i * columns + j] = 2 * static_cast<const float*>(in.data)[i * in.strides[0] + j * in.strides[1]];
+    if (args.tiles == nullptr) continue;
+    ++tiles_told;
+    (*args.tiles)({i, i + 1, 0, columns});
+  }
+}
+
+TEST(ExternalPlans, ALibraryKernelInTilesAbsorbsWhatFollows) {
+  Library def(Kind::definition, "tiled");
+  def.def("twice(Tensor x) -> Tensor");
+  Library cpu(Kind::implementation, "tiled", "CPU"), meta(Kind::implementation, "tiled", "Meta");
+  cpu.impl("twice", [](const Tensor& x) { return scale_cpu(x, 2); });
+  meta.impl("twice", [](const Tensor& x) { return meta_tensor({x.dtype(), x.shape()}); });
+  const OperatorHandle handle = OperatorHandle::find("tiled::twice");
+  add_variant(handle.entry().op, BackendKey::cpu,
+              {.name = "rows", .form = KernelForm::library, .dtypes = DType::f32, .call = &doubled_in_tiles,
+               .fits = [](const CallArgs& args) { return args.inputs[0].rank == 2; },
+               .cost = [](const CallArgs&) { return -1.0; }, .fits_text = "two axes", .in_tiles = true});
+  const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
+  const Tensor x = iota(128).astype(DType::f32).reshape({2, 64});
+  x.sync();
+  const auto twice = handle.typed<Tensor(const Tensor&)>();
+  tiles_told = 0;
+  EXPECT_THAT(exp(twice(x) * 0 + 1).to_vector<float>()[5], testing::FloatEq(std::exp(1.0f)));
+  EXPECT_EQ(tiles_told, 2);
+  const std::string text = explain(relu(twice(x) - 3));
+  EXPECT_THAT(text, HasSubstr("rows (library"));
+  EXPECT_THAT(text, HasSubstr("on each tile of step 0"));
+  const std::vector<float> y = relu(twice(x) - 3).to_vector<float>();
+  for (int i = 0; i < 128; ++i) EXPECT_EQ(y[static_cast<std::size_t>(i)], std::max(0, 2 * i - 3));
+  set_compile_policy(before);
 }
 
 TEST(ExternalPlans, ANameThatIsDefinedAgainMeansTheNewFormula) {
