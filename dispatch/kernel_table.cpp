@@ -10,6 +10,7 @@
 #include "dispatch/call.h"
 #include "dispatch/external_call.h"
 #include "dispatch/table.h"
+#include "ir/edit_distance.h"
 #include "ir/error.h"
 #include "ir/external_op.h"
 
@@ -34,20 +35,6 @@ const Schema* built_in_schema(Op op) {
                                      "(Tensor[] operands, int[] attributes=[], int[] scalars=[], dtype? dtype=None, "
                                      "Shape sizes=[], Device device=CPU) -> Tensor"));
   }
-}
-
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> line(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) line[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(line[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = line[j];
-      line[j] = std::min({replaced, line[j] + 1, line[j - 1] + 1});
-    }
-  }
-  return line[b.size()];
 }
 
 std::string dtype_names(DTypeSet set, std::string_view between) {
@@ -121,7 +108,7 @@ std::string nearest_operator(std::string_view wanted) {
   std::string_view nearest;
   std::size_t best = 3;
   for (const OperatorRow* row : table().all)
-    if (const std::size_t d = edits(wanted, row->name); row->schema != nullptr && d < best)
+    if (const std::size_t d = edit_distance(wanted, row->name); row->schema != nullptr && d < best)
       nearest = row->name, best = d;
   return nearest.empty() ? "`fermata ops` lists all" : fmt::format("{}?", nearest);
 }
@@ -148,11 +135,6 @@ void set_family_kernels(RegistrationKey key, const FamilyKernels& kernels, std::
   set_family_kernel<TernaryCall>(Family::ternary, key, kernels.ternary, where);
   for (const Family family : {Family::reduce, Family::random, Family::irregular})
     set_family_kernel<GeneralCall>(family, key, kernels.general, where);
-}
-
-void set_fallthrough(Op op, Functionality key, std::source_location where) {
-  KernelFunction made{.where = where, .key = RegistrationKey::everywhere(key), .fallthrough = true};
-  register_kernel(operator_entry(op).name, std::move(made)).keep();
 }
 
 void set_variants(OperatorRow& row, BackendKey backend, std::vector<KernelVariant> variants) {

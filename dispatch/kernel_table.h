@@ -54,15 +54,6 @@ template <class Signature>
 void set_kernel(Op op, RegistrationKey key, typename Dispatcher<Signature>::Kernel kernel, std::source_location where) {
   set_kernel(op, key, reinterpret_cast<ErasedKernel>(kernel), signature_ops<Signature>(), where);
 }
-/// The same for a cell by its number.
-template <class Signature> void set_kernel(Op op, std::size_t cell, typename Dispatcher<Signature>::Kernel kernel,
-                                           std::source_location where = std::source_location::current()) {
-  const auto f = static_cast<Functionality>(cell / 8 - 1);
-  set_kernel<Signature>(
-      op,
-      cell % 8 == 0 ? RegistrationKey::everywhere(f) : RegistrationKey::cell(f, static_cast<BackendKey>(cell % 8 - 1)),
-      kernel, where);
-}
 /// A kernel that all ops of a family share.
 template <class Signature> void set_family_kernel(Family family, RegistrationKey key,
                                                   typename Dispatcher<Signature>::Kernel kernel,
@@ -83,8 +74,6 @@ struct FamilyKernels {
 };
 void set_family_kernels(RegistrationKey key, const FamilyKernels& kernels,
                         std::source_location where = std::source_location::current());
-/// The call is passed on as if the key were not there.
-void set_fallthrough(Op op, Functionality key, std::source_location where = std::source_location::current());
 void add_variant(Op op, BackendKey backend, KernelVariant variant);
 
 /// The callable variant that wins for these arguments: the cheapest that fits. UnsupportedError names the dtype and

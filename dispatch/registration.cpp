@@ -158,17 +158,9 @@ const KernelFunction* exact(OperatorRow& row, Functionality f, std::size_t colum
 }
 
 const KernelFunction* of_kind(const OperatorRow& row, RegistrationKey::Kind kind) {
-  RegistrationKey key;
-  key.kind = kind;
-  const auto found = with_key(row.kernels, key);
+  const auto found = with_key(row.kernels, RegistrationKey::composite(kind));
   return found.empty() ? nullptr : found[0];
 }
-RegistrationKey composite(RegistrationKey::Kind kind) {
-  RegistrationKey key;
-  key.kind = kind;
-  return key;
-}
-
 /// Is the op made of others on this backend?
 bool is_composite(OperatorRow& row, std::size_t column) {
   return exact(row, Functionality::dense, column) == nullptr &&
@@ -275,8 +267,8 @@ std::string to_string(const RegistrationKey& key) {
 }
 
 RegistrationKey parse_key(std::string_view name, std::source_location where) {
-  std::vector<RegistrationKey> all{composite(RegistrationKey::Kind::composite_explicit),
-                                   composite(RegistrationKey::Kind::composite_implicit)};
+  std::vector<RegistrationKey> all{RegistrationKey::composite(RegistrationKey::Kind::composite_explicit),
+                                   RegistrationKey::composite(RegistrationKey::Kind::composite_implicit)};
   for (std::size_t i = 0; i < kFunctionalityCount; ++i) {
     const auto f = static_cast<Functionality>(i);
     if (!per_backend(f) || f == Functionality::autograd) all.push_back(RegistrationKey::everywhere(f));

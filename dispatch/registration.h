@@ -29,6 +29,7 @@ struct RegistrationKey {
   BackendKey backend = BackendKey::cpu;
   bool operator==(const RegistrationKey&) const = default;
   static RegistrationKey cell(Functionality f, BackendKey b) { return {Kind::cell, f, b}; }
+  static RegistrationKey composite(Kind kind = Kind::composite_implicit) { return {kind, {}, {}}; }
   static RegistrationKey everywhere(Functionality f) { return {Kind::functionality, f, {}}; }
 };
 std::string to_string(const RegistrationKey& key);

@@ -230,8 +230,7 @@ void register_composites() {
                            {Op::layer_norm, &run_layer_norm},
                            {Op::rms_norm, &run_rms_norm},
                            {Op::linear, &run_linear}};
-  RegistrationKey key;
-  key.kind = RegistrationKey::Kind::composite_implicit;
+  const RegistrationKey key = RegistrationKey::composite();
   for (const Row& row : kRows) set_kernel<GeneralCall>(row.op, key, row.run);
 }
 

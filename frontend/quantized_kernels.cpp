@@ -189,15 +189,9 @@ void register_quantized_kernels() {
   set_kernel<UnaryCall>(Op::relu, here, &run_relu);
   set_kernel<BinaryCall>(Op::add, here, &run_add);
   for (const GeneralRow& row : kGeneral) set_kernel<GeneralCall>(row.op, here, row.run);
-  // A composite would go on to its parts, and fail at one of them.
-  for (std::size_t i = 0; i < kOpCount; ++i) {
-    const Op op = static_cast<Op>(i);
-    if (family(op) == Family::composite && std::ranges::find(kGeneral, op, &GeneralRow::op) == std::end(kGeneral))
-      set_kernel<GeneralCall>(op, here, &refuse_general);
-  }
+  set_family_kernel<GeneralCall>(Family::composite, here, &refuse_general);  // its parts would fail one by one
   register_fallback({.boxed = &refuse_boxed, .where = std::source_location::current(), .key = here}).keep();
-  RegistrationKey parts;
-  parts.kind = RegistrationKey::Kind::composite_implicit;
+  const RegistrationKey parts = RegistrationKey::composite();
   set_kernel<GeneralCall>(Op::quantize, parts, &run_quantize);
   set_kernel<GeneralCall>(Op::dequantize, parts, &run_dequantize);
 }

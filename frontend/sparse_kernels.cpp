@@ -349,16 +349,10 @@ void register_sparse_kernels() {
     const RegistrationKey here = RegistrationKey::cell(layout, BackendKey::cpu);
     set_family_kernels(here, {&run_unary, &run_binary, &run_ternary, &refuse_general});
     for (const GeneralRow& row : kGeneral) set_kernel<GeneralCall>(row.op, here, row.run);
-    // A composite would go on to its parts, and fail at one of them.
-    for (std::size_t i = 0; i < kOpCount; ++i) {
-      const Op op = static_cast<Op>(i);
-      if (family(op) == Family::composite && std::ranges::find(kGeneral, op, &GeneralRow::op) == std::end(kGeneral))
-        set_kernel<GeneralCall>(op, here, &refuse_general);
-    }
+    set_family_kernel<GeneralCall>(Family::composite, here, &refuse_general);  // its parts would fail one by one
     register_fallback({.boxed = &refuse_boxed, .where = std::source_location::current(), .key = here}).keep();
   }
-  RegistrationKey parts;
-  parts.kind = RegistrationKey::Kind::composite_implicit;
+  const RegistrationKey parts = RegistrationKey::composite();
   set_kernel<GeneralCall>(Op::to_dense, parts, &hand_back);
 }
 

@@ -28,7 +28,8 @@ WORK = {
     "adam_16M": (7 * 64 * MIB, 0),  # reads parameter, gradient and two moments; writes all but the gradient
     # Every entry reads a row of the dense matrix, which is far larger than a cache of its own core.
     "csr_matmul_64Kx16x64": (2**16 * (16 * (12 + 64 * 4) + 64 * 4), 0),
-    "quantized_linear_512x1024x4096": (512 * 1024 + 1024 * 4096 + 512 * 4096, 0),
+    # Bytes: an instruction multiplies and adds four times as many of them as f32 numbers.
+    "quantized_linear_512x1024x4096": (512 * 1024 + 1024 * 4096 + 512 * 4096, 2 * 512 * 1024 * 4096 // 4),
     "attention_8x8x512x64": (4 * 8 * MIB, 2 * 2 * 64 * 512 * 512 * 64),
 }
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}

@@ -9,6 +9,7 @@
 
 #include "dispatch/kernel_table.h"
 #include "frontend/cli/commands.h"
+#include "ir/edit_distance.h"
 #include "ir/error.h"
 #include "ir/external_op.h"
 
@@ -54,21 +55,6 @@ void print_row(Op op) {
   if (kernels.empty()) kernels = family(op) == Family::composite ? "made of other ops" : "-";
   fmt::print("{:<20} {:<10} {:<14} {}\n", name(op), kFamilies[static_cast<std::size_t>(family(op))],
              op == Op::matmul ? dtypes_text(kReal) : dtypes_text(accepted), kernels);
-}
-
-/// How many single-letter edits turn one name into another.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 /// The kernels of a backend cell that a dtype leads to, those that emit first: what compiled mode prefers.
@@ -138,10 +124,10 @@ void print_operator(const std::string& wanted) {
   }
   std::string_view nearest;
   for (std::size_t i = 0; i < kOpCount; ++i)
-    if (const auto n = name(static_cast<Op>(i)); nearest.empty() || distance(wanted, n) < distance(wanted, nearest))
+    if (const auto n = name(static_cast<Op>(i)); nearest.empty() || edit_distance(wanted, n) < edit_distance(wanted, nearest))
       nearest = n;
   throw ValueError(1333, format_error(1333, "ValueError", fmt::format("there is no op {}", wanted), {}, {},
-                                      distance(wanted, nearest) <= 2 ? fmt::format("{}?", nearest)
+                                      edit_distance(wanted, nearest) <= 2 ? fmt::format("{}?", nearest)
                                                                      : std::string("`fermata ops` lists all")));
 }
 

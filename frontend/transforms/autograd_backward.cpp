@@ -23,9 +23,7 @@ using vjp::Located;
 
 /// Could the operator have been differentiated by its parts, had its backend no kernel of its own?
 bool is_ambiguous(Op op) {
-  RegistrationKey composite;
-  composite.kind = RegistrationKey::Kind::composite_implicit;
-  return is_external(op) && std::ranges::binary_search(operators_with(composite), name(op));
+  return is_external(op) && std::ranges::binary_search(operators_with(RegistrationKey::composite()), name(op));
 }
 
 [[noreturn]] void throw_no_derivative(const GradNode& node, std::size_t k) {

@@ -7,9 +7,12 @@
 #include <cmath>
 
 #include "fermata/fermata.h"
+#include "tests/error_message.h"
 
 namespace fermata {
 namespace {
+
+using fermata::testing::message;
 
 class Errors : public ::testing::TestWithParam<Mode> {
  protected:
@@ -18,25 +21,6 @@ class Errors : public ::testing::TestWithParam<Mode> {
 };
 INSTANTIATE_TEST_SUITE_P(Modes, Errors, ::testing::Values(Mode::eager, Mode::compiled),
                          [](const auto& info) { return info.param == Mode::eager ? "eager" : "compiled"; });
-
-/// The text of the error of a call that stands on the line of this one or the next; that line number becomes "HERE".
-template <class E, class F> std::string message(F&& call, Location here = Location::current()) {
-  std::string text = "no error";
-  try {
-    call();
-  } catch (const E& error) {
-    text = error.what();
-    EXPECT_EQ(text.substr(0, 6), "FM" + std::to_string(error.code()));
-  } catch (const std::exception& error) { return std::string("an error of another class: ") + error.what(); }
-  const std::string file = "errors/messages_test.cpp:";
-  const std::size_t at = text.find(file);
-  if (at == std::string::npos) return text;
-  const char* const begin = text.data() + at + file.size();
-  std::uint32_t line = 0;
-  const char* const end = std::from_chars(begin, text.data() + text.size(), line).ptr;
-  if (line < here.line() || line > here.line() + 1) return text;
-  return text.replace(at, static_cast<std::size_t>(end - (text.data() + at)), "HERE");
-}
 
 TEST_P(Errors, Broadcasting) {
   const Tensor a = ones({2, 3}), b = ones({4}, DType::i32);

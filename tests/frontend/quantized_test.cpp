@@ -11,9 +11,12 @@
 #include "fermata/fermata.h"
 #include "frontend/quantized_tensor.h"
 #include "runtime/stats.h"
+#include "tests/error_message.h"
 
 namespace fermata {
 namespace {
+
+using fermata::testing::message;
 
 class Quantized : public ::testing::TestWithParam<Mode> {
  protected:
@@ -245,24 +248,6 @@ TEST_P(Quantized, ScalesCanBeLearned) {
   const Tensor bytes = tensor({1, 2, 5}, DType::i8);
   sum(dequantize(quantized(bytes, scale, 1))).backward();
   EXPECT_EQ(scale.grad().item<float>(), 0 + 1 + 4);
-}
-
-/// The text of an error; the line of a call on this line or the next becomes "HERE".
-template <class E, class F> std::string message(F&& call, Location here = Location::current()) {
-  std::string text = "no error";
-  try {
-    call();
-  } catch (const E& error) { text = error.what(); } catch (const std::exception& error) {
-    return std::string("an error of another class: ") + error.what();
-  }
-  const std::string file = "frontend/quantized_test.cpp:";
-  const std::size_t at = text.find(file);
-  if (at == std::string::npos) return text;
-  const char* const begin = text.data() + at + file.size();
-  std::uint32_t line = 0;
-  const char* const end = std::from_chars(begin, text.data() + text.size(), line).ptr;
-  if (line < here.line() || line > here.line() + 1) return text;
-  return text.replace(at, static_cast<std::size_t>(end - (text.data() + at)), "HERE");
 }
 
 TEST_P(Quantized, MissingKernelsSaySo) {

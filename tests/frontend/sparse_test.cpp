@@ -9,9 +9,12 @@
 
 #include "fermata/fermata.h"
 #include "runtime/thread_pool.h"
+#include "tests/error_message.h"
 
 namespace fermata {
 namespace {
+
+using fermata::testing::message;
 
 class Sparse : public ::testing::TestWithParam<Mode> {
  protected:
@@ -288,24 +291,6 @@ TEST_P(Sparse, Prints) {
             "  row_offsets=tensor([0, 1, 2], i64),\n"
             "  columns=tensor([1, 0], i64),\n"
             "  values=tensor([2.5, 1.0], f32))");
-}
-
-/// The text of an error; the line of a call on this line or the next becomes "HERE".
-template <class E, class F> std::string message(F&& call, Location here = Location::current()) {
-  std::string text = "no error";
-  try {
-    call();
-  } catch (const E& error) { text = error.what(); } catch (const std::exception& error) {
-    return std::string("an error of another class: ") + error.what();
-  }
-  const std::string file = "frontend/sparse_test.cpp:";
-  const std::size_t at = text.find(file);
-  if (at == std::string::npos) return text;
-  const char* const begin = text.data() + at + file.size();
-  std::uint32_t line = 0;
-  const char* const end = std::from_chars(begin, text.data() + text.size(), line).ptr;
-  if (line < here.line() || line > here.line() + 1) return text;
-  return text.replace(at, static_cast<std::size_t>(end - (text.data() + at)), "HERE");
 }
 
 TEST_P(Sparse, OpsThatFillZerosSaySo) {

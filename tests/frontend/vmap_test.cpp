@@ -10,6 +10,7 @@
 
 #include "dispatch/library.h"
 #include "frontend/transforms/batched.h"
+#include "tests/error_message.h"
 #include "tests/frontend/vmap_check.h"
 
 namespace fermata {
@@ -29,19 +30,6 @@ class Vmap : public InBothModes {
 INSTANTIATE_TEST_SUITE_P(Modes, Vmap, ::testing::Values(Mode::eager, Mode::compiled), mode_name);
 
 Row row(const Tensor& x) { return x.to_vector<double>(); }
-
-/// The text of the error of a call that stands on the line of this one; that line number becomes "HERE".
-template <class E, class F> std::string message(F&& call, Location here = Location::current()) {
-  std::string text = "no error";
-  try {
-    call();
-  } catch (const E& error) { text = error.what(); } catch (const std::exception& error) {
-    return std::string("an error of another class: ") + error.what();
-  }
-  const std::string line = "frontend/vmap_test.cpp:" + std::to_string(here.line());
-  const std::size_t at = text.find(line);
-  return at == std::string::npos ? text : text.replace(at, line.size(), "HERE");
-}
 
 TEST_P(Vmap, ArgumentsAndResults) {
   const Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}});
