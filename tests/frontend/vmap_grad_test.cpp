@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "fermata/custom_function.h"
+#include "tests/error_message.h"
 #include "tests/frontend/vmap_check.h"
 
 namespace fermata {
@@ -218,7 +219,11 @@ TEST_P(VmapGrad, CustomFunctions) {
   const auto f = [](const Tensor& x) { return sum(Claims::apply(x)); };
   expect_close(vmap([](const Tensor& x) { return Claims::apply(x); })(xs), xs * 2);
   expect_close(vmap(grad(f))(xs), xs * 5, 1e-12);
-  EXPECT_THROW(grad([&](const Tensor& v) { return sum(vmap(f)(v)); })(xs), UnsupportedError);
+  const std::string text = message<UnsupportedError>([&] { grad([&](const Tensor& v) { return sum(vmap(f)(v)); })(xs); });
+  EXPECT_EQ(text.substr(0, text.find("  at ")),
+            "FM2743 UnsupportedError: a custom function inside vmap, whose gradient is taken outside of it\n"
+            "  x    f64[2]   batched\n");
+  EXPECT_EQ(text.substr(text.find("  hint")), "  hint take the gradient inside: vmap(grad(f))");
 }
 
 TEST_P(VmapGrad, InATrace) {

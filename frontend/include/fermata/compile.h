@@ -70,7 +70,7 @@ template <class R> R unflatten(std::vector<Tensor>& values, std::size_t& next) {
 /// a tuple, pair or array of tensors.
 template <class F> class CompiledFunction {
  public:
-  explicit CompiledFunction(F fn) : fn_(std::move(fn)) {}
+  explicit CompiledFunction(F fn, Location where) : fn_(std::move(fn)), where_(where) {}
 
   template <class... A> auto operator()(const A&... args) {
     using R = std::invoke_result_t<F&, const A&...>;
@@ -103,7 +103,7 @@ template <class F> class CompiledFunction {
       }, c.args);
       return out;
     };
-    std::vector<Tensor> results = core_.call(tensors, numbers, body, &context, Location::current());
+    std::vector<Tensor> results = core_.call(tensors, numbers, body, &context, where_);
     if constexpr (!std::is_void_v<R>) {
       std::size_t next = 0;
       return detail::unflatten<R>(results, next);
@@ -113,11 +113,14 @@ template <class F> class CompiledFunction {
 
  private:
   F fn_;
+  Location where_;  // of compile(): a call takes any number of arguments, and none can be defaulted after them
   CompiledCore core_;
 };
 
-template <class F> CompiledFunction<std::decay_t<F>> compile(F&& fn) {
-  return CompiledFunction<std::decay_t<F>>(std::forward<F>(fn));
+/// Errors of a call as a whole name the line of compile(); those of calls inside fn name their own.
+template <class F>
+CompiledFunction<std::decay_t<F>> compile(F&& fn, Location where = Location::current()) {
+  return CompiledFunction<std::decay_t<F>>(std::forward<F>(fn), where);
 }
 
 }  // namespace fermata
