@@ -4,6 +4,7 @@
 #include "codegen_cpu/cpu_backend.h"
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/irregular.h"
+#include "codegen_cpu/library/convolution.h"
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_bytes.h"
 #include "dispatch/emit.h"
@@ -97,6 +98,26 @@ void add_byte_product_variants() {
                .cost = &matmul_packed_portable_cost});
 }
 
+void add_convolution_variants() {
+  for (const Op op : {Op::convolution, Op::convolution_data_gradient, Op::convolution_weight_gradient}) {
+    if (has_onednn())
+      add_variant(op, BackendKey::cpu,
+                  {.name = "onednn",
+                   .form = KernelForm::library,
+                   .dtypes = DTypeSet(DType::f32) | DType::f16 | DType::bf16,
+                   .call = &convolution_onednn,
+                   .fits = &convolution_onednn_fits,
+                   .cost = &convolution_onednn_cost,
+                   .fits_text = kConvolutionOnednnFits});
+    add_variant(op, BackendKey::cpu,
+                {.name = "portable",
+                 .form = KernelForm::library,
+                 .dtypes = kFloating,
+                 .call = &convolution_portable,
+                 .cost = &convolution_portable_cost});
+  }
+}
+
 }  // namespace
 
 void register_cpu_backend() {
@@ -106,6 +127,7 @@ void register_cpu_backend() {
   add_irregular_variants();
   add_matmul_variants();
   add_byte_product_variants();
+  add_convolution_variants();
 }
 
 }  // namespace fermata

@@ -150,7 +150,7 @@ TensorView view_of(const Node& node, Shape& strides) {
 
 bool is_view_op(Op op) {
   return op == Op::reshape || op == Op::expand_dims || op == Op::squeeze || op == Op::permute || op == Op::slice ||
-         op == Op::broadcast_to;
+         op == Op::broadcast_to || op == Op::unfold;
 }
 
 Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const std::int64_t> attributes) {

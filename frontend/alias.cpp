@@ -1,10 +1,13 @@
 // See alias.h.
 #include "frontend/alias.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "dispatch/call.h"
 #include "fermata/device.h"
@@ -159,17 +162,31 @@ void check_device(const Tensor& target, const Tensor& value, Location where) {
                                        where, "move the value with to()"));
 }
 
+/// May two elements of a view be one element of its base? From the smallest stride up, each axis has to step over all
+/// that the axes before it reach; overlapping windows do not, and neither do stretched axes.
+bool shares_elements(const ViewInfo& view) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, size
+  for (std::size_t i = 0; i < view.sizes.size(); ++i)
+    if (view.sizes[i] > 1) axes.emplace_back(std::abs(view.strides[i]), view.sizes[i]);
+  std::sort(axes.begin(), axes.end());
+  std::int64_t reached = 0;  // the last offset
+  for (const auto& [stride, size] : axes) {
+    if (stride <= reached) return true;
+    reached += stride * (size - 1);
+  }
+  return false;
+}
+
 }  // namespace
 
 void write(const Tensor& target, const Tensor& value, Location where) {
   check_device(target, value, where);
   const ViewInfo* view = target.impl()->view;
   if (view == nullptr) return write_cell(target, value, where);
-  for (std::size_t i = 0; i < view->sizes.size(); ++i)
-    if (view->strides[i] == 0 && view->sizes[i] > 1)
-      throw ValueError(1308,
-                       format_error(1308, "ValueError", "a write in place through a view whose elements share memory",
-                                    describe(target), where, "copy() gives a tensor that can be written"));
+  if (shares_elements(*view))
+    throw ValueError(1308,
+                     format_error(1308, "ValueError", "a write in place through a view whose elements share memory",
+                                  describe(target), where, "copy() gives a tensor that can be written"));
   const Tensor base = handle_of(view->base);
   const Tensor operands[] = {base, value};
   std::vector<std::int64_t> attributes{view->offset};

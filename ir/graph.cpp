@@ -34,14 +34,30 @@ std::span<const AttributeField> attribute_fields(Op op) {
                                   kSlice[] = {{"start", list}, {"step", list}},
                                   kUpdate[] = {{"offset", integer}, {"strides", list}},
                                   kExternal[] = {{"arguments", list}}, kPacked[] = {{"columns", integer}},
-                                  kSparse[] = {{"columns", integer}, {"transposed", boolean}};
+                                  kSparse[] = {{"columns", integer}, {"transposed", boolean}},
+                                  kUnfold[] = {{"axis", integer}, {"size", integer}, {"step", integer},
+                                               {"dilation", integer}},
+                                  kFold[] = {{"axis", integer}, {"step", integer}, {"dilation", integer}},
+                                  kConvolution[] = {{"groups", integer}, {"strides", list}, {"padding", list},
+                                                    {"padding_end", list}, {"dilation", list}};
   if (family(op) == Family::reduce) return kReduce;
   if (family(op) == Family::external) return kExternal;
   switch (op) {
     case Op::iota:
     case Op::concat:
     case Op::take:
-    case Op::index_add: return kAxis;
+    case Op::index_add:
+    case Op::gather:
+    case Op::scatter:
+    case Op::scatter_add:
+    case Op::scatter_multiply:
+    case Op::scatter_maximum:
+    case Op::scatter_minimum: return kAxis;
+    case Op::unfold: return kUnfold;
+    case Op::fold: return kFold;
+    case Op::convolution:
+    case Op::convolution_data_gradient:
+    case Op::convolution_weight_gradient: return kConvolution;
     case Op::expand_dims:
     case Op::squeeze: return kAxes;
     case Op::permute: return kPermute;

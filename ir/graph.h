@@ -33,6 +33,11 @@ struct GraphOperand {
 ///   concat          [axis]
 ///   take, index_add [axis]
 ///   update          [offset, stride per axis of operand 1 ...]  over the row-major elements of operand 0
+///   gather, scatter, scatter_add, scatter_multiply, scatter_maximum, scatter_minimum [axis]
+///   unfold          [axis, size of a window, step from one to the next, dilation within one]
+///   fold            [axis, step, dilation]                      the size along the axis is the node's
+///   convolution and its gradients [groups, stride per spatial axis ..., padding before ..., padding after ...,
+///                   dilation ...]                               sizes of a gradient's result are the node's
 /// Scalars: full [value]; random ops [key, offset]; pointwise ops one per scalar operand. A value is in the compute dtype
 /// of the operands (of the result, for full): f32 for f16 and bf16.
 struct GraphNode {

@@ -104,11 +104,21 @@ std::string_view InferCall::label(std::size_t i) const {
   static constexpr std::string_view kBinary[] = {"lhs", "rhs"}, kWhere[] = {"cond", "x", "y"}, kTake[] = {"x", "index"},
                                     kIndexAdd[] = {"x", "index", "source"}, kUpdate[] = {"x", "values"},
                                     kPacked[] = {"x", "packed"}, kSparse[] = {"pattern", "values", "dense"},
-                                    kSampled[] = {"pattern", "lhs", "rhs"};
+                                    kSampled[] = {"pattern", "lhs", "rhs"}, kConvolution[] = {"x", "weight"},
+                                    kDataGradient[] = {"gradient", "weight"}, kWeightGradient[] = {"x", "gradient"};
   switch (op) {
     case Op::where: return kWhere[i];
-    case Op::take: return kTake[i];
-    case Op::index_add: return kIndexAdd[i];
+    case Op::take:
+    case Op::gather: return kTake[i];
+    case Op::index_add:
+    case Op::scatter:
+    case Op::scatter_add:
+    case Op::scatter_multiply:
+    case Op::scatter_maximum:
+    case Op::scatter_minimum: return kIndexAdd[i];
+    case Op::convolution: return kConvolution[i];
+    case Op::convolution_data_gradient: return kDataGradient[i];
+    case Op::convolution_weight_gradient: return kWeightGradient[i];
     case Op::update: return kUpdate[i];
     case Op::matmul_packed: return kPacked[i];
     case Op::csr_matmul: return kSparse[i];
@@ -145,6 +155,11 @@ void InferCall::require_same_dtype(std::size_t i, std::size_t j) const {
   if (a == b) return;
   fail<DTypeError>(1102, "DTypeError", fmt::format("operands differ in dtype ({} and {})", name(a), name(b)), {},
                    promote(a, b) ? fmt::format("cast both to {}", name(*promote(a, b))) : "");
+}
+
+void InferCall::require_index_dtype() const {
+  if (is_integer(operand(1).dtype)) return;
+  fail<DTypeError>(1103, "DTypeError", fmt::format("positions must be integers, not {}", name(operand(1).dtype)));
 }
 
 void InferCall::require_wanted_dtype(DTypeSet accepted, std::string_view description) const {

@@ -38,6 +38,8 @@ struct InferCall {
   [[noreturn]] void refuse_dtype(std::size_t operand) const;
   /// DTypeError unless operands i and j have one dtype.
   void require_same_dtype(std::size_t i, std::size_t j) const;
+  /// DTypeError unless operand 1 has an integer dtype.
+  void require_index_dtype() const;
   /// DTypeError or UnsupportedError unless `wanted` has a dtype of the set.
   void require_wanted_dtype(DTypeSet accepted, std::string_view description) const;
   /// The result, after its count and byte size have been checked.
@@ -52,6 +54,15 @@ TensorType infer_matmul_i32(const InferCall& call);
 TensorType infer_matmul_packed(const InferCall& call);
 TensorType infer_csr_matmul(const InferCall& call);
 TensorType infer_csr_sampled_matmul(const InferCall& call);
+
+// Gathers, scatters, windows and convolutions: infer_neural.cpp.
+TensorType infer_gather(const InferCall& call);
+TensorType infer_scatter(const InferCall& call);
+TensorType infer_unfold(const InferCall& call);
+TensorType infer_fold(const InferCall& call);
+TensorType infer_convolution(const InferCall& call);
+TensorType infer_convolution_data_gradient(const InferCall& call);
+TensorType infer_convolution_weight_gradient(const InferCall& call);
 
 /// The ops of ir/ops/irregular.def.
 TensorType infer_irregular(const InferCall& call);

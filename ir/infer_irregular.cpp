@@ -19,12 +19,6 @@ void require_arguments(const InferCall& call, std::size_t operands, std::size_t 
     throw_internal(call.headline("wrong number of operands or attributes"), call.where);
 }
 
-void require_index_dtype(const InferCall& call) {
-  if (!is_integer(call.operand(1).dtype))
-    call.fail<DTypeError>(1103, "DTypeError",
-                          fmt::format("positions must be integers, not {}", name(call.operand(1).dtype)));
-}
-
 TensorType infer_iota(const InferCall& call) {
   call.require_wanted_dtype(DType::i64, "i64");
   normalise_axis(name(call.op), call.attributes[0], call.wanted, call.where);
@@ -149,7 +143,7 @@ Shape gathered_shape(const InferCall& call) {
 }
 
 TensorType infer_take(const InferCall& call) {
-  require_index_dtype(call);
+  call.require_index_dtype();
   const TensorType& x = call.operand(0);
   const TensorType result{x.dtype, gathered_shape(call)};
   const unsigned axis = call.axis_attribute(x);
@@ -159,7 +153,7 @@ TensorType infer_take(const InferCall& call) {
 }
 
 TensorType infer_index_add(const InferCall& call) {
-  require_index_dtype(call);
+  call.require_index_dtype();
   call.require_same_dtype(0, 2);
   if (!kReal.has(call.operand(0).dtype)) call.refuse_dtype(0);
   const Shape expected = gathered_shape(call);
@@ -241,6 +235,17 @@ TensorType infer_irregular(const InferCall& call) {
     case Op::matmul_packed: return with(2, 1, infer_matmul_packed);
     case Op::csr_matmul: return with(3, 2, infer_csr_matmul);
     case Op::csr_sampled_matmul: return with(3, 0, infer_csr_sampled_matmul);
+    case Op::gather: return with(2, 1, infer_gather);
+    case Op::scatter:
+    case Op::scatter_add:
+    case Op::scatter_multiply:
+    case Op::scatter_maximum:
+    case Op::scatter_minimum: return with(3, 1, infer_scatter);
+    case Op::unfold: return with(1, 4, infer_unfold);
+    case Op::fold: return with(1, 3, infer_fold);
+    case Op::convolution: return with(2, attributes, infer_convolution);
+    case Op::convolution_data_gradient: return with(2, attributes, infer_convolution_data_gradient);
+    case Op::convolution_weight_gradient: return with(2, attributes, infer_convolution_weight_gradient);
     default: throw_internal(call.headline("no inference"), call.where);
   }
 }

@@ -198,6 +198,17 @@ ReferenceTensor evaluate_irregular(const GraphNode& node, const std::vector<cons
     case Op::matmul_packed:
     case Op::csr_matmul:
     case Op::csr_sampled_matmul: return sparse_products(node, operands);
+    case Op::gather:
+    case Op::scatter:
+    case Op::scatter_add:
+    case Op::scatter_multiply:
+    case Op::scatter_maximum:
+    case Op::scatter_minimum:
+    case Op::unfold:
+    case Op::fold:
+    case Op::convolution:
+    case Op::convolution_data_gradient:
+    case Op::convolution_weight_gradient: return neural_ops(node, operands);
     default: return move_elements(node, operands);
   }
 }

@@ -98,6 +98,8 @@ inline Shape stretched_strides(const Shape& from, const Shape& to) {
 
 /// The ops that only move elements (and index_add, which also adds them): reference_move.cpp.
 ReferenceTensor move_elements(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
+/// Gathers, scatters, windows and convolutions: reference_neural.cpp.
+ReferenceTensor neural_ops(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
 /// The sparse products and those of packed bytes: reference_sparse.cpp.
 ReferenceTensor sparse_products(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
 

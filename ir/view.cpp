@@ -31,6 +31,13 @@ bool apply_view(Op op, std::span<const std::int64_t> a, const Shape& to, Shape& 
         out.push_back(strides[i] * a[to.rank() + i]);
       }
       break;
+    case Op::unfold: {
+      const auto axis = static_cast<std::size_t>(a[0]);
+      out = strides;
+      out[axis] = strides[axis] * a[2];
+      out.push_back(strides[axis] * a[3]);
+      break;
+    }
     case Op::broadcast_to:
       apply_stretch(to, sizes, strides);
       return true;

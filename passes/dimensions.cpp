@@ -1,6 +1,7 @@
 // See dimensions.h.
 #include "passes/dimensions.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace fermata {
@@ -58,6 +59,11 @@ void Dimensions::add(const Graph& graph, ValueId v) {
     case Op::copy:
     case Op::index_add:
     case Op::update:
+    case Op::scatter:
+    case Op::scatter_add:
+    case Op::scatter_multiply:
+    case Op::scatter_maximum:
+    case Op::scatter_minimum:
     case Op::broadcast_to: join_broadcast(graph, operand(0), v); break;
     case Op::expand_dims:
       for (unsigned i = 0, from = 0; i < axes.size(); ++i)
@@ -81,6 +87,17 @@ void Dimensions::add(const Graph& graph, ValueId v) {
     case Op::matmul_packed:
       for (std::size_t i = 0; i + 1 < axes.size(); ++i) join(axes[i], axes_[operand(0)][i]);
       break;
+    case Op::gather: join_broadcast(graph, operand(1), v); break;
+    case Op::unfold:
+    case Op::fold:
+      for (std::size_t i = 0; i < std::min(axes.size(), axes_[operand(0)].size()); ++i)
+        if (static_cast<std::int64_t>(i) != n.attributes[0]) join(axes[i], axes_[operand(0)][i]);
+      break;
+    case Op::convolution:
+      join(axes[0], axes_[operand(0)][0]), join(axes[1], axes_[operand(1)][0]);
+      break;
+    case Op::convolution_data_gradient: join(axes[0], axes_[operand(0)][0]); break;
+    case Op::convolution_weight_gradient: join(axes[0], axes_[operand(1)][1]); break;
     case Op::csr_matmul: join(axes[1], axes_[operand(2)][1]); break;
     default: break;  // new sizes: leaves, iota, full, random, slice, reshape, concat, take
   }

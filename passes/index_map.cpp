@@ -10,6 +10,7 @@ bool is_view(Op op) {
     case Op::squeeze:
     case Op::permute:
     case Op::slice:
+    case Op::unfold:
     case Op::broadcast_to: return true;
     default: return false;
   }
@@ -81,6 +82,15 @@ std::optional<IndexMap> through_view(const Graph& graph, ValueId view, const Ind
       for (AxisMap& a : map.axes)
         if (a.axis >= 0) a.whole = false, a.unit = a.unit && n.attributes[n.shape.rank() + static_cast<unsigned>(a.axis)] == 1;
       break;
+    case Op::unfold: {  // two axes of the windows move along one of the operand
+      const auto last = static_cast<std::int8_t>(x.shape.rank()), along = static_cast<std::int8_t>(n.attributes[0]);
+      for (AxisMap& a : map.axes) {
+        if (a.axis != last && a.axis != along) continue;
+        a.whole = false, a.unit = a.unit && n.attributes[a.axis == last ? 3 : 2] == 1;
+        a.axis = along;
+      }
+      break;
+    }
     case Op::broadcast_to: remap(map, broadcast_axes(x.shape, n.shape)); break;
     default: return std::nullopt;
   }

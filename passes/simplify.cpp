@@ -97,7 +97,8 @@ ValueId apply_rules(const Graph& g, ValueId v) {
 /// Slices and updates carry arguments in their attributes, reshapes in their shape: never shared.
 bool shareable(const GraphNode& n) {
   return n.scalars.empty() && n.op != Op::input && n.op != Op::slice && n.op != Op::update && n.op != Op::reshape &&
-         n.op != Op::iota && n.op != Op::broadcast_to;
+         n.op != Op::iota && n.op != Op::broadcast_to && n.op != Op::fold && n.op != Op::convolution_data_gradient &&
+         n.op != Op::convolution_weight_gradient;
 }
 
 }  // namespace

@@ -23,7 +23,17 @@ bool worth_keeping(Op op) {
     case Op::csr_sampled_matmul:
     case Op::concat:
     case Op::take:
-    case Op::index_add: return true;
+    case Op::index_add:
+    case Op::gather:
+    case Op::scatter:
+    case Op::scatter_add:
+    case Op::scatter_multiply:
+    case Op::scatter_maximum:
+    case Op::scatter_minimum:
+    case Op::fold:
+    case Op::convolution:
+    case Op::convolution_data_gradient:
+    case Op::convolution_weight_gradient: return true;
     default: return family(op) == Family::reduce;
   }
 }

@@ -4,13 +4,10 @@
 // columns (elements of a row, times outer rows) to split, threads split the axis and each skips the positions of
 // others.
 #include <algorithm>
-#include <cstring>
 
+#include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
-#include "codegen_cpu/irregular/narrow_float.h"
 #include "codegen_cpu/irregular/positions.h"
-#include "codegen_cpu/irregular/strided_copy.h"
-#include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -58,56 +55,19 @@ template <class T> struct Sums {
   }
 };
 
-/// The elements of a view in row-major order: where they are if they lie so, else copied to `scratch`.
-const void* dense_elements(const TensorView& view, const Scratch<std::byte>& scratch) {
-  if (scratch.size() == 0) return view.data;
-  const std::span<const std::int64_t> sizes{view.sizes, view.rank};
-  strided_copy({scratch.data(), dense_strides(sizes)}, {view.data, {view.strides, view.rank}}, sizes,
-               byte_size(view.dtype));
-  return scratch.data();
-}
-
 template <class T> void index_add(const CallArgs& args, const std::int64_t* positions) {
   const TensorView &x = args.inputs[0], &source = args.inputs[2], &out = args.outputs[0];
-  const bool dense = is_contiguous(source, 0, source.rank);
-  const Scratch<std::byte> packed(dense ? 0 : source.element_count() * static_cast<std::int64_t>(sizeof(T)));
-  const void* const from = dense_elements(source, packed);
-  strided_copy({out.data, {out.strides, out.rank}}, {x.data, {x.strides, x.rank}}, {x.sizes, x.rank}, sizeof(T));
-  Sums<T>{gather_shape(args), positions, static_cast<T*>(out.data), static_cast<const T*>(from)}.run();
-}
-
-void widen(DType dtype, const void* from, float* to, std::int64_t count) {
-  const auto* const bits = static_cast<const std::uint16_t*>(from);
-  parallel_for(0, count, 0.5, [&](std::int64_t b, std::int64_t e) {
-    if (dtype == DType::bf16)
-      for (std::int64_t i = b; i < e; ++i) to[i] = widen_bfloat16(bits[i]);
-    else
-      for (std::int64_t i = b; i < e; ++i) to[i] = widen_float16(bits[i]);
-  });
-}
-
-void narrow(DType dtype, const float* from, void* to, std::int64_t count) {
-  auto* const bits = static_cast<std::uint16_t*>(to);
-  parallel_for(0, count, 1.0, [&](std::int64_t b, std::int64_t e) {
-    if (dtype == DType::bf16)
-      for (std::int64_t i = b; i < e; ++i) bits[i] = narrow_bfloat16(from[i]);
-    else
-      for (std::int64_t i = b; i < e; ++i) bits[i] = narrow_float16(from[i]);
-  });
+  const DenseElements from(source);
+  copy_elements(out, x);
+  Sums<T>{gather_shape(args), positions, static_cast<T*>(out.data), static_cast<const T*>(from.data())}.run();
 }
 
 /// Sums in f32 beside the result, rounded once at the end.
 void index_add_half(const CallArgs& args, const std::int64_t* positions) {
   const TensorView &x = args.inputs[0], &source = args.inputs[2], &out = args.outputs[0];
-  const std::int64_t count = x.element_count(), source_count = source.element_count();
-  const bool dense = is_contiguous(source, 0, source.rank);
-  const Scratch<std::byte> packed(dense ? 0 : source_count * 2);
-  const Scratch<float> sums(count), wide_source(source_count);
-  widen(source.dtype, dense_elements(source, packed), wide_source.data(), source_count);
-  strided_copy({out.data, {out.strides, out.rank}}, {x.data, {x.strides, x.rank}}, {x.sizes, x.rank}, 2);
-  widen(x.dtype, out.data, sums.data(), count);
+  const Scratch<float> sums = widened_elements(x), wide_source = widened_elements(source);
   Sums<float>{gather_shape(args), positions, sums.data(), wide_source.data()}.run();
-  narrow(x.dtype, sums.data(), out.data, count);
+  narrow(x.dtype, sums.data(), out.data, sums.size());
 }
 
 }  // namespace

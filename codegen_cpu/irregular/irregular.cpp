@@ -39,6 +39,13 @@ CallKernel irregular_kernel(Op op) {
     case Op::take: return take_call;
     case Op::index_add: return index_add_call;
     case Op::update: return update_call;
+    case Op::gather: return gather_call;
+    case Op::scatter:
+    case Op::scatter_add:
+    case Op::scatter_multiply:
+    case Op::scatter_maximum:
+    case Op::scatter_minimum: return scatter_call;
+    case Op::fold: return fold_call;
     case Op::csr_matmul: return csr_matmul_call;
     case Op::csr_sampled_matmul: return csr_sampled_matmul_call;
     default: return nullptr;

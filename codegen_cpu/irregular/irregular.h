@@ -1,4 +1,4 @@
-// Call kernels of the irregular ops that move elements: concat, take, index_add, update.
+// Call kernels of the irregular ops that move elements or add them up: concat, take, update, gather, scatter, fold ...
 //
 // They take operands of any strides and any dtype. Results do not depend on the number of threads.
 #pragma once
@@ -17,6 +17,12 @@ void take_call(const CallArgs& args);
 /// Attributes [axis]. Elements that meet are added in order of their positions; f16 and bf16 are added in f32 and
 /// rounded once. Positions as in take.
 void index_add_call(const CallArgs& args);
+/// Attributes [axis]. The index has the axes of input 0, none longer but the one that is indexed.
+void gather_call(const CallArgs& args);
+/// scatter, scatter_add and the like: attributes and index as in gather; elements that meet are taken in order.
+void scatter_call(const CallArgs& args);
+/// Attributes [axis, step, dilation].
+void fold_call(const CallArgs& args);
 /// Attributes [offset, stride per axis of input 1 ...] over the row-major elements of input 0.
 void update_call(const CallArgs& args);
 

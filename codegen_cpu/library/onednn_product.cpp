@@ -27,6 +27,8 @@ SetThreads set_threads() {
   return f;
 }
 
+}  // namespace
+
 dnnl::engine& engine() {
   static dnnl::engine* const cpu = new dnnl::engine(dnnl::engine::kind::cpu, 0);  // outlives static destructors
   return *cpu;
@@ -41,8 +43,6 @@ dnnl::memory::data_type data_type_of(DType t) {
     default: return dnnl::memory::data_type::f32;
   }
 }
-
-}  // namespace
 
 OneOpenMpThread::OneOpenMpThread() : before_(get_threads() != nullptr ? get_threads()() : 1) {
   if (before_ != 1) set_threads()(1);

@@ -27,6 +27,9 @@ class OneOpenMpThread {
 };
 
 bool has_isa(dnnl::cpu_isa wanted);
+/// The library's view of the processor: one for the process.
+dnnl::engine& engine();
+dnnl::memory::data_type data_type_of(DType dtype);
 
 /// What decides the code of a primitive. Strides are row, column.
 struct Key {

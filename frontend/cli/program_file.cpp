@@ -18,11 +18,25 @@ namespace {
   throw ValueError(1332, format_error(1332, "ValueError", what, {}, {}, hint));
 }
 
+bool addresses_by_position(Op op) {
+  switch (op) {
+    case Op::take:
+    case Op::index_add:
+    case Op::gather:
+    case Op::scatter:
+    case Op::scatter_add:
+    case Op::scatter_multiply:
+    case Op::scatter_maximum:
+    case Op::scatter_minimum: return true;
+    default: return false;
+  }
+}
+
 /// Positions along an axis must lie in it: how many there are, where node v is used as such.
 std::optional<std::int64_t> positions_below(const Graph& graph, ValueId v) {
   std::optional<std::int64_t> least;
   for (const GraphNode& n : graph.nodes) {
-    if ((n.op != Op::take && n.op != Op::index_add) || n.operands[1].value != v) continue;
+    if (!addresses_by_position(n.op) || n.operands[1].value != v) continue;
     const Shape& indexed = graph.nodes[n.operands[0].value].shape;
     const std::int64_t size = indexed[static_cast<std::size_t>(n.attributes[0])];
     least = std::min(least.value_or(size), size);

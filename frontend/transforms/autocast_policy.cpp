@@ -17,6 +17,8 @@ constexpr Exception kExceptions[] = {
     {Op::matmul, lower},   {Op::linear, lower}, {Op::exp, f32},   {Op::exp2, f32},     {Op::expm1, f32},
     {Op::log, f32},        {Op::log2, f32},     {Op::log10, f32}, {Op::log1p, f32},    {Op::pow, f32},
     {Op::reciprocal, f32}, {Op::rsqrt, f32},    {Op::erf, f32},   {Op::softplus, f32}, {Op::concat, widest},
+    {Op::log_sigmoid, f32}, {Op::convolution, lower}, {Op::convolution_data_gradient, lower},
+    {Op::convolution_weight_gradient, lower},
 };
 
 }  // namespace

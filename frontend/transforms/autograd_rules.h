@@ -48,6 +48,8 @@ struct VjpRule {
 const VjpRule& vjp_rule(Op op);
 /// The rules of ir/ops/irregular.def.
 VjpRule irregular_vjp_rule(Op op);
+/// Of them, those of ir/ops/neural.def.
+VjpRule neural_vjp_rule(Op op);
 
 namespace vjp {
 

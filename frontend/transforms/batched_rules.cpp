@@ -83,7 +83,7 @@ BatchingRule irregular_rule(Op op) {
     case Op::update: return batched_update;
     case Op::matmul:
     case Op::matmul_i32: return batched_matmul;
-    default: return nullptr;
+    default: return neural_rule(op);
   }
 }
 

@@ -51,4 +51,7 @@ Tensor batched_index_add(const BatchedCall& call);
 Tensor batched_update(const BatchedCall& call);
 Tensor batched_matmul(const BatchedCall& call);  // of any dtype
 
+/// The rules of ir/ops/neural.def: batched_neural.cpp.
+BatchingRule neural_rule(Op op);
+
 }  // namespace fermata

@@ -187,6 +187,10 @@ const std::map<Op, std::vector<Case>>& cases() {
   const auto p = [](const Shape& s, DType t = DType::i64) { return std::pair(s, t); };
   const auto bytes = [](const Shape& s) { return std::pair(s, DType::i8); };
   const Function product = [](const Inputs& in) { return call(Op::matmul_i32, in, {}); };
+  const auto scatter_case = [&](ScatterReduction reduction) {
+    return Case{{x({3, 5}), p({2, 4}), x({2, 4})},
+                [reduction](const Inputs& in) { return scatter_reduce(in[0], in[1], in[2], 1, reduction); }};
+  };
   static const std::map<Op, std::vector<Case>> kCases = {
       {Op::matmul_i32, {{{bytes({2, 3}), bytes({3, 4})}, product}, {{bytes({2, 3}), bytes({5, 3, 1})}, product},
                         {{bytes({4, 2, 3}), bytes({3, 2})}, product}}},
@@ -254,6 +258,33 @@ const std::map<Op, std::vector<Case>>& cases() {
         {{x({2, 3}), x({5, 3, 1})}, [](const Inputs& in) { return matmul(in[0], in[1]); }},
         {{x({5, 1, 2, 3}), x({4, 3, 2})}, [](const Inputs& in) { return matmul(in[0], in[1]); }},
         {{x({2, 0}), x({0, 3})}, [](const Inputs& in) { return matmul(in[0], in[1]); }}}},
+      {Op::gather,
+       {{{x({5}), p({3})}, [](const Inputs& in) { return gather(in[0], in[1]); }},
+        {{x({3, 5}), p({2, 4}, DType::i32)}, [](const Inputs& in) { return gather(in[0], in[1], 1); }}}},
+      {Op::scatter,
+       {{{x({5}), p({3}), x({3})}, [](const Inputs& in) { return scatter(in[0], in[1], in[2]); }},
+        {{x({3, 5}), p({2, 4}), x({2, 4})}, [](const Inputs& in) { return scatter(in[0], in[1], in[2], 1); }}}},
+      {Op::scatter_add,
+       {{{x({3, 5}), p({2, 4}), x({2, 4})}, [](const Inputs& in) { return scatter_add(in[0], in[1], in[2], 1); }}}},
+      {Op::scatter_multiply, {scatter_case(ScatterReduction::prod)}},
+      {Op::scatter_maximum, {scatter_case(ScatterReduction::amax)}},
+      {Op::scatter_minimum, {scatter_case(ScatterReduction::amin)}},
+      {Op::unfold, {{{x({2, 7})}, [](const Inputs& in) { return call(Op::unfold, in, {1, 3, 2, 1}); }}}},
+      {Op::fold, {{{x({2, 3, 3})}, [](const Inputs& in) { return call(Op::fold, in, {1, 2, 1}, {DType::f32, {2, 7}}); }}}},
+      {Op::convolution,
+       {{{x({2, 3, 6}), x({4, 3, 3})}, [](const Inputs& in) { return call(Op::convolution, in, {1, 2, 1, 1, 1}); }},
+        {{x({1, 4, 5, 4}), x({2, 2, 3, 2})},
+         [](const Inputs& in) { return call(Op::convolution, in, {2, 1, 1, 1, 0, 0, 1, 1, 2}); }}}},
+      {Op::convolution_data_gradient,
+       {{{x({2, 4, 3}), x({4, 3, 3})},
+         [](const Inputs& in) { return call(Op::convolution_data_gradient, in, {1, 2, 1, 1, 1}, {DType::f32, {2, 3, 6}}); }},
+        {{x({2, 4, 3}), x({4, 3, 3})},
+         [](const Inputs& in) { return call(Op::convolution_data_gradient, in, {2, 2, 1, 1, 1}, {DType::f32, {2, 6, 6}}); }}}},
+      {Op::convolution_weight_gradient,
+       {{{x({2, 3, 6}), x({2, 4, 3})},
+         [](const Inputs& in) { return call(Op::convolution_weight_gradient, in, {1, 2, 1, 1, 1}, {DType::f32, {4, 3, 3}}); }},
+        {{x({2, 6, 6}), x({2, 4, 3})},
+         [](const Inputs& in) { return call(Op::convolution_weight_gradient, in, {2, 2, 1, 1, 1}, {DType::f32, {4, 3, 3}}); }}}},
   };
   return kCases;
 }

@@ -147,7 +147,7 @@ Tensor Execution::view(const Step& s) {
   const Shape shape = x.shape();
   std::vector<std::int64_t> sizes(shape.begin(), shape.end());
   const auto at = static_cast<std::size_t>(axis);
-  switch (s.choices[0] % 10) {
+  switch (s.choices[0] % 11) {
     case 0: return reshape(x, -1);
     case 1:  // two neighbours become one axis
       if (at + 1 < sizes.size()) sizes[at] *= sizes[at + 1], sizes.erase(sizes.begin() + axis + 1);
@@ -167,7 +167,8 @@ Tensor Execution::view(const Step& s) {
         if (size == 1) size = sizes_[s.choices[2] % 4];
       if (s.choices[3] % 2 == 0) sizes.insert(sizes.begin(), sizes_[s.choices[4] % 4]);
       return broadcast_to(x, sizes);
-    default: return select(x, axis, -1);
+    case 9: return select(x, axis, -1);
+    default: return unfold(x, axis, 1 + s.choices[2] % 3, 1 + s.choices[3] % 3, 1 + s.choices[4] % 2);
   }
 }
 
@@ -214,10 +215,13 @@ Tensor Execution::call(const Step& s) {
     case StepKind::join: return join(s);
     case StepKind::take: {
       const std::int64_t axis = axis_of(value(s, 0), s.choices[0]);
-      return take(value(s, 0), positions(value(s, 1), value(s, 0).size(axis)), axis);
+      const Tensor at = positions(value(s, 1), value(s, 0).size(axis));
+      return s.choices[2] % 3 == 0 ? take_along_axis(value(s, 0), at, axis) : take(value(s, 0), at, axis);
     }
     case StepKind::index_add: {
       const std::int64_t axis = axis_of(value(s, 0), s.choices[0]);
+      if (s.choices[2] % 3 == 0)
+        return put_along_axis(value(s, 0), positions(value(s, 1), value(s, 0).size(axis)), value(s, 2), axis);
       const Tensor at = positions(value(s, 1), std::min(value(s, 0).size(axis), value(s, 2).size(axis)));
       return index_add(value(s, 0), at, take(value(s, 2), at, axis), axis);
     }
@@ -249,10 +253,12 @@ template <class Table> Op op_at(Op first, const Table& table, std::uint32_t choi
   return static_cast<Op>(static_cast<std::size_t>(first) + choice % std::size(table));
 }
 
-/// Sums and products of floats, whose last bits depend on the order.
+/// Sums and products of floats, whose last bits depend on the order; that of a matrix times a vector goes by how both lie
+/// in memory (codegen_cpu/library/matmul.h).
 bool adds_up(const Step& s, const Tensor& result) {
   if (info(result.dtype()).kind != DTypeKind::floating) return false;
   if (s.kind == StepKind::composite) return true;
+  if (s.kind == StepKind::matmul) return result.rank() < 2 || result.size(-1) == 1 || result.size(-2) == 1;
   const Op op = op_at(Op::sum, kReduce, s.choices[0]);
   return s.kind == StepKind::reduce && (op == Op::sum || op == Op::prod);
 }

@@ -98,6 +98,15 @@ TEST(Infer, GathersAndMatmul) {
   EXPECT_EQ(of(Op::take, {kMatrix, {DType::u8, {2, 5}}}, {0}), "f32[2, 5, 8]");
   EXPECT_EQ(of(Op::take, {kMatrix, {DType::i32, {}}}, {0}), "f32[8]");
   EXPECT_EQ(of(Op::index_add, {kMatrix, kIndex, {DType::f32, {3, 8}}}, {0}), "f32[4, 8]");
+  EXPECT_EQ(of(Op::gather, {kMatrix, {DType::u8, {3, 20}}}, {1}), "f32[3, 20]");
+  EXPECT_EQ(of(Op::scatter, {kMatrix, {DType::i64, {3, 20}}, {DType::f32, {3, 20}}}, {1}), "f32[4, 8]");
+  EXPECT_EQ(of(Op::unfold, {kMatrix}, {1, 3, 2, 2}), "f32[4, 2, 3]");
+  EXPECT_EQ(of(Op::fold, {{DType::f32, {4, 2, 3}}}, {1, 2, 2}, {DType::f32, {4, 8}}), "f32[4, 8]");
+  const TensorType images{DType::f32, {2, 6, 9, 8}}, filters{DType::f32, {4, 3, 3, 2}}, result{DType::f32, {2, 4, 5, 7}};
+  const std::vector<std::int64_t> arguments{2, 2, 1, 1, 0, 1, 0, 1, 1};
+  EXPECT_EQ(of(Op::convolution, {images, filters}, arguments), "f32[2, 4, 5, 7]");
+  EXPECT_EQ(of(Op::convolution_data_gradient, {result, filters}, arguments, images), "f32[2, 6, 9, 8]");
+  EXPECT_EQ(of(Op::convolution_weight_gradient, {images, result}, arguments, filters), "f32[4, 3, 3, 2]");
   EXPECT_EQ(of(Op::update, {kMatrix, {DType::f32, {2, 2}}}, {31, -8, -1}), "f32[4, 8]");
   EXPECT_EQ(of(Op::matmul, {kMatrix, {DType::f32, {8, 3}}}), "f32[4, 3]");
   EXPECT_EQ(of(Op::matmul, {kVector, {DType::f32, {8, 3}}}), "f32[3]");

@@ -8,6 +8,7 @@
 
 #include "ir/error.h"
 #include "ir/graph.h"
+#include "ir/graph_attributes.h"
 #include "ir/infer.h"
 
 namespace fermata::testing {
@@ -87,9 +88,27 @@ class RandomGraph {
       case Op::matmul_packed: add(DType::i8, {m, k}), add(DType::i8, {1, 16, 64, 4}); break;
       case Op::csr_matmul: add(DType::i64, {m + 1 + entries}), add(DType::f32, {entries}); break;
       case Op::csr_sampled_matmul: add(DType::i64, {m + 1 + entries}), add(DType::i32, {m, n}); break;
+      case Op::gather: add(DType::f16, {m, k}), add(DType::i32, {m, n}), node.attributes = {1}; return true;
+      case Op::scatter:
+      case Op::scatter_add:
+      case Op::scatter_multiply:
+      case Op::scatter_maximum:
+      case Op::scatter_minimum:
+        add(DType::u8, {k, m}), add(DType::i64, {n, m}), add(DType::u8, {n, m}), node.attributes = {0};
+        return true;
+      case Op::fold: add(DType::f64, {m, n, k}), node.attributes = {1, k, 1}, node.shape = Shape{m, n * k}; return true;
+      case Op::convolution: add(DType::f32, {m, n, 4}), add(DType::f32, {2, n, k}); break;
+      case Op::convolution_data_gradient:
+        add(DType::f32, {m, 2, 5 - k}), add(DType::f32, {2, n, k}), node.shape = Shape{m, n, 4};
+        break;
+      case Op::convolution_weight_gradient:
+        add(DType::f32, {m, n, 4}), add(DType::f32, {m, 2, 5 - k}), node.shape = Shape{2, n, k};
+        break;
       default: return false;
     }
     if (node.op == Op::matmul_packed) node.attributes = {between(0, 64)};
+    if (attribute_fields(node.op).size() == 5) node.attributes = {1, 1, 0, 0, 1};  // a convolution or one of its gradients
+    if (attribute_fields(node.op).size() == 5) return true;
     if (node.op == Op::csr_sampled_matmul) add(DType::i32, {k, n});
     if (node.op != Op::csr_matmul) return true;
     node.attributes = {k, between(0, 1)};
@@ -122,6 +141,7 @@ class RandomGraph {
         if (rank < 4) node.shape = Shape{between(0, 3)}, append(node.shape, x);
         break;
       case Op::expand_dims: node.attributes = {between(0, 7)}; break;
+      case Op::unfold: node.attributes = {between(0, std::max<std::int64_t>(rank - 1, 0)), between(1, 2), between(1, 2), 1}; break;
       case Op::squeeze: node.attributes = {mask()}; break;
       case Op::concat:
       case Op::take:

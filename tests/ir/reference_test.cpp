@@ -131,6 +131,36 @@ TEST(Reference, ConcatTakeAndScatter) {
   EXPECT_EQ(added.integers, (Integers{-116, 3})) << "sums at both positions, wrapped";
 }
 
+TEST(Reference, GatherAndScatter) {
+  const std::vector<ReferenceTensor> x{integers({2, 3}, {1, 2, 3, 4, 5, 6}), integers({2, 2}, {2, 2, 0, -2}),
+                                       integers({2, 2}, {10, 20, 0, 3})};
+  const auto result = [&](const std::string& call) {
+    return run("%0 = input : i64[2, 3]\n%1 = input : i64[2, 2]\n%2 = input : i64[2, 2]\n%3 = " + call + "\nreturn %3", x)
+        .integers;
+  };
+  EXPECT_EQ(result("gather(%0, %1) {axis=1} : i64[2, 2]"), (Integers{3, 3, 4, 5}));
+  EXPECT_EQ(result("scatter(%0, %1, %2) {axis=1} : i64[2, 3]"), (Integers{1, 2, 20, 0, 3, 6}));
+  EXPECT_EQ(result("scatter_add(%0, %1, %2) {axis=1} : i64[2, 3]"), (Integers{1, 2, 33, 4, 8, 6}));
+  EXPECT_EQ(result("scatter_multiply(%0, %1, %2) {axis=1} : i64[2, 3]"), (Integers{1, 2, 600, 0, 15, 6}));
+  EXPECT_EQ(result("scatter_maximum(%0, %1, %2) {axis=1} : i64[2, 3]"), (Integers{1, 2, 20, 4, 5, 6}));
+  EXPECT_EQ(result("scatter_minimum(%0, %1, %2) {axis=1} : i64[2, 3]"), (Integers{1, 2, 3, 0, 3, 6}));
+}
+
+TEST(Reference, WindowsAndConvolutions) {
+  const auto result = [](const std::string& call, const Shape& a, const Floats& x, const Shape& b, const Floats& y) {
+    const std::string inputs = "%0 = input : " + to_string(DType::f32, a) + "\n%1 = input : " + to_string(DType::f32, b);
+    return run(inputs + "\n%2 = " + call + "\nreturn %2", {floats(a, x), floats(b, y)}).floats;
+  };
+  const Floats line{1, 2, 3, 4, 5};
+  EXPECT_EQ(result("unfold(%0) {axis=0, size=2, step=2, dilation=2} : f32[2, 2]", {5}, line, {1}, {0}), (Floats{1, 3, 3, 5}));
+  EXPECT_EQ(result("fold(%0) {axis=0, step=2, dilation=2} : f32[5]", {2, 2}, {1, 2, 3, 4}, {1}, {0}), (Floats{1, 0, 5, 0, 4}));
+  const std::string arguments = " {groups=1, strides=[2], padding=[1], padding_end=[0], dilation=[1]} : ";
+  // Windows 0 1 2, 2 3 4 and so on: the first element is padding.
+  EXPECT_EQ(result("convolution(%0, %1)" + arguments + "f32[1, 1, 2]", {1, 1, 5}, line, {1, 1, 3}, {1, 10, 100}), (Floats{210, 432}));
+  EXPECT_EQ(result("convolution_data_gradient(%0, %1)" + arguments + "f32[1, 1, 5]", {1, 1, 2}, {1, 2}, {1, 1, 3}, {1, 10, 100}), (Floats{10, 102, 20, 200, 0}));
+  EXPECT_EQ(result("convolution_weight_gradient(%0, %1)" + arguments + "f32[1, 1, 3]", {1, 1, 5}, line, {1, 1, 2}, {1, 2}), (Floats{4, 7, 10}));
+}
+
 TEST(Reference, PositionsOutOfRangeAreAnError) {
   try {
     run("%0 = input : f32[4]\n%1 = input : i64[1]\n%2 = take(%0, %1) {axis=0} : f32[1]\nreturn %2",

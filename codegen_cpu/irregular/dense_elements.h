@@ -1,0 +1,32 @@
+// Operands as dense row-major buffers, and f16 and bf16 as f32: what the ops that add elements up compute on.
+#pragma once
+
+#include <cstdint>
+
+#include "codegen_cpu/irregular/positions.h"
+#include "runtime/tensor_view.h"
+
+namespace fermata {
+
+/// f16 or bf16 to f32 and back, on several threads where it is worth it.
+void widen(DType dtype, const void* from, float* to, std::int64_t count);
+void narrow(DType dtype, const float* from, void* to, std::int64_t count);
+
+/// The elements of a view in row-major order: where they are if they lie so, else a copy.
+class DenseElements {
+ public:
+  explicit DenseElements(const TensorView& view);
+  const void* data() const { return data_; }
+
+ private:
+  Scratch<std::byte> packed_;
+  const void* data_;
+};
+
+/// The same widened to f32: for views of f16 or bf16.
+Scratch<float> widened_elements(const TensorView& view);
+
+/// Copies the elements of one view to those of another of the same shape and dtype.
+void copy_elements(const TensorView& to, const TensorView& from);
+
+}  // namespace fermata

@@ -1,0 +1,21 @@
+// Convolutions and their gradients as `call` kernels: oneDNN, and our own by way of matrix products.
+//
+// Operands have any strides. How the work is cut depends on sizes only, never on the number of threads, so neither do
+// the bits; sums over images are added up in order. f16 and bf16 accumulate in f32 and are rounded once.
+#pragma once
+
+#include "runtime/tensor_view.h"
+
+namespace fermata {
+
+/// oneDNN: f32, f16 and bf16; one primitive for some images at a time, single-threaded inside our pool.
+void convolution_onednn(const CallArgs& args);
+bool convolution_onednn_fits(const CallArgs& args);
+double convolution_onednn_cost(const CallArgs& args);
+inline constexpr const char* kConvolutionOnednnFits = "f32, f16 or bf16, up to three spatial axes, and no empty axis";
+
+/// Our own: windows as columns of a matrix, which the filters are multiplied with. Every floating dtype.
+void convolution_portable(const CallArgs& args);
+double convolution_portable_cost(const CallArgs& args);
+
+}  // namespace fermata

@@ -1,0 +1,327 @@
+// Convolutions through oneDNN; see onednn_product.h for how primitives are kept and threads kept apart.
+//
+// The library picks the layouts it likes; operands are brought there and back one part of the images at a time, so that
+// what is reordered is still in the cache when it is used. Where there are fewer images than processors may be there,
+// filters (or the channels of a data gradient) are split too.
+#include "codegen_cpu/library/convolution.h"
+
+#if FERMATA_ONEDNN
+
+#include <algorithm>
+#include <list>
+#include <vector>
+
+#include "codegen_cpu/irregular/dense_elements.h"
+#include "codegen_cpu/library/convolution_problem.h"
+#include "codegen_cpu/library/onednn_product.h"
+#include "ir/error.h"
+#include "ir/shape.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+using dnnl::memory;
+using Dims = memory::dims;
+
+constexpr std::size_t kPrimitivesPerThread = 32;
+/// Images from which on only they are split, and the least and the multiple of filters of a part where they are too.
+constexpr std::int64_t kEnoughImages = 8, kFilterGranule = 16;
+
+/// One operand of a part: sizes and strides as oneDNN has them, filters with an axis of groups.
+struct Layout {
+  Dims sizes, strides;
+  bool operator==(const Layout&) const = default;
+};
+
+struct ConvolutionKey {
+  Op op;
+  DType dtype;
+  Layout x, weight, y;
+  Dims strides, dilation, padding, padding_end;
+  bool operator==(const ConvolutionKey&) const = default;
+};
+
+/// A memory object in the caller's layout, and one in the library's where that differs.
+struct Side {
+  memory given, used;
+  dnnl::reorder reorder;
+  std::size_t bytes = 0;  // of `used`, 0 where both are one
+
+  Side(const memory::desc& as_given, const memory::desc& as_used, bool is_result) {
+    given = memory(as_given, onednn::engine(), nullptr);
+    if (as_given == as_used) return;
+    used = memory(as_used, onednn::engine(), nullptr);
+    bytes = (as_used.get_size() + 63) / 64 * 64;
+    reorder = is_result ? dnnl::reorder(used, given) : dnnl::reorder(given, used);
+  }
+  const memory& operand() const { return bytes == 0 ? given : used; }
+  /// Sets where the elements are; gives the scratch memory behind what it takes.
+  std::byte* place(const void* data, std::byte* scratch) {
+    given.set_data_handle(const_cast<void*>(data));
+    if (bytes != 0) used.set_data_handle(scratch);
+    return scratch + bytes;
+  }
+};
+
+/// A primitive with everything an execution needs but the pointers. Used by one thread at a time.
+class Convolution {
+ public:
+  explicit Convolution(const ConvolutionKey& k) : key(k), stream_(onednn::engine()) {
+    const auto type = onednn::data_type_of(k.dtype);
+    const bool sums_weights = k.op == Op::convolution_weight_gradient;
+    const memory::desc x(k.x.sizes, type, k.x.strides), y(k.y.sizes, type, k.y.strides);
+    const memory::desc weight(k.weight.sizes, sums_weights ? memory::data_type::f32 : type, k.weight.strides);
+    const auto any = [](const memory::desc& d, const Dims& sizes) {
+      return memory::desc(sizes, d.data_type(), memory::format_tag::any);
+    };
+    const memory::desc any_x = any(x, k.x.sizes), any_y = any(y, k.y.sizes), any_weight = any(weight, k.weight.sizes);
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const memory::desc forward_weight(k.weight.sizes, type, memory::format_tag::any);
+    using Forward = dnnl::convolution_forward;
+    using Data = dnnl::convolution_backward_data;
+    using Weights = dnnl::convolution_backward_weights;
+    constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+    const Forward::primitive_desc forward(
+        Forward::desc(dnnl::prop_kind::forward_training, kDirect, any_x, forward_weight, any_y, k.strides, k.dilation,
+                      k.padding, k.padding_end),
+        attributes, onednn::engine());
+    if (k.op == Op::convolution) {
+      primitive_ = Forward(forward);
+      finish(forward, x, forward.src_desc(), weight, forward.weights_desc(), y, forward.dst_desc());
+    } else if (k.op == Op::convolution_data_gradient) {
+      const Data::primitive_desc data(
+          Data::desc(kDirect, any_x, any_weight, any_y, k.strides, k.dilation, k.padding, k.padding_end), attributes,
+          onednn::engine(), forward);
+      primitive_ = Data(data);
+      finish(data, x, data.diff_src_desc(), weight, data.weights_desc(), y, data.diff_dst_desc());
+    } else {
+      const Weights::primitive_desc weights(
+          Weights::desc(kDirect, any_x, any_weight, any_y, k.strides, k.dilation, k.padding, k.padding_end), attributes,
+          onednn::engine(), forward);
+      primitive_ = Weights(weights);
+      finish(weights, x, weights.src_desc(), weight, weights.diff_weights_desc(), y, weights.diff_dst_desc());
+    }
+  }
+
+  void run(const void* x, const void* weight, const void* y) {
+    const Scratch<std::byte> scratch(
+        static_cast<std::int64_t>(sides_[0].bytes + sides_[1].bytes + sides_[2].bytes + scratch_bytes_));
+    std::byte* at = scratch.data();
+    const void* const data[] = {x, weight, y};
+    for (std::size_t i = 0; i < 3; ++i) {
+      at = sides_[i].place(data[i], at);
+      if (i != result_ && sides_[i].bytes != 0) sides_[i].reorder.execute(stream_, sides_[i].given, sides_[i].used);
+    }
+    scratch_.set_data_handle(at);
+    const bool data_gradient = result_ == 0, weight_gradient = result_ == 1;
+    const dnnl_exec_arg_t arguments[] = {
+        {data_gradient ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, sides_[0].operand().get()},
+        {weight_gradient ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, sides_[1].operand().get()},
+        {result_ == 2 ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, sides_[2].operand().get()},
+        {DNNL_ARG_SCRATCHPAD, scratch_.get()}};
+    dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), stream_.get(), 4, arguments),
+                            "could not execute a convolution primitive");
+    Side& result = sides_[result_];
+    if (result.bytes != 0) result.reorder.execute(stream_, result.used, result.given);
+  }
+  const ConvolutionKey key;
+
+ private:
+  template <class Description> void finish(const Description& d, const memory::desc& x, const memory::desc& used_x,
+                                           const memory::desc& weight, const memory::desc& used_weight,
+                                           const memory::desc& y, const memory::desc& used_y) {
+    result_ = key.op == Op::convolution ? 2 : key.op == Op::convolution_data_gradient ? 0 : 1;
+    sides_.emplace_back(x, used_x, result_ == 0);
+    sides_.emplace_back(weight, used_weight, result_ == 1);
+    sides_.emplace_back(y, used_y, result_ == 2);
+    scratch_ = memory(d.scratchpad_desc(), onednn::engine(), nullptr);
+    scratch_bytes_ = d.scratchpad_desc().get_size();
+  }
+  dnnl::primitive primitive_;
+  std::vector<Side> sides_;  // x, weight, y
+  memory scratch_;
+  std::size_t result_ = 0, scratch_bytes_ = 0;
+  dnnl::stream stream_;
+};
+
+/// The thread's primitive for a key, made if need be; the least recently used one goes.
+Convolution& convolution_for(const ConvolutionKey& key) {
+  static thread_local std::list<Convolution> recent;
+  for (auto c = recent.begin(); c != recent.end(); ++c) {
+    if (!(c->key == key)) continue;
+    if (c != recent.begin()) recent.splice(recent.begin(), recent, c);
+    return *c;
+  }
+  if (recent.size() == kPrimitivesPerThread) recent.pop_back();
+  return recent.emplace_front(key);
+}
+
+/// True if no two elements share memory and no axis runs backwards: what a memory descriptor can say.
+bool is_regular(const TensorView& view) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, size
+  for (unsigned i = 0; i < view.rank; ++i)
+    if (view.sizes[i] > 1) axes.emplace_back(view.strides[i], view.sizes[i]);
+  std::sort(axes.begin(), axes.end());
+  std::int64_t reach = 1;
+  for (const auto& [stride, size] : axes) {
+    if (stride < reach) return false;
+    reach = stride * size;
+  }
+  return true;
+}
+
+/// A problem whose operands oneDNN can read as they lie, or as dense copies.
+class Prepared {
+ public:
+  explicit Prepared(const CallArgs& args) : problem(args) {
+    for (TensorView* view : {&problem.x, &problem.weight, &problem.y}) {
+      if (is_regular(*view)) continue;
+      copies_.emplace_back(*view);
+      strides_.push_back(dense_strides({view->sizes, view->rank}));
+      view->data = const_cast<void*>(copies_.back().data());
+      view->strides = strides_.back().data();
+    }
+  }
+  ConvolutionProblem problem;
+
+ private:
+  std::list<DenseElements> copies_;
+  std::list<Shape> strides_;
+};
+
+/// A part of the work: some images, and some filters or channels.
+struct Part {
+  std::int64_t image, images, block, blocks;
+};
+
+/// How the work is cut: by sizes only.
+struct Cut {
+  explicit Cut(const ConvolutionProblem& p) : images(p.images()) {
+    const std::int64_t whole = p.op == Op::convolution_data_gradient ? p.channels() : p.filters();
+    block = whole;
+    if (p.groups() == 1 && p.images() < kEnoughImages && whole >= 2 * kFilterGranule) {
+      const std::int64_t wanted = std::min<std::int64_t>(4, whole / kFilterGranule);
+      block = (whole / wanted + kFilterGranule - 1) / kFilterGranule * kFilterGranule;
+    }
+    total = whole, blocks = (whole + block - 1) / block;
+  }
+  std::int64_t count() const { return images.count * blocks; }
+  Part part(std::int64_t task, std::int64_t all_images) const {
+    const std::int64_t image = task / blocks * images.size, first = task % blocks * block;
+    return {image, std::min(images.size, all_images - image), first, std::min(block, total - first)};
+  }
+  ImageParts images;
+  std::int64_t block, total, blocks;
+};
+
+Layout layout_of(const TensorView& view) {
+  Layout layout{{view.sizes, view.sizes + view.rank}, {view.strides, view.strides + view.rank}};
+  for (std::size_t i = view.rank; i-- > 0;)  // of an axis of one element any stride is right
+    if (view.sizes[i] == 1) layout.strides[i] = i + 1 < view.rank ? layout.strides[i + 1] * view.sizes[i + 1] : 1;
+  return layout;
+}
+
+/// The key of a part, and where its operands begin, in elements.
+struct PartCall {
+  PartCall(const ConvolutionProblem& p, const Part& part)
+      : key{p.op, p.dtype, layout_of(p.x), layout_of(p.weight), layout_of(p.y), {}, {}, {}, {}} {
+    key.x.sizes[0] = key.y.sizes[0] = part.images;
+    x = part.image * p.x.strides[0], y = part.image * p.y.strides[0], weight = 0;
+    if (p.groups() == 1 && p.op == Op::convolution_data_gradient) {
+      key.x.sizes[1] = key.weight.sizes[1] = part.blocks;
+      x += part.block * p.x.strides[1], weight = part.block * p.weight.strides[1];
+    } else if (p.groups() == 1) {
+      key.y.sizes[1] = key.weight.sizes[0] = part.blocks;
+      y += part.block * p.y.strides[1], weight = part.block * p.weight.strides[0];
+    } else {
+      Layout& w = key.weight;
+      w.sizes[0] = p.filters(), w.sizes.insert(w.sizes.begin(), p.groups());
+      w.strides.insert(w.strides.begin(), p.filters() * w.strides[0]);
+    }
+    const ConvolutionAttributes& a = p.attributes;
+    for (std::size_t i = 0; i < a.axes(); ++i) {
+      key.strides.push_back(a.strides[i]), key.dilation.push_back(a.dilation[i] - 1);
+      key.padding.push_back(a.padding[i]);
+      // What the last window does not reach counts as less padding.
+      const std::int64_t reach =
+          (p.weight.sizes[i + 2] - 1) * a.dilation[i] + (p.y.sizes[i + 2] - 1) * a.strides[i] + 1;
+      key.padding_end.push_back(reach - a.padding[i] - p.x.sizes[i + 2]);
+    }
+  }
+  ConvolutionKey key;
+  std::int64_t x, weight, y;
+};
+
+const void* at(const TensorView& view, std::int64_t element) {
+  return static_cast<const std::byte*>(view.data) + element * static_cast<std::int64_t>(byte_size(view.dtype));
+}
+
+void run(const ConvolutionProblem& p) {
+  const Cut cut(p);
+  const bool sums_weights = p.op == Op::convolution_weight_gradient;
+  const std::int64_t count = p.weight.element_count();
+  const Scratch<float> sums(sums_weights ? cut.images.count * count : 0);
+  const double ns = 2000 + p.multiply_adds() / static_cast<double>(cut.count()) / onednn::per_ns(p.dtype) * 1.5;
+  parallel_for(0, cut.count(), ns, [&](std::int64_t begin, std::int64_t end) {
+    const onednn::OneOpenMpThread single;
+    for (std::int64_t task = begin; task < end; ++task) {
+      const PartCall c(p, cut.part(task, p.images()));
+      const void* weight = sums_weights ? sums.data() + task / cut.blocks * count + c.weight : at(p.weight, c.weight);
+      convolution_for(c.key).run(at(p.x, c.x), weight, at(p.y, c.y));
+    }
+  });
+  if (!sums_weights) return;
+  if (p.dtype == DType::f32) return add_parts(sums.data(), cut.images.count, count, static_cast<float*>(p.weight.data));
+  const Scratch<float> total(count);
+  add_parts(sums.data(), cut.images.count, count, total.data());
+  narrow(p.dtype, total.data(), p.weight.data, count);
+}
+
+/// bf16 as it is only where the processor multiplies it; else, and for f16, in f32.
+bool is_native(DType t) {
+  return t == DType::f32 || (t == DType::bf16 && onednn::has_isa(dnnl::cpu_isa::avx512_core_bf16));
+}
+
+void run_native(const CallArgs& args) try {
+  const Prepared prepared(args);
+  run(prepared.problem);
+} catch (const dnnl::error& e) {
+  if (e.status == dnnl_unimplemented) return convolution_portable(args);
+  onednn::throw_error(e);
+}
+
+}  // namespace
+
+void convolution_onednn(const CallArgs& args) {
+  if (is_native(args.outputs[0].dtype)) return run_native(args);
+  run_widened(args, run_native);
+}
+
+bool convolution_onednn_fits(const CallArgs& args) {
+  const ConvolutionProblem p(args);
+  return p.attributes.axes() <= 3 && !p.is_empty();
+}
+
+double convolution_onednn_cost(const CallArgs& args) {
+  const ConvolutionProblem p(args);
+  const auto bytes = static_cast<double>((p.x.element_count() + p.y.element_count() + p.weight.element_count()) * 4);
+  return 3000 + p.multiply_adds() / onednn::per_ns(is_native(p.dtype) ? p.dtype : DType::f32) * 1.5 + bytes * 0.2;
+}
+
+}  // namespace fermata
+
+#else
+
+#include "ir/error.h"
+
+namespace fermata {
+
+void convolution_onednn(const CallArgs&) { throw_internal("convolution_onednn: built without oneDNN"); }
+bool convolution_onednn_fits(const CallArgs&) { return false; }
+double convolution_onednn_cost(const CallArgs&) { return 0; }
+
+}  // namespace fermata
+
+#endif

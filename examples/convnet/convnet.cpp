@@ -1,0 +1,99 @@
+// A convolutional network that reads handwritten digits (examples/digits), trained in eager and in compiled mode.
+//   convnet [EPOCHS]
+//
+// Exits with an error unless both modes reach 96% on images they have not seen, with the same losses.
+#include <compare_modes.h>
+#include <digits/training.h>
+
+#include <cstdlib>
+
+namespace fm = fermata;
+using fm::Tensor;
+
+namespace {
+
+constexpr std::int64_t kBatch = 64, kSide = 8, kClasses = 10;
+constexpr double kAccuracy = 0.96, kDifference = 1e-4;
+
+/// Two convolutions with batch normalisation and pooling, and one matrix.
+class ConvNet {
+ public:
+  explicit ConvNet(std::uint64_t seed) : generator_(seed) {
+    first_ = weight({16, 1, 3, 3}, 9), second_ = weight({32, 16, 3, 3}, 16 * 9);
+    for (const std::int64_t channels : {16, 32}) {
+      scale_.push_back(fm::ones(channels).requires_grad(true)),
+          shift_.push_back(fm::zeros(channels).requires_grad(true));
+      running_mean_.push_back(fm::zeros(channels)), running_var_.push_back(fm::ones(channels));
+    }
+    last_ = weight({kClasses, 32 * 2 * 2}, 32 * 2 * 2), bias_ = fm::zeros(kClasses).requires_grad(true);
+  }
+
+  Tensor logits(const Tensor& images, bool training) const {
+    Tensor x = images.reshape({-1, 1, kSide, kSide});
+    x = block(x, first_, 0, training);
+    x = block(x, second_, 1, training);
+    return fm::linear(x.reshape({-1, 32 * 2 * 2}), last_, bias_);
+  }
+  std::vector<Tensor> parameters() const {
+    return {first_, second_, scale_[0], scale_[1], shift_[0], shift_[1], last_, bias_};
+  }
+  double accuracy(const Tensor& images, const Tensor& labels) const {
+    const fm::NoGradGuard no_grad;
+    return fm::mean((fm::argmax(logits(images, false), 1) == labels).astype(fm::DType::f32)).item<double>();
+  }
+
+ private:
+  Tensor weight(const fm::IntegerList& sizes, double inputs) {
+    return fm::normal(sizes, 0, std::sqrt(2 / inputs), fm::DType::f32, generator_).requires_grad(true);
+  }
+  Tensor block(const Tensor& x, const Tensor& filters, std::size_t i, bool training) const {
+    const Tensor y = fm::conv2d(x, filters, {}, 1, "same");
+    return fm::max_pool2d(
+        fm::relu(fm::batch_norm(y, running_mean_[i], running_var_[i], scale_[i], shift_[i], training)), 2);
+  }
+
+  fm::Generator generator_;
+  Tensor first_, second_, last_, bias_;
+  std::vector<Tensor> scale_, shift_, running_mean_, running_var_;
+};
+
+/// Trains a network from the same start in whatever mode the thread is in.
+std::vector<double> train(const digits::Data& data, int epochs, double& accuracy) {
+  const ConvNet net(1);
+  fm::optim::Adam adam(net.parameters(), {.learning_rate = 3e-3});
+  fm::Generator order(2);
+  std::vector<double> losses;
+  const std::int64_t count = data.train_images.size(0);
+  for (int epoch = 1; epoch <= epochs; ++epoch) {
+    const Tensor shuffled = fm::permutation(count, order);
+    for (std::int64_t from = 0; from + kBatch <= count; from += kBatch) {
+      const Tensor batch = shuffled.slice(0, from, from + kBatch);
+      const Tensor images = fm::take(data.train_images, batch), labels = fm::take(data.train_labels, batch);
+      adam.zero_grad();
+      const Tensor loss = fm::cross_entropy(net.logits(images, true), labels);
+      loss.backward();
+      adam.step();
+      losses.push_back(loss.item<double>());
+    }
+    accuracy = net.accuracy(data.test_images, data.test_labels);
+    std::printf("  epoch %2d  loss %.4f  test accuracy %.2f%%\n", epoch, losses.back(), 100 * accuracy);
+  }
+  return losses;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const int epochs = argc > 1 ? std::atoi(argv[1]) : 6;
+    const digits::Data data = digits::load_data(digits::find_data());
+    double eager_accuracy = 0, compiled_accuracy = 0;
+    const auto eager = examples::timed(fm::Mode::eager, [&] { return train(data, epochs, eager_accuracy); });
+    const auto compiled = examples::timed(fm::Mode::compiled, [&] { return train(data, epochs, compiled_accuracy); });
+    const bool same = examples::compare(eager, compiled) <= kDifference;
+    return same && std::min(eager_accuracy, compiled_accuracy) >= kAccuracy ? 0 : 1;
+  } catch (const fm::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

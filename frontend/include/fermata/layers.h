@@ -1,0 +1,56 @@
+// Dropout, embeddings and attention.
+//
+// Names, arguments and defaults follow torch.nn.functional.
+#pragma once
+
+#include <optional>
+
+#include "fermata/random.h"
+#include "runtime/tensor.h"
+
+namespace fermata {
+
+/// In training, elements become 0 with probability p and the rest grow by 1 / (1 - p); otherwise x itself. The numbers are
+/// those of the generator, so eager and compiled code drop the same elements.
+///
+/// Errors   ValueError unless 0 <= p <= 1. DType: floating.
+/// Source   Srivastava et al., "Dropout", JMLR 15, 2014.
+Tensor dropout(const Tensor& x, double p = 0.5, bool training = true, Generator& from = default_generator(),
+               Location where = Location::current());
+/// Whole channels of x [N, C, ..] at a time: PyTorch's dropout1d, dropout2d and dropout3d.
+Tensor feature_dropout(const Tensor& x, double p = 0.5, bool training = true, Generator& from = default_generator(),
+                       Location where = Location::current());
+/// Keeps mean and variance of what selu gives.
+///
+/// Source   Klambauer et al., "Self-normalizing neural networks", NeurIPS 2017.
+Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true, Generator& from = default_generator(),
+                     Location where = Location::current());
+
+/// Rows of a table at integer positions; the row `padding_idx` gets no gradient.
+///
+/// Shapes   index [..I], weight [V, D] -> [..I, D].
+Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<std::int64_t> padding_idx = {},
+                 Location where = Location::current());
+/// i64: 1 where the position along a new last axis is the element of x, else 0. Without a number of classes it is one more
+/// than the largest element, which is read for it. Elements out of range have no 1.
+///
+/// Errors   DTypeError unless x has an integer dtype.
+Tensor one_hot(const Tensor& x, std::optional<std::int64_t> classes = {}, Location where = Location::current());
+
+struct AttentionOptions {
+  Tensor mask = {};                  // bool: true where a key takes part; or floats, added to the scores
+  double dropout_p = 0;              // of the probabilities
+  bool is_causal = false;            // query i sees keys 0 to i
+  std::optional<double> scale = {};  // of the scores; by default 1 / sqrt(E)
+  bool enable_gqa = false;           // query heads share key heads in equal groups
+};
+/// softmax(query key^T * scale + mask) value. A query for which every key is masked out gives 0.
+///
+/// Shapes   query [.., L, E], key [.., S, E], value [.., S, V] -> [.., L, V]; leading axes broadcast. mask broadcasts to
+///          [.., L, S]. With enable_gqa query [.., H, L, E] and key, value [.., G, S, ..], H a multiple of G.
+/// DType    floating; the softmax of f16 and bf16 is computed in f32.
+/// Source   Vaswani et al., "Attention is all you need", NeurIPS 2017.
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const AttentionOptions& options = {}, Location where = Location::current());
+
+}  // namespace fermata

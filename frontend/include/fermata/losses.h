@@ -1,0 +1,89 @@
+// Losses: how far a prediction is from a target.
+//
+// Names, arguments and defaults follow torch.nn.functional. x and target broadcast unless said otherwise; `reduction` says
+// what becomes of the losses of the elements. DType: floating; f16 and bf16 are computed in f32 and rounded once, integers
+// become f32. Errors: ShapeError where operands do not fit, ValueError for parameters out of their range.
+#pragma once
+
+#include "runtime/operand.h"
+
+namespace fermata {
+
+enum class LossReduction : std::uint8_t {
+  none,
+  mean,
+  sum,
+  batch_mean,  // the sum divided by the size of axis 0
+};
+
+Tensor mse_loss(const Tensor& x, const Tensor& target, LossReduction reduction = LossReduction::mean,
+                Location where = Location::current());
+Tensor l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction = LossReduction::mean,
+               Location where = Location::current());
+/// d * d / (2 beta) where the distance d is below beta, else d - beta / 2.
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction = LossReduction::mean,
+                      double beta = 1, Location where = Location::current());
+/// d * d / 2 where the distance d is below delta, else delta (d - delta / 2).
+Tensor huber_loss(const Tensor& x, const Tensor& target, LossReduction reduction = LossReduction::mean,
+                  double delta = 1, Location where = Location::current());
+
+struct ClassOptions {
+  Tensor weight = {};                // [C]: of each class; the mean is weighted with it
+  std::int64_t ignore_index = -100;  // labels that count for nothing
+  LossReduction reduction = LossReduction::mean;
+  double label_smoothing = 0;  // cross_entropy: so much of every target is spread over all classes
+  std::int64_t axis = 1;       // of x, where its classes are; 0 for a vector
+};
+/// The negative log-likelihood of labels, of which x has the logarithms.
+///
+/// Shapes   x [N, C, ..] or [C], labels [N, ..] or []. Labels are integers in [0, C) or ignore_index; one out of range
+///          makes its loss NaN.
+Tensor nll_loss(const Tensor& x, const Tensor& labels, const ClassOptions& options = {},
+                Location where = Location::current());
+/// nll_loss of log_softmax(x), or the cross entropy to probabilities where target has the shape of x. cross_entropy of
+/// two arguments (fermata/composites.h) has its classes along the last axis.
+Tensor cross_entropy(const Tensor& x, const Tensor& target, const ClassOptions& options,
+                     Location where = Location::current());
+
+/// -(t log(x) + (1 - t) log(1 - x)), logarithms not below -100. weight is of each element, or undefined.
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                            LossReduction reduction = LossReduction::mean, Location where = Location::current());
+/// The same of sigmoid(x), without its overflow; pos_weight multiplies the part of t.
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                                        LossReduction reduction = LossReduction::mean, const Tensor& pos_weight = {},
+                                        Location where = Location::current());
+/// target (log(target) - x), where x has logarithms; with log_target so has target.
+Tensor kl_div(const Tensor& x, const Tensor& target, LossReduction reduction = LossReduction::mean,
+              bool log_target = false, Location where = Location::current());
+
+/// x . y / (|x| |y|) along an axis, neither length below eps; and the distance |x - y + eps| of order p along the last.
+Tensor cosine_similarity(const Tensor& x, const Tensor& y, std::int64_t axis = 1, double eps = 1e-8,
+                         Location where = Location::current());
+Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p = 2, double eps = 1e-6, bool keepdims = false,
+                         Location where = Location::current());
+
+// sign is 1 or -1: whether two things belong together.
+Tensor cosine_embedding_loss(const Tensor& x, const Tensor& y, const Tensor& sign, double margin = 0,
+                             LossReduction reduction = LossReduction::mean, Location where = Location::current());
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& sign, double margin = 1,
+                            LossReduction reduction = LossReduction::mean, Location where = Location::current());
+Tensor margin_ranking_loss(const Tensor& x, const Tensor& y, const Tensor& sign, double margin = 0,
+                           LossReduction reduction = LossReduction::mean, Location where = Location::current());
+/// log(1 + exp(-sign x)).
+Tensor soft_margin_loss(const Tensor& x, const Tensor& sign, LossReduction reduction = LossReduction::mean,
+                        Location where = Location::current());
+/// max(|anchor - positive| - |anchor - negative| + margin, 0), distances of order p; with `swap`, that of positive and
+/// negative where it is smaller.
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin = 1,
+                           double p = 2, double eps = 1e-6, bool swap = false,
+                           LossReduction reduction = LossReduction::mean, Location where = Location::current());
+
+/// (log(var) + (x - target)^2 / var) / 2, var not below eps; `full` adds log(2 pi) / 2.
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, bool full = false, double eps = 1e-6,
+                         LossReduction reduction = LossReduction::mean, Location where = Location::current());
+/// exp(x) - target x, or x - target log(x + eps) unless log_input; `full` adds Stirling's approximation of log(target!).
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, bool log_input = true, bool full = false,
+                        double eps = 1e-8, LossReduction reduction = LossReduction::mean,
+                        Location where = Location::current());
+
+}  // namespace fermata

@@ -1,0 +1,13 @@
+// All of what neural networks are made of in one header; part of fermata/fermata.h.
+#pragma once
+
+#include "fermata/activations.h"
+#include "fermata/composites.h"
+#include "fermata/convolution.h"
+#include "fermata/indexing.h"
+#include "fermata/layers.h"
+#include "fermata/losses.h"
+#include "fermata/normalisation.h"
+#include "fermata/optimisers.h"
+#include "fermata/pooling.h"
+#include "fermata/resampling.h"

@@ -1,0 +1,60 @@
+// Normalisations. Over the last axis alone there are layer_norm and rms_norm (fermata/composites.h).
+//
+// Names and defaults follow torch.nn.functional. DType: floating; f16 and bf16 are computed in f32 and rounded once.
+// Parameters that are not wanted are left undefined. Errors: ShapeError where a parameter does not fit.
+#pragma once
+
+#include <concepts>
+
+#include "fermata/integer_list.h"
+#include "runtime/tensor.h"
+
+namespace fermata {
+
+/// The last axes of x, by their sizes, as an argument of its own type: layer_norm(x, NormalizedShape{4, 8}).
+struct NormalizedShape {
+  Shape sizes;
+  explicit NormalizedShape(std::initializer_list<std::int64_t> list) : sizes(list) {}
+  explicit NormalizedShape(const Shape& shape) : sizes(shape) {}
+};
+Tensor layer_norm_over(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
+                       double eps, Location where);
+Tensor rms_norm_over(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps, Location where);
+/// (x - mean) / sqrt(var + eps) over all elements of the last axes; weight and bias have their shape.
+Tensor layer_norm(const Tensor& x, const std::same_as<NormalizedShape> auto& over, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5, Location where = Location::current()) {
+  return layer_norm_over(x, over.sizes, weight, bias, eps, where);
+}
+Tensor rms_norm(const Tensor& x, const std::same_as<NormalizedShape> auto& over, const Tensor& weight = {},
+                double eps = 1e-6, Location where = Location::current()) {
+  return rms_norm_over(x, over.sizes, weight, eps, where);
+}
+
+/// Each channel normalised over the batch and all other axes; in inference, with the running mean and variance. Training
+/// moves those in place, by `momentum`, towards what it saw (the variance unbiased), where they are defined.
+///
+/// Shapes   x [N, C, ..]; running_mean, running_var, weight and bias [C].
+/// Errors   ValueError in inference without running statistics.
+/// Source   Ioffe and Szegedy, "Batch normalization", ICML 2015.
+Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
+                  const Tensor& bias = {}, bool training = false, double momentum = 0.1, double eps = 1e-5,
+                  Location where = Location::current());
+/// Each image and channel on its own; otherwise as batch_norm.
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {},
+                     const Tensor& weight = {}, const Tensor& bias = {}, bool use_input_stats = true,
+                     double momentum = 0.1, double eps = 1e-5, Location where = Location::current());
+/// Channels in groups, each image and group on its own.
+///
+/// Errors   ShapeError unless the channels come in so many equal groups.
+/// Source   Wu and He, "Group normalization", ECCV 2018.
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5, Location where = Location::current());
+
+/// x / (k + alpha * mean of squares of `size` neighbouring channels) ^ beta.
+Tensor local_response_norm(const Tensor& x, std::int64_t size, double alpha = 1e-4, double beta = 0.75, double k = 1,
+                           Location where = Location::current());
+/// x divided by its length of order p along an axis, which counts as eps where it is below.
+Tensor normalize(const Tensor& x, double p = 2, std::int64_t axis = 1, double eps = 1e-12,
+                 Location where = Location::current());
+
+}  // namespace fermata

@@ -1,0 +1,112 @@
+// Optimisers: how parameters follow their gradients.
+//
+// An optimiser holds its parameters and what it remembers of each; a step writes all of them in place. In compiled mode the
+// updates of all parameters are one plan: one kernel for each parameter, each reading and writing its elements once. Names and defaults follow
+// torch.optim. f16 and bf16 parameters are updated in f32 and rounded once; what is remembered of them is f32.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "runtime/tensor.h"
+
+namespace fermata::optim {
+
+/// What all optimisers share: the parameters, and where their gradients come from.
+class Optimiser {
+ public:
+  virtual ~Optimiser() = default;
+  Optimiser(const Optimiser&) = delete;
+  Optimiser& operator=(const Optimiser&) = delete;
+
+  /// One step along these gradients, one for each parameter; undefined ones leave their parameter as it is.
+  ///
+  /// Errors   ValueError unless there are as many gradients as parameters; ShapeError where shapes differ.
+  void step(std::span<const Tensor> gradients, Location where = Location::current());
+  /// The same along grad() of the parameters.
+  void step(Location where = Location::current());
+  /// Forgets grad() of every parameter.
+  void zero_grad() const;
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+  /// Everything that a step reads and writes besides parameters, in a fixed order: what a checkpoint needs.
+  virtual std::vector<Tensor> state() const = 0;
+
+ protected:
+  explicit Optimiser(std::vector<Tensor> parameters, Location where);
+  /// Writes parameter i and its state; gradient and value are in the dtype that is computed in.
+  virtual void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) = 0;
+  /// Called once before the updates of a step.
+  virtual void begin(Location) {}
+
+ private:
+  std::vector<Tensor> parameters_;
+};
+
+struct SgdOptions {
+  double learning_rate = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+  bool maximize = false;
+};
+/// Stochastic gradient descent. Errors: ValueError for nesterov without momentum or with dampening.
+class SGD : public Optimiser {
+ public:
+  explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {}, Location where = Location::current());
+  std::vector<Tensor> state() const override;
+  /// May be changed between steps.
+  SgdOptions options;
+
+ protected:
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+
+ private:
+  std::vector<Tensor> velocity_;  // undefined before the first step, and without momentum
+};
+
+struct AdamOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool maximize = false;
+};
+/// Adam; weight decay is added to the gradient.
+///
+/// Source   Kingma and Ba, "Adam", ICLR 2015.
+class Adam : public Optimiser {
+ public:
+  explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {}, Location where = Location::current());
+  std::vector<Tensor> state() const override;
+  AdamOptions options;
+
+ protected:
+  Adam(std::vector<Tensor> parameters, const AdamOptions& options, bool decoupled, Location where);
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+  void begin(Location where) override;
+
+ private:
+  bool decoupled_;
+  Tensor steps_;                          // f64: how many there were
+  Tensor step_size_, second_correction_;  // of this step: tensors, so that compiled functions count on
+  std::vector<Tensor> first_, second_;    // moments
+};
+
+/// Adam with a weight decay that is apart from the gradient (0.01 by default).
+///
+/// Source   Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+class AdamW : public Adam {
+ public:
+  explicit AdamW(std::vector<Tensor> parameters, const AdamOptions& options = {.weight_decay = 0.01},
+                 Location where = Location::current());
+};
+
+/// Scales gradients down together so that their common length of order `norm_type` is at most `max_norm`; gives the length
+/// they had. Undefined gradients are left out.
+Tensor clip_grad_norm(std::vector<Tensor>& gradients, double max_norm, double norm_type = 2,
+                      Location where = Location::current());
+/// Limits every element of the gradients to [-limit, limit].
+void clip_grad_value(std::vector<Tensor>& gradients, double limit, Location where = Location::current());
+
+}  // namespace fermata::optim

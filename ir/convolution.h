@@ -1,0 +1,35 @@
+// Windows along an axis and convolutions in numbers: how attributes and sizes lead to sizes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ir/shape.h"
+
+namespace fermata {
+
+/// How many windows of `size` elements, `dilation` apart, fit `length` elements where each starts `step` after the one
+/// before; 0 where not even one does.
+constexpr std::int64_t window_count(std::int64_t length, std::int64_t size, std::int64_t step, std::int64_t dilation) {
+  const std::int64_t reach = (size - 1) * dilation + 1;
+  return length < reach ? 0 : (length - reach) / step + 1;
+}
+
+/// The attributes of convolution and its gradients (ir/graph.h), by spatial axis.
+struct ConvolutionAttributes {
+  std::int64_t groups = 1;
+  std::span<const std::int64_t> strides, padding, padding_end, dilation;
+
+  explicit ConvolutionAttributes(std::span<const std::int64_t> attributes) : groups(attributes[0]) {
+    const std::size_t axes = (attributes.size() - 1) / 4;
+    strides = attributes.subspan(1, axes), padding = attributes.subspan(1 + axes, axes);
+    padding_end = attributes.subspan(1 + 2 * axes, axes), dilation = attributes.subspan(1 + 3 * axes, axes);
+  }
+  std::size_t axes() const { return strides.size(); }
+  /// The size of the result along spatial axis i.
+  std::int64_t result_size(std::size_t i, std::int64_t x, std::int64_t weight) const {
+    return window_count(x + padding[i] + padding_end[i], weight, strides[i], dilation[i]);
+  }
+};
+
+}  // namespace fermata

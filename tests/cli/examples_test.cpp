@@ -1,0 +1,31 @@
+// The examples that train networks: they check themselves that both modes learn, and the same.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/run_program.h"
+
+namespace fermata {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Examples, AConvolutionalNetworkLearnsInBothModes) {
+  const Scratch scratch;
+  const Outcome convnet = run_program("examples/convnet");
+  EXPECT_EQ(convnet.status, 0) << convnet.out << convnet.err;
+  EXPECT_THAT(convnet.out, HasSubstr("compiled mode\n  epoch  1  loss "));
+  EXPECT_THAT(convnet.out, HasSubstr("losses of both modes differ by at most "));
+  EXPECT_EQ(run_program("examples/convnet 0").status, 1);  // what has learned nothing fails
+}
+
+TEST(Examples, ATransformerLearnsInBothModes) {
+  const Scratch scratch;
+  const Outcome transformer = run_program("examples/transformer");
+  EXPECT_EQ(transformer.status, 0) << transformer.out << transformer.err;
+  EXPECT_THAT(transformer.out, HasSubstr("compiled mode\n  step   1  loss 4."));
+  EXPECT_THAT(transformer.out, HasSubstr("it writes: Shall I"));
+  EXPECT_EQ(run_program("examples/transformer 3").status, 1);
+}
+
+}  // namespace
+}  // namespace fermata
