@@ -101,10 +101,20 @@ Tensor linspace(double start, double stop, std::int64_t count, DType dtype, Loca
   return astype(fermata::where({last, where}, stop, inner), dtype, where);
 }
 
+Tensor empty_like(const Tensor& x, std::optional<DType> dtype, Location where) {
+  require_defined("empty_like", x, where);
+  return is_batched(x) ? full_like(x, 0, dtype, where) : empty(x.shape(), dtype.value_or(x.dtype()), device(x), where);
+}
+
 Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, DType dtype, Location where) {
+  return eye(rows, columns, 0, dtype, where);
+}
+Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, std::int64_t k, DType dtype, Location where) {
   const Shape shape{rows, columns.value_or(rows)};
   check_shape("eye", shape, dtype, where);
-  const Tensor diagonal = equal({iota(shape, 0, where), where}, iota(shape, 1, where));
+  const Tensor column = iota(shape, 1, where);
+  const Tensor row = k == 0 ? iota(shape, 0, where) : add({iota(shape, 0, where), where}, k);
+  const Tensor diagonal = equal({row, where}, column);
   return astype(diagonal, dtype, where);
 }
 

@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "fermata/ops.h"
 #include "frontend/calls.h"
 #include "ir/infer.h"
 
@@ -32,6 +33,10 @@ Tensor mean(const Tensor& x, const IntegerList& axes, bool keepdims, Location wh
 Tensor var(const Tensor& x, const IntegerList& axes, bool keepdims, double correction, Location where) {
   const auto bits = std::bit_cast<std::uint64_t>(correction);
   return reduce(Op::var, x, axes, keepdims, {&bits, 1}, where);
+}
+
+Tensor stddev(const Tensor& x, const IntegerList& axes, bool keepdims, double correction, Location where) {
+  return sqrt({var(x, axes, keepdims, correction, where), where});
 }
 
 Tensor logsumexp(const Tensor& x, const IntegerList& axes, bool keepdims, Location where) {

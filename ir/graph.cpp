@@ -34,6 +34,9 @@ std::span<const AttributeField> attribute_fields(Op op) {
                                   kSlice[] = {{"start", list}, {"step", list}},
                                   kUpdate[] = {{"offset", integer}, {"strides", list}},
                                   kExternal[] = {{"arguments", list}}, kPacked[] = {{"columns", integer}},
+                                  kSort[] = {{"axis", integer}, {"descending", boolean}},
+                                  kTopK[] = {{"axis", integer}, {"k", integer}, {"largest", boolean}},
+                                  kSearch[] = {{"right", boolean}},
                                   kSparse[] = {{"columns", integer}, {"transposed", boolean}},
                                   kUnfold[] = {{"axis", integer}, {"size", integer}, {"step", integer},
                                                {"dilation", integer}},
@@ -43,6 +46,8 @@ std::span<const AttributeField> attribute_fields(Op op) {
   if (family(op) == Family::reduce) return kReduce;
   if (family(op) == Family::external) return kExternal;
   switch (op) {
+#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name:
+#include "ir/ops.def"
     case Op::iota:
     case Op::concat:
     case Op::take:
@@ -65,6 +70,10 @@ std::span<const AttributeField> attribute_fields(Op op) {
     case Op::update: return kUpdate;
     case Op::matmul_packed: return kPacked;
     case Op::csr_matmul: return kSparse;
+    case Op::sort:
+    case Op::argsort: return kSort;
+    case Op::top_k_indices: return kTopK;
+    case Op::searchsorted: return kSearch;
     default: return {};
   }
 }

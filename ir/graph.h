@@ -32,6 +32,10 @@ struct GraphOperand {
 ///   slice           [start per axis ..., step per axis ...]     counts are the node's shape
 ///   concat          [axis]
 ///   take, index_add [axis]
+///   scans           [axis]
+///   sort, argsort   [axis, descending]
+///   top_k_indices   [axis, k, largest]
+///   searchsorted    [right]
 ///   update          [offset, stride per axis of operand 1 ...]  over the row-major elements of operand 0
 ///   gather, scatter, scatter_add, scatter_multiply, scatter_maximum, scatter_minimum [axis]
 ///   unfold          [axis, size of a window, step from one to the next, dilation within one]

@@ -3,6 +3,7 @@
 // Internal to ir/infer*.cpp; everyone else asks infer().
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,8 @@ TensorType infer_fold(const InferCall& call);
 TensorType infer_convolution(const InferCall& call);
 TensorType infer_convolution_data_gradient(const InferCall& call);
 TensorType infer_convolution_weight_gradient(const InferCall& call);
+/// The ops of ir/ops/ordering.def, nothing for others: infer_ordering.cpp.
+std::optional<TensorType> infer_ordering(const InferCall& call);
 
 /// The ops of ir/ops/irregular.def.
 TensorType infer_irregular(const InferCall& call);

@@ -246,7 +246,9 @@ TensorType infer_irregular(const InferCall& call) {
     case Op::convolution: return with(2, attributes, infer_convolution);
     case Op::convolution_data_gradient: return with(2, attributes, infer_convolution_data_gradient);
     case Op::convolution_weight_gradient: return with(2, attributes, infer_convolution_weight_gradient);
-    default: throw_internal(call.headline("no inference"), call.where);
+    default:
+      if (auto type = infer_ordering(call)) return *std::move(type);
+      throw_internal(call.headline("no inference"), call.where);
   }
 }
 

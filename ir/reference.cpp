@@ -189,6 +189,7 @@ ReferenceTensor evaluate_matmul(const GraphNode& node, const ReferenceTensor& lh
 }
 
 ReferenceTensor evaluate_irregular(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands) {
+  if (auto ordered = order_elements(node, operands)) return *std::move(ordered);
   switch (node.op) {
     case Op::full: return evaluate_full(node);
     case Op::iota: return evaluate_iota(node);

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "ir/graph.h"
@@ -102,5 +103,9 @@ ReferenceTensor move_elements(const GraphNode& node, const std::vector<const Ref
 ReferenceTensor neural_ops(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
 /// The sparse products and those of packed bytes: reference_sparse.cpp.
 ReferenceTensor sparse_products(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
+
+/// The ops of ir/ops/ordering.def, nothing for others: reference_ordering.cpp.
+std::optional<ReferenceTensor> order_elements(const GraphNode& node,
+                                              const std::vector<const ReferenceTensor*>& operands);
 
 }  // namespace fermata

@@ -17,6 +17,8 @@
 #include "ir/scalar_math/arithmetic.h"
 #include "ir/scalar_math/error_function.h"
 #include "ir/scalar_math/exponential.h"
+#include "ir/scalar_math/hyperbolic.h"
+#include "ir/scalar_math/inverse_trigonometric.h"
 #include "ir/scalar_math/logarithm.h"
 #include "ir/scalar_math/power.h"
 #include "ir/scalar_math/random.h"

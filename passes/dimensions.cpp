@@ -55,6 +55,10 @@ void Dimensions::add(const Graph& graph, ValueId v) {
     return;
   }
   switch (n.op) {
+#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name:
+#include "ir/ops.def"
+    case Op::sort:
+    case Op::argsort:
     case Op::cast:
     case Op::copy:
     case Op::index_add:
@@ -76,6 +80,11 @@ void Dimensions::add(const Graph& graph, ValueId v) {
     case Op::permute:
       for (unsigned i = 0; i < axes.size(); ++i) join(axes[i], axes_[operand(0)][static_cast<std::size_t>(n.attributes[i])]);
       break;
+    case Op::top_k_indices:
+      for (unsigned i = 0; i < axes.size(); ++i)
+        if (i != static_cast<unsigned>(n.attributes[0])) join(axes[i], axes_[operand(0)][i]);
+      break;
+    case Op::searchsorted: join_broadcast(graph, operand(1), v); break;
     case Op::matmul:
     case Op::matmul_i32:
       if (const auto &a = axes_[operand(0)], &b = axes_[operand(1)]; a.size() >= 2 && b.size() >= 2) {

@@ -100,7 +100,8 @@ class Tensor {
     if (impl_ != nullptr) impl_->refs.fetch_add(1, std::memory_order_relaxed);
   }
   Tensor(Tensor&& o) noexcept : impl_(std::exchange(o.impl_, nullptr)) {}
-  Tensor& operator=(Tensor o) noexcept {
+  /// Names another tensor. Not of a temporary: x[0] = y would change nothing; x[0].assign(y) writes elements.
+  Tensor& operator=(Tensor o) & noexcept {
     std::swap(impl_, o.impl_);
     return *this;
   }
@@ -144,6 +145,9 @@ class Tensor {
 
   // Views: they alias this tensor. Errors are those of the free functions of the same names.
   Tensor operator[](const Index& index) const;
+  /// The elements at positions along the first axis, or, of a bool mask of the leading axes, where that is true
+  /// (fermata/subscript.h). A tensor of its own.
+  Tensor operator[](const Tensor& index) const;
   Tensor slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1,
                Location where = Location::current()) const;
   Tensor reshape(std::initializer_list<std::int64_t> sizes, Location where = Location::current()) const;

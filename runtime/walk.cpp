@@ -33,7 +33,14 @@ bool worth_keeping(Op op) {
     case Op::fold:
     case Op::convolution:
     case Op::convolution_data_gradient:
-    case Op::convolution_weight_gradient: return true;
+    case Op::convolution_weight_gradient:
+    case Op::sort:
+    case Op::argsort:
+    case Op::top_k_indices:
+    case Op::searchsorted:
+    case Op::flatnonzero: return true;
+#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return true;
+#include "ir/ops.def"
     default: return family(op) == Family::reduce;
   }
 }

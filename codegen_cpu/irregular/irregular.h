@@ -1,4 +1,4 @@
-// Call kernels of the irregular ops that move elements or add them up: concat, take, update, gather, scatter, fold ...
+// Call kernels of the irregular ops: those that move elements or add them up, scan, sort and search.
 //
 // They take operands of any strides and any dtype. Results do not depend on the number of threads.
 #pragma once
@@ -25,5 +25,16 @@ void scatter_call(const CallArgs& args);
 void fold_call(const CallArgs& args);
 /// Attributes [offset, stride per axis of input 1 ...] over the row-major elements of input 0.
 void update_call(const CallArgs& args);
+
+/// Attributes [axis]. Each line is scanned in blocks of a fixed size, so that errors of sums grow with the number of blocks.
+void scan_call(const CallArgs& args);
+/// Attributes [axis, descending]. Both are radix sorts; argsort is stable, 0 and -0 being equal.
+void sort_call(const CallArgs& args);
+void argsort_call(const CallArgs& args);
+/// Attributes [axis, k, largest].
+void top_k_indices_call(const CallArgs& args);
+/// Attributes [right].
+void searchsorted_call(const CallArgs& args);
+void flatnonzero_call(const CallArgs& args);
 
 }  // namespace fermata

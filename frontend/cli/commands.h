@@ -15,4 +15,7 @@ void add_ops(CLI::App& app);
 void add_opt(CLI::App& app);
 void add_run(CLI::App& app);
 
+/// What `fermata ops --coverage` prints.
+void print_coverage();
+
 }  // namespace fermata::cli

@@ -166,8 +166,12 @@ void add_ops(CLI::App& app) {
       ->excludes(one)
       ->excludes(by_key);
   by_key->excludes(one);
-  command->callback([wanted, key, dangling] {
-    if (*dangling)
+  const auto coverage = std::make_shared<bool>(false);
+  command->add_flag("--coverage", *coverage, "Run a call of every function of the array API and of neural nets, and say what works");
+  command->callback([wanted, key, dangling, coverage] {
+    if (*coverage)
+      print_coverage();
+    else if (*dangling)
       print_dangling();
     else if (!key->empty())
       print_key(*key);

@@ -150,7 +150,10 @@ VjpRule irregular_vjp_rule(Op op) {
       return {{zero, formula(csr_values_vjp, kFirst | kThird), formula(csr_dense_vjp, kFirst | kSecond)}};
     case Op::csr_sampled_matmul:
       return {{zero, formula(csr_sampled_lhs_vjp, kFirst | kThird), formula(csr_sampled_rhs_vjp, kFirst | kSecond)}};
-    default: return neural_vjp_rule(op);
+    default: {
+      const VjpRule rule = neural_vjp_rule(op);
+      return rule.entries[0].kind == Derivative::none ? ordering_vjp_rule(op) : rule;
+    }
   }
 }
 

@@ -51,6 +51,9 @@ VjpRule irregular_vjp_rule(Op op);
 /// Of them, those of ir/ops/neural.def.
 VjpRule neural_vjp_rule(Op op);
 
+/// Those of ir/ops/ordering.def; nothing for other ops.
+VjpRule ordering_vjp_rule(Op op);
+
 namespace vjp {
 
 /// g for the elements that `mask` names, divided by how many there are along the reduced axes.

@@ -67,8 +67,28 @@ Tensor batched_concat(const BatchedCall& call) {
   return vjp::call(Op::concat, parts, axis).tensor();
 }
 
+/// An axis as the first attribute, one further to the back.
+Tensor batched_along_axis(const BatchedCall& call) {
+  std::vector<std::int64_t> attributes(call.attributes.integers.begin(), call.attributes.integers.end());
+  ++attributes[0];
+  return moved_axes(call, attributes);
+}
+
+/// One sorted vector and many values to look up; sorted vectors of their own are searched one by one.
+Tensor batched_searchsorted(const BatchedCall& call) {
+  if (call.operands[0].batched) return loop_over_batch(call);
+  const std::array operands{call.operands[0].value, call.operands[1].value};
+  return vjp::call(call.op, operands, call.attributes.integers).tensor();
+}
+
 BatchingRule irregular_rule(Op op) {
   switch (op) {
+#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name:
+#include "ir/ops.def"
+    case Op::sort:
+    case Op::argsort:
+    case Op::top_k_indices: return batched_along_axis;
+    case Op::searchsorted: return batched_searchsorted;
     case Op::cast:
     case Op::copy:
     case Op::reshape: return batched_by_type;

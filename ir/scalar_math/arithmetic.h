@@ -1,4 +1,5 @@
-// Exact and nearly exact arithmetic of the op table that is more than one primitive: signs, extremes, floored division.
+// Exact and nearly exact arithmetic of the op table that is more than one primitive: signs, extremes, divisions with
+// remainder, hypot.
 #pragma once
 
 #include "ir/scalar_math/floating.h"
@@ -75,6 +76,43 @@ template <class V> V remainder(V a, V b) {
     else
       return select((rest != V(T(0))) & ((rest ^ b) < V(T(0))), rest + b, rest);
   }
+}
+
+/// Rounding to integers: integers are their own.
+template <class V> V floor_of(V x) {
+  if constexpr (is_float_value<V>) return floor(x); else return x;
+}
+template <class V> V ceil_of(V x) {
+  if constexpr (is_float_value<V>) return ceil(x); else return x;
+}
+template <class V> V trunc_of(V x) {
+  if constexpr (is_float_value<V>) return trunc(x); else return x;
+}
+template <class V> V round_of(V x) {
+  if constexpr (is_float_value<V>) return rint(x); else return x;
+}
+
+template <class V> V copysign(V magnitude, V x) { return with_sign_of(abs(magnitude), x); }
+template <class V> auto signbit(V x) {
+  using S = typename FormatOf<V>::Signed;
+  return bitcast<S>(x) < SignedBits<V>(S{0});
+}
+
+/// The remainder of truncated division: the sign of a. Exact as floored_division is.
+template <class V> V fmod(V a, V b) {
+  using T = ElementOfValue<V>;
+  if constexpr (is_float_value<V>)
+    return copysign(floored_division(abs(a), abs(b)).remainder, a);
+  else
+    return select(b == V(T(0)), V(T(0)), a % b);
+}
+
+/// The root of a^2 + b^2 without overflow or underflow on the way; infinite if either is, whatever the other.
+template <class V> V hypot(V a, V b) {
+  const V x = abs(a), y = abs(b);
+  const V large = maximum(x, y), small = minimum(x, y), ratio = small / large;
+  const V value = select(large == constant<V>(0), large, large * sqrt(fma(ratio, ratio, constant<V>(1))));
+  return select((x == infinity<V>()) | (y == infinity<V>()), infinity<V>(), value);
 }
 
 }  // namespace fermata::math

@@ -1,4 +1,4 @@
-// erf and gelu, both from Q(a), the upper tail of the standard normal distribution.
+// erf, erfc and gelu, all from Q(a), the upper tail of the standard normal distribution.
 //
 // Q(a) = e^(-a^2 / 2) R(a), where R falls slowly; (a + k) R(a) is a polynomial in (a - k) / (a + k) (the
 // transformation of M. M. Shepherd and J. G. Laframboise, Math. Comp. 36, 1981). The rounding error of a^2 is put
@@ -41,9 +41,9 @@ template <> struct ErrorFunctionConstants<double> {
 };
 template <class V> using ErrorFunctionOf = ErrorFunctionConstants<ElementOfValue<V>>;
 
-/// factor * Q(a), at most 1, for 0 <= a <= kTailMax. The power of two of the exponential comes last, as the result may
+/// factor * Q(a + low), at most 1, for 0 <= a <= kTailMax and |low| at most an ulp of a. The power of two of the exponential comes last, as the result may
 /// be subnormal. The relative error of 1 / (a + k) is measured and put back as well.
-template <class V> V normal_tail_times(V factor, V a) {
+template <class V> V normal_tail_times(V factor, V a, V low_of_a = constant<V>(0)) {
   using C = ErrorFunctionOf<V>;
   const V sum = a + V(C::kPole), sum_low = a - (sum - V(C::kPole));
   const V inverse = constant<V>(1) / sum;
@@ -55,7 +55,7 @@ template <class V> V normal_tail_times(V factor, V a) {
   const Pair<V> series = polynomial_pair(q, C::kTail);
   const Pair<V> weight = two_product(factor, inverse);
   const V scaled = weight.high * series.high;
-  const V relative = fma(square.low, constant<V>(-0.5), correction);
+  const V relative = fma(-a, low_of_a, fma(square.low, constant<V>(-0.5), correction));
   const V low = fma(weight.high, series.low, fma(weight.low, series.high, scaled * relative));
   return times_negative_power_of_two(fma(low, e.value, scaled * e.value), e.shifted);
 }
@@ -71,6 +71,19 @@ template <class V> V erf(V x) {
     far = constant<V>(1) - exp_in_range(fma(polynomial(t, C::kErfFar), t, -t));
   }
   return with_sign_of(select(t > V(C::kErfSplit), far, near), x);
+}
+
+/// 2 Q(sqrt(2) x), or 2 less that of -x. The root of 2 times |x| is a pair: an error of it would count x^2 times.
+template <class V> V erfc(V x) {
+  constexpr double kRoot2 = 1.4142135623730950488;
+  const V root = constant<V>(kRoot2);
+  const V root_low = constant<V>(is_double_value<V> ? -9.6672933134529135e-17 : 2.4203234972266154e-8);
+  const V magnitude = min(constant<V>(is_double_value<V> ? 27.5 : 10.6), abs(x));
+  Pair<V> a = two_product(magnitude, root);
+  a.low = fma(magnitude, root_low, a.low);
+  const V tail = normal_tail_times(constant<V>(2), a.high, a.low);
+  const V value = select(x < constant<V>(0), constant<V>(2) - tail, tail);
+  return select(x != x, x, value);
 }
 
 /// x Phi(x) = max(x, 0) - |x| Q(|x|), for either sign of x.

@@ -1,6 +1,8 @@
-// pow: 2^(y log2 |x|) with the logarithm as a pair of floats, then the special cases of IEEE 754-2019, section 9.2.1.
+// pow: 2^(y log2 |x|) with the logarithm as a pair of floats, then the special cases of IEEE 754-2019, section 9.2.1; of
+// integers by squaring. cbrt and logaddexp.
 #pragma once
 
+#include "ir/scalar_math/arithmetic.h"
 #include "ir/scalar_math/exponential.h"
 #include "ir/scalar_math/logarithm.h"
 
@@ -62,7 +64,25 @@ template <class V> V power_of_magnitude(V magnitude, V y) {
   return exp2_of_sum(product, select(abs(product) < V(C::kExponentLimit), low, zero));
 }
 
-template <class V> V pow(V x, V y) {
+/// By squaring, wrapping; negative exponents give what 1 / x^-y truncates to: 0, or a power of -1 or 1.
+template <class V> V integer_pow(V x, V y) {
+  using T = ElementOfValue<V>;
+  const V zero(T(0)), one(T(1));
+  constexpr int kBits = static_cast<int>(sizeof(T) * 8) - (std::is_signed_v<T> ? 1 : 0);
+  V result = one, base = x;
+  for (int bit = 0; bit < kBits; ++bit) {
+    const V shifted = y >> V(static_cast<T>(bit));
+    result = select((shifted & one) != zero, result * base, result);
+    if (bit + 1 < kBits) base = base * base;
+  }
+  if constexpr (std::is_signed_v<T>) {
+    const V minus(T(-1)), odd = select((y & one) != zero, minus, one);
+    result = select(y < zero, select(x == one, one, select(x == minus, odd, zero)), result);
+  }
+  return result;
+}
+
+template <class V> V floating_pow(V x, V y) {
   using B = UnsignedBits<V>;
   using U = typename FormatOf<V>::Unsigned;
   const V zero = constant<V>(0), one = constant<V>(1);
@@ -74,6 +94,36 @@ template <class V> V pow(V x, V y) {
   const V negated = from_bits<V>(bits_of(result) ^ select(odd, sign_bit_of(x), B(U{0})));
   const V signed_result = select(fractional & (x < zero) & (magnitude < infinity<V>()), quiet_nan<V>(), negated);
   return select((x == one) | (y == zero), one, signed_result);
+}
+
+template <class V> V pow(V x, V y) {
+  if constexpr (is_float_value<V>) return floating_pow(x, y);
+  else return integer_pow(x, y);
+}
+
+/// The real cube root: 2^(log2 |x| / 3), and one step of Newton's method with the residual as a pair. The cube of what
+/// rounds y must neither be subnormal nor overflow: such x are scaled by a power of 8.
+template <class V> V cbrt(V x) {
+  constexpr bool kDouble = is_double_value<V>;
+  const V t = abs(x);
+  const auto tiny = t < constant<V>(kDouble ? 0x1p-960 : 0x1p-100);
+  const auto huge = t > constant<V>(kDouble ? 0x1p960 : 0x1p100);
+  const V one = constant<V>(1), up = constant<V>(kDouble ? 0x1p240 : 0x1p60), down = constant<V>(kDouble ? 0x1p-240 : 0x1p-60);
+  const V scaled = t * select(tiny, up, select(huge, down, one));
+  const V y = exp2(log2(scaled) * constant<V>(1.0 / 3));
+  const Pair<V> square = two_product(y, y);
+  const Pair<V> cube = multiply(square, Pair<V>{y, constant<V>(0)});
+  const V residual = (cube.high - scaled) + cube.low;
+  const V root = y - residual / (square.high * constant<V>(3));
+  const V larger = constant<V>(kDouble ? 0x1p80 : 0x1p20), smaller = constant<V>(kDouble ? 0x1p-80 : 0x1p-20);
+  const V whole = root * select(tiny, smaller, select(huge, larger, one));
+  return select((t == constant<V>(0)) | (!(t < infinity<V>())), x, with_sign_of(whole, x));
+}
+
+/// log(e^a + e^b) without overflow.
+template <class V> V logaddexp(V a, V b) {
+  const V large = maximum(a, b), gap = abs(a - b);
+  return select(a == b, a + constant<V>(0.6931471805599453), large + log1p(exp(-gap)));
 }
 
 }  // namespace fermata::math

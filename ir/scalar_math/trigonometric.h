@@ -1,4 +1,4 @@
-// sin and cos of any argument.
+// sin, cos and tan of any argument.
 //
 // |x| = q pi/2 + r with |r| <= pi/4. Small arguments subtract q times pi/2 in three parts (Cody and Waite 1980). Large
 // ones (Payne and Hanek 1983) multiply the mantissa by the 3 words of 2/pi whose product with it lies around the
@@ -131,6 +131,20 @@ template <class V> V cos(V x) {
   QuadrantAngle<V> angle = reduce_angle(abs(x));
   angle.quadrant = angle.quadrant + UnsignedBits<V>(U{1});
   return sine_of_quadrant(angle, UnsignedBits<V>(U{0}));
+}
+
+/// sin r / cos r, or -cos r / sin r in odd quadrants.
+template <class V> V tan(V x) {
+  using C = TrigonometricOf<V>;
+  using U = typename FormatOf<V>::Unsigned;
+  using B = UnsignedBits<V>;
+  const QuadrantAngle<V> angle = reduce_angle(abs(x));
+  const V r = angle.r, z = r * r;
+  const V sine = fma(z * r, polynomial(z, C::kSin), r);
+  const V cosine = fma(z * z, polynomial(z, C::kCos), fma(z, constant<V>(-0.5), constant<V>(1)));
+  const auto odd = (angle.quadrant & B(U{1})) != B(U{0});
+  const V tangent = select(odd, -cosine, sine) / select(odd, sine, cosine);
+  return from_bits<V>(bits_of(tangent) ^ sign_bit_of(x));
 }
 
 /// cos(2 pi u) for u in [0, 1): the quadrant and the fraction are exact.

@@ -107,8 +107,10 @@ TEST_P(Ops, PowersWithSpecialExponents) {
   EXPECT_EQ(floats(pow(x, 3.0)), (Floats{1, 8, 27}));
   EXPECT_EQ(floats(pow(x * x, 0.5)), (Floats{1, 2, 3}));
   EXPECT_EQ(floats(pow(x, -1)), (Floats{1, 0.5f, 1 / 3.0f}));
-  // Integers become f32 as with any other exponent.
-  EXPECT_EQ(pow(tensor({1, 2}), 2).dtype(), DType::f32);
+  EXPECT_EQ(pow(tensor({1, 2}), 2).dtype(), DType::i64);
+  EXPECT_EQ(ints(pow(tensor({-3, 2}), 3)), (Ints{-27, 8}));
+  EXPECT_EQ(ints(pow(tensor({1, -1, 2, 0}), -3)), (Ints{1, -1, 0, 0}));
+  EXPECT_EQ(pow(tensor({1, 2}), 0.5).dtype(), DType::f32);
   EXPECT_NEAR(pow(x, 2.5).to_vector<double>()[2], std::pow(3.0, 2.5), 1e-5);
 }
 

@@ -141,6 +141,23 @@ Tensor Execution::composite(const Step& s) {
   }
 }
 
+Tensor Execution::order(const Step& s) {
+  const Tensor& x = value(s, 0);
+  const std::int64_t axis = axis_of(x, s.choices[1]);
+  const bool flag = s.choices[2] % 2 == 0;
+  switch (s.choices[0] % 9) {
+    case 0: return cumulative_sum(x, axis, flag);
+    case 1: return cumulative_prod(x, axis);
+    case 2: return cumulative_max(x, axis, flag);
+    case 3: return cumulative_min(x, axis);
+    case 4: return sort(x, axis, flag);
+    case 5: return argsort(x, axis, flag);
+    case 6: return topk(x, x.size(axis) / 2, axis, flag).values;
+    case 7: return searchsorted(sort(reshape(x, -1)), value(s, 1), flag ? Side::left : Side::right);
+    default: return flatnonzero(x, sizes_[s.choices[2] % 4]);
+  }
+}
+
 Tensor Execution::view(const Step& s) {
   const Tensor& x = value(s, 0);
   const std::int64_t axis = axis_of(x, s.choices[1]);
@@ -226,6 +243,7 @@ Tensor Execution::call(const Step& s) {
       return index_add(value(s, 0), at, take(value(s, 2), at, axis), axis);
     }
     case StepKind::matmul: return s.choices[0] % 2 == 0 ? matmul(value(s, 0), value(s, 1)) : matmul(value(s, 0), transpose(value(s, 1)));
+    case StepKind::order: return order(s);
     case StepKind::write: write(s); return {};
   }
   return {};
@@ -329,7 +347,7 @@ Program random_program(std::mt19937_64& random, std::size_t steps, const AxisSiz
   constexpr StepKind kKinds[] = {
       StepKind::input,  StepKind::generate,  StepKind::unary,     StepKind::unary,  StepKind::unary, StepKind::binary,
       StepKind::binary, StepKind::binary,    StepKind::binary,    StepKind::binary, StepKind::cast,  StepKind::ternary,
-      StepKind::reduce, StepKind::reduce,    StepKind::composite, StepKind::view,   StepKind::view,  StepKind::view,
+      StepKind::reduce, StepKind::reduce,    StepKind::order,     StepKind::composite, StepKind::view,   StepKind::view,  StepKind::view,
       StepKind::view,   StepKind::join,      StepKind::take,      StepKind::matmul, StepKind::write, StepKind::write,
       StepKind::index_add};
   Program program;

@@ -19,7 +19,7 @@ namespace fermata::testing {
 using AxisSizes = std::array<std::int64_t, 4>;
 
 enum class StepKind : std::uint8_t {
-  input, generate, unary, binary, ternary, cast, reduce, composite, view, join, take, index_add, matmul, write,
+  input, generate, unary, binary, ternary, cast, reduce, composite, view, join, order, take, index_add, matmul, write,
 };
 
 struct Step {
@@ -58,6 +58,7 @@ class Execution {
   Tensor generate(const Step& s);
   Tensor composite(const Step& s);
   Tensor view(const Step& s);
+  Tensor order(const Step& s);
   Tensor join(const Step& s);
   void write(const Step& s);
   void note_certainty(const Step& s, bool made);

@@ -23,7 +23,7 @@ class GraphText : public testing::SeededTest {};
 
 TEST_F(GraphText, ReadsBackToTheSameGraph) {
   std::set<Op> met;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     const Graph graph = testing::RandomGraph(random_).make(static_cast<std::size_t>(between(1, 30)));
     verify(graph);
     const std::string text = to_string(graph);

@@ -86,6 +86,14 @@ class RandomGraph {
     switch (node.op) {
       case Op::matmul_i32: add(DType::u8, {m, k}), add(DType::i8, {k, n}); return true;
       case Op::matmul_packed: add(DType::i8, {m, k}), add(DType::i8, {1, 16, 64, 4}); break;
+      case Op::index_add:
+        add(DType::f32, {m, n}), add(DType::i64, {k}), add(DType::f32, {k, n});
+        node.attributes = {0};
+        return true;
+      case Op::searchsorted:
+        add(DType::i32, {n}), add(DType::i32, {m, k});
+        node.attributes = {between(0, 1)};
+        return true;
       case Op::csr_matmul: add(DType::i64, {m + 1 + entries}), add(DType::f32, {entries}); break;
       case Op::csr_sampled_matmul: add(DType::i64, {m + 1 + entries}), add(DType::i32, {m, n}); break;
       case Op::gather: add(DType::f16, {m, k}), add(DType::i32, {m, n}), node.attributes = {1}; return true;
@@ -143,9 +151,14 @@ class RandomGraph {
       case Op::expand_dims: node.attributes = {between(0, 7)}; break;
       case Op::unfold: node.attributes = {between(0, std::max<std::int64_t>(rank - 1, 0)), between(1, 2), between(1, 2), 1}; break;
       case Op::squeeze: node.attributes = {mask()}; break;
+#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name:
+#include "ir/ops.def"
       case Op::concat:
-      case Op::take:
-      case Op::index_add: node.attributes = {between(0, std::max<std::int64_t>(rank - 1, 0))}; break;
+      case Op::take: node.attributes = {between(0, std::max<std::int64_t>(rank - 1, 0))}; break;
+      case Op::sort:
+      case Op::argsort: node.attributes = {between(0, std::max<std::int64_t>(rank - 1, 0)), between(0, 1)}; break;
+      case Op::top_k_indices: node.attributes = {0, between(0, 1), between(0, 1)}; break;
+      case Op::flatnonzero: node.dtype = DType::i64, node.shape = Shape{between(0, 4)}; break;
       case Op::permute:
         for (std::int64_t i = 0; i < rank; ++i) node.attributes.push_back(rank - 1 - i);
         break;

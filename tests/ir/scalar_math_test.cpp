@@ -109,6 +109,17 @@ FERMATA_ULP(sigmoid, 2.5, 2.4, 110, sigmoid_reference(x))
 FERMATA_ULP(erf, 1.1, 2.3, 7, std::erf(x))
 FERMATA_ULP(gelu, 3.5, 4, 15, gelu_reference(x))
 FERMATA_ULP(softplus, 2.6, 2.6, 110, softplus_reference(x))
+FERMATA_ULP(tan, 3.5, 3.5, 1000, std::tan(x))
+FERMATA_ULP(asin, 2.5, 2.5, 1, std::asin(x))
+FERMATA_ULP(acos, 2.5, 2.5, 1, std::acos(x))
+FERMATA_ULP(atan, 2.5, 2.5, 8, std::atan(x))
+FERMATA_ULP(sinh, 2.8, 2.8, 100, std::sinh(x))
+FERMATA_ULP(cosh, 2.8, 2.8, 100, std::cosh(x))
+FERMATA_ULP(asinh, 2.5, 2.5, 8, std::asinh(x))
+FERMATA_ULP(acosh, 2.5, 2.5, 8, std::acosh(x))
+FERMATA_ULP(atanh, 2.5, 2.5, 1, std::atanh(x))
+FERMATA_ULP(erfc, 3.5, 4, 26, std::erfc(x))
+FERMATA_ULP(cbrt, 1, 1, 100, std::cbrt(x))
 
 template <class T> std::string describe(const char* name, T x, T y, T got) {
   char text[200];
@@ -171,6 +182,17 @@ FERMATA_SPECIAL(log1p, std::log1p(x))
 FERMATA_SPECIAL(sin, std::sin(x))
 FERMATA_SPECIAL(cos, std::cos(x))
 FERMATA_SPECIAL(tanh, std::tanh(x))
+FERMATA_SPECIAL(tan, std::tan(x))
+FERMATA_SPECIAL(asin, std::asin(x))
+FERMATA_SPECIAL(acos, std::acos(x))
+FERMATA_SPECIAL(atan, std::atan(x))
+FERMATA_SPECIAL(sinh, std::sinh(x))
+FERMATA_SPECIAL(cosh, std::cosh(x))
+FERMATA_SPECIAL(asinh, std::asinh(x))
+FERMATA_SPECIAL(acosh, std::acosh(x))
+FERMATA_SPECIAL(atanh, std::atanh(x))
+FERMATA_SPECIAL(erfc, std::erfc(x))
+FERMATA_SPECIAL(cbrt, std::cbrt(x))
 FERMATA_SPECIAL(erf, std::erf(x))
 FERMATA_SPECIAL(sigmoid, sigmoid_reference(x))
 FERMATA_SPECIAL(softplus, softplus_reference(x))
@@ -240,6 +262,96 @@ TYPED_TEST(ScalarMath, pow) {
   std::printf("  pow        %s  max %.2f ulp at %.9g, %.9g\n", sizeof(TypeParam) == 4 ? "f32" : "f64", worst.error,
               static_cast<double>(worst.at), static_cast<double>(worst_exponent));
   EXPECT_LE(worst.error, Bounds<TypeParam>::of(1.1, 1.3));
+}
+
+/// Two arguments of any magnitude, and of near magnitudes, against long double; special values against the C library.
+template <class T, class F, class R> void expect_binary(const char* name, double bound, F f, R reference) {
+  Generator random{19};
+  Worst<T> worst;
+  const double range = sizeof(T) == 4 ? 126 : 1000;
+  for (std::uint64_t i = 0; i < 2 * sample_count(); ++i) {
+    const auto draw = [&](double span) {
+      return static_cast<T>(std::exp2(random.uniform(-span, span)) * (random() % 2 == 0 ? 1 : -1));
+    };
+    const T a = draw(i % 2 == 0 ? range : 4), b = draw(i % 2 == 0 ? range : 4);
+    worst.add(a, f(Scalar<T>(a), Scalar<T>(b)).v, reference(static_cast<long double>(a), static_cast<long double>(b)));
+  }
+  std::printf("  %-10s %s  max %.2f ulp at %.9g\n", name, sizeof(T) == 4 ? "f32" : "f64", worst.error,
+              static_cast<double>(worst.at));
+  EXPECT_LE(worst.error, bound);
+  for (const T x : special_values<T>())
+    for (const T y : special_values<T>()) {
+      const T got = f(Scalar<T>(x), Scalar<T>(y)).v;
+      const auto exact = static_cast<T>(reference(static_cast<long double>(x), static_cast<long double>(y)));
+      if (std::isfinite(exact) && exact != 0)
+        EXPECT_LE(ulp_error<T>(got, exact), 5) << describe(name, x, y, got) << " not " << exact;
+      else
+        EXPECT_TRUE(same_value(got, exact)) << describe(name, x, y, got) << " not " << exact;
+    }
+}
+#define FERMATA_ULP_BINARY(name, f32_bound, f64_bound, reference)                                              \
+  TYPED_TEST(ScalarMath, name) {                                                                               \
+    expect_binary<TypeParam>(                                                                                  \
+        #name, Bounds<TypeParam>::of(f32_bound, f64_bound), [](auto a, auto b) { return math::name(a, b); },   \
+        [](long double a, long double b) -> long double { return reference; });                                \
+  }
+long double logaddexp_reference(long double a, long double b) {
+  if (std::isnan(a) || std::isnan(b)) return a + b;
+  return a == b ? a + std::log(2.0L) : std::fmax(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
+}
+FERMATA_ULP_BINARY(atan2, 2.5, 2.5, std::atan2(a, b))
+FERMATA_ULP_BINARY(hypot, 2.2, 2.2, std::hypot(a, b))
+FERMATA_ULP_BINARY(copysign, 0, 0, std::copysign(a, b))
+
+/// Where the result is near 0 its error is one of the larger argument.
+TYPED_TEST(ScalarMath, logaddexp) {
+  Generator random{23};
+  for (std::uint64_t i = 0; i < sample_count(); ++i) {
+    const auto a = static_cast<TypeParam>(random.uniform(-90, 90)), b = static_cast<TypeParam>(a + random.uniform(-20, 20));
+    const long double exact = logaddexp_reference(a, b);
+    const TypeParam got = math::logaddexp(Scalar<TypeParam>(a), Scalar<TypeParam>(b)).v;
+    const long double scale = std::fmax(std::fabs(exact), std::fmax(std::fabs(static_cast<long double>(a)), 1.0L));
+    EXPECT_LE(std::fabs(got - exact), 3 * scale * std::numeric_limits<TypeParam>::epsilon()) << a << ", " << b;
+  }
+  for (const TypeParam x : {TypeParam(0), std::numeric_limits<TypeParam>::infinity(),
+                            -std::numeric_limits<TypeParam>::infinity(), std::numeric_limits<TypeParam>::quiet_NaN()})
+    for (const TypeParam y : {TypeParam(0), std::numeric_limits<TypeParam>::infinity(),
+                              -std::numeric_limits<TypeParam>::infinity()})
+      EXPECT_TRUE(same_value(math::logaddexp(Scalar<TypeParam>(x), Scalar<TypeParam>(y)).v,
+                             static_cast<TypeParam>(logaddexp_reference(x, y))) || (x == 0 && y == 0)) << x << ", " << y;
+}
+
+TYPED_TEST(ScalarMath, fmod) {
+  Generator random{29};
+  for (int i = 0; i < 20000; ++i) {
+    const auto a = static_cast<TypeParam>(random.uniform(-1000, 1000)),
+               b = static_cast<TypeParam>(random.uniform(-9, 9));
+    EXPECT_EQ(math::fmod(Scalar<TypeParam>(a), Scalar<TypeParam>(b)).v, std::fmod(a, b)) << a << ", " << b;
+  }
+  EXPECT_TRUE(std::isnan(math::fmod(Scalar<TypeParam>(1), Scalar<TypeParam>(0)).v));
+  EXPECT_TRUE(std::signbit(math::fmod(Scalar<TypeParam>(-4), Scalar<TypeParam>(2)).v));
+}
+
+template <class T> T integer_power(T base, std::int64_t exponent) {  // one multiplication at a time
+  using U = std::make_unsigned_t<T>;
+  if (exponent < 0) return base == 1 ? T(1) : base == T(-1) && std::is_signed_v<T> ? (exponent % 2 != 0 ? T(-1) : T(1)) : T(0);
+  U result = 1;
+  for (std::int64_t i = 0; i < exponent; ++i)
+    result = static_cast<U>(std::uint64_t{result} * static_cast<std::uint64_t>(static_cast<U>(base)));
+  return static_cast<T>(result);
+}
+TEST(ScalarMathIntegers, pow) {
+  for (int a = -128; a < 128; ++a)
+    for (int b = -20; b < 100; ++b) {
+      EXPECT_EQ(math::pow(Scalar(static_cast<std::int8_t>(a)), Scalar(static_cast<std::int8_t>(b))).v,
+                integer_power(static_cast<std::int8_t>(a), b)) << a << ", " << b;
+      EXPECT_EQ(math::pow(Scalar(std::int64_t{a} * 1000003), Scalar(std::int64_t{b})).v,
+                integer_power(std::int64_t{a} * 1000003, b)) << a << ", " << b;
+      if (a >= 0 && b >= 0) {
+        EXPECT_EQ(math::pow(Scalar(static_cast<std::uint32_t>(a)), Scalar(static_cast<std::uint32_t>(b))).v,
+                  integer_power(static_cast<std::uint32_t>(a), b));
+      }
+    }
 }
 
 TYPED_TEST(ScalarMath, floored_division) {

@@ -32,9 +32,18 @@ Tensor arange(Scalar stop, std::optional<DType> dtype = {}, Location where = Loc
 /// `count` numbers evenly from start to stop, both included.
 Tensor linspace(double start, double stop, std::int64_t count, DType dtype = DType::f32,
                 Location where = Location::current());
-/// Ones on the main diagonal, zeros elsewhere. `columns` is by default `rows`.
+/// Ones on diagonal k (0 is the main one, positive ones lie above it), zeros elsewhere. `columns` is by default `rows`.
 Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns = {}, DType dtype = DType::f32,
            Location where = Location::current());
+Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, std::int64_t k, DType dtype = DType::f32,
+           Location where = Location::current());
+/// A tensor for a kernel to fill, made now, dense and row-major: nobody else has seen it. The elements are whatever they
+/// are.
+///
+/// Errors   ShapeError for a size that is negative or too large; OutOfMemoryError; DeviceError FM1403.
+Tensor empty(const IntegerList& sizes, DType dtype = DType::f32, BackendKey device = BackendKey::cpu,
+             Location where = Location::current());
+Tensor empty_like(const Tensor& x, std::optional<DType> dtype = {}, Location where = Location::current());
 /// i64: in every element its position along one axis.
 Tensor iota(const IntegerList& sizes, std::int64_t axis = 0, Location where = Location::current());
 

@@ -28,12 +28,7 @@ class Elements {
   TensorView view_;
 };
 
-/// A new tensor for a kernel to fill, dense and row-major: nobody else has seen it. The elements are whatever they are.
-///
-/// Errors   ShapeError for a size that is negative or too large; OutOfMemoryError.
-Tensor empty(const IntegerList& sizes, DType dtype = DType::f32, BackendKey device = BackendKey::cpu,
-             Location where = Location::current());
-/// The elements of such a tensor, to be written before anybody reads them.
+/// The elements of a new tensor that a kernel fills, such as empty() makes: nobody has read them yet.
 template <class T> T* elements_to_fill(const Tensor& fresh) {
   return static_cast<T*>(fresh.node()->storage.load()->data);
 }

@@ -25,6 +25,9 @@ Tensor mean(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false
 /// unbiased estimate from a sample); where that is not positive the result is NaN or infinite.
 Tensor var(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
            Location where = Location::current());
+/// The square root of var(): `std` in the array API standard, a name that C++ has taken.
+Tensor stddev(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
+              Location where = Location::current());
 /// log(sum(exp(x))) without overflow.
 Tensor logsumexp(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false,
                  Location where = Location::current());

@@ -1,0 +1,23 @@
+// The lines of tensors along an axis, for kernels that take one line after another: scans, sorts.
+#pragma once
+
+#include "codegen_cpu/irregular/positions.h"
+
+namespace fermata {
+
+/// Where each line of a view along an axis starts. Lines are numbered in row-major order of the other axes.
+class LineStarts {
+ public:
+  LineStarts(const TensorView& view, unsigned axis)
+      : outer_(offsets_of(view, 0, axis)), inner_(offsets_of(view, axis + 1, view.rank)), stride_(view.strides[axis]) {}
+  std::int64_t count() const { return outer_.size() * inner_.size(); }
+  std::int64_t inner() const { return inner_.size(); }
+  std::int64_t stride() const { return stride_; }
+  std::int64_t operator[](std::int64_t line) const { return outer_[line / inner_.size()] + inner_[line % inner_.size()]; }
+
+ private:
+  Scratch<std::int64_t> outer_, inner_;
+  std::int64_t stride_;
+};
+
+}  // namespace fermata

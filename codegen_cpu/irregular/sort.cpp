@@ -1,0 +1,140 @@
+// sort, argsort and top_k_indices. Lines are copied to keys (sort_keys.h), sorted there, and copied back.
+//
+// Radix sort by bytes from the lowest, skipping bytes in which all keys agree: stable, and linear in the length. Short
+// lines are sorted by comparison.
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "codegen_cpu/irregular/irregular.h"
+#include "codegen_cpu/irregular/lines.h"
+#include "codegen_cpu/irregular/sort_keys.h"
+#include "ir/error.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+constexpr std::int64_t kShort = 96;
+
+template <class K> struct KeyAndPosition {
+  K key;
+  std::uint32_t position;  // lines longer than 2^32 elements are refused by the callers
+};
+template <class K> K key_of(K key) { return key; }
+template <class K> K key_of(const KeyAndPosition<K>& item) { return item.key; }
+
+/// Sorts `items` by their keys, stably; `other` is of the same length. The result is where the return value points.
+template <class Item> Item* radix_sort(Item* items, Item* other, std::int64_t count) {
+  using K = decltype(key_of(*items));
+  constexpr std::size_t kBytes = sizeof(K);
+  if (count <= kShort) {
+    std::stable_sort(items, items + count, [](const Item& a, const Item& b) { return key_of(a) < key_of(b); });
+    return items;
+  }
+  std::array<std::array<std::int64_t, 256>, kBytes> histogram{};
+  for (std::int64_t i = 0; i < count; ++i)
+    for (std::size_t byte = 0; byte < kBytes; ++byte) ++histogram[byte][key_of(items[i]) >> (8 * byte) & 0xff];
+  for (std::size_t byte = 0; byte < kBytes; ++byte) {
+    auto& starts = histogram[byte];
+    if (starts[key_of(items[0]) >> (8 * byte) & 0xff] == count) continue;
+    std::exclusive_scan(starts.begin(), starts.end(), starts.begin(), std::int64_t{0});
+    for (std::int64_t i = 0; i < count; ++i) other[starts[key_of(items[i]) >> (8 * byte) & 0xff]++] = items[i];
+    std::swap(items, other);
+  }
+  return items;
+}
+
+/// Nanoseconds to sort one line.
+double line_cost(std::int64_t size, std::size_t bytes) {
+  return static_cast<double>(size) * (size <= kShort ? 12 : 2.0 + 1.5 * static_cast<double>(bytes));
+}
+
+template <class Key> void sort_lines(const CallArgs& args) {
+  using K = typename Key::Bits;
+  const auto axis = static_cast<unsigned>(args.attributes[0]);
+  const K flip = args.attributes[1] != 0 ? static_cast<K>(~K{0}) : K{0};
+  const LineStarts from(args.inputs[0], axis), to(args.outputs[0], axis);
+  const std::int64_t size = args.outputs[0].sizes[axis];
+  const auto* const x = static_cast<const K*>(args.inputs[0].data);
+  auto* const out = static_cast<K*>(args.outputs[0].data);
+  parallel_for(0, to.count(), line_cost(size, sizeof(K)), [&](std::int64_t begin, std::int64_t end) {
+    const Scratch<K> keys(size), other(size);
+    for (std::int64_t line = begin; line < end; ++line) {
+      const K* const source = x + from[line];
+      for (std::int64_t i = 0; i < size; ++i) keys[i] = static_cast<K>(Key::key(source[i * from.stride()]) ^ flip);
+      const K* const sorted = radix_sort(keys.data(), other.data(), size);
+      K* const target = out + to[line];
+      for (std::int64_t i = 0; i < size; ++i) target[i * to.stride()] = Key::bits(static_cast<K>(sorted[i] ^ flip));
+    }
+  });
+}
+
+/// Calls `use(line, items)` with the keys of each line and their positions; largest first where `descending`.
+template <class Key, class Use> void for_keyed_lines(const CallArgs& args, bool descending, Use&& use) {
+  using K = typename Key::Bits;
+  using Item = KeyAndPosition<K>;
+  const auto axis = static_cast<unsigned>(args.attributes[0]);
+  const LineStarts from(args.inputs[0], axis);
+  const std::int64_t size = args.inputs[0].sizes[axis];
+  if (size > std::int64_t{UINT32_MAX})
+    throw_internal(fmt::format("{}: a line of {} elements", name(args.op), size), args.where);
+  const K flip = descending ? static_cast<K>(~K{0}) : K{0};
+  const auto* const x = static_cast<const K*>(args.inputs[0].data);
+  parallel_for(0, from.count(), line_cost(size, sizeof(Item)), [&](std::int64_t begin, std::int64_t end) {
+    const Scratch<Item> items(size), other(size);
+    for (std::int64_t line = begin; line < end; ++line) {
+      const K* const source = x + from[line];
+      for (std::int64_t i = 0; i < size; ++i)
+        items[i] = {static_cast<K>(Key::key(Key::equal_zeros(source[i * from.stride()])) ^ flip), static_cast<std::uint32_t>(i)};
+      use(line, items.data(), other.data(), size);
+    }
+  });
+}
+
+template <class Key> void argsort_lines(const CallArgs& args) {
+  const LineStarts to(args.outputs[0], static_cast<unsigned>(args.attributes[0]));
+  auto* const out = static_cast<std::int64_t*>(args.outputs[0].data);
+  for_keyed_lines<Key>(args, args.attributes[1] != 0,
+                       [&](std::int64_t line, auto* items, auto* other, std::int64_t size) {
+                         const auto* const sorted = radix_sort(items, other, size);
+                         std::int64_t* const target = out + to[line];
+                         for (std::int64_t i = 0; i < size; ++i) target[i * to.stride()] = sorted[i].position;
+                       });
+}
+
+template <class Key> void top_k_lines(const CallArgs& args) {
+  const LineStarts to(args.outputs[0], static_cast<unsigned>(args.attributes[0]));
+  const std::int64_t k = args.attributes[1];
+  auto* const out = static_cast<std::int64_t*>(args.outputs[0].data);
+  for_keyed_lines<Key>(args, args.attributes[2] != 0, [&](std::int64_t line, auto* items, auto*, std::int64_t size) {
+    const auto before = [](const auto& a, const auto& b) {
+      return a.key != b.key ? a.key < b.key : a.position < b.position;
+    };
+    if (k < size) std::nth_element(items, items + k, items + size, before);
+    std::sort(items, items + k, before);
+    std::int64_t* const target = out + to[line];
+    for (std::int64_t i = 0; i < k; ++i) target[i * to.stride()] = items[i].position;
+  });
+}
+
+}  // namespace
+
+void sort_call(const CallArgs& args) {
+  if (args.outputs[0].element_count() == 0) return;
+  visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { sort_lines<Key>(args); });
+}
+
+void argsort_call(const CallArgs& args) {
+  if (args.outputs[0].element_count() == 0) return;
+  visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { argsort_lines<Key>(args); });
+}
+
+void top_k_indices_call(const CallArgs& args) {
+  if (args.outputs[0].element_count() == 0) return;
+  visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { top_k_lines<Key>(args); });
+}
+
+}  // namespace fermata

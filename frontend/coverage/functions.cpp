@@ -1,0 +1,37 @@
+// The rows of array_api.def and neural_nets.def as functions.
+#include "fermata/fermata.h"
+#include "frontend/coverage/coverage.h"
+
+namespace fermata::coverage {
+namespace {
+
+// What a call gives, as a list.
+Results listed(Tensor x) { return {std::move(x)}; }
+Results listed(std::vector<Tensor> xs) { return xs; }
+Results listed(const TopK& t) { return {t.values, t.indices}; }
+Results listed(const Unique& u) {
+  Results all;
+  for (const Tensor& t : {u.values, u.indices, u.inverse_indices, u.counts})
+    if (t.defined()) all.push_back(t);
+  return all;
+}
+
+constexpr auto kFunctions = std::to_array<Function>({
+#define FERMATA_STANDARD(name, section, inputs, call, numpy)                            \
+  {#name, #section, inputs,                                                             \
+   +[](std::span<const Tensor> given) -> Results {                                      \
+     [[maybe_unused]] const Tensor x = given.size() > 0 ? given[0] : Tensor();          \
+     [[maybe_unused]] const Tensor y = given.size() > 1 ? given[1] : Tensor();          \
+     [[maybe_unused]] const Tensor z = given.size() > 2 ? given[2] : Tensor();          \
+     return listed(call);                                                               \
+   },                                                                                   \
+   numpy, ""},
+#define FERMATA_ABSENT(name, section, reason) {#name, #section, "", nullptr, "", reason},
+#include "frontend/coverage/array_api.def"
+});
+
+}  // namespace
+
+std::span<const Function> functions() { return kFunctions; }
+
+}  // namespace fermata::coverage

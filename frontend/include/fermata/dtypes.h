@@ -1,0 +1,41 @@
+// Questions about element types: how they combine, and the limits of their values.
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+
+#include "runtime/operand.h"
+
+namespace fermata {
+
+/// The dtype that operands of these dtypes compute in. Host numbers count by kind only.
+///
+/// Errors   DTypeError where no dtype holds both, as of u64 with a signed integer.
+/// Source   Python array API 2023.12, result_type; mixed kinds as in PyTorch.
+DType result_type(std::initializer_list<DType> dtypes, Location where = Location::current());
+DType result_type(const Operand& lhs, const Operand& rhs);
+/// True if every kind of value of `from` is one of `to`: promotion of the two gives `to`.
+bool can_cast(DType from, DType to);
+/// True if a dtype is of a kind: "bool", "signed integer", "unsigned integer", "integral", "real floating",
+/// "complex floating" or "numeric". ValueError for another name. Source array API 2023.12, isdtype.
+bool isdtype(DType dtype, std::string_view kind, Location where = Location::current());
+
+struct FloatInfo {
+  int bits;
+  double eps;              // from 1 to the next number above
+  double max, min;         // finite
+  double smallest_normal;
+  DType dtype;
+};
+/// Of a floating or complex dtype (its parts); DTypeError for others.
+FloatInfo finfo(DType dtype, Location where = Location::current());
+struct IntegerInfo {
+  int bits;
+  std::uint64_t max;
+  std::int64_t min;
+  DType dtype;
+};
+/// Of an integer dtype; DTypeError for others.
+IntegerInfo iinfo(DType dtype, Location where = Location::current());
+
+}  // namespace fermata

@@ -1,0 +1,135 @@
+// Reference evaluation of the ops of ir/ops/ordering.def: one element after the other.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "ir/error.h"
+#include "ir/reference_element.h"
+
+namespace fermata {
+namespace {
+
+/// The lines of a dense tensor along an axis: element i of line l lies at start(l) + i * inner.
+struct Lines {
+  Lines(const Shape& shape, std::int64_t axis) : size(shape[static_cast<std::size_t>(axis)]) {
+    for (std::int64_t i = 0; i < shape.rank(); ++i) {
+      const std::int64_t s = shape[static_cast<std::size_t>(i)];
+      if (i < axis) outer *= s;
+      if (i > axis) inner *= s;
+    }
+  }
+  std::int64_t count() const { return outer * inner; }
+  std::size_t at(std::int64_t line, std::int64_t i) const {
+    return static_cast<std::size_t>((line / inner * size + i) * inner + line % inner);
+  }
+  std::int64_t outer = 1, size, inner = 1;
+};
+
+std::int64_t axis_of(const GraphNode& node, const ReferenceTensor& x) {
+  const std::int64_t axis = node.attributes[0];
+  return axis < 0 ? axis + x.shape.rank() : axis;
+}
+
+/// x[a] < x[b], NaN above everything.
+bool is_less(const ReferenceTensor& x, std::size_t a, const ReferenceTensor& y, std::size_t b) {
+  if (is_floating(x.dtype)) return !std::isnan(x.floats[a]) && (std::isnan(y.floats[b]) || x.floats[a] < y.floats[b]);
+  if (x.dtype == DType::u64)
+    return static_cast<std::uint64_t>(x.integers[a]) < static_cast<std::uint64_t>(y.integers[b]);
+  return x.integers[a] < y.integers[b];
+}
+
+ReferenceTensor empty_result(const GraphNode& node) {
+  ReferenceTensor result{node.dtype, node.shape, {}, {}};
+  const auto count = static_cast<std::size_t>(element_count(node.shape));
+  if (is_floating(node.dtype)) result.floats.resize(count);
+  else result.integers.resize(count);
+  return result;
+}
+
+ReferenceTensor scan(const GraphNode& node, Op reduction, const ReferenceTensor& x) {
+  const DType compute = kept_dtype(x.dtype);
+  const ReduceFormula& monoid = reduce_formula(reduction, compute);
+  const Lines lines(x.shape, axis_of(node, x));
+  const ElementReader read(x, compute);
+  ElementWriter result(node.dtype, node.shape, compute);
+  FormulaInterpreter combine(monoid.combine);
+  std::uint64_t so_far = 0;
+  for (std::int64_t line = 0; line < lines.count(); ++line)
+    for (std::int64_t i = 0; i < lines.size; ++i) {
+      const auto at = static_cast<std::int64_t>(lines.at(line, i));
+      const std::uint64_t next = read[at];
+      so_far = i == 0 ? next : combine(std::array{so_far, next})[0];
+      result.set(at, so_far);
+    }
+  return result.take();
+}
+
+/// The positions that sort each line; ties in order.
+std::vector<std::int64_t> order_of(const ReferenceTensor& x, const Lines& lines, std::int64_t line, bool descending) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(lines.size));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    const std::size_t i = lines.at(line, a), j = lines.at(line, b);
+    return descending ? is_less(x, j, x, i) : is_less(x, i, x, j);
+  });
+  return order;
+}
+
+ReferenceTensor sorted(const GraphNode& node, const ReferenceTensor& x) {
+  const Lines lines(x.shape, axis_of(node, x)), to(node.shape, axis_of(node, x));
+  const bool descending = node.attributes.back() != 0;
+  ReferenceTensor result = empty_result(node);
+  for (std::int64_t line = 0; line < lines.count(); ++line) {
+    const std::vector<std::int64_t> order = order_of(x, lines, line, descending);
+    for (std::int64_t i = 0; i < to.size; ++i) {
+      const std::int64_t position = order[static_cast<std::size_t>(i)];
+      if (node.op != Op::sort) result.integers[to.at(line, i)] = position;
+      else if (is_floating(x.dtype)) result.floats[to.at(line, i)] = x.floats[lines.at(line, position)];
+      else result.integers[to.at(line, i)] = x.integers[lines.at(line, position)];
+    }
+  }
+  return result;
+}
+
+ReferenceTensor searchsorted(const GraphNode& node, const ReferenceTensor& vector, const ReferenceTensor& values) {
+  ReferenceTensor result = empty_result(node);
+  const auto size = static_cast<std::size_t>(element_count(vector.shape));
+  for (std::size_t i = 0; i < result.integers.size(); ++i) {
+    std::size_t at = 0;  // one step at a time
+    while (at < size && (node.attributes[0] != 0 ? !is_less(values, i, vector, at) : is_less(vector, at, values, i))) ++at;
+    result.integers[i] = static_cast<std::int64_t>(at);
+  }
+  return result;
+}
+
+ReferenceTensor flatnonzero(const GraphNode& node, const ReferenceTensor& x) {
+  ReferenceTensor result = empty_result(node);
+  const std::int64_t count = element_count(x.shape);
+  std::size_t found = 0;
+  for (std::int64_t i = 0; i < count && found < result.integers.size(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (is_floating(x.dtype) ? x.floats[at] != 0 : x.integers[at] != 0) result.integers[found++] = i;
+  }
+  std::fill(result.integers.begin() + static_cast<std::ptrdiff_t>(found), result.integers.end(), count);
+  return result;
+}
+
+}  // namespace
+
+std::optional<ReferenceTensor> order_elements(const GraphNode& node,
+                                              const std::vector<const ReferenceTensor*>& operands) {
+  switch (node.op) {
+#define FERMATA_SCAN(name, monoid, rule, doc) \
+  case Op::name: return scan(node, Op::monoid, *operands[0]);
+#include "ir/ops.def"
+    case Op::sort:
+    case Op::argsort:
+    case Op::top_k_indices: return sorted(node, *operands[0]);
+    case Op::searchsorted: return searchsorted(node, *operands[0], *operands[1]);
+    case Op::flatnonzero: return flatnonzero(node, *operands[0]);
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace fermata

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Writes golden/*.txt: what NumPy gives for the rows of frontend/coverage/*.def that say how to ask it.
+
+Needs python3-numpy. The tests read the files only; run this after a row has been added or changed:
+    tests/conformance/golden.py
+Each line: function, number of the result, dtype kind (b, i, f, c), sizes, values as hexadecimal floats.
+"""
+import math
+import pathlib
+import re
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROWS = HERE.parents[1] / "frontend" / "coverage"
+ROW = re.compile(r'^FERMATA_STANDARD\((\w+), (\w+), "([^"]*)", (.*), "([^"]*)"\)$', re.M)
+GOLDEN_RATIO = 0.6180339887498949
+
+
+def fraction(i, k):
+    return math.modf(float(7 * i + 3 * k + 1) * GOLDEN_RATIO)[0]
+
+
+def sample(text, k):
+    """The input of the coverage table (frontend/coverage/samples.cpp)."""
+    domain, limit, sizes = re.fullmatch(r"(\w+)(?:\((\d+)\))?\[([\d,]*)\]", text).groups()
+    shape = tuple(int(s) for s in sizes.split(",") if s)
+    u = np.array([fraction(i, k) for i in range(math.prod(shape))], np.float64)
+    values = {
+        "any": lambda: -2 + 4 * u,
+        "unit": lambda: -0.9 + 1.8 * u,
+        "positive": lambda: 0.3 + 2 * u,
+        "above_one": lambda: 1.1 + 2 * u,
+        "boolean": lambda: u >= 0.5,
+        "truth": lambda: u >= 0.5,
+        "integer": lambda: np.floor(-3 + 7 * u).astype(np.int64),
+        "index": lambda: np.floor(int(limit) * u).astype(np.int64),
+    }[domain]()
+    return values.reshape(shape)
+
+
+def put(x, at, values):
+    y = x.copy()
+    y[at] = values
+    return y
+
+
+def softmax(x, axis=-1):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def text_of(value):
+    return float(value).hex() if math.isfinite(value) else repr(float(value))
+
+
+def lines_of(name, inputs, expression):
+    given = [sample(one, k) for k, one in enumerate(inputs.split())]
+    names = dict(zip("xyz", given), np=np, math=math, put=put, softmax=softmax)
+    with np.errstate(all="ignore"):
+        result = eval(expression, names)  # an expression of a file of this repository
+    results = result if isinstance(result, (list, tuple)) else [result]
+    for number, one in enumerate(results):
+        one = np.asarray(one)
+        kind = {"b": "b", "i": "i", "u": "i", "f": "f", "c": "c"}[one.dtype.kind]
+        flat = one.astype(np.complex128).view(np.float64) if kind == "c" else one.astype(np.float64)
+        values = " ".join(text_of(v) for v in flat.ravel())
+        yield f"{name} {number} {kind} [{','.join(map(str, one.shape))}] {values}".rstrip()
+
+
+def main():
+    for path in sorted(ROWS.glob("*.def")):
+        lines = []
+        for name, _, inputs, _, expression in ROW.findall(path.read_text()):
+            if expression:
+                lines += lines_of(name, inputs, expression)
+        (HERE / "golden" / f"{path.stem}.txt").write_text("\n".join(lines) + "\n")
+        print(f"{path.stem}: {len(lines)} results")
+
+
+if __name__ == "__main__":
+    main()

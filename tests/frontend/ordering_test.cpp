@@ -1,0 +1,257 @@
+// Scans, sorting and searching: against the reference for every dtype and layout, in both modes; sets; errors.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fermata/fermata.h"
+#include "frontend/calls.h"
+#include "gradient_check.h"
+#include "ir/graph.h"
+#include "runtime/stats.h"
+#include "tests/error_message.h"
+
+namespace fermata {
+namespace {
+
+using testing::message;
+using Ints = std::vector<std::int64_t>;
+using Doubles = std::vector<double>;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+class Ordering : public ::testing::TestWithParam<Mode> {
+ protected:
+  ModeGuard mode_{GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Modes, Ordering, ::testing::Values(Mode::eager, Mode::compiled),
+                         [](const auto& info) { return info.param == Mode::eager ? "eager" : "compiled"; });
+
+Ints ints(const Tensor& x) { return x.to_vector<std::int64_t>(); }
+Doubles doubles(const Tensor& x) { return x.to_vector<double>(); }
+
+ReferenceTensor reference_of(const Tensor& x) {
+  ReferenceTensor r{x.dtype(), x.shape(), {}, {}};
+  if (is_floating(x.dtype())) r.floats = x.to_vector<double>();
+  else if (x.dtype() == DType::u64)
+    for (const std::uint64_t v : x.to_vector<std::uint64_t>()) r.integers.push_back(static_cast<std::int64_t>(v));
+  else r.integers = x.to_vector<std::int64_t>();
+  return r;
+}
+
+/// What an op gives for these tensors, and what the reference says.
+void expect_as_reference(Op op, const std::vector<Tensor>& inputs, const std::vector<std::int64_t>& attributes,
+                         const TensorType& wanted = {}) {
+  const Tensor got = general_call(op, inputs, {.wanted = wanted, .integers = attributes, .scalars = {}}, Location::current());
+  Graph graph;
+  GraphNode node;
+  node.op = op, node.dtype = got.dtype(), node.shape = got.shape(), node.attributes = attributes;
+  std::vector<ReferenceTensor> given;
+  for (const Tensor& x : inputs) {
+    node.operands.push_back({static_cast<ValueId>(graph.nodes.size()), 0});
+    graph.nodes.emplace_back();
+    graph.nodes.back().dtype = x.dtype(), graph.nodes.back().shape = x.shape();
+    given.push_back(reference_of(x));
+  }
+  graph.outputs = {static_cast<ValueId>(graph.nodes.size())};
+  graph.nodes.push_back(node);
+  const ReferenceTensor exact = evaluate_reference(graph, given)[0];
+  const ReferenceTensor have = reference_of(got);
+  ASSERT_EQ(have.integers, exact.integers) << name(op) << " of " << name(inputs[0].dtype());
+  ASSERT_EQ(have.floats.size(), exact.floats.size());
+  const double unit = got.dtype() == DType::f16 ? 0x1p-10 : got.dtype() == DType::bf16 ? 0x1p-7 : got.dtype() == DType::f32 ? 0x1p-22 : 0x1p-50;
+  for (std::size_t i = 0; i < have.floats.size(); ++i) {
+    if (std::isnan(exact.floats[i])) ASSERT_TRUE(std::isnan(have.floats[i])) << name(op) << " element " << i;
+    else if (std::isinf(exact.floats[i])) ASSERT_EQ(have.floats[i], exact.floats[i]);
+    else ASSERT_NEAR(have.floats[i], exact.floats[i], 4 * unit * (1 + std::fabs(exact.floats[i]))) << name(op) << " element " << i;
+  }
+}
+
+/// Values with repetitions, some NaN and signed zeros where the dtype has them.
+Tensor values(const Shape& shape, DType dtype, int salt) {
+  Doubles v;
+  for (std::int64_t i = 0; i < element_count(shape); ++i) {
+    const auto h = static_cast<int>((i * 2654435761u + static_cast<unsigned>(salt) * 40503u) >> 7 & 1023);
+    double value = h % 23 - 8;
+    if (is_floating(dtype)) value = h == 5 ? kNan : h % 97 == 0 ? -0.0 : value * 0.5;
+    else if (!is_signed(dtype)) value = std::fabs(value);
+    v.push_back(value);
+  }
+  return astype(tensor(v, shape), dtype).sync();
+}
+
+struct Layout {
+  const char* name;
+  Tensor (*make)(DType dtype);
+};
+const Layout kLayouts[] = {
+    {"dense", [](DType t) { return values({3, 130, 4}, t, 1); }},
+    {"vector", [](DType t) { return values({1500}, t, 2); }},
+    {"transposed", [](DType t) { return values({5, 70, 3}, t, 3).permute({2, 1, 0}); }},
+    {"reversed", [](DType t) { return flip(values({4, 60}, t, 4)); }},
+    {"every second", [](DType t) { return slice(values({3, 140}, t, 5), 1, 1, kEnd, 2); }},
+    {"broadcast", [](DType t) { return broadcast_to(values({1, 40}, t, 6), {3, 40}); }},
+    {"empty", [](DType t) { return values({3, 0, 2}, t, 7); }},
+    {"no lines", [](DType t) { return values({0, 5}, t, 8); }},
+};
+
+TEST_P(Ordering, MatchesTheReferenceForEveryDTypeAndLayout) {
+  for (std::size_t t = 0; t < kDTypeCount; ++t) {
+    const auto dtype = static_cast<DType>(t);
+    if (!kRealOrBoolean.has(dtype)) continue;
+    for (const Layout& layout : kLayouts) {
+      SCOPED_TRACE(layout.name);
+      const Tensor x = layout.make(dtype);
+      for (std::int64_t axis = 0; axis < x.rank(); ++axis) {
+        if (dtype == DType::u64 || dtype == DType::i64 || is_floating(dtype)) {
+          expect_as_reference(Op::cumulative_sum, {x}, {axis});
+          if (dtype != DType::f16) expect_as_reference(Op::cumulative_prod, {x}, {axis});  // it overflows
+        }
+        expect_as_reference(Op::cumulative_max, {x}, {axis});
+        expect_as_reference(Op::cumulative_min, {x}, {axis});
+        for (const std::int64_t descending : {0, 1}) {
+          expect_as_reference(Op::sort, {x}, {axis, descending});
+          expect_as_reference(Op::argsort, {x}, {axis, descending});
+          for (const std::int64_t k : {std::int64_t{0}, x.size(axis) / 3, x.size(axis)})
+            expect_as_reference(Op::top_k_indices, {x}, {axis, k, descending});
+        }
+      }
+      for (const std::int64_t n : {0, 7, 5000}) expect_as_reference(Op::flatnonzero, {x}, {}, {DType::i64, {n}});
+      const Tensor sorted = sort(flatten(values({50}, dtype, 9)));
+      for (const std::int64_t right : {0, 1}) {
+        expect_as_reference(Op::searchsorted, {sorted, x}, {right});
+        expect_as_reference(Op::searchsorted, {slice(sorted, 0, 0, 0), x}, {right});
+        expect_as_reference(Op::searchsorted, {slice(sorted, 0, 0, kEnd, 3), x}, {right});
+      }
+    }
+  }
+}
+
+TEST_P(Ordering, ScansAgreeForAnyNumberOfThreadsAndLayout) {
+  const Tensor x = randn({40, 3000});
+  const Tensor whole = cumulative_sum(x, 1).sync();
+  const Tensor turned = cumulative_sum(copy(x.mT()), 0).mT();
+  EXPECT_EQ(whole.to_vector<float>(), turned.to_vector<float>());
+}
+
+TEST_P(Ordering, ScansPromoteAndStartFromTheirIdentity) {
+  EXPECT_EQ(cumulative_sum(tensor({true, true, false}), 0).dtype(), DType::i64);
+  EXPECT_EQ(cumulative_sum(tensor({1, 2, 3}, DType::u8)).dtype(), DType::u64);
+  EXPECT_EQ(cumulative_max(tensor({1, 2, 3}, DType::u8)).dtype(), DType::u8);
+  EXPECT_EQ(ints(cumulative_sum(tensor({1, 2, 3}), 0, true)), (Ints{0, 1, 3, 6}));
+  EXPECT_EQ(ints(cumulative_prod(tensor({2, 3, 4}), 0, true)), (Ints{1, 2, 6, 24}));
+  EXPECT_EQ(ints(cumulative_max(tensor({2, 1}, DType::i8), 0, true)), (Ints{-128, 2, 2}));
+  EXPECT_EQ(ints(cumulative_min(tensor({2, 1}, DType::u16), 0, true)), (Ints{65535, 2, 1}));
+  EXPECT_EQ(doubles(cumulative_min(tensor({2.0, 1.0}), 0, true)), (Doubles{INFINITY, 2, 1}));
+  EXPECT_EQ(ints(diff(tensor({1, 4, 9, 16}), 2)), (Ints{2, 2}));
+  EXPECT_EQ(ints(cumulative_sum(tensor({{1, 2}, {3, 4}}), 0)), (Ints{1, 2, 4, 6}));
+}
+
+TEST_P(Ordering, SortsWithNaNLastAndTiesInOrder) {
+  EXPECT_EQ(ints(argsort(tensor({kNan, 1.0, -0.0, 0.0, 1.0}))), (Ints{2, 3, 1, 4, 0}));
+  EXPECT_EQ(ints(argsort(tensor({kNan, 1.0, -0.0, 0.0, 1.0}), -1, true)), (Ints{0, 1, 4, 2, 3}));
+  const TopK best = topk(tensor({{3.0, 7.0, 7.0, 1.0}, {0.0, -1.0, 5.0, 2.0}}), 2);
+  EXPECT_EQ(ints(best.indices), (Ints{1, 2, 2, 3}));
+  EXPECT_EQ(doubles(best.values), (Doubles{7, 7, 5, 2}));
+  const TopK worst = topk(tensor({3, 1, 2}), 2, 0, false);
+  EXPECT_EQ(ints(worst.values), (Ints{1, 2}));
+  EXPECT_EQ(ints(topk(tensor({{3, 1}, {2, 9}}), 1, 0).values), (Ints{3, 9}));
+}
+
+TEST_P(Ordering, FindsAndCounts) {
+  const Tensor x = tensor({{0.0, 1.0, 0.0}, {2.0, 0.0, 3.0}});
+  const std::vector<Tensor> at = nonzero(x);
+  ASSERT_EQ(at.size(), 2u);
+  EXPECT_EQ(ints(at[0]), (Ints{0, 1, 1}));
+  EXPECT_EQ(ints(at[1]), (Ints{1, 0, 2}));
+  EXPECT_EQ(ints(argwhere(x)), (Ints{0, 1, 1, 0, 1, 2}));
+  EXPECT_EQ(ints(flatnonzero(x, 5)), (Ints{1, 3, 5, 6, 6}));
+  EXPECT_EQ(ints(flatnonzero(x, 2)), (Ints{1, 3}));
+  EXPECT_EQ(count_nonzero(x).item<int>(), 3);
+  EXPECT_EQ(ints(count_nonzero(x, 0)), (Ints{1, 1, 1}));
+  EXPECT_EQ(flatnonzero(zeros({4})).shape(), (Shape{0}));
+  EXPECT_EQ(ints(searchsorted(tensor({10, 30, 20}), tensor({25, 5}), Side::left, tensor({0, 2, 1}))), (Ints{2, 0}));
+  EXPECT_EQ(searchsorted(tensor({1, 2}), tensor(1.5)).item<int>(), 1);
+}
+
+TEST_P(Ordering, Sets) {
+  const Tensor x = tensor({{3, 1, 3}, {2, 1, 3}});
+  const Unique all = unique_all(x);
+  EXPECT_EQ(ints(all.values), (Ints{1, 2, 3}));
+  EXPECT_EQ(ints(all.indices), (Ints{1, 3, 0}));
+  EXPECT_EQ(ints(all.inverse_indices), (Ints{2, 0, 2, 1, 0, 2}));
+  EXPECT_EQ(all.inverse_indices.shape(), x.shape());
+  EXPECT_EQ(ints(all.counts), (Ints{2, 1, 3}));
+  EXPECT_EQ(ints(unique_values(x)), (Ints{1, 2, 3}));
+  const Unique padded = unique_counts(x, 5);
+  EXPECT_EQ(ints(padded.values), (Ints{1, 2, 3, 3, 3}));
+  EXPECT_EQ(ints(padded.counts), (Ints{2, 1, 3, 0, 0}));
+  EXPECT_EQ(unique_values(tensor({kNan, 1.0, kNan})).shape(), (Shape{3}));
+  EXPECT_EQ(unique_all(zeros({0})).counts.shape(), (Shape{0}));
+  EXPECT_EQ(ints(isin(x, tensor({1, 7}))), (Ints{0, 1, 0, 0, 1, 0}));
+  EXPECT_EQ(ints(isin(x, tensor({1, 7}), true)), (Ints{1, 0, 1, 1, 0, 1}));
+  EXPECT_EQ(ints(isin(x, zeros({0}, DType::i64))), (Ints{0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(ints(intersect1d(x, tensor({3, 9, 1}))), (Ints{1, 3}));
+  EXPECT_EQ(ints(union1d(x, tensor({9}))), (Ints{1, 2, 3, 9}));
+  EXPECT_EQ(ints(setdiff1d(x, tensor({3}))), (Ints{1, 2}));
+}
+
+TEST_P(Ordering, Quantiles) {
+  EXPECT_EQ(median(tensor({3, 1, 2, 10})).item<double>(), 2.5);
+  EXPECT_EQ(doubles(median(tensor({{3.0, 1.0, 2.0}, {5.0, 5.0, kNan}}), 1))[0], 2);
+  EXPECT_TRUE(std::isnan(median(tensor({3.0, kNan})).item<double>()));
+  EXPECT_EQ(quantile(tensor({0.0, 10.0}), 0.25).item<double>(), 2.5);
+  EXPECT_EQ(quantile(tensor({INFINITY, INFINITY}), 0.5).item<double>(), INFINITY);
+  EXPECT_EQ(median(ones({2, 3}), {}, true).shape(), (Shape{1, 1}));
+}
+
+TEST_P(Ordering, Gradients) {
+  using testing::Inputs;
+  const Tensor x = testing::random_f64({3, 5}, 0.5, 2, true, 3);
+  testing::check_gradients("", [](const Inputs& in) { return cumulative_sum(in[0], 1); }, {x});
+  testing::check_gradients("", [](const Inputs& in) { return cumulative_prod(in[0], 0); }, {x});
+  testing::check_gradients("", [](const Inputs& in) { return cumulative_max(in[0], 1); }, {x});
+  testing::check_gradients("", [](const Inputs& in) { return cumulative_min(in[0], 1); }, {x});
+  testing::check_gradients("", [](const Inputs& in) { return sort(in[0], 0, true); }, {x});
+  testing::check_gradients("", [](const Inputs& in) { return topk(in[0], 2).values; }, {x});
+  testing::check_gradients("", [](const Inputs& in) { return square(cumulative_prod(in[0], 1)); }, {x});
+  const Tensor with_zeros = tensor({{1.5, 0.0, 2.0, 0.0, 3.0}, {2.0, 3.0, 0.0, 1.0, 4.0}}, DType::f64);
+  testing::check_gradients("", [](const Inputs& in) { return cumulative_prod(in[0], 1); }, {with_zeros});
+}
+
+TEST(OrderingErrors, SayWhatIsWrong) {
+  EXPECT_EQ(message<ValueError>([] { topk(ones({2, 3}), 4); }),
+            "FM1312 ValueError: top_k_indices: k is 4, not 0 to 3\n  x    f32[2, 3]   axis 1 is 3\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([] { cumulative_sum(ones({2, 3})); }),
+            "FM1313 ValueError: cumulative_sum: a tensor of 2 axes needs to be told which one\n  x    f32[2, 3]\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([] { diff(ones({2}), -1); }),
+            "FM1314 ValueError: diff: -1 differences\n  x    f32[2]\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([] { quantile(ones({2}), 50); }),
+            "FM1315 ValueError: quantile: q is 50, not between 0 and 1\n  x    f32[2]\n  at   HERE");
+  EXPECT_EQ(message<ShapeError>([] { searchsorted(ones({2, 2}), ones({2})); }),
+            "FM1024 ShapeError: searchsorted: the first operand is a sorted vector, with one axis\n"
+            "  lhs  f32[2, 2]   2 axes\n  rhs  f32[2]\n  at   HERE");
+  EXPECT_EQ(message<ShapeError>([] { nonzero(tensor(1.0)); }),
+            "FM1026 ShapeError: nonzero: a 0-d tensor has no axes to name positions along\n  x    f32[]\n  at   HERE\n"
+            "  hint flatnonzero takes one");
+  EXPECT_EQ(message<ShapeError>([] { median(zeros({0})); }),
+            "FM1027 ShapeError: quantile: of no elements\n  x    f32[0]\n  at   HERE");
+  EXPECT_EQ(message<UnsupportedError>([] { vmap([](const Tensor& x) { return unique_values(x); })(ones({2, 3})); }),
+            "FM2022 UnsupportedError: unique_values: the size of the result depends on the elements, which a tensor inside "
+            "vmap does not have yet\n  x    f32[3]\n  at   HERE\n"
+            "  hint give the number of elements as `size`: the result is padded to it");
+  EXPECT_THROW(sort(ones({2}), 1), IndexError);
+}
+
+TEST(OrderingInsideCompile, TakesASize) {
+  auto f = compile([](const Tensor& x) { return take(x, minimum(flatnonzero(x > 0, 2), x.size(0) - 1)); });
+  EXPECT_EQ(doubles(f(tensor({-1.0, 5.0, 6.0}))), (Doubles{5, 6}));
+  EXPECT_EQ(doubles(f(tensor({7.0, -5.0, 6.0}))), (Doubles{7, 6}));
+  auto without = compile([](const Tensor& x) { return take(x, flatnonzero(x > 0)); });
+  EXPECT_THROW(without(tensor({1.0})), UnsupportedError);
+  EXPECT_EQ(doubles(vmap([](const Tensor& x) { return unique_values(x, 2); })(tensor({{1.0, 1.0}, {4.0, 3.0}}))),
+            (Doubles{1, 1, 3, 4}));
+}
+
+}  // namespace
+}  // namespace fermata
