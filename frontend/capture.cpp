@@ -90,7 +90,7 @@ void cut(Node* n, std::source_location where) {
 
 Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
   ++recorded;
-  if (in_capture_scope()) [[unlikely]] node->reserved = CaptureScope::kInside;
+  if (in_capture_scope()) [[unlikely]] capture_scope->mark(node);
   const bool on_cpu = (keys.bits & 0xff) == DispatchKeySet(BackendKey::cpu).bits;
   Tensor result(node, on_cpu ? keys & kDataKeys : data_keys(keys, node->backend));
   if (node->depth.load(memory_order_relaxed) >= pending_limit.load(memory_order_relaxed)) [[unlikely]]

@@ -2,30 +2,44 @@
 #include "frontend/capture_scope.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace fermata {
 
 constinit thread_local CaptureScope* capture_scope = nullptr;
 
+CaptureScope::CaptureScope(Of of) : outer_(capture_scope), of_(of) {
+  static std::atomic<std::uint32_t> last{0};
+  do number_ = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  while (number_ == 0 || number_ == kUnnoticed);
+  capture_scope = this;
+}
+
 CaptureScope::~CaptureScope() {
-  capture_scope = nullptr;
+  capture_scope = outer_;
   for (const Write& w : writes_)
     if (drop_references(w.before->refs, Node::kTensor)) destroy_node(w.before);
 }
 
 void CaptureScope::touch(const Tensor& tensor, Location where) {
   Node* node = tensor.node();
-  if ((node->reserved & kInside) != 0 || hidden_.contains(node)) return;
-  if (node->pending()) {
-    capture_scope = nullptr;  // this value is from outside: computing it is no part of the function
-    struct Restore {
-      CaptureScope* scope;
-      ~Restore() { capture_scope = scope; }
-    } restore{this};
+  if (made(node) || hidden_.contains(node)) return;
+  if (node->pending() && of_ == Of::compiled_function && !made_in_outer(node)) {
+    // This value is from outside: computing it is no part of the function.
+    struct Outside {
+      CaptureScope* scope = std::exchange(capture_scope, nullptr);
+      ~Outside() { capture_scope = scope; }
+    } outside;
     tensor_hooks.materialise(node, "a compiled function uses a pending tensor", where);
   }
   hidden_.emplace(node, tensor);
   if (tensor.requires_grad()) gradients_.emplace_back(tensor, tensor.grad());
+}
+
+bool CaptureScope::made_in_outer(const Node* node) const {
+  for (const CaptureScope* s = outer_; s != nullptr; s = s->outer_)
+    if (s->made(node)) return true;
+  return false;
 }
 
 const Tensor* CaptureScope::changed_gradient() const {
@@ -38,7 +52,7 @@ const Tensor* CaptureScope::changed_gradient() const {
 
 void CaptureScope::written(TensorImpl* impl) {
   const auto known = std::any_of(writes_.begin(), writes_.end(), [&](const Write& w) { return w.target.impl() == impl; });
-  if (known || impl->value == nullptr || (impl->value->reserved & kInside) != 0) return;  // made inside: nobody else's
+  if (known || impl->value == nullptr || made(impl->value)) return;  // made inside: nobody else's
   impl->refs.fetch_add(1, std::memory_order_relaxed);
   impl->value->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
   writes_.push_back({Tensor(impl), impl->value});

@@ -120,7 +120,6 @@ Tensor stand_in(const Tensor& t) {
   const Layout l = Layout::of(n);
   Node* leaf = n.is_dense_leaf() ? make_leaf(l.type, storage, n.backend, Node::kTensor)
                                  : make_strided_leaf(l.type, l.strides, l.offset, storage, n.backend, Node::kTensor);
-  leaf->reserved = CaptureScope::kInside;
   Tensor out(leaf, t.keys() & kDataKeys);
   if (t.requires_grad()) out.requires_grad(true);
   return out;
@@ -165,11 +164,13 @@ bool CompiledCore::State::hidden_fit(const Captured& c) {
 std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> args, std::span<const std::uint64_t> numbers,
                                                        Body body, void* context, Location where) {
   auto c = std::make_unique<Captured>();
+  CaptureScope scope;
   std::vector<Tensor> stand_ins;
   for (const Tensor& t : args) {
     c->identities.push_back(first_of_identity(args, stand_ins.size()));
     const bool again = c->identities.back() < stand_ins.size();
     stand_ins.push_back(again ? stand_ins[c->identities.back()] : stand_in(t));
+    scope.mark(stand_ins.back().node());
     c->arguments.push_back(Layout::of(*t.node()));
     c->wants_grad.push_back(t.requires_grad());
   }
@@ -180,7 +181,6 @@ std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> a
   Generator& generator = default_generator();
   const std::uint64_t first_offset = generator.offset();
 
-  CaptureScope scope;
   const FreshAutocastCache casts;
   struct Undo {
     CaptureScope& scope;
@@ -271,20 +271,42 @@ std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> a
   for (const PlanStep& step : c->plan->steps)
     for (const ScalarSource& s : step.scalars) {
       const Node& n = *walk.order[s.record].node;
-      if (family(n.op) == Family::random)
+      // Numbers of another generator are those that it gave at the capture.
+      const auto is_drawn = [&] {
+        const std::vector<std::uint64_t>& drawn = n.extra->scalars;
+        return drawn[0] == generator.key() && drawn[1] - first_offset < c->random_count;
+      };
+      if (family(n.op) == Family::random && is_drawn())
         c->random.push_back({slot, s.index == 1 ? n.extra->scalars[1] - first_offset : 0, s.index == 0});
       ++slot;
     }
   return c;
 }
 
+/// Takes the numbers of a replay, and gives them back if it fails.
+class ReplayDraws {
+ public:
+  explicit ReplayDraws(std::uint64_t count)
+      : generator_(default_generator()), before_(generator_.offset()), first_(generator_.reserve(static_cast<std::int64_t>(count))) {}
+  ~ReplayDraws() {
+    if (!done_) generator_.set_offset(before_);
+  }
+  ReplayDraws(const ReplayDraws&) = delete;
+  ReplayDraws& operator=(const ReplayDraws&) = delete;
+  std::uint64_t first() const { return first_; }
+  std::uint64_t key() const { return generator_.key(); }
+  void keep() { done_ = true; }
+
+ private:
+  Generator& generator_;
+  std::uint64_t before_, first_;
+  bool done_ = false;
+};
+
 std::vector<Tensor> CompiledCore::State::replay(Captured& c, std::span<const Tensor> args, Location where) {
   std::vector<Tensor> outputs;
-  if (c.random_count != 0) {  // also where nothing needs the numbers that were drawn
-    Generator& generator = default_generator();
-    const std::uint64_t offset = generator.reserve(static_cast<std::int64_t>(c.random_count));
-    for (const RandomScalar& r : c.random) c.bound.scalars()[r.slot] = r.is_key ? generator.key() : offset + r.delta;
-  }
+  ReplayDraws draws(c.random_count);  // also where nothing needs the numbers
+  for (const RandomScalar& r : c.random) c.bound.scalars()[r.slot] = r.is_key ? draws.key() : draws.first() + r.delta;
   if (c.plan != nullptr) {
     std::vector<void*> leaves, buffers;
     std::vector<StoragePtr> staged;
@@ -321,6 +343,7 @@ std::vector<Tensor> CompiledCore::State::replay(Captured& c, std::span<const Ten
     results.push_back(r.output >= 0     ? outputs[static_cast<std::size_t>(r.output)]
                       : r.argument >= 0 ? args[static_cast<std::size_t>(r.argument)]
                                         : r.constant);
+  draws.keep();
   return results;
 }
 

@@ -5,6 +5,7 @@
 #include "dispatch/table.h"
 #include "frontend/alias.h"
 #include "frontend/capture.h"
+#include "frontend/control_step.h"
 #include "frontend/quantized_tensor.h"
 #include "frontend/sparse_tensor.h"
 #include "frontend/startup.h"
@@ -25,6 +26,7 @@ struct Startup {
     register_call_kernels(BackendKey::cpu);
     register_meta_kernels();
     register_capture_kernels();
+    register_control_kernels();
     register_composites();
     register_device_operators();
     register_quantized_kernels();

@@ -57,7 +57,7 @@ PackedMatrix pack(const QuantizedPayload& x, bool transposed, Location where) {
 /// Bytes that are there already and stay: not the argument of a function that is being captured.
 bool can_be_packed_now(const Tensor& bytes) {
   const Node* node = bytes.node();
-  return !node->pending() && (node->reserved & CaptureScope::kInside) == 0;
+  return !node->pending() && !CaptureScope::is_marked(node);
 }
 
 PackedMatrix packed(const QuantizedPayload& x, bool transposed, Location where) {

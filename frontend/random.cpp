@@ -8,6 +8,7 @@
 
 #include "fermata/creation.h"
 #include "fermata/ops.h"
+#include "fermata/random_key.h"
 #include "fermata/values.h"
 #include "fermata/device.h"
 #include "frontend/calls.h"
@@ -84,23 +85,24 @@ Tensor randn(const IntegerList& sizes, DType dtype, Location where) {
   return draw_affine(Op::random_normal, "randn", sizes, 1, 0, dtype, default_generator(), where);
 }
 
+// The others are drawn with a key of their own.
+
 Tensor randint(std::int64_t low, std::int64_t high, const IntegerList& sizes, DType dtype, Generator& from,
                Location where) {
-  std::int64_t range = 0;
-  const bool overflow = __builtin_sub_overflow(high, low, &range);
-  if (overflow || range <= 0 || range >= std::int64_t{1} << 53)
-    throw ValueError(
-        1311,
-        format_error(1311, "ValueError",
-                     fmt::format("randint: no range of less than 2^53 integers from {} to {}", low, high), {}, where));
-  if (!is_integer(dtype))
-    throw DTypeError(
-        1104, format_error(1104, "DTypeError", fmt::format("randint: the result must be integers, not {}", name(dtype)),
-                           {}, where));
-  const Tensor unit = draw(Op::random_uniform, "randint", sizes, DType::f64, from, where);
-  // The product is rounded, but never up to the range itself: unit is at most 1 - 2^-53.
-  const Tensor steps = astype(multiply({unit, where}, static_cast<double>(range)), DType::i64, where);
-  return astype(add({steps, where}, low), dtype, where);
+  check_shape("randint", sizes, dtype, where);
+  return randint(next_key(from, where), low, high, sizes, dtype, where);
+}
+Tensor truncated_normal(double low, double high, const IntegerList& sizes, DType dtype, Generator& from, Location where) {
+  check_shape("truncated_normal", sizes, dtype, where);
+  return truncated_normal(next_key(from, where), low, high, sizes, dtype, where);
+}
+Tensor exponential(const IntegerList& sizes, double rate, DType dtype, Generator& from, Location where) {
+  check_shape("exponential", sizes, dtype, where);
+  return exponential(next_key(from, where), sizes, rate, dtype, where);
+}
+Tensor categorical(const Tensor& logits, std::int64_t axis, Generator& from, Location where) {
+  require_defined("categorical", logits, where);
+  return categorical(next_key(from, where), logits, axis, where);
 }
 
 Tensor bernoulli(const Tensor& probability, Generator& from, Location where) {

@@ -26,7 +26,7 @@ using Positions = std::vector<std::int64_t>;
 
 /// Elements of an i64 tensor on the host. Under capture only what lies outside the function.
 Positions read(const Tensor& x, const char* reason, Location where) {
-  if (in_capture_scope() && (x.node()->reserved & CaptureScope::kInside) != 0)
+  if (in_capture_scope() && CaptureScope::is_marked(x.node()))
     throw UserError(
         1701, format_error(1701, "UserError", "a value is read inside a function that is being compiled", {}, where,
                            "build the sparse tensor outside, or leave this part out of compile()"));
@@ -119,7 +119,7 @@ std::shared_ptr<const SparseStructure> known_structure(const SparsePayload& x) {
 bool can_be_read(const SparsePayload& x) {
   if (!in_capture_scope() || known_structure(x) != nullptr) return true;
   const Node* node = (x.is_csr() ? x.pattern : x.indices).node();
-  return !node->pending() && (node->reserved & CaptureScope::kInside) == 0;
+  return !node->pending() && !CaptureScope::is_marked(node);
 }
 
 std::shared_ptr<const SparseStructure> structure_of_positions(Positions positions, const Shape& sizes, Location where) {

@@ -20,6 +20,7 @@ constexpr bool accepts(DTypeRule rule, DType t) {
     case DTypeRule::truth: return t == DType::boolean;
     case DTypeRule::bits: return !is_floating(t);
     case DTypeRule::integers: return is_integer(t);
+    case DTypeRule::words: return t == DType::u64;
     case DTypeRule::accumulate: return is_floating(t) || t == DType::i64 || t == DType::u64;
     default: return true;
   }

@@ -42,7 +42,8 @@ std::span<const AttributeField> attribute_fields(Op op) {
                                                {"dilation", integer}},
                                   kFold[] = {{"axis", integer}, {"step", integer}, {"dilation", integer}},
                                   kConvolution[] = {{"groups", integer}, {"strides", list}, {"padding", list},
-                                                    {"padding_end", list}, {"dilation", list}};
+                                                    {"padding_end", list}, {"dilation", list}},
+                                  kUnpack[] = {{"offset", integer}};
   if (family(op) == Family::reduce) return kReduce;
   if (family(op) == Family::external) return kExternal;
   switch (op) {
@@ -69,6 +70,7 @@ std::span<const AttributeField> attribute_fields(Op op) {
     case Op::slice: return kSlice;
     case Op::update: return kUpdate;
     case Op::matmul_packed: return kPacked;
+    case Op::unpack: return kUnpack;
     case Op::csr_matmul: return kSparse;
     case Op::sort:
     case Op::argsort: return kSort;

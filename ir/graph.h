@@ -36,6 +36,7 @@ struct GraphOperand {
 ///   sort, argsort   [axis, descending]
 ///   top_k_indices   [axis, k, largest]
 ///   searchsorted    [right]
+///   unpack          [offset in bytes]
 ///   update          [offset, stride per axis of operand 1 ...]  over the row-major elements of operand 0
 ///   gather, scatter, scatter_add, scatter_multiply, scatter_maximum, scatter_minimum [axis]
 ///   unfold          [axis, size of a window, step from one to the next, dilation within one]

@@ -67,7 +67,11 @@ TensorType infer_convolution_weight_gradient(const InferCall& call);
 /// The ops of ir/ops/ordering.def, nothing for others: infer_ordering.cpp.
 std::optional<TensorType> infer_ordering(const InferCall& call);
 
-/// The ops of ir/ops/irregular.def.
+// The ops of ir/ops/control.def whose type is not an argument: infer_control.cpp.
+TensorType infer_unpack(const InferCall& call);
+TensorType infer_after(const InferCall& call);
+
+/// The ops of ir/ops/irregular.def and ir/ops/control.def.
 TensorType infer_irregular(const InferCall& call);
 
 }  // namespace fermata

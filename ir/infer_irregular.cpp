@@ -246,6 +246,11 @@ TensorType infer_irregular(const InferCall& call) {
     case Op::convolution: return with(2, attributes, infer_convolution);
     case Op::convolution_data_gradient: return with(2, attributes, infer_convolution_data_gradient);
     case Op::convolution_weight_gradient: return with(2, attributes, infer_convolution_weight_gradient);
+    case Op::cond:
+    case Op::while_loop:
+    case Op::scan: return given(call);
+    case Op::unpack: return with(1, 1, infer_unpack);
+    case Op::after: return with(2, 0, infer_after);
     default:
       if (auto type = infer_ordering(call)) return *std::move(type);
       throw_internal(call.headline("no inference"), call.where);

@@ -49,6 +49,7 @@ std::optional<RuleResult> apply_rule(DTypeRule rule, DType t) {
     case DTypeRule::truth: if (real_or_bool) return RuleResult{DType::boolean, DType::boolean}; break;
     case DTypeRule::bits: if (kIntegers.has(t) || kBoolean.has(t)) return RuleResult{t, t}; break;
     case DTypeRule::integers: if (kIntegers.has(t)) return RuleResult{t, t}; break;
+    case DTypeRule::words: if (t == DType::u64) return RuleResult{t, t}; break;
     case DTypeRule::compare: if (real_or_bool) return RuleResult{t, DType::boolean}; break;
     case DTypeRule::choose: if (real_or_bool) return RuleResult{t, t}; break;
     case DTypeRule::accumulate:

@@ -34,6 +34,7 @@ enum class DTypeRule : std::uint8_t {
   truth,          // operands become bool (non-zero is true); the result is bool
   bits,           // integers and bool as they are; floats are an error
   integers,       // integers as they are; the rest is an error
+  words,          // u64 as it is; the rest is an error
   compare,        // any but complex; the result is bool
   choose,         // the first operand becomes bool; the others promote
   accumulate,     // reductions: floats as they are; bool and signed become i64, unsigned u64

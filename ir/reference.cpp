@@ -196,6 +196,7 @@ ReferenceTensor evaluate_irregular(const GraphNode& node, const std::vector<cons
     case Op::cast: return evaluate_cast(node, *operands[0]);
     case Op::matmul:
     case Op::matmul_i32: return evaluate_matmul(node, *operands[0], *operands[1]);
+    case Op::unpack: return unpack_bytes(node, *operands[0]);
     case Op::matmul_packed:
     case Op::csr_matmul:
     case Op::csr_sampled_matmul: return sparse_products(node, operands);

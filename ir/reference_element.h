@@ -101,6 +101,8 @@ inline Shape stretched_strides(const Shape& from, const Shape& to) {
 ReferenceTensor move_elements(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
 /// Gathers, scatters, windows and convolutions: reference_neural.cpp.
 ReferenceTensor neural_ops(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
+/// unpack: reference_control.cpp.
+ReferenceTensor unpack_bytes(const GraphNode& node, const ReferenceTensor& bytes);
 /// The sparse products and those of packed bytes: reference_sparse.cpp.
 ReferenceTensor sparse_products(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
 

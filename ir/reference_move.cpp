@@ -149,6 +149,7 @@ ReferenceTensor move_elements(const GraphNode& node, const std::vector<const Ref
   const ReferenceTensor& x = *operands.at(0);
   switch (node.op) {
     case Op::copy:
+    case Op::after:
     case Op::expand_dims:
     case Op::squeeze:
     case Op::reshape: return {node.dtype, node.shape, x.floats, x.integers};

@@ -61,6 +61,7 @@ void Dimensions::add(const Graph& graph, ValueId v) {
     case Op::argsort:
     case Op::cast:
     case Op::copy:
+    case Op::after:
     case Op::index_add:
     case Op::update:
     case Op::scatter:

@@ -41,6 +41,9 @@ bool worth_keeping(Op op) {
     case Op::flatnonzero: return true;
 #define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return true;
 #include "ir/ops.def"
+    case Op::cond:
+    case Op::while_loop:
+    case Op::scan: return true;
     default: return family(op) == Family::reduce;
   }
 }
@@ -57,6 +60,7 @@ void add_structure(const Node& n, std::vector<std::uint32_t>& key) {
       return;
     }
     case Op::update:
+    case Op::unpack:
     case Op::matmul_packed: return;
     case Op::csr_matmul: key.push_back(static_cast<std::uint32_t>(a[1])); return;  // the number of columns is a size
     default:
@@ -129,7 +133,14 @@ void Walk::add_outputs(std::span<Node* const> roots, bool roots_only) {
   }
 }
 
-void Walk::run(std::span<Node* const> roots, bool roots_only) {
+/// What leaves that are pending have for a buffer.
+static Storage* const kNowhere = [] {
+  Storage* nowhere = Storage::nowhere();
+  nowhere->release();  // it is there for ever
+  return nowhere;
+}();
+
+void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_leaf) {
   order.clear(), key.clear(), outputs.clear(), operands.clear(), first_operand.clear();
   for (Node* root : roots) {
     if (root->storage.load() != nullptr) continue;
@@ -142,6 +153,7 @@ void Walk::run(std::span<Node* const> roots, bool roots_only) {
         Node* in = n->operand(i);
         if (in == nullptr || number(in) != kUnseen) continue;
         if (Storage* s = in->storage.load()) add_leaf(in, s);
+        else if (is_leaf != nullptr && (*is_leaf)(in)) add_leaf(in, kNowhere);
         else stack_.push_back(in), ready = false;
       }
       if (!ready) continue;

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/function_ref.h"
 #include "runtime/node.h"
 
 namespace fermata {
@@ -33,7 +34,9 @@ class Walk {
   /// Walks what is pending under the roots. Outputs are the roots and, unless `roots_only`, every value that a handle
   /// still names or that a node outside this graph reads. Autograd's own handles count only for values that cost more
   /// to compute again than to keep (docs/adr/003). The roots are of one backend.
-  void run(std::span<Node* const> roots, bool roots_only = false);
+  /// What `is_leaf` says so of counts as one: a value that is there before the graph runs, dense and row-major.
+  using IsLeaf = FunctionRef<bool(const Node*)>;
+  void run(std::span<Node* const> roots, bool roots_only = false, const IsLeaf* is_leaf = nullptr);
 
  private:
   static constexpr std::uint32_t kUnseen = ~0u, kOutputs = ~0u;

@@ -93,8 +93,11 @@ class BackwardPass {
   BackwardPass(const TapeScan* scan, std::span<const GradEdge> targets, BackwardOptions options, Location where)
       : scan_(scan), targets_(targets), options_(options), where_(where), found_(targets.size()) {}
 
-  std::vector<Tensor> run(const GradEdge& root, Tensor seed) {
-    add(root, std::move(seed));
+  std::vector<Tensor> run(std::span<const GradEdge> roots, std::span<const Tensor> seeds) {
+    for (std::size_t i = 0; i < roots.size(); ++i) {
+      const vjp::LineGuard line(roots[i]->where);
+      add(roots[i], seeds[i]);
+    }
     while (!waiting_.empty()) {
       // The deepest: whatever contributes to it is deeper still, and done.
       const GradEdge node = waiting_.top();
@@ -144,6 +147,10 @@ class BackwardPass {
     for (std::size_t k = 0; k < node->count; ++k) {
       const GradOperand& operand = node->operands()[k];
       if (!wants(operand.edge) || !given[k].defined()) continue;
+      if (operand.shape == nullptr) {  // from a tape: right already
+        add(operand.edge, given[k]);
+        continue;
+      }
       if (given[k].shape() != *operand.shape)
         throw GradientError(1718, format_error(1718, "GradientError",
                                                fmt::format("{}: gradient {} of its backward pass has another shape than the tensor",
@@ -157,11 +164,14 @@ class BackwardPass {
   }
 
   void visit(const GradEdge& node, Tensor g) {
+    bool found = false;
     for (std::size_t i = 0; i < targets_.size(); ++i)
       if (targets_[i] == node) {
+        found = true;
         const Tensor own = at_level(g, options_.level);
         found_[i] = with_history(own, options_.create_graph ? grad_edge(own) : GradEdge());
       }
+    if (found && options_.bounded) return;
     if (scan_ == nullptr && node->detail != nullptr)
       if (auto leaf = node->detail->leaf.lock()) {
         reached_leaves_.emplace_back(std::move(leaf), std::move(g));
@@ -215,15 +225,18 @@ class BackwardPass {
 
 bool TapeScan::needs(const GradNode* node) const { return std::ranges::binary_search(needed, node); }
 
-TapeScan scan_tape(const GradEdge& root, std::span<const GradEdge> targets) {
+TapeScan scan_tape(std::span<const GradEdge> roots, std::span<const GradEdge> targets, bool bounded) {
   const auto is_target = [&](const GradNode* n) {
     return std::ranges::any_of(targets, [n](const GradEdge& t) { return t.get() == n; });
   };
   TapeScan scan;
-  std::unordered_map<const GradNode*, bool> reached{{root.get(), false}};  // true: needed
-  std::vector<const GradNode*> order{root.get()};
+  std::unordered_map<const GradNode*, bool> reached;  // true: needed
+  std::vector<const GradNode*> order;
+  for (const GradEdge& root : roots)
+    if (reached.try_emplace(root.get(), false).second) order.push_back(root.get());
   for (std::size_t i = 0; i < order.size(); ++i) {
     bool ends = true;
+    if (bounded && is_target(order[i])) continue;
     for (const GradOperand& o : order[i]->operands()) {
       if (!o.edge) continue;
       ends = false;
@@ -234,7 +247,8 @@ TapeScan scan_tape(const GradEdge& root, std::span<const GradEdge> targets) {
   std::ranges::sort(order, {}, &GradNode::depth);
   for (const GradNode* n : order) {
     const bool needed = is_target(n) || std::ranges::any_of(n->operands(), [&](const GradOperand& o) {
-      return o.edge && reached.at(o.edge.get());
+      const auto at = o.edge ? reached.find(o.edge.get()) : reached.end();
+      return at != reached.end() && at->second;
     });
     if (needed) reached[n] = true, scan.needed.push_back(n);
   }
@@ -259,17 +273,26 @@ bool has_live_history(const Tensor& tensor) {
 
 std::vector<Tensor> run_backward(const GradEdge& root, Tensor seed, const TapeScan* scan,
                                  std::span<const GradEdge> targets, BackwardOptions options, Location where) {
+  return run_backward({&root, 1}, {&seed, 1}, scan, targets, options, where);
+}
+
+std::vector<Tensor> run_backward(std::span<const GradEdge> roots, std::span<const Tensor> seeds, const TapeScan* scan,
+                                 std::span<const GradEdge> targets, BackwardOptions options, Location where) {
   const KeyGuard as_computed({}, Functionality::autocast);  // the forward pass has settled every dtype
   BackwardPass pass(scan, targets, options, where);
   if (options.create_graph) {
     const EnableGradGuard recording;
-    return pass.run(root, std::move(seed));
+    return pass.run(roots, seeds);
   }
   // Inside vmap nothing of the pass has a history at this level, and what happens below is the business of gradients
   // that are taken further out.
-  if (options.level.depth != 0) return pass.run(root, without_history(at_level(seed, options.level)));
+  if (options.level.depth != 0) {
+    std::vector<Tensor> plain;
+    for (const Tensor& seed : seeds) plain.push_back(without_history(at_level(seed, options.level)));
+    return pass.run(roots, plain);
+  }
   const NoGradGuard quiet;
-  return pass.run(root, std::move(seed));
+  return pass.run(roots, seeds);
 }
 
 Tensor starting_gradient(const Tensor& y, const Tensor& seed, Location where) {

@@ -7,6 +7,7 @@
 
 #include "frontend/transforms/autograd_backward.h"
 #include "frontend/transforms/autograd_rules.h"
+#include "frontend/transforms/function_tape.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -125,14 +126,7 @@ Tensor FunctionGradient::mark(const Tensor& x) {
   if (!is_floating(x.dtype()))
     fail(1717, fmt::format("grad: {} values have no gradients", name(x.dtype())), "x", x, where_,
          "cast it with astype() first");
-  GradEdge node = make_grad_node(Op::copy, 1, where_);
-  GradOperand& operand = node->operands()[0];
-  operand.dtype = x.dtype();
-  // Inside vmap the mark is a tensor of that level, also where x is none.
-  Tensor own = vmap_frame != nullptr ? at_level(x, vmap_frame->level) : x;
-  if (records_outside_) operand.edge = grad_edge(own);
-  else if (is_batched(own)) own = without_any_history(own);
-  if (operand.edge) node->depth = operand.edge->depth + 1;
+  auto [own, node] = make_mark(x, records_outside_, where_);
   marks_.push_back(with_history(own, node));
   return with_history(own, std::move(node));
 }
@@ -154,12 +148,19 @@ std::vector<Tensor> FunctionGradient::differentiate(Tensor& y) {
   const bool keep = records_outside_ && scan.reaches_others;
   std::vector<Tensor> result = gradients_of(y, root, targets, marks_, scan, {},
                                             {.retain_graph = keep, .create_graph = keep, .level = level}, where_);
-  if (!keep && !from_outside) y = without_history(y);
+  keeps_history_ = keep || from_outside;
+  if (!keeps_history_) y = without_history(y);
   if (!records_outside_ && level.depth != 0) {
     y = y.detach();
     for (Tensor& gradient : result) gradient = gradient.detach();
   }
   return result;
+}
+
+void FunctionGradient::settle(Tensor& auxiliary) const {
+  const unsigned depth = vmap_frame != nullptr ? vmap_frame->level.depth : 0;
+  if (!records_outside_) auxiliary = auxiliary.detach();
+  else if (!keeps_history_ && depth_of(auxiliary) == depth) auxiliary = without_history(auxiliary);
 }
 
 }  // namespace fermata

@@ -134,6 +134,7 @@ VjpRule irregular_vjp_rule(Op op) {
   switch (op) {
     case Op::cast:
     case Op::copy: return {{formula(as_it_is)}};
+    case Op::after: return {{formula(as_it_is), zero}};
     case Op::reshape: return {{formula(reshape_vjp)}};
     case Op::expand_dims: return {{formula(expand_dims_vjp)}};
     case Op::squeeze: return {{formula(squeeze_vjp)}};

@@ -9,6 +9,9 @@
 #include "runtime/allocator.h"
 
 namespace fermata {
+
+constinit thread_local std::uint64_t tape_scope = 0;
+
 namespace {
 
 std::uint32_t block_class(std::size_t operands) {
@@ -91,6 +94,7 @@ GradEdge make_grad_node(Op op, std::size_t count, Location where) {
                                                   : ::operator new(sizeof(GradNode) + count * sizeof(GradOperand));
   auto* node = ::new (block) GradNode;
   node->op = op, node->count = static_cast<std::uint32_t>(count), node->where = where, node->rule = &vjp_rule(op);
+  node->scope = tape_scope;
   auto* operands = reinterpret_cast<GradOperand*>(node + 1);
   for (std::size_t i = 0; i < count; ++i) ::new (operands + i) GradOperand;
   return GradEdge(node);

@@ -119,6 +119,7 @@ struct GradNode {
   std::uint32_t count = 0;     // operands
   bool spent = false;          // the saved values have been used and let go
   std::uint64_t depth = 0;     // greater than that of every operand: the backward order
+  std::uint64_t scope = 0;     // tape_scope when it was recorded
   const VjpRule* rule = nullptr;
   std::unique_ptr<GradDetail> detail;
   SavedValue result;           // where the rule reads it
@@ -138,6 +139,10 @@ struct GradNode {
 static_assert(sizeof(GradNode) % alignof(GradOperand) == 0);
 /// Up to this many operands a node comes from the pool.
 inline constexpr std::size_t kMaxPooledOperands = 4096;
+
+/// Grows with every scope that is entered (function_tape.h), so a node of a scope or of one inside it has at least its
+/// number; 0 outside of all.
+extern constinit thread_local std::uint64_t tape_scope;
 
 /// A node with room for `count` operands, one reference held.
 GradEdge make_grad_node(Op op, std::size_t count, Location where);

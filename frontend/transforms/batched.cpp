@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "frontend/calls.h"
 #include "frontend/capture_scope.h"
 #include "frontend/transforms/autograd_tape.h"
@@ -28,6 +30,16 @@ BatchedTensor& payload_of(TensorImpl* impl) { return static_cast<BatchedTensor&>
 InsideLevel::InsideLevel(const VmapFrame* frame) : saved_(vmap_frame) { set_frame(frame); }
 InsideLevel::~InsideLevel() { set_frame(saved_); }
 
+VmapLevel new_level(std::int64_t size) {
+  static std::atomic<std::uint64_t> last{0};
+  return {vmap_frame == nullptr ? 1 : vmap_frame->level.depth + 1, last.fetch_add(1, std::memory_order_relaxed) + 1, size};
+}
+
+SavedFrame::SavedFrame(const VmapFrame* frame) {
+  for (const VmapFrame* f = frame; f != nullptr; f = f->outer) chain_.push_back(*f);
+  for (std::size_t i = 0; i < chain_.size(); ++i) chain_[i].outer = i + 1 < chain_.size() ? &chain_[i + 1] : nullptr;
+}
+
 const BatchedTensor& batched_tensor(const Tensor& t) {
   static_cast<void>(t.node());  // a view takes over what its base has become
   return payload_of(t.impl());
@@ -47,7 +59,7 @@ Tensor make_batched(Tensor physical, const VmapLevel& level, bool batched) {
   const DispatchKeySet keys =
       ((physical.keys() & kDataKeys) - kCompoundKeys) | Functionality::dense | Functionality::batched;
   Tensor result(type, keys, std::make_unique<BatchedTensor>(std::move(physical), level, batched));
-  result.node()->reserved |= CaptureScope::kInside;  // nothing that a compiled function would have to write back
+  CaptureScope::mark_unnoticed(result.node());  // nothing that a compiled function would have to write back
   return result;
 }
 
@@ -55,7 +67,7 @@ Tensor without_history(const Tensor& t) { return with_history(t, {}); }
 Tensor same_value(const Tensor& t) { return with_history(t, grad_edge(t)); }
 
 Tensor at_level(const Tensor& t, const VmapLevel& level) {
-  if (depth_of(t) == level.depth) return t;
+  if (depth_of(t) >= level.depth) return t;
   return make_batched(same_value(t), level, false);
 }
 

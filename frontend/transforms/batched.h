@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "dispatch/operator.h"
 #include "runtime/tensor.h"
@@ -19,6 +20,9 @@ struct VmapLevel {
   std::uint64_t serial = 0;  // of the call: tells a level from a later one of the same depth
   std::int64_t size = 0;     // of the batch
 };
+
+/// A level inside the innermost one of this thread, for a batch of that size.
+VmapLevel new_level(std::int64_t size);
 
 struct VmapFrame {
   VmapLevel level;
@@ -37,6 +41,18 @@ class InsideLevel {
 
  private:
   const VmapFrame* saved_;
+};
+
+/// A copy of a frame and those around it, to run something again inside a level whose vmap may be over.
+class SavedFrame {
+ public:
+  explicit SavedFrame(const VmapFrame* frame);
+  SavedFrame(const SavedFrame&) = delete;
+  SavedFrame& operator=(const SavedFrame&) = delete;
+  const VmapFrame* frame() const { return chain_.empty() ? nullptr : &chain_.front(); }
+
+ private:
+  std::vector<VmapFrame> chain_;  // innermost first; never changed, so that they can point at each other
 };
 
 struct BatchedTensor final : TensorPayload {
@@ -67,7 +83,7 @@ Tensor make_batched(Tensor physical, const VmapLevel& level, bool batched);
 Tensor without_history(const Tensor& t);
 /// A new identity of the same value and history.
 Tensor same_value(const Tensor& t);
-/// The same value as a tensor of a level that is not further out than its own; itself where it is of that level.
+/// The same value as a tensor of a level; itself where it is of that level, or of one further in.
 Tensor at_level(const Tensor& t, const VmapLevel& level);
 /// Without a history at any level.
 Tensor without_any_history(const Tensor& t);

@@ -81,6 +81,12 @@ Tensor batched_searchsorted(const BatchedCall& call) {
   return vjp::call(call.op, operands, call.attributes.integers).tensor();
 }
 
+/// The second operand is only waited for.
+Tensor batched_after(const BatchedCall& call) {
+  const Tensor operands[] = {call.with_batch(0), call.operands[1].value};
+  return vjp::call(Op::after, operands, {}).tensor();
+}
+
 BatchingRule irregular_rule(Op op) {
   switch (op) {
 #define FERMATA_SCAN(name, monoid, rule, doc) case Op::name:
@@ -101,6 +107,7 @@ BatchingRule irregular_rule(Op op) {
     case Op::take: return batched_take;
     case Op::index_add: return batched_index_add;
     case Op::update: return batched_update;
+    case Op::after: return batched_after;
     case Op::matmul:
     case Op::matmul_i32: return batched_matmul;
     default: return neural_rule(op);

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <numeric>
 #include <string>
 
@@ -14,11 +13,6 @@
 
 namespace fermata {
 namespace {
-
-std::uint64_t next_serial() {
-  static std::atomic<std::uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
 
 [[noreturn]] void throw_axes_count(std::string_view what, std::size_t axes, std::size_t values, Location where) {
   throw ValueError(1741, format_error(1741, "ValueError", fmt::format("vmap: {} axes for {} {}", axes, values, what),
@@ -54,7 +48,7 @@ VmapCall::VmapCall(const BatchAxes& in_axes, const BatchAxes& out_axes, std::siz
   if (!in_axes.one_for_all() && in_axes.size() != arguments)
     throw_axes_count(arguments == 1 ? "argument" : "arguments", in_axes.size(), arguments, where);
   state_->frame.outer = vmap_frame;
-  state_->frame.level = {vmap_frame == nullptr ? 1 : vmap_frame->level.depth + 1, next_serial(), 0};
+  state_->frame.level = new_level(0);
 }
 VmapCall::~VmapCall() = default;
 

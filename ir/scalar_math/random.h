@@ -33,6 +33,15 @@ template <class Index, class Word64> auto philox_words(Index index, Word64 key, 
   return philox<W>({{low(i), high(i), low(offset), high(offset)}}, low(key), high(key));
 }
 
+/// The first two words for a counter of 64 bits, as one; `Word64` is a u64 value.
+template <class Word64> Word64 philox_bits(Word64 counter, Word64 key) {
+  using W = typename Word64::template Rebind<std::uint32_t>;
+  const auto low = [](Word64 v) { return convert<std::uint32_t>(v); };
+  const auto high = [](Word64 v) { return convert<std::uint32_t>(v >> Word64(std::uint64_t{32})); };
+  const auto words = philox<W>({{low(counter), high(counter), W(0u), W(0u)}}, low(key), high(key));
+  return convert<std::uint64_t>(words.word[1]) << Word64(std::uint64_t{32}) | convert<std::uint64_t>(words.word[0]);
+}
+
 /// [0, 1) with 24 bits (f32, from one word) or 53 (f64, from two).
 template <class V, class W> V uniform_from_words(W first, W second) {
   const auto top = [](W word, unsigned dropped) {

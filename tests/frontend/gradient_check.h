@@ -77,8 +77,38 @@ inline void check_gradients(const std::string& what, const Function& f, const In
   }
 }
 
-/// First and second derivatives.
+/// Compares how f changes along fixed tangents of all inputs (f64) with finite differences.
+inline void check_pushforward(const std::string& what, const Function& f, const Inputs& xs, double tolerance = 2e-7) {
+  SCOPED_TRACE("pushforward of " + what);
+  Inputs tangents;
+  for (std::size_t k = 0; k < xs.size(); ++k) tangents.push_back(random_f64(xs[k].shape(), 0.5, 1.5, true, 91 + k));
+  const auto [y, tangent] = jvp(f, xs, tangents);
+  ASSERT_EQ(to_string(tangent.dtype(), tangent.shape()), to_string(y.dtype(), y.shape()));
+  constexpr double kStep = 1e-5;
+  Inputs ahead, behind;
+  for (std::size_t k = 0; k < xs.size(); ++k) {
+    ahead.push_back(xs[k] + tangents[k] * kStep);
+    behind.push_back(xs[k] - tangents[k] * kStep);
+  }
+  const std::vector<double> found = tangent.to_vector<double>(),
+                            expected = ((f(ahead) - f(behind)) / (2 * kStep)).to_vector<double>(),
+                            value = y.to_vector<double>(), alone = f(xs).to_vector<double>();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(found[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i]))) << "element " << i;
+    EXPECT_NEAR(value[i], alone[i], 1e-14 * std::max(1.0, std::abs(alone[i]))) << "element " << i;
+  }
+}
+
+/// Derivatives of first and second order, in reverse and forward mode and both mixed.
 inline void check_both_orders(const std::string& what, const Function& f, const Inputs& xs) {
+  check_pushforward(what, f, xs);
+  check_pushforward("the gradient of " + what, gradient_sum(f), xs, 2e-6);
+  const Function tangent_of = [&](const Inputs& at) {
+    Inputs tangents;
+    for (std::size_t k = 0; k < at.size(); ++k) tangents.push_back(random_f64(at[k].shape(), 0.5, 1.5, true, 91 + k));
+    return jvp(f, at, tangents).second;
+  };
+  check_gradients("the pushforward of " + what, tangent_of, xs, 2e-6);
   check_gradients(what, f, xs);
   check_gradients("second derivative of " + what, gradient_sum(f), xs, 2e-6);
 }

@@ -205,13 +205,14 @@ TEST_P(Ops, Reductions) {
 }
 
 TEST_P(Ops, EveryPointwiseOpOfTheTableRuns) {
-  const Tensor x = full({3}, 0.5), integers = full({3}, 2, DType::i32);
+  const Tensor x = full({3}, 0.5), integers = full({3}, 2, DType::i32), words = full({3}, 2, DType::u64);
 #define FERMATA_UNARY(name, rule, formula, vjp, doc) \
   EXPECT_EQ(name(DTypeRule::rule == DTypeRule::bits ? integers : x).sync().shape(), Shape({3})) << #name;
 #define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc)                                      \
   {                                                                                                 \
     const bool bits = DTypeRule::rule == DTypeRule::bits || DTypeRule::rule == DTypeRule::integers; \
-    EXPECT_EQ(name(bits ? integers : x, bits ? integers : x).sync().shape(), Shape({3})) << #name;  \
+    const Tensor& operand = DTypeRule::rule == DTypeRule::words ? words : bits ? integers : x;      \
+    EXPECT_EQ(name(operand, operand).sync().shape(), Shape({3})) << #name;                          \
   }
 #include "ir/ops.def"
 }

@@ -39,6 +39,7 @@ std::vector<DType> dtypes_of(Op op) {
   std::vector<DType> taken;
   for (const DType t : {DType::f32, DType::f64, DType::i32, DType::u8, DType::boolean, DType::f16})
     if (apply_rule(info(op).rule, t)) taken.push_back(t);
+  if (taken.empty()) taken.push_back(DType::u64);
   return taken;
 }
 
@@ -240,6 +241,7 @@ const std::map<Op, std::vector<Case>>& cases() {
        {{{x({5}), p({2}), x({2})}, [](const Inputs& in) { return index_add(in[0], in[1], in[2]); }},
         {{x({2, 5, 3}), p({2, 2}), x({2, 2, 2, 3})},
          [](const Inputs& in) { return index_add(in[0], in[1], in[2], 1); }}}},
+      {Op::after, {{{x({2, 3}), x({4})}, [](const Inputs& in) { return call(Op::after, in, {}); }}}},
       {Op::update,
        {{{x({4, 3}), x({2, 3})},
          [](const Inputs& in) {

@@ -94,6 +94,7 @@ class RandomGraph {
         add(DType::i32, {n}), add(DType::i32, {m, k});
         node.attributes = {between(0, 1)};
         return true;
+      case Op::unpack: add(DType::u8, {40}), node.dtype = DType::f32, node.shape = {m, n}; break;
       case Op::csr_matmul: add(DType::i64, {m + 1 + entries}), add(DType::f32, {entries}); break;
       case Op::csr_sampled_matmul: add(DType::i64, {m + 1 + entries}), add(DType::i32, {m, n}); break;
       case Op::gather: add(DType::f16, {m, k}), add(DType::i32, {m, n}), node.attributes = {1}; return true;
@@ -114,6 +115,7 @@ class RandomGraph {
         break;
       default: return false;
     }
+    if (node.op == Op::unpack) node.attributes = {between(0, 6) * 4};
     if (node.op == Op::matmul_packed) node.attributes = {between(0, 64)};
     if (attribute_fields(node.op).size() == 5) node.attributes = {1, 1, 0, 0, 1};  // a convolution or one of its gradients
     if (attribute_fields(node.op).size() == 5) return true;

@@ -5,7 +5,8 @@ namespace fermata::eager::FERMATA_ISA {
 
 struct Bits {
   static constexpr bool of(DTypeRule rule) {
-    return rule == DTypeRule::bits || rule == DTypeRule::integers || rule == DTypeRule::truth;
+    return rule == DTypeRule::bits || rule == DTypeRule::integers || rule == DTypeRule::words ||
+           rule == DTypeRule::truth;
   }
 };
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "fermata/tensor_tree.h"
 #include "ir/key_set.h"
 #include "runtime/tensor.h"
 
@@ -64,10 +65,12 @@ class FunctionGradient {
   /// The gradients of y with respect to the marks, in their order. y keeps its history only if something outside the
   /// function can want it.
   std::vector<Tensor> differentiate(Tensor& y);
+  /// After that: another result, which is not differentiated, as it is handed out.
+  void settle(Tensor& auxiliary) const;
 
  private:
   Location where_;
-  bool records_outside_;
+  bool records_outside_, keeps_history_ = true;
   EnableGradGuard recording_;
   std::vector<Tensor> marks_;  // never handed out, so that the function cannot write them in place
 };
@@ -82,6 +85,9 @@ inline std::vector<Tensor> take_like(const std::vector<Tensor>& xs, const Tensor
 /// value_and_grad<0, 2>(f)(a, b, c) is a pair: f(a, b, c), and its gradients with respect to a and c as a tuple (not a
 /// tuple for one argument, by default the first). f gives a tensor of one element; the arguments to differentiate are
 /// floating tensors or vectors of them, the others anything.
+///
+/// f may give a pair or tuple instead: its first element is differentiated, the others (tensors, tuples of them, anything)
+/// are auxiliary, and the value is what f gave.
 template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location where = Location::current()) {
   if constexpr (sizeof...(Arguments) == 0) {
     return value_and_grad<0>(std::move(f), where);
@@ -90,8 +96,15 @@ template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location w
       FunctionGradient level(where);
       std::tuple<std::decay_t<decltype(arguments)>...> marked(arguments...);
       ((std::get<Arguments>(marked) = level.mark(std::get<Arguments>(marked))), ...);
-      Tensor value = std::apply(f, marked);
-      const std::vector<Tensor> all = level.differentiate(value);
+      auto value = std::apply(f, marked);
+      std::vector<Tensor> all;
+      if constexpr (std::is_same_v<decltype(value), Tensor>) {
+        all = level.differentiate(value);
+      } else {
+        const Tensor* const first = &std::get<0>(value);
+        all = level.differentiate(std::get<0>(value));
+        each_tensor(value, [&](Tensor& x) { if (&x != first) level.settle(x); });
+      }
       const Tensor* next = all.data();
       // Braces: elements are taken from left to right.
       std::tuple gradients{take_like(std::get<Arguments>(marked), next)...};

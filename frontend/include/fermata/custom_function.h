@@ -24,6 +24,8 @@
 namespace fermata {
 
 struct Call;
+struct HandWrittenCall;
+struct VmapLevel;
 
 /// What a forward pass leaves for the backward pass of the same call.
 class FunctionContext {
@@ -45,6 +47,9 @@ class FunctionContext {
 
  private:
   friend class FunctionCall;
+  friend std::vector<Tensor> record_hand_written(HandWrittenCall call, std::shared_ptr<FunctionContext> owner,
+                                                 const VmapLevel& level, std::vector<Tensor> results);
+  friend bool is_recorded_with_graph(const FunctionContext& context);
   struct State;
   std::unique_ptr<State> state_;
 };
@@ -56,12 +61,15 @@ class FunctionCall {
   FunctionCall(std::string name, std::vector<Tensor> arguments, Backward backward, Location where);
   ~FunctionCall();
   FunctionContext& context();
+  /// Inside vmap: the results have the histories that belong to gradients taken further out already.
+  void has_histories_below();
   /// Will anybody ask for a gradient?
   bool recorded() const;
   /// The results, on the tape where a gradient is wanted.
   std::vector<Tensor> finish(std::vector<Tensor> results);
 
  private:
+  void record_below(std::vector<Tensor>& results) const;
   struct State;
   std::unique_ptr<State> state_;
 };

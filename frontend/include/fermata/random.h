@@ -42,9 +42,20 @@ Tensor normal(const IntegerList& sizes, double mean = 0, double deviation = 1, D
 /// Uniform in [0, 1), never 1 in any dtype; standard normal.
 Tensor rand(const IntegerList& sizes, DType dtype = DType::f32, Location where = Location::current());
 Tensor randn(const IntegerList& sizes, DType dtype = DType::f32, Location where = Location::current());
-/// Integers in [low, high), equally likely to within 2^-53.
+/// Standard normal numbers between two bounds.
 ///
-/// Errors   ValueError if low is not below high or they are 2^53 or more apart.
+/// Errors   ValueError FM1312 if low is not below high.
+Tensor truncated_normal(double low, double high, const IntegerList& sizes, DType dtype = DType::f32,
+                        Generator& from = default_generator(), Location where = Location::current());
+/// With density rate * exp(-rate * x).
+Tensor exponential(const IntegerList& sizes, double rate = 1, DType dtype = DType::f32,
+                   Generator& from = default_generator(), Location where = Location::current());
+/// i64: one position along an axis for each of the others, with probabilities softmax(logits).
+Tensor categorical(const Tensor& logits, std::int64_t axis = -1, Generator& from = default_generator(),
+                   Location where = Location::current());
+/// Integers in [low, high): their probabilities differ by less than (high - low) / 2^64.
+///
+/// Errors   ValueError if low is not below high.
 Tensor randint(std::int64_t low, std::int64_t high, const IntegerList& sizes, DType dtype = DType::i64,
                Generator& from = default_generator(), Location where = Location::current());
 /// bool: true with the probabilities given, one draw for each.

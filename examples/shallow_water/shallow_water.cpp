@@ -1,0 +1,94 @@
+// A hill of water spreads over a periodic sea: run in both modes, checked against what the equations conserve, and
+// differentiated. Prints a few lines; the exit status says whether everything was conserved.
+#include "shallow_water/waves.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+namespace fm = fermata;
+using waves::State;
+
+namespace {
+
+/// Of the depth, every eighth cell: deeper water in darker letters.
+void draw(const fm::Tensor& depth) {
+  constexpr std::string_view shades = " .:-=+*#%@";
+  const std::int64_t n = depth.size(0);
+  const std::vector<double> h = depth.to_vector<double>();
+  for (std::int64_t row = 0; row < n; row += n / 16) {
+    std::string line = "  ";
+    for (std::int64_t column = 0; column < n; column += n / 32) {
+      const double above = (h[static_cast<std::size_t>(row * n + column)] - 9.9) / 0.25;
+      line += shades[static_cast<std::size_t>(std::clamp(above, 0.0, 0.999) * static_cast<double>(shades.size()))];
+    }
+    std::puts(line.c_str());
+  }
+}
+
+double seconds_of(auto&& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+State synced(State s) {
+  fm::sync({s.depth, s.p, s.q});
+  return s;
+}
+
+}  // namespace
+
+int main() {
+  const waves::Grid grid;
+  constexpr std::int64_t kSteps = 200, kAtOnce = 20;
+  const State start = synced(waves::hill(grid));
+  auto compiled = fm::compile([grid](const fm::Tensor& depth, const fm::Tensor& p, const fm::Tensor& q) {
+    const State s = waves::run(grid, {depth, p, q}, kAtOnce);
+    return std::tuple(s.depth, s.p, s.q);
+  });
+
+  State at_once = start, op_by_op = start;
+  const double first = seconds_of([&] { compiled(start.depth, start.p, start.q); });
+  const double fused = seconds_of([&] {
+    for (std::int64_t i = 0; i < kSteps; i += kAtOnce) {
+      const auto [depth, p, q] = compiled(at_once.depth, at_once.p, at_once.q);
+      at_once = {depth, p, q};
+    }
+  });
+  const double eager = seconds_of([&] {
+    const fm::ModeGuard mode(fm::Mode::eager);
+    for (std::int64_t i = 0; i < kSteps; ++i) op_by_op = waves::step(grid, op_by_op);
+  });
+  draw(at_once.depth);
+  std::printf("%lld steps of a %lld x %lld grid: compiled %.3f s (the first call %.3f s), eager %.3f s, %.1f times\n",
+              static_cast<long long>(kSteps), static_cast<long long>(grid.n), static_cast<long long>(grid.n), fused, first, eager,
+              eager / fused);
+
+  const auto relative = [](const fm::Tensor& after, const fm::Tensor& before) {
+    return std::abs(after.item<double>() / before.item<double>() - 1);
+  };
+  const double mass = relative(waves::volume(grid, at_once), waves::volume(grid, start)),
+               energy = relative(waves::energy(grid, at_once), waves::energy(grid, start)),
+               modes = fm::max(fm::abs(at_once.depth - op_by_op.depth)).item<double>();
+  std::printf("volume changed by %.1e, energy by %.1e, the modes differ by %.1e\n", mass, energy, modes);
+
+  // How the depth at one place depends on that of the hill: forward, along one direction, and back, for every cell at once.
+  waves::Grid coarse = grid;
+  coarse.n = 32;
+  const State calm = synced(waves::hill(coarse));
+  const auto depth_there = [coarse, calm](const fm::Tensor& depth) {
+    return waves::run(coarse, {depth, calm.p, calm.q}, 30).depth[4][4];
+  };
+  const fm::Tensor direction = calm.depth - 10, zero = fm::zeros_like(direction);
+  const double forward = fm::jvp(depth_there, calm.depth, direction).second.item<double>(),
+               reverse = fm::sum(fm::grad(depth_there)(calm.depth) * direction).item<double>(),
+               difference = ((depth_there(calm.depth + direction * 1e-4) - depth_there(calm.depth - direction * 1e-4)) / 2e-4).item<double>();
+  std::printf("a higher hill: jvp %.10f, gradient %.10f, finite difference %.10f\n", forward, reverse, difference);
+
+  const bool good = mass < 1e-13 && energy < 1e-3 && modes < 1e-10 && std::abs(forward - reverse) < 1e-12 &&
+                    std::abs(forward - difference) < 1e-6;
+  std::puts(good ? "conserved" : "NOT conserved");
+  return good ? 0 : 1;
+}

@@ -1,0 +1,42 @@
+// The shallow-water equations on a periodic grid, in flux form: depth h and momenta p = h u, q = h v.
+//
+//   h_t + p_x + q_y = 0
+//   p_t + (p^2 / h + g h^2 / 2)_x + (p q / h)_y = 0
+//   q_t + (p q / h)_x + (q^2 / h + g h^2 / 2)_y = 0
+//
+// Central differences of fourth order in space and the classical Runge-Kutta method in time. What leaves one cell enters its neighbour, so the
+// total depth is conserved to rounding; the energy of waves that the grid resolves is conserved to the order of the method.
+#pragma once
+
+#include <fermata/fermata.h>
+
+#include <tuple>
+
+namespace waves {
+
+using fermata::Tensor;
+
+struct State {
+  Tensor depth, p, q;  // f64[n, n]
+};
+
+struct Grid {
+  std::int64_t n = 128;
+  double gravity = 9.81;
+  double spacing = 1;      // of cells, in metres
+  double time_step = 0.03; // in seconds; waves of speed sqrt(g h) cross less than a third of a cell in it
+};
+
+/// Water at rest of a depth of 10 m with a smooth hill of 0.5 m.
+State hill(const Grid& grid);
+/// One step in time.
+State step(const Grid& grid, const State& state);
+/// `count` steps as one loop, which is one step of a plan where it is compiled.
+State run(const Grid& grid, const State& state, std::int64_t count);
+
+/// The volume of water, in cubic metres.
+Tensor volume(const Grid& grid, const State& state);
+/// Kinetic energy plus potential energy above that of a flat surface, over the density.
+Tensor energy(const Grid& grid, const State& state);
+
+}  // namespace waves

@@ -1,0 +1,161 @@
+// See captured_function.h.
+#include "frontend/captured_function.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "dispatch/devices.h"
+#include "dispatch/kernel_table.h"
+#include "fermata/ops.h"
+#include "frontend/calls.h"
+#include "frontend/capture_scope.h"
+#include "frontend/compile_policy.h"
+#include "frontend/generator_scope.h"
+#include "frontend/transforms/autocast.h"
+#include "runtime/device_memory.h"
+#include "runtime/walk.h"
+
+namespace fermata {
+namespace {
+
+/// The key of the generator while a function is captured: draws with it are those that run() gives another key.
+constexpr std::uint64_t kCapturedKey = 0x6a09e667f3bcc908;
+
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+/// A value of that type that is pending for ever, so that reading it is an error.
+Tensor stand_in(const TensorType& type, BackendKey backend, const CaptureScope& scope) {
+  Node* node = make_leaf(type, Storage::nowhere(), backend, Node::kTensor);
+  node->storage.exchange(nullptr)->release();
+  scope.mark(node);
+  return Tensor(node, DispatchKeySet(backend) | Functionality::dense);
+}
+
+[[noreturn]] void throw_writes(std::string_view what, const Tensor& target, Location where) {
+  throw UnsupportedError(
+      2760, format_error(2760, "UnsupportedError", fmt::format("{}: a function writes a tensor from outside in place", what),
+                         {{"x", to_string(target.dtype(), target.shape()), ""}}, where,
+                         "make it a part of what the function takes and gives"));
+}
+
+struct UndoWrites {
+  CaptureScope& scope;
+  ~UndoWrites() { scope.undo_writes(); }
+};
+
+}  // namespace
+
+std::uint64_t stream_key(double seed, std::uint64_t run) { return mixed(std::bit_cast<std::uint64_t>(seed) ^ mixed(run)); }
+
+void copy_view(const TensorView& from, void* to, BackendKey backend, Location where) {
+  const Shape dense = dense_strides(std::span(from.sizes, from.rank));
+  const TensorView out{to, from.dtype, from.rank, from.sizes, dense.data()};
+  const CallArgs copy{Op::copy, {&from, 1}, {&out, 1}, {}, {}, where};
+  select_call(operator_entry(Op::copy), backend, from.dtype, copy, where).call(copy);
+}
+
+CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const TensorType> arguments, BackendKey backend,
+                                   std::string_view what, Location where)
+    : reads_(arguments.size()), where_(where) {
+  const KeyGuard plain({}, Functionality::autograd);
+  CaptureScope scope(CaptureScope::Of::control_flow);
+  const FreshAutocastCache casts;
+  const GeneratorScope draws{Generator(kCapturedKey)};
+  const UndoWrites undo{scope};
+  std::vector<Tensor> stand_ins;
+  for (const TensorType& type : arguments) stand_ins.push_back(stand_in(type, backend, scope));
+  std::vector<Tensor> results = f(stand_ins);
+  if (!scope.writes().empty()) throw_writes(what, scope.writes()[0].target, where);
+  if (const Tensor* leaf = scope.changed_gradient()) throw_writes(what, *leaf, where);
+  std::vector<Node*> roots;
+  for (Tensor& t : results) {
+    require_defined(what, t, where);
+    results_.push_back(type_of(t));
+    const Node* n = t.node();
+    const bool computed_here = n->pending() && scope.made(n) && n->op != Op::input;
+    if (!computed_here || std::ranges::find(roots, n) != roots.end()) t = copy(t, where);
+    roots.push_back(t.node());
+  }
+  Walk walk;
+  const auto is_leaf = [&](const Node* n) { return n->op == Op::input || !scope.made(n); };
+  const Walk::IsLeaf leaves(is_leaf);
+  walk.run(roots, true, &leaves);
+  entry_ = PlanCache::instance().find(roots.back()->hash, walk.key);
+  plan_ = compile_entry(*entry_, walk);
+  std::vector<const Node*> records;
+  for (const Walk::Entry& e : walk.order) records.push_back(e.node);
+  bound_.bind(*plan_, records);
+  for (const Node* root : roots) {
+    std::size_t output = 0;
+    while (walk.order[walk.outputs[output]].node != root) ++output;
+    outputs_.push_back(output);
+  }
+  take_leaves(walk, stand_ins, scope);
+  std::size_t slot = 0;
+  for (const PlanStep& step : plan_->steps)
+    for (const ScalarSource& s : step.scalars) {
+      const Node& n = *walk.order[s.record].node;
+      if (family(n.op) == Family::random && n.extra->scalars[0] == kCapturedKey)
+        random_.push_back({slot, s.index == 0, n.extra->scalars[1]});
+      ++slot;
+    }
+}
+
+void CapturedFunction::take_leaves(const Walk& walk, std::span<const Tensor> stand_ins, const CaptureScope& scope) {
+  for (const std::uint32_t record : plan_->leaf_records) {
+    const Node* n = walk.order[record].node;
+    Leaf leaf;
+    leaf.strided = !n->is_dense_leaf();
+    if (leaf.strided) leaf.strides = n->extra->strides, leaf.offset = n->extra->offset;
+    const auto argument = std::ranges::find_if(stand_ins, [n](const Tensor& t) { return t.node() == n; });
+    if (argument != stand_ins.end()) {
+      leaf.operand = static_cast<std::size_t>(argument - stand_ins.begin());
+      reads_[leaf.operand] = true;
+    } else if (const Tensor* from_outside = scope.identity_of(n)) {
+      leaf.operand = stand_ins.size() + hidden_.size();
+      hidden_.push_back(*from_outside);
+    } else {
+      const_cast<Node*>(n)->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+      leaf.constant = Tensor(const_cast<Node*>(n), DispatchKeySet(n->backend) | Functionality::dense);
+    }
+    leaves_.push_back(std::move(leaf));
+  }
+}
+
+void* CapturedFunction::address(const Leaf& leaf, std::span<const TensorView> operands,
+                                std::vector<StoragePtr>& copies) const {
+  if (leaf.constant.defined()) {
+    const Node& n = *leaf.constant.node();
+    return leaf_address(n, *n.storage.load(std::memory_order_acquire), plan_->backend, copies);
+  }
+  const TensorView& v = operands[leaf.operand];
+  const std::span<const std::int64_t> sizes(v.sizes, v.rank), strides(v.strides, v.rank);
+  if (leaf.strided) {
+    if (!std::ranges::equal(leaf.strides, strides)) throw_internal("a captured function meets another layout", where_);
+    return static_cast<std::byte*>(v.data) - leaf.offset * static_cast<std::int64_t>(byte_size(v.dtype));
+  }
+  if (is_dense(sizes, strides)) return v.data;
+  copies.emplace_back(allocate_on(plan_->backend, static_cast<std::size_t>(v.element_count()) * byte_size(v.dtype)));
+  copy_view(v, copies.back()->data, plan_->backend, where_);
+  return copies.back()->data;
+}
+
+void CapturedFunction::run(std::span<const TensorView> operands, std::span<void* const> results, std::uint64_t key) {
+  std::vector<StoragePtr> copies;
+  std::vector<void*> leaves, outputs(results.size());
+  for (const Leaf& leaf : leaves_) leaves.push_back(address(leaf, operands, copies));
+  for (std::size_t i = 0; i < results.size(); ++i) outputs[outputs_[i]] = results[i];
+  const std::lock_guard lock(mutex_);
+  for (const RandomScalar& r : random_) bound_.scalars()[r.slot] = r.is_key ? key : r.offset;
+  bound_.run(*plan_, leaves, outputs);
+}
+
+}  // namespace fermata

@@ -1,0 +1,20 @@
+// Where the draws of a function come from while it runs.
+#pragma once
+
+#include "fermata/random.h"
+
+namespace fermata {
+
+/// Another state of this thread's generator, for a scope.
+class GeneratorScope {
+ public:
+  explicit GeneratorScope(const Generator& inside) : outside_(default_generator()) { default_generator() = inside; }
+  ~GeneratorScope() { default_generator() = outside_; }
+  GeneratorScope(const GeneratorScope&) = delete;
+  GeneratorScope& operator=(const GeneratorScope&) = delete;
+
+ private:
+  Generator outside_;
+};
+
+}  // namespace fermata
