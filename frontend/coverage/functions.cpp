@@ -16,8 +16,15 @@ Results listed(const Unique& u) {
   return all;
 }
 
-constexpr auto kFunctions = std::to_array<Function>({
-#define FERMATA_STANDARD(name, section, inputs, call, numpy)                            \
+/// A copy of x after one step along a gradient.
+template <class Optimiser> Tensor stepped(const Tensor& x, const Tensor& gradient) {
+  const Tensor parameter = copy(x).detach();
+  Optimiser optimiser({parameter});
+  optimiser.step(std::array{gradient.detach()});
+  return parameter;
+}
+
+#define FERMATA_COVERED(name, section, inputs, call, numpy)                             \
   {#name, #section, inputs,                                                             \
    +[](std::span<const Tensor> given) -> Results {                                      \
      [[maybe_unused]] const Tensor x = given.size() > 0 ? given[0] : Tensor();          \
@@ -26,9 +33,17 @@ constexpr auto kFunctions = std::to_array<Function>({
      return listed(call);                                                               \
    },                                                                                   \
    numpy, ""},
+
+constexpr auto kFunctions = std::to_array<Function>({
+#define FERMATA_STANDARD(name, section, inputs, call, numpy) FERMATA_COVERED(name, section, inputs, call, numpy)
 #define FERMATA_ABSENT(name, section, reason) {#name, #section, "", nullptr, "", reason},
 #include "frontend/coverage/array_api.def"
+
+#define FERMATA_STANDARD(name, section, inputs, call, numpy) FERMATA_COVERED(name, section, inputs, call, numpy)
+#define FERMATA_ABSENT(name, section, reason) {#name, #section, "", nullptr, "", reason},
+#include "frontend/coverage/neural_nets.def"
 });
+#undef FERMATA_COVERED
 
 }  // namespace
 

@@ -50,13 +50,39 @@ def softmax(x, axis=-1):
     return e / e.sum(axis, keepdims=True)
 
 
+def conv2d(x, w, stride, padding, groups):
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3))[:, :, ::stride[0], ::stride[1]]
+    parts = []
+    for g in range(groups):
+        inputs = slice(g * w.shape[1], (g + 1) * w.shape[1])
+        outputs = slice(g * w.shape[0] // groups, (g + 1) * w.shape[0] // groups)
+        parts.append(np.einsum("nchwij,ocij->nohw", windows[:, inputs], w[outputs]))
+    return np.concatenate(parts, 1)
+
+
+def conv_transpose1d(x, w, stride):
+    y = np.zeros((x.shape[0], w.shape[1], (x.shape[2] - 1) * stride + w.shape[2]))
+    for t in range(x.shape[2]):
+        y[:, :, t * stride:t * stride + w.shape[2]] += np.einsum("nc,cok->nok", x[:, :, t], w)
+    return y
+
+
+def fold(windows, length, step):
+    y = np.zeros((windows.shape[0], length))
+    for t in range(windows.shape[1]):
+        y[:, t * step:t * step + windows.shape[2]] += windows[:, t]
+    return y
+
+
 def text_of(value):
     return float(value).hex() if math.isfinite(value) else repr(float(value))
 
 
 def lines_of(name, inputs, expression):
     given = [sample(one, k) for k, one in enumerate(inputs.split())]
-    names = dict(zip("xyz", given), np=np, math=math, put=put, softmax=softmax)
+    names = dict(zip("xyz", given), np=np, math=math, put=put, softmax=softmax, conv2d=conv2d,
+                 conv_transpose1d=conv_transpose1d, fold=fold)
     with np.errstate(all="ignore"):
         result = eval(expression, names)  # an expression of a file of this repository
     results = result if isinstance(result, (list, tuple)) else [result]
