@@ -90,6 +90,38 @@ Verdict check_vjp(const Differentiated& d, std::string& trouble) {
   return all_zero ? Verdict::constant : Verdict::right;
 }
 
+/// Along one direction that moves all floating inputs, against the differences by element.
+Verdict check_jvp(const Differentiated& d, std::string& trouble) {
+  std::vector<Tensor> primals, tangents;
+  double wanted = 0;
+  bool all_zero = true;
+  for (const std::size_t k : d.wanted) {
+    const Tensor& x = d.inputs[k];
+    primals.push_back(x);
+    tangents.push_back(reshape(cos(iota({x.element_count()}, 0) * 0.7 + static_cast<double>(k)), x.shape()));
+    tangents.back() = astype(tangents.back(), DType::f64);
+    const std::vector<double> slopes = d.differences(k), along = tangents.back().to_vector<double>();
+    for (std::size_t e = 0; e < slopes.size(); ++e) {
+      wanted += slopes[e] * along[e];
+      all_zero &= std::fabs(slopes[e]) < kDerivativeError;
+    }
+  }
+  try {
+    const auto along_inputs = [&](const std::vector<Tensor>& moved) {
+      std::vector<Tensor> inputs = d.inputs;
+      for (std::size_t i = 0; i < d.wanted.size(); ++i) inputs[d.wanted[i]] = moved[i];
+      return weighted(d.f.call(inputs));
+    };
+    const double got = jvp(along_inputs, primals, tangents).second.item<double>();
+    if (std::fabs(got - wanted) <= 10 * kDerivativeError * (1 + std::fabs(wanted))) return all_zero ? Verdict::constant : Verdict::right;
+    trouble = "jvp: " + std::to_string(got) + ", not " + std::to_string(wanted);
+    return Verdict::wrong;
+  } catch (const Error& e) {
+    trouble = first_line(e.what());
+    return Verdict::refused;
+  }
+}
+
 /// Two examples at once against one after the other.
 Verdict check_vmap(const Function& f, std::span<const Tensor> inputs, std::string& trouble) {
   if (inputs.empty()) return Verdict::not_applicable;
@@ -173,6 +205,7 @@ Finding examine(const Function& f) {
   for (std::size_t k = 0; k < inputs.size(); ++k)
     if (is_floating(given[k].dtype())) d.wanted.push_back(k);
   if (!d.wanted.empty()) found.vjp = check_vjp(d, found.trouble);
+  if (found.vjp == Verdict::right || found.vjp == Verdict::constant) found.jvp = check_jvp(d, found.trouble);
   std::string vmap_trouble;
   found.vmap = check_vmap(f, given, vmap_trouble);
   if (found.trouble.empty()) found.trouble = vmap_trouble;
