@@ -101,6 +101,14 @@ inline Shape stretched_strides(const Shape& from, const Shape& to) {
 ReferenceTensor move_elements(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
 /// Gathers, scatters, windows and convolutions: reference_neural.cpp.
 ReferenceTensor neural_ops(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
+// Complex numbers and transforms: reference_complex.cpp.
+ReferenceTensor complex_pointwise(const Graph& graph, const GraphNode& node, const std::vector<ReferenceTensor>& values);
+ReferenceTensor complex_reduce(const GraphNode& node, const ReferenceTensor& x);
+ReferenceTensor complex_cast(const GraphNode& node, const ReferenceTensor& x);
+ReferenceTensor complex_from_parts(const GraphNode& node, const ReferenceTensor& re, const ReferenceTensor& im);
+ReferenceTensor transform(const GraphNode& node, const ReferenceTensor& x);
+/// The ops of ir/ops/linalg.def: reference_linalg.cpp.
+ReferenceTensor linear_algebra(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
 /// The sparse products and those of packed bytes: reference_sparse.cpp.
 ReferenceTensor sparse_products(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
 

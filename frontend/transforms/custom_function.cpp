@@ -149,7 +149,7 @@ std::vector<Tensor> FunctionCall::finish(std::vector<Tensor> results) {
   for (Tensor& result : results)
     if (depth != 0) result = at_level(result, level_of_depth(state_->arguments, depth));
   for (std::size_t i = 0; i < results.size(); ++i)
-    out.push_back(is_floating(results[i].dtype())
+    out.push_back(is_inexact(results[i].dtype())
                       ? with_history(results[i], result_edge(node.get(), static_cast<std::int64_t>(i)))
                       : results[i]);
   return out;
