@@ -1,6 +1,7 @@
 # What the build leans on. fmt and xxHash are required (headers only); LLVM, oneDNN and libxsmm are used where found, and
 # the engine does without them where not. Afterwards FERMATA_WITH_LLVM, _DNNL and _XSMM say what there is, with the
-# imported targets DNNL::dnnl and libxsmm::libxsmm.
+# imported targets DNNL::dnnl and libxsmm::libxsmm; _LAPACK and _KISSFFT likewise, with LAPACKE::lapacke and
+# FERMATA_KISSFFT_INCLUDE.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
 find_path(FERMATA_XXHASH_INCLUDE xxhash.h REQUIRED)
@@ -38,4 +39,11 @@ if(FERMATA_WITH_XSMM)
 endif()
 if(FERMATA_WITH_XSMM)
   target_link_libraries(libxsmm::libxsmm INTERFACE libxsmm::noblas ${CMAKE_DL_LIBS})
+endif()
+fermata_imported(LAPACKE::lapacke lapacke lapacke.h FERMATA_WITH_LAPACK)
+find_path(FERMATA_KISSFFT_INCLUDE kissfft.hh PATH_SUFFIXES kissfft)  # a header and no library
+mark_as_advanced(FERMATA_KISSFFT_INCLUDE)
+set(FERMATA_WITH_KISSFFT OFF)
+if(FERMATA_KISSFFT_INCLUDE)
+  set(FERMATA_WITH_KISSFFT ON)
 endif()

@@ -19,6 +19,8 @@ endif()
 fermata_report("oneDNN" "${FERMATA_WITH_DNNL}" "${FERMATA_DNNL_LIBRARY}" "not found: matmul uses the kernels of the library")
 fermata_report("libxsmm" "${FERMATA_WITH_XSMM}" "${FERMATA_XSMM_LIBRARY}"
   "not found: small matmuls use the kernels of the library")
+fermata_report("LAPACK" "${FERMATA_WITH_LAPACK}" "${FERMATA_LAPACKE_LIBRARY}" "not found: no linear algebra but products")
+fermata_report("kissfft" "${FERMATA_WITH_KISSFFT}" "${FERMATA_KISSFFT_INCLUDE}" "not found: no Fourier transforms")
 if(NOT FERMATA_CUDA)
   message(STATUS "  CUDA: left out (FERMATA_CUDA=OFF)")
 else()

@@ -1,10 +1,13 @@
 // See register.h. Ops are registered by family, from the op table, so that a new row has all its kernels.
 #include "codegen_cpu/register.h"
 
+#include "codegen_cpu/complex/complex.h"
 #include "codegen_cpu/cpu_backend.h"
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/library/convolution.h"
+#include "codegen_cpu/library/fft.h"
+#include "codegen_cpu/library/lapack.h"
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_bytes.h"
 #include "dispatch/emit.h"
@@ -32,7 +35,28 @@ void add_eager_variants() {
 void add_irregular_variants() {
   for (std::size_t i = 0; i < kOpCount; ++i)
     if (const CallKernel kernel = irregular_kernel(static_cast<Op>(i)))
-      add_variant(static_cast<Op>(i), BackendKey::cpu, {.name = "native", .dtypes = kRealOrBoolean, .call = kernel});
+      add_variant(static_cast<Op>(i), BackendKey::cpu, {.name = "native", .dtypes = kNumbersOrBoolean, .call = kernel});
+}
+
+/// Complex numbers have kernels by op; a cast of a real operand to a complex result is the other cast kernel's business.
+void add_complex_variants() {
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    if (const CallKernel kernel = complex_kernel(static_cast<Op>(i)))
+      add_variant(static_cast<Op>(i), BackendKey::cpu, {.name = "complex", .dtypes = kComplex, .call = kernel});
+  add_variant(Op::complex, BackendKey::cpu,
+              {.name = "complex", .dtypes = DTypeSet(DType::f32) | DType::f64, .call = &complex_from_parts_call});
+}
+
+void add_linalg_variants() {
+  constexpr DTypeSet kSolved = DTypeSet(DType::f32) | DType::f64 | kComplex;
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    if (const CallKernel kernel = lapack_kernel(static_cast<Op>(i)))
+      add_variant(static_cast<Op>(i), BackendKey::cpu,
+                  {.name = has_lapack() ? "lapack" : "missing", .form = KernelForm::library, .dtypes = kSolved, .call = kernel});
+  for (const Op op : {Op::fft, Op::rfft, Op::irfft})
+    add_variant(op, BackendKey::cpu,
+                {.name = has_fft() ? "kissfft" : "missing", .form = KernelForm::library,
+                 .dtypes = op == Op::rfft ? DTypeSet(DType::f32) | DType::f64 : kComplex, .call = &fft_call});
 }
 
 void add_matmul_variants() {
@@ -125,6 +149,8 @@ void register_cpu_backend() {
   add_eager_variants();
   add_emit_variants(BackendKey::cpu, "jit");
   add_irregular_variants();
+  add_complex_variants();
+  add_linalg_variants();
   add_matmul_variants();
   add_byte_product_variants();
   add_convolution_variants();

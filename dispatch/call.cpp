@@ -60,7 +60,7 @@ void run_pointwise(const Call& call, const PointwiseOperands& p, void* out) {
   for (unsigned k = 0; k < p.count; ++k) {
     if (p.nodes[k] == nullptr) {
       for (std::size_t i = 0; i < shape.size(); ++i) strides[k].push_back(0);
-      inputs[k] = {const_cast<std::uint64_t*>(&p.scalar), compute_dtype(p.operand), p.rank, shape.data(), strides[k].data()};
+      inputs[k] = {const_cast<std::uint64_t*>(&p.scalar), scalar_dtype(p.operand), p.rank, shape.data(), strides[k].data()};
       continue;
     }
     inputs[k] = view_of(*p.nodes[k], strides[k]);

@@ -31,7 +31,7 @@ DTypeSet emitted_dtypes(Op op) {
     if (const auto accepted = apply_rule(rule, static_cast<DType>(t)))
       set = set | (family(op) == Family::reduce ? static_cast<DType>(t)
                                                 : accepted->operand);  // reductions convert as they load
-  return set;
+  return set & kRealOrBoolean;  // scalar programs are of real numbers
 }
 
 void add_emit_variants(BackendKey backend, const std::string& variant, std::source_location where) {

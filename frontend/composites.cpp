@@ -31,7 +31,7 @@ Shape axes_of(std::int64_t mask) {
   return axes;
 }
 double number(const Attributes& a, std::size_t i) { return std::bit_cast<double>(a.scalars[i]); }
-DType floated(DType t) { return is_floating(t) ? t : DType::f32; }
+DType floated(DType t) { return is_inexact(t) ? t : DType::f32; }
 /// What x is computed in: integers become f32, and so do f16 and bf16, so that parts are not rounded one by one.
 Tensor widened(const Tensor& x, Location where) { return astype(x, compute_dtype(floated(x.dtype())), where); }
 
@@ -57,8 +57,9 @@ Tensor run_var(const Call& call, Tensors x, const Attributes& a) {
   const Tensor wide = widened(x[0], call.where);
   const Shape axes = axes_of(a.integers[0]);
   const Tensor centred = subtract({wide, call.where}, mean_of(wide, axes, true, call.where));
-  const Tensor result = mean_of(square({centred, call.where}), axes, a.integers[1] != 0, call.where, number(a, 0));
-  return astype(result, floated(x[0].dtype()), call.where);
+  const Tensor size = is_complex(wide.dtype()) ? abs({centred, call.where}) : centred;
+  const Tensor result = mean_of(square({size, call.where}), axes, a.integers[1] != 0, call.where, number(a, 0));
+  return astype(result, real_dtype(floated(x[0].dtype())), call.where);
 }
 
 Tensor run_logsumexp(const Call& call, Tensors x, const Attributes& a) {

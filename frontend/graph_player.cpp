@@ -76,7 +76,7 @@ class GraphPlayer {
         continue;
       }
       const bool condition = has_condition && k == 0;
-      const Scalar number = scalar_of(n.scalars[o.scalar], compute_dtype(condition ? DType::boolean : dtype));
+      const Scalar number = scalar_of(n.scalars[o.scalar], scalar_dtype(condition ? DType::boolean : dtype));
       if (lone && !condition)
         operands.emplace_back(made.emplace_back(full({}, number, dtype, where)), where);
       else

@@ -1,6 +1,7 @@
 // The elements of a tensor on the host, in row-major order: what item, to_vector, printing and files read.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -41,8 +42,19 @@ template <class To, class From> To convert_element(From from) {
     // The largest integer as a float may round up to the next power of two, so it is compared with >=.
     if (from >= static_cast<From>(Limits::max())) return Limits::max();
     return from <= static_cast<From>(Limits::min()) ? Limits::min() : static_cast<To>(from);
+  } else if constexpr (!std::is_arithmetic_v<To>) {  // complex
+    return To(static_cast<typename To::value_type>(from));
   } else {
     return static_cast<To>(from);
+  }
+}
+
+/// Calls `f.template operator()<T>()` for the storage type of a complex dtype; false for the others.
+template <class F> bool visit_complex(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::c64: f.template operator()<std::complex<float>>(); return true;
+    case DType::c128: f.template operator()<std::complex<double>>(); return true;
+    default: return false;
   }
 }
 

@@ -43,7 +43,7 @@ inline Tensor unary(Op op, const Operand& x) {
 
 /// pow with one of the exponents that are worth an op of their own, where that gives the same dtype.
 std::optional<Tensor> special_power(const Operand& x, const Operand& exponent) {
-  if (!is_defined_tensor(x) || exponent.is_tensor() || !is_floating(x.tensor().dtype())) return std::nullopt;
+  if (!is_defined_tensor(x) || exponent.is_tensor() || !is_inexact(x.tensor().dtype())) return std::nullopt;
   const double e = exponent.scalar().as_double();
   if (e == 2) return unary(Op::square, x);
   if (e == 0.5) return unary(Op::sqrt, x);

@@ -82,7 +82,7 @@ class CallPlayer {
     }
     if (is_pointwise(n.op))
       for (std::size_t k = 0; k < in.size(); ++k)
-        if (in[k] == Walk::kScalarOperand) inputs[k].dtype = compute_dtype(operand);
+        if (in[k] == Walk::kScalarOperand) inputs[k].dtype = scalar_dtype(operand);
     call(i, copies ? Op::copy : n.op, operand, inputs, sizes);
   }
 

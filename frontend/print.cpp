@@ -75,10 +75,19 @@ std::vector<std::string> formatted(const HostElements& elements) {
         floats.push_back(convert_element<double>(values[i]));
     }
   });
-  if (!floats.empty()) {
-    const FloatStyle style(floats);
+  visit_complex(elements.dtype(), [&]<class T>() {
+    const auto* values = static_cast<const T*>(elements.data());
+    for (std::int64_t i = 0; i < elements.count(); ++i)
+      floats.push_back(static_cast<double>(values[i].real())), floats.push_back(static_cast<double>(values[i].imag()));
+  });
+  if (floats.empty()) return cells;
+  const FloatStyle style(floats);
+  if (!is_complex(elements.dtype()))
     for (const double v : floats) cells.push_back(style.text(v));
-  }
+  else
+    for (std::size_t i = 0; i < floats.size(); i += 2)
+      cells.push_back(fmt::format("{}{}{}j", style.text(floats[i]), std::signbit(floats[i + 1]) ? "" : "+",
+                                  style.text(floats[i + 1])));
   return cells;
 }
 
@@ -148,7 +157,7 @@ std::string to_string(const Tensor& x, Location where) {
   const Shape shape = x.shape();
   const std::int64_t count = x.element_count();
   if (is_batched(x)) return fmt::format("tensor({}, batched)", to_string(x.dtype(), shape));
-  if (!kRealOrBoolean.has(x.dtype())) return fmt::format("tensor({})", to_string(x.dtype(), shape));
+  if (!kNumbersOrBoolean.has(x.dtype())) return fmt::format("tensor({})", to_string(x.dtype(), shape));
   const bool cut = count > kMaxElements;
   x.sync(where);  // before it is sliced, so that the whole value is computed once
   std::optional<KeyGuard> eager;

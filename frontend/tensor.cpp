@@ -47,10 +47,22 @@ Tensor dense_copy(const Tensor& x, Location where) {
 template <class T> std::vector<T> converted(const HostElements& elements, const char* function, Location where) {
   std::vector<T> result;
   result.reserve(static_cast<std::size_t>(elements.count()));
+  if constexpr (!std::is_arithmetic_v<T>)
+    if (is_complex(elements.dtype())) {
+      visit_complex(elements.dtype(), [&]<class From>() {
+        const auto* from = static_cast<const From*>(elements.data());
+        for (std::int64_t i = 0; i < elements.count(); ++i) result.push_back(static_cast<T>(from[i]));
+      });
+      return result;
+    }
   const bool known = visit_stored(elements.dtype(), [&]<class From>() {
     const auto* from = static_cast<const From*>(elements.data());
     for (std::int64_t i = 0; i < elements.count(); ++i) result.push_back(convert_element<T>(from[i]));
   });
+  if (is_complex(elements.dtype()))
+    throw DTypeError(1110, format_error(1110, "DTypeError",
+                                        fmt::format("{}: {} does not convert to a real number", function, name(elements.dtype())), {},
+                                        where, "real(), imag() or abs() gives a real number for each"));
   if (!known)
     throw UnsupportedError(
         2004, format_error(2004, "UnsupportedError",
@@ -181,6 +193,8 @@ FERMATA_READ(long long)
 FERMATA_READ(unsigned long long)
 FERMATA_READ(float)
 FERMATA_READ(double)
+FERMATA_READ(std::complex<float>)
+FERMATA_READ(std::complex<double>)
 #undef FERMATA_READ
 
 Tensor Tensor::astype(DType dtype, Location where) const { return fermata::astype(*this, dtype, where); }

@@ -49,10 +49,19 @@ constexpr bool is_integer(DType t) {
 }
 constexpr bool is_signed(DType t) { return info(t).kind == DTypeKind::signed_integer || is_floating(t); }
 constexpr bool is_complex(DType t) { return info(t).kind == DTypeKind::complex; }
+/// Floating or complex: what derivatives are taken of.
+constexpr bool is_inexact(DType t) { return is_floating(t) || is_complex(t); }
 constexpr bool is_quantized(DType t) { return info(t).kind == DTypeKind::quantized; }
 
 /// The dtype arithmetic happens in: f32 for f16 and bf16, else the dtype itself.
 constexpr DType compute_dtype(DType t) { return t == DType::f16 || t == DType::bf16 ? DType::f32 : t; }
+
+/// The dtype of the parts of a complex number; others are their own.
+constexpr DType real_dtype(DType t) { return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t; }
+/// The dtype that a host number beside operands of `t` is kept in: real beside complex ones, so that it fits a slot.
+constexpr DType scalar_dtype(DType t) { return compute_dtype(real_dtype(t)); }
+/// The complex dtype with parts of a real one.
+constexpr DType complex_dtype(DType t) { return t == DType::f64 || t == DType::c128 ? DType::c128 : DType::c64; }
 
 /// The dtype of a printed name ("f32"), or nothing.
 std::optional<DType> dtype_from_name(std::string_view name);
@@ -114,6 +123,9 @@ inline constexpr DTypeSet kIntegers =
 inline constexpr DTypeSet kFloating = all_of_kind(DTypeKind::floating);
 inline constexpr DTypeSet kReal = kIntegers | kFloating;
 inline constexpr DTypeSet kRealOrBoolean = kReal | kBoolean;
+inline constexpr DTypeSet kComplex = all_of_kind(DTypeKind::complex);
+inline constexpr DTypeSet kNumbers = kReal | kComplex;
+inline constexpr DTypeSet kNumbersOrBoolean = kNumbers | kBoolean;
 
 /// Calls `f.template operator()<T>()` for the arithmetic C++ type of a dtype that computes as itself (bool, integers,
 /// f32, f64). False for the others: f16 and bf16 are cast to f32 first.

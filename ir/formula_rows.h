@@ -11,11 +11,16 @@
 
 namespace fermata {
 
-/// True if a formula of this rule is defined over elements of a compute dtype.
+/// True if a formula of this rule is defined over elements of a compute dtype. Formulas are of real elements; complex
+/// ones have kernels of their own.
 constexpr bool accepts(DTypeRule rule, DType t) {
   switch (rule) {
-    case DTypeRule::numeric: return t != DType::boolean;
+    case DTypeRule::numeric:
+    case DTypeRule::arithmetic:
+    case DTypeRule::magnitude: return t != DType::boolean;
     case DTypeRule::floating:
+    case DTypeRule::analytic:
+    case DTypeRule::argument:
     case DTypeRule::floating_test: return is_floating(t);
     case DTypeRule::truth: return t == DType::boolean;
     case DTypeRule::bits: return !is_floating(t);

@@ -43,7 +43,11 @@ std::span<const AttributeField> attribute_fields(Op op) {
                                   kFold[] = {{"axis", integer}, {"step", integer}, {"dilation", integer}},
                                   kConvolution[] = {{"groups", integer}, {"strides", list}, {"padding", list},
                                                     {"padding_end", list}, {"dilation", list}},
-                                  kUnpack[] = {{"offset", integer}};
+                                  kUnpack[] = {{"offset", integer}},
+                                  kUpper[] = {{"upper", boolean}}, kComplete[] = {{"complete", boolean}},
+                                  kFull[] = {{"full", boolean}}, kTriangle[] = {{"upper", boolean}, {"unit", boolean}},
+                                  kFft[] = {{"axis", integer}, {"inverse", boolean}},
+                                  kIrfft[] = {{"axis", integer}, {"count", integer}};
   if (family(op) == Family::reduce) return kReduce;
   if (family(op) == Family::external) return kExternal;
   switch (op) {
@@ -52,6 +56,7 @@ std::span<const AttributeField> attribute_fields(Op op) {
     case Op::iota:
     case Op::concat:
     case Op::take:
+    case Op::rfft:
     case Op::index_add:
     case Op::gather:
     case Op::scatter:
@@ -76,6 +81,12 @@ std::span<const AttributeField> attribute_fields(Op op) {
     case Op::argsort: return kSort;
     case Op::top_k_indices: return kTopK;
     case Op::searchsorted: return kSearch;
+    case Op::cholesky: return kUpper;
+    case Op::solve_triangular: return kTriangle;
+    case Op::qr: return kComplete;
+    case Op::svd: return kFull;
+    case Op::fft: return kFft;
+    case Op::irfft: return kIrfft;
     default: return {};
   }
 }

@@ -4,6 +4,7 @@
 // passes may use sizes to judge cost and never to decide what is correct.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <source_location>
 #include <string>
@@ -37,6 +38,11 @@ struct GraphOperand {
 ///   top_k_indices   [axis, k, largest]
 ///   searchsorted    [right]
 ///   unpack          [offset in bytes]
+///   cholesky        [upper]
+///   solve_triangular [upper, unit diagonal]
+///   qr              [complete]                              Q is square
+///   svd             [full]                                  U and Vh are square
+///   fft             [axis, inverse]      rfft  [axis]       irfft  [axis, count of results]
 ///   update          [offset, stride per axis of operand 1 ...]  over the row-major elements of operand 0
 ///   gather, scatter, scatter_add, scatter_multiply, scatter_maximum, scatter_minimum [axis]
 ///   unfold          [axis, size of a window, step from one to the next, dilation within one]
@@ -44,7 +50,7 @@ struct GraphOperand {
 ///   convolution and its gradients [groups, stride per spatial axis ..., padding before ..., padding after ...,
 ///                   dilation ...]                               sizes of a gradient's result are the node's
 /// Scalars: full [value]; random ops [key, offset]; pointwise ops one per scalar operand. A value is in the compute dtype
-/// of the operands (of the result, for full): f32 for f16 and bf16.
+/// of the operands (of the result, for full): f32 for f16 and bf16, a real one for complex ones.
 struct GraphNode {
   Op op = Op::input;
   DType dtype = DType::f32;
@@ -87,8 +93,9 @@ void verify(const Graph& graph);
 struct ReferenceTensor {
   DType dtype;
   Shape shape;
-  std::vector<double> floats;         // where dtype is floating
-  std::vector<std::int64_t> integers;  // else (u64 by bits)
+  std::vector<double> floats;                       // where dtype is floating
+  std::vector<std::int64_t> integers;               // of integers and bool (u64 by bits)
+  std::vector<std::complex<double>> complexes = {};  // where dtype is complex
 };
 /// Evaluates the outputs of a graph node by node. Floating values are kept and computed in double whatever their dtype
 /// (formulas at f64, sums in long double), so the result is what exact arithmetic would give, nearly; integers follow

@@ -298,7 +298,7 @@ class Parser {
       else if (is_pointwise(node.op))
         node.operands.push_back({kNoValue, next_scalar++});
     }
-    const DType dtype = compute_dtype(operand_dtype(graph_, node));
+    const DType dtype = scalar_dtype(operand_dtype(graph_, node));
     for (const Argument& argument : arguments) {
       if (argument.is_value) continue;
       const auto bits = scalar_from_text(dtype, argument.text);

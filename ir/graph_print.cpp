@@ -13,7 +13,7 @@ namespace fermata {
 namespace {
 
 std::string arguments_text(const Graph& graph, const GraphNode& node) {
-  const DType dtype = compute_dtype(operand_dtype(graph, node));
+  const DType dtype = scalar_dtype(operand_dtype(graph, node));
   std::vector<std::string> arguments;
   for (const GraphOperand& operand : node.operands)
     arguments.push_back(operand.is_scalar() ? scalar_to_text(dtype, node.scalars[operand.scalar])

@@ -33,7 +33,7 @@ struct NodeChecker {
     if (node.scalars.size() != scalars) broken("wrong number of scalars");
     if (is_pointwise(node.op) && scalars == node.operands.size()) broken("no tensor operand");
     if (node.op == Op::where && node.operands[0].is_scalar()) broken("a scalar condition");
-    const std::size_t width = 8 * byte_size(compute_dtype(operand_dtype(graph, node)));
+    const std::size_t width = 8 * byte_size(scalar_dtype(operand_dtype(graph, node)));
     for (const std::uint64_t bits : node.scalars)
       if (width < 64 && bits >> width != 0) broken("a scalar has bits beyond its dtype");
   }

@@ -26,7 +26,7 @@ DType pointwise_dtype(const InferCall& call) {
   const std::size_t first = first_value_operand(call);
   if (first == 1 && !apply_rule(DTypeRule::truth, call.operand(0).dtype)) call.refuse_dtype(0);
   if (first >= call.operands.size()) {
-    call.require_wanted_dtype(kRealOrBoolean, "real or bool");
+    call.require_wanted_dtype(kNumbersOrBoolean, "a number or bool");
     return call.wanted.dtype;
   }
   std::optional<RuleResult> common;
@@ -105,7 +105,8 @@ std::string_view InferCall::label(std::size_t i) const {
                                     kIndexAdd[] = {"x", "index", "source"}, kUpdate[] = {"x", "values"},
                                     kPacked[] = {"x", "packed"}, kSparse[] = {"pattern", "values", "dense"},
                                     kSampled[] = {"pattern", "lhs", "rhs"}, kConvolution[] = {"x", "weight"},
-                                    kDataGradient[] = {"gradient", "weight"}, kWeightGradient[] = {"x", "gradient"};
+                                    kDataGradient[] = {"gradient", "weight"}, kWeightGradient[] = {"x", "gradient"},
+                                    kParts[] = {"re", "im"}, kSolve[] = {"a", "b"}, kPinv[] = {"x", "rtol"};
   switch (op) {
     case Op::where: return kWhere[i];
     case Op::take:
@@ -121,6 +122,10 @@ std::string_view InferCall::label(std::size_t i) const {
     case Op::convolution_weight_gradient: return kWeightGradient[i];
     case Op::update: return kUpdate[i];
     case Op::matmul_packed: return kPacked[i];
+    case Op::complex: return kParts[i];
+    case Op::solve:
+    case Op::solve_triangular: return kSolve[i];
+    case Op::pinv: return kPinv[i];
     case Op::csr_matmul: return kSparse[i];
     case Op::csr_sampled_matmul: return kSampled[i];
     case Op::concat: {
@@ -144,7 +149,7 @@ unsigned InferCall::axis_attribute(const TensorType& of) const {
 
 void InferCall::refuse_dtype(std::size_t i) const {
   const DType dtype = operand(i).dtype;
-  if (is_complex(dtype) || is_quantized(dtype))
+  if (is_quantized(dtype))
     fail<UnsupportedError>(2004, "UnsupportedError", fmt::format("does not compute with {} yet", name(dtype)));
   fail<DTypeError>(1101, "DTypeError", fmt::format("does not take {}", name(dtype)), {},
                    dtype == DType::boolean ? "convert it first, for instance with cast to i32" : "");
@@ -164,7 +169,7 @@ void InferCall::require_index_dtype() const {
 
 void InferCall::require_wanted_dtype(DTypeSet accepted, std::string_view description) const {
   if (accepted.has(wanted.dtype)) return;
-  if (is_complex(wanted.dtype) || is_quantized(wanted.dtype))
+  if (is_quantized(wanted.dtype))
     fail<UnsupportedError>(2004, "UnsupportedError", fmt::format("does not compute with {} yet", name(wanted.dtype)));
   fail<DTypeError>(1104, "DTypeError", fmt::format("the result must be {}, not {}", description, name(wanted.dtype)));
 }

@@ -66,6 +66,8 @@ TensorType infer_convolution_data_gradient(const InferCall& call);
 TensorType infer_convolution_weight_gradient(const InferCall& call);
 /// The ops of ir/ops/ordering.def, nothing for others: infer_ordering.cpp.
 std::optional<TensorType> infer_ordering(const InferCall& call);
+/// Complex numbers from parts, linear algebra and Fourier transforms: infer_linalg.cpp.
+TensorType infer_linalg(const InferCall& call);
 
 // The ops of ir/ops/control.def whose type is not an argument: infer_control.cpp.
 TensorType infer_unpack(const InferCall& call);

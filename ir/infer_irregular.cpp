@@ -26,8 +26,12 @@ TensorType infer_iota(const InferCall& call) {
 }
 
 TensorType infer_cast(const InferCall& call) {
-  if (!kRealOrBoolean.has(call.operand(0).dtype)) call.refuse_dtype(0);
-  call.require_wanted_dtype(kRealOrBoolean, "real or bool");
+  const DType from = call.operand(0).dtype;
+  if (!kNumbersOrBoolean.has(from)) call.refuse_dtype(0);
+  call.require_wanted_dtype(kNumbersOrBoolean, "a number or bool");
+  if (is_complex(from) && kReal.has(call.wanted.dtype))
+    call.fail<DTypeError>(1110, "DTypeError", fmt::format("{} does not convert to {}", name(from), name(call.wanted.dtype)), {},
+                          "real(), imag() or abs() gives a real number for each");
   return call.result(call.wanted.dtype, call.operand(0).shape);
 }
 
@@ -155,7 +159,7 @@ TensorType infer_take(const InferCall& call) {
 TensorType infer_index_add(const InferCall& call) {
   call.require_index_dtype();
   call.require_same_dtype(0, 2);
-  if (!kReal.has(call.operand(0).dtype)) call.refuse_dtype(0);
+  if (!kNumbers.has(call.operand(0).dtype)) call.refuse_dtype(0);
   const Shape expected = gathered_shape(call);
   if (call.operand(2).shape != expected)
     call.fail<ShapeError>(1011, "ShapeError", "the source does not fit", {"", "", "should be " + to_string(expected)});
@@ -214,7 +218,7 @@ TensorType infer_irregular(const InferCall& call) {
   const std::size_t attributes = call.attributes.size();
   switch (call.op) {
     case Op::input: return given(call);
-    case Op::full: call.require_wanted_dtype(kRealOrBoolean, "real or bool"); return given(call);
+    case Op::full: call.require_wanted_dtype(kNumbersOrBoolean, "a number or bool"); return given(call);
     case Op::copy:
       return with(
           1, 0, +[](const InferCall& c) { return c.operand(0); });
@@ -253,7 +257,7 @@ TensorType infer_irregular(const InferCall& call) {
     case Op::after: return with(2, 0, infer_after);
     default:
       if (auto type = infer_ordering(call)) return *std::move(type);
-      throw_internal(call.headline("no inference"), call.where);
+      return infer_linalg(call);
   }
 }
 

@@ -60,7 +60,7 @@ void require_rank(const InferCall& call, std::size_t i, unsigned rank) {
 
 TensorType infer_matmul(const InferCall& call) {
   for (std::size_t i = 0; i < 2; ++i)
-    if (!kReal.has(call.operand(i).dtype)) call.refuse_dtype(i);
+    if (!kNumbers.has(call.operand(i).dtype)) call.refuse_dtype(i);
   if (!call.operand(0).shape.empty() && !call.operand(1).shape.empty()) call.require_same_dtype(0, 1);
   return product(call, call.operand(0).dtype);
 }

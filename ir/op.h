@@ -30,16 +30,21 @@ enum class Family : std::uint8_t { unary, binary, ternary, reduce, random, irreg
 enum class DTypeRule : std::uint8_t {
   numeric,        // integers and floats as they are; bool is an error
   floating,       // floats as they are; integers and bool become f32
-  floating_test,  // like floating; the result is bool
-  truth,          // operands become bool (non-zero is true); the result is bool
+  floating_test,  // like floating, complex too; the result is bool
+  truth,          // operands become bool (non-zero is true), complex ones too; the result is bool
   bits,           // integers and bool as they are; floats are an error
   integers,       // integers as they are; the rest is an error
   words,          // u64 as it is; the rest is an error
   compare,        // any but complex; the result is bool
   choose,         // the first operand becomes bool; the others promote
-  accumulate,     // reductions: floats as they are; bool and signed become i64, unsigned u64
+  accumulate,     // reductions: floats and complex as they are; bool and signed become i64, unsigned u64
   ordered,        // reductions: any real dtype or bool, kept
   index,          // reductions: any real dtype or bool; the result is i64
+  arithmetic,     // like numeric, complex too
+  analytic,       // like floating, complex too
+  magnitude,      // like arithmetic; the result of a complex operand is real
+  argument,       // like analytic; the result of a complex operand is real
+  equality,       // any; the result is bool
   none,           // irregular and random ops decide for themselves
 };
 

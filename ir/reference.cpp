@@ -130,6 +130,12 @@ ReferenceTensor evaluate_random(const GraphNode& node) {
 }
 
 ReferenceTensor evaluate_full(const GraphNode& node) {
+  if (is_complex(node.dtype)) {
+    const DType given = scalar_dtype(node.dtype);
+    const double value = std::bit_cast<double>(convert_slot(given, DType::f64, node.scalars[0]));
+    return {node.dtype, node.shape, {}, {},
+            std::vector<std::complex<double>>(static_cast<std::size_t>(element_count(node.shape)), value)};
+  }
   ElementWriter result(node.dtype, node.shape, compute_dtype(node.dtype));
   const std::int64_t count = element_count(node.shape);
   for (std::int64_t i = 0; i < count; ++i) result.set(i, node.scalars[0]);
@@ -145,6 +151,7 @@ ReferenceTensor evaluate_iota(const GraphNode& node) {
 }
 
 ReferenceTensor evaluate_cast(const GraphNode& node, const ReferenceTensor& x) {
+  if (is_complex(node.dtype) || is_complex(x.dtype)) return complex_cast(node, x);
   const ElementReader read(x, reference_dtype(node.dtype));
   ElementWriter result(node.dtype, node.shape, reference_dtype(node.dtype));
   const std::int64_t count = element_count(node.shape);
@@ -171,21 +178,26 @@ ReferenceTensor evaluate_matmul(const GraphNode& node, const ReferenceTensor& lh
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
         long double total = 0;
+        std::complex<long double> complex_total = 0;
         std::uint64_t wrapped = 0;
         for (std::int64_t k = 0; k < k_size; ++k) {
           const auto l = static_cast<std::size_t>((position.offset(left_strides) * m + i) * k_size + k);
           const auto r = static_cast<std::size_t>((position.offset(right_strides) * k_size + k) * n + j);
-          if (is_floating(node.dtype))
+          if (is_complex(node.dtype))
+            complex_total += std::complex<long double>(lhs.complexes[l]) * std::complex<long double>(rhs.complexes[r]);
+          else if (is_floating(node.dtype))
             total += static_cast<long double>(lhs.floats[l]) * static_cast<long double>(rhs.floats[r]);
           else
             wrapped += static_cast<std::uint64_t>(lhs.integers[l]) * static_cast<std::uint64_t>(rhs.integers[r]);
         }
-        if (is_floating(node.dtype))
+        if (is_complex(node.dtype))
+          result.complexes.emplace_back(static_cast<double>(complex_total.real()), static_cast<double>(complex_total.imag()));
+        else if (is_floating(node.dtype))
           result.floats.push_back(static_cast<double>(total));
         else
           integers.set(at++, wrapped);
       }
-  return is_floating(node.dtype) ? result : integers.take();
+  return is_inexact(node.dtype) ? result : integers.take();
 }
 
 ReferenceTensor evaluate_irregular(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands) {
@@ -211,13 +223,37 @@ ReferenceTensor evaluate_irregular(const GraphNode& node, const std::vector<cons
     case Op::convolution:
     case Op::convolution_data_gradient:
     case Op::convolution_weight_gradient: return neural_ops(node, operands);
+    case Op::complex: return complex_from_parts(node, *operands[0], *operands[1]);
+    case Op::fft:
+    case Op::rfft:
+    case Op::irfft: return transform(node, *operands[0]);
+    case Op::cholesky:
+    case Op::solve:
+    case Op::solve_triangular:
+    case Op::inv:
+    case Op::det:
+    case Op::cofactor:
+    case Op::slogdet:
+    case Op::qr:
+    case Op::eigh:
+    case Op::eigvalsh:
+    case Op::svd:
+    case Op::svdvals:
+    case Op::pinv: return linear_algebra(node, operands);
     default: return move_elements(node, operands);
   }
 }
 
 ReferenceTensor evaluate_node(const Graph& graph, const GraphNode& node, const Tensors& values) {
-  if (is_pointwise(node.op)) return evaluate_pointwise(graph, node, values);
-  if (family(node.op) == Family::reduce) return evaluate_reduce(graph, node, values[node.operands[0].value]);
+  const bool of_complex = std::any_of(node.operands.begin(), node.operands.end(), [&](const GraphOperand& o) {
+    return !o.is_scalar() && is_complex(graph.nodes[o.value].dtype);
+  });
+  if (is_pointwise(node.op))
+    return of_complex ? complex_pointwise(graph, node, values) : evaluate_pointwise(graph, node, values);
+  if (family(node.op) == Family::reduce) {
+    const ReferenceTensor& x = values[node.operands[0].value];
+    return of_complex ? complex_reduce(node, x) : evaluate_reduce(graph, node, x);
+  }
   if (family(node.op) == Family::random) return evaluate_random(node);
   std::vector<const ReferenceTensor*> operands;
   for (const GraphOperand& operand : node.operands) operands.push_back(&values[operand.value]);
@@ -239,7 +275,9 @@ std::vector<ReferenceTensor> evaluate_reference(const Graph& graph, const std::v
     const ReferenceTensor& given = inputs[next_input++];
     const auto count = static_cast<std::size_t>(element_count(node.shape));
     if (given.dtype != node.dtype || given.shape != node.shape ||
-        (is_floating(node.dtype) ? given.floats.size() : given.integers.size()) != count)
+        (is_complex(node.dtype)    ? given.complexes.size()
+         : is_floating(node.dtype) ? given.floats.size()
+                                   : given.integers.size()) != count)
       throw_internal("reference: an input has another type than the graph says");
     values.push_back(given);
   }

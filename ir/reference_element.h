@@ -103,6 +103,14 @@ ReferenceTensor move_elements(const GraphNode& node, const std::vector<const Ref
 ReferenceTensor neural_ops(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
 /// unpack: reference_control.cpp.
 ReferenceTensor unpack_bytes(const GraphNode& node, const ReferenceTensor& bytes);
+// Complex numbers and transforms: reference_complex.cpp.
+ReferenceTensor complex_pointwise(const Graph& graph, const GraphNode& node, const std::vector<ReferenceTensor>& values);
+ReferenceTensor complex_reduce(const GraphNode& node, const ReferenceTensor& x);
+ReferenceTensor complex_cast(const GraphNode& node, const ReferenceTensor& x);
+ReferenceTensor complex_from_parts(const GraphNode& node, const ReferenceTensor& re, const ReferenceTensor& im);
+ReferenceTensor transform(const GraphNode& node, const ReferenceTensor& x);
+/// The ops of ir/ops/linalg.def: reference_linalg.cpp.
+ReferenceTensor linear_algebra(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
 /// The sparse products and those of packed bytes: reference_sparse.cpp.
 ReferenceTensor sparse_products(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
 

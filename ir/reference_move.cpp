@@ -12,14 +12,18 @@ class Mover {
  public:
   explicit Mover(const GraphNode& node) : result_{node.dtype, node.shape, {}, {}} {
     const auto count = static_cast<std::size_t>(element_count(node.shape));
-    if (is_floating(node.dtype))
+    if (is_complex(node.dtype))
+      result_.complexes.resize(count);
+    else if (is_floating(node.dtype))
       result_.floats.resize(count);
     else
       result_.integers.resize(count);
   }
   void copy(const ReferenceTensor& from, std::int64_t source, std::int64_t target) {
     const auto s = static_cast<std::size_t>(source), t = static_cast<std::size_t>(target);
-    if (is_floating(result_.dtype))
+    if (is_complex(result_.dtype))
+      result_.complexes[t] = from.complexes[s];
+    else if (is_floating(result_.dtype))
       result_.floats[t] = from.floats[s];
     else
       result_.integers[t] = from.integers[s];
@@ -121,6 +125,10 @@ ReferenceTensor index_add(const GraphNode& node, const ReferenceTensor& x, const
   const PrimFunction add = prim_function(Prim::add, kept_dtype(x.dtype), kept_dtype(x.dtype));
   for_gathered(node, x, index, [&](std::int64_t target, std::int64_t from) {
     const auto t = static_cast<std::size_t>(target), s = static_cast<std::size_t>(from);
+    if (is_complex(x.dtype)) {
+      result.complexes[t] += source.complexes[s];
+      return;
+    }
     if (is_floating(x.dtype)) {
       result.floats[t] += source.floats[s];
       return;
@@ -152,7 +160,7 @@ ReferenceTensor move_elements(const GraphNode& node, const std::vector<const Ref
     case Op::after:
     case Op::expand_dims:
     case Op::squeeze:
-    case Op::reshape: return {node.dtype, node.shape, x.floats, x.integers};
+    case Op::reshape: return {node.dtype, node.shape, x.floats, x.integers, x.complexes};
     case Op::permute: return permute(node, x);
     case Op::slice: return slice(node, x);
     case Op::broadcast_to: return strided_view(node, x, 0, stretched_strides(x.shape, node.shape));

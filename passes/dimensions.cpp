@@ -59,6 +59,11 @@ void Dimensions::add(const Graph& graph, ValueId v) {
 #include "ir/ops.def"
     case Op::sort:
     case Op::argsort:
+    case Op::complex:
+    case Op::cholesky:
+    case Op::inv:
+    case Op::cofactor:
+    case Op::fft:
     case Op::cast:
     case Op::copy:
     case Op::after:

@@ -216,6 +216,9 @@ class Lowering {
     step.kind = PlanStep::Kind::call, step.backend = p_.backend;
     step.record = n.record, step.op = n.op;
     step.operand_dtype = operand_dtype(g_, n), step.output_dtype = n.dtype;
+    // Call kernels of reductions convert as they read: of real numbers the converted dtype will do.
+    if (family(n.op) == Family::reduce && is_complex(g_.nodes[n.operands[0].value].dtype))
+      step.operand_dtype = g_.nodes[n.operands[0].value].dtype;
     step.where = n.where, step.name = std::string(name(n.op));
     for (std::size_t k = 0; k < n.operands.size(); ++k) {
       if (n.operands[k].is_scalar()) {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "dispatch/kernel_table.h"
 #include "passes/index_map.h"
 
@@ -29,6 +31,13 @@ struct ShapeArgs {
   }
 };
 
+/// Kernels are of real numbers: whatever has to do with complex ones runs as a call.
+bool is_of_complex(const Graph& g, const GraphNode& n) {
+  return is_complex(n.dtype) || std::ranges::any_of(n.operands, [&](const GraphOperand& o) {
+    return !o.is_scalar() && is_complex(g.nodes[o.value].dtype);
+  });
+}
+
 Choice choose(const Graph& g, const GraphNode& n, BackendKey key, bool explains) {
   Choice c;
   const BackendCell* cell = backend_cell(n.op, key);
@@ -37,7 +46,7 @@ Choice choose(const Graph& g, const GraphNode& n, BackendKey key, bool explains)
   const bool compiles = device != nullptr && device->can_compile(nullptr);
   // Kernels reduce at least one axis.
   const bool reduces_nothing = family(n.op) == Family::reduce && n.attributes[0] == 0;
-  c.form = cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing ? Form::emit : Form::call;
+  c.form = cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing && !is_of_complex(g, n) ? Form::emit : Form::call;
   if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs
   const ShapeArgs shapes(g, n);
   double best = 0;

@@ -50,6 +50,7 @@ constexpr Rule kRules[] = {
     {"-(-x)", Op::negative, [](const Graph& g, ValueId v) { return involution(g, v, Op::negative); }},
     {"!!x", Op::logical_not, [](const Graph& g, ValueId v) { return involution(g, v, Op::logical_not); }},
     {"~~x", Op::bitwise_invert, [](const Graph& g, ValueId v) { return involution(g, v, Op::bitwise_invert); }},
+    {"conj(conj(x))", Op::conj, [](const Graph& g, ValueId v) { return involution(g, v, Op::conj); }},
     {"abs(abs(x))", Op::abs, [](const Graph& g, ValueId v) { return operand_if(g, v, Op::abs); }},
     {"relu(relu(x))", Op::relu, [](const Graph& g, ValueId v) { return operand_if(g, v, Op::relu); }},
     {"maximum(x, x)", Op::maximum,

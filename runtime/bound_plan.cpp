@@ -319,7 +319,7 @@ void BoundPlan::make_views(const Plan& plan) {
         continue;
       }
       // A host scalar: a 0-d view, broadcast to the output's shape.
-      views_.push_back({scalars_.data() + b.scalars + (-1 - k), compute_dtype(step.operand_dtype), sources.back().rank,
+      views_.push_back({scalars_.data() + b.scalars + (-1 - k), scalar_dtype(step.operand_dtype), sources.back().rank,
                         sources.back().sizes, kZeros});
       view_addresses_.push_back(kScalarView);
     }

@@ -20,7 +20,7 @@ template <class T> T saturate(double v) {
 
 std::uint64_t scalar_bits(const Scalar& scalar, DType dtype) {
   std::uint64_t bits = 0;
-  visit_compute(compute_dtype(dtype), [&]<class T>() {
+  visit_compute(scalar_dtype(dtype), [&]<class T>() {
     T value;
     if constexpr (std::is_same_v<T, bool>) value = scalar.kind == DTypeKind::floating ? scalar.real != 0 : scalar.integer != 0;
     else if constexpr (std::is_floating_point_v<T>) value = static_cast<T>(scalar.as_double());

@@ -39,7 +39,7 @@ struct Scalar {
   }
 };
 
-/// The bits of a scalar in the compute dtype of `dtype` (f32 for f16 and bf16), in an 8-byte slot. Integers wrap;
+/// The bits of a scalar in scalar_dtype(dtype) (f32 for f16, bf16 and c64), in an 8-byte slot. Integers wrap;
 /// floats that do not fit an integer dtype saturate.
 std::uint64_t scalar_bits(const Scalar& scalar, DType dtype);
 /// The dtype an operand of `dtype` and a scalar compute in: a scalar of a higher kind lifts to the default dtype of that

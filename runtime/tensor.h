@@ -133,7 +133,7 @@ class Tensor {
   // Values.
   /// Computes the value and waits for it.
   const Tensor& sync(Location where = Location::current()) const;
-  /// The only element, converted to T.
+  /// The only element, converted to T: a C++ number, or std::complex of float or double.
   template <class T> T item(Location where = Location::current()) const;
   /// All elements in row-major order, converted to T.
   template <class T> std::vector<T> to_vector(Location where = Location::current()) const;
@@ -167,7 +167,7 @@ class Tensor {
 
   // Gradients.
   bool requires_grad() const;
-  /// Marks a leaf as wanting a gradient; GradientError for anything but floating leaves.
+  /// Marks a leaf as wanting a gradient; GradientError for anything but floating or complex leaves.
   Tensor& requires_grad(bool wanted, Location where = Location::current());
   /// The accumulated gradient, undefined before the first backward().
   Tensor grad() const;

@@ -21,6 +21,22 @@ bool worth_keeping(Op op) {
     case Op::matmul_packed:
     case Op::csr_matmul:
     case Op::csr_sampled_matmul:
+    case Op::cholesky:
+    case Op::solve:
+    case Op::solve_triangular:
+    case Op::inv:
+    case Op::det:
+    case Op::cofactor:
+    case Op::slogdet:
+    case Op::qr:
+    case Op::eigh:
+    case Op::eigvalsh:
+    case Op::svd:
+    case Op::svdvals:
+    case Op::pinv:
+    case Op::fft:
+    case Op::rfft:
+    case Op::irfft:
     case Op::concat:
     case Op::take:
     case Op::index_add:
@@ -63,6 +79,7 @@ void add_structure(const Node& n, std::vector<std::uint32_t>& key) {
     case Op::unpack:
     case Op::matmul_packed: return;
     case Op::csr_matmul: key.push_back(static_cast<std::uint32_t>(a[1])); return;  // the number of columns is a size
+    case Op::irfft: key.push_back(static_cast<std::uint32_t>(a[0])); return;       // so is the number of results
     default:
       for (const std::int64_t v : a) key.push_back(static_cast<std::uint32_t>(v));
   }

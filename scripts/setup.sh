@@ -6,14 +6,15 @@ set -euo pipefail
 required=(g++ cmake ninja-build python3 libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libgtest-dev
           libgmock-dev libbenchmark-dev)
 # The engine builds without these, and says what it does without.
-optional=(ccache llvm-19-dev libdnnl-dev libxsmm-dev)
+optional=(ccache llvm-19-dev libdnnl-dev libxsmm-dev libopenblas-serial-dev liblapacke-dev libkissfft-dev)
 
 if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
   cat <<'EOM'
 setup: this is not a Debian-like system, so nothing was installed. A build needs:
   a C++20 compiler (g++ >= 12 or clang >= 19), CMake >= 3.25, Ninja, Python 3 (for the scripts), and the libraries
   fmt >= 9, CLI11 >= 2.1, nlohmann-json >= 3.11, xxHash >= 0.8, GoogleTest >= 1.12, Google Benchmark >= 1.7.
-It uses, where found: LLVM 19.1 (development files), oneDNN >= 2.6, libxsmm 1.17, ccache.
+It uses, where found: LLVM 19.1 (development files), oneDNN >= 2.6, libxsmm 1.17, LAPACKE with a BLAS that has no threads
+of its own, kissfft >= 131, ccache.
 EOM
   exit 0
 fi

@@ -1,6 +1,7 @@
 // cast and copy.
 #include <algorithm>
 
+#include "codegen_cpu/complex/complex.h"
 #include "codegen_cpu/eager/drivers.h"
 #include "codegen_cpu/eager/loop_nest.h"
 #include "codegen_cpu/irregular/strided_copy.h"
@@ -18,6 +19,7 @@ void run_copy(const CallArgs& args) {
 void run_cast(const CallArgs& args) {
   const TensorView &in = args.inputs[0], &out = args.outputs[0];
   if (in.dtype == out.dtype) return run_copy(args);
+  if (is_complex(out.dtype)) return complex_cast_call(args);
   const CastLoop loop = loop_tables().cast[static_cast<std::size_t>(in.dtype)][static_cast<std::size_t>(out.dtype)];
   const DType stored[] = {in.dtype};
   const LoopNest nest({out.sizes, out.rank}, args.inputs, stored);

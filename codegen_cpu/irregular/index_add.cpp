@@ -4,6 +4,7 @@
 // columns (elements of a row, times outer rows) to split, threads split the axis and each skips the positions of
 // others.
 #include <algorithm>
+#include <complex>
 
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
@@ -86,6 +87,8 @@ void index_add_call(const CallArgs& args) {
     case DType::i64: return index_add<std::uint64_t>(args, positions.data());
     case DType::f32: return index_add<float>(args, positions.data());
     case DType::f64: return index_add<double>(args, positions.data());
+    case DType::c64: return index_add<std::complex<float>>(args, positions.data());
+    case DType::c128: return index_add<std::complex<double>>(args, positions.data());
     default: return index_add_half(args, positions.data());
   }
 }

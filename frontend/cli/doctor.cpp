@@ -111,20 +111,25 @@ void report_compiler(Report& report) {
 }
 
 void report_libraries(Report& report) {
-  const BackendCell* matmul = backend_cell(Op::matmul, BackendKey::cpu);
-  const auto has = [&](std::string_view name) {
-    return matmul != nullptr && std::any_of(matmul->variants.begin(), matmul->variants.end(),
-                                            [&](const KernelVariant& v) { return v.name == name; });
+  const auto has = [](Op op, std::string_view name) {
+    const BackendCell* cell = backend_cell(op, BackendKey::cpu);
+    return cell != nullptr && std::any_of(cell->variants.begin(), cell->variants.end(),
+                                          [&](const KernelVariant& v) { return v.name == name; });
   };
   struct Library {
-    std::string_view variant, title, package, cost;
+    Op op;
+    std::string_view variant, title, package, use, cost;
   };
-  constexpr std::array<Library, 2> kLibraries = {
-      {{"onednn", "oneDNN", "libdnnl-dev", "large matrix products are slower"},
-       {"libxsmm", "libxsmm", "libxsmm-dev", "small matrix products are slower"}}};
+  constexpr std::array<Library, 4> kLibraries = {
+      {{Op::matmul, "onednn", "oneDNN", "libdnnl-dev", "matmul", "large matrix products are slower"},
+       {Op::matmul, "libxsmm", "libxsmm", "libxsmm-dev", "matmul", "small matrix products are slower"},
+       {Op::solve, "lapack", "LAPACK", "liblapacke-dev and libopenblas-serial-dev", "linear algebra",
+        "linear algebra other than products is missing"},
+       {Op::fft, "kissfft", "kissfft", "libkissfft-dev", "Fourier transforms", "Fourier transforms are missing"}}};
   for (const Library& l : kLibraries) {
-    report.line(l.title, has(l.variant) ? "used for matmul" : "not in this build");
-    if (!has(l.variant))
+    const bool found = has(l.op, l.variant);
+    report.line(l.title, found ? fmt::format("used for {}", l.use) : "not in this build");
+    if (!found)
       report.todo(fmt::format("Without {} {}. Install {} and build again.", l.title, l.cost, l.package));
   }
   report.line("CUDA", backend(BackendKey::cuda) != nullptr ? "in this build" : "not in this build");

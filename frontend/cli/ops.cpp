@@ -25,11 +25,17 @@ std::string dtypes_text(DTypeSet set) {
     DTypeSet set;
     std::string_view text;
   };
-  constexpr std::array<Named, 6> kNamed = {{{kRealOrBoolean, "real bool"},
+  constexpr std::array<Named, 12> kNamed = {{{kNumbersOrBoolean, "numbers bool"},
+                                            {kNumbers, "numbers"},
+                                            {kFloating | kComplex, "floating complex"},
+                                            {kComplex, "complex"},
+                                            {kRealOrBoolean, "real bool"},
                                             {kReal, "real"},
                                             {kFloating, "floating"},
                                             {kIntegers | kBoolean, "integers bool"},
                                             {kIntegers, "integers"},
+                                            {DTypeSet(DType::f32) | DType::f64 | kComplex, "f32 f64 complex"},
+                                            {DTypeSet(DType::f32) | DType::f64, "f32 f64"},
                                             {kBoolean, "bool"}}};
   for (const Named& n : kNamed)
     if (n.set.bits == set.bits) return std::string(n.text);
@@ -39,10 +45,20 @@ std::string dtypes_text(DTypeSet set) {
   return text;
 }
 
+/// What the kernels of an op take, on any backend. The u64 of random ops is what emitting kernels are looked up by.
+DTypeSet kernel_dtypes(Op op) {
+  DTypeSet set;
+  for (std::size_t b = 0; b < kBackendCount; ++b)
+    if (const BackendCell* cell = backend_cell(op, static_cast<BackendKey>(b)))
+      for (const KernelVariant& v : cell->variants) set = set | v.dtypes;
+  if (op == Op::input || set.bits == 0) return kNumbersOrBoolean;
+  return family(op) == Family::random ? set & kFloating : set;
+}
+
 /// The dtypes that users may call an op with, and its kernels on every backend.
 void print_row(Op op) {
   DTypeSet accepted;
-  if (info(op).rule == DTypeRule::none) accepted = family(op) == Family::random ? kFloating : kRealOrBoolean;
+  if (info(op).rule == DTypeRule::none) accepted = family(op) == Family::composite ? kRealOrBoolean : kernel_dtypes(op);
   for (std::size_t t = 0; t < kDTypeCount; ++t)
     if (apply_rule(info(op).rule, static_cast<DType>(t))) accepted = accepted | static_cast<DType>(t);
   std::string kernels;
@@ -54,7 +70,7 @@ void print_row(Op op) {
   }
   if (kernels.empty()) kernels = family(op) == Family::composite ? "made of other ops" : "-";
   fmt::print("{:<20} {:<10} {:<14} {}\n", name(op), kFamilies[static_cast<std::size_t>(family(op))],
-             op == Op::matmul ? dtypes_text(kReal) : dtypes_text(accepted), kernels);
+             dtypes_text(accepted), kernels);
 }
 
 /// The kernels of a backend cell that a dtype leads to, those that emit first: what compiled mode prefers.

@@ -39,8 +39,8 @@ template <class F> bool visit_real(DType dtype, F&& f) {
 
 /// All elements in row-major order in the storage type of x's dtype.
 template <class T> std::vector<T> stored_elements(const Tensor& x, std::source_location where) {
-  if constexpr (std::is_class_v<T>) {  // f16 and bf16: every value is a float
-    std::vector<T> narrow;
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+    std::vector<T> narrow;  // every value is a float
     for (const float value : x.to_vector<float>(where)) {
       if constexpr (std::is_same_v<T, Float16>) narrow.push_back(to_float16(value));
       else narrow.push_back(to_bfloat16(value));

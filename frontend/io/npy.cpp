@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "fermata/io.h"
+#include "frontend/host_elements.h"
 #include "frontend/io/file.h"
 #include "ir/error.h"
 
@@ -29,6 +30,7 @@ std::optional<std::string> type_code(DType dtype) {
     case DTypeKind::unsigned_integer: return fmt::format("u{}", byte_size(dtype));
     case DTypeKind::signed_integer: return fmt::format("i{}", byte_size(dtype));
     case DTypeKind::floating: return fmt::format("f{}", byte_size(dtype));
+    case DTypeKind::complex: return fmt::format("c{}", byte_size(dtype));
     default: return std::nullopt;
   }
 }
@@ -157,7 +159,8 @@ Tensor load_npy(const std::string& path, Location where) {
   if (header.fortran_order) copy_transposed(header.shape, width, from, to);
   else if (needed != 0) std::memcpy(to, from, needed);
   if (header.big_endian)
-    for (char* element = to; element != to + needed; element += width) std::reverse(element, element + width);
+    for (std::size_t part = byte_size(real_dtype(header.dtype)), at = 0; at != needed; at += part)
+      std::reverse(to + at, to + at + part);
   if (header.dtype == DType::boolean)
     for (char* element = to; element != to + needed; ++element) *element = *element != 0;
   return x;
@@ -178,13 +181,14 @@ void save_npy(const std::string& path, const Tensor& x, Location where) {
   std::string bytes(kMagic);
   bytes += {'\1', '\0', static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
   bytes += header;
-  visit_real(x.dtype(), [&]<class T>() {
+  const auto append = [&]<class T>() {
     for (const T value : stored_elements<T>(x, where)) {
       char element[sizeof(T)];
       std::memcpy(element, &value, sizeof(T));
       bytes.append(element, sizeof(T));
     }
-  });
+  };
+  if (!visit_real(x.dtype(), append)) visit_complex(x.dtype(), append);
   write_file("save_npy", path, bytes, where);
 }
 

@@ -74,6 +74,12 @@ VjpArgs unpack(const GradEdge& node, Tensor g, unsigned reads, bool with_graph) 
   return args;
 }
 
+/// g conj(f'(x)) from a formula of g f'(x).
+Located conjugated(Vjp vjp, VjpArgs args, unsigned operand) {
+  args.g = vjp::conj(args.g);
+  return vjp::conj(vjp(args, operand));
+}
+
 /// A gradient in the operand's shape and dtype.
 Tensor fit(const GradNode& node, const GradOperand& operand, Located gradient) {
   if (operand.shape != nullptr && gradient.shape() != *operand.shape)
@@ -204,8 +210,12 @@ class BackwardPass {
     const VjpArgs args = unpack(node, std::move(g), reads, options_.create_graph);
     for (std::size_t k = 0; k < node->count; ++k) {
       const GradOperand& operand = node->operands()[k];
-      if (!wants(operand.edge) || rule.entry(k).kind == Derivative::zero) continue;
-      add(operand.edge, fit(*node.get(), operand, rule.entry(k).vjp(args, static_cast<unsigned>(k))));
+      const VjpRule::Entry& entry = rule.entry(k);
+      if (!wants(operand.edge) || entry.kind == Derivative::zero) continue;
+      const bool conjugates = is_complex(args.g.dtype()) && entry.reads != 0 && !entry.is_conjugate;
+      add(operand.edge, fit(*node.get(), operand,
+                            conjugates ? conjugated(entry.vjp, args, static_cast<unsigned>(k))
+                                       : entry.vjp(args, static_cast<unsigned>(k))));
     }
     if (!options_.retain_graph) node->spend();
   }
@@ -304,12 +314,15 @@ Tensor starting_gradient(const Tensor& y, const Tensor& seed, Location where) {
     return lines;
   };
   if (!seed.defined()) {
+    if (is_complex(type.dtype))
+      throw GradientError(1770, format_error(1770, "GradientError", "backward: a complex result needs a seed", describe(),
+                                             where, "differentiate a real function of it, such as abs() or real()"));
     if (element_count(type.shape) == 1) return vjp::full(1, type, y).tensor();
     throw GradientError(1711, format_error(1711, "GradientError",
                                            "backward: a result of several elements needs a seed", describe(), where,
                                            "reduce it to one element, or pass a seed of its shape"));
   }
-  if (seed.shape() != type.shape || !is_floating(seed.dtype()))
+  if (seed.shape() != type.shape || !is_inexact(seed.dtype()) || (is_complex(seed.dtype()) && !is_complex(type.dtype)))
     throw GradientError(1715, format_error(1715, "GradientError",
                                            "backward: the seed must be floating and of the result's shape", describe(),
                                            where));

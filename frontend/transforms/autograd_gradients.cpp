@@ -71,7 +71,7 @@ Tensor& Tensor::requires_grad(bool wanted, Location where) {
   if (wanted && is_made_of_parts(*this))
     fail(1717, fmt::format("requires_grad: {} has the gradients of what it is made of", impl_->payload->kind()), "x",
          *this, where, "mark the tensor that it is made from");
-  if (wanted && !is_floating(dtype()))
+  if (wanted && !is_inexact(dtype()))
     fail(1717, fmt::format("requires_grad: {} values have no gradients", name(dtype())), "x", *this, where,
          "cast it with astype() first");
   if (wanted) {
@@ -123,7 +123,7 @@ std::vector<Tensor> gradients(const Tensor& y, std::initializer_list<Tensor> xs,
 }
 
 Tensor FunctionGradient::mark(const Tensor& x) {
-  if (!is_floating(x.dtype()))
+  if (!is_inexact(x.dtype()))
     fail(1717, fmt::format("grad: {} values have no gradients", name(x.dtype())), "x", x, where_,
          "cast it with astype() first");
   auto [own, node] = make_mark(x, records_outside_, where_);

@@ -152,8 +152,9 @@ VjpRule irregular_vjp_rule(Op op) {
     case Op::csr_sampled_matmul:
       return {{zero, formula(csr_sampled_lhs_vjp, kFirst | kThird), formula(csr_sampled_rhs_vjp, kFirst | kSecond)}};
     default: {
-      const VjpRule rule = neural_vjp_rule(op);
-      return rule.entries[0].kind == Derivative::none ? ordering_vjp_rule(op) : rule;
+      for (const VjpRule& rule : {neural_vjp_rule(op), ordering_vjp_rule(op)})
+        if (rule.entries[0].kind != Derivative::none) return rule;
+      return linalg_vjp_rule(op);
     }
   }
 }

@@ -39,16 +39,23 @@ Tensor pass_on(const Call& call, unsigned depth, const Arguments&... arguments) 
                                           call.where, arguments...);
 }
 
-/// Can there be a gradient at all? Results that are not floating have none, and one that already has a history is an
+/// Can there be a gradient at all? Results that are not floating or complex have none, and one that already has a history is an
 /// operand handed back. What a wrapper tensor is made of has histories of its own.
 bool differentiable(const Tensor& result) {
-  return is_floating(result.dtype()) && result.impl()->slot == nullptr && !is_made_of_parts(result);
+  return is_inexact(result.dtype()) && result.impl()->slot == nullptr && !is_made_of_parts(result);
+}
+
+bool is_of_complex(const Tensor& result, std::span<const Tensor* const> tensors) {
+  return is_complex(result.dtype()) ||
+         std::ranges::any_of(tensors, [](const Tensor* t) { return t != nullptr && is_complex(t->dtype()); });
 }
 
 /// Makes the node of a result. Null operands are host numbers, listed in `numbers`.
 void record(const Call& call, unsigned depth, const Tensor& result, std::span<const Tensor* const> tensors,
             std::span<const Operand* const> numbers, std::span<const std::int64_t> attributes) {
   GradEdge node = make_grad_node(call.entry.op, tensors.size(), call.where);
+  if (is_of_complex(result, tensors)) [[unlikely]]
+    if (const VjpRule* rule = complex_vjp_rule(call.entry.op)) node->rule = rule;
   const std::span<GradOperand> operands = node->operands();
   unsigned reads = 0;
   bool wanted = false;
@@ -182,7 +189,7 @@ void autograd_boxed(const Call& call, Stack& stack) {
   redispatch_below_autograd(call, stack);
   if (!node) return;
   for (const Tensor& target : written)
-    if (is_floating(target.dtype())) set_history(target, node);
+    if (is_inexact(target.dtype())) set_history(target, node);
   for (const Tensor& result : tensors_of(stack))
     if (differentiable(result)) set_history(result, node);
 }
@@ -211,7 +218,7 @@ void take_history(const Tensor& target, const Tensor& result, Location where) {
     if (recording) throw_leaf_written(target, where);
     return;
   }
-  GradEdge edge = recording && is_floating(target.dtype()) ? grad_edge(result) : GradEdge();
+  GradEdge edge = recording && is_inexact(target.dtype()) ? grad_edge(result) : GradEdge();
   if (edge) {
     ensure_grad_state(target).edge = std::move(edge);
     impl->keys = impl->keys | Functionality::autograd;

@@ -95,6 +95,7 @@ Located iota(const Shape& sizes, std::int64_t axis, const Located& like) {
 
 Located cast(const Located& x, DType dtype) {
   if (x.dtype() == dtype) return x;
+  if (is_complex(x.dtype()) && kReal.has(dtype)) return cast(call(Op::real, x), dtype);
   return call(Op::cast, {&x.tensor(), 1}, {}, {dtype, x.shape()});
 }
 

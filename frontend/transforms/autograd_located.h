@@ -77,6 +77,7 @@ inline Located operator<(const Located& a, const Located& b) { return less(a, b)
 
 // The other families, as far as vjps need them. Masks have a bit per axis.
 Located full(double value, const TensorType& type, const Located& like);
+/// Of a complex tensor the real part, where a real dtype is asked for.
 Located cast(const Located& x, DType dtype);
 Located reduce(Op op, const Located& x, std::uint16_t axes, bool keepdims);
 Located reshape(const Located& x, const Shape& sizes);

@@ -40,12 +40,17 @@ struct VjpRule {
     Derivative kind = Derivative::none;
     Vjp vjp = nullptr;
     std::uint8_t reads = 0;  // bit k: operand k; kResult
+    /// Of complex numbers too. Other formulas that read values are those of a function that is holomorphic, and of its
+    /// derivative f'(x): the gradient, in PyTorch's convention, is g conj(f'(x)).
+    bool is_conjugate = false;
   };
   std::array<Entry, 3> entries{};
   const Entry& entry(std::size_t operand) const { return entries[operand < 3 ? operand : 0]; }
 };
 
 const VjpRule& vjp_rule(Op op);
+/// What stands in for it where an operand or the result is complex; null where that is no different.
+const VjpRule* complex_vjp_rule(Op op);
 /// The rules of ir/ops/irregular.def.
 VjpRule irregular_vjp_rule(Op op);
 /// Of them, those of ir/ops/neural.def.
@@ -53,6 +58,8 @@ VjpRule neural_vjp_rule(Op op);
 
 /// Those of ir/ops/ordering.def; nothing for other ops.
 VjpRule ordering_vjp_rule(Op op);
+/// Those of ir/ops/linalg.def and fft.def.
+VjpRule linalg_vjp_rule(Op op);
 
 namespace vjp {
 

@@ -110,7 +110,10 @@ BatchingRule irregular_rule(Op op) {
     case Op::after: return batched_after;
     case Op::matmul:
     case Op::matmul_i32: return batched_matmul;
-    default: return neural_rule(op);
+    default: {
+      const BatchingRule rule = neural_rule(op);
+      return rule != nullptr ? rule : linalg_batching_rule(op);
+    }
   }
 }
 

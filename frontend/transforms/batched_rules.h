@@ -50,6 +50,8 @@ Tensor batched_take(const BatchedCall& call);
 Tensor batched_index_add(const BatchedCall& call);
 Tensor batched_update(const BatchedCall& call);
 Tensor batched_matmul(const BatchedCall& call);  // of any dtype
+/// Those of ir/ops/linalg.def and fft.def, and of complex: batched_linalg.cpp. Null for other ops.
+BatchingRule linalg_batching_rule(Op op);
 
 /// The rules of ir/ops/neural.def: batched_neural.cpp.
 BatchingRule neural_rule(Op op);

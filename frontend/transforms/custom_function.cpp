@@ -239,7 +239,7 @@ std::vector<Tensor> record_hand_written(HandWrittenCall call, std::shared_ptr<Fu
   std::vector<Tensor> out;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Tensor own = level.depth != 0 ? at_level(results[i], level) : results[i];
-    out.push_back(is_floating(own.dtype())
+    out.push_back(is_inexact(own.dtype())
                       ? with_history(own, result_edge(node.get(), static_cast<std::int64_t>(i)))
                       : own);
   }

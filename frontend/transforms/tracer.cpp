@@ -82,7 +82,7 @@ ValueId Tracer::add(GraphNode node, const Tensor& value, bool depends) {
 ValueId Tracer::constant(const Tensor& tensor, Location where) {
   require_elements(tensor, where);
   const Tensor value = tensor.detach();
-  const bool number = value.rank() == 0;
+  const bool number = value.rank() == 0 && !is_complex(value.dtype());  // graphs have no complex numbers in them
   GraphNode node = leaf_node(number ? Op::full : Op::input, value, where);
   if (number) node.scalars.push_back(bits_of_element(value, where));
   const ValueId id = add(std::move(node), value, false);

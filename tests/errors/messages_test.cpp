@@ -200,9 +200,14 @@ TEST_P(Errors, DTypes) {
   EXPECT_EQ(message<DTypeError>([] { randn({2}, DType::i32); }),
             "FM1104 DTypeError: random_normal: the result must be floating, not i32\n"
             "  at   HERE");
-  EXPECT_EQ(message<UnsupportedError>([] { zeros({2}, DType::c64); }),
-            "FM2004 UnsupportedError: full: does not compute with c64 yet\n"
+  EXPECT_EQ(message<UnsupportedError>([] { zeros({2}, DType::qi8); }),
+            "FM2004 UnsupportedError: full: does not compute with qi8 yet\n"
             "  at   HERE");
+  EXPECT_EQ(message<DTypeError>([] { ones({2}, DType::c64).astype(DType::f32); }),
+            "FM1110 DTypeError: cast: c64 does not convert to f32\n"
+            "  x    c64[2]\n"
+            "  at   HERE\n"
+            "  hint real(), imag() or abs() gives a real number for each");
 }
 
 TEST_P(Errors, Products) {
@@ -306,8 +311,10 @@ TEST_P(Errors, ReadingValues) {
             "  at   HERE\n"
             "  hint copy() gives a tensor without");
   const Tensor complex = from_buffer(std::vector<std::complex<float>>(2).data(), DType::c64, {2});
-  EXPECT_EQ(message<UnsupportedError>([&] { complex.to_vector<float>(); }),
-            "FM2004 UnsupportedError: to_vector: does not convert c64 yet\n  at   HERE");
+  EXPECT_EQ(message<DTypeError>([&] { complex.to_vector<float>(); }),
+            "FM1110 DTypeError: to_vector: c64 does not convert to a real number\n"
+            "  at   HERE\n"
+            "  hint real(), imag() or abs() gives a real number for each");
 }
 
 TEST_P(Errors, UndefinedTensors) {

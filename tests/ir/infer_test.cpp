@@ -222,8 +222,10 @@ TEST(InferErrors, DTypes) {
             "FM1103 DTypeError: take: positions must be integers, not f32\n  x     f32[4, 8]\n  index f32[8]");
   EXPECT_EQ(error_of<DTypeError>(Op::random_normal, {}, {}, {DType::i32, {3}}),
             "FM1104 DTypeError: random_normal: the result must be floating, not i32");
-  EXPECT_EQ(error_of<UnsupportedError>(Op::exp, {{DType::c64, {3}}}),
-            "FM2004 UnsupportedError: exp: does not compute with c64 yet\n  x    c64[3]");
+  EXPECT_EQ(error_of<UnsupportedError>(Op::exp, {{DType::qi8, {3}}}),
+            "FM2004 UnsupportedError: exp: does not compute with qi8 yet\n  x    qi8[3]");
+  EXPECT_EQ(error_of<DTypeError>(Op::floor, {{DType::c64, {3}}}),
+            "FM1101 DTypeError: floor: does not take c64\n  x    c64[3]");
 }
 
 TEST(InferErrors, AxesAndPositions) {

@@ -243,7 +243,7 @@ TEST_F(ReferenceProperty, EveryGraphEvaluates) {
       const GraphNode& node = graph.nodes[graph.outputs[i]];
       ASSERT_EQ(outputs[i].dtype, node.dtype);
       ASSERT_EQ(outputs[i].shape, node.shape);
-      ASSERT_EQ(is_floating(node.dtype) ? outputs[i].floats.size() : outputs[i].integers.size(),
+      ASSERT_EQ(outputs[i].floats.size() + outputs[i].integers.size() + outputs[i].complexes.size(),
                 static_cast<std::size_t>(element_count(node.shape)));
     }
   }

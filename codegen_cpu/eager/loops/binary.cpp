@@ -4,7 +4,10 @@
 namespace fermata::eager::FERMATA_ISA {
 
 struct Arithmetic {
-  static constexpr bool of(DTypeRule rule) { return rule == DTypeRule::numeric || rule == DTypeRule::floating; }
+  static constexpr bool of(DTypeRule rule) {
+    return rule == DTypeRule::numeric || rule == DTypeRule::floating || rule == DTypeRule::arithmetic ||
+           rule == DTypeRule::analytic;
+  }
 };
 
 void add_binary(LoopTables& tables) {

@@ -4,7 +4,9 @@
 namespace fermata::eager::FERMATA_ISA {
 
 struct Comparison {
-  static constexpr bool of(DTypeRule rule) { return rule == DTypeRule::compare || rule == DTypeRule::choose; }
+  static constexpr bool of(DTypeRule rule) {
+    return rule == DTypeRule::compare || rule == DTypeRule::equality || rule == DTypeRule::choose;
+  }
 };
 
 void add_comparisons(LoopTables& tables) {

@@ -1,6 +1,7 @@
 // Tensors from C++ values: literals, vectors and buffers, which are copied.
 #pragma once
 
+#include <complex>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -21,10 +22,12 @@ Tensor copy_elements(const void* elements, DType stored, std::int64_t count, con
                      Location where);
 [[noreturn]] void throw_ragged(Location where);
 
-template <class T> concept Number = std::is_arithmetic_v<T>;
+template <class T>
+concept Number = std::is_arithmetic_v<T> || std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 /// The dtype of numbers that nobody gave one: that of their kind, as beside a tensor.
 template <Number T>
-inline constexpr DType default_dtype = std::is_same_v<T, bool>       ? DType::boolean
+inline constexpr DType default_dtype = !std::is_arithmetic_v<T>      ? DType::c64
+                                       : std::is_same_v<T, bool>     ? DType::boolean
                                        : std::is_floating_point_v<T> ? DType::f32
                                                                      : DType::i64;
 
@@ -47,7 +50,7 @@ Tensor tensor(const std::vector<T>& values, Location where = Location::current()
 }
 
 /// A 0-d tensor, or one of the values of a (nested) list: tensor({{1, 2}, {3, 4}}). The default dtype is that of the
-/// kind of the numbers: bool, i64 or f32.
+/// kind of the numbers: bool, i64, f32 or c64.
 ///
 /// Errors   ShapeError if rows differ in length.
 template <Number T> Tensor tensor(T value, std::optional<DType> dtype = {}, Location where = Location::current()) {

@@ -1,0 +1,93 @@
+// Reductions of complex numbers. Elements that are reduced together are cut into blocks of fixed size, each added up in
+// f64 (sums of c64) or pairwise; blocks are then merged in order, so the number of threads changes nothing.
+#include <vector>
+
+#include "codegen_cpu/complex/complex.h"
+#include "codegen_cpu/complex/elements.h"
+#include "ir/op.h"
+
+namespace fermata {
+namespace {
+
+constexpr std::int64_t kBlock = 2048;
+
+/// The axes of the operand in two groups, those that stay and those that go.
+struct Axes {
+  Shape kept, kept_strides, gone, gone_strides;
+  explicit Axes(const CallArgs& args) {
+    const TensorView& x = args.inputs[0];
+    for (unsigned axis = 0; axis < x.rank; ++axis) {
+      const bool goes = (args.attributes[0] >> axis & 1) != 0;
+      (goes ? gone : kept).push_back(x.sizes[axis]);
+      (goes ? gone_strides : kept_strides).push_back(x.strides[axis]);
+    }
+  }
+};
+
+/// Sum or product over both halves of a block, which keeps rounding errors small.
+template <class W, class T, class F>
+W fold(Offsets<1>& at, const std::complex<T>* x, std::int64_t count, W identity, const F& combine) {
+  if (count > 16) {
+    const W left = fold(at, x, count / 2, identity, combine);
+    return combine(left, fold(at, x, count - count / 2, identity, combine));
+  }
+  W total = identity;
+  for (std::int64_t i = 0; i < count; ++i, at.next()) total = combine(total, W(x[at.at[0]]));
+  return total;
+}
+
+/// W: the type of a state; R: of the result.
+template <class W, class R, class T, class F> void reduce(const CallArgs& args, W identity, const F& combine) {
+  const Axes axes(args);
+  const std::int64_t rows = element_count(axes.kept), length = element_count(axes.gone);
+  const std::int64_t blocks = std::max<std::int64_t>(1, (length + kBlock - 1) / kBlock);
+  const auto* const x = static_cast<const std::complex<T>*>(args.inputs[0].data);
+  auto* const out = static_cast<R*>(args.outputs[0].data);
+  std::vector<W> states(static_cast<std::size_t>(rows * blocks), identity);
+  parallel_for(0, rows * blocks, 20 + 2.0 * static_cast<double>(std::min(length, kBlock)), [&](std::int64_t b, std::int64_t e) {
+    for (std::int64_t i = b; i < e; ++i) {
+      const Offsets<1> row(axes.kept, {axes.kept_strides.data()}, i / blocks);
+      const std::int64_t first = i % blocks * kBlock;
+      Offsets<1> at(axes.gone, {axes.gone_strides.data()}, first);
+      states[static_cast<std::size_t>(i)] =
+          fold(at, x + row.at[0], std::min(kBlock, length - first), identity, combine);
+    }
+  });
+  for (std::int64_t row = 0; row < rows; ++row) {
+    W total = states[static_cast<std::size_t>(row * blocks)];
+    for (std::int64_t k = 1; k < blocks; ++k) total = combine(total, states[static_cast<std::size_t>(row * blocks + k)]);
+    out[row] = static_cast<R>(total);
+  }
+}
+
+/// A truth value that a complex number converts to.
+struct Truth {
+  Truth(bool v) : value(v) {}
+  template <class T> explicit Truth(std::complex<T> z) : value(z != T(0)) {}
+  explicit operator bool() const { return value; }
+  bool value;
+};
+
+template <class T> void run(const CallArgs& args) {
+  using Z = std::complex<T>;
+  using W = std::complex<double>;
+  switch (args.op) {
+    case Op::sum: return reduce<W, Z, T>(args, W(0), [](W a, W b) { return a + b; });
+    case Op::prod: return reduce<W, Z, T>(args, W(1), [](W a, W b) { return a * b; });
+    case Op::all: return reduce<Truth, bool, T>(args, Truth(true), [](Truth a, Truth b) { return Truth(a.value && b.value); });
+    default: return reduce<Truth, bool, T>(args, Truth(false), [](Truth a, Truth b) { return Truth(a.value || b.value); });
+  }
+}
+
+void reduce_call(const CallArgs& args) {
+  if (args.inputs[0].dtype == DType::c64) run<float>(args);
+  else run<double>(args);
+}
+
+}  // namespace
+
+CallKernel complex_reduce_kernel(Op op) {
+  return op == Op::sum || op == Op::prod || op == Op::all || op == Op::any ? reduce_call : nullptr;
+}
+
+}  // namespace fermata

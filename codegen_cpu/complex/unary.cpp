@@ -1,0 +1,93 @@
+// Ops of one complex operand. Functions are those of <complex>, which follow C99's Annex G, as the Python array API does.
+//
+// What cancels, as the logarithm does near 1, is computed in the next wider type.
+#include <cmath>
+#include <numbers>
+
+#include "codegen_cpu/complex/complex.h"
+#include "codegen_cpu/complex/elements.h"
+
+namespace fermata {
+namespace {
+
+template <class T> using Wider = std::conditional_t<std::is_same_v<T, float>, double, long double>;
+
+template <class T> std::complex<T> widely(std::complex<T> z, auto&& f) {
+  using W = Wider<T>;
+  const std::complex<W> y = f(std::complex<W>(static_cast<W>(z.real()), static_cast<W>(z.imag())));
+  return {static_cast<T>(y.real()), static_cast<T>(y.imag())};
+}
+
+/// exp(a + bi) - 1 = expm1(a) cos(b) - 2 sin(b / 2)^2 + i exp(a) sin(b).
+template <class T> std::complex<T> expm1(std::complex<T> z) {
+  if (!std::isfinite(z.real()) || !std::isfinite(z.imag())) return std::exp(z) - T(1);
+  const T s = std::sin(z.imag() / 2);
+  const T re = std::expm1(z.real()) * std::cos(z.imag()) - 2 * s * s;
+  return {re, z.imag() == 0 ? z.imag() : std::exp(z.real()) * std::sin(z.imag())};
+}
+/// log |1 + z| from |1 + z|^2 - 1 = a (2 + a) + b^2, where that is small.
+template <class T> std::complex<T> log1p(std::complex<T> z) {
+  const T a = z.real(), b = z.imag();
+  if (!(std::abs(a) < T(0.5) && std::abs(b) < T(0.5))) return std::log(z + T(1));
+  return {std::log1p(a * (2 + a) + b * b) / 2, std::atan2(b, 1 + a)};
+}
+
+/// On the unit circle; 0 where z is.
+template <class T> std::complex<T> sign(std::complex<T> z) {
+  const T size = std::abs(z);
+  return size == 0 ? z : z / size;
+}
+
+/// f over c64 or c128, giving a complex number, a real one or a truth value.
+template <class F> void run(const CallArgs& args, double ns, F&& f) {
+  const auto as = [&]<class T>() {
+    using R = decltype(f(std::complex<T>()));
+    for_each_element<R, std::complex<T>>(args, ns, f);
+  };
+  if (args.inputs[0].dtype == DType::c64) as.template operator()<float>();
+  else as.template operator()<double>();
+}
+
+constexpr double kCheap = 2, kRoot = 20, kFunction = 60;
+
+#define FERMATA_COMPLEX(op, ns, expression)                        \
+  case Op::op:                                                     \
+    return +[](const CallArgs& args) {                             \
+      run(args, ns, []<class T>(std::complex<T> z) { return expression; }); \
+    };
+
+}  // namespace
+
+CallKernel complex_unary_kernel(Op op) {
+  switch (op) {
+    FERMATA_COMPLEX(negative, kCheap, -z)
+    FERMATA_COMPLEX(conj, kCheap, std::conj(z))
+    FERMATA_COMPLEX(real, kCheap, z.real())
+    FERMATA_COMPLEX(imag, kCheap, z.imag())
+    FERMATA_COMPLEX(square, kCheap, z * z)
+    FERMATA_COMPLEX(abs, kRoot, std::abs(z))
+    FERMATA_COMPLEX(angle, kFunction, std::arg(z))
+    FERMATA_COMPLEX(sign, kRoot, sign(z))
+    FERMATA_COMPLEX(sqrt, kRoot, std::sqrt(z))
+    FERMATA_COMPLEX(rsqrt, kRoot, T(1) / std::sqrt(z))
+    FERMATA_COMPLEX(reciprocal, kRoot, std::complex<T>(1) / z)
+    FERMATA_COMPLEX(exp, kFunction, std::exp(z))
+    FERMATA_COMPLEX(exp2, kFunction, widely(z, [](auto w) { return std::exp(w * std::numbers::ln2_v<Wider<T>>); }))
+    FERMATA_COMPLEX(expm1, kFunction, widely(z, [](auto w) { return expm1(w); }))
+    FERMATA_COMPLEX(log, kFunction, std::log(z))
+    FERMATA_COMPLEX(log2, kFunction, widely(z, [](auto w) { return std::log(w) / std::numbers::ln2_v<Wider<T>>; }))
+    FERMATA_COMPLEX(log10, kFunction, widely(z, [](auto w) { return std::log(w) / std::numbers::ln10_v<Wider<T>>; }))
+    FERMATA_COMPLEX(log1p, kFunction, widely(z, [](auto w) { return log1p(w); }))
+    FERMATA_COMPLEX(sin, kFunction, std::sin(z))
+    FERMATA_COMPLEX(cos, kFunction, std::cos(z))
+    FERMATA_COMPLEX(tanh, kFunction, std::tanh(z))
+    FERMATA_COMPLEX(sigmoid, kFunction, std::complex<T>(1) / (T(1) + std::exp(-z)))
+    FERMATA_COMPLEX(round, kCheap, std::complex<T>(std::nearbyint(z.real()), std::nearbyint(z.imag())))
+    FERMATA_COMPLEX(isnan, kCheap, std::isnan(z.real()) || std::isnan(z.imag()))
+    FERMATA_COMPLEX(isinf, kCheap, std::isinf(z.real()) || std::isinf(z.imag()))
+    FERMATA_COMPLEX(isfinite, kCheap, std::isfinite(z.real()) && std::isfinite(z.imag()))
+    default: return nullptr;
+  }
+}
+
+}  // namespace fermata

@@ -1,0 +1,117 @@
+// Linear algebra: fermata::linalg.
+//
+// Matrices are the last two axes, batch axes in front. Factorisations and solvers take f32, f64, c64 and c128 (integers and
+// bool become f32; f16 and bf16 are refused, cast them first) and run through LAPACK; a build without it raises
+// UnsupportedError. They have derivatives of any order, those of eigenvectors and singular vectors where the values are
+// simple. A matrix that is singular, or not positive definite, is a ValueError when the value is computed, with its place
+// in the batch. Sources: Python array API 2023.12, extension linalg; NumPy for what that lacks.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "fermata/integer_list.h"
+#include "fermata/products.h"
+#include "runtime/tensor.h"
+
+namespace fermata::linalg {
+
+using fermata::matmul, fermata::matrix_transpose, fermata::tensordot, fermata::vecdot;
+
+// ---- Systems of equations
+
+/// x of a x = b.
+///
+/// Shapes   a [..B, N, N], b [..B, N, K] -> [..B, N, K], where batch axes broadcast; b of one axis [N] -> [..B, N].
+/// Errors   ShapeError if a is not square or b does not fit; ValueError FM1390 for a singular matrix.
+Tensor solve(const Tensor& a, const Tensor& b, Location where = Location::current());
+/// The same for a triangular matrix, of which only that triangle is read; `unit`: the diagonal counts as ones.
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper = false, bool unit = false,
+                        Location where = Location::current());
+/// Inverse. To apply it to something, solve() is faster and closer.
+Tensor inv(const Tensor& x, Location where = Location::current());
+/// Pseudo-inverse, [..B, M, N] -> [..B, N, M]: singular values up to rtol times the largest count as zero. By default rtol is
+/// max(M, N) times the epsilon of the dtype.
+Tensor pinv(const Tensor& x, std::optional<double> rtol = {}, Location where = Location::current());
+
+struct LeastSquares {
+  Tensor solution;         // [..B, N, K], or [..B, N]
+  Tensor residuals;        // sums of squares of what is left of each column, [..B, K], or [..B]
+  Tensor rank;             // i64 [..B]
+  Tensor singular_values;  // of a, descending, [..B, min(M, N)]
+};
+/// The x that makes the norm of a x - b least, of several the shortest.
+///
+/// Shapes   a [..B, M, N], b [..B, M, K], or [M]. Unlike NumPy's, residuals are there whatever the rank.
+LeastSquares lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {}, Location where = Location::current());
+
+/// Determinants, [..B, N, N] -> [..B].
+Tensor det(const Tensor& x, Location where = Location::current());
+struct SignedLogarithm {
+  Tensor sign;       // 0 where the matrix is singular
+  Tensor logabsdet;  // then -inf
+};
+/// The determinant as sign * exp(logabsdet), which neither overflows nor underflows.
+SignedLogarithm slogdet(const Tensor& x, Location where = Location::current());
+
+// ---- Factors
+
+/// The lower triangular L of x = L L^H, or the upper U of x = U^H U. One triangle of x is read: the lower, or the upper.
+Tensor cholesky(const Tensor& x, bool upper = false, Location where = Location::current());
+
+struct Qr {
+  Tensor q, r;
+};
+/// x = q r, with orthonormal columns of q and an upper triangle r.
+///
+/// Shapes   x [..B, M, N]; mode "reduced": q [M, K], r [K, N] with K = min(M, N); "complete": q [M, M], r [M, N].
+/// Errors   ValueError for another mode; GradientError for the derivative of a complete q with M > N.
+Qr qr(const Tensor& x, std::string_view mode = "reduced", Location where = Location::current());
+
+struct Eigen {
+  Tensor eigenvalues;   // real, ascending, [..B, N]
+  Tensor eigenvectors;  // columns, [..B, N, N]
+};
+/// Of Hermitian (or real symmetric) matrices, of which the lower triangle is read.
+Eigen eigh(const Tensor& x, Location where = Location::current());
+Tensor eigvalsh(const Tensor& x, Location where = Location::current());
+
+struct Svd {
+  Tensor u, s, vh;
+};
+/// x = u diag(s) vh with s real and descending.
+///
+/// Shapes   x [..B, M, N] -> u [M, M], s [K], vh [N, N] with K = min(M, N), or u [M, K] and vh [K, N] unless full_matrices.
+/// Errors   GradientError for the derivative of full matrices where M and N differ.
+Svd svd(const Tensor& x, bool full_matrices = true, Location where = Location::current());
+Tensor svdvals(const Tensor& x, Location where = Location::current());
+/// How many singular values exceed rtol times the largest: i64 [..B].
+Tensor matrix_rank(const Tensor& x, std::optional<double> rtol = {}, Location where = Location::current());
+
+// ---- Norms
+
+/// (sum of |x|^ord)^(1 / ord) over axes, all of them where none are named; infinite ord: the largest or smallest
+/// magnitude; 0: how many are not zero. Real.
+Tensor vector_norm(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false, double ord = 2,
+                   Location where = Location::current());
+/// Of the last two axes: "fro" (the root of the sum of squares) or "nuc" (the sum of singular values).
+Tensor matrix_norm(const Tensor& x, bool keepdims = false, std::string_view ord = "fro", Location where = Location::current());
+/// ord 1 and -1: the largest and smallest sum of a column's magnitudes; inf and -inf: of a row's; 2 and -2: singular value.
+Tensor matrix_norm(const Tensor& x, bool keepdims, double ord, Location where = Location::current());
+
+// ---- Made of products, sums and views
+
+/// x times itself n times; n = 0 gives the identity, a negative n powers of the inverse.
+Tensor matrix_power(const Tensor& x, std::int64_t n, Location where = Location::current());
+/// A view of the elements k columns right of the main diagonal: [..B, M, N] -> [..B, length].
+Tensor diagonal(const Tensor& x, std::int64_t offset = 0, Location where = Location::current());
+/// The sum of a diagonal; integers add up in i64.
+Tensor trace(const Tensor& x, std::int64_t offset = 0, std::optional<DType> dtype = {}, Location where = Location::current());
+/// Products of each element of one vector with each of another.
+Tensor outer(const Tensor& lhs, const Tensor& rhs, Location where = Location::current());
+/// Cross products of vectors of three elements along an axis; the other axes broadcast.
+Tensor cross(const Tensor& lhs, const Tensor& rhs, std::int64_t axis = -1, Location where = Location::current());
+/// Kronecker product: each element of lhs times rhs, as blocks.
+Tensor kron(const Tensor& lhs, const Tensor& rhs, Location where = Location::current());
+
+}  // namespace fermata::linalg

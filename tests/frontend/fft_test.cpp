@@ -1,0 +1,127 @@
+// Fourier transforms against their definition, of every length and layout; norms, sizes and axes; derivatives and vmap.
+#include <gtest/gtest.h>
+
+#include <numbers>
+
+#include "tests/error_message.h"
+#include "tests/frontend/reference_call.h"
+#include "tests/frontend/vmap_check.h"
+
+namespace fermata {
+namespace {
+
+using namespace testing;
+using fft::Norm;
+
+class Fourier : public InBothModes {};
+INSTANTIATE_TEST_SUITE_P(Modes, Fourier, ::testing::Values(Mode::eager, Mode::compiled), mode_name);
+
+TEST_P(Fourier, EveryLength) {
+  for (const DType t : {DType::c64, DType::c128})
+    for (const std::int64_t n : {1, 2, 3, 4, 5, 7, 8, 12, 16, 31, 37, 64, 97, 100, 127, 128, 202, 1009}) {
+      SCOPED_TRACE(n);
+      const Tensor x = random_complex({2, n}, t, 1);
+      const double error = 4 * rounding(t);
+      expect_near(fft::fft(x), reference(Op::fft, {x}, {t, x.shape()}, {1, 0}), error);
+      expect_near(fft::ifft(x) * static_cast<double>(n), reference(Op::fft, {x}, {t, x.shape()}, {1, 1}), error);
+      expect_near(fft::ifft(fft::fft(x)), elements(x), error);
+      const Tensor r = real(x), half = fft::rfft(r);
+      expect_near(half, reference(Op::rfft, {r}, {t, half.shape()}, {1}), error);
+      expect_near(half, elements(slice(fft::fft(r), 1, 0, n / 2 + 1)), error);
+      expect_near(fft::irfft(half, n), elements(r), error);
+      expect_near(fft::irfft(half, n) * static_cast<double>(n),
+                  reference(Op::irfft, {half}, {r.dtype(), r.shape()}, {1, n}), error);
+      expect_near(fft::hfft(half, n), elements(fft::irfft(conj(half), n) * static_cast<double>(n)), error);
+      expect_near(fft::ihfft(r), elements(conj(half) / static_cast<double>(n)), error);
+    }
+}
+
+TEST_P(Fourier, AxesAndLayouts) {
+  const Tensor x = random_complex({3, 4, 5}, DType::c128, 2);
+  for (const std::int64_t axis : {0, 1, 2, -1}) {
+    const auto expected = reference(Op::fft, {x}, {DType::c128, x.shape()}, {axis < 0 ? axis + 3 : axis, 0});
+    expect_near(fft::fft(x, {}, axis), expected, 1e-13);
+    expect_near(fft::fft(flip(copy(flip(x))), {}, axis), expected, 1e-13);
+    expect_near(fft::fft(permute(copy(permute(x, {2, 0, 1})), {1, 2, 0}), {}, axis), expected, 1e-13);
+  }
+  expect_near(fft::fft(broadcast_to(x[0][0], {3, 5})), elements(broadcast_to(fft::fft(x[0][0]), {3, 5})), 1e-13);
+  EXPECT_EQ(fft::fft(zeros({0, 4}, DType::c64)).shape(), (Shape{0, 4}));
+}
+
+TEST_P(Fourier, SizesAndNorms) {
+  const Tensor x = random_complex({6}, DType::c128, 3);
+  expect_near(fft::fft(x, 4), elements(fft::fft(slice(x, 0, 0, 4))), 1e-14);
+  expect_near(fft::fft(x, 9), elements(fft::fft(concat({x, zeros({3}, DType::c128)}))), 1e-14);
+  expect_near(fft::fft(x, {}, -1, Norm::forward), elements(fft::fft(x) / 6), 1e-14);
+  expect_near(fft::ifft(x, {}, -1, Norm::forward), elements(fft::ifft(x) * 6), 1e-14);
+  expect_near(fft::fft(x, {}, -1, Norm::ortho), elements(fft::fft(x) / std::sqrt(6.0)), 1e-14);
+  const Tensor r = real(x);
+  for (const Norm norm : {Norm::backward, Norm::ortho, Norm::forward}) {
+    expect_near(fft::ifft(fft::fft(x, {}, -1, norm), {}, -1, norm), elements(x), 1e-14);
+    expect_near(fft::irfft(fft::rfft(r, {}, -1, norm), 6, -1, norm), elements(r), 1e-14);
+    expect_near(fft::ihfft(fft::hfft(x, 10, -1, norm), {}, -1, norm), elements(where(tensor({true, false, false, false, false, true}), real(x).astype(DType::c128), x)), 1e-14);
+  }
+  EXPECT_EQ(fft::irfft(x).shape(), Shape{10});
+  EXPECT_EQ(fft::rfft(tensor({1, 2, 3})).dtype(), DType::c64);
+  EXPECT_EQ(fft::fft(ones({2}, DType::f16)).dtype(), DType::c64);
+}
+
+TEST_P(Fourier, SeveralAxes) {
+  const Tensor x = random_complex({3, 4, 5}, DType::c128, 4), r = real(x);
+  const Tensor all = fft::fft(fft::fft(fft::fft(x, {}, 0), {}, 1), {}, 2);
+  expect_near(fft::fftn(x), elements(all), 1e-13);
+  expect_near(fft::ifftn(all), elements(x), 1e-13);
+  expect_near(fft::fftn(x, {}, {2, 0}), elements(fft::fft(fft::fft(x, {}, 2), {}, 0)), 1e-13);
+  expect_near(fft::fftn(x, {2, 6}), elements(fft::fft(fft::fft(x, 6, 2), 2, 1)), 1e-13);
+  expect_near(fft::fftn(x, {2, 6}, {0, 1}), elements(fft::fft(fft::fft(x, 6, 1), 2, 0)), 1e-13);
+  const Tensor half = fft::rfftn(r);
+  expect_near(half, elements(slice(fft::fftn(r), 2, 0, 3)), 1e-13);
+  expect_near(fft::irfftn(half, {3, 4, 5}), elements(r), 1e-13);
+  expect_near(fft::irfftn(half, {4, 5}, {1, 2}), elements(fft::irfft(fft::ifft(half, {}, 1), 5, 2)), 1e-13);
+}
+
+TEST_P(Fourier, Frequencies) {
+  EXPECT_EQ(fft::fftfreq(5, 0.5, DType::f64).to_vector<double>(), (std::vector<double>{0, 0.4, 0.8, -0.8, -0.4}));
+  EXPECT_EQ(fft::fftfreq(4, 1, DType::f64).to_vector<double>(), (std::vector<double>{0, 0.25, -0.5, -0.25}));
+  EXPECT_EQ(fft::rfftfreq(4).to_vector<double>(), (std::vector<double>{0, 0.25, 0.5}));
+  EXPECT_EQ(fft::fftshift(arange(5)).to_vector<int>(), (std::vector<int>{3, 4, 0, 1, 2}));
+  EXPECT_EQ(fft::fftshift(arange(4)).to_vector<int>(), (std::vector<int>{2, 3, 0, 1}));
+  for (const std::int64_t n : {1, 4, 5})
+    EXPECT_EQ(fft::ifftshift(fft::fftshift(arange(n))).to_vector<int>(), arange(n).to_vector<int>());
+  EXPECT_EQ(fft::fftshift(reshape(arange(6), {2, 3}), 1).to_vector<int>(), (std::vector<int>{2, 0, 1, 5, 3, 4}));
+  EXPECT_EQ(fft::fftshift(reshape(arange(6), {2, 3})).to_vector<int>(), (std::vector<int>{5, 3, 4, 2, 0, 1}));
+}
+
+TEST_P(Fourier, Derivatives) {
+  for (const std::int64_t n : {4, 5}) {
+    const Inputs parts = parts_of({random_complex({2, n}, DType::c128, 5)});
+    check_both_orders("fft", of_parts([](const std::vector<Tensor>& z) { return square(fft::fft(z[0])); }), parts);
+    check_both_orders("ifft", of_parts([](const std::vector<Tensor>& z) { return square(fft::ifft(z[0], {}, 0)); }), parts);
+    check_both_orders("rfft", of_parts([](const std::vector<Tensor>& z) { return square(fft::rfft(real(z[0]) * imag(z[0]))); }), parts);
+    check_both_orders("irfft", of_parts([&](const std::vector<Tensor>& z) { return square(fft::irfft(z[0], 2 * n - 1)); }), parts);
+    check_both_orders("irfft, even", of_parts([&](const std::vector<Tensor>& z) { return square(fft::irfft(z[0])); }), parts);
+  }
+}
+
+TEST_P(Fourier, Vmap) {
+  const Tensor x = random_f64({3, 4}, 0.5, 2, true, 6);
+  for (const int axis : {0, 1, -1}) {
+    const BatchOperand batch{{x, x * 2, square(x)}, axis};
+    check_vmap("fft", [](const Inputs& in) { return abs(fft::fft(in[0], {}, 0)); }, {batch}, 3, 0, 1e-13);
+    check_vmap("rfft", [](const Inputs& in) { return abs(fft::rfft(in[0])); }, {batch}, 3, 0, 1e-13);
+    check_vmap("irfft", [](const Inputs& in) { return fft::irfft(fft::rfft(in[0]), 4); }, {batch}, 3, 0, 1e-13);
+  }
+}
+
+TEST_P(Fourier, Errors) {
+  EXPECT_EQ(message<ValueError>([] { fft::fft(ones({4}), 0); }), "FM1397 ValueError: fft: 0 is no number of samples\n  at   HERE");
+  EXPECT_EQ(message<DTypeError>([] { fft::rfft(ones({4}, DType::c64)); }),
+            "FM1101 DTypeError: rfft: does not take c64\n  x    c64[4]\n  at   HERE\n  hint fft takes complex numbers");
+  EXPECT_EQ(message<IndexError>([] { fft::fft(ones({4}), {}, 1); }),
+            "FM1201 IndexError: fft: axis 1 is out of range for 1 axis\n  x    f32[4]\n  at   HERE\n  hint axes go from -1 to 0");
+  EXPECT_EQ(message<ValueError>([] { fft::fftn(ones({4, 4}), {2, 2}, 0); }),
+            "FM1398 ValueError: fftn: 2 sizes for 1 axes\n  x    f32[4, 4]\n  at   HERE");
+}
+
+}  // namespace
+}  // namespace fermata
