@@ -9,6 +9,7 @@
 #include "fermata/compile.h"
 #include "fermata/composites.h"
 #include "fermata/creation.h"
+#include "fermata/cuda.h"
 #include "fermata/device.h"
 #include "fermata/inspect.h"
 #include "fermata/io.h"
