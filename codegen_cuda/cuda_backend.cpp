@@ -5,6 +5,7 @@
 
 #include "codegen_cuda/executable.h"
 #include "codegen_cuda/findings.h"
+#include "codegen_cuda/library/matmul.h"
 #include "codegen_cuda/listing.h"
 #include "codegen_cuda/runtime/device.h"
 #include "codegen_cuda/runtime/recorder.h"
@@ -13,7 +14,7 @@
 namespace fermata {
 namespace {
 
-using namespace cuda;
+using namespace gpu;
 
 void give_back(Storage* storage) {
   auto* const block = static_cast<Block*>(storage->owner);
@@ -45,6 +46,7 @@ class CudaUnits final : public DeviceUnits {
     const Allocator::Counts c = allocator.counts();
     return {c.live, c.cached, c.limit};
   }
+  bool fast_products(bool on) override { return set_tf32(on); }
   std::size_t trim() override { return current_device().allocator().trim(); }
 };
 
@@ -81,7 +83,7 @@ class CudaBackend final : public Backend {
       use_buffer(from);
       check(driver().copy_to_host(to, reinterpret_cast<Address>(from), bytes, stream.handle), "cuMemcpyDtoHAsync");
     }
-    cuda::synchronise(stream);
+    gpu::synchronise(stream);
   }
   void copy_from_host(void* to, const void* from, std::size_t bytes) override {
     if (bytes == 0) return;
@@ -89,7 +91,7 @@ class CudaBackend final : public Backend {
     // From memory that is not pinned: the driver has taken the bytes when this returns.
     check(driver().copy_to_device(reinterpret_cast<Address>(to), from, bytes, current_stream().handle), "cuMemcpyHtoDAsync");
   }
-  void synchronise() override { cuda::synchronise(current_stream()); }
+  void synchronise() override { gpu::synchronise(current_stream()); }
 
   void require(std::string_view function, std::source_location where) override { require_usable(function, where); }
   std::vector<BackendFinding> findings() override { return cuda_findings(); }
@@ -102,7 +104,7 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cuda_backend() {
-  set_run_recorder(BackendKey::cuda, cuda::graph_recorder());
+  set_run_recorder(BackendKey::cuda, gpu::graph_recorder());
   return std::make_unique<CudaBackend>();
 }
 

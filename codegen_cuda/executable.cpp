@@ -7,7 +7,7 @@
 #include "codegen_cuda/runtime/device.h"
 #include "ir/error.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 /// Parameters of a kernel: what every device takes.
@@ -234,4 +234,4 @@ void CudaExecutable::launch_split(const KernelLaunch&, ArgumentValues& values, s
   variant(Schedule::finish, wide).launch({grid_for(parts(units, per_block)), kThreads, 0}, values.data());
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

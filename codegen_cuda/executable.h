@@ -10,7 +10,7 @@
 #include "codegen_cuda/runtime/kernels.h"
 #include "runtime/executable.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 class CudaExecutable final : public Executable {
  public:
@@ -50,4 +50,4 @@ class CudaExecutable final : public Executable {
   mutable std::array<std::shared_ptr<const LoadedKernel>, kSchedules * 2 + kMaxRank * 2> variants_;
 };
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -5,7 +5,7 @@
 
 #include "codegen_cuda/runtime/device.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 std::string gibibytes(std::size_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30); }
@@ -59,4 +59,4 @@ std::vector<BackendFinding> cuda_findings() {
   return all;
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -5,8 +5,8 @@
 
 #include "dispatch/backend.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 std::vector<BackendFinding> cuda_findings();
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

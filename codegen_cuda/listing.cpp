@@ -11,7 +11,7 @@
 #include "codegen_cuda/runtime/device.h"
 #include "dispatch/dump.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 std::string disassembled(const std::string& code) {
@@ -51,4 +51,4 @@ KernelListing list_kernel(const Kernel& kernel, const CudaExecutable& executable
   return listing;
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

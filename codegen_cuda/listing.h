@@ -4,8 +4,8 @@
 #include "codegen_cuda/executable.h"
 #include "dispatch/backend.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 KernelListing list_kernel(const Kernel& kernel, const CudaExecutable& executable);
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

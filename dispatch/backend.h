@@ -50,6 +50,8 @@ class DeviceUnits {
   };
   virtual Memory memory(std::size_t new_limit = 0) = 0;
   virtual std::size_t trim() = 0;
+  /// Whether products may round their factors to be faster. Returns what was chosen before.
+  virtual bool fast_products(bool on) = 0;
 };
 
 class Backend {

@@ -77,4 +77,6 @@ std::size_t set_cuda_memory_limit(std::size_t bytes, Location where) {
 }
 std::size_t trim_cuda_cache(Location where) { return units("trim_cuda_cache", where).trim(); }
 
+bool set_cuda_tf32(bool on, Location where) { return units("set_cuda_tf32", where).fast_products(on); }
+
 }  // namespace fermata

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 using Result = int;
 using Address = unsigned long long;  // CUdeviceptr
@@ -64,4 +64,4 @@ struct MatmulFunctions {
 };
 #undef FERMATA_CUDA_FUNCTION
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

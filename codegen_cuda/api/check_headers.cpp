@@ -8,7 +8,7 @@
 
 #include "codegen_cuda/api/abi.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kNotFound == CUDA_ERROR_NOT_FOUND);
@@ -75,4 +75,4 @@ FERMATA_ALIKE(MatmulFunctions, heuristic, cublasLtMatmulAlgoGetHeuristic);
 FERMATA_ALIKE(MatmulFunctions, description_set, cublasLtMatmulDescSetAttribute);
 
 }  // namespace
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

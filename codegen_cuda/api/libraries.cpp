@@ -8,7 +8,7 @@
 
 #include "codegen_cuda/host/executor.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 struct Loaded {
@@ -112,4 +112,4 @@ std::string driver_file() { return on_host_executor() ? "the host executor" : lo
 std::string compiler_file() { return on_host_executor() ? "the host executor" : loaded<Compiler>().library.found_at; }
 std::string matmul_file() { return on_host_executor() ? "the host executor" : loaded<Matmul>().library.found_at; }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -9,7 +9,7 @@
 
 #include "codegen_cuda/api/abi.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 /// Null where the library is not there or a function of it is missing; then `why_not` says which.
 const DriverFunctions* driver_library(std::string* why_not = nullptr);
@@ -26,4 +26,4 @@ std::string driver_file();
 std::string compiler_file();
 std::string matmul_file();
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 /// Grids step over up to this many elements more than there are.
@@ -57,4 +57,4 @@ ArgumentValues::ArgumentValues(const ArgumentLayout& layout, const Kernel& kerne
   set(layout.column_begin, launch.column_begin), set(layout.column_end, launch.column_end);
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -7,7 +7,7 @@
 
 #include "ir/kernel.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 /// Slot numbers. A stride has a slot only where the access varies along the axis and the stride is not known to be 1.
 struct ArgumentLayout {
@@ -38,4 +38,4 @@ class ArgumentValues {
   bool fits_ = true;
 };
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

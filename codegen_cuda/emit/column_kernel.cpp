@@ -3,7 +3,7 @@
 #include "codegen_cuda/emit/emission.h"
 #include "codegen_cuda/emit/primitives.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 void emit_row_partial(Emission& e);
 void emit_row_finish(Emission& e);
@@ -188,4 +188,4 @@ void emit_finish(Emission& e) {
   e.close();
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -5,7 +5,7 @@
 
 #include "codegen_cuda/emit/primitives.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 using fmt::format;
 
@@ -174,4 +174,4 @@ std::size_t Emission::components(const std::vector<std::uint16_t>& reductions) c
   return count;
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

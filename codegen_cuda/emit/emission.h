@@ -12,7 +12,7 @@
 #include "codegen_cuda/emit/argument_layout.h"
 #include "ir/kernel.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 /// How the points of a kernel are spread over threads.
 enum class Schedule : std::uint8_t {
@@ -103,4 +103,4 @@ inline constexpr unsigned kColumnSlices = 8;
 /// Rows and columns of a tile, and rows of threads.
 inline constexpr unsigned kTile = 32, kTileThreads = 8;
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

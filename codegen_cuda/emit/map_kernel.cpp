@@ -5,7 +5,7 @@
 #include "codegen_cuda/emit/emission.h"
 #include "codegen_cuda/emit/primitives.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 /// Long programs in packs need more registers than a thread should have, and more time to compile.
@@ -189,4 +189,4 @@ void emit_tiles(Emission& e, unsigned axis) {
   e.close();
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

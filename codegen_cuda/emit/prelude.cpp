@@ -1,7 +1,7 @@
 // See prelude.h.
 #include "codegen_cuda/emit/prelude.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 std::string_view device_prelude() {
   return R"cuda(
@@ -121,4 +121,4 @@ FM_DEVICE f64 fm_sticky(i64 x) { return x < 0 ? -fm_sticky(0 - (u64)x) : fm_stic
 )cuda";
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -4,11 +4,11 @@
 
 #include <string_view>
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 /// Types, integer arithmetic that wraps, conversions, packs, slots: for both compilers.
 std::string_view shared_prelude();
 /// Threads, barriers, shuffles and memory as CUDA has them.
 std::string_view device_prelude();
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

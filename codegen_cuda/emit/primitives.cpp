@@ -8,7 +8,7 @@
 #include "ir/error.h"
 #include "ir/scalar_interpreter.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 using fmt::format;
@@ -147,4 +147,4 @@ std::string primitive(Prim prim, DType type, DType operand, const std::string& a
   }
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -5,7 +5,7 @@
 
 #include "ir/scalar_program.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 /// How a value of a dtype is declared. f16 and bf16 are their bits.
 std::string_view value_type(DType dtype);
@@ -17,4 +17,4 @@ std::string constant(DType dtype, std::uint64_t bits);
 std::string primitive(Prim prim, DType type, DType operand, const std::string& a, const std::string& b,
                       const std::string& c);
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

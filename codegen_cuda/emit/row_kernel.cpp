@@ -9,7 +9,7 @@
 #include "codegen_cuda/emit/emission.h"
 #include "codegen_cuda/emit/primitives.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 using Stage = KernelSchedule::Stage;
@@ -346,4 +346,4 @@ void emit_row_finish(Emission& e) {
   e.close();
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -11,12 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "codegen_cuda/host/executor_queue.h"
 #include "codegen_cuda/host/fibers.h"
 #include "codegen_cuda/host/host_compiler.h"
 #include "codegen_cuda/host/memory.h"
 #include "codegen_cuda/host/prelude.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 /// Two, so that code that differs between devices meets both.
@@ -365,6 +366,8 @@ const CompilerFunctions& host_compiler() {
   return functions;
 }
 
+Result host_enqueue(Handle stream, std::function<Result()> work) { return enqueue(stream, std::move(work)); }
+
 std::string take_host_error() {
   const Lock lock(mutex);
   return std::exchange(error_text, {});
@@ -388,4 +391,4 @@ std::size_t set_host_memory(std::size_t bytes) {
   return HostMemory::instance().set_limit(bytes);
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

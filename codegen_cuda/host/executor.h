@@ -14,7 +14,7 @@
 
 #include "codegen_cuda/api/abi.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 const DriverFunctions& host_driver();
 const CompilerFunctions& host_compiler();
@@ -33,4 +33,4 @@ bool compile_waiting_kernels();
 /// Bytes of memory of the device that is made up, per device; 4 GiB unless set. Returns the number before.
 std::size_t set_host_memory(std::size_t bytes);
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -21,7 +21,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 constexpr std::size_t kStack = std::size_t{256} << 10;
@@ -240,4 +240,4 @@ bool run_block(HostContext& context, void (*entry)(void**), void** parameters, T
   return true;
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 struct HostContext;
 
@@ -18,4 +18,4 @@ bool run_block(HostContext& context, void (*entry)(void**), void** parameters, T
 void fiber_barrier();
 const std::uint64_t* fiber_exchange(std::uint64_t value);
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

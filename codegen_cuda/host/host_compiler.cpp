@@ -10,6 +10,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -23,11 +24,10 @@
 #include "codegen_cuda/emit/prelude.h"
 #include "codegen_cuda/host/prelude.h"
 #include "runtime/disk_cache.h"
-#include "xxhash.h"
 
 extern char** environ;
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 namespace fs = std::filesystem;
@@ -194,4 +194,4 @@ bool look_up(HostFunction& function) {
 
 CompileCounts host_compile_counts() { return counts; }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

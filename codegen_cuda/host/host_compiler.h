@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 struct HostModule {
   std::string source;
@@ -34,4 +34,4 @@ bool look_up(HostFunction& function);
 struct CompileCounts { std::uint64_t kernels = 0, runs = 0; };
 CompileCounts host_compile_counts();
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

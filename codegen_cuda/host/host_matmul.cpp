@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "codegen_cuda/host/executor.h"
+#include "codegen_cuda/host/executor_queue.h"
 #include "codegen_cuda/host/memory.h"
 #include "ir/float16.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 constexpr Result kInvalidValue = 7;  // CUBLAS_STATUS_INVALID_VALUE
@@ -88,37 +89,51 @@ const unsigned char* bytes_at(const void* address, const Layout& l) {
   return HostMemory::instance().at(reinterpret_cast<Address>(address), static_cast<std::size_t>(last) * bytes_of(l.type));
 }
 
-Result host_create(Handle* library) { return *library = new int(0), kSuccess; }
-Result host_matmul_run(Handle, Handle description, const void* alpha, const void* a, Handle a_layout, const void* b,
-                       Handle b_layout, const void* beta, const void* c, Handle, void* out, Handle d_layout,
-                       const MatmulAlgorithm*, void*, std::size_t, Handle) {
-  const auto& d = *static_cast<Description*>(description);
-  const auto &al = *static_cast<Layout*>(a_layout), &bl = *static_cast<Layout*>(b_layout), &dl = *static_cast<Layout*>(d_layout);
-  const std::int64_t k = static_cast<std::int64_t>(d.transpose_a == kOperationNone ? al.columns : al.rows);
+struct Product {
+  Description d;
+  Layout al, bl, dl;
+  double scale;
+  const void *a, *b;
+  void* out;
+};
+
+Result multiply(const Product& p) {
+  const auto& [d, al, bl, dl, scale, a, b, out] = p;
+  const auto k = static_cast<std::int64_t>(d.transpose_a == kOperationNone ? al.columns : al.rows);
   const unsigned char *const x = bytes_at(a, al), *const y = bytes_at(b, bl);
   auto* const to = const_cast<unsigned char*>(bytes_at(out, dl));
   const Layout bias_layout{d.bias_type < 0 ? dl.type : d.bias_type, dl.rows, 1, static_cast<std::int64_t>(dl.rows)};
   const unsigned char* const bias = d.bias != nullptr ? bytes_at(d.bias, bias_layout) : nullptr;
   const bool wants_bias = (d.epilogue & kEpilogueBias) != 0;
-  if (x == nullptr || y == nullptr || to == nullptr || c != out || (wants_bias && bias == nullptr)) return kInvalidValue;
-  const double scale = d.scale_type == kReal64F ? *static_cast<const double*>(alpha)
-                       : d.scale_type == kReal32I ? *static_cast<const std::int32_t*>(alpha)
-                                                  : static_cast<double>(*static_cast<const float*>(alpha));
-  static_cast<void>(beta);
-  for (std::int64_t batch = 0; batch < dl.batches; ++batch)
+  if (x == nullptr || y == nullptr || to == nullptr || (wants_bias && bias == nullptr)) return kInvalidValue;
+  for (std::int64_t batch = 0; batch < dl.batches; ++batch) {
+    const auto shift = [&](const unsigned char* at, const Layout& l) {
+      return at + batch * l.batch_stride * static_cast<std::int64_t>(bytes_of(l.type));
+    };
     for (std::int64_t j = 0; j < static_cast<std::int64_t>(dl.columns); ++j)
       for (std::int64_t i = 0; i < static_cast<std::int64_t>(dl.rows); ++i) {
-        const auto shift = [&](const unsigned char* at, const Layout& l) {
-          return at + batch * l.batch_stride * static_cast<std::int64_t>(bytes_of(l.type));
-        };
         const double sum = scale * dot(shift(x, al), shift(y, bl), al, bl, d, i, j, k);
         write(const_cast<unsigned char*>(shift(to, dl)), dl.type, i + j * dl.leading,
               finished(sum, d, wants_bias ? read(bias, bias_layout.type, i) : 0));
       }
-  const std::int64_t last = (dl.batches - 1) * dl.batch_stride + (static_cast<std::int64_t>(dl.columns) - 1) * dl.leading +
-                            static_cast<std::int64_t>(dl.rows);
+  }
+  const std::int64_t last = (dl.batches - 1) * dl.batch_stride +
+                            (static_cast<std::int64_t>(dl.columns) - 1) * dl.leading + static_cast<std::int64_t>(dl.rows);
   HostMemory::instance().mark_written(reinterpret_cast<Address>(out), static_cast<std::size_t>(last) * bytes_of(dl.type));
   return kSuccess;
+}
+
+Result host_create(Handle* library) { return *library = new int(0), kSuccess; }
+Result host_matmul_run(Handle, Handle description, const void* alpha, const void* a, Handle a_layout, const void* b,
+                       Handle b_layout, const void*, const void*, Handle, void* out, Handle d_layout,
+                       const MatmulAlgorithm*, void*, std::size_t, Handle stream) {
+  const auto& d = *static_cast<Description*>(description);
+  const double scale = d.scale_type == kReal64F   ? *static_cast<const double*>(alpha)
+                       : d.scale_type == kReal32I ? *static_cast<const std::int32_t*>(alpha)
+                                                  : static_cast<double>(*static_cast<const float*>(alpha));
+  const Product p{d, *static_cast<Layout*>(a_layout), *static_cast<Layout*>(b_layout), *static_cast<Layout*>(d_layout),
+                  scale, a, b, out};
+  return host_enqueue(stream, [p] { return multiply(p); });
 }
 
 Result host_description_create(Handle* made, int compute_type, int scale_type) {
@@ -186,4 +201,4 @@ const MatmulFunctions& host_matmul() {
   return functions;
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -9,7 +9,7 @@
 #include <new>
 #include <utility>
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 constexpr std::size_t kAlignment = 256, kGap = 256;  // what lies between two allocations catches small steps outside
@@ -90,4 +90,4 @@ std::string HostMemory::describe(Address address) const {
   return fmt::format("{} bytes behind a buffer of {}", offset - start - size, size);
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -9,7 +9,7 @@
 
 #include "codegen_cuda/api/abi.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 class HostMemory {
  public:
@@ -41,4 +41,4 @@ class HostMemory {
   std::map<std::uint64_t, std::size_t> taken_;  // offset, bytes
 };
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -1,7 +1,7 @@
 // See prelude.h.
 #include "codegen_cuda/host/prelude.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 std::string_view host_prelude() {
   return R"cuda(
@@ -121,4 +121,4 @@ static inline fm_word fm_shuffle_bits(fm_word v, int lane) { return fm_lane_valu
 )cuda";
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

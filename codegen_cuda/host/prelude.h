@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 std::string_view host_prelude();
 
@@ -26,4 +26,4 @@ struct HostContext {
 /// Kinds of bad accesses.
 enum BadAccess : int { kReadOutside, kReadUnwritten, kWriteOutside, kMisaligned, kSharedOutside, kSharedUnwritten };
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

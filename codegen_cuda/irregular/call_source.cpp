@@ -10,7 +10,7 @@
 #include "codegen_cuda/runtime/kernels.h"
 #include "dispatch/kernel_cache.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 constexpr unsigned kThreads = 256;
@@ -105,4 +105,4 @@ void use_operands(const CallArgs& args) {
     for (const TensorView& v : views) use_buffer(v.data);
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

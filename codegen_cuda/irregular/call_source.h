@@ -8,7 +8,7 @@
 
 #include "runtime/tensor_view.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 /// Text under way, and the arguments it names. The same structure gives the same text, so it is compiled once.
 class CallSource {
@@ -57,4 +57,4 @@ class Workspace {
 /// The buffers that a call is about.
 void use_operands(const CallArgs& args);
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -12,7 +12,7 @@
 #include "ir/error.h"
 #include "ir/shape.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 std::string_view unsigned_type(DType dtype) {
@@ -181,4 +181,4 @@ void csr_sampled_matmul_call(const CallArgs& args) {
   s.launch(entries);
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

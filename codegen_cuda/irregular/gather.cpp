@@ -8,7 +8,7 @@
 #include "codegen_cuda/irregular/irregular.h"
 #include "codegen_cuda/irregular/positions.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 /// Elements are moved as they are: an unsigned integer of their size.
@@ -91,4 +91,4 @@ void index_add_call(const CallArgs& args) {
   s.launch(count);
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

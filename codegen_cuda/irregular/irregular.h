@@ -4,7 +4,7 @@
 
 #include "runtime/tensor_view.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 /// Null where the op has none.
 CallKernel irregular_kernel(Op op);
@@ -17,4 +17,4 @@ void index_add_call(const CallArgs& args);
 void csr_matmul_call(const CallArgs& args);
 void csr_sampled_matmul_call(const CallArgs& args);
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -2,7 +2,7 @@
 #include "codegen_cuda/irregular/call_source.h"
 #include "codegen_cuda/irregular/irregular.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 void concat_call(const CallArgs& args) {
   TensorView to = args.outputs[0];
@@ -36,4 +36,4 @@ CallKernel irregular_kernel(Op op) {
   }
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -12,7 +12,7 @@
 #include "ir/infer.h"
 #include "ir/shape.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 /// What the CPU's kernels throw.
@@ -87,4 +87,4 @@ std::int64_t* sort_pairs(std::int64_t* buffer, std::int64_t count) {
   return from;
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

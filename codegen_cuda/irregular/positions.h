@@ -6,7 +6,7 @@
 
 #include "codegen_cuda/irregular/call_source.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 /// Declares i64 `name`: position number `which` of args.inputs[1], checked and wrapped; 0 where it is out of range.
 void read_position(CallSource& source, const CallArgs& args, const std::string& name, const std::string& which);
@@ -22,4 +22,4 @@ GatherSizes gather_sizes(const CallArgs& args);
 /// halves of `buffer` (4 * count i64): keys, then numbers.
 std::int64_t* sort_pairs(std::int64_t* buffer, std::int64_t count);
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

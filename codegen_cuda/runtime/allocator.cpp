@@ -10,7 +10,7 @@
 #include "codegen_cuda/runtime/device.h"
 #include "ir/error.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 constexpr std::size_t kSmall = std::size_t{1} << 20, kGranule = 512, kLargeGranule = std::size_t{2} << 20;
@@ -154,4 +154,4 @@ void Allocator::forget_stream(Stream& from, Stream& to) {
     if (block->stream == &from) block->stream = &to;
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -12,7 +12,7 @@
 
 #include "codegen_cuda/api/abi.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 class Device;
 struct Stream;
@@ -64,4 +64,4 @@ class Allocator {
   std::vector<Block*> recorded_;
 };
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -9,7 +9,7 @@
 
 #include "codegen_cuda/runtime/device.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 constexpr std::size_t kSlots = 4096;
@@ -83,4 +83,4 @@ void expect_checks() {
   slots.dirty = true;
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -10,7 +10,7 @@
 
 #include "codegen_cuda/api/abi.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 /// Bits 32 to 63: the place, saturated; bits 0 to 31: the value found there, saturated to a signed number.
 struct Found {
@@ -26,4 +26,4 @@ void throw_failed_checks();
 std::uint64_t checks_made();
 void expect_checks();
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -12,7 +12,7 @@
 #include "ir/error.h"
 #include "runtime/device_run.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 struct Devices {
@@ -224,4 +224,4 @@ void check(Result result, const char* call) {
 
 const DriverFunctions& driver() { return *driver_library(); }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -15,7 +15,7 @@
 #include "codegen_cuda/api/libraries.h"
 #include "codegen_cuda/runtime/allocator.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 struct DeviceInfo {
   std::string name;
@@ -89,4 +89,4 @@ void synchronise(Stream& stream);
 void check(Result result, const char* call);
 const DriverFunctions& driver();
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -2,6 +2,7 @@
 #include "codegen_cuda/runtime/kernels.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <map>
@@ -13,9 +14,8 @@
 #include "codegen_cuda/runtime/device.h"
 #include "ir/error.h"
 #include "runtime/disk_cache.h"
-#include "xxhash.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 constexpr std::size_t kMostKernels = 8192;
@@ -77,17 +77,6 @@ std::string disk_key(const std::string& architecture, const std::string& body) {
                      XXH3_64bits(preludes.data(), preludes.size()), body);
 }
 
-std::string code_of(const std::string& name, const std::string& body, const std::string& architecture) {
-  DiskCache& disk = DiskCache::instance();
-  // The host executor keeps compiled kernels itself.
-  if (on_host_executor() || disk.directory().empty()) return compile_source(*compiler_library(), body, architecture, nullptr);
-  const std::string key = disk_key(architecture, body);
-  if (std::optional<std::string> known = disk.find(key)) return *std::move(known);
-  std::string code = compile_source(*compiler_library(), body, architecture, nullptr);
-  disk.store(key, fmt::format("{} {}", architecture, name), code);
-  return code;
-}
-
 }  // namespace
 
 Handle LoadedKernel::function_on_current_device(unsigned shared_bytes) const {
@@ -113,6 +102,17 @@ void LoadedKernel::launch(const Grid& grid, const void* arguments) const {
   const Result r = driver().launch(function, grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared_bytes, launch_handle(), parameters, nullptr);
   if (r != kSuccess) check(r, "cuLaunchKernel");
   note_started(name_);
+}
+
+std::string code_of(const std::string& name, const std::string& body, const std::string& architecture) {
+  DiskCache& disk = DiskCache::instance();
+  // The host executor keeps compiled kernels itself.
+  if (on_host_executor() || disk.directory().empty()) return compile_source(*compiler_library(), body, architecture, nullptr);
+  const std::string key = disk_key(architecture, body);
+  if (std::optional<std::string> known = disk.find(key)) return *std::move(known);
+  std::string code = compile_source(*compiler_library(), body, architecture, nullptr);
+  disk.store(key, fmt::format("{} {}", architecture, name), code);
+  return code;
 }
 
 std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body) {
@@ -175,4 +175,4 @@ void clear_kernels() {
   cache().kernels.clear();
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -12,7 +12,7 @@
 
 #include "codegen_cuda/api/abi.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 struct Grid {
   unsigned blocks = 1, threads = 1, shared_bytes = 0;
@@ -43,6 +43,8 @@ std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std
 
 /// What NVRTC makes of a source for an architecture such as "sm_90"; `ptx` may be null.
 std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture, std::string* ptx);
+/// The machine code of a source: from the cache on disk, or compiled and put there.
+std::string code_of(const std::string& name, const std::string& body, const std::string& architecture);
 /// A name for a function that no other source has.
 std::string function_name(std::string_view prefix, std::string_view described);
 /// The architecture of the current device, as NVRTC and the keys of the caches have it.
@@ -56,4 +58,4 @@ void keep_sources(bool on);
 std::vector<KernelSource> kept_sources();
 void clear_kernels();
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

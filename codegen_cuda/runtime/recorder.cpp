@@ -8,7 +8,7 @@
 #include "codegen_cuda/runtime/deferred_check.h"
 #include "codegen_cuda/runtime/device.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 namespace {
 
 class Graph final : public RecordedRun {
@@ -84,4 +84,4 @@ RunRecorder* graph_recorder() {
   return recorder;
 }
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

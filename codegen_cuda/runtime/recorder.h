@@ -3,8 +3,8 @@
 
 #include "runtime/device_run.h"
 
-namespace fermata::cuda {
+namespace fermata::gpu {
 
 RunRecorder* graph_recorder();
 
-}  // namespace fermata::cuda
+}  // namespace fermata::gpu

@@ -26,15 +26,15 @@ class DeviceCase {
         continue;
       }
       const std::span<unsigned char> bytes = original.bytes(a);
-      buffers_.push_back(cuda::current_device().allocator().allocate(bytes.size(), cuda::current_stream()));
-      cuda::check(cuda::driver().copy_to_device(buffers_.back()->address, bytes.data(), bytes.size(), stream()), "copy");
+      buffers_.push_back(gpu::current_device().allocator().allocate(bytes.size(), gpu::current_stream()));
+      gpu::check(gpu::driver().copy_to_device(buffers_.back()->address, bytes.data(), bytes.size(), stream()), "copy");
       const auto origin = static_cast<const unsigned char*>(launch.pointers[a]) - bytes.data();
       pointers_.push_back(reinterpret_cast<void*>(buffers_.back()->address + static_cast<std::uint64_t>(origin)));
     }
   }
   ~DeviceCase() {
-    for (cuda::Block* const block : buffers_)
-      if (block != nullptr) cuda::current_device().allocator().release(block);
+    for (gpu::Block* const block : buffers_)
+      if (block != nullptr) gpu::current_device().allocator().release(block);
   }
   KernelLaunch launch() {
     KernelLaunch launch = case_.launch();
@@ -46,15 +46,15 @@ class DeviceCase {
     for (std::size_t a = 0; a < buffers_.size(); ++a) {
       if (buffers_[a] == nullptr) continue;
       const std::span<unsigned char> bytes = case_.bytes(a);
-      cuda::check(cuda::driver().copy_to_host(bytes.data(), buffers_[a]->address, bytes.size(), stream()), "copy");
+      gpu::check(gpu::driver().copy_to_host(bytes.data(), buffers_[a]->address, bytes.size(), stream()), "copy");
     }
-    cuda::synchronise(cuda::current_stream());
+    gpu::synchronise(gpu::current_stream());
   }
 
  private:
-  static cuda::Handle stream() { return cuda::current_stream().handle; }
+  static gpu::Handle stream() { return gpu::current_stream().handle; }
   KernelCase& case_;
-  std::vector<cuda::Block*> buffers_;
+  std::vector<gpu::Block*> buffers_;
   std::vector<void*> pointers_;
 };
 

@@ -18,24 +18,24 @@ class CudaFuzz : public testing::TestWithParam<KernelShape> {};
 
 struct Prepared {
   std::uint64_t seed;
-  std::unique_ptr<cuda::CudaExecutable> executable;
+  std::unique_ptr<gpu::CudaExecutable> executable;
   Kernel kernel;
   std::vector<std::vector<std::int64_t>> sizes;
 };
 
 TEST_P(CudaFuzz, AgreesWithTheInterpreter) {
   std::string why_not;
-  if (!cuda::usable(&why_not)) GTEST_SKIP() << why_not;
-  cuda::keep_sources(true);
+  if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+  gpu::keep_sources(true);
   const std::uint64_t first = test::seed_or(1);
   std::vector<Prepared> all;
-  for (int i = 0; i < test::fuzz_count_or(60); ++i) {
+  for (int i = 0; i < test::fuzz_count_or(12); ++i) {
     const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
     Random random(seed * 3 + static_cast<std::uint64_t>(GetParam()));
     test::KernelGenerator generator(random, GetParam());
     Prepared p{seed, nullptr, generator.kernel(), {}};
     for (int repetition = 0; repetition < 3; ++repetition) p.sizes.push_back(generator.sizes());
-    p.executable = std::make_unique<cuda::CudaExecutable>(p.kernel);
+    p.executable = std::make_unique<gpu::CudaExecutable>(p.kernel);
     p.executable->prepare_all();  // so that they are compiled together
     all.push_back(std::move(p));
   }

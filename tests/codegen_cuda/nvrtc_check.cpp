@@ -17,7 +17,7 @@ namespace fermata::test {
 std::string compile_kept_sources() {
   static std::set<std::string> done;
   std::string why_not;
-  const cuda::CompilerFunctions* const nvrtc = cuda::nvrtc_library(&why_not);
+  const gpu::CompilerFunctions* const nvrtc = gpu::nvrtc_library(&why_not);
   if (nvrtc == nullptr) {
     std::printf("NVRTC was not found, so nothing was compiled by it: %s\n", why_not.c_str());
     return {};
@@ -25,7 +25,7 @@ std::string compile_kept_sources() {
   constexpr std::size_t kTogether = 25;
   std::vector<std::string> programs;
   std::size_t in_last = kTogether, kernels = 0;
-  for (const cuda::KernelSource& source : cuda::kept_sources()) {
+  for (const gpu::KernelSource& source : gpu::kept_sources()) {
     if (!done.insert(source.name).second) continue;
     if (in_last == kTogether) programs.emplace_back(), in_last = 0;
     programs.back() += source.body, ++in_last, ++kernels;
@@ -34,7 +34,7 @@ std::string compile_kept_sources() {
   std::vector<std::string> complaints(programs.size() * 2);
   const auto work = [&] {
     for (std::size_t i = next++; i < complaints.size(); i = next++) try {
-        cuda::compile_source(*nvrtc, programs[i / 2], i % 2 == 0 ? "sm_80" : "sm_90", nullptr);
+        gpu::compile_source(*nvrtc, programs[i / 2], i % 2 == 0 ? "sm_80" : "sm_90", nullptr);
       } catch (const Error& error) { complaints[i] = error.what(); }
   };
   std::thread other(work);

@@ -78,5 +78,8 @@ CudaMemory cuda_memory(Location where = Location::current());
 std::size_t set_cuda_memory_limit(std::size_t bytes, Location where = Location::current());
 /// Gives what is kept for reuse back to the driver; the number of bytes.
 std::size_t trim_cuda_cache(Location where = Location::current());
+/// Whether products of f32 may round their factors to TF32: much faster, about three digits. Off, unless FERMATA_CUDA_TF32 is
+/// set. Returns what was chosen before.
+bool set_cuda_tf32(bool on, Location where = Location::current());
 
 }  // namespace fermata
