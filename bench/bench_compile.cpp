@@ -10,7 +10,11 @@
 
 #include "bench/check.h"
 #include "bench/programs.h"
+#include "dispatch/kernel_cache.h"
 #include "runtime/disk_cache.h"
+#if FERMATA_WITH_CUDA
+#include "codegen_cuda/executable.h"
+#endif
 
 namespace bench {
 namespace {
@@ -110,6 +114,54 @@ void new_scalar_chain10(benchmark::State& state) {
   set_kernels(state, before);
 }
 BENCHMARK(new_scalar_chain10)->Name("new_scalar/chain10")->Unit(benchmark::kMicrosecond);
+
+#if FERMATA_WITH_CUDA
+// Kernels for CUDA need NVRTC and no device.
+
+/// The description of the one kernel that a program becomes.
+std::string cuda_source(Program program, const Tensor& x, std::string* name) {
+  static fm::Kernel kernel;
+  fm::set_compile_policy(fm::CompilePolicy::immediate);
+  const fm::ModeGuard compiled(fm::Mode::compiled);
+  fm::clear_compile_caches();
+  fm::before_compile = [](const fm::Kernel& k) { kernel = k; };
+  program(x).sync();
+  fm::before_compile = nullptr;
+  const fm::gpu::CudaExecutable executable(kernel);
+  return executable.source(executable.usual_schedule(), false, 0, name);
+}
+
+void nvrtc(benchmark::State& state, Program program, const Tensor& x) {
+  std::string why_not, name;
+  const fm::gpu::CompilerFunctions* const compiler = fm::gpu::nvrtc_library(&why_not);
+  if (compiler == nullptr) return state.SkipWithError(why_not.c_str());
+  const std::string body = cuda_source(program, x, &name);
+  for (auto _ : state) benchmark::DoNotOptimize(fm::gpu::compile_source(*compiler, body, "sm_90", nullptr));
+}
+void nvrtc_chain10(benchmark::State& state) { nvrtc(state, &chain10_math, fm::ones(1000).sync()); }
+BENCHMARK(nvrtc_chain10)->Name("cuda_cold/chain10")->Unit(benchmark::kMillisecond);
+void nvrtc_softmax(benchmark::State& state) {
+  nvrtc(
+      state, [](const Tensor& x) { return fm::softmax(x, -1); }, fm::randn({16, 100}).sync());
+}
+BENCHMARK(nvrtc_softmax)->Name("cuda_cold/softmax")->Unit(benchmark::kMillisecond);
+
+void cuda_disk_chain10(benchmark::State& state) {
+  std::string why_not, name;
+  if (fm::gpu::nvrtc_library(&why_not) == nullptr) return state.SkipWithError(why_not.c_str());
+  const std::string body = cuda_source(&chain10_math, fm::ones(1000).sync(), &name);
+  const std::string folder = (std::filesystem::temp_directory_path() / ("fermata_bench." + std::to_string(getpid()))).string();
+  const std::string before = fm::DiskCache::instance().set_directory(folder);
+  fm::gpu::code_of(name, body, "sm_90");
+  const std::uint64_t hits = fm::DiskCache::instance().counts().hits;
+  for (auto _ : state) benchmark::DoNotOptimize(fm::gpu::code_of(name, body, "sm_90"));
+  if (fm::DiskCache::instance().counts().hits - hits < static_cast<std::uint64_t>(state.iterations()))
+    state.SkipWithError("the disk was not used");
+  fm::DiskCache::instance().set_directory(before);
+  std::filesystem::remove_all(folder);
+}
+BENCHMARK(cuda_disk_chain10)->Name("cuda_disk/chain10")->Unit(benchmark::kMillisecond);
+#endif
 
 }  // namespace
 }  // namespace bench

@@ -8,6 +8,7 @@ option(FERMATA_INSTALL "Generate install rules" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_WARNINGS "Compile with -Wall -Wextra -Wconversion -Werror" ${PROJECT_IS_TOP_LEVEL})
 set(FERMATA_LLVM AUTO CACHE STRING "The LLVM code generator: ON (required), OFF, or AUTO (if found)")
 set(FERMATA_CUDA AUTO CACHE STRING "The CUDA code generator: ON (required), OFF, or AUTO (if present)")
+set(FERMATA_TEST_FOLDERS "" CACHE STRING "Folders of tests/ to build; empty for all")
 set(FERMATA_SANITIZE "" CACHE STRING "Sanitizers for every target, as in -fsanitize=")
 set_property(CACHE FERMATA_LLVM FERMATA_CUDA PROPERTY STRINGS AUTO ON OFF)
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,38 @@ namespace fermata {
 
 /// What was compiled, for dumps.
 struct KernelListing {
-  std::string kernel, llvm, assembly;
+  std::string kernel, llvm, assembly;  // of a CPU
+  std::string source{}, ptx{}, sass{};  // of CUDA
+};
+
+/// What a backend found on this machine, and what to do where that is too little.
+struct BackendFinding {
+  std::string what, found, advice;
+};
+
+/// Backends with several devices of one kind, and queues of work on each. Both are the calling thread's choice: what it
+/// allocates and starts goes there.
+class DeviceUnits {
+ public:
+  virtual ~DeviceUnits() = default;
+  virtual int count() = 0;
+  virtual int current() = 0;
+  virtual void choose(int unit) = 0;
+  virtual std::string describe(int unit) = 0;
+  /// Queues of the current unit; null is the one that threads share.
+  virtual void* new_queue() = 0;
+  virtual void end_queue(void* queue) = 0;
+  virtual void* current_queue() = 0;
+  virtual void choose_queue(void* queue) = 0;
+  virtual void wait_for_queue(void* queue) = 0;
+  /// Bytes in use, kept for reuse, and the limit on both together, which is replaced where it is not 0.
+  struct Memory {
+    std::size_t live, cached, limit;
+  };
+  virtual Memory memory(std::size_t new_limit = 0) = 0;
+  virtual std::size_t trim() = 0;
+  /// Whether products may round their factors to be faster. Returns what was chosen before.
+  virtual bool fast_products(bool on) = 0;
 };
 
 class Backend {
@@ -36,6 +68,10 @@ class Backend {
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_from_host(void* to, const void* from, std::size_t bytes) = 0;
   virtual void synchronise() = 0;
+  /// DeviceError where the device is not there, for backends that may be registered on machines without one.
+  virtual void require(std::string_view /*function*/, std::source_location /*where*/) {}
+  virtual std::vector<BackendFinding> findings() { return {}; }
+  virtual DeviceUnits* units() { return nullptr; }
 };
 
 /// Null where no backend is registered under the key.

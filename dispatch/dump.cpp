@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -46,16 +47,22 @@ void dump(std::string_view kind, std::string_view title, std::string_view text) 
 
 void dump_kernel(std::string_view title, const Kernel& kernel, BackendKey of) {
   if (dump_wanted("kernels")) dump("kernels", title, to_string(kernel));
-  const bool llvm = dump_wanted("llvm"), assembly = dump_wanted("asm");
-  if (!llvm && !assembly) return;
+  struct Kind {
+    std::string_view name;
+    std::string KernelListing::*text;
+  };
+  constexpr Kind kKinds[] = {{"llvm", &KernelListing::llvm}, {"asm", &KernelListing::assembly}, {"cuda", &KernelListing::source},
+                             {"ptx", &KernelListing::ptx}, {"sass", &KernelListing::sass}};
+  const auto wanted = std::ranges::find_if(kKinds, [](const Kind& kind) { return dump_wanted(kind.name); });
+  if (wanted == std::end(kKinds)) return;
   KernelListing listing;
   try {
     backend(of)->compile(kernel, &listing);
   } catch (const Error& error) {
-    return dump(llvm ? "llvm" : "asm", title, error.what());
+    return dump(wanted->name, title, error.what());
   }
-  if (llvm) dump("llvm", title, listing.llvm);
-  if (assembly) dump("asm", title, listing.assembly);
+  for (const Kind& kind : kKinds)
+    if (dump_wanted(kind.name) && !(listing.*kind.text).empty()) dump(kind.name, title, listing.*kind.text);
 }
 
 }  // namespace fermata

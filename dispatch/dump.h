@@ -1,4 +1,4 @@
-// FERMATA_DUMP=ir,passes,kernels,llvm,asm: what the compiler makes, on standard error, as it is made.
+// FERMATA_DUMP=ir,passes,kernels,llvm,asm,cuda,ptx,sass: what the compiler makes, on standard error, as it is made.
 #pragma once
 
 #include <string>

@@ -1,8 +1,11 @@
 // The one place that names everything: fills the kernel table when the library is loaded.
 #include "codegen_cpu/register.h"
+#include "codegen_cuda/cuda_backend.h"
+#include "codegen_cuda/register.h"
 #include "dispatch/call.h"
 #include "dispatch/meta.h"
 #include "dispatch/table.h"
+#include "fermata/backend.h"
 #include "frontend/alias.h"
 #include "frontend/capture.h"
 #include "frontend/control_step.h"
@@ -36,6 +39,10 @@ struct Startup {
     register_autocast_kernels();
     register_batched_kernels();
     register_tracer_kernels();
+#if FERMATA_WITH_CUDA
+    register_cuda_kernels();
+    register_device(BackendKey::cuda, make_cuda_backend());
+#endif
     install_sync();
     tensor_hooks.view_value = &derive_view;
     select_call_step = &select_step;

@@ -24,7 +24,10 @@ namespace {
 
 /// The backend of a device that is not Meta.
 Backend& backend_of(std::string_view function, BackendKey device, Location where) {
-  if (Backend* known = backend(device)) return *known;
+  if (Backend* known = backend(device)) {
+    known->require(function, where);
+    return *known;
+  }
   throw DeviceError(1403, format_error(1403, "DeviceError",
                                        fmt::format("{}: there is no backend for {}", function,
                                                    kBackendNames[static_cast<std::size_t>(device)]),
@@ -69,6 +72,8 @@ Tensor to(const Tensor& x, BackendKey device, Location where) {
   static const OperatorEntry& entry = operator_named("fermata::to", where);
   return Dispatcher<Tensor(const Tensor&, BackendKey)>::call(entry, where, x, device);
 }
+
+Tensor Tensor::to(BackendKey device, Location where) const { return fermata::to(*this, device, where); }
 
 Tensor zeros(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
   return filled("zeros", sizes, 0, dtype, device, where);

@@ -73,13 +73,17 @@ Tensor uniform(const IntegerList& sizes, double low, double high, DType dtype, G
 Tensor normal(const IntegerList& sizes, double mean, double deviation, DType dtype, Generator& from, Location where) {
   return draw_affine(Op::random_normal, "normal", sizes, deviation, mean, dtype, from, where);
 }
-Tensor rand(const IntegerList& sizes, DType dtype, Location where) {
-  const Tensor unit = draw(Op::random_uniform, "rand", sizes, compute_dtype(dtype), default_generator(), where);
+Tensor rand(const IntegerList& sizes, DType dtype, Location where) { return rand(sizes, dtype, BackendKey::cpu, where); }
+Tensor rand(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+  const Tensor unit = draw(Op::random_uniform, "rand", sizes, compute_dtype(dtype), default_generator(), where, device);
   if (compute_dtype(dtype) == dtype) return unit;
   // Rounding 24 bits to the 11 of f16 or the 8 of bf16 would give 1 now and then: the rest is cut off.
   const double steps = dtype == DType::f16 ? 2048 : 256;
   const Tensor cut = floor({multiply({unit, where}, steps), where});
   return astype(multiply({cut, where}, 1 / steps), dtype, where);
+}
+Tensor randn(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+  return astype(draw(Op::random_normal, "randn", sizes, compute_dtype(dtype), default_generator(), where, device), dtype, where);
 }
 Tensor randn(const IntegerList& sizes, DType dtype, Location where) {
   return draw_affine(Op::random_normal, "randn", sizes, 1, 0, dtype, default_generator(), where);

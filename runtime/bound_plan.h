@@ -7,10 +7,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "runtime/node.h"
+#include "runtime/device_run.h"
 #include "runtime/plan.h"
 
 namespace fermata {
@@ -41,12 +43,21 @@ class BoundPlan {
     bool on_tiles;                      // kernel: runs on the tiles of the step before
   };
   struct Address { std::uint32_t slot; std::int64_t byte_offset; };
+  /// A run with these addresses and scalars, recorded by the device once it has been seen twice.
+  struct Recording {
+    std::vector<void*> addresses;
+    std::vector<std::uint64_t> scalars;
+    unsigned sights = 0;
+    std::unique_ptr<const RecordedRun> run;
+  };
 
   bool is_bound_to(const Plan& plan, std::span<const Node* const> records);
   View resolve(const Plan& plan, const PlanSource& source) const;
   void bind_kernel(const Plan& plan, const PlanStep& step);
   void bind_call(const Plan& plan, const PlanStep& step);
   void place_temporaries(const Plan& plan);
+  void run_steps(const Plan& plan);
+  void run_recorded(const Plan& plan, RunRecorder& recorder);
   void run_kernel(const PlanStep& step, const Step& bound);
   void run_split(const PlanStep& step, const Step& bound, KernelLaunch launch);
   void make_views(const Plan& plan);
@@ -68,6 +79,7 @@ class BoundPlan {
   std::uint64_t plan_number_ = 0;            // of the plan that this is bound to, and
   std::vector<std::int64_t> geometry_, new_geometry_;  // all that was read of its records but scalars
   std::size_t arena_bytes_ = 0;
+  std::vector<Recording> recordings_;        // used last first
   std::vector<std::atomic<std::int64_t>> columns_done_;  // of the rows that start a tile
 };
 

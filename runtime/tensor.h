@@ -156,6 +156,8 @@ class Tensor {
   /// The last two axes exchanged.
   Tensor mT(Location where = Location::current()) const;
   Tensor astype(DType dtype, Location where = Location::current()) const;
+  /// This tensor on a device, as fermata::to().
+  Tensor to(BackendKey device, Location where = Location::current()) const;
 
   // In-place writes: every alias sees them.
   Tensor& operator+=(const Operand& other);

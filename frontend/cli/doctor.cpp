@@ -132,7 +132,19 @@ void report_libraries(Report& report) {
     if (!found)
       report.todo(fmt::format("Without {} {}. Install {} and build again.", l.title, l.cost, l.package));
   }
-  report.line("CUDA", backend(BackendKey::cuda) != nullptr ? "in this build" : "not in this build");
+}
+
+void report_cuda(Report& report) {
+  Backend* const cuda = backend(BackendKey::cuda);
+  if (cuda == nullptr) {
+    report.line("CUDA", "not in this build");
+    report.todo("CUDA was left out of this build (FERMATA_CUDA=OFF).");
+    return;
+  }
+  for (const BackendFinding& f : cuda->findings()) {
+    report.line(f.what, f.found);
+    if (!f.advice.empty()) report.todo(f.advice);
+  }
 }
 
 void report_environment(Report& report) {
@@ -159,6 +171,7 @@ void examine() {
   report_memory(report);
   report_compiler(report);
   report_libraries(report);
+  report_cuda(report);
   report_environment(report);
   report.finish();
 }

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ class KernelCase {
   std::int64_t columns() const;  // of the vector axis; 0 in row kernels
   /// A launch over everything; its pointers lead into this object.
   KernelLaunch launch();
+  /// The memory of an access, gaps included.
+  std::span<unsigned char> bytes(std::size_t access) { return buffers_[access].bytes; }
   /// What differs from another case of the same kernel after both ran, or "". NaNs are equal to each other.
   std::string difference(const KernelCase& other) const;
 

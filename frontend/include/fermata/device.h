@@ -31,5 +31,8 @@ Tensor ones(const IntegerList& sizes, DType dtype, BackendKey device, Location w
 Tensor full(const IntegerList& sizes, Scalar value, std::optional<DType> dtype, BackendKey device,
             Location where = Location::current());
 Tensor iota(const IntegerList& sizes, std::int64_t axis, BackendKey device, Location where = Location::current());
+/// The numbers that rand() and randn() of fermata/random.h give, drawn where the tensor is.
+Tensor rand(const IntegerList& sizes, DType dtype, BackendKey device, Location where = Location::current());
+Tensor randn(const IntegerList& sizes, DType dtype, BackendKey device, Location where = Location::current());
 
 }  // namespace fermata

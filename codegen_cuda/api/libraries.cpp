@@ -1,0 +1,115 @@
+// See libraries.h.
+#include "codegen_cuda/api/libraries.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "codegen_cuda/host/executor.h"
+
+namespace fermata::gpu {
+namespace {
+
+struct Loaded {
+  void* handle = nullptr;
+  std::string file, found_at, why_not;
+
+  explicit Loaded(const std::vector<std::string>& candidates) {
+    for (const std::string& each : candidates) {
+      handle = dlopen(each.c_str(), RTLD_LAZY | RTLD_LOCAL);
+      if (handle != nullptr) {
+        file = each, why_not.clear();
+        return;
+      }
+      if (why_not.empty()) why_not = dlerror();  // of the name that the system knows
+      else static_cast<void>(dlerror());
+    }
+  }
+  bool whole() const { return handle != nullptr && why_not.empty(); }
+  void find(const char* symbol, void** function) {
+    if (handle == nullptr || !why_not.empty()) return;
+    *function = dlsym(handle, symbol);
+    if (*function == nullptr) why_not = file + " has no " + symbol;
+    Dl_info info;
+    if (*function != nullptr && dladdr(*function, &info) != 0 && info.dli_fname != nullptr) found_at = info.dli_fname;
+  }
+};
+
+/// A library of the toolkit: as the system finds it, and where toolkits are by custom.
+std::vector<std::string> toolkit_library(const std::string& name) {
+  std::vector<std::string> candidates;
+  for (const char* const version : {".13", ".12"}) candidates.push_back(name + version);
+  std::vector<std::string> folders;
+  for (const char* const variable : {"CUDA_HOME", "CUDA_PATH"})
+    if (const char* const value = std::getenv(variable); value != nullptr && *value != '\0') folders.emplace_back(value);
+  folders.emplace_back("/usr/local/cuda");
+  for (const std::string& folder : folders)
+    for (const char* const version : {".13", ".12", ""}) candidates.push_back(folder + "/lib64/" + name + version);
+  return candidates;
+}
+
+struct Driver {
+  Loaded library{{"libcuda.so.1"}};
+  DriverFunctions functions;
+  Driver() {
+#define FERMATA_DRIVER(name, symbol, parameters) library.find(symbol, reinterpret_cast<void**>(&functions.name));
+#include "codegen_cuda/api/functions.def"
+  }
+};
+struct Compiler {
+  Loaded library{toolkit_library("libnvrtc.so")};
+  CompilerFunctions functions;
+  Compiler() {
+#define FERMATA_COMPILER(name, symbol, parameters) library.find(symbol, reinterpret_cast<void**>(&functions.name));
+#include "codegen_cuda/api/functions.def"
+  }
+};
+struct Matmul {
+  Loaded library{toolkit_library("libcublasLt.so")};
+  MatmulFunctions functions;
+  Matmul() {
+#define FERMATA_MATMUL(name, symbol, parameters) library.find(symbol, reinterpret_cast<void**>(&functions.name));
+#include "codegen_cuda/api/functions.def"
+  }
+};
+
+template <class T> T& loaded() {
+  static T* const library = new T;  // outlives static destructors, which may free device memory
+  return *library;
+}
+template <class T> auto* functions_of(std::string* why_not) {
+  T& l = loaded<T>();
+  if (why_not != nullptr) *why_not = l.library.whole() ? std::string() : l.library.why_not;
+  return l.library.whole() ? &l.functions : nullptr;
+}
+
+}  // namespace
+
+bool on_host_executor() {
+  static const bool chosen = [] {
+    const char* const value = std::getenv("FERMATA_CUDA_EXECUTOR");
+    return value != nullptr && std::string_view(value) == "host";
+  }();
+  return chosen;
+}
+
+const DriverFunctions* driver_library(std::string* why_not) {
+  if (on_host_executor()) return &host_driver();
+  return functions_of<Driver>(why_not);
+}
+const CompilerFunctions* compiler_library(std::string* why_not) {
+  if (on_host_executor()) return &host_compiler();
+  return functions_of<Compiler>(why_not);
+}
+const CompilerFunctions* nvrtc_library(std::string* why_not) { return functions_of<Compiler>(why_not); }
+const MatmulFunctions* matmul_library(std::string* why_not) {
+  if (on_host_executor()) return &host_matmul();
+  return functions_of<Matmul>(why_not);
+}
+
+std::string driver_file() { return on_host_executor() ? "the host executor" : loaded<Driver>().library.found_at; }
+std::string compiler_file() { return on_host_executor() ? "the host executor" : loaded<Compiler>().library.found_at; }
+std::string matmul_file() { return on_host_executor() ? "the host executor" : loaded<Matmul>().library.found_at; }
+
+}  // namespace fermata::gpu

@@ -1,0 +1,124 @@
+// See prelude.h.
+#include "codegen_cuda/emit/prelude.h"
+
+namespace fermata::gpu {
+
+std::string_view device_prelude() {
+  return R"cuda(
+#define FM_DEVICE __device__ __forceinline__
+#define FM_KERNEL(name, count, bounds) extern "C" __global__ void __launch_bounds__(bounds) name(const fm_args<count> a)
+#define FM_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+template <int N> struct fm_args { unsigned long long v[N]; };
+template <class T> FM_DEVICE T fm_load(const T* p) { return *p; }
+template <class T> FM_DEVICE void fm_store(T* p, T v) { *p = v; }
+template <class T> FM_DEVICE T fm_shared_load(const T* p) { return *p; }
+template <class T> FM_DEVICE void fm_shared_store(T* p, T v) { *p = v; }
+FM_DEVICE void fm_barrier() { __syncthreads(); }
+FM_DEVICE void fm_warp_barrier() { __syncwarp(); }
+FM_DEVICE unsigned long long fm_mulhi(unsigned long long a, unsigned long long b) { return __umul64hi(a, b); }
+FM_DEVICE void fm_lowest(unsigned long long* p, unsigned long long v) { atomicMin(p, v); }
+FM_DEVICE float fm_fma(float a, float b, float c) { return fmaf(a, b, c); }
+FM_DEVICE double fm_fma(double a, double b, double c) { return fma(a, b, c); }
+FM_DEVICE float fm_sqrt(float a) { return __fsqrt_rn(a); }
+FM_DEVICE double fm_sqrt(double a) { return __dsqrt_rn(a); }
+FM_DEVICE float fm_floor(float a) { return floorf(a); }
+FM_DEVICE double fm_floor(double a) { return floor(a); }
+FM_DEVICE float fm_ceil(float a) { return ceilf(a); }
+FM_DEVICE double fm_ceil(double a) { return ceil(a); }
+FM_DEVICE float fm_trunc(float a) { return truncf(a); }
+FM_DEVICE double fm_trunc(double a) { return trunc(a); }
+FM_DEVICE float fm_rint(float a) { return rintf(a); }
+FM_DEVICE double fm_rint(double a) { return rint(a); }
+FM_DEVICE float fm_abs(float a) { return fabsf(a); }
+FM_DEVICE double fm_abs(double a) { return fabs(a); }
+FM_DEVICE float fm_from_f16(unsigned short x) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x)); return r; }
+FM_DEVICE unsigned short fm_to_f16(float x) { unsigned short r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
+FM_DEVICE unsigned fm_shuffle_down_bits(unsigned v, int d) { return __shfl_down_sync(0xffffffffu, v, d); }
+FM_DEVICE unsigned long long fm_shuffle_down_bits(unsigned long long v, int d) { return __shfl_down_sync(0xffffffffu, v, d); }
+FM_DEVICE unsigned fm_shuffle_bits(unsigned v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
+FM_DEVICE unsigned long long fm_shuffle_bits(unsigned long long v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
+)cuda";
+}
+
+std::string_view shared_prelude() {
+  return R"cuda(
+typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned u32; typedef unsigned long long u64;
+typedef float f32; typedef double f64;
+template <class To, class From> FM_DEVICE To fm_bits(From x) { union { From from; To to; } u; u.from = x; return u.to; }
+template <bool Wide> struct fm_slot_type { typedef u32 type; };
+template <> struct fm_slot_type<true> { typedef u64 type; };
+// The bits of a value in an integer of 4 or 8 bytes, and back.
+template <class T> FM_DEVICE typename fm_slot_type<(sizeof(T) > 4)>::type fm_pack_bits(T x) {
+  union { T value; typename fm_slot_type<(sizeof(T) > 4)>::type bits; } u;
+  u.bits = 0; u.value = x; return u.bits;
+}
+template <class T> FM_DEVICE T fm_unpack_bits(typename fm_slot_type<(sizeof(T) > 4)>::type x) {
+  union { T value; typename fm_slot_type<(sizeof(T) > 4)>::type bits; } u;
+  u.bits = x; return u.value;
+}
+template <class T> FM_DEVICE T fm_shuffle_down(T x, int d) { return fm_unpack_bits<T>(fm_shuffle_down_bits(fm_pack_bits(x), d)); }
+template <class T> FM_DEVICE T fm_shuffle(T x, int lane) { return fm_unpack_bits<T>(fm_shuffle_bits(fm_pack_bits(x), lane)); }
+template <class T> FM_DEVICE T fm_get(u64 slot) { union { T value; u64 bits; } u; u.bits = slot; return u.value; }
+template <class T> FM_DEVICE u64 fm_put(T x) { union { T value; u64 bits; } u; u.bits = 0; u.value = x; return u.bits; }
+template <> FM_DEVICE bool fm_get<bool>(u64 slot) { return (slot & 0xff) != 0; }
+template <> FM_DEVICE u64 fm_put<bool>(bool x) { return x ? 1 : 0; }
+// Several elements as one access.
+template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) fm_pack { T v[N]; };
+template <class T, int N> FM_DEVICE void fm_load_pack(const T* p, T (&to)[N]) {
+  const fm_pack<T, N> pack = fm_load((const fm_pack<T, N>*)p);
+#pragma unroll
+  for (int i = 0; i < N; ++i) to[i] = pack.v[i];
+}
+template <class T, int N> FM_DEVICE void fm_store_pack(T* p, const T (&from)[N]) {
+  fm_pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.v[i] = from[i];
+  fm_store((fm_pack<T, N>*)p, pack);
+}
+// Integers: x / 0 is 0, MIN / -1 is MIN; x rem 0 is x; shifts out of range give 0, or the sign.
+template <class T> FM_DEVICE bool fm_is_signed() { return (T)-1 < (T)0; }
+template <class T> FM_DEVICE T fm_div(T a, T b) {
+  if (b == 0) return 0;
+  if (fm_is_signed<T>() && b == (T)-1) return (T)(0 - (u64)a);
+  return (T)(a / b);
+}
+template <class T> FM_DEVICE T fm_rem(T a, T b) {
+  if (b == 0) return a;
+  if (fm_is_signed<T>() && b == (T)-1) return 0;
+  return (T)(a % b);
+}
+template <class T> FM_DEVICE bool fm_shifts(T b) { return !(b < (T)0) && (u64)b < 8 * sizeof(T); }
+template <class T> FM_DEVICE T fm_shl(T a, T b) { return fm_shifts(b) ? (T)((u64)a << (u64)b) : (T)0; }
+template <class T> FM_DEVICE T fm_shr(T a, T b) {
+  return fm_shifts(b) ? (T)(a >> b) : fm_is_signed<T>() && a < (T)0 ? (T)-1 : (T)0;
+}
+// Floats to integers: towards zero, saturating, NaN gives 0. `end` is the power of two above the largest integer.
+template <class To, class From> FM_DEVICE To fm_saturate(From x, From end, To lowest, To highest) {
+  if (x != x) return 0;
+  if (x >= end) return highest;
+  if (x <= (lowest == 0 ? (From)0 : -end)) return lowest;
+  return (To)x;
+}
+FM_DEVICE f32 fm_from_bf16(u16 x) { return fm_bits<f32>((u32)x << 16); }
+FM_DEVICE u16 fm_to_bf16(f32 x) {
+  const u32 bits = fm_bits<u32>(x);
+  return x != x ? (u16)(bits >> 16 | 0x40) : (u16)((bits + (bits >> 16 & 1) + 0x7fff) >> 16);
+}
+// f64 to f32 rounded to odd, after which rounding to 16 bits is right (Boldo and Melquiond, 2008).
+FM_DEVICE f32 fm_odd(f64 x) {
+  const f32 nearest = (f32)x;
+  const f64 back = (f64)nearest;
+  const u32 bits = fm_bits<u32>(nearest);
+  if (back == x || back != back || (bits & 1) != 0) return nearest;
+  return fm_bits<f32>(fm_abs(back) > fm_abs(x) ? bits - 1 : bits + 1);
+}
+// A 64-bit integer as an f64 that rounds like it: what is cut off is kept as one odd bit.
+FM_DEVICE f64 fm_sticky(u64 x) {
+  return x <= (1ull << 53) ? (f64)x : (f64)((x & ~0x7ffull) | ((x & 0x7ff) != 0 ? 0x800 : 0));
+}
+FM_DEVICE f64 fm_sticky(i64 x) { return x < 0 ? -fm_sticky(0 - (u64)x) : fm_sticky((u64)x); }
+)cuda";
+}
+
+}  // namespace fermata::gpu

@@ -1,0 +1,53 @@
+// A kernel description on CUDA: which of its schedules a launch needs, compiled when it is first needed.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "codegen_cuda/emit/emission.h"
+#include "codegen_cuda/runtime/kernels.h"
+#include "runtime/executable.h"
+
+namespace fermata::gpu {
+
+class CudaExecutable final : public Executable {
+ public:
+  explicit CudaExecutable(const Kernel& kernel);
+  void launch(const KernelLaunch& launch) const override;
+  std::size_t code_bytes() const override;
+
+  /// The source of a schedule, for dumps and tests. `axis` of tiles.
+  std::string source(Schedule schedule, bool wide, unsigned axis = 0, std::string* name = nullptr) const;
+  /// The one that most launches need.
+  Schedule usual_schedule() const;
+  /// Compiles that one, so that a launch need not.
+  void prepare() const { variant(usual_schedule(), false); }
+  /// Compiles all that a launch may choose, so that tests compile them together.
+  void prepare_all() const;
+
+ private:
+  static constexpr std::size_t kSchedules = 7;
+  const LoadedKernel& variant(Schedule schedule, bool wide, unsigned axis = 0) const;
+  void launch_map(const KernelLaunch& launch, ArgumentValues& values) const;
+  void launch_rows(const KernelLaunch& launch, ArgumentValues& values) const;
+  void launch_columns(const KernelLaunch& launch, ArgumentValues& values) const;
+  void launch_split(const KernelLaunch& launch, ArgumentValues& values, std::int64_t units, std::int64_t blocks) const;
+  bool reads_across(unsigned axis) const;
+  int tile_axis(const KernelLaunch& launch) const;
+  bool packs_fit(const KernelLaunch& launch) const;
+
+  Kernel kernel_;
+  KernelSchedule schedule_;
+  ArgumentLayout layout_;
+  std::string described_;              // what names are made from
+  unsigned pack_ = 1;
+  std::vector<std::uint16_t> kept_;    // by warp schedules
+  std::size_t kept_bytes_ = 0;         // of an element of each
+  bool splits_ = false;
+  mutable std::mutex mutex_;
+  mutable std::array<std::shared_ptr<const LoadedKernel>, kSchedules * 2 + kMaxRank * 2> variants_;
+};
+
+}  // namespace fermata::gpu

@@ -1,0 +1,62 @@
+// See findings.h.
+#include "codegen_cuda/findings.h"
+
+#include <fmt/format.h>
+
+#include "codegen_cuda/runtime/device.h"
+
+namespace fermata::gpu {
+namespace {
+
+std::string gibibytes(std::size_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30); }
+
+BackendFinding driver_finding() {
+  std::string why_not;
+  const DriverFunctions* const found = driver_library(&why_not);
+  if (found == nullptr)
+    return {"CUDA driver", "none: " + why_not, "There is no CUDA driver, so tensors cannot be moved to cuda(). Install NVIDIA's driver "
+            "(12.0 or newer) if this machine has such a device."};
+  int version = 0;
+  found->driver_version(&version);
+  return {"CUDA driver", fmt::format("{}, for CUDA {}.{}", driver_file(), version / 1000, version % 1000 / 10), {}};
+}
+
+BackendFinding compiler_finding() {
+  std::string why_not;
+  const CompilerFunctions* const found = compiler_library(&why_not);
+  if (found == nullptr)
+    return {"NVRTC", "none: " + why_not, "Kernels for CUDA need NVRTC (libnvrtc.so.12 or .13): install the toolkit's cuda-nvrtc "
+            "package, or name the toolkit's folder in CUDA_HOME."};
+  int major = 0, minor = 0;
+  found->version(&major, &minor);
+  return {"NVRTC", fmt::format("{}.{}, {}", major, minor, compiler_file()), {}};
+}
+
+/// Loading the library takes a while, so it is only done where there is a device to use it on.
+BackendFinding matmul_finding() {
+  std::string why_not;
+  if (matmul_library(&why_not) == nullptr)
+    return {"cuBLASLt", "none: " + why_not, "Without cuBLASLt (libcublasLt.so.12 or .13) matrix products on CUDA are much slower: "
+            "install the toolkit's libcublas package, or name the toolkit's folder in CUDA_HOME."};
+  return {"cuBLASLt", matmul_file(), {}};
+}
+
+}  // namespace
+
+std::vector<BackendFinding> cuda_findings() {
+  std::vector<BackendFinding> all{driver_finding(), compiler_finding()};
+  std::string why_not;
+  if (!usable(&why_not)) {
+    if (driver_library() != nullptr) all.push_back({"CUDA devices", "none: " + why_not, {}});
+    return all;
+  }
+  all.push_back(matmul_finding());
+  for (int i = 0; i < device_count(); ++i) {
+    const DeviceInfo& d = device(i).info();
+    all.push_back({fmt::format("CUDA device {}", i),
+                   fmt::format("{}, sm_{}{}, {} multiprocessors, {}", d.name, d.major, d.minor, d.multiprocessors, gibibytes(d.memory)), {}});
+  }
+  return all;
+}
+
+}  // namespace fermata::gpu

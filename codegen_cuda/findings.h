@@ -1,0 +1,12 @@
+// What `fermata doctor` says of CUDA.
+#pragma once
+
+#include <vector>
+
+#include "dispatch/backend.h"
+
+namespace fermata::gpu {
+
+std::vector<BackendFinding> cuda_findings();
+
+}  // namespace fermata::gpu

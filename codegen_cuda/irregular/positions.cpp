@@ -1,0 +1,90 @@
+// See positions.h.
+#include "codegen_cuda/irregular/positions.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "codegen_cuda/emit/primitives.h"
+#include "codegen_cuda/runtime/deferred_check.h"
+#include "ir/error.h"
+#include "ir/infer.h"
+#include "ir/shape.h"
+
+namespace fermata::gpu {
+namespace {
+
+/// What the CPU's kernels throw.
+void throw_out_of_range(Op op, std::vector<TensorType> types, std::int64_t axis, const Found& found, std::source_location where) {
+  static constexpr std::string_view kLabels[] = {"x", "index", "source"};
+  const std::int64_t size = types[0].shape[static_cast<std::size_t>(axis)];
+  std::vector<ErrorOperand> operands;
+  for (std::size_t i = 0; i < types.size(); ++i) operands.push_back({kLabels[i], to_string(types[i].dtype, types[i].shape), ""});
+  operands[0].note = fmt::format("axis {} is {}", axis, size);
+  operands[1].note = fmt::format("element {} is {}", found.place, found.value);
+  throw IndexError(1204, format_error(1204, "IndexError",
+                                      fmt::format("{}: position {} leaves axis {} of size {}", name(op), found.value, axis, size),
+                                      operands, where));
+}
+
+}  // namespace
+
+void read_position(CallSource& source, const CallArgs& args, const std::string& variable, const std::string& which) {
+  std::vector<TensorType> types;
+  for (const TensorView& v : args.inputs) types.push_back({v.dtype, Shape(std::span(v.sizes, v.rank))});
+  const std::int64_t axis = args.attributes[0], size = args.inputs[0].sizes[axis];
+  const Address slot = deferred_check([op = args.op, types, axis, where = args.where](const Found& found) {
+    throw_out_of_range(op, types, axis, found, where);
+  });
+  const TensorView& index = args.inputs[1];
+  const std::string_view type = value_type(index.dtype);
+  source.offset("at_" + variable, which, index, 0, index.rank);
+  const std::string limit = source.number(size);
+  source.line(fmt::format("const {0} given_{1} = fm_load({2} + at_{1});", type, variable, source.pointer(type, index.data)));
+  source.line(fmt::format("i64 {0} = (i64)given_{0};", variable));
+  if (is_signed(index.dtype)) source.line(fmt::format("if ({0} < 0) {0} += {1};", variable, limit));
+  const std::string shown = byte_size(index.dtype) == 8 && !is_signed(index.dtype)
+                                ? fmt::format("(given_{0} > 0x7fffffffull ? 0x7fffffffll : (i64)given_{0})", variable)
+                                : fmt::format("((i64)given_{0} > 0x7fffffffll ? 0x7fffffffll : (i64)given_{0} < -0x80000000ll ? -0x80000000ll : (i64)given_{0})", variable);
+  source.line(fmt::format("if ({0} < 0 || {0} >= {1}) {{ fm_lowest({2}, (u64)(({3}) > 0xfffffffell ? 0xfffffffell : ({3})) << 32 | (u32){4}); {0} = 0; }}",
+                          variable, limit, source.pointer("u64", reinterpret_cast<const void*>(slot)), which, shown));
+}
+
+GatherSizes gather_sizes(const CallArgs& args) {
+  const TensorView& x = args.inputs[0];
+  GatherSizes g{static_cast<unsigned>(args.attributes[0]), 1, x.sizes[args.attributes[0]], 1, args.inputs[1].element_count()};
+  for (unsigned i = 0; i < g.axis; ++i) g.outer *= x.sizes[i];
+  for (unsigned i = g.axis + 1; i < x.rank; ++i) g.inner *= x.sizes[i];
+  return g;
+}
+
+std::int64_t* sort_pairs(std::int64_t* buffer, std::int64_t count) {
+  std::int64_t *from = buffer, *to = buffer + 2 * count;
+  // Runs of twice the width each time: a pair's place is its own in its run, plus how many of the other run come before it.
+  for (std::int64_t width = 1; width < count; width *= 2) {
+    CallSource s("merge");
+    s.for_each("i", count);
+    s.line(fmt::format("const i64 width = {}; const i64* const keys = {}; i64* const to = {};", s.number(width),
+                       s.pointer("const i64", from), s.pointer("i64", to)));
+    s.add(R"cuda(  const i64 key = fm_load(keys + i), start = i / (2 * width) * (2 * width);
+  const bool left = i - start < width;
+  i64 low = left ? start + width : start, high = left ? start + 2 * width : start + width;
+  if (low > count) low = count;
+  if (high > count) high = count;
+  const i64 other = low;
+  while (low < high) {
+    const i64 middle = low + (high - low) / 2, there = fm_load(keys + middle);
+    if (left ? there < key : there <= key) low = middle + 1; else high = middle;
+  }
+  const i64 place = start + (left ? i - start : i - start - width) + (low - other);
+  fm_store(to + place, key);
+  fm_store(to + count + place, fm_load(keys + count + i));
+)cuda");
+    s.launch(count);
+    std::swap(from, to);
+  }
+  return from;
+}
+
+}  // namespace fermata::gpu

@@ -1,0 +1,26 @@
+// Matrix products on CUDA: by cuBLASLt where the library is there and takes the problem, by a kernel of our own otherwise.
+#pragma once
+
+#include "runtime/tensor_view.h"
+
+namespace fermata::gpu {
+
+// f32 (true f32, unless TF32 is chosen), f16, bf16, f64; and bytes with sums in i32.
+void matmul_cublaslt(const CallArgs& args);
+bool matmul_cublaslt_fits(const CallArgs& args);
+double matmul_cublaslt_cost(const CallArgs& args);
+inline constexpr const char* kMatmulCublasltFits = "cuBLASLt, loaded at run time";
+
+// Any dtype and strides, tiles by way of shared memory; sums run in order of k. matmul_i32 and matmul_packed too.
+void matmul_tiled(const CallArgs& args);
+double matmul_tiled_cost(const CallArgs& args);
+
+/// What a product may be followed by without a kernel of its own. gelu is the approximation by tanh.
+enum class MatmulEnd : std::uint8_t { none, bias, relu, bias_relu, gelu, bias_gelu };
+/// The product, with `bias` (one for each column, or null) and what follows it.
+void matmul_with_end(const CallArgs& args, MatmulEnd end, const void* bias);
+
+/// Whether products of f32 may round their factors to TF32: much faster, about three digits. Returns what was chosen before.
+bool set_tf32(bool on);
+
+}  // namespace fermata::gpu

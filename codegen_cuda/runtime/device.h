@@ -1,0 +1,92 @@
+// CUDA devices: contexts, streams, and what the calling thread has chosen of both.
+//
+// Work is enqueued and not waited for. A stream remembers what was started on it since it was last waited for, so that an
+// error that surfaces then can say which op, and which line of the program, it may belong to.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen_cuda/api/libraries.h"
+#include "codegen_cuda/runtime/allocator.h"
+
+namespace fermata::gpu {
+
+struct DeviceInfo {
+  std::string name;
+  int major = 0, minor = 0, multiprocessors = 0, shared_bytes = 0, shared_bytes_optin = 0;
+  std::size_t memory = 0;
+};
+
+/// What was started: a function, for which step of a plan, for which line.
+struct StartedWork {
+  std::string function, step;
+  std::source_location where;
+};
+
+struct Stream {
+  Handle handle = nullptr;
+  int device = 0;
+  std::mutex mutex;
+  std::array<StartedWork, 32> started;  // the last ones, as a ring
+  std::size_t count = 0;
+};
+
+class Device {
+ public:
+  explicit Device(int number);
+  const DeviceInfo& info() const { return info_; }
+  int number() const { return number_; }
+  Handle context() const { return context_; }
+  Allocator& allocator() { return *allocator_; }
+  Stream& shared_stream() { return *shared_stream_; }
+  Stream* new_stream();
+  void end_stream(Stream* stream);
+
+ private:
+  int number_;
+  DeviceInfo info_;
+  Handle context_ = nullptr;
+  std::unique_ptr<Stream> shared_stream_;
+  std::unique_ptr<Allocator> allocator_;
+};
+
+/// Whether CUDA can be used here; `why_not` says what is missing and what to do.
+bool usable(std::string* why_not = nullptr);
+/// DeviceError FM1405 where it cannot.
+void require_usable(std::string_view function, std::source_location where);
+int device_count();
+Device& device(int number);
+
+/// What the thread has chosen. The first call makes the device's context current.
+Device& current_device();
+void choose_device(int number);
+Stream& current_stream();
+void choose_stream(Stream* stream);  // null: the one that all threads share
+
+/// Before work is started on a buffer: waits, on the current stream, for another stream that used it last. DeviceError FM1407
+/// where it lies on another device.
+void use_buffer(const void* address);
+
+/// Where launches of the thread go: the current stream, or what records it.
+Handle launch_handle();
+void set_recording_handle(Handle recording);
+bool is_recording();
+
+/// The line of the step that this thread is starting, if it is known.
+std::source_location run_location();
+/// Remembers what is being started.
+void note_started(std::string_view function);
+/// Throws what has gone wrong on the stream since it was last waited for.
+void synchronise(Stream& stream);
+
+/// Throws for a failed call of the driver.
+void check(Result result, const char* call);
+const DriverFunctions& driver();
+
+}  // namespace fermata::gpu

@@ -1,0 +1,178 @@
+// See kernels.h.
+#include "codegen_cuda/runtime/kernels.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "codegen_cuda/api/libraries.h"
+#include "codegen_cuda/emit/prelude.h"
+#include "codegen_cuda/runtime/device.h"
+#include "ir/error.h"
+#include "runtime/disk_cache.h"
+
+namespace fermata::gpu {
+namespace {
+
+constexpr std::size_t kMostKernels = 8192;
+constexpr int kInvalidOption = 5;  // NVRTC_ERROR_INVALID_OPTION
+constexpr const char* kHeader = "fermata_kernel.h";
+
+struct Cache {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<const LoadedKernel>> kernels;  // by architecture and body
+  bool keeps_sources = false;
+  std::map<std::string, std::string> sources;  // by name
+};
+Cache& cache() {
+  static auto* const c = new Cache;
+  return *c;
+}
+
+std::string header() { return fmt::format("{}{}", device_prelude(), shared_prelude()); }
+std::string source_of(const std::string& body) { return fmt::format("#include \"{}\"\n{}", kHeader, body); }
+
+std::string compiler_version() {
+  int major = 0, minor = 0;
+  compiler_library()->version(&major, &minor);
+  return fmt::format("{}.{}", major, minor);
+}
+
+struct Program {
+  const CompilerFunctions& compiler;
+  Handle handle = nullptr;
+  Program(const CompilerFunctions& c, const std::string& source, const std::string& included) : compiler(c) {
+    const char *const text = included.c_str(), *const name = kHeader;
+    if (compiler.create(&handle, source.c_str(), "fermata_kernel.cu", 1, &text, &name) != kSuccess) handle = nullptr;
+  }
+  ~Program() {
+    if (handle != nullptr) compiler.destroy(&handle);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  Result compile(const std::string& architecture) const {
+    const std::string target = "--gpu-architecture=" + architecture;
+    // Rounding and contraction are those of the description, on every device.
+    const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true",
+                                   "--ftz=false", "--device-as-default-execution-space"};
+    return compiler.compile(handle, static_cast<int>(std::size(options)), options);
+  }
+  template <class Size, class Get> std::string text(Size size, Get get) const {
+    std::size_t bytes = 0;
+    if ((compiler.*size)(handle, &bytes) != kSuccess) return {};
+    std::string result(bytes, '\0');
+    (compiler.*get)(handle, result.data());
+    return result;
+  }
+};
+
+std::string disk_key(const std::string& architecture, const std::string& body) {
+  static const std::string preludes = header();
+  return fmt::format("fermata {} cuda {} nvrtc {} prelude {:016x}\n{}", FERMATA_VERSION, architecture, compiler_version(),
+                     XXH3_64bits(preludes.data(), preludes.size()), body);
+}
+
+}  // namespace
+
+Handle LoadedKernel::function_on_current_device(unsigned shared_bytes) const {
+  const Device& here = current_device();
+  const auto at = static_cast<std::size_t>(here.number());
+  const std::lock_guard lock(mutex_);
+  Handle& function = functions_.at(at);
+  if (function == nullptr) {
+    Handle module = nullptr;  // for the life of the process: recordings may refer to it
+    check(driver().module_load(&module, code_.c_str()), "cuModuleLoadData");
+    check(driver().module_function(&function, module, name_.c_str()), "cuModuleGetFunction");
+  }
+  if (shared_bytes > static_cast<unsigned>(here.info().shared_bytes) && shared_bytes > shared_[at]) {
+    check(driver().function_set_attribute(function, kFunctionMaxDynamicShared, static_cast<int>(shared_bytes)), "cuFuncSetAttribute");
+    shared_[at] = shared_bytes;
+  }
+  return function;
+}
+
+void LoadedKernel::launch(const Grid& grid, const void* arguments) const {
+  const Handle function = function_on_current_device(grid.shared_bytes);
+  void* parameters[] = {const_cast<void*>(arguments)};
+  const Result r = driver().launch(function, grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared_bytes, launch_handle(), parameters, nullptr);
+  if (r != kSuccess) check(r, "cuLaunchKernel");
+  note_started(name_);
+}
+
+std::string code_of(const std::string& name, const std::string& body, const std::string& architecture) {
+  DiskCache& disk = DiskCache::instance();
+  // The host executor keeps compiled kernels itself.
+  if (on_host_executor() || disk.directory().empty()) return compile_source(*compiler_library(), body, architecture, nullptr);
+  const std::string key = disk_key(architecture, body);
+  if (std::optional<std::string> known = disk.find(key)) return *std::move(known);
+  std::string code = compile_source(*compiler_library(), body, architecture, nullptr);
+  disk.store(key, fmt::format("{} {}", architecture, name), code);
+  return code;
+}
+
+std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body) {
+  const std::string architecture = current_architecture();
+  std::string key = architecture + "\n" + body;
+  Cache& c = cache();
+  {
+    const std::lock_guard lock(c.mutex);
+    if (c.keeps_sources) c.sources.emplace(name, body);
+    if (const auto known = c.kernels.find(key); known != c.kernels.end()) return known->second;
+  }
+  auto kernel = std::make_shared<const LoadedKernel>(name, code_of(name, body, architecture));
+  const std::lock_guard lock(c.mutex);
+  if (c.kernels.size() >= kMostKernels) c.kernels.clear();  // plans keep theirs
+  return c.kernels.emplace(std::move(key), std::move(kernel)).first->second;
+}
+
+std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture, std::string* ptx) {
+  static const std::string included = header();
+  const Program program(compiler, source_of(body), included);
+  if (program.handle == nullptr) throw_internal("nvrtcCreateProgram failed");
+  Result r = program.compile(architecture);
+  bool is_ptx = false;
+  // A device newer than the compiler: code for the newest that it knows, which the driver translates.
+  if (r == kInvalidOption) r = program.compile("compute_90"), is_ptx = true;
+  if (r != kSuccess)
+    throw UnsupportedError(2102, format_error(2102, "UnsupportedError",
+                                              fmt::format("NVRTC cannot compile a kernel for {}:\n{}", architecture,
+                                                          program.text(&CompilerFunctions::log_size, &CompilerFunctions::log)),
+                                              {}, {}));
+  if (ptx != nullptr) *ptx = program.text(&CompilerFunctions::ptx_size, &CompilerFunctions::ptx);
+  return is_ptx ? program.text(&CompilerFunctions::ptx_size, &CompilerFunctions::ptx)
+                : program.text(&CompilerFunctions::code_size, &CompilerFunctions::code);
+}
+
+std::string function_name(std::string_view prefix, std::string_view described) {
+  const XXH128_hash_t hash = XXH3_128bits(described.data(), described.size());
+  return fmt::format("fm_{}_{:016x}", prefix, hash.high64 ^ hash.low64);
+}
+
+std::string current_architecture() {
+  const DeviceInfo& info = current_device().info();
+  return fmt::format("sm_{}{}", info.major, info.minor);
+}
+
+void keep_sources(bool on) {
+  const std::lock_guard lock(cache().mutex);
+  cache().keeps_sources = on;
+}
+
+std::vector<KernelSource> kept_sources() {
+  const std::lock_guard lock(cache().mutex);
+  std::vector<KernelSource> sources;
+  for (const auto& [name, body] : cache().sources) sources.push_back({name, body});
+  return sources;
+}
+
+void clear_kernels() {
+  const std::lock_guard lock(cache().mutex);
+  cache().kernels.clear();
+}
+
+}  // namespace fermata::gpu

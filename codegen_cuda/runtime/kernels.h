@@ -1,0 +1,61 @@
+// Kernels: source to code by NVRTC, kept in memory and on disk; loaded into the devices that launch them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen_cuda/api/abi.h"
+
+namespace fermata::gpu {
+
+struct Grid {
+  unsigned blocks = 1, threads = 1, shared_bytes = 0;
+};
+
+/// Machine code for one function. Loaded into a device when that first launches it.
+class LoadedKernel {
+ public:
+  LoadedKernel(std::string name, std::string code) : name_(std::move(name)), code_(std::move(code)) {}
+  /// Starts it on the thread's stream. `arguments`: the slots of emit/argument_layout.h.
+  void launch(const Grid& grid, const void* arguments) const;
+  std::size_t code_bytes() const { return code_.size(); }
+  const std::string& name() const { return name_; }
+
+ private:
+  static constexpr std::size_t kMostDevices = 32;
+  Handle function_on_current_device(unsigned shared_bytes) const;
+
+  std::string name_, code_;
+  mutable std::mutex mutex_;
+  mutable std::array<Handle, kMostDevices> functions_{};
+  mutable std::array<unsigned, kMostDevices> shared_{};
+};
+
+/// The kernel of a source, which begins at its first line after the preludes. Compiled if it is not known.
+/// UnsupportedError FM2102 with the compiler's words where that fails.
+std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body);
+
+/// What NVRTC makes of a source for an architecture such as "sm_90"; `ptx` may be null.
+std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture, std::string* ptx);
+/// The machine code of a source: from the cache on disk, or compiled and put there.
+std::string code_of(const std::string& name, const std::string& body, const std::string& architecture);
+/// A name for a function that no other source has.
+std::string function_name(std::string_view prefix, std::string_view described);
+/// The architecture of the current device, as NVRTC and the keys of the caches have it.
+std::string current_architecture();
+
+/// For tests: remembers every source that a kernel was wanted of.
+struct KernelSource {
+  std::string name, body;
+};
+void keep_sources(bool on);
+std::vector<KernelSource> kept_sources();
+void clear_kernels();
+
+}  // namespace fermata::gpu

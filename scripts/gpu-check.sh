@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# On a machine with a CUDA device: all CUDA tests on it, then the benchmarks, beside PyTorch's where that is installed; one
+# report.
+#   scripts/gpu-check.sh [BUILD_FOLDER] [REPORT]    by default build/cuda-only (or build/release) and gpu-report.txt
+# A build made elsewhere (cmake --preset cuda-only) may be carried there; nothing is compiled here.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+build=${1:-}
+if [ -z "$build" ]; then
+  build=build/cuda-only
+  [ -d "$build" ] || build=build/release
+fi
+report=${2:-gpu-report.txt}
+bin=$build/bin
+for program in fermata fermata_codegen_cuda_test fermata_gpu_bench; do
+  if [ ! -x "$bin/$program" ]; then
+    echo "gpu-check: $bin/$program is missing: build it with cmake --preset cuda-only && cmake --build --preset cuda-only" >&2
+    exit 2
+  fi
+done
+export LD_LIBRARY_PATH="$PWD/$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export FERMATA_CUDA_EXECUTOR=none  # the device, not what stands in for it
+FERMATA_CACHE_DIR=$(mktemp -d)     # a cold cache, so that times to compile are true
+export FERMATA_CACHE_DIR
+trap 'rm -rf "$FERMATA_CACHE_DIR"' EXIT
+
+{
+  echo "Fermata on CUDA, $(date -u '+%Y-%m-%d %H:%M') UTC"
+  echo
+  if command -v nvidia-smi > /dev/null; then
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+  fi
+  "$bin/fermata" doctor | grep -E '^(fermata|CUDA|NVRTC|cuBLASLt)'
+  echo
+  echo "== tests"
+  "$bin/fermata_codegen_cuda_test" 2>&1 | tee "$report.tests" | tail -40
+  tests=${PIPESTATUS[0]}
+  echo
+  echo "== benchmarks: milliseconds for one run"
+  "$bin/fermata_gpu_bench" 2>&1
+  python3 scripts/gpu_bench_torch.py 2>&1 || echo "(without PyTorch)"
+  echo
+  [ "$tests" -eq 0 ] && echo "gpu-check: all tests passed" || echo "gpu-check: TESTS FAILED, see $report.tests"
+} | tee "$report"
+echo "gpu-check: wrote $report"
+grep -q '^gpu-check: all tests passed' "$report"

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""The programs of tests/codegen_cuda/gpu_bench.cpp in PyTorch: eager, and by torch.compile.
+
+usage: gpu_bench_torch.py
+
+Prints the same lines: name, mode, milliseconds for one run.
+"""
+import math
+import sys
+import time
+
+try:
+    import torch
+except ImportError:
+    sys.exit("PyTorch is not installed")
+if not torch.cuda.is_available():
+    sys.exit("PyTorch sees no CUDA device")
+torch.backends.cuda.matmul.allow_tf32 = False
+F = torch.nn.functional
+
+
+def chain10_cheap(x):
+    return torch.abs(torch.clamp((((x + 0.5) * x - 1.5) * x + 0.25) * x - 0.75, min=0.1) * -2)
+
+
+def chain10_math(x):
+    return torch.sqrt(torch.abs(torch.sigmoid(torch.exp(torch.tanh(x * 1.01 + 0.5) * -2) + 0.1) - x))
+
+
+def attention(q, k, v):
+    return torch.softmax(q @ k.transpose(-1, -2) * 0.125, -1) @ v
+
+
+def milliseconds(program):
+    for _ in range(5):
+        program()
+    torch.cuda.synchronize()
+    best = math.inf
+    for _ in range(7):
+        start = time.perf_counter()
+        for _ in range(10):
+            program()
+        torch.cuda.synchronize()
+        best = min(best, (time.perf_counter() - start) * 100)
+    return best
+
+
+def report(name, function, *operands):
+    for mode, program in (("torch", function), ("torch.compile", torch.compile(function))):
+        try:
+            print(f"{name:<24} {mode:<13} {milliseconds(lambda: program(*operands)):10.4f}", flush=True)
+        except Exception as error:  # pylint: disable=broad-except
+            print(f"{name:<24} {mode:<13} failed: {type(error).__name__}", flush=True)
+
+
+def main():
+    def random(*sizes):
+        return torch.randn(*sizes, device="cuda")
+
+    x, rows, ones = random(1 << 24), random(4096, 1024), torch.ones(1024, device="cuda")
+    report("chain10_cheap_16M", chain10_cheap, x)
+    report("chain10_math_16M", chain10_math, x)
+    report("sum_chain10_16M", lambda t: chain10_cheap(t).sum(), x)
+    report("sumsq_16M", lambda t: t.square().sum(), x)
+    report("softmax_4096x1024", lambda t: torch.softmax(t, -1), rows)
+    report("layer_norm_4096x1024", lambda t, w: F.layer_norm(t, (1024,), w, w), rows, ones)
+    report("rms_norm_4096x1024", lambda t, w: t * torch.rsqrt(t.square().mean(-1, keepdim=True) + 1e-5) * w, rows, ones)
+    report("matmul_1024", torch.matmul, random(1024, 1024), random(1024, 1024))
+    report("matmul_32x64", torch.matmul, random(64, 32, 32), random(64, 32, 32))
+    report("mlp_gelu_512x1024x4096", lambda h, u, b, d, c: F.linear(F.gelu(F.linear(h, u, b)), d, c),
+           random(512, 1024), random(4096, 1024), random(4096), random(1024, 4096), random(1024))
+    report("attention_8x8x512x64", attention, *(random(8, 8, 512, 64) for _ in range(3)))
+
+
+if __name__ == "__main__":
+    with torch.no_grad():
+        main()

@@ -1,0 +1,81 @@
+// What a device does with the programs of docs/benchmarks.md: one line for each, its name and milliseconds for one run,
+// eager and compiled. scripts/gpu-check.sh puts it beside the same programs in PyTorch (scripts/gpu_bench_torch.py).
+//
+// No library for benchmarks, so that it runs wherever Fermata does.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <vector>
+
+#include "fermata/fermata.h"
+
+namespace {
+
+namespace fm = fermata;
+using fm::Tensor;
+using Program = std::function<Tensor()>;
+
+/// The best of several batches, each waited for once: what is enqueued overlaps, as in a program.
+double milliseconds(const Program& program) {
+  using Clock = std::chrono::steady_clock;
+  for (int i = 0; i < 3; ++i) program().sync();
+  double best = 1e30;
+  for (int batch = 0; batch < 7; ++batch) {
+    constexpr int kRuns = 10;
+    const auto start = Clock::now();
+    Tensor last;
+    for (int i = 0; i < kRuns; ++i) {
+      last = program();
+      fm::flush({last});
+    }
+    last.sync();
+    best = std::min(best, std::chrono::duration<double, std::milli>(Clock::now() - start).count() / kRuns);
+  }
+  return best;
+}
+
+void report(const char* name, const Program& program) {
+  for (const fm::Mode mode : {fm::Mode::eager, fm::Mode::compiled}) {
+    const fm::ModeGuard guard(mode);
+    std::printf("%-24s %-9s %10.4f\n", name, mode == fm::Mode::eager ? "eager" : "compiled", milliseconds(program));
+    std::fflush(stdout);
+  }
+}
+
+Tensor chain10_cheap(const Tensor& x) {
+  return fm::abs(fm::maximum(((((x + 0.5) * x - 1.5) * x + 0.25) * x - 0.75), 0.1) * -2);
+}
+Tensor chain10_math(const Tensor& x) {
+  return fm::sqrt(fm::abs(fm::sigmoid(fm::exp(fm::tanh(x * 1.01 + 0.5) * -2) + 0.1) - x));
+}
+
+}  // namespace
+
+int main() try {
+  if (!fm::cuda_available()) {
+    std::puts("CUDA cannot be used here; `fermata doctor` says why");
+    return 1;
+  }
+  const auto random = [](const fm::IntegerList& sizes) { return fm::randn(sizes).to(fm::cuda()); };
+  const Tensor x = random({1 << 24}), rows = random({4096, 1024}), ones = fm::ones({1024}, fm::DType::f32, fm::cuda()).sync();
+  report("chain10_cheap_16M", [&] { return chain10_cheap(x); });
+  report("chain10_math_16M", [&] { return chain10_math(x); });
+  report("sum_chain10_16M", [&] { return fm::sum(chain10_cheap(x)); });
+  report("sumsq_16M", [&] { return fm::sum(fm::square(x)); });
+  report("softmax_4096x1024", [&] { return fm::softmax(rows, -1); });
+  report("layer_norm_4096x1024", [&] { return fm::layer_norm(rows, ones, ones); });
+  report("rms_norm_4096x1024", [&] { return fm::rms_norm(rows, ones); });
+  const Tensor a = random({1024, 1024}), b = random({1024, 1024});
+  report("matmul_1024", [&] { return fm::matmul(a, b); });
+  const Tensor m = random({64, 32, 32}), n = random({64, 32, 32});
+  report("matmul_32x64", [&] { return fm::matmul(m, n); });
+  const Tensor hidden = random({512, 1024}), up = random({4096, 1024}), bias = random({4096}), down = random({1024, 4096}), last = random({1024});
+  report("mlp_gelu_512x1024x4096", [&] { return fm::linear(fm::gelu(fm::linear(hidden, up, bias)), down, last); });
+  const Tensor q = random({8, 8, 512, 64}), k = random({8, 8, 512, 64}), v = random({8, 8, 512, 64});
+  report("attention_8x8x512x64", [&] { return fm::matmul(fm::softmax(fm::matmul(q, k.mT()) * 0.125, -1), v); });
+  return 0;
+} catch (const fm::Error& error) {
+  std::puts(error.what());
+  return 1;
+}

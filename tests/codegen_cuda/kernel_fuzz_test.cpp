@@ -1,0 +1,68 @@
+// Random kernels through the CUDA emitter against the interpreter, bit for bit; every source by NVRTC as well.
+// FERMATA_SEED and FERMATA_FUZZ_COUNT choose other ones.
+#include <gtest/gtest.h>
+
+#include "tests/codegen_cpu/kernel_generator.h"
+#include "tests/codegen_cuda/device_case.h"
+#include "tests/codegen_cuda/nvrtc_check.h"
+
+namespace fermata {
+namespace {
+
+using test::DeviceCase;
+using test::KernelCase;
+using test::KernelShape;
+using test::Random;
+
+class CudaFuzz : public testing::TestWithParam<KernelShape> {};
+
+struct Prepared {
+  std::uint64_t seed;
+  std::unique_ptr<gpu::CudaExecutable> executable;
+  Kernel kernel;
+  std::vector<std::vector<std::int64_t>> sizes;
+};
+
+TEST_P(CudaFuzz, AgreesWithTheInterpreter) {
+  std::string why_not;
+  if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+  gpu::keep_sources(true);
+  const std::uint64_t first = test::seed_or(1);
+  std::vector<Prepared> all;
+  for (int i = 0; i < test::fuzz_count_or(12); ++i) {
+    const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
+    Random random(seed * 3 + static_cast<std::uint64_t>(GetParam()));
+    test::KernelGenerator generator(random, GetParam());
+    Prepared p{seed, nullptr, generator.kernel(), {}};
+    for (int repetition = 0; repetition < 3; ++repetition) p.sizes.push_back(generator.sizes());
+    p.executable = std::make_unique<gpu::CudaExecutable>(p.kernel);
+    p.executable->prepare_all();  // so that they are compiled together
+    all.push_back(std::move(p));
+  }
+  unsigned idle = 0, busy = 0;
+  for (const Prepared& p : all) {
+    Random random(p.seed * 7 + 1);
+    SCOPED_TRACE("FERMATA_SEED=" + std::to_string(p.seed) + " FERMATA_FUZZ_COUNT=1\n" + to_string(p.kernel));
+    for (const auto& sizes : p.sizes) {
+      const KernelCase original(p.kernel, sizes, random);
+      SCOPED_TRACE("sizes " + to_string(std::span(original.sizes())));
+      KernelCase expected = original, got = original;
+      interpret(p.kernel, expected.launch());
+      ++(original.difference(expected).empty() ? idle : busy);
+      DeviceCase on_device(got);
+      p.executable->launch(on_device.launch());
+      ASSERT_NO_THROW(on_device.fetch());
+      ASSERT_EQ(expected.difference(got), "") << p.executable->source(p.executable->usual_schedule(), false);
+    }
+  }
+  EXPECT_TRUE(busy > 2 * idle || busy + idle < 30) << busy << " busy runs, " << idle << " idle ones";
+  EXPECT_EQ(test::compile_kept_sources(), "");
+}
+
+std::string case_name(const testing::TestParamInfo<KernelShape>& info) {
+  return info.param == KernelShape::map ? "map" : info.param == KernelShape::row ? "row" : "column";
+}
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaFuzz, testing::Values(KernelShape::map, KernelShape::row, KernelShape::column), case_name);
+
+}  // namespace
+}  // namespace fermata

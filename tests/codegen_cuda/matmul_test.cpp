@@ -1,0 +1,110 @@
+// Products on CUDA: by cuBLASLt's functions and by the kernel of our own, in every dtype and layout.
+#include <gtest/gtest.h>
+
+#include "codegen_cuda/library/matmul.h"
+#include "frontend/calls.h"
+#include "tests/codegen_cuda/cuda_case.h"
+#include "tests/codegen_cuda/nvrtc_check.h"
+
+namespace fermata {
+namespace {
+
+using test::compare_with_cpu;
+using test::DeviceProgram;
+
+class CudaMatmul : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why_not;
+    if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+    gpu::keep_sources(true);
+  }
+  ~CudaMatmul() override { EXPECT_EQ(test::compile_kept_sources(), ""); }
+};
+
+std::string close(const Tensor& got, const Tensor& wanted) {
+  if (!is_floating(wanted.dtype())) return test::difference(got, wanted);
+  if (got.dtype() != wanted.dtype() || got.shape() != wanted.shape()) return "another type";
+  const double allowed = wanted.dtype() == DType::f64 ? 1e-12 : wanted.dtype() == DType::f32 ? 1e-5 : wanted.dtype() == DType::f16 ? 2e-3 : 2e-2;
+  const double differs = test::relative_difference(got, wanted);
+  return differs <= allowed ? std::string() : fmt::format("relative difference {}", differs);
+}
+
+Tensor numbers(DType t, const Shape& shape, int seed) {
+  manual_seed(static_cast<std::uint64_t>(seed));
+  return astype(is_floating(t) ? randn(shape) : astype(randint(-50, 50, shape), DType::i64), t).sync();
+}
+
+const std::vector<std::pair<Shape, Shape>> kShapes = {
+    {{5, 7}, {7, 3}}, {{40, 33}, {33, 70}}, {{7}, {7, 3}}, {{5, 7}, {7}}, {{7}, {7}}, {{4, 5, 7}, {7, 3}}, {{4, 5, 7}, {4, 7, 3}},
+    {{2, 1, 5, 7}, {3, 7, 4}}, {{5, 0}, {0, 3}}, {{0, 4}, {4, 3}}, {{1, 64}, {64, 1}}};
+
+TEST_F(CudaMatmul, EveryDtypeAndBatch) {
+  std::vector<DeviceProgram> programs;
+  for (const DType t : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i32, DType::u8, DType::i64})
+    for (const auto& [a, b] : kShapes)
+      programs.push_back({std::string(name(t)) + to_string(a) + to_string(b), {numbers(t, a, 1), numbers(t, b, 2)},
+                          [](const auto& in) { return std::vector<Tensor>{matmul(in[0], in[1])}; }});
+  for (const Mode mode : {Mode::compiled, Mode::eager}) compare_with_cpu(programs, mode, &close);
+}
+
+TEST_F(CudaMatmul, LayoutsAreReadInPlaceOrCopied) {
+  std::vector<DeviceProgram> programs;
+  for (const DType t : {DType::f32, DType::bf16, DType::i16}) {
+    const Tensor a = numbers(t, {12, 10}, 1), b = numbers(t, {8, 10}, 2), c = numbers(t, {3, 10, 12}, 3);
+    programs.push_back({std::string(name(t)), {a, b, c}, [](const auto& in) {
+                          return std::vector<Tensor>{matmul(in[0], in[1].mT()), matmul(in[0].mT(), in[0]), matmul(in[2].mT(), in[1].mT()),
+                                                     matmul(in[0].slice(1, 9, 0, -2), in[1].slice(1, 1, 6).mT()), matmul(in[0].slice(0, 0, 12, 2), in[1].mT()),
+                                                     matmul(broadcast_to(in[0], {2, 12, 10}), in[1].mT())};
+                        }});
+  }
+  for (const Mode mode : {Mode::compiled, Mode::eager}) compare_with_cpu(programs, mode, &close);
+}
+
+TEST_F(CudaMatmul, WhatFollowsFuses) {
+  const DeviceProgram mlp{"mlp", {numbers(DType::f32, {6, 20}, 1), numbers(DType::f32, {30, 20}, 2), numbers(DType::f32, {30}, 3)}, [](const auto& in) {
+                            return std::vector<Tensor>{softmax(gelu(linear(in[0], in[1], in[2])), -1)};
+                          }};
+  for (const Mode mode : {Mode::compiled, Mode::eager}) compare_with_cpu({mlp}, mode, &close);
+}
+
+/// A view of a computed tensor, for calls of kernels one by one.
+struct Viewed {
+  Shape sizes, strides;
+  Tensor tensor;
+  explicit Viewed(const Tensor& t) : sizes(t.shape()), strides(dense_strides(t.shape())), tensor(t.sync()) {}
+  TensorView view() const {
+    return {tensor.node()->storage.load()->data, tensor.dtype(), static_cast<std::uint8_t>(sizes.rank()), sizes.data(), strides.data()};
+  }
+};
+
+TEST_F(CudaMatmul, BiasReluAndGeluAreTheLibrarys) {
+  const Tensor a = numbers(DType::f32, {6, 20}, 1), b = numbers(DType::f32, {20, 9}, 2), bias = numbers(DType::f32, {9}, 3);
+  const Tensor product = matmul(a, b), biased = product + bias;
+  const auto tanh_gelu = [](const Tensor& x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); };
+  const std::vector<std::pair<gpu::MatmulEnd, Tensor>> ends = {{gpu::MatmulEnd::none, product}, {gpu::MatmulEnd::bias, biased}, {gpu::MatmulEnd::relu, relu(product)},
+                                                                {gpu::MatmulEnd::bias_relu, relu(biased)}, {gpu::MatmulEnd::gelu, tanh_gelu(product)},
+                                                                {gpu::MatmulEnd::bias_gelu, tanh_gelu(biased)}};
+  const Viewed x(a.to(cuda())), y(b.to(cuda())), z(bias.to(cuda()));
+  for (const auto& [end, wanted] : ends) {
+    const Viewed out(zeros({6, 9}, DType::f32, cuda()));
+    const TensorView inputs[] = {x.view(), y.view()}, outputs[] = {out.view()};
+    gpu::matmul_with_end({Op::matmul, inputs, outputs, {}, {}}, end, z.view().data);
+    EXPECT_LT(test::relative_difference(out.tensor, wanted), 1e-5) << static_cast<int>(end);
+  }
+}
+
+TEST_F(CudaMatmul, BytesAddUpInI32) {
+  for (const auto& [m, k, n] : std::vector<std::array<std::int64_t, 3>>{{8, 16, 12}, {5, 7, 3}, {3, 64, 64}}) {
+    const Tensor a = numbers(DType::i8, {m, k}, 1), b = numbers(DType::i8, {n, k}, 2), u = astype(numbers(DType::i32, {m, k}, 3), DType::u8).sync();
+    const auto run = [&](BackendKey device, const Tensor& left) {
+      const Tensor operands[] = {left.to(device), b.to(device).mT()};
+      return general_call(Op::matmul_i32, operands, {}, Location::current());
+    };
+    EXPECT_EQ(test::difference(run(cuda(), a), run(BackendKey::cpu, a)), "");
+    EXPECT_EQ(test::difference(run(cuda(), u), run(BackendKey::cpu, u)), "");
+  }
+}
+
+}  // namespace
+}  // namespace fermata

@@ -1,0 +1,48 @@
+// See nvrtc_check.h.
+#include "tests/codegen_cuda/nvrtc_check.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "codegen_cuda/api/libraries.h"
+#include "codegen_cuda/runtime/kernels.h"
+#include "ir/error.h"
+
+namespace fermata::test {
+
+std::string compile_kept_sources() {
+  static std::set<std::string> done;
+  std::string why_not;
+  const gpu::CompilerFunctions* const nvrtc = gpu::nvrtc_library(&why_not);
+  if (nvrtc == nullptr) {
+    std::printf("NVRTC was not found, so nothing was compiled by it: %s\n", why_not.c_str());
+    return {};
+  }
+  constexpr std::size_t kTogether = 25;
+  std::vector<std::string> programs;
+  std::size_t in_last = kTogether, kernels = 0;
+  for (const gpu::KernelSource& source : gpu::kept_sources()) {
+    if (!done.insert(source.name).second) continue;
+    if (in_last == kTogether) programs.emplace_back(), in_last = 0;
+    programs.back() += source.body, ++in_last, ++kernels;
+  }
+  std::atomic<std::size_t> next{0};
+  std::vector<std::string> complaints(programs.size() * 2);
+  const auto work = [&] {
+    for (std::size_t i = next++; i < complaints.size(); i = next++) try {
+        gpu::compile_source(*nvrtc, programs[i / 2], i % 2 == 0 ? "sm_80" : "sm_90", nullptr);
+      } catch (const Error& error) { complaints[i] = error.what(); }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  std::printf("NVRTC compiled %zu kernels for sm_80 and sm_90\n", kernels);
+  const auto first = std::ranges::find_if(complaints, [](const std::string& c) { return !c.empty(); });
+  return first == complaints.end() ? std::string() : *first;
+}
+
+}  // namespace fermata::test

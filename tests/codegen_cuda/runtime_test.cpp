@@ -1,0 +1,173 @@
+// Memory, streams, devices, recorded runs, deferred errors, the cache on disk.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "codegen_cuda/runtime/kernels.h"
+#include "dispatch/kernel_cache.h"
+#include "tests/codegen_cuda/cuda_case.h"
+#include "tests/error_message.h"
+
+namespace fermata {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message;
+
+class CudaRuntime : public ::testing::TestWithParam<Mode> {
+ protected:
+  void SetUp() override {
+    std::string why_not;
+    if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+  }
+  ModeGuard mode_{GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Modes, CudaRuntime, ::testing::Values(Mode::eager, Mode::compiled),
+                         [](const auto& info) { return info.param == Mode::eager ? "eager" : "compiled"; });
+
+std::vector<float> floats(const Tensor& x) { return x.to_vector<float>(); }
+
+TEST_P(CudaRuntime, ElementsGoThereAndBack) {
+  const Tensor x = tensor({1.0f, -2.0f, 3.5f});
+  EXPECT_EQ(device(x.to(cuda())), cuda());
+  EXPECT_THAT(floats(x.to(cuda()).to(BackendKey::cpu)), ElementsAre(1, -2, 3.5f));
+  EXPECT_THAT(floats(zeros({0, 3}).to(cuda()) + 1), ElementsAre());
+  EXPECT_EQ((tensor(2.0f).to(cuda()) * 4).item<float>(), 8);
+  EXPECT_THAT(floats(x.to(cuda()) * tensor(2.0f)), ElementsAre(2, -4, 7));  // a 0-d tensor of the CPU meets any device
+}
+
+TEST_P(CudaRuntime, MemoryHasALimitAndTheEngineGoesOn) {
+  trim_cuda_cache();
+  const std::size_t before = set_cuda_memory_limit(cuda_memory().live_bytes + (std::size_t{4} << 20));
+  const Tensor x = ones({1000}).to(cuda());
+  const std::string text = message<OutOfMemoryError>([&] { zeros({3000, 1000}, DType::f32, cuda()).sync(); });
+  EXPECT_THAT(text, HasSubstr("FM3002 OutOfMemoryError: cuda:0: no room for a buffer of 11.4 MiB\n  device "));
+  EXPECT_THAT(text, HasSubstr("hint   free tensors, work on smaller parts, or raise FERMATA_CUDA_MEMORY_LIMIT"));
+  EXPECT_EQ(sum(x + 1).item<float>(), 2000);
+  set_cuda_memory_limit(before);
+  EXPECT_EQ(sum(ones({3000, 1000}, DType::f32, cuda())).item<float>(), 3e6f);
+}
+
+TEST_P(CudaRuntime, FreedMemoryIsUsedAgain) {
+  gpu::Allocator& allocator = gpu::current_device().allocator();
+  const bool before = allocator.set_caching(true);
+  trim_cuda_cache();
+  const auto live = cuda_memory().live_bytes;
+  void* first = nullptr;
+  {
+    const Tensor x = ones({5000}).to(cuda());
+    first = x.node()->storage.load()->data;
+    EXPECT_GE(cuda_memory().live_bytes, live + 20000);
+  }
+  EXPECT_EQ(cuda_memory().live_bytes, live);
+  EXPECT_GE(cuda_memory().cached_bytes, 20000u);
+  EXPECT_EQ(ones({5000}).to(cuda()).node()->storage.load()->data, first);
+  EXPECT_GE(trim_cuda_cache(), 20000u);
+  EXPECT_EQ(cuda_memory().cached_bytes, 0u);
+  allocator.set_caching(before);
+}
+
+TEST_P(CudaRuntime, StreamsAndThreads) {
+  const Tensor x = ones({300}).to(cuda());
+  const CudaStream stream;
+  Tensor y;
+  {
+    const CudaStreamGuard guard(stream);
+    y = exp(x * 0) + x;
+    y.sync();
+  }
+  stream.synchronise();
+  EXPECT_EQ(sum(y * 2).item<float>(), 1200);
+  float other = 0;
+  std::thread([&] {
+    const CudaStream mine;
+    const CudaStreamGuard guard(mine);
+    other = sum(y + 1).item<float>();
+  }).join();
+  EXPECT_EQ(other, 900);
+}
+
+TEST_P(CudaRuntime, SeveralDevices) {
+  if (cuda_device_count() < 2) GTEST_SKIP() << "one device";
+  const Tensor here = ones({4}).to(cuda());
+  Tensor there;
+  {
+    const CudaDeviceGuard guard(1);
+    there = ones({4}).to(cuda()) * 3;
+    EXPECT_THAT(floats(there), ElementsAre(3, 3, 3, 3));
+    EXPECT_THAT(message<DeviceError>([&] { (here + 1).sync(); }), HasSubstr("FM1407 DeviceError: cuda: an operand is not on device 1"));
+  }
+  EXPECT_THAT(message<DeviceError>([&] { (there + 1).sync(); }), HasSubstr("FM1407 DeviceError: cuda: an operand is not on device 0"));
+  EXPECT_THAT(floats(here + 1), ElementsAre(2, 2, 2, 2));
+  EXPECT_EQ(message<DeviceError>([&] { const CudaDeviceGuard none(99); }),
+            "FM1406 DeviceError: CudaDeviceGuard: there is no device 99 of " + std::to_string(cuda_device_count()) + "\n  at   HERE");
+}
+
+TEST_P(CudaRuntime, PositionsOutOfRangeNameTheirCall) {
+  const Tensor x = ones({4, 3}).to(cuda()), at = tensor({1, 9}).to(cuda());
+  Tensor taken = take(x, at, 0);
+  EXPECT_EQ(message<IndexError>([&] { floats(taken); }).substr(0, 140),
+            "FM1204 IndexError: take: position 9 leaves axis 0 of size 4\n"
+            "  x     f32[4, 3]   axis 0 is 4\n"
+            "  index i64[2]      element 1 is 9\n"
+            "  at    codegen_cuda/");
+  EXPECT_EQ(floats(take(x, tensor({1, -1}).to(cuda()), 0)).size(), 6u);
+  EXPECT_THAT(message<IndexError>([&] { index_add(x, tensor({-7}).to(cuda()), ones({1, 3}).to(cuda()), 0).sync(); }),
+              HasSubstr("FM1204 IndexError: index_add: position -7 leaves axis 0 of size 4"));
+}
+
+TEST_P(CudaRuntime, GradientsComeBack) {
+  Tensor x = tensor({1.0f, 2.0f});
+  x.requires_grad(true);
+  sum(square(x.to(cuda())) * 3).backward();
+  EXPECT_EQ(device(x.grad()), BackendKey::cpu);
+  EXPECT_THAT(floats(x.grad()), ElementsAre(6, 12));
+}
+
+TEST(CudaCompile, ReplaysAreRecorded) {
+  if (!gpu::on_host_executor()) GTEST_SKIP() << "counts are those of the host executor";
+  gpu::Allocator& allocator = gpu::current_device().allocator();
+  const bool before = allocator.set_caching(true);  // a steady program has the same addresses each time
+  const Tensor x = randn({20, 30}).sync(), w = randn({30, 10}).sync();
+  auto f = compile([](const Tensor& a, const Tensor& b) { return sum(exp(matmul(a, b) * 0.01) + 1, {1}); });
+  const Tensor wanted = f(x, w), x_there = x.to(cuda()), w_there = w.to(cuda());
+  const auto graphs = gpu::host_counts().graph_launches;
+  for (int i = 0; i < 6; ++i) EXPECT_LT(test::relative_difference(f(x_there, w_there), wanted), 1e-6);
+  EXPECT_GE(gpu::host_counts().graph_launches - graphs, 4u);
+  const Tensor other = (x_there * 2).sync();
+  EXPECT_LT(test::relative_difference(f(other, w_there), f((x * 2).sync(), w)), 1e-6);
+  allocator.set_caching(before);
+}
+
+TEST(CudaCompile, CodeIsKeptOnDisk) {
+  const gpu::CompilerFunctions* const nvrtc = gpu::nvrtc_library();
+  if (nvrtc == nullptr) GTEST_SKIP() << "NVRTC was not found";
+  const std::string code = gpu::compile_source(*nvrtc, "FM_KERNEL(fm_small, 1, 32) { fm_store((f32*)a.v[0], 1.0f); }\n", "sm_80", nullptr);
+  EXPECT_EQ(code.substr(1, 3), "ELF");
+  std::string ptx;
+  gpu::compile_source(*nvrtc, "FM_KERNEL(fm_small, 1, 32) { fm_store((f32*)a.v[0], 1.0f); }\n", "sm_80", &ptx);
+  EXPECT_THAT(ptx, HasSubstr(".entry fm_small"));
+  EXPECT_THAT(message<UnsupportedError>([&] { gpu::compile_source(*nvrtc, "no kernel", "sm_80", nullptr); }),
+              HasSubstr("FM2102 UnsupportedError: NVRTC cannot compile a kernel for sm_80:\n"));
+}
+
+TEST(CudaWithoutDevice, OneClearError) {
+  if (gpu::usable()) GTEST_SKIP() << "there is a device; ctest runs this once more without the host executor";
+  EXPECT_FALSE(cuda_available());
+  EXPECT_EQ(cuda_device_count(), 0);
+  const Tensor x = ones({2});
+  const std::string why = "CUDA cannot be used here: ";
+  const std::string hint = "\n  hint `fermata doctor` says what was looked for and what to do";
+  for (const std::string& text : {message<DeviceError>([&] { x.to(cuda()); }), message<DeviceError>([&] { zeros({2}, DType::f32, cuda()); }),
+                                  message<DeviceError>([&] { cuda_synchronise(); }), message<DeviceError>([&] { const CudaStream s; })}) {
+    EXPECT_THAT(text, HasSubstr("FM1405 DeviceError: "));
+    EXPECT_THAT(text, HasSubstr(why));
+    EXPECT_THAT(text, HasSubstr("\n  at   HERE" + hint));
+  }
+  EXPECT_EQ(sum(x).item<float>(), 2);
+}
+
+}  // namespace
+}  // namespace fermata
