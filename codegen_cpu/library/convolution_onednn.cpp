@@ -307,7 +307,7 @@ void run_native(const CallArgs& args) try {
 
 void convolution_onednn(const CallArgs& args) {
   if (is_native(args.outputs[0].dtype)) return run_native(args);
-  run_widened(args, run_native);
+  run_widened(args, [](const CallArgs& wide) { run_native(wide); });
 }
 
 bool convolution_onednn_fits(const CallArgs& args) {

@@ -165,7 +165,7 @@ void run_wide(const CallArgs& args) {
 }  // namespace
 
 void convolution_portable(const CallArgs& args) {
-  if (byte_size(args.outputs[0].dtype) == 2) return run_widened(args, run_wide);
+  if (byte_size(args.outputs[0].dtype) == 2) return run_widened(args, [](const CallArgs& wide) { run_wide(wide); });
   run_wide(args);
 }
 

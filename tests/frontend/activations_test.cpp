@@ -295,6 +295,24 @@ TEST_P(Layers, GroupedHeadsShareKeys) {
             "  query f64[2, 5, 3, 4]\n  key   f64[2, 2, 5, 4]\n  value f64[2, 2, 5, 3]\n  at    HERE");
 }
 
+TEST_P(Layers, AutocastNarrowsProductsAndWidensTheRest) {
+  const Tensor x = randn({2, 4, 6, 6}), w = randn({4, 4, 3, 3});
+  const AutocastGuard region;
+  const Tensor y = conv2d(x, w);
+  EXPECT_EQ(y.dtype(), DType::bf16);
+  EXPECT_EQ(conv_transpose2d(x, w).dtype(), DType::bf16);
+  EXPECT_EQ(batch_norm(y, {}, {}, {}, {}, true).dtype(), DType::f32);
+  EXPECT_EQ(mse_loss(y, y).dtype(), DType::f32);
+  EXPECT_EQ(dropout(y).dtype(), DType::bf16);
+  EXPECT_EQ(max_pool2d(y, 2).dtype(), DType::bf16);
+  const Tensor q = randn({2, 3, 8});
+  EXPECT_EQ(scaled_dot_product_attention(q, q, q).dtype(), DType::bf16);
+  Tensor leaf = copy(w).requires_grad(true);
+  const Tensor g = gradients(mse_loss(conv2d(x, leaf), zeros({2, 4, 4, 4})), {leaf})[0];
+  EXPECT_EQ(g.dtype(), DType::f32);
+  EXPECT_GT(sum(abs(g)).item<float>(), 0);
+}
+
 TEST_P(Layers, ErrorsNameTheOperands) {
   const Tensor x = zeros({2, 3, 4});
   EXPECT_EQ(message<Error>([&] { prelu(x, zeros({4})); }),
