@@ -118,7 +118,7 @@ Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<std::i
   const std::int64_t size = weight.size(0), at = *padding_idx < 0 ? *padding_idx + size : *padding_idx;
   if (at < 0 || at >= size)
     fail_parameter("embedding", fmt::format("padding_idx {} is out of range for {} rows", *padding_idx, size), where);
-  const Tensor padded = expand_dims(equal({index, where}, at), -1, where);
+  const Tensor padded = expand_dims(equal({astype(index, DType::i64, where), where}, at), -1, where);
   return fermata::where({padded, where}, rows.detach(), rows);
 }
 

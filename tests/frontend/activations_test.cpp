@@ -208,6 +208,8 @@ TEST_P(Layers, Embeddings) {
   EXPECT_EQ(floats(rows), (Floats{5, 6, 1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(floats(gradients(sum(rows), {table})[0]), (Floats{1, 1, 1, 1, 0, 0}));
   EXPECT_EQ(floats(gradients(sum(embedding(index, table)), {table})[0]), (Floats{1, 1, 1, 1, 2, 2}));
+  Tensor tall = ones({301, 1}).requires_grad(true);  // 300 has the low bits of 44
+  EXPECT_EQ(floats(gradients(sum(embedding(tensor({44}).astype(DType::u8), tall, 300)), {tall})[0])[44], 1);
   EXPECT_EQ(one_hot(tensor({2, 0}), 3).to_vector<std::int64_t>(), (Integers{0, 0, 1, 1, 0, 0}));
   EXPECT_EQ(one_hot(tensor({1, 3, 0})).shape(), (Shape{3, 4}));
   EXPECT_EQ(one_hot(tensor({5, -1}), 2).to_vector<std::int64_t>(), (Integers{0, 0, 0, 0}));
