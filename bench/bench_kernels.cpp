@@ -109,6 +109,13 @@ std::vector<Case> cases() {
            return Results{attention(q, k, v)};
          });
        }},
+      {"conv_relu_16x64x56x56",
+       [] {
+         return Body([x = normal(1, {16, 64, 56, 56}), w = normal(2, {64, 64, 3, 3}), b = normal(3, {64})] {
+           return Results{fm::relu(fm::conv2d(x, w, b, 1, 1))};
+         });
+       }},
+      unary_case("max_pool_16x64x56x56", {16, 64, 56, 56}, [](const Tensor& x) { return fm::max_pool2d(x, 2); }),
   };
 }
 

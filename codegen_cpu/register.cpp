@@ -132,13 +132,15 @@ void add_convolution_variants() {
                    .call = &convolution_onednn,
                    .fits = &convolution_onednn_fits,
                    .cost = &convolution_onednn_cost,
-                   .fits_text = kConvolutionOnednnFits});
+                   .fits_text = kConvolutionOnednnFits,
+                   .in_tiles = op != Op::convolution_weight_gradient});
     add_variant(op, BackendKey::cpu,
                 {.name = "portable",
                  .form = KernelForm::library,
                  .dtypes = kFloating,
                  .call = &convolution_portable,
-                 .cost = &convolution_portable_cost});
+                 .cost = &convolution_portable_cost,
+                 .in_tiles = op != Op::convolution_weight_gradient});
   }
 }
 

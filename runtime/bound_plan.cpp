@@ -364,8 +364,18 @@ void BoundPlan::make_views(const Plan& plan) {
   }
 }
 
-/// Whether the kernel's points are the elements of the result of the call before, its rows those of the tiles, or all in
-/// one row whose parts may start where tiles do.
+namespace {
+
+/// How many elements a plane of a result [N, C, ..] has where the tiles of an op are whole planes; else 0.
+std::int64_t plane_of_tiles(Op op, std::span<const std::int64_t> result) {
+  const bool planes = op == Op::convolution || op == Op::convolution_data_gradient;
+  return planes ? element_count(result.subspan(2)) : 0;
+}
+
+}  // namespace
+
+/// Whether the kernel's points are the elements of the result of the call before, its rows those of the tiles or whole
+/// planes of them, or all in one row whose parts may start where tiles do.
 bool BoundPlan::tiles_fit(const Plan& plan, std::size_t step) const {
   const PlanStep& call = plan.steps[step - 1];
   const std::span<const std::int64_t> result = records_[call.record]->sizes(),
@@ -377,8 +387,11 @@ bool BoundPlan::tiles_fit(const Plan& plan, std::size_t step) const {
   const Step& b = steps_[step];
   const std::int64_t columns = result.back(), rows = element_count(result) / columns;
   if (plan.steps[step].reduced != 0) return b.rows == rows && numbers_[b.sizes + b.rank - 1] == columns;
+  const std::int64_t plane = plane_of_tiles(call.op, result);
+  const std::int64_t start = plane != 0 ? plane : columns;  // tiles start at multiples of it
   return (b.rows == rows && b.columns == columns) ||
-         (b.rows == 1 && b.columns == rows * columns && columns % kReductionLanes == 0);
+         (plane != 0 && b.columns == plane && b.rows * plane == rows * columns) ||
+         (b.rows == 1 && b.columns == rows * columns && start % kReductionLanes == 0);
 }
 
 /// A call, and the kernel step after it on every tile that the call tells of: all of it, or none.
@@ -404,6 +417,11 @@ void BoundPlan::run_on_tiles(const Plan& plan, std::size_t call) {
     }
     part.column_begin = tile.column_begin, part.column_end = tile.column_end;
     if (b.rows == rows) return executable.launch(part);
+    if (b.rows != 1) {  // a row is a plane
+      part.row_begin = tile.row_begin * columns / b.columns, part.row_end = tile.row_end * columns / b.columns;
+      part.column_begin = 0, part.column_end = b.columns;
+      return executable.launch(part);
+    }
     part.row_begin = 0, part.row_end = 1;
     const std::int64_t at_once = width == columns ? tile.row_end - tile.row_begin : 1;
     for (std::int64_t row = tile.row_begin; row < tile.row_end; row += at_once) {

@@ -31,6 +31,8 @@ WORK = {
     # Bytes: an instruction multiplies and adds four times as many of them as f32 numbers.
     "quantized_linear_512x1024x4096": (512 * 1024 + 1024 * 4096 + 512 * 4096, 2 * 512 * 1024 * 4096 // 4),
     "attention_8x8x512x64": (4 * 8 * MIB, 2 * 2 * 64 * 512 * 512 * 64),
+    "conv_relu_16x64x56x56": (2 * 4 * 16 * 64 * 56 * 56, 2 * 16 * 64 * 64 * 9 * 56 * 56),
+    "max_pool_16x64x56x56": (5 * 16 * 64 * 56 * 56, 0),
 }
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 # What Google Benchmark itself appends to a name.

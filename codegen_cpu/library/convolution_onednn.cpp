@@ -258,7 +258,16 @@ const void* at(const TensorView& view, std::int64_t element) {
   return static_cast<const std::byte*>(view.data) + element * static_cast<std::int64_t>(byte_size(view.dtype));
 }
 
-void run(const ConvolutionProblem& p) {
+/// Of a part that is finished: planes of its images next to each other where it has all of them, else image by image.
+void tell_of(const TileConsumer* tiles, const ConvolutionProblem& p, const Cut& cut, const Part& part) {
+  const TensorView& result = p.result();
+  const std::int64_t planes = result.sizes[1];
+  if (cut.blocks == 1) return tell_of_planes(tiles, result, part.image * planes, part.images * planes);
+  for (std::int64_t i = part.image; i < part.image + part.images; ++i)
+    tell_of_planes(tiles, result, i * planes + part.block, part.blocks);
+}
+
+void run(const ConvolutionProblem& p, const TileConsumer* tiles) {
   const Cut cut(p);
   const bool sums_weights = p.op == Op::convolution_weight_gradient;
   const std::int64_t count = p.weight.element_count();
@@ -267,9 +276,11 @@ void run(const ConvolutionProblem& p) {
   parallel_for(0, cut.count(), ns, [&](std::int64_t begin, std::int64_t end) {
     const onednn::OneOpenMpThread single;
     for (std::int64_t task = begin; task < end; ++task) {
-      const PartCall c(p, cut.part(task, p.images()));
+      const Part part = cut.part(task, p.images());
+      const PartCall c(p, part);
       const void* weight = sums_weights ? sums.data() + task / cut.blocks * count + c.weight : at(p.weight, c.weight);
       convolution_for(c.key).run(at(p.x, c.x), weight, at(p.y, c.y));
+      if (!sums_weights) tell_of(tiles, p, cut, part);
     }
   });
   if (!sums_weights) return;
@@ -286,7 +297,7 @@ bool is_native(DType t) {
 
 void run_native(const CallArgs& args) try {
   const Prepared prepared(args);
-  run(prepared.problem);
+  run(prepared.problem, args.tiles);
 } catch (const dnnl::error& e) {
   if (e.status == dnnl_unimplemented) return convolution_portable(args);
   onednn::throw_error(e);
@@ -296,7 +307,7 @@ void run_native(const CallArgs& args) try {
 
 void convolution_onednn(const CallArgs& args) {
   if (is_native(args.outputs[0].dtype)) return run_native(args);
-  run_widened(args, run_native);
+  run_widened(args, [](const CallArgs& wide) { run_native(wide); });
 }
 
 bool convolution_onednn_fits(const CallArgs& args) {

@@ -62,7 +62,7 @@ template <class F> void for_runs(const ConvolutionProblem& p, F&& f) {
 /// The work on one dtype.
 template <class T> class Columns {
  public:
-  explicit Columns(const ConvolutionProblem& problem) : p_(problem) {}
+  Columns(const ConvolutionProblem& problem, const TileConsumer* tiles) : p_(problem), tiles_(tiles) {}
 
   void run() const {
     const double ns = 200 + p_.multiply_adds() / static_cast<double>(p_.images() * p_.groups()) * 0.05;
@@ -72,6 +72,8 @@ template <class T> class Columns {
       for (std::int64_t task = begin; task < end; ++task) {
         const std::int64_t image = task / p_.groups(), group = task % p_.groups();
         p_.op == Op::convolution ? forward(image, group, columns.data()) : data_gradient(image, group, columns.data());
+        const std::int64_t planes = p_.op == Op::convolution ? p_.filters() : p_.channels();
+        tell_of_planes(tiles_, p_.result(), task * planes, planes);
       }
     });
   }
@@ -147,6 +149,7 @@ template <class T> class Columns {
   }
 
   const ConvolutionProblem& p_;
+  const TileConsumer* tiles_;
 };
 
 void run_wide(const CallArgs& args) {
@@ -156,13 +159,13 @@ void run_wide(const CallArgs& args) {
   TensorView &weight = problem.weight, &y = problem.y;
   const DenseElements dense_weight(weight), dense_y(y);
   weight.data = const_cast<void*>(dense_weight.data()), y.data = const_cast<void*>(dense_y.data());
-  problem.dtype == DType::f32 ? Columns<float>(problem).run() : Columns<double>(problem).run();
+  problem.dtype == DType::f32 ? Columns<float>(problem, args.tiles).run() : Columns<double>(problem, args.tiles).run();
 }
 
 }  // namespace
 
 void convolution_portable(const CallArgs& args) {
-  if (byte_size(args.outputs[0].dtype) == 2) return run_widened(args, run_wide);
+  if (byte_size(args.outputs[0].dtype) == 2) return run_widened(args, [](const CallArgs& wide) { run_wide(wide); });
   run_wide(args);
 }
 

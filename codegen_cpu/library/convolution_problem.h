@@ -37,6 +37,10 @@ struct ConvolutionProblem {
 /// Zeros the result: there is nothing to add up.
 void fill_zero(const ConvolutionProblem& problem);
 
+/// Tells of planes [first, first + count) of a result [N, C, spatial ..], counted over images and channels, which are
+/// finished. Tiles of convolutions are whole planes: runtime/bound_plan.cpp counts on it.
+void tell_of_planes(const TileConsumer* tiles, const TensorView& result, std::int64_t first, std::int64_t count);
+
 /// Images are worked through in parts of equal size, about as many as keep every processor busy.
 struct ImageParts {
   explicit ImageParts(std::int64_t images);

@@ -50,7 +50,8 @@ class ClassLoss {
 
   Tensor of_labels(const Tensor& x, const Tensor& labels) const {
     check_labels(x, labels);
-    const Located label = expand_dims(labels, axis_, where_), all = classes();
+    // As i64: a number takes the dtype of what it is compared with, and ignore_index has to keep its value.
+    const Located label = expand_dims(astype(labels, DType::i64, where_), axis_, where_), all = classes();
     const Located chosen = all == label, kept = vjp::not_equal(label, options_.ignore_index);
     const Located weights = options_.weight.defined() ? open(options_.weight) : Located(1.0);
     Located own = weight_of(chosen, weights, kept);

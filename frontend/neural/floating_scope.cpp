@@ -3,19 +3,22 @@
 
 #include <fmt/format.h>
 
+#include "fermata/autocast.h"
 #include "fermata/ops.h"
 #include "frontend/calls.h"
 #include "ir/error.h"
 
 namespace fermata {
 
-FloatingScope::FloatingScope(std::string_view function, std::initializer_list<const Tensor*> operands, Location where)
+FloatingScope::FloatingScope(std::string_view function, std::initializer_list<const Tensor*> operands, Location where,
+                             bool keeps_dtype)
     : line_(where), function_(function), where_(where), dtype_(DType::boolean) {
   for (const Tensor* x : operands) {
     require_defined(function, *x, where);
     if (is_floating(x->dtype())) dtype_ = promote(dtype_, x->dtype()).value_or(dtype_);
   }
   if (!is_floating(dtype_)) dtype_ = DType::f32;
+  if (!keeps_dtype && autocast_enabled()) dtype_ = compute_dtype(dtype_);
 }
 
 vjp::Located FloatingScope::operator()(const Tensor& x) const { return astype(x, compute_dtype(dtype_), where_); }

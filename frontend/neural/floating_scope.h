@@ -12,8 +12,10 @@ namespace fermata {
 /// Integers take no part in choosing the dtype.
 class FloatingScope {
  public:
-  /// ValueError FM1306 for an undefined operand.
-  FloatingScope(std::string_view function, std::initializer_list<const Tensor*> operands, Location where);
+  /// ValueError FM1306 for an undefined operand. Inside an autocast region the result of f16 and bf16 is f32, as that of
+  /// composite ops is, unless the function keeps dtypes.
+  FloatingScope(std::string_view function, std::initializer_list<const Tensor*> operands, Location where,
+                bool keeps_dtype = false);
   vjp::Located operator()(const Tensor& x) const;
   /// The result in the dtype of the operands.
   Tensor result(const vjp::Located& y) const;

@@ -32,7 +32,7 @@ Located kept(const Shape& shape, double p, Generator& from, Location where) {
 
 Tensor dropped(std::string_view function, const Tensor& x, const Shape& draws, double p, Generator& from,
                Location where) {
-  const FloatingScope in(function, {&x}, where);
+  const FloatingScope in(function, {&x}, where, true);
   if (p == 1) return in.result(vjp::where(vjp::not_equal(in(x), in(x)), in(x), 0));  // NaN stays
   return in.result(vjp::where(kept(draws, p, from, where), in(x) * (1 / (1 - p)), 0));
 }
@@ -61,7 +61,7 @@ Tensor grouped(const Tensor& x, std::int64_t groups, Location where) {
 
 /// Probabilities of keys for each query. A query without keys has none.
 Tensor attention_weights(const Tensor& scores, const Tensor& mask, double scale, bool causal, Location where) {
-  const FloatingScope in("scaled_dot_product_attention", {&scores}, where);
+  const FloatingScope in("scaled_dot_product_attention", {&scores}, where, true);
   constexpr double kOut = -std::numeric_limits<double>::infinity();
   Located s = in(scores)*scale;
   if (mask.defined() && mask.dtype() == DType::boolean)
@@ -100,7 +100,7 @@ Tensor feature_dropout(const Tensor& x, double p, bool training, Generator& from
 Tensor alpha_dropout(const Tensor& x, double p, bool training, Generator& from, Location where) {
   require_probability("alpha_dropout", x, p, where);
   if (!training || p == 0) return x;
-  const FloatingScope in("alpha_dropout", {&x}, where);
+  const FloatingScope in("alpha_dropout", {&x}, where, true);
   constexpr double kSaturated = -1.7580993408473766;  // what selu gives far below 0
   const double a = p == 1 ? 0 : 1 / std::sqrt((1 - p) * (1 + p * kSaturated * kSaturated)), b = -a * p * kSaturated;
   return in.result(vjp::where(kept(x.shape(), p, from, where), in(x), kSaturated) * a + b);
@@ -118,7 +118,7 @@ Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<std::i
   const std::int64_t size = weight.size(0), at = *padding_idx < 0 ? *padding_idx + size : *padding_idx;
   if (at < 0 || at >= size)
     fail_parameter("embedding", fmt::format("padding_idx {} is out of range for {} rows", *padding_idx, size), where);
-  const Tensor padded = expand_dims(equal({index, where}, at), -1, where);
+  const Tensor padded = expand_dims(equal({astype(index, DType::i64, where), where}, at), -1, where);
   return fermata::where({padded, where}, rows.detach(), rows);
 }
 

@@ -181,7 +181,7 @@ Located bicubic(const Located& x, const Resampling& r, bool align_corners) {
   return sum;
 }
 
-/// Axes of a permutation that takes `axis` to the place before `before`.
+/// The sizes before channels, rows and columns, and others instead of those; and the axes before them.
 std::vector<std::int64_t> open_shape(const Tensor& x, std::initializer_list<std::int64_t> last) {
   std::vector<std::int64_t> sizes;
   for (unsigned i = 0; i + 3 < x.rank(); ++i) sizes.push_back(x.size(i));

@@ -48,12 +48,8 @@ Located apart(const Located& x, std::int64_t axis, std::int64_t batch) {
   return vjp::permute(vjp::reshape(x, open), order);
 }
 
-/// Where an operand or a result of a convolution has its images, its channels or groups of them, and its filters.
-struct Places {
-  std::int64_t images, groups;
-};
-constexpr std::int64_t kNone = -1;
-constexpr Places kX{0, 1}, kWeight{kNone, 0};
+/// Groups divide the channels of images and the filters.
+constexpr std::int64_t kImages = 0, kChannels = 1, kFilters = 0;
 
 Tensor convolution_with(const BatchedCall& call, std::span<const Located> operands, std::int64_t groups,
                         std::int64_t result_axis) {
@@ -69,14 +65,14 @@ Tensor convolution_with(const BatchedCall& call, std::span<const Located> operan
 /// Images of all batch elements side by side where only they differ; else each element has groups of its own.
 Tensor batched_convolution(const BatchedCall& call) {
   if (call.size == 0) return vjp::full(0, call.whole(), call.operands[0].value).tensor();
-  const bool weight_gradient = call.op == Op::convolution_weight_gradient;
-  const Places second = weight_gradient ? kX : kWeight, result = weight_gradient ? kWeight : kX;
-  if (!call.operands[1].batched && !weight_gradient) {
-    const std::array operands{merged(call.operands[0].value, kX.images), Located(call.operands[1].value)};
-    return convolution_with(call, operands, 1, result.images);
+  const bool of_filters = call.op == Op::convolution_weight_gradient;
+  if (!call.operands[1].batched && !of_filters) {
+    const std::array operands{merged(call.operands[0].value, kImages), Located(call.operands[1].value)};
+    return convolution_with(call, operands, 1, kImages);
   }
-  const std::array operands{merged(call.with_batch(0), kX.groups), merged(call.with_batch(1), second.groups)};
-  return convolution_with(call, operands, call.size, result.groups);
+  const std::int64_t second = of_filters ? kChannels : kFilters, result = of_filters ? kFilters : kChannels;
+  const std::array operands{merged(call.with_batch(0), kChannels), merged(call.with_batch(1), second)};
+  return convolution_with(call, operands, call.size, result);
 }
 
 }  // namespace

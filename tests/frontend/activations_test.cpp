@@ -208,6 +208,8 @@ TEST_P(Layers, Embeddings) {
   EXPECT_EQ(floats(rows), (Floats{5, 6, 1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(floats(gradients(sum(rows), {table})[0]), (Floats{1, 1, 1, 1, 0, 0}));
   EXPECT_EQ(floats(gradients(sum(embedding(index, table)), {table})[0]), (Floats{1, 1, 1, 1, 2, 2}));
+  Tensor tall = ones({301, 1}).requires_grad(true);  // 300 has the low bits of 44
+  EXPECT_EQ(floats(gradients(sum(embedding(tensor({44}).astype(DType::u8), tall, 300)), {tall})[0])[44], 1);
   EXPECT_EQ(one_hot(tensor({2, 0}), 3).to_vector<std::int64_t>(), (Integers{0, 0, 1, 1, 0, 0}));
   EXPECT_EQ(one_hot(tensor({1, 3, 0})).shape(), (Shape{3, 4}));
   EXPECT_EQ(one_hot(tensor({5, -1}), 2).to_vector<std::int64_t>(), (Integers{0, 0, 0, 0}));
@@ -293,6 +295,24 @@ TEST_P(Layers, GroupedHeadsShareKeys) {
   EXPECT_EQ(message<Error>([&] { scaled_dot_product_attention(slice(q, 1, 0, 5), k, v, {.enable_gqa = true}); }),
             "FM1079 ShapeError: scaled_dot_product_attention: query heads are no multiple of key heads\n"
             "  query f64[2, 5, 3, 4]\n  key   f64[2, 2, 5, 4]\n  value f64[2, 2, 5, 3]\n  at    HERE");
+}
+
+TEST_P(Layers, AutocastNarrowsProductsAndWidensTheRest) {
+  const Tensor x = randn({2, 4, 6, 6}), w = randn({4, 4, 3, 3});
+  const AutocastGuard region;
+  const Tensor y = conv2d(x, w);
+  EXPECT_EQ(y.dtype(), DType::bf16);
+  EXPECT_EQ(conv_transpose2d(x, w).dtype(), DType::bf16);
+  EXPECT_EQ(batch_norm(y, {}, {}, {}, {}, true).dtype(), DType::f32);
+  EXPECT_EQ(mse_loss(y, y).dtype(), DType::f32);
+  EXPECT_EQ(dropout(y).dtype(), DType::bf16);
+  EXPECT_EQ(max_pool2d(y, 2).dtype(), DType::bf16);
+  const Tensor q = randn({2, 3, 8});
+  EXPECT_EQ(scaled_dot_product_attention(q, q, q).dtype(), DType::bf16);
+  Tensor leaf = copy(w).requires_grad(true);
+  const Tensor g = gradients(mse_loss(conv2d(x, leaf), zeros({2, 4, 4, 4})), {leaf})[0];
+  EXPECT_EQ(g.dtype(), DType::f32);
+  EXPECT_GT(sum(abs(g)).item<float>(), 0);
 }
 
 TEST_P(Layers, ErrorsNameTheOperands) {

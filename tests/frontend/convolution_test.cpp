@@ -181,6 +181,38 @@ TEST_P(Convolutions, DerivativesOfBothOrders) {
                   {random_f64({1, 2, 4}, 0.5, 1, true, 1), random_f64({2, 2, 2}, 0.5, 1, true, 2)}, 2e-5);
 }
 
+TEST(ConvolutionTiles, WhatFollowsRunsOnEachPart) {
+  // Sizes of planes, numbers of images, filters that are split or not, and dtypes that are rounded in the end.
+  const Case cases[] = {{{20, 4, 9, 7}, {6, 4, 3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                        {{2, 16, 8, 8}, {64, 16, 3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                        {{3, 4, 16, 4}, {8, 2, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 2},
+                        {{3, 4, 64}, {8, 4, 3}, {1}, {1}, {1}},
+                        {{1, 2, 5, 5}, {1, 2, 3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+  for (const Case& c : cases)
+    for (const DType t : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+      const Tensor x = random_f64(c.x, 0.1, 1, true, 3).astype(t), w = random_f64(c.weight, 0.1, 1, true, 4).astype(t);
+      const Tensor bias = random_f64({c.weight[0]}, 0.1, 1, true, 5).astype(t);
+      sync({x, w, bias});
+      const auto network = [&](bool biased, bool residual) {
+        const Tensor y = convolved(c, x, w, biased ? bias : Tensor());
+        return residual ? relu(y) * 2 + y : gelu(y);
+      };
+      for (const bool biased : {false, true})
+        for (const bool residual : {false, true}) {
+          const auto eager = [&] {
+            const ModeGuard mode(Mode::eager);
+            return network(biased, residual).sync();
+          }();
+          const ModeGuard mode(Mode::compiled);
+          for (int run = 0; run < 3; ++run)
+            EXPECT_EQ(values(network(biased, residual)), values(eager))
+                << name(t) << " " << to_string(c.x) << biased << residual;
+          const Tensor y = network(biased, residual);
+          EXPECT_NE(explain(y).find("on each tile of step 0"), std::string::npos) << explain(y);
+        }
+    }
+}
+
 TEST_P(Convolutions, EmptyOnes) {
   const Tensor w = ones({4, 3, 2, 2});
   EXPECT_EQ(conv2d(zeros({0, 3, 5, 5}), w).sync().shape(), (Shape{0, 4, 4, 4}));

@@ -18,7 +18,6 @@ INSTANTIATE_TEST_SUITE_P(Modes, Indexing, ::testing::Values(Mode::eager, Mode::c
 
 Floats floats(const Tensor& x) { return x.astype(DType::f32).to_vector<float>(); }
 
-constexpr DType kFloats[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
 constexpr DType kIntegerTypes[] = {DType::u8,  DType::i8,  DType::u16, DType::i16,
                                    DType::u32, DType::i32, DType::u64, DType::i64};
 

@@ -169,6 +169,9 @@ TEST_P(Losses, OfClasses) {
   EXPECT_NEAR(cross_entropy(rows, of_rows, ClassOptions{}).item<double>(), cross_entropy(rows, of_rows).item<double>(),
               1e-13);
   EXPECT_EQ(cross_entropy(rows.astype(DType::bf16), of_rows, ClassOptions{}).dtype(), DType::bf16);
+  // Of u8 labels none is the -100 that is ignored, though 156 has its low bits.
+  const Tensor many = zeros({1, 200}, DType::f64), narrow = tensor({156}).astype(DType::u8);
+  EXPECT_NEAR(cross_entropy(many, narrow, ClassOptions{}).item<double>(), std::log(200.0), 1e-13);
   EXPECT_NEAR(cross_entropy(tensor({1.0, 2.0}, DType::f64), tensor(1), ClassOptions{}).item<double>(),
               std::log1p(std::exp(-1.0)), 1e-14);
 }
