@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <numeric>
 
 #include "fermata/creation.h"
 #include "fermata/ops.h"
 #include "fermata/random_key.h"
-#include "fermata/values.h"
 #include "fermata/device.h"
 #include "frontend/calls.h"
 #include "frontend/transforms/batched.h"
@@ -120,22 +118,16 @@ Tensor bernoulli(double probability, const IntegerList& sizes, Generator& from, 
 }
 
 Tensor permutation(std::int64_t count, Generator& from, Location where) {
-  if (const VmapFrame* frame = vmap_frame) {  // another order for every element of the batch
-    const InsideLevel below(frame->outer);
-    std::vector<Tensor> orders;
-    for (std::int64_t i = 0; i < frame->level.size; ++i) orders.push_back(permutation(count, from, where));
-    if (orders.empty()) return make_batched(zeros({0, count}, DType::i64, where), frame->level, true);
-    return make_batched(stack(orders, 0, where), frame->level, true);
-  }
   check_shape("permutation", {&count, 1}, DType::i64, where);
-  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  const std::uint64_t base = mixed(from.key()) + from.reserve(count);
-  for (std::uint64_t left = order.size(); left > 1; --left) {  // Fisher and Yates, by the high half of a product
-    const auto wide = static_cast<unsigned __int128>(mixed(base + left)) * left;
-    std::swap(order[left - 1], order[static_cast<std::size_t>(wide >> 64)]);
-  }
-  return tensor(order, where);
+  return permutation(next_key(from, where), count, where);
+}
+Tensor shuffle(const Tensor& x, std::int64_t axis, Generator& from, Location where) {
+  require_defined("shuffle", x, where);
+  return shuffle(next_key(from, where), x, axis, where);
+}
+Tensor choice(const Tensor& x, std::int64_t count, bool replace, const Tensor& probabilities, Generator& from, Location where) {
+  require_defined("choice", x, where);
+  return choice(next_key(from, where), x, count, replace, probabilities, where);
 }
 
 }  // namespace fermata

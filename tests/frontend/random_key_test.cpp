@@ -148,6 +148,49 @@ TEST_P(RandomKeys, Choices) {
   EXPECT_LT(max(abs(truncated_normal(-1, 1, {kCount}))).item<double>(), 1.0001);
 }
 
+TEST_P(RandomKeys, Orders) {
+  const Tensor key = random_key(14);
+  const std::vector<int> p = permutation(key, 1000).to_vector<int>();
+  EXPECT_EQ(std::set<int>(p.begin(), p.end()).size(), 1000u);
+  EXPECT_EQ(p, permutation(key, 1000).to_vector<int>());
+  EXPECT_EQ(sort(shuffle(key, tensor({5, 1, 3}))).to_vector<int>(), (std::vector<int>{1, 3, 5}));
+  // All 6 orders of 3, equally often: the 0.999 quantile of chi-square with 5 degrees of freedom is 20.5.
+  const Tensor orders = permutation(split_key(key, kCount), 3);
+  EXPECT_LT(chi_square(orders.slice(1, 0, 1).reshape({kCount}) * 2 +
+                           astype(orders.slice(1, 1, 2).reshape({kCount}) > orders.slice(1, 2, 3).reshape({kCount}), DType::i64),
+                       std::vector<double>(6, 1.0 / 6)),
+            20.5);
+  EXPECT_EQ(vmap([](const Tensor& k) { return permutation(k, 5); })(split_key(key, 3)).shape(), (Shape{3, 5}));
+  auto compiled = compile([] { return permutation(20); });
+  manual_seed(3);
+  const auto first = compiled().to_vector<int>(), second = compiled().to_vector<int>();
+  EXPECT_NE(first, second);
+  manual_seed(3);
+  EXPECT_EQ(permutation(20).to_vector<int>(), first);
+}
+
+TEST_P(RandomKeys, ChoicesOfSlices) {
+  const Tensor key = random_key(15), x = tensor({10, 20, 30, 40}), p = tensor({0.1, 0.2, 0.3, 0.4}, DType::f64);
+  EXPECT_LT(chi_square(choice(key, arange(4), kCount), std::vector<double>(4, 0.25)), 16.3);
+  EXPECT_LT(chi_square(choice(key, arange(4), kCount, true, p), {0.1, 0.2, 0.3, 0.4}), 16.3);
+  EXPECT_EQ(sort(choice(key, x, 4, false)).to_vector<int>(), (std::vector<int>{10, 20, 30, 40}));
+  EXPECT_EQ(sort(choice(key, x, 4, false, p)).to_vector<int>(), (std::vector<int>{10, 20, 30, 40}));
+  // The first of two without replacement is drawn with the probabilities themselves.
+  const Tensor firsts = vmap([&](const Tensor& k) { return choice(k, arange(4), 2, false, p)[0]; })(split_key(key, kCount));
+  EXPECT_LT(chi_square(firsts, {0.1, 0.2, 0.3, 0.4}), 16.3);
+  EXPECT_EQ(choice(key, x.reshape({2, 2}), 3).shape(), (Shape{3, 2}));
+  EXPECT_EQ(message<ValueError>([&] { choice(key, x, 5, false); }),
+            "FM1313 ValueError: choice: 5 of 4 slices\n"
+            "  x    i64[4]\n"
+            "  at   HERE\n"
+            "  hint replace = true gives slices again and again");
+  EXPECT_EQ(message<ShapeError>([&] { choice(key, x, 2, true, ones({3})); }),
+            "FM1032 ShapeError: choice: not a probability for each of 4 slices\n"
+            "  x             i64[4]\n"
+            "  probabilities f32[3]\n"
+            "  at            HERE");
+}
+
 TEST(RandomKeyModes, DrawTheSame) {
   std::vector<std::vector<double>> by_mode;
   for (const Mode m : {Mode::eager, Mode::compiled}) {

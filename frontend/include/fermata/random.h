@@ -63,7 +63,17 @@ Tensor bernoulli(const Tensor& probability, Generator& from = default_generator(
                  Location where = Location::current());
 Tensor bernoulli(double probability, const IntegerList& sizes, Generator& from = default_generator(),
                  Location where = Location::current());
-/// i64: 0 to count - 1 in random order. Computed at once, on the host.
+/// i64: 0 to count - 1 in random order.
 Tensor permutation(std::int64_t count, Generator& from = default_generator(), Location where = Location::current());
+/// x with the slices along an axis in random order.
+Tensor shuffle(const Tensor& x, std::int64_t axis = 0, Generator& from = default_generator(),
+               Location where = Location::current());
+/// `count` slices of x along axis 0, each again and again or once, equally likely or with probabilities in proportion to those
+/// given.
+///
+/// Errors   ValueError FM1313 for more slices than there are, each once; ShapeError FM1032 unless `probabilities` has one for
+///          each slice.
+Tensor choice(const Tensor& x, std::int64_t count, bool replace = true, const Tensor& probabilities = {},
+              Generator& from = default_generator(), Location where = Location::current());
 
 }  // namespace fermata

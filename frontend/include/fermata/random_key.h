@@ -49,5 +49,13 @@ Tensor gumbel(const Tensor& key, const IntegerList& sizes, DType dtype = DType::
 /// i64: one position along an axis for each of the others, with probabilities softmax(logits) (Gumbel, 1954: the largest of
 /// logits plus Gumbel noise).
 Tensor categorical(const Tensor& key, const Tensor& logits, std::int64_t axis = -1, Location where = Location::current());
+/// i64: 0 to count - 1 in random order, by sorting as many random words.
+Tensor permutation(const Tensor& key, std::int64_t count, Location where = Location::current());
+/// x with the slices along an axis in random order.
+Tensor shuffle(const Tensor& key, const Tensor& x, std::int64_t axis = 0, Location where = Location::current());
+/// `count` slices of x along axis 0: see fermata/random.h. Without replacement and with probabilities by the largest of their
+/// logarithms plus Gumbel noise.
+Tensor choice(const Tensor& key, const Tensor& x, std::int64_t count, bool replace = true, const Tensor& probabilities = {},
+              Location where = Location::current());
 
 }  // namespace fermata
