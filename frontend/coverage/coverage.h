@@ -58,7 +58,7 @@ struct Finding {
 };
 Finding examine(const Function& function);
 
-/// The elements in row-major order.
+/// The elements in row-major order; of complex ones both parts.
 std::vector<double> values_of(const Tensor& x);
 /// The largest difference of two lists of results relative to 1 + |b|, infinite where types differ.
 double difference(const Results& a, const Results& b);

@@ -1,5 +1,6 @@
 // Runs a row: every dtype, both modes, its derivative against differences, its vmap against a loop.
 #include <cmath>
+#include <complex>
 #include <limits>
 
 #include "fermata/fermata.h"
@@ -19,11 +20,15 @@ Results in_mode(const Function& f, Mode mode, std::span<const Tensor> inputs) {
   return results;
 }
 
-/// The sum of all floating results with weights that differ, as one number in double.
+/// The sum of all floating results, and the parts of complex ones, with weights that differ, as one number in double.
 Tensor weighted(const Results& results) {
   Tensor total;
+  Results parts;
   for (const Tensor& r : results) {
-    if (!is_floating(r.dtype())) continue;
+    if (is_complex(r.dtype())) parts.push_back(real(r)), parts.push_back(imag(r));
+    else if (is_floating(r.dtype())) parts.push_back(r);
+  }
+  for (const Tensor& r : parts) {
     const Tensor flat = reshape(r, -1);
     const Tensor weight = sin(iota({r.element_count()}, 0) * 1.7 + 0.3);
     const Tensor part = sum(astype(flat, DType::f64) * weight);
@@ -165,7 +170,12 @@ std::string_view name(Verdict verdict) {
   return "";
 }
 
-std::vector<double> values_of(const Tensor& x) { return x.to_vector<double>(); }
+std::vector<double> values_of(const Tensor& x) {
+  if (!is_complex(x.dtype())) return x.to_vector<double>();
+  std::vector<double> parts;
+  for (const std::complex<double>& z : x.to_vector<std::complex<double>>()) parts.push_back(z.real()), parts.push_back(z.imag());
+  return parts;
+}
 
 double difference(const Results& a, const Results& b) {
   constexpr double kDifferent = std::numeric_limits<double>::infinity();

@@ -1,9 +1,13 @@
 // The inputs of rows: their text, and the values of each domain. tests/conformance/golden.py computes the same values.
 #include <algorithm>
 #include <cmath>
+#include <complex>
 
+#include "fermata/complex.h"
+#include "fermata/creation.h"
 #include "fermata/ops.h"
 #include "fermata/values.h"
+#include "fermata/views.h"
 #include "frontend/coverage/coverage.h"
 #include "ir/error.h"
 
@@ -14,7 +18,17 @@ constexpr double kGoldenRatio = 0.6180339887498949;  // 1 / phi
 
 bool is_whole(const Input& input) { return input.domain == "integer" || input.domain == "truth"; }
 
+/// a a^T / 4 + 2.
+Tensor positive_definite(const Tensor& a) { return matmul(a, transpose(a)) / 4 + 2 * eye(a.size(-1), {}, DType::f64); }
+
 Tensor sample(const Input& input, std::size_t k, DType dtype) {
+  if (input.domain == "complex") {
+    std::vector<std::complex<double>> values;
+    for (std::int64_t i = 0; i < element_count(input.sizes); ++i)
+      values.emplace_back(sample_value(input, k, 2 * i), sample_value(input, k, 2 * i + 1));
+    const Tensor wide = tensor(values, input.sizes);
+    return is_complex(dtype) ? astype(wide, dtype) : is_floating(dtype) ? wide : astype(real(wide), dtype);
+  }
   const bool integers = is_integer(dtype);
   std::vector<double> values;
   for (std::int64_t i = 0; i < element_count(input.sizes); ++i) {
@@ -24,6 +38,7 @@ Tensor sample(const Input& input, std::size_t k, DType dtype) {
     values.push_back(value);
   }
   const Tensor wide = tensor(values, input.sizes);
+  if (input.domain == "spd") return astype(positive_definite(wide), dtype);
   if (input.domain == "boolean") return astype(wide, DType::boolean);
   if (input.domain == "index") return astype(wide, DType::i64);
   return astype(wide, dtype);
@@ -56,7 +71,7 @@ std::vector<Input> parse_inputs(std::string_view text) {
 double sample_value(const Input& input, std::size_t k, std::int64_t i) {
   double whole;
   const double u = std::modf(static_cast<double>(7 * i + 3 * static_cast<std::int64_t>(k) + 1) * kGoldenRatio, &whole);
-  if (input.domain == "any") return -2 + 4 * u;
+  if (input.domain == "any" || input.domain == "spd" || input.domain == "complex") return -2 + 4 * u;
   if (input.domain == "unit") return -0.9 + 1.8 * u;
   if (input.domain == "positive") return 0.3 + 2 * u;
   if (input.domain == "above_one") return 1.1 + 2 * u;

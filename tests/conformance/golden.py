@@ -21,13 +21,22 @@ def fraction(i, k):
     return math.modf(float(7 * i + 3 * k + 1) * GOLDEN_RATIO)[0]
 
 
+def spd(values, shape):
+    """a a^T / 4 + 2: symmetric and positive definite."""
+    a = values.reshape(shape)
+    return a @ np.swapaxes(a, -1, -2) / 4 + 2 * np.eye(shape[-1])
+
+
 def sample(text, k):
     """The input of the coverage table (frontend/coverage/samples.cpp)."""
     domain, limit, sizes = re.fullmatch(r"(\w+)(?:\((\d+)\))?\[([\d,]*)\]", text).groups()
     shape = tuple(int(s) for s in sizes.split(",") if s)
-    u = np.array([fraction(i, k) for i in range(math.prod(shape))], np.float64)
+    count = math.prod(shape)
+    u = np.array([fraction(i, k) for i in range(2 * count if domain == "complex" else count)], np.float64)
     values = {
         "any": lambda: -2 + 4 * u,
+        "complex": lambda: (-2 + 4 * u).view(np.complex128),
+        "spd": lambda: spd(-2 + 4 * u, shape),
         "unit": lambda: -0.9 + 1.8 * u,
         "positive": lambda: 0.3 + 2 * u,
         "above_one": lambda: 1.1 + 2 * u,
@@ -89,8 +98,8 @@ def lines_of(name, inputs, expression):
     for number, one in enumerate(results):
         one = np.asarray(one)
         kind = {"b": "b", "i": "i", "u": "i", "f": "f", "c": "c"}[one.dtype.kind]
-        flat = one.astype(np.complex128).view(np.float64) if kind == "c" else one.astype(np.float64)
-        values = " ".join(text_of(v) for v in flat.ravel())
+        flat = one.ravel().astype(np.complex128).view(np.float64) if kind == "c" else one.ravel().astype(np.float64)
+        values = " ".join(text_of(v) for v in flat)
         yield f"{name} {number} {kind} [{','.join(map(str, one.shape))}] {values}".rstrip()
 
 
