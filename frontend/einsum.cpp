@@ -29,6 +29,11 @@ using Indices = std::vector<Index>;
 
 bool has(const Indices& indices, Index i) { return std::ranges::find(indices, i) != indices.end(); }
 
+std::string_view label_of(std::size_t operand) {
+  static constexpr std::string_view kLabels[] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9"};
+  return operand < std::size(kLabels) ? kLabels[operand] : "x..";
+}
+
 struct Equation {
   std::vector<Indices> operands;
   Indices result;
@@ -66,7 +71,7 @@ class EquationReader {
   [[noreturn]] void fail(const std::string& what) const {
     std::vector<ErrorOperand> lines;
     for (std::size_t k = 0; k < operands_.size(); ++k)
-      lines.push_back({fmt::format("x{}", k), to_string(operands_[k].dtype(), operands_[k].shape()), ""});
+      lines.push_back({label_of(k), to_string(operands_[k].dtype(), operands_[k].shape()), ""});
     throw ValueError(1394, format_error(1394, "ValueError", fmt::format("einsum: \"{}\" {}", text_, what), lines, where_));
   }
 
@@ -154,7 +159,7 @@ class Contraction {
         const Index index = equation.operands[k][axis];
         std::vector<ErrorOperand> lines;
         for (std::size_t i = 0; i < operands.size(); ++i)
-          lines.push_back({fmt::format("x{}", i), to_string(operands[i].dtype(), operands[i].shape()),
+          lines.push_back({label_of(i), to_string(operands[i].dtype(), operands[i].shape()),
                            i == k ? fmt::format("axis {} is {}", axis, given) : ""});
         const std::string which = index < kEllipsis ? fmt::format("'{}'", static_cast<char>(index)) : std::string("an axis of ...");
         throw ShapeError(1094, format_error(1094, "ShapeError",

@@ -80,8 +80,7 @@ Tensor norm_of(const Tensor& x, const IntegerList& axes, bool keepdims, double o
 /// max or min over two axes one after the other; sums first.
 Tensor extreme_of_sums(const Tensor& x, std::int64_t summed, bool largest, bool keepdims, Location where) {
   const Tensor sums = sum(abs({widened(x, where), where}), summed, true, where);
-  const IntegerList last{-2, -1};
-  return largest ? max(sums, last, keepdims, where) : min(sums, last, keepdims, where);
+  return largest ? max(sums, {-2, -1}, keepdims, where) : min(sums, {-2, -1}, keepdims, where);
 }
 
 Tensor singular_norm(const Tensor& x, double ord, std::string_view name, bool keepdims, Location where) {

@@ -58,7 +58,7 @@ TEST_P(LinearAlgebra, SystemsAndInverses) {
       }
   const Tensor a = invertible({2, 3, 3}, DType::f64, 3), b = random_f64({3}, 0, 1, true, 4);
   EXPECT_EQ(linalg::solve(a, b).shape(), (Shape{2, 3}));
-  expect_equal(matmul(a, linalg::solve(a, b)), broadcast_to(b, {2, 3}), DType::f64);
+  expect_equal(einsum("bij,bj->bi", {a, linalg::solve(a, b)}), broadcast_to(b, {2, 3}), DType::f64);
   EXPECT_EQ(linalg::solve(tensor({{2, 1}, {1, 3}}), tensor({3, 5})).dtype(), DType::f32);
 }
 
@@ -144,11 +144,10 @@ TEST_P(LinearAlgebra, LeastSquares) {
     const Tensor a = random_number({2, 5, 3}, t, 9), b = random_number({2, 5, 2}, t, 10);
     const auto [x, residuals, rank, s] = linalg::lstsq(a, b);
     const Tensor rest = matmul(a, x) - b;
-    expect_near(matmul(adjoint(a), rest), std::vector<Complex>(12), 1);
     for (const Complex z : elements(matmul(adjoint(a), rest))) EXPECT_LE(std::abs(z), 100 * tolerance(t));
     expect_equal(residuals, sum(square(abs(rest)), -2), t);
     EXPECT_EQ(rank.to_vector<int>(), (std::vector<int>{3, 3}));
-    EXPECT_EQ(linalg::lstsq(a[0], b[0][0].astype(t).size(0) == 2 ? select(b[0], 1, 0) : b[0]).solution.shape(), Shape{3});
+    EXPECT_EQ(linalg::lstsq(a[0], select(b[0], 1, 0)).solution.shape(), Shape{3});
   }
 }
 
