@@ -48,13 +48,15 @@ Calls reduce_calls(const Shape& axes, bool keeps) {
   };
 }
 
-/// Those of the calls that take the dtype.
+/// Those of the calls that take the dtype. What makes floats of integers computes as it does on floats, so it is tried on
+/// one type of integers only.
 Calls accepted(const Calls& calls, const std::vector<Tensor>& inputs) {
+  const DType given = inputs[0].dtype();
   Calls kept;
   for (const NamedCall& c : calls) {
     try {
-      static_cast<void>(c.call(inputs));
-      kept.push_back(c);
+      const bool makes_floats = is_floating(c.call(inputs).dtype()) && !is_floating(given);
+      if (!makes_floats || given == DType::i32) kept.push_back(c);
     } catch (const UserError&) {}
   }
   return kept;
