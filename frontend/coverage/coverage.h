@@ -31,7 +31,7 @@ struct Input {
 };
 std::vector<Input> parse_inputs(std::string_view inputs);
 
-/// Element i of input k, a double in the domain: from the fractional part of (7 i + 3 k + 1) / phi.
+/// Element i of input k, a double in the domain: from the fractional part of (7 i + 3 k + 1) / phi, or a hash.
 double sample_value(const Input& input, std::size_t k, std::int64_t i);
 /// The inputs as tensors: those of real domains in `dtype`, indices and bool as what they are.
 std::vector<Tensor> sample_inputs(std::span<const Input> inputs, DType dtype);

@@ -68,9 +68,18 @@ std::vector<Input> parse_inputs(std::string_view text) {
   return inputs;
 }
 
+namespace {
+/// A number in [0, 1) from a hash: rows of such numbers are far from multiples of each other.
+double scattered(std::size_t k, std::int64_t i) {
+  const auto mixed = static_cast<std::uint32_t>(i * i * i * 7 + i * 131 + static_cast<std::int64_t>(k) * 977 + 13);
+  return static_cast<double>(mixed * 2654435761u) * 0x1p-32;
+}
+}  // namespace
+
 double sample_value(const Input& input, std::size_t k, std::int64_t i) {
   double whole;
   const double u = std::modf(static_cast<double>(7 * i + 3 * static_cast<std::int64_t>(k) + 1) * kGoldenRatio, &whole);
+  if (input.domain == "scattered") return -2 + 4 * scattered(k, i);
   if (input.domain == "any" || input.domain == "spd" || input.domain == "complex") return -2 + 4 * u;
   if (input.domain == "unit") return -0.9 + 1.8 * u;
   if (input.domain == "positive") return 0.3 + 2 * u;

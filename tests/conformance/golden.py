@@ -21,6 +21,10 @@ def fraction(i, k):
     return math.modf(float(7 * i + 3 * k + 1) * GOLDEN_RATIO)[0]
 
 
+def scattered(i, k):
+    return ((i * i * i * 7 + i * 131 + k * 977 + 13) * 2654435761 % 2 ** 32) / 2 ** 32
+
+
 def spd(values, shape):
     """a a^T / 4 + 2: symmetric and positive definite."""
     a = values.reshape(shape)
@@ -37,6 +41,7 @@ def sample(text, k):
         "any": lambda: -2 + 4 * u,
         "complex": lambda: (-2 + 4 * u).view(np.complex128),
         "spd": lambda: spd(-2 + 4 * u, shape),
+        "scattered": lambda: np.array([-2 + 4 * scattered(i, k) for i in range(count)], np.float64),
         "unit": lambda: -0.9 + 1.8 * u,
         "positive": lambda: 0.3 + 2 * u,
         "above_one": lambda: 1.1 + 2 * u,

@@ -78,7 +78,8 @@ Single alone(const Graph& g, ValueId v, const std::vector<ReferenceTensor>& valu
 /// What the terms of a sum add up to without their signs: its rounding error grows with that. Empty for other ops.
 std::vector<double> magnitude(const Graph& g, ValueId v, const std::vector<ReferenceTensor>& values) {
   const Op op = g.nodes[v].op;
-  if (op != Op::sum && op != Op::matmul && op != Op::index_add) return {};
+  constexpr Op kSums[] = {Op::sum, Op::matmul, Op::index_add, Op::cumulative_sum, Op::scatter_add, Op::fold};
+  if (std::ranges::find(kSums, op) == std::end(kSums)) return {};
   Single single = alone(g, v, values);
   for (ReferenceTensor& input : single.inputs)
     for (double& x : input.floats) x = std::abs(x);
@@ -88,7 +89,7 @@ std::vector<double> magnitude(const Graph& g, ValueId v, const std::vector<Refer
 /// Ops that jump where the quotient of their operands is rounded to a whole number, or round an operand first.
 bool too_rough(const Graph& g, const GraphNode& n) {
   if (family(n.op) == Family::random) return true;
-  if (n.op == Op::floor_divide || n.op == Op::remainder) return floating(operand_dtype(g, n));
+  if (n.op == Op::floor_divide || n.op == Op::remainder || n.op == Op::fmod) return floating(operand_dtype(g, n));
   if (!is_pointwise(n.op) || !floating(operand_dtype(g, n))) return false;
   // An i64 beside an f32 becomes one, with less of its digits: the reference keeps them.
   return std::any_of(n.operands.begin(), n.operands.end(), [&](const GraphOperand& o) {
@@ -102,8 +103,12 @@ std::string difference(const Graph& g, ValueId v, const std::vector<ReferenceTen
   const Single single = alone(g, v, values);
   const ReferenceTensor want = evaluate_reference(single.graph, single.inputs)[0];
   const std::vector<double> terms = magnitude(g, v, values);
-  // index_add adds one after another, so that every addition may round; sums and products are trees.
-  const double roundings = n.op == Op::index_add ? static_cast<double>(element_count(g.nodes[n.operands[1].value].shape)) : 0;
+  // index_add adds and scans combine one after another, so that every step may round; sums and products are trees.
+  double roundings = 0;
+  if (n.op == Op::index_add || n.op == Op::scatter_add)
+    roundings = static_cast<double>(element_count(g.nodes[n.operands[1].value].shape));
+  if (n.op == Op::cumulative_sum || n.op == Op::cumulative_prod)
+    roundings = static_cast<double>(n.shape[static_cast<std::size_t>(n.attributes[0])]);
   for (std::size_t i = 0; i < got.integers.size(); ++i)
     if (got.integers[i] != want.integers[i])
       return fmt::format("element {} is {}, and should be {}", i, got.integers[i], want.integers[i]);
@@ -111,7 +116,7 @@ std::string difference(const Graph& g, ValueId v, const std::vector<ReferenceTen
     const double x = got.floats[i], y = want.floats[i], rounded = round_to(n.dtype, y);
     if (x == y || x == rounded || (std::isnan(x) && std::isnan(y))) continue;
     if (!terms.empty() && terms[i] > 0.01 * round_to(n.dtype, std::numeric_limits<float>::max())) continue;
-    if (n.op == Op::prod && (x == 0 || !std::isfinite(x))) continue;  // a part of it left the range
+    if ((n.op == Op::prod || n.op == Op::cumulative_prod) && (x == 0 || !std::isfinite(x))) continue;  // a part of it left the range
     const double scale = std::max({std::abs(y), terms.empty() ? 0.0 : terms[i], 16 * smallest(n.dtype)});
     // Sums of f16 and bf16 are rounded from f32, those of matmul also while they are added up.
     if (std::abs(x - y) <= (32 + roundings) * epsilon(n.dtype) * scale) continue;
