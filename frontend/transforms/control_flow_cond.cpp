@@ -29,15 +29,15 @@ struct CondCall {
 };
 
 /// A branch of the backward pass: takes the operands and the gradients of the floating results.
-TensorFunction pulled_back(const TensorFunction& f, std::size_t operands, std::vector<TensorType> results, const Pull& pull,
-                           Location where) {
+TensorFunction pulled_back(const TensorFunction& f, std::size_t operands, std::vector<TensorType> results,
+                           const Pull& pull, Location where) {
   return [f, operands, results = std::move(results), pull, where](std::span<const Tensor> given) {
     FunctionTape tape(where);
     std::vector<Tensor> marked, gradients;
     for (const Tensor& x : given.first(operands)) marked.push_back(tape.mark(x));
     tape.finish(f(marked));
     std::size_t next = operands;
-    for (const TensorType& type : results) gradients.push_back(is_floating(type.dtype) ? given[next++] : Tensor());
+    for (const TensorType& type : results) gradients.push_back(is_inexact(type.dtype) ? given[next++] : Tensor());
     return pull(tape, gradients);
   };
 }
@@ -48,7 +48,7 @@ std::vector<Tensor> CondCall::backward(FunctionContext& context, std::span<const
   const std::vector<TensorType> types = types_of(saved);
   std::vector<Tensor> given = floating_gradients(gradients, probed.results, predicate, where);
   std::size_t floating = probed.others.size();
-  for (const TensorType& type : types) floating += is_floating(type.dtype) ? 1 : 0;
+  for (const TensorType& type : types) floating += is_inexact(type.dtype) ? 1 : 0;
   const auto call = [&](std::span<const Tensor> below, const Pull& pull) {
     const CondCall transposed{predicate, pulled_back(when_true, saved.size(), probed.results, pull, where),
                               pulled_back(when_false, saved.size(), probed.results, pull, where), seed, where};
@@ -61,7 +61,7 @@ std::vector<Tensor> CondCall::backward(FunctionContext& context, std::span<const
       at_recorded_level(frame, std::move(given), make_pull(types, probed, where), plain_in, plain_out, call);
   std::vector<Tensor> result;
   std::size_t next = 0;
-  for (const TensorType& type : types) result.push_back(is_floating(type.dtype) ? found[next++] : Tensor());
+  for (const TensorType& type : types) result.push_back(is_inexact(type.dtype) ? found[next++] : Tensor());
   result.insert(result.end(), found.begin() + static_cast<std::ptrdiff_t>(next), found.end());
   return result;
 }
@@ -70,7 +70,8 @@ std::vector<Tensor> CondCall::run(std::span<const Tensor> operands) const {
   if (!grad_enabled()) return run_below(operands);
   Probe probed = probe(when_true, operands, where);
   const Probe other = probe(when_false, operands, where);
-  require_same_types(1762, "cond: the functions give different results", "true", probed.results, "false", other.results, where);
+  require_same_types(1762, "cond: the functions give different results", "true", probed.results, "false", other.results,
+                     where);
   merge_others(probed, other);
   if (probed.results.empty() || (!probed.depends_on_arguments && probed.others.empty())) return run_below(operands);
   const std::vector<Tensor> plain = without_histories_here(operands);
@@ -83,15 +84,16 @@ std::vector<Tensor> CondCall::run(std::span<const Tensor> operands) const {
   auto pass = [call = *this, probed = std::move(probed), frame](FunctionContext& c, std::span<const Tensor> gradients) {
     return call.backward(c, gradients, probed, *frame);
   };
-  return record_hand_written({"cond", {operands.begin(), operands.end()}, others, std::move(pass), where}, context, level,
-                             std::move(results));
+  return record_hand_written({"cond", {operands.begin(), operands.end()}, others, std::move(pass), where}, context,
+                             level, std::move(results));
 }
 
 std::vector<Tensor> CondCall::run_below(std::span<const Tensor> operands) const {
   if (vmap_frame == nullptr) return record(operands);
   const VmapFrame& frame = *vmap_frame;
   const BelowWrappers below(operands, frame.level);
-  const CondCall lowered{predicate, below_level(when_true, below.batched), below_level(when_false, below.batched), seed, where};
+  const CondCall lowered{predicate, below_level(when_true, below.batched), below_level(when_false, below.batched), seed,
+                         where};
   std::vector<Tensor> results;
   {
     const InsideLevel outside(frame.outer);
@@ -106,8 +108,8 @@ std::vector<Tensor> CondCall::record(std::span<const Tensor> operands) const {
   const BackendKey backend = backend_of(operands);
   auto first = std::make_unique<CapturedFunction>(when_true, types, backend, "cond", where);
   auto second = std::make_unique<CapturedFunction>(when_false, types, backend, "cond", where);
-  require_same_types(1762, "cond: the functions give different results", "true", first->results(), "false", second->results(),
-                     where);
+  require_same_types(1762, "cond: the functions give different results", "true", first->results(), "false",
+                     second->results(), where);
   const std::vector<TensorType> results = first->results();
   if (results.empty()) return {};
   StepOperands places;
@@ -121,7 +123,8 @@ std::vector<Tensor> choose(const Tensor& predicate, const TensorFunction& when_t
                            const std::vector<Tensor>& operands, Location where) {
   std::vector<Tensor> first = when_true(operands);
   const std::vector<Tensor> second = when_false(operands);
-  require_same_types(1762, "cond: the functions give different results", "true", types_of(first), "false", types_of(second), where);
+  require_same_types(1762, "cond: the functions give different results", "true", types_of(first), "false",
+                     types_of(second), where);
   const vjp::LineGuard line(where);
   for (std::size_t i = 0; i < first.size(); ++i) first[i] = vjp::where(predicate, first[i], second[i]).tensor();
   return first;
@@ -129,8 +132,8 @@ std::vector<Tensor> choose(const Tensor& predicate, const TensorFunction& when_t
 
 }  // namespace
 
-std::vector<Tensor> cond_flat(const Operand& predicate, const TensorFunction& when_true, const TensorFunction& when_false,
-                              const std::vector<Tensor>& operands) {
+std::vector<Tensor> cond_flat(const Operand& predicate, const TensorFunction& when_true,
+                              const TensorFunction& when_false, const std::vector<Tensor>& operands) {
   const Location where = predicate.where();
   for (const Tensor& x : operands) require_defined("cond", x, where);
   if (!predicate.is_tensor()) return predicate.scalar().as_double() != 0 ? when_true(operands) : when_false(operands);
@@ -138,8 +141,7 @@ std::vector<Tensor> cond_flat(const Operand& predicate, const TensorFunction& wh
   if (differs_in_batch(chosen)) return choose(chosen, when_true, when_false, operands, where);
   chosen = ordinary_tensor(chosen);
   const Tensor seed = draw_seed(where);
-  if (is_plain())
-    return run_plainly(chosen.item<bool>(where) ? when_true : when_false, operands, seed, 0);
+  if (is_plain()) return run_plainly(chosen.item<bool>(where) ? when_true : when_false, operands, seed, 0);
   return CondCall{chosen, when_true, when_false, seed, where}.run(operands);
 }
 

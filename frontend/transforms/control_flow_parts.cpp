@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "fermata/modes.h"
-#include "fermata/values.h"
 #include "fermata/ops.h"
 #include "fermata/random.h"
+#include "fermata/values.h"
 #include "fermata/views.h"
 #include "frontend/calls.h"
 #include "frontend/capture_scope.h"
@@ -58,8 +58,7 @@ void require_same_types(int code, std::string_view headline, std::string_view fi
   const auto fail = [&](const std::string& what, std::vector<ErrorOperand> lines) {
     throw ShapeError(code, format_error(code, "ShapeError", what, std::move(lines), where));
   };
-  if (a.size() != b.size())
-    fail(fmt::format("{}: {} tensors and {}", headline, a.size(), b.size()), {});
+  if (a.size() != b.size()) fail(fmt::format("{}: {} tensors and {}", headline, a.size(), b.size()), {});
   for (std::size_t i = 0; i < a.size(); ++i)
     if (a[i] != b[i])
       fail(fmt::format("{}, tensor {}", headline, i),
@@ -94,7 +93,7 @@ Probe probe(const TensorFunction& f, std::span<const Tensor> samples, Location w
     found.depends_on_arguments = found.depends_on_arguments || (mark && mark->operands()[0].edge);
   if (found.others.empty()) return found;
   std::vector<Tensor> seeds;
-  for (const Tensor& y : ys) seeds.push_back(is_floating(y.dtype()) ? zeros_of(type_of(y), y, where) : Tensor());
+  for (const Tensor& y : ys) seeds.push_back(is_inexact(y.dtype()) ? zeros_of(type_of(y), y, where) : Tensor());
   const TranspositionScope anything_goes;
   const std::vector<Tensor> gradients = tape.pull(seeds, found.others, false);
   std::vector<GradEdge> reached;
@@ -120,7 +119,7 @@ Pull make_pull(std::vector<TensorType> arguments, const Probe& probed, Location 
     std::vector<Tensor> results;
     for (std::size_t i = 0; i < found.size(); ++i) {
       const TensorType& type = i < arguments.size() ? arguments[i] : other_types[i - arguments.size()];
-      if (!is_floating(type.dtype)) continue;
+      if (!is_inexact(type.dtype)) continue;
       results.push_back(found[i].defined() ? found[i] : zeros_of(type, tape.recorded_result(0), where));
     }
     return results;
@@ -164,7 +163,8 @@ std::vector<Tensor> at_recorded_level(const SavedFrame& recorded, std::vector<Te
     results = at_recorded_level(recorded, std::move(gradients), batched, stacked, stacked_results, call);
   }
   for (std::size_t i = 0; i < results.size(); ++i)
-    results[i] = make_batched(stacked_results[i] ? swapped_front(results[i]) : same_value(results[i]), frame.level, true);
+    results[i] =
+        make_batched(stacked_results[i] ? swapped_front(results[i]) : same_value(results[i]), frame.level, true);
   return results;
 }
 
@@ -178,7 +178,8 @@ std::vector<Tensor> floating_gradients(std::span<const Tensor> gradients, std::s
                                        const Tensor& like, Location where) {
   std::vector<Tensor> all;
   for (std::size_t i = 0; i < results.size(); ++i)
-    if (is_floating(results[i].dtype)) all.push_back(gradients[i].defined() ? gradients[i] : zeros_of(results[i], like, where));
+    if (is_inexact(results[i].dtype))
+      all.push_back(gradients[i].defined() ? gradients[i] : zeros_of(results[i], like, where));
   return all;
 }
 

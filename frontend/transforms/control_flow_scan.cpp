@@ -26,7 +26,9 @@ template <class T> std::vector<T> joined(std::span<const T> a, std::span<const T
   all.insert(all.end(), b.begin(), b.end());
   return all;
 }
-Tensors joined(const Tensors& a, const Tensors& b) { return joined(std::span<const Tensor>(a), std::span<const Tensor>(b)); }
+Tensors joined(const Tensors& a, const Tensors& b) {
+  return joined(std::span<const Tensor>(a), std::span<const Tensor>(b));
+}
 
 TensorType stacked_type(const TensorType& one, std::int64_t length) {
   TensorType all{one.dtype, {length}};
@@ -42,7 +44,7 @@ TensorType slice_type(const Tensor& sequence) {
 Shape batches_of(std::span<const Tensor> gradients, std::span<const TensorType> types, std::size_t carries) {
   Shape batches;
   for (std::size_t i = 0; i < types.size(); ++i) {
-    if (!is_floating(types[i].dtype)) continue;
+    if (!is_inexact(types[i].dtype)) continue;
     const Shape all = gradients[0].shape();
     const std::size_t front = i < carries ? 0 : 1;
     for (std::size_t k = 0; k < all.rank() - types[i].shape.rank(); ++k) batches.push_back(all[front + k]);
@@ -111,8 +113,8 @@ Tensors ScanCall::run_plain(Tensors carry, const Tensors& sequences) const {
 }
 
 /// Gradients arrive for the last carry, the ys and, as they are results too, the carries before each step.
-Tensors ScanCall::backward(FunctionContext& context, std::span<const Tensor> gradients, std::size_t carries, const Types& ys,
-                           const Probe& probed, const SavedFrame& frame) const {
+Tensors ScanCall::backward(FunctionContext& context, std::span<const Tensor> gradients, std::size_t carries,
+                           const Types& ys, const Probe& probed, const SavedFrame& frame) const {
   // Saved: the sequences, then the carries before each step.
   const Tensors saved = context.saved();
   const std::size_t sequences = saved.size() - carries;
@@ -121,8 +123,10 @@ Tensors ScanCall::backward(FunctionContext& context, std::span<const Tensor> gra
   results = arguments;
   for (std::size_t i = 0; i < sequences; ++i) arguments.push_back(slice_type(saved[i]));
   for (const TensorType& type : ys) results.push_back(type);
-  const auto is_float = [](const TensorType& t) { return is_floating(t.dtype); };
-  const auto floats = [&](std::span<const TensorType> types) { return static_cast<std::size_t>(std::ranges::count_if(types, is_float)); };
+  const auto is_float = [](const TensorType& t) { return is_inexact(t.dtype); };
+  const auto floats = [&](std::span<const TensorType> types) {
+    return static_cast<std::size_t>(std::ranges::count_if(types, is_float));
+  };
   const std::size_t float_carries = floats(std::span(arguments).first(carries)), float_ys = floats(ys),
                     others = probed.others.size(), float_sequences = floats(std::span(arguments).subspan(carries));
   Types given_types(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(carries));
@@ -149,7 +153,7 @@ Tensors ScanCall::backward(FunctionContext& context, std::span<const Tensor> gra
       tape.finish(f(marked));
       std::size_t carry = 0, y = 0;
       for (std::size_t i = 0; i < results.size(); ++i) {
-        const bool floating = is_floating(results[i].dtype);
+        const bool floating = is_inexact(results[i].dtype);
         arriving.push_back(!floating ? Tensor() : i < carries ? of_carry[carry++] : of_ys[y++]);
       }
       const Tensors found = pull(tape, arriving);  // carries, sequences, others
@@ -158,7 +162,8 @@ Tensors ScanCall::backward(FunctionContext& context, std::span<const Tensor> gra
       Tensors out;
       for (std::size_t i = 0; i < float_carries; ++i) out.push_back(vjp::add(found[i], of_cs[i]).tensor());
       for (std::size_t i = 0; i < others; ++i) out.push_back(vjp::add(of_others[i], found[first_other + i]).tensor());
-      out.insert(out.end(), found.begin() + static_cast<std::ptrdiff_t>(float_carries), found.begin() + static_cast<std::ptrdiff_t>(first_other));
+      out.insert(out.end(), found.begin() + static_cast<std::ptrdiff_t>(float_carries),
+                 found.begin() + static_cast<std::ptrdiff_t>(first_other));
       return out;
     };
     Tensors init(below.begin(), below.begin() + static_cast<std::ptrdiff_t>(float_carries));
@@ -172,11 +177,13 @@ Tensors ScanCall::backward(FunctionContext& context, std::span<const Tensor> gra
     over.insert(over.end(), below.begin() + static_cast<std::ptrdiff_t>(float_carries), below.end());
     return ScanCall{step, length, !reverse, seed, where}.run(init, over);
   };
-  const Tensors found = at_recorded_level(frame, std::move(given), make_pull(arguments, probed, where), stacked, stacked_results, call);
+  const Tensors found =
+      at_recorded_level(frame, std::move(given), make_pull(arguments, probed, where), stacked, stacked_results, call);
   Tensors out;
   std::size_t carry = 0, sequence = float_carries + others;
   for (std::size_t i = 0; i < carries; ++i) out.push_back(is_float(arguments[i]) ? found[carry++] : Tensor());
-  for (std::size_t i = 0; i < sequences; ++i) out.push_back(is_float(arguments[carries + i]) ? found[sequence++] : Tensor());
+  for (std::size_t i = 0; i < sequences; ++i)
+    out.push_back(is_float(arguments[carries + i]) ? found[sequence++] : Tensor());
   for (std::size_t i = 0; i < others; ++i) out.push_back(found[float_carries + i]);
   return out;
 }
@@ -250,17 +257,19 @@ Tensors ScanCall::record(const Tensors& init, const Tensors& sequences) const {
     over.push_back(captured->reads(init.size() + i) ? places.place(sequences[i]) : StepFunction::kOwn);
   const Tensors provided(all.size());
   StepFunction body(std::move(captured), provided, places);
-  return record_step(Op::scan, make_scan_step(std::move(body), first, over, length, reverse), places, seed, results, where);
+  return record_step(Op::scan, make_scan_step(std::move(body), first, over, length, reverse), places, seed, results,
+                     where);
 }
 
 }  // namespace
 
-std::vector<Tensor> scan_flat(const TensorFunction& f, const std::vector<Tensor>& init, const std::vector<Tensor>& sequences,
-                              bool reverse, Location where) {
+std::vector<Tensor> scan_flat(const TensorFunction& f, const std::vector<Tensor>& init,
+                              const std::vector<Tensor>& sequences, bool reverse, Location where) {
   for (const Tensor& x : init) require_defined("scan", x, where);
   for (const Tensor& x : sequences) require_defined("scan", x, where);
   if (sequences.empty())
-    throw ShapeError(1765, format_error(1765, "ShapeError", "scan: nothing to scan over", {}, where, "fori_loop takes a count"));
+    throw ShapeError(
+        1765, format_error(1765, "ShapeError", "scan: nothing to scan over", {}, where, "fori_loop takes a count"));
   for (const Tensor& x : sequences)
     if (x.rank() == 0 || x.size(0) != sequences[0].size(0))
       throw ShapeError(1765, format_error(1765, "ShapeError", "scan: sequences of different lengths",

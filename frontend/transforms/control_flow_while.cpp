@@ -20,18 +20,21 @@ namespace {
 using namespace control;
 
 void require_same_state(std::span<const TensorType> before, std::span<const TensorType> after, Location where) {
-  require_same_types(1763, "while_loop: the body changes the type of the state", "takes", before, "gives", after, where);
+  require_same_types(1763, "while_loop: the body changes the type of the state", "takes", before, "gives", after,
+                     where);
 }
 
 Tensor holds(const TensorFunction& condition, std::span<const Tensor> state, Location where) {
   const std::vector<Tensor> given = condition(state);
   if (given.size() != 1)
-    throw ValueError(1764, format_error(1764, "ValueError", "while_loop: the condition gives no single tensor", {}, where));
+    throw ValueError(1764,
+                     format_error(1764, "ValueError", "while_loop: the condition gives no single tensor", {}, where));
   return one_bool("while_loop", given[0], where);
 }
 
 /// The new state where `running` is true, of a batch in front or of nothing.
-std::vector<Tensor> keep_finished(const Tensor& running, std::vector<Tensor> next, std::span<const Tensor> state, Location where) {
+std::vector<Tensor> keep_finished(const Tensor& running, std::vector<Tensor> next, std::span<const Tensor> state,
+                                  Location where) {
   const vjp::LineGuard line(where);
   for (std::size_t i = 0; i < next.size(); ++i) {
     Shape sizes = running.shape();
@@ -51,7 +54,8 @@ struct WhileCall {
   std::vector<Tensor> run(std::span<const Tensor> state) const;
   std::vector<Tensor> run_below(std::span<const Tensor> state) const;
   std::vector<Tensor> record(std::span<const Tensor> state) const;
-  std::vector<Tensor> transposed(FunctionContext& context, std::span<const Tensor> gradients, const Probe& probed) const;
+  std::vector<Tensor> transposed(FunctionContext& context, std::span<const Tensor> gradients,
+                                 const Probe& probed) const;
   std::vector<Tensor> push(std::span<const Tensor> state, std::span<const Tensor> tangents, const Probe& probed) const;
 };
 
@@ -69,13 +73,14 @@ std::vector<Tensor> WhileCall::run_plain(std::vector<Tensor> state) const {
 }
 
 /// How the last state changes with the first one and with what the body mentions: the loop with tangents in its state.
-std::vector<Tensor> WhileCall::push(std::span<const Tensor> state, std::span<const Tensor> tangents, const Probe& probed) const {
+std::vector<Tensor> WhileCall::push(std::span<const Tensor> state, std::span<const Tensor> tangents,
+                                    const Probe& probed) const {
   const std::size_t count = state.size();
   std::vector<Tensor> both(state.begin(), state.end());
   std::vector<Tensor> along;  // of the others: the same in every run
   std::size_t next = 0;
   for (const Tensor& s : state) {
-    if (!is_floating(s.dtype())) continue;
+    if (!is_inexact(s.dtype())) continue;
     both.push_back(tangents[next].defined() ? tangents[next] : zeros_of(type_of(s), s, where));
     ++next;
   }
@@ -86,7 +91,7 @@ std::vector<Tensor> WhileCall::push(std::span<const Tensor> state, std::span<con
     std::size_t at = count;
     for (const Tensor& s : given.first(count)) {
       marked.push_back(tape.mark(s));
-      directions.push_back(is_floating(s.dtype()) ? given[at++] : Tensor());
+      directions.push_back(is_inexact(s.dtype()) ? given[at++] : Tensor());
     }
     tape.finish(f(marked));
     directions.insert(directions.end(), along.begin(), along.end());
@@ -96,7 +101,7 @@ std::vector<Tensor> WhileCall::push(std::span<const Tensor> state, std::span<con
     for (std::size_t i = 0; i < count; ++i) results.push_back(tape.result(i));
     for (std::size_t i = 0; i < count; ++i) {
       const Tensor& y = tape.recorded_result(i);
-      if (is_floating(y.dtype())) results.push_back(found[i].defined() ? found[i] : zeros_of(type_of(y), y, line));
+      if (is_inexact(y.dtype())) results.push_back(found[i].defined() ? found[i] : zeros_of(type_of(y), y, line));
     }
     return results;
   };
@@ -110,19 +115,20 @@ std::vector<Tensor> WhileCall::push(std::span<const Tensor> state, std::span<con
 std::vector<Tensor> WhileCall::transposed(FunctionContext& context, std::span<const Tensor> gradients,
                                           const Probe& probed) const {
   if (!in_transposition)
-    throw GradientError(1761, format_error(1761, "GradientError",
-                                           "while_loop: a gradient in reverse needs every state, and their number is not known",
-                                           {}, where,
-                                           "use scan or fori_loop, jvp, or leave the loop out of compile()"));
+    throw GradientError(
+        1761, format_error(1761, "GradientError",
+                           "while_loop: a gradient in reverse needs every state, and their number is not known", {},
+                           where, "use scan or fori_loop, jvp, or leave the loop out of compile()"));
   const std::vector<Tensor> state = context.saved();
   std::vector<Tensor> zeros, arguments, placed;
   for (const Tensor& s : state) {
-    placed.push_back(is_floating(s.dtype()) ? zeros_of(type_of(s), s, where) : Tensor());
+    placed.push_back(is_inexact(s.dtype()) ? zeros_of(type_of(s), s, where) : Tensor());
     if (placed.back().defined()) zeros.push_back(placed.back());
   }
   for (const TensorType& type : probed.other_types) zeros.push_back(zeros_of(type, state[0], where));
   for (std::size_t i = 0; i < state.size(); ++i)
-    if (is_floating(state[i].dtype())) arguments.push_back(gradients[i].defined() ? gradients[i] : zeros_of(type_of(state[i]), state[i], where));
+    if (is_inexact(state[i].dtype()))
+      arguments.push_back(gradients[i].defined() ? gradients[i] : zeros_of(type_of(state[i]), state[i], where));
   const auto again = std::make_shared<FunctionContext>();
   again->save_for_backward(state);
   auto pass = [call = *this, probed](FunctionContext& c, std::span<const Tensor> tangents) {
@@ -153,8 +159,8 @@ std::vector<Tensor> WhileCall::run(std::span<const Tensor> state) const {
   auto pass = [call = *this, probed = std::move(probed)](FunctionContext& c, std::span<const Tensor> gradients) {
     return call.transposed(c, gradients, probed);
   };
-  return record_hand_written({"while_loop", {state.begin(), state.end()}, others, std::move(pass), where}, context, level,
-                             std::move(results));
+  return record_hand_written({"while_loop", {state.begin(), state.end()}, others, std::move(pass), where}, context,
+                             level, std::move(results));
 }
 
 std::vector<Tensor> WhileCall::run_below(std::span<const Tensor> state) const {
@@ -189,13 +195,14 @@ std::vector<Tensor> WhileCall::record(std::span<const Tensor> state) const {
   for (const Tensor& t : state) init.push_back(places.place(t));
   const std::vector<Tensor> provided(state.size());
   StepFunction first(std::move(tested), provided, places), second(std::move(stepped), provided, places);
-  return record_step(Op::while_loop, make_while_step(std::move(first), std::move(second), init), places, seed, types, where);
+  return record_step(Op::while_loop, make_while_step(std::move(first), std::move(second), init), places, seed, types,
+                     where);
 }
 
 }  // namespace
 
-std::vector<Tensor> while_flat(const TensorFunction& condition, const TensorFunction& body, const std::vector<Tensor>& state,
-                               Location where) {
+std::vector<Tensor> while_flat(const TensorFunction& condition, const TensorFunction& body,
+                               const std::vector<Tensor>& state, Location where) {
   for (const Tensor& x : state) require_defined("while_loop", x, where);
   const WhileCall call{condition, body, draw_seed(where), where};
   return is_plain() || state.empty() ? call.run_plain(state) : call.run(state);

@@ -33,14 +33,15 @@ struct Linearization::State {
 void Linearization::State::check(std::span<const Tensor> given, std::span<const TensorType> wanted,
                                  std::string_view what) const {
   if (given.size() != wanted.size())
-    throw GradientError(1760, format_error(1760, "GradientError",
-                                           fmt::format("{}: {} {}s for {} tensors", function, given.size(), what,
-                                                       wanted.size()),
-                                           {}, where));
+    throw GradientError(
+        1760,
+        format_error(1760, "GradientError",
+                     fmt::format("{}: {} {}s for {} tensors", function, given.size(), what, wanted.size()), {}, where));
   for (std::size_t i = 0; i < given.size(); ++i) {
-    if (!is_floating(wanted[i].dtype)) continue;
+    if (!is_inexact(wanted[i].dtype)) continue;
     require_defined(function, given[i], where);
-    if (given[i].shape() == wanted[i].shape && is_floating(given[i].dtype())) continue;
+    const bool fits = is_inexact(given[i].dtype()) && (is_complex(wanted[i].dtype) || !is_complex(given[i].dtype()));
+    if (given[i].shape() == wanted[i].shape && fits) continue;
     throw GradientError(
         1760, format_error(1760, "GradientError",
                            fmt::format("{}: {} {} must be floating and of the shape of its tensor", function, what, i),
@@ -79,7 +80,7 @@ std::vector<Tensor> Linearization::pull(std::span<const Tensor> cotangents) cons
   std::vector<Tensor> seeds;
   for (std::size_t i = 0; i < cotangents.size(); ++i) {
     const vjp::LineGuard line(s.where);
-    const bool floating = is_floating(s.results[i].dtype);
+    const bool floating = is_inexact(s.results[i].dtype);
     seeds.push_back(floating ? vjp::cast(cotangents[i], s.results[i].dtype).tensor() : Tensor());
   }
   std::vector<Tensor> result = s.tape.pull(seeds, {}, s.create_graph && grad_enabled());
@@ -94,7 +95,7 @@ std::vector<Tensor> Linearization::push(std::span<const Tensor> tangents) const 
   std::vector<Tensor> along(tangents.size());
   for (std::size_t i = 0; i < tangents.size(); ++i) {
     const vjp::LineGuard line(s.where);
-    if (is_floating(s.arguments[i].dtype)) along[i] = vjp::cast(tangents[i], s.arguments[i].dtype).tensor();
+    if (is_inexact(s.arguments[i].dtype)) along[i] = vjp::cast(tangents[i], s.arguments[i].dtype).tensor();
   }
   std::vector<Tensor> result = s.transposition->push(along, s.create_graph && grad_enabled());
   for (std::size_t i = 0; i < result.size(); ++i)
@@ -105,6 +106,11 @@ std::vector<Tensor> Linearization::push(std::span<const Tensor> tangents) const 
 namespace detail {
 
 Tensor basis(const Tensor& like, Location where) {
+  if (is_complex(like.dtype()))
+    throw UnsupportedError(
+        2761,
+        format_error(2761, "UnsupportedError", "the Jacobian with respect to complex numbers is no matrix of them",
+                     describe(like), where, "jvp and pullback take directions, or split it into real() and imag()"));
   const std::int64_t count = like.element_count();
   Shape sizes{count};
   for (const std::int64_t size : like.shape()) sizes.push_back(size);

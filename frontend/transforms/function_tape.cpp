@@ -28,8 +28,10 @@ std::pair<Tensor, GradEdge> make_mark(const Tensor& x, bool records_outside, Loc
   operand.dtype = x.dtype();
   // Inside vmap the mark is a tensor of that level, also where x is none.
   Tensor own = vmap_frame != nullptr ? at_level(x, vmap_frame->level) : x;
-  if (records_outside) operand.edge = grad_edge(own);
-  else if (is_batched(own)) own = without_any_history(own);
+  if (records_outside)
+    operand.edge = grad_edge(own);
+  else if (is_batched(own))
+    own = without_any_history(own);
   if (operand.edge) node->depth = operand.edge->depth + 1;
   return {own, std::move(node)};
 }
@@ -49,7 +51,7 @@ FunctionTape::~FunctionTape() {
 }
 
 Tensor FunctionTape::mark(const Tensor& x) {
-  if (!is_floating(x.dtype()) || is_made_of_parts(x)) {
+  if (!is_inexact(x.dtype()) || is_made_of_parts(x)) {
     marks_.emplace_back(), marked_.emplace_back();
     return x;
   }
@@ -113,9 +115,9 @@ std::vector<Tensor> FunctionTape::pull(std::span<const Tensor> gradients, std::s
   for (std::size_t i = 0; i < others.size(); ++i) targets.push_back(others[i]), places.push_back(marks_.size() + i);
   if (roots.empty()) return result;
   const TapeScan scan = scan_tape(roots, targets, true);
-  const std::vector<Tensor> found = run_backward(
-      roots, seeds, &scan, targets,
-      {.retain_graph = true, .create_graph = create_graph, .level = level_, .bounded = true}, where_);
+  const std::vector<Tensor> found =
+      run_backward(roots, seeds, &scan, targets,
+                   {.retain_graph = true, .create_graph = create_graph, .level = level_, .bounded = true}, where_);
   for (std::size_t i = 0; i < places.size(); ++i) result[places[i]] = found[i];
   return result;
 }
@@ -128,7 +130,7 @@ Transposition::Transposition(const FunctionTape& tape, std::span<const GradEdge>
   const EnableGradGuard recording;
   for (std::size_t i = 0; i < seeds.size(); ++i) {
     const Tensor& y = tape.recorded_result(i);
-    if (!is_floating(y.dtype())) continue;
+    if (!is_inexact(y.dtype())) continue;
     seeds_[i] = make_grad_node(Op::copy, 1, where);
     seeds_[i]->operands()[0].dtype = y.dtype();
     const vjp::LineGuard line(where);
@@ -155,9 +157,9 @@ std::vector<Tensor> Transposition::push(std::span<const Tensor> tangents, bool c
   std::vector<Tensor> result(seeds_.size());
   if (roots.empty()) return result;
   const TapeScan scan = scan_tape(roots, targets, true);
-  const std::vector<Tensor> found = run_backward(
-      roots, along, &scan, targets,
-      {.retain_graph = true, .create_graph = create_graph, .level = level_, .bounded = true}, where_);
+  const std::vector<Tensor> found =
+      run_backward(roots, along, &scan, targets,
+                   {.retain_graph = true, .create_graph = create_graph, .level = level_, .bounded = true}, where_);
   for (std::size_t i = 0; i < places.size(); ++i) result[places[i]] = found[i];
   return result;
 }
