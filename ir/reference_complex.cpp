@@ -32,6 +32,7 @@ Number pow(Number a, Number b) {
 
 Number unary(const GraphNode& node, Number z) {
   switch (node.op) {
+    case Op::positive: return z;
     case Op::negative: return -z;
     case Op::conj: return std::conj(z);
     case Op::real: return z.real();
@@ -52,6 +53,15 @@ Number unary(const GraphNode& node, Number z) {
     case Op::log1p: return narrow(std::log(Wide(1) + wide(z)));
     case Op::sin: return std::sin(z);
     case Op::cos: return std::cos(z);
+    case Op::tan: return std::tan(z);
+    case Op::asin: return std::asin(z);
+    case Op::acos: return std::acos(z);
+    case Op::atan: return std::atan(z);
+    case Op::sinh: return std::sinh(z);
+    case Op::cosh: return std::cosh(z);
+    case Op::asinh: return std::asinh(z);
+    case Op::acosh: return std::acosh(z);
+    case Op::atanh: return std::atanh(z);
     case Op::tanh: return std::tanh(z);
     case Op::sigmoid: return 1.0 / (1.0 + std::exp(-z));
     case Op::round: return {std::nearbyint(z.real()), std::nearbyint(z.imag())};

@@ -60,6 +60,7 @@ constexpr double kCheap = 2, kRoot = 20, kFunction = 60;
 
 CallKernel complex_unary_kernel(Op op) {
   switch (op) {
+    FERMATA_COMPLEX(positive, kCheap, z)
     FERMATA_COMPLEX(negative, kCheap, -z)
     FERMATA_COMPLEX(conj, kCheap, std::conj(z))
     FERMATA_COMPLEX(real, kCheap, z.real())
@@ -80,6 +81,15 @@ CallKernel complex_unary_kernel(Op op) {
     FERMATA_COMPLEX(log1p, kFunction, widely(z, [](auto w) { return log1p(w); }))
     FERMATA_COMPLEX(sin, kFunction, std::sin(z))
     FERMATA_COMPLEX(cos, kFunction, std::cos(z))
+    FERMATA_COMPLEX(tan, kFunction, std::tan(z))
+    FERMATA_COMPLEX(asin, kFunction, std::asin(z))
+    FERMATA_COMPLEX(acos, kFunction, std::acos(z))
+    FERMATA_COMPLEX(atan, kFunction, std::atan(z))
+    FERMATA_COMPLEX(sinh, kFunction, std::sinh(z))
+    FERMATA_COMPLEX(cosh, kFunction, std::cosh(z))
+    FERMATA_COMPLEX(asinh, kFunction, std::asinh(z))
+    FERMATA_COMPLEX(acosh, kFunction, std::acosh(z))
+    FERMATA_COMPLEX(atanh, kFunction, std::atanh(z))
     FERMATA_COMPLEX(tanh, kFunction, std::tanh(z))
     FERMATA_COMPLEX(sigmoid, kFunction, std::complex<T>(1) / (T(1) + std::exp(-z)))
     FERMATA_COMPLEX(round, kCheap, std::complex<T>(std::nearbyint(z.real()), std::nearbyint(z.imag())))
