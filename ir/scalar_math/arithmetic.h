@@ -94,8 +94,13 @@ template <class V> V round_of(V x) {
 
 template <class V> V copysign(V magnitude, V x) { return with_sign_of(abs(magnitude), x); }
 template <class V> auto signbit(V x) {
-  using S = typename FormatOf<V>::Signed;
-  return bitcast<S>(x) < SignedBits<V>(S{0});
+  using T = ElementOfValue<V>;
+  if constexpr (is_float_value<V>) {
+    using S = typename FormatOf<V>::Signed;
+    return bitcast<S>(x) < SignedBits<V>(S{0});
+  } else {
+    return x < V(T(0));
+  }
 }
 
 /// The remainder of truncated division: the sign of a. Exact as floored_division is.

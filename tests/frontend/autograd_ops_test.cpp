@@ -47,7 +47,8 @@ TEST_P(AutogradOps, EveryUnaryOp) {
     if (!gives_floats(op)) continue;
     ASSERT_NE(vjp_rule(op).entry(0).kind, Derivative::none) << name(op);
     // Away from where the rounding functions jump.
-    const Tensor x = random_f64({2, 3}, 0.1, 0.4, !positive_only(op), 3) + (positive_only(op) ? 0.5 : 0.0);
+    const double shift = op == Op::acosh ? 1.5 : positive_only(op) ? 0.5 : 0.0;
+    const Tensor x = random_f64({2, 3}, 0.1, 0.4, shift == 0, 3) + shift;
     check_both_orders(std::string(name(op)), [&](const Inputs& xs) { return call(op, xs[0]); }, {x});
     ++checked;
   }

@@ -189,9 +189,9 @@ TEST_F(Io, NpyErrors) {
   write("b.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", "\1\2\3\4"));
   EXPECT_EQ(headline<FileError>([] { load_npy("b.npy"); }),
             "FM1603 FileError: load_npy: b.npy: has 4 bytes of elements, not 12");
-  write("c.npy", npy("{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }", ""));
+  write("c.npy", npy("{'descr': '|S5', 'fortran_order': False, 'shape': (3,), }", ""));
   EXPECT_EQ(headline<UnsupportedError>([] { load_npy("c.npy"); }),
-            "FM2003 UnsupportedError: load_npy: c.npy: cannot read elements of type '<c8'");
+            "FM2003 UnsupportedError: load_npy: c.npy: cannot read elements of type '|S5'");
   write("d.npy", npy("{'descr': '<f4', 'shape': (3,), }", ""));
   EXPECT_EQ(headline<FileError>([] { load_npy("d.npy"); }),
             "FM1603 FileError: load_npy: d.npy: has no fortran_order in its header");
