@@ -74,11 +74,23 @@ Tensor batched_along_axis(const BatchedCall& call) {
   return moved_axes(call, attributes);
 }
 
-/// One sorted vector and many values to look up; sorted vectors of their own are searched one by one.
+/// One sorted vector and many values to look up is the op itself. Where each has a vector of its own, positions are counts
+/// of the elements that come before: one fused reduction. NaN is above all numbers.
 Tensor batched_searchsorted(const BatchedCall& call) {
-  if (call.operands[0].batched) return loop_over_batch(call);
-  const std::array operands{call.operands[0].value, call.operands[1].value};
-  return vjp::call(call.op, operands, call.attributes.integers).tensor();
+  using namespace vjp;
+  const bool right = call.attributes.integers[0] != 0;
+  if (!call.operands[0].batched) {
+    const std::array operands{call.operands[0].value, call.operands[1].value};
+    return vjp::call(call.op, operands, call.attributes.integers).tensor();
+  }
+  const Located wanted = expand_dims(call.with_batch(1), 2);
+  Shape column{call.size, call.shape(0)[0]};
+  while (column.rank() < wanted.shape().rank()) column.push_back(1);
+  const Located sorted = reshape(call.operands[0].value, column);
+  const auto is_less = [](const Located& a, const Located& b) {
+    return logical_or(a < b, logical_and(isnan(b), logical_not(isnan(a))));
+  };
+  return reduce(Op::sum, right ? logical_not(is_less(wanted, sorted)) : is_less(sorted, wanted), 2, false).tensor();
 }
 
 /// The second operand is only waited for.
