@@ -17,10 +17,12 @@ bool is_packed(const Emission& e, std::size_t access, unsigned pack) {
 
 /// Loads of packs, before any value is computed.
 void load_packs(Emission& e, const std::vector<ValueId>& ids, unsigned pack) {
+  std::vector<bool> loaded(e.kernel.accesses.size(), false);  // a program may read one access twice
   for (const ValueId id : ids) {
     const Instr& instr = e.kernel.program[id];
-    if (instr.prim != Prim::input || !is_packed(e, instr.index, pack)) continue;
+    if (instr.prim != Prim::input || !is_packed(e, instr.index, pack) || loaded[instr.index]) continue;
     const auto a = instr.index;
+    loaded[a] = true;
     const std::string_view type = memory_type(e.kernel.accesses[a].dtype);
     e.line("{} m{}[{}];", type, a, pack);
     e.line("if (whole) fm_load_pack<{0}, {1}>(p{2} + (r{2} + column), m{2});", type, pack, a);

@@ -90,6 +90,29 @@ class RandomGraph {
         add(DType::f32, {m, n}), add(DType::i64, {k}), add(DType::f32, {k, n});
         node.attributes = {0};
         return true;
+      case Op::cholesky:
+      case Op::qr:
+      case Op::svd:
+        add(DType::f64, {k, k});
+        node.attributes = {between(0, 1)};
+        return true;
+      case Op::solve_triangular:
+        add(DType::f64, {k, k}), add(DType::f64, {k, m});
+        node.attributes = {between(0, 1), between(0, 1)};
+        return true;
+      case Op::pinv: add(DType::f32, {m, k}), add(DType::f32, {}); return true;
+      case Op::fft:
+        add(DType::c64, {m, k});
+        node.attributes = {1, between(0, 1)};
+        return true;
+      case Op::rfft:
+        add(DType::f32, {m, k});
+        node.attributes = {1};
+        return true;
+      case Op::irfft:
+        add(DType::c64, {m, k});
+        node.attributes = {1, 2 * k - 1};
+        return true;
       case Op::searchsorted:
         add(DType::i32, {n}), add(DType::i32, {m, k});
         node.attributes = {between(0, 1)};
@@ -194,7 +217,7 @@ class RandomGraph {
     } catch (const Error&) { return false; }
     const DType scalar = operand_dtype(graph_, node);
     if (is_pointwise(node.op))
-      for (std::uint64_t& bits : node.scalars) bits = some_bits(scalar);
+      for (std::uint64_t& bits : node.scalars) bits = is_complex(scalar) ? 0 : some_bits(scalar);
     return true;
   }
 

