@@ -7,12 +7,12 @@
 
 #include "fermata/creation.h"
 #include "fermata/device.h"
+#include "fermata/indexing.h"
 #include "fermata/ops.h"
 #include "fermata/reductions.h"
 #include "fermata/views.h"
 #include "frontend/calls.h"
 #include "frontend/capture_scope.h"
-#include "frontend/transforms/along_axis.h"
 #include "frontend/transforms/batched.h"
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -161,9 +161,7 @@ Tensor argsort(const Tensor& x, std::int64_t axis, bool descending, Location whe
 TopK topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest, Location where) {
   require_defined("topk", x, where);
   const Tensor indices = along_axis(Op::top_k_indices, x, axis, {k, largest ? 1 : 0}, where);
-  const vjp::LineGuard line(where);
-  const std::int64_t at = normalise_axis("topk", axis, type_of(x), where);
-  return {vjp::gather_along(x, indices, at).tensor(), indices};
+  return {gather(x, indices, axis, where), indices};
 }
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, Side side, const Tensor& sorter, Location where) {

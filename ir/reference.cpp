@@ -227,19 +227,10 @@ ReferenceTensor evaluate_irregular(const GraphNode& node, const std::vector<cons
     case Op::fft:
     case Op::rfft:
     case Op::irfft: return transform(node, *operands[0]);
-    case Op::cholesky:
-    case Op::solve:
-    case Op::solve_triangular:
-    case Op::inv:
-    case Op::det:
-    case Op::cofactor:
-    case Op::slogdet:
-    case Op::qr:
-    case Op::eigh:
-    case Op::eigvalsh:
-    case Op::svd:
-    case Op::svdvals:
-    case Op::pinv: return linear_algebra(node, operands);
+#define FERMATA_IRREGULAR(name, operands, doc) case Op::name:
+#include "ir/ops/linalg.def"
+#undef FERMATA_IRREGULAR
+      return linear_algebra(node, operands);
     default: return move_elements(node, operands);
   }
 }

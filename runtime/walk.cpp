@@ -16,51 +16,23 @@ std::uint32_t words(std::uint32_t low, std::uint32_t high) { return low | high <
 /// another pass over more data than it holds.
 bool worth_keeping(Op op) {
   switch (op) {
-    case Op::matmul:
-    case Op::matmul_i32:
-    case Op::matmul_packed:
-    case Op::csr_matmul:
-    case Op::csr_sampled_matmul:
-    case Op::cholesky:
-    case Op::solve:
-    case Op::solve_triangular:
-    case Op::inv:
-    case Op::det:
-    case Op::cofactor:
-    case Op::slogdet:
-    case Op::qr:
-    case Op::eigh:
-    case Op::eigvalsh:
-    case Op::svd:
-    case Op::svdvals:
-    case Op::pinv:
-    case Op::fft:
-    case Op::rfft:
-    case Op::irfft:
-    case Op::concat:
-    case Op::take:
-    case Op::index_add:
-    case Op::gather:
-    case Op::scatter:
-    case Op::scatter_add:
-    case Op::scatter_multiply:
-    case Op::scatter_maximum:
-    case Op::scatter_minimum:
-    case Op::fold:
-    case Op::convolution:
-    case Op::convolution_data_gradient:
-    case Op::convolution_weight_gradient:
-    case Op::sort:
-    case Op::argsort:
-    case Op::top_k_indices:
-    case Op::searchsorted:
-    case Op::flatnonzero: return true;
-#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return true;
-#include "ir/ops.def"
-    case Op::cond:
-    case Op::while_loop:
-    case Op::scan: return true;
-    default: return family(op) == Family::reduce;
+    case Op::input:
+    case Op::full:
+    case Op::iota:
+    case Op::cast:
+    case Op::copy:
+    case Op::reshape:
+    case Op::expand_dims:
+    case Op::squeeze:
+    case Op::permute:
+    case Op::slice:
+    case Op::broadcast_to:
+    case Op::unfold:
+    case Op::update:
+    case Op::complex:
+    case Op::unpack:
+    case Op::after: return false;  // views, and what costs no more than reading its operands
+    default: return family(op) == Family::reduce || family(op) == Family::irregular;
   }
 }
 

@@ -1,6 +1,7 @@
 // The text of an error, for tests that compare all of it.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <exception>
 #include <source_location>
@@ -31,6 +32,18 @@ std::string message(F&& call, std::source_location here = std::source_location::
   const char* const end = std::from_chars(begin, text.data() + text.size(), line).ptr;
   if (line < here.line() || line > here.line() + 1) return text;
   return text.replace(at, static_cast<std::size_t>(end - (text.data() + at)), "HERE");
+}
+
+/// The same without the line that says where.
+template <class E, class F> std::string message_without_place(F&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    const std::string text = error.what();
+    const std::size_t at = text.find("\n  at   ");
+    return at == text.npos ? text : text.substr(0, at) + text.substr(std::min(text.size(), text.find('\n', at + 1)));
+  }
+  return "no error";
 }
 
 }  // namespace fermata::testing

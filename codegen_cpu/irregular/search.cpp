@@ -2,34 +2,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
-#include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/sort_keys.h"
-#include "codegen_cpu/irregular/strided_copy.h"
-#include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
-
-/// The elements of a view in row-major order: its own, or a copy.
-class DenseElements {
- public:
-  explicit DenseElements(const TensorView& view)
-      : copy_(is_contiguous(view, 0, view.rank) ? 0
-                                                : view.element_count() * static_cast<std::int64_t>(byte_size(view.dtype))),
-        data_(copy_.size() == 0 ? view.data : copy_.data()) {
-    const std::span<const std::int64_t> sizes{view.sizes, view.rank};
-    if (copy_.size() != 0)
-      strided_copy({copy_.data(), dense_strides(sizes)}, {view.data, {view.strides, view.rank}}, sizes,
-                   byte_size(view.dtype));
-  }
-  template <class T> const T* as() const { return static_cast<const T*>(data_); }
-
- private:
-  Scratch<std::byte> copy_;
-  const void* data_;
-};
 
 template <class Key> void search(const CallArgs& args) {
   using K = typename Key::Bits;
@@ -37,7 +16,7 @@ template <class Key> void search(const CallArgs& args) {
   const bool right = args.attributes[0] != 0;
   const std::int64_t size = vector.sizes[0], stride = vector.strides[0];
   const DenseElements dense(values);
-  const K *const sorted = static_cast<const K*>(vector.data), *const wanted = dense.as<K>();
+  const K *const sorted = static_cast<const K*>(vector.data), *const wanted = static_cast<const K*>(dense.data());
   auto* const out = static_cast<std::int64_t*>(args.outputs[0].data);
   const auto key = [](K bits) { return Key::key(Key::equal_zeros(bits)); };
   parallel_for(0, values.element_count(), 40, [&](std::int64_t begin, std::int64_t end) {
@@ -62,7 +41,7 @@ template <class Key> void find_nonzero(const CallArgs& args) {
   const TensorView& x = args.inputs[0];
   const std::int64_t count = x.element_count(), wanted = args.outputs[0].sizes[0];
   const DenseElements dense(x);
-  const K* const from = dense.as<K>();
+  const K* const from = static_cast<const K*>(dense.data());
   auto* const out = static_cast<std::int64_t*>(args.outputs[0].data);
   const auto nonzero = [](K bits) { return Key::equal_zeros(bits) != K{0}; };
   const std::int64_t chunks = (count + kChunk - 1) / kChunk;

@@ -336,19 +336,9 @@ bool has_lapack() { return false; }
 
 CallKernel lapack_kernel(Op op) {
   switch (op) {
-    case Op::cholesky:
-    case Op::solve:
-    case Op::solve_triangular:
-    case Op::inv:
-    case Op::det:
-    case Op::slogdet:
-    case Op::cofactor:
-    case Op::qr:
-    case Op::eigh:
-    case Op::eigvalsh:
-    case Op::svd:
-    case Op::svdvals:
-    case Op::pinv:
+#define FERMATA_IRREGULAR(name, operands, doc) case Op::name:
+#include "ir/ops/linalg.def"
+#undef FERMATA_IRREGULAR
       return +[](const CallArgs& args) {
         throw UnsupportedError(
             2070, format_error(2070, "UnsupportedError", fmt::format("{}: this build has no LAPACK", name(args.op)), {},

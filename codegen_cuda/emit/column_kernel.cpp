@@ -42,29 +42,13 @@ void steps(Emission& e, const Stage& stage, const std::string& number) {
       "for ({0} x{1} = begin; x{1} < end; ++x{1})", e.index, inner);
 }
 
-void row_values(Emission& e, const Stage& stage, const char* who) {
-  e.values(stage.row_values, [](std::size_t a) { return fmt::format("r{}", a); });
-  if (stage.row_stores.empty()) return;
-  e.block(
-      [&] {
-        for (const std::uint16_t s : stage.row_stores) e.store(s, fmt::format("r{}", e.kernel.stores[s].access));
-      },
-      "if ({})", who);
-}
-
-template <class F> void for_components(const Emission& e, const Stage& stage, F&& f) {
-  std::size_t at = 0;
-  for (const std::uint16_t r : stage.reductions)
-    for (std::size_t c = 0; c < e.kernel.reductions[r].types.size(); ++c) f(r, c, at++);
-}
-
 /// Merges the states of slices, in order, into the totals of slice 0.
 void take_slices(Emission& e, const Stage& stage) {
   e.block(
       [&] {
         for (const std::uint16_t r : stage.reductions) {
           std::vector<std::string> items;
-          for_components(e, stage, [&](std::uint16_t of, std::size_t c, std::size_t at) {
+          e.for_components(stage, [&](std::uint16_t of, std::size_t c, std::size_t at) {
             if (of == r)
               items.push_back(fmt::format("fm_get<{}>(fm_shared_load(states + ({} * {} + from) * 32 + across))",
                                           value_type(e.kernel.reductions[r].types[c]), at, kColumnSlices));
@@ -87,7 +71,7 @@ void column_stage(Emission& e, const Stage& stage) {
         e.declare_states(stage.reductions, "", "");
         e.block([&] { steps(e, stage, "number"); }, "if (active && number < blocks)");
         if (stage.reductions.empty()) return;
-        for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
+        e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
           e.line("fm_shared_store(states + ({} * {} + slice) * 32 + across, fm_put({}));", at, kColumnSlices, e.state(r, c, ""));
         });
         e.line("fm_barrier();");
@@ -96,17 +80,17 @@ void column_stage(Emission& e, const Stage& stage) {
       },
       "for ({0} start = 0; start < blocks; start += {1})", e.index, kColumnSlices);
   if (!stage.reductions.empty()) {  // what slice 0 has, all slices want
-    for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
+    e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
       e.line("if (slice == 0) fm_shared_store(states + {} * 32 + across, fm_put({}));", at * kColumnSlices, e.state(r, c, "total"));
     });
     e.line("fm_barrier();");
-    for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
+    e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
       e.line("{} = fm_get<{}>(fm_shared_load(states + {} * 32 + across));", e.state(r, c, "total"),
              value_type(e.kernel.reductions[r].types[c]), at * kColumnSlices);
     });
     e.line("fm_barrier();");
   }
-  row_values(e, stage, "active && slice == 0");
+  e.row_values(stage, "active && slice == 0");
 }
 
 void column_coordinate(Emission& e, const std::string& is) { e.line("const {} x{} = {};", e.index, e.vector_axis(), is); }
@@ -150,7 +134,7 @@ void emit_partial(Emission& e) {
         prologue(e);
         e.declare_states(stage.reductions, "", "");
         steps(e, stage, "number");
-        for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
+        e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
           e.line("fm_store(states + ((i64){} * blocks * points + task), fm_put({}));", at, e.state(r, c, ""));
         });
       },
@@ -182,7 +166,7 @@ void emit_finish(Emission& e) {
               }
             },
             "for ({0} number = 0; number < blocks; ++number)", e.index);
-        row_values(e, stage, "true");
+        e.row_values(stage, "true");
       },
       "for ({0} point = ({0})blockIdx.x * 256 + threadIdx.x; point < points; point += ({0})gridDim.x * 256)", e.index);
   e.close();

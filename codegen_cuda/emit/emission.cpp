@@ -16,6 +16,16 @@ std::string Emission::stride(std::size_t access, unsigned axis) const {
   return arguments.strides[access][axis] < 0 ? "1" : format("s{}_{}", access, axis);
 }
 
+void Emission::row_values(const KernelSchedule::Stage& stage, const char* who) {
+  values(stage.row_values, [](std::size_t a) { return format("r{}", a); });
+  if (stage.row_stores.empty()) return;
+  block(
+      [&] {
+        for (const std::uint16_t s : stage.row_stores) store(s, format("r{}", kernel.stores[s].access));
+      },
+      "if ({})", who);
+}
+
 std::vector<unsigned> Emission::parallel_axes(bool with_vector_axis) const {
   std::vector<unsigned> axes;
   for (unsigned axis = 0; axis < kernel.rank; ++axis)

@@ -77,6 +77,15 @@ struct Emission {
   std::vector<std::string> lifted_names(std::uint16_t reduction) const;
   std::size_t components(const std::vector<std::uint16_t>& reductions) const;
 
+  /// f(reduction, component, how many came before it) for every component of a stage's states.
+  template <class F> void for_components(const KernelSchedule::Stage& stage, F&& f) const {
+    std::size_t at = 0;
+    for (const std::uint16_t r : stage.reductions)
+      for (std::size_t c = 0; c < kernel.reductions[r].types.size(); ++c) f(r, c, at++);
+  }
+  /// The values of a stage that a row has one of, and their stores by the thread for which `who` holds.
+  void row_values(const KernelSchedule::Stage& stage, const char* who);
+
   std::vector<unsigned> parallel_axes(bool with_vector_axis) const;
   std::vector<unsigned> outer_reduced_axes() const;
   unsigned inner_reduced_axis() const;

@@ -96,22 +96,6 @@ void merge_lanes(Emission& e, const Stage& stage) {
 
 void declare_totals(Emission& e, const Stage& stage) { e.declare_states(stage.reductions, "total", ""); }
 
-template <class F> void for_components(const Emission& e, const Stage& stage, F&& f) {
-  std::size_t at = 0;
-  for (const std::uint16_t r : stage.reductions)
-    for (std::size_t c = 0; c < e.kernel.reductions[r].types.size(); ++c) f(r, c, at++);
-}
-
-void row_values(Emission& e, const Stage& stage, const char* who) {
-  e.values(stage.row_values, [](std::size_t a) { return fmt::format("r{}", a); });
-  if (stage.row_stores.empty()) return;
-  e.block(
-      [&] {
-        for (const std::uint16_t s : stage.row_stores) e.store(s, fmt::format("r{}", e.kernel.stores[s].access));
-      },
-      "if ({})", who);
-}
-
 void prologue(Emission& e, const std::string& row) {
   const std::vector<unsigned> axes = e.parallel_axes(true);
   e.coordinates(row, axes);
@@ -135,12 +119,12 @@ void warp_stage(Emission& e, const Stage& stage, Kept& kept) {
       [&] {
         lanes(e, stage, "0", "length", 'r', &kept);
         merge_lanes(e, stage);
-        for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t) {
+        e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t) {
           e.line("{} = fm_shuffle({}, 0);", e.state(r, c, "total"), e.state(r, c, "[0]"));
         });
       },
       "");
-  row_values(e, stage, "lane == 0");
+  e.row_values(stage, "lane == 0");
   for (const ValueId id : stage.element_values)
     if (e.kernel.program[id].prim == Prim::input)
       for (std::size_t k = 0; k < kept.accesses.size(); ++k)
@@ -156,14 +140,14 @@ void block_stage(Emission& e, const Stage& stage) {
           lanes(e, stage, "begin", "end", 'q', nullptr);
         },
         "for ({} number = warp; number < blocks; number += warps)", e.index);
-    return row_values(e, stage, "threadIdx.x == 0");
+    return e.row_values(stage, "threadIdx.x == 0");
   }
   const std::size_t components = e.components(stage.reductions);
   declare_totals(e, stage);
   e.block(
       [&] {
         // The lanes of the second tree, which live in warp 0.
-        for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t) {
+        e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t) {
           const DType type = e.kernel.reductions[r].types[c];
           const std::string identity = constant(type, e.kernel.reductions[r].identity[c]);
           e.line("{} {}[2] = {{{}, {}}};", value_type(type), e.state(r, c, "tree"), identity, identity);
@@ -175,7 +159,7 @@ void block_stage(Emission& e, const Stage& stage) {
                     enter_block(e, "number");
                     lanes(e, stage, "begin", "end", 'q', nullptr);
                     merge_lanes(e, stage);
-                    for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
+                    e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
                       e.line("if (lane == 0) fm_shared_store(states + (number - start) * {} + {}, fm_put({}));", components, at,
                              e.state(r, c, "[0]"));
                     });
@@ -188,7 +172,7 @@ void block_stage(Emission& e, const Stage& stage) {
                     e.line("if (warp != 0 || start + item >= blocks) continue;");
                     for (const std::uint16_t r : stage.reductions) {
                       std::vector<std::string> items;
-                      for_components(e, stage, [&](std::uint16_t of, std::size_t c, std::size_t at) {
+                      e.for_components(stage, [&](std::uint16_t of, std::size_t c, std::size_t at) {
                         if (of == r)
                           items.push_back(fmt::format("fm_get<{}>(fm_shared_load(states + item * {} + {}))",
                                                       value_type(e.kernel.reductions[r].types[c]), components, at));
@@ -202,25 +186,25 @@ void block_stage(Emission& e, const Stage& stage) {
             "for ({} start = 0; start < blocks; start += {})", e.index, kLanes);
         e.block(
             [&] {
-              for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t) {
+              e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t) {
                 const std::string_view type = value_type(e.kernel.reductions[r].types[c]);
                 e.line("{0} {1}[2] = {{{2}[0], {2}[1]}};", type, e.state(r, c, ""), e.state(r, c, "tree"));
               });
               merge_lanes(e, stage);
-              for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
+              e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
                 e.line("if (lane == 0) fm_shared_store(states + {}, fm_put({}));", at, e.state(r, c, "[0]"));
               });
             },
             "if (warp == 0)");
         e.line("fm_barrier();");
-        for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
+        e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
           e.line("{} = fm_get<{}>(fm_shared_load(states + {}));", e.state(r, c, "total"),
                  value_type(e.kernel.reductions[r].types[c]), at);
         });
         e.line("fm_barrier();");
       },
       "");
-  row_values(e, stage, "threadIdx.x == 0");
+  e.row_values(stage, "threadIdx.x == 0");
 }
 
 void warp_numbers(Emission& e) {
@@ -294,7 +278,7 @@ void emit_row_partial(Emission& e) {
         enter_block(e, "(task % blocks)");
         lanes(e, stage, "begin", "end", 'q', nullptr);
         merge_lanes(e, stage);
-        for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
+        e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
           e.line("if (lane == 0) fm_store(states + ((i64)task * {} + {}), fm_put({}));", e.components(stage.reductions), at,
                  e.state(r, c, "[0]"));
         });
@@ -335,12 +319,12 @@ void emit_row_finish(Emission& e) {
                   },
                   "for ({} first = lane; first < blocks; first += {})", e.index, kLanes);
               merge_lanes(e, stage);
-              for_components(e, stage, [&](std::uint16_t r, std::size_t c, std::size_t) {
+              e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t) {
                 e.line("{} = fm_shuffle({}, 0);", e.state(r, c, "total"), e.state(r, c, "[0]"));
               });
             },
             "");
-        row_values(e, stage, "lane == 0");
+        e.row_values(stage, "lane == 0");
       },
       "for ({0} row = row_begin + ({0})blockIdx.x * warps + warp; row < row_end; row += ({0})gridDim.x * warps)", e.index);
   e.close();

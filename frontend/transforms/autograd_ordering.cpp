@@ -1,7 +1,6 @@
 // Derivatives of scans and sorts. See autograd_rules.h.
 #include <array>
 
-#include "frontend/transforms/along_axis.h"
 #include "frontend/transforms/autograd_rules.h"
 
 namespace fermata {
@@ -13,6 +12,12 @@ std::int64_t axis_of(const VjpArgs& args) { return args.attributes()[0]; }
 Located along(Op op, const Located& x, std::int64_t axis) {
   const std::array tensors{x.tensor()};
   return call(op, tensors, {&axis, 1});
+}
+
+/// Zeros of `shape` with the values added at positions along an axis.
+Located scattered(const Shape& shape, const Located& index, const Located& values, std::int64_t axis) {
+  const std::array tensors{full(0, {values.dtype(), shape}, values).tensor(), index.tensor(), values.tensor()};
+  return call(Op::scatter_add, tensors, {&axis, 1});
 }
 
 Located reversed(const Located& x, std::int64_t axis) {
@@ -49,12 +54,12 @@ Located cumulative_extreme_vjp(const VjpArgs& args, unsigned) {
   const std::int64_t axis = axis_of(args);
   const Shape& shape = args.shape(0);
   const Located here = where(args.x[0] == args.y, iota(shape, axis, args.g), 0);
-  return add_along(shape, along(Op::cumulative_max, here, axis), args.g, axis);
+  return scattered(shape, along(Op::cumulative_max, here, axis), args.g, axis);
 }
 
 Located sort_vjp(const VjpArgs& args, unsigned) {
   const std::array tensors{args.x[0].tensor()};
-  return add_along(args.shape(0), call(Op::argsort, tensors, args.attributes()), args.g, axis_of(args));
+  return scattered(args.shape(0), call(Op::argsort, tensors, args.attributes()), args.g, axis_of(args));
 }
 
 }  // namespace

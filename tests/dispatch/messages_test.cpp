@@ -3,34 +3,27 @@
 #include <fermata/library.h>
 #include <gmock/gmock.h>
 
+#include "tests/error_message.h"
+
 namespace fermata {
 namespace {
 
-template <class E, class F> std::string message(F&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    const std::string text = error.what();
-    const std::size_t at = text.find("\n  at   ");
-    return at == text.npos ? text : text.substr(0, at) + text.substr(std::min(text.size(), text.find('\n', at + 1)));
-  }
-  return "no error";
-}
+using testing::message_without_place;
 
-class LibraryErrors : public testing::TestWithParam<Mode> {
+class LibraryErrors : public ::testing::TestWithParam<Mode> {
  protected:
   ~LibraryErrors() override { EXPECT_EQ((ones({2}) + 1).to_vector<int>(), (std::vector<int>{2, 2})); }
   ModeGuard mode_{GetParam()};
 };
-INSTANTIATE_TEST_SUITE_P(Modes, LibraryErrors, testing::Values(Mode::eager, Mode::compiled),
+INSTANTIATE_TEST_SUITE_P(Modes, LibraryErrors, ::testing::Values(Mode::eager, Mode::compiled),
                          [](const auto& mode) { return mode.param == Mode::eager ? "eager" : "compiled"; });
 
 TEST_P(LibraryErrors, Schemas) {
-  EXPECT_EQ(message<ParseError>([] { parse_schema("my::f(Tensor x -> Tensor"); }),
+  EXPECT_EQ(message_without_place<ParseError>([] { parse_schema("my::f(Tensor x -> Tensor"); }),
             "FM1511 ParseError: schema: expected ','\n"
             "  my::f(Tensor x -> Tensor\n"
             "                 ^");
-  EXPECT_EQ(message<ParseError>([] { parse_schema("my::f(Tensor x) -> Tensor(a)"); }),
+  EXPECT_EQ(message_without_place<ParseError>([] { parse_schema("my::f(Tensor x) -> Tensor(a)"); }),
             "FM1512 ParseError: schema: a result is an alias of (a), which no argument is\n"
             "  schema my::f(Tensor x) -> Tensor(a)");
 }
@@ -46,7 +39,7 @@ TEST_P(LibraryErrors, NoVariantTakesTheArguments) {
   cpu.impl("f", [](const Tensor& x) { return x + 2; }, {.variant = "triples", .fits = triples, .fits_text = "three"});
   const auto f = OperatorHandle::find("choosy::f").typed<Tensor(const Tensor&)>();
   EXPECT_EQ(f(ones({3})).to_vector<int>(), (std::vector<int>{3, 3, 3}));
-  EXPECT_EQ(message<UnsupportedError>([&] { f(ones({4})); }),
+  EXPECT_EQ(message_without_place<UnsupportedError>([&] { f(ones({4})); }),
             "FM2007 UnsupportedError: choosy::f: no kernel takes these arguments\n"
             "  hint `fermata ops choosy::f` prints their conditions");
 }
@@ -64,7 +57,7 @@ TEST_P(LibraryErrors, AViewWrittenWhileGradientsAreRecorded) {
   value.requires_grad(true);
   const Tensor base = ones({2, 2});
   Tensor row = base[0];
-  EXPECT_EQ(message<UnsupportedError>([&] { fill(row, value); }),
+  EXPECT_EQ(message_without_place<UnsupportedError>([&] { fill(row, value); }),
             "FM2009 UnsupportedError: writer::fill_: writes a view while gradients are recorded\n"
             "  x    f32[2]\n"
             "  hint write a copy() of the view, then assign() that");

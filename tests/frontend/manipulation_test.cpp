@@ -84,6 +84,7 @@ TEST(DTypes, CombineAndHaveLimits) {
             "FM1102 DTypeError: result_type: no dtype holds both u64 and i64\n  at   HERE");
   EXPECT_EQ(message<DTypeError>([] { iinfo(DType::f32); }),
             "FM1101 DTypeError: iinfo: f32 is not an integer dtype\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([] { result_type({}); }), "FM1318 ValueError: result_type: of nothing\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] { isdtype(DType::f32, "float"); }),
             "FM1318 ValueError: isdtype: no kind is called \"float\"\n  at   HERE\n  hint \"bool\", \"signed integer\", "
             "\"unsigned integer\", \"integral\", \"real floating\", \"complex floating\", \"numeric\"");
@@ -114,6 +115,12 @@ TEST(DLPack, RoundTrip) {
     EXPECT_EQ(y.to_vector<double>(), x.to_vector<double>());
     EXPECT_EQ(from_dlpack(to_dlpack(x.mT())).to_vector<double>(), x.mT().to_vector<double>());
   }
+}
+TEST(DLPack, DoesNotEndAHistoryUnasked) {
+  const Tensor x = ones({2}).requires_grad(true);
+  EXPECT_EQ(message<GradientError>([&] { to_dlpack(x); }),
+            "FM1720 GradientError: to_dlpack: what others do with x has no gradient\n  x    f32[2]\n  at   HERE\n"
+            "  hint detach() it");
 }
 TEST(DLPack, ReadsStridesAndGivesBack) {
   static int deleted = 0;

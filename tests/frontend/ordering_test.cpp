@@ -7,10 +7,8 @@
 
 #include "fermata/fermata.h"
 #include "frontend/calls.h"
-#include "gradient_check.h"
-#include "ir/graph.h"
-#include "runtime/stats.h"
 #include "tests/error_message.h"
+#include "tests/frontend/reference_call.h"
 
 namespace fermata {
 namespace {
@@ -30,40 +28,19 @@ INSTANTIATE_TEST_SUITE_P(Modes, Ordering, ::testing::Values(Mode::eager, Mode::c
 Ints ints(const Tensor& x) { return x.to_vector<std::int64_t>(); }
 Doubles doubles(const Tensor& x) { return x.to_vector<double>(); }
 
-ReferenceTensor reference_of(const Tensor& x) {
-  ReferenceTensor r{x.dtype(), x.shape(), {}, {}};
-  if (is_floating(x.dtype())) r.floats = x.to_vector<double>();
-  else if (x.dtype() == DType::u64)
-    for (const std::uint64_t v : x.to_vector<std::uint64_t>()) r.integers.push_back(static_cast<std::int64_t>(v));
-  else r.integers = x.to_vector<std::int64_t>();
-  return r;
-}
-
 /// What an op gives for these tensors, and what the reference says.
 void expect_as_reference(Op op, const std::vector<Tensor>& inputs, const std::vector<std::int64_t>& attributes,
                          const TensorType& wanted = {}) {
   const Tensor got = general_call(op, inputs, {.wanted = wanted, .integers = attributes, .scalars = {}}, Location::current());
-  Graph graph;
-  GraphNode node;
-  node.op = op, node.dtype = got.dtype(), node.shape = got.shape(), node.attributes = attributes;
-  std::vector<ReferenceTensor> given;
-  for (const Tensor& x : inputs) {
-    node.operands.push_back({static_cast<ValueId>(graph.nodes.size()), 0});
-    graph.nodes.emplace_back();
-    graph.nodes.back().dtype = x.dtype(), graph.nodes.back().shape = x.shape();
-    given.push_back(reference_of(x));
-  }
-  graph.outputs = {static_cast<ValueId>(graph.nodes.size())};
-  graph.nodes.push_back(node);
-  const ReferenceTensor exact = evaluate_reference(graph, given)[0];
-  const ReferenceTensor have = reference_of(got);
-  ASSERT_EQ(have.integers, exact.integers) << name(op) << " of " << name(inputs[0].dtype());
-  ASSERT_EQ(have.floats.size(), exact.floats.size());
-  const double unit = got.dtype() == DType::f16 ? 0x1p-10 : got.dtype() == DType::bf16 ? 0x1p-7 : got.dtype() == DType::f32 ? 0x1p-22 : 0x1p-50;
-  for (std::size_t i = 0; i < have.floats.size(); ++i) {
-    if (std::isnan(exact.floats[i])) ASSERT_TRUE(std::isnan(have.floats[i])) << name(op) << " element " << i;
-    else if (std::isinf(exact.floats[i])) ASSERT_EQ(have.floats[i], exact.floats[i]);
-    else ASSERT_NEAR(have.floats[i], exact.floats[i], 4 * unit * (1 + std::fabs(exact.floats[i]))) << name(op) << " element " << i;
+  const std::vector<testing::Complex> exact = testing::reference(op, inputs, type_of(got), attributes);
+  const Doubles have = doubles(got);
+  ASSERT_EQ(have.size(), exact.size());
+  const double unit = is_floating(got.dtype()) ? 4 * finfo(got.dtype()).eps : 0;
+  for (std::size_t i = 0; i < have.size(); ++i) {
+    const double wanted_value = exact[i].real();
+    if (std::isnan(wanted_value)) ASSERT_TRUE(std::isnan(have[i])) << name(op) << " element " << i;
+    else if (unit == 0 || std::isinf(wanted_value)) ASSERT_EQ(have[i], wanted_value) << name(op) << " element " << i;
+    else ASSERT_NEAR(have[i], wanted_value, unit * (1 + std::fabs(wanted_value))) << name(op) << " element " << i;
   }
 }
 
@@ -240,6 +217,10 @@ TEST(OrderingErrors, SayWhatIsWrong) {
             "FM2022 UnsupportedError: unique_values: the size of the result depends on the elements, which a tensor inside "
             "vmap does not have yet\n  x    f32[3]\n  at   HERE\n"
             "  hint give the number of elements as `size`: the result is padded to it");
+  EXPECT_EQ(message<ShapeError>([] {
+              general_call(Op::flatnonzero, std::vector{ones({3})}, {.wanted = {DType::i64, {2, 2}}, .integers = {}, .scalars = {}}, Location::current());
+            }),
+            "FM1025 ShapeError: flatnonzero: the result has one axis, not [2, 2]\n  x    f32[3]\n  at   HERE");
   EXPECT_THROW(sort(ones({2}), 1), IndexError);
 }
 

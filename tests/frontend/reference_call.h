@@ -21,6 +21,8 @@ inline ReferenceTensor reference_input(const Tensor& x) {
   ReferenceTensor r{x.dtype(), x.shape(), {}, {}};
   if (is_complex(x)) r.complexes = elements(x);
   else if (is_floating(x.dtype())) r.floats = x.to_vector<double>();
+  else if (x.dtype() == DType::u64)
+    for (const std::uint64_t v : x.to_vector<std::uint64_t>()) r.integers.push_back(static_cast<std::int64_t>(v));
   else r.integers = x.to_vector<std::int64_t>();
   return r;
 }

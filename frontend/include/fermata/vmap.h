@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "fermata/tensor_tree.h"
 #include "runtime/tensor.h"
 
 namespace fermata {
@@ -64,20 +65,20 @@ class VmapCall {
 
   /// Finds the size of the batch: of every argument in order.
   template <class T> void measure(const T& value) {
-    each(value, [&](const Tensor& x) { measure_tensor(x, measured_); });
+    each_tensor(value, [&](const Tensor& x) { measure_tensor(x, measured_); });
     ++measured_;
   }
   /// What the function gets for every argument in order.
   template <class T> T wrap(const T& value) {
     T wrapped = value;
-    each(wrapped, [&](Tensor& x) { x = wrap_tensor(x, wrapped_); });
+    each_tensor(wrapped, [&](Tensor& x) { x = wrap_tensor(x, wrapped_); });
     ++wrapped_;
     return wrapped;
   }
   /// From here on, up to leave(), calls are inside the level.
   void enter();
   template <class R> R leave(R result) {
-    each(result, [](const Tensor& x) { settle(x); });
+    each_tensor(result, [](const Tensor& x) { settle(x); });
     exit(count_of<R>(result));
     if constexpr (std::is_same_v<R, Tensor>) {
       result = unwrap_tensor(result, 0);
@@ -91,17 +92,8 @@ class VmapCall {
   }
 
  private:
-  template <class T, class F> static void each(T& value, F&& f) {
-    using U = std::remove_cv_t<T>;
-    if constexpr (std::is_same_v<U, Tensor>)
-      f(value);
-    else if constexpr (std::is_same_v<U, std::vector<Tensor>>)
-      for (auto& x : value) f(x);
-    else if constexpr (requires { std::tuple_size<U>::value; })
-      std::apply([&](auto&... parts) { (each(parts, f), ...); }, value);
-  }
   template <class T> void unwrap_part(T& part, std::size_t result) {
-    each(part, [&](Tensor& x) { x = unwrap_tensor(x, result); });
+    each_tensor(part, [&](Tensor& x) { x = unwrap_tensor(x, result); });
   }
   template <class R> static std::size_t count_of([[maybe_unused]] const R& result) {
     if constexpr (std::is_same_v<R, Tensor>)
