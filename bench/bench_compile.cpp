@@ -13,6 +13,7 @@
 #include "dispatch/kernel_cache.h"
 #include "runtime/disk_cache.h"
 #if FERMATA_WITH_CUDA
+#include "codegen_cuda/api/libraries.h"
 #include "codegen_cuda/executable.h"
 #endif
 
