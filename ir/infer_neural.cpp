@@ -106,7 +106,9 @@ TensorType infer_gather(const InferCall& call) {
 TensorType infer_scatter(const InferCall& call) {
   require_index_shape(call);
   call.require_same_dtype(0, 2);
-  if (!(call.op == Op::scatter ? kRealOrBoolean : kReal).has(call.operand(0).dtype)) call.refuse_dtype(0);
+  const bool orders = call.op == Op::scatter_maximum || call.op == Op::scatter_minimum;
+  const DTypeSet accepted = call.op == Op::scatter ? kNumbersOrBoolean : orders ? kReal : kNumbers;
+  if (!accepted.has(call.operand(0).dtype)) call.refuse_dtype(0);
   const Shape& expected = call.operand(1).shape;
   if (call.operand(2).shape != expected)
     call.fail<ShapeError>(1011, "ShapeError", "the source does not fit", {"", "", "should be " + to_string(expected)});
@@ -138,7 +140,7 @@ TensorType infer_unfold(const InferCall& call) {
 
 TensorType infer_fold(const InferCall& call) {
   const TensorType& x = call.operand(0);
-  if (!kReal.has(x.dtype)) call.refuse_dtype(0);
+  if (!kNumbers.has(x.dtype)) call.refuse_dtype(0);
   require_step(call, 1, "the step"), require_step(call, 2, "the dilation");
   const std::int64_t axis = call.attributes[0];
   Shape expected = x.shape;

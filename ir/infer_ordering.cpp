@@ -11,7 +11,7 @@ TensorType infer_scan(const InferCall& call, DTypeRule rule) {
   const TensorType& x = call.operand(0);
   call.axis_attribute(x);
   const auto accepted = apply_rule(rule, x.dtype);
-  if (!accepted || accepted->operand != x.dtype || is_complex(x.dtype)) call.refuse_dtype(0);
+  if (!accepted || accepted->operand != x.dtype) call.refuse_dtype(0);
   return x;
 }
 

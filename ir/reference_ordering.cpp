@@ -48,9 +48,19 @@ ReferenceTensor empty_result(const GraphNode& node) {
 }
 
 ReferenceTensor scan(const GraphNode& node, Op reduction, const ReferenceTensor& x) {
+  const Lines lines(x.shape, axis_of(node, x));
+  if (is_complex(x.dtype)) {
+    ReferenceTensor result = x;
+    for (std::int64_t line = 0; line < lines.count(); ++line)
+      for (std::int64_t i = 1; i < lines.size; ++i) {
+        auto& z = result.complexes[lines.at(line, i)];
+        const auto before = result.complexes[lines.at(line, i - 1)];
+        z = reduction == Op::sum ? before + z : before * z;
+      }
+    return result;
+  }
   const DType compute = kept_dtype(x.dtype);
   const ReduceFormula& monoid = reduce_formula(reduction, compute);
-  const Lines lines(x.shape, axis_of(node, x));
   const ElementReader read(x, compute);
   ElementWriter result(node.dtype, node.shape, compute);
   FormulaInterpreter combine(monoid.combine);

@@ -1,12 +1,20 @@
 // Operands as dense row-major buffers, and f16 and bf16 as f32: what the ops that add elements up compute on.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 
 #include "codegen_cpu/irregular/positions.h"
 #include "runtime/tensor_view.h"
 
 namespace fermata {
+
+/// visit_compute for complex numbers too.
+template <class F> void visit_number(DType dtype, F&& f) {
+  if (dtype == DType::c64) f.template operator()<std::complex<float>>();
+  else if (dtype == DType::c128) f.template operator()<std::complex<double>>();
+  else visit_compute(dtype, f);
+}
 
 /// f16 or bf16 to f32 and back, on several threads where it is worth it.
 void widen(DType dtype, const void* from, float* to, std::int64_t count);

@@ -79,8 +79,8 @@ void fold_call(const CallArgs& args) {
       fold<float, std::uint16_t>(windows, in.data, sums.data(), [](std::uint16_t b) { return widen_bfloat16(b); });
     return narrow(out.dtype, sums.data(), out.data, count);
   }
-  visit_compute(in.dtype, [&]<class T>() {
-    if constexpr (std::is_floating_point_v<T>) {
+  visit_number(in.dtype, [&]<class T>() {
+    if constexpr (!std::is_integral_v<T>) {
       fold<T, T>(windows, in.data, static_cast<T*>(out.data), [](T x) { return x; });
     } else if constexpr (!std::is_same_v<T, bool>) {  // as unsigned, so that sums wrap
       using U = std::make_unsigned_t<T>;

@@ -106,27 +106,27 @@ template <class T, class Put> void scatter(const Lanes& lanes, const T* source, 
 
 /// Integers wrap at their own width.
 template <class T> T sum_of(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>)
-    return a + b;
-  else
+  if constexpr (std::is_integral_v<T>)
     return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  else
+    return a + b;
 }
 template <class T> T product_of(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>)
-    return a * b;
-  else
+  if constexpr (std::is_integral_v<T>)
     return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  else
+    return a * b;
 }
 
 /// As the op says; NaN wins.
 template <class T> void combine(Op op, const Lanes& lanes, const void* elements, void* result) {
   const auto* const source = static_cast<const T*>(elements);
   auto* const out = static_cast<T*>(result);
-  switch (op) {
-    case Op::scatter_add: return scatter(lanes, source, out, [](T& a, T b) { a = sum_of(a, b); });
-    case Op::scatter_multiply: return scatter(lanes, source, out, [](T& a, T b) { a = product_of(a, b); });
-    case Op::scatter_maximum: return scatter(lanes, source, out, [](T& a, T b) { a = a != a || a > b ? a : b; });
-    default: return scatter(lanes, source, out, [](T& a, T b) { a = a != a || a < b ? a : b; });
+  if (op == Op::scatter_add) return scatter(lanes, source, out, [](T& a, T b) { a = sum_of(a, b); });
+  if (op == Op::scatter_multiply) return scatter(lanes, source, out, [](T& a, T b) { a = product_of(a, b); });
+  if constexpr (std::is_arithmetic_v<T>) {  // complex numbers have no order
+    if (op == Op::scatter_maximum) scatter(lanes, source, out, [](T& a, T b) { a = a != a || a > b ? a : b; });
+    else scatter(lanes, source, out, [](T& a, T b) { a = a != a || a < b ? a : b; });
   }
 }
 
@@ -154,7 +154,7 @@ void combine_elements(const CallArgs& args, const Lanes& lanes) {
     return narrow(out.dtype, sums.data(), out.data, sums.size());
   }
   const DenseElements dense(source);
-  visit_compute(out.dtype, [&]<class T>() {
+  visit_number(out.dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>) combine<T>(args.op, lanes, dense.data(), out.data);
   });
 }

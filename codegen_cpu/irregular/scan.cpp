@@ -5,7 +5,9 @@
 // where the axis is not the last one.
 #include <algorithm>
 #include <array>
+#include <complex>
 
+#include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/lines.h"
 #include "codegen_cpu/irregular/narrow_float.h"
@@ -29,10 +31,10 @@ struct prod_step {
   }
 };
 struct max_step {
-  template <class T> static T combine(T a, T b) { return a != a ? a : a > b ? a : b; }  // b where that is NaN
+  template <class T> requires std::is_arithmetic_v<T> static T combine(T a, T b) { return a != a ? a : a > b ? a : b; }  // b where that is NaN
 };
 struct min_step {
-  template <class T> static T combine(T a, T b) { return a != a ? a : a < b ? a : b; }
+  template <class T> requires std::is_arithmetic_v<T> static T combine(T a, T b) { return a != a ? a : a < b ? a : b; }
 };
 
 /// Elements in memory and what they compute as.
@@ -136,7 +138,9 @@ template <class Step> void scan_with(const CallArgs& args) {
   const DType dtype = args.inputs[0].dtype;
   if (dtype == DType::f16) return Scan<Step, Half>(args).run();
   if (dtype == DType::bf16) return Scan<Step, Brain>(args).run();
-  visit_compute(dtype, [&]<class T>() { Scan<Step, Plain<T>>(args).run(); });
+  visit_number(dtype, [&]<class T>() {
+    if constexpr (requires(T x) { Step::combine(x, x); }) Scan<Step, Plain<T>>(args).run();
+  });
 }
 
 }  // namespace

@@ -160,6 +160,30 @@ TEST_P(ComplexNumbers, WhatMovesElements) {
     expect_near(tensor({0, 1, 1}).astype(from).astype(DType::c64), {0, 1, 1}, 0);
 }
 
+TEST_P(ComplexNumbers, ScansScattersAndWindows) {
+  for (const DType t : kComplexTypes)
+    for (const Tensor& x : layouts(random_complex({3, 4}, t, 60)))
+      for (std::int64_t axis = 0; axis < 2; ++axis) {
+        SCOPED_TRACE(to_string(t, x.shape()) + " axis " + std::to_string(axis));
+        const TensorType type{t, x.shape()};
+        expect_near(cumulative_sum(x, axis), reference(Op::cumulative_sum, {x}, type, {axis}), rounding(t));
+        expect_near(cumulative_prod(x, axis), reference(Op::cumulative_prod, {x}, type, {axis}), rounding(t));
+        const Tensor index = remainder(reshape(arange(x.element_count()), x.shape()), 2), source = flip(copy(x));
+        expect_near(take_along_axis(x, index, axis), reference(Op::gather, {x, index}, type, {axis}), 0);
+        expect_near(scatter(x, index, source, axis), reference(Op::scatter, {x, index, source}, type, {axis}), 0);
+        expect_near(scatter_add(x, index, source, axis), reference(Op::scatter_add, {x, index, source}, type, {axis}), rounding(t));
+        expect_near(scatter_reduce(x, index, source, axis, ScatterReduction::prod),
+                    reference(Op::scatter_multiply, {x, index, source}, type, {axis}), rounding(t));
+        const Tensor windows = unfold(x, axis, 2, 1);
+        const Shape& shape = windows.shape();
+        expect_near(windows, reference(Op::unfold, {x}, {t, shape}, {axis, 2, 1, 1}), 0);
+      }
+  expect_near(cumulative_sum(random_complex({3000}, DType::c64, 61)),
+              elements(cumulative_sum(random_complex({3000}, DType::c64, 61).astype(DType::c128))), 1e-5);
+  expect_near(cumulative_sum(tensor({1i, 2.0 + 0i}), 0, true), {0, 1i, 2.0 + 1i}, 0);
+  expect_near(cumulative_prod(tensor({1i, 2.0 + 0i}), 0, true), {1, 1i, 2i}, 0);
+}
+
 TEST_P(ComplexNumbers, SpecialValues) {
   const double inf = HUGE_VAL;
   const Tensor z = tensor({Complex(inf, 1), Complex(NAN, 0), Complex(0, -inf), Complex(1, 1)}, DType::c128);
@@ -216,6 +240,14 @@ TEST_P(ComplexNumbers, EveryDerivative) {
   check("slices", [](const Tensor& z) { return slice(z, 1, 0, 2) * slice(flip(z), 1, 1, 3); });
   check("take", [](const Tensor& z) { return square(take(z, tensor({2, 0}), 1)); });
   check("index_add", [](const Tensor& z) { return square(index_add(z, tensor({1, 1}), slice(z, 1, 0, 2), 1)); });
+  check("cumulative_sum", [](const Tensor& z) { return square(cumulative_sum(z, 1)); });
+  check("cumulative_prod", [](const Tensor& z) { return cumulative_prod(z, 1); });
+  const Tensor along = tensor({{0, 1, 1}, {1, 1, 0}});
+  check("take_along_axis", [&](const Tensor& z) { return square(take_along_axis(z, along, 0)); });
+  check("scatter", [&](const Tensor& z) { return square(scatter(z, along, z * z, 0)); });
+  check("scatter_add", [&](const Tensor& z) { return square(scatter_add(z, along, z * z, 0)); });
+  check("scatter prod", [&](const Tensor& z) { return scatter_reduce(z, along, z * 2, 0, ScatterReduction::prod); });
+  check("unfold", [](const Tensor& z) { return square(unfold(z, 1, 2, 1)); });
   check("concat", [](const Tensor& z) { return square(concat({z, z * z}, 0)); });
   check("narrowing", [](const Tensor& z) { return square(conj(z.astype(DType::c128))) * tensor(1i, DType::c128); });
 }

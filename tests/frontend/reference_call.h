@@ -46,7 +46,8 @@ inline std::vector<Complex> reference(Op op, const std::vector<Tensor>& operands
   const ReferenceTensor result = evaluate_reference(graph, inputs).at(0);
   std::vector<Complex> values(result.complexes);
   for (const double v : result.floats) values.emplace_back(v);
-  for (const std::int64_t v : result.integers) values.emplace_back(static_cast<double>(v));
+  for (const std::int64_t v : result.integers)
+    values.emplace_back(type.dtype == DType::u64 ? static_cast<double>(static_cast<std::uint64_t>(v)) : static_cast<double>(v));
   return values;
 }
 
