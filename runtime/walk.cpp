@@ -108,6 +108,8 @@ void Walk::add_pending(Node* n) {
 
 void Walk::add_outputs(std::span<Node* const> roots, bool roots_only) {
   key.push_back(kOutputs - static_cast<std::uint32_t>(backend));  // graphs without leaves have no other word for it
+  const std::size_t key_begin = key.size();
+  bool recomputes = false;
   for (std::uint32_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i].node;
     if (order[i].storage != nullptr) continue;
@@ -119,7 +121,31 @@ void Walk::add_outputs(std::span<Node* const> roots, bool roots_only) {
       wanted = tensors > 0 || edges > order[i].uses + tape || (tape > 0 && worth_keeping(n->op));
     }
     if (wanted) outputs.push_back(i), key.push_back(i);
+    else if (!roots_only && n->tape.load(memory_order_relaxed) > 0) recomputes = true;
   }
+  if (recomputes) add_what_recomputing_reads(key_begin);
+}
+
+/// Values that the tape asks for and that are not kept are computed again later. So that this does not compute a product
+/// again, or through a long chain the whole graph, the costly values that they are made of are kept.
+void Walk::add_what_recomputing_reads(std::size_t key_begin) {
+  enum : std::uint8_t { kKept = 1, kRead = 2 };
+  std::vector<std::uint8_t> state(order.size());
+  for (const std::uint32_t i : outputs) state[i] = kKept;
+  for (std::size_t i = order.size(); i-- > 0;) {
+    const Node* n = order[i].node;
+    if (order[i].storage != nullptr || (state[i] & kKept) != 0) continue;
+    if ((state[i] & kRead) == 0 && n->tape.load(memory_order_relaxed) == 0) continue;
+    if (worth_keeping(n->op)) {
+      state[i] = kKept;
+      continue;
+    }
+    for (std::size_t k = 0; k < n->operand_count(); ++k)
+      if (const std::uint32_t in = operands[first_operand[i] + k]; in != kScalarOperand) state[in] |= kRead;
+  }
+  outputs.clear(), key.resize(key_begin);
+  for (std::uint32_t i = 0; i < order.size(); ++i)
+    if ((state[i] & kKept) != 0) outputs.push_back(i), key.push_back(i);
 }
 
 /// What leaves that are pending have for a buffer.

@@ -32,8 +32,9 @@ class Walk {
   static constexpr std::uint32_t kScalarOperand = ~1u;
 
   /// Walks what is pending under the roots. Outputs are the roots and, unless `roots_only`, every value that a handle
-  /// still names or that a node outside this graph reads. Autograd's own handles count only for values that cost more
-  /// to compute again than to keep (docs/adr/003). The roots are of one backend.
+  /// still names or that a node outside this graph reads. Of what only autograd asks for, values that cost more to
+  /// compute again than to keep are outputs, and the others are computed again from such (docs/adr/003). The roots are
+  /// of one backend.
   /// What `is_leaf` says so of counts as one: a value that is there before the graph runs, dense and row-major.
   using IsLeaf = FunctionRef<bool(const Node*)>;
   void run(std::span<Node* const> roots, bool roots_only = false, const IsLeaf* is_leaf = nullptr);
@@ -49,6 +50,7 @@ class Walk {
   void add_leaf(Node* n, Storage* storage);
   void add_pending(Node* n);
   void add_outputs(std::span<Node* const> roots, bool roots_only);
+  void add_what_recomputing_reads(std::size_t key_begin);
   std::vector<Node*> stack_;
 };
 

@@ -89,13 +89,15 @@ Located matmul_lhs_vjp(const VjpArgs& args, unsigned) {
 }
 
 Located matmul_rhs_vjp(const VjpArgs& args, unsigned) {
-  const Shape rhs = matrix_shape(args.shape(1), false);
-  const Located lhs = reshape(args.x[0], matrix_shape(args.shape(0), true));
-  const Located g = product_gradient(args);
+  Shape rhs = matrix_shape(args.shape(1), false);
+  Located lhs = reshape(args.x[0], matrix_shape(args.shape(0), true));
+  Located g = product_gradient(args);
   // One matrix for a whole batch: the sum over the batch is part of one larger product.
-  if (rhs.rank() == 2 && lhs.shape().rank() > 2)
-    return reshape(matmul(transpose(flatten_rows(lhs)), flatten_rows(g)), args.shape(1));
-  return reshape(sum_to(matmul(transpose(lhs), g), rhs), args.shape(1));
+  if (rhs.rank() == 2 && lhs.shape().rank() > 2) lhs = flatten_rows(lhs), g = flatten_rows(g);
+  if (!args.node.operands()[1].is_turned) return reshape(sum_to(matmul(transpose(lhs), g), rhs), args.shape(1));
+  // The gradient lies as the operand does: where that is a transposed weight, it is dense in the order of the weight.
+  std::swap(rhs[rhs.rank() - 1], rhs[rhs.rank() - 2]);
+  return transpose(sum_to(matmul(transpose(g), lhs), rhs));
 }
 
 /// Of a sparse product with respect to its values: one product of two rows for every entry.

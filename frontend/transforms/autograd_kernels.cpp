@@ -50,6 +50,14 @@ bool is_of_complex(const Tensor& result, std::span<const Tensor* const> tensors)
          std::ranges::any_of(tensors, [](const Tensor* t) { return t != nullptr && is_complex(t->dtype()); });
 }
 
+/// Whether a matrix lies column by column: a view of a computed one, or an exchange of axes that is yet to be computed.
+bool is_turned(const Node& n) {
+  if (n.rank < 2 || n.extra == nullptr) return false;
+  const std::size_t last = n.rank - 1u;
+  if (n.extra->strided) return n.extra->strides[last - 1] == 1 && n.extra->strides[last] > 1;
+  return n.op == Op::permute && n.extra->attributes[last] == static_cast<std::int64_t>(last - 1);
+}
+
 /// Makes the node of a result. Null operands are host numbers, listed in `numbers`.
 void record(const Call& call, unsigned depth, const Tensor& result, std::span<const Tensor* const> tensors,
             std::span<const Operand* const> numbers, std::span<const std::int64_t> attributes) {
@@ -78,6 +86,7 @@ void record(const Call& call, unsigned depth, const Tensor& result, std::span<co
     }
     operand.dtype = tensors[k]->dtype();
     if (const Shape own = tensors[k]->shape(); !pointwise || own != shape) operand.shape = std::make_unique<Shape>(own);
+    if (call.entry.op == Op::matmul) operand.is_turned = is_turned(*tensors[k]->node());
     if (k < 3 && (reads >> k & 1u) != 0) operand.value = SavedValue(*tensors[k], depth);
   }
   if ((reads & VjpRule::kResult) != 0) node->result = SavedValue(result, depth);

@@ -93,6 +93,7 @@ struct GradOperand {
   std::unique_ptr<Shape> shape;  // where it is not that of the result
   DType dtype = DType::f32;
   bool is_scalar = false;
+  bool is_turned = false;        // a matrix whose columns lie together, such as the transposed weight of a linear layer
 };
 
 /// A backward pass that is not a rule of the table: fermata/custom_function.h.

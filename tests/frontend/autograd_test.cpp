@@ -8,6 +8,7 @@
 #include "frontend/transforms/autograd.h"
 #include "frontend/transforms/autograd_backward.h"
 #include "frontend/transforms/autograd_rules.h"
+#include "runtime/step_profile.h"
 #include "tests/frontend/gradient_check.h"
 
 namespace fermata {
@@ -457,6 +458,48 @@ TEST_P(Autograd, ErrorRequiresGrad) {
   x.requires_grad(false);
   EXPECT_FALSE(x.requires_grad());
   EXPECT_FALSE((x * 2).requires_grad());
+}
+
+/// How many products the plans run on this thread have computed.
+std::uint64_t products_of(const StepProfile& profile) {
+  std::uint64_t runs = 0;
+  for (const auto& [step, entry] : profile.entries())
+    if (step.starts_with("matmul ")) runs += entry.runs;
+  return runs;
+}
+
+TEST(Recomputation, ASyncBeforeTheBackwardPassRepeatsNoProduct) {
+  const ModeGuard compiled(Mode::compiled);
+  set_compile_policy(CompilePolicy::immediate);
+  constexpr std::size_t kLayers = 4;
+  std::vector<Tensor> weights, biases;
+  for (std::size_t i = 0; i < kLayers; ++i) {
+    weights.push_back(randn({16, 16}) * 0.3), biases.push_back(randn(16));
+    weights.back().sync(), biases.back().sync();
+    weights.back().requires_grad(true), biases.back().requires_grad(true);
+  }
+  Tensor x = randn({8, 16}).sync();
+  const StepProfile profile;
+  for (std::size_t i = 0; i < kLayers; ++i) x = x + gelu(linear(x, weights[i], biases[i]));
+  const Tensor loss = sum(x * x);
+  loss.sync();
+  EXPECT_EQ(products_of(profile), kLayers);
+  loss.backward();
+  std::vector<Tensor> gradients;
+  for (const Tensor& w : weights) gradients.push_back(w.grad());
+  sync(gradients);
+  EXPECT_EQ(products_of(profile), 3 * kLayers - 1);  // the first input has no gradient
+  set_compile_policy(CompilePolicy::second_sight);
+}
+
+TEST_P(Autograd, TheGradientOfAWeightLiesAsTheWeightDoes) {
+  const Tensor x = randn({5, 3}).sync();
+  for (const Shape& rows : {Shape{5, 3}, Shape{2, 5, 3}}) {
+    Tensor w = randn({4, 3});
+    w.sync(), w.requires_grad(true);
+    sum(square(linear(broadcast_to(x, rows), w))).backward();
+    EXPECT_TRUE(w.grad().sync().node()->is_dense_leaf());
+  }
 }
 
 }  // namespace
