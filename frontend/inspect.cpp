@@ -17,6 +17,7 @@
 #include "runtime/allocator.h"
 #include "runtime/plan_cache.h"
 #include "runtime/stats.h"
+#include "runtime/step_profile.h"
 
 namespace fermata {
 namespace {
@@ -154,6 +155,12 @@ ModeComparison compare_modes_erased(ErasedFunction function, void* context) {
     run_and_sync(function, context, &record);
     result.record_us = std::min(result.record_us, record);
   });
+  {
+    StepProfile profile;
+    run_and_sync(function, context, nullptr);
+    for (const auto& [what, e] : profile.entries()) result.steps.push_back({what, e.runs, e.ns / 1000});
+  }
+  std::ranges::sort(result.steps, [](const auto& a, const auto& b) { return a.us > b.us; });
   result.kernels = 0;
   for (const std::vector<Tensor>& part : by_device(function(context)))
     result.kernels += step_count(pending_graph(part), device(part[0]));
@@ -169,6 +176,11 @@ std::string to_string(const ModeComparison& c) {
     kernels += r.eager_us;
   }
   text += fmt::format("{:<20} {:>6} {:>12.2f}   inside kernels, while timed\n", "all ops", "", kernels);
+  constexpr std::size_t kMostSteps = 20;
+  if (!c.steps.empty()) text += fmt::format("\n{:>6} {:>12}  step of the compiled program\n", "runs", "us");
+  for (std::size_t i = 0; i < std::min(c.steps.size(), kMostSteps); ++i)
+    text += fmt::format("{:>6} {:>12.2f}  {}\n", c.steps[i].runs, c.steps[i].us, c.steps[i].what);
+  if (c.steps.size() > kMostSteps) text += fmt::format("{:>6} more\n", c.steps.size() - kMostSteps);
   text += fmt::format("\neager     {:>10.2f} us per run\ncompiled  {:>10.2f} us per run in {} steps, of which recording {:.2f} us\n",
                       c.eager_us, c.compiled_us, c.kernels, c.record_us);
   return text + fmt::format("ratio     {:>10.2f} x; the first compiled run took {:.2f} ms\n", c.eager_us / c.compiled_us, c.first_ms);

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 
 #include "ir/error.h"
 #include "ir/view.h"
 #include "runtime/device_memory.h"
+#include "runtime/step_profile.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -262,11 +264,47 @@ void BoundPlan::run_recorded(const Plan& plan, RunRecorder& recorder) {
 }
 
 void BoundPlan::run_steps(const Plan& plan) {
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    if (plan.steps[i].kind == PlanStep::Kind::kernel) run_kernel(plan.steps[i], steps_[i]);
-    else if (i + 1 < plan.steps.size() && steps_[i + 1].on_tiles) run_on_tiles(plan, i++);
-    else run_call(plan.steps[i], steps_[i], nullptr);
+  if (StepProfile* const profile = StepProfile::current()) [[unlikely]] return run_timed(plan, *profile);
+  for (std::size_t i = 0; i < plan.steps.size(); i = run_step(plan, i)) continue;
+}
+
+/// Gives the number of the step that comes next.
+std::size_t BoundPlan::run_step(const Plan& plan, std::size_t i) {
+  if (plan.steps[i].kind == PlanStep::Kind::kernel) run_kernel(plan.steps[i], steps_[i]);
+  else if (i + 1 < plan.steps.size() && steps_[i + 1].on_tiles) return run_on_tiles(plan, i), i + 2;
+  else run_call(plan.steps[i], steps_[i], nullptr);
+  return i + 1;
+}
+
+void BoundPlan::run_timed(const Plan& plan, StepProfile& profile) {
+  using Clock = std::chrono::steady_clock;
+  for (std::size_t i = 0; i < plan.steps.size();) {
+    std::string what = description(plan, i);
+    const auto start = Clock::now();
+    const std::size_t next = run_step(plan, i);
+    const double ns = std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+    if (next > i + 1) what += " with " + std::string(plan.steps[i + 1].name) + " on its tiles";
+    profile.add(std::move(what), ns);
+    i = next;
   }
+}
+
+/// The name of a step and what it works on: the sizes of operands and result, or of a kernel's domain.
+std::string BoundPlan::description(const Plan& plan, std::size_t i) const {
+  const auto sizes = [](const std::int64_t* of, std::size_t rank) {
+    std::string text = "[";
+    for (std::size_t axis = 0; axis < rank; ++axis) text += (axis == 0 ? "" : ", ") + std::to_string(of[axis]);
+    return text + "]";
+  };
+  const PlanStep& step = plan.steps[i];
+  const Step& b = steps_[i];
+  std::string text(step.name);
+  if (step.kind == PlanStep::Kind::kernel) return text + " " + sizes(numbers_.data() + b.sizes, b.rank);
+  for (std::size_t k = 0; k <= step.operand_order.size(); ++k) {
+    const TensorView& view = views_[b.first_view + k];
+    text += (k == step.operand_order.size() ? " -> " : " ") + sizes(view.sizes, view.rank);
+  }
+  return text;
 }
 
 KernelLaunch BoundPlan::launch_of(const Step& b) const {

@@ -17,6 +17,8 @@
 
 namespace fermata {
 
+class StepProfile;
+
 /// Chooses the kernel of a call step by its sizes: installed by the dispatch layer.
 using SelectCall = CallKernel (*)(const PlanStep& step, const CallArgs& args);
 extern SelectCall select_call_step;
@@ -57,6 +59,9 @@ class BoundPlan {
   void bind_call(const Plan& plan, const PlanStep& step);
   void place_temporaries(const Plan& plan);
   void run_steps(const Plan& plan);
+  std::size_t run_step(const Plan& plan, std::size_t i);
+  void run_timed(const Plan& plan, StepProfile& profile);
+  std::string description(const Plan& plan, std::size_t i) const;
   void run_recorded(const Plan& plan, RunRecorder& recorder);
   void run_kernel(const PlanStep& step, const Step& bound);
   void run_split(const PlanStep& step, const Step& bound, KernelLaunch launch);

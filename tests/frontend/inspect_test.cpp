@@ -108,6 +108,18 @@ TEST_F(Inspect, ModesAreComparedOpByOp) {
   EXPECT_GT(c.compiled_us, 0);
   EXPECT_LE(c.record_us, c.compiled_us);
   EXPECT_THAT(to_string(c), HasSubstr("multiply"));
+  ASSERT_EQ(c.steps.size(), 1u);
+  EXPECT_THAT(c.steps[0].what, ::testing::EndsWith(" [64, 64]"));
+  EXPECT_EQ(c.steps[0].runs, 1u);
+  EXPECT_GT(c.steps[0].us, 0);
+  EXPECT_THAT(to_string(c), HasSubstr(c.steps[0].what));
+}
+
+TEST_F(Inspect, StepsThatRunTogetherAreTimedTogether) {
+  const Tensor x = randn({128, 128}).sync();
+  const ModeComparison c = compare_modes([](const Tensor& t) { return exp(matmul(t, t)); }, x);
+  ASSERT_EQ(c.steps.size(), 1u);
+  EXPECT_EQ(c.steps[0].what, "matmul [128, 128] [128, 128] -> [128, 128] with exp on its tiles");
 }
 
 // ---- Kernels that cannot be compiled --------------------------------------------------------------------------------

@@ -44,7 +44,13 @@ struct ModeComparison {
     std::uint64_t calls = 0;  // per run
     double eager_us = 0;      // per run, all calls together
   };
+  struct Step {
+    std::string what;         // the kernel or call, and the sizes it works on
+    std::uint64_t runs = 0;
+    double us = 0;            // per run, all of them together
+  };
   std::vector<Row> rows;      // eager, by op, dearest first
+  std::vector<Step> steps;    // compiled, dearest first; of the CPU's plans
   double eager_us = 0;        // one run
   double compiled_us = 0;     // one run, recorded and played from cached plans
   double record_us = 0;       // of which recording
