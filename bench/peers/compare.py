@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Times this engine beside NumPy, PyTorch (eager and compiled) and JAX: the same rows, threads and inputs, in one run.
+
+  bench/peers/compare.py [--rows REGEX] [--threads 1,2] [--peers numpy,torch,inductor,jax] [--random 200] [--models]
+                         [--rounds 5] [--seconds 0.3] [--markdown FILE] [--json FILE]
+
+Every engine is a process of its own that is kept (its memory and kernels warm); for each row they take turns, for
+--rounds rounds, and the table shows the median of each one's best times of a round. What a peer computes is compared with
+what this engine computes; a row where they differ is reported and not timed.
+
+The peers come from the Python package index, into build/peers (set up at the first call; --setup only sets up). They are at
+their best as far as that can be configured: as many OpenMP and BLAS threads as are asked for, on as many processors;
+freed memory is kept by the allocator instead of being given back; torch.compile and jax.jit have compiled for the sizes before
+anything is timed; Adam and attention are the fused ones where a peer has them.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VENV = os.path.join(ROOT, "build", "peers")
+OURS = os.path.join(ROOT, "build", "release", "bin", "fermata_peer_worker")
+ROWS = [
+    "chain10_cheap_16M", "chain10_math_16M", "sum_chain10_16M", "sumsq_16M", "softmax_4096x1024",
+    "softmax_by_hand_4096x1024", "layer_norm_4096x1024", "layer_norm_by_hand_4096x1024", "rms_norm_4096x1024",
+    "peak_norm_4096x1024", "matmul_1024", "matmul_32x64", "mlp_gelu_512x1024x4096", "adam_16M", "attention_8x8x512x64",
+    "attention_bias_8x8x512x64", "conv_relu_16x64x56x56", "max_pool_16x64x56x56",
+]
+MODELS = ["gpt2_small_training_128", "gpt2_small_decoding_512", "resnet50_inference"]
+PEERS = ["numpy", "torch", "inductor", "jax"]
+
+
+def setup():
+    python = os.path.join(VENV, "bin", "python")
+    if not os.path.exists(python):
+        subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
+    requirements = os.path.join(os.path.dirname(os.path.abspath(__file__)), "requirements.txt")
+    done = os.path.join(VENV, "done.txt")
+    wanted = open(requirements).read()
+    if not os.path.exists(done) or open(done).read() != wanted:
+        subprocess.run([python, "-m", "pip", "install", "-q", "-r", requirements], check=True)
+        open(done, "w").write(wanted)
+    return python
+
+
+class Engine:
+    """A worker process."""
+
+    def __init__(self, name, command, threads):
+        # Without this, glibc returns large blocks to the system and every result pays for its pages anew.
+        environment = dict(os.environ, GLIBC_TUNABLES="glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:"
+                                                      "glibc.malloc.top_pad=268435456:glibc.malloc.hugetlb=1")
+        if name.startswith("fermata"):
+            environment = dict(os.environ)
+        processors = sorted(os.sched_getaffinity(0))[:threads]
+        self.name, self.log = name, tempfile.TemporaryFile()
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        env=environment, preexec_fn=lambda: os.sched_setaffinity(0, processors))
+        self.version = None
+
+    def ask(self, line):
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        return self.answer()
+
+    def answer(self):
+        answer = self.process.stdout.readline().strip()
+        if not answer:
+            answer = "error the process ended"
+        kind, _, rest = answer.partition(" ")
+        if kind != "ok":
+            raise RuntimeError(rest)
+        return rest
+
+    def close(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+def write_random_program(folder, number):
+    """A random program of seed `number`: odd sizes, strides, broadcasts, reductions over any axis, a few outputs."""
+    import random
+
+    r = random.Random(number)
+    import numpy as np
+
+    rank = r.choice([1, 2, 2, 2, 3])
+    elements = 10 ** r.uniform(2.5, 6.7)
+    shape = []
+    for axis in range(rank):
+        left = elements ** (1 / (rank - axis))
+        size = max(1, int(left * 2 ** r.uniform(-1.5, 1.5))) if axis + 1 < rank else max(1, int(elements))
+        shape.append(size)
+        elements = max(1, elements / size)
+    values, lines = {}, []  # name -> shape
+    generator = np.random.default_rng(number)
+
+    def add_input(sizes):
+        name, view = f"x{len(values)}", "dense"
+        stored = list(sizes)
+        if len(sizes) >= 2 and r.random() < 0.25:
+            view, stored = "transposed", sizes[:-2] + [sizes[-1], sizes[-2]]
+        elif r.random() < 0.15:
+            view, stored = "alternate", sizes[:-1] + [2 * sizes[-1]]
+        file = f"random_{number}.{name}.npy"
+        np.save(os.path.join(folder, file), generator.standard_normal(stored, dtype=np.float32))
+        lines.append(f"input {name} {file} {view}")
+        values[name] = list(sizes)
+
+    add_input(shape)
+    for _ in range(r.randint(0, 2)):
+        add_input([s if r.random() < 0.6 else 1 for s in shape])
+    bounded = set()
+    for i in range(r.randint(3, 14)):
+        name = f"t{i}"
+        x = r.choice(list(values)[-4:])
+        kind = r.random()
+        if kind < 0.35:
+            y = r.choice(list(values))
+            op = r.choice(["add", "subtract", "multiply", "maximum", "minimum"])
+            sizes = [max(a, b) for a, b in zip(values[x], values[y])]
+            lines.append(f"{op} {name} {x} {y}")
+        elif kind < 0.55:
+            op = r.choice(["add", "multiply", "maximum", "minimum"])
+            sizes = values[x]
+            lines.append(f"{op} {name} {x} {r.uniform(-1, 1):.4f}")
+        elif kind < 0.85:
+            op = r.choice(["abs", "tanh", "sigmoid", "tanh", "abs"])
+            sizes = values[x]
+            lines.append(f"{op} {name} {x}")
+        else:
+            op, axis = r.choice(["sum", "mean", "max", "mean"]), r.randrange(rank)
+            sizes = [1 if a == axis else s for a, s in enumerate(values[x])]
+            if op == "sum":
+                lines.append(f"mean {name} {x} {axis}")
+            else:
+                lines.append(f"{op} {name} {x} {axis}")
+        values[name] = sizes
+        bounded.add(name)
+    last = [n for n in values if n.startswith("t")]
+    for name in {last[-1], r.choice(last)}:
+        lines.append(f"output {name}")
+    with open(os.path.join(folder, f"random_{number}.txt"), "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def same(folder, row, engine, count):
+    """Empty where the peer's results are ours, to 1e-4 of the largest."""
+    import numpy as np
+
+    for i in range(count):
+        ours = np.load(os.path.join(folder, f"{row}.fermata.{i}.npy"))
+        theirs = np.load(os.path.join(folder, f"{row}.{engine}.{i}.npy"))
+        largest = float(np.max(np.abs(ours), initial=0.0))
+        if ours.shape != theirs.shape and ours.size != theirs.size:
+            return f"result {i} has the shape {theirs.shape}, not {ours.shape}"
+        differs = float(np.max(np.abs(ours.reshape(-1) - theirs.reshape(-1)), initial=0.0))
+        if not differs <= 1e-4 * largest + 1e-6:
+            return f"result {i} differs by {differs:.3g} among values up to {largest:.3g}"
+    return ""
+
+
+def remove_files(folder, row):
+    for file in os.listdir(folder):
+        if file.startswith(row + "."):
+            os.remove(os.path.join(folder, file))
+
+
+def measure(row, engines, folder, rounds, seconds):
+    """{engine: {"ms": .., "peak_mb": ..} or {"error": ..}} of one row."""
+    found, ready = {}, []
+    ours = engines[0]
+    try:
+        if not row.startswith("random_"):
+            ours.ask("inputs " + row)
+        ours.ask("load " + row)
+        count = int(ours.ask("result " + row))
+    except RuntimeError as error:
+        return {"fermata": {"error": str(error)}}
+    for engine in engines:
+        try:
+            if engine is not ours:
+                engine.ask("load " + row)
+            if not engine.name.startswith("fermata"):
+                differs = same(folder, row, engine.name, count)
+                if differs:
+                    raise RuntimeError(differs)
+            ready.append(engine)
+        except RuntimeError as error:
+            found[engine.name] = {"error": str(error)}
+    times = {engine.name: [] for engine in ready}
+    for _ in range(rounds):
+        for engine in ready:
+            times[engine.name].append(min(float(t) for t in engine.ask(f"time {seconds}").split()))
+    for engine in ready:
+        found[engine.name] = {"ms": statistics.median(times[engine.name]), "peak_mb": int(engine.ask("peak"))}
+    remove_files(folder, row)
+    return found
+
+
+def cell(result, ours):
+    if result is None or "error" in result:
+        return "-"
+    return f"{result['ms']:.3g} ({result['ms'] / ours:.2f})"
+
+
+def table(results, engines, threads):
+    lines = [f"| row, {threads} thread{'s' if threads > 1 else ''} | " + " | ".join(engines) + " | best peer / fermata |",
+             "|---" * (len(engines) + 2) + "|"]
+    for row, found in results.items():
+        ours = found.get("fermata", {}).get("ms")
+        if ours is None:
+            lines.append(f"| `{row}` | failed: {found['fermata']['error']} |")
+            continue
+        peers = [f["ms"] for name, f in found.items() if not name.startswith("fermata") and "ms" in f]
+        ratio = f"{min(peers) / ours:.2f}" if peers else "-"
+        cells = [f"{ours:.3g}"] + [cell(found.get(name), ours) for name in engines[1:]]
+        lines.append(f"| `{row}` | " + " | ".join(cells) + f" | {ratio} |")
+    return "\n".join(lines)
+
+
+def summary(results, engines):
+    """Of the random programs: how much longer each peer takes, in the geometric mean, and where this engine is slowest."""
+    lines = []
+    ratios = {name: [] for name in engines[1:]}
+    best = []
+    for row, found in results.items():
+        ours = found.get("fermata", {}).get("ms")
+        if ours is None:
+            lines.append(f"{row} failed: {found['fermata']['error']}")
+            continue
+        times = {name: found[name]["ms"] / ours for name in engines[1:] if "ms" in found.get(name, {})}
+        for name, ratio in times.items():
+            ratios[name].append(ratio)
+        peers = [ratio for name, ratio in times.items() if not name.startswith("fermata")]
+        if peers:
+            best.append((min(peers), row))
+    for name, values in ratios.items():
+        if values:
+            mean = math.exp(statistics.fmean(math.log(v) for v in values))
+            lines.append(f"{name}: {mean:.2f} times as long in the geometric mean of {len(values)}, at best {min(values):.2f}")
+    if best:
+        best.sort()
+        mean = math.exp(statistics.fmean(math.log(v) for v, _ in best))
+        lines.append(f"the best peer of each: {mean:.2f} times as long; ahead in {sum(v >= 1 for v, _ in best)} of {len(best)};"
+                     f" furthest behind: " + ", ".join(f"{row} {v:.2f}" for v, row in best[:5]))
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", default=".")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--random", type=int, default=0, metavar="COUNT", help="random programs, too")
+    parser.add_argument("--models", action="store_true", help="the networks, too")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--markdown")
+    parser.add_argument("--json")
+    parser.add_argument("--setup", action="store_true")
+    options = parser.parse_args()
+    python = setup()
+    if os.path.realpath(sys.prefix) != os.path.realpath(VENV):
+        os.execv(python, [python, *sys.argv])  # for its NumPy
+    if options.setup:
+        return
+    if not os.path.exists(OURS):
+        sys.exit("compare: build the release preset first (scripts/build.sh release)")
+    rows = [r for r in ROWS + (MODELS if options.models else []) if re.search(options.rows, r)]
+    report, data = [], {}
+    with tempfile.TemporaryDirectory() as folder:
+        for threads in map(int, options.threads.split(",")):
+            engines = [Engine(name, [OURS, folder, str(threads), mode], threads)
+                       for name, mode in (("fermata", "compiled"), ("fermata eager", "eager"))]
+            names = [engine.name for engine in engines]
+            worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker.py")
+            for name in filter(None, options.peers.split(",")):
+                engine = Engine(name, [python, worker, name, folder, str(threads)], threads)
+                try:
+                    engine.version = engine.answer()
+                    engines.append(engine), names.append(name)
+                except RuntimeError as error:
+                    print(f"compare: without {name}: {error}", file=sys.stderr)
+            results = {}
+            for row in rows:
+                results[row] = measure(row, engines, folder, options.rounds, options.seconds)
+                print(f"compare: {threads} {row}", {k: v.get("ms", v.get("error")) for k, v in results[row].items()},
+                      file=sys.stderr, flush=True)
+            report.append(table(results, names, threads))
+            random = {}
+            for number in range(options.random):
+                write_random_program(folder, number)
+                row = f"random_{number}"
+                random[row] = measure(row, engines, folder, min(options.rounds, 3), min(options.seconds, 0.03))
+                if "error" in random[row]["fermata"]:
+                    print(f"compare: {row}", random[row], file=sys.stderr, flush=True)
+            if random:
+                report.append(f"{len(random)} random programs, {threads} thread{'s' if threads > 1 else ''}:\n\n"
+                              + summary(random, names))
+            data[threads] = {"rows": results, "random": random,
+                             "versions": {e.name: e.version for e in engines if e.version}}
+            for engine in engines:
+                engine.close()
+    text = "\n\n".join(report) + "\n\n" + ", ".join(v for v in data[threads]["versions"].values()) + "\n"
+    print(text)
+    for path, content in ((options.markdown, text), (options.json, json.dumps(data, indent=1))):
+        if path:
+            open(path, "w").write(content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The networks of bench/models.cpp in PyTorch, with the weights that this engine made."""
+
+import os
+
+import torch
+import torch.nn.functional as F
+
+WIDTH, HEADS, LAYERS, POSITION = 768, 12, 12, 512
+STAGES = [(3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2)]
+
+
+def inputs_of(row, load):
+    folder_has = lambda i: os.path.exists(os.path.join(os.sys.argv[2], f"{row}.{i}.npy"))
+    inputs = []
+    while folder_has(len(inputs)):
+        inputs.append(torch.from_numpy(load(f"{row}.{len(inputs)}.npy")))
+    return inputs
+
+
+def split(weights):
+    weights = iter(weights)
+    tokens, positions = next(weights), next(weights)
+    layers = [[next(weights) for _ in range(12)] for _ in range(LAYERS)]
+    return tokens, positions, layers, next(weights), next(weights)
+
+
+def heads(x, layer):
+    y = F.linear(F.layer_norm(x, (WIDTH,), layer[0], layer[1]), layer[2], layer[3])
+    return y.reshape(x.shape[0], 3, HEADS, WIDTH // HEADS).permute(1, 2, 0, 3).unbind()
+
+
+def after_attention(x, seen, layer):
+    y = x + F.linear(seen.permute(1, 0, 2).reshape(x.shape[0], WIDTH), layer[4], layer[5])
+    wide = F.gelu(F.linear(F.layer_norm(y, (WIDTH,), layer[6], layer[7]), layer[8], layer[9]))
+    return y + F.linear(wide, layer[10], layer[11])
+
+
+def gpt2_loss(given, wanted, *weights):
+    tokens, positions, layers, norm, bias = split(weights)
+    x = F.embedding(given, tokens) + positions[: given.shape[0]]
+    for layer in layers:
+        q, k, v = heads(x, layer)
+        x = after_attention(x, F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0], layer)
+    return F.cross_entropy(F.linear(F.layer_norm(x, (WIDTH,), norm, bias), tokens), wanted)
+
+
+def gpt2_training(engine, inputs):
+    given, wanted, *weights = inputs
+    for w in weights:
+        w.requires_grad_(True)
+    optimiser = torch.optim.AdamW(weights, lr=1e-4, weight_decay=0.01, fused=True)
+    loss_of = torch.compile(gpt2_loss, dynamic=False) if engine.compiled else gpt2_loss
+
+    def run():
+        optimiser.zero_grad()
+        loss = loss_of(given, wanted, *weights)
+        loss.backward()
+        optimiser.step()
+        return [loss]
+
+    return run
+
+
+def gpt2_decoding(engine, inputs):
+    token, caches, weights = inputs[0], inputs[1 : 1 + 2 * LAYERS], inputs[1 + 2 * LAYERS :]
+
+    def step(token, caches, weights):
+        tokens, positions, layers, norm, bias = split(weights)
+        x = F.embedding(token, tokens) + positions[POSITION : POSITION + 1]
+        for i, layer in enumerate(layers):
+            q, k, v = heads(x, layer)
+            keys, values = caches[2 * i], caches[2 * i + 1]
+            keys[:, POSITION : POSITION + 1] = k
+            values[:, POSITION : POSITION + 1] = v
+            seen = F.scaled_dot_product_attention(q[None], keys[None, :, : POSITION + 1], values[None, :, : POSITION + 1])
+            x = after_attention(x, seen[0], layer)
+        return F.linear(F.layer_norm(x, (WIDTH,), norm, bias), tokens)
+
+    return engine.prepared(step, [token, caches, weights])
+
+
+def resnet50(image, *weights):
+    weights = iter(weights)
+
+    def convolve(x, stride, padding):
+        w, scale, shift, mean, variance = (next(weights) for _ in range(5))
+        return F.batch_norm(F.conv2d(x, w, None, stride, padding), mean, variance, scale, shift)
+
+    x = F.max_pool2d(F.relu(convolve(image, 2, 3)), 3, 2, 1)
+    for blocks, _, first_stride in STAGES:
+        for i in range(blocks):
+            stride = first_stride if i == 0 else 1
+            y = F.relu(convolve(x, 1, 0))
+            y = F.relu(convolve(y, stride, 1))
+            y = convolve(y, 1, 0)
+            x = F.relu(y + (convolve(x, stride, 0) if i == 0 else x))
+    return F.linear(x.mean((2, 3)), next(weights), next(weights))
+
+
+def prepare(engine, row, load):
+    inputs = inputs_of(row, load)
+    if row == "gpt2_small_training_128":
+        return gpt2_training(engine, inputs)
+    if row == "gpt2_small_decoding_512":
+        return gpt2_decoding(engine, inputs)
+    return engine.prepared(resnet50, inputs)
