@@ -1,11 +1,12 @@
-// See executor.h: the driver's functions. One lock over all of them; work is done when it is enqueued, and its errors wait
-// for whoever waits for the stream, as on a device.
+// See executor.h: the driver's functions. One lock over all of them. Work of all streams is one queue, done when somebody
+// waits: until then kernels gather that are compiled together. Errors wait for whoever waits for the stream, as on a device.
 #include "codegen_cuda/host/executor.h"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -51,14 +52,28 @@ void note(Result error, std::string text) {
   pending_error = error, error_text = std::move(text);
 }
 
-/// Does it, or records it.
+/// Work that has been started and not been done; buffers that it has let go of are freed as part of it.
+std::deque<Work> queue;
+constexpr std::size_t kMostQueued = 8192;
+
+void do_queued() {
+  while (!queue.empty()) {
+    const Work work = std::move(queue.front());
+    queue.pop_front();
+    if (const Result r = work(); r != kSuccess) note(r, "work on a stream failed");
+  }
+}
+
+/// Starts it, or records it.
 Result enqueue(Handle stream, Work work) {
   const Lock lock(mutex);
   if (HostGraph* const graph = stream_of(stream).recording) {
     graph->work.push_back(std::move(work));
     return kSuccess;
   }
-  return work();
+  queue.push_back(std::move(work));
+  if (queue.size() > kMostQueued) do_queued();
+  return kSuccess;
 }
 
 // ---- Kernels --------------------------------------------------------------------------------------------------------
@@ -163,6 +178,11 @@ void run_reversed(const Launch& launch) {
 Result run_kernel(const Launch& launch) {
   ++counts.launches;
   if (pending_error != kSuccess) return kSuccess;  // as on a device: nothing runs after an error
+  if (!look_up(*launch.function)) {
+    note(kInvalidImage, fmt::format("kernel {} could not be compiled for the host executor:\n{}", launch.function->name,
+                                    launch.function->module->why_not));
+    return kSuccess;
+  }
   running = &launch;
   const bool twice = launch.function->runs++ < kReversedRuns && launch.function->module->has_turns;
   written.clear();
@@ -178,10 +198,6 @@ Result host_launch(Handle function, unsigned gx, unsigned gy, unsigned gz, unsig
                    unsigned shared_bytes, Handle stream, void** parameters, void**) {
   const Lock lock(mutex);
   auto* const f = static_cast<HostFunction*>(function);
-  if (!look_up(*f)) {
-    error_text = fmt::format("kernel {} could not be compiled for the host executor:\n{}", f->name, f->module->why_not);
-    return kInvalidImage;
-  }
   const unsigned threads = bx * by * bz;
   if (threads == 0 || threads > 1024 || gx == 0 || gy > 65535 || gz > 65535 || gy * gz == 0) return 1;  // CUDA_ERROR_INVALID_VALUE
   Launch launch{f, {gx, gy, gz}, {bx, by, bz}, shared_bytes, std::vector<std::uint64_t>(f->parameter_bytes / 8)};
@@ -223,17 +239,20 @@ Result host_context_retain(Handle* made, int device) { return *made = &contexts[
 Result host_context_set(Handle to) { return current_device = static_cast<int>(static_cast<int*>(to) - contexts), kSuccess; }
 Result host_memory_info(std::size_t* free, std::size_t* total) {
   const Lock lock(mutex);
+  do_queued();
   *total = HostMemory::instance().limit(), *free = *total - HostMemory::instance().live();
   return kSuccess;
 }
 Result host_memory_allocate(Address* address, std::size_t bytes) {
   const Lock lock(mutex);
   *address = HostMemory::instance().allocate(bytes);
+  if (*address == 0) do_queued(), *address = HostMemory::instance().allocate(bytes);
   return *address == 0 ? kOutOfMemory : kSuccess;
 }
 Result host_memory_free(Address address) {
   const Lock lock(mutex);
-  return HostMemory::instance().release(address) ? kSuccess : 1;
+  queue.push_back([address] { return HostMemory::instance().release(address) ? kSuccess : 1; });
+  return kSuccess;
 }
 
 /// Where a copy reads or writes; notes what is wrong with it.
@@ -243,14 +262,17 @@ unsigned char* copy_end(Address address, std::size_t bytes, const char* what) {
   return at;
 }
 Result host_copy_to_device(Address to, const void* from, std::size_t bytes, Handle stream) {
-  return enqueue(stream, [=] {
-    if (unsigned char* const at = copy_end(to, bytes, "writes"))
-      std::memcpy(at, from, bytes), HostMemory::instance().mark_written(to, bytes);
+  // The caller may change its bytes as soon as this returns.
+  const auto* const first = static_cast<const unsigned char*>(from);
+  return enqueue(stream, [to, taken = std::vector<unsigned char>(first, first + bytes)] {
+    if (unsigned char* const at = copy_end(to, taken.size(), "writes"))
+      std::memcpy(at, taken.data(), taken.size()), HostMemory::instance().mark_written(to, taken.size());
     return kSuccess;
   });
 }
 Result host_copy_to_host(void* to, Address from, std::size_t bytes, Handle stream) {
-  return enqueue(stream, [=] {
+  const Lock lock(mutex);
+  const Result started = enqueue(stream, [=] {
     if (const unsigned char* const at = copy_end(from, bytes, "reads")) {
       // Gaps between the elements of a view are nobody's; whole buffers that nobody has written are an error.
       std::memcpy(to, at, bytes);
@@ -259,6 +281,8 @@ Result host_copy_to_host(void* to, Address from, std::size_t bytes, Handle strea
     }
     return kSuccess;
   });
+  do_queued();  // to memory that is not pinned, as on a device
+  return started;
 }
 Result host_copy_on_device(Address to, Address from, std::size_t bytes, Handle stream) {
   return enqueue(stream, [=] {
@@ -281,6 +305,7 @@ Result host_stream_destroy(Handle stream) { return delete static_cast<HostStream
 /// The error of what was done is reported here, once: a device that is made up can be used again.
 Result host_stream_synchronise(Handle) {
   const Lock lock(mutex);
+  do_queued();
   return std::exchange(pending_error, kSuccess);
 }
 Result host_stream_wait_event(Handle, Handle, unsigned) { return kSuccess; }
@@ -299,8 +324,11 @@ Result host_capture_end(Handle stream, Handle* graph) {
 Result host_event_create(Handle* event, unsigned) { return *event = new HostEvent, kSuccess; }
 Result host_event_destroy(Handle event) { return delete static_cast<HostEvent*>(event), kSuccess; }
 Result host_event_record(Handle, Handle) { return kSuccess; }
-Result host_event_synchronise(Handle) { return kSuccess; }
-Result host_event_query(Handle) { return kSuccess; }
+Result host_event_synchronise(Handle) {
+  const Lock lock(mutex);
+  return do_queued(), kSuccess;
+}
+Result host_event_query(Handle event) { return host_event_synchronise(event); }
 Result host_module_load(Handle* module, const void* image) {
   const Lock lock(mutex);
   *module = new std::shared_ptr<HostModule>(add_host_module(static_cast<const char*>(image)));
@@ -311,6 +339,7 @@ Result host_module_function(Handle* function, Handle module, const char* name) {
   // Functions live as long as the process, as recorded graphs may name them.
   auto* const made = new HostFunction;
   made->module = *static_cast<std::shared_ptr<HostModule>*>(module), made->name = name;
+  made->parameter_bytes = parameter_bytes(*made);
   *function = made;
   return kSuccess;
 }
@@ -375,6 +404,7 @@ std::string take_host_error() {
 
 HostCounts host_counts() {
   const Lock lock(mutex);
+  do_queued();
   HostCounts c = counts;
   const CompileCounts compiled = host_compile_counts();
   c.kernels_compiled = compiled.kernels, c.compiler_runs = compiled.runs;

@@ -1,4 +1,4 @@
-// For the other libraries of the host executor: work on a stream, done at once or recorded.
+// For the other libraries of the host executor: work on a stream, queued or recorded.
 #pragma once
 
 #include <functional>

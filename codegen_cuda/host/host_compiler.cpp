@@ -175,8 +175,21 @@ bool compile_host_modules() {
     begin(batches.back());
   }
   for (Batch& batch : batches) good = finish(batch) && good;
+  // One wrong kernel takes no other with it.
+  for (const auto& module : fresh)
+    if (module->library == nullptr && fresh.size() > 1) {
+      Batch alone{{module}, {}, -1};
+      module->why_not.clear();
+      begin(alone), finish(alone);
+    }
   if (!waiting.empty() && good) return compile_host_modules();
   return good;
+}
+
+std::size_t parameter_bytes(const HostFunction& function) {
+  const std::string& source = function.module->source, head = "FM_KERNEL(" + function.name + ", ";
+  const std::size_t at = source.find(head);
+  return at == std::string::npos ? 0 : 8 * std::strtoull(source.c_str() + at + head.size(), nullptr, 10);
 }
 
 bool look_up(HostFunction& function) {
@@ -185,11 +198,9 @@ bool look_up(HostFunction& function) {
   if (module.library == nullptr && module.why_not.empty()) compile_host_modules();
   if (module.library == nullptr) return false;
   function.entry = reinterpret_cast<void (*)(void**)>(dlsym(module.library, ("fm_entry_" + function.name).c_str()));
-  const void* const bytes = dlsym(module.library, ("fm_bytes_" + function.name).c_str());
   function.context = static_cast<void**>(dlsym(module.library, "fm_host_context"));
-  if (bytes != nullptr) function.parameter_bytes = *static_cast<const unsigned long*>(bytes);
   if (function.entry == nullptr) module.why_not = "no kernel " + function.name;
-  return function.entry != nullptr && bytes != nullptr && function.context != nullptr;
+  return function.entry != nullptr && function.context != nullptr;
 }
 
 CompileCounts host_compile_counts() { return counts; }

@@ -19,7 +19,7 @@ struct HostFunction {
   std::shared_ptr<HostModule> module;
   std::string name;
   void (*entry)(void**) = nullptr;  // null until it is looked up
-  std::size_t parameter_bytes = 0;
+  std::size_t parameter_bytes = 0;  // as its source says
   void** context = nullptr;         // where the library keeps the running kernel's context
   unsigned runs = 0;
 };
@@ -28,6 +28,8 @@ struct HostFunction {
 std::shared_ptr<HostModule> add_host_module(std::string source);
 /// Compiles everything that waits. False where one of the sources is wrong; its module says why.
 bool compile_host_modules();
+/// What its source says: FM_KERNEL(name, slots of 8 bytes, ...).
+std::size_t parameter_bytes(const HostFunction& function);
 /// The function, compiled; false where it could not be or is not there.
 bool look_up(HostFunction& function);
 

@@ -27,8 +27,6 @@ struct fm_xyz { unsigned x, y, z; };
 template <int N> struct fm_args { fm_word v[N]; };
 #define FM_KERNEL(name, count, bounds)                                                                          \
   static void name(const fm_args<count>& a);                                                                      \
-  extern "C" unsigned long fm_bytes_##name;                                                                       \
-  unsigned long fm_bytes_##name = count * 8;                                                                      \
   extern "C" void fm_entry_##name(void** p) { name(*(const fm_args<count>*)p[0]); }                               \
   static void name(const fm_args<count>& a)
 #define FM_SHARED(name) unsigned char* const name = fm_host_context->shared

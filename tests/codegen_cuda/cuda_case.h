@@ -61,17 +61,14 @@ struct DeviceProgram {
   }
 };
 
-/// Plans all programs, so that their kernels are compiled together; runs them in a mode, and compares with the CPU.
+/// Starts all programs in a mode, so that their kernels are compiled together, and compares with the CPU.
 inline void compare_with_cpu(const std::vector<DeviceProgram>& programs, Mode mode, const std::function<std::string(const Tensor&, const Tensor&)>& differs = &difference) {
-  {
-    const ModeGuard compiled(Mode::compiled);
-    for (const DeviceProgram& p : programs) static_cast<void>(explain(p.on(cuda())));
-    if (gpu::on_host_executor()) gpu::compile_waiting_kernels();
-  }
   const ModeGuard guard(mode);
-  for (const DeviceProgram& p : programs) {
-    SCOPED_TRACE(p.name);
-    std::vector<Tensor> got = p.on(cuda()), wanted = p.on(BackendKey::cpu);
+  std::vector<std::vector<Tensor>> results;
+  for (const DeviceProgram& p : programs) flush(results.emplace_back(p.on(cuda())));
+  for (std::size_t n = 0; n < programs.size(); ++n) {
+    SCOPED_TRACE(programs[n].name);
+    std::vector<Tensor> &got = results[n], wanted = programs[n].on(BackendKey::cpu);
     sync(got), sync(wanted);
     ASSERT_EQ(got.size(), wanted.size());
     for (std::size_t i = 0; i < got.size(); ++i) {
