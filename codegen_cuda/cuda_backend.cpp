@@ -10,6 +10,7 @@
 #include "codegen_cuda/runtime/device.h"
 #include "codegen_cuda/runtime/recorder.h"
 #include "dispatch/dump.h"
+#include "runtime/device_run.h"
 
 namespace fermata {
 namespace {
@@ -79,6 +80,7 @@ class CudaBackend final : public Backend {
 
   void copy_to_host(void* to, const void* from, std::size_t bytes) override {
     Stream& stream = current_stream();
+    ++device_reads;
     if (bytes != 0) {
       use_buffer(from);
       check(driver().copy_to_host(to, reinterpret_cast<Address>(from), bytes, stream.handle), "cuMemcpyDtoHAsync");

@@ -6,6 +6,7 @@
 
 #include "dispatch/emit.h"
 #include "runtime/device_memory.h"
+#include "runtime/stats.h"
 
 namespace fermata {
 namespace {
@@ -44,6 +45,7 @@ template <BackendKey B> void run_on_cpu(const CallArgs& args) {
   std::vector<TensorView> inputs;
   for (const TensorView& v : args.inputs)
     inputs.push_back(is_host_scalar(v, args) ? v : copies.emplace_back(B, v).view());
+  count_sync("a device has no kernel, so the CPU's ran");
   TensorView out = args.outputs[0];
   const auto bytes = static_cast<std::size_t>(out.element_count()) * byte_size(out.dtype);
   const StoragePtr result(Storage::allocate(bytes));
@@ -54,6 +56,11 @@ template <BackendKey B> void run_on_cpu(const CallArgs& args) {
   select_call(operator_entry(args.op), BackendKey::cpu, operand, here, args.where).call(here);
   backend(B)->copy_from_host(args.outputs[0].data, out.data, bytes);
 }
+
+/// More than any kernel of the device's own.
+double cost_on_cpu(const CallArgs&) { return 1e12; }
+
+bool reduces_otherwise(const CallArgs& args) { return args.attributes[0] == 0 || is_complex(args.inputs[0].dtype); }
 
 constexpr auto kRunOnCpu = []<std::size_t... B>(std::index_sequence<B...>) {
   return std::array<CallKernel, sizeof...(B)>{&run_on_cpu<static_cast<BackendKey>(B)>...};
@@ -66,14 +73,19 @@ void add_cpu_fallback(BackendKey backend, std::source_location where) {
   for (std::size_t i = 0; i < kOpCount; ++i) {
     const Op op = static_cast<Op>(i);
     const BackendCell *own = backend_cell(op, backend), *host = backend_cell(op, BackendKey::cpu);
-    if ((own != nullptr && !own->variants.empty()) || host == nullptr) continue;
-    DTypeSet dtypes;
+    if (host == nullptr) continue;
+    DTypeSet here, there;
     for (const KernelVariant& v : host->variants)
-      if (v.call != nullptr) dtypes = dtypes | v.dtypes;
-    if (dtypes.bits == 0) continue;
-    add_variant(
-        op, backend,
-        {.name = "on_cpu", .dtypes = dtypes, .call = kRunOnCpu[static_cast<std::size_t>(backend)], .where = where});
+      if (v.call != nullptr) there = there | v.dtypes;
+    if (own != nullptr)
+      for (const KernelVariant& v : own->variants) here = here | v.dtypes;
+    KernelVariant variant{.name = "on_cpu", .dtypes = DTypeSet(there.bits & ~here.bits),
+                          .call = kRunOnCpu[static_cast<std::size_t>(backend)], .cost = &cost_on_cpu, .where = where};
+    // Kernel descriptions are of real numbers, and reduce at least one axis.
+    if (op == Op::cast) variant.dtypes = there;
+    if (family(op) == Family::reduce)
+      variant.dtypes = there, variant.fits = &reduces_otherwise, variant.fits_text = "no axis to reduce, or complex numbers";
+    if (variant.dtypes.bits != 0) add_variant(op, backend, std::move(variant));
   }
 }
 

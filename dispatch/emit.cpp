@@ -41,11 +41,15 @@ void add_emit_variants(BackendKey backend, const std::string& variant, std::sour
                   {.name = variant, .form = KernelForm::emit, .dtypes = emitted_dtypes(op), .where = where});
 }
 
+/// Kernel descriptions are of real numbers.
+static bool makes_real(const CallArgs& args) { return !is_complex(args.outputs[0].dtype); }
+
 void add_one_op_variants(BackendKey backend, std::source_location where) {
   for (std::size_t i = 0; i < kOpCount; ++i)
     if (const Op op = static_cast<Op>(i); is_pointwise(op) || op == Op::cast || op == Op::copy)
       add_variant(op, backend,
-                  {.name = "one_op", .dtypes = emitted_dtypes(op), .call = one_op_call(backend), .where = where});
+                  {.name = "one_op", .dtypes = emitted_dtypes(op), .call = one_op_call(backend),
+                   .fits = op == Op::cast ? &makes_real : nullptr, .fits_text = "real", .where = where});
 }
 
 }  // namespace fermata

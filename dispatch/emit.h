@@ -17,7 +17,7 @@ void add_emit_variants(BackendKey backend, const std::string& variant,
 /// Calls of a one-op kernel, compiled through the cache, for the pointwise ops, casts and copies: for those who call a
 /// backend's kernels one by one.
 void add_one_op_variants(BackendKey backend, std::source_location where = std::source_location::current());
-/// Runs what the backend has no variant of on the CPU, with copies there and back.
+/// Runs the ops, and the dtypes of ops, that the backend has no variant of on the CPU, with copies there and back.
 void add_cpu_fallback(BackendKey backend, std::source_location where = std::source_location::current());
 
 }  // namespace fermata

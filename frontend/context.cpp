@@ -41,7 +41,7 @@ struct Startup {
     register_tracer_kernels();
 #if FERMATA_WITH_CUDA
     register_cuda_kernels();
-    register_device(BackendKey::cuda, make_cuda_backend());
+    register_device(BackendKey::cuda, make_cuda_backend(), {.missing_on_cpu = true});
 #endif
     install_sync();
     tensor_hooks.view_value = &derive_view;

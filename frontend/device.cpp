@@ -13,6 +13,7 @@
 #include "frontend/calls.h"
 #include "frontend/capture.h"
 #include "frontend/capture_scope.h"
+#include "frontend/control_step.h"
 #include "frontend/host_elements.h"
 #include "frontend/startup.h"
 #include "ir/error.h"
@@ -101,6 +102,7 @@ void register_device(BackendKey key, std::unique_ptr<Backend> backend, const Dev
   const std::string name(backend->name());
   register_backend(key, std::move(backend));
   if (compiles) add_emit_variants(key, name), add_one_op_variants(key);
+  require_control_kernels(key);
   if (options.missing_on_cpu) add_cpu_fallback(key);
   register_kernels_at_once(key);
 }

@@ -245,12 +245,12 @@ void BoundPlan::run_recorded(const Plan& plan, RunRecorder& recorder) {
       recordings_, [&](const Recording& r) { return r.addresses == slot_data_ && r.scalars == scalars_; });
   if (known == recordings_.end()) {
     if (recordings_.size() == kMostRecordings) recordings_.pop_back();
-    recordings_.push_back({slot_data_, scalars_, 0, nullptr});
+    recordings_.push_back({slot_data_, scalars_, 0, false, nullptr});
     known = recordings_.end() - 1;
   }
   std::rotate(recordings_.begin(), known, known + 1);
   Recording& mine = recordings_.front();
-  if (mine.run == nullptr && ++mine.sights == 2 && recorder.begin()) {
+  if (mine.run == nullptr && ++mine.sights == 2 && !mine.reads && recorder.begin()) {
     try {
       run_steps(plan);
     } catch (...) {
@@ -260,7 +260,9 @@ void BoundPlan::run_recorded(const Plan& plan, RunRecorder& recorder) {
     mine.run = recorder.end();
   }
   if (mine.run != nullptr) return mine.run->replay();
+  const std::uint64_t before = device_reads;
   run_steps(plan);
+  recordings_.front().reads = device_reads != before;
 }
 
 void BoundPlan::run_steps(const Plan& plan) {

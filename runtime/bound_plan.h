@@ -50,6 +50,7 @@ class BoundPlan {
     std::vector<void*> addresses;
     std::vector<std::uint64_t> scalars;
     unsigned sights = 0;
+    bool reads = false;  // a step copies to the host, so it cannot be
     std::unique_ptr<const RecordedRun> run;
   };
 

@@ -7,6 +7,7 @@
 namespace fermata {
 
 constinit thread_local const RunSite* run_site = nullptr;
+constinit thread_local std::uint64_t device_reads = 0;
 
 namespace {
 std::array<std::atomic<RunRecorder*>, kBackendCount> recorders{};

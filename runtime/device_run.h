@@ -2,6 +2,7 @@
 // that a whole run may be recorded, to be replayed at the cost of one call.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <source_location>
 #include <string_view>
@@ -27,6 +28,9 @@ class RunSiteGuard {
  private:
   const RunSite* before_;
 };
+
+/// Copies to the host that this thread has made. A run that makes some depends on what the host read: it cannot be recorded.
+extern constinit thread_local std::uint64_t device_reads;
 
 /// A run of a plan that was recorded; replays with the addresses and scalars that it had then.
 class RecordedRun {
