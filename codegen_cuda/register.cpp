@@ -14,6 +14,12 @@ void add_irregular_variants() {
       add_variant(static_cast<Op>(i), BackendKey::cuda, {.name = "nvrtc", .dtypes = kRealOrBoolean, .call = kernel});
 }
 
+void add_convolution_variants() {
+  for (const Op op : {Op::convolution, Op::convolution_data_gradient, Op::convolution_weight_gradient})
+    add_variant(op, BackendKey::cuda,
+                {.name = "nvrtc", .form = KernelForm::library, .dtypes = kFloating, .call = &gpu::convolution_call});
+}
+
 void add_product_variants() {
   const KernelVariant library{.name = "cublaslt",
                               .form = KernelForm::library,
@@ -41,6 +47,7 @@ void add_product_variants() {
 void register_cuda_kernels() {
   add_irregular_variants();
   add_product_variants();
+  add_convolution_variants();
 }
 
 }  // namespace fermata

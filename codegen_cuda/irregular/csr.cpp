@@ -127,7 +127,7 @@ void multiply_transposed(const CallArgs& args, const Pattern& p, const TensorVie
     s.line(fmt::format("fm_store({0} + i, fm_load(columns + i)); fm_store({0} + count + i, i);", to));
     s.launch(p.entries);
   }
-  const std::int64_t* const sorted = sort_pairs(unsorted, p.entries);
+  const std::int64_t* const sorted = sort_lines(unsorted, p.entries, p.entries);
   const std::string_view type = unsigned_type(dense.dtype);
   CallSource s("csr_transposed");
   s.for_each("i", p.entries * dense.sizes[1]);

@@ -72,7 +72,7 @@ void index_add_call(const CallArgs& args) {
   const Workspace pairs(g.positions * 4 * 8);
   auto* const unsorted = static_cast<std::int64_t*>(pairs.data());
   write_pairs(args, unsorted, g.positions);
-  const std::int64_t* const sorted = sort_pairs(unsorted, g.positions);
+  const std::int64_t* const sorted = sort_lines(unsorted, g.positions, g.positions);
   const SumType type = sum_type(x.dtype);
   CallSource s("index_add");
   s.for_each("i", count);

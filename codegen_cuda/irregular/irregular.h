@@ -16,5 +16,15 @@ void take_call(const CallArgs& args);
 void index_add_call(const CallArgs& args);
 void csr_matmul_call(const CallArgs& args);
 void csr_sampled_matmul_call(const CallArgs& args);
+void scan_call(const CallArgs& args);
+void gather_call(const CallArgs& args);
+void scatter_call(const CallArgs& args);
+void fold_call(const CallArgs& args);
+void sort_call(const CallArgs& args);
+void argsort_call(const CallArgs& args);
+void top_k_indices_call(const CallArgs& args);
+void searchsorted_call(const CallArgs& args);
+void flatnonzero_call(const CallArgs& args);
+void convolution_call(const CallArgs& args);  // and its gradients
 
 }  // namespace fermata::gpu

@@ -32,6 +32,21 @@ CallKernel irregular_kernel(Op op) {
     case Op::index_add: return index_add_call;
     case Op::csr_matmul: return csr_matmul_call;
     case Op::csr_sampled_matmul: return csr_sampled_matmul_call;
+#define FERMATA_SCAN(name, monoid, rule, doc) \
+  case Op::name: return scan_call;
+#include "ir/ops.def"
+    case Op::gather: return gather_call;
+    case Op::scatter:
+    case Op::scatter_add:
+    case Op::scatter_multiply:
+    case Op::scatter_maximum:
+    case Op::scatter_minimum: return scatter_call;
+    case Op::fold: return fold_call;
+    case Op::sort: return sort_call;
+    case Op::argsort: return argsort_call;
+    case Op::top_k_indices: return top_k_indices_call;
+    case Op::searchsorted: return searchsorted_call;
+    case Op::flatnonzero: return flatnonzero_call;
     default: return nullptr;
   }
 }

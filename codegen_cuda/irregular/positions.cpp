@@ -59,19 +59,19 @@ GatherSizes gather_sizes(const CallArgs& args) {
   return g;
 }
 
-std::int64_t* sort_pairs(std::int64_t* buffer, std::int64_t count) {
+std::int64_t* sort_lines(std::int64_t* buffer, std::int64_t count, std::int64_t size) {
   std::int64_t *from = buffer, *to = buffer + 2 * count;
   // Runs of twice the width each time: a pair's place is its own in its run, plus how many of the other run come before it.
-  for (std::int64_t width = 1; width < count; width *= 2) {
+  for (std::int64_t width = 1; width < size; width *= 2) {
     CallSource s("merge");
     s.for_each("i", count);
-    s.line(fmt::format("const i64 width = {}; const i64* const keys = {}; i64* const to = {};", s.number(width),
+    s.line(fmt::format("const i64 width = {}, size = {}; const i64* const keys = {}; i64* const to = {};", s.number(width), s.number(size),
                        s.pointer("const i64", from), s.pointer("i64", to)));
-    s.add(R"cuda(  const i64 key = fm_load(keys + i), start = i / (2 * width) * (2 * width);
+    s.add(R"cuda(  const i64 key = fm_load(keys + i), line = i / size * size, end = line + size, start = line + (i - line) / (2 * width) * (2 * width);
   const bool left = i - start < width;
   i64 low = left ? start + width : start, high = left ? start + 2 * width : start + width;
-  if (low > count) low = count;
-  if (high > count) high = count;
+  if (low > end) low = end;
+  if (high > end) high = end;
   const i64 other = low;
   while (low < high) {
     const i64 middle = low + (high - low) / 2, there = fm_load(keys + middle);

@@ -18,8 +18,8 @@ struct GatherSizes {
 };
 GatherSizes gather_sizes(const CallArgs& args);
 
-/// Sorts pairs of i64 by key, stably: count keys and the numbers 0, 1, ... that go with them. The result is in one of the two
-/// halves of `buffer` (4 * count i64): keys, then numbers.
-std::int64_t* sort_pairs(std::int64_t* buffer, std::int64_t count);
+/// Sorts pairs of i64 by key, stably, within lines of `size` each: count keys and the numbers that go with them. The result
+/// is in one of the two halves of `buffer` (4 * count i64): keys, then numbers.
+std::int64_t* sort_lines(std::int64_t* buffer, std::int64_t count, std::int64_t size);
 
 }  // namespace fermata::gpu

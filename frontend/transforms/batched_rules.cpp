@@ -7,6 +7,7 @@
 #include <bit>
 #include <vector>
 
+#include "fermata/device.h"
 #include "frontend/transforms/autograd_located.h"
 #include "runtime/stats.h"
 
@@ -147,7 +148,12 @@ std::atomic<BatchingRule>& rule_of(Op op) {
 
 Tensor BatchedCall::with_batch(std::size_t k) const {
   if (operands[k].batched) return operands[k].value;
-  return vjp::broadcast_to(operands[k].value, behind_batch(size, operands[k].value.shape())).tensor();
+  Tensor value = operands[k].value;
+  // An element of the CPU may meet any device, a batch of it only its own.
+  if (const auto other = std::ranges::find_if(operands, [](const auto& o) { return o.batched; });
+      value.rank() == 0 && other != operands.end())
+    value = to(value, device(other->value));
+  return vjp::broadcast_to(value, behind_batch(size, value.shape())).tensor();
 }
 
 Shape BatchedCall::shape(std::size_t k) const {

@@ -109,7 +109,7 @@ Tensor Execution::input(const Step& s) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(count) * byte_size(dtype));
   for (std::size_t at = 0; at < bytes.size(); at += byte_size(dtype))
     store(dtype, random, s.choices[5] % 5 == 0, &bytes[at]);
-  Tensor x = from_buffer(bytes.data(), dtype, sizes);
+  Tensor x = from_buffer(bytes.data(), dtype, sizes).to(device_);
   if (layout == 1 && !sizes.empty()) return slice(x, -1, s.choices[6] % 2 == 0 ? 1 : -2, s.choices[6] % 2 == 0 ? kEnd : -kEnd, s.choices[6] % 2 == 0 ? 2 : -2);
   if (layout == 2) return permute(x, shuffled_axes(x.rank(), s.choices[6]));
   if (layout == 3 && x.rank() > 0) return flip(x, axis_of(x, s.choices[6]));
@@ -118,6 +118,13 @@ Tensor Execution::input(const Step& s) {
 
 Tensor Execution::generate(const Step& s) {
   const std::vector<std::int64_t> sizes{sizes_[s.choices[1] % 4], sizes_[s.choices[2] % 4]};
+  if (device_ != BackendKey::cpu) {
+    Execution here(sizes_);
+    here.generator_ = generator_;
+    const Tensor made = here.generate(s);
+    generator_ = here.generator_;
+    return made.to(device_);
+  }
   switch (s.choices[0] % 5) {
     case 0: return uniform(sizes, -1, 2, pick(std::array{DType::f32, DType::f64, DType::f16}, s.choices[3]), generator_);
     case 1: return normal(sizes, 0, 1, DType::f32, generator_);
@@ -272,11 +279,11 @@ template <class Table> Op op_at(Op first, const Table& table, std::uint32_t choi
 }
 
 /// Sums and products of floats, whose last bits depend on the order; that of a matrix times a vector goes by how both lie
-/// in memory (codegen_cpu/library/matmul.h).
+/// in memory (codegen_cpu/library/matmul.h), and devices have libraries of their own.
 bool adds_up(const Step& s, const Tensor& result) {
   if (info(result.dtype()).kind != DTypeKind::floating) return false;
   if (s.kind == StepKind::composite) return true;
-  if (s.kind == StepKind::matmul) return result.rank() < 2 || result.size(-1) == 1 || result.size(-2) == 1;
+  if (s.kind == StepKind::matmul) return device(result) != BackendKey::cpu || result.rank() < 2 || result.size(-1) == 1 || result.size(-2) == 1;
   const Op op = op_at(Op::sum, kReduce, s.choices[0]);
   return s.kind == StepKind::reduce && (op == Op::sum || op == Op::prod);
 }

@@ -37,10 +37,10 @@ struct Program {
 /// an eager one (docs/adr/004): its result is close, and what jumps (floor, a comparison) can make anything of that.
 enum class Certainty : std::uint8_t { exact, close, unknown };
 
-/// One execution. `values` has an entry per step; writes and holes leave an undefined tensor.
+/// One execution, of tensors on one device. `values` has an entry per step; writes and holes leave an undefined tensor.
 class Execution {
  public:
-  explicit Execution(const AxisSizes& sizes) : sizes_(sizes) {}
+  explicit Execution(const AxisSizes& sizes, BackendKey device = BackendKey::cpu) : sizes_(sizes), device_(device) {}
   /// Makes the call; false if the interface rejects it or an operand is missing.
   bool step(const Step& step);
   /// Takes back the last step, which was rejected.
@@ -65,6 +65,7 @@ class Execution {
   const Tensor& value(const Step& s, std::size_t i) const { return values.at(s.values[i]); }
 
   AxisSizes sizes_;
+  BackendKey device_;
   std::vector<std::size_t> cell_of_;   // per value; views share one with what they look into
   std::vector<Certainty> cells_;
   Generator generator_{7};
