@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "codegen_cuda/irregular/call_source.h"
 #include "codegen_cuda/irregular/element_text.h"
 #include "codegen_cuda/irregular/irregular.h"
-#include "codegen_cuda/irregular/call_source.h"
 
 namespace fermata::gpu {
 namespace {
@@ -65,7 +65,6 @@ void convolution_call(const CallArgs& args) {
   of("x", c.x), of("w", c.weight), of("y", c.y);
   // For each product the places p in y, k in the filter and q in x: q = p * stride + k * dilation - padding.
   const auto x_from_places = [&] {
-    std::string inside;
     for (unsigned i = 2; i < axes + 2; ++i) {
       s.line(fmt::format("const i64 q{0} = p{0} * {1} + k{0} * {2} - {3};", i, s.number(a.strides[i - 2]), s.number(a.dilation[i - 2]), s.number(a.padding[i - 2])));
       s.line(fmt::format("if (q{0} < 0 || q{0} >= {1}) continue;", i, s.number(c.x.sizes[i])));

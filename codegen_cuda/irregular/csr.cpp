@@ -4,7 +4,7 @@
 // next waited for (FM1250), and read as far as it is safe.
 #include <fmt/format.h>
 
-#include "codegen_cuda/emit/primitives.h"
+#include "codegen_cuda/irregular/element_text.h"
 #include "codegen_cuda/irregular/irregular.h"
 #include "codegen_cuda/irregular/positions.h"
 #include "codegen_cuda/runtime/deferred_check.h"
@@ -15,15 +15,8 @@
 namespace fermata::gpu {
 namespace {
 
-std::string_view unsigned_type(DType dtype) {
-  if (is_floating(dtype)) return name(dtype);
-  switch (byte_size(dtype)) {
-    case 1: return "u8";
-    case 2: return "u16";
-    case 4: return "u32";
-    default: return "u64";
-  }
-}
+/// Integers are unsigned, so that they wrap.
+std::string_view unsigned_type(DType dtype) { return is_floating(dtype) ? name(dtype) : bits_text(dtype); }
 
 struct Pattern {
   const std::int64_t* data;  // dense

@@ -5,21 +5,12 @@
 #include <fmt/format.h>
 
 #include "codegen_cuda/emit/primitives.h"
+#include "codegen_cuda/irregular/element_text.h"
 #include "codegen_cuda/irregular/irregular.h"
 #include "codegen_cuda/irregular/positions.h"
 
 namespace fermata::gpu {
 namespace {
-
-/// Elements are moved as they are: an unsigned integer of their size.
-std::string_view bits_type(DType dtype) {
-  switch (byte_size(dtype)) {
-    case 1: return "u8";
-    case 2: return "u16";
-    case 4: return "u32";
-    default: return "u64";
-  }
-}
 
 /// Keys: positions; numbers: 0, 1, ...
 void write_pairs(const CallArgs& args, std::int64_t* pairs, std::int64_t count) {
@@ -38,7 +29,7 @@ struct SumType {
 SumType sum_type(DType dtype) {
   if (dtype == DType::f16) return {"f32", "fm_from_f16", "fm_to_f16"};
   if (dtype == DType::bf16) return {"f32", "fm_from_bf16", "fm_to_bf16"};
-  return {is_floating(dtype) ? std::string(name(dtype)) : std::string(bits_type(dtype)), "", ""};
+  return {is_floating(dtype) ? std::string(name(dtype)) : std::string(bits_text(dtype)), "", ""};
 }
 
 }  // namespace
@@ -56,7 +47,7 @@ void take_call(const CallArgs& args) {
   read_position(s, args, "position", "which");
   s.offset("before", "i / inner / positions", x, 0, g.axis);
   s.offset("behind", "i % inner", x, g.axis + 1, x.rank);
-  const std::string_view type = bits_type(x.dtype);
+  const std::string_view type = bits_text(x.dtype);
   s.line(fmt::format("fm_store({} + i, fm_load({} + before + position * {} + behind));", s.pointer(type, out.data),
                      s.pointer(type, x.data), s.number(x.strides[g.axis])));
   s.launch(count);
@@ -80,7 +71,7 @@ void index_add_call(const CallArgs& args) {
   s.line(fmt::format("const i64* const keys = {};", s.pointer("const i64", sorted)));
   s.line("const i64 first = i / inner % positions, key = fm_load(keys + first);");
   s.line("if (first > 0 && fm_load(keys + first - 1) == key) continue;  // of the thread of the row's first source");
-  const std::string_view bits = is_floating(x.dtype) && type.load.empty() ? name(x.dtype) : bits_type(x.dtype);
+  const std::string_view bits = is_floating(x.dtype) && type.load.empty() ? name(x.dtype) : bits_text(x.dtype);
   s.line(fmt::format("{0}* const to = {1} + (i / inner / positions * size + key) * inner + i % inner;", bits, s.pointer(bits, out.data)));
   s.line(fmt::format("{} sum = {}(fm_load(to));", type.sum, type.load));
   s.line("for (i64 at = first; at < positions && fm_load(keys + at) == key; ++at) {");
