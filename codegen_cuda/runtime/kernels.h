@@ -41,8 +41,11 @@ class LoadedKernel {
 /// UnsupportedError FM2102 with the compiler's words where that fails.
 std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body);
 
+/// `quick`: slower code in less than half the time, to see whether a source compiles.
+enum class CompileEffort : std::uint8_t { full, quick };
 /// What NVRTC makes of a source for an architecture such as "sm_90"; `ptx` may be null.
-std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture, std::string* ptx);
+std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture, std::string* ptx,
+                           CompileEffort effort = CompileEffort::full);
 /// The machine code of a source: from the cache on disk, or compiled and put there.
 std::string code_of(const std::string& name, const std::string& body, const std::string& architecture);
 /// A name for a function that no other source has.
