@@ -1,8 +1,8 @@
 // Matrix products as `call` kernels: oneDNN, libxsmm and our own, each single-threaded per tile inside our pool.
 //
 // Operands keep their own ranks and any strides; a matrix that is dense along one of its axes is passed on as it is
-// or as transposed, others are packed. How a product is cut into tiles depends on its sizes only, never on the number
-// of threads, so neither do its bits. f16 and bf16 accumulate in f32; integers wrap.
+// or as transposed, others are packed. Bits never depend on the number of threads: the libraries' tiles depend on sizes
+// only, and in our own kernels an element does not depend on its tile. f16 and bf16 accumulate in f32; integers wrap.
 #pragma once
 
 #include "runtime/tensor_view.h"
@@ -14,7 +14,8 @@ namespace fermata {
 using MatmulTile = ResultTile;
 using MatmulEpilogue = TileConsumer;
 
-/// oneDNN: f32, bf16 and, where the processor multiplies bytes without saturating, i8. Best from about 64 up.
+/// oneDNN: f32, bf16 and, where the processor multiplies bytes without saturating, i8. Of f32 best from about 64 up to what
+/// a second-level cache holds.
 void matmul_onednn(const CallArgs& args);
 void matmul_onednn(const CallArgs& args, MatmulEpilogue epilogue);
 bool matmul_onednn_fits(const CallArgs& args);

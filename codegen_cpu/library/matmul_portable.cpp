@@ -1,6 +1,8 @@
 // The portable matmul: which kernels this machine runs, and the tasks they are given.
 #include <algorithm>
+#include <numeric>
 
+#include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "codegen_cpu/library/matmul_problem.h"
@@ -11,13 +13,9 @@ namespace {
 
 const PortableKernels& kernels() {
 #if defined(__x86_64__)
-  static const PortableKernels& best =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd")
-          ? kPortableAvx512
-      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")
-          ? kPortableAvx2
-          : kPortableBaseline;
+  static const PortableKernels& best = eager::instruction_set() == "avx512" ? kPortableAvx512
+                                       : eager::instruction_set() == "avx2" ? kPortableAvx2
+                                                                            : kPortableBaseline;
   return best;
 #else
   return kPortableBaseline;
@@ -88,13 +86,82 @@ void multiply_vectors(const MatmulProblem& p, MatmulEpilogue epilogue) {
   });
 }
 
+std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
+
+/// Tiles are cut in columns at multiples of this.
+constexpr std::int64_t kNarrowest = 64;
+/// Multiply-adds of a tile that is not cut further to have one for every thread: about 5 us.
+constexpr double kFewest = 5e5;
+/// Rows of a tile, where each has its own right side to pack and that is to be worth it.
+constexpr std::int64_t kRowsOfBatch = 1024;
+/// Bytes of panels that tiles share; a larger right side is packed by each tile, block by block.
+constexpr double kMostPanelBytes = 128 << 20;
+
+/// Tiles of a few blocks' rows and as many columns as keep a block of the right side in the second-level cache: every
+/// tile copies its left side, while tiles above each other share their panels. As many as the pool can share out evenly:
+/// bits do not depend on it, as every element is one chain over all of k.
+MatmulTiles cut_into_tiles(const MatmulProblem& p, MatmulStorage storage) {
+  const std::int64_t widest = (1 << 20) / kPortableDepth / static_cast<std::int64_t>(sum_bytes(storage));
+  MatmulTiles t{p.m, p.n, 1, parts(p.n, widest)};
+  const std::int64_t chunks = thread_count() == 1 ? 1 : 4 * thread_count();
+  if (p.m > kPortableRows && (p.batches < chunks || p.m > kRowsOfBatch)) {
+    const std::int64_t unit = chunks / std::gcd(chunks, t.across * p.batches), down = parts(p.m, kPortableRows);
+    t.down = parts(down, unit) * unit;
+    if (p.m / t.down < kPortableRows / 3) t.down = down;
+  } else if (p.batches < chunks) {
+    const auto most = static_cast<std::int64_t>(p.multiply_adds() / kFewest);
+    t.across = std::max({t.across, std::int64_t{1}, std::min({chunks / p.batches, parts(p.n, kNarrowest), most / p.batches})});
+  }
+  t.rows = parts(p.m, t.down), t.down = parts(p.m, t.rows);
+  t.columns = std::min(p.n, parts(parts(p.n, t.across), kNarrowest) * kNarrowest), t.across = parts(p.n, t.columns);
+  return t;
+}
+
+/// Panels of the whole right side, if several tiles read the same ones.
+class SharedPanels {
+ public:
+  SharedPanels(const MatmulProblem& p, MatmulStorage storage, const MatmulTiles& tiles)
+      : width_(kernels().panel_columns[static_cast<std::size_t>(storage)]), sum_bytes_(static_cast<std::int64_t>(sum_bytes(storage))),
+        k_(p.k), batch_bytes_(parts(p.n, width_) * width_ * p.k * sum_bytes_) {
+    if (tiles.down == 1 || static_cast<double>(batch_bytes_ * p.batches) > kMostPanelBytes) return;
+    held_ = allocate_bytes(static_cast<std::size_t>(batch_bytes_ * p.batches));
+    const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
+    const std::int64_t columns = kNarrowest, blocks = parts(p.n, columns);
+    parallel_for(0, p.batches * blocks, static_cast<double>(columns * p.k) * 0.15, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t task = first; task < last;) {
+        const std::int64_t batch = task / blocks, block = task % blocks, end = std::min(blocks, block + last - task);
+        kernels().pack_rhs[static_cast<std::size_t>(storage)]({.rhs = p.rhs_of(batch) + block * columns * p.rhs.column_stride * bytes,
+                                                               .k_stride = p.rhs.row_stride,
+                                                               .column_stride = p.rhs.column_stride,
+                                                               .k = p.k,
+                                                               .columns = std::min(end * columns, p.n) - block * columns,
+                                                               .panels = at(batch, block * columns)});
+        task += end - block;
+      }
+    });
+  }
+  ~SharedPanels() {
+    if (held_.data != nullptr) release_bytes(held_);
+  }
+  SharedPanels(const SharedPanels&) = delete;
+  /// From a column on that starts a panel; null if there are none.
+  std::byte* at(std::int64_t batch, std::int64_t column) const {
+    return held_.data == nullptr ? nullptr : static_cast<std::byte*>(held_.data) + batch * batch_bytes_ + column * k_ * sum_bytes_;
+  }
+
+ private:
+  std::int64_t width_, sum_bytes_, k_, batch_bytes_;
+  Allocation held_{};
+};
+
 void multiply_tiles(const MatmulProblem& p, MatmulEpilogue epilogue) {
   const MatmulStorage storage = storage_of(p.dtype);
   const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
-  const MatmulTiles tiles = tile_matmul(p, 4e6, 64, kPortableRows, portable_columns(storage));
+  const MatmulTiles tiles = cut_into_tiles(p, storage);
+  const SharedPanels panels(p, storage, tiles);
   const double ns = static_cast<double>(tiles.rows * tiles.columns) * static_cast<double>(p.k) / per_ns(p.dtype);
   parallel_for(0, p.batches * tiles.count(), ns, [&](std::int64_t first, std::int64_t last) {
-    const ScratchBytes scratch(kPortableScratch);
+    const ScratchBytes scratch(portable_scratch_bytes(storage, tiles.rows, tiles.columns));
     for (std::int64_t task = first; task < last; ++task) {
       const std::int64_t batch = task / tiles.count(), tile = task % tiles.count();
       const std::int64_t i = tile / tiles.across * tiles.rows, j = tile % tiles.across * tiles.columns;
@@ -105,6 +172,7 @@ void multiply_tiles(const MatmulProblem& p, MatmulEpilogue epilogue) {
                                                          .rhs = p.rhs_of(batch) + j * p.rhs.column_stride * bytes,
                                                          .rhs_k = p.rhs.row_stride,
                                                          .rhs_column = p.rhs.column_stride,
+                                                         .rhs_panels = panels.at(batch, j),
                                                          .out = p.out_of(batch) + (i * p.n + j) * bytes,
                                                          .out_row = p.n,
                                                          .rows = rows,
@@ -142,12 +210,12 @@ bool matmul_portable_fits(const CallArgs& args) { return kReal.has(args.inputs[0
 double matmul_portable_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
   if (is_vector_product(p)) return 100 + p.bytes() * 0.07;
-  // Panels are packed once per tile row and column, and padded to whole panels.
-  const auto whole = [](std::int64_t x, std::int64_t step) {
-    return static_cast<double>((x + step - 1) / step * step);
-  };
-  const double padded = static_cast<double>(p.batches) * whole(p.m, 12) * whole(p.n, 32) * static_cast<double>(p.k);
-  return 100 + padded / per_ns(p.dtype) + p.bytes() / static_cast<double>(byte_size(p.dtype)) * 0.15;
+  const auto whole = [](std::int64_t x, std::int64_t step) { return static_cast<double>(parts(x, step) * step); };
+  const double batches = static_cast<double>(p.batches), k = static_cast<double>(p.k), m = static_cast<double>(p.m);
+  const double multiply_adds = batches * m * whole(p.n, 16) * k / per_ns(p.dtype);
+  // Both sides are copied, and sums are read and written again after each block of k.
+  const double copies = (m * k * 0.2 + k * whole(p.n, 16) * 0.15 + m * whole(p.n, 16) * static_cast<double>(parts(p.k, kPortableDepth)) * 0.1);
+  return 150 + multiply_adds + batches * copies;
 }
 
 }  // namespace fermata

@@ -4,9 +4,14 @@
 // the standard library is called: a function shared with other files could run there with instructions the machine
 // lacks.
 //
-// The scheme is that of Goto and van de Geijn (TOMS 34, 2008): both operands are packed into panels that the innermost
-// kernel reads straight through, widened to the type of the sums on the way.
+// The scheme is that of Goto and van de Geijn (TOMS 34, 2008): both operands are copied, widened to the type of the sums,
+// to where the innermost kernel finds them in caches. It adds to a few rows by two vectors of the result in registers, one
+// element of each row times two vectors of the right side at a time. Rows of the left side are copied as rows, at a stride
+// that is known when this is compiled: they then need neither a transposition nor registers for their addresses.
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -20,7 +25,6 @@ namespace fermata {
 namespace {
 
 constexpr std::int64_t kVectorBytes = FERMATA_VECTOR_BYTES, kMicroRows = FERMATA_MICRO_ROWS;
-static_assert(kPortableRows % kMicroRows == 0);
 
 template <class T> struct VectorOf;
 template <> struct VectorOf<float> { typedef float type __attribute__((vector_size(FERMATA_VECTOR_BYTES))); };
@@ -98,75 +102,187 @@ template <> struct Storage<MatmulStorage::bf16> {
 inline std::int64_t round_up(std::int64_t x, std::int64_t step) { return (x + step - 1) / step * step; }
 inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
-template <class T> struct FourOf { typedef T type __attribute__((vector_size(4 * sizeof(T)))); };
+/// Columns of a panel of the right side.
+template <class T> constexpr std::int64_t kPanel = 2 * kLanes<T>;
 
-/// Four rows that are contiguous along k, turned: to[p * kWidth + i] = from[i * along + p].
-template <class S, std::int64_t kWidth>
-void pack_four_rows(const typename S::Element* from, std::int64_t along, std::int64_t k, typename S::Sum* to) {
+// ---- Copies -----------------------------------------------------------------------------------------------------------
+
+/// Turns a square of vectors: lane j of row i and lane i of row j change places, for one bit of their numbers at a time.
+template <class T> inline void transpose(Vector<T> (&rows)[kLanes<T>]) {
+  constexpr int kSize = static_cast<int>(kLanes<T>);
+  using Numbers = Vector<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+#pragma GCC unroll 4
+  for (int bit = 1; bit < kSize; bit *= 2) {
+    Numbers low, high;
+    for (int i = 0; i < kSize; ++i) {
+      const bool other = (i & bit) != 0;
+      low[i] = static_cast<decltype(low[0] + 0)>(other ? kSize + i - bit : i);
+      high[i] = static_cast<decltype(low[0] + 0)>(other ? kSize + i : i + bit);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kSize; ++i) {
+      if ((i & bit) != 0) continue;
+      const Vector<T> a = rows[i], b = rows[i + bit];
+      rows[i] = __builtin_shuffle(a, b, low);
+      rows[i + bit] = __builtin_shuffle(a, b, high);
+    }
+  }
+}
+
+template <class S> inline Vector<typename S::Sum> load_widened(const typename S::Element* from) {
   using T = typename S::Sum;
-  using Four = typename FourOf<T>::type;
-  const auto row = [&](std::int64_t i, std::int64_t p) {
-    const auto* const x = from + i * along + p;
-    return Four{S::widen(x[0]), S::widen(x[1]), S::widen(x[2]), S::widen(x[3])};
-  };
-  std::int64_t p = 0;
-  for (; p + 4 <= k; p += 4) {
-    const Four a = row(0, p), b = row(1, p), c = row(2, p), d = row(3, p);
-    const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    const Four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    store(to + p * kWidth, __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5));
-    store(to + (p + 1) * kWidth, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
-    store(to + (p + 2) * kWidth, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
-    store(to + (p + 3) * kWidth, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+  if constexpr (sizeof(typename S::Element) == sizeof(T)) {
+    return load<Vector<T>>(from);
+  } else {
+    T wide[kLanes<T>];
+    for (std::int64_t i = 0; i < kLanes<T>; ++i) wide[i] = S::widen(from[i]);
+    return load<Vector<T>>(wide);
   }
-  for (; p < k; ++p)
-    for (std::int64_t i = 0; i < 4; ++i) to[p * kWidth + i] = S::widen(from[i * along + p]);
 }
 
-/// to[panel][p][i] = from[(panel * kWidth + i) * along + p * k_stride], zero where there is no such row.
-template <class S, std::int64_t kWidth> void pack(const typename S::Element* from, std::int64_t along,
-                                                  std::int64_t k_stride, std::int64_t count, std::int64_t k,
-                                                  typename S::Sum* to) {
-  for (std::int64_t first = 0; first < count; first += kWidth, to += kWidth * k) {
-    const std::int64_t width = smaller(kWidth, count - first);
-    const typename S::Element* const source = from + first * along;
-    if (along == 1 && width == kWidth) {
-      for (std::int64_t p = 0; p < k; ++p)
-        for (std::int64_t i = 0; i < kWidth; ++i) to[p * kWidth + i] = S::widen(source[p * k_stride + i]);
-      continue;
+/// to[i * to_row + j] = from[i * row + j * column].
+template <class S> void copy_matrix(const typename S::Element* from, std::int64_t row, std::int64_t column,
+                                    std::int64_t rows, std::int64_t columns, typename S::Sum* to, std::int64_t to_row) {
+  using T = typename S::Sum;
+  constexpr std::int64_t kSide = kLanes<T>;
+  if (column == 1 && columns == kPanel<T>) {
+    for (std::int64_t i = 0; i < rows; ++i, from += row, to += to_row) {
+      store(to, load_widened<S>(from));
+      store(to + kSide, load_widened<S>(from + kSide));
     }
-    std::int64_t i = 0;
-    for (; k_stride == 1 && i + 4 <= width; i += 4) pack_four_rows<S, kWidth>(source + i * along, along, k, to + i);
-    for (; i < width; ++i)
-      for (std::int64_t p = 0; p < k; ++p) to[p * kWidth + i] = S::widen(source[i * along + p * k_stride]);
-    for (; i < kWidth; ++i)
-      for (std::int64_t p = 0; p < k; ++p) to[p * kWidth + i] = 0;
+    return;
+  }
+  if (column == 1 || row != 1) {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) to[i * to_row + j] = S::widen(from[i * row + j * column]);
+    return;
+  }
+  std::int64_t i = 0;
+  for (; i + kSide <= rows; i += kSide) {
+    std::int64_t j = 0;
+    for (; j + kSide <= columns; j += kSide) {
+      Vector<T> square[kSide];
+#pragma GCC unroll 16
+      for (int c = 0; c < kSide; ++c) square[c] = load_widened<S>(from + i + (j + c) * column);
+      transpose<T>(square);
+#pragma GCC unroll 16
+      for (int r = 0; r < kSide; ++r) store(to + (i + r) * to_row + j, square[r]);
+    }
+    for (; j < columns; ++j)
+      for (std::int64_t r = i; r < i + kSide; ++r) to[r * to_row + j] = S::widen(from[r + j * column]);
+  }
+  for (; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) to[i * to_row + j] = S::widen(from[i + j * column]);
+}
+
+/// Panel after panel, each all of k deep; what is missing of the last one is zero.
+template <class S> void pack_panels(const typename S::Element* from, std::int64_t k_stride, std::int64_t column,
+                                    std::int64_t k, std::int64_t columns, typename S::Sum* to, std::int64_t panel) {
+  using T = typename S::Sum;
+  // Rows that are far apart are read in stretches of some panels, not one by one for each.
+  constexpr std::int64_t kTogether = 16;
+  const std::int64_t step = column == 1 ? kTogether : k;
+  for (std::int64_t p = 0; p < k; p += step) {
+    const std::int64_t depth = smaller(step, k - p);
+    for (std::int64_t j = 0; j < columns; j += kPanel<T>) {
+      const std::int64_t width = smaller(kPanel<T>, columns - j);
+      T* const at = to + j / kPanel<T> * panel + p * kPanel<T>;
+      copy_matrix<S>(from + p * k_stride + j * column, k_stride, column, depth, width, at, kPanel<T>);
+      for (std::int64_t i = 0; width < kPanel<T> && i < depth; ++i)
+        for (std::int64_t c = width; c < kPanel<T>; ++c) at[i * kPanel<T> + c] = 0;
+    }
   }
 }
 
-/// sums[kMicroRows, two vectors] += (or =, on the first step through k) a panel of each side.
-template <class T>
-void multiply_panels(std::int64_t k, const T* a, const T* b, T* sums, std::int64_t sums_row, bool first) {
+template <MatmulStorage kStorage> void pack_rhs(const PortableRhs& r) {
+  using S = Storage<kStorage>;
+  pack_panels<S>(static_cast<const typename S::Element*>(r.rhs), r.k_stride, r.column_stride, r.k, r.columns,
+                 static_cast<typename S::Sum*>(r.panels), kPanel<typename S::Sum> * r.k);
+}
+
+// ---- Products ---------------------------------------------------------------------------------------------------------
+
+/// The compiler is not to work out the addresses of all rows beforehand and keep them on the stack.
+template <class T> inline T* next_row(T* row, std::int64_t stride) {
+  row += stride;
+  asm("" : "+r"(row));
+  return row;
+}
+
+/// sums[kRows, kVectors vectors] += (or =, on the first step through k) kRows rows times a panel; k is not 0. Fetches a
+/// part of the next panel meanwhile: left to the processor, panels arrive late from behind the second-level cache.
+template <class T, int kRows, int kVectors>
+void multiply_panels(std::int64_t k, const T* a, const T* b, std::int64_t b_row, T* sums, std::int64_t sums_row,
+                     bool first, const std::byte* ahead, std::int64_t ahead_step) {
   using V = Vector<T>;
-  V acc[kMicroRows][2];
+  // The sums below these come next, and lie far apart.
+  const T* next = sums + kRows * sums_row;
 #pragma GCC unroll 16
-  for (int i = 0; i < kMicroRows; ++i) {
-    acc[i][0] = first ? V{} : load<V>(sums + i * sums_row);
-    acc[i][1] = first ? V{} : load<V>(sums + i * sums_row + kLanes<T>);
-  }
-  for (std::int64_t p = 0; p < k; ++p, a += kMicroRows, b += 2 * kLanes<T>) {
-    const V b0 = load<V>(b), b1 = load<V>(b + kLanes<T>);
+  for (int i = 0; i < kRows; ++i, next = next_row(next, sums_row))
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) __builtin_prefetch(next + v * kLanes<T>, 1);
+  // Sums that do not exist yet are read from zeros: with two ways to begin, registers would be moved about in between.
+  alignas(64) static constexpr T kZeros[kVectors * kLanes<T>] = {};
+  const T* before = first ? kZeros : sums;
+  const std::int64_t before_row = first ? 0 : sums_row;
+  V acc[kRows][kVectors];
 #pragma GCC unroll 16
-    for (int i = 0; i < kMicroRows; ++i) {
-      const V x = splat(a[i]);
-      acc[i][0] = fused(x, b0, acc[i][0]);
-      acc[i][1] = fused(x, b1, acc[i][1]);
+  for (int i = 0; i < kRows; ++i, before = next_row(before, before_row))
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) acc[i][v] = load<V>(before + v * kLanes<T>);
+  const T* const end = a + k;
+  do {
+    V columns[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) columns[v] = load<V>(b + v * kLanes<T>);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const V x = splat(a[i * kPortableLhsRow]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) acc[i][v] = fused(x, columns[v], acc[i][v]);
     }
-  }
+    __builtin_prefetch(ahead, 0, 2);
+    ahead += ahead_step;
+    b += b_row;
+  } while (++a != end);
 #pragma GCC unroll 16
-  for (int i = 0; i < kMicroRows; ++i) {
-    store(sums + i * sums_row, acc[i][0]);
-    store(sums + i * sums_row + kLanes<T>, acc[i][1]);
+  for (int i = 0; i < kRows; ++i, sums = next_row(sums, sums_row))
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) store(sums + v * kLanes<T>, acc[i][v]);
+}
+
+template <class T> using MultiplyPanels = void (*)(std::int64_t, const T*, const T*, std::int64_t, T*, std::int64_t, bool,
+                                                   const std::byte*, std::int64_t);
+template <class T, class> struct MicroKernels;
+template <class T, int... kRows> struct MicroKernels<T, std::integer_sequence<int, kRows...>> {
+  static constexpr MultiplyPanels<T> of[2][sizeof...(kRows)] = {{multiply_panels<T, kRows + 1, 1>...},
+                                                                {multiply_panels<T, kRows + 1, 2>...}};
+};
+
+/// A block of rows of the left side, as it was copied, times a panel. Rows are shared out evenly: a rest of one or two
+/// would cost as much as many.
+template <class T> void multiply_block(const T* lhs, std::int64_t rows, std::int64_t depth, const T* panel,
+                                       std::int64_t panel_row, std::int64_t width, T* sums, std::int64_t sums_row,
+                                       bool first, const T* next_panel) {
+  const auto& kernels = MicroKernels<T, std::make_integer_sequence<int, kMicroRows>>::of[width > kLanes<T>];
+  const std::int64_t parts = (rows + kMicroRows - 1) / kMicroRows, each = rows / parts, longer = rows % parts;
+  const bool whole = width % kLanes<T> == 0;
+  const auto* ahead = reinterpret_cast<const std::byte*>(next_panel);
+  const std::int64_t ahead_step = panel_row * static_cast<std::int64_t>(sizeof(T)) / parts;
+  alignas(64) T edge[kMicroRows * kPanel<T>];
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const std::int64_t count = each + (part < longer);
+    if (whole) {
+      kernels[count - 1](depth, lhs, panel, panel_row, sums, sums_row, first, ahead, ahead_step);
+    } else {
+      for (std::int64_t i = 0; !first && i < count; ++i)
+        for (std::int64_t j = 0; j < width; ++j) edge[i * kPanel<T> + j] = sums[i * sums_row + j];
+      kernels[count - 1](depth, lhs, panel, panel_row, edge, kPanel<T>, first, ahead, ahead_step);
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t j = 0; j < width; ++j) sums[i * sums_row + j] = edge[i * kPanel<T> + j];
+    }
+    ahead += ahead_step * depth;
+    lhs += count * kPortableLhsRow, sums += count * sums_row;
   }
 }
 
@@ -174,23 +290,40 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
   using S = Storage<kStorage>;
   using T = typename S::Sum;
   using E = typename S::Element;
-  constexpr std::int64_t kWidth = 2 * kLanes<T>;
-  const std::int64_t sums_row = round_up(t.columns, kWidth);
-  T* const sums = static_cast<T*>(t.scratch);
-  T* const lhs_panels = sums + kPortableRows * portable_columns(kStorage);
-  T* const rhs_panels = lhs_panels + kPortableRows * kPortableDepth;
+  constexpr bool kInPlace = sizeof(E) == sizeof(T);
+  const std::int64_t sums_row = kInPlace ? t.out_row : round_up(t.columns, kPanel<T>);
+  T* const lhs = static_cast<T*>(t.scratch);
+  T* const panels = lhs + kPortableRows * kPortableLhsRow;
+  T* const sums = kInPlace ? static_cast<T*>(t.out) : panels + kPortableDepth * round_up(t.columns, kPanel<T>);
   for (std::int64_t p = 0; p < t.k; p += kPortableDepth) {
     const std::int64_t depth = smaller(kPortableDepth, t.k - p);
-    pack<S, kMicroRows>(static_cast<const E*>(t.lhs) + p * t.lhs_k, t.lhs_row, t.lhs_k, t.rows, depth, lhs_panels);
-    pack<S, kWidth>(static_cast<const E*>(t.rhs) + p * t.rhs_k, t.rhs_column, t.rhs_k, t.columns, depth, rhs_panels);
-    for (std::int64_t j = 0; j < t.columns; j += kWidth)
-      for (std::int64_t i = 0; i < t.rows; i += kMicroRows)
-        multiply_panels<T>(depth, lhs_panels + i * depth, rhs_panels + j * depth, sums + i * sums_row + j, sums_row,
-                           p == 0);
+    const auto* const rhs = static_cast<const E*>(t.rhs) + p * t.rhs_k;
+    // Few rows read the right side where it lies; a last panel that is not whole has nothing to read behind it.
+    const bool as_it_lies = kInPlace && t.rhs_panels == nullptr && t.rhs_column == 1 && t.rows <= kPortableFewRows;
+    const std::int64_t lying = as_it_lies ? t.columns / kPanel<T> * kPanel<T> : 0;
+    if (t.rhs_panels == nullptr)
+      pack_panels<S>(rhs + lying * t.rhs_column, t.rhs_k, t.rhs_column, depth, t.columns - lying,
+                     panels + lying * depth, kPanel<T> * depth);
+    for (std::int64_t i = 0; i < t.rows; i += kPortableRows) {
+      const std::int64_t rows = smaller(kPortableRows, t.rows - i);
+      copy_matrix<S>(static_cast<const E*>(t.lhs) + i * t.lhs_row + p * t.lhs_k, t.lhs_row, t.lhs_k, rows, depth, lhs,
+                     kPortableLhsRow);
+      for (std::int64_t j = 0; j < t.columns; j += kPanel<T>) {
+        const T* panel = t.rhs_panels != nullptr ? static_cast<const T*>(t.rhs_panels) + j * t.k + p * kPanel<T>
+                                                 : panels + j * depth;
+        std::int64_t panel_row = kPanel<T>, to_next = kPanel<T> * (t.rhs_panels != nullptr ? t.k : depth);
+        if constexpr (kInPlace)
+          if (j < lying) panel = rhs + j, panel_row = t.rhs_k, to_next = kPanel<T>;
+        const std::int64_t width = kInPlace ? smaller(kPanel<T>, t.columns - j) : kPanel<T>;
+        multiply_block<T>(lhs, rows, depth, panel, panel_row, width, sums + i * sums_row + j, sums_row, p == 0,
+                          panel + to_next);
+      }
+    }
   }
-  for (std::int64_t i = 0; i < t.rows; ++i)
-    for (std::int64_t j = 0; j < t.columns; ++j)
-      static_cast<E*>(t.out)[i * t.out_row + j] = S::narrow(sums[i * sums_row + j]);
+  if constexpr (!kInPlace)
+    for (std::int64_t i = 0; i < t.rows; ++i)
+      for (std::int64_t j = 0; j < t.columns; ++j)
+        static_cast<E*>(t.out)[i * t.out_row + j] = S::narrow(sums[i * sums_row + j]);
 }
 
 /// sums[j] continues its chain over four rows of the matrix, then single ones.
@@ -259,7 +392,11 @@ template <MatmulStorage kStorage> void multiply_vector(const PortableVectorProdu
 }
 
 template <MatmulStorage... kStorages> constexpr PortableKernels make_kernels(double multiply_adds_per_ns) {
-  return {{multiply_tile<kStorages>...}, {multiply_vector<kStorages>...}, multiply_adds_per_ns};
+  return {{pack_rhs<kStorages>...},
+          {multiply_tile<kStorages>...},
+          {multiply_vector<kStorages>...},
+          {kPanel<typename Storage<kStorages>::Sum>...},
+          multiply_adds_per_ns};
 }
 constexpr PortableKernels kernels_of_this_file(double multiply_adds_per_ns) {
   return make_kernels<MatmulStorage::u8, MatmulStorage::u16, MatmulStorage::u32, MatmulStorage::u64, MatmulStorage::f16,

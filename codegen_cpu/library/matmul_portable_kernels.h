@@ -9,13 +9,21 @@ namespace fermata {
 /// How elements lie in memory. Signed integers use the unsigned rows: wrapping products have the same low bits.
 enum class MatmulStorage : std::uint8_t { u8, u16, u32, u64, f16, bf16, f32, f64, count };
 
-/// Limits of one tile; its panels and sums then fit in a second-level cache of 1 MiB.
-inline constexpr std::int64_t kPortableRows = 192, kPortableDepth = 192;
-constexpr std::int64_t portable_columns(MatmulStorage s) {
-  return s == MatmulStorage::u64 || s == MatmulStorage::f64 ? 256 : 512;
-}
-inline constexpr std::size_t kPortableScratch =
-    static_cast<std::size_t>(kPortableRows * kPortableDepth * 8 + (kPortableDepth + kPortableRows) * 512 * 4);
+/// Blocks of a tile: a panel of the right side this deep takes 32 KiB of the first-level cache, so many rows of the left
+/// side 120 KiB of the second.
+inline constexpr std::int64_t kPortableRows = 112, kPortableDepth = 256;
+/// Elements from a copied row of the left side to the next: rows that are used together lie in different cache sets.
+inline constexpr std::int64_t kPortableLhsRow = kPortableDepth + 16;
+/// Up to so many rows of a tile, the right side is not copied where it lies row by row.
+inline constexpr std::int64_t kPortableFewRows = 48;
+
+/// The right side of a product as panels of `panel_columns` columns, each all of k deep, widened to the type of the sums.
+struct PortableRhs {
+  const void* rhs;
+  std::int64_t k_stride, column_stride;  // in elements
+  std::int64_t k, columns;
+  void* panels;
+};
 
 /// out[rows, columns] = lhs[rows, k] rhs[k, columns]; strides in elements, out has unit stride along its rows.
 struct PortableTile {
@@ -23,11 +31,18 @@ struct PortableTile {
   std::int64_t lhs_row, lhs_k;
   const void* rhs;
   std::int64_t rhs_k, rhs_column;
+  const void* rhs_panels;  // from pack_rhs, of the tile's first column; null: rhs is read
   void* out;
   std::int64_t out_row;
   std::int64_t rows, columns, k;
-  void* scratch;  // kPortableScratch bytes, 64-byte aligned
+  void* scratch;  // portable_scratch_bytes, 64-byte aligned
 };
+constexpr std::size_t sum_bytes(MatmulStorage s) { return s == MatmulStorage::u64 || s == MatmulStorage::f64 ? 8 : 4; }
+constexpr std::size_t portable_scratch_bytes(MatmulStorage s, std::int64_t rows, std::int64_t columns) {
+  const bool widened = s == MatmulStorage::u8 || s == MatmulStorage::u16 || s == MatmulStorage::f16 || s == MatmulStorage::bf16;
+  const std::int64_t padded = (columns + 63) / 64 * 64;
+  return sum_bytes(s) * static_cast<std::size_t>(kPortableRows * kPortableLhsRow + (kPortableDepth + (widened ? rows : 0)) * padded);
+}
 
 /// out[j] = sum over p of vector[p] matrix[p, j]: one of the two strides is 1.
 struct PortableVectorProduct {
@@ -46,8 +61,10 @@ constexpr std::size_t vector_scratch_bytes(std::int64_t k) {
 }
 
 struct PortableKernels {
+  void (*pack_rhs[static_cast<std::size_t>(MatmulStorage::count)])(const PortableRhs&);
   void (*tile[static_cast<std::size_t>(MatmulStorage::count)])(const PortableTile&);
   void (*vector_product[static_cast<std::size_t>(MatmulStorage::count)])(const PortableVectorProduct&);
+  std::int64_t panel_columns[static_cast<std::size_t>(MatmulStorage::count)];
   double multiply_adds_per_ns;  // f32, of a tile
 };
 

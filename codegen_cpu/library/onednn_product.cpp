@@ -108,7 +108,7 @@ SideStrides strides_of(const MatrixSide& side, std::int64_t rows, std::int64_t c
 
 // Measured on Zen 4 (f32, VNNI, bf16) and Sapphire Rapids (AMX).
 double per_ns(DType t) {
-  if (t == DType::f32) return has_isa(dnnl::cpu_isa::avx512_core) ? 60 : 30;
+  if (t == DType::f32) return has_isa(dnnl::cpu_isa::avx512_core) ? 80 : 40;
   const bool tiles = has_isa(dnnl::cpu_isa::avx512_core_amx);
   if (byte_size(t) == 1) return tiles ? 600 : 230;
   return tiles ? 400 : has_isa(dnnl::cpu_isa::avx512_core_bf16) ? 115 : 40;
