@@ -83,7 +83,7 @@ void add_cpu_fallback(BackendKey backend, std::source_location where) {
                           .call = kRunOnCpu[static_cast<std::size_t>(backend)], .cost = &cost_on_cpu, .where = where};
     // Kernel descriptions are of real numbers, and reduce at least one axis.
     if (op == Op::cast) variant.dtypes = there;
-    if (family(op) == Family::reduce)
+    if (family(op) == Family::reduce && here.bits != 0)
       variant.dtypes = there, variant.fits = &reduces_otherwise, variant.fits_text = "no axis to reduce, or complex numbers";
     if (variant.dtypes.bits != 0) add_variant(op, backend, std::move(variant));
   }

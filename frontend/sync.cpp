@@ -44,6 +44,9 @@ class Player {
   }
   void compute(std::span<Node* const> roots);
   void run_plan(const Plan& plan);
+  static bool is_mine(const Walk::Entry& leaf);
+  void take_claims();
+  void give_back_claims();
   void publish();
   static void cut(Node* n);
   void collect(bool wait);
@@ -57,6 +60,8 @@ class Player {
   std::vector<const Node*> records_;
   std::vector<void*> leaves_, buffers_;
   std::vector<StoragePtr> results_, staged_;
+  struct Claim { std::size_t output; Node* leaf; Storage* storage; };
+  std::vector<Claim> claims_;                                     // leaves that this run writes results over
   std::vector<Node*> published_, waiting_;                        // waiting: published, inputs not cut yet, because of
   std::vector<std::pair<const Player*, std::uint64_t>> readers_;  // these threads in these epochs
 };
@@ -101,12 +106,59 @@ void Player::run_plan(const Plan& plan) {
   bound_.bind(plan, records_);
   for (const std::uint32_t record : plan.leaf_records)
     leaves_.push_back(leaf_address(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
-  for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
-    results_[i].reset(allocate_on(plan.backend, bound_.output_bytes(i)));
-    buffers_.push_back(results_[i]->data);
+  claims_.clear();
+  for (const Overwrite& o : bound_.overwrites())
+    if (const Walk::Entry& leaf = walk_.order[plan.leaf_records[o.leaf]]; is_mine(leaf))
+      claims_.push_back({o.output, leaf.node, leaf.storage});
+  take_claims();
+  for (const Claim& c : claims_) results_[c.output].reset(c.storage);
+  try {
+    for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
+      if (results_[i] == nullptr) results_[i].reset(allocate_on(plan.backend, bound_.output_bytes(i)));
+      buffers_.push_back(results_[i]->data);
+    }
+    bound_.run(plan, leaves_, buffers_);
+  } catch (...) {
+    give_back_claims();
+    throw;
   }
-  bound_.run(plan, leaves_, buffers_);
   staged_.clear();
+}
+
+/// Whether nobody but the walked nodes can ask for a leaf, now or later, so that its buffer may be written over.
+bool Player::is_mine(const Walk::Entry& leaf) {
+  const Node& n = *leaf.node;
+  return !leaf.is_kept && n.refs.load(std::memory_order_acquire) == leaf.uses * Node::kEdge && n.is_dense_leaf() &&
+         leaf.storage->unique() && leaf.storage->is_own();
+}
+
+/// Shows others that the leaves are about to be written over, unless one of them may be reading already or is about to do
+/// the same. As with the publishing of nodes, sequential consistency makes one of the two see the other.
+void Player::take_claims() {
+  if (claims_.empty()) return;
+  std::size_t taken = 0;
+  for (; taken < claims_.size(); ++taken) {
+    Storage *expected = claims_[taken].storage, *const busy = Storage::being_overwritten();
+    if (claims_[taken].leaf->storage.compare_exchange_strong(expected, busy)) continue;
+    busy->release();
+    break;
+  }
+  bool alone = taken == claims_.size();
+  for (const Player* p = players.load(); alone && p != nullptr; p = p->next_) alone = p == this || p->epoch_.load() % 2 == 0;
+  if (alone) return;
+  for (std::size_t i = 0; i < taken; ++i) claims_[i].leaf->storage.exchange(claims_[i].storage)->release();
+  claims_.clear();
+}
+
+void Player::give_back_claims() {
+  for (const Claim& c : std::exchange(claims_, {})) {
+    if (!bound_.has_overwritten()) {
+      static_cast<void>(results_[c.output].release());
+      c.leaf->storage.exchange(c.storage)->release();
+    } else {
+      c.leaf->storage.exchange(Storage::overwritten())->release();
+    }
+  }
 }
 
 void Player::publish() {

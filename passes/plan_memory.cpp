@@ -2,8 +2,81 @@
 #include "passes/plan_memory.h"
 
 #include <algorithm>
+#include <span>
 
 namespace fermata {
+namespace {
+
+/// Whether what the step finds in its operands may be an error. Others can only run out of memory.
+bool depends_on_values(const PlanStep& step) {
+  if (step.kind == PlanStep::Kind::kernel) return false;
+  switch (step.op) {
+    case Op::update:
+    case Op::copy:
+    case Op::reshape:
+    case Op::concat:
+    case Op::fold:
+    case Op::matmul:
+    case Op::matmul_i32:
+    case Op::matmul_packed:
+    case Op::convolution:
+    case Op::convolution_data_gradient:
+    case Op::convolution_weight_gradient: return false;
+    default: return !is_pointwise(step.op) && family(step.op) != Family::reduce;
+  }
+}
+
+class Overwrites {
+ public:
+  explicit Overwrites(Program& program) : plan_(*program.plan), kernels_(program.kernels) {}
+
+  void find() {
+    std::size_t last_failure = 0;  // steps up to this one may fail
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i)
+      if (depends_on_values(plan_.steps[i])) last_failure = i + 1;
+    std::size_t kernel = 0;
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+      const PlanStep& step = plan_.steps[i];
+      const bool is_kernel = step.kind == PlanStep::Kind::kernel;
+      if (is_kernel) ++kernel;
+      if (i < last_failure) continue;
+      if (is_kernel && step.reduced == 0)
+        for (const Store& store : kernels_[kernel - 1].stores) match(i, step.sources[store.access], step.element_bytes[store.access], step.sources);
+      // The operand that is updated is read nowhere but where it stays as it is.
+      if (!is_kernel && step.op == Op::update && step.operand_order[0] == 0 && step.operand_order[1] == 1)
+        match(i, step.output, step.element_bytes[0], {step.sources.data(), 1});
+    }
+  }
+
+ private:
+  /// An operand among `operands` that the result may take the place of.
+  void match(std::size_t i, const PlanSource& result, std::size_t bytes, std::span<const PlanSource> operands) {
+    const PlanStep& step = plan_.steps[i];
+    const auto output = std::ranges::find(plan_.output_slots, result.slot);
+    if (output == plan_.output_slots.end() || !result.path.empty()) return;
+    const auto output_number = static_cast<std::uint32_t>(output - plan_.output_slots.begin());
+    if (std::ranges::any_of(plan_.overwrites, [&](const Overwrite& o) { return o.output == output_number; })) return;
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      const std::uint32_t slot = operands[k].slot;
+      const auto leaf = std::ranges::find(plan_.leaf_slots, slot);
+      if (leaf == plan_.leaf_slots.end() || step.element_bytes[k] != bytes || plan_.slots[slot].last_step != i) continue;
+      const auto leaf_number = static_cast<std::uint32_t>(leaf - plan_.leaf_slots.begin());
+      const auto reads_elsewhere = [slot](const PlanSource& s) { return s.slot == slot && !s.path.empty(); };
+      const auto reads = [slot](const PlanSource& s) { return s.slot == slot; };
+      if (std::ranges::any_of(plan_.overwrites, [&](const Overwrite& o) { return o.leaf == leaf_number; }) ||
+          std::ranges::any_of(step.sources, reads_elsewhere) || std::ranges::count_if(step.sources, reads) != std::ranges::count_if(operands, reads) ||
+          (step.on_tiles && std::ranges::any_of(plan_.steps[i - 1].sources, reads)))
+        continue;
+      plan_.overwrites.push_back({output_number, leaf_number, static_cast<std::uint32_t>(step.on_tiles ? i - 1 : i), step.record});
+      return;
+    }
+  }
+
+  Plan& plan_;
+  const std::vector<Kernel>& kernels_;
+};
+
+}  // namespace
 
 bool plan_memory(Program& program) {
   Plan& plan = *program.plan;
@@ -19,6 +92,7 @@ bool plan_memory(Program& program) {
       for (const PlanSource& s : plan.steps[i + 1].sources) touch(s.slot, i);
     if (plan.steps[i].kind == PlanStep::Kind::call) touch(plan.steps[i].output.slot, i);
   }
+  if (plan.backend == BackendKey::cpu) Overwrites(program).find();
   return true;
 }
 

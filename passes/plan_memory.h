@@ -1,6 +1,7 @@
-// When every temporary of a plan is alive, so that binding can let buffers share memory.
+// When every temporary of a plan is alive, so that binding can let buffers share memory; and which results may be written
+// over operands that nobody needs afterwards (docs/adr/016).
 //
-// Needs: a lowered plan. Leaves behind: PlanSlot::first_step and last_step.
+// Needs: a lowered plan. Leaves behind: PlanSlot::first_step and last_step, Plan::overwrites.
 #pragma once
 
 #include "passes/program.h"

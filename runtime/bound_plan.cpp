@@ -98,6 +98,7 @@ BoundPlan::View BoundPlan::resolve(const Plan& plan, const PlanSource& source) c
 
 void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
   records_ = records;
+  reached_ = 0;
   scalars_.clear();
   if (is_bound_to(plan, records)) {
     for (const PlanStep& step : plan.steps)
@@ -110,6 +111,13 @@ void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
   steps_.clear(), numbers_.clear(), addresses_.clear(), views_.clear(), view_addresses_.clear();
   slot_bytes_.clear();
   output_slots_.assign(plan.output_slots.begin(), plan.output_slots.end());
+  overwrites_.clear();
+  for (const Overwrite& o : plan.overwrites) {
+    const std::span<const std::int64_t> sizes = records[o.domain]->sizes();
+    if (std::ranges::equal(sizes, records[plan.leaf_records[o.leaf]]->sizes()) &&
+        std::ranges::equal(sizes, records[plan.slots[plan.output_slots[o.output]].record]->sizes()))
+      overwrites_.push_back(o);
+  }
   for (const PlanSlot& slot : plan.slots) {
     const Node& n = *records[slot.record];
     slot_bytes_.push_back(static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype));
@@ -220,6 +228,7 @@ void BoundPlan::place_temporaries(const Plan& plan) {
 }
 
 void BoundPlan::run(const Plan& plan, std::span<void* const> leaves, std::span<void* const> outputs) {
+  reached_ = 0;
   const StoragePtr arena(arena_bytes_ != 0 ? allocate_on(plan.backend, arena_bytes_) : nullptr);
   slot_data_.assign(plan.slots.size(), nullptr);
   for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_data_[plan.leaf_slots[i]] = leaves[i];
@@ -272,6 +281,7 @@ void BoundPlan::run_steps(const Plan& plan) {
 
 /// Gives the number of the step that comes next.
 std::size_t BoundPlan::run_step(const Plan& plan, std::size_t i) {
+  reached_ = i + 1;
   if (plan.steps[i].kind == PlanStep::Kind::kernel) run_kernel(plan.steps[i], steps_[i]);
   else if (i + 1 < plan.steps.size() && steps_[i + 1].on_tiles) return run_on_tiles(plan, i), i + 2;
   else run_call(plan.steps[i], steps_[i], nullptr);

@@ -31,6 +31,11 @@ class BoundPlan {
   /// if memory is short.
   void run(const Plan& plan, std::span<void* const> leaves, std::span<void* const> outputs);
   std::size_t output_bytes(std::size_t output) const { return slot_bytes_[output_slots_[output]]; }
+  /// Which outputs may be written over which leaves, for the sizes at hand; the leaves must be dense. Then both have the
+  /// same address in run().
+  std::span<const Overwrite> overwrites() const { return overwrites_; }
+  /// Of the last run(), which has failed: whether it may have written over a leaf.
+  bool has_overwritten() const { return !overwrites_.empty() && reached_ > overwrites_.front().step; }
   std::size_t temporary_bytes() const { return arena_bytes_; }
   /// Scalars of the step's records, to be patched by a replay (random offsets).
   std::span<std::uint64_t> scalars() { return scalars_; }
@@ -79,6 +84,8 @@ class BoundPlan {
   std::vector<std::uint64_t> scalars_;
   std::vector<std::size_t> slot_bytes_, slot_offset_;
   std::vector<std::uint32_t> output_slots_;
+  std::vector<Overwrite> overwrites_;     // in order of steps
+  std::size_t reached_ = 0;               // steps that have begun
   std::vector<void*> slot_data_, pointers_;
   std::vector<TensorView> views_;            // operands and outputs of call steps
   std::vector<std::int32_t> view_addresses_; // per view its number in addresses_, or kScalarView

@@ -88,6 +88,14 @@ struct PlanStep {
   std::string name;                        // for traces: "softmax_0", "matmul"
 };
 
+/// An output that may be written where a leaf lies: nothing reads the leaf after the step that writes the output, which
+/// reads each of its elements no later than it writes it; and no later step can fail.
+struct Overwrite {
+  std::uint32_t output, leaf;   // numbers in Plan::output_slots and Plan::leaf_slots
+  std::uint32_t step;           // from which on the leaf is no more
+  std::uint32_t domain;         // the record whose sizes both must have
+};
+
 /// A number that no other plan of the process has.
 inline std::uint64_t new_plan_number() {
   static std::atomic<std::uint64_t> last{0};
@@ -101,6 +109,7 @@ struct Plan {
   std::vector<PlanStep> steps;
   std::vector<std::uint32_t> leaf_slots, leaf_records;      // in the order of the walk's leaves that are read
   std::vector<std::uint32_t> output_slots, output_records;  // in the order of the walk's outputs
+  std::vector<Overwrite> overwrites;       // by passes/plan_memory.h; each output and each leaf at most once
   BackendKey backend = BackendKey::cpu;    // of every step and buffer
   bool compiled = true;                    // false: every op is a call step (first sight)
   std::string listing;                     // what explain prints of kernels and choices

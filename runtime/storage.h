@@ -32,11 +32,19 @@ struct alignas(64) Storage {
   static Storage* adopt(void* data, std::size_t bytes, void (*give_back)(Storage*), void* owner);
   /// The buffer of values that have a type and no data, one reference more: meta and wrapper tensors.
   static Storage* nowhere();
+  /// Stand in for the buffer of a value while a run writes its result there, and after such a run has failed. Each call
+  /// gives one reference more.
+  static Storage* being_overwritten();
+  static Storage* overwritten();
+  bool is_being_overwritten() const;
+  bool is_overwritten() const;
   bool is_nowhere() const { return data == nullptr && give_back == nullptr && size_class == kNotPooled; }
   void retain() { refs.fetch_add(1, std::memory_order_relaxed); }
   void release() {
     if (drop_references(refs, 1u)) destroy();
   }
+  /// Memory of this engine's own, not a caller's.
+  bool is_own() const;
   bool unique() const { return refs.load(std::memory_order_acquire) == 1; }
 
  private:

@@ -1,8 +1,12 @@
 // See walk.h.
 #include "runtime/walk.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <thread>
+
+#include "ir/error.h"
 #include "ir/external_op.h"
 
 namespace fermata {
@@ -143,6 +147,8 @@ void Walk::add_what_recomputing_reads(std::size_t key_begin) {
     for (std::size_t k = 0; k < n->operand_count(); ++k)
       if (const std::uint32_t in = operands[first_operand[i] + k]; in != kScalarOperand) state[in] |= kRead;
   }
+  for (std::size_t i = 0; i < order.size(); ++i)
+    order[i].is_kept = order[i].storage != nullptr && (state[i] & kRead) != 0;
   outputs.clear(), key.resize(key_begin);
   for (std::uint32_t i = 0; i < order.size(); ++i)
     if ((state[i] & kKept) != 0) outputs.push_back(i), key.push_back(i);
@@ -155,7 +161,23 @@ static Storage* const kNowhere = [] {
   return nowhere;
 }();
 
+/// Whether a buffer can be read: false while another thread writes over it.
+static bool is_readable(const Storage* storage, const Node& reader) {
+  if (storage->data != nullptr) [[likely]] return true;
+  if (storage->is_overwritten())
+    throw OutOfMemoryError(3003, format_error(3003, "OutOfMemoryError",
+                                              fmt::format("{}: an operand was written over by a run that then failed", name(reader.op)),
+                                              {}, reader.where, "give the tensor that was written in place a new value"));
+  return !storage->is_being_overwritten();
+}
+
 void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_leaf) {
+  while (!find_order(roots, is_leaf)) std::this_thread::yield();
+  add_outputs(roots, roots_only);
+}
+
+/// False where another thread writes over a leaf: it is about to publish what comes of it.
+bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
   order.clear(), key.clear(), outputs.clear(), operands.clear(), first_operand.clear();
   for (Node* root : roots) {
     if (root->storage.load() != nullptr) continue;
@@ -167,8 +189,10 @@ void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_l
       for (std::size_t i = n->operand_count(); i-- > 0;) {
         Node* in = n->operand(i);
         if (in == nullptr || number(in) != kUnseen) continue;
-        if (Storage* s = in->storage.load()) add_leaf(in, s);
-        else if (is_leaf != nullptr && (*is_leaf)(in)) add_leaf(in, kNowhere);
+        if (Storage* s = in->storage.load()) {
+          if (!is_readable(s, *n)) return false;
+          add_leaf(in, s);
+        } else if (is_leaf != nullptr && (*is_leaf)(in)) add_leaf(in, kNowhere);
         else stack_.push_back(in), ready = false;
       }
       if (!ready) continue;
@@ -176,7 +200,7 @@ void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_l
       if (number(n) == kUnseen) add_pending(n);  // it may be on the stack twice
     }
   }
-  add_outputs(roots, roots_only);
+  return true;
 }
 
 }  // namespace fermata

@@ -20,6 +20,7 @@ class Walk {
     Node* node;
     Storage* storage;    // of a leaf; null for a pending node
     std::uint32_t uses;  // operands in this walk that refer to it
+    bool is_kept = false;  // a leaf that a value reads which the tape may ask for again
   };
   std::vector<Entry> order;             // operands before users
   std::vector<std::uint32_t> key;
@@ -37,9 +38,11 @@ class Walk {
   /// of one backend.
   /// What `is_leaf` says so of counts as one: a value that is there before the graph runs, dense and row-major.
   using IsLeaf = FunctionRef<bool(const Node*)>;
+  /// Waits for other threads that write over leaves; OutOfMemoryError FM3003 where that has failed.
   void run(std::span<Node* const> roots, bool roots_only = false, const IsLeaf* is_leaf = nullptr);
 
  private:
+  bool find_order(std::span<Node* const> roots, const IsLeaf* is_leaf);
   static constexpr std::uint32_t kUnseen = ~0u, kOutputs = ~0u;
   std::uint32_t number(const Node* n) const {
     const std::uint32_t h = n->hint.load(std::memory_order_relaxed);

@@ -28,7 +28,8 @@ void concat_call(const CallArgs& args) {
 void update_call(const CallArgs& args) {
   const TensorView &x = args.inputs[0], &values = args.inputs[1], &out = args.outputs[0];
   const std::size_t bytes = byte_size(out.dtype);
-  strided_copy(side_of(out), side_of(x), {x.sizes, x.rank}, bytes);
+  if (out.data != x.data)  // else it is written over
+    strided_copy(side_of(out), side_of(x), {x.sizes, x.rank}, bytes);
   auto* const start = static_cast<std::byte*>(out.data) + args.attributes[0] * static_cast<std::int64_t>(bytes);
   strided_copy({start, args.attributes.subspan(1)}, side_of(values), {values.sizes, values.rank}, bytes);
 }
