@@ -283,19 +283,16 @@ def random_program(e, path):
     for line in open(path):
         op, name, *operands = line.split()
         if op == "input":
-            x = load(operands[0])
-            if operands[1] == "transposed":
-                x = np.swapaxes(x, -1, -2)
-            elif operands[1] == "alternate":
-                x = x[..., ::2]
-            inputs.append((name, e.tensor(x)))
+            inputs.append((name, operands[1], e.tensor(load(operands[0]))))
         elif op == "output":
             outputs.append(name)
         else:
             steps.append((op, name, operands))
 
     def function(*given):
-        values = {name: x for (name, _), x in zip(inputs, given)}
+        values = {}
+        for (name, view, _), x in zip(inputs, given):  # views are part of the program: XLA has no arrays with strides
+            values[name] = e.transposed(x) if view == "transposed" else x[..., ::2] if view == "alternate" else x
         for op, name, operands in steps:
             if op in ("sum", "mean", "max"):
                 values[name] = getattr(e, op)(values[operands[0]], int(operands[1]))
@@ -311,7 +308,7 @@ def random_program(e, path):
                 values[name] = getattr(e, op)(x, *rest)
         return [values[o] for o in outputs]
 
-    return function, [x for _, x in inputs]
+    return function, [x for _, _, x in inputs]
 
 
 def prepare(e, row):

@@ -7,12 +7,13 @@
 #include <cmath>
 
 #include "fermata/fermata.h"
+#include "frontend/calls.h"
 #include "tests/error_message.h"
 
 namespace fermata {
 namespace {
 
-using fermata::testing::message;
+using fermata::testing::message, fermata::testing::message_without_place;
 
 class Errors : public ::testing::TestWithParam<Mode> {
  protected:
@@ -376,6 +377,41 @@ TEST_P(Errors, PositionsInATensorAreCheckedWhenTheyAreRead) {
             "  index i64[2]   element 1 is 7\n"
             "  at    HERE");
   EXPECT_EQ(take(x, tensor({0, 3})).to_vector<int>(), (std::vector<int>{0, 3}));
+}
+
+/// A call as a kernel of another op makes it, past the checks of the public functions.
+Tensor direct(Op op, const std::vector<Tensor>& in, const std::vector<std::int64_t>& integers = {}, const TensorType& wanted = {}) {
+  return general_call(op, in, {.wanted = wanted, .integers = integers, .scalars = {}}, Location::current());
+}
+
+TEST_P(Errors, OfCallsThatPublicFunctionsDoNotMake) {
+  const Tensor image = zeros({1, 1, 4, 4}), filters = zeros({1, 1, 3, 3});
+  EXPECT_EQ(message_without_place<ShapeError>([&] {
+              direct(Op::convolution_weight_gradient, {image, zeros({1, 1, 9, 9})}, {1, 1, 1, 0, 0, 0, 0, 1, 1},
+                     {DType::f32, {1, 1, 3, 3}});
+            }),
+            "FM1074 ShapeError: convolution_weight_gradient: the gradient does not fit\n"
+            "  x        f32[1, 1, 4, 4]\n"
+            "  gradient f32[1, 1, 9, 9]   should be [1, 1, 2, 2]");
+  EXPECT_EQ(message_without_place<ValueError>([&] { direct(Op::convolution, {image, filters}, {1, 1, 1, -1, 0, 0, 0, 1, 1}); }),
+            "FM1371 ValueError: convolution: a padding is negative\n"
+            "  x      f32[1, 1, 4, 4]\n"
+            "  weight f32[1, 1, 3, 3]\n"
+            "  hint   slice x instead");
+  EXPECT_EQ(message_without_place<ShapeError>([] { direct(Op::complex, {zeros({2}), zeros({3})}); }),
+            "FM1091 ShapeError: complex: the parts differ in shape\n  re   f32[2]\n  im   f32[3]");
+  EXPECT_EQ(message_without_place<ShapeError>([] { direct(Op::pinv, {zeros({2, 3, 3}), zeros({3})}); }),
+            "FM1092 ShapeError: pinv: needs one tolerance for each matrix\n  x    f32[2, 3, 3]\n  rtol f32[3]   should be [2]");
+  EXPECT_EQ(message_without_place<ShapeError>([] { direct(Op::fft, {zeros({0}, DType::c64)}, {0, 0}); }),
+            "FM1093 ShapeError: fft: nothing to transform\n  x    c64[0]   axis 0 is 0");
+}
+
+TEST_P(Errors, JacobiansOfComplexNumbers) {
+  EXPECT_EQ(message<UnsupportedError>([] { jacrev([](const Tensor& z) { return z * z; })(zeros({2}, DType::c64)); }),
+            "FM2761 UnsupportedError: the Jacobian with respect to complex numbers is no matrix of them\n"
+            "  x    c64[2]\n"
+            "  at   HERE\n"
+            "  hint jvp and pullback take directions, or split it into real() and imag()");
 }
 
 }  // namespace
