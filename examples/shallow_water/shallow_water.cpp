@@ -1,10 +1,15 @@
 // A hill of water spreads over a periodic sea: run in both modes, checked against what the equations conserve, and
 // differentiated. Prints a few lines; the exit status says whether everything was conserved.
+//   shallow_water [CELLS [STEPS]] [--cuda]
+#include <device_argument.h>
+
 #include "shallow_water/waves.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 namespace fm = fermata;
@@ -40,30 +45,32 @@ State synced(State s) {
 
 }  // namespace
 
-int main() {
-  const waves::Grid grid;
-  constexpr std::int64_t kSteps = 200, kAtOnce = 20;
-  const State start = synced(waves::hill(grid));
-  auto compiled = fm::compile([grid](const fm::Tensor& depth, const fm::Tensor& p, const fm::Tensor& q) {
-    const State s = waves::run(grid, {depth, p, q}, kAtOnce);
+int main(int argc, char** argv) try {
+  const fm::BackendKey device = examples::take_device(argc, argv);
+  waves::Grid grid;
+  if (argc > 1) grid.n = std::atoi(argv[1]);
+  const std::int64_t steps = argc > 2 ? std::atoi(argv[2]) : 200, at_a_time = std::min<std::int64_t>(steps, 20);
+  const State start = synced(waves::hill(grid, device));
+  auto compiled = fm::compile([grid, at_a_time](const fm::Tensor& depth, const fm::Tensor& p, const fm::Tensor& q) {
+    const State s = waves::run(grid, {depth, p, q}, at_a_time);
     return std::tuple(s.depth, s.p, s.q);
   });
 
   State at_once = start, op_by_op = start;
   const double first = seconds_of([&] { compiled(start.depth, start.p, start.q); });
   const double fused = seconds_of([&] {
-    for (std::int64_t i = 0; i < kSteps; i += kAtOnce) {
+    for (std::int64_t i = 0; i < steps; i += at_a_time) {
       const auto [depth, p, q] = compiled(at_once.depth, at_once.p, at_once.q);
       at_once = {depth, p, q};
     }
   });
   const double eager = seconds_of([&] {
     const fm::ModeGuard mode(fm::Mode::eager);
-    for (std::int64_t i = 0; i < kSteps; ++i) op_by_op = waves::step(grid, op_by_op);
+    for (std::int64_t i = 0; i < steps; ++i) op_by_op = waves::step(grid, op_by_op);
   });
   draw(at_once.depth);
   std::printf("%lld steps of a %lld x %lld grid: compiled %.3f s (the first call %.3f s), eager %.3f s, %.1f times\n",
-              static_cast<long long>(kSteps), static_cast<long long>(grid.n), static_cast<long long>(grid.n), fused, first, eager,
+              static_cast<long long>(steps), static_cast<long long>(grid.n), static_cast<long long>(grid.n), fused, first, eager,
               eager / fused);
 
   const auto relative = [](const fm::Tensor& after, const fm::Tensor& before) {
@@ -77,9 +84,10 @@ int main() {
   // How the depth at one place depends on that of the hill: forward, along one direction, and back, for every cell at once.
   waves::Grid coarse = grid;
   coarse.n = 32;
-  const State calm = synced(waves::hill(coarse));
-  const auto depth_there = [coarse, calm](const fm::Tensor& depth) {
-    return waves::run(coarse, {depth, calm.p, calm.q}, 30).depth[4][4];
+  const State calm = synced(waves::hill(coarse, device));
+  const std::int64_t later = std::min<std::int64_t>(steps, 30);
+  const auto depth_there = [coarse, calm, later](const fm::Tensor& depth) {
+    return waves::run(coarse, {depth, calm.p, calm.q}, later).depth[4][4];
   };
   const fm::Tensor direction = calm.depth - 10, zero = fm::zeros_like(direction);
   const double forward = fm::jvp(depth_there, calm.depth, direction).second.item<double>(),
@@ -91,4 +99,7 @@ int main() {
                     std::abs(forward - difference) < 1e-6;
   std::puts(good ? "conserved" : "NOT conserved");
   return good ? 0 : 1;
+} catch (const fm::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

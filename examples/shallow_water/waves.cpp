@@ -32,9 +32,9 @@ State along(const State& s, const State& direction, double by) {
 
 }  // namespace
 
-State hill(const Grid& grid) {
-  const Tensor x = fm::astype(fm::iota({grid.n, grid.n}, 1), fm::DType::f64) - 0.5 * static_cast<double>(grid.n),
-               y = fm::astype(fm::iota({grid.n, grid.n}, 0), fm::DType::f64) - 0.4 * static_cast<double>(grid.n);
+State hill(const Grid& grid, fm::BackendKey device) {
+  const Tensor x = fm::astype(fm::iota({grid.n, grid.n}, 1, device), fm::DType::f64) - 0.5 * static_cast<double>(grid.n),
+               y = fm::astype(fm::iota({grid.n, grid.n}, 0, device), fm::DType::f64) - 0.4 * static_cast<double>(grid.n);
   const double width = static_cast<double>(grid.n) / 12;
   const Tensor depth = fm::exp((x * x + y * y) * (-0.5 / (width * width))) * 0.5 + 10;
   return {depth, fm::zeros_like(depth), fm::zeros_like(depth)};

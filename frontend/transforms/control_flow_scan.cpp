@@ -118,6 +118,7 @@ Tensors ScanCall::backward(FunctionContext& context, std::span<const Tensor> gra
   // Saved: the sequences, then the carries before each step.
   const Tensors saved = context.saved();
   const std::size_t sequences = saved.size() - carries;
+  const Tensor& like = saved.empty() ? seed : saved.back();  // on the device that the loop runs on: a carry, if there is one
   Types arguments, results;  // of one step
   for (std::size_t i = 0; i < carries; ++i) arguments.push_back(slice_type(saved[sequences + i]));
   results = arguments;
@@ -132,7 +133,7 @@ Tensors ScanCall::backward(FunctionContext& context, std::span<const Tensor> gra
   Types given_types(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(carries));
   for (const TensorType& type : ys) given_types.push_back(stacked_type(type, length));
   for (std::size_t i = 0; i < carries; ++i) given_types.push_back(stacked_type(arguments[i], length));
-  Tensors given = floating_gradients(gradients, given_types, seed, where);
+  Tensors given = floating_gradients(gradients, given_types, like, where);
   std::vector<bool> stacked(given.size(), true), stacked_results(float_carries + others + float_sequences, false);
   std::fill_n(stacked.begin(), float_carries, false);
   std::fill(stacked_results.begin() + static_cast<std::ptrdiff_t>(float_carries + others), stacked_results.end(), true);
@@ -171,7 +172,7 @@ Tensors ScanCall::backward(FunctionContext& context, std::span<const Tensor> gra
       // With the batches that the gradients have in front.
       TensorType type{probed.other_types[i].dtype, batches_of(below, given_types, carries)};
       for (const std::int64_t size : probed.other_types[i].shape) type.shape.push_back(size);
-      init.push_back(zeros_of(type, seed, where));
+      init.push_back(zeros_of(type, like, where));
     }
     Tensors over = saved;
     over.insert(over.end(), below.begin() + static_cast<std::ptrdiff_t>(float_carries), below.end());

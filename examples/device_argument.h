@@ -1,0 +1,19 @@
+// The argument --cuda of the examples: where their tensors are.
+#pragma once
+
+#include <fermata/fermata.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace examples {
+
+/// Takes --cuda out of the arguments of a program.
+inline fermata::BackendKey take_device(int& argc, char** argv) {
+  char** const end = std::remove(argv + 1, argv + argc, std::string_view("--cuda"));
+  if (end == argv + argc) return fermata::BackendKey::cpu;
+  argc = static_cast<int>(end - argv);
+  return fermata::cuda();
+}
+
+}  // namespace examples
