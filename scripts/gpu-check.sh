@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # On a machine with a CUDA device: all CUDA tests on it, then the benchmarks, beside PyTorch's where that is installed; one
-# report.
+# report. Without a device the report says so and what was skipped, and the exit status is 77.
 #   scripts/gpu-check.sh [BUILD_FOLDER] [REPORT]    by default build/cuda-only (or build/release) and gpu-report.txt
 # A build made elsewhere (cmake --preset cuda-only) may be carried there; nothing is compiled here.
 set -uo pipefail
@@ -25,13 +25,35 @@ FERMATA_CACHE_DIR=$(mktemp -d)     # a cold cache, so that times to compile are 
 export FERMATA_CACHE_DIR
 trap 'rm -rf "$FERMATA_CACHE_DIR"' EXIT
 
+# A device that can be used is a line of its own.
+findings=$("$bin/fermata" doctor | grep -E '^(fermata|CUDA|NVRTC|cuBLASLt)')
+if ! grep -q '^CUDA device ' <<< "$findings"; then
+  {
+    echo "Fermata on CUDA, $(date -u '+%Y-%m-%d %H:%M') UTC"
+    echo
+    echo "$findings"
+    echo
+    echo "== tests that need no device"
+    "$bin/fermata_codegen_cuda_test" --gtest_filter='CudaWithoutDevice.*:CudaCompile.CodeIsKeptOnDisk' 2>&1 | tail -5
+    tests=${PIPESTATUS[0]}
+    echo
+    echo "skipped: all other tests, which need a device (FERMATA_CUDA_EXECUTOR=host $bin/fermata_codegen_cuda_test runs them without one)"
+    echo "skipped: benchmarks, and the same programs in PyTorch"
+    echo
+    [ "$tests" -eq 0 ] && echo "gpu-check: NO DEVICE" || echo "gpu-check: NO DEVICE, AND TESTS FAILED"
+  } | tee "$report"
+  echo "gpu-check: wrote $report"
+  grep -q '^gpu-check: NO DEVICE$' "$report" && exit 77
+  exit 1
+fi
+
 {
   echo "Fermata on CUDA, $(date -u '+%Y-%m-%d %H:%M') UTC"
   echo
   if command -v nvidia-smi > /dev/null; then
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
   fi
-  "$bin/fermata" doctor | grep -E '^(fermata|CUDA|NVRTC|cuBLASLt)'
+  echo "$findings"
   echo
   echo "== tests"
   "$bin/fermata_codegen_cuda_test" 2>&1 | tee "$report.tests" | tail -40
