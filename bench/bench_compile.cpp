@@ -120,7 +120,7 @@ BENCHMARK(new_scalar_chain10)->Name("new_scalar/chain10")->Unit(benchmark::kMicr
 // Kernels for CUDA need NVRTC and no device.
 
 /// The description of the one kernel that a program becomes.
-std::string cuda_source(Program program, const Tensor& x, std::string* name) {
+std::string cuda_source(Program program, const Tensor& x, std::string* name, fm::gpu::CompileEffort* effort = nullptr) {
   static fm::Kernel kernel;
   fm::set_compile_policy(fm::CompilePolicy::immediate);
   const fm::ModeGuard compiled(fm::Mode::compiled);
@@ -129,6 +129,7 @@ std::string cuda_source(Program program, const Tensor& x, std::string* name) {
   program(x).sync();
   fm::before_compile = nullptr;
   const fm::gpu::CudaExecutable executable(kernel);
+  if (effort != nullptr) *effort = fm::gpu::effort_for(executable.usual_schedule());
   return executable.source(executable.usual_schedule(), false, 0, name);
 }
 
@@ -136,8 +137,9 @@ void nvrtc(benchmark::State& state, Program program, const Tensor& x) {
   std::string why_not, name;
   const fm::gpu::CompilerFunctions* const compiler = fm::gpu::nvrtc_library(&why_not);
   if (compiler == nullptr) return state.SkipWithError(why_not.c_str());
-  const std::string body = cuda_source(program, x, &name);
-  for (auto _ : state) benchmark::DoNotOptimize(fm::gpu::compile_source(*compiler, body, "sm_90", nullptr));
+  fm::gpu::CompileEffort effort;
+  const std::string body = cuda_source(program, x, &name, &effort);
+  for (auto _ : state) benchmark::DoNotOptimize(fm::gpu::compile_source(*compiler, body, "sm_90", nullptr, effort));
 }
 void nvrtc_chain10(benchmark::State& state) { nvrtc(state, &chain10_math, fm::ones(1000).sync()); }
 BENCHMARK(nvrtc_chain10)->Name("cuda_cold/chain10")->Unit(benchmark::kMillisecond);

@@ -81,7 +81,7 @@ const LoadedKernel& CudaExecutable::variant(Schedule schedule, bool wide, unsign
   if (variants_[at] == nullptr) {
     std::string name;
     const std::string body = source(schedule, wide, axis, &name);
-    variants_[at] = kernel_of(name, body);
+    variants_[at] = kernel_of(name, body, effort_for(schedule));
   }
   return *variants_[at];
 }

@@ -12,6 +12,11 @@
 
 namespace fermata::gpu {
 
+/// Kernels without reductions are packs of elements, unrolled.
+constexpr CompileEffort effort_for(Schedule schedule) {
+  return schedule == Schedule::map || schedule == Schedule::tiles ? CompileEffort::unrolled : CompileEffort::full;
+}
+
 class CudaExecutable final : public Executable {
  public:
   explicit CudaExecutable(const Kernel& kernel);

@@ -65,7 +65,8 @@ struct Program {
   }
   /// --minimal leaves out what kernels do not use: 5 of 26 ms for a small one. Older compilers do not know such options.
   Result compile(const std::string& architecture, CompileEffort effort) const {
-    const Result r = effort == CompileEffort::quick ? compile(architecture, {"--minimal", "--Ofast-compile=max"}) : compile(architecture, {"--minimal"});
+    static constexpr const char* kFast[] = {"--Ofast-compile=0", "--Ofast-compile=min", "--Ofast-compile=max"};
+    const Result r = compile(architecture, {"--minimal", kFast[static_cast<std::size_t>(effort)]});
     return r == kInvalidOption ? compile(architecture, {}) : r;
   }
   template <class Size, class Get> std::string text(Size size, Get get) const {
@@ -110,18 +111,18 @@ void LoadedKernel::launch(const Grid& grid, const void* arguments) const {
   note_started(name_);
 }
 
-std::string code_of(const std::string& name, const std::string& body, const std::string& architecture) {
+std::string code_of(const std::string& name, const std::string& body, const std::string& architecture, CompileEffort effort) {
   DiskCache& disk = DiskCache::instance();
   // The host executor keeps compiled kernels itself.
-  if (on_host_executor() || disk.directory().empty()) return compile_source(*compiler_library(), body, architecture, nullptr);
+  if (on_host_executor() || disk.directory().empty()) return compile_source(*compiler_library(), body, architecture, nullptr, effort);
   const std::string key = disk_key(architecture, body);
   if (std::optional<std::string> known = disk.find(key)) return *std::move(known);
-  std::string code = compile_source(*compiler_library(), body, architecture, nullptr);
+  std::string code = compile_source(*compiler_library(), body, architecture, nullptr, effort);
   disk.store(key, fmt::format("{} {}", architecture, name), code);
   return code;
 }
 
-std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body) {
+std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body, CompileEffort effort) {
   const std::string architecture = current_architecture();
   std::string key = architecture + "\n" + body;
   Cache& c = cache();
@@ -130,7 +131,7 @@ std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std
     if (c.keeps_sources) c.sources.emplace(name, body);
     if (const auto known = c.kernels.find(key); known != c.kernels.end()) return known->second;
   }
-  auto kernel = std::make_shared<const LoadedKernel>(name, code_of(name, body, architecture));
+  auto kernel = std::make_shared<const LoadedKernel>(name, code_of(name, body, architecture, effort));
   const std::lock_guard lock(c.mutex);
   if (c.kernels.size() >= kMostKernels) c.kernels.clear();  // plans keep theirs
   return c.kernels.emplace(std::move(key), std::move(kernel)).first->second;
