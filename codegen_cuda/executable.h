@@ -4,9 +4,11 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "codegen_cuda/emit/emission.h"
+#include "codegen_cuda/library/matmul_end.h"
 #include "codegen_cuda/runtime/kernels.h"
 #include "runtime/executable.h"
 
@@ -29,6 +31,9 @@ class CudaExecutable final : public Executable {
   Schedule usual_schedule() const;
   /// Compiles that one, so that a launch need not.
   void prepare() const { variant(usual_schedule(), false); }
+  /// What the kernel is as the end of a product.
+  const std::optional<KernelEnd>& end() const { return end_; }
+  unsigned rank() const { return kernel_.rank; }
   /// Compiles all that a launch may choose, so that tests compile them together.
   void prepare_all() const;
 
@@ -51,6 +56,7 @@ class CudaExecutable final : public Executable {
   std::vector<std::uint16_t> kept_;    // by warp schedules
   std::size_t kept_bytes_ = 0;         // of an element of each
   bool splits_ = false;
+  std::optional<KernelEnd> end_;
   mutable std::mutex mutex_;
   mutable std::array<std::shared_ptr<const LoadedKernel>, kSchedules * 2 + kMaxRank * 2> variants_;
 };

@@ -27,7 +27,8 @@ void add_product_variants() {
                               .call = &gpu::matmul_cublaslt,
                               .fits = &gpu::matmul_cublaslt_fits,
                               .cost = &gpu::matmul_cublaslt_cost,
-                              .fits_text = gpu::kMatmulCublasltFits};
+                              .fits_text = gpu::kMatmulCublasltFits,
+                              .in_tiles = true};  // takes the kernel that follows, whole
   const KernelVariant tiled{.name = "tiled",
                             .form = KernelForm::library,
                             .dtypes = kReal,

@@ -116,7 +116,9 @@ std::string describe(const Program& p) {
     text += fmt::format("step {}: kernel {} ({} kernel, {} loads and stores, {} primitives{}){}\n", i, step.name,
                         k.reduced == 0 ? "map" : k.is_row_kernel() ? "row" : "column", k.accesses.size(),
                         k.program.size(), step.executable->code_bytes() == 0 ? "" : fmt::format(", {} bytes of code", step.executable->code_bytes()),
-                        step.on_tiles ? fmt::format(" on each tile of step {}", i - 1) : "");
+                        !step.on_tiles                      ? ""
+                        : p.backend == BackendKey::cpu ? fmt::format(" on each tile of step {}", i - 1)
+                                                       : fmt::format(" or, where its library can, the end of step {}", i - 1));
   }
   return text;
 }

@@ -434,6 +434,7 @@ bool BoundPlan::tiles_fit(const Plan& plan, std::size_t step) const {
   const std::int64_t* numbers = numbers_.data() + steps_[step - 1].sizes;
   for (std::size_t k = 0; k < call.sources.size(); ++k, numbers += 1 + 2 * *numbers)
     if (*numbers < 2) return false;  // with a vector among the operands the result may not be cut by rows and columns
+  if (plan.backend != BackendKey::cpu) return plan.steps[step].reduced == 0;  // all of it at once
   const Step& b = steps_[step];
   const std::int64_t columns = result.back(), rows = element_count(result) / columns;
   if (plan.steps[step].reduced != 0) return b.rows == rows && numbers_[b.sizes + b.rank - 1] == columns;
@@ -446,6 +447,7 @@ bool BoundPlan::tiles_fit(const Plan& plan, std::size_t step) const {
 
 /// A call, and the kernel step after it on every tile that the call tells of: all of it, or none.
 void BoundPlan::run_on_tiles(const Plan& plan, std::size_t call) {
+  if (plan.backend != BackendKey::cpu) return run_with_following(plan, call);
   const PlanStep& step = plan.steps[call + 1];
   const Step& b = steps_[call + 1];
   const TensorView& result = views_[steps_[call].first_view + plan.steps[call].operand_order.size()];
@@ -483,6 +485,23 @@ void BoundPlan::run_on_tiles(const Plan& plan, std::size_t call) {
   const TileConsumer consumer(consume);
   run_call(plan.steps[call], steps_[call], &consumer);
   if (finished.load() != rows * columns) run_kernel(step, b);
+}
+
+/// A call on a device, which may do the kernel step after it as well where nothing else reads what it makes.
+void BoundPlan::run_with_following(const Plan& plan, std::size_t call) {
+  const PlanSlot& slot = plan.slots[plan.steps[call].output.slot];
+  const KernelLaunch launch = launch_of(steps_[call + 1]);
+  FollowingKernel next{*plan.steps[call + 1].executable, launch};
+  const bool alone = slot.kind == PlanSlot::Kind::temporary && slot.last_step <= call + 1;
+  struct Guard {
+    explicit Guard(FollowingKernel* k) { following_kernel = k; }
+    ~Guard() { following_kernel = nullptr; }
+  };
+  {
+    const Guard guard(alone ? &next : nullptr);
+    run_call(plan.steps[call], steps_[call], nullptr);
+  }
+  if (!next.done) run_kernel(plan.steps[call + 1], steps_[call + 1]);
 }
 
 void BoundPlan::run_call(const PlanStep& step, Step& b, const TileConsumer* tiles) {

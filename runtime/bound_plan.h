@@ -75,6 +75,7 @@ class BoundPlan {
   bool tiles_fit(const Plan& plan, std::size_t step) const;
   void run_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);
   void run_on_tiles(const Plan& plan, std::size_t call);
+  void run_with_following(const Plan& plan, std::size_t call);
   KernelLaunch launch_of(const Step& bound) const;
 
   std::span<const Node* const> records_;

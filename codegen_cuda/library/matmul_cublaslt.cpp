@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "codegen_cuda/library/matmul.h"
+#include "codegen_cuda/library/matmul_end.h"
 #include "codegen_cuda/library/matmul_problem.h"
 #include "codegen_cuda/runtime/device.h"
 #include "ir/error.h"
@@ -252,21 +253,24 @@ bool matmul_cublaslt_fits(const CallArgs& args) {
 
 double matmul_cublaslt_cost(const CallArgs& args) { return 3000 + (matmul_tiled_cost(args) - 5000) / 10; }
 
-void matmul_with_end(const CallArgs& args, MatmulEnd end, const void* bias) {
-  use_operands(args);
+bool matmul_with_end(const CallArgs& args, MatmulEnd end, const void* bias) {
   const MatmulProblem p = decode_matmul(args);
-  if (p.batches() * p.m * p.n == 0) return;
+  if (end != MatmulEnd::none && (p.k == 0 || p.batches() * p.m * p.n == 0)) return false;
+  use_operands(args);
+  if (bias != nullptr) use_buffer(bias);
+  if (p.batches() * p.m * p.n == 0) return true;
   if (p.k == 0) {
-    if (end != MatmulEnd::none) throw_internal("an empty product with an end");
     check(driver().fill_bytes(reinterpret_cast<Address>(p.out), 0, static_cast<std::size_t>(args.outputs[0].element_count()) * byte_size(p.out_dtype), launch_handle()),
           "cuMemsetD8Async");
-    return;
+    return true;
   }
-  if (multiply(p, end, bias)) return;
-  if (end != MatmulEnd::none) throw UnsupportedError(2102, format_error(2102, "UnsupportedError", "cuBLASLt has no kernel for this product and its end", {}, args.where));
-  matmul_tiled(args);
+  if (multiply(p, end, bias)) return true;
+  if (end == MatmulEnd::none) matmul_tiled(args);
+  return end == MatmulEnd::none;
 }
 
-void matmul_cublaslt(const CallArgs& args) { matmul_with_end(args, MatmulEnd::none, nullptr); }
+void matmul_cublaslt(const CallArgs& args) {
+  if (!matmul_with_following(args)) matmul_with_end(args, MatmulEnd::none, nullptr);
+}
 
 }  // namespace fermata::gpu

@@ -94,6 +94,52 @@ TEST_F(CudaMatmul, BiasReluAndGeluAreTheLibrarys) {
   }
 }
 
+/// How often kernels of our own are started for a program, once it has been planned.
+std::uint64_t launches_of(const DeviceProgram& p) {
+  static_cast<void>(p.on(cuda()));
+  std::vector<Tensor> results = p.on(cuda());
+  const auto before = gpu::host_counts().launches;
+  sync(results);
+  return gpu::host_counts().launches - before;
+}
+
+TEST_F(CudaMatmul, TakesTheKernelsThatItCanEndWith) {
+  if (!gpu::on_host_executor()) GTEST_SKIP() << "counts are those of the host executor";
+  const ModeGuard guard(Mode::compiled);
+  using Tensors = std::vector<Tensor>;
+  struct Case {
+    std::string name;
+    std::function<Tensor(const Tensors&)> run;  // of x, w, bias
+    std::uint64_t launches;
+  };
+  const auto linear_of = [](const Tensors& in) { return linear(in[0], in[1], in[2]); };
+  const std::vector<Case> cases = {
+      {"bias", linear_of, 0},
+      {"bias in front", [](const Tensors& in) { return in[2] + matmul(in[0], in[1].mT()); }, 0},
+      {"relu", [](const Tensors& in) { return relu(matmul(in[0], in[1].mT())); }, 0},
+      {"bias and relu", [=](const Tensors& in) { return relu(linear_of(in)); }, 0},
+      {"relu, written out", [=](const Tensors& in) { const Tensor y = linear_of(in); return where(y > zeros_like(y), y, where(y == y, zeros_like(y), y)); }, 1},
+      {"gelu", [](const Tensors& in) { return gelu(matmul(in[0], in[1].mT()), "tanh"); }, 0},
+      {"bias and gelu", [=](const Tensors& in) { return gelu(linear_of(in), "tanh"); }, 0},
+      // What the library has no epilogue for, or what something else reads, is a kernel.
+      {"exact gelu", [=](const Tensors& in) { return gelu(linear_of(in)); }, 1},
+      {"sigmoid", [=](const Tensors& in) { return sigmoid(linear_of(in)); }, 1},
+      {"twice", [](const Tensors& in) { const Tensor y = matmul(in[0], in[1].mT()); return y + y; }, 1},
+      {"a residual", [](const Tensors& in) { const Tensor y = matmul(in[0], in[1].mT()); return y + abs(matmul(in[0] * 2, in[1].mT())); }, 2},
+      {"scaled", [=](const Tensors& in) { return relu(linear_of(in)) * 2; }, 1}};
+  std::vector<DeviceProgram> programs;
+  for (const DType t : {DType::f32, DType::f16, DType::bf16})
+    for (const Case& c : cases)
+      programs.push_back({fmt::format("{} {}", c.name, name(t)), {numbers(t, {6, 20}, 1), numbers(t, {9, 20}, 2), numbers(t, {9}, 3)},
+                          [c](const auto& in) { return Tensors{c.run(in)}; }});
+  compare_with_cpu(programs, Mode::compiled, &close);
+  for (std::size_t i = 0; i < programs.size(); ++i) EXPECT_EQ(launches_of(programs[i]), cases[i % cases.size()].launches) << programs[i].name;
+  const Tensor x = numbers(DType::f32, {6, 20}, 1).to(cuda()), w = numbers(DType::f32, {20, 9}, 2).to(cuda());
+  const Tensor product = matmul(x, w), ended = relu(product);
+  sync({product, ended});  // both are wanted
+  EXPECT_LT(test::relative_difference(ended, relu(product)), 1e-6);
+}
+
 TEST_F(CudaMatmul, BytesAddUpInI32) {
   for (const auto& [m, k, n] : std::vector<std::array<std::int64_t, 3>>{{8, 16, 12}, {5, 7, 3}, {3, 64, 64}}) {
     const Tensor a = numbers(DType::i8, {m, k}, 1), b = numbers(DType::i8, {n, k}, 2), u = astype(numbers(DType::i32, {m, k}, 3), DType::u8).sync();

@@ -116,6 +116,39 @@ TEST_P(CudaRuntime, PositionsOutOfRangeNameTheirCall) {
   EXPECT_EQ(floats(take(x, tensor({1, -1}).to(cuda()), 0)).size(), 6u);
   EXPECT_THAT(message<IndexError>([&] { index_add(x, tensor({-7}).to(cuda()), ones({1, 3}).to(cuda()), 0).sync(); }),
               HasSubstr("FM1204 IndexError: index_add: position -7 leaves axis 0 of size 4"));
+  const Tensor places = tensor({{0, 1, 4}}).to(cuda());
+  EXPECT_EQ(message<IndexError>([&] { floats(gather(x, places, 0)); }),
+            "FM1204 IndexError: gather: position 4 leaves axis 0 of size 4\n"
+            "  x     f32[4, 3]   axis 0 is 4\n"
+            "  index i64[1, 3]   element 2 is 4\n"
+            "  at    HERE");
+  EXPECT_THAT(message<IndexError>([&] { floats(scatter_add(x, places, ones({1, 3}).to(cuda()), 0)); }),
+              HasSubstr("FM1204 IndexError: scatter_add: position 4 leaves axis 0 of size 4"));
+  EXPECT_EQ(floats(gather(x, tensor({{0, 1, -4}}).to(cuda()), 0)).size(), 3u);
+}
+
+TEST_P(CudaRuntime, WhatHasNoKernelRunsOnTheCpu) {
+  const auto fallbacks = [] {
+    for (const auto& [reason, count] : stats().sync_reasons)
+      if (reason == "a device has no kernel, so the CPU's ran") return count;
+    return std::uint64_t{0};
+  };
+  const Tensor x = tensor({{4.0f, 2.0f}, {2.0f, 3.0f}}), there = x.to(cuda());
+  {
+    const ModeGuard compiled(Mode::compiled);
+    EXPECT_THAT(explain(linalg::cholesky(there) + 1), HasSubstr("cholesky         -> on_cpu   call step"));
+  }
+  const std::uint64_t before = fallbacks();
+  const Tensor factor = linalg::cholesky(there + 0);
+  EXPECT_EQ(device(factor), cuda());
+  EXPECT_EQ(floats(factor), floats(linalg::cholesky(x)));
+  EXPECT_EQ(fallbacks() - before, 1u);
+  // In a plan that runs again on the same buffers, and in a dtype that CUDA has no kernels for.
+  auto f = compile([](const Tensor& a) { return sum(linalg::inv(a * 2) + 1, {1}); });
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(floats(f(there)), floats(f(x)));
+  const Tensor z = complex(x, x * 2);
+  EXPECT_EQ(floats(real(z.to(cuda()) * z.to(cuda()))), floats(real(z * z)));
+  EXPECT_THAT(message<ValueError>([&] { floats(linalg::cholesky(-there)); }), HasSubstr("cholesky"));
 }
 
 TEST_P(CudaRuntime, GradientsComeBack) {
