@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -44,9 +45,10 @@ class Player {
   }
   void compute(std::span<Node* const> roots);
   void run_plan(const Plan& plan);
+  BoundPlan& bound_for(const Plan& plan);
   static bool is_mine(const Walk::Entry& leaf);
   void take_claims();
-  void give_back_claims();
+  void give_back_claims(bool overwritten);
   void publish();
   static void cut(Node* n);
   void collect(bool wait);
@@ -56,7 +58,8 @@ class Player {
   std::atomic<bool> taken_{true};
   Player* next_;
   Walk walk_;
-  BoundPlan bound_;
+  static constexpr std::size_t kMostBound = 8;
+  std::vector<std::unique_ptr<BoundPlan>> bound_;                 // the plans that this thread ran last, that one first
   std::vector<const Node*> records_;
   std::vector<void*> leaves_, buffers_;
   std::vector<StoragePtr> results_, staged_;
@@ -100,26 +103,38 @@ void Player::compute(std::span<Node* const> roots) {
   play_calls(walk_, results_);
 }
 
+/// What is bound to the plan already, or else takes the place of what has not been used for longest: a program that runs a few
+/// plans in turn then binds none of them anew.
+BoundPlan& Player::bound_for(const Plan& plan) {
+  if (!bound_.empty() && bound_[0]->plan_number() == plan.number) [[likely]] return *bound_[0];
+  auto found = std::ranges::find_if(bound_, [&](const auto& b) { return b->plan_number() == plan.number; });
+  if (found == bound_.end() && bound_.size() < kMostBound) bound_.push_back(std::make_unique<BoundPlan>()), found = bound_.end() - 1;
+  if (found == bound_.end()) --found;
+  std::rotate(bound_.begin(), found, found + 1);
+  return *bound_[0];
+}
+
 void Player::run_plan(const Plan& plan) {
   records_.clear(), leaves_.clear(), buffers_.clear(), staged_.clear();
   for (const Walk::Entry& e : walk_.order) records_.push_back(e.node);
-  bound_.bind(plan, records_);
+  BoundPlan& bound = bound_for(plan);
+  bound.bind(plan, records_);
   for (const std::uint32_t record : plan.leaf_records)
     leaves_.push_back(leaf_address(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
   claims_.clear();
-  for (const Overwrite& o : bound_.overwrites())
+  for (const Overwrite& o : bound.overwrites())
     if (const Walk::Entry& leaf = walk_.order[plan.leaf_records[o.leaf]]; is_mine(leaf))
       claims_.push_back({o.output, leaf.node, leaf.storage});
   take_claims();
   for (const Claim& c : claims_) results_[c.output].reset(c.storage);
   try {
     for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
-      if (results_[i] == nullptr) results_[i].reset(allocate_on(plan.backend, bound_.output_bytes(i)));
+      if (results_[i] == nullptr) results_[i].reset(allocate_on(plan.backend, bound.output_bytes(i)));
       buffers_.push_back(results_[i]->data);
     }
-    bound_.run(plan, leaves_, buffers_);
+    bound.run(plan, leaves_, buffers_);
   } catch (...) {
-    give_back_claims();
+    give_back_claims(bound.has_overwritten());
     throw;
   }
   staged_.clear();
@@ -150,9 +165,9 @@ void Player::take_claims() {
   claims_.clear();
 }
 
-void Player::give_back_claims() {
+void Player::give_back_claims(bool overwritten) {
   for (const Claim& c : std::exchange(claims_, {})) {
-    if (!bound_.has_overwritten()) {
+    if (!overwritten) {
       static_cast<void>(results_[c.output].release());
       c.leaf->storage.exchange(c.storage)->release();
     } else {

@@ -180,7 +180,7 @@ class KernelBuilder {
     switch (n.op) {
       case Op::copy: return operand(v, at, 0);
       case Op::cast: return round_to(convert(convert(operand(v, at, 0), n.dtype), compute_dtype(n.dtype)), n.dtype);
-      case Op::full: return scalar(v, 0, compute_dtype(n.dtype));
+      case Op::full: return round_to(scalar(v, 0, compute_dtype(n.dtype)), n.dtype);
       case Op::iota: return position(v, static_cast<std::uint16_t>(1u << n.attributes[0]), at.map);
       default: throw_internal("an op without an emit form was fused");
     }

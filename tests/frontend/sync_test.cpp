@@ -270,5 +270,27 @@ TEST_F(Plans, TheCacheIsBounded) {
   EXPECT_GT(PlanCache::instance().size(), PlanCache::kMaxPlans / 4);
 }
 
+TEST_F(Plans, ConstantsOfNarrowDTypesAreRoundedInsideKernels) {
+  const ModeGuard compiled(Mode::compiled);
+  const Tensor x = zeros({1, 3}).sync();
+  for (const DType t : {DType::bf16, DType::f16})
+    for (int i = 0; i < 3; ++i) {  // at first and at second sight
+      const Tensor y = full({2, 3}, 0.001, t).astype(DType::f32) + x;
+      EXPECT_EQ(y.to_vector<float>()[0], full({1}, 0.001, t).to_vector<float>()[0]) << name(t);
+    }
+}
+
+TEST_F(Plans, RunInTurnKeepTheirSizes) {
+  const ModeGuard compiled(Mode::compiled);
+  std::vector<Tensor> inputs;
+  for (std::int64_t n = 1; n <= 12; ++n) inputs.push_back(full({n}, static_cast<double>(n), DType::f32).sync());
+  for (int round = 0; round < 4; ++round)  // more structures than a thread keeps bound, each with sizes of its own
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      Tensor y = inputs[(k + static_cast<std::size_t>(round)) % inputs.size()];
+      for (std::size_t i = 0; i <= k; ++i) y = y + 1;
+      EXPECT_EQ(sum(y).item<float>(), static_cast<float>(y.size(0)) * static_cast<float>(y.size(0) + static_cast<std::int64_t>(k) + 1));
+    }
+}
+
 }  // namespace
 }  // namespace fermata
