@@ -110,7 +110,8 @@ MatmulTiles cut_into_tiles(const MatmulProblem& p, MatmulStorage storage) {
     if (p.m / t.down < kPortableRows / 3) t.down = down;
   } else if (p.batches < chunks) {
     const auto most = static_cast<std::int64_t>(p.multiply_adds() / kFewest);
-    t.across = std::max({t.across, std::int64_t{1}, std::min({chunks / p.batches, parts(p.n, kNarrowest), most / p.batches})});
+    t.across =
+        std::max({t.across, std::int64_t{1}, std::min({chunks / p.batches, parts(p.n, kNarrowest), most / p.batches})});
   }
   t.rows = parts(p.m, t.down), t.down = parts(p.m, t.rows);
   t.columns = std::min(p.n, parts(parts(p.n, t.across), kNarrowest) * kNarrowest), t.across = parts(p.n, t.columns);
@@ -121,24 +122,29 @@ MatmulTiles cut_into_tiles(const MatmulProblem& p, MatmulStorage storage) {
 class SharedPanels {
  public:
   SharedPanels(const MatmulProblem& p, MatmulStorage storage, const MatmulTiles& tiles)
-      : width_(kernels().panel_columns[static_cast<std::size_t>(storage)]), sum_bytes_(static_cast<std::int64_t>(sum_bytes(storage))),
-        k_(p.k), batch_bytes_(parts(p.n, width_) * width_ * p.k * sum_bytes_) {
+      : width_(kernels().panel_columns[static_cast<std::size_t>(storage)]),
+        sum_bytes_(static_cast<std::int64_t>(sum_bytes(storage))),
+        k_(p.k),
+        batch_bytes_(parts(p.n, width_) * width_ * p.k * sum_bytes_) {
     if (tiles.down == 1 || static_cast<double>(batch_bytes_ * p.batches) > kMostPanelBytes) return;
     held_ = allocate_bytes(static_cast<std::size_t>(batch_bytes_ * p.batches));
     const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
     const std::int64_t columns = kNarrowest, blocks = parts(p.n, columns);
-    parallel_for(0, p.batches * blocks, static_cast<double>(columns * p.k) * 0.15, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t task = first; task < last;) {
-        const std::int64_t batch = task / blocks, block = task % blocks, end = std::min(blocks, block + last - task);
-        kernels().pack_rhs[static_cast<std::size_t>(storage)]({.rhs = p.rhs_of(batch) + block * columns * p.rhs.column_stride * bytes,
-                                                               .k_stride = p.rhs.row_stride,
-                                                               .column_stride = p.rhs.column_stride,
-                                                               .k = p.k,
-                                                               .columns = std::min(end * columns, p.n) - block * columns,
-                                                               .panels = at(batch, block * columns)});
-        task += end - block;
-      }
-    });
+    parallel_for(0, p.batches * blocks, static_cast<double>(columns * p.k) * 0.15,
+                 [&](std::int64_t first, std::int64_t last) {
+                   for (std::int64_t task = first; task < last;) {
+                     const std::int64_t batch = task / blocks, block = task % blocks,
+                                        end = std::min(blocks, block + last - task);
+                     kernels().pack_rhs[static_cast<std::size_t>(storage)](
+                         {.rhs = p.rhs_of(batch) + block * columns * p.rhs.column_stride * bytes,
+                          .k_stride = p.rhs.row_stride,
+                          .column_stride = p.rhs.column_stride,
+                          .k = p.k,
+                          .columns = std::min(end * columns, p.n) - block * columns,
+                          .panels = at(batch, block * columns)});
+                     task += end - block;
+                   }
+                 });
   }
   ~SharedPanels() {
     if (held_.data != nullptr) release_bytes(held_);
@@ -146,7 +152,9 @@ class SharedPanels {
   SharedPanels(const SharedPanels&) = delete;
   /// From a column on that starts a panel; null if there are none.
   std::byte* at(std::int64_t batch, std::int64_t column) const {
-    return held_.data == nullptr ? nullptr : static_cast<std::byte*>(held_.data) + batch * batch_bytes_ + column * k_ * sum_bytes_;
+    return held_.data == nullptr
+               ? nullptr
+               : static_cast<std::byte*>(held_.data) + batch * batch_bytes_ + column * k_ * sum_bytes_;
   }
 
  private:
@@ -213,8 +221,10 @@ double matmul_portable_cost(const CallArgs& args) {
   const auto whole = [](std::int64_t x, std::int64_t step) { return static_cast<double>(parts(x, step) * step); };
   const double batches = static_cast<double>(p.batches), k = static_cast<double>(p.k), m = static_cast<double>(p.m);
   const double multiply_adds = batches * m * whole(p.n, 16) * k / per_ns(p.dtype);
-  // Both sides are copied, and sums are read and written again after each block of k.
-  const double copies = (m * k * 0.2 + k * whole(p.n, 16) * 0.15 + m * whole(p.n, 16) * static_cast<double>(parts(p.k, kPortableDepth)) * 0.1);
+  // What does not lie along k on the left is copied, and the right side; sums are read and written again for each block of k.
+  const double lhs = p.lhs.column_stride == 1 && byte_size(p.dtype) == sum_bytes(storage_of(p.dtype)) ? 0.03 : 0.2;
+  const double copies = (m * k * lhs + k * whole(p.n, 16) * 0.15 +
+                         m * whole(p.n, 16) * static_cast<double>(parts(p.k, kPortableDepth)) * 0.1);
   return 150 + multiply_adds + batches * copies;
 }
 

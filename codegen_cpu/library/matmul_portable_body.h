@@ -4,10 +4,10 @@
 // the standard library is called: a function shared with other files could run there with instructions the machine
 // lacks.
 //
-// The scheme is that of Goto and van de Geijn (TOMS 34, 2008): both operands are copied, widened to the type of the sums,
-// to where the innermost kernel finds them in caches. It adds to a few rows by two vectors of the result in registers, one
-// element of each row times two vectors of the right side at a time. Rows of the left side are copied as rows, at a stride
-// that is known when this is compiled: they then need neither a transposition nor registers for their addresses.
+// The scheme is that of Goto and van de Geijn (TOMS 34, 2008): operands are copied, widened to the type of the sums, to
+// where the innermost kernel finds them in caches. It adds to a few rows by two vectors of the result in registers, one
+// element of each row times two vectors of the right side at a time. The left side is read in rows, so one that lies along
+// them is not copied at all.
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -107,25 +107,26 @@ template <class T> constexpr std::int64_t kPanel = 2 * kLanes<T>;
 
 // ---- Copies -----------------------------------------------------------------------------------------------------------
 
+/// Of two rows whose numbers differ in a bit: lanes without that bit in their numbers come first, or those with it.
+template <int kBit, bool kWith, class V, int... kLane>
+inline V lanes_of_both(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int kSize = sizeof...(kLane);
+  return __builtin_shufflevector(a, b, ((kLane & kBit) != 0 ? kSize + kLane - !kWith * kBit : kLane + kWith * kBit)...);
+}
+
 /// Turns a square of vectors: lane j of row i and lane i of row j change places, for one bit of their numbers at a time.
-template <class T> inline void transpose(Vector<T> (&rows)[kLanes<T>]) {
+template <class T, int kBit = 1> inline void transpose(Vector<T> (&rows)[kLanes<T>]) {
   constexpr int kSize = static_cast<int>(kLanes<T>);
-  using Numbers = Vector<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
-#pragma GCC unroll 4
-  for (int bit = 1; bit < kSize; bit *= 2) {
-    Numbers low, high;
-    for (int i = 0; i < kSize; ++i) {
-      const bool other = (i & bit) != 0;
-      low[i] = static_cast<decltype(low[0] + 0)>(other ? kSize + i - bit : i);
-      high[i] = static_cast<decltype(low[0] + 0)>(other ? kSize + i : i + bit);
-    }
+  if constexpr (kBit < kSize) {
+    constexpr std::make_integer_sequence<int, kSize> kNumbers;
 #pragma GCC unroll 16
     for (int i = 0; i < kSize; ++i) {
-      if ((i & bit) != 0) continue;
-      const Vector<T> a = rows[i], b = rows[i + bit];
-      rows[i] = __builtin_shuffle(a, b, low);
-      rows[i + bit] = __builtin_shuffle(a, b, high);
+      if ((i & kBit) != 0) continue;
+      const Vector<T> a = rows[i], b = rows[i + kBit];
+      rows[i] = lanes_of_both<kBit, false>(a, b, kNumbers);
+      rows[i + kBit] = lanes_of_both<kBit, true>(a, b, kNumbers);
     }
+    transpose<T, 2 * kBit>(rows);
   }
 }
 
@@ -212,8 +213,8 @@ template <class T> inline T* next_row(T* row, std::int64_t stride) {
 /// sums[kRows, kVectors vectors] += (or =, on the first step through k) kRows rows times a panel; k is not 0. Fetches a
 /// part of the next panel meanwhile: left to the processor, panels arrive late from behind the second-level cache.
 template <class T, int kRows, int kVectors>
-void multiply_panels(std::int64_t k, const T* a, const T* b, std::int64_t b_row, T* sums, std::int64_t sums_row,
-                     bool first, const std::byte* ahead, std::int64_t ahead_step) {
+void multiply_panels(std::int64_t k, const T* a, std::int64_t a_row, const T* b, std::int64_t b_row, T* sums,
+                     std::int64_t sums_row, bool first, const std::byte* ahead, std::int64_t ahead_step) {
   using V = Vector<T>;
   // The sums below these come next, and lie far apart.
   const T* next = sums + kRows * sums_row;
@@ -230,40 +231,47 @@ void multiply_panels(std::int64_t k, const T* a, const T* b, std::int64_t b_row,
   for (int i = 0; i < kRows; ++i, before = next_row(before, before_row))
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) acc[i][v] = load<V>(before + v * kLanes<T>);
-  const T* const end = a + k;
+  // One pointer for three rows: as many addresses as there are rows would not fit in registers.
+  constexpr int kPointers = (kRows + 2) / 3;
+  const T* rows[kPointers];
+#pragma GCC unroll 5
+  for (const T*& row : rows) row = a, a = next_row(a, 3 * a_row);
+  const T* const end = rows[0] + k;
   do {
     V columns[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) columns[v] = load<V>(b + v * kLanes<T>);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      const V x = splat(a[i * kPortableLhsRow]);
+      const V x = splat(rows[i / 3][i % 3 * a_row]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) acc[i][v] = fused(x, columns[v], acc[i][v]);
     }
     __builtin_prefetch(ahead, 0, 2);
     ahead += ahead_step;
     b += b_row;
-  } while (++a != end);
+#pragma GCC unroll 5
+    for (const T*& row : rows) ++row;
+  } while (rows[0] != end);
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i, sums = next_row(sums, sums_row))
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) store(sums + v * kLanes<T>, acc[i][v]);
 }
 
-template <class T> using MultiplyPanels = void (*)(std::int64_t, const T*, const T*, std::int64_t, T*, std::int64_t, bool,
-                                                   const std::byte*, std::int64_t);
+template <class T> using MultiplyPanels = void (*)(std::int64_t, const T*, std::int64_t, const T*, std::int64_t, T*,
+                                                   std::int64_t, bool, const std::byte*, std::int64_t);
 template <class T, class> struct MicroKernels;
 template <class T, int... kRows> struct MicroKernels<T, std::integer_sequence<int, kRows...>> {
   static constexpr MultiplyPanels<T> of[2][sizeof...(kRows)] = {{multiply_panels<T, kRows + 1, 1>...},
                                                                 {multiply_panels<T, kRows + 1, 2>...}};
 };
 
-/// A block of rows of the left side, as it was copied, times a panel. Rows are shared out evenly: a rest of one or two
+/// A block of rows of the left side times a panel. Rows are shared out evenly: a rest of one or two
 /// would cost as much as many.
-template <class T> void multiply_block(const T* lhs, std::int64_t rows, std::int64_t depth, const T* panel,
-                                       std::int64_t panel_row, std::int64_t width, T* sums, std::int64_t sums_row,
-                                       bool first, const T* next_panel) {
+template <class T> void multiply_block(const T* lhs, std::int64_t lhs_row, std::int64_t rows, std::int64_t depth,
+                                       const T* panel, std::int64_t panel_row, std::int64_t width, T* sums,
+                                       std::int64_t sums_row, bool first, const T* next_panel) {
   const auto& kernels = MicroKernels<T, std::make_integer_sequence<int, kMicroRows>>::of[width > kLanes<T>];
   const std::int64_t parts = (rows + kMicroRows - 1) / kMicroRows, each = rows / parts, longer = rows % parts;
   const bool whole = width % kLanes<T> == 0;
@@ -273,16 +281,16 @@ template <class T> void multiply_block(const T* lhs, std::int64_t rows, std::int
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t count = each + (part < longer);
     if (whole) {
-      kernels[count - 1](depth, lhs, panel, panel_row, sums, sums_row, first, ahead, ahead_step);
+      kernels[count - 1](depth, lhs, lhs_row, panel, panel_row, sums, sums_row, first, ahead, ahead_step);
     } else {
       for (std::int64_t i = 0; !first && i < count; ++i)
         for (std::int64_t j = 0; j < width; ++j) edge[i * kPanel<T> + j] = sums[i * sums_row + j];
-      kernels[count - 1](depth, lhs, panel, panel_row, edge, kPanel<T>, first, ahead, ahead_step);
+      kernels[count - 1](depth, lhs, lhs_row, panel, panel_row, edge, kPanel<T>, first, ahead, ahead_step);
       for (std::int64_t i = 0; i < count; ++i)
         for (std::int64_t j = 0; j < width; ++j) sums[i * sums_row + j] = edge[i * kPanel<T> + j];
     }
     ahead += ahead_step * depth;
-    lhs += count * kPortableLhsRow, sums += count * sums_row;
+    lhs += count * lhs_row, sums += count * sums_row;
   }
 }
 
@@ -306,8 +314,13 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
                      panels + lying * depth, kPanel<T> * depth);
     for (std::int64_t i = 0; i < t.rows; i += kPortableRows) {
       const std::int64_t rows = smaller(kPortableRows, t.rows - i);
-      copy_matrix<S>(static_cast<const E*>(t.lhs) + i * t.lhs_row + p * t.lhs_k, t.lhs_row, t.lhs_k, rows, depth, lhs,
-                     kPortableLhsRow);
+      const auto* const source = static_cast<const E*>(t.lhs) + i * t.lhs_row + p * t.lhs_k;
+      const T* block = lhs;
+      std::int64_t block_row = kPortableLhsRow;
+      if (kInPlace && t.lhs_k == 1)
+        block = reinterpret_cast<const T*>(source), block_row = t.lhs_row;
+      else
+        copy_matrix<S>(source, t.lhs_row, t.lhs_k, rows, depth, lhs, kPortableLhsRow);
       for (std::int64_t j = 0; j < t.columns; j += kPanel<T>) {
         const T* panel = t.rhs_panels != nullptr ? static_cast<const T*>(t.rhs_panels) + j * t.k + p * kPanel<T>
                                                  : panels + j * depth;
@@ -315,8 +328,8 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
         if constexpr (kInPlace)
           if (j < lying) panel = rhs + j, panel_row = t.rhs_k, to_next = kPanel<T>;
         const std::int64_t width = kInPlace ? smaller(kPanel<T>, t.columns - j) : kPanel<T>;
-        multiply_block<T>(lhs, rows, depth, panel, panel_row, width, sums + i * sums_row + j, sums_row, p == 0,
-                          panel + to_next);
+        multiply_block<T>(block, block_row, rows, depth, panel, panel_row, width, sums + i * sums_row + j, sums_row,
+                          p == 0, panel + to_next);
       }
     }
   }

@@ -10,7 +10,7 @@ namespace fermata {
 enum class MatmulStorage : std::uint8_t { u8, u16, u32, u64, f16, bf16, f32, f64, count };
 
 /// Blocks of a tile: a panel of the right side this deep takes 32 KiB of the first-level cache, so many rows of the left
-/// side 120 KiB of the second.
+/// side, where they are copied, 120 KiB of the second.
 inline constexpr std::int64_t kPortableRows = 112, kPortableDepth = 256;
 /// Elements from a copied row of the left side to the next: rows that are used together lie in different cache sets.
 inline constexpr std::int64_t kPortableLhsRow = kPortableDepth + 16;

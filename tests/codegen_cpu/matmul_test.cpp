@@ -473,14 +473,12 @@ TEST(Matmul, SmallProductsGoToTheSmallKernels) {
   std::mt19937_64 random(seed());
   Product small(DType::f32, {64, 32, 32}, {64, 32, 32}, Layout::rows, Layout::rows, random);
   Product large(DType::f32, {1024, 256}, {256, 1024}, Layout::rows, Layout::rows, random);
-  Product narrow(DType::f32, {4096, 1024}, {1024, 32}, Layout::rows, Layout::rows, random);
   Product row(DType::f32, {1, 512}, {512, 2048}, Layout::rows, Layout::rows, random);
   if (has_libxsmm() && has_onednn()) {
     EXPECT_LT(matmul_libxsmm_cost(small.args()), matmul_onednn_cost(small.args()));
     EXPECT_LT(matmul_libxsmm_cost(small.args()), matmul_portable_cost(small.args()));
   }
   if (has_onednn()) {
-    EXPECT_LT(matmul_onednn_cost(narrow.args()), matmul_portable_cost(narrow.args()));
     EXPECT_GT(matmul_onednn_cost(row.args()), matmul_portable_cost(row.args()));
   }
   EXPECT_FALSE(matmul_libxsmm_fits(large.args()));
