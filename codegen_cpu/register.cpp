@@ -69,7 +69,8 @@ void add_matmul_variants() {
                  .fits = &matmul_onednn_fits,
                  .cost = &matmul_onednn_cost,
                  .fits_text = kMatmulOnednnFits,
-                 .in_tiles = true});
+                 .in_tiles = true,
+                 .by_rows = true});
   if (has_libxsmm())
     add_variant(Op::matmul, BackendKey::cpu,
                 {.name = "libxsmm",
@@ -79,14 +80,16 @@ void add_matmul_variants() {
                  .fits = &matmul_libxsmm_fits,
                  .cost = &matmul_libxsmm_cost,
                  .fits_text = kMatmulLibxsmmFits,
-                 .in_tiles = true});
+                 .in_tiles = true,
+                 .by_rows = true});
   add_variant(Op::matmul, BackendKey::cpu,
               {.name = "portable",
                .form = KernelForm::library,
                .dtypes = kReal,
                .call = &matmul_portable,
                .cost = &matmul_portable_cost,
-               .in_tiles = true});
+               .in_tiles = true,
+               .by_rows = true});
 }
 
 void add_byte_product_variants() {

@@ -6,6 +6,7 @@
 //   fuse          groups of emitting nodes become kernels
 //   lower         kernel descriptions, fused multiply-adds, compiled code, steps
 //   finish_tiles  kernels that run on each tile of a product
+//   join_rows     products of what such a kernel leaves, block of rows by block of rows
 //   plan_memory   lifetimes, so that temporaries share memory
 //
 // The runner times each pass, verifies the graph after it (FERMATA_VERIFY=1, and always in debug builds), honours
@@ -23,6 +24,7 @@
 #include "ir/error.h"
 #include "passes/finish_tiles.h"
 #include "passes/fuse.h"
+#include "passes/join_rows.h"
 #include "passes/lower.h"
 #include "passes/materialise.h"
 #include "passes/plan_memory.h"
@@ -42,7 +44,7 @@ constexpr Pass kPipeline[] = {
     {"simplify", &simplify, true, true},      {"materialise", &materialise, false, true},
     {"select", &select, false, false},        {"fuse", &fuse, true, false},
     {"lower", &lower, false, false},          {"finish_tiles", &finish_tiles, true, false},
-    {"plan_memory", &plan_memory, false, false},
+    {"join_rows", &join_rows, true, false},   {"plan_memory", &plan_memory, false, false},
 };
 
 std::mutex mutex;
@@ -109,7 +111,8 @@ std::string describe(const Program& p) {
   for (std::size_t i = 0; i < p.plan->steps.size(); ++i) {
     const PlanStep& step = p.plan->steps[i];
     if (step.kind == PlanStep::Kind::call) {
-      text += fmt::format("step {}: call {}\n", i, step.name);
+      text += fmt::format("step {}: call {}{}\n", i, step.name,
+                          step.on_row_blocks ? fmt::format(" on each block of rows of steps {} and {}", i - 2, i - 1) : "");
       continue;
     }
     const Kernel& k = p.kernels[kernel++];

@@ -86,11 +86,16 @@ bool plan_memory(Program& program) {
     if (!met[slot]) s.first_step = step, met[slot] = true;
     s.last_step = std::max(s.last_step, step);
   };
-  for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {
-    for (const PlanSource& s : plan.steps[i].sources) touch(s.slot, i);
-    if (i + 1 < plan.steps.size() && plan.steps[i + 1].on_tiles)  // may run together
-      for (const PlanSource& s : plan.steps[i + 1].sources) touch(s.slot, i);
-    if (plan.steps[i].kind == PlanStep::Kind::call) touch(plan.steps[i].output.slot, i);
+  const auto touch_all_of = [&](std::uint32_t step, std::uint32_t at) {
+    for (const PlanSource& s : plan.steps[step].sources) touch(s.slot, at);
+    if (plan.steps[step].kind == PlanStep::Kind::call) touch(plan.steps[step].output.slot, at);
+  };
+  const auto size = static_cast<std::uint32_t>(plan.steps.size());
+  for (std::uint32_t i = 0; i < size; ++i) {
+    touch_all_of(i, i);
+    if (i + 1 < size && plan.steps[i + 1].on_tiles) touch_all_of(i + 1, i);  // they may run together
+    if (i + 2 < size && plan.steps[i + 2].on_row_blocks)
+      for (std::uint32_t k = i; k <= i + 2; ++k) touch_all_of(k, i), touch_all_of(k, i + 2);
   }
   if (plan.backend == BackendKey::cpu) Overwrites(program).find();
   return true;

@@ -125,6 +125,10 @@ void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
   for (const PlanStep& step : plan.steps) {
     if (step.kind == PlanStep::Kind::kernel) bind_kernel(plan, step); else bind_call(plan, step);
     steps_.back().on_tiles = step.on_tiles && tiles_fit(plan, steps_.size() - 1);
+    if (!step.on_row_blocks) continue;
+    steps_.back().block_rows = rows_to_join(plan, steps_.size() - 1);
+    if (steps_.back().block_rows == 0) continue;
+    slot_bytes_[plan.steps[steps_.size() - 3].output.slot] = slot_bytes_[step.sources[0].slot] = 0;
   }
   place_temporaries(plan);
   make_views(plan);
@@ -141,7 +145,7 @@ void BoundPlan::bind_kernel(const Plan& plan, const PlanStep& step) {
              .scalars = static_cast<std::uint32_t>(scalars_.size()),
              .rank = rank,
              .source_count = static_cast<std::uint32_t>(step.sources.size()),
-             .rows = 1, .columns = 1, .first_view = 0, .kernel = nullptr, .on_tiles = false};
+             .rows = 1, .columns = 1, .first_view = 0, .kernel = nullptr, .on_tiles = false, .block_rows = 0};
   for (std::uint32_t d = 0; d < rank; ++d) {
     std::int64_t size = 1;  // an axis run of a 0-d domain is empty: first > last
     for (unsigned i = step.axes[d].first; i <= step.axes[d].last && i < domain.size(); ++i) size *= domain[i];
@@ -283,6 +287,7 @@ void BoundPlan::run_steps(const Plan& plan) {
 std::size_t BoundPlan::run_step(const Plan& plan, std::size_t i) {
   reached_ = i + 1;
   if (plan.steps[i].kind == PlanStep::Kind::kernel) run_kernel(plan.steps[i], steps_[i]);
+  else if (i + 2 < plan.steps.size() && steps_[i + 2].block_rows != 0) return run_on_row_blocks(plan, i), i + 3;
   else if (i + 1 < plan.steps.size() && steps_[i + 1].on_tiles) return run_on_tiles(plan, i), i + 2;
   else run_call(plan.steps[i], steps_[i], nullptr);
   return i + 1;
@@ -295,7 +300,8 @@ void BoundPlan::run_timed(const Plan& plan, StepProfile& profile) {
     const auto start = Clock::now();
     const std::size_t next = run_step(plan, i);
     const double ns = std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-    if (next > i + 1) what += " with " + std::string(plan.steps[i + 1].name) + " on its tiles";
+    if (next > i + 1) what += " with " + std::string(plan.steps[i + 1].name) + (next == i + 2 ? " on its tiles" : "");
+    if (next > i + 2) what += " and " + description(plan, i + 2) + " on blocks of its rows";
     profile.add(std::move(what), ns);
     i = next;
   }
@@ -504,7 +510,8 @@ void BoundPlan::run_with_following(const Plan& plan, std::size_t call) {
   if (!next.done) run_kernel(plan.steps[call + 1], steps_[call + 1]);
 }
 
-void BoundPlan::run_call(const PlanStep& step, Step& b, const TileConsumer* tiles) {
+/// The arguments at hand, and the kernel for them if there is none yet.
+CallArgs BoundPlan::prepare_call(const PlanStep& step, Step& b, const TileConsumer* tiles) {
   const std::size_t operands = step.operand_order.size();
   for (std::size_t i = b.first_view; i <= b.first_view + operands; ++i)
     if (view_addresses_[i] != kScalarView) views_[i].data = pointers_[static_cast<std::size_t>(view_addresses_[i])];
@@ -517,6 +524,11 @@ void BoundPlan::run_call(const PlanStep& step, Step& b, const TileConsumer* tile
                       .where = step.where,
                       .tiles = tiles};
   if (b.kernel == nullptr) b.kernel = select_call_step(step, args);
+  return args;
+}
+
+void BoundPlan::run_call(const PlanStep& step, Step& b, const TileConsumer* tiles) {
+  const CallArgs args = prepare_call(step, b, tiles);
   if (step.backend == BackendKey::cpu) [[likely]]
     return b.kernel(args);
   const RunSite site{step.name, step.where};

@@ -50,6 +50,7 @@ class BoundPlan {
     std::uint32_t first_view;           // call: its operands in views_, then its output
     CallKernel kernel;                  // call: chosen at the first run
     bool on_tiles;                      // kernel: runs on the tiles of the step before
+    std::int64_t block_rows;            // call: not 0 if it runs on so many rows of the two steps before at a time
   };
   struct Address { std::uint32_t slot; std::int64_t byte_offset; };
   /// A run with these addresses and scalars, recorded by the device once it has been seen twice.
@@ -76,8 +77,11 @@ class BoundPlan {
   void make_views(const Plan& plan);
   bool tiles_fit(const Plan& plan, std::size_t step) const;
   void run_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);
+  CallArgs prepare_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);
   void run_on_tiles(const Plan& plan, std::size_t call);
   void run_with_following(const Plan& plan, std::size_t call);
+  std::int64_t rows_to_join(const Plan& plan, std::size_t last) const;
+  void run_on_row_blocks(const Plan& plan, std::size_t first);
   KernelLaunch launch_of(const Step& bound) const;
 
   std::span<const Node* const> records_;
