@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <set>
 
 #include "dispatch/dump.h"
 #include "dispatch/kernel_cache.h"
@@ -15,6 +16,7 @@
 #include "passes/form_fma.h"
 #include "passes/index_map.h"
 #include "runtime/stats.h"
+#include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
@@ -58,14 +60,52 @@ class Lowering {
   void compile_groups() {
     built_.resize(p_.groups.size());
     executables_.resize(p_.groups.size());
+    std::vector<std::size_t> groups;
     for (std::size_t i = 0; i < p_.groups.size(); ++i)
+      if (p_.groups[i].alive) groups.push_back(i);
+    for (const std::size_t i : groups) build_group(i);
+    compile_ahead(groups);
+    for (const std::size_t i : groups)
       if (p_.groups[i].alive) compile_group(i);
   }
 
-  void compile_group(std::size_t i) {
+  /// False where it has been taken apart.
+  bool build_group(std::size_t i) {
     try {
       built_[i] = build_kernel(p_, p_.groups[i], stored_members(p_.groups[i]));
       form_fma(built_[i]->kernel);
+      return true;
+    } catch (const OutOfMemoryError&) {
+      throw;
+    } catch (const Error& error) {
+      counters.compile_failures.fetch_add(1, std::memory_order_relaxed);
+      take_apart(i, error);
+      return false;
+    }
+  }
+
+  /// Compiles the kernels of several groups side by side, one that is there more than once for its first group only. What
+  /// goes wrong is left to compile_group().
+  void compile_ahead(const std::vector<std::size_t>& groups) {
+    constexpr double kNanoseconds = 3e6;
+    if (groups.size() < 2 || p_.backend != BackendKey::cpu || before_compile != nullptr) return;
+    std::set<std::string> known;
+    std::vector<std::size_t> first;
+    for (const std::size_t i : groups)
+      if (built_[i] && known.insert(serialise(built_[i]->kernel)).second) first.push_back(i);
+    parallel_for(0, static_cast<std::int64_t>(first.size()), kNanoseconds, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t k = begin; k < end; ++k) {
+        const std::size_t i = first[static_cast<std::size_t>(k)];
+        try {
+          executables_[i] = compile_cached(p_.backend, built_[i]->kernel, nullptr);
+        } catch (const Error&) {}
+      }
+    });
+  }
+
+  void compile_group(std::size_t i) {
+    if ((!built_[i] && !build_group(i)) || executables_[i] != nullptr) return;
+    try {
       executables_[i] = compile_cached(p_.backend, built_[i]->kernel, nullptr);
     } catch (const OutOfMemoryError&) {
       throw;

@@ -11,6 +11,7 @@
 #include "ir/error.h"
 #include "ir/graph.h"
 #include "ir/kernel.h"
+#include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
@@ -120,6 +121,26 @@ TEST_F(Inspect, StepsThatRunTogetherAreTimedTogether) {
   const ModeComparison c = compare_modes([](const Tensor& t) { return exp(matmul(t, t)); }, x);
   ASSERT_EQ(c.steps.size(), 1u);
   EXPECT_EQ(c.steps[0].what, "matmul [128, 128] [128, 128] -> [128, 128] with exp on its tiles");
+}
+
+TEST_F(Inspect, KernelsOfAPlanAreCompiledSideBySideAndOnce) {
+  const Tensor x = randn({40, 30}).sync(), y = randn({40, 30}).sync();
+  const int threads = thread_count();
+  std::vector<std::uint64_t> compiled;
+  for (const int n : {1, 2, 4}) {
+    set_thread_count(n);
+    clear_compile_caches();
+    const Stats before = stats();
+    const std::vector<Tensor> results{softmax(x, 1), softmax(y, 1), softmax(x, 0), sum(exp(x), 0), cos(y.mT())};
+    sync(results);
+    compiled.push_back(stats().kernels_compiled - before.kernels_compiled);
+    EXPECT_EQ(stats().compile_failures, before.compile_failures);
+    EXPECT_NEAR(sum(results[2]).item<float>(), 30, 1e-4);
+  }
+  set_thread_count(threads);
+  EXPECT_GT(compiled[0], 2u);
+  EXPECT_EQ(compiled[1], compiled[0]);
+  EXPECT_EQ(compiled[2], compiled[0]);
 }
 
 // ---- Kernels that cannot be compiled --------------------------------------------------------------------------------
