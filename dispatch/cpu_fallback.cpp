@@ -39,6 +39,16 @@ bool is_host_scalar(const TensorView& v, const CallArgs& args) {
   return std::ranges::any_of(args.scalars, [slot](const std::uint64_t& s) { return &s == slot; });
 }
 
+/// What a kernel is chosen by, as for a node of a graph (ir/graph.h).
+DType operand_dtype(const CallArgs& args) {
+  const DType result = args.outputs[0].dtype;
+  if (info(args.op).rule == DTypeRule::choose) return result;
+  const auto tensor = std::ranges::find_if(args.inputs, [&](const TensorView& v) { return !is_host_scalar(v, args); });
+  if (tensor == args.inputs.end()) return result;
+  const auto rule = apply_rule(info(args.op).rule, tensor->dtype);
+  return rule && !(family(args.op) == Family::reduce && is_complex(tensor->dtype)) ? rule->operand : tensor->dtype;
+}
+
 template <BackendKey B> void run_on_cpu(const CallArgs& args) {
   std::vector<HostCopy> copies;
   copies.reserve(args.inputs.size());
@@ -52,8 +62,7 @@ template <BackendKey B> void run_on_cpu(const CallArgs& args) {
   out.data = result->data;
   CallArgs here = args;
   here.inputs = inputs, here.outputs = {&out, 1};
-  const DType operand = inputs.empty() ? out.dtype : inputs[0].dtype;
-  select_call(operator_entry(args.op), BackendKey::cpu, operand, here, args.where).call(here);
+  select_call(operator_entry(args.op), BackendKey::cpu, operand_dtype(args), here, args.where).call(here);
   backend(B)->copy_from_host(args.outputs[0].data, out.data, bytes);
 }
 
