@@ -182,6 +182,13 @@ std::string JitCompiler::kept_object(const Kernel& kernel, const JitVariant& var
   return object;
 }
 
+std::optional<std::string> JitCompiler::found_object(const Kernel& kernel, const JitVariant& variant) {
+  DiskCache& disk = DiskCache::instance();
+  return disk.directory().empty() ? std::nullopt : disk.find(key_of(kernel, variant));
+}
+
+bool JitCompiler::load() { return plugin().why_not.empty(); }
+
 std::shared_ptr<const Executable> JitCompiler::compile(const Kernel& kernel, JitDump* dump, std::string_view wanted) {
   const bool may_be_kept = dump == nullptr && wanted.empty();
   if (may_be_kept) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,10 @@ class JitCompiler {
                          const JitVariant& variant = {});
   /// The same for this machine, from the disk if it is kept there (runtime/disk_cache.h), and kept otherwise.
   std::string kept_object(const Kernel& kernel, const JitVariant& variant);
+  /// Only if it is kept on the disk.
+  std::optional<std::string> found_object(const Kernel& kernel, const JitVariant& variant);
+  /// Loads the plugin; false where it cannot be.
+  bool load();
   /// The kernel, ready to run. For this machine and without a dump, kept objects serve.
   std::shared_ptr<const Executable> compile(const Kernel& kernel, JitDump* dump = nullptr,
                                             std::string_view target = {});

@@ -12,7 +12,9 @@
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/loader.h"
+#include "runtime/background.h"
 #include "runtime/streaming.h"
+#include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
@@ -49,9 +51,9 @@ class VariableExecutable final : public JitExecutable {
     const StreamedStores streamed = stores_to_stream(kernel_, launch) & streamable();
     const JitVariant wanted{streamed, widens() && (streamed != 0 || is_worth_widening(launch))};
     if (wanted == JitVariant{}) return *this;
-    const std::lock_guard lock(mutex_);
-    const auto [at, is_new] = variants_.try_emplace(wanted);
-    if (is_new) at->second = compile(wanted);
+    const std::lock_guard lock(variants_->mutex);
+    const auto [at, is_new] = variants_->ready.try_emplace(wanted);
+    if (is_new) at->second = found_or_started(wanted);
     return at->second != nullptr ? *at->second : *this;
   }
 
@@ -64,21 +66,40 @@ class VariableExecutable final : public JitExecutable {
     return work_.fetch_add(operations, std::memory_order_relaxed) + operations >= kEnough;
   }
 
+  /// Code that is on the disk; else null, and compiling begins in the background: the bits are the same meanwhile.
+  std::shared_ptr<const Executable> found_or_started(const JitVariant& wanted) const {
+    JitCompiler& compiler = JitCompiler::instance();
+    if (!target_.empty() || thread_count() == 1) return compiled(kernel_, target_, wanted);
+    try {
+      if (const auto object = compiler.found_object(kernel_, wanted)) return executable_from_object(*object);
+    } catch (const ObjectError&) {}  // damaged: compiling finds that out again, and reports it
+    if (!compiler.load()) return nullptr;
+    run_in_background([variants = variants_, kernel = kernel_, wanted] {
+      auto made = compiled(kernel, {}, wanted);
+      const std::lock_guard lock(variants->mutex);
+      variants->ready[wanted] = std::move(made);
+    });
+    return nullptr;
+  }
+
   /// Null where there is none: it would only have been faster.
-  std::shared_ptr<const Executable> compile(const JitVariant& wanted) const {
+  static std::shared_ptr<const Executable> compiled(const Kernel& kernel, const std::string& target, const JitVariant& wanted) {
     try {
       JitCompiler& compiler = JitCompiler::instance();
-      return executable_from_object(target_.empty() ? compiler.kept_object(kernel_, wanted)
-                                                    : compiler.object_for(kernel_, nullptr, target_, wanted));
+      return executable_from_object(target.empty() ? compiler.kept_object(kernel, wanted)
+                                                   : compiler.object_for(kernel, nullptr, target, wanted));
     } catch (const std::exception&) {
       return nullptr;
     }
   }
 
+  struct Variants {
+    std::mutex mutex;
+    std::map<JitVariant, std::shared_ptr<const Executable>> ready;  // null: being compiled, or not to be had
+  };
   const Kernel kernel_;
   const std::string target_;
-  mutable std::mutex mutex_;
-  mutable std::map<JitVariant, std::shared_ptr<const Executable>> variants_;
+  const std::shared_ptr<Variants> variants_ = std::make_shared<Variants>();
   mutable std::atomic<std::int64_t> work_{0};  // operations so far
 };
 

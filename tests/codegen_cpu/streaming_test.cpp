@@ -5,7 +5,10 @@
 
 #include <vector>
 
-#include "codegen_cpu/jit_executable.h"
+#include "codegen_cpu/jit_compiler.h"
+#include "runtime/background.h"
+#include "runtime/disk_cache.h"
+#include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
@@ -64,6 +67,32 @@ TEST_F(Streaming, NeedsSomethingThatIsReadInOrder) {
   EXPECT_EQ(streamed(kernel, pointers, {2048}, {7, 1, 1}), 0u);
   kernel.accesses[0].axes = 0;  // one number, to fill with
   EXPECT_EQ(streamed(kernel, pointers, {2048}, {0, 1, 1}), 0u);
+}
+
+TEST_F(Streaming, VariantsAreCompiledInTheBackground) {
+  std::string why_not;
+  if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+  const std::string kept = DiskCache::instance().set_directory("");
+  const int threads = thread_count();
+  const Kernel kernel = two_results(1);
+  std::vector<float> x(4096, 3), y(4096), z(4096);
+  void* const pointers[] = {x.data(), y.data(), z.data()};
+  const std::int64_t size = 4096, strides[] = {1, 1, 1}, offsets[] = {0, 0, 0};
+  const KernelLaunch launch{pointers, &size, strides, offsets, nullptr, 0, 1, 0, size};
+  for (const int n : {1, 2}) {
+    set_thread_count(n);
+    const auto executable = JitCompiler::instance().compile(kernel);
+    const bool waits = &executable->suited_to(launch) != executable.get();
+    EXPECT_EQ(waits, n == 1);  // else it goes on with what is there
+    wait_for_background();
+    const Executable& variant = executable->suited_to(launch);
+    EXPECT_NE(&variant, executable.get());
+    variant.launch(launch);
+    EXPECT_EQ(y, std::vector<float>(4096, 6));
+    EXPECT_EQ(z, x);
+  }
+  set_thread_count(threads);
+  DiskCache::instance().set_directory(kept);
 }
 
 }  // namespace

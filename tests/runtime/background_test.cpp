@@ -1,0 +1,66 @@
+// Work in the background: order, waiting, and what one thread does.
+#include "runtime/background.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+class Background : public ::testing::Test {
+ protected:
+  ~Background() override { set_thread_count(before_); }
+  int before_ = thread_count();
+};
+
+TEST_F(Background, WorkIsDoneInOrderByAnotherThread) {
+  set_thread_count(2);
+  std::vector<int> done;  // of the one background thread; read after waiting
+  std::vector<std::thread::id> by;
+  for (int i = 0; i < 50; ++i) run_in_background([&, i] { done.push_back(i), by.push_back(std::this_thread::get_id()); });
+  wait_for_background();
+  ASSERT_EQ(done.size(), 50u);
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(done[static_cast<std::size_t>(i)], i);
+    EXPECT_NE(by[static_cast<std::size_t>(i)], std::this_thread::get_id());
+  }
+}
+
+TEST_F(Background, NobodyWaitsForIt) {
+  set_thread_count(2);
+  std::atomic<bool> may_end{false}, ended{false};
+  run_in_background([&] {
+    while (!may_end.load()) std::this_thread::yield();
+    ended = true;
+  });
+  EXPECT_FALSE(ended.load());
+  may_end = true;
+  wait_for_background();
+  EXPECT_TRUE(ended.load());
+}
+
+TEST_F(Background, OneThreadDoesItItself) {
+  set_thread_count(1);
+  std::thread::id by;
+  run_in_background([&] { by = std::this_thread::get_id(); });
+  EXPECT_EQ(by, std::this_thread::get_id());
+}
+
+TEST_F(Background, WorkLeftAtTheEndOfTheProcessIsDropped) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        set_thread_count(2);
+        for (int i = 0; i < 1000; ++i) run_in_background([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+        std::exit(7);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
+}  // namespace
+}  // namespace fermata
