@@ -70,6 +70,7 @@ void add_matmul_variants() {
                  .cost = &matmul_onednn_cost,
                  .fits_text = kMatmulOnednnFits,
                  .in_tiles = true,
+                 .several = true,
                  .by_rows = true});
   if (has_libxsmm())
     add_variant(Op::matmul, BackendKey::cpu,
@@ -81,6 +82,7 @@ void add_matmul_variants() {
                  .cost = &matmul_libxsmm_cost,
                  .fits_text = kMatmulLibxsmmFits,
                  .in_tiles = true,
+                 .several = true,
                  .by_rows = true});
   add_variant(Op::matmul, BackendKey::cpu,
               {.name = "portable",
@@ -89,6 +91,7 @@ void add_matmul_variants() {
                .call = &matmul_portable,
                .cost = &matmul_portable_cost,
                .in_tiles = true,
+               .several = true,
                .by_rows = true});
 }
 

@@ -7,6 +7,7 @@
 //   lower         kernel descriptions, fused multiply-adds, compiled code, steps
 //   finish_tiles  kernels that run on each tile of a product
 //   join_rows     products of what such a kernel leaves, block of rows by block of rows
+//   gather_calls  equal calls that do not depend on each other
 //   plan_memory   lifetimes, so that temporaries share memory
 //
 // The runner times each pass, verifies the graph after it (FERMATA_VERIFY=1, and always in debug builds), honours
@@ -24,6 +25,7 @@
 #include "ir/error.h"
 #include "passes/finish_tiles.h"
 #include "passes/fuse.h"
+#include "passes/gather_calls.h"
 #include "passes/join_rows.h"
 #include "passes/lower.h"
 #include "passes/materialise.h"
@@ -44,7 +46,8 @@ constexpr Pass kPipeline[] = {
     {"simplify", &simplify, true, true},      {"materialise", &materialise, false, true},
     {"select", &select, false, false},        {"fuse", &fuse, true, false},
     {"lower", &lower, false, false},          {"finish_tiles", &finish_tiles, true, false},
-    {"join_rows", &join_rows, true, false},   {"plan_memory", &plan_memory, false, false},
+    {"join_rows", &join_rows, true, false},   {"gather_calls", &gather_calls, true, false},
+    {"plan_memory", &plan_memory, false, false},
 };
 
 std::mutex mutex;
@@ -112,7 +115,9 @@ std::string describe(const Program& p) {
     const PlanStep& step = p.plan->steps[i];
     if (step.kind == PlanStep::Kind::call) {
       text += fmt::format("step {}: call {}{}\n", i, step.name,
-                          step.on_row_blocks ? fmt::format(" on each block of rows of steps {} and {}", i - 2, i - 1) : "");
+                          step.on_row_blocks ? fmt::format(" on each block of rows of steps {} and {}", i - 2, i - 1)
+                          : step.beside      ? fmt::format(" with step {}", i - 1)
+                                             : "");
       continue;
     }
     const Kernel& k = p.kernels[kernel++];

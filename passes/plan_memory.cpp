@@ -96,6 +96,10 @@ bool plan_memory(Program& program) {
     if (i + 1 < size && plan.steps[i + 1].on_tiles) touch_all_of(i + 1, i);  // they may run together
     if (i + 2 < size && plan.steps[i + 2].on_row_blocks)
       for (std::uint32_t k = i; k <= i + 2; ++k) touch_all_of(k, i), touch_all_of(k, i + 2);
+    if (plan.steps[i].beside) continue;
+    std::uint32_t end = i;
+    while (end + 1 < size && plan.steps[end + 1].beside) ++end;
+    for (std::uint32_t k = i; end > i && k <= end; ++k) touch_all_of(k, i), touch_all_of(k, end);
   }
   if (plan.backend == BackendKey::cpu) Overwrites(program).find();
   return true;

@@ -132,6 +132,7 @@ void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
   }
   place_temporaries(plan);
   make_views(plan);
+  gather_calls(plan);
   records_ = {};
   plan_number_ = plan.number;
 }
@@ -145,7 +146,7 @@ void BoundPlan::bind_kernel(const Plan& plan, const PlanStep& step) {
              .scalars = static_cast<std::uint32_t>(scalars_.size()),
              .rank = rank,
              .source_count = static_cast<std::uint32_t>(step.sources.size()),
-             .rows = 1, .columns = 1, .first_view = 0, .kernel = nullptr, .on_tiles = false, .block_rows = 0};
+             .rows = 1, .columns = 1, .first_view = 0, .kernel = nullptr, .on_tiles = false, .calls = 1, .block_rows = 0};
   for (std::uint32_t d = 0; d < rank; ++d) {
     std::int64_t size = 1;  // an axis run of a 0-d domain is empty: first > last
     for (unsigned i = step.axes[d].first; i <= step.axes[d].last && i < domain.size(); ++i) size *= domain[i];
@@ -181,6 +182,7 @@ void BoundPlan::bind_kernel(const Plan& plan, const PlanStep& step) {
 void BoundPlan::bind_call(const Plan& plan, const PlanStep& step) {
   // Layout in numbers_: per operand and for the output [rank, sizes ..., strides ...], then attributes with a count.
   Step bound{};
+  bound.calls = 1;
   bound.pointers = static_cast<std::uint32_t>(addresses_.size());
   bound.sizes = static_cast<std::uint32_t>(numbers_.size());
   bound.scalars = static_cast<std::uint32_t>(scalars_.size());
@@ -290,7 +292,7 @@ std::size_t BoundPlan::run_step(const Plan& plan, std::size_t i) {
   else if (i + 2 < plan.steps.size() && steps_[i + 2].block_rows != 0) return run_on_row_blocks(plan, i), i + 3;
   else if (i + 1 < plan.steps.size() && steps_[i + 1].on_tiles) return run_on_tiles(plan, i), i + 2;
   else run_call(plan.steps[i], steps_[i], nullptr);
-  return i + 1;
+  return i + steps_[i].calls;
 }
 
 void BoundPlan::run_timed(const Plan& plan, StepProfile& profile) {
@@ -300,9 +302,10 @@ void BoundPlan::run_timed(const Plan& plan, StepProfile& profile) {
     const auto start = Clock::now();
     const std::size_t next = run_step(plan, i);
     const double ns = std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-    if (next > i + 1) what += " with " + std::string(plan.steps[i + 1].name) + (next == i + 2 ? " on its tiles" : "");
-    if (next > i + 2) what += " and " + description(plan, i + 2) + " on blocks of its rows";
-    profile.add(std::move(what), ns);
+    const std::uint32_t calls = steps_[i].calls;  // if there are several, each took its part
+    if (calls == 1 && next > i + 1) what += " with " + std::string(plan.steps[i + 1].name) + (next == i + 2 ? " on its tiles" : "");
+    if (calls == 1 && next > i + 2) what += " and " + description(plan, i + 2) + " on blocks of its rows";
+    for (std::uint32_t call = 0; call < calls; ++call) profile.add(what, ns / calls);
     i = next;
   }
 }
@@ -318,8 +321,8 @@ std::string BoundPlan::description(const Plan& plan, std::size_t i) const {
   const Step& b = steps_[i];
   std::string text(step.name);
   if (step.kind == PlanStep::Kind::kernel) return text + " " + sizes(numbers_.data() + b.sizes, b.rank);
-  for (std::size_t k = 0; k <= step.operand_order.size(); ++k) {
-    const TensorView& view = views_[b.first_view + k];
+  for (std::size_t k = 0; k <= step.operand_order.size(); ++k) {  // several calls have all their inputs first
+    const TensorView& view = views_[b.first_view + (k == step.operand_order.size() ? k * b.calls : k)];
     text += (k == step.operand_order.size() ? " -> " : " ") + sizes(view.sizes, view.rank);
   }
   return text;
@@ -512,18 +515,22 @@ void BoundPlan::run_with_following(const Plan& plan, std::size_t call) {
 
 /// The arguments at hand, and the kernel for them if there is none yet.
 CallArgs BoundPlan::prepare_call(const PlanStep& step, Step& b, const TileConsumer* tiles) {
-  const std::size_t operands = step.operand_order.size();
-  for (std::size_t i = b.first_view; i <= b.first_view + operands; ++i)
+  const std::size_t operands = step.operand_order.size() * b.calls;
+  for (std::size_t i = b.first_view; i < b.first_view + operands + b.calls; ++i)
     if (view_addresses_[i] != kScalarView) views_[i].data = pointers_[static_cast<std::size_t>(view_addresses_[i])];
   const std::int64_t* attributes = numbers_.data() + b.offsets;
   const CallArgs args{.op = step.op,
                       .inputs = {views_.data() + b.first_view, operands},
-                      .outputs = {views_.data() + b.first_view + operands, 1},
+                      .outputs = {views_.data() + b.first_view + operands, b.calls},
                       .attributes = {attributes + 1, static_cast<std::size_t>(*attributes)},
                       .scalars = {scalars_.data() + b.scalars, step.scalars.size()},
                       .where = step.where,
                       .tiles = tiles};
-  if (b.kernel == nullptr) b.kernel = select_call_step(step, args);
+  if (b.kernel == nullptr) {  // for one call: several give the bits that each gives by itself
+    CallArgs one = args;
+    one.inputs = args.inputs.first(step.operand_order.size()), one.outputs = args.outputs.first(1);
+    b.kernel = select_call_step(step, one);
+  }
   return args;
 }
 

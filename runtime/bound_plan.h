@@ -50,6 +50,7 @@ class BoundPlan {
     std::uint32_t first_view;           // call: its operands in views_, then its output
     CallKernel kernel;                  // call: chosen at the first run
     bool on_tiles;                      // kernel: runs on the tiles of the step before
+    std::uint32_t calls;                // call: how many steps, this one first, are one call
     std::int64_t block_rows;            // call: not 0 if it runs on so many rows of the two steps before at a time
   };
   struct Address { std::uint32_t slot; std::int64_t byte_offset; };
@@ -75,6 +76,8 @@ class BoundPlan {
   void run_kernel(const PlanStep& step, const Step& bound);
   void run_split(const PlanStep& step, const Step& bound, KernelLaunch launch);
   void make_views(const Plan& plan);
+  void gather_calls(const Plan& plan);
+  bool same_numbers(const Step& a, const Step& b) const;
   bool tiles_fit(const Plan& plan, std::size_t step) const;
   void run_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);
   CallArgs prepare_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);

@@ -84,6 +84,7 @@ struct PlanStep {
   std::vector<DType> source_dtypes;
   std::vector<std::int32_t> operand_order; // >= 0: sources[k], < 0: scalars[-1 - k]
   PlanSource output;
+  bool beside = false;                     // may run as one call with the step before it, see passes/gather_calls.h
   bool on_row_blocks = false;              // may run on each block of rows of the two steps before it, see passes/join_rows.h
 
   std::string name;                        // for traces: "softmax_0", "matmul"

@@ -80,10 +80,13 @@ bool has_libxsmm() {
 
 void matmul_libxsmm(const CallArgs& args, MatmulEpilogue epilogue) {
   if (!has_libxsmm()) return matmul_portable(args, epilogue);
+  const auto accepts = [](const MatrixSide& side, std::int64_t, std::int64_t columns) {
+    return by_rows(side, columns);
+  };
+  if (split_calls(args, accepts, [&](const CallArgs& one) { matmul_libxsmm(one, epilogue); })) return;
   MatmulProblem p = decode_matmul(args);
   settle_strides(p);
-  const PackedOperands packed(
-      p, [](const MatrixSide& side, std::int64_t, std::int64_t columns) { return by_rows(side, columns); });
+  const PackedOperands packed(p, accepts);
   const bool done = p.dtype == DType::f32 ? multiply<float>(p, epilogue) : multiply<double>(p, epilogue);
   if (!done) matmul_portable(args, epilogue);
 }

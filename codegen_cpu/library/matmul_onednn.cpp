@@ -63,6 +63,7 @@ bool can_multiply(DType t) {
 bool has_onednn() { return true; }
 
 void matmul_onednn(const CallArgs& args, MatmulEpilogue epilogue) try {
+  if (split_calls(args, is_regular, [&](const CallArgs& one) { matmul_onednn(one, epilogue); })) return;
   MatmulProblem p = decode_matmul(args);
   const PackedOperands packed(p);
   multiply(p, epilogue);

@@ -206,6 +206,7 @@ void matmul_portable(const CallArgs& args, MatmulEpilogue epilogue) {
     return epilogue({0, p.batches * p.m, 0, p.n});
   }
   if (is_vector_product(p)) {
+    if (split_calls(args, is_regular, [&](const CallArgs& one) { matmul_portable(one, epilogue); })) return;
     const PackedOperands packed(p);
     multiply_vectors(p, epilogue);
   } else {

@@ -59,13 +59,29 @@ double MatmulProblem::bytes() const {
   return size * static_cast<double>(batches) * (mm * kk + kk * nn + mm * nn);
 }
 
-const std::byte* MatmulProblem::data_of(const MatrixSide& side, std::int64_t batch) const {
+const std::byte* MatmulProblem::data_of(const MatrixSide& side, std::size_t number, std::int64_t batch) const {
+  const std::byte* data = side.data;
+  if (!results.empty()) {
+    const std::int64_t each = batches / static_cast<std::int64_t>(results.size());
+    data = static_cast<const std::byte*>(calls[2 * static_cast<std::size_t>(batch / each) + number].data);
+    batch %= each;
+  }
   std::int64_t offset = 0;
   for (std::size_t i = batch_sizes.rank(); i-- > 0;) {
     offset += batch % batch_sizes[i] * side.batch_strides[i];
     batch /= batch_sizes[i];
   }
-  return side.data + offset * static_cast<std::int64_t>(byte_size(dtype));
+  return data + offset * static_cast<std::int64_t>(byte_size(dtype));
+}
+
+std::byte* MatmulProblem::out_of(std::int64_t batch) const {
+  std::byte* data = out;
+  if (!results.empty()) {
+    const std::int64_t each = batches / static_cast<std::int64_t>(results.size());
+    data = static_cast<std::byte*>(results[static_cast<std::size_t>(batch / each)].data);
+    batch %= each;
+  }
+  return data + batch * m * n * static_cast<std::int64_t>(byte_size(dtype));
 }
 
 MatmulProblem decode_matmul(const CallArgs& args) {
@@ -91,7 +107,24 @@ MatmulProblem decode_matmul(const CallArgs& args) {
     add_batch_axes(p, lhs, lhs.rank > 1 ? 2 : 1, rhs, rhs.rank > 1 ? 2 : 1);
     if (p.batches != 0) fold_batch_into_rows(p);
   }
+  if (args.outputs.size() > 1) {
+    p.calls = args.inputs, p.results = args.outputs;
+    p.batches *= static_cast<std::int64_t>(args.outputs.size());
+  }
   return p;
+}
+
+bool split_calls(const CallArgs& args, FunctionRef<PackedOperands::Accepts> accepts,
+                 FunctionRef<void(const CallArgs&)> kernel) {
+  if (args.outputs.size() < 2) return false;
+  const MatmulProblem p = decode_matmul(args);
+  if (accepts(p.lhs, p.m, p.k) && accepts(p.rhs, p.k, p.n)) return false;
+  for (std::size_t i = 0; i < args.outputs.size(); ++i) {
+    CallArgs one = args;
+    one.inputs = args.inputs.subspan(2 * i, 2), one.outputs = args.outputs.subspan(i, 1);
+    kernel(one);
+  }
+  return true;
 }
 
 bool is_regular(const MatrixSide& side, std::int64_t rows, std::int64_t columns) {
@@ -149,9 +182,11 @@ MatmulTiles tile_matmul(const MatmulProblem& p, double fewest, std::int64_t gran
 }
 
 void fill_zero(const MatmulProblem& p) {
-  const std::int64_t bytes = p.batches * p.m * p.n * static_cast<std::int64_t>(byte_size(p.dtype));
-  parallel_for(0, bytes, 0.05,
-               [&](std::int64_t b, std::int64_t e) { std::memset(p.out + b, 0, static_cast<std::size_t>(e - b)); });
+  const std::int64_t bytes = p.m * p.n * static_cast<std::int64_t>(byte_size(p.dtype));
+  parallel_for(0, p.batches, 0.05 * static_cast<double>(bytes), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t batch = begin; batch < end; ++batch)
+      std::memset(p.out_of(batch), 0, static_cast<std::size_t>(bytes));
+  });
 }
 
 }  // namespace fermata

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ir/shape.h"
@@ -24,29 +25,36 @@ struct MatmulProblem {
   MatrixSide lhs, rhs;  // lhs: m x k, rhs: k x n
   std::byte* out;       // dense: batch, m, n
   Shape batch_sizes;
-  std::int64_t batches = 1;
+  std::int64_t batches = 1;  // of all calls together, the batches of a call one after another
+  std::span<const TensorView> calls =
+      {};  // if there are several: the sides of each, whose strides are those of the first,
+  std::span<const TensorView> results = {};  // and their results
 
   double multiply_adds() const {
     return static_cast<double>(batches) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   }
   /// Bytes of both operands and the result, each read or written once.
   double bytes() const;
-  const std::byte* lhs_of(std::int64_t batch) const { return data_of(lhs, batch); }
-  const std::byte* rhs_of(std::int64_t batch) const { return data_of(rhs, batch); }
-  std::byte* out_of(std::int64_t batch) const {
-    return out + batch * m * n * static_cast<std::int64_t>(byte_size(dtype));
-  }
+  const std::byte* lhs_of(std::int64_t batch) const { return data_of(lhs, 0, batch); }
+  const std::byte* rhs_of(std::int64_t batch) const { return data_of(rhs, 1, batch); }
+  std::byte* out_of(std::int64_t batch) const;
 
  private:
-  const std::byte* data_of(const MatrixSide& side, std::int64_t batch) const;
+  const std::byte* data_of(const MatrixSide& side, std::size_t number, std::int64_t batch) const;
 };
 
-/// Vectors become matrices of one row or column; batch axes along which the right side does not change become rows.
+/// Vectors become matrices of one row or column; batch axes along which the right side does not change become rows. Several
+/// calls become batches.
 MatmulProblem decode_matmul(const CallArgs& args);
 
 /// True if most libraries can read the matrix in place: one stride is 1 and the other at least the extent it steps
 /// over.
 bool is_regular(const MatrixSide& side, std::int64_t rows, std::int64_t columns);
+
+/// Calls kernel(args) for each of several calls, and gives true, if a side of theirs has to be packed.
+bool split_calls(const CallArgs& args,
+                 FunctionRef<bool(const MatrixSide& side, std::int64_t rows, std::int64_t columns)> accepts,
+                 FunctionRef<void(const CallArgs& args)> kernel);
 
 /// Owns the packed copies of operands that no library can read in place (broadcast, reversed or doubly strided ones).
 class PackedOperands {

@@ -1,5 +1,6 @@
-// Steps of a BoundPlan that run together, block of rows by block of rows: a product, a kernel on it and a product of what
-// that leaves. What is between lives in memory of the thread, which the kernel is pointed to; see passes/join_rows.h.
+// Steps of a BoundPlan that run together: equal calls, which become one (passes/gather_calls.h), and, block of rows by
+// block of rows, a product, a kernel on it and a product of what that leaves (passes/join_rows.h). What is between those
+// lives in memory of the thread, which the kernel is pointed to.
 #include <algorithm>
 
 #include "runtime/allocator.h"
@@ -71,6 +72,35 @@ struct ScratchMatrix {
 };
 
 }  // namespace
+
+/// Whether two calls have the same sizes, strides and attributes.
+bool BoundPlan::same_numbers(const Step& a, const Step& b) const {
+  const auto of = [&](const Step& s) {
+    const std::int64_t* attributes = numbers_.data() + s.offsets;
+    return std::span(numbers_.data() + s.sizes, attributes + 1 + *attributes);
+  };
+  return std::ranges::equal(of(a), of(b));
+}
+
+/// Gives the first of some equal calls the views of all: inputs in their order, then outputs.
+void BoundPlan::gather_calls(const Plan& plan) {
+  for (std::size_t i = 0; i < steps_.size(); i += steps_[i].calls) {
+    Step& first = steps_[i];
+    while (i + first.calls < steps_.size() && plan.steps[i + first.calls].beside &&
+           same_numbers(first, steps_[i + first.calls]))
+      ++first.calls;
+    if (first.calls == 1) continue;
+    const std::size_t operands = plan.steps[i].operand_order.size();
+    const auto begin = static_cast<std::uint32_t>(views_.size());
+    const auto add = [&](std::size_t view) {
+      views_.push_back(TensorView(views_[view])), view_addresses_.push_back(view_addresses_[view]);
+    };
+    for (std::size_t call = i; call < i + first.calls; ++call)
+      for (std::size_t k = 0; k < operands; ++k) add(steps_[call].first_view + k);
+    for (std::size_t call = i; call < i + first.calls; ++call) add(steps_[call].first_view + operands);
+    first.first_view = begin;
+  }
+}
 
 /// Rows of a block, or 0 if the steps are better off, or only right, one after the other.
 std::int64_t BoundPlan::rows_to_join(const Plan& plan, std::size_t last) const {
