@@ -122,9 +122,11 @@ void Player::run_plan(const Plan& plan) {
   for (const std::uint32_t record : plan.leaf_records)
     leaves_.push_back(leaf_address(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
   claims_.clear();
-  for (const Overwrite& o : bound.overwrites())
-    if (const Walk::Entry& leaf = walk_.order[plan.leaf_records[o.leaf]]; is_mine(leaf))
-      claims_.push_back({o.output, leaf.node, leaf.storage});
+  for (const Overwrite& o : bound.overwrites()) {
+    const Walk::Entry& leaf = walk_.order[plan.leaf_records[o.leaf]];
+    const auto is_taken = [&](const Claim& c) { return c.output == o.output || c.leaf == leaf.node; };
+    if (is_mine(leaf) && std::ranges::none_of(claims_, is_taken)) claims_.push_back({o.output, leaf.node, leaf.storage});
+  }
   take_claims();
   for (const Claim& c : claims_) results_[c.output].reset(c.storage);
   try {

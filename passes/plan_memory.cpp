@@ -49,13 +49,12 @@ class Overwrites {
   }
 
  private:
-  /// An operand among `operands` that the result may take the place of.
+  /// The operands among `operands` that the result may take the place of. Which of them are nobody else's is known later.
   void match(std::size_t i, const PlanSource& result, std::size_t bytes, std::span<const PlanSource> operands) {
     const PlanStep& step = plan_.steps[i];
     const auto output = std::ranges::find(plan_.output_slots, result.slot);
     if (output == plan_.output_slots.end() || !result.path.empty()) return;
     const auto output_number = static_cast<std::uint32_t>(output - plan_.output_slots.begin());
-    if (std::ranges::any_of(plan_.overwrites, [&](const Overwrite& o) { return o.output == output_number; })) return;
     for (std::size_t k = 0; k < operands.size(); ++k) {
       const std::uint32_t slot = operands[k].slot;
       const auto leaf = std::ranges::find(plan_.leaf_slots, slot);
@@ -63,12 +62,10 @@ class Overwrites {
       const auto leaf_number = static_cast<std::uint32_t>(leaf - plan_.leaf_slots.begin());
       const auto reads_elsewhere = [slot](const PlanSource& s) { return s.slot == slot && !s.path.empty(); };
       const auto reads = [slot](const PlanSource& s) { return s.slot == slot; };
-      if (std::ranges::any_of(plan_.overwrites, [&](const Overwrite& o) { return o.leaf == leaf_number; }) ||
-          std::ranges::any_of(step.sources, reads_elsewhere) || std::ranges::count_if(step.sources, reads) != std::ranges::count_if(operands, reads) ||
+      if (std::ranges::any_of(operands.first(k), reads) || std::ranges::any_of(step.sources, reads_elsewhere) || std::ranges::count_if(step.sources, reads) != std::ranges::count_if(operands, reads) ||
           (step.on_tiles && std::ranges::any_of(plan_.steps[i - 1].sources, reads)))
         continue;
       plan_.overwrites.push_back({output_number, leaf_number, static_cast<std::uint32_t>(step.on_tiles ? i - 1 : i), step.record});
-      return;
     }
   }
 

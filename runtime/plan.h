@@ -111,7 +111,7 @@ struct Plan {
   std::vector<PlanStep> steps;
   std::vector<std::uint32_t> leaf_slots, leaf_records;      // in the order of the walk's leaves that are read
   std::vector<std::uint32_t> output_slots, output_records;  // in the order of the walk's outputs
-  std::vector<Overwrite> overwrites;       // by passes/plan_memory.h; each output and each leaf at most once
+  std::vector<Overwrite> overwrites;       // by passes/plan_memory.h, in order of steps: any of them, each leaf and output once
   BackendKey backend = BackendKey::cpu;    // of every step and buffer
   bool compiled = true;                    // false: every op is a call step (first sight)
   std::string listing;                     // what explain prints of kernels and choices

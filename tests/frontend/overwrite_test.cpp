@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <set>
 #include <thread>
 
 #include "dispatch/operator.h"
@@ -34,6 +35,22 @@ TEST_F(Overwrites, AnElementwiseWriteStaysWhereItIs) {
   x *= x;  // two reads of the element that is written
   EXPECT_EQ(address(x), before);
   EXPECT_EQ(floats(x), Floats(1000, 49));
+}
+
+TEST_F(Overwrites, SeveralAtOnceBesideWhatIsKept) {
+  Tensor a = filled(5000, 1), b = filled(5000, 2), c = filled(5000, 3);
+  const Tensor kept = filled(5000, 4);
+  const auto addresses = [&] { return std::set{address(a), address(b), address(c)}; };
+  const auto before = addresses();
+  for (int i = 0; i < 3; ++i) {
+    a += kept, b += a * kept, c -= b + kept;  // one kernel, four operands, three results
+    sync(std::vector{a, b, c});
+  }
+  EXPECT_EQ(addresses(), before);
+  EXPECT_EQ(floats(kept), Floats(5000, 4));
+  EXPECT_EQ(floats(a), Floats(5000, 13));
+  EXPECT_EQ(floats(b), Floats(5000, 2 + 4 * (5 + 9 + 13)));
+  EXPECT_EQ(floats(c), Floats(5000, 3 - (22 + 58 + 110) - 12));
 }
 
 TEST_F(Overwrites, AWriteThroughAViewMovesNothingElse) {
