@@ -101,7 +101,7 @@ constexpr double kMostPanelBytes = 128 << 20;
 /// tile copies its left side, while tiles above each other share their panels. As many as the pool can share out evenly:
 /// bits do not depend on it, as every element is one chain over all of k.
 MatmulTiles cut_into_tiles(const MatmulProblem& p, MatmulStorage storage) {
-  const std::int64_t widest = (1 << 20) / kPortableDepth / static_cast<std::int64_t>(sum_bytes(storage));
+  const std::int64_t widest = (3 << 19) / kPortableDepth / static_cast<std::int64_t>(sum_bytes(storage));
   MatmulTiles t{p.m, p.n, 1, parts(p.n, widest)};
   const std::int64_t chunks = thread_count() == 1 ? 1 : 4 * thread_count();
   if (p.m > kPortableRows && (p.batches < chunks || p.m > kRowsOfBatch)) {

@@ -303,8 +303,9 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
   T* const lhs = static_cast<T*>(t.scratch);
   T* const panels = lhs + kPortableRows * kPortableLhsRow;
   T* const sums = kInPlace ? static_cast<T*>(t.out) : panels + kPortableDepth * round_up(t.columns, kPanel<T>);
-  for (std::int64_t p = 0; p < t.k; p += kPortableDepth) {
-    const std::int64_t depth = smaller(kPortableDepth, t.k - p);
+  const std::int64_t most = (t.k + kPortableDepth - 1) / kPortableDepth, step = (t.k + most - 1) / most;
+  for (std::int64_t p = 0; p < t.k; p += step) {
+    const std::int64_t depth = smaller(step, t.k - p);
     const auto* const rhs = static_cast<const E*>(t.rhs) + p * t.rhs_k;
     // Few rows read the right side where it lies; a last panel that is not whole has nothing to read behind it.
     const bool as_it_lies = kInPlace && t.rhs_panels == nullptr && t.rhs_column == 1 && t.rows <= kPortableFewRows;
