@@ -103,6 +103,7 @@ void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
   if (is_bound_to(plan, records)) {
     for (const PlanStep& step : plan.steps)
       for (const ScalarSource s : step.scalars) scalars_.push_back(scalar_of(*records_[s.record], s.index));
+    locate_calls(plan);
     records_ = {};
     return;
   }
@@ -133,8 +134,14 @@ void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
   place_temporaries(plan);
   make_views(plan);
   gather_calls(plan);
+  locate_calls(plan);
   records_ = {};
   plan_number_ = plan.number;
+}
+
+void BoundPlan::locate_calls(const Plan& plan) {
+  for (std::size_t i = 0; i < plan.steps.size(); ++i)
+    if (plan.steps[i].kind == PlanStep::Kind::call) steps_[i].where = records_[plan.steps[i].record]->where;
 }
 
 void BoundPlan::bind_kernel(const Plan& plan, const PlanStep& step) {
@@ -146,7 +153,7 @@ void BoundPlan::bind_kernel(const Plan& plan, const PlanStep& step) {
              .scalars = static_cast<std::uint32_t>(scalars_.size()),
              .rank = rank,
              .source_count = static_cast<std::uint32_t>(step.sources.size()),
-             .rows = 1, .columns = 1, .first_view = 0, .kernel = nullptr, .on_tiles = false, .calls = 1, .block_rows = 0};
+             .rows = 1, .columns = 1, .first_view = 0, .kernel = nullptr, .where = {}, .on_tiles = false, .calls = 1, .block_rows = 0};
   for (std::uint32_t d = 0; d < rank; ++d) {
     std::int64_t size = 1;  // an axis run of a 0-d domain is empty: first > last
     for (unsigned i = step.axes[d].first; i <= step.axes[d].last && i < domain.size(); ++i) size *= domain[i];
@@ -524,7 +531,7 @@ CallArgs BoundPlan::prepare_call(const PlanStep& step, Step& b, const TileConsum
                       .outputs = {views_.data() + b.first_view + operands, b.calls},
                       .attributes = {attributes + 1, static_cast<std::size_t>(*attributes)},
                       .scalars = {scalars_.data() + b.scalars, step.scalars.size()},
-                      .where = step.where,
+                      .where = b.where,
                       .tiles = tiles};
   if (b.kernel == nullptr) {  // for one call: several give the bits that each gives by itself
     CallArgs one = args;
@@ -538,7 +545,7 @@ void BoundPlan::run_call(const PlanStep& step, Step& b, const TileConsumer* tile
   const CallArgs args = prepare_call(step, b, tiles);
   if (step.backend == BackendKey::cpu) [[likely]]
     return b.kernel(args);
-  const RunSite site{step.name, step.where};
+  const RunSite site{step.name, b.where};
   const RunSiteGuard guard(site);
   b.kernel(args);
 }

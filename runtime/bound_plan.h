@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <source_location>
 #include <span>
 #include <vector>
 
@@ -49,6 +50,7 @@ class BoundPlan {
     std::int64_t rows, columns;
     std::uint32_t first_view;           // call: its operands in views_, then its output
     CallKernel kernel;                  // call: chosen at the first run
+    std::source_location where;         // call: the line at hand, which may not be the one that the plan was made for
     bool on_tiles;                      // kernel: runs on the tiles of the step before
     std::uint32_t calls;                // call: how many steps, this one first, are one call
     std::int64_t block_rows;            // call: not 0 if it runs on so many rows of the two steps before at a time
@@ -68,6 +70,7 @@ class BoundPlan {
   void bind_kernel(const Plan& plan, const PlanStep& step);
   void bind_call(const Plan& plan, const PlanStep& step);
   void place_temporaries(const Plan& plan);
+  void locate_calls(const Plan& plan);
   void run_steps(const Plan& plan);
   std::size_t run_step(const Plan& plan, std::size_t i);
   void run_timed(const Plan& plan, StepProfile& profile);
