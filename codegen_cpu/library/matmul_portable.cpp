@@ -224,7 +224,8 @@ double matmul_portable_cost(const CallArgs& args) {
   const double multiply_adds = batches * m * whole(p.n, 16) * k / per_ns(p.dtype);
   // What does not lie along k on the left is copied, and the right side; sums are read and written again for each block of k.
   const double lhs = p.lhs.column_stride == 1 && byte_size(p.dtype) == sum_bytes(storage_of(p.dtype)) ? 0.03 : 0.2;
-  const double copies = (m * k * lhs + k * whole(p.n, 16) * 0.15 +
+  const double rhs = k * static_cast<double>(p.n) > 2e6 ? 0.3 : 0.15;
+  const double copies = (m * k * lhs + k * whole(p.n, 16) * rhs +
                          m * whole(p.n, 16) * static_cast<double>(parts(p.k, kPortableDepth)) * 0.1);
   return 150 + multiply_adds + batches * copies;
 }
