@@ -187,6 +187,7 @@ def measure(row, engines, folder, rounds, seconds):
         if not row.startswith("random_"):
             ours.ask("inputs " + row)
         ours.ask("load " + row)
+        peaks = {ours.name: int(ours.ask("peak"))}  # before anything is loaded a second time
         count = int(ours.ask("result " + row))
     except RuntimeError as error:
         return {"fermata": {"error": str(error)}}
@@ -194,6 +195,7 @@ def measure(row, engines, folder, rounds, seconds):
         try:
             if engine is not ours:
                 given = engine.ask("load " + row)
+                peaks[engine.name] = int(engine.ask("peak"))
             if not engine.name.startswith("fermata"):  # a peer may give fewer: not what it updates in place
                 differs = same(folder, row, engine.name, min(count, int(given)))
                 if differs:
@@ -206,9 +208,24 @@ def measure(row, engines, folder, rounds, seconds):
         for engine in ready:
             times[engine.name].append(min(float(t) for t in engine.ask(f"time {seconds}").split()))
     for engine in ready:
-        found[engine.name] = {"ms": statistics.median(times[engine.name]), "peak_mb": int(engine.ask("peak"))}
+        found[engine.name] = {"ms": statistics.median(times[engine.name]), "peak_mb": peaks[engine.name]}
     remove_files(folder, row)
     return found
+
+
+def start_engines(peers, python, folder, threads):
+    """The processes that can be had, this engine's first."""
+    engines = [Engine(name, [OURS, folder, str(threads), mode], threads)
+               for name, mode in (("fermata", "compiled"), ("fermata eager", "eager"))]
+    worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker.py")
+    for name in peers:
+        engine = Engine(name, [python, worker, name, folder, str(threads)], threads)
+        try:
+            engine.version = engine.answer()
+            engines.append(engine)
+        except RuntimeError as error:
+            print(f"compare: without {name}: {error}", file=sys.stderr)
+    return engines
 
 
 def cell(result, ours):
@@ -229,6 +246,9 @@ def table(results, engines, threads):
         ratio = f"{min(peers) / ours:.2f}" if peers else "-"
         cells = [f"{ours:.3g}"] + [cell(found.get(name), ours) for name in engines[1:]]
         lines.append(f"| `{row}` | " + " | ".join(cells) + f" | {ratio} |")
+    for row in filter(results.get, MODELS):
+        peaks = {name: f["peak_mb"] for name, f in results[row].items() if "peak_mb" in f}
+        lines.append(f"\nPeak memory of `{row}`, MiB: " + ", ".join(f"{name} {mb}" for name, mb in peaks.items()))
     return "\n".join(lines)
 
 
@@ -284,20 +304,15 @@ def main():
     report, data = [], {}
     with tempfile.TemporaryDirectory() as folder:
         for threads in map(int, options.threads.split(",")):
-            engines = [Engine(name, [OURS, folder, str(threads), mode], threads)
-                       for name, mode in (("fermata", "compiled"), ("fermata eager", "eager"))]
+            peers = list(filter(None, options.peers.split(",")))
+            engines = start_engines(peers, python, folder, threads)
             names = [engine.name for engine in engines]
-            worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker.py")
-            for name in filter(None, options.peers.split(",")):
-                engine = Engine(name, [python, worker, name, folder, str(threads)], threads)
-                try:
-                    engine.version = engine.answer()
-                    engines.append(engine), names.append(name)
-                except RuntimeError as error:
-                    print(f"compare: without {name}: {error}", file=sys.stderr)
             results = {}
             for row in rows:
-                results[row] = measure(row, engines, folder, options.rounds, options.seconds)
+                own = start_engines(peers, python, folder, threads) if row in MODELS else []  # so that peaks are theirs
+                results[row] = measure(row, own or engines, folder, options.rounds, options.seconds)
+                for engine in own:
+                    engine.close()
                 print(f"compare: {threads} {row}", {k: v.get("ms", v.get("error")) for k, v in results[row].items()},
                       file=sys.stderr, flush=True)
             report.append(table(results, names, threads))
