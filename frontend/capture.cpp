@@ -21,8 +21,6 @@
 #include "frontend/startup.h"
 #include "ir/error.h"
 #include "ir/external_op.h"
-#include "runtime/memory_accounts.h"
-#include "runtime/walk.h"
 
 namespace fermata {
 namespace {
@@ -43,36 +41,6 @@ std::uint32_t mix(std::uint64_t a, std::uint64_t b) {  // the folded multiply of
   return static_cast<std::uint32_t>(p) ^ static_cast<std::uint32_t>(p >> 64);
 }
 
-/// Half of what the engine may take from the system, where the environment names no other number of bytes.
-std::uint64_t byte_limit_from_environment() {
-  std::uint64_t limit = memory_accounts().memory_limit.load() / 2;
-  if (const char* text = std::getenv("FERMATA_PENDING_BYTES")) std::from_chars(text, text + std::strlen(text), limit);
-  return limit;
-}
-std::atomic<std::uint64_t>& pending_bytes_limit() {
-  static std::atomic<std::uint64_t> limit{byte_limit_from_environment()};
-  return limit;
-}
-
-/// The computed operands that the calls of this thread have named and no plan has read since: pending calls keep them. An
-/// estimate: of operands in turn only the last few are known again, and calls that are dropped are not heard of.
-struct Retained {
-  std::array<const Storage*, 4> known{};
-  std::size_t next = 0;
-  std::uint64_t bytes = 0;
-};
-constinit thread_local Retained retained;
-
-void retain(const Storage* s) {
-  if (std::ranges::find(retained.known, s) != retained.known.end()) [[likely]] return;
-  retained.known[retained.next++ % retained.known.size()] = s;
-  retained.bytes += s->bytes;
-}
-constexpr std::uint64_t kFewBytes = std::uint64_t{1} << 20;
-bool retains_too_much() {
-  return retained.bytes > kFewBytes && retained.bytes > pending_bytes_limit().load(memory_order_relaxed);
-}
-
 struct Below {
   std::uint32_t hash = 1, depth = 0;
 };
@@ -80,10 +48,7 @@ Below take_edge(Node* n) {
   if (n == nullptr) return {};
   n->refs.fetch_add(Node::kEdge, memory_order_relaxed);
   // A computed operand counts as a leaf whatever made it; else a loop would never record the same hash twice.
-  if (const Storage* s = n->storage.load(memory_order_acquire)) {
-    retain(s);
-    return {2u + static_cast<std::uint32_t>(n->dtype), 0};
-  }
+  if (n->storage.load(memory_order_acquire) != nullptr) return {2u + static_cast<std::uint32_t>(n->dtype), 0};
   return {n->hash, n->depth.load(memory_order_relaxed)};
 }
 
@@ -105,22 +70,17 @@ bool same_line(const std::source_location& a, const std::source_location& b) {
 
 /// The bound was reached at `n`: computes the chain up to the previous node of the same call site, so that what is left
 /// pending is one turn of the loop, whatever the loop's length.
-void cut(Node* n, std::source_location where, const char* reason) {
+void cut(Node* n, std::source_location where) {
   Node* at = deepest_operand(*n);
   for (Node* m = at; m != nullptr; m = deepest_operand(*m))
     if (same_line(m->where, where)) {
       at = m;
       break;
     }
-  if (at == nullptr) {
-    if (!retains_too_much()) return;
-    tensor_hooks.materialise(n, reason, where);
-    retained.bytes -= retained.bytes / 1024;  // what other calls keep is still kept, unless they were dropped
-    return;
-  }
+  if (at == nullptr) return;
   std::vector<Node*> rest;  // what stays pending, deepest last
   for (Node* m = n; m != nullptr && m != at; m = deepest_operand(*m)) rest.push_back(m);
-  tensor_hooks.materialise(at, reason, where);
+  tensor_hooks.materialise(at, "the bound on pending nodes", where);
   // Depths are taken from the operands anew: another chain may hang on the same nodes and still be as long as before.
   for (auto m = rest.rbegin(); m != rest.rend(); ++m) {
     const Node* below = deepest_operand(**m);
@@ -133,9 +93,8 @@ Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
   if (in_capture_scope()) [[unlikely]] capture_scope->mark(node);
   const bool on_cpu = (keys.bits & 0xff) == DispatchKeySet(BackendKey::cpu).bits;
   Tensor result(node, on_cpu ? keys & kDataKeys : data_keys(keys, node->backend));
-  const bool is_long = node->depth.load(memory_order_relaxed) >= pending_limit.load(memory_order_relaxed);
-  if (is_long || retains_too_much()) [[unlikely]]
-    if (!in_capture_scope()) cut(node, call.where, is_long ? "the bound on pending nodes" : "the bound on bytes that pending calls keep");
+  if (node->depth.load(memory_order_relaxed) >= pending_limit.load(memory_order_relaxed)) [[unlikely]]
+    if (!in_capture_scope()) cut(node, call.where);
   return result;
 }
 
@@ -348,14 +307,7 @@ void register_kernels_at_once(BackendKey backend) {
 }
 
 std::uint32_t set_pending_limit(std::uint32_t depth) { return pending_limit.exchange(std::max(depth, 2u)); }
-std::uint64_t set_pending_bytes(std::uint64_t bytes) { return pending_bytes_limit().exchange(bytes); }
 std::uint64_t recorded_nodes() { return recorded; }
-void forget_retained(const Walk& walk) {
-  retained.known = {};
-  if (retained.bytes < kFewBytes) return;
-  for (const Walk::Entry& e : walk.order)
-    if (e.storage != nullptr) retained.bytes -= std::min<std::uint64_t>(retained.bytes, e.storage->bytes);
-}
 
 void register_capture_kernels() {
   const RegistrationKey everywhere = RegistrationKey::everywhere(Functionality::capture);

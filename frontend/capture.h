@@ -7,15 +7,11 @@
 
 namespace fermata {
 
-class Walk;
-
 void register_capture_kernels();
 /// The call-time kernels of a backend that compiles: each call is a plan of one node, through the same caches.
 void register_kernels_at_once(BackendKey backend);
 
 /// Nodes recorded by this thread since the process began.
 std::uint64_t recorded_nodes();
-/// A plan has read these leaves: pending calls of this thread no longer keep them.
-void forget_retained(const Walk& walk);
 
 }  // namespace fermata

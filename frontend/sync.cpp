@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "dispatch/devices.h"
-#include "frontend/capture.h"
 #include "frontend/capture_scope.h"
 #include "frontend/compile_policy.h"
 #include "frontend/play_calls.h"
@@ -90,7 +89,6 @@ void Player::play(std::span<Node* const> roots, const char* reason) {
   if (std::all_of(roots.begin(), roots.end(), [](const Node* n) { return n->storage.load() != nullptr; })) return;
   count_sync(reason);
   compute(roots);
-  forget_retained(walk_);  // before leaves go
   publish();
 }
 

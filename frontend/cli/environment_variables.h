@@ -16,7 +16,6 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_NUM_THREADS", "N", "the processors allowed", "threads of the pool, the caller included"},
     {"FERMATA_COMPILE", "second_sight|immediate|never", "second_sight", "when a new structure is compiled"},
     {"FERMATA_PENDING_LIMIT", "N", "512", "the longest chain of calls that are held"},
-    {"FERMATA_PENDING_BYTES", "BYTES", "half of the memory", "computed operands that held calls may keep"},
     {"FERMATA_FMA", "0|1", "0", "compiled products and sums are rounded once"},
     {"FERMATA_CPU", "avx2|avx512", "the best there is", "instruction set of compiled kernels"},
     {"FERMATA_LLVM_PLUGIN", "FILE", "beside the library", "the LLVM plugin"},

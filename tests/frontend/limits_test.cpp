@@ -98,50 +98,5 @@ TEST_F(Limits, TheReasonOfAnEarlySyncIsCounted) {
   EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{2000, 2000}));
 }
 
-/// How often a bound was the reason to compute something.
-std::uint64_t syncs_because_of_bytes() {
-  for (const auto& [reason, count] : stats().sync_reasons)
-    if (reason == "the bound on bytes that pending calls keep") return count;
-  return 0;
-}
-
-TEST_F(Limits, OperandsThatPendingCallsKeepAreBounded) {
-  constexpr std::int64_t kElements = 1 << 20;
-  constexpr std::uint64_t kBytes = kElements * sizeof(float), kBound = 8 * kBytes;
-  const std::uint64_t limit = set_pending_bytes(kBound), before = syncs_because_of_bytes();
-  const std::size_t live = memory_stats().live_bytes;
-  std::size_t most = 0;
-  Tensor total = zeros(kElements).sync();
-  for (int i = 1; i <= 60; ++i) {  // a chain: each operand is dropped by the caller
-    total = total + full({kElements}, i, DType::f32).sync() * 2;
-    most = std::max(most, memory_stats().live_bytes - live);
-  }
-  EXPECT_EQ(total[5].item<float>(), 60 * 61);
-  EXPECT_LE(most, kBound + 6 * kBytes);
-  EXPECT_GE(syncs_because_of_bytes(), before + 4);
-
-  std::vector<Tensor> results;  // apart from each other
-  for (int i = 1; i <= 40; ++i) {
-    Tensor x = ones(kElements) * i;
-    x.sync();
-    results.push_back(sum(x));
-  }
-  most = memory_stats().live_bytes - live;
-  EXPECT_LE(most, kBound + 6 * kBytes);
-  for (int i = 1; i <= 40; ++i) EXPECT_EQ(results[static_cast<std::size_t>(i - 1)].item<float>(), static_cast<float>(i) * kElements);
-  set_pending_bytes(limit);
-}
-
-TEST_F(Limits, AnOperandThatIsReadOftenCountsOnce) {
-  const std::uint64_t limit = set_pending_bytes(std::uint64_t{8} << 20), before = syncs_because_of_bytes();
-  const Tensor x = ones(1 << 20).sync(), y = ones(1 << 18).sync();
-  Tensor t = x;
-  for (int i = 0; i < 100; ++i) t = t + x * slice(y, 0, i, i + 1);
-  EXPECT_TRUE(t.pending());
-  EXPECT_EQ(syncs_because_of_bytes(), before);
-  EXPECT_EQ(t[0].item<float>(), 101);
-  set_pending_bytes(limit);
-}
-
 }  // namespace
 }  // namespace fermata

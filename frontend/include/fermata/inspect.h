@@ -83,9 +83,6 @@ enum class CompilePolicy : std::uint8_t {
 CompilePolicy set_compile_policy(CompilePolicy policy);
 /// The longest chain of pending calls; longer ones are computed on the spot. Default 512, or FERMATA_PENDING_LIMIT.
 std::uint32_t set_pending_limit(std::uint32_t depth);
-/// Bytes of computed operands that the pending calls of a thread may keep, about; beyond, calls are computed on the spot. Default
-/// half of the memory, or FERMATA_PENDING_BYTES. Returns the limit before.
-std::uint64_t set_pending_bytes(std::uint64_t bytes);
 /// Whether products and sums are fused into one rounding where compiled: off by default, so that compiled results have the
 /// bits of eager ones. FERMATA_FMA=1 turns it on at start.
 bool set_form_fma(bool on);
