@@ -58,7 +58,7 @@ void watch_call(const Call& call, bool entering) {
   const double ns = std::chrono::duration<double, std::nano>(Clock::now() - started.back()).count();
   started.pop_back();
   if (call.keys.cell() / 8 == static_cast<std::size_t>(Functionality::dense) + 1 && family(call.entry.op) != Family::composite)
-    profile->add(call.entry.name, ns);
+    profile->add(std::string(call.entry.name), ns);
 }
 
 CallProfile::CallProfile() : outer_(profile) {
@@ -70,10 +70,6 @@ CallProfile::~CallProfile() {
   profile = outer_;
   profiles.fetch_sub(1);
   update();
-}
-void CallProfile::add(std::string_view op, double ns) {
-  Entry& e = entries_[std::string(op)];
-  ++e.calls, e.ns += ns;
 }
 
 }  // namespace fermata

@@ -136,7 +136,7 @@ ModeComparison compare_modes_erased(ErasedFunction function, void* context) {
     constexpr int kRuns = 5;
     for (int i = 0; i < kRuns; ++i) function(context);
     for (const auto& [op, e] : profile.entries())
-      result.rows.push_back({op, e.calls / kRuns, e.ns / 1000 / kRuns});
+      result.rows.push_back({op, e.runs / kRuns, e.ns / 1000 / kRuns});
   }
   {
     const ModeGuard eager(Mode::eager);

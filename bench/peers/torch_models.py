@@ -1,20 +1,10 @@
 """The networks of bench/models.cpp in PyTorch, with the weights that this engine made."""
 
-import os
-
 import torch
 import torch.nn.functional as F
 
 WIDTH, HEADS, LAYERS, POSITION = 768, 12, 12, 512
 STAGES = [(3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2)]
-
-
-def inputs_of(row, load):
-    folder_has = lambda i: os.path.exists(os.path.join(os.sys.argv[2], f"{row}.{i}.npy"))
-    inputs = []
-    while folder_has(len(inputs)):
-        inputs.append(torch.from_numpy(load(f"{row}.{len(inputs)}.npy")))
-    return inputs
 
 
 def split(weights):
@@ -97,8 +87,7 @@ def resnet50(image, *weights):
     return F.linear(x.mean((2, 3)), next(weights), next(weights))
 
 
-def prepare(engine, row, load):
-    inputs = inputs_of(row, load)
+def prepare(engine, row, inputs):
     if row == "gpt2_small_training_128":
         return gpt2_training(engine, inputs)
     if row == "gpt2_small_decoding_512":

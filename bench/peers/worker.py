@@ -68,7 +68,7 @@ class Numpy:
     def numpy(self, x):
         return np.asarray(x)
 
-    def prepared(self, function, inputs, mutates=False):
+    def prepared(self, function, inputs):
         return lambda: function(*inputs)
 
     def wait(self, results):
@@ -132,7 +132,7 @@ class Torch(Numpy):
     def numpy(self, x):
         return x.detach().numpy()
 
-    def prepared(self, function, inputs, mutates=False):
+    def prepared(self, function, inputs):
         function = self.torch.compile(function, dynamic=False) if self.compiled else function
 
         def run():
@@ -193,7 +193,7 @@ class Jax(Numpy):
     def tensor(self, x):
         return self.jax.device_put(x)
 
-    def prepared(self, function, inputs, mutates=False):
+    def prepared(self, function, inputs):
         function = self.jax.jit(function)
         return lambda: function(*inputs)
 
@@ -312,6 +312,13 @@ def random_program(e, path):
     return function, [x for _, _, x in inputs]
 
 
+def inputs_of(e, row):
+    inputs = []
+    while os.path.exists(os.path.join(FOLDER, f"{row}.{len(inputs)}.npy")):
+        inputs.append(e.tensor(load(f"{row}.{len(inputs)}.npy")))
+    return inputs
+
+
 def prepare(e, row):
     if row == "adam_16M":
         return adam(e)
@@ -322,14 +329,9 @@ def prepare(e, row):
     if isinstance(e, Torch) and row in ("gpt2_small_training_128", "gpt2_small_decoding_512", "resnet50_inference"):
         import torch_models
 
-        return torch_models.prepare(e, row, load)
+        return torch_models.prepare(e, row, inputs_of(e, row))
     function = rows(e).get(row)
-    if function is None:
-        return None
-    inputs = []
-    while os.path.exists(os.path.join(FOLDER, f"{row}.{len(inputs)}.npy")):
-        inputs.append(e.tensor(load(f"{row}.{len(inputs)}.npy")))
-    return e.prepared(function, inputs)
+    return None if function is None else e.prepared(function, inputs_of(e, row))
 
 
 class Worker:
