@@ -66,7 +66,7 @@ void copy_64MiB(benchmark::State& state, int threads) {
   if (std::memcmp(ranges.from.data, ranges.to.data, kCopyBytes) != 0) state.SkipWithError("the copy differs");
 }
 
-void fma_peak(benchmark::State& state, int threads) {
+void peak(benchmark::State& state, const Peak& of, int threads) {
   constexpr std::size_t kRounds = 1'000'000;
   constexpr double kNanoseconds = 3e6;  // more than the pool wants for splitting a loop
   fm::set_thread_count(threads);
@@ -75,7 +75,7 @@ void fma_peak(benchmark::State& state, int threads) {
   for (auto _ : state) {
     std::atomic<double> done{0};
     fm::parallel_for(0, threads, kNanoseconds, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) done.fetch_add(run_fma(kRounds));
+      for (std::int64_t i = begin; i < end; ++i) done.fetch_add(of.run(kRounds));
     });
     operations += done;
   }
@@ -87,7 +87,8 @@ void register_all() {
   for (const int threads : {1, 2}) {
     const std::string suffix = "/threads:" + std::to_string(threads);
     benchmark::RegisterBenchmark(("copy_64MiB" + suffix).c_str(), copy_64MiB, threads)->Unit(benchmark::kMillisecond);
-    benchmark::RegisterBenchmark(("fma_peak" + suffix).c_str(), fma_peak, threads)->Unit(benchmark::kMillisecond);
+    for (const Peak& p : peaks())
+      benchmark::RegisterBenchmark((std::string(p.name) + suffix).c_str(), peak, p, threads)->Unit(benchmark::kMillisecond);
   }
   for (const Case& c : cases())
     for (const fm::Mode mode : {fm::Mode::eager, fm::Mode::compiled})

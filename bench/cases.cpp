@@ -62,6 +62,25 @@ Case quantized_linear() {
           }};
 }
 
+Case bf16_product() {
+  return {"matmul_1024_bf16",
+          [] {
+            return Tensors{normal(1, {1024, 1024}).astype(fm::DType::bf16).sync(), normal(2, {1024, 1024}).astype(fm::DType::bf16).sync()};
+          },
+          [] { return Program([](const Tensors& in) { return Tensors{fm::matmul(in[0], in[1])}; }); }};
+}
+/// u8 times i8, without zero points: sums in i32, as f32 numbers. The right side is laid out before.
+Case byte_product() {
+  return {"matmul_1024_int8",
+          [] {
+            fm::Generator generator(1);
+            const Tensor lhs = fm::randint(0, 256, {1024, 1024}, fm::DType::u8, generator).sync(),
+                         rhs = fm::randint(-128, 128, {1024, 1024}, fm::DType::i8, generator).sync();
+            return Tensors{fm::quantized(lhs, 1, 0), fm::quantized(rhs, 1, 0)};
+          },
+          [] { return Program([](const Tensors& in) { return Tensors{fm::matmul(in[0], in[1])}; }); }};
+}
+
 /// Value, gradient and both means, updated in place.
 Case adam() {
   return {"adam_16M",
@@ -116,6 +135,8 @@ std::vector<Case> all() {
       unary("rms_norm_4096x1024", rows, [](const Tensor& x) { return fm::rms_norm(x); }),
       unary("peak_norm_4096x1024", rows, &peak_norm),
       plain("matmul_1024", {{1024, 1024}, {1024, 1024}}, [](const Tensors& in) { return Tensors{fm::matmul(in[0], in[1])}; }),
+      bf16_product(),
+      byte_product(),
       plain("matmul_32x64", small_matrices(), &small_products),
       plain("mlp_gelu_512x1024x4096", {{512, 1024}, {1024, 4096}, {4096}},
             [](const Tensors& in) { return Tensors{fm::gelu(fm::matmul(in[0], in[1]) + in[2])}; }),

@@ -1,12 +1,16 @@
 // See machine_limits.h. Functions are compiled for an instruction set each and picked by what the processor has.
 #include "bench/machine_limits.h"
 
+#include <cstdint>
 #include <cstring>
 
 #include "runtime/thread_pool.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace bench {
@@ -82,6 +86,76 @@ __attribute__((target("avx2,fma"))) double fma_avx2(std::size_t rounds) {
   return static_cast<double>(rounds) * kChains * 8 * 2;
 }
 
+__attribute__((target("avx512bf16"))) double pairs_bf16(std::size_t rounds) {
+  __m512 chain[kChains];
+  for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_set1_ps(static_cast<float>(c));
+  const auto factor = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3f00)), other = factor;
+  for (std::size_t i = 0; i < rounds; ++i)
+#pragma GCC unroll 12
+    for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_dpbf16_ps(chain[c], factor, other);
+  __m512 sum = chain[0];
+  for (std::size_t c = 1; c < kChains; ++c) sum = _mm512_add_ps(sum, chain[c]);
+  const volatile float used = _mm512_cvtss_f32(sum);
+  static_cast<void>(used);
+  return static_cast<double>(rounds) * kChains * 32 * 2;
+}
+
+__attribute__((target("avx512vnni"))) double quadruples_int8(std::size_t rounds) {
+  __m512i chain[kChains];
+  for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_set1_epi32(static_cast<int>(c));
+  const __m512i factor = _mm512_set1_epi8(3);
+  for (std::size_t i = 0; i < rounds; ++i)
+#pragma GCC unroll 12
+    for (std::size_t c = 0; c < kChains; ++c) chain[c] = _mm512_dpbusd_epi32(chain[c], factor, factor);
+  __m512i sum = chain[0];
+  for (std::size_t c = 1; c < kChains; ++c) sum = _mm512_add_epi32(sum, chain[c]);
+  alignas(64) volatile int used[16];
+  _mm512_store_si512(const_cast<int*>(used), sum);
+  return static_cast<double>(rounds) * kChains * 64 * 2;
+}
+
+/// Whether the processor has tiles and the system lets this process use them (Linux asks to be asked).
+bool has_tiles() {
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2): ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  constexpr unsigned kTilesOfBothDTypes = 1u << 22 | 1u << 24 | 1u << 25;
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTilesOfBothDTypes) == kTilesOfBothDTypes &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+/// Eight tiles of 16 rows of 64 bytes.
+struct alignas(64) TileConfiguration {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+constexpr TileConfiguration kTiles;
+
+// Four products with four sums, as a kernel does them; a product has 16 x 16 x 64 bytes.
+__attribute__((target("amx-tile,amx-bf16"))) double tiles_bf16(std::size_t rounds) {
+  _tile_loadconfig(&kTiles);
+  for (std::size_t i = 0; i < rounds; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+  return static_cast<double>(rounds) * 4 * 16 * 16 * 32 * 2;
+}
+__attribute__((target("amx-tile,amx-int8"))) double tiles_int8(std::size_t rounds) {
+  _tile_loadconfig(&kTiles);
+  for (std::size_t i = 0; i < rounds; ++i) {
+    _tile_dpbusd(0, 4, 6);
+    _tile_dpbusd(1, 4, 7);
+    _tile_dpbusd(2, 5, 6);
+    _tile_dpbusd(3, 5, 7);
+  }
+  _tile_release();
+  return static_cast<double>(rounds) * 4 * 16 * 16 * 64 * 2;
+}
+
 #endif
 
 double fma_portable(std::size_t rounds) {
@@ -123,12 +197,22 @@ void copy_on_threads(const Copy& copy, void* to, const void* from, std::size_t b
       });
 }
 
-double run_fma(std::size_t rounds) {
+const std::vector<Peak>& peaks() {
+  static const std::vector<Peak> all = [] {
+    double (*fma)(std::size_t) = &fma_portable;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return fma_avx512(rounds);
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return fma_avx2(rounds);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) fma = &fma_avx2;
+    if (__builtin_cpu_supports("avx512f")) fma = &fma_avx512;
 #endif
-  return fma_portable(rounds);
+    auto *bf16 = fma, *int8 = fma;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512bf16")) bf16 = &pairs_bf16;
+    if (__builtin_cpu_supports("avx512vnni")) int8 = &quadruples_int8;
+    if (has_tiles()) bf16 = &tiles_bf16, int8 = &tiles_int8;
+#endif
+    return std::vector<Peak>{{"fma_peak", fma}, {"bf16_peak", bf16}, {"int8_peak", int8}};
+  }();
+  return all;
 }
 
 }  // namespace bench

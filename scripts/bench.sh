@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the benchmarks, runs them, and prints one table: eager beside compiled beside what the machine can do.
 #   scripts/bench.sh [--filter REGEX] [--only overhead|compile|kernels] [--json FILE] [--no-build] [-- BENCHMARK_ARGUMENT ...]
-# --filter REGEX  only benchmarks whose name matches (copy_64MiB and fma_peak always run with the kernels: they are the limit)
+# --filter REGEX  only benchmarks whose name matches (copy_64MiB and the peaks always run with the kernels: they are the limit)
 # --only BINARY   only one of the three binaries
 # --json FILE     write all results and the table's figures to FILE
 # What follows -- goes to the binaries, such as --benchmark_repetitions=5 (the table shows the best of them).
@@ -32,7 +32,7 @@ for binary in "${binaries[@]}"; do
   echo "bench: running bench_$binary" >&2
   match=$filter
   if [ "$binary" = kernels ]; then
-    match="copy_64MiB|fma_peak|$filter"
+    match="copy_64MiB|_peak/|$filter"
   fi
   build/release/bin/bench_"$binary" --benchmark_filter="$match" --benchmark_out="$results/$binary.json" \
     --benchmark_out_format=json "$@" > "$results/$binary.log" 2>&1 || { cat "$results/$binary.log"; exit 1; }

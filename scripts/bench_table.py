@@ -3,8 +3,8 @@
 
 usage: bench_table.py [--json FILE] RESULT.json ...
 
-The limit of a kernel is the time that its memory traffic takes at the rate of copy_64MiB, or its arithmetic at fma_peak,
-whichever is longer, with the same number of threads in the same run. Traffic counts each input and output once.
+The limit of a kernel is the time that its memory traffic takes at the rate of copy_64MiB, or its arithmetic at the peak of
+its dtype, whichever is longer, with the same number of threads in the same run. Traffic counts each input and output once.
 """
 import argparse
 import json
@@ -13,7 +13,7 @@ import sys
 
 MIB = 2**20
 COPY_BYTES = 2 * 64 * MIB  # read and written
-# name: (bytes moved, floating-point operations of the matrix products)
+# name: (bytes moved, operations of the matrix products, their peak if it is not fma_peak)
 WORK = {
     "chain10_cheap_16M": (2 * 64 * MIB, 0),
     "chain10_math_16M": (2 * 64 * MIB, 0),
@@ -23,13 +23,14 @@ WORK = {
     "layer_norm_4096x1024": (2 * 16 * MIB, 0),
     "rms_norm_4096x1024": (2 * 16 * MIB, 0),
     "matmul_1024": (3 * 4 * MIB, 2 * 1024**3),
+    "matmul_1024_bf16": (3 * 2 * MIB, 2 * 1024**3, "bf16_peak"),
+    "matmul_1024_int8": (6 * MIB, 2 * 1024**3, "int8_peak"),
     "matmul_32x64": (3 * 64 * 32 * 32 * 4, 64 * 2 * 32**3),
     "mlp_gelu_512x1024x4096": (4 * (512 * 1024 + 1024 * 4096 + 512 * 4096), 2 * 512 * 1024 * 4096),
     "adam_16M": (7 * 64 * MIB, 0),  # reads parameter, gradient and two moments; writes all but the gradient
     # Every entry reads a row of the dense matrix, which is far larger than a cache of its own core.
     "csr_matmul_64Kx16x64": (2**16 * (16 * (12 + 64 * 4) + 64 * 4), 0),
-    # Bytes: an instruction multiplies and adds four times as many of them as f32 numbers.
-    "quantized_linear_512x1024x4096": (512 * 1024 + 1024 * 4096 + 512 * 4096, 2 * 512 * 1024 * 4096 // 4),
+    "quantized_linear_512x1024x4096": (512 * 1024 + 1024 * 4096 + 512 * 4096, 2 * 512 * 1024 * 4096, "int8_peak"),
     "attention_8x8x512x64": (4 * 8 * MIB, 2 * 2 * 64 * 512 * 512 * 64),
     "conv_relu_16x64x56x56": (2 * 4 * 16 * 64 * 56 * 56, 2 * 16 * 64 * 64 * 9 * 56 * 56),
     "max_pool_16x64x56x56": (5 * 16 * 64 * 56 * 56, 0),
@@ -71,21 +72,25 @@ def ratio(a, b):
 
 
 def limits(times, counters, threads):
-    """Bytes and floating-point operations per ns, or None where the benchmark did not run."""
+    """Bytes per ns, or None where the benchmark did not run, and {peak: operations per ns}."""
     copy = times.get(f"copy_64MiB/threads:{threads}")
-    peak = counters.get(f"fma_peak/threads:{threads}", {})
-    rate = next((peak[key] for key in ("flops", "FLOP/s", "items_per_second") if key in peak), None)
-    return COPY_BYTES / copy if copy else None, rate / 1e9 if rate else None
+    rates = {}
+    for peak in ("fma_peak", "bf16_peak", "int8_peak"):
+        row = counters.get(f"{peak}/threads:{threads}", {})
+        rate = next((row[key] for key in ("flops", "FLOP/s", "items_per_second") if key in row), None)
+        if rate:
+            rates[peak] = rate / 1e9
+    return COPY_BYTES / copy if copy else None, rates
 
 
-def limit(name, bytes_per_ns, flops_per_ns):
+def limit(name, bytes_per_ns, rates):
     if name not in WORK:
         return None
-    moved, flops = WORK[name]
+    moved, operations, peak = (*WORK[name], "fma_peak")[:3]
     least = [moved / bytes_per_ns] if bytes_per_ns else []
-    if flops and flops_per_ns:
-        least.append(flops / flops_per_ns)
-    elif flops:
+    if operations and peak in rates:
+        least.append(operations / rates[peak])
+    elif operations:
         return None
     return max(least) if least else None
 
@@ -128,10 +133,10 @@ def main():
     if single:
         print_table(["benchmark", "time"], [[name, text(time)] for name, time in single.items()])
     for threads in (1, 2):
-        bytes_per_ns, flops_per_ns = limits(times, counters, threads)
-        if bytes_per_ns or flops_per_ns:
+        bytes_per_ns, rates = limits(times, counters, threads)
+        if bytes_per_ns or rates:
             shown = [f"{bytes_per_ns:.1f} GB/s copied"] if bytes_per_ns else []
-            shown += [f"{flops_per_ns:.0f} GFLOP/s"] if flops_per_ns else []
+            shown += [f"{peak} {rate:.0f} Gop/s" for peak, rate in rates.items()]
             print(f"machine, {threads} thread{'s' if threads > 1 else ''}: {', '.join(shown)}")
     if kernels:
         print()
