@@ -98,6 +98,13 @@ struct Captured {
   bool grad_enabled = false;  // when it was captured
   std::uint64_t autocast = 0;
   bool differentiable = false;  // results carry a history or parts, which no replay could: the function is run instead
+
+  // Of a replay, empty between them.
+  struct {
+    std::vector<void*> leaves, buffers;
+    std::vector<StoragePtr> staged, storage;
+    std::vector<Tensor> outputs, results;
+  } scratch;
 };
 
 bool check_replay() {
@@ -133,10 +140,9 @@ struct CompiledCore::State {
   std::uint64_t clock = 0;
 
   Captured* find(std::span<const Tensor> args, std::span<const std::uint64_t> numbers);
-  std::unique_ptr<Captured> capture(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body,
-                                    void* context, Location where);
+  std::unique_ptr<Captured> capture(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body, Location where);
   static bool hidden_fit(const Captured& c);
-  static std::vector<Tensor> replay(Captured& c, std::span<const Tensor> args, Location where);
+  static void replay(Captured& c, std::span<const Tensor> args, Deliver deliver, Location where);
 };
 
 Captured* CompiledCore::State::find(std::span<const Tensor> args, std::span<const std::uint64_t> numbers) {
@@ -162,7 +168,7 @@ bool CompiledCore::State::hidden_fit(const Captured& c) {
 }
 
 std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> args, std::span<const std::uint64_t> numbers,
-                                                       Body body, void* context, Location where) {
+                                                       Body body, Location where) {
   auto c = std::make_unique<Captured>();
   CaptureScope scope;
   std::vector<Tensor> stand_ins;
@@ -186,7 +192,7 @@ std::unique_ptr<Captured> CompiledCore::State::capture(std::span<const Tensor> a
     CaptureScope& scope;
     ~Undo() { scope.undo_writes(); }
   } undo{scope};
-  std::vector<Tensor> results = body(context, stand_ins);
+  std::vector<Tensor> results = body(stand_ins);
   c->grad_enabled = grad_enabled(), c->autocast = autocast_signature();
   c->differentiable = std::any_of(results.begin(), results.end(), [](const Tensor& t) {
     return has_live_history(t) || t.impl()->payload != nullptr;
@@ -303,27 +309,30 @@ class ReplayDraws {
   bool done_ = false;
 };
 
-std::vector<Tensor> CompiledCore::State::replay(Captured& c, std::span<const Tensor> args, Location where) {
-  std::vector<Tensor> outputs;
+void CompiledCore::State::replay(Captured& c, std::span<const Tensor> args, Deliver deliver, Location where) {
+  auto& [leaves, buffers, staged, storage, outputs, results] = c.scratch;
+  struct Clear {
+    Captured& c;
+    ~Clear() {
+      auto& [leaves, buffers, staged, storage, outputs, results] = c.scratch;
+      leaves.clear(), buffers.clear(), staged.clear(), storage.clear(), outputs.clear(), results.clear();
+    }
+  } const clear{c};
   ReplayDraws draws(c.random_count);  // also where nothing needs the numbers
   for (const RandomScalar& r : c.random) c.bound.scalars()[r.slot] = r.is_key ? draws.key() : draws.first() + r.delta;
   if (c.plan != nullptr) {
-    std::vector<void*> leaves, buffers;
-    std::vector<StoragePtr> staged;
-    leaves.reserve(c.leaves.size()), buffers.reserve(c.output_types.size());
     for (const LeafSource& l : c.leaves) {
       const Tensor& t = l.argument >= 0 ? args[static_cast<std::size_t>(l.argument)] : l.hidden;
       if (t.node()->pending()) tensor_hooks.materialise(t.node(), "a compiled function uses a pending tensor", where);
       leaves.push_back(leaf_address(*t.node(), *t.node()->storage.load(std::memory_order_acquire), c.plan->backend, staged));
     }
-    std::vector<StoragePtr> results;
     for (std::size_t i = 0; i < c.output_types.size(); ++i) {
-      results.emplace_back(allocate_on(c.plan->backend, c.bound.output_bytes(i)));
-      buffers.push_back(results.back()->data);
+      storage.emplace_back(allocate_on(c.plan->backend, c.bound.output_bytes(i)));
+      buffers.push_back(storage.back()->data);
     }
     c.bound.run(*c.plan, leaves, buffers);
-    for (std::size_t i = 0; i < results.size(); ++i)
-      outputs.emplace_back(make_leaf(c.output_types[i], results[i].release(), c.plan->backend, Node::kTensor),
+    for (std::size_t i = 0; i < storage.size(); ++i)
+      outputs.emplace_back(make_leaf(c.output_types[i], storage[i].release(), c.plan->backend, Node::kTensor),
                            DispatchKeySet(c.plan->backend) | Functionality::dense);
   }
   for (const WriteBack& w : c.writes) {
@@ -337,14 +346,12 @@ std::vector<Tensor> CompiledCore::State::replay(Captured& c, std::span<const Ten
     value->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
     target.set_node(value);
   }
-  std::vector<Tensor> results;
-  results.reserve(c.results.size());
   for (const ResultSource& r : c.results)
     results.push_back(r.output >= 0     ? outputs[static_cast<std::size_t>(r.output)]
                       : r.argument >= 0 ? args[static_cast<std::size_t>(r.argument)]
                                         : r.constant);
   draws.keep();
-  return results;
+  deliver(results);
 }
 
 CompiledCore::CompiledCore() : state_(std::make_unique<State>()) {}
@@ -357,19 +364,23 @@ std::size_t CompiledCore::captures() const {
   return state_->captured.size();
 }
 
-std::vector<Tensor> CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body,
-                                       void* context, Location where) {
-  if (mode() == Mode::eager || in_capture_scope() || tracing()) return body(context, args);  // it is part of another one
+void CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body, Deliver deliver,
+                        Location where) {
+  const auto run_body = [&] {
+    std::vector<Tensor> results = body(args);
+    deliver(results);
+  };
+  if (mode() == Mode::eager || in_capture_scope() || tracing()) return run_body();  // it is part of another one
   // A wrapper tensor has no buffer to bind: the function is run, and what it does to the parts is recorded.
-  if (std::ranges::any_of(args, [](const Tensor& t) { return t.impl()->payload != nullptr; })) return body(context, args);
+  if (std::ranges::any_of(args, [](const Tensor& t) { return t.impl()->payload != nullptr; })) return run_body();
   // Inside vmap it is part of what is batched, and so of what that is compiled as.
-  if (vmap_frame != nullptr) return body(context, args);
+  if (vmap_frame != nullptr) return run_body();
   for (const Tensor& t : args)
     if (t.node()->pending()) tensor_hooks.materialise(t.node(), "an argument of a compiled function", where);
   std::unique_lock lock(state_->mutex);
   Captured* c = state_->find(args, numbers);
   if (c != nullptr && check_replay()) [[unlikely]] {
-    const auto again = state_->capture(args, numbers, body, context, where);
+    const auto again = state_->capture(args, numbers, body, where);
     if (again->entry != c->entry || again->results.size() != c->results.size())
       throw UserError(1702, format_error(1702, "UserError",
                                          "a compiled function records another program than at its first call", {}, where,
@@ -381,7 +392,7 @@ std::vector<Tensor> CompiledCore::call(std::span<const Tensor> args, std::span<c
                                            [](const auto& a, const auto& b) { return a->used < b->used; });
       state_->captured.erase(oldest);
     }
-    state_->captured.push_back(state_->capture(args, numbers, body, context, where));
+    state_->captured.push_back(state_->capture(args, numbers, body, where));
     c = state_->captured.back().get();
     c->used = ++state_->clock;
   } else if (!c->differentiable) {
@@ -389,9 +400,9 @@ std::vector<Tensor> CompiledCore::call(std::span<const Tensor> args, std::span<c
   }
   if (c->differentiable) {
     lock.unlock();
-    return body(context, args);
+    return run_body();
   }
-  return State::replay(*c, args, where);
+  State::replay(*c, args, deliver, where);
 }
 
 }  // namespace fermata

@@ -36,7 +36,8 @@ class Player {
  private:
   struct Inside {
     explicit Inside(Player& p) : player(p) { ++player.epoch_; }
-    ~Inside() { ++player.epoch_; }
+    /// Only this thread writes it; who sees it late waits longer.
+    ~Inside() { player.epoch_.store(player.epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
     Player& player;
   };
 

@@ -38,29 +38,38 @@ std::uint64_t scalar_of(const Node& n, std::uint16_t index) {
   return n.extra != nullptr && !n.extra->scalars.empty() ? n.extra->scalars[index] : n.scalar;
 }
 
-void append(std::vector<std::int64_t>& to, std::span<const std::int64_t> numbers) {
-  to.push_back(static_cast<std::int64_t>(numbers.size()));
-  to.insert(to.end(), numbers.begin(), numbers.end());
+/// Gives `take` all that a bind reads of the records but scalars, number by number.
+template <class Take> void take_geometry(std::span<const Node* const> records, Take&& take) {
+  const auto take_all = [&](std::span<const std::int64_t> numbers) {
+    take(static_cast<std::int64_t>(numbers.size()));
+    for (const std::int64_t number : numbers) take(number);
+  };
+  for (const Node* const n : records) {
+    take_all(n->sizes());
+    if (family(n->op) == Family::reduce) take(static_cast<std::int64_t>(n->scalar));
+    if (n->extra == nullptr) continue;
+    take_all(n->extra->attributes);
+    if (!n->extra->strided) continue;
+    take_all({n->extra->strides.data(), n->extra->strides.rank()});
+    take(n->extra->offset);
+  }
 }
 
 }  // namespace
 
 /// Whether the last bind() was to this plan and these numbers; remembers them.
 bool BoundPlan::is_bound_to(const Plan& plan, std::span<const Node* const> records) {
-  new_geometry_.clear();
-  for (const Node* const n : records) {
-    append(new_geometry_, n->sizes());
-    if (family(n->op) == Family::reduce) new_geometry_.push_back(static_cast<std::int64_t>(n->scalar));
-    if (n->extra == nullptr) continue;
-    append(new_geometry_, n->extra->attributes);
-    if (!n->extra->strided) continue;
-    append(new_geometry_, {n->extra->strides.data(), n->extra->strides.rank()});
-    new_geometry_.push_back(n->extra->offset);
-  }
-  const bool same = plan_number_ == plan.number && geometry_ == new_geometry_;
+  bool same = plan_number_ == plan.number;
+  std::size_t known = 0;
+  if (same)
+    take_geometry(records, [&](std::int64_t number) {
+      same = same && known < geometry_.size() && geometry_[known] == number, ++known;
+    });
+  if (same && known == geometry_.size()) [[likely]] return true;
   plan_number_ = plan.number;
-  std::swap(geometry_, new_geometry_);
-  return same;
+  geometry_.clear();
+  take_geometry(records, [&](std::int64_t number) { geometry_.push_back(number); });
+  return false;
 }
 
 BoundPlan::View BoundPlan::resolve(const Plan& plan, const PlanSource& source) const {

@@ -17,12 +17,25 @@ void destroy_node(Node* dead) {
   const auto link = [](Node* n, Node* next) { n->scalar = reinterpret_cast<std::uint64_t>(next); };
   const auto next = [](Node* n) { return reinterpret_cast<Node*>(n->scalar); };
   link(dead, nullptr);
-  while (dead != nullptr) {
+  // Edges to a node that others hold too are given up together: the nodes of a chain often share an operand.
+  Node* shared = nullptr;
+  std::uint64_t edges = 0;
+  const auto give_up = [&] {
+    if (shared != nullptr && drop_references(shared->refs, edges * Node::kEdge)) link(shared, dead), dead = shared;
+    shared = nullptr, edges = 0;
+  };
+  const auto drop = [&](Node* in) {
+    if (in == nullptr) return;
+    if (in->refs.load(std::memory_order_acquire) == Node::kEdge) {
+      link(in, dead), dead = in;
+    } else {
+      if (in != shared) give_up();
+      shared = in, ++edges;
+    }
+  };
+  for (; dead != nullptr; dead == nullptr ? give_up() : void()) {
     Node* n = dead;
     dead = next(n);
-    const auto drop = [&](Node* in) {
-      if (in != nullptr && drop_references(in->refs, Node::kEdge)) link(in, dead), dead = in;
-    };
     for (Node* in : n->inputs) drop(in);
     if (n->extra != nullptr) {
       for (Node* in : n->extra->more_inputs) drop(in);

@@ -13,7 +13,7 @@
 namespace fermata {
 namespace {
 
-bool equal(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
+bool equal(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(std::uint32_t)) == 0;
 }
 
@@ -24,7 +24,7 @@ PlanCache& PlanCache::instance() {
   return *cache;
 }
 
-const PlanEntryPtr& PlanCache::find(std::uint32_t recorded, const std::vector<std::uint32_t>& key) {
+const PlanEntryPtr& PlanCache::find(std::uint32_t recorded, std::span<const std::uint32_t> key) {
   struct Recent {
     std::uint64_t generation = 0;
     std::array<PlanEntryPtr, 64> slots;
@@ -39,7 +39,7 @@ const PlanEntryPtr& PlanCache::find(std::uint32_t recorded, const std::vector<st
   return slot;
 }
 
-PlanEntryPtr PlanCache::find_shared(const std::vector<std::uint32_t>& key) {
+PlanEntryPtr PlanCache::find_shared(std::span<const std::uint32_t> key) {
   const std::uint64_t h = XXH3_64bits(key.data(), key.size() * sizeof(std::uint32_t)) & hash_mask.load();
   std::lock_guard lock(mutex_);
   clock_.fetch_add(1, std::memory_order_relaxed);
@@ -63,7 +63,7 @@ PlanEntryPtr PlanCache::find_shared(const std::vector<std::uint32_t>& key) {
   }
   if (plans_.size() >= kMaxPlans) evict();
   auto entry = std::make_shared<PlanEntry>();
-  entry->key = key;
+  entry->key.assign(key.begin(), key.end());
   return plans_.emplace(h, std::move(entry))->second;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -29,7 +30,7 @@ using PlanEntryPtr = std::shared_ptr<PlanEntry>;
 class PlanCache {
  public:
   static PlanCache& instance();
-  const PlanEntryPtr& find(std::uint32_t recorded, const std::vector<std::uint32_t>& key);
+  const PlanEntryPtr& find(std::uint32_t recorded, std::span<const std::uint32_t> key);
   void clear();
   std::size_t size();
   /// The first difference between the key last missed and the nearest one that was there, in words; empty if none.
@@ -40,7 +41,7 @@ class PlanCache {
   std::atomic<std::uint64_t> hash_mask{~0ull};
 
  private:
-  PlanEntryPtr find_shared(const std::vector<std::uint32_t>& key);
+  PlanEntryPtr find_shared(std::span<const std::uint32_t> key);
   void evict();
   std::mutex mutex_;
   std::unordered_multimap<std::uint64_t, PlanEntryPtr> plans_;

@@ -15,6 +15,9 @@ namespace {
 using std::memory_order_relaxed;
 
 std::uint32_t words(std::uint32_t low, std::uint32_t high) { return low | high << 16; }
+std::uint32_t head(const Node& n, Op op) {
+  return static_cast<std::uint32_t>(op) | static_cast<std::uint32_t>(n.dtype) << 16 | static_cast<std::uint32_t>(n.rank) << 24;
+}
 
 /// A value that is worth keeping for the backward pass although only autograd asks for it: recomputing it would take
 /// another pass over more data than it holds.
@@ -41,8 +44,8 @@ bool worth_keeping(Op op) {
 }
 
 /// The attributes that decide which code is right, as opposed to numbers that are its arguments.
-void add_structure(const Node& n, std::vector<std::uint32_t>& key) {
-  if (n.extra == nullptr || family(n.op) == Family::external) return;  // their kernels are told all arguments
+void add_structure(const Node& n, Growing<std::uint32_t>& key) {
+  if (family(n.op) == Family::external) return;  // their kernels are told all arguments
   const std::vector<std::int64_t>& a = n.extra->attributes;
   switch (n.op) {
     case Op::slice: {  // starts and steps are arguments; unit steps allow unit strides
@@ -63,49 +66,46 @@ void add_structure(const Node& n, std::vector<std::uint32_t>& key) {
 
 }  // namespace
 
-std::uint32_t Walk::find(const Node* n) const {
-  // By the sparse-set test (Briggs and Torczon, 1993): a stale hint, or one left by another thread's walk, fails it.
-  const std::uint32_t hinted = number(n);
-  if (hinted != kUnseen) [[likely]] return hinted;
-  for (std::uint32_t i = 0; i < order.size(); ++i)  // listed, but another walk has overwritten the hint since
+/// For a node that is listed, but another walk has overwritten its hint since.
+std::uint32_t Walk::search(const Node* n) const {
+  for (std::uint32_t i = 0; i < order.size(); ++i)
     if (order[i].node == n) return i;
   return kUnseen;
 }
 
 void Walk::add(Node* n, Storage* storage) {
   n->hint.store(static_cast<std::uint32_t>(order.size()), memory_order_relaxed);
-  order.push_back({n, storage, 0});
+  order.push_back({n, storage, 0, false});
 }
 
 void Walk::add_leaf(Node* n, Storage* storage) {
   const bool dense = n->is_dense_leaf();
   bool unit = true;
   if (!dense && n->rank > 0) unit = n->extra->strides[n->rank - 1u] == 1;
-  key.push_back(static_cast<std::uint32_t>(Op::input) | static_cast<std::uint32_t>(n->dtype) << 16 |
-                static_cast<std::uint32_t>(n->rank) << 24);
-  key.push_back((dense ? 1u : 0u) | (unit ? 2u : 0u) | static_cast<std::uint32_t>(n->backend) << 8);
+  std::uint32_t* const words = key.extend(2);
+  words[0] = head(*n, Op::input);
+  words[1] = (dense ? 1u : 0u) | (unit ? 2u : 0u) | static_cast<std::uint32_t>(n->backend) << 8;
   first_operand.push_back(static_cast<std::uint32_t>(operands.size()));
   add(n, storage);
 }
 
 void Walk::add_pending(Node* n) {
-  key.push_back(static_cast<std::uint32_t>(n->op) | static_cast<std::uint32_t>(n->dtype) << 16 |
-                static_cast<std::uint32_t>(n->rank) << 24);
   // The op says how many words follow, so that no two graphs have one key; where it does not, the count does.
   const std::size_t count = n->operand_count();
-  if (is_external(n->op)) key.push_back(external_generation(n->op));
-  if (info(n->op).operands < 0) key.push_back(static_cast<std::uint32_t>(count));
+  const OpInfo& op = info(n->op);
+  key.push_back(head(*n, n->op));
+  if (op.family == Family::external) key.push_back(external_generation(n->op));
+  if (op.operands < 0) key.push_back(static_cast<std::uint32_t>(count));
   key.push_back(words(n->stretched[0], n->stretched[1]));
-  const bool reduction = family(n->op) == Family::reduce;
-  if (n->arity > 2 || reduction)
-    key.push_back(reduction ? static_cast<std::uint32_t>(n->scalar) : n->stretched[2]);
-  add_structure(*n, key);
+  if (op.family == Family::reduce) key.push_back(static_cast<std::uint32_t>(n->scalar));
+  else if (n->arity > 2) key.push_back(n->stretched[2]);
+  if (n->extra != nullptr) add_structure(*n, key);
   first_operand.push_back(static_cast<std::uint32_t>(operands.size()));
+  std::uint32_t *const in_key = key.extend(count), *const listed = operands.extend(count);
   for (std::size_t i = 0; i < count; ++i) {
     std::uint32_t in = kScalarOperand;
     if (const Node* operand = n->operand(i)) ++order[in = find(operand)].uses;
-    key.push_back(in);
-    operands.push_back(in);
+    in_key[i] = listed[i] = in;
   }
   add(n, nullptr);
 }
@@ -149,7 +149,7 @@ void Walk::add_what_recomputing_reads(std::size_t key_begin) {
   }
   for (std::size_t i = 0; i < order.size(); ++i)
     order[i].is_kept = order[i].storage != nullptr && (state[i] & kRead) != 0;
-  outputs.clear(), key.resize(key_begin);
+  outputs.clear(), key.shrink(key_begin);
   for (std::uint32_t i = 0; i < order.size(); ++i)
     if ((state[i] & kKept) != 0) outputs.push_back(i), key.push_back(i);
 }
@@ -182,7 +182,7 @@ bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
   for (Node* root : roots) {
     if (root->storage.load() != nullptr) continue;
     backend = root->backend;
-    stack_.assign(1, root);
+    stack_.clear(), stack_.push_back(root);
     while (!stack_.empty()) {
       Node* n = stack_.back();
       bool ready = true;

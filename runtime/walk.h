@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/function_ref.h"
+#include "runtime/growing.h"
 #include "runtime/node.h"
 
 namespace fermata {
@@ -20,13 +21,13 @@ class Walk {
     Node* node;
     Storage* storage;    // of a leaf; null for a pending node
     std::uint32_t uses;  // operands in this walk that refer to it
-    bool is_kept = false;  // a leaf that a value reads which the tape may ask for again
+    bool is_kept;          // a leaf that a value reads which the tape may ask for again
   };
-  std::vector<Entry> order;             // operands before users
-  std::vector<std::uint32_t> key;
+  Growing<Entry> order;                 // operands before users
+  Growing<std::uint32_t> key;
   std::vector<std::uint32_t> outputs;   // numbers in `order`
-  std::vector<std::uint32_t> operands;  // numbers of all operands, node by node; kScalarOperand for host scalars
-  std::vector<std::uint32_t> first_operand;  // per entry: where its operands start
+  Growing<std::uint32_t> operands;      // numbers of all operands, node by node; kScalarOperand for host scalars
+  Growing<std::uint32_t> first_operand; // per entry: where its operands start
 
   BackendKey backend = BackendKey::cpu; // of everything that is pending; leaves of rank 0 may be the CPU's
 
@@ -44,17 +45,22 @@ class Walk {
  private:
   bool find_order(std::span<Node* const> roots, const IsLeaf* is_leaf);
   static constexpr std::uint32_t kUnseen = ~0u, kOutputs = ~0u;
+  /// By the sparse-set test (Briggs and Torczon, 1993): a stale hint, or one left by another thread's walk, fails it.
   std::uint32_t number(const Node* n) const {
     const std::uint32_t h = n->hint.load(std::memory_order_relaxed);
     return h < order.size() && order[h].node == n ? h : kUnseen;
   }
-  std::uint32_t find(const Node* n) const;
+  std::uint32_t find(const Node* n) const {
+    const std::uint32_t hinted = number(n);
+    return hinted != kUnseen ? hinted : search(n);
+  }
+  std::uint32_t search(const Node* n) const;
   void add(Node* n, Storage* storage);
   void add_leaf(Node* n, Storage* storage);
   void add_pending(Node* n);
   void add_outputs(std::span<Node* const> roots, bool roots_only);
   void add_what_recomputing_reads(std::size_t key_begin);
-  std::vector<Node*> stack_;
+  Growing<Node*> stack_;
 };
 
 }  // namespace fermata

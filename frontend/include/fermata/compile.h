@@ -11,13 +11,16 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "runtime/function_ref.h"
 #include "runtime/tensor.h"
 
 namespace fermata {
@@ -30,10 +33,11 @@ class CompiledCore {
   CompiledCore(CompiledCore&&) noexcept;
   CompiledCore& operator=(CompiledCore&&) noexcept;
 
-  using Body = std::vector<Tensor> (*)(void* context, std::span<const Tensor> args);
-  /// Runs `body(context, stand-ins for args)` once per distinct signature, replays it otherwise.
-  std::vector<Tensor> call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body, void* context,
-                           Location where);
+  using Body = FunctionRef<std::vector<Tensor>(std::span<const Tensor> args)>;
+  /// Takes results from where they lie.
+  using Deliver = FunctionRef<void(std::span<Tensor> results)>;
+  /// Runs `body` on stand-ins for the arguments once per distinct signature, replays it otherwise.
+  void call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body, Deliver deliver, Location where);
   /// Distinct signatures captured so far.
   std::size_t captures() const;
 
@@ -52,11 +56,11 @@ template <class T> void flatten(std::vector<Tensor>& out, T&& value) {
   else if constexpr (std::is_same_v<U, std::vector<Tensor>>) out.insert(out.end(), value.begin(), value.end());
   else std::apply([&](auto&&... v) { (flatten(out, v), ...); }, value);
 }
-template <class R> R unflatten(std::vector<Tensor>& values, std::size_t& next) {
+template <class R> R unflatten(std::span<Tensor> values, std::size_t& next) {
   if constexpr (std::is_same_v<R, Tensor>) {
     return std::move(values[next++]);
   } else if constexpr (std::is_same_v<R, std::vector<Tensor>>) {
-    return std::move(values);
+    return {std::move_iterator(values.begin()), std::move_iterator(values.end())};
   } else {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       return R{unflatten<std::tuple_element_t<I, R>>(values, next)...};
@@ -74,39 +78,42 @@ template <class F> class CompiledFunction {
 
   template <class... A> auto operator()(const A&... args) {
     using R = std::invoke_result_t<F&, const A&...>;
-    std::vector<Tensor> tensors;
-    std::vector<std::uint64_t> numbers;
+    constexpr std::size_t kNumbers = (std::size_t{0} + ... + detail::is_number<A>);
+    std::array<Tensor, sizeof...(A) - kNumbers> tensors;
+    std::array<std::uint64_t, kNumbers> numbers;
+    [[maybe_unused]] std::size_t tensor = 0, number = 0;
     [[maybe_unused]] const auto take = [&](const auto& a) {
       using T = std::remove_cvref_t<decltype(a)>;
       if constexpr (detail::is_number<T>) {
-        if constexpr (std::is_floating_point_v<T>) numbers.push_back(std::bit_cast<std::uint64_t>(static_cast<double>(a)));
-        else numbers.push_back(static_cast<std::uint64_t>(a));
+        if constexpr (std::is_floating_point_v<T>) numbers[number++] = std::bit_cast<std::uint64_t>(static_cast<double>(a));
+        else numbers[number++] = static_cast<std::uint64_t>(a);
       } else {
         static_assert(std::is_convertible_v<const T&, const Tensor&>, "arguments of a compiled function are tensors and numbers");
-        tensors.push_back(a);
+        tensors[tensor++] = a;
       }
     };
     (take(args), ...);
-    struct Context { F& fn; std::tuple<const A&...> args; } context{fn_, {args...}};
-    const auto body = [](void* erased, std::span<const Tensor> stand_ins) {
-      auto& c = *static_cast<Context*>(erased);
+    const auto body = [&](std::span<const Tensor> stand_ins) {
       std::size_t next = 0;
       [[maybe_unused]] const auto pick = [&](const auto& a) -> decltype(auto) {
         if constexpr (detail::is_number<decltype(a)>) return a; else return stand_ins[next++];
       };
       std::vector<Tensor> out;
-      std::apply([&](const auto&... a) {
-        // Braces: arguments are picked from left to right.
-        std::tuple<decltype(pick(a))...> picked{pick(a)...};
-        if constexpr (std::is_void_v<R>) std::apply(c.fn, picked);
-        else detail::flatten(out, std::apply(c.fn, picked));
-      }, c.args);
+      // Braces: arguments are picked from left to right.
+      std::tuple<decltype(pick(args))...> picked{pick(args)...};
+      if constexpr (std::is_void_v<R>) std::apply(fn_, picked);
+      else detail::flatten(out, std::apply(fn_, picked));
       return out;
     };
-    std::vector<Tensor> results = core_.call(tensors, numbers, body, &context, where_);
-    if constexpr (!std::is_void_v<R>) {
-      std::size_t next = 0;
-      return detail::unflatten<R>(results, next);
+    if constexpr (std::is_void_v<R>) {
+      core_.call(tensors, numbers, body, [](std::span<Tensor>) {}, where_);
+    } else {
+      std::optional<R> results;
+      core_.call(tensors, numbers, body, [&](std::span<Tensor> values) {
+        std::size_t next = 0;
+        results.emplace(detail::unflatten<R>(values, next));
+      }, where_);
+      return *std::move(results);
     }
   }
   std::size_t captures() const { return core_.captures(); }
