@@ -34,7 +34,7 @@ bool host_runs(std::string_view target) {
 
 std::string_view choose_target(std::string& why_not) {
   const char* const forced = std::getenv(kCpuVariable);
-  if (forced != nullptr && *forced != '\0') {
+  if (forced != nullptr && *forced != '\0' && std::string_view(forced) != "amx") {  // tiles are for products only
     for (const std::string_view target : {"avx512", "avx2"}) {
       if (target != forced) continue;
       if (host_runs(target)) return target;

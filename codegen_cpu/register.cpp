@@ -9,6 +9,7 @@
 #include "codegen_cpu/library/fft.h"
 #include "codegen_cpu/library/lapack.h"
 #include "codegen_cpu/library/matmul.h"
+#include "codegen_cpu/library/matmul_amx.h"
 #include "codegen_cpu/library/matmul_bytes.h"
 #include "dispatch/emit.h"
 #include "dispatch/kernel_table.h"
@@ -60,6 +61,18 @@ void add_linalg_variants() {
 }
 
 void add_matmul_variants() {
+  if (has_amx())
+    add_variant(Op::matmul, BackendKey::cpu,
+                {.name = "amx",
+                 .form = KernelForm::library,
+                 .dtypes = DTypeSet(DType::bf16) | DType::i8 | DType::u8,
+                 .call = &matmul_amx,
+                 .fits = &matmul_amx_fits,
+                 .cost = &matmul_amx_cost,
+                 .fits_text = kMatmulAmxFits,
+                 .in_tiles = true,
+                 .several = true,
+                 .by_rows = true});
   if (has_onednn())
     add_variant(Op::matmul, BackendKey::cpu,
                 {.name = "onednn",
@@ -97,6 +110,23 @@ void add_matmul_variants() {
 
 void add_byte_product_variants() {
   constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
+  if (has_amx()) {
+    add_variant(Op::matmul_i32, BackendKey::cpu,
+                {.name = "amx",
+                 .form = KernelForm::library,
+                 .dtypes = kBytes,
+                 .call = &matmul_i32_amx,
+                 .fits = &matmul_i32_amx_fits,
+                 .cost = &matmul_i32_amx_cost,
+                 .fits_text = kMatmulAmxFits});
+    add_variant(Op::matmul_packed, BackendKey::cpu,
+                {.name = "amx",
+                 .form = KernelForm::library,
+                 .dtypes = kBytes,
+                 .call = &matmul_packed_amx,
+                 .fits = &matmul_packed_amx_fits,
+                 .fits_text = kMatmulAmxFits});
+  }
   if (has_onednn())
     add_variant(Op::matmul_i32, BackendKey::cpu,
                 {.name = "onednn",

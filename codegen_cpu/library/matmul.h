@@ -1,4 +1,4 @@
-// Matrix products as `call` kernels: oneDNN, libxsmm and our own, each single-threaded per tile inside our pool.
+// Matrix products as `call` kernels: oneDNN, libxsmm and our own (matmul_amx.h has those for tiles), each single-threaded per tile inside our pool.
 //
 // Operands keep their own ranks and any strides; a matrix that is dense along one of its axes is passed on as it is
 // or as transposed, others are packed. Bits never depend on the number of threads: the libraries' tiles depend on sizes

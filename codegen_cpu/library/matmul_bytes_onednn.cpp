@@ -58,7 +58,9 @@ bool matmul_i32_onednn_fits(const CallArgs& args) {
 }
 
 double matmul_i32_onednn_cost(const CallArgs& args) {
-  return 500 + decode_matmul(args).multiply_adds() / per_ns(DType::i8);
+  const MatmulProblem p = decode_matmul(args);
+  // Wide right sides, of which a tile takes a part of each row, go through slow copies.
+  return 500 * static_cast<double>(p.batches) + p.multiply_adds() / per_ns(DType::i8) * (p.n > 512 ? 3 : 1);
 }
 
 }  // namespace fermata

@@ -194,6 +194,12 @@ void multiply_tiles(const MatmulProblem& p, MatmulEpilogue epilogue) {
 
 }  // namespace
 
+void multiply_f32_tile(PortableTile tile) {
+  const ScratchBytes scratch(portable_scratch_bytes(MatmulStorage::f32, tile.rows, tile.columns));
+  tile.scratch = scratch.held.data;
+  kernels().tile[static_cast<std::size_t>(MatmulStorage::f32)](tile);
+}
+
 void matmul_portable(const CallArgs& args) {
   matmul_portable(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
 }

@@ -68,6 +68,9 @@ struct PortableKernels {
   double multiply_adds_per_ns;  // f32, of a tile
 };
 
+/// A tile of f32 by the kernel for this processor, which needs no scratch memory of the caller.
+void multiply_f32_tile(PortableTile tile);
+
 extern const PortableKernels kPortableBaseline;
 #if defined(__x86_64__)
 extern const PortableKernels kPortableAvx2;

@@ -17,7 +17,7 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_COMPILE", "second_sight|immediate|never", "second_sight", "when a new structure is compiled"},
     {"FERMATA_PENDING_LIMIT", "N", "512", "the longest chain of calls that are held"},
     {"FERMATA_FMA", "0|1", "0", "compiled products and sums are rounded once"},
-    {"FERMATA_CPU", "avx2|avx512", "the best there is", "instruction set of compiled kernels"},
+    {"FERMATA_CPU", "avx2|avx512|amx", "the best there is", "instruction set of compiled kernels and products"},
     {"FERMATA_LLVM_PLUGIN", "FILE", "beside the library", "the LLVM plugin"},
     {"FERMATA_CACHE_DIR", "FOLDER", "~/.cache/fermata", "where machine code is kept; empty for nowhere"},
     {"FERMATA_CACHE_DIR_LIMIT", "BYTES", "256 MiB", "machine code that is kept"},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen_cpu/library/matmul.h"
+#include "codegen_cpu/library/matmul_amx.h"
 #include "ir/shape.h"
 
 namespace fermata {
@@ -91,11 +92,13 @@ TEST(MatmulBytes, EveryKernelIsExact) {
         const std::string sizes = std::to_string(m) + " " + std::to_string(n) + " " + std::to_string(k);
         for (const bool transposed : {false, true}) {
           EXPECT_EQ(p.run(&matmul_i32_portable, nullptr, transposed, false), p.wanted) << sizes;
+          EXPECT_EQ(p.run(&matmul_i32_amx, &matmul_i32_amx_fits, transposed, false), p.wanted) << sizes;
           if (!has_onednn()) continue;
           EXPECT_EQ(p.run(&matmul_i32_onednn, &matmul_i32_onednn_fits, transposed, false), p.wanted) << sizes;
         }
         if (right != DType::i8) continue;
         EXPECT_EQ(p.run(&matmul_packed_portable, nullptr, false, true), p.wanted) << sizes;
+        EXPECT_EQ(p.run(&matmul_packed_amx, &matmul_packed_amx_fits, false, true), p.wanted) << sizes;
         if (!has_vnni()) continue;
         EXPECT_EQ(p.run(&matmul_packed_vnni, &matmul_packed_vnni_fits, false, true), p.wanted) << sizes;
       }

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "codegen_cpu/library/matmul_amx.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "ir/error.h"
 #include "ir/float16.h"
@@ -41,6 +42,7 @@ struct Variant {
   double (*cost)(const CallArgs&);
 };
 const Variant kVariants[] = {
+    {"amx", matmul_amx, matmul_amx, matmul_amx_fits, matmul_amx_cost},
     {"onednn", matmul_onednn, matmul_onednn, matmul_onednn_fits, matmul_onednn_cost},
     {"libxsmm", matmul_libxsmm, matmul_libxsmm, matmul_libxsmm_fits, matmul_libxsmm_cost},
     {"portable", matmul_portable, matmul_portable, matmul_portable_fits, matmul_portable_cost},

@@ -1,0 +1,410 @@
+// See matmul_amx.h: which products there are, and the tasks that their kernels are given.
+#include "codegen_cpu/library/matmul_amx.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <string_view>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include "codegen_cpu/eager/eager.h"
+#include "codegen_cpu/irregular/positions.h"
+#include "codegen_cpu/irregular/strided_copy.h"
+#include "codegen_cpu/library/matmul_amx_kernels.h"
+#include "codegen_cpu/library/matmul_portable_kernels.h"
+#include "codegen_cpu/library/matmul_problem.h"
+#include "ir/shape.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+
+#if defined(__x86_64__) && defined(__linux__)
+namespace {
+
+bool processor_has_tiles() {
+  constexpr unsigned kTiles = 1u << 22 | 1u << 24 | 1u << 25,
+                     kNarrowing = 1u << 5;  // amx_bf16, amx_tile, amx_int8; avx512_bf16
+  unsigned a, b, c, d;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTiles) != kTiles) return false;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kNarrowing) != 0;
+}
+
+/// Linux keeps room for tiles in the state of a process only if it asks: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA).
+bool system_permits_tiles() {
+  constexpr int kRequest = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+}
+
+bool is_allowed() {
+  const char* const wanted = std::getenv("FERMATA_CPU");
+  return wanted == nullptr || *wanted == '\0' || std::string_view(wanted) == "amx";
+}
+
+}  // namespace
+
+bool has_amx() {
+  static const bool has =
+      is_allowed() && eager::instruction_set() == "avx512" && processor_has_tiles() && system_permits_tiles();
+  return has;
+}
+
+namespace {
+
+AmxKind kind_of(DType lhs, DType rhs) {
+  if (lhs == DType::f32) return AmxKind::f32;
+  if (lhs == DType::bf16) return AmxKind::bf16;
+  if (lhs == DType::i8) return rhs == DType::i8 ? AmxKind::i8_i8 : AmxKind::i8_u8;
+  return rhs == DType::i8 ? AmxKind::u8_i8 : AmxKind::u8_u8;
+}
+
+std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
+std::int64_t whole(std::int64_t size, std::int64_t step) { return parts(size, step) * step; }
+
+/// A product, and what its result is made of.
+struct AmxCall {
+  AmxKind kind;
+  MatmulProblem problem;
+  std::int64_t out_bytes;
+  const std::byte* blocks = nullptr;  // the right side as matmul_packed has it
+
+  std::size_t number() const { return static_cast<std::size_t>(kind); }
+  std::int64_t element_bytes() const { return kind == AmxKind::f32 ? 4 : kind == AmxKind::bf16 ? 2 : 1; }
+  std::byte* out_of(std::int64_t batch) const {
+    return problem.results.empty() ? problem.out + batch * problem.m * problem.n * out_bytes : problem.out_of(batch);
+  }
+};
+
+/// Multiply-adds per nanosecond of one core, packing not included (measured on Sapphire Rapids).
+double per_ns(AmxKind k) { return k == AmxKind::f32 ? 150 : k == AmxKind::bf16 ? 500 : 900; }
+
+/// Rows of a tile, at most: its left side, or a block of it along k, and a panel stay in the second-level cache.
+constexpr std::int64_t most_rows(AmxKind k) { return k == AmxKind::f32 ? 128 : 256; }
+constexpr std::int64_t kLhsBytes = 1 << 20;
+/// Columns after which what follows the product is called: they are still in the second-level cache.
+constexpr std::int64_t kColumnsTogether = 512;
+/// Columns of the right side that are packed together: memory is read in stretches.
+constexpr std::int64_t kColumnsPacked = 256;
+/// Bytes of panels that tiles share; a larger right side is packed by each tile, block by block.
+constexpr std::int64_t kMostPanelBytes = 128 << 20;
+
+/// Of rows, as many tiles as the pool can share out evenly; of columns, where there are few rows.
+MatmulTiles cut_into_tiles(const AmxCall& c) {
+  const MatmulProblem& p = c.problem;
+  const std::int64_t chunks = thread_count() == 1 ? 1 : 4 * thread_count();
+  MatmulTiles t{p.m, p.n, parts(p.m, most_rows(c.kind)), 1};
+  if (t.down * p.batches < chunks) {
+    const std::int64_t unit = chunks / std::gcd(chunks, p.batches);
+    t.down = std::min(parts(t.down, unit) * unit, parts(p.m, kAmxLines));
+    t.across = std::clamp(chunks / (t.down * p.batches), std::int64_t{1}, parts(p.n, 2 * kAmxLines));
+  }
+  t.rows = whole(parts(p.m, t.down), kAmxLines), t.down = parts(p.m, t.rows);
+  t.columns = whole(parts(p.n, t.across), 2 * kAmxLines), t.across = parts(p.n, t.columns);
+  return t;
+}
+
+/// Panels of the whole right side, if several tiles read the same ones, and the largest magnitudes of its columns.
+class SharedRhs {
+ public:
+  SharedRhs(const AmxCall& c, const MatmulTiles& tiles)
+      : panel_bytes_(parts(c.problem.k, amx_step(c.kind)) * amx_step_bytes(c.kind)),
+        batch_bytes_(parts(c.problem.n, kAmxLines) * panel_bytes_),
+        is_there_(c.blocks == nullptr && tiles.down > 1 && batch_bytes_ * c.problem.batches <= kMostPanelBytes),
+        columns_(c.problem.n),
+        panels_(is_there_ ? batch_bytes_ * c.problem.batches : 0),
+        largest_(is_there_ && c.kind == AmxKind::f32 ? columns_ * c.problem.batches : 0) {
+    if (!is_there_) return;
+    const MatmulProblem& p = c.problem;
+    std::fill_n(largest_.data(), largest_.size(), 0u);
+    const std::int64_t columns = kColumnsPacked, each = parts(p.n, columns);
+    parallel_for(
+        0, p.batches * each, static_cast<double>(columns * p.k) * 0.5, [&](std::int64_t first, std::int64_t last) {
+          for (std::int64_t task = first; task < last; ++task) {
+            const std::int64_t batch = task / each, j = task % each * columns;
+            kAmxKernels.pack_rhs[c.number()]({.from = p.rhs_of(batch) + j * p.rhs.column_stride * c.element_bytes(),
+                                              .line_stride = p.rhs.column_stride,
+                                              .k_stride = p.rhs.row_stride,
+                                              .lines = std::min(columns, p.n - j),
+                                              .k = p.k,
+                                              .panels = at(batch, j),
+                                              .panel_bytes = panel_bytes_,
+                                              .largest = largest(batch, j)});
+          }
+        });
+  }
+  bool is_there() const { return is_there_; }
+  std::int64_t panel_bytes() const { return panel_bytes_; }
+  std::byte* at(std::int64_t batch, std::int64_t column) const {
+    return panels_.data() + batch * batch_bytes_ + column / kAmxLines * panel_bytes_;
+  }
+  std::uint32_t* largest(std::int64_t batch, std::int64_t column) const {
+    return largest_.size() == 0 ? nullptr : largest_.data() + batch * columns_ + column;
+  }
+
+ private:
+  std::int64_t panel_bytes_, batch_bytes_;
+  bool is_there_;
+  std::int64_t columns_;
+  Scratch<std::byte> panels_;
+  Scratch<std::uint32_t> largest_;
+};
+
+/// Whether lines of f32 whose largest magnitude has these bits may be split: no infinity or NaN, sums far from overflow, and parts
+/// that are flushed to zero, which are below 2^-126, far below the rounding of the rest.
+bool can_be_split(std::uint32_t largest) {
+  constexpr std::uint32_t kLeast = (127u - 40) << 23, kMost = (127u + 50) << 23;
+  return largest == 0 || (largest >= kLeast && largest < kMost);
+}
+
+/// Calls f(first, count) for every run of lines that cannot be split.
+template <class F> void for_unsplit(const std::uint32_t* largest, std::int64_t lines, F&& f) {
+  for (std::int64_t i = 0; i < lines; ++i) {
+    if (can_be_split(largest[i])) continue;
+    const std::int64_t first = i;
+    while (i < lines && !can_be_split(largest[i])) ++i;
+    f(first, i - first);
+  }
+}
+
+/// What a task computes: rows and columns of a batch.
+struct AmxTask {
+  std::int64_t batch, row, rows, column, columns;
+};
+
+/// The work of a thread: memory for one tile, kept from task to task.
+class TileWorker {
+ public:
+  TileWorker(const AmxCall& call, const MatmulTiles& tiles, const SharedRhs& shared)
+      : c_(call),
+        p_(call.problem),
+        shared_(shared),
+        depth_(depth_of(call, packs_rhs() ? std::max(tiles.rows, kColumnsPacked) : tiles.rows)),
+        panel_bytes_(parts(depth_, amx_step(call.kind)) * amx_step_bytes(call.kind)),
+        sums_bytes_(whole(tiles.rows, kAmxLines) * kAmxLines * 4),
+        lhs_(parts(tiles.rows, kAmxLines) * panel_bytes_),
+        rhs_(packs_rhs() ? kColumnsPacked / kAmxLines * panel_bytes_ : 0),
+        sums_(sums_bytes_ * (depth_ < p_.k ? parts(tiles.columns, kAmxLines) : 1)),
+        largest_(tiles.rows + tiles.columns) {
+    kAmxKernels.configure();
+  }
+  ~TileWorker() { kAmxKernels.release(); }
+  TileWorker(const TileWorker&) = delete;
+
+  void run(const AmxTask& t, MatmulEpilogue epilogue) const {
+    std::fill_n(largest_.data(), t.rows + t.columns, 0u);
+    for (std::int64_t k = 0; k < p_.k; k += depth_) {
+      pack_lhs(t, k);
+      for (std::int64_t j = 0; j < t.columns; j += kColumnsTogether) {
+        const AmxTask some{t.batch, t.row, t.rows, t.column + j, std::min(kColumnsTogether, t.columns - j)};
+        std::uint32_t* const column_largest =
+            shared_.is_there() ? shared_.largest(t.batch, some.column) : largest_.data() + t.rows + j;
+        for (std::int64_t i = 0; i < some.columns; i += kAmxLines) {
+          if (packs_rhs() && i % kColumnsPacked == 0) pack_rhs(some, i, k, column_largest + i);
+          multiply_panel(some, i, k, (j + i) / kAmxLines);
+        }
+        if (k + depth_ < p_.k) continue;
+        if (c_.kind == AmxKind::f32) mend(some, column_largest);
+        epilogue({t.batch * p_.m + t.row, t.batch * p_.m + t.row + t.rows, some.column, some.column + some.columns});
+      }
+    }
+  }
+
+ private:
+  bool packs_rhs() const { return c_.blocks == nullptr && !shared_.is_there(); }
+  /// Places of k that are packed at a time: parts of equal size, in whole blocks of those that are added up together.
+  static std::int64_t depth_of(const AmxCall& c, std::int64_t rows) {
+    const std::int64_t block = amx_step(c.kind) * kAmxStepsTogether;
+    const std::int64_t bytes = whole(rows, kAmxLines) / kAmxLines * amx_step_bytes(c.kind) * kAmxStepsTogether;
+    const std::int64_t most = std::max(kLhsBytes / bytes, std::int64_t{1}) * block;
+    return whole(parts(c.problem.k, parts(c.problem.k, most)), block);
+  }
+
+  void pack_lhs(const AmxTask& t, std::int64_t k) const {
+    kAmxKernels.pack_lhs[c_.number()](
+        {.from = p_.lhs_of(t.batch) + (t.row * p_.lhs.row_stride + k * p_.lhs.column_stride) * c_.element_bytes(),
+         .line_stride = p_.lhs.row_stride,
+         .k_stride = p_.lhs.column_stride,
+         .lines = t.rows,
+         .k = std::min(depth_, p_.k - k),
+         .panels = lhs_.data(),
+         .panel_bytes = panel_bytes_,
+         .largest = c_.kind == AmxKind::f32 ? largest_.data() : nullptr});
+  }
+
+  void pack_rhs(const AmxTask& t, std::int64_t column, std::int64_t k, std::uint32_t* largest) const {
+    const std::int64_t at = t.column + column;
+    kAmxKernels.pack_rhs[c_.number()](
+        {.from = p_.rhs_of(t.batch) + (at * p_.rhs.column_stride + k * p_.rhs.row_stride) * c_.element_bytes(),
+         .line_stride = p_.rhs.column_stride,
+         .k_stride = p_.rhs.row_stride,
+         .lines = std::min(kColumnsPacked, t.columns - column),
+         .k = std::min(depth_, p_.k - k),
+         .panels = rhs_.data(),
+         .panel_bytes = panel_bytes_,
+         .largest = c_.kind == AmxKind::f32 ? largest : nullptr});
+  }
+
+  /// 32 columns, of which the panel is the tile's `number`th.
+  void multiply_panel(const AmxTask& t, std::int64_t column, std::int64_t k, std::int64_t number) const {
+    const std::int64_t at = t.column + column, step = k / amx_step(c_.kind), depth = std::min(depth_, p_.k - k);
+    const std::int64_t columns = std::min(kAmxLines, t.columns - column);
+    AmxProduct product{.lhs = lhs_.data(),
+                       .lhs_panel_bytes = panel_bytes_,
+                       .rhs = nullptr,
+                       .rhs_step = amx_step_bytes(c_.kind),
+                       .rhs_half = kAmxTileBytes,
+                       .rhs_line = 64,
+                       .rows = t.rows,
+                       .columns = columns,
+                       .steps = parts(depth, amx_step(c_.kind)),
+                       .sums = sums_.data() + (depth_ < p_.k ? number * sums_bytes_ : 0),
+                       .first = k == 0,
+                       .out = k + depth_ < p_.k ? nullptr : c_.out_of(t.batch) + (t.row * p_.n + at) * c_.out_bytes,
+                       .out_row = p_.n * c_.out_bytes,
+                       .out_bytes = c_.out_bytes};
+    if (c_.blocks != nullptr) {  // [N/64, K/4, 64, 4]
+      product.rhs_step = 16 * 256, product.rhs_half = 64, product.rhs_line = 256;
+      product.rhs = c_.blocks + at / 64 * parts(p_.k, 64) * product.rhs_step + at % 64 * 4 + step * product.rhs_step;
+    } else if (shared_.is_there()) {
+      product.rhs = shared_.at(t.batch, at) + step * product.rhs_step;
+    } else {
+      product.rhs = rhs_.data() + column % kColumnsPacked / kAmxLines * panel_bytes_;
+    }
+    kAmxKernels.multiply[c_.number()](product);
+  }
+
+  /// Computes rows and columns again that must not be split.
+  void mend(const AmxTask& t, const std::uint32_t* column_largest) const {
+    for_unsplit(largest_.data(), t.rows, [&](std::int64_t i, std::int64_t rows) {
+      multiply_in_order({t.batch, t.row + i, rows, t.column, t.columns});
+    });
+    for_unsplit(column_largest, t.columns, [&](std::int64_t j, std::int64_t columns) {
+      multiply_in_order({t.batch, t.row, t.rows, t.column + j, columns});
+    });
+  }
+  void multiply_in_order(const AmxTask& t) const {
+    multiply_f32_tile({.lhs = p_.lhs_of(t.batch) + t.row * p_.lhs.row_stride * 4,
+                       .lhs_row = p_.lhs.row_stride,
+                       .lhs_k = p_.lhs.column_stride,
+                       .rhs = p_.rhs_of(t.batch) + t.column * p_.rhs.column_stride * 4,
+                       .rhs_k = p_.rhs.row_stride,
+                       .rhs_column = p_.rhs.column_stride,
+                       .rhs_panels = nullptr,
+                       .out = c_.out_of(t.batch) + (t.row * p_.n + t.column) * 4,
+                       .out_row = p_.n,
+                       .rows = t.rows,
+                       .columns = t.columns,
+                       .k = p_.k,
+                       .scratch = nullptr});
+  }
+
+  const AmxCall& c_;
+  const MatmulProblem& p_;
+  const SharedRhs& shared_;
+  const std::int64_t depth_, panel_bytes_, sums_bytes_;
+  const Scratch<std::byte> lhs_, rhs_, sums_;
+  const Scratch<std::uint32_t> largest_;  // of rows, then of columns if this packs them
+};
+
+void multiply(const AmxCall& c, MatmulEpilogue epilogue) {
+  const MatmulProblem& p = c.problem;
+  const MatmulTiles tiles = cut_into_tiles(c);
+  const SharedRhs shared(c, tiles);
+  const double ns = 500 + static_cast<double>(tiles.rows * tiles.columns) * static_cast<double>(p.k) / per_ns(c.kind);
+  parallel_for(0, p.batches * tiles.count(), ns, [&](std::int64_t first, std::int64_t last) {
+    const TileWorker worker(c, tiles, shared);
+    for (std::int64_t task = first; task < last; ++task) {
+      const std::int64_t batch = task / tiles.count(), tile = task % tiles.count();
+      const std::int64_t i = tile / tiles.across * tiles.rows, j = tile % tiles.across * tiles.columns;
+      worker.run({batch, i, std::min(tiles.rows, p.m - i), j, std::min(tiles.columns, p.n - j)}, epilogue);
+    }
+  });
+}
+
+/// Time for packing an element of a side, in ns.
+double packing_ns(AmxKind k) { return k == AmxKind::f32 ? 0.5 : k == AmxKind::bf16 ? 0.15 : 0.07; }
+
+double cost(AmxKind kind, const MatmulProblem& p) {
+  const double rows = static_cast<double>(whole(p.m, 16)), columns = static_cast<double>(whole(p.n, 16)),
+               depth = static_cast<double>(whole(p.k, amx_step(kind)));
+  const double copies = (static_cast<double>(p.m) + static_cast<double>(p.n)) * depth * packing_ns(kind);
+  const double sums = rows * columns * 0.08 * static_cast<double>(parts(p.k, amx_step(kind) * kAmxStepsTogether));
+  return 500 + static_cast<double>(p.batches) * (100 + rows * columns * depth / per_ns(kind) + copies + sums);
+}
+
+bool is_empty(const MatmulProblem& p) { return p.batches * p.m * p.n == 0 || p.k == 0; }
+
+}  // namespace
+
+void matmul_amx(const CallArgs& args, MatmulEpilogue epilogue) {
+  const MatmulProblem p = decode_matmul(args);
+  multiply({kind_of(p.dtype, p.dtype), p, static_cast<std::int64_t>(byte_size(p.dtype))}, epilogue);
+}
+
+bool matmul_amx_fits(const CallArgs& args) {
+  const DType t = args.inputs[0].dtype;
+  if (!has_amx() || !(t == DType::f32 || t == DType::bf16 || byte_size(t) == 1)) return false;
+  return !is_empty(decode_matmul(args));
+}
+
+double matmul_amx_cost(const CallArgs& args) {
+  const MatmulProblem p = decode_matmul(args);
+  return cost(kind_of(p.dtype, p.dtype), p);
+}
+
+void matmul_i32_amx(const CallArgs& args) {
+  multiply({kind_of(args.inputs[0].dtype, args.inputs[1].dtype), decode_matmul(args), 4}, [](const MatmulTile&) {});
+}
+bool matmul_i32_amx_fits(const CallArgs& args) { return has_amx() && !is_empty(decode_matmul(args)); }
+double matmul_i32_amx_cost(const CallArgs& args) { return cost(AmxKind::i8_i8, decode_matmul(args)); }
+
+void matmul_packed_amx(const CallArgs& args) {
+  const TensorView &x = args.inputs[0], &blocks = args.inputs[1];
+  const auto dense = [](const TensorView& v, const Scratch<std::byte>& copy) {
+    if (copy.size() == 0) return static_cast<const std::byte*>(v.data);
+    const std::span<const std::int64_t> sizes{v.sizes, v.rank};
+    strided_copy({copy.data(), dense_strides(sizes)}, {v.data, {v.strides, v.rank}}, sizes, 1);
+    return static_cast<const std::byte*>(copy.data());
+  };
+  const auto copied = [](const TensorView& v) { return is_contiguous(v, 0, v.rank) ? 0 : v.element_count(); };
+  const Scratch<std::byte> x_copy(copied(x)), block_copy(copied(blocks));
+  const std::int64_t k = x.sizes[x.rank - 1], columns = args.attributes[0];
+  const MatmulProblem p{.dtype = x.dtype,
+                        .m = x.element_count() / k,
+                        .n = columns,
+                        .k = k,
+                        .lhs = {dense(x, x_copy), k, 1, {}},
+                        .rhs = {nullptr, 0, 0, {}},
+                        .out = static_cast<std::byte*>(args.outputs[0].data),
+                        .batch_sizes = {}};
+  multiply({kind_of(x.dtype, DType::i8), p, 4, dense(blocks, block_copy)}, [](const MatmulTile&) {});
+}
+bool matmul_packed_amx_fits(const CallArgs& args) {
+  return has_amx() && args.inputs[0].element_count() != 0 && args.attributes[0] != 0;
+}
+
+#else
+
+bool has_amx() { return false; }
+void matmul_amx(const CallArgs&, MatmulEpilogue) {}
+bool matmul_amx_fits(const CallArgs&) { return false; }
+double matmul_amx_cost(const CallArgs&) { return 0; }
+void matmul_i32_amx(const CallArgs&) {}
+bool matmul_i32_amx_fits(const CallArgs&) { return false; }
+double matmul_i32_amx_cost(const CallArgs&) { return 0; }
+void matmul_packed_amx(const CallArgs&) {}
+bool matmul_packed_amx_fits(const CallArgs&) { return false; }
+
+#endif
+
+void matmul_amx(const CallArgs& args) {
+  matmul_amx(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
+}
+
+}  // namespace fermata
