@@ -63,6 +63,10 @@ class Accesses {
   Value* offset(unsigned access, Value* address) const;
   Value* offsets(unsigned access, Value* address, const Span& span, unsigned vector) const;
 
+  /// Asks for the lanes of a span in the next row, one step of `axis` further, of all that is read in order along the vector
+  /// axis; of rows that are too long to be kept until they are used for nothing.
+  void prefetch_next(unsigned axis, const Values& addresses, const Span& span, unsigned vectors) const;
+
   using LinearBody =
       llvm::function_ref<Values(const Values& addresses, Value* linear, Value* last_digit, const Values& carried)>;
   /// Runs over [begin, end) of the row-major linear index over digits, outer to inner. Returns what is carried.
