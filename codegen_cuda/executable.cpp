@@ -42,7 +42,7 @@ std::size_t components(const Kernel& kernel) {
 }  // namespace
 
 CudaExecutable::CudaExecutable(const Kernel& kernel)
-    : kernel_(kernel), schedule_(schedule(kernel)), layout_(kernel), described_(serialise(kernel)), pack_(pack_elements(kernel)), end_(end_of(kernel)) {
+    : kernel_(kernel), schedule_(schedule(kernel)), layout_(kernel), described_(serialise(kernel)), pack_(pack_elements(kernel)), end_(end_of(kernel)), joined_(kernel_, schedule_) {
   if (layout_.count > kMostSlots)
     throw UnsupportedError(2101, format_error(2101, "UnsupportedError",
                                               fmt::format("cannot compile a kernel: it has {} arguments, more than {}",

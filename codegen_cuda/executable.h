@@ -8,6 +8,7 @@
 #include <string>
 
 #include "codegen_cuda/emit/emission.h"
+#include "codegen_cuda/library/joined_products.h"
 #include "codegen_cuda/library/matmul_end.h"
 #include "codegen_cuda/runtime/kernels.h"
 #include "runtime/executable.h"
@@ -23,6 +24,10 @@ class CudaExecutable final : public Executable {
  public:
   explicit CudaExecutable(const Kernel& kernel);
   void launch(const KernelLaunch& launch) const override;
+  std::optional<JoinEstimate> estimate_joined(const JoinedSizes& sizes) const override { return joined_.estimate(sizes); }
+  void launch_joined(std::uint16_t made, const CallArgs& first, const KernelLaunch& launch, const CallArgs& second) const override {
+    joined_.launch(made, first, launch, second);
+  }
   std::size_t code_bytes() const override;
 
   /// The source of a schedule, for dumps and tests. `axis` of tiles.
@@ -57,6 +62,7 @@ class CudaExecutable final : public Executable {
   std::size_t kept_bytes_ = 0;         // of an element of each
   bool splits_ = false;
   std::optional<KernelEnd> end_;
+  JoinedProducts joined_;
   mutable std::mutex mutex_;
   mutable std::array<std::shared_ptr<const LoadedKernel>, kSchedules * 2 + kMaxRank * 2> variants_;
 };

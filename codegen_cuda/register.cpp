@@ -28,12 +28,14 @@ void add_product_variants() {
                               .fits = &gpu::matmul_cublaslt_fits,
                               .cost = &gpu::matmul_cublaslt_cost,
                               .fits_text = gpu::kMatmulCublasltFits,
-                              .in_tiles = true};  // takes the kernel that follows, whole
+                              .in_tiles = true,  // takes the kernel that follows, whole
+                              .by_rows = true};
   const KernelVariant tiled{.name = "tiled",
                             .form = KernelForm::library,
                             .dtypes = kReal,
                             .call = &gpu::matmul_tiled,
-                            .cost = &gpu::matmul_tiled_cost};
+                            .cost = &gpu::matmul_tiled_cost,
+                            .by_rows = true};
   KernelVariant bytes = library, tiled_bytes = tiled;
   bytes.dtypes = DType::i8, tiled_bytes.dtypes = DTypeSet(DType::i8) | DType::u8;
   add_variant(Op::matmul, BackendKey::cuda, library);

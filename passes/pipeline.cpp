@@ -115,7 +115,7 @@ std::string describe(const Program& p) {
     const PlanStep& step = p.plan->steps[i];
     if (step.kind == PlanStep::Kind::call) {
       text += fmt::format("step {}: call {}{}\n", i, step.name,
-                          step.on_row_blocks ? fmt::format(" on each block of rows of steps {} and {}", i - 2, i - 1)
+                          step.on_row_blocks ? describe_joined(p, i)
                           : step.beside      ? fmt::format(" with step {}", i - 1)
                                              : "");
       continue;
@@ -124,7 +124,7 @@ std::string describe(const Program& p) {
     text += fmt::format("step {}: kernel {} ({} kernel, {} loads and stores, {} primitives{}){}\n", i, step.name,
                         k.reduced == 0 ? "map" : k.is_row_kernel() ? "row" : "column", k.accesses.size(),
                         k.program.size(), step.executable->code_bytes() == 0 ? "" : fmt::format(", {} bytes of code", step.executable->code_bytes()),
-                        !step.on_tiles                      ? ""
+                        !step.on_tiles || (p.backend != BackendKey::cpu && k.reduced != 0) ? ""
                         : p.backend == BackendKey::cpu ? fmt::format(" on each tile of step {}", i - 1)
                                                        : fmt::format(" or, where its library can, the end of step {}", i - 1));
   }

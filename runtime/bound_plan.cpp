@@ -449,9 +449,8 @@ std::int64_t plane_of_tiles(Op op, std::span<const std::int64_t> result) {
 
 }  // namespace
 
-/// Whether the kernel's points are the elements of the result of the call before, its rows those of the tiles or whole
-/// planes of them, or all in one row whose parts may start where tiles do.
-bool BoundPlan::tiles_fit(const Plan& plan, std::size_t step) const {
+/// Whether the kernel's points are the elements of the result of the call before, which makes it by rows and columns.
+bool BoundPlan::has_points_of_call(const Plan& plan, std::size_t step) const {
   const PlanStep& call = plan.steps[step - 1];
   const std::span<const std::int64_t> result = records_[call.record]->sizes(),
                                       domain = records_[plan.steps[step].record]->sizes();
@@ -459,6 +458,15 @@ bool BoundPlan::tiles_fit(const Plan& plan, std::size_t step) const {
   const std::int64_t* numbers = numbers_.data() + steps_[step - 1].sizes;
   for (std::size_t k = 0; k < call.sources.size(); ++k, numbers += 1 + 2 * *numbers)
     if (*numbers < 2) return false;  // with a vector among the operands the result may not be cut by rows and columns
+  return true;
+}
+
+/// Whether the kernel may run on tiles of the result of the call before: its rows are those of the tiles or whole planes of
+/// them, or all in one row whose parts may start where tiles do.
+bool BoundPlan::tiles_fit(const Plan& plan, std::size_t step) const {
+  if (!has_points_of_call(plan, step)) return false;
+  const PlanStep& call = plan.steps[step - 1];
+  const std::span<const std::int64_t> result = records_[call.record]->sizes();
   if (plan.backend != BackendKey::cpu) return plan.steps[step].reduced == 0;  // all of it at once
   const Step& b = steps_[step];
   const std::int64_t columns = result.back(), rows = element_count(result) / columns;

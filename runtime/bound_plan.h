@@ -82,11 +82,14 @@ class BoundPlan {
   void gather_calls(const Plan& plan);
   bool same_numbers(const Step& a, const Step& b) const;
   bool tiles_fit(const Plan& plan, std::size_t step) const;
+  bool has_points_of_call(const Plan& plan, std::size_t step) const;
   void run_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);
   CallArgs prepare_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);
   void run_on_tiles(const Plan& plan, std::size_t call);
   void run_with_following(const Plan& plan, std::size_t call);
   std::int64_t rows_to_join(const Plan& plan, std::size_t last) const;
+  bool joins_on_device(const Plan& plan, std::size_t last) const;
+  void run_joined(const Plan& plan, std::size_t first);
   void run_on_row_blocks(const Plan& plan, std::size_t first);
   KernelLaunch launch_of(const Step& bound) const;
 

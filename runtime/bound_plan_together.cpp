@@ -1,6 +1,6 @@
 // Steps of a BoundPlan that run together: equal calls, which become one (passes/gather_calls.h), and, block of rows by
 // block of rows, a product, a kernel on it and a product of what that leaves (passes/join_rows.h). What is between those
-// lives in memory of the thread, which the kernel is pointed to.
+// lives in memory of the thread, which the kernel is pointed to. A device runs those as one kernel of its own.
 #include <algorithm>
 
 #include "runtime/allocator.h"
@@ -73,6 +73,16 @@ struct ScratchMatrix {
 
 }  // namespace
 
+std::uint16_t access_of(const PlanStep& kernel, std::uint32_t slot) {
+  std::uint16_t found = kNoAccess;
+  for (std::size_t a = 0; a < kernel.sources.size(); ++a) {
+    if (kernel.sources[a].slot != slot) continue;
+    if (found != kNoAccess) return kNoAccess;
+    found = static_cast<std::uint16_t>(a);
+  }
+  return found;
+}
+
 /// Whether two calls have the same sizes, strides and attributes.
 bool BoundPlan::same_numbers(const Step& a, const Step& b) const {
   const auto of = [&](const Step& s) {
@@ -102,16 +112,32 @@ void BoundPlan::gather_calls(const Plan& plan) {
   }
 }
 
+/// Whether a device does the last three steps as one.
+bool BoundPlan::joins_on_device(const Plan& plan, std::size_t last) const {
+  const PlanStep &second = plan.steps[last], &kernel = plan.steps[last - 1], &first = plan.steps[last - 2];
+  if (!has_points_of_call(plan, last - 1)) return false;
+  const std::span<const std::int64_t> between = records_[first.record]->sizes(), out = records_[second.record]->sizes();
+  const Step& b = steps_[last - 1];
+  const std::int64_t rows = between[between.size() - 2], columns = between.back(), all_rows = element_count(between) / columns;
+  if (b.rows != all_rows || numbers_[b.sizes + b.rank - 1] != columns) return false;
+  const std::int64_t* numbers = numbers_.data() + steps_[last - 2].sizes;
+  const auto estimate = kernel.executable->estimate_joined({.batches = all_rows / rows, .rows = rows, .columns = columns, .depth = numbers[*numbers], .width = out.back(),
+                                                            .factors = first.operand_dtype, .weights = second.operand_dtype, .made = access_of(kernel, first.output.slot)});
+  return estimate && estimate->pays;
+}
+
 /// Rows of a block, or 0 if the steps are better off, or only right, one after the other.
 std::int64_t BoundPlan::rows_to_join(const Plan& plan, std::size_t last) const {
   const PlanStep &second = plan.steps[last], &first = plan.steps[last - 2];
-  if (!steps_[last - 1].on_tiles) return 0;
+  const bool on_device = plan.backend != BackendKey::cpu;
+  if (!on_device && !steps_[last - 1].on_tiles) return 0;
   const std::span<const std::int64_t> between = records_[first.record]->sizes(), out = records_[second.record]->sizes(),
                                       left = records_[plan.slots[second.sources[0].slot].record]->sizes();
   const std::size_t rank = between.size();
   if (!std::ranges::equal(between, left) || out.size() != rank) return 0;
   if (!std::ranges::equal(between.first(rank - 1), out.first(rank - 1))) return 0;
   const std::int64_t rows = between[rank - 2], columns = between[rank - 1];
+  if (on_device) return joins_on_device(plan, last) ? rows : 0;
   const auto bytes = static_cast<std::int64_t>(byte_size(first.output_dtype) + byte_size(second.source_dtypes[0]));
   const auto elements = static_cast<double>(element_count(between));
   if (elements * static_cast<double>(bytes) < kSmallResult || element_count(out) == 0) return 0;
@@ -123,7 +149,16 @@ std::int64_t BoundPlan::rows_to_join(const Plan& plan, std::size_t last) const {
   return blocks == 1 || depth + out[rank - 1] <= 4 * most ? (rows + blocks - 1) / blocks : 0;
 }
 
+void BoundPlan::run_joined(const Plan& plan, std::size_t i) {
+  const PlanStep &kernel = plan.steps[i + 1], &last = plan.steps[i + 2];
+  const CallArgs first = prepare_call(plan.steps[i], steps_[i], nullptr), second = prepare_call(last, steps_[i + 2], nullptr);
+  const RunSite site{kernel.name, steps_[i + 2].where};
+  const RunSiteGuard guard(site);
+  kernel.executable->launch_joined(access_of(kernel, plan.steps[i].output.slot), first, launch_of(steps_[i + 1]), second);
+}
+
 void BoundPlan::run_on_row_blocks(const Plan& plan, std::size_t i) {
+  if (plan.backend != BackendKey::cpu) return run_joined(plan, i);
   const PlanStep &kernel = plan.steps[i + 1], &last = plan.steps[i + 2];
   const CallArgs first = prepare_call(plan.steps[i], steps_[i], nullptr),
                  second = prepare_call(last, steps_[i + 2], nullptr);

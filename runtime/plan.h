@@ -90,6 +90,10 @@ struct PlanStep {
   std::string name;                        // for traces: "softmax_0", "matmul"
 };
 
+/// The access of a kernel that is about a slot; kNoAccess where there is none or more than one.
+inline constexpr std::uint16_t kNoAccess = 0xffff;
+std::uint16_t access_of(const PlanStep& kernel, std::uint32_t slot);
+
 /// An output that may be written where a leaf lies: nothing reads the leaf after the step that writes the output, which
 /// reads each of its elements no later than it writes it; and no later step can fail.
 struct Overwrite {

@@ -42,38 +42,48 @@ std::vector<unsigned> Emission::outer_reduced_axes() const {
   return axes;
 }
 
+void Emission::formula_values(const Formula& formula, const std::function<std::string(std::size_t)>& parameter) {
+  const auto operand = [](ValueId id) { return id == kNoValue ? std::string() : format("t{}", id); };
+  for (ValueId i = 0; i < formula.program.size(); ++i) {
+    const Instr& instr = formula.program[i];
+    std::string is;
+    if (instr.prim == Prim::parameter)
+      is = parameter(instr.index);
+    else if (instr.prim == Prim::constant)
+      is = constant(instr.type, instr.bits);
+    else
+      is = primitive(instr.prim, instr.type, formula.program[instr.prim == Prim::select ? instr.b : instr.a].type, operand(instr.a),
+                     operand(instr.b), operand(instr.c));
+    line("const {} t{} = {};", value_type(instr.type), i, is);
+  }
+}
+
 void Emission::define_combine(std::size_t r) {
   const Reduction& reduction = kernel.reductions[r];
-  std::string parameters, call;
-  for (std::size_t c = 0; c < reduction.types.size(); ++c)
-    parameters += format("{}{}& l{}", c == 0 ? "" : ", ", value_type(reduction.types[c]), c);
-  for (std::size_t c = 0; c < reduction.types.size(); ++c)
-    parameters += format(", {} r{}", value_type(reduction.types[c]), c);
+  const std::size_t count = reduction.types.size();
+  std::string parameters;
+  for (std::size_t c = 0; c < count; ++c) parameters += format("{}{}& l{}", c == 0 ? "" : ", ", value_type(reduction.types[c]), c);
+  for (std::size_t c = 0; c < count; ++c) parameters += format(", {} r{}", value_type(reduction.types[c]), c);
   block(
       [&] {
-        const ScalarProgram& program = reduction.combine.program;
-        for (ValueId i = 0; i < program.size(); ++i) {
-          const Instr& instr = program[i];
-          const auto operand = [](ValueId id) { return id == kNoValue ? std::string() : format("t{}", id); };
-          std::string text_of;
-          if (instr.prim == Prim::parameter)
-            text_of = instr.index < reduction.types.size() ? format("l{}", instr.index)
-                                                           : format("r{}", instr.index - reduction.types.size());
-          else if (instr.prim == Prim::constant)
-            text_of = constant(instr.type, instr.bits);
-          else
-            text_of = primitive(instr.prim, instr.type, program[instr.prim == Prim::select ? instr.b : instr.a].type,
-                                operand(instr.a), operand(instr.b), operand(instr.c));
-          line("const {} t{} = {};", value_type(instr.type), i, text_of);
-        }
-        for (std::size_t c = 0; c < reduction.types.size(); ++c) line("l{} = t{};", c, reduction.combine.results[c]);
+        formula_values(reduction.combine, [&](std::size_t k) { return k < count ? format("l{}", k) : format("r{}", k - count); });
+        for (std::size_t c = 0; c < count; ++c) line("l{} = t{};", c, reduction.combine.results[c]);
       },
       "FM_DEVICE void {}_combine{}({})", name, r, parameters);
 }
 
-void Emission::open(unsigned threads) {
+void Emission::define_function(const std::string& function, const Formula& formula) {
+  block(
+      [&] {
+        formula_values(formula, [](std::size_t k) { return format("x{}", k); });
+        line("return t{};", formula.results[0]);
+      },
+      "FM_DEVICE f32 {}(f32 x0)", function);
+}
+
+void Emission::open(unsigned threads, int more) {
   for (std::size_t r = 0; r < kernel.reductions.size(); ++r) define_combine(r);
-  line("FM_KERNEL({}, {}, {}) {{", name, arguments.count, threads);
+  line("FM_KERNEL({}, {}, {}) {{", name, arguments.count + more, threads);
   ++depth;
   for (std::size_t i = 0; i < kernel.accesses.size(); ++i) {
     const std::string_view type = memory_type(kernel.accesses[i].dtype);

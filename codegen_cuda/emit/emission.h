@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -52,9 +53,12 @@ struct Emission {
   /// The stride of an access along an axis: a name, or "1".
   std::string stride(std::size_t access, unsigned axis) const;
 
-  /// Opens the function: unpacks arguments, defines the combines of the reductions before it.
-  void open(unsigned threads);
+  /// Opens the function: unpacks arguments, defines the combines of the reductions before it. There are `more` arguments after
+  /// those of the layout.
+  void open(unsigned threads, int more = 0);
   void close();
+  /// Defines a function of f32 before the kernel.
+  void define_function(const std::string& function, const Formula& formula);
   /// x<axis> for each axis of `axes`, taken from the row-major number `from`.
   void coordinates(const std::string& from, const std::vector<unsigned>& axes);
   /// <prefix><access> for each access: `base` (a prefix, or empty for the origin) plus x<axis> * stride for these axes.
@@ -92,6 +96,8 @@ struct Emission {
 
  private:
   void define_combine(std::size_t reduction);
+  /// t<id> for each value of a formula's program.
+  void formula_values(const Formula& formula, const std::function<std::string(std::size_t)>& parameter);
   unsigned depth = 0;
 };
 

@@ -1,10 +1,12 @@
 // See matmul_end.h.
 #include "codegen_cuda/library/matmul_end.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
 
+#include "codegen_cuda/emit/program_match.h"
 #include "codegen_cuda/executable.h"
 #include "codegen_cuda/library/matmul_problem.h"
 #include "ir/op.h"
@@ -30,8 +32,7 @@ ValueId applied(ScalarProgram& p, Op op, const std::vector<ValueId>& operands, D
 /// What the library can end with, as a formula of the product and the bias. Sums are of either order, as the program has them.
 struct EndProgram {
   MatmulEnd end;
-  ScalarProgram program;
-  ValueId result;
+  Formula formula;
 };
 
 std::vector<EndProgram> make_ends(DType dtype) {
@@ -39,22 +40,25 @@ std::vector<EndProgram> make_ends(DType dtype) {
       {{MatmulEnd::bias, {}}, {MatmulEnd::bias_relu, Op::relu}, {MatmulEnd::bias_gelu, Op::gelu_tanh}}};
   static constexpr std::array<std::pair<MatmulEnd, Op>, 2> kWithout{{{MatmulEnd::relu, Op::relu}, {MatmulEnd::gelu, Op::gelu_tanh}}};
   std::vector<EndProgram> all;
-  const auto parameter = [&](EndProgram& e, std::uint16_t k) {
-    return e.program.add({.prim = Prim::parameter, .type = dtype, .index = k});
+  const auto parameter = [&](ScalarProgram& p, std::uint16_t k) { return p.add({.prim = Prim::parameter, .type = dtype, .index = k}); };
+  // Between ops values are kept wide, and a store narrows what it is given.
+  const auto finish = [&](MatmulEnd end, ScalarProgram p, ValueId result, std::size_t parameters) {
+    result = rounded(p, widened(p, result, dtype), dtype);
+    all.push_back({end, {std::move(p), std::vector<DType>(parameters, dtype), {result}}});
   };
   for (const bool bias_first : {false, true})
     for (const auto& [end, op] : kWithBias) {
-      EndProgram& e = all.emplace_back(EndProgram{end, {}, 0});
-      const ValueId product = parameter(e, 0), bias = parameter(e, 1);
-      e.result = applied(e.program, Op::add, bias_first ? std::vector{bias, product} : std::vector{product, bias}, dtype);
-      if (op) e.result = applied(e.program, *op, {e.result}, dtype);
+      ScalarProgram p;
+      const ValueId product = parameter(p, 0), bias = parameter(p, 1);
+      ValueId result = applied(p, Op::add, bias_first ? std::vector{bias, product} : std::vector{product, bias}, dtype);
+      if (op) result = applied(p, *op, {result}, dtype);
+      finish(end, std::move(p), result, 2);
     }
   for (const auto& [end, op] : kWithout) {
-    EndProgram& e = all.emplace_back(EndProgram{end, {}, 0});
-    e.result = applied(e.program, op, {parameter(e, 0)}, dtype);
+    ScalarProgram p;
+    const ValueId result = applied(p, op, {parameter(p, 0)}, dtype);
+    finish(end, std::move(p), result, 1);
   }
-  // Between ops values are kept wide, and a store narrows what it is given.
-  for (EndProgram& e : all) e.result = rounded(e.program, widened(e.program, e.result, dtype), dtype);
   return all;
 }
 
@@ -62,44 +66,6 @@ const std::vector<EndProgram>& ends(DType dtype) {
   static const std::vector<EndProgram> f32 = make_ends(DType::f32), f16 = make_ends(DType::f16), bf16 = make_ends(DType::bf16);
   return dtype == DType::f32 ? f32 : dtype == DType::f16 ? f16 : bf16;
 }
-
-/// Whether a value of a kernel is what an end computes; finds which accesses stand for its parameters. Operands
-/// precede their uses and equal instructions are shared, so one pass over the end settles every pair.
-class Comparison {
- public:
-  Comparison(const ScalarProgram& kernel, const EndProgram& end) : kernel_(kernel), end_(end) {}
-
-  bool matches(ValueId result) {
-    std::vector<std::pair<ValueId, ValueId>> open{{result, end_.result}};
-    std::vector<ValueId> settled(end_.program.size(), kNoValue);
-    while (!open.empty()) {
-      const auto [k, e] = open.back();
-      open.pop_back();
-      if (settled[e] == k) continue;
-      if (settled[e] != kNoValue) return false;
-      settled[e] = k;
-      const Instr &given = kernel_[k], &wanted = end_.program[e];
-      if (wanted.prim == Prim::parameter) {
-        if (given.prim != Prim::input || given.type != wanted.type) return false;
-        accesses[wanted.index] = given.index;
-        continue;
-      }
-      if (given.prim != wanted.prim || given.type != wanted.type || given.index != wanted.index || given.bits != wanted.bits) return false;
-      const std::array operands{std::pair{given.a, wanted.a}, std::pair{given.b, wanted.b}, std::pair{given.c, wanted.c}};
-      for (const auto& [x, y] : operands) {
-        if ((x == kNoValue) != (y == kNoValue)) return false;
-        if (x != kNoValue) open.emplace_back(x, y);
-      }
-    }
-    return true;
-  }
-
-  std::array<std::optional<std::uint16_t>, 2> accesses;
-
- private:
-  const ScalarProgram& kernel_;
-  const EndProgram& end_;
-};
 
 /// A vector of one element for each column of the result.
 bool is_by_column(const KernelLaunch& launch, std::size_t access, unsigned rank, std::int64_t columns) {
@@ -124,9 +90,14 @@ std::optional<KernelEnd> end_of(const Kernel& kernel) {
   const DType dtype = kernel.accesses[store.access].dtype;
   if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) return {};
   for (const EndProgram& e : ends(dtype)) {
-    Comparison c(kernel.program, e);
-    if (!c.matches(store.value) || !c.accesses[0] || c.accesses[0] == c.accesses[1]) continue;
-    return KernelEnd{e.end, *c.accesses[0], c.accesses[1], store.access};
+    const std::optional<std::vector<ValueId>> operands = match(kernel.program, store.value, e.formula);
+    if (!operands) continue;
+    const auto is_input = [&](ValueId v) { return kernel.program[v].prim == Prim::input; };
+    if (!std::ranges::all_of(*operands, is_input)) continue;
+    std::optional<std::uint16_t> bias;
+    if (operands->size() == 2) bias = kernel.program[operands->at(1)].index;
+    const std::uint16_t product = kernel.program[operands->at(0)].index;
+    if (bias != product) return KernelEnd{e.end, product, bias, store.access};
   }
   return {};
 }
@@ -134,8 +105,10 @@ std::optional<KernelEnd> end_of(const Kernel& kernel) {
 bool matmul_with_following(const CallArgs& args) {
   FollowingKernel* const next = following_kernel;
   const auto* const kernel = next == nullptr ? nullptr : dynamic_cast<const CudaExecutable*>(&next->executable);
-  if (kernel == nullptr || !kernel->end() || args.op != Op::matmul) return false;
-  KernelEnd end = *kernel->end();
+  if (kernel == nullptr || args.op != Op::matmul) return false;
+  const std::optional<KernelEnd>& known = kernel->end();
+  if (!known) return false;
+  KernelEnd end = *known;
   const KernelLaunch& launch = next->launch;
   const unsigned rank = kernel->rank();
   const TensorView& out = args.outputs[0];
