@@ -204,6 +204,28 @@ TEST_P(Ops, Reductions) {
   EXPECT_TRUE(std::isnan(max(tensor({1.0f, std::nanf(""), 2.0f})).item<float>()));
 }
 
+TEST_P(Ops, ReductionsOfOneColumn) {
+  const Tensor x = reshape(tensor({1.0, 5.0, 2.0, 4.0, 3.0, 6.0}), {2, 3, 1, 1});
+  for (const std::int64_t axis : {0, 1}) {
+    const Tensor dense = reshape(x, {2, 3});
+    Shape kept = x.shape(), dropped;
+    kept[static_cast<unsigned>(axis)] = 1;
+    for (unsigned i = 0; i < 4; ++i)
+      if (i != static_cast<unsigned>(axis)) dropped.push_back(x.shape()[i]);
+    EXPECT_EQ(sum(x, axis).shape(), dropped);
+    EXPECT_EQ(floats(sum(x, axis)), floats(sum(dense, axis)));
+    EXPECT_EQ(max(x, axis, true).shape(), kept);
+    EXPECT_EQ(floats(max(x, axis, true)), floats(max(dense, axis)));
+  }
+  EXPECT_EQ(mean(x, {0, 1}).shape(), Shape({1, 1}));
+  EXPECT_EQ(mean(x, {0, 1}).item<float>(), 3.5f);
+  EXPECT_EQ(sum(x, {0, 2}).shape(), Shape({3, 1}));
+  EXPECT_EQ(floats(sum(x, {0, 2})), (Floats{5, 8, 8}));
+  EXPECT_EQ(floats(var(x, 1)), floats(var(reshape(x, {2, 3}), 1)));
+  EXPECT_EQ(floats(sum(zeros({0, 1}), 0)), Floats{0});
+  EXPECT_THROW(max(zeros({0, 1}), 0), Error);
+}
+
 TEST_P(Ops, EveryPointwiseOpOfTheTableRuns) {
   const Tensor x = full({3}, 0.5), integers = full({3}, 2, DType::i32), words = full({3}, 2, DType::u64);
 #define FERMATA_UNARY(name, rule, formula, vjp, doc) \
