@@ -65,7 +65,7 @@ void add_matmul_variants() {
     add_variant(Op::matmul, BackendKey::cpu,
                 {.name = "amx",
                  .form = KernelForm::library,
-                 .dtypes = DTypeSet(DType::bf16) | DType::i8 | DType::u8,
+                 .dtypes = DTypeSet(DType::f32) | DType::bf16 | DType::i8 | DType::u8,
                  .call = &matmul_amx,
                  .fits = &matmul_amx_fits,
                  .cost = &matmul_amx_cost,

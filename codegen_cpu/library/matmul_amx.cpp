@@ -57,6 +57,15 @@ bool has_amx() {
 
 namespace {
 
+/// FERMATA_F32_PRODUCTS: split, or fma.
+bool splits_f32() {
+  static const bool does = [] {
+    const char* const wanted = std::getenv("FERMATA_F32_PRODUCTS");
+    return wanted == nullptr || std::string_view(wanted) != "fma";
+  }();
+  return does;
+}
+
 AmxKind kind_of(DType lhs, DType rhs) {
   if (lhs == DType::f32) return AmxKind::f32;
   if (lhs == DType::bf16) return AmxKind::bf16;
@@ -328,7 +337,7 @@ void multiply(const AmxCall& c, MatmulEpilogue epilogue) {
 }
 
 /// Time for packing an element of a side, in ns.
-double packing_ns(AmxKind k) { return k == AmxKind::f32 ? 0.5 : k == AmxKind::bf16 ? 0.15 : 0.07; }
+double packing_ns(AmxKind k) { return k == AmxKind::f32 ? 0.4 : k == AmxKind::bf16 ? 0.15 : 0.07; }
 
 double cost(AmxKind kind, const MatmulProblem& p) {
   const double rows = static_cast<double>(whole(p.m, 16)), columns = static_cast<double>(whole(p.n, 16)),
@@ -349,7 +358,7 @@ void matmul_amx(const CallArgs& args, MatmulEpilogue epilogue) {
 
 bool matmul_amx_fits(const CallArgs& args) {
   const DType t = args.inputs[0].dtype;
-  if (!has_amx() || !(t == DType::f32 || t == DType::bf16 || byte_size(t) == 1)) return false;
+  if (!has_amx() || !(t == DType::bf16 || byte_size(t) == 1 || (t == DType::f32 && splits_f32()))) return false;
   return !is_empty(decode_matmul(args));
 }
 

@@ -1,4 +1,5 @@
-// Matrix products by the tile registers of AMX: bf16, bytes, and f32 as sums of three bf16 each.
+// Matrix products by the tile registers of AMX: bf16, bytes, and f32 as sums of three bf16 each
+// (docs/adr/017-f32-products-through-bf16.md).
 //
 // An element is the sum of blocks of k, each added up in tile registers, and does not depend on what else is in its tile: bits are
 // the same for any number of threads and any cut into rows. Rows and columns of f32 that hold an infinity or a NaN, or are very
@@ -12,12 +13,12 @@ namespace fermata {
 /// Whether the processor has tiles, the system lets this process use them, and FERMATA_CPU does.
 bool has_amx();
 
-/// matmul of f32, bf16, i8 and u8.
+/// matmul of bf16, i8, u8 and, unless FERMATA_F32_PRODUCTS=fma, f32.
 void matmul_amx(const CallArgs& args);
 void matmul_amx(const CallArgs& args, MatmulEpilogue epilogue);
 bool matmul_amx_fits(const CallArgs& args);
 double matmul_amx_cost(const CallArgs& args);
-inline constexpr const char* kMatmulAmxFits = "no empty axis";
+inline constexpr const char* kMatmulAmxFits = "no empty axis; f32 unless FERMATA_F32_PRODUCTS=fma";
 
 /// matmul_i32 of any bytes.
 void matmul_i32_amx(const CallArgs& args);

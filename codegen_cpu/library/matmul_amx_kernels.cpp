@@ -17,65 +17,69 @@ __mmask64 first_lanes(std::int64_t count) {
 __m512i magnitude(__m512 x) { return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff)); }
 __m512i low_half(__m256i x) { return _mm512_cvtepu16_epi32(x); }
 __m512i high_half(__m256i x) { return _mm512_slli_epi32(low_half(x), 16); }
-__m512 widened(__m256i x) { return _mm512_castsi512_ps(high_half(x)); }
+/// The nearest bf16, as f32; of finite numbers that are not close to overflow.
+__m512 rounded(__m512 x) {
+  const __m512i above = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
+  return _mm512_castsi512_ps(_mm512_and_si512(above, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
+}
 __m256i bits(__m256bh x) {
   __m256i v;
   __builtin_memcpy(&v, &x, sizeof v);
   return v;
 }
 
-/// How elements of a kind are brought into 32-bit groups of k. along_k: a line's elements [0, count) as 16 groups;
-/// along_lines: 16 lines' elements of one group, of which `count` places of k exist. `most` joins magnitudes.
-template <AmxKind> struct Elements {  // bytes
+/// How elements of a kind are brought into 32-bit groups of k. along_k: a line's elements [0, count) as 16 groups; along_lines: one
+/// group of 16 lines, of elements [0, count) along k. Both sides put the same places of k together. `most` joins magnitudes.
+template <AmxKind> struct Elements {  // bytes: four that follow each other
   using Element = std::uint8_t;
   static void along_k(const Element* from, std::int64_t count, __m512i* to, __m512i&) {
     to[0] = _mm512_maskz_loadu_epi8(first_lanes(count), from);
   }
-  static void along_lines(const Element* from, std::int64_t k_stride, std::int64_t count, __mmask16 lines, __m512i* to,
-                          __m512i&) {
+  static void along_lines(const Element* from, std::int64_t k_stride, std::int64_t count, std::int64_t group,
+                          __mmask16 lines, __m512i* to, __m512i&) {
     __m512i all = _mm512_setzero_si512();
-    for (int i = 0; i < 4 && i < count; ++i) {
-      const __m512i row = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lines, from + i * k_stride));
+    for (int i = 0; i < 4 && 4 * group + i < count; ++i) {
+      const __m512i row = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(lines, from + (4 * group + i) * k_stride));
       all = _mm512_or_si512(all, _mm512_slli_epi32(row, static_cast<unsigned>(8 * i)));
     }
     to[0] = all;
   }
 };
-template <> struct Elements<AmxKind::bf16> {
+template <> struct Elements<AmxKind::bf16> {  // two that follow each other
   using Element = std::uint16_t;
   static void along_k(const Element* from, std::int64_t count, __m512i* to, __m512i&) {
     to[0] = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(first_lanes(count)), from);
   }
-  static void along_lines(const Element* from, std::int64_t k_stride, std::int64_t count, __mmask16 lines, __m512i* to,
-                          __m512i&) {
-    const __m256i second = count > 1 ? _mm256_maskz_loadu_epi16(lines, from + k_stride) : _mm256_setzero_si256();
-    to[0] = _mm512_or_si512(low_half(_mm256_maskz_loadu_epi16(lines, from)), high_half(second));
+  static void along_lines(const Element* from, std::int64_t k_stride, std::int64_t count, std::int64_t group,
+                          __mmask16 lines, __m512i* to, __m512i&) {
+    const auto row = [&](std::int64_t k) {
+      return k < count ? _mm256_maskz_loadu_epi16(lines, from + k * k_stride) : _mm256_setzero_si256();
+    };
+    to[0] = _mm512_or_si512(low_half(row(2 * group)), high_half(row(2 * group + 1)));
   }
 };
-/// x = x1 + x2 + x3, each the nearest bf16 to what the earlier ones leave.
+/// x = x1 + x2 + x3, each the nearest bf16 to what the earlier ones leave. Places k and k + 16 are a group.
 template <> struct Elements<AmxKind::f32> {
   using Element = float;
-  static void along_k(const Element* from, std::int64_t count, __m512i* to, __m512i& most) {
-    const auto mask = static_cast<std::uint32_t>(first_lanes(count));
-    __m512 a = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from),
-           b = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), from + kHalf);
+  static void split(__m512 a, __m512 b, __m512i* to, __m512i& most) {
     most = _mm512_max_epu32(most, _mm512_max_epu32(magnitude(a), magnitude(b)));
     for (int part = 0; part < 3; ++part) {
-      const __m256i first = bits(_mm512_cvtneps_pbh(a)), second = bits(_mm512_cvtneps_pbh(b));
-      to[part] = _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
-      a = _mm512_sub_ps(a, widened(first)), b = _mm512_sub_ps(b, widened(second));
+      const __m512 first = part == 2 ? a : rounded(a), second = part == 2 ? b : rounded(b);
+      to[part] = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16), _mm512_castps_si512(second));
+      a = _mm512_sub_ps(a, first), b = _mm512_sub_ps(b, second);
     }
   }
-  static void along_lines(const Element* from, std::int64_t k_stride, std::int64_t count, __mmask16 lines, __m512i* to,
-                          __m512i& most) {
-    __m512 a = _mm512_maskz_loadu_ps(lines, from),
-           b = count > 1 ? _mm512_maskz_loadu_ps(lines, from + k_stride) : _mm512_setzero_ps();
-    most = _mm512_max_epu32(most, _mm512_max_epu32(magnitude(a), magnitude(b)));
-    for (int part = 0; part < 3; ++part) {
-      const __m512i first = high_half(bits(_mm512_cvtneps_pbh(a))), second = high_half(bits(_mm512_cvtneps_pbh(b)));
-      to[part] = _mm512_or_si512(_mm512_srli_epi32(first, 16), second);
-      a = _mm512_sub_ps(a, _mm512_castsi512_ps(first)), b = _mm512_sub_ps(b, _mm512_castsi512_ps(second));
-    }
+  static void along_k(const Element* from, std::int64_t count, __m512i* to, __m512i& most) {
+    const auto mask = static_cast<std::uint32_t>(first_lanes(count));
+    split(_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from),
+          _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), from + kHalf), to, most);
+  }
+  static void along_lines(const Element* from, std::int64_t k_stride, std::int64_t count, std::int64_t group,
+                          __mmask16 lines, __m512i* to, __m512i& most) {
+    const auto row = [&](std::int64_t k) {
+      return k < count ? _mm512_maskz_loadu_ps(lines, from + k * k_stride) : _mm512_setzero_ps();
+    };
+    split(row(group), row(group + kHalf), to, most);
   }
 };
 
@@ -108,13 +112,13 @@ template <AmxKind kKind, bool kRight, bool kAlongLines>
                                              std::int64_t k_stride, std::int64_t lines, std::int64_t count,
                                              std::byte* to, __m512i* most) {
   using E = typename Elements<kKind>::Element;
-  constexpr std::int64_t kStep = amx_step(kKind), kGroup = kStep / kHalf, kParts = amx_parts(kKind);
+  constexpr std::int64_t kStep = amx_step(kKind), kParts = amx_parts(kKind);
   __m512i tiles[kParts][kHalf];
   for (std::int64_t i = 0; i < kHalf; ++i) {
     __m512i parts[kParts];
     if constexpr (kAlongLines) {
-      const auto mask = i * kGroup < count ? static_cast<__mmask16>(first_lanes(lines)) : __mmask16{0};
-      Elements<kKind>::along_lines(from + i * kGroup * k_stride, k_stride, count - i * kGroup, mask, parts, most[0]);
+      Elements<kKind>::along_lines(from, k_stride, count, i, static_cast<__mmask16>(first_lanes(lines)), parts,
+                                   most[0]);
     } else {
       const E* line = from + i * line_stride;
       E gathered[kStep];
@@ -211,122 +215,154 @@ template <bool kRight>
   if constexpr (kRight) _tile_loadd(7, from + half, line);
 }
 
-/// bf16 nearest to x; a NaN stays one.
-__m256i narrowed(__m512 x) { return bits(_mm512_cvtneps_pbh(x)); }
-
 constexpr std::int64_t kRow = kAmxLines * 4;  // bytes of a row of sums
 
-/// A product of two panels that has left the tile registers: its rows are added to the sums, and go to the result if they are
-/// finished, while the next product is computed.
-template <AmxKind kKind> struct Leaving {
+/// A product of two panels that has left the tile registers. While the next one is computed, it is added to its sums.
+struct Leaving {
   const std::byte* product = nullptr;
   std::byte *sums, *out;
-  std::int64_t rows = 0, columns, out_row, out_bytes;
-  bool first;
+  std::int64_t rows = 0, out_row;
+  __mmask16 before;      // all: there are sums that it is added to
+  __mmask16 columns[2];  // of the result, in both halves
+};
+/// Where the sums go: to memory of their own, to a result of as many bytes, or to one of narrower elements.
+enum class Leave { sums, whole, narrow };
 
-  [[gnu::always_inline]] inline void finish(std::int64_t count) {
-    for (; count > 0 && rows > 0; --count, --rows) {
-      finish_row();
-      product += kRow, sums += kRow;
-      if (out != nullptr) out += out_row;
-    }
-  }
-
- private:
-  [[gnu::always_inline]] inline void finish_row() const {
-    for (std::int64_t j = 0; j < columns; j += kHalf) {
-      __m512i x = _mm512_load_si512(product + j * 4);
-      if (!first) {
-        const __m512i before = _mm512_load_si512(sums + j * 4);
-        if constexpr (kKind == AmxKind::bf16 || kKind == AmxKind::f32)
-          x = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(before), _mm512_castsi512_ps(x)));
-        else
-          x = _mm512_add_epi32(before, x);
-      }
-      if (out == nullptr) {
-        _mm512_store_si512(sums + j * 4, x);
-        continue;
-      }
-      const auto mask = static_cast<__mmask16>(first_lanes(columns - j));
-      if (out_bytes == 4)
-        _mm512_mask_storeu_epi32(out + j * 4, mask, x);
-      else if (out_bytes == 2)
-        _mm256_mask_storeu_epi16(out + j * 2, mask, narrowed(_mm512_castsi512_ps(x)));
+template <AmxKind kKind, Leave kLeave>
+[[gnu::always_inline]] inline void leave(const Leaving& l, std::int64_t row, std::int64_t end) {
+  const std::byte* product = l.product + row * kRow;
+  std::byte *sums = l.sums + row * kRow, *out = l.out + row * l.out_row;
+  for (; row < end; ++row, product += kRow, sums += kRow, out += l.out_row)
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      __m512i x = _mm512_load_si512(product + half * 64);
+      const __m512i before = _mm512_maskz_load_epi32(l.before, sums + half * 64);
+      if constexpr (kKind == AmxKind::bf16 || kKind == AmxKind::f32)
+        x = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(before), _mm512_castsi512_ps(x)));
       else
-        _mm512_mask_cvtepi32_storeu_epi8(out + j, mask, x);
+        x = _mm512_add_epi32(before, x);
+      if constexpr (kLeave == Leave::sums)
+        _mm512_store_si512(sums + half * 64, x);
+      else if constexpr (kLeave == Leave::whole)
+        _mm512_mask_storeu_epi32(out + half * 64, l.columns[half], x);
+      else if constexpr (kKind == AmxKind::bf16)
+        _mm256_mask_storeu_epi16(out + half * 32, l.columns[half], bits(_mm512_cvtneps_pbh(_mm512_castsi512_ps(x))));
+      else
+        _mm512_mask_cvtepi32_storeu_epi8(out + half * 16, l.columns[half], x);
     }
-  }
+}
+
+/// What a product of panels is computed from, and what is done meanwhile.
+struct Panels {
+  const std::byte *lhs, *rhs;
+  std::int64_t rhs_step, rhs_half, rhs_line, steps;
+  std::byte* product;
+  const std::byte* out;  // the rows of the result that this goes to, if it does: fetched
+  std::int64_t out_row, out_last;
 };
 
-/// Two panels' product over some steps, stored as 32 rows. Meanwhile what is leaving goes, and a part of the right side to come
-/// is fetched into the second-level cache, and the rows of the result that this goes to into the first.
-template <AmxKind kKind, bool kLower, bool kRight>
-void multiply_panels(const std::byte* lhs, const std::byte* rhs, const AmxProduct& p, std::int64_t steps,
-                     Leaving<kKind>& leaving, const std::byte* ahead, std::int64_t ahead_lines, const std::byte* out,
-                     std::byte* to) {
-  const std::int64_t half = p.rhs_half, line = p.rhs_line, rows_each = (kAmxLines + steps - 1) / steps;
+/// Two panels' product over some steps, stored as 32 rows.
+template <AmxKind kKind, bool kLower, bool kRight, Leave kLeave>
+void multiply_panels(const Panels& p, const Leaving& leaving) {
+  const std::int64_t half = p.rhs_half, line = p.rhs_line, rhs_step = p.rhs_step, steps = p.steps,
+                     rows_each = (kAmxLines + steps - 1) / steps;
+  const std::byte *lhs = p.lhs, *rhs = p.rhs, *out = p.out;
+  std::int64_t row = 0;
+  const auto meanwhile = [&]() __attribute__((always_inline)) {
+    const std::int64_t end = row + rows_each < leaving.rows ? row + rows_each : leaving.rows;
+    leave<kKind, kLeave>(leaving, row, end);
+    row += rows_each;
+    if (out == nullptr) return;
+    for (std::int64_t i = 0; i < rows_each; ++i, out += p.out_row)
+      __builtin_prefetch(out, 1), __builtin_prefetch(out + p.out_last, 1);
+  };
   _tile_zero(0);
   if constexpr (kRight) _tile_zero(1);
   if constexpr (kLower) _tile_zero(2);
   if constexpr (kLower && kRight) _tile_zero(3);
   asm volatile("" ::: "memory");  // the intrinsics do not say that they read memory
-  for (std::int64_t step = 0; step < steps; ++step, lhs += amx_step_bytes(kKind), rhs += p.rhs_step) {
-    for (std::int64_t i = 0; i < ahead_lines; ++i, ahead += 64) __builtin_prefetch(ahead, 0, 2);
-    if constexpr (kKind != AmxKind::f32) {
-      load_lhs<kLower>(lhs), load_rhs<kRight>(rhs, half, line);
-      dot<kKind, kLower, kRight>();
-    } else {
-      // a3 b1, a2 b1, a2 b2, a1 b2, a1 b3, a1 b1: each changes one side, and the largest is added last. a2 b3, a3 b2 and a3 b3
-      // are below 2^-25 of the whole.
-      constexpr std::int64_t kPart = 2 * kAmxTileBytes;
-      load_lhs<kLower>(lhs + 2 * kPart), load_rhs<kRight>(rhs, half, line), dot<kKind, kLower, kRight>();
-      load_lhs<kLower>(lhs + kPart), dot<kKind, kLower, kRight>();
-      load_rhs<kRight>(rhs + kPart, half, line), dot<kKind, kLower, kRight>();
-      load_lhs<kLower>(lhs), dot<kKind, kLower, kRight>();
-      load_rhs<kRight>(rhs + 2 * kPart, half, line), dot<kKind, kLower, kRight>();
-      load_rhs<kRight>(rhs, half, line), dot<kKind, kLower, kRight>();
+  if constexpr (kKind == AmxKind::f32) {
+    // What is small first, and then a1 b1, so that few sums are rounded as the largest are: a3 b1, a2 b1, a2 b2, a1 b2, a1 b3,
+    // of which each changes one side. a2 b3, a3 b2 and a3 b3 are below 2^-25 of the whole.
+    constexpr std::int64_t kPart = 2 * kAmxTileBytes;
+    const std::byte *l = lhs, *r = rhs;
+    for (std::int64_t step = 0; step < steps; ++step, l += amx_step_bytes(kKind), r += rhs_step) {
+      load_lhs<kLower>(l + 2 * kPart), load_rhs<kRight>(r, half, line), dot<kKind, kLower, kRight>();
+      load_lhs<kLower>(l + kPart), dot<kKind, kLower, kRight>();
+      load_rhs<kRight>(r + kPart, half, line), dot<kKind, kLower, kRight>();
+      load_lhs<kLower>(l), dot<kKind, kLower, kRight>();
+      load_rhs<kRight>(r + 2 * kPart, half, line), dot<kKind, kLower, kRight>();
+      meanwhile();
     }
-    leaving.finish(rows_each);
-    for (std::int64_t i = 0; out != nullptr && i < rows_each; ++i, out += p.out_row)
-      __builtin_prefetch(out, 1), __builtin_prefetch(out + (p.columns - 1) * p.out_bytes, 1);
   }
+  for (std::int64_t step = 0; step < steps; ++step, lhs += amx_step_bytes(kKind), rhs += rhs_step) {
+    load_lhs<kLower>(lhs), load_rhs<kRight>(rhs, half, line), dot<kKind, kLower, kRight>();
+    if constexpr (kKind != AmxKind::f32) meanwhile();
+  }
+  std::byte* const to = p.product;
   _tile_stored(0, to, kRow);
   if constexpr (kRight) _tile_stored(1, to + 64, kRow);
   if constexpr (kLower) _tile_stored(2, to + 16 * kRow, kRow);
   if constexpr (kLower && kRight) _tile_stored(3, to + 16 * kRow + 64, kRow);
 }
 
+template <AmxKind kKind, Leave kLeave>
+void multiply_panels(bool lower, bool right, const Panels& p, const Leaving& leaving) {
+  if (lower)
+    right ? multiply_panels<kKind, true, true, kLeave>(p, leaving)
+          : multiply_panels<kKind, true, false, kLeave>(p, leaving);
+  else
+    right ? multiply_panels<kKind, false, true, kLeave>(p, leaving)
+          : multiply_panels<kKind, false, false, kLeave>(p, leaving);
+}
+
 template <AmxKind kKind> void multiply(const AmxProduct& p) {
+  constexpr bool kNarrows = kKind != AmxKind::f32, kWidens = kKind != AmxKind::bf16;
   alignas(64) std::byte products[2][kAmxLines * kRow];
-  const bool right = p.columns > kHalf;
-  const std::int64_t panels = (p.rows + kAmxLines - 1) / kAmxLines;
-  const std::byte *lhs_block = p.lhs, *rhs = p.rhs;
-  Leaving<kKind> leaving;
-  int turn = 0;
+  const bool right = p.columns > kHalf, narrow = kNarrows && p.out_bytes < 4;
+  Leaving leaving;
+  leaving.columns[0] = static_cast<__mmask16>(first_lanes(p.columns));
+  leaving.columns[1] = static_cast<__mmask16>(first_lanes(p.columns - kHalf));
+  leaving.out_row = p.out_row, leaving.out = nullptr;
+  Panels panels{.lhs = p.lhs,
+                .rhs = p.rhs,
+                .rhs_step = p.rhs_step,
+                .rhs_half = p.rhs_half,
+                .rhs_line = p.rhs_line,
+                .steps = 0,
+                .product = products[0],
+                .out = nullptr,
+                .out_row = p.out_row,
+                .out_last = p.columns * p.out_bytes - 1};
   for (std::int64_t step = 0; step < p.steps; step += kAmxStepsTogether) {
-    const std::int64_t steps = p.steps - step < kAmxStepsTogether ? p.steps - step : kAmxStepsTogether;
-    const std::byte* lhs = lhs_block;
-    const std::byte* ahead = rhs + kAmxStepsTogether * p.rhs_step;
-    const std::int64_t ahead_lines = p.rhs_step / 64 / panels;
-    for (std::int64_t i = 0; i < p.rows; i += kAmxLines, lhs += p.lhs_panel_bytes) {
+    panels.steps = p.steps - step < kAmxStepsTogether ? p.steps - step : kAmxStepsTogether;
+    panels.lhs = p.lhs + step * amx_step_bytes(kKind), panels.rhs = p.rhs + step * p.rhs_step;
+    const bool is_last = p.out != nullptr && step + panels.steps == p.steps;
+    for (std::int64_t i = 0; i < p.rows; i += kAmxLines) {
       const std::int64_t rows = p.rows - i < kAmxLines ? p.rows - i : kAmxLines;
-      const auto kernel = rows > kHalf
-                              ? right ? &multiply_panels<kKind, true, true> : &multiply_panels<kKind, true, false>
-                          : right ? &multiply_panels<kKind, false, true>
-                                  : &multiply_panels<kKind, false, false>;
-      std::byte* const out =
-          p.out == nullptr || step + steps < p.steps ? nullptr : static_cast<std::byte*>(p.out) + i * p.out_row;
-      kernel(lhs, rhs, p, steps, leaving, ahead, ahead_lines, rows < kAmxLines ? nullptr : out, products[turn]);
-      ahead += ahead_lines * 64 * steps;
-      leaving.product = products[turn], turn = 1 - turn;
-      leaving.sums = static_cast<std::byte*>(p.sums) + i * kRow;
-      leaving.out = out, leaving.rows = rows, leaving.columns = p.columns, leaving.out_row = p.out_row,
-      leaving.out_bytes = p.out_bytes;
-      leaving.first = p.first && step == 0;
+      std::byte* const out = is_last ? static_cast<std::byte*>(p.out) + i * p.out_row : nullptr;
+      panels.out = rows == kAmxLines ? out : nullptr;
+      const bool lower = rows > kHalf;
+      if (leaving.out == nullptr) {
+        multiply_panels<kKind, Leave::sums>(lower, right, panels, leaving);
+      } else if (narrow) {
+        if constexpr (kNarrows) multiply_panels<kKind, Leave::narrow>(lower, right, panels, leaving);
+      } else {
+        if constexpr (kWidens) multiply_panels<kKind, Leave::whole>(lower, right, panels, leaving);
+      }
+      leaving.product = panels.product, leaving.sums = static_cast<std::byte*>(p.sums) + i * kRow, leaving.out = out;
+      leaving.rows = rows, leaving.before = p.first && step == 0 ? __mmask16{0} : __mmask16{0xffff};
+      panels.product = panels.product == products[0] ? products[1] : products[0];
+      panels.lhs += p.lhs_panel_bytes;
     }
-    lhs_block += kAmxStepsTogether * amx_step_bytes(kKind), rhs += kAmxStepsTogether * p.rhs_step;
   }
-  leaving.finish(kAmxLines);
+  if (leaving.out == nullptr) {
+    leave<kKind, Leave::sums>(leaving, 0, leaving.rows);
+  } else if (narrow) {
+    if constexpr (kNarrows) leave<kKind, Leave::narrow>(leaving, 0, leaving.rows);
+  } else {
+    if constexpr (kWidens) leave<kKind, Leave::whole>(leaving, 0, leaving.rows);
+  }
 }
 
 template <AmxKind... kKinds> constexpr AmxKernels make_kernels() {
