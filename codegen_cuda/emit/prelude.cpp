@@ -9,6 +9,7 @@ std::string_view device_prelude() {
 #define FM_KERNEL(name, count, bounds) extern "C" __global__ void __launch_bounds__(bounds) name(const fm_args<count> a)
 #define FM_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 template <int N> struct fm_args { unsigned long long v[N]; };
+typedef uint4 fm_word16;
 template <class T> FM_DEVICE T fm_load(const T* p) { return *p; }
 template <class T> FM_DEVICE void fm_store(T* p, T v) { *p = v; }
 template <class T> FM_DEVICE T fm_shared_load(const T* p) { return *p; }
@@ -63,10 +64,22 @@ template <class T> FM_DEVICE T fm_get(u64 slot) { union { T value; u64 bits; } u
 template <class T> FM_DEVICE u64 fm_put(T x) { union { T value; u64 bits; } u; u.bits = 0; u.value = x; return u.bits; }
 template <> FM_DEVICE bool fm_get<bool>(u64 slot) { return (slot & 0xff) != 0; }
 template <> FM_DEVICE u64 fm_put<bool>(bool x) { return x ? 1 : 0; }
-// Several elements as one access.
-template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) fm_pack { T v[N]; };
+// Several elements as one access: by words, as structs are read member by member where the compiler is to be quick.
+template <int Bytes> struct fm_word_type { typedef fm_word16 type; };
+template <> struct fm_word_type<8> { typedef u64 type; };
+template <> struct fm_word_type<4> { typedef u32 type; };
+template <> struct fm_word_type<2> { typedef u16 type; };
+template <> struct fm_word_type<1> { typedef u8 type; };
+template <class T, int N> union fm_pack {
+  typedef typename fm_word_type<(sizeof(T) * N > 16 ? 16 : sizeof(T) * N)>::type word;
+  enum { words = sizeof(T) * N / sizeof(word) };
+  T v[N];
+  word w[words];
+};
 template <class T, int N> FM_DEVICE void fm_load_pack(const T* p, T (&to)[N]) {
-  const fm_pack<T, N> pack = fm_load((const fm_pack<T, N>*)p);
+  fm_pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < fm_pack<T, N>::words; ++i) pack.w[i] = fm_load((const typename fm_pack<T, N>::word*)p + i);
 #pragma unroll
   for (int i = 0; i < N; ++i) to[i] = pack.v[i];
 }
@@ -74,7 +87,19 @@ template <class T, int N> FM_DEVICE void fm_store_pack(T* p, const T (&from)[N])
   fm_pack<T, N> pack;
 #pragma unroll
   for (int i = 0; i < N; ++i) pack.v[i] = from[i];
-  fm_store((fm_pack<T, N>*)p, pack);
+#pragma unroll
+  for (int i = 0; i < fm_pack<T, N>::words; ++i) fm_store((typename fm_pack<T, N>::word*)p + i, pack.w[i]);
+}
+// The same in shared memory.
+template <class T, int N> FM_DEVICE fm_pack<T, N> fm_shared_pack(const T* p) {
+  fm_pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < fm_pack<T, N>::words; ++i) pack.w[i] = fm_shared_load((const typename fm_pack<T, N>::word*)p + i);
+  return pack;
+}
+template <class T, int N> FM_DEVICE void fm_shared_store_pack(T* p, const fm_pack<T, N>& pack) {
+#pragma unroll
+  for (int i = 0; i < fm_pack<T, N>::words; ++i) fm_shared_store((typename fm_pack<T, N>::word*)p + i, pack.w[i]);
 }
 // Integers: x / 0 is 0, MIN / -1 is MIN; x rem 0 is x; shifts out of range give 0, or the sign.
 template <class T> FM_DEVICE bool fm_is_signed() { return (T)-1 < (T)0; }

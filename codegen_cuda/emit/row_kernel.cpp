@@ -52,14 +52,44 @@ void element(Emission& e, const Stage& stage, char base, Kept* kept) {
   for (const std::uint16_t s : stage.element_stores) e.store(s, element_offset(e, base, e.kernel.stores[s].access));
 }
 
-/// Elements [begin, end) of the vector axis by the lanes of a warp: two states per reduction.
+/// Whether a stage reads memory that no earlier one has kept.
+bool reads_memory(const Emission& e, const Stage& stage, const Kept* kept) {
+  if (kept == nullptr) return true;
+  return std::ranges::any_of(stage.element_values, [&](ValueId id) {
+    const Instr& instr = e.kernel.program[id];
+    const auto at = std::ranges::find(kept->accesses, instr.index) - kept->accesses.begin();
+    return instr.prim == Prim::input && (static_cast<std::size_t>(at) == kept->accesses.size() || !kept->read[static_cast<std::size_t>(at)]);
+  });
+}
+
+/// Elements [begin, end) of the vector axis by the lanes of a warp: two states per reduction. Loops say how far they are to be
+/// unrolled, as the compiler spends most of its time on what it unrolls by itself. What comes from memory is read four
+/// elements at a time, so that their loads are under way together.
 void lanes(Emission& e, const Stage& stage, const std::string& begin, const std::string& end, char base, Kept* kept) {
   const unsigned v = e.vector_axis();
   if (stage.reductions.empty()) {
+    e.line("#pragma unroll 2");
     e.block([&] { element(e, stage, base, kept); }, "for ({0} x{1} = {2} + lane; x{1} < {3}; x{1} += 32)", e.index, v, begin, end);
     return;
   }
   e.declare_states(stage.reductions, "", "2");
+  e.line("{} first = {} + lane;", e.index, begin);
+  if (reads_memory(e, stage, kept)) {
+    e.line("#pragma unroll 1");
+    e.block(
+        [&] {
+          e.line("#pragma unroll");
+          e.block(
+              [&] {
+                e.line("const {} x{} = first + 32 * part;", e.index, v);
+                element(e, stage, base, kept);
+                for (const std::uint16_t r : stage.reductions) e.combine(r, e.state_names(r, "[part % 2]"), e.lifted_names(r));
+              },
+              "for (int part = 0; part < 4; ++part)");
+        },
+        "for (; first + 96 < {}; first += {})", end, 2 * kLanes);
+  }
+  e.line("#pragma unroll 1");
   e.block(
       [&] {
         e.line("#pragma unroll");
@@ -72,7 +102,7 @@ void lanes(Emission& e, const Stage& stage, const std::string& begin, const std:
             },
             "for (int half = 0; half < 2; ++half)");
       },
-      "for ({} first = {} + lane; first < {}; first += {})", e.index, begin, end, kLanes);
+      "for (; first < {}; first += {})", end, kLanes);
 }
 
 /// Merges the 64 lanes by halves: the result is in the first state of lane 0.

@@ -7,6 +7,7 @@ std::string_view host_prelude() {
   return R"cuda(
 #pragma once
 typedef unsigned long long fm_word;
+struct alignas(16) fm_word16 { unsigned x, y, z, w; };
 struct fm_context {
   unsigned thread[3], block[3], block_size[3], grid[3];
   unsigned char* backing; unsigned char* shadow; unsigned long base, size;

@@ -17,6 +17,7 @@
 #include "codegen_cuda/irregular/element_text.h"
 #include "codegen_cuda/library/matmul_problem.h"
 #include "codegen_cuda/runtime/device.h"
+#include "dispatch/dump.h"
 #include "ir/op.h"
 
 namespace fermata::gpu {
@@ -123,8 +124,8 @@ class Writer {
           e_.line("#pragma unroll 8");
           e_.block(
               [&] {
-                e_.line("const fm_pack<f32, 4> x = fm_shared_load((const fm_pack<f32, 4>*)(left + k * {} + down));", kPitch);
-                e_.line("const fm_pack<f32, 4> y = fm_shared_load((const fm_pack<f32, 4>*)(right + k * {} + across * 4));", kPitch);
+                e_.line("const fm_pack<f32, 4> x = fm_shared_pack<f32, 4>(left + k * {} + down);", kPitch);
+                e_.line("const fm_pack<f32, 4> y = fm_shared_pack<f32, 4>(right + k * {} + across * 4);", kPitch);
                 each("i", 4, [&] { each("j", 4, [&] { e_.line("scores[i][j] = fm_fma(x.v[i], y.v[j], scores[i][j]);"); }); });
               },
               "for (int k = 0; k < {}; ++k)", kDepth);
@@ -161,7 +162,7 @@ class Writer {
     });
     each("j", 4, [&] {
       e_.line("const fm_pack<f32, 4> column = {{{{part[0][j], part[1][j], part[2][j], part[3][j]}}}};");
-      e_.line("fm_shared_store((fm_pack<f32, 4>*)(weights + (across * 4 + j) * {} + down), column);", kPitch);
+      e_.line("fm_shared_store_pack<f32, 4>(weights + (across * 4 + j) * {} + down, column);", kPitch);
     });
   }
 
@@ -177,9 +178,9 @@ class Writer {
           e_.line("#pragma unroll 4");
           e_.block(
               [&] {
-                e_.line("const fm_pack<f32, 4> x = fm_shared_load((const fm_pack<f32, 4>*)(weights + (from + k) * {} + down));", kPitch);
+                e_.line("const fm_pack<f32, 4> x = fm_shared_pack<f32, 4>(weights + (from + k) * {} + down);", kPitch);
                 each("c", columns_ / pack_, [&] {
-                  e_.line("const fm_pack<f32, {0}> y = fm_shared_load((const fm_pack<f32, {0}>*)(left + k * {1} + c * {2} + across * {0}));", pack_, pitch, kAcross * pack_);
+                  e_.line("const fm_pack<f32, {0}> y = fm_shared_pack<f32, {0}>(left + k * {1} + c * {2} + across * {0});", pack_, pitch, kAcross * pack_);
                   each("i", 4, [&] { each("j", pack_, [&] { e_.line("sums[i][c * {0} + j] = fm_fma(x.v[i], y.v[j], sums[i][c * {0} + j]);", pack_); }); });
                 });
               },
@@ -358,6 +359,7 @@ const LoadedKernel& JoinedProducts::kernel_for(const Shape& shape) const {
   if (known == nullptr) {
     std::string name;
     const std::string body = source(shape, &name);
+    if (dump_wanted("cuda")) dump("cuda", name, body);
     known = kernel_of(name, body);
   }
   return *known;

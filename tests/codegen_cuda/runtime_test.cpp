@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "codegen_cuda/executable.h"
 #include "codegen_cuda/runtime/kernels.h"
 #include "dispatch/kernel_cache.h"
 #include "tests/codegen_cuda/cuda_case.h"
@@ -13,6 +14,7 @@ namespace fermata {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using testing::message;
 
@@ -188,6 +190,22 @@ TEST(CudaCompile, CodeIsKeptOnDisk) {
   EXPECT_THAT(ptx, HasSubstr(".entry fm_small"));
   EXPECT_THAT(message<UnsupportedError>([&] { gpu::compile_source(*nvrtc, "no kernel", "sm_80", nullptr); }),
               HasSubstr("FM2102 UnsupportedError: NVRTC cannot compile a kernel for sm_80:\n"));
+}
+
+TEST(CudaCompile, PacksAreOneAccess) {
+  const gpu::CompilerFunctions* const nvrtc = gpu::nvrtc_library();
+  if (nvrtc == nullptr) GTEST_SKIP() << "NVRTC was not found";
+  for (const auto& [dtype, access] : {std::pair{DType::f32, "v4"}, {DType::f16, "v4"}, {DType::f64, "v[24]"}, {DType::u8, "[bu]64"}}) {
+    Kernel copy;
+    copy.accesses = {{dtype, 1, true, false}, {dtype, 1, true, false}};
+    const ValueId x = copy.program.add({.prim = Prim::input, .type = dtype, .index = 0});
+    copy.stores = {{1, x}};
+    const gpu::CudaExecutable executable(copy);
+    std::string ptx;
+    gpu::compile_source(*nvrtc, executable.source(gpu::Schedule::map, false), "sm_90", &ptx, gpu::effort_for(gpu::Schedule::map));
+    EXPECT_THAT(ptx, ContainsRegex(std::string("ld\\.global\\.") + access)) << name(dtype);
+    EXPECT_THAT(ptx, ContainsRegex(std::string("st\\.global\\.") + access)) << name(dtype);
+  }
 }
 
 TEST(CudaWithoutDevice, OneClearError) {
