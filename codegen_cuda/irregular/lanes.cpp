@@ -1,7 +1,7 @@
 // Scans, gather, the scatters and fold. See irregular.h.
 //
-// A lane is what shares its place along all other axes. One thread works a lane through in order (gather and fold: one
-// element), so results have the bits that the CPU's kernels give and do not depend on how threads are scheduled.
+// A lane is what shares its place along all other axes. One thread works a lane through in order (scans: a block of one;
+// gather and fold: one element), so results have the bits that the CPU's kernels give and do not depend on how threads are scheduled.
 #include <fmt/format.h>
 
 #include "codegen_cuda/emit/primitives.h"
@@ -59,30 +59,80 @@ std::string scatter_text(Op op, const ElementText& t) {
 
 }  // namespace
 
+namespace {
+
+/// As on the CPU: elements are combined within blocks of so many, and with what the blocks before came to.
+constexpr std::int64_t kScanBlock = 512;
+
+/// A scan taken apart.
+struct Scan {
+  const TensorView &x, &out;
+  unsigned axis;
+  LaneSizes lanes;
+  std::int64_t blocks;  // of a lane
+  ElementText text;
+  std::string step;     // of l and r
+};
+
+/// Opens a loop over the blocks of all lanes: `begin` to `end` of lane `outer`, `inner`, and what they start at.
+void for_each_block(CallSource& s, const Scan& scan) {
+  s.for_each("i", scan.lanes.lanes() * scan.blocks);
+  s.line(fmt::format("const i64 blocks = {}, size = {}, wide = {}, lane = i / blocks, outer = lane / wide, inner = lane % wide;", s.number(scan.blocks),
+                     s.number(scan.lanes.size), s.number(scan.lanes.inner)));
+  s.line(fmt::format("const i64 begin = i % blocks * {0}, end = begin + {0} < size ? begin + {0} : size;", kScanBlock));
+  lane_start(s, "from", scan.x, scan.axis);
+}
+
+/// Loops over a block: `inside` is what its elements up to the one at k come to.
+void open_block(CallSource& s, const Scan& scan) {
+  s.line(fmt::format("{} inside = 0;", scan.text.sum));
+  s.line("for (i64 k = begin; k < end; ++k) {");
+  s.line(fmt::format("const {} next = {};", scan.text.sum,
+                     scan.text.load(fmt::format("{} + from + k * {}", s.pointer(scan.text.memory, scan.x.data), s.number(scan.x.strides[scan.axis])))));
+  s.line(fmt::format("if (k == begin) inside = next; else {{ const {0} l = inside, r = next; inside = {1}; }}", scan.text.sum, scan.step));
+}
+
+/// What each block comes to, and then, in place, what all blocks before it come to.
+void scan_totals(const Scan& scan, void* totals) {
+  CallSource each("scan_blocks");
+  for_each_block(each, scan);
+  open_block(each, scan);
+  each.line("}");
+  each.line(fmt::format("fm_store({} + i, inside);", each.pointer(scan.text.sum, totals)));
+  each.launch(scan.lanes.lanes() * scan.blocks);
+  CallSource all("scan_totals");
+  all.for_each("i", scan.lanes.lanes());
+  all.line(fmt::format("const i64 blocks = {0}; {1}* const totals = {2} + i * blocks; {1} before = fm_load(totals);", all.number(scan.blocks), scan.text.sum,
+                       all.pointer(scan.text.sum, totals)));
+  all.line(fmt::format("for (i64 b = 1; b < blocks; ++b) {{ const {0} l = before, r = fm_load(totals + b); fm_store(totals + b, l); before = {1}; }}", scan.text.sum,
+                       scan.step));
+  all.launch(scan.lanes.lanes());
+}
+
+}  // namespace
+
 void scan_call(const CallArgs& args) {
   use_operands(args);
-  const TensorView &x = args.inputs[0], &out = args.outputs[0];
   const auto axis = static_cast<unsigned>(args.attributes[0]);
-  const LaneSizes l = lane_sizes(out, axis);
-  if (l.lanes() * l.size == 0) return;
+  const TensorView& out = args.outputs[0];
   const std::string_view monoid = monoid_of(args.op);
-  const bool ordered = monoid == "max" || monoid == "min";
-  const ElementText t = element_text(out.dtype, ordered);
+  const ElementText text = element_text(out.dtype, monoid == "max" || monoid == "min");
+  const LaneSizes lanes = lane_sizes(out, axis);
+  const Scan scan{args.inputs[0], out, axis, lanes, (lanes.size + kScanBlock - 1) / kScanBlock, text, step_text(monoid, text)};
+  const std::int64_t count = lanes.lanes() * scan.blocks;
+  if (count == 0) return;
+  const Workspace totals(scan.blocks > 1 ? count * 8 : 0);
+  if (scan.blocks > 1) scan_totals(scan, totals.data());
   CallSource s("scan");
-  s.for_each("i", l.lanes());
-  s.line(fmt::format("const i64 outer = i / {0}, inner = i % {0};", s.number(l.inner)));
-  lane_start(s, "from", x, axis), lane_start(s, "to", out, axis);
-  s.line(fmt::format("{0} before = 0, inside = 0;", t.sum));
-  // Blocks of 512, as on the CPU: combined within the block, and with what the blocks before came to.
-  s.line(fmt::format("for (i64 k = 0; k < {}; ++k) {{", s.number(l.size)));
-  s.line(fmt::format("const {} next = {};", t.sum, t.load(fmt::format("{} + from + k * {}", s.pointer(t.memory, x.data), s.number(x.strides[axis])))));
-  const std::string step = step_text(monoid, t);
-  s.line(fmt::format("if (k % 512 == 0) {{ if (k > 512) {{ const {0} l = before, r = inside; before = {1}; }} else if (k == 512) before = inside; inside = next; }}", t.sum, step));
-  s.line(fmt::format("else {{ const {0} l = inside, r = next; inside = {1}; }}", t.sum, step));
-  s.line(fmt::format("{0} result = inside; if (k >= 512) {{ const {0} l = before, r = inside; result = {1}; }}", t.sum, step));
-  s.line(fmt::format("fm_store({} + to + k * {}, {});", s.pointer(t.memory, out.data), s.number(out.strides[axis]), t.stored("result")));
+  for_each_block(s, scan);
+  lane_start(s, "to", out, axis);
+  if (scan.blocks > 1) s.line(fmt::format("const {0} before = begin == 0 ? ({0})0 : fm_load({1} + i);", text.sum, s.pointer(text.sum, totals.data())));
+  open_block(s, scan);
+  s.line(fmt::format("{} result = inside;", text.sum));
+  if (scan.blocks > 1) s.line(fmt::format("if (begin != 0) {{ const {0} l = before, r = inside; result = {1}; }}", text.sum, scan.step));
+  s.line(fmt::format("fm_store({} + to + k * {}, {});", s.pointer(text.memory, out.data), s.number(out.strides[axis]), text.stored("result")));
   s.line("}");
-  s.launch(l.lanes());
+  s.launch(count);
 }
 
 void gather_call(const CallArgs& args) {

@@ -190,6 +190,20 @@ TEST_F(CudaOps, GathersAndConcatenations) {
   for (const Mode mode : {Mode::compiled, Mode::eager}) compare_with_cpu(programs, mode);
 }
 
+TEST_F(CudaOps, LongScans) {
+  std::vector<DeviceProgram> programs;
+  for (const DType t : {DType::f32, DType::f16, DType::i16})
+    for (const auto& [shape, axis] : std::vector<std::pair<Shape, std::int64_t>>{{{1300}, 0}, {{2, 1025}, 1}, {{1600, 3}, 0}, {{512}, 0}}) {
+      const Tensor x = test::awkward_input(t, shape, 7);
+      const Tensor small = astype(astype(x, DType::f32) * 0.001 + 1, t).sync();
+      programs.push_back({fmt::format("scan {} {}", name(t), to_string(shape)), {x, small}, [axis = axis](const auto& in) {
+                            return std::vector<Tensor>{cumulative_sum(in[0], axis), cumulative_sum(flip(in[1], {axis}), axis), cumulative_prod(in[1], axis),
+                                                       cumulative_max(in[1], axis), cumulative_min(in[0], axis)};
+                          }});
+    }
+  compare_with_cpu(programs, Mode::compiled);
+}
+
 TEST_F(CudaOps, RowKernelsReadTheirRowOnce) {
   std::vector<DeviceProgram> programs;
   for (const DType t : {DType::f32, DType::f16}) {
