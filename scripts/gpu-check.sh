@@ -4,7 +4,7 @@
 #   scripts/gpu-check.sh [BUILD_FOLDER] [REPORT]    by default build/cuda-only (or build/release) and gpu-report.txt
 # A build made elsewhere (cmake --preset cuda-only) may be carried there; nothing is compiled here.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
 build=${1:-}
 if [ -z "$build" ]; then
@@ -61,6 +61,10 @@ fi
   echo
   echo "== benchmarks: milliseconds for one run"
   "$bin/fermata_gpu_bench" 2>&1
+  for join in always never; do
+    echo "attention as one kernel: $join"
+    FERMATA_CUDA_JOIN=$join "$bin/fermata_gpu_bench" attention 2>&1
+  done
   python3 scripts/gpu_bench_torch.py 2>&1 || echo "(without PyTorch)"
   echo
   [ "$tests" -eq 0 ] && echo "gpu-check: all tests passed" || echo "gpu-check: TESTS FAILED, see $report.tests"

@@ -70,6 +70,7 @@ def main():
     report("mlp_gelu_512x1024x4096", lambda h, u, b, d, c: F.linear(F.gelu(F.linear(h, u, b)), d, c),
            random(512, 1024), random(4096, 1024), random(4096), random(1024, 4096), random(1024))
     report("attention_8x8x512x64", attention, *(random(8, 8, 512, 64) for _ in range(3)))
+    report("attention_8x8x512x64_f16", attention, *(random(8, 8, 512, 64).half() for _ in range(3)))
 
 
 if __name__ == "__main__":

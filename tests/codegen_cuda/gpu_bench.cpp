@@ -1,11 +1,12 @@
 // What a device does with the programs of docs/benchmarks.md: one line for each, its name and milliseconds for one run,
-// eager and compiled. scripts/gpu-check.sh puts it beside the same programs in PyTorch (scripts/gpu_bench_torch.py).
+// eager and compiled; with an argument, those whose names have it. scripts/gpu-check.sh puts it beside the same programs in PyTorch (scripts/gpu_bench_torch.py).
 //
 // No library for benchmarks, so that it runs wherever Fermata does.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "fermata/fermata.h"
@@ -35,7 +36,10 @@ double milliseconds(const Program& program) {
   return best;
 }
 
+std::string_view wanted;  // a part of the names to run
+
 void report(const char* name, const Program& program) {
+  if (std::string_view(name).find(wanted) == std::string_view::npos) return;
   for (const fm::Mode mode : {fm::Mode::eager, fm::Mode::compiled}) {
     const fm::ModeGuard guard(mode);
     std::printf("%-24s %-9s %10.4f\n", name, mode == fm::Mode::eager ? "eager" : "compiled", milliseconds(program));
@@ -52,7 +56,8 @@ Tensor chain10_math(const Tensor& x) {
 
 }  // namespace
 
-int main() try {
+int main(int argc, char** argv) try {
+  if (argc > 1) wanted = argv[1];
   if (!fm::cuda_available()) {
     std::puts("CUDA cannot be used here; `fermata doctor` says why");
     return 1;
@@ -66,14 +71,17 @@ int main() try {
   report("softmax_4096x1024", [&] { return fm::softmax(rows, -1); });
   report("layer_norm_4096x1024", [&] { return fm::layer_norm(rows, ones, ones); });
   report("rms_norm_4096x1024", [&] { return fm::rms_norm(rows, ones); });
-  const Tensor a = random({1024, 1024}), b = random({1024, 1024});
-  report("matmul_1024", [&] { return fm::matmul(a, b); });
+  const Tensor left = random({1024, 1024}), right = random({1024, 1024});
+  report("matmul_1024", [&] { return fm::matmul(left, right); });
   const Tensor m = random({64, 32, 32}), n = random({64, 32, 32});
   report("matmul_32x64", [&] { return fm::matmul(m, n); });
   const Tensor hidden = random({512, 1024}), up = random({4096, 1024}), bias = random({4096}), down = random({1024, 4096}), last = random({1024});
   report("mlp_gelu_512x1024x4096", [&] { return fm::linear(fm::gelu(fm::linear(hidden, up, bias)), down, last); });
   const Tensor q = random({8, 8, 512, 64}), k = random({8, 8, 512, 64}), v = random({8, 8, 512, 64});
-  report("attention_8x8x512x64", [&] { return fm::matmul(fm::softmax(fm::matmul(q, k.mT()) * 0.125, -1), v); });
+  const auto attention = [](const Tensor& a, const Tensor& b, const Tensor& c) { return fm::matmul(fm::softmax(fm::matmul(a, b.mT()) * 0.125, -1), c); };
+  report("attention_8x8x512x64", [&] { return attention(q, k, v); });
+  const Tensor hq = q.astype(fm::DType::f16), hk = k.astype(fm::DType::f16), hv = v.astype(fm::DType::f16);
+  report("attention_8x8x512x64_f16", [&] { return attention(hq, hk, hv); });
   return 0;
 } catch (const fm::Error& error) {
   std::puts(error.what());
