@@ -160,6 +160,16 @@ void add_byte_product_variants() {
 
 void add_convolution_variants() {
   for (const Op op : {Op::convolution, Op::convolution_data_gradient, Op::convolution_weight_gradient}) {
+    if (has_amx() && op != Op::convolution_weight_gradient)
+      add_variant(op, BackendKey::cpu,
+                  {.name = "amx",
+                   .form = KernelForm::library,
+                   .dtypes = DType::f32,
+                   .call = &convolution_amx,
+                   .fits = &convolution_amx_fits,
+                   .cost = &convolution_amx_cost,
+                   .fits_text = kConvolutionAmxFits,
+                   .in_tiles = true});
     if (has_onednn())
       add_variant(op, BackendKey::cpu,
                   {.name = "onednn",

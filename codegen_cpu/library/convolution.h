@@ -1,4 +1,4 @@
-// Convolutions and their gradients as `call` kernels: oneDNN, and our own by way of matrix products.
+// Convolutions and their gradients as `call` kernels: oneDNN, and our own by way of matrix products and of AMX tiles.
 //
 // Operands have any strides. How the work is cut depends on sizes only, never on the number of threads, so neither do
 // the bits; sums over images are added up in order. f16 and bf16 accumulate in f32 and are rounded once.
@@ -13,6 +13,13 @@ void convolution_onednn(const CallArgs& args);
 bool convolution_onednn_fits(const CallArgs& args);
 double convolution_onednn_cost(const CallArgs& args);
 inline constexpr const char* kConvolutionOnednnFits = "f32, f16 or bf16, up to three spatial axes, and no empty axis";
+
+/// Our own by AMX tiles: f32, one or two spatial axes, windows that move by one place; not the weight gradient.
+void convolution_amx(const CallArgs& args);
+bool convolution_amx_fits(const CallArgs& args);
+double convolution_amx_cost(const CallArgs& args);
+inline constexpr const char* kConvolutionAmxFits =
+    "f32, one or two spatial axes, strides of 1, adjacent columns, no empty axis, and padding below the windows' reach in the gradient";
 
 /// Our own: windows as columns of a matrix, which the filters are multiplied with. Every floating dtype.
 void convolution_portable(const CallArgs& args);

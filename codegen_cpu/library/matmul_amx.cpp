@@ -55,9 +55,6 @@ bool has_amx() {
   return has;
 }
 
-namespace {
-
-/// FERMATA_F32_PRODUCTS: split, or fma.
 bool splits_f32() {
   static const bool does = [] {
     const char* const wanted = std::getenv("FERMATA_F32_PRODUCTS");
@@ -65,6 +62,13 @@ bool splits_f32() {
   }();
   return does;
 }
+
+bool can_be_split(std::uint32_t largest) {
+  constexpr std::uint32_t kLeast = (127u - 40) << 23, kMost = (127u + 50) << 23;
+  return largest == 0 || (largest >= kLeast && largest < kMost);
+}
+
+namespace {
 
 AmxKind kind_of(DType lhs, DType rhs) {
   if (lhs == DType::f32) return AmxKind::f32;
@@ -163,13 +167,6 @@ class SharedRhs {
   Scratch<std::byte> panels_;
   Scratch<std::uint32_t> largest_;
 };
-
-/// Whether lines of f32 whose largest magnitude has these bits may be split: no infinity or NaN, sums far from overflow, and parts
-/// that are flushed to zero, which are below 2^-126, far below the rounding of the rest.
-bool can_be_split(std::uint32_t largest) {
-  constexpr std::uint32_t kLeast = (127u - 40) << 23, kMost = (127u + 50) << 23;
-  return largest == 0 || (largest >= kLeast && largest < kMost);
-}
 
 /// Calls f(first, count) for every run of lines that cannot be split.
 template <class F> void for_unsplit(const std::uint32_t* largest, std::int64_t lines, F&& f) {

@@ -6,12 +6,20 @@
 // large or small, are computed by the kernel of matmul_portable.
 #pragma once
 
+#include <cstdint>
+
 #include "codegen_cpu/library/matmul.h"
 
 namespace fermata {
 
 /// Whether the processor has tiles, the system lets this process use them, and FERMATA_CPU does.
 bool has_amx();
+
+/// FERMATA_F32_PRODUCTS: split, or fma.
+bool splits_f32();
+/// Whether lines of f32 whose largest magnitude has these bits may be split: no infinity or NaN, sums far from overflow, and parts
+/// that are flushed to zero, which are below 2^-126, far below the rounding of the rest.
+bool can_be_split(std::uint32_t largest);
 
 /// matmul of bf16, i8, u8 and, unless FERMATA_F32_PRODUCTS=fma, f32.
 void matmul_amx(const CallArgs& args);

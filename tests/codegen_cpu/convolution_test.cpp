@@ -1,0 +1,171 @@
+// Tests of the convolution kernels in codegen_cpu/library beside each other and beside sums in double precision.
+#include "codegen_cpu/library/convolution.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "codegen_cpu/library/matmul_amx.h"
+#include "ir/shape.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+struct Sizes {
+  std::int64_t images, channels, filters, groups;  // channels and filters of all groups
+  std::vector<std::int64_t> in, taps, padding, padding_end, dilation;
+
+  std::int64_t out(std::size_t i) const {
+    return in[i] + padding[i] + padding_end[i] - (taps[i] - 1) * dilation[i];
+  }
+};
+
+/// Operands and results of a convolution with windows that move by one place.
+struct Problem {
+  explicit Problem(const Sizes& s, unsigned seed = 4711) : sizes(s) {
+    const std::size_t axes = s.in.size();
+    x_sizes = {s.images, s.channels}, w_sizes = {s.filters, s.channels / s.groups}, y_sizes = {s.images, s.filters};
+    attributes = {s.groups};
+    for (std::size_t i = 0; i < axes; ++i) x_sizes.push_back(s.in[i]), w_sizes.push_back(s.taps[i]), y_sizes.push_back(s.out(i));
+    attributes.insert(attributes.end(), axes, 1);
+    for (const auto* list : {&s.padding, &s.padding_end, &s.dilation}) attributes.insert(attributes.end(), list->begin(), list->end());
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (std::vector<float>* numbers : {&x, &w, &y}) {
+      const Shape& of = numbers == &x ? x_sizes : numbers == &w ? w_sizes : y_sizes;
+      numbers->resize(static_cast<std::size_t>(element_count(of)));
+      for (float& v : *numbers) v = normal(random);
+    }
+  }
+
+  using Kernel = void (*)(const CallArgs&);
+  std::vector<float> run(Op op, Kernel kernel, const TileConsumer* tiles = nullptr) {
+    const bool gradient = op == Op::convolution_data_gradient;
+    std::vector<float> out((gradient ? x : y).size(), -1);
+    call(op, out, [&](const CallArgs& args) {
+      CallArgs told = args;
+      told.tiles = tiles;
+      kernel(told);
+    });
+    return out;
+  }
+  bool fits(Op op) {
+    std::vector<float> out((op == Op::convolution_data_gradient ? x : y).size());
+    bool does = false;
+    call(op, out, [&](const CallArgs& args) { does = convolution_amx_fits(args); });
+    return does;
+  }
+
+  Sizes sizes;
+  Shape x_sizes, w_sizes, y_sizes;
+  std::vector<std::int64_t> attributes;
+  std::vector<float> x, w, y;
+
+ private:
+  template <class F> void call(Op op, std::vector<float>& out, F&& f) {
+    const bool gradient = op == Op::convolution_data_gradient;
+    const Shape &in_sizes = gradient ? y_sizes : x_sizes, &out_sizes = gradient ? x_sizes : y_sizes;
+    const Shape strides[] = {dense_strides(in_sizes), dense_strides(w_sizes), dense_strides(out_sizes)};
+    const auto rank = static_cast<std::uint8_t>(in_sizes.rank());
+    const TensorView inputs[] = {{(gradient ? y : x).data(), DType::f32, rank, in_sizes.data(), strides[0].data()},
+                                 {w.data(), DType::f32, rank, w_sizes.data(), strides[1].data()}};
+    const TensorView output{out.data(), DType::f32, rank, out_sizes.data(), strides[2].data()};
+    f(CallArgs{op, inputs, {&output, 1}, attributes, {}});
+  }
+};
+
+const Sizes kCases[] = {
+    {2, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {1, 64, 96, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {3, 40, 17, 1, {5, 33}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {1, 3, 5, 1, {9, 4}, {2, 3}, {0, 2}, {1, 0}, {1, 1}},
+    {2, 33, 65, 1, {12, 10}, {3, 2}, {2, 0}, {1, 1}, {2, 3}},
+    {1, 24, 36, 3, {6, 50}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 20, 31, 1, {70}, {5}, {2}, {2}, {1}},
+    {1, 16, 16, 16, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {1, 48, 40, 1, {40, 1}, {3, 1}, {1, 0}, {1, 0}, {1, 1}},
+    {1, 320, 33, 1, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  // more than 256 places of k
+};
+
+std::string name(const Sizes& s) {
+  std::string text = std::to_string(s.images) + "x" + std::to_string(s.channels) + "->" + std::to_string(s.filters) + "/" + std::to_string(s.groups);
+  for (std::size_t i = 0; i < s.in.size(); ++i) text += " " + std::to_string(s.in[i]) + "*" + std::to_string(s.taps[i]);
+  return text;
+}
+
+/// The sum of the products' magnitudes bounds the error.
+void expect_close(const std::vector<float>& got, const std::vector<float>& wanted, double scale, const std::string& what) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], wanted[i], 4e-7 * scale) << what << " at " << i;
+}
+
+TEST(AmxConvolutions, AreSumsOfProducts) {
+  if (!has_amx()) GTEST_SKIP() << "this processor has no tiles";
+  for (const Sizes& s : kCases)
+    for (const Op op : {Op::convolution, Op::convolution_data_gradient}) {
+      Problem p(s);
+      ASSERT_TRUE(p.fits(op)) << name(s);
+      const double terms = static_cast<double>(element_count(p.w_sizes)) / static_cast<double>(op == Op::convolution ? s.filters : s.channels / s.groups);
+      expect_close(p.run(op, &convolution_amx), p.run(op, &convolution_portable), terms, name(s));
+    }
+}
+
+TEST(AmxConvolutions, DoNotDependOnThreads) {
+  if (!has_amx()) GTEST_SKIP() << "this processor has no tiles";
+  const int before = thread_count();
+  Problem p({3, 64, 64, 1, {30, 30}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
+  set_thread_count(1);
+  const std::vector<float> alone = p.run(Op::convolution, &convolution_amx);
+  set_thread_count(3);
+  EXPECT_EQ(p.run(Op::convolution, &convolution_amx), alone);
+  set_thread_count(before);
+}
+
+TEST(AmxConvolutions, NumbersThatDoNotSplitKeepTheOtherKernel) {
+  if (!has_amx()) GTEST_SKIP() << "this processor has no tiles";
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(), 3e38f}) {
+    Problem p({2, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
+    p.x[5] = value;  // of the first image
+    const std::vector<float> got = p.run(Op::convolution, &convolution_amx), wanted = p.run(Op::convolution, &convolution_portable);
+    for (std::size_t i = 0; i < got.size() / 2; ++i)
+      ASSERT_TRUE(got[i] == wanted[i] || (std::isnan(got[i]) && std::isnan(wanted[i]))) << value << " at " << i;
+    for (std::size_t i = got.size() / 2; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 1e-4);
+    Problem q({1, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
+    q.w[7] = value;
+    const std::vector<float> other = q.run(Op::convolution, &convolution_amx), same = q.run(Op::convolution, &convolution_portable);
+    for (std::size_t i = 0; i < other.size(); ++i)
+      ASSERT_TRUE(other[i] == same[i] || (std::isnan(other[i]) && std::isnan(same[i]))) << value << " at " << i;
+  }
+}
+
+TEST(AmxConvolutions, TellOfEveryPlaneOnce) {
+  if (!has_amx()) GTEST_SKIP() << "this processor has no tiles";
+  Problem p({3, 32, 40, 1, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
+  std::vector<std::atomic<int>> rows(3 * 40 * 9);
+  const auto count = [&](const ResultTile& tile) {
+    EXPECT_EQ(tile.column_begin, 0);
+    EXPECT_EQ(tile.column_end, 11);
+    for (std::int64_t row = tile.row_begin; row < tile.row_end; ++row) ++rows[static_cast<std::size_t>(row)];
+  };
+  const TileConsumer consumer(count);
+  p.run(Op::convolution, &convolution_amx, &consumer);
+  for (const auto& times : rows) ASSERT_EQ(times.load(), 1);
+}
+
+TEST(AmxConvolutions, LeaveTheRestToOthers) {
+  Problem p({1, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
+  p.attributes[1] = 2;
+  EXPECT_FALSE(p.fits(Op::convolution));
+  Problem wide({1, 32, 32, 1, {8, 8}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});  // the gradient does not see the padding
+  EXPECT_FALSE(wide.fits(Op::convolution_data_gradient));
+}
+
+}  // namespace
+}  // namespace fermata
