@@ -10,12 +10,13 @@
 namespace fermata {
 
 template <class T>
-  requires std::is_trivially_copyable_v<T>
+requires std::is_trivially_copyable_v<T>
 class Growing {
  public:
   /// Where the next `n` elements go, which count from now on.
   T* extend(std::size_t n) {
-    if (capacity_ - size_ < n) [[unlikely]] grow(n);
+    if (capacity_ - size_ < n) [[unlikely]]
+      grow(n);
     size_ += n;
     return data_.get() + size_ - n;
   }

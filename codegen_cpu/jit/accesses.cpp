@@ -26,7 +26,8 @@ constexpr std::int64_t kShortRow = 256 << 10;
 
 bool is_worth_prefetching(const Kernel& kernel) {
   const std::uint16_t along = static_cast<std::uint16_t>(1u << (kernel.rank - 1u));
-  if (kernel.is_row_kernel() && std::ranges::any_of(kernel.stores, [&](const Store& s) { return (kernel.accesses[s.access].axes & along) != 0; }))
+  if (kernel.is_row_kernel() &&
+      std::ranges::any_of(kernel.stores, [&](const Store& s) { return (kernel.accesses[s.access].axes & along) != 0; }))
     return true;
   const auto& instrs = kernel.program.instrs();
   return static_cast<std::size_t>(std::ranges::count_if(instrs, [](const Instr& instr) {
@@ -235,8 +236,7 @@ void Accesses::stream(unsigned access, Value* address, const Span& span, unsigne
   Value* const memory = to_memory(access, value);
   const std::uint64_t bytes = memory->getType()->getPrimitiveSizeInBits().getFixedValue() / 8;
   const llvm::Align align(std::min<std::uint64_t>(bytes, kStreamAlignment));
-  llvm::StoreInst* const store =
-      b_.CreateAlignedStore(memory, element_address(access, address, span, vector), align);
+  llvm::StoreInst* const store = b_.CreateAlignedStore(memory, element_address(access, address, span, vector), align);
   llvm::Metadata* const one = llvm::ConstantAsMetadata::get(b_.getInt32(1));
   store->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(b_.getContext(), one));
 }

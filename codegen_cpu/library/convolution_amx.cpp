@@ -75,32 +75,37 @@ struct Windows {
 class PackedFilters {
  public:
   PackedFilters(const Windows& w, const float* weight)
-      : panel_bytes_(w.steps() * kStepBytes), group_bytes_(w.panels() * panel_bytes_), panels_(w.groups * group_bytes_) {
+      : panel_bytes_(w.steps() * kStepBytes),
+        group_bytes_(w.panels() * panel_bytes_),
+        panels_(w.groups * group_bytes_) {
     const std::int64_t taps = w.window, each = w.panels(), group = w.filters * w.channels * w.window;
     Scratch<std::uint32_t> largest(w.groups * each);
-    parallel_for(0, w.groups * each, static_cast<double>(kAmxFilters * w.channels * taps) * 1.5, [&](std::int64_t b, std::int64_t e) {
-      const Scratch<float> tap(kAmxFilters * w.channels);
-      for (std::int64_t task = b; task < e; ++task) {
-        const std::int64_t first = task % each * kAmxFilters, lines = std::min(kAmxFilters, w.filters - first);
-        const float* const from = weight + task / each * group + first * w.filter_stride;
-        std::uint32_t most[kAmxFilters] = {};
-        for (std::int64_t t = 0; t < taps; ++t) {
-          const std::int64_t at = w.is_gradient ? taps - 1 - t : t;
-          for (std::int64_t f = 0; f < lines; ++f)
-            for (std::int64_t c = 0; c < w.channels; ++c)
-              tap[f * w.channels + c] = from[f * w.filter_stride + c * w.channel_stride + at];
-          kAmxKernels.pack_lhs[static_cast<std::size_t>(AmxKind::f32)]({.from = tap.data(),
-                                                                        .line_stride = w.channels,
-                                                                        .k_stride = 1,
-                                                                        .lines = lines,
-                                                                        .k = w.channels,
-                                                                        .panels = panels_.data() + task * panel_bytes_ + t * w.blocks() * kStepBytes,
-                                                                        .panel_bytes = panel_bytes_,
-                                                                        .largest = most});
-        }
-        largest[task] = *std::max_element(most, most + lines);
-      }
-    });
+    parallel_for(0, w.groups * each, static_cast<double>(kAmxFilters * w.channels * taps) * 1.5,
+                 [&](std::int64_t b, std::int64_t e) {
+                   const Scratch<float> tap(kAmxFilters * w.channels);
+                   for (std::int64_t task = b; task < e; ++task) {
+                     const std::int64_t first = task % each * kAmxFilters,
+                                        lines = std::min(kAmxFilters, w.filters - first);
+                     const float* const from = weight + task / each * group + first * w.filter_stride;
+                     std::uint32_t most[kAmxFilters] = {};
+                     for (std::int64_t t = 0; t < taps; ++t) {
+                       const std::int64_t at = w.is_gradient ? taps - 1 - t : t;
+                       for (std::int64_t f = 0; f < lines; ++f)
+                         for (std::int64_t c = 0; c < w.channels; ++c)
+                           tap[f * w.channels + c] = from[f * w.filter_stride + c * w.channel_stride + at];
+                       kAmxKernels.pack_lhs[static_cast<std::size_t>(AmxKind::f32)](
+                           {.from = tap.data(),
+                            .line_stride = w.channels,
+                            .k_stride = 1,
+                            .lines = lines,
+                            .k = w.channels,
+                            .panels = panels_.data() + task * panel_bytes_ + t * w.blocks() * kStepBytes,
+                            .panel_bytes = panel_bytes_,
+                            .largest = most});
+                     }
+                     largest[task] = *std::max_element(most, most + lines);
+                   }
+                 });
     for (std::int64_t i = 0; i < largest.size(); ++i) largest_ = std::max(largest_, largest[i]);
   }
   const std::byte* at(std::int64_t group, std::int64_t panel) const {
@@ -123,21 +128,24 @@ class Planes {
   /// Gives the bits of the largest magnitude.
   std::uint32_t fill(std::int64_t image, std::int64_t group) const {
     const TensorView& in = w_.in;
-    const auto* const from = static_cast<const float*>(in.data) + image * in.strides[0] + group * w_.channels * in.strides[1];
+    const auto* const from =
+        static_cast<const float*>(in.data) + image * in.strides[0] + group * w_.channels * in.strides[1];
     const std::int64_t first = w_.rows.before * w_.columns.padded() + w_.columns.before;
-    parallel_for(0, w_.blocks(), static_cast<double>(kAmxChannels * w_.rows.in * w_.columns.in) * 0.4, [&](std::int64_t b, std::int64_t e) {
-      for (std::int64_t block = b; block < e; ++block)
-        largest_[block] = kAmxConvolutionKernels.split({.from = from + block * kAmxChannels * in.strides[1],
-                                                        .channel_stride = in.strides[1],
-                                                        .row_stride = in.rank < 4 ? 0 : in.strides[2],
-                                                        .channels = std::min(kAmxChannels, w_.channels - block * kAmxChannels),
-                                                        .rows = w_.rows.in,
-                                                        .columns = w_.columns.in,
-                                                        .to = lanes_.data() + block * (kAmxChannels / 2) * w_.plane() + first,
-                                                        .to_row = w_.columns.padded(),
-                                                        .to_plane = w_.plane(),
-                                                        .to_part = w_.part()});
-    });
+    parallel_for(0, w_.blocks(), static_cast<double>(kAmxChannels * w_.rows.in * w_.columns.in) * 0.4,
+                 [&](std::int64_t b, std::int64_t e) {
+                   for (std::int64_t block = b; block < e; ++block)
+                     largest_[block] = kAmxConvolutionKernels.split(
+                         {.from = from + block * kAmxChannels * in.strides[1],
+                          .channel_stride = in.strides[1],
+                          .row_stride = in.rank < 4 ? 0 : in.strides[2],
+                          .channels = std::min(kAmxChannels, w_.channels - block * kAmxChannels),
+                          .rows = w_.rows.in,
+                          .columns = w_.columns.in,
+                          .to = lanes_.data() + block * (kAmxChannels / 2) * w_.plane() + first,
+                          .to_row = w_.columns.padded(),
+                          .to_plane = w_.plane(),
+                          .to_part = w_.part()});
+                 });
     return *std::max_element(largest_.data(), largest_.data() + largest_.size());
   }
   const std::byte* at(std::int64_t place) const { return reinterpret_cast<const std::byte*>(lanes_.data() + place); }
@@ -160,10 +168,12 @@ std::vector<std::int64_t> step_offsets(const Windows& w) {
 
 /// Writes 32 filters at 32 places, without those between rows.
 void write_places(const Windows& w, const float* sums, std::int64_t filter, std::int64_t place, float* out) {
-  const std::int64_t width = w.columns.padded(), end = std::min(place + kAmxPlaces, w.places()), plane = w.rows.out * w.columns.out;
+  const std::int64_t width = w.columns.padded(), end = std::min(place + kAmxPlaces, w.places()),
+                     plane = w.rows.out * w.columns.out;
   const std::int64_t filters = std::min(kAmxFilters, w.filters - filter);
   for (std::int64_t at = place; at < end;) {
-    const std::int64_t row = at / width, column = at % width, left = w.columns.out - column, count = std::min(end - at, left);
+    const std::int64_t row = at / width, column = at % width, left = w.columns.out - column,
+                       count = std::min(end - at, left);
     for (std::int64_t f = 0; f < filters && count > 0; ++f)
       std::memcpy(out + (filter + f) * plane + row * w.columns.out + column, sums + f * kAmxPlaces + at - place,
                   static_cast<std::size_t>(count) * sizeof(float));
@@ -171,8 +181,8 @@ void write_places(const Windows& w, const float* sums, std::int64_t filter, std:
   }
 }
 
-void multiply(const Windows& w, const PackedFilters& filters, const Planes& planes, const std::vector<std::int64_t>& offsets,
-              std::int64_t group, float* out) {
+void multiply(const Windows& w, const PackedFilters& filters, const Planes& planes,
+              const std::vector<std::int64_t>& offsets, std::int64_t group, float* out) {
   const std::int64_t blocks = parts(w.places(), kAmxPlaces), panels = w.panels();
   const double ns = static_cast<double>(kAmxFilters * kAmxPlaces * kAmxChannels * w.steps()) / 100;
   // Few filters at a time: what is read of the planes stays in the second-level cache while all of them pass.
@@ -231,23 +241,24 @@ void convolution_amx(const CallArgs& args) {
   const PackedFilters filters(w, static_cast<const float*>(weight.data()));
   const std::vector<std::int64_t> offsets = step_offsets(w);
   const std::int64_t planes_each = w.groups * w.filters, plane = w.rows.out * w.columns.out;
-  parallel_for(0, w.images, w.multiply_adds() / static_cast<double>(w.images) / 100, [&](std::int64_t begin, std::int64_t end) {
-    const Planes planes(w);
-    for (std::int64_t image = begin; image < end; ++image) {
-      for (std::int64_t group = 0; group < w.groups; ++group) {
-        if (!can_be_split(planes.fill(image, group)) || !can_be_split(filters.largest())) {
-          run_unsplit(args, image);
-          break;
+  parallel_for(
+      0, w.images, w.multiply_adds() / static_cast<double>(w.images) / 100, [&](std::int64_t begin, std::int64_t end) {
+        const Planes planes(w);
+        for (std::int64_t image = begin; image < end; ++image) {
+          for (std::int64_t group = 0; group < w.groups; ++group) {
+            if (!can_be_split(planes.fill(image, group)) || !can_be_split(filters.largest())) {
+              run_unsplit(args, image);
+              break;
+            }
+            float* const out = static_cast<float*>(w.out.data) + (image * w.groups + group) * w.filters * plane;
+            multiply(w, filters, planes, offsets, group, out);
+          }
+          if (args.tiles == nullptr) continue;
+          parallel_for(0, planes_each, static_cast<double>(plane), [&](std::int64_t b, std::int64_t e) {
+            tell_of_planes(args.tiles, w.out, image * planes_each + b, e - b);
+          });
         }
-        float* const out = static_cast<float*>(w.out.data) + (image * w.groups + group) * w.filters * plane;
-        multiply(w, filters, planes, offsets, group, out);
-      }
-      if (args.tiles == nullptr) continue;
-      parallel_for(0, planes_each, static_cast<double>(plane), [&](std::int64_t b, std::int64_t e) {
-        tell_of_planes(args.tiles, w.out, image * planes_each + b, e - b);
       });
-    }
-  });
 }
 
 bool convolution_amx_fits(const CallArgs& args) { return has_amx() && fits(ConvolutionProblem(args)); }
@@ -256,10 +267,12 @@ bool convolution_amx_fits(const CallArgs& args) { return has_amx() && fits(Convo
 /// a filter with what goes before it (Sapphire Rapids).
 double convolution_amx_cost(const CallArgs& args) {
   const Windows w((ConvolutionProblem(args)));
-  const auto images = static_cast<double>(w.images), in = static_cast<double>(w.images * w.groups * w.blocks() * kAmxChannels * w.rows.in * w.columns.in);
-  const double sums = images * static_cast<double>(w.groups * w.panels() * parts(w.places(), kAmxPlaces)) * kAmxFilters * kAmxPlaces *
-                      static_cast<double>(parts(w.steps(), kAmxStepsTogether) + 1) * 0.1;
-  return 5000 + w.multiply_adds() / 78 + sums + in * 0.5 + static_cast<double>(w.groups * w.filters * w.channels * w.window) * 1.9;
+  const auto images = static_cast<double>(w.images),
+             in = static_cast<double>(w.images * w.groups * w.blocks() * kAmxChannels * w.rows.in * w.columns.in);
+  const double sums = images * static_cast<double>(w.groups * w.panels() * parts(w.places(), kAmxPlaces)) *
+                      kAmxFilters * kAmxPlaces * static_cast<double>(parts(w.steps(), kAmxStepsTogether) + 1) * 0.1;
+  return 5000 + w.multiply_adds() / 78 + sums + in * 0.5 +
+         static_cast<double>(w.groups * w.filters * w.channels * w.window) * 1.9;
 }
 
 #else

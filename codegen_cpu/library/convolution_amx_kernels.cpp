@@ -21,7 +21,8 @@ std::uint32_t split_planes(const AmxSplitting& s) {
         const std::int64_t left = s.columns - i;
         const auto mask = static_cast<__mmask16>(left >= 16 ? 0xffff : (1 << left) - 1);
         const __m512 a = _mm512_maskz_loadu_ps(mask, from + i),
-                     b = is_pair ? _mm512_maskz_loadu_ps(mask, from + kPairs * s.channel_stride + i) : _mm512_setzero_ps();
+                     b = is_pair ? _mm512_maskz_loadu_ps(mask, from + kPairs * s.channel_stride + i)
+                                 : _mm512_setzero_ps();
         __m512i parts[3];
         split(a, b, parts, most);
         for (int part = 0; part < 3; ++part) _mm512_mask_storeu_epi32(to + part * s.to_part + i, mask, parts[part]);
@@ -37,20 +38,28 @@ std::uint32_t split_planes(const AmxSplitting& s) {
 
 // Tile registers: 0 to 3 are sums, 4 and 5 the halves of the filters, 6 and 7 of the places.
 [[gnu::always_inline]] inline void load_filters(const std::byte* from) {
-  _tile_loadd(4, from, 64); _tile_loadd(5, from + kAmxTileBytes, 64);
+  _tile_loadd(4, from, 64);
+  _tile_loadd(5, from + kAmxTileBytes, 64);
 }
 [[gnu::always_inline]] inline void load_places(const std::byte* from, std::int64_t plane) {
-  _tile_loadd(6, from, plane); _tile_loadd(7, from + 64, plane);
+  _tile_loadd(6, from, plane);
+  _tile_loadd(7, from + 64, plane);
 }
 [[gnu::always_inline]] inline void dot() {
-  _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7); _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
 }
 
 /// Some steps in tile registers, from zero: the small products first (docs/adr/017-f32-products-through-bf16.md).
 void multiply_steps(const AmxWindows& w, std::int64_t first, std::int64_t end, float* product) {
   constexpr std::int64_t kPart = 2 * kAmxTileBytes, kStep = amx_step_bytes(AmxKind::f32);
   const std::int64_t plane = w.plane_bytes, part = w.part_bytes;
-  _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
   asm volatile("" ::: "memory");  // the intrinsics do not say that they read memory
   for (std::int64_t step = first; step < end; ++step) {
     const std::byte *filters = w.weights + step * kStep, *places = w.planes + w.step_offsets[step];
@@ -63,8 +72,10 @@ void multiply_steps(const AmxWindows& w, std::int64_t first, std::int64_t end, f
   for (std::int64_t step = first; step < end; ++step)
     load_filters(w.weights + step * kStep), load_places(w.planes + w.step_offsets[step], plane), dot();
   constexpr std::int64_t kRow = kAmxPlaces * 4;
-  _tile_stored(0, product, kRow); _tile_stored(1, product + 16, kRow);
-  _tile_stored(2, product + 16 * kAmxPlaces, kRow); _tile_stored(3, product + 16 * kAmxPlaces + 16, kRow);
+  _tile_stored(0, product, kRow);
+  _tile_stored(1, product + 16, kRow);
+  _tile_stored(2, product + 16 * kAmxPlaces, kRow);
+  _tile_stored(3, product + 16 * kAmxPlaces + 16, kRow);
 }
 
 void multiply(const AmxWindows& w) {

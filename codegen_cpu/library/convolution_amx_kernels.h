@@ -18,17 +18,17 @@ struct AmxSplitting {
   const float* from;
   std::int64_t channel_stride, row_stride;  // in elements
   std::int64_t channels, rows, columns;
-  std::uint32_t* to;                        // where the first element of the first plane goes; lanes of two bf16
-  std::int64_t to_row, to_plane, to_part;   // in lanes
+  std::uint32_t* to;                       // where the first element of the first plane goes; lanes of two bf16
+  std::int64_t to_row, to_plane, to_part;  // in lanes
 };
 
 /// Sums over some steps: 32 filters times 32 places.
 struct AmxWindows {
-  const std::byte* weights;            // a panel of the left side, as in matmul_amx_kernels.h
-  const std::byte* planes;             // at the first place
-  const std::int64_t* step_offsets;    // of each step's 32 channels and tap, in bytes
+  const std::byte* weights;          // a panel of the left side, as in matmul_amx_kernels.h
+  const std::byte* planes;           // at the first place
+  const std::int64_t* step_offsets;  // of each step's 32 channels and tap, in bytes
   std::int64_t steps, plane_bytes, part_bytes;
-  float* sums;                         // 32 to a row, 64-byte aligned
+  float* sums;  // 32 to a row, 64-byte aligned
 };
 
 struct AmxConvolutionKernels {

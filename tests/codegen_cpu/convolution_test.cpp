@@ -20,9 +20,7 @@ struct Sizes {
   std::int64_t images, channels, filters, groups;  // channels and filters of all groups
   std::vector<std::int64_t> in, taps, padding, padding_end, dilation;
 
-  std::int64_t out(std::size_t i) const {
-    return in[i] + padding[i] + padding_end[i] - (taps[i] - 1) * dilation[i];
-  }
+  std::int64_t out(std::size_t i) const { return in[i] + padding[i] + padding_end[i] - (taps[i] - 1) * dilation[i]; }
 };
 
 /// Operands and results of a convolution with windows that move by one place.
@@ -31,9 +29,11 @@ struct Problem {
     const std::size_t axes = s.in.size();
     x_sizes = {s.images, s.channels}, w_sizes = {s.filters, s.channels / s.groups}, y_sizes = {s.images, s.filters};
     attributes = {s.groups};
-    for (std::size_t i = 0; i < axes; ++i) x_sizes.push_back(s.in[i]), w_sizes.push_back(s.taps[i]), y_sizes.push_back(s.out(i));
+    for (std::size_t i = 0; i < axes; ++i)
+      x_sizes.push_back(s.in[i]), w_sizes.push_back(s.taps[i]), y_sizes.push_back(s.out(i));
     attributes.insert(attributes.end(), axes, 1);
-    for (const auto* list : {&s.padding, &s.padding_end, &s.dilation}) attributes.insert(attributes.end(), list->begin(), list->end());
+    for (const auto* list : {&s.padding, &s.padding_end, &s.dilation})
+      attributes.insert(attributes.end(), list->begin(), list->end());
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     for (std::vector<float>* numbers : {&x, &w, &y}) {
@@ -93,16 +93,17 @@ const Sizes kCases[] = {
 };
 
 std::string name(const Sizes& s) {
-  std::string text = std::to_string(s.images) + "x" + std::to_string(s.channels) + "->" + std::to_string(s.filters) + "/" + std::to_string(s.groups);
+  std::string text = std::to_string(s.images) + "x" + std::to_string(s.channels) + "->" + std::to_string(s.filters) +
+                     "/" + std::to_string(s.groups);
   for (std::size_t i = 0; i < s.in.size(); ++i) text += " " + std::to_string(s.in[i]) + "*" + std::to_string(s.taps[i]);
   return text;
 }
 
 /// The sum of the products' magnitudes bounds the error.
-void expect_close(const std::vector<float>& got, const std::vector<float>& wanted, double scale, const std::string& what) {
+void expect_close(const std::vector<float>& got, const std::vector<float>& wanted, double scale,
+                  const std::string& what) {
   ASSERT_EQ(got.size(), wanted.size());
-  for (std::size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], wanted[i], 4e-7 * scale) << what << " at " << i;
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 4e-7 * scale) << what << " at " << i;
 }
 
 TEST(AmxConvolutions, AreSumsOfProducts) {
@@ -111,7 +112,8 @@ TEST(AmxConvolutions, AreSumsOfProducts) {
     for (const Op op : {Op::convolution, Op::convolution_data_gradient}) {
       Problem p(s);
       ASSERT_TRUE(p.fits(op)) << name(s);
-      const double terms = static_cast<double>(element_count(p.w_sizes)) / static_cast<double>(op == Op::convolution ? s.filters : s.channels / s.groups);
+      const double terms = static_cast<double>(element_count(p.w_sizes)) /
+                           static_cast<double>(op == Op::convolution ? s.filters : s.channels / s.groups);
       expect_close(p.run(op, &convolution_amx), p.run(op, &convolution_portable), terms, name(s));
     }
 }
@@ -133,13 +135,15 @@ TEST(AmxConvolutions, NumbersThatDoNotSplitKeepTheOtherKernel) {
   for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(), 3e38f}) {
     Problem p({2, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
     p.x[5] = value;  // of the first image
-    const std::vector<float> got = p.run(Op::convolution, &convolution_amx), wanted = p.run(Op::convolution, &convolution_portable);
+    const std::vector<float> got = p.run(Op::convolution, &convolution_amx),
+                             wanted = p.run(Op::convolution, &convolution_portable);
     for (std::size_t i = 0; i < got.size() / 2; ++i)
       ASSERT_TRUE(got[i] == wanted[i] || (std::isnan(got[i]) && std::isnan(wanted[i]))) << value << " at " << i;
     for (std::size_t i = got.size() / 2; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 1e-4);
     Problem q({1, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
     q.w[7] = value;
-    const std::vector<float> other = q.run(Op::convolution, &convolution_amx), same = q.run(Op::convolution, &convolution_portable);
+    const std::vector<float> other = q.run(Op::convolution, &convolution_amx),
+                             same = q.run(Op::convolution, &convolution_portable);
     for (std::size_t i = 0; i < other.size(); ++i)
       ASSERT_TRUE(other[i] == same[i] || (std::isnan(other[i]) && std::isnan(same[i]))) << value << " at " << i;
   }
