@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 #include <string_view>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -97,76 +96,27 @@ struct AmxCall {
 /// Multiply-adds per nanosecond of one core, packing not included (measured on Sapphire Rapids).
 double per_ns(AmxKind k) { return k == AmxKind::f32 ? 150 : k == AmxKind::bf16 ? 500 : 900; }
 
-/// Rows of a tile, at most: its left side, or a block of it along k, and a panel stay in the second-level cache.
-constexpr std::int64_t most_rows(AmxKind k) { return k == AmxKind::f32 ? 128 : 256; }
-constexpr std::int64_t kLhsBytes = 1 << 20;
+/// Of a tile, at most. A block of its rows along k, the right side's columns that are packed together, and a panel's sums stay in the
+/// second-level cache; what all columns of so many rows add up to is kept between blocks.
+constexpr std::int64_t kMostRows = 512, kMostColumns = 2048, kLhsBytes = 1 << 20;
+/// Columns of the right side that are packed together: memory is read in stretches, the longer the better, and read again from a
+/// cache, which many rows share.
+constexpr std::int64_t columns_packed(std::int64_t rows) { return rows <= 256 ? 256 : 128; }
 /// Columns after which what follows the product is called: they are still in the second-level cache.
 constexpr std::int64_t kColumnsTogether = 512;
-/// Columns of the right side that are packed together: memory is read in stretches.
-constexpr std::int64_t kColumnsPacked = 256;
-/// Bytes of panels that tiles share; a larger right side is packed by each tile, block by block.
-constexpr std::int64_t kMostPanelBytes = 128 << 20;
 
-/// Of rows, as many tiles as the pool can share out evenly; of columns, where there are few rows.
-MatmulTiles cut_into_tiles(const AmxCall& c) {
-  const MatmulProblem& p = c.problem;
-  const std::int64_t chunks = thread_count() == 1 ? 1 : 4 * thread_count();
-  MatmulTiles t{p.m, p.n, parts(p.m, most_rows(c.kind)), 1};
-  if (t.down * p.batches < chunks) {
-    const std::int64_t unit = chunks / std::gcd(chunks, p.batches);
-    t.down = std::min(parts(t.down, unit) * unit, parts(p.m, kAmxLines));
-    t.across = std::clamp(chunks / (t.down * p.batches), std::int64_t{1}, parts(p.n, 2 * kAmxLines));
+/// Two tiles for each thread if there are enough columns or rows; every tile packs its own operands.
+MatmulTiles cut_into_tiles(const MatmulProblem& p) {
+  MatmulTiles t{p.m, p.n, parts(p.m, kMostRows), parts(p.n, kMostColumns)};
+  const std::int64_t wanted = parts(thread_count() == 1 ? 1 : 2 * thread_count(), p.batches);
+  if (t.count() < wanted) {
+    t.across = std::clamp(parts(wanted, t.down), t.across, std::max(t.across, parts(p.n, columns_packed(kMostRows))));
+    t.down = std::clamp(parts(wanted, t.across), t.down, std::max(t.down, parts(p.m, 2 * kAmxLines)));
   }
   t.rows = whole(parts(p.m, t.down), kAmxLines), t.down = parts(p.m, t.rows);
   t.columns = whole(parts(p.n, t.across), 2 * kAmxLines), t.across = parts(p.n, t.columns);
   return t;
 }
-
-/// Panels of the whole right side, if several tiles read the same ones, and the largest magnitudes of its columns.
-class SharedRhs {
- public:
-  SharedRhs(const AmxCall& c, const MatmulTiles& tiles)
-      : panel_bytes_(parts(c.problem.k, amx_step(c.kind)) * amx_step_bytes(c.kind)),
-        batch_bytes_(parts(c.problem.n, kAmxLines) * panel_bytes_),
-        is_there_(c.blocks == nullptr && tiles.down > 1 && batch_bytes_ * c.problem.batches <= kMostPanelBytes),
-        columns_(c.problem.n),
-        panels_(is_there_ ? batch_bytes_ * c.problem.batches : 0),
-        largest_(is_there_ && c.kind == AmxKind::f32 ? columns_ * c.problem.batches : 0) {
-    if (!is_there_) return;
-    const MatmulProblem& p = c.problem;
-    std::fill_n(largest_.data(), largest_.size(), 0u);
-    const std::int64_t columns = kColumnsPacked, each = parts(p.n, columns);
-    parallel_for(
-        0, p.batches * each, static_cast<double>(columns * p.k) * 0.5, [&](std::int64_t first, std::int64_t last) {
-          for (std::int64_t task = first; task < last; ++task) {
-            const std::int64_t batch = task / each, j = task % each * columns;
-            kAmxKernels.pack_rhs[c.number()]({.from = p.rhs_of(batch) + j * p.rhs.column_stride * c.element_bytes(),
-                                              .line_stride = p.rhs.column_stride,
-                                              .k_stride = p.rhs.row_stride,
-                                              .lines = std::min(columns, p.n - j),
-                                              .k = p.k,
-                                              .panels = at(batch, j),
-                                              .panel_bytes = panel_bytes_,
-                                              .largest = largest(batch, j)});
-          }
-        });
-  }
-  bool is_there() const { return is_there_; }
-  std::int64_t panel_bytes() const { return panel_bytes_; }
-  std::byte* at(std::int64_t batch, std::int64_t column) const {
-    return panels_.data() + batch * batch_bytes_ + column / kAmxLines * panel_bytes_;
-  }
-  std::uint32_t* largest(std::int64_t batch, std::int64_t column) const {
-    return largest_.size() == 0 ? nullptr : largest_.data() + batch * columns_ + column;
-  }
-
- private:
-  std::int64_t panel_bytes_, batch_bytes_;
-  bool is_there_;
-  std::int64_t columns_;
-  Scratch<std::byte> panels_;
-  Scratch<std::uint32_t> largest_;
-};
 
 /// Calls f(first, count) for every run of lines that cannot be split.
 template <class F> void for_unsplit(const std::uint32_t* largest, std::int64_t lines, F&& f) {
@@ -186,16 +136,16 @@ struct AmxTask {
 /// The work of a thread: memory for one tile, kept from task to task.
 class TileWorker {
  public:
-  TileWorker(const AmxCall& call, const MatmulTiles& tiles, const SharedRhs& shared)
+  TileWorker(const AmxCall& call, const MatmulTiles& tiles)
       : c_(call),
         p_(call.problem),
-        shared_(shared),
-        depth_(depth_of(call, packs_rhs() ? std::max(tiles.rows, kColumnsPacked) : tiles.rows)),
+        columns_packed_(packs_rhs() ? columns_packed(tiles.rows) : 64),
+        depth_(depth_of(call, std::max(tiles.rows, columns_packed_))),
         panel_bytes_(parts(depth_, amx_step(call.kind)) * amx_step_bytes(call.kind)),
         sums_bytes_(whole(tiles.rows, kAmxLines) * kAmxLines * 4),
         lhs_(parts(tiles.rows, kAmxLines) * panel_bytes_),
-        rhs_(packs_rhs() ? kColumnsPacked / kAmxLines * panel_bytes_ : 0),
-        sums_(sums_bytes_ * (depth_ < p_.k ? parts(tiles.columns, kAmxLines) : 1)),
+        rhs_(packs_rhs() ? columns_packed_ / kAmxLines * panel_bytes_ : 0),
+        sums_(sums_bytes_ * parts(depth_ < p_.k ? tiles.columns : columns_packed_, kAmxLines)),
         largest_(tiles.rows + tiles.columns) {
     kAmxKernels.configure();
   }
@@ -208,12 +158,9 @@ class TileWorker {
       pack_lhs(t, k);
       for (std::int64_t j = 0; j < t.columns; j += kColumnsTogether) {
         const AmxTask some{t.batch, t.row, t.rows, t.column + j, std::min(kColumnsTogether, t.columns - j)};
-        std::uint32_t* const column_largest =
-            shared_.is_there() ? shared_.largest(t.batch, some.column) : largest_.data() + t.rows + j;
-        for (std::int64_t i = 0; i < some.columns; i += kAmxLines) {
-          if (packs_rhs() && i % kColumnsPacked == 0) pack_rhs(some, i, k, column_largest + i);
-          multiply_panel(some, i, k, (j + i) / kAmxLines);
-        }
+        std::uint32_t* const column_largest = largest_.data() + t.rows + j;
+        for (std::int64_t i = 0; i < some.columns; i += columns_packed_)
+          multiply_panels(some, i, k, column_largest + i, (j + i) / kAmxLines);
         if (k + depth_ < p_.k) continue;
         if (c_.kind == AmxKind::f32) mend(some, column_largest);
         epilogue({t.batch * p_.m + t.row, t.batch * p_.m + t.row + t.rows, some.column, some.column + some.columns});
@@ -222,7 +169,7 @@ class TileWorker {
   }
 
  private:
-  bool packs_rhs() const { return c_.blocks == nullptr && !shared_.is_there(); }
+  bool packs_rhs() const { return c_.blocks == nullptr; }
   /// Places of k that are packed at a time: parts of equal size, in whole blocks of those that are added up together.
   static std::int64_t depth_of(const AmxCall& c, std::int64_t rows) {
     const std::int64_t block = amx_step(c.kind) * kAmxStepsTogether;
@@ -249,38 +196,37 @@ class TileWorker {
         {.from = p_.rhs_of(t.batch) + (at * p_.rhs.column_stride + k * p_.rhs.row_stride) * c_.element_bytes(),
          .line_stride = p_.rhs.column_stride,
          .k_stride = p_.rhs.row_stride,
-         .lines = std::min(kColumnsPacked, t.columns - column),
+         .lines = std::min(columns_packed_, t.columns - column),
          .k = std::min(depth_, p_.k - k),
          .panels = rhs_.data(),
          .panel_bytes = panel_bytes_,
          .largest = c_.kind == AmxKind::f32 ? largest : nullptr});
   }
 
-  /// 32 columns, of which the panel is the tile's `number`th.
-  void multiply_panel(const AmxTask& t, std::int64_t column, std::int64_t k, std::int64_t number) const {
-    const std::int64_t at = t.column + column, step = k / amx_step(c_.kind), depth = std::min(depth_, p_.k - k);
-    const std::int64_t columns = std::min(kAmxLines, t.columns - column);
+  /// Columns that are packed together, of which the first panel is the tile's `number`th.
+  void multiply_panels(const AmxTask& t, std::int64_t column, std::int64_t k, std::uint32_t* largest,
+                       std::int64_t number) const {
+    const std::int64_t at = t.column + column, step = k / amx_step(c_.kind);
     AmxProduct product{.lhs = lhs_.data(),
-                       .lhs_panel_bytes = panel_bytes_,
-                       .rhs = nullptr,
+                       .lhs_panel = panel_bytes_,
+                       .rhs = rhs_.data(),
+                       .rhs_panel = panel_bytes_,
                        .rhs_step = amx_step_bytes(c_.kind),
                        .rhs_half = kAmxTileBytes,
                        .rhs_line = 64,
                        .rows = t.rows,
-                       .columns = columns,
-                       .steps = parts(depth, amx_step(c_.kind)),
-                       .sums = sums_.data() + (depth_ < p_.k ? number * sums_bytes_ : 0),
+                       .columns = std::min(columns_packed_, t.columns - column),
+                       .steps = parts(std::min(depth_, p_.k - k), amx_step(c_.kind)),
+                       .sums = sums_.data() + (depth_ < p_.k ? number * whole(t.rows, kAmxLines) * kAmxLines * 4 : 0),
                        .first = k == 0,
                        .out = k + depth_ < p_.k ? nullptr : c_.out_of(t.batch) + (t.row * p_.n + at) * c_.out_bytes,
                        .out_row = p_.n * c_.out_bytes,
                        .out_bytes = c_.out_bytes};
-    if (c_.blocks != nullptr) {  // [N/64, K/4, 64, 4]
-      product.rhs_step = 16 * 256, product.rhs_half = 64, product.rhs_line = 256;
-      product.rhs = c_.blocks + at / 64 * parts(p_.k, 64) * product.rhs_step + at % 64 * 4 + step * product.rhs_step;
-    } else if (shared_.is_there()) {
-      product.rhs = shared_.at(t.batch, at) + step * product.rhs_step;
-    } else {
-      product.rhs = rhs_.data() + column % kColumnsPacked / kAmxLines * panel_bytes_;
+    if (packs_rhs()) {
+      pack_rhs(t, column, k, largest);
+    } else {  // [N/64, K/4, 64, 4]
+      product.rhs_panel = 128, product.rhs_step = 16 * 256, product.rhs_half = 64, product.rhs_line = 256;
+      product.rhs = c_.blocks + (at / 64 * parts(p_.k, 64) + step) * product.rhs_step;
     }
     kAmxKernels.multiply[c_.number()](product);
   }
@@ -312,19 +258,17 @@ class TileWorker {
 
   const AmxCall& c_;
   const MatmulProblem& p_;
-  const SharedRhs& shared_;
-  const std::int64_t depth_, panel_bytes_, sums_bytes_;
+  const std::int64_t columns_packed_, depth_, panel_bytes_, sums_bytes_;
   const Scratch<std::byte> lhs_, rhs_, sums_;
-  const Scratch<std::uint32_t> largest_;  // of rows, then of columns if this packs them
+  const Scratch<std::uint32_t> largest_;  // f32: of rows, then of columns
 };
 
 void multiply(const AmxCall& c, MatmulEpilogue epilogue) {
   const MatmulProblem& p = c.problem;
-  const MatmulTiles tiles = cut_into_tiles(c);
-  const SharedRhs shared(c, tiles);
+  const MatmulTiles tiles = cut_into_tiles(p);
   const double ns = 500 + static_cast<double>(tiles.rows * tiles.columns) * static_cast<double>(p.k) / per_ns(c.kind);
   parallel_for(0, p.batches * tiles.count(), ns, [&](std::int64_t first, std::int64_t last) {
-    const TileWorker worker(c, tiles, shared);
+    const TileWorker worker(c, tiles);
     for (std::int64_t task = first; task < last; ++task) {
       const std::int64_t batch = task / tiles.count(), tile = task % tiles.count();
       const std::int64_t i = tile / tiles.across * tiles.rows, j = tile % tiles.across * tiles.columns;

@@ -220,9 +220,10 @@ constexpr std::int64_t kRow = kAmxLines * 4;  // bytes of a row of sums
 /// A product of two panels that has left the tile registers. While the next one is computed, it is added to its sums.
 struct Leaving {
   const std::byte* product = nullptr;
+  const std::byte* before;  // what it is added to: the sums, or zeros if there are none yet
+  std::int64_t before_row;
   std::byte *sums, *out;
   std::int64_t rows = 0, out_row;
-  __mmask16 before;      // all: there are sums that it is added to
   __mmask16 columns[2];  // of the result, in both halves
 };
 /// Where the sums go: to memory of their own, to a result of as many bytes, or to one of narrower elements.
@@ -230,17 +231,17 @@ enum class Leave { sums, whole, narrow };
 
 template <AmxKind kKind, Leave kLeave>
 [[gnu::always_inline]] inline void leave(const Leaving& l, std::int64_t row, std::int64_t end) {
-  const std::byte* product = l.product + row * kRow;
+  const std::byte *product = l.product + row * kRow, *before = l.before + row * l.before_row;
   std::byte *sums = l.sums + row * kRow, *out = l.out + row * l.out_row;
-  for (; row < end; ++row, product += kRow, sums += kRow, out += l.out_row)
+  for (; row < end; ++row, product += kRow, before += l.before_row, sums += kRow, out += l.out_row)
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       __m512i x = _mm512_load_si512(product + half * 64);
-      const __m512i before = _mm512_maskz_load_epi32(l.before, sums + half * 64);
+      const __m512i sum = _mm512_load_si512(before + half * 64);
       if constexpr (kKind == AmxKind::bf16 || kKind == AmxKind::f32)
-        x = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(before), _mm512_castsi512_ps(x)));
+        x = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(sum), _mm512_castsi512_ps(x)));
       else
-        x = _mm512_add_epi32(before, x);
+        x = _mm512_add_epi32(sum, x);
       if constexpr (kLeave == Leave::sums)
         _mm512_store_si512(sums + half * 64, x);
       else if constexpr (kLeave == Leave::whole)
@@ -316,16 +317,29 @@ void multiply_panels(bool lower, bool right, const Panels& p, const Leaving& lea
           : multiply_panels<kKind, false, false, kLeave>(p, leaving);
 }
 
+/// Leaves what there is to leave, by itself or while other panels are multiplied.
+template <AmxKind kKind, class F> [[gnu::always_inline]] inline void with_leave(const Leaving& l, bool narrow, F&& f) {
+  if (l.out == nullptr) {
+    f.template operator()<Leave::sums>();
+  } else if (narrow) {
+    if constexpr (kKind != AmxKind::f32) f.template operator()<Leave::narrow>();
+  } else {
+    if constexpr (kKind != AmxKind::bf16) f.template operator()<Leave::whole>();
+  }
+}
+
+/// Block by block along k, and of each a panel of rows after the other: what is next to each other in the result is written together.
 template <AmxKind kKind> void multiply(const AmxProduct& p) {
-  constexpr bool kNarrows = kKind != AmxKind::f32, kWidens = kKind != AmxKind::bf16;
-  alignas(64) std::byte products[2][kAmxLines * kRow];
-  const bool right = p.columns > kHalf, narrow = kNarrows && p.out_bytes < 4;
+  alignas(64) static constexpr std::byte kZeros[kRow] = {};
+  alignas(4096)
+      std::byte products[2][kAmxLines * kRow];  // panels begin at pages, too: loads seldom meet a store under way
+  const auto least = [](std::int64_t a, std::int64_t b) { return a < b ? a : b; };
+  const bool narrow = p.out_bytes < 4;
+  const std::int64_t sums_panel = (p.rows + kAmxLines - 1) / kAmxLines * kAmxLines * kRow;
   Leaving leaving;
-  leaving.columns[0] = static_cast<__mmask16>(first_lanes(p.columns));
-  leaving.columns[1] = static_cast<__mmask16>(first_lanes(p.columns - kHalf));
   leaving.out_row = p.out_row, leaving.out = nullptr;
-  Panels panels{.lhs = p.lhs,
-                .rhs = p.rhs,
+  Panels panels{.lhs = nullptr,
+                .rhs = nullptr,
                 .rhs_step = p.rhs_step,
                 .rhs_half = p.rhs_half,
                 .rhs_line = p.rhs_line,
@@ -333,36 +347,32 @@ template <AmxKind kKind> void multiply(const AmxProduct& p) {
                 .product = products[0],
                 .out = nullptr,
                 .out_row = p.out_row,
-                .out_last = p.columns * p.out_bytes - 1};
+                .out_last = 0};
   for (std::int64_t step = 0; step < p.steps; step += kAmxStepsTogether) {
-    panels.steps = p.steps - step < kAmxStepsTogether ? p.steps - step : kAmxStepsTogether;
-    panels.lhs = p.lhs + step * amx_step_bytes(kKind), panels.rhs = p.rhs + step * p.rhs_step;
+    panels.steps = least(kAmxStepsTogether, p.steps - step);
     const bool is_last = p.out != nullptr && step + panels.steps == p.steps;
     for (std::int64_t i = 0; i < p.rows; i += kAmxLines) {
-      const std::int64_t rows = p.rows - i < kAmxLines ? p.rows - i : kAmxLines;
-      std::byte* const out = is_last ? static_cast<std::byte*>(p.out) + i * p.out_row : nullptr;
-      panels.out = rows == kAmxLines ? out : nullptr;
-      const bool lower = rows > kHalf;
-      if (leaving.out == nullptr) {
-        multiply_panels<kKind, Leave::sums>(lower, right, panels, leaving);
-      } else if (narrow) {
-        if constexpr (kNarrows) multiply_panels<kKind, Leave::narrow>(lower, right, panels, leaving);
-      } else {
-        if constexpr (kWidens) multiply_panels<kKind, Leave::whole>(lower, right, panels, leaving);
+      const std::int64_t rows = least(kAmxLines, p.rows - i);
+      panels.lhs = p.lhs + i / kAmxLines * p.lhs_panel + step * amx_step_bytes(kKind);
+      panels.rhs = p.rhs + step * p.rhs_step;
+      for (std::int64_t j = 0; j < p.columns; j += kAmxLines, panels.rhs += p.rhs_panel) {
+        const std::int64_t columns = least(kAmxLines, p.columns - j);
+        std::byte* const out = is_last ? p.out + i * p.out_row + j * p.out_bytes : nullptr;
+        panels.out = rows == kAmxLines ? out : nullptr, panels.out_last = columns * p.out_bytes - 1;
+        with_leave<kKind>(leaving, narrow, [&]<Leave kLeave>() {
+          multiply_panels<kKind, kLeave>(rows > kHalf, columns > kHalf, panels, leaving);
+        });
+        leaving.product = panels.product, leaving.out = out, leaving.rows = rows;
+        leaving.sums = p.sums + j / kAmxLines * sums_panel + i * kRow;
+        const bool is_first = p.first && step == 0;
+        leaving.before = is_first ? kZeros : leaving.sums, leaving.before_row = is_first ? 0 : kRow;
+        leaving.columns[0] = static_cast<__mmask16>(first_lanes(columns));
+        leaving.columns[1] = static_cast<__mmask16>(first_lanes(columns - kHalf));
+        panels.product = panels.product == products[0] ? products[1] : products[0];
       }
-      leaving.product = panels.product, leaving.sums = static_cast<std::byte*>(p.sums) + i * kRow, leaving.out = out;
-      leaving.rows = rows, leaving.before = p.first && step == 0 ? __mmask16{0} : __mmask16{0xffff};
-      panels.product = panels.product == products[0] ? products[1] : products[0];
-      panels.lhs += p.lhs_panel_bytes;
     }
   }
-  if (leaving.out == nullptr) {
-    leave<kKind, Leave::sums>(leaving, 0, leaving.rows);
-  } else if (narrow) {
-    if constexpr (kNarrows) leave<kKind, Leave::narrow>(leaving, 0, leaving.rows);
-  } else {
-    if constexpr (kWidens) leave<kKind, Leave::whole>(leaving, 0, leaving.rows);
-  }
+  with_leave<kKind>(leaving, narrow, [&]<Leave kLeave>() { leave<kKind, kLeave>(leaving, 0, leaving.rows); });
 }
 
 template <AmxKind... kKinds> constexpr AmxKernels make_kernels() {

@@ -33,17 +33,17 @@ struct AmxPacking {
   std::uint32_t* largest;    // f32: for each line the bits of its largest magnitude, joined with those that are there
 };
 
-/// Packed panels of 32 rows times one of 32 columns, added to sums that lie 32 to a row.
+/// Packed panels of rows times some of columns, added to sums: panel after panel of columns, 32 to a row.
 struct AmxProduct {
   const std::byte* lhs;
-  std::int64_t lhs_panel_bytes;
-  const std::byte*
-      rhs;  // tiles of the right side: from one step, and one half of the panel, to the next; bytes of a line
-  std::int64_t rhs_step, rhs_half, rhs_line;
+  std::int64_t lhs_panel;  // bytes from a panel to the next
+  const std::byte* rhs;
+  std::int64_t rhs_panel, rhs_step, rhs_half,
+      rhs_line;  // bytes from a panel, a step, a half of a panel, a line to the next
   std::int64_t rows, columns, steps;
-  void* sums;                       // rows rounded up to 32; f32 or i32
+  std::byte* sums;                  // rows rounded up to 32; f32 or i32
   bool first;                       // the sums are not there yet
-  void* out;                        // null: not finished
+  std::byte* out;                   // null: not finished
   std::int64_t out_row, out_bytes;  // bytes from a row to the next; of an element: 4, 2 (bf16) or 1 (the low byte)
 };
 
