@@ -1,13 +1,14 @@
 // Scans, gather, the scatters and fold. See irregular.h.
 //
 // A lane is what shares its place along all other axes. One thread works a lane through in order (scans: a block of one;
-// gather and fold: one element), so results have the bits that the CPU's kernels give and do not depend on how threads are scheduled.
+// gather and fold: one element; scatters of few long lanes: what goes to one place), so results have the bits that the CPU's kernels give and do not depend on how threads are scheduled.
 #include <fmt/format.h>
 
 #include "codegen_cuda/emit/primitives.h"
 #include "codegen_cuda/irregular/element_text.h"
 #include "codegen_cuda/irregular/irregular.h"
 #include "codegen_cuda/irregular/positions.h"
+#include "codegen_cuda/runtime/device.h"
 #include "ir/error.h"
 
 namespace fermata::gpu {
@@ -155,6 +156,26 @@ void gather_call(const CallArgs& args) {
   s.launch(count);
 }
 
+namespace {
+
+/// Fewer lanes than this for each multiprocessor leave a device idle, where lanes are longer than that.
+constexpr std::int64_t kFewLanes = 32, kShortLane = 32;
+
+/// The positions that each lane scatters to, sorted, with the numbers of the sources, in order where positions are equal.
+const std::int64_t* sorted_targets(const CallArgs& args, const LaneSizes& l, std::int64_t* pairs) {
+  const std::int64_t count = l.lanes() * l.size;
+  CallSource s("targets");
+  s.for_each("i", count);
+  s.line(fmt::format("const i64 wide = {}, high = {}, lane = i / high, k = i % high, which = (lane / wide * high + k) * wide + lane % wide;", s.number(l.inner),
+                     s.number(l.size)));
+  read_position(s, args, "position", "which");
+  s.line(fmt::format("i64* const to = {}; fm_store(to + i, position); fm_store(to + count + i, k);", s.pointer("i64", pairs)));
+  s.launch(count);
+  return sort_lines(pairs, count, l.size);
+}
+
+}  // namespace
+
 void scatter_call(const CallArgs& args) {
   use_operands(args);
   const TensorView &index = args.inputs[1], &source = args.inputs[2], &out = args.outputs[0];
@@ -175,16 +196,30 @@ void scatter_call(const CallArgs& args) {
     s.launch(elements);
   }
   const std::string_view kept = half ? "f32" : std::string_view(t.memory);
+  const bool sorts = l.size > kShortLane && l.lanes() < kFewLanes * current_device().info().multiprocessors;
+  const std::int64_t count = l.lanes() * l.size;
+  const Workspace pairs(sorts ? count * 4 * 8 : 0);
+  const std::int64_t* const sorted = sorts ? sorted_targets(args, l, static_cast<std::int64_t*>(pairs.data())) : nullptr;
   CallSource s("scatter");
-  s.for_each("i", l.lanes());
-  s.line(fmt::format("const i64 wide = {}, high = {}, outer = i / wide, inner = i % wide;", s.number(l.inner), s.number(l.size)));
+  s.for_each("i", sorts ? count : l.lanes());
+  s.line(fmt::format("const i64 wide = {}, high = {}, lane = i{}, outer = lane / wide, inner = lane % wide;", s.number(l.inner), s.number(l.size),
+                     sorts ? " / high" : ""));
+  if (sorts) {
+    s.line(fmt::format("const i64* const keys = {}; const i64 first = i % high, position = fm_load(keys + i);", s.pointer("const i64", sorted)));
+    s.line("if (first > 0 && fm_load(keys + i - 1) == position) continue;  // of the thread of the target's first source");
+  }
   TensorView addressed = out, given = source;
   addressed.sizes = index.sizes, given.sizes = index.sizes;
   lane_start(s, "to", addressed, axis), lane_start(s, "from", given, axis);
   s.line(fmt::format("{0}* const out = {1};", kept, s.pointer(kept, half ? wide.data() : out.data)));
-  s.line("for (i64 k = 0; k < high; ++k) {");
-  s.line("const i64 which = (outer * high + k) * wide + inner;");
-  read_position(s, args, "position", "which");
+  if (sorts) {
+    s.line("for (i64 at = i; at < i - first + high && fm_load(keys + at) == position; ++at) {");
+    s.line("const i64 k = fm_load(keys + count + at);");
+  } else {
+    s.line("for (i64 k = 0; k < high; ++k) {");
+    s.line("const i64 which = (outer * high + k) * wide + inner;");
+    read_position(s, args, "position", "which");
+  }
   s.line(fmt::format("{}* const place = out + to + position * {};", kept, s.number(out.strides[axis])));
   const std::string incoming = t.load(fmt::format("{} + from + k * {}", s.pointer(t.memory, source.data), s.number(source.strides[axis])));
   const std::string present = half ? "fm_load(place)" : t.load("place");
@@ -194,7 +229,7 @@ void scatter_call(const CallArgs& args) {
     s.line(fmt::format("const {0} l = {1}, r = {2}; const {0} result = {3}; fm_store(place, {4});", t.sum, present, incoming,
                        scatter_text(args.op, t), half ? "result" : t.stored("result")));
   s.line("}");
-  s.launch(l.lanes());
+  s.launch(sorts ? count : l.lanes());
   if (!half) return;
   CallSource narrow("narrow");
   narrow.for_each("i", elements);

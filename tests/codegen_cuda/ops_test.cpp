@@ -204,6 +204,25 @@ TEST_F(CudaOps, LongScans) {
   compare_with_cpu(programs, Mode::compiled);
 }
 
+TEST_F(CudaOps, ScattersOfLongLanes) {
+  std::vector<DeviceProgram> programs;
+  manual_seed(3);
+  for (const DType t : {DType::f32, DType::bf16, DType::i16})
+    for (const auto& [shape, axis] : std::vector<std::pair<Shape, std::int64_t>>{{{700}, 0}, {{2, 90}, 1}, {{90, 3}, 0}}) {
+      const Tensor index = randint(-7, 7, shape).sync(), source = test::awkward_input(t, shape, 7);
+      Shape target = shape;
+      target[static_cast<unsigned>(axis)] = 7;
+      const Tensor x = test::awkward_input(t, target, 8);
+      programs.push_back({fmt::format("scatter {} {}", name(t), to_string(shape)), {x, index, source}, [axis = axis](const auto& in) {
+                            std::vector<Tensor> results{scatter(in[0], in[1], in[2], axis), scatter_add(in[0], in[1], in[2], axis)};
+                            for (const auto reduction : {ScatterReduction::prod, ScatterReduction::amax, ScatterReduction::amin})
+                              results.push_back(scatter_reduce(in[0], in[1], in[2], axis, reduction));
+                            return results;
+                          }});
+    }
+  compare_with_cpu(programs, Mode::compiled);
+}
+
 TEST_F(CudaOps, RowKernelsReadTheirRowOnce) {
   std::vector<DeviceProgram> programs;
   for (const DType t : {DType::f32, DType::f16}) {
