@@ -1,4 +1,5 @@
 // cuBLASLt on the host executor: descriptions as they are set, and a plain loop.
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -69,16 +70,25 @@ double finished(double x, const Description& d, double bias) {
   return x;
 }
 
+/// Rounded to the 10 bits of TF32, ties away from zero.
+float to_tf32(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return std::isfinite(x) ? std::bit_cast<float>((bits + 0x1000u) & ~0x1fffu) : x;
+}
+
 /// The sum over k as the compute type has it: f32 sums are added in f32.
 double dot(const unsigned char* a, const unsigned char* b, const Layout& al, const Layout& bl, const Description& d,
            std::int64_t i, std::int64_t j, std::int64_t k) {
   double wide = 0;
   float narrow = 0;
-  const bool in_f32 = d.compute_type == kCompute32F || d.compute_type == kCompute32FFastTF32;
+  const bool in_tf32 = d.compute_type == kCompute32FFastTF32, in_f32 = d.compute_type == kCompute32F || in_tf32;
   for (std::int64_t p = 0; p < k; ++p) {
     const double x = read(a, al.type, d.transpose_a == kOperationNone ? i + p * al.leading : p + i * al.leading);
     const double y = read(b, bl.type, d.transpose_b == kOperationNone ? p + j * bl.leading : j + p * bl.leading);
-    if (in_f32) narrow += static_cast<float>(x) * static_cast<float>(y); else wide += x * y;
+    const auto u = static_cast<float>(x), v = static_cast<float>(y);
+    if (in_tf32) narrow += to_tf32(u) * to_tf32(v);
+    else if (in_f32) narrow += u * v;
+    else wide += x * y;
   }
   return in_f32 ? static_cast<double>(narrow) : wide;
 }

@@ -15,6 +15,7 @@
 #include "codegen_cuda/emit/emission.h"
 #include "codegen_cuda/emit/primitives.h"
 #include "codegen_cuda/irregular/element_text.h"
+#include "codegen_cuda/library/matmul.h"
 #include "codegen_cuda/library/matmul_problem.h"
 #include "codegen_cuda/runtime/device.h"
 #include "dispatch/dump.h"
@@ -50,8 +51,8 @@ unsigned columns_of(std::int64_t width) {
 }
 
 // What the choice leans on; no device has confirmed it. Shares of the peak of f32 multiply-adds outside the tensor cores, which
-// half floats of the library go beyond; bytes in a nanosecond, for each multiprocessor; nanoseconds to start a kernel.
-constexpr double kJoinedShare = 0.4, kLibraryShare = 0.8, kHalfShare = 8, kOwnShare = 0.1, kBytes = 15, kLaunch = 3000;
+// the library goes beyond for half floats and TF32; bytes in a nanosecond, for each multiprocessor; nanoseconds to start a kernel.
+constexpr double kJoinedShare = 0.4, kLibraryShare = 0.8, kHalfShare = 8, kTf32Share = 4, kOwnShare = 0.1, kBytes = 15, kLaunch = 3000;
 /// What is between the products is large if it takes this part of the device's memory.
 constexpr double kLargePart = 8;
 
@@ -322,7 +323,7 @@ std::optional<JoinEstimate> JoinedProducts::estimate(const JoinedSizes& s) const
   const DeviceInfo& info = current_device().info();
   const double idle = std::max(1.0, info.multiprocessors / blocks);
   const bool half = s.factors != DType::f32 && s.weights != DType::f32;
-  const double peak = peak_of(info), rate = peak * (matmul_library() == nullptr ? kOwnShare : half ? kHalfShare : kLibraryShare);
+  const double peak = peak_of(info), rate = peak * (matmul_library() == nullptr ? kOwnShare : half ? kHalfShare : uses_tf32() ? kTf32Share : kLibraryShare);
   const auto bytes = points * static_cast<double>(byte_size(kernel_.accesses[s.made].dtype) + byte_size(s.weights));
   JoinEstimate estimate;
   estimate.ns = points * static_cast<double>(padded) / (peak * kJoinedShare) * idle + kLaunch;

@@ -23,5 +23,6 @@ bool matmul_with_end(const CallArgs& args, MatmulEnd end, const void* bias);
 
 /// Whether products of f32 may round their factors to TF32: much faster, about three digits. Returns what was chosen before.
 bool set_tf32(bool on);
+bool uses_tf32();
 
 }  // namespace fermata::gpu

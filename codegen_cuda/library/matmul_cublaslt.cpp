@@ -189,7 +189,7 @@ Shapes shapes_of(const MatmulProblem& p, const MatrixSide& lhs, const MatrixSide
   const bool batched = !p.batch_sizes.empty();
   const auto stride = [&](const MatrixSide& s) { return batched ? s.batch_strides.back() : 0; };
   const int factor = data_type(p.lhs.dtype), result = data_type(p.out_dtype);
-  int compute = tf32().load(std::memory_order_relaxed) && p.lhs.dtype == DType::f32 ? kCompute32FFastTF32 : kCompute32F;
+  int compute = uses_tf32() && p.lhs.dtype == DType::f32 ? kCompute32FFastTF32 : kCompute32F;
   int scale = kReal32F;
   if (factor == kReal64F) compute = kCompute64F, scale = kReal64F;
   if (factor == kReal8I) compute = kCompute32I, scale = kReal32I;
@@ -245,6 +245,7 @@ bool multiply(const MatmulProblem& p, MatmulEnd end, const void* bias) {
 }  // namespace
 
 bool set_tf32(bool on) { return tf32().exchange(on); }
+bool uses_tf32() { return tf32().load(std::memory_order_relaxed); }
 
 bool matmul_cublaslt_fits(const CallArgs& args) {
   if (args.op == Op::matmul_i32 && (args.inputs[0].dtype != DType::i8 || args.inputs[1].dtype != DType::i8)) return false;

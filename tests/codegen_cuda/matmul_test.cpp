@@ -140,6 +140,18 @@ TEST_F(CudaMatmul, TakesTheKernelsThatItCanEndWith) {
   EXPECT_LT(test::relative_difference(ended, relu(product)), 1e-6);
 }
 
+TEST_F(CudaMatmul, RoundsToTf32WhereThatIsChosen) {
+  const Tensor a = numbers(DType::f32, {32, 64}, 1), b = numbers(DType::f32, {64, 16}, 2), wanted = matmul(a, b);
+  const auto differs = [&] { return test::relative_difference(matmul(a.to(cuda()), b.to(cuda())), wanted); };
+  EXPECT_LT(differs(), 2e-6);
+  const bool before = set_cuda_tf32(true);
+  EXPECT_FALSE(before);
+  EXPECT_GT(differs(), 1e-5);
+  EXPECT_LT(differs(), 2e-3);
+  EXPECT_TRUE(set_cuda_tf32(before));
+  EXPECT_LT(differs(), 2e-6);
+}
+
 TEST_F(CudaMatmul, BytesAddUpInI32) {
   for (const auto& [m, k, n] : std::vector<std::array<std::int64_t, 3>>{{8, 16, 12}, {5, 7, 3}, {3, 64, 64}}) {
     const Tensor a = numbers(DType::i8, {m, k}, 1), b = numbers(DType::i8, {n, k}, 2), u = astype(numbers(DType::i32, {m, k}, 3), DType::u8).sync();

@@ -5,7 +5,10 @@
 #include <thread>
 
 #include "codegen_cuda/executable.h"
+#include "codegen_cuda/findings.h"
+#include "codegen_cuda/listing.h"
 #include "codegen_cuda/runtime/kernels.h"
+#include "dispatch/dump.h"
 #include "dispatch/kernel_cache.h"
 #include "tests/codegen_cuda/cuda_case.h"
 #include "tests/error_message.h"
@@ -205,6 +208,41 @@ TEST(CudaCompile, PacksAreOneAccess) {
     gpu::compile_source(*nvrtc, executable.source(gpu::Schedule::map, false), "sm_90", &ptx, gpu::effort_for(gpu::Schedule::map));
     EXPECT_THAT(ptx, ContainsRegex(std::string("ld\\.global\\.") + access)) << name(dtype);
     EXPECT_THAT(ptx, ContainsRegex(std::string("st\\.global\\.") + access)) << name(dtype);
+  }
+}
+
+TEST(CudaCompile, DumpsShowSourceAndCode) {
+  if (!gpu::usable()) GTEST_SKIP() << "without a device there is no architecture to compile for";
+  Kernel copy;
+  copy.accesses = {{DType::f32, 1, true, false}, {DType::f32, 1, true, false}};
+  copy.stores = {{1, copy.program.add({.prim = Prim::input, .type = DType::f32, .index = 0})}};
+  const gpu::CudaExecutable executable(copy);
+  set_dump("cuda,ptx,sass");
+  const KernelListing listing = gpu::list_kernel(copy, executable);
+  set_dump("");
+  EXPECT_THAT(listing.source, HasSubstr("FM_KERNEL(fm_map_"));
+  const bool compiles = gpu::nvrtc_library() != nullptr;
+  EXPECT_THAT(listing.ptx, HasSubstr(compiles ? ".entry fm_map_" : "NVRTC was not found"));
+  if (!compiles) return;
+  EXPECT_THAT(listing.sass, ::testing::AnyOf(HasSubstr("STG.E.128"), HasSubstr("neither nvdisasm nor cuobjdump is on the PATH")));
+}
+
+TEST(CudaFindings, SayWhatThereIs) {
+  if (!gpu::usable()) GTEST_SKIP() << "CudaWithoutDevice says what there is not";
+  std::string text;
+  for (const BackendFinding& f : gpu::cuda_findings()) text += f.what + ": " + f.found + "\n";
+  EXPECT_THAT(text, ContainsRegex("CUDA driver: .*, for CUDA [0-9.]+\nNVRTC: [0-9.]+, .*\ncuBLASLt: .*\nCUDA device 0: .*, sm_[0-9]+, [0-9]+ multiprocessors, .* GiB\n"));
+}
+
+TEST(CudaWithoutDevice, FindingsSayWhatToDo) {
+  if (gpu::usable()) GTEST_SKIP() << "there is a device; ctest runs this once more without the host executor";
+  const std::vector<BackendFinding> findings = gpu::cuda_findings();
+  ASSERT_GE(findings.size(), 2u);
+  EXPECT_EQ(findings[0].what, "CUDA driver");
+  EXPECT_EQ(findings[1].what, "NVRTC");
+  for (const BackendFinding& f : findings) {
+    if (!f.found.starts_with("none: ") || f.what == "CUDA devices") continue;
+    EXPECT_THAT(f.advice, ContainsRegex("[Ii]nstall ")) << f.what;
   }
 }
 
