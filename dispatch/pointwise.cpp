@@ -160,9 +160,59 @@ void check_devices(const Call& call, PointwiseOperands& p) {
     if (p.nodes[k] != nullptr) compute_elsewhere(p.nodes[k], p.backend, call.where);
 }
 
+/// Operands of one dtype and device that only broadcast, of low rank: no lists are made. False where there is more to it, errors
+/// included.
+bool settle_by_broadcasting(const Call& call, PointwiseOperands& p) {
+  const unsigned first = call.entry.has_condition ? 1 : 0;
+  if (!p.operands[first]->is_tensor()) return false;
+  const Node& lead = *p.operands[first]->tensor().node();
+  const RuleResult rule = call.entry.rules[static_cast<std::size_t>(lead.dtype)];
+  if (rule.operand != lead.dtype) return false;
+  unsigned rank = 0, scalar = p.count;
+  for (unsigned k = 0; k < p.count; ++k) {
+    const Operand& o = *p.operands[k];
+    if (!o.is_tensor()) {
+      if (scalar != p.count || k < first || promote_scalar(lead.dtype, o.scalar().kind) != lead.dtype) return false;
+      scalar = k;
+      continue;
+    }
+    const Node& n = *o.tensor().node();
+    if (n.dtype != wanted_dtype(call.entry, k, lead.dtype) || n.backend != lead.backend || n.rank > Node::kInlineRank)
+      return false;
+    rank = std::max(rank, unsigned{n.rank});
+  }
+  std::array<std::int64_t, Node::kInlineRank> sizes{};
+  std::array<std::uint16_t, 3> stretched{};
+  std::int64_t elements = 1;
+  for (unsigned axis = 0; axis < rank; ++axis) {
+    std::int64_t size = 1;
+    const auto size_of = [&](const Node& n) { return axis + n.rank < rank ? 1 : n.inline_sizes[axis + n.rank - rank]; };
+    for (unsigned k = 0; k < p.count; ++k) {
+      if (k == scalar) continue;
+      const std::int64_t own = size_of(*p.operands[k]->tensor().node());
+      if (own != 1 && size != 1 && own != size) return false;
+      if (own != 1) size = own;
+    }
+    for (unsigned k = 0; k < p.count; ++k) {
+      if (k == scalar) continue;
+      const Node& n = *p.operands[k]->tensor().node();
+      if (axis + n.rank < rank || size_of(n) != size) stretched[k] |= static_cast<std::uint16_t>(1u << axis);
+    }
+    constexpr std::int64_t kFew = std::int64_t{1} << 40;  // whatever the dtype, as many bytes can be counted
+    if (elements > kFew / std::max(size, std::int64_t{1})) return false;
+    elements *= size, sizes[axis] = size;
+  }
+  for (unsigned k = 0; k < p.count; ++k) p.nodes[k] = k == scalar ? nullptr : p.operands[k]->tensor().node();
+  if (scalar != p.count) p.scalar = scalar_bits(p.operands[scalar]->scalar(), lead.dtype);
+  p.operand = lead.dtype, p.result = rule.result, p.backend = lead.backend;
+  p.rank = static_cast<std::uint8_t>(rank), p.sizes = sizes, p.stretched = stretched;
+  return true;
+}
+
 }  // namespace
 
 void settle_slowly(const Call& call, PointwiseOperands& p) {
+  if (settle_by_broadcasting(call, p)) return;
   const unsigned first = call.entry.has_condition ? 1 : 0;
   for (unsigned k = 0; k < p.count; ++k)
     if (p.operands[k]->is_tensor()) p.nodes[k] = p.operands[k]->tensor().node();
