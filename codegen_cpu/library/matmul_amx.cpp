@@ -278,7 +278,7 @@ void multiply(const AmxCall& c, MatmulEpilogue epilogue) {
 }
 
 /// Time for packing an element of a side, in ns.
-double packing_ns(AmxKind k) { return k == AmxKind::f32 ? 0.4 : k == AmxKind::bf16 ? 0.15 : 0.07; }
+double packing_ns(AmxKind k) { return k == AmxKind::f32 ? 0.3 : k == AmxKind::bf16 ? 0.15 : 0.07; }
 
 double cost(AmxKind kind, const MatmulProblem& p) {
   const double rows = static_cast<double>(whole(p.m, 16)), columns = static_cast<double>(whole(p.n, 16)),

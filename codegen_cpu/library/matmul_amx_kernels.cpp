@@ -113,7 +113,11 @@ template <AmxKind kKind, bool kRight, bool kAlongLines>
                                              std::byte* to, __m512i* most) {
   using E = typename Elements<kKind>::Element;
   constexpr std::int64_t kStep = amx_step(kKind), kParts = amx_parts(kKind);
-  __m512i tiles[kParts][kHalf];
+  constexpr bool kTransposes = kAlongLines != kRight;
+  const auto store = [&](std::int64_t part, std::int64_t i, __m512i x) {
+    _mm512_store_si512(to + part * 2 * kAmxTileBytes + i * 64, x);
+  };
+  __m512i tiles[kTransposes ? kParts : 1][kHalf];
   for (std::int64_t i = 0; i < kHalf; ++i) {
     __m512i parts[kParts];
     if constexpr (kAlongLines) {
@@ -128,11 +132,15 @@ template <AmxKind kKind, bool kRight, bool kAlongLines>
       }
       Elements<kKind>::along_k(line, i < lines ? count : 0, parts, most[i]);
     }
-    for (std::int64_t part = 0; part < kParts; ++part) tiles[part][i] = parts[part];
+    for (std::int64_t part = 0; part < kParts; ++part)
+      if constexpr (kTransposes)
+        tiles[part][i] = parts[part];
+      else
+        store(part, i, parts[part]);
   }
-  for (std::int64_t part = 0; part < kParts; ++part) {
-    if constexpr (kAlongLines != kRight) transpose(tiles[part]);
-    for (std::int64_t i = 0; i < kHalf; ++i) _mm512_store_si512(to + part * 2 * kAmxTileBytes + i * 64, tiles[part][i]);
+  for (std::int64_t part = 0; kTransposes && part < kParts; ++part) {
+    transpose(tiles[part]);
+    for (std::int64_t i = 0; i < kHalf; ++i) store(part, i, tiles[part][i]);
   }
 }
 
