@@ -2,6 +2,8 @@
 // FERMATA_SEED and FERMATA_FUZZ_COUNT choose other ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/codegen_cpu/kernel_generator.h"
 #include "tests/codegen_cuda/device_case.h"
 #include "tests/codegen_cuda/nvrtc_check.h"
@@ -56,6 +58,59 @@ TEST_P(CudaFuzz, AgreesWithTheInterpreter) {
     }
   }
   EXPECT_TRUE(busy > 2 * idle || busy + idle < 30) << busy << " busy runs, " << idle << " idle ones";
+  EXPECT_EQ(test::compile_kept_sources(), "");
+}
+
+/// A run with an axis of one element whose strides are so large that offsets need 64 bits; they mean nothing, so results are the same.
+struct WideRun {
+  const Prepared& prepared;
+  KernelCase expected, got;
+  std::unique_ptr<DeviceCase> on_device;
+  std::vector<std::int64_t> strides;
+
+  WideRun(const Prepared& p, const std::vector<std::int64_t>& sizes, Random& random) : prepared(p), expected(p.kernel, sizes, random), got(expected) {}
+  void start() {
+    on_device = std::make_unique<DeviceCase>(got);
+    KernelLaunch launch = on_device->launch();
+    const unsigned rank = prepared.kernel.rank;
+    strides.assign(launch.strides, launch.strides + prepared.kernel.accesses.size() * rank);
+    for (std::size_t a = 0; a < prepared.kernel.accesses.size(); ++a)
+      if ((prepared.kernel.accesses[a].axes & 1u) != 0) strides[a * rank] = std::int64_t{1} << 33;
+    launch.strides = strides.data();
+    prepared.executable->launch(launch);
+  }
+};
+
+TEST_P(CudaFuzz, OffsetsOf64BitsAreFollowed) {
+  std::string why_not;
+  if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+  gpu::keep_sources(true);
+  const std::uint64_t first = test::seed_or(100);
+  std::vector<std::unique_ptr<Prepared>> kernels;
+  std::vector<std::unique_ptr<WideRun>> runs;
+  for (int i = 0; i < test::fuzz_count_or(12); ++i) {
+    const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
+    Random random(seed * 3 + static_cast<std::uint64_t>(GetParam()));
+    test::KernelGenerator generator(random, GetParam());
+    kernels.push_back(std::make_unique<Prepared>(Prepared{seed, nullptr, generator.kernel(), {}}));
+    Prepared& p = *kernels.back();
+    const bool varies = std::ranges::any_of(p.kernel.accesses, [](const Access& a) { return (a.axes & 1u) != 0; });
+    if (p.kernel.rank < 2 || !varies) continue;
+    p.executable = std::make_unique<gpu::CudaExecutable>(p.kernel);
+    std::vector<std::int64_t> sizes = generator.sizes();
+    sizes[0] = 1;
+    runs.push_back(std::make_unique<WideRun>(p, sizes, random));
+    interpret(p.kernel, runs.back()->expected.launch());
+    runs.back()->start();  // all of them before any is waited for, so that they are compiled together
+  }
+  EXPECT_FALSE(runs.empty());
+  for (const auto& run : runs) {
+    SCOPED_TRACE("FERMATA_SEED=" + std::to_string(run->prepared.seed) + " FERMATA_FUZZ_COUNT=1\n" + to_string(run->prepared.kernel));
+    ASSERT_NO_THROW(run->on_device->fetch());
+    ASSERT_EQ(run->expected.difference(run->got), "");
+  }
+  const auto sources = gpu::kept_sources();
+  EXPECT_TRUE(std::ranges::any_of(sources, [](const gpu::KernelSource& s) { return s.body.find("const i64 n0 = ") != std::string::npos; }));
   EXPECT_EQ(test::compile_kept_sources(), "");
 }
 
