@@ -94,7 +94,7 @@ void Walk::add_pending(Node* n) {
   const std::size_t count = n->operand_count();
   const OpInfo& op = info(n->op);
   key.push_back(head(*n, n->op));
-  if (op.family == Family::external) key.push_back(external_generation(n->op));
+  if (is_external(n->op)) key.push_back(external_generation(n->op));
   if (op.operands < 0) key.push_back(static_cast<std::uint32_t>(count));
   key.push_back(words(n->stretched[0], n->stretched[1]));
   if (op.family == Family::reduce) key.push_back(static_cast<std::uint32_t>(n->scalar));
