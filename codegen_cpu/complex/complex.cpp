@@ -7,6 +7,7 @@
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "codegen_cpu/library/matmul.h"
+#include "codegen_cpu/library/matmul_amx.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
@@ -50,8 +51,10 @@ void real_matmul(const CallArgs& complex, const Part& lhs, const Part& rhs, void
   TensorView out = complex.outputs[0];
   out.dtype = lhs.view.dtype, out.data = to;
   const CallArgs args{Op::matmul, inputs, {&out, 1}, {}, {}, complex.where};
-  if (out.dtype == DType::f32 && has_onednn() && matmul_onednn_fits(args)) return matmul_onednn(args);
-  matmul_portable(args);
+  const bool onednn = out.dtype == DType::f32 && has_onednn() && matmul_onednn_fits(args);
+  const double cost = onednn ? matmul_onednn_cost(args) : matmul_portable_cost(args);
+  if (out.dtype == DType::f32 && matmul_amx_fits(args) && matmul_amx_cost(args) < cost) return matmul_amx(args);
+  onednn ? matmul_onednn(args) : matmul_portable(args);
 }
 
 /// (Ar + i Ai) (Br + i Bi): four products, so that each element has the rounding errors of a real one.

@@ -239,9 +239,11 @@ enum class Leave { sums, whole, narrow };
 
 template <AmxKind kKind, Leave kLeave>
 [[gnu::always_inline]] inline void leave(const Leaving& l, std::int64_t row, std::int64_t end) {
+  if (row >= end) return;
   const std::byte *product = l.product + row * kRow, *before = l.before + row * l.before_row;
-  std::byte *sums = l.sums + row * kRow, *out = l.out + row * l.out_row;
-  for (; row < end; ++row, product += kRow, before += l.before_row, sums += kRow, out += l.out_row)
+  std::byte* to = kLeave == Leave::sums ? l.sums + row * kRow : l.out + row * l.out_row;
+  const std::int64_t to_row = kLeave == Leave::sums ? kRow : l.out_row;
+  for (; row < end; ++row, product += kRow, before += l.before_row, to += to_row)
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       __m512i x = _mm512_load_si512(product + half * 64);
@@ -251,13 +253,13 @@ template <AmxKind kKind, Leave kLeave>
       else
         x = _mm512_add_epi32(sum, x);
       if constexpr (kLeave == Leave::sums)
-        _mm512_store_si512(sums + half * 64, x);
+        _mm512_store_si512(to + half * 64, x);
       else if constexpr (kLeave == Leave::whole)
-        _mm512_mask_storeu_epi32(out + half * 64, l.columns[half], x);
+        _mm512_mask_storeu_epi32(to + half * 64, l.columns[half], x);
       else if constexpr (kKind == AmxKind::bf16)
-        _mm256_mask_storeu_epi16(out + half * 32, l.columns[half], bits(_mm512_cvtneps_pbh(_mm512_castsi512_ps(x))));
+        _mm256_mask_storeu_epi16(to + half * 32, l.columns[half], bits(_mm512_cvtneps_pbh(_mm512_castsi512_ps(x))));
       else
-        _mm512_mask_cvtepi32_storeu_epi8(out + half * 16, l.columns[half], x);
+        _mm512_mask_cvtepi32_storeu_epi8(to + half * 16, l.columns[half], x);
     }
 }
 
