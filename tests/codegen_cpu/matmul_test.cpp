@@ -6,10 +6,8 @@
 
 #include <atomic>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <random>
 #include <thread>
@@ -18,17 +16,12 @@
 #include "codegen_cpu/library/matmul_amx.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "ir/error.h"
-#include "ir/float16.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
+#include "tests/codegen_cpu/matmul_product.h"
 
 namespace fermata {
 namespace {
-
-std::uint64_t seed() {
-  const char* text = std::getenv("FERMATA_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 4711u;
-}
 
 struct ThreadCount {
   explicit ThreadCount(int n) : saved(thread_count()) { set_thread_count(n); }
@@ -49,167 +42,6 @@ const Variant kVariants[] = {
     {"libxsmm", matmul_libxsmm, matmul_libxsmm, matmul_libxsmm_fits, matmul_libxsmm_cost},
     {"portable", matmul_portable, matmul_portable, matmul_portable_fits, matmul_portable_cost},
 };
-
-/// How the last two axes lie: in order, exchanged, with gaps, backwards, or every row the same.
-enum class Layout { rows, columns, gaps, reversed, repeated };
-constexpr Layout kLayouts[] = {Layout::rows, Layout::columns, Layout::gaps, Layout::reversed, Layout::repeated};
-
-struct Array {
-  DType dtype;
-  Shape sizes, strides;
-  std::vector<std::byte> bytes;
-  std::int64_t start = 0;
-
-  Array(DType t, Shape s, Layout layout = Layout::rows) : dtype(t), sizes(s), strides(dense_strides(s)) {
-    const std::size_t rank = s.rank();
-    std::int64_t extent = element_count(s);
-    if (layout == Layout::columns && rank >= 2) {
-      strides[rank - 2] = 1;
-      strides[rank - 1] = s[rank - 2];
-    } else if (layout == Layout::gaps) {
-      for (std::int64_t& x : strides) x *= 3;
-      extent *= 3;
-    } else if (layout == Layout::reversed && extent > 0) {
-      for (std::int64_t& x : strides) x = -x;
-      start = extent - 1;
-    } else if (layout == Layout::repeated && rank >= 2) {
-      strides[rank - 2] = 0;
-    }
-    bytes.resize(static_cast<std::size_t>(extent) * byte_size(t) + 64);
-  }
-  TensorView view() {
-    return {bytes.data() + start * static_cast<std::int64_t>(byte_size(dtype)), dtype,
-            static_cast<std::uint8_t>(sizes.rank()), sizes.data(), strides.data()};
-  }
-  const std::byte* at(std::int64_t offset) const {
-    return bytes.data() + (start + offset) * static_cast<std::int64_t>(byte_size(dtype));
-  }
-  /// Element at an offset in elements, as a double or, for integers, as 64 bits.
-  double real(std::int64_t offset) const {
-    switch (dtype) {
-      case DType::f64: return read<double>(offset);
-      case DType::f32: return static_cast<double>(read<float>(offset));
-      case DType::f16: return static_cast<double>(to_float(read<Float16>(offset)));
-      default: return static_cast<double>(to_float(read<BFloat16>(offset)));
-    }
-  }
-  std::uint64_t bits(std::int64_t offset) const {
-    std::uint64_t value = 0;
-    visit_compute(dtype, [&]<class T>() { value = static_cast<std::uint64_t>(read<T>(offset)); });
-    return value;
-  }
-  template <class T> T read(std::int64_t offset) const {
-    T value;
-    std::memcpy(&value, at(offset), sizeof(T));
-    return value;
-  }
-  /// Numbers between -2 and 2 with all their digits in use; integers any bits.
-  void fill(std::mt19937_64& random) {
-    const std::size_t size = byte_size(dtype), count = bytes.size() / size;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint64_t any = random();
-      const double x = static_cast<double>(static_cast<std::int64_t>(any)) * 0x1p-62;
-      const float f = static_cast<float>(x);
-      const Float16 h = to_float16(x);
-      const BFloat16 b = to_bfloat16(x);
-      const void* const from = dtype == DType::f64    ? static_cast<const void*>(&x)
-                               : dtype == DType::f32  ? static_cast<const void*>(&f)
-                               : dtype == DType::f16  ? static_cast<const void*>(&h)
-                               : dtype == DType::bf16 ? static_cast<const void*>(&b)
-                                                      : static_cast<const void*>(&any);
-      std::memcpy(bytes.data() + i * size, from, size);
-    }
-  }
-};
-
-struct Product {
-  Array lhs, rhs, out;
-  std::vector<TensorView> inputs;
-  TensorView output{};
-
-  Product(DType t, Shape a, Shape b, Layout la, Layout lb, std::mt19937_64& random)
-      : lhs(t, a, la), rhs(t, b, lb), out(t, result_shape(a, b)) {
-    lhs.fill(random), rhs.fill(random);
-    inputs = {lhs.view(), rhs.view()};
-    output = out.view();
-  }
-  static Shape result_shape(const Shape& a, const Shape& b) {
-    const std::size_t x = a.rank() < 2 ? 0 : a.rank() - 2u, y = b.rank() < 2 ? 0 : b.rank() - 2u;
-    Shape shape = *broadcast_shapes(std::span(a).first(x), std::span(b).first(y));
-    if (a.rank() > 1) shape.push_back(a[a.rank() - 2u]);
-    if (b.rank() > 1) shape.push_back(b.back());
-    return shape;
-  }
-  CallArgs args() { return {Op::matmul, inputs, {&output, 1}, {}, {}}; }
-
-  struct Element {
-    std::int64_t lhs = 0, rhs = 0;
-  };  // offsets of the first factors
-  Element element(std::int64_t number) const {
-    Element e;
-    std::int64_t rest = number;
-    if (rhs.sizes.rank() > 1) {
-      e.rhs += rest % rhs.sizes.back() * rhs.strides.back();
-      rest /= rhs.sizes.back();
-    }
-    if (lhs.sizes.rank() > 1) {
-      const std::size_t axis = lhs.sizes.rank() - 2u;
-      e.lhs += rest % lhs.sizes[axis] * lhs.strides[axis];
-      rest /= lhs.sizes[axis];
-    }
-    const std::size_t added = (rhs.sizes.rank() > 1) + (lhs.sizes.rank() > 1), batch = out.sizes.rank() - added;
-    for (std::size_t i = 0; i < batch; ++i) {  // from the last batch axis
-      const std::int64_t at = rest % out.sizes[batch - 1 - i];
-      rest /= out.sizes[batch - 1 - i];
-      for (const auto& [side, offset] : {std::pair{&lhs, &e.lhs}, std::pair{&rhs, &e.rhs}}) {
-        if (side->sizes.rank() < 3 + i) continue;
-        const std::size_t axis = side->sizes.rank() - 3 - i;
-        if (side->sizes[axis] != 1) *offset += at * side->strides[axis];
-      }
-    }
-    return e;
-  }
-  std::int64_t depth() const { return lhs.sizes.back(); }
-  std::int64_t lhs_step() const { return lhs.strides.back(); }
-  std::int64_t rhs_step() const { return rhs.strides[rhs.sizes.rank() < 2 ? 0 : rhs.sizes.rank() - 2u]; }
-};
-
-/// The distance between a value and its neighbours in a format, at most.
-double spacing(DType t, double x) {
-  const int digits = t == DType::f64 ? 53 : t == DType::f32 ? 24 : t == DType::f16 ? 11 : 8;
-  const double smallest = t == DType::f16 ? 0x1p-24 : 0x1p-133;
-  return std::max(std::ldexp(std::fabs(x), 1 - digits), smallest);
-}
-
-void expect_product(const Product& p, const std::string& what) {
-  const DType t = p.out.dtype;
-  const double unit = t == DType::f64 ? 0x1p-53 : 0x1p-24;
-  for (std::int64_t i = 0; i < element_count(p.out.sizes); ++i) {
-    const auto e = p.element(i);
-    long double sum = 0;
-    double size = 0;
-    std::uint64_t integer = 0;
-    for (std::int64_t k = 0; k < p.depth(); ++k) {
-      const std::int64_t l = e.lhs + k * p.lhs_step(), r = e.rhs + k * p.rhs_step();
-      if (is_integer(t)) {
-        integer += p.lhs.bits(l) * p.rhs.bits(r);
-      } else {
-        const double product = p.lhs.real(l) * p.rhs.real(r);
-        sum += product;
-        size += std::fabs(product);
-      }
-    }
-    if (is_integer(t)) {
-      std::uint64_t mask = byte_size(t) == 8 ? ~0ull : (1ull << byte_size(t) * 8) - 1;
-      ASSERT_EQ(p.out.bits(i) & mask, integer & mask) << what << " element " << i << ", seed " << seed();
-    } else {
-      // The bound for sums in any order (Higham, Accuracy and Stability, 3.1), and one rounding to the format.
-      const double bound = 1.01 * static_cast<double>(p.depth() + 1) * unit * size +
-                           (t == DType::f64 ? 0 : 0.5 * spacing(t, static_cast<double>(sum)) * 1.01);
-      ASSERT_NEAR(p.out.real(i), static_cast<double>(sum), bound) << what << " element " << i << ", seed " << seed();
-    }
-  }
-}
 
 const DType kReals[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i8,  DType::u8,
                         DType::i16, DType::u16, DType::i32,  DType::u32, DType::i64, DType::u64};
@@ -343,143 +175,6 @@ TEST(Matmul, NanAndInfinityReachTheResult) {
           EXPECT_EQ(std::isinf(x), j == 64) << v.name << " " << i << " " << j;
       }
   }
-}
-
-TEST(MatmulAmx, PanelsStepsAndBlocksThatAreNotWhole) {
-  std::mt19937_64 random(seed());
-  constexpr std::int64_t kSizes[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129},
-                         kDepths[] = {1, 2, 31, 32, 33, 63, 65, 255, 257, 600};
-  std::size_t round = 0;
-  for (const DType t : {DType::f32, DType::bf16, DType::i8, DType::u8})
-    for (const std::int64_t m : kSizes)
-      for (const std::int64_t n : kSizes) {
-        const std::int64_t k = kDepths[round++ % std::size(kDepths)];
-        Product p(t, {m, k}, {k, n}, kLayouts[round % 5], kLayouts[round / 5 % 5], random);
-        if (!matmul_amx_fits(p.args())) GTEST_SKIP() << "no AMX";
-        matmul_amx(p.args());
-        expect_product(p, to_string(t, p.lhs.sizes) + " @ " + to_string(t, p.rhs.sizes));
-        if (HasFatalFailure()) return;
-      }
-}
-
-TEST(MatmulAmx, RowsDoNotDependOnHowTheyAreCut) {
-  std::mt19937_64 random(seed());
-  for (const DType t : {DType::f32, DType::bf16}) {
-    Product whole(t, {300, 700}, {700, 130}, Layout::rows, Layout::rows, random);
-    if (!matmul_amx_fits(whole.args())) GTEST_SKIP() << "no AMX";
-    matmul_amx(whole.args());
-    for (const std::int64_t rows : {1, 7, 33, 128}) {
-      Product part(t, {rows, 700}, {700, 130}, Layout::rows, Layout::rows, random);
-      const auto row_bytes = static_cast<std::ptrdiff_t>(byte_size(t));
-      for (std::int64_t i = 0; i + rows <= 300; i += rows) {
-        part.inputs[0].data = whole.lhs.bytes.data() + i * 700 * row_bytes,
-        part.inputs[1].data = whole.rhs.bytes.data();
-        matmul_amx(part.args());
-        ASSERT_EQ(std::memcmp(part.out.bytes.data(), whole.out.bytes.data() + i * 130 * row_bytes,
-                              static_cast<std::size_t>(rows * 130 * row_bytes)),
-                  0)
-            << rows << " " << i;
-      }
-    }
-  }
-}
-
-TEST(MatmulAmx, ErrorsOfF32AreThoseOfFma) {
-  std::mt19937_64 random(seed());
-  std::normal_distribution<double> normal;
-  std::uniform_real_distribution<double> uniform(-1, 1);
-  const std::pair<const char*, std::function<double()>> kData[] = {
-      {"uniform", [&] { return uniform(random); }},
-      {"positive", [&] { return 1 + uniform(random); }},
-      {"normal", [&] { return normal(random); }},
-      {"small", [&] { return 1e-10 * normal(random); }},
-      {"wide", [&] { return std::exp2(35 * uniform(random)) * (random() % 2 == 0 ? 1 : -1); }},
-      {"sparse", [&] { return random() % 8 == 0 ? normal(random) : 0; }}};
-  for (const auto& [name, draw] : kData)
-    for (const std::int64_t k : {1, 2, 5, 32, 33, 100, 257, 1024, 4096}) {
-      Product p(DType::f32, {64, k}, {k, 80}, Layout::rows, Layout::rows, random);
-      if (!matmul_amx_fits(p.args())) GTEST_SKIP() << "no AMX, or FERMATA_F32_PRODUCTS=fma";
-      for (Array* side : {&p.lhs, &p.rhs})
-        for (std::size_t i = 0; i + 16 < side->bytes.size() / 4; ++i) {
-          const auto x = static_cast<float>(draw());
-          std::memcpy(side->bytes.data() + 4 * i, &x, 4);
-        }
-      double largest[2] = {}, squares[2] = {};
-      for (const bool amx : {false, true}) {
-        amx ? matmul_amx(p.args()) : matmul_portable(p.args());
-        for (std::int64_t i = 0; i < 64 * 80; ++i) {
-          const auto e = p.element(i);
-          long double sum = 0, size = 1e-300L;
-          for (std::int64_t q = 0; q < k; ++q) {
-            const long double product = static_cast<long double>(p.lhs.real(e.lhs + q)) * p.rhs.real(e.rhs + q * 80);
-            sum += product, size += std::fabs(product);
-          }
-          const auto error = static_cast<double>(std::fabs(p.out.real(i) - sum) / size);
-          largest[amx] = std::max(largest[amx], error), squares[amx] += error * error;
-        }
-      }
-      EXPECT_LE(largest[1], 1.5 * largest[0]) << name << " k " << k << ", seed " << seed();
-      EXPECT_LE(squares[1], 1.5 * 1.5 * squares[0]) << name << " k " << k << ", seed " << seed();
-    }
-}
-
-TEST(MatmulAmx, WhatCannotBeSplitIsComputedByFma) {
-  std::mt19937_64 random(seed());
-  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
-  constexpr std::int64_t m = 70, k = 300, n = 66;
-  for (const float special : {kInfinity, -kInfinity, kNan, 3e38f, 0x1p50f, 0x1p-149f, 0x1p-130f, -0.0f})
-    for (const std::int64_t row : {0, 15, 16, 33, 69})
-      for (const std::int64_t depth : {0, 31, 255, 256, 299})
-        for (const bool left : {true, false}) {
-          Product p(DType::f32, {m, k}, {k, n}, Layout::rows, left ? Layout::rows : Layout::columns, random);
-          if (!matmul_amx_fits(p.args())) GTEST_SKIP() << "no AMX, or FERMATA_F32_PRODUCTS=fma";
-          const std::int64_t line = left ? row : std::min(row, n - 1);
-          std::memcpy((left ? p.lhs : p.rhs).bytes.data() + 4 * (line * k + depth), &special, 4);
-          matmul_portable(p.args());
-          const auto wanted = p.out.bytes;
-          matmul_amx(p.args());
-          for (std::int64_t i = 0; i < m * n; ++i) {
-            float w;
-            std::memcpy(&w, wanted.data() + 4 * i, 4);
-            const float x = p.out.read<float>(i);
-            if (std::isnan(w)) {
-              ASSERT_TRUE(std::isnan(x)) << special << " " << line << " " << depth << " " << left;
-            } else if (std::fabs(special) >= 0x1p50f && (left ? i / n : i % n) == line) {
-              ASSERT_EQ(x, w) << special << " " << line << " " << depth << " " << left;
-            } else {
-              ASSERT_NEAR(x, w, 1e-3) << special << " " << line << " " << depth << " " << left;
-            }
-          }
-        }
-  // A whole side that is very small, of which the parts would be flushed.
-  Product p(DType::f32, {m, k}, {k, n}, Layout::rows, Layout::rows, random);
-  for (std::int64_t i = 0; i < m * k; ++i) {
-    const float x = p.lhs.read<float>(i) * 0x1p-120f;
-    std::memcpy(p.lhs.bytes.data() + 4 * i, &x, 4);
-  }
-  matmul_portable(p.args());
-  const auto wanted = p.out.bytes;
-  matmul_amx(p.args());
-  EXPECT_TRUE(wanted == p.out.bytes);
-}
-
-void say_whether_there_is_amx() {
-  std::mt19937_64 random(seed());
-  Product p(DType::f32, {64, 64}, {64, 64}, Layout::rows, Layout::rows, random);
-  std::fputs(!has_amx() ? "none" : matmul_amx_fits(p.args()) ? "all" : "not f32", stderr);
-  std::exit(0);
-}
-
-TEST(MatmulAmxDeathTest, IsTurnedOffByTheEnvironment) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto expect = [](const char* variable, const char* value, const char* answer) {
-    setenv(variable, value, 1);  // read when the process starts: the test runs in a new one
-    EXPECT_EXIT(say_whether_there_is_amx(), testing::ExitedWithCode(0), answer) << variable << " " << value;
-    unsetenv(variable);
-  };
-  expect("FERMATA_CPU", "avx512", "^none$");
-  expect("FERMATA_CPU", "avx2", "^none$");
-  expect("FERMATA_F32_PRODUCTS", "fma", "^(none|not f32)$");
 }
 
 TEST(Matmul, PortableIsOneChainInOrderOfDepth) {
