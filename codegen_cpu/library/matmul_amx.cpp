@@ -231,16 +231,28 @@ class TileWorker {
     kAmxKernels.multiply[c_.number()](product);
   }
 
-  /// Computes rows and columns again that must not be split.
+  /// Computes rows and columns again that must not be split: run by run, or, as each would prepare the right side anew, all at once.
   void mend(const AmxTask& t, const std::uint32_t* column_largest) const {
-    for_unsplit(largest_.data(), t.rows, [&](std::int64_t i, std::int64_t rows) {
-      multiply_in_order({t.batch, t.row + i, rows, t.column, t.columns});
-    });
-    for_unsplit(column_largest, t.columns, [&](std::int64_t j, std::int64_t columns) {
-      multiply_in_order({t.batch, t.row, t.rows, t.column + j, columns});
-    });
+    constexpr int kFewRuns = 4;
+    int runs = 0;
+    const auto count = [&](std::int64_t, std::int64_t) { ++runs; };
+    for_unsplit(largest_.data(), t.rows, count), for_unsplit(column_largest, t.columns, count);
+    if (runs == 0) return;
+    float* const out = reinterpret_cast<float*>(c_.out_of(t.batch)) + t.row * p_.n + t.column;
+    const Scratch<float> all(runs > kFewRuns ? t.rows * t.columns : 0);
+    if (runs > kFewRuns) multiply_in_order(t, all.data(), t.columns);
+    const auto mend_part = [&](std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {
+      if (runs <= kFewRuns)
+        return multiply_in_order({t.batch, t.row + row, rows, t.column + column, columns}, out + row * p_.n + column,
+                                 p_.n);
+      for (std::int64_t i = row; i < row + rows; ++i)
+        std::copy_n(all.data() + i * t.columns + column, columns, out + i * p_.n + column);
+    };
+    for_unsplit(largest_.data(), t.rows, [&](std::int64_t i, std::int64_t rows) { mend_part(i, rows, 0, t.columns); });
+    for_unsplit(column_largest, t.columns,
+                [&](std::int64_t j, std::int64_t columns) { mend_part(0, t.rows, j, columns); });
   }
-  void multiply_in_order(const AmxTask& t) const {
+  void multiply_in_order(const AmxTask& t, float* out, std::int64_t out_row) const {
     multiply_f32_tile({.lhs = p_.lhs_of(t.batch) + t.row * p_.lhs.row_stride * 4,
                        .lhs_row = p_.lhs.row_stride,
                        .lhs_k = p_.lhs.column_stride,
@@ -248,8 +260,8 @@ class TileWorker {
                        .rhs_k = p_.rhs.row_stride,
                        .rhs_column = p_.rhs.column_stride,
                        .rhs_panels = nullptr,
-                       .out = c_.out_of(t.batch) + (t.row * p_.n + t.column) * 4,
-                       .out_row = p_.n,
+                       .out = out,
+                       .out_row = out_row,
                        .rows = t.rows,
                        .columns = t.columns,
                        .k = p_.k,

@@ -124,6 +124,24 @@ TEST(MatmulAmx, WhatCannotBeSplitIsComputedByFma) {
             }
           }
         }
+  // Many rows and columns that cannot be split, each by itself.
+  {
+    Product p(DType::f32, {m, k}, {k, n}, Layout::rows, Layout::columns, random);
+    for (std::int64_t i = 0; i < m; i += 3) std::memcpy(p.lhs.bytes.data() + 4 * (i * k + i), &kInfinity, 4);
+    const float huge = 0x1p60f;
+    for (std::int64_t j = 1; j < n; j += 2) std::memcpy(p.rhs.bytes.data() + 4 * (j * k + j), &huge, 4);
+    matmul_portable(p.args());
+    const auto wanted = p.out.bytes;
+    matmul_amx(p.args());
+    for (std::int64_t i = 0; i < m * n; ++i) {
+      float w;
+      std::memcpy(&w, wanted.data() + 4 * i, 4);
+      if (i / n % 3 == 0 || i % n % 2 == 1)
+        ASSERT_EQ(std::memcmp(wanted.data() + 4 * i, p.out.bytes.data() + 4 * i, 4), 0) << i;
+      else
+        ASSERT_NEAR(p.out.read<float>(i), w, 1e-3) << i;
+    }
+  }
   // A whole side that is very small, of which the parts would be flushed.
   Product p(DType::f32, {m, k}, {k, n}, Layout::rows, Layout::rows, random);
   for (std::int64_t i = 0; i < m * k; ++i) {
