@@ -33,6 +33,7 @@ struct Call {
   DispatchKeySet keys;
   std::source_location where;
   const KernelFunction* kernel = nullptr;  // the one that runs, where it was not reached through its cell
+  bool is_last_use = false;                // nobody reads the operands after the kernel: it may take those that expire
 };
 
 /// Arguments of ops that are not pointwise, beyond their tensors: see ir/graph.h for attributes and scalars by op.
@@ -108,15 +109,14 @@ template <class R, class... A> struct Dispatcher<R(A...)> {
 
   /// Calls the kernel of the highest key in `keys`.
   static R call_with(const OperatorEntry& entry, DispatchKeySet keys, std::source_location where, A... args) {
-    keys = keys & DispatchKeySet(entry.not_fallthrough[keys.column()].load(std::memory_order_relaxed));
-    const auto kernel = reinterpret_cast<Kernel>(entry.cells[keys.cell()].load(std::memory_order_acquire));
-    const Call call{entry, keys, where};
-    if (watch_calls.load(std::memory_order_relaxed)) [[unlikely]] return watched(kernel, call, args...);
-    return kernel(call, args...);
+    return run(entry, keys, where, false, args...);
   }
   static R call(const OperatorEntry& entry, std::source_location where, A... args) {
-    const ThreadKeys& thread = thread_keys;
-    return call_with(entry, (((DispatchKeySet() | ... | keys_of(args)) | thread.included) - thread.excluded), where, args...);
+    return run(entry, keys_for(args...), where, false, args...);
+  }
+  /// As call(), by a caller that does nothing with its arguments afterwards.
+  static R last_call(const OperatorEntry& entry, std::source_location where, A... args) {
+    return run(entry, keys_for(args...), where, true, args...);
   }
   /// From inside a wrapper kernel: the same call below functionality `f`.
   static R redispatch(const Call& call, Functionality f, A... args) {
@@ -124,6 +124,17 @@ template <class R, class... A> struct Dispatcher<R(A...)> {
   }
 
  private:
+  static DispatchKeySet keys_for(const std::remove_reference_t<A>&... args) {
+    const ThreadKeys& thread = thread_keys;
+    return ((DispatchKeySet() | ... | keys_of(args)) | thread.included) - thread.excluded;
+  }
+  static R run(const OperatorEntry& entry, DispatchKeySet keys, std::source_location where, bool is_last_use, A... args) {
+    keys = keys & DispatchKeySet(entry.not_fallthrough[keys.column()].load(std::memory_order_relaxed));
+    const auto kernel = reinterpret_cast<Kernel>(entry.cells[keys.cell()].load(std::memory_order_acquire));
+    const Call call{entry, keys, where, nullptr, is_last_use};
+    if (watch_calls.load(std::memory_order_relaxed)) [[unlikely]] return watched(kernel, call, args...);
+    return kernel(call, args...);
+  }
   static R watched(Kernel kernel, const Call& call, A... args) {
     struct Leave {
       const Call& call;

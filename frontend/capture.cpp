@@ -44,12 +44,25 @@ std::uint32_t mix(std::uint64_t a, std::uint64_t b) {  // the folded multiply of
 struct Below {
   std::uint32_t hash = 1, depth = 0;
 };
-Below take_edge(Node* n) {
-  if (n == nullptr) return {};
-  n->refs.fetch_add(Node::kEdge, memory_order_relaxed);
+/// What a consumer needs to know of an operand, to which it now has an edge.
+Below below(Node* n) {
   // A computed operand counts as a leaf whatever made it; else a loop would never record the same hash twice.
   if (n->storage.load(memory_order_acquire) != nullptr) return {2u + static_cast<std::uint32_t>(n->dtype), 0};
   return {n->hash, n->depth.load(memory_order_relaxed)};
+}
+Below take_edge(Node* n) {
+  n->refs.fetch_add(Node::kEdge, memory_order_relaxed);
+  return below(n);
+}
+/// A temporary that is read only here gives its node away. Else its handle, which lives until the end of the statement, would ask
+/// for its value in f(x * 2).sync().
+Below take_edge(const Call& call, const PointwiseOperands& p, unsigned k) {
+  Node* const n = p.nodes[k];
+  if (n == nullptr) return {};
+  if (call.is_last_use && p.operands[k]->is_tensor())
+    if (Tensor* const t = p.operands[k]->expiring(); t != nullptr && t->defined() && t->impl()->value == n)
+      if (take_lone_node(*t) != nullptr) return below(n);
+  return take_edge(n);
 }
 
 /// The pending operand with the longest chain below it.
@@ -105,8 +118,8 @@ Tensor capture_settled(const Call& call, PointwiseOperands& p) {
   settle(call, p);
   if (p.backend != BackendKey::cpu) [[unlikely]] require_variant(call, p.backend, p.operand);
   void* const block = allocate_node();  // may throw, so before the edges
-  const Below a = take_edge(p.nodes[0]), b = take_edge(p.nodes[1]);
-  const Below c = p.count > 2 ? take_edge(p.nodes[2]) : Below{};
+  const Below a = take_edge(call, p, 0), b = p.count > 1 ? take_edge(call, p, 1) : Below{};
+  const Below c = p.count > 2 ? take_edge(call, p, 2) : Below{};
   const std::uint32_t depth = std::max({a.depth, b.depth, c.depth}) + 1;
   const std::uint64_t signature = static_cast<std::uint64_t>(call.entry.op) | static_cast<std::uint64_t>(p.result) << 16;
   Node* node = ::new (block) Node{.refs{Node::kTensor},

@@ -35,39 +35,15 @@ Tensor binary_slowly(Op op, const Operand& lhs, const Operand& rhs) {
   return Dispatcher<BinaryCall>::call(operator_entry(op), lhs.where(), Operand(tensor, lhs.where()), rhs);
 }
 
-inline Tensor unary(Op op, const Operand& x) {
-  if (!is_defined_tensor(x)) [[unlikely]]
-    return unary_slowly(op, x);
-  return Dispatcher<UnaryCall>::call(operator_entry(op), x.where(), x);
-}
-
 /// pow with one of the exponents that are worth an op of their own, where that gives the same dtype.
 std::optional<Tensor> special_power(const Operand& x, const Operand& exponent) {
   if (!is_defined_tensor(x) || exponent.is_tensor() || !is_inexact(x.tensor().dtype())) return std::nullopt;
   const double e = exponent.scalar().as_double();
-  if (e == 2) return unary(Op::square, x);
-  if (e == 0.5) return unary(Op::sqrt, x);
-  if (e == -1) return unary(Op::reciprocal, x);
+  if (e == 2) return detail::pointwise(Op::square, x);
+  if (e == 0.5) return detail::pointwise(Op::sqrt, x);
+  if (e == -1) return detail::pointwise(Op::reciprocal, x);
   if (e == 3) return x * x * x;
   return std::nullopt;
-}
-
-inline Tensor binary(Op op, const Operand& lhs, const Operand& rhs) {
-  const bool left = is_defined_tensor(lhs), right = is_defined_tensor(rhs);
-  if (!(left && right) && !(left && !rhs.is_tensor()) && !(right && !lhs.is_tensor())) [[unlikely]]
-    return binary_slowly(op, lhs, rhs);
-  if (op == Op::pow) {
-    const Tensor base = left ? autocast_operand(op, lhs.tensor(), lhs.where()) : Tensor();
-    const Operand cast = left ? Operand(base, lhs.where()) : lhs;
-    if (auto special = special_power(cast, rhs)) return *std::move(special);
-  }
-  return Dispatcher<BinaryCall>::call(operator_entry(op), lhs.where(), lhs, rhs);
-}
-
-Tensor ternary(Op op, const Operand& a, const Operand& b, const Operand& c) {
-  const Operand* others[] = {&b, &c};
-  const Tensor condition = lifted(op, a, others, 2);
-  return Dispatcher<TernaryCall>::call(operator_entry(op), a.where(), Operand(condition, a.where()), b, c);
 }
 
 /// All in the promotion of their dtypes.
@@ -95,21 +71,35 @@ Tensor triangle(std::string_view function, Op keep, const Tensor& x, std::int64_
         1015, format_error(1015, "ShapeError", fmt::format("{}: a matrix has two axes", function), describe(x), where));
   const Shape matrix{x.size(-2), x.size(-1)};
   const Tensor difference = subtract({iota(matrix, 1, device(x), where), where}, iota(matrix, 0, device(x), where));
-  const Tensor kept = binary(keep, {difference, where}, k);
+  const Tensor kept = detail::pointwise(keep, {difference, where}, k);
   return fermata::where({kept, where}, x, 0);
 }
 
 }  // namespace
 
-#define FERMATA_UNARY(name, rule, formula, vjp, doc) \
-  Tensor name(const Operand& x) { return unary(Op::name, x); }
-#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) \
-  Tensor name(const Operand& lhs, const Operand& rhs) { return binary(Op::name, lhs, rhs); }
-#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc)        \
-  Tensor name(const Operand& condition, const Operand& x, const Operand& y) { \
-    return ternary(Op::name, condition, x, y);                                \
+Tensor detail::pointwise(Op op, const Operand& x) {
+  if (!is_defined_tensor(x)) [[unlikely]]
+    return unary_slowly(op, x);
+  return Dispatcher<UnaryCall>::last_call(operator_entry(op), x.where(), x);
+}
+
+Tensor detail::pointwise(Op op, const Operand& lhs, const Operand& rhs) {
+  const bool left = is_defined_tensor(lhs), right = is_defined_tensor(rhs);
+  if (!(left && right) && !(left && !rhs.is_tensor()) && !(right && !lhs.is_tensor())) [[unlikely]]
+    return binary_slowly(op, lhs, rhs);
+  if (op == Op::pow) {
+    const Tensor base = left ? autocast_operand(op, lhs.tensor(), lhs.where()) : Tensor();
+    const Operand cast = left ? Operand(base, lhs.where()) : lhs;
+    if (auto special = special_power(cast, rhs)) return *std::move(special);
   }
-#include "ir/ops.def"
+  return Dispatcher<BinaryCall>::last_call(operator_entry(op), lhs.where(), lhs, rhs);
+}
+
+Tensor detail::pointwise(Op op, const Operand& a, const Operand& b, const Operand& c) {
+  const Operand* others[] = {&b, &c};
+  const Tensor condition = lifted(op, a, others, 2);
+  return Dispatcher<TernaryCall>::last_call(operator_entry(op), a.where(), Operand(condition, a.where()), b, c);
+}
 
 Tensor clip(const Operand& x, const Operand& low, const Operand& high) {
   const Tensor above = maximum(x, low);

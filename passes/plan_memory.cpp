@@ -73,6 +73,34 @@ class Overwrites {
   const std::vector<Kernel>& kernels_;
 };
 
+/// The result of a product need not be anywhere but where the kernel on its tiles writes: half as many bytes pass through the caches.
+void share_places(Program& program) {
+  Plan& plan = *program.plan;
+  std::size_t kernel = 0;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = plan.steps[i];
+    if (step.kind != PlanStep::Kind::kernel) continue;
+    const Kernel& code = program.kernels[kernel++];
+    if (!step.on_tiles || step.reduced != 0 || i == 0 || plan.steps[i - 1].kind != PlanStep::Kind::call) continue;
+    const std::uint32_t temporary = plan.steps[i - 1].output.slot;
+    if (plan.slots[temporary].kind != PlanSlot::Kind::temporary || plan.slots[temporary].last_step != i) continue;
+    const auto reads = [temporary](const PlanSource& s) { return s.slot == temporary; };
+    const auto source = std::ranges::find_if(step.sources, reads);
+    if (source == step.sources.end() || !source->path.empty() || std::ranges::count_if(step.sources, reads) != 1) continue;
+    const std::size_t bytes = step.element_bytes[static_cast<std::size_t>(source - step.sources.begin())];
+    for (const Store& store : code.stores) {
+      const PlanSource& result = step.sources[store.access];
+      const auto output = std::ranges::find(plan.output_slots, result.slot);
+      if (output == plan.output_slots.end() || !result.path.empty() || step.element_bytes[store.access] != bytes) continue;
+      const auto number = static_cast<std::uint32_t>(output - plan.output_slots.begin());
+      const auto overwrites = [number](const Overwrite& o) { return o.output == number; };
+      if (std::ranges::any_of(plan.overwrites, overwrites)) continue;  // an operand may still be read there
+      plan.shared_places.push_back({temporary, result.slot});
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 bool plan_memory(Program& program) {
@@ -98,7 +126,7 @@ bool plan_memory(Program& program) {
     while (end + 1 < size && plan.steps[end + 1].beside) ++end;
     for (std::uint32_t k = i; end > i && k <= end; ++k) touch_all_of(k, i), touch_all_of(k, end);
   }
-  if (plan.backend == BackendKey::cpu) Overwrites(program).find();
+  if (plan.backend == BackendKey::cpu) Overwrites(program).find(), share_places(program);
   return true;
 }
 

@@ -140,6 +140,10 @@ void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
     if (steps_.back().block_rows == 0) continue;
     slot_bytes_[plan.steps[steps_.size() - 3].output.slot] = slot_bytes_[step.sources[0].slot] = 0;
   }
+  shared_places_.clear();
+  for (const SharedPlace& s : plan.shared_places)
+    if (std::ranges::equal(records[plan.slots[s.temporary].record]->sizes(), records[plan.slots[s.output].record]->sizes()))
+      shared_places_.push_back(s), slot_bytes_[s.temporary] = 0;
   place_temporaries(plan);
   make_views(plan);
   gather_calls(plan);
@@ -258,6 +262,7 @@ void BoundPlan::run(const Plan& plan, std::span<void* const> leaves, std::span<v
   for (std::size_t i = 0; i < plan.slots.size(); ++i)
     if (plan.slots[i].kind == PlanSlot::Kind::temporary && arena != nullptr)  // there is none if all are empty
       slot_data_[i] = static_cast<std::byte*>(arena->data) + slot_offset_[i];
+  for (const SharedPlace& s : shared_places_) slot_data_[s.temporary] = slot_data_[s.output];
   pointers_.resize(addresses_.size());
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
     const Address a = addresses_[i];

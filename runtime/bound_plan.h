@@ -101,6 +101,7 @@ class BoundPlan {
   std::vector<std::size_t> slot_bytes_, slot_offset_;
   std::vector<std::uint32_t> output_slots_;
   std::vector<Overwrite> overwrites_;     // in order of steps
+  std::vector<SharedPlace> shared_places_;  // those whose sizes are equal
   std::size_t reached_ = 0;               // steps that have begun
   std::vector<void*> slot_data_, pointers_;
   std::vector<TensorView> views_;            // operands and outputs of call steps

@@ -52,9 +52,12 @@ constexpr DType promote_scalar(DType dtype, DTypeKind scalar) {
   return dtype;
 }
 
-/// What every operator takes. It refers to the tensor it was made from and lives for one call.
+/// What every operator takes. It refers to the tensor it was made from and lives for one call. One that was made from a
+/// temporary says so: the call that it is made for may take the tensor over. A copy does not, as it may be one of several.
 class Operand {
  public:
+  Operand(Tensor&& tensor, std::source_location where = std::source_location::current())
+      : tensor_(&tensor), where_(where), expires_(true) {}
   Operand(const Tensor& tensor, std::source_location where = std::source_location::current())
       : tensor_(&tensor), where_(where) {}
   template <class T>
@@ -64,7 +67,13 @@ class Operand {
   Operand(const Scalar& value, std::source_location where = std::source_location::current())
       : tensor_(nullptr), scalar_(value), where_(where) {}
 
+  Operand(const Operand& o) : tensor_(o.tensor_), scalar_(o.scalar_), where_(o.where_) {}
+  Operand(Operand&&) = default;
+  Operand& operator=(const Operand&) = delete;
+
   bool is_tensor() const { return tensor_ != nullptr; }
+  /// The tensor, if it goes with this operand, for a kernel whose call is its last use; else null.
+  Tensor* expiring() const { return expires_ ? const_cast<Tensor*>(tensor_) : nullptr; }
   const Tensor& tensor() const { return *tensor_; }
   const Scalar& scalar() const { return scalar_; }
   std::source_location where() const { return where_; }
@@ -74,6 +83,7 @@ class Operand {
   const Tensor* tensor_;
   Scalar scalar_;
   std::source_location where_;
+  bool expires_ = false;
 };
 
 }  // namespace fermata

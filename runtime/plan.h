@@ -102,6 +102,12 @@ struct Overwrite {
   std::uint32_t domain;         // the record whose sizes both must have
 };
 
+/// A temporary that may lie where an output does, if both have the same sizes: only the kernel step that writes the output reads it,
+/// each element no later than it writes it.
+struct SharedPlace {
+  std::uint32_t temporary, output;  // slots
+};
+
 /// A number that no other plan of the process has.
 inline std::uint64_t new_plan_number() {
   static std::atomic<std::uint64_t> last{0};
@@ -116,6 +122,7 @@ struct Plan {
   std::vector<std::uint32_t> leaf_slots, leaf_records;      // in the order of the walk's leaves that are read
   std::vector<std::uint32_t> output_slots, output_records;  // in the order of the walk's outputs
   std::vector<Overwrite> overwrites;       // by passes/plan_memory.h, in order of steps: any of them, each leaf and output once
+  std::vector<SharedPlace> shared_places;  // by passes/plan_memory.h
   BackendKey backend = BackendKey::cpu;    // of every step and buffer
   bool compiled = true;                    // false: every op is a call step (first sight)
   std::string listing;                     // what explain prints of kernels and choices

@@ -37,6 +37,18 @@ void destroy_impl(TensorImpl* impl) {
   BlockPool::release(impl, impl_class());
 }
 
+Node* take_lone_node(Tensor& tensor) {
+  TensorImpl* const impl = tensor.impl();
+  if (impl == nullptr || impl->refs.load(std::memory_order_acquire) != 1 || impl->value == nullptr) return nullptr;
+  if (impl->slot != nullptr || impl->view != nullptr || impl->pinned != nullptr || impl->payload != nullptr) return nullptr;
+  Node* const node = impl->value;
+  if (node->refs.load(std::memory_order_acquire) != Node::kTensor) return nullptr;
+  node->refs.store(Node::kEdge, std::memory_order_relaxed);
+  impl->value = nullptr;
+  tensor = Tensor();
+  return node;
+}
+
 void Tensor::set_node(Node* value) const {
   if (tensor_hooks.written != nullptr) tensor_hooks.written(impl_);
   Node* old = std::exchange(impl_->value, value);

@@ -235,6 +235,50 @@ float structure_value(float x, unsigned which) {
   return x;
 }
 
+TEST_F(Plans, TemporariesOfAStatementAreNotKept) {
+  set_compile_policy(CompilePolicy::immediate);
+  constexpr std::int64_t kElements = 4 << 20;
+  const Tensor x = ones({kElements}).sync();
+  (((x + 1) * 2 - 3) * x).sync();
+  reset_peak_memory();
+  const std::uint64_t before = stats().peak_bytes;
+  const Tensor y = (((x + 1) * 2 - 3) * x).sync();
+  EXPECT_LT(stats().peak_bytes - before, 6 * kElements);  // y and no more
+  EXPECT_EQ(y.to_vector<float>()[7], 1);
+}
+
+TEST_F(Plans, TakingATemporaryOverLeavesOthersAlone) {
+  Tensor x = ones({3}) * 2;
+  const Tensor same = x, moved = std::move(x) + 1;  // another handle names the value
+  EXPECT_EQ(floats(same), (Floats{2, 2, 2}));
+  EXPECT_EQ(floats(moved), (Floats{3, 3, 3}));
+  Tensor wants = full({3}, 2.0).requires_grad(true);
+  const Tensor loss = sum((wants * 3) * (wants + 1));  // temporaries that backward() reads
+  loss.backward();
+  EXPECT_EQ(floats(wants.grad()), (Floats{15, 15, 15}));
+  Tensor alone = ones({3}) * 5;
+  EXPECT_EQ(floats(std::move(alone) * 2), (Floats{10, 10, 10}));
+  EXPECT_THROW(alone + 1, ValueError);  // it was given away
+}
+
+TEST_F(Plans, ProductsLieWhereTheirKernelWrites) {
+  set_compile_policy(CompilePolicy::immediate);
+  const Tensor a = randn({256, 512}).sync(), b = randn({512, 2048}).sync(), c = randn({2048}).sync(), d = randn({256, 2048}).sync();
+  const auto run = [&] { return relu(matmul(a, b) + c) - d; };
+  const auto gated = [&] { const Tensor m = matmul(a, b); return m * sigmoid(m); };
+  const Floats product = floats(run()), gate = floats(gated());
+  reset_peak_memory();
+  const std::uint64_t before = stats().peak_bytes;
+  const Tensor y = run().sync();
+  EXPECT_LT(stats().peak_bytes - before, (12u << 20));  // y, and what the product packs
+  const ModeGuard eager(Mode::eager);
+  const Floats wanted = floats(run()), wanted_gate = floats(gated());
+  for (std::size_t i = 0; i < wanted.size(); i += 97) {
+    ASSERT_NEAR(product[i], wanted[i], 1e-3) << i;
+    ASSERT_NEAR(gate[i], wanted_gate[i], 1e-3) << i;
+  }
+}
+
 TEST_F(Plans, CollidingHashesAreToldApart) {
   set_compile_policy(CompilePolicy::never);
   const Tensor x = tensor({3.0f});

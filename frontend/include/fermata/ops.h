@@ -8,41 +8,51 @@
 #include <initializer_list>
 #include <span>
 
+#include "ir/op.h"
 #include "runtime/operand.h"
 
 namespace fermata {
+
+namespace detail {
+// Calls of pointwise ops, which may take over operands that were made from temporaries.
+Tensor pointwise(Op op, const Operand& x);
+Tensor pointwise(Op op, const Operand& lhs, const Operand& rhs);
+Tensor pointwise(Op op, const Operand& condition, const Operand& x, const Operand& y);
+}  // namespace detail
 
 // One function per row of the op table (ir/ops/*.def), which has the formula, the dtype rule and one line on each:
 //   exp(x), tanh(x), isnan(x), ...   add(lhs, rhs), maximum(lhs, rhs), less(lhs, rhs), ...   where(condition, x, y)
 // `fermata ops NAME` prints a row. pow(x, e) with the number 2, 3, 0.5 or -1 as e computes square(x), x * x * x, sqrt(x)
 // or reciprocal(x) where x is floating: the one place where a number decides what is computed.
-#define FERMATA_UNARY(name, rule, formula, vjp, doc) Tensor name(const Operand& x);
-#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) Tensor name(const Operand& lhs, const Operand& rhs);
+#define FERMATA_UNARY(name, rule, formula, vjp, doc) \
+  inline Tensor name(Operand x) { return detail::pointwise(Op::name, x); }
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) \
+  inline Tensor name(Operand lhs, Operand rhs) { return detail::pointwise(Op::name, lhs, rhs); }
 #define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) \
-  Tensor name(const Operand& condition, const Operand& x, const Operand& y);
+  inline Tensor name(Operand condition, Operand x, Operand y) { return detail::pointwise(Op::name, condition, x, y); }
 #include "ir/ops.def"
 
-inline Tensor operator+(const Operand& lhs, const Operand& rhs) { return add(lhs, rhs); }
-inline Tensor operator-(const Operand& lhs, const Operand& rhs) { return subtract(lhs, rhs); }
-inline Tensor operator*(const Operand& lhs, const Operand& rhs) { return multiply(lhs, rhs); }
+inline Tensor operator+(Operand lhs, Operand rhs) { return detail::pointwise(Op::add, lhs, rhs); }
+inline Tensor operator-(Operand lhs, Operand rhs) { return detail::pointwise(Op::subtract, lhs, rhs); }
+inline Tensor operator*(Operand lhs, Operand rhs) { return detail::pointwise(Op::multiply, lhs, rhs); }
 /// True division, of integers too.
-inline Tensor operator/(const Operand& lhs, const Operand& rhs) { return divide(lhs, rhs); }
+inline Tensor operator/(Operand lhs, Operand rhs) { return detail::pointwise(Op::divide, lhs, rhs); }
 /// remainder(): the sign of the right-hand side, as in Python.
-inline Tensor operator%(const Operand& lhs, const Operand& rhs) { return remainder(lhs, rhs); }
-inline Tensor operator-(const Operand& x) { return negative(x); }
-inline Tensor operator==(const Operand& lhs, const Operand& rhs) { return equal(lhs, rhs); }
-inline Tensor operator!=(const Operand& lhs, const Operand& rhs) { return not_equal(lhs, rhs); }
-inline Tensor operator<(const Operand& lhs, const Operand& rhs) { return less(lhs, rhs); }
-inline Tensor operator<=(const Operand& lhs, const Operand& rhs) { return less_equal(lhs, rhs); }
-inline Tensor operator>(const Operand& lhs, const Operand& rhs) { return greater(lhs, rhs); }
-inline Tensor operator>=(const Operand& lhs, const Operand& rhs) { return greater_equal(lhs, rhs); }
-inline Tensor operator&(const Operand& lhs, const Operand& rhs) { return bitwise_and(lhs, rhs); }
-inline Tensor operator|(const Operand& lhs, const Operand& rhs) { return bitwise_or(lhs, rhs); }
-inline Tensor operator^(const Operand& lhs, const Operand& rhs) { return bitwise_xor(lhs, rhs); }
-inline Tensor operator~(const Operand& x) { return bitwise_invert(x); }
-inline Tensor operator!(const Operand& x) { return logical_not(x); }
-inline Tensor operator<<(const Operand& lhs, const Operand& rhs) { return bitwise_left_shift(lhs, rhs); }
-inline Tensor operator>>(const Operand& lhs, const Operand& rhs) { return bitwise_right_shift(lhs, rhs); }
+inline Tensor operator%(Operand lhs, Operand rhs) { return detail::pointwise(Op::remainder, lhs, rhs); }
+inline Tensor operator-(Operand x) { return detail::pointwise(Op::negative, x); }
+inline Tensor operator==(Operand lhs, Operand rhs) { return detail::pointwise(Op::equal, lhs, rhs); }
+inline Tensor operator!=(Operand lhs, Operand rhs) { return detail::pointwise(Op::not_equal, lhs, rhs); }
+inline Tensor operator<(Operand lhs, Operand rhs) { return detail::pointwise(Op::less, lhs, rhs); }
+inline Tensor operator<=(Operand lhs, Operand rhs) { return detail::pointwise(Op::less_equal, lhs, rhs); }
+inline Tensor operator>(Operand lhs, Operand rhs) { return detail::pointwise(Op::greater, lhs, rhs); }
+inline Tensor operator>=(Operand lhs, Operand rhs) { return detail::pointwise(Op::greater_equal, lhs, rhs); }
+inline Tensor operator&(Operand lhs, Operand rhs) { return detail::pointwise(Op::bitwise_and, lhs, rhs); }
+inline Tensor operator|(Operand lhs, Operand rhs) { return detail::pointwise(Op::bitwise_or, lhs, rhs); }
+inline Tensor operator^(Operand lhs, Operand rhs) { return detail::pointwise(Op::bitwise_xor, lhs, rhs); }
+inline Tensor operator~(Operand x) { return detail::pointwise(Op::bitwise_invert, x); }
+inline Tensor operator!(Operand x) { return detail::pointwise(Op::logical_not, x); }
+inline Tensor operator<<(Operand lhs, Operand rhs) { return detail::pointwise(Op::bitwise_left_shift, lhs, rhs); }
+inline Tensor operator>>(Operand lhs, Operand rhs) { return detail::pointwise(Op::bitwise_right_shift, lhs, rhs); }
 
 /// minimum(maximum(x, low), high); NaN stays NaN.
 Tensor clip(const Operand& x, const Operand& low, const Operand& high);
