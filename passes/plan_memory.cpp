@@ -41,7 +41,8 @@ class Overwrites {
       if (is_kernel) ++kernel;
       if (i < last_failure) continue;
       if (is_kernel && step.reduced == 0)
-        for (const Store& store : kernels_[kernel - 1].stores) match(i, step.sources[store.access], step.element_bytes[store.access], step.sources);
+        for (const Store& store : kernels_[kernel - 1].stores)
+          match(i, step.sources[store.access], step.element_bytes[store.access], step.sources);
       // The operand that is updated is read nowhere but where it stays as it is.
       if (!is_kernel && step.op == Op::update && step.operand_order[0] == 0 && step.operand_order[1] == 1)
         match(i, step.output, step.element_bytes[0], {step.sources.data(), 1});
@@ -58,14 +59,17 @@ class Overwrites {
     for (std::size_t k = 0; k < operands.size(); ++k) {
       const std::uint32_t slot = operands[k].slot;
       const auto leaf = std::ranges::find(plan_.leaf_slots, slot);
-      if (leaf == plan_.leaf_slots.end() || step.element_bytes[k] != bytes || plan_.slots[slot].last_step != i) continue;
+      if (leaf == plan_.leaf_slots.end() || step.element_bytes[k] != bytes || plan_.slots[slot].last_step != i)
+        continue;
       const auto leaf_number = static_cast<std::uint32_t>(leaf - plan_.leaf_slots.begin());
       const auto reads_elsewhere = [slot](const PlanSource& s) { return s.slot == slot && !s.path.empty(); };
       const auto reads = [slot](const PlanSource& s) { return s.slot == slot; };
-      if (std::ranges::any_of(operands.first(k), reads) || std::ranges::any_of(step.sources, reads_elsewhere) || std::ranges::count_if(step.sources, reads) != std::ranges::count_if(operands, reads) ||
+      if (std::ranges::any_of(operands.first(k), reads) || std::ranges::any_of(step.sources, reads_elsewhere) ||
+          std::ranges::count_if(step.sources, reads) != std::ranges::count_if(operands, reads) ||
           (step.on_tiles && std::ranges::any_of(plan_.steps[i - 1].sources, reads)))
         continue;
-      plan_.overwrites.push_back({output_number, leaf_number, static_cast<std::uint32_t>(step.on_tiles ? i - 1 : i), step.record});
+      plan_.overwrites.push_back(
+          {output_number, leaf_number, static_cast<std::uint32_t>(step.on_tiles ? i - 1 : i), step.record});
     }
   }
 
@@ -86,12 +90,14 @@ void share_places(Program& program) {
     if (plan.slots[temporary].kind != PlanSlot::Kind::temporary || plan.slots[temporary].last_step != i) continue;
     const auto reads = [temporary](const PlanSource& s) { return s.slot == temporary; };
     const auto source = std::ranges::find_if(step.sources, reads);
-    if (source == step.sources.end() || !source->path.empty() || std::ranges::count_if(step.sources, reads) != 1) continue;
+    if (source == step.sources.end() || !source->path.empty() || std::ranges::count_if(step.sources, reads) != 1)
+      continue;
     const std::size_t bytes = step.element_bytes[static_cast<std::size_t>(source - step.sources.begin())];
     for (const Store& store : code.stores) {
       const PlanSource& result = step.sources[store.access];
       const auto output = std::ranges::find(plan.output_slots, result.slot);
-      if (output == plan.output_slots.end() || !result.path.empty() || step.element_bytes[store.access] != bytes) continue;
+      if (output == plan.output_slots.end() || !result.path.empty() || step.element_bytes[store.access] != bytes)
+        continue;
       const auto number = static_cast<std::uint32_t>(output - plan.output_slots.begin());
       const auto overwrites = [number](const Overwrite& o) { return o.output == number; };
       if (std::ranges::any_of(plan.overwrites, overwrites)) continue;  // an operand may still be read there

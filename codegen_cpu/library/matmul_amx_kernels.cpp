@@ -2,7 +2,7 @@
 // shared with other files could run there with instructions the machine lacks.
 #include "codegen_cpu/library/matmul_amx_kernels.h"
 
-#include <immintrin.h>
+#include "codegen_cpu/library/amx_split.h"
 
 namespace fermata {
 namespace {
@@ -14,14 +14,8 @@ constexpr std::int64_t kHalf = 16;  // lines of a tile, and its groups of 32 bit
 __mmask64 first_lanes(std::int64_t count) {
   return count <= 0 ? 0 : count >= 64 ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
 }
-__m512i magnitude(__m512 x) { return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff)); }
 __m512i low_half(__m256i x) { return _mm512_cvtepu16_epi32(x); }
 __m512i high_half(__m256i x) { return _mm512_slli_epi32(low_half(x), 16); }
-/// The nearest bf16, as f32; of finite numbers that are not close to overflow.
-__m512 rounded(__m512 x) {
-  const __m512i above = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
-  return _mm512_castsi512_ps(_mm512_and_si512(above, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
-}
 __m256i bits(__m256bh x) {
   __m256i v;
   __builtin_memcpy(&v, &x, sizeof v);
@@ -58,17 +52,9 @@ template <> struct Elements<AmxKind::bf16> {  // two that follow each other
     to[0] = _mm512_or_si512(low_half(row(2 * group)), high_half(row(2 * group + 1)));
   }
 };
-/// x = x1 + x2 + x3, each the nearest bf16 to what the earlier ones leave. Places k and k + 16 are a group.
+/// The parts of numbers (amx_split.h). Places k and k + 16 are a group.
 template <> struct Elements<AmxKind::f32> {
   using Element = float;
-  static void split(__m512 a, __m512 b, __m512i* to, __m512i& most) {
-    most = _mm512_max_epu32(most, _mm512_max_epu32(magnitude(a), magnitude(b)));
-    for (int part = 0; part < 3; ++part) {
-      const __m512 first = part == 2 ? a : rounded(a), second = part == 2 ? b : rounded(b);
-      to[part] = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16), _mm512_castps_si512(second));
-      a = _mm512_sub_ps(a, first), b = _mm512_sub_ps(b, second);
-    }
-  }
   static void along_k(const Element* from, std::int64_t count, __m512i* to, __m512i& most) {
     const auto mask = static_cast<std::uint32_t>(first_lanes(count));
     split(_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from),
