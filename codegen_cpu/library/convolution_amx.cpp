@@ -78,34 +78,23 @@ class PackedFilters {
       : panel_bytes_(w.steps() * kStepBytes),
         group_bytes_(w.panels() * panel_bytes_),
         panels_(w.groups * group_bytes_) {
-    const std::int64_t taps = w.window, each = w.panels(), group = w.filters * w.channels * w.window;
+    const std::int64_t each = w.panels(), group = w.filters * w.channels * w.window;
     Scratch<std::uint32_t> largest(w.groups * each);
-    parallel_for(0, w.groups * each, static_cast<double>(kAmxFilters * w.channels * taps) * 1.5,
-                 [&](std::int64_t b, std::int64_t e) {
-                   const Scratch<float> tap(kAmxFilters * w.channels);
-                   for (std::int64_t task = b; task < e; ++task) {
-                     const std::int64_t first = task % each * kAmxFilters,
-                                        lines = std::min(kAmxFilters, w.filters - first);
-                     const float* const from = weight + task / each * group + first * w.filter_stride;
-                     std::uint32_t most[kAmxFilters] = {};
-                     for (std::int64_t t = 0; t < taps; ++t) {
-                       const std::int64_t at = w.is_gradient ? taps - 1 - t : t;
-                       for (std::int64_t f = 0; f < lines; ++f)
-                         for (std::int64_t c = 0; c < w.channels; ++c)
-                           tap[f * w.channels + c] = from[f * w.filter_stride + c * w.channel_stride + at];
-                       kAmxKernels.pack_lhs[static_cast<std::size_t>(AmxKind::f32)](
-                           {.from = tap.data(),
-                            .line_stride = w.channels,
-                            .k_stride = 1,
-                            .lines = lines,
-                            .k = w.channels,
-                            .panels = panels_.data() + task * panel_bytes_ + t * w.blocks() * kStepBytes,
-                            .panel_bytes = panel_bytes_,
-                            .largest = most});
-                     }
-                     largest[task] = *std::max_element(most, most + lines);
-                   }
-                 });
+    const double ns = static_cast<double>(kAmxFilters * w.channels * w.window) * 0.5;
+    parallel_for(0, w.groups * each, ns, [&](std::int64_t b, std::int64_t e) {
+      for (std::int64_t task = b; task < e; ++task) {
+        const std::int64_t first = task % each * kAmxFilters;
+        largest[task] =
+            kAmxConvolutionKernels.pack({.from = weight + task / each * group + first * w.filter_stride,
+                                         .filter_stride = w.filter_stride,
+                                         .channel_stride = w.channel_stride,
+                                         .filters = std::min(kAmxFilters, w.filters - first),
+                                         .channels = w.channels,
+                                         .taps = w.window,
+                                         .reversed = w.is_gradient,
+                                         .panel = panels_.data() + task * panel_bytes_});
+      }
+    });
     for (std::int64_t i = 0; i < largest.size(); ++i) largest_ = std::max(largest_, largest[i]);
   }
   const std::byte* at(std::int64_t group, std::int64_t panel) const {
@@ -185,12 +174,14 @@ void multiply(const Windows& w, const PackedFilters& filters, const Planes& plan
               const std::vector<std::int64_t>& offsets, std::int64_t group, float* out) {
   const std::int64_t blocks = parts(w.places(), kAmxPlaces), panels = w.panels();
   const double ns = static_cast<double>(kAmxFilters * kAmxPlaces * kAmxChannels * w.steps()) / 100;
-  // Few filters at a time: what is read of the planes stays in the second-level cache while all of them pass.
+  // The larger side passes through the second-level cache once.
+  const bool by_panels = panels * w.steps() * kStepBytes > kParts * w.part() * 4;
   parallel_for(0, blocks * panels, ns, [&](std::int64_t begin, std::int64_t end) {
     alignas(64) float sums[kAmxFilters * kAmxPlaces];
     kAmxKernels.configure();
     for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t place = task / panels * kAmxPlaces, panel = task % panels;
+      const std::int64_t place = (by_panels ? task % blocks : task / panels) * kAmxPlaces,
+                         panel = by_panels ? task / blocks : task % panels;
       kAmxConvolutionKernels.multiply({.weights = filters.at(group, panel),
                                        .planes = planes.at(place),
                                        .step_offsets = offsets.data(),
@@ -263,8 +254,8 @@ void convolution_amx(const CallArgs& args) {
 
 bool convolution_amx_fits(const CallArgs& args) { return has_amx() && fits(ConvolutionProblem(args)); }
 
-/// As oneDNN's is counted, in whose times these are a quarter longer: 95 multiply-adds per ns, 0.4 ns to split a number and 1.5 for one of
-/// a filter with what goes before it (Sapphire Rapids).
+/// Counted as oneDNN's is, which is on the safe side, most of all about filters. Measured on Sapphire Rapids: 95 multiply-adds per ns,
+/// 0.4 ns to split a number of an image and 0.5 for one of a filter.
 double convolution_amx_cost(const CallArgs& args) {
   const Windows w((ConvolutionProblem(args)));
   const auto images = static_cast<double>(w.images),
@@ -272,7 +263,7 @@ double convolution_amx_cost(const CallArgs& args) {
   const double sums = images * static_cast<double>(w.groups * w.panels() * parts(w.places(), kAmxPlaces)) *
                       kAmxFilters * kAmxPlaces * static_cast<double>(parts(w.steps(), kAmxStepsTogether) + 1) * 0.1;
   return 5000 + w.multiply_adds() / 78 + sums + in * 0.5 +
-         static_cast<double>(w.groups * w.filters * w.channels * w.window) * 1.9;
+         static_cast<double>(w.groups * w.filters * w.channels * w.window) * 1.6;
 }
 
 #else

@@ -10,6 +10,14 @@ namespace {
 
 constexpr std::int64_t kPairs = kAmxChannels / 2;
 
+std::uint32_t largest_of(__m512i most) {
+  alignas(64) std::uint32_t lanes[16];
+  _mm512_store_si512(lanes, most);
+  std::uint32_t largest = 0;
+  for (const std::uint32_t lane : lanes) largest = lane > largest ? lane : largest;
+  return largest;
+}
+
 std::uint32_t split_planes(const AmxSplitting& s) {
   __m512i most = _mm512_setzero_si512();
   for (std::int64_t pair = 0; pair < kPairs && pair < s.channels; ++pair) {
@@ -29,11 +37,34 @@ std::uint32_t split_planes(const AmxSplitting& s) {
       }
     }
   }
-  alignas(64) std::uint32_t lanes[16];
-  _mm512_store_si512(lanes, most);
-  std::uint32_t largest = 0;
-  for (const std::uint32_t lane : lanes) largest = lane > largest ? lane : largest;
-  return largest;
+  return largest_of(most);
+}
+
+std::uint32_t pack_filters(const AmxFilters& f) {
+  constexpr std::int64_t kStep = amx_step_bytes(AmxKind::f32), kPart = 2 * kAmxTileBytes;
+  const std::int64_t blocks = (f.channels + kAmxChannels - 1) / kAmxChannels;
+  const __m512i places = _mm512_mullo_epi32(_mm512_set1_epi32(static_cast<int>(f.channel_stride)),
+                                            _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+  __m512i most = _mm512_setzero_si512();
+  for (std::int64_t filter = 0; filter < kAmxFilters; ++filter)
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const auto mask_of = [&](std::int64_t first) {
+        const std::int64_t left = filter < f.filters ? f.channels - block * kAmxChannels - first : 0;
+        return static_cast<__mmask16>(left >= kPairs ? 0xffff : left <= 0 ? 0 : (1 << left) - 1);
+      };
+      const __mmask16 low = mask_of(0), high = mask_of(kPairs);
+      const float* const from = f.from + filter * f.filter_stride + block * kAmxChannels * f.channel_stride;
+      std::byte* const to = f.panel + block * kStep + filter * 64;
+      for (std::int64_t tap = 0; tap < f.taps; ++tap) {
+        const float* const at = from + (f.reversed ? f.taps - 1 - tap : tap);
+        const __m512 zero = _mm512_setzero_ps(), a = _mm512_mask_i32gather_ps(zero, low, places, at, 4),
+                     b = _mm512_mask_i32gather_ps(zero, high, places, at + kPairs * f.channel_stride, 4);
+        __m512i parts[3];
+        split(a, b, parts, most);
+        for (int part = 0; part < 3; ++part) _mm512_store_si512(to + tap * blocks * kStep + part * kPart, parts[part]);
+      }
+    }
+  return largest_of(most);
 }
 
 // Tile registers: 0 to 3 are sums, 4 and 5 the halves of the filters, 6 and 7 of the places.
@@ -91,6 +122,6 @@ void multiply(const AmxWindows& w) {
 
 }  // namespace
 
-constinit const AmxConvolutionKernels kAmxConvolutionKernels{&split_planes, &multiply};
+constinit const AmxConvolutionKernels kAmxConvolutionKernels{&split_planes, &pack_filters, &multiply};
 
 }  // namespace fermata

@@ -22,6 +22,15 @@ struct AmxSplitting {
   std::int64_t to_row, to_plane, to_part;  // in lanes
 };
 
+/// 32 filters to be split, or fewer, into a panel of the left side (matmul_amx_kernels.h): for every tap all channels.
+struct AmxFilters {
+  const float* from;
+  std::int64_t filter_stride, channel_stride;  // in elements; taps lie next to each other
+  std::int64_t filters, channels, taps;
+  bool reversed;                               // the last tap first
+  std::byte* panel;
+};
+
 /// Sums over some steps: 32 filters times 32 places.
 struct AmxWindows {
   const std::byte* weights;          // a panel of the left side, as in matmul_amx_kernels.h
@@ -32,8 +41,9 @@ struct AmxWindows {
 };
 
 struct AmxConvolutionKernels {
-  /// Gives the bits of the largest magnitude.
+  /// Give the bits of the largest magnitude.
   std::uint32_t (*split)(const AmxSplitting&);
+  std::uint32_t (*pack)(const AmxFilters&);
   void (*multiply)(const AmxWindows&);
 };
 #if defined(__x86_64__)
