@@ -106,8 +106,15 @@ void expect_close(const std::vector<float>& got, const std::vector<float>& wante
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 4e-7 * scale) << what << " at " << i;
 }
 
-TEST(AmxConvolutions, AreSumsOfProducts) {
-  if (!has_amx()) GTEST_SKIP() << "this processor has no tiles";
+class AmxConvolutions : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_amx()) GTEST_SKIP() << "this processor has no tiles, or FERMATA_CPU turns them off";
+    if (!splits_f32()) GTEST_SKIP() << "FERMATA_F32_PRODUCTS=fma";
+  }
+};
+
+TEST_F(AmxConvolutions, AreSumsOfProducts) {
   for (const Sizes& s : kCases)
     for (const Op op : {Op::convolution, Op::convolution_data_gradient}) {
       Problem p(s);
@@ -118,8 +125,7 @@ TEST(AmxConvolutions, AreSumsOfProducts) {
     }
 }
 
-TEST(AmxConvolutions, DoNotDependOnThreads) {
-  if (!has_amx()) GTEST_SKIP() << "this processor has no tiles";
+TEST_F(AmxConvolutions, DoNotDependOnThreads) {
   const int before = thread_count();
   Problem p({3, 64, 64, 1, {30, 30}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
   set_thread_count(1);
@@ -129,8 +135,7 @@ TEST(AmxConvolutions, DoNotDependOnThreads) {
   set_thread_count(before);
 }
 
-TEST(AmxConvolutions, NumbersThatDoNotSplitKeepTheOtherKernel) {
-  if (!has_amx()) GTEST_SKIP() << "this processor has no tiles";
+TEST_F(AmxConvolutions, NumbersThatDoNotSplitKeepTheOtherKernel) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(), 3e38f}) {
     Problem p({2, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
@@ -149,8 +154,7 @@ TEST(AmxConvolutions, NumbersThatDoNotSplitKeepTheOtherKernel) {
   }
 }
 
-TEST(AmxConvolutions, TellOfEveryPlaneOnce) {
-  if (!has_amx()) GTEST_SKIP() << "this processor has no tiles";
+TEST_F(AmxConvolutions, TellOfEveryPlaneOnce) {
   Problem p({3, 32, 40, 1, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
   std::vector<std::atomic<int>> rows(3 * 40 * 9);
   const auto count = [&](const ResultTile& tile) {
@@ -163,7 +167,7 @@ TEST(AmxConvolutions, TellOfEveryPlaneOnce) {
   for (const auto& times : rows) ASSERT_EQ(times.load(), 1);
 }
 
-TEST(AmxConvolutions, LeaveTheRestToOthers) {
+TEST_F(AmxConvolutions, LeaveTheRestToOthers) {
   Problem p({1, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
   p.attributes[1] = 2;
   EXPECT_FALSE(p.fits(Op::convolution));

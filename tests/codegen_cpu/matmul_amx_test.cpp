@@ -18,7 +18,15 @@
 namespace fermata {
 namespace {
 
-TEST(MatmulAmx, PanelsStepsAndBlocksThatAreNotWhole) {
+class MatmulAmx : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_amx()) GTEST_SKIP() << "this processor has no tiles, or FERMATA_CPU turns them off";
+    if (!splits_f32()) GTEST_SKIP() << "FERMATA_F32_PRODUCTS=fma";
+  }
+};
+
+TEST_F(MatmulAmx, PanelsStepsAndBlocksThatAreNotWhole) {
   std::mt19937_64 random(seed());
   constexpr std::int64_t kSizes[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129},
                          kDepths[] = {1, 2, 31, 32, 33, 63, 65, 255, 257, 600};
@@ -28,18 +36,18 @@ TEST(MatmulAmx, PanelsStepsAndBlocksThatAreNotWhole) {
       for (const std::int64_t n : kSizes) {
         const std::int64_t k = kDepths[round++ % std::size(kDepths)];
         Product p(t, {m, k}, {k, n}, kLayouts[round % 5], kLayouts[round / 5 % 5], random);
-        if (!matmul_amx_fits(p.args())) GTEST_SKIP() << "no AMX";
+        ASSERT_TRUE(matmul_amx_fits(p.args()));
         matmul_amx(p.args());
         expect_product(p, to_string(t, p.lhs.sizes) + " @ " + to_string(t, p.rhs.sizes));
         if (HasFatalFailure()) return;
       }
 }
 
-TEST(MatmulAmx, RowsDoNotDependOnHowTheyAreCut) {
+TEST_F(MatmulAmx, RowsDoNotDependOnHowTheyAreCut) {
   std::mt19937_64 random(seed());
   for (const DType t : {DType::f32, DType::bf16}) {
     Product whole(t, {300, 700}, {700, 130}, Layout::rows, Layout::rows, random);
-    if (!matmul_amx_fits(whole.args())) GTEST_SKIP() << "no AMX";
+    ASSERT_TRUE(matmul_amx_fits(whole.args()));
     matmul_amx(whole.args());
     for (const std::int64_t rows : {1, 7, 33, 128}) {
       Product part(t, {rows, 700}, {700, 130}, Layout::rows, Layout::rows, random);
@@ -57,7 +65,7 @@ TEST(MatmulAmx, RowsDoNotDependOnHowTheyAreCut) {
   }
 }
 
-TEST(MatmulAmx, ErrorsOfF32AreThoseOfFma) {
+TEST_F(MatmulAmx, ErrorsOfF32AreThoseOfFma) {
   std::mt19937_64 random(seed());
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform(-1, 1);
@@ -71,7 +79,7 @@ TEST(MatmulAmx, ErrorsOfF32AreThoseOfFma) {
   for (const auto& [name, draw] : kData)
     for (const std::int64_t k : {1, 2, 5, 32, 33, 100, 257, 1024, 4096}) {
       Product p(DType::f32, {64, k}, {k, 80}, Layout::rows, Layout::rows, random);
-      if (!matmul_amx_fits(p.args())) GTEST_SKIP() << "no AMX, or FERMATA_F32_PRODUCTS=fma";
+      ASSERT_TRUE(matmul_amx_fits(p.args()));
       for (Array* side : {&p.lhs, &p.rhs})
         for (std::size_t i = 0; i + 16 < side->bytes.size() / 4; ++i) {
           const auto x = static_cast<float>(draw());
@@ -96,7 +104,7 @@ TEST(MatmulAmx, ErrorsOfF32AreThoseOfFma) {
     }
 }
 
-TEST(MatmulAmx, WhatCannotBeSplitIsComputedByFma) {
+TEST_F(MatmulAmx, WhatCannotBeSplitIsComputedByFma) {
   std::mt19937_64 random(seed());
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr std::int64_t m = 70, k = 300, n = 66;
@@ -105,7 +113,7 @@ TEST(MatmulAmx, WhatCannotBeSplitIsComputedByFma) {
       for (const std::int64_t depth : {0, 31, 255, 256, 299})
         for (const bool left : {true, false}) {
           Product p(DType::f32, {m, k}, {k, n}, Layout::rows, left ? Layout::rows : Layout::columns, random);
-          if (!matmul_amx_fits(p.args())) GTEST_SKIP() << "no AMX, or FERMATA_F32_PRODUCTS=fma";
+          ASSERT_TRUE(matmul_amx_fits(p.args()));
           const std::int64_t line = left ? row : std::min(row, n - 1);
           std::memcpy((left ? p.lhs : p.rhs).bytes.data() + 4 * (line * k + depth), &special, 4);
           matmul_portable(p.args());
