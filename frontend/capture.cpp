@@ -21,6 +21,7 @@
 #include "frontend/startup.h"
 #include "ir/error.h"
 #include "ir/external_op.h"
+#include "runtime/lone_tensor.h"
 
 namespace fermata {
 namespace {
@@ -168,17 +169,91 @@ bool runs_at_once(const Call& call) {
 constexpr DispatchKeySet kUnusualKeys = kCompoundKeys | DispatchKeySet(std::uint64_t{0xfe});
 bool is_unusual(const Call& call) { return (call.keys & kUnusualKeys).bits != 0; }
 
-template <class... Operands> Tensor capture_pointwise(const Call& call, const Operands&... operands) {
-  if (is_unusual(call) && (is_compound(call) || runs_at_once(call))) [[unlikely]]
+/// As take_edge(); the identity of a temporary that gives its node away is left in `identity`, if there is none yet.
+[[gnu::always_inline]] inline Below take_edge(const Call& call, const Operand& operand, Node* n, Tensor& identity) {
+  if (n == nullptr) return {};
+  Tensor* const t = call.is_last_use ? operand.expiring() : nullptr;
+  if (t == nullptr || !is_lone(*t) || t->impl()->value != n) return take_edge(n);
+  take_value(*t);
+  if (identity.defined()) *t = Tensor();
+  else identity = std::move(*t);
+  return below(n);
+}
+
+/// Whether operands need no more than this of each other: no casts, broadcasting or copies between devices.
+[[gnu::always_inline]] inline bool are_alike(const Node& x, const Node& y) {
+  const auto &a = x.inline_sizes, &b = y.inline_sizes;
+  return x.dtype == y.dtype && x.rank == y.rank && x.backend == y.backend &&
+         ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3])) == 0;
+}
+
+template <class... Operands> [[gnu::noinline]] Tensor capture_otherwise(const Call& call, const Operands&... operands) {
+  if (is_unusual(call) && (is_compound(call) || runs_at_once(call)))
     return Dispatcher<Tensor(const Operands&...)>::redispatch(call, Functionality::capture, operands...);
   PointwiseOperands p(operands...);
   return capture_settled(call, p);
 }
 
+/// What most calls are is recorded with all that it needs in registers: operands of one dtype, shape and low rank on the CPU, one
+/// of which may be a host scalar, outside of any scope.
+template <class... Operands> Tensor capture_pointwise(const Call& call, const Operands&... operands) {
+  constexpr std::size_t kCount = sizeof...(Operands);
+  static_assert(kCount <= 2, "a condition has a dtype of its own");
+  const std::array<const Operand*, kCount> given{&operands...};
+  const Operand &left = *given.front(), &right = *given.back();
+  const auto node_of = [](const Operand& o) { return o.is_tensor() ? o.tensor().node() : nullptr; };
+  const std::array<Node*, Node::kInlineInputs> inputs{node_of(left), kCount == 2 ? node_of(right) : nullptr, nullptr};
+  if (is_unusual(call) || in_capture_scope()) [[unlikely]] return capture_otherwise(call, operands...);
+  const Node* const some = inputs[0] != nullptr ? inputs[0] : inputs[1];
+  if (some == nullptr) [[unlikely]] return capture_otherwise(call, operands...);
+  const Node& lead = *some;
+  const RuleResult rule = call.entry.rules[static_cast<std::size_t>(lead.dtype)];
+  if (rule.operand != lead.dtype || lead.rank > Node::kInlineRank || lead.backend != BackendKey::cpu) [[unlikely]]
+    return capture_otherwise(call, operands...);
+  std::uint64_t scalar = 0;
+  if (inputs[0] != nullptr && inputs[1] != nullptr) {
+    if (!are_alike(lead, *inputs[1])) [[unlikely]] return capture_otherwise(call, operands...);
+  } else if (kCount == 2) {
+    const Scalar& s = (inputs[0] != nullptr ? right : left).scalar();
+    if (promote_scalar(lead.dtype, s.kind) != lead.dtype) [[unlikely]] return capture_otherwise(call, operands...);
+    scalar = lead.dtype == DType::f32 ? constant_bits(static_cast<float>(s.as_double())) : scalar_bits(s, lead.dtype);
+  }
+  void* const block = allocate_node();  // may throw, so before the edges
+  Tensor result;
+  const Below a = take_edge(call, left, inputs[0], result), b = kCount == 2 ? take_edge(call, right, inputs[1], result) : Below{};
+  const std::uint32_t depth = std::max(a.depth, b.depth) + 1;
+  const std::uint64_t signature = static_cast<std::uint64_t>(call.entry.op) | static_cast<std::uint64_t>(rule.result) << 16;
+  // Written out: an initialiser with gaps makes g++ clear the whole node first, by an instruction that takes a third of this call.
+  constexpr std::array<std::uint16_t, Node::kInlineInputs> kNotStretched{0, 0, 0};
+  Node* const node = ::new (block) Node{.refs{Node::kTensor},
+                                        .storage{nullptr},
+                                        .op = call.entry.op,
+                                        .dtype = rule.result,
+                                        .rank = lead.rank,
+                                        .arity = static_cast<std::uint8_t>(kCount),
+                                        .backend = BackendKey::cpu,
+                                        .inline_sizes = lead.inline_sizes,
+                                        .where = call.where,
+                                        .inputs = inputs,
+                                        .scalar = scalar,
+                                        .extra = nullptr,
+                                        .hash = mix(a.hash ^ signature << 32, b.hash ^ std::uint64_t{Below{}.hash} << 32),
+                                        .hint{0},
+                                        .depth{depth},
+                                        .tape{0},
+                                        .stretched = kNotStretched};
+  ++recorded;
+  const DispatchKeySet keys = call.keys & kDataKeys;
+  if (TensorImpl* const impl = result.impl()) impl->value = node, impl->keys = keys, impl->version = 0;
+  else result = Tensor(node, keys);
+  if (depth >= pending_limit.load(memory_order_relaxed)) [[unlikely]] cut(node, call.where);
+  return result;
+}
+
 Tensor capture_unary(const Call& call, const Operand& a) { return capture_pointwise(call, a); }
 Tensor capture_binary(const Call& call, const Operand& a, const Operand& b) { return capture_pointwise(call, a, b); }
 Tensor capture_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
-  return capture_pointwise(call, a, b, c);
+  return capture_otherwise(call, a, b, c);
 }
 
 std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<const Tensor> tensors,

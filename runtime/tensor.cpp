@@ -5,6 +5,7 @@
 
 #include "ir/error.h"
 #include "runtime/allocator.h"
+#include "runtime/lone_tensor.h"
 
 namespace fermata {
 
@@ -38,13 +39,8 @@ void destroy_impl(TensorImpl* impl) {
 }
 
 Node* take_lone_node(Tensor& tensor) {
-  TensorImpl* const impl = tensor.impl();
-  if (impl == nullptr || impl->refs.load(std::memory_order_acquire) != 1 || impl->value == nullptr) return nullptr;
-  if (impl->slot != nullptr || impl->view != nullptr || impl->pinned != nullptr || impl->payload != nullptr) return nullptr;
-  Node* const node = impl->value;
-  if (node->refs.load(std::memory_order_acquire) != Node::kTensor) return nullptr;
-  node->refs.store(Node::kEdge, std::memory_order_relaxed);
-  impl->value = nullptr;
+  if (!is_lone(tensor)) return nullptr;
+  Node* const node = take_value(tensor);
   tensor = Tensor();
   return node;
 }

@@ -262,6 +262,24 @@ TEST_F(Plans, TakingATemporaryOverLeavesOthersAlone) {
   EXPECT_THROW(alone + 1, ValueError);  // it was given away
 }
 
+TEST_F(Plans, AResultThatTakesATemporaryOverIsANewTensor) {
+  Tensor a = ones({3}) * 2, b = ones({3}) * 5;
+  a += 1;
+  EXPECT_EQ(a.version(), 1u);
+  const Tensor both = std::move(a) * std::move(b);
+  EXPECT_FALSE(a.defined() || b.defined());
+  EXPECT_EQ(both.version(), 0u);
+  EXPECT_EQ(floats(both), (Floats{15, 15, 15}));
+  Tensor c = arange(0, 4) * 1.5;
+  const Tensor same = c, less = 2 > std::move(c);  // a number on the left, a result of another dtype; `same` keeps the value
+  EXPECT_EQ(less.dtype(), DType::boolean);
+  EXPECT_EQ(less.to_vector<bool>(), (std::vector<bool>{true, true, false, false}));
+  EXPECT_EQ(floats(8 - same), (Floats{8, 6.5, 5, 3.5}));
+  EXPECT_THROW((ones({3}) * 2) + (ones({4}) * 2), ShapeError);
+  EXPECT_EQ((2 - arange(0, 3)).dtype(), arange(0, 3).dtype());
+  EXPECT_EQ((0.5 - arange(0, 3)).dtype(), DType::f32);
+}
+
 TEST_F(Plans, ProductsLieWhereTheirKernelWrites) {
   set_compile_policy(CompilePolicy::immediate);
   const Tensor a = randn({1024, 64}).sync(), b = randn({64, 4096}).sync(), c = randn({4096}).sync(), d = randn({1024, 4096}).sync();

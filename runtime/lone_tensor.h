@@ -1,0 +1,23 @@
+// What it takes for a tensor to be given up together with its value.
+#pragma once
+
+#include "runtime/tensor.h"
+
+namespace fermata {
+
+/// Whether an ordinary tensor and its node belong to this handle alone, and nothing else refers to either.
+inline bool is_lone(const Tensor& tensor) {
+  const TensorImpl* const impl = tensor.impl();
+  if (impl == nullptr || impl->refs.load(std::memory_order_acquire) != 1 || impl->value == nullptr) return false;
+  if (impl->slot != nullptr || impl->view != nullptr || impl->pinned != nullptr || impl->payload != nullptr) return false;
+  return impl->value->refs.load(std::memory_order_acquire) == Node::kTensor;
+}
+
+/// The node of a lone tensor, to an edge of the caller's: only the identity is left, without a value.
+inline Node* take_value(const Tensor& lone) {
+  Node* const node = std::exchange(lone.impl()->value, nullptr);
+  node->refs.store(Node::kEdge, std::memory_order_relaxed);
+  return node;
+}
+
+}  // namespace fermata
