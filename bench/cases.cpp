@@ -138,6 +138,8 @@ std::vector<Case> all() {
       bf16_product(),
       byte_product(),
       plain("matmul_32x64", small_matrices(), &small_products),
+      plain("linear_64x1024x4096", {{64, 1024}, {4096, 1024}, {4096}},
+            [](const Tensors& in) { return Tensors{fm::linear(in[0], in[1], in[2])}; }),
       plain("mlp_gelu_512x1024x4096", {{512, 1024}, {1024, 4096}, {4096}},
             [](const Tensors& in) { return Tensors{fm::gelu(fm::matmul(in[0], in[1]) + in[2])}; }),
       adam(),

@@ -122,8 +122,8 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
     const Node& n = *tensors[i].node();
     inputs.push_back(view_of(n, strides[i]));
     if (n.backend == backend) [[likely]] continue;
-    leaf_address(n, *n.storage.load(std::memory_order_acquire), backend, staged);
-    inputs.back().data = staged.back()->data;
+    leaf_buffer(n, *n.storage.load(std::memory_order_acquire), backend, staged);
+    inputs.back().data = staged.back()->data, inputs.back().buffer = nullptr;
   }
   // A reshape that is not a view is a copy in row-major order.
   const Op run = op == Op::reshape ? Op::copy : op;
@@ -140,12 +140,12 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
 }  // namespace
 
 TensorView view_of(const Node& node, Shape& strides) {
-  const Storage* storage = node.storage.load(std::memory_order_acquire);
+  Storage* const storage = node.storage.load(std::memory_order_acquire);
   std::int64_t offset = 0;
   if (node.is_dense_leaf()) strides = dense_strides(node.sizes());
   else strides = node.extra->strides, offset = node.extra->offset;
   return {static_cast<std::byte*>(storage->data) + offset * static_cast<std::int64_t>(byte_size(node.dtype)), node.dtype,
-          node.rank, node.sizes().data(), strides.data()};
+          node.rank, node.sizes().data(), strides.data(), storage};
 }
 
 bool is_view_op(Op op) {

@@ -25,7 +25,7 @@ class HostCopy {
     const auto bytes = static_cast<std::size_t>((highest - lowest + 1) * size);
     storage_.reset(Storage::allocate(bytes));
     backend(from)->copy_to_host(storage_->data, static_cast<const std::byte*>(v.data) + lowest * size, bytes);
-    view_.data = static_cast<std::byte*>(storage_->data) - lowest * size;
+    view_.data = static_cast<std::byte*>(storage_->data) - lowest * size, view_.buffer = nullptr;
   }
   const TensorView& view() const { return view_; }
 

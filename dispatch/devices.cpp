@@ -58,13 +58,13 @@ Tensor element_on(BackendKey backend, const Node& element) {
   return Tensor(leaf, DispatchKeySet(backend) | Functionality::dense);
 }
 
-void* leaf_address(const Node& leaf, const Storage& storage, BackendKey backend, std::vector<StoragePtr>& staged) {
+LeafBuffer leaf_buffer(const Node& leaf, Storage& storage, BackendKey backend, std::vector<StoragePtr>& staged) {
   if (leaf.backend == backend) [[likely]]
-    return storage.data;
+    return {storage.data, &storage};
   staged.push_back(copy_of_element(backend, leaf, storage));
   // The reader adds the leaf's offset, which the copy has not.
   const std::int64_t offset = leaf.is_dense_leaf() ? 0 : leaf.extra->offset;
-  return static_cast<std::byte*>(staged.back()->data) - offset * static_cast<std::int64_t>(byte_size(leaf.dtype));
+  return {static_cast<std::byte*>(staged.back()->data) - offset * static_cast<std::int64_t>(byte_size(leaf.dtype))};
 }
 
 void require_variant(const Call& call, BackendKey backend, DType operand) {

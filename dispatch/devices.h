@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dispatch/operator.h"
+#include "runtime/tensor_view.h"
 
 namespace fermata {
 
@@ -16,8 +17,8 @@ void compute_elsewhere(Node* node, BackendKey reader, std::source_location where
 
 /// A computed 0-d value of the CPU as one of another backend.
 Tensor element_on(BackendKey backend, const Node& element);
-/// The address that a plan of a backend reads a leaf from: its buffer's, or that of a copy of an element, kept in `staged`.
-void* leaf_address(const Node& leaf, const Storage& storage, BackendKey backend, std::vector<StoragePtr>& staged);
+/// Where a plan of a backend reads a leaf: its buffer, or a copy of an element, kept in `staged`.
+LeafBuffer leaf_buffer(const Node& leaf, Storage& storage, BackendKey backend, std::vector<StoragePtr>& staged);
 
 /// UnsupportedError FM2001 where a backend has no kernel of the op, FM2002 where it has none for the dtype.
 void require_variant(const Call& call, BackendKey backend, DType operand);

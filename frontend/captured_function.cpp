@@ -130,28 +130,29 @@ void CapturedFunction::take_leaves(const Walk& walk, std::span<const Tensor> sta
   }
 }
 
-void* CapturedFunction::address(const Leaf& leaf, std::span<const TensorView> operands,
-                                std::vector<StoragePtr>& copies) const {
+LeafBuffer CapturedFunction::buffer_of(const Leaf& leaf, std::span<const TensorView> operands,
+                                       std::vector<StoragePtr>& copies) const {
   if (leaf.constant.defined()) {
     const Node& n = *leaf.constant.node();
-    return leaf_address(n, *n.storage.load(std::memory_order_acquire), plan_->backend, copies);
+    return leaf_buffer(n, *n.storage.load(std::memory_order_acquire), plan_->backend, copies);
   }
   const TensorView& v = operands[leaf.operand];
   const std::span<const std::int64_t> sizes(v.sizes, v.rank), strides(v.strides, v.rank);
   if (leaf.strided) {
     if (!std::ranges::equal(leaf.strides, strides)) throw_internal("a captured function meets another layout", where_);
-    return static_cast<std::byte*>(v.data) - leaf.offset * static_cast<std::int64_t>(byte_size(v.dtype));
+    return {static_cast<std::byte*>(v.data) - leaf.offset * static_cast<std::int64_t>(byte_size(v.dtype)), v.buffer};
   }
-  if (is_dense(sizes, strides)) return v.data;
+  if (is_dense(sizes, strides)) return {v.data, v.buffer};
   copies.emplace_back(allocate_on(plan_->backend, static_cast<std::size_t>(v.element_count()) * byte_size(v.dtype)));
   copy_view(v, copies.back()->data, plan_->backend, where_);
-  return copies.back()->data;
+  return {copies.back()->data};
 }
 
 void CapturedFunction::run(std::span<const TensorView> operands, std::span<void* const> results, std::uint64_t key) {
   std::vector<StoragePtr> copies;
-  std::vector<void*> leaves, outputs(results.size());
-  for (const Leaf& leaf : leaves_) leaves.push_back(address(leaf, operands, copies));
+  std::vector<LeafBuffer> leaves;
+  std::vector<void*> outputs(results.size());
+  for (const Leaf& leaf : leaves_) leaves.push_back(buffer_of(leaf, operands, copies));
   for (std::size_t i = 0; i < results.size(); ++i) outputs[outputs_[i]] = results[i];
   const std::lock_guard lock(mutex_);
   for (const RandomScalar& r : random_) bound_.scalars()[r.slot] = r.is_key ? key : r.offset;

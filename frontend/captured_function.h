@@ -51,7 +51,7 @@ class CapturedFunction {
   };
 
   void take_leaves(const class Walk& walk, std::span<const Tensor> stand_ins, const class CaptureScope& scope);
-  void* address(const Leaf& leaf, std::span<const TensorView> operands, std::vector<StoragePtr>& copies) const;
+  LeafBuffer buffer_of(const Leaf& leaf, std::span<const TensorView> operands, std::vector<StoragePtr>& copies) const;
 
   std::vector<TensorType> results_;
   std::vector<Tensor> hidden_;

@@ -101,7 +101,8 @@ struct Captured {
 
   // Of a replay, empty between them.
   struct {
-    std::vector<void*> leaves, buffers;
+    std::vector<LeafBuffer> leaves;
+    std::vector<void*> buffers;
     std::vector<StoragePtr> staged, storage;
     std::vector<Tensor> outputs, results;
   } scratch;
@@ -324,7 +325,7 @@ void CompiledCore::State::replay(Captured& c, std::span<const Tensor> args, Deli
     for (const LeafSource& l : c.leaves) {
       const Tensor& t = l.argument >= 0 ? args[static_cast<std::size_t>(l.argument)] : l.hidden;
       if (t.node()->pending()) tensor_hooks.materialise(t.node(), "a compiled function uses a pending tensor", where);
-      leaves.push_back(leaf_address(*t.node(), *t.node()->storage.load(std::memory_order_acquire), c.plan->backend, staged));
+      leaves.push_back(leaf_buffer(*t.node(), *t.node()->storage.load(std::memory_order_acquire), c.plan->backend, staged));
     }
     for (std::size_t i = 0; i < c.output_types.size(); ++i) {
       storage.emplace_back(allocate_on(c.plan->backend, c.bound.output_bytes(i)));

@@ -15,6 +15,7 @@
 #include "frontend/transforms/batched.h"
 #include "passes/pipeline.h"
 #include "runtime/allocator.h"
+#include "runtime/packed_copies.h"
 #include "runtime/plan_cache.h"
 #include "runtime/stats.h"
 #include "runtime/step_profile.h"
@@ -106,6 +107,7 @@ Stats stats() {
   s.compile_ms = static_cast<double>(counters.compile_ns.load()) / 1e6;
   const MemoryStats memory = memory_stats();
   s.live_bytes = memory.live_bytes, s.cached_bytes = memory.cached_bytes, s.peak_bytes = memory.peak_bytes;
+  s.packed_bytes = PackedCopies::bytes();
   s.last_plan_miss = PlanCache::instance().last_miss();
   return s;
 }
@@ -120,9 +122,9 @@ std::string to_string(const Stats& s) {
   if (s.vmap_loops != 0) text += fmt::format("vmap                {} calls made in a loop over the batch\n", s.vmap_loops);
   text += fmt::format("kernels             {} compiled, {} found, {} failed; compiling took {:.1f} ms\n", s.kernels_compiled,
                       s.kernel_hits, s.compile_failures, s.compile_ms);
-  text += fmt::format("memory              {:.1f} MiB live, {:.1f} MiB cached, {:.1f} MiB peak\n",
+  text += fmt::format("memory              {:.1f} MiB live, {:.1f} MiB cached, {:.1f} MiB peak; packed constants {:.1f} MiB\n",
                       static_cast<double>(s.live_bytes) / 1048576, static_cast<double>(s.cached_bytes) / 1048576,
-                      static_cast<double>(s.peak_bytes) / 1048576);
+                      static_cast<double>(s.peak_bytes) / 1048576, static_cast<double>(s.packed_bytes) / 1048576);
   if (!s.last_plan_miss.empty()) text += fmt::format("last new structure  {}\n", s.last_plan_miss);
   return text;
 }

@@ -56,7 +56,7 @@ class CallPlayer {
     const Value& v = values_[i];
     strides = v.strides != nullptr ? *v.strides : dense_strides(n.sizes());
     return {static_cast<std::byte*>(v.storage->data) + v.offset * static_cast<std::int64_t>(byte_size(n.dtype)), n.dtype,
-            n.rank, n.sizes().data(), strides.data()};
+            n.rank, n.sizes().data(), strides.data(), v.storage.get()};
   }
 
   void run(std::uint32_t i, bool wanted) {

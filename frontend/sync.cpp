@@ -62,7 +62,8 @@ class Player {
   static constexpr std::size_t kMostBound = 8;
   std::vector<std::unique_ptr<BoundPlan>> bound_;                 // the plans that this thread ran last, that one first
   std::vector<const Node*> records_;
-  std::vector<void*> leaves_, buffers_;
+  std::vector<LeafBuffer> leaves_;
+  std::vector<void*> buffers_;
   std::vector<StoragePtr> results_, staged_;
   struct Claim { std::size_t output; Node* leaf; Storage* storage; };
   std::vector<Claim> claims_;                                     // leaves that this run writes results over
@@ -121,7 +122,7 @@ void Player::run_plan(const Plan& plan) {
   BoundPlan& bound = bound_for(plan);
   bound.bind(plan, records_);
   for (const std::uint32_t record : plan.leaf_records)
-    leaves_.push_back(leaf_address(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
+    leaves_.push_back(leaf_buffer(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
   claims_.clear();
   for (const Overwrite& o : bound.overwrites()) {
     const Walk::Entry& leaf = walk_.order[plan.leaf_records[o.leaf]];
@@ -129,7 +130,11 @@ void Player::run_plan(const Plan& plan) {
     if (is_mine(leaf) && std::ranges::none_of(claims_, is_taken)) claims_.push_back({o.output, leaf.node, leaf.storage});
   }
   take_claims();
-  for (const Claim& c : claims_) results_[c.output].reset(c.storage);
+  for (const Claim& c : claims_) {
+    results_[c.output].reset(c.storage), c.storage->forget_packed();
+    for (LeafBuffer& leaf : leaves_)
+      if (leaf.buffer == c.storage) leaf.buffer = nullptr;
+  }
   try {
     for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
       if (results_[i] == nullptr) results_[i].reset(allocate_on(plan.backend, bound.output_bytes(i)));

@@ -98,6 +98,7 @@ void* pin(const Tensor& x, Location where) {
     x.set_node(own.node());  // views are derived again, from this buffer
   }
   storage->retain();
+  storage->show_to_caller();
   impl->pinned = storage;
   return storage->data;
 }

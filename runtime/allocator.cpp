@@ -8,6 +8,7 @@
 #include <new>
 
 #include "runtime/memory_accounts.h"
+#include "runtime/packed_copies.h"
 
 namespace fermata {
 namespace {
@@ -264,7 +265,10 @@ void reset_peak_memory() {
   memory_accounts().note_peak();
 }
 
-std::size_t trim_cache() { return trim_large_buffers() + shared_blocks().trim(); }
+std::size_t trim_cache() {
+  PackedCopies::trim();  // which become idle
+  return trim_large_buffers() + shared_blocks().trim();
+}
 
 std::size_t set_cache_limit(std::size_t bytes) {
   const std::size_t before = memory_accounts().cache_limit.exchange(bytes, std::memory_order_relaxed);

@@ -253,11 +253,15 @@ void BoundPlan::place_temporaries(const Plan& plan) {
   }
 }
 
-void BoundPlan::run(const Plan& plan, std::span<void* const> leaves, std::span<void* const> outputs) {
+void BoundPlan::run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs) {
   reached_ = 0;
   const StoragePtr arena(arena_bytes_ != 0 ? allocate_on(plan.backend, arena_bytes_) : nullptr);
   slot_data_.assign(plan.slots.size(), nullptr);
-  for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_data_[plan.leaf_slots[i]] = leaves[i];
+  for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_data_[plan.leaf_slots[i]] = leaves[i].data;
+  if (!views_.empty()) {
+    slot_buffers_.assign(plan.slots.size(), nullptr);
+    for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_buffers_[plan.leaf_slots[i]] = leaves[i].buffer;
+  }
   for (std::size_t i = 0; i < plan.output_slots.size(); ++i) slot_data_[plan.output_slots[i]] = outputs[i];
   for (std::size_t i = 0; i < plan.slots.size(); ++i)
     if (plan.slots[i].kind == PlanSlot::Kind::temporary && arena != nullptr)  // there is none if all are empty
@@ -545,8 +549,11 @@ void BoundPlan::run_with_following(const Plan& plan, std::size_t call) {
 /// The arguments at hand, and the kernel for them if there is none yet.
 CallArgs BoundPlan::prepare_call(const PlanStep& step, Step& b, const TileConsumer* tiles) {
   const std::size_t operands = step.operand_order.size() * b.calls;
-  for (std::size_t i = b.first_view; i < b.first_view + operands + b.calls; ++i)
-    if (view_addresses_[i] != kScalarView) views_[i].data = pointers_[static_cast<std::size_t>(view_addresses_[i])];
+  for (std::size_t i = b.first_view; i < b.first_view + operands + b.calls; ++i) {
+    if (view_addresses_[i] == kScalarView) continue;
+    const auto address = static_cast<std::size_t>(view_addresses_[i]);
+    views_[i].data = pointers_[address], views_[i].buffer = slot_buffers_[addresses_[address].slot];
+  }
   const std::int64_t* attributes = numbers_.data() + b.offsets;
   const CallArgs args{.op = step.op,
                       .inputs = {views_.data() + b.first_view, operands},

@@ -28,9 +28,8 @@ class BoundPlan {
  public:
   /// `records` are the nodes of a walk with the plan's key.
   void bind(const Plan& plan, std::span<const Node* const> records);
-  /// One pointer per leaf slot (to element 0 of the leaf's storage) and per output slot. Throws before the first step
-  /// if memory is short.
-  void run(const Plan& plan, std::span<void* const> leaves, std::span<void* const> outputs);
+  /// One buffer per leaf slot and one pointer per output slot. Throws before the first step if memory is short.
+  void run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs);
   std::size_t output_bytes(std::size_t output) const { return slot_bytes_[output_slots_[output]]; }
   /// Which outputs may be written over which leaves, for the sizes at hand; the leaves must be dense. Then both have the
   /// same address in run().
@@ -104,6 +103,7 @@ class BoundPlan {
   std::vector<SharedPlace> shared_places_;  // those whose sizes are equal
   std::size_t reached_ = 0;               // steps that have begun
   std::vector<void*> slot_data_, pointers_;
+  std::vector<Storage*> slot_buffers_;       // of leaves, where there are call steps
   std::vector<TensorView> views_;            // operands and outputs of call steps
   std::vector<std::int32_t> view_addresses_; // per view its number in addresses_, or kScalarView
   std::uint64_t plan_number_ = 0;            // of the plan that this is bound to, and

@@ -40,7 +40,8 @@ std::string readable(std::size_t bytes) {
 
 MemoryAccounts::MemoryAccounts()
     : cache_limit(limit_from_environment("FERMATA_CACHE_LIMIT", physical_memory() / 2)),
-      memory_limit(limit_from_environment("FERMATA_MEMORY_LIMIT", physical_memory())) {}
+      memory_limit(limit_from_environment("FERMATA_MEMORY_LIMIT", physical_memory())),
+      packed_limit(limit_from_environment("FERMATA_PACKED_LIMIT", physical_memory() / 16)) {}
 
 MemoryAccounts& memory_accounts() {
   static MemoryAccounts* const accounts = new MemoryAccounts;  // never destroyed: static tensors outlive it otherwise

@@ -1,6 +1,6 @@
-// What the allocator has taken from the system and what of it lies idle; the limits on both.
+// What the allocator has taken from the system, what of it lies idle, what copies of operands take; the limits on these.
 //
-// Private to the allocator (runtime/allocator.cpp, runtime/large_buffers.cpp).
+// Private to the allocator (runtime/allocator.cpp, runtime/large_buffers.cpp) and runtime/packed_copies.cpp.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,8 @@ struct MemoryAccounts {
   std::atomic<std::size_t> peak{0};      // of reserved - idle
   std::atomic<std::size_t> cache_limit;
   std::atomic<std::size_t> memory_limit;
+  std::atomic<std::size_t> packed{0};  // bytes of copies
+  std::atomic<std::size_t> packed_limit;
 
   MemoryAccounts();
   /// Before memory is taken from the system. At the limit everything idle is given back first; OutOfMemoryError if that

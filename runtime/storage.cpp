@@ -61,8 +61,8 @@ Storage* Storage::nowhere() {
 namespace {
 /// More references than anybody gives back.
 constexpr std::uint32_t kForEver = 1u << 31;
-constinit Storage busy{kForEver, Storage::kNotPooled, nullptr, 0, nullptr, nullptr};
-constinit Storage lost{kForEver, Storage::kNotPooled, nullptr, 0, nullptr, nullptr};
+constinit Storage busy{kForEver, Storage::kNotPooled, nullptr, 0, nullptr, nullptr, {}};
+constinit Storage lost{kForEver, Storage::kNotPooled, nullptr, 0, nullptr, nullptr, {}};
 }  // namespace
 
 Storage* Storage::being_overwritten() { return busy.retain(), &busy; }
@@ -73,6 +73,7 @@ bool Storage::is_overwritten() const { return this == &lost; }
 bool Storage::is_own() const { return size_class != kNotPooled || give_back == &give_back_bytes; }
 
 void Storage::destroy() {
+  forget_packed();
   std::uint32_t c = size_class;
   if (give_back != nullptr) give_back(this), c = BlockPool::class_of(kHeader);
   this->~Storage();

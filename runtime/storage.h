@@ -11,6 +11,8 @@
 
 namespace fermata {
 
+class PackedCopies;
+
 /// Gives up `unit` references; true if they were the last. When nobody else can hold one, which is how most objects
 /// end, a load replaces the locked instruction.
 template <class T> bool drop_references(std::atomic<T>& refs, T unit) {
@@ -24,6 +26,7 @@ struct alignas(64) Storage {
   std::size_t bytes;
   void (*give_back)(Storage*);     // null for pooled blocks
   void* owner;                     // for give_back
+  std::atomic<PackedCopies*> packed{nullptr};  // what kernels have made of it; see runtime/packed_copies.h
 
   static constexpr std::uint32_t kNotPooled = ~0u;
   /// A CPU buffer of at least `bytes` bytes, one reference held by the caller. OutOfMemoryError if there is none.
@@ -45,10 +48,17 @@ struct alignas(64) Storage {
   }
   /// Memory of this engine's own, not a caller's.
   bool is_own() const;
+  /// Before something else is written over the elements: what was made of them is wrong then.
+  void forget_packed() {
+    if (packed.load(std::memory_order_acquire) != nullptr) [[unlikely]] drop_packed(nullptr);
+  }
+  /// From now on the elements may change unseen: nothing that is made of them is kept.
+  void show_to_caller();
   bool unique() const { return refs.load(std::memory_order_acquire) == 1; }
 
  private:
   void destroy();
+  void drop_packed(PackedCopies* now);
 };
 
 struct ReleaseStorage {

@@ -11,6 +11,8 @@
 
 namespace fermata {
 
+struct Storage;
+
 /// Strides are in elements and may be zero or negative; `data` points to element [0, ..., 0].
 struct TensorView {
   void* data = nullptr;
@@ -18,11 +20,18 @@ struct TensorView {
   std::uint8_t rank = 0;
   const std::int64_t* sizes = nullptr;
   const std::int64_t* strides = nullptr;
+  Storage* buffer = nullptr;  // that it lies in, if its elements stay as they are for as long as that lives (runtime/packed_copies.h)
   std::int64_t element_count() const {
     std::int64_t n = 1;
     for (unsigned i = 0; i < rank; ++i) n *= sizes[i];
     return n;
   }
+};
+
+/// Where a plan reads a leaf: element 0 of its storage, or of a copy of that; and as in TensorView.
+struct LeafBuffer {
+  void* data;
+  Storage* buffer = nullptr;
 };
 
 /// A finished part of a result, still in the cache of the thread that made it. Rows count over all axes but the last.

@@ -26,6 +26,7 @@ WORK = {
     "matmul_1024_bf16": (3 * 2 * MIB, 2 * 1024**3, "bf16_peak"),
     "matmul_1024_int8": (6 * MIB, 2 * 1024**3, "int8_peak"),
     "matmul_32x64": (3 * 64 * 32 * 32 * 4, 64 * 2 * 32**3),
+    "linear_64x1024x4096": (4 * (64 * 1024 + 1024 * 4096 + 64 * 4096), 2 * 64 * 1024 * 4096),
     "mlp_gelu_512x1024x4096": (4 * (512 * 1024 + 1024 * 4096 + 512 * 4096), 2 * 512 * 1024 * 4096),
     "adam_16M": (7 * 64 * MIB, 0),  # reads parameter, gradient and two moments; writes all but the gradient
     # Every entry reads a row of the dense matrix, which is far larger than a cache of its own core.

@@ -30,8 +30,8 @@ OURS = os.path.join(ROOT, "build", "release", "bin", "fermata_peer_worker")
 ROWS = [
     "chain10_cheap_16M", "chain10_math_16M", "sum_chain10_16M", "sumsq_16M", "softmax_4096x1024",
     "softmax_by_hand_4096x1024", "layer_norm_4096x1024", "layer_norm_by_hand_4096x1024", "rms_norm_4096x1024",
-    "peak_norm_4096x1024", "matmul_1024", "matmul_32x64", "mlp_gelu_512x1024x4096", "adam_16M", "attention_8x8x512x64",
-    "attention_bias_8x8x512x64", "conv_relu_16x64x56x56", "max_pool_16x64x56x56",
+    "peak_norm_4096x1024", "matmul_1024", "matmul_32x64", "linear_64x1024x4096", "mlp_gelu_512x1024x4096", "adam_16M",
+    "attention_8x8x512x64", "attention_bias_8x8x512x64", "conv_relu_16x64x56x56", "max_pool_16x64x56x56",
 ]
 MODELS = ["gpt2_small_training_128", "gpt2_small_decoding_512", "resnet50_inference"]
 PEERS = ["numpy", "torch", "inductor", "jax"]

@@ -232,6 +232,7 @@ def rows(e):
         "peak_norm_4096x1024": peak_norm,
         "matmul_1024": e.matmul,
         "matmul_32x64": lambda *m: [e.matmul(m[i], m[i + 1]) for i in range(0, len(m), 2)],
+        "linear_64x1024x4096": lambda x, w, b: e.matmul(x, w.T) + b,
     }
     if hasattr(e, "gelu"):
         table["mlp_gelu_512x1024x4096"] = lambda x, w, b: e.gelu(e.matmul(x, w) + b)

@@ -10,6 +10,7 @@
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/matmul_amx.h"
 #include "codegen_cpu/library/matmul_amx_kernels.h"
+#include "runtime/packed_copies.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -71,41 +72,53 @@ struct Windows {
   }
 };
 
-/// The filters as panels: for every tap the channels.
+/// The filters as panels, for every tap the channels; kept with them if they come again.
 class PackedFilters {
  public:
-  PackedFilters(const Windows& w, const float* weight)
-      : panel_bytes_(w.steps() * kStepBytes),
-        group_bytes_(w.panels() * panel_bytes_),
-        panels_(w.groups * group_bytes_) {
+  PackedFilters(const Windows& w, const TensorView& weight)
+      : panel_bytes_(w.steps() * kStepBytes), group_bytes_(w.panels() * panel_bytes_) {
+    static constexpr std::byte kLayout{};
+    PackedKey key{&kLayout, weight.data, {w.groups, w.is_gradient ? 1 : 0}};
+    key.numbers.insert(key.numbers.end(), weight.sizes, weight.sizes + weight.rank);
+    key.numbers.insert(key.numbers.end(), weight.strides, weight.strides + weight.rank);
+    const auto bytes = static_cast<std::size_t>(kHeader + w.groups * group_bytes_);
+    held_ = PackedCopies::find(weight.buffer, key, bytes, [&](std::byte* to) { pack(w, weight, to); });
+    if (held_ != nullptr) return;
+    held_.reset(Storage::allocate(bytes));
+    pack(w, weight, static_cast<std::byte*>(held_->data));
+  }
+  const std::byte* at(std::int64_t group, std::int64_t panel) const {
+    return static_cast<const std::byte*>(held_->data) + kHeader + group * group_bytes_ + panel * panel_bytes_;
+  }
+  /// The bits of the largest magnitude.
+  std::uint32_t largest() const { return *static_cast<const std::uint32_t*>(held_->data); }
+
+ private:
+  void pack(const Windows& w, const TensorView& weight, std::byte* to) const {
+    const DenseElements dense(weight);
     const std::int64_t each = w.panels(), group = w.filters * w.channels * w.window;
-    Scratch<std::uint32_t> largest(w.groups * each);
+    const Scratch<std::uint32_t> largest(w.groups * each);
     const double ns = static_cast<double>(kAmxFilters * w.channels * w.window) * 0.5;
     parallel_for(0, w.groups * each, ns, [&](std::int64_t b, std::int64_t e) {
       for (std::int64_t task = b; task < e; ++task) {
         const std::int64_t first = task % each * kAmxFilters;
-        largest[task] =
-            kAmxConvolutionKernels.pack({.from = weight + task / each * group + first * w.filter_stride,
-                                         .filter_stride = w.filter_stride,
-                                         .channel_stride = w.channel_stride,
-                                         .filters = std::min(kAmxFilters, w.filters - first),
-                                         .channels = w.channels,
-                                         .taps = w.window,
-                                         .reversed = w.is_gradient,
-                                         .panel = panels_.data() + task * panel_bytes_});
+        largest[task] = kAmxConvolutionKernels.pack(
+            {.from = static_cast<const float*>(dense.data()) + task / each * group + first * w.filter_stride,
+             .filter_stride = w.filter_stride,
+             .channel_stride = w.channel_stride,
+             .filters = std::min(kAmxFilters, w.filters - first),
+             .channels = w.channels,
+             .taps = w.window,
+             .reversed = w.is_gradient,
+             .panel = to + kHeader + task * panel_bytes_});
       }
     });
-    for (std::int64_t i = 0; i < largest.size(); ++i) largest_ = std::max(largest_, largest[i]);
+    *reinterpret_cast<std::uint32_t*>(to) = *std::max_element(largest.data(), largest.data() + largest.size());
   }
-  const std::byte* at(std::int64_t group, std::int64_t panel) const {
-    return panels_.data() + group * group_bytes_ + panel * panel_bytes_;
-  }
-  std::uint32_t largest() const { return largest_; }
 
- private:
+  static constexpr std::int64_t kHeader = 64;  // of the copy: the largest magnitude, then panels
   std::int64_t panel_bytes_, group_bytes_;
-  Scratch<std::byte> panels_;
-  std::uint32_t largest_ = 0;
+  StoragePtr held_;
 };
 
 /// The planes of one image and group, whose padding stays zero from image to image.
@@ -228,8 +241,7 @@ bool fits(const ConvolutionProblem& p) {
 void convolution_amx(const CallArgs& args) {
   const ConvolutionProblem p(args);
   const Windows w(p);
-  const DenseElements weight(p.weight);
-  const PackedFilters filters(w, static_cast<const float*>(weight.data()));
+  const PackedFilters filters(w, p.weight);
   const std::vector<std::int64_t> offsets = step_offsets(w);
   const std::int64_t planes_each = w.groups * w.filters, plane = w.rows.out * w.columns.out;
   parallel_for(

@@ -16,6 +16,7 @@
 #include "codegen_cpu/library/onednn_product.h"
 #include "ir/error.h"
 #include "ir/shape.h"
+#include "runtime/packed_copies.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -40,6 +41,16 @@ struct ConvolutionKey {
   Layout x, weight, y;
   Dims strides, dilation, padding, padding_end;
   bool operator==(const ConvolutionKey&) const = default;
+  /// All of it, in order.
+  std::vector<std::int64_t> numbers() const {
+    std::vector<std::int64_t> all{static_cast<std::int64_t>(op), static_cast<std::int64_t>(dtype)};
+    for (const Dims* d : {&x.sizes, &x.strides, &weight.sizes, &weight.strides, &y.sizes, &y.strides, &strides, &dilation,
+                          &padding, &padding_end}) {
+      all.push_back(static_cast<std::int64_t>(d->size()));
+      all.insert(all.end(), d->begin(), d->end());
+    }
+    return all;
+  }
 };
 
 /// A memory object in the caller's layout, and one in the library's where that differs.
@@ -105,13 +116,19 @@ class Convolution {
     }
   }
 
-  void run(const void* x, const void* weight, const void* y) {
+  /// `constant`: the buffer of weights that may be kept as the library likes them.
+  void run(const void* x, const void* weight, const void* y, Storage* constant) {
+    const StoragePtr kept = kept_weights(weight, constant);
     const Scratch<std::byte> scratch(
         static_cast<std::int64_t>(sides_[0].bytes + sides_[1].bytes + sides_[2].bytes + scratch_bytes_));
     std::byte* at = scratch.data();
     const void* const data[] = {x, weight, y};
     for (std::size_t i = 0; i < 3; ++i) {
       at = sides_[i].place(data[i], at);
+      if (i == 1 && kept != nullptr) {
+        sides_[i].used.set_data_handle(kept->data);
+        continue;
+      }
       if (i != result_ && sides_[i].bytes != 0) sides_[i].reorder.execute(stream_, sides_[i].given, sides_[i].used);
     }
     scratch_.set_data_handle(at);
@@ -138,6 +155,15 @@ class Convolution {
     sides_.emplace_back(y, used_y, result_ == 2);
     scratch_ = memory(d.scratchpad_desc(), onednn::engine(), nullptr);
     scratch_bytes_ = d.scratchpad_desc().get_size();
+  }
+  StoragePtr kept_weights(const void* weight, Storage* constant) {
+    Side& side = sides_[1];
+    if (constant == nullptr || result_ == 1 || side.bytes == 0) return nullptr;
+    static constexpr std::byte kLayout{};
+    return PackedCopies::find(constant, {&kLayout, weight, key.numbers()}, side.bytes, [&](std::byte* to) {
+      side.given.set_data_handle(const_cast<void*>(weight)), side.used.set_data_handle(to);
+      side.reorder.execute(stream_, side.given, side.used);
+    });
   }
   dnnl::primitive primitive_;
   std::vector<Side> sides_;  // x, weight, y
@@ -181,7 +207,7 @@ class Prepared {
       copies_.emplace_back(*view);
       strides_.push_back(dense_strides({view->sizes, view->rank}));
       view->data = const_cast<void*>(copies_.back().data());
-      view->strides = strides_.back().data();
+      view->strides = strides_.back().data(), view->buffer = nullptr;
     }
   }
   ConvolutionProblem problem;
@@ -279,7 +305,7 @@ void run(const ConvolutionProblem& p, const TileConsumer* tiles) {
       const Part part = cut.part(task, p.images());
       const PartCall c(p, part);
       const void* weight = sums_weights ? sums.data() + task / cut.blocks * count + c.weight : at(p.weight, c.weight);
-      convolution_for(c.key).run(at(p.x, c.x), weight, at(p.y, c.y));
+      convolution_for(c.key).run(at(p.x, c.x), weight, at(p.y, c.y), p.weight.buffer);
       if (!sums_weights) tell_of(tiles, p, cut, part);
     }
   });

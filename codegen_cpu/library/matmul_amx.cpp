@@ -20,6 +20,7 @@
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "codegen_cpu/library/matmul_problem.h"
 #include "ir/shape.h"
+#include "runtime/packed_copies.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -118,6 +119,53 @@ MatmulTiles cut_into_tiles(const MatmulProblem& p) {
   return t;
 }
 
+/// Rows up to which the right side is kept packed if it comes again: panels of f32 have half as many bytes again as the matrix, so for more
+/// rows packing in the second-level cache is quicker than reading them.
+constexpr std::int64_t kMostRowsOfKept = 256;
+/// Elements from which on.
+constexpr std::int64_t kLeastKept = 1 << 14;
+
+/// A right side that is kept: panels of all of k, and for f32 the largest magnitude of each column.
+class KeptRhs {
+ public:
+  explicit KeptRhs(const AmxCall& c) : panel_bytes_(parts(c.problem.k, amx_step(c.kind)) * amx_step_bytes(c.kind)) {
+    const MatmulProblem& p = c.problem;
+    if (p.batches != 1 || p.m > kMostRowsOfKept || p.k * p.n < kLeastKept) return;
+    const std::int64_t panels = parts(p.n, kAmxLines);
+    const PackedKey key{&kAmxKernels.pack_rhs[c.number()], p.rhs.data, {p.k, p.n, p.rhs.row_stride, p.rhs.column_stride}};
+    const auto bytes = static_cast<std::size_t>(panels * (panel_bytes_ + kAmxLines * 4));
+    columns_ = panels * kAmxLines;
+    held_ = PackedCopies::find(p.rhs.buffer, key, bytes, [&](std::byte* to) { pack(c, to); });
+  }
+  explicit operator bool() const { return held_ != nullptr; }
+  std::int64_t panel_bytes() const { return panel_bytes_; }
+  const std::byte* panel(std::int64_t column) const {
+    return static_cast<const std::byte*>(held_->data) + columns_ * 4 + column / kAmxLines * panel_bytes_;
+  }
+  const std::uint32_t* largest() const { return static_cast<const std::uint32_t*>(held_->data); }
+
+ private:
+  void pack(const AmxCall& c, std::byte* to) const {
+    const MatmulProblem& p = c.problem;
+    auto* const largest = reinterpret_cast<std::uint32_t*>(to);
+    std::fill_n(largest, columns_, 0u);
+    constexpr std::int64_t kColumns = 256;  // memory is read in stretches
+    parallel_for(0, parts(p.n, kColumns), static_cast<double>(kColumns * p.k) * 0.3, [&](std::int64_t b, std::int64_t e) {
+      const std::int64_t column = b * kColumns, end = std::min(e * kColumns, p.n);
+      kAmxKernels.pack_rhs[c.number()]({.from = p.rhs.data + column * p.rhs.column_stride * c.element_bytes(),
+                                        .line_stride = p.rhs.column_stride,
+                                        .k_stride = p.rhs.row_stride,
+                                        .lines = end - column,
+                                        .k = p.k,
+                                        .panels = to + columns_ * 4 + column / kAmxLines * panel_bytes_,
+                                        .panel_bytes = panel_bytes_,
+                                        .largest = c.kind == AmxKind::f32 ? largest + column : nullptr});
+    });
+  }
+  std::int64_t panel_bytes_, columns_ = 0;
+  StoragePtr held_;
+};
+
 /// Calls f(first, count) for every run of lines that cannot be split.
 template <class F> void for_unsplit(const std::uint32_t* largest, std::int64_t lines, F&& f) {
   for (std::int64_t i = 0; i < lines; ++i) {
@@ -136,9 +184,10 @@ struct AmxTask {
 /// The work of a thread: memory for one tile, kept from task to task.
 class TileWorker {
  public:
-  TileWorker(const AmxCall& call, const MatmulTiles& tiles)
+  TileWorker(const AmxCall& call, const KeptRhs& kept, const MatmulTiles& tiles)
       : c_(call),
         p_(call.problem),
+        kept_(kept),
         columns_packed_(packs_rhs() ? columns_packed(tiles.rows) : 64),
         depth_(depth_of(call, std::max(tiles.rows, columns_packed_))),
         panel_bytes_(parts(depth_, amx_step(call.kind)) * amx_step_bytes(call.kind)),
@@ -154,6 +203,7 @@ class TileWorker {
 
   void run(const AmxTask& t, MatmulEpilogue epilogue) const {
     std::fill_n(largest_.data(), t.rows + t.columns, 0u);
+    if (kept_) std::copy_n(kept_.largest() + t.column, t.columns, largest_.data() + t.rows);
     for (std::int64_t k = 0; k < p_.k; k += depth_) {
       pack_lhs(t, k);
       for (std::int64_t j = 0; j < t.columns; j += kColumnsTogether) {
@@ -169,7 +219,7 @@ class TileWorker {
   }
 
  private:
-  bool packs_rhs() const { return c_.blocks == nullptr; }
+  bool packs_rhs() const { return c_.blocks == nullptr && !kept_; }
   /// Places of k that are packed at a time: parts of equal size, in whole blocks of those that are added up together.
   static std::int64_t depth_of(const AmxCall& c, std::int64_t rows) {
     const std::int64_t block = amx_step(c.kind) * kAmxStepsTogether;
@@ -224,6 +274,8 @@ class TileWorker {
                        .out_bytes = c_.out_bytes};
     if (packs_rhs()) {
       pack_rhs(t, column, k, largest);
+    } else if (kept_) {
+      product.rhs = kept_.panel(at) + step * amx_step_bytes(c_.kind), product.rhs_panel = kept_.panel_bytes();
     } else {  // [N/64, K/4, 64, 4]
       product.rhs_panel = 128, product.rhs_step = 16 * 256, product.rhs_half = 64, product.rhs_line = 256;
       product.rhs = c_.blocks + (at / 64 * parts(p_.k, 64) + step) * product.rhs_step;
@@ -270,6 +322,7 @@ class TileWorker {
 
   const AmxCall& c_;
   const MatmulProblem& p_;
+  const KeptRhs& kept_;
   const std::int64_t columns_packed_, depth_, panel_bytes_, sums_bytes_;
   const Scratch<std::byte> lhs_, rhs_, sums_;
   const Scratch<std::uint32_t> largest_;  // f32: of rows, then of columns
@@ -278,9 +331,10 @@ class TileWorker {
 void multiply(const AmxCall& c, MatmulEpilogue epilogue) {
   const MatmulProblem& p = c.problem;
   const MatmulTiles tiles = cut_into_tiles(p);
+  const KeptRhs kept(c);
   const double ns = 500 + static_cast<double>(tiles.rows * tiles.columns) * static_cast<double>(p.k) / per_ns(c.kind);
   parallel_for(0, p.batches * tiles.count(), ns, [&](std::int64_t first, std::int64_t last) {
-    const TileWorker worker(c, tiles);
+    const TileWorker worker(c, kept, tiles);
     for (std::int64_t task = first; task < last; ++task) {
       const std::int64_t batch = task / tiles.count(), tile = task % tiles.count();
       const std::int64_t i = tile / tiles.across * tiles.rows, j = tile % tiles.across * tiles.columns;

@@ -6,6 +6,7 @@
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "codegen_cpu/library/matmul_problem.h"
+#include "runtime/packed_copies.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -118,7 +119,12 @@ MatmulTiles cut_into_tiles(const MatmulProblem& p, MatmulStorage storage) {
   return t;
 }
 
-/// Panels of the whole right side, if several tiles read the same ones.
+/// Rows up to which packing the right side is some hundredths of the product: panels are kept if it comes again.
+constexpr std::int64_t kMostRowsOfKept = 512;
+/// Elements of it from which on.
+constexpr std::int64_t kLeastKept = 1 << 14;
+
+/// Panels of the whole right side, if several tiles read the same ones or they are kept with it.
 class SharedPanels {
  public:
   SharedPanels(const MatmulProblem& p, MatmulStorage storage, const MatmulTiles& tiles)
@@ -126,8 +132,31 @@ class SharedPanels {
         sum_bytes_(static_cast<std::int64_t>(sum_bytes(storage))),
         k_(p.k),
         batch_bytes_(parts(p.n, width_) * width_ * p.k * sum_bytes_) {
-    if (tiles.down == 1 || static_cast<double>(batch_bytes_ * p.batches) > kMostPanelBytes) return;
-    held_ = allocate_bytes(static_cast<std::size_t>(batch_bytes_ * p.batches));
+    const bool is_read_in_place = p.rhs.column_stride == 1 && p.m <= kPortableFewRows;
+    const auto bytes = static_cast<std::size_t>(batch_bytes_ * p.batches);
+    if (p.batches == 1 && p.m <= kMostRowsOfKept && p.k * p.n >= kLeastKept && !is_read_in_place) {
+      const PackedKey key{&kernels().pack_rhs[static_cast<std::size_t>(storage)],
+                          p.rhs.data,
+                          {p.k, p.n, p.rhs.row_stride, p.rhs.column_stride}};
+      kept_ = PackedCopies::find(p.rhs.buffer, key, bytes, [&](std::byte* to) { pack(p, storage, to); });
+      if (kept_ != nullptr) panels_ = static_cast<std::byte*>(kept_->data);
+    }
+    if (kept_ != nullptr || tiles.down == 1 || static_cast<double>(bytes) > kMostPanelBytes) return;
+    held_ = allocate_bytes(bytes);
+    panels_ = static_cast<std::byte*>(held_.data);
+    pack(p, storage, panels_);
+  }
+  ~SharedPanels() {
+    if (held_.data != nullptr) release_bytes(held_);
+  }
+  SharedPanels(const SharedPanels&) = delete;
+  /// From a column on that starts a panel; null if there are none.
+  const std::byte* at(std::int64_t batch, std::int64_t column) const {
+    return panels_ == nullptr ? nullptr : panels_ + batch * batch_bytes_ + column * k_ * sum_bytes_;
+  }
+
+ private:
+  void pack(const MatmulProblem& p, MatmulStorage storage, std::byte* to) const {
     const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
     const std::int64_t columns = kNarrowest, blocks = parts(p.n, columns);
     parallel_for(0, p.batches * blocks, static_cast<double>(columns * p.k) * 0.15,
@@ -141,25 +170,15 @@ class SharedPanels {
                           .column_stride = p.rhs.column_stride,
                           .k = p.k,
                           .columns = std::min(end * columns, p.n) - block * columns,
-                          .panels = at(batch, block * columns)});
+                          .panels = to + batch * batch_bytes_ + block * columns * k_ * sum_bytes_});
                      task += end - block;
                    }
                  });
   }
-  ~SharedPanels() {
-    if (held_.data != nullptr) release_bytes(held_);
-  }
-  SharedPanels(const SharedPanels&) = delete;
-  /// From a column on that starts a panel; null if there are none.
-  std::byte* at(std::int64_t batch, std::int64_t column) const {
-    return held_.data == nullptr
-               ? nullptr
-               : static_cast<std::byte*>(held_.data) + batch * batch_bytes_ + column * k_ * sum_bytes_;
-  }
-
- private:
   std::int64_t width_, sum_bytes_, k_, batch_bytes_;
   Allocation held_{};
+  StoragePtr kept_;
+  std::byte* panels_ = nullptr;
 };
 
 void multiply_tiles(const MatmulProblem& p, MatmulEpilogue epilogue) {

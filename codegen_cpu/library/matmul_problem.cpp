@@ -90,8 +90,8 @@ MatmulProblem decode_matmul(const CallArgs& args) {
                   .m = 1,
                   .n = 1,
                   .k = lhs.sizes[lhs.rank - 1],
-                  .lhs = {static_cast<const std::byte*>(lhs.data), 0, lhs.strides[lhs.rank - 1], {}},
-                  .rhs = {static_cast<const std::byte*>(rhs.data), rhs.strides[0], 0, {}},
+                  .lhs = {static_cast<const std::byte*>(lhs.data), 0, lhs.strides[lhs.rank - 1], {}, lhs.buffer},
+                  .rhs = {static_cast<const std::byte*>(rhs.data), rhs.strides[0], 0, {}, rhs.buffer},
                   .out = args.outputs.empty() ? nullptr : static_cast<std::byte*>(args.outputs[0].data),
                   .batch_sizes = {}};
   if (lhs.rank > 1) {
@@ -158,7 +158,7 @@ void PackedOperands::pack(const MatmulProblem& problem, MatrixSide& side, std::i
   const Allocation copy = allocate_bytes(static_cast<std::size_t>(element_count(sizes)) * bytes);
   held_[count_++] = copy;
   strided_copy({copy.data, to}, {const_cast<std::byte*>(side.data), from}, sizes, bytes);
-  side.data = static_cast<const std::byte*>(copy.data);
+  side.data = static_cast<const std::byte*>(copy.data), side.buffer = nullptr;
   side.row_stride = columns, side.column_stride = 1;
   for (std::size_t i = 0; i < side.batch_strides.rank(); ++i)
     if (side.batch_strides[i] != 0) side.batch_strides[i] = to[i];

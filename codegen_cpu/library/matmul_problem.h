@@ -17,6 +17,7 @@ struct MatrixSide {
   const std::byte* data;
   std::int64_t row_stride, column_stride;
   Shape batch_strides;
+  Storage* buffer = nullptr;  // TensorView::buffer
 };
 
 struct MatmulProblem {

@@ -32,6 +32,7 @@ struct Stats {
   std::uint64_t kernels_compiled = 0, kernel_hits = 0, compile_failures = 0;
   double compile_ms = 0;
   std::uint64_t live_bytes = 0, cached_bytes = 0, peak_bytes = 0;
+  std::uint64_t packed_bytes = 0;       // of those live: constants as products and convolutions read them (FERMATA_PACKED_LIMIT)
   std::string last_plan_miss;           // the first difference between the last new structure and the nearest known one
 };
 Stats stats();
