@@ -197,6 +197,10 @@ void Player::publish() {
   for (const Player* p = players.load(std::memory_order_acquire); p != nullptr; p = p->next_)
     if (const std::uint64_t e = p->epoch_.load(); e % 2 == 1 && p != this) readers_.emplace_back(p, e);
   const bool alone = readers_.size() == before;
+  if (alone && published_.size() == 1) {  // a root, which the caller has
+    cut(published_[0]);
+    return;
+  }
   // Operands first, so that no cut frees a node still in this list; the edge taken here keeps each one until then.
   for (Node* n : published_) n->refs.fetch_add(Node::kEdge, std::memory_order_relaxed);
   for (Node* n : published_) {

@@ -1,6 +1,8 @@
 // See fermata/sync.h.
 #include "fermata/sync.h"
 
+#include <array>
+#include <string_view>
 #include <vector>
 
 #include "dispatch/backend.h"
@@ -11,13 +13,16 @@ namespace fermata {
 
 namespace {
 
-void start(std::span<const Tensor> tensors, const char* function, const char* reason, Location where) {
-  std::vector<Node*> pending;
+void start(std::span<const Tensor> tensors, std::string_view function, const char* reason, Location where) {
+  std::array<Node*, 16> few;
+  std::vector<Node*> many(tensors.size() > few.size() ? tensors.size() : 0);
+  Node** const pending = many.empty() ? few.data() : many.data();
+  std::size_t count = 0;
   for (const Tensor& t : tensors) {
-    require_defined(function, t, where);
-    if (Node* n = t.node(); n->pending()) pending.push_back(n);
+    if (!t.defined()) [[unlikely]] require_defined(function, t, where);
+    if (Node* n = t.node(); n->pending()) pending[count++] = n;
   }
-  if (!pending.empty()) sync_nodes(pending, reason, where);
+  if (count != 0) sync_nodes({pending, count}, reason, where);
 }
 
 }  // namespace

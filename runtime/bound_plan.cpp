@@ -38,37 +38,48 @@ std::uint64_t scalar_of(const Node& n, std::uint16_t index) {
   return n.extra != nullptr && !n.extra->scalars.empty() ? n.extra->scalars[index] : n.scalar;
 }
 
-/// Gives `take` all that a bind reads of the records but scalars, number by number.
-template <class Take> void take_geometry(std::span<const Node* const> records, Take&& take) {
-  const auto take_all = [&](std::span<const std::int64_t> numbers) {
-    take(static_cast<std::int64_t>(numbers.size()));
-    for (const std::int64_t number : numbers) take(number);
-  };
-  for (const Node* const n : records) {
-    take_all(n->sizes());
-    if (family(n->op) == Family::reduce) take(static_cast<std::int64_t>(n->scalar));
-    if (n->extra == nullptr) continue;
-    take_all(n->extra->attributes);
-    if (!n->extra->strided) continue;
-    take_all({n->extra->strides.data(), n->extra->strides.rank()});
-    take(n->extra->offset);
-  }
+/// What a bind reads of the records but scalars, and what their key says already: ranks, and the axes of reductions.
+bool is_small(const Node& n) {
+  return n.rank <= Node::kInlineRank && (n.extra == nullptr || (!n.extra->strided && n.extra->attributes.empty()));
+}
+void append_geometry(const Node& n, std::vector<std::int64_t>& to) {
+  const auto append = [&](std::span<const std::int64_t> numbers) { to.insert(to.end(), numbers.begin(), numbers.end()); };
+  append(n.sizes());
+  if (is_small(n)) return;
+  to.push_back(static_cast<std::int64_t>(n.extra->attributes.size()));
+  append(n.extra->attributes);
+  if (!n.extra->strided) return;
+  append({n.extra->strides.data(), n.extra->strides.rank()});
+  to.push_back(n.extra->offset);
+}
+
+/// Whether what append_geometry() would append begins at `known`, which moves on behind it.
+bool has_geometry(const Node& n, std::span<const std::int64_t>& known, std::vector<std::int64_t>& scratch) {
+  std::span<const std::int64_t> wanted = n.sizes();
+  if (!is_small(n)) [[unlikely]] scratch.clear(), append_geometry(n, scratch), wanted = scratch;
+  if (wanted.size() > known.size()) return false;
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    if (wanted[i] != known[i]) return false;
+  known = known.subspan(wanted.size());
+  return true;
 }
 
 }  // namespace
 
 /// Whether the last bind() was to this plan and these numbers; remembers them.
 bool BoundPlan::is_bound_to(const Plan& plan, std::span<const Node* const> records) {
-  bool same = plan_number_ == plan.number;
-  std::size_t known = 0;
-  if (same)
-    take_geometry(records, [&](std::int64_t number) {
-      same = same && known < geometry_.size() && geometry_[known] == number, ++known;
-    });
-  if (same && known == geometry_.size()) [[likely]] return true;
+  if (plan_number_ == plan.number) {
+    std::span<const std::int64_t> known = geometry_;
+    bool same = true;
+    for (const Node* const n : records) {
+      same = has_geometry(*n, known, scratch_);
+      if (!same) break;
+    }
+    if (same && known.empty()) [[likely]] return true;
+  }
   plan_number_ = plan.number;
   geometry_.clear();
-  take_geometry(records, [&](std::int64_t number) { geometry_.push_back(number); });
+  for (const Node* const n : records) append_geometry(*n, geometry_);
   return false;
 }
 
@@ -119,7 +130,7 @@ void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
   plan_number_ = 0;  // until it is done
   recordings_.clear();
   steps_.clear(), numbers_.clear(), addresses_.clear(), views_.clear(), view_addresses_.clear();
-  slot_bytes_.clear();
+  slot_bytes_.clear(), slot_data_.clear();
   output_slots_.assign(plan.output_slots.begin(), plan.output_slots.end());
   overwrites_.clear();
   for (const Overwrite& o : plan.overwrites) {
@@ -256,16 +267,15 @@ void BoundPlan::place_temporaries(const Plan& plan) {
 void BoundPlan::run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs) {
   reached_ = 0;
   const StoragePtr arena(arena_bytes_ != 0 ? allocate_on(plan.backend, arena_bytes_) : nullptr);
-  slot_data_.assign(plan.slots.size(), nullptr);
+  slot_data_.resize(plan.slots.size());  // a position has no memory: it stays null
   for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_data_[plan.leaf_slots[i]] = leaves[i].data;
   if (!views_.empty()) {
     slot_buffers_.assign(plan.slots.size(), nullptr);
     for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_buffers_[plan.leaf_slots[i]] = leaves[i].buffer;
   }
   for (std::size_t i = 0; i < plan.output_slots.size(); ++i) slot_data_[plan.output_slots[i]] = outputs[i];
-  for (std::size_t i = 0; i < plan.slots.size(); ++i)
-    if (plan.slots[i].kind == PlanSlot::Kind::temporary && arena != nullptr)  // there is none if all are empty
-      slot_data_[i] = static_cast<std::byte*>(arena->data) + slot_offset_[i];
+  for (std::size_t i = 0; arena != nullptr && i < plan.slots.size(); ++i)  // there is none if all are empty
+    if (plan.slots[i].kind == PlanSlot::Kind::temporary) slot_data_[i] = static_cast<std::byte*>(arena->data) + slot_offset_[i];
   for (const SharedPlace& s : shared_places_) slot_data_[s.temporary] = slot_data_[s.output];
   pointers_.resize(addresses_.size());
   for (std::size_t i = 0; i < addresses_.size(); ++i) {

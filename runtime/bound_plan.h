@@ -107,7 +107,7 @@ class BoundPlan {
   std::vector<TensorView> views_;            // operands and outputs of call steps
   std::vector<std::int32_t> view_addresses_; // per view its number in addresses_, or kScalarView
   std::uint64_t plan_number_ = 0;            // of the plan that this is bound to, and
-  std::vector<std::int64_t> geometry_;  // all that was read of its records but scalars
+  std::vector<std::int64_t> geometry_, scratch_;  // all that was read of its records but scalars
   std::size_t arena_bytes_ = 0;
   std::vector<Recording> recordings_;        // used last first
   std::vector<std::atomic<std::int64_t>> columns_done_;  // of the rows that start a tile

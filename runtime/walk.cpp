@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <thread>
 
 #include "ir/error.h"
@@ -43,6 +44,19 @@ bool worth_keeping(Op op) {
   }
 }
 
+/// What the key has of a node beside its operands.
+enum class Head : std::uint8_t { more, plain };
+/// By op: plain where there are as many operands as the op says, and no numbers that decide which code is right. Until this is
+/// filled in, all take the longer way.
+const std::array<Head, kOpCount> kHeads = [] {
+  std::array<Head, kOpCount> heads{};
+  for (std::size_t op = 0; op < kOpCount; ++op) {
+    const OpInfo& about = info(static_cast<Op>(op));
+    heads[op] = about.operands < 0 || about.family == Family::reduce ? Head::more : Head::plain;
+  }
+  return heads;
+}();
+
 /// The attributes that decide which code is right, as opposed to numbers that are its arguments.
 void add_structure(const Node& n, Growing<std::uint32_t>& key) {
   if (family(n.op) == Family::external) return;  // their kernels are told all arguments
@@ -73,9 +87,10 @@ std::uint32_t Walk::search(const Node* n) const {
   return kUnseen;
 }
 
-void Walk::add(Node* n, Storage* storage) {
+inline void Walk::add(Node* n, Storage* storage) {
   n->hint.store(static_cast<std::uint32_t>(order.size()), memory_order_relaxed);
-  order.push_back({n, storage, 0, false});
+  first_operand.push_back(static_cast<std::uint32_t>(operands.size()));
+  order.push_back({n, storage, 0, false, false});
 }
 
 void Walk::add_leaf(Node* n, Storage* storage) {
@@ -85,12 +100,26 @@ void Walk::add_leaf(Node* n, Storage* storage) {
   std::uint32_t* const words = key.extend(2);
   words[0] = head(*n, Op::input);
   words[1] = (dense ? 1u : 0u) | (unit ? 2u : 0u) | static_cast<std::uint32_t>(n->backend) << 8;
-  first_operand.push_back(static_cast<std::uint32_t>(operands.size()));
   add(n, storage);
+}
+
+inline void Walk::add_operands(const Node& n, std::uint32_t* in_key, std::size_t count) {
+  std::uint32_t* const listed = operands.extend(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t in = kScalarOperand;
+    if (const Node* operand = n.operand(i)) ++order[in = find(operand)].uses;
+    in_key[i] = listed[i] = in;
+  }
 }
 
 void Walk::add_pending(Node* n) {
   // The op says how many words follow, so that no two graphs have one key; where it does not, the count does.
+  if (n->extra == nullptr && !is_external(n->op) && kHeads[static_cast<std::size_t>(n->op)] == Head::plain && n->arity <= 2) [[likely]] {
+    add(n, nullptr);
+    std::uint32_t* const words = key.extend(2u + n->arity);
+    words[0] = head(*n, n->op), words[1] = fermata::words(n->stretched[0], n->stretched[1]);
+    return add_operands(*n, words + 2, n->arity);
+  }
   const std::size_t count = n->operand_count();
   const OpInfo& op = info(n->op);
   key.push_back(head(*n, n->op));
@@ -100,32 +129,26 @@ void Walk::add_pending(Node* n) {
   if (op.family == Family::reduce) key.push_back(static_cast<std::uint32_t>(n->scalar));
   else if (n->arity > 2) key.push_back(n->stretched[2]);
   if (n->extra != nullptr) add_structure(*n, key);
-  first_operand.push_back(static_cast<std::uint32_t>(operands.size()));
-  std::uint32_t *const in_key = key.extend(count), *const listed = operands.extend(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    std::uint32_t in = kScalarOperand;
-    if (const Node* operand = n->operand(i)) ++order[in = find(operand)].uses;
-    in_key[i] = listed[i] = in;
-  }
   add(n, nullptr);
+  add_operands(*n, key.extend(count), count);
 }
 
-void Walk::add_outputs(std::span<Node* const> roots, bool roots_only) {
+void Walk::add_outputs(bool roots_only) {
   key.push_back(kOutputs - static_cast<std::uint32_t>(backend));  // graphs without leaves have no other word for it
   const std::size_t key_begin = key.size();
   bool recomputes = false;
   for (std::uint32_t i = 0; i < order.size(); ++i) {
     const Node* n = order[i].node;
     if (order[i].storage != nullptr) continue;
-    bool wanted = std::find(roots.begin(), roots.end(), n) != roots.end();
+    bool wanted = order[i].is_root;
     if (!wanted && !roots_only) {
       const std::uint64_t refs = n->refs.load(memory_order_relaxed);
       const std::uint64_t tensors = refs >> 32, tape = n->tape.load(memory_order_relaxed);
       const std::uint64_t edges = refs & 0xffffffffu;
       wanted = tensors > 0 || edges > order[i].uses + tape || (tape > 0 && worth_keeping(n->op));
+      recomputes = recomputes || (!wanted && tape > 0);
     }
     if (wanted) outputs.push_back(i), key.push_back(i);
-    else if (!roots_only && n->tape.load(memory_order_relaxed) > 0) recomputes = true;
   }
   if (recomputes) add_what_recomputing_reads(key_begin);
 }
@@ -173,7 +196,7 @@ static bool is_readable(const Storage* storage, const Node& reader) {
 
 void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_leaf) {
   while (!find_order(roots, is_leaf)) std::this_thread::yield();
-  add_outputs(roots, roots_only);
+  add_outputs(roots_only);
 }
 
 /// False where another thread writes over a leaf: it is about to publish what comes of it.
@@ -182,23 +205,31 @@ bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
   for (Node* root : roots) {
     if (root->storage.load() != nullptr) continue;
     backend = root->backend;
-    stack_.clear(), stack_.push_back(root);
+    stack_.clear(), stack_.push_back({root, false});
     while (!stack_.empty()) {
-      Node* n = stack_.back();
-      bool ready = true;
-      for (std::size_t i = n->operand_count(); i-- > 0;) {
-        Node* in = n->operand(i);
-        if (in == nullptr || number(in) != kUnseen) continue;
-        if (Storage* s = in->storage.load()) {
-          if (!is_readable(s, *n)) return false;
-          add_leaf(in, s);
-        } else if (is_leaf != nullptr && (*is_leaf)(in)) add_leaf(in, kNowhere);
-        else stack_.push_back(in), ready = false;
-      }
-      if (!ready) continue;
+      const auto [n, operands_listed] = stack_.back();
       stack_.pop_back();
-      if (number(n) == kUnseen) add_pending(n);  // it may be on the stack twice
+      if (!operands_listed) {
+        if (number(n) != kUnseen) continue;  // it was on the stack twice
+        const std::size_t here = stack_.size();
+        for (std::size_t i = n->operand_count(); i-- > 0;) {
+          Node* in = n->operand(i);
+          if (in == nullptr || number(in) != kUnseen) continue;
+          if (Storage* s = in->storage.load()) {
+            if (!is_readable(s, *n)) return false;
+            add_leaf(in, s);
+          } else if (is_leaf != nullptr && (*is_leaf)(in)) {
+            add_leaf(in, kNowhere);
+          } else {
+            if (stack_.size() == here) stack_.push_back({n, true});
+            stack_.push_back({in, false});
+          }
+        }
+        if (stack_.size() != here) continue;
+      }
+      add_pending(n);
     }
+    order[find(root)].is_root = true;
   }
   return true;
 }

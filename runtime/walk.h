@@ -22,6 +22,7 @@ class Walk {
     Storage* storage;    // of a leaf; null for a pending node
     std::uint32_t uses;  // operands in this walk that refer to it
     bool is_kept;          // a leaf that a value reads which the tape may ask for again
+    bool is_root;
   };
   Growing<Entry> order;                 // operands before users
   Growing<std::uint32_t> key;
@@ -58,9 +59,14 @@ class Walk {
   void add(Node* n, Storage* storage);
   void add_leaf(Node* n, Storage* storage);
   void add_pending(Node* n);
-  void add_outputs(std::span<Node* const> roots, bool roots_only);
+  void add_operands(const Node& n, std::uint32_t* in_key, std::size_t count);
+  void add_outputs(bool roots_only);
   void add_what_recomputing_reads(std::size_t key_begin);
-  Growing<Node*> stack_;
+  struct Visit {
+    Node* node;
+    bool operands_listed;  // what is pending under it comes first on the stack
+  };
+  Growing<Visit> stack_;
 };
 
 }  // namespace fermata
