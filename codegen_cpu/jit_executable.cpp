@@ -49,11 +49,15 @@ class VariableExecutable final : public JitExecutable {
 
   const Executable& suited_to(const KernelLaunch& launch) const override {
     const StreamedStores streamed = stores_to_stream(kernel_, launch) & streamable();
-    const JitVariant wanted{streamed, widens() && (streamed != 0 || is_worth_widening(launch))};
-    if (wanted == JitVariant{}) return *this;
+    if (streamed == 0) {
+      if (!widens()) return *this;
+      if (const Executable* const wide = variants_->wide.load(std::memory_order_acquire)) return *wide;
+      if (!is_worth_widening(launch)) return *this;
+    }
+    const JitVariant wanted{streamed, widens()};
     const std::lock_guard lock(variants_->mutex);
     const auto [at, is_new] = variants_->ready.try_emplace(wanted);
-    if (is_new) at->second = found_or_started(wanted);
+    if (is_new) variants_->put(wanted, found_or_started(wanted));
     return at->second != nullptr ? *at->second : *this;
   }
 
@@ -77,7 +81,7 @@ class VariableExecutable final : public JitExecutable {
     run_in_background([variants = variants_, kernel = kernel_, wanted] {
       auto made = compiled(kernel, {}, wanted);
       const std::lock_guard lock(variants->mutex);
-      variants->ready[wanted] = std::move(made);
+      variants->put(wanted, std::move(made));
     });
     return nullptr;
   }
@@ -96,6 +100,11 @@ class VariableExecutable final : public JitExecutable {
   struct Variants {
     std::mutex mutex;
     std::map<JitVariant, std::shared_ptr<const Executable>> ready;  // null: being compiled, or not to be had
+    std::atomic<const Executable*> wide{nullptr};                   // the one without streams, if it is there: found without the lock
+    void put(const JitVariant& variant, std::shared_ptr<const Executable> made) {
+      if (variant == JitVariant{0, true}) wide.store(made.get(), std::memory_order_release);
+      ready[variant] = std::move(made);
+    }
   };
   const Kernel kernel_;
   const std::string target_;

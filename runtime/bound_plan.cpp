@@ -20,6 +20,9 @@ namespace {
 constexpr std::size_t kArenaAlignment = 64;
 constexpr std::int32_t kScalarView = -1;
 
+/// A launch of so few nanoseconds is not worth asking for a variant, which takes about 10.
+constexpr double kBrief = 500;
+
 /// Column ranges of a launch start at multiples of this many elements.
 constexpr std::int64_t kColumnGranule = 1024;
 
@@ -384,7 +387,8 @@ void BoundPlan::run_kernel(const PlanStep& step, const Step& b) {
     const RunSiteGuard guard(site);
     return step.executable->launch(launch);
   }
-  if (ns < 2 * kSerialNanoseconds) return step.executable->launch(launch);
+  if (ns < kBrief) return step.executable->launch(launch);
+  if (ns < 2 * kSerialNanoseconds) return step.executable->suited_to(launch).launch(launch);
   const bool row_kernel = (step.reduced >> (b.rank - 1) & 1) != 0;
   const bool one_axis = std::popcount(static_cast<unsigned>(step.reduced)) == 1;
   if (row_kernel && one_axis && b.rows < 4 * thread_count() && step.executable->can_split() &&

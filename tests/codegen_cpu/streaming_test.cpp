@@ -95,5 +95,37 @@ TEST_F(Streaming, VariantsAreCompiledInTheBackground) {
   DiskCache::instance().set_directory(kept);
 }
 
+TEST_F(Streaming, WideCodeIsForAnyLaunchOnceAKernelHasWorkedEnough) {
+  std::string why_not;
+  if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+  const std::string kept = DiskCache::instance().set_directory("");
+  const int threads = thread_count();
+  set_thread_count(1);
+  Kernel kernel = two_results(1);  // long enough to be narrow at first
+  ValueId x = kernel.stores[1].value;
+  for (int i = 0; i < 100; ++i)
+    x = kernel.program.add({.prim = i % 2 == 0 ? Prim::mul : Prim::add, .type = DType::f32, .a = x, .b = kernel.stores[1].value});
+  kernel.stores[0].value = x;
+  verify(kernel);
+  const auto executable = JitCompiler::instance().compile(kernel);
+  std::vector<float> in(1000, 0.75f), y(1000), z(1000), wide(1000);
+  void* pointers[] = {in.data(), y.data(), z.data()};
+  const std::int64_t size = 1000, much = std::int64_t{1} << 31, strides[] = {1, 1, 1}, offsets[] = {0, 0, 0};
+  const KernelLaunch small{pointers, &size, strides, offsets, nullptr, 0, 1, 0, size};
+  EXPECT_EQ(&executable->suited_to(small), executable.get());
+  executable->launch(small);
+  const std::int64_t before = set_stream_threshold(std::int64_t{1} << 40);
+  const KernelLaunch large{pointers, &much, strides, offsets, nullptr, 0, 1, 0, much};
+  const Executable& variant = executable->suited_to(large);
+  EXPECT_NE(&variant, executable.get());
+  EXPECT_EQ(&executable->suited_to(small), &variant);
+  pointers[1] = wide.data();
+  variant.launch(small);
+  EXPECT_EQ(wide, y);
+  set_stream_threshold(before);
+  set_thread_count(threads);
+  DiskCache::instance().set_directory(kept);
+}
+
 }  // namespace
 }  // namespace fermata

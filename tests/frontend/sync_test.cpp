@@ -11,6 +11,8 @@
 #include "dispatch/kernel_cache.h"
 #include "fermata/fermata.h"
 #include "runtime/allocator.h"
+#include "runtime/background.h"
+#include "runtime/disk_cache.h"
 #include "runtime/plan_cache.h"
 
 namespace fermata {
@@ -278,6 +280,24 @@ TEST_F(Plans, AResultThatTakesATemporaryOverIsANewTensor) {
   EXPECT_THROW((ones({3}) * 2) + (ones({4}) * 2), ShapeError);
   EXPECT_EQ((2 - arange(0, 3)).dtype(), arange(0, 3).dtype());
   EXPECT_EQ((0.5 - arange(0, 3)).dtype(), DType::f32);
+}
+
+TEST_F(Plans, ShortRunsGetWideCodeToo) {
+  set_compile_policy(CompilePolicy::immediate);
+  const std::string kept = DiskCache::instance().set_directory(::testing::TempDir() + "fermata_wide_code");
+  DiskCache::instance().clear();
+  const Tensor x = randn({1 << 14}).sync();
+  const auto once = [&] { return (tanh(tanh(tanh(x))) * sigmoid(x)).sync(); };
+  const Floats first = floats(once());
+  const std::size_t narrow = DiskCache::instance().entries().size();
+  if (narrow != 0) {  // there is a compiler
+    for (int i = 0; i < 3000; ++i) once();  // each is too short for two threads
+    wait_for_background();
+    EXPECT_EQ(DiskCache::instance().entries().size(), narrow + 1);
+    EXPECT_EQ(floats(once()), first);
+  }
+  DiskCache::instance().clear();
+  DiskCache::instance().set_directory(kept);
 }
 
 TEST_F(Plans, ProductsLieWhereTheirKernelWrites) {
