@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/walk.h"
+
 namespace fermata {
 
 std::uint32_t Dimensions::find(std::uint32_t d) const {
@@ -118,8 +120,24 @@ void Dimensions::add(const Graph& graph, ValueId v) {
   }
 }
 
+/// The key of a plan says of leaves that their last axis has one element. Where such an axis is reduced it is left as it is: values
+/// from before and after the reduction are told apart by it.
+void Dimensions::add_single_elements(const Graph& graph) {
+  std::vector<std::uint32_t> reduced;
+  for (const GraphNode& n : graph.nodes) {
+    if (family(n.op) != Family::reduce) continue;
+    const auto& axes = axes_[n.operands[0].value];
+    for (unsigned i = 0; i < axes.size(); ++i)
+      if ((n.attributes[0] >> i & 1) != 0) reduced.push_back(find(axes[i]));
+  }
+  for (ValueId v = 0; v < graph.nodes.size(); ++v)
+    if (graph.nodes[v].op == Op::input && ends_in_single_elements(graph.nodes[v].shape))
+      if (const std::uint32_t last = find(axes_[v].back()); std::ranges::find(reduced, last) == reduced.end()) join(last, kOne);
+}
+
 Dimensions::Dimensions(const Graph& graph) : axes_(graph.nodes.size()) {
   for (ValueId v = 0; v < graph.nodes.size(); ++v) add(graph, v);
+  add_single_elements(graph);
 }
 
 }  // namespace fermata

@@ -25,6 +25,7 @@ class Dimensions {
   void join(std::uint32_t a, std::uint32_t b);
   void join_broadcast(const Graph& graph, ValueId operand, ValueId result);
   void add(const Graph& graph, ValueId value);
+  void add_single_elements(const Graph& graph);
   std::vector<std::vector<std::uint32_t>> axes_;
   mutable std::vector<std::uint32_t> parent_{kOne};
 };

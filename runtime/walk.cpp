@@ -99,7 +99,8 @@ void Walk::add_leaf(Node* n, Storage* storage) {
   if (!dense && n->rank > 0) unit = n->extra->strides[n->rank - 1u] == 1;
   std::uint32_t* const words = key.extend(2);
   words[0] = head(*n, Op::input);
-  words[1] = (dense ? 1u : 0u) | (unit ? 2u : 0u) | static_cast<std::uint32_t>(n->backend) << 8;
+  const bool single = ends_in_single_elements(n->sizes());
+  words[1] = (dense ? 1u : 0u) | (unit ? 2u : 0u) | (single ? 4u : 0u) | static_cast<std::uint32_t>(n->backend) << 8;
   add(n, storage);
 }
 

@@ -1,8 +1,8 @@
 // The walk: pending nodes under some roots in canonical order, and the exact key of that graph.
 //
 // The key is the graph itself: a few words per node, then the numbers of its operands, and the outputs at the end.
-// Equal keys are equal structures, so verifying a cache hit is one comparison. Sizes, scalars, and the starts and steps
-// of slices are not in it.
+// Equal keys are equal structures, so verifying a cache hit is one comparison. Sizes (but for last axes of one element),
+// scalars, and the starts and steps of slices are not in it.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,9 @@
 #include "runtime/node.h"
 
 namespace fermata {
+
+/// Whether the last axis of a matrix or more has one element. Of leaves the key says so: it is where the lanes of a kernel go.
+inline bool ends_in_single_elements(std::span<const std::int64_t> sizes) { return sizes.size() >= 2 && sizes.back() == 1; }
 
 class Walk {
  public:

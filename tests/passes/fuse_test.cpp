@@ -52,6 +52,29 @@ class Fuse : public ::testing::Test {
   const CompilePolicy policy_ = set_compile_policy(CompilePolicy::immediate);
 };
 
+/// Plans are for all sizes, but lanes along a last axis of one element would be idle: such leaves have plans of their own, in which
+/// the axis before it takes the lanes.
+TEST_F(Fuse, LanesAreNotAlongALastAxisOfOneElement) {
+  const auto program = [](const Tensor& x, const Tensor& y) { return max((x - abs(y)) * x, 0, true) * x; };
+  const auto axes_of_kernel = [&](const Tensor& x, const Tensor& y) {
+    const ModeGuard guard(Mode::compiled);
+    return compile_plan(parse_graph(dump_ir({program(x, y)})), {})->steps.back().axes.size();
+  };
+  std::uint64_t before = 0;
+  for (const std::int64_t last : {1, 5, 1, 7}) {
+    const Tensor x = some({31, 27, last}), y = some({1, 1, last});
+    EXPECT_EQ(axes_of_kernel(x, y), last == 1 ? 2u : 3u);
+    expect_steps(1, [&] { return program(x, y); });
+    expect_steps(1, [&] { return sum(x * 2, -1); });  // an axis that is reduced is fused as any other
+    expect_steps(1, [&] { return program(permute(x, {0, 2, 1}), permute(y, {0, 2, 1})); });
+    const std::uint64_t plans = stats().plans_compiled;
+    if (last == 7) {
+      EXPECT_EQ(plans, before);  // sizes above 1 share their plans
+    }
+    before = plans;
+  }
+}
+
 // ---- Pointwise ------------------------------------------------------------------------------------------------------
 
 TEST_F(Fuse, ChainOfTenIsOneKernel) {
