@@ -220,7 +220,14 @@ template <class... Operands> Tensor capture_pointwise(const Call& call, const Op
   }
   void* const block = allocate_node();  // may throw, so before the edges
   Tensor result;
-  const Below a = take_edge(call, left, inputs[0], result), b = kCount == 2 ? take_edge(call, right, inputs[1], result) : Below{};
+  Below a, b;
+  if (kCount == 2 && inputs[0] == inputs[1]) {
+    inputs[0]->refs.fetch_add(2 * Node::kEdge, memory_order_relaxed);
+    a = b = below(inputs[0]);
+  } else {
+    a = take_edge(call, left, inputs[0], result);
+    if (kCount == 2) b = take_edge(call, right, inputs[1], result);
+  }
   const std::uint32_t depth = std::max(a.depth, b.depth) + 1;
   const std::uint64_t signature = static_cast<std::uint64_t>(call.entry.op) | static_cast<std::uint64_t>(rule.result) << 16;
   // Written out: an initialiser with gaps makes g++ clear the whole node first, by an instruction that takes a third of this call.

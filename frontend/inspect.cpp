@@ -100,7 +100,7 @@ Stats stats() {
   Stats s;
   s.records = recorded_nodes();
   s.syncs = sync_count(), s.sync_reasons = sync_reasons();
-  s.plan_hits = counters.plan_hits, s.plan_misses = counters.plan_misses, s.plans_compiled = counters.plans_compiled;
+  s.plan_hits = plan_hits(), s.plan_misses = counters.plan_misses, s.plans_compiled = counters.plans_compiled;
   s.call_plays = counters.call_plays, s.replays = counters.replays, s.vmap_loops = counters.vmap_loops;
   s.kernels_compiled = counters.kernels_compiled, s.kernel_hits = counters.kernel_hits;
   s.compile_failures = counters.compile_failures;

@@ -51,7 +51,7 @@ class Player {
   void take_claims();
   void give_back_claims(bool overwritten);
   void publish();
-  static void cut(Node* n);
+  static void cut(std::span<Node* const> nodes);
   void collect(bool wait);
 
   static inline std::atomic<Player*> players{nullptr};  // only grows; players of ended threads are taken over
@@ -185,34 +185,50 @@ void Player::give_back_claims(bool overwritten) {
 }
 
 void Player::publish() {
+  bool roots_only = true;
   for (std::size_t i = 0; i < results_.size(); ++i) {
-    Node* n = walk_.order[walk_.outputs[i]].node;
+    const Walk::Entry& entry = walk_.order[walk_.outputs[i]];
     Storage* pending = nullptr;
-    if (!n->storage.compare_exchange_strong(pending, results_[i].get())) continue;
+    if (!entry.node->storage.compare_exchange_strong(pending, results_[i].get())) continue;
     static_cast<void>(results_[i].release());
-    published_.push_back(n);
+    published_.push_back(entry.node);
+    roots_only = roots_only && entry.is_root;
   }
   results_.clear();
   const std::size_t before = readers_.size();
   for (const Player* p = players.load(std::memory_order_acquire); p != nullptr; p = p->next_)
     if (const std::uint64_t e = p->epoch_.load(); e % 2 == 1 && p != this) readers_.emplace_back(p, e);
   const bool alone = readers_.size() == before;
-  if (alone && published_.size() == 1) {  // a root, which the caller has
-    cut(published_[0]);
-    return;
-  }
+  if (alone && roots_only) return cut(published_);  // the caller has them all
   // Operands first, so that no cut frees a node still in this list; the edge taken here keeps each one until then.
   for (Node* n : published_) n->refs.fetch_add(Node::kEdge, std::memory_order_relaxed);
-  for (Node* n : published_) {
-    if (alone) cut(n), drop_edge(n); else waiting_.push_back(n);
+  if (!alone) {
+    waiting_.insert(waiting_.end(), published_.begin(), published_.end());
+    return;
   }
+  cut(published_);
+  for (Node* n : published_) drop_edge(n);
 }
 
-void Player::cut(Node* n) {
-  for (Node*& in : n->inputs)
-    if (in != nullptr) drop_edge(std::exchange(in, nullptr));
-  if (n->extra != nullptr)
-    for (Node* in : std::exchange(n->extra->more_inputs, {})) drop_edge(in);
+/// Gives up the operands of nodes that somebody else has. Edges to one node that follow each other go together.
+void Player::cut(std::span<Node* const> nodes) {
+  Node* shared = nullptr;
+  std::uint64_t edges = 0;
+  const auto drop = [&](Node* in) {
+    if (in == shared) {
+      ++edges;
+      return;
+    }
+    if (shared != nullptr && drop_references(shared->refs, edges * Node::kEdge)) destroy_node(shared);
+    shared = in, edges = 1;
+  };
+  for (Node* n : nodes) {
+    for (Node*& in : n->inputs)
+      if (in != nullptr) drop(std::exchange(in, nullptr));
+    if (n->extra != nullptr)
+      for (Node* in : std::exchange(n->extra->more_inputs, {})) drop(in);
+  }
+  drop(nullptr);
 }
 
 void Player::collect(bool wait) {
@@ -221,7 +237,9 @@ void Player::collect(bool wait) {
     if (!readers_.empty() && !wait) return;
     if (!readers_.empty()) std::this_thread::yield();
   } while (!readers_.empty());
-  for (Node* n : std::exchange(waiting_, {})) cut(n), drop_edge(n);
+  const std::vector<Node*> nodes = std::exchange(waiting_, {});
+  cut(nodes);
+  for (Node* n : nodes) drop_edge(n);
 }
 
 void materialise(Node* node, const char* reason, std::source_location where) {

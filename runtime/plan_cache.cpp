@@ -34,7 +34,7 @@ const PlanEntryPtr& PlanCache::find(std::uint32_t recorded, std::span<const std:
   if (recent.generation != generation) [[unlikely]] recent = {generation, {}};
   PlanEntryPtr& slot = recent.slots[recorded % 64];
   if (slot == nullptr || !equal(slot->key, key)) [[unlikely]] slot = find_shared(key);
-  else counters.plan_hits.fetch_add(1, std::memory_order_relaxed);
+  else ThreadCounts::add_one(ThreadCounts::mine().plan_hits);
   slot->last_used.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   return slot;
 }
@@ -46,7 +46,7 @@ PlanEntryPtr PlanCache::find_shared(std::span<const std::uint32_t> key) {
   const auto [first, last] = plans_.equal_range(h);
   for (auto p = first; p != last; ++p)
     if (equal(p->second->key, key)) {
-      counters.plan_hits.fetch_add(1, std::memory_order_relaxed);
+      ThreadCounts::add_one(ThreadCounts::mine().plan_hits);
       return p->second;
     }
   counters.plan_misses.fetch_add(1, std::memory_order_relaxed);

@@ -8,42 +8,68 @@ namespace fermata {
 
 Counters counters;
 
+std::atomic<ThreadCounts*> ThreadCounts::all_{nullptr};
+
+ThreadCounts& ThreadCounts::mine() {
+  struct Lease {
+    ThreadCounts* counts = all_.load();
+    Lease() {
+      while (counts != nullptr && counts->taken_.exchange(true)) counts = counts->next_;
+      if (counts != nullptr) return;
+      counts = new ThreadCounts;
+      counts->next_ = all_.load();
+      while (!all_.compare_exchange_weak(counts->next_, counts)) {}
+    }
+    ~Lease() { counts->taken_ = false; }
+  };
+  static thread_local Lease lease;
+  return *lease.counts;
+}
+
+std::uint64_t plan_hits() {
+  std::uint64_t hits = 0;
+  for (const ThreadCounts* t = ThreadCounts::all_.load(); t != nullptr; t = t->next_) hits += t->plan_hits.load(std::memory_order_relaxed);
+  return hits;
+}
+
+std::uint64_t syncs_by_reason(std::size_t reason) {
+  std::uint64_t count = 0;
+  for (const ThreadCounts* t = ThreadCounts::all_.load(); t != nullptr; t = t->next_)
+    count += t->syncs[reason].load(std::memory_order_relaxed);
+  return count;
+}
+
 namespace {
-struct Reason {
-  std::atomic<const char*> text{nullptr};
-  std::atomic<std::uint64_t> count{0};
-};
-std::array<Reason, 32> reasons;  // the last one is for all that find no place
+std::array<std::atomic<const char*>, ThreadCounts::kReasons> reasons{};  // the last one is for all that find no place
 }  // namespace
 
 void count_sync(const char* reason) {
-  for (Reason& r : reasons) {
-    const char* text = r.text.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    const bool last = i + 1 == reasons.size();
+    const char* text = reasons[i].load(std::memory_order_acquire);
     if (text == nullptr) {
-      const char* const mine = &r == &reasons.back() ? "other" : reason;
-      if (r.text.compare_exchange_strong(text, mine)) text = mine;
+      const char* const mine = last ? "other" : reason;
+      if (reasons[i].compare_exchange_strong(text, mine)) text = mine;
     }
-    if (text != reason && &r != &reasons.back()) continue;
-    r.count.fetch_add(1, std::memory_order_relaxed);
-    return;
+    if (text == reason || last) return ThreadCounts::add_one(ThreadCounts::mine().syncs[i]);
   }
 }
 
 std::uint64_t sync_count() {
   std::uint64_t count = 0;
-  for (const Reason& r : reasons) count += r.count.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < reasons.size(); ++i) count += syncs_by_reason(i);
   return count;
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> sync_reasons() {
   std::vector<std::pair<std::string, std::uint64_t>> out;
-  for (const Reason& r : reasons) {
-    const char* text = r.text.load();
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    const char* text = reasons[i].load();
     if (text == nullptr) break;
     bool merged = false;  // equal literals of two translation units
     for (auto& [seen, count] : out)
-      if (seen == text) count += r.count.load(), merged = true;
-    if (!merged) out.emplace_back(text, r.count.load());
+      if (seen == text) count += syncs_by_reason(i), merged = true;
+    if (!merged) out.emplace_back(text, syncs_by_reason(i));
   }
   return out;
 }

@@ -1,7 +1,9 @@
 // Counters of the process: what stats() shows.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -10,12 +12,31 @@
 namespace fermata {
 
 struct Counters {
-  std::atomic<std::uint64_t> plan_hits{0}, plan_misses{0}, plans_compiled{0}, call_plays{0}, replays{0},
+  std::atomic<std::uint64_t> plan_misses{0}, plans_compiled{0}, call_plays{0}, replays{0},
       kernels_compiled{0}, kernel_hits{0}, compile_ns{0}, compile_failures{0}, vmap_loops{0};
 };
 extern Counters counters;
 
-/// Counts a sync under its reason, a string literal. Lock-free; reasons beyond the first 31 share one count.
+/// What a thread counts at every sync, without locked instructions: only it adds. Counts of ended threads are kept.
+struct ThreadCounts {
+  static constexpr std::size_t kReasons = 32;
+  std::atomic<std::uint64_t> plan_hits{0};
+  std::array<std::atomic<std::uint64_t>, kReasons> syncs{};  // by reason
+  static ThreadCounts& mine();
+  static void add_one(std::atomic<std::uint64_t>& count) {
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+ private:
+  friend std::uint64_t plan_hits();
+  friend std::uint64_t syncs_by_reason(std::size_t reason);
+  std::atomic<bool> taken_{true};
+  ThreadCounts* next_ = nullptr;
+  static std::atomic<ThreadCounts*> all_;  // only grows; those of ended threads are taken over
+};
+std::uint64_t plan_hits();
+
+/// Counts a sync under its reason, a string literal. Reasons beyond the first 31 share one count.
 void count_sync(const char* reason);
 std::vector<std::pair<std::string, std::uint64_t>> sync_reasons();
 std::uint64_t sync_count();
