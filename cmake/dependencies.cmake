@@ -12,6 +12,16 @@ if(FERMATA_LLVM)  # AUTO is true too
   find_package(LLVM 19.1 CONFIG QUIET PATHS /usr/lib/llvm-19)
   if(LLVM_FOUND)
     set(FERMATA_WITH_LLVM ON)
+    # LLVM's static libraries name zstd's. Debian's llvm-19-dev does not ask for libzstd-dev, but the library without its
+    # headers is on every Debian system, and they are not needed.
+    if(NOT TARGET zstd::libzstd_shared)
+      find_library(FERMATA_ZSTD_LIBRARY NAMES zstd libzstd.so.1)
+      mark_as_advanced(FERMATA_ZSTD_LIBRARY)
+      if(FERMATA_ZSTD_LIBRARY)
+        add_library(zstd::libzstd_shared UNKNOWN IMPORTED)
+        set_target_properties(zstd::libzstd_shared PROPERTIES IMPORTED_LOCATION ${FERMATA_ZSTD_LIBRARY})
+      endif()
+    endif()
   elseif(NOT FERMATA_LLVM STREQUAL "AUTO")
     message(FATAL_ERROR "FERMATA_LLVM=ON, but LLVM 19.1 was not found (LLVM_DIR names the folder of LLVMConfig.cmake)")
   endif()
