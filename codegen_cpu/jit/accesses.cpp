@@ -10,10 +10,10 @@ namespace {
 
 /// Field `offset` of the launch.
 Value* field(CodeBuilder& b, Value* launch, std::size_t offset, Type* type) {
-  return b.CreateAlignedLoad(type, b.CreateConstGEP1_64(b.getInt8Ty(), launch, offset), llvm::Align(8));
+  return b.CreateAlignedLoad(type, b.element(b.getInt8Ty(), launch, offset), llvm::Align(8));
 }
 Value* entry(CodeBuilder& b, Value* array, std::size_t index, Type* type) {
-  return b.CreateAlignedLoad(type, b.CreateConstGEP1_64(type, array, index), llvm::Align(8));
+  return b.CreateAlignedLoad(type, b.element(type, array, index), llvm::Align(8));
 }
 
 /// A group loads several cache lines at once and then computes for a while, which the processor's own prefetching does
@@ -37,8 +37,8 @@ bool is_worth_prefetching(const Kernel& kernel) {
 
 }  // namespace
 
-Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch)
-    : b_(b), kernel_(kernel), prefetches_(is_worth_prefetching(kernel)) {
+Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch)
+    : b_(b), kernel_(kernel), prefetches_(may_prefetch && is_worth_prefetching(kernel)) {
   Type* const pointer = b.getPtrTy();
   Value* const pointers = field(b, launch, offsetof(KernelLaunch, pointers), pointer);
   Value* const sizes = field(b, launch, offsetof(KernelLaunch, sizes), pointer);
@@ -47,7 +47,7 @@ Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch)
   for (unsigned axis = 0; axis < kernel.rank; ++axis) sizes_.push_back(entry(b, sizes, axis, b.getInt64Ty()));
   Value* const slots = field(b, launch, offsetof(KernelLaunch, scalars), pointer);
   for (std::size_t i = 0; i < kernel.scalars.size(); ++i) {
-    Value* const slot = b.CreateConstGEP1_64(b.getInt64Ty(), slots, i);
+    Value* const slot = b.element(b.getInt64Ty(), slots, i);
     Type* const type = memory_type(b.getContext(), kernel.scalars[i], 1);
     Value* const bits = b.CreateAlignedLoad(type, slot, llvm::Align(8));
     scalars_.push_back(kernel.scalars[i] == DType::boolean ? b.CreateIsNotNull(bits) : bits);
@@ -70,7 +70,12 @@ Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch)
   }
 }
 
+Value* Accesses::count_of(const Span& span, unsigned vector) const {
+  return span.left == nullptr ? nullptr : b_.lanes_below(span.left, vector);
+}
+
 Value* Accesses::move(unsigned access, Value* address, Value* distance) const {
+  if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(distance); known != nullptr && known->isZero()) return address;
   if (kernel_.accesses[access].address_only) return b_.CreateAdd(address, distance);
   return b_.CreateGEP(b_.getInt8Ty(), address, distance);
 }
@@ -121,7 +126,7 @@ Value* Accesses::element_address(unsigned access, Value* address, const Span& sp
   if (kernel_.accesses[access].unit_stride && !kernel_.accesses[access].address_only) {
     Type* const element = memory_type(b_.getContext(), kernel_.accesses[access].dtype, 1);
     // Two steps, so that the second one becomes the displacement of an addressing mode.
-    return b_.CreateConstGEP1_64(element, b_.CreateGEP(element, address, span.index), first);
+    return b_.element(element, b_.CreateGEP(element, address, span.index), first);
   }
   Value* const index = b_.CreateAdd(span.index, b_.getInt64(first));
   return move(access, address, b_.CreateMul(index, stride(access, vector_axis())));
@@ -150,7 +155,7 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
   Value* const first = element_address(access, address, span, vector);
   Value* memory = nullptr;
   if (adjacent && prefetches_)
-    prefetch(b_.CreateConstGEP1_64(b_.getInt8Ty(), first, kPrefetchDistance), byte_size(dtype) * b_.lanes());
+    prefetch(b_.element(b_.getInt8Ty(), first, kPrefetchDistance), byte_size(dtype) * b_.lanes());
   if (adjacent && span.masks.empty()) {
     memory = b_.CreateAlignedLoad(type, first, align);
   } else if (has_masked(access)) {
@@ -160,14 +165,14 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
     memory = adjacent ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
                       : b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros);
   } else {
-    memory = load_by_lane(access, first, lane_step(access), span.count(vector));
+    memory = load_by_lane(access, first, lane_step(access), count_of(span, vector));
   }
   return from_memory(access, memory);
 }
 
 void Accesses::prefetch(Value* first, std::uint64_t bytes) const {
   for (std::uint64_t line = 0; line < bytes; line += 64) {
-    Value* const ahead = b_.CreateConstGEP1_64(b_.getInt8Ty(), first, line);
+    Value* const ahead = b_.element(b_.getInt8Ty(), first, line);
     b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {ahead->getType()},
                        {ahead, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});  // a read, to keep, of data
   }
@@ -228,7 +233,7 @@ void Accesses::store(unsigned access, Value* address, const Span& span, unsigned
     else
       b_.CreateMaskedScatter(memory, lane_addresses(access, first), align, mask);
   } else {
-    store_by_lane(access, first, lane_step(access), span.count(vector), memory);
+    store_by_lane(access, first, lane_step(access), count_of(span, vector), memory);
   }
 }
 
@@ -300,9 +305,14 @@ Values Accesses::linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* b
   Values start = addresses;
   llvm::SmallVector<unsigned, 8> moving;
   for (unsigned a = 0; a < addresses.size(); ++a) {
+    bool moves = false;
     for (std::size_t d = 0; d <= inner; ++d)
-      if (Value* const stride = digits[d].strides[a]) start[a] = move(a, start[a], b_.CreateMul(index[d], stride));
-    if (start[a] != addresses[a]) moving.push_back(a);
+      if (Value* const stride = digits[d].strides[a]) {
+        const bool at_start = llvm::isa<llvm::ConstantInt>(index[d]) && llvm::cast<llvm::ConstantInt>(index[d])->isZero();
+        if (!at_start) start[a] = move(a, start[a], b_.CreateMul(index[d], stride));
+        moves = true;
+      }
+    if (moves) moving.push_back(a);
   }
   // What a step adds to an address: the inner stride, or where digit d wraps, back to its start and one step outwards.
   const auto stride_of = [&](std::size_t d, unsigned a) -> Value* {

@@ -13,14 +13,12 @@ namespace fermata::jit {
 /// Streamed stores are of whole cache lines.
 inline constexpr std::int64_t kStreamAlignment = 64;
 
-/// Lanes at `index` and on along the vector axis. Either all of them exist, or of each vector the first counts[v].
+/// Lanes at `index` and on along the vector axis. Either all of them exist, or the first `left` of its vectors.
 struct Span {
   Value* index;
-  Values counts{};
+  Value* left = nullptr;
   Values masks{};  // the same as masks
   bool aligned = false;  // streamed stores of it are at multiples of kStreamAlignment
-  Value* count(unsigned vector) const { return counts.empty() ? nullptr : counts[vector]; }
-  Value* mask(unsigned vector) const { return masks.empty() ? nullptr : masks[vector]; }
 };
 
 /// One digit of a linear index: an axis, or the blocks of one.
@@ -31,8 +29,9 @@ struct Digit {
 
 class Accesses {
  public:
-  /// Reads pointers, sizes and strides out of the KernelLaunch, at the builder's place in the entry block.
-  Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch);
+  /// Reads pointers, sizes and strides out of the KernelLaunch, at the builder's place in the entry block. Loads of the
+  /// code ask for memory ahead where that pays and `may_prefetch`.
+  Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch);
 
   Value* size(unsigned axis) const { return sizes_[axis]; }
   Value* scalar(unsigned index) const { return scalars_[index]; }
@@ -75,6 +74,8 @@ class Accesses {
 
  private:
   Value* move(unsigned access, Value* address, Value* distance) const;
+  /// Lanes of a vector that exist; null where all do.
+  Value* count_of(const Span& span, unsigned vector) const;
   /// Room on the stack for one vector, for what has no masked form.
   Value* bounce() const;
   void prefetch(Value* first, std::uint64_t bytes) const;

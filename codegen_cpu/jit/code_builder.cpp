@@ -89,18 +89,33 @@ llvm::Constant* CodeBuilder::lane_numbers() {
   return llvm::ConstantDataVector::get(getContext(), numbers);
 }
 
-Value* CodeBuilder::mask_below(Value* count) {
-  if (isa_.masks) {  // bits 0 .. count-1 and a move to a mask register
-    Value* const ones = getInt64(~std::uint64_t{0});
-    Value* const bits =
-        lanes_ < 64 ? CreateNot(CreateShl(ones, count))
-                    : choose(CreateICmpEQ(count, getInt64(64)), ones, CreateNot(CreateShl(ones, CreateAnd(count, 63))));
-    return CreateBitCast(CreateTrunc(bits, getIntNTy(lanes_)), llvm::FixedVectorType::get(getInt1Ty(), lanes_));
+Value* CodeBuilder::bits_below(Value* count) {
+  Value* const bounded = CreateBinaryIntrinsic(llvm::Intrinsic::smin, count, i64(64));
+  return CreateIntrinsic(llvm::Intrinsic::x86_bmi_bzhi_64, {}, {getInt64(~std::uint64_t{0}), bounded});
+}
+
+Values CodeBuilder::masks_below(Value* count, unsigned vectors) {
+  Values masks;
+  Value* bits = nullptr;
+  for (unsigned v = 0; v < vectors; ++v) {
+    if (isa_.masks) {  // bits of a word, moved to mask registers
+      const unsigned first = v * lanes_, bit = first % 64;
+      if (bit == 0) bits = bits_below(first == 0 ? count : CreateBinaryIntrinsic(llvm::Intrinsic::smax, CreateSub(count, i64(first)), i64(0)));
+      Value* const lanes = CreateTrunc(bit == 0 ? bits : CreateLShr(bits, std::uint64_t{bit}), getIntNTy(lanes_));
+      masks.push_back(CreateBitCast(lanes, llvm::FixedVectorType::get(getInt1Ty(), lanes_)));
+    } else {  // compared in elements as wide as the mask will be used in
+      Type* const element = getIntNTy(isa_.vector_bits / lanes_);
+      Value* const numbers = CreateTrunc(lane_numbers(), llvm::FixedVectorType::get(element, lanes_));
+      masks.push_back(CreateICmpSLT(numbers, splat(CreateTrunc(lanes_below(count, v), element))));
+    }
   }
-  // Compared in elements as wide as the mask will be used in.
-  Type* const element = getIntNTy(isa_.vector_bits / lanes_);
-  Value* const numbers = CreateTrunc(lane_numbers(), llvm::FixedVectorType::get(element, lanes_));
-  return CreateICmpSLT(numbers, splat(CreateTrunc(count, element)));
+  return masks;
+}
+
+Value* CodeBuilder::lanes_below(Value* count, unsigned vector) {
+  Value* rest = count;
+  if (vector > 0) rest = CreateBinaryIntrinsic(llvm::Intrinsic::smax, CreateSub(count, i64(vector * lanes_)), i64(0));
+  return CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, i64(lanes_));
 }
 
 llvm::AllocaInst* CodeBuilder::stack(Type* type, std::uint64_t count, unsigned alignment) {
@@ -114,14 +129,14 @@ llvm::AllocaInst* CodeBuilder::stack(Type* type, std::uint64_t count, unsigned a
 Value* CodeBuilder::load_value(Type* type, Value* address, std::uint64_t index) {
   const bool is_bool = type->getScalarType()->isIntegerTy(1);
   Type* const memory = is_bool ? type->getWithNewBitWidth(8) : type;
-  Value* const loaded = CreateLoad(memory, CreateConstGEP1_64(memory, address, index));
+  Value* const loaded = CreateLoad(memory, element(memory, address, index));
   return is_bool ? CreateIsNotNull(loaded) : loaded;
 }
 
 void CodeBuilder::store_value(Value* value, Value* address, std::uint64_t index) {
   const bool is_bool = value->getType()->getScalarType()->isIntegerTy(1);
   Value* const memory = is_bool ? CreateZExt(value, value->getType()->getWithNewBitWidth(8)) : value;
-  CreateStore(memory, CreateConstGEP1_64(memory->getType(), address, index));
+  CreateStore(memory, element(memory->getType(), address, index));
 }
 
 namespace {
@@ -135,11 +150,19 @@ void move_to_end(llvm::BasicBlock* block) {
 }  // namespace
 
 Values CodeBuilder::loop(Value* begin, Value* end, std::int64_t step, const Values& carried, LoopBody body) {
+  const auto *const first = llvm::dyn_cast<llvm::ConstantInt>(begin), *const last = llvm::dyn_cast<llvm::ConstantInt>(end);
+  const bool is_known = first != nullptr && last != nullptr;
+  const std::int64_t distance = is_known ? last->getSExtValue() - first->getSExtValue() : 0;
+  if (is_known && distance <= 0) return carried;
+  if (is_known && distance <= step) return body(begin, carried);
   llvm::Function* const function = GetInsertBlock()->getParent();
   llvm::BasicBlock* const before = GetInsertBlock();
   auto* const inside = llvm::BasicBlock::Create(getContext(), "loop", function);
   auto* const after = llvm::BasicBlock::Create(getContext(), "end", function);
-  CreateCondBr(CreateICmpSLT(begin, end), inside, after);
+  if (is_known)
+    CreateBr(inside);
+  else
+    CreateCondBr(CreateICmpSLT(begin, end), inside, after);
 
   SetInsertPoint(inside);
   llvm::PHINode* const index = CreatePHI(getInt64Ty(), 2);
@@ -159,6 +182,7 @@ Values CodeBuilder::loop(Value* begin, Value* end, std::int64_t step, const Valu
 
   move_to_end(after);
   SetInsertPoint(after);
+  if (is_known) return next;
   Values result;
   for (std::size_t i = 0; i < carried.size(); ++i) {
     llvm::PHINode* const phi = CreatePHI(carried[i]->getType(), 2);
@@ -216,6 +240,18 @@ Values CodeBuilder::when(Value* condition, const Values& otherwise, Branch then)
     result.push_back(phi);
   }
   return result;
+}
+
+void remove_unused(llvm::Function& function) {
+  llvm::SmallVector<llvm::WeakTrackingVH, 32> phis;
+  for (llvm::BasicBlock& block : function)
+    for (llvm::PHINode& phi : block.phis()) phis.emplace_back(&phi);
+  for (llvm::WeakTrackingVH& phi : phis)
+    if (phi) llvm::RecursivelyDeleteDeadPHINode(llvm::cast<llvm::PHINode>(phi));
+  for (llvm::BasicBlock& block : llvm::reverse(function))
+    for (llvm::Instruction& instruction : llvm::make_early_inc_range(llvm::reverse(block)))
+      if (instruction.use_empty() && !instruction.mayHaveSideEffects() && !instruction.isTerminator())
+        instruction.eraseFromParent();
 }
 
 }  // namespace fermata::jit

@@ -57,9 +57,15 @@ class CodeBuilder : public llvm::IRBuilder<> {
 
   /// Lane numbers 0, 1, ... as i64.
   llvm::Constant* lane_numbers();
-  /// Lanes below `count` (i64, from 0 to lanes()).
-  Value* mask_below(Value* count);
+  /// The first `count` (i64, not negative) lanes of `vectors` vectors side by side, as a mask for each.
+  Values masks_below(Value* count, unsigned vectors);
+  /// How many lanes of vector number `vector` that is.
+  Value* lanes_below(Value* count, unsigned vector);
 
+  /// The address of element `index`.
+  Value* element(Type* type, Value* address, std::uint64_t index) {
+    return index == 0 ? address : CreateConstGEP1_64(type, address, index);
+  }
   /// A stack slot, placed in the entry block.
   llvm::AllocaInst* stack(Type* type, std::uint64_t count, unsigned alignment);
 
@@ -77,9 +83,15 @@ class CodeBuilder : public llvm::IRBuilder<> {
   Values when(Value* condition, const Values& otherwise, Branch then);
 
  private:
+  /// The lowest `count` bits of a word; count is not negative.
+  Value* bits_below(Value* count);
+
   const Isa& isa_;
   unsigned lanes_;
 };
+
+/// Removes values that nothing uses, among them those that only go round in loops.
+void remove_unused(llvm::Function& function);
 
 /// Throws what the plugin reports as "cannot compile": `what` completes the sentence.
 [[noreturn]] void refuse(const std::string& what);

@@ -11,7 +11,7 @@ namespace fermata::jit {
 namespace {
 
 Value* launch_field(CodeBuilder& b, Value* launch, std::size_t offset) {
-  return b.CreateAlignedLoad(b.getInt64Ty(), b.CreateConstGEP1_64(b.getInt8Ty(), launch, offset), llvm::Align(8));
+  return b.CreateAlignedLoad(b.getInt64Ty(), b.element(b.getInt8Ty(), launch, offset), llvm::Align(8));
 }
 
 /// Stores of results that are in no cache when they are written.
@@ -46,7 +46,7 @@ Emission::Emission(llvm::Function& function, const Kernel& described, const Isa&
       b(function, isa, choose_lanes(described, isa)),
       launch(function.getArg(0)),
       part(function.getArg(1)),
-      accesses(b, described, launch),
+      accesses(b, described, launch, wide || !described.is_row_kernel()),
       evaluator(b, accesses, described),
       row_begin(launch_field(b, launch, offsetof(KernelLaunch, row_begin))),
       row_end(launch_field(b, launch, offsetof(KernelLaunch, row_end))),
@@ -114,15 +114,7 @@ void Emission::columns(Value* begin, Value* end, GroupPlan plan,
 }
 
 Span Emission::partial_span(Value* index, Value* left, unsigned width) {
-  Span span{.index = index};
-  for (unsigned v = 0; v < width; ++v) {
-    Value* const rest =
-        v == 0 ? left
-               : b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b.CreateSub(left, b.i64(v * b.lanes())), b.i64(0));
-    span.counts.push_back(b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b.i64(b.lanes())));
-    span.masks.push_back(b.mask_below(span.counts.back()));
-  }
-  return span;
+  return {.index = index, .left = left, .masks = b.masks_below(left, width)};
 }
 
 void Emission::enter(const KernelSchedule::Stage& stage, Environment& env) const {
@@ -166,10 +158,20 @@ unsigned Emission::vector_count(const KernelSchedule::Stage& stage) const {
 }
 
 bool Emission::affords(unsigned instructions, unsigned few, unsigned many) const {
-  if (instructions <= few) return true;
-  if (instructions > many) return false;
-  narrowed = narrowed || !wide;
-  return wide;
+  return instructions <= (wide ? many : few);
+}
+
+bool Emission::has_masked(const KernelSchedule::Stage& stage) const {
+  return std::ranges::all_of(stage.element_values, [&](ValueId id) {
+           const Instr& instr = kernel.program[id];
+           return instr.prim != Prim::input || !evaluator.varies_along_vector_axis(id) || accesses.has_masked(instr.index);
+         }) &&
+         std::ranges::all_of(stage.element_stores,
+                             [&](std::uint16_t s) { return accesses.has_masked(kernel.stores[s].access); });
+}
+
+bool Emission::prefers_one_copy(const KernelSchedule::Stage& stage) const {
+  return !wide && b.isa().masks && has_masked(stage);
 }
 
 GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const {
@@ -178,13 +180,11 @@ GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned rese
   constexpr unsigned kLong = 24, kFewInstructions = 60, kMostInstructions = 400;
   const unsigned length = std::max(1u, vector_count(stage)), vector_bits = b.isa().vector_bits;
   unsigned bits = 0;
-  bool masked = b.isa().masks && length >= kLong;
+  const bool masked = b.isa().masks && length >= kLong && has_masked(stage);
   for (const ValueId id : stage.element_values) {
     if (!evaluator.varies_along_vector_axis(id)) continue;
     bits += std::max(vector_bits, b.lanes() * static_cast<unsigned>(8 * byte_size(kernel.program[id].type)));
-    masked = masked && (kernel.program[id].prim != Prim::input || accesses.has_masked(kernel.program[id].index));
   }
-  for (const std::uint16_t s : stage.element_stores) masked = masked && accesses.has_masked(kernel.stores[s].access);
   const unsigned registers_per_value = std::max(1u, (bits / length + vector_bits - 1) / vector_bits);
   const unsigned available = std::max(b.isa().registers - std::min(b.isa().registers, reserved), b.isa().registers / 4);
   const unsigned fitting =
@@ -201,7 +201,7 @@ void define_info(llvm::Module& module, const Emission& e) {
   std::uint64_t state_bytes = 0;
   if (can_split(kernel, e.schedule))
     for (const Reduction& reduction : kernel.reductions) state_bytes += 8 * reduction.types.size();
-  const std::uint64_t fields[] = {kObjectVersion, state_bytes, streamable_stores(kernel, e.carried), e.narrowed ? 1u : 0u};
+  const std::uint64_t fields[] = {kObjectVersion, state_bytes, streamable_stores(kernel, e.carried)};
   auto* const values = llvm::ConstantDataArray::get(module.getContext(), fields);
   auto* const info = new llvm::GlobalVariable(module, values->getType(), true, llvm::GlobalValue::ExternalLinkage,
                                               values, kInfoSymbol);
@@ -236,6 +236,7 @@ void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, Cod
     emit_column_kernel(e);
   if (e.streamed != 0) e.b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});  // before others may look
   e.b.CreateRetVoid();
+  remove_unused(*e.b.GetInsertBlock()->getParent());
   define_info(module, e);
 }
 

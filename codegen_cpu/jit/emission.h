@@ -11,7 +11,7 @@ namespace fermata::jit {
 
 /// Groups of `width` vectors. The rest of a row is handled vector by vector by a second copy of the code; or every
 /// group is masked, and there is only one copy: for long programs, where masks cost next to nothing and copies cost
-/// time to compile.
+/// time to compile, and where compiling has to be quick.
 struct GroupPlan {
   unsigned width;
   bool masked;
@@ -20,7 +20,7 @@ struct GroupPlan {
 /// Which code for a kernel.
 struct CodeVariant {
   std::uint64_t streamed;  // bit i: store i goes past the caches
-  bool wide;               // copies of the program side by side, for speed
+  bool wide;               // for speed: copies of the program side by side; else for quick compiling
 };
 
 struct Emission {
@@ -31,7 +31,6 @@ struct Emission {
   const std::optional<CarriedValue> carried;
   const std::uint64_t streamed;  // bit i: store i goes past the caches
   const bool wide;
-  mutable bool narrowed = false;  // would be other code if it were wide
   CodeBuilder b;
   Value* const launch;
   Value* const part;  // jit::Part
@@ -67,6 +66,11 @@ struct Emission {
   GroupPlan group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const;
   /// Whether so many instructions are worth their time to compile: up to `few` always, up to `many` in wide code.
   bool affords(unsigned instructions, unsigned few, unsigned many) const;
+  /// Whether groups of a stage are rather all masked than that there is a second copy for the rest: in code that shall
+  /// compile quickly.
+  bool prefers_one_copy(const KernelSchedule::Stage& stage) const;
+  /// Whether the processor can load and store some of the lanes of all that a stage needs.
+  bool has_masked(const KernelSchedule::Stage& stage) const;
   /// Values of a stage that are vectors.
   unsigned vector_count(const KernelSchedule::Stage& stage) const;
 };

@@ -50,6 +50,8 @@ class Lease {
   std::unique_ptr<CodeGenerator> generator_;
 };
 
+bool is_wide(const FermataLlvmRequest& request) { return (request.flags & kFermataLlvmWide) != 0; }
+
 void dump(llvm::Module& module, CodeGenerator& generator, const FermataLlvmRequest& request,
           FermataLlvmResult& result) {
   if ((request.flags & kFermataLlvmVerify) != 0) verify_module(module);
@@ -60,7 +62,7 @@ void dump(llvm::Module& module, CodeGenerator& generator, const FermataLlvmReque
     result.ir = copy_text(out.str());
   }
   if ((request.flags & kFermataLlvmWantAssembly) != 0)
-    result.assembly = copy_text(generator.assembly(*llvm::CloneModule(module)));
+    result.assembly = copy_text(generator.assembly(*llvm::CloneModule(module), is_wide(request)));
 }
 
 void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
@@ -69,9 +71,9 @@ void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
   const Kernel kernel = deserialise_kernel({request.kernel, request.kernel_size});
   Lease generator(*isa);
   const std::unique_ptr<llvm::Module> module = generator->new_module();
-  emit_kernel(*module, kernel, *isa, {request.streamed, (request.flags & kFermataLlvmWide) != 0});
+  emit_kernel(*module, kernel, *isa, {request.streamed, is_wide(request)});
   dump(*module, *generator, request, result);
-  const std::string object = generator->object(*module);
+  const std::string object = generator->object(*module, is_wide(request));
   result.object = copy_text(object);
   result.object_size = object.size();
   generator.give_back();

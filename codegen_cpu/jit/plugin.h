@@ -23,7 +23,7 @@ enum FermataLlvmFlags : std::uint32_t {
   kFermataLlvmWantIr = 1,        // the LLVM IR as text
   kFermataLlvmWantAssembly = 2,  // the machine code as assembly text
   kFermataLlvmVerify = 4,        // run LLVM's verifier over the IR first
-  kFermataLlvmWide = 8,          // more copies of the program side by side: faster code that takes longer to compile
+  kFermataLlvmWide = 8,          // for much use: more copies of the program and more of LLVM's passes
 };
 
 /// Either `error` or `object` is set. All pointers come from malloc; fermata_llvm_free() releases them.
@@ -54,12 +54,11 @@ enum class Part : std::uint64_t { whole = 0, partial = 1, finish = 2 };
 using EntryPoint = void (*)(const KernelLaunch*, Part);
 
 /// Raise with every change of KernelLaunch or of the entry point, so that no older object from a disk is run.
-inline constexpr std::uint64_t kObjectVersion = 3;
+inline constexpr std::uint64_t kObjectVersion = 4;
 struct ObjectInfo {
   std::uint64_t version;
   std::uint64_t state_bytes;  // 0: cannot be split
   std::uint64_t streamable;   // bit i: a variant may stream store i
-  std::uint64_t widens;       // 1: kFermataLlvmWide makes other code
 };
 
 }  // namespace fermata::jit

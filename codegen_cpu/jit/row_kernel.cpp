@@ -12,8 +12,8 @@
 namespace fermata::jit {
 namespace {
 
-/// A copy of the program for every vector of the lanes and one for the rest must not take too long to compile; beyond
-/// this many instructions lanes are kept on the stack, which needs fewer copies.
+/// A copy of the program for every vector of the lanes must not take too long to compile; beyond this many instructions
+/// lanes are kept on the stack, which needs fewer copies.
 constexpr unsigned kFewInstructions = 60, kMostInstructions = 150;
 
 class RowKernel {
@@ -29,9 +29,9 @@ class RowKernel {
   /// The finished state of a stage's reductions.
   Values reduce(const KernelSchedule::Stage& stage, const Values& addresses, const Environment& env);
   Values blocks_of_others(const ReductionState& state, const Values& identity, Value* second_tree);
-  /// The lanes of one block.
+  /// The lanes of one block of so many elements; or, of none, those of the second tree.
   Values block(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses, Value* length,
-               const Environment& env);
+               Value* is_block, Value* second_tree, const Environment& env);
   /// Instructions per element, the combining of its reductions included.
   unsigned program_length(const KernelSchedule::Stage& stage) const;
   void through_stack(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
@@ -46,7 +46,7 @@ class RowKernel {
   std::uint64_t stack_vectors() const { return kReductionLanes / b_.lanes(); }
   Type* vector_type(DType dtype) const { return value_type(b_.getContext(), dtype, b_.lanes()); }
   Value* component(Value* stack, unsigned index) {
-    return b_.CreateConstGEP1_64(b_.getInt64Ty(), stack, std::uint64_t{index} * kReductionLanes);
+    return b_.element(b_.getInt64Ty(), stack, std::uint64_t{index} * kReductionLanes);
   }
   Value* lane(const ReductionState& state, Value* stack, unsigned index, Value* number) {
     return b_.CreateGEP(memory_type(b_.getContext(), state.type(index), 1), component(stack, index), number);
@@ -55,7 +55,7 @@ class RowKernel {
   Values from_stack(const ReductionState& state, Value* stack);
   Values into_second_tree(const ReductionState& state, Value* number, const Values& block, Value* stack);
   Value* slot_of_block(const ReductionState& state, Value* number);
-  Value* slot_component(Value* slot, unsigned index) { return b_.CreateConstGEP1_64(b_.getInt64Ty(), slot, index); }
+  Value* slot_component(Value* slot, unsigned index) { return b_.element(b_.getInt64Ty(), slot, index); }
 
   Emission& e_;
   CodeBuilder& b_;
@@ -107,9 +107,10 @@ void RowKernel::row(const Values& addresses, Environment& env) {
 }
 
 void RowKernel::element_stage(const KernelSchedule::Stage& stage, const Values& addresses, const Environment& at_row) {
-  const GroupPlan plan = e_.group_plan(stage, 2, 4);
+  GroupPlan plan = e_.group_plan(stage, 2, 4);
+  if (e_.prefers_one_copy(stage)) plan = {std::min(plan.width, 2u), true};
   // While the last stage writes, memory is free to read the next row: softmax of 4096 x 1024 takes 0.86 of the time.
-  const bool prefetches = &stage == &e_.schedule.stages.back() && outer_.empty() && e_.vector_axis() > 0;
+  const bool prefetches = e_.wide && &stage == &e_.schedule.stages.back() && outer_.empty() && e_.vector_axis() > 0;
   Value* const size = e_.accesses.size(e_.vector_axis());
   e_.accesses.linear_loop(outer_, b_.i64(0), passes_, addresses, {},
                           [&](const Values& at, Value*, Value*, const Values&) {
@@ -156,12 +157,8 @@ Values RowKernel::reduce(const KernelSchedule::Stage& stage, const Values& addre
   const ReductionState state(e_, stage.reductions);
   Value* const second_tree = stack_of(state);
   b_.when(second_tree_used_, {}, [&] {
-    return b_.loop(b_.i64(0), b_.i64(kReductionLanes), 1, {}, [&](Value* number, const Values&) {
-      const Values identity = state.identity(1, 1);
-      for (unsigned c = 0; c < state.components(); ++c)
-        b_.store_value(identity[c], lane(state, second_tree, c, number), 0);
-      return Values{};
-    });
+    to_stack(state, state.identity(static_cast<unsigned>(stack_vectors()), b_.lanes()), second_tree);
+    return Values{};
   });
   Values result = state.identity(1, 1);
   if (splits_) result = blocks_of_others(state, result, second_tree);
@@ -171,14 +168,11 @@ Values RowKernel::reduce(const KernelSchedule::Stage& stage, const Values& addre
   return e_.accesses.linear_loop(
       blocks_, first_block_, turns, addresses, result,
       [&](const Values& at, Value* number, Value* along_axis, const Values&) {
-        const auto lanes_of_block = [&] {
-          Value* const rest = b_.CreateSub(size, b_.CreateMul(along_axis, b_.i64(kReductionBlock)));
-          Value* const length = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(kReductionBlock));
-          return block(stage, state, at, length, env);
-        };
         Value* const is_block = b_.CreateICmpSLT(number, last_block_);
-        const Values one =
-            state.merged(b_.either(is_block, lanes_of_block, [&] { return from_stack(state, second_tree); }));
+        Value* const rest = b_.CreateSub(size, b_.CreateMul(along_axis, b_.i64(kReductionBlock)));
+        Value* const length = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(kReductionBlock));
+        const Values one = state.merged(
+            block(stage, state, at, b_.CreateSelect(is_block, length, b_.i64(0)), is_block, second_tree, env));
         if (splits_) {
           b_.when(is_partial_, {}, [&] {
             Value* const slot = slot_of_block(state, number);
@@ -193,7 +187,7 @@ Values RowKernel::reduce(const KernelSchedule::Stage& stage, const Values& addre
 }
 
 Value* RowKernel::slot_of_block(const ReductionState& state, Value* number) {
-  Value* const field = b_.CreateConstGEP1_64(b_.getInt8Ty(), e_.launch, offsetof(KernelLaunch, partials));
+  Value* const field = b_.element(b_.getInt8Ty(), e_.launch, offsetof(KernelLaunch, partials));
   Value* const states = b_.CreateAlignedLoad(b_.getPtrTy(), field, llvm::Align(8));
   return b_.CreateGEP(b_.getInt64Ty(), states, b_.CreateMul(number, b_.i64(state.components())));
 }
@@ -220,32 +214,49 @@ Values RowKernel::accumulate(const KernelSchedule::Stage& stage, const Reduction
 }
 
 Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
-                        Value* length, const Environment& at_row) {
+                        Value* length, Value* is_block, Value* second_tree, const Environment& at_row) {
   Environment env = at_row;
   e_.evaluator.uniforms(stage.element_values, 0xffff, false, addresses, env);
   const auto groups = static_cast<unsigned>(stack_vectors());
   GroupPlan plan = e_.group_plan(stage, groups * state.components(), groups);
   plan.width = std::bit_floor(plan.width);
-  Value* const stack = stack_of(state);
+  const unsigned program = program_length(stage);
   const Values identity = state.identity(groups, b_.lanes());
-  if (const unsigned program = program_length(stage); !e_.affords(program * (groups + 1), kFewInstructions, kMostInstructions)) {
-    plan.width = std::min(plan.width, std::bit_floor(std::max(1u, kMostInstructions / (2 * program))));
+  Value* const stack = stack_of(state);
+  const bool one_copy = e_.prefers_one_copy(stage);
+  if (!e_.affords(program * (groups + (one_copy ? 0 : 1)), kFewInstructions, kMostInstructions)) {
+    const bool is_quick = !e_.wide && plan.masked;
+    plan.width = std::min(plan.width, is_quick ? 1 : std::bit_floor(std::max(1u, kMostInstructions / (2 * program))));
     to_stack(state, identity, stack);
     through_stack(stage, state, addresses, b_.i64(0), length, env, stack, plan);
-    return from_stack(state, stack);
+    return from_stack(state, b_.CreateSelect(is_block, stack, second_tree));
+  }
+  plan.width = std::min(plan.width, 2u);  // four at a time ask for lines in bursts: sum_chain10 takes 1.2 of the time
+  const auto add_groups = [&](const Span& span, Values lanes) {
+    for (unsigned first = 0; first < groups; first += plan.width)
+      lanes = accumulate(stage, state, {addresses, span, first, first + plan.width}, env, lanes);
+    return lanes;
+  };
+  if (one_copy) {
+    to_stack(state, identity, stack);  // so that no branch is needed here
+    const Values at_start = from_stack(state, b_.CreateSelect(is_block, stack, second_tree));
+    return b_.loop(b_.i64(0), length, kReductionLanes, at_start, [&](Value* index, const Values& before) {
+      const Span span = e_.partial_span(index, b_.CreateSub(length, index), groups);
+      Values after = add_groups(span, before);
+      for (unsigned i = 0; i < after.size(); ++i) after[i] = b_.CreateSelect(span.masks[i % groups], after[i], before[i]);
+      return after;
+    });
   }
   Value* const whole = b_.CreateAnd(length, b_.i64(-std::int64_t{kReductionLanes}));
-  const Values lanes = b_.loop(b_.i64(0), whole, kReductionLanes, identity, [&](Value* index, const Values& carried) {
-    Values now = carried;
-    for (unsigned first = 0; first < groups; first += plan.width)
-      now = accumulate(stage, state, {addresses, {.index = index}, first, first + plan.width}, env, now);
-    return now;
+  const Values lanes = b_.loop(b_.i64(0), whole, kReductionLanes, identity, [&](Value* index, const Values& before) {
+    return add_groups({.index = index}, before);
   });
-  return b_.when(b_.CreateICmpSLT(whole, length), lanes, [&] {
+  const Values all = b_.when(b_.CreateICmpSLT(whole, length), lanes, [&] {
     to_stack(state, lanes, stack);
     through_stack(stage, state, addresses, whole, length, env, stack, {1, true});
     return from_stack(state, stack);
   });
+  return b_.when(b_.CreateNot(is_block), all, [&] { return from_stack(state, second_tree); });
 }
 
 unsigned RowKernel::program_length(const KernelSchedule::Stage& stage) const {

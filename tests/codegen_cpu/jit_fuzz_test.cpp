@@ -67,6 +67,7 @@ TEST_P(JitFuzz, AgreesWithTheInterpreter) {
     verify(kernel);
     const auto executable = JitCompiler::instance().compile(kernel, nullptr, target);
     EXPECT_EQ(executable->can_split(), can_split(kernel, schedule(kernel)));
+    const auto wide = executable_from_object(JitCompiler::instance().object_for(kernel, nullptr, target, {0, true}));
     for (int repetition = 0; repetition < 3; ++repetition) {
       const KernelCase original(kernel, generator.sizes(), random);
       SCOPED_TRACE("sizes " + to_string(std::span(original.sizes())));
@@ -84,7 +85,12 @@ TEST_P(JitFuzz, AgreesWithTheInterpreter) {
         run_in_pieces(streaming, past_caches, past_caches.launch(), random);
         ASSERT_EQ(expected.difference(past_caches), "");
       }
+      KernelCase much_used = original, much_split = original;
+      run_in_pieces(*wide, much_used, much_used.launch(), random);
+      ASSERT_EQ(expected.difference(much_used), "");
       if (!executable->can_split()) continue;
+      run_split(*wide, much_split, much_split.launch(), random);
+      ASSERT_EQ(expected.difference(much_split), "");
       run_split(*executable, split, split.launch(), random);
       ASSERT_EQ(expected.difference(split), "");
     }

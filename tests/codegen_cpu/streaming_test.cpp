@@ -127,5 +127,28 @@ TEST_F(Streaming, WideCodeIsForAnyLaunchOnceAKernelHasWorkedEnough) {
   DiskCache::instance().set_directory(kept);
 }
 
+TEST_F(Streaming, IsNotForWhatIsReadAgainSoon) {
+  std::string why_not;
+  if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+  const std::string kept = DiskCache::instance().set_directory("");
+  const int threads = thread_count();
+  set_thread_count(1);
+  const auto executable = JitCompiler::instance().compile(two_results(1));
+  std::int64_t size = 64;
+  const std::int64_t strides[] = {1, 1, 1}, offsets[] = {0, 0, 0};
+  void* const pointers[] = {at(0x10000), at(0x20000), at(0x30000)};
+  const KernelLaunch launch{pointers, &size, strides, offsets, nullptr, 0, 1, 0, 64};
+  const auto variant = [&](bool may_stream = true) { return &executable->suited_to(launch, may_stream); };
+  EXPECT_EQ(variant(), executable.get());
+  size = std::int64_t{1} << 32;  // as much work as it takes
+  const Executable* const much_used = variant(false);
+  EXPECT_NE(much_used, executable.get());
+  EXPECT_NE(variant(), much_used);  // streams
+  size = 64;
+  EXPECT_EQ(variant(), much_used);  // from now on
+  set_thread_count(threads);
+  DiskCache::instance().set_directory(kept);
+}
+
 }  // namespace
 }  // namespace fermata
