@@ -47,7 +47,7 @@ Emission::Emission(llvm::Function& function, const Kernel& described, const Isa&
       launch(function.getArg(0)),
       part(function.getArg(1)),
       accesses(b, described, launch, wide || !described.is_row_kernel()),
-      evaluator(b, accesses, described),
+      evaluator(b, accesses, described, wide && isa.masks && described.is_row_kernel()),
       row_begin(launch_field(b, launch, offsetof(KernelLaunch, row_begin))),
       row_end(launch_field(b, launch, offsetof(KernelLaunch, row_end))),
       column_begin(launch_field(b, launch, offsetof(KernelLaunch, column_begin))),

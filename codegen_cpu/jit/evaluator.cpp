@@ -20,12 +20,13 @@ DType operand_dtype(const ScalarProgram& program, const Instr& instr) {
 
 }  // namespace
 
-Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel)
+Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors)
     : b_(b),
       accesses_(accesses),
       kernel_(kernel),
       axes_(kernel.program.size()),
-      needs_reduction_(kernel.program.size()) {
+      needs_reduction_(kernel.program.size()),
+      is_divisor_(kernel.program.size()) {
   const auto all = static_cast<std::uint16_t>((1u << kernel.rank) - 1u);
   for (ValueId i = 0; i < kernel.program.size(); ++i) {
     const Instr& instr = kernel.program[i];
@@ -38,6 +39,8 @@ Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& ker
       axes_[i] = static_cast<std::uint16_t>(axes_[i] | axes_[id]);
       needs_reduction_[i] = needs_reduction_[i] || needs_reduction_[id];
     });
+    if (prepares_divisors && instr.prim == Prim::div && instr.type == DType::f32)
+      is_divisor_[instr.b] = is_divisor_[instr.b] || (varies_along_vector_axis(instr.a) && !varies_along_vector_axis(instr.b));
   }
 }
 
@@ -76,11 +79,13 @@ void Evaluator::compute_uniform(ValueId id, const Values& addresses, Environment
     case Prim::offset: value = accesses_.offset(instr.index, addresses[instr.index]); break;
     case Prim::constant: value = b_.constant(instr.type, instr.bits, 1); break;
     case Prim::scalar: value = accesses_.scalar(instr.index); break;
-    case Prim::reduced: env.values[id] = env.reduced[instr.index][instr.bits]; return;
+    case Prim::reduced: env.values[id] = env.reduced[instr.index][instr.bits]; break;
     case Prim::parameter: refuse("a kernel's program has a parameter");
     default: value = lower(instr, env, 0, true);
   }
-  set_uniform(env.values[id], value);
+  Known& known = env.values[id];
+  if (value != nullptr) set_uniform(known, value);
+  if (is_divisor_[id]) known.divisor = prepare_divisor(b_, known.uniform, known.splat, accesses_.size(kernel_.rank - 1u));
 }
 
 void Evaluator::uniforms(const std::vector<ValueId>& ids, std::uint16_t within, bool early, const Values& addresses,
@@ -104,6 +109,12 @@ void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Envir
       continue;
     }
     if (known.vectors.size() < group.last) known.vectors.resize(group.last);
+    if (instr.prim == Prim::div && id != env.carried && env.values[instr.b].divisor && group.span.masks.empty()) {
+      Values dividends;
+      for (unsigned v = group.first; v < group.last; ++v) dividends.push_back(vector(env, instr.a, v));
+      std::ranges::copy(divide_by_uniform(b_, dividends, *env.values[instr.b].divisor), known.vectors.begin() + group.first);
+      continue;
+    }
     for (unsigned v = group.first; v < group.last; ++v) {
       if (id == env.carried)
         known.vectors[v] = accesses_.load(env.carried_access, group.addresses[env.carried_access], group.span, v);

@@ -5,7 +5,10 @@
 // an interleaved group, so that independent instructions stand next to each other.
 #pragma once
 
+#include <optional>
+
 #include "codegen_cpu/jit/accesses.h"
+#include "codegen_cpu/jit/uniform_division.h"
 #include "ir/kernel.h"
 
 namespace fermata::jit {
@@ -15,6 +18,7 @@ struct Known {
   Value* uniform = nullptr;
   Value* splat = nullptr;
   Values vectors;
+  std::optional<UniformDivisor> divisor{};  // where vectors will be divided by it
   bool exists() const { return uniform != nullptr || !vectors.empty(); }
 };
 
@@ -35,7 +39,8 @@ struct Group {
 
 class Evaluator {
  public:
-  Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel);
+  /// With `prepares_divisors`, vectors are divided by uniform values without the processor's division where that pays.
+  Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors);
 
   Environment empty() const;
   /// Axes that a value varies along.
@@ -66,6 +71,7 @@ class Evaluator {
   const Kernel& kernel_;
   std::vector<std::uint16_t> axes_;
   std::vector<bool> needs_reduction_;
+  std::vector<bool> is_divisor_;  // uniform, of vectors of f32
 };
 
 /// How many vectors of the program's values are live at once, at most.
