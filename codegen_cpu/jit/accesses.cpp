@@ -162,12 +162,39 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
     Value* const all = llvm::ConstantInt::getTrue(llvm::FixedVectorType::get(b_.getInt1Ty(), b_.lanes()));
     Value* const mask = span.masks.empty() ? all : span.masks[vector];
     Value* const zeros = llvm::Constant::getNullValue(type);
+    const auto gathered = [&] {
+      return Values{b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros)};
+    };
     memory = adjacent ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
-                      : b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros);
+                      : b_.either(skips_one(access), [&] { return Values{load_every_other(access, first, span.count(vector))}; }, gathered)[0];
   } else {
     memory = load_by_lane(access, first, lane_step(access), count_of(span, vector));
   }
   return from_memory(access, memory);
+}
+
+/// Whether the lanes of an access are every other element, as those of windows that move by two places or of x[::2] are.
+Value* Accesses::skips_one(unsigned access) const {
+  return b_.CreateICmpEQ(lane_step(access), b_.i64(2 * static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype))));
+}
+
+/// Two loads and a shuffle, where a gather is a load for each lane. Nothing behind the last lane is read.
+Value* Accesses::load_every_other(unsigned access, Value* first, Value* count) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  const unsigned lanes = b_.lanes();
+  Type* const type = memory_type(b_.getContext(), dtype, lanes);
+  Value* const zeros = llvm::Constant::getNullValue(type);
+  const llvm::Align align(byte_size(dtype));
+  Value* const elements = count == nullptr ? b_.i64(2 * lanes - 1) : b_.CreateSub(b_.CreateShl(count, 1), b_.i64(1));
+  const auto part = [&](std::int64_t begin) {
+    Value* const rest = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b_.CreateSub(elements, b_.i64(begin)), b_.i64(0));
+    Value* const mask = b_.mask_below(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(lanes)));
+    return b_.CreateMaskedLoad(type, b_.CreateConstGEP1_64(memory_type(b_.getContext(), dtype, 1), first, static_cast<std::uint64_t>(begin)),
+                               align, mask, zeros);
+  };
+  llvm::SmallVector<int, 64> even;
+  for (unsigned lane = 0; lane < lanes; ++lane) even.push_back(static_cast<int>(2 * lane));
+  return b_.CreateShuffleVector(part(0), part(lanes), even);
 }
 
 void Accesses::prefetch(Value* first, std::uint64_t bytes) const {

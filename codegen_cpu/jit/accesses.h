@@ -84,6 +84,8 @@ class Accesses {
   Value* element_address(unsigned access, Value* address, const Span& span, unsigned vector) const;
   Value* load_by_lane(unsigned access, Value* first, Value* step, Value* count) const;
   void store_by_lane(unsigned access, Value* first, Value* step, Value* count, Value* memory) const;
+  Value* load_every_other(unsigned access, Value* first, Value* count) const;
+  Value* skips_one(unsigned access) const;
   Value* lane_addresses(unsigned access, Value* first) const;
   Value* lane_step(unsigned access) const;
   Value* from_memory(unsigned access, Value* memory) const;

@@ -1,6 +1,8 @@
 // The JIT compiler piece by piece: every primitive, every formula of the op table, the shapes of reduction that matter,
 // what it refuses, and its behaviour with several threads. jit_fuzz_test.cpp has the random kernels.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -189,6 +191,39 @@ TEST_P(Jit, WorksInPlace) {
   const ValueId x = add_input(kernel, DType::f32, 3, true), y = add_input(kernel, DType::f32, 2, true);
   kernel.stores.push_back({0, kernel.program.add({.prim = Prim::mul, .type = DType::f32, .a = x, .b = y})});
   expect_exact(kernel, {{7, 1}, {7, 50}, {7, 1000}});
+}
+
+/// Elements that lie apart, up to the last bytes of a page that nothing may be read behind (or, stepping back, before).
+TEST_P(Jit, ReadsStridedElementsAndNothingElse) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  constexpr std::size_t kPages = 4;
+  void* const mapped = mmap(nullptr, (kPages + 2) * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* const memory = static_cast<std::byte*>(mapped);
+  std::byte *const begin = memory + page, *const end = begin + kPages * page;
+  ASSERT_EQ(mprotect(memory, page, PROT_NONE), 0);
+  ASSERT_EQ(mprotect(end, page, PROT_NONE), 0);
+  for (std::byte* at = begin; at != end; at += 4) *reinterpret_cast<std::int32_t*>(at) = static_cast<std::int32_t>(at - begin);
+  for (const DType dtype : {DType::i32, DType::i64, DType::u8}) {
+    Kernel kernel;
+    const ValueId x = add_input(kernel, dtype, 1, false);
+    add_store(kernel, kernel.program.add({.prim = Prim::add, .type = dtype, .a = x, .b = x}), 1, true);
+    const auto executable = compile(kernel);
+    const auto bytes = static_cast<std::int64_t>(byte_size(dtype));
+    for (const std::int64_t stride : {2, 1, 3, -2})
+      for (std::int64_t n = 1; n < 150; ++n) {
+        std::byte* const first = stride > 0 ? end - ((n - 1) * stride + 1) * bytes : begin - (n - 1) * stride * bytes;
+        std::vector<std::byte> got(static_cast<std::size_t>(n * bytes)), wanted(got.size());
+        const std::int64_t strides[] = {stride, 1}, offsets[] = {0, 0};
+        void* pointers[] = {first, got.data()};
+        KernelLaunch launch{pointers, &n, strides, offsets, nullptr, 0, 1, 0, n};
+        executable->launch(launch);
+        pointers[1] = wanted.data();
+        interpret(kernel, launch);
+        ASSERT_EQ(got, wanted) << n << " elements of " << name(dtype) << ", " << stride << " apart";
+      }
+  }
+  munmap(memory, (kPages + 2) * page);
 }
 
 TEST_P(Jit, RunsEmptyLaunches) {
