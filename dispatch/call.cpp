@@ -20,9 +20,9 @@ void ensure_value(Node* n, const Call& call) {
 Node* pointwise_leaf(const PointwiseOperands& p, StoragePtr storage, NodeExtra* extra) {
   Node* n = ::new (allocate_node()) Node{.refs{Node::kTensor}, .storage{storage.get()}, .op = Op::input,
                                          .dtype = p.result, .rank = p.rank, .arity = 0, .backend = p.backend,
-                                         .inline_sizes = p.sizes, .where = {}, .inputs = {}, .scalar = 0,
+                                         .inline_sizes = p.sizes, .where = {}, .inputs = {nullptr, nullptr, nullptr}, .scalar = 0,
                                          .extra = extra, .hash = static_cast<std::uint32_t>(p.result), .hint{0},
-                                         .depth{0}, .tape{0}, .stretched = {}};
+                                         .depth{0}, .tape{0}, .stretched = {0, 0, 0}};  // without gaps: else g++ clears it all first
   storage.release();
   return n;
 }

@@ -16,7 +16,8 @@ void require_defined(std::string_view function, const Tensor& x, Location where)
 }
 
 Tensor general_call(Op op, std::span<const Tensor> tensors, const Attributes& attributes, Location where) {
-  for (const Tensor& t : tensors) require_defined(name(op), t, where);
+  for (const Tensor& t : tensors)
+    if (!t.defined()) [[unlikely]] require_defined(name(op), t, where);
   return Dispatcher<GeneralCall>::call(operator_entry(op), where, tensors, attributes);
 }
 

@@ -20,6 +20,23 @@ void require_defined(std::string_view function, const Tensor& x, Location where)
 /// Calls an op that takes tensors and attributes; undefined tensors are an error.
 Tensor general_call(Op op, std::span<const Tensor> tensors, const Attributes& attributes, Location where);
 
+/// Operands of a call side by side, without a reference to each: for as long as the tensors that it was made from.
+template <std::size_t kCount> class BorrowedTensors {
+ public:
+  template <class... T> explicit BorrowedTensors(const T&... tensors) : tensors_{Tensor(tensors.impl())...} {
+    static_assert(sizeof...(T) == kCount);
+  }
+  ~BorrowedTensors() {}  // they are not dropped
+  BorrowedTensors(const BorrowedTensors&) = delete;
+  operator std::span<const Tensor>() const { return tensors_; }
+
+ private:
+  union {
+    Tensor tensors_[kCount];
+  };
+};
+template <class... T> BorrowedTensors(const T&...) -> BorrowedTensors<sizeof...(T)>;
+
 /// Operands as lines of an error: "x  f32[4, 8]", or lhs and rhs.
 std::vector<ErrorOperand> describe(const Tensor& x);
 std::vector<ErrorOperand> describe(const Tensor& lhs, const Tensor& rhs);

@@ -169,6 +169,9 @@ bool runs_at_once(const Call& call) {
 constexpr DispatchKeySet kUnusualKeys = kCompoundKeys | DispatchKeySet(std::uint64_t{0xfe});
 bool is_unusual(const Call& call) { return (call.keys & kUnusualKeys).bits != 0; }
 
+/// Written out: an initialiser with gaps makes g++ clear the whole node first, by an instruction that takes a third of a call.
+constexpr std::array<std::uint16_t, Node::kInlineInputs> kNotStretched{0, 0, 0};
+
 /// As take_edge(); the identity of a temporary that gives its node away is left in `identity`, if there is none yet.
 [[gnu::always_inline]] inline Below take_edge(const Call& call, const Operand& operand, Node* n, Tensor& identity) {
   if (n == nullptr) return {};
@@ -230,8 +233,6 @@ template <class... Operands> Tensor capture_pointwise(const Call& call, const Op
   }
   const std::uint32_t depth = std::max(a.depth, b.depth) + 1;
   const std::uint64_t signature = static_cast<std::uint64_t>(call.entry.op) | static_cast<std::uint64_t>(rule.result) << 16;
-  // Written out: an initialiser with gaps makes g++ clear the whole node first, by an instruction that takes a third of this call.
-  constexpr std::array<std::uint16_t, Node::kInlineInputs> kNotStretched{0, 0, 0};
   Node* const node = ::new (block) Node{.refs{Node::kTensor},
                                         .storage{nullptr},
                                         .op = call.entry.op,
@@ -307,6 +308,8 @@ Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const 
     depth = std::max(depth, below.depth), hash = mix(hash, below.hash);
     if (i < inputs.size()) inputs[i] = in; else extra->more_inputs.push_back(in);
   }
+  std::array<std::int64_t, Node::kInlineRank> sizes{};
+  for (unsigned i = 0; i < type.shape.rank() && i < sizes.size(); ++i) sizes[i] = type.shape[i];
   std::uint64_t scalar = 0;
   if (family(op) == Family::reduce)
     scalar = static_cast<std::uint64_t>(attributes.integers[0]) | static_cast<std::uint64_t>(attributes.integers[1]) << 16;
@@ -317,7 +320,7 @@ Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const 
                                   .rank = static_cast<std::uint8_t>(type.shape.rank()),
                                   .arity = static_cast<std::uint8_t>(std::min<std::size_t>(tensors.size(), inputs.size())),
                                   .backend = backend,
-                                  .inline_sizes = {},
+                                  .inline_sizes = sizes,
                                   .where = call.where,
                                   .inputs = inputs,
                                   .scalar = scalar,
@@ -326,8 +329,7 @@ Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const 
                                   .hint{0},
                                   .depth{depth + 1},
                                   .tape{0},
-                                  .stretched = {}};
-  for (unsigned i = 0; i < type.shape.rank() && i < Node::kInlineRank; ++i) node->inline_sizes[i] = type.shape[i];
+                                  .stretched = kNotStretched};
   if (op == Op::broadcast_to) node->stretched[0] = stretched_axes(types[0].shape, type.shape);
   return finish(node, call.keys, call);
 }

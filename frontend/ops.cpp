@@ -115,9 +115,9 @@ Tensor astype(const Tensor& x, DType dtype, Location where) {
 Tensor copy(const Tensor& x, Location where) { return general_call(Op::copy, {&x, 1}, {}, where); }
 
 Tensor matmul(const Tensor& lhs, const Tensor& rhs, Location where) {
-  const Tensor given[] = {lhs, rhs};
   if (lhs.defined() && rhs.defined() && lhs.dtype() == rhs.dtype() && lhs.rank() >= 2 && rhs.rank() >= 2) [[likely]]
-    return general_call(Op::matmul, given, {}, where);
+    return general_call(Op::matmul, BorrowedTensors(lhs, rhs), {}, where);
+  const Tensor given[] = {lhs, rhs};
   std::vector<Tensor> operands = autocast_enabled() && narrows(lhs) && narrows(rhs)
                                      ? std::vector(std::begin(given), std::end(given))
                                      : promoted(Op::matmul, given, where);

@@ -14,10 +14,18 @@ namespace fermata {
 
 inline constexpr unsigned kMaxRank = 16;
 
-/// Sizes (or strides, or axis lists) held in place: trivially copyable, no allocation.
+/// Sizes (or strides, or axis lists) held in place, without allocation. Every call makes and copies some: what lies behind the
+/// rank is neither cleared nor copied.
 class Shape {
  public:
-  constexpr Shape() = default;
+  constexpr Shape() {}
+  constexpr Shape(const Shape& o) : rank_(o.rank_) { copy_dims(o); }
+  constexpr Shape& operator=(const Shape& o) {
+    rank_ = o.rank_;
+    copy_dims(o);
+    return *this;
+  }
+  constexpr ~Shape() = default;
   constexpr Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
   /// Keeps the first kMaxRank sizes; ranks above that are refused where shapes enter the engine (ir/infer.h).
   constexpr explicit Shape(std::span<const std::int64_t> sizes) {
@@ -45,7 +53,11 @@ class Shape {
   }
 
  private:
-  std::array<std::int64_t, kMaxRank> dims_{};
+  constexpr void copy_dims(const Shape& o) {
+    for (unsigned i = 0; i < rank_; ++i) dims_[i] = o.dims_[i];
+  }
+
+  std::array<std::int64_t, kMaxRank> dims_;
   std::uint8_t rank_ = 0;
 };
 

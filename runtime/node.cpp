@@ -54,6 +54,9 @@ Node* leaf(const TensorType& type, Storage* storage, BackendKey backend, std::ui
     if (extra == nullptr) extra = new NodeExtra;
     extra->sizes = type.shape;
   }
+  std::array<std::int64_t, Node::kInlineRank> sizes{};
+  for (unsigned i = 0; i < type.shape.rank() && i < sizes.size(); ++i) sizes[i] = type.shape[i];
+  // Without gaps: g++ would clear the whole node first.
   Node* n = ::new (allocate_node()) Node{.refs{references},
                                          .storage{storage},
                                          .op = Op::input,
@@ -61,17 +64,16 @@ Node* leaf(const TensorType& type, Storage* storage, BackendKey backend, std::ui
                                          .rank = static_cast<std::uint8_t>(type.shape.rank()),
                                          .arity = 0,
                                          .backend = backend,
-                                         .inline_sizes = {},
+                                         .inline_sizes = sizes,
                                          .where = {},
-                                         .inputs = {},
+                                         .inputs = {nullptr, nullptr, nullptr},
                                          .scalar = 0,
                                          .extra = extra,
                                          .hash = static_cast<std::uint32_t>(type.dtype),
                                          .hint{0},
                                          .depth{0},
                                          .tape{0},
-                                         .stretched = {}};
-  for (unsigned i = 0; i < type.shape.rank() && i < Node::kInlineRank; ++i) n->inline_sizes[i] = type.shape[i];
+                                         .stretched = {0, 0, 0}};
   return n;
 }
 

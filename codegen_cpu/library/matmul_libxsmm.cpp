@@ -45,12 +45,14 @@ template <class T> bool multiply(const MatmulProblem& p, MatmulEpilogue epilogue
   if (kernel == nullptr || last_kernel == nullptr) return false;
   const double ns = 20 + static_cast<double>(rows * p.n * p.k) * sizeof(T) / 4 / 50;
   parallel_for(0, p.batches * strips, ns, [&](std::int64_t first, std::int64_t last) {
+    std::int64_t batch = first / strips, strip = first % strips;
     for (std::int64_t task = first; task < last; ++task) {
-      const std::int64_t batch = task / strips, strip = task % strips, i = strip * rows;
+      const std::int64_t i = strip * rows;
       const auto* const lhs = reinterpret_cast<const T*>(p.lhs_of(batch)) + i * p.lhs.row_stride;
       auto* const out = reinterpret_cast<T*>(p.out_of(batch)) + i * p.n;
       (strip + 1 == strips ? last_kernel : kernel)(reinterpret_cast<const T*>(p.rhs_of(batch)), lhs, out);
       epilogue({batch * p.m + i, batch * p.m + i + (strip + 1 == strips ? rest : rows), 0, p.n});
+      if (++strip == strips) strip = 0, ++batch;
     }
   });
   return true;

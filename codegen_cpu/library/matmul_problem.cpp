@@ -62,9 +62,8 @@ double MatmulProblem::bytes() const {
 const std::byte* MatmulProblem::data_of(const MatrixSide& side, std::size_t number, std::int64_t batch) const {
   const std::byte* data = side.data;
   if (!results.empty()) {
-    const std::int64_t each = batches / static_cast<std::int64_t>(results.size());
-    data = static_cast<const std::byte*>(calls[2 * static_cast<std::size_t>(batch / each) + number].data);
-    batch %= each;
+    const auto call = static_cast<std::size_t>(take_call(batch));
+    data = static_cast<const std::byte*>(calls[2 * call + number].data);
   }
   std::int64_t offset = 0;
   for (std::size_t i = batch_sizes.rank(); i-- > 0;) {
@@ -76,11 +75,7 @@ const std::byte* MatmulProblem::data_of(const MatrixSide& side, std::size_t numb
 
 std::byte* MatmulProblem::out_of(std::int64_t batch) const {
   std::byte* data = out;
-  if (!results.empty()) {
-    const std::int64_t each = batches / static_cast<std::int64_t>(results.size());
-    data = static_cast<std::byte*>(results[static_cast<std::size_t>(batch / each)].data);
-    batch %= each;
-  }
+  if (!results.empty()) data = static_cast<std::byte*>(results[static_cast<std::size_t>(take_call(batch))].data);
   return data + batch * m * n * static_cast<std::int64_t>(byte_size(dtype));
 }
 
@@ -109,6 +104,7 @@ MatmulProblem decode_matmul(const CallArgs& args) {
   }
   if (args.outputs.size() > 1) {
     p.calls = args.inputs, p.results = args.outputs;
+    p.batches_of_call = p.batches;
     p.batches *= static_cast<std::int64_t>(args.outputs.size());
   }
   return p;

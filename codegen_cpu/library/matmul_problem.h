@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ir/shape.h"
@@ -27,6 +28,7 @@ struct MatmulProblem {
   std::byte* out;       // dense: batch, m, n
   Shape batch_sizes;
   std::int64_t batches = 1;  // of all calls together, the batches of a call one after another
+  std::int64_t batches_of_call = 1;
   std::span<const TensorView> calls =
       {};  // if there are several: the sides of each, whose strides are those of the first,
   std::span<const TensorView> results = {};  // and their results
@@ -41,6 +43,13 @@ struct MatmulProblem {
   std::byte* out_of(std::int64_t batch) const;
 
  private:
+  /// The call that a batch belongs to; `batch` becomes its number there. Small products notice the time of a division.
+  std::int64_t take_call(std::int64_t& batch) const {
+    if (batches_of_call == 1) return std::exchange(batch, 0);
+    const std::int64_t call = batch / batches_of_call;
+    batch -= call * batches_of_call;
+    return call;
+  }
   const std::byte* data_of(const MatrixSide& side, std::size_t number, std::int64_t batch) const;
 };
 
