@@ -121,6 +121,8 @@ MatmulTiles cut_into_tiles(const MatmulProblem& p, MatmulStorage storage) {
 
 /// Rows up to which packing the right side is some hundredths of the product: panels are kept if it comes again.
 constexpr std::int64_t kMostRowsOfKept = 512;
+/// Rows from which on panels are read faster than a right side that lies in rows: fewer wait for memory anyway.
+constexpr std::int64_t kLeastRowsOfKept = 8;
 /// Elements of it from which on.
 constexpr std::int64_t kLeastKept = 1 << 14;
 
@@ -132,7 +134,7 @@ class SharedPanels {
         sum_bytes_(static_cast<std::int64_t>(sum_bytes(storage))),
         k_(p.k),
         batch_bytes_(parts(p.n, width_) * width_ * p.k * sum_bytes_) {
-    const bool is_read_in_place = p.rhs.column_stride == 1 && p.m <= kPortableFewRows;
+    const bool is_read_in_place = p.rhs.column_stride == 1 && p.m < kLeastRowsOfKept;
     const auto bytes = static_cast<std::size_t>(batch_bytes_ * p.batches);
     if (p.batches == 1 && p.m <= kMostRowsOfKept && p.k * p.n >= kLeastKept && !is_read_in_place) {
       const PackedKey key{&kernels().pack_rhs[static_cast<std::size_t>(storage)],
@@ -246,6 +248,12 @@ double matmul_portable_cost(const CallArgs& args) {
   if (is_vector_product(p)) return 100 + p.bytes() * 0.07;
   const auto whole = [](std::int64_t x, std::int64_t step) { return static_cast<double>(parts(x, step) * step); };
   const double batches = static_cast<double>(p.batches), k = static_cast<double>(p.k), m = static_cast<double>(p.m);
+  if (p.m <= kPortableFewRows) {  // each element of the right side is read, perhaps turned, and multiplied
+    const bool in_rows = p.rhs.column_stride == 1;
+    const double each = in_rows ? 0.05 + m / per_ns(p.dtype) / 0.85 : 0.15 + m / per_ns(p.dtype) / 1.1;
+    const double far = p.bytes() > (2 << 20) ? 0.035 * static_cast<double>(byte_size(p.dtype)) : 0;
+    return 150 + batches * (k * whole(p.n, 16) * std::max(each, far) + m * k * 0.1);
+  }
   const double multiply_adds = batches * m * whole(p.n, 16) * k / per_ns(p.dtype);
   // What does not lie along k on the left is copied, and the right side; sums are read and written again for each block of k.
   const double lhs = p.lhs.column_stride == 1 && byte_size(p.dtype) == sum_bytes(storage_of(p.dtype)) ? 0.03 : 0.2;

@@ -294,10 +294,108 @@ template <class T> void multiply_block(const T* lhs, std::int64_t lhs_row, std::
   }
 }
 
-/// Whether so many rows read a right side that spans so many bytes where it lies. Panels are read down its columns, which
-/// is slow where it comes from memory: 32 rows of 4096x4096 take a third of the time with a copy.
-inline bool reads_as_it_lies(std::int64_t rows, std::int64_t bytes) {
-  return rows <= kPortableFewRows && bytes <= 32 << 20;
+/// Some vectors of sums of a few rows go on over kDepth rows of the right side, each of which is loaded once.
+template <class S, int kDepth, int kVectors>
+inline void add_products(const typename S::Sum* x, std::int64_t x_row, std::int64_t rows, const typename S::Element* rhs,
+                         std::int64_t rhs_row, typename S::Sum* sums, std::int64_t sums_row, bool first) {
+  using T = typename S::Sum;
+  using V = Vector<T>;
+  V lines[kDepth][kVectors];
+#pragma GCC unroll 8
+  for (int d = 0; d < kDepth; ++d)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) lines[d][v] = load_widened<S>(rhs + d * rhs_row + v * kLanes<T>);
+  for (std::int64_t i = 0; i < rows; ++i, x += x_row, sums += sums_row) {
+    V acc[kVectors] = {};
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors && !first; ++v) acc[v] = load<V>(sums + v * kLanes<T>);
+#pragma GCC unroll 8
+    for (int d = 0; d < kDepth; ++d)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) acc[v] = fused(splat(x[d]), lines[d][v], acc[v]);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) store(sums + v * kLanes<T>, acc[v]);
+  }
+}
+
+/// sums[rows, columns] += (or =) x[rows, k] rhs[k, columns] for a right side whose rows lie in order: it is read once, in stretches of
+/// as many columns as have their sums in the first-level cache.
+template <class S> void add_long_rows(const typename S::Sum* x, std::int64_t x_row, std::int64_t rows, std::int64_t k,
+                                      const typename S::Element* rhs, std::int64_t rhs_row, std::int64_t columns,
+                                      typename S::Sum* sums, std::int64_t sums_row, bool first) {
+  using T = typename S::Sum;
+  constexpr std::int64_t kSums = (16 << 10) / static_cast<std::int64_t>(sizeof(T));
+  alignas(64) T near[kSums];  // rows of the result may lie where they push each other out of a cache
+  constexpr int kDepth = 8, kVectors = kVectorBytes == 64 ? 2 : 1;  // of the 32 or 16 registers
+  const std::int64_t stretch = kSums / rows / (kVectors * kLanes<T>) * (kVectors * kLanes<T>);
+  for (std::int64_t begin = 0; begin < columns; begin += stretch) {
+    const std::int64_t end = smaller(begin + stretch, columns);
+    for (std::int64_t i = 0; !first && i < rows; ++i)
+      for (std::int64_t c = begin; c < end; ++c) near[i * stretch + c - begin] = sums[i * sums_row + c];
+    for (std::int64_t p = 0; p < k;) {
+      const bool whole = k - p >= kDepth, is_first = first && p == 0;
+      const typename S::Element* const from = rhs + p * rhs_row;
+      std::int64_t j = begin;
+      for (; j + kVectors * kLanes<T> <= end; j += kVectors * kLanes<T>)
+        if (whole)
+          add_products<S, kDepth, kVectors>(x + p, x_row, rows, from + j, rhs_row, near + j - begin, stretch, is_first);
+        else
+          add_products<S, 1, kVectors>(x + p, x_row, rows, from + j, rhs_row, near + j - begin, stretch, is_first);
+      const std::int64_t depth = whole ? kDepth : 1;
+      for (std::int64_t i = 0; j < end && i < rows; ++i)
+        for (std::int64_t c = j; c < end; ++c) {
+          T sum = is_first ? T{} : near[i * stretch + c - begin];
+          for (std::int64_t d = 0; d < depth; ++d) sum = fused(x[i * x_row + p + d], S::widen(from[d * rhs_row + c]), sum);
+          near[i * stretch + c - begin] = sum;
+        }
+      p += depth;
+    }
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t c = begin; c < end; ++c) sums[i * sums_row + c] = near[i * stretch + c - begin];
+  }
+}
+
+/// The same for any other right side: what a few rows need of a panel is turned in the first-level cache and used at once.
+template <class S> void add_turned_panels(const typename S::Sum* x, std::int64_t x_row, std::int64_t rows, std::int64_t k,
+                                          const typename S::Element* rhs, std::int64_t rhs_k, std::int64_t rhs_column,
+                                          std::int64_t columns, typename S::Sum* sums, std::int64_t sums_row, bool first) {
+  using T = typename S::Sum;
+  constexpr std::int64_t kDepth = 128;
+  alignas(64) T panel[kDepth * kPanel<T>];
+  for (std::int64_t j = 0; j < columns; j += kPanel<T>) {
+    const std::int64_t width = smaller(kPanel<T>, columns - j);
+    for (std::int64_t p = 0; p < k; p += kDepth) {
+      const std::int64_t depth = smaller(kDepth, k - p);
+      pack_panels<S>(rhs + p * rhs_k + j * rhs_column, rhs_k, rhs_column, depth, width, panel, 0);
+      multiply_block<T>(x + p, x_row, rows, depth, panel, kPanel<T>, width, sums + j, sums_row, first && p == 0, panel);
+    }
+  }
+}
+
+/// So few rows that reading the right side is most of the work.
+template <MatmulStorage kStorage> void multiply_few_rows(const PortableTile& t) {
+  using S = Storage<kStorage>;
+  using T = typename S::Sum;
+  using E = typename S::Element;
+  constexpr bool kInPlace = sizeof(E) == sizeof(T);
+  constexpr std::int64_t kScratch = kPortableRows * kPortableLhsRow;
+  T* const lhs = static_cast<T*>(t.scratch);
+  const std::int64_t sums_row = kInPlace ? t.out_row : round_up(t.columns, kPanel<T>);
+  T* const sums = kInPlace ? static_cast<T*>(t.out) : lhs + kScratch + kPortableDepth * sums_row;
+  const std::int64_t step = smaller(t.k, kScratch / t.rows - 32), row = round_up(step, 16) + 16;  // as kPortableLhsRow
+  for (std::int64_t p = 0; p < t.k; p += step) {
+    const std::int64_t depth = smaller(step, t.k - p);
+    const auto* const rhs = static_cast<const E*>(t.rhs) + p * t.rhs_k;
+    copy_matrix<S>(static_cast<const E*>(t.lhs) + p * t.lhs_k, t.lhs_row, t.lhs_k, t.rows, depth, lhs, row);
+    if (t.rhs_column == 1)
+      add_long_rows<S>(lhs, row, t.rows, depth, rhs, t.rhs_k, t.columns, sums, sums_row, p == 0);
+    else
+      add_turned_panels<S>(lhs, row, t.rows, depth, rhs, t.rhs_k, t.rhs_column, t.columns, sums, sums_row, p == 0);
+  }
+  if constexpr (!kInPlace)
+    for (std::int64_t i = 0; i < t.rows; ++i)
+      for (std::int64_t j = 0; j < t.columns; ++j)
+        static_cast<E*>(t.out)[i * t.out_row + j] = S::narrow(sums[i * sums_row + j]);
 }
 
 template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
@@ -305,6 +403,7 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
   using T = typename S::Sum;
   using E = typename S::Element;
   constexpr bool kInPlace = sizeof(E) == sizeof(T);
+  if (t.rows <= kPortableFewRows && t.rhs_panels == nullptr) return multiply_few_rows<kStorage>(t);
   const std::int64_t sums_row = kInPlace ? t.out_row : round_up(t.columns, kPanel<T>);
   T* const lhs = static_cast<T*>(t.scratch);
   T* const panels = lhs + kPortableRows * kPortableLhsRow;
@@ -313,13 +412,8 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
   for (std::int64_t p = 0; p < t.k; p += step) {
     const std::int64_t depth = smaller(step, t.k - p);
     const auto* const rhs = static_cast<const E*>(t.rhs) + p * t.rhs_k;
-    // Few rows read the right side where it lies; a last panel that is not whole has nothing to read behind it.
-    const bool as_it_lies = kInPlace && t.rhs_panels == nullptr && t.rhs_column == 1 &&
-                            reads_as_it_lies(t.rows, t.rhs_k * t.k * static_cast<std::int64_t>(sizeof(T)));
-    const std::int64_t lying = as_it_lies ? t.columns / kPanel<T> * kPanel<T> : 0;
     if (t.rhs_panels == nullptr)
-      pack_panels<S>(rhs + lying * t.rhs_column, t.rhs_k, t.rhs_column, depth, t.columns - lying,
-                     panels + lying * depth, kPanel<T> * depth);
+      pack_panels<S>(rhs, t.rhs_k, t.rhs_column, depth, t.columns, panels, kPanel<T> * depth);
     for (std::int64_t i = 0; i < t.rows; i += kPortableRows) {
       const std::int64_t rows = smaller(kPortableRows, t.rows - i);
       const auto* const source = static_cast<const E*>(t.lhs) + i * t.lhs_row + p * t.lhs_k;
@@ -332,11 +426,9 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
       for (std::int64_t j = 0; j < t.columns; j += kPanel<T>) {
         const T* panel = t.rhs_panels != nullptr ? static_cast<const T*>(t.rhs_panels) + j * t.k + p * kPanel<T>
                                                  : panels + j * depth;
-        std::int64_t panel_row = kPanel<T>, to_next = kPanel<T> * (t.rhs_panels != nullptr ? t.k : depth);
-        if constexpr (kInPlace)
-          if (j < lying) panel = rhs + j, panel_row = t.rhs_k, to_next = kPanel<T>;
+        const std::int64_t to_next = kPanel<T> * (t.rhs_panels != nullptr ? t.k : depth);
         const std::int64_t width = kInPlace ? smaller(kPanel<T>, t.columns - j) : kPanel<T>;
-        multiply_block<T>(block, block_row, rows, depth, panel, panel_row, width, sums + i * sums_row + j, sums_row,
+        multiply_block<T>(block, block_row, rows, depth, panel, kPanel<T>, width, sums + i * sums_row + j, sums_row,
                           p == 0, panel + to_next);
       }
     }

@@ -14,7 +14,7 @@ enum class MatmulStorage : std::uint8_t { u8, u16, u32, u64, f16, bf16, f32, f64
 inline constexpr std::int64_t kPortableRows = 112, kPortableDepth = 384;
 /// Elements from a copied row of the left side to the next: rows that are used together lie in different cache sets.
 inline constexpr std::int64_t kPortableLhsRow = kPortableDepth + 16;
-/// Up to so many rows of a tile, the right side is not copied where it lies row by row.
+/// Up to so many rows of a tile, panels of the right side are not made beforehand.
 inline constexpr std::int64_t kPortableFewRows = 48;
 
 /// The right side of a product as panels of `panel_columns` columns, each all of k deep, widened to the type of the sums.
