@@ -59,11 +59,6 @@ struct Symbol {
   bool is_code;
 };
 
-/// Pages of one protection within the image.
-struct Segment {
-  std::uint64_t begin = 0, end = 0;
-};
-
 }  // namespace
 
 struct LoadedObject::Image {
@@ -92,13 +87,12 @@ class Loader {
                                          "the section table");
   }
 
-  /// Places sections: code first, then constants, each from a page of its own.
+  /// Places sections: code first, then constants, which are in the same pages: most kernels take one, and every further
+  /// protection and first touch of a page costs a microsecond.
   void place(std::uint64_t page) {
     place_.assign(sections_.size(), kNowhere);
     std::uint64_t end = 0;
     for (const bool executable : {true, false}) {
-      Segment& segment = executable ? code_ : constants_;
-      segment.begin = end;
       for (std::size_t i = 0; i < sections_.size(); ++i) {
         const Elf64_Shdr& section = sections_[i];
         if ((section.sh_flags & SHF_ALLOC) == 0 || ((section.sh_flags & SHF_EXECINSTR) != 0) != executable) continue;
@@ -107,10 +101,9 @@ class Loader {
         end = place_[i] + section.sh_size;
         if (end > kLargestImage) refuse("more than {} bytes", kLargestImage);
       }
-      end = align_up(end, page);
-      segment.end = end;
+      if (end == 0) refuse("no code");
     }
-    if (code_.end == code_.begin) refuse("no code");
+    size_ = align_up(end, page);
   }
 
   void copy_to(char* base) {
@@ -158,9 +151,7 @@ class Loader {
     return found;
   }
 
-  std::uint64_t image_size() const { return constants_.end; }
-  const Segment& code() const { return code_; }
-  const Segment& constants() const { return constants_; }
+  std::uint64_t image_size() const { return size_; }
 
  private:
   static constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
@@ -222,17 +213,12 @@ class Loader {
   Bytes bytes_;
   std::vector<Elf64_Shdr> sections_;
   std::vector<std::uint64_t> place_;  // per section: its offset in the image, or kNowhere
-  Segment code_, constants_;
+  std::uint64_t size_ = 0;
   std::size_t symbol_table_ = 0;
   std::vector<Elf64_Sym> symbols_;
   std::string_view names_;
   char* base_ = nullptr;
 };
-
-void protect(char* base, const Segment& segment, int protection) {
-  if (segment.end > segment.begin && mprotect(base + segment.begin, segment.end - segment.begin, protection) != 0)
-    refuse("memory cannot be protected: {}", std::strerror(errno));
-}
 
 }  // namespace
 
@@ -252,8 +238,7 @@ std::shared_ptr<const LoadedObject> LoadedObject::load(std::string_view object) 
   loader.read_symbols();
   loader.relocate();
   image->symbols = loader.global_symbols();
-  protect(image->base, loader.code(), PROT_READ | PROT_EXEC);
-  protect(image->base, loader.constants(), PROT_READ);
+  if (mprotect(image->base, image->size, PROT_READ | PROT_EXEC) != 0) refuse("memory cannot be protected: {}", std::strerror(errno));
   return std::shared_ptr<const LoadedObject>(new LoadedObject(std::move(image)));
 }
 

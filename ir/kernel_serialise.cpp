@@ -25,18 +25,20 @@ constexpr std::uint64_t kPrimCount = [] {
 class Writer {
  public:
   void number(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<char>(value | 0x80));
-    bytes_.push_back(static_cast<char>(value));
+    char bytes[kLongestNumber];
+    bytes_.append(bytes, put(value, bytes));
   }
   void program(const ScalarProgram& program) {
     number(program.size());
+    constexpr std::size_t kNumbers = 7;
     for (ValueId i = 0; i < program.size(); ++i) {
       const Instr& instr = program[i];
-      number(static_cast<std::uint64_t>(instr.prim));
-      number(static_cast<std::uint64_t>(instr.type));
-      number(instr.index);
-      for (const ValueId id : {instr.a, instr.b, instr.c}) number(id == kNoValue ? 0 : i - id);
-      number(instr.bits);
+      char bytes[kNumbers * kLongestNumber];
+      char* end = put(static_cast<std::uint64_t>(instr.prim), bytes);
+      end = put(static_cast<std::uint64_t>(instr.type), end);
+      end = put(instr.index, end);
+      for (const ValueId id : {instr.a, instr.b, instr.c}) end = put(id == kNoValue ? 0 : i - id, end);
+      bytes_.append(bytes, put(instr.bits, end));
     }
   }
   template <class List, class F> void list(const List& list, F&& f) {
@@ -49,6 +51,7 @@ class Writer {
   void values(const std::vector<ValueId>& ids) {
     list(ids, [&](ValueId id) { number(id); });
   }
+  void reserve(std::size_t bytes) { bytes_.reserve(bytes); }
   std::string finish() && {
     const std::uint64_t sum = XXH64(bytes_.data(), bytes_.size(), 0);
     for (unsigned i = 0; i < kChecksumBytes; ++i) bytes_.push_back(static_cast<char>(sum >> (8 * i)));
@@ -56,6 +59,13 @@ class Writer {
   }
 
  private:
+  static constexpr std::size_t kLongestNumber = 10;  // of 64 bits
+  /// Returns its end.
+  static char* put(std::uint64_t value, char* to) {
+    for (; value >= 0x80; value >>= 7) *to++ = static_cast<char>(value | 0x80);
+    *to++ = static_cast<char>(value);
+    return to;
+  }
   std::string bytes_;
 };
 
@@ -145,6 +155,7 @@ void check_indices(const Kernel& kernel) {
 
 std::string serialise(const Kernel& kernel) {
   Writer out;
+  out.reserve(256 + 12 * kernel.program.size());  // what programs take, more or less
   out.number(kVersion);
   out.number(kernel.rank);
   out.number(kernel.reduced);

@@ -1,8 +1,9 @@
 // See scalar_program.h.
 #include "ir/scalar_program.h"
 
-#include <algorithm>
 #include <array>
+#include <cstring>
+#include <type_traits>
 
 namespace fermata {
 namespace {
@@ -22,10 +23,17 @@ thread_local Recorder* Recorder::current_ = nullptr;
 
 ValueId ScalarProgram::add(const Instr& instr) {
   // A window, not a map: programs are short and repeats are near (the operands of one formula, or equal loads).
+  // Most differ in the first word: compiling a kernel looks at some ten thousand.
   constexpr std::size_t kWindow = 256;
-  const std::size_t first = instrs_.size() > kWindow ? instrs_.size() - kWindow : 0;
-  const auto same = std::find(instrs_.begin() + static_cast<std::ptrdiff_t>(first), instrs_.end(), instr);
-  if (same != instrs_.end()) return static_cast<ValueId>(same - instrs_.begin());
+  static_assert(std::has_unique_object_representations_v<Instr> && sizeof(Instr) % sizeof(std::uint64_t) == 0);
+  const auto first_word = [](const Instr& i) {
+    std::uint64_t word;
+    std::memcpy(&word, &i, sizeof(word));
+    return word;
+  };
+  const std::uint64_t wanted = first_word(instr);
+  for (std::size_t i = instrs_.size() > kWindow ? instrs_.size() - kWindow : 0; i < instrs_.size(); ++i)
+    if (first_word(instrs_[i]) == wanted && instrs_[i] == instr) return static_cast<ValueId>(i);
   instrs_.push_back(instr);
   return static_cast<ValueId>(instrs_.size() - 1);
 }

@@ -89,7 +89,8 @@ std::vector<float> hardest_dividends(std::uint64_t divisor) {
   for (const unsigned shift : {24u, 25u})
     for (const std::uint64_t residue : {inverse, ~inverse + 1}) {
       // middle * divisor is 1 or -1 modulo 2^shift; the middle has 25 bits and is odd.
-      for (std::uint64_t middle = residue & ((std::uint64_t{1} << shift) - 1); middle < std::uint64_t{1} << 25; middle += std::uint64_t{1} << shift) {
+      const std::uint64_t modulus = std::uint64_t{1} << shift;
+      for (std::uint64_t middle = residue & (modulus - 1); middle < std::uint64_t{1} << 25; middle += modulus) {
         if (middle < std::uint64_t{1} << 24) continue;
         const std::uint64_t dividend = (middle * divisor + 1) >> shift;
         if (dividend < std::uint64_t{1} << 24) found.push_back(static_cast<float>(dividend));
@@ -119,7 +120,8 @@ TEST_F(UniformDivision, GivesTheTrueQuotientsNextToTheMiddleOfTwoFloats) {
 
 TEST_F(UniformDivision, GivesTheTrueQuotientsOfWhatIsSpecial) {
   using Limits = std::numeric_limits<float>;
-  std::vector<float> special = {0.0f, Limits::infinity(), Limits::quiet_NaN(), Limits::max(), Limits::min(), Limits::denorm_min(), 1.0f, 0x1.fffffep0f};
+  std::vector<float> special = {0.0f,          Limits::infinity(),   Limits::quiet_NaN(), Limits::max(),
+                                Limits::min(), Limits::denorm_min(), 1.0f,                0x1.fffffep0f};
   for (const float bound : {0x1p-126f, 0x1p-76f, 0x1p-24f, 0x1p24f, 0x1p76f})
     for (const float x : {bound, std::nextafter(bound, 0.0f), std::nextafter(bound, Limits::infinity())}) special.push_back(x);
   for (std::size_t i = special.size(); i-- > 0;) special.push_back(-special[i]);
