@@ -166,7 +166,7 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
       return Values{b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros)};
     };
     memory = adjacent ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
-                      : b_.either(skips_one(access), [&] { return Values{load_every_other(access, first, span.count(vector))}; }, gathered)[0];
+                      : b_.either(skips_one(access), [&] { return Values{load_every_other(access, first, count_of(span, vector))}; }, gathered)[0];
   } else {
     memory = load_by_lane(access, first, lane_step(access), count_of(span, vector));
   }
@@ -186,15 +186,14 @@ Value* Accesses::load_every_other(unsigned access, Value* first, Value* count) c
   Value* const zeros = llvm::Constant::getNullValue(type);
   const llvm::Align align(byte_size(dtype));
   Value* const elements = count == nullptr ? b_.i64(2 * lanes - 1) : b_.CreateSub(b_.CreateShl(count, 1), b_.i64(1));
-  const auto part = [&](std::int64_t begin) {
-    Value* const rest = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b_.CreateSub(elements, b_.i64(begin)), b_.i64(0));
-    Value* const mask = b_.mask_below(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(lanes)));
-    return b_.CreateMaskedLoad(type, b_.CreateConstGEP1_64(memory_type(b_.getContext(), dtype, 1), first, static_cast<std::uint64_t>(begin)),
-                               align, mask, zeros);
+  const Values masks = b_.masks_below(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, elements, b_.i64(0)), 2);
+  const auto part = [&](unsigned which) {
+    Value* const begin = b_.element(memory_type(b_.getContext(), dtype, 1), first, std::uint64_t{which} * lanes);
+    return b_.CreateMaskedLoad(type, begin, align, masks[which], zeros);
   };
   llvm::SmallVector<int, 64> even;
   for (unsigned lane = 0; lane < lanes; ++lane) even.push_back(static_cast<int>(2 * lane));
-  return b_.CreateShuffleVector(part(0), part(lanes), even);
+  return b_.CreateShuffleVector(part(0), part(1), even);
 }
 
 void Accesses::prefetch(Value* first, std::uint64_t bytes) const {
