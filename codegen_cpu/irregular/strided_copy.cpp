@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
@@ -142,6 +143,54 @@ template <class T> void copy_runs(const Copy& c) {
         4096);
 }
 
+/// As many elements as a vector of 16 bytes has, from each of as many lines.
+template <class T> struct Square {
+  static constexpr int kSide = 16 / static_cast<int>(sizeof(T));
+  typedef T Line __attribute__((vector_size(16)));
+  Line lines[kSide];
+
+  static constexpr std::make_integer_sequence<int, kSide> kNumbers{};
+  /// Of two lines whose numbers differ in a bit: lanes without that bit in their numbers come first, or those with it.
+  template <int kBit, bool kWith, int... kLane> static Line lanes_of_both(Line a, Line b, std::integer_sequence<int, kLane...>) {
+    return __builtin_shufflevector(a, b, ((kLane & kBit) != 0 ? kSide + kLane - !kWith * kBit : kLane + kWith * kBit)...);
+  }
+  template <int kBit = 1> void turn() {
+    if constexpr (kBit < kSide) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kSide; ++i) {
+        if ((i & kBit) != 0) continue;
+        const Line a = lines[i], b = lines[i + kBit];
+        lines[i] = lanes_of_both<kBit, false>(a, b, kNumbers), lines[i + kBit] = lanes_of_both<kBit, true>(a, b, kNumbers);
+      }
+      turn<2 * kBit>();
+    }
+  }
+};
+
+/// to[i * to_line + j] = from[j * from_line + i].
+template <class T>
+void turn_block(T* to, std::int64_t to_line, const T* from, std::int64_t from_line, std::int64_t lines, std::int64_t columns) {
+  std::int64_t i = 0;
+  if constexpr (sizeof(T) < 16) {
+    constexpr int kSide = Square<T>::kSide;
+    for (; i + kSide <= lines; i += kSide) {
+      std::int64_t j = 0;
+      for (; j + kSide <= columns; j += kSide) {
+        Square<T> square;
+#pragma GCC unroll 16
+        for (int c = 0; c < kSide; ++c) std::memcpy(&square.lines[c], from + (j + c) * from_line + i, 16);
+        square.turn();
+#pragma GCC unroll 16
+        for (int c = 0; c < kSide; ++c) std::memcpy(to + (i + c) * to_line + j, &square.lines[c], 16);
+      }
+      for (; j < columns; ++j)
+        for (int c = 0; c < kSide; ++c) to[(i + c) * to_line + j] = from[j * from_line + i + c];
+    }
+  }
+  for (; i < lines; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) to[i * to_line + j] = from[j * from_line + i];
+}
+
 /// The innermost axis of the target, `outer` moved just before it, is strided in the source, and `outer` the other way.
 template <class T> void copy_blocks(const Copy& c) {
   auto* const to = reinterpret_cast<T*>(c.to);
@@ -155,6 +204,10 @@ template <class T> void copy_blocks(const Copy& c) {
       const std::int64_t i0 = task % strips * kBlock, i1 = std::min(i0 + kBlock, a.size);
       for (std::int64_t j0 = 0; j0 < b.size; j0 += kBlock) {
         const std::int64_t j1 = std::min(j0 + kBlock, b.size);
+        if (a.from == 1 && b.to == 1) {
+          turn_block(to + at.to + i0 * a.to + j0, a.to, from + at.from + i0 + j0 * b.from, b.from, i1 - i0, j1 - j0);
+          continue;
+        }
         for (std::int64_t i = i0; i < i1; ++i)
           for (std::int64_t j = j0; j < j1; ++j)
             to[at.to + i * a.to + j * b.to] = from[at.from + i * a.from + j * b.from];

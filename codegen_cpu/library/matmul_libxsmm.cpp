@@ -111,7 +111,7 @@ double matmul_libxsmm_cost(const CallArgs& args) {
   double copies = 0;
   if (!by_rows(p.lhs, p.k)) copies += static_cast<double>(p.batches) * static_cast<double>(p.m * p.k);
   if (!by_rows(p.rhs, p.n)) copies += static_cast<double>(p.batches) * static_cast<double>(p.k * p.n);
-  return 60 + 15 * static_cast<double>(p.batches) + work + copies * 0.8;
+  return 60 + 15 * static_cast<double>(p.batches) + work + copies * 0.3;
 }
 
 }  // namespace fermata

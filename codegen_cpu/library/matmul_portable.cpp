@@ -260,7 +260,9 @@ double matmul_portable_cost(const CallArgs& args) {
   const double rhs = k * static_cast<double>(p.n) > 2e6 ? 0.3 : 0.15;
   const double copies = (m * k * lhs + k * whole(p.n, 16) * rhs +
                          m * whole(p.n, 16) * static_cast<double>(parts(p.k, kPortableDepth)) * 0.1);
-  return 150 + multiply_adds + batches * copies;
+  // A panel that is not whole is packed and written element by element.
+  const double edge = p.n % 32 == 0 ? 0 : (k + m) * static_cast<double>(p.n % 32) * 0.3;
+  return 150 + multiply_adds + batches * (copies + edge);
 }
 
 }  // namespace fermata

@@ -132,6 +132,24 @@ TEST(StridedCopy, LargeTransposesAndBroadcastsAgree) {
   for (std::int64_t i = 0; i < element_count(sizes); ++i) ASSERT_TRUE(same(to, i, from, i / 5 % 257));
 }
 
+TEST(StridedCopy, TransposesOfEverySizeOfElements) {
+  std::mt19937_64 random(seed());
+  for (const DType dtype : kOneOfEachSize)
+    for (const Shape& sizes : {Shape{64, 10}, Shape{37, 45}, Shape{16, 128}, Shape{3, 70, 33}, Shape{129, 4}}) {
+      const std::size_t rank = sizes.rank();
+      const std::int64_t rows = sizes[rank - 2], columns = sizes[rank - 1];
+      Array from(dtype, sizes), to(dtype, sizes);  // of which the last two axes are read as exchanged
+      from.fill(random);
+      Shape turned = dense_strides(sizes);
+      turned[rank - 2] = 1, turned[rank - 1] = rows;
+      strided_copy({to.bytes.data(), to.strides}, {from.bytes.data(), turned}, sizes, byte_size(dtype));
+      for (std::int64_t p = 0; p < element_count(sizes); p += rows * columns)
+        for (std::int64_t i = 0; i < rows; ++i)
+          for (std::int64_t j = 0; j < columns; ++j)
+            ASSERT_TRUE(same(to, p + i * columns + j, from, p + j * rows + i)) << to_string(dtype, sizes);
+    }
+}
+
 TEST(StridedCopy, TheLastOfSeveralWritesWins) {
   const ThreadCount threads(4);
   Array from(DType::i32, Shape{100'000});
