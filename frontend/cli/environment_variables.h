@@ -23,6 +23,7 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_CACHE_DIR", "FOLDER", "~/.cache/fermata", "where machine code is kept; empty for nowhere"},
     {"FERMATA_CACHE_DIR_LIMIT", "BYTES", "256 MiB", "machine code that is kept"},
     {"FERMATA_CACHE_LIMIT", "BYTES", "half of the memory", "freed memory that is kept for reuse"},
+    {"FERMATA_PACKED_LIMIT", "BYTES", "a sixteenth of the memory", "weights kept a second time, as products read them"},
     {"FERMATA_MEMORY_LIMIT", "BYTES", "the memory", "memory taken from the system in all"},
     {"FERMATA_CUDA_MEMORY_LIMIT", "BYTES", "the device's memory", "memory taken from a CUDA device"},
     {"FERMATA_CUDA_SYNC", "0|1", "0", "every CUDA launch is waited for, so that errors name their op"},
