@@ -145,7 +145,7 @@ TEST_P(PackedConstantsOf, SeveralThreadsWithTheSameWeights) {
   std::vector<std::jthread> threads;
   std::atomic<int> wrong = 0;
   for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, mode = GetParam()] {
+    threads.emplace_back([&, t, mode = GetParam()] {
       const ModeGuard guard(mode);
       for (int i = 0; i < 20; ++i) {
         if (floats(matmul(x, w.permute({1, 0}))) != want) ++wrong;
