@@ -1,10 +1,15 @@
 // `fermata cache`: the machine code that is kept on disk from process to process.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "frontend/cli/commands.h"
+#include "frontend/cli/program_file.h"
+#include "passes/pipeline.h"
 #include "runtime/disk_cache.h"
 
 namespace fermata::cli {
@@ -49,14 +54,29 @@ void clear() {
   fmt::print("{} files removed from {}\n", removed, DiskCache::instance().directory());
 }
 
+/// Compiles programs as a first sync would; kernels that are there already are left as they are.
+void warm(const std::vector<std::string>& files) {
+  if (!has_folder()) return;
+  std::size_t kept = DiskCache::instance().entries().size();
+  for (const std::string& file : files) {
+    const std::size_t steps = step_count(read_program(file), BackendKey::cpu), now = DiskCache::instance().entries().size();
+    fmt::print("{}: {} steps, {} kernels that are new\n", file, steps, now - std::min(kept, now));
+    kept = now;
+  }
+}
+
 }  // namespace
 
 void add_cache(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand("cache", "Look at the machine code that is kept on disk, or remove it");
+  CLI::App* const command = app.add_subcommand("cache", "Look at the machine code that is kept on disk, add to it, or remove it");
   command->require_subcommand(1);
   command->add_subcommand("list", "Every kernel, used last first: file, size, unused since, what it is")->callback(list);
   command->add_subcommand("size", "How many there are and what they take")->callback(size);
   command->add_subcommand("clear", "Remove all of them")->callback(clear);
+  CLI::App* const warming = command->add_subcommand("warm", "Compile programs beforehand: those that sync them later load their kernels");
+  const auto files = std::make_shared<std::vector<std::string>>();
+  warming->add_option("file", *files, "Programs, as dump_ir() writes them")->required();
+  warming->callback([files] { warm(*files); });
 }
 
 }  // namespace fermata::cli

@@ -186,6 +186,13 @@ TEST_F(Cli, CacheKeepsMachineCodeBetweenProcesses) {
   EXPECT_EQ(run_program("fermata run p.ir", settings).err, "");
   EXPECT_THAT(run_program("fermata cache clear", settings).out, HasSubstr(" files removed from kept\n"));
   EXPECT_EQ(run_program("fermata cache list", settings).out, "");
+  // Compiled beforehand, a program finds all of its kernels.
+  EXPECT_EQ(run_program("fermata cache warm p.ir p.ir", settings).out,
+            "p.ir: 1 steps, 1 kernels that are new\np.ir: 1 steps, 0 kernels that are new\n");
+  // Not what makes up its inputs, though, so that is played op by op.
+  EXPECT_EQ(run_program("fermata run p.ir", "FERMATA_CACHE_DIR=kept ").out, first.out);
+  EXPECT_THAT(run_program("fermata cache size", settings).out, HasSubstr("1 kernels, "));
+  EXPECT_EQ(run_program("fermata cache warm nothing.ir", settings).status, 1);
   EXPECT_EQ(run_program("fermata cache size", "FERMATA_CACHE_DIR= ").out,
             "Nothing is kept on disk: FERMATA_CACHE_DIR is empty, or there is no home folder.\n");
 }
