@@ -49,7 +49,7 @@ class PackedCopies {
   static void discharge(const Entry& e);
   StoragePtr find(const PackedKey& key, std::size_t bytes, FunctionRef<void(std::byte*)> pack);
 
-  std::mutex mutex_;
+  std::recursive_mutex mutex_;  // to trim() is part of allocating a copy, where memory is short
   std::vector<Entry> entries_;           // used last last
   PackedCopies *next_ = nullptr, *previous_ = nullptr;  // in the list of all
 };

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 
+#include "codegen_cpu/irregular/turn_square.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
@@ -143,45 +143,22 @@ template <class T> void copy_runs(const Copy& c) {
         4096);
 }
 
-/// As many elements as a vector of 16 bytes has, from each of as many lines.
-template <class T> struct Square {
-  static constexpr int kSide = 16 / static_cast<int>(sizeof(T));
-  typedef T Line __attribute__((vector_size(16)));
-  Line lines[kSide];
-
-  static constexpr std::make_integer_sequence<int, kSide> kNumbers{};
-  /// Of two lines whose numbers differ in a bit: lanes without that bit in their numbers come first, or those with it.
-  template <int kBit, bool kWith, int... kLane> static Line lanes_of_both(Line a, Line b, std::integer_sequence<int, kLane...>) {
-    return __builtin_shufflevector(a, b, ((kLane & kBit) != 0 ? kSide + kLane - !kWith * kBit : kLane + kWith * kBit)...);
-  }
-  template <int kBit = 1> void turn() {
-    if constexpr (kBit < kSide) {
-#pragma GCC unroll 16
-      for (int i = 0; i < kSide; ++i) {
-        if ((i & kBit) != 0) continue;
-        const Line a = lines[i], b = lines[i + kBit];
-        lines[i] = lanes_of_both<kBit, false>(a, b, kNumbers), lines[i + kBit] = lanes_of_both<kBit, true>(a, b, kNumbers);
-      }
-      turn<2 * kBit>();
-    }
-  }
-};
-
 /// to[i * to_line + j] = from[j * from_line + i].
 template <class T>
 void turn_block(T* to, std::int64_t to_line, const T* from, std::int64_t from_line, std::int64_t lines, std::int64_t columns) {
   std::int64_t i = 0;
   if constexpr (sizeof(T) < 16) {
-    constexpr int kSide = Square<T>::kSide;
+    constexpr int kSide = 16 / static_cast<int>(sizeof(T));  // every instruction set has vectors of 16 bytes
+    typedef T Line __attribute__((vector_size(16)));
     for (; i + kSide <= lines; i += kSide) {
       std::int64_t j = 0;
       for (; j + kSide <= columns; j += kSide) {
-        Square<T> square;
+        Line square[kSide];
 #pragma GCC unroll 16
-        for (int c = 0; c < kSide; ++c) std::memcpy(&square.lines[c], from + (j + c) * from_line + i, 16);
-        square.turn();
+        for (int c = 0; c < kSide; ++c) std::memcpy(&square[c], from + (j + c) * from_line + i, 16);
+        turn_square(square);
 #pragma GCC unroll 16
-        for (int c = 0; c < kSide; ++c) std::memcpy(to + (i + c) * to_line + j, &square.lines[c], 16);
+        for (int c = 0; c < kSide; ++c) std::memcpy(to + (i + c) * to_line + j, &square[c], 16);
       }
       for (; j < columns; ++j)
         for (int c = 0; c < kSide; ++c) to[(i + c) * to_line + j] = from[j * from_line + i + c];

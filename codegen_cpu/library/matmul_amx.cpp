@@ -20,7 +20,6 @@
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "codegen_cpu/library/matmul_problem.h"
 #include "ir/shape.h"
-#include "runtime/packed_copies.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -122,8 +121,6 @@ MatmulTiles cut_into_tiles(const MatmulProblem& p) {
 /// Rows up to which the right side is kept packed if it comes again: panels of f32 have half as many bytes again as the matrix, so for more
 /// rows packing in the second-level cache is quicker than reading them.
 constexpr std::int64_t kMostRowsOfKept = 256;
-/// Elements from which on.
-constexpr std::int64_t kLeastKept = 1 << 14;
 
 /// A right side that is kept: panels of all of k, and for f32 the largest magnitude of each column.
 class KeptRhs {
@@ -132,7 +129,7 @@ class KeptRhs {
     const MatmulProblem& p = c.problem;
     if (p.batches != 1 || p.m > kMostRowsOfKept || p.k * p.n < kLeastKept) return;
     const std::int64_t panels = parts(p.n, kAmxLines);
-    const PackedKey key{&kAmxKernels.pack_rhs[c.number()], p.rhs.data, {p.k, p.n, p.rhs.row_stride, p.rhs.column_stride}};
+    const PackedKey key = key_of_rhs(p, &kAmxKernels.pack_rhs[c.number()]);
     const auto bytes = static_cast<std::size_t>(panels * (panel_bytes_ + kAmxLines * 4));
     columns_ = panels * kAmxLines;
     held_ = PackedCopies::find(p.rhs.buffer, key, bytes, [&](std::byte* to) { pack(c, to); });

@@ -6,7 +6,6 @@
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "codegen_cpu/library/matmul_problem.h"
-#include "runtime/packed_copies.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -123,8 +122,6 @@ MatmulTiles cut_into_tiles(const MatmulProblem& p, MatmulStorage storage) {
 constexpr std::int64_t kMostRowsOfKept = 512;
 /// Rows from which on panels are read faster than a right side that lies in rows: fewer wait for memory anyway.
 constexpr std::int64_t kLeastRowsOfKept = 8;
-/// Elements of it from which on.
-constexpr std::int64_t kLeastKept = 1 << 14;
 
 /// Panels of the whole right side, if several tiles read the same ones or they are kept with it.
 class SharedPanels {
@@ -137,9 +134,7 @@ class SharedPanels {
     const bool is_read_in_place = p.rhs.column_stride == 1 && p.m < kLeastRowsOfKept;
     const auto bytes = static_cast<std::size_t>(batch_bytes_ * p.batches);
     if (p.batches == 1 && p.m <= kMostRowsOfKept && p.k * p.n >= kLeastKept && !is_read_in_place) {
-      const PackedKey key{&kernels().pack_rhs[static_cast<std::size_t>(storage)],
-                          p.rhs.data,
-                          {p.k, p.n, p.rhs.row_stride, p.rhs.column_stride}};
+      const PackedKey key = key_of_rhs(p, &kernels().pack_rhs[static_cast<std::size_t>(storage)]);
       kept_ = PackedCopies::find(p.rhs.buffer, key, bytes, [&](std::byte* to) { pack(p, storage, to); });
       if (kept_ != nullptr) panels_ = static_cast<std::byte*>(kept_->data);
     }

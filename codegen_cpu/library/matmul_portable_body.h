@@ -17,6 +17,7 @@
 #endif
 
 #include "codegen_cpu/irregular/narrow_float.h"
+#include "codegen_cpu/irregular/turn_square.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors wider than a register are passed, but not out of this file
@@ -107,29 +108,6 @@ template <class T> constexpr std::int64_t kPanel = 2 * kLanes<T>;
 
 // ---- Copies -----------------------------------------------------------------------------------------------------------
 
-/// Of two rows whose numbers differ in a bit: lanes without that bit in their numbers come first, or those with it.
-template <int kBit, bool kWith, class V, int... kLane>
-inline V lanes_of_both(V a, V b, std::integer_sequence<int, kLane...>) {
-  constexpr int kSize = sizeof...(kLane);
-  return __builtin_shufflevector(a, b, ((kLane & kBit) != 0 ? kSize + kLane - !kWith * kBit : kLane + kWith * kBit)...);
-}
-
-/// Turns a square of vectors: lane j of row i and lane i of row j change places, for one bit of their numbers at a time.
-template <class T, int kBit = 1> inline void transpose(Vector<T> (&rows)[kLanes<T>]) {
-  constexpr int kSize = static_cast<int>(kLanes<T>);
-  if constexpr (kBit < kSize) {
-    constexpr std::make_integer_sequence<int, kSize> kNumbers;
-#pragma GCC unroll 16
-    for (int i = 0; i < kSize; ++i) {
-      if ((i & kBit) != 0) continue;
-      const Vector<T> a = rows[i], b = rows[i + kBit];
-      rows[i] = lanes_of_both<kBit, false>(a, b, kNumbers);
-      rows[i + kBit] = lanes_of_both<kBit, true>(a, b, kNumbers);
-    }
-    transpose<T, 2 * kBit>(rows);
-  }
-}
-
 template <class S> inline Vector<typename S::Sum> load_widened(const typename S::Element* from) {
   using T = typename S::Sum;
   if constexpr (sizeof(typename S::Element) == sizeof(T)) {
@@ -165,7 +143,7 @@ template <class S> void copy_matrix(const typename S::Element* from, std::int64_
       Vector<T> square[kSide];
 #pragma GCC unroll 16
       for (int c = 0; c < kSide; ++c) square[c] = load_widened<S>(from + i + (j + c) * column);
-      transpose<T>(square);
+      turn_square(square);
 #pragma GCC unroll 16
       for (int r = 0; r < kSide; ++r) store(to + (i + r) * to_row + j, square[r]);
     }

@@ -160,6 +160,10 @@ void PackedOperands::pack(const MatmulProblem& problem, MatrixSide& side, std::i
     if (side.batch_strides[i] != 0) side.batch_strides[i] = to[i];
 }
 
+PackedKey key_of_rhs(const MatmulProblem& p, const void* layout) {
+  return {layout, p.rhs.data, {p.k, p.n, p.rhs.row_stride, p.rhs.column_stride}};
+}
+
 MatmulTiles tile_matmul(const MatmulProblem& p, double fewest, std::int64_t granule, std::int64_t most_rows,
                         std::int64_t most_columns) {
   std::int64_t down = 1, across = 1, rows = p.m, columns = p.n;

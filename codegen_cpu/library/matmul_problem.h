@@ -9,6 +9,7 @@
 #include "ir/shape.h"
 #include "runtime/allocator.h"
 #include "runtime/function_ref.h"
+#include "runtime/packed_copies.h"
 #include "runtime/tensor_view.h"
 
 namespace fermata {
@@ -81,6 +82,10 @@ class PackedOperands {
   Allocation held_[2]{};
   int count_ = 0;
 };
+
+/// Elements from which on a right side that comes again is kept packed, and what decides its bytes beside the layout.
+inline constexpr std::int64_t kLeastKept = 1 << 14;
+PackedKey key_of_rhs(const MatmulProblem& problem, const void* layout);
 
 /// A grid over m x n. The tiles of the last row and column may be smaller.
 struct MatmulTiles {

@@ -113,7 +113,6 @@ TEST_F(PackedConstants, Convolutions) {
                             {{1, 64, 7, 7}, {40, 64, 1, 1}, {1, 40, 7, 7}, 1, 0, 1},
                             {{3, 32, 12, 12}, {32, 16, 3, 3}, {3, 32, 6, 6}, 2, 1, 2},
                             {{1, 48, 15, 15}, {64, 48, 3, 3}, {1, 64, 8, 8}, 2, 1, 1}};
-  int ran = 0;
   for (const Window& window : windows)
     for (const Op op : {Op::convolution, Op::convolution_data_gradient})
       for (const Layout layout : {Layout::rows, Layout::gaps, Layout::reversed})
@@ -129,7 +128,10 @@ TEST_F(PackedConstants, Convolutions) {
           const std::vector<std::int64_t> attributes{window.groups, s, s, p, p, std::max(end, std::int64_t{0}),
                                                      std::max(end, std::int64_t{0}), 1, 1};
           const CallArgs args{op, inputs, {&output, 1}, attributes, {}};
-          if (!kernel.fits(args)) continue;
+          const bool by_amx = kernel.run == &convolution_amx;
+          const bool fits = kernel.fits(args);  // oneDNN's does wherever it was built in
+          ASSERT_TRUE(!by_amx || fits == (has_amx() && splits_f32() && s == 1)) << "stride " << s;
+          if (!fits) continue;
           const StoragePtr held = own(weight, inputs[1]);
           const std::string what = std::string(kernel.name) + (forward ? " forward " : " gradient ") +
                                    std::to_string(&window - windows) + " layout " + std::to_string(static_cast<int>(layout));
@@ -137,9 +139,7 @@ TEST_F(PackedConstants, Convolutions) {
           if (kernel.run == &convolution_onednn && layout == Layout::reversed) continue;
           expect_same_bits(args, kernel.run, what, kernel.run == &convolution_onednn);
           if (HasFatalFailure()) return;
-          ++ran;
         }
-  EXPECT_GT(ran, 0) << "neither AMX nor oneDNN is here";
 }
 
 }  // namespace
