@@ -1,7 +1,6 @@
 // `fermata cache`: the machine code that is kept on disk from process to process.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -57,11 +56,10 @@ void clear() {
 /// Compiles programs as a first sync would; kernels that are there already are left as they are.
 void warm(const std::vector<std::string>& files) {
   if (!has_folder()) return;
-  std::size_t kept = DiskCache::instance().entries().size();
   for (const std::string& file : files) {
-    const std::size_t steps = step_count(read_program(file), BackendKey::cpu), now = DiskCache::instance().entries().size();
-    fmt::print("{}: {} steps, {} kernels that are new\n", file, steps, now - std::min(kept, now));
-    kept = now;
+    const std::uint64_t before = DiskCache::instance().counts().stores;
+    const std::size_t steps = step_count(read_program(file), BackendKey::cpu);
+    fmt::print("{}: steps {}, new kernels {}\n", file, steps, DiskCache::instance().counts().stores - before);
   }
 }
 

@@ -188,7 +188,7 @@ TEST_F(Cli, CacheKeepsMachineCodeBetweenProcesses) {
   EXPECT_EQ(run_program("fermata cache list", settings).out, "");
   // Compiled beforehand, a program finds all of its kernels.
   EXPECT_EQ(run_program("fermata cache warm p.ir p.ir", settings).out,
-            "p.ir: 1 steps, 1 kernels that are new\np.ir: 1 steps, 0 kernels that are new\n");
+            "p.ir: steps 1, new kernels 1\np.ir: steps 1, new kernels 0\n");
   // Not what makes up its inputs, though, so that is played op by op.
   EXPECT_EQ(run_program("fermata run p.ir", "FERMATA_CACHE_DIR=kept ").out, first.out);
   EXPECT_THAT(run_program("fermata cache size", settings).out, HasSubstr("1 kernels, "));
