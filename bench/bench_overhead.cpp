@@ -14,8 +14,8 @@ namespace {
 
 // Operators of our own: kernels that do nothing, typed and boxed, and a wrapper that passes the call on.
 FERMATA_LIBRARY(bench, m) {
-  m.def("noop(Tensor x) -> Tensor");
-  m.def("boxed_noop(Tensor x) -> Tensor");
+  m.def("pure noop(Tensor x) -> Tensor");
+  m.def("pure boxed_noop(Tensor x) -> Tensor");
 }
 FERMATA_LIBRARY_IMPL(bench, CPU, m) {
   m.impl("noop", [](const Tensor&) { return Tensor(); });

@@ -3,53 +3,160 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "dispatch/call.h"
+#include "dispatch/call_context.h"
 #include "dispatch/kernel_cache.h"
 #include "dispatch/kernel_table.h"
+#include "dispatch/packed_results.h"
 #include "dispatch/table.h"
 #include "ir/error.h"
+#include "runtime/device_memory.h"
+#include "runtime/effects.h"
 
 namespace fermata {
 namespace {
 
-/// A tensor that looks at the elements of a view while a call lasts.
-Tensor borrowed(const TensorView& v, BackendKey backend) {
+/// An argument: a tensor that owns what it looks at for as long as a kernel keeps it.
+Tensor argument(const TensorView& v, BackendKey backend) {
   const Shape sizes(std::span(v.sizes, v.rank)), strides(std::span(v.strides, v.rank));
-  StoragePtr storage(Storage::adopt(
-      v.data, 0, [](Storage*) {}, nullptr));
-  Node* leaf = make_strided_leaf({v.dtype, sizes}, strides, 0, storage.get(), backend, Node::kTensor);
-  static_cast<void>(storage.release());
-  return Tensor(leaf, DispatchKeySet(backend) | Functionality::dense);
+  const DispatchKeySet keys = DispatchKeySet(backend) | Functionality::dense;
+  if (v.buffer == nullptr) {  // a place in memory that somebody else uses again: the kernel gets a copy
+    StoragePtr own(allocate_on(backend, static_cast<std::size_t>(v.element_count()) * byte_size(v.dtype)));
+    const Shape dense = dense_strides(sizes);
+    const TensorView out{own->data, v.dtype, v.rank, v.sizes, dense.data()};
+    const CallArgs copy{Op::copy, {&v, 1}, {&out, 1}, {}, {}};
+    select_call(operator_entry(Op::copy), backend, v.dtype, copy, {}).call(copy);
+    return Tensor(make_leaf({v.dtype, sizes}, own.release(), backend, Node::kTensor), keys);
+  }
+  v.buffer->retain();
+  StoragePtr held(v.buffer);
+  const std::int64_t offset = (static_cast<std::byte*>(v.data) - static_cast<std::byte*>(v.buffer->data)) /
+                              static_cast<std::int64_t>(byte_size(v.dtype));
+  Node* const leaf = offset == 0 && is_dense(sizes, strides)
+                         ? make_leaf({v.dtype, sizes}, v.buffer, backend, Node::kTensor)
+                         : make_strided_leaf({v.dtype, sizes}, strides, offset, v.buffer, backend, Node::kTensor);
+  static_cast<void>(held.release());
+  return Tensor(leaf, keys);
 }
 
-/// The elements of a result, where the step wants them.
-void deliver(const Tensor& result, const TensorView& out, const Call& call) {
+/// An argument that the kernel writes gets elements of its own.
+void separate(const Tensor& t, std::source_location where) {
+  Node& n = *t.node();
+  StoragePtr own(allocate_on(n.backend, static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype)));
+  Shape strides;
+  const Shape dense = dense_strides(n.sizes());
+  const TensorView from = view_of(n, strides), to{own->data, n.dtype, n.rank, n.sizes().data(), dense.data()};
+  const CallArgs copy{Op::copy, {&from, 1}, {&to, 1}, {}, {}, where};
+  select_call(operator_entry(Op::copy), n.backend, n.dtype, copy, where).call(copy);
+  t.set_node(make_leaf(n.type(), own.release(), n.backend, Node::kTensor));
+}
+
+void check_type(const Node& result, const TensorView& out, const Call& call) {
+  if (result.dtype == out.dtype && std::ranges::equal(result.sizes(), std::span(out.sizes, out.rank))) return;
+  throw UnsupportedError(2008,
+                         format_error(2008, "UnsupportedError",
+                                      std::string(call.entry.name) + ": the result is not what the Meta kernel said",
+                                      {{"result", to_string(result.dtype, result.sizes()), ""},
+                                       {"Meta", to_string(out.dtype, std::span(out.sizes, out.rank)), ""}},
+                                      call.where));
+}
+
+/// Whether nobody can write to the buffer of a result: it is no operand's, and no address in it that was handed out is kept.
+bool may_be_taken(const Tensor& result, const Storage& buffer, const CallArgs& args) {
+  const auto is_operand = [&](const TensorView& v) { return v.buffer == &buffer; };
+  return !buffer.is_nowhere() && std::ranges::none_of(args.inputs, is_operand) &&
+         (result.impl()->pinned == nullptr || (result.impl()->refs.load() == 1 && result.node()->refs.load() == Node::kTensor));
+}
+
+/// A result, where the step wants it: its buffer where that may be taken, or else its elements.
+void deliver(const Tensor& result, const CallArgs& args, const Call& call) {
   Node* node = result.node();
-  if (node->dtype != out.dtype || !std::ranges::equal(node->sizes(), std::span(out.sizes, out.rank)))
-    throw UnsupportedError(2008,
-                           format_error(2008, "UnsupportedError",
-                                        std::string(call.entry.name) + ": the result is not what the Meta kernel said",
-                                        {{"result", to_string(node->dtype, node->sizes()), ""},
-                                         {"Meta", to_string(out.dtype, std::span(out.sizes, out.rank)), ""}},
-                                        call.where));
+  const TensorView& out = args.outputs[0];
+  check_type(*node, out, call);
   if (node->pending()) tensor_hooks.materialise(node, "a kernel from outside returns a pending tensor", call.where);
+  Storage* const buffer = node->storage.load(std::memory_order_acquire);
+  if (args.result != nullptr && node->is_dense_leaf() && may_be_taken(result, *buffer, args)) {
+    buffer->retain();
+    args.result->reset(buffer);
+    return;
+  }
+  TensorView to = out;
+  if (args.result != nullptr) {
+    args.result->reset(allocate_on(node->backend, static_cast<std::size_t>(out.element_count()) * byte_size(out.dtype)));
+    to.data = (*args.result)->data;
+  }
   Shape strides;
   const TensorView from = view_of(*node, strides);
-  const CallArgs copy{Op::copy, {&from, 1}, {&out, 1}, {}, {}, call.where};
+  const CallArgs copy{Op::copy, {&from, 1}, {&to, 1}, {}, {}, call.where};
   select_call(operator_entry(Op::copy), node->backend, out.dtype, copy, call.where).call(copy);
 }
 
+/// The context of a call that was not recorded by a thread: one of text.
+CallContext plain_context(const OperatorEntry& entry, BackendKey backend) {
+  return {entry.kernels[cell_of(Functionality::dense, backend)].load(std::memory_order_acquire),
+          {kDefaultKeys, Functionality::autograd}, 0};
+}
+
+/// Several results, one after another in the buffer of the node.
+void deliver_packed(std::span<const Tensor> results, const CallArgs& args, const Call& call) {
+  std::vector<TensorType> types;
+  for (const Tensor& t : results) types.push_back({t.dtype(), t.shape()});
+  const PackedLayout layout = packed_layout(types);
+  TensorView packed = args.outputs[0];
+  if (layout.bytes != packed.element_count())
+    throw UnsupportedError(2008, format_error(2008, "UnsupportedError",
+                                              std::string(call.entry.name) + ": the results are not what the Meta kernel said", {},
+                                              call.where));
+  const BackendKey backend = call.keys.backend();
+  if (args.result != nullptr) {
+    args.result->reset(allocate_on(backend, static_cast<std::size_t>(layout.bytes)));
+    packed.data = (*args.result)->data;
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Shape dense = dense_strides(types[i].shape);
+    const TensorView out{static_cast<std::byte*>(packed.data) + layout.offsets[i], types[i].dtype,
+                         static_cast<std::uint8_t>(types[i].shape.rank()), types[i].shape.data(), dense.data()};
+    CallArgs one = args;
+    one.outputs = {&out, 1}, one.result = nullptr;
+    deliver(results[i], one, call);
+  }
+}
+
+/// What a recorded call gives: see result_types().
+std::vector<Tensor> results_of(const Schema* schema, std::vector<Tensor> written, const Stack& stack) {
+  if (schema == nullptr) return {stack.at(0).as<Tensor>()};
+  for (const std::size_t i : new_results(*schema)) written.push_back(stack.at(i).as<Tensor>());
+  return written;
+}
+
+/// Calls of kernels inside of a plan: a kernel may record and compute whatever it likes.
 template <BackendKey B> void run_external(const CallArgs& args) {
-  const OperatorEntry& entry = operator_entry(args.op);
+  const OperatorEntry &own = operator_entry(args.op), &entry = own.target != nullptr ? *own.target : own;
+  const CallContext context = args.context != 0 ? context_of(args.context) : plain_context(entry, B);
+  const DispatchKeySet keys = DispatchKeySet(B) | Functionality::dense;
+  if (context.kernel == nullptr) throw_missing_kernel({entry, keys, args.where});
   std::vector<Tensor> tensors;
-  for (const TensorView& v : args.inputs) tensors.push_back(borrowed(v, B));
+  for (const TensorView& v : args.inputs) tensors.push_back(argument(v, B));
   Stack stack = decode_arguments(args.attributes, tensors);
-  // The step is a value: what its kernel calls runs now, and is part of no history.
-  const KeyGuard plain({}, kDefaultKeys | Functionality::autograd);
-  const Call call{entry, DispatchKeySet(B) | Functionality::dense, args.where};
-  run_boxed_kernel(call, stack);
-  deliver(stack.at(0).as<Tensor>(), args.outputs[0], call);
+  tensors.clear();
+  const Schema* const schema = entry.schema.load(std::memory_order_acquire);
+  std::vector<Tensor> written = written_tensors(schema, stack);
+  for (const Tensor& t : written) separate(t, args.where);
+  const ContextScope scope(context);
+  const EffectScope effects;
+  const Call call{entry, keys, args.where};
+  const bool has_stream = context.kernel->inner != nullptr && args.scalars.size() >= 2;
+  {
+    const std::optional<StreamScope> stream(has_stream ? std::optional<StreamScope>(std::in_place, DrawStream{args.scalars[0], args.scalars[1]})
+                                                       : std::nullopt);
+    run_kernel(has_stream ? *context.kernel->inner : *context.kernel, call, stack);
+  }
+  run_effects(args.where);
+  const std::vector<Tensor> results = results_of(schema, std::move(written), stack);
+  if (results.size() == 1) return deliver(results[0], args, call);
+  deliver_packed(results, args, call);
 }
 
 constexpr auto kRunExternal = []<std::size_t... B>(std::index_sequence<B...>) {
@@ -170,7 +277,7 @@ std::vector<KernelVariant> external_variants(const OperatorEntry& entry, Backend
                                              std::source_location where) {
   const auto b = static_cast<std::size_t>(backend);
   if (family(entry.op) == Family::external)
-    return {{.name = "kernel", .dtypes = every_dtype(), .call = kRunExternal[b], .where = where}};
+    return {{.name = "kernel", .dtypes = every_dtype(), .call = kRunExternal[b], .is_boxed = true, .where = where}};
   const DTypeSet dtypes = operand_dtypes(info(entry.op).rule);
   return {{.name = "formula", .form = KernelForm::emit, .dtypes = dtypes, .where = where},
           {.name = "one_op", .dtypes = dtypes, .call = kRunFormula[b], .where = where}};

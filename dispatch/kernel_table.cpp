@@ -82,6 +82,16 @@ OperatorRow& OperatorTable::row(const std::string& name) {
   return added;
 }
 
+Op boxed_op(OperatorRow& row) {
+  if (family(row.entry.op) == Family::external) return row.entry.op;
+  const std::string name = "kernel::" + row.name;
+  if (const OperatorRow* known = table().find(name)) return known->entry.op;
+  OperatorRow& made = table().row(name);
+  made.doc = "A kernel that was registered for " + row.name + ".";
+  made.entry.target = &row.entry;
+  return made.entry.op;
+}
+
 OperatorEntry& operator_entry(Op op) {
   static OperatorRow* const rows = table().built_in.get();
   const auto i = static_cast<std::size_t>(op);
@@ -112,6 +122,18 @@ std::string nearest_operator(std::string_view wanted) {
       nearest = row->name, best = d;
   return nearest.empty() ? "`fermata ops` lists all" : fmt::format("{}?", nearest);
 }
+
+namespace {
+
+/// The kernel that was registered for an op of the table itself, where there is one.
+const KernelFunction* own_kernel(const OperatorRow& row, BackendKey backend) {
+  const std::lock_guard lock(table().mutex);
+  const RegistrationKey key = RegistrationKey::cell(Functionality::dense, backend);
+  const auto own = std::ranges::find_if(row.kernels, [&](const KernelFunction* k) { return k->key == key; });
+  return own == row.kernels.end() ? nullptr : row.entry.kernels[cell_of(Functionality::dense, backend)].load();
+}
+
+}  // namespace
 
 std::string_view name(KernelForm form) {
   constexpr std::string_view kNames[] = {"call", "emit", "library"};
@@ -173,6 +195,10 @@ void add_variant(Op op, BackendKey backend, KernelVariant variant) {
                                     {{"first", short_location(v.where), ""}}, variant.where, "give it another name"));
   variants.push_back(std::move(variant));
   set_variants(row, backend, std::move(variants));
+  if (table().batches > 0) return;
+  renew_op(op);
+  changed(row);
+  table_generation.fetch_add(1, std::memory_order_acq_rel);
 }
 
 void set_external_variants(OperatorRow& row, std::source_location where) {
@@ -183,6 +209,11 @@ void set_external_variants(OperatorRow& row, std::source_location where) {
 
 const BackendCell* backend_cell(Op op, BackendKey backend) {
   return operator_entry(op).backends[static_cast<std::size_t>(backend)].load(std::memory_order_acquire);
+}
+
+bool gives_buffer(Op op, BackendKey backend) {
+  const BackendCell* cell = is_boxed(op) ? backend_cell(op, backend) : nullptr;
+  return cell != nullptr && std::ranges::all_of(cell->variants, &KernelVariant::is_boxed);
 }
 
 void throw_no_dtype(const OperatorEntry& entry, BackendKey backend, DType operand, std::source_location where) {
@@ -220,10 +251,13 @@ std::string describe_variants(Op op) {
   for (std::size_t b = 0; b < kBackendCount; ++b) {
     const BackendCell* cell = backend_cell(op, static_cast<BackendKey>(b));
     if (cell == nullptr) continue;
+    const KernelFunction* own = is_boxed(op) ? nullptr : own_kernel(row_of(op), static_cast<BackendKey>(b));
+    if (own != nullptr)
+      text += fmt::format("  {:<14} {:<8} {:<12} {}\n", kBackendNames[b], name(KernelForm::call), own->variant, short_location(own->where));
     for (const KernelVariant& v : cell->variants)
-      text += fmt::format("  {:<14} {:<8} {:<12} {}{}   {}\n", kBackendNames[b], name(v.form), v.name,
+      text += fmt::format("  {:<14} {:<8} {:<12} {}{}   {}{}\n", kBackendNames[b], name(v.form), v.name,
                           dtype_names(v.dtypes, " "), v.fits_text.empty() ? "" : fmt::format("  where {}", v.fits_text),
-                          short_location(v.where));
+                          short_location(v.where), own != nullptr ? ", behind the kernel above" : "");
   }
   return text;
 }

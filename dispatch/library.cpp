@@ -42,16 +42,17 @@ Library& Library::def(std::string_view text, std::string doc, std::source_locati
 void Library::define_with(std::string_view text, KernelFunction kernel, std::string doc, std::source_location where) {
   if (is_whole_schema(text)) {
     def(text, std::move(doc), where);
-    add_kernel(parse_schema(text).name + (parse_schema(text).overload.empty() ? "" : "." + parse_schema(text).overload),
-               std::move(kernel), {});
+    const Schema schema = parse_schema(text);
+    add_kernel(schema.name + (schema.overload.empty() ? "" : "." + schema.overload), std::move(kernel), {});
     return;
   }
   Schema schema = parse_schema(std::string(text) + "() -> ()");
+  const std::string name = schema.name + (schema.overload.empty() ? "" : "." + schema.overload);
   for (const ArgType& t : kernel.signature->arguments())
     schema.arguments.push_back({fmt::format("x{}", schema.arguments.size()), t, {}, false, {}});
   for (const ArgType& t : kernel.signature->results()) schema.results.push_back({"", t, {}});
   def(to_string(schema), std::move(doc), where);
-  add_kernel(text, std::move(kernel), {});
+  add_kernel(name, std::move(kernel), {});
 }
 
 void Library::add_kernel(std::string_view name, KernelFunction kernel, KernelOptions options) {

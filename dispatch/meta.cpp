@@ -3,6 +3,7 @@
 #include "dispatch/meta.h"
 
 #include "dispatch/kernel_table.h"
+#include "dispatch/packed_results.h"
 #include "dispatch/pointwise.h"
 #include "dispatch/table.h"
 #include "ir/error.h"
@@ -36,20 +37,32 @@ Tensor meta_general(const Call& call, std::span<const Tensor> tensors, const Att
 
 TensorType infer_by_meta(const OperatorEntry& entry, std::span<const TensorType> types,
                          std::span<const std::int64_t> arguments, std::source_location where) {
-  std::vector<Tensor> tensors;
-  for (const TensorType& t : types) tensors.push_back(meta_tensor(t));
-  Stack stack = decode_arguments(arguments, tensors);
-  const KeyGuard types_only({}, kDefaultKeys | Functionality::autograd);
-  const Call call{entry, kMetaKeys, where};
-  run_boxed_kernel(call, stack);
-  const Tensor& result = stack.at(0).as<Tensor>();
-  return {result.dtype(), result.shape()};
+  const std::vector<TensorType> results = result_types(entry, types, arguments, where);
+  return results.size() == 1 ? results[0] : packed_layout(results).type();
 }
 
 }  // namespace
 
 Tensor meta_tensor(const TensorType& type) {
   return Tensor(make_leaf(type, Storage::nowhere(), BackendKey::meta, Node::kTensor), kMetaKeys);
+}
+
+std::vector<TensorType> result_types(const OperatorEntry& entry, std::span<const TensorType> operands,
+                                     std::span<const std::int64_t> arguments, std::source_location where) {
+  const OperatorEntry& kernels = entry.target != nullptr ? *entry.target : entry;
+  const Schema* const schema = kernels.schema.load(std::memory_order_acquire);
+  std::vector<Tensor> tensors;
+  for (const TensorType& t : operands) tensors.push_back(meta_tensor(t));
+  Stack stack = decode_arguments(arguments, tensors);
+  std::vector<TensorType> types;
+  const auto add = [&](const Tensor& t) { types.push_back({t.dtype(), t.shape()}); };
+  for (const Tensor& t : written_tensors(schema, stack)) add(t);
+  const std::vector<std::size_t> fresh = schema != nullptr ? new_results(*schema) : std::vector<std::size_t>{0};
+  if (fresh.empty()) return types;
+  const KeyGuard types_only({}, kDefaultKeys | Functionality::autograd);
+  run_boxed_kernel({kernels, kMetaKeys, where}, stack);
+  for (const std::size_t i : fresh) add(stack.at(i).as<Tensor>());
+  return types;
 }
 
 std::function<TensorType(std::span<const TensorType>, std::span<const std::int64_t>, std::source_location)>

@@ -66,6 +66,9 @@ struct OperatorEntry {
   std::array<std::atomic<ErasedKernel>, kCells> cells{};                // what typed calls jump to, never null
   std::array<std::atomic<const KernelFunction*>, kCells> kernels{};    // what stands behind it; null where none
   std::array<std::atomic<BackendCell*>, kBackendCount> backends{};  // variants of the backend cells, null where none
+  /// The op that recorded calls of a kernel are nodes of; Op::count where calls are nodes of `op` itself.
+  std::atomic<Op> boxed{Op::count};
+  const OperatorEntry* target = nullptr;  // of such an op: whose kernels it calls
 };
 
 inline constexpr RuleResult kRefused{static_cast<DType>(0xff), static_cast<DType>(0xff)};
@@ -87,6 +90,9 @@ inline DispatchKeySet keys_of(BackendKey b) { return DispatchKeySet(b) | Functio
 inline DispatchKeySet keys_of(const std::optional<BackendKey>& b) { return b ? keys_of(*b) : DispatchKeySet(); }
 /// A backend takes part even where there are no tensors; a higher one among the operands still wins.
 inline DispatchKeySet keys_of(const Attributes& a) { return DispatchKeySet(a.backend) | Functionality::dense; }
+
+/// Moves on with every change of what the cells of any row hold: a function that was captured before is captured again.
+extern std::atomic<std::uint64_t> table_generation;
 
 /// Set while somebody watches calls (a trace or a profile): one relaxed load per call when off.
 extern std::atomic<bool> watch_calls;

@@ -46,6 +46,18 @@ void check_conflict(const std::string& what, const std::vector<const KernelFunct
   }
 }
 
+const std::vector<const KernelFunction*>& family_kernels(const OperatorRow& row);
+
+/// The backend kernel that an op shares with its family is a first one, too. What a family has for wrapper keys is what an op
+/// without a kernel of its own gets.
+void check_replaces_family(const OperatorRow& row, const KernelFunction& added) {
+  if (added.replaces || table().batches > 0) return;  // a batch is the engine's own
+  if (added.key.kind != RegistrationKey::Kind::cell || !is_backend_functionality(added.key.functionality)) return;
+  for (const KernelFunction* k : family_kernels(row))
+    if (k->key == added.key && k->variant == added.variant)
+      conflict(fmt::format("{}: a second kernel for {}", row.name, to_string(added.key)), *k, added.where);
+}
+
 std::string signature_text(const SignatureOps& ops) {
   std::string out = "(";
   for (const ArgType& t : ops.arguments()) out += (out.size() > 1 ? ", " : "") + to_string(t);
@@ -138,13 +150,33 @@ const std::vector<const KernelFunction*>& family_kernels(const OperatorRow& row)
   return table().family_kernels[static_cast<std::size_t>(family(row.entry.op))];
 }
 
-/// The kernel of a backend that was registered for this op and not through its family alone.
+/// The kernels registered for a backend's cell: those of the row, and those of its family whose place none of them takes.
+std::vector<const KernelFunction*> of_backend(const OperatorRow& row, Functionality f, std::size_t column) {
+  const RegistrationKey key = RegistrationKey::cell(f, static_cast<BackendKey>(column - 1));
+  std::vector<const KernelFunction*> found = with_key(row.kernels, key);
+  const auto takes_the_place = [own = found](const KernelFunction* k) {
+    return std::ranges::any_of(own, [k](const KernelFunction* o) { return o->variant == k->variant; });
+  };
+  for (const KernelFunction* k : with_key(family_kernels(row), key))
+    if (!takes_the_place(k)) found.push_back(k);
+  return found;
+}
+
+/// Whether a backend has a kernel that was registered for this op, so that the variants of its family are not all there is.
+bool has_own_kernel(const OperatorRow& row, std::size_t column) {
+  return column != 0 &&
+         !with_key(row.kernels, RegistrationKey::cell(Functionality::dense, static_cast<BackendKey>(column - 1))).empty();
+}
+
+/// The kernel that was registered for exactly this cell.
 const KernelFunction* exact(OperatorRow& row, Functionality f, std::size_t column) {
+  if (column != 0 && is_backend_functionality(f))
+    if (auto found = of_backend(row, f, column); !found.empty()) return chooser(row, std::move(found));
   for (const auto* kernels :
        {static_cast<const std::vector<const KernelFunction*>*>(&row.kernels), &family_kernels(row)}) {
     if (column != 0 && per_backend(f)) {
-      auto found = with_key(*kernels, RegistrationKey::cell(f, static_cast<BackendKey>(column - 1)));
-      if (!found.empty()) return is_backend_functionality(f) ? chooser(row, std::move(found)) : found[0];
+      const auto found = with_key(*kernels, RegistrationKey::cell(f, static_cast<BackendKey>(column - 1)));
+      if (!found.empty()) return found[0];
     }
     if (column != 0 && !per_backend(f)) {
       const auto found = with_key(*kernels, RegistrationKey::cell(f, static_cast<BackendKey>(column - 1)));
@@ -171,6 +203,10 @@ bool is_composite(OperatorRow& row, std::size_t column) {
 /// The rules of docs/dispatch.md, highest first.
 Filled first_of(OperatorRow& row, Functionality f, std::size_t column) {
   const bool backend = is_backend_functionality(f);
+  // A kernel of the op's own is recorded as a call of it, whatever the family's variants could do.
+  if (f == Functionality::capture && has_own_kernel(row, column) && with_key(row.kernels, RegistrationKey::everywhere(f)).empty())
+    if (const auto found = with_key(table().fallbacks, RegistrationKey::everywhere(f)); !found.empty())
+      return {found[0], "a call of its kernel"};
   if (const KernelFunction* k = exact(row, f, column)) return {k, "registered", k->fallthrough};
   if (backend)
     if (const KernelFunction* k = of_kind(row, RegistrationKey::Kind::composite_explicit))
@@ -198,8 +234,33 @@ Filled first_of(OperatorRow& row, Functionality f, std::size_t column) {
 
 /// Passing Autograd over means "not differentiable": its fallback takes the call, whose results then raise in a backward
 /// pass instead of having no part in it.
+/// A kernel that is not pure draws from a stream of its own, so that what it draws does not depend on when it runs.
+const KernelFunction* streamed(OperatorRow& row, const KernelFunction* kernel) {
+  for (const KernelFunction* known : row.streamed)
+    if (known->inner == kernel) return known;
+  auto* made = new KernelFunction{.signature = kernel->signature, .where = kernel->where, .key = kernel->key};
+  made->variant = kernel->variant, made->inner = kernel;
+  if (kernel->typed != nullptr) {
+    made->typed = kernel->signature->streamed;
+  } else {
+    made->boxed = [kernel](const Call& call, Stack& stack) {
+      const OwnStream stream;
+      run_kernel(*kernel, call, stack);
+    };
+  }
+  row.streamed.push_back(made);
+  return made;
+}
+
+bool is_run_in_stream(const OperatorRow& row, const Filled& filled) {
+  return filled.kernel != nullptr && !filled.fallthrough && filled.rule == "registered" && is_boxed(row.entry.op) &&
+         effect_of(row.entry.op) != Effect::pure;
+}
+
 Filled fill(OperatorRow& row, Functionality f, std::size_t column) {
-  const Filled filled = first_of(row, f, column);
+  Filled filled = first_of(row, f, column);
+  if (f == Functionality::dense && column != static_cast<std::size_t>(BackendKey::meta) + 1 && is_run_in_stream(row, filled))
+    filled.kernel = streamed(row, filled.kernel);
   if (f != Functionality::autograd || !filled.fallthrough || filled.kernel == nullptr) return filled;
   const auto fallback = with_key(table().fallbacks, RegistrationKey::everywhere(f));
   return fallback.empty() ? filled : Filled{fallback[0], "not differentiable"};
@@ -211,8 +272,16 @@ ErasedKernel typed_face(const KernelFunction* k, const SignatureOps* signature) 
   return k->typed != nullptr ? k->typed : signature->boxed;
 }
 
+/// Stores what a reader may have met before; true if it is another one.
+template <class T> bool replace(std::atomic<T>& place, T value) {
+  return place.exchange(value, std::memory_order_acq_rel) != value;
+}
+
 void recompute(OperatorRow& row) {
   OperatorEntry& entry = row.entry;
+  bool differs = false;
+  for (std::size_t b = 0; b < kBackendCount; ++b)
+    if (has_own_kernel(row, b + 1)) differs |= replace(entry.boxed, boxed_op(row));
   const SignatureOps* signature = entry.signature.load(std::memory_order_relaxed);
   entry.cells[0].store(typed_face(nullptr, signature), std::memory_order_release);
   for (std::size_t column = 0; column <= kBackendCount; ++column) {
@@ -224,21 +293,18 @@ void recompute(OperatorRow& row) {
       if (!filled.fallthrough) alive |= DispatchKeySet(f).bits;
       const std::size_t cell = (i + 1) * 8 + column;
       const KernelFunction* kernel = filled.fallthrough ? nullptr : filled.kernel;
-      entry.kernels[cell].store(kernel, std::memory_order_release);
+      differs |= replace(entry.kernels[cell], kernel);
       entry.cells[cell].store(typed_face(kernel, signature), std::memory_order_release);
     }
-    entry.not_fallthrough[column].store(alive, std::memory_order_release);
+    differs |= replace(entry.not_fallthrough[column], alive);
   }
+  if (differs) table_generation.fetch_add(1, std::memory_order_acq_rel);
 }
 
 void recompute_all() {
   if (table().batches > 0) return;
-  for (OperatorRow* row : table().all) recompute(*row);
+  for (std::size_t i = 0; i < table().all.size(); ++i) recompute(*table().all[i]);  // rows for calls may be added
 }
-void changed(OperatorRow& row) {
-  if (table().batches == 0) recompute(row);
-}
-
 /// A kernel that is kept for ever: calls may be running it when it is taken away.
 const KernelFunction* kept(KernelFunction&& kernel) { return new KernelFunction(std::move(kernel)); }
 
@@ -254,6 +320,12 @@ Registration undo_in(std::vector<const KernelFunction*>& list, const KernelFunct
 }
 
 }  // namespace
+
+std::atomic<std::uint64_t> table_generation{0};
+
+void changed(OperatorRow& row) {
+  if (table().batches == 0) recompute(row);
+}
 
 std::string to_string(const RegistrationKey& key) {
   switch (key.kind) {
@@ -312,6 +384,7 @@ Registration register_schema(Schema schema, std::string doc, std::source_locatio
                            {{"schema", to_string(schema), ""}, {"kernel", signature_text(*known), first}}, where));
   }
   row.schema = new Schema(std::move(schema));  // kept: a call may be reading it when it is taken away
+  set_effect(row.entry.op, row.schema->effect.value_or(Effect::effect));
   row.doc = std::move(doc), row.schema_where = where;
   row.entry.schema.store(row.schema, std::memory_order_release);
   changed(row);
@@ -337,6 +410,7 @@ Registration register_kernel(std::string_view op, KernelFunction kernel) {
   OperatorRow& row = t.row(std::string(op));
   if (kernel.signature != nullptr) check_signature(row, *kernel.signature, kernel.where);
   check_conflict(row.name, row.kernels, kernel);
+  check_replaces_family(row, kernel);
   if (kernel.signature != nullptr && row.entry.signature.load() == nullptr) row.entry.signature.store(kernel.signature);
   row.kernels.push_back(kept(std::move(kernel)));
   changed(row);
@@ -380,6 +454,7 @@ Registration register_formula(std::string_view op, Family family, DTypeRule rule
   define_external_op(
       {.name = row.name, .family = family, .rule = rule, .doc = row.doc, .formula = std::move(formula), .infer = {}});
   set_rules(row.entry);
+  set_effect(row.entry.op, Effect::pure);
   set_external_variants(row, where);
   row.entry.signature.store(&ops);
   changed(row);
@@ -392,6 +467,7 @@ Registration register_formula(std::string_view op, Family family, DTypeRule rule
                         .formula = {},
                         .infer = external_infer(row.entry)});
     set_rules(row.entry);
+    set_effect(row.entry.op, row.schema != nullptr ? row.schema->effect.value_or(Effect::effect) : Effect::effect);
     set_external_variants(row, {});
     changed(row);
   });

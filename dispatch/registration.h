@@ -52,6 +52,7 @@ struct KernelFunction {
   bool replaces = false;                     // registered over another one on purpose
   bool (*applies)(const Schema*) = nullptr;  // fallbacks: for which ops; null: for all
   bool passes_composites = false;            // fallbacks: ops made of others meet it part by part
+  const KernelFunction* inner = nullptr;     // made by the table: runs this one, which draws from a stream of its own
 };
 
 /// Takes a registration back when it goes. It may outlive everything.

@@ -25,6 +25,9 @@ class SchemaParser {
   Schema parse() {
     Schema schema;
     schema.name = word("the name of an operator");
+    for (const Effect effect : {Effect::pure, Effect::random, Effect::effect})
+      if (!schema.effect && at_word() && schema.name == fermata::name(effect))
+        schema.effect = effect, schema.name = word("the name of an operator");
     if (accept("::")) schema.space = std::exchange(schema.name, word("the name of an operator"));
     if (accept(".")) schema.overload = word("the name of an overload");
     expect("(");
@@ -246,7 +249,8 @@ bool Schema::writes() const {
 Schema parse_schema(std::string_view text) { return SchemaParser(text).parse(); }
 
 std::string to_string(const Schema& schema) {
-  std::string text = schema.qualified_name() + "(";
+  std::string text = schema.effect ? std::string(name(*schema.effect)) + " " : "";
+  text += schema.qualified_name() + "(";
   bool keyword_only = false;
   for (std::size_t i = 0; i < schema.arguments.size(); ++i) {
     const SchemaArgument& a = schema.arguments[i];

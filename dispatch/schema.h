@@ -4,6 +4,10 @@
 //   my::add_(Tensor(a!) x, Tensor y) -> Tensor(a!)
 //   my::minmax(Tensor x) -> (Tensor min, Tensor max)
 //
+//   random my::dropout(Tensor x, float p) -> Tensor
+//
+// A word before the name says what calls do beside giving results: `pure` ones may be merged, dropped and made again, `random`
+// ones draw numbers, `effect` is what an operator has that does not say (ir/external_op.h).
 // Arguments after `*` are keyword-only. (a) says that a result is a view of the argument with the same letter, (a!) that the
 // argument is written. Defaults are None, True, False, numbers, "text", dtypes, and lists of numbers.
 #pragma once
@@ -14,6 +18,7 @@
 #include <vector>
 
 #include "dispatch/value.h"
+#include "ir/external_op.h"
 
 namespace fermata {
 
@@ -39,6 +44,7 @@ struct SchemaResult {
 
 struct Schema {
   std::string space, name, overload;  // "my", "scale", "by"
+  std::optional<Effect> effect;       // as it was tagged
   std::vector<SchemaArgument> arguments;
   std::vector<SchemaResult> results;
   /// "my::scale.by", the name of the operator.

@@ -274,6 +274,20 @@ template <class C> void add_types(std::vector<ArgType>& types) {
 
 }  // namespace detail
 
+/// The call of the kernel inside of one that the table made, which is left in `kernel`; null there where it has no typed face.
+Call inner_call(const Call& call, ErasedKernel& kernel);
+/// Draws of this thread come from a stream that is the call's own.
+class OwnStream {
+ public:
+  OwnStream();
+  ~OwnStream();
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+
+ private:
+  std::uint64_t key_, offset_;
+};
+
 /// What a canonical signature needs to be called boxed and to call boxed kernels.
 template <class Signature> struct SignatureBoxing;
 template <class R, class... C> struct SignatureBoxing<R(C...)> {
@@ -311,6 +325,14 @@ template <class R, class... C> struct SignatureBoxing<R(C...)> {
     if constexpr (!std::is_void_v<R>) return ResultTraits<R>::unbox(stack, call.entry);
   }
   static R missing(const Call& call, C...) { throw_missing_kernel(call); }
+  /// A typed kernel in a stream of its own.
+  static R streamed(const Call& call, C... args) {
+    ErasedKernel inner = nullptr;
+    const Call own = inner_call(call, inner);
+    if (inner == nullptr) return boxed(call, args...);
+    const OwnStream stream;
+    return reinterpret_cast<Kernel>(inner)(own, args...);
+  }
 };
 
 /// A canonical signature, erased.
@@ -319,7 +341,7 @@ struct SignatureOps {
   std::vector<ArgType> (*arguments)();
   std::vector<ArgType> (*results)();
   void (*unboxed)(const Call&, Stack&, ErasedKernel);
-  ErasedKernel boxed, missing;
+  ErasedKernel boxed, missing, streamed;
 };
 template <class Signature> struct SignatureResult;
 template <class R, class... C> struct SignatureResult<R(C...)> { using type = R; };
@@ -330,7 +352,8 @@ template <class Signature> const SignatureOps& signature_ops() {
                                 &ResultTraits<typename SignatureResult<Signature>::type>::types,
                                 &Boxing::unboxed,
                                 reinterpret_cast<ErasedKernel>(&Boxing::boxed),
-                                reinterpret_cast<ErasedKernel>(&Boxing::missing)};
+                                reinterpret_cast<ErasedKernel>(&Boxing::missing),
+                                reinterpret_cast<ErasedKernel>(&Boxing::streamed)};
   return ops;
 }
 

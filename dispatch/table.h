@@ -18,6 +18,7 @@ struct OperatorRow {
   std::source_location schema_where{};
   std::vector<const KernelFunction*> kernels;
   std::vector<std::pair<std::vector<const KernelFunction*>, const KernelFunction*>> choosers;
+  std::vector<const KernelFunction*> streamed;  // made by the table around kernels that are not pure
   std::array<std::vector<std::unique_ptr<BackendCell>>, kBackendCount> backends;  // the last one is in force
 };
 
@@ -56,6 +57,10 @@ void run_kernel(const KernelFunction& kernel, const Call& call, Stack& stack);
 const SignatureOps& pointwise_signature(Family family);
 /// The variants of an operator from outside, in every backend's cell.
 void set_external_variants(OperatorRow& row, std::source_location where);
+/// The op that calls of the row's kernels are recorded as: its own, or that of a row made for it.
+Op boxed_op(OperatorRow& row);
+/// Computes the cells anew, unless a batch does so at its end.
+void changed(OperatorRow& row);
 /// Fills in what the op's family and dtype rule say.
 void set_rules(OperatorEntry& entry);
 /// How the result of an operator that is not pointwise gets its type: by its Meta kernel.

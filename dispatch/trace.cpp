@@ -11,6 +11,7 @@
 #include "dispatch/operator.h"
 #include "dispatch/profile.h"
 #include "ir/error.h"
+#include "runtime/bound_plan.h"
 
 namespace fermata {
 namespace {
@@ -28,7 +29,16 @@ thread_local int depth = 0;
 thread_local CallProfile* profile = nullptr;
 thread_local std::vector<Clock::time_point> started;
 
-void update() { watch_calls.store(printing.load() || profiles.load() > 0); }
+/// A step of a plan, or a call that is played for a recorded one.
+void print_step(std::string_view name, BackendKey backend, std::source_location where) {
+  fmt::print(stderr, "fermata dispatch {:{}}{} [step/{}]  {}\n", "", 2 * depth, name,
+             kBackendNames[static_cast<std::size_t>(backend)], short_location(where));
+}
+
+void update() {
+  watch_calls.store(printing.load() || profiles.load() > 0);
+  watch_step.store(printing.load() ? &print_step : nullptr);
+}
 
 void print(const Call& call) {
   const std::size_t row = call.keys.cell() / 8, column = call.keys.cell() % 8;
@@ -40,6 +50,9 @@ void print(const Call& call) {
 }  // namespace
 
 std::atomic<bool> watch_calls{wanted_from_start()};
+namespace {
+[[maybe_unused]] const bool watches_steps = (update(), true);
+}
 
 void set_trace_dispatch(bool on) {
   printing.store(on);

@@ -3,12 +3,14 @@
 #include "codegen_cuda/cuda_backend.h"
 #include "codegen_cuda/register.h"
 #include "dispatch/call.h"
+#include "dispatch/call_context.h"
 #include "dispatch/meta.h"
 #include "dispatch/table.h"
 #include "fermata/backend.h"
 #include "frontend/alias.h"
 #include "frontend/capture.h"
 #include "frontend/control_step.h"
+#include "frontend/generator_scope.h"
 #include "frontend/quantized_tensor.h"
 #include "frontend/sparse_tensor.h"
 #include "frontend/startup.h"
@@ -44,6 +46,10 @@ struct Startup {
     register_device(BackendKey::cuda, make_cuda_backend(), {.missing_on_cpu = true});
 #endif
     install_sync();
+    install_draws();
+    context_hooks.region = &autocast_region;
+    context_hooks.enter_region = &enter_autocast_region;
+    context_hooks.leave_region = &leave_autocast_region;
     tensor_hooks.view_value = &derive_view;
     select_call_step = &select_step;
   }

@@ -8,6 +8,7 @@
 
 #include "dispatch/backend.h"
 #include "dispatch/kernel_table.h"
+#include "dispatch/packed_results.h"
 #include "frontend/calls.h"
 #include "frontend/capture_scope.h"
 #include "runtime/device_memory.h"
@@ -250,13 +251,9 @@ std::unique_ptr<ControlStep> make_scan_step(StepFunction body, std::vector<std::
 std::vector<Tensor> record_step(Op op, std::unique_ptr<ControlStep> step, const StepOperands& operands, const Tensor& seed,
                                 std::span<const TensorType> results, Location where) {
   for (const Tensor& t : operands.tensors()) require_control_kernels(t.node()->backend);
-  constexpr std::size_t kAlignment = 64;
   auto handle = std::make_unique<Handle>();
-  std::size_t bytes = 0;
-  for (const TensorType& type : results) {
-    handle->offsets.push_back(static_cast<std::int64_t>(bytes));
-    bytes += (std::max<std::size_t>(bytes_of(type), 1) + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  const PackedLayout layout = packed_layout(results);
+  handle->offsets = layout.offsets;
   handle->has_seed = step->draws();
   handle->step = std::move(step);
   std::vector<Tensor> tensors;
@@ -267,15 +264,11 @@ std::vector<Tensor> record_step(Op op, std::unique_ptr<ControlStep> step, const 
   const KeyGuard plain({}, Functionality::autograd);
   if (results.size() == 1)
     return {general_call(op, tensors, {.wanted = results[0], .integers = {}, .scalars = {}}, where)};
+  const Tensor all = general_call(op, tensors, {.wanted = layout.type(), .integers = {}, .scalars = {}}, where);
   std::vector<Tensor> parts;
-  const TensorType packed{DType::u8, {static_cast<std::int64_t>(bytes)}};
-  const Tensor all = general_call(op, tensors, {.wanted = packed, .integers = {}, .scalars = {}}, where);
-  std::size_t at = 0;
-  for (const TensorType& type : results) {
-    const auto offset = static_cast<std::int64_t>(at);
-    parts.push_back(general_call(Op::unpack, {&all, 1}, {.wanted = type, .integers = {&offset, 1}, .scalars = {}}, where));
-    at += (std::max<std::size_t>(bytes_of(type), 1) + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  for (std::size_t i = 0; i < results.size(); ++i)
+    parts.push_back(general_call(Op::unpack, {&all, 1},
+                                 {.wanted = results[i], .integers = {&layout.offsets[i], 1}, .scalars = {}}, where));
   return parts;
 }
 

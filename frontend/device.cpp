@@ -109,7 +109,7 @@ void register_device(BackendKey key, std::unique_ptr<Backend> backend, const Dev
 
 void register_device_operators() {
   Library moves(Library::Kind::fragment, "fermata");
-  moves.def("to(Tensor x, Device device) -> Tensor", "A tensor on another device.");
+  moves.def("pure to(Tensor x, Device device) -> Tensor", "A tensor on another device.");
   moves.keep();
   Library kernel(Library::Kind::implementation, "fermata", "CompositeExplicit");
   kernel.impl("to", &run_to);

@@ -17,4 +17,7 @@ class GeneratorScope {
   Generator outside_;
 };
 
+/// Gives calls that are not pure a stream of their own: the hooks of dispatch/call_context.h.
+void install_draws();
+
 }  // namespace fermata

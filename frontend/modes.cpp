@@ -5,7 +5,9 @@
 #include <string_view>
 
 #include "frontend/startup.h"
+#include "ir/error.h"
 #include "ir/key_set.h"
+#include "runtime/effects.h"
 
 namespace fermata {
 
@@ -25,6 +27,10 @@ Mode mode() {
 }
 
 void set_mode(Mode mode) {
+  // Effects keep their order where the mode changes. One that fails stays pending, for the next sync to tell.
+  if (mode == Mode::eager && last_effect != nullptr) try {
+      run_effects({});
+    } catch (const Error&) {}
   mode_chosen = true;
   const DispatchKeySet others = thread_keys.included - DispatchKeySet(Functionality::capture);
   thread_keys.included = mode == Mode::compiled ? others | Functionality::capture : others;

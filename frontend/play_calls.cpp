@@ -5,6 +5,7 @@
 #include "dispatch/kernel_table.h"
 #include "ir/error.h"
 #include "ir/view.h"
+#include "runtime/bound_plan.h"
 
 namespace fermata {
 namespace {
@@ -100,14 +101,19 @@ class CallPlayer {
 
   void call(std::uint32_t i, Op op, DType operand, std::span<const TensorView> inputs, std::span<const std::int64_t> sizes) {
     const Node& n = *walk_.order[i].node;
-    values_[i].storage.reset(Storage::allocate(static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype)));
+    StoragePtr& storage = values_[i].storage;
+    const bool gives = gives_buffer(op, n.backend);
+    if (!gives) storage.reset(Storage::allocate(static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype)));
     const Shape dense = dense_strides(sizes);
-    const TensorView output{values_[i].storage->data, n.dtype, static_cast<std::uint8_t>(sizes.size()), sizes.data(), dense.data()};
+    const TensorView output{gives ? nullptr : storage->data, n.dtype, static_cast<std::uint8_t>(sizes.size()), sizes.data(), dense.data()};
     const std::vector<std::int64_t> attributes = attributes_of(n);
     const std::span<const std::uint64_t> scalars =
         n.extra != nullptr && !n.extra->scalars.empty() ? std::span<const std::uint64_t>(n.extra->scalars)
                                                         : std::span<const std::uint64_t>(&n.scalar, 1);
-    const CallArgs args{op, inputs, {&output, 1}, attributes, scalars, n.where};
+    CallArgs args{op, inputs, {&output, 1}, attributes, scalars, n.where};
+    if (gives) args.result = &storage;
+    if (n.extra != nullptr) args.context = n.extra->context;
+    if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]] watch(name(op), n.backend, n.where);
     select_call(operator_entry(op), n.backend, operand, args, n.where).call(args);
   }
 

@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <bit>
 
 #include "fermata/creation.h"
 #include "fermata/ops.h"
 #include "fermata/random_key.h"
 #include "fermata/device.h"
+#include "dispatch/call_context.h"
 #include "frontend/calls.h"
+#include "frontend/captured_function.h"
+#include "frontend/generator_scope.h"
 #include "frontend/transforms/batched.h"
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -61,6 +65,24 @@ Generator& default_generator() {
   static const auto key_of = [](std::uint64_t thread) { return thread == 0 ? 0 : mixed(thread); };
   thread_local Generator generator(key_of(threads.fetch_add(1, std::memory_order_relaxed)));
   return generator;
+}
+
+void install_draws() {
+  context_hooks.reserve = [] {
+    Generator& g = default_generator();
+    const std::uint64_t key = g.key();
+    return DrawStream{key, g.reserve(1)};
+  };
+  context_hooks.enter_stream = [](const DrawStream& stream) {
+    Generator& g = default_generator();
+    const DrawStream before{g.key(), g.offset()};
+    g.seed(stream_key(std::bit_cast<double>(stream.key), stream.offset));
+    return before;
+  };
+  context_hooks.leave_stream = [](const DrawStream& before) {
+    Generator& g = default_generator();
+    g.seed(before.key), g.set_offset(before.offset);
+  };
 }
 
 void manual_seed(std::uint64_t seed) { default_generator().seed(seed); }

@@ -1,4 +1,4 @@
-// See sync.h. Syncs take no lock: two that race for a node both compute it, and the first to publish wins (docs/adr/002).
+// See sync.h. Syncs hold no lock: who meets what another thread computes waits for it (frontend/claims.h, docs/adr/002).
 #include "frontend/sync.h"
 
 #include <algorithm>
@@ -10,12 +10,15 @@
 
 #include "dispatch/devices.h"
 #include "frontend/capture_scope.h"
+#include "frontend/claims.h"
 #include "frontend/compile_policy.h"
 #include "frontend/play_calls.h"
 #include "ir/error.h"
+#include "ir/external_op.h"
 #include "passes/pipeline.h"
 #include "runtime/bound_plan.h"
 #include "runtime/device_memory.h"
+#include "runtime/effects.h"
 #include "runtime/plan_cache.h"
 #include "runtime/stats.h"
 #include "runtime/tensor.h"
@@ -30,7 +33,18 @@ namespace {
 /// published" exclude each other.
 class Player {
  public:
-  static Player& mine();
+  /// A player of this thread for one sync: what a kernel computes while its plan runs is played by another one.
+  class Use {
+   public:
+    Use();
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    Player* operator->() const { return player_; }
+
+   private:
+    Player *player_, *outer_ = nullptr;
+  };
   void play(std::span<Node* const> roots, const char* reason);
 
  private:
@@ -41,10 +55,13 @@ class Player {
     Player& player;
   };
 
+  static Player& mine();
+  static Player* take();
   Player() : next_(players.load()) {
     while (!players.compare_exchange_weak(next_, this)) {}
   }
-  void compute(std::span<Node* const> roots);
+  void compute(std::span<Node* const> roots, Claims& claims);
+  bool claim(Claims& claims);
   void run_plan(const Plan& plan);
   BoundPlan& bound_for(const Plan& plan);
   static bool is_mine(const Walk::Entry& leaf);
@@ -54,9 +71,11 @@ class Player {
   static void cut(std::span<Node* const> nodes);
   void collect(bool wait);
 
+  static inline std::atomic<int> threads{0};                      // that have a player
   static inline std::atomic<Player*> players{nullptr};  // only grows; players of ended threads are taken over
   alignas(64) std::atomic<std::uint64_t> epoch_{0};
   std::atomic<bool> taken_{true};
+  bool plays_ = false;
   Player* next_;
   Walk walk_;
   static constexpr std::size_t kMostBound = 8;
@@ -67,21 +86,40 @@ class Player {
   std::vector<StoragePtr> results_, staged_;
   struct Claim { std::size_t output; Node* leaf; Storage* storage; };
   std::vector<Claim> claims_;                                     // leaves that this run writes results over
+  std::vector<Node*> claimed_;
   std::vector<Node*> published_, waiting_;                        // waiting: published, inputs not cut yet, because of
   std::vector<std::pair<const Player*, std::uint64_t>> readers_;  // these threads in these epochs
 };
 
+Player* Player::take() {
+  Player* player = players.load();
+  while (player != nullptr && player->taken_.exchange(true)) player = player->next_;
+  return player != nullptr ? player : new Player;
+}
+
 Player& Player::mine() {
   struct Lease {
-    Player* player = players.load();
-    Lease() {
-      while (player != nullptr && player->taken_.exchange(true)) player = player->next_;
-      if (player == nullptr) player = new Player;
-    }
-    ~Lease() { player->collect(true), player->taken_ = false; }
+    Player* player = take();
+    Lease() { threads.fetch_add(1); }
+    ~Lease() { player->collect(true), player->taken_ = false, threads.fetch_sub(1); }
   };
   static thread_local Lease lease;
   return *lease.player;
+}
+
+Player::Use::Use() : player_(&mine()) {
+  if (player_->plays_) [[unlikely]] outer_ = std::exchange(player_, take());
+  player_->plays_ = true;
+}
+
+Player::Use::~Use() {
+  player_->plays_ = false;
+  if (outer_ == nullptr) [[likely]] return;
+  // What waits for threads to leave their syncs, this one among them, waits with the player that stays.
+  outer_->waiting_.insert(outer_->waiting_.end(), player_->waiting_.begin(), player_->waiting_.end());
+  outer_->readers_.insert(outer_->readers_.end(), player_->readers_.begin(), player_->readers_.end());
+  player_->waiting_.clear(), player_->readers_.clear();
+  player_->taken_ = false;
 }
 
 void Player::play(std::span<Node* const> roots, const char* reason) {
@@ -90,12 +128,27 @@ void Player::play(std::span<Node* const> roots, const char* reason) {
   const Inside inside(*this);
   if (std::all_of(roots.begin(), roots.end(), [](const Node* n) { return n->storage.load() != nullptr; })) return;
   count_sync(reason);
-  compute(roots);
+  Claims claims;  // until what they are about is published, or has failed
+  compute(roots, claims);
   publish();
 }
 
-void Player::compute(std::span<Node* const> roots) {
-  walk_.run(roots);
+/// Sees to it that no other thread makes the same calls. False where one has, meanwhile.
+bool Player::claim(Claims& claims) {
+  if (!walk_.has_boxed && threads.load(std::memory_order_relaxed) <= 1) [[likely]] return true;
+  claimed_.clear();
+  for (const std::uint32_t i : walk_.outputs) claimed_.push_back(walk_.order[i].node);
+  for (const Walk::Entry& e : walk_.order)
+    if (walk_.has_boxed && e.storage == nullptr && is_boxed(e.node->op)) claimed_.push_back(e.node);
+  return claims.take(claimed_);
+}
+
+void Player::compute(std::span<Node* const> roots, Claims& claims) {
+  for (bool is_claimed = false; !is_claimed;) {
+    walk_.run(roots);
+    if (walk_.outputs.empty()) return;  // another thread has computed all of it
+    is_claimed = claim(claims);
+  }
   const PlanEntryPtr entry = PlanCache::instance().find(roots.back()->hash, walk_.key);
   const Plan* plan = entry->plan.load(std::memory_order_acquire);
   if (plan == nullptr && should_compile(*entry, walk_)) plan = compile_entry(*entry, walk_);
@@ -137,10 +190,13 @@ void Player::run_plan(const Plan& plan) {
   }
   try {
     for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
-      if (results_[i] == nullptr) results_[i].reset(allocate_on(plan.backend, bound.output_bytes(i)));
-      buffers_.push_back(results_[i]->data);
+      const bool is_given = plan.slots[plan.output_slots[i]].is_given;
+      if (results_[i] == nullptr && !is_given) results_[i].reset(allocate_on(plan.backend, bound.output_bytes(i)));
+      buffers_.push_back(is_given ? nullptr : results_[i]->data);
     }
-    bound.run(plan, leaves_, buffers_);
+    bound.run(plan, leaves_, buffers_, results_);
+    for (std::size_t i = 0; i < results_.size(); ++i)
+      if (results_[i] == nullptr) [[unlikely]] results_[i] = bound.take_output(i);
   } catch (...) {
     give_back_claims(bound.has_overwritten());
     throw;
@@ -242,6 +298,33 @@ void Player::collect(bool wait) {
   for (Node* n : nodes) drop_edge(n);
 }
 
+void play_roots(std::span<Node* const> roots, const char* reason) {
+  const BackendKey first = roots.front()->backend;
+  const auto elsewhere = [first](const Node* n) { return n->backend != first; };
+  if (std::ranges::none_of(roots, elsewhere)) [[likely]] return Player::Use()->play(roots, reason);
+  // A plan is of one backend: the roots of each are played apart.
+  std::vector<Node*> here(roots.begin(), roots.end());
+  const auto others = std::stable_partition(here.begin(), here.end(), [&](const Node* n) { return !elsewhere(n); });
+  Player::Use()->play({here.begin(), others}, reason);
+  play_roots({others, here.end()}, reason);
+}
+
+/// The roots, and the calls with effects that this thread has recorded. What fails is over: calls after it do not happen, so that
+/// the thread can go on.
+void play_with_effects(Node* effect, std::span<Node* const> roots, const char* reason) {
+  std::vector<Node*> all{effect};
+  for (Node* const root : roots)
+    if (root != effect) all.push_back(root);
+  try {
+    play_roots(all, reason);
+  } catch (const OutOfMemoryError&) {
+    throw;  // before the first step
+  } catch (...) {
+    set_last_effect(nullptr);
+    throw;
+  }
+}
+
 void materialise(Node* node, const char* reason, std::source_location where) {
   Node* const roots[] = {node};
   sync_nodes(roots, reason, where);
@@ -253,14 +336,9 @@ void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_lo
   if (in_capture_scope()) [[unlikely]]
     throw UserError(1701, format_error(1701, "UserError", "a value is read inside a function that is being compiled", {},
                                        where, "return the tensor and read it outside, or leave this part out of compile()"));
-  const BackendKey first = roots.front()->backend;
-  const auto elsewhere = [first](const Node* n) { return n->backend != first; };
-  if (std::ranges::none_of(roots, elsewhere)) [[likely]] return Player::mine().play(roots, reason);
-  // A plan is of one backend: the roots of each are played apart.
-  std::vector<Node*> here(roots.begin(), roots.end());
-  const auto others = std::stable_partition(here.begin(), here.end(), [&](const Node* n) { return !elsewhere(n); });
-  Player::mine().play({here.begin(), others}, reason);
-  sync_nodes({others, here.end()}, reason, where);
+  if (last_effect != nullptr) [[unlikely]]
+    if (Node* const effect = pending_effect(); effect != nullptr) return play_with_effects(effect, roots, reason);
+  play_roots(roots, reason);
 }
 
 void install_sync() {

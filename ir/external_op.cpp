@@ -21,7 +21,6 @@ struct Definition {
   }
   ExternalOp op;
   OpInfo info;
-  std::uint32_t generation = 0;
   std::mutex mutex;
   std::array<std::unique_ptr<const Formula>, kDTypeCount> formulas;
 };
@@ -43,6 +42,8 @@ Definition& definition(Op op) {
 
 }  // namespace
 
+constinit std::array<OpState, kOpCount + kMaxExternalOps> op_states{};
+
 Op define_external_op(ExternalOp op) {
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
@@ -54,14 +55,16 @@ Op define_external_op(ExternalOp op) {
   }
   const Op value = at->second;
   auto& slot = r.definitions[static_cast<std::size_t>(value) - kOpCount];
-  auto* made = new Definition(std::move(op));
-  if (const Definition* before = slot.load(std::memory_order_relaxed)) made->generation = before->generation + 1;
-  slot.store(made, std::memory_order_release);
+  slot.store(new Definition(std::move(op)), std::memory_order_release);
+  if (!fresh) renew_op(value);
   if (fresh) r.count.store(count + 1, std::memory_order_release);
   return value;
 }
 
-std::uint32_t external_generation(Op op) { return definition(op).generation; }
+std::string_view name(Effect effect) {
+  constexpr std::string_view kNames[] = {"pure", "random", "effect"};
+  return kNames[static_cast<std::size_t>(effect)];
+}
 
 std::size_t external_op_count() { return registry().count.load(std::memory_order_acquire); }
 

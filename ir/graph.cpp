@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/external_op.h"
 #include "ir/graph_attributes.h"
 
 namespace fermata {
@@ -100,6 +101,9 @@ std::optional<std::size_t> attribute_list_length(Op op, std::size_t count) {
   return lists == 0 ? 0 : (count - single) / lists;
 }
 
-std::size_t scalar_argument_count(Op op) { return op == Op::full ? 1 : family(op) == Family::random ? 2 : 0; }
+std::size_t scalar_argument_count(Op op) {
+  if (family(op) == Family::random || effect_of(op) == Effect::random) return 2;
+  return op == Op::full ? 1 : 0;
+}
 
 }  // namespace fermata

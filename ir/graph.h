@@ -59,6 +59,7 @@ struct GraphNode {
   std::vector<std::int64_t> attributes;
   std::vector<std::uint64_t> scalars;
   std::source_location where{};
+  std::uint32_t context = 0;  // boxed calls: the kernel and the keys that they were recorded with (dispatch/call_context.h)
   std::uint32_t record = 0;   // the node of the recording with the same shape, attributes and scalars
   bool dense = true;          // inputs only: row-major without gaps. Part of the structure.
   bool unit_inner = true;     // inputs only: the last axis has stride 1. Part of the structure.

@@ -12,6 +12,7 @@
 #include "dispatch/kernel_cache.h"
 #include "dispatch/kernel_table.h"
 #include "ir/error.h"
+#include "ir/external_op.h"
 #include "passes/build_kernel.h"
 #include "passes/form_fma.h"
 #include "passes/index_map.h"
@@ -255,6 +256,7 @@ class Lowering {
     PlanStep step{};
     step.kind = PlanStep::Kind::call, step.backend = p_.backend;
     step.record = n.record, step.op = n.op;
+    step.is_boxed = gives_buffer(n.op, p_.backend), step.context = n.context;
     step.operand_dtype = operand_dtype(g_, n), step.output_dtype = n.dtype;
     // Call kernels of reductions convert as they read: of real numbers the converted dtype will do.
     if (family(n.op) == Family::reduce && is_complex(g_.nodes[n.operands[0].value].dtype))
@@ -275,9 +277,13 @@ class Lowering {
       step.source_dtypes.push_back(g_.nodes[followed->source].dtype);
       step.element_bytes.push_back(byte_size(g_.nodes[followed->source].dtype));
     }
-    if (!is_pointwise(n.op))
+    if (!is_pointwise(n.op))  // of a boxed call the stream that it draws from
       for (std::size_t i = 0; i < n.scalars.size(); ++i) step.scalars.push_back({n.record, static_cast<std::uint16_t>(i)});
     step.output = {result_slot(v), {}};
+    if (step.is_boxed) {
+      for (const PlanSource& s : step.sources) p_.plan->slots[s.slot].is_owned = true;
+      p_.plan->slots[step.output.slot].is_given = true;
+    }
     p_.plan->steps.push_back(std::move(step));
   }
 

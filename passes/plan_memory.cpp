@@ -10,6 +10,7 @@ namespace {
 /// Whether what the step finds in its operands may be an error. Others can only run out of memory.
 bool depends_on_values(const PlanStep& step) {
   if (step.kind == PlanStep::Kind::kernel) return false;
+  if (step.is_boxed) return true;
   switch (step.op) {
     case Op::update:
     case Op::copy:
@@ -59,7 +60,8 @@ class Overwrites {
     for (std::size_t k = 0; k < operands.size(); ++k) {
       const std::uint32_t slot = operands[k].slot;
       const auto leaf = std::ranges::find(plan_.leaf_slots, slot);
-      if (leaf == plan_.leaf_slots.end() || step.element_bytes[k] != bytes || plan_.slots[slot].last_step != i)
+      if (leaf == plan_.leaf_slots.end() || step.element_bytes[k] != bytes || plan_.slots[slot].last_step != i ||
+          plan_.slots[slot].is_owned)  // a kernel may have kept it
         continue;
       const auto leaf_number = static_cast<std::uint32_t>(leaf - plan_.leaf_slots.begin());
       const auto reads_elsewhere = [slot](const PlanSource& s) { return s.slot == slot && !s.path.empty(); };
@@ -87,7 +89,9 @@ void share_places(Program& program) {
     const Kernel& code = program.kernels[kernel++];
     if (!step.on_tiles || step.reduced != 0 || i == 0 || plan.steps[i - 1].kind != PlanStep::Kind::call) continue;
     const std::uint32_t temporary = plan.steps[i - 1].output.slot;
-    if (plan.slots[temporary].kind != PlanSlot::Kind::temporary || plan.slots[temporary].last_step != i) continue;
+    if (plan.slots[temporary].kind != PlanSlot::Kind::temporary || plan.slots[temporary].last_step != i ||
+        plan.slots[temporary].is_owned || plan.slots[temporary].is_given)
+      continue;
     const auto reads = [temporary](const PlanSource& s) { return s.slot == temporary; };
     const auto source = std::ranges::find_if(step.sources, reads);
     if (source == step.sources.end() || !source->path.empty() || std::ranges::count_if(step.sources, reads) != 1)

@@ -1,11 +1,15 @@
 // See rewrite.h.
 #include "passes/rewrite.h"
 
+#include "ir/external_op.h"
+
 namespace fermata {
 
 bool remove_dead(Graph& g) {
   std::vector<bool> live(g.nodes.size(), false);
   for (const ValueId v : g.outputs) live[v] = true;
+  for (ValueId v = 0; v < g.nodes.size(); ++v)
+    if (effect_of(g.nodes[v].op) == Effect::effect) live[v] = true;
   for (ValueId v = static_cast<ValueId>(g.nodes.size()); v-- > 0;) {
     if (g.nodes[v].op == Op::input) live[v] = true;
     if (!live[v]) continue;

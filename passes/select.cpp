@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "dispatch/call_context.h"
 #include "dispatch/kernel_table.h"
+#include "ir/error.h"
 #include "passes/index_map.h"
 
 namespace fermata {
@@ -38,6 +40,16 @@ bool is_of_complex(const Graph& g, const GraphNode& n) {
   });
 }
 
+/// Whether a call may be chosen before the form that fuses, which counts as 0 like every variant without a cost. Sizes that come
+/// later may meet other conditions, so one that does not hold now leaves the choice to the step, too.
+bool may_lose(const BackendCell& cell, const Graph& g, const GraphNode& n, DType operand) {
+  return std::ranges::any_of(cell.variants, [&](const KernelVariant& v) {
+    if (v.call == nullptr || v.cost == nullptr || !v.dtypes.has(operand)) return false;
+    const ShapeArgs shapes(g, n);
+    return (v.fits != nullptr && !v.fits(shapes.args)) || v.cost(shapes.args) < 0;
+  });
+}
+
 Choice choose(const Graph& g, const GraphNode& n, BackendKey key, bool explains) {
   Choice c;
   const BackendCell* cell = backend_cell(n.op, key);
@@ -46,24 +58,28 @@ Choice choose(const Graph& g, const GraphNode& n, BackendKey key, bool explains)
   const bool compiles = device != nullptr && device->can_compile(nullptr);
   // Kernels reduce at least one axis.
   const bool reduces_nothing = family(n.op) == Family::reduce && n.attributes[0] == 0;
-  c.form = cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing && !is_of_complex(g, n) ? Form::emit : Form::call;
+  const bool emits = cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing && !is_of_complex(g, n);
+  c.form = emits && !may_lose(*cell, g, n, operand) ? Form::emit : Form::call;
   if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs
+  const KernelFunction* const kernel = n.context != 0 ? context_of(n.context).kernel : nullptr;
   const ShapeArgs shapes(g, n);
   double best = 0;
   for (const KernelVariant& v : cell->variants) {
     if (!v.dtypes.has(operand)) continue;
     if (v.form == KernelForm::emit) {
-      c.candidates += fmt::format("{}{} (emit, fuses)", c.candidates.empty() ? "" : ", ", v.name);
+      c.candidates += fmt::format("{}{} (emit, fuses, {})", c.candidates.empty() ? "" : ", ", v.name, short_location(v.where));
       if (c.form == Form::emit) c.winner = v.name;
       continue;
     }
+    const bool is_kernel = v.is_boxed && kernel != nullptr;  // what the call was recorded with
+    const std::string_view label = is_kernel ? kernel->variant : v.name;
     const bool fits = v.fits == nullptr || v.fits(shapes.args);
     const double cost = v.cost != nullptr && fits ? v.cost(shapes.args) : 0;
-    c.candidates += fmt::format("{}{} ({}", c.candidates.empty() ? "" : ", ", v.name, name(v.form));
+    c.candidates += fmt::format("{}{} ({}", c.candidates.empty() ? "" : ", ", label, name(v.form));
     if (!fits) c.candidates += fmt::format(", needs {}", v.fits_text);
     else if (cost > 0) c.candidates += fmt::format(", {:.1f} us", cost / 1000);
-    c.candidates += ")";
-    if (c.form == Form::call && fits && (c.winner.empty() || cost < best)) c.winner = v.name, best = cost;
+    c.candidates += fmt::format(", {})", short_location(is_kernel ? kernel->where : v.where));
+    if (c.form == Form::call && fits && (c.winner.empty() || cost < best)) c.winner = label, best = cost;
   }
   return c;
 }

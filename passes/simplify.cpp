@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "ir/structure.h"
 #include "passes/rewrite.h"
 
 namespace fermata {
@@ -94,14 +95,6 @@ ValueId apply_rules(const Graph& g, ValueId v) {
   return v;
 }
 
-/// Values that are equal whatever the arguments are: same op, dtype, operands and structural attributes, no scalars.
-/// Slices and updates carry arguments in their attributes, reshapes in their shape: never shared.
-bool shareable(const GraphNode& n) {
-  return n.scalars.empty() && n.op != Op::input && n.op != Op::slice && n.op != Op::update && n.op != Op::reshape &&
-         n.op != Op::iota && n.op != Op::broadcast_to && n.op != Op::fold && n.op != Op::convolution_data_gradient &&
-         n.op != Op::convolution_weight_gradient;
-}
-
 }  // namespace
 
 bool simplify(Program& program) {
@@ -115,7 +108,7 @@ bool simplify(Program& program) {
     for (GraphOperand& o : n.operands)
       if (!o.is_scalar()) o.value = replaced[o.value];
     replaced[v] = apply_rules(g, v);
-    if (replaced[v] == v && shareable(n)) {
+    if (replaced[v] == v && may_be_merged(g, n)) {
       std::vector<ValueId> operands;
       for (const GraphOperand& o : n.operands) operands.push_back(o.value);
       replaced[v] = seen.try_emplace(Key{n.op, n.dtype, std::move(operands), n.attributes}, v).first->second;

@@ -14,6 +14,7 @@
 namespace fermata {
 
 SelectCall select_call_step = nullptr;
+std::atomic<WatchStep> watch_step{nullptr};
 
 namespace {
 
@@ -155,6 +156,7 @@ void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
   for (const SharedPlace& s : plan.shared_places)
     if (std::ranges::equal(records[plan.slots[s.temporary].record]->sizes(), records[plan.slots[s.output].record]->sizes()))
       shared_places_.push_back(s), slot_bytes_[s.temporary] = 0;
+  has_boxed_ = std::ranges::any_of(plan.steps, &PlanStep::is_boxed);
   place_temporaries(plan);
   make_views(plan);
   gather_calls(plan);
@@ -241,7 +243,7 @@ void BoundPlan::place_temporaries(const Plan& plan) {
   arena_bytes_ = 0;
   std::vector<std::uint32_t> order;
   for (std::uint32_t i = 0; i < plan.slots.size(); ++i)
-    if (plan.slots[i].kind == PlanSlot::Kind::temporary) order.push_back(i);
+    if (plan.slots[i].kind == PlanSlot::Kind::temporary && !plan.slots[i].is_owned && !plan.slots[i].is_given) order.push_back(i);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return slot_bytes_[a] > slot_bytes_[b]; });
   std::vector<std::uint32_t> placed;
@@ -264,8 +266,10 @@ void BoundPlan::place_temporaries(const Plan& plan) {
   }
 }
 
-void BoundPlan::run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs) {
+void BoundPlan::run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs,
+                    std::span<const StoragePtr> owners) {
   reached_ = 0;
+  slot_owners_.clear();
   const StoragePtr arena(arena_bytes_ != 0 ? allocate_on(plan.backend, arena_bytes_) : nullptr);
   slot_data_.resize(plan.slots.size());  // a position has no memory: it stays null
   for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_data_[plan.leaf_slots[i]] = leaves[i].data;
@@ -274,18 +278,45 @@ void BoundPlan::run(const Plan& plan, std::span<const LeafBuffer> leaves, std::s
     for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_buffers_[plan.leaf_slots[i]] = leaves[i].buffer;
   }
   for (std::size_t i = 0; i < plan.output_slots.size(); ++i) slot_data_[plan.output_slots[i]] = outputs[i];
+  if (has_boxed_) [[unlikely]] {
+    slot_owners_.resize(plan.slots.size());
+    for (std::size_t i = 0; i < owners.size(); ++i) slot_buffers_[plan.output_slots[i]] = owners[i].get();
+  }
   for (std::size_t i = 0; arena != nullptr && i < plan.slots.size(); ++i)  // there is none if all are empty
     if (plan.slots[i].kind == PlanSlot::Kind::temporary) slot_data_[i] = static_cast<std::byte*>(arena->data) + slot_offset_[i];
+  for (std::size_t i = 0; has_boxed_ && i < plan.slots.size(); ++i) {
+    const PlanSlot& slot = plan.slots[i];
+    if (slot.kind != PlanSlot::Kind::temporary || (!slot.is_owned && !slot.is_given)) continue;
+    slot_data_[i] = nullptr;
+    if (slot.is_given) continue;
+    slot_owners_[i].reset(allocate_on(plan.backend, slot_bytes_[i]));
+    slot_data_[i] = slot_owners_[i]->data, slot_buffers_[i] = slot_owners_[i].get();
+  }
   for (const SharedPlace& s : shared_places_) slot_data_[s.temporary] = slot_data_[s.output];
-  pointers_.resize(addresses_.size());
-  for (std::size_t i = 0; i < addresses_.size(); ++i) {
-    const Address a = addresses_[i];
-    pointers_[i] = slot_data_[a.slot] == nullptr ? nullptr : static_cast<std::byte*>(slot_data_[a.slot]) + a.byte_offset;
+  set_pointers();
+  if (has_boxed_) [[unlikely]] {
+    struct DropTemporaries {
+      BoundPlan& bound;
+      const Plan& plan;
+      ~DropTemporaries() {
+        for (std::size_t i = 0; i < plan.slots.size(); ++i)
+          if (plan.slots[i].kind == PlanSlot::Kind::temporary) bound.slot_owners_[i].reset();
+      }
+    } const drop{*this, plan};
+    return run_steps(plan);
   }
   RunRecorder* const recorder = plan.backend == BackendKey::cpu ? nullptr : run_recorder(plan.backend);
   if (recorder == nullptr || plan.steps.size() < 2) [[likely]]
     return run_steps(plan);
   run_recorded(plan, *recorder);
+}
+
+void BoundPlan::set_pointers() {
+  pointers_.resize(addresses_.size());
+  for (std::size_t i = 0; i < addresses_.size(); ++i) {
+    const Address a = addresses_[i];
+    pointers_[i] = slot_data_[a.slot] == nullptr ? nullptr : static_cast<std::byte*>(slot_data_[a.slot]) + a.byte_offset;
+  }
 }
 
 /// Replays a run that was recorded with these addresses and scalars; records one that was seen before.
@@ -317,7 +348,16 @@ void BoundPlan::run_recorded(const Plan& plan, RunRecorder& recorder) {
 
 void BoundPlan::run_steps(const Plan& plan) {
   if (StepProfile* const profile = StepProfile::current()) [[unlikely]] return run_timed(plan, *profile);
+  if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]] return run_watched(plan, watch);
   for (std::size_t i = 0; i < plan.steps.size(); i = run_step(plan, i)) continue;
+}
+
+void BoundPlan::run_watched(const Plan& plan, WatchStep watch) {
+  for (std::size_t i = 0; i < plan.steps.size();) {
+    watch(plan.steps[i].name, plan.backend, plan.steps[i].kind == PlanStep::Kind::call ? steps_[i].where : plan.steps[i].where);
+    const std::size_t next = run_step(plan, i);
+    while (++i < next) watch(plan.steps[i].name, plan.backend, plan.steps[i].where);
+  }
 }
 
 /// Gives the number of the step that comes next.
@@ -572,7 +612,8 @@ CallArgs BoundPlan::prepare_call(const PlanStep& step, Step& b, const TileConsum
                       .attributes = {attributes + 1, static_cast<std::size_t>(*attributes)},
                       .scalars = {scalars_.data() + b.scalars, step.scalars.size()},
                       .where = b.where,
-                      .tiles = tiles};
+                      .tiles = tiles,
+                      .context = step.context};
   if (b.kernel == nullptr) {  // for one call: several give the bits that each gives by itself
     CallArgs one = args;
     one.inputs = args.inputs.first(step.operand_order.size()), one.outputs = args.outputs.first(1);
@@ -581,7 +622,23 @@ CallArgs BoundPlan::prepare_call(const PlanStep& step, Step& b, const TileConsum
   return args;
 }
 
+/// A call of a kernel over tensors. It may run other plans meanwhile, not this bound one.
+void BoundPlan::run_boxed(const PlanStep& step, Step& b) {
+  CallArgs args = prepare_call(step, b, nullptr);
+  const std::uint32_t slot = step.output.slot;
+  StoragePtr given;
+  if (slot_data_[slot] == nullptr) args.result = &given;
+  const RunSite site{step.name, b.where};
+  const RunSiteGuard guard(site);
+  b.kernel(args);
+  if (given == nullptr) return;
+  slot_data_[slot] = given->data, slot_buffers_[slot] = given.get();
+  slot_owners_[slot] = std::move(given);
+  set_pointers();
+}
+
 void BoundPlan::run_call(const PlanStep& step, Step& b, const TileConsumer* tiles) {
+  if (step.is_boxed) [[unlikely]] return run_boxed(step, b);
   const CallArgs args = prepare_call(step, b, tiles);
   if (step.backend == BackendKey::cpu) [[likely]]
     return b.kernel(args);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "runtime/node.h"
@@ -24,12 +25,20 @@ class StepProfile;
 using SelectCall = CallKernel (*)(const PlanStep& step, const CallArgs& args);
 extern SelectCall select_call_step;
 
+/// Told of every step that runs, while somebody watches: the dispatch trace. Null otherwise.
+using WatchStep = void (*)(std::string_view name, BackendKey backend, std::source_location where);
+extern std::atomic<WatchStep> watch_step;
+
 class BoundPlan {
  public:
   /// `records` are the nodes of a walk with the plan's key.
   void bind(const Plan& plan, std::span<const Node* const> records);
   /// One buffer per leaf slot and one pointer per output slot. Throws before the first step if memory is short.
-  void run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs);
+  /// An output that a kernel gives the buffer of (PlanSlot::is_given) may be null: take_output() has it afterwards. `owners` are
+  /// the buffers that outputs lie in; without, kernels that read an output get a copy.
+  void run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs,
+           std::span<const StoragePtr> owners = {});
+  StoragePtr take_output(std::size_t output) { return std::move(slot_owners_[output_slots_[output]]); }
   std::size_t output_bytes(std::size_t output) const { return slot_bytes_[output_slots_[output]]; }
   /// Which outputs may be written over which leaves, for the sizes at hand; the leaves must be dense. Then both have the
   /// same address in run().
@@ -72,6 +81,7 @@ class BoundPlan {
   void locate_calls(const Plan& plan);
   void run_steps(const Plan& plan);
   std::size_t run_step(const Plan& plan, std::size_t i);
+  void run_watched(const Plan& plan, WatchStep watch);
   void run_timed(const Plan& plan, StepProfile& profile);
   std::string description(const Plan& plan, std::size_t i) const;
   void run_recorded(const Plan& plan, RunRecorder& recorder);
@@ -83,6 +93,8 @@ class BoundPlan {
   bool tiles_fit(const Plan& plan, std::size_t step) const;
   bool has_points_of_call(const Plan& plan, std::size_t step) const;
   void run_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);
+  void run_boxed(const PlanStep& step, Step& bound);
+  void set_pointers();
   CallArgs prepare_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);
   void run_on_tiles(const Plan& plan, std::size_t call);
   void run_with_following(const Plan& plan, std::size_t call);
@@ -103,7 +115,9 @@ class BoundPlan {
   std::vector<SharedPlace> shared_places_;  // those whose sizes are equal
   std::size_t reached_ = 0;               // steps that have begun
   std::vector<void*> slot_data_, pointers_;
-  std::vector<Storage*> slot_buffers_;       // of leaves, where there are call steps
+  std::vector<Storage*> slot_buffers_;       // of leaves, and of what kernels may keep, where there are call steps
+  std::vector<StoragePtr> slot_owners_;      // of slots that are owned or given, where there are boxed calls
+  bool has_boxed_ = false;
   std::vector<TensorView> views_;            // operands and outputs of call steps
   std::vector<std::int32_t> view_addresses_; // per view its number in addresses_, or kScalarView
   std::uint64_t plan_number_ = 0;            // of the plan that this is bound to, and

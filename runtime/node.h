@@ -32,6 +32,7 @@ struct NodeExtra {
   std::vector<std::int64_t> attributes;   // as in ir/graph.h
   std::vector<std::uint64_t> scalars;
   std::vector<Node*> more_inputs;         // operands after the third
+  std::uint32_t context = 0;              // boxed calls: as in ir/graph.h
 };
 
 struct alignas(64) Node {

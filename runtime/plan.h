@@ -27,6 +27,8 @@ struct PlanSlot {
   std::uint32_t record;       // whose sizes and dtype it has
   std::uint16_t mask = 0;
   std::uint32_t first_step = 0, last_step = 0;  // temporaries: when they are alive
+  bool is_owned = false;      // read by a boxed call: a buffer of its own, not a place in the arena
+  bool is_given = false;      // the result of a boxed call: the buffer that the kernel gives
 };
 
 /// One step of the way from a buffer to whoever reads it.
@@ -85,6 +87,8 @@ struct PlanStep {
   std::vector<std::int32_t> operand_order; // >= 0: sources[k], < 0: scalars[-1 - k]
   PlanSource output;
   bool beside = false;                     // may run as one call with the step before it, see passes/gather_calls.h
+  std::uint32_t context = 0;               // of a boxed call, as in ir/graph.h
+  bool is_boxed = false;                   // a kernel over tensors, which may keep its operands and gives a buffer of its own
   bool on_row_blocks = false;              // may run on each block of rows of the two steps before it, see passes/join_rows.h
 
   std::string name;                        // for traces: "softmax_0", "matmul"

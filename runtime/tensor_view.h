@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <source_location>
 #include <span>
 
@@ -12,6 +13,8 @@
 namespace fermata {
 
 struct Storage;
+struct ReleaseStorage;
+using StoragePtr = std::unique_ptr<Storage, ReleaseStorage>;
 
 /// Strides are in elements and may be zero or negative; `data` points to element [0, ..., 0].
 struct TensorView {
@@ -53,6 +56,8 @@ struct CallArgs {
   std::span<const std::uint64_t> scalars;    // 8-byte slots in the op's scalar dtypes
   std::source_location where{};              // the caller's line, for errors that depend on data
   const TileConsumer* tiles = nullptr;       // told of every tile by kernels that work in tiles; others ignore it
+  std::uint32_t context = 0;                 // boxed calls: as in ir/graph.h. Then `buffer` of an input is what owns it, and
+  StoragePtr* result = nullptr;              // where not null, takes the buffer of the result, and the output has no data
 };
 using CallKernel = void (*)(const CallArgs&);
 

@@ -9,6 +9,7 @@
 
 #include "ir/error.h"
 #include "ir/external_op.h"
+#include "ir/structure.h"
 
 namespace fermata {
 namespace {
@@ -16,6 +17,9 @@ namespace {
 using std::memory_order_relaxed;
 
 std::uint32_t words(std::uint32_t low, std::uint32_t high) { return low | high << 16; }
+/// Of a head: the generation of the op follows.
+constexpr std::uint32_t kIsRenewed = 1u << 15;
+static_assert(kOpCount + kMaxExternalOps < kIsRenewed);
 std::uint32_t head(const Node& n, Op op) {
   return static_cast<std::uint32_t>(op) | static_cast<std::uint32_t>(n.dtype) << 16 | static_cast<std::uint32_t>(n.rank) << 24;
 }
@@ -40,7 +44,7 @@ bool worth_keeping(Op op) {
     case Op::complex:
     case Op::unpack:
     case Op::after: return false;  // views, and what costs no more than reading its operands
-    default: return family(op) == Family::reduce || family(op) == Family::irregular;
+    default: return family(op) == Family::reduce || family(op) == Family::irregular || is_boxed(op);
   }
 }
 
@@ -56,27 +60,6 @@ const std::array<Head, kOpCount> kHeads = [] {
   }
   return heads;
 }();
-
-/// The attributes that decide which code is right, as opposed to numbers that are its arguments.
-void add_structure(const Node& n, Growing<std::uint32_t>& key) {
-  if (family(n.op) == Family::external) return;  // their kernels are told all arguments
-  const std::vector<std::int64_t>& a = n.extra->attributes;
-  switch (n.op) {
-    case Op::slice: {  // starts and steps are arguments; unit steps allow unit strides
-      std::uint32_t unit = 0;
-      for (unsigned i = 0; i < n.rank; ++i) unit |= (a[n.rank + i] == 1 ? 1u : 0u) << i;
-      key.push_back(unit);
-      return;
-    }
-    case Op::update:
-    case Op::unpack:
-    case Op::matmul_packed: return;
-    case Op::csr_matmul: key.push_back(static_cast<std::uint32_t>(a[1])); return;  // the number of columns is a size
-    case Op::irfft: key.push_back(static_cast<std::uint32_t>(a[0])); return;       // so is the number of results
-    default:
-      for (const std::int64_t v : a) key.push_back(static_cast<std::uint32_t>(v));
-  }
-}
 
 }  // namespace
 
@@ -115,7 +98,8 @@ inline void Walk::add_operands(const Node& n, std::uint32_t* in_key, std::size_t
 
 void Walk::add_pending(Node* n) {
   // The op says how many words follow, so that no two graphs have one key; where it does not, the count does.
-  if (n->extra == nullptr && !is_external(n->op) && kHeads[static_cast<std::size_t>(n->op)] == Head::plain && n->arity <= 2) [[likely]] {
+  if (n->extra == nullptr && !is_external(n->op) && kHeads[static_cast<std::size_t>(n->op)] == Head::plain && n->arity <= 2 &&
+      op_generation(n->op) == 0) [[likely]] {
     add(n, nullptr);
     std::uint32_t* const words = key.extend(2u + n->arity);
     words[0] = head(*n, n->op), words[1] = fermata::words(n->stretched[0], n->stretched[1]);
@@ -123,13 +107,16 @@ void Walk::add_pending(Node* n) {
   }
   const std::size_t count = n->operand_count();
   const OpInfo& op = info(n->op);
-  key.push_back(head(*n, n->op));
-  if (is_external(n->op)) key.push_back(external_generation(n->op));
+  const std::uint32_t generation = op_generation(n->op);
+  key.push_back(head(*n, n->op) | (generation != 0 ? kIsRenewed : 0u));
+  if (generation != 0) key.push_back(generation);
   if (op.operands < 0) key.push_back(static_cast<std::uint32_t>(count));
   key.push_back(words(n->stretched[0], n->stretched[1]));
   if (op.family == Family::reduce) key.push_back(static_cast<std::uint32_t>(n->scalar));
   else if (n->arity > 2) key.push_back(n->stretched[2]);
-  if (n->extra != nullptr) add_structure(*n, key);
+  if (is_boxed(n->op)) has_boxed = true, key.push_back(n->extra != nullptr ? n->extra->context : 0);
+  if (n->extra != nullptr)
+    each_structural_word(n->op, n->rank, n->extra->attributes, [&](std::uint32_t word) { key.push_back(word); });
   add(n, nullptr);
   add_operands(*n, key.extend(count), count);
 }
@@ -203,6 +190,7 @@ void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_l
 /// False where another thread writes over a leaf: it is about to publish what comes of it.
 bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
   order.clear(), key.clear(), outputs.clear(), operands.clear(), first_operand.clear();
+  has_boxed = false;
   for (Node* root : roots) {
     if (root->storage.load() != nullptr) continue;
     backend = root->backend;

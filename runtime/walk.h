@@ -33,6 +33,7 @@ class Walk {
   Growing<std::uint32_t> operands;      // numbers of all operands, node by node; kScalarOperand for host scalars
   Growing<std::uint32_t> first_operand; // per entry: where its operands start
 
+  bool has_boxed = false;               // whether kernels over tensors are among the calls
   BackendKey backend = BackendKey::cpu; // of everything that is pending; leaves of rank 0 may be the CPU's
 
   static constexpr std::uint32_t kScalarOperand = ~1u;

@@ -70,7 +70,7 @@ std::vector<Tensor> ema_batched(const fm::BatchedArguments& b) {
 }
 
 FERMATA_LIBRARY(series, m) {
-  m.def("ema(Tensor x, float decay) -> Tensor", "Exponential moving average along the last axis.");
+  m.def("pure ema(Tensor x, float decay) -> Tensor", "Exponential moving average along the last axis.");
   m.pointwise<fm::DTypeRule::floating>(
       "symlog", [](auto x) { return fm::math::sign(x) * fm::math::log1p(abs(x)); }, "sign(x) log(1 + |x|)");
 }

@@ -17,6 +17,12 @@ Tensor autocast_operand(Op op, const Tensor& x, Location where);
 /// A number that differs where the same calls would be cast differently: part of the key of a captured function.
 std::uint64_t autocast_signature();
 
+/// The narrow dtype that regions of this thread have set, as a number; 0 where none has. What a recorded call keeps of it.
+std::uint64_t autocast_region();
+/// Another one for a scope, which is a region of its own for the casts that are kept; gives the one before.
+std::uint64_t enter_autocast_region(std::uint64_t region);
+void leave_autocast_region(std::uint64_t before);
+
 /// Casts made while a function is captured belong to that recording, and those from before are none of it.
 class FreshAutocastCache {
  public:

@@ -123,6 +123,25 @@ void clear_autocast_cache() {
   auto kept = std::exchange(regions().kept, {});
 }
 
+std::uint64_t autocast_region() {
+  const std::optional<DType> dtype = regions().dtype;
+  return dtype ? 1 + static_cast<std::uint64_t>(*dtype) : 0;
+}
+static void set_region(std::uint64_t region) {
+  if (region == 0) regions().dtype.reset();
+  else regions().dtype = static_cast<DType>(region - 1);
+}
+std::uint64_t enter_autocast_region(std::uint64_t region) {
+  const std::uint64_t before = autocast_region();
+  set_region(region);
+  ++regions().depth;
+  return before;
+}
+void leave_autocast_region(std::uint64_t before) {
+  set_region(before);
+  if (--regions().depth == 0) clear_autocast_cache();
+}
+
 std::uint64_t autocast_signature() {
   if (!autocast_enabled()) return 0;
   const std::optional<DType> dtype = regions().dtype;

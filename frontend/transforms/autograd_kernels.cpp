@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <tuple>
 
 #include "dispatch/kernel_table.h"
 #include "fermata/device.h"
+#include "fermata/modes.h"
+#include "frontend/capture_scope.h"
 #include "frontend/transforms/autograd.h"
 #include "frontend/transforms/autograd_rules.h"
 #include "frontend/transforms/autograd_tape.h"
@@ -182,6 +185,29 @@ std::vector<Tensor> written_arguments(const Call& call, const Stack& stack) {
   return written;
 }
 
+/// A kernel that is made of differentiable calls has a derivative, by theirs: where one is wanted it runs now, as in eager mode, so
+/// that they are recorded one by one. False inside a function that is being compiled where the kernel reads values, which are not
+/// there: then the call is recorded as a whole.
+bool run_now(const Call& call, Stack& stack) {
+  if (!call.keys.has(Functionality::capture)) return false;
+  Stack arguments = stack;
+  std::optional<ModeGuard> eager;
+  if (!in_capture_scope()) {
+    for (const Tensor& t : tensors_of(arguments))
+      if (t.impl()->payload == nullptr && t.node()->pending())
+        tensor_hooks.materialise(t.node(), "an operator without a derivative of its own", call.where);
+    eager.emplace(Mode::eager);
+  }
+  try {
+    redispatch_below_autograd({call.entry, call.keys - Functionality::capture, call.where}, arguments);
+  } catch (const UserError& error) {
+    if (error.code() != 1701) throw;
+    return false;
+  }
+  stack = std::move(arguments);
+  return true;
+}
+
 /// Operators from outside that say nothing of their derivative: results, and what is written, remember that there is one
 /// to be missed, so that asking for it raises.
 void autograd_boxed(const Call& call, Stack& stack) {
@@ -195,7 +221,7 @@ void autograd_boxed(const Call& call, Stack& stack) {
                                                 fmt::format("{}: writes a view while gradients are recorded", call.entry.name),
                                                 {{"x", to_string(target.dtype(), target.shape()), ""}}, call.where,
                                                 "write a copy() of the view, then assign() that"));
-  redispatch_below_autograd(call, stack);
+  if (!node || !run_now(call, stack)) redispatch_below_autograd(call, stack);
   if (!node) return;
   for (const Tensor& target : written)
     if (is_inexact(target.dtype())) set_history(target, node);

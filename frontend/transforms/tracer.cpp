@@ -9,6 +9,7 @@
 #include "frontend/capture_scope.h"
 #include "frontend/graph_player.h"
 #include "ir/error.h"
+#include "ir/external_op.h"
 
 namespace fermata {
 
@@ -113,6 +114,16 @@ void Tracer::note_read(const Tensor& tensor, const char* reason, Location where)
   frozen_.push_back(fmt::format("{} at {}", reason, short_location(where)));
 }
 
+void Tracer::note_results(std::string_view op, std::span<const Tensor> operands, std::span<const Tensor> results, Location where) {
+  const auto depends = [&](const Tensor& t) {
+    const auto known = ids_.find(t.node());
+    return known != ids_.end() && depends_[known->second];
+  };
+  const auto is_unknown = [&](const Tensor& t) { return !ids_.contains(t.node()); };
+  if (std::ranges::any_of(operands, depends) && std::ranges::any_of(results, is_unknown))
+    frozen_.push_back(fmt::format("{} at {}", op, short_location(where)));
+}
+
 void Tracer::note_write(const Tensor& cell, Location where) {
   const auto is_cell = [&](const Tensor& t) { return t.impl() == cell.impl(); };
   if (std::ranges::none_of(arguments_, is_cell))
@@ -157,6 +168,8 @@ void Tracer::add_written(Trace& trace, Location where) {
 void Tracer::prune(Trace& trace) const {
   std::vector<bool> needed(graph_.nodes.size());
   for (const ValueId output : graph_.outputs) needed[output] = true;
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
+    if (effect_of(graph_.nodes[i].op) == Effect::effect) needed[i] = true;
   for (std::size_t i = graph_.nodes.size(); i-- > 0;)
     if (needed[i])
       for (const GraphOperand& o : graph_.nodes[i].operands)

@@ -23,6 +23,8 @@ class Tracer {
   void record(GraphNode node, const Tensor& result);
   /// The elements of a tensor are about to be read.
   void note_read(const Tensor& tensor, const char* reason, Location where);
+  /// A call that no node stands for has run: results that no recorded call has made are values that were fixed.
+  void note_results(std::string_view op, std::span<const Tensor> operands, std::span<const Tensor> results, Location where);
   /// An identity is about to be written in place.
   void note_write(const Tensor& cell, Location where);
   /// `tensor` has been given the elements of `value` in a buffer that is not its own.

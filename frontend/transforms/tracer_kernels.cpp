@@ -1,5 +1,6 @@
 // The kernels of the Tracer key: run the call below, then record it. One kernel per signature.
 #include "dispatch/kernel_table.h"
+#include "dispatch/packed_results.h"
 #include "dispatch/pointwise.h"
 #include "frontend/transforms/tracer.h"
 
@@ -70,7 +71,13 @@ Tensor trace_general(const Call& call, std::span<const Tensor> tensors, const At
 void trace_boxed(const Call& call, Stack& stack) {
   const Schema* schema = call.entry.schema.load(std::memory_order_acquire);
   const bool one = schema != nullptr && schema->results.size() == 1 && schema->results[0].type == ArgType{} && !schema->has_alias();
-  if (!is_recorded(call) || !one) return redispatch_boxed(call, Functionality::tracer, stack);
+  if (!is_recorded(call)) return redispatch_boxed(call, Functionality::tracer, stack);
+  if (!one) {  // what its kernel makes of calls is recorded, and nothing else
+    const std::vector<Tensor> operands = tensors_of(stack), written = written_tensors(schema, stack);
+    redispatch_boxed(call, Functionality::tracer, stack);
+    tracer->note_results(call.entry.name, operands, tensors_of(stack), call.where);
+    return tracer->note_results(call.entry.name, operands, written, call.where);
+  }
   GraphNode node{.op = call.entry.op,
                  .dtype = {},
                  .shape = {},

@@ -28,9 +28,9 @@ class Elements {
   TensorView view_;
 };
 
-/// The elements of a new tensor that a kernel fills, such as empty() makes: nobody has read them yet.
+/// The elements of a new tensor that a kernel fills, such as empty() makes: nobody has read them yet. Computes it if it is pending.
 template <class T> T* elements_to_fill(const Tensor& fresh) {
-  return static_cast<T*>(fresh.node()->storage.load()->data);
+  return static_cast<T*>(fresh.sync().node()->storage.load()->data);
 }
 
 /// What the batching rule of an operator is given: a call inside vmap, with one level taken off.

@@ -1,0 +1,35 @@
+// See packed_results.h.
+#include "dispatch/packed_results.h"
+
+#include <algorithm>
+
+namespace fermata {
+
+PackedLayout packed_layout(std::span<const TensorType> results) {
+  constexpr std::int64_t kAlignment = 64;
+  PackedLayout layout;
+  for (const TensorType& type : results) {
+    layout.offsets.push_back(layout.bytes);
+    const std::int64_t bytes = element_count(type.shape) * static_cast<std::int64_t>(byte_size(type.dtype));
+    layout.bytes += (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  layout.bytes = std::max(layout.bytes, std::int64_t{1});
+  return layout;
+}
+
+std::vector<Tensor> written_tensors(const Schema* schema, const Stack& arguments) {
+  std::vector<Tensor> written;
+  for (std::size_t i = 0; schema != nullptr && i < schema->arguments.size() && i < arguments.size(); ++i)
+    if (schema->arguments[i].alias.write && arguments[i].is<Tensor>() && arguments[i].as<Tensor>().defined())
+      written.push_back(arguments[i].as<Tensor>());
+  return written;
+}
+
+std::vector<std::size_t> new_results(const Schema& schema) {
+  std::vector<std::size_t> numbers;
+  for (std::size_t i = 0; i < schema.results.size(); ++i)
+    if (!schema.results[i].alias.write) numbers.push_back(i);
+  return numbers;
+}
+
+}  // namespace fermata

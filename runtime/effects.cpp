@@ -1,0 +1,52 @@
+// See effects.h.
+#include "runtime/effects.h"
+
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+namespace fermata {
+
+constinit thread_local Node* last_effect = nullptr;
+
+namespace {
+
+void drop(Node* node) {
+  if (node != nullptr && drop_references(node->refs, Node::kTensor)) destroy_node(node);
+}
+
+/// Where a thread ends, what it has recorded happens.
+struct AtThreadEnd {
+  ~AtThreadEnd() {
+    try {
+      run_effects({});
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "fermata: a call with an effect failed at the end of its thread: %s\n", error.what());
+    }
+    drop(std::exchange(last_effect, nullptr));
+  }
+};
+
+}  // namespace
+
+Node* pending_effect() {
+  if (last_effect != nullptr && !last_effect->pending()) drop(std::exchange(last_effect, nullptr));
+  return last_effect;
+}
+
+void set_last_effect(Node* node) {
+  static thread_local const AtThreadEnd at_end;
+  static_cast<void>(&at_end);
+  if (node != nullptr) node->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+  drop(std::exchange(last_effect, node));
+}
+
+void run_effects(std::source_location where) {
+  if (Node* const node = pending_effect()) tensor_hooks.materialise(node, "effects that were recorded", where);
+}
+
+EffectScope::EffectScope() : outside_(std::exchange(last_effect, nullptr)) {}
+
+EffectScope::~EffectScope() { drop(std::exchange(last_effect, outside_)); }
+
+}  // namespace fermata

@@ -1,0 +1,38 @@
+// Calls with effects, in the order of the program.
+//
+// A recorded call of an operator that has an effect reads, after its arguments, the call with an effect that the thread
+// recorded before it. So whoever computes one has computed those before it, and none is made twice. The thread holds the
+// last one: a sync computes that, too, and so every effect that was recorded before the sync.
+#pragma once
+
+#include <source_location>
+
+#include "runtime/tensor.h"
+
+namespace fermata {
+
+/// The last call with an effect that this thread has recorded and that may be pending; null where there is none. A reference
+/// is held.
+extern constinit thread_local Node* last_effect;
+
+/// Gives up the node where it has been computed.
+Node* pending_effect();
+/// What calls of this thread come after from now on. Takes over no reference.
+void set_last_effect(Node* node);
+/// Computes the effects that were recorded so far.
+void run_effects(std::source_location where);
+
+/// A scope whose effects are its own: those from before it are neither computed nor waited for inside, and at its end
+/// come back as they were.
+class EffectScope {
+ public:
+  EffectScope();
+  ~EffectScope();
+  EffectScope(const EffectScope&) = delete;
+  EffectScope& operator=(const EffectScope&) = delete;
+
+ private:
+  Node* outside_;
+};
+
+}  // namespace fermata
