@@ -90,6 +90,8 @@ inline DispatchKeySet keys_of(const Attributes& a) { return DispatchKeySet(a.bac
 
 /// Set while somebody watches calls (a trace or a profile): one relaxed load per call when off.
 extern std::atomic<bool> watch_calls;
+/// Moves on with every change of what a cell of the kernel table holds.
+extern std::atomic<std::uint64_t> table_generation;
 void watch_call(const Call& call, bool entering);
 /// Prints every call on standard error: op, cell, source line, nesting. FERMATA_TRACE_DISPATCH=1 turns it on at start.
 void set_trace_dispatch(bool on);

@@ -11,6 +11,9 @@
 #include "ir/external_op.h"
 
 namespace fermata {
+
+std::atomic<std::uint64_t> table_generation{0};
+
 namespace {
 
 bool is_backend_functionality(Functionality f) { return f <= Functionality::sparse_csr; }
@@ -214,6 +217,7 @@ ErasedKernel typed_face(const KernelFunction* k, const SignatureOps* signature) 
 void recompute(OperatorRow& row) {
   OperatorEntry& entry = row.entry;
   const SignatureOps* signature = entry.signature.load(std::memory_order_relaxed);
+  bool is_other = false;
   entry.cells[0].store(typed_face(nullptr, signature), std::memory_order_release);
   for (std::size_t column = 0; column <= kBackendCount; ++column) {
     std::uint64_t alive = 0xff;
@@ -224,11 +228,12 @@ void recompute(OperatorRow& row) {
       if (!filled.fallthrough) alive |= DispatchKeySet(f).bits;
       const std::size_t cell = (i + 1) * 8 + column;
       const KernelFunction* kernel = filled.fallthrough ? nullptr : filled.kernel;
-      entry.kernels[cell].store(kernel, std::memory_order_release);
+      is_other = entry.kernels[cell].exchange(kernel, std::memory_order_acq_rel) != kernel || is_other;
       entry.cells[cell].store(typed_face(kernel, signature), std::memory_order_release);
     }
-    entry.not_fallthrough[column].store(alive, std::memory_order_release);
+    is_other = entry.not_fallthrough[column].exchange(alive, std::memory_order_acq_rel) != alive || is_other;
   }
+  if (is_other) table_generation.fetch_add(1, std::memory_order_acq_rel);
 }
 
 void recompute_all() {
@@ -383,8 +388,10 @@ Registration register_formula(std::string_view op, Family family, DTypeRule rule
   set_external_variants(row, where);
   row.entry.signature.store(&ops);
   changed(row);
+  table_generation.fetch_add(1, std::memory_order_acq_rel);  // what the cells hold means something else
   return Registration([&row] {
     const std::lock_guard again(table().mutex);
+    table_generation.fetch_add(1, std::memory_order_acq_rel);
     define_external_op({.name = row.name,
                         .family = Family::external,
                         .rule = DTypeRule::none,
