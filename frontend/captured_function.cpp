@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 
 #include "dispatch/devices.h"
 #include "dispatch/kernel_table.h"
@@ -14,6 +15,7 @@
 #include "frontend/compile_policy.h"
 #include "frontend/generator_scope.h"
 #include "frontend/transforms/autocast.h"
+#include "frontend/transforms/autograd_tape.h"
 #include "runtime/device_memory.h"
 #include "runtime/walk.h"
 
@@ -48,7 +50,7 @@ Tensor stand_in(const TensorType& type, BackendKey backend, const CaptureScope& 
 
 struct UndoWrites {
   CaptureScope& scope;
-  ~UndoWrites() { scope.undo_writes(); }
+  ~UndoWrites() { scope.undo_writes(), scope.undo_gradients(); }
 };
 
 }  // namespace
@@ -65,6 +67,7 @@ void copy_view(const TensorView& from, void* to, BackendKey backend, Location wh
 CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const TensorType> arguments, BackendKey backend,
                                    std::string_view what, Location where)
     : reads_(arguments.size()), where_(where) {
+  const bool is_compared = in_capture_scope();
   const KeyGuard plain({}, Functionality::autograd);
   CaptureScope scope(CaptureScope::Of::control_flow);
   const FreshAutocastCache casts;
@@ -74,7 +77,8 @@ CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const Tens
   for (const TensorType& type : arguments) stand_ins.push_back(stand_in(type, backend, scope));
   std::vector<Tensor> results = f(stand_ins);
   if (!scope.writes().empty()) throw_writes(what, scope.writes()[0].target, where);
-  if (const Tensor* leaf = scope.changed_gradient()) throw_writes(what, *leaf, where);
+  for (const CaptureScope::Gradient& g : scope.gradients())
+    if (g.leaf->grad.impl() != g.before.impl()) throw_writes(what, g.leaf->grad.defined() ? g.leaf->grad : g.before, where);
   std::vector<Node*> roots;
   for (Tensor& t : results) {
     require_defined(what, t, where);
@@ -93,12 +97,14 @@ CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const Tens
   std::vector<const Node*> records;
   for (const Walk::Entry& e : walk.order) records.push_back(e.node);
   bound_.bind(*plan_, records);
+  idle_.reserve(16);
   for (const Node* root : roots) {
     std::size_t output = 0;
     while (walk.order[walk.outputs[output]].node != root) ++output;
     outputs_.push_back(output);
   }
   take_leaves(walk, stand_ins, scope);
+  if (is_compared) list_program(walk);
   std::size_t slot = 0;
   for (const PlanStep& step : plan_->steps)
     for (const ScalarSource& s : step.scalars) {
@@ -107,6 +113,19 @@ CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const Tens
         random_.push_back({slot, s.index == 0, n.extra->scalars[1]});
       ++slot;
     }
+}
+
+void CapturedFunction::list_program(const Walk& walk) {
+  std::vector<const Leaf*> read(walk.order.size());
+  for (std::size_t i = 0; i < leaves_.size(); ++i) read[plan_->leaf_records[i]] = &leaves_[i];
+  for (std::uint32_t i = 0; i < walk.order.size(); ++i) {
+    program_.nodes.push_back(program_node(walk, i, {kCapturedKey, 0, ~std::uint64_t{0}}, program_.leaves.size()));
+    if (program_.nodes.back().leaf < 0) continue;
+    Place place{.is_constant = true};  // also what the plan does not read
+    if (read[i] != nullptr && read[i]->constant.defined()) place.hidden = read[i]->constant;
+    else if (read[i] != nullptr) place.argument = static_cast<std::int32_t>(read[i]->operand);
+    program_.leaves.push_back(std::move(place));
+  }
 }
 
 void CapturedFunction::take_leaves(const Walk& walk, std::span<const Tensor> stand_ins, const CaptureScope& scope) {
@@ -154,9 +173,22 @@ void CapturedFunction::run(std::span<const TensorView> operands, std::span<void*
   std::vector<void*> outputs(results.size());
   for (const Leaf& leaf : leaves_) leaves.push_back(buffer_of(leaf, operands, copies));
   for (std::size_t i = 0; i < results.size(); ++i) outputs[outputs_[i]] = results[i];
-  const std::lock_guard lock(mutex_);
-  for (const RandomScalar& r : random_) bound_.scalars()[r.slot] = r.is_key ? key : r.offset;
-  bound_.run(*plan_, leaves, outputs);
+  const Lease lease(*this);
+  for (const RandomScalar& r : random_) lease.bound->scalars()[r.slot] = r.is_key ? key : r.offset;
+  lease.bound->run(*plan_, leaves, outputs);
+}
+
+CapturedFunction::Lease::Lease(CapturedFunction& f) : function(f) {
+  {
+    const std::lock_guard held(f.lock_);
+    if (!f.idle_.empty()) bound = std::move(f.idle_.back()), f.idle_.pop_back();
+  }
+  if (bound == nullptr) bound = std::make_unique<BoundPlan>(f.bound_);
+}
+
+CapturedFunction::Lease::~Lease() {
+  const std::lock_guard held(function.lock_);
+  if (function.idle_.size() < function.idle_.capacity()) function.idle_.push_back(std::move(bound));
 }
 
 }  // namespace fermata

@@ -43,6 +43,9 @@ class CondStep final : public ControlStep {
   CondStep(StepFunction when_true, StepFunction when_false, std::size_t predicate)
       : branches_{std::move(when_false), std::move(when_true)}, predicate_(predicate) {}
   bool draws() const override { return branches_[0].function->draws() || branches_[1].function->draws(); }
+  std::vector<const CapturedFunction*> functions() const override {
+    return {branches_[0].function.get(), branches_[1].function.get()};
+  }
   void run(std::span<const TensorView> operands, std::span<void* const> results, double seed) override {
     const bool taken = read_element<bool>(operands[predicate_].data, branches_[0].function->backend());
     const StepFunction& branch = branches_[taken ? 1 : 0];
@@ -100,6 +103,7 @@ class WhileStep final : public ControlStep {
   WhileStep(StepFunction condition, StepFunction body, std::vector<std::size_t> init)
       : condition_(std::move(condition)), body_(std::move(body)), init_(std::move(init)) {}
   bool draws() const override { return condition_.function->draws() || body_.function->draws(); }
+  std::vector<const CapturedFunction*> functions() const override { return {condition_.function.get(), body_.function.get()}; }
   void run(std::span<const TensorView> operands, std::span<void* const> results, double seed) override {
     const BackendKey backend = body_.function->backend();
     LoopState state(body_.function->results(), views_at(operands, init_), results, backend);
@@ -129,6 +133,8 @@ class ScanStep final : public ControlStep {
            bool reverse)
       : body_(std::move(body)), init_(std::move(init)), sequences_(std::move(sequences)), length_(length), reverse_(reverse) {}
   bool draws() const override { return body_.function->draws(); }
+  std::vector<const CapturedFunction*> functions() const override { return {body_.function.get()}; }
+  std::vector<std::int64_t> numbers() const override { return {length_, reverse_ ? 1 : 0}; }
   void run(std::span<const TensorView> operands, std::span<void* const> results, double seed) override {
     const std::span<const TensorType> types = body_.function->results();
     const std::size_t carries = init_.size();
@@ -170,11 +176,12 @@ struct Handle {
   std::vector<std::int64_t> offsets;  // of the results in the packed one
 };
 
+void free_handle(Storage* s) { delete static_cast<Handle*>(s->owner); }
+
 Tensor make_handle(std::unique_ptr<Handle> handle) {
   Handle* const h = handle.release();
   h->address = reinterpret_cast<std::int64_t>(h);
-  Storage* storage = Storage::adopt(&h->address, sizeof h->address,
-                                    [](Storage* s) { delete static_cast<Handle*>(s->owner); }, h);
+  Storage* storage = Storage::adopt(&h->address, sizeof h->address, &free_handle, h);
   Node* leaf = make_leaf({DType::i64, {}}, storage, BackendKey::cpu, Node::kTensor);
   if (in_capture_scope()) capture_scope->mark(leaf);
   return Tensor(leaf, DispatchKeySet(BackendKey::cpu) | Functionality::dense);
@@ -234,6 +241,11 @@ std::vector<TensorView> StepFunction::views(std::span<const TensorView> operands
   for (std::size_t i = 0; i < places.size(); ++i)
     if (places[i] != kOwn) views[i] = operands[places[i]];
   return views;
+}
+
+const ControlStep* control_step_of(const Tensor& handle) {
+  const Storage* storage = handle.node()->storage.load(std::memory_order_acquire);
+  return storage != nullptr && storage->give_back == &free_handle ? static_cast<const Handle*>(storage->owner)->step.get() : nullptr;
 }
 
 std::unique_ptr<ControlStep> make_cond_step(StepFunction when_true, StepFunction when_false, std::size_t predicate) {
