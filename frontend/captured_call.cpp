@@ -6,25 +6,16 @@
 #include <algorithm>
 
 #include "dispatch/devices.h"
-#include "dispatch/operator.h"
 #include "fermata/autograd.h"
 #include "fermata/random.h"
 #include "frontend/alias.h"
 #include "frontend/compile_policy.h"
-#include "frontend/transforms/autocast.h"
 #include "frontend/transforms/autograd_tape.h"
 #include "ir/error.h"
 #include "runtime/device_memory.h"
 
 namespace fermata {
-extern std::atomic<std::uint64_t> table_generation;  // TEMPORARY
 namespace {
-
-std::size_t first_of_identity(std::span<const Tensor> arguments, std::size_t i) {
-  std::size_t first = 0;
-  while (arguments[first].impl() != arguments[i].impl()) ++first;
-  return first;
-}
 
 /// The identity that holds the elements of a tensor.
 const TensorImpl* cell_of(const Tensor& t) { return t.impl()->view != nullptr ? t.impl()->view->base : t.impl(); }
@@ -51,12 +42,6 @@ class ReplayDraws {
 
 }  // namespace
 
-CallContext CallContext::current() {
-  // The Autocast key comes from the thread alone, and what it means is in the signature.
-  const ThreadKeys keys{thread_keys.included - thread_keys.excluded, thread_keys.excluded - Functionality::autocast};
-  return {keys, autocast_signature(), fermata::table_generation.load(std::memory_order_acquire)};
-}
-
 CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers, CallRecording& recording,
                            const CallContext& context, Location where)
     : identities_(recording.identities),
@@ -69,11 +54,11 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
       gradient_changes_(std::move(recording.gradient_changes)),
       gradient_conditions_(std::move(recording.gradient_conditions)),
       draws_(recording.draws) {
-  for (const Tensor& t : arguments) arguments_.push_back(Layout::of(*t.node())), wants_grad_.push_back(t.requires_grad());
+  for (const Tensor& t : arguments) arguments_.push_back(Layout::of(*t.node())), wants_grad_.push_back(wants_grad(t));
   if (must_run_) return;
   changes_an_argument_ = changes_an_argument(arguments);
   // What is an argument and is written as a tensor from outside, too, has two stand-ins: only the function itself gets it right.
-  must_run_ = changes_an_argument_;
+  must_run_ = changes_an_argument_, has_conditions_ = must_run_;
   if (must_run_) return;
   for (const WriteBack& w : writes_)
     if (w.value.output < 0)
@@ -81,6 +66,10 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
                                                 "a compiled function writes a tensor that existed before into another one", {},
                                                 where, "assign a computed value, or copy() it"));
   if (!program_.nodes.empty()) take_plan(recording);
+  has_conditions_ = !layouts_.empty() || !writes_.empty() || !gradient_conditions_.empty();
+  gives_outputs_ = writes_.empty() && gradient_changes_.empty() && results_.size() == output_types_.size();
+  for (std::size_t i = 0; i < results_.size(); ++i)
+    gives_outputs_ = gives_outputs_ && results_[i].output == static_cast<std::int32_t>(i);
 }
 
 void CapturedCall::take_plan(const CallRecording& recording) {
@@ -105,16 +94,6 @@ void CapturedCall::take_plan(const CallRecording& recording) {
     }
 }
 
-bool CapturedCall::matches(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers,
-                           const CallContext& context) const {
-  if (arguments_.size() != arguments.size() || !std::ranges::equal(numbers, numbers_) || !(context_ == context)) return false;
-  for (std::size_t i = 0; i < arguments.size(); ++i)
-    if (!arguments_[i].matches(*arguments[i].node()) || wants_grad_[i] != arguments[i].requires_grad() ||
-        identities_[i] != first_of_identity(arguments, i))
-      return false;
-  return true;
-}
-
 /// Whether an argument is also a tensor from outside, and the function changes it by one name or the other.
 bool CapturedCall::changes_an_argument(std::span<const Tensor> arguments) const {
   if (writes_.empty() && gradient_conditions_.empty()) return false;
@@ -132,7 +111,7 @@ bool CapturedCall::changes_an_argument(std::span<const Tensor> arguments) const 
   return false;
 }
 
-bool CapturedCall::conditions_hold(std::span<const Tensor> arguments) const {
+bool CapturedCall::all_conditions_hold(std::span<const Tensor> arguments) const {
   Tensor held;
   for (const auto& [place, layout] : layouts_) {
     const Tensor& t = place.find(arguments, held);
@@ -151,9 +130,11 @@ bool CapturedCall::conditions_hold(std::span<const Tensor> arguments) const {
 }
 
 void CapturedCall::run(Replayer& r, std::span<const Tensor> arguments, Location where) const {
-  r.held.resize(plan_leaves_.size());
-  for (std::size_t i = 0; i < plan_leaves_.size(); ++i) {
-    const Tensor& t = program_.leaves[plan_leaves_[i]].find(arguments, r.held[i]);
+  for (const std::uint32_t leaf : plan_leaves_) {
+    const Place& place = program_.leaves[leaf];
+    if (place.is_of_leaf()) [[unlikely]] r.held.emplace_back();
+    Tensor none;
+    const Tensor& t = place.find(arguments, r.held.empty() ? none : r.held.back());
     if (t.node()->pending()) tensor_hooks.materialise(t.node(), "a compiled function uses a pending tensor", where);
     r.leaves.push_back(leaf_buffer(*t.node(), *t.node()->storage.load(std::memory_order_acquire), plan_->backend, r.staged));
   }
@@ -220,10 +201,12 @@ void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, Compil
   ReplayDraws draws(draws_);  // also where nothing needs the numbers
   for (const RandomScalar& s : random_) r.bound.scalars()[s.slot] = s.is_key ? draws.key() : draws.first() + s.delta;
   if (plan_ != nullptr) run(r, arguments, where);
-  for (const ResultSource& source : results_) r.results.push_back(result_of(source, r, arguments));
-  write_back(r, arguments, where);
+  if (!gives_outputs_) {
+    for (const ResultSource& source : results_) r.results.push_back(result_of(source, r, arguments));
+    write_back(r, arguments, where);
+  }
   draws.keep();
-  deliver(r.results);
+  deliver(gives_outputs_ ? r.outputs : r.results);
 }
 
 }  // namespace fermata

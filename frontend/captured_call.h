@@ -4,25 +4,36 @@
 // any number of threads replay one call at once.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "dispatch/operator.h"
 #include "fermata/compile.h"
 #include "frontend/call_recording.h"
+#include "frontend/transforms/autocast.h"
 #include "ir/key_set.h"
 #include "runtime/bound_plan.h"
 #include "runtime/plan_cache.h"
 
 namespace fermata {
+extern std::atomic<std::uint64_t> table_generation;  // TEMPORARY
 
 /// What a call is told from others by, beside its arguments.
 struct CallContext {
   ThreadKeys keys;
   std::uint64_t autocast = 0;
   std::uint64_t table_generation = 0;  // what the cells of the kernel table held
-  static CallContext current();
+  static CallContext current() {
+    // The Autocast key comes from the thread alone, and what it means is in the signature.
+    const ThreadKeys& thread = thread_keys;
+    const DispatchKeySet active = thread.included - thread.excluded;
+    return {{active, thread.excluded - Functionality::autocast},
+            active.has(Functionality::autocast) ? autocast_signature() : 0,
+            fermata::table_generation.load(std::memory_order_acquire)};
+  }
   bool operator==(const CallContext& o) const {
     return keys.included == o.keys.included && keys.excluded == o.keys.excluded && autocast == o.autocast &&
            table_generation == o.table_generation;
@@ -36,7 +47,7 @@ struct Replayer {
   std::vector<LeafBuffer> leaves;
   std::vector<void*> buffers;
   std::vector<StoragePtr> staged, storage;
-  std::vector<Tensor> outputs, results, held;
+  std::vector<Tensor> outputs, results, held;  // held: gradients that the run reads
 };
 
 class CapturedCall {
@@ -45,9 +56,18 @@ class CapturedCall {
                const CallContext& context, Location where);
 
   /// Whether a call has the arguments of this one. Neither allocates nor computes.
-  bool matches(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers, const CallContext& context) const;
+  bool matches(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers, const CallContext& context) const {
+    if (arguments_.size() != arguments.size() || !std::ranges::equal(numbers, numbers_) || !(context_ == context)) return false;
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      if (!arguments_[i].matches(*arguments[i].node()) || wants_grad_[i] != wants_grad(arguments[i]) ||
+          identities_[i] != first_of_identity(arguments, i))
+        return false;
+    return true;
+  }
   /// Whether what it reads without taking it is as it was: layouts, and which gradients there are.
-  bool conditions_hold(std::span<const Tensor> arguments) const;
+  bool conditions_hold(std::span<const Tensor> arguments) const {
+    return !has_conditions_ || all_conditions_hold(arguments);
+  }
   /// The function is to be run instead.
   bool must_run() const { return must_run_; }
   std::unique_ptr<Replayer> make_replayer() const { return std::make_unique<Replayer>(bound_); }
@@ -63,6 +83,15 @@ class CapturedCall {
   std::vector<std::unique_ptr<Replayer>> idle;
 
  private:
+  static bool wants_grad(const Tensor& t) {
+    return (t.impl()->slot != nullptr || t.impl()->view != nullptr) && t.requires_grad();
+  }
+  static std::size_t first_of_identity(std::span<const Tensor> arguments, std::size_t i) {
+    std::size_t first = 0;
+    while (arguments[first].impl() != arguments[i].impl()) ++first;
+    return first;
+  }
+  bool all_conditions_hold(std::span<const Tensor> arguments) const;
   void take_plan(const CallRecording& recording);
   bool changes_an_argument(std::span<const Tensor> arguments) const;
   void run(Replayer& r, std::span<const Tensor> arguments, Location where) const;
@@ -75,7 +104,8 @@ class CapturedCall {
   std::vector<std::size_t> identities_;
   std::vector<std::uint64_t> numbers_;
   CallContext context_;
-  bool must_run_ = false, changes_an_argument_ = false;
+  bool must_run_ = false, changes_an_argument_ = false, has_conditions_ = false;
+  bool gives_outputs_ = false;  // results are the outputs of the plan, each once, and nothing else becomes of those
 
   Program program_;
   std::vector<ResultSource> results_;

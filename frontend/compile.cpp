@@ -46,66 +46,53 @@ struct CompiledCore::State {
 
   /// A capture in use, and what to replay it with.
   struct Taken {
-    State* state;
+    explicit Taken(State& s) : state(s) {}
+    ~Taken() { give_back(); }
+    Taken(const Taken&) = delete;
+    Taken& operator=(const Taken&) = delete;
+    void give_back() {
+      if (call != nullptr) state.give_back(*this);
+    }
+    State& state;
     CapturedCall* call = nullptr;
     std::unique_ptr<Replayer> replayer{};
     bool is_checked = true;
-
-    explicit Taken(State* s) : state(s) {}
-    Taken(Taken&& o) noexcept
-        : state(o.state), call(std::exchange(o.call, nullptr)), replayer(std::move(o.replayer)), is_checked(o.is_checked) {}
-    Taken& operator=(Taken&& o) noexcept {
-      std::swap(state, o.state), std::swap(call, o.call), std::swap(replayer, o.replayer), std::swap(is_checked, o.is_checked);
-      return *this;
-    }
-    ~Taken() {
-      if (call != nullptr) state->give_back(*this);
-    }
   };
 
-  Taken find(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, const CallContext& context);
-  Taken take_matching(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, const CallContext& context,
-                      std::uint64_t after);
-  Taken keep(std::unique_ptr<CapturedCall> call);
+  void find(Taken& taken, std::span<const Tensor> args, std::span<const std::uint64_t> numbers, const CallContext& context);
+  void keep(Taken& taken, std::unique_ptr<CapturedCall> call);
   void give_back(Taken& taken);
   void set_checked(CapturedCall& call);
   std::unique_ptr<CapturedCall> drop_oldest();
 };
 
-/// The first capture with these arguments whose number is greater than `after`.
-CompiledCore::State::Taken CompiledCore::State::take_matching(std::span<const Tensor> args, std::span<const std::uint64_t> numbers,
-                                                              const CallContext& context, std::uint64_t after) {
-  Taken taken(this);
-  const std::lock_guard held(lock);
-  for (const auto& c : captured) {
-    if (c->number <= after || !c->matches(args, numbers, context)) continue;
-    c->used = ++clock, ++c->users;
-    taken.call = c.get(), taken.is_checked = c->is_checked;
-    if (!c->idle.empty()) taken.replayer = std::move(c->idle.back()), c->idle.pop_back();
-    break;
-  }
-  return taken;
-}
-
-CompiledCore::State::Taken CompiledCore::State::find(std::span<const Tensor> args, std::span<const std::uint64_t> numbers,
-                                                     const CallContext& context) {
+void CompiledCore::State::find(Taken& taken, std::span<const Tensor> args, std::span<const std::uint64_t> numbers,
+                               const CallContext& context) {
   for (std::uint64_t after = 0;;) {
-    Taken taken = take_matching(args, numbers, context, after);
-    if (taken.call == nullptr || taken.call->conditions_hold(args)) return taken;
+    {
+      const std::lock_guard held(lock);
+      for (const auto& c : captured) {
+        if (c->number <= after || !c->matches(args, numbers, context)) continue;
+        c->used = ++clock, ++c->users;
+        taken.call = c.get(), taken.is_checked = c->is_checked;
+        if (!c->idle.empty()) taken.replayer = std::move(c->idle.back()), c->idle.pop_back();
+        break;
+      }
+    }
+    if (taken.call == nullptr || taken.call->conditions_hold(args)) [[likely]] return;
     after = taken.call->number;
+    taken.give_back();
   }
 }
 
-CompiledCore::State::Taken CompiledCore::State::keep(std::unique_ptr<CapturedCall> call) {
+void CompiledCore::State::keep(Taken& taken, std::unique_ptr<CapturedCall> call) {
   std::unique_ptr<CapturedCall> dropped;  // after the lock
-  Taken taken(this);
   call->idle.reserve(kMaxIdle);
   const std::lock_guard held(lock);
   if (captured.size() >= kMaxCaptures) dropped = drop_oldest();
   taken.call = call.get();
   call->number = call->used = ++clock, call->users = 1;
   captured.push_back(std::move(call));
-  return taken;
 }
 
 /// One that somebody replays is freed when that is done.
@@ -120,9 +107,9 @@ std::unique_ptr<CapturedCall> CompiledCore::State::drop_oldest() {
 }
 
 void CompiledCore::State::give_back(Taken& taken) {
-  std::unique_ptr<CapturedCall> forgotten;
+  std::unique_ptr<CapturedCall> forgotten;  // after the lock
   const std::lock_guard held(lock);
-  CapturedCall& c = *taken.call;
+  CapturedCall& c = *std::exchange(taken.call, nullptr);
   if (--c.users == 0 && c.is_forgotten) forgotten.reset(&c);
   else if (taken.replayer != nullptr && c.idle.size() < kMaxIdle) c.idle.push_back(std::move(taken.replayer));
 }
@@ -156,16 +143,17 @@ void CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint6
   for (const Tensor& t : args)
     if (t.node()->pending()) tensor_hooks.materialise(t.node(), "an argument of a compiled function", where);
   const CallContext context = CallContext::current();
-  State::Taken taken = state_->find(args, numbers, context);
+  State::Taken taken(*state_);
+  state_->find(taken, args, numbers, context);
   if (taken.call == nullptr) {
     CallRecording recording(args, body, where);
-    taken = state_->keep(std::make_unique<CapturedCall>(args, numbers, recording, context, where));
+    state_->keep(taken, std::make_unique<CapturedCall>(args, numbers, recording, context, where));
   } else if (!taken.call->must_run()) {
     if (!taken.is_checked || check_replay.load(std::memory_order_relaxed)) [[unlikely]] {
       taken.call->require_same(CallRecording(args, body, where), where);
       state_->set_checked(*taken.call);
     }
-    counters.replays.fetch_add(1, std::memory_order_relaxed);
+    ThreadCounts::add_one(ThreadCounts::mine().replays);
   }
   if (taken.call->must_run()) return run_body();
   if (taken.replayer == nullptr) taken.replayer = taken.call->make_replayer();

@@ -1,8 +1,6 @@
 // See recorded_program.h.
 #include "frontend/recorded_program.h"
 
-#include <algorithm>
-
 #include "frontend/transforms/autograd_tape.h"
 
 namespace fermata {
@@ -13,25 +11,15 @@ Layout Layout::of(const Node& n) {
   return l;
 }
 
-bool Layout::matches(const Node& n) const {
-  if (n.dtype != type.dtype || n.rank != type.shape.rank() || n.backend != backend) return false;
-  if (!std::equal(type.shape.begin(), type.shape.end(), n.sizes().begin())) return false;
-  if (n.is_dense_leaf()) return strides.rank() == 0 && offset == 0;
-  return n.extra->strides == strides && n.extra->offset == offset;
-}
-
 const std::shared_ptr<LeafGradient>& leaf_of(const Place& gradient, std::span<const Tensor> arguments) {
   if (!gradient.is_of_argument()) return gradient.leaf;
   return grad_state(arguments[static_cast<std::size_t>(gradient.argument)].impl())->leaf;
 }
 
-const Tensor& Place::find(std::span<const Tensor> arguments, Tensor& held) const {
-  if (is_gradient || leaf != nullptr) {
-    LeafGradient& gradient = *leaf_of(*this, arguments);
-    const std::lock_guard lock(gradient.mutex);
-    return held = gradient.grad;
-  }
-  return is_of_argument() ? arguments[static_cast<std::size_t>(argument)] : hidden;
+const Tensor& Place::find_gradient(std::span<const Tensor> arguments, Tensor& held) const {
+  LeafGradient& gradient = *leaf_of(*this, arguments);
+  const std::lock_guard lock(gradient.mutex);
+  return held = gradient.grad;
 }
 
 ProgramNode program_node(const Walk& walk, std::uint32_t number, const DrawnRange& drawn, std::size_t leaves) {

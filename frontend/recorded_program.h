@@ -2,6 +2,7 @@
 // Two recordings of one function can be compared by it, to the line (docs/adr/021-compiled-functions-check-themselves.md).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,7 +24,12 @@ struct Layout {
   std::int64_t offset = 0;
   BackendKey backend = BackendKey::cpu;
   static Layout of(const Node& n);
-  bool matches(const Node& n) const;
+  bool matches(const Node& n) const {
+    if (n.dtype != type.dtype || n.rank != type.shape.rank() || n.backend != backend) return false;
+    if (!std::equal(type.shape.begin(), type.shape.end(), n.sizes().begin())) return false;
+    if (n.is_dense_leaf()) return strides.rank() == 0 && offset == 0;
+    return n.extra->strides == strides && n.extra->offset == offset;
+  }
   bool operator==(const Layout&) const = default;
 };
 
@@ -36,8 +42,13 @@ struct Place {
   std::shared_ptr<LeafGradient> leaf{};  // from outside: its gradient
 
   bool is_of_argument() const { return argument >= 0; }
+  bool is_of_leaf() const { return is_gradient || leaf != nullptr; }
   /// `held` is for one that nobody else might hold.
-  const Tensor& find(std::span<const Tensor> arguments, Tensor& held) const;
+  const Tensor& find(std::span<const Tensor> arguments, Tensor& held) const {
+    if (is_of_leaf()) [[unlikely]] return find_gradient(arguments, held);
+    return is_of_argument() ? arguments[static_cast<std::size_t>(argument)] : hidden;
+  }
+  const Tensor& find_gradient(std::span<const Tensor> arguments, Tensor& held) const;
 };
 /// The leaf whose gradient that is.
 const std::shared_ptr<LeafGradient>& leaf_of(const Place& gradient, std::span<const Tensor> arguments);
