@@ -70,6 +70,7 @@ CallRecording::CallRecording(std::span<const Tensor> arguments, CompiledCore::Bo
     draws = generator.draws();
     must_run_ = must_run_ || generator.is_seeded();
     find_changes();
+    settings = scope_.settings();
   }
   for (std::size_t i = 0; i < arguments.size(); ++i)
     must_run_ = must_run_ || tensors_[i].requires_grad() != arguments[i].requires_grad();

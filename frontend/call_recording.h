@@ -56,6 +56,7 @@ class CallRecording {
   std::vector<WriteBack> writes;
   std::vector<GradientChange> gradient_changes;
   std::vector<GradientCondition> gradient_conditions;
+  std::vector<CaptureScope::SettingRead> settings;  // whose values decide what is recorded
   std::uint64_t draws = 0;              // numbers taken from the generator
 
  private:

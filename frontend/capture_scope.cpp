@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <utility>
 
 #include "frontend/transforms/autograd_tape.h"
@@ -55,6 +56,17 @@ void CaptureScope::touch_gradient(const std::shared_ptr<LeafGradient>& leaf) {
   Node* value = nullptr;
   if (leaf->grad.defined()) touch(leaf->grad, {}), value = leaf->grad.node();
   gradients_.push_back({leaf, leaf->grad, value});
+}
+
+void CaptureScope::read_setting(const Tensor& cell, double value, bool only_zero) {
+  if (outer_ != nullptr) outer_->read_setting(cell, value, only_zero);
+  const auto known = [&](const SettingRead& s) { return s.cell.impl() == cell.impl() && s.only_zero == only_zero; };
+  if (std::ranges::none_of(settings_, known)) settings_.push_back({cell, value, only_zero});
+}
+
+bool CaptureScope::SettingRead::holds() const {
+  const double now = *static_cast<const double*>(cell.node()->storage.load(std::memory_order_acquire)->data);
+  return only_zero ? (now == 0) == (value == 0) : std::bit_cast<std::uint64_t>(now) == std::bit_cast<std::uint64_t>(value);
 }
 
 void CaptureScope::undo_gradients() {

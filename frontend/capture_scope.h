@@ -55,6 +55,16 @@ class CaptureScope {
   /// Gives the leaves back the gradients that they had.
   void undo_gradients();
 
+  /// The function asks for the value of a Setting, or only whether that is 0.
+  void read_setting(const Tensor& cell, double value, bool only_zero);
+  struct SettingRead {
+    Tensor cell;
+    double value;
+    bool only_zero;
+    bool holds() const;
+  };
+  const std::vector<SettingRead>& settings() const { return settings_; }
+
   /// Marks a node as made inside this scope.
   void mark(Node* node) const { set_mark(node, number_); }
   /// Marks a node that no scope has to know of: that of a wrapper.
@@ -77,6 +87,7 @@ class CaptureScope {
   Of of_;
   std::unordered_map<const Node*, Tensor> hidden_;
   std::vector<Gradient> gradients_;
+  std::vector<SettingRead> settings_;
   std::vector<Write> writes_;
 };
 

@@ -53,12 +53,13 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
       writes_(std::move(recording.writes)),
       gradient_changes_(std::move(recording.gradient_changes)),
       gradient_conditions_(std::move(recording.gradient_conditions)),
+      settings_(std::move(recording.settings)),
       draws_(recording.draws) {
   for (const Tensor& t : arguments) arguments_.push_back(Layout::of(*t.node())), wants_grad_.push_back(wants_grad(t));
   if (must_run_) return;
   changes_an_argument_ = changes_an_argument(arguments);
   // What is an argument and is written as a tensor from outside, too, has two stand-ins: only the function itself gets it right.
-  must_run_ = changes_an_argument_, has_conditions_ = must_run_;
+  must_run_ = changes_an_argument_, has_conditions_ = must_run_ || !settings_.empty();
   if (must_run_) return;
   for (const WriteBack& w : writes_)
     if (w.value.output < 0)
@@ -66,7 +67,7 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
                                                 "a compiled function writes a tensor that existed before into another one", {},
                                                 where, "assign a computed value, or copy() it"));
   if (!program_.nodes.empty()) take_plan(recording);
-  has_conditions_ = !layouts_.empty() || !writes_.empty() || !gradient_conditions_.empty();
+  has_conditions_ = !settings_.empty() || !layouts_.empty() || !writes_.empty() || !gradient_conditions_.empty();
   gives_outputs_ = writes_.empty() && gradient_changes_.empty() && results_.size() == output_types_.size();
   for (std::size_t i = 0; i < results_.size(); ++i)
     gives_outputs_ = gives_outputs_ && results_[i].output == static_cast<std::int32_t>(i);
@@ -112,6 +113,7 @@ bool CapturedCall::changes_an_argument(std::span<const Tensor> arguments) const 
 }
 
 bool CapturedCall::all_conditions_hold(std::span<const Tensor> arguments) const {
+  if (!std::ranges::all_of(settings_, &CaptureScope::SettingRead::holds)) return false;
   Tensor held;
   for (const auto& [place, layout] : layouts_) {
     const Tensor& t = place.find(arguments, held);

@@ -112,6 +112,7 @@ class CapturedCall {
   std::vector<WriteBack> writes_;
   std::vector<GradientChange> gradient_changes_;
   std::vector<GradientCondition> gradient_conditions_;
+  std::vector<CaptureScope::SettingRead> settings_;
   std::vector<std::pair<Place, Layout>> layouts_;  // of leaves that are no arguments
   std::uint64_t draws_ = 0;
 

@@ -170,7 +170,7 @@ void CapturedCall::require_same(const CallRecording& again, Location where) cons
   if (!d) return;
   throw UserError(1702, format_error(1702, "UserError",
                                      "a compiled function records another program than at its first call: " + d->what, {}, d->where,
-                                     "it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Number"));
+                                     "it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting"));
 }
 
 }  // namespace fermata

@@ -15,7 +15,7 @@ constexpr std::source_location line(std::source_location here = std::source_loca
 std::string place(std::source_location where) { return "frontend/compile_check_test.cpp:" + std::to_string(where.line()); }
 std::string expected(const std::string& what, std::source_location where) {
   return "FM1702 UserError: a compiled function records another program than at its first call: " + what + "\n  at   " + place(where) +
-         "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Number";
+         "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting";
 }
 
 class CompileCheck : public ::testing::Test {
@@ -73,7 +73,7 @@ TEST_F(CompileCheck, ALoopOfAnotherLength) {
   EXPECT_EQ(message<UserError>([&] { f(x_); }),
             "FM1702 UserError: a compiled function records another program than at its first call: it calls exp, and did not\n"
             "  at   frontend/compile_check_test.cpp:" + where + "\n"
-            "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Number");
+            "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
 }
 
 TEST_F(CompileCheck, AHandleThatIsReplaced) {
@@ -113,7 +113,7 @@ TEST_F(CompileCheck, ConstantsMadeInside) {
   EXPECT_EQ(message<UserError>([&] { g(x_); }),
             "FM1702 UserError: a compiled function records another program than at its first call: multiply reads a constant with "
             "other elements, f32[2]\n  at   frontend/compile_check_test.cpp:" + std::to_string(again) +
-            "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Number");
+            "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
 }
 
 TEST_F(CompileCheck, WhatIsInsideControlFlow) {
@@ -132,7 +132,7 @@ TEST_F(CompileCheck, WhatIsInsideControlFlow) {
   EXPECT_EQ(message<UserError>([&] { g(x_); }),
             "FM1702 UserError: a compiled function records another program than at its first call: the number of multiply is 3, and "
             "was 2\n  at   frontend/compile_check_test.cpp:" + std::to_string(std::stoi(where) + 6) +
-            "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Number");
+            "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
 }
 
 TEST_F(CompileCheck, ResultsAndWrites) {
@@ -194,7 +194,7 @@ TEST_F(CompileCheck, CountsOfDraws) {
   count = 8;
   EXPECT_EQ(testing::message_without_place<UserError>([&] { f(x_); }),
             "FM1702 UserError: a compiled function records another program than at its first call: it draws 8 random numbers, and drew 4\n"
-            "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Number");
+            "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
 }
 
 // ---- Keys of a capture -------------------------------------------------------------------------------------------------

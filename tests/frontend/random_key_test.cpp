@@ -224,7 +224,7 @@ TEST(RandomKeyReplays, OtherGeneratorsAreNoArguments) {
             "FM1702 UserError: a compiled function records another program than at its first call: the offset of random_uniform "
             "is 4, and was 0\n"
             "  at   frontend/random_key_test.cpp:" + line + "\n"
-            "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Number");
+            "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
   auto fixed = compile([] {
     Generator own(77);
     return uniform({2}, 0, 1, DType::f32, own);
