@@ -11,6 +11,7 @@
 #include "ir/external_op.h"
 
 namespace fermata {
+
 namespace {
 
 bool is_backend_functionality(Functionality f) { return f <= Functionality::sparse_csr; }
@@ -458,8 +459,10 @@ Registration register_formula(std::string_view op, Family family, DTypeRule rule
   set_external_variants(row, where);
   row.entry.signature.store(&ops);
   changed(row);
+  table_generation.fetch_add(1, std::memory_order_acq_rel);  // what the cells hold means something else
   return Registration([&row] {
     const std::lock_guard again(table().mutex);
+    table_generation.fetch_add(1, std::memory_order_acq_rel);
     define_external_op({.name = row.name,
                         .family = Family::external,
                         .rule = DTypeRule::none,

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <utility>
+
+#include "frontend/transforms/autograd_tape.h"
 
 namespace fermata {
 
@@ -15,8 +19,12 @@ CaptureScope::CaptureScope(Of of) : outer_(capture_scope), of_(of) {
   capture_scope = this;
 }
 
+void CaptureScope::leave() {
+  if (capture_scope == this) capture_scope = outer_;
+}
+
 CaptureScope::~CaptureScope() {
-  capture_scope = outer_;
+  leave();
   for (const Write& w : writes_)
     if (drop_references(w.before->refs, Node::kTensor)) destroy_node(w.before);
 }
@@ -33,7 +41,6 @@ void CaptureScope::touch(const Tensor& tensor, Location where) {
     tensor_hooks.materialise(node, "a compiled function uses a pending tensor", where);
   }
   hidden_.emplace(node, tensor);
-  if (tensor.requires_grad()) gradients_.emplace_back(tensor, tensor.grad());
 }
 
 bool CaptureScope::made_in_outer(const Node* node) const {
@@ -42,12 +49,28 @@ bool CaptureScope::made_in_outer(const Node* node) const {
   return false;
 }
 
-const Tensor* CaptureScope::changed_gradient() const {
-  for (const auto& [leaf, before] : gradients_) {
-    const Tensor now = leaf.grad();
-    if (now.defined() && now.impl() != before.impl()) return &leaf;
-  }
-  return nullptr;
+void CaptureScope::touch_gradient(const std::shared_ptr<LeafGradient>& leaf) {
+  if (std::ranges::any_of(gradients_, [&](const Gradient& g) { return g.leaf == leaf; })) return;
+  // Of the scopes around this one too: what changes here changes there.
+  if (outer_ != nullptr) outer_->touch_gradient(leaf);
+  Node* value = nullptr;
+  if (leaf->grad.defined()) touch(leaf->grad, {}), value = leaf->grad.node();
+  gradients_.push_back({leaf, leaf->grad, value});
+}
+
+void CaptureScope::read_setting(const Tensor& cell, double value, bool only_zero) {
+  if (outer_ != nullptr) outer_->read_setting(cell, value, only_zero);
+  const auto known = [&](const SettingRead& s) { return s.cell.impl() == cell.impl() && s.only_zero == only_zero; };
+  if (std::ranges::none_of(settings_, known)) settings_.push_back({cell, value, only_zero});
+}
+
+bool CaptureScope::SettingRead::holds() const {
+  const double now = *static_cast<const double*>(cell.node()->storage.load(std::memory_order_acquire)->data);
+  return only_zero ? (now == 0) == (value == 0) : std::bit_cast<std::uint64_t>(now) == std::bit_cast<std::uint64_t>(value);
+}
+
+void CaptureScope::undo_gradients() {
+  for (const Gradient& g : gradients_) g.leaf->grad = g.before;
 }
 
 void CaptureScope::written(TensorImpl* impl) {

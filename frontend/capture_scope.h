@@ -4,14 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "runtime/tensor.h"
 
 namespace fermata {
 
+struct LeafGradient;
 class CaptureScope;
 extern constinit thread_local CaptureScope* capture_scope;
 inline bool in_capture_scope() { return capture_scope != nullptr; }
@@ -21,6 +22,8 @@ class CaptureScope {
   enum class Of : std::uint8_t { compiled_function, control_flow };
   explicit CaptureScope(Of of = Of::compiled_function);
   ~CaptureScope();
+  /// The function has run: nothing is noted any more, and values may be read.
+  void leave();
   CaptureScope(const CaptureScope&) = delete;
   CaptureScope& operator=(const CaptureScope&) = delete;
 
@@ -41,8 +44,26 @@ class CaptureScope {
   const std::vector<Write>& writes() const { return writes_; }
   /// Puts the identities back to their values from before the scope.
   void undo_writes();
-  /// A leaf from outside whose grad() is another one than when it was first touched: a backward pass inside added to it.
-  const Tensor* changed_gradient() const;
+  /// grad() of a leaf is about to be read, cleared or added to.
+  void touch_gradient(const std::shared_ptr<LeafGradient>& leaf);
+  struct Gradient {
+    std::shared_ptr<LeafGradient> leaf;
+    Tensor before;  // grad() when it was first touched
+    Node* value;    // of that; null if there was none
+  };
+  const std::vector<Gradient>& gradients() const { return gradients_; }
+  /// Gives the leaves back the gradients that they had.
+  void undo_gradients();
+
+  /// The function asks for the value of a Setting, or only whether that is 0.
+  void read_setting(const Tensor& cell, double value, bool only_zero);
+  struct SettingRead {
+    Tensor cell;
+    double value;
+    bool only_zero;
+    bool holds() const;
+  };
+  const std::vector<SettingRead>& settings() const { return settings_; }
 
   /// Marks a node as made inside this scope.
   void mark(Node* node) const { set_mark(node, number_); }
@@ -65,7 +86,8 @@ class CaptureScope {
   std::uint32_t number_;
   Of of_;
   std::unordered_map<const Node*, Tensor> hidden_;
-  std::vector<std::pair<Tensor, Tensor>> gradients_;  // leaves that want one, and what it was
+  std::vector<Gradient> gradients_;
+  std::vector<SettingRead> settings_;
   std::vector<Write> writes_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 
 #include "dispatch/devices.h"
 #include "dispatch/kernel_table.h"
@@ -14,7 +15,10 @@
 #include "frontend/compile_policy.h"
 #include "frontend/generator_scope.h"
 #include "frontend/transforms/autocast.h"
+#include "frontend/transforms/autograd_tape.h"
+#include "ir/external_op.h"
 #include "runtime/device_memory.h"
+#include "runtime/effects.h"
 #include "runtime/walk.h"
 
 namespace fermata {
@@ -48,7 +52,7 @@ Tensor stand_in(const TensorType& type, BackendKey backend, const CaptureScope& 
 
 struct UndoWrites {
   CaptureScope& scope;
-  ~UndoWrites() { scope.undo_writes(); }
+  ~UndoWrites() { scope.undo_writes(), scope.undo_gradients(); }
 };
 
 }  // namespace
@@ -65,6 +69,7 @@ void copy_view(const TensorView& from, void* to, BackendKey backend, Location wh
 CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const TensorType> arguments, BackendKey backend,
                                    std::string_view what, Location where)
     : reads_(arguments.size()), where_(where) {
+  const bool is_compared = in_capture_scope();
   const KeyGuard plain({}, Functionality::autograd);
   CaptureScope scope(CaptureScope::Of::control_flow);
   const FreshAutocastCache casts;
@@ -72,9 +77,11 @@ CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const Tens
   const UndoWrites undo{scope};
   std::vector<Tensor> stand_ins;
   for (const TensorType& type : arguments) stand_ins.push_back(stand_in(type, backend, scope));
+  const EffectScope effects;
   std::vector<Tensor> results = f(stand_ins);
   if (!scope.writes().empty()) throw_writes(what, scope.writes()[0].target, where);
-  if (const Tensor* leaf = scope.changed_gradient()) throw_writes(what, *leaf, where);
+  for (const CaptureScope::Gradient& g : scope.gradients())
+    if (g.leaf->grad.impl() != g.before.impl()) throw_writes(what, g.leaf->grad.defined() ? g.leaf->grad : g.before, where);
   std::vector<Node*> roots;
   for (Tensor& t : results) {
     require_defined(what, t, where);
@@ -84,6 +91,10 @@ CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const Tens
     if (!computed_here || std::ranges::find(roots, n) != roots.end()) t = copy(t, where);
     roots.push_back(t.node());
   }
+  if (Node* const effect = pending_effect(); effect != nullptr && std::ranges::find(roots, effect) == roots.end()) {
+    roots.push_back(effect);
+  }
+  has_effects_ = pending_effect() != nullptr;
   Walk walk;
   const auto is_leaf = [&](const Node* n) { return n->op == Op::input || !scope.made(n); };
   const Walk::IsLeaf leaves(is_leaf);
@@ -93,20 +104,35 @@ CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const Tens
   std::vector<const Node*> records;
   for (const Walk::Entry& e : walk.order) records.push_back(e.node);
   bound_.bind(*plan_, records);
-  for (const Node* root : roots) {
+  idle_.reserve(16);
+  for (const Node* root : std::span(roots).first(results.size())) {
     std::size_t output = 0;
     while (walk.order[walk.outputs[output]].node != root) ++output;
     outputs_.push_back(output);
   }
   take_leaves(walk, stand_ins, scope);
+  if (is_compared) list_program(walk);
   std::size_t slot = 0;
   for (const PlanStep& step : plan_->steps)
     for (const ScalarSource& s : step.scalars) {
       const Node& n = *walk.order[s.record].node;
-      if (family(n.op) == Family::random && n.extra->scalars[0] == kCapturedKey)
+      if (draws_numbers(n.op) && n.extra->scalars[0] == kCapturedKey)
         random_.push_back({slot, s.index == 0, n.extra->scalars[1]});
       ++slot;
     }
+}
+
+void CapturedFunction::list_program(const Walk& walk) {
+  std::vector<const Leaf*> read(walk.order.size());
+  for (std::size_t i = 0; i < leaves_.size(); ++i) read[plan_->leaf_records[i]] = &leaves_[i];
+  for (std::uint32_t i = 0; i < walk.order.size(); ++i) {
+    program_.nodes.push_back(program_node(walk, i, {kCapturedKey, 0, ~std::uint64_t{0}}, program_.leaves.size()));
+    if (program_.nodes.back().leaf < 0) continue;
+    Place place{.is_constant = true};  // also what the plan does not read
+    if (read[i] != nullptr && read[i]->constant.defined()) place.hidden = read[i]->constant;
+    else if (read[i] != nullptr) place.argument = static_cast<std::int32_t>(read[i]->operand);
+    program_.leaves.push_back(std::move(place));
+  }
 }
 
 void CapturedFunction::take_leaves(const Walk& walk, std::span<const Tensor> stand_ins, const CaptureScope& scope) {
@@ -151,12 +177,30 @@ LeafBuffer CapturedFunction::buffer_of(const Leaf& leaf, std::span<const TensorV
 void CapturedFunction::run(std::span<const TensorView> operands, std::span<void* const> results, std::uint64_t key) {
   std::vector<StoragePtr> copies;
   std::vector<LeafBuffer> leaves;
-  std::vector<void*> outputs(results.size());
+  std::vector<void*> outputs(plan_->output_slots.size());
   for (const Leaf& leaf : leaves_) leaves.push_back(buffer_of(leaf, operands, copies));
   for (std::size_t i = 0; i < results.size(); ++i) outputs[outputs_[i]] = results[i];
-  const std::lock_guard lock(mutex_);
-  for (const RandomScalar& r : random_) bound_.scalars()[r.slot] = r.is_key ? key : r.offset;
-  bound_.run(*plan_, leaves, outputs);
+  const Lease lease(*this);
+  for (std::size_t i = 0; i < outputs.size(); ++i)  // what a call with an effect gives, and nobody reads
+    if (outputs[i] == nullptr && !plan_->slots[plan_->output_slots[i]].is_given) {
+      copies.emplace_back(allocate_on(plan_->backend, lease.bound->output_bytes(i)));
+      outputs[i] = copies.back()->data;
+    }
+  for (const RandomScalar& r : random_) lease.bound->scalars()[r.slot] = r.is_key ? key : r.offset;
+  lease.bound->run(*plan_, leaves, outputs);
+}
+
+CapturedFunction::Lease::Lease(CapturedFunction& f) : function(f) {
+  {
+    const std::lock_guard held(f.lock_);
+    if (!f.idle_.empty()) bound = std::move(f.idle_.back()), f.idle_.pop_back();
+  }
+  if (bound == nullptr) bound = std::make_unique<BoundPlan>(f.bound_);
+}
+
+CapturedFunction::Lease::~Lease() {
+  const std::lock_guard held(function.lock_);
+  if (function.idle_.size() < function.idle_.capacity()) function.idle_.push_back(std::move(bound));
 }
 
 }  // namespace fermata

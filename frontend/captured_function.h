@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "fermata/tensor_tree.h"
+#include "frontend/recorded_program.h"
+#include "frontend/spin_lock.h"
 #include "runtime/bound_plan.h"
 #include "runtime/plan_cache.h"
 
@@ -31,7 +33,11 @@ class CapturedFunction {
   const std::vector<Tensor>& hidden() const { return hidden_; }
   bool reads(std::size_t argument) const { return reads_[argument]; }
   bool draws() const { return !random_.empty(); }
+  /// Whether a run makes calls that have an effect.
+  bool has_effects() const { return has_effects_; }
   BackendKey backend() const { return plan_->backend; }
+  /// Of one that is captured while another function is: what to compare. Arguments are operands of run().
+  const Program& program() const { return program_; }
 
   /// `operands` are the arguments, then what is hidden; results are dense. Several threads may call this.
   void run(std::span<const TensorView> operands, std::span<void* const> results, std::uint64_t key);
@@ -50,17 +56,31 @@ class CapturedFunction {
     std::uint64_t offset;
   };
 
-  void take_leaves(const class Walk& walk, std::span<const Tensor> stand_ins, const class CaptureScope& scope);
+  /// A bound plan of one run.
+  struct Lease {
+    explicit Lease(CapturedFunction& f);
+    ~Lease();
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    CapturedFunction& function;
+    std::unique_ptr<BoundPlan> bound;
+  };
+
+  void list_program(const Walk& walk);
+  void take_leaves(const Walk& walk, std::span<const Tensor> stand_ins, const class CaptureScope& scope);
   LeafBuffer buffer_of(const Leaf& leaf, std::span<const TensorView> operands, std::vector<StoragePtr>& copies) const;
 
+  bool has_effects_ = false;
   std::vector<TensorType> results_;
   std::vector<Tensor> hidden_;
   std::vector<bool> reads_;
   Location where_;
-  std::mutex mutex_;
+  Program program_;
   PlanEntryPtr entry_;
   const Plan* plan_ = nullptr;
-  BoundPlan bound_;
+  BoundPlan bound_;                              // never run: what those that run are copies of
+  SpinLock lock_;                                // of the list, never held over a run
+  std::vector<std::unique_ptr<BoundPlan>> idle_;
   std::vector<Leaf> leaves_;
   std::vector<std::size_t> outputs_;  // of the plan, by result
   std::vector<RandomScalar> random_;

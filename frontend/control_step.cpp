@@ -12,6 +12,7 @@
 #include "frontend/calls.h"
 #include "frontend/capture_scope.h"
 #include "runtime/device_memory.h"
+#include "runtime/effects.h"
 
 namespace fermata {
 namespace {
@@ -44,6 +45,9 @@ class CondStep final : public ControlStep {
   CondStep(StepFunction when_true, StepFunction when_false, std::size_t predicate)
       : branches_{std::move(when_false), std::move(when_true)}, predicate_(predicate) {}
   bool draws() const override { return branches_[0].function->draws() || branches_[1].function->draws(); }
+  std::vector<const CapturedFunction*> functions() const override {
+    return {branches_[0].function.get(), branches_[1].function.get()};
+  }
   void run(std::span<const TensorView> operands, std::span<void* const> results, double seed) override {
     const bool taken = read_element<bool>(operands[predicate_].data, branches_[0].function->backend());
     const StepFunction& branch = branches_[taken ? 1 : 0];
@@ -101,6 +105,7 @@ class WhileStep final : public ControlStep {
   WhileStep(StepFunction condition, StepFunction body, std::vector<std::size_t> init)
       : condition_(std::move(condition)), body_(std::move(body)), init_(std::move(init)) {}
   bool draws() const override { return condition_.function->draws() || body_.function->draws(); }
+  std::vector<const CapturedFunction*> functions() const override { return {condition_.function.get(), body_.function.get()}; }
   void run(std::span<const TensorView> operands, std::span<void* const> results, double seed) override {
     const BackendKey backend = body_.function->backend();
     LoopState state(body_.function->results(), views_at(operands, init_), results, backend);
@@ -130,6 +135,8 @@ class ScanStep final : public ControlStep {
            bool reverse)
       : body_(std::move(body)), init_(std::move(init)), sequences_(std::move(sequences)), length_(length), reverse_(reverse) {}
   bool draws() const override { return body_.function->draws(); }
+  std::vector<const CapturedFunction*> functions() const override { return {body_.function.get()}; }
+  std::vector<std::int64_t> numbers() const override { return {length_, reverse_ ? 1 : 0}; }
   void run(std::span<const TensorView> operands, std::span<void* const> results, double seed) override {
     const std::span<const TensorType> types = body_.function->results();
     const std::size_t carries = init_.size();
@@ -171,11 +178,12 @@ struct Handle {
   std::vector<std::int64_t> offsets;  // of the results in the packed one
 };
 
+void free_handle(Storage* s) { delete static_cast<Handle*>(s->owner); }
+
 Tensor make_handle(std::unique_ptr<Handle> handle) {
   Handle* const h = handle.release();
   h->address = reinterpret_cast<std::int64_t>(h);
-  Storage* storage = Storage::adopt(&h->address, sizeof h->address,
-                                    [](Storage* s) { delete static_cast<Handle*>(s->owner); }, h);
+  Storage* storage = Storage::adopt(&h->address, sizeof h->address, &free_handle, h);
   Node* leaf = make_leaf({DType::i64, {}}, storage, BackendKey::cpu, Node::kTensor);
   if (in_capture_scope()) capture_scope->mark(leaf);
   return Tensor(leaf, DispatchKeySet(BackendKey::cpu) | Functionality::dense);
@@ -237,6 +245,11 @@ std::vector<TensorView> StepFunction::views(std::span<const TensorView> operands
   return views;
 }
 
+const ControlStep* control_step_of(const Tensor& handle) {
+  const Storage* storage = handle.node()->storage.load(std::memory_order_acquire);
+  return storage != nullptr && storage->give_back == &free_handle ? static_cast<const Handle*>(storage->owner)->step.get() : nullptr;
+}
+
 std::unique_ptr<ControlStep> make_cond_step(StepFunction when_true, StepFunction when_false, std::size_t predicate) {
   return std::make_unique<CondStep>(std::move(when_true), std::move(when_false), predicate);
 }
@@ -258,13 +271,25 @@ std::vector<Tensor> record_step(Op op, std::unique_ptr<ControlStep> step, const 
   handle->step = std::move(step);
   std::vector<Tensor> tensors;
   const bool has_seed = handle->has_seed;
+  const bool has_effects = std::ranges::any_of(handle->step->functions(), &CapturedFunction::has_effects);
   tensors.push_back(make_handle(std::move(handle)));
   if (has_seed) tensors.push_back(seed);
   tensors.insert(tensors.end(), operands.tensors().begin(), operands.tensors().end());
   const KeyGuard plain({}, Functionality::autograd);
-  if (results.size() == 1)
-    return {general_call(op, tensors, {.wanted = results[0], .integers = {}, .scalars = {}}, where)};
+  if (Node* const before = has_effects ? pending_effect() : nullptr) {  // which comes first
+    before->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+    tensors.emplace_back(before, DispatchKeySet(before->backend) | Functionality::dense);
+  }
+  const auto note_effect = [&](const Tensor& call) {
+    if (has_effects && call.node()->pending()) set_last_effect(call.node());
+  };
+  if (results.size() == 1) {
+    const Tensor only = general_call(op, tensors, {.wanted = results[0], .integers = {}, .scalars = {}}, where);
+    note_effect(only);
+    return {only};
+  }
   const Tensor all = general_call(op, tensors, {.wanted = layout.type(), .integers = {}, .scalars = {}}, where);
+  note_effect(all);
   std::vector<Tensor> parts;
   for (std::size_t i = 0; i < results.size(); ++i)
     parts.push_back(general_call(Op::unpack, {&all, 1},

@@ -19,7 +19,12 @@ class ControlStep {
   /// `seed` names the streams that its functions draw from.
   virtual void run(std::span<const TensorView> operands, std::span<void* const> results, double seed) = 0;
   virtual bool draws() const = 0;
+  /// What it is made of, to be compared: its functions, and numbers.
+  virtual std::vector<const CapturedFunction*> functions() const = 0;
+  virtual std::vector<std::int64_t> numbers() const { return {}; }
 };
+/// The step that an operand of a control-flow op stands for; null for other tensors.
+const ControlStep* control_step_of(const Tensor& handle);
 
 /// Operands of a step, each once. `place` is a number in the list.
 class StepOperands {

@@ -101,7 +101,7 @@ Stats stats() {
   s.records = recorded_nodes();
   s.syncs = sync_count(), s.sync_reasons = sync_reasons();
   s.plan_hits = plan_hits(), s.plan_misses = counters.plan_misses, s.plans_compiled = counters.plans_compiled;
-  s.call_plays = counters.call_plays, s.replays = counters.replays, s.vmap_loops = counters.vmap_loops;
+  s.call_plays = counters.call_plays, s.replays = replays(), s.vmap_loops = counters.vmap_loops;
   s.kernels_compiled = counters.kernels_compiled, s.kernel_hits = counters.kernel_hits;
   s.compile_failures = counters.compile_failures;
   s.compile_ms = static_cast<double>(counters.compile_ns.load()) / 1e6;

@@ -31,6 +31,11 @@ extern std::atomic<WatchStep> watch_step;
 
 class BoundPlan {
  public:
+  BoundPlan() = default;
+  /// Bound to the same sizes, with scalars, buffers and runs of its own: for another thread (runtime/bound_plan_copy.cpp).
+  BoundPlan(const BoundPlan& other);
+  BoundPlan& operator=(const BoundPlan&) = delete;
+
   /// `records` are the nodes of a walk with the plan's key.
   void bind(const Plan& plan, std::span<const Node* const> records);
   /// One buffer per leaf slot and one pointer per output slot. Throws before the first step if memory is short.

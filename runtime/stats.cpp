@@ -32,6 +32,12 @@ std::uint64_t plan_hits() {
   return hits;
 }
 
+std::uint64_t replays() {
+  std::uint64_t count = 0;
+  for (const ThreadCounts* t = ThreadCounts::all_.load(); t != nullptr; t = t->next_) count += t->replays.load(std::memory_order_relaxed);
+  return count;
+}
+
 std::uint64_t syncs_by_reason(std::size_t reason) {
   std::uint64_t count = 0;
   for (const ThreadCounts* t = ThreadCounts::all_.load(); t != nullptr; t = t->next_)

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "fermata/autograd.h"
 #include "fermata/creation.h"
@@ -20,6 +21,31 @@ namespace fermata::optim {
 namespace {
 
 using vjp::Located;
+
+/// Makes what an optimiser remembers: not as a part of a function that is being compiled, which would make it anew.
+template <class F> Tensor outside(F&& make, Location where) {
+  struct Outside {
+    CaptureScope* const scope = std::exchange(capture_scope, nullptr);
+    ~Outside() { capture_scope = scope; }
+  } const none;
+  Tensor made = make();
+  made.sync(where);
+  return made;
+}
+
+/// What a formula makes of options, as an operand beside a tensor. In a function that is being compiled the options are tensors,
+/// so that each call takes their present values; the formula is computed in f64 either way.
+template <class F, class... Options> Located of_options(const Tensor& beside, F&& formula, const Options&... options) {
+  if (!in_capture_scope()) return Located(formula(static_cast<double>(options)...));
+  const auto placed = [&](const Setting& option) {
+    if (device(beside) == BackendKey::cpu) return Located(option.tensor());
+    return vjp::full(1, {DType::f64, {}}, beside) * Located(option.tensor());  // on the device
+  };
+  return vjp::cast(formula(placed(options)...), beside.dtype());
+}
+Located of_option(const Tensor& beside, const Setting& option) {
+  return of_options(beside, [](auto x) { return x; }, option);
+}
 
 /// What an optimiser remembers of a parameter, at the start.
 Tensor remembered(const Tensor& parameter, Location where) {
@@ -79,29 +105,40 @@ void Optimiser::zero_grad() const {
 }
 
 SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& chosen, Location where)
-    : Optimiser(std::move(parameters), where), options(chosen), velocity_(this->parameters().size()) {
+    : Optimiser(std::move(parameters), where), options(chosen), velocity_(this->parameters().size()), started_(velocity_.size()) {
   if (options.nesterov && (options.momentum <= 0 || options.dampening != 0))
     fail_parameter("SGD", "nesterov needs momentum and no dampening", where);
 }
 
 std::vector<Tensor> SGD::state() const {
   std::vector<Tensor> all;
-  for (const Tensor& v : velocity_)
-    if (v.defined()) all.push_back(v);
+  for (std::size_t i = 0; i < velocity_.size(); ++i)
+    for (const Tensor& t : {velocity_[i], started_[i]})
+      if (t.defined()) all.push_back(t);
   return all;
 }
 
 void SGD::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
   Located g = options.maximize ? -Located(gradient) : Located(gradient);
-  if (options.weight_decay != 0) g = g + Located(value) * options.weight_decay;
-  if (options.momentum != 0) {
-    const bool first = !velocity_[i].defined();
-    const Located v = first ? g : Located(velocity_[i]) * options.momentum + g * (1 - options.dampening);
-    if (first) velocity_[i] = remembered(parameters()[i], where);
+  if (!options.weight_decay.is_zero()) g = g + Located(value) * of_option(value, options.weight_decay);
+  if (!options.momentum.is_zero()) {
+    const bool is_first = !velocity_[i].defined();
+    if (is_first) velocity_[i] = outside([&] { return remembered(parameters()[i], where); }, where);
+    const Located momentum = of_option(value, options.momentum);
+    const Located added = options.dampening.is_zero() ? g : g * vjp::cast(undamped_share(i, is_first, where), g.dtype());
+    const Located v = Located(velocity_[i]) * momentum + added;
     velocity_[i].assign({v.tensor(), where});
-    g = options.nesterov ? g + v * options.momentum : v;
+    g = options.nesterov ? g + v * momentum : v;
   }
-  parameters()[i].assign({(Located(value) - g * options.learning_rate).tensor(), where});
+  parameters()[i].assign({(Located(value) - g * of_option(value, options.learning_rate)).tensor(), where});
+}
+
+Tensor SGD::undamped_share(std::size_t i, bool is_first, Location where) {
+  if (!started_[i].defined())
+    started_[i] = outside([&] { return full({}, is_first ? 0.0 : 1.0, DType::f64, device(velocity_[i]), where); }, where);
+  const Tensor share = (1 - Located(started_[i]) * of_option(started_[i], options.dampening)).tensor();
+  started_[i].assign({1, where});
+  return share;
 }
 
 Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& chosen, Location where)
@@ -125,20 +162,23 @@ void Adam::begin(Location where) {
   const Located count = Located(steps_) + 1;
   steps_.assign({count.tensor(), where});
   // In f64: 1 - beta ^ steps is small for many steps.
-  step_size_ = (options.learning_rate / (1 - vjp::pow(options.beta1, count))).tensor();
-  second_correction_ = vjp::rsqrt(1 - vjp::pow(options.beta2, count)).tensor();
+  step_size_ = (of_option(steps_, options.learning_rate) / (1 - vjp::pow(of_option(steps_, options.beta1), count))).tensor();
+  second_correction_ = vjp::rsqrt(1 - vjp::pow(of_option(steps_, options.beta2), count)).tensor();
 }
 
 void Adam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
   const DType t = value.dtype();
   Located x = value, g = options.maximize ? -Located(gradient) : Located(gradient);
-  if (options.weight_decay != 0 && !decoupled_) g = g + x * options.weight_decay;
-  if (options.weight_decay != 0 && decoupled_) x = x * (1 - options.learning_rate * options.weight_decay);
-  const Located m = Located(first_[i]) * options.beta1 + g * (1 - options.beta1);
-  const Located v = Located(second_[i]) * options.beta2 + vjp::square(g) * (1 - options.beta2);
+  if (!options.weight_decay.is_zero()) {
+    if (!decoupled_) g = g + x * of_option(value, options.weight_decay);
+    else x = x * of_options(value, [](auto rate, auto decay) { return 1 - rate * decay; }, options.learning_rate, options.weight_decay);
+  }
+  const auto rest = [](auto beta) { return 1 - beta; };
+  const Located m = Located(first_[i]) * of_option(value, options.beta1) + g * of_options(value, rest, options.beta1);
+  const Located v = Located(second_[i]) * of_option(value, options.beta2) + vjp::square(g) * of_options(value, rest, options.beta2);
   first_[i].assign({m.tensor(), where}), second_[i].assign({v.tensor(), where});
   const Located size = vjp::cast(step_size_, t), correction = vjp::cast(second_correction_, t);
-  parameters()[i].assign({(x - size * m / (vjp::sqrt(v) * correction + options.eps)).tensor(), where});
+  parameters()[i].assign({(x - size * m / (vjp::sqrt(v) * correction + of_option(value, options.eps))).tensor(), where});
 }
 
 AdamW::AdamW(std::vector<Tensor> parameters, const AdamOptions& chosen, Location where)

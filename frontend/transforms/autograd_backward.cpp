@@ -11,6 +11,7 @@
 #include "dispatch/registration.h"
 #include "fermata/autograd.h"
 #include "frontend/alias.h"
+#include "frontend/capture_scope.h"
 #include "frontend/transforms/autograd.h"
 #include "frontend/transforms/autograd_rules.h"
 #include "ir/error.h"
@@ -88,8 +89,10 @@ Tensor fit(const GradNode& node, const GradOperand& operand, Located gradient) {
   return vjp::cast(gradient, operand.dtype).tensor();
 }
 
-void add_to_leaf(LeafGradient& leaf, const Tensor& gradient, const VmapLevel& level, Location where) {
+void add_to_leaf(const std::shared_ptr<LeafGradient>& to, const Tensor& gradient, const VmapLevel& level, Location where) {
+  LeafGradient& leaf = *to;
   const std::lock_guard lock(leaf.mutex);
+  if (in_capture_scope()) [[unlikely]] capture_scope->touch_gradient(to);
   if (!leaf.grad.defined()) leaf.grad = without_history(at_level(gradient, level));  // an identity that nobody else has
   else write(leaf.grad, vjp::add(leaf.grad, gradient).tensor(), where);
 }
@@ -115,7 +118,7 @@ class BackwardPass {
     }
     // Only now, so that a pass that fails has added to no leaf.
     const vjp::LineGuard line(where_);
-    for (const auto& [leaf, gradient] : reached_leaves_) add_to_leaf(*leaf, gradient, options_.level, where_);
+    for (const auto& [leaf, gradient] : reached_leaves_) add_to_leaf(leaf, gradient, options_.level, where_);
     return std::move(found_);
   }
 

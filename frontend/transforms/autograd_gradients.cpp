@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "frontend/capture_scope.h"
 #include "frontend/transforms/autograd_backward.h"
 #include "frontend/transforms/autograd_rules.h"
 #include "frontend/transforms/function_tape.h"
@@ -33,6 +34,13 @@ GradEdge edge_or_error(std::string_view what, const Tensor& x, Location where) {
 LeafGradient* leaf_of(const Tensor& tensor) {
   const TensorImpl* impl = tensor.impl();
   return impl->view != nullptr || impl->slot == nullptr ? nullptr : grad_state(impl)->leaf.get();
+}
+
+/// The same, to read or change the gradient: a function that is being compiled has to know.
+LeafGradient* touched_leaf(const Tensor& tensor) {
+  LeafGradient* leaf = leaf_of(tensor);
+  if (leaf != nullptr && in_capture_scope()) [[unlikely]] capture_scope->touch_gradient(grad_state(tensor.impl())->leaf);
+  return leaf;
 }
 
 void make_leaf_of(const Tensor& tensor, Location where) {
@@ -84,12 +92,12 @@ Tensor& Tensor::requires_grad(bool wanted, Location where) {
 }
 
 Tensor Tensor::grad() const {
-  const LeafGradient* leaf = leaf_of(*this);
+  const LeafGradient* leaf = touched_leaf(*this);
   return leaf != nullptr ? leaf->grad : Tensor();
 }
 
 void Tensor::zero_grad() const {
-  if (LeafGradient* leaf = leaf_of(*this)) leaf->grad = Tensor();
+  if (LeafGradient* leaf = touched_leaf(*this)) leaf->grad = Tensor();
 }
 
 void Tensor::backward(const Tensor& seed, bool retain_graph, Location where) const {

@@ -214,11 +214,22 @@ TEST(RandomKeyReplays, AdvanceTheGeneratorAsARecordingWould) {
   EXPECT_EQ(compiled().to_vector<int>(), second);
 }
 
-/// Numbers of a generator that is not the thread's are those of the capture.
-TEST(RandomKeyReplays, OtherGeneratorsAreConstants) {
+/// Only the thread's generator moves with a replay: drawing from another one is found out.
+TEST(RandomKeyReplays, OtherGeneratorsAreNoArguments) {
   Generator other(77);
   auto compiled = compile([&] { return rand({2}) * 0 + uniform({2}, 0, 1, DType::f32, other); });
-  EXPECT_EQ(compiled().to_vector<float>(), compiled().to_vector<float>());
+  const std::string line = std::to_string(__LINE__ - 1);
+  const std::vector<float> first = compiled().to_vector<float>();
+  EXPECT_EQ(message<UserError>([&] { compiled(); }),
+            "FM1702 UserError: a compiled function records another program than at its first call: the offset of random_uniform "
+            "is 4, and was 0\n"
+            "  at   frontend/random_key_test.cpp:" + line + "\n"
+            "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+  auto fixed = compile([] {
+    Generator own(77);
+    return uniform({2}, 0, 1, DType::f32, own);
+  });
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(fixed().to_vector<float>(), first);
 }
 
 TEST(RandomKeyReplays, FailingOnesTakeNoNumbers) {

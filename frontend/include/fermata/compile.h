@@ -25,6 +25,10 @@
 
 namespace fermata {
 
+/// Whether every call of a compiled function that is there already is recorded again and compared, as with FERMATA_CHECK_REPLAY=1 and
+/// in debug builds. Gives what was set before.
+bool set_check_replay(bool on);
+
 /// What compile() returns holds one of these: the captures of one function.
 class CompiledCore {
  public:

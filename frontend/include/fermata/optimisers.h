@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "fermata/setting.h"
 #include "runtime/tensor.h"
 
 namespace fermata::optim {
@@ -42,35 +43,39 @@ class Optimiser {
   std::vector<Tensor> parameters_;
 };
 
+/// Options may be changed between steps, those of compiled functions included: a schedule that gives another learning rate to every
+/// step records and compiles nothing.
 struct SgdOptions {
-  double learning_rate = 1e-3;
-  double momentum = 0;
-  double dampening = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
-  bool maximize = false;
+  Setting learning_rate = 1e-3;
+  Setting momentum = 0;
+  Setting dampening = 0;
+  Setting weight_decay = 0;
+  Setting nesterov = false;
+  Setting maximize = false;
 };
 /// Stochastic gradient descent. Errors: ValueError for nesterov without momentum or with dampening.
 class SGD : public Optimiser {
  public:
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {}, Location where = Location::current());
   std::vector<Tensor> state() const override;
-  /// May be changed between steps.
   SgdOptions options;
 
  protected:
   void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
 
  private:
-  std::vector<Tensor> velocity_;  // undefined before the first step, and without momentum
+  /// What part of a gradient is added to the velocity: all of the first one. f64.
+  Tensor undamped_share(std::size_t i, bool is_first, Location where);
+  std::vector<Tensor> velocity_;  // undefined before the first step with momentum
+  std::vector<Tensor> started_;   // f64, where there is dampening: 1 if there was a step with momentum, else 0
 };
 
 struct AdamOptions {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  bool maximize = false;
+  Setting learning_rate = 1e-3;
+  Setting beta1 = 0.9, beta2 = 0.999;
+  Setting eps = 1e-8;
+  Setting weight_decay = 0;
+  Setting maximize = false;
 };
 /// Adam; weight decay is added to the gradient.
 ///
