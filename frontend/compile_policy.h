@@ -1,5 +1,5 @@
-// When a structure is compiled: at once where running it op by op would cost more than compiling, else when it is met
-// for the second time, so that structures that come once do not cost milliseconds.
+// When a structure is compiled: at once where running it op by op would cost more than compiling; else in the background, once it
+// has come often enough for compiling to pay. Until then it is played op by op: the bits are the same.
 #pragma once
 
 #include "fermata/inspect.h"
@@ -8,8 +8,8 @@
 
 namespace fermata {
 
-/// Counts one sight of the entry; true if it should be compiled now.
-bool should_compile(PlanEntry& entry, const Walk& walk);
+/// Counts one sight of an entry that has no plan, and compiles it if that is due now. Null: play it op by op.
+const Plan* plan_if_due(const PlanEntryPtr& entry, const Walk& walk);
 /// Compiles once per entry, whoever comes first; others wait for it.
 const Plan* compile_entry(PlanEntry& entry, const Walk& walk);
 

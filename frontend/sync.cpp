@@ -98,7 +98,7 @@ void Player::compute(std::span<Node* const> roots) {
   walk_.run(roots);
   const PlanEntryPtr entry = PlanCache::instance().find(roots.back()->hash, walk_.key);
   const Plan* plan = entry->plan.load(std::memory_order_acquire);
-  if (plan == nullptr && should_compile(*entry, walk_)) plan = compile_entry(*entry, walk_);
+  if (plan == nullptr) plan = plan_if_due(entry, walk_);
   results_.resize(walk_.outputs.size());
   if (plan != nullptr) return run_plan(*plan);
   counters.call_plays.fetch_add(1, std::memory_order_relaxed);

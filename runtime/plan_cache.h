@@ -20,6 +20,8 @@ namespace fermata {
 struct PlanEntry {
   std::vector<std::uint32_t> key;
   std::atomic<std::uint32_t> sights{0};
+  std::atomic<std::uint64_t> played_ns{0};   // what its plays op by op have cost, as predicted
+  std::atomic<bool> is_being_compiled{false};  // in the background, or was without success
   std::atomic<const Plan*> plan{nullptr};  // null until compiled; set once
   std::mutex compiling;
   std::unique_ptr<const Plan> owned;
