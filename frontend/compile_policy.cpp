@@ -1,7 +1,9 @@
 // See compile_policy.h.
 #include "frontend/compile_policy.h"
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -38,6 +40,15 @@ CompilePolicy from_environment() {
                                    : CompilePolicy::background;
 }
 std::atomic<CompilePolicy> policy{from_environment()};
+
+/// Plays and runs of a plan that are timed before one of the two is chosen. The first run binds the plan, and counts for nothing.
+constexpr std::uint8_t kLeastPlays = 3, kMostPlays = 16, kRuns = 8;
+
+/// Of the sizes at hand: they are a factor of four apart.
+std::size_t magnitude(const Walk& walk) {
+  const auto elements = [&](std::uint32_t i) { return static_cast<std::uint64_t>(element_count(walk.order[i].node->sizes())); };
+  return std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(elements(0) + elements(walk.outputs.back()))) / 2, 15);
+}
 
 const Plan* compile(PlanEntry& entry, Graph graph, BackendKey backend) {
   std::lock_guard lock(entry.compiling);
@@ -92,8 +103,40 @@ bool is_due(const PlanEntryPtr& entry, const Walk& walk) {
 CompilePolicy set_compile_policy(CompilePolicy p) { return policy.exchange(p); }
 void wait_for_compiling() { wait_for_background(); }
 
-const Plan* plan_if_due(const PlanEntryPtr& entry, const Walk& walk) {
-  return is_due(entry, walk) ? compile_entry(*entry, walk) : nullptr;
+PlanRun::PlanRun(const PlanEntryPtr& entry, const Walk& walk) : plan_(entry->plan.load(std::memory_order_acquire)) {
+  if (plan_ == nullptr && is_due(entry, walk)) plan_ = compile_entry(*entry, walk);
+  if (policy.load(std::memory_order_relaxed) != CompilePolicy::background || walk.backend != BackendKey::cpu) return;
+  PlanTrial& trial = entry->trials[magnitude(walk)];
+  switch (trial.choice.load(std::memory_order_relaxed)) {
+    case PlanTrial::Choice::plan: return;
+    case PlanTrial::Choice::calls: plan_ = nullptr; return;
+    case PlanTrial::Choice::open: break;
+  }
+  if (plan_ == nullptr && trial.plays.load(std::memory_order_relaxed) >= kMostPlays) return;  // known well enough
+  if (plan_ != nullptr && call_cost(walk) > compile_cost(walk)) {  // a trial would cost more than it could show
+    trial.choice.store(PlanTrial::Choice::plan, std::memory_order_relaxed);
+    return;
+  }
+  if (trial.plays.load(std::memory_order_relaxed) < kLeastPlays) plan_ = nullptr;
+  trial_ = &trial;
+  start_ = std::chrono::steady_clock::now();
+}
+
+void PlanRun::note_time() const {
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_).count();
+  const auto time = static_cast<std::uint32_t>(std::min<std::int64_t>(ns, ~0u));
+  const auto keep_shortest = [time](std::atomic<std::uint32_t>& shortest) {
+    shortest.store(std::min(time, shortest.load(std::memory_order_relaxed)), std::memory_order_relaxed);
+  };
+  if (plan_ == nullptr) {
+    keep_shortest(trial_->play_ns);
+    trial_->plays.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  keep_shortest(trial_->run_ns);
+  if (trial_->runs.fetch_add(1, std::memory_order_relaxed) + 1 < kRuns) return;
+  const bool shorter = trial_->run_ns.load(std::memory_order_relaxed) <= trial_->play_ns.load(std::memory_order_relaxed);
+  trial_->choice.store(shorter ? PlanTrial::Choice::plan : PlanTrial::Choice::calls, std::memory_order_relaxed);
 }
 
 const Plan* compile_entry(PlanEntry& entry, const Walk& walk) {
