@@ -88,6 +88,7 @@ Node* deepest_operand(const Node& n) {
 struct CutSite {
   std::uint64_t site = 0;
   std::uint32_t depth = 0;  // of the chain that is cut: a number of turns that is a power of two, so that lengths of loops divide
+  std::uint64_t last = 0;   // what had been recorded when it was cut last
 };
 constexpr std::size_t kCutSites = 64;
 constinit thread_local std::array<CutSite, kCutSites> cut_sites{};
@@ -104,7 +105,7 @@ void keep_cut_site(const Node& at, std::uint32_t turn) {
   const std::uint32_t limit = pending_limit.load(memory_order_relaxed);
   const std::uint32_t turns = std::bit_ceil((kCutDepth + turn - 1) / turn);
   const std::uint64_t site = site_of(at);
-  const CutSite kept = cut_sites[site % kCutSites] = {site, std::min(turns * turn, limit)};
+  const CutSite kept = cut_sites[site % kCutSites] = {site, std::min(turns * turn, limit), recorded};
   for (std::uint32_t from = look_from.load(memory_order_relaxed); from > kept.depth;)
     if (look_from.compare_exchange_weak(from, kept.depth, memory_order_relaxed)) return;
 }
@@ -153,11 +154,16 @@ void cut_at_bound(Node* n, std::source_location where) {
 void cut(Node* n, std::source_location where) {
   const std::uint32_t depth = n->depth.load(memory_order_relaxed);
   const std::uint64_t site = site_of(*n);
-  const CutSite& kept = cut_sites[site % kCutSites];
-  if (kept.site == site && depth >= kept.depth && !backward_pass_cuts)
+  CutSite& kept = cut_sites[site % kCutSites];
+  if (kept.site == site && depth >= kept.depth && !backward_pass_cuts) {
+    // No chain grows that fast: it hangs on one that was recorded before, and is shorter by what was computed of that since.
+    if (recorded - kept.last < kept.depth) measure_depths(n);
+    if (n->depth.load(memory_order_relaxed) < kept.depth) return;
+    kept.last = recorded;
     tensor_hooks.materialise(n, "the bound on pending nodes", where);
-  else if (depth >= pending_limit.load(memory_order_relaxed))
+  } else if (depth >= pending_limit.load(memory_order_relaxed)) {
     cut_at_bound(n, where);
+  }
 }
 
 Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {

@@ -2,6 +2,7 @@
 #include "runtime/background.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +17,9 @@
 
 namespace fermata {
 namespace {
+
+/// About a tenth of a processor that others want too: the caller's own work comes first.
+constexpr int kNiceness = 10;
 
 class Background {
  public:
@@ -52,6 +56,7 @@ class Background {
 
  private:
   void loop() {
+    static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness));  // of a thread, on Linux
     for (std::unique_lock lock(mutex_);;) {
       changed_.wait(lock, [this] { return ended_ || !work_.empty(); });
       if (ended_) return;
