@@ -14,6 +14,7 @@
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/loader.h"
 #include "ir/error.h"
+#include "runtime/background.h"
 #include "runtime/disk_cache.h"
 
 namespace fermata {
@@ -120,6 +121,7 @@ struct JitCompiler::Plugin {
       free = reinterpret_cast<FermataLlvmFree>(dlsym(library, jit::kFreeSymbol));
       if (compile != nullptr && free != nullptr) {
         why_not.clear();
+        end_background_before_this();
         return;
       }
       why_not = path.string() + " is not a plugin of this library";

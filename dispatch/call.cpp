@@ -9,7 +9,7 @@
 namespace fermata {
 namespace {
 
-/// Up to this many elements a pointwise op on dense operands goes straight to its inner loop.
+/// Up to this many elements a pointwise op on dense operands goes straight to its inner loop: one thread is enough.
 constexpr std::int64_t kInnerLoopLimit = 16384;
 
 void ensure_value(Node* n, const Call& call) {
@@ -138,6 +138,12 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
 }
 
 }  // namespace
+
+InnerLoop inner_loop(Op op, BackendKey backend, DType operand, std::int64_t elements) {
+  if (elements > kInnerLoopLimit) return nullptr;
+  const BackendCell* cell = backend_cell(op, backend);
+  return cell == nullptr ? nullptr : cell->inner[static_cast<std::size_t>(operand)];
+}
 
 TensorView view_of(const Node& node, Shape& strides) {
   Storage* const storage = node.storage.load(std::memory_order_acquire);

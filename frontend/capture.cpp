@@ -27,8 +27,12 @@
 #include "ir/external_op.h"
 #include "runtime/effects.h"
 #include "runtime/lone_tensor.h"
+#include "runtime/walk.h"
 
 namespace fermata {
+
+constinit thread_local bool backward_pass_cuts = false;
+
 namespace {
 
 using std::memory_order_acquire, std::memory_order_relaxed;
@@ -40,6 +44,7 @@ std::uint32_t limit_from_environment() {
   return std::max(limit, 2u);
 }
 std::atomic<std::uint32_t> pending_limit{limit_from_environment()};
+std::atomic<std::uint32_t> look_from{pending_limit.load()};  // chains as deep as this may be cut: less where a loop was found
 constinit thread_local std::uint64_t recorded = 0;
 
 std::uint32_t mix(std::uint64_t a, std::uint64_t b) {  // the folded multiply of wyhash
@@ -83,27 +88,86 @@ Node* deepest_operand(const Node& n) {
   return deepest;
 }
 
-bool same_line(const std::source_location& a, const std::source_location& b) {
-  return a.line() == b.line() && a.column() == b.column() && a.file_name() == b.file_name();
+/// Where loops are cut. A chain that reaches the bound is searched for the turn of a loop, and one call site of the turn is kept:
+/// from then on the chain is cut at that site, after so many turns, wherever the loop began. So one plan serves a whole loop.
+struct CutSite {
+  std::uint64_t site = 0;
+  std::uint32_t depth = 0;  // of the chain that is cut: a number of turns that is a power of two, so that lengths of loops divide
+  std::uint64_t last = 0;   // what had been recorded when it was cut last
+};
+constexpr std::size_t kCutSites = 64;
+constinit thread_local std::array<CutSite, kCutSites> cut_sites{};
+/// What a plan of a loop should have along its chain: more saves little of what a sync costs, and takes longer to compile.
+constexpr std::uint32_t kCutDepth = 64;
+
+std::uint64_t site_of(const Node& n) {
+  const std::source_location& w = n.where;
+  const auto file = reinterpret_cast<std::uintptr_t>(w.file_name());
+  return std::uint64_t{mix(file ^ static_cast<std::uint64_t>(n.op) << 48, std::uint64_t{w.line()} << 32 | w.column())} | 1u << 31;
 }
 
-/// The bound was reached at `n`: computes the chain up to the previous node of the same call site, so that what is left
-/// pending is one turn of the loop, whatever the loop's length.
-void cut(Node* n, std::source_location where) {
-  Node* at = deepest_operand(*n);
-  for (Node* m = at; m != nullptr; m = deepest_operand(*m))
-    if (same_line(m->where, where)) {
-      at = m;
-      break;
+void keep_cut_site(const Node& at, std::uint32_t turn) {
+  const std::uint32_t limit = pending_limit.load(memory_order_relaxed);
+  const std::uint32_t turns = std::bit_ceil((kCutDepth + turn - 1) / turn);
+  const std::uint64_t site = site_of(at);
+  const CutSite kept = cut_sites[site % kCutSites] = {site, std::min(turns * turn, limit), recorded};
+  for (std::uint32_t from = look_from.load(memory_order_relaxed); from > kept.depth;)
+    if (look_from.compare_exchange_weak(from, kept.depth, memory_order_relaxed)) return;
+}
+
+/// Depths are taken from the operands anew: what was computed since does not count any more.
+void measure_depths(Node* n) {
+  static thread_local Walk walk;
+  Node* const roots[] = {n};
+  walk.run(roots, true);
+  for (const Walk::Entry& e : walk.order)
+    if (e.storage == nullptr) {
+      const Node* const deepest = deepest_operand(*e.node);
+      e.node->depth.store(deepest == nullptr ? 1 : deepest->depth.load(memory_order_relaxed) + 1, memory_order_relaxed);
     }
+}
+
+/// How many operands a node is, without those that only the tape holds.
+std::uint64_t readers_of(const Node& n) {
+  const std::uint64_t edges = n.refs.load(memory_order_relaxed) & 0xffffffffu;
+  return edges - std::min<std::uint64_t>(edges, n.tape.load(memory_order_relaxed));
+}
+
+/// The bound was reached at `n`: computes the chain up to a node in the last turn of the loop, if the call site of `n` shows that
+/// there is one, so that what is left pending is less than a turn. The node that most others read is likely what a turn hands on.
+void cut_at_bound(Node* n, std::source_location where) {
+  measure_depths(n);
+  const std::uint32_t depth = n->depth.load(memory_order_relaxed);
+  if (depth < pending_limit.load(memory_order_relaxed)) return;
+  const std::uint64_t site = site_of(*n);
+  Node* at = deepest_operand(*n);
+  Node* previous = at;
+  while (previous != nullptr && site_of(*previous) != site) previous = deepest_operand(*previous);
+  if (previous != nullptr) {
+    Node* const last = at;
+    at = previous;
+    for (Node* m = last; m != previous; m = deepest_operand(*m))
+      if (readers_of(*m) > readers_of(*at)) at = m;
+    keep_cut_site(*at, depth - previous->depth.load(memory_order_relaxed));
+  }
   if (at == nullptr) return;
-  std::vector<Node*> rest;  // what stays pending, deepest last
-  for (Node* m = n; m != nullptr && m != at; m = deepest_operand(*m)) rest.push_back(m);
   tensor_hooks.materialise(at, "the bound on pending nodes", where);
-  // Depths are taken from the operands anew: another chain may hang on the same nodes and still be as long as before.
-  for (auto m = rest.rbegin(); m != rest.rend(); ++m) {
-    const Node* below = deepest_operand(**m);
-    (*m)->depth.store(below == nullptr ? 1 : below->depth.load(memory_order_relaxed) + 1, memory_order_relaxed);
+  measure_depths(n);
+}
+
+/// The chain that ends at `n` is long enough to be looked at.
+void cut(Node* n, std::source_location where) {
+  const std::uint32_t depth = n->depth.load(memory_order_relaxed);
+  const std::uint64_t site = site_of(*n);
+  CutSite& kept = cut_sites[site % kCutSites];
+  if (kept.site == site && depth >= kept.depth && !backward_pass_cuts) {
+    // No chain grows that fast: it hangs on one that was recorded before, and is shorter by what was computed of that since.
+    if (recorded - kept.last < kept.depth) measure_depths(n);
+    if (n->depth.load(memory_order_relaxed) < kept.depth) return;
+    kept.last = recorded;
+    tensor_hooks.materialise(n, "the bound on pending nodes", where);
+  } else if (depth >= pending_limit.load(memory_order_relaxed)) {
+    cut_at_bound(n, where);
   }
 }
 
@@ -112,7 +176,7 @@ Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
   if (in_capture_scope()) [[unlikely]] capture_scope->mark(node);
   const bool on_cpu = (keys.bits & 0xff) == DispatchKeySet(BackendKey::cpu).bits;
   Tensor result(node, on_cpu ? keys & kDataKeys : data_keys(keys, node->backend));
-  if (node->depth.load(memory_order_relaxed) >= pending_limit.load(memory_order_relaxed)) [[unlikely]]
+  if (node->depth.load(memory_order_relaxed) >= look_from.load(memory_order_relaxed)) [[unlikely]]
     if (!in_capture_scope()) cut(node, call.where);
   return result;
 }
@@ -259,7 +323,7 @@ template <class... Operands> Tensor capture_pointwise(const Call& call, const Op
   const DispatchKeySet keys = call.keys & kDataKeys;
   if (TensorImpl* const impl = result.impl()) impl->value = node, impl->keys = keys, impl->version = 0;
   else result = Tensor(node, keys);
-  if (depth >= pending_limit.load(memory_order_relaxed)) [[unlikely]] cut(node, call.where);
+  if (depth >= look_from.load(memory_order_relaxed)) [[unlikely]] cut(node, call.where);
   return result;
 }
 
@@ -494,7 +558,11 @@ void register_kernels_at_once(BackendKey backend) {
                      {at_once<&record_unary>, at_once<&record_binary>, at_once<&record_ternary>, at_once<&capture_general>});
 }
 
-std::uint32_t set_pending_limit(std::uint32_t depth) { return pending_limit.exchange(std::max(depth, 2u)); }
+std::uint32_t set_pending_limit(std::uint32_t depth) {
+  look_from = std::max(depth, 2u);
+  return pending_limit.exchange(std::max(depth, 2u));
+}
+std::uint32_t bound_on_pending() { return pending_limit.load(memory_order_relaxed); }
 std::uint64_t recorded_nodes() { return recorded; }
 
 void register_capture_kernels() {

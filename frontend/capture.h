@@ -11,6 +11,11 @@ void register_capture_kernels();
 /// The call-time kernels of a backend that compiles: each call is a plan of one node, through the same caches.
 void register_kernels_at_once(BackendKey backend);
 
+/// The longest chain of pending nodes.
+std::uint32_t bound_on_pending();
+/// A backward pass through a long chain is at work on this thread, and cuts it by itself (transforms/backward_cuts.h).
+extern constinit thread_local bool backward_pass_cuts;
+
 /// Nodes recorded by this thread since the process began.
 std::uint64_t recorded_nodes();
 

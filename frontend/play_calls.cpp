@@ -66,6 +66,7 @@ class CallPlayer {
       if (wanted) materialise_view(i);
       return;
     }
+    if (is_pointwise(n.op) && run_inner_loop(i)) return;
     const bool copies = n.op == Op::reshape;  // in row-major order, where no strides express it
     const std::span<const std::uint32_t> in = operands(i);
     std::vector<Shape> strides(in.size());
@@ -85,6 +86,34 @@ class CallPlayer {
       for (std::size_t k = 0; k < in.size(); ++k)
         if (in[k] == Walk::kScalarOperand) inputs[k].dtype = scalar_dtype(operand);
     call(i, copies ? Op::copy : n.op, operand, inputs, sizes);
+  }
+
+  /// What eager calls do with dense operands of the result's shape and single elements: no views are made.
+  bool run_inner_loop(std::uint32_t i) {
+    const Node& n = *walk_.order[i].node;
+    const std::span<const std::uint32_t> in = operands(i);
+    const std::int64_t elements = element_count(n.sizes());
+    const void* data[3];
+    bool splat[3], has_scalar = false;
+    DType operand = n.dtype;
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      splat[k] = true;
+      if (in[k] == Walk::kScalarOperand) {
+        has_scalar = true, data[k] = &n.scalar;
+        continue;
+      }
+      const Value& v = values_[in[k]];
+      const Node& source = *walk_.order[in[k]].node;
+      if (v.strides != nullptr) return false;
+      splat[k] = n.stretched[k] != 0 || source.rank != n.rank;
+      if (splat[k] && element_count(source.sizes()) != 1) return false;
+      operand = source.dtype, data[k] = v.storage->data;
+    }
+    const InnerLoop loop = inner_loop(n.op, n.backend, operand, elements);
+    if (loop == nullptr || (has_scalar && compute_dtype(operand) != operand)) return false;
+    values_[i].storage.reset(Storage::allocate(static_cast<std::size_t>(elements) * byte_size(n.dtype)));
+    loop(values_[i].storage->data, data, splat, elements);
+    return true;
   }
 
   static void stretch(const Node& n, unsigned k, std::uint32_t in, TensorView& v, Shape& strides) {

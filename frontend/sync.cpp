@@ -150,12 +150,15 @@ void Player::compute(std::span<Node* const> roots, Claims& claims) {
     is_claimed = claim(claims);
   }
   const PlanEntryPtr entry = PlanCache::instance().find(roots.back()->hash, walk_.key);
-  const Plan* plan = entry->plan.load(std::memory_order_acquire);
-  if (plan == nullptr && should_compile(*entry, walk_)) plan = compile_entry(*entry, walk_);
+  PlanRun run(entry, walk_);
   results_.resize(walk_.outputs.size());
-  if (plan != nullptr) return run_plan(*plan);
-  counters.call_plays.fetch_add(1, std::memory_order_relaxed);
-  play_calls(walk_, results_);
+  if (run.plan() != nullptr) {
+    run_plan(*run.plan());
+  } else {
+    counters.call_plays.fetch_add(1, std::memory_order_relaxed);
+    play_calls(walk_, results_);
+  }
+  run.end();
 }
 
 /// What is bound to the plan already, or else takes the place of what has not been used for longest: a program that runs a few

@@ -1,6 +1,11 @@
 // See background.h.
 #include "runtime/background.h"
 
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -12,6 +17,9 @@
 
 namespace fermata {
 namespace {
+
+/// About a tenth of a processor that others want too: the caller's own work comes first.
+constexpr int kNiceness = 10;
 
 class Background {
  public:
@@ -28,6 +36,14 @@ class Background {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return work_.empty() && !busy_; });
   }
+  /// A fork leaves the child without the thread, so nothing may be half done: not here, nor in what the work uses.
+  void before_fork() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !busy_; });
+    static_cast<void>(lock.release());
+  }
+  void after_fork() { mutex_.unlock(); }
+
   void end() {
     {
       const std::lock_guard lock(mutex_);
@@ -40,6 +56,7 @@ class Background {
 
  private:
   void loop() {
+    static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness));  // of a thread, on Linux
     for (std::unique_lock lock(mutex_);;) {
       changed_.wait(lock, [this] { return ended_ || !work_.empty(); });
       if (ended_) return;
@@ -61,14 +78,21 @@ class Background {
   bool started_ = false, busy_ = false, ended_ = false;
 };
 
+std::atomic<Background*> current{nullptr};
+
+void end_current() { current.load()->end(); }
+
 /// Ends before whatever was there when work was first given, such as a compiler that was loaded for it.
 Background& background() {
-  static Background* const instance = [] {
-    auto* const made = new Background;
-    std::atexit([] { background().end(); });
-    return made;
+  static const bool made = [] {
+    current = new Background;
+    std::atexit(end_current);
+    pthread_atfork([] { current.load()->before_fork(); }, [] { current.load()->after_fork(); },
+                   [] { current = new Background; });  // the thread of the old one is not there to be joined
+    return true;
   }();
-  return *instance;
+  static_cast<void>(made);
+  return *current.load();
 }
 
 }  // namespace
@@ -76,6 +100,24 @@ Background& background() {
 void run_in_background(std::function<void()> work) {
   if (thread_count() == 1) work();
   else background().add(std::move(work));
+}
+
+void run_beside(std::function<void()> work) {
+  // What belongs to the main thread goes before everything static, also that which the work has made.
+  struct EndedByMainThread {
+    ~EndedByMainThread() {
+      if (gettid() == getpid()) end_current();
+    }
+    void use() const {}
+  };
+  static thread_local const EndedByMainThread ended;
+  ended.use();
+  background().add(std::move(work));
+}
+
+void end_background_before_this() {
+  background();
+  std::atexit(end_current);
 }
 
 void wait_for_background() { background().wait(); }

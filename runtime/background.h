@@ -1,6 +1,7 @@
-// Work that nobody waits for: one thread of its own does it, piece by piece, and is started when there is some.
+// Fire-and-forget background work: one thread of its own does it, piece by piece, and is started when there is some.
 //
-// When the process ends, what has not begun is dropped and what has begun is waited for.
+// When the process ends, what has not begun is dropped and what has begun is waited for; so it is before a fork, and the child
+// begins with none.
 #pragma once
 
 #include <functional>
@@ -9,6 +10,10 @@ namespace fermata {
 
 /// `work` must not throw. It runs at once, here, where the engine is to use one thread only.
 void run_in_background(std::function<void()> work);
+/// The same, but never here, for work that would hold up a caller who has something better to do.
+void run_beside(std::function<void()> work);
+/// Called after what the work uses has been loaded, if that was from within the work: it ends before that is unloaded.
+void end_background_before_this();
 /// Returns when all work that was given has been done.
 void wait_for_background();
 

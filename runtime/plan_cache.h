@@ -4,6 +4,7 @@
 // to look first, so a stale or colliding hash costs a look-up in the shared table, never a wrong plan.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -17,13 +18,24 @@
 
 namespace fermata {
 
+/// How long a structure takes op by op and as a plan, for sizes of one order of magnitude: the shorter one is taken once both are known.
+struct PlanTrial {
+  enum class Choice : std::uint8_t { open, plan, calls };
+  std::atomic<Choice> choice{Choice::open};
+  std::atomic<std::uint8_t> plays{0}, runs{0};           // how many have been timed
+  std::atomic<std::uint32_t> play_ns{~0u}, run_ns{~0u};  // the shortest of each
+};
+
 struct PlanEntry {
   std::vector<std::uint32_t> key;
   std::atomic<std::uint32_t> sights{0};
-  std::atomic<const Plan*> plan{nullptr};  // null until compiled; set once
+  std::atomic<std::uint64_t> played_ns{0};     // what its plays op by op have cost, as predicted
+  std::atomic<bool> is_being_compiled{false};  // in the background, or was without success
+  std::atomic<const Plan*> plan{nullptr};      // null until compiled; set once
   std::mutex compiling;
   std::unique_ptr<const Plan> owned;
   std::atomic<std::uint64_t> last_used{0};
+  std::array<PlanTrial, 16> trials;            // by the magnitude of the sizes
 };
 using PlanEntryPtr = std::shared_ptr<PlanEntry>;
 

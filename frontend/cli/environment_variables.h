@@ -14,7 +14,7 @@ struct EnvironmentVariable {
 inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>({
     {"FERMATA_MODE", "eager|compiled", "compiled", "the mode that threads start in"},
     {"FERMATA_NUM_THREADS", "N", "the processors allowed", "threads of the pool, the caller included"},
-    {"FERMATA_COMPILE", "second_sight|immediate|never", "second_sight", "when a new structure is compiled"},
+    {"FERMATA_COMPILE", "background|second_sight|immediate|never", "background", "when a new structure is compiled"},
     {"FERMATA_PENDING_LIMIT", "N", "512", "the longest chain of calls that are held"},
     {"FERMATA_FMA", "0|1", "0", "compiled products and sums are rounded once"},
     {"FERMATA_CPU", "avx2|avx512|amx", "the best there is", "instruction set of compiled kernels and products"},

@@ -12,8 +12,10 @@
 #include "fermata/autograd.h"
 #include "frontend/alias.h"
 #include "frontend/capture_scope.h"
+#include "frontend/sync.h"
 #include "frontend/transforms/autograd.h"
 #include "frontend/transforms/autograd_rules.h"
+#include "frontend/transforms/backward_cuts.h"
 #include "ir/error.h"
 #include "ir/external_op.h"
 
@@ -107,6 +109,9 @@ class BackwardPass {
       const vjp::LineGuard line(roots[i]->where);
       add(roots[i], seeds[i]);
     }
+    std::uint64_t depth = 0;
+    for (const GradEdge& root : roots) depth = std::max(depth, root->depth);
+    BackwardCuts cuts(depth);
     while (!waiting_.empty()) {
       // The deepest: whatever contributes to it is deeper still, and done.
       const GradEdge node = waiting_.top();
@@ -115,6 +120,7 @@ class BackwardPass {
       Tensor g = std::move(at->second);
       gradients_.erase(at);
       visit(node, std::move(g));
+      if (cuts.is_due(*node.get())) [[unlikely]] compute_gradients(node->where);
     }
     // Only now, so that a pass that fails has added to no leaf.
     const vjp::LineGuard line(where_);
@@ -123,6 +129,25 @@ class BackwardPass {
   }
 
  private:
+  /// Computes what has been gathered so far, in an order that does not depend on addresses.
+  void compute_gradients(Location where) {
+    std::vector<std::pair<std::uint64_t, Node*>> pending;
+    const auto add_pending = [&](std::uint64_t depth, const Tensor& t) {
+      if (!t.defined() || is_batched(t) || is_made_of_parts(t) || !t.node()->pending()) return;
+      pending.emplace_back(depth << 32 | t.node()->hash, t.node());
+    };
+    for (const auto& [node, gradient] : gradients_) add_pending(node->depth, gradient);
+    for (const auto& [node, given] : results_)
+      for (const Tensor& gradient : given) add_pending(node->depth, gradient);
+    for (const auto& [leaf, gradient] : reached_leaves_) add_pending(0, gradient);
+    for (const Tensor& gradient : found_) add_pending(0, gradient);
+    if (pending.empty()) return;
+    std::ranges::sort(pending, {}, &std::pair<std::uint64_t, Node*>::first);
+    std::vector<Node*> roots;
+    for (const auto& [order, node] : pending) roots.push_back(node);
+    sync_nodes(roots, "the bound on pending nodes", where);
+  }
+
   struct Shallower {
     bool operator()(const GradEdge& a, const GradEdge& b) const { return a->depth < b->depth; }
   };

@@ -100,7 +100,8 @@ TEST_P(Checkpoint, KeepsLess) {
   const std::uint64_t less = peak_of([&] { (dropped = grad([](const Tensor& a) { return chain(a, true); })(x)).sync(); });
   expect_close(dropped, kept, 1e-12);
 
-  EXPECT_LT(less * 2, all);
+  // What is recorded is computed turn by turn of the chain, and keeps less than eager calls by that alone.
+  EXPECT_LT(less * 3, all * (GetParam() == Mode::compiled ? 2 : 1));
 }
 
 /// In one plan for both passes the recomputation waits for the gradient.

@@ -2,8 +2,11 @@
 #include "runtime/background.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -49,6 +52,36 @@ TEST_F(Background, OneThreadDoesItItself) {
   std::thread::id by;
   run_in_background([&] { by = std::this_thread::get_id(); });
   EXPECT_EQ(by, std::this_thread::get_id());
+}
+
+TEST_F(Background, WorkBesideTheCallerIsDoneByAnotherThreadEvenOfOne) {
+  set_thread_count(1);
+  std::thread::id by;
+  run_beside([&] { by = std::this_thread::get_id(); });
+  wait_for_background();
+  EXPECT_NE(by, std::thread::id());
+  EXPECT_NE(by, std::this_thread::get_id());
+}
+
+TEST_F(Background, AForkedProcessHasAThreadOfItsOwn) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer follows no threads of a forked process";
+#endif
+  std::atomic<int> done{0};
+  for (int i = 0; i < 20; ++i) run_beside([&] { std::this_thread::sleep_for(std::chrono::milliseconds(1)), ++done; });
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const int before = done.load();  // the parent's, which nobody goes on with here
+    run_beside([&] { ++done; });
+    wait_for_background();
+    _exit(done.load() == before + 1 ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  wait_for_background();
+  EXPECT_EQ(done.load(), 20);
 }
 
 TEST_F(Background, WorkLeftAtTheEndOfTheProcessIsDropped) {

@@ -26,7 +26,7 @@ struct Stats {
   std::uint64_t syncs = 0;              // times a value was computed because it was wanted
   std::vector<std::pair<std::string, std::uint64_t>> sync_reasons;
   std::uint64_t plan_hits = 0, plan_misses = 0, plans_compiled = 0;
-  std::uint64_t call_plays = 0;         // graphs played op by op because they were met for the first time
+  std::uint64_t call_plays = 0;         // graphs played op by op, as they had no plan (yet)
   std::uint64_t replays = 0;            // calls of compiled functions that recorded nothing
   std::uint64_t vmap_loops = 0;         // calls that vmap made once for every element of a batch, for want of a rule
   std::uint64_t kernels_compiled = 0, kernel_hits = 0, compile_failures = 0;
@@ -79,9 +79,12 @@ enum class CompilePolicy : std::uint8_t {
   second_sight,  // small work is played op by op when its structure is new, and compiled when it comes again
   immediate,     // everything is compiled at first sight
   never,         // nothing is compiled
+  background,    // small work is played op by op, and compiled by another thread meanwhile if it keeps coming: the default
 };
-/// Returns the policy before. FERMATA_COMPILE=second_sight|immediate|never sets it at start.
+/// Returns the policy before. FERMATA_COMPILE=background|second_sight|immediate|never sets it at start.
 CompilePolicy set_compile_policy(CompilePolicy policy);
+/// Returns when nothing is being compiled in the background.
+void wait_for_compiling();
 /// The longest chain of pending calls; longer ones are computed on the spot. Default 512, or FERMATA_PENDING_LIMIT.
 std::uint32_t set_pending_limit(std::uint32_t depth);
 /// Whether products and sums are fused into one rounding where compiled: off by default, so that compiled results have the
