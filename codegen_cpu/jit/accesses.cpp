@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstddef>
 
+#include "codegen_cpu/jit/plugin.h"
+
 namespace fermata::jit {
 namespace {
 
@@ -37,7 +39,7 @@ bool is_worth_prefetching(const Kernel& kernel) {
 
 }  // namespace
 
-Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch)
+Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, const Room& room, bool may_prefetch)
     : b_(b), kernel_(kernel), prefetches_(may_prefetch && is_worth_prefetching(kernel)) {
   Type* const pointer = b.getPtrTy();
   Value* const pointers = field(b, launch, offsetof(KernelLaunch, pointers), pointer);
@@ -68,22 +70,67 @@ Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may
     lane_distances_.push_back(along_vector_axis(a) ? b.CreateMul(b.splat(stride(a, vector_axis())), b.lane_numbers())
                                                    : nullptr);
   }
+  if (!room.slots.empty()) add_slots(room);
+}
+
+/// Slots lie one after the other, each over the reduced axes in row-major order; see room_bytes() in plugin.h.
+void Accesses::add_slots(const Room& room) {
+  const bool is_row_kernel = kernel_.is_row_kernel();
+  Values strides(kernel_.rank, nullptr);  // in elements
+  Value* points = is_row_kernel ? b_.i64(1) : b_.i64(kRoomVectors * b_.lanes());
+  for (unsigned axis = kernel_.rank; axis-- > 0;) {
+    if (!kernel_.is_reduced(axis)) continue;
+    strides[axis] = points;
+    Value* size = sizes_[axis];
+    if (axis == vector_axis()) size = b_.CreateAnd(b_.CreateAdd(size, b_.i64(kRoomGranule - 1)), b_.i64(-kRoomGranule));
+    points = b_.CreateMul(points, size);
+  }
+  Value* begin = room.memory;
+  for (const DType type : room.slots) {
+    const auto bytes = static_cast<std::int64_t>(byte_size(type));
+    origin_.push_back(begin);
+    for (Value* const stride : strides)
+      strides_.push_back(stride == nullptr ? nullptr : b_.CreateMul(stride, b_.i64(bytes)));
+    begin = b_.CreateGEP(b_.getInt8Ty(), begin, b_.CreateAdd(b_.CreateMul(points, b_.i64(bytes)), b_.i64(kRoomSlack)));
+  }
+}
+
+Value* Accesses::slot_address(Type* element, unsigned slot, const Values& addresses, const Span& span,
+                              unsigned vector) const {
+  Value* const address = addresses[kernel_.accesses.size() + slot];
+  return b_.element(element, b_.CreateGEP(element, address, span.index), std::uint64_t{vector} * b_.lanes());
+}
+
+Value* Accesses::load_slot(DType dtype, unsigned slot, const Values& addresses, const Span& span,
+                           unsigned vector) const {
+  Value* const address = slot_address(memory_type(b_.getContext(), dtype, 1), slot, addresses, span, vector);
+  Value* const memory =
+      b_.CreateAlignedLoad(memory_type(b_.getContext(), dtype, b_.lanes()), address, llvm::Align(byte_size(dtype)));
+  return dtype == DType::boolean ? b_.CreateIsNotNull(memory) : memory;
+}
+
+void Accesses::store_slot(DType dtype, unsigned slot, const Values& addresses, const Span& span, unsigned vector,
+                          Value* value) const {
+  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
+  Value* const address = slot_address(memory_type(b_.getContext(), dtype, 1), slot, addresses, span, vector);
+  b_.CreateAlignedStore(dtype == DType::boolean ? b_.CreateZExt(value, type) : value, address,
+                        llvm::Align(byte_size(dtype)));
 }
 
 Value* Accesses::count_of(const Span& span, unsigned vector) const {
   return span.left == nullptr ? nullptr : b_.lanes_below(span.left, vector);
 }
 
-Value* Accesses::move(unsigned access, Value* address, Value* distance) const {
+Value* Accesses::move(Value* address, Value* distance) const {
   if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(distance); known != nullptr && known->isZero()) return address;
-  if (kernel_.accesses[access].address_only) return b_.CreateAdd(address, distance);
+  if (!address->getType()->isPointerTy()) return b_.CreateAdd(address, distance);
   return b_.CreateGEP(b_.getInt8Ty(), address, distance);
 }
 
 Values Accesses::moved(const Values& addresses, unsigned axis, Value* distance) const {
   Values result = addresses;
   for (unsigned a = 0; a < result.size(); ++a)
-    if (Value* const step = stride(a, axis)) result[a] = move(a, result[a], b_.CreateMul(distance, step));
+    if (Value* const step = stride(a, axis)) result[a] = move(result[a], b_.CreateMul(distance, step));
   return result;
 }
 
@@ -129,7 +176,7 @@ Value* Accesses::element_address(unsigned access, Value* address, const Span& sp
     return b_.element(element, b_.CreateGEP(element, address, span.index), first);
   }
   Value* const index = b_.CreateAdd(span.index, b_.getInt64(first));
-  return move(access, address, b_.CreateMul(index, stride(access, vector_axis())));
+  return move(address, b_.CreateMul(index, stride(access, vector_axis())));
 }
 
 bool Accesses::has_masked(unsigned access) const {
@@ -212,7 +259,7 @@ void Accesses::prefetch_next(unsigned axis, const Values& addresses, const Span&
     if (stride(a, axis) == nullptr || !access.unit_stride || !along_vector_axis(a)) continue;
     const auto bytes = static_cast<std::int64_t>(byte_size(access.dtype));
     Value* const is_short = b_.CreateICmpSLE(sizes_[vector_axis()], b_.i64(kShortRow / bytes));
-    Value* const next = element_address(a, move(a, addresses[a], stride(a, axis)), span, 0);
+    Value* const next = element_address(a, move(addresses[a], stride(a, axis)), span, 0);
     prefetch(b_.CreateSelect(is_short, next, addresses[a]), vectors * b_.lanes() * static_cast<std::uint64_t>(bytes));
   }
 }
@@ -335,7 +382,7 @@ Values Accesses::linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* b
     for (std::size_t d = 0; d <= inner; ++d)
       if (Value* const stride = digits[d].strides[a]) {
         const bool at_start = llvm::isa<llvm::ConstantInt>(index[d]) && llvm::cast<llvm::ConstantInt>(index[d])->isZero();
-        if (!at_start) start[a] = move(a, start[a], b_.CreateMul(index[d], stride));
+        if (!at_start) start[a] = move(start[a], b_.CreateMul(index[d], stride));
         moves = true;
       }
     if (moves) moving.push_back(a);
@@ -372,7 +419,7 @@ Values Accesses::linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* b
         steps[m] = b_.CreateAdd(steps[m], b_.CreateSelect(wrapped, wraps[d][m], b_.i64(0)));
       carry = b_.CreateZExt(wrapped, b_.getInt64Ty());
     }
-    for (std::size_t m = 0; m < moving.size(); ++m) next.push_back(move(moving[m], at[moving[m]], steps[m]));
+    for (std::size_t m = 0; m < moving.size(); ++m) next.push_back(move(at[moving[m]], steps[m]));
     next.append(result.begin(), result.end());
     return next;
   });

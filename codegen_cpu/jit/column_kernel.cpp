@@ -41,7 +41,7 @@ ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b) {
 
 GroupPlan ColumnKernel::plan() {
   // Later stages read the columns again: few of them at a time stay in the second cache.
-  GroupPlan plan{e_.schedule.stages.size() > 1 ? 4u : 8u, b_.isa().masks};
+  GroupPlan plan{e_.schedule.stages.size() > 1 ? kRoomVectors : 8u, b_.isa().masks};
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
     unsigned state = 0;
     for (const std::uint16_t r : stage.reductions) state += static_cast<unsigned>(e_.kernel.reductions[r].types.size());

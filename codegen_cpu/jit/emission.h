@@ -3,8 +3,8 @@
 #pragma once
 
 #include "codegen_cpu/jit/accesses.h"
-#include "codegen_cpu/jit/carried_value.h"
 #include "codegen_cpu/jit/evaluator.h"
+#include "codegen_cpu/jit/kept_values.h"
 #include "ir/kernel.h"
 
 namespace fermata::jit {
@@ -28,7 +28,7 @@ struct Emission {
 
   const Kernel& kernel;
   KernelSchedule schedule;
-  const std::optional<CarriedValue> carried;
+  const KeptValues kept;
   const std::uint64_t streamed;  // bit i: store i goes past the caches
   const bool wide;
   CodeBuilder b;
@@ -55,10 +55,11 @@ struct Emission {
                llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned = false);
   /// A span of which `left` (at least 1) elements exist.
   Span partial_span(Value* index, Value* left, unsigned width);
-  /// Performs the stores of a stage for a group.
+  /// Performs the stores of a stage for a group, those of kept values too.
   void element_stores(const KernelSchedule::Stage& stage, const Environment& env, const Group& group);
   /// Performs stores (indices into kernel.stores) for a group.
   void store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group);
+  const KeptValues::Stage& kept_in(const KernelSchedule::Stage& stage) const;
   /// What is known at the start of a stage.
   void enter(const KernelSchedule::Stage& stage, Environment& env) const;
 
