@@ -43,7 +43,7 @@ class JitExecutable : public Executable {
   }
   void launch(const KernelLaunch& launch) const override {
     if (info_.room_slots == 0) return entry_(&launch, jit::Part::whole, nullptr);
-    const Room room(jit::room_bytes(info_, launch.sizes));
+    const Room room(jit::room_bytes(info_, launch));
     entry_(&launch, jit::Part::whole, room.data());
   }
   bool can_split() const override { return info_.state_bytes != 0; }

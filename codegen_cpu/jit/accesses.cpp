@@ -39,7 +39,7 @@ bool is_worth_prefetching(const Kernel& kernel) {
 
 }  // namespace
 
-Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, const Room& room, bool may_prefetch)
+Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch)
     : b_(b), kernel_(kernel), prefetches_(may_prefetch && is_worth_prefetching(kernel)) {
   Type* const pointer = b.getPtrTy();
   Value* const pointers = field(b, launch, offsetof(KernelLaunch, pointers), pointer);
@@ -70,14 +70,13 @@ Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, const Ro
     lane_distances_.push_back(along_vector_axis(a) ? b.CreateMul(b.splat(stride(a, vector_axis())), b.lane_numbers())
                                                    : nullptr);
   }
-  if (!room.slots.empty()) add_slots(room);
 }
 
 /// Slots lie one after the other, each over the reduced axes in row-major order; see room_bytes() in plugin.h.
-void Accesses::add_slots(const Room& room) {
-  const bool is_row_kernel = kernel_.is_row_kernel();
+void Accesses::add_slots(const std::vector<DType>& slots, Value* room, Value* columns) {
+  if (slots.empty()) return;
   Values strides(kernel_.rank, nullptr);  // in elements
-  Value* points = is_row_kernel ? b_.i64(1) : b_.i64(kRoomVectors * b_.lanes());
+  Value* points = columns;
   for (unsigned axis = kernel_.rank; axis-- > 0;) {
     if (!kernel_.is_reduced(axis)) continue;
     strides[axis] = points;
@@ -85,13 +84,12 @@ void Accesses::add_slots(const Room& room) {
     if (axis == vector_axis()) size = b_.CreateAnd(b_.CreateAdd(size, b_.i64(kRoomGranule - 1)), b_.i64(-kRoomGranule));
     points = b_.CreateMul(points, size);
   }
-  Value* begin = room.memory;
-  for (const DType type : room.slots) {
+  for (const DType type : slots) {
     const auto bytes = static_cast<std::int64_t>(byte_size(type));
-    origin_.push_back(begin);
+    origin_.push_back(room);
     for (Value* const stride : strides)
       strides_.push_back(stride == nullptr ? nullptr : b_.CreateMul(stride, b_.i64(bytes)));
-    begin = b_.CreateGEP(b_.getInt8Ty(), begin, b_.CreateAdd(b_.CreateMul(points, b_.i64(bytes)), b_.i64(kRoomSlack)));
+    room = b_.CreateGEP(b_.getInt8Ty(), room, b_.CreateAdd(b_.CreateMul(points, b_.i64(bytes)), b_.i64(kRoomSlack)));
   }
 }
 

@@ -27,20 +27,14 @@ struct Digit {
   Values strides;  // per access; null where its address does not move
 };
 
-/// The memory for values that are kept between stages, see kept_values.h.
-struct Room {
-  Value* memory;
-  const std::vector<DType>& slots;
-};
-/// Vectors of one group of columns, at most, in column kernels with several stages.
-inline constexpr unsigned kRoomVectors = 4;
-
 class Accesses {
  public:
   /// Reads pointers, sizes and strides out of the KernelLaunch, at the builder's place in the entry block. Loads of the
-  /// code ask for memory ahead where that pays and `may_prefetch`. The slots of the room are accesses too, after those of
-  /// the kernel, and are reached by load_slot() and store_slot() only.
-  Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, const Room& room, bool may_prefetch);
+  /// code ask for memory ahead where that pays and `may_prefetch`.
+  Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch);
+  /// Lays out slots for kept values (kept_values.h) from `room` on, for a row or so many columns. From here on they are
+  /// accesses too, after those of the kernel, with addresses that move, and reached by load_slot() and store_slot() only.
+  void add_slots(const std::vector<DType>& slots, Value* room, Value* columns);
 
   Value* size(unsigned axis) const { return sizes_[axis]; }
   Value* scalar(unsigned index) const { return scalars_[index]; }
@@ -86,7 +80,6 @@ class Accesses {
                      const Values& carried, LinearBody body) const;
 
  private:
-  void add_slots(const Room& room);
   Value* slot_address(Type* element, unsigned slot, const Values& addresses, const Span& span, unsigned vector) const;
   Value* move(Value* address, Value* distance) const;
   /// Lanes of a vector that exist; null where all do.

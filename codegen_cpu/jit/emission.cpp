@@ -45,7 +45,8 @@ Emission::Emission(llvm::Function& function, const Kernel& described, const Isa&
       b(function, isa, choose_lanes(described, isa)),
       launch(function.getArg(0)),
       part(function.getArg(1)),
-      accesses(b, described, launch, {function.getArg(2), kept.slots}, wide || !described.is_row_kernel()),
+      room(function.getArg(2)),
+      accesses(b, described, launch, wide || !described.is_row_kernel()),
       evaluator(b, accesses, described, wide && isa.masks && described.is_row_kernel()),
       row_begin(launch_field(b, launch, offsetof(KernelLaunch, row_begin))),
       row_end(launch_field(b, launch, offsetof(KernelLaunch, row_end))),
@@ -64,6 +65,16 @@ Value* Emission::product(const llvm::SmallVector<Digit, 4>& digits) {
   Value* result = b.i64(1);
   for (const Digit& digit : digits) result = b.CreateMul(result, digit.size);
   return result;
+}
+
+void Emission::add_room(unsigned columns, unsigned lanes) {
+  room_columns = columns, room_lanes = lanes;
+  Value* group = b.i64(columns);
+  if (columns > lanes) {
+    Value* const rounded = b.CreateAdd(b.CreateSub(column_end, column_begin), b.i64(lanes - 1));
+    group = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, group, b.CreateAnd(rounded, b.i64(-std::int64_t{lanes})));
+  }
+  accesses.add_slots(kept.slots, room, group);
 }
 
 void Emission::rows(llvm::function_ref<void(const Values& addresses, Environment& env)> body) {
@@ -204,9 +215,10 @@ void define_info(llvm::Module& module, const Emission& e) {
   if (can_split(kernel, e.schedule))
     for (const Reduction& reduction : kernel.reductions) state_bytes += 8 * reduction.types.size();
   std::uint64_t room = 0;
-  for (const DType type : e.kept.slots) room += byte_size(type) * (kernel.is_row_kernel() ? 1 : kRoomVectors * e.b.lanes());
-  const std::uint64_t fields[] = {kObjectVersion, state_bytes,    streamable_stores(kernel), kernel.rank,
-                                  kernel.reduced, e.kept.slots.size(), room};
+  for (const DType type : e.kept.slots) room += byte_size(type);
+  const std::uint64_t fields[] = {kObjectVersion, state_bytes,         streamable_stores(kernel), kernel.rank,
+                                  kernel.reduced, e.kept.slots.size(), room,                      e.room_columns,
+                                  e.room_lanes};
   static_assert(sizeof(fields) == sizeof(ObjectInfo));
   auto* const values = llvm::ConstantDataArray::get(module.getContext(), fields);
   auto* const info = new llvm::GlobalVariable(module, values->getType(), true, llvm::GlobalValue::ExternalLinkage,

@@ -34,10 +34,12 @@ struct Emission {
   CodeBuilder b;
   Value* const launch;
   Value* const part;  // jit::Part
-  const Accesses accesses;
+  Value* const room;  // for kept values
+  Accesses accesses;
   Evaluator evaluator;
   Value *row_begin, *row_end, *column_begin, *column_end;
   Environment at_entry;  // what depends on scalars and constants only
+  unsigned room_columns = 1, room_lanes = 1;  // see ObjectInfo
 
   unsigned vector_axis() const { return kernel.rank - 1u; }
   /// Reduced axes other than the vector axis, outer to inner.
@@ -55,6 +57,8 @@ struct Emission {
                llvm::function_ref<void(const Span& span, unsigned width)> body, bool aligned = false);
   /// A span of which `left` (at least 1) elements exist.
   Span partial_span(Value* index, Value* left, unsigned width);
+  /// Lays out the room for kept values; in column kernels for groups of at most so many columns, in steps of `lanes`.
+  void add_room(unsigned columns, unsigned lanes);
   /// Performs the stores of a stage for a group, those of kept values too.
   void element_stores(const KernelSchedule::Stage& stage, const Environment& env, const Group& group);
   /// Performs stores (indices into kernel.stores) for a group.
