@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "ir/error.h"
 #include "passes/dimensions.h"
@@ -20,6 +21,10 @@ constexpr std::size_t kMaxAccesses = 48;
 /// A pass over rows that depends on a reduction of them runs one row per thread; fewer rows than this with more
 /// elements than that are better off as a split reduction and a separate pass.
 constexpr double kFewRows = 8, kLongRow = 65536;
+/// In kernels with reductions vectors end where a row ends (in column kernels: where columns do). What they would compute
+/// in lanes that do not exist, in primitives per element, may be this much before a kernel of its own, which fills
+/// them, is better; storing and loading an element costs as much. Less than a launch's worth of them is not looked at.
+constexpr double kVectorLanes = 16, kStoredElement = 24, kLaunch = 100000;
 /// Primitives a broadcast value may cost to be computed again at every point instead of being stored.
 constexpr std::size_t kCheapPrims = 4;
 
@@ -129,6 +134,7 @@ class Fuser {
     // What was inlined before may read what is in the kernel only now, and elsewhere than where it is computed.
     if (std::ranges::find(merged.inlined, true) != merged.inlined.end() && !reachable_maps(merged))
       return Verdict::no("it is read at another index than it is computed at");
+    if (x.reduced == 0 && merged.reduced != 0 && wastes_lanes(x, merged)) return Verdict::no("rows are too short to fill vectors");
     if (merged.reduced != 0 && too_few_rows(merged)) return Verdict::no("few long rows: a split reduction is faster");
     if (!convex(a, b)) return Verdict::no("another step stands between them");
     commit(a, b, std::move(merged));
@@ -248,6 +254,19 @@ class Fuser {
       if (below && (reduction || dims_.same_shape(v, group.domain))) return true;
     }
     return false;
+  }
+
+  /// Whether a producer at element level would compute much for nothing behind the ends of short rows.
+  bool wastes_lanes(const Group& producer, const Group& merged) const {
+    if (!dims_.same_shape(producer.domain, merged.domain)) return false;
+    const Shape& shape = g_.nodes[merged.domain].shape;
+    const bool row_kernel = (merged.reduced >> (shape.rank() - 1) & 1) != 0;
+    double length = 1, prims = 0;
+    for (unsigned a = shape.rank(); a-- > 0 && ((merged.reduced >> a & 1) != 0) == row_kernel;)
+      length *= static_cast<double>(shape[a]);
+    for (const ValueId v : producer.members) prims += static_cast<double>(prims_[v]);
+    const double wasted = prims * (std::ceil(length / kVectorLanes) * kVectorLanes / std::max(1.0, length) - 1);
+    return wasted > kStoredElement && wasted * elements(g_, merged.domain) > kLaunch;
   }
 
   // ---- Inlining: computing a producer again at the index where it is read -------------------------------------------
