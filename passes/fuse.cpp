@@ -10,6 +10,7 @@
 #include "ir/error.h"
 #include "passes/dimensions.h"
 #include "passes/index_map.h"
+#include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
@@ -25,6 +26,8 @@ constexpr double kFewRows = 8, kLongRow = 65536;
 /// in lanes that do not exist, in primitives per element, may be this much before a kernel of its own, which fills
 /// them, is better; storing and loading an element costs as much. Less than a launch's worth of them is not looked at.
 constexpr double kVectorLanes = 16, kStoredElement = 24, kLaunch = 100000;
+/// What it takes to hand work to other threads, in primitives of an element; and what they share columns by.
+constexpr double kFork = 1e6, kColumnsOfThread = 1024;
 /// Primitives a broadcast value may cost to be computed again at every point instead of being stored.
 constexpr std::size_t kCheapPrims = 4;
 
@@ -232,15 +235,25 @@ class Fuser {
     return true;
   }
 
+  /// Whether threads would wait for the few that have a row: a row is computed by one thread where something at element
+  /// level waits for a reduction of it; a plain reduction can be split.
   bool too_few_rows(const Group& group) const {
-    // Only where something at element level waits for a reduction; a plain reduction can be split.
     const Shape& shape = g_.nodes[group.domain].shape;
-    double rows = 1, length = 1;
-    for (unsigned a = 0; a < shape.rank(); ++a)
-      ((group.reduced >> a & 1) != 0 ? length : rows) *= static_cast<double>(shape[a]);
-    if (rows >= kFewRows || length <= kLongRow) return false;
+    double rows = 1, columns = 1, length = 1, before = 0;  // columns: of a column kernel
+    for (unsigned a = 0; a < shape.rank(); ++a) {
+      const bool is_column = group.reduced >> a == 0;
+      ((group.reduced >> a & 1) != 0 ? length : is_column ? columns : rows) *= static_cast<double>(shape[a]);
+    }
+    if (!waits_for_reduction(group, before)) return false;
+    if (rows * columns < kFewRows && length > kLongRow) return true;
+    const double threads = thread_count(), busy = std::clamp(std::max(rows, columns / kColumnsOfThread), 1.0, threads);
+    return before * (1 / busy - 1 / threads) > kStoredElement / busy + kFork / (rows * columns * length);
+  }
+
+  /// `before` gets the primitives at element level that depend on no reduction.
+  bool waits_for_reduction(const Group& group, double& before) const {
     std::vector<bool> depends(g_.nodes.size(), false);
-    bool inlined;
+    bool inlined, waits = false;
     for (const ValueId v : group.members) {
       const bool reduction = family(g_.nodes[v].op) == Family::reduce;
       bool below = false;
@@ -251,9 +264,11 @@ class Fuser {
         below = below || (contains(group, s, inlined) && depends[s]);
       }
       depends[v] = reduction || below;
-      if (below && (reduction || dims_.same_shape(v, group.domain))) return true;
+      const bool at_element_level = dims_.same_shape(v, group.domain);
+      waits = waits || (below && (reduction || at_element_level));
+      if (!depends[v] && at_element_level) before += static_cast<double>(prims_[v]);
     }
-    return false;
+    return waits;
   }
 
   /// Whether a producer at element level would compute much for nothing behind the ends of short rows.
