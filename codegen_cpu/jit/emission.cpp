@@ -184,10 +184,15 @@ bool Emission::prefers_one_copy(const KernelSchedule::Stage& stage) const {
   return !wide && b.isa().masks && has_masked(stage);
 }
 
+unsigned Emission::least_width() const {
+  constexpr unsigned kLeastBits = 1024;
+  return wide ? kLeastBits / b.isa().vector_bits : 1;
+}
+
 GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const {
   // Long programs overlap in the processor by themselves, and every copy of one takes time to compile: ten operations
   // with tanh, exp and sigmoid 2.7 ms as one vector and 5.6 ms as two, which then take 18 instead of 23 ms for 16M.
-  constexpr unsigned kLong = 24, kFewInstructions = 60, kMostInstructions = 400, kLeastBits = 1024;
+  constexpr unsigned kLong = 24, kFewInstructions = 60, kMostInstructions = 400, kOverlapped = 32;
   const unsigned length = std::max(1u, vector_count(stage)), vector_bits = b.isa().vector_bits;
   unsigned bits = 0;
   const bool masked = b.isa().masks && length >= kLong && has_masked(stage);
@@ -199,10 +204,8 @@ GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned rese
   const unsigned available = std::max(b.isa().registers - std::min(b.isa().registers, reserved), b.isa().registers / 4);
   const unsigned fitting =
       available / (registers_per_value * peak_live_values(kernel, evaluator, stage.element_values));
-  // Fewer vectors leave the processor waiting for one operation after the other; spilling some values costs less (AVX2:
-  // gelu 0.65, logarithms 0.55, softmax(gelu(x)) 0.8 of the time of one vector).
-  const unsigned least = wide ? kLeastBits / (vector_bits * registers_per_value) : 1;
-  unsigned width = std::clamp(std::max(fitting, least), 1u, limit);
+  const unsigned least = length > kOverlapped || !kernel.is_row_kernel() ? least_width() : 1;
+  unsigned width = std::clamp(std::max(fitting, least / registers_per_value), 1u, limit);
   while (width > 1 && !affords(width * length, kFewInstructions, kMostInstructions)) --width;
   return {masked ? width : std::bit_floor(width), masked || (width == 1 && b.isa().masks)};
 }
