@@ -75,21 +75,26 @@ Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may
 /// Slots lie one after the other, each over the reduced axes in row-major order; see room_bytes() in plugin.h.
 void Accesses::add_slots(const std::vector<DType>& slots, Value* room, Value* columns) {
   if (slots.empty()) return;
+  const auto reduced = static_cast<unsigned>(kernel_.reduced);
+  const auto outermost = static_cast<unsigned>(std::countr_zero(reduced));
+  const auto points_along = [&](unsigned axis) {
+    if (axis != vector_axis()) return sizes_[axis];
+    return b_.CreateAnd(b_.CreateAdd(sizes_[axis], b_.i64(kRoomGranule - 1)), b_.i64(-kRoomGranule));
+  };
   Values strides(kernel_.rank, nullptr);  // in elements
   Value* points = columns;
   for (unsigned axis = kernel_.rank; axis-- > 0;) {
     if (!kernel_.is_reduced(axis)) continue;
     strides[axis] = points;
-    Value* size = sizes_[axis];
-    if (axis == vector_axis()) size = b_.CreateAnd(b_.CreateAdd(size, b_.i64(kRoomGranule - 1)), b_.i64(-kRoomGranule));
-    points = b_.CreateMul(points, size);
+    if (axis != outermost || slots.size() > 1) points = b_.CreateMul(points, points_along(axis));
   }
-  for (const DType type : slots) {
-    const auto bytes = static_cast<std::int64_t>(byte_size(type));
+  for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+    Value* const bytes = b_.i64(static_cast<std::int64_t>(byte_size(slots[slot])));
     origin_.push_back(room);
     for (Value* const stride : strides)
-      strides_.push_back(stride == nullptr ? nullptr : b_.CreateMul(stride, b_.i64(bytes)));
-    room = b_.CreateGEP(b_.getInt8Ty(), room, b_.CreateAdd(b_.CreateMul(points, b_.i64(bytes)), b_.i64(kRoomSlack)));
+      strides_.push_back(stride == nullptr ? nullptr : b_.CreateMul(stride, bytes));
+    if (slot + 1 == slots.size()) break;
+    room = b_.CreateGEP(b_.getInt8Ty(), room, b_.CreateAdd(b_.CreateMul(points, bytes), b_.i64(kRoomSlack)));
   }
 }
 
