@@ -116,13 +116,18 @@ Tensor peak_norm(const Tensor& x) {
   const Tensor peak = fm::max(fm::abs(x), -1, true);
   return x / (peak + fm::log(fm::sum(fm::exp(fm::abs(x) - peak), -1, true)));
 }
+/// What costs most is wanted by every pass over a row.
+Tensor entropy_of_gelu(const Tensor& x) {
+  const Tensor p = fm::softmax(fm::gelu(x), -1);
+  return fm::sum(p * fm::log(p + 1e-6), -1);
+}
 Tensor biased_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& bias) {
   const double scale = 1 / std::sqrt(static_cast<double>(q.size(-1)));
   return fm::matmul(softmax_by_hand(fm::matmul(q, k.mT()) * scale + bias), v);
 }
 
 std::vector<Case> all() {
-  const fm::Shape big{k16M}, rows{4096, 1024}, heads{8, 8, 512, 64};
+  const fm::Shape big{k16M}, rows{4096, 1024}, few{1024, 256}, heads{8, 8, 512, 64};
   return {
       unary("chain10_cheap_16M", big, &chain10_cheap),
       unary("chain10_math_16M", big, &chain10_math),
@@ -134,6 +139,9 @@ std::vector<Case> all() {
       unary("layer_norm_by_hand_4096x1024", rows, &layer_norm_by_hand),
       unary("rms_norm_4096x1024", rows, [](const Tensor& x) { return fm::rms_norm(x); }),
       unary("peak_norm_4096x1024", rows, &peak_norm),
+      unary("softmax_gelu_1024x256", few, [](const Tensor& x) { return fm::softmax(fm::gelu(x), -1); }),
+      unary("layer_norm_gelu_1024x256", few, [](const Tensor& x) { return fm::layer_norm(fm::gelu(x)); }),
+      unary("entropy_gelu_1024x256", few, &entropy_of_gelu),
       plain("matmul_1024", {{1024, 1024}, {1024, 1024}}, [](const Tensors& in) { return Tensors{fm::matmul(in[0], in[1])}; }),
       bf16_product(),
       byte_product(),

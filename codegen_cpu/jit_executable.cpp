@@ -12,12 +12,26 @@
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/loader.h"
+#include "runtime/allocator.h"
 #include "runtime/background.h"
 #include "runtime/streaming.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
+
+/// Memory for the kept values of a launch. What a thread gave back last it gets again, still in its caches.
+class Room {
+ public:
+  explicit Room(std::size_t bytes) : allocation_(allocate_bytes(bytes)) {}
+  ~Room() { release_bytes(allocation_); }
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+  void* data() const { return allocation_.data; }
+
+ private:
+  const Allocation allocation_;
+};
 
 class JitExecutable : public Executable {
  public:
@@ -27,11 +41,15 @@ class JitExecutable : public Executable {
       throw ObjectError("object: made by another version (" + std::to_string(info_.version) + ")");
     entry_ = reinterpret_cast<jit::EntryPoint>(reinterpret_cast<std::uintptr_t>(object_->code(jit::kEntrySymbol)));
   }
-  void launch(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::whole); }
+  void launch(const KernelLaunch& launch) const override {
+    if (info_.room_slots == 0) return entry_(&launch, jit::Part::whole, nullptr);
+    const Room room(jit::room_bytes(info_, launch));
+    entry_(&launch, jit::Part::whole, room.data());
+  }
   bool can_split() const override { return info_.state_bytes != 0; }
   std::size_t state_bytes() const override { return info_.state_bytes; }
-  void partial(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::partial); }
-  void finish(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::finish); }
+  void partial(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::partial, nullptr); }
+  void finish(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::finish, nullptr); }
   std::size_t code_bytes() const override { return object_->mapped_bytes(); }
   StreamedStores streamable() const { return info_.streamable; }
 

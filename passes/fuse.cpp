@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "ir/error.h"
 #include "passes/dimensions.h"
 #include "passes/index_map.h"
+#include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
@@ -20,6 +22,12 @@ constexpr std::size_t kMaxAccesses = 48;
 /// A pass over rows that depends on a reduction of them runs one row per thread; fewer rows than this with more
 /// elements than that are better off as a split reduction and a separate pass.
 constexpr double kFewRows = 8, kLongRow = 65536;
+/// In kernels with reductions vectors end where a row ends (in column kernels: where columns do). What they would compute
+/// in lanes that do not exist, in primitives per element, may be this much before a kernel of its own, which fills
+/// them, is better; storing and loading an element costs as much. Less than a launch's worth of them is not looked at.
+constexpr double kVectorLanes = 16, kStoredElement = 24, kLaunch = 100000;
+/// What it takes to hand work to other threads, in primitives of an element; and what they share columns by.
+constexpr double kFork = 1e6, kColumnsOfThread = 1024;
 /// Primitives a broadcast value may cost to be computed again at every point instead of being stored.
 constexpr std::size_t kCheapPrims = 4;
 
@@ -129,6 +137,7 @@ class Fuser {
     // What was inlined before may read what is in the kernel only now, and elsewhere than where it is computed.
     if (std::ranges::find(merged.inlined, true) != merged.inlined.end() && !reachable_maps(merged))
       return Verdict::no("it is read at another index than it is computed at");
+    if (x.reduced == 0 && merged.reduced != 0 && wastes_lanes(x, merged)) return Verdict::no("rows are too short to fill vectors");
     if (merged.reduced != 0 && too_few_rows(merged)) return Verdict::no("few long rows: a split reduction is faster");
     if (!convex(a, b)) return Verdict::no("another step stands between them");
     commit(a, b, std::move(merged));
@@ -226,15 +235,25 @@ class Fuser {
     return true;
   }
 
+  /// Whether threads would wait for the few that have a row: a row is computed by one thread where something at element
+  /// level waits for a reduction of it; a plain reduction can be split.
   bool too_few_rows(const Group& group) const {
-    // Only where something at element level waits for a reduction; a plain reduction can be split.
     const Shape& shape = g_.nodes[group.domain].shape;
-    double rows = 1, length = 1;
-    for (unsigned a = 0; a < shape.rank(); ++a)
-      ((group.reduced >> a & 1) != 0 ? length : rows) *= static_cast<double>(shape[a]);
-    if (rows >= kFewRows || length <= kLongRow) return false;
+    double rows = 1, columns = 1, length = 1, before = 0;  // columns: of a column kernel
+    for (unsigned a = 0; a < shape.rank(); ++a) {
+      const bool is_column = group.reduced >> a == 0;
+      ((group.reduced >> a & 1) != 0 ? length : is_column ? columns : rows) *= static_cast<double>(shape[a]);
+    }
+    if (!waits_for_reduction(group, before)) return false;
+    if (rows * columns < kFewRows && length > kLongRow) return true;
+    const double threads = thread_count(), busy = std::clamp(std::max(rows, columns / kColumnsOfThread), 1.0, threads);
+    return before * (1 / busy - 1 / threads) > kStoredElement / busy + kFork / (rows * columns * length);
+  }
+
+  /// `before` gets the primitives at element level that depend on no reduction.
+  bool waits_for_reduction(const Group& group, double& before) const {
     std::vector<bool> depends(g_.nodes.size(), false);
-    bool inlined;
+    bool inlined, waits = false;
     for (const ValueId v : group.members) {
       const bool reduction = family(g_.nodes[v].op) == Family::reduce;
       bool below = false;
@@ -245,9 +264,24 @@ class Fuser {
         below = below || (contains(group, s, inlined) && depends[s]);
       }
       depends[v] = reduction || below;
-      if (below && (reduction || dims_.same_shape(v, group.domain))) return true;
+      const bool at_element_level = dims_.same_shape(v, group.domain);
+      waits = waits || (below && (reduction || at_element_level));
+      if (!depends[v] && at_element_level) before += static_cast<double>(prims_[v]);
     }
-    return false;
+    return waits;
+  }
+
+  /// Whether a producer at element level would compute much for nothing behind the ends of short rows.
+  bool wastes_lanes(const Group& producer, const Group& merged) const {
+    if (!dims_.same_shape(producer.domain, merged.domain)) return false;
+    const Shape& shape = g_.nodes[merged.domain].shape;
+    const bool row_kernel = (merged.reduced >> (shape.rank() - 1) & 1) != 0;
+    double length = 1, prims = 0;
+    for (unsigned a = shape.rank(); a-- > 0 && ((merged.reduced >> a & 1) != 0) == row_kernel;)
+      length *= static_cast<double>(shape[a]);
+    for (const ValueId v : producer.members) prims += static_cast<double>(prims_[v]);
+    const double wasted = prims * (std::ceil(length / kVectorLanes) * kVectorLanes / std::max(1.0, length) - 1);
+    return wasted > kStoredElement && wasted * elements(g_, merged.domain) > kLaunch;
   }
 
   // ---- Inlining: computing a producer again at the index where it is read -------------------------------------------

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstddef>
 
+#include "codegen_cpu/jit/plugin.h"
+
 namespace fermata::jit {
 namespace {
 
@@ -70,20 +72,68 @@ Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may
   }
 }
 
+/// Slots lie one after the other, each over the reduced axes in row-major order; see room_bytes() in plugin.h.
+void Accesses::add_slots(const std::vector<DType>& slots, Value* room, Value* columns) {
+  if (slots.empty()) return;
+  const auto reduced = static_cast<unsigned>(kernel_.reduced);
+  const auto outermost = static_cast<unsigned>(std::countr_zero(reduced));
+  const auto points_along = [&](unsigned axis) {
+    if (axis != vector_axis()) return sizes_[axis];
+    return b_.CreateAnd(b_.CreateAdd(sizes_[axis], b_.i64(kRoomGranule - 1)), b_.i64(-kRoomGranule));
+  };
+  Values strides(kernel_.rank, nullptr);  // in elements
+  Value* points = columns;
+  for (unsigned axis = kernel_.rank; axis-- > 0;) {
+    if (!kernel_.is_reduced(axis)) continue;
+    strides[axis] = points;
+    if (axis != outermost || slots.size() > 1) points = b_.CreateMul(points, points_along(axis));
+  }
+  for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+    Value* const bytes = b_.i64(static_cast<std::int64_t>(byte_size(slots[slot])));
+    origin_.push_back(room);
+    for (Value* const stride : strides)
+      strides_.push_back(stride == nullptr ? nullptr : b_.CreateMul(stride, bytes));
+    if (slot + 1 == slots.size()) break;
+    room = b_.CreateGEP(b_.getInt8Ty(), room, b_.CreateAdd(b_.CreateMul(points, bytes), b_.i64(kRoomSlack)));
+  }
+}
+
+Value* Accesses::slot_address(Type* element, unsigned slot, const Values& addresses, const Span& span,
+                              unsigned vector) const {
+  Value* const address = addresses[kernel_.accesses.size() + slot];
+  return b_.element(element, b_.CreateGEP(element, address, span.index), std::uint64_t{vector} * b_.lanes());
+}
+
+Value* Accesses::load_slot(DType dtype, unsigned slot, const Values& addresses, const Span& span,
+                           unsigned vector) const {
+  Value* const address = slot_address(memory_type(b_.getContext(), dtype, 1), slot, addresses, span, vector);
+  Value* const memory =
+      b_.CreateAlignedLoad(memory_type(b_.getContext(), dtype, b_.lanes()), address, llvm::Align(byte_size(dtype)));
+  return dtype == DType::boolean ? b_.CreateIsNotNull(memory) : memory;
+}
+
+void Accesses::store_slot(DType dtype, unsigned slot, const Values& addresses, const Span& span, unsigned vector,
+                          Value* value) const {
+  Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
+  Value* const address = slot_address(memory_type(b_.getContext(), dtype, 1), slot, addresses, span, vector);
+  b_.CreateAlignedStore(dtype == DType::boolean ? b_.CreateZExt(value, type) : value, address,
+                        llvm::Align(byte_size(dtype)));
+}
+
 Value* Accesses::count_of(const Span& span, unsigned vector) const {
   return span.left == nullptr ? nullptr : b_.lanes_below(span.left, vector);
 }
 
-Value* Accesses::move(unsigned access, Value* address, Value* distance) const {
+Value* Accesses::move(Value* address, Value* distance) const {
   if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(distance); known != nullptr && known->isZero()) return address;
-  if (kernel_.accesses[access].address_only) return b_.CreateAdd(address, distance);
+  if (!address->getType()->isPointerTy()) return b_.CreateAdd(address, distance);
   return b_.CreateGEP(b_.getInt8Ty(), address, distance);
 }
 
 Values Accesses::moved(const Values& addresses, unsigned axis, Value* distance) const {
   Values result = addresses;
   for (unsigned a = 0; a < result.size(); ++a)
-    if (Value* const step = stride(a, axis)) result[a] = move(a, result[a], b_.CreateMul(distance, step));
+    if (Value* const step = stride(a, axis)) result[a] = move(result[a], b_.CreateMul(distance, step));
   return result;
 }
 
@@ -129,7 +179,7 @@ Value* Accesses::element_address(unsigned access, Value* address, const Span& sp
     return b_.element(element, b_.CreateGEP(element, address, span.index), first);
   }
   Value* const index = b_.CreateAdd(span.index, b_.getInt64(first));
-  return move(access, address, b_.CreateMul(index, stride(access, vector_axis())));
+  return move(address, b_.CreateMul(index, stride(access, vector_axis())));
 }
 
 bool Accesses::has_masked(unsigned access) const {
@@ -212,7 +262,7 @@ void Accesses::prefetch_next(unsigned axis, const Values& addresses, const Span&
     if (stride(a, axis) == nullptr || !access.unit_stride || !along_vector_axis(a)) continue;
     const auto bytes = static_cast<std::int64_t>(byte_size(access.dtype));
     Value* const is_short = b_.CreateICmpSLE(sizes_[vector_axis()], b_.i64(kShortRow / bytes));
-    Value* const next = element_address(a, move(a, addresses[a], stride(a, axis)), span, 0);
+    Value* const next = element_address(a, move(addresses[a], stride(a, axis)), span, 0);
     prefetch(b_.CreateSelect(is_short, next, addresses[a]), vectors * b_.lanes() * static_cast<std::uint64_t>(bytes));
   }
 }
@@ -335,7 +385,7 @@ Values Accesses::linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* b
     for (std::size_t d = 0; d <= inner; ++d)
       if (Value* const stride = digits[d].strides[a]) {
         const bool at_start = llvm::isa<llvm::ConstantInt>(index[d]) && llvm::cast<llvm::ConstantInt>(index[d])->isZero();
-        if (!at_start) start[a] = move(a, start[a], b_.CreateMul(index[d], stride));
+        if (!at_start) start[a] = move(start[a], b_.CreateMul(index[d], stride));
         moves = true;
       }
     if (moves) moving.push_back(a);
@@ -372,7 +422,7 @@ Values Accesses::linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* b
         steps[m] = b_.CreateAdd(steps[m], b_.CreateSelect(wrapped, wraps[d][m], b_.i64(0)));
       carry = b_.CreateZExt(wrapped, b_.getInt64Ty());
     }
-    for (std::size_t m = 0; m < moving.size(); ++m) next.push_back(move(moving[m], at[moving[m]], steps[m]));
+    for (std::size_t m = 0; m < moving.size(); ++m) next.push_back(move(at[moving[m]], steps[m]));
     next.append(result.begin(), result.end());
     return next;
   });

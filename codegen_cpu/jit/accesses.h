@@ -32,6 +32,9 @@ class Accesses {
   /// Reads pointers, sizes and strides out of the KernelLaunch, at the builder's place in the entry block. Loads of the
   /// code ask for memory ahead where that pays and `may_prefetch`.
   Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch);
+  /// Lays out slots for kept values (kept_values.h) from `room` on, for a row or so many columns. From here on they are
+  /// accesses too, after those of the kernel, with addresses that move, and reached by load_slot() and store_slot() only.
+  void add_slots(const std::vector<DType>& slots, Value* room, Value* columns);
 
   Value* size(unsigned axis) const { return sizes_[axis]; }
   Value* scalar(unsigned index) const { return scalars_[index]; }
@@ -58,6 +61,10 @@ class Accesses {
   void stream(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const;
   /// Elements from `index` on, at most `most`, before one that is aligned for streaming.
   Value* unaligned_head(unsigned access, Value* address, Value* index, Value* most) const;
+  /// Vector number `vector` of a span in a slot of the room, whole: lanes that do not exist have their place there.
+  Value* load_slot(DType dtype, unsigned slot, const Values& addresses, const Span& span, unsigned vector) const;
+  void store_slot(DType dtype, unsigned slot, const Values& addresses, const Span& span, unsigned vector,
+                  Value* value) const;
   /// Prim::offset, for all lanes alike or along the vector axis.
   Value* offset(unsigned access, Value* address) const;
   Value* offsets(unsigned access, Value* address, const Span& span, unsigned vector) const;
@@ -73,7 +80,8 @@ class Accesses {
                      const Values& carried, LinearBody body) const;
 
  private:
-  Value* move(unsigned access, Value* address, Value* distance) const;
+  Value* slot_address(Type* element, unsigned slot, const Values& addresses, const Span& span, unsigned vector) const;
+  Value* move(Value* address, Value* distance) const;
   /// Lanes of a vector that exist; null where all do.
   Value* count_of(const Span& span, unsigned vector) const;
   /// Room on the stack for one vector, for what has no masked form.

@@ -242,16 +242,25 @@ Values CodeBuilder::when(Value* condition, const Values& otherwise, Branch then)
   return result;
 }
 
-void remove_unused(llvm::Function& function) {
-  llvm::SmallVector<llvm::WeakTrackingVH, 32> phis;
-  for (llvm::BasicBlock& block : function)
-    for (llvm::PHINode& phi : block.phis()) phis.emplace_back(&phi);
-  for (llvm::WeakTrackingVH& phi : phis)
-    if (phi) llvm::RecursivelyDeleteDeadPHINode(llvm::cast<llvm::PHINode>(phi));
+namespace {
+
+void remove_unused_instructions(llvm::Function& function) {
   for (llvm::BasicBlock& block : llvm::reverse(function))
     for (llvm::Instruction& instruction : llvm::make_early_inc_range(llvm::reverse(block)))
       if (instruction.use_empty() && !instruction.mayHaveSideEffects() && !instruction.isTerminator())
         instruction.eraseFromParent();
+}
+
+}  // namespace
+
+void remove_unused(llvm::Function& function) {
+  remove_unused_instructions(function);  // else they would count as uses of what goes round in loops
+  llvm::SmallVector<llvm::WeakTrackingVH, 32> phis;
+  for (llvm::BasicBlock& block : function)
+    for (llvm::PHINode& phi : block.phis()) phis.emplace_back(&phi);
+  for (llvm::WeakTrackingVH& phi : llvm::reverse(phis))
+    if (phi) llvm::RecursivelyDeleteDeadPHINode(llvm::cast<llvm::PHINode>(phi));
+  remove_unused_instructions(function);
 }
 
 }  // namespace fermata::jit

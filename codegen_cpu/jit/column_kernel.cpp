@@ -19,16 +19,19 @@ class ColumnKernel {
                      const Environment& env);
   Values reduce(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
                 const Span& span, unsigned vectors, const Environment& env);
-  GroupPlan plan();
+  GroupPlan plan() const;
 
   Emission& e_;
   CodeBuilder& b_;
+  const GroupPlan groups_;
   llvm::SmallVector<Digit, 4> outer_, blocks_;  // reduced axes but the innermost; with its blocks
   Digit inner_;
   Value *passes_, *total_;
 };
 
-ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b) {
+ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b), groups_(plan()) {
+  const unsigned columns = groups_.width * b_.lanes();
+  e.add_room(columns, groups_.masked ? columns : b_.lanes());
   const auto axes = e.outer_reduced_axes();
   for (const unsigned axis : llvm::ArrayRef(axes).drop_back()) outer_.push_back(e.accesses.axis_digit(axis));
   blocks_ = outer_;
@@ -39,7 +42,7 @@ ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b) {
   e.row_end = b_.CreateSelect(b_.CreateICmpSLT(e.column_begin, e.column_end), e.row_end, e.row_begin);
 }
 
-GroupPlan ColumnKernel::plan() {
+GroupPlan ColumnKernel::plan() const {
   // Later stages read the columns again: few of them at a time stay in the second cache.
   GroupPlan plan{e_.schedule.stages.size() > 1 ? 4u : 8u, b_.isa().masks};
   for (const KernelSchedule::Stage& stage : e_.schedule.stages) {
@@ -55,9 +58,8 @@ GroupPlan ColumnKernel::plan() {
 }
 
 void ColumnKernel::emit() {
-  const GroupPlan groups = plan();
   e_.rows([&](const Values& addresses, Environment& env) {
-    e_.columns(e_.column_begin, e_.column_end, groups,
+    e_.columns(e_.column_begin, e_.column_end, groups_,
                [&](const Span& span, unsigned count) { columns(addresses, env, span, count); });
   });
 }

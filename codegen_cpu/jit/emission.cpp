@@ -14,11 +14,10 @@ Value* launch_field(CodeBuilder& b, Value* launch, std::size_t offset) {
   return b.CreateAlignedLoad(b.getInt64Ty(), b.element(b.getInt8Ty(), launch, offset), llvm::Align(8));
 }
 
-/// Stores of results that are in no cache when they are written.
-std::uint64_t streamable_stores(const Kernel& kernel, const std::optional<CarriedValue>& carried) {
+/// One bit for each store.
+std::uint64_t streamable_stores(const Kernel& kernel) {
   if (kernel.stores.size() > 64) return 0;
-  const std::uint64_t all = ~std::uint64_t{0} >> (64 - std::max<std::size_t>(kernel.stores.size(), 1));
-  return carried ? all & ~(std::uint64_t{1} << carried->store) : all;
+  return ~std::uint64_t{0} >> (64 - std::max<std::size_t>(kernel.stores.size(), 1));
 }
 
 }  // namespace
@@ -40,12 +39,13 @@ unsigned choose_lanes(const Kernel& kernel, const Isa& isa) {
 Emission::Emission(llvm::Function& function, const Kernel& described, const Isa& isa, CodeVariant variant)
     : kernel(described),
       schedule(fermata::schedule(described)),
-      carried(carry_value(kernel, schedule)),
-      streamed(variant.streamed & streamable_stores(kernel, carried)),
+      kept(keep_values(kernel, schedule)),
+      streamed(variant.streamed & streamable_stores(kernel)),
       wide(variant.wide),
       b(function, isa, choose_lanes(described, isa)),
       launch(function.getArg(0)),
       part(function.getArg(1)),
+      room(function.getArg(2)),
       accesses(b, described, launch, wide || !described.is_row_kernel()),
       evaluator(b, accesses, described, wide && isa.masks && described.is_row_kernel()),
       row_begin(launch_field(b, launch, offsetof(KernelLaunch, row_begin))),
@@ -65,6 +65,16 @@ Value* Emission::product(const llvm::SmallVector<Digit, 4>& digits) {
   Value* result = b.i64(1);
   for (const Digit& digit : digits) result = b.CreateMul(result, digit.size);
   return result;
+}
+
+void Emission::add_room(unsigned columns, unsigned lanes) {
+  room_columns = columns, room_lanes = lanes;
+  Value* group = b.i64(columns);
+  if (columns > lanes) {
+    Value* const rounded = b.CreateAdd(b.CreateSub(column_end, column_begin), b.i64(lanes - 1));
+    group = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, group, b.CreateAnd(rounded, b.i64(-std::int64_t{lanes})));
+  }
+  accesses.add_slots(kept.slots, room, group);
 }
 
 void Emission::rows(llvm::function_ref<void(const Values& addresses, Environment& env)> body) {
@@ -117,18 +127,18 @@ Span Emission::partial_span(Value* index, Value* left, unsigned width) {
   return {.index = index, .left = left, .masks = b.masks_below(left, width)};
 }
 
-void Emission::enter(const KernelSchedule::Stage& stage, Environment& env) const {
-  const bool reads = carried && &stage == &schedule.stages[carried->read];
-  env.carried = reads ? carried->value : kNoValue;
-  env.carried_access = reads ? kernel.stores[carried->store].access : std::uint16_t{0};
+const KeptValues::Stage& Emission::kept_in(const KernelSchedule::Stage& stage) const {
+  return kept.stages[static_cast<std::size_t>(&stage - schedule.stages.data())];
 }
+
+void Emission::enter(const KernelSchedule::Stage& stage, Environment& env) const { env.read = &kept_in(stage).read; }
 
 void Emission::element_stores(const KernelSchedule::Stage& stage, const Environment& env, const Group& group) {
   store(stage.element_stores, env, group);
-  if (!carried || &stage != &schedule.stages[carried->written]) return;
-  const std::uint16_t access = kernel.stores[carried->store].access;
-  for (unsigned v = group.first; v < group.last; ++v)
-    accesses.store(access, group.addresses[access], group.span, v, evaluator.vector(env, carried->value, v));
+  for (const auto [value, slot] : kept_in(stage).written)
+    for (unsigned v = group.first; v < group.last; ++v)
+      accesses.store_slot(kernel.program[value].type, slot, group.addresses, group.span, v,
+                          evaluator.vector(env, value, v));
 }
 
 void Emission::store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group) {
@@ -174,10 +184,15 @@ bool Emission::prefers_one_copy(const KernelSchedule::Stage& stage) const {
   return !wide && b.isa().masks && has_masked(stage);
 }
 
+unsigned Emission::least_width() const {
+  constexpr unsigned kLeastBits = 1024;
+  return wide ? kLeastBits / b.isa().vector_bits : 1;
+}
+
 GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const {
   // Long programs overlap in the processor by themselves, and every copy of one takes time to compile: ten operations
   // with tanh, exp and sigmoid 2.7 ms as one vector and 5.6 ms as two, which then take 18 instead of 23 ms for 16M.
-  constexpr unsigned kLong = 24, kFewInstructions = 60, kMostInstructions = 400;
+  constexpr unsigned kLong = 24, kFewInstructions = 60, kMostInstructions = 400, kOverlapped = 32;
   const unsigned length = std::max(1u, vector_count(stage)), vector_bits = b.isa().vector_bits;
   unsigned bits = 0;
   const bool masked = b.isa().masks && length >= kLong && has_masked(stage);
@@ -189,7 +204,8 @@ GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned rese
   const unsigned available = std::max(b.isa().registers - std::min(b.isa().registers, reserved), b.isa().registers / 4);
   const unsigned fitting =
       available / (registers_per_value * peak_live_values(kernel, evaluator, stage.element_values));
-  unsigned width = std::clamp(fitting, 1u, limit);
+  const unsigned least = length > kOverlapped || !kernel.is_row_kernel() ? least_width() : 1;
+  unsigned width = std::clamp(std::max(fitting, least / registers_per_value), 1u, limit);
   while (width > 1 && !affords(width * length, kFewInstructions, kMostInstructions)) --width;
   return {masked ? width : std::bit_floor(width), masked || (width == 1 && b.isa().masks)};
 }
@@ -201,7 +217,12 @@ void define_info(llvm::Module& module, const Emission& e) {
   std::uint64_t state_bytes = 0;
   if (can_split(kernel, e.schedule))
     for (const Reduction& reduction : kernel.reductions) state_bytes += 8 * reduction.types.size();
-  const std::uint64_t fields[] = {kObjectVersion, state_bytes, streamable_stores(kernel, e.carried)};
+  std::uint64_t room = 0;
+  for (const DType type : e.kept.slots) room += byte_size(type);
+  const std::uint64_t fields[] = {kObjectVersion, state_bytes,         streamable_stores(kernel), kernel.rank,
+                                  kernel.reduced, e.kept.slots.size(), room,                      e.room_columns,
+                                  e.room_lanes};
+  static_assert(sizeof(fields) == sizeof(ObjectInfo));
   auto* const values = llvm::ConstantDataArray::get(module.getContext(), fields);
   auto* const info = new llvm::GlobalVariable(module, values->getType(), true, llvm::GlobalValue::ExternalLinkage,
                                               values, kInfoSymbol);
@@ -210,8 +231,9 @@ void define_info(llvm::Module& module, const Emission& e) {
 
 llvm::Function* declare_entry(llvm::Module& module, const Isa& isa) {
   llvm::LLVMContext& context = module.getContext();
-  auto* const type = llvm::FunctionType::get(Type::getVoidTy(context),
-                                             {llvm::PointerType::getUnqual(context), Type::getInt64Ty(context)}, false);
+  Type* const pointer = llvm::PointerType::getUnqual(context);
+  auto* const type =
+      llvm::FunctionType::get(Type::getVoidTy(context), {pointer, Type::getInt64Ty(context), pointer}, false);
   auto* const function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kEntrySymbol, module);
   function->addFnAttr("target-cpu", isa.cpu);
   function->addFnAttr("prefer-vector-width", std::to_string(isa.vector_bits));

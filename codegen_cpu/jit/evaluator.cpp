@@ -17,6 +17,12 @@ template <class F> void for_operands(const Instr& instr, F&& f) {
 DType operand_dtype(const ScalarProgram& program, const Instr& instr) {
   return program[instr.prim == Prim::select ? instr.b : instr.a].type;
 }
+/// Where a value is kept, if it is read here.
+const KeptValue* kept_value(const Environment& env, ValueId id) {
+  if (env.read == nullptr) return nullptr;
+  const auto at = std::ranges::find(*env.read, id, &KeptValue::value);
+  return at == env.read->end() ? nullptr : &*at;
+}
 
 }  // namespace
 
@@ -109,22 +115,26 @@ void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Envir
       continue;
     }
     if (known.vectors.size() < group.last) known.vectors.resize(group.last);
-    if (instr.prim == Prim::div && id != env.carried && env.values[instr.b].divisor && group.span.masks.empty()) {
+    if (const KeptValue* const kept = kept_value(env, id)) {
+      for (unsigned v = group.first; v < group.last; ++v)
+        known.vectors[v] = accesses_.load_slot(instr.type, kept->slot, group.addresses, group.span, v);
+      continue;
+    }
+    if (instr.prim == Prim::div && env.values[instr.b].divisor && group.span.masks.empty()) {
       Values dividends;
       for (unsigned v = group.first; v < group.last; ++v) dividends.push_back(vector(env, instr.a, v));
       std::ranges::copy(divide_by_uniform(b_, dividends, *env.values[instr.b].divisor), known.vectors.begin() + group.first);
       continue;
     }
-    for (unsigned v = group.first; v < group.last; ++v) {
-      if (id == env.carried)
-        known.vectors[v] = accesses_.load(env.carried_access, group.addresses[env.carried_access], group.span, v);
-      else if (instr.prim == Prim::input)
-        known.vectors[v] = accesses_.load(instr.index, group.addresses[instr.index], group.span, v);
-      else if (instr.prim == Prim::offset)
-        known.vectors[v] = accesses_.offsets(instr.index, group.addresses[instr.index], group.span, v);
-      else
-        known.vectors[v] = lower(instr, env, v, false);
-    }
+    for (unsigned v = group.first; v < group.last; ++v) known.vectors[v] = compute(instr, group, env, v);
+  }
+}
+
+Value* Evaluator::compute(const Instr& instr, const Group& group, const Environment& env, unsigned vector) {
+  switch (instr.prim) {
+    case Prim::input: return accesses_.load(instr.index, group.addresses[instr.index], group.span, vector);
+    case Prim::offset: return accesses_.offsets(instr.index, group.addresses[instr.index], group.span, vector);
+    default: return lower(instr, env, vector, false);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "codegen_cpu/jit/accesses.h"
+#include "codegen_cpu/jit/kept_values.h"
 #include "codegen_cpu/jit/uniform_division.h"
 #include "ir/kernel.h"
 
@@ -26,8 +27,7 @@ struct Known {
 struct Environment {
   std::vector<Known> values;                // per program value
   std::vector<std::vector<Known>> reduced;  // per reduction and component
-  ValueId carried = kNoValue;               // read from there, see carried_value.h
-  std::uint16_t carried_access = 0;
+  const std::vector<KeptValue>* read = nullptr;  // from slots of the room, not computed
 };
 
 /// A group of vectors at one point.
@@ -65,6 +65,8 @@ class Evaluator {
   void compute_uniform(ValueId id, const Values& addresses, Environment& env);
   Value* operand(const Environment& env, ValueId id, unsigned vector, bool uniform);
   Value* lower(const Instr& instr, const Environment& env, unsigned vector, bool uniform);
+  /// One vector of a value that is no constant, uniform value or reduction.
+  Value* compute(const Instr& instr, const Group& group, const Environment& env, unsigned vector);
 
   CodeBuilder& b_;
   const Accesses& accesses_;

@@ -68,6 +68,7 @@ class RowKernel {
 };
 
 RowKernel::RowKernel(Emission& e) : e_(e), b_(e.b), splits_(can_split(e.kernel, e.schedule)) {
+  e.add_room(1, 1);
   for (const unsigned axis : e.outer_reduced_axes()) outer_.push_back(e.accesses.axis_digit(axis));
   blocks_ = outer_;
   blocks_.push_back(e.accesses.block_digit(e.vector_axis(), kReductionBlock));
@@ -225,8 +226,7 @@ Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState
   Value* const stack = stack_of(state);
   const bool one_copy = e_.prefers_one_copy(stage);
   if (!e_.affords(program * (groups + (one_copy ? 0 : 1)), kFewInstructions, kMostInstructions)) {
-    const bool is_quick = !e_.wide && plan.masked;
-    plan.width = std::min(plan.width, is_quick ? 1 : std::bit_floor(std::max(1u, kMostInstructions / (2 * program))));
+    if (!e_.wide && plan.masked) plan.width = 1;
     to_stack(state, identity, stack);
     through_stack(stage, state, addresses, b_.i64(0), length, env, stack, plan);
     return from_stack(state, b_.CreateSelect(is_block, stack, second_tree));

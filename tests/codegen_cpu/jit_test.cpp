@@ -184,6 +184,79 @@ TEST_P(Jit, RunsManyBlocksOverSeveralReducedAxes) {
   expect_exact(kernel, {{300, 2, 3}});  // more blocks than lanes
 }
 
+ValueId apply(Kernel& kernel, Op op, ValueId x) {
+  const Formula& formula = pointwise_formula(op, kernel.program[x].type);
+  return kernel.program.inline_program(formula.program, {x}, formula.results)[0];
+}
+/// softmax of gelu(x) and of another costly value that waits for it, and where both are positive: what is kept has several
+/// dtypes, is read in several stages, and takes the place of what is read for the last time.
+Kernel chain_of_softmaxes(DType dtype, unsigned rank, std::uint16_t reduced, bool unit_stride) {
+  Kernel kernel;
+  kernel.rank = static_cast<std::uint8_t>(rank), kernel.reduced = reduced;
+  const unsigned all = (1u << rank) - 1u;
+  const ValueId zero = kernel.program.constant(dtype, 0), nowhere = kernel.program.constant(DType::i64, 0);
+  const auto binary = [&](Prim prim, ValueId a, ValueId b) {
+    return kernel.program.add({.prim = prim, .type = prim == Prim::lt ? DType::boolean : dtype, .a = a, .b = b});
+  };
+  const auto reduce = [&](Op op, ValueId x) { return add_reduction(kernel, op, x, nowhere); };
+  const ValueId g = apply(kernel, Op::gelu, add_input(kernel, dtype, all, unit_stride));
+  const ValueId e = apply(kernel, Op::exp, binary(Prim::sub, g, reduce(Op::max, g)));
+  const ValueId p = binary(Prim::div, e, reduce(Op::sum, e));
+  const ValueId t = apply(kernel, Op::tanh, binary(Prim::mul, apply(kernel, Op::sin, p), g));
+  const ValueId positive = binary(Prim::lt, zero, apply(kernel, Op::sin, apply(kernel, Op::sin, t)));
+  const ValueId masked = kernel.program.add({.prim = Prim::select, .type = dtype, .a = positive, .b = t, .c = p});
+  const ValueId centred = binary(Prim::sub, masked, reduce(Op::sum, masked));
+  const ValueId squares = reduce(Op::sum, binary(Prim::mul, centred, centred));
+  add_store(kernel, kernel.program.add({.prim = Prim::select, .type = dtype, .a = positive, .b = binary(Prim::div, centred, squares), .c = g}), all, true);
+  add_store(kernel, squares, all & ~unsigned{reduced}, false);
+  return kernel;
+}
+
+TEST_P(Jit, KeepsWhatLaterStagesNeed) {
+  const auto expect = [&](const Kernel& kernel, const std::vector<std::vector<std::int64_t>>& all_sizes) {
+    const auto wide = executable_from_object(JitCompiler::instance().object_for(kernel, nullptr, GetParam(), {0, true}));
+    const auto quick = compile(kernel);
+    for (const auto& sizes : all_sizes) {
+      KernelCase expected(kernel, sizes, random_), actual = expected, fast = expected;
+      interpret(kernel, expected.launch());
+      quick->launch(actual.launch());
+      wide->launch(fast.launch());
+      EXPECT_EQ(expected.difference(actual), "") << "sizes " << to_string(std::span(sizes)) << to_string(kernel);
+      EXPECT_EQ(expected.difference(fast), "") << "wide, sizes " << to_string(std::span(sizes)) << to_string(kernel);
+    }
+  };
+  for (const bool unit_stride : {true, false}) {
+    expect(chain_of_softmaxes(DType::f32, 2, 2, unit_stride), {{3, 0}, {3, 1}, {3, 63}, {2, 64}, {2, 65}, {2, 1000}, {1, 8192}, {1, 8200}});
+    expect(chain_of_softmaxes(DType::f32, 2, 1, unit_stride), {{0, 3}, {1, 3}, {7, 31}, {128, 5}, {130, 33}});
+    expect(chain_of_softmaxes(DType::f64, 3, 5, unit_stride), {{3, 2, 70}});
+    expect(chain_of_softmaxes(DType::f64, 3, 3, unit_stride), {{3, 50, 35}});
+  }
+  expect(chain_of_softmaxes(DType::f32, 3, 5, true), {{2, 1, 8201}});
+}
+
+/// However many stages need it, the square root is computed in the first one only.
+TEST_P(Jit, ComputesCostlyValuesInOneStage) {
+  const auto square_roots = [&](int stages) {
+    Kernel kernel;
+    kernel.rank = 2, kernel.reduced = 2;
+    const ValueId nowhere = kernel.program.constant(DType::i64, 0);
+    ValueId x = add_input(kernel, DType::f32, 3, true);
+    for (int i = 0; i < 6; ++i) x = kernel.program.add({.prim = Prim::sqrt, .type = DType::f32, .a = x});
+    ValueId centred = x;
+    for (int i = 1; i < stages; ++i)
+      centred = kernel.program.add({.prim = Prim::sub, .type = DType::f32, .a = x, .b = add_reduction(kernel, Op::sum, centred, nowhere)});
+    add_store(kernel, add_reduction(kernel, Op::sum, centred, nowhere), 1, false);
+    JitDump dump;
+    JitCompiler::instance().object_for(kernel, &dump, GetParam());
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = dump.ir.find("= call", at)) != std::string::npos; ++at)
+      count += dump.ir.substr(at, dump.ir.find('\n', at) - at).find("llvm.sqrt") != std::string::npos;
+    return count;
+  };
+  EXPECT_GT(square_roots(1), 0u);
+  EXPECT_EQ(square_roots(4), square_roots(1));
+}
+
 /// A kernel may overwrite what it reads, element by element.
 TEST_P(Jit, WorksInPlace) {
   Kernel kernel;

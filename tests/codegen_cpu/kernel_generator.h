@@ -17,7 +17,9 @@ inline const std::vector<DType>& all_dtypes() {
 
 class KernelGenerator {
  public:
-  KernelGenerator(Random& random, KernelShape shape) : random_(random), shape_(shape) {}
+  /// `costly` kernels have whole formulas in them: values that are worth keeping from stage to stage.
+  KernelGenerator(Random& random, KernelShape shape, bool costly = false)
+      : random_(random), shape_(shape), costly_(costly) {}
 
   Kernel kernel() {
     choose_axes();
@@ -25,10 +27,12 @@ class KernelGenerator {
     const std::int64_t leaves = 1 + random_.below(4);
     for (std::int64_t i = 0; i < leaves; ++i) add_leaf();
     grow(1 + random_.below(12));
+    if (costly_) add_formula();
     if (shape_ != KernelShape::map)
       for (std::int64_t stages = 1 + random_.below(3); stages > 0; --stages) {
         for (std::int64_t count = 1 + random_.below(2); count > 0; --count) add_reduction();
         grow(random_.below(6));
+        if (costly_ && random_.chance(60)) add_formula();
       }
     for (std::int64_t stores = 1 + random_.below(3); stores > 0; --stores) add_store(random_.pick(pool_));
     add_store(pool_.back());
@@ -139,6 +143,15 @@ class KernelGenerator {
     }
   }
 
+  void add_formula() {
+    static const std::vector<Op> ops = {Op::exp, Op::gelu, Op::tanh, Op::log, Op::sqrt, Op::sin};
+    ValueId x = random_.pick(pool_);
+    const DType compute = random_.chance(80) ? DType::f32 : DType::f64;
+    if (kernel_.program[x].type != compute) x = kernel_.program.add({.prim = Prim::convert, .type = compute, .a = x});
+    const Formula& formula = pointwise_formula(random_.pick(ops), compute);
+    pool_.push_back(kernel_.program.inline_program(formula.program, {x}, formula.results)[0]);
+  }
+
   void add_reduction() {
     ValueId lifted = random_.pick(pool_);
     const DType compute = compute_dtype(kernel_.program[lifted].type);
@@ -177,6 +190,7 @@ class KernelGenerator {
 
   Random& random_;
   KernelShape shape_;
+  bool costly_;
   Kernel kernel_;
   std::vector<ValueId> pool_;
   std::vector<DType> focus_;

@@ -7,6 +7,7 @@
 #include "fermata/fermata.h"
 #include "ir/graph.h"
 #include "passes/pipeline.h"
+#include "runtime/thread_pool.h"
 
 namespace fermata::testing {
 namespace {
@@ -73,6 +74,29 @@ TEST_F(Fuse, LanesAreNotAlongALastAxisOfOneElement) {
     }
     before = plans;
   }
+}
+
+/// What is better apart is left apart: vectors of short rows have empty lanes, and few rows leave threads waiting. Sizes only
+/// matter for this choice; any plan serves any size.
+TEST_F(Fuse, CostlyProducersOfShortOrFewRowsAreKernelsOfTheirOwn) {
+  const auto program = [](const Tensor& x, int axis) { return softmax(gelu(x), axis); };
+  const int threads = thread_count();
+  set_thread_count(1);
+  for (const std::int64_t length : {64, 257, 1000}) {
+    const Tensor x = some({100, length}), flipped = some({100, length});
+    expect_steps(1, [&] { return program(x, -1); });
+    expect_steps(1, [&] { return program(flipped, 0); });
+  }
+  const Tensor narrow = some({20000, 3}), tiny = some({20, 3}), row = some({1, 60000});
+  expect_steps(2, [&] { return program(narrow, -1); });
+  expect_steps(2, [&] { return program(narrow, 0); });
+  expect_steps(1, [&] { return softmax(narrow * 2, -1); });  // nothing costly waits for a reduction
+  expect_steps(1, [&] { return program(tiny, -1); });
+  expect_steps(1, [&] { return program(row, -1); });
+  set_thread_count(8);
+  expect_steps(2, [&] { return program(row, -1); });
+  expect_steps(1, [&] { return sum(gelu(row), -1); });  // can be split
+  set_thread_count(threads);
 }
 
 // ---- Pointwise ------------------------------------------------------------------------------------------------------
