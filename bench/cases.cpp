@@ -102,6 +102,17 @@ Tensors small_products(const Tensors& in) {
   return products;
 }
 
+/// The gradients of a fit through 200 steps of a simulation that is written out, call by call.
+Tensors fit_through_steps(const Tensors& in) {
+  Tensor w = in[0].detach(), b = in[1].detach(), x = in[2];
+  w.requires_grad(true), b.requires_grad(true);
+  for (int i = 0; i < 200; ++i) x = x + 0.01 * fm::tanh(x * w + b);
+  const Tensor loss = fm::sum(fm::square(x - 2));
+  Tensors results = fm::gradients(loss, {w, b});
+  results.push_back(loss.detach());
+  return results;
+}
+
 // The same formulas written out with elementwise ops and reductions.
 Tensor softmax_by_hand(const Tensor& x) {
   const Tensor e = fm::exp(x - fm::max(x, -1, true));
@@ -159,6 +170,7 @@ std::vector<Case> all() {
             [](const Tensors& in) { return Tensors{biased_attention(in[0], in[1], in[2], in[3])}; }),
       plain("conv_relu_16x64x56x56", {{16, 64, 56, 56}, {64, 64, 3, 3}, {64}},
             [](const Tensors& in) { return Tensors{fm::relu(fm::conv2d(in[0], in[1], in[2], 1, 1))}; }),
+      plain("fit_200_steps_64", {{64}, {64}, {64}}, &fit_through_steps),
       unary("max_pool_16x64x56x56", {16, 64, 56, 56}, [](const Tensor& x) { return fm::max_pool2d(x, 2); }),
   };
 }

@@ -19,13 +19,15 @@ namespace fermata {
 namespace {
 
 /// About what compiling costs; and loading the compiler, before that.
-constexpr double kPlanNanoseconds = 3e6, kNodeNanoseconds = 5e4, kFirstNanoseconds = 2e7;
+constexpr double kPlanNanoseconds = 3e6, kNodeNanoseconds = 5e4, kFirstNanoseconds = 4e7;
 /// Larger graphs are always played op by op: compile time grows with the graph, and such a graph is a loop that the
 /// bound on pending nodes would have cut.
 constexpr std::size_t kMaxCompiledNodes = 8192;
 /// Compiling in the background begins once this part of its cost has gone into playing. Later, and more would be played that need not;
 /// sooner, and structures that come a few times would keep a processor busy.
-constexpr double kBeginAfter = 0.5;
+constexpr double kBeginAfter = 0.25;
+/// What all structures together have cost so far; counted until something has been compiled.
+std::atomic<std::uint64_t> all_played_ns{0};
 
 double compile_cost(const Walk& walk) {
   return kPlanNanoseconds + kNodeNanoseconds * static_cast<double>(walk.order.size());
@@ -78,10 +80,12 @@ void compile_in_background(const PlanEntryPtr& entry, const Walk& walk) {
 bool is_worth_waiting_for(const PlanEntryPtr& entry, const Walk& walk) {
   const double play = call_cost(walk), cost = compile_cost(walk);
   if (play > cost) return true;
-  const std::uint64_t played =
-      static_cast<std::uint64_t>(play) + entry->played_ns.fetch_add(static_cast<std::uint64_t>(play), std::memory_order_relaxed);
-  const double first = counters.plans_compiled.load(std::memory_order_relaxed) == 0 ? kFirstNanoseconds : 0;
-  if (static_cast<double>(played) > kBeginAfter * (cost + first) && entry->sights.load(std::memory_order_relaxed) > 1)
+  const auto ns = static_cast<std::uint64_t>(play);
+  const std::uint64_t played = ns + entry->played_ns.fetch_add(ns, std::memory_order_relaxed);
+  if (counters.plans_compiled.load(std::memory_order_relaxed) == 0 &&
+      static_cast<double>(ns + all_played_ns.fetch_add(ns, std::memory_order_relaxed)) < kBeginAfter * kFirstNanoseconds)
+    return false;
+  if (static_cast<double>(played) > kBeginAfter * cost && entry->sights.load(std::memory_order_relaxed) > 1)
     compile_in_background(entry, walk);
   return false;
 }

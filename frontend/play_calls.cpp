@@ -1,6 +1,9 @@
 // See play_calls.h.
 #include "frontend/play_calls.h"
 
+#include <utility>
+#include <vector>
+
 #include "dispatch/call.h"
 #include "dispatch/kernel_table.h"
 #include "ir/error.h"
@@ -20,7 +23,16 @@ struct Value {
 
 class CallPlayer {
  public:
-  CallPlayer(const Walk& walk, std::span<StoragePtr> outputs) : walk_(walk), outputs_(outputs), values_(walk.order.size()) {}
+  CallPlayer(const Walk& walk, std::span<StoragePtr> outputs)
+      : walk_(walk), outputs_(outputs), values_(std::exchange(spare_values(), {})) {
+    values_.resize(walk.order.size());
+  }
+  ~CallPlayer() {
+    values_.clear();
+    if (values_.capacity() <= kMostSpareValues) spare_values() = std::move(values_);
+  }
+  CallPlayer(const CallPlayer&) = delete;
+  CallPlayer& operator=(const CallPlayer&) = delete;
 
   void play() {
     std::size_t next_output = 0;
@@ -170,6 +182,13 @@ class CallPlayer {
     call(i, Op::copy, n.dtype, {&from, 1}, n.sizes());
     values_[i].strides.reset(), values_[i].offset = 0;
   }
+
+  /// Memory of the last play on this thread: a play inside of another one finds none, and takes its own.
+  static std::vector<Value>& spare_values() {
+    static thread_local std::vector<Value> spare;
+    return spare;
+  }
+  static constexpr std::size_t kMostSpareValues = 4096;
 
   const Walk& walk_;
   std::span<StoragePtr> outputs_;

@@ -78,7 +78,7 @@ class Player {
   bool plays_ = false;
   Player* next_;
   Walk walk_;
-  static constexpr std::size_t kMostBound = 8;
+  static constexpr std::size_t kMostBound = 16;
   std::vector<std::unique_ptr<BoundPlan>> bound_;                 // the plans that this thread ran last, that one first
   std::vector<const Node*> records_;
   std::vector<LeafBuffer> leaves_;

@@ -18,8 +18,8 @@
 namespace fermata {
 namespace {
 
-/// About a tenth of a processor that others want too: the caller's own work comes first.
-constexpr int kNiceness = 10;
+/// About a quarter of a processor that somebody else wants too: the caller's own work comes first.
+constexpr int kNiceness = 5;
 
 class Background {
  public:
