@@ -88,9 +88,11 @@ class VariableExecutable final : public JitExecutable {
     const auto size = static_cast<std::int64_t>(kernel_.program.size());
     const std::int64_t work = work_.load(std::memory_order_relaxed) + points * size;
     work_.store(work, std::memory_order_relaxed);
-    // About 25 ms in the background. One thread waits for the compiler, 0.2 ms for each primitive (AVX2), and has to save that.
+    // About 25 ms in the background. One thread waits for the compiler, 0.2 ms for each primitive of a kernel with several
+    // stages (AVX2), and has to save that; long programs without stages save more of it.
     constexpr std::int64_t kEnough = std::int64_t{1} << 31, kEnoughPoints = std::int64_t{1} << 26;
-    return work >= (thread_count() == 1 ? std::max(kEnough, kEnoughPoints * size) : kEnough);
+    const bool waits = thread_count() == 1 && kernel_.reduced != 0;
+    return work >= (waits ? std::max(kEnough, kEnoughPoints * size) : kEnough);
   }
 
   /// Code that is on the disk; else null, and compiling begins in the background: the bits are the same meanwhile.
