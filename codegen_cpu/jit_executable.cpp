@@ -85,11 +85,14 @@ class VariableExecutable final : public JitExecutable {
   /// Counts the work of a launch: wide code takes some milliseconds to compile and saves a fifth. Launches on several
   /// threads at once may be counted as one.
   bool is_worth_widening(std::int64_t points) const {
-    constexpr std::int64_t kEnough = std::int64_t{1} << 31;  // about 25 ms
-    const std::int64_t work =
-        work_.load(std::memory_order_relaxed) + points * static_cast<std::int64_t>(kernel_.program.size());
+    const auto size = static_cast<std::int64_t>(kernel_.program.size());
+    const std::int64_t work = work_.load(std::memory_order_relaxed) + points * size;
     work_.store(work, std::memory_order_relaxed);
-    return work >= kEnough;
+    // About 25 ms in the background. One thread waits for the compiler, 0.2 ms for each primitive of a kernel with several
+    // stages (AVX2), and has to save that; long programs without stages save more of it.
+    constexpr std::int64_t kEnough = std::int64_t{1} << 31, kEnoughPoints = std::int64_t{1} << 26;
+    const bool waits = thread_count() == 1 && kernel_.reduced != 0;
+    return work >= (waits ? std::max(kEnough, kEnoughPoints * size) : kEnough);
   }
 
   /// Code that is on the disk; else null, and compiling begins in the background: the bits are the same meanwhile.

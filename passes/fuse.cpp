@@ -246,6 +246,7 @@ class Fuser {
     }
     if (!waits_for_reduction(group, before)) return false;
     if (rows * columns < kFewRows && length > kLongRow) return true;
+    if (p_.backend != BackendKey::cpu) return false;
     const double threads = thread_count(), busy = std::clamp(std::max(rows, columns / kColumnsOfThread), 1.0, threads);
     return before * (1 / busy - 1 / threads) > kStoredElement / busy + kFork / (rows * columns * length);
   }
@@ -273,7 +274,7 @@ class Fuser {
 
   /// Whether a producer at element level would compute much for nothing behind the ends of short rows.
   bool wastes_lanes(const Group& producer, const Group& merged) const {
-    if (!dims_.same_shape(producer.domain, merged.domain)) return false;
+    if (p_.backend != BackendKey::cpu || !dims_.same_shape(producer.domain, merged.domain)) return false;
     const Shape& shape = g_.nodes[merged.domain].shape;
     const bool row_kernel = (merged.reduced >> (shape.rank() - 1) & 1) != 0;
     double length = 1, prims = 0;
