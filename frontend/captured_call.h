@@ -109,6 +109,8 @@ class CapturedCall {
 
   Program program_;
   std::vector<ResultSource> results_;
+  std::vector<std::uint64_t> result_numbers_;
+  std::shared_ptr<const void> form_;
   std::vector<WriteBack> writes_;
   std::vector<GradientChange> gradient_changes_;
   std::vector<GradientCondition> gradient_conditions_;

@@ -132,8 +132,8 @@ std::size_t CompiledCore::captures() const {
 void CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body, Deliver deliver,
                         Location where) {
   const auto run_body = [&] {
-    std::vector<Tensor> results = body(args);
-    deliver(results);
+    Results results = body(args);
+    deliver(results.tensors, results.form.get());
   };
   if (mode() == Mode::eager || in_capture_scope() || tracing()) return run_body();  // it is part of another one
   // A wrapper tensor has no buffer to bind: the function is run, and what it does to the parts is recorded.
