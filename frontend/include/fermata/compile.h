@@ -3,9 +3,10 @@
 // A replay checks the arguments (exact sizes, dtypes, strides, host numbers), binds buffers and runs the plan. Other
 // arguments record fn again, which takes microseconds; kernels are free of sizes, so nothing is compiled for a new size.
 // Tensors that fn touches without taking them as arguments are hidden inputs, bound by identity: their present value is
-// used, and in-place writes of fn are written back. Host numbers that fn captures freeze at the first call. Reading a
-// value inside fn is an error at that line. Where a result carries a gradient history, fn is run and not replayed; adding to grad()
-// of a tensor from outside is an error (gradients() is not). FERMATA_CHECK_REPLAY=1 records every call again and compares.
+// used, and in-place writes of fn and what it does to grad() of leaves are done. A Setting is read at every call; other host numbers
+// that fn captures are part of it, and one that changes is UserError FM1702: the second call of each signature records fn again and compares,
+// every call does with FERMATA_CHECK_REPLAY=1 and in debug builds. Reading a value inside fn is an error at that line. Where a
+// result carries a gradient history, fn is run and not replayed. Threads replay side by side. docs/modes.md has the rules.
 #pragma once
 
 #include <algorithm>
