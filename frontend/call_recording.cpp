@@ -105,8 +105,9 @@ void CallRecording::make_stand_ins(std::span<const Tensor> arguments) {
 
 void CallRecording::run(CompiledCore::Body body, Location where) {
   const EffectScope effects;
-  values_ = body(tensors_);
+  CompiledCore::Results given = body(tensors_);
   if (Node* const effect = pending_effect()) last_effect_ = tensor_of(effect);
+  values_ = std::move(given.tensors), result_numbers = std::move(given.numbers), form = std::move(given.form);
   for (const Tensor& t : values_)
     if (t.impl()->payload == nullptr) scope_.touch(t, where);  // of tensors from outside the identity is given back
   must_run_ = std::ranges::any_of(values_, [](const Tensor& t) { return has_live_history(t) || t.impl()->payload != nullptr; });

@@ -53,6 +53,8 @@ class CallRecording {
   std::vector<std::size_t> identities;  // per argument: the first one that is the same tensor
   Program program;
   std::vector<ResultSource> results;
+  std::vector<std::uint64_t> result_numbers;  // what the result has beside tensors, and
+  std::shared_ptr<const void> form;           // the rest of it
   std::vector<WriteBack> writes;
   std::vector<GradientChange> gradient_changes;
   std::vector<GradientCondition> gradient_conditions;

@@ -51,6 +51,8 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
       must_run_(recording.must_run()),
       program_(std::move(recording.program)),
       results_(std::move(recording.results)),
+      result_numbers_(std::move(recording.result_numbers)),
+      form_(std::move(recording.form)),
       writes_(std::move(recording.writes)),
       gradient_changes_(std::move(recording.gradient_changes)),
       gradient_conditions_(std::move(recording.gradient_conditions)),
@@ -214,7 +216,7 @@ void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, Compil
     write_back(r, arguments, where);
   }
   draws.keep();
-  deliver(gives_outputs_ ? r.outputs : r.results);
+  deliver(gives_outputs_ ? r.outputs : r.results, form_.get());
 }
 
 }  // namespace fermata

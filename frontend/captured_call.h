@@ -67,6 +67,8 @@ class CapturedCall {
   bool conditions_hold(std::span<const Tensor> arguments) const {
     return !has_conditions_ || all_conditions_hold(arguments);
   }
+  /// Whether the kernel table was the same when both were captured.
+  bool is_of_table_like(const CapturedCall& o) const { return context_.table_generation == o.context_.table_generation; }
   /// The function is to be run instead.
   bool must_run() const { return must_run_; }
   std::unique_ptr<Replayer> make_replayer() const { return std::make_unique<Replayer>(bound_); }
@@ -109,6 +111,8 @@ class CapturedCall {
 
   Program program_;
   std::vector<ResultSource> results_;
+  std::vector<std::uint64_t> result_numbers_;
+  std::shared_ptr<const void> form_;
   std::vector<WriteBack> writes_;
   std::vector<GradientChange> gradient_changes_;
   std::vector<GradientCondition> gradient_conditions_;

@@ -41,7 +41,8 @@ bool set_check_replay(bool on) { return check_replay.exchange(on); }
 
 struct CompiledCore::State {
   mutable SpinLock lock;
-  std::vector<std::unique_ptr<CapturedCall>> captured;
+  using List = std::vector<std::unique_ptr<CapturedCall>>;
+  List captured;
   std::uint64_t clock = 0;
 
   /// A capture in use, and what to replay it with.
@@ -63,7 +64,7 @@ struct CompiledCore::State {
   void keep(Taken& taken, std::unique_ptr<CapturedCall> call);
   void give_back(Taken& taken);
   void set_checked(CapturedCall& call);
-  std::unique_ptr<CapturedCall> drop_oldest();
+  List::iterator drop(List::iterator at, List& dropped);
 };
 
 void CompiledCore::State::find(Taken& taken, std::span<const Tensor> args, std::span<const std::uint64_t> numbers,
@@ -86,24 +87,28 @@ void CompiledCore::State::find(Taken& taken, std::span<const Tensor> args, std::
 }
 
 void CompiledCore::State::keep(Taken& taken, std::unique_ptr<CapturedCall> call) {
-  std::unique_ptr<CapturedCall> dropped;  // after the lock
-  call->idle.reserve(kMaxIdle);
+  List dropped;  // after the lock
+  dropped.reserve(kMaxCaptures + 1), call->idle.reserve(kMaxIdle);
   const std::lock_guard held(lock);
-  if (captured.size() >= kMaxCaptures) dropped = drop_oldest();
+  for (auto at = captured.begin(); at != captured.end();) {  // none is for a kernel table that is no more
+    if ((*at)->is_of_table_like(*call)) ++at;
+    else at = drop(at, dropped);
+  }
+  if (captured.size() >= kMaxCaptures) drop(std::ranges::min_element(captured, {}, [](const auto& c) { return c->used; }), dropped);
   taken.call = call.get();
   call->number = call->used = ++clock, call->users = 1;
   captured.push_back(std::move(call));
 }
 
 /// One that somebody replays is freed when that is done.
-std::unique_ptr<CapturedCall> CompiledCore::State::drop_oldest() {
-  const auto oldest = std::ranges::min_element(captured, {}, [](const auto& c) { return c->used; });
-  std::unique_ptr<CapturedCall> dropped = std::move(*oldest);
-  captured.erase(oldest);
-  if (dropped->users == 0) return dropped;
-  dropped->is_forgotten = true;
-  static_cast<void>(dropped.release());
-  return nullptr;
+CompiledCore::State::List::iterator CompiledCore::State::drop(List::iterator at, List& dropped) {
+  if ((*at)->users == 0) {
+    dropped.push_back(std::move(*at));
+  } else {
+    (*at)->is_forgotten = true;
+    static_cast<void>(at->release());
+  }
+  return captured.erase(at);
 }
 
 void CompiledCore::State::give_back(Taken& taken) {
@@ -132,8 +137,8 @@ std::size_t CompiledCore::captures() const {
 void CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body, Deliver deliver,
                         Location where) {
   const auto run_body = [&] {
-    std::vector<Tensor> results = body(args);
-    deliver(results);
+    Results results = body(args);
+    deliver(results.tensors, results.form.get());
   };
   if (mode() == Mode::eager || in_capture_scope() || tracing()) return run_body();  // it is part of another one
   // A wrapper tensor has no buffer to bind: the function is run, and what it does to the parts is recorded.

@@ -165,6 +165,7 @@ void CapturedCall::require_same(const CallRecording& again, Location where) cons
   if (!d) d = find_difference(again.program, program_, where);
   if (!d && again.draws != draws_) d = Difference{fmt::format("it draws {} random numbers, and drew {}", again.draws, draws_), where};
   if (!d) d = difference_of_lists(again.results, results_, "gives", where, sources);
+  if (!d && again.result_numbers != result_numbers_) d = Difference{"what its result has beside tensors is different", where};
   if (!d) d = difference_of_lists(again.writes, writes_, "writes", where, writes);
   if (!d) d = difference_of_lists(again.gradient_changes, gradient_changes_, "changes the gradients of", where, changes);
   if (!d) return;

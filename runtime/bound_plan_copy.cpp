@@ -16,7 +16,12 @@ template <class T, class P> P* moved(P* pointer, const std::vector<T>& from, std
   return to.data() + (at - from.data());
 }
 
+/// Of all that is listed below.
+constexpr std::size_t kBytes = sizeof(std::span<int>) + 18 * sizeof(std::vector<int>) + 3 * sizeof(std::size_t);
+
 }  // namespace
+
+static_assert(sizeof(BoundPlan) == kBytes, "copy a new member, too, unless it is left from a run");
 
 BoundPlan::BoundPlan(const BoundPlan& o)
     : steps_(o.steps_),

@@ -139,12 +139,6 @@ Tensor FunctionGradient::mark(const Tensor& x) {
   return with_history(own, std::move(node));
 }
 
-std::vector<Tensor> FunctionGradient::mark(const std::vector<Tensor>& xs) {
-  std::vector<Tensor> marked;
-  for (const Tensor& x : xs) marked.push_back(mark(x));
-  return marked;
-}
-
 std::vector<Tensor> FunctionGradient::differentiate(Tensor& y) {
   std::vector<GradEdge> targets;
   for (const Tensor& mark : marks_) targets.push_back(grad_edge(mark));

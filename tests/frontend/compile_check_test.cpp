@@ -4,12 +4,34 @@
 #include <string>
 
 #include "fermata/fermata.h"
+#include "fermata/library.h"
 #include "tests/error_message.h"
 
 namespace fermata {
 namespace {
 
 using testing::message;
+
+Tensor plus(const Tensor& x, float n) {
+  const Elements from(x);
+  const Tensor out = empty(x.shape(), DType::f32);
+  for (std::int64_t i = 0; i < from.count(); ++i) elements_to_fill<float>(out)[i] = from.data<float>()[i] + n;
+  return out;
+}
+FERMATA_LIBRARY(check_test, m) { m.def("shift(Tensor x) -> Tensor"); }
+FERMATA_LIBRARY_IMPL(check_test, CPU, m) {
+  m.impl("shift", [](const Tensor& x) { return plus(x, 1); });
+}
+FERMATA_LIBRARY_IMPL(check_test, Meta, m) {
+  m.impl("shift", [](const Tensor& x) { return meta_tensor({x.dtype(), x.shape()}); });
+}
+FERMATA_LIBRARY_IMPL(check_test, User1, m) {
+  m.impl("shift", [](const Tensor& x) { return x * 100; });
+}
+Tensor shift(const Tensor& x) {
+  static const auto op = OperatorHandle::find("check_test::shift").typed<Tensor(const Tensor&)>();
+  return op(x);
+}
 
 constexpr std::source_location line(std::source_location here = std::source_location::current()) { return here; }
 std::string place(std::source_location where) { return "frontend/compile_check_test.cpp:" + std::to_string(where.line()); }
@@ -213,6 +235,34 @@ TEST_F(CompileCheck, ThreadKeysTellCapturesApart) {
     f(x_);
   }
   EXPECT_EQ(f.captures(), 3u);
+}
+
+TEST_F(CompileCheck, AKernelOfAUserKeyStaysWithItsGuard) {
+  auto first_outside = compile(&shift), first_inside = compile(&shift);
+  for (auto* f : {&first_outside, &first_inside}) {
+    const auto inside = [&] {
+      const KeyGuard user(Functionality::user1, {});
+      for (int i = 0; i < 2; ++i) EXPECT_EQ((*f)(x_).to_vector<float>(), (std::vector{100.0f, 200.0f}));
+    };
+    if (f == &first_inside) inside();
+    for (int i = 0; i < 2; ++i) EXPECT_EQ((*f)(x_).to_vector<float>(), (std::vector{2.0f, 3.0f}));
+    inside();
+    EXPECT_EQ((*f)(x_).to_vector<float>(), (std::vector{2.0f, 3.0f}));
+  }
+}
+
+TEST_F(CompileCheck, RegistrationsAreMet) {
+  auto f = compile([](const Tensor& x) { return OperatorHandle::find("check_again::f").typed<Tensor(const Operand&)>()(x) + 1; });
+  {
+    Library m(Library::Kind::fragment, "check_again");
+    m.pointwise<DTypeRule::numeric>("f", [](auto v) { return v * v; });
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(f(x_).to_vector<float>(), (std::vector{2.0f, 5.0f}));
+  }
+  EXPECT_THROW(f(x_), UnsupportedError);
+  Library m(Library::Kind::fragment, "check_again");
+  m.pointwise<DTypeRule::numeric>("f", [](auto v) { return v + v; });
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(f(x_).to_vector<float>(), (std::vector{3.0f, 5.0f}));
+  EXPECT_EQ(f.captures(), 1u);
 }
 
 TEST_F(CompileCheck, ASeedInsideIsRunAndNotReplayed) {

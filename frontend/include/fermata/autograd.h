@@ -61,7 +61,14 @@ class FunctionGradient {
   explicit FunctionGradient(Location where) : where_(where), records_outside_(grad_enabled()) {}
   /// A new identity of x, whose gradient is asked for. It has x's history, so derivatives nest.
   Tensor mark(const Tensor& x);
-  std::vector<Tensor> mark(const std::vector<Tensor>& xs);
+  /// The same for all that are there in a tree.
+  template <class T> T mark(const T& tree) {
+    T marked = tree;
+    each_tensor(marked, [&](Tensor& x) {
+      if (x.defined()) x = mark(x);
+    });
+    return marked;
+  }
   /// The gradients of y with respect to the marks, in their order. y keeps its history only if something outside the
   /// function can want it.
   std::vector<Tensor> differentiate(Tensor& y);
@@ -75,18 +82,23 @@ class FunctionGradient {
   std::vector<Tensor> marks_;  // never handed out, so that the function cannot write them in place
 };
 
-/// Gradients as the arguments were: a tensor for a tensor, a vector for a vector of them.
-inline Tensor take_like(const Tensor&, const Tensor*& next) { return *next++; }
-inline std::vector<Tensor> take_like(const std::vector<Tensor>& xs, const Tensor*& next) {
-  next += xs.size();
-  return {next - xs.size(), next};
+/// Gradients as the arguments were: a tensor for a tensor, a tree for a tree.
+template <class T> T take_like(const T& xs, const Tensor*& next) {
+  T taken = xs;
+  each_tensor(taken, [&](Tensor& x) {
+    if (x.defined()) x = *next++;
+  });
+  return taken;
 }
+/// What is differentiated of the value of a function: all of it, or its first part.
+inline Tensor& differentiated(Tensor& value) { return value; }
+template <class T> Tensor& differentiated(T& value) { return std::get<0>(detail::members(value)); }
 
 /// value_and_grad<0, 2>(f)(a, b, c) is a pair: f(a, b, c), and its gradients with respect to a and c as a tuple (not a
 /// tuple for one argument, by default the first). f gives a tensor of one element; the arguments to differentiate are
-/// floating tensors or vectors of them, the others anything.
+/// floating tensors or trees of them (fermata/tensor_tree.h), the others anything. A gradient has the type of its argument.
 ///
-/// f may give a pair or tuple instead: its first element is differentiated, the others (tensors, tuples of them, anything)
+/// f may give a pair, tuple or struct instead: its first element is differentiated, the others (trees, anything)
 /// are auxiliary, and the value is what f gave.
 template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location where = Location::current()) {
   if constexpr (sizeof...(Arguments) == 0) {
@@ -101,9 +113,11 @@ template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location w
       if constexpr (std::is_same_v<decltype(value), Tensor>) {
         all = level.differentiate(value);
       } else {
-        const Tensor* const first = &std::get<0>(value);
-        all = level.differentiate(std::get<0>(value));
-        each_tensor(value, [&](Tensor& x) { if (&x != first) level.settle(x); });
+        Tensor& first = differentiated(value);
+        all = level.differentiate(first);
+        each_tensor(value, [&](Tensor& x) {
+          if (&x != &first && x.defined()) level.settle(x);
+        });
       }
       const Tensor* next = all.data();
       // Braces: elements are taken from left to right.

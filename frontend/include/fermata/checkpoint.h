@@ -15,7 +15,7 @@ std::vector<Tensor> checkpoint_flat(const TensorFunction& f, const std::vector<T
 ///
 ///   Tensor h = checkpoint(block)(x, weights);
 ///
-/// Arguments and results are tensors, or vectors, tuples and pairs of them; other arguments are kept as they are. Tensors
+/// Arguments and results are trees (fermata/tensor_tree.h); other arguments are kept as they are. Tensors
 /// that f mentions without taking them have gradients too. f must compute the same again, so it owns what it refers to
 /// (capture by value) and has no effects; draws from the default generator repeat. Works in both modes, in
 /// compiled functions, under vmap, and to any order.

@@ -3,23 +3,29 @@
 // A replay checks the arguments (exact sizes, dtypes, strides, host numbers), binds buffers and runs the plan. Other
 // arguments record fn again, which takes microseconds; kernels are free of sizes, so nothing is compiled for a new size.
 // Tensors that fn touches without taking them as arguments are hidden inputs, bound by identity: their present value is
-// used, and in-place writes of fn are written back. Host numbers that fn captures freeze at the first call. Reading a
-// value inside fn is an error at that line. Where a result carries a gradient history, fn is run and not replayed; adding to grad()
-// of a tensor from outside is an error (gradients() is not). FERMATA_CHECK_REPLAY=1 records every call again and compares.
+// used, and in-place writes of fn and what it does to grad() of leaves are done. A Setting is read at every call; other host numbers
+// that fn captures are part of it, and one that changes is UserError FM1702: the second call of each signature records fn again and compares,
+// every call does with FERMATA_CHECK_REPLAY=1 and in debug builds. Reading a value inside fn is an error at that line. Where a
+// result carries a gradient history, fn is run and not replayed. Threads replay side by side. docs/modes.md has the rules.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <iterator>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "fermata/setting.h"
+#include "fermata/tensor_tree.h"
 #include "runtime/function_ref.h"
 #include "runtime/tensor.h"
 
@@ -37,9 +43,15 @@ class CompiledCore {
   CompiledCore(CompiledCore&&) noexcept;
   CompiledCore& operator=(CompiledCore&&) noexcept;
 
-  using Body = FunctionRef<std::vector<Tensor>(std::span<const Tensor> args)>;
+  /// What a run of the function gives: the tensors of its result, what that has beside them, and its form.
+  struct Results {
+    std::vector<Tensor> tensors;
+    std::vector<std::uint64_t> numbers{};
+    std::shared_ptr<const void> form{};
+  };
+  using Body = FunctionRef<Results(std::span<const Tensor> args)>;
   /// Takes results from where they lie.
-  using Deliver = FunctionRef<void(std::span<Tensor> results)>;
+  using Deliver = FunctionRef<void(std::span<Tensor> results, const void* form)>;
   /// Runs `body` on stand-ins for the arguments once per distinct signature, replays it otherwise.
   void call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body, Deliver deliver, Location where);
   /// Distinct signatures captured so far.
@@ -52,77 +64,149 @@ class CompiledCore {
 
 namespace detail {
 
-template <class T> inline constexpr bool is_number = std::is_arithmetic_v<std::remove_cvref_t<T>>;
+template <class T>
+inline constexpr bool is_number = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, Setting>;
+template <class T> inline constexpr bool is_text = std::is_same_v<T, std::string> || std::is_same_v<T, std::string_view>;
 
-template <class T> void flatten(std::vector<Tensor>& out, T&& value) {
-  using U = std::remove_cvref_t<T>;
-  if constexpr (std::is_same_v<U, Tensor>) out.push_back(std::forward<T>(value));
-  else if constexpr (std::is_same_v<U, std::vector<Tensor>>) out.insert(out.end(), value.begin(), value.end());
-  else std::apply([&](auto&&... v) { (flatten(out, v), ...); }, value);
+/// Whether compiled functions take and give values of a type: trees that have nothing beside tensors but numbers and text.
+template <class T> consteval bool is_plain_tree() {
+  if constexpr (std::is_same_v<T, Tensor> || is_number<T> || is_text<T>) return true;
+  else if constexpr (is_vector<T> || is_optional<T>) return is_plain_tree<typename T::value_type>();
+  else if constexpr (is_map<T>)
+    return (is_number<typename T::key_type> || is_text<typename T::key_type>)&&is_plain_tree<typename T::mapped_type>();
+  else if constexpr (is_tuple<T> || is_struct<T>)
+    return []<class... M>(std::type_identity<std::tuple<M...>>) {
+      return (is_plain_tree<std::remove_cvref_t<M>>() && ...);
+    }(std::type_identity<decltype(members(std::declval<T&>()))>{});
+  else return std::is_empty_v<T>;
 }
-template <class R> R unflatten(std::span<Tensor> values, std::size_t& next) {
-  if constexpr (std::is_same_v<R, Tensor>) {
-    return std::move(values[next++]);
-  } else if constexpr (std::is_same_v<R, std::vector<Tensor>>) {
-    return {std::move_iterator(values.begin()), std::move_iterator(values.end())};
-  } else {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return R{unflatten<std::tuple_element_t<I, R>>(values, next)...};
-    }(std::make_index_sequence<std::tuple_size_v<R>>{});
+
+/// Everything of a tree that is no tensor, as words: numbers, sizes of lists, and which places of tensors are empty.
+template <class T> void add_words(std::vector<std::uint64_t>& words, const T& value) {
+  if constexpr (std::is_same_v<T, Tensor>) words.push_back(value.defined() ? 1 : 0);
+  else if constexpr (std::is_same_v<T, Setting>) words.push_back(std::bit_cast<std::uint64_t>(static_cast<double>(value)));
+  else if constexpr (std::is_floating_point_v<T>) words.push_back(std::bit_cast<std::uint64_t>(static_cast<double>(value)));
+  else if constexpr (is_number<T>) words.push_back(static_cast<std::uint64_t>(value));
+  else if constexpr (is_text<T>) {
+    words.push_back(value.size());
+    for (std::size_t at = 0; at < value.size(); at += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, value.data() + at, std::min(sizeof word, value.size() - at));
+      words.push_back(word);
+    }
+  } else if constexpr (is_vector<T>) {
+    words.push_back(value.size());
+    for (const typename T::value_type& x : value) add_words(words, x);
+  } else if constexpr (is_optional<T>) {
+    words.push_back(value.has_value() ? 1 : 0);
+    if (value.has_value()) add_words(words, *value);
+  } else if constexpr (is_map<T>) {
+    words.push_back(value.size());
+    for (const auto& [key, x] : value) add_words(words, key), add_words(words, x);
+  } else if constexpr (is_tuple<T> || is_struct<T>) {
+    std::apply([&](const auto&... parts) { (add_words(words, parts), ...); }, members(value));
   }
 }
 
+/// A tree with the next tensors in the places of those that are there.
+template <class T> T refilled(const T& value, std::span<const Tensor> tensors, std::size_t& next) {
+  T filled = value;
+  each_tensor(filled, [&](Tensor& x) {
+    if (x.defined()) x = tensors[next++];
+  });
+  return filled;
+}
+
+/// The tensors and words of arguments. Those of functions of tensors and numbers alone take no memory.
+template <class... A> class CallArguments {
+  static constexpr bool kPlain = ((std::is_same_v<A, Tensor> || std::is_arithmetic_v<A>)&&...);
+  static constexpr std::size_t kNumbers = (std::size_t{0} + ... + (std::is_same_v<A, Tensor> ? 0 : 1));
+  using Tensors = std::conditional_t<kPlain, std::array<Tensor, sizeof...(A) - kNumbers>, std::vector<Tensor>>;
+  using Words = std::conditional_t<kPlain, std::array<std::uint64_t, kNumbers>, std::vector<std::uint64_t>>;
+
+ public:
+  explicit CallArguments(const A&... args) {
+    if constexpr (kPlain) {
+      [[maybe_unused]] std::size_t tensor = 0, word = 0;
+      [[maybe_unused]] const auto take = [&]<class T>(const T& a) {
+        if constexpr (std::is_same_v<T, Tensor>) tensors[tensor++] = a;
+        else if constexpr (std::is_floating_point_v<T>) words[word++] = std::bit_cast<std::uint64_t>(static_cast<double>(a));
+        else words[word++] = static_cast<std::uint64_t>(a);
+      };
+      (take(args), ...);
+    } else {
+      (each_tensor(args, [&](const Tensor& x) { if (x.defined()) tensors.push_back(x); }), ...);
+      (add_words(words, args), ...);
+    }
+  }
+  Tensors tensors;
+  Words words{};
+};
+
 }  // namespace detail
 
-/// A compiled function. Arguments are tensors and host numbers; the result is nothing, a Tensor, a vector of tensors, or
-/// a tuple, pair or array of tensors.
+/// A compiled function. Arguments and results are trees (fermata/tensor_tree.h) of tensors, numbers, enums and text.
 template <class F> class CompiledFunction {
  public:
   explicit CompiledFunction(F fn, Location where) : fn_(std::move(fn)), where_(where) {}
 
   template <class... A> auto operator()(const A&... args) {
-    using R = std::invoke_result_t<F&, const A&...>;
-    constexpr std::size_t kNumbers = (std::size_t{0} + ... + detail::is_number<A>);
-    std::array<Tensor, sizeof...(A) - kNumbers> tensors;
-    std::array<std::uint64_t, kNumbers> numbers;
-    [[maybe_unused]] std::size_t tensor = 0, number = 0;
-    [[maybe_unused]] const auto take = [&](const auto& a) {
-      using T = std::remove_cvref_t<decltype(a)>;
-      if constexpr (detail::is_number<T>) {
-        if constexpr (std::is_floating_point_v<T>) numbers[number++] = std::bit_cast<std::uint64_t>(static_cast<double>(a));
-        else numbers[number++] = static_cast<std::uint64_t>(a);
-      } else {
-        static_assert(std::is_convertible_v<const T&, const Tensor&>, "arguments of a compiled function are tensors and numbers");
-        tensors[tensor++] = a;
-      }
-    };
-    (take(args), ...);
-    const auto body = [&](std::span<const Tensor> stand_ins) {
-      std::size_t next = 0;
-      [[maybe_unused]] const auto pick = [&](const auto& a) -> decltype(auto) {
-        if constexpr (detail::is_number<decltype(a)>) return a; else return stand_ins[next++];
-      };
-      std::vector<Tensor> out;
-      // Braces: arguments are picked from left to right.
-      std::tuple<decltype(pick(args))...> picked{pick(args)...};
-      if constexpr (std::is_void_v<R>) std::apply(fn_, picked);
-      else detail::flatten(out, std::apply(fn_, picked));
-      return out;
-    };
-    if constexpr (std::is_void_v<R>) {
-      core_.call(tensors, numbers, body, [](std::span<Tensor>) {}, where_);
+    if constexpr (!(detail::is_plain_tree<A>() && ...)) {
+      static_assert((detail::is_plain_tree<A>() && ...),
+                    "arguments of a compiled function are tensors, numbers, enums and text, and vectors, arrays, tuples, pairs, optionals, "
+                    "maps and structs of those (fermata/tensor_tree.h)");
+    } else if constexpr (!std::is_invocable_v<F&, const A&...>) {
+      static_assert(std::is_invocable_v<F&, const A&...>, "the compiled function does not take these arguments");
     } else {
-      std::optional<R> results;
-      core_.call(tensors, numbers, body, [&](std::span<Tensor> values) {
-        std::size_t next = 0;
-        results.emplace(detail::unflatten<R>(values, next));
-      }, where_);
-      return *std::move(results);
+      return call<std::remove_cvref_t<std::invoke_result_t<F&, const A&...>>>(args...);
     }
   }
   std::size_t captures() const { return core_.captures(); }
 
  private:
+  template <class R, class... A> R call(const A&... args) {
+    if constexpr (std::is_void_v<R>) {
+      const auto body = [&](std::span<const Tensor> stand_ins) {
+        run(stand_ins, args...);
+        return CompiledCore::Results{};
+      };
+      replay(body, [](std::span<Tensor>, const void*) {}, args...);
+    } else if constexpr (std::is_same_v<R, Tensor>) {
+      const auto body = [&](std::span<const Tensor> stand_ins) { return CompiledCore::Results{{run(stand_ins, args...)}}; };
+      Tensor result;
+      replay(body, [&](std::span<Tensor> values, const void*) { result = std::move(values[0]); }, args...);
+      return result;
+    } else if constexpr (!detail::is_plain_tree<R>()) {
+      static_assert(detail::is_plain_tree<R>(),
+                    "the result of a compiled function is nothing, a tensor, a number, an enum or text, or a vector, array, tuple, pair, "
+                    "optional, map or struct of those (fermata/tensor_tree.h)");
+    } else {
+      const auto body = [&](std::span<const Tensor> stand_ins) {
+        R result = run(stand_ins, args...);
+        CompiledCore::Results out{defined_tensors_in(result)};
+        detail::add_words(out.numbers, result);
+        out.form = std::make_shared<const TreeForm<R>>(std::move(result));
+        return out;
+      };
+      std::optional<R> result;
+      replay(body, [&](std::span<Tensor> values, const void* form) {
+        result.emplace(static_cast<const TreeForm<R>*>(form)->filled(values));
+      }, args...);
+      return *std::move(result);
+    }
+  }
+  template <class Body, class Deliver, class... A> void replay(Body&& body, Deliver&& deliver, const A&... args) {
+    const detail::CallArguments<A...> flat(args...);
+    core_.call(flat.tensors, flat.words, body, deliver, where_);
+  }
+  /// The function on other tensors.
+  template <class... A> decltype(auto) run(std::span<const Tensor> tensors, const A&... args) {
+    std::size_t next = 0;
+    // Braces: arguments are filled from left to right.
+    const std::tuple<A...> filled{detail::refilled(args, tensors, next)...};
+    return std::apply(fn_, filled);
+  }
+
   F fn_;
   Location where_;  // of compile(): a call takes any number of arguments, and none can be defaulted after them
   CompiledCore core_;

@@ -2,7 +2,7 @@
 //
 // Plain C++ `if` and `for` work everywhere but where a value would have to be read inside compile(fn) or vmap. These functions
 // work there too: their functions are captured once, with shapes and dtypes that stay, and run as one step of the plan. In
-// eager mode they are the plain C++ statement. State, operands and results are tensors, or vectors, tuples and pairs of them;
+// eager mode they are the plain C++ statement. State, operands and results are trees (fermata/tensor_tree.h);
 // what the functions mention without taking it has gradients too. They have no effects: a tensor from outside that
 // is written in place is FM2760. They must own what they refer to (capture by value) where gradients are taken. Draws from the
 // default generator are independent for every run of a function. docs/control_flow.md has examples and costs.
@@ -77,7 +77,7 @@ S while_loop(C condition, B body, const S& state, Location where = Location::cur
 template <class F, class C, class X>
 auto scan(F f, const C& init, const X& xs, bool reverse = false, Location where = Location::current()) {
   const FlatFunction flat(std::move(f), std::tuple<C, X>(init, xs));
-  return flat.result(scan_flat(flat.function(), tensors_in(init), tensors_in(xs), reverse, where));
+  return flat.result(scan_flat(flat.function(), defined_tensors_in(init), defined_tensors_in(xs), reverse, where));
 }
 
 /// state = body(i, state) for i = begin ... end - 1, an i64 of no axes. A tuple is passed as several arguments.

@@ -1,7 +1,7 @@
 // Derivatives as maps: pullbacks (vjp), pushforwards (jvp), Jacobians and Hessians.
 //
-// Arguments and results are tensors, or vectors, tuples and pairs of them; tensors that are not floating are passed and
-// have no derivative. Everything nests, with itself, grad and vmap, and may be part of a compiled function.
+// Arguments and results are trees (fermata/tensor_tree.h): tensors, or vectors, tuples, structs and so on of them; tensors that are
+// not floating are passed and have no derivative. Everything nests, with itself, grad and vmap, and may be part of a compiled function.
 // docs/transforms.md has examples and what each costs.
 #pragma once
 
@@ -47,9 +47,11 @@ template <class F, class A> decltype(auto) call_with(F& f, A& arguments) {
 }
 /// Evaluates f on marks; gives its results.
 template <class F, class A> auto evaluate(Linearization& at, F& f, A arguments, bool pushes) {
-  each_tensor(arguments, [&](Tensor& x) { x = at.mark(x); });
+  each_tensor(arguments, [&](Tensor& x) {
+    if (std::is_same_v<A, Tensor> || x.defined()) x = at.mark(x);
+  });
   auto results = call_with(f, arguments);
-  std::vector<Tensor> settled = at.finish(tensors_in(results), pushes);
+  std::vector<Tensor> settled = at.finish(defined_tensors_in(results), pushes);
   return with_tensors(std::move(results), std::move(settled));
 }
 
@@ -68,7 +70,7 @@ template <class F, class P, class T>
 auto jvp(F f, const P& primals, const T& tangents, Location where = Location::current()) {
   Linearization at("jvp", where);
   auto value = detail::evaluate(at, f, primals, true);
-  auto tangent = with_tensors(value, at.push(tensors_in(tangents)));
+  auto tangent = with_tensors(value, at.push(defined_tensors_in(tangents)));
   return std::pair(std::move(value), std::move(tangent));
 }
 
@@ -78,7 +80,7 @@ auto jvp(F f, const P& primals, const T& tangents, Location where = Location::cu
 template <class F, class P> auto linearize(F f, const P& primals, Location where = Location::current()) {
   auto at = std::make_shared<Linearization>("linearize", where);
   auto value = detail::evaluate(*at, f, primals, true);
-  auto push = [at, value](const auto& tangents) { return with_tensors(value, at->push(tensors_in(tangents))); };
+  auto push = [at, value](const auto& tangents) { return with_tensors(value, at->push(defined_tensors_in(tangents))); };
   return std::pair(std::move(value), std::move(push));
 }
 
@@ -90,7 +92,7 @@ template <class F, class P> auto linearize(F f, const P& primals, Location where
 template <class F, class P> auto pullback(F f, const P& primals, Location where = Location::current()) {
   auto at = std::make_shared<Linearization>("pullback", where);
   auto value = detail::evaluate(*at, f, primals, false);
-  auto pull = [at, primals](const auto& cotangents) { return with_tensors(primals, at->pull(tensors_in(cotangents))); };
+  auto pull = [at, primals](const auto& cotangents) { return with_tensors(primals, at->pull(defined_tensors_in(cotangents))); };
   return std::pair(std::move(value), std::move(pull));
 }
 

@@ -5,13 +5,19 @@
 // torch.optim. f16 and bf16 parameters are updated in f32 and rounded once; what is remembered of them is f32.
 #pragma once
 
+#include <concepts>
 #include <span>
 #include <vector>
 
 #include "fermata/setting.h"
+#include "fermata/tensor_tree.h"
 #include "runtime/tensor.h"
 
 namespace fermata::optim {
+
+/// A model as a tree of its parameters: what optimisers take beside lists of them.
+template <class T>
+concept TensorTree = !std::convertible_to<const T&, std::span<const Tensor>> && (detail::is_struct<T> || detail::is_tuple<T> || detail::is_map<T> || detail::is_vector<T>);
 
 /// What all optimisers share: the parameters, and where their gradients come from.
 class Optimiser {
@@ -24,6 +30,10 @@ class Optimiser {
   ///
   /// Errors   ValueError unless there are as many gradients as parameters; ShapeError where shapes differ.
   void step(std::span<const Tensor> gradients, Location where = Location::current());
+  /// The same along a tree of gradients, as grad(f) gives for a model.
+  template <TensorTree T> void step(const T& gradients, Location where = Location::current()) {
+    step(std::span<const Tensor>(tensors_in(gradients)), where);
+  }
   /// The same along grad() of the parameters.
   void step(Location where = Location::current());
   /// Forgets grad() of every parameter.
@@ -57,6 +67,8 @@ struct SgdOptions {
 class SGD : public Optimiser {
  public:
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {}, Location where = Location::current());
+  template <TensorTree T> explicit SGD(const T& model, const SgdOptions& chosen = {}, Location where = Location::current())
+      : SGD(defined_tensors_in(model), chosen, where) {}
   std::vector<Tensor> state() const override;
   SgdOptions options;
 
@@ -83,6 +95,8 @@ struct AdamOptions {
 class Adam : public Optimiser {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {}, Location where = Location::current());
+  template <TensorTree T> explicit Adam(const T& model, const AdamOptions& chosen = {}, Location where = Location::current())
+      : Adam(defined_tensors_in(model), chosen, where) {}
   std::vector<Tensor> state() const override;
   AdamOptions options;
 
@@ -105,6 +119,9 @@ class AdamW : public Adam {
  public:
   explicit AdamW(std::vector<Tensor> parameters, const AdamOptions& options = {.weight_decay = 0.01},
                  Location where = Location::current());
+  template <TensorTree T>
+  explicit AdamW(const T& model, const AdamOptions& chosen = {.weight_decay = 0.01}, Location where = Location::current())
+      : AdamW(defined_tensors_in(model), chosen, where) {}
 };
 
 /// Scales gradients down together so that their common length of order `norm_type` is at most `max_norm`; gives the length

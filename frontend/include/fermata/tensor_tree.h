@@ -1,7 +1,20 @@
-// Values that hold tensors: a tensor, or vectors, tuples, pairs and arrays of them, which may hold anything else beside.
+// Trees: values that hold tensors. A tensor is one; so are vectors, arrays, tuples, pairs, optionals and maps of trees, and structs
+// whose members are trees, to any depth. A struct that is an aggregate of up to 24 members needs nothing; another class names
+// its members:
+//
+//   class Layer {
+//     fm::Tensor weight_, bias_;
+//    public:
+//     FERMATA_TREE(weight_, bias_)
+//   };
+//
+// What a tree holds beside tensors is passed on as it is. C arrays and aggregates with base classes are no trees: use std::array,
+// or the macro.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,17 +25,112 @@
 
 #include "runtime/tensor.h"
 
-namespace fermata {
+/// In a class: its members that are parts of a tree, in order.
+#define FERMATA_TREE(...)                                        \
+  auto tree_members() { return std::tie(__VA_ARGS__); }          \
+  auto tree_members() const { return std::tie(__VA_ARGS__); }
 
-/// Calls f(Tensor&) for every tensor in a value, from left to right.
-template <class T, class F> void each_tensor(T& value, F&& f) {
+namespace fermata {
+namespace detail {
+
+template <class T> inline constexpr bool is_vector = false;
+template <class T, class A> inline constexpr bool is_vector<std::vector<T, A>> = true;
+template <class T> inline constexpr bool is_list_of_numbers = false;  // vector<bool> has no elements to refer to
+template <class T, class A> inline constexpr bool is_list_of_numbers<std::vector<T, A>> = std::is_arithmetic_v<T>;
+template <class T> inline constexpr bool is_optional = false;
+template <class T> inline constexpr bool is_optional<std::optional<T>> = true;
+template <class T> inline constexpr bool is_map = false;
+template <class K, class T, class C, class A> inline constexpr bool is_map<std::map<K, T, C, A>> = true;
+template <class T> inline constexpr bool is_tuple = requires { std::tuple_size<T>::value; };
+template <class T> concept NamesItsMembers = requires(T& value) { value.tree_members(); };
+template <class T> inline constexpr bool is_struct =
+    NamesItsMembers<T> || (std::is_aggregate_v<T> && std::is_class_v<T> && !std::is_empty_v<T> && !is_tuple<T>);
+
+/// Stands for a member of any type but T, whose copy it would be.
+template <class T> struct AnyMember {
+  template <class U>
+    requires(!std::is_same_v<std::remove_cvref_t<U>, T>)
+  operator U() const;
+};
+/// How many members an aggregate has: as many as there can be initialisers. An optional takes more than one conversion from
+/// what converts to anything, and so has a stand-in of its own.
+template <class T, class... Found> consteval std::size_t member_count() {
+  if constexpr (sizeof...(Found) > 24) return sizeof...(Found);
+  else if constexpr (requires { T{std::declval<Found>()..., std::declval<AnyMember<T>>()}; })
+    return member_count<T, Found..., AnyMember<T>>();
+  else if constexpr (requires { T{std::declval<Found>()..., std::nullopt}; })
+    return member_count<T, Found..., const std::nullopt_t&>();
+  else return sizeof...(Found);
+}
+
+#define FERMATA_MEMBERS(n, ...)           \
+  else if constexpr (count == n) {        \
+    auto& [__VA_ARGS__] = value;          \
+    return std::tie(__VA_ARGS__);         \
+  }
+/// References to the members of a tuple or struct.
+template <class T> auto members(T& value) {
   using U = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<U, Tensor>)
+  if constexpr (is_tuple<U>) {
+    return std::apply([](auto&... parts) { return std::tie(parts...); }, value);
+  } else if constexpr (NamesItsMembers<T>) {
+    return value.tree_members();
+  } else {
+    constexpr std::size_t count = member_count<U>();
+    static_assert(count <= 24, "a struct of more than 24 members names them with FERMATA_TREE");
+    if constexpr (count == 0) return std::tuple<>();
+    FERMATA_MEMBERS(1, a)
+    FERMATA_MEMBERS(2, a, b)
+    FERMATA_MEMBERS(3, a, b, c)
+    FERMATA_MEMBERS(4, a, b, c, d)
+    FERMATA_MEMBERS(5, a, b, c, d, e)
+    FERMATA_MEMBERS(6, a, b, c, d, e, f)
+    FERMATA_MEMBERS(7, a, b, c, d, e, f, g)
+    FERMATA_MEMBERS(8, a, b, c, d, e, f, g, h)
+    FERMATA_MEMBERS(9, a, b, c, d, e, f, g, h, i)
+    FERMATA_MEMBERS(10, a, b, c, d, e, f, g, h, i, j)
+    FERMATA_MEMBERS(11, a, b, c, d, e, f, g, h, i, j, k)
+    FERMATA_MEMBERS(12, a, b, c, d, e, f, g, h, i, j, k, l)
+    FERMATA_MEMBERS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
+    FERMATA_MEMBERS(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
+    FERMATA_MEMBERS(15, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
+    FERMATA_MEMBERS(16, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+    FERMATA_MEMBERS(17, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q)
+    FERMATA_MEMBERS(18, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r)
+    FERMATA_MEMBERS(19, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s)
+    FERMATA_MEMBERS(20, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t)
+    FERMATA_MEMBERS(21, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u)
+    FERMATA_MEMBERS(22, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v)
+    FERMATA_MEMBERS(23, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w)
+    FERMATA_MEMBERS(24, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x)
+  }
+}
+#undef FERMATA_MEMBERS
+
+}  // namespace detail
+
+/// Calls f(part) for every part of a tree that is no tree of others: tensors, and what is beside them. From left to right.
+template <class T, class F> void each_part(T& value, F&& f) {
+  using U = std::remove_cv_t<T>;
+  if constexpr (detail::is_list_of_numbers<U>)
     f(value);
-  else if constexpr (std::is_same_v<U, std::vector<Tensor>>)
-    for (auto& x : value) f(x);
-  else if constexpr (requires { std::tuple_size<U>::value; })
-    std::apply([&](auto&... parts) { (each_tensor(parts, f), ...); }, value);
+  else if constexpr (detail::is_vector<U>)
+    for (auto& x : value) each_part(x, f);
+  else if constexpr (detail::is_optional<U>) {
+    if (value.has_value()) each_part(*value, f);
+  } else if constexpr (detail::is_map<U>)
+    for (auto& [key, x] : value) each_part(x, f);
+  else if constexpr (detail::is_tuple<U> || detail::is_struct<U>)
+    std::apply([&](auto&... parts) { (each_part(parts, f), ...); }, detail::members(value));
+  else
+    f(value);
+}
+
+/// Calls f(Tensor&) for every tensor in a tree, from left to right.
+template <class T, class F> void each_tensor(T& value, F&& f) {
+  each_part(value, [&]<class P>(P& part) {
+    if constexpr (std::is_same_v<std::remove_cv_t<P>, Tensor>) f(part);
+  });
 }
 
 template <class T> std::vector<Tensor> tensors_in(const T& value) {
@@ -31,11 +139,43 @@ template <class T> std::vector<Tensor> tensors_in(const T& value) {
   return all;
 }
 
-/// The value with other tensors in the places of its own, in order.
+/// The value with other tensors in the places of those that are there, in order.
 template <class T> T with_tensors(T value, std::vector<Tensor> tensors) {
   std::size_t next = 0;
-  each_tensor(value, [&](Tensor& x) { x = std::move(tensors[next++]); });
+  each_tensor(value, [&](Tensor& x) {
+    if (x.defined()) x = std::move(tensors[next++]);
+  });
   return value;
+}
+
+/// A tree without its tensors: which places have one, and everything beside them.
+template <class T> class TreeForm {
+ public:
+  explicit TreeForm(T value) : value_(std::move(value)) {
+    each_tensor(value_, [&](Tensor& x) { has_tensor_.push_back(x.defined()), x = Tensor(); });
+  }
+  /// The tree again, of these tensors.
+  T filled(std::span<Tensor> tensors) const {
+    T value = value_;
+    std::size_t next = 0, place = 0;
+    each_tensor(value, [&](Tensor& x) {
+      if (has_tensor_[place++]) x = std::move(tensors[next++]);
+    });
+    return value;
+  }
+
+ private:
+  T value_;
+  std::vector<bool> has_tensor_;
+};
+
+/// Those that are there: a tree may have places for tensors that are empty.
+template <class T> std::vector<Tensor> defined_tensors_in(const T& value) {
+  std::vector<Tensor> all;
+  each_tensor(value, [&](const Tensor& x) {
+    if (x.defined()) all.push_back(x);
+  });
+  return all;
 }
 
 /// A function of tensors, whatever its arguments and results looked like.
@@ -44,16 +184,16 @@ using TensorFunction = std::function<std::vector<Tensor>(std::span<const Tensor>
 /// f as such a function. What its arguments have beside tensors is fixed; the form of its result is known once it has run.
 template <class F, class Arguments> class FlatFunction {
  public:
-  using Result = decltype(std::apply(std::declval<const F&>(), std::declval<Arguments&>()));
+  using Result = std::decay_t<decltype(std::apply(std::declval<const F&>(), std::declval<Arguments&>()))>;
 
-  FlatFunction(F f, Arguments arguments) : tensors_(tensors_in(arguments)), form_(std::make_shared<std::optional<Result>>()) {
-    each_tensor(arguments, [](Tensor& x) { x = Tensor(); });
-    function_ = [f = std::move(f), arguments = std::move(arguments), form = form_](std::span<const Tensor> tensors) {
-      Arguments filled = with_tensors(arguments, {tensors.begin(), tensors.end()});
+  FlatFunction(F f, const Arguments& arguments)
+      : tensors_(defined_tensors_in(arguments)), form_(std::make_shared<std::optional<TreeForm<Result>>>()) {
+    function_ = [f = std::move(f), arguments = TreeForm<Arguments>(arguments), form = form_](std::span<const Tensor> tensors) {
+      std::vector<Tensor> given(tensors.begin(), tensors.end());
+      Arguments filled = arguments.filled(given);
       Result result = std::apply(f, filled);
-      std::vector<Tensor> flat = tensors_in(result);
-      each_tensor(result, [](Tensor& x) { x = Tensor(); });
-      *form = std::move(result);
+      std::vector<Tensor> flat = defined_tensors_in(result);
+      form->emplace(std::move(result));
       return flat;
     };
   }
@@ -62,11 +202,11 @@ template <class F, class Arguments> class FlatFunction {
   const std::vector<Tensor>& tensors() const { return tensors_; }
   bool has_run() const { return form_->has_value(); }
   /// The result again, of tensors.
-  Result result(std::vector<Tensor> tensors) const { return with_tensors(**form_, std::move(tensors)); }
+  Result result(std::vector<Tensor> tensors) const { return (*form_)->filled(tensors); }
 
  private:
   std::vector<Tensor> tensors_;
-  std::shared_ptr<std::optional<Result>> form_;
+  std::shared_ptr<std::optional<TreeForm<Result>>> form_;
   TensorFunction function_;
 };
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "fermata/compile.h"
+#include "fermata/tensor_tree.h"
 #include "ir/graph.h"
 #include "runtime/tensor.h"
 
@@ -80,9 +80,8 @@ class TraceRun {
   std::optional<KeyGuard> keys_;
 };
 
-/// Runs `fn(args...)` once and returns what it did. Arguments that are tensors or vectors of tensors become inputs, in
-/// order; others are passed on, and are fixed in the program. The result is nothing, a tensor, or a vector, tuple,
-/// pair or array of tensors.
+/// Runs `fn(args...)` once and returns what it did. Tensors in the arguments, which are trees (fermata/tensor_tree.h), become inputs,
+/// in order; what is beside them is passed on, and is fixed in the program. The result is nothing or a tree.
 ///
 /// Errors   ValueError FM1340 if one value is two arguments; UnsupportedError FM2711 inside a traced or compiled
 ///          function, FM2712 for sparse, quantised and other wrapper tensors, FM2713 for a write through an argument
@@ -91,20 +90,15 @@ template <class F, class... A>
   requires std::invocable<F&, const A&...>
 Trace trace(F&& fn, const A&... args) {
   std::vector<Tensor> tensors;
-  [[maybe_unused]] const auto take = [&](const auto& a) {
-    using T = std::remove_cvref_t<decltype(a)>;
-    if constexpr (std::is_convertible_v<const T&, const Tensor&>)
-      tensors.push_back(a);
-    else if constexpr (std::is_same_v<T, std::vector<Tensor>>)
-      tensors.insert(tensors.end(), a.begin(), a.end());
-  };
-  (take(args), ...);
+  (each_tensor(args, [&](const Tensor& x) {
+    if (std::is_same_v<A, Tensor> || x.defined()) tensors.push_back(x);
+  }), ...);
   TraceRun run(tensors, {});  // a default argument cannot follow the arguments: errors of theirs name no line
   std::vector<Tensor> results;
   if constexpr (std::is_void_v<std::invoke_result_t<F&, const A&...>>)
     fn(args...);
   else
-    detail::flatten(results, fn(args...));
+    results = defined_tensors_in(fn(args...));
   return run.finish(std::move(results));
 }
 

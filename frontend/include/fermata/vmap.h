@@ -54,8 +54,8 @@ class BatchAxes {
   bool one_for_all_;
 };
 
-/// One call of a function made by vmap(), which uses it in the order of its members. Values are tensors, or vectors,
-/// tuples, pairs and arrays of them; the tensors of an argument share its axis, others pass unchanged.
+/// One call of a function made by vmap(), which uses it in the order of its members. Values are trees (fermata/tensor_tree.h);
+/// the tensors of an argument share its axis, what is beside them passes unchanged.
 class VmapCall {
  public:
   VmapCall(const BatchAxes& in_axes, const BatchAxes& out_axes, std::size_t arguments, Location where);
@@ -65,13 +65,17 @@ class VmapCall {
 
   /// Finds the size of the batch: of every argument in order.
   template <class T> void measure(const T& value) {
-    each_tensor(value, [&](const Tensor& x) { measure_tensor(x, measured_); });
+    each_tensor(value, [&](const Tensor& x) {
+      if (std::is_same_v<T, Tensor> || x.defined()) measure_tensor(x, measured_);
+    });
     ++measured_;
   }
   /// What the function gets for every argument in order.
   template <class T> T wrap(const T& value) {
     T wrapped = value;
-    each_tensor(wrapped, [&](Tensor& x) { x = wrap_tensor(x, wrapped_); });
+    each_tensor(wrapped, [&](Tensor& x) {
+      if (x.defined()) x = wrap_tensor(x, wrapped_);
+    });
     ++wrapped_;
     return wrapped;
   }
@@ -82,26 +86,32 @@ class VmapCall {
     exit(count_of<R>(result));
     if constexpr (std::is_same_v<R, Tensor>) {
       result = unwrap_tensor(result, 0);
-    } else if constexpr (std::is_same_v<R, std::vector<Tensor>>) {
-      for (std::size_t i = 0; i < result.size(); ++i) result[i] = unwrap_tensor(result[i], i);
-    } else {
+    } else if constexpr (detail::is_vector<R>) {
+      for (std::size_t i = 0; i < result.size(); ++i) unwrap_part<true>(result[i], i);
+    } else if constexpr (has_parts<R>) {
       std::size_t at = 0;
-      std::apply([&](auto&... parts) { (unwrap_part(parts, at++), ...); }, result);
+      std::apply([&](auto&... parts) { (unwrap_part<detail::is_tuple<R>>(parts, at++), ...); }, detail::members(result));
+    } else {
+      unwrap_part<false>(result, 0);
     }
     return result;
   }
 
  private:
-  template <class T> void unwrap_part(T& part, std::size_t result) {
-    each_tensor(part, [&](Tensor& x) { x = unwrap_tensor(x, result); });
+  template <class R> static constexpr bool has_parts = detail::is_tuple<R> || detail::is_struct<R>;
+  /// Places for tensors in structs may be empty; a tensor that is itself an element of a tuple or vector is there.
+  template <bool is_element, class T> void unwrap_part(T& part, std::size_t result) {
+    each_tensor(part, [&](Tensor& x) {
+      if ((is_element && std::is_same_v<T, Tensor>) || x.defined()) x = unwrap_tensor(x, result);
+    });
   }
   template <class R> static std::size_t count_of([[maybe_unused]] const R& result) {
-    if constexpr (std::is_same_v<R, Tensor>)
-      return 1;
-    else if constexpr (std::is_same_v<R, std::vector<Tensor>>)
+    if constexpr (detail::is_vector<R>)
       return result.size();
+    else if constexpr (!std::is_same_v<R, Tensor> && has_parts<R>)
+      return std::tuple_size_v<decltype(detail::members(result))>;
     else
-      return std::tuple_size_v<R>;
+      return 1;
   }
 
   /// A view takes the present value of its base while the level is there.
@@ -119,9 +129,9 @@ class VmapCall {
 /// `f` as a function of batches: vmap(f)(xs) is what stacking f(x) over all x along axis 0 of xs gives.
 ///
 /// in_axes    the batch axis of the arguments, by default 0 of all; `unbatched` for those that every call shares.
-///            Arguments are tensors, vectors and tuples of tensors, which share an axis, and anything else, which f gets
-///            as it is.
-/// out_axes   where the batch goes in the results: a tensor, or a vector or tuple of them with an axis for each.
+///            Arguments are trees, all of whose tensors share an axis, and anything else, which f gets as it is.
+/// out_axes   where the batch goes in the results: a tree, with an axis for each element of a vector and each member of a tuple or
+///            struct.
 /// Random     draws inside f are independent for each element of the batch.
 /// Errors     when called: ValueError if the axes do not fit the arguments or nothing is batched, IndexError for an
 ///            axis out of range, ShapeError if batch sizes differ. Inside f, reading a batched value is an
