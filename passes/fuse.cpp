@@ -138,7 +138,8 @@ class Fuser {
     // What was inlined before may read what is in the kernel only now, and elsewhere than where it is computed.
     if (std::ranges::find(merged.inlined, true) != merged.inlined.end() && !reachable_maps(merged))
       return Verdict::no("it is read at another index than it is computed at");
-    if (merged.reduced != 0 && ((x.reduced == 0 && wastes_lanes(x, merged)) || wastes_lanes_of_rows(x, merged) || wastes_lanes_of_rows(y, merged))) return Verdict::no("rows are too short to fill vectors");
+    if (wastes_lanes(x, merged) || wastes_lanes_of_rows(x, merged) || wastes_lanes_of_rows(y, merged))
+      return Verdict::no("rows are too short to fill vectors");
     if (merged.reduced != 0 && too_few_rows(merged)) return Verdict::no("few long rows: a split reduction is faster");
     if (!convex(a, b)) return Verdict::no("another step stands between them");
     commit(a, b, std::move(merged));
@@ -275,7 +276,8 @@ class Fuser {
 
   /// Whether a producer at element level would compute much for nothing behind the ends of short rows.
   bool wastes_lanes(const Group& producer, const Group& merged) const {
-    if (p_.backend != BackendKey::cpu || !dims_.same_shape(producer.domain, merged.domain)) return false;
+    if (p_.backend != BackendKey::cpu || producer.reduced != 0 || merged.reduced == 0) return false;
+    if (!dims_.same_shape(producer.domain, merged.domain)) return false;
     const Shape& shape = g_.nodes[merged.domain].shape;
     const bool row_kernel = (merged.reduced >> (shape.rank() - 1) & 1) != 0;
     double length = 1, prims = 0;
@@ -289,10 +291,9 @@ class Fuser {
 
   /// Whether much is computed once per short row, one row at a time, that a kernel of its own does for a vector of rows.
   bool wastes_lanes_of_rows(const Group& per_row, const Group& merged) const {
-    const Shape& shape = g_.nodes[merged.domain].shape;
-    const bool row_kernel = (merged.reduced >> (shape.rank() - 1) & 1) != 0;
-    if (p_.backend != BackendKey::cpu || per_row.reduced != 0 || !row_kernel || dims_.same_shape(per_row.domain, merged.domain))
-      return false;
+    if (p_.backend != BackendKey::cpu || per_row.reduced != 0 || merged.reduced == 0) return false;
+    const bool row_kernel = (merged.reduced >> (g_.nodes[merged.domain].shape.rank() - 1u) & 1) != 0;
+    if (!row_kernel || dims_.same_shape(per_row.domain, merged.domain)) return false;
     double prims = 0;
     for (const ValueId v : per_row.members) prims += static_cast<double>(prims_[v]);
     const double rows = elements(g_, per_row.domain), wasted = prims * kVectorLanes * rows;
