@@ -25,7 +25,8 @@ constexpr double kFewRows = 8, kLongRow = 65536;
 /// In kernels with reductions vectors end where a row ends (in column kernels: where columns do). What they would compute
 /// in lanes that do not exist, in primitives per element, may be this much before a kernel of its own, which fills
 /// them, is better; storing and loading an element costs as much. Less than a launch's worth of them is not looked at.
-constexpr double kVectorLanes = 16, kStoredElement = 24, kLaunch = 100000;
+/// The vectors of two rows also overlap less than those of one (rms_norm of gelu, rows of 16: 1.18 of the eager time).
+constexpr double kVectorLanes = 16, kRowEnd = 8, kStoredElement = 24, kLaunch = 100000;
 /// What it takes to hand work to other threads, in primitives of an element; and what they share columns by.
 constexpr double kFork = 1e6, kColumnsOfThread = 1024;
 /// Primitives a broadcast value may cost to be computed again at every point instead of being stored.
@@ -137,7 +138,8 @@ class Fuser {
     // What was inlined before may read what is in the kernel only now, and elsewhere than where it is computed.
     if (std::ranges::find(merged.inlined, true) != merged.inlined.end() && !reachable_maps(merged))
       return Verdict::no("it is read at another index than it is computed at");
-    if (x.reduced == 0 && merged.reduced != 0 && wastes_lanes(x, merged)) return Verdict::no("rows are too short to fill vectors");
+    if (wastes_lanes(x, merged) || wastes_lanes_of_rows(x, merged) || wastes_lanes_of_rows(y, merged))
+      return Verdict::no("rows are too short to fill vectors");
     if (merged.reduced != 0 && too_few_rows(merged)) return Verdict::no("few long rows: a split reduction is faster");
     if (!convex(a, b)) return Verdict::no("another step stands between them");
     commit(a, b, std::move(merged));
@@ -274,15 +276,28 @@ class Fuser {
 
   /// Whether a producer at element level would compute much for nothing behind the ends of short rows.
   bool wastes_lanes(const Group& producer, const Group& merged) const {
-    if (p_.backend != BackendKey::cpu || !dims_.same_shape(producer.domain, merged.domain)) return false;
+    if (p_.backend != BackendKey::cpu || producer.reduced != 0 || merged.reduced == 0) return false;
+    if (!dims_.same_shape(producer.domain, merged.domain)) return false;
     const Shape& shape = g_.nodes[merged.domain].shape;
     const bool row_kernel = (merged.reduced >> (shape.rank() - 1) & 1) != 0;
     double length = 1, prims = 0;
     for (unsigned a = shape.rank(); a-- > 0 && ((merged.reduced >> a & 1) != 0) == row_kernel;)
       length *= static_cast<double>(shape[a]);
     for (const ValueId v : producer.members) prims += static_cast<double>(prims_[v]);
-    const double wasted = prims * (std::ceil(length / kVectorLanes) * kVectorLanes / std::max(1.0, length) - 1);
+    const double lanes = std::ceil(length / kVectorLanes) * kVectorLanes + kRowEnd;
+    const double wasted = prims * (lanes / std::max(1.0, length) - 1);
     return wasted > kStoredElement && wasted * elements(g_, merged.domain) > kLaunch;
+  }
+
+  /// Whether much is computed once per short row, one row at a time, that a kernel of its own does for a vector of rows.
+  bool wastes_lanes_of_rows(const Group& per_row, const Group& merged) const {
+    if (p_.backend != BackendKey::cpu || per_row.reduced != 0 || merged.reduced == 0) return false;
+    const bool row_kernel = (merged.reduced >> (g_.nodes[merged.domain].shape.rank() - 1u) & 1) != 0;
+    if (!row_kernel || dims_.same_shape(per_row.domain, merged.domain)) return false;
+    double prims = 0;
+    for (const ValueId v : per_row.members) prims += static_cast<double>(prims_[v]);
+    const double rows = elements(g_, per_row.domain), wasted = prims * kVectorLanes * rows;
+    return wasted > kStoredElement * elements(g_, merged.domain) && wasted > kLaunch;
   }
 
   // ---- Inlining: computing a producer again at the index where it is read -------------------------------------------

@@ -73,8 +73,8 @@ class Keeper {
  private:
   enum class State : std::uint8_t { absent, computed, read };
   struct Stage {
-    std::vector<State> states;         // per program value
-    std::vector<std::uint32_t> uses;   // by what the stage computes, reduces, stores or keeps
+    std::vector<State> states;        // per program value
+    std::vector<std::uint32_t> uses;  // by what the stage computes, reduces, stores or keeps
   };
   struct Candidate {
     ValueId value = kNoValue;
@@ -209,7 +209,8 @@ class Keeper {
 }  // namespace
 
 KeptValues keep_values(const Kernel& kernel, KernelSchedule& schedule) {
-  if (schedule.stages.size() < 2) return {.slots = {}, .stages = std::vector<KeptValues::Stage>(schedule.stages.size())};
+  if (schedule.stages.size() < 2)
+    return {.slots = {}, .stages = std::vector<KeptValues::Stage>(schedule.stages.size())};
   return Keeper(kernel, schedule).run();
 }
 

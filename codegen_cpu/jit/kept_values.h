@@ -23,7 +23,8 @@ struct KeptValues {
   struct Stage {
     std::vector<KeptValue> written, read;
   };
-  std::vector<DType> slots;   // of the room; one serves several values where their lifetimes meet in a stage or not at all
+  std::vector<DType>
+      slots;  // of the room; one serves several values where their lifetimes meet in a stage or not at all
   std::vector<Stage> stages;  // as in the schedule
 };
 

@@ -69,7 +69,8 @@ INSTANTIATE_TEST_SUITE_P(DTypes, RowStages, ::testing::Values(DType::f32, DType:
                          [](const auto& info) { return std::string(name(info.param)); });
 
 TEST_P(RowStages, CompiledGivesWhatEagerGives) {
-  const std::pair<std::int64_t, std::int64_t> sizes[] = {{1, 1}, {5, 7}, {40, 64}, {9, 300}, {2, 8193}, {70, 3}, {700, 33}, {1, 20000}};
+  const std::pair<std::int64_t, std::int64_t> sizes[] = {{1, 1},    {5, 7},  {40, 64},  {9, 300},
+                                                         {2, 8193}, {70, 3}, {700, 33}, {1, 20000}};
   for (const auto& [rows, columns] : sizes) {
     const Tensor x = astype(normal({rows, columns}, 0, 1, DType::f32, generator_), GetParam()).sync();
     for (const Named& named : kPrograms) expect_equal_modes(named, x);

@@ -87,10 +87,12 @@ TEST_F(Fuse, CostlyProducersOfShortOrFewRowsAreKernelsOfTheirOwn) {
     expect_steps(1, [&] { return program(x, -1); });
     expect_steps(1, [&] { return program(flipped, 0); });
   }
-  const Tensor narrow = some({20000, 3}), tiny = some({20, 3}), row = some({1, 60000});
+  const Tensor narrow = some({20000, 3}), tiny = some({20, 3}), row = some({1, 60000}), long_rows = some({100, 300});
   expect_steps(2, [&] { return program(narrow, -1); });
   expect_steps(2, [&] { return program(narrow, 0); });
   expect_steps(1, [&] { return softmax(narrow * 2, -1); });  // nothing costly waits for a reduction
+  expect_steps(3, [&] { return log_softmax(narrow, -1); });  // a logarithm for each row: of many rows at once
+  expect_steps(1, [&] { return log_softmax(long_rows, -1); });
   expect_steps(1, [&] { return program(tiny, -1); });
   expect_steps(1, [&] { return program(row, -1); });
   set_thread_count(8);
