@@ -17,7 +17,7 @@ template <class T, class P> P* moved(P* pointer, const std::vector<T>& from, std
 }
 
 /// Of all that is listed below.
-constexpr std::size_t kBytes = sizeof(std::span<int>) + 18 * sizeof(std::vector<int>) + 3 * sizeof(std::size_t);
+constexpr std::size_t kBytes = sizeof(std::span<int>) + 19 * sizeof(std::vector<int>) + 4 * sizeof(std::size_t);
 
 }  // namespace
 

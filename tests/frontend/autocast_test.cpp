@@ -247,12 +247,12 @@ TEST_P(Autocast, GradientsArriveInF32AndAreThoseOfF32WithinRounding) {
   }
 }
 
-TEST(AutocastPolicies, NarrowProductsGoToTheLibrary) {
+TEST(AutocastPolicies, NarrowProductsAreOfferedToTheLibrary) {
   if (!has_onednn()) GTEST_SKIP() << "built without oneDNN";
   const ModeGuard compiled(Mode::compiled);
   const Tensor x = matrix(64, 128).sync(), w = matrix(128, 128, 2).sync();
   const AutocastGuard region;
-  EXPECT_THAT(explain(matmul(x, w)), HasSubstr("matmul           -> onednn"));
+  EXPECT_THAT(explain(matmul(x, w)), HasSubstr("onednn (library"));  // which kernel wins depends on the processor
 }
 
 TEST_P(Autocast, ABackwardPassInsideARegionIsTheOneOutside) {

@@ -200,8 +200,8 @@ template <class F> class CompiledFunction {
     core_.call(flat.tensors, flat.words, body, deliver, where_);
   }
   /// The function on other tensors.
-  template <class... A> decltype(auto) run(std::span<const Tensor> tensors, const A&... args) {
-    std::size_t next = 0;
+  template <class... A> decltype(auto) run([[maybe_unused]] std::span<const Tensor> tensors, const A&... args) {
+    [[maybe_unused]] std::size_t next = 0;
     // Braces: arguments are filled from left to right.
     const std::tuple<A...> filled{detail::refilled(args, tensors, next)...};
     return std::apply(fn_, filled);
