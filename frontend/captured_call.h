@@ -19,7 +19,6 @@
 #include "runtime/plan_cache.h"
 
 namespace fermata {
-extern std::atomic<std::uint64_t> table_generation;  // until dispatch/operator.h has it
 
 /// What a call is told from others by, beside its arguments.
 struct CallContext {
