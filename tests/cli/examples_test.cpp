@@ -27,5 +27,12 @@ TEST(Examples, ATransformerLearnsInBothModes) {
   EXPECT_EQ(run_program("examples/transformer 100").status, 1);  // it has not learned enough
 }
 
+TEST(Examples, AWholeStepOfTrainingIsOneCompiledFunction) {
+  const Scratch scratch;
+  const Outcome training = run_program("examples/training");
+  EXPECT_EQ(training.status, 0) << training.out << training.err;  // both modes have the same parameters
+  EXPECT_THAT(training.out, HasSubstr("recorded 2 times"));       // with and without gradients to forget
+}
+
 }  // namespace
 }  // namespace fermata
