@@ -54,6 +54,9 @@ const std::vector<const KernelFunction*>& family_kernels(const OperatorRow& row)
 void check_replaces_family(const OperatorRow& row, const KernelFunction& added) {
   if (added.replaces || table().batches > 0) return;  // a batch is the engine's own
   if (added.key.kind != RegistrationKey::Kind::cell || !is_backend_functionality(added.key.functionality)) return;
+  // A device may compile for a family without having code for this op.
+  const BackendCell* cell = row.entry.backends[static_cast<std::size_t>(added.key.backend)].load();
+  if (cell == nullptr || cell->variants.empty()) return;
   for (const KernelFunction* k : family_kernels(row))
     if (k->key == added.key && k->variant == added.variant)
       conflict(fmt::format("{}: a second kernel for {}", row.name, to_string(added.key)), *k, added.where);

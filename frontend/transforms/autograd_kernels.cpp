@@ -34,9 +34,13 @@ bool may_want_gradient(const Tensor* t, unsigned depth) {
   return t != nullptr && t->keys().has(Functionality::autograd) && depth_of(*t) == depth;
 }
 
-/// The call below this key. Inside vmap that is the Batched kernel, which has sent the call up here.
+/// The call below this key. Inside vmap that is the Batched kernel, which has sent the call up here. A kernel that stands in for that of
+/// the op has the op's derivative, whatever calls it is made of.
 template <class Signature, class... Arguments>
 Tensor pass_on(const Call& call, unsigned depth, const Arguments&... arguments) {
+  std::optional<KeyGuard> unrecorded;
+  if (depth == 0 && call.entry.boxed.load(std::memory_order_relaxed) != Op::count) [[unlikely]]
+    unrecorded.emplace(DispatchKeySet(), Functionality::autograd);
   if (depth == 0) return Dispatcher<Signature>::redispatch(call, Functionality::autograd, arguments...);
   return Dispatcher<Signature>::call_with(call.entry, call.keys.below(Functionality::autograd) | Functionality::batched,
                                           call.where, arguments...);
