@@ -40,13 +40,13 @@ bool is_of_complex(const Graph& g, const GraphNode& n) {
   });
 }
 
-/// Whether a call may be chosen before the form that fuses, which counts as 0 like every variant without a cost. Sizes that come
-/// later may meet other conditions, so one that does not hold now leaves the choice to the step, too.
+/// Whether a call may be chosen before the form that fuses, which counts as 0 like every variant without a cost. Its condition may hold
+/// for sizes that come later: then the step chooses.
 bool may_lose(const BackendCell& cell, const Graph& g, const GraphNode& n, DType operand) {
   return std::ranges::any_of(cell.variants, [&](const KernelVariant& v) {
     if (v.call == nullptr || v.cost == nullptr || !v.dtypes.has(operand)) return false;
     const ShapeArgs shapes(g, n);
-    return (v.fits != nullptr && !v.fits(shapes.args)) || v.cost(shapes.args) < 0;
+    return v.cost(shapes.args) < 0;
   });
 }
 

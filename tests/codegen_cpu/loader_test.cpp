@@ -84,7 +84,7 @@ TEST_F(LoaderTest, NamesWhatIsMissing) {
   EXPECT_EQ(message([&] { object->data(jit::kEntrySymbol, 8); }),
             "object: it has no constant fermata_kernel of 8 bytes");
   EXPECT_EQ(message([&] { object->data(jit::kInfoSymbol, sizeof(jit::ObjectInfo) + 1); }),
-            "object: it has no constant fermata_kernel_info of 25 bytes");
+            "object: it has no constant fermata_kernel_info of " + std::to_string(sizeof(jit::ObjectInfo) + 1) + " bytes");
 }
 
 TEST_F(LoaderTest, RefusesOtherFiles) {
