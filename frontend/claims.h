@@ -16,7 +16,9 @@ namespace fermata {
 class Claims {
  public:
   Claims() = default;
-  ~Claims() { release(); }
+  ~Claims() {
+    if (!held_.empty()) [[unlikely]] release();
+  }
   Claims(const Claims&) = delete;
   Claims& operator=(const Claims&) = delete;
 

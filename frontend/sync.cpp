@@ -193,13 +193,13 @@ void Player::run_plan(const Plan& plan) {
   }
   try {
     for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
-      const bool is_given = plan.slots[plan.output_slots[i]].is_given;
+      const bool is_given = bound.has_boxed() && plan.slots[plan.output_slots[i]].is_given;
       if (results_[i] == nullptr && !is_given) results_[i].reset(allocate_on(plan.backend, bound.output_bytes(i)));
       buffers_.push_back(is_given ? nullptr : results_[i]->data);
     }
     bound.run(plan, leaves_, buffers_, results_);
-    for (std::size_t i = 0; i < results_.size(); ++i)
-      if (results_[i] == nullptr) [[unlikely]] results_[i] = bound.take_output(i);
+    for (std::size_t i = 0; bound.has_boxed() && i < results_.size(); ++i)
+      if (results_[i] == nullptr) results_[i] = bound.take_output(i);
   } catch (...) {
     give_back_claims(bound.has_overwritten());
     throw;

@@ -43,6 +43,8 @@ class BoundPlan {
   /// the buffers that outputs lie in; without, kernels that read an output get a copy.
   void run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs,
            std::span<const StoragePtr> owners = {});
+  /// Whether kernels over tensors are among the steps: only they give buffers.
+  bool has_boxed() const { return has_boxed_; }
   StoragePtr take_output(std::size_t output) { return std::move(slot_owners_[output_slots_[output]]); }
   std::size_t output_bytes(std::size_t output) const { return slot_bytes_[output_slots_[output]]; }
   /// Which outputs may be written over which leaves, for the sizes at hand; the leaves must be dense. Then both have the

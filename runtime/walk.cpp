@@ -105,6 +105,10 @@ void Walk::add_pending(Node* n) {
     words[0] = head(*n, n->op), words[1] = fermata::words(n->stretched[0], n->stretched[1]);
     return add_operands(*n, words + 2, n->arity);
   }
+  add_other(n);
+}
+
+[[gnu::noinline]] void Walk::add_other(Node* n) {
   const std::size_t count = n->operand_count();
   const OpInfo& op = info(n->op);
   const std::uint32_t generation = op_generation(n->op);

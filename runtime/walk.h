@@ -63,6 +63,7 @@ class Walk {
   void add(Node* n, Storage* storage);
   void add_leaf(Node* n, Storage* storage);
   void add_pending(Node* n);
+  void add_other(Node* n);  // that takes more words
   void add_operands(const Node& n, std::uint32_t* in_key, std::size_t count);
   void add_outputs(bool roots_only);
   void add_what_recomputing_reads(std::size_t key_begin);
