@@ -15,7 +15,8 @@ struct CallContext {
   ThreadKeys keys{};
   std::uint64_t region = 0;  // of autocast
   bool operator==(const CallContext& o) const {
-    return kernel == o.kernel && keys.included == o.keys.included && keys.excluded == o.keys.excluded && region == o.region;
+    return kernel == o.kernel && keys.included == o.keys.included && keys.excluded == o.keys.excluded &&
+           region == o.region;
   }
 };
 
@@ -32,11 +33,11 @@ struct DrawStream {
 
 /// What the frontend installs, once.
 struct ContextHooks {
-  std::uint64_t (*region)() = nullptr;                              // at hand
-  std::uint64_t (*enter_region)(std::uint64_t region) = nullptr;    // gives what leave_region() takes
+  std::uint64_t (*region)() = nullptr;                            // at hand
+  std::uint64_t (*enter_region)(std::uint64_t region) = nullptr;  // gives what leave_region() takes
   void (*leave_region)(std::uint64_t before) = nullptr;
-  DrawStream (*reserve)() = nullptr;                                // from this thread's generator, for one call
-  DrawStream (*enter_stream)(const DrawStream& stream) = nullptr;   // gives what leave_stream() takes
+  DrawStream (*reserve)() = nullptr;                               // from this thread's generator, for one call
+  DrawStream (*enter_stream)(const DrawStream& stream) = nullptr;  // gives what leave_stream() takes
   void (*leave_stream)(const DrawStream& before) = nullptr;
 };
 extern ContextHooks context_hooks;

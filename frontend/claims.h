@@ -17,7 +17,8 @@ class Claims {
  public:
   Claims() = default;
   ~Claims() {
-    if (!held_.empty()) [[unlikely]] release();
+    if (!held_.empty()) [[unlikely]]
+      release();
   }
   Claims(const Claims&) = delete;
   Claims& operator=(const Claims&) = delete;

@@ -48,7 +48,8 @@ bool may_be_merged(const Graph& graph, const GraphNode& node) {
   if (node.op == Op::input || !node.scalars.empty() || effect_of(node.op) != Effect::pure) return false;
   // Of a boxed call with tensors only each attribute says "a tensor".
   const bool has_numbers = is_boxed(node.op) && node.attributes.size() != node.operands.size();
-  const bool all_in_key = is_boxed(node.op) ? !has_numbers : structural_attributes(node.op) == StructuralAttributes::all;
+  const bool all_in_key =
+      is_boxed(node.op) ? !has_numbers : structural_attributes(node.op) == StructuralAttributes::all;
   return all_in_key && !size_is_an_argument(graph, node);
 }
 

@@ -23,7 +23,8 @@ enum class StructuralAttributes : std::uint8_t {
 StructuralAttributes structural_attributes(Op op);
 
 /// Calls add(word) for what a key has of the attributes of a node with `rank` axes.
-template <class Add> void each_structural_word(Op op, unsigned rank, std::span<const std::int64_t> attributes, Add&& add) {
+template <class Add>
+void each_structural_word(Op op, unsigned rank, std::span<const std::int64_t> attributes, Add&& add) {
   const auto both_halves = [&](std::int64_t v) {
     add(static_cast<std::uint32_t>(v));
     add(static_cast<std::uint32_t>(static_cast<std::uint64_t>(v) >> 32));

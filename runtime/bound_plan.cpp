@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 
 #include "ir/error.h"
 #include "ir/view.h"
@@ -278,33 +277,12 @@ void BoundPlan::run(const Plan& plan, std::span<const LeafBuffer> leaves, std::s
     for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) slot_buffers_[plan.leaf_slots[i]] = leaves[i].buffer;
   }
   for (std::size_t i = 0; i < plan.output_slots.size(); ++i) slot_data_[plan.output_slots[i]] = outputs[i];
-  if (has_boxed_) [[unlikely]] {
-    slot_owners_.resize(plan.slots.size());
-    for (std::size_t i = 0; i < owners.size(); ++i) slot_buffers_[plan.output_slots[i]] = owners[i].get();
-  }
   for (std::size_t i = 0; arena != nullptr && i < plan.slots.size(); ++i)  // there is none if all are empty
     if (plan.slots[i].kind == PlanSlot::Kind::temporary) slot_data_[i] = static_cast<std::byte*>(arena->data) + slot_offset_[i];
-  for (std::size_t i = 0; has_boxed_ && i < plan.slots.size(); ++i) {
-    const PlanSlot& slot = plan.slots[i];
-    if (slot.kind != PlanSlot::Kind::temporary || (!slot.is_owned && !slot.is_given)) continue;
-    slot_data_[i] = nullptr;
-    if (slot.is_given) continue;
-    slot_owners_[i].reset(allocate_on(plan.backend, slot_bytes_[i]));
-    slot_data_[i] = slot_owners_[i]->data, slot_buffers_[i] = slot_owners_[i].get();
-  }
+  if (has_boxed_) [[unlikely]] own_slots(plan, owners);
   for (const SharedPlace& s : shared_places_) slot_data_[s.temporary] = slot_data_[s.output];
   set_pointers();
-  if (has_boxed_) [[unlikely]] {
-    struct DropTemporaries {
-      BoundPlan& bound;
-      const Plan& plan;
-      ~DropTemporaries() {
-        for (std::size_t i = 0; i < plan.slots.size(); ++i)
-          if (plan.slots[i].kind == PlanSlot::Kind::temporary) bound.slot_owners_[i].reset();
-      }
-    } const drop{*this, plan};
-    return run_steps(plan);
-  }
+  if (has_boxed_) [[unlikely]] return run_with_boxed(plan);
   RunRecorder* const recorder = plan.backend == BackendKey::cpu ? nullptr : run_recorder(plan.backend);
   if (recorder == nullptr || plan.steps.size() < 2) [[likely]]
     return run_steps(plan);
@@ -350,57 +328,6 @@ void BoundPlan::run_steps(const Plan& plan) {
   if (StepProfile* const profile = StepProfile::current()) [[unlikely]] return run_timed(plan, *profile);
   if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]] return run_watched(plan, watch);
   for (std::size_t i = 0; i < plan.steps.size(); i = run_step(plan, i)) continue;
-}
-
-void BoundPlan::run_watched(const Plan& plan, WatchStep watch) {
-  for (std::size_t i = 0; i < plan.steps.size();) {
-    watch(plan.steps[i].name, plan.backend, plan.steps[i].kind == PlanStep::Kind::call ? steps_[i].where : plan.steps[i].where);
-    const std::size_t next = run_step(plan, i);
-    while (++i < next) watch(plan.steps[i].name, plan.backend, plan.steps[i].where);
-  }
-}
-
-/// Gives the number of the step that comes next.
-std::size_t BoundPlan::run_step(const Plan& plan, std::size_t i) {
-  reached_ = i + 1;
-  if (plan.steps[i].kind == PlanStep::Kind::kernel) run_kernel(plan.steps[i], steps_[i]);
-  else if (i + 2 < plan.steps.size() && steps_[i + 2].block_rows != 0) return run_on_row_blocks(plan, i), i + 3;
-  else if (i + 1 < plan.steps.size() && steps_[i + 1].on_tiles) return run_on_tiles(plan, i), i + 2;
-  else run_call(plan.steps[i], steps_[i], nullptr);
-  return i + steps_[i].calls;
-}
-
-void BoundPlan::run_timed(const Plan& plan, StepProfile& profile) {
-  using Clock = std::chrono::steady_clock;
-  for (std::size_t i = 0; i < plan.steps.size();) {
-    std::string what = description(plan, i);
-    const auto start = Clock::now();
-    const std::size_t next = run_step(plan, i);
-    const double ns = std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-    const std::uint32_t calls = steps_[i].calls;  // if there are several, each took its part
-    if (calls == 1 && next > i + 1) what += " with " + std::string(plan.steps[i + 1].name) + (next == i + 2 ? " on its tiles" : "");
-    if (calls == 1 && next > i + 2) what += " and " + description(plan, i + 2) + " on blocks of its rows";
-    for (std::uint32_t call = 0; call < calls; ++call) profile.add(what, ns / calls);
-    i = next;
-  }
-}
-
-/// The name of a step and what it works on: the sizes of operands and result, or of a kernel's domain.
-std::string BoundPlan::description(const Plan& plan, std::size_t i) const {
-  const auto sizes = [](const std::int64_t* of, std::size_t rank) {
-    std::string text = "[";
-    for (std::size_t axis = 0; axis < rank; ++axis) text += (axis == 0 ? "" : ", ") + std::to_string(of[axis]);
-    return text + "]";
-  };
-  const PlanStep& step = plan.steps[i];
-  const Step& b = steps_[i];
-  std::string text(step.name);
-  if (step.kind == PlanStep::Kind::kernel) return text + " " + sizes(numbers_.data() + b.sizes, b.rank);
-  for (std::size_t k = 0; k <= step.operand_order.size(); ++k) {  // several calls have all their inputs first
-    const TensorView& view = views_[b.first_view + (k == step.operand_order.size() ? k * b.calls : k)];
-    text += (k == step.operand_order.size() ? " -> " : " ") + sizes(view.sizes, view.rank);
-  }
-  return text;
 }
 
 KernelLaunch BoundPlan::launch_of(const Step& b) const {
@@ -620,21 +547,6 @@ CallArgs BoundPlan::prepare_call(const PlanStep& step, Step& b, const TileConsum
     b.kernel = select_call_step(step, one);
   }
   return args;
-}
-
-/// A call of a kernel over tensors. It may run other plans meanwhile, not this bound one.
-void BoundPlan::run_boxed(const PlanStep& step, Step& b) {
-  CallArgs args = prepare_call(step, b, nullptr);
-  const std::uint32_t slot = step.output.slot;
-  StoragePtr given;
-  if (slot_data_[slot] == nullptr) args.result = &given;
-  const RunSite site{step.name, b.where};
-  const RunSiteGuard guard(site);
-  b.kernel(args);
-  if (given == nullptr) return;
-  slot_data_[slot] = given->data, slot_buffers_[slot] = given.get();
-  slot_owners_[slot] = std::move(given);
-  set_pointers();
 }
 
 void BoundPlan::run_call(const PlanStep& step, Step& b, const TileConsumer* tiles) {

@@ -101,6 +101,8 @@ class BoundPlan {
   bool has_points_of_call(const Plan& plan, std::size_t step) const;
   void run_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);
   void run_boxed(const PlanStep& step, Step& bound);
+  void own_slots(const Plan& plan, std::span<const StoragePtr> owners);
+  void run_with_boxed(const Plan& plan);
   void set_pointers();
   CallArgs prepare_call(const PlanStep& step, Step& bound, const TileConsumer* tiles);
   void run_on_tiles(const Plan& plan, std::size_t call);

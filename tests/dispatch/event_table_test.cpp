@@ -33,12 +33,16 @@ const Event kEvents[] = {
     {"a kernel replaces tanh", [](InForce& in) { cpu(in).impl("tanh", &halved, {.replaces = true}); }},
     {"a boxed kernel replaces tanh",
      [](InForce& in) {
-       cpu(in).impl_boxed("tanh", [](const Call&, Stack& stack) { stack.assign(1, stack[0].as<Tensor>() * 0.5); }, {.replaces = true});
+       cpu(in).impl_boxed("tanh", [](const Call&, Stack& stack) { stack.assign(1, stack[0].as<Tensor>() * 0.5); },
+                          {.replaces = true});
      }},
     {"a variant of tanh with a condition",
      [](InForce& in) {
-       cpu(in).impl("tanh", &halved, {.variant = "halves", .fits = [](const Stack& s) { return s[0].as<Tensor>().dtype() == DType::f32; },
-                                      .fits_text = "f32", .cost = -1});
+       cpu(in).impl("tanh", &halved,
+                    {.variant = "halves",
+                     .fits = [](const Stack& s) { return s[0].as<Tensor>().dtype() == DType::f32; },
+                     .fits_text = "f32",
+                     .cost = -1});
      }},
     {"a kernel for the composite softmax",
      [](InForce& in) {
@@ -49,14 +53,17 @@ const Event kEvents[] = {
      }},
     {"two kernels at once",
      [](InForce& in) {
-       cpu(in).impl("tanh", &halved, {.replaces = true}).impl("exp", [](const Operand& x) { return x.tensor() + 1; }, {.replaces = true});
+       cpu(in)
+           .impl("tanh", &halved, {.replaces = true})
+           .impl("exp", [](const Operand& x) { return x.tensor() + 1; }, {.replaces = true});
      }},
     {"a kernel under a user key",
      [](InForce& in) {
-       in.library.emplace(Kind::implementation, "fermata", "User1").impl_boxed("tanh", [](const Call& call, Stack& stack) {
-         redispatch_boxed(call, Functionality::user1, stack);
-         stack.assign(1, stack[0].as<Tensor>() * 3);
-       });
+       in.library.emplace(Kind::implementation, "fermata", "User1")
+           .impl_boxed("tanh", [](const Call& call, Stack& stack) {
+             redispatch_boxed(call, Functionality::user1, stack);
+             stack.assign(1, stack[0].as<Tensor>() * 3);
+           });
        in.keys.emplace(Functionality::user1, DispatchKeySet());
      }},
     {"a fallback under a user key",
@@ -78,7 +85,10 @@ struct Transform {
 
 const Transform kTransforms[] = {
     {"a plain call", [](const Tensor& x) { return std::vector{body(x)}; }},
-    {"vmap", [](const Tensor& x) { return std::vector{vmap([](const Tensor& row) { return body(row); })(x.reshape({2, 2}))}; }},
+    {"vmap",
+     [](const Tensor& x) {
+       return std::vector{vmap([](const Tensor& row) { return body(row); })(x.reshape({2, 2}))};
+     }},
     {"gradients",
      [](const Tensor& x) {
        Tensor w = x.detach();
@@ -87,7 +97,8 @@ const Transform kTransforms[] = {
      }},
     {"control flow",
      [](const Tensor& x) {
-       return std::vector{fori_loop(0, 3, [](const Tensor&, const Tensor& t) { return body(t) * 0.25; }, x)};
+       return std::vector{fori_loop(
+           0, 3, [](const Tensor&, const Tensor& t) { return body(t) * 0.25; }, x)};
      }},
     {"autocast",
      [](const Tensor& x) {
@@ -119,13 +130,15 @@ TEST(EventTable, EveryCellIsThatOfEagerMode) {
   for (const Transform& transform : kTransforms) {
     const auto program = [&] { return transform.program(x); };
     const auto before = in_every_way(program);
-    for (const auto& [way, numbers] : before) EXPECT_TRUE(near(numbers, before[0].second)) << transform.name << ", " << way;
+    for (const auto& [way, numbers] : before)
+      EXPECT_TRUE(near(numbers, before[0].second)) << transform.name << ", " << way;
     for (const Event& event : kEvents) {
       {
         InForce in;
         event.happen(in);
         const auto during = in_every_way(program);
-        EXPECT_FALSE(near(during[0].second, before[0].second)) << event.name << ", " << transform.name << ": changes nothing";
+        EXPECT_FALSE(near(during[0].second, before[0].second))
+            << event.name << ", " << transform.name << ": changes nothing";
         for (const auto& [way, numbers] : during)
           EXPECT_TRUE(near(numbers, during[0].second)) << event.name << ", " << transform.name << ", " << way;
       }
@@ -148,7 +161,8 @@ TEST(EventTable, APlayedTraceMeetsTheTableOfTheMoment) {
     const auto during = in_every_way(play);
     EXPECT_NE(during[0].second, before[0].second) << event.name;
     for (const auto& [way, numbers] : during)
-      for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(numbers[i], during[0].second[i], 1e-5) << event.name << ", " << way;
+      for (std::size_t i = 0; i < numbers.size(); ++i)
+        EXPECT_NEAR(numbers[i], during[0].second[i], 1e-5) << event.name << ", " << way;
   }
 }
 

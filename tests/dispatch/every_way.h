@@ -38,7 +38,9 @@ class PolicyGuard {
 /// What the program gives in each way, by name.
 inline std::vector<std::pair<std::string, Numbers>> in_every_way(const TestProgram& program) {
   std::vector<std::pair<std::string, Numbers>> results;
-  const auto add = [&](std::string way, const std::function<Numbers()>& run) { results.emplace_back(std::move(way), run()); };
+  const auto add = [&](std::string way, const std::function<Numbers()>& run) {
+    results.emplace_back(std::move(way), run());
+  };
   add("eager", [&] {
     const ModeGuard eager(Mode::eager);
     return numbers_of(program());

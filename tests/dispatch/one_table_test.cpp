@@ -46,7 +46,8 @@ void replace_by_sevens(Library& m, const std::string& op, const TensorType& type
 }
 
 TEST(OneTable, AKernelThatReplacesABuiltInOneRunsInEveryMode) {
-  const Tensor x = values({0.5f, -1, 2, 3}), square = values({1, 2, 3, 4}).reshape({2, 2}).sync(), mask = (x > 0).sync();
+  const Tensor x = values({0.5f, -1, 2, 3}), square = values({1, 2, 3, 4}).reshape({2, 2}).sync(),
+               mask = (x > 0).sync();
   struct Case {
     const char* op;
     TensorType type;
@@ -59,9 +60,15 @@ TEST(OneTable, AKernelThatReplacesABuiltInOneRunsInEveryMode) {
       {"matmul", two, [=] { return std::vector{matmul(square, square)}; }},
       {"sum", none, [=] { return std::vector{sum(x)}; }},
       {"where", four, [=] { return std::vector{where(mask, x, x)}; }},
-      {"concat", eight, [=] { return std::vector{concat({x, x}, 0)}; }},
+      {"concat", eight,
+       [=] {
+         return std::vector{concat({x, x}, 0)};
+       }},
       {"sort", four, [=] { return std::vector{sort(x)}; }},
-      {"permute", two, [=] { return std::vector{permute(square, {1, 0})}; }},
+      {"permute", two,
+       [=] {
+         return std::vector{permute(square, {1, 0})};
+       }},
       {"cast", {DType::i32, {4}}, [=] { return std::vector{astype(x, DType::i32)}; }},
       {"softmax", four, [=] { return std::vector{softmax(x, 0)}; }},
       {"mean", none, [=] { return std::vector{mean(x)}; }},
@@ -97,7 +104,10 @@ TEST(OneTable, ACastThatIsReplacedIsSeenInEveryMode) {
 TEST(OneTable, TransformsAndControlFlowSeeAReplacedKernel) {
   const Tensor x = values({0.5f, -1}), rows = values({1, 2, 3, 4}).reshape({2, 2}).sync();
   const auto in_vmap = [=] { return std::vector{vmap([](const Tensor& row) { return tanh(row); })(rows)}; };
-  const auto in_loop = [=] { return std::vector{fori_loop(0, 2, [](const Tensor&, const Tensor& t) { return tanh(t) + 1; }, x)}; };
+  const auto in_loop = [=] {
+    return std::vector{fori_loop(
+        0, 2, [](const Tensor&, const Tensor& t) { return tanh(t) + 1; }, x)};
+  };
   const auto forward_of_gradient = [=] {
     Tensor w = x.detach();
     w.requires_grad(true);
@@ -105,7 +115,8 @@ TEST(OneTable, TransformsAndControlFlowSeeAReplacedKernel) {
     return std::vector{y.detach(), gradients(sum(y), {w})[0]};
   };
   Library cpu(Kind::implementation, "fermata", "CPU");
-  cpu.impl("tanh", [](const Operand& v) { return full(v.tensor().shape(), 7, v.tensor().dtype()); }, {.replaces = true});
+  cpu.impl("tanh", [](const Operand& v) { return full(v.tensor().shape(), 7, v.tensor().dtype()); },
+           {.replaces = true});
   expect_everywhere(in_vmap, {7, 7, 7, 7});
   expect_everywhere(in_loop, {8, 8});
   const auto results = in_every_way(forward_of_gradient);
@@ -124,18 +135,24 @@ TEST(OneTable, AVariantBesideTheBuiltInOnesIsChosenByItsConditionInEveryMode) {
   const auto program = [=] { return std::vector{abs(two), abs(three)}; };
   Library cpu(Kind::implementation, "fermata", "CPU");
   cpu.impl("abs", [](const Operand& x) { return x.tensor() * 0 + 7; },
-           {.variant = "of two", .fits = [](const Stack& stack) { return stack[0].as<Tensor>().size(0) == 2; }, .fits_text = "two elements", .cost = -1});
+           {.variant = "of two",
+            .fits = [](const Stack& stack) { return stack[0].as<Tensor>().size(0) == 2; },
+            .fits_text = "two elements",
+            .cost = -1});
   expect_everywhere(program, {7, 7, 1, 2, 3});
 }
 
 TEST(OneTable, AVariantThatIsCheaperIsChosenAtEverySight) {
   static bool fits_now = true;
   add_variant(Op::sinh, BackendKey::cpu,
-              {.name = "sevens", .form = KernelForm::library, .dtypes = DType::f32,
-               .call = [](const CallArgs& args) {
-                 auto* out = static_cast<float*>(args.outputs[0].data);
-                 for (std::int64_t i = 0; i < args.outputs[0].element_count(); ++i) out[i] = 7;
-               },
+              {.name = "sevens",
+               .form = KernelForm::library,
+               .dtypes = DType::f32,
+               .call =
+                   [](const CallArgs& args) {
+                     auto* out = static_cast<float*>(args.outputs[0].data);
+                     for (std::int64_t i = 0; i < args.outputs[0].element_count(); ++i) out[i] = 7;
+                   },
                .fits = [](const CallArgs&) { return fits_now; },
                .cost = [](const CallArgs&) { return -1e9; }});
   const Tensor x = values({0.5f, 1});
@@ -149,7 +166,8 @@ TEST(OneTable, AVariantThatIsCheaperIsChosenAtEverySight) {
 TEST(OneTable, ExplainListsTheKernelThatTheRowNames) {
   const Tensor x = values({0.5f, 1});
   Library cpu(Kind::implementation, "fermata", "CPU");
-  cpu.impl("tanh", [](const Operand& v) { return full(v.tensor().shape(), 7, v.tensor().dtype()); }, {.replaces = true});
+  cpu.impl("tanh", [](const Operand& v) { return full(v.tensor().shape(), 7, v.tensor().dtype()); },
+           {.replaces = true});
   const std::string text = explain(tanh(x) + 1);
   EXPECT_THAT(text, HasSubstr("kernel::tanh"));
   EXPECT_THAT(text, HasSubstr("default (call, "));
@@ -161,9 +179,7 @@ TEST(OneTable, ExplainListsTheKernelThatTheRowNames) {
 
 TEST(OneTable, AnOperatorThatIsDefinedAnewOrTakenAwayIsSeenByWhatWasCaptured) {
   const Tensor x = values({2, 3});
-  auto captured = compile([&] {
-    return OperatorHandle::find("again::f").typed<Tensor(const Operand&)>()(x);
-  });
+  auto captured = compile([&] { return OperatorHandle::find("again::f").typed<Tensor(const Operand&)>()(x); });
   {
     Library m(Kind::definition, "again");
     m.pointwise<DTypeRule::floating>("f", [](auto v) { return v * v; });
@@ -195,7 +211,8 @@ TEST(OneTable, ACaptureBelongsToTheKeysThatItRanUnder) {
 // ---- A recorded call keeps its dispatch ------------------------------------------------------------------------------
 
 TEST(OneTable, AKernelRunsUnderTheKeysOfItsCall) {
-  Library def(Kind::definition, "keys"), cpu(Kind::implementation, "keys", "CPU"), meta(Kind::implementation, "keys", "Meta");
+  Library def(Kind::definition, "keys"), cpu(Kind::implementation, "keys", "CPU"),
+      meta(Kind::implementation, "keys", "Meta");
   def.def("pure product(Tensor x) -> Tensor");
   cpu.impl("product", [](const Tensor& x) { return astype(matmul(x, x), DType::f32); });
   meta.impl("product", [](const Tensor& x) { return meta_tensor({DType::f32, x.shape()}); });
@@ -213,7 +230,8 @@ TEST(OneTable, AKernelRunsUnderTheKeysOfItsCall) {
 }
 
 TEST(OneTable, AKernelUnderAUserKeyFindsItInEveryMode) {
-  Library def(Kind::definition, "ukeys"), cpu(Kind::implementation, "ukeys", "CPU"), meta(Kind::implementation, "ukeys", "Meta");
+  Library def(Kind::definition, "ukeys"), cpu(Kind::implementation, "ukeys", "CPU"),
+      meta(Kind::implementation, "ukeys", "Meta");
   def.def("f(Tensor x) -> Tensor");
   cpu.impl("f", [](const Tensor& x) {
     return full(x.shape(), thread_keys.included.has(Functionality::user2) ? 1.0f : 0.0f);
@@ -221,15 +239,18 @@ TEST(OneTable, AKernelUnderAUserKeyFindsItInEveryMode) {
   meta.impl("f", [](const Tensor& x) { return meta_tensor({DType::f32, x.shape()}); });
   const auto f = OperatorHandle::find("ukeys::f").typed<Tensor(const Tensor&)>();
   const Tensor x = values({1});
-  expect_everywhere([=] {
-    const KeyGuard on(Functionality::user2, {});
-    return std::vector{f(x)};
-  }, {1});
+  expect_everywhere(
+      [=] {
+        const KeyGuard on(Functionality::user2, {});
+        return std::vector{f(x)};
+      },
+      {1});
   expect_everywhere([=] { return std::vector{f(x)}; }, {0});
 }
 
 TEST(OneTable, KernelsMayWriteCopiesAndTakeGradients) {
-  Library def(Kind::definition, "inner"), cpu(Kind::implementation, "inner", "CPU"), meta(Kind::implementation, "inner", "Meta");
+  Library def(Kind::definition, "inner"), cpu(Kind::implementation, "inner", "CPU"),
+      meta(Kind::implementation, "inner", "Meta");
   def.def("fill(Tensor x) -> Tensor").def("slope(Tensor x) -> Tensor");
   cpu.impl("fill", [](const Tensor& x) {
     const Tensor t = copy(x).reshape({2, 2});
@@ -252,23 +273,27 @@ TEST(OneTable, KernelsMayWriteCopiesAndTakeGradients) {
 }
 
 TEST(OneTable, AKernelOfDifferentiableCallsHasTheirDerivative) {
-  Library def(Kind::definition, "diff"), cpu(Kind::implementation, "diff", "CPU"), meta(Kind::implementation, "diff", "Meta");
+  Library def(Kind::definition, "diff"), cpu(Kind::implementation, "diff", "CPU"),
+      meta(Kind::implementation, "diff", "Meta");
   def.def("square(Tensor x) -> Tensor");
   cpu.impl("square", [](const Tensor& x) { return x * x; });
   meta.impl("square", [](const Tensor& x) { return meta_tensor({x.dtype(), x.shape()}); });
   const auto square = OperatorHandle::find("diff::square").typed<Tensor(const Tensor&)>();
   const Tensor x = values({3, 4});
-  expect_everywhere([=] {
-    Tensor w = x.detach();
-    w.requires_grad(true);
-    return std::vector{gradients(sum(square(w)), {w})[0]};
-  }, {6, 8});
+  expect_everywhere(
+      [=] {
+        Tensor w = x.detach();
+        w.requires_grad(true);
+        return std::vector{gradients(sum(square(w)), {w})[0]};
+      },
+      {6, 8});
 }
 
 // ---- A player that may be entered again -------------------------------------------------------------------------------
 
 TEST(OneTable, AKernelMayComputeWhatIsPending) {
-  Library def(Kind::definition, "reenter"), cpu(Kind::implementation, "reenter", "CPU"), meta(Kind::implementation, "reenter", "Meta");
+  Library def(Kind::definition, "reenter"), cpu(Kind::implementation, "reenter", "CPU"),
+      meta(Kind::implementation, "reenter", "Meta");
   def.def("f(Tensor x) -> Tensor");
   static Tensor outside;
   cpu.impl("f", [](const Tensor& x) {
@@ -279,16 +304,19 @@ TEST(OneTable, AKernelMayComputeWhatIsPending) {
   meta.impl("f", [](const Tensor& x) { return meta_tensor({x.dtype(), x.shape()}); });
   const auto f = OperatorHandle::find("reenter::f").typed<Tensor(const Tensor&)>();
   const Tensor x = values({1, 1});
-  expect_everywhere([=] {
-    outside = x * 10 + 1;  // pending, where calls are recorded
-    const Tensor y = f(x + 0) + 0;
-    return std::vector{y, f(y) + x};
-  }, {23, 23, 46, 46});
+  expect_everywhere(
+      [=] {
+        outside = x * 10 + 1;  // pending, where calls are recorded
+        const Tensor y = f(x + 0) + 0;
+        return std::vector{y, f(y) + x};
+      },
+      {23, 23, 46, 46});
   outside = Tensor();
 }
 
 TEST(OneTable, AKernelMayKeepItsArguments) {
-  Library def(Kind::definition, "keep"), cpu(Kind::implementation, "keep", "CPU"), meta(Kind::implementation, "keep", "Meta");
+  Library def(Kind::definition, "keep"), cpu(Kind::implementation, "keep", "CPU"),
+      meta(Kind::implementation, "keep", "Meta");
   def.def("f(Tensor x) -> Tensor");
   static std::vector<Tensor> kept;
   cpu.impl("f", [](const Tensor& x) {
@@ -308,7 +336,8 @@ TEST(OneTable, AKernelMayKeepItsArguments) {
 }
 
 TEST(OneTable, AValueThatFourThreadsWantIsComputedOnce) {
-  Library def(Kind::definition, "once"), cpu(Kind::implementation, "once", "CPU"), meta(Kind::implementation, "once", "Meta");
+  Library def(Kind::definition, "once"), cpu(Kind::implementation, "once", "CPU"),
+      meta(Kind::implementation, "once", "Meta");
   def.def("f(Tensor x) -> Tensor");
   static std::atomic<int> runs{0};
   cpu.impl("f", [](const Tensor& x) {
@@ -336,7 +365,8 @@ TEST(OneTable, AValueThatFourThreadsWantIsComputedOnce) {
 }
 
 TEST(OneTable, TwoKernelsThatWaitForEachOtherEnd) {
-  Library def(Kind::definition, "circle"), cpu(Kind::implementation, "circle", "CPU"), meta(Kind::implementation, "circle", "Meta");
+  Library def(Kind::definition, "circle"), cpu(Kind::implementation, "circle", "CPU"),
+      meta(Kind::implementation, "circle", "Meta");
   def.def("pure f(Tensor x, int other) -> Tensor");
   static Tensor pending[2];
   static std::atomic<int> depth{0};
@@ -387,7 +417,8 @@ class Effects : public testing::Test {
   static Tensor noise(const Tensor& x, const char* name = "fx::noise") {
     return OperatorHandle::find(name).typed<Tensor(const Tensor&)>()(x);
   }
-  Library def_{Kind::definition, "fx"}, cpu_{Kind::implementation, "fx", "CPU"}, meta_{Kind::implementation, "fx", "Meta"};
+  Library def_{Kind::definition, "fx"}, cpu_{Kind::implementation, "fx", "CPU"},
+      meta_{Kind::implementation, "fx", "Meta"};
 };
 
 TEST_F(Effects, HappenOnceEachInTheOrderOfTheProgram) {
@@ -486,7 +517,8 @@ TEST_F(Effects, SchemasSayThem) {
 // ---- Operators that write, and that have several results --------------------------------------------------------------
 
 TEST(OneTable, OperatorsThatWriteOrHaveSeveralResultsAreSteps) {
-  Library def(Kind::definition, "steps"), cpu(Kind::implementation, "steps", "CPU"), meta(Kind::implementation, "steps", "Meta");
+  Library def(Kind::definition, "steps"), cpu(Kind::implementation, "steps", "CPU"),
+      meta(Kind::implementation, "steps", "Meta");
   def.def("pure add_(Tensor(a!) x, Tensor y) -> Tensor(a!)").def("pure minmax(Tensor x) -> (Tensor, Tensor)");
   def.def("pure swap_(Tensor(a!) x, Tensor(b!) y) -> Tensor");
   cpu.impl("add_", [](Tensor& x, const Tensor& y) {
@@ -553,7 +585,8 @@ TEST(OneTable, APlanThatMergedEqualCallsServesNoOthers) {
   const PolicyGuard policy(CompilePolicy::immediate);
   EXPECT_EQ(both(8, 8), eager(8, 8));
   EXPECT_EQ(both(8, 9), eager(8, 9));
-  Library def(Kind::definition, "merged"), cpu(Kind::implementation, "merged", "CPU"), meta(Kind::implementation, "merged", "Meta");
+  Library def(Kind::definition, "merged"), cpu(Kind::implementation, "merged", "CPU"),
+      meta(Kind::implementation, "merged", "Meta");
   def.def("pure plus(Tensor x, int n) -> Tensor");
   cpu.impl("plus", [](const Tensor& x, std::int64_t n) { return x + n; });
   meta.impl("plus", [](const Tensor& x, std::int64_t) { return meta_tensor({x.dtype(), x.shape()}); });

@@ -40,13 +40,21 @@ Tensor like(const Tensor& x) { return meta_tensor({x.dtype(), x.shape()}); }
 struct Operators {
   Library def{Kind::definition, "fz"}, cpu{Kind::implementation, "fz", "CPU"}, meta{Kind::implementation, "fz", "Meta"};
   Operators() {
-    def.def("pure scale(Tensor x, float by) -> Tensor").def("log(Tensor x, int call) -> Tensor").def("tell(Tensor x, int call) -> ()");
+    def.def("pure scale(Tensor x, float by) -> Tensor")
+        .def("log(Tensor x, int call) -> Tensor")
+        .def("tell(Tensor x, int call) -> ()");
     def.def("random noise(Tensor x) -> Tensor").def("pure parts(Tensor x) -> (Tensor, Tensor)");
-    def.def("pure add_(Tensor(a!) x, Tensor y) -> Tensor(a!)").def("pure inner(Tensor x) -> Tensor").def("opaque(Tensor x) -> Tensor").def("keep(Tensor x) -> Tensor");
+    def.def("pure add_(Tensor(a!) x, Tensor y) -> Tensor(a!)")
+        .def("pure inner(Tensor x) -> Tensor")
+        .def("opaque(Tensor x) -> Tensor")
+        .def("keep(Tensor x) -> Tensor");
     // Under a key of the thread it means something else.
-    cpu.impl("scale", [](const Tensor& x, double by) { return x * (thread_keys.included.has(Functionality::user2) ? -by : by); });
+    cpu.impl("scale", [](const Tensor& x, double by) {
+      return x * (thread_keys.included.has(Functionality::user2) ? -by : by);
+    });
     cpu.impl("keep", [](const Tensor& x) {
-      const Tensor f32 = astype(x, DType::f32).detach();  // in eager mode x is the tensor of the caller, who may write it
+      const Tensor f32 =
+          astype(x, DType::f32).detach();  // in eager mode x is the tensor of the caller, who may write it
       const std::lock_guard lock(events_mutex);
       kept.emplace_back(f32, f32.to_vector<float>());
       return x - 0.5;
@@ -165,7 +173,8 @@ template <class F> Outcome outcome_of(F&& run) {
     const std::vector<double> each = astype(t, DType::f64).to_vector<double>();
     outcome.numbers.insert(outcome.numbers.end(), each.begin(), each.end());
   }
-  for (const auto& [argument, seen] : kept) EXPECT_EQ(argument.template to_vector<float>(), seen) << "an argument that a kernel has kept";
+  for (const auto& [argument, seen] : kept)
+    EXPECT_EQ(argument.template to_vector<float>(), seen) << "an argument that a kernel has kept";
   EXPECT_EQ(events.size(), outcome.effects.size()) << "effects are over once values have been computed";
   return outcome;
 }
@@ -179,11 +188,13 @@ std::string difference(const Outcome& got, const Outcome& wanted, double toleran
   if (got.numbers.size() != wanted.numbers.size()) return "another number of values";
   for (std::size_t i = 0; i < got.numbers.size(); ++i)
     if (!is_close(got.numbers[i], wanted.numbers[i], tolerance))
-      return "value " + std::to_string(i) + " is " + std::to_string(got.numbers[i]) + ", not " + std::to_string(wanted.numbers[i]);
+      return "value " + std::to_string(i) + " is " + std::to_string(got.numbers[i]) + ", not " +
+             std::to_string(wanted.numbers[i]);
   if (got.effects.size() != wanted.effects.size())
     return std::to_string(got.effects.size()) + " effects, not " + std::to_string(wanted.effects.size());
   for (std::size_t i = 0; i < got.effects.size(); ++i)
-    if (got.effects[i].call != wanted.effects[i].call || !is_close(got.effects[i].seen, wanted.effects[i].seen, tolerance))
+    if (got.effects[i].call != wanted.effects[i].call ||
+        !is_close(got.effects[i].seen, wanted.effects[i].seen, tolerance))
       return "effect " + std::to_string(i) + " is that of call " + std::to_string(got.effects[i].call) + " on " +
              std::to_string(got.effects[i].seen) + ", not of call " + std::to_string(wanted.effects[i].call) + " on " +
              std::to_string(wanted.effects[i].seen);
@@ -213,17 +224,26 @@ std::string check(std::uint64_t seed, bool second_round) {
   std::normal_distribution<float> normal;
   std::vector<float> numbers(2 * kRows * kColumns);
   for (float& n : numbers) n = normal(random);
-  const Tensor x0 = tensor(std::vector<float>(numbers.begin(), numbers.begin() + kRows * kColumns), {kRows, kColumns}).sync();
-  const Tensor x1 = tensor(std::vector<float>(numbers.begin() + kRows * kColumns, numbers.end()), {kRows, kColumns}).sync();
+  const Tensor x0 =
+      tensor(std::vector<float>(numbers.begin(), numbers.begin() + kRows * kColumns), {kRows, kColumns}).sync();
+  const Tensor x1 =
+      tensor(std::vector<float>(numbers.begin() + kRows * kColumns, numbers.end()), {kRows, kColumns}).sync();
 
   Library replacements(Kind::implementation, "fermata", "CPU");
   if (program.replaces_tanh)
-    replacements.impl("tanh", [bound](const Operand& x) { return minimum(maximum(x.tensor(), -bound), bound); }, {.replaces = true});
+    replacements.impl("tanh", [bound](const Operand& x) { return minimum(maximum(x.tensor(), -bound), bound); },
+                      {.replaces = true});
   if (program.replaces_sum)
-    replacements.impl_boxed("sum", [](const Call&, Stack& stack) {
-      const Tensor x = stack[0].as<std::vector<Tensor>>()[0];
-      stack.assign(1, max(x, {1}, true));
-    }, {.variant = "max", .fits = [](const Stack& stack) { return stack[0].as<std::vector<Tensor>>()[0].rank() == 2; }, .fits_text = "a matrix", .cost = -1});
+    replacements.impl_boxed(
+        "sum",
+        [](const Call&, Stack& stack) {
+          const Tensor x = stack[0].as<std::vector<Tensor>>()[0];
+          stack.assign(1, max(x, {1}, true));
+        },
+        {.variant = "max",
+         .fits = [](const Stack& stack) { return stack[0].as<std::vector<Tensor>>()[0].rank() == 2; },
+         .fits_text = "a matrix",
+         .cost = -1});
 
   const auto run = [&] { return program(x0, x1); };
   Outcome wanted;
@@ -235,7 +255,8 @@ std::string check(std::uint64_t seed, bool second_round) {
   std::string what;
   const auto compare = [&](const char* way, const Outcome& got) {
     if (!what.empty()) return;
-    if (const std::string found = difference(got, wanted, tolerance); !found.empty()) what = std::string(way) + ": " + found;
+    if (const std::string found = difference(got, wanted, tolerance); !found.empty())
+      what = std::string(way) + ": " + found;
   };
   {
     const Policy policy(CompilePolicy::immediate);
@@ -269,7 +290,9 @@ TEST(ModesFuzz, ARandomProgramIsTheSameInEveryWay) {
   const Operators operators;
   const std::uint64_t first = testing::test_seed(20261122);
   const char* const given = std::getenv("FERMATA_FUZZ_COUNT");
-  const std::uint64_t count = given != nullptr ? std::strtoull(given, nullptr, 10) : std::getenv("FERMATA_THOROUGH") != nullptr ? 5000 : 150;
+  const std::uint64_t count = given != nullptr                             ? std::strtoull(given, nullptr, 10)
+                              : std::getenv("FERMATA_THOROUGH") != nullptr ? 5000
+                                                                           : 150;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     std::string what;
     try {
