@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "frontend/transforms/autograd_tape.h"
+#include "runtime/effects.h"
 
 namespace fermata {
 
@@ -38,6 +39,7 @@ void CaptureScope::touch(const Tensor& tensor, Location where) {
       CaptureScope* scope = std::exchange(capture_scope, nullptr);
       ~Outside() { capture_scope = scope; }
     } outside;
+    const EffectScope effects;  // those that the function has recorded happen when it runs
     tensor_hooks.materialise(node, "a compiled function uses a pending tensor", where);
   }
   hidden_.emplace(node, tensor);

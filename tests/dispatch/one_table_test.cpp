@@ -461,6 +461,20 @@ TEST_F(Effects, HappenBeforeTheModeChangesAndWhereAThreadEnds) {
   EXPECT_THAT(log_of_effects, ElementsAre(1, 2, 3));
 }
 
+TEST_F(Effects, OfAFunctionAreNotThoseOfWhatItsCaptureComputes) {
+  const Tensor x = values({1}), pending = values({2}) * 3;
+  log_of_effects.clear();
+  auto captured = compile([&](const Tensor& t) {
+    const Tensor y = log(t, 1);
+    return y * pending;  // computed while the function is captured
+  });
+  EXPECT_TRUE(log_of_effects.empty());
+  for (int call = 1; call <= 3; ++call) {
+    EXPECT_EQ(captured(x).item<float>(), 12);
+    EXPECT_EQ(log_of_effects.size(), static_cast<std::size_t>(call));
+  }
+}
+
 TEST_F(Effects, OfABackwardPassAreNotRepeated) {
   Tensor w = values({1});
   w.requires_grad(true);
