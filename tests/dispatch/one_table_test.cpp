@@ -428,6 +428,41 @@ TEST(OneTable, OperatorsThatWriteOrHaveSeveralResultsAreSteps) {
   sync(pending);
 }
 
+// ---- What traces say --------------------------------------------------------------------------------------------------
+
+TEST(OneTable, ATraceSaysWhichResultsOfKernelsItHasFixed) {
+  Library def(Kind::definition, "traced"), cpu(Kind::implementation, "traced", "CPU");
+  def.def("raw(Tensor x) -> (Tensor, Tensor)").def("calls(Tensor x) -> (Tensor, Tensor)");
+  cpu.impl("raw", [](const Tensor& x) {
+    const std::vector<float> elements = x.to_vector<float>();
+    return std::tuple<Tensor, Tensor>(tensor(elements), tensor(elements));
+  });
+  cpu.impl("calls", [](const Tensor& x) { return std::tuple<Tensor, Tensor>(x * 2, x + 1); });
+  const auto call = [](const char* name, const Tensor& x) {
+    return std::get<0>(OperatorHandle::find(name).typed<std::tuple<Tensor, Tensor>(const Tensor&)>()(x));
+  };
+  const Tensor x = values({1, 2});
+  const Trace raw = trace([&](const Tensor& t) { return call("traced::raw", t * 3); }, x);
+  ASSERT_FALSE(raw.frozen.empty());
+  EXPECT_THAT(raw.frozen, testing::Contains(HasSubstr("traced::raw at dispatch/one_table_test.cpp:")));
+  const Trace calls = trace([&](const Tensor& t) { return call("traced::calls", t * 3); }, x);
+  EXPECT_TRUE(calls.frozen.empty()) << "its calls are in the program";
+  EXPECT_THAT(play_trace(calls, std::vector{values({5, 6})})[0].to_vector<float>(), ElementsAre(30, 36));
+}
+
+TEST(OneTable, TheDispatchTraceHasEveryStepThatRuns) {
+  const PolicyGuard policy(CompilePolicy::immediate);
+  const Tensor x = values({1, 2});
+  testing::internal::CaptureStderr();
+  set_trace_dispatch(true);
+  (exp(x) + sort(x)).sync();
+  set_trace_dispatch(false);
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, HasSubstr("exp [Capture/CPU]"));
+  EXPECT_THAT(text, HasSubstr("sort [step/CPU]"));
+  EXPECT_THAT(text, HasSubstr("exp_add [step/CPU]"));
+}
+
 // ---- Merging ----------------------------------------------------------------------------------------------------------
 
 TEST(OneTable, CallsThatDifferInASizeAreNotMerged) {
