@@ -9,6 +9,7 @@
 #include "dispatch/call_context.h"
 #include "dispatch/kernel_cache.h"
 #include "dispatch/kernel_table.h"
+#include "dispatch/meta.h"
 #include "dispatch/packed_results.h"
 #include "dispatch/table.h"
 #include "ir/error.h"
@@ -101,14 +102,13 @@ CallContext plain_context(const OperatorEntry& entry, BackendKey backend) {
 
 /// Several results, one after another in the buffer of the node.
 void deliver_packed(std::span<const Tensor> results, const CallArgs& args, const Call& call) {
-  std::vector<TensorType> types;
-  for (const Tensor& t : results) types.push_back({t.dtype(), t.shape()});
+  std::vector<TensorType> operands;
+  for (const TensorView& v : args.inputs) operands.push_back({v.dtype, Shape(std::span(v.sizes, v.rank))});
+  const std::vector<TensorType> types = result_types(call.entry, operands, args.attributes, call.where);
   const PackedLayout layout = packed_layout(types);
   TensorView packed = args.outputs[0];
-  if (layout.bytes != packed.element_count())
-    throw UnsupportedError(2008, format_error(2008, "UnsupportedError",
-                                              std::string(call.entry.name) + ": the results are not what the Meta kernel said", {},
-                                              call.where));
+  if (types.size() != results.size() || layout.bytes != packed.element_count())
+    throw_internal("the results of a recorded call are not those of its schema", call.where);
   const BackendKey backend = call.keys.backend();
   if (args.result != nullptr) {
     args.result->reset(allocate_on(backend, static_cast<std::size_t>(layout.bytes)));

@@ -65,8 +65,8 @@ class Player {
   void run_plan(const Plan& plan);
   BoundPlan& bound_for(const Plan& plan);
   static bool is_mine(const Walk::Entry& leaf);
-  void take_claims();
-  void give_back_claims(bool overwritten);
+  void announce_takeovers();
+  void give_back_takeovers(bool overwritten);
   void publish();
   static void cut(std::span<Node* const> nodes);
   void collect(bool wait);
@@ -84,8 +84,8 @@ class Player {
   std::vector<LeafBuffer> leaves_;
   std::vector<void*> buffers_;
   std::vector<StoragePtr> results_, staged_;
-  struct Claim { std::size_t output; Node* leaf; Storage* storage; };
-  std::vector<Claim> claims_;                                     // leaves that this run writes results over
+  struct Takeover { std::size_t output; Node* leaf; Storage* storage; };
+  std::vector<Takeover> takeovers_;                                     // leaves that this run writes results over
   std::vector<Node*> claimed_;
   std::vector<Node*> published_, waiting_;                        // waiting: published, inputs not cut yet, because of
   std::vector<std::pair<const Player*, std::uint64_t>> readers_;  // these threads in these epochs
@@ -179,14 +179,14 @@ void Player::run_plan(const Plan& plan) {
   bound.bind(plan, records_);
   for (const std::uint32_t record : plan.leaf_records)
     leaves_.push_back(leaf_buffer(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
-  claims_.clear();
+  takeovers_.clear();
   for (const Overwrite& o : bound.overwrites()) {
     const Walk::Entry& leaf = walk_.order[plan.leaf_records[o.leaf]];
-    const auto is_taken = [&](const Claim& c) { return c.output == o.output || c.leaf == leaf.node; };
-    if (is_mine(leaf) && std::ranges::none_of(claims_, is_taken)) claims_.push_back({o.output, leaf.node, leaf.storage});
+    const auto is_taken = [&](const Takeover& c) { return c.output == o.output || c.leaf == leaf.node; };
+    if (is_mine(leaf) && std::ranges::none_of(takeovers_, is_taken)) takeovers_.push_back({o.output, leaf.node, leaf.storage});
   }
-  take_claims();
-  for (const Claim& c : claims_) {
+  announce_takeovers();
+  for (const Takeover& c : takeovers_) {
     results_[c.output].reset(c.storage), c.storage->forget_packed();
     for (LeafBuffer& leaf : leaves_)
       if (leaf.buffer == c.storage) leaf.buffer = nullptr;
@@ -201,7 +201,7 @@ void Player::run_plan(const Plan& plan) {
     for (std::size_t i = 0; bound.has_boxed() && i < results_.size(); ++i)
       if (results_[i] == nullptr) results_[i] = bound.take_output(i);
   } catch (...) {
-    give_back_claims(bound.has_overwritten());
+    give_back_takeovers(bound.has_overwritten());
     throw;
   }
   staged_.clear();
@@ -216,24 +216,24 @@ bool Player::is_mine(const Walk::Entry& leaf) {
 
 /// Shows others that the leaves are about to be written over, unless one of them may be reading already or is about to do
 /// the same. As with the publishing of nodes, sequential consistency makes one of the two see the other.
-void Player::take_claims() {
-  if (claims_.empty()) return;
+void Player::announce_takeovers() {
+  if (takeovers_.empty()) return;
   std::size_t taken = 0;
-  for (; taken < claims_.size(); ++taken) {
-    Storage *expected = claims_[taken].storage, *const busy = Storage::being_overwritten();
-    if (claims_[taken].leaf->storage.compare_exchange_strong(expected, busy)) continue;
+  for (; taken < takeovers_.size(); ++taken) {
+    Storage *expected = takeovers_[taken].storage, *const busy = Storage::being_overwritten();
+    if (takeovers_[taken].leaf->storage.compare_exchange_strong(expected, busy)) continue;
     busy->release();
     break;
   }
-  bool alone = taken == claims_.size();
+  bool alone = taken == takeovers_.size();
   for (const Player* p = players.load(); alone && p != nullptr; p = p->next_) alone = p == this || p->epoch_.load() % 2 == 0;
   if (alone) return;
-  for (std::size_t i = 0; i < taken; ++i) claims_[i].leaf->storage.exchange(claims_[i].storage)->release();
-  claims_.clear();
+  for (std::size_t i = 0; i < taken; ++i) takeovers_[i].leaf->storage.exchange(takeovers_[i].storage)->release();
+  takeovers_.clear();
 }
 
-void Player::give_back_claims(bool overwritten) {
-  for (const Claim& c : std::exchange(claims_, {})) {
+void Player::give_back_takeovers(bool overwritten) {
+  for (const Takeover& c : std::exchange(takeovers_, {})) {
     if (!overwritten) {
       static_cast<void>(results_[c.output].release());
       c.leaf->storage.exchange(c.storage)->release();

@@ -428,6 +428,22 @@ TEST(OneTable, OperatorsThatWriteOrHaveSeveralResultsAreSteps) {
   sync(pending);
 }
 
+TEST(OneTable, SeveralResultsAreCheckedAgainstTheMetaKernel) {
+  Library def(Kind::definition, "wrong"), cpu(Kind::implementation, "wrong", "CPU"),
+      meta(Kind::implementation, "wrong", "Meta");
+  def.def("two(Tensor x) -> (Tensor, Tensor)");
+  cpu.impl("two", [](const Tensor& x) { return std::tuple<Tensor, Tensor>(x, concat({x, x}, 0)); });
+  meta.impl("two", [](const Tensor& x) {
+    return std::tuple<Tensor, Tensor>(meta_tensor({x.dtype(), x.shape()}), meta_tensor({x.dtype(), x.shape()}));
+  });
+  const Tensor x = values({1, 2});
+  const auto two = OperatorHandle::find("wrong::two").typed<std::tuple<Tensor, Tensor>(const Tensor&)>();
+  EXPECT_THAT(message_of([&] { std::get<1>(two(x)).sync(); }),
+              HasSubstr("FM2008 UnsupportedError: wrong::two: the result is not what the Meta kernel said\n"
+                        "  result f32[4]\n  Meta   f32[2]\n  at     dispatch/one_table_test.cpp:"));
+  EXPECT_EQ((x * 2).to_vector<float>()[1], 4) << "the engine still works";
+}
+
 // ---- What traces say --------------------------------------------------------------------------------------------------
 
 TEST(OneTable, ATraceSaysWhichResultsOfKernelsItHasFixed) {
