@@ -14,6 +14,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/dispatch/every_way.h"
 #include "tests/ir/seed.h"
 
 namespace fermata {
@@ -201,17 +202,6 @@ std::string difference(const Outcome& got, const Outcome& wanted, double toleran
   return {};
 }
 
-class Policy {
- public:
-  explicit Policy(CompilePolicy p) : saved_(set_compile_policy(p)) {}
-  ~Policy() { set_compile_policy(saved_); }
-  Policy(const Policy&) = delete;
-  Policy& operator=(const Policy&) = delete;
-
- private:
-  CompilePolicy saved_;
-};
-
 /// Runs one program in every way; what differs first, or nothing. In the second round the same structures have other kernels, and
 /// other keys and regions around them.
 std::string check(std::uint64_t seed, bool second_round) {
@@ -259,14 +249,14 @@ std::string check(std::uint64_t seed, bool second_round) {
       what = std::string(way) + ": " + found;
   };
   {
-    const Policy policy(CompilePolicy::immediate);
+    const PolicyGuard policy(CompilePolicy::immediate);
     compare("compiled at once", outcome_of(run));
   }
   {
-    const Policy policy(CompilePolicy::never);
+    const PolicyGuard policy(CompilePolicy::never);
     compare("never compiled", outcome_of(run));
   }
-  const Policy policy(CompilePolicy::second_sight);
+  const PolicyGuard policy(CompilePolicy::second_sight);
   compare("at a sight", outcome_of(run));
   compare("at another sight", outcome_of(run));
   compare("on another thread", outcome_of([&] {
