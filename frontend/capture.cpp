@@ -347,7 +347,8 @@ std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<c
   return extra;
 }
 
-Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
+/// `context` is that of a boxed call: the node has it before anybody can compute it.
+Tensor record_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes, std::uint32_t context) {
   if (is_unusual(call) && (is_compound(call) || runs_at_once(call))) [[unlikely]]
     return Dispatcher<GeneralCall>::redispatch(call, Functionality::capture, tensors, attributes);
   const Op op = call.entry.op;
@@ -367,6 +368,10 @@ Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const 
   if (backend != BackendKey::cpu && !is_view_op(op)) [[unlikely]]
     require_variant(call, backend, types.empty() ? type.dtype : types[0].dtype);
   std::unique_ptr<NodeExtra> extra = make_extra(op, type, tensors, attributes);
+  if (context != 0) {
+    if (extra == nullptr) extra = std::make_unique<NodeExtra>();  // a call without arguments
+    extra->context = context;
+  }
   void* const block = allocate_node();
   std::uint64_t hash = static_cast<std::uint64_t>(op) | static_cast<std::uint64_t>(type.dtype) << 16;
   std::uint32_t depth = 0;
@@ -401,6 +406,10 @@ Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const 
                                   .stretched = kNotStretched};
   if (op == Op::broadcast_to) node->stretched[0] = stretched_axes(types[0].shape, type.shape);
   return finish(node, call.keys, call);
+}
+
+Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
+  return record_general(call, tensors, attributes, 0);
 }
 
 /// Threads begin with Capture among their keys, in a thread-local image that the compiler has laid down. So where the
@@ -468,12 +477,10 @@ Tensor record_boxed(const Call& call, const Stack& stack, std::span<const Tensor
   const BackendKey backend = call.keys.backend();
   const Impurity impurity(boxed.op, backend, tensors, call.where);
   const Call own{boxed, call.keys, call.where};
-  const Tensor result = capture_general(own, tensors, {.wanted = {}, .integers = arguments, .scalars = impurity.scalars(), .backend = backend});
-  Node* const node = result.node();
-  const KernelFunction* const kernel = call.entry.kernels[cell_of(Functionality::dense, node->backend)].load(memory_order_acquire);
-  if (node->extra == nullptr) node->extra = new NodeExtra;  // a call without arguments
-  node->extra->context = intern(present_context(kernel));
-  if (impurity.effect == Effect::effect) set_last_effect(node);
+  const KernelFunction* const kernel = call.entry.kernels[cell_of(Functionality::dense, backend)].load(memory_order_acquire);
+  const Tensor result = record_general(own, tensors, {.wanted = {}, .integers = arguments, .scalars = impurity.scalars(), .backend = backend},
+                                       intern(present_context(kernel)));
+  if (impurity.effect == Effect::effect) set_last_effect(result.node());
   return result;
 }
 

@@ -46,8 +46,10 @@ class Player {
     Player *player_, *outer_ = nullptr;
   };
   void play(std::span<Node* const> roots, const char* reason);
+  static void prepare_thread();
 
  private:
+  static Player& mine();
   struct Inside {
     explicit Inside(Player& p) : player(p) { ++player.epoch_; }
     /// Only this thread writes it; who sees it late waits longer.
@@ -55,11 +57,11 @@ class Player {
     Player& player;
   };
 
-  static Player& mine();
   static Player* take();
   Player() : next_(players.load()) {
     while (!players.compare_exchange_weak(next_, this)) {}
   }
+  void prime(Node* root);
   void compute(std::span<Node* const> roots, Claims& claims);
   bool claim(Claims& claims);
   void run_plan(const Plan& plan);
@@ -131,6 +133,44 @@ void Player::play(std::span<Node* const> roots, const char* reason) {
   Claims claims;  // until what they are about is published, or has failed
   compute(roots, claims);
   publish();
+}
+
+void Player::prime(Node* root) {
+  results_.clear(), published_.clear();
+  const Inside inside(*this);
+  walk_.run({&root, 1});
+  PlanCache::instance().find(root->hash, walk_.key);
+  static_cast<void>(ThreadCounts::mine());
+  results_.resize(walk_.outputs.size());
+  play_calls(walk_, results_);
+  publish();
+}
+
+/// What a thread makes first is destroyed last. So a single copy is computed: that makes what a sync keeps in its thread, whether it
+/// plays calls or runs a plan.
+void Player::prepare_thread() {
+  Node* const leaf = make_leaf({DType::f32, {}}, Storage::allocate(sizeof(float)), BackendKey::cpu, Node::kEdge);
+  *static_cast<float*>(leaf->storage.load()->data) = 0;
+  Node* const copy = ::new (allocate_node()) Node{.refs{Node::kTensor},
+                                                  .storage{nullptr},
+                                                  .op = Op::copy,
+                                                  .dtype = DType::f32,
+                                                  .rank = 0,
+                                                  .arity = 1,
+                                                  .backend = BackendKey::cpu,
+                                                  .inline_sizes = {},
+                                                  .where = {},
+                                                  .inputs = {leaf, nullptr, nullptr},
+                                                  .scalar = 0,
+                                                  .extra = nullptr,
+                                                  .hash = 1,
+                                                  .hint{0},
+                                                  .depth{1},
+                                                  .tape{0},
+                                                  .stretched = {0, 0, 0}};
+  const Tensor value(copy, DispatchKeySet(BackendKey::cpu) | Functionality::dense);
+  const Use use;
+  use->prime(copy);
 }
 
 /// Sees to it that no other thread makes the same calls. False where one has, meanwhile.
@@ -346,6 +386,7 @@ void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_lo
 
 void install_sync() {
   tensor_hooks.materialise = &materialise;
+  prepare_thread = &Player::prepare_thread;
   tensor_hooks.written = [](TensorImpl* impl) {
     if (in_capture_scope()) [[unlikely]] capture_scope->written(impl);
   };

@@ -8,6 +8,7 @@
 namespace fermata {
 
 constinit thread_local Node* last_effect = nullptr;
+void (*prepare_thread)() = nullptr;
 
 namespace {
 
@@ -35,7 +36,8 @@ Node* pending_effect() {
 }
 
 void set_last_effect(Node* node) {
-  static thread_local const AtThreadEnd at_end;
+  // What a thread makes first goes last: all that a sync needs has to be there when the last effects are computed.
+  static thread_local const AtThreadEnd at_end = (prepare_thread(), AtThreadEnd());
   static_cast<void>(&at_end);
   if (node != nullptr) node->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
   drop(std::exchange(last_effect, node));

@@ -15,6 +15,10 @@ namespace fermata {
 /// is held.
 extern constinit thread_local Node* last_effect;
 
+/// Makes what a sync of this thread needs, so that it is there until the effects that a thread leaves have been computed. Installed
+/// once, beside the hooks of runtime/tensor.h.
+extern void (*prepare_thread)();
+
 /// Gives up the node where it has been computed.
 Node* pending_effect();
 /// What calls of this thread come after from now on. Takes over no reference.

@@ -2,6 +2,7 @@
 #include <fermata/library.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <thread>
 
 #include "ir/external_op.h"
@@ -102,6 +103,50 @@ TEST_F(Effects, OfAFunctionAreNotThoseOfWhatItsCaptureComputes) {
     EXPECT_EQ(captured(x).item<float>(), 12);
     EXPECT_EQ(log_of_effects.size(), static_cast<std::size_t>(call));
   }
+}
+
+TEST_F(Effects, ThatThreadsLeaveHaveAPlayerOfTheirOwn) {
+  // A thread that records an effect before its first sync, and leaves one, while others come and go.
+  log_of_effects.clear();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  static std::atomic<int> told{0};
+  told = 0;
+  Library counting(Kind::definition, "counting"), cpu(Kind::implementation, "counting", "CPU"),
+      meta(Kind::implementation, "counting", "Meta");
+  counting.def("count(Tensor x) -> Tensor");
+  cpu.impl("count", [](const Tensor& x) {
+    ++told;
+    return x + 1;
+  });
+  meta.impl("count", [](const Tensor& x) { return meta_tensor({x.dtype(), x.shape()}); });
+  const auto count = OperatorHandle::find("counting::count").typed<Tensor(const Tensor&)>();
+  const Tensor x = values({1, 2});
+  for (int i = 0; i < 64; ++i)
+    threads.emplace_back([&] {
+      const Tensor first = count(x);
+      wrong += (first * 2).to_vector<float>()[1] != 6;
+      count(x * 3);
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(told, 128);
+}
+
+TEST_F(Effects, OfALongChainKeepTheirOrderAndTheKeysOfTheirCalls) {
+  Library chain(Kind::definition, "chain"), cpu(Kind::implementation, "chain", "CPU"),
+      meta(Kind::implementation, "chain", "Meta");
+  chain.def("step(Tensor x) -> Tensor");
+  cpu.impl("step",
+           [](const Tensor& x) { return x + (thread_keys.included.has(Functionality::user2) ? 1.0f : 100.0f); });
+  meta.impl("step", [](const Tensor& x) { return meta_tensor({x.dtype(), x.shape()}); });
+  const auto step = OperatorHandle::find("chain::step").typed<Tensor(const Tensor&)>();
+  Tensor x = values({0});
+  {
+    const KeyGuard on(Functionality::user2, {});
+    for (int i = 0; i < 3000; ++i) x = step(x);  // longer than the bound on pending calls
+  }
+  EXPECT_EQ(x.item<float>(), 3000);
 }
 
 TEST_F(Effects, OfABackwardPassAreNotRepeated) {
