@@ -16,6 +16,7 @@ function(fermata_folder name)
   endif()
   add_library(fermata_${name} OBJECT ${sources})
   target_link_libraries(fermata_${name} PRIVATE fermata_flags)
+  fermata_precompile(fermata_${name})
   set_property(GLOBAL APPEND PROPERTY FERMATA_OBJECTS fermata_${name})
 endfunction()
 

@@ -47,7 +47,7 @@ Located bits(std::string_view function, const Tensor& key, const IntegerList& si
              std::uint64_t first = 0) {
   require_key(function, key, where);
   const std::int64_t count = check_shape(function, sizes, dtype, where);
-  Tensor counters = reshape(iota({count}, 0, where), sizes, where);
+  Tensor counters = reshape(fermata::iota({count}, 0, where), sizes, where);
   Located at = vjp::cast(counters, DType::u64);
   if (first != 0) at = vjp::bitwise_or(at, word(first));
   Located keys = key;
