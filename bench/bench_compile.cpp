@@ -153,7 +153,8 @@ void cuda_disk_chain10(benchmark::State& state) {
   std::string why_not, name;
   if (fm::gpu::nvrtc_library(&why_not) == nullptr) return state.SkipWithError(why_not.c_str());
   const std::string body = cuda_source(&chain10_math, fm::ones(1000).sync(), &name);
-  const std::string folder = (std::filesystem::temp_directory_path() / ("fermata_bench." + std::to_string(getpid()))).string();
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / ("fermata_bench." + std::to_string(getpid()))).string();
   const std::string before = fm::DiskCache::instance().set_directory(folder);
   fm::gpu::code_of(name, body, "sm_90");
   const std::uint64_t hits = fm::DiskCache::instance().counts().hits;

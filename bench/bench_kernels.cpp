@@ -88,7 +88,8 @@ void register_all() {
     const std::string suffix = "/threads:" + std::to_string(threads);
     benchmark::RegisterBenchmark(("copy_64MiB" + suffix).c_str(), copy_64MiB, threads)->Unit(benchmark::kMillisecond);
     for (const Peak& p : peaks())
-      benchmark::RegisterBenchmark((std::string(p.name) + suffix).c_str(), peak, p, threads)->Unit(benchmark::kMillisecond);
+      benchmark::RegisterBenchmark((std::string(p.name) + suffix).c_str(), peak, p, threads)
+          ->Unit(benchmark::kMillisecond);
   }
   for (const Case& c : cases())
     for (const fm::Mode mode : {fm::Mode::eager, fm::Mode::compiled})

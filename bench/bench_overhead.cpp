@@ -92,7 +92,8 @@ void sync_cached_chain10(benchmark::State& state) {
   const fm::CompilePolicy policy = fm::set_compile_policy(fm::CompilePolicy::immediate);
   chain10_cheap(x).sync();
   fm::set_compile_policy(policy);
-  for (int i = 0; i < 100; ++i) chain10_cheap(x).sync();  // the default policy has seen by then that the plan is the shorter way
+  for (int i = 0; i < 100; ++i)
+    chain10_cheap(x).sync();  // the default policy has seen by then that the plan is the shorter way
   if (const std::string d = differs_from_eager(chain10_cheap(x).sync(), x); !d.empty())
     return state.SkipWithError(d.c_str());
   const fm::Stats before = fm::stats();

@@ -38,8 +38,8 @@ Case sparse_product() {
           [] {
             fm::Generator generator(1);
             const Tensor columns = fm::randint(0, kRows, {kRows * kEntries}, fm::DType::i64, generator);
-            const Tensor matrix =
-                fm::sparse_csr(fm::arange(kRows + 1) * kEntries, columns, normal(2, {kRows * kEntries}), {kRows, kRows});
+            const Tensor matrix = fm::sparse_csr(fm::arange(kRows + 1) * kEntries, columns,
+                                                 normal(2, {kRows * kEntries}), {kRows, kRows});
             return Tensors{matrix, normal(3, {kRows, 64})};
           },
           [] { return Program([](const Tensors& in) { return Tensors{fm::matmul(in[0], in[1])}; }); }};
@@ -65,7 +65,8 @@ Case quantized_linear() {
 Case bf16_product() {
   return {"matmul_1024_bf16",
           [] {
-            return Tensors{normal(1, {1024, 1024}).astype(fm::DType::bf16).sync(), normal(2, {1024, 1024}).astype(fm::DType::bf16).sync()};
+            return Tensors{normal(1, {1024, 1024}).astype(fm::DType::bf16).sync(),
+                           normal(2, {1024, 1024}).astype(fm::DType::bf16).sync()};
           },
           [] { return Program([](const Tensors& in) { return Tensors{fm::matmul(in[0], in[1])}; }); }};
 }
@@ -153,7 +154,8 @@ std::vector<Case> all() {
       unary("softmax_gelu_1024x256", few, [](const Tensor& x) { return fm::softmax(fm::gelu(x), -1); }),
       unary("layer_norm_gelu_1024x256", few, [](const Tensor& x) { return fm::layer_norm(fm::gelu(x)); }),
       unary("entropy_gelu_1024x256", few, &entropy_of_gelu),
-      plain("matmul_1024", {{1024, 1024}, {1024, 1024}}, [](const Tensors& in) { return Tensors{fm::matmul(in[0], in[1])}; }),
+      plain("matmul_1024", {{1024, 1024}, {1024, 1024}},
+            [](const Tensors& in) { return Tensors{fm::matmul(in[0], in[1])}; }),
       bf16_product(),
       byte_product(),
       plain("matmul_32x64", small_matrices(), &small_products),

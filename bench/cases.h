@@ -14,8 +14,9 @@ using Program = std::function<Tensors(const Tensors&)>;
 
 struct Case {
   std::string name;
-  std::function<Tensors()> inputs;     // computed; the same at every call
-  std::function<Program()> prepare;    // a program may keep state, such as a number of steps, so each run starts a new one
+  std::function<Tensors()> inputs;  // computed; the same at every call
+  std::function<Program()>
+      prepare;  // a program may keep state, such as a number of steps, so each run starts a new one
 };
 
 const std::vector<Case>& cases();

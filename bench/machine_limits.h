@@ -18,10 +18,10 @@ const std::vector<Copy>& copies();
 /// Copies on so many threads of the engine's pool.
 void copy_on_threads(const Copy& copy, void* to, const void* from, std::size_t bytes, int threads);
 
-/// Multiply-adds of one dtype out of registers on one core, as many independent chains as hide their latency: the fastest
-/// instruction that this processor has (tiles, dot products of pairs and quadruples, else f32 FMA).
+/// Multiply-adds of one dtype out of registers on one core, as many independent chains as hide their latency: the
+/// fastest instruction that this processor has (tiles, dot products of pairs and quadruples, else f32 FMA).
 struct Peak {
-  std::string_view name;            // of the benchmark row
+  std::string_view name;              // of the benchmark row
   double (*run)(std::size_t rounds);  // gives the number of operations done
 };
 /// f32, bf16 added up in f32, and bytes added up in i32.

@@ -41,7 +41,8 @@ constexpr std::int64_t kVocabulary = 50257, kWidth = 768, kHeads = 12, kLayers =
 
 struct Gpt {
   struct Layer {
-    Tensor norm1, bias1, project, project_bias, output, output_bias, norm2, bias2, widen, widen_bias, narrow, narrow_bias;
+    Tensor norm1, bias1, project, project_bias, output, output_bias, norm2, bias2, widen, widen_bias, narrow,
+        narrow_bias;
   };
 
   explicit Gpt(std::span<const Tensor> weights) {
@@ -169,7 +170,8 @@ constexpr Stage kStages[] = {{3, 64, 1}, {4, 128, 2}, {6, 256, 2}, {3, 512, 2}};
 
 void make_convolution(Weights& w, std::int64_t from, std::int64_t to, std::int64_t size) {
   w.normal({to, from, size, size}, std::sqrt(2.0 / static_cast<double>(from * size * size)));
-  w.constant({to}, 0.9), w.constant({to}, 0.1), w.constant({to}, 0.05), w.constant({to}, 1.1);  // scale, shift, mean, variance
+  w.constant({to}, 0.9), w.constant({to}, 0.1), w.constant({to}, 0.05),
+      w.constant({to}, 1.1);  // scale, shift, mean, variance
 }
 Tensor convolve(Reader& r, const Tensor& x, std::int64_t stride, std::int64_t padding) {
   const Tensor y = fm::conv2d(x, r.next(), {}, stride, padding);

@@ -33,10 +33,11 @@ endif()
 # The standard library and fmt, precompiled: half the time of an average file. Nothing of our own is in it, so no edit
 # makes it anew.
 #   fermata_precompile(TARGET)                                   for the library: one for all of its targets
-#   fermata_precompile(TARGET FROM NAME HEADERS ... OPTIONS ...)  one for each NAME, with more headers; TARGET gets the options
+#   fermata_precompile(TARGET FROM NAME HEADERS ... LIBRARIES ... OPTIONS ...)  one for each NAME, with more headers; the options
+#                                                                are for TARGET too
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cpp CONTENT "")
 function(fermata_precompile target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FROM" "HEADERS;OPTIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FROM" "HEADERS;LIBRARIES;OPTIONS")
   target_compile_options(${target} PRIVATE ${arg_OPTIONS})
   if(NOT FERMATA_PCH)
     return()
@@ -44,7 +45,7 @@ function(fermata_precompile target)
   set(name fermata_precompiled${arg_FROM})
   if(NOT TARGET ${name})
     add_library(${name} OBJECT ${PROJECT_BINARY_DIR}/precompiled.cpp)
-    target_link_libraries(${name} PRIVATE fermata_flags)
+    target_link_libraries(${name} PRIVATE fermata_flags ${arg_LIBRARIES})
     target_compile_options(${name} PRIVATE ${arg_OPTIONS})
     target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled.h ${arg_HEADERS})
   endif()

@@ -1,4 +1,5 @@
-// What most files include, for the precompiled header: see cmake/flags.cmake. A file includes what it needs all the same.
+// What most files include, for the precompiled header: see cmake/flags.cmake. A file includes what it needs all the
+// same.
 #pragma once
 
 #include <fmt/format.h>

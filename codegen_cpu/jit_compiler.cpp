@@ -163,8 +163,8 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
   if (wanted.empty() ? !available(&why_not) : !plugin().why_not.empty())
     throw_unsupported(why_not.empty() ? plugin().why_not : why_not);
   const std::string bytes = serialise(kernel), chosen(wanted.empty() ? target() : wanted);
-  FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(), variant.wide ? std::uint32_t{kFermataLlvmWide} : 0u,
-                             variant.streamed};
+  FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(),
+                             variant.wide ? std::uint32_t{kFermataLlvmWide} : 0u, variant.streamed};
   if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;
   FermataLlvmResult result;
   plugin().compile(&request, &result);

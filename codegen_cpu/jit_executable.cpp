@@ -88,8 +88,8 @@ class VariableExecutable final : public JitExecutable {
     const auto size = static_cast<std::int64_t>(kernel_.program.size());
     const std::int64_t work = work_.load(std::memory_order_relaxed) + points * size;
     work_.store(work, std::memory_order_relaxed);
-    // About 25 ms in the background. One thread waits for the compiler, 0.2 ms for each primitive of a kernel with several
-    // stages (AVX2), and has to save that; long programs without stages save more of it.
+    // About 25 ms in the background. One thread waits for the compiler, 0.2 ms for each primitive of a kernel with
+    // several stages (AVX2), and has to save that; long programs without stages save more of it.
     constexpr std::int64_t kEnough = std::int64_t{1} << 31, kEnoughPoints = std::int64_t{1} << 26;
     const bool waits = thread_count() == 1 && kernel_.reduced != 0;
     return work >= (waits ? std::max(kEnough, kEnoughPoints * size) : kEnough);
@@ -112,14 +112,13 @@ class VariableExecutable final : public JitExecutable {
   }
 
   /// Null where there is none: it would only have been faster.
-  static std::shared_ptr<const Executable> compiled(const Kernel& kernel, const std::string& target, const JitVariant& wanted) {
+  static std::shared_ptr<const Executable> compiled(const Kernel& kernel, const std::string& target,
+                                                    const JitVariant& wanted) {
     try {
       JitCompiler& compiler = JitCompiler::instance();
       return executable_from_object(target.empty() ? compiler.kept_object(kernel, wanted)
                                                    : compiler.object_for(kernel, nullptr, target, wanted));
-    } catch (const std::exception&) {
-      return nullptr;
-    }
+    } catch (const std::exception&) { return nullptr; }
   }
 
   struct Variants {
@@ -140,7 +139,8 @@ class VariableExecutable final : public JitExecutable {
 /// Bytes between neighbours along an axis.
 std::int64_t byte_stride(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t access, unsigned axis) {
   if ((kernel.accesses[access].axes >> axis & 1u) == 0) return 0;
-  return launch.strides[access * kernel.rank + axis] * static_cast<std::int64_t>(byte_size(kernel.accesses[access].dtype));
+  return launch.strides[access * kernel.rank + axis] *
+         static_cast<std::int64_t>(byte_size(kernel.accesses[access].dtype));
 }
 
 std::int64_t bytes_of(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t access) {
@@ -206,7 +206,7 @@ std::shared_ptr<const Executable> executable_from_object(std::string_view object
 }
 
 std::shared_ptr<const Executable> variable_executable(std::string_view object, const Kernel& kernel,
-                                                       std::string_view target) {
+                                                      std::string_view target) {
   return std::make_shared<VariableExecutable>(object, kernel, target);
 }
 

@@ -1,7 +1,7 @@
 // A loaded object that can be started, and variants of it for work that is worth compiling them.
 //
-// A kernel is first compiled quickly. Which stores a launch should send past the caches depends on its sizes, and whether
-// faster code pays on how much the kernel is used; a variant is compiled when a launch first wants it.
+// A kernel is first compiled quickly. Which stores a launch should send past the caches depends on its sizes, and
+// whether faster code pays on how much the kernel is used; a variant is compiled when a launch first wants it.
 #pragma once
 
 #include <compare>
@@ -25,14 +25,14 @@ struct JitVariant {
   auto operator<=>(const JitVariant&) const = default;
 };
 
-/// What a launch should stream: results of at least stream_threshold() bytes that are written in order, in a kernel that
-/// reads too, and that are not written where they were read.
+/// What a launch should stream: results of at least stream_threshold() bytes that are written in order, in a kernel
+/// that reads too, and that are not written where they were read.
 StreamedStores stores_to_stream(const Kernel& kernel, const KernelLaunch& launch);
 
 /// Makes an object ready to run. Throws ObjectError if it is damaged or of another version of this library.
 std::shared_ptr<const Executable> executable_from_object(std::string_view object);
 /// The same for the object of a kernel, compiled for `target`, that gets variants when they pay.
 std::shared_ptr<const Executable> variable_executable(std::string_view object, const Kernel& kernel,
-                                                       std::string_view target);
+                                                      std::string_view target);
 
 }  // namespace fermata

@@ -238,7 +238,8 @@ std::shared_ptr<const LoadedObject> LoadedObject::load(std::string_view object) 
   loader.read_symbols();
   loader.relocate();
   image->symbols = loader.global_symbols();
-  if (mprotect(image->base, image->size, PROT_READ | PROT_EXEC) != 0) refuse("memory cannot be protected: {}", std::strerror(errno));
+  if (mprotect(image->base, image->size, PROT_READ | PROT_EXEC) != 0)
+    refuse("memory cannot be protected: {}", std::strerror(errno));
   return std::shared_ptr<const LoadedObject>(new LoadedObject(std::move(image)));
 }
 

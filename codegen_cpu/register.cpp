@@ -39,7 +39,8 @@ void add_irregular_variants() {
       add_variant(static_cast<Op>(i), BackendKey::cpu, {.name = "native", .dtypes = kNumbersOrBoolean, .call = kernel});
 }
 
-/// Complex numbers have kernels by op; a cast of a real operand to a complex result is the other cast kernel's business.
+/// Complex numbers have kernels by op; a cast of a real operand to a complex result is the other cast kernel's
+/// business.
 void add_complex_variants() {
   for (std::size_t i = 0; i < kOpCount; ++i)
     if (const CallKernel kernel = complex_kernel(static_cast<Op>(i)))
@@ -53,11 +54,16 @@ void add_linalg_variants() {
   for (std::size_t i = 0; i < kOpCount; ++i)
     if (const CallKernel kernel = lapack_kernel(static_cast<Op>(i)))
       add_variant(static_cast<Op>(i), BackendKey::cpu,
-                  {.name = has_lapack() ? "lapack" : "missing", .form = KernelForm::library, .dtypes = kSolved, .call = kernel});
+                  {.name = has_lapack() ? "lapack" : "missing",
+                   .form = KernelForm::library,
+                   .dtypes = kSolved,
+                   .call = kernel});
   for (const Op op : {Op::fft, Op::rfft, Op::irfft})
     add_variant(op, BackendKey::cpu,
-                {.name = has_fft() ? "kissfft" : "missing", .form = KernelForm::library,
-                 .dtypes = op == Op::rfft ? DTypeSet(DType::f32) | DType::f64 : kComplex, .call = &fft_call});
+                {.name = has_fft() ? "kissfft" : "missing",
+                 .form = KernelForm::library,
+                 .dtypes = op == Op::rfft ? DTypeSet(DType::f32) | DType::f64 : kComplex,
+                 .call = &fft_call});
 }
 
 void add_matmul_variants() {

@@ -91,7 +91,8 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     use_buffer(to);
     // From memory that is not pinned: the driver has taken the bytes when this returns.
-    check(driver().copy_to_device(reinterpret_cast<Address>(to), from, bytes, current_stream().handle), "cuMemcpyHtoDAsync");
+    check(driver().copy_to_device(reinterpret_cast<Address>(to), from, bytes, current_stream().handle),
+          "cuMemcpyHtoDAsync");
   }
   void synchronise() override { gpu::synchronise(current_stream()); }
 

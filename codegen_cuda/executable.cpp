@@ -42,11 +42,18 @@ std::size_t components(const Kernel& kernel) {
 }  // namespace
 
 CudaExecutable::CudaExecutable(const Kernel& kernel)
-    : kernel_(kernel), schedule_(schedule(kernel)), layout_(kernel), described_(serialise(kernel)), pack_(pack_elements(kernel)), end_(end_of(kernel)), joined_(kernel_, schedule_) {
+    : kernel_(kernel),
+      schedule_(schedule(kernel)),
+      layout_(kernel),
+      described_(serialise(kernel)),
+      pack_(pack_elements(kernel)),
+      end_(end_of(kernel)),
+      joined_(kernel_, schedule_) {
   if (layout_.count > kMostSlots)
     throw UnsupportedError(2101, format_error(2101, "UnsupportedError",
                                               fmt::format("cannot compile a kernel: it has {} arguments, more than {}",
-                                                          layout_.count, kMostSlots), {}, {}));
+                                                          layout_.count, kMostSlots),
+                                              {}, {}));
   splits_ = can_run_apart(kernel_, schedule_);
   if (kernel_.reduced != 0 && kernel_.is_row_kernel()) {
     kept_ = kept_accesses(kernel_, schedule_);
@@ -76,7 +83,8 @@ std::string CudaExecutable::source(Schedule schedule, bool wide, unsigned axis, 
 }
 
 const LoadedKernel& CudaExecutable::variant(Schedule schedule, bool wide, unsigned axis) const {
-  const std::size_t at = (schedule == Schedule::tiles ? kSchedules + axis : static_cast<std::size_t>(schedule)) * 2 + (wide ? 1 : 0);
+  const std::size_t at =
+      (schedule == Schedule::tiles ? kSchedules + axis : static_cast<std::size_t>(schedule)) * 2 + (wide ? 1 : 0);
   const std::lock_guard lock(mutex_);
   if (variants_[at] == nullptr) {
     std::string name;
@@ -130,7 +138,9 @@ bool CudaExecutable::packs_fit(const KernelLaunch& launch) const {
     const std::size_t whole = std::min<std::size_t>(16, pack_ * byte_size(access.dtype));
     if (reinterpret_cast<std::uintptr_t>(launch.pointers[a]) % whole != 0) return false;
     for (unsigned axis = 0; axis + 1 < kernel_.rank; ++axis)
-      if ((access.axes >> axis & 1u) != 0 && launch.sizes[axis] > 1 && launch.strides[a * kernel_.rank + axis] % pack_ != 0) return false;
+      if ((access.axes >> axis & 1u) != 0 && launch.sizes[axis] > 1 &&
+          launch.strides[a * kernel_.rank + axis] % pack_ != 0)
+        return false;
   }
   return true;
 }
@@ -138,7 +148,9 @@ bool CudaExecutable::packs_fit(const KernelLaunch& launch) const {
 /// The axis along which most of what is read across lies side by side; -1 where nothing is.
 int CudaExecutable::tile_axis(const KernelLaunch& launch) const {
   const unsigned v = kernel_.rank - 1u;
-  if (kernel_.rank < 2 || launch.sizes[v] < kLeastTile || launch.column_begin != 0 || launch.column_end != launch.sizes[v]) return -1;
+  if (kernel_.rank < 2 || launch.sizes[v] < kLeastTile || launch.column_begin != 0 ||
+      launch.column_end != launch.sizes[v])
+    return -1;
   for (const ValueId id : schedule_.stages[0].element_values) {
     const Instr& instr = kernel_.program[id];
     if (instr.prim != Prim::input || kernel_.accesses[instr.index].unit_stride) continue;
@@ -146,7 +158,8 @@ int CudaExecutable::tile_axis(const KernelLaunch& launch) const {
     const std::int64_t* const strides = launch.strides + instr.index * std::size_t{kernel_.rank};
     if ((axes >> v & 1u) == 0 || std::abs(strides[v]) < 2) continue;
     for (unsigned axis = 0; axis < v; ++axis)
-      if ((axes >> axis & 1u) != 0 && std::abs(strides[axis]) == 1 && launch.sizes[axis] >= kLeastTile) return static_cast<int>(axis);
+      if ((axes >> axis & 1u) != 0 && std::abs(strides[axis]) == 1 && launch.sizes[axis] >= kLeastTile)
+        return static_cast<int>(axis);
   }
   return -1;
 }
@@ -163,7 +176,8 @@ void CudaExecutable::launch_map(const KernelLaunch& launch, ArgumentValues& valu
     for (const ValueId id : schedule_.stages[0].element_values) {
       const Instr& instr = kernel_.program[id];
       const Access* const access = instr.prim == Prim::input ? &kernel_.accesses[instr.index] : nullptr;
-      if (access == nullptr || access->unit_stride || (access->axes >> axis & 1u) == 0 || (access->axes >> (kernel_.rank - 1u) & 1u) == 0)
+      if (access == nullptr || access->unit_stride || (access->axes >> axis & 1u) == 0 ||
+          (access->axes >> (kernel_.rank - 1u) & 1u) == 0)
         continue;
       shared += (byte_size(access->dtype) * kTile * (kTile + 1) + 15) / 16 * 16;
     }
@@ -172,14 +186,16 @@ void CudaExecutable::launch_map(const KernelLaunch& launch, ArgumentValues& valu
           .launch({grid_for(tiles), kTile * kTileThreads, static_cast<unsigned>(shared)}, values.data());
   }
   values.set(layout_.option, pack_ > 1 && packs_fit(launch) ? 1 : 0);
-  variant(Schedule::map, wide).launch({grid_for(parts(rows * parts(columns, pack_), kThreads)), kThreads, 0}, values.data());
+  variant(Schedule::map, wide)
+      .launch({grid_for(parts(rows * parts(columns, pack_), kThreads)), kThreads, 0}, values.data());
 }
 
 void CudaExecutable::launch_rows(const KernelLaunch& launch, ArgumentValues& values) const {
   const std::int64_t blocks = reduction_blocks(kernel_, launch.sizes), rows = launch.row_end - launch.row_begin;
   if (rows <= 0) return;
   const std::int64_t length = launch.sizes[kernel_.rank - 1u];
-  values.set(layout_.blocks, blocks), values.set(layout_.blocks_per_pass, std::max<std::int64_t>(parts(length, kReductionBlock), 1));
+  values.set(layout_.blocks, blocks),
+      values.set(layout_.blocks_per_pass, std::max<std::int64_t>(parts(length, kReductionBlock), 1));
   const bool wide = !values.fits_32_bits();
   if (blocks <= 1) {
     std::int64_t keep = 0;
@@ -187,7 +203,8 @@ void CudaExecutable::launch_rows(const KernelLaunch& launch, ArgumentValues& val
     if (kept_bytes_ != 0 && schedule_.stages.size() > 1) {
       // A row of each input that several stages read, for as many rows as find room.
       const auto room = static_cast<std::int64_t>(current_device().info().shared_bytes_optin);
-      const std::int64_t elements = (length + 15) / 16 * 16, row_bytes = elements * static_cast<std::int64_t>(kept_bytes_);
+      const std::int64_t elements = (length + 15) / 16 * 16,
+                         row_bytes = elements * static_cast<std::int64_t>(kept_bytes_);
       if (row_bytes * 2 <= room && length > 0) {
         keep = elements;
         while (warps * row_bytes > room) warps /= 2;
@@ -197,7 +214,8 @@ void CudaExecutable::launch_rows(const KernelLaunch& launch, ArgumentValues& val
     const auto shared = static_cast<unsigned>(keep * static_cast<std::int64_t>(kept_bytes_) * warps);
     return variant(Schedule::warp, wide).launch({grid_for(parts(rows, warps)), warps * 32, shared}, values.data());
   }
-  if (splits_ && rows * kWarps < std::int64_t{16} * current_device().info().multiprocessors) return launch_split(launch, values, rows, blocks);
+  if (splits_ && rows * kWarps < std::int64_t{16} * current_device().info().multiprocessors)
+    return launch_split(launch, values, rows, blocks);
   const auto shared = static_cast<unsigned>(components(kernel_) * kReductionLanes * 8);
   variant(Schedule::block, wide).launch({grid_for(rows), kThreads, shared}, values.data());
 }
@@ -214,11 +232,13 @@ void CudaExecutable::launch_columns(const KernelLaunch& launch, ArgumentValues& 
   if (splits_ && blocks > kColumnSlices && groups < std::int64_t{4} * current_device().info().multiprocessors)
     return launch_split(launch, values, rows * columns, blocks);
   const auto shared = static_cast<unsigned>(components(kernel_) * 32 * kColumnSlices * 8);
-  variant(Schedule::column, !values.fits_32_bits()).launch({grid_for(groups), 32 * kColumnSlices, shared}, values.data());
+  variant(Schedule::column, !values.fits_32_bits())
+      .launch({grid_for(groups), 32 * kColumnSlices, shared}, values.data());
 }
 
 /// Blocks apart and then their merge: for few rows or columns that are long.
-void CudaExecutable::launch_split(const KernelLaunch&, ArgumentValues& values, std::int64_t units, std::int64_t blocks) const {
+void CudaExecutable::launch_split(const KernelLaunch&, ArgumentValues& values, std::int64_t units,
+                                  std::int64_t blocks) const {
   const std::size_t bytes = components(kernel_) * 8 * static_cast<std::size_t>(units * blocks);
   Allocator& allocator = current_device().allocator();
   Block* const states = allocator.allocate(bytes, current_stream());

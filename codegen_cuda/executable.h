@@ -24,8 +24,11 @@ class CudaExecutable final : public Executable {
  public:
   explicit CudaExecutable(const Kernel& kernel);
   void launch(const KernelLaunch& launch) const override;
-  std::optional<JoinEstimate> estimate_joined(const JoinedSizes& sizes) const override { return joined_.estimate(sizes); }
-  void launch_joined(std::uint16_t made, const CallArgs& first, const KernelLaunch& launch, const CallArgs& second) const override {
+  std::optional<JoinEstimate> estimate_joined(const JoinedSizes& sizes) const override {
+    return joined_.estimate(sizes);
+  }
+  void launch_joined(std::uint16_t made, const CallArgs& first, const KernelLaunch& launch,
+                     const CallArgs& second) const override {
     joined_.launch(made, first, launch, second);
   }
   std::size_t code_bytes() const override;
@@ -56,10 +59,10 @@ class CudaExecutable final : public Executable {
   Kernel kernel_;
   KernelSchedule schedule_;
   ArgumentLayout layout_;
-  std::string described_;              // what names are made from
+  std::string described_;  // what names are made from
   unsigned pack_ = 1;
-  std::vector<std::uint16_t> kept_;    // by warp schedules
-  std::size_t kept_bytes_ = 0;         // of an element of each
+  std::vector<std::uint16_t> kept_;  // by warp schedules
+  std::size_t kept_bytes_ = 0;       // of an element of each
   bool splits_ = false;
   std::optional<KernelEnd> end_;
   JoinedProducts joined_;

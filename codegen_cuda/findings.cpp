@@ -14,7 +14,8 @@ BackendFinding driver_finding() {
   std::string why_not;
   const DriverFunctions* const found = driver_library(&why_not);
   if (found == nullptr)
-    return {"CUDA driver", "none: " + why_not, "There is no CUDA driver, so tensors cannot be moved to cuda(). Install NVIDIA's driver "
+    return {"CUDA driver", "none: " + why_not,
+            "There is no CUDA driver, so tensors cannot be moved to cuda(). Install NVIDIA's driver "
             "(12.0 or newer) if this machine has such a device."};
   int version = 0;
   found->driver_version(&version);
@@ -25,7 +26,8 @@ BackendFinding compiler_finding() {
   std::string why_not;
   const CompilerFunctions* const found = compiler_library(&why_not);
   if (found == nullptr)
-    return {"NVRTC", "none: " + why_not, "Kernels for CUDA need NVRTC (libnvrtc.so.12 or .13): install the toolkit's cuda-nvrtc "
+    return {"NVRTC", "none: " + why_not,
+            "Kernels for CUDA need NVRTC (libnvrtc.so.12 or .13): install the toolkit's cuda-nvrtc "
             "package, or name the toolkit's folder in CUDA_HOME."};
   int major = 0, minor = 0;
   found->version(&major, &minor);
@@ -36,7 +38,8 @@ BackendFinding compiler_finding() {
 BackendFinding matmul_finding() {
   std::string why_not;
   if (matmul_library(&why_not) == nullptr)
-    return {"cuBLASLt", "none: " + why_not, "Without cuBLASLt (libcublasLt.so.12 or .13) matrix products on CUDA are much slower: "
+    return {"cuBLASLt", "none: " + why_not,
+            "Without cuBLASLt (libcublasLt.so.12 or .13) matrix products on CUDA are much slower: "
             "install the toolkit's libcublas package, or name the toolkit's folder in CUDA_HOME."};
   return {"cuBLASLt", matmul_file(), {}};
 }
@@ -54,7 +57,9 @@ std::vector<BackendFinding> cuda_findings() {
   for (int i = 0; i < device_count(); ++i) {
     const DeviceInfo& d = device(i).info();
     all.push_back({fmt::format("CUDA device {}", i),
-                   fmt::format("{}, sm_{}{}, {} multiprocessors, {}", d.name, d.major, d.minor, d.multiprocessors, gibibytes(d.memory)), {}});
+                   fmt::format("{}, sm_{}{}, {} multiprocessors, {}", d.name, d.major, d.minor, d.multiprocessors,
+                               gibibytes(d.memory)),
+                   {}});
   }
   return all;
 }

@@ -1,4 +1,5 @@
-// See listing.h. Machine code is made readable by nvdisasm or cuobjdump, where the toolkit that has them is on the PATH.
+// See listing.h. Machine code is made readable by nvdisasm or cuobjdump, where the toolkit that has them is on the
+// PATH.
 #include "codegen_cuda/listing.h"
 
 #include <unistd.h>
@@ -15,7 +16,8 @@ namespace fermata::gpu {
 namespace {
 
 std::string disassembled(const std::string& code) {
-  const std::filesystem::path file = std::filesystem::temp_directory_path() / ("fermata." + std::to_string(getpid()) + ".cubin");
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("fermata." + std::to_string(getpid()) + ".cubin");
   std::ofstream(file, std::ios::binary) << code;
   std::string text;
   for (const char* const tool : {"nvdisasm", "cuobjdump -sass"}) {

@@ -20,7 +20,7 @@ namespace fermata {
 
 /// What was compiled, for dumps.
 struct KernelListing {
-  std::string kernel, llvm, assembly;  // of a CPU
+  std::string kernel, llvm, assembly;   // of a CPU
   std::string source{}, ptx{}, sass{};  // of CUDA
 };
 

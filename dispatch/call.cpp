@@ -18,11 +18,23 @@ void ensure_value(Node* n, const Call& call) {
 }
 
 Node* pointwise_leaf(const PointwiseOperands& p, StoragePtr storage, NodeExtra* extra) {
-  Node* n = ::new (allocate_node()) Node{.refs{Node::kTensor}, .storage{storage.get()}, .op = Op::input,
-                                         .dtype = p.result, .rank = p.rank, .arity = 0, .backend = p.backend,
-                                         .inline_sizes = p.sizes, .where = {}, .inputs = {nullptr, nullptr, nullptr}, .scalar = 0,
-                                         .extra = extra, .hash = static_cast<std::uint32_t>(p.result), .hint{0},
-                                         .depth{0}, .tape{0}, .stretched = {0, 0, 0}};  // without gaps: else g++ clears it all first
+  Node* n = ::new (allocate_node()) Node{.refs{Node::kTensor},
+                                         .storage{storage.get()},
+                                         .op = Op::input,
+                                         .dtype = p.result,
+                                         .rank = p.rank,
+                                         .arity = 0,
+                                         .backend = p.backend,
+                                         .inline_sizes = p.sizes,
+                                         .where = {},
+                                         .inputs = {nullptr, nullptr, nullptr},
+                                         .scalar = 0,
+                                         .extra = extra,
+                                         .hash = static_cast<std::uint32_t>(p.result),
+                                         .hint{0},
+                                         .depth{0},
+                                         .tape{0},
+                                         .stretched = {0, 0, 0}};  // without gaps: else g++ clears it all first
   storage.release();
   return n;
 }
@@ -60,7 +72,8 @@ void run_pointwise(const Call& call, const PointwiseOperands& p, void* out) {
   for (unsigned k = 0; k < p.count; ++k) {
     if (p.nodes[k] == nullptr) {
       for (std::size_t i = 0; i < shape.size(); ++i) strides[k].push_back(0);
-      inputs[k] = {const_cast<std::uint64_t*>(&p.scalar), scalar_dtype(p.operand), p.rank, shape.data(), strides[k].data()};
+      inputs[k] = {const_cast<std::uint64_t*>(&p.scalar), scalar_dtype(p.operand), p.rank, shape.data(),
+                   strides[k].data()};
       continue;
     }
     inputs[k] = view_of(*p.nodes[k], strides[k]);
@@ -81,7 +94,8 @@ Tensor run_settled(const Call& call, PointwiseOperands& p) {
   settle(call, p);
   for (unsigned k = 0; k < p.count; ++k) {
     ensure_value(p.nodes[k], call);
-    if (p.nodes[k] == nullptr || p.nodes[k]->backend == p.backend) [[likely]] continue;
+    if (p.nodes[k] == nullptr || p.nodes[k]->backend == p.backend) [[likely]]
+      continue;
     p.held[k] = element_on(p.backend, *p.nodes[k]);
     p.nodes[k] = p.held[k].node();
   }
@@ -121,7 +135,8 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Node& n = *tensors[i].node();
     inputs.push_back(view_of(n, strides[i]));
-    if (n.backend == backend) [[likely]] continue;
+    if (n.backend == backend) [[likely]]
+      continue;
     leaf_buffer(n, *n.storage.load(std::memory_order_acquire), backend, staged);
     inputs.back().data = staged.back()->data, inputs.back().buffer = nullptr;
   }
@@ -148,10 +163,16 @@ InnerLoop inner_loop(Op op, BackendKey backend, DType operand, std::int64_t elem
 TensorView view_of(const Node& node, Shape& strides) {
   Storage* const storage = node.storage.load(std::memory_order_acquire);
   std::int64_t offset = 0;
-  if (node.is_dense_leaf()) strides = dense_strides(node.sizes());
-  else strides = node.extra->strides, offset = node.extra->offset;
-  return {static_cast<std::byte*>(storage->data) + offset * static_cast<std::int64_t>(byte_size(node.dtype)), node.dtype,
-          node.rank, node.sizes().data(), strides.data(), storage};
+  if (node.is_dense_leaf())
+    strides = dense_strides(node.sizes());
+  else
+    strides = node.extra->strides, offset = node.extra->offset;
+  return {static_cast<std::byte*>(storage->data) + offset * static_cast<std::int64_t>(byte_size(node.dtype)),
+          node.dtype,
+          node.rank,
+          node.sizes().data(),
+          strides.data(),
+          storage};
 }
 
 bool is_view_op(Op op) {

@@ -9,7 +9,8 @@ namespace fermata {
 /// Fills the backend's cell of every op with the generic kernel of its family, which looks up the op's variants.
 void register_call_kernels(BackendKey backend);
 
-/// The loop for dense operands of one shape and single elements; null where the op has none, or there is too much for one.
+/// The loop for dense operands of one shape and single elements; null where the op has none, or there is too much for
+/// one.
 InnerLoop inner_loop(Op op, BackendKey backend, DType operand, std::int64_t elements);
 
 /// A materialised node as kernels see it. `strides` is filled where the node does not hold its own.

@@ -1,4 +1,5 @@
-// See call_context.h. Interned for ever: there are as many contexts as there are kernels times combinations of keys in use.
+// See call_context.h. Interned for ever: there are as many contexts as there are kernels times combinations of keys in
+// use.
 #include "dispatch/call_context.h"
 
 #include <deque>

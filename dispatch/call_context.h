@@ -1,6 +1,6 @@
 // What a recorded call of a kernel keeps of the moment when it was made: the kernel that its cell held, the keys of its
-// thread, and the state of modes that the frontend has beside keys. Running it later restores them, so that a kernel sees
-// what it would have seen at once. Contexts are interned: a node and a plan hold a number.
+// thread, and the state of modes that the frontend has beside keys. Running it later restores them, so that a kernel
+// sees what it would have seen at once. Contexts are interned: a node and a plan hold a number.
 #pragma once
 
 #include <array>
@@ -26,7 +26,8 @@ CallContext context_of(std::uint32_t number);
 /// That of a call which is being recorded on this thread.
 CallContext present_context(const KernelFunction* kernel);
 
-/// Numbers that a kernel may draw: a stream of its own for each call that is not pure, so that they do not depend on when it runs.
+/// Numbers that a kernel may draw: a stream of its own for each call that is not pure, so that they do not depend on
+/// when it runs.
 struct DrawStream {
   std::uint64_t key = 0, offset = 0;
 };

@@ -1,5 +1,5 @@
-// The opt-in fallback of a device: an op that it has no kernel for runs on the CPU, with its operands copied there and the
-// result copied back. See emit.h.
+// The opt-in fallback of a device: an op that it has no kernel for runs on the CPU, with its operands copied there and
+// the result copied back. See emit.h.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -88,12 +88,16 @@ void add_cpu_fallback(BackendKey backend, std::source_location where) {
       if (v.call != nullptr) there = there | v.dtypes;
     if (own != nullptr)
       for (const KernelVariant& v : own->variants) here = here | v.dtypes;
-    KernelVariant variant{.name = "on_cpu", .dtypes = DTypeSet(there.bits & ~here.bits),
-                          .call = kRunOnCpu[static_cast<std::size_t>(backend)], .cost = &cost_on_cpu, .where = where};
+    KernelVariant variant{.name = "on_cpu",
+                          .dtypes = DTypeSet(there.bits & ~here.bits),
+                          .call = kRunOnCpu[static_cast<std::size_t>(backend)],
+                          .cost = &cost_on_cpu,
+                          .where = where};
     // Kernel descriptions are of real numbers, and reduce at least one axis.
     if (op == Op::cast) variant.dtypes = there;
     if (family(op) == Family::reduce && here.bits != 0)
-      variant.dtypes = there, variant.fits = &reduces_otherwise, variant.fits_text = "no axis to reduce, or complex numbers";
+      variant.dtypes = there, variant.fits = &reduces_otherwise,
+      variant.fits_text = "no axis to reduce, or complex numbers";
     if (variant.dtypes.bits != 0) add_variant(op, backend, std::move(variant));
   }
 }

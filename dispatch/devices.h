@@ -9,8 +9,8 @@
 
 namespace fermata {
 
-/// Where the operands of a call are: all on one backend, but for 0-d tensors of the CPU, which may meet any. DeviceError
-/// FM1401 names two that differ. That of the call's keys where there are no operands.
+/// Where the operands of a call are: all on one backend, but for 0-d tensors of the CPU, which may meet any.
+/// DeviceError FM1401 names two that differ. That of the call's keys where there are no operands.
 BackendKey common_backend(const Call& call, std::span<const Tensor> tensors);
 /// Computes an operand that lies on another backend than the one that will read it.
 void compute_elsewhere(Node* node, BackendKey reader, std::source_location where);

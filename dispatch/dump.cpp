@@ -51,16 +51,17 @@ void dump_kernel(std::string_view title, const Kernel& kernel, BackendKey of) {
     std::string_view name;
     std::string KernelListing::*text;
   };
-  constexpr Kind kKinds[] = {{"llvm", &KernelListing::llvm}, {"asm", &KernelListing::assembly}, {"cuda", &KernelListing::source},
-                             {"ptx", &KernelListing::ptx}, {"sass", &KernelListing::sass}};
+  constexpr Kind kKinds[] = {{"llvm", &KernelListing::llvm},
+                             {"asm", &KernelListing::assembly},
+                             {"cuda", &KernelListing::source},
+                             {"ptx", &KernelListing::ptx},
+                             {"sass", &KernelListing::sass}};
   const auto wanted = std::ranges::find_if(kKinds, [](const Kind& kind) { return dump_wanted(kind.name); });
   if (wanted == std::end(kKinds)) return;
   KernelListing listing;
   try {
     backend(of)->compile(kernel, &listing);
-  } catch (const Error& error) {
-    return dump(wanted->name, title, error.what());
-  }
+  } catch (const Error& error) { return dump(wanted->name, title, error.what()); }
   for (const Kind& kind : kKinds)
     if (dump_wanted(kind.name) && !(listing.*kind.text).empty()) dump(kind.name, title, listing.*kind.text);
 }

@@ -31,7 +31,7 @@ DTypeSet emitted_dtypes(Op op) {
     if (const auto accepted = apply_rule(rule, static_cast<DType>(t)))
       set = set | (family(op) == Family::reduce ? static_cast<DType>(t)
                                                 : accepted->operand);  // reductions convert as they load
-  return set & kRealOrBoolean;  // scalar programs are of real numbers
+  return set & kRealOrBoolean;                                         // scalar programs are of real numbers
 }
 
 void add_emit_variants(BackendKey backend, const std::string& variant, std::source_location where) {
@@ -48,8 +48,12 @@ void add_one_op_variants(BackendKey backend, std::source_location where) {
   for (std::size_t i = 0; i < kOpCount; ++i)
     if (const Op op = static_cast<Op>(i); is_pointwise(op) || op == Op::cast || op == Op::copy)
       add_variant(op, backend,
-                  {.name = "one_op", .dtypes = emitted_dtypes(op), .call = one_op_call(backend),
-                   .fits = op == Op::cast ? &makes_real : nullptr, .fits_text = "real", .where = where});
+                  {.name = "one_op",
+                   .dtypes = emitted_dtypes(op),
+                   .call = one_op_call(backend),
+                   .fits = op == Op::cast ? &makes_real : nullptr,
+                   .fits_text = "real",
+                   .where = where});
 }
 
 }  // namespace fermata

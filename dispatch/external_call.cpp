@@ -1,4 +1,5 @@
-// Operators from outside as steps of a plan: their kernels take tensors and give tensors, steps have views and a buffer.
+// Operators from outside as steps of a plan: their kernels take tensors and give tensors, steps have views and a
+// buffer.
 #include "dispatch/external_call.h"
 
 #include <algorithm>
@@ -64,11 +65,13 @@ void check_type(const Node& result, const TensorView& out, const Call& call) {
                                       call.where));
 }
 
-/// Whether nobody can write to the buffer of a result: it is no operand's, and no address in it that was handed out is kept.
+/// Whether nobody can write to the buffer of a result: it is no operand's, and no address in it that was handed out is
+/// kept.
 bool may_be_taken(const Tensor& result, const Storage& buffer, const CallArgs& args) {
   const auto is_operand = [&](const TensorView& v) { return v.buffer == &buffer; };
   return !buffer.is_nowhere() && std::ranges::none_of(args.inputs, is_operand) &&
-         (result.impl()->pinned == nullptr || (result.impl()->refs.load() == 1 && result.node()->refs.load() == Node::kTensor));
+         (result.impl()->pinned == nullptr ||
+          (result.impl()->refs.load() == 1 && result.node()->refs.load() == Node::kTensor));
 }
 
 /// A result, where the step wants it: its buffer where that may be taken, or else its elements.
@@ -85,7 +88,8 @@ void deliver(const Tensor& result, const CallArgs& args, const Call& call) {
   }
   TensorView to = out;
   if (args.result != nullptr) {
-    args.result->reset(allocate_on(node->backend, static_cast<std::size_t>(out.element_count()) * byte_size(out.dtype)));
+    args.result->reset(
+        allocate_on(node->backend, static_cast<std::size_t>(out.element_count()) * byte_size(out.dtype)));
     to.data = (*args.result)->data;
   }
   Shape strides;
@@ -97,7 +101,8 @@ void deliver(const Tensor& result, const CallArgs& args, const Call& call) {
 /// The context of a call that was not recorded by a thread: one of text.
 CallContext plain_context(const OperatorEntry& entry, BackendKey backend) {
   return {entry.kernels[cell_of(Functionality::dense, backend)].load(std::memory_order_acquire),
-          {kDefaultKeys, Functionality::autograd}, 0};
+          {kDefaultKeys, Functionality::autograd},
+          0};
 }
 
 /// Several results, one after another in the buffer of the node.
@@ -149,8 +154,9 @@ template <BackendKey B> void run_external(const CallArgs& args) {
   const Call call{entry, keys, args.where};
   const bool has_stream = context.kernel->inner != nullptr && args.scalars.size() >= 2;
   {
-    const std::optional<StreamScope> stream(has_stream ? std::optional<StreamScope>(std::in_place, DrawStream{args.scalars[0], args.scalars[1]})
-                                                       : std::nullopt);
+    const std::optional<StreamScope> stream(
+        has_stream ? std::optional<StreamScope>(std::in_place, DrawStream{args.scalars[0], args.scalars[1]})
+                   : std::nullopt);
     run_kernel(has_stream ? *context.kernel->inner : *context.kernel, call, stack);
   }
   run_effects(args.where);

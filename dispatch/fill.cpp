@@ -74,7 +74,8 @@ const std::vector<const KernelFunction*>& family_kernels(const OperatorRow& row)
 
 namespace {
 
-/// The kernels registered for a backend's cell: those of the row, and those of its family whose place none of them takes.
+/// The kernels registered for a backend's cell: those of the row, and those of its family whose place none of them
+/// takes.
 std::vector<const KernelFunction*> of_backend(const OperatorRow& row, Functionality f, std::size_t column) {
   const RegistrationKey key = RegistrationKey::cell(f, static_cast<BackendKey>(column - 1));
   std::vector<const KernelFunction*> found = with_key(row.kernels, key);
@@ -162,9 +163,9 @@ Filled first_of(OperatorRow& row, Functionality f, std::size_t column) {
   return backend ? Filled{} : Filled{nullptr, "nothing to do", true};
 }
 
-/// Passing Autograd over means "not differentiable": its fallback takes the call, whose results then raise in a backward
-/// pass instead of having no part in it.
-/// A kernel that is not pure draws from a stream of its own, so that what it draws does not depend on when it runs.
+/// Passing Autograd over means "not differentiable": its fallback takes the call, whose results then raise in a
+/// backward pass instead of having no part in it. A kernel that is not pure draws from a stream of its own, so that
+/// what it draws does not depend on when it runs.
 const KernelFunction* streamed(OperatorRow& row, const KernelFunction* kernel) {
   for (const KernelFunction* known : row.streamed)
     if (known->inner == kernel) return known;

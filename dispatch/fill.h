@@ -1,4 +1,5 @@
-// Which kernel fills a cell: the rules of docs/dispatch.md. Only the files of this folder that fill the table include it.
+// Which kernel fills a cell: the rules of docs/dispatch.md. Only the files of this folder that fill the table include
+// it.
 #pragma once
 
 #include <string_view>
@@ -20,7 +21,8 @@ bool per_backend(Functionality f);
 /// Those of a list that were registered for a key and that no other one replaces.
 std::vector<const KernelFunction*> with_key(const std::vector<const KernelFunction*>& kernels, RegistrationKey key);
 const std::vector<const KernelFunction*>& family_kernels(const OperatorRow& row);
-/// Whether a backend has a kernel that was registered for this op, so that the variants of its family are not all there is.
+/// Whether a backend has a kernel that was registered for this op, so that the variants of its family are not all there
+/// is.
 bool has_own_kernel(const OperatorRow& row, std::size_t column);
 /// What a cell holds. `column` is the backend plus one, 0 for none.
 Filled fill(OperatorRow& row, Functionality f, std::size_t column);

@@ -223,11 +223,11 @@ void throw_no_dtype(const OperatorEntry& entry, BackendKey backend, DType operan
     for (const KernelVariant& v : cell->variants)
       if (v.call != nullptr || backend != BackendKey::cpu) available = available | v.dtypes;
   const std::string names = dtype_names(available, ", ");
-  throw UnsupportedError(
-      2002, format_error(2002, "UnsupportedError",
-                         fmt::format("{}: no {} kernel for {}", entry.name, kBackendNames[static_cast<std::size_t>(backend)],
-                                     name(operand)),
-                         {}, where, names.empty() ? "" : fmt::format("cast to one of: {}", names)));
+  throw UnsupportedError(2002,
+                         format_error(2002, "UnsupportedError",
+                                      fmt::format("{}: no {} kernel for {}", entry.name,
+                                                  kBackendNames[static_cast<std::size_t>(backend)], name(operand)),
+                                      {}, where, names.empty() ? "" : fmt::format("cast to one of: {}", names)));
 }
 
 const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
@@ -253,7 +253,8 @@ std::string describe_variants(Op op) {
     if (cell == nullptr) continue;
     const KernelFunction* own = is_boxed(op) ? nullptr : own_kernel(row_of(op), static_cast<BackendKey>(b));
     if (own != nullptr)
-      text += fmt::format("  {:<14} {:<8} {:<12} {}\n", kBackendNames[b], name(KernelForm::call), own->variant, short_location(own->where));
+      text += fmt::format("  {:<14} {:<8} {:<12} {}\n", kBackendNames[b], name(KernelForm::call), own->variant,
+                          short_location(own->where));
     for (const KernelVariant& v : cell->variants)
       text += fmt::format("  {:<14} {:<8} {:<12} {}{}   {}{}\n", kBackendNames[b], name(v.form), v.name,
                           dtype_names(v.dtypes, " "), v.fits_text.empty() ? "" : fmt::format("  where {}", v.fits_text),

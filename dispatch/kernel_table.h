@@ -27,16 +27,17 @@ using InnerLoop = void (*)(void* out, const void* const* in, const bool* splat, 
 struct KernelVariant {
   std::string name;  // "simd", "jit", "onednn"
   KernelForm form = KernelForm::call;
-  DTypeSet dtypes;                             // operand dtypes it accepts
-  CallKernel call = nullptr;                   // call and library forms
-  bool (*fits)(const CallArgs&) = nullptr;     // shape predicate; null: always
-  double (*cost)(const CallArgs&) = nullptr;   // predicted ns beside other variants, of which those without one count as 0
+  DTypeSet dtypes;                          // operand dtypes it accepts
+  CallKernel call = nullptr;                // call and library forms
+  bool (*fits)(const CallArgs&) = nullptr;  // shape predicate; null: always
+  double (*cost)(const CallArgs&) =
+      nullptr;  // predicted ns beside other variants, of which those without one count as 0
   std::array<InnerLoop, kDTypeCount> inner{};  // call form, pointwise ops, by operand dtype
   std::string fits_text = {};                  // the predicate in words, for explain
-  bool in_tiles = false;                       // tells CallArgs::tiles of every part it has made: what follows runs on them
-  bool several = false;                        // does as many calls of the same sizes as there are outputs, inputs in their order
-  bool by_rows = false;                        // row i of a result takes row i of the first operand and all of the second
-  bool is_boxed = false;                       // runs a kernel over tensors: takes a context, and may give a buffer of its own
+  bool in_tiles = false;  // tells CallArgs::tiles of every part it has made: what follows runs on them
+  bool several = false;   // does as many calls of the same sizes as there are outputs, inputs in their order
+  bool by_rows = false;   // row i of a result takes row i of the first operand and all of the second
+  bool is_boxed = false;  // runs a kernel over tensors: takes a context, and may give a buffer of its own
   std::source_location where = std::source_location::current();
 };
 
@@ -83,9 +84,11 @@ void add_variant(Op op, BackendKey backend, KernelVariant variant);
 /// those that have kernels.
 const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
                                  std::source_location where);
-[[noreturn]] void throw_no_dtype(const OperatorEntry& entry, BackendKey backend, DType operand, std::source_location where);
+[[noreturn]] void throw_no_dtype(const OperatorEntry& entry, BackendKey backend, DType operand,
+                                 std::source_location where);
 const BackendCell* backend_cell(Op op, BackendKey backend);
-/// Whether calls of the op do nothing but run a kernel over tensors, so that their result may be a buffer of the kernel's.
+/// Whether calls of the op do nothing but run a kernel over tensors, so that their result may be a buffer of the
+/// kernel's.
 bool gives_buffer(Op op, BackendKey backend);
 
 /// One line per variant of the backend cells, with dtypes, conditions and where it was registered.

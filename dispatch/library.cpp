@@ -18,7 +18,9 @@ bool is_whole_schema(std::string_view text) { return text.find('(') != text.npos
 }  // namespace
 
 Library::Library(Kind kind, std::string_view space, std::string_view key, std::source_location where)
-    : kind_(kind), space_(space), key_(kind == Kind::implementation ? parse_key(key, where) : RegistrationKey::composite()) {
+    : kind_(kind),
+      space_(space),
+      key_(kind == Kind::implementation ? parse_key(key, where) : RegistrationKey::composite()) {
   if (kind == Kind::definition) registrations_.push_back(register_namespace(space, where));
 }
 

@@ -4,8 +4,8 @@
 //   FERMATA_LIBRARY_IMPL(my, CPU, m) { m.impl("scale", [](const Tensor& x, double factor) { ... }); }
 //   FERMATA_LIBRARY_IMPL(my, Autograd, m) { m.impl("scale", &scale_autograd); }
 //
-// The namespace is defined once and extended by fragments. What a Library registers is there while it lives; those of the
-// macros live as long as the program or shared object that has them. docs/adding-an-op.md goes through an example.
+// The namespace is defined once and extended by fragments. What a Library registers is there while it lives; those of
+// the macros live as long as the program or shared object that has them. docs/adding-an-op.md goes through an example.
 #pragma once
 
 #include <concepts>
@@ -108,9 +108,11 @@ class Library {
                     std::source_location where = std::source_location::current());
   Library& fallback_fallthrough(std::source_location where = std::source_location::current());
 
-  /// A pointwise operator of one, two or three operands from its formula, a generic function of values as in ir/ops/*.def:
+  /// A pointwise operator of one, two or three operands from its formula, a generic function of values as in
+  /// ir/ops/*.def:
   ///   m.pointwise<DTypeRule::floating>("mish", [](auto x) { return x * math::tanh(math::softplus(x)); });
-  /// It runs on every backend, in both modes, and fuses with its neighbours. The rule says what becomes of dtypes (ir/op.h).
+  /// It runs on every backend, in both modes, and fuses with its neighbours. The rule says what becomes of dtypes
+  /// (ir/op.h).
   template <DTypeRule Rule, class F> Library& pointwise(std::string_view name, F formula, std::string doc = {},
                                                         std::source_location where = std::source_location::current());
 
@@ -204,7 +206,8 @@ class OperatorHandle {
   void call_boxed(Stack& stack, std::source_location where = std::source_location::current()) const {
     fermata::call_boxed(*entry_, stack, where);
   }
-  /// A handle that is called like a function of this signature. Keep it in a static: finding costs a lock, calling does not.
+  /// A handle that is called like a function of this signature. Keep it in a static: finding costs a lock, calling does
+  /// not.
   template <class Signature> auto typed(std::source_location where = std::source_location::current()) const;
 
  private:

@@ -1,5 +1,5 @@
-// The Meta backend: types without data. Its kernels infer what a call would give; the table's ops have one per signature,
-// and the types of recorded calls of operators from outside come from theirs.
+// The Meta backend: types without data. Its kernels infer what a call would give; the table's ops have one per
+// signature, and the types of recorded calls of operators from outside come from theirs.
 #include "dispatch/meta.h"
 
 #include "dispatch/kernel_table.h"

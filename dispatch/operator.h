@@ -38,10 +38,10 @@ struct Call {
 
 /// Arguments of ops that are not pointwise, beyond their tensors: see ir/graph.h for attributes and scalars by op.
 struct Attributes {
-  TensorType wanted;                          // where the result type is an argument
+  TensorType wanted;  // where the result type is an argument
   std::span<const std::int64_t> integers;
   std::span<const std::uint64_t> scalars;
-  BackendKey backend = BackendKey::cpu;       // where ops without operands make their result
+  BackendKey backend = BackendKey::cpu;  // where ops without operands make their result
 };
 
 /// The four signatures of the built-in ops.
@@ -56,16 +56,16 @@ struct BackendCell;
 struct OperatorEntry {
   std::string_view name;
   Op op = Op::count;
-  bool has_condition = false;                    // the first operand is a condition: bool, whatever the others are
+  bool has_condition = false;  // the first operand is a condition: bool, whatever the others are
   /// What the op's dtype rule makes of each promoted dtype; `result` is kRefused where it is an error.
   std::array<RuleResult, kDTypeCount> rules{};
   std::atomic<const SignatureOps*> signature{nullptr};  // null while only boxed kernels are known
   std::atomic<const Schema*> schema{nullptr};           // null while only kernels are known
   /// The keys that lead somewhere, by column (highest backend): the others are passed over.
   std::array<std::atomic<std::uint64_t>, 8> not_fallthrough{};
-  std::array<std::atomic<ErasedKernel>, kCells> cells{};                // what typed calls jump to, never null
-  std::array<std::atomic<const KernelFunction*>, kCells> kernels{};    // what stands behind it; null where none
-  std::array<std::atomic<BackendCell*>, kBackendCount> backends{};  // variants of the backend cells, null where none
+  std::array<std::atomic<ErasedKernel>, kCells> cells{};             // what typed calls jump to, never null
+  std::array<std::atomic<const KernelFunction*>, kCells> kernels{};  // what stands behind it; null where none
+  std::array<std::atomic<BackendCell*>, kBackendCount> backends{};   // variants of the backend cells, null where none
   /// The op that recorded calls of a kernel are nodes of; Op::count where calls are nodes of `op` itself.
   std::atomic<Op> boxed{Op::count};
   const OperatorEntry* target = nullptr;  // of such an op: whose kernels it calls
@@ -134,11 +134,13 @@ template <class R, class... A> struct Dispatcher<R(A...)> {
     const ThreadKeys& thread = thread_keys;
     return ((DispatchKeySet() | ... | keys_of(args)) | thread.included) - thread.excluded;
   }
-  static R run(const OperatorEntry& entry, DispatchKeySet keys, std::source_location where, bool is_last_use, A... args) {
+  static R run(const OperatorEntry& entry, DispatchKeySet keys, std::source_location where, bool is_last_use,
+               A... args) {
     keys = keys & DispatchKeySet(entry.not_fallthrough[keys.column()].load(std::memory_order_relaxed));
     const auto kernel = reinterpret_cast<Kernel>(entry.cells[keys.cell()].load(std::memory_order_acquire));
     const Call call{entry, keys, where, nullptr, is_last_use};
-    if (watch_calls.load(std::memory_order_relaxed)) [[unlikely]] return watched(kernel, call, args...);
+    if (watch_calls.load(std::memory_order_relaxed)) [[unlikely]]
+      return watched(kernel, call, args...);
     return kernel(call, args...);
   }
   static R watched(Kernel kernel, const Call& call, A... args) {

@@ -16,7 +16,8 @@ struct PackedLayout {
 };
 PackedLayout packed_layout(std::span<const TensorType> results);
 
-/// The tensors that a call changes, in order: a recorded call gives their new values as results, before those that are new.
+/// The tensors that a call changes, in order: a recorded call gives their new values as results, before those that are
+/// new.
 std::vector<Tensor> written_tensors(const Schema* schema, const Stack& arguments);
 /// Which results of a schema are tensors of their own, and not written arguments.
 std::vector<std::size_t> new_results(const Schema& schema);

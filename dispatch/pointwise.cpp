@@ -160,8 +160,8 @@ void check_devices(const Call& call, PointwiseOperands& p) {
     if (p.nodes[k] != nullptr) compute_elsewhere(p.nodes[k], p.backend, call.where);
 }
 
-/// Operands of one dtype and device that only broadcast, of low rank: no lists are made. False where there is more to it, errors
-/// included.
+/// Operands of one dtype and device that only broadcast, of low rank: no lists are made. False where there is more to
+/// it, errors included.
 bool settle_by_broadcasting(const Call& call, PointwiseOperands& p) {
   const unsigned first = call.entry.has_condition ? 1 : 0;
   if (!p.operands[first]->is_tensor()) return false;

@@ -15,22 +15,23 @@ struct PointwiseOperands {
   PointwiseOperands(const Operand& a, const Operand& b) : operands{&a, &b, nullptr}, count(2) {}
   PointwiseOperands(const Operand& a, const Operand& b, const Operand& c) : operands{&a, &b, &c}, count(3) {}
   ~PointwiseOperands() {
-    if (extra != nullptr) [[unlikely]] delete extra;
+    if (extra != nullptr) [[unlikely]]
+      delete extra;
   }
   PointwiseOperands(const PointwiseOperands&) = delete;
   PointwiseOperands& operator=(const PointwiseOperands&) = delete;
 
   std::array<const Operand*, 3> operands;
   unsigned count;
-  std::array<Node*, 3> nodes{};                 // null where the operand is the host scalar
-  std::uint64_t scalar = 0;                     // its bits, in the compute dtype of `operand`
+  std::array<Node*, 3> nodes{};  // null where the operand is the host scalar
+  std::uint64_t scalar = 0;      // its bits, in the compute dtype of `operand`
   DType operand = DType::f32, result = DType::f32;
   std::uint8_t rank = 0;
   BackendKey backend = BackendKey::cpu;
   std::array<std::int64_t, Node::kInlineRank> sizes{};
-  NodeExtra* extra = nullptr;                   // holds the sizes of high ranks; a node takes it over
+  NodeExtra* extra = nullptr;  // holds the sizes of high ranks; a node takes it over
   std::array<std::uint16_t, 3> stretched{};
-  std::array<Tensor, 3> held;                   // operands that were cast, or made from a second scalar
+  std::array<Tensor, 3> held;  // operands that were cast, or made from a second scalar
 
   std::span<const std::int64_t> shape() const {
     return {rank <= Node::kInlineRank ? sizes.data() : extra->sizes.data(), rank};
@@ -46,8 +47,10 @@ inline DType wanted_dtype(const OperatorEntry& entry, unsigned k, DType operand)
 void settle_slowly(const Call& call, PointwiseOperands& p);
 
 inline void settle(const Call& call, PointwiseOperands& p) {
-  const unsigned first = call.entry.has_condition ? 1 : 0;  // the operand that decides dtype and shape in the common case
-  if (!p.operands[first]->is_tensor()) [[unlikely]] return settle_slowly(call, p);
+  const unsigned first =
+      call.entry.has_condition ? 1 : 0;  // the operand that decides dtype and shape in the common case
+  if (!p.operands[first]->is_tensor()) [[unlikely]]
+    return settle_slowly(call, p);
   const Node& lead = *p.operands[first]->tensor().node();
   const RuleResult rule = call.entry.rules[static_cast<std::size_t>(lead.dtype)];
   bool plain = rule.operand == lead.dtype && lead.rank <= Node::kInlineRank;
@@ -62,14 +65,17 @@ inline void settle(const Call& call, PointwiseOperands& p) {
     const auto& s = n->inline_sizes;
     plain = plain && n->rank == lead.rank && n->dtype == (k < first ? DType::boolean : lead.dtype) &&
             ((s[0] ^ lead.inline_sizes[0]) | (s[1] ^ lead.inline_sizes[1]) | (s[2] ^ lead.inline_sizes[2]) |
-             (s[3] ^ lead.inline_sizes[3])) == 0 && n->backend == lead.backend;
+             (s[3] ^ lead.inline_sizes[3])) == 0 &&
+            n->backend == lead.backend;
   }
-  if (!plain) [[unlikely]] return settle_slowly(call, p);
+  if (!plain) [[unlikely]]
+    return settle_slowly(call, p);
   if (scalars != 0)
     for (unsigned k = 0; k < p.count; ++k)
       if (!p.operands[k]->is_tensor()) {
         const Scalar& s = p.operands[k]->scalar();
-        p.scalar = lead.dtype == DType::f32 ? constant_bits(static_cast<float>(s.as_double())) : scalar_bits(s, lead.dtype);
+        p.scalar =
+            lead.dtype == DType::f32 ? constant_bits(static_cast<float>(s.as_double())) : scalar_bits(s, lead.dtype);
       }
   p.operand = lead.dtype, p.result = rule.result, p.rank = lead.rank, p.sizes = lead.inline_sizes;
   p.backend = lead.backend;

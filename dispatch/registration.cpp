@@ -39,8 +39,8 @@ void check_conflict(const std::string& what, const std::vector<const KernelFunct
   }
 }
 
-/// The backend kernel that an op shares with its family is a first one, too. What a family has for wrapper keys is what an op
-/// without a kernel of its own gets.
+/// The backend kernel that an op shares with its family is a first one, too. What a family has for wrapper keys is what
+/// an op without a kernel of its own gets.
 void check_replaces_family(const OperatorRow& row, const KernelFunction& added) {
   if (added.replaces || table().batches > 0) return;  // a batch is the engine's own
   if (added.key.kind != RegistrationKey::Kind::cell || !is_backend_functionality(added.key.functionality)) return;

@@ -1,9 +1,9 @@
 // What is registered, and the table that follows from it.
 //
-// Registration happens under one lock and in any order; every change computes the cells of the rows it concerns anew, so
-// the finished table depends on what is registered and never on when. Handles are RAII: when one goes, what it registered
-// goes with it, and whatever that shadowed is back. Calls take no lock: they may run a kernel while it is being taken
-// away, so kernels are never freed.
+// Registration happens under one lock and in any order; every change computes the cells of the rows it concerns anew,
+// so the finished table depends on what is registered and never on when. Handles are RAII: when one goes, what it
+// registered goes with it, and whatever that shadowed is back. Calls take no lock: they may run a kernel while it is
+// being taken away, so kernels are never freed.
 #pragma once
 
 #include <functional>
@@ -78,8 +78,8 @@ class Registration {
 
 /// Gives an operator its schema. Before or after its kernels.
 [[nodiscard]] Registration register_schema(Schema schema, std::string doc, std::source_location where);
-/// A kernel for an operator, which may not have a schema yet. With a signature, it must be that of the schema and of the
-/// other kernels.
+/// A kernel for an operator, which may not have a schema yet. With a signature, it must be that of the schema and of
+/// the other kernels.
 [[nodiscard]] Registration register_kernel(std::string_view op, KernelFunction kernel);
 /// What runs for every op that has no kernel under this key.
 [[nodiscard]] Registration register_fallback(KernelFunction kernel);
@@ -110,7 +110,8 @@ std::vector<std::string> dangling_kernels();
 std::vector<std::string> operators_with(const RegistrationKey& key);
 /// The names of all operators with a schema, sorted.
 std::vector<std::string> operator_names();
-/// The whole computed row: every cell, what fills it and by which rule, where it was registered. What `fermata ops NAME` prints.
+/// The whole computed row: every cell, what fills it and by which rule, where it was registered. What `fermata ops
+/// NAME` prints.
 std::string describe_row(std::string_view name);
 /// A line that is equal for equal rows, however they came about: for tests.
 std::string row_fingerprint(std::string_view name);

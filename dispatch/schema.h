@@ -6,10 +6,10 @@
 //
 //   random my::dropout(Tensor x, float p) -> Tensor
 //
-// A word before the name says what calls do beside giving results: `pure` ones may be merged, dropped and made again, `random`
-// ones draw numbers, `effect` is what an operator has that does not say (ir/external_op.h).
-// Arguments after `*` are keyword-only. (a) says that a result is a view of the argument with the same letter, (a!) that the
-// argument is written. Defaults are None, True, False, numbers, "text", dtypes, and lists of numbers.
+// A word before the name says what calls do beside giving results: `pure` ones may be merged, dropped and made again,
+// `random` ones draw numbers, `effect` is what an operator has that does not say (ir/external_op.h). Arguments after
+// `*` are keyword-only. (a) says that a result is a view of the argument with the same letter, (a!) that the argument
+// is written. Defaults are None, True, False, numbers, "text", dtypes, and lists of numbers.
 #pragma once
 
 #include <optional>
@@ -54,8 +54,8 @@ struct Schema {
   bool writes() const;
 };
 
-/// The schema of a text. ParseError FM1511 with a caret where it cannot be read; FM1512 for a result that is an alias of no
-/// argument, or a default that does not fit its type. A name without `::` is left without a namespace.
+/// The schema of a text. ParseError FM1511 with a caret where it cannot be read; FM1512 for a result that is an alias
+/// of no argument, or a default that does not fit its type. A name without `::` is left without a namespace.
 Schema parse_schema(std::string_view text);
 std::string to_string(const Schema& schema);
 

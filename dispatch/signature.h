@@ -1,8 +1,8 @@
 // C++ signatures as the dispatcher sees them: which schema type a parameter is, the one spelling that all kernels of an
 // operator are called with, and how values get in and out of a boxed stack.
 //
-// Kernels may write their parameters as they like (Tensor or const Tensor&, int or std::int64_t, a vector or a span); the
-// operator has one canonical signature, and calls go through that.
+// Kernels may write their parameters as they like (Tensor or const Tensor&, int or std::int64_t, a vector or a span);
+// the operator has one canonical signature, and calls go through that.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace fermata {
 
-/// For each parameter type: the schema type, the canonical spelling (`Canonical`), what holds the value while a boxed call
-/// runs (`Holder`), and the ways between. Not defined for types that are no argument types.
+/// For each parameter type: the schema type, the canonical spelling (`Canonical`), what holds the value while a boxed
+/// call runs (`Holder`), and the ways between. Not defined for types that are no argument types.
 template <class T> struct ArgumentTraits;
 
 namespace detail {
@@ -127,7 +127,8 @@ template <> struct ArgumentTraits<Attributes> {
   };
 };
 
-// ---- Other spellings --------------------------------------------------------------------------------------------------
+// ---- Other spellings
+// --------------------------------------------------------------------------------------------------
 
 /// The type whose traits describe a parameter written as T.
 template <class T> struct NormalArgument { using type = std::remove_cvref_t<T>; };
@@ -180,7 +181,8 @@ template <class T, class C> decltype(auto) respell(C&& canonical) {
     return std::forward<C>(canonical);
 }
 
-// ---- Signatures -------------------------------------------------------------------------------------------------------
+// ---- Signatures
+// -------------------------------------------------------------------------------------------------------
 
 template <class F> struct FunctionTraits : FunctionTraits<decltype(&F::operator())> {};
 template <class R, class... A> struct FunctionTraits<R(A...)> {
@@ -206,7 +208,8 @@ template <class O, class R, class... A> struct FunctionTraits<R (O::*)(A...)> : 
 template <class O, class R, class... A> struct FunctionTraits<R (O::*)(A...) const> : FunctionTraits<R(A...)> {};
 template <class F> using CanonicalSignature = typename FunctionTraits<F>::Canonical;
 
-// ---- Results ----------------------------------------------------------------------------------------------------------
+// ---- Results
+// ----------------------------------------------------------------------------------------------------------
 
 template <class R> struct ResultTraits {
   using Traits = ArgumentTraits<NormalArgumentOf<R>>;
@@ -230,7 +233,8 @@ template <class... T> struct ResultTraits<std::tuple<T...>> {
   }
 };
 
-// ---- Boxed and unboxed ------------------------------------------------------------------------------------------------
+// ---- Boxed and unboxed
+// ------------------------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -274,7 +278,8 @@ template <class C> void add_types(std::vector<ArgType>& types) {
 
 }  // namespace detail
 
-/// The call of the kernel inside of one that the table made, which is left in `kernel`; null there where it has no typed face.
+/// The call of the kernel inside of one that the table made, which is left in `kernel`; null there where it has no
+/// typed face.
 Call inner_call(const Call& call, ErasedKernel& kernel);
 /// Draws of this thread come from a stream that is the call's own.
 class OwnStream {

@@ -1,5 +1,5 @@
-// Watching calls: the dispatch trace (which kernel every call reached, indented by nesting; FERMATA_TRACE_DISPATCH=1) and
-// profiles. Both hide behind one flag, so a call that nobody watches pays one relaxed load.
+// Watching calls: the dispatch trace (which kernel every call reached, indented by nesting; FERMATA_TRACE_DISPATCH=1)
+// and profiles. Both hide behind one flag, so a call that nobody watches pays one relaxed load.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -70,7 +70,8 @@ void watch_call(const Call& call, bool entering) {
   if (profile == nullptr || started.empty()) return;
   const double ns = std::chrono::duration<double, std::nano>(Clock::now() - started.back()).count();
   started.pop_back();
-  if (call.keys.cell() / 8 == static_cast<std::size_t>(Functionality::dense) + 1 && family(call.entry.op) != Family::composite)
+  if (call.keys.cell() / 8 == static_cast<std::size_t>(Functionality::dense) + 1 &&
+      family(call.entry.op) != Family::composite)
     profile->add(std::string(call.entry.name), ns);
 }
 

@@ -14,8 +14,8 @@ namespace fermata {
 /// What an argument type is, apart from being optional or a list. `operand` is a tensor or a host number.
 enum class TypeKind : std::uint8_t { tensor, operand, scalar, integer, floating, boolean, string, dtype, device };
 
-/// A type of the schema language: Tensor, Operand, Scalar, int, float, bool, str, dtype, Device, each also as a list (`int[]`,
-/// written Shape where it is one) or optional (`Tensor?`).
+/// A type of the schema language: Tensor, Operand, Scalar, int, float, bool, str, dtype, Device, each also as a list
+/// (`int[]`, written Shape where it is one) or optional (`Tensor?`).
 struct ArgType {
   TypeKind kind = TypeKind::tensor;
   bool list = false;

@@ -1,4 +1,5 @@
-// The first example of docs/modes.md: a whole step of training as one compiled function, beside the same step in eager mode.
+// The first example of docs/modes.md: a whole step of training as one compiled function, beside the same step in eager
+// mode.
 //
 // Exits with an error unless both have the same parameters in the end.
 #include <fermata/fermata.h>

@@ -14,12 +14,20 @@
 namespace fermata {
 
 /// IEEE 754 binary16 in memory; arithmetic happens in f32.
-struct Float16 { std::uint16_t bits = 0; };
+struct Float16 {
+  std::uint16_t bits = 0;
+};
 /// The upper half of an f32 in memory; arithmetic happens in f32.
-struct BFloat16 { std::uint16_t bits = 0; };
+struct BFloat16 {
+  std::uint16_t bits = 0;
+};
 /// Quantised bytes: the value is scale * (byte - zero point), both kept beside the tensor.
-struct QInt8 { std::int8_t bits = 0; };
-struct QUInt8 { std::uint8_t bits = 0; };
+struct QInt8 {
+  std::int8_t bits = 0;
+};
+struct QUInt8 {
+  std::uint8_t bits = 0;
+};
 
 enum class DType : std::uint8_t {
 #define FERMATA_DTYPE(enumerator, name, type, bytes, kind) enumerator,
@@ -90,8 +98,8 @@ constexpr std::optional<DType> promote(DType a, DType b) {
 /// The C++ type of an element and back. DTypeOf<T> exists for every storage type and for the common aliases of it.
 template <DType> struct ElementOf;
 template <class T> struct DTypeOf;
-#define FERMATA_DTYPE(enumerator, name, cpp_type, bytes, kind)                                 \
-  template <> struct ElementOf<DType::enumerator> { using type = cpp_type; };                  \
+#define FERMATA_DTYPE(enumerator, name, cpp_type, bytes, kind)                \
+  template <> struct ElementOf<DType::enumerator> { using type = cpp_type; }; \
   template <> struct DTypeOf<cpp_type> { static constexpr DType value = DType::enumerator; };
 #include "ir/dtypes.def"
 template <> struct DTypeOf<long long> { static constexpr DType value = DType::i64; };
@@ -118,8 +126,7 @@ constexpr DTypeSet all_of_kind(DTypeKind kind) {
   return s;
 }
 inline constexpr DTypeSet kBoolean{DType::boolean};
-inline constexpr DTypeSet kIntegers =
-    all_of_kind(DTypeKind::unsigned_integer) | all_of_kind(DTypeKind::signed_integer);
+inline constexpr DTypeSet kIntegers = all_of_kind(DTypeKind::unsigned_integer) | all_of_kind(DTypeKind::signed_integer);
 inline constexpr DTypeSet kFloating = all_of_kind(DTypeKind::floating);
 inline constexpr DTypeSet kReal = kIntegers | kFloating;
 inline constexpr DTypeSet kRealOrBoolean = kReal | kBoolean;

@@ -16,8 +16,7 @@ std::string short_location(std::source_location where) {
 }
 
 std::string format_error(int code, std::string_view kind, std::string_view what,
-                         const std::vector<ErrorOperand>& operands, std::source_location where,
-                         std::string_view hint) {
+                         const std::vector<ErrorOperand>& operands, std::source_location where, std::string_view hint) {
   std::string text = fmt::format("FM{:04} {}: {}", code, kind, what);
   std::size_t label_width = 4, text_width = 0;
   for (const ErrorOperand& o : operands) {
@@ -34,8 +33,9 @@ std::string format_error(int code, std::string_view kind, std::string_view what,
 }
 
 void throw_internal(std::string_view what, std::source_location where) {
-  throw InternalError(9001, format_error(9001, "InternalError", what, {}, where,
-                                         "this is a defect of Fermata: please report it with the IR (FERMATA_DUMP=ir)"));
+  throw InternalError(9001,
+                      format_error(9001, "InternalError", what, {}, where,
+                                   "this is a defect of Fermata: please report it with the IR (FERMATA_DUMP=ir)"));
 }
 
 }  // namespace fermata

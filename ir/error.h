@@ -23,26 +23,50 @@ class Error : public std::runtime_error {
 };
 
 /// The call was wrong: the caller can mend it.
-struct UserError : Error { using Error::Error; };
-struct ShapeError : UserError { using UserError::UserError; };
-struct DTypeError : UserError { using UserError::UserError; };
-struct IndexError : UserError { using UserError::UserError; };
-struct DeviceError : UserError { using UserError::UserError; };
-struct ValueError : UserError { using UserError::UserError; };
-struct FileError : UserError { using UserError::UserError; };
-struct GradientError : UserError { using UserError::UserError; };
-struct ParseError : UserError { using UserError::UserError; };
+struct UserError : Error {
+  using Error::Error;
+};
+struct ShapeError : UserError {
+  using UserError::UserError;
+};
+struct DTypeError : UserError {
+  using UserError::UserError;
+};
+struct IndexError : UserError {
+  using UserError::UserError;
+};
+struct DeviceError : UserError {
+  using UserError::UserError;
+};
+struct ValueError : UserError {
+  using UserError::UserError;
+};
+struct FileError : UserError {
+  using UserError::UserError;
+};
+struct GradientError : UserError {
+  using UserError::UserError;
+};
+struct ParseError : UserError {
+  using UserError::UserError;
+};
 /// The call was right but this build, machine or version cannot do it.
-struct UnsupportedError : Error { using Error::Error; };
-struct OutOfMemoryError : Error { using Error::Error; };
+struct UnsupportedError : Error {
+  using Error::Error;
+};
+struct OutOfMemoryError : Error {
+  using Error::Error;
+};
 /// A defect of Fermata.
-struct InternalError : Error { using Error::Error; };
+struct InternalError : Error {
+  using Error::Error;
+};
 
 /// One line under the headline: "  lhs  f32[4, 8]   axis 1 is 8".
 struct ErrorOperand {
   std::string_view label;
-  std::string text;   // dtype and shape
-  std::string note;   // may be empty
+  std::string text;  // dtype and shape
+  std::string note;  // may be empty
 };
 
 /// "FM1004 ShapeError: matmul: contracted sizes differ (8 and 7)", the operands, "at file:line", "hint ...".

@@ -12,8 +12,8 @@
 namespace fermata {
 namespace {
 
-/// One definition: immutable but for the formulas, which are recorded when they are first asked for. Kept for ever, since
-/// somebody may be reading it while the operator is defined anew.
+/// One definition: immutable but for the formulas, which are recorded when they are first asked for. Kept for ever,
+/// since somebody may be reading it while the operator is defined anew.
 struct Definition {
   explicit Definition(ExternalOp given) : op(std::move(given)) {
     const auto operands = op.family == Family::external ? -1 : static_cast<int>(op.family) + 1;

@@ -1,5 +1,5 @@
-// Operators from outside: whoever defines one gets an Op value from kOpCount on, and everything that asks the table of an
-// op (name, family, formula, type of the result) is answered from what was registered here.
+// Operators from outside: whoever defines one gets an Op value from kOpCount on, and everything that asks the table of
+// an op (name, family, formula, type of the result) is answered from what was registered here.
 //
 // An Op value is never taken back: graphs and plans may still name it. A name that is defined again gets its old value.
 #pragma once
@@ -50,7 +50,8 @@ struct OpState {
 };
 extern constinit std::array<OpState, kOpCount + kMaxExternalOps> op_states;
 inline OpState& state_of(Op op) { return op_states[static_cast<std::size_t>(op)]; }
-/// How often what is known of an op has changed since the program was loaded: part of the key of whatever was compiled for it.
+/// How often what is known of an op has changed since the program was loaded: part of the key of whatever was compiled
+/// for it.
 inline std::uint32_t op_generation(Op op) { return state_of(op).generation.load(std::memory_order_relaxed); }
 inline void renew_op(Op op) { state_of(op).generation.fetch_add(1, std::memory_order_relaxed); }
 /// Ops of the table are pure; those that draw say so by their family, and take their numbers as operands.

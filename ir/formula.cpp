@@ -16,9 +16,10 @@ namespace {
 template <class... P> auto parameters(Formula& f) {
   f.parameters = {dtype_of<P>...};
   return [&f]<std::size_t... I>(std::index_sequence<I...>) {
-    return std::tuple<Sym<P>...>{Sym<P>::from_id(f.program.add(
-        {.prim = Prim::parameter, .type = dtype_of<P>, .index = static_cast<std::uint16_t>(I)}))...};
-  }(std::index_sequence_for<P...>{});
+    return std::tuple<Sym<P>...>{Sym<P>::from_id(
+        f.program.add({.prim = Prim::parameter, .type = dtype_of<P>, .index = static_cast<std::uint16_t>(I)}))...};
+  }
+  (std::index_sequence_for<P...>{});
 }
 template <class... T> void set_results(Formula& f, const std::tuple<Sym<T>...>& results) {
   std::apply([&](auto... r) { f.results = {r.id()...}; }, results);
@@ -106,11 +107,18 @@ Formula make_pointwise(Op op, DType t) {
   const auto binary = []<class Row, class T>() { return record_binary<Row, T>(); };
   const auto ternary = []<class Row, class T>() { return record_ternary<Row, T>(); };
   switch (op) {
-#define FERMATA_UNARY(name, rule, formula, vjp, doc) case Op::name: record.template operator()<name##_row>(unary); break;
+#define FERMATA_UNARY(name, rule, formula, vjp, doc) \
+  case Op::name:                                     \
+    record.template operator()<name##_row>(unary);   \
+    break;
 #define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) \
-  case Op::name: record.template operator()<name##_row>(binary); break;
+  case Op::name:                                               \
+    record.template operator()<name##_row>(binary);            \
+    break;
 #define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) \
-  case Op::name: record.template operator()<name##_row>(ternary); break;
+  case Op::name:                                                       \
+    record.template operator()<name##_row>(ternary);                   \
+    break;
 #include "ir/ops.def"
     default: break;
   }
@@ -121,7 +129,8 @@ Formula make_pointwise(Op op, DType t) {
 Formula make_random(Op op, DType t) {
   switch (op) {
 #define FERMATA_RANDOM(name, formula, doc) \
-  case Op::name: return t == DType::f64 ? record_random<name##_row, double>() : record_random<name##_row, float>();
+  case Op::name:                           \
+    return t == DType::f64 ? record_random<name##_row, double>() : record_random<name##_row, float>();
 #include "ir/ops.def"
     default: refuse<Formula>(op, t);
   }
@@ -131,11 +140,11 @@ ReduceFormula make_reduce(Op op, DType t) {
   ReduceFormula r;
   bool done = false;
   switch (op) {
-#define FERMATA_REDUCE(name, rule, vjp, doc)                                                                \
-  case Op::name:                                                                                            \
-    visit_compute(t, [&]<class T>() {                                                                       \
+#define FERMATA_REDUCE(name, rule, vjp, doc)                                                                   \
+  case Op::name:                                                                                               \
+    visit_compute(t, [&]<class T>() {                                                                          \
       if constexpr (accepts(DTypeRule::rule, dtype_of<T>)) r = record_reduce<name##_monoid, T>(), done = true; \
-    });                                                                                                     \
+    });                                                                                                        \
     break;
 #include "ir/ops.def"
     default: break;

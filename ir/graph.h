@@ -18,8 +18,8 @@ namespace fermata {
 
 /// A value of the graph, or a host scalar of the node.
 struct GraphOperand {
-  ValueId value = kNoValue;      // index into Graph::nodes
-  std::uint16_t scalar = 0;      // index into GraphNode::scalars where value is kNoValue
+  ValueId value = kNoValue;  // index into Graph::nodes
+  std::uint16_t scalar = 0;  // index into GraphNode::scalars where value is kNoValue
   bool is_scalar() const { return value == kNoValue; }
   bool operator==(const GraphOperand&) const = default;
 };
@@ -49,8 +49,8 @@ struct GraphOperand {
 ///   fold            [axis, step, dilation]                      the size along the axis is the node's
 ///   convolution and its gradients [groups, stride per spatial axis ..., padding before ..., padding after ...,
 ///                   dilation ...]                               sizes of a gradient's result are the node's
-/// Scalars: full [value]; random ops [key, offset]; pointwise ops one per scalar operand. A value is in the compute dtype
-/// of the operands (of the result, for full): f32 for f16 and bf16, a real one for complex ones.
+/// Scalars: full [value]; random ops [key, offset]; pointwise ops one per scalar operand. A value is in the compute
+/// dtype of the operands (of the result, for full): f32 for f16 and bf16, a real one for complex ones.
 struct GraphNode {
   Op op = Op::input;
   DType dtype = DType::f32;
@@ -59,10 +59,11 @@ struct GraphNode {
   std::vector<std::int64_t> attributes;
   std::vector<std::uint64_t> scalars;
   std::source_location where{};
-  std::uint32_t context = 0;  // boxed calls: the kernel and the keys that they were recorded with (dispatch/call_context.h)
-  std::uint32_t record = 0;   // the node of the recording with the same shape, attributes and scalars
-  bool dense = true;          // inputs only: row-major without gaps. Part of the structure.
-  bool unit_inner = true;     // inputs only: the last axis has stride 1. Part of the structure.
+  std::uint32_t context =
+      0;  // boxed calls: the kernel and the keys that they were recorded with (dispatch/call_context.h)
+  std::uint32_t record = 0;  // the node of the recording with the same shape, attributes and scalars
+  bool dense = true;         // inputs only: row-major without gaps. Part of the structure.
+  bool unit_inner = true;    // inputs only: the last axis has stride 1. Part of the structure.
 };
 
 struct Graph {
@@ -80,8 +81,8 @@ DType operand_dtype(const Graph& graph, const GraphNode& node);
 ///   %1 = multiply(%0, 2) : f32[4, 8]  @mlp.cpp:42
 ///   %2 = sum(%1) {axes=[1], keepdims=false} : f32[4]
 ///   return %2
-/// Scalars print exactly (shortest decimal that reads back; hexadecimal bits for NaN payloads). Never pointers or times.
-/// With locations = false the @file:line part is left out.
+/// Scalars print exactly (shortest decimal that reads back; hexadecimal bits for NaN payloads). Never pointers or
+/// times. With locations = false the @file:line part is left out.
 std::string to_string(const Graph& graph, bool locations = false);
 /// The graph of such a text. Errors are ParseError with line, column and a caret. Lines starting with `//` or `#` are
 /// comments. Infers and checks every type against what is written.
@@ -94,8 +95,8 @@ void verify(const Graph& graph);
 struct ReferenceTensor {
   DType dtype;
   Shape shape;
-  std::vector<double> floats;                       // where dtype is floating
-  std::vector<std::int64_t> integers;               // of integers and bool (u64 by bits)
+  std::vector<double> floats;                        // where dtype is floating
+  std::vector<std::int64_t> integers;                // of integers and bool (u64 by bits)
   std::vector<std::complex<double>> complexes = {};  // where dtype is complex
 };
 /// Evaluates the outputs of a graph node by node. Floating values are kept and computed in double whatever their dtype

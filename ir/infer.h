@@ -23,7 +23,8 @@ struct TensorType {
 
 /// The element count of a shape that a user gave; ShapeError for negative sizes, ranks above kMaxRank, or counts or
 /// byte sizes that overflow.
-std::int64_t check_shape(std::string_view op, std::span<const std::int64_t> sizes, DType dtype, std::source_location where);
+std::int64_t check_shape(std::string_view op, std::span<const std::int64_t> sizes, DType dtype,
+                         std::source_location where);
 /// An axis counted from the end where negative; IndexError if out of range.
 unsigned normalise_axis(std::string_view op, std::int64_t axis, const TensorType& operand, std::source_location where);
 /// A bit mask of distinct axes; an empty list means all of them.

@@ -30,7 +30,8 @@ TensorType infer_cast(const InferCall& call) {
   if (!kNumbersOrBoolean.has(from)) call.refuse_dtype(0);
   call.require_wanted_dtype(kNumbersOrBoolean, "a number or bool");
   if (is_complex(from) && kReal.has(call.wanted.dtype))
-    call.fail<DTypeError>(1110, "DTypeError", fmt::format("{} does not convert to {}", name(from), name(call.wanted.dtype)), {},
+    call.fail<DTypeError>(1110, "DTypeError",
+                          fmt::format("{} does not convert to {}", name(from), name(call.wanted.dtype)), {},
                           "real(), imag() or abs() gives a real number for each");
   return call.result(call.wanted.dtype, call.operand(0).shape);
 }

@@ -15,7 +15,8 @@ void require_solved(const InferCall& call, std::size_t i) {
   const DType dtype = call.operand(i).dtype;
   if (kSolved.has(dtype)) return;
   if (is_quantized(dtype)) call.refuse_dtype(i);
-  call.fail<DTypeError>(1101, "DTypeError", fmt::format("does not take {}", name(dtype)), {}, "cast it to f32 or f64 first");
+  call.fail<DTypeError>(1101, "DTypeError", fmt::format("does not take {}", name(dtype)), {},
+                        "cast it to f32 or f64 first");
 }
 
 /// The last two axes are a matrix.
@@ -86,8 +87,9 @@ TensorType infer_pinv(const InferCall& call) {
   require_matrix(call, 0);
   const TensorType &a = call.operand(0), &tolerance = call.operand(1);
   if (tolerance.dtype != real_dtype(a.dtype))
-    call.fail<DTypeError>(1102, "DTypeError",
-                          fmt::format("the tolerance must be {}, not {}", name(real_dtype(a.dtype)), name(tolerance.dtype)));
+    call.fail<DTypeError>(
+        1102, "DTypeError",
+        fmt::format("the tolerance must be {}, not {}", name(real_dtype(a.dtype)), name(tolerance.dtype)));
   if (tolerance.shape != Shape(batch_of(a.shape)))
     call.fail<ShapeError>(1092, "ShapeError", "needs one tolerance for each matrix",
                           {"", "should be " + to_string(batch_of(a.shape))});
@@ -106,17 +108,19 @@ TensorType infer_transform(const InferCall& call) {
   const bool from_real = call.op == Op::rfft, to_real = call.op == Op::irfft;
   if (from_real ? x.dtype != DType::f32 && x.dtype != DType::f64 : !is_complex(x.dtype))
     call.fail<DTypeError>(1101, "DTypeError", fmt::format("does not take {}", name(x.dtype)), {},
-                          !from_real          ? "cast it to c64 or c128 first"
+                          !from_real            ? "cast it to c64 or c128 first"
                           : is_complex(x.dtype) ? "fft takes complex numbers"
                                                 : "cast it to f32 or f64 first");
   const unsigned axis = call.axis_attribute(x);
   Shape shape = x.shape;
-  if (shape[axis] == 0) call.fail<ShapeError>(1093, "ShapeError", "nothing to transform", {fmt::format("axis {} is 0", axis)});
+  if (shape[axis] == 0)
+    call.fail<ShapeError>(1093, "ShapeError", "nothing to transform", {fmt::format("axis {} is 0", axis)});
   if (from_real) shape[axis] = shape[axis] / 2 + 1;
   if (to_real) {
     shape[axis] = call.attributes[1];
     if (shape[axis] < 1 || shape[axis] / 2 + 1 != x.shape[axis])
-      call.fail<ShapeError>(1093, "ShapeError", fmt::format("{} results need {} numbers", shape[axis], shape[axis] / 2 + 1),
+      call.fail<ShapeError>(1093, "ShapeError",
+                            fmt::format("{} results need {} numbers", shape[axis], shape[axis] / 2 + 1),
                             {fmt::format("axis {} is {}", axis, x.shape[axis])});
   }
   return call.result(from_real ? complex_dtype(x.dtype) : to_real ? real_dtype(x.dtype) : x.dtype, shape);

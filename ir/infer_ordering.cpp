@@ -46,7 +46,8 @@ TensorType infer_flatnonzero(const InferCall& call) {
   if (!kRealOrBoolean.has(call.operand(0).dtype)) call.refuse_dtype(0);
   call.require_wanted_dtype(DType::i64, "i64");
   if (call.wanted.shape.rank() != 1)
-    call.fail<ShapeError>(1025, "ShapeError", fmt::format("the result has one axis, not {}", to_string(call.wanted.shape)));
+    call.fail<ShapeError>(1025, "ShapeError",
+                          fmt::format("the result has one axis, not {}", to_string(call.wanted.shape)));
   check_shape(name(call.op), call.wanted.shape, DType::i64, call.where);
   return call.wanted;
 }
@@ -60,7 +61,9 @@ std::optional<TensorType> infer_ordering(const InferCall& call) {
   };
   switch (call.op) {
 #define FERMATA_SCAN(name, monoid, rule, doc) \
-  case Op::name: expect(1, 1); return infer_scan(call, DTypeRule::rule);
+  case Op::name:                              \
+    expect(1, 1);                             \
+    return infer_scan(call, DTypeRule::rule);
 #include "ir/ops.def"
     case Op::sort: expect(1, 2), ordered_axis(call); return call.operand(0);
     case Op::argsort: expect(1, 2), ordered_axis(call); return call.result(DType::i64, call.operand(0).shape);

@@ -27,9 +27,9 @@ namespace fermata {
 /// order; lanes are then merged by halves: lane[i] = combine(lane[i], lane[i + half]) for half = 32, 16, ... 1.
 inline constexpr unsigned kReductionLanes = 64;
 /// In a row kernel a block is up to this many elements along the vector axis within one iteration of the outer reduced
-/// axes. Blocks are numbered in order over (outer reduced axes row-major, position along the vector axis). Each block is
-/// reduced by a lane tree (item i is the block's element i). One block: its result as it is. More: a second lane tree
-/// whose item j is block j. None (an empty reduction): the identity.
+/// axes. Blocks are numbered in order over (outer reduced axes row-major, position along the vector axis). Each block
+/// is reduced by a lane tree (item i is the block's element i). One block: its result as it is. More: a second lane
+/// tree whose item j is block j. None (an empty reduction): the identity.
 inline constexpr std::int64_t kReductionBlock = 8192;
 /// In a column kernel (vector axis parallel) a block is up to this many steps of the innermost reduced axis within one
 /// iteration of the outer reduced axes. Each block starts at the identity and takes its steps in order: acc =
@@ -38,9 +38,9 @@ inline constexpr std::int64_t kColumnBlock = 128;
 
 /// One tensor argument as the loop nest sees it.
 struct Access {
-  DType dtype;              // in memory; bool is one byte, 0 or 1
-  std::uint16_t axes = 0;   // bit d: the stride along domain axis d may be non-zero; clear bits are broadcast
-  bool unit_stride = false; // the stride along the vector axis is 1 element (only with its bit in `axes`)
+  DType dtype;                // in memory; bool is one byte, 0 or 1
+  std::uint16_t axes = 0;     // bit d: the stride along domain axis d may be non-zero; clear bits are broadcast
+  bool unit_stride = false;   // the stride along the vector axis is 1 element (only with its bit in `axes`)
   bool address_only = false;  // used by Prim::offset only: there is no pointer, strides give the offset
   bool operator==(const Access&) const = default;
 };
@@ -77,15 +77,15 @@ struct Kernel {
 /// reduced axis (or nothing is reduced), else once per row. Per-point stores join the first stage in which their value
 /// is known, after the stages of all reductions it depends on; per-row stores follow the stage that completes their
 /// value. In a kernel without reductions only values that no axis reaches (constants, scalars, accesses with no axes)
-/// are row level. In a column kernel a "row" is one lane: row-level values may vary along the vector axis. Values that no
-/// store or reduction needs appear nowhere.
+/// are row level. In a column kernel a "row" is one lane: row-level values may vary along the vector axis. Values that
+/// no store or reduction needs appear nowhere.
 struct KernelSchedule {
   struct Stage {
-    std::vector<ValueId> element_values;         // program values to compute at each point, in order (recomputed per stage)
-    std::vector<std::uint16_t> reductions;       // that finish with this stage
-    std::vector<std::uint16_t> element_stores;   // indices into Kernel::stores, executed at each point
-    std::vector<ValueId> row_values;             // to compute after the stage, once per row, in order
-    std::vector<std::uint16_t> row_stores;       // executed after row_values
+    std::vector<ValueId> element_values;    // program values to compute at each point, in order (recomputed per stage)
+    std::vector<std::uint16_t> reductions;  // that finish with this stage
+    std::vector<std::uint16_t> element_stores;  // indices into Kernel::stores, executed at each point
+    std::vector<ValueId> row_values;            // to compute after the stage, once per row, in order
+    std::vector<std::uint16_t> row_stores;      // executed after row_values
   };
   std::vector<ValueId> row_prologue;  // row-level values that need no reduction, computed before the first stage
   std::vector<Stage> stages;          // at least one; a kernel without reductions has exactly one, all at element level
@@ -99,7 +99,8 @@ void verify(const Kernel& kernel);
 /// One readable text per kernel; the same kernel always prints the same.
 std::string to_string(const Kernel& kernel);
 
-/// Exact bytes and back: the key of the kernel cache and what crosses to the LLVM plugin. Equal kernels give equal bytes.
+/// Exact bytes and back: the key of the kernel cache and what crosses to the LLVM plugin. Equal kernels give equal
+/// bytes.
 std::string serialise(const Kernel& kernel);
 Kernel deserialise_kernel(std::string_view bytes);
 
@@ -107,14 +108,14 @@ Kernel deserialise_kernel(std::string_view bytes);
 /// (row-major, without the vector axis where that is parallel) and, where the vector axis is parallel, elements
 /// [column_begin, column_end) of it. Callers split the ranges over threads; column_begin is a multiple of 64.
 struct KernelLaunch {
-  void* const* pointers;           // one per access, to its element at the origin (may be null where address_only)
-  const std::int64_t* sizes;       // rank
-  const std::int64_t* strides;     // per access: rank strides in elements
-  const std::int64_t* offsets;     // per access: only read where address_only: offset at the origin
-  const std::uint64_t* scalars;    // one 8-byte slot per scalar
+  void* const* pointers;         // one per access, to its element at the origin (may be null where address_only)
+  const std::int64_t* sizes;     // rank
+  const std::int64_t* strides;   // per access: rank strides in elements
+  const std::int64_t* offsets;   // per access: only read where address_only: offset at the origin
+  const std::uint64_t* scalars;  // one 8-byte slot per scalar
   std::int64_t row_begin, row_end;
   std::int64_t column_begin, column_end;
-  void* partials = nullptr;        // split launches only, see Executable
+  void* partials = nullptr;  // split launches only, see Executable
 };
 
 /// Blocks of one row's reduction for these sizes (kReductionBlock and kColumnBlock say what a block is).
@@ -125,8 +126,8 @@ bool can_split(const Kernel& kernel, const KernelSchedule& schedule);
 /// Runs a kernel description element by element with the same reduction trees: the meaning of a kernel, and the oracle
 /// of every code generator. Any dtype; no speed.
 void interpret(const Kernel& kernel, const KernelLaunch& launch);
-/// The same in two steps, where can_split(): blocks [column_begin, column_end) of row row_begin, then the merge of all its
-/// blocks. `partials` points to the state of block 0: one 8-byte slot per component of each reduction.
+/// The same in two steps, where can_split(): blocks [column_begin, column_end) of row row_begin, then the merge of all
+/// its blocks. `partials` points to the state of block 0: one 8-byte slot per component of each reduction.
 std::size_t interpret_state_bytes(const Kernel& kernel);
 void interpret_partial(const Kernel& kernel, const KernelLaunch& launch);
 void interpret_finish(const Kernel& kernel, const KernelLaunch& launch);

@@ -11,6 +11,7 @@
 
 namespace fermata {
 
+// clang-format off
 // Each list once: FERMATA_BACKENDS(name, printed name) and FERMATA_FUNCTIONALITIES(name, printed name, per backend).
 #define FERMATA_BACKENDS(X) \
   X(cpu, "CPU") X(cuda, "CUDA") X(meta, "Meta") X(private_use1, "PrivateUse1") X(private_use2, "PrivateUse2") \
@@ -20,6 +21,7 @@ namespace fermata {
   X(sparse_csr, "SparseCSR", true) X(backend_select, "BackendSelect", false) X(capture, "Capture", false)       \
   X(ad_inplace_or_view, "ADInplaceOrView", false) X(autograd, "Autograd", true) X(tracer, "Tracer", false)      \
   X(autocast, "Autocast", false) X(batched, "Batched", false) X(user1, "User1", false) X(user2, "User2", false)
+// clang-format on
 
 enum class BackendKey : std::uint8_t {
 #define FERMATA_KEY(name, text) name,
@@ -77,9 +79,9 @@ constexpr std::size_t cell_of(Functionality f) { return (static_cast<std::size_t
 inline constexpr std::size_t kCells = 16 * 8;
 
 /// The keys that belong to a tensor's data, as opposed to modes and wrappers: what a result inherits.
-inline constexpr DispatchKeySet kDataKeys =
-    DispatchKeySet(std::uint64_t{0xff}) | Functionality::dense | Functionality::quantized | Functionality::sparse_coo |
-    Functionality::sparse_csr;
+inline constexpr DispatchKeySet kDataKeys = DispatchKeySet(std::uint64_t{0xff}) | Functionality::dense |
+                                            Functionality::quantized | Functionality::sparse_coo |
+                                            Functionality::sparse_csr;
 
 /// The keys of a result: those of the operands, on the backend that made it.
 constexpr DispatchKeySet data_keys(DispatchKeySet call, BackendKey backend) {

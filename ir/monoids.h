@@ -13,12 +13,16 @@
 namespace fermata {
 
 template <class T> constexpr T lowest_or_minus_infinity() {
-  if constexpr (std::numeric_limits<T>::has_infinity) return -std::numeric_limits<T>::infinity();
-  else return std::numeric_limits<T>::lowest();
+  if constexpr (std::numeric_limits<T>::has_infinity)
+    return -std::numeric_limits<T>::infinity();
+  else
+    return std::numeric_limits<T>::lowest();
 }
 template <class T> constexpr T highest_or_infinity() {
-  if constexpr (std::numeric_limits<T>::has_infinity) return std::numeric_limits<T>::infinity();
-  else return std::numeric_limits<T>::max();
+  if constexpr (std::numeric_limits<T>::has_infinity)
+    return std::numeric_limits<T>::infinity();
+  else
+    return std::numeric_limits<T>::max();
 }
 
 /// Monoids with one component, the element type itself.
@@ -33,29 +37,29 @@ template <class T> constexpr T highest_or_infinity() {
     template <class V> static V finish(std::tuple<V> s) { return std::get<0>(s); }      \
   };
 FERMATA_MONOID(sum, T(0), a + b)
-FERMATA_MONOID(prod, T(1), a * b)
+FERMATA_MONOID(prod, T(1), a* b)
 FERMATA_MONOID(max, lowest_or_minus_infinity<T>(), math::maximum(a, b))
 FERMATA_MONOID(min, highest_or_infinity<T>(), math::minimum(a, b))
-FERMATA_MONOID(all, T(true), a & b)
+FERMATA_MONOID(all, T(true), a& b)
 FERMATA_MONOID(any, T(false), a | b)
 #undef FERMATA_MONOID
 
 /// Position of an extreme value. NaN counts as the extreme; of equals the first position wins, whatever the tree.
-#define FERMATA_ARG_MONOID(name, worst, better)                                                    \
-  struct name##_monoid {                                                                           \
-    template <class T> static std::tuple<T, std::int64_t> identity() {                             \
-      return {worst, std::numeric_limits<std::int64_t>::max()};                                    \
-    }                                                                                              \
-    template <class V, class I> static std::tuple<V, I> lift(V x, I index) { return {x, index}; }  \
+#define FERMATA_ARG_MONOID(name, worst, better)                                                           \
+  struct name##_monoid {                                                                                  \
+    template <class T> static std::tuple<T, std::int64_t> identity() {                                    \
+      return {worst, std::numeric_limits<std::int64_t>::max()};                                           \
+    }                                                                                                     \
+    template <class V, class I> static std::tuple<V, I> lift(V x, I index) { return {x, index}; }         \
     template <class V, class I> static std::tuple<V, I> combine(std::tuple<V, I> l, std::tuple<V, I> r) { \
-      const V a = std::get<0>(l), b = std::get<0>(r);                                              \
-      const I i = std::get<1>(l), j = std::get<1>(r);                                              \
-      const auto a_nan = a != a, b_nan = b != b;                                                   \
-      const auto tied = (a == b) | (a_nan & b_nan);                                                \
-      const auto take = (b_nan & (!a_nan)) | ((!a_nan) & (better)) | (tied & (j < i));                 \
-      return {select(take, b, a), select(take, j, i)};                                             \
-    }                                                                                              \
-    template <class V, class I> static I finish(std::tuple<V, I> s) { return std::get<1>(s); }     \
+      const V a = std::get<0>(l), b = std::get<0>(r);                                                     \
+      const I i = std::get<1>(l), j = std::get<1>(r);                                                     \
+      const auto a_nan = a != a, b_nan = b != b;                                                          \
+      const auto tied = (a == b) | (a_nan & b_nan);                                                       \
+      const auto take = (b_nan & (!a_nan)) | ((!a_nan) & (better)) | (tied & (j < i));                    \
+      return {select(take, b, a), select(take, j, i)};                                                    \
+    }                                                                                                     \
+    template <class V, class I> static I finish(std::tuple<V, I> s) { return std::get<1>(s); }            \
   };
 FERMATA_ARG_MONOID(argmax, lowest_or_minus_infinity<T>(), b > a)
 FERMATA_ARG_MONOID(argmin, highest_or_infinity<T>(), b < a)

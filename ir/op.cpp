@@ -24,9 +24,7 @@ constexpr auto kOps = std::to_array<OpInfo>({
 
 }  // namespace
 
-const OpInfo& info(Op op) {
-  return is_external(op) ? external_info(op) : kOps[static_cast<std::size_t>(op)];
-}
+const OpInfo& info(Op op) { return is_external(op) ? external_info(op) : kOps[static_cast<std::size_t>(op)]; }
 
 std::optional<Op> op_from_name(std::string_view text) {
   static const auto* by_name = [] {
@@ -43,27 +41,59 @@ std::optional<RuleResult> apply_rule(DTypeRule rule, DType t) {
   const DType floated = is_inexact(t) ? t : DType::f32;
   const bool real = kReal.has(t), real_or_bool = kRealOrBoolean.has(t), any = kNumbersOrBoolean.has(t);
   switch (rule) {
-    case DTypeRule::numeric: if (real) return RuleResult{t, t}; break;
-    case DTypeRule::floating: if (real_or_bool) return RuleResult{floated, floated}; break;
-    case DTypeRule::floating_test: if (any) return RuleResult{floated, DType::boolean}; break;
-    case DTypeRule::truth: if (any) return RuleResult{DType::boolean, DType::boolean}; break;
-    case DTypeRule::bits: if (kIntegers.has(t) || kBoolean.has(t)) return RuleResult{t, t}; break;
-    case DTypeRule::integers: if (kIntegers.has(t)) return RuleResult{t, t}; break;
-    case DTypeRule::words: if (t == DType::u64) return RuleResult{t, t}; break;
-    case DTypeRule::compare: if (real_or_bool) return RuleResult{t, DType::boolean}; break;
-    case DTypeRule::choose: if (any) return RuleResult{t, t}; break;
+    case DTypeRule::numeric:
+      if (real) return RuleResult{t, t};
+      break;
+    case DTypeRule::floating:
+      if (real_or_bool) return RuleResult{floated, floated};
+      break;
+    case DTypeRule::floating_test:
+      if (any) return RuleResult{floated, DType::boolean};
+      break;
+    case DTypeRule::truth:
+      if (any) return RuleResult{DType::boolean, DType::boolean};
+      break;
+    case DTypeRule::bits:
+      if (kIntegers.has(t) || kBoolean.has(t)) return RuleResult{t, t};
+      break;
+    case DTypeRule::integers:
+      if (kIntegers.has(t)) return RuleResult{t, t};
+      break;
+    case DTypeRule::words:
+      if (t == DType::u64) return RuleResult{t, t};
+      break;
+    case DTypeRule::compare:
+      if (real_or_bool) return RuleResult{t, DType::boolean};
+      break;
+    case DTypeRule::choose:
+      if (any) return RuleResult{t, t};
+      break;
     case DTypeRule::accumulate:
       if (is_inexact(t)) return RuleResult{t, t};
       if (info(t).kind == DTypeKind::unsigned_integer) return RuleResult{DType::u64, DType::u64};
       if (real_or_bool) return RuleResult{DType::i64, DType::i64};
       break;
-    case DTypeRule::ordered: if (real_or_bool) return RuleResult{t, t}; break;
-    case DTypeRule::index: if (real_or_bool) return RuleResult{t, DType::i64}; break;
-    case DTypeRule::arithmetic: if (kNumbers.has(t)) return RuleResult{t, t}; break;
-    case DTypeRule::analytic: if (any) return RuleResult{floated, floated}; break;
-    case DTypeRule::magnitude: if (kNumbers.has(t)) return RuleResult{t, real_dtype(t)}; break;
-    case DTypeRule::argument: if (any) return RuleResult{floated, real_dtype(floated)}; break;
-    case DTypeRule::equality: if (any) return RuleResult{t, DType::boolean}; break;
+    case DTypeRule::ordered:
+      if (real_or_bool) return RuleResult{t, t};
+      break;
+    case DTypeRule::index:
+      if (real_or_bool) return RuleResult{t, DType::i64};
+      break;
+    case DTypeRule::arithmetic:
+      if (kNumbers.has(t)) return RuleResult{t, t};
+      break;
+    case DTypeRule::analytic:
+      if (any) return RuleResult{floated, floated};
+      break;
+    case DTypeRule::magnitude:
+      if (kNumbers.has(t)) return RuleResult{t, real_dtype(t)};
+      break;
+    case DTypeRule::argument:
+      if (any) return RuleResult{floated, real_dtype(floated)};
+      break;
+    case DTypeRule::equality:
+      if (any) return RuleResult{t, DType::boolean};
+      break;
     case DTypeRule::none: break;
   }
   return std::nullopt;

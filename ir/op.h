@@ -64,7 +64,9 @@ std::optional<Op> op_from_name(std::string_view name);
 
 /// What a rule makes of a (promoted) operand dtype: the dtype operands are cast to and the dtype of the result.
 /// Nothing where the rule does not accept the dtype. f16 and bf16 stay: kernels compute them in f32.
-struct RuleResult { DType operand, result; };
+struct RuleResult {
+  DType operand, result;
+};
 std::optional<RuleResult> apply_rule(DTypeRule rule, DType promoted);
 
 /// The scalar program of a pointwise op at a compute dtype (f32 for f16 and bf16). Parameters are the operands.

@@ -133,7 +133,10 @@ ReferenceTensor evaluate_full(const GraphNode& node) {
   if (is_complex(node.dtype)) {
     const DType given = scalar_dtype(node.dtype);
     const double value = std::bit_cast<double>(convert_slot(given, DType::f64, node.scalars[0]));
-    return {node.dtype, node.shape, {}, {},
+    return {node.dtype,
+            node.shape,
+            {},
+            {},
             std::vector<std::complex<double>>(static_cast<std::size_t>(element_count(node.shape)), value)};
   }
   ElementWriter result(node.dtype, node.shape, compute_dtype(node.dtype));
@@ -191,7 +194,8 @@ ReferenceTensor evaluate_matmul(const GraphNode& node, const ReferenceTensor& lh
             wrapped += static_cast<std::uint64_t>(lhs.integers[l]) * static_cast<std::uint64_t>(rhs.integers[r]);
         }
         if (is_complex(node.dtype))
-          result.complexes.emplace_back(static_cast<double>(complex_total.real()), static_cast<double>(complex_total.imag()));
+          result.complexes.emplace_back(static_cast<double>(complex_total.real()),
+                                        static_cast<double>(complex_total.imag()));
         else if (is_floating(node.dtype))
           result.floats.push_back(static_cast<double>(total));
         else

@@ -1,5 +1,5 @@
-// Reference evaluation of pointwise ops, reductions, casts and products of complex numbers, and of Fourier transforms by
-// their definition.
+// Reference evaluation of pointwise ops, reductions, casts and products of complex numbers, and of Fourier transforms
+// by their definition.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -94,14 +94,18 @@ Number element(const ReferenceTensor& x, std::int64_t i) {
                                : static_cast<double>(x.integers[at]);
 }
 void append(ReferenceTensor& result, Number z) {
-  if (is_complex(result.dtype)) result.complexes.push_back(z);
-  else if (is_floating(result.dtype)) result.floats.push_back(z.real());
-  else result.integers.push_back(z != 0.0 ? 1 : 0);
+  if (is_complex(result.dtype))
+    result.complexes.push_back(z);
+  else if (is_floating(result.dtype))
+    result.floats.push_back(z.real());
+  else
+    result.integers.push_back(z != 0.0 ? 1 : 0);
 }
 
 }  // namespace
 
-ReferenceTensor complex_pointwise(const Graph& graph, const GraphNode& node, const std::vector<ReferenceTensor>& values) {
+ReferenceTensor complex_pointwise(const Graph& graph, const GraphNode& node,
+                                  const std::vector<ReferenceTensor>& values) {
   ReferenceTensor result{node.dtype, node.shape, {}, {}};
   Odometer position(node.shape);
   const auto operand = [&](std::size_t k) -> Number {
@@ -115,8 +119,10 @@ ReferenceTensor complex_pointwise(const Graph& graph, const GraphNode& node, con
     return element(x, position.offset(stretched_strides(x.shape, node.shape)));
   };
   for (std::int64_t i = 0; i < position.count(); ++i, position.next()) {
-    if (node.op == Op::where) append(result, operand(operand(0) != 0.0 ? 1 : 2));
-    else append(result, node.operands.size() == 1 ? unary(node, operand(0)) : binary(node, operand(0), operand(1)));
+    if (node.op == Op::where)
+      append(result, operand(operand(0) != 0.0 ? 1 : 2));
+    else
+      append(result, node.operands.size() == 1 ? unary(node, operand(0)) : binary(node, operand(0), operand(1)));
   }
   return result;
 }
@@ -132,10 +138,14 @@ ReferenceTensor complex_reduce(const GraphNode& node, const ReferenceTensor& x) 
   for (std::int64_t i = 0; i < position.count(); ++i, position.next()) {
     const Wide z = wide(x.complexes[static_cast<std::size_t>(i)]);
     Wide& total = totals[static_cast<std::size_t>(position.offset(to))];
-    if (node.op == Op::sum) total += z;
-    else if (node.op == Op::prod) total *= z;
-    else if (node.op == Op::any) total = total != Wide(0) || z != Wide(0) ? 1 : 0;
-    else total = total != Wide(0) && z != Wide(0) ? 1 : 0;
+    if (node.op == Op::sum)
+      total += z;
+    else if (node.op == Op::prod)
+      total *= z;
+    else if (node.op == Op::any)
+      total = total != Wide(0) || z != Wide(0) ? 1 : 0;
+    else
+      total = total != Wide(0) && z != Wide(0) ? 1 : 0;
   }
   ReferenceTensor result{node.dtype, node.shape, {}, {}};
   for (const Wide total : totals) append(result, narrow(total));

@@ -104,7 +104,8 @@ ReferenceTensor neural_ops(const GraphNode& node, const std::vector<const Refere
 /// unpack: reference_control.cpp.
 ReferenceTensor unpack_bytes(const GraphNode& node, const ReferenceTensor& bytes);
 // Complex numbers and transforms: reference_complex.cpp.
-ReferenceTensor complex_pointwise(const Graph& graph, const GraphNode& node, const std::vector<ReferenceTensor>& values);
+ReferenceTensor complex_pointwise(const Graph& graph, const GraphNode& node,
+                                  const std::vector<ReferenceTensor>& values);
 ReferenceTensor complex_reduce(const GraphNode& node, const ReferenceTensor& x);
 ReferenceTensor complex_cast(const GraphNode& node, const ReferenceTensor& x);
 ReferenceTensor complex_from_parts(const GraphNode& node, const ReferenceTensor& re, const ReferenceTensor& im);

@@ -1,5 +1,6 @@
-// Reference evaluation of linear algebra in long double, by the shortest methods that are right: elimination, reflections
-// and Jacobi rotations (Golub and Van Loan, Matrix Computations, chapters 3, 5 and 8). A singular matrix gives infinities.
+// Reference evaluation of linear algebra in long double, by the shortest methods that are right: elimination,
+// reflections and Jacobi rotations (Golub and Van Loan, Matrix Computations, chapters 3, 5 and 8). A singular matrix
+// gives infinities.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -213,7 +214,8 @@ Singular decompose(const Matrix& a) {
   return s;
 }
 
-/// Eigenvalues, ascending, above eigenvectors: from the singular vectors of the matrix, shifted to be positive definite.
+/// Eigenvalues, ascending, above eigenvectors: from the singular vectors of the matrix, shifted to be positive
+/// definite.
 Matrix eigen(const Matrix& a) {
   Real shift = 0;
   Matrix moved = a;
@@ -265,7 +267,8 @@ Matrix pseudo_inverse(const Matrix& a, Real tolerance) {
     if (s.values[k] > tolerance * s.values[0])
       for (std::int64_t i = 0; i < a.columns; ++i)
         for (std::int64_t j = 0; j < a.rows; ++j)
-          result(i, j) += s.v(i, static_cast<std::int64_t>(k)) * std::conj(s.u(j, static_cast<std::int64_t>(k))) / s.values[k];
+          result(i, j) +=
+              s.v(i, static_cast<std::int64_t>(k)) * std::conj(s.u(j, static_cast<std::int64_t>(k))) / s.values[k];
   return result;
 }
 
@@ -334,8 +337,10 @@ ReferenceTensor linear_algebra(const GraphNode& node, const std::vector<const Re
                           : pinv ? read_matrix(b, i, 1, 1)
                                  : Matrix(0, 0);
     for (const Number z : evaluate(node, first, second).at) {
-      if (is_complex(node.dtype)) result.complexes.emplace_back(static_cast<double>(z.real()), static_cast<double>(z.imag()));
-      else result.floats.push_back(static_cast<double>(z.real()));
+      if (is_complex(node.dtype))
+        result.complexes.emplace_back(static_cast<double>(z.real()), static_cast<double>(z.imag()));
+      else
+        result.floats.push_back(static_cast<double>(z.real()));
     }
   }
   return result;

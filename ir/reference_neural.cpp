@@ -17,15 +17,20 @@ class Accumulator {
   explicit Accumulator(ReferenceTensor start) : tensor_(std::move(start)) {}
   Accumulator(DType dtype, const Shape& shape) : tensor_{dtype, shape, {}, {}} {
     const auto count = static_cast<std::size_t>(element_count(shape));
-    if (is_complex(dtype)) tensor_.complexes.resize(count);
-    else if (is_floating(dtype)) tensor_.floats.resize(count);
-    else tensor_.integers.resize(count);
+    if (is_complex(dtype))
+      tensor_.complexes.resize(count);
+    else if (is_floating(dtype))
+      tensor_.floats.resize(count);
+    else
+      tensor_.integers.resize(count);
   }
   void put(Op op, std::int64_t to, const ReferenceTensor& from, std::int64_t element) {
     const auto t = static_cast<std::size_t>(to), s = static_cast<std::size_t>(element);
     if (is_complex(tensor_.dtype)) {
       auto& z = tensor_.complexes[t];
-      z = op == Op::scatter ? from.complexes[s] : op == Op::scatter_multiply ? z * from.complexes[s] : z + from.complexes[s];
+      z = op == Op::scatter            ? from.complexes[s]
+          : op == Op::scatter_multiply ? z * from.complexes[s]
+                                       : z + from.complexes[s];
     } else if (is_floating(tensor_.dtype)) {
       tensor_.floats[t] = combined(op, tensor_.floats[t], from.floats[s]);
     } else {

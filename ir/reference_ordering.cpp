@@ -42,8 +42,10 @@ bool is_less(const ReferenceTensor& x, std::size_t a, const ReferenceTensor& y, 
 ReferenceTensor empty_result(const GraphNode& node) {
   ReferenceTensor result{node.dtype, node.shape, {}, {}};
   const auto count = static_cast<std::size_t>(element_count(node.shape));
-  if (is_floating(node.dtype)) result.floats.resize(count);
-  else result.integers.resize(count);
+  if (is_floating(node.dtype))
+    result.floats.resize(count);
+  else
+    result.integers.resize(count);
   return result;
 }
 
@@ -94,9 +96,12 @@ ReferenceTensor sorted(const GraphNode& node, const ReferenceTensor& x) {
     const std::vector<std::int64_t> order = order_of(x, lines, line, descending);
     for (std::int64_t i = 0; i < to.size; ++i) {
       const std::int64_t position = order[static_cast<std::size_t>(i)];
-      if (node.op != Op::sort) result.integers[to.at(line, i)] = position;
-      else if (is_floating(x.dtype)) result.floats[to.at(line, i)] = x.floats[lines.at(line, position)];
-      else result.integers[to.at(line, i)] = x.integers[lines.at(line, position)];
+      if (node.op != Op::sort)
+        result.integers[to.at(line, i)] = position;
+      else if (is_floating(x.dtype))
+        result.floats[to.at(line, i)] = x.floats[lines.at(line, position)];
+      else
+        result.integers[to.at(line, i)] = x.integers[lines.at(line, position)];
     }
   }
   return result;
@@ -107,7 +112,8 @@ ReferenceTensor searchsorted(const GraphNode& node, const ReferenceTensor& vecto
   const auto size = static_cast<std::size_t>(element_count(vector.shape));
   for (std::size_t i = 0; i < result.integers.size(); ++i) {
     std::size_t at = 0;  // one step at a time
-    while (at < size && (node.attributes[0] != 0 ? !is_less(values, i, vector, at) : is_less(vector, at, values, i))) ++at;
+    while (at < size && (node.attributes[0] != 0 ? !is_less(values, i, vector, at) : is_less(vector, at, values, i)))
+      ++at;
     result.integers[i] = static_cast<std::int64_t>(at);
   }
   return result;
@@ -130,9 +136,10 @@ ReferenceTensor flatnonzero(const GraphNode& node, const ReferenceTensor& x) {
 std::optional<ReferenceTensor> order_elements(const GraphNode& node,
                                               const std::vector<const ReferenceTensor*>& operands) {
   switch (node.op) {
-#define FERMATA_SCAN(name, monoid, rule, doc) \
-  case Op::name: return scan(node, Op::monoid, *operands[0]);
+// clang-format off
+#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return scan(node, Op::monoid, *operands[0]);
 #include "ir/ops.def"
+    // clang-format on
     case Op::sort:
     case Op::argsort:
     case Op::top_k_indices: return sorted(node, *operands[0]);

@@ -8,7 +8,10 @@
 namespace fermata {
 namespace {
 
-struct PrimInfo { std::string_view name; unsigned operands; };
+struct PrimInfo {
+  std::string_view name;
+  unsigned operands;
+};
 constexpr auto kPrims = std::to_array<PrimInfo>({
 #define FERMATA_PRIM(name, operands, text) {#name, operands},
 #include "ir/prims.def"

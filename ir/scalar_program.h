@@ -31,7 +31,7 @@ struct Instr {
   DType type;               // of the result
   std::uint16_t index = 0;  // of the access, scalar, reduction or parameter
   ValueId a = kNoValue, b = kNoValue, c = kNoValue;
-  std::uint64_t bits = 0;   // constant value, or the component of a reduction
+  std::uint64_t bits = 0;  // constant value, or the component of a reduction
   bool operator==(const Instr&) const = default;
 };
 
@@ -137,7 +137,10 @@ template <class T> class Sym {
 };
 
 template <class U, class T> Sym<U> convert(Sym<T> a) {
-  if constexpr (std::is_same_v<U, T>) return a; else return Sym<U>::of(Prim::convert, a.id());
+  if constexpr (std::is_same_v<U, T>)
+    return a;
+  else
+    return Sym<U>::of(Prim::convert, a.id());
 }
 template <class U, class T> Sym<U> bitcast(Sym<T> a) {
   static_assert(sizeof(U) == sizeof(T));

@@ -14,8 +14,8 @@ namespace fermata {
 
 inline constexpr unsigned kMaxRank = 16;
 
-/// Sizes (or strides, or axis lists) held in place, without allocation. Every call makes and copies some: what lies behind the
-/// rank is neither cleared nor copied.
+/// Sizes (or strides, or axis lists) held in place, without allocation. Every call makes and copies some: what lies
+/// behind the rank is neither cleared nor copied.
 class Shape {
  public:
   constexpr Shape() {}

@@ -10,8 +10,8 @@
 namespace fermata {
 namespace {
 
-/// Whether the size of the result is an argument of the call and not made of the operands and attributes: asked of infer(), so
-/// that no list of such ops can be out of date.
+/// Whether the size of the result is an argument of the call and not made of the operands and attributes: asked of
+/// infer(), so that no list of such ops can be out of date.
 bool size_is_an_argument(const Graph& graph, const GraphNode& node) {
   if (is_boxed(node.op)) return false;  // its Meta kernel gives the size
   std::vector<TensorType> operands;

@@ -1,7 +1,7 @@
 // What of a node's attributes decides which code is right, as opposed to numbers that are arguments of the code.
 //
-// One description serves the key of a plan and the merge of equal nodes. A plan runs for every graph with its key, so two
-// nodes may become one only where everything that tells them apart is in the key.
+// One description serves the key of a plan and the merge of equal nodes. A plan runs for every graph with its key, so
+// two nodes may become one only where everything that tells them apart is in the key.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ void each_structural_word(Op op, unsigned rank, std::span<const std::int64_t> at
   }
 }
 
-/// Whether two nodes of this op, dtype, operands and attributes have the same value in every run of a plan: it may be merged, and
-/// all that decides its value is in the key of the plan.
+/// Whether two nodes of this op, dtype, operands and attributes have the same value in every run of a plan: it may be
+/// merged, and all that decides its value is in the key of the plan.
 bool may_be_merged(const Graph& graph, const GraphNode& node);
 
 }  // namespace fermata

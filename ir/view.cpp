@@ -38,9 +38,7 @@ bool apply_view(Op op, std::span<const std::int64_t> a, const Shape& to, Shape& 
       out.push_back(strides[axis] * a[3]);
       break;
     }
-    case Op::broadcast_to:
-      apply_stretch(to, sizes, strides);
-      return true;
+    case Op::broadcast_to: apply_stretch(to, sizes, strides); return true;
     default: throw_internal("not a view op");
   }
   sizes = to, strides = out;

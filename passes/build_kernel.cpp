@@ -16,8 +16,9 @@ namespace {
 /// A member computed under one index map, and where its operands come from.
 struct Instance {
   IndexMap map;
-  std::vector<std::int32_t> operands;  // per operand: >= 0 an instance (flat number), < 0: access -1 - k; scalars unused
-  ValueId result = kNoValue;           // in the scalar program, in the compute dtype
+  std::vector<std::int32_t>
+      operands;               // per operand: >= 0 an instance (flat number), < 0: access -1 - k; scalars unused
+  ValueId result = kNoValue;  // in the scalar program, in the compute dtype
 };
 
 struct SymbolicAccess {
@@ -29,7 +30,11 @@ struct SymbolicAccess {
 class KernelBuilder {
  public:
   KernelBuilder(const Program& program, const Group& group, const std::vector<ValueId>& stored)
-      : g_(program.graph), group_(group), stored_(stored), dims_(program.graph), rank_(g_.nodes[group.domain].shape.rank()) {
+      : g_(program.graph),
+        group_(group),
+        stored_(stored),
+        dims_(program.graph),
+        rank_(g_.nodes[group.domain].shape.rank()) {
     for (std::size_t i = 0; i < group.members.size(); ++i) member_[group.members[i]] = i;
     instances_of_.resize(group.members.size());
     for (std::size_t i = 0; i < group.members.size(); ++i) {
@@ -65,7 +70,8 @@ class KernelBuilder {
     return static_cast<std::uint32_t>(instances_.size() - 1);
   }
 
-  // ---- Which members are needed under which maps: from the last member to the first -----------------------------------
+  // ---- Which members are needed under which maps: from the last member to the first
+  // -----------------------------------
 
   void demand() {
     for (std::size_t i = group_.members.size(); i-- > 0;)
@@ -92,7 +98,9 @@ class KernelBuilder {
 
   std::int32_t reach(ValueId source, IndexMap map) {
     const auto member = member_.find(source);
-    if (member == member_.end()) return -1 - static_cast<std::int32_t>(add_access(KernelSource::Kind::load, source, 0, std::move(map), g_.nodes[source].dtype));
+    if (member == member_.end())
+      return -1 - static_cast<std::int32_t>(
+                      add_access(KernelSource::Kind::load, source, 0, std::move(map), g_.nodes[source].dtype));
     auto& known = instances_of_[member->second];
     if (!group_.inlined[member->second]) return static_cast<std::int32_t>(known[0]);
     for (const std::uint32_t i : known)
@@ -114,7 +122,8 @@ class KernelBuilder {
     return accesses_.size() - 1;
   }
 
-  // ---- The program ------------------------------------------------------------------------------------------------------
+  // ---- The program
+  // ------------------------------------------------------------------------------------------------------
 
   ScalarProgram& program() { return built_.kernel.program; }
 
@@ -129,7 +138,8 @@ class KernelBuilder {
   ValueId load(std::int32_t operand) {
     const auto access = static_cast<std::size_t>(-1 - operand);
     const DType t = accesses_[access].dtype;
-    return convert(program().add({.prim = Prim::input, .type = t, .index = static_cast<std::uint16_t>(access)}), compute_dtype(t));
+    return convert(program().add({.prim = Prim::input, .type = t, .index = static_cast<std::uint16_t>(access)}),
+                   compute_dtype(t));
   }
   ValueId scalar(ValueId v, std::uint16_t index, DType dtype) {
     const ScalarSource source{g_.nodes[v].record, index};
@@ -139,7 +149,8 @@ class KernelBuilder {
       built_.kernel.scalars.push_back(dtype);
       at = built_.scalars.end() - 1;
     }
-    return program().add({.prim = Prim::scalar, .type = dtype, .index = static_cast<std::uint16_t>(at - built_.scalars.begin())});
+    return program().add(
+        {.prim = Prim::scalar, .type = dtype, .index = static_cast<std::uint16_t>(at - built_.scalars.begin())});
   }
   ValueId position(ValueId v, std::uint16_t mask, const IndexMap& map) {
     const std::size_t access = add_access(KernelSource::Kind::position, v, mask, map, DType::i64);
@@ -171,7 +182,8 @@ class KernelBuilder {
       }
       case Family::random: {
         const Formula& f = random_formula(n.op, compute_dtype(n.dtype));
-        const std::vector<ValueId> operands{position(v, all_axes, at.map), scalar(v, 0, DType::u64), scalar(v, 1, DType::u64)};
+        const std::vector<ValueId> operands{position(v, all_axes, at.map), scalar(v, 0, DType::u64),
+                                            scalar(v, 1, DType::u64)};
         return round_to(program().inline_program(f.program, operands, f.results)[0], n.dtype);
       }
       case Family::reduce: return emit_reduction(v, at);
@@ -191,9 +203,13 @@ class KernelBuilder {
     const DType x = g_.nodes[n.operands[0].value].dtype;
     const DType lifted = compute_dtype(apply_rule(info(n.op).rule, x)->operand);
     const ReduceFormula& f = reduce_formula(n.op, lifted);
-    const ValueId index = uses_index(f.lift) ? position(n.operands[0].value, group_.reduced, identity_map(rank_)) : kNoValue;
-    Reduction reduction{.lifted = program().inline_program(f.lift.program, {convert(operand(v, at, 0), lifted), index}, f.lift.results),
-                        .types = f.types, .identity = f.identity, .combine = f.combine};
+    const ValueId index =
+        uses_index(f.lift) ? position(n.operands[0].value, group_.reduced, identity_map(rank_)) : kNoValue;
+    Reduction reduction{
+        .lifted = program().inline_program(f.lift.program, {convert(operand(v, at, 0), lifted), index}, f.lift.results),
+        .types = f.types,
+        .identity = f.identity,
+        .combine = f.combine};
     const auto number = static_cast<std::uint16_t>(built_.kernel.reductions.size());
     built_.kernel.reductions.push_back(std::move(reduction));
     std::vector<ValueId> state;
@@ -217,7 +233,8 @@ class KernelBuilder {
     }
   }
 
-  // ---- The loop nest ------------------------------------------------------------------------------------------------------
+  // ---- The loop nest
+  // ------------------------------------------------------------------------------------------------------
 
   bool is_reduced(unsigned d) const { return (group_.reduced >> d & 1) != 0; }
   bool is_one(unsigned d) const { return dims_.of(group_.domain, d) == Dimensions::kOne; }
@@ -231,7 +248,8 @@ class KernelBuilder {
   /// The value whose axes the map speaks of.
   ValueId shape_value(const SymbolicAccess& a) const { return a.map.reshaped ? a.map.reshape : a.source.value; }
   bool is_dense(const SymbolicAccess& a) const {
-    return a.source.kind != KernelSource::Kind::load || g_.nodes[a.source.value].op != Op::input || g_.nodes[a.source.value].dense;
+    return a.source.kind != KernelSource::Kind::load || g_.nodes[a.source.value].op != Op::input ||
+           g_.nodes[a.source.value].dense;
   }
   /// The next axis of the access after `axis` that is not known to be 1; its rank if there is none.
   int next_axis(const SymbolicAccess& a, int axis) const {
@@ -257,7 +275,8 @@ class KernelBuilder {
   void lay_out() {
     for (unsigned d = 0; d < rank_; ++d) {
       // An axis of size 1 between two others hides whether they can merge: only direct neighbours are merged.
-      if (d > 0 && mergeable(d - 1) && !(is_one(d - 1) && d > 1 && !built_.axes.empty() && built_.axes.back().first < d - 1))
+      if (d > 0 && mergeable(d - 1) &&
+          !(is_one(d - 1) && d > 1 && !built_.axes.empty() && built_.axes.back().first < d - 1))
         built_.axes.back().last = static_cast<std::uint8_t>(d);
       else
         built_.axes.push_back({static_cast<std::uint8_t>(d), static_cast<std::uint8_t>(d)});
@@ -274,11 +293,15 @@ class KernelBuilder {
   }
 
   Access lay_out_access(const SymbolicAccess& a) const {
-    Access out{.dtype = a.dtype, .axes = 0, .unit_stride = false, .address_only = a.source.kind == KernelSource::Kind::position};
+    Access out{.dtype = a.dtype,
+               .axes = 0,
+               .unit_stride = false,
+               .address_only = a.source.kind == KernelSource::Kind::position};
     if (rank_ == 0) return out;
     for (std::size_t r = 0; r < built_.axes.size(); ++r)
       for (unsigned d = built_.axes[r].first; d <= built_.axes[r].last; ++d)
-        if (axis_of(a, d) >= 0 && (!is_one(d) || is_reduced(d))) out.axes = static_cast<std::uint16_t>(out.axes | 1u << r);
+        if (axis_of(a, d) >= 0 && (!is_one(d) || is_reduced(d)))
+          out.axes = static_cast<std::uint16_t>(out.axes | 1u << r);
     const AxisRun run = built_.axes.back();
     int inner = run.last;
     while (inner > run.first && is_one(static_cast<unsigned>(inner))) --inner;
@@ -286,7 +309,8 @@ class KernelBuilder {
     if (axis < 0 || !a.map.axes[static_cast<std::size_t>(inner)].unit) return out;
     const ValueId v = shape_value(a);
     const int rank = static_cast<int>(g_.nodes[v].shape.rank());
-    const bool last = is_dense(a) ? next_axis(a, axis) == rank : axis == rank - 1 && g_.nodes[v].unit_inner && !a.map.reshaped;
+    const bool last =
+        is_dense(a) ? next_axis(a, axis) == rank : axis == rank - 1 && g_.nodes[v].unit_inner && !a.map.reshaped;
     out.unit_stride = last && a.source.kind != KernelSource::Kind::position;
     return out;
   }

@@ -13,7 +13,7 @@ struct KernelSource {
   enum class Kind : std::uint8_t { load, store, position };
   Kind kind;
   ValueId value;
-  std::uint16_t mask = 0;           // position: axes counted
+  std::uint16_t mask = 0;  // position: axes counted
   std::vector<PathStep> path;
 };
 
@@ -21,7 +21,7 @@ struct BuiltKernel {
   Kernel kernel;
   std::vector<KernelSource> sources;  // one per access
   std::vector<ScalarSource> scalars;
-  std::vector<AxisRun> axes;          // one per kernel axis
+  std::vector<AxisRun> axes;  // one per kernel axis
   std::uint32_t domain_record = 0;
   double ns_per_point = 0;
 };

@@ -51,8 +51,10 @@ void Dimensions::add(const Graph& graph, ValueId v) {
     const bool keep = n.attributes[1] != 0;
     for (unsigned i = 0, to = 0; i < axes_[operand(0)].size(); ++i) {
       const bool reduced = (n.attributes[0] >> i & 1) != 0;
-      if (reduced && keep) join(axes[to++], kOne);
-      else if (!reduced) join(axes[to++], axes_[operand(0)][i]);
+      if (reduced && keep)
+        join(axes[to++], kOne);
+      else if (!reduced)
+        join(axes[to++], axes_[operand(0)][i]);
     }
     return;
   }
@@ -86,7 +88,8 @@ void Dimensions::add(const Graph& graph, ValueId v) {
         join(axes_[operand(0)][i], (n.attributes[0] >> i & 1) != 0 ? kOne : axes[to++]);
       break;
     case Op::permute:
-      for (unsigned i = 0; i < axes.size(); ++i) join(axes[i], axes_[operand(0)][static_cast<std::size_t>(n.attributes[i])]);
+      for (unsigned i = 0; i < axes.size(); ++i)
+        join(axes[i], axes_[operand(0)][static_cast<std::size_t>(n.attributes[i])]);
       break;
     case Op::top_k_indices:
       for (unsigned i = 0; i < axes.size(); ++i)
@@ -95,7 +98,7 @@ void Dimensions::add(const Graph& graph, ValueId v) {
     case Op::searchsorted: join_broadcast(graph, operand(1), v); break;
     case Op::matmul:
     case Op::matmul_i32:
-      if (const auto &a = axes_[operand(0)], &b = axes_[operand(1)]; a.size() >= 2 && b.size() >= 2) {
+      if (const auto& a = axes_[operand(0)], &b = axes_[operand(1)]; a.size() >= 2 && b.size() >= 2) {
         join(axes[axes.size() - 2], a[a.size() - 2]);
         join(axes.back(), b.back());
         join(a.back(), b[b.size() - 2]);
@@ -110,9 +113,7 @@ void Dimensions::add(const Graph& graph, ValueId v) {
       for (std::size_t i = 0; i < std::min(axes.size(), axes_[operand(0)].size()); ++i)
         if (static_cast<std::int64_t>(i) != n.attributes[0]) join(axes[i], axes_[operand(0)][i]);
       break;
-    case Op::convolution:
-      join(axes[0], axes_[operand(0)][0]), join(axes[1], axes_[operand(1)][0]);
-      break;
+    case Op::convolution: join(axes[0], axes_[operand(0)][0]), join(axes[1], axes_[operand(1)][0]); break;
     case Op::convolution_data_gradient: join(axes[0], axes_[operand(0)][0]); break;
     case Op::convolution_weight_gradient: join(axes[0], axes_[operand(1)][1]); break;
     case Op::csr_matmul: join(axes[1], axes_[operand(2)][1]); break;
@@ -120,8 +121,8 @@ void Dimensions::add(const Graph& graph, ValueId v) {
   }
 }
 
-/// The key of a plan says of leaves that their last axis has one element. Where such an axis is reduced it is left as it is: values
-/// from before and after the reduction are told apart by it.
+/// The key of a plan says of leaves that their last axis has one element. Where such an axis is reduced it is left as
+/// it is: values from before and after the reduction are told apart by it.
 void Dimensions::add_single_elements(const Graph& graph) {
   std::vector<std::uint32_t> reduced;
   for (const GraphNode& n : graph.nodes) {
@@ -132,7 +133,8 @@ void Dimensions::add_single_elements(const Graph& graph) {
   }
   for (ValueId v = 0; v < graph.nodes.size(); ++v)
     if (graph.nodes[v].op == Op::input && ends_in_single_elements(graph.nodes[v].shape))
-      if (const std::uint32_t last = find(axes_[v].back()); std::ranges::find(reduced, last) == reduced.end()) join(last, kOne);
+      if (const std::uint32_t last = find(axes_[v].back()); std::ranges::find(reduced, last) == reduced.end())
+        join(last, kOne);
 }
 
 Dimensions::Dimensions(const Graph& graph) : axes_(graph.nodes.size()) {

@@ -31,7 +31,8 @@ bool finish_tiles(Program& program) {
   bool changed = false;
   for (std::size_t i = 1; i < steps.size(); ++i) {
     const PlanStep& before = steps[i - 1];
-    if (before.kind != PlanStep::Kind::call || steps[i].kind != PlanStep::Kind::kernel || !makes_tiles(before)) continue;
+    if (before.kind != PlanStep::Kind::call || steps[i].kind != PlanStep::Kind::kernel || !makes_tiles(before))
+      continue;
     if (!reads_as_it_lies(steps[i], before.output.slot) || !is_by_rows(steps[i])) continue;
     steps[i].on_tiles = changed = true;
   }

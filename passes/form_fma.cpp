@@ -37,7 +37,8 @@ bool form_fma_always(Kernel& kernel) {
     Instr i = from[v];
     if (i.prim == Prim::add && is_floating(i.type) && (product(i.a) || product(i.b))) {
       const ValueId mul = product(i.a) ? i.a : i.b, other = mul == i.a ? i.b : i.a;
-      moved[v] = to.add({.prim = Prim::fma, .type = i.type, .a = at(from[mul].a), .b = at(from[mul].b), .c = at(other)});
+      moved[v] =
+          to.add({.prim = Prim::fma, .type = i.type, .a = at(from[mul].a), .b = at(from[mul].b), .c = at(other)});
       changed = true;
       continue;
     }

@@ -22,10 +22,11 @@ constexpr std::size_t kMaxAccesses = 48;
 /// A pass over rows that depends on a reduction of them runs one row per thread; fewer rows than this with more
 /// elements than that are better off as a split reduction and a separate pass.
 constexpr double kFewRows = 8, kLongRow = 65536;
-/// In kernels with reductions vectors end where a row ends (in column kernels: where columns do). What they would compute
-/// in lanes that do not exist, in primitives per element, may be this much before a kernel of its own, which fills
-/// them, is better; storing and loading an element costs as much. Less than a launch's worth of them is not looked at.
-/// The vectors of two rows also overlap less than those of one (rms_norm of gelu, rows of 16: 1.18 of the eager time).
+/// In kernels with reductions vectors end where a row ends (in column kernels: where columns do). What they would
+/// compute in lanes that do not exist, in primitives per element, may be this much before a kernel of its own, which
+/// fills them, is better; storing and loading an element costs as much. Less than a launch's worth of them is not
+/// looked at. The vectors of two rows also overlap less than those of one (rms_norm of gelu, rows of 16: 1.18 of the
+/// eager time).
 constexpr double kVectorLanes = 16, kRowEnd = 8, kStoredElement = 24, kLaunch = 100000;
 /// What it takes to hand work to other threads, in primitives of an element; and what they share columns by.
 constexpr double kFork = 1e6, kColumnsOfThread = 1024;
@@ -48,7 +49,11 @@ struct Verdict {
 class Fuser {
  public:
   explicit Fuser(Program& program)
-      : p_(program), g_(program.graph), dims_(program.graph), users_(g_.nodes.size()), output_(g_.nodes.size(), false),
+      : p_(program),
+        g_(program.graph),
+        dims_(program.graph),
+        users_(g_.nodes.size()),
+        output_(g_.nodes.size(), false),
         prims_(g_.nodes.size(), 0) {
     for (ValueId v = 0; v < g_.nodes.size(); ++v)
       for (const GraphOperand& o : g_.nodes[v].operands)
@@ -127,8 +132,7 @@ class Fuser {
 
   Verdict try_home_merge(std::int32_t a, std::int32_t b) {
     const Group &x = p_.groups[index(a)], &y = p_.groups[index(b)];
-    if (x.reduced != 0 && y.reduced != 0 &&
-        (x.reduced != y.reduced || !dims_.same_shape(x.domain, y.domain)))
+    if (x.reduced != 0 && y.reduced != 0 && (x.reduced != y.reduced || !dims_.same_shape(x.domain, y.domain)))
       return Verdict::no("they reduce different axes");
     Group merged = unite(x, y);
     merged.domain = x.reduced != 0 ? x.domain : y.domain;
@@ -178,7 +182,8 @@ class Fuser {
         if (!dims_.same_shape(n.operands[0].value, group.domain) || n.attributes[0] != group.reduced)
           return Verdict::no("the reduction runs over another domain");
         for (unsigned a = 0; a < g_.nodes[group.domain].shape.rank(); ++a)
-          if ((group.reduced >> a & 1) != 0 && dims_.of(group.domain, a) == Dimensions::kOne && group.members.size() > 1)
+          if ((group.reduced >> a & 1) != 0 && dims_.of(group.domain, a) == Dimensions::kOne &&
+              group.members.size() > 1)
             return Verdict::no("it reduces an axis of size 1");
       }
       std::vector<std::int8_t> home;
@@ -221,7 +226,8 @@ class Fuser {
     if (inlined) return Verdict::yes();
     std::vector<std::int8_t> below;
     home_axes(p_, dims_, group, followed->source, below);
-    return aligned(*followed, below) ? Verdict::yes() : Verdict::no("it is read at another index than it is computed at");
+    return aligned(*followed, below) ? Verdict::yes()
+                                     : Verdict::no("it is read at another index than it is computed at");
   }
 
   bool aligned(const Followed& f, const std::vector<std::int8_t>& home) const {
@@ -289,7 +295,8 @@ class Fuser {
     return wasted > kStoredElement && wasted * elements(g_, merged.domain) > kLaunch;
   }
 
-  /// Whether much is computed once per short row, one row at a time, that a kernel of its own does for a vector of rows.
+  /// Whether much is computed once per short row, one row at a time, that a kernel of its own does for a vector of
+  /// rows.
   bool wastes_lanes_of_rows(const Group& per_row, const Group& merged) const {
     if (p_.backend != BackendKey::cpu || per_row.reduced != 0 || merged.reduced == 0) return false;
     const bool row_kernel = (merged.reduced >> (g_.nodes[merged.domain].shape.rank() - 1u) & 1) != 0;
@@ -352,7 +359,10 @@ class Fuser {
   /// Follows every read down to loads, through inlined members; false if one of them cannot be expressed, or is of what
   /// the kernel computes at another index.
   bool reachable_maps(const Group& group) const {
-    struct Visit { ValueId value; IndexMap map; };
+    struct Visit {
+      ValueId value;
+      IndexMap map;
+    };
     std::vector<Visit> work;
     for (std::size_t i = 0; i < group.members.size(); ++i) {
       if (group.inlined[i]) continue;
@@ -381,7 +391,8 @@ class Fuser {
           std::vector<std::int8_t> below;
           home_axes(p_, dims_, group, followed->source, below);
           if (!aligned(*followed, below)) return false;
-        } else if (followed->map.reshaped && g_.nodes[followed->source].op == Op::input && !g_.nodes[followed->source].dense) {
+        } else if (followed->map.reshaped && g_.nodes[followed->source].op == Op::input &&
+                   !g_.nodes[followed->source].dense) {
           return false;
         }
       }
@@ -402,8 +413,10 @@ class Fuser {
     const auto visit = [&](ValueId v, bool outside) {
       for (const ValueId u : readers_[v]) {
         if (is_view(g_.nodes[u].op)) continue;  // no step; whoever reads it is among the readers of v
-        if (p_.group_of[u] == to) reached = reached || outside;
-        else if (p_.group_of[u] != from && !seen[u]) seen[u] = true, work.push_back(u);
+        if (p_.group_of[u] == to)
+          reached = reached || outside;
+        else if (p_.group_of[u] != from && !seen[u])
+          seen[u] = true, work.push_back(u);
       }
     };
     for (const ValueId v : p_.groups[index(from)].members) visit(v, false);

@@ -63,7 +63,9 @@ std::optional<IndexMap> through_view(const Graph& graph, ValueId view, const Ind
   std::vector<std::int8_t> axes(n.shape.rank(), -1);
   prepend(map.path, {PathStep::Kind::view, n.record, 0});
   switch (n.op) {
-    case Op::reshape: map.reshaped = true, map.reshape = view; break;  // the map's axes are those of the reshape, over a dense buffer
+    case Op::reshape:
+      map.reshaped = true, map.reshape = view;
+      break;  // the map's axes are those of the reshape, over a dense buffer
     case Op::expand_dims:
       for (unsigned i = 0, from = 0; i < n.shape.rank(); ++i)
         if ((n.attributes[0] >> i & 1) == 0) axes[i] = static_cast<std::int8_t>(from++);
@@ -80,7 +82,8 @@ std::optional<IndexMap> through_view(const Graph& graph, ValueId view, const Ind
       break;
     case Op::slice:
       for (AxisMap& a : map.axes)
-        if (a.axis >= 0) a.whole = false, a.unit = a.unit && n.attributes[n.shape.rank() + static_cast<unsigned>(a.axis)] == 1;
+        if (a.axis >= 0)
+          a.whole = false, a.unit = a.unit && n.attributes[n.shape.rank() + static_cast<unsigned>(a.axis)] == 1;
       break;
     case Op::unfold: {  // two axes of the windows move along one of the operand
       const auto last = static_cast<std::int8_t>(x.shape.rank()), along = static_cast<std::int8_t>(n.attributes[0]);

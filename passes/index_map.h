@@ -22,21 +22,24 @@ struct AxisMap {
 };
 
 struct IndexMap {
-  std::vector<AxisMap> axes;      // per domain axis
-  ValueId reshape = kNoValue;     // the reshape whose axes these are, where `reshaped`
-  bool reshaped = false;          // the value is seen under another shape: only what is dense in that order can follow
-  std::vector<PathStep> path;     // from the value up to the domain, nearest to the value first
+  std::vector<AxisMap> axes;   // per domain axis
+  ValueId reshape = kNoValue;  // the reshape whose axes these are, where `reshaped`
+  bool reshaped = false;       // the value is seen under another shape: only what is dense in that order can follow
+  std::vector<PathStep> path;  // from the value up to the domain, nearest to the value first
 };
 
 /// The map of a value that has the domain's own axes.
 IndexMap identity_map(std::size_t rank);
-/// The map of operand `k` of a node with map `at`, before any view ops of the operand. For reductions `at` is the map of
-/// the operand's own axes. Nothing where a reshape above and a broadcast here cannot be folded together.
+/// The map of operand `k` of a node with map `at`, before any view ops of the operand. For reductions `at` is the map
+/// of the operand's own axes. Nothing where a reshape above and a broadcast here cannot be folded together.
 std::optional<IndexMap> into_operand(const Graph& graph, ValueId node, const IndexMap& at, std::size_t k);
 /// The map of a view op's operand; nothing where it cannot be folded.
 std::optional<IndexMap> through_view(const Graph& graph, ValueId view, const IndexMap& at);
 /// Follows view ops down to the first value that is not one. Nothing where one cannot be folded.
-struct Followed { ValueId source; IndexMap map; };
+struct Followed {
+  ValueId source;
+  IndexMap map;
+};
 std::optional<Followed> follow_views(const Graph& graph, ValueId value, IndexMap map);
 
 bool is_view(Op op);

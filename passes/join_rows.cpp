@@ -33,7 +33,8 @@ bool is_between(const Plan& plan, std::uint32_t slot, std::size_t step) {
 
 /// The shape of a record, as the recording at hand has it.
 const GraphNode* node_of(const Graph& graph, const PlanStep& step) {
-  const auto at = std::ranges::find_if(graph.nodes, [&](const GraphNode& n) { return n.record == step.record && n.op == step.op; });
+  const auto at =
+      std::ranges::find_if(graph.nodes, [&](const GraphNode& n) { return n.record == step.record && n.op == step.op; });
   return at == graph.nodes.end() ? nullptr : &*at;
 }
 
@@ -46,24 +47,35 @@ std::optional<JoinEstimate> estimate_on_device(const Program& program, std::size
   };
   const std::uint16_t made = access_of(kernel, first.output.slot), left = access_of(kernel, second.sources[0].slot);
   const GraphNode *const a = node_of(program.graph, first), *const b = node_of(program.graph, second);
-  if (made == kNoAccess || left == kNoAccess || !has_dtype_of_call(first) || !has_dtype_of_call(second) || a == nullptr || b == nullptr || a->shape.rank() < 2 || b->shape.rank() < 2)
+  if (made == kNoAccess || left == kNoAccess || !has_dtype_of_call(first) || !has_dtype_of_call(second) ||
+      a == nullptr || b == nullptr || a->shape.rank() < 2 || b->shape.rank() < 2)
     return {};
   const Shape &between = a->shape, &out = b->shape, &operand = program.graph.nodes[a->operands[0].value].shape;
-  const std::int64_t rows = between[between.rank() - 2], columns = between[between.rank() - 1], all = element_count(between);
-  return kernel.executable->estimate_joined({.batches = all == 0 ? 0 : all / (rows * columns), .rows = rows, .columns = columns, .depth = operand[operand.rank() - 1],
-                                             .width = out[out.rank() - 1], .factors = first.operand_dtype, .weights = second.operand_dtype, .made = made});
+  const std::int64_t rows = between[between.rank() - 2], columns = between[between.rank() - 1],
+                     all = element_count(between);
+  return kernel.executable->estimate_joined({.batches = all == 0 ? 0 : all / (rows * columns),
+                                             .rows = rows,
+                                             .columns = columns,
+                                             .depth = operand[operand.rank() - 1],
+                                             .width = out[out.rank() - 1],
+                                             .factors = first.operand_dtype,
+                                             .weights = second.operand_dtype,
+                                             .made = made});
 }
 
 }  // namespace
 
 std::string describe_joined(const Program& program, std::size_t step) {
-  if (program.backend == BackendKey::cpu) return fmt::format(" on each block of rows of steps {} and {}", step - 2, step - 1);
+  if (program.backend == BackendKey::cpu)
+    return fmt::format(" on each block of rows of steps {} and {}", step - 2, step - 1);
   const std::optional<JoinEstimate> e = estimate_on_device(program, step);
   if (!e || e->ns == 0) return {};
   const double mib = static_cast<double>(e->bytes) / 0x1p20;
   const auto with = fmt::format("steps {} and {} as one kernel", step - 2, step - 1);
-  return e->pays ? fmt::format(" with {}: about {:.1f} us, against {:.1f} us and {:.1f} MiB apart", with, e->ns / 1000, e->apart_ns / 1000, mib)
-                 : fmt::format(" (with {} it would take about {:.1f} us, against {:.1f} us and {:.1f} MiB apart)", with, e->ns / 1000, e->apart_ns / 1000, mib);
+  return e->pays ? fmt::format(" with {}: about {:.1f} us, against {:.1f} us and {:.1f} MiB apart", with, e->ns / 1000,
+                               e->apart_ns / 1000, mib)
+                 : fmt::format(" (with {} it would take about {:.1f} us, against {:.1f} us and {:.1f} MiB apart)", with,
+                               e->ns / 1000, e->apart_ns / 1000, mib);
 }
 
 bool join_rows(Program& program) {

@@ -30,7 +30,8 @@ struct Unit {
 
 class Lowering {
  public:
-  explicit Lowering(Program& program) : p_(program), g_(program.graph), users_(g_.nodes.size()), output_(g_.nodes.size(), false) {
+  explicit Lowering(Program& program)
+      : p_(program), g_(program.graph), users_(g_.nodes.size()), output_(g_.nodes.size(), false) {
     for (ValueId v = 0; v < g_.nodes.size(); ++v)
       for (const GraphOperand& o : g_.nodes[v].operands)
         if (!o.is_scalar()) users_[o.value].push_back(v);
@@ -56,7 +57,8 @@ class Lowering {
   static constexpr std::uint32_t kNoSlot = ~0u;
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-  // ---- Compiling ------------------------------------------------------------------------------------------------------
+  // ---- Compiling
+  // ------------------------------------------------------------------------------------------------------
 
   void compile_groups() {
     built_.resize(p_.groups.size());
@@ -76,17 +78,15 @@ class Lowering {
       built_[i] = build_kernel(p_, p_.groups[i], stored_members(p_.groups[i]));
       form_fma(built_[i]->kernel);
       return true;
-    } catch (const OutOfMemoryError&) {
-      throw;
-    } catch (const Error& error) {
+    } catch (const OutOfMemoryError&) { throw; } catch (const Error& error) {
       counters.compile_failures.fetch_add(1, std::memory_order_relaxed);
       take_apart(i, error);
       return false;
     }
   }
 
-  /// Compiles the kernels of several groups side by side, one that is there more than once for its first group only. What
-  /// goes wrong is left to compile_group().
+  /// Compiles the kernels of several groups side by side, one that is there more than once for its first group only.
+  /// What goes wrong is left to compile_group().
   void compile_ahead(const std::vector<std::size_t>& groups) {
     constexpr double kNanoseconds = 3e6;
     if (groups.size() < 2 || p_.backend != BackendKey::cpu || before_compile != nullptr) return;
@@ -108,9 +108,7 @@ class Lowering {
     if ((!built_[i] && !build_group(i)) || executables_[i] != nullptr) return;
     try {
       executables_[i] = compile_cached(p_.backend, built_[i]->kernel, nullptr);
-    } catch (const OutOfMemoryError&) {
-      throw;
-    } catch (const Error& error) {
+    } catch (const OutOfMemoryError&) { throw; } catch (const Error& error) {
       counters.compile_failures.fetch_add(1, std::memory_order_relaxed);
       take_apart(i, error);
     }
@@ -155,13 +153,16 @@ class Lowering {
     while (!work.empty()) {
       const ValueId u = work.back();
       work.pop_back();
-      if (is_view(g_.nodes[u].op)) work.insert(work.end(), users_[u].begin(), users_[u].end());
-      else if (!std::binary_search(group.members.begin(), group.members.end(), u)) return true;
+      if (is_view(g_.nodes[u].op))
+        work.insert(work.end(), users_[u].begin(), users_[u].end());
+      else if (!std::binary_search(group.members.begin(), group.members.end(), u))
+        return true;
     }
     return false;
   }
 
-  // ---- Order ----------------------------------------------------------------------------------------------------------
+  // ---- Order
+  // ----------------------------------------------------------------------------------------------------------
 
   /// Units after everything they read; among those that are ready, in graph order.
   std::vector<Unit> ordered_units() const {
@@ -188,19 +189,23 @@ class Lowering {
             if (state[s] != 2 && (group < 0 || p_.group_of[s] != group)) work.push_back(s), ready = false;
           }
         if (!ready) {
-          if (state[v] == 1 && ++visits_ > 64 * g_.nodes.size() + 4096) throw_internal("groups depend on each other in a circle");
+          if (state[v] == 1 && ++visits_ > 64 * g_.nodes.size() + 4096)
+            throw_internal("groups depend on each other in a circle");
           state[v] = 1;
           continue;
         }
         for (const ValueId m : members) state[m] = 2;
-        if (group >= 0) ordered.push_back({group, kNoValue});
-        else if (p_.choices[v].form == Form::call) ordered.push_back({-1, v});
+        if (group >= 0)
+          ordered.push_back({group, kNoValue});
+        else if (p_.choices[v].form == Form::call)
+          ordered.push_back({-1, v});
       }
     }
     return ordered;
   }
 
-  // ---- Steps ----------------------------------------------------------------------------------------------------------
+  // ---- Steps
+  // ----------------------------------------------------------------------------------------------------------
 
   std::uint32_t add_slot(PlanSlot::Kind kind, ValueId v, std::uint16_t mask = 0) {
     p_.plan->slots.push_back({.kind = kind, .record = g_.nodes[v].record, .mask = mask});
@@ -232,7 +237,8 @@ class Lowering {
         default: slot = slot_of_[s.value];
       }
       step.sources.push_back({slot, s.path});
-      step.element_bytes.push_back(s.kind == KernelSource::Kind::position ? 0 : byte_size(built.kernel.accesses[i].dtype));
+      step.element_bytes.push_back(s.kind == KernelSource::Kind::position ? 0
+                                                                          : byte_size(built.kernel.accesses[i].dtype));
     }
     step.name = kernel_name(p_.groups[index(group)]);
     step.where = g_.nodes[p_.groups[index(group)].members.back()].where;
@@ -278,7 +284,8 @@ class Lowering {
       step.element_bytes.push_back(byte_size(g_.nodes[followed->source].dtype));
     }
     if (!is_pointwise(n.op))  // of a boxed call the stream that it draws from
-      for (std::size_t i = 0; i < n.scalars.size(); ++i) step.scalars.push_back({n.record, static_cast<std::uint16_t>(i)});
+      for (std::size_t i = 0; i < n.scalars.size(); ++i)
+        step.scalars.push_back({n.record, static_cast<std::uint16_t>(i)});
     step.output = {result_slot(v), {}};
     if (step.is_boxed) {
       for (const PlanSource& s : step.sources) p_.plan->slots[s.slot].is_owned = true;

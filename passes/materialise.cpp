@@ -41,8 +41,10 @@ bool materialise(Program& program) {
   for (const ValueId v : from.outputs) {
     ValueId out = to.moved(v);
     const Op op = to.graph().nodes[out].op;
-    if (op == Op::input || is_view(op) || taken[out]) out = to.add(copy_of(to.graph(), out));
-    else taken[out] = true;
+    if (op == Op::input || is_view(op) || taken[out])
+      out = to.add(copy_of(to.graph(), out));
+    else
+      taken[out] = true;
     to.graph().outputs.push_back(out);
   }
   program.graph = std::move(to.graph());

@@ -43,10 +43,14 @@ struct Pass {
   bool on_graph;  // changes the graph only, so it can be run and tested on text
 };
 constexpr Pass kPipeline[] = {
-    {"simplify", &simplify, true, true},      {"materialise", &materialise, false, true},
-    {"select", &select, false, false},        {"fuse", &fuse, true, false},
-    {"lower", &lower, false, false},          {"finish_tiles", &finish_tiles, true, false},
-    {"join_rows", &join_rows, true, false},   {"gather_calls", &gather_calls, true, false},
+    {"simplify", &simplify, true, true},
+    {"materialise", &materialise, false, true},
+    {"select", &select, false, false},
+    {"fuse", &fuse, true, false},
+    {"lower", &lower, false, false},
+    {"finish_tiles", &finish_tiles, true, false},
+    {"join_rows", &join_rows, true, false},
+    {"gather_calls", &gather_calls, true, false},
     {"plan_memory", &plan_memory, false, false},
 };
 
@@ -90,8 +94,11 @@ void one_group_each(Program& p) {
     const GraphNode& n = p.graph.nodes[v];
     const bool reduction = family(n.op) == Family::reduce;
     p.group_of[v] = static_cast<std::int32_t>(p.groups.size());
-    p.groups.push_back({.members = {v}, .inlined = {false}, .domain = reduction ? n.operands[0].value : v,
-                        .reduced = static_cast<std::uint16_t>(reduction ? n.attributes[0] : 0), .alive = true});
+    p.groups.push_back({.members = {v},
+                        .inlined = {false},
+                        .domain = reduction ? n.operands[0].value : v,
+                        .reduced = static_cast<std::uint16_t>(reduction ? n.attributes[0] : 0),
+                        .alive = true});
   }
 }
 
@@ -121,12 +128,16 @@ std::string describe(const Program& p) {
       continue;
     }
     const Kernel& k = p.kernels[kernel++];
-    text += fmt::format("step {}: kernel {} ({} kernel, {} loads and stores, {} primitives{}){}\n", i, step.name,
-                        k.reduced == 0 ? "map" : k.is_row_kernel() ? "row" : "column", k.accesses.size(),
-                        k.program.size(), step.executable->code_bytes() == 0 ? "" : fmt::format(", {} bytes of code", step.executable->code_bytes()),
-                        !step.on_tiles || (p.backend != BackendKey::cpu && k.reduced != 0) ? ""
-                        : p.backend == BackendKey::cpu ? fmt::format(" on each tile of step {}", i - 1)
-                                                       : fmt::format(" or, where its library can, the end of step {}", i - 1));
+    text += fmt::format(
+        "step {}: kernel {} ({} kernel, {} loads and stores, {} primitives{}){}\n", i, step.name,
+        k.reduced == 0      ? "map"
+        : k.is_row_kernel() ? "row"
+                            : "column",
+        k.accesses.size(), k.program.size(),
+        step.executable->code_bytes() == 0 ? "" : fmt::format(", {} bytes of code", step.executable->code_bytes()),
+        !step.on_tiles || (p.backend != BackendKey::cpu && k.reduced != 0) ? ""
+        : p.backend == BackendKey::cpu ? fmt::format(" on each tile of step {}", i - 1)
+                                       : fmt::format(" or, where its library can, the end of step {}", i - 1));
   }
   return text;
 }
@@ -138,7 +149,8 @@ std::string describe_choices(const Program& p) {
     if (c.form != Form::emit && c.form != Form::call) continue;
     const std::int32_t group = p.group_of[v];
     text += fmt::format("  %{:<4} {:<16} -> {:<8} {}  candidates: {}\n", v, name(p.graph.nodes[v].op),
-                        c.winner.empty() ? "none" : c.winner, group >= 0 ? fmt::format("group {}", group) : std::string("call step"),
+                        c.winner.empty() ? "none" : c.winner,
+                        group >= 0 ? fmt::format("group {}", group) : std::string("call step"),
                         c.candidates.empty() ? "none" : c.candidates);
   }
   return text;
@@ -167,7 +179,8 @@ std::string explain_plan(Graph graph, BackendKey backend) {
   std::string text = "recorded\n" + to_string(graph, true), timings;
   const std::string before = to_string(graph);
   const Program program = run_pipeline(std::move(graph), backend, &timings);
-  if (const std::string after = to_string(program.graph); after != before) text += "\nafter simplify and materialise\n" + to_string(program.graph, true);
+  if (const std::string after = to_string(program.graph); after != before)
+    text += "\nafter simplify and materialise\n" + to_string(program.graph, true);
   // All nodes of a plan are on one backend, so one line has the keys and the cell of each of them.
   const std::string_view device = kBackendNames[static_cast<std::size_t>(backend)];
   text += fmt::format("\nchoices by the keys {{{0}, Dense}}, in the cell Dense/{0} of each op\n", device) +
@@ -188,11 +201,13 @@ Graph run_passes(Graph graph, const std::vector<std::string>& names) {
   Program program;
   program.graph = std::move(graph);
   for (const std::string& name : names) {
-    const auto* pass = std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const Pass& p) { return p.name == name && p.on_graph; });
+    const auto* pass = std::find_if(std::begin(kPipeline), std::end(kPipeline),
+                                    [&](const Pass& p) { return p.name == name && p.on_graph; });
     if (pass == std::end(kPipeline)) {
       std::string known;
       for (const std::string& n : pass_names()) known += (known.empty() ? "" : ", ") + n;
-      throw ValueError(1321, format_error(1321, "ValueError", fmt::format("there is no graph pass {}", name), {}, {}, "one of: " + known));
+      throw ValueError(1321, format_error(1321, "ValueError", fmt::format("there is no graph pass {}", name), {}, {},
+                                          "one of: " + known));
     }
     pass->run(program);
     verify(program.graph);

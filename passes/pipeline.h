@@ -26,8 +26,8 @@ std::string explain_plan(Graph graph, BackendKey backend = BackendKey::cpu);
 /// Kernel and call steps of the plan that the graph would get.
 std::size_t step_count(Graph graph, BackendKey backend = BackendKey::cpu);
 
-/// Runs passes by name over a graph (the `fermata opt` command and golden tests): "simplify", ... as pipeline.cpp lists.
-/// UserError for a name that is not a pass.
+/// Runs passes by name over a graph (the `fermata opt` command and golden tests): "simplify", ... as pipeline.cpp
+/// lists. UserError for a name that is not a pass.
 Graph run_passes(Graph graph, const std::vector<std::string>& names);
 std::vector<std::string> pass_names();
 

@@ -51,7 +51,8 @@ class Overwrites {
   }
 
  private:
-  /// The operands among `operands` that the result may take the place of. Which of them are nobody else's is known later.
+  /// The operands among `operands` that the result may take the place of. Which of them are nobody else's is known
+  /// later.
   void match(std::size_t i, const PlanSource& result, std::size_t bytes, std::span<const PlanSource> operands) {
     const PlanStep& step = plan_.steps[i];
     const auto output = std::ranges::find(plan_.output_slots, result.slot);
@@ -79,7 +80,8 @@ class Overwrites {
   const std::vector<Kernel>& kernels_;
 };
 
-/// The result of a product need not be anywhere but where the kernel on its tiles writes: half as many bytes pass through the caches.
+/// The result of a product need not be anywhere but where the kernel on its tiles writes: half as many bytes pass
+/// through the caches.
 void share_places(Program& program) {
   Plan& plan = *program.plan;
   std::size_t kernel = 0;

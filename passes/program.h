@@ -22,22 +22,22 @@ enum class Form : std::uint8_t { leaf, view, emit, call };
 /// What select decided for a node, and what explain says about it.
 struct Choice {
   Form form = Form::leaf;
-  std::string winner;       // "jit", "onednn"
-  std::string candidates;   // the others, with predicate or cost
+  std::string winner;      // "jit", "onednn"
+  std::string candidates;  // the others, with predicate or cost
 };
 
 struct Group {
-  std::vector<ValueId> members;   // in graph order
-  std::vector<bool> inlined;      // per member
-  ValueId domain = kNoValue;      // a value with the element-level shape
-  std::uint16_t reduced = 0;      // logical axes of the domain
+  std::vector<ValueId> members;  // in graph order
+  std::vector<bool> inlined;     // per member
+  ValueId domain = kNoValue;     // a value with the element-level shape
+  std::uint16_t reduced = 0;     // logical axes of the domain
   bool alive = true;
 };
 
 struct Program {
   Graph graph;
   BackendKey backend = BackendKey::cpu;  // that runs all of it
-  std::vector<Choice> choices;         // per node
+  std::vector<Choice> choices;           // per node
   std::vector<Group> groups;
   std::vector<std::int32_t> group_of;  // per node: index into groups, or -1
   bool explains = true;                // whether texts are wanted: candidates and notes take longer than the choices

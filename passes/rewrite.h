@@ -5,7 +5,8 @@
 
 namespace fermata {
 
-/// Drops nodes that no output needs and that have no effect, and renumbers the rest, keeping order. Inputs stay: they are the plan's leaves.
+/// Drops nodes that no output needs and that have no effect, and renumbers the rest, keeping order. Inputs stay: they
+/// are the plan's leaves.
 bool remove_dead(Graph& graph);
 
 /// Builds a graph from another one, node by node, with insertions.

@@ -26,7 +26,8 @@ struct ShapeArgs {
     for (const GraphOperand& o : n.operands) {
       if (o.is_scalar()) continue;
       const GraphNode& x = g.nodes[o.value];
-      views.push_back({nullptr, x.dtype, static_cast<std::uint8_t>(x.shape.rank()), x.shape.data(), strides[i++].data()});
+      views.push_back(
+          {nullptr, x.dtype, static_cast<std::uint8_t>(x.shape.rank()), x.shape.data(), strides[i++].data()});
     }
     views.push_back({nullptr, n.dtype, static_cast<std::uint8_t>(n.shape.rank()), n.shape.data(), strides[i].data()});
     args = {n.op, {views.data(), views.size() - 1}, {&views.back(), 1}, n.attributes, n.scalars};
@@ -36,12 +37,12 @@ struct ShapeArgs {
 /// Kernels are of real numbers: whatever has to do with complex ones runs as a call.
 bool is_of_complex(const Graph& g, const GraphNode& n) {
   return is_complex(n.dtype) || std::ranges::any_of(n.operands, [&](const GraphOperand& o) {
-    return !o.is_scalar() && is_complex(g.nodes[o.value].dtype);
-  });
+           return !o.is_scalar() && is_complex(g.nodes[o.value].dtype);
+         });
 }
 
-/// Whether a call may be chosen before the form that fuses, which counts as 0 like every variant without a cost. Its condition may hold
-/// for sizes that come later: then the step chooses.
+/// Whether a call may be chosen before the form that fuses, which counts as 0 like every variant without a cost. Its
+/// condition may hold for sizes that come later: then the step chooses.
 bool may_lose(const BackendCell& cell, const Graph& g, const GraphNode& n, DType operand) {
   return std::ranges::any_of(cell.variants, [&](const KernelVariant& v) {
     if (v.call == nullptr || v.cost == nullptr || !v.dtypes.has(operand)) return false;
@@ -58,7 +59,8 @@ Choice choose(const Graph& g, const GraphNode& n, BackendKey key, bool explains)
   const bool compiles = device != nullptr && device->can_compile(nullptr);
   // Kernels reduce at least one axis.
   const bool reduces_nothing = family(n.op) == Family::reduce && n.attributes[0] == 0;
-  const bool emits = cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing && !is_of_complex(g, n);
+  const bool emits =
+      cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing && !is_of_complex(g, n);
   c.form = emits && !may_lose(*cell, g, n, operand) ? Form::emit : Form::call;
   if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs
   const KernelFunction* const kernel = n.context != 0 ? context_of(n.context).kernel : nullptr;
@@ -67,7 +69,8 @@ Choice choose(const Graph& g, const GraphNode& n, BackendKey key, bool explains)
   for (const KernelVariant& v : cell->variants) {
     if (!v.dtypes.has(operand)) continue;
     if (v.form == KernelForm::emit) {
-      c.candidates += fmt::format("{}{} (emit, fuses, {})", c.candidates.empty() ? "" : ", ", v.name, short_location(v.where));
+      c.candidates +=
+          fmt::format("{}{} (emit, fuses, {})", c.candidates.empty() ? "" : ", ", v.name, short_location(v.where));
       if (c.form == Form::emit) c.winner = v.name;
       continue;
     }
@@ -76,8 +79,10 @@ Choice choose(const Graph& g, const GraphNode& n, BackendKey key, bool explains)
     const bool fits = v.fits == nullptr || v.fits(shapes.args);
     const double cost = v.cost != nullptr && fits ? v.cost(shapes.args) : 0;
     c.candidates += fmt::format("{}{} ({}", c.candidates.empty() ? "" : ", ", label, name(v.form));
-    if (!fits) c.candidates += fmt::format(", needs {}", v.fits_text);
-    else if (cost > 0) c.candidates += fmt::format(", {:.1f} us", cost / 1000);
+    if (!fits)
+      c.candidates += fmt::format(", needs {}", v.fits_text);
+    else if (cost > 0)
+      c.candidates += fmt::format(", {:.1f} us", cost / 1000);
     c.candidates += fmt::format(", {})", short_location(is_kernel ? kernel->where : v.where));
     if (c.form == Form::call && fits && (c.winner.empty() || cost < best)) c.winner = label, best = cost;
   }
@@ -90,9 +95,12 @@ bool select(Program& program) {
   const Graph& g = program.graph;
   program.choices.clear();
   for (const GraphNode& n : g.nodes) {
-    if (n.op == Op::input) program.choices.push_back({Form::leaf, "", ""});
-    else if (is_view(n.op)) program.choices.push_back({Form::view, "", ""});
-    else program.choices.push_back(choose(g, n, program.backend, program.explains));
+    if (n.op == Op::input)
+      program.choices.push_back({Form::leaf, "", ""});
+    else if (is_view(n.op))
+      program.choices.push_back({Form::view, "", ""});
+    else
+      program.choices.push_back(choose(g, n, program.backend, program.explains));
   }
   return true;
 }

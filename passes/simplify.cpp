@@ -40,7 +40,9 @@ ValueId involution(const Graph& g, ValueId v, Op op) {
 
 constexpr Rule kRules[] = {
     {"cast to the same dtype", Op::cast,
-     [](const Graph& g, ValueId v) { return node(g, operand(g, v)).dtype == node(g, v).dtype ? operand(g, v) : kNoValue; }},
+     [](const Graph& g, ValueId v) {
+       return node(g, operand(g, v)).dtype == node(g, v).dtype ? operand(g, v) : kNoValue;
+     }},
     {"widen and narrow back", Op::cast,
      [](const Graph& g, ValueId v) {
        const ValueId inner = operand_if(g, v, Op::cast);

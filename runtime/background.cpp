@@ -98,8 +98,10 @@ Background& background() {
 }  // namespace
 
 void run_in_background(std::function<void()> work) {
-  if (thread_count() == 1) work();
-  else background().add(std::move(work));
+  if (thread_count() == 1)
+    work();
+  else
+    background().add(std::move(work));
 }
 
 void run_beside(std::function<void()> work) {

@@ -1,7 +1,7 @@
 // Fire-and-forget background work: one thread of its own does it, piece by piece, and is started when there is some.
 //
-// When the process ends, what has not begun is dropped and what has begun is waited for; so it is before a fork, and the child
-// begins with none.
+// When the process ends, what has not begun is dropped and what has begun is waited for; so it is before a fork, and
+// the child begins with none.
 #pragma once
 
 #include <functional>

@@ -43,7 +43,9 @@ bool is_small(const Node& n) {
   return n.rank <= Node::kInlineRank && (n.extra == nullptr || (!n.extra->strided && n.extra->attributes.empty()));
 }
 void append_geometry(const Node& n, std::vector<std::int64_t>& to) {
-  const auto append = [&](std::span<const std::int64_t> numbers) { to.insert(to.end(), numbers.begin(), numbers.end()); };
+  const auto append = [&](std::span<const std::int64_t> numbers) {
+    to.insert(to.end(), numbers.begin(), numbers.end());
+  };
   append(n.sizes());
   if (is_small(n)) return;
   to.push_back(static_cast<std::int64_t>(n.extra->attributes.size()));
@@ -56,7 +58,8 @@ void append_geometry(const Node& n, std::vector<std::int64_t>& to) {
 /// Whether what append_geometry() would append begins at `known`, which moves on behind it.
 bool has_geometry(const Node& n, std::span<const std::int64_t>& known, std::vector<std::int64_t>& scratch) {
   std::span<const std::int64_t> wanted = n.sizes();
-  if (!is_small(n)) [[unlikely]] scratch.clear(), append_geometry(n, scratch), wanted = scratch;
+  if (!is_small(n)) [[unlikely]]
+    scratch.clear(), append_geometry(n, scratch), wanted = scratch;
   if (wanted.size() > known.size()) return false;
   for (std::size_t i = 0; i < wanted.size(); ++i)
     if (wanted[i] != known[i]) return false;
@@ -75,7 +78,8 @@ bool BoundPlan::is_bound_to(const Plan& plan, std::span<const Node* const> recor
       same = has_geometry(*n, known, scratch_);
       if (!same) break;
     }
-    if (same && known.empty()) [[likely]] return true;
+    if (same && known.empty()) [[likely]]
+      return true;
   }
   plan_number_ = plan.number;
   geometry_.clear();
@@ -144,7 +148,10 @@ void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
     slot_bytes_.push_back(static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype));
   }
   for (const PlanStep& step : plan.steps) {
-    if (step.kind == PlanStep::Kind::kernel) bind_kernel(plan, step); else bind_call(plan, step);
+    if (step.kind == PlanStep::Kind::kernel)
+      bind_kernel(plan, step);
+    else
+      bind_call(plan, step);
     steps_.back().on_tiles = step.on_tiles && tiles_fit(plan, steps_.size() - 1);
     if (!step.on_row_blocks) continue;
     steps_.back().block_rows = rows_to_join(plan, steps_.size() - 1);
@@ -153,7 +160,8 @@ void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
   }
   shared_places_.clear();
   for (const SharedPlace& s : plan.shared_places)
-    if (std::ranges::equal(records[plan.slots[s.temporary].record]->sizes(), records[plan.slots[s.output].record]->sizes()))
+    if (std::ranges::equal(records[plan.slots[s.temporary].record]->sizes(),
+                           records[plan.slots[s.output].record]->sizes()))
       shared_places_.push_back(s), slot_bytes_[s.temporary] = 0;
   has_boxed_ = std::ranges::any_of(plan.steps, &PlanStep::is_boxed);
   place_temporaries(plan);
@@ -174,24 +182,35 @@ void BoundPlan::bind_kernel(const Plan& plan, const PlanStep& step) {
   const auto rank = static_cast<std::uint32_t>(step.axes.size());
   Step bound{.pointers = static_cast<std::uint32_t>(addresses_.size()),
              .sizes = static_cast<std::uint32_t>(numbers_.size()),
-             .strides = 0, .offsets = 0,
+             .strides = 0,
+             .offsets = 0,
              .scalars = static_cast<std::uint32_t>(scalars_.size()),
              .rank = rank,
              .source_count = static_cast<std::uint32_t>(step.sources.size()),
-             .rows = 1, .columns = 1, .first_view = 0, .kernel = nullptr, .where = {}, .on_tiles = false, .calls = 1, .block_rows = 0};
+             .rows = 1,
+             .columns = 1,
+             .first_view = 0,
+             .kernel = nullptr,
+             .where = {},
+             .on_tiles = false,
+             .calls = 1,
+             .block_rows = 0};
   for (std::uint32_t d = 0; d < rank; ++d) {
     std::int64_t size = 1;  // an axis run of a 0-d domain is empty: first > last
     for (unsigned i = step.axes[d].first; i <= step.axes[d].last && i < domain.size(); ++i) size *= domain[i];
     numbers_.push_back(size);
     const bool reduced = (step.reduced >> d & 1) != 0;
-    if (d + 1 == rank && !reduced) bound.columns = size;
-    else if (!reduced) bound.rows *= size;
+    if (d + 1 == rank && !reduced)
+      bound.columns = size;
+    else if (!reduced)
+      bound.rows *= size;
   }
   bound.strides = static_cast<std::uint32_t>(numbers_.size());
   for (const PlanSource& source : step.sources) {
     const View v = resolve(plan, source);
     for (const AxisRun run : step.axes) {
-      // The innermost axis of a run that is longer than 1 has the run's stride: a stride of a size-1 axis means nothing.
+      // The innermost axis of a run that is longer than 1 has the run's stride: a stride of a size-1 axis means
+      // nothing.
       std::int64_t stride = 0;
       for (int i = run.last; i >= run.first && i < static_cast<int>(domain.size()); --i) {
         stride = v.strides[static_cast<std::size_t>(i)];
@@ -242,7 +261,8 @@ void BoundPlan::place_temporaries(const Plan& plan) {
   arena_bytes_ = 0;
   std::vector<std::uint32_t> order;
   for (std::uint32_t i = 0; i < plan.slots.size(); ++i)
-    if (plan.slots[i].kind == PlanSlot::Kind::temporary && !plan.slots[i].is_owned && !plan.slots[i].is_given) order.push_back(i);
+    if (plan.slots[i].kind == PlanSlot::Kind::temporary && !plan.slots[i].is_owned && !plan.slots[i].is_given)
+      order.push_back(i);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return slot_bytes_[a] > slot_bytes_[b]; });
   std::vector<std::uint32_t> placed;
@@ -255,7 +275,8 @@ void BoundPlan::place_temporaries(const Plan& plan) {
       for (const std::uint32_t j : placed) {
         const PlanSlot& other = plan.slots[j];
         if (other.last_step < slot.first_step || slot.last_step < other.first_step) continue;
-        const std::size_t end = slot_offset_[j] + (slot_bytes_[j] + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+        const std::size_t end =
+            slot_offset_[j] + (slot_bytes_[j] + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
         if (at < end && slot_offset_[j] < at + bytes) at = end, moved = true;
       }
     }
@@ -278,11 +299,14 @@ void BoundPlan::run(const Plan& plan, std::span<const LeafBuffer> leaves, std::s
   }
   for (std::size_t i = 0; i < plan.output_slots.size(); ++i) slot_data_[plan.output_slots[i]] = outputs[i];
   for (std::size_t i = 0; arena != nullptr && i < plan.slots.size(); ++i)  // there is none if all are empty
-    if (plan.slots[i].kind == PlanSlot::Kind::temporary) slot_data_[i] = static_cast<std::byte*>(arena->data) + slot_offset_[i];
-  if (has_boxed_) [[unlikely]] own_slots(plan, owners);
+    if (plan.slots[i].kind == PlanSlot::Kind::temporary)
+      slot_data_[i] = static_cast<std::byte*>(arena->data) + slot_offset_[i];
+  if (has_boxed_) [[unlikely]]
+    own_slots(plan, owners);
   for (const SharedPlace& s : shared_places_) slot_data_[s.temporary] = slot_data_[s.output];
   set_pointers();
-  if (has_boxed_) [[unlikely]] return run_with_boxed(plan);
+  if (has_boxed_) [[unlikely]]
+    return run_with_boxed(plan);
   RunRecorder* const recorder = plan.backend == BackendKey::cpu ? nullptr : run_recorder(plan.backend);
   if (recorder == nullptr || plan.steps.size() < 2) [[likely]]
     return run_steps(plan);
@@ -293,7 +317,8 @@ void BoundPlan::set_pointers() {
   pointers_.resize(addresses_.size());
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
     const Address a = addresses_[i];
-    pointers_[i] = slot_data_[a.slot] == nullptr ? nullptr : static_cast<std::byte*>(slot_data_[a.slot]) + a.byte_offset;
+    pointers_[i] =
+        slot_data_[a.slot] == nullptr ? nullptr : static_cast<std::byte*>(slot_data_[a.slot]) + a.byte_offset;
   }
 }
 
@@ -325,8 +350,10 @@ void BoundPlan::run_recorded(const Plan& plan, RunRecorder& recorder) {
 }
 
 void BoundPlan::run_steps(const Plan& plan) {
-  if (StepProfile* const profile = StepProfile::current()) [[unlikely]] return run_timed(plan, *profile);
-  if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]] return run_watched(plan, watch);
+  if (StepProfile* const profile = StepProfile::current()) [[unlikely]]
+    return run_timed(plan, *profile);
+  if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]]
+    return run_watched(plan, watch);
   for (std::size_t i = 0; i < plan.steps.size(); i = run_step(plan, i)) continue;
 }
 
@@ -336,8 +363,10 @@ KernelLaunch BoundPlan::launch_of(const Step& b) const {
           .strides = numbers_.data() + b.strides,
           .offsets = numbers_.data() + b.offsets,
           .scalars = scalars_.data() + b.scalars,
-          .row_begin = 0, .row_end = b.rows,
-          .column_begin = 0, .column_end = b.columns};
+          .row_begin = 0,
+          .row_end = b.rows,
+          .column_begin = 0,
+          .column_end = b.columns};
 }
 
 void BoundPlan::run_kernel(const PlanStep& step, const Step& b) {
@@ -366,11 +395,14 @@ void BoundPlan::run_kernel(const PlanStep& step, const Step& b) {
     });
     return;
   }
-  parallel_for(0, b.columns, ns / static_cast<double>(b.columns), [&](std::int64_t begin, std::int64_t end) {
-    KernelLaunch part = launch;
-    part.column_begin = begin, part.column_end = end;
-    executable.launch(part);
-  }, kColumnGranule);
+  parallel_for(
+      0, b.columns, ns / static_cast<double>(b.columns),
+      [&](std::int64_t begin, std::int64_t end) {
+        KernelLaunch part = launch;
+        part.column_begin = begin, part.column_end = end;
+        executable.launch(part);
+      },
+      kColumnGranule);
 }
 
 void BoundPlan::run_split(const PlanStep& step, const Step& b, KernelLaunch launch) {
@@ -448,8 +480,8 @@ bool BoundPlan::has_points_of_call(const Plan& plan, std::size_t step) const {
   return true;
 }
 
-/// Whether the kernel may run on tiles of the result of the call before: its rows are those of the tiles or whole planes of
-/// them, or all in one row whose parts may start where tiles do.
+/// Whether the kernel may run on tiles of the result of the call before: its rows are those of the tiles or whole
+/// planes of them, or all in one row whose parts may start where tiles do.
 bool BoundPlan::tiles_fit(const Plan& plan, std::size_t step) const {
   if (!has_points_of_call(plan, step)) return false;
   const PlanStep& call = plan.steps[step - 1];
@@ -484,7 +516,8 @@ void BoundPlan::run_on_tiles(const Plan& plan, std::size_t call) {
     part.row_begin = tile.row_begin, part.row_end = tile.row_end;
     if (step.reduced != 0) {  // whoever finishes the last tile of some rows goes on with them
       auto& done = columns_done_[static_cast<std::size_t>(tile.row_begin)];
-      if (width == columns || done.fetch_add(width, std::memory_order_acq_rel) + width == columns) executable.launch(part);
+      if (width == columns || done.fetch_add(width, std::memory_order_acq_rel) + width == columns)
+        executable.launch(part);
       return;
     }
     part.column_begin = tile.column_begin, part.column_end = tile.column_end;
@@ -550,7 +583,8 @@ CallArgs BoundPlan::prepare_call(const PlanStep& step, Step& b, const TileConsum
 }
 
 void BoundPlan::run_call(const PlanStep& step, Step& b, const TileConsumer* tiles) {
-  if (step.is_boxed) [[unlikely]] return run_boxed(step, b);
+  if (step.is_boxed) [[unlikely]]
+    return run_boxed(step, b);
   const CallArgs args = prepare_call(step, b, tiles);
   if (step.backend == BackendKey::cpu) [[likely]]
     return b.kernel(args);

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/node.h"
 #include "runtime/device_run.h"
+#include "runtime/node.h"
 #include "runtime/plan.h"
 
 namespace fermata {
@@ -32,23 +32,24 @@ extern std::atomic<WatchStep> watch_step;
 class BoundPlan {
  public:
   BoundPlan() = default;
-  /// Bound to the same sizes, with scalars, buffers and runs of its own: for another thread (runtime/bound_plan_copy.cpp).
+  /// Bound to the same sizes, with scalars, buffers and runs of its own: for another thread
+  /// (runtime/bound_plan_copy.cpp).
   BoundPlan(const BoundPlan& other);
   BoundPlan& operator=(const BoundPlan&) = delete;
 
   /// `records` are the nodes of a walk with the plan's key.
   void bind(const Plan& plan, std::span<const Node* const> records);
   /// One buffer per leaf slot and one pointer per output slot. Throws before the first step if memory is short.
-  /// An output that a kernel gives the buffer of (PlanSlot::is_given) may be null: take_output() has it afterwards. `owners` are
-  /// the buffers that outputs lie in; without, kernels that read an output get a copy.
+  /// An output that a kernel gives the buffer of (PlanSlot::is_given) may be null: take_output() has it afterwards.
+  /// `owners` are the buffers that outputs lie in; without, kernels that read an output get a copy.
   void run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs,
            std::span<const StoragePtr> owners = {});
   /// Whether kernels over tensors are among the steps: only they give buffers.
   bool has_boxed() const { return has_boxed_; }
   StoragePtr take_output(std::size_t output) { return std::move(slot_owners_[output_slots_[output]]); }
   std::size_t output_bytes(std::size_t output) const { return slot_bytes_[output_slots_[output]]; }
-  /// Which outputs may be written over which leaves, for the sizes at hand; the leaves must be dense. Then both have the
-  /// same address in run().
+  /// Which outputs may be written over which leaves, for the sizes at hand; the leaves must be dense. Then both have
+  /// the same address in run().
   std::span<const Overwrite> overwrites() const { return overwrites_; }
   /// Of the last run(), which has failed: whether it may have written over a leaf.
   bool has_overwritten() const { return !overwrites_.empty() && reached_ > overwrites_.front().step; }
@@ -59,18 +60,24 @@ class BoundPlan {
   std::span<std::uint64_t> scalars() { return scalars_; }
 
  private:
-  struct View { Shape sizes, strides; std::int64_t offset; };
+  struct View {
+    Shape sizes, strides;
+    std::int64_t offset;
+  };
   struct Step {
     std::uint32_t pointers, sizes, strides, offsets, scalars, rank, source_count;
     std::int64_t rows, columns;
-    std::uint32_t first_view;           // call: its operands in views_, then its output
-    CallKernel kernel;                  // call: chosen at the first run
-    std::source_location where;         // call: the line at hand, which may not be the one that the plan was made for
-    bool on_tiles;                      // kernel: runs on the tiles of the step before
-    std::uint32_t calls;                // call: how many steps, this one first, are one call
-    std::int64_t block_rows;            // call: not 0 if it runs on so many rows of the two steps before at a time
+    std::uint32_t first_view;    // call: its operands in views_, then its output
+    CallKernel kernel;           // call: chosen at the first run
+    std::source_location where;  // call: the line at hand, which may not be the one that the plan was made for
+    bool on_tiles;               // kernel: runs on the tiles of the step before
+    std::uint32_t calls;         // call: how many steps, this one first, are one call
+    std::int64_t block_rows;     // call: not 0 if it runs on so many rows of the two steps before at a time
   };
-  struct Address { std::uint32_t slot; std::int64_t byte_offset; };
+  struct Address {
+    std::uint32_t slot;
+    std::int64_t byte_offset;
+  };
   /// A run with these addresses and scalars, recorded by the device once it has been seen twice.
   struct Recording {
     std::vector<void*> addresses;
@@ -115,24 +122,24 @@ class BoundPlan {
 
   std::span<const Node* const> records_;
   std::vector<Step> steps_;
-  std::vector<std::int64_t> numbers_;     // sizes, strides, offsets, attributes
+  std::vector<std::int64_t> numbers_;  // sizes, strides, offsets, attributes
   std::vector<Address> addresses_;
   std::vector<std::uint64_t> scalars_;
   std::vector<std::size_t> slot_bytes_, slot_offset_;
   std::vector<std::uint32_t> output_slots_;
-  std::vector<Overwrite> overwrites_;     // in order of steps
+  std::vector<Overwrite> overwrites_;       // in order of steps
   std::vector<SharedPlace> shared_places_;  // those whose sizes are equal
-  std::size_t reached_ = 0;               // steps that have begun
+  std::size_t reached_ = 0;                 // steps that have begun
   std::vector<void*> slot_data_, pointers_;
-  std::vector<Storage*> slot_buffers_;       // of leaves, and of what kernels may keep, where there are call steps
-  std::vector<StoragePtr> slot_owners_;      // of slots that are owned or given, where there are boxed calls
+  std::vector<Storage*> slot_buffers_;   // of leaves, and of what kernels may keep, where there are call steps
+  std::vector<StoragePtr> slot_owners_;  // of slots that are owned or given, where there are boxed calls
   bool has_boxed_ = false;
-  std::vector<TensorView> views_;            // operands and outputs of call steps
-  std::vector<std::int32_t> view_addresses_; // per view its number in addresses_, or kScalarView
-  std::uint64_t plan_number_ = 0;            // of the plan that this is bound to, and
+  std::vector<TensorView> views_;                 // operands and outputs of call steps
+  std::vector<std::int32_t> view_addresses_;      // per view its number in addresses_, or kScalarView
+  std::uint64_t plan_number_ = 0;                 // of the plan that this is bound to, and
   std::vector<std::int64_t> geometry_, scratch_;  // all that was read of its records but scalars
   std::size_t arena_bytes_ = 0;
-  std::vector<Recording> recordings_;        // used last first
+  std::vector<Recording> recordings_;                    // used last first
   std::vector<std::atomic<std::int64_t>> columns_done_;  // of the rows that start a tile
 };
 

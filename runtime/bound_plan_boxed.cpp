@@ -1,11 +1,13 @@
-// Boxed calls of a BoundPlan: kernels over tensors, which may keep their arguments, give the buffers of their results, and run other
-// plans meanwhile. What they read and give lies in buffers of its own, which live as long as somebody holds them.
+// Boxed calls of a BoundPlan: kernels over tensors, which may keep their arguments, give the buffers of their results,
+// and run other plans meanwhile. What they read and give lies in buffers of its own, which live as long as somebody
+// holds them.
 #include "runtime/bound_plan.h"
 #include "runtime/device_memory.h"
 
 namespace fermata {
 
-/// The buffers of what boxed calls read, but for what they are given later. Temporaries have no place in the arena then.
+/// The buffers of what boxed calls read, but for what they are given later. Temporaries have no place in the arena
+/// then.
 void BoundPlan::own_slots(const Plan& plan, std::span<const StoragePtr> owners) {
   slot_owners_.resize(plan.slots.size());
   for (std::size_t i = 0; i < owners.size(); ++i) slot_buffers_[plan.output_slots[i]] = owners[i].get();

@@ -1,6 +1,6 @@
-// Copies of a BoundPlan: what lets several threads run one captured function at once. Views of call steps point into the numbers
-// and scalars of the plan that they belong to, so those of a copy point into its own; what a run leaves behind (recordings of a
-// device, counts of finished columns) is not copied.
+// Copies of a BoundPlan: what lets several threads run one captured function at once. Views of call steps point into
+// the numbers and scalars of the plan that they belong to, so those of a copy point into its own; what a run leaves
+// behind (recordings of a device, counts of finished columns) is not copied.
 #include <functional>
 
 #include "runtime/bound_plan.h"

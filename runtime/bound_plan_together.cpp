@@ -1,6 +1,6 @@
 // Steps of a BoundPlan that run together: equal calls, which become one (passes/gather_calls.h), and, block of rows by
-// block of rows, a product, a kernel on it and a product of what that leaves (passes/join_rows.h). What is between those
-// lives in memory of the thread, which the kernel is pointed to. A device runs those as one kernel of its own.
+// block of rows, a product, a kernel on it and a product of what that leaves (passes/join_rows.h). What is between
+// those lives in memory of the thread, which the kernel is pointed to. A device runs those as one kernel of its own.
 #include <algorithm>
 
 #include "runtime/allocator.h"
@@ -118,11 +118,18 @@ bool BoundPlan::joins_on_device(const Plan& plan, std::size_t last) const {
   if (!has_points_of_call(plan, last - 1)) return false;
   const std::span<const std::int64_t> between = records_[first.record]->sizes(), out = records_[second.record]->sizes();
   const Step& b = steps_[last - 1];
-  const std::int64_t rows = between[between.size() - 2], columns = between.back(), all_rows = element_count(between) / columns;
+  const std::int64_t rows = between[between.size() - 2], columns = between.back(),
+                     all_rows = element_count(between) / columns;
   if (b.rows != all_rows || numbers_[b.sizes + b.rank - 1] != columns) return false;
   const std::int64_t* numbers = numbers_.data() + steps_[last - 2].sizes;
-  const auto estimate = kernel.executable->estimate_joined({.batches = all_rows / rows, .rows = rows, .columns = columns, .depth = numbers[*numbers], .width = out.back(),
-                                                            .factors = first.operand_dtype, .weights = second.operand_dtype, .made = access_of(kernel, first.output.slot)});
+  const auto estimate = kernel.executable->estimate_joined({.batches = all_rows / rows,
+                                                            .rows = rows,
+                                                            .columns = columns,
+                                                            .depth = numbers[*numbers],
+                                                            .width = out.back(),
+                                                            .factors = first.operand_dtype,
+                                                            .weights = second.operand_dtype,
+                                                            .made = access_of(kernel, first.output.slot)});
   return estimate && estimate->pays;
 }
 
@@ -151,10 +158,12 @@ std::int64_t BoundPlan::rows_to_join(const Plan& plan, std::size_t last) const {
 
 void BoundPlan::run_joined(const Plan& plan, std::size_t i) {
   const PlanStep &kernel = plan.steps[i + 1], &last = plan.steps[i + 2];
-  const CallArgs first = prepare_call(plan.steps[i], steps_[i], nullptr), second = prepare_call(last, steps_[i + 2], nullptr);
+  const CallArgs first = prepare_call(plan.steps[i], steps_[i], nullptr),
+                 second = prepare_call(last, steps_[i + 2], nullptr);
   const RunSite site{kernel.name, steps_[i + 2].where};
   const RunSiteGuard guard(site);
-  kernel.executable->launch_joined(access_of(kernel, plan.steps[i].output.slot), first, launch_of(steps_[i + 1]), second);
+  kernel.executable->launch_joined(access_of(kernel, plan.steps[i].output.slot), first, launch_of(steps_[i + 1]),
+                                   second);
 }
 
 void BoundPlan::run_on_row_blocks(const Plan& plan, std::size_t i) {

@@ -1,5 +1,5 @@
-// What the runtime tells devices other than the CPU: which step of a plan is running, for errors that surface later; and
-// that a whole run may be recorded, to be replayed at the cost of one call.
+// What the runtime tells devices other than the CPU: which step of a plan is running, for errors that surface later;
+// and that a whole run may be recorded, to be replayed at the cost of one call.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ class RunSiteGuard {
   const RunSite* before_;
 };
 
-/// The kernel step that comes right after the call that this thread is starting, and is all that reads its result. The call
-/// may do its work as well, and says so in `done`; the call's own result is then left as it is.
+/// The kernel step that comes right after the call that this thread is starting, and is all that reads its result. The
+/// call may do its work as well, and says so in `done`; the call's own result is then left as it is.
 struct FollowingKernel {
   const Executable& executable;
   const KernelLaunch& launch;
@@ -39,7 +39,8 @@ struct FollowingKernel {
 };
 extern constinit thread_local FollowingKernel* following_kernel;
 
-/// Copies to the host that this thread has made. A run that makes some depends on what the host read: it cannot be recorded.
+/// Copies to the host that this thread has made. A run that makes some depends on what the host read: it cannot be
+/// recorded.
 extern constinit thread_local std::uint64_t device_reads;
 
 /// A run of a plan that was recorded; replays with the addresses and scalars that it had then.

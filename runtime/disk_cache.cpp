@@ -169,7 +169,8 @@ bool DiskCache::may_use(const fs::path& directory) {
   if (stat(directory.c_str(), &status) != 0) return true;
   const bool usable = S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & 022) == 0;
   if (!usable)
-    fmt::print(stderr, "fermata warning: {} is not used: it is not a folder that only its owner, this user, may write to\n",
+    fmt::print(stderr,
+               "fermata warning: {} is not used: it is not a folder that only its owner, this user, may write to\n",
                directory.string());
   usable_.store(usable, std::memory_order_relaxed);
   checked_.store(true, std::memory_order_release);

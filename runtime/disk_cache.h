@@ -1,7 +1,7 @@
 // Machine code that outlives the process: a folder of files, one for each key, shared by processes.
 //
-// A file holds its whole key, which is compared, and a checksum; it is written beside and renamed, so that readers see all
-// of it or nothing. A damaged file is reported, removed, and counts as not there. Nothing here throws: a cache that
+// A file holds its whole key, which is compared, and a checksum; it is written beside and renamed, so that readers see
+// all of it or nothing. A damaged file is reported, removed, and counts as not there. Nothing here throws: a cache that
 // cannot be read or written is slow, not wrong. Whoever may write to the folder may choose what this process runs, so
 // one that others may write to is not used.
 //

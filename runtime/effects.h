@@ -1,8 +1,8 @@
 // Calls with effects, in the order of the program.
 //
 // A recorded call of an operator that has an effect reads, after its arguments, the call with an effect that the thread
-// recorded before it. So whoever computes one has computed those before it, and none is made twice. The thread holds the
-// last one: a sync computes that, too, and so every effect that was recorded before the sync.
+// recorded before it. So whoever computes one has computed those before it, and none is made twice. The thread holds
+// the last one: a sync computes that, too, and so every effect that was recorded before the sync.
 #pragma once
 
 #include <source_location>
@@ -11,12 +11,12 @@
 
 namespace fermata {
 
-/// The last call with an effect that this thread has recorded and that may be pending; null where there is none. A reference
-/// is held.
+/// The last call with an effect that this thread has recorded and that may be pending; null where there is none. A
+/// reference is held.
 extern constinit thread_local Node* last_effect;
 
-/// Makes what a sync of this thread needs, so that it is there until the effects that a thread leaves have been computed. Installed
-/// once, beside the hooks of runtime/tensor.h.
+/// Makes what a sync of this thread needs, so that it is there until the effects that a thread leaves have been
+/// computed. Installed once, beside the hooks of runtime/tensor.h.
 extern void (*prepare_thread)();
 
 /// Gives up the node where it has been computed.

@@ -13,14 +13,16 @@
 
 namespace fermata {
 
-/// Two products with a kernel between them: matrices [rows, columns], made from factors of `depth`, go through the kernel row
-/// by row and are multiplied by matrices of `width` columns. `made` is the access of the kernel that reads the first product.
+/// Two products with a kernel between them: matrices [rows, columns], made from factors of `depth`, go through the
+/// kernel row by row and are multiplied by matrices of `width` columns. `made` is the access of the kernel that reads
+/// the first product.
 struct JoinedSizes {
   std::int64_t batches, rows, columns, depth, width;
   DType factors, weights;  // of the first product and of the second one
   std::uint16_t made;
 };
-/// What they take as one launch (0 where these sizes cannot be) and apart, and how much memory what is between them takes then.
+/// What they take as one launch (0 where these sizes cannot be) and apart, and how much memory what is between them
+/// takes then.
 struct JoinEstimate {
   bool pays;
   double ns, apart_ns;
@@ -32,8 +34,9 @@ class Executable {
   virtual ~Executable() = default;
   /// Runs the rows and columns of the launch on the calling thread. Thread-safe.
   virtual void launch(const KernelLaunch& launch) const = 0;
-  /// What to start for a launch of this size, before it is cut into ranges: this, or a variant of it that is faster where
-  /// it is used much, or writes past the caches if it `may_stream`. Gives the same bits. Lives as long as this does.
+  /// What to start for a launch of this size, before it is cut into ranges: this, or a variant of it that is faster
+  /// where it is used much, or writes past the caches if it `may_stream`. Gives the same bits. Lives as long as this
+  /// does.
   virtual const Executable& suited_to(const KernelLaunch&, bool /*may_stream*/ = true) const { return *this; }
   /// Row kernels of a single stage whose reductions feed row values only can run as blocks: partial(l) reduces blocks
   /// [column_begin, column_end) (numbered by kReductionBlock) of one row (row_begin) into l.partials, one state of
@@ -46,7 +49,8 @@ class Executable {
   /// A kernel between two products that can do both as well, in one launch; nothing where it cannot.
   virtual std::optional<JoinEstimate> estimate_joined(const JoinedSizes&) const { return {}; }
   /// Does so. The result of the first product and the first operand of the second one are not there.
-  virtual void launch_joined(std::uint16_t /*made*/, const CallArgs& /*first*/, const KernelLaunch&, const CallArgs& /*second*/) const {}
+  virtual void launch_joined(std::uint16_t /*made*/, const CallArgs& /*first*/, const KernelLaunch&,
+                             const CallArgs& /*second*/) const {}
   virtual std::size_t code_bytes() const = 0;
 };
 

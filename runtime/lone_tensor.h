@@ -9,7 +9,8 @@ namespace fermata {
 inline bool is_lone(const Tensor& tensor) {
   const TensorImpl* const impl = tensor.impl();
   if (impl == nullptr || impl->refs.load(std::memory_order_acquire) != 1 || impl->value == nullptr) return false;
-  if (impl->slot != nullptr || impl->view != nullptr || impl->pinned != nullptr || impl->payload != nullptr) return false;
+  if (impl->slot != nullptr || impl->view != nullptr || impl->pinned != nullptr || impl->payload != nullptr)
+    return false;
   return impl->value->refs.load(std::memory_order_acquire) == Node::kTensor;
 }
 

@@ -25,38 +25,38 @@ struct Node;
 
 /// The rare half of a node, out of line: high ranks, strides of leaves, attributes, more operands, more scalars.
 struct NodeExtra {
-  Shape sizes;                            // where rank > Node::kInlineRank
-  Shape strides;                          // leaves that are not dense; rank 0 sizes otherwise
-  std::int64_t offset = 0;                // in elements, of a leaf in its storage
-  bool strided = false;                   // strides and offset are in force
-  std::vector<std::int64_t> attributes;   // as in ir/graph.h
+  Shape sizes;                           // where rank > Node::kInlineRank
+  Shape strides;                         // leaves that are not dense; rank 0 sizes otherwise
+  std::int64_t offset = 0;               // in elements, of a leaf in its storage
+  bool strided = false;                  // strides and offset are in force
+  std::vector<std::int64_t> attributes;  // as in ir/graph.h
   std::vector<std::uint64_t> scalars;
-  std::vector<Node*> more_inputs;         // operands after the third
-  std::uint32_t context = 0;              // boxed calls: as in ir/graph.h
+  std::vector<Node*> more_inputs;  // operands after the third
+  std::uint32_t context = 0;       // boxed calls: as in ir/graph.h
 };
 
 struct alignas(64) Node {
   static constexpr std::uint64_t kEdge = 1, kTensor = 1ull << 32;
   static constexpr unsigned kInlineRank = 4, kInlineInputs = 3;
 
-  std::atomic<std::uint64_t> refs;      // tensors << 32 | edges: one word, so one instruction moves either and sees both
-  std::atomic<Storage*> storage;        // null while pending
+  std::atomic<std::uint64_t> refs;  // tensors << 32 | edges: one word, so one instruction moves either and sees both
+  std::atomic<Storage*> storage;    // null while pending
   Op op;
   DType dtype;
   std::uint8_t rank;
-  std::uint8_t arity;                   // operands in `inputs`, scalars included; the rest is in extra->more_inputs
+  std::uint8_t arity;  // operands in `inputs`, scalars included; the rest is in extra->more_inputs
   BackendKey backend;
   std::uint16_t reserved = 0;
   std::array<std::int64_t, kInlineRank> inline_sizes;
   std::source_location where;
 
   std::array<Node*, kInlineInputs> inputs;  // null where the operand is `scalar`
-  std::uint64_t scalar;                 // the one host scalar of a pointwise op; [axes, keepdims << 16] of a reduction
+  std::uint64_t scalar;  // the one host scalar of a pointwise op; [axes, keepdims << 16] of a reduction
   NodeExtra* extra;
-  std::uint32_t hash;                   // of the expression as it was recorded: where to look first, never proof
-  std::atomic<std::uint32_t> hint;      // number in the walk that met the node last: checked before it is believed
-  std::atomic<std::uint32_t> depth;     // longest chain of pending nodes that ends here, when it was recorded
-  std::atomic<std::uint32_t> tape;      // how many of the edges are held by autograd only: weak, see docs/adr/003
+  std::uint32_t hash;                // of the expression as it was recorded: where to look first, never proof
+  std::atomic<std::uint32_t> hint;   // number in the walk that met the node last: checked before it is believed
+  std::atomic<std::uint32_t> depth;  // longest chain of pending nodes that ends here, when it was recorded
+  std::atomic<std::uint32_t> tape;   // how many of the edges are held by autograd only: weak, see docs/adr/003
   std::array<std::uint16_t, kInlineInputs> stretched;  // per operand: result axes along which it is broadcast
   std::uint16_t reserved2 = 0;
 

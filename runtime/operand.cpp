@@ -22,9 +22,12 @@ std::uint64_t scalar_bits(const Scalar& scalar, DType dtype) {
   std::uint64_t bits = 0;
   visit_compute(scalar_dtype(dtype), [&]<class T>() {
     T value;
-    if constexpr (std::is_same_v<T, bool>) value = scalar.kind == DTypeKind::floating ? scalar.real != 0 : scalar.integer != 0;
-    else if constexpr (std::is_floating_point_v<T>) value = static_cast<T>(scalar.as_double());
-    else value = scalar.kind == DTypeKind::floating ? saturate<T>(scalar.real) : static_cast<T>(scalar.integer);
+    if constexpr (std::is_same_v<T, bool>)
+      value = scalar.kind == DTypeKind::floating ? scalar.real != 0 : scalar.integer != 0;
+    else if constexpr (std::is_floating_point_v<T>)
+      value = static_cast<T>(scalar.as_double());
+    else
+      value = scalar.kind == DTypeKind::floating ? saturate<T>(scalar.real) : static_cast<T>(scalar.integer);
     bits = constant_bits(value);
   });
   return bits;

@@ -22,18 +22,20 @@ struct Scalar {
   };
   constexpr Scalar() : integer(0) {}
   template <class T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   constexpr Scalar(T v)
-      : kind(std::is_same_v<T, bool>          ? DTypeKind::boolean
-             : std::is_floating_point_v<T>    ? DTypeKind::floating
-             : std::is_unsigned_v<T>          ? DTypeKind::unsigned_integer
-                                              : DTypeKind::signed_integer),
+      : kind(std::is_same_v<T, bool>       ? DTypeKind::boolean
+             : std::is_floating_point_v<T> ? DTypeKind::floating
+             : std::is_unsigned_v<T>       ? DTypeKind::unsigned_integer
+                                           : DTypeKind::signed_integer),
         integer(0) {
-    if constexpr (std::is_floating_point_v<T>) real = static_cast<double>(v);
-    else integer = static_cast<std::int64_t>(v);
+    if constexpr (std::is_floating_point_v<T>)
+      real = static_cast<double>(v);
+    else
+      integer = static_cast<std::int64_t>(v);
   }
   constexpr double as_double() const {
-    return kind == DTypeKind::floating            ? real
+    return kind == DTypeKind::floating           ? real
            : kind == DTypeKind::unsigned_integer ? static_cast<double>(static_cast<std::uint64_t>(integer))
                                                  : static_cast<double>(integer);
   }
@@ -42,8 +44,8 @@ struct Scalar {
 /// The bits of a scalar in scalar_dtype(dtype) (f32 for f16, bf16 and c64), in an 8-byte slot. Integers wrap;
 /// floats that do not fit an integer dtype saturate.
 std::uint64_t scalar_bits(const Scalar& scalar, DType dtype);
-/// The dtype an operand of `dtype` and a scalar compute in: a scalar of a higher kind lifts to the default dtype of that
-/// kind (f32 for floating, i64 for integers), else the tensor's dtype stays.
+/// The dtype an operand of `dtype` and a scalar compute in: a scalar of a higher kind lifts to the default dtype of
+/// that kind (f32 for floating, i64 for integers), else the tensor's dtype stays.
 constexpr DType promote_scalar(DType dtype, DTypeKind scalar) {
   const DTypeKind k = info(dtype).kind;
   const bool integer = scalar == DTypeKind::signed_integer || scalar == DTypeKind::unsigned_integer;
@@ -53,7 +55,8 @@ constexpr DType promote_scalar(DType dtype, DTypeKind scalar) {
 }
 
 /// What every operator takes. It refers to the tensor it was made from and lives for one call. One that was made from a
-/// temporary says so: the call that it is made for may take the tensor over. A copy does not, as it may be one of several.
+/// temporary says so: the call that it is made for may take the tensor over. A copy does not, as it may be one of
+/// several.
 class Operand {
  public:
   Operand(Tensor&& tensor, std::source_location where = std::source_location::current())
@@ -61,8 +64,7 @@ class Operand {
   Operand(const Tensor& tensor, std::source_location where = std::source_location::current())
       : tensor_(&tensor), where_(where) {}
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Operand(T value, std::source_location where = std::source_location::current())
+  requires std::is_arithmetic_v<T> Operand(T value, std::source_location where = std::source_location::current())
       : tensor_(nullptr), scalar_(value), where_(where) {}
   Operand(const Scalar& value, std::source_location where = std::source_location::current())
       : tensor_(nullptr), scalar_(value), where_(where) {}

@@ -84,7 +84,8 @@ StoragePtr PackedCopies::find(Storage* buffer, const PackedKey& key, std::size_t
   PackedCopies* copies = buffer->packed.load(std::memory_order_acquire);
   if (copies == nullptr) {
     auto fresh = std::make_unique<PackedCopies>();
-    if (buffer->packed.compare_exchange_strong(copies, fresh.get(), std::memory_order_acq_rel)) copies = fresh.release();
+    if (buffer->packed.compare_exchange_strong(copies, fresh.get(), std::memory_order_acq_rel))
+      copies = fresh.release();
   }
   return copies == of_caller() ? nullptr : copies->find(key, bytes, pack);
 }

@@ -31,10 +31,13 @@ const PlanEntryPtr& PlanCache::find(std::uint32_t recorded, std::span<const std:
   };
   static thread_local Recent recent;
   const std::uint64_t generation = generation_.load(std::memory_order_acquire);
-  if (recent.generation != generation) [[unlikely]] recent = {generation, {}};
+  if (recent.generation != generation) [[unlikely]]
+    recent = {generation, {}};
   PlanEntryPtr& slot = recent.slots[recorded % 64];
-  if (slot == nullptr || !equal(slot->key, key)) [[unlikely]] slot = find_shared(key);
-  else ThreadCounts::add_one(ThreadCounts::mine().plan_hits);
+  if (slot == nullptr || !equal(slot->key, key)) [[unlikely]]
+    slot = find_shared(key);
+  else
+    ThreadCounts::add_one(ThreadCounts::mine().plan_hits);
   slot->last_used.store(clock_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   return slot;
 }
@@ -75,8 +78,10 @@ void PlanCache::evict() {
   const std::uint64_t limit = ages[ages.size() / 4];
   std::size_t left = plans_.size() / 4 + 1;
   for (auto p = plans_.begin(); p != plans_.end() && left > 0;) {
-    if (p->second->last_used.load(std::memory_order_relaxed) <= limit) p = plans_.erase(p), --left;
-    else ++p;
+    if (p->second->last_used.load(std::memory_order_relaxed) <= limit)
+      p = plans_.erase(p), --left;
+    else
+      ++p;
   }
 }
 

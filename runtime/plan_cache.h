@@ -18,7 +18,8 @@
 
 namespace fermata {
 
-/// How long a structure takes op by op and as a plan, for sizes of one order of magnitude: the shorter one is taken once both are known.
+/// How long a structure takes op by op and as a plan, for sizes of one order of magnitude: the shorter one is taken
+/// once both are known.
 struct PlanTrial {
   enum class Choice : std::uint8_t { open, plan, calls };
   std::atomic<Choice> choice{Choice::open};
@@ -35,7 +36,7 @@ struct PlanEntry {
   std::mutex compiling;
   std::unique_ptr<const Plan> owned;
   std::atomic<std::uint64_t> last_used{0};
-  std::array<PlanTrial, 16> trials;            // by the magnitude of the sizes
+  std::array<PlanTrial, 16> trials;  // by the magnitude of the sizes
 };
 using PlanEntryPtr = std::shared_ptr<PlanEntry>;
 

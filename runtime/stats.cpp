@@ -28,13 +28,15 @@ ThreadCounts& ThreadCounts::mine() {
 
 std::uint64_t plan_hits() {
   std::uint64_t hits = 0;
-  for (const ThreadCounts* t = ThreadCounts::all_.load(); t != nullptr; t = t->next_) hits += t->plan_hits.load(std::memory_order_relaxed);
+  for (const ThreadCounts* t = ThreadCounts::all_.load(); t != nullptr; t = t->next_)
+    hits += t->plan_hits.load(std::memory_order_relaxed);
   return hits;
 }
 
 std::uint64_t replays() {
   std::uint64_t count = 0;
-  for (const ThreadCounts* t = ThreadCounts::all_.load(); t != nullptr; t = t->next_) count += t->replays.load(std::memory_order_relaxed);
+  for (const ThreadCounts* t = ThreadCounts::all_.load(); t != nullptr; t = t->next_)
+    count += t->replays.load(std::memory_order_relaxed);
   return count;
 }
 

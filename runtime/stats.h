@@ -12,12 +12,13 @@
 namespace fermata {
 
 struct Counters {
-  std::atomic<std::uint64_t> plan_misses{0}, plans_compiled{0}, call_plays{0},
-      kernels_compiled{0}, kernel_hits{0}, compile_ns{0}, compile_failures{0}, vmap_loops{0};
+  std::atomic<std::uint64_t> plan_misses{0}, plans_compiled{0}, call_plays{0}, kernels_compiled{0}, kernel_hits{0},
+      compile_ns{0}, compile_failures{0}, vmap_loops{0};
 };
 extern Counters counters;
 
-/// What a thread counts at every sync and replay, without locked instructions: only it adds. Counts of ended threads are kept.
+/// What a thread counts at every sync and replay, without locked instructions: only it adds. Counts of ended threads
+/// are kept.
 struct ThreadCounts {
   static constexpr std::size_t kReasons = 32;
   std::atomic<std::uint64_t> plan_hits{0}, replays{0};

@@ -5,8 +5,8 @@
 
 namespace fermata {
 
-/// Collects the time of every step of every plan that this thread runs on the CPU while it exists: by the name of the step and
-/// the sizes it worked on.
+/// Collects the time of every step of every plan that this thread runs on the CPU while it exists: by the name of the
+/// step and the sizes it worked on.
 class StepProfile : public Timings {
  public:
   StepProfile() : outer_(current_) { current_ = this; }

@@ -39,12 +39,13 @@ Storage* Storage::adopt(void* data, std::size_t bytes, void (*give_back)(Storage
   try {
     memory = BlockPool::allocate(BlockPool::class_of(kHeader));
   } catch (...) {
-    Storage lost{.refs{1}, .size_class = kNotPooled, .data = data, .bytes = bytes, .give_back = give_back, .owner = owner};
+    Storage lost{
+        .refs{1}, .size_class = kNotPooled, .data = data, .bytes = bytes, .give_back = give_back, .owner = owner};
     give_back(&lost);
     throw;
   }
-  return ::new (memory) Storage{
-      .refs{1}, .size_class = kNotPooled, .data = data, .bytes = bytes, .give_back = give_back, .owner = owner};
+  return ::new (memory)
+      Storage{.refs{1}, .size_class = kNotPooled, .data = data, .bytes = bytes, .give_back = give_back, .owner = owner};
 }
 
 Storage* Storage::nowhere() {

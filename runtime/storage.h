@@ -21,11 +21,11 @@ template <class T> bool drop_references(std::atomic<T>& refs, T unit) {
 
 struct alignas(64) Storage {
   std::atomic<std::uint32_t> refs;
-  std::uint32_t size_class;        // of the block that holds header and data; kNotPooled for large buffers
+  std::uint32_t size_class;  // of the block that holds header and data; kNotPooled for large buffers
   void* data;
   std::size_t bytes;
-  void (*give_back)(Storage*);     // null for pooled blocks
-  void* owner;                     // for give_back
+  void (*give_back)(Storage*);                 // null for pooled blocks
+  void* owner;                                 // for give_back
   std::atomic<PackedCopies*> packed{nullptr};  // what kernels have made of it; see runtime/packed_copies.h
 
   static constexpr std::uint32_t kNotPooled = ~0u;
@@ -50,7 +50,8 @@ struct alignas(64) Storage {
   bool is_own() const;
   /// Before something else is written over the elements: what was made of them is wrong then.
   void forget_packed() {
-    if (packed.load(std::memory_order_acquire) != nullptr) [[unlikely]] drop_packed(nullptr);
+    if (packed.load(std::memory_order_acquire) != nullptr) [[unlikely]]
+      drop_packed(nullptr);
   }
   /// From now on the elements may change unseen: nothing that is made of them is kept.
   void show_to_caller();

@@ -26,8 +26,6 @@ std::atomic<std::int64_t>& threshold() {
 }  // namespace
 
 std::int64_t stream_threshold() { return threshold().load(std::memory_order_relaxed); }
-std::int64_t set_stream_threshold(std::int64_t bytes) {
-  return threshold().exchange(bytes, std::memory_order_relaxed);
-}
+std::int64_t set_stream_threshold(std::int64_t bytes) { return threshold().exchange(bytes, std::memory_order_relaxed); }
 
 }  // namespace fermata

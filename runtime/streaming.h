@@ -1,8 +1,8 @@
 // From which size on results are written past the caches.
 //
-// A store to memory that is not in a cache first reads the line that it is about to overwrite; a non-temporal store does
-// not. It pays where a result would not be found in a cache by whoever reads it next. Measured on a result read once
-// after it was written: below 8 MiB plain stores win, from 16 MiB on non-temporal ones, by 1.3 to 1.8.
+// A store to memory that is not in a cache first reads the line that it is about to overwrite; a non-temporal store
+// does not. It pays where a result would not be found in a cache by whoever reads it next. Measured on a result read
+// once after it was written: below 8 MiB plain stores win, from 16 MiB on non-temporal ones, by 1.3 to 1.8.
 #pragma once
 
 #include <cstdint>

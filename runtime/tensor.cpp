@@ -16,7 +16,8 @@ constexpr auto impl_class() { return BlockPool::class_of(sizeof(TensorImpl)); }
 }  // namespace
 
 Tensor::Tensor(Node* value, DispatchKeySet keys)
-    : impl_(::new (BlockPool::allocate(impl_class())) TensorImpl{{1}, value, keys, 0, nullptr, nullptr, nullptr, nullptr}) {}
+    : impl_(::new (BlockPool::allocate(impl_class()))
+                TensorImpl{{1}, value, keys, 0, nullptr, nullptr, nullptr, nullptr}) {}
 
 Tensor::Tensor(const TensorType& type, DispatchKeySet keys, std::unique_ptr<TensorPayload> payload)
     : Tensor(make_leaf(type, Storage::nowhere(), keys.backend(), Node::kTensor), keys) {
@@ -58,13 +59,9 @@ Node* Tensor::view_node() const {
   return impl_->value;
 }
 
-DType Tensor::dtype() const {
-  return impl_->view != nullptr ? impl_->view->base->value->dtype : impl_->value->dtype;
-}
+DType Tensor::dtype() const { return impl_->view != nullptr ? impl_->view->base->value->dtype : impl_->value->dtype; }
 
-Shape Tensor::shape() const {
-  return impl_->view != nullptr ? impl_->view->sizes : Shape(impl_->value->sizes());
-}
+Shape Tensor::shape() const { return impl_->view != nullptr ? impl_->view->sizes : Shape(impl_->value->sizes()); }
 
 unsigned Tensor::rank() const { return impl_->view != nullptr ? impl_->view->sizes.rank() : impl_->value->rank; }
 

@@ -30,8 +30,8 @@ struct TensorSlot {
   virtual ~TensorSlot() = default;
 };
 
-/// What a wrapper tensor really is: the parts of a sparse or quantised tensor, the batch behind a tensor inside vmap. Its
-/// node has a type and no data, its keys lead every call to kernels that know the payload.
+/// What a wrapper tensor really is: the parts of a sparse or quantised tensor, the batch behind a tensor inside vmap.
+/// Its node has a type and no data, its keys lead every call to kernels that know the payload.
 struct TensorPayload {
   virtual ~TensorPayload() = default;
   virtual std::string_view kind() const = 0;  // "a sparse tensor"
@@ -46,45 +46,46 @@ struct ViewStep {
 };
 
 struct ViewInfo {
-  TensorImpl* base;               // a reference is held; never a view itself
+  TensorImpl* base;  // a reference is held; never a view itself
   std::vector<ViewStep> steps;
-  Shape sizes, strides;           // of the view over the row-major elements of the base
+  Shape sizes, strides;  // of the view over the row-major elements of the base
   std::int64_t offset = 0;
-  /// The base's version that `value` was derived from. Written after it, under a lock: threads may read one view at once.
+  /// The base's version that `value` was derived from. Written after it, under a lock: threads may read one view at
+  /// once.
   std::atomic<std::uint64_t> seen_version{~0ull};
 };
 
 struct alignas(64) TensorImpl {
   std::atomic<std::uint64_t> refs;
-  Node* value;                    // null in a view that has not been read yet
-  DispatchKeySet keys;            // Autograd is in here only where a gradient is needed, so the check is free
+  Node* value;          // null in a view that has not been read yet
+  DispatchKeySet keys;  // Autograd is in here only where a gradient is needed, so the check is free
   std::uint64_t version;
-  TensorSlot* slot;               // owned
-  ViewInfo* view;                 // owned; null for ordinary tensors
-  Storage* pinned;                // the buffer whose address was handed out; a reference is held
-  TensorPayload* payload;         // owned; null for ordinary tensors
+  TensorSlot* slot;        // owned
+  ViewInfo* view;          // owned; null for ordinary tensors
+  Storage* pinned;         // the buffer whose address was handed out; a reference is held
+  TensorPayload* payload;  // owned; null for ordinary tensors
 };
 static_assert(sizeof(TensorImpl) == 64);
 
-/// Steps of the engine above this layer that reading a tensor needs. Installed once, by frontend/context.cpp.
+/// Steps of the engine above this layer that reading a tensor needs. Installed once, by frontend/engine/context.cpp.
 struct TensorHooks {
   void (*materialise)(Node* node, const char* reason, std::source_location where) = nullptr;
-  Node* (*view_value)(TensorImpl* view) = nullptr;   // makes the node of a view for the base's present value
-  void (*written)(TensorImpl* impl) = nullptr;       // an identity is about to get another value
+  Node* (*view_value)(TensorImpl* view) = nullptr;  // makes the node of a view for the base's present value
+  void (*written)(TensorImpl* impl) = nullptr;      // an identity is about to get another value
 };
 extern TensorHooks tensor_hooks;
 
 void destroy_impl(TensorImpl* impl);
-/// The node of an ordinary tensor that nobody else has, with nothing else referring to it; null if `tensor` is not that. The
-/// reference moves: from the tensor, which is no more, to an edge of the caller's.
+/// The node of an ordinary tensor that nobody else has, with nothing else referring to it; null if `tensor` is not
+/// that. The reference moves: from the tensor, which is no more, to an edge of the caller's.
 Node* take_lone_node(Tensor& tensor);
 
 using Location = std::source_location;
 
 /// A position and the line that names it, because operator[] cannot have a defaulted argument.
 struct Index {
-  template <std::integral T>
-  Index(T position, Location line = Location::current()) : value(static_cast<std::int64_t>(position)), where(line) {}
+  template <std::integral T> Index(T position, Location line = Location::current())
+      : value(static_cast<std::int64_t>(position)), where(line) {}
   std::int64_t value;
   Location where;
 };
@@ -115,9 +116,7 @@ class Tensor {
   bool defined() const { return impl_ != nullptr; }
   TensorImpl* impl() const { return impl_; }
   /// Those of a view include those of its base, which a write through another alias may have changed.
-  DispatchKeySet keys() const {
-    return impl_->view == nullptr ? impl_->keys : impl_->keys | impl_->view->base->keys;
-  }
+  DispatchKeySet keys() const { return impl_->view == nullptr ? impl_->keys : impl_->keys | impl_->view->base->keys; }
   /// The present value; for a view derived from its base if that has changed.
   Node* node() const { return impl_->view == nullptr ? impl_->value : view_node(); }
   /// Gives the identity another value: takes over a kTensor reference. Bumps the version.
@@ -141,9 +140,9 @@ class Tensor {
   /// All elements in row-major order, converted to T.
   template <class T> std::vector<T> to_vector(Location where = Location::current()) const;
   /// The address of the first element, in row-major order without gaps. From then on this tensor keeps that buffer:
-  /// later in-place writes are computed at once and land there. Take the address anew before each round of writes through
-  /// it: what was recorded before this call then keeps the value it saw. DTypeError unless T is the element type, ValueError
-  /// for a view with gaps.
+  /// later in-place writes are computed at once and land there. Take the address anew before each round of writes
+  /// through it: what was recorded before this call then keeps the value it saw. DTypeError unless T is the element
+  /// type, ValueError for a view with gaps.
   template <class T> T* data(Location where = Location::current()) const;
 
   // Views: they alias this tensor. Errors are those of the free functions of the same names.
@@ -177,7 +176,8 @@ class Tensor {
   /// The accumulated gradient, undefined before the first backward().
   Tensor grad() const;
   void zero_grad() const;
-  /// Adds d(this)/d(leaf) to grad() of every leaf that wants one. `seed` defaults to 1 and is required unless this has one element.
+  /// Adds d(this)/d(leaf) to grad() of every leaf that wants one. `seed` defaults to 1 and is required unless this has
+  /// one element.
   void backward(const Tensor& seed, bool retain_graph = false, Location where = Location::current()) const;
   void backward(Location where = Location::current()) const;
   /// The same value without its history.

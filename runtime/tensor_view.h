@@ -23,7 +23,8 @@ struct TensorView {
   std::uint8_t rank = 0;
   const std::int64_t* sizes = nullptr;
   const std::int64_t* strides = nullptr;
-  Storage* buffer = nullptr;  // that it lies in, if its elements stay as they are for as long as that lives (runtime/packed_copies.h)
+  Storage* buffer =
+      nullptr;  // that it lies in, if its elements stay as they are for as long as that lives (runtime/packed_copies.h)
   std::int64_t element_count() const {
     std::int64_t n = 1;
     for (unsigned i = 0; i < rank; ++i) n *= sizes[i];
@@ -56,8 +57,8 @@ struct CallArgs {
   std::span<const std::uint64_t> scalars;    // 8-byte slots in the op's scalar dtypes
   std::source_location where{};              // the caller's line, for errors that depend on data
   const TileConsumer* tiles = nullptr;       // told of every tile by kernels that work in tiles; others ignore it
-  std::uint32_t context = 0;                 // boxed calls: as in ir/graph.h. Then `buffer` of an input is what owns it, and
-  StoragePtr* result = nullptr;              // where not null, takes the buffer of the result, and the output has no data
+  std::uint32_t context = 0;     // boxed calls: as in ir/graph.h. Then `buffer` of an input is what owns it, and
+  StoragePtr* result = nullptr;  // where not null, takes the buffer of the result, and the output has no data
 };
 using CallKernel = void (*)(const CallArgs&);
 

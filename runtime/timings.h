@@ -1,4 +1,5 @@
-// Times by name: what profiles of calls (dispatch/profile.h) and of the steps of plans (runtime/step_profile.h) collect.
+// Times by name: what profiles of calls (dispatch/profile.h) and of the steps of plans (runtime/step_profile.h)
+// collect.
 #pragma once
 
 #include <cstdint>

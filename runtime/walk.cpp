@@ -21,7 +21,8 @@ std::uint32_t words(std::uint32_t low, std::uint32_t high) { return low | high <
 constexpr std::uint32_t kIsRenewed = 1u << 15;
 static_assert(kOpCount + kMaxExternalOps < kIsRenewed);
 std::uint32_t head(const Node& n, Op op) {
-  return static_cast<std::uint32_t>(op) | static_cast<std::uint32_t>(n.dtype) << 16 | static_cast<std::uint32_t>(n.rank) << 24;
+  return static_cast<std::uint32_t>(op) | static_cast<std::uint32_t>(n.dtype) << 16 |
+         static_cast<std::uint32_t>(n.rank) << 24;
 }
 
 /// A value that is worth keeping for the backward pass although only autograd asks for it: recomputing it would take
@@ -50,8 +51,8 @@ bool worth_keeping(Op op) {
 
 /// What the key has of a node beside its operands.
 enum class Head : std::uint8_t { more, plain };
-/// By op: plain where there are as many operands as the op says, and no numbers that decide which code is right. Until this is
-/// filled in, all take the longer way.
+/// By op: plain where there are as many operands as the op says, and no numbers that decide which code is right. Until
+/// this is filled in, all take the longer way.
 const std::array<Head, kOpCount> kHeads = [] {
   std::array<Head, kOpCount> heads{};
   for (std::size_t op = 0; op < kOpCount; ++op) {
@@ -98,8 +99,8 @@ inline void Walk::add_operands(const Node& n, std::uint32_t* in_key, std::size_t
 
 void Walk::add_pending(Node* n) {
   // The op says how many words follow, so that no two graphs have one key; where it does not, the count does.
-  if (n->extra == nullptr && !is_external(n->op) && kHeads[static_cast<std::size_t>(n->op)] == Head::plain && n->arity <= 2 &&
-      op_generation(n->op) == 0) [[likely]] {
+  if (n->extra == nullptr && !is_external(n->op) && kHeads[static_cast<std::size_t>(n->op)] == Head::plain &&
+      n->arity <= 2 && op_generation(n->op) == 0) [[likely]] {
     add(n, nullptr);
     std::uint32_t* const words = key.extend(2u + n->arity);
     words[0] = head(*n, n->op), words[1] = fermata::words(n->stretched[0], n->stretched[1]);
@@ -116,8 +117,10 @@ void Walk::add_pending(Node* n) {
   if (generation != 0) key.push_back(generation);
   if (op.operands < 0) key.push_back(static_cast<std::uint32_t>(count));
   key.push_back(words(n->stretched[0], n->stretched[1]));
-  if (op.family == Family::reduce) key.push_back(static_cast<std::uint32_t>(n->scalar));
-  else if (n->arity > 2) key.push_back(n->stretched[2]);
+  if (op.family == Family::reduce)
+    key.push_back(static_cast<std::uint32_t>(n->scalar));
+  else if (n->arity > 2)
+    key.push_back(n->stretched[2]);
   if (is_boxed(n->op)) has_boxed = true, key.push_back(n->extra != nullptr ? n->extra->context : 0);
   if (n->extra != nullptr)
     each_structural_word(n->op, n->rank, n->extra->attributes, [&](std::uint32_t word) { key.push_back(word); });
@@ -145,8 +148,8 @@ void Walk::add_outputs(bool roots_only) {
   if (recomputes) add_what_recomputing_reads(key_begin);
 }
 
-/// Values that the tape asks for and that are not kept are computed again later. So that this does not compute a product
-/// again, or through a long chain the whole graph, the costly values that they are made of are kept.
+/// Values that the tape asks for and that are not kept are computed again later. So that this does not compute a
+/// product again, or through a long chain the whole graph, the costly values that they are made of are kept.
 void Walk::add_what_recomputing_reads(std::size_t key_begin) {
   enum : std::uint8_t { kKept = 1, kRead = 2 };
   std::vector<std::uint8_t> state(order.size());
@@ -178,11 +181,13 @@ static Storage* const kNowhere = [] {
 
 /// Whether a buffer can be read: false while another thread writes over it.
 static bool is_readable(const Storage* storage, const Node& reader) {
-  if (storage->data != nullptr) [[likely]] return true;
+  if (storage->data != nullptr) [[likely]]
+    return true;
   if (storage->is_overwritten())
-    throw OutOfMemoryError(3003, format_error(3003, "OutOfMemoryError",
-                                              fmt::format("{}: an operand was written over by a run that then failed", name(reader.op)),
-                                              {}, reader.where, "give the tensor that was written in place a new value"));
+    throw OutOfMemoryError(
+        3003, format_error(3003, "OutOfMemoryError",
+                           fmt::format("{}: an operand was written over by a run that then failed", name(reader.op)),
+                           {}, reader.where, "give the tensor that was written in place a new value"));
   return !storage->is_being_overwritten();
 }
 

@@ -1,8 +1,8 @@
 // The walk: pending nodes under some roots in canonical order, and the exact key of that graph.
 //
 // The key is the graph itself: a few words per node, then the numbers of its operands, and the outputs at the end.
-// Equal keys are equal structures, so verifying a cache hit is one comparison. Sizes (but for last axes of one element),
-// scalars, and the starts and steps of slices are not in it.
+// Equal keys are equal structures, so verifying a cache hit is one comparison. Sizes (but for last axes of one
+// element), scalars, and the starts and steps of slices are not in it.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,11 @@
 
 namespace fermata {
 
-/// Whether the last axis of a matrix or more has one element. Of leaves the key says so: it is where the lanes of a kernel go.
-inline bool ends_in_single_elements(std::span<const std::int64_t> sizes) { return sizes.size() >= 2 && sizes.back() == 1; }
+/// Whether the last axis of a matrix or more has one element. Of leaves the key says so: it is where the lanes of a
+/// kernel go.
+inline bool ends_in_single_elements(std::span<const std::int64_t> sizes) {
+  return sizes.size() >= 2 && sizes.back() == 1;
+}
 
 class Walk {
  public:
@@ -24,17 +27,17 @@ class Walk {
     Node* node;
     Storage* storage;    // of a leaf; null for a pending node
     std::uint32_t uses;  // operands in this walk that refer to it
-    bool is_kept;          // a leaf that a value reads which the tape may ask for again
+    bool is_kept;        // a leaf that a value reads which the tape may ask for again
     bool is_root;
   };
-  Growing<Entry> order;                 // operands before users
+  Growing<Entry> order;  // operands before users
   Growing<std::uint32_t> key;
-  std::vector<std::uint32_t> outputs;   // numbers in `order`
-  Growing<std::uint32_t> operands;      // numbers of all operands, node by node; kScalarOperand for host scalars
-  Growing<std::uint32_t> first_operand; // per entry: where its operands start
+  std::vector<std::uint32_t> outputs;    // numbers in `order`
+  Growing<std::uint32_t> operands;       // numbers of all operands, node by node; kScalarOperand for host scalars
+  Growing<std::uint32_t> first_operand;  // per entry: where its operands start
 
-  bool has_boxed = false;               // whether kernels over tensors are among the calls
-  BackendKey backend = BackendKey::cpu; // of everything that is pending; leaves of rank 0 may be the CPU's
+  bool has_boxed = false;                // whether kernels over tensors are among the calls
+  BackendKey backend = BackendKey::cpu;  // of everything that is pending; leaves of rank 0 may be the CPU's
 
   static constexpr std::uint32_t kScalarOperand = ~1u;
 

@@ -1,19 +1,17 @@
 #!/usr/bin/env bash
-# Checks what the compiler does not: layers, sizes, style, and clang-tidy (version 19, if installed) on what changed.
-#   scripts/check.sh [--quick] [--format] [--base COMMIT]
+# Checks what the compiler does not: layers, sizes, style, format, and clang-tidy (version 19, if installed) on what changed.
+#   scripts/check.sh [--quick] [--base COMMIT]
 # --quick        without clang-tidy
-# --format       fail where clang-format would change a changed file (without it, files are only named)
 # --base COMMIT  what "changed" is measured from; the default is origin/main if there is one, else the last commit
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-quick= format= base=
+quick= base=
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) quick=1 ;;
-    --format) format=1 ;;
     --base) base=${2:?--base needs a commit}; shift ;;
-    *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
@@ -24,23 +22,10 @@ fi
 failed=0
 python3 scripts/check_layers.py || failed=1
 python3 scripts/check_style.py || failed=1
+python3 scripts/check_format.py || failed=1
 
 mapfile -t changed < <({ git diff --name-only --diff-filter=d "$base"; git ls-files --others --exclude-standard; } |
   grep -E '\.(h|cpp)$' | sort -u)
-if command -v clang-format > /dev/null && [ ${#changed[@]} -gt 0 ]; then
-  unformatted=0
-  for file in "${changed[@]}"; do
-    if ! clang-format "$file" | cmp -s - "$file"; then
-      unformatted=$((unformatted + 1))
-      [ -z "$format" ] || echo "$file: clang-format would change it"
-    fi
-  done
-  echo "format: $unformatted of ${#changed[@]} changed files differ from clang-format"
-  if [ -n "$format" ] && [ "$unformatted" -gt 0 ]; then
-    failed=1
-  fi
-fi
-
 # Versions before 16 do not know std::source_location.
 tidy=$(command -v clang-tidy-19 || true)
 if [ -z "$quick" ] && [ -z "$tidy" ]; then

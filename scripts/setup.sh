@@ -6,7 +6,7 @@ set -euo pipefail
 required=(g++ cmake ninja-build python3 libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libgtest-dev
           libgmock-dev libbenchmark-dev)
 # The engine builds without these, and says what it does without.
-optional=(ccache llvm-19-dev libdnnl-dev libxsmm-dev libopenblas-serial-dev liblapacke-dev libkissfft-dev libdlpack-dev)
+optional=(ccache clang-format llvm-19-dev libdnnl-dev libxsmm-dev libopenblas-serial-dev liblapacke-dev libkissfft-dev libdlpack-dev)
 
 if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
   cat <<'EOM'

@@ -11,19 +11,16 @@
 
 namespace fermata::testing {
 
-/// The message of the error of class E that a call throws. The call stands on the line of this one or the next; that line
-/// number becomes "HERE", file and all.
-template <class E, class F>
-std::string message(F&& call, std::source_location here = std::source_location::current()) {
+/// The message of the error of class E that a call throws. The call stands on the line of this one or the next; that
+/// line number becomes "HERE", file and all.
+template <class E, class F> std::string message(F&& call, std::source_location here = std::source_location::current()) {
   std::string text = "no error";
   try {
     call();
   } catch (const E& error) {
     text = error.what();
     if (!text.starts_with("FM" + std::to_string(error.code()))) return "a message without its code: " + text;
-  } catch (const std::exception& error) {
-    return std::string("an error of another class: ") + error.what();
-  }
+  } catch (const std::exception& error) { return std::string("an error of another class: ") + error.what(); }
   const std::string place = short_location(here), file = place.substr(0, place.rfind(':') + 1);
   const std::size_t at = text.find(file);
   if (at == std::string::npos) return text;

@@ -69,14 +69,18 @@ Case random_program(const std::string& name, std::istream& text, const std::stri
     Step step;
     words >> step.op >> step.name;
     for (std::string word; words >> word;) step.operands.push_back(word);
-    if (step.op == "input") inputs.push_back(step);
-    else if (step.op == "output") outputs.push_back(step.name);
-    else steps.push_back(step);
+    if (step.op == "input")
+      inputs.push_back(step);
+    else if (step.op == "output")
+      outputs.push_back(step.name);
+    else
+      steps.push_back(step);
   }
   return {name,
           [inputs, folder] {
             Tensors loaded;
-            for (const Step& s : inputs) loaded.push_back(looked_at(fm::load_npy(folder + "/" + s.operands.at(0)), s.operands.at(1)));
+            for (const Step& s : inputs)
+              loaded.push_back(looked_at(fm::load_npy(folder + "/" + s.operands.at(0)), s.operands.at(1)));
             return loaded;
           },
           [=] {

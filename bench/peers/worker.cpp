@@ -58,7 +58,8 @@ class Worker {
     return random_program(row, file, folder_);
   }
   std::string saved(const Tensors& tensors, const std::string& stem) const {
-    for (std::size_t i = 0; i < tensors.size(); ++i) fm::save_npy(folder_ + "/" + stem + "." + std::to_string(i) + ".npy", tensors[i]);
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      fm::save_npy(folder_ + "/" + stem + "." + std::to_string(i) + ".npy", tensors[i]);
     return "ok " + std::to_string(tensors.size());
   }
   std::string load(const std::string& row) {

@@ -1,5 +1,5 @@
-// Ops of two complex operands, `where`, parts and casts. Multiplication and division are those of <complex>, which follow
-// C99's Annex G. An operand that was a host number arrives as a real one.
+// Ops of two complex operands, `where`, parts and casts. Multiplication and division are those of <complex>, which
+// follow C99's Annex G. An operand that was a host number arrives as a real one.
 #include <cmath>
 #include <limits>
 
@@ -44,8 +44,10 @@ template <class F> void run(const CallArgs& args, double ns, F&& f) {
     using Z = std::complex<T>;
     for_each_element<decltype(f(Z(), Z())), Z, Z>(operands.args(), ns, f);
   };
-  if (is_c64(args, 0)) as.template operator()<float>();
-  else as.template operator()<double>();
+  if (is_c64(args, 0))
+    as.template operator()<float>();
+  else
+    as.template operator()<double>();
 }
 
 /// 0 to a power is 0, 1 or infinite; elsewhere exp(b log a), in the next wider type, where the product does not cancel.
@@ -56,7 +58,8 @@ template <class T> std::complex<T> power(std::complex<T> a, std::complex<T> b) {
     if (b.real() > 0) return 0;
     return {std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN()};
   }
-  const std::complex<W> y = std::exp(std::complex<W>(b.real(), b.imag()) * std::log(std::complex<W>(a.real(), a.imag())));
+  const std::complex<W> y =
+      std::exp(std::complex<W>(b.real(), b.imag()) * std::log(std::complex<W>(a.real(), a.imag())));
   return {static_cast<T>(y.real()), static_cast<T>(y.imag())};
 }
 
@@ -66,13 +69,17 @@ void where_call(const CallArgs& args) {
     const ComplexOperands<T> operands(args, 1);
     for_each_element<Z, bool, Z, Z>(operands.args(), 2, [](bool c, Z a, Z b) { return c ? a : b; });
   };
-  if (args.outputs[0].dtype == DType::c64) as.template operator()<float>();
-  else as.template operator()<double>();
+  if (args.outputs[0].dtype == DType::c64)
+    as.template operator()<float>();
+  else
+    as.template operator()<double>();
 }
 
 template <class From> double to_double(From x) {
-  if constexpr (std::is_same_v<From, Float16> || std::is_same_v<From, BFloat16>) return to_float(x);
-  else return static_cast<double>(x);
+  if constexpr (std::is_same_v<From, Float16> || std::is_same_v<From, BFloat16>)
+    return to_float(x);
+  else
+    return static_cast<double>(x);
 }
 
 template <class T> void cast_to_complex(const CallArgs& args) {
@@ -86,14 +93,17 @@ template <class T> void cast_to_complex(const CallArgs& args) {
   else if (given == DType::c128)
     for_each_element<Z, std::complex<double>>(
         args, 2, [](std::complex<double> z) { return Z(static_cast<T>(z.real()), static_cast<T>(z.imag())); });
-  else if (given == DType::f16) from.template operator()<Float16>();
-  else if (given == DType::bf16) from.template operator()<BFloat16>();
-  else visit_compute(given, from);
+  else if (given == DType::f16)
+    from.template operator()<Float16>();
+  else if (given == DType::bf16)
+    from.template operator()<BFloat16>();
+  else
+    visit_compute(given, from);
 }
 
-#define FERMATA_COMPLEX(op, ns, expression)                                            \
-  case Op::op:                                                                         \
-    return +[](const CallArgs& args) {                                                 \
+#define FERMATA_COMPLEX(op, ns, expression)                                                    \
+  case Op::op:                                                                                 \
+    return +[](const CallArgs& args) {                                                         \
       run(args, ns, []<class T>(std::complex<T> a, std::complex<T> b) { return expression; }); \
     };
 
@@ -117,7 +127,8 @@ void complex_from_parts_call(const CallArgs& args) {
   if (args.inputs[0].dtype == DType::f32)
     for_each_element<std::complex<float>, float, float>(args, 2, [](float a, float b) { return std::complex(a, b); });
   else
-    for_each_element<std::complex<double>, double, double>(args, 2, [](double a, double b) { return std::complex(a, b); });
+    for_each_element<std::complex<double>, double, double>(args, 2,
+                                                           [](double a, double b) { return std::complex(a, b); });
 }
 
 void complex_cast_call(const CallArgs& args) {

@@ -22,7 +22,8 @@ void full_call(const CallArgs& args) {
     std::fill_n(static_cast<std::complex<float>*>(out.data), count,
                 std::complex(std::bit_cast<float>(static_cast<std::uint32_t>(args.scalars[0]))));
   else
-    std::fill_n(static_cast<std::complex<double>*>(out.data), count, std::complex(std::bit_cast<double>(args.scalars[0])));
+    std::fill_n(static_cast<std::complex<double>*>(out.data), count,
+                std::complex(std::bit_cast<double>(args.scalars[0])));
 }
 
 void copy_call(const CallArgs& args) {
@@ -78,8 +79,10 @@ template <class T> void multiply_matrices(const CallArgs& args) {
 
 void complex_matmul_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
-  if (args.outputs[0].dtype == DType::c64) multiply_matrices<float>(args);
-  else multiply_matrices<double>(args);
+  if (args.outputs[0].dtype == DType::c64)
+    multiply_matrices<float>(args);
+  else
+    multiply_matrices<double>(args);
 }
 
 CallKernel complex_kernel(Op op) {

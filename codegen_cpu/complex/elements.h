@@ -50,7 +50,8 @@ template <class R, class... T, class F> void for_each_element(const CallArgs& ar
     for (std::int64_t i = begin; i < end; ++i, offsets.next())
       to[i] = [&]<std::size_t... I>(std::index_sequence<I...>) {
         return f(static_cast<const T*>(args.inputs[I].data)[offsets.at[I]]...);
-      }(std::index_sequence_for<T...>{});
+      }
+    (std::index_sequence_for<T...>{});
   });
 }
 

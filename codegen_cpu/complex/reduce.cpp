@@ -44,18 +44,20 @@ template <class W, class R, class T, class F> void reduce(const CallArgs& args, 
   const auto* const x = static_cast<const std::complex<T>*>(args.inputs[0].data);
   auto* const out = static_cast<R*>(args.outputs[0].data);
   std::vector<W> states(static_cast<std::size_t>(rows * blocks), identity);
-  parallel_for(0, rows * blocks, 20 + 2.0 * static_cast<double>(std::min(length, kBlock)), [&](std::int64_t b, std::int64_t e) {
-    for (std::int64_t i = b; i < e; ++i) {
-      const Offsets<1> row(axes.kept, {axes.kept_strides.data()}, i / blocks);
-      const std::int64_t first = i % blocks * kBlock;
-      Offsets<1> at(axes.gone, {axes.gone_strides.data()}, first);
-      states[static_cast<std::size_t>(i)] =
-          fold(at, x + row.at[0], std::min(kBlock, length - first), identity, combine);
-    }
-  });
+  parallel_for(0, rows * blocks, 20 + 2.0 * static_cast<double>(std::min(length, kBlock)),
+               [&](std::int64_t b, std::int64_t e) {
+                 for (std::int64_t i = b; i < e; ++i) {
+                   const Offsets<1> row(axes.kept, {axes.kept_strides.data()}, i / blocks);
+                   const std::int64_t first = i % blocks * kBlock;
+                   Offsets<1> at(axes.gone, {axes.gone_strides.data()}, first);
+                   states[static_cast<std::size_t>(i)] =
+                       fold(at, x + row.at[0], std::min(kBlock, length - first), identity, combine);
+                 }
+               });
   for (std::int64_t row = 0; row < rows; ++row) {
     W total = states[static_cast<std::size_t>(row * blocks)];
-    for (std::int64_t k = 1; k < blocks; ++k) total = combine(total, states[static_cast<std::size_t>(row * blocks + k)]);
+    for (std::int64_t k = 1; k < blocks; ++k)
+      total = combine(total, states[static_cast<std::size_t>(row * blocks + k)]);
     out[row] = static_cast<R>(total);
   }
 }
@@ -74,14 +76,18 @@ template <class T> void run(const CallArgs& args) {
   switch (args.op) {
     case Op::sum: return reduce<W, Z, T>(args, W(0), [](W a, W b) { return a + b; });
     case Op::prod: return reduce<W, Z, T>(args, W(1), [](W a, W b) { return a * b; });
-    case Op::all: return reduce<Truth, bool, T>(args, Truth(true), [](Truth a, Truth b) { return Truth(a.value && b.value); });
-    default: return reduce<Truth, bool, T>(args, Truth(false), [](Truth a, Truth b) { return Truth(a.value || b.value); });
+    case Op::all:
+      return reduce<Truth, bool, T>(args, Truth(true), [](Truth a, Truth b) { return Truth(a.value && b.value); });
+    default:
+      return reduce<Truth, bool, T>(args, Truth(false), [](Truth a, Truth b) { return Truth(a.value || b.value); });
   }
 }
 
 void reduce_call(const CallArgs& args) {
-  if (args.inputs[0].dtype == DType::c64) run<float>(args);
-  else run<double>(args);
+  if (args.inputs[0].dtype == DType::c64)
+    run<float>(args);
+  else
+    run<double>(args);
 }
 
 }  // namespace

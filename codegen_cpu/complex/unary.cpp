@@ -1,4 +1,5 @@
-// Ops of one complex operand. Functions are those of <complex>, which follow C99's Annex G, as the Python array API does.
+// Ops of one complex operand. Functions are those of <complex>, which follow C99's Annex G, as the Python array API
+// does.
 //
 // What cancels, as the logarithm does near 1, is computed in the next wider type.
 #include <cmath>
@@ -44,17 +45,17 @@ template <class F> void run(const CallArgs& args, double ns, F&& f) {
     using R = decltype(f(std::complex<T>()));
     for_each_element<R, std::complex<T>>(args, ns, f);
   };
-  if (args.inputs[0].dtype == DType::c64) as.template operator()<float>();
-  else as.template operator()<double>();
+  if (args.inputs[0].dtype == DType::c64)
+    as.template operator()<float>();
+  else
+    as.template operator()<double>();
 }
 
 constexpr double kCheap = 2, kRoot = 20, kFunction = 60;
 
-#define FERMATA_COMPLEX(op, ns, expression)                        \
-  case Op::op:                                                     \
-    return +[](const CallArgs& args) {                             \
-      run(args, ns, []<class T>(std::complex<T> z) { return expression; }); \
-    };
+#define FERMATA_COMPLEX(op, ns, expression) \
+  case Op::op:                              \
+    return +[](const CallArgs& args) { run(args, ns, []<class T>(std::complex<T> z) { return expression; }); };
 
 }  // namespace
 

@@ -53,7 +53,8 @@ struct InstructionSet {
 /// All that were compiled, the best first.
 std::span<const InstructionSet> instruction_sets();
 
-/// The tables of the best instruction set that this processor has (FERMATA_CPU=avx512|avx2|baseline limits the choice; amx is avx512 here).
+/// The tables of the best instruction set that this processor has (FERMATA_CPU=avx512|avx2|baseline limits the choice;
+/// amx is avx512 here).
 const LoopTables& loop_tables();
 
 // What every instruction set compiles, one function per source file.

@@ -11,9 +11,12 @@ namespace fermata {
 
 /// visit_compute for complex numbers too.
 template <class F> void visit_number(DType dtype, F&& f) {
-  if (dtype == DType::c64) f.template operator()<std::complex<float>>();
-  else if (dtype == DType::c128) f.template operator()<std::complex<double>>();
-  else visit_compute(dtype, f);
+  if (dtype == DType::c64)
+    f.template operator()<std::complex<float>>();
+  else if (dtype == DType::c128)
+    f.template operator()<std::complex<double>>();
+  else
+    visit_compute(dtype, f);
 }
 
 /// f16 or bf16 to f32 and back, on several threads where it is worth it.

@@ -125,8 +125,10 @@ template <class T> void combine(Op op, const Lanes& lanes, const void* elements,
   if (op == Op::scatter_add) return scatter(lanes, source, out, [](T& a, T b) { a = sum_of(a, b); });
   if (op == Op::scatter_multiply) return scatter(lanes, source, out, [](T& a, T b) { a = product_of(a, b); });
   if constexpr (std::is_arithmetic_v<T>) {  // complex numbers have no order
-    if (op == Op::scatter_maximum) scatter(lanes, source, out, [](T& a, T b) { a = a != a || a > b ? a : b; });
-    else scatter(lanes, source, out, [](T& a, T b) { a = a != a || a < b ? a : b; });
+    if (op == Op::scatter_maximum)
+      scatter(lanes, source, out, [](T& a, T b) { a = a != a || a > b ? a : b; });
+    else
+      scatter(lanes, source, out, [](T& a, T b) { a = a != a || a < b ? a : b; });
   }
 }
 

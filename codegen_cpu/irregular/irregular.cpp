@@ -48,9 +48,12 @@ CallKernel irregular_kernel(Op op) {
     case Op::scatter_minimum: return scatter_call;
     case Op::fold: return fold_call;
     case Op::csr_matmul: return csr_matmul_call;
-    case Op::csr_sampled_matmul: return csr_sampled_matmul_call;
+    case Op::csr_sampled_matmul:
+      return csr_sampled_matmul_call;
+// clang-format off
 #define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return scan_call;
 #include "ir/ops.def"
+      // clang-format on
     case Op::sort: return sort_call;
     case Op::argsort: return argsort_call;
     case Op::top_k_indices: return top_k_indices_call;

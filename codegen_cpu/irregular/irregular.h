@@ -26,7 +26,8 @@ void fold_call(const CallArgs& args);
 /// Attributes [offset, stride per axis of input 1 ...] over the row-major elements of input 0.
 void update_call(const CallArgs& args);
 
-/// Attributes [axis]. Each line is scanned in blocks of a fixed size, so that errors of sums grow with the number of blocks.
+/// Attributes [axis]. Each line is scanned in blocks of a fixed size, so that errors of sums grow with the number of
+/// blocks.
 void scan_call(const CallArgs& args);
 /// Attributes [axis, descending]. Both are radix sorts; argsort is stable, 0 and -0 being equal.
 void sort_call(const CallArgs& args);

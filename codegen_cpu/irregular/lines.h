@@ -13,7 +13,9 @@ class LineStarts {
   std::int64_t count() const { return outer_.size() * inner_.size(); }
   std::int64_t inner() const { return inner_.size(); }
   std::int64_t stride() const { return stride_; }
-  std::int64_t operator[](std::int64_t line) const { return outer_[line / inner_.size()] + inner_[line % inner_.size()]; }
+  std::int64_t operator[](std::int64_t line) const {
+    return outer_[line / inner_.size()] + inner_[line % inner_.size()];
+  }
 
  private:
   Scratch<std::int64_t> outer_, inner_;

@@ -31,10 +31,14 @@ struct prod_step {
   }
 };
 struct max_step {
-  template <class T> requires std::is_arithmetic_v<T> static T combine(T a, T b) { return a != a ? a : a > b ? a : b; }  // b where that is NaN
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  static T combine(T a, T b) { return a != a ? a : a > b ? a : b; }  // b where that is NaN
 };
 struct min_step {
-  template <class T> requires std::is_arithmetic_v<T> static T combine(T a, T b) { return a != a ? a : a < b ? a : b; }
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  static T combine(T a, T b) { return a != a ? a : a < b ? a : b; }
 };
 
 /// Elements in memory and what they compute as.
@@ -115,7 +119,8 @@ template <class Step, class E> class Scan {
     for (std::int64_t i = 0; i < size_; ++i) {
       const bool first_block = i < kBlock, starts = i % kBlock == 0;
       if (adjacent)
-        for (std::size_t j = 0; j < static_cast<std::size_t>(count); ++j) next[j] = E::load(x[0][i * from_.stride() + static_cast<std::int64_t>(j)]);
+        for (std::size_t j = 0; j < static_cast<std::size_t>(count); ++j)
+          next[j] = E::load(x[0][i * from_.stride() + static_cast<std::int64_t>(j)]);
       else
         for (std::size_t j = 0; j < static_cast<std::size_t>(count); ++j) next[j] = E::load(x[j][i * from_.stride()]);
       Bits* const row = out + i * to_.stride();
@@ -147,9 +152,10 @@ template <class Step> void scan_with(const CallArgs& args) {
 
 void scan_call(const CallArgs& args) {
   switch (args.op) {
-#define FERMATA_SCAN(name, monoid, rule, doc) \
-  case Op::name: return scan_with<monoid##_step>(args);
+// clang-format off
+#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return scan_with<monoid##_step>(args);
 #include "ir/ops.def"
+      // clang-format on
     default: return;
   }
 }

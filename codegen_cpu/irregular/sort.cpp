@@ -88,7 +88,8 @@ template <class Key, class Use> void for_keyed_lines(const CallArgs& args, bool 
     for (std::int64_t line = begin; line < end; ++line) {
       const K* const source = x + from[line];
       for (std::int64_t i = 0; i < size; ++i)
-        items[i] = {static_cast<K>(Key::key(Key::equal_zeros(source[i * from.stride()])) ^ flip), static_cast<std::uint32_t>(i)};
+        items[i] = {static_cast<K>(Key::key(Key::equal_zeros(source[i * from.stride()])) ^ flip),
+                    static_cast<std::uint32_t>(i)};
       use(line, items.data(), other.data(), size);
     }
   });

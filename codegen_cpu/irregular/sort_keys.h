@@ -49,14 +49,14 @@ template <> struct SortKey<DType::i64> : IntegerSortKey<std::uint64_t, true> {};
 template <> struct SortKey<DType::f16> : FloatSortKey<std::uint16_t, Float16, 0x8000, 0x7c00> {};
 template <> struct SortKey<DType::bf16> : FloatSortKey<std::uint16_t, BFloat16, 0x8000, 0x7f80> {};
 template <> struct SortKey<DType::f32> : FloatSortKey<std::uint32_t, float, 0x80000000u, 0x7f800000u> {};
-template <> struct SortKey<DType::f64>
-    : FloatSortKey<std::uint64_t, double, 0x8000000000000000u, 0x7ff0000000000000u> {};
+template <> struct SortKey<DType::f64> : FloatSortKey<std::uint64_t, double, 0x8000000000000000u, 0x7ff0000000000000u> {
+};
 
 /// Calls `f.template operator()<SortKey<dtype>>()` for any real dtype or bool.
 template <class F> void visit_sort_key(DType dtype, F&& f) {
   switch (dtype) {
-#define FERMATA_DTYPE(enumerator, name, type, bytes, kind)                                             \
-  case DType::enumerator:                                                                              \
+#define FERMATA_DTYPE(enumerator, name, type, bytes, kind)                                                    \
+  case DType::enumerator:                                                                                     \
     if constexpr (kRealOrBoolean.has(DType::enumerator)) f.template operator()<SortKey<DType::enumerator>>(); \
     return;
 #include "ir/dtypes.def"

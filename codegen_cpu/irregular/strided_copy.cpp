@@ -144,8 +144,8 @@ template <class T> void copy_runs(const Copy& c) {
 }
 
 /// to[i * to_line + j] = from[j * from_line + i].
-template <class T>
-void turn_block(T* to, std::int64_t to_line, const T* from, std::int64_t from_line, std::int64_t lines, std::int64_t columns) {
+template <class T> void turn_block(T* to, std::int64_t to_line, const T* from, std::int64_t from_line,
+                                   std::int64_t lines, std::int64_t columns) {
   std::int64_t i = 0;
   if constexpr (sizeof(T) < 16) {
     constexpr int kSide = 16 / static_cast<int>(sizeof(T));  // every instruction set has vectors of 16 bytes

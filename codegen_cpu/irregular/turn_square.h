@@ -1,5 +1,5 @@
-// Squares of vectors, turned in registers. Always inlined, so that a file built for one instruction set never lends its copy to
-// another.
+// Squares of vectors, turned in registers. Always inlined, so that a file built for one instruction set never lends its
+// copy to another.
 #pragma once
 
 #include <utility>

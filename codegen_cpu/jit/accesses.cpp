@@ -20,7 +20,8 @@ Value* entry(CodeBuilder& b, Value* array, std::size_t index, Type* type) {
 
 /// A group loads several cache lines at once and then computes for a while, which the processor's own prefetching does
 /// not keep up with: a chain of ten operations on memory took 1.6 times as long as a copy, and as long with prefetches.
-/// Shorter programs gain nothing and would pay with load slots, unless they read rows between writing others (rms_norm: 0.85).
+/// Shorter programs gain nothing and would pay with load slots, unless they read rows between writing others (rms_norm:
+/// 0.85).
 constexpr std::size_t kLeastOperations = 8;
 constexpr std::int64_t kPrefetchDistance = 1024;  // bytes; 512 to 2048 do as well
 /// Bytes of a row that stays in the second-level cache until it is used.
@@ -91,8 +92,7 @@ void Accesses::add_slots(const std::vector<DType>& slots, Value* room, Value* co
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
     Value* const bytes = b_.i64(static_cast<std::int64_t>(byte_size(slots[slot])));
     origin_.push_back(room);
-    for (Value* const stride : strides)
-      strides_.push_back(stride == nullptr ? nullptr : b_.CreateMul(stride, bytes));
+    for (Value* const stride : strides) strides_.push_back(stride == nullptr ? nullptr : b_.CreateMul(stride, bytes));
     if (slot + 1 == slots.size()) break;
     room = b_.CreateGEP(b_.getInt8Ty(), room, b_.CreateAdd(b_.CreateMul(points, bytes), b_.i64(kRoomSlack)));
   }
@@ -125,7 +125,8 @@ Value* Accesses::count_of(const Span& span, unsigned vector) const {
 }
 
 Value* Accesses::move(Value* address, Value* distance) const {
-  if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(distance); known != nullptr && known->isZero()) return address;
+  if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(distance); known != nullptr && known->isZero())
+    return address;
   if (!address->getType()->isPointerTy()) return b_.CreateAdd(address, distance);
   return b_.CreateGEP(b_.getInt8Ty(), address, distance);
 }
@@ -215,17 +216,22 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
     const auto gathered = [&] {
       return Values{b_.CreateMaskedGather(type, lane_addresses(access, first), align, mask, zeros)};
     };
-    memory = adjacent ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
-                      : b_.either(skips_one(access), [&] { return Values{load_every_other(access, first, count_of(span, vector))}; }, gathered)[0];
+    memory = adjacent
+                 ? b_.CreateMaskedLoad(type, first, align, mask, zeros)
+                 : b_.either(
+                       skips_one(access),
+                       [&] { return Values{load_every_other(access, first, count_of(span, vector))}; }, gathered)[0];
   } else {
     memory = load_by_lane(access, first, lane_step(access), count_of(span, vector));
   }
   return from_memory(access, memory);
 }
 
-/// Whether the lanes of an access are every other element, as those of windows that move by two places or of x[::2] are.
+/// Whether the lanes of an access are every other element, as those of windows that move by two places or of x[::2]
+/// are.
 Value* Accesses::skips_one(unsigned access) const {
-  return b_.CreateICmpEQ(lane_step(access), b_.i64(2 * static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype))));
+  return b_.CreateICmpEQ(lane_step(access),
+                         b_.i64(2 * static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype))));
 }
 
 /// Two loads and a shuffle, where a gather is a load for each lane. Nothing behind the last lane is read.
@@ -384,7 +390,8 @@ Values Accesses::linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* b
     bool moves = false;
     for (std::size_t d = 0; d <= inner; ++d)
       if (Value* const stride = digits[d].strides[a]) {
-        const bool at_start = llvm::isa<llvm::ConstantInt>(index[d]) && llvm::cast<llvm::ConstantInt>(index[d])->isZero();
+        const bool at_start =
+            llvm::isa<llvm::ConstantInt>(index[d]) && llvm::cast<llvm::ConstantInt>(index[d])->isZero();
         if (!at_start) start[a] = move(start[a], b_.CreateMul(index[d], stride));
         moves = true;
       }

@@ -17,7 +17,7 @@ inline constexpr std::int64_t kStreamAlignment = 64;
 struct Span {
   Value* index;
   Value* left = nullptr;
-  Values masks{};  // the same as masks
+  Values masks{};        // the same as masks
   bool aligned = false;  // streamed stores of it are at multiples of kStreamAlignment
 };
 
@@ -33,7 +33,8 @@ class Accesses {
   /// code ask for memory ahead where that pays and `may_prefetch`.
   Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch);
   /// Lays out slots for kept values (kept_values.h) from `room` on, for a row or so many columns. From here on they are
-  /// accesses too, after those of the kernel, with addresses that move, and reached by load_slot() and store_slot() only.
+  /// accesses too, after those of the kernel, with addresses that move, and reached by load_slot() and store_slot()
+  /// only.
   void add_slots(const std::vector<DType>& slots, Value* room, Value* columns);
 
   Value* size(unsigned axis) const { return sizes_[axis]; }
@@ -69,8 +70,8 @@ class Accesses {
   Value* offset(unsigned access, Value* address) const;
   Value* offsets(unsigned access, Value* address, const Span& span, unsigned vector) const;
 
-  /// Asks for the lanes of a span in the next row, one step of `axis` further, of all that is read in order along the vector
-  /// axis; of rows that are too long to be kept until they are used for nothing.
+  /// Asks for the lanes of a span in the next row, one step of `axis` further, of all that is read in order along the
+  /// vector axis; of rows that are too long to be kept until they are used for nothing.
   void prefetch_next(unsigned axis, const Values& addresses, const Span& span, unsigned vectors) const;
 
   using LinearBody =
@@ -104,7 +105,7 @@ class Accesses {
   CodeBuilder& b_;
   const Kernel& kernel_;
   Values sizes_, scalars_, origin_;
-  std::vector<Value*> strides_;                 // [access][axis], null where an access does not vary
+  std::vector<Value*> strides_;  // [access][axis], null where an access does not vary
   const bool prefetches_;
   Values lane_distances_;                       // per access along the vector axis: lane * stride
   mutable llvm::AllocaInst* bounce_ = nullptr;  // made when first needed

@@ -100,7 +100,9 @@ Values CodeBuilder::masks_below(Value* count, unsigned vectors) {
   for (unsigned v = 0; v < vectors; ++v) {
     if (isa_.masks) {  // bits of a word, moved to mask registers
       const unsigned first = v * lanes_, bit = first % 64;
-      if (bit == 0) bits = bits_below(first == 0 ? count : CreateBinaryIntrinsic(llvm::Intrinsic::smax, CreateSub(count, i64(first)), i64(0)));
+      if (bit == 0)
+        bits = bits_below(
+            first == 0 ? count : CreateBinaryIntrinsic(llvm::Intrinsic::smax, CreateSub(count, i64(first)), i64(0)));
       Value* const lanes = CreateTrunc(bit == 0 ? bits : CreateLShr(bits, std::uint64_t{bit}), getIntNTy(lanes_));
       masks.push_back(CreateBitCast(lanes, llvm::FixedVectorType::get(getInt1Ty(), lanes_)));
     } else {  // compared in elements as wide as the mask will be used in
@@ -150,7 +152,8 @@ void move_to_end(llvm::BasicBlock* block) {
 }  // namespace
 
 Values CodeBuilder::loop(Value* begin, Value* end, std::int64_t step, const Values& carried, LoopBody body) {
-  const auto *const first = llvm::dyn_cast<llvm::ConstantInt>(begin), *const last = llvm::dyn_cast<llvm::ConstantInt>(end);
+  const auto *const first = llvm::dyn_cast<llvm::ConstantInt>(begin), *const last =
+                                                                          llvm::dyn_cast<llvm::ConstantInt>(end);
   const bool is_known = first != nullptr && last != nullptr;
   const std::int64_t distance = is_known ? last->getSExtValue() - first->getSExtValue() : 0;
   if (is_known && distance <= 0) return carried;

@@ -172,10 +172,12 @@ bool Emission::affords(unsigned instructions, unsigned few, unsigned many) const
 }
 
 bool Emission::has_masked(const KernelSchedule::Stage& stage) const {
-  return std::ranges::all_of(stage.element_values, [&](ValueId id) {
-           const Instr& instr = kernel.program[id];
-           return instr.prim != Prim::input || !evaluator.varies_along_vector_axis(id) || accesses.has_masked(instr.index);
-         }) &&
+  return std::ranges::all_of(stage.element_values,
+                             [&](ValueId id) {
+                               const Instr& instr = kernel.program[id];
+                               return instr.prim != Prim::input || !evaluator.varies_along_vector_axis(id) ||
+                                      accesses.has_masked(instr.index);
+                             }) &&
          std::ranges::all_of(stage.element_stores,
                              [&](std::uint16_t s) { return accesses.has_masked(kernel.stores[s].access); });
 }
@@ -219,9 +221,9 @@ void define_info(llvm::Module& module, const Emission& e) {
     for (const Reduction& reduction : kernel.reductions) state_bytes += 8 * reduction.types.size();
   std::uint64_t room = 0;
   for (const DType type : e.kept.slots) room += byte_size(type);
-  const std::uint64_t fields[] = {kObjectVersion, state_bytes,         streamable_stores(kernel), kernel.rank,
-                                  kernel.reduced, e.kept.slots.size(), room,                      e.room_columns,
-                                  e.room_lanes};
+  const std::uint64_t fields[] = {kObjectVersion, state_bytes,    streamable_stores(kernel),
+                                  kernel.rank,    kernel.reduced, e.kept.slots.size(),
+                                  room,           e.room_columns, e.room_lanes};
   static_assert(sizeof(fields) == sizeof(ObjectInfo));
   auto* const values = llvm::ConstantDataArray::get(module.getContext(), fields);
   auto* const info = new llvm::GlobalVariable(module, values->getType(), true, llvm::GlobalValue::ExternalLinkage,

@@ -38,7 +38,7 @@ struct Emission {
   Accesses accesses;
   Evaluator evaluator;
   Value *row_begin, *row_end, *column_begin, *column_end;
-  Environment at_entry;  // what depends on scalars and constants only
+  Environment at_entry;                       // what depends on scalars and constants only
   unsigned room_columns = 1, room_lanes = 1;  // see ObjectInfo
 
   unsigned vector_axis() const { return kernel.rank - 1u; }
@@ -69,9 +69,9 @@ struct Emission {
 
   /// How to group these values of a stage, `reserved` registers being taken.
   GroupPlan group_plan(const KernelSchedule::Stage& stage, unsigned reserved, unsigned limit) const;
-  /// Vectors to have side by side at least, in code for speed: fewer leave the processor waiting for one operation after the
-  /// other, and spilling some values costs less (AVX2: gelu 0.65, logarithms 0.55, softmax(gelu(x)) 0.75 of the time of
-  /// one vector). Of rows of programs shorter than gelu the processor overlaps several vectors by itself.
+  /// Vectors to have side by side at least, in code for speed: fewer leave the processor waiting for one operation
+  /// after the other, and spilling some values costs less (AVX2: gelu 0.65, logarithms 0.55, softmax(gelu(x)) 0.75 of
+  /// the time of one vector). Of rows of programs shorter than gelu the processor overlaps several vectors by itself.
   unsigned least_width() const;
   /// Whether so many instructions are worth their time to compile: up to `few` always, up to `many` in wide code.
   bool affords(unsigned instructions, unsigned few, unsigned many) const;

@@ -46,7 +46,8 @@ Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& ker
       needs_reduction_[i] = needs_reduction_[i] || needs_reduction_[id];
     });
     if (prepares_divisors && instr.prim == Prim::div && instr.type == DType::f32)
-      is_divisor_[instr.b] = is_divisor_[instr.b] || (varies_along_vector_axis(instr.a) && !varies_along_vector_axis(instr.b));
+      is_divisor_[instr.b] =
+          is_divisor_[instr.b] || (varies_along_vector_axis(instr.a) && !varies_along_vector_axis(instr.b));
   }
 }
 
@@ -91,7 +92,8 @@ void Evaluator::compute_uniform(ValueId id, const Values& addresses, Environment
   }
   Known& known = env.values[id];
   if (value != nullptr) set_uniform(known, value);
-  if (is_divisor_[id]) known.divisor = prepare_divisor(b_, known.uniform, known.splat, accesses_.size(kernel_.rank - 1u));
+  if (is_divisor_[id])
+    known.divisor = prepare_divisor(b_, known.uniform, known.splat, accesses_.size(kernel_.rank - 1u));
 }
 
 void Evaluator::uniforms(const std::vector<ValueId>& ids, std::uint16_t within, bool early, const Values& addresses,
@@ -123,7 +125,8 @@ void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Envir
     if (instr.prim == Prim::div && env.values[instr.b].divisor && group.span.masks.empty()) {
       Values dividends;
       for (unsigned v = group.first; v < group.last; ++v) dividends.push_back(vector(env, instr.a, v));
-      std::ranges::copy(divide_by_uniform(b_, dividends, *env.values[instr.b].divisor), known.vectors.begin() + group.first);
+      std::ranges::copy(divide_by_uniform(b_, dividends, *env.values[instr.b].divisor),
+                        known.vectors.begin() + group.first);
       continue;
     }
     for (unsigned v = group.first; v < group.last; ++v) known.vectors[v] = compute(instr, group, env, v);

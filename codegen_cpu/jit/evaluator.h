@@ -25,8 +25,8 @@ struct Known {
 
 /// What is known at a place; copied where the code branches into a loop or a second version.
 struct Environment {
-  std::vector<Known> values;                // per program value
-  std::vector<std::vector<Known>> reduced;  // per reduction and component
+  std::vector<Known> values;                     // per program value
+  std::vector<std::vector<Known>> reduced;       // per reduction and component
   const std::vector<KeptValue>* read = nullptr;  // from slots of the room, not computed
 };
 

@@ -2,9 +2,9 @@
 //
 // The stages of a kernel pass over the same elements, and each computes what it needs from the start: the argument of a
 // softmax three times, its exponentials twice. A value that costs more than a store and a load is kept instead: the
-// first stage that computes it leaves it in the kernel's *room*, memory for the points of one row (in column kernels: of
-// one group of columns) that comes with the launch. A row of ordinary length stays in the first-level cache, and
-// a long one costs what materialising the value between two kernels would.
+// first stage that computes it leaves it in the kernel's *room*, memory for the points of one row (in column kernels:
+// of one group of columns) that comes with the launch. A row of ordinary length stays in the first-level cache, and a
+// long one costs what materialising the value between two kernels would.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct KeptValues {
   std::vector<Stage> stages;  // as in the schedule
 };
 
-/// Chooses the values to keep by counting primitives. Stages of the schedule then compute only what is not read back; the
-/// values that are read stay in their lists.
+/// Chooses the values to keep by counting primitives. Stages of the schedule then compute only what is not read back;
+/// the values that are read stay in their lists.
 KeptValues keep_values(const Kernel& kernel, KernelSchedule& schedule);
 
 }  // namespace fermata::jit

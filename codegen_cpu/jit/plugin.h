@@ -15,8 +15,8 @@ extern "C" {
 struct FermataLlvmRequest {
   const char* kernel;  // bytes of fermata::serialise()
   std::size_t kernel_size;
-  const char* target;   // "avx512" or "avx2"
-  std::uint32_t flags;  // FermataLlvmFlags
+  const char* target;      // "avx512" or "avx2"
+  std::uint32_t flags;     // FermataLlvmFlags
   std::uint64_t streamed;  // bit i: store i goes past the caches; see JitVariant in jit_executable.h
 };
 
@@ -52,18 +52,19 @@ inline constexpr const char* kInfoSymbol = "fermata_kernel_info";
 
 /// What a call of the code is to do; see Executable for the last two.
 enum class Part : std::uint64_t { whole = 0, partial = 1, finish = 2 };
-/// The last argument is the room for kept values (kept_values.h): room_bytes() bytes, 64-byte aligned, of this call's own.
+/// The last argument is the room for kept values (kept_values.h): room_bytes() bytes, 64-byte aligned, of this call's
+/// own.
 using EntryPoint = void (*)(const KernelLaunch*, Part, void* room);
 
 /// Raise with every change of KernelLaunch or of the entry point, so that no older object from a disk is run.
 inline constexpr std::uint64_t kObjectVersion = 5;
 struct ObjectInfo {
   std::uint64_t version;
-  std::uint64_t state_bytes;       // 0: cannot be split
-  std::uint64_t streamable;        // bit i: a variant may stream store i
-  std::uint64_t rank, reduced;     // of the kernel
-  std::uint64_t room_slots;        // of kept values; 0: no room is needed
-  std::uint64_t room_point_bytes;  // of all slots together
+  std::uint64_t state_bytes;               // 0: cannot be split
+  std::uint64_t streamable;                // bit i: a variant may stream store i
+  std::uint64_t rank, reduced;             // of the kernel
+  std::uint64_t room_slots;                // of kept values; 0: no room is needed
+  std::uint64_t room_point_bytes;          // of all slots together
   std::uint64_t room_columns, room_lanes;  // of a group of a column kernel, at most and in steps of; 1 in row kernels
 };
 
@@ -77,9 +78,11 @@ inline std::size_t room_bytes(const ObjectInfo& info, const KernelLaunch& launch
   };
   std::uint64_t points = 1;
   for (std::uint64_t axis = 0; axis < info.rank; ++axis)
-    if ((info.reduced >> axis & 1u) != 0) points *= round_up(launch.sizes[axis], axis + 1 == info.rank ? kRoomGranule : 1);
+    if ((info.reduced >> axis & 1u) != 0)
+      points *= round_up(launch.sizes[axis], axis + 1 == info.rank ? kRoomGranule : 1);
   const auto lanes = static_cast<std::int64_t>(info.room_lanes);
-  if (info.room_columns > 1) points *= std::min(info.room_columns, round_up(launch.column_end - launch.column_begin, lanes));
+  if (info.room_columns > 1)
+    points *= std::min(info.room_columns, round_up(launch.column_end - launch.column_begin, lanes));
   return points * info.room_point_bytes + info.room_slots * static_cast<std::uint64_t>(kRoomSlack);
 }
 

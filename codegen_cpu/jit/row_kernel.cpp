@@ -243,7 +243,8 @@ Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState
     return b_.loop(b_.i64(0), length, kReductionLanes, at_start, [&](Value* index, const Values& before) {
       const Span span = e_.partial_span(index, b_.CreateSub(length, index), groups);
       Values after = add_groups(span, before);
-      for (unsigned i = 0; i < after.size(); ++i) after[i] = b_.CreateSelect(span.masks[i % groups], after[i], before[i]);
+      for (unsigned i = 0; i < after.size(); ++i)
+        after[i] = b_.CreateSelect(span.masks[i % groups], after[i], before[i]);
       return after;
     });
   }

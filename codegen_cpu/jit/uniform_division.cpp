@@ -9,7 +9,8 @@ namespace {
 
 /// Divisors from 2^-24 to 2^24 and dividends from 2^-76 to 2^76, or zero: quotients are from 2^-100 on, and the least
 /// place of a remainder is at least 2^-124.
-constexpr float kLeastDivisor = 0x1p-24f, kLargestDivisor = 0x1p24f, kLeastDividend = 0x1p-76f, kLargestDividend = 0x1p76f;
+constexpr float kLeastDivisor = 0x1p-24f, kLargestDivisor = 0x1p24f, kLeastDividend = 0x1p-76f,
+                kLargestDividend = 0x1p76f;
 /// Fewer quotients than this are divided before the reciprocal is known.
 constexpr std::int64_t kFewQuotients = 64;
 
@@ -20,20 +21,22 @@ Value* number(CodeBuilder& b, float value) { return b.constant(DType::f32, std::
 
 UniformDivisor prepare_divisor(CodeBuilder& b, Value* divisor, Value* splat, Value* length) {
   Value* const none = llvm::Constant::getNullValue(splat->getType());
-  const Values made = b.when(b.CreateICmpSGE(length, b.i64(kFewQuotients)), {none, none, b.getFalse()}, [&]() -> Values {
-    Value* const high = b.CreateFDiv(number(b, 1), divisor);
-    Value* const low = b.CreateFMul(fma(b, b.CreateFNeg(divisor), high, number(b, 1)), high);
-    Value* const is_fit = b.CreateAnd(b.CreateFCmpOGE(divisor, number(b, kLeastDivisor)),
-                                      b.CreateFCmpOLE(divisor, number(b, kLargestDivisor)));
-    return {b.splat(high), b.splat(low), is_fit};
-  });
+  const Values made =
+      b.when(b.CreateICmpSGE(length, b.i64(kFewQuotients)), {none, none, b.getFalse()}, [&]() -> Values {
+        Value* const high = b.CreateFDiv(number(b, 1), divisor);
+        Value* const low = b.CreateFMul(fma(b, b.CreateFNeg(divisor), high, number(b, 1)), high);
+        Value* const is_fit = b.CreateAnd(b.CreateFCmpOGE(divisor, number(b, kLeastDivisor)),
+                                          b.CreateFCmpOLE(divisor, number(b, kLargestDivisor)));
+        return {b.splat(high), b.splat(low), is_fit};
+      });
   return {splat, made[0], made[1], made[2]};
 }
 
 Values divide_by_uniform(CodeBuilder& b, const Values& dividends, const UniformDivisor& by) {
   Type* const bits_type = llvm::FixedVectorType::get(b.getInt32Ty(), lanes_of(dividends[0]));
   const auto bits_of = [&](std::uint32_t bits) { return llvm::ConstantInt::get(bits_type, bits); };
-  constexpr auto kLeast = std::bit_cast<std::uint32_t>(kLeastDividend), kLargest = std::bit_cast<std::uint32_t>(kLargestDividend);
+  constexpr auto kLeast = std::bit_cast<std::uint32_t>(kLeastDividend),
+                 kLargest = std::bit_cast<std::uint32_t>(kLargestDividend);
   Value* fits = nullptr;
   for (Value* const x : dividends) {
     Value* const bits = b.CreateBitCast(x, bits_type);

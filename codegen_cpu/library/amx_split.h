@@ -1,4 +1,5 @@
-// A number of f32 as the sum of three of bf16, for files that are compiled for AVX-512: everything has internal linkage.
+// A number of f32 as the sum of three of bf16, for files that are compiled for AVX-512: everything has internal
+// linkage.
 #pragma once
 
 #include <immintrin.h>
@@ -14,8 +15,8 @@ namespace {
   const __m512i above = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
   return _mm512_castsi512_ps(_mm512_and_si512(above, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
 }
-/// x = x1 + x2 + x3, each the nearest bf16 to what the earlier ones leave, for pairs of numbers: the parts of a in the low halves of
-/// to[0..3), those of b in the high ones. `most` joins magnitudes.
+/// x = x1 + x2 + x3, each the nearest bf16 to what the earlier ones leave, for pairs of numbers: the parts of a in the
+/// low halves of to[0..3), those of b in the high ones. `most` joins magnitudes.
 [[maybe_unused]] void split(__m512 a, __m512 b, __m512i* to, __m512i& most) {
   most = _mm512_max_epu32(most, _mm512_max_epu32(magnitude(a), magnitude(b)));
   for (int part = 0; part < 3; ++part) {

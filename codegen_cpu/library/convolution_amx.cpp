@@ -1,5 +1,6 @@
-// Convolutions and their data gradients by AMX tiles, where windows move by one place at a time: a sum over taps of products of
-// filters with places that lie next to each other. Numbers are split as in docs/adr/017-f32-products-through-bf16.md.
+// Convolutions and their data gradients by AMX tiles, where windows move by one place at a time: a sum over taps of
+// products of filters with places that lie next to each other. Numbers are split as in
+// docs/adr/017-f32-products-through-bf16.md.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -22,8 +23,9 @@ constexpr std::int64_t kStepBytes = amx_step_bytes(AmxKind::f32), kParts = amx_p
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
-/// out[f, place] = sum over channels c and taps t of in[c, place + t] weight[f, c, t], for every image and group. The two last
-/// spatial axes are rows and columns; in the data gradient `in` is the gradient, and filters and channels change places.
+/// out[f, place] = sum over channels c and taps t of in[c, place + t] weight[f, c, t], for every image and group. The
+/// two last spatial axes are rows and columns; in the data gradient `in` is the gradient, and filters and channels
+/// change places.
 struct Windows {
   explicit Windows(const ConvolutionProblem& p)
       : is_gradient(p.op == Op::convolution_data_gradient),
@@ -266,8 +268,8 @@ void convolution_amx(const CallArgs& args) {
 
 bool convolution_amx_fits(const CallArgs& args) { return has_amx() && fits(ConvolutionProblem(args)); }
 
-/// Counted as oneDNN's is, which is on the safe side, most of all about filters. Measured on Sapphire Rapids: 95 multiply-adds per ns,
-/// 0.4 ns to split a number of an image and 0.5 for one of a filter.
+/// Counted as oneDNN's is, which is on the safe side, most of all about filters. Measured on Sapphire Rapids: 95
+/// multiply-adds per ns, 0.4 ns to split a number of an image and 0.5 for one of a filter.
 double convolution_amx_cost(const CallArgs& args) {
   const Windows w((ConvolutionProblem(args)));
   const auto images = static_cast<double>(w.images),

@@ -1,5 +1,5 @@
-// See convolution_amx_kernels.h. Everything here has internal linkage and nothing of the standard library is called: a function
-// shared with other files could run there with instructions the machine lacks.
+// See convolution_amx_kernels.h. Everything here has internal linkage and nothing of the standard library is called: a
+// function shared with other files could run there with instructions the machine lacks.
 #include "codegen_cpu/library/convolution_amx_kernels.h"
 
 #include "codegen_cpu/library/amx_split.h"

@@ -1,8 +1,9 @@
-// What convolutions by AMX tiles are made of, in a file of their own that is compiled for it (convolution_amx_kernels.cpp).
+// What convolutions by AMX tiles are made of, in a file of their own that is compiled for it
+// (convolution_amx_kernels.cpp).
 //
-// Windows are not written down. Each number of an image becomes three bf16, of which it is the sum; planes of 16 pairs of
-// channels lie behind each other with their padding, so that the 16 columns of a tile are 16 places that follow each other, from the
-// place of a tap on, and are loaded from there.
+// Windows are not written down. Each number of an image becomes three bf16, of which it is the sum; planes of 16 pairs
+// of channels lie behind each other with their padding, so that the 16 columns of a tile are 16 places that follow each
+// other, from the place of a tap on, and are loaded from there.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ struct AmxFilters {
   const float* from;
   std::int64_t filter_stride, channel_stride;  // in elements; taps lie next to each other
   std::int64_t filters, channels, taps;
-  bool reversed;                               // the last tap first
+  bool reversed;  // the last tap first
   std::byte* panel;
 };
 

@@ -44,8 +44,8 @@ struct ConvolutionKey {
   /// All of it, in order.
   std::vector<std::int64_t> numbers() const {
     std::vector<std::int64_t> all{static_cast<std::int64_t>(op), static_cast<std::int64_t>(dtype)};
-    for (const Dims* d : {&x.sizes, &x.strides, &weight.sizes, &weight.strides, &y.sizes, &y.strides, &strides, &dilation,
-                          &padding, &padding_end}) {
+    for (const Dims* d : {&x.sizes, &x.strides, &weight.sizes, &weight.strides, &y.sizes, &y.strides, &strides,
+                          &dilation, &padding, &padding_end}) {
       all.push_back(static_cast<std::int64_t>(d->size()));
       all.insert(all.end(), d->begin(), d->end());
     }

@@ -42,14 +42,18 @@ bool has_small_factors(std::int64_t n) {
 /// Transforms of one length and direction; shared by threads, which each bring their buffers.
 class Transform {
  public:
-  Transform(std::int64_t n, bool inverse) : n_(static_cast<std::size_t>(n)), plain_(n == 1 ? nullptr : make_plain(n, inverse)) {
+  Transform(std::int64_t n, bool inverse)
+      : n_(static_cast<std::size_t>(n)), plain_(n == 1 ? nullptr : make_plain(n, inverse)) {
     if (n > 1 && plain_ == nullptr) prepare_convolution(inverse);
   }
   /// `work` is scratch memory.
   void run(const Number* from, Number* to, std::vector<Number>& work) const {
-    if (n_ == 1) *to = *from;
-    else if (plain_ != nullptr) plain_->transform(from, to);
-    else convolve(from, to, work);
+    if (n_ == 1)
+      *to = *from;
+    else if (plain_ != nullptr)
+      plain_->transform(from, to);
+    else
+      convolve(from, to, work);
   }
 
  private:
@@ -122,7 +126,8 @@ struct Lines {
 /// T: f32 or f64. `From` and `To` are complex, or real for the real side of a real transform.
 template <class From, class To> void transform_lines(const CallArgs& args) {
   const auto axis = static_cast<unsigned>(args.attributes[0]);
-  const bool to_real = std::is_floating_point_v<To>, inverse = to_real || (args.op == Op::fft && args.attributes[1] != 0);
+  const bool to_real = std::is_floating_point_v<To>,
+             inverse = to_real || (args.op == Op::fft && args.attributes[1] != 0);
   const Lines in(args.inputs[0], axis), out(args.outputs[0], axis);
   const std::int64_t n = to_real ? out.size : in.size;
   const std::shared_ptr<const Transform> transform = transform_of(n, inverse);
@@ -135,9 +140,12 @@ template <class From, class To> void transform_lines(const CallArgs& args) {
       const From* const from = x + in.offset(i);
       for (std::int64_t k = 0; k < n; ++k) {
         const auto at = static_cast<std::size_t>(k);
-        if constexpr (std::is_floating_point_v<From>) line[at] = static_cast<double>(from[k * in.stride]);
-        else if (k < in.size) line[at] = Number(from[k * in.stride]);
-        else line[at] = std::conj(Number(from[(n - k) * in.stride]));
+        if constexpr (std::is_floating_point_v<From>)
+          line[at] = static_cast<double>(from[k * in.stride]);
+        else if (k < in.size)
+          line[at] = Number(from[k * in.stride]);
+        else
+          line[at] = std::conj(Number(from[(n - k) * in.stride]));
       }
       if (to_real) {  // a real line: the ends stand for themselves
         line[0] = line[0].real();
@@ -147,8 +155,11 @@ template <class From, class To> void transform_lines(const CallArgs& args) {
       To* const to = y + out.offset(i);
       for (std::int64_t k = 0; k < out.size; ++k) {
         const Number z = result[static_cast<std::size_t>(k)];
-        if constexpr (std::is_floating_point_v<To>) to[k * out.stride] = static_cast<To>(z.real());
-        else to[k * out.stride] = To(static_cast<typename To::value_type>(z.real()), static_cast<typename To::value_type>(z.imag()));
+        if constexpr (std::is_floating_point_v<To>)
+          to[k * out.stride] = static_cast<To>(z.real());
+        else
+          to[k * out.stride] =
+              To(static_cast<typename To::value_type>(z.real()), static_cast<typename To::value_type>(z.imag()));
       }
     }
   });
@@ -162,12 +173,17 @@ void fft_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
   const bool wide = byte_size(real_dtype(args.inputs[0].dtype)) == 8;
   const auto run = [&]<class T>() {
-    if (args.op == Op::rfft) transform_lines<T, std::complex<T>>(args);
-    else if (args.op == Op::irfft) transform_lines<std::complex<T>, T>(args);
-    else transform_lines<std::complex<T>, std::complex<T>>(args);
+    if (args.op == Op::rfft)
+      transform_lines<T, std::complex<T>>(args);
+    else if (args.op == Op::irfft)
+      transform_lines<std::complex<T>, T>(args);
+    else
+      transform_lines<std::complex<T>, std::complex<T>>(args);
   };
-  if (wide) run.template operator()<double>();
-  else run.template operator()<float>();
+  if (wide)
+    run.template operator()<double>();
+  else
+    run.template operator()<float>();
 }
 
 #else

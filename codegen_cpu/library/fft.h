@@ -1,7 +1,7 @@
 // Discrete Fourier transforms as `call` kernels: lines along one axis of tensors in any strides.
 //
-// Lines are transformed in f64 whatever their dtype, by the header-only kissfft where their length has small factors only,
-// and else as a convolution (Bluestein, 1970). Results do not depend on the number of threads.
+// Lines are transformed in f64 whatever their dtype, by the header-only kissfft where their length has small factors
+// only, and else as a convolution (Bluestein, 1970). Results do not depend on the number of threads.
 #pragma once
 
 #include "runtime/tensor_view.h"

@@ -21,12 +21,14 @@ namespace fermata {
 #ifdef FERMATA_LAPACK_FOUND
 namespace {
 
-using lapack::potrf, lapack::getrf, lapack::getrs, lapack::getri, lapack::trtrs, lapack::geqrf, lapack::orgqr, lapack::heevd,
-    lapack::gesdd;
+using lapack::potrf, lapack::getrf, lapack::getrs, lapack::getri, lapack::trtrs, lapack::geqrf, lapack::orgqr,
+    lapack::heevd, lapack::gesdd;
 
 lapack_int size_of(std::int64_t n) { return static_cast<lapack_int>(n); }
 /// What n^3 multiplications cost, roughly.
-double cubic(std::int64_t n) { return 200 + 0.5 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n); }
+double cubic(std::int64_t n) {
+  return 200 + 0.5 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+}
 
 /// A matrix as LU with pivots; gives false where it is singular.
 template <class T> struct Lu {
@@ -67,7 +69,8 @@ template <class T> void solve_triangular_one(Stack& stack, std::int64_t number) 
   const Columns<T> a(n, n), b(n, k);
   stack.read(0, number, a), stack.read(1, number, b);
   const bool upper = stack.args().attributes[0] != 0, unit = stack.args().attributes[1] != 0;
-  if (n * k != 0 && trtrs<T, RealPart<T>>(upper ? 'U' : 'L', unit ? 'U' : 'N', size_of(n), size_of(k), a.data(), b.data()) != 0)
+  if (n * k != 0 &&
+      trtrs<T, RealPart<T>>(upper ? 'U' : 'L', unit ? 'U' : 'N', size_of(n), size_of(k), a.data(), b.data()) != 0)
     return stack.fail(number);
   write(b, stack.result<T>(number), k);
 }
@@ -175,9 +178,14 @@ template <class T> struct Singular {
       : rows(m),
         columns(n),
         kind(vectors),
-        u(m, vectors == 'A' ? m : vectors == 'S' ? std::min(m, n) : 0),
+        u(m, vectors == 'A'   ? m
+             : vectors == 'S' ? std::min(m, n)
+                              : 0),
         s(std::min(m, n)),
-        vh(vectors == 'A' ? n : vectors == 'S' ? std::min(m, n) : 0, n) {}
+        vh(vectors == 'A'   ? n
+           : vectors == 'S' ? std::min(m, n)
+                            : 0,
+           n) {}
   bool decompose(Stack& stack, std::int64_t number) {
     const Columns<T> a(rows, columns);
     stack.read(0, number, a);
@@ -222,8 +230,8 @@ template <class T> void svdvals_one(Stack& stack, std::int64_t number) {
 }
 
 /// out = left diag(weights) right, for columns of left and rows of right.
-template <class T, class Left, class Right>
-void outer_sums(std::int64_t m, std::int64_t n, const Scratch<T>& weights, T* out, const Left& left, const Right& right) {
+template <class T, class Left, class Right> void outer_sums(std::int64_t m, std::int64_t n, const Scratch<T>& weights,
+                                                            T* out, const Left& left, const Right& right) {
   std::fill_n(out, m * n, T(0));
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t k = 0; k < weights.size(); ++k) {
@@ -295,16 +303,16 @@ template <class One> void run(const CallArgs& args, const Method& method, One&& 
 
 constexpr int kSingular = 1390, kNotPositive = 1391, kNoEnd = 1392;
 
-#define FERMATA_METHOD(op, axes, code, failure)                                                            \
-  case Op::op:                                                                                             \
-    return +[](const CallArgs& args) {                                                                     \
-      const Method method{axes, code, failure};                                                            \
-      switch (args.inputs[0].dtype) {                                                                      \
-        case DType::f32: return run(args, method, &op##_one<float>);                                       \
-        case DType::f64: return run(args, method, &op##_one<double>);                                      \
-        case DType::c64: return run(args, method, &op##_one<std::complex<float>>);                         \
-        default: return run(args, method, &op##_one<std::complex<double>>);                                \
-      }                                                                                                    \
+#define FERMATA_METHOD(op, axes, code, failure)                                    \
+  case Op::op:                                                                     \
+    return +[](const CallArgs& args) {                                             \
+      const Method method{axes, code, failure};                                    \
+      switch (args.inputs[0].dtype) {                                              \
+        case DType::f32: return run(args, method, &op##_one<float>);               \
+        case DType::f64: return run(args, method, &op##_one<double>);              \
+        case DType::c64: return run(args, method, &op##_one<std::complex<float>>); \
+        default: return run(args, method, &op##_one<std::complex<double>>);        \
+      }                                                                            \
     };
 
 }  // namespace
@@ -339,11 +347,11 @@ CallKernel lapack_kernel(Op op) {
 #define FERMATA_IRREGULAR(name, operands, doc) case Op::name:
 #include "ir/ops/linalg.def"
 #undef FERMATA_IRREGULAR
-      return +[](const CallArgs& args) {
-        throw UnsupportedError(
-            2070, format_error(2070, "UnsupportedError", fmt::format("{}: this build has no LAPACK", name(args.op)), {},
-                               args.where, "install liblapacke-dev and libopenblas-serial-dev, and build again"));
-      };
+    return +[](const CallArgs& args) {
+      throw UnsupportedError(
+          2070, format_error(2070, "UnsupportedError", fmt::format("{}: this build has no LAPACK", name(args.op)), {},
+                             args.where, "install liblapacke-dev and libopenblas-serial-dev, and build again"));
+    };
     default: return nullptr;
   }
 }

@@ -12,22 +12,26 @@
 namespace fermata::lapack {
 
 // FERMATA_LAPACK(name, parameters, arguments, s, d, c, z): one overload for each type T, real part R.
-#define FERMATA_LAPACK(name, parameters, arguments, s, d, c, z)                          \
-  template <class T, class R> lapack_int name parameters {                               \
-    if constexpr (std::is_same_v<T, float>) return LAPACKE_##s arguments;                \
-    else if constexpr (std::is_same_v<T, double>) return LAPACKE_##d arguments;          \
-    else if constexpr (std::is_same_v<T, std::complex<float>>) return LAPACKE_##c arguments; \
-    else return LAPACKE_##z arguments;                                                   \
+#define FERMATA_LAPACK(name, parameters, arguments, s, d, c, z) \
+  template <class T, class R> lapack_int name parameters {      \
+    if constexpr (std::is_same_v<T, float>)                     \
+      return LAPACKE_##s arguments;                             \
+    else if constexpr (std::is_same_v<T, double>)               \
+      return LAPACKE_##d arguments;                             \
+    else if constexpr (std::is_same_v<T, std::complex<float>>)  \
+      return LAPACKE_##c arguments;                             \
+    else                                                        \
+      return LAPACKE_##z arguments;                             \
   }
 constexpr int kByColumns = LAPACK_COL_MAJOR;
 
 FERMATA_LAPACK(potrf, (lapack_int n, T* a), (kByColumns, 'L', n, a, n), spotrf, dpotrf, cpotrf, zpotrf)
-FERMATA_LAPACK(getrf, (lapack_int n, T* a, lapack_int* pivots), (kByColumns, n, n, a, n, pivots), sgetrf, dgetrf, cgetrf,
-               zgetrf)
+FERMATA_LAPACK(getrf, (lapack_int n, T* a, lapack_int* pivots), (kByColumns, n, n, a, n, pivots), sgetrf, dgetrf,
+               cgetrf, zgetrf)
 FERMATA_LAPACK(getrs, (lapack_int n, lapack_int k, const T* a, const lapack_int* pivots, T* b),
                (kByColumns, 'N', n, k, a, n, pivots, b, n), sgetrs, dgetrs, cgetrs, zgetrs)
-FERMATA_LAPACK(getri, (lapack_int n, T* a, const lapack_int* pivots), (kByColumns, n, a, n, pivots), sgetri, dgetri, cgetri,
-               zgetri)
+FERMATA_LAPACK(getri, (lapack_int n, T* a, const lapack_int* pivots), (kByColumns, n, a, n, pivots), sgetri, dgetri,
+               cgetri, zgetri)
 FERMATA_LAPACK(trtrs, (char triangle, char diagonal, lapack_int n, lapack_int k, const T* a, T* b),
                (kByColumns, triangle, 'N', diagonal, n, k, a, n, b, n), strtrs, dtrtrs, ctrtrs, ztrtrs)
 FERMATA_LAPACK(geqrf, (lapack_int m, lapack_int n, T* a, T* tau), (kByColumns, m, n, a, m, tau), sgeqrf, dgeqrf, cgeqrf,

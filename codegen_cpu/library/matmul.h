@@ -1,4 +1,5 @@
-// Matrix products as `call` kernels: oneDNN, libxsmm and our own (matmul_amx.h has those for tiles), each single-threaded per tile inside our pool.
+// Matrix products as `call` kernels: oneDNN, libxsmm and our own (matmul_amx.h has those for tiles), each
+// single-threaded per tile inside our pool.
 //
 // Operands keep their own ranks and any strides; a matrix that is dense along one of its axes is passed on as it is
 // or as transposed, others are packed. Bits never depend on the number of threads: the libraries' tiles depend on sizes
@@ -9,13 +10,13 @@
 
 namespace fermata {
 
-/// What follows a product: any kernel of its elements or whole rows can be fused onto it this way, with the bits that it
-/// gives alone.
+/// What follows a product: any kernel of its elements or whole rows can be fused onto it this way, with the bits that
+/// it gives alone.
 using MatmulTile = ResultTile;
 using MatmulEpilogue = TileConsumer;
 
-/// oneDNN: f32, bf16 and, where the processor multiplies bytes without saturating, i8. Of f32 best from about 64 up to what
-/// a second-level cache holds.
+/// oneDNN: f32, bf16 and, where the processor multiplies bytes without saturating, i8. Of f32 best from about 64 up to
+/// what a second-level cache holds.
 void matmul_onednn(const CallArgs& args);
 void matmul_onednn(const CallArgs& args, MatmulEpilogue epilogue);
 bool matmul_onednn_fits(const CallArgs& args);

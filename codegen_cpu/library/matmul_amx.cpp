@@ -35,7 +35,8 @@ bool processor_has_tiles() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kNarrowing) != 0;
 }
 
-/// Linux keeps room for tiles in the state of a process only if it asks: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA).
+/// Linux keeps room for tiles in the state of a process only if it asks: arch_prctl(ARCH_REQ_XCOMP_PERM,
+/// XFEATURE_XTILEDATA).
 bool system_permits_tiles() {
   constexpr int kRequest = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
@@ -96,11 +97,11 @@ struct AmxCall {
 /// Multiply-adds per nanosecond of one core, packing not included (measured on Sapphire Rapids).
 double per_ns(AmxKind k) { return k == AmxKind::f32 ? 150 : k == AmxKind::bf16 ? 500 : 900; }
 
-/// Of a tile, at most. A block of its rows along k, the right side's columns that are packed together, and a panel's sums stay in the
-/// second-level cache; what all columns of so many rows add up to is kept between blocks.
+/// Of a tile, at most. A block of its rows along k, the right side's columns that are packed together, and a panel's
+/// sums stay in the second-level cache; what all columns of so many rows add up to is kept between blocks.
 constexpr std::int64_t kMostRows = 512, kMostColumns = 2048, kLhsBytes = 1 << 20;
-/// Columns of the right side that are packed together: memory is read in stretches, the longer the better, and read again from a
-/// cache, which many rows share.
+/// Columns of the right side that are packed together: memory is read in stretches, the longer the better, and read
+/// again from a cache, which many rows share.
 constexpr std::int64_t columns_packed(std::int64_t rows) { return rows <= 256 ? 256 : 128; }
 /// Columns after which what follows the product is called: they are still in the second-level cache.
 constexpr std::int64_t kColumnsTogether = 512;
@@ -118,8 +119,8 @@ MatmulTiles cut_into_tiles(const MatmulProblem& p) {
   return t;
 }
 
-/// Rows up to which the right side is kept packed if it comes again: panels of f32 have half as many bytes again as the matrix, so for more
-/// rows packing in the second-level cache is quicker than reading them.
+/// Rows up to which the right side is kept packed if it comes again: panels of f32 have half as many bytes again as the
+/// matrix, so for more rows packing in the second-level cache is quicker than reading them.
 constexpr std::int64_t kMostRowsOfKept = 256;
 
 /// A right side that is kept: panels of all of k, and for f32 the largest magnitude of each column.
@@ -147,17 +148,18 @@ class KeptRhs {
     auto* const largest = reinterpret_cast<std::uint32_t*>(to);
     std::fill_n(largest, columns_, 0u);
     constexpr std::int64_t kColumns = 256;  // memory is read in stretches
-    parallel_for(0, parts(p.n, kColumns), static_cast<double>(kColumns * p.k) * 0.3, [&](std::int64_t b, std::int64_t e) {
-      const std::int64_t column = b * kColumns, end = std::min(e * kColumns, p.n);
-      kAmxKernels.pack_rhs[c.number()]({.from = p.rhs.data + column * p.rhs.column_stride * c.element_bytes(),
-                                        .line_stride = p.rhs.column_stride,
-                                        .k_stride = p.rhs.row_stride,
-                                        .lines = end - column,
-                                        .k = p.k,
-                                        .panels = to + columns_ * 4 + column / kAmxLines * panel_bytes_,
-                                        .panel_bytes = panel_bytes_,
-                                        .largest = c.kind == AmxKind::f32 ? largest + column : nullptr});
-    });
+    parallel_for(
+        0, parts(p.n, kColumns), static_cast<double>(kColumns * p.k) * 0.3, [&](std::int64_t b, std::int64_t e) {
+          const std::int64_t column = b * kColumns, end = std::min(e * kColumns, p.n);
+          kAmxKernels.pack_rhs[c.number()]({.from = p.rhs.data + column * p.rhs.column_stride * c.element_bytes(),
+                                            .line_stride = p.rhs.column_stride,
+                                            .k_stride = p.rhs.row_stride,
+                                            .lines = end - column,
+                                            .k = p.k,
+                                            .panels = to + columns_ * 4 + column / kAmxLines * panel_bytes_,
+                                            .panel_bytes = panel_bytes_,
+                                            .largest = c.kind == AmxKind::f32 ? largest + column : nullptr});
+        });
   }
   std::int64_t panel_bytes_, columns_ = 0;
   StoragePtr held_;
@@ -280,7 +282,8 @@ class TileWorker {
     kAmxKernels.multiply[c_.number()](product);
   }
 
-  /// Computes rows and columns again that must not be split: run by run, or, as each would prepare the right side anew, all at once.
+  /// Computes rows and columns again that must not be split: run by run, or, as each would prepare the right side anew,
+  /// all at once.
   void mend(const AmxTask& t, const std::uint32_t* column_largest) const {
     constexpr int kFewRuns = 4;
     int runs = 0;

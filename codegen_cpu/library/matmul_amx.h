@@ -1,9 +1,9 @@
 // Matrix products by the tile registers of AMX: bf16, bytes, and f32 as sums of three bf16 each
 // (docs/adr/017-f32-products-through-bf16.md).
 //
-// An element is the sum of blocks of k, each added up in tile registers, and does not depend on what else is in its tile: bits are
-// the same for any number of threads and any cut into rows. Rows and columns of f32 that hold an infinity or a NaN, or are very
-// large or small, are computed by the kernel of matmul_portable.
+// An element is the sum of blocks of k, each added up in tile registers, and does not depend on what else is in its
+// tile: bits are the same for any number of threads and any cut into rows. Rows and columns of f32 that hold an
+// infinity or a NaN, or are very large or small, are computed by the kernel of matmul_portable.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ bool has_amx();
 
 /// FERMATA_F32_PRODUCTS: split, or fma.
 bool splits_f32();
-/// Whether lines of f32 whose largest magnitude has these bits may be split: no infinity or NaN, sums far from overflow, and parts
-/// that are flushed to zero, which are below 2^-126, far below the rounding of the rest.
+/// Whether lines of f32 whose largest magnitude has these bits may be split: no infinity or NaN, sums far from
+/// overflow, and parts that are flushed to zero, which are below 2^-126, far below the rounding of the rest.
 bool can_be_split(std::uint32_t largest);
 
 /// matmul of bf16, i8, u8 and, unless FERMATA_F32_PRODUCTS=fma, f32.

@@ -1,5 +1,5 @@
-// See matmul_amx_kernels.h. Everything here has internal linkage and nothing of the standard library is called: a function
-// shared with other files could run there with instructions the machine lacks.
+// See matmul_amx_kernels.h. Everything here has internal linkage and nothing of the standard library is called: a
+// function shared with other files could run there with instructions the machine lacks.
 #include "codegen_cpu/library/matmul_amx_kernels.h"
 
 #include "codegen_cpu/library/amx_split.h"
@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::int64_t kHalf = 16;  // lines of a tile, and its groups of 32 bit along k
 
-// ---- Packing ----------------------------------------------------------------------------------------------------------
+// ---- Packing
+// ----------------------------------------------------------------------------------------------------------
 
 __mmask64 first_lanes(std::int64_t count) {
   return count <= 0 ? 0 : count >= 64 ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
@@ -22,8 +23,9 @@ __m256i bits(__m256bh x) {
   return v;
 }
 
-/// How elements of a kind are brought into 32-bit groups of k. along_k: a line's elements [0, count) as 16 groups; along_lines: one
-/// group of 16 lines, of elements [0, count) along k. Both sides put the same places of k together. `most` joins magnitudes.
+/// How elements of a kind are brought into 32-bit groups of k. along_k: a line's elements [0, count) as 16 groups;
+/// along_lines: one group of 16 lines, of elements [0, count) along k. Both sides put the same places of k together.
+/// `most` joins magnitudes.
 template <AmxKind> struct Elements {  // bytes: four that follow each other
   using Element = std::uint8_t;
   static void along_k(const Element* from, std::int64_t count, __m512i* to, __m512i&) {
@@ -165,7 +167,8 @@ template <AmxKind kKind, bool kRight> void pack(const AmxPacking& p) {
   }
 }
 
-// ---- Products ---------------------------------------------------------------------------------------------------------
+// ---- Products
+// ---------------------------------------------------------------------------------------------------------
 
 struct alignas(64) TileConfiguration {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -177,8 +180,8 @@ constexpr TileConfiguration kConfiguration;  // not on the stack: the intrinsic 
 void configure() { _tile_loadconfig(&kConfiguration); }
 void release() { _tile_release(); }
 
-// Tile registers: 0 to 3 are sums (upper left, upper right, lower left, lower right), 4 and 5 the halves of the left side,
-// 6 and 7 of the right. The intrinsics take numbers only.
+// Tile registers: 0 to 3 are sums (upper left, upper right, lower left, lower right), 4 and 5 the halves of the left
+// side, 6 and 7 of the right. The intrinsics take numbers only.
 #define FERMATA_DOT(sums, lhs, rhs)                                \
   {                                                                \
     if constexpr (kKind == AmxKind::bf16 || kKind == AmxKind::f32) \
@@ -279,8 +282,8 @@ void multiply_panels(const Panels& p, const Leaving& leaving) {
   if constexpr (kLower && kRight) _tile_zero(3);
   asm volatile("" ::: "memory");  // the intrinsics do not say that they read memory
   if constexpr (kKind == AmxKind::f32) {
-    // What is small first, and then a1 b1, so that few sums are rounded as the largest are: a3 b1, a2 b1, a2 b2, a1 b2, a1 b3,
-    // of which each changes one side. a2 b3, a3 b2 and a3 b3 are below 2^-25 of the whole.
+    // What is small first, and then a1 b1, so that few sums are rounded as the largest are: a3 b1, a2 b1, a2 b2, a1 b2,
+    // a1 b3, of which each changes one side. a2 b3, a3 b2 and a3 b3 are below 2^-25 of the whole.
     constexpr std::int64_t kPart = 2 * kAmxTileBytes;
     const std::byte *l = lhs, *r = rhs;
     for (std::int64_t step = 0; step < steps; ++step, l += amx_step_bytes(kKind), r += rhs_step) {
@@ -324,7 +327,8 @@ template <AmxKind kKind, class F> [[gnu::always_inline]] inline void with_leave(
   }
 }
 
-/// Block by block along k, and of each a panel of rows after the other: what is next to each other in the result is written together.
+/// Block by block along k, and of each a panel of rows after the other: what is next to each other in the result is
+/// written together.
 template <AmxKind kKind> void multiply(const AmxProduct& p) {
   alignas(64) static constexpr std::byte kZeros[kRow] = {};
   alignas(4096)

@@ -1,8 +1,8 @@
 // What the products by AMX tiles are made of, in a file of their own that is compiled for it (matmul_amx_kernels.cpp).
 //
 // A tile register holds 16 lines of 64 bytes: rows of the left side, or columns of the right one, each 32 bit of it the
-// elements of 2 (bf16) or 4 (bytes) places of k. Both sides are packed as panels of 32 lines, one step of k after another;
-// a number of f32 becomes three of bf16, of which it is the sum.
+// elements of 2 (bf16) or 4 (bytes) places of k. Both sides are packed as panels of 32 lines, one step of k after
+// another; a number of f32 becomes three of bf16, of which it is the sum.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,13 @@ inline constexpr std::int64_t kAmxLines = 32, kAmxTileBytes = 1024;
 constexpr std::int64_t amx_parts(AmxKind k) { return k == AmxKind::f32 ? 3 : 1; }
 /// Places of k in a tile.
 constexpr std::int64_t amx_step(AmxKind k) { return k == AmxKind::f32 || k == AmxKind::bf16 ? 32 : 64; }
-/// Steps that are added up in tile registers before they go to the sums. Panels this deep pass through the first-level cache; and
-/// the sums of f32 of a few products each are rounded less than one long chain.
+/// Steps that are added up in tile registers before they go to the sums. Panels this deep pass through the first-level
+/// cache; and the sums of f32 of a few products each are rounded less than one long chain.
 inline constexpr std::int64_t kAmxStepsTogether = 8;
 constexpr std::int64_t amx_step_bytes(AmxKind k) { return 2 * kAmxTileBytes * amx_parts(k); }
 
-/// Packs lines[0..count) of depth k, strides in elements, into panels. What is missing of the last panel and step is zero.
+/// Packs lines[0..count) of depth k, strides in elements, into panels. What is missing of the last panel and step is
+/// zero.
 struct AmxPacking {
   const void* from;
   std::int64_t line_stride, k_stride;

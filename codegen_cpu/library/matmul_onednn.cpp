@@ -67,9 +67,7 @@ void matmul_onednn(const CallArgs& args, MatmulEpilogue epilogue) try {
   MatmulProblem p = decode_matmul(args);
   const PackedOperands packed(p);
   multiply(p, epilogue);
-} catch (const dnnl::error& e) {
-  throw_error(e);
-}
+} catch (const dnnl::error& e) { throw_error(e); }
 
 bool matmul_onednn_fits(const CallArgs& args) {
   if (!can_multiply(args.inputs[0].dtype)) return false;

@@ -1,5 +1,5 @@
-// See matmul_packed_vnni.h. Six rows by 64 columns of sums stay in registers; for four positions of k a row gives 32 bits
-// to all lanes and the block four vectors, 24 multiplications per 256 bytes of the block.
+// See matmul_packed_vnni.h. Six rows by 64 columns of sums stay in registers; for four positions of k a row gives 32
+// bits to all lanes and the block four vectors, 24 multiplications per 256 bytes of the block.
 #include "codegen_cpu/library/matmul_packed_vnni.h"
 
 #include <immintrin.h>

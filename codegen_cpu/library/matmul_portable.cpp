@@ -98,8 +98,8 @@ constexpr std::int64_t kRowsOfBatch = 1024;
 constexpr double kMostPanelBytes = 128 << 20;
 
 /// Tiles of a few blocks' rows and as many columns as keep a block of the right side in the second-level cache: every
-/// tile copies its left side, while tiles above each other share their panels. As many as the pool can share out evenly:
-/// bits do not depend on it, as every element is one chain over all of k.
+/// tile copies its left side, while tiles above each other share their panels. As many as the pool can share out
+/// evenly: bits do not depend on it, as every element is one chain over all of k.
 MatmulTiles cut_into_tiles(const MatmulProblem& p, MatmulStorage storage) {
   const std::int64_t widest = (3 << 19) / kPortableDepth / static_cast<std::int64_t>(sum_bytes(storage));
   MatmulTiles t{p.m, p.n, 1, parts(p.n, widest)};
@@ -250,7 +250,8 @@ double matmul_portable_cost(const CallArgs& args) {
     return 150 + batches * (k * whole(p.n, 16) * std::max(each, far) + m * k * 0.1);
   }
   const double multiply_adds = batches * m * whole(p.n, 16) * k / per_ns(p.dtype);
-  // What does not lie along k on the left is copied, and the right side; sums are read and written again for each block of k.
+  // What does not lie along k on the left is copied, and the right side; sums are read and written again for each block
+  // of k.
   const double lhs = p.lhs.column_stride == 1 && byte_size(p.dtype) == sum_bytes(storage_of(p.dtype)) ? 0.03 : 0.2;
   const double rhs = k * static_cast<double>(p.n) > 2e6 ? 0.3 : 0.15;
   const double copies = (m * k * lhs + k * whole(p.n, 16) * rhs +

@@ -6,8 +6,8 @@
 //
 // The scheme is that of Goto and van de Geijn (TOMS 34, 2008): operands are copied, widened to the type of the sums, to
 // where the innermost kernel finds them in caches. It adds to a few rows by two vectors of the result in registers, one
-// element of each row times two vectors of the right side at a time. The left side is read in rows, so one that lies along
-// them is not copied at all.
+// element of each row times two vectors of the right side at a time. The left side is read in rows, so one that lies
+// along them is not copied at all.
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -106,7 +106,8 @@ inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a :
 /// Columns of a panel of the right side.
 template <class T> constexpr std::int64_t kPanel = 2 * kLanes<T>;
 
-// ---- Copies -----------------------------------------------------------------------------------------------------------
+// ---- Copies
+// -----------------------------------------------------------------------------------------------------------
 
 template <class S> inline Vector<typename S::Sum> load_widened(const typename S::Element* from) {
   using T = typename S::Sum;
@@ -179,7 +180,8 @@ template <MatmulStorage kStorage> void pack_rhs(const PortableRhs& r) {
                  static_cast<typename S::Sum*>(r.panels), kPanel<typename S::Sum> * r.k);
 }
 
-// ---- Products ---------------------------------------------------------------------------------------------------------
+// ---- Products
+// ---------------------------------------------------------------------------------------------------------
 
 /// The compiler is not to work out the addresses of all rows beforehand and keep them on the stack.
 template <class T> inline T* next_row(T* row, std::int64_t stride) {
@@ -273,9 +275,10 @@ template <class T> void multiply_block(const T* lhs, std::int64_t lhs_row, std::
 }
 
 /// Some vectors of sums of a few rows go on over kDepth rows of the right side, each of which is loaded once.
-template <class S, int kDepth, int kVectors>
-inline void add_products(const typename S::Sum* x, std::int64_t x_row, std::int64_t rows, const typename S::Element* rhs,
-                         std::int64_t rhs_row, typename S::Sum* sums, std::int64_t sums_row, bool first) {
+template <class S, int kDepth, int kVectors> inline void add_products(const typename S::Sum* x, std::int64_t x_row,
+                                                                      std::int64_t rows, const typename S::Element* rhs,
+                                                                      std::int64_t rhs_row, typename S::Sum* sums,
+                                                                      std::int64_t sums_row, bool first) {
   using T = typename S::Sum;
   using V = Vector<T>;
   V lines[kDepth][kVectors];
@@ -296,8 +299,8 @@ inline void add_products(const typename S::Sum* x, std::int64_t x_row, std::int6
   }
 }
 
-/// sums[rows, columns] += (or =) x[rows, k] rhs[k, columns] for a right side whose rows lie in order: it is read once, in stretches of
-/// as many columns as have their sums in the first-level cache.
+/// sums[rows, columns] += (or =) x[rows, k] rhs[k, columns] for a right side whose rows lie in order: it is read once,
+/// in stretches of as many columns as have their sums in the first-level cache.
 template <class S> void add_long_rows(const typename S::Sum* x, std::int64_t x_row, std::int64_t rows, std::int64_t k,
                                       const typename S::Element* rhs, std::int64_t rhs_row, std::int64_t columns,
                                       typename S::Sum* sums, std::int64_t sums_row, bool first) {
@@ -305,7 +308,7 @@ template <class S> void add_long_rows(const typename S::Sum* x, std::int64_t x_r
   constexpr std::int64_t kSums = (16 << 10) / static_cast<std::int64_t>(sizeof(T));
   alignas(64) T near[kSums];  // rows of the result may lie where they push each other out of a cache
   constexpr int kDepth = 8, kVectors = kVectorBytes == 64 ? 2 : 1;  // of the 32 or 16 registers
-  const std::int64_t stretch = kSums / rows / (kVectors * kLanes<T>) * (kVectors * kLanes<T>);
+  const std::int64_t stretch = kSums / rows / (kVectors * kLanes<T>)*(kVectors * kLanes<T>);
   for (std::int64_t begin = 0; begin < columns; begin += stretch) {
     const std::int64_t end = smaller(begin + stretch, columns);
     for (std::int64_t i = 0; !first && i < rows; ++i)
@@ -323,7 +326,8 @@ template <class S> void add_long_rows(const typename S::Sum* x, std::int64_t x_r
       for (std::int64_t i = 0; j < end && i < rows; ++i)
         for (std::int64_t c = j; c < end; ++c) {
           T sum = is_first ? T{} : near[i * stretch + c - begin];
-          for (std::int64_t d = 0; d < depth; ++d) sum = fused(x[i * x_row + p + d], S::widen(from[d * rhs_row + c]), sum);
+          for (std::int64_t d = 0; d < depth; ++d)
+            sum = fused(x[i * x_row + p + d], S::widen(from[d * rhs_row + c]), sum);
           near[i * stretch + c - begin] = sum;
         }
       p += depth;
@@ -333,10 +337,12 @@ template <class S> void add_long_rows(const typename S::Sum* x, std::int64_t x_r
   }
 }
 
-/// The same for any other right side: what a few rows need of a panel is turned in the first-level cache and used at once.
-template <class S> void add_turned_panels(const typename S::Sum* x, std::int64_t x_row, std::int64_t rows, std::int64_t k,
-                                          const typename S::Element* rhs, std::int64_t rhs_k, std::int64_t rhs_column,
-                                          std::int64_t columns, typename S::Sum* sums, std::int64_t sums_row, bool first) {
+/// The same for any other right side: what a few rows need of a panel is turned in the first-level cache and used at
+/// once.
+template <class S> void add_turned_panels(const typename S::Sum* x, std::int64_t x_row, std::int64_t rows,
+                                          std::int64_t k, const typename S::Element* rhs, std::int64_t rhs_k,
+                                          std::int64_t rhs_column, std::int64_t columns, typename S::Sum* sums,
+                                          std::int64_t sums_row, bool first) {
   using T = typename S::Sum;
   constexpr std::int64_t kDepth = 128;
   alignas(64) T panel[kDepth * kPanel<T>];

@@ -9,15 +9,16 @@ namespace fermata {
 /// How elements lie in memory. Signed integers use the unsigned rows: wrapping products have the same low bits.
 enum class MatmulStorage : std::uint8_t { u8, u16, u32, u64, f16, bf16, f32, f64, count };
 
-/// Blocks of a tile, at most. Panels of the right side this deep pass through the first-level cache, 1.5 MiB of them stay in the
-/// second; deeper ones save nothing more of reading sums again (measured on Sapphire Rapids, 1024^3).
+/// Blocks of a tile, at most. Panels of the right side this deep pass through the first-level cache, 1.5 MiB of them
+/// stay in the second; deeper ones save nothing more of reading sums again (measured on Sapphire Rapids, 1024^3).
 inline constexpr std::int64_t kPortableRows = 112, kPortableDepth = 384;
 /// Elements from a copied row of the left side to the next: rows that are used together lie in different cache sets.
 inline constexpr std::int64_t kPortableLhsRow = kPortableDepth + 16;
 /// Up to so many rows of a tile, panels of the right side are not made beforehand.
 inline constexpr std::int64_t kPortableFewRows = 48;
 
-/// The right side of a product as panels of `panel_columns` columns, each all of k deep, widened to the type of the sums.
+/// The right side of a product as panels of `panel_columns` columns, each all of k deep, widened to the type of the
+/// sums.
 struct PortableRhs {
   const void* rhs;
   std::int64_t k_stride, column_stride;  // in elements
@@ -39,9 +40,11 @@ struct PortableTile {
 };
 constexpr std::size_t sum_bytes(MatmulStorage s) { return s == MatmulStorage::u64 || s == MatmulStorage::f64 ? 8 : 4; }
 constexpr std::size_t portable_scratch_bytes(MatmulStorage s, std::int64_t rows, std::int64_t columns) {
-  const bool widened = s == MatmulStorage::u8 || s == MatmulStorage::u16 || s == MatmulStorage::f16 || s == MatmulStorage::bf16;
+  const bool widened =
+      s == MatmulStorage::u8 || s == MatmulStorage::u16 || s == MatmulStorage::f16 || s == MatmulStorage::bf16;
   const std::int64_t padded = (columns + 63) / 64 * 64;
-  return sum_bytes(s) * static_cast<std::size_t>(kPortableRows * kPortableLhsRow + (kPortableDepth + (widened ? rows : 0)) * padded);
+  return sum_bytes(s) *
+         static_cast<std::size_t>(kPortableRows * kPortableLhsRow + (kPortableDepth + (widened ? rows : 0)) * padded);
 }
 
 /// out[j] = sum over p of vector[p] matrix[p, j]: one of the two strides is 1.

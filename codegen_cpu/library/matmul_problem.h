@@ -54,8 +54,8 @@ struct MatmulProblem {
   const std::byte* data_of(const MatrixSide& side, std::size_t number, std::int64_t batch) const;
 };
 
-/// Vectors become matrices of one row or column; batch axes along which the right side does not change become rows. Several
-/// calls become batches.
+/// Vectors become matrices of one row or column; batch axes along which the right side does not change become rows.
+/// Several calls become batches.
 MatmulProblem decode_matmul(const CallArgs& args);
 
 /// True if most libraries can read the matrix in place: one stride is 1 and the other at least the extent it steps

@@ -1,6 +1,6 @@
-// The C interfaces of the CUDA driver, NVRTC and cuBLASLt, as far as they are used: declared here, so that a build needs no
-// toolkit and one binary runs with and without a driver. api/check_headers.cpp compares with the toolkit's headers where
-// there are any; versions 12 and 13 agree on all of this.
+// The C interfaces of the CUDA driver, NVRTC and cuBLASLt, as far as they are used: declared here, so that a build
+// needs no toolkit and one binary runs with and without a driver. api/check_headers.cpp compares with the toolkit's
+// headers where there are any; versions 12 and 13 agree on all of this.
 #pragma once
 
 #include <cstddef>
@@ -34,11 +34,19 @@ enum ComputeType : int { kCompute32F = 68, kCompute64F = 70, kCompute32I = 72, k
 enum MatmulAttribute : int { kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8, kBiasDataType = 26 };
 enum LayoutAttribute : int { kLayoutOrder = 1, kLayoutBatchCount = 5, kLayoutBatchStride = 6 };
 inline constexpr int kPreferenceMaxWorkspace = 1;
-enum Epilogue : unsigned { kEpilogueDefault = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueReluBias = 6, kEpilogueGelu = 32,
-                           kEpilogueGeluBias = 36 };
+enum Epilogue : unsigned {
+  kEpilogueDefault = 1,
+  kEpilogueRelu = 2,
+  kEpilogueBias = 4,
+  kEpilogueReluBias = 6,
+  kEpilogueGelu = 32,
+  kEpilogueGeluBias = 36
+};
 inline constexpr int kOperationNone = 0, kOperationTranspose = 1;
 inline constexpr int kOrderColumns = 0;
-struct MatmulAlgorithm { std::uint64_t data[8]; };
+struct MatmulAlgorithm {
+  std::uint64_t data[8];
+};
 struct MatmulHeuristic {
   MatmulAlgorithm algorithm;
   std::size_t workspace;

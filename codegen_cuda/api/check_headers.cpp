@@ -1,5 +1,5 @@
-// Compares api/abi.h with the headers of the toolkit, where the build has any: a constant or a signature that differed would
-// be a crash on somebody's machine.
+// Compares api/abi.h with the headers of the toolkit, where the build has any: a constant or a signature that differed
+// would be a crash on somebody's machine.
 #include <cublasLt.h>
 #include <cuda.h>
 #include <nvrtc.h>
@@ -11,7 +11,8 @@
 namespace fermata::gpu {
 namespace {
 
-static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kNotFound == CUDA_ERROR_NOT_FOUND);
+static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY &&
+              kNotFound == CUDA_ERROR_NOT_FOUND);
 static_assert(kNotInitialised == CUDA_ERROR_NOT_INITIALIZED && kNoDevice == CUDA_ERROR_NO_DEVICE);
 static_assert(kInvalidImage == CUDA_ERROR_INVALID_IMAGE && kIllegalAddress == CUDA_ERROR_ILLEGAL_ADDRESS);
 static_assert(kLaunchTimeout == CUDA_ERROR_LAUNCH_TIMEOUT && kLaunchFailed == CUDA_ERROR_LAUNCH_FAILED);
@@ -30,7 +31,8 @@ static_assert(kReal8I == int{CUDA_R_8I} && kReal32I == int{CUDA_R_32I} && kReal1
 static_assert(kCompute32F == int{CUBLAS_COMPUTE_32F} && kCompute64F == int{CUBLAS_COMPUTE_64F});
 static_assert(kCompute32I == int{CUBLAS_COMPUTE_32I} && kCompute32FFastTF32 == int{CUBLAS_COMPUTE_32F_FAST_TF32});
 static_assert(kTransA == int{CUBLASLT_MATMUL_DESC_TRANSA} && kTransB == int{CUBLASLT_MATMUL_DESC_TRANSB});
-static_assert(kEpilogue == int{CUBLASLT_MATMUL_DESC_EPILOGUE} && kBiasPointer == int{CUBLASLT_MATMUL_DESC_BIAS_POINTER});
+static_assert(kEpilogue == int{CUBLASLT_MATMUL_DESC_EPILOGUE} &&
+              kBiasPointer == int{CUBLASLT_MATMUL_DESC_BIAS_POINTER});
 static_assert(kBiasDataType == int{CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE});
 static_assert(kLayoutOrder == int{CUBLASLT_MATRIX_LAYOUT_ORDER});
 static_assert(kLayoutBatchCount == int{CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT});
@@ -39,21 +41,25 @@ static_assert(kPreferenceMaxWorkspace == int{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_
 static_assert(kEpilogueDefault == int{CUBLASLT_EPILOGUE_DEFAULT} && kEpilogueRelu == int{CUBLASLT_EPILOGUE_RELU});
 static_assert(kEpilogueBias == int{CUBLASLT_EPILOGUE_BIAS} && kEpilogueReluBias == int{CUBLASLT_EPILOGUE_RELU_BIAS});
 static_assert(kEpilogueGelu == int{CUBLASLT_EPILOGUE_GELU} && kEpilogueGeluBias == int{CUBLASLT_EPILOGUE_GELU_BIAS});
-static_assert(kOperationNone == CUBLAS_OP_N && kOperationTranspose == CUBLAS_OP_T && kOrderColumns == CUBLASLT_ORDER_COL);
+static_assert(kOperationNone == CUBLAS_OP_N && kOperationTranspose == CUBLAS_OP_T &&
+              kOrderColumns == CUBLASLT_ORDER_COL);
 static_assert(sizeof(MatmulAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
 static_assert(sizeof(MatmulHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
 static_assert(offsetof(MatmulHeuristic, workspace) == offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 static_assert(offsetof(MatmulHeuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
-static_assert(sizeof(Address) == sizeof(CUdeviceptr) && sizeof(int) == sizeof(CUdevice) && sizeof(Handle) == sizeof(CUstream));
+static_assert(sizeof(Address) == sizeof(CUdeviceptr) && sizeof(int) == sizeof(CUdevice) &&
+              sizeof(Handle) == sizeof(CUstream));
 
 /// Functions of one shape: as many parameters, each passed the same way.
-template <class A, class B> constexpr bool kPassedAlike = sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>;
+template <class A, class B>
+constexpr bool kPassedAlike = sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>;
 template <class Mine, class Theirs> struct Alike;
-template <class... Mine, class Their, class... Theirs>
-struct Alike<Result (*)(Mine...), Their(Theirs...)> {
+template <class... Mine, class Their, class... Theirs> struct Alike<Result (*)(Mine...), Their(Theirs...)> {
   static constexpr bool value = [] {
-    if constexpr (sizeof...(Mine) != sizeof...(Theirs)) return false;
-    else return sizeof(Their) == sizeof(Result) && (kPassedAlike<Mine, Theirs> && ...);
+    if constexpr (sizeof...(Mine) != sizeof...(Theirs))
+      return false;
+    else
+      return sizeof(Their) == sizeof(Result) && (kPassedAlike<Mine, Theirs> && ...);
   }();
 };
 #define FERMATA_ALIKE(table, name, function) static_assert(Alike<decltype(table::name), decltype(function)>::value)

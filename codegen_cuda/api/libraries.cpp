@@ -22,8 +22,10 @@ struct Loaded {
         file = each, why_not.clear();
         return;
       }
-      if (why_not.empty()) why_not = dlerror();  // of the name that the system knows
-      else static_cast<void>(dlerror());
+      if (why_not.empty())
+        why_not = dlerror();  // of the name that the system knows
+      else
+        static_cast<void>(dlerror());
     }
   }
   bool whole() const { return handle != nullptr && why_not.empty(); }
@@ -42,7 +44,8 @@ std::vector<std::string> toolkit_library(const std::string& name) {
   for (const char* const version : {".13", ".12"}) candidates.push_back(name + version);
   std::vector<std::string> folders;
   for (const char* const variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* const value = std::getenv(variable); value != nullptr && *value != '\0') folders.emplace_back(value);
+    if (const char* const value = std::getenv(variable); value != nullptr && *value != '\0')
+      folders.emplace_back(value);
   folders.emplace_back("/usr/local/cuda");
   for (const std::string& folder : folders)
     for (const char* const version : {".13", ".12", ""}) candidates.push_back(folder + "/lib64/" + name + version);

@@ -1,7 +1,7 @@
 // The CUDA libraries, each reached by dlopen when it is first needed; or the host executor in their place.
 //
-// FERMATA_CUDA_EXECUTOR=host: kernels are compiled by the C++ compiler of this machine and run on its processor, slowly and
-// with every access checked (host/executor.h). For tests; nothing of NVIDIA's is needed.
+// FERMATA_CUDA_EXECUTOR=host: kernels are compiled by the C++ compiler of this machine and run on its processor, slowly
+// and with every access checked (host/executor.h). For tests; nothing of NVIDIA's is needed.
 #pragma once
 
 #include <string>

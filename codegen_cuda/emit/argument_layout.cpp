@@ -38,7 +38,8 @@ ArgumentValues::ArgumentValues(const ArgumentLayout& layout, const Kernel& kerne
   }
   fits_ = fits_ && points < kIndexLimit;
   for (std::size_t a = 0; a < kernel.accesses.size(); ++a) {
-    if (layout.pointers[a] >= 0) set(layout.pointers[a], static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(launch.pointers[a])));
+    if (layout.pointers[a] >= 0)
+      set(layout.pointers[a], static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(launch.pointers[a])));
     std::int64_t reach = 0;
     if (layout.offsets[a] >= 0) set(layout.offsets[a], launch.offsets[a]), reach = std::abs(launch.offsets[a]);
     for (unsigned axis = 0; axis < kernel.rank; ++axis) {

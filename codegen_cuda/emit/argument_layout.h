@@ -1,5 +1,5 @@
-// What a generated kernel is given: one array of 8-byte slots by value, so that sizes, strides and scalars are arguments
-// and the emitter and the launch agree on where each one is.
+// What a generated kernel is given: one array of 8-byte slots by value, so that sizes, strides and scalars are
+// arguments and the emitter and the launch agree on where each one is.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,9 @@ class ArgumentValues {
   ArgumentValues(const ArgumentLayout& layout, const Kernel& kernel, const KernelLaunch& launch);
   std::uint64_t* data() { return values_.data(); }
   std::size_t bytes() const { return values_.size() * sizeof(std::uint64_t); }
-  void set(int slot, std::int64_t value) { values_[static_cast<std::size_t>(slot)] = static_cast<std::uint64_t>(value); }
+  void set(int slot, std::int64_t value) {
+    values_[static_cast<std::size_t>(slot)] = static_cast<std::uint64_t>(value);
+  }
   /// Whether every size, offset and product of sizes fits 31 bits, with room for a grid to step beyond.
   bool fits_32_bits() const { return fits_; }
 

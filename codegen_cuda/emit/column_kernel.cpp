@@ -1,5 +1,5 @@
-// Kernels that reduce other axes than the vector axis: a thread for each column. The blocks of a column (ir/kernel.h) run
-// side by side, as slices of a thread block or as threads of a launch of their own, and are merged in order.
+// Kernels that reduce other axes than the vector axis: a thread for each column. The blocks of a column (ir/kernel.h)
+// run side by side, as slices of a thread block or as threads of a launch of their own, and are merged in order.
 #include "codegen_cuda/emit/emission.h"
 #include "codegen_cuda/emit/primitives.h"
 
@@ -33,7 +33,8 @@ void steps(Emission& e, const Stage& stage, const std::string& number) {
   e.block(
       [&] {
         const auto offset = [&](std::size_t a) {
-          return e.varies(a, inner) ? fmt::format("q{} + x{} * {}", a, inner, e.stride(a, inner)) : fmt::format("q{}", a);
+          return e.varies(a, inner) ? fmt::format("q{} + x{} * {}", a, inner, e.stride(a, inner))
+                                    : fmt::format("q{}", a);
         };
         e.values(stage.element_values, offset);
         for (const std::uint16_t s : stage.element_stores) e.store(s, offset(e.kernel.stores[s].access));
@@ -54,7 +55,8 @@ void take_slices(Emission& e, const Stage& stage) {
                                           value_type(e.kernel.reductions[r].types[c]), at, kColumnSlices));
           });
           std::string copies;
-          for (std::size_t c = 0; c < items.size(); ++c) copies += fmt::format("{} = {}; ", e.state(r, c, "total"), items[c]);
+          for (std::size_t c = 0; c < items.size(); ++c)
+            copies += fmt::format("{} = {}; ", e.state(r, c, "total"), items[c]);
           e.line("if (blocks == 1) {{ {}}}", copies);
           e.line("else");
           e.combine(r, e.state_names(r, "total"), items);
@@ -72,7 +74,8 @@ void column_stage(Emission& e, const Stage& stage) {
         e.block([&] { steps(e, stage, "number"); }, "if (active && number < blocks)");
         if (stage.reductions.empty()) return;
         e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
-          e.line("fm_shared_store(states + ({} * {} + slice) * 32 + across, fm_put({}));", at, kColumnSlices, e.state(r, c, ""));
+          e.line("fm_shared_store(states + ({} * {} + slice) * 32 + across, fm_put({}));", at, kColumnSlices,
+                 e.state(r, c, ""));
         });
         e.line("fm_barrier();");
         e.block([&] { take_slices(e, stage); }, "if (slice == 0)");
@@ -81,7 +84,8 @@ void column_stage(Emission& e, const Stage& stage) {
       "for ({0} start = 0; start < blocks; start += {1})", e.index, kColumnSlices);
   if (!stage.reductions.empty()) {  // what slice 0 has, all slices want
     e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
-      e.line("if (slice == 0) fm_shared_store(states + {} * 32 + across, fm_put({}));", at * kColumnSlices, e.state(r, c, "total"));
+      e.line("if (slice == 0) fm_shared_store(states + {} * 32 + across, fm_put({}));", at * kColumnSlices,
+             e.state(r, c, "total"));
     });
     e.line("fm_barrier();");
     e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
@@ -93,7 +97,9 @@ void column_stage(Emission& e, const Stage& stage) {
   e.row_values(stage, "active && slice == 0");
 }
 
-void column_coordinate(Emission& e, const std::string& is) { e.line("const {} x{} = {};", e.index, e.vector_axis(), is); }
+void column_coordinate(Emission& e, const std::string& is) {
+  e.line("const {} x{} = {};", e.index, e.vector_axis(), is);
+}
 
 void open_points(Emission& e) {
   e.line("const {0} columns = column_end - column_begin, points = (row_end - row_begin) * columns;", e.index);
@@ -138,7 +144,8 @@ void emit_partial(Emission& e) {
           e.line("fm_store(states + ((i64){} * blocks * points + task), fm_put({}));", at, e.state(r, c, ""));
         });
       },
-      "for ({0} task = ({0})blockIdx.x * 256 + threadIdx.x; task < points * blocks; task += ({0})gridDim.x * 256)", e.index);
+      "for ({0} task = ({0})blockIdx.x * 256 + threadIdx.x; task < points * blocks; task += ({0})gridDim.x * 256)",
+      e.index);
   e.close();
 }
 
@@ -160,8 +167,9 @@ void emit_finish(Emission& e) {
               for (const std::uint16_t r : stage.reductions) {
                 std::vector<std::string> items;
                 for (const DType type : e.kernel.reductions[r].types)
-                  items.push_back(fmt::format("fm_get<{}>(fm_load(states + (((i64){} * blocks + number) * points + point)))",
-                                              value_type(type), at++));
+                  items.push_back(
+                      fmt::format("fm_get<{}>(fm_load(states + (((i64){} * blocks + number) * points + point)))",
+                                  value_type(type), at++));
                 e.combine(r, e.state_names(r, "total"), items);
               }
             },

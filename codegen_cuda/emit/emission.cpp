@@ -10,7 +10,11 @@ namespace fermata::gpu {
 using fmt::format;
 
 Emission::Emission(const Kernel& described, const KernelSchedule& what_when, std::string function, bool wide)
-    : kernel(described), schedule(what_when), arguments(described), name(std::move(function)), index(wide ? "i64" : "i32") {}
+    : kernel(described),
+      schedule(what_when),
+      arguments(described),
+      name(std::move(function)),
+      index(wide ? "i64" : "i32") {}
 
 std::string Emission::stride(std::size_t access, unsigned axis) const {
   return arguments.strides[access][axis] < 0 ? "1" : format("s{}_{}", access, axis);
@@ -33,7 +37,9 @@ std::vector<unsigned> Emission::parallel_axes(bool with_vector_axis) const {
   return axes;
 }
 
-unsigned Emission::inner_reduced_axis() const { return static_cast<unsigned>(std::bit_width(unsigned{kernel.reduced})) - 1u; }
+unsigned Emission::inner_reduced_axis() const {
+  return static_cast<unsigned>(std::bit_width(unsigned{kernel.reduced})) - 1u;
+}
 
 std::vector<unsigned> Emission::outer_reduced_axes() const {
   std::vector<unsigned> axes;
@@ -52,8 +58,8 @@ void Emission::formula_values(const Formula& formula, const std::function<std::s
     else if (instr.prim == Prim::constant)
       is = constant(instr.type, instr.bits);
     else
-      is = primitive(instr.prim, instr.type, formula.program[instr.prim == Prim::select ? instr.b : instr.a].type, operand(instr.a),
-                     operand(instr.b), operand(instr.c));
+      is = primitive(instr.prim, instr.type, formula.program[instr.prim == Prim::select ? instr.b : instr.a].type,
+                     operand(instr.a), operand(instr.b), operand(instr.c));
     line("const {} t{} = {};", value_type(instr.type), i, is);
   }
 }
@@ -62,11 +68,13 @@ void Emission::define_combine(std::size_t r) {
   const Reduction& reduction = kernel.reductions[r];
   const std::size_t count = reduction.types.size();
   std::string parameters;
-  for (std::size_t c = 0; c < count; ++c) parameters += format("{}{}& l{}", c == 0 ? "" : ", ", value_type(reduction.types[c]), c);
+  for (std::size_t c = 0; c < count; ++c)
+    parameters += format("{}{}& l{}", c == 0 ? "" : ", ", value_type(reduction.types[c]), c);
   for (std::size_t c = 0; c < count; ++c) parameters += format(", {} r{}", value_type(reduction.types[c]), c);
   block(
       [&] {
-        formula_values(reduction.combine, [&](std::size_t k) { return k < count ? format("l{}", k) : format("r{}", k - count); });
+        formula_values(reduction.combine,
+                       [&](std::size_t k) { return k < count ? format("l{}", k) : format("r{}", k - count); });
         for (std::size_t c = 0; c < count; ++c) line("l{} = t{};", c, reduction.combine.results[c]);
       },
       "FM_DEVICE void {}_combine{}({})", name, r, parameters);
@@ -89,14 +97,17 @@ void Emission::open(unsigned threads, int more) {
     const std::string_view type = memory_type(kernel.accesses[i].dtype);
     if (arguments.pointers[i] >= 0) line("{0}* const p{1} = ({0}*)a.v[{2}];", type, i, arguments.pointers[i]);
     for (unsigned axis = 0; axis < kernel.rank; ++axis)
-      if (const int slot = arguments.strides[i][axis]; slot >= 0) line("const {0} s{1}_{2} = ({0})a.v[{3}];", index, i, axis, slot);
+      if (const int slot = arguments.strides[i][axis]; slot >= 0)
+        line("const {0} s{1}_{2} = ({0})a.v[{3}];", index, i, axis, slot);
   }
-  for (unsigned axis = 0; axis < kernel.rank; ++axis) line("const {0} n{1} = ({0})a.v[{2}];", index, axis, arguments.sizes[axis]);
+  for (unsigned axis = 0; axis < kernel.rank; ++axis)
+    line("const {0} n{1} = ({0})a.v[{2}];", index, axis, arguments.sizes[axis]);
   line("const {0} row_begin = ({0})a.v[{1}], row_end = ({0})a.v[{2}];", index, arguments.row_begin, arguments.row_end);
   line("const {0} column_begin = ({0})a.v[{1}], column_end = ({0})a.v[{2}];", index, arguments.column_begin,
        arguments.column_end);
   if (kernel.reduced != 0)
-    line("const {0} blocks = ({0})a.v[{1}], blocks_per_pass = ({0})a.v[{2}];", index, arguments.blocks, arguments.blocks_per_pass);
+    line("const {0} blocks = ({0})a.v[{1}], blocks_per_pass = ({0})a.v[{2}];", index, arguments.blocks,
+         arguments.blocks_per_pass);
 }
 
 void Emission::close() {
@@ -117,8 +128,9 @@ void Emission::coordinates(const std::string& from, const std::vector<unsigned>&
 
 void Emission::offsets(char prefix, char base, const std::vector<unsigned>& axes) {
   for (std::size_t a = 0; a < kernel.accesses.size(); ++a) {
-    std::string sum = base != 0 ? format("{}{}", base, a)
-                      : arguments.offsets[a] >= 0 ? format("({})a.v[{}]", index, arguments.offsets[a]) : "0";
+    std::string sum = base != 0                   ? format("{}{}", base, a)
+                      : arguments.offsets[a] >= 0 ? format("({})a.v[{}]", index, arguments.offsets[a])
+                                                  : "0";
     for (const unsigned axis : axes)
       if (varies(a, axis)) sum += format(" + x{} * {}", axis, stride(a, axis));
     line("const {} {}{} = {};", index, prefix, a, sum);
@@ -137,7 +149,9 @@ void Emission::value(ValueId id, const std::string& offset) {
   switch (instr.prim) {
     case Prim::input: is = loaded(instr.index, offset); break;
     case Prim::offset: is = format("(i64)({})", offset); break;
-    case Prim::scalar: is = format("fm_get<{}>(a.v[{}])", value_type(instr.type), arguments.scalars[instr.index]); break;
+    case Prim::scalar:
+      is = format("fm_get<{}>(a.v[{}])", value_type(instr.type), arguments.scalars[instr.index]);
+      break;
     case Prim::constant: is = constant(instr.type, instr.bits); break;
     case Prim::reduced: is = state(instr.index, instr.bits, "total"); break;
     default:
@@ -158,7 +172,8 @@ std::string Emission::state(std::uint16_t reduction, std::size_t component, cons
 
 std::vector<std::string> Emission::state_names(std::uint16_t reduction, const std::string& suffix) const {
   std::vector<std::string> names;
-  for (std::size_t c = 0; c < kernel.reductions[reduction].types.size(); ++c) names.push_back(state(reduction, c, suffix));
+  for (std::size_t c = 0; c < kernel.reductions[reduction].types.size(); ++c)
+    names.push_back(state(reduction, c, suffix));
   return names;
 }
 
@@ -181,7 +196,8 @@ void Emission::declare_states(const std::vector<std::uint16_t>& reductions, cons
     }
 }
 
-void Emission::combine(std::uint16_t reduction, const std::vector<std::string>& into, const std::vector<std::string>& right) {
+void Emission::combine(std::uint16_t reduction, const std::vector<std::string>& into,
+                       const std::vector<std::string>& right) {
   std::string list;
   for (const auto* names : {&into, &right})
     for (const std::string& each : *names) list += format("{}{}", list.empty() ? "" : ", ", each);

@@ -17,13 +17,13 @@ namespace fermata::gpu {
 
 /// How the points of a kernel are spread over threads.
 enum class Schedule : std::uint8_t {
-  map,       // no reduction: packs of elements
-  tiles,     // no reduction, and something is read across: 32 x 32 elements by way of shared memory
-  warp,      // a reduced vector axis of one block: a warp for each row
-  block,     // a reduced vector axis of several blocks: a thread block for each row
-  column,    // a parallel vector axis: a thread for each column, its blocks side by side
-  partial,   // the states of blocks, each its own warp or thread
-  finish,    // and their merge
+  map,      // no reduction: packs of elements
+  tiles,    // no reduction, and something is read across: 32 x 32 elements by way of shared memory
+  warp,     // a reduced vector axis of one block: a warp for each row
+  block,    // a reduced vector axis of several blocks: a thread block for each row
+  column,   // a parallel vector axis: a thread for each column, its blocks side by side
+  partial,  // the states of blocks, each its own warp or thread
+  finish,   // and their merge
 };
 
 struct Emission {
@@ -32,8 +32,8 @@ struct Emission {
   const Kernel& kernel;
   const KernelSchedule& schedule;
   const ArgumentLayout arguments;
-  const std::string name;     // of the function
-  const std::string index;    // "i32" or "i64"
+  const std::string name;   // of the function
+  const std::string index;  // "i32" or "i64"
   std::string text;
 
   template <class... Args> void line(fmt::format_string<Args...> format, Args&&... args) {
@@ -53,8 +53,8 @@ struct Emission {
   /// The stride of an access along an axis: a name, or "1".
   std::string stride(std::size_t access, unsigned axis) const;
 
-  /// Opens the function: unpacks arguments, defines the combines of the reductions before it. There are `more` arguments after
-  /// those of the layout.
+  /// Opens the function: unpacks arguments, defines the combines of the reductions before it. There are `more`
+  /// arguments after those of the layout.
   void open(unsigned threads, int more = 0);
   void close();
   /// Defines a function of f32 before the kernel.
@@ -65,8 +65,10 @@ struct Emission {
   void offsets(char prefix, char base, const std::vector<unsigned>& axes);
   /// Values, in order. `offset` gives the offset of an access at this point; `load` may take a load from elsewhere.
   template <class Offset> void values(const std::vector<ValueId>& ids, Offset&& offset) {
-    for (const ValueId id : ids) value(id, kernel.program[id].prim == Prim::input || kernel.program[id].prim == Prim::offset
-                                               ? offset(kernel.program[id].index) : std::string());
+    for (const ValueId id : ids)
+      value(id, kernel.program[id].prim == Prim::input || kernel.program[id].prim == Prim::offset
+                    ? offset(kernel.program[id].index)
+                    : std::string());
   }
   void value(ValueId id, const std::string& offset);
   std::string loaded(std::size_t access, const std::string& offset) const;
@@ -74,7 +76,8 @@ struct Emission {
 
   // States of reductions: names like a2_1, component 1 of reduction 2, with `suffix` after them.
   std::string state(std::uint16_t reduction, std::size_t component, const std::string& suffix) const;
-  void declare_states(const std::vector<std::uint16_t>& reductions, const std::string& suffix, const std::string& count);
+  void declare_states(const std::vector<std::uint16_t>& reductions, const std::string& suffix,
+                      const std::string& count);
   /// into = combine(left, right) for every component.
   void combine(std::uint16_t reduction, const std::vector<std::string>& into, const std::vector<std::string>& right);
   std::vector<std::string> state_names(std::uint16_t reduction, const std::string& suffix) const;

@@ -1,5 +1,5 @@
-// Kernels without reductions: a thread takes a pack of elements along the vector axis, so that what lies side by side is
-// read and written 16 bytes at a time; or, where something is read across, tiles by way of shared memory.
+// Kernels without reductions: a thread takes a pack of elements along the vector axis, so that what lies side by side
+// is read and written 16 bytes at a time; or, where something is read across, tiles by way of shared memory.
 #include <algorithm>
 
 #include "codegen_cuda/emit/emission.h"
@@ -26,8 +26,9 @@ void load_packs(Emission& e, const std::vector<ValueId>& ids, unsigned pack) {
     const std::string_view type = memory_type(e.kernel.accesses[a].dtype);
     e.line("{} m{}[{}];", type, a, pack);
     e.line("if (whole) fm_load_pack<{0}, {1}>(p{2} + (r{2} + column), m{2});", type, pack, a);
-    e.line("else for (int j = 0; j < {1}; ++j) m{0}[j] = column + j < column_end ? fm_load(p{0} + (r{0} + column + j)) : ({2})0;",
-           a, pack, type);
+    e.line(
+        "else for (int j = 0; j < {1}; ++j) m{0}[j] = column + j < column_end ? fm_load(p{0} + (r{0} + column + j)) : ({2})0;",
+        a, pack, type);
   }
 }
 
@@ -37,13 +38,16 @@ void store_packs(Emission& e, const std::vector<std::uint16_t>& stores, unsigned
     if (!is_packed(e, a, pack)) continue;
     const std::string_view type = memory_type(e.kernel.accesses[a].dtype);
     e.line("if (whole) fm_store_pack<{0}, {1}>(p{2} + (r{2} + column), w{2});", type, pack, a);
-    e.line("else for (int j = 0; j < {1}; ++j) if (column + j < column_end) fm_store(p{0} + (r{0} + column + j), w{0}[j]);", a, pack);
+    e.line(
+        "else for (int j = 0; j < {1}; ++j) if (column + j < column_end) fm_store(p{0} + (r{0} + column + j), w{0}[j]);",
+        a, pack);
   }
 }
 
 std::string lane_offset(const Emission& e, std::size_t access) {
   const unsigned v = e.vector_axis();
-  return e.varies(access, v) ? fmt::format("r{} + (column + j) * {}", access, e.stride(access, v)) : fmt::format("r{}", access);
+  return e.varies(access, v) ? fmt::format("r{} + (column + j) * {}", access, e.stride(access, v))
+                             : fmt::format("r{}", access);
 }
 
 /// One element of the pack.
@@ -60,7 +64,8 @@ void emit_lane(Emission& e, const KernelSchedule::Stage& stage, unsigned pack) {
     if (is_packed(e, instr.index, pack))
       e.line("const {} v{} = m{}[j]{};", type, id, instr.index, boolean ? " != 0" : "");
     else if (pack > 1 && e.varies(instr.index, e.vector_axis()))
-      e.line("const {0} v{1} = column + j < column_end ? {2} : ({0})0;", type, id, e.loaded(instr.index, lane_offset(e, instr.index)));
+      e.line("const {0} v{1} = column + j < column_end ? {2} : ({0})0;", type, id,
+             e.loaded(instr.index, lane_offset(e, instr.index)));
     else
       e.value(id, lane_offset(e, instr.index));
   }
@@ -75,7 +80,8 @@ void emit_lane(Emission& e, const KernelSchedule::Stage& stage, unsigned pack) {
   }
 }
 
-/// Loads that are worth to be turned round: they vary along both axes, and lie next to each other along neither or `axis`.
+/// Loads that are worth to be turned round: they vary along both axes, and lie next to each other along neither or
+/// `axis`.
 std::vector<std::uint16_t> across(const Emission& e, unsigned axis) {
   std::vector<std::uint16_t> found;
   for (const ValueId id : e.schedule.stages[0].element_values) {
@@ -165,8 +171,9 @@ void emit_tiles(Emission& e, unsigned axis) {
             [&] {
               e.line("const {} x{} = top + across, x{} = left + i;", e.index, axis, v);
               for (const std::uint16_t a : turned)
-                e.line("if (x{0} < n{0} && x{1} < n{1}) fm_shared_store(t{2} + i * {3} + across, fm_load(p{2} + ({4})));", axis, v,
-                       a, kTile + 1, at(a));
+                e.line(
+                    "if (x{0} < n{0} && x{1} < n{1}) fm_shared_store(t{2} + i * {3} + across, fm_load(p{2} + ({4})));",
+                    axis, v, a, kTile + 1, at(a));
             },
             "for (int i = down; i < {}; i += {})", kTile, kTileThreads);
         e.line("fm_barrier();");
@@ -177,10 +184,11 @@ void emit_tiles(Emission& e, unsigned axis) {
               for (const ValueId id : stage.element_values) {
                 const Instr& instr = e.kernel.program[id];
                 if (instr.prim == Prim::input && std::ranges::find(turned, instr.index) != turned.end())
-                  e.line("const {} v{} = fm_shared_load(t{} + across * {} + i){};", value_type(instr.type), id, instr.index,
-                         kTile + 1, instr.type == DType::boolean ? " != 0" : "");
+                  e.line("const {} v{} = fm_shared_load(t{} + across * {} + i){};", value_type(instr.type), id,
+                         instr.index, kTile + 1, instr.type == DType::boolean ? " != 0" : "");
                 else
-                  e.value(id, instr.prim == Prim::input || instr.prim == Prim::offset ? at(instr.index) : std::string());
+                  e.value(id,
+                          instr.prim == Prim::input || instr.prim == Prim::offset ? at(instr.index) : std::string());
               }
               for (const std::uint16_t s : stage.element_stores) e.store(s, at(e.kernel.stores[s].access));
             },

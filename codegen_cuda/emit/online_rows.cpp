@@ -12,12 +12,14 @@ namespace {
 
 bool is(const Reduction& r, Op op) {
   const ReduceFormula& wanted = reduce_formula(op, DType::f32);
-  return r.types == wanted.types && r.identity == wanted.identity && r.lifted.size() == 1 && same_formula(r.combine, wanted.combine);
+  return r.types == wanted.types && r.identity == wanted.identity && r.lifted.size() == 1 &&
+         same_formula(r.combine, wanted.combine);
 }
 
 class Search {
  public:
-  Search(const Kernel& kernel, const KernelSchedule& schedule) : kernel_(kernel), schedule_(schedule), program_(kernel.program), needs_(program_.size()) {
+  Search(const Kernel& kernel, const KernelSchedule& schedule)
+      : kernel_(kernel), schedule_(schedule), program_(kernel.program), needs_(program_.size()) {
     for (ValueId v = 0; v < program_.size(); ++v) {
       const Instr& i = program_[v];
       needs_[v] = i.prim == Prim::reduced ? 1u << i.index : 0;
@@ -28,12 +30,16 @@ class Search {
 
   std::optional<OnlineRows> find() {
     const bool last_axis_only = kernel_.reduced == 1u << (kernel_.rank - 1u);
-    if (!last_axis_only || kernel_.stores.size() != 1 || kernel_.reductions.empty() || kernel_.reductions.size() > 2) return {};
+    if (!last_axis_only || kernel_.stores.size() != 1 || kernel_.reductions.empty() || kernel_.reductions.size() > 2)
+      return {};
     for (std::size_t i = 0; i < kernel_.reductions.size(); ++i) {
       const auto r = static_cast<std::uint16_t>(i);
-      if (is(kernel_.reductions[r], Op::sum) && !has_total_) found_.total = r, has_total_ = true;
-      else if (is(kernel_.reductions[r], Op::max)) found_.top = r, found_.has_top = true;
-      else return {};
+      if (is(kernel_.reductions[r], Op::sum) && !has_total_)
+        found_.total = r, has_total_ = true;
+      else if (is(kernel_.reductions[r], Op::max))
+        found_.top = r, found_.has_top = true;
+      else
+        return {};
     }
     if (!has_total_ || (kernel_.reductions.size() == 2) != found_.has_top) return {};
     found_.weight = kernel_.reductions[found_.total].lifted[0];
@@ -46,7 +52,9 @@ class Search {
  private:
   /// A value before it was rounded to another floating dtype, if it was.
   ValueId unrounded(ValueId v) const {
-    while (program_[v].prim == Prim::convert && is_floating(program_[v].type) && is_floating(program_[program_[v].a].type)) v = program_[v].a;
+    while (program_[v].prim == Prim::convert && is_floating(program_[v].type) &&
+           is_floating(program_[program_[v].a].type))
+      v = program_[v].a;
     return v;
   }
   bool is_row(ValueId v) const { return schedule_.row_level[v]; }
@@ -72,7 +80,9 @@ class Search {
       const auto operands = match(program_, unrounded(found_.weight), pointwise_formula(Op::exp, DType::f32));
       if (!operands) return false;
       const Instr& difference = program_[unrounded(operands->at(0))];
-      if (difference.prim != Prim::sub || difference.type != DType::f32 || !is_row(difference.b) || is_row(difference.a)) return false;
+      if (difference.prim != Prim::sub || difference.type != DType::f32 || !is_row(difference.b) ||
+          is_row(difference.a))
+        return false;
       found_.exponent = difference.a, found_.base = difference.b;
       if (needs_[found_.base] != 1u << found_.top) return false;
       wanted = {found_.exponent, kernel_.reductions[found_.top].lifted[0]};
@@ -100,6 +110,8 @@ class Search {
 
 }  // namespace
 
-std::optional<OnlineRows> online_rows(const Kernel& kernel, const KernelSchedule& schedule) { return Search(kernel, schedule).find(); }
+std::optional<OnlineRows> online_rows(const Kernel& kernel, const KernelSchedule& schedule) {
+  return Search(kernel, schedule).find();
+}
 
 }  // namespace fermata::gpu

@@ -1,5 +1,5 @@
-// What every generated kernel leans on: a few dozen lines of header-free C++ that mean the same to NVRTC and to the host
-// compiler of the executor. Header-free source is what NVRTC compiles fastest.
+// What every generated kernel leans on: a few dozen lines of header-free C++ that mean the same to NVRTC and to the
+// host compiler of the executor. Header-free source is what NVRTC compiles fastest.
 #pragma once
 
 #include <string_view>

@@ -45,7 +45,8 @@ std::string to_half(DType to, DType from, const std::string& a) {
 std::string converted(DType to, DType from, const std::string& a) {
   if (to == from) return a;
   if (to == DType::boolean) return is_half(from) ? format("(({} & 0x7fff) != 0)", a) : format("({} != 0)", a);
-  if (is_half(from)) return converted(to, DType::f32, format("{}({})", from == DType::f16 ? "fm_from_f16" : "fm_from_bf16", a));
+  if (is_half(from))
+    return converted(to, DType::f32, format("{}({})", from == DType::f16 ? "fm_from_f16" : "fm_from_bf16", a));
   if (is_half(to)) return to_half(to, from, a);
   if (is_integer(to) && is_floating(from)) return saturated(to, from, a);
   return format("({}){}", value_type(to), a);
@@ -118,7 +119,8 @@ std::string constant(DType dtype, std::uint64_t bits) {
     case DType::f32: {
       const auto value = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
       // Small integers and fractions are easier on the eye.
-      if (value == 1 || value == 0.5f || value == 2) return format("{}f", value == 0.5f ? "0.5" : value == 1 ? "1.0" : "2.0");
+      if (value == 1 || value == 0.5f || value == 2)
+        return format("{}f", value == 0.5f ? "0.5" : value == 1 ? "1.0" : "2.0");
       return format("fm_bits<f32>({:#x}u)", bits);
     }
     case DType::f64: return format("fm_bits<f64>({:#x}ull)", bits);

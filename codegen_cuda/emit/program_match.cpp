@@ -1,5 +1,5 @@
-// See program_match.h. Operands precede their uses and equal instructions are shared, so one pass over the formula settles
-// every pair.
+// See program_match.h. Operands precede their uses and equal instructions are shared, so one pass over the formula
+// settles every pair.
 #include "codegen_cuda/emit/program_match.h"
 
 #include <array>

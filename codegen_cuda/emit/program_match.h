@@ -1,5 +1,5 @@
-// Whether a value of a scalar program is what a formula computes: kernels are recognised by what they compute, not by what it
-// was called.
+// Whether a value of a scalar program is what a formula computes: kernels are recognised by what they compute, not by
+// what it was called.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace fermata::gpu {
 
-/// The values that stand for the formula's parameters, kNoValue where it does not use one; nothing where `value` is something
-/// else than the formula's first result.
+/// The values that stand for the formula's parameters, kNoValue where it does not use one; nothing where `value` is
+/// something else than the formula's first result.
 std::optional<std::vector<ValueId>> match(const ScalarProgram& program, ValueId value, const Formula& formula);
 
 /// Whether two formulas are the same, instruction by instruction.

@@ -2,8 +2,8 @@
 // warp, two lanes each, so that every launch gives the bits that the description prescribes.
 //
 // A row of one block belongs to a warp, which needs no barrier and keeps what several stages read in shared memory. A
-// longer row belongs to a thread block whose warps take blocks of it in turn; 64 of their states at a time become items of
-// the second tree.
+// longer row belongs to a thread block whose warps take blocks of it in turn; 64 of their states at a time become items
+// of the second tree.
 #include <algorithm>
 
 #include "codegen_cuda/emit/emission.h"
@@ -32,8 +32,10 @@ void element(Emission& e, const Stage& stage, char base, Kept* kept) {
     const Instr& instr = e.kernel.program[id];
     const bool addressed = instr.prim == Prim::input || instr.prim == Prim::offset;
     const std::string offset = addressed ? element_offset(e, base, instr.index) : std::string();
-    const auto at = kept == nullptr || instr.prim != Prim::input ? std::size_t{0}
-                    : static_cast<std::size_t>(std::ranges::find(kept->accesses, instr.index) - kept->accesses.begin());
+    const auto at =
+        kept == nullptr || instr.prim != Prim::input
+            ? std::size_t{0}
+            : static_cast<std::size_t>(std::ranges::find(kept->accesses, instr.index) - kept->accesses.begin());
     if (kept == nullptr || instr.prim != Prim::input || at == kept->accesses.size()) {
       e.value(id, offset);
       continue;
@@ -58,18 +60,20 @@ bool reads_memory(const Emission& e, const Stage& stage, const Kept* kept) {
   return std::ranges::any_of(stage.element_values, [&](ValueId id) {
     const Instr& instr = e.kernel.program[id];
     const auto at = std::ranges::find(kept->accesses, instr.index) - kept->accesses.begin();
-    return instr.prim == Prim::input && (static_cast<std::size_t>(at) == kept->accesses.size() || !kept->read[static_cast<std::size_t>(at)]);
+    return instr.prim == Prim::input &&
+           (static_cast<std::size_t>(at) == kept->accesses.size() || !kept->read[static_cast<std::size_t>(at)]);
   });
 }
 
-/// Elements [begin, end) of the vector axis by the lanes of a warp: two states per reduction. Loops say how far they are to be
-/// unrolled, as the compiler spends most of its time on what it unrolls by itself. What comes from memory is read four
-/// elements at a time, so that their loads are under way together.
+/// Elements [begin, end) of the vector axis by the lanes of a warp: two states per reduction. Loops say how far they
+/// are to be unrolled, as the compiler spends most of its time on what it unrolls by itself. What comes from memory is
+/// read four elements at a time, so that their loads are under way together.
 void lanes(Emission& e, const Stage& stage, const std::string& begin, const std::string& end, char base, Kept* kept) {
   const unsigned v = e.vector_axis();
   if (stage.reductions.empty()) {
     e.line("#pragma unroll 2");
-    e.block([&] { element(e, stage, base, kept); }, "for ({0} x{1} = {2} + lane; x{1} < {3}; x{1} += 32)", e.index, v, begin, end);
+    e.block([&] { element(e, stage, base, kept); }, "for ({0} x{1} = {2} + lane; x{1} < {3}; x{1} += 32)", e.index, v,
+            begin, end);
     return;
   }
   e.declare_states(stage.reductions, "", "2");
@@ -83,7 +87,8 @@ void lanes(Emission& e, const Stage& stage, const std::string& begin, const std:
               [&] {
                 e.line("const {} x{} = first + 32 * part;", e.index, v);
                 element(e, stage, base, kept);
-                for (const std::uint16_t r : stage.reductions) e.combine(r, e.state_names(r, "[part % 2]"), e.lifted_names(r));
+                for (const std::uint16_t r : stage.reductions)
+                  e.combine(r, e.state_names(r, "[part % 2]"), e.lifted_names(r));
               },
               "for (int part = 0; part < 4; ++part)");
         },
@@ -98,7 +103,8 @@ void lanes(Emission& e, const Stage& stage, const std::string& begin, const std:
               e.line("const {} x{} = first + 32 * half;", e.index, v);
               e.line("if (x{} >= {}) continue;", v, end);
               element(e, stage, base, kept);
-              for (const std::uint16_t r : stage.reductions) e.combine(r, e.state_names(r, "[half]"), e.lifted_names(r));
+              for (const std::uint16_t r : stage.reductions)
+                e.combine(r, e.state_names(r, "[half]"), e.lifted_names(r));
             },
             "for (int half = 0; half < 2; ++half)");
       },
@@ -115,8 +121,8 @@ void merge_lanes(Emission& e, const Stage& stage) {
           std::vector<std::string> others;
           for (std::size_t c = 0; c < e.kernel.reductions[r].types.size(); ++c) {
             others.push_back(e.state(r, c, "other"));
-            e.line("const {} {} = fm_shuffle_down({}, apart);", value_type(e.kernel.reductions[r].types[c]), others.back(),
-                   e.state(r, c, "[0]"));
+            e.line("const {} {} = fm_shuffle_down({}, apart);", value_type(e.kernel.reductions[r].types[c]),
+                   others.back(), e.state(r, c, "[0]"));
           }
           e.combine(r, e.state_names(r, "[0]"), others);
         },
@@ -190,11 +196,12 @@ void block_stage(Emission& e, const Stage& stage) {
                     lanes(e, stage, "begin", "end", 'q', nullptr);
                     merge_lanes(e, stage);
                     e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
-                      e.line("if (lane == 0) fm_shared_store(states + (number - start) * {} + {}, fm_put({}));", components, at,
-                             e.state(r, c, "[0]"));
+                      e.line("if (lane == 0) fm_shared_store(states + (number - start) * {} + {}, fm_put({}));",
+                             components, at, e.state(r, c, "[0]"));
                     });
                   },
-                  "for ({0} number = start + warp; number < start + {1} && number < blocks; number += warps)", e.index, kLanes);
+                  "for ({0} number = start + warp; number < start + {1} && number < blocks; number += warps)", e.index,
+                  kLanes);
               e.line("fm_barrier();");
               e.block(
                   [&] {
@@ -252,7 +259,8 @@ std::vector<std::uint16_t> kept_accesses(const Kernel& kernel, const KernelSched
   for (std::uint16_t a = 0; a < readers.size(); ++a)
     if (readers[a] > 1 && (kernel.accesses[a].axes >> (kernel.rank - 1u) & 1u) != 0) kept.push_back(a);
   // Largest elements first, so that each starts where its own alignment allows.
-  std::ranges::stable_sort(kept, std::greater<>(), [&](std::uint16_t a) { return byte_size(kernel.accesses[a].dtype); });
+  std::ranges::stable_sort(kept, std::greater<>(),
+                           [&](std::uint16_t a) { return byte_size(kernel.accesses[a].dtype); });
   return kept;
 }
 
@@ -268,8 +276,8 @@ void emit_warp_rows(Emission& e) {
     e.line("const int kept = (int)a.v[{}];", e.arguments.option);
     e.line("const bool keeps = kept != 0;");
     for (const std::uint16_t a : kept.accesses) {
-      e.line("{0}* const h{1} = ({0}*)(shared + (warp * {2} + {3}) * kept);", memory_type(e.kernel.accesses[a].dtype), a, row_bytes,
-             before);
+      e.line("{0}* const h{1} = ({0}*)(shared + (warp * {2} + {3}) * kept);", memory_type(e.kernel.accesses[a].dtype),
+             a, row_bytes, before);
       before += byte_size(e.kernel.accesses[a].dtype);
     }
   }
@@ -279,7 +287,8 @@ void emit_warp_rows(Emission& e) {
         prologue(e, "row");
         for (const Stage& stage : e.schedule.stages) warp_stage(e, stage, kept);
       },
-      "for ({0} row = row_begin + ({0})blockIdx.x * warps + warp; row < row_end; row += ({0})gridDim.x * warps)", e.index);
+      "for ({0} row = row_begin + ({0})blockIdx.x * warps + warp; row < row_end; row += ({0})gridDim.x * warps)",
+      e.index);
   e.close();
 }
 
@@ -309,8 +318,8 @@ void emit_row_partial(Emission& e) {
         lanes(e, stage, "begin", "end", 'q', nullptr);
         merge_lanes(e, stage);
         e.for_components(stage, [&](std::uint16_t r, std::size_t c, std::size_t at) {
-          e.line("if (lane == 0) fm_store(states + ((i64)task * {} + {}), fm_put({}));", e.components(stage.reductions), at,
-                 e.state(r, c, "[0]"));
+          e.line("if (lane == 0) fm_store(states + ((i64)task * {} + {}), fm_put({}));", e.components(stage.reductions),
+                 at, e.state(r, c, "[0]"));
         });
       },
       "for ({0} task = row_begin * blocks + ({0})blockIdx.x * warps + warp; task < row_end * blocks; task += ({0})gridDim.x * warps)",
@@ -340,8 +349,9 @@ void emit_row_finish(Emission& e) {
                           for (const std::uint16_t r : stage.reductions) {
                             std::vector<std::string> items;
                             for (const DType type : e.kernel.reductions[r].types)
-                              items.push_back(fmt::format("fm_get<{}>(fm_load(states + ((i64)(row * blocks + item) * {} + {})))",
-                                                          value_type(type), e.components(stage.reductions), at++));
+                              items.push_back(
+                                  fmt::format("fm_get<{}>(fm_load(states + ((i64)(row * blocks + item) * {} + {})))",
+                                              value_type(type), e.components(stage.reductions), at++));
                             e.combine(r, e.state_names(r, "[half]"), items);
                           }
                         },
@@ -356,7 +366,8 @@ void emit_row_finish(Emission& e) {
             "");
         e.row_values(stage, "lane == 0");
       },
-      "for ({0} row = row_begin + ({0})blockIdx.x * warps + warp; row < row_end; row += ({0})gridDim.x * warps)", e.index);
+      "for ({0} row = row_begin + ({0})blockIdx.x * warps + warp; row < row_end; row += ({0})gridDim.x * warps)",
+      e.index);
   e.close();
 }
 

@@ -1,5 +1,6 @@
-// See executor.h: the driver's functions. One lock over all of them. Work of all streams is one queue, done when somebody
-// waits: until then kernels gather that are compiled together. Errors wait for whoever waits for the stream, as on a device.
+// See executor.h: the driver's functions. One lock over all of them. Work of all streams is one queue, done when
+// somebody waits: until then kernels gather that are compiled together. Errors wait for whoever waits for the stream,
+// as on a device.
 #include "codegen_cuda/host/executor.h"
 
 #include <fmt/format.h>
@@ -104,8 +105,8 @@ void log_store(std::uint64_t offset, unsigned bytes) {
 
 std::string place() {
   const auto& c = context;
-  return fmt::format("kernel {}, block ({}, {}, {}), thread ({}, {}, {})", running->function->name, c.block[0], c.block[1],
-                     c.block[2], c.thread[0], c.thread[1], c.thread[2]);
+  return fmt::format("kernel {}, block ({}, {}, {}), thread ({}, {}, {})", running->function->name, c.block[0],
+                     c.block[1], c.block[2], c.thread[0], c.thread[1], c.thread[2]);
 }
 
 void bad_access(std::uint64_t address, unsigned bytes, int kind) {
@@ -117,8 +118,11 @@ void bad_access(std::uint64_t address, unsigned bytes, int kind) {
     case kReadUnwritten: what = fmt::format("reads {} bytes that nobody has written: {}", bytes, at()); break;
     case kWriteOutside: what = fmt::format("writes {} bytes out of bounds: {}", bytes, at()); break;
     case kMisaligned: what = fmt::format("accesses {} bytes at an address that is not aligned for them", bytes); break;
-    case kSharedOutside: what = fmt::format("accesses shared memory out of bounds: byte {} of {}", address, context.shared_size); break;
-    default: what = fmt::format("reads shared memory that nobody has written: byte {} of {}", address, context.shared_size);
+    case kSharedOutside:
+      what = fmt::format("accesses shared memory out of bounds: byte {} of {}", address, context.shared_size);
+      break;
+    default:
+      what = fmt::format("reads shared memory that nobody has written: byte {} of {}", address, context.shared_size);
   }
   note(kIllegalAddress, place() + " " + what);
 }
@@ -145,7 +149,8 @@ void run_blocks(const Launch& launch, Turns turns) {
   const unsigned blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
   for (unsigned k = 0; k < blocks && pending_error == kSuccess; ++k) {
     const unsigned number = turns == Turns::forward ? k : blocks - 1 - k;
-    c.block[0] = number % c.grid[0], c.block[1] = number / c.grid[0] % c.grid[1], c.block[2] = number / c.grid[0] / c.grid[1];
+    c.block[0] = number % c.grid[0], c.block[1] = number / c.grid[0] % c.grid[1],
+    c.block[2] = number / c.grid[0] / c.grid[1];
     if (!launch.function->module->has_turns && turns == Turns::forward) {
       run_flat(launch, parameters);
       continue;
@@ -153,7 +158,8 @@ void run_blocks(const Launch& launch, Turns turns) {
     std::memset(marks.data(), 0, marks.size());
     std::memset(c.shared, 0xff, launch.shared_bytes);
     if (!run_block(c, launch.function->entry, parameters, turns))
-      note(kLaunchFailed, place() + ": divergent barrier: the threads of the block wait for each other at different places");
+      note(kLaunchFailed,
+           place() + ": divergent barrier: the threads of the block wait for each other at different places");
   }
 }
 
@@ -199,7 +205,8 @@ Result host_launch(Handle function, unsigned gx, unsigned gy, unsigned gz, unsig
   const Lock lock(mutex);
   auto* const f = static_cast<HostFunction*>(function);
   const unsigned threads = bx * by * bz;
-  if (threads == 0 || threads > 1024 || gx == 0 || gy > 65535 || gz > 65535 || gy * gz == 0) return 1;  // CUDA_ERROR_INVALID_VALUE
+  if (threads == 0 || threads > 1024 || gx == 0 || gy > 65535 || gz > 65535 || gy * gz == 0)
+    return 1;  // CUDA_ERROR_INVALID_VALUE
   Launch launch{f, {gx, gy, gz}, {bx, by, bz}, shared_bytes, std::vector<std::uint64_t>(f->parameter_bytes / 8)};
   std::memcpy(launch.parameters.data(), parameters[0], f->parameter_bytes);
   return enqueue(stream, [launch = std::move(launch)] { return run_kernel(launch); });
@@ -210,11 +217,11 @@ Result host_launch(Handle function, unsigned gx, unsigned gy, unsigned gz, unsig
 Result host_init(unsigned) { return kSuccess; }
 Result host_driver_version(int* version) { return *version = 13000, kSuccess; }
 Result host_error_name(Result error, const char** name) {
-  *name = error == kOutOfMemory       ? "CUDA_ERROR_OUT_OF_MEMORY"
-          : error == kIllegalAddress  ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-          : error == kLaunchFailed    ? "CUDA_ERROR_LAUNCH_FAILED"
-          : error == kInvalidImage    ? "CUDA_ERROR_INVALID_IMAGE"
-                                      : "CUDA_ERROR_UNKNOWN";
+  *name = error == kOutOfMemory      ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : error == kIllegalAddress ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+          : error == kLaunchFailed   ? "CUDA_ERROR_LAUNCH_FAILED"
+          : error == kInvalidImage   ? "CUDA_ERROR_INVALID_IMAGE"
+                                     : "CUDA_ERROR_UNKNOWN";
   return kSuccess;
 }
 Result host_error_string(Result error, const char** text) { return host_error_name(error, text); }
@@ -236,7 +243,9 @@ Result host_device_attribute(int* value, int attribute, int) {
 }
 Result host_device_memory(std::size_t* bytes, int) { return *bytes = HostMemory::instance().limit(), kSuccess; }
 Result host_context_retain(Handle* made, int device) { return *made = &contexts[device], kSuccess; }
-Result host_context_set(Handle to) { return current_device = static_cast<int>(static_cast<int*>(to) - contexts), kSuccess; }
+Result host_context_set(Handle to) {
+  return current_device = static_cast<int>(static_cast<int*>(to) - contexts), kSuccess;
+}
 Result host_memory_info(std::size_t* free, std::size_t* total) {
   const Lock lock(mutex);
   do_queued();
@@ -258,7 +267,9 @@ Result host_memory_free(Address address) {
 /// Where a copy reads or writes; notes what is wrong with it.
 unsigned char* copy_end(Address address, std::size_t bytes, const char* what) {
   unsigned char* const at = HostMemory::instance().at(address, bytes);
-  if (at == nullptr) note(kIllegalAddress, fmt::format("a copy {} {} bytes out of bounds: {}", what, bytes, HostMemory::instance().describe(address)));
+  if (at == nullptr)
+    note(kIllegalAddress,
+         fmt::format("a copy {} {} bytes out of bounds: {}", what, bytes, HostMemory::instance().describe(address)));
   return at;
 }
 Result host_copy_to_device(Address to, const void* from, std::size_t bytes, Handle stream) {
@@ -277,7 +288,8 @@ Result host_copy_to_host(void* to, Address from, std::size_t bytes, Handle strea
       // Gaps between the elements of a view are nobody's; whole buffers that nobody has written are an error.
       std::memcpy(to, at, bytes);
       if (bytes <= 64 && pending_error == kSuccess && !HostMemory::instance().is_written(from, bytes))
-        note(kIllegalAddress, fmt::format("a copy to the host reads {} bytes that nobody has written: {}", bytes, HostMemory::instance().describe(from)));
+        note(kIllegalAddress, fmt::format("a copy to the host reads {} bytes that nobody has written: {}", bytes,
+                                          HostMemory::instance().describe(from)));
     }
     return kSuccess;
   });
@@ -362,9 +374,13 @@ Result host_version(int* major, int* minor) { return *major = 0, *minor = 1, kSu
 Result host_create(Handle* program, const char* source, const char*, int, const char* const*, const char* const*) {
   return *program = new std::string(source), kSuccess;
 }
-Result host_destroy(Handle* program) { return delete static_cast<std::string*>(*program), *program = nullptr, kSuccess; }
+Result host_destroy(Handle* program) {
+  return delete static_cast<std::string*>(*program), *program = nullptr, kSuccess;
+}
 Result host_compile(Handle, int, const char* const*) { return kSuccess; }
-Result host_text_size(Handle program, std::size_t* bytes) { return *bytes = static_cast<std::string*>(program)->size() + 1, kSuccess; }
+Result host_text_size(Handle program, std::size_t* bytes) {
+  return *bytes = static_cast<std::string*>(program)->size() + 1, kSuccess;
+}
 Result host_text(Handle program, char* text) {
   const auto* const source = static_cast<std::string*>(program);
   return std::memcpy(text, source->c_str(), source->size() + 1), kSuccess;

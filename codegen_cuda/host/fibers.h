@@ -10,8 +10,8 @@ struct HostContext;
 /// How threads take turns.
 enum class Turns : std::uint8_t { forward, reversed };
 
-/// Runs `entry(parameters)` once for each thread of the block that the context describes. False where the threads wait for
-/// each other in vain: at barriers that not all of them reach, or in warps of which some lanes have left.
+/// Runs `entry(parameters)` once for each thread of the block that the context describes. False where the threads wait
+/// for each other in vain: at barriers that not all of them reach, or in warps of which some lanes have left.
 bool run_block(HostContext& context, void (*entry)(void**), void** parameters, Turns turns);
 
 // What HostContext::barrier and ::exchange do.

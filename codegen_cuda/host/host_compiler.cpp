@@ -37,8 +37,8 @@ Modules waiting;
 CompileCounts counts;
 
 std::string hash_of(std::string_view text) {
-  static const std::uint64_t preludes =
-      XXH3_64bits(host_prelude().data(), host_prelude().size()) ^ XXH3_64bits(shared_prelude().data(), shared_prelude().size());
+  static const std::uint64_t preludes = XXH3_64bits(host_prelude().data(), host_prelude().size()) ^
+                                        XXH3_64bits(shared_prelude().data(), shared_prelude().size());
   return fmt::format("{:016x}", XXH3_64bits_withSeed(text.data(), text.size(), preludes));
 }
 
@@ -47,7 +47,8 @@ const fs::path& folder() {
   static const fs::path path = [] {
     const std::string kept = DiskCache::instance().directory();
     std::error_code ignored;
-    fs::path p = kept.empty() ? fs::temp_directory_path() / fmt::format("fermata_host_kernels.{}", getpid()) : fs::path(kept) / "host_kernels";
+    fs::path p = kept.empty() ? fs::temp_directory_path() / fmt::format("fermata_host_kernels.{}", getpid())
+                              : fs::path(kept) / "host_kernels";
     fs::create_directories(p, ignored);
     if (kept.empty()) {
       static const struct Remover {
@@ -79,14 +80,33 @@ std::string compiler() {
 /// The compiler's process, or -1.
 pid_t start(const fs::path& source, const fs::path& library, const fs::path& messages) {
   const std::string program = compiler(), in = source, out = library;
-  const char* const arguments[] = {program.c_str(), "-x", "c++", "-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-nostdlib",
-                                   "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti",
-                                   "-fno-threadsafe-statics", "-fno-asynchronous-unwind-tables", "-pipe", "-o", out.c_str(), in.c_str(), nullptr};
+  const char* const arguments[] = {program.c_str(),
+                                   "-x",
+                                   "c++",
+                                   "-std=c++17",
+                                   "-O1",
+                                   "-w",
+                                   "-fPIC",
+                                   "-shared",
+                                   "-nostdlib",
+                                   "-ffp-contract=off",
+                                   "-fwrapv",
+                                   "-fno-strict-aliasing",
+                                   "-fno-exceptions",
+                                   "-fno-rtti",
+                                   "-fno-threadsafe-statics",
+                                   "-fno-asynchronous-unwind-tables",
+                                   "-pipe",
+                                   "-o",
+                                   out.c_str(),
+                                   in.c_str(),
+                                   nullptr};
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, messages.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   pid_t process = -1;
-  if (posix_spawnp(&process, program.c_str(), &actions, nullptr, const_cast<char* const*>(arguments), environ) != 0) process = -1;
+  if (posix_spawnp(&process, program.c_str(), &actions, nullptr, const_cast<char* const*>(arguments), environ) != 0)
+    process = -1;
   posix_spawn_file_actions_destroy(&actions);
   return process;
 }
@@ -159,8 +179,10 @@ bool compile_host_modules() {
     const fs::path known = library_of(*module);
     if (fs::exists(known, ignored) && load(*module, known)) continue;
     const auto same = [&](const std::shared_ptr<HostModule>& other) { return other->source == module->source; };
-    if (const auto twin = std::ranges::find_if(fresh, same); twin == fresh.end()) fresh.push_back(module);
-    else waiting.push_back(module);  // its twin's library is there next time
+    if (const auto twin = std::ranges::find_if(fresh, same); twin == fresh.end())
+      fresh.push_back(module);
+    else
+      waiting.push_back(module);  // its twin's library is there next time
   }
   constexpr std::size_t kMost = 64;  // kernels in a file: longer ones take the compiler more memory than they save time
   constexpr std::size_t kFew = 4;
@@ -171,7 +193,9 @@ bool compile_host_modules() {
   for (std::size_t at = 0; at < fresh.size(); at += size) {
     if (batches.size() >= processors) good = finish(batches.front()) && good, batches.erase(batches.begin());
     batches.push_back({{fresh.begin() + static_cast<std::ptrdiff_t>(at),
-                        fresh.begin() + static_cast<std::ptrdiff_t>(std::min(at + size, fresh.size()))}, {}, -1});
+                        fresh.begin() + static_cast<std::ptrdiff_t>(std::min(at + size, fresh.size()))},
+                       {},
+                       -1});
     begin(batches.back());
   }
   for (Batch& batch : batches) good = finish(batch) && good;
@@ -187,7 +211,7 @@ bool compile_host_modules() {
 }
 
 std::size_t parameter_bytes(const HostFunction& function) {
-  const std::string& source = function.module->source, head = "FM_KERNEL(" + function.name + ", ";
+  const std::string &source = function.module->source, head = "FM_KERNEL(" + function.name + ", ";
   const std::size_t at = source.find(head);
   return at == std::string::npos ? 0 : 8 * std::strtoull(source.c_str() + at + head.size(), nullptr, 10);
 }

@@ -10,8 +10,8 @@ namespace fermata::gpu {
 
 struct HostModule {
   std::string source;
-  bool has_turns = false;     // barriers, exchanges or shared memory: it needs fibers
-  void* library = nullptr;    // null until it is compiled
+  bool has_turns = false;   // barriers, exchanges or shared memory: it needs fibers
+  void* library = nullptr;  // null until it is compiled
   std::string why_not;
 };
 
@@ -33,7 +33,9 @@ std::size_t parameter_bytes(const HostFunction& function);
 /// The function, compiled; false where it could not be or is not there.
 bool look_up(HostFunction& function);
 
-struct CompileCounts { std::uint64_t kernels = 0, runs = 0; };
+struct CompileCounts {
+  std::uint64_t kernels = 0, runs = 0;
+};
 CompileCounts host_compile_counts();
 
 }  // namespace fermata::gpu

@@ -86,9 +86,12 @@ double dot(const unsigned char* a, const unsigned char* b, const Layout& al, con
     const double x = read(a, al.type, d.transpose_a == kOperationNone ? i + p * al.leading : p + i * al.leading);
     const double y = read(b, bl.type, d.transpose_b == kOperationNone ? p + j * bl.leading : j + p * bl.leading);
     const auto u = static_cast<float>(x), v = static_cast<float>(y);
-    if (in_tf32) narrow += to_tf32(u) * to_tf32(v);
-    else if (in_f32) narrow += u * v;
-    else wide += x * y;
+    if (in_tf32)
+      narrow += to_tf32(u) * to_tf32(v);
+    else if (in_f32)
+      narrow += u * v;
+    else
+      wide += x * y;
   }
   return in_f32 ? static_cast<double>(narrow) : wide;
 }
@@ -96,7 +99,8 @@ double dot(const unsigned char* a, const unsigned char* b, const Layout& al, con
 const unsigned char* bytes_at(const void* address, const Layout& l) {
   const std::int64_t last = (l.batches - 1) * l.batch_stride + (static_cast<std::int64_t>(l.columns) - 1) * l.leading +
                             static_cast<std::int64_t>(l.rows);
-  return HostMemory::instance().at(reinterpret_cast<Address>(address), static_cast<std::size_t>(last) * bytes_of(l.type));
+  return HostMemory::instance().at(reinterpret_cast<Address>(address),
+                                   static_cast<std::size_t>(last) * bytes_of(l.type));
 }
 
 struct Product {
@@ -128,8 +132,10 @@ Result multiply(const Product& p) {
       }
   }
   const std::int64_t last = (dl.batches - 1) * dl.batch_stride +
-                            (static_cast<std::int64_t>(dl.columns) - 1) * dl.leading + static_cast<std::int64_t>(dl.rows);
-  HostMemory::instance().mark_written(reinterpret_cast<Address>(out), static_cast<std::size_t>(last) * bytes_of(dl.type));
+                            (static_cast<std::int64_t>(dl.columns) - 1) * dl.leading +
+                            static_cast<std::int64_t>(dl.rows);
+  HostMemory::instance().mark_written(reinterpret_cast<Address>(out),
+                                      static_cast<std::size_t>(last) * bytes_of(dl.type));
   return kSuccess;
 }
 
@@ -141,8 +147,14 @@ Result host_matmul_run(Handle, Handle description, const void* alpha, const void
   const double scale = d.scale_type == kReal64F   ? *static_cast<const double*>(alpha)
                        : d.scale_type == kReal32I ? *static_cast<const std::int32_t*>(alpha)
                                                   : static_cast<double>(*static_cast<const float*>(alpha));
-  const Product p{d, *static_cast<Layout*>(a_layout), *static_cast<Layout*>(b_layout), *static_cast<Layout*>(d_layout),
-                  scale, a, b, out};
+  const Product p{d,
+                  *static_cast<Layout*>(a_layout),
+                  *static_cast<Layout*>(b_layout),
+                  *static_cast<Layout*>(d_layout),
+                  scale,
+                  a,
+                  b,
+                  out};
   return host_enqueue(stream, [p] { return multiply(p); });
 }
 
@@ -188,8 +200,8 @@ Result host_heuristic(Handle, Handle description, Handle a, Handle b, Handle, Ha
   const auto &al = *static_cast<Layout*>(a), &bl = *static_cast<Layout*>(b), &dl = *static_cast<Layout*>(out);
   *count = 0;
   if (wanted < 1) return kInvalidValue;
-  if (al.type == kReal8I && (d.transpose_a != kOperationTranspose || d.transpose_b != kOperationNone || al.leading % 4 != 0 ||
-                             bl.leading % 4 != 0 || dl.leading % 4 != 0))
+  if (al.type == kReal8I && (d.transpose_a != kOperationTranspose || d.transpose_b != kOperationNone ||
+                             al.leading % 4 != 0 || bl.leading % 4 != 0 || dl.leading % 4 != 0))
     return 15;  // CUBLAS_STATUS_NOT_SUPPORTED
   *found = MatmulHeuristic{}, *count = 1;
   return kSuccess;

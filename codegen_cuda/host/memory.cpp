@@ -71,7 +71,9 @@ unsigned char* HostMemory::at(Address address, std::size_t bytes) const {
   return offset + bytes <= start + size ? backing_ + offset : nullptr;
 }
 
-void HostMemory::mark_written(Address address, std::size_t bytes) { std::memset(shadow_ + (address - base_), 3, bytes); }
+void HostMemory::mark_written(Address address, std::size_t bytes) {
+  std::memset(shadow_ + (address - base_), 3, bytes);
+}
 
 bool HostMemory::is_written(Address address, std::size_t bytes) const {
   const unsigned char* const marks = shadow_ + (address - base_);

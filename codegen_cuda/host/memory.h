@@ -1,5 +1,5 @@
-// The memory of a device that is made up: a window of addresses that nobody may touch, the bytes behind it, and for each
-// byte whether it is allocated and whether it has been written.
+// The memory of a device that is made up: a window of addresses that nobody may touch, the bytes behind it, and for
+// each byte whether it is allocated and whether it has been written.
 #pragma once
 
 #include <cstddef>

@@ -57,7 +57,8 @@ void CallSource::offset(const std::string& name, const std::string& number_of, c
 
 void CallSource::for_each(const std::string& variable, std::int64_t count) {
   line(fmt::format("const i64 count = {};", number(count)));
-  line(fmt::format("for (i64 {0} = (i64)blockIdx.x * {1} + threadIdx.x; {0} < count; {0} += (i64)gridDim.x * {1}) {{", variable, kThreads));
+  line(fmt::format("for (i64 {0} = (i64)blockIdx.x * {1} + threadIdx.x; {0} < count; {0} += (i64)gridDim.x * {1}) {{",
+                   variable, kThreads));
   ++open_loops_;
 }
 
@@ -72,7 +73,8 @@ void CallSource::launch_blocks(std::int64_t blocks, unsigned threads, unsigned s
   const std::string name = function_name(prefix_, body);
   const std::string source = fmt::format("FM_KERNEL({}, {}, {}) {{\n{}}}\n", name, slots_.size(), threads, body);
   const std::int64_t most = std::int64_t{64} * current_device().info().multiprocessors;
-  kernel_of(name, source)->launch({static_cast<unsigned>(std::min(blocks, most)), threads, shared_bytes}, slots_.data());
+  kernel_of(name, source)
+      ->launch({static_cast<unsigned>(std::min(blocks, most)), threads, shared_bytes}, slots_.data());
 }
 
 void copy_elements(const TensorView& from, const TensorView& to) {

@@ -22,7 +22,8 @@ class CallSource {
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
   void add(std::string_view text) { text_ += text; }
   /// Declares i64 `name`: the offset, in elements, of the element with this row-major number over axes [begin, end).
-  void offset(const std::string& name, const std::string& number_of, const TensorView& view, unsigned begin, unsigned end);
+  void offset(const std::string& name, const std::string& number_of, const TensorView& view, unsigned begin,
+              unsigned end);
   /// Opens a loop over [0, count) by all threads of the grid.
   void for_each(const std::string& variable, std::int64_t count);
 

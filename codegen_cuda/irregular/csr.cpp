@@ -25,11 +25,12 @@ struct Pattern {
 
 /// Declares `offsets`, `columns`, `rows`, `entries` and `width`, and what reads them within bounds.
 void declare_pattern(CallSource& s, const Pattern& p) {
-  s.line(fmt::format("const i64* const offsets = {}; const i64 rows = {}, entries = {}, width = {};", s.pointer("const i64", p.data),
-                     s.number(p.rows), s.number(p.entries), s.number(p.width)));
+  s.line(fmt::format("const i64* const offsets = {}; const i64 rows = {}, entries = {}, width = {};",
+                     s.pointer("const i64", p.data), s.number(p.rows), s.number(p.entries), s.number(p.width)));
   s.line("const i64* const columns = offsets + rows + 1;");
 }
-constexpr const char* kOffset = "(fm_load(offsets + {0}) < 0 ? 0 : fm_load(offsets + {0}) > entries ? entries : fm_load(offsets + {0}))";
+constexpr const char* kOffset =
+    "(fm_load(offsets + {0}) < 0 ? 0 : fm_load(offsets + {0}) > entries ? entries : fm_load(offsets + {0}))";
 std::string offset_of(const std::string& row) { return fmt::format(fmt::runtime(kOffset), row); }
 
 void check_pattern(const CallArgs& args, const Pattern& p) {
@@ -38,15 +39,19 @@ void check_pattern(const CallArgs& args, const Pattern& p) {
     throw IndexError(1250, format_error(1250, "IndexError", fmt::format("{}: {}", name(op), what),
                                         {{"pattern", to_string(DType::i64, shape), ""}}, where));
   };
-  const Address rows = deferred_check([raise, p](const Found&) { raise(fmt::format("row offsets do not rise from 0 to {}", p.entries)); });
-  const Address columns = deferred_check([raise, p](const Found&) { raise(fmt::format("a column is not in [0, {})", p.width)); });
+  const Address rows = deferred_check(
+      [raise, p](const Found&) { raise(fmt::format("row offsets do not rise from 0 to {}", p.entries)); });
+  const Address columns =
+      deferred_check([raise, p](const Found&) { raise(fmt::format("a column is not in [0, {})", p.width)); });
   CallSource s("pattern");
   s.for_each("i", p.rows + 1 + p.entries);
   declare_pattern(s, p);
   s.line("const i64 here = fm_load(offsets + i);");
-  s.line(fmt::format("if (i == 0 ? here != 0 : i <= rows && here < fm_load(offsets + i - 1)) fm_lowest({0}, 0); if (i == rows && here != entries) fm_lowest({0}, 0);",
-                     s.pointer("u64", reinterpret_cast<const void*>(rows))));
-  s.line(fmt::format("if (i > rows && (here < 0 || here >= width)) fm_lowest({}, 0);", s.pointer("u64", reinterpret_cast<const void*>(columns))));
+  s.line(fmt::format(
+      "if (i == 0 ? here != 0 : i <= rows && here < fm_load(offsets + i - 1)) fm_lowest({0}, 0); if (i == rows && here != entries) fm_lowest({0}, 0);",
+      s.pointer("u64", reinterpret_cast<const void*>(rows))));
+  s.line(fmt::format("if (i > rows && (here < 0 || here >= width)) fm_lowest({}, 0);",
+                     s.pointer("u64", reinterpret_cast<const void*>(columns))));
   s.launch(p.rows + 1 + p.entries);
 }
 
@@ -84,12 +89,14 @@ void multiply_rows(const CallArgs& args, const Pattern& p, const TensorView& val
   s.for_each("i", p.rows * dense.sizes[1]);
   declare_pattern(s, p);
   s.line(fmt::format("const i64 wide = {}, row = i / wide, column = i % wide;", s.number(dense.sizes[1])));
-  s.line(fmt::format("const {0}* const values = {1}; const {0}* const dense = {2};", type, s.pointer(fmt::format("const {}", type), values.data),
+  s.line(fmt::format("const {0}* const values = {1}; const {0}* const dense = {2};", type,
+                     s.pointer(fmt::format("const {}", type), values.data),
                      s.pointer(fmt::format("const {}", type), dense.data)));
   s.line(fmt::format("{} sum = 0;", type));
   s.line(fmt::format("for (i64 e = {}; e < {}; ++e) {{", offset_of("row"), offset_of("row + 1")));
   s.line("const i64 at = fm_load(columns + e); if (at < 0 || at >= width) continue;");
-  s.line(fmt::format("sum = ({})(sum + {});", type, product(type, "fm_load(values + e)", "fm_load(dense + at * wide + column)")));
+  s.line(fmt::format("sum = ({})(sum + {});", type,
+                     product(type, "fm_load(values + e)", "fm_load(dense + at * wide + column)")));
   s.line("}");
   s.line(fmt::format("fm_store({} + i, sum);", s.pointer(type, out.data)));
   s.launch(p.rows * dense.sizes[1]);
@@ -98,7 +105,9 @@ void multiply_rows(const CallArgs& args, const Pattern& p, const TensorView& val
 /// The row that an entry belongs to: the last whose offset is not above it.
 void declare_row(CallSource& s, const std::string& entry) {
   s.line("i64 low = 0, high = rows;");
-  s.line(fmt::format("while (high - low > 1) {{ const i64 middle = low + (high - low) / 2; if (fm_load(offsets + middle) <= {}) low = middle; else high = middle; }}", entry));
+  s.line(fmt::format(
+      "while (high - low > 1) {{ const i64 middle = low + (high - low) / 2; if (fm_load(offsets + middle) <= {}) low = middle; else high = middle; }}",
+      entry));
   s.line("const i64 row = low;");
 }
 
@@ -107,7 +116,8 @@ void multiply_transposed(const CallArgs& args, const Pattern& p, const TensorVie
   const TensorView& out = args.outputs[0];
   const std::int64_t count = out.element_count();
   if (count == 0) return;
-  check(driver().fill_bytes(reinterpret_cast<Address>(out.data), 0, static_cast<std::size_t>(count) * byte_size(out.dtype), launch_handle()),
+  check(driver().fill_bytes(reinterpret_cast<Address>(out.data), 0,
+                            static_cast<std::size_t>(count) * byte_size(out.dtype), launch_handle()),
         "cuMemsetD8Async");
   if (p.entries == 0) return;
   const Workspace pairs(p.entries * 4 * 8);
@@ -129,13 +139,15 @@ void multiply_transposed(const CallArgs& args, const Pattern& p, const TensorVie
   s.line(fmt::format("const i64* const keys = {};", s.pointer("const i64", sorted)));
   s.line("const i64 key = fm_load(keys + first);");
   s.line("if (key < 0 || key >= width || (first > 0 && fm_load(keys + first - 1) == key)) continue;");
-  s.line(fmt::format("const {0}* const values = {1}; const {0}* const dense = {2};", type, s.pointer(fmt::format("const {}", type), values.data),
+  s.line(fmt::format("const {0}* const values = {1}; const {0}* const dense = {2};", type,
+                     s.pointer(fmt::format("const {}", type), values.data),
                      s.pointer(fmt::format("const {}", type), dense.data)));
   s.line(fmt::format("{} sum = 0;", type));
   s.line("for (i64 at = first; at < entries && fm_load(keys + at) == key; ++at) {");
   s.line("const i64 e = fm_load(keys + entries + at);");
   declare_row(s, "e");
-  s.line(fmt::format("sum = ({})(sum + {});", type, product(type, "fm_load(values + e)", "fm_load(dense + row * wide + column)")));
+  s.line(fmt::format("sum = ({})(sum + {});", type,
+                     product(type, "fm_load(values + e)", "fm_load(dense + row * wide + column)")));
   s.line("}");
   s.line(fmt::format("fm_store({} + key * wide + column, sum);", s.pointer(type, out.data)));
   s.launch(p.entries * dense.sizes[1]);
@@ -147,7 +159,8 @@ void csr_matmul_call(const CallArgs& args) {
   use_operands(args);
   const DenseView pattern(args.inputs[0]), values(args.inputs[1]), dense(args.inputs[2]);
   const std::int64_t entries = args.inputs[1].sizes[0];
-  const Pattern p{static_cast<const std::int64_t*>(pattern.view().data), args.inputs[0].sizes[0] - 1 - entries, entries, args.attributes[0]};
+  const Pattern p{static_cast<const std::int64_t*>(pattern.view().data), args.inputs[0].sizes[0] - 1 - entries, entries,
+                  args.attributes[0]};
   check_pattern(args, p);
   if (args.attributes[1] != 0) return multiply_transposed(args, p, values.view(), dense.view());
   multiply_rows(args, p, values.view(), dense.view());
@@ -156,7 +169,8 @@ void csr_matmul_call(const CallArgs& args) {
 void csr_sampled_matmul_call(const CallArgs& args) {
   use_operands(args);
   const DenseView pattern(args.inputs[0]), lhs(args.inputs[1]), rhs(args.inputs[2]);
-  const std::int64_t rows = args.inputs[1].sizes[0], entries = args.inputs[0].sizes[0] - 1 - rows, depth = args.inputs[1].sizes[1];
+  const std::int64_t rows = args.inputs[1].sizes[0], entries = args.inputs[0].sizes[0] - 1 - rows,
+                     depth = args.inputs[1].sizes[1];
   const Pattern p{static_cast<const std::int64_t*>(pattern.view().data), rows, entries, args.inputs[2].sizes[0]};
   check_pattern(args, p);
   const std::string_view type = unsigned_type(args.inputs[1].dtype);
@@ -166,10 +180,12 @@ void csr_sampled_matmul_call(const CallArgs& args) {
   declare_row(s, "i");
   s.line(fmt::format("const i64 depth = {}, column = fm_load(columns + i);", s.number(depth)));
   s.line(fmt::format("const {0}* const x = {1} + row * depth; const {0}* const y = {2} + column * depth;", type,
-                     s.pointer(fmt::format("const {}", type), lhs.view().data), s.pointer(fmt::format("const {}", type), rhs.view().data)));
+                     s.pointer(fmt::format("const {}", type), lhs.view().data),
+                     s.pointer(fmt::format("const {}", type), rhs.view().data)));
   s.line(fmt::format("{} sum = 0;", type));
   s.line("if (column >= 0 && column < width)");
-  s.line(fmt::format("for (i64 k = 0; k < depth; ++k) sum = ({})(sum + {});", type, product(type, "fm_load(x + k)", "fm_load(y + k)")));
+  s.line(fmt::format("for (i64 k = 0; k < depth; ++k) sum = ({})(sum + {});", type,
+                     product(type, "fm_load(x + k)", "fm_load(y + k)")));
   s.line(fmt::format("fm_store({} + i, sum);", s.pointer(type, args.outputs[0].data)));
   s.launch(entries);
 }

@@ -23,7 +23,9 @@ ElementText element_text(DType dtype, bool ordered) {
   return {type, type, type == "u16" || type == "u8" ? "u32" : type, "", ""};
 }
 
-std::string ElementText::load(const std::string& address) const { return fmt::format("{}(fm_load({}))", widen, address); }
+std::string ElementText::load(const std::string& address) const {
+  return fmt::format("{}(fm_load({}))", widen, address);
+}
 std::string ElementText::stored(const std::string& value) const {
   return narrow.empty() ? fmt::format("({}){}", memory, value) : fmt::format("{}({})", narrow, value);
 }

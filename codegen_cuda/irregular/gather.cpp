@@ -1,7 +1,7 @@
 // take and index_add. See irregular.h.
 //
-// index_add sorts the positions, stably, and gives every element of a row to one thread, which adds the row's sources in
-// order: the sums that the CPU makes, bit for bit.
+// index_add sorts the positions, stably, and gives every element of a row to one thread, which adds the row's sources
+// in order: the sums that the CPU makes, bit for bit.
 #include <fmt/format.h>
 
 #include "codegen_cuda/emit/primitives.h"
@@ -67,16 +67,20 @@ void index_add_call(const CallArgs& args) {
   const SumType type = sum_type(x.dtype);
   CallSource s("index_add");
   s.for_each("i", count);
-  s.line(fmt::format("const i64 inner = {}, positions = {}, size = {};", s.number(g.inner), s.number(g.positions), s.number(g.size)));
+  s.line(fmt::format("const i64 inner = {}, positions = {}, size = {};", s.number(g.inner), s.number(g.positions),
+                     s.number(g.size)));
   s.line(fmt::format("const i64* const keys = {};", s.pointer("const i64", sorted)));
   s.line("const i64 first = i / inner % positions, key = fm_load(keys + first);");
   s.line("if (first > 0 && fm_load(keys + first - 1) == key) continue;  // of the thread of the row's first source");
   const std::string_view bits = is_floating(x.dtype) && type.load.empty() ? name(x.dtype) : bits_text(x.dtype);
-  s.line(fmt::format("{0}* const to = {1} + (i / inner / positions * size + key) * inner + i % inner;", bits, s.pointer(bits, out.data)));
+  s.line(fmt::format("{0}* const to = {1} + (i / inner / positions * size + key) * inner + i % inner;", bits,
+                     s.pointer(bits, out.data)));
   s.line(fmt::format("{} sum = {}(fm_load(to));", type.sum, type.load));
   s.line("for (i64 at = first; at < positions && fm_load(keys + at) == key; ++at) {");
-  s.offset("from", "(i / inner / positions * positions + fm_load(keys + positions + at)) * inner + i % inner", source, 0, source.rank);
-  s.line(fmt::format("sum = ({0})(sum + {1}(fm_load({2} + from)));", type.sum, type.load, s.pointer(bits, source.data)));
+  s.offset("from", "(i / inner / positions * positions + fm_load(keys + positions + at)) * inner + i % inner", source,
+           0, source.rank);
+  s.line(
+      fmt::format("sum = ({0})(sum + {1}(fm_load({2} + from)));", type.sum, type.load, s.pointer(bits, source.data)));
   s.line("}");
   s.line(fmt::format("fm_store(to, ({}){}(sum));", bits, type.store));
   s.launch(count);

@@ -31,10 +31,12 @@ CallKernel irregular_kernel(Op op) {
     case Op::take: return take_call;
     case Op::index_add: return index_add_call;
     case Op::csr_matmul: return csr_matmul_call;
-    case Op::csr_sampled_matmul: return csr_sampled_matmul_call;
-#define FERMATA_SCAN(name, monoid, rule, doc) \
-  case Op::name: return scan_call;
+    case Op::csr_sampled_matmul:
+      return csr_sampled_matmul_call;
+// clang-format off
+#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return scan_call;
 #include "ir/ops.def"
+      // clang-format on
     case Op::gather: return gather_call;
     case Op::scatter:
     case Op::scatter_add:

@@ -12,18 +12,23 @@
 namespace fermata::gpu {
 namespace {
 
-/// An expression: the key of the element with these bits (a name). NaN is above all numbers; where `equal_zeros`, -0 is 0. Signed
-/// comparison orders keys.
+/// An expression: the key of the element with these bits (a name). NaN is above all numbers; where `equal_zeros`, -0 is
+/// 0. Signed comparison orders keys.
 std::string key_text(DType dtype, const std::string& bits, bool equal_zeros) {
   const unsigned width = 8u * static_cast<unsigned>(byte_size(dtype));
-  const std::uint64_t sign = std::uint64_t{1} << (width - 1), all = width == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << width) - 1;
+  const std::uint64_t sign = std::uint64_t{1} << (width - 1),
+                      all = width == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << width) - 1;
   const std::string u = fmt::format("(u64){}", bits);
   const std::string to_signed = width == 64 ? "(i64)(({}) ^ 0x8000000000000000ull)" : "(i64)({})";
   std::string key = u;
   if (is_floating(dtype)) {
-    const std::uint64_t infinity = dtype == DType::f16 ? 0x7c00 : dtype == DType::bf16 ? 0x7f80 : dtype == DType::f32 ? 0x7f800000u : 0x7ff0000000000000u;
+    const std::uint64_t infinity = dtype == DType::f16    ? 0x7c00
+                                   : dtype == DType::bf16 ? 0x7f80
+                                   : dtype == DType::f32  ? 0x7f800000u
+                                                          : 0x7ff0000000000000u;
     const std::string value = equal_zeros ? fmt::format("({0} == {1}ull ? 0ull : {0})", u, sign) : u;
-    key = fmt::format("(({0} & {1}ull) > {2}ull ? {3}ull : ({0} & {4}ull) != 0 ? ~({0}) & {3}ull : ({0} | {4}ull))", value, all & ~sign, infinity, all, sign);
+    key = fmt::format("(({0} & {1}ull) > {2}ull ? {3}ull : ({0} & {4}ull) != 0 ? ~({0}) & {3}ull : ({0} | {4}ull))",
+                      value, all & ~sign, infinity, all, sign);
   } else if (is_signed(dtype)) {
     key = fmt::format("({} ^ {}ull)", u, sign);
   }
@@ -49,7 +54,8 @@ void element_at(CallSource& s, const std::string& variable, const TensorView& v,
 }
 
 /// Keys and positions of all lines, sorted line by line; `descending`: largest first.
-const std::int64_t* sorted_lines(const CallArgs& args, const Lines& l, bool descending, bool equal_zeros, void* memory) {
+const std::int64_t* sorted_lines(const CallArgs& args, const Lines& l, bool descending, bool equal_zeros,
+                                 void* memory) {
   const TensorView& x = args.inputs[0];
   const std::int64_t count = l.count * l.size;
   CallSource s("keys");
@@ -57,8 +63,10 @@ const std::int64_t* sorted_lines(const CallArgs& args, const Lines& l, bool desc
   s.line(fmt::format("const i64 size = {}, line = i / size, place = i % size;", s.number(l.size)));
   element_at(s, "from", x, l);
   const std::string_view type = bits_text(x.dtype);
-  s.line(fmt::format("const {0} bits = fm_load({1} + from); const i64 key = {2};", type, s.pointer(type, x.data), key_text(x.dtype, "bits", equal_zeros)));
-  s.line(fmt::format("i64* const to = {}; fm_store(to + i, {}); fm_store(to + count + i, place);", s.pointer("i64", memory), descending ? "~key" : "key"));
+  s.line(fmt::format("const {0} bits = fm_load({1} + from); const i64 key = {2};", type, s.pointer(type, x.data),
+                     key_text(x.dtype, "bits", equal_zeros)));
+  s.line(fmt::format("i64* const to = {}; fm_store(to + i, {}); fm_store(to + count + i, place);",
+                     s.pointer("i64", memory), descending ? "~key" : "key"));
   s.launch(count);
   return sort_lines(static_cast<std::int64_t*>(memory), count, l.size);
 }
@@ -96,8 +104,8 @@ static void write_positions(const CallArgs& args, const Lines& l, const std::int
   s.for_each("i", l.count * kept);
   s.line(fmt::format("const i64 kept = {}, line = i / kept, place = i % kept;", s.number(kept)));
   element_at(s, "to", out, l);
-  s.line(fmt::format("fm_store({} + to, fm_load({} + {} + line * {} + place));", s.pointer("i64", out.data), s.pointer("const i64", sorted),
-                     s.number(l.count * l.size), s.number(l.size)));
+  s.line(fmt::format("fm_store({} + to, fm_load({} + {} + line * {} + place));", s.pointer("i64", out.data),
+                     s.pointer("const i64", sorted), s.number(l.count * l.size), s.number(l.size)));
   s.launch(l.count * kept);
 }
 
@@ -126,10 +134,12 @@ void searchsorted_call(const CallArgs& args) {
   CallSource s("searchsorted");
   s.for_each("i", count);
   s.offset("from", "i", wanted, 0, wanted.rank);
-  s.line(fmt::format("const {0} wanted = fm_load({1} + from); const i64 key = {2};", type, s.pointer(type, wanted.data), key_text(line.dtype, "wanted", true)));
+  s.line(fmt::format("const {0} wanted = fm_load({1} + from); const i64 key = {2};", type, s.pointer(type, wanted.data),
+                     key_text(line.dtype, "wanted", true)));
   s.line(fmt::format("i64 low = 0, high = {};", s.number(line.sizes[0])));
-  s.line(fmt::format("while (low < high) {{ const i64 middle = low + (high - low) / 2; const {0} bits = fm_load({1} + middle * {2}); const i64 there = {3};", type,
-                     s.pointer(type, line.data), s.number(line.strides[0]), key_text(line.dtype, "bits", true)));
+  s.line(fmt::format(
+      "while (low < high) {{ const i64 middle = low + (high - low) / 2; const {0} bits = fm_load({1} + middle * {2}); const i64 there = {3};",
+      type, s.pointer(type, line.data), s.number(line.strides[0]), key_text(line.dtype, "bits", true)));
   s.line(fmt::format("if (there {} key) low = middle + 1; else high = middle; }}", right ? "<=" : "<"));
   s.line(fmt::format("fm_store({} + i, low);", s.pointer("i64", out.data)));
   s.launch(count);
@@ -148,17 +158,24 @@ void flatnonzero_call(const CallArgs& args) {
     CallSource s("nonzero");
     s.for_each("i", count);
     s.offset("from", "i", x, 0, x.rank);
-    const std::string mask = is_floating(x.dtype) ? fmt::format(" & {:#x}ull", byte_size(x.dtype) == 8 ? 0x7fffffffffffffffull : byte_size(x.dtype) == 4 ? 0x7fffffffull : 0x7fffull) : "";
+    const std::string mask = is_floating(x.dtype)
+                                 ? fmt::format(" & {:#x}ull", byte_size(x.dtype) == 8   ? 0x7fffffffffffffffull
+                                                              : byte_size(x.dtype) == 4 ? 0x7fffffffull
+                                                                                        : 0x7fffull)
+                                 : "";
     s.line(fmt::format("const i64 key = ((u64)fm_load({} + from){}) != 0 ? 0 : 1;", s.pointer(type, x.data), mask));
-    s.line(fmt::format("i64* const to = {}; fm_store(to + i, key); fm_store(to + count + i, i);", s.pointer("i64", memory.data())));
+    s.line(fmt::format("i64* const to = {}; fm_store(to + i, key); fm_store(to + count + i, i);",
+                       s.pointer("i64", memory.data())));
     s.launch(count);
     sorted = sort_lines(static_cast<std::int64_t*>(memory.data()), count, count);
   }
   CallSource s("positions_of_nonzero");
   s.for_each("i", wanted);
-  s.line(fmt::format("const i64 elements = {}; const i64* const pairs = {};", s.number(count), s.pointer("const i64", sorted)));
-  s.line(fmt::format("fm_store({} + i * {}, i < elements && fm_load(pairs + i) == 0 ? fm_load(pairs + elements + i) : elements);", s.pointer("i64", out.data),
-                     s.number(out.strides[0])));
+  s.line(fmt::format("const i64 elements = {}; const i64* const pairs = {};", s.number(count),
+                     s.pointer("const i64", sorted)));
+  s.line(fmt::format(
+      "fm_store({} + i * {}, i < elements && fm_load(pairs + i) == 0 ? fm_load(pairs + elements + i) : elements);",
+      s.pointer("i64", out.data), s.number(out.strides[0])));
   s.launch(wanted);
 }
 

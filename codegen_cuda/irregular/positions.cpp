@@ -16,16 +16,19 @@ namespace fermata::gpu {
 namespace {
 
 /// What the CPU's kernels throw.
-void throw_out_of_range(Op op, std::vector<TensorType> types, std::int64_t axis, const Found& found, std::source_location where) {
+void throw_out_of_range(Op op, std::vector<TensorType> types, std::int64_t axis, const Found& found,
+                        std::source_location where) {
   static constexpr std::string_view kLabels[] = {"x", "index", "source"};
   const std::int64_t size = types[0].shape[static_cast<std::size_t>(axis)];
   std::vector<ErrorOperand> operands;
-  for (std::size_t i = 0; i < types.size(); ++i) operands.push_back({kLabels[i], to_string(types[i].dtype, types[i].shape), ""});
+  for (std::size_t i = 0; i < types.size(); ++i)
+    operands.push_back({kLabels[i], to_string(types[i].dtype, types[i].shape), ""});
   operands[0].note = fmt::format("axis {} is {}", axis, size);
   operands[1].note = fmt::format("element {} is {}", found.place, found.value);
-  throw IndexError(1204, format_error(1204, "IndexError",
-                                      fmt::format("{}: position {} leaves axis {} of size {}", name(op), found.value, axis, size),
-                                      operands, where));
+  throw IndexError(
+      1204, format_error(1204, "IndexError",
+                         fmt::format("{}: position {} leaves axis {} of size {}", name(op), found.value, axis, size),
+                         operands, where));
 }
 
 }  // namespace
@@ -41,19 +44,25 @@ void read_position(CallSource& source, const CallArgs& args, const std::string& 
   const std::string_view type = value_type(index.dtype);
   source.offset("at_" + variable, which, index, 0, index.rank);
   const std::string limit = source.number(size);
-  source.line(fmt::format("const {0} given_{1} = fm_load({2} + at_{1});", type, variable, source.pointer(type, index.data)));
+  source.line(
+      fmt::format("const {0} given_{1} = fm_load({2} + at_{1});", type, variable, source.pointer(type, index.data)));
   source.line(fmt::format("i64 {0} = (i64)given_{0};", variable));
   if (is_signed(index.dtype)) source.line(fmt::format("if ({0} < 0) {0} += {1};", variable, limit));
-  const std::string shown = byte_size(index.dtype) == 8 && !is_signed(index.dtype)
-                                ? fmt::format("(given_{0} > 0x7fffffffull ? 0x7fffffffll : (i64)given_{0})", variable)
-                                : fmt::format("((i64)given_{0} > 0x7fffffffll ? 0x7fffffffll : (i64)given_{0} < -0x80000000ll ? -0x80000000ll : (i64)given_{0})", variable);
-  source.line(fmt::format("if ({0} < 0 || {0} >= {1}) {{ fm_lowest({2}, (u64)(({3}) > 0xfffffffell ? 0xfffffffell : ({3})) << 32 | (u32){4}); {0} = 0; }}",
-                          variable, limit, source.pointer("u64", reinterpret_cast<const void*>(slot)), which, shown));
+  const std::string shown =
+      byte_size(index.dtype) == 8 && !is_signed(index.dtype)
+          ? fmt::format("(given_{0} > 0x7fffffffull ? 0x7fffffffll : (i64)given_{0})", variable)
+          : fmt::format(
+                "((i64)given_{0} > 0x7fffffffll ? 0x7fffffffll : (i64)given_{0} < -0x80000000ll ? -0x80000000ll : (i64)given_{0})",
+                variable);
+  source.line(fmt::format(
+      "if ({0} < 0 || {0} >= {1}) {{ fm_lowest({2}, (u64)(({3}) > 0xfffffffell ? 0xfffffffell : ({3})) << 32 | (u32){4}); {0} = 0; }}",
+      variable, limit, source.pointer("u64", reinterpret_cast<const void*>(slot)), which, shown));
 }
 
 GatherSizes gather_sizes(const CallArgs& args) {
   const TensorView& x = args.inputs[0];
-  GatherSizes g{static_cast<unsigned>(args.attributes[0]), 1, x.sizes[args.attributes[0]], 1, args.inputs[1].element_count()};
+  GatherSizes g{static_cast<unsigned>(args.attributes[0]), 1, x.sizes[args.attributes[0]], 1,
+                args.inputs[1].element_count()};
   for (unsigned i = 0; i < g.axis; ++i) g.outer *= x.sizes[i];
   for (unsigned i = g.axis + 1; i < x.rank; ++i) g.inner *= x.sizes[i];
   return g;
@@ -61,13 +70,15 @@ GatherSizes gather_sizes(const CallArgs& args) {
 
 std::int64_t* sort_lines(std::int64_t* buffer, std::int64_t count, std::int64_t size) {
   std::int64_t *from = buffer, *to = buffer + 2 * count;
-  // Runs of twice the width each time: a pair's place is its own in its run, plus how many of the other run come before it.
+  // Runs of twice the width each time: a pair's place is its own in its run, plus how many of the other run come before
+  // it.
   for (std::int64_t width = 1; width < size; width *= 2) {
     CallSource s("merge");
     s.for_each("i", count);
-    s.line(fmt::format("const i64 width = {}, size = {}; const i64* const keys = {}; i64* const to = {};", s.number(width), s.number(size),
-                       s.pointer("const i64", from), s.pointer("i64", to)));
-    s.add(R"cuda(  const i64 key = fm_load(keys + i), line = i / size * size, end = line + size, start = line + (i - line) / (2 * width) * (2 * width);
+    s.line(fmt::format("const i64 width = {}, size = {}; const i64* const keys = {}; i64* const to = {};",
+                       s.number(width), s.number(size), s.pointer("const i64", from), s.pointer("i64", to)));
+    s.add(
+        R"cuda(  const i64 key = fm_load(keys + i), line = i / size * size, end = line + size, start = line + (i - line) / (2 * width) * (2 * width);
   const bool left = i - start < width;
   i64 low = left ? start + width : start, high = left ? start + 2 * width : start + width;
   if (low > end) low = end;

@@ -1,5 +1,5 @@
-// Positions along an axis, as take and index_add read them: any integer dtype, negative ones count from the end, what is out
-// of range is reported when the device is next waited for.
+// Positions along an axis, as take and index_add read them: any integer dtype, negative ones count from the end, what
+// is out of range is reported when the device is next waited for.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct GatherSizes {
 };
 GatherSizes gather_sizes(const CallArgs& args);
 
-/// Sorts pairs of i64 by key, stably, within lines of `size` each: count keys and the numbers that go with them. The result
-/// is in one of the two halves of `buffer` (4 * count i64): keys, then numbers.
+/// Sorts pairs of i64 by key, stably, within lines of `size` each: count keys and the numbers that go with them. The
+/// result is in one of the two halves of `buffer` (4 * count i64): keys, then numbers.
 std::int64_t* sort_lines(std::int64_t* buffer, std::int64_t count, std::int64_t size);
 
 }  // namespace fermata::gpu

@@ -1,5 +1,5 @@
-// Two products and the row kernel between them as one kernel, so that what is between is never in memory: attention, written
-// in any way. Needs rows that can be taken part by part (emit/online_rows.h).
+// Two products and the row kernel between them as one kernel, so that what is between is never in memory: attention,
+// written in any way. Needs rows that can be taken part by part (emit/online_rows.h).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@
 
 namespace fermata::gpu {
 
-/// When they run as one: where that is expected to be faster, or what is between is large; always or never where they can.
+/// When they run as one: where that is expected to be faster, or what is between is large; always or never where they
+/// can.
 enum class JoinRule : std::uint8_t { by_cost, always, never };
 /// Returns the rule before. At first it is what FERMATA_CUDA_JOIN says.
 JoinRule set_join_rule(JoinRule rule);

@@ -1,4 +1,5 @@
-// Matrix products on CUDA: by cuBLASLt where the library is there and takes the problem, by a kernel of our own otherwise.
+// Matrix products on CUDA: by cuBLASLt where the library is there and takes the problem, by a kernel of our own
+// otherwise.
 #pragma once
 
 #include "runtime/tensor_view.h"
@@ -17,11 +18,12 @@ double matmul_tiled_cost(const CallArgs& args);
 
 /// What a product may be followed by without a kernel of its own. gelu is the approximation by tanh.
 enum class MatmulEnd : std::uint8_t { none, bias, relu, bias_relu, gelu, bias_gelu };
-/// The product, with `bias` (one for each column, or null) and what follows it. False where the library has no kernel for both;
-/// nothing has been started then.
+/// The product, with `bias` (one for each column, or null) and what follows it. False where the library has no kernel
+/// for both; nothing has been started then.
 bool matmul_with_end(const CallArgs& args, MatmulEnd end, const void* bias);
 
-/// Whether products of f32 may round their factors to TF32: much faster, about three digits. Returns what was chosen before.
+/// Whether products of f32 may round their factors to TF32: much faster, about three digits. Returns what was chosen
+/// before.
 bool set_tf32(bool on);
 bool uses_tf32();
 

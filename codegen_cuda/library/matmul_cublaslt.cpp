@@ -1,7 +1,7 @@
 // See matmul.h: products by cuBLASLt.
 //
-// The library counts by columns, so what is a product of lhs and rhs by rows is one of rhs and lhs to it, and neither is
-// moved. What the library's heuristic chooses is kept per shape; its workspace comes from our allocator.
+// The library counts by columns, so what is a product of lhs and rhs by rows is one of rhs and lhs to it, and neither
+// is moved. What the library's heuristic chooses is kept per shape; its workspace comes from our allocator.
 #include <fmt/format.h>
 
 #include <array>
@@ -34,7 +34,8 @@ std::atomic<bool>& tf32() {
 std::int64_t workspace_bytes() { return on_host_executor() ? 1 << 16 : 32 << 20; }
 
 [[noreturn]] void throw_failed(Result r, const char* call) {
-  throw InternalError(9101, format_error(9101, "InternalError", fmt::format("cuda: {} gives status {}", call, r), {}, run_location()));
+  throw InternalError(
+      9101, format_error(9101, "InternalError", fmt::format("cuda: {} gives status {}", call, r), {}, run_location()));
 }
 void check_library(Result r, const char* call) {
   if (r != kSuccess) throw_failed(r, call);
@@ -68,7 +69,8 @@ struct Operand {
   std::int64_t leading, batch_stride;
   int operation;
   bool operator<(const Operand& o) const {
-    return std::tie(rows, columns, leading, batch_stride, operation) < std::tie(o.rows, o.columns, o.leading, o.batch_stride, o.operation);
+    return std::tie(rows, columns, leading, batch_stride, operation) <
+           std::tie(o.rows, o.columns, o.leading, o.batch_stride, o.operation);
   }
 };
 
@@ -79,7 +81,8 @@ struct Shapes {
   Operand a, b, d;
   bool operator<(const Shapes& o) const {
     return std::tie(device, factor_type, result_type, compute_type, scale_type, batches, epilogue, alignment, a, b, d) <
-           std::tie(o.device, o.factor_type, o.result_type, o.compute_type, o.scale_type, o.batches, o.epilogue, o.alignment, o.a, o.b, o.d);
+           std::tie(o.device, o.factor_type, o.result_type, o.compute_type, o.scale_type, o.batches, o.epilogue,
+                    o.alignment, o.a, o.b, o.d);
   }
 };
 
@@ -90,7 +93,8 @@ class Descriptors {
     check_library(library().description_create(&matmul, s.compute_type, s.scale_type), "cublasLtMatmulDescCreate");
     set(kTransA, s.a.operation), set(kTransB, s.b.operation), set(kEpilogue, s.epilogue);
     if (bias != nullptr) set(kBiasPointer, bias), set(kBiasDataType, s.result_type);
-    a = layout(s.a, s.factor_type, s.batches), b = layout(s.b, s.factor_type, s.batches), d = layout(s.d, s.result_type, s.batches);
+    a = layout(s.a, s.factor_type, s.batches), b = layout(s.b, s.factor_type, s.batches),
+    d = layout(s.d, s.result_type, s.batches);
   }
   ~Descriptors() {
     for (const Handle each : {a, b, d})
@@ -130,7 +134,8 @@ const MatmulHeuristic* algorithm_for(const Shapes& shapes, const Descriptors& d)
     const auto bytes = static_cast<std::uint64_t>(workspace_bytes());
     library().preference_set(preference, kPreferenceMaxWorkspace, &bytes, sizeof bytes);
     int found = 0;
-    const Result r = library().heuristic(library_handle(), d.matmul, d.a, d.b, d.d, d.d, preference, 1, &at->second, &found);
+    const Result r =
+        library().heuristic(library_handle(), d.matmul, d.a, d.b, d.d, d.d, preference, 1, &at->second, &found);
     library().preference_destroy(preference);
     if (r != kSuccess || found == 0) at->second.state = -1;
   }
@@ -138,7 +143,8 @@ const MatmulHeuristic* algorithm_for(const Shapes& shapes, const Descriptors& d)
 }
 
 unsigned alignment_of(const void* a, const void* b, const void* d) {
-  const auto bits = reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) | reinterpret_cast<std::uintptr_t>(d);
+  const auto bits =
+      reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) | reinterpret_cast<std::uintptr_t>(d);
   return static_cast<unsigned>(bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 1);
 }
 
@@ -146,20 +152,24 @@ unsigned alignment_of(const void* a, const void* b, const void* d) {
 class ReadableSide {
  public:
   /// `by_columns`: it must lie so.
-  ReadableSide(const MatmulProblem& p, const MatrixSide& side, std::int64_t rows, std::int64_t columns, bool by_rows, bool by_columns)
+  ReadableSide(const MatmulProblem& p, const MatrixSide& side, std::int64_t rows, std::int64_t columns, bool by_rows,
+               bool by_columns)
       : side_(side), copy_(accepted(side, rows, columns, by_rows, by_columns) ? 0 : bytes_of(p, side, rows, columns)) {
     if (accepted(side, rows, columns, by_rows, by_columns)) return;
     Shape sizes, from, to;
     for (std::size_t i = 0; i < p.batch_sizes.rank(); ++i)
       sizes.push_back(side.batch_strides[i] == 0 ? 1 : p.batch_sizes[i]), from.push_back(side.batch_strides[i]);
     sizes.push_back(by_rows ? rows : columns), sizes.push_back(by_rows ? columns : rows);
-    from.push_back(by_rows ? side.row_stride : side.column_stride), from.push_back(by_rows ? side.column_stride : side.row_stride);
+    from.push_back(by_rows ? side.row_stride : side.column_stride),
+        from.push_back(by_rows ? side.column_stride : side.row_stride);
     to = dense_strides(sizes);
     const auto rank = static_cast<std::uint8_t>(sizes.rank());
-    copy_elements({const_cast<void*>(side.data), side.dtype, rank, sizes.data(), from.data()}, {copy_.data(), side.dtype, rank, sizes.data(), to.data()});
+    copy_elements({const_cast<void*>(side.data), side.dtype, rank, sizes.data(), from.data()},
+                  {copy_.data(), side.dtype, rank, sizes.data(), to.data()});
     side_.data = copy_.data();
     side_.row_stride = by_rows ? columns : 1, side_.column_stride = by_rows ? 1 : rows;
-    for (std::size_t i = 0; i < side_.batch_strides.rank(); ++i) side_.batch_strides[i] = side.batch_strides[i] == 0 ? 0 : to[i];
+    for (std::size_t i = 0; i < side_.batch_strides.rank(); ++i)
+      side_.batch_strides[i] = side.batch_strides[i] == 0 ? 0 : to[i];
   }
   const MatrixSide& side() const { return side_; }
 
@@ -179,8 +189,10 @@ class ReadableSide {
 /// A matrix of rows x columns that lies by rows is, by columns, its transpose.
 Operand operand_of(const MatrixSide& s, std::int64_t rows, std::int64_t columns, std::int64_t batch_stride) {
   if (lies_by_rows(s, rows, columns))
-    return {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), rows == 1 ? columns : s.row_stride, batch_stride, kOperationNone};
-  return {static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), columns == 1 ? rows : s.column_stride, batch_stride, kOperationTranspose};
+    return {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), rows == 1 ? columns : s.row_stride,
+            batch_stride, kOperationNone};
+  return {static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), columns == 1 ? rows : s.column_stride,
+          batch_stride, kOperationTranspose};
 }
 
 bool is_bytes(const MatmulProblem& p) { return p.out_dtype == DType::i32 && p.lhs.dtype == DType::i8; }
@@ -193,8 +205,16 @@ Shapes shapes_of(const MatmulProblem& p, const MatrixSide& lhs, const MatrixSide
   int scale = kReal32F;
   if (factor == kReal64F) compute = kCompute64F, scale = kReal64F;
   if (factor == kReal8I) compute = kCompute32I, scale = kReal32I;
-  return {current_device().number(), factor, result, compute, scale, batched ? static_cast<int>(p.batch_sizes.back()) : 1, epilogue,
-          alignment_of(lhs.data, rhs.data, p.out), operand_of(rhs, p.k, p.n, stride(rhs)), operand_of(lhs, p.m, p.k, stride(lhs)),
+  return {current_device().number(),
+          factor,
+          result,
+          compute,
+          scale,
+          batched ? static_cast<int>(p.batch_sizes.back()) : 1,
+          epilogue,
+          alignment_of(lhs.data, rhs.data, p.out),
+          operand_of(rhs, p.k, p.n, stride(rhs)),
+          operand_of(lhs, p.m, p.k, stride(lhs)),
           {static_cast<std::uint64_t>(p.n), static_cast<std::uint64_t>(p.m), p.n, p.m * p.n, kOperationNone}};
 }
 
@@ -203,7 +223,8 @@ const void* moved(const void* data, std::int64_t elements, DType dtype) {
 }
 
 unsigned epilogue_of(MatmulEnd end) {
-  constexpr unsigned kEpilogues[] = {kEpilogueDefault, kEpilogueBias, kEpilogueRelu, kEpilogueReluBias, kEpilogueGelu, kEpilogueGeluBias};
+  constexpr unsigned kEpilogues[] = {kEpilogueDefault,  kEpilogueBias, kEpilogueRelu,
+                                     kEpilogueReluBias, kEpilogueGelu, kEpilogueGeluBias};
   return kEpilogues[static_cast<std::size_t>(end)];
 }
 
@@ -229,14 +250,16 @@ bool multiply(const MatmulProblem& p, MatmulEnd end, const void* bias) {
     std::int64_t left = 0, right = 0, rest = batch;
     for (std::size_t i = p.batch_sizes.rank(); i-- > 0;) {
       if (i + 1 == p.batch_sizes.rank()) continue;
-      left += rest % p.batch_sizes[i] * lhs.side().batch_strides[i], right += rest % p.batch_sizes[i] * rhs.side().batch_strides[i];
+      left += rest % p.batch_sizes[i] * lhs.side().batch_strides[i],
+          right += rest % p.batch_sizes[i] * rhs.side().batch_strides[i];
       rest /= p.batch_sizes[i];
     }
     auto* const out = const_cast<void*>(moved(p.out, batch * shapes.batches * p.m * p.n, p.out_dtype));
-    check_library(library().matmul(library_handle(), d.matmul, alpha, moved(rhs.side().data, right, p.rhs.dtype), d.a,
-                                   moved(lhs.side().data, left, p.lhs.dtype), d.b, beta, out, d.d, out, d.d, &chosen->algorithm,
-                                   workspace.data(), static_cast<std::size_t>(workspace_bytes()), launch_handle()),
-                  "cublasLtMatmul");
+    check_library(
+        library().matmul(library_handle(), d.matmul, alpha, moved(rhs.side().data, right, p.rhs.dtype), d.a,
+                         moved(lhs.side().data, left, p.lhs.dtype), d.b, beta, out, d.d, out, d.d, &chosen->algorithm,
+                         workspace.data(), static_cast<std::size_t>(workspace_bytes()), launch_handle()),
+        "cublasLtMatmul");
     note_started("cublasLtMatmul");
   }
   return true;
@@ -248,7 +271,8 @@ bool set_tf32(bool on) { return tf32().exchange(on); }
 bool uses_tf32() { return tf32().load(std::memory_order_relaxed); }
 
 bool matmul_cublaslt_fits(const CallArgs& args) {
-  if (args.op == Op::matmul_i32 && (args.inputs[0].dtype != DType::i8 || args.inputs[1].dtype != DType::i8)) return false;
+  if (args.op == Op::matmul_i32 && (args.inputs[0].dtype != DType::i8 || args.inputs[1].dtype != DType::i8))
+    return false;
   return usable() && matmul_library() != nullptr;
 }
 
@@ -261,7 +285,9 @@ bool matmul_with_end(const CallArgs& args, MatmulEnd end, const void* bias) {
   if (bias != nullptr) use_buffer(bias);
   if (p.batches() * p.m * p.n == 0) return true;
   if (p.k == 0) {
-    check(driver().fill_bytes(reinterpret_cast<Address>(p.out), 0, static_cast<std::size_t>(args.outputs[0].element_count()) * byte_size(p.out_dtype), launch_handle()),
+    check(driver().fill_bytes(reinterpret_cast<Address>(p.out), 0,
+                              static_cast<std::size_t>(args.outputs[0].element_count()) * byte_size(p.out_dtype),
+                              launch_handle()),
           "cuMemsetD8Async");
     return true;
   }

@@ -29,7 +29,8 @@ ValueId applied(ScalarProgram& p, Op op, const std::vector<ValueId>& operands, D
   return rounded(p, p.inline_program(f.program, wide, f.results)[0], dtype);
 }
 
-/// What the library can end with, as a formula of the product and the bias. Sums are of either order, as the program has them.
+/// What the library can end with, as a formula of the product and the bias. Sums are of either order, as the program
+/// has them.
 struct EndProgram {
   MatmulEnd end;
   Formula formula;
@@ -38,9 +39,12 @@ struct EndProgram {
 std::vector<EndProgram> make_ends(DType dtype) {
   static constexpr std::array<std::pair<MatmulEnd, std::optional<Op>>, 3> kWithBias{
       {{MatmulEnd::bias, {}}, {MatmulEnd::bias_relu, Op::relu}, {MatmulEnd::bias_gelu, Op::gelu_tanh}}};
-  static constexpr std::array<std::pair<MatmulEnd, Op>, 2> kWithout{{{MatmulEnd::relu, Op::relu}, {MatmulEnd::gelu, Op::gelu_tanh}}};
+  static constexpr std::array<std::pair<MatmulEnd, Op>, 2> kWithout{
+      {{MatmulEnd::relu, Op::relu}, {MatmulEnd::gelu, Op::gelu_tanh}}};
   std::vector<EndProgram> all;
-  const auto parameter = [&](ScalarProgram& p, std::uint16_t k) { return p.add({.prim = Prim::parameter, .type = dtype, .index = k}); };
+  const auto parameter = [&](ScalarProgram& p, std::uint16_t k) {
+    return p.add({.prim = Prim::parameter, .type = dtype, .index = k});
+  };
   // Between ops values are kept wide, and a store narrows what it is given.
   const auto finish = [&](MatmulEnd end, ScalarProgram p, ValueId result, std::size_t parameters) {
     result = rounded(p, widened(p, result, dtype), dtype);
@@ -63,7 +67,8 @@ std::vector<EndProgram> make_ends(DType dtype) {
 }
 
 const std::vector<EndProgram>& ends(DType dtype) {
-  static const std::vector<EndProgram> f32 = make_ends(DType::f32), f16 = make_ends(DType::f16), bf16 = make_ends(DType::bf16);
+  static const std::vector<EndProgram> f32 = make_ends(DType::f32), f16 = make_ends(DType::f16),
+                                       bf16 = make_ends(DType::bf16);
   return dtype == DType::f32 ? f32 : dtype == DType::f16 ? f16 : bf16;
 }
 
@@ -114,7 +119,9 @@ bool matmul_with_following(const CallArgs& args) {
   const TensorView& out = args.outputs[0];
   // A sum has no order that says which is the product.
   if (end.bias && launch.pointers[*end.bias] == out.data) std::swap(end.product, *end.bias);
-  if (launch.pointers[end.product] != out.data || !lies_densely(launch, end.product, rank) || !lies_densely(launch, end.result, rank)) return false;
+  if (launch.pointers[end.product] != out.data || !lies_densely(launch, end.product, rank) ||
+      !lies_densely(launch, end.result, rank))
+    return false;
   if (end.bias && !is_by_column(launch, *end.bias, rank, out.sizes[out.rank - 1])) return false;
   TensorView result = out;
   result.data = launch.pointers[end.result];

@@ -1,7 +1,7 @@
 // Kernels that cuBLASLt does itself, at the end of a product: a bias for each column, relu, gelu.
 //
-// They are recognised by what they compute, not by what it was called: the program of a kernel is compared with those of
-// the library's epilogues, which are put together from the formulas of the op table.
+// They are recognised by what they compute, not by what it was called: the program of a kernel is compared with those
+// of the library's epilogues, which are put together from the formulas of the op table.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace fermata::gpu {
 
 struct KernelEnd {
   MatmulEnd end;
-  std::uint16_t product;           // accesses of the kernel
+  std::uint16_t product;  // accesses of the kernel
   std::optional<std::uint16_t> bias;
   std::uint16_t result;
 };
 
-/// What a kernel is as the end of a product; nothing where the library has none like it. Which access is the product, and
-/// that a bias has one element for each column, is known when it is launched.
+/// What a kernel is as the end of a product; nothing where the library has none like it. Which access is the product,
+/// and that a bias has one element for each column, is known when it is launched.
 std::optional<KernelEnd> end_of(const Kernel& kernel);
 
 /// The product and the kernel that follows it (runtime/device_run.h) as one, where that can be: true if both have been

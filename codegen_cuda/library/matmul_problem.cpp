@@ -38,10 +38,12 @@ MatmulProblem decode_matmul(const CallArgs& args) {
     p.n = rhs.sizes[rhs.rank - 1];
     p.rhs.row_stride = rhs.strides[rhs.rank - 2], p.rhs.column_stride = rhs.strides[rhs.rank - 1];
   }
-  const unsigned lhs_rank = lhs.rank - std::min<unsigned>(lhs.rank, 2), rhs_rank = rhs.rank - std::min<unsigned>(rhs.rank, 2);
+  const unsigned lhs_rank = lhs.rank - std::min<unsigned>(lhs.rank, 2),
+                 rhs_rank = rhs.rank - std::min<unsigned>(rhs.rank, 2);
   const unsigned rank = std::max(lhs_rank, rhs_rank);
   for (unsigned i = 0; i < rank; ++i) {
-    const int l = static_cast<int>(i + lhs_rank) - static_cast<int>(rank), r = static_cast<int>(i + rhs_rank) - static_cast<int>(rank);
+    const int l = static_cast<int>(i + lhs_rank) - static_cast<int>(rank),
+              r = static_cast<int>(i + rhs_rank) - static_cast<int>(rank);
     const std::int64_t lhs_size = l < 0 ? 1 : lhs.sizes[l], rhs_size = r < 0 ? 1 : rhs.sizes[r];
     if (lhs_size == 1 && rhs_size == 1) continue;
     p.batch_sizes.push_back(lhs_size == 1 ? rhs_size : lhs_size);

@@ -19,7 +19,8 @@ std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f} MiB", stat
 
 }  // namespace
 
-Allocator::Allocator(Device& device, std::size_t limit) : device_(device), limit_(limit), caching_(!on_host_executor()) {}
+Allocator::Allocator(Device& device, std::size_t limit)
+    : device_(device), limit_(limit), caching_(!on_host_executor()) {}
 
 std::size_t Allocator::rounded(std::size_t bytes) const {
   if (!caching_) return std::max<std::size_t>(bytes, 1);
@@ -55,11 +56,12 @@ Block* Allocator::allocate(std::size_t wanted, Stream& stream) {
       std::size_t free = 0, total = 0;
       driver().memory_info(&free, &total);
       throw OutOfMemoryError(
-          3002, format_error(3002, "OutOfMemoryError",
-                             fmt::format("cuda:{}: no room for a buffer of {}", device_.number(), mebibytes(wanted)),
-                             {{"device", fmt::format("{} of {} are free", mebibytes(free), mebibytes(total)), ""},
-                              {"here", fmt::format("{} are in use, of at most {}", mebibytes(live_), mebibytes(limit_)), ""}},
-                             run_location(), "free tensors, work on smaller parts, or raise FERMATA_CUDA_MEMORY_LIMIT"));
+          3002,
+          format_error(3002, "OutOfMemoryError",
+                       fmt::format("cuda:{}: no room for a buffer of {}", device_.number(), mebibytes(wanted)),
+                       {{"device", fmt::format("{} of {} are free", mebibytes(free), mebibytes(total)), ""},
+                        {"here", fmt::format("{} are in use, of at most {}", mebibytes(live_), mebibytes(limit_)), ""}},
+                       run_location(), "free tensors, work on smaller parts, or raise FERMATA_CUDA_MEMORY_LIMIT"));
     }
     block = new Block{address, bytes, &device_, nullptr, nullptr};
   }
@@ -98,8 +100,9 @@ void Allocator::use(Address address, Stream& stream) {
   const auto after = blocks_.upper_bound(address);
   Block* const found = after == blocks_.begin() ? nullptr : std::prev(after)->second;
   if (found == nullptr || address >= found->address + found->bytes)
-    throw DeviceError(1407, format_error(1407, "DeviceError", fmt::format("cuda: an operand is not on device {}", device_.number()), {},
-                                         run_location(), "move it with to() while that device is chosen"));
+    throw DeviceError(
+        1407, format_error(1407, "DeviceError", fmt::format("cuda: an operand is not on device {}", device_.number()),
+                           {}, run_location(), "move it with to() while that device is chosen"));
   Block& block = *found;
   if (block.stream == &stream) return;
   Handle event = nullptr;

@@ -1,8 +1,9 @@
 // Memory of one device: stream-ordered, caching, limited.
 //
-// A block that is given back is kept for its stream and may be handed out again at once: what is enqueued later runs later.
-// A block that another stream uses moves there, after an event. FERMATA_CUDA_MEMORY_LIMIT bounds what is taken from the
-// driver. Where there is no more, everything kept is given back and the request is tried again before it fails.
+// A block that is given back is kept for its stream and may be handed out again at once: what is enqueued later runs
+// later. A block that another stream uses moves there, after an event. FERMATA_CUDA_MEMORY_LIMIT bounds what is taken
+// from the driver. Where there is no more, everything kept is given back and the request is tried again before it
+// fails.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// See deferred_check.h. Slots are a ring on each device; a recording that is replayed keeps the slots that it was made with.
+// See deferred_check.h. Slots are a ring on each device; a recording that is replayed keeps the slots that it was made
+// with.
 #include "codegen_cuda/runtime/deferred_check.h"
 
 #include <array>
@@ -57,7 +58,8 @@ void throw_failed_checks() {
   if (!slots.dirty) return;
   Stream& stream = current_stream();
   std::vector<std::uint64_t> values(kSlots);
-  check(driver().copy_to_host(values.data(), slots.block->address, kSlots * sizeof(std::uint64_t), stream.handle), "cuMemcpyDtoHAsync");
+  check(driver().copy_to_host(values.data(), slots.block->address, kSlots * sizeof(std::uint64_t), stream.handle),
+        "cuMemcpyDtoHAsync");
   check(driver().stream_synchronise(stream.handle), "cuStreamSynchronize");
   for (std::size_t i = 0; i < kSlots; ++i) {
     const std::size_t at = (slots.next + i) % kSlots;  // the oldest first
@@ -65,7 +67,8 @@ void throw_failed_checks() {
     slots.clear(stream);
     const auto raise = slots.raise[at];
     lock.unlock();
-    raise({static_cast<std::uint32_t>(values[at] >> 32), static_cast<std::int32_t>(static_cast<std::uint32_t>(values[at]))});
+    raise({static_cast<std::uint32_t>(values[at] >> 32),
+           static_cast<std::int32_t>(static_cast<std::uint32_t>(values[at]))});
     return;
   }
   slots.dirty = false;

@@ -78,9 +78,10 @@ Stream* make_stream(int device) {
                                const std::vector<ErrorOperand>& operands, std::source_location where) {
   const char* name = "an unknown error";
   driver().error_name(result, &name);
-  throw InternalError(9101, format_error(9101, "InternalError",
-                                         fmt::format("cuda: {} says {}{}{}", call, name, detail.empty() ? "" : ": ", detail),
-                                         operands, where));
+  throw InternalError(
+      9101, format_error(9101, "InternalError",
+                         fmt::format("cuda: {} says {}{}{}", call, name, detail.empty() ? "" : ": ", detail), operands,
+                         where));
 }
 
 }  // namespace
@@ -93,8 +94,9 @@ bool usable(std::string* why_not) {
 void require_usable(std::string_view function, std::source_location where) {
   std::string why_not;
   if (usable(&why_not)) return;
-  throw DeviceError(1405, format_error(1405, "DeviceError", fmt::format("{}: CUDA cannot be used here: {}", function, why_not),
-                                       {}, where, "`fermata doctor` says what was looked for and what to do"));
+  throw DeviceError(
+      1405, format_error(1405, "DeviceError", fmt::format("{}: CUDA cannot be used here: {}", function, why_not), {},
+                         where, "`fermata doctor` says what was looked for and what to do"));
 }
 
 int device_count() { return devices().count; }
@@ -169,7 +171,8 @@ void choose_stream(Stream* stream) { choice.stream = stream; }
 
 void use_buffer(const void* address) {
   // One device and one stream: everything is in order already.
-  if ((!many_streams.load(std::memory_order_relaxed) && device_count() == 1) || address == nullptr || is_recording()) return;
+  if ((!many_streams.load(std::memory_order_relaxed) && device_count() == 1) || address == nullptr || is_recording())
+    return;
   current_device().allocator().use(reinterpret_cast<Address>(address), current_stream());
 }
 
@@ -208,7 +211,8 @@ void synchronise(Stream& stream) {
     const bool named = !detail.empty() && detail.find(work.function) != std::string::npos;
     if (!detail.empty() && !named) continue;
     if (operands.size() == 6) break;
-    operands.push_back({"step", work.step.empty() ? work.function : work.step, work.where.line() == 0 ? "" : "at " + short_location(work.where)});
+    operands.push_back({"step", work.step.empty() ? work.function : work.step,
+                        work.where.line() == 0 ? "" : "at " + short_location(work.where)});
     if (operands.size() == 1) where = work.where;
     if (named) break;
   }

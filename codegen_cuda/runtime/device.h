@@ -1,7 +1,7 @@
 // CUDA devices: contexts, streams, and what the calling thread has chosen of both.
 //
-// Work is enqueued and not waited for. A stream remembers what was started on it since it was last waited for, so that an
-// error that surfaces then can say which op, and which line of the program, it may belong to.
+// Work is enqueued and not waited for. A stream remembers what was started on it since it was last waited for, so that
+// an error that surfaces then can say which op, and which line of the program, it may belong to.
 #pragma once
 
 #include <array>
@@ -69,8 +69,8 @@ void choose_device(int number);
 Stream& current_stream();
 void choose_stream(Stream* stream);  // null: the one that all threads share
 
-/// Before work is started on a buffer: waits, on the current stream, for another stream that used it last. DeviceError FM1407
-/// where it lies on another device.
+/// Before work is started on a buffer: waits, on the current stream, for another stream that used it last. DeviceError
+/// FM1407 where it lies on another device.
 void use_buffer(const void* address);
 
 /// Where launches of the thread go: the current stream, or what records it.

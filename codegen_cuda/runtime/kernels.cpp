@@ -58,12 +58,18 @@ struct Program {
   Result compile(const std::string& architecture, std::initializer_list<const char*> more) const {
     const std::string target = "--gpu-architecture=" + architecture;
     // Rounding and contraction are those of the description, on every device.
-    std::vector<const char*> options = {target.c_str(), "--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true",
-                                        "--ftz=false", "--device-as-default-execution-space"};
+    std::vector<const char*> options = {target.c_str(),
+                                        "--std=c++17",
+                                        "--fmad=false",
+                                        "--prec-div=true",
+                                        "--prec-sqrt=true",
+                                        "--ftz=false",
+                                        "--device-as-default-execution-space"};
     options.insert(options.end(), more);
     return compiler.compile(handle, static_cast<int>(options.size()), options.data());
   }
-  /// --minimal leaves out what kernels do not use: 5 of 26 ms for a small one. Older compilers do not know such options.
+  /// --minimal leaves out what kernels do not use: 5 of 26 ms for a small one. Older compilers do not know such
+  /// options.
   Result compile(const std::string& architecture, CompileEffort effort) const {
     static constexpr const char* kFast[] = {"--Ofast-compile=0", "--Ofast-compile=min", "--Ofast-compile=max"};
     const Result r = compile(architecture, {"--minimal", kFast[static_cast<std::size_t>(effort)]});
@@ -80,8 +86,8 @@ struct Program {
 
 std::string disk_key(const std::string& architecture, const std::string& body) {
   static const std::string preludes = header();
-  return fmt::format("fermata {} cuda {} nvrtc {} prelude {:016x}\n{}", FERMATA_VERSION, architecture, compiler_version(),
-                     XXH3_64bits(preludes.data(), preludes.size()), body);
+  return fmt::format("fermata {} cuda {} nvrtc {} prelude {:016x}\n{}", FERMATA_VERSION, architecture,
+                     compiler_version(), XXH3_64bits(preludes.data(), preludes.size()), body);
 }
 
 }  // namespace
@@ -97,7 +103,8 @@ Handle LoadedKernel::function_on_current_device(unsigned shared_bytes) const {
     check(driver().module_function(&function, module, name_.c_str()), "cuModuleGetFunction");
   }
   if (shared_bytes > static_cast<unsigned>(here.info().shared_bytes) && shared_bytes > shared_[at]) {
-    check(driver().function_set_attribute(function, kFunctionMaxDynamicShared, static_cast<int>(shared_bytes)), "cuFuncSetAttribute");
+    check(driver().function_set_attribute(function, kFunctionMaxDynamicShared, static_cast<int>(shared_bytes)),
+          "cuFuncSetAttribute");
     shared_[at] = shared_bytes;
   }
   return function;
@@ -106,15 +113,18 @@ Handle LoadedKernel::function_on_current_device(unsigned shared_bytes) const {
 void LoadedKernel::launch(const Grid& grid, const void* arguments) const {
   const Handle function = function_on_current_device(grid.shared_bytes);
   void* parameters[] = {const_cast<void*>(arguments)};
-  const Result r = driver().launch(function, grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared_bytes, launch_handle(), parameters, nullptr);
+  const Result r = driver().launch(function, grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared_bytes, launch_handle(),
+                                   parameters, nullptr);
   if (r != kSuccess) check(r, "cuLaunchKernel");
   note_started(name_);
 }
 
-std::string code_of(const std::string& name, const std::string& body, const std::string& architecture, CompileEffort effort) {
+std::string code_of(const std::string& name, const std::string& body, const std::string& architecture,
+                    CompileEffort effort) {
   DiskCache& disk = DiskCache::instance();
   // The host executor keeps compiled kernels itself.
-  if (on_host_executor() || disk.directory().empty()) return compile_source(*compiler_library(), body, architecture, nullptr, effort);
+  if (on_host_executor() || disk.directory().empty())
+    return compile_source(*compiler_library(), body, architecture, nullptr, effort);
   const std::string key = disk_key(architecture, body);
   if (std::optional<std::string> known = disk.find(key)) return *std::move(known);
   std::string code = compile_source(*compiler_library(), body, architecture, nullptr, effort);
@@ -137,7 +147,8 @@ std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std
   return c.kernels.emplace(std::move(key), std::move(kernel)).first->second;
 }
 
-std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture, std::string* ptx, CompileEffort effort) {
+std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture,
+                           std::string* ptx, CompileEffort effort) {
   static const std::string included = header();
   const Program program(compiler, source_of(body), included);
   if (program.handle == nullptr) throw_internal("nvrtcCreateProgram failed");
@@ -146,10 +157,11 @@ std::string compile_source(const CompilerFunctions& compiler, const std::string&
   // A device newer than the compiler: code for the newest that it knows, which the driver translates.
   if (r == kInvalidOption) r = program.compile("compute_90", effort), is_ptx = true;
   if (r != kSuccess)
-    throw UnsupportedError(2102, format_error(2102, "UnsupportedError",
-                                              fmt::format("NVRTC cannot compile a kernel for {}:\n{}", architecture,
-                                                          program.text(&CompilerFunctions::log_size, &CompilerFunctions::log)),
-                                              {}, {}));
+    throw UnsupportedError(
+        2102, format_error(2102, "UnsupportedError",
+                           fmt::format("NVRTC cannot compile a kernel for {}:\n{}", architecture,
+                                       program.text(&CompilerFunctions::log_size, &CompilerFunctions::log)),
+                           {}, {}));
   if (ptx != nullptr) *ptx = program.text(&CompilerFunctions::ptx_size, &CompilerFunctions::ptx);
   return is_ptx ? program.text(&CompilerFunctions::ptx_size, &CompilerFunctions::ptx)
                 : program.text(&CompilerFunctions::code_size, &CompilerFunctions::code);

@@ -37,18 +37,21 @@ class LoadedKernel {
   mutable std::array<unsigned, kMostDevices> shared_{};
 };
 
-/// What the compiler is to spend. `unrolled`: the source has unrolled its loops itself, so the compiler need not look for some, which is a
-/// quarter of the time for ten ops and leaves the code as it is. `quick`: slower code in less than half the time, to see whether a source compiles.
+/// What the compiler is to spend. `unrolled`: the source has unrolled its loops itself, so the compiler need not look
+/// for some, which is a quarter of the time for ten ops and leaves the code as it is. `quick`: slower code in less than
+/// half the time, to see whether a source compiles.
 enum class CompileEffort : std::uint8_t { full, unrolled, quick };
 
 /// The kernel of a source, which begins at its first line after the preludes. Compiled if it is not known.
 /// UnsupportedError FM2102 with the compiler's words where that fails.
-std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body, CompileEffort effort = CompileEffort::full);
+std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body,
+                                              CompileEffort effort = CompileEffort::full);
 /// What NVRTC makes of a source for an architecture such as "sm_90"; `ptx` may be null.
-std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture, std::string* ptx,
-                           CompileEffort effort = CompileEffort::full);
+std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture,
+                           std::string* ptx, CompileEffort effort = CompileEffort::full);
 /// The machine code of a source: from the cache on disk, or compiled and put there.
-std::string code_of(const std::string& name, const std::string& body, const std::string& architecture, CompileEffort effort = CompileEffort::full);
+std::string code_of(const std::string& name, const std::string& body, const std::string& architecture,
+                    CompileEffort effort = CompileEffort::full);
 /// A name for a function that no other source has.
 std::string function_name(std::string_view prefix, std::string_view described);
 /// The architecture of the current device, as NVRTC and the keys of the caches have it.

@@ -23,7 +23,8 @@ class ConvNet {
   ConvNet(std::uint64_t seed, fm::BackendKey device) : generator_(seed), device_(device) {
     first_ = weight({16, 1, 3, 3}, 9), second_ = weight({32, 16, 3, 3}, 16 * 9);
     for (const std::int64_t channels : {16, 32}) {
-      scale_.push_back(filled(channels, 1).requires_grad(true)), shift_.push_back(filled(channels, 0).requires_grad(true));
+      scale_.push_back(filled(channels, 1).requires_grad(true)),
+          shift_.push_back(filled(channels, 0).requires_grad(true));
       running_mean_.push_back(filled(channels, 0)), running_var_.push_back(filled(channels, 1));
     }
     last_ = weight({kClasses, 32 * 2 * 2}, 32 * 2 * 2), bias_ = filled(kClasses, 0).requires_grad(true);

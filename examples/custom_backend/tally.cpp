@@ -25,7 +25,8 @@ using fermata::BackendKey, fermata::CallArgs, fermata::DType, fermata::Storage, 
 
 std::atomic<std::uint64_t> copies_in{0}, copies_out{0}, compiled{0}, launched{0}, matmuls{0};
 
-// ---- Memory -------------------------------------------------------------------------------------------------------------
+// ---- Memory
+// -------------------------------------------------------------------------------------------------------------
 
 class Memory {
  public:
@@ -81,7 +82,8 @@ class Memory {
   std::uint64_t live_ = 0;
 };
 
-// ---- Kernels ------------------------------------------------------------------------------------------------------------
+// ---- Kernels
+// ------------------------------------------------------------------------------------------------------------
 
 /// A compiled kernel: here the description itself, which is interpreted with the device's memory.
 class Interpreted final : public fermata::Executable {
@@ -127,7 +129,8 @@ class TallyBackend final : public fermata::Backend {
   void synchronise() override {}  // launches have run when they return
 };
 
-// ---- A kernel of its own ------------------------------------------------------------------------------------------------
+// ---- A kernel of its own
+// ------------------------------------------------------------------------------------------------
 
 /// [.., M, K] times [.., K, N] at any strides; axes in front broadcast. Operands of rank 1 are a row and a column.
 template <class T> void multiply(const TensorView& a, const TensorView& b, const TensorView& out) {

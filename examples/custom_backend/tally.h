@@ -20,7 +20,8 @@ struct Counts {
 };
 Counts counts();
 
-/// Registers the device under PrivateUse1, with its matrix product. Once. `missing_on_cpu` is that of fermata::DeviceOptions.
+/// Registers the device under PrivateUse1, with its matrix product. Once. `missing_on_cpu` is that of
+/// fermata::DeviceOptions.
 void register_device(bool missing_on_cpu = false);
 
 }  // namespace tally

@@ -1,5 +1,5 @@
-// Two operators from outside in everything that the engine does: eager and recorded, fused, compiled, differentiated, under
-// autocast and under vmap. Returns non-zero where a result is wrong.
+// Two operators from outside in everything that the engine does: eager and recorded, fused, compiled, differentiated,
+// under autocast and under vmap. Returns non-zero where a result is wrong.
 #include <fermata/fermata.h>
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// See series.h. One operator has kernels for several keys, the other is a formula and has all that Fermata makes of one.
+// See series.h. One operator has kernels for several keys, the other is a formula and has all that Fermata makes of
+// one.
 #include "series.h"
 
 #include <atomic>

@@ -70,8 +70,8 @@ int main(int argc, char** argv) try {
   });
   draw(at_once.depth);
   std::printf("%lld steps of a %lld x %lld grid: compiled %.3f s (the first call %.3f s), eager %.3f s, %.1f times\n",
-              static_cast<long long>(steps), static_cast<long long>(grid.n), static_cast<long long>(grid.n), fused, first, eager,
-              eager / fused);
+              static_cast<long long>(steps), static_cast<long long>(grid.n), static_cast<long long>(grid.n), fused,
+              first, eager, eager / fused);
 
   const auto relative = [](const fm::Tensor& after, const fm::Tensor& before) {
     return std::abs(after.item<double>() / before.item<double>() - 1);
@@ -81,7 +81,8 @@ int main(int argc, char** argv) try {
                modes = fm::max(fm::abs(at_once.depth - op_by_op.depth)).item<double>();
   std::printf("volume changed by %.1e, energy by %.1e, the modes differ by %.1e\n", mass, energy, modes);
 
-  // How the depth at one place depends on that of the hill: forward, along one direction, and back, for every cell at once.
+  // How the depth at one place depends on that of the hill: forward, along one direction, and back, for every cell at
+  // once.
   waves::Grid coarse = grid;
   coarse.n = 32;
   const State calm = synced(waves::hill(coarse, device));
@@ -92,7 +93,9 @@ int main(int argc, char** argv) try {
   const fm::Tensor direction = calm.depth - 10, zero = fm::zeros_like(direction);
   const double forward = fm::jvp(depth_there, calm.depth, direction).second.item<double>(),
                reverse = fm::sum(fm::grad(depth_there)(calm.depth) * direction).item<double>(),
-               difference = ((depth_there(calm.depth + direction * 1e-4) - depth_there(calm.depth - direction * 1e-4)) / 2e-4).item<double>();
+               difference =
+                   ((depth_there(calm.depth + direction * 1e-4) - depth_there(calm.depth - direction * 1e-4)) / 2e-4)
+                       .item<double>();
   std::printf("a higher hill: jvp %.10f, gradient %.10f, finite difference %.10f\n", forward, reverse, difference);
 
   const bool good = mass < 1e-13 && energy < 1e-3 && modes < 1e-10 && std::abs(forward - reverse) < 1e-12 &&

@@ -20,7 +20,8 @@ Tensor slope(const Tensor& x, std::int64_t axis, double spacing) {
 }
 
 State change(const Grid& grid, const State& s) {
-  const Tensor pressure = s.depth * s.depth * (0.5 * grid.gravity), u = s.p / s.depth, v = s.q / s.depth, cross = s.p * v;
+  const Tensor pressure = s.depth * s.depth * (0.5 * grid.gravity), u = s.p / s.depth, v = s.q / s.depth,
+               cross = s.p * v;
   return {-(slope(s.p, 1, grid.spacing) + slope(s.q, 0, grid.spacing)),
           -(slope(s.p * u + pressure, 1, grid.spacing) + slope(cross, 0, grid.spacing)),
           -(slope(cross, 1, grid.spacing) + slope(s.q * v + pressure, 0, grid.spacing))};
@@ -33,8 +34,10 @@ State along(const State& s, const State& direction, double by) {
 }  // namespace
 
 State hill(const Grid& grid, fm::BackendKey device) {
-  const Tensor x = fm::astype(fm::iota({grid.n, grid.n}, 1, device), fm::DType::f64) - 0.5 * static_cast<double>(grid.n),
-               y = fm::astype(fm::iota({grid.n, grid.n}, 0, device), fm::DType::f64) - 0.4 * static_cast<double>(grid.n);
+  const Tensor x = fm::astype(fm::iota({grid.n, grid.n}, 1, device), fm::DType::f64) -
+                   0.5 * static_cast<double>(grid.n),
+               y = fm::astype(fm::iota({grid.n, grid.n}, 0, device), fm::DType::f64) -
+                   0.4 * static_cast<double>(grid.n);
   const double width = static_cast<double>(grid.n) / 12;
   const Tensor depth = fm::exp((x * x + y * y) * (-0.5 / (width * width))) * 0.5 + 10;
   return {depth, fm::zeros_like(depth), fm::zeros_like(depth)};
@@ -63,7 +66,8 @@ Tensor volume(const Grid& grid, const State& state) { return fm::sum(state.depth
 
 Tensor energy(const Grid& grid, const State& state) {
   const Tensor above = state.depth - fm::mean(state.depth);
-  const Tensor density = (state.p * state.p + state.q * state.q) / state.depth * 0.5 + above * above * (0.5 * grid.gravity);
+  const Tensor density =
+      (state.p * state.p + state.q * state.q) / state.depth * 0.5 + above * above * (0.5 * grid.gravity);
   return fm::sum(density) * (grid.spacing * grid.spacing);
 }
 

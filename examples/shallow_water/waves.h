@@ -4,8 +4,9 @@
 //   p_t + (p^2 / h + g h^2 / 2)_x + (p q / h)_y = 0
 //   q_t + (p q / h)_x + (q^2 / h + g h^2 / 2)_y = 0
 //
-// Central differences of fourth order in space and the classical Runge-Kutta method in time. What leaves one cell enters its neighbour, so the
-// total depth is conserved to rounding; the energy of waves that the grid resolves is conserved to the order of the method.
+// Central differences of fourth order in space and the classical Runge-Kutta method in time. What leaves one cell
+// enters its neighbour, so the total depth is conserved to rounding; the energy of waves that the grid resolves is
+// conserved to the order of the method.
 #pragma once
 
 #include <fermata/fermata.h>
@@ -23,8 +24,8 @@ struct State {
 struct Grid {
   std::int64_t n = 128;
   double gravity = 9.81;
-  double spacing = 1;      // of cells, in metres
-  double time_step = 0.03; // in seconds; waves of speed sqrt(g h) cross less than a third of a cell in it
+  double spacing = 1;       // of cells, in metres
+  double time_step = 0.03;  // in seconds; waves of speed sqrt(g h) cross less than a third of a cell in it
 };
 
 /// Water at rest of a depth of 10 m with a smooth hill of 0.5 m.

@@ -1,9 +1,9 @@
-// A character-level language model: a small transformer that learns to write like Shakespeare's sonnets, trained in eager
-// and in compiled mode.
+// A character-level language model: a small transformer that learns to write like Shakespeare's sonnets, trained in
+// eager and in compiled mode.
 //   transformer [STEPS [FILE]] [--cuda]
 //
-// Exits with an error unless both modes have the same losses, which fall from about 4.1 (every character as likely as any
-// other) below 2.2 nats per character; with fewer than 100 steps they are only compared.
+// Exits with an error unless both modes have the same losses, which fall from about 4.1 (every character as likely as
+// any other) below 2.2 nats per character; with fewer than 100 steps they are only compared.
 #include <compare_modes.h>
 #include <device_argument.h>
 
@@ -96,7 +96,8 @@ std::string write(const Transformer& model, const Corpus& corpus, std::string te
     const std::string last = text.substr(text.size() - std::min<std::size_t>(text.size(), kContext));
     std::vector<std::int64_t> numbers;
     for (const char c : last) numbers.push_back(static_cast<std::int64_t>(corpus.alphabet.find(c)));
-    const Tensor next = model.logits(fm::tensor(numbers).reshape({1, -1}).to(fm::device(corpus.characters)))[0][-1].to(fm::BackendKey::cpu);
+    const Tensor next = model.logits(fm::tensor(numbers).reshape({1, -1}).to(fm::device(corpus.characters)))[0][-1].to(
+        fm::BackendKey::cpu);
     const Tensor chosen = fm::argmax(fm::gumbel_softmax(next, 0.7, false, -1, generator));
     text += corpus.alphabet[chosen.item<std::size_t>()];
   }
@@ -111,7 +112,8 @@ std::vector<double> train(const Corpus& corpus, int steps) {
   fm::Generator places(2);
   std::vector<double> losses;
   for (int step = 1; step <= steps; ++step) {
-    const Tensor starts = fm::randint(0, corpus.characters.size(0) - kContext, {kBatch, 1}, fm::DType::i64, places).to(device);
+    const Tensor starts =
+        fm::randint(0, corpus.characters.size(0) - kContext, {kBatch, 1}, fm::DType::i64, places).to(device);
     const Tensor at = starts + fm::iota({kContext}, 0, device);
     const Tensor given = fm::take(corpus.characters, at), wanted = fm::take(corpus.characters, at + 1);
     adam.zero_grad();

@@ -8,7 +8,7 @@
 #include "fermata/inspect.h"
 #include "frontend/cli/commands.h"
 #include "frontend/cli/program_file.h"
-#include "frontend/graph_player.h"
+#include "frontend/engine/graph_player.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata::cli {

@@ -15,15 +15,16 @@ namespace fermata::cli {
 namespace {
 
 std::string size_of(std::uint64_t bytes) {
-  return bytes < 10'000 ? fmt::format("{} bytes", bytes)
+  return bytes < 10'000       ? fmt::format("{} bytes", bytes)
          : bytes < 10'000'000 ? fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 0x1p10)
                               : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 0x1p20);
 }
 
 std::string age_of(std::int64_t seconds) {
   constexpr std::int64_t kHour = 3600, kDay = 24 * kHour;
-  return seconds < 2 * kHour ? "now" : seconds < 2 * kDay ? fmt::format("{} hours", seconds / kHour)
-                                                          : fmt::format("{} days", seconds / kDay);
+  return seconds < 2 * kHour  ? "now"
+         : seconds < 2 * kDay ? fmt::format("{} hours", seconds / kHour)
+                              : fmt::format("{} days", seconds / kDay);
 }
 
 /// The folder, or nothing and a line that says so.
@@ -66,12 +67,15 @@ void warm(const std::vector<std::string>& files) {
 }  // namespace
 
 void add_cache(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand("cache", "Look at the machine code that is kept on disk, add to it, or remove it");
+  CLI::App* const command =
+      app.add_subcommand("cache", "Look at the machine code that is kept on disk, add to it, or remove it");
   command->require_subcommand(1);
-  command->add_subcommand("list", "Every kernel, used last first: file, size, unused since, what it is")->callback(list);
+  command->add_subcommand("list", "Every kernel, used last first: file, size, unused since, what it is")
+      ->callback(list);
   command->add_subcommand("size", "How many there are and what they take")->callback(size);
   command->add_subcommand("clear", "Remove all of them")->callback(clear);
-  CLI::App* const warming = command->add_subcommand("warm", "Compile programs beforehand: those that sync them later load their kernels");
+  CLI::App* const warming =
+      command->add_subcommand("warm", "Compile programs beforehand: those that sync them later load their kernels");
   const auto files = std::make_shared<std::vector<std::string>>();
   warming->add_option("file", *files, "Programs, as dump_ir() writes them")->required();
   warming->callback([files] { warm(*files); });

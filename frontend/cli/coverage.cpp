@@ -20,7 +20,8 @@ std::string dtypes_text(DTypeSet set) {
   for (std::size_t t = 0; t < kDTypeCount; ++t) {
     if (!set.has(static_cast<DType>(t))) continue;
     std::size_t last = t;
-    while (last + 1 < kDTypeCount && kDTypes[last + 1].kind == kDTypes[t].kind && set.has(static_cast<DType>(last + 1))) ++last;
+    while (last + 1 < kDTypeCount && kDTypes[last + 1].kind == kDTypes[t].kind && set.has(static_cast<DType>(last + 1)))
+      ++last;
     if (!text.empty()) text += ' ';
     text += last == t ? std::string(kDTypes[t].name) : fmt::format("{}-{}", kDTypes[t].name, kDTypes[last].name);
     t = last;
@@ -35,25 +36,30 @@ void print_function(const Function& f) {
   }
   const Finding found = coverage::examine(f);
   const bool fixed = f.inputs.empty();
-  fmt::print("{:<26} {:<46} {:<5} {:<8} {:<7} {:<7} {:<7} {}\n", f.name, fixed ? "an argument" : dtypes_text(found.dtypes),
-             found.eager ? "yes" : "NO", found.equal ? "yes" : found.compiled ? "DIFFERS" : "NO", name(found.vjp), name(found.jvp),
-             name(found.vmap), f.numpy.empty() ? "differences, loop" : "NumPy, differences, loop");
+  fmt::print("{:<26} {:<46} {:<5} {:<8} {:<7} {:<7} {:<7} {}\n", f.name,
+             fixed ? "an argument" : dtypes_text(found.dtypes), found.eager ? "yes" : "NO",
+             found.equal      ? "yes"
+             : found.compiled ? "DIFFERS"
+                              : "NO",
+             name(found.vjp), name(found.jvp), name(found.vmap),
+             f.numpy.empty() ? "differences, loop" : "NumPy, differences, loop");
   if (!found.trouble.empty()) fmt::print("    {}\n", found.trouble);
 }
 
 }  // namespace
 
 void print_coverage() {
-  fmt::print("Each row is a call that has just been run. vjp and jvp: compared with finite differences (zero: constant\n"
-             "everywhere; -: nothing floating); vmap: with a loop. A line below a row is the error that refused something.\n");
+  fmt::print(
+      "Each row is a call that has just been run. vjp and jvp: compared with finite differences (zero: constant\n"
+      "everywhere; -: nothing floating); vmap: with a loop. A line below a row is the error that refused something.\n");
   std::string_view section;
   std::size_t present = 0, all = 0;
   for (const Function& f : coverage::functions()) {
     if (f.section != section) {
       std::string title(f.section);
       std::replace(title.begin(), title.end(), '_', ' ');
-      fmt::print("\n{:<26} {:<46} {:<5} {:<8} {:<7} {:<7} {:<7} {}\n", title, "dtypes", "eager", "compiled", "vjp", "jvp", "vmap",
-                 "tested against");
+      fmt::print("\n{:<26} {:<46} {:<5} {:<8} {:<7} {:<7} {:<7} {}\n", title, "dtypes", "eager", "compiled", "vjp",
+                 "jvp", "vmap", "tested against");
       section = f.section;
     }
     print_function(f);

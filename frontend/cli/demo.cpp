@@ -16,7 +16,7 @@
 #include "fermata/inspect.h"
 #include "fermata/modes.h"
 #include "frontend/cli/commands.h"
-#include "frontend/io/file.h"
+#include "frontend/tools/io/file.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata::cli {

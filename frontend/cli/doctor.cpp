@@ -129,8 +129,7 @@ void report_libraries(Report& report) {
   for (const Library& l : kLibraries) {
     const bool found = has(l.op, l.variant);
     report.line(l.title, found ? fmt::format("used for {}", l.use) : "not in this build");
-    if (!found)
-      report.todo(fmt::format("Without {} {}. Install {} and build again.", l.title, l.cost, l.package));
+    if (!found) report.todo(fmt::format("Without {} {}. Install {} and build again.", l.title, l.cost, l.package));
   }
 }
 

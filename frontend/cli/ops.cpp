@@ -26,17 +26,17 @@ std::string dtypes_text(DTypeSet set) {
     std::string_view text;
   };
   constexpr std::array<Named, 12> kNamed = {{{kNumbersOrBoolean, "numbers bool"},
-                                            {kNumbers, "numbers"},
-                                            {kFloating | kComplex, "floating complex"},
-                                            {kComplex, "complex"},
-                                            {kRealOrBoolean, "real bool"},
-                                            {kReal, "real"},
-                                            {kFloating, "floating"},
-                                            {kIntegers | kBoolean, "integers bool"},
-                                            {kIntegers, "integers"},
-                                            {DTypeSet(DType::f32) | DType::f64 | kComplex, "f32 f64 complex"},
-                                            {DTypeSet(DType::f32) | DType::f64, "f32 f64"},
-                                            {kBoolean, "bool"}}};
+                                             {kNumbers, "numbers"},
+                                             {kFloating | kComplex, "floating complex"},
+                                             {kComplex, "complex"},
+                                             {kRealOrBoolean, "real bool"},
+                                             {kReal, "real"},
+                                             {kFloating, "floating"},
+                                             {kIntegers | kBoolean, "integers bool"},
+                                             {kIntegers, "integers"},
+                                             {DTypeSet(DType::f32) | DType::f64 | kComplex, "f32 f64 complex"},
+                                             {DTypeSet(DType::f32) | DType::f64, "f32 f64"},
+                                             {kBoolean, "bool"}}};
   for (const Named& n : kNamed)
     if (n.set.bits == set.bits) return std::string(n.text);
   std::string text;
@@ -140,11 +140,12 @@ void print_operator(const std::string& wanted) {
   }
   std::string_view nearest;
   for (std::size_t i = 0; i < kOpCount; ++i)
-    if (const auto n = name(static_cast<Op>(i)); nearest.empty() || edit_distance(wanted, n) < edit_distance(wanted, nearest))
+    if (const auto n = name(static_cast<Op>(i));
+        nearest.empty() || edit_distance(wanted, n) < edit_distance(wanted, nearest))
       nearest = n;
   throw ValueError(1333, format_error(1333, "ValueError", fmt::format("there is no op {}", wanted), {}, {},
                                       edit_distance(wanted, nearest) <= 2 ? fmt::format("{}?", nearest)
-                                                                     : std::string("`fermata ops` lists all")));
+                                                                          : std::string("`fermata ops` lists all")));
 }
 
 void print_all() {
@@ -183,7 +184,8 @@ void add_ops(CLI::App& app) {
       ->excludes(by_key);
   by_key->excludes(one);
   const auto coverage = std::make_shared<bool>(false);
-  command->add_flag("--coverage", *coverage, "Run a call of every function of the array API and of neural nets, and say what works");
+  command->add_flag("--coverage", *coverage,
+                    "Run a call of every function of the array API and of neural nets, and say what works");
   command->callback([wanted, key, dangling, coverage] {
     if (*coverage)
       print_coverage();

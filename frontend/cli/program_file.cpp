@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "fermata/fermata.h"
-#include "frontend/io/file.h"
+#include "frontend/tools/io/file.h"
 
 namespace fermata::cli {
 namespace {

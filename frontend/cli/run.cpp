@@ -11,7 +11,7 @@
 #include "fermata/inspect.h"
 #include "frontend/cli/commands.h"
 #include "frontend/cli/program_file.h"
-#include "frontend/graph_player.h"
+#include "frontend/engine/graph_player.h"
 
 namespace fermata::cli {
 namespace {

@@ -37,7 +37,8 @@ double sample_value(const Input& input, std::size_t k, std::int64_t i);
 std::vector<Tensor> sample_inputs(std::span<const Input> inputs, DType dtype);
 /// True if the input follows the dtype that is asked for.
 bool follows_dtype(const Input& input);
-/// The dtype that a row is compared with NumPy in: f64, i64 where an input is of integers, bool where one is of truth values.
+/// The dtype that a row is compared with NumPy in: f64, i64 where an input is of integers, bool where one is of truth
+/// values.
 DType main_dtype(const Function& function);
 
 /// What is found of one transform.
@@ -51,10 +52,10 @@ enum class Verdict : std::uint8_t {
 std::string_view name(Verdict verdict);
 
 struct Finding {
-  DTypeSet dtypes;        // that the call accepts, for the inputs that follow
+  DTypeSet dtypes;                                      // that the call accepts, for the inputs that follow
   bool eager = false, compiled = false, equal = false;  // the two agree
   Verdict vjp = Verdict::not_applicable, jvp = Verdict::not_applicable, vmap = Verdict::not_applicable;
-  std::string trouble;    // messages of what was refused or wrong, the first lines
+  std::string trouble;  // messages of what was refused or wrong, the first lines
 };
 Finding examine(const Function& function);
 

@@ -25,8 +25,10 @@ Tensor weighted(const Results& results) {
   Tensor total;
   Results parts;
   for (const Tensor& r : results) {
-    if (is_complex(r.dtype())) parts.push_back(real(r)), parts.push_back(imag(r));
-    else if (is_floating(r.dtype())) parts.push_back(r);
+    if (is_complex(r.dtype()))
+      parts.push_back(real(r)), parts.push_back(imag(r));
+    else if (is_floating(r.dtype()))
+      parts.push_back(r);
   }
   for (const Tensor& r : parts) {
     const Tensor flat = reshape(r, -1);
@@ -57,9 +59,7 @@ struct Differentiated {
   }
 };
 
-bool near(double got, double wanted) {
-  return std::fabs(got - wanted) <= kDerivativeError * (1 + std::fabs(wanted));
-}
+bool near(double got, double wanted) { return std::fabs(got - wanted) <= kDerivativeError * (1 + std::fabs(wanted)); }
 
 Verdict check_vjp(const Differentiated& d, std::string& trouble) {
   std::vector<Tensor> marked = d.inputs;
@@ -83,7 +83,8 @@ Verdict check_vjp(const Differentiated& d, std::string& trouble) {
   bool all_zero = true;
   for (std::size_t i = 0; i < d.wanted.size(); ++i) {
     const std::vector<double> slopes = d.differences(d.wanted[i]);
-    const std::vector<double> got = depends ? gradients[i].to_vector<double>() : std::vector<double>(slopes.size(), 0.0);
+    const std::vector<double> got =
+        depends ? gradients[i].to_vector<double>() : std::vector<double>(slopes.size(), 0.0);
     for (std::size_t e = 0; e < slopes.size(); ++e) {
       if (!near(got[e], slopes[e])) {
         trouble = "vjp: " + std::to_string(got[e]) + ", not " + std::to_string(slopes[e]);
@@ -118,7 +119,8 @@ Verdict check_jvp(const Differentiated& d, std::string& trouble) {
       return weighted(d.f.call(inputs));
     };
     const double got = jvp(along_inputs, primals, tangents).second.item<double>();
-    if (std::fabs(got - wanted) <= 10 * kDerivativeError * (1 + std::fabs(wanted))) return all_zero ? Verdict::constant : Verdict::right;
+    if (std::fabs(got - wanted) <= 10 * kDerivativeError * (1 + std::fabs(wanted)))
+      return all_zero ? Verdict::constant : Verdict::right;
     trouble = "jvp: " + std::to_string(got) + ", not " + std::to_string(wanted);
     return Verdict::wrong;
   } catch (const Error& e) {
@@ -152,9 +154,7 @@ bool accepts(const Function& f, std::span<const Input> inputs, DType dtype) {
   try {
     in_mode(f, Mode::eager, sample_inputs(inputs, dtype));
     return true;
-  } catch (const Error&) {
-    return false;
-  }
+  } catch (const Error&) { return false; }
 }
 
 }  // namespace
@@ -173,7 +173,8 @@ std::string_view name(Verdict verdict) {
 std::vector<double> values_of(const Tensor& x) {
   if (!is_complex(x.dtype())) return x.to_vector<double>();
   std::vector<double> parts;
-  for (const std::complex<double>& z : x.to_vector<std::complex<double>>()) parts.push_back(z.real()), parts.push_back(z.imag());
+  for (const std::complex<double>& z : x.to_vector<std::complex<double>>())
+    parts.push_back(z.real()), parts.push_back(z.imag());
   return parts;
 }
 

@@ -26,15 +26,18 @@ template <class Optimiser> Tensor stepped(const Tensor& x, const Tensor& gradien
   return parameter;
 }
 
-#define FERMATA_COVERED(name, section, inputs, call, numpy)                             \
-  {#name, #section, inputs,                                                             \
-   +[](std::span<const Tensor> given) -> Results {                                      \
-     [[maybe_unused]] const Tensor x = given.size() > 0 ? given[0] : Tensor();          \
-     [[maybe_unused]] const Tensor y = given.size() > 1 ? given[1] : Tensor();          \
-     [[maybe_unused]] const Tensor z = given.size() > 2 ? given[2] : Tensor();          \
-     return listed(call);                                                               \
-   },                                                                                   \
-   numpy, ""},
+#define FERMATA_COVERED(name, section, inputs, call, numpy)                    \
+  {#name,                                                                      \
+   #section,                                                                   \
+   inputs,                                                                     \
+   +[](std::span<const Tensor> given) -> Results {                             \
+     [[maybe_unused]] const Tensor x = given.size() > 0 ? given[0] : Tensor(); \
+     [[maybe_unused]] const Tensor y = given.size() > 1 ? given[1] : Tensor(); \
+     [[maybe_unused]] const Tensor z = given.size() > 2 ? given[2] : Tensor(); \
+     return listed(call);                                                      \
+   },                                                                          \
+   numpy,                                                                      \
+   ""},
 
 constexpr auto kFunctions = std::to_array<Function>({
 #define FERMATA_STANDARD(name, section, inputs, call, numpy) FERMATA_COVERED(name, section, inputs, call, numpy)

@@ -80,16 +80,28 @@ template <class V> V remainder(V a, V b) {
 
 /// Rounding to integers: integers are their own.
 template <class V> V floor_of(V x) {
-  if constexpr (is_float_value<V>) return floor(x); else return x;
+  if constexpr (is_float_value<V>)
+    return floor(x);
+  else
+    return x;
 }
 template <class V> V ceil_of(V x) {
-  if constexpr (is_float_value<V>) return ceil(x); else return x;
+  if constexpr (is_float_value<V>)
+    return ceil(x);
+  else
+    return x;
 }
 template <class V> V trunc_of(V x) {
-  if constexpr (is_float_value<V>) return trunc(x); else return x;
+  if constexpr (is_float_value<V>)
+    return trunc(x);
+  else
+    return x;
 }
 template <class V> V round_of(V x) {
-  if constexpr (is_float_value<V>) return rint(x); else return x;
+  if constexpr (is_float_value<V>)
+    return rint(x);
+  else
+    return x;
 }
 
 template <class V> V copysign(V magnitude, V x) { return with_sign_of(abs(magnitude), x); }

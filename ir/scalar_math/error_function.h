@@ -41,8 +41,9 @@ template <> struct ErrorFunctionConstants<double> {
 };
 template <class V> using ErrorFunctionOf = ErrorFunctionConstants<ElementOfValue<V>>;
 
-/// factor * Q(a + low), at most 1, for 0 <= a <= kTailMax and |low| at most an ulp of a. The power of two of the exponential comes last, as the result may
-/// be subnormal. The relative error of 1 / (a + k) is measured and put back as well.
+/// factor * Q(a + low), at most 1, for 0 <= a <= kTailMax and |low| at most an ulp of a. The power of two of the
+/// exponential comes last, as the result may be subnormal. The relative error of 1 / (a + k) is measured and put back
+/// as well.
 template <class V> V normal_tail_times(V factor, V a, V low_of_a = constant<V>(0)) {
   using C = ErrorFunctionOf<V>;
   const V sum = a + V(C::kPole), sum_low = a - (sum - V(C::kPole));

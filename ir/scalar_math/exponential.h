@@ -100,7 +100,8 @@ template <class V> V times_power_of_two(V p, V shifted) {
 
 /// p 2^n for n <= 0 and 0 <= p <= 1 (NaN gives anything), given n + split_round. A product whose result is subnormal or
 /// vanishes takes processors some hundred cycles; here it is taken 2^64 times larger, and made smaller by moving its
-/// bits: those of a subnormal are what is left of its sum with a number whose last place is the last place of subnormals.
+/// bits: those of a subnormal are what is left of its sum with a number whose last place is the last place of
+/// subnormals.
 template <class V> V times_negative_power_of_two(V p, V shifted) {
   using F = FormatOf<V>;
   using U = typename F::Unsigned;
@@ -179,8 +180,8 @@ template <class V> V sigmoid(V x) {
   return select(x < constant<V>(0), e, one) / (one + e);
 }
 
-/// max(x, 0) + log1p(e^-|x|), the logarithm as 2 atanh(e / (2 + e)). Powers of s that add nothing would underflow, which
-/// is slow.
+/// max(x, 0) + log1p(e^-|x|), the logarithm as 2 atanh(e / (2 + e)). Powers of s that add nothing would underflow,
+/// which is slow.
 template <class V> V softplus(V x) {
   using C = ExponentialOf<V>;
   const V e = exp_below_limit(-abs(x));

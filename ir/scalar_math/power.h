@@ -1,5 +1,5 @@
-// pow: 2^(y log2 |x|) with the logarithm as a pair of floats, then the special cases of IEEE 754-2019, section 9.2.1; of
-// integers by squaring. cbrt and logaddexp.
+// pow: 2^(y log2 |x|) with the logarithm as a pair of floats, then the special cases of IEEE 754-2019, section 9.2.1;
+// of integers by squaring. cbrt and logaddexp.
 #pragma once
 
 #include "ir/scalar_math/arithmetic.h"
@@ -97,8 +97,10 @@ template <class V> V floating_pow(V x, V y) {
 }
 
 template <class V> V pow(V x, V y) {
-  if constexpr (is_float_value<V>) return floating_pow(x, y);
-  else return integer_pow(x, y);
+  if constexpr (is_float_value<V>)
+    return floating_pow(x, y);
+  else
+    return integer_pow(x, y);
 }
 
 /// The real cube root: 2^(log2 |x| / 3), and one step of Newton's method with the residual as a pair. The cube of what
@@ -108,7 +110,8 @@ template <class V> V cbrt(V x) {
   const V t = abs(x);
   const auto tiny = t < constant<V>(kDouble ? 0x1p-960 : 0x1p-100);
   const auto huge = t > constant<V>(kDouble ? 0x1p960 : 0x1p100);
-  const V one = constant<V>(1), up = constant<V>(kDouble ? 0x1p240 : 0x1p60), down = constant<V>(kDouble ? 0x1p-240 : 0x1p-60);
+  const V one = constant<V>(1), up = constant<V>(kDouble ? 0x1p240 : 0x1p60),
+          down = constant<V>(kDouble ? 0x1p-240 : 0x1p-60);
   const V scaled = t * select(tiny, up, select(huge, down, one));
   const V y = exp2(log2(scaled) * constant<V>(1.0 / 3));
   const Pair<V> square = two_product(y, y);

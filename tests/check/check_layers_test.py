@@ -55,7 +55,7 @@ class CheckLayers(unittest.TestCase):
         self.rejects("codegen_cpu/a.cpp", '"codegen_cuda/there.h"', why)
 
     def test_one_file_registers_the_backends(self):
-        self.accepts("frontend/context.cpp", '"codegen_cpu/there.h"')
+        self.accepts("frontend/engine/context.cpp", '"codegen_cpu/there.h"')
         self.rejects("frontend/other.cpp", '"codegen_cpu/there.h"',
                      "frontend may include only dispatch, frontend, ir, passes, runtime")
 

@@ -47,7 +47,8 @@ TEST_F(Cli, OpsShowsTheKernelsOfOne) {
 TEST_F(Cli, OpsShowsWhatDevicesAndDTypesLeadTo) {
   const Outcome matmul = run_program("fermata ops matmul");
   EXPECT_THAT(matmul.out, HasSubstr("operand dtypes"));
-  EXPECT_THAT(matmul.out, ::testing::ContainsRegex("\n  CPU +[a-z0-9 ]+ +[a-z, ()]*portable \\(library\\) +.*autograd_kernels"));
+  EXPECT_THAT(matmul.out,
+              ::testing::ContainsRegex("\n  CPU +[a-z0-9 ]+ +[a-z, ()]*portable \\(library\\) +.*autograd_kernels"));
   EXPECT_THAT(run_program("fermata ops softmax").out, HasSubstr("CompositeImplicit"));
   EXPECT_THAT(run_program("fermata ops fermata::to").out, HasSubstr("CompositeExplicit"));
 }

@@ -188,8 +188,8 @@ ValueId apply(Kernel& kernel, Op op, ValueId x) {
   const Formula& formula = pointwise_formula(op, kernel.program[x].type);
   return kernel.program.inline_program(formula.program, {x}, formula.results)[0];
 }
-/// softmax of gelu(x) and of another costly value that waits for it, and where both are positive: what is kept has several
-/// dtypes, is read in several stages, and takes the place of what is read for the last time.
+/// softmax of gelu(x) and of another costly value that waits for it, and where both are positive: what is kept has
+/// several dtypes, is read in several stages, and takes the place of what is read for the last time.
 Kernel chain_of_softmaxes(DType dtype, unsigned rank, std::uint16_t reduced, bool unit_stride) {
   Kernel kernel;
   kernel.rank = static_cast<std::uint8_t>(rank), kernel.reduced = reduced;
@@ -207,14 +207,18 @@ Kernel chain_of_softmaxes(DType dtype, unsigned rank, std::uint16_t reduced, boo
   const ValueId masked = kernel.program.add({.prim = Prim::select, .type = dtype, .a = positive, .b = t, .c = p});
   const ValueId centred = binary(Prim::sub, masked, reduce(Op::sum, masked));
   const ValueId squares = reduce(Op::sum, binary(Prim::mul, centred, centred));
-  add_store(kernel, kernel.program.add({.prim = Prim::select, .type = dtype, .a = positive, .b = binary(Prim::div, centred, squares), .c = g}), all, true);
+  add_store(kernel,
+            kernel.program.add(
+                {.prim = Prim::select, .type = dtype, .a = positive, .b = binary(Prim::div, centred, squares), .c = g}),
+            all, true);
   add_store(kernel, squares, all & ~unsigned{reduced}, false);
   return kernel;
 }
 
 TEST_P(Jit, KeepsWhatLaterStagesNeed) {
   const auto expect = [&](const Kernel& kernel, const std::vector<std::vector<std::int64_t>>& all_sizes) {
-    const auto wide = executable_from_object(JitCompiler::instance().object_for(kernel, nullptr, GetParam(), {0, true}));
+    const auto wide =
+        executable_from_object(JitCompiler::instance().object_for(kernel, nullptr, GetParam(), {0, true}));
     const auto quick = compile(kernel);
     for (const auto& sizes : all_sizes) {
       KernelCase expected(kernel, sizes, random_), actual = expected, fast = expected;
@@ -226,7 +230,8 @@ TEST_P(Jit, KeepsWhatLaterStagesNeed) {
     }
   };
   for (const bool unit_stride : {true, false}) {
-    expect(chain_of_softmaxes(DType::f32, 2, 2, unit_stride), {{3, 0}, {3, 1}, {3, 63}, {2, 64}, {2, 65}, {2, 1000}, {1, 8192}, {1, 8200}});
+    expect(chain_of_softmaxes(DType::f32, 2, 2, unit_stride),
+           {{3, 0}, {3, 1}, {3, 63}, {2, 64}, {2, 65}, {2, 1000}, {1, 8192}, {1, 8200}});
     expect(chain_of_softmaxes(DType::f32, 2, 1, unit_stride), {{0, 3}, {1, 3}, {7, 31}, {128, 5}, {130, 33}});
     expect(chain_of_softmaxes(DType::f64, 3, 5, unit_stride), {{3, 2, 70}});
     expect(chain_of_softmaxes(DType::f64, 3, 3, unit_stride), {{3, 50, 35}});
@@ -244,7 +249,8 @@ TEST_P(Jit, ComputesCostlyValuesInOneStage) {
     for (int i = 0; i < 6; ++i) x = kernel.program.add({.prim = Prim::sqrt, .type = DType::f32, .a = x});
     ValueId centred = x;
     for (int i = 1; i < stages; ++i)
-      centred = kernel.program.add({.prim = Prim::sub, .type = DType::f32, .a = x, .b = add_reduction(kernel, Op::sum, centred, nowhere)});
+      centred = kernel.program.add(
+          {.prim = Prim::sub, .type = DType::f32, .a = x, .b = add_reduction(kernel, Op::sum, centred, nowhere)});
     add_store(kernel, add_reduction(kernel, Op::sum, centred, nowhere), 1, false);
     JitDump dump;
     JitCompiler::instance().object_for(kernel, &dump, GetParam());
@@ -276,7 +282,8 @@ TEST_P(Jit, ReadsStridedElementsAndNothingElse) {
   std::byte *const begin = memory + page, *const end = begin + kPages * page;
   ASSERT_EQ(mprotect(memory, page, PROT_NONE), 0);
   ASSERT_EQ(mprotect(end, page, PROT_NONE), 0);
-  for (std::byte* at = begin; at != end; at += 4) *reinterpret_cast<std::int32_t*>(at) = static_cast<std::int32_t>(at - begin);
+  for (std::byte* at = begin; at != end; at += 4)
+    *reinterpret_cast<std::int32_t*>(at) = static_cast<std::int32_t>(at - begin);
   for (const DType dtype : {DType::i32, DType::i64, DType::u8}) {
     Kernel kernel;
     const ValueId x = add_input(kernel, dtype, 1, false);

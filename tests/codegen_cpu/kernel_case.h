@@ -147,8 +147,7 @@ inline void KernelCase::lay_out(std::size_t access, Random& random) {
     if ((description.axes >> axis & 1u) != 0) order.push_back(axis);
   for (std::size_t i = order.size(); i > 1; --i)
     std::swap(order[i - 1], order[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(i)))]);
-  if (description.unit_stride)
-    std::iter_swap(order.begin(), std::ranges::find(order, kernel_.rank - 1u));
+  if (description.unit_stride) std::iter_swap(order.begin(), std::ranges::find(order, kernel_.rank - 1u));
   std::int64_t extent = 1, origin = 0;
   for (const unsigned axis : order) {
     const bool unit = description.unit_stride && axis == kernel_.rank - 1u;

@@ -83,8 +83,9 @@ TEST_F(LoaderTest, NamesWhatIsMissing) {
   EXPECT_EQ(message([&] { object->code(jit::kInfoSymbol); }), "object: it has no function fermata_kernel_info");
   EXPECT_EQ(message([&] { object->data(jit::kEntrySymbol, 8); }),
             "object: it has no constant fermata_kernel of 8 bytes");
-  EXPECT_EQ(message([&] { object->data(jit::kInfoSymbol, sizeof(jit::ObjectInfo) + 1); }),
-            "object: it has no constant fermata_kernel_info of " + std::to_string(sizeof(jit::ObjectInfo) + 1) + " bytes");
+  EXPECT_EQ(
+      message([&] { object->data(jit::kInfoSymbol, sizeof(jit::ObjectInfo) + 1); }),
+      "object: it has no constant fermata_kernel_info of " + std::to_string(sizeof(jit::ObjectInfo) + 1) + " bytes");
 }
 
 TEST_F(LoaderTest, RefusesOtherFiles) {

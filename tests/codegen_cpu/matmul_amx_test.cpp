@@ -1,5 +1,5 @@
-// Tests of the products by AMX tiles beyond those that every matmul has (matmul_test.cpp): edges of tiles, cuts, accuracy, what cannot be
-// split, and how to turn them off.
+// Tests of the products by AMX tiles beyond those that every matmul has (matmul_test.cpp): edges of tiles, cuts,
+// accuracy, what cannot be split, and how to turn them off.
 #include "codegen_cpu/library/matmul_amx.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Matrix products for tests: operands of any dtype and layout, filled at random, and what a kernel gives compared with exact or
-// double-precision sums.
+// Matrix products for tests: operands of any dtype and layout, filled at random, and what a kernel gives compared with
+// exact or double-precision sums.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Products and convolutions whose weights are kept packed give the bits that they give without, and find what they kept.
+// Products and convolutions whose weights are kept packed give the bits that they give without, and find what they
+// kept.
 #include "runtime/packed_copies.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +28,8 @@ class PackedConstants : public ::testing::Test {
     return buffer;
   }
   /// Runs the call without copies, and four times with them. A call in several parts reads its weights more than once.
-  static void expect_same_bits(const CallArgs& args, void (*kernel)(const CallArgs&), const std::string& what, bool parts = false) {
+  static void expect_same_bits(const CallArgs& args, void (*kernel)(const CallArgs&), const std::string& what,
+                               bool parts = false) {
     const TensorView& out = args.outputs[0];
     const std::size_t bytes = static_cast<std::size_t>(out.element_count()) * byte_size(out.dtype);
     std::vector<std::byte> want(bytes);
@@ -55,7 +57,8 @@ TEST_F(PackedConstants, PortableProducts) {
         Product p(t, {m, 150}, {150, 190}, Layout::rows, layout, random);
         const StoragePtr held = own(p.rhs, p.inputs[1]);
         const std::string what = to_string(t, p.lhs.sizes) + " layout " + std::to_string(static_cast<int>(layout));
-        expect_same_bits(p.args(), [](const CallArgs& a) { matmul_portable(a); }, what);
+        expect_same_bits(
+            p.args(), [](const CallArgs& a) { matmul_portable(a); }, what);
         if (HasFatalFailure()) return;
       }
 }
@@ -78,7 +81,8 @@ TEST_F(PackedConstants, AmxProducts) {
         Product p(t, {m, k}, {k, n}, Layout::rows, layout, random);
         const StoragePtr held = own(p.rhs, p.inputs[1]);
         const std::string what = to_string(t, p.lhs.sizes) + " layout " + std::to_string(static_cast<int>(layout));
-        expect_same_bits(p.args(), [](const CallArgs& a) { matmul_amx(a); }, what);
+        expect_same_bits(
+            p.args(), [](const CallArgs& a) { matmul_amx(a); }, what);
         if (HasFatalFailure()) return;
         expect_product(p, what, 7);
       }
@@ -92,7 +96,8 @@ TEST_F(PackedConstants, AmxProductsOfColumnsThatAreNotSplit) {
   set(3, std::numeric_limits<float>::infinity()), set(200 * 100 + 70, 1e30f), set(299 * 100 + 99, std::nanf(""));
   for (int k = 0; k < 300; ++k) set(k * 100 + 40, 1e-30f);
   const StoragePtr held = own(p.rhs, p.inputs[1]);
-  expect_same_bits(p.args(), [](const CallArgs& a) { matmul_amx(a); }, "f32");
+  expect_same_bits(
+      p.args(), [](const CallArgs& a) { matmul_amx(a); }, "f32");
 }
 
 struct Window {
@@ -124,9 +129,10 @@ TEST_F(PackedConstants, Convolutions) {
           TensorView inputs[] = {in.view(), weight.view()};
           const TensorView output = out.view();
           const std::int64_t s = window.stride, p = window.padding,
-                             end = (window.y[2] - 1) * s + window.w[2] - p - window.x[2];  // fewer where a window does not reach
-          const std::vector<std::int64_t> attributes{window.groups, s, s, p, p, std::max(end, std::int64_t{0}),
-                                                     std::max(end, std::int64_t{0}), 1, 1};
+                             end = (window.y[2] - 1) * s + window.w[2] - p -
+                                   window.x[2];  // fewer where a window does not reach
+          const std::vector<std::int64_t> attributes{
+              window.groups, s, s, p, p, std::max(end, std::int64_t{0}), std::max(end, std::int64_t{0}), 1, 1};
           const CallArgs args{op, inputs, {&output, 1}, attributes, {}};
           const bool by_amx = kernel.run == &convolution_amx;
           const bool fits = kernel.fits(args);  // oneDNN's does wherever it was built in
@@ -134,7 +140,8 @@ TEST_F(PackedConstants, Convolutions) {
           if (!fits) continue;
           const StoragePtr held = own(weight, inputs[1]);
           const std::string what = std::string(kernel.name) + (forward ? " forward " : " gradient ") +
-                                   std::to_string(&window - windows) + " layout " + std::to_string(static_cast<int>(layout));
+                                   std::to_string(&window - windows) + " layout " +
+                                   std::to_string(static_cast<int>(layout));
           // Weights that no descriptor can express are copied first, and then not kept by oneDNN.
           if (kernel.run == &convolution_onednn && layout == Layout::reversed) continue;
           expect_same_bits(args, kernel.run, what, kernel.run == &convolution_onednn);

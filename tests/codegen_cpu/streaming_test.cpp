@@ -31,7 +31,8 @@ class Streaming : public testing::Test {
   ~Streaming() override { set_stream_threshold(before_); }
   StreamedStores streamed(const Kernel& kernel, std::vector<void*> pointers, std::vector<std::int64_t> sizes,
                           std::vector<std::int64_t> strides) {
-    return stores_to_stream(kernel, {pointers.data(), sizes.data(), strides.data(), nullptr, nullptr, 0, 1, 0, sizes[0]});
+    return stores_to_stream(kernel,
+                            {pointers.data(), sizes.data(), strides.data(), nullptr, nullptr, 0, 1, 0, sizes[0]});
   }
   static void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }  // never followed
 
@@ -104,7 +105,8 @@ TEST_F(Streaming, WideCodeIsForAnyLaunchOnceAKernelHasWorkedEnough) {
   Kernel kernel = two_results(1);  // long enough to be narrow at first
   ValueId x = kernel.stores[1].value;
   for (int i = 0; i < 100; ++i)
-    x = kernel.program.add({.prim = i % 2 == 0 ? Prim::mul : Prim::add, .type = DType::f32, .a = x, .b = kernel.stores[1].value});
+    x = kernel.program.add(
+        {.prim = i % 2 == 0 ? Prim::mul : Prim::add, .type = DType::f32, .a = x, .b = kernel.stores[1].value});
   kernel.stores[0].value = x;
   verify(kernel);
   const auto executable = JitCompiler::instance().compile(kernel);

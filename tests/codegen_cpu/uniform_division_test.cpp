@@ -1,5 +1,5 @@
-// Division of a row by one number gives the bits of the processor's division (codegen_cpu/jit/uniform_division.h), in the
-// code for much used kernels.
+// Division of a row by one number gives the bits of the processor's division (codegen_cpu/jit/uniform_division.h), in
+// the code for much used kernels.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kColumns = 64;  // what is done at a time; fewer would be divided one by one
 
-/// Rows of access 0 over access 1, one number for each row, into access 2; access 3 gets the sums, which make it a kernel of
-/// rows.
+/// Rows of access 0 over access 1, one number for each row, into access 2; access 3 gets the sums, which make it a
+/// kernel of rows.
 Kernel quotients_of_rows() {
   Kernel kernel;
   kernel.rank = 2;
@@ -51,7 +51,8 @@ class UniformDivision : public testing::Test {
     std::string why_not;
     if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
     const JitVariant much_used{.streamed = 0, .wide = true};
-    executable_ = executable_from_object(JitCompiler::instance().object_for(quotients_of_rows(), nullptr, {}, much_used));
+    executable_ =
+        executable_from_object(JitCompiler::instance().object_for(quotients_of_rows(), nullptr, {}, much_used));
   }
 
   void add(float divisor, std::vector<float> dividends) {
@@ -81,7 +82,8 @@ class UniformDivision : public testing::Test {
   std::vector<float> divisors_, dividends_;
 };
 
-/// Numbers whose quotient by `divisor`, an odd integer of 24 bits, is as near to the middle between two floats as can be.
+/// Numbers whose quotient by `divisor`, an odd integer of 24 bits, is as near to the middle between two floats as can
+/// be.
 std::vector<float> hardest_dividends(std::uint64_t divisor) {
   std::uint64_t inverse = divisor;  // modulo 2^k by Newton's iteration
   for (int i = 0; i < 5; ++i) inverse *= 2 - divisor * inverse;
@@ -109,7 +111,9 @@ TEST_F(UniformDivision, GivesTheTrueQuotientsNextToTheMiddleOfTwoFloats) {
   std::size_t hard = 0;
   std::uniform_int_distribution<std::uint32_t> half_mantissa(0, 0x3fffff);
   for (std::uint32_t i = 0; i < 100000; ++i) {
-    const std::uint32_t divisor = 0x800001 + 2 * (i < 1000 ? i : i < 2000 ? 0x3fffff - (i - 1000) : half_mantissa(random_));
+    const std::uint32_t divisor = 0x800001 + 2 * (i < 1000   ? i
+                                                  : i < 2000 ? 0x3fffff - (i - 1000)
+                                                             : half_mantissa(random_));
     const std::vector<float> dividends = hardest_dividends(divisor);
     hard += dividends.size();
     add(static_cast<float>(divisor), dividends);
@@ -120,15 +124,17 @@ TEST_F(UniformDivision, GivesTheTrueQuotientsNextToTheMiddleOfTwoFloats) {
 
 TEST_F(UniformDivision, GivesTheTrueQuotientsOfWhatIsSpecial) {
   using Limits = std::numeric_limits<float>;
-  std::vector<float> special = {0.0f,          Limits::infinity(),   Limits::quiet_NaN(), Limits::max(),
-                                Limits::min(), Limits::denorm_min(), 1.0f,                0x1.fffffep0f};
+  std::vector<float> special = {0.0f,          Limits::infinity(), Limits::quiet_NaN(),
+                                Limits::max(), Limits::min(),      Limits::denorm_min(),
+                                1.0f,          0x1.fffffep0f};
   for (const float bound : {0x1p-126f, 0x1p-76f, 0x1p-24f, 0x1p24f, 0x1p76f})
-    for (const float x : {bound, std::nextafter(bound, 0.0f), std::nextafter(bound, Limits::infinity())}) special.push_back(x);
+    for (const float x : {bound, std::nextafter(bound, 0.0f), std::nextafter(bound, Limits::infinity())})
+      special.push_back(x);
   for (std::size_t i = special.size(); i-- > 0;) special.push_back(-special[i]);
   for (const float divisor : special) {
     add(divisor, special);
-    add(divisor, {});                                                        // and nothing special
-    for (const float x : special) add(divisor, {x});                         // one that is
+    add(divisor, {});                                                      // and nothing special
+    for (const float x : special) add(divisor, {x});                       // one that is
     for (const float x : special) add(divisor, std::vector(kColumns, x));  // nothing else
   }
   check();

@@ -1,8 +1,8 @@
-// Every row of the coverage table (frontend/coverage/*.def) on CUDA: in both modes, in several dtypes and layouts, with its
-// derivative and vmap, against the CPU; every kernel by NVRTC as well.
+// Every row of the coverage table (frontend/coverage/*.def) on CUDA: in both modes, in several dtypes and layouts, with
+// its derivative and vmap, against the CPU; every kernel by NVRTC as well.
 //
-// Calls are started in groups, so that their kernels are compiled together. FERMATA_CUDA_CONFORMANCE=all tries every dtype
-// in every layout; otherwise each dtype has one layout, and dtypes are those that kernels differ most between.
+// Calls are started in groups, so that their kernels are compiled together. FERMATA_CUDA_CONFORMANCE=all tries every
+// dtype in every layout; otherwise each dtype has one layout, and dtypes are those that kernels differ most between.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -88,16 +88,15 @@ bool accepted(const Cell& cell) {
   try {
     for (const Tensor& r : cell.call(cell.inputs)) r.sync();
     return true;
-  } catch (const Error&) {
-    return false;
-  }
+  } catch (const Error&) { return false; }
 }
 
 std::vector<Cell> cells_of(const Function& f, std::size_t row) {
   std::vector<Cell> cells;
   const std::vector<coverage::Input> inputs = coverage::parse_inputs(f.inputs);
   const DType main = coverage::main_dtype(f);
-  const auto add = [&](std::string what, DType dtype, std::size_t layout, std::function<Results(std::span<const Tensor>)> call) {
+  const auto add = [&](std::string what, DType dtype, std::size_t layout,
+                       std::function<Results(std::span<const Tensor>)> call) {
     Cell cell{fmt::format("{} {} layout {}{}", f.name, name(dtype), layout % 4, what), std::move(call), {}, dtype};
     for (const Tensor& x : coverage::sample_inputs(inputs, dtype)) cell.inputs.push_back(laid_out(x, layout));
     if (accepted(cell)) cells.push_back(std::move(cell));
@@ -109,7 +108,8 @@ std::vector<Cell> cells_of(const Function& f, std::size_t row) {
     if (dtype != main && !is_quantized(dtype) && (differs || tries_all())) dtypes.push_back(dtype);
   }
   for (std::size_t i = 0; i < dtypes.size(); ++i)
-    for (std::size_t layout = 0; layout < (tries_all() ? 4u : 1u); ++layout) add("", dtypes[i], row + i + layout, f.call);
+    for (std::size_t layout = 0; layout < (tries_all() ? 4u : 1u); ++layout)
+      add("", dtypes[i], row + i + layout, f.call);
   add(", derivative", main, 0, [&f](std::span<const Tensor> x) { return gradients_of(f, x); });
   add(", vmap", main, 0, [&f](std::span<const Tensor> x) { return batched(f, x); });
   return cells;

@@ -15,7 +15,8 @@ namespace fermata::test {
 inline Tensor awkward_input(DType dtype, const Shape& shape, std::uint64_t seed) {
   Random random(seed);
   std::vector<double> values;
-  static const std::vector<double> awkward = {0.0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 1e-7, 65504, 3.5, 1e30, -88.9};
+  static const std::vector<double> awkward = {0.0, -0.0, 1,     -1,  INFINITY, -INFINITY,
+                                              NAN, 1e-7, 65504, 3.5, 1e30,     -88.9};
   for (std::int64_t i = 0; i < element_count(shape); ++i) {
     double v = static_cast<double>(random.below(513) - 256) / (random.chance(50) ? 64.0 : 16.0);
     if (!is_floating(dtype)) v = static_cast<double>(random.below(200) - 100);
@@ -28,7 +29,8 @@ inline Tensor awkward_input(DType dtype, const Shape& shape, std::uint64_t seed)
 
 /// Where two results differ, or "". NaNs are equal.
 inline std::string difference(const Tensor& got, const Tensor& wanted) {
-  if (got.dtype() != wanted.dtype()) return "dtypes " + std::string(name(got.dtype())) + " and " + std::string(name(wanted.dtype()));
+  if (got.dtype() != wanted.dtype())
+    return "dtypes " + std::string(name(got.dtype())) + " and " + std::string(name(wanted.dtype()));
   if (got.shape() != wanted.shape()) return "shapes " + to_string(got.shape()) + " and " + to_string(wanted.shape());
   const auto compare = [&](const auto& a, const auto& b) -> std::string {
     for (std::size_t i = 0; i < a.size(); ++i)
@@ -44,7 +46,8 @@ inline double relative_difference(const Tensor& got, const Tensor& wanted) {
   const std::vector<double> a = got.to_vector<double>(), b = wanted.to_vector<double>();
   if (a.size() != b.size()) return INFINITY;
   double worst = 0, largest = 1e-30;
-  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i])), largest = std::max(largest, std::abs(b[i]));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    worst = std::max(worst, std::abs(a[i] - b[i])), largest = std::max(largest, std::abs(b[i]));
   return worst / largest;
 }
 
@@ -62,13 +65,14 @@ struct DeviceProgram {
 };
 
 /// Starts all programs in a mode, so that their kernels are compiled together, and compares with the CPU.
-inline void compare_with_cpu(const std::vector<DeviceProgram>& programs, Mode mode, const std::function<std::string(const Tensor&, const Tensor&)>& differs = &difference) {
+inline void compare_with_cpu(const std::vector<DeviceProgram>& programs, Mode mode,
+                             const std::function<std::string(const Tensor&, const Tensor&)>& differs = &difference) {
   const ModeGuard guard(mode);
   std::vector<std::vector<Tensor>> results;
   for (const DeviceProgram& p : programs) flush(results.emplace_back(p.on(cuda())));
   for (std::size_t n = 0; n < programs.size(); ++n) {
     SCOPED_TRACE(programs[n].name);
-    std::vector<Tensor> &got = results[n], wanted = programs[n].on(BackendKey::cpu);
+    std::vector<Tensor>&got = results[n], wanted = programs[n].on(BackendKey::cpu);
     sync(got), sync(wanted);
     ASSERT_EQ(got.size(), wanted.size());
     for (std::size_t i = 0; i < got.size(); ++i) {

@@ -31,7 +31,8 @@ std::string output_of(const std::string& command, int& status) {
 std::vector<double> numbers_in(const std::string& text, const std::string& pattern) {
   std::vector<double> all;
   const std::regex wanted(pattern);
-  for (std::sregex_iterator at(text.begin(), text.end(), wanted), end; at != end; ++at) all.push_back(std::stod((*at)[1]));
+  for (std::sregex_iterator at(text.begin(), text.end(), wanted), end; at != end; ++at)
+    all.push_back(std::stod((*at)[1]));
   return all;
 }
 #endif
@@ -57,7 +58,8 @@ TEST_P(CudaExamples, GiveTheCpusNumbers) {
 INSTANTIATE_TEST_SUITE_P(Programs, CudaExamples,
                          ::testing::Values(Example{"convnet", "1 64", "loss ([0-9.]+)", 2e-3},
                                            Example{"transformer", "2", "loss ([0-9.]+)", 2e-3},
-                                           Example{"shallow_water", "32 20", "(?:jvp|gradient|finite difference) ([-0-9.]+)", 1e-9}),
+                                           Example{"shallow_water", "32 20",
+                                                   "(?:jvp|gradient|finite difference) ([-0-9.]+)", 1e-9}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

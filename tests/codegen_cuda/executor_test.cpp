@@ -1,5 +1,5 @@
-// The host executor finds what is planted: a missing barrier, an index out of bounds, a divergent barrier, memory that nobody
-// has written. And the engine goes on.
+// The host executor finds what is planted: a missing barrier, an index out of bounds, a divergent barrier, memory that
+// nobody has written. And the engine goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@ namespace fermata {
 namespace {
 
 using gpu::CallSource;
-using testing::message;
 using ::testing::HasSubstr;
+using testing::message;
 
 class HostExecutor : public ::testing::Test {
  protected:
@@ -39,13 +39,18 @@ class HostExecutor : public ::testing::Test {
 };
 
 TEST_F(HostExecutor, RunsWhatIsRight) {
-  EXPECT_EQ(run("fm_shared_store(row + i, fm_load(x + i)); fm_barrier(); fm_store(out + i, fm_shared_load(row + (i + 37) % 256));"), "no error");
+  EXPECT_EQ(
+      run("fm_shared_store(row + i, fm_load(x + i)); fm_barrier(); fm_store(out + i, fm_shared_load(row + (i + 37) % 256));"),
+      "no error");
 }
 
 TEST_F(HostExecutor, FindsAMissingBarrier) {
   // Each thread sees what its neighbour has written, or has not, by the order in which they run.
-  const std::string text = run("fm_shared_store(row + i, 0.0f); fm_barrier(); fm_shared_store(row + i, fm_load(x + i)); fm_store(out + i, fm_shared_load(row + (i + 37) % 256));");
-  EXPECT_THAT(text, HasSubstr("FM9101 InternalError: cuda: cuStreamSynchronize says CUDA_ERROR_LAUNCH_FAILED: kernel fm_planted_"));
+  const std::string text = run(
+      "fm_shared_store(row + i, 0.0f); fm_barrier(); fm_shared_store(row + i, fm_load(x + i)); fm_store(out + i, fm_shared_load(row + (i + 37) % 256));");
+  EXPECT_THAT(
+      text,
+      HasSubstr("FM9101 InternalError: cuda: cuStreamSynchronize says CUDA_ERROR_LAUNCH_FAILED: kernel fm_planted_"));
   EXPECT_THAT(text, HasSubstr("the result depends on the order of threads (a missing barrier?)"));
   EXPECT_THAT(text, HasSubstr("step planted_step"));
   EXPECT_THAT(text, HasSubstr("executor_test.cpp:"));
@@ -59,10 +64,14 @@ TEST_F(HostExecutor, FindsSharedMemoryThatNobodyHasWritten) {
 }
 
 TEST_F(HostExecutor, FindsIndicesOutOfBounds) {
-  EXPECT_THAT(run("fm_store(out + i, fm_load(x + i + 1));"), HasSubstr("thread (255, 0, 0) reads 4 bytes out of bounds: 0 bytes behind a buffer of 1024"));
-  EXPECT_THAT(run("fm_store(out + i + 3, fm_load(x + i));"), HasSubstr("thread (253, 0, 0) writes 4 bytes out of bounds: 0 bytes behind a buffer of 1024"));
-  EXPECT_THAT(run("fm_shared_store(row + i + 1, fm_load(x + i));"), HasSubstr("accesses shared memory out of bounds: byte 1024 of 1024"));
-  EXPECT_THAT(run("fm_store((f64*)(out + 1), 1.0);"), HasSubstr("accesses 8 bytes at an address that is not aligned for them"));
+  EXPECT_THAT(run("fm_store(out + i, fm_load(x + i + 1));"),
+              HasSubstr("thread (255, 0, 0) reads 4 bytes out of bounds: 0 bytes behind a buffer of 1024"));
+  EXPECT_THAT(run("fm_store(out + i + 3, fm_load(x + i));"),
+              HasSubstr("thread (253, 0, 0) writes 4 bytes out of bounds: 0 bytes behind a buffer of 1024"));
+  EXPECT_THAT(run("fm_shared_store(row + i + 1, fm_load(x + i));"),
+              HasSubstr("accesses shared memory out of bounds: byte 1024 of 1024"));
+  EXPECT_THAT(run("fm_store((f64*)(out + 1), 1.0);"),
+              HasSubstr("accesses 8 bytes at an address that is not aligned for them"));
   expect_still_works();
 }
 
@@ -74,7 +83,8 @@ TEST_F(HostExecutor, FindsDivergentBarriers) {
 }
 
 TEST_F(HostExecutor, FindsMemoryThatNobodyHasWritten) {
-  EXPECT_THAT(run("fm_store(out + i, fm_load(out + i) + 1.0f);"), HasSubstr("thread (0, 0, 0) reads 4 bytes that nobody has written: byte 0 of a buffer of 1024"));
+  EXPECT_THAT(run("fm_store(out + i, fm_load(out + i) + 1.0f);"),
+              HasSubstr("thread (0, 0, 0) reads 4 bytes that nobody has written: byte 0 of a buffer of 1024"));
   expect_still_works();
 }
 

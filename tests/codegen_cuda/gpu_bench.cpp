@@ -1,5 +1,6 @@
 // What a device does with the programs of docs/benchmarks.md: one line for each, its name and milliseconds for one run,
-// eager and compiled; with an argument, those whose names have it. scripts/gpu-check.sh puts it beside the same programs in PyTorch (scripts/gpu_bench_torch.py).
+// eager and compiled; with an argument, those whose names have it. scripts/gpu-check.sh puts it beside the same
+// programs in PyTorch (scripts/gpu_bench_torch.py).
 //
 // No library for benchmarks, so that it runs wherever Fermata does.
 #include <algorithm>
@@ -63,7 +64,8 @@ int main(int argc, char** argv) try {
     return 1;
   }
   const auto random = [](const fm::IntegerList& sizes) { return fm::randn(sizes).to(fm::cuda()); };
-  const Tensor x = random({1 << 24}), rows = random({4096, 1024}), ones = fm::ones({1024}, fm::DType::f32, fm::cuda()).sync();
+  const Tensor x = random({1 << 24}), rows = random({4096, 1024}),
+               ones = fm::ones({1024}, fm::DType::f32, fm::cuda()).sync();
   report("chain10_cheap_16M", [&] { return chain10_cheap(x); });
   report("chain10_math_16M", [&] { return chain10_math(x); });
   report("sum_chain10_16M", [&] { return fm::sum(chain10_cheap(x)); });
@@ -75,10 +77,13 @@ int main(int argc, char** argv) try {
   report("matmul_1024", [&] { return fm::matmul(left, right); });
   const Tensor m = random({64, 32, 32}), n = random({64, 32, 32});
   report("matmul_32x64", [&] { return fm::matmul(m, n); });
-  const Tensor hidden = random({512, 1024}), up = random({4096, 1024}), bias = random({4096}), down = random({1024, 4096}), last = random({1024});
+  const Tensor hidden = random({512, 1024}), up = random({4096, 1024}), bias = random({4096}),
+               down = random({1024, 4096}), last = random({1024});
   report("mlp_gelu_512x1024x4096", [&] { return fm::linear(fm::gelu(fm::linear(hidden, up, bias)), down, last); });
   const Tensor q = random({8, 8, 512, 64}), k = random({8, 8, 512, 64}), v = random({8, 8, 512, 64});
-  const auto attention = [](const Tensor& a, const Tensor& b, const Tensor& c) { return fm::matmul(fm::softmax(fm::matmul(a, b.mT()) * 0.125, -1), c); };
+  const auto attention = [](const Tensor& a, const Tensor& b, const Tensor& c) {
+    return fm::matmul(fm::softmax(fm::matmul(a, b.mT()) * 0.125, -1), c);
+  };
   report("attention_8x8x512x64", [&] { return attention(q, k, v); });
   const Tensor hq = q.astype(fm::DType::f16), hk = k.astype(fm::DType::f16), hv = v.astype(fm::DType::f16);
   report("attention_8x8x512x64_f16", [&] { return attention(hq, hk, hv); });

@@ -40,7 +40,8 @@ Tensor numbers(DType t, const Shape& shape, int seed) {
 }
 
 /// Queries, keys and values of heads.
-Tensors heads(DType t, const Shape& batch, std::int64_t queries, std::int64_t keys, std::int64_t depth, std::int64_t width) {
+Tensors heads(DType t, const Shape& batch, std::int64_t queries, std::int64_t keys, std::int64_t depth,
+              std::int64_t width) {
   const auto with = [&](std::int64_t rows, std::int64_t columns) {
     Shape s = batch;
     s.push_back(rows), s.push_back(columns);
@@ -58,7 +59,9 @@ std::string close(const Tensor& got, const Tensor& wanted) {
   for (const double x : b)
     if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::isfinite(b[i]) ? std::abs(a[i] - b[i]) <= allowed * largest : a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    if (std::isfinite(b[i]) ? std::abs(a[i] - b[i]) <= allowed * largest
+                            : a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])))
+      continue;
     return fmt::format("element {}: {} and {}", i, a[i], b[i]);
   }
   return {};
@@ -86,7 +89,8 @@ Tensor biased(const Tensors& in) { return matmul(softmax(scores(in) + in[3], -1)
 std::vector<DeviceProgram> programs_of(DType t) {
   std::vector<DeviceProgram> all;
   const auto add = [&](const std::string& what, const Attention& f, Tensors inputs) {
-    all.push_back({fmt::format("{} {}", what, name(t)), std::move(inputs), [f](const Tensors& in) { return Tensors{f(in)}; }});
+    all.push_back(
+        {fmt::format("{} {}", what, name(t)), std::move(inputs), [f](const Tensors& in) { return Tensors{f(in)}; }});
   };
   const Tensors plain = heads(t, {2, 3}, 70, 81, 16, 24);
   add("named", named, plain);
@@ -106,29 +110,35 @@ std::vector<DeviceProgram> programs_of(DType t) {
   add("bias", biased, with(plain, numbers(t, {3, 1, 81}, 4)));
   add("rows of -inf", biased, with(plain, astype(where(mask, 0.0f, -INFINITY), t).sync()));
   // The first keys are masked for all, so the first part of a row has nothing.
-  add("a late start", biased, with(heads(t, {2}, 5, 150, 8, 8), astype(where(less(iota({150}, 0), 100), -INFINITY, -300.0f), t).sync()));
+  add("a late start", biased,
+      with(heads(t, {2}, 5, 150, 8, 8), astype(where(less(iota({150}, 0), 100), -INFINITY, -300.0f), t).sync()));
   Tensors odd = heads(t, {}, 6, 70, 4, 8);
   odd[1] = where(equal(iota({70, 4}, 0), 9), astype(tensor(INFINITY), t), odd[1]).sync();
   odd[0] = where(equal(iota({6, 4}, 0), 5), astype(tensor(NAN), t), odd[0]).sync();
   add("infinities and NaN", named, odd);
   // Heads that are views of one tensor, and keys that several groups of queries share.
-  add("views", [](const Tensors& in) {
-    const Tensor x = permute_dims(reshape(in[0], {2, 40, 3, 4, 8}), {2, 0, 3, 1, 4});
-    return causal({x[0], x[1], x[2]});
-  }, {numbers(t, {2, 40, 96}, 5)});
-  add("groups", [](const Tensors& in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.enable_gqa = true}); },
+  add("views",
+      [](const Tensors& in) {
+        const Tensor x = permute_dims(reshape(in[0], {2, 40, 3, 4, 8}), {2, 0, 3, 1, 4});
+        return causal({x[0], x[1], x[2]});
+      },
+      {numbers(t, {2, 40, 96}, 5)});
+  add("groups",
+      [](const Tensors& in) { return scaled_dot_product_attention(in[0], in[1], in[2], {.enable_gqa = true}); },
       {numbers(t, {2, 4, 10, 8}, 1), numbers(t, {2, 2, 70, 8}, 2), numbers(t, {2, 2, 70, 8}, 3)});
   return all;
 }
 
 std::size_t joined_kernels() {
   const auto sources = gpu::kept_sources();
-  return static_cast<std::size_t>(std::ranges::count_if(sources, [](const gpu::KernelSource& s) { return s.name.starts_with("fm_joined"); }));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(sources, [](const gpu::KernelSource& s) { return s.name.starts_with("fm_joined"); }));
 }
 
 TEST_F(CudaJoinedProducts, GiveWhatTheStepsGive) {
   std::vector<DeviceProgram> programs;
-  for (const DType t : {DType::f32, DType::f16, DType::bf16}) std::ranges::move(programs_of(t), std::back_inserter(programs));
+  for (const DType t : {DType::f32, DType::f16, DType::bf16})
+    std::ranges::move(programs_of(t), std::back_inserter(programs));
   for (const DeviceProgram& p : programs) {
     const Tensors results = p.on(cuda());
     EXPECT_THAT(explain(results[0]), HasSubstr(" as one kernel: about ")) << p.name;
@@ -144,9 +154,14 @@ TEST_F(CudaJoinedProducts, WhatIsNoSuchRowRunsInSteps) {
     Attention run;
   };
   const std::vector<Case> cases = {
-      {"weights that are dropped", DType::f32, 8, [](const Tensors& in) { return matmul(softmax(scores(in), -1) * abs(in[3]), in[2]); }},
+      {"weights that are dropped", DType::f32, 8,
+       [](const Tensors& in) { return matmul(softmax(scores(in), -1) * abs(in[3]), in[2]); }},
       {"logarithms", DType::f32, 8, [](const Tensors& in) { return matmul(log_softmax(scores(in), -1), in[2]); }},
-      {"a row's mean", DType::f32, 8, [](const Tensors& in) { const Tensor s = scores(in); return matmul(s - mean(s, {-1}, true), in[2]); }},
+      {"a row's mean", DType::f32, 8,
+       [](const Tensors& in) {
+         const Tensor s = scores(in);
+         return matmul(s - mean(s, {-1}, true), in[2]);
+       }},
       {"doubles", DType::f64, 8, named},
       {"wide values", DType::f32, 257, named}};
   for (const Case& c : cases) {
@@ -154,15 +169,19 @@ TEST_F(CudaJoinedProducts, WhatIsNoSuchRowRunsInSteps) {
     const std::size_t before = joined_kernels();
     const DeviceProgram p{c.what, inputs, [&](const Tensors& in) { return Tensors{c.run(in)}; }};
     EXPECT_THAT(explain(p.on(cuda())[0]), Not(HasSubstr(" as one kernel"))) << c.what;
-    compare_with_cpu({p}, Mode::compiled, [](const Tensor& a, const Tensor& b) { return test::relative_difference(a, b) < 1e-5 ? "" : "too far"; });
+    compare_with_cpu({p}, Mode::compiled, [](const Tensor& a, const Tensor& b) {
+      return test::relative_difference(a, b) < 1e-5 ? "" : "too far";
+    });
     EXPECT_EQ(joined_kernels(), before) << c.what;
   }
   // Of nothing, in the plan that was made for something.
   std::vector<DeviceProgram> programs;
-  for (const Tensors& inputs : {heads(DType::f32, {2}, 9, 11, 4, 8), heads(DType::f32, {2}, 0, 11, 4, 8), heads(DType::f32, {0}, 9, 11, 4, 8)})
+  for (const Tensors& inputs :
+       {heads(DType::f32, {2}, 9, 11, 4, 8), heads(DType::f32, {2}, 0, 11, 4, 8), heads(DType::f32, {0}, 9, 11, 4, 8)})
     programs.push_back({"nothing", inputs, [](const Tensors& in) { return Tensors{named(in)}; }});
   for (const Tensors& inputs : {heads(DType::f32, {2}, 9, 0, 4, 8), heads(DType::f32, {2}, 9, 11, 0, 8)})
-    programs.push_back({"no keys, or no depth", inputs, [](const Tensors& in) { return Tensors{without_maximum(in)}; }});
+    programs.push_back(
+        {"no keys, or no depth", inputs, [](const Tensors& in) { return Tensors{without_maximum(in)}; }});
   compare_with_cpu(programs, Mode::compiled, &close);
 }
 
@@ -182,9 +201,7 @@ TEST_F(CudaJoinedProducts, WhatIsBetweenTakesNoMemory) {
     bool ran = true;
     try {
       p.run(moved)[0].sync();
-    } catch (const OutOfMemoryError&) {
-      ran = false;
-    }
+    } catch (const OutOfMemoryError&) { ran = false; }
     allocator.set_limit(limit);
     return ran;
   };
@@ -194,11 +211,16 @@ TEST_F(CudaJoinedProducts, WhatIsBetweenTakesNoMemory) {
 
 TEST_F(CudaJoinedProducts, ExplainSaysWhatWasChosen) {
   gpu::set_join_rule(JoinRule::by_cost);
-  const auto text = [](const Tensors& in) { return explain(named({in[0].to(cuda()), in[1].to(cuda()), in[2].to(cuda())})); };
-  EXPECT_THAT(text(heads(DType::f32, {3}, 64, 64, 16, 16)), HasSubstr("call matmul with steps 0 and 1 as one kernel: about "));
-  EXPECT_THAT(text(heads(DType::f32, {3}, 2048, 2048, 256, 200)), HasSubstr("call matmul (with steps 0 and 1 as one kernel it would take about "));
+  const auto text = [](const Tensors& in) {
+    return explain(named({in[0].to(cuda()), in[1].to(cuda()), in[2].to(cuda())}));
+  };
+  EXPECT_THAT(text(heads(DType::f32, {3}, 64, 64, 16, 16)),
+              HasSubstr("call matmul with steps 0 and 1 as one kernel: about "));
+  EXPECT_THAT(text(heads(DType::f32, {3}, 2048, 2048, 256, 200)),
+              HasSubstr("call matmul (with steps 0 and 1 as one kernel it would take about "));
   gpu::set_join_rule(JoinRule::never);
-  EXPECT_THAT(text(heads(DType::f32, {3}, 64, 64, 16, 16)), HasSubstr("call matmul (with steps 0 and 1 as one kernel it would take about "));
+  EXPECT_THAT(text(heads(DType::f32, {3}, 64, 64, 16, 16)),
+              HasSubstr("call matmul (with steps 0 and 1 as one kernel it would take about "));
 }
 
 }  // namespace

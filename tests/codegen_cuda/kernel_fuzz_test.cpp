@@ -61,14 +61,16 @@ TEST_P(CudaFuzz, AgreesWithTheInterpreter) {
   EXPECT_EQ(test::compile_kept_sources(), "");
 }
 
-/// A run with an axis of one element whose strides are so large that offsets need 64 bits; they mean nothing, so results are the same.
+/// A run with an axis of one element whose strides are so large that offsets need 64 bits; they mean nothing, so
+/// results are the same.
 struct WideRun {
   const Prepared& prepared;
   KernelCase expected, got;
   std::unique_ptr<DeviceCase> on_device;
   std::vector<std::int64_t> strides;
 
-  WideRun(const Prepared& p, const std::vector<std::int64_t>& sizes, Random& random) : prepared(p), expected(p.kernel, sizes, random), got(expected) {}
+  WideRun(const Prepared& p, const std::vector<std::int64_t>& sizes, Random& random)
+      : prepared(p), expected(p.kernel, sizes, random), got(expected) {}
   void start() {
     on_device = std::make_unique<DeviceCase>(got);
     KernelLaunch launch = on_device->launch();
@@ -105,19 +107,22 @@ TEST_P(CudaFuzz, OffsetsOf64BitsAreFollowed) {
   }
   EXPECT_FALSE(runs.empty());
   for (const auto& run : runs) {
-    SCOPED_TRACE("FERMATA_SEED=" + std::to_string(run->prepared.seed) + " FERMATA_FUZZ_COUNT=1\n" + to_string(run->prepared.kernel));
+    SCOPED_TRACE("FERMATA_SEED=" + std::to_string(run->prepared.seed) + " FERMATA_FUZZ_COUNT=1\n" +
+                 to_string(run->prepared.kernel));
     ASSERT_NO_THROW(run->on_device->fetch());
     ASSERT_EQ(run->expected.difference(run->got), "");
   }
   const auto sources = gpu::kept_sources();
-  EXPECT_TRUE(std::ranges::any_of(sources, [](const gpu::KernelSource& s) { return s.body.find("const i64 n0 = ") != std::string::npos; }));
+  EXPECT_TRUE(std::ranges::any_of(
+      sources, [](const gpu::KernelSource& s) { return s.body.find("const i64 n0 = ") != std::string::npos; }));
   EXPECT_EQ(test::compile_kept_sources(), "");
 }
 
 std::string case_name(const testing::TestParamInfo<KernelShape>& info) {
   return info.param == KernelShape::map ? "map" : info.param == KernelShape::row ? "row" : "column";
 }
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaFuzz, testing::Values(KernelShape::map, KernelShape::row, KernelShape::column), case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaFuzz, testing::Values(KernelShape::map, KernelShape::row, KernelShape::column),
+                         case_name);
 
 }  // namespace
 }  // namespace fermata

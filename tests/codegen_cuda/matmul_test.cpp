@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen_cuda/library/matmul.h"
-#include "frontend/calls.h"
+#include "frontend/ops/calls.h"
 #include "tests/codegen_cuda/cuda_case.h"
 #include "tests/codegen_cuda/nvrtc_check.h"
 
@@ -25,7 +25,10 @@ class CudaMatmul : public ::testing::Test {
 std::string close(const Tensor& got, const Tensor& wanted) {
   if (!is_floating(wanted.dtype())) return test::difference(got, wanted);
   if (got.dtype() != wanted.dtype() || got.shape() != wanted.shape()) return "another type";
-  const double allowed = wanted.dtype() == DType::f64 ? 1e-12 : wanted.dtype() == DType::f32 ? 1e-5 : wanted.dtype() == DType::f16 ? 2e-3 : 2e-2;
+  const double allowed = wanted.dtype() == DType::f64   ? 1e-12
+                         : wanted.dtype() == DType::f32 ? 1e-5
+                         : wanted.dtype() == DType::f16 ? 2e-3
+                                                        : 2e-2;
   const double differs = test::relative_difference(got, wanted);
   return differs <= allowed ? std::string() : fmt::format("relative difference {}", differs);
 }
@@ -36,14 +39,16 @@ Tensor numbers(DType t, const Shape& shape, int seed) {
 }
 
 const std::vector<std::pair<Shape, Shape>> kShapes = {
-    {{5, 7}, {7, 3}}, {{40, 33}, {33, 70}}, {{7}, {7, 3}}, {{5, 7}, {7}}, {{7}, {7}}, {{4, 5, 7}, {7, 3}}, {{4, 5, 7}, {4, 7, 3}},
-    {{2, 1, 5, 7}, {3, 7, 4}}, {{5, 0}, {0, 3}}, {{0, 4}, {4, 3}}, {{1, 64}, {64, 1}}};
+    {{5, 7}, {7, 3}}, {{40, 33}, {33, 70}}, {{7}, {7, 3}},          {{5, 7}, {7}},
+    {{7}, {7}},       {{4, 5, 7}, {7, 3}},  {{4, 5, 7}, {4, 7, 3}}, {{2, 1, 5, 7}, {3, 7, 4}},
+    {{5, 0}, {0, 3}}, {{0, 4}, {4, 3}},     {{1, 64}, {64, 1}}};
 
 TEST_F(CudaMatmul, EveryDtypeAndBatch) {
   std::vector<DeviceProgram> programs;
   for (const DType t : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i32, DType::u8, DType::i64})
     for (const auto& [a, b] : kShapes)
-      programs.push_back({std::string(name(t)) + to_string(a) + to_string(b), {numbers(t, a, 1), numbers(t, b, 2)},
+      programs.push_back({std::string(name(t)) + to_string(a) + to_string(b),
+                          {numbers(t, a, 1), numbers(t, b, 2)},
                           [](const auto& in) { return std::vector<Tensor>{matmul(in[0], in[1])}; }});
   for (const Mode mode : {Mode::compiled, Mode::eager}) compare_with_cpu(programs, mode, &close);
 }
@@ -53,8 +58,11 @@ TEST_F(CudaMatmul, LayoutsAreReadInPlaceOrCopied) {
   for (const DType t : {DType::f32, DType::bf16, DType::i16}) {
     const Tensor a = numbers(t, {12, 10}, 1), b = numbers(t, {8, 10}, 2), c = numbers(t, {3, 10, 12}, 3);
     programs.push_back({std::string(name(t)), {a, b, c}, [](const auto& in) {
-                          return std::vector<Tensor>{matmul(in[0], in[1].mT()), matmul(in[0].mT(), in[0]), matmul(in[2].mT(), in[1].mT()),
-                                                     matmul(in[0].slice(1, 9, 0, -2), in[1].slice(1, 1, 6).mT()), matmul(in[0].slice(0, 0, 12, 2), in[1].mT()),
+                          return std::vector<Tensor>{matmul(in[0], in[1].mT()),
+                                                     matmul(in[0].mT(), in[0]),
+                                                     matmul(in[2].mT(), in[1].mT()),
+                                                     matmul(in[0].slice(1, 9, 0, -2), in[1].slice(1, 1, 6).mT()),
+                                                     matmul(in[0].slice(0, 0, 12, 2), in[1].mT()),
                                                      matmul(broadcast_to(in[0], {2, 12, 10}), in[1].mT())};
                         }});
   }
@@ -62,9 +70,10 @@ TEST_F(CudaMatmul, LayoutsAreReadInPlaceOrCopied) {
 }
 
 TEST_F(CudaMatmul, WhatFollowsFuses) {
-  const DeviceProgram mlp{"mlp", {numbers(DType::f32, {6, 20}, 1), numbers(DType::f32, {30, 20}, 2), numbers(DType::f32, {30}, 3)}, [](const auto& in) {
-                            return std::vector<Tensor>{softmax(gelu(linear(in[0], in[1], in[2])), -1)};
-                          }};
+  const DeviceProgram mlp{
+      "mlp",
+      {numbers(DType::f32, {6, 20}, 1), numbers(DType::f32, {30, 20}, 2), numbers(DType::f32, {30}, 3)},
+      [](const auto& in) { return std::vector<Tensor>{softmax(gelu(linear(in[0], in[1], in[2])), -1)}; }};
   for (const Mode mode : {Mode::compiled, Mode::eager}) compare_with_cpu({mlp}, mode, &close);
 }
 
@@ -74,17 +83,24 @@ struct Viewed {
   Tensor tensor;
   explicit Viewed(const Tensor& t) : sizes(t.shape()), strides(dense_strides(t.shape())), tensor(t.sync()) {}
   TensorView view() const {
-    return {tensor.node()->storage.load()->data, tensor.dtype(), static_cast<std::uint8_t>(sizes.rank()), sizes.data(), strides.data()};
+    return {tensor.node()->storage.load()->data, tensor.dtype(), static_cast<std::uint8_t>(sizes.rank()), sizes.data(),
+            strides.data()};
   }
 };
 
 TEST_F(CudaMatmul, BiasReluAndGeluAreTheLibrarys) {
-  const Tensor a = numbers(DType::f32, {6, 20}, 1), b = numbers(DType::f32, {20, 9}, 2), bias = numbers(DType::f32, {9}, 3);
+  const Tensor a = numbers(DType::f32, {6, 20}, 1), b = numbers(DType::f32, {20, 9}, 2),
+               bias = numbers(DType::f32, {9}, 3);
   const Tensor product = matmul(a, b), biased = product + bias;
-  const auto tanh_gelu = [](const Tensor& x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); };
-  const std::vector<std::pair<gpu::MatmulEnd, Tensor>> ends = {{gpu::MatmulEnd::none, product}, {gpu::MatmulEnd::bias, biased}, {gpu::MatmulEnd::relu, relu(product)},
-                                                                {gpu::MatmulEnd::bias_relu, relu(biased)}, {gpu::MatmulEnd::gelu, tanh_gelu(product)},
-                                                                {gpu::MatmulEnd::bias_gelu, tanh_gelu(biased)}};
+  const auto tanh_gelu = [](const Tensor& x) {
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+  };
+  const std::vector<std::pair<gpu::MatmulEnd, Tensor>> ends = {{gpu::MatmulEnd::none, product},
+                                                               {gpu::MatmulEnd::bias, biased},
+                                                               {gpu::MatmulEnd::relu, relu(product)},
+                                                               {gpu::MatmulEnd::bias_relu, relu(biased)},
+                                                               {gpu::MatmulEnd::gelu, tanh_gelu(product)},
+                                                               {gpu::MatmulEnd::bias_gelu, tanh_gelu(biased)}};
   const Viewed x(a.to(cuda())), y(b.to(cuda())), z(bias.to(cuda()));
   for (const auto& [end, wanted] : ends) {
     const Viewed out(zeros({6, 9}, DType::f32, cuda()));
@@ -118,22 +134,39 @@ TEST_F(CudaMatmul, TakesTheKernelsThatItCanEndWith) {
       {"bias in front", [](const Tensors& in) { return in[2] + matmul(in[0], in[1].mT()); }, 0},
       {"relu", [](const Tensors& in) { return relu(matmul(in[0], in[1].mT())); }, 0},
       {"bias and relu", [=](const Tensors& in) { return relu(linear_of(in)); }, 0},
-      {"relu, written out", [=](const Tensors& in) { const Tensor y = linear_of(in); return where(y > zeros_like(y), y, where(y == y, zeros_like(y), y)); }, 1},
+      {"relu, written out",
+       [=](const Tensors& in) {
+         const Tensor y = linear_of(in);
+         return where(y > zeros_like(y), y, where(y == y, zeros_like(y), y));
+       },
+       1},
       {"gelu", [](const Tensors& in) { return gelu(matmul(in[0], in[1].mT()), "tanh"); }, 0},
       {"bias and gelu", [=](const Tensors& in) { return gelu(linear_of(in), "tanh"); }, 0},
       // What the library has no epilogue for, or what something else reads, is a kernel.
       {"exact gelu", [=](const Tensors& in) { return gelu(linear_of(in)); }, 1},
       {"sigmoid", [=](const Tensors& in) { return sigmoid(linear_of(in)); }, 1},
-      {"twice", [](const Tensors& in) { const Tensor y = matmul(in[0], in[1].mT()); return y + y; }, 1},
-      {"a residual", [](const Tensors& in) { const Tensor y = matmul(in[0], in[1].mT()); return y + abs(matmul(in[0] * 2, in[1].mT())); }, 2},
+      {"twice",
+       [](const Tensors& in) {
+         const Tensor y = matmul(in[0], in[1].mT());
+         return y + y;
+       },
+       1},
+      {"a residual",
+       [](const Tensors& in) {
+         const Tensor y = matmul(in[0], in[1].mT());
+         return y + abs(matmul(in[0] * 2, in[1].mT()));
+       },
+       2},
       {"scaled", [=](const Tensors& in) { return relu(linear_of(in)) * 2; }, 1}};
   std::vector<DeviceProgram> programs;
   for (const DType t : {DType::f32, DType::f16, DType::bf16})
     for (const Case& c : cases)
-      programs.push_back({fmt::format("{} {}", c.name, name(t)), {numbers(t, {6, 20}, 1), numbers(t, {9, 20}, 2), numbers(t, {9}, 3)},
+      programs.push_back({fmt::format("{} {}", c.name, name(t)),
+                          {numbers(t, {6, 20}, 1), numbers(t, {9, 20}, 2), numbers(t, {9}, 3)},
                           [c](const auto& in) { return Tensors{c.run(in)}; }});
   compare_with_cpu(programs, Mode::compiled, &close);
-  for (std::size_t i = 0; i < programs.size(); ++i) EXPECT_EQ(launches_of(programs[i]), cases[i % cases.size()].launches) << programs[i].name;
+  for (std::size_t i = 0; i < programs.size(); ++i)
+    EXPECT_EQ(launches_of(programs[i]), cases[i % cases.size()].launches) << programs[i].name;
   const Tensor x = numbers(DType::f32, {6, 20}, 1).to(cuda()), w = numbers(DType::f32, {20, 9}, 2).to(cuda());
   const Tensor product = matmul(x, w), ended = relu(product);
   sync({product, ended});  // both are wanted
@@ -154,7 +187,8 @@ TEST_F(CudaMatmul, RoundsToTf32WhereThatIsChosen) {
 
 TEST_F(CudaMatmul, BytesAddUpInI32) {
   for (const auto& [m, k, n] : std::vector<std::array<std::int64_t, 3>>{{8, 16, 12}, {5, 7, 3}, {3, 64, 64}}) {
-    const Tensor a = numbers(DType::i8, {m, k}, 1), b = numbers(DType::i8, {n, k}, 2), u = astype(numbers(DType::i32, {m, k}, 3), DType::u8).sync();
+    const Tensor a = numbers(DType::i8, {m, k}, 1), b = numbers(DType::i8, {n, k}, 2),
+                 u = astype(numbers(DType::i32, {m, k}, 3), DType::u8).sync();
     const auto run = [&](BackendKey device, const Tensor& left) {
       const Tensor operands[] = {left.to(device), b.to(device).mT()};
       return general_call(Op::matmul_i32, operands, {}, Location::current());

@@ -36,7 +36,8 @@ std::string compile_kept_sources() {
   std::vector<std::string> complaints(programs.size() * 2);
   const auto work = [&] {
     for (std::size_t i = next++; i < complaints.size(); i = next++) try {
-        gpu::compile_source(*nvrtc, programs[i / 2], i % 2 == 0 ? "sm_80" : "sm_90", nullptr, gpu::CompileEffort::quick);
+        gpu::compile_source(*nvrtc, programs[i / 2], i % 2 == 0 ? "sm_80" : "sm_90", nullptr,
+                            gpu::CompileEffort::quick);
       } catch (const Error& error) { complaints[i] = error.what(); }
   };
   std::thread other(work);

@@ -1,7 +1,7 @@
 // Every op of the table on CUDA, in every dtype it takes, against the CPU, bit for bit; every kernel by NVRTC as well.
 //
-// Compiled, all ops of one dtype are wanted at once, so that they share kernels; eagerly each has its own, so that fewer
-// dtypes are tried.
+// Compiled, all ops of one dtype are wanted at once, so that they share kernels; eagerly each has its own, so that
+// fewer dtypes are tried.
 #include <gtest/gtest.h>
 
 #include "ir/op.h"
@@ -15,7 +15,7 @@ using test::awkward_input;
 using test::compare_with_cpu;
 using test::DeviceProgram;
 
-const std::vector<DType> kAll = {DType::boolean, DType::u8,  DType::u16, DType::u32, DType::u64, DType::i8, DType::i16,
+const std::vector<DType> kAll = {DType::boolean, DType::u8,  DType::u16, DType::u32,  DType::u64, DType::i8, DType::i16,
                                  DType::i32,     DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64};
 const std::vector<DType> kSome = {DType::f32, DType::bf16, DType::i32};
 
@@ -48,8 +48,8 @@ Calls reduce_calls(const Shape& axes, bool keeps) {
   };
 }
 
-/// Those of the calls that take the dtype. What makes floats of integers computes as it does on floats, so it is tried on
-/// one type of integers only.
+/// Those of the calls that take the dtype. What makes floats of integers computes as it does on floats, so it is tried
+/// on one type of integers only.
 Calls accepted(const Calls& calls, const std::vector<Tensor>& inputs) {
   const DType given = inputs[0].dtype();
   Calls kept;
@@ -82,7 +82,8 @@ class CudaOps : public testing::Test {
     for (const std::vector<Tensor>& x : inputs) {
       const Calls good = accepted(calls, x);
       for (std::size_t at = 0; at < good.size(); at += at_once) {
-        const Calls some(good.begin() + static_cast<std::ptrdiff_t>(at), good.begin() + static_cast<std::ptrdiff_t>(std::min(at + at_once, good.size())));
+        const Calls some(good.begin() + static_cast<std::ptrdiff_t>(at),
+                         good.begin() + static_cast<std::ptrdiff_t>(std::min(at + at_once, good.size())));
         std::string names(name(x[0].dtype()));
         for (const NamedCall& c : some) names += " " + c.name;
         programs.push_back(together(names, some, x));
@@ -93,7 +94,8 @@ class CudaOps : public testing::Test {
   static void eager(const Calls& calls, const std::vector<std::vector<Tensor>>& inputs) {
     std::vector<DeviceProgram> programs;
     for (const std::vector<Tensor>& x : inputs)
-      for (const NamedCall& c : accepted(calls, x)) programs.push_back(together(std::string(name(x[0].dtype())) + " " + c.name, {c}, x));
+      for (const NamedCall& c : accepted(calls, x))
+        programs.push_back(together(std::string(name(x[0].dtype())) + " " + c.name, {c}, x));
     compare_with_cpu(programs, Mode::eager);
   }
   ~CudaOps() override { EXPECT_EQ(test::compile_kept_sources(), ""); }
@@ -124,21 +126,27 @@ TEST_F(CudaOps, ReductionsEager) { eager(reduce_calls({1}, false), inputs(kSome,
 
 TEST_F(CudaOps, LongReductions) {
   // Several blocks of a row; few rows, whose blocks run apart; many rows; tall columns.
-  for (const auto& [shape, axis] : std::vector<std::pair<Shape, std::int64_t>>{{{2, 20000}, 1}, {{40, 9000}, 1}, {{3000, 3}, 0}, {{2, 300, 40}, 1}})
-    compiled(reduce_calls({axis}, false), {{awkward_input(DType::f32, shape, 3)}, {awkward_input(DType::i64, shape, 4)}});
+  for (const auto& [shape, axis] :
+       std::vector<std::pair<Shape, std::int64_t>>{{{2, 20000}, 1}, {{40, 9000}, 1}, {{3000, 3}, 0}, {{2, 300, 40}, 1}})
+    compiled(reduce_calls({axis}, false),
+             {{awkward_input(DType::f32, shape, 3)}, {awkward_input(DType::i64, shape, 4)}});
 }
 
 TEST_F(CudaOps, Casts) {
   Calls calls;
-  for (const DType to : kAll) calls.push_back({std::string(name(to)), [to](const std::vector<Tensor>& x) { return astype(x[0], to); }});
+  for (const DType to : kAll)
+    calls.push_back({std::string(name(to)), [to](const std::vector<Tensor>& x) { return astype(x[0], to); }});
   compiled(calls, inputs(kAll, {{3, 129}}), 13);
 }
 
 TEST_F(CudaOps, WhereFullIotaAndRandom) {
   std::vector<DeviceProgram> programs;
   for (const DType t : kAll) {
-    const Tensor c = awkward_input(DType::boolean, {4, 33}, 1), x = awkward_input(t, {4, 33}, 2), y = awkward_input(t, {33}, 3);
-    programs.push_back({"where", {c, x, y}, [](const std::vector<Tensor>& in) { return std::vector<Tensor>{where(in[0], in[1], in[2])}; }});
+    const Tensor c = awkward_input(DType::boolean, {4, 33}, 1), x = awkward_input(t, {4, 33}, 2),
+                 y = awkward_input(t, {33}, 3);
+    programs.push_back({"where", {c, x, y}, [](const std::vector<Tensor>& in) {
+                          return std::vector<Tensor>{where(in[0], in[1], in[2])};
+                        }});
   }
   for (const Mode mode : {Mode::compiled, Mode::eager}) compare_with_cpu(programs, mode);
   EXPECT_EQ(test::difference(full({3, 5}, 2.5, DType::f16, cuda()), full({3, 5}, 2.5, DType::f16)), "");
@@ -147,10 +155,12 @@ TEST_F(CudaOps, WhereFullIotaAndRandom) {
     // The same numbers for the same state of the generator, wherever they are drawn.
     const auto draw = [&](BackendKey device) {
       manual_seed(5);
-      return std::vector<Tensor>{rand({3, 70}, t, device), randn({90}, t, device), astype(bernoulli(full({40}, 0.3, t, device)), DType::i32)};
+      return std::vector<Tensor>{rand({3, 70}, t, device), randn({90}, t, device),
+                                 astype(bernoulli(full({40}, 0.3, t, device)), DType::i32)};
     };
     const std::vector<Tensor> got = draw(cuda()), wanted = draw(BackendKey::cpu);
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(test::difference(got[i], wanted[i]), "") << name(t) << " " << i;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_EQ(test::difference(got[i], wanted[i]), "") << name(t) << " " << i;
   }
 }
 
@@ -158,10 +168,15 @@ TEST_F(CudaOps, ViewsAndTransposes) {
   std::vector<DeviceProgram> programs;
   for (const DType t : {DType::f32, DType::u8, DType::f64, DType::bf16}) {
     const Tensor x = awkward_input(t, {40, 50}, 1), y = awkward_input(t, {3, 20, 33}, 2);
-    programs.push_back({"transposed", {x}, [](const auto& in) { return std::vector<Tensor>{copy(in[0].mT()), in[0].mT() == in[0].mT()}; }});
-    programs.push_back({"permuted", {y}, [](const auto& in) { return std::vector<Tensor>{copy(permute(in[0], {2, 0, 1})), copy(permute(in[0], {1, 2, 0}))}; }});
+    programs.push_back({"transposed", {x}, [](const auto& in) {
+                          return std::vector<Tensor>{copy(in[0].mT()), in[0].mT() == in[0].mT()};
+                        }});
+    programs.push_back({"permuted", {y}, [](const auto& in) {
+                          return std::vector<Tensor>{copy(permute(in[0], {2, 0, 1})), copy(permute(in[0], {1, 2, 0}))};
+                        }});
     programs.push_back({"sliced", {y}, [](const auto& in) {
-                          return std::vector<Tensor>{copy(in[0].slice(2, 30, 3, -2)), copy(in[0].slice(1, 3, 17)), in[0].slice(0, 1, 3).reshape({40, 33}) != 0};
+                          return std::vector<Tensor>{copy(in[0].slice(2, 30, 3, -2)), copy(in[0].slice(1, 3, 17)),
+                                                     in[0].slice(0, 1, 3).reshape({40, 33}) != 0};
                         }});
   }
   for (const Mode mode : {Mode::compiled, Mode::eager}) compare_with_cpu(programs, mode);
@@ -173,9 +188,12 @@ TEST_F(CudaOps, GathersAndConcatenations) {
     const Tensor x = awkward_input(t, {6, 5, 4}, 1), y = awkward_input(t, {6, 3, 4}, 2);
     const Tensor at = astype(tensor({4, -1, 0, 0, 2}), t == DType::f32 ? DType::i64 : DType::i16).sync();
     programs.push_back({"take " + std::string(name(t)), {x, at}, [](const auto& in) {
-                          return std::vector<Tensor>{take(in[0], in[1], 1), take(in[0].mT(), in[1].slice(0, 1, 3), 1), take(in[0], in[1], 0)};
+                          return std::vector<Tensor>{take(in[0], in[1], 1), take(in[0].mT(), in[1].slice(0, 1, 3), 1),
+                                                     take(in[0], in[1], 0)};
                         }});
-    programs.push_back({"concat " + std::string(name(t)), {x, y}, [](const auto& in) { return std::vector<Tensor>{concat({in[0], in[1], in[0]}, 1)}; }});
+    programs.push_back({"concat " + std::string(name(t)), {x, y}, [](const auto& in) {
+                          return std::vector<Tensor>{concat({in[0], in[1], in[0]}, 1)};
+                        }});
     programs.push_back({"update " + std::string(name(t)), {x, y}, [](const auto& in) {
                           Tensor copied = copy(in[0]);
                           copied.slice(1, 1, 4).assign(in[1]);
@@ -193,13 +211,16 @@ TEST_F(CudaOps, GathersAndConcatenations) {
 TEST_F(CudaOps, LongScans) {
   std::vector<DeviceProgram> programs;
   for (const DType t : {DType::f32, DType::f16, DType::i16})
-    for (const auto& [shape, axis] : std::vector<std::pair<Shape, std::int64_t>>{{{1300}, 0}, {{2, 1025}, 1}, {{1600, 3}, 0}, {{512}, 0}}) {
+    for (const auto& [shape, axis] :
+         std::vector<std::pair<Shape, std::int64_t>>{{{1300}, 0}, {{2, 1025}, 1}, {{1600, 3}, 0}, {{512}, 0}}) {
       const Tensor x = test::awkward_input(t, shape, 7);
       const Tensor small = astype(astype(x, DType::f32) * 0.001 + 1, t).sync();
-      programs.push_back({fmt::format("scan {} {}", name(t), to_string(shape)), {x, small}, [axis = axis](const auto& in) {
-                            return std::vector<Tensor>{cumulative_sum(in[0], axis), cumulative_sum(flip(in[1], {axis}), axis), cumulative_prod(in[1], axis),
-                                                       cumulative_max(in[1], axis), cumulative_min(in[0], axis)};
-                          }});
+      programs.push_back(
+          {fmt::format("scan {} {}", name(t), to_string(shape)), {x, small}, [axis = axis](const auto& in) {
+             return std::vector<Tensor>{cumulative_sum(in[0], axis), cumulative_sum(flip(in[1], {axis}), axis),
+                                        cumulative_prod(in[1], axis), cumulative_max(in[1], axis),
+                                        cumulative_min(in[0], axis)};
+           }});
     }
   compare_with_cpu(programs, Mode::compiled);
 }
@@ -208,17 +229,19 @@ TEST_F(CudaOps, ScattersOfLongLanes) {
   std::vector<DeviceProgram> programs;
   manual_seed(3);
   for (const DType t : {DType::f32, DType::bf16, DType::i16})
-    for (const auto& [shape, axis] : std::vector<std::pair<Shape, std::int64_t>>{{{700}, 0}, {{2, 90}, 1}, {{90, 3}, 0}}) {
+    for (const auto& [shape, axis] :
+         std::vector<std::pair<Shape, std::int64_t>>{{{700}, 0}, {{2, 90}, 1}, {{90, 3}, 0}}) {
       const Tensor index = randint(-7, 7, shape).sync(), source = test::awkward_input(t, shape, 7);
       Shape target = shape;
       target[static_cast<unsigned>(axis)] = 7;
       const Tensor x = test::awkward_input(t, target, 8);
-      programs.push_back({fmt::format("scatter {} {}", name(t), to_string(shape)), {x, index, source}, [axis = axis](const auto& in) {
-                            std::vector<Tensor> results{scatter(in[0], in[1], in[2], axis), scatter_add(in[0], in[1], in[2], axis)};
-                            for (const auto reduction : {ScatterReduction::prod, ScatterReduction::amax, ScatterReduction::amin})
-                              results.push_back(scatter_reduce(in[0], in[1], in[2], axis, reduction));
-                            return results;
-                          }});
+      programs.push_back(
+          {fmt::format("scatter {} {}", name(t), to_string(shape)), {x, index, source}, [axis = axis](const auto& in) {
+             std::vector<Tensor> results{scatter(in[0], in[1], in[2], axis), scatter_add(in[0], in[1], in[2], axis)};
+             for (const auto reduction : {ScatterReduction::prod, ScatterReduction::amax, ScatterReduction::amin})
+               results.push_back(scatter_reduce(in[0], in[1], in[2], axis, reduction));
+             return results;
+           }});
     }
   compare_with_cpu(programs, Mode::compiled);
 }
@@ -226,10 +249,12 @@ TEST_F(CudaOps, ScattersOfLongLanes) {
 TEST_F(CudaOps, RowKernelsReadTheirRowOnce) {
   std::vector<DeviceProgram> programs;
   for (const DType t : {DType::f32, DType::f16}) {
-    const Tensor x = astype(randn({9, 300}), t).sync(), w = astype(randn({300}), t).sync(), tall = astype(randn({300, 9}), t).sync();
+    const Tensor x = astype(randn({9, 300}), t).sync(), w = astype(randn({300}), t).sync(),
+                 tall = astype(randn({300, 9}), t).sync();
     programs.push_back({"softmax", {x, w, tall}, [](const auto& in) {
-                          return std::vector<Tensor>{softmax(in[0], -1), log_softmax(in[0] * 2, -1), layer_norm(in[0], in[1], in[1]), rms_norm(in[0], in[1]),
-                                                     softmax(in[2], 0), var(in[0], {0, 1})};
+                          return std::vector<Tensor>{
+                              softmax(in[0], -1),     log_softmax(in[0] * 2, -1), layer_norm(in[0], in[1], in[1]),
+                              rms_norm(in[0], in[1]), softmax(in[2], 0),          var(in[0], {0, 1})};
                         }});
   }
   for (const Mode mode : {Mode::compiled, Mode::eager}) compare_with_cpu(programs, mode);

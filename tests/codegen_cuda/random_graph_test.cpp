@@ -1,7 +1,7 @@
 // Random programs (tests/fuzz/random_program.h) on CUDA, in both modes, against the CPU; every kernel by NVRTC as well.
 //
-// Programs are started in groups, so that their kernels are compiled together. FERMATA_FUZZ_COUNT and FERMATA_SEED choose
-// other ones; one that fails is program 0 of the seed that is printed.
+// Programs are started in groups, so that their kernels are compiled together. FERMATA_FUZZ_COUNT and FERMATA_SEED
+// choose other ones; one that fails is program 0 of the seed that is printed.
 #include <gtest/gtest.h>
 
 #include "codegen_cuda/runtime/device.h"
@@ -30,7 +30,8 @@ Outcome start(const Program& program, const AxisSizes& sizes, BackendKey device,
   execution.run(program);
   Outcome out;
   for (const std::uint32_t v : program.kept)
-    if (execution.values[v].defined()) out.values.push_back(execution.values[v].detach()), out.certainties.push_back(execution.certainty(v));
+    if (execution.values[v].defined())
+      out.values.push_back(execution.values[v].detach()), out.certainties.push_back(execution.certainty(v));
   execution.values.clear();
   flush(out.values);
   out.errors = std::move(execution.errors);
@@ -39,7 +40,8 @@ Outcome start(const Program& program, const AxisSizes& sizes, BackendKey device,
 
 /// As in tests/fuzz: sums whose order may differ are close.
 std::string difference(const Tensor& got, const Tensor& wanted, Certainty certainty) {
-  if (certainty == Certainty::exact || !is_floating(wanted.dtype())) return certainty == Certainty::unknown ? "" : test::difference(got, wanted);
+  if (certainty == Certainty::exact || !is_floating(wanted.dtype()))
+    return certainty == Certainty::unknown ? "" : test::difference(got, wanted);
   if (got.dtype() != wanted.dtype() || got.shape() != wanted.shape()) return "types differ";
   if (certainty == Certainty::unknown) return {};
   const double allowed = wanted.dtype() == DType::f64 ? 1e-11 : wanted.dtype() == DType::f32 ? 1e-3 : 5e-2;
@@ -81,9 +83,7 @@ TEST(CudaRandomGraphs, AgreeWithTheCpu) {
         wanted.push_back(start(program, sizes, BackendKey::cpu, Mode::eager));
         eager.push_back(start(program, sizes, cuda(), Mode::eager));
         compiled.push_back(start(program, sizes, cuda(), Mode::compiled));
-      } catch (const Error& error) {
-        FAIL() << error.what();
-      }
+      } catch (const Error& error) { FAIL() << error.what(); }
     }
     for (std::uint64_t i = first; i < end; ++i) {
       SCOPED_TRACE("FERMATA_SEED=" + std::to_string(seed + i) + " FERMATA_FUZZ_COUNT=1");
@@ -94,7 +94,8 @@ TEST(CudaRandomGraphs, AgreeWithTheCpu) {
         ASSERT_EQ(on_device->values.size(), cpu.values.size());
         for (std::size_t k = 0; k < cpu.values.size(); ++k) {
           ASSERT_EQ(device(on_device->values[k]), cuda());
-          ASSERT_EQ(difference(on_device->values[k], cpu.values[k], on_device->certainties[k]), "") << "kept value " << k;
+          ASSERT_EQ(difference(on_device->values[k], cpu.values[k], on_device->certainties[k]), "")
+              << "kept value " << k;
           exact += on_device->certainties[k] == Certainty::exact ? 1 : 0;
         }
       }

@@ -16,8 +16,8 @@
 namespace fermata {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message;
 
@@ -102,12 +102,15 @@ TEST_P(CudaRuntime, SeveralDevices) {
     const CudaDeviceGuard guard(1);
     there = ones({4}).to(cuda()) * 3;
     EXPECT_THAT(floats(there), ElementsAre(3, 3, 3, 3));
-    EXPECT_THAT(message<DeviceError>([&] { (here + 1).sync(); }), HasSubstr("FM1407 DeviceError: cuda: an operand is not on device 1"));
+    EXPECT_THAT(message<DeviceError>([&] { (here + 1).sync(); }),
+                HasSubstr("FM1407 DeviceError: cuda: an operand is not on device 1"));
   }
-  EXPECT_THAT(message<DeviceError>([&] { (there + 1).sync(); }), HasSubstr("FM1407 DeviceError: cuda: an operand is not on device 0"));
+  EXPECT_THAT(message<DeviceError>([&] { (there + 1).sync(); }),
+              HasSubstr("FM1407 DeviceError: cuda: an operand is not on device 0"));
   EXPECT_THAT(floats(here + 1), ElementsAre(2, 2, 2, 2));
   EXPECT_EQ(message<DeviceError>([&] { const CudaDeviceGuard none(99); }),
-            "FM1406 DeviceError: CudaDeviceGuard: there is no device 99 of " + std::to_string(cuda_device_count()) + "\n  at   HERE");
+            "FM1406 DeviceError: CudaDeviceGuard: there is no device 99 of " + std::to_string(cuda_device_count()) +
+                "\n  at   HERE");
 }
 
 TEST_P(CudaRuntime, PositionsOutOfRangeNameTheirCall) {
@@ -119,7 +122,9 @@ TEST_P(CudaRuntime, PositionsOutOfRangeNameTheirCall) {
             "  index i64[2]      element 1 is 9\n"
             "  at    codegen_cuda/");
   EXPECT_EQ(floats(take(x, tensor({1, -1}).to(cuda()), 0)).size(), 6u);
-  EXPECT_THAT(message<IndexError>([&] { index_add(x, tensor({-7}).to(cuda()), ones({1, 3}).to(cuda()), 0).sync(); }),
+  EXPECT_THAT(message<IndexError>([&] {
+                index_add(x, tensor({-7}).to(cuda()), ones({1, 3}).to(cuda()), 0).sync();
+              }),
               HasSubstr("FM1204 IndexError: index_add: position -7 leaves axis 0 of size 4"));
   // The plan that this line makes serves the next one, which is to be named.
   EXPECT_EQ(floats(gather(x, tensor({{0, 1, -4}}).to(cuda()), 0)).size(), 3u);
@@ -129,7 +134,9 @@ TEST_P(CudaRuntime, PositionsOutOfRangeNameTheirCall) {
             "  x     f32[4, 3]   axis 0 is 4\n"
             "  index i64[1, 3]   element 2 is 4\n"
             "  at    HERE");
-  EXPECT_THAT(message<IndexError>([&] { floats(scatter_add(x, places, ones({1, 3}).to(cuda()), 0)); }),
+  EXPECT_THAT(message<IndexError>([&] {
+                floats(scatter_add(x, places, ones({1, 3}).to(cuda()), 0));
+              }),
               HasSubstr("FM1204 IndexError: scatter_add: position 4 leaves axis 0 of size 4"));
 }
 
@@ -186,7 +193,8 @@ TEST(CudaCompile, ReplaysAreRecorded) {
 TEST(CudaCompile, CodeIsKeptOnDisk) {
   const gpu::CompilerFunctions* const nvrtc = gpu::nvrtc_library();
   if (nvrtc == nullptr) GTEST_SKIP() << "NVRTC was not found";
-  const std::string code = gpu::compile_source(*nvrtc, "FM_KERNEL(fm_small, 1, 32) { fm_store((f32*)a.v[0], 1.0f); }\n", "sm_80", nullptr);
+  const std::string code =
+      gpu::compile_source(*nvrtc, "FM_KERNEL(fm_small, 1, 32) { fm_store((f32*)a.v[0], 1.0f); }\n", "sm_80", nullptr);
   EXPECT_EQ(code.substr(1, 3), "ELF");
   std::string ptx;
   gpu::compile_source(*nvrtc, "FM_KERNEL(fm_small, 1, 32) { fm_store((f32*)a.v[0], 1.0f); }\n", "sm_80", &ptx);
@@ -198,14 +206,16 @@ TEST(CudaCompile, CodeIsKeptOnDisk) {
 TEST(CudaCompile, PacksAreOneAccess) {
   const gpu::CompilerFunctions* const nvrtc = gpu::nvrtc_library();
   if (nvrtc == nullptr) GTEST_SKIP() << "NVRTC was not found";
-  for (const auto& [dtype, access] : {std::pair{DType::f32, "v4"}, {DType::f16, "v4"}, {DType::f64, "v[24]"}, {DType::u8, "[bu]64"}}) {
+  for (const auto& [dtype, access] :
+       {std::pair{DType::f32, "v4"}, {DType::f16, "v4"}, {DType::f64, "v[24]"}, {DType::u8, "[bu]64"}}) {
     Kernel copy;
     copy.accesses = {{dtype, 1, true, false}, {dtype, 1, true, false}};
     const ValueId x = copy.program.add({.prim = Prim::input, .type = dtype, .index = 0});
     copy.stores = {{1, x}};
     const gpu::CudaExecutable executable(copy);
     std::string ptx;
-    gpu::compile_source(*nvrtc, executable.source(gpu::Schedule::map, false), "sm_90", &ptx, gpu::effort_for(gpu::Schedule::map));
+    gpu::compile_source(*nvrtc, executable.source(gpu::Schedule::map, false), "sm_90", &ptx,
+                        gpu::effort_for(gpu::Schedule::map));
     EXPECT_THAT(ptx, ContainsRegex(std::string("ld\\.global\\.") + access)) << name(dtype);
     EXPECT_THAT(ptx, ContainsRegex(std::string("st\\.global\\.") + access)) << name(dtype);
   }
@@ -224,14 +234,18 @@ TEST(CudaCompile, DumpsShowSourceAndCode) {
   const bool compiles = gpu::nvrtc_library() != nullptr;
   EXPECT_THAT(listing.ptx, HasSubstr(compiles ? ".entry fm_map_" : "NVRTC was not found"));
   if (!compiles) return;
-  EXPECT_THAT(listing.sass, ::testing::AnyOf(HasSubstr("STG.E.128"), HasSubstr("neither nvdisasm nor cuobjdump is on the PATH")));
+  EXPECT_THAT(listing.sass,
+              ::testing::AnyOf(HasSubstr("STG.E.128"), HasSubstr("neither nvdisasm nor cuobjdump is on the PATH")));
 }
 
 TEST(CudaFindings, SayWhatThereIs) {
   if (!gpu::usable()) GTEST_SKIP() << "CudaWithoutDevice says what there is not";
   std::string text;
   for (const BackendFinding& f : gpu::cuda_findings()) text += f.what + ": " + f.found + "\n";
-  EXPECT_THAT(text, ContainsRegex("CUDA driver: .*, for CUDA [0-9.]+\nNVRTC: [0-9.]+, .*\ncuBLASLt: .*\nCUDA device 0: .*, sm_[0-9]+, [0-9]+ multiprocessors, .* GiB\n"));
+  EXPECT_THAT(
+      text,
+      ContainsRegex(
+          "CUDA driver: .*, for CUDA [0-9.]+\nNVRTC: [0-9.]+, .*\ncuBLASLt: .*\nCUDA device 0: .*, sm_[0-9]+, [0-9]+ multiprocessors, .* GiB\n"));
 }
 
 TEST(CudaWithoutDevice, FindingsSayWhatToDo) {
@@ -253,8 +267,9 @@ TEST(CudaWithoutDevice, OneClearError) {
   const Tensor x = ones({2});
   const std::string why = "CUDA cannot be used here: ";
   const std::string hint = "\n  hint `fermata doctor` says what was looked for and what to do";
-  for (const std::string& text : {message<DeviceError>([&] { x.to(cuda()); }), message<DeviceError>([&] { zeros({2}, DType::f32, cuda()); }),
-                                  message<DeviceError>([&] { cuda_synchronise(); }), message<DeviceError>([&] { const CudaStream s; })}) {
+  for (const std::string& text :
+       {message<DeviceError>([&] { x.to(cuda()); }), message<DeviceError>([&] { zeros({2}, DType::f32, cuda()); }),
+        message<DeviceError>([&] { cuda_synchronise(); }), message<DeviceError>([&] { const CudaStream s; })}) {
     EXPECT_THAT(text, HasSubstr("FM1405 DeviceError: "));
     EXPECT_THAT(text, HasSubstr(why));
     EXPECT_THAT(text, HasSubstr("\n  at   HERE" + hint));

@@ -1,5 +1,5 @@
-// Complex functions, linear algebra, einsum and Fourier transforms against values that NumPy gave: golden_linalg.txt, which
-// golden_linalg.py writes. Every case of the file has a call here, and every call a case.
+// Complex functions, linear algebra, einsum and Fourier transforms against values that NumPy gave: golden_linalg.txt,
+// which golden_linalg.py writes. Every case of the file has a call here, and every call a case.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -46,8 +46,10 @@ std::vector<GoldenCase> golden_cases() {
     std::istringstream line(text);
     std::string kind;
     line >> kind;
-    if (kind == "case") line >> cases.emplace_back().name;
-    else (kind == "in" ? cases.back().in : cases.back().out).push_back(read_tensor(line));
+    if (kind == "case")
+      line >> cases.emplace_back().name;
+    else
+      (kind == "in" ? cases.back().in : cases.back().out).push_back(read_tensor(line));
   }
   return cases;
 }
@@ -70,13 +72,15 @@ Tensor matrix_norm(const Tensor& x, const std::string& ord) {
 
 std::map<std::string, Function> complex_functions() {
   std::map<std::string, Function> f;
+// clang-format off
 #define FERMATA_GOLDEN(function) f[#function] = [](const Tensors& x) { return Tensors{fermata::function(x[0])}; };
   FERMATA_GOLDEN(negative) FERMATA_GOLDEN(conj) FERMATA_GOLDEN(real) FERMATA_GOLDEN(imag) FERMATA_GOLDEN(abs)
   FERMATA_GOLDEN(angle) FERMATA_GOLDEN(sign) FERMATA_GOLDEN(square) FERMATA_GOLDEN(sqrt) FERMATA_GOLDEN(reciprocal)
   FERMATA_GOLDEN(exp) FERMATA_GOLDEN(exp2) FERMATA_GOLDEN(expm1) FERMATA_GOLDEN(log) FERMATA_GOLDEN(log2)
   FERMATA_GOLDEN(log10) FERMATA_GOLDEN(log1p) FERMATA_GOLDEN(sin) FERMATA_GOLDEN(cos) FERMATA_GOLDEN(tanh)
 #undef FERMATA_GOLDEN
-  f["multiply"] = [](const Tensors& x) { return Tensors{x[0] * x[1]}; };
+      // clang-format on
+      f["multiply"] = [](const Tensors& x) { return Tensors{x[0] * x[1]}; };
   f["divide"] = [](const Tensors& x) { return Tensors{x[0] / x[1]}; };
   f["pow"] = [](const Tensors& x) { return Tensors{pow(x[0], x[1])}; };
   f["sum"] = [](const Tensors& x) { return Tensors{sum(x[0], 1)}; };
@@ -187,7 +191,8 @@ TEST_P(Golden, ComplexLinearAlgebraAndFourier) {
     const std::string function = name.substr(0, name.find(':'));
     unused.erase(function);
     const auto known = functions.find(function);
-    const Tensors results = known != functions.end() ? known->second(golden.in) : run_with_option(function, name, golden.in);
+    const Tensors results =
+        known != functions.end() ? known->second(golden.in) : run_with_option(function, name, golden.in);
     ASSERT_EQ(results.size(), golden.out.size());
     for (std::size_t i = 0; i < results.size(); ++i) expect_golden(results[i], golden.out[i]);
     ++checked;

@@ -48,11 +48,7 @@ std::string sizes_text(const Shape& shape) {
   return text + "]";
 }
 
-char kind_of(DType t) {
-  return t == DType::boolean ? 'b' : is_integer(t) ? 'i' : is_complex(t) ? 'c' : 'f';
-}
-
-
+char kind_of(DType t) { return t == DType::boolean ? 'b' : is_integer(t) ? 'i' : is_complex(t) ? 'c' : 'f'; }
 
 /// Rows whose library this engine was built without are skipped, which the test program reports.
 class Standard : public testing::TestWithParam<Function> {
@@ -61,9 +57,7 @@ class Standard : public testing::TestWithParam<Function> {
     const Function& f = GetParam();
     try {
       f.call(coverage::sample_inputs(coverage::parse_inputs(f.inputs), coverage::main_dtype(f)));
-    } catch (const UnsupportedError& e) {
-      GTEST_SKIP() << e.what();
-    }
+    } catch (const UnsupportedError& e) { GTEST_SKIP() << e.what(); }
   }
 };
 
@@ -99,7 +93,8 @@ TEST_P(Standard, agrees_with_numpy) {
       else if (std::isinf(golden.values[e]) || golden.kind == 'b' || golden.kind == 'i')
         EXPECT_EQ(values[e], golden.values[e]) << "result " << i << ", element " << e;
       else
-        EXPECT_NEAR(values[e], golden.values[e], 1e-12 * (1 + std::fabs(golden.values[e]))) << "result " << i << ", element " << e;
+        EXPECT_NEAR(values[e], golden.values[e], 1e-12 * (1 + std::fabs(golden.values[e])))
+            << "result " << i << ", element " << e;
     }
   }
 }
@@ -123,7 +118,10 @@ const Layout kLayouts[] = {
        const Tensor pairs = stack({zeros_like(x), x}, -1);
        return select(copy(pairs), -1, 1);
      }},
-    {"an offset", [](const Tensor& x) { return select(copy(stack({zeros_like(x), x})), 0, 1); }},
+    {"an offset",
+     [](const Tensor& x) {
+       return select(copy(stack({zeros_like(x), x})), 0, 1);
+     }},
 };
 
 TEST_P(Standard, does_not_depend_on_the_layout) {

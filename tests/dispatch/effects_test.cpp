@@ -1,4 +1,5 @@
-// Operators that say what their calls do: effects happen once each and in order, and draws are the same, in every way to run.
+// Operators that say what their calls do: effects happen once each and in order, and draws are the same, in every way
+// to run.
 #include <fermata/library.h>
 #include <gmock/gmock.h>
 

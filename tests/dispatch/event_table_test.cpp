@@ -1,5 +1,5 @@
-// The table of registration events by transforms by ways to run: in each cell a program gives what eager mode gives, while
-// the event is in force, and again what it gave before when it is over.
+// The table of registration events by transforms by ways to run: in each cell a program gives what eager mode gives,
+// while the event is in force, and again what it gave before when it is over.
 #include <fermata/library.h>
 #include <gtest/gtest.h>
 

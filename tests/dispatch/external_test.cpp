@@ -311,9 +311,14 @@ TEST(ExternalPlans, ALibraryKernelInTilesAbsorbsWhatFollows) {
   meta.impl("twice", [](const Tensor& x) { return meta_tensor({x.dtype(), x.shape()}); });
   const OperatorHandle handle = OperatorHandle::find("tiled::twice");
   add_variant(handle.entry().op, BackendKey::cpu,
-              {.name = "rows", .form = KernelForm::library, .dtypes = DType::f32, .call = &doubled_in_tiles,
+              {.name = "rows",
+               .form = KernelForm::library,
+               .dtypes = DType::f32,
+               .call = &doubled_in_tiles,
                .fits = [](const CallArgs& args) { return args.inputs[0].rank == 2; },
-               .cost = [](const CallArgs&) { return -1.0; }, .fits_text = "two axes", .in_tiles = true});
+               .cost = [](const CallArgs&) { return -1.0; },
+               .fits_text = "two axes",
+               .in_tiles = true});
   const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
   const Tensor x = iota(128).astype(DType::f32).reshape({2, 64});
   x.sync();

@@ -38,7 +38,8 @@ void expect_everywhere(const TestProgram& program, const Numbers& expected) {
 
 Tensor sevens(const TensorType& type) { return full(type.shape, 7, type.dtype); }
 
-// ---- Kernels that replace built-in ones ------------------------------------------------------------------------------
+// ---- Kernels that replace built-in ones
+// ------------------------------------------------------------------------------
 
 /// Sevens in the type that the op would give by itself.
 void replace_by_sevens(Library& m, const std::string& op, const TensorType& type) {
@@ -208,7 +209,8 @@ TEST(OneTable, ACaptureBelongsToTheKeysThatItRanUnder) {
   EXPECT_THAT(with_key(), ElementsAre(7, 7));
 }
 
-// ---- A recorded call keeps its dispatch ------------------------------------------------------------------------------
+// ---- A recorded call keeps its dispatch
+// ------------------------------------------------------------------------------
 
 TEST(OneTable, AKernelRunsUnderTheKeysOfItsCall) {
   Library def(Kind::definition, "keys"), cpu(Kind::implementation, "keys", "CPU"),
@@ -289,7 +291,8 @@ TEST(OneTable, AKernelOfDifferentiableCallsHasTheirDerivative) {
       {6, 8});
 }
 
-// ---- A player that may be entered again -------------------------------------------------------------------------------
+// ---- A player that may be entered again
+// -------------------------------------------------------------------------------
 
 TEST(OneTable, AKernelMayComputeWhatIsPending) {
   Library def(Kind::definition, "reenter"), cpu(Kind::implementation, "reenter", "CPU"),
@@ -388,7 +391,8 @@ TEST(OneTable, TwoKernelsThatWaitForEachOtherEnd) {
   pending[0] = pending[1] = Tensor();
 }
 
-// ---- Operators that write, and that have several results --------------------------------------------------------------
+// ---- Operators that write, and that have several results
+// --------------------------------------------------------------
 
 TEST(OneTable, OperatorsThatWriteOrHaveSeveralResultsAreSteps) {
   Library def(Kind::definition, "steps"), cpu(Kind::implementation, "steps", "CPU"),
@@ -444,7 +448,8 @@ TEST(OneTable, SeveralResultsAreCheckedAgainstTheMetaKernel) {
   EXPECT_EQ((x * 2).to_vector<float>()[1], 4) << "the engine still works";
 }
 
-// ---- What traces say --------------------------------------------------------------------------------------------------
+// ---- What traces say
+// --------------------------------------------------------------------------------------------------
 
 TEST(OneTable, ATraceSaysWhichResultsOfKernelsItHasFixed) {
   Library def(Kind::definition, "traced"), cpu(Kind::implementation, "traced", "CPU");
@@ -479,7 +484,8 @@ TEST(OneTable, TheDispatchTraceHasEveryStepThatRuns) {
   EXPECT_THAT(text, HasSubstr("exp_add [step/CPU]"));
 }
 
-// ---- Merging ----------------------------------------------------------------------------------------------------------
+// ---- Merging
+// ----------------------------------------------------------------------------------------------------------
 
 TEST(OneTable, CallsThatDifferInASizeAreNotMerged) {
   const PolicyGuard policy(CompilePolicy::immediate);

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "fermata/fermata.h"
-#include "frontend/calls.h"
+#include "frontend/ops/calls.h"
 #include "tests/error_message.h"
 
 namespace fermata {
@@ -380,7 +380,8 @@ TEST_P(Errors, PositionsInATensorAreCheckedWhenTheyAreRead) {
 }
 
 /// A call as a kernel of another op makes it, past the checks of the public functions.
-Tensor direct(Op op, const std::vector<Tensor>& in, const std::vector<std::int64_t>& integers = {}, const TensorType& wanted = {}) {
+Tensor direct(Op op, const std::vector<Tensor>& in, const std::vector<std::int64_t>& integers = {},
+              const TensorType& wanted = {}) {
   return general_call(op, in, {.wanted = wanted, .integers = integers, .scalars = {}}, Location::current());
 }
 
@@ -393,16 +394,25 @@ TEST_P(Errors, OfCallsThatPublicFunctionsDoNotMake) {
             "FM1074 ShapeError: convolution_weight_gradient: the gradient does not fit\n"
             "  x        f32[1, 1, 4, 4]\n"
             "  gradient f32[1, 1, 9, 9]   should be [1, 1, 2, 2]");
-  EXPECT_EQ(message_without_place<ValueError>([&] { direct(Op::convolution, {image, filters}, {1, 1, 1, -1, 0, 0, 0, 1, 1}); }),
+  EXPECT_EQ(message_without_place<ValueError>([&] {
+              direct(Op::convolution, {image, filters}, {1, 1, 1, -1, 0, 0, 0, 1, 1});
+            }),
             "FM1371 ValueError: convolution: a padding is negative\n"
             "  x      f32[1, 1, 4, 4]\n"
             "  weight f32[1, 1, 3, 3]\n"
             "  hint   slice x instead");
-  EXPECT_EQ(message_without_place<ShapeError>([] { direct(Op::complex, {zeros({2}), zeros({3})}); }),
+  EXPECT_EQ(message_without_place<ShapeError>([] {
+              direct(Op::complex, {zeros({2}), zeros({3})});
+            }),
             "FM1091 ShapeError: complex: the parts differ in shape\n  re   f32[2]\n  im   f32[3]");
-  EXPECT_EQ(message_without_place<ShapeError>([] { direct(Op::pinv, {zeros({2, 3, 3}), zeros({3})}); }),
-            "FM1092 ShapeError: pinv: needs one tolerance for each matrix\n  x    f32[2, 3, 3]\n  rtol f32[3]   should be [2]");
-  EXPECT_EQ(message_without_place<ShapeError>([] { direct(Op::fft, {zeros({0}, DType::c64)}, {0, 0}); }),
+  EXPECT_EQ(
+      message_without_place<ShapeError>([] {
+        direct(Op::pinv, {zeros({2, 3, 3}), zeros({3})});
+      }),
+      "FM1092 ShapeError: pinv: needs one tolerance for each matrix\n  x    f32[2, 3, 3]\n  rtol f32[3]   should be [2]");
+  EXPECT_EQ(message_without_place<ShapeError>([] {
+              direct(Op::fft, {zeros({0}, DType::c64)}, {0, 0});
+            }),
             "FM1093 ShapeError: fft: nothing to transform\n  x    c64[0]   axis 0 is 0");
 }
 

@@ -114,7 +114,8 @@ TEST_P(Layers, GumbelSoftmaxSamples) {
   EXPECT_NE(floats(gradients(weighted_sum(gumbel_softmax(leaf.astype(DType::f64), 1, true, -1, g)), {leaf})[0])[0], 0);
 }
 
-// ---- Normalisations ---------------------------------------------------------------------------------------------------
+// ---- Normalisations
+// ---------------------------------------------------------------------------------------------------
 
 /// (x - mean) / sqrt(var + eps) over some axes, by other means than the functions under test.
 Tensor standardised(const Tensor& x, const std::vector<std::int64_t>& axes, double eps = 1e-5) {
@@ -173,7 +174,8 @@ TEST_P(Layers, NormalisationsHaveDerivatives) {
   check_both_orders("normalize", [](const Inputs& v) { return normalize(v[0]) + normalize(v[0], 3); }, {in[0]});
 }
 
-// ---- Dropout, embeddings, attention -----------------------------------------------------------------------------------
+// ---- Dropout, embeddings, attention
+// -----------------------------------------------------------------------------------
 
 TEST_P(Layers, Dropout) {
   Generator g(3);

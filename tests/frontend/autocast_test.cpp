@@ -15,8 +15,8 @@ namespace fermata {
 namespace {
 
 using namespace testing;
-using ::testing::ElementsAre;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class Autocast : public InBothModes {};
@@ -58,7 +58,8 @@ TEST_P(Autocast, FragileFunctionsRunInF32) {
   for (const double exponent : {2.0, 3.0, 0.5, -1.0, 1.7}) EXPECT_EQ(pow(x, exponent).dtype(), DType::f32) << exponent;
   EXPECT_EQ(pow(2.0, x).dtype(), DType::f32);
   EXPECT_EQ(pow(x, x).dtype(), DType::f32);
-  for (const Tensor& y : {sum(x), prod(x), mean(x), var(x), logsumexp(x), softmax(x), log_softmax(x), layer_norm(x), rms_norm(x)})
+  for (const Tensor& y :
+       {sum(x), prod(x), mean(x), var(x), logsumexp(x), softmax(x), log_softmax(x), layer_norm(x), rms_norm(x)})
     EXPECT_EQ(y.dtype(), DType::f32);
   EXPECT_EQ(cross_entropy(x, tensor({0, 1, 2, 3})).dtype(), DType::f32);
   EXPECT_EQ(values(exp(x)), values(exp(astype(x, DType::f32))));  // and not rounded on the way
@@ -138,8 +139,7 @@ TEST_P(Autocast, RegionsNestAndEnd) {
       const AutocastGuard inner(DType::f16);
       EXPECT_EQ(autocast_dtype(), DType::f16);
       throw std::runtime_error("leaves the region");
-    } catch (const std::runtime_error&) {
-    }
+    } catch (const std::runtime_error&) {}
     EXPECT_EQ(autocast_dtype(), DType::bf16);
     EXPECT_THROW(matmul(x, matrix(3, 3)), ShapeError);  // from below the key
     EXPECT_EQ(matmul(x, x).dtype(), DType::bf16);
@@ -154,8 +154,9 @@ TEST_P(Autocast, NarrowDTypesOnly) {
     const AutocastGuard region(DType::f32);
     FAIL() << "no error";
   } catch (const DTypeError& error) {
-    EXPECT_EQ(std::string(error.what()), "FM1140 DTypeError: autocast: f32 is no narrow floating dtype\n  at   frontend/autocast_test.cpp:" +
-                                             std::to_string(line) + "\n  hint take f16 or bf16");
+    EXPECT_EQ(std::string(error.what()),
+              "FM1140 DTypeError: autocast: f32 is no narrow floating dtype\n  at   frontend/autocast_test.cpp:" +
+                  std::to_string(line) + "\n  hint take f16 or bf16");
   }
   EXPECT_FALSE(autocast_enabled());
 }
@@ -169,9 +170,7 @@ TEST_P(Autocast, AWeightUsedTwiceIsCastOnce) {
     EXPECT_EQ(autocast_counts().casts - before.casts, 2u);
     EXPECT_EQ(autocast_counts().reused - before.reused, 1u);
     EXPECT_EQ(autocast_counts().kept, 1u);
-    if (GetParam() == Mode::compiled) {
-      EXPECT_EQ(count(dump_ir(y), "cast("), 2u);
-    }
+    if (GetParam() == Mode::compiled) { EXPECT_EQ(count(dump_ir(y), "cast("), 2u); }
     linear(x, w);
     EXPECT_EQ(autocast_counts().reused - before.reused, 2u);
     { const AutocastGuard inner; }

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "dispatch/operator.h"
-#include "frontend/transforms/autograd_rules.h"
+#include "frontend/transforms/autograd/autograd_rules.h"
 #include "tests/frontend/gradient_check.h"
 
 namespace fermata {
@@ -56,16 +56,17 @@ TEST_P(AutogradOps, EveryUnaryOp) {
 }
 
 TEST_P(AutogradOps, EveryBinaryOpBroadcast) {
-  const std::vector<std::pair<Shape, Shape>> shapes = {
-      {{2, 3}, {2, 3}}, {{2, 3}, {3}}, {{1, 3}, {2, 1}}, {{}, {2, 2}}, {{2, 1, 2}, {3, 1}}, {{1, 1}, {1}}};
+  const std::vector<std::pair<Shape, Shape>> shapes = {{{2, 3}, {2, 3}}, {{2, 3}, {3}},       {{1, 3}, {2, 1}},
+                                                       {{}, {2, 2}},     {{2, 1, 2}, {3, 1}}, {{1, 1}, {1}}};
   int checked = 0;
   for (const Op op : ops_of(Family::binary)) {
     if (!gives_floats(op)) continue;
     for (const auto& [a, b] : shapes) {
       const bool both_signs = !positive_only(op);
       const Inputs xs{random_f64(a, 0.6, 1.9, both_signs, 11), random_f64(b, 0.55, 1.3, both_signs, 12)};
-      check_both_orders(std::string(name(op)) + " " + to_string(a) + " " + to_string(b),
-                        [&](const Inputs& in) { return call(op, in[0], in[1]); }, xs);
+      check_both_orders(
+          std::string(name(op)) + " " + to_string(a) + " " + to_string(b),
+          [&](const Inputs& in) { return call(op, in[0], in[1]); }, xs);
       ++checked;
     }
   }
@@ -78,8 +79,10 @@ TEST_P(AutogradOps, EveryBinaryOpWithANumber) {
     const Inputs xs{random_f64({3}, 0.6, 1.9, !positive_only(op), 21)};
     for (const double number : {2.0, 0.7}) {
       const std::string what = std::string(name(op)) + " with " + std::to_string(number);
-      check_both_orders("x " + what, [&](const Inputs& in) { return call(op, in[0], number); }, xs);
-      check_both_orders(what + " x", [&](const Inputs& in) { return call(op, number, in[0]); }, xs);
+      check_both_orders(
+          "x " + what, [&](const Inputs& in) { return call(op, in[0], number); }, xs);
+      check_both_orders(
+          what + " x", [&](const Inputs& in) { return call(op, number, in[0]); }, xs);
     }
   }
 }
@@ -143,7 +146,8 @@ TEST_P(AutogradOps, Casts) {
 TEST_P(AutogradOps, IrregularOps) {
   const Inputs xs{random_f64({2, 3, 4}, 0.5, 2, true, 41)};
   const auto check = [&](const char* what, const std::function<Tensor(const Tensor&)>& f) {
-    check_both_orders(what, [&](const Inputs& in) { return f(square(in[0])); }, xs);
+    check_both_orders(
+        what, [&](const Inputs& in) { return f(square(in[0])); }, xs);
   };
   check("copy", [](const Tensor& x) { return copy(x); });
   check("reshape", [](const Tensor& x) { return reshape(x, {4, 6}); });
@@ -161,9 +165,10 @@ TEST_P(AutogradOps, IrregularOps) {
 
 TEST_P(AutogradOps, Matmul) {
   const std::vector<std::pair<Shape, Shape>> shapes = {
-      {{2, 3}, {3, 4}}, {{3}, {3}},       {{3}, {3, 2}},          {{2, 3}, {3}},          {{4, 2, 3}, {3, 2}},
-      {{2, 3}, {4, 3, 2}}, {{3}, {4, 3, 2}}, {{4, 2, 3}, {3}},       {{2, 1, 2, 3}, {4, 3, 2}}, {{1, 2, 3}, {2, 3, 1}},
-      {{2, 0}, {0, 3}}};
+      {{2, 3}, {3, 4}},       {{3}, {3}},          {{3}, {3, 2}},
+      {{2, 3}, {3}},          {{4, 2, 3}, {3, 2}}, {{2, 3}, {4, 3, 2}},
+      {{3}, {4, 3, 2}},       {{4, 2, 3}, {3}},    {{2, 1, 2, 3}, {4, 3, 2}},
+      {{1, 2, 3}, {2, 3, 1}}, {{2, 0}, {0, 3}}};
   for (const auto& [a, b] : shapes)
     check_both_orders("matmul " + to_string(a) + " " + to_string(b),
                       [](const Inputs& in) { return square(matmul(in[0], in[1])); },
@@ -174,17 +179,24 @@ TEST_P(AutogradOps, Composites) {
   const Inputs x{random_f64({2, 3}, 0.5, 2, true, 61)};
   const Inputs three{x[0], random_f64({3}, 0.5, 2, true, 62), random_f64({3}, 0.5, 2, true, 63)};
   const Tensor labels = tensor({2, 0});
-  check_both_orders("mean", [](const Inputs& in) { return mean(square(in[0]), {1}); }, x);
-  check_both_orders("var", [](const Inputs& in) { return var(in[0], {0}); }, x);
-  check_both_orders("logsumexp", [](const Inputs& in) { return logsumexp(in[0], {1}); }, x);
-  check_both_orders("softmax", [](const Inputs& in) { return softmax(in[0]); }, x);
-  check_both_orders("log_softmax", [](const Inputs& in) { return log_softmax(in[0], 0); }, x);
-  check_both_orders("cross_entropy", [&](const Inputs& in) { return cross_entropy(in[0], labels); }, x);
-  check_both_orders("layer_norm", [](const Inputs& in) { return layer_norm(in[0], in[1], in[2]); }, three);
-  check_both_orders("rms_norm", [](const Inputs& in) { return rms_norm(in[0], in[1]); }, three);
-  check_both_orders("linear", [](const Inputs& in) {
-    return linear(in[0], expand_dims(in[1], 0), slice(in[2], 0, 0, 1));
-  }, three);
+  check_both_orders(
+      "mean", [](const Inputs& in) { return mean(square(in[0]), {1}); }, x);
+  check_both_orders(
+      "var", [](const Inputs& in) { return var(in[0], {0}); }, x);
+  check_both_orders(
+      "logsumexp", [](const Inputs& in) { return logsumexp(in[0], {1}); }, x);
+  check_both_orders(
+      "softmax", [](const Inputs& in) { return softmax(in[0]); }, x);
+  check_both_orders(
+      "log_softmax", [](const Inputs& in) { return log_softmax(in[0], 0); }, x);
+  check_both_orders(
+      "cross_entropy", [&](const Inputs& in) { return cross_entropy(in[0], labels); }, x);
+  check_both_orders(
+      "layer_norm", [](const Inputs& in) { return layer_norm(in[0], in[1], in[2]); }, three);
+  check_both_orders(
+      "rms_norm", [](const Inputs& in) { return rms_norm(in[0], in[1]); }, three);
+  check_both_orders(
+      "linear", [](const Inputs& in) { return linear(in[0], expand_dims(in[1], 0), slice(in[2], 0, 0, 1)); }, three);
 }
 
 TEST_P(AutogradOps, PowersAtZero) {

@@ -5,9 +5,9 @@
 
 #include <thread>
 
-#include "frontend/transforms/autograd.h"
-#include "frontend/transforms/autograd_backward.h"
-#include "frontend/transforms/autograd_rules.h"
+#include "frontend/transforms/autograd/autograd.h"
+#include "frontend/transforms/autograd/autograd_backward.h"
+#include "frontend/transforms/autograd/autograd_rules.h"
 #include "runtime/step_profile.h"
 #include "tests/frontend/gradient_check.h"
 
@@ -29,9 +29,7 @@ template <class F> void expect_error(int line, const std::string& first, const s
   try {
     call();
     FAIL() << "no error; expected\n" << expected;
-  } catch (const GradientError& error) {
-    EXPECT_EQ(error.what(), expected);
-  }
+  } catch (const GradientError& error) { EXPECT_EQ(error.what(), expected); }
 }
 
 TEST_P(Autograd, LeavesCollectGradients) {
@@ -67,7 +65,7 @@ TEST_P(Autograd, GradientsOfOneValueDoNotAlias) {
 
 TEST_P(Autograd, ASharedOperandAddsUp) {
   const Tensor x = leaf({2});
-  const Tensor y = x * x;       // used three times, at different depths
+  const Tensor y = x * x;  // used three times, at different depths
   sum(y * y + exp(y) * 0 + y).backward();
   EXPECT_THAT(values(x.grad()), ElementsAre(4 * 8 + 2 * 2));
 }
@@ -195,14 +193,16 @@ TEST_P(Autograd, WritesThroughViews) {
 }
 
 TEST_P(Autograd, WrittenViewsAgreeWithFiniteDifferences) {
-  check_both_orders("write through views", [](const Inputs& in) {
-    Tensor y = square(in[0]);
-    transpose(y)[1].assign(in[1] * y[0].slice(0, 0, 2));
-    Tensor part = y.slice(1, 0, 3, 2);
-    part *= part;
-    y.reshape({6}).slice(0, 5, kEnd, -2) += in[1][0];
-    return y * y;
-  }, {random_f64({2, 3}, 0.5, 1.5, true, 71), random_f64({2}, 0.5, 1.5, true, 72)});
+  check_both_orders("write through views",
+                    [](const Inputs& in) {
+                      Tensor y = square(in[0]);
+                      transpose(y)[1].assign(in[1] * y[0].slice(0, 0, 2));
+                      Tensor part = y.slice(1, 0, 3, 2);
+                      part *= part;
+                      y.reshape({6}).slice(0, 5, kEnd, -2) += in[1][0];
+                      return y * y;
+                    },
+                    {random_f64({2, 3}, 0.5, 1.5, true, 71), random_f64({2}, 0.5, 1.5, true, 72)});
 }
 
 TEST_P(Autograd, SavedValuesAreLetGoUnlessRetained) {
@@ -212,11 +212,9 @@ TEST_P(Autograd, SavedValuesAreLetGoUnlessRetained) {
   y.backward();
   EXPECT_NEAR(values(x.grad())[0], 2 * std::exp(1.0), 1e-12);
   const std::string saved = "frontend/autograd_test.cpp:" + std::to_string(__LINE__ - 4);
-  expect_error(__LINE__ + 3, "FM1713 GradientError: backward: the values that exp saved at " + saved +
-                                 " have been used and let go",
-               "\n  hint pass retain_graph = true to the first backward pass", [&] {
-    y.backward();
-  });
+  expect_error(__LINE__ + 3,
+               "FM1713 GradientError: backward: the values that exp saved at " + saved + " have been used and let go",
+               "\n  hint pass retain_graph = true to the first backward pass", [&] { y.backward(); });
   EXPECT_NEAR(values(x.grad())[0], 2 * std::exp(1.0), 1e-12);
 }
 
@@ -328,12 +326,12 @@ TEST(AutogradTape, HoldsPendingValuesWeakly) {
   Node* node = y.node();
   const std::uint32_t before = node->tape.load();
   const Tensor z = y * y;
-  EXPECT_EQ(before, 1u);                // exp keeps its result
-  EXPECT_EQ(node->tape.load(), 3u);     // and the product both operands
+  EXPECT_EQ(before, 1u);             // exp keeps its result
+  EXPECT_EQ(node->tape.load(), 3u);  // and the product both operands
   y = Tensor();
   EXPECT_EQ(node->refs.load() >> 32, 0u);
   z.sync();
-  EXPECT_TRUE(node->pending());         // nobody but the tape can ask: computed again if need be
+  EXPECT_TRUE(node->pending());  // nobody but the tape can ask: computed again if need be
   sum(z).backward();
   EXPECT_NEAR(values(x.grad())[1], 2 * std::exp(4.0), 1e-9);
 }
@@ -371,7 +369,8 @@ TEST(AutogradTape, LeavesMayGoBeforeTheBackwardPass) {
 
 TEST(AutogradTape, BackwardOpsCarryTheLineOfTheirCall) {
   const Tensor x = leaf({1, 2});
-  const Tensor y = sum(exp(x)); const unsigned line = __LINE__;
+  const Tensor y = sum(exp(x));
+  const unsigned line = __LINE__;
   const Tensor g = gradients(y, {x})[0];
   EXPECT_EQ(g.node()->where.line(), line);
 }
@@ -390,22 +389,20 @@ TEST(AutogradTape, TwoThreadsAddToOneLeaf) {
 TEST_P(Autograd, ErrorSeveralElementsWithoutASeed) {
   const Tensor x = leaf({1, 2, 3});
   expect_error(__LINE__ + 2, "FM1711 GradientError: backward: a result of several elements needs a seed\n  y    f64[3]",
-               "\n  hint reduce it to one element, or pass a seed of its shape", [&] {
-    (x * 2).backward(); });
+               "\n  hint reduce it to one element, or pass a seed of its shape", [&] { (x * 2).backward(); });
   expect_error(__LINE__ + 2, "FM1711 GradientError: backward: a result of several elements needs a seed\n  y    f64[3]",
-               "\n  hint reduce it to one element, or pass a seed of its shape", [&] {
-    grad([](const Tensor& t) { return t * 2; })(x); });
+               "\n  hint reduce it to one element, or pass a seed of its shape",
+               [&] { grad([](const Tensor& t) { return t * 2; })(x); });
 }
 
 TEST_P(Autograd, ErrorLeafWrittenWhileRecording) {
   Tensor x = leaf({1, 2, 3});
-  const std::string first = "FM1712 GradientError: in-place write to a leaf that wants a gradient, while gradients are "
-                            "recorded\n  x    f64[3]";
+  const std::string first =
+      "FM1712 GradientError: in-place write to a leaf that wants a gradient, while gradients are "
+      "recorded\n  x    f64[3]";
   const std::string last = "\n  hint write it under no_grad, or write to a copy of it";
-  expect_error(__LINE__ + 1, first, last, [&] {
-    x += 1; });
-  expect_error(__LINE__ + 1, first, last, [&] {
-    x[0].assign(1); });
+  expect_error(__LINE__ + 1, first, last, [&] { x += 1; });
+  expect_error(__LINE__ + 1, first, last, [&] { x[0].assign(1); });
   EXPECT_THAT(values(x), ElementsAre(1, 2, 3));
   no_grad([&] { x[0].assign(9); });
   EXPECT_THAT(values(x), ElementsAre(9, 2, 3));
@@ -415,28 +412,29 @@ TEST_P(Autograd, ErrorNoHistory) {
   const Tensor x = tensor({1.0}, DType::f64);
   const std::string last =
       "\n  hint mark what it is computed from with requires_grad(true), and record while computing it";
-  expect_error(__LINE__ + 1, "FM1714 GradientError: backward: y has no history\n  y    f64[1]", last, [&] {
-    x.backward(); });
+  expect_error(__LINE__ + 1, "FM1714 GradientError: backward: y has no history\n  y    f64[1]", last,
+               [&] { x.backward(); });
   const Tensor y = leaf({1}) * 2;
   expect_error(__LINE__ + 1, "FM1714 GradientError: backward: xs[1] has no history\n  x    f64[1]", last, [&] {
-    gradients(y, {y, x}); });
+    gradients(y, {y, x});
+  });
 }
 
 TEST_P(Autograd, ErrorSeedDoesNotFit) {
   const Tensor y = leaf({1, 2}) * 2;
-  const std::string first = "FM1715 GradientError: backward: the seed must be floating and of the result's shape\n"
-                            "  y    f64[2]\n  seed ";
-  expect_error(__LINE__ + 1, first + "f64[1]", "", [&] {
-    y.backward(tensor({1.0}, DType::f64)); });
-  expect_error(__LINE__ + 1, first + "i64[2]", "", [&] {
-    y.backward(tensor({1, 1})); });
+  const std::string first =
+      "FM1715 GradientError: backward: the seed must be floating and of the result's shape\n"
+      "  y    f64[2]\n  seed ";
+  expect_error(__LINE__ + 1, first + "f64[1]", "", [&] { y.backward(tensor({1.0}, DType::f64)); });
+  expect_error(__LINE__ + 1, first + "i64[2]", "", [&] { y.backward(tensor({1, 1})); });
 }
 
 TEST_P(Autograd, ErrorMissingDerivative) {
   // No row of the table lacks a derivative, so the tape is told that one does.
   static constexpr VjpRule kNoRule{};
   const Tensor x = leaf({1, 2});
-  const Tensor y = exp(x); const int line = __LINE__;
+  const Tensor y = exp(x);
+  const int line = __LINE__;
   grad_edge(y)->rule = &kNoRule;
   expect_error(line, "FM1716 GradientError: exp: has no derivative with respect to operand 0",
                "\n  hint detach() the operand if its gradient is not wanted", [&] { sum(y).backward(); });
@@ -445,16 +443,15 @@ TEST_P(Autograd, ErrorMissingDerivative) {
 TEST_P(Autograd, ErrorRequiresGrad) {
   Tensor i = tensor({1, 2}), x = leaf({1, 2}), y = x * 2, base = tensor({1.0, 2.0}, DType::f64), view = base[0];
   expect_error(__LINE__ + 2, "FM1717 GradientError: requires_grad: i64 values have no gradients\n  x    i64[2]",
-               "\n  hint cast it with astype() first", [&] {
-    i.requires_grad(true); });
+               "\n  hint cast it with astype() first", [&] { i.requires_grad(true); });
   const std::string computed = "the tensor is computed from others and has a history";
   expect_error(__LINE__ + 2, "FM1717 GradientError: requires_grad: " + computed + "\n  x    f64[2]",
-               "\n  hint detach() gives the same value without its history", [&] {
-    y.requires_grad(false); });
-  expect_error(__LINE__ + 3, "FM1717 GradientError: requires_grad: a view has the gradient of what it looks into\n"
-               "  x    f64[]", "\n  hint mark the tensor that the view was made from, or a copy of the view",
-               [&] {
-    view.requires_grad(true); });
+               "\n  hint detach() gives the same value without its history", [&] { y.requires_grad(false); });
+  expect_error(__LINE__ + 3,
+               "FM1717 GradientError: requires_grad: a view has the gradient of what it looks into\n"
+               "  x    f64[]",
+               "\n  hint mark the tensor that the view was made from, or a copy of the view",
+               [&] { view.requires_grad(true); });
   x.requires_grad(false);
   EXPECT_FALSE(x.requires_grad());
   EXPECT_FALSE((x * 2).requires_grad());

@@ -39,11 +39,18 @@ TEST_P(Checkpoint, OfSeveralResults) {
 
 TEST_P(Checkpoint, UnderVmap) {
   const Tensor w = random_f64({3}, 0.5, 1.5, true, 1), x = random_f64({4, 3}, 0.5, 1.5, true, 2);
-  const auto f = [](const Tensor& weight, const Tensor& a) { return sum(checkpoint([weight](const Tensor& b) { return sin(b * weight); })(a)); };
+  const auto f = [](const Tensor& weight, const Tensor& a) {
+    return sum(checkpoint([weight](const Tensor& b) { return sin(b * weight); })(a));
+  };
   const Tensor expected = cos(x * w) * x;
   expect_close(vmap(grad(f), {unbatched, 0})(w, x), expected, 1e-14);
-  expect_close(grad([&](const Tensor& weight) { return sum(vmap(f, {unbatched, 0})(weight, x)); })(w), sum(expected, {0}), 1e-14);
-  expect_close(grad<1>([&](const Tensor& weight, const Tensor& a) { return sum(vmap(f, {unbatched, 0})(weight, a)); })(w, x),
+  expect_close(grad([&](const Tensor& weight) {
+                 return sum(vmap(f, {unbatched, 0})(weight, x));
+               })(w),
+               sum(expected, {0}), 1e-14);
+  expect_close(grad<1>([&](const Tensor& weight, const Tensor& a) {
+                 return sum(vmap(f, {unbatched, 0})(weight, a));
+               })(w, x),
                cos(x * w) * w, 1e-14);
   const auto vector = [](const Tensor& a) { return checkpoint([](const Tensor& b) { return b * b * sum(b); })(a); };
   expect_close(jacrev(vector)(w), jacfwd(vector)(w), 1e-14);
@@ -65,7 +72,8 @@ TEST_P(Checkpoint, RepeatsItsDraws) {
 }
 
 TEST_P(Checkpoint, LeavesCollectThroughIt) {
-  const Tensor w = tensor({2.0, 3.0}, DType::f64).requires_grad(true), x = tensor({5.0, 7.0}, DType::f64).requires_grad(true);
+  const Tensor w = tensor({2.0, 3.0}, DType::f64).requires_grad(true),
+               x = tensor({5.0, 7.0}, DType::f64).requires_grad(true);
   sum(checkpoint([w](const Tensor& a) { return a * a * w; })(x)).backward();
   expect_close(w.grad(), square(x).detach(), 0);
   expect_close(x.grad(), (x * w * 2).detach(), 0);
@@ -97,12 +105,15 @@ TEST_P(Checkpoint, KeepsLess) {
   x.sync();
   Tensor kept, dropped;
   const std::uint64_t all = peak_of([&] { (kept = grad([](const Tensor& a) { return chain(a, false); })(x)).sync(); });
-  const std::uint64_t less = peak_of([&] { (dropped = grad([](const Tensor& a) { return chain(a, true); })(x)).sync(); });
+  const std::uint64_t less =
+      peak_of([&] { (dropped = grad([](const Tensor& a) { return chain(a, true); })(x)).sync(); });
   expect_close(dropped, kept, 1e-12);
 
   // What is recorded is computed turn by turn of the chain, and keeps less than eager calls by that alone.
-  if (GetParam() == Mode::compiled) EXPECT_LT(less * 3, all * 2);
-  else EXPECT_LT(less * 2, all);
+  if (GetParam() == Mode::compiled)
+    EXPECT_LT(less * 3, all * 2);
+  else
+    EXPECT_LT(less * 2, all);
 }
 
 /// In one plan for both passes the recomputation waits for the gradient.

@@ -1,4 +1,5 @@
-// compile(fn) is never silently another program: the second call records again, and what differs is an error with its line.
+// compile(fn) is never silently another program: the second call records again, and what differs is an error with its
+// line.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -34,9 +35,12 @@ Tensor shift(const Tensor& x) {
 }
 
 constexpr std::source_location line(std::source_location here = std::source_location::current()) { return here; }
-std::string place(std::source_location where) { return "frontend/compile_check_test.cpp:" + std::to_string(where.line()); }
+std::string place(std::source_location where) {
+  return "frontend/compile_check_test.cpp:" + std::to_string(where.line());
+}
 std::string expected(const std::string& what, std::source_location where) {
-  return "FM1702 UserError: a compiled function records another program than at its first call: " + what + "\n  at   " + place(where) +
+  return "FM1702 UserError: a compiled function records another program than at its first call: " + what + "\n  at   " +
+         place(where) +
          "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting";
 }
 
@@ -53,7 +57,8 @@ class CompileCheck : public ::testing::Test {
 
 TEST_F(CompileCheck, ACapturedNumberThatChanges) {
   double factor = 2;
-  const auto where = line(); auto f = compile([&](const Tensor& x) { return x * factor; });
+  const auto where = line();
+  auto f = compile([&](const Tensor& x) { return x * factor; });
   EXPECT_EQ(f(x_).to_vector<float>(), (std::vector{2.0f, 4.0f}));
   factor = 3;
   for (int i = 0; i < 2; ++i)
@@ -65,9 +70,12 @@ TEST_F(CompileCheck, ACapturedNumberThatChanges) {
 TEST_F(CompileCheck, NumbersOfEveryOp) {
   float low = 1;
   std::int64_t start = 0, fill = 7;
-  const auto where = line(); auto clamped = compile([&](const Tensor& x) { return maximum(x, low); });
-  const auto cut = line(); auto part = compile([&](const Tensor& x) { return x.slice(0, start, start + 1) + 1; });
-  const auto made = line(); auto filled = compile([&](const Tensor& x) { return full({2}, fill) + astype(x, DType::i64); });
+  const auto where = line();
+  auto clamped = compile([&](const Tensor& x) { return maximum(x, low); });
+  const auto cut = line();
+  auto part = compile([&](const Tensor& x) { return x.slice(0, start, start + 1) + 1; });
+  const auto made = line();
+  auto filled = compile([&](const Tensor& x) { return full({2}, fill) + astype(x, DType::i64); });
   clamped(x_), part(x_), filled(x_);
   low = 1.5f, start = 1, fill = 8;
   EXPECT_EQ(message<UserError>([&] { clamped(x_); }), expected("the number of maximum is 1.5, and was 1", where));
@@ -77,7 +85,8 @@ TEST_F(CompileCheck, NumbersOfEveryOp) {
 
 TEST_F(CompileCheck, ACapturedBool) {
   bool other = false;
-  const auto where = line(); auto f = compile([&](const Tensor& x) { return other ? sin(x) : cos(x); });
+  const auto where = line();
+  auto f = compile([&](const Tensor& x) { return other ? sin(x) : cos(x); });
   f(x_);
   other = true;
   EXPECT_EQ(message<UserError>([&] { f(x_); }), expected("it does not call cos here, but calls sin", where));
@@ -92,16 +101,20 @@ TEST_F(CompileCheck, ALoopOfAnotherLength) {
   const auto where = std::to_string(__LINE__ - 3);
   f(x_);
   steps = 3;
-  EXPECT_EQ(message<UserError>([&] { f(x_); }),
-            "FM1702 UserError: a compiled function records another program than at its first call: it calls exp, and did not\n"
-            "  at   frontend/compile_check_test.cpp:" + where + "\n"
-            "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+  EXPECT_EQ(
+      message<UserError>([&] { f(x_); }),
+      "FM1702 UserError: a compiled function records another program than at its first call: it calls exp, and did not\n"
+      "  at   frontend/compile_check_test.cpp:" +
+          where +
+          "\n"
+          "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
 }
 
 TEST_F(CompileCheck, AHandleThatIsReplaced) {
   Tensor w = tensor({2.0f, 3.0f});
   const Tensor kept = w;
-  const auto where = line(); auto f = compile([&](const Tensor& x) { return x + w; });
+  const auto where = line();
+  auto f = compile([&](const Tensor& x) { return x + w; });
   f(x_);
   w = tensor({2.0f, 3.0f});
   EXPECT_EQ(message<UserError>([&] { f(x_); }), expected("add reads another tensor, f32[2]", where));
@@ -111,7 +124,8 @@ TEST_F(CompileCheck, AHandleThatIsReplaced) {
 
 TEST_F(CompileCheck, AHandleThatIsReplacedAndForgotten) {
   Tensor w = tensor({2.0f, 3.0f});
-  const auto where = line(); auto f = compile([&](const Tensor& x) { return x + w; });
+  const auto where = line();
+  auto f = compile([&](const Tensor& x) { return x + w; });
   f(x_);
   w = w * 2;
   EXPECT_EQ(message<UserError>([&] { f(x_); }), expected("add reads another tensor, f32[2]", where));
@@ -119,49 +133,67 @@ TEST_F(CompileCheck, AHandleThatIsReplacedAndForgotten) {
 
 TEST_F(CompileCheck, AHandleThatTheFunctionReplaces) {
   Tensor state = tensor({1.0f});
-  const auto where = line(); auto f = compile([&](const Tensor& x) { state = state + x; return state * 2; });
+  const auto where = line();
+  auto f = compile([&](const Tensor& x) {
+    state = state + x;
+    return state * 2;
+  });
   EXPECT_EQ(f(tensor({1.0f})).item<float>(), 4);
-  EXPECT_EQ(message<UserError>([&] { f(tensor({1.0f})); }), expected("add reads a constant with other elements, f32[1]", where));
+  EXPECT_EQ(message<UserError>([&] { f(tensor({1.0f})); }),
+            expected("add reads a constant with other elements, f32[1]", where));
 }
 
 TEST_F(CompileCheck, ConstantsMadeInside) {
   std::vector<float> table{1, 2};
-  const auto where = line(); auto f = compile([&](const Tensor& x) { return x * tensor(table); });
+  const auto where = line();
+  auto f = compile([&](const Tensor& x) { return x * tensor(table); });
   for (int i = 0; i < 3; ++i) EXPECT_EQ(f(x_).to_vector<float>(), (std::vector{1.0f, 4.0f}));
   auto g = compile([&](const Tensor& x) { return x * tensor(table); });
   g(x_);
   table[1] = 5;
   const auto again = where.line() + 2;
-  EXPECT_EQ(message<UserError>([&] { g(x_); }),
-            "FM1702 UserError: a compiled function records another program than at its first call: multiply reads a constant with "
-            "other elements, f32[2]\n  at   frontend/compile_check_test.cpp:" + std::to_string(again) +
-            "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+  EXPECT_EQ(
+      message<UserError>([&] { g(x_); }),
+      "FM1702 UserError: a compiled function records another program than at its first call: multiply reads a constant with "
+      "other elements, f32[2]\n  at   frontend/compile_check_test.cpp:" +
+          std::to_string(again) +
+          "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
 }
 
 TEST_F(CompileCheck, WhatIsInsideControlFlow) {
   double factor = 2;
   auto f = compile([&](const Tensor& x) {
-    return fori_loop(0, 3, [&](const Tensor&, const Tensor& v) { return v * factor; }, x);
+    return fori_loop(
+        0, 3, [&](const Tensor&, const Tensor& v) { return v * factor; }, x);
   });
   const auto where = std::to_string(__LINE__ - 2);
   EXPECT_EQ(f(x_).to_vector<float>(), (std::vector{8.0f, 16.0f}));
   EXPECT_EQ(f(x_).to_vector<float>(), (std::vector{8.0f, 16.0f}));
   auto g = compile([&](const Tensor& x) {
-    return fori_loop(0, 3, [&](const Tensor&, const Tensor& v) { return v * factor; }, x);
+    return fori_loop(
+        0, 3, [&](const Tensor&, const Tensor& v) { return v * factor; }, x);
   });
   g(x_);
   factor = 3;
-  EXPECT_EQ(message<UserError>([&] { g(x_); }),
-            "FM1702 UserError: a compiled function records another program than at its first call: the number of multiply is 3, and "
-            "was 2\n  at   frontend/compile_check_test.cpp:" + std::to_string(std::stoi(where) + 6) +
-            "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+  EXPECT_EQ(
+      message<UserError>([&] { g(x_); }),
+      "FM1702 UserError: a compiled function records another program than at its first call: the number of multiply is 3, and "
+      "was 2\n  at   frontend/compile_check_test.cpp:" +
+          std::to_string(std::stoi(where) + 6) +
+          "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
 }
 
 TEST_F(CompileCheck, ResultsAndWrites) {
   bool other = false;
   Tensor a = tensor({1.0f}), b = tensor({1.0f});
-  const auto results = line(); auto swapped = compile([&](const Tensor& x) { return other ? std::pair(b, x + 1) : std::pair(a, x + 1); });
-  const auto writes = line(); auto written = compile([&](const Tensor& x) { const Tensor v = x * 3; (other ? a : b).assign(v); return v; });
+  const auto results = line();
+  auto swapped = compile([&](const Tensor& x) { return other ? std::pair(b, x + 1) : std::pair(a, x + 1); });
+  const auto writes = line();
+  auto written = compile([&](const Tensor& x) {
+    const Tensor v = x * 3;
+    (other ? a : b).assign(v);
+    return v;
+  });
   swapped(x_), written(tensor({2.0f}));
   other = true;
   EXPECT_EQ(message<UserError>([&] { swapped(x_); }), expected("it gives another tensor, f32[1]", results));
@@ -201,7 +233,8 @@ TEST_F(CompileCheck, RandomNumbersMoveOnAndAreNoDifference) {
 
 TEST_F(CompileCheck, EveryCallWhereThatIsAskedFor) {
   double factor = 2;
-  const auto where = line(); auto f = compile([&](const Tensor& x) { return x * factor; });
+  const auto where = line();
+  auto f = compile([&](const Tensor& x) { return x * factor; });
   for (int i = 0; i < 3; ++i) f(x_);
   factor = 5;
   EXPECT_EQ(f(x_).to_vector<float>(), (std::vector{2.0f, 4.0f}));  // docs/modes.md says that this is not found out
@@ -211,15 +244,20 @@ TEST_F(CompileCheck, EveryCallWhereThatIsAskedFor) {
 
 TEST_F(CompileCheck, CountsOfDraws) {
   int count = 4;
-  auto f = compile([&](const Tensor& x) { static_cast<void>(rand({count})); return x + 1; });
+  auto f = compile([&](const Tensor& x) {
+    static_cast<void>(rand({count}));
+    return x + 1;
+  });
   f(x_);
   count = 8;
-  EXPECT_EQ(testing::message_without_place<UserError>([&] { f(x_); }),
-            "FM1702 UserError: a compiled function records another program than at its first call: it draws 8 random numbers, and drew 4\n"
-            "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+  EXPECT_EQ(
+      testing::message_without_place<UserError>([&] { f(x_); }),
+      "FM1702 UserError: a compiled function records another program than at its first call: it draws 8 random numbers, and drew 4\n"
+      "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
 }
 
-// ---- Keys of a capture -------------------------------------------------------------------------------------------------
+// ---- Keys of a capture
+// -------------------------------------------------------------------------------------------------
 
 TEST_F(CompileCheck, ThreadKeysTellCapturesApart) {
   auto f = compile([](const Tensor& x) { return x * 2; });
@@ -252,7 +290,8 @@ TEST_F(CompileCheck, AKernelOfAUserKeyStaysWithItsGuard) {
 }
 
 TEST_F(CompileCheck, RegistrationsAreMet) {
-  auto f = compile([](const Tensor& x) { return OperatorHandle::find("check_again::f").typed<Tensor(const Operand&)>()(x) + 1; });
+  auto f = compile(
+      [](const Tensor& x) { return OperatorHandle::find("check_again::f").typed<Tensor(const Operand&)>()(x) + 1; });
   {
     Library m(Library::Kind::fragment, "check_again");
     m.pointwise<DTypeRule::numeric>("f", [](auto v) { return v * v; });

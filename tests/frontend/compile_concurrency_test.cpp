@@ -15,10 +15,11 @@ namespace {
 
 template <class F> void on_threads(int count, F&& f) {
   std::vector<std::thread> threads;
-  for (int i = 0; i < count; ++i) threads.emplace_back([&f, i] {
-    const ModeGuard mode(Mode::compiled);
-    f(i);
-  });
+  for (int i = 0; i < count; ++i)
+    threads.emplace_back([&f, i] {
+      const ModeGuard mode(Mode::compiled);
+      f(i);
+    });
   for (std::thread& t : threads) t.join();
 }
 
@@ -74,7 +75,9 @@ Tensor call_inside(const Tensor& x) {
 
 TEST(CompileConcurrency, OneCallIsReplayedByManyThreadsAtOnce) {
   const ModeGuard mode(Mode::compiled);
-  auto f = compile([](const Tensor& x, const Tensor& y) { return softmax(matmul(x, y) * 2 + 1, -1) + rand({4, 1}) * 0; });
+  auto f = compile([](const Tensor& x, const Tensor& y) {
+    return softmax(matmul(x, y) * 2 + 1, -1) + rand({4, 1}) * 0;
+  });
   const Tensor y = randn({3, 5}).sync();
   f(ones({4, 3}), y), f(ones({4, 3}), y);
   std::atomic<int> wrong{0};
@@ -94,7 +97,9 @@ TEST(CompileConcurrency, ThreadsThatMeetInsideARunAreNoDeadlock) {
   Meeting three;
   three.wanted = 3, meeting = &three;
   std::atomic<int> right{0};
-  on_threads(3, [&](int thread) { right += f(full({2}, static_cast<float>(thread))).to_vector<float>()[1] == 2.0f * static_cast<float>(thread + 1); });
+  on_threads(3, [&](int thread) {
+    right += f(full({2}, static_cast<float>(thread))).to_vector<float>()[1] == 2.0f * static_cast<float>(thread + 1);
+  });
   meeting = nullptr;
   EXPECT_TRUE(three.all_came);
   EXPECT_EQ(right, 3);
@@ -105,7 +110,8 @@ TEST(CompileConcurrency, FirstCallsOfManySignaturesAtOnce) {
   std::atomic<int> wrong{0};
   on_threads(6, [&](int thread) {
     for (int round = 0; round < 3; ++round)
-      for (int n = 0; n < 100; ++n) wrong += f(ones({1 + (n + thread) % 7}), n).item<int>() != n * (1 + (n + thread) % 7);
+      for (int n = 0; n < 100; ++n)
+        wrong += f(ones({1 + (n + thread) % 7}), n).item<int>() != n * (1 + (n + thread) % 7);
   });
   EXPECT_EQ(wrong, 0);
   EXPECT_LE(f.captures(), 64u);
@@ -151,7 +157,8 @@ TEST(CompileConcurrency, ARecordingMayWaitForAnotherThreadThatCalls) {
 TEST(CompileConcurrency, BodiesOfLoopsRunSideBySide) {
   const ModeGuard mode(Mode::compiled);
   auto f = compile([](const Tensor& x) {
-    return fori_loop(0, 5, [](const Tensor&, const Tensor& v) { return v * 2 + 1; }, x);
+    return fori_loop(
+        0, 5, [](const Tensor&, const Tensor& v) { return v * 2 + 1; }, x);
   });
   f(ones({3})), f(ones({3}));
   std::atomic<int> wrong{0};

@@ -284,7 +284,8 @@ TEST_F(Compile, ATrainingStepLearnsAsItDoesEagerly) {
     for (int i = 0; i < 6; ++i) losses.push_back((compile_it ? compiled(x, labels) : step(x, labels)).item<float>());
     return losses;
   };
-  const Floats want = train(false, Mode::eager), recorded = train(false, Mode::compiled), replayed = train(true, Mode::compiled);
+  const Floats want = train(false, Mode::eager), recorded = train(false, Mode::compiled),
+               replayed = train(true, Mode::compiled);
   EXPECT_LT(want.back(), want.front());
   for (std::size_t i = 0; i < want.size(); ++i) {
     EXPECT_NEAR(recorded[i], want[i], 1e-5);
@@ -306,10 +307,11 @@ TEST_F(Compile, ReadingAValueInsideIsAnErrorAtThatLine) {
       compiled(tensor({1.0}));
       FAIL();
     } catch (const UserError& error) {
-      EXPECT_EQ(std::string(error.what()),
-                "FM1701 UserError: a value is read inside a function that is being compiled\n  at   frontend/compile_test.cpp:" +
-                    std::to_string(line) +
-                    "\n  hint return the tensor and read it outside, or leave this part out of compile()");
+      EXPECT_EQ(
+          std::string(error.what()),
+          "FM1701 UserError: a value is read inside a function that is being compiled\n  at   frontend/compile_test.cpp:" +
+              std::to_string(line) +
+              "\n  hint return the tensor and read it outside, or leave this part out of compile()");
     }
     EXPECT_EQ(floats(state), (Floats{1}));  // as if it had not been called
   }

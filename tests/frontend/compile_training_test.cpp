@@ -1,4 +1,5 @@
-// Whole training steps inside compile(fn): zero_grad, forward, backward, update, in every order that programs have them.
+// Whole training steps inside compile(fn): zero_grad, forward, backward, update, in every order that programs have
+// them.
 #include <gtest/gtest.h>
 
 #include "fermata/fermata.h"
@@ -19,7 +20,9 @@ Net make_net() {
   net.w.requires_grad(true), net.b.requires_grad(true);
   return net;
 }
-Tensor loss_of(const Net& net, const Tensor& x, const Tensor& labels) { return cross_entropy(matmul(x, net.w) + net.b, labels); }
+Tensor loss_of(const Net& net, const Tensor& x, const Tensor& labels) {
+  return cross_entropy(matmul(x, net.w) + net.b, labels);
+}
 
 /// How a program trains: losses of six calls, then the parameters and their gradients.
 struct Outcome {
@@ -34,7 +37,8 @@ template <class Setup> Outcome train(bool compile_it, Mode mode, Setup setup, in
   manual_seed(11);
   const Tensor x = randn({8, 4}).sync(), labels = randint(0, 3, {8}).sync();
   Outcome out;
-  for (int i = 0; i < calls; ++i) out.losses.push_back((compile_it ? compiled(x, labels) : step(x, labels)).template item<float>());
+  for (int i = 0; i < calls; ++i)
+    out.losses.push_back((compile_it ? compiled(x, labels) : step(x, labels)).template item<float>());
   out.w = net.w.to_vector<float>(), out.b = net.b.to_vector<float>();
   if (net.w.grad().defined()) out.grad = net.w.grad().to_vector<float>();
   return out;
@@ -89,8 +93,10 @@ TEST(CompileTraining, GradientsAreReadAndClearedOutside) {
     const Net net = make_net();
     auto backward = compile([&](const Tensor& x) { sum(square(matmul(x, net.w)) + net.b).backward(); });
     const auto run = [&](const Tensor& x) {
-      if (compile_it) backward(x);
-      else sum(square(matmul(x, net.w)) + net.b).backward();
+      if (compile_it)
+        backward(x);
+      else
+        sum(square(matmul(x, net.w)) + net.b).backward();
     };
     const Tensor x = ones({2, 4});
     run(x);

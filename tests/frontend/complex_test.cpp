@@ -1,12 +1,12 @@
-// Complex numbers: every op of the table that takes them against the reference, in both modes and any layout; derivatives
-// against finite differences; vmap against a loop; printing, files and errors.
+// Complex numbers: every op of the table that takes them against the reference, in both modes and any layout;
+// derivatives against finite differences; vmap against a loop; printing, files and errors.
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <set>
 
 #include "dispatch/operator.h"
-#include "frontend/transforms/autograd_rules.h"
+#include "frontend/transforms/autograd/autograd_rules.h"
 #include "tests/error_message.h"
 #include "tests/frontend/reference_call.h"
 #include "tests/frontend/vmap_check.h"
@@ -28,7 +28,8 @@ std::vector<Op> complex_ops(Family wanted) {
   for (std::size_t i = 0; i < kOpCount; ++i) {
     const Op op = static_cast<Op>(i);
     const auto rule = apply_rule(info(op).rule, DType::c64);
-    if (family(op) == wanted && rule && (rule->operand == DType::c64 || family(op) == Family::reduce)) ops.push_back(op);
+    if (family(op) == wanted && rule && (rule->operand == DType::c64 || family(op) == Family::reduce))
+      ops.push_back(op);
   }
   return ops;
 }
@@ -42,7 +43,8 @@ Tensor call(Op op, const std::vector<Tensor>& in) {
 }
 Tensor reduce(Op op, const Tensor& x, std::int64_t mask, bool keepdims) {
   const std::int64_t integers[] = {mask, keepdims};
-  return Dispatcher<GeneralCall>::call(operator_entry(op), kHere, {&x, 1}, {.wanted = {}, .integers = integers, .scalars = {}});
+  return Dispatcher<GeneralCall>::call(operator_entry(op), kHere, {&x, 1},
+                                       {.wanted = {}, .integers = integers, .scalars = {}});
 }
 
 /// The same numbers in layouts that a kernel may meet: dense, transposed, backwards, stretched.
@@ -69,7 +71,8 @@ TEST_P(ComplexNumbers, EveryUnaryOp) {
 TEST_P(ComplexNumbers, EveryBinaryOp) {
   for (const Op op : complex_ops(Family::binary))
     for (const DType t : kComplexTypes)
-      for (const auto& [a, b] : {std::pair<Shape, Shape>{{3, 4}, {3, 4}}, {{3, 1}, {4}}, {{}, {2, 2}}, {{0, 3}, {3}}, {{}, {}}}) {
+      for (const auto& [a, b] :
+           {std::pair<Shape, Shape>{{3, 4}, {3, 4}}, {{3, 1}, {4}}, {{}, {2, 2}}, {{0, 3}, {3}}, {{}, {}}}) {
         SCOPED_TRACE(std::string(name(op)) + " " + to_string(t, a) + " " + to_string(b));
         const Tensor x = random_complex(a, t, 1), y = random_complex(b, t, 2);
         const TensorType type{apply_rule(info(op).rule, t)->result, *broadcast_shapes(a, b)};
@@ -87,8 +90,10 @@ TEST_P(ComplexNumbers, NumbersAndRealOperandsBesideThem) {
     expect_near(2 - z, elements(full({}, 2, t) - z), 0);
     expect_near(z / 3, elements(z / full({}, 3, t)), 0);
     EXPECT_EQ((z * 2.5).dtype(), t);
-    expect_near(where(tensor({true, false, true}), z, 1.5), elements(where(tensor({true, false, true}), z, full({}, 1.5, t))), 0);
-    expect_near(where(tensor({true, false, true}), 1.5, z), elements(where(tensor({true, false, true}), full({}, 1.5, t), z)), 0);
+    expect_near(where(tensor({true, false, true}), z, 1.5),
+                elements(where(tensor({true, false, true}), z, full({}, 1.5, t))), 0);
+    expect_near(where(tensor({true, false, true}), 1.5, z),
+                elements(where(tensor({true, false, true}), full({}, 1.5, t), z)), 0);
     const Tensor r = random_f64({3}, 0.5, 2, true, 4);
     EXPECT_EQ((z + r.astype(DType::f32)).dtype(), t);
     EXPECT_EQ((z + r).dtype(), DType::c128);
@@ -98,7 +103,8 @@ TEST_P(ComplexNumbers, NumbersAndRealOperandsBesideThem) {
   }
   const Tensor powers = pow(tensor({1.0 + 1i, -2.0 + 0.5i}), 2);
   expect_near(powers, {2i, 3.75 - 2i}, 1e-6);
-  expect_near(pow(tensor({0.0 + 0i, 0.0 + 0i, 2.0 + 0i}), tensor({0.0 + 0i, 1.0 + 1i, 0.5 + 0i})), {1, 0, std::sqrt(2.0)}, 1e-6);
+  expect_near(pow(tensor({0.0 + 0i, 0.0 + 0i, 2.0 + 0i}), tensor({0.0 + 0i, 1.0 + 1i, 0.5 + 0i})),
+              {1, 0, std::sqrt(2.0)}, 1e-6);
 }
 
 TEST_P(ComplexNumbers, EveryReduction) {
@@ -112,8 +118,8 @@ TEST_P(ComplexNumbers, EveryReduction) {
             const Tensor y = reduce(op, x, mask, keepdims);
             expect_near(y, reference(op, {x}, {y.dtype(), y.shape()}, {mask, keepdims}), 4 * rounding(t));
             expect_near(reduce(op, transpose(x), mask, keepdims),
-                        reference(op, {copy(transpose(x))}, {y.dtype(), reduce(op, transpose(x), mask, keepdims).shape()},
-                                  {mask, keepdims}),
+                        reference(op, {copy(transpose(x))},
+                                  {y.dtype(), reduce(op, transpose(x), mask, keepdims).shape()}, {mask, keepdims}),
                         4 * rounding(t));
           }
   const Tensor x = random_complex({4, 5}, DType::c128, 6);
@@ -125,8 +131,12 @@ TEST_P(ComplexNumbers, EveryReduction) {
 
 TEST_P(ComplexNumbers, Products) {
   for (const DType t : kComplexTypes)
-    for (const auto& [a, b] : {std::pair<Shape, Shape>{{2, 3}, {3, 4}}, {{5, 2, 3}, {3, 4}}, {{2, 1, 2, 3}, {4, 3, 2}},
-                               {{70, 65}, {65, 66}}, {{2, 0}, {0, 3}}, {{0, 2}, {2, 3}}}) {
+    for (const auto& [a, b] : {std::pair<Shape, Shape>{{2, 3}, {3, 4}},
+                               {{5, 2, 3}, {3, 4}},
+                               {{2, 1, 2, 3}, {4, 3, 2}},
+                               {{70, 65}, {65, 66}},
+                               {{2, 0}, {0, 3}},
+                               {{0, 2}, {2, 3}}}) {
       SCOPED_TRACE(to_string(t, a));
       const Tensor x = random_complex(a, t, 7), y = random_complex(b, t, 8), z = matmul(x, y);
       expect_near(z, reference(Op::matmul, {x, y}, {t, z.shape()}), rounding(t));
@@ -147,7 +157,8 @@ TEST_P(ComplexNumbers, WhatMovesElements) {
     Tensor written = copy(x);
     written[0].assign(full({}, 2, t));
     written[1] *= 2;
-    expect_near(written, {2, 2, 2, 2, 2. * at[4], 2. * at[5], 2. * at[6], 2. * at[7], at[8], at[9], at[10], at[11]}, 1e-7);
+    expect_near(written, {2, 2, 2, 2, 2. * at[4], 2. * at[5], 2. * at[6], 2. * at[7], at[8], at[9], at[10], at[11]},
+                1e-7);
     expect_near(zeros({2}, t), {0, 0}, 0), expect_near(full({1}, 1.5, t), {1.5}, 0);
     expect_near(eye(2, {}, t), {1, 0, 0, 1}, 0);
     expect_near(tril(slice(x, 1, 0, 3)), {at[0], 0, 0, at[4], at[5], 0, at[8], at[9], at[10]}, 0);
@@ -171,7 +182,8 @@ TEST_P(ComplexNumbers, ScansScattersAndWindows) {
         const Tensor index = remainder(reshape(arange(x.element_count()), x.shape()), 2), source = flip(copy(x));
         expect_near(take_along_axis(x, index, axis), reference(Op::gather, {x, index}, type, {axis}), 0);
         expect_near(scatter(x, index, source, axis), reference(Op::scatter, {x, index, source}, type, {axis}), 0);
-        expect_near(scatter_add(x, index, source, axis), reference(Op::scatter_add, {x, index, source}, type, {axis}), rounding(t));
+        expect_near(scatter_add(x, index, source, axis), reference(Op::scatter_add, {x, index, source}, type, {axis}),
+                    rounding(t));
         expect_near(scatter_reduce(x, index, source, axis, ScatterReduction::prod),
                     reference(Op::scatter_multiply, {x, index, source}, type, {axis}), rounding(t));
         const Tensor windows = unfold(x, axis, 2, 1);
@@ -194,7 +206,8 @@ TEST_P(ComplexNumbers, SpecialValues) {
   // C99, Annex G: what the Python array API asks for.
   expect_near(exp(tensor({Complex(-inf, 3)}, DType::c128)), {0}, 0);
   expect_near(sqrt(tensor({Complex(-4, 0.0), Complex(-4, -0.0)}, DType::c128)), {2i, -2i}, 1e-15);
-  expect_near(log(tensor({Complex(-1, 0.0), Complex(-1, -0.0)}, DType::c128)), {Complex(0, M_PI), Complex(0, -M_PI)}, 1e-15);
+  expect_near(log(tensor({Complex(-1, 0.0), Complex(-1, -0.0)}, DType::c128)), {Complex(0, M_PI), Complex(0, -M_PI)},
+              1e-15);
   expect_near(angle(tensor({Complex(-1, -0.0), 1i}, DType::c128)), {-M_PI, M_PI / 2}, 1e-15);
   expect_near(sign(tensor({Complex(0, 0), 3.0 + 4i}, DType::c128)), {0, 0.6 + 0.8i}, 1e-15);
   // Near zero, where the plain formulas lose everything.
@@ -225,7 +238,9 @@ TEST_P(ComplexNumbers, EveryDerivative) {
   }
   EXPECT_GE(checked, 20);
   for (const Op op : {Op::add, Op::subtract, Op::multiply, Op::divide, Op::pow})
-    check_both_orders(std::string(name(op)), of_parts([&](const std::vector<Tensor>& z) { return call(op, {z[0], z[1]}); }),
+    check_both_orders(std::string(name(op)), of_parts([&](const std::vector<Tensor>& z) {
+                        return call(op, {z[0], z[1]});
+                      }),
                       parts_of({random_complex({2, 2}, DType::c128, 12), random_complex({2}, DType::c128, 13)}));
   const auto check = [](const char* what, const std::function<Tensor(const Tensor&)>& f) {
     check_both_orders(what, of_parts([&](const std::vector<Tensor>& z) { return f(z[0]); }),
@@ -254,7 +269,8 @@ TEST_P(ComplexNumbers, EveryDerivative) {
 
 TEST_P(ComplexNumbers, GradientsMeetRealOperands) {
   const Tensor z = random_complex({3}, DType::c128, 15);
-  check_both_orders("real times complex", [&](const Inputs& in) { return real(in[0] * z * z); }, {random_f64({3}, 0.5, 2, true, 16)});
+  check_both_orders("real times complex", [&](const Inputs& in) { return real(in[0] * z * z); },
+                    {random_f64({3}, 0.5, 2, true, 16)});
   check_both_orders("cast", [&](const Inputs& in) { return imag(exp(in[0].astype(DType::c128) * z)); },
                     {random_f64({3}, 0.5, 2, true, 17)});
   // PyTorch's convention: the gradient of |z|^2 is 2 z, that of a holomorphic function's real part conj(f').
@@ -282,12 +298,15 @@ TEST_P(ComplexNumbers, Vmap) {
     check_vmap(what, parts, operands, 3, 0, 1e-12);
   };
   for (const Op op : complex_ops(Family::unary))
-    if (op != Op::isnan) check(std::string(name(op)).c_str(), [&](const Inputs& in) { return call(op, in); }, {batch({2, 2}, 20)});
+    if (op != Op::isnan)
+      check(std::string(name(op)).c_str(), [&](const Inputs& in) { return call(op, in); }, {batch({2, 2}, 20)});
   for (const Op op : complex_ops(Family::binary))
-    check(std::string(name(op)).c_str(), [&](const Inputs& in) { return call(op, in); }, {batch({2, 2}, 20), batch({2}, 30)});
+    check(std::string(name(op)).c_str(), [&](const Inputs& in) { return call(op, in); },
+          {batch({2, 2}, 20), batch({2}, 30)});
   check("matmul", [](const Inputs& in) { return matmul(in[0], in[1]); }, {batch({2, 2}, 20), batch({2, 2}, 30)});
   check("sum", [](const Inputs& in) { return sum(in[0], 1); }, {batch({2, 2}, 20)});
-  check("complex", [](const Inputs& in) { return complex(real(in[0]), imag(in[1])); }, {batch({2}, 20), batch({2}, 30)});
+  check("complex", [](const Inputs& in) { return complex(real(in[0]), imag(in[1])); },
+        {batch({2}, 20), batch({2}, 30)});
 }
 
 TEST_P(ComplexNumbers, PrintingAndFiles) {

@@ -1,5 +1,5 @@
-// cond, while_loop, scan and fori_loop against the plain C++ that they stand for: in both modes, captured, with gradients of
-// both kinds, and under vmap.
+// cond, while_loop, scan and fori_loop against the plain C++ that they stand for: in both modes, captured, with
+// gradients of both kinds, and under vmap.
 #include "fermata/control_flow.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +30,9 @@ TEST_P(ControlFlow, CondTakesOneBranch) {
   }
   // A number decides at once; operands and results of any form, and a tensor that is mentioned.
   EXPECT_EQ(values(cond(true, twice, cubed, x)), (std::vector<double>{2, 4, 6}));
-  const auto [a, b] = cond(any(x > 2), [x](const Tensor& s, int k) { return std::pair(x + s, s * k); },
-                           [](const Tensor& s, int) { return std::pair(zeros({3}, DType::f64), s); }, f64(10), 7);
+  const auto [a, b] = cond(
+      any(x > 2), [x](const Tensor& s, int k) { return std::pair(x + s, s * k); },
+      [](const Tensor& s, int) { return std::pair(zeros({3}, DType::f64), s); }, f64(10), 7);
   EXPECT_EQ(values(a), (std::vector<double>{11, 12, 13}));
   EXPECT_EQ(b.item<double>(), 70);
 }
@@ -41,8 +42,9 @@ TEST_P(ControlFlow, CondHasGradientsOfBothBranches) {
   for (const bool which : {true, false}) {
     const Function f = [&](const Inputs& in) {
       const Tensor scale = in[1];
-      return cond(sum(in[1] * in[1]) > (which ? 0.0 : 1e9), [](const Tensor& a) { return sin(a) * a; },
-                  [scale](const Tensor& a) { return a * a * scale; }, in[0]);
+      return cond(
+          sum(in[1] * in[1]) > (which ? 0.0 : 1e9), [](const Tensor& a) { return sin(a) * a; },
+          [scale](const Tensor& a) { return a * a * scale; }, in[0]);
     };
     check_both_orders(which ? "cond true" : "cond false", f, {random_f64({3}, 0.5, 1.5, true, 1), w});
   }
@@ -87,9 +89,12 @@ TEST_P(ControlFlow, WhileLoopHasPushforwards) {
   const Tensor x = f64(2);
   expect_close(jvp([](const Tensor& a) { return newton(a); }, x, f64(1)).second, f64(0.5 / std::sqrt(2.0)), 1e-12);
   const Tensor all = tensor({0.25, 2.0, 81.0}, DType::f64);
-  expect_close(vmap([](const Tensor& a) { return jvp([](const Tensor& b) { return newton(b); }, a, ones_like(a)).second; })(all),
-               rsqrt(all) * 0.5, 1e-12);
-  const auto slope = [](const Tensor& a) { return jvp([](const Tensor& b) { return newton(b); }, a, ones_like(a)).second; };
+  expect_close(
+      vmap([](const Tensor& a) { return jvp([](const Tensor& b) { return newton(b); }, a, ones_like(a)).second; })(all),
+      rsqrt(all) * 0.5, 1e-12);
+  const auto slope = [](const Tensor& a) {
+    return jvp([](const Tensor& b) { return newton(b); }, a, ones_like(a)).second;
+  };
   auto compiled = compile([=](const Tensor& a) { return std::pair(slope(a), jvp(slope, a, ones_like(a)).second); });
   for (const double at : {2.0, 9.0}) {
     const auto [first, second] = compiled(f64(at));
@@ -105,8 +110,9 @@ TEST_P(ControlFlow, WhileLoopInReverseNeedsItsRuns) {
   const std::string text = message<GradientError>([&] { compiled(f64(2)); });
   const std::size_t line = text.find("control_flow_test.cpp:");
   ASSERT_NE(line, std::string::npos) << text;
-  EXPECT_EQ(text.substr(0, line), "FM1761 GradientError: while_loop: a gradient in reverse needs every state, and their number is not known\n"
-                                  "  at   frontend/");
+  EXPECT_EQ(text.substr(0, line),
+            "FM1761 GradientError: while_loop: a gradient in reverse needs every state, and their number is not known\n"
+            "  at   frontend/");
   EXPECT_EQ(text.substr(text.find("  hint")), "  hint use scan or fori_loop, jvp, or leave the loop out of compile()");
   EXPECT_EQ(twice(f64(2)).item<double>(), 4);
 }
@@ -125,7 +131,8 @@ TEST_P(ControlFlow, Scan) {
     return std::pair(std::pair(c.first + 1, c.second + std::get<0>(x) * std::get<1>(x)), std::tuple<>());
   };
   const Tensor table = arange(8, DType::f64).reshape({4, 2}).mT();
-  const auto [last, none] = scan(g, std::pair(full({}, 0), zeros({4}, DType::f64)), std::tuple(table, full({2}, 3.0, DType::f64)));
+  const auto [last, none] =
+      scan(g, std::pair(full({}, 0), zeros({4}, DType::f64)), std::tuple(table, full({2}, 3.0, DType::f64)));
   EXPECT_EQ(last.first.item<int>(), 2);
   EXPECT_EQ(values(last.second), (std::vector<double>{3, 15, 27, 39}));
   const auto [start, nothing] = scan(f, f64(7), zeros({0}, DType::f64));
@@ -134,14 +141,19 @@ TEST_P(ControlFlow, Scan) {
 }
 
 TEST_P(ControlFlow, ForiLoop) {
-  const auto [sum_of, product] = fori_loop(1, 6, [](const Tensor& i, const Tensor& s, const Tensor& p) { return std::tuple(s + i, p * i); },
-                                           std::tuple(full({}, 0), full({}, 1)));
+  const auto [sum_of, product] = fori_loop(
+      1, 6, [](const Tensor& i, const Tensor& s, const Tensor& p) { return std::tuple(s + i, p * i); },
+      std::tuple(full({}, 0), full({}, 1)));
   EXPECT_EQ(sum_of.item<int>(), 15);
   EXPECT_EQ(product.item<int>(), 120);
-  EXPECT_EQ(fori_loop(3, 3, [](const Tensor&, const Tensor& s) { return s + 1; }, f64(2)).item<double>(), 2);
+  EXPECT_EQ(fori_loop(
+                3, 3, [](const Tensor&, const Tensor& s) { return s + 1; }, f64(2))
+                .item<double>(),
+            2);
   const Function power = [](const Inputs& in) {
     const Tensor x = in[0];
-    return fori_loop(0, 4, [x](const Tensor&, const Tensor& s) { return s * x; }, ones_like(x));
+    return fori_loop(
+        0, 4, [x](const Tensor&, const Tensor& s) { return s * x; }, ones_like(x));
   };
   check_both_orders("x to the fourth", power, {random_f64({2}, 0.5, 1.5, true, 3)});
 }
@@ -157,21 +169,25 @@ Tensor recurrent(const Tensor& w, const Tensor& b, const Tensor& h, const Tensor
 }
 
 TEST_P(ControlFlow, ScanHasGradients) {
-  const Inputs at{random_f64({2, 2}, 0.2, 0.8, true, 1), random_f64({2}, 0.2, 0.8, true, 2), random_f64({2}, 0.2, 0.8, true, 3),
-                  random_f64({3, 2}, 0.2, 0.8, true, 4)};
-  check_both_orders("recurrent", [](const Inputs& in) { return recurrent(in[0], in[1], in[2], in[3]); }, at);
+  const Inputs at{random_f64({2, 2}, 0.2, 0.8, true, 1), random_f64({2}, 0.2, 0.8, true, 2),
+                  random_f64({2}, 0.2, 0.8, true, 3), random_f64({3, 2}, 0.2, 0.8, true, 4)};
+  check_both_orders(
+      "recurrent", [](const Inputs& in) { return recurrent(in[0], in[1], in[2], in[3]); }, at);
 }
 
 TEST_P(ControlFlow, ScanUnderVmapAndJacobians) {
   const Tensor w = random_f64({2, 2}, 0.2, 0.8, true, 1), b = random_f64({2}, 0.2, 0.8, true, 2);
   const Tensor h = random_f64({4, 2}, 0.2, 0.8, true, 3), xs = random_f64({4, 3, 2}, 0.2, 0.8, true, 4);
-  const auto loss = [=](const Tensor& weight, const Tensor& start, const Tensor& x) { return sum(recurrent(weight, b, start, x)); };
+  const auto loss = [=](const Tensor& weight, const Tensor& start, const Tensor& x) {
+    return sum(recurrent(weight, b, start, x));
+  };
   Inputs expected, gradients;
   for (int i = 0; i < 4; ++i) {
     expected.push_back(recurrent(w, b, h[i], xs[i]));
     gradients.push_back(grad(loss)(w, h[i], xs[i]));
   }
-  expect_close(vmap([=](const Tensor& s, const Tensor& x) { return recurrent(w, b, s, x); })(h, xs), stack(expected), 1e-14);
+  expect_close(vmap([=](const Tensor& s, const Tensor& x) { return recurrent(w, b, s, x); })(h, xs), stack(expected),
+               1e-14);
   expect_close(vmap(grad(loss), {unbatched, 0, 0})(w, h, xs), stack(gradients), 1e-13);
   const auto total = [&](const Tensor& weight) {
     return sum(vmap([=](const Tensor& s, const Tensor& x) { return loss(weight, s, x); })(h, xs));
@@ -183,7 +199,8 @@ TEST_P(ControlFlow, ScanUnderVmapAndJacobians) {
 
 TEST_P(ControlFlow, Nested) {
   const auto inner = [](const Tensor& s, const Tensor& x) {
-    const Tensor stepped = fori_loop(0, 3, [x](const Tensor&, const Tensor& a) { return a + x * x; }, s);
+    const Tensor stepped = fori_loop(
+        0, 3, [x](const Tensor&, const Tensor& a) { return a + x * x; }, s);
     return std::pair(cond(sum(stepped) > 20, twice, cubed, stepped) * 0.1, stepped);
   };
   const Function f = [=](const Inputs& in) {
@@ -199,7 +216,8 @@ TEST_P(ControlFlow, AreCaptured) {
     const auto [n, last] = while_loop([](const Tensor&, const Tensor& a) { return sum(a) < 100; },
                                       [](const Tensor& i, const Tensor& a) { return std::tuple(i + 1, a * 2); },
                                       std::tuple(full({}, 0), y));
-    return std::tuple(y, n, last, scan([](const Tensor& s, const Tensor& a) { return std::pair(s + a, s); }, f64(0), x).first);
+    return std::tuple(y, n, last,
+                      scan([](const Tensor& s, const Tensor& a) { return std::pair(s + a, s); }, f64(0), x).first);
   });
   const Tensor x = tensor({1.0, 2.0}, DType::f64), z = tensor({3.0, 4.0}, DType::f64);
   for (const Tensor& at : {x, z, x})
@@ -221,7 +239,8 @@ TEST_P(ControlFlow, AreCaptured) {
 TEST_P(ControlFlow, HiddenInputsAreBoundByIdentity) {
   const Tensor w = f64(2);
   auto compiled = compile([&w](const Tensor& x) {
-    return fori_loop(0, 2, [w](const Tensor&, const Tensor& s) { return s * w; }, x);
+    return fori_loop(
+        0, 2, [w](const Tensor&, const Tensor& s) { return s * w; }, x);
   });
   EXPECT_EQ(compiled(f64(1)).item<double>(), 4);
   w.assign(3);
@@ -233,9 +252,13 @@ TEST(ControlFlowDraws, AreTheSameInBothModesAndFreshInEveryRun) {
   for (const Mode m : {Mode::eager, Mode::compiled}) {
     const ModeGuard mode(m);
     manual_seed(3);
-    const auto noise = [](const Tensor& s, const Tensor&) { const Tensor r = rand({2}, DType::f64); return std::pair(s + r, r); };
+    const auto noise = [](const Tensor& s, const Tensor&) {
+      const Tensor r = rand({2}, DType::f64);
+      return std::pair(s + r, r);
+    };
     const auto [total, draws] = scan(noise, zeros({2}, DType::f64), arange(3));
-    const Tensor branch = cond(sum(total) > 0, [](const Tensor& a) { return a + rand({2}, DType::f64); }, twice, total);
+    const Tensor branch = cond(
+        sum(total) > 0, [](const Tensor& a) { return a + rand({2}, DType::f64); }, twice, total);
     const Tensor loop = while_loop([](const Tensor& a) { return sum(a) < 5; },
                                    [](const Tensor& a) { return a + rand({2}, DType::f64); }, zeros({2}, DType::f64));
     by_mode.push_back(values(concat({reshape(draws, {-1}), total, branch, loop, rand({1}, DType::f64)})));
@@ -245,7 +268,8 @@ TEST(ControlFlowDraws, AreTheSameInBothModesAndFreshInEveryRun) {
   }
   EXPECT_EQ(by_mode[0], by_mode[1]);
   auto compiled = compile([] {
-    return fori_loop(0, 2, [](const Tensor&, const Tensor& s) { return s + rand({}, DType::f64); }, f64(0));
+    return fori_loop(
+        0, 2, [](const Tensor&, const Tensor& s) { return s + rand({}, DType::f64); }, f64(0));
   });
   manual_seed(8);
   const double first = compiled().item<double>(), second = compiled().item<double>();
@@ -274,31 +298,47 @@ TEST_P(ControlFlow, Errors) {
             "  takes f32[2]\n"
             "  gives f32[4]\n"
             "  at    HERE");
-  EXPECT_EQ(message<ShapeError>([&] { scan([](const Tensor& s, const Tensor& a) { return std::pair(s + a, s); }, n, x); }),
-            "FM1763 ShapeError: scan: the function changes the type of the carry, tensor 0\n"
-            "  takes i64[]\n"
-            "  gives f32[]\n"
-            "  at    HERE");
-  EXPECT_EQ(message<ShapeError>([&] { scan([](const Tensor& s, const auto&) { return std::pair(s, s); }, n, std::pair(x, ones({3}))); }),
+  EXPECT_EQ(
+      message<ShapeError>([&] { scan([](const Tensor& s, const Tensor& a) { return std::pair(s + a, s); }, n, x); }),
+      "FM1763 ShapeError: scan: the function changes the type of the carry, tensor 0\n"
+      "  takes i64[]\n"
+      "  gives f32[]\n"
+      "  at    HERE");
+  EXPECT_EQ(message<ShapeError>([&] {
+              scan([](const Tensor& s, const auto&) { return std::pair(s, s); }, n, std::pair(x, ones({3})));
+            }),
             "FM1765 ShapeError: scan: sequences of different lengths\n"
             "  first f32[2]\n"
             "  other f32[3]\n"
             "  at    HERE");
-  EXPECT_EQ(message<ShapeError>([&] { scan([](const Tensor& s, const auto&) { return std::pair(s, s); }, n, std::tuple<>()); }),
+  EXPECT_EQ(message<ShapeError>(
+                [&] { scan([](const Tensor& s, const auto&) { return std::pair(s, s); }, n, std::tuple<>()); }),
             "FM1765 ShapeError: scan: nothing to scan over\n"
             "  at   HERE\n"
             "  hint fori_loop takes a count");
   if (GetParam() == Mode::compiled) {
-    EXPECT_EQ(message<UnsupportedError>([&] { while_loop([](const Tensor& a) { return all(a < 1); }, [x](const Tensor& a) { Tensor(x) += 1; return a; }, x); }),
+    EXPECT_EQ(message<UnsupportedError>([&] {
+                while_loop([](const Tensor& a) { return all(a < 1); },
+                           [x](const Tensor& a) {
+                             Tensor(x) += 1;
+                             return a;
+                           },
+                           x);
+              }),
               "FM2760 UnsupportedError: while_loop: a function writes a tensor from outside in place\n"
               "  x    f32[2]\n"
               "  at   HERE\n"
               "  hint make it a part of what the function takes and gives");
-    EXPECT_NE(message<UserError>([&] { cond(any(x > 0), [](const Tensor& a) { return a * a.item<float>(); }, cubed, x[0]); }).find("FM1701"),
+    EXPECT_NE(message<UserError>([&] {
+                cond(
+                    any(x > 0), [](const Tensor& a) { return a * a.item<float>(); }, cubed, x[0]);
+              }).find("FM1701"),
               std::string::npos);
   }
   EXPECT_EQ(values(x), (std::vector<double>{0, 0}));
-  EXPECT_EQ(values(cond(any(x > 0), twice, [](const Tensor& a) { return a + 1; }, x)), (std::vector<double>{1, 1}));
+  EXPECT_EQ(values(cond(
+                any(x > 0), twice, [](const Tensor& a) { return a + 1; }, x)),
+            (std::vector<double>{1, 1}));
 }
 
 }  // namespace

@@ -98,9 +98,7 @@ TEST_P(Derivatives, PushforwardsNest) {
     return x * jvp([&](const Tensor& y) { return x + y; }, full({}, 1.0, DType::f64), full({}, 1.0, DType::f64)).second;
   };
   EXPECT_EQ(jvp(inner, full({}, 3.0, DType::f64), full({}, 1.0, DType::f64)).second.item<double>(), 1);
-  const auto d = [](auto f) {
-    return [f](const Tensor& x) { return jvp(f, x, ones_like(x)).second; };
-  };
+  const auto d = [](auto f) { return [f](const Tensor& x) { return jvp(f, x, ones_like(x)).second; }; };
   const Tensor x = tensor({0.7}, DType::f64);
   expect_close(d(d(d(cubes)))(x), tensor({6.0}, DType::f64), 1e-14);
   expect_close(grad([&](const Tensor& a) { return sum(d(d(cubes))(a)); })(x), tensor({6.0}, DType::f64), 1e-14);

@@ -1,5 +1,5 @@
-// Devices from outside, in both modes: the example's (tally: memory that the CPU cannot touch, kernels from descriptions) and
-// one that compiles nothing and runs everything on the CPU because it asked for that.
+// Devices from outside, in both modes: the example's (tally: memory that the CPU cannot touch, kernels from
+// descriptions) and one that compiles nothing and runs everything on the CPU because it asked for that.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -244,9 +244,10 @@ TEST_P(Devices, ErrorsNameTheDevices) {
             }),
             "FM2001 UnsupportedError: concat: no kernel for PrivateUse1\n"
             "  hint `fermata ops concat` prints the row; to() moves the operands to a device that has one");
-  EXPECT_EQ(message_without_place<UnsupportedError>([&] { matmul(astype(there, DType::i32), astype(there, DType::i32)); }),
-            "FM2002 UnsupportedError: matmul: no PrivateUse1 kernel for i32\n"
-            "  hint cast to one of: f32, f64");
+  EXPECT_EQ(
+      message_without_place<UnsupportedError>([&] { matmul(astype(there, DType::i32), astype(there, DType::i32)); }),
+      "FM2002 UnsupportedError: matmul: no PrivateUse1 kernel for i32\n"
+      "  hint cast to one of: f32, f64");
 }
 
 TEST_P(Devices, KernelsForCallsAreStepsOfPlans) {

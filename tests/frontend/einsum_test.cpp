@@ -21,8 +21,10 @@ std::vector<Complex> by_loops(const std::string& equation, const std::vector<Ten
   const std::string inputs = equation.substr(0, equation.find("->")), result = equation.substr(equation.find("->") + 2);
   std::vector<std::string> terms{""};
   for (const char c : inputs)
-    if (c == ',') terms.emplace_back();
-    else terms.back() += c;
+    if (c == ',')
+      terms.emplace_back();
+    else
+      terms.back() += c;
   std::map<char, std::int64_t> sizes, at;
   for (std::size_t k = 0; k < terms.size(); ++k)
     for (std::size_t i = 0; i < terms[k].size(); ++i)
@@ -55,10 +57,11 @@ std::vector<Complex> by_loops(const std::string& equation, const std::vector<Ten
 TEST_P(Einsum, EquationsAgainstLoops) {
   const std::map<char, std::int64_t> sizes = {{'i', 2}, {'j', 3}, {'k', 4}, {'l', 5}, {'m', 2}, {'n', 1}, {'z', 0}};
   for (const std::string equation :
-       {"ij->ji", "ij->", "ij->i", "ii->i", "ii->", "iji->j", "ijj->ij", "iii->i", "ij,jk->ik", "ij,jk->ki", "ij,ij->ij", "ij,ij->",
-        "i,j->ij", "ij,j->i", "i,i->", "ijk,ikl->ijl", "ijk,jk->i", "ij,kl->ikjl", "ij,jk,kl->il", "ij,jk,kl,lm->im", "ij,jk,ki->",
-        "ij,jk,kl->", "ijk,ijk,ijk->k", "ii,jj->ij", "ij,in->ijn", "nj,jk->nk", "iz,zj->ij", "ij,kl->", "ijkl->lkji", "ij,jk,ik->ij",
-        "i,j,k->ijk", "ij,jj,jk->ik"})
+       {"ij->ji",     "ij->",           "ij->i",      "ii->i",       "ii->",         "iji->j",          "ijj->ij",
+        "iii->i",     "ij,jk->ik",      "ij,jk->ki",  "ij,ij->ij",   "ij,ij->",      "i,j->ij",         "ij,j->i",
+        "i,i->",      "ijk,ikl->ijl",   "ijk,jk->i",  "ij,kl->ikjl", "ij,jk,kl->il", "ij,jk,kl,lm->im", "ij,jk,ki->",
+        "ij,jk,kl->", "ijk,ijk,ijk->k", "ii,jj->ij",  "ij,in->ijn",  "nj,jk->nk",    "iz,zj->ij",       "ij,kl->",
+        "ijkl->lkji", "ij,jk,ik->ij",   "i,j,k->ijk", "ij,jj,jk->ik"})
     for (const DType t : {DType::f64, DType::f32, DType::c128}) {
       SCOPED_TRACE(equation);
       std::vector<Tensor> operands;
@@ -102,16 +105,33 @@ TEST_P(Einsum, ImplicitResultsEllipsesAndBroadcasting) {
 }
 
 TEST_P(Einsum, DerivativesAndVmap) {
-  const Inputs xs{random_f64({2, 3}, 0.5, 2, true, 5), random_f64({3, 2}, 0.5, 2, true, 6), random_f64({2, 2}, 0.5, 2, true, 7)};
-  check_both_orders("chain", [](const Inputs& x) { return einsum("ij,jk,kl->il", {x[0], x[1], x[2]}); }, xs);
-  check_both_orders("traces", [](const Inputs& x) { return einsum("ij,ji,kk->", {x[0], x[1], x[2]}); }, xs);
-  check_vmap("vmap", [](const Inputs& x) { return einsum("ij,jk->ki", {x[0], x[1]}); },
-             {{{xs[0], xs[0] * 2, xs[0] + 1}, 1}, {{xs[1]}, kShared}}, 3, 0, 1e-13);
+  const Inputs xs{random_f64({2, 3}, 0.5, 2, true, 5), random_f64({3, 2}, 0.5, 2, true, 6),
+                  random_f64({2, 2}, 0.5, 2, true, 7)};
+  check_both_orders(
+      "chain",
+      [](const Inputs& x) {
+        return einsum("ij,jk,kl->il", {x[0], x[1], x[2]});
+      },
+      xs);
+  check_both_orders(
+      "traces",
+      [](const Inputs& x) {
+        return einsum("ij,ji,kk->", {x[0], x[1], x[2]});
+      },
+      xs);
+  check_vmap(
+      "vmap",
+      [](const Inputs& x) {
+        return einsum("ij,jk->ki", {x[0], x[1]});
+      },
+      {{{xs[0], xs[0] * 2, xs[0] + 1}, 1}, {{xs[1]}, kShared}}, 3, 0, 1e-13);
 }
 
 TEST_P(Einsum, Errors) {
   const Tensor x = ones({2, 3}), y = ones({4, 2});
-  EXPECT_EQ(message<ShapeError>([&] { einsum("ij,jk->ik", {x, y}); }),
+  EXPECT_EQ(message<ShapeError>([&] {
+              einsum("ij,jk->ik", {x, y});
+            }),
             "FM1094 ShapeError: einsum: \"ij,jk->ik\": sizes of 'j' differ (3 and 4)\n"
             "  x0   f32[2, 3]\n  x1   f32[4, 2]   axis 0 is 4\n  at   HERE");
   EXPECT_EQ(message<ValueError>([&] { einsum("ij->k", {x}); }),
@@ -120,10 +140,12 @@ TEST_P(Einsum, Errors) {
             "FM1394 ValueError: einsum: \"ij->ii\" has 'i' twice in its result\n  x0   f32[2, 3]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([&] { einsum("ij,jk", {x}); }),
             "FM1394 ValueError: einsum: \"ij,jk\" speaks of 2 operands, not 1\n  x0   f32[2, 3]\n  at   HERE");
-  EXPECT_EQ(message<ValueError>([&] { einsum("ijk->k", {x}); }),
-            "FM1394 ValueError: einsum: \"ijk->k\" gives operand 0 3 letters for 2 axes\n  x0   f32[2, 3]\n  at   HERE");
-  EXPECT_EQ(message<ValueError>([&] { einsum("i1->i", {x}); }),
-            "FM1394 ValueError: einsum: \"i1->i\" has '1' where a letter or ... should be\n  x0   f32[2, 3]\n  at   HERE");
+  EXPECT_EQ(
+      message<ValueError>([&] { einsum("ijk->k", {x}); }),
+      "FM1394 ValueError: einsum: \"ijk->k\" gives operand 0 3 letters for 2 axes\n  x0   f32[2, 3]\n  at   HERE");
+  EXPECT_EQ(
+      message<ValueError>([&] { einsum("i1->i", {x}); }),
+      "FM1394 ValueError: einsum: \"i1->i\" has '1' where a letter or ... should be\n  x0   f32[2, 3]\n  at   HERE");
 }
 
 }  // namespace

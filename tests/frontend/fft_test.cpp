@@ -19,9 +19,7 @@ class Fourier : public InBothModes {
   void SetUp() override {
     try {
       fft::fft(ones({2})).sync();
-    } catch (const UnsupportedError& e) {
-      GTEST_SKIP() << e.what();
-    }
+    } catch (const UnsupportedError& e) { GTEST_SKIP() << e.what(); }
   }
 };
 INSTANTIATE_TEST_SUITE_P(Modes, Fourier, ::testing::Values(Mode::eager, Mode::compiled), mode_name);
@@ -69,7 +67,9 @@ TEST_P(Fourier, SizesAndNorms) {
   for (const Norm norm : {Norm::backward, Norm::ortho, Norm::forward}) {
     expect_near(fft::ifft(fft::fft(x, {}, -1, norm), {}, -1, norm), elements(x), 1e-14);
     expect_near(fft::irfft(fft::rfft(r, {}, -1, norm), 6, -1, norm), elements(r), 1e-14);
-    expect_near(fft::ihfft(fft::hfft(x, 10, -1, norm), {}, -1, norm), elements(where(tensor({true, false, false, false, false, true}), real(x).astype(DType::c128), x)), 1e-14);
+    expect_near(fft::ihfft(fft::hfft(x, 10, -1, norm), {}, -1, norm),
+                elements(where(tensor({true, false, false, false, false, true}), real(x).astype(DType::c128), x)),
+                1e-14);
   }
   EXPECT_EQ(fft::irfft(x).shape(), Shape{10});
   EXPECT_EQ(fft::rfft(tensor({1, 2, 3})).dtype(), DType::c64);
@@ -106,10 +106,15 @@ TEST_P(Fourier, Derivatives) {
   for (const std::int64_t n : {4, 5}) {
     const Inputs parts = parts_of({random_complex({2, n}, DType::c128, 5)});
     check_both_orders("fft", of_parts([](const std::vector<Tensor>& z) { return square(fft::fft(z[0])); }), parts);
-    check_both_orders("ifft", of_parts([](const std::vector<Tensor>& z) { return square(fft::ifft(z[0], {}, 0)); }), parts);
-    check_both_orders("rfft", of_parts([](const std::vector<Tensor>& z) { return square(fft::rfft(real(z[0]) * imag(z[0]))); }), parts);
-    check_both_orders("irfft", of_parts([&](const std::vector<Tensor>& z) { return square(fft::irfft(z[0], 2 * n - 1)); }), parts);
-    check_both_orders("irfft, even", of_parts([&](const std::vector<Tensor>& z) { return square(fft::irfft(z[0])); }), parts);
+    check_both_orders("ifft", of_parts([](const std::vector<Tensor>& z) { return square(fft::ifft(z[0], {}, 0)); }),
+                      parts);
+    check_both_orders("rfft",
+                      of_parts([](const std::vector<Tensor>& z) { return square(fft::rfft(real(z[0]) * imag(z[0]))); }),
+                      parts);
+    check_both_orders(
+        "irfft", of_parts([&](const std::vector<Tensor>& z) { return square(fft::irfft(z[0], 2 * n - 1)); }), parts);
+    check_both_orders("irfft, even", of_parts([&](const std::vector<Tensor>& z) { return square(fft::irfft(z[0])); }),
+                      parts);
   }
 }
 
@@ -117,19 +122,26 @@ TEST_P(Fourier, Vmap) {
   const Tensor x = random_f64({3, 4}, 0.5, 2, true, 6);
   for (const int axis : {0, 1, -1}) {
     const BatchOperand batch{{x, x * 2, square(x)}, axis};
-    check_vmap("fft", [](const Inputs& in) { return abs(fft::fft(in[0], {}, 0)); }, {batch}, 3, 0, 1e-13);
-    check_vmap("rfft", [](const Inputs& in) { return abs(fft::rfft(in[0])); }, {batch}, 3, 0, 1e-13);
-    check_vmap("irfft", [](const Inputs& in) { return fft::irfft(fft::rfft(in[0]), 4); }, {batch}, 3, 0, 1e-13);
+    check_vmap(
+        "fft", [](const Inputs& in) { return abs(fft::fft(in[0], {}, 0)); }, {batch}, 3, 0, 1e-13);
+    check_vmap(
+        "rfft", [](const Inputs& in) { return abs(fft::rfft(in[0])); }, {batch}, 3, 0, 1e-13);
+    check_vmap(
+        "irfft", [](const Inputs& in) { return fft::irfft(fft::rfft(in[0]), 4); }, {batch}, 3, 0, 1e-13);
   }
 }
 
 TEST_P(Fourier, Errors) {
-  EXPECT_EQ(message<ValueError>([] { fft::fft(ones({4}), 0); }), "FM1397 ValueError: fft: 0 is no number of samples\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([] { fft::fft(ones({4}), 0); }),
+            "FM1397 ValueError: fft: 0 is no number of samples\n  at   HERE");
   EXPECT_EQ(message<DTypeError>([] { fft::rfft(ones({4}, DType::c64)); }),
             "FM1101 DTypeError: rfft: does not take c64\n  x    c64[4]\n  at   HERE\n  hint fft takes complex numbers");
-  EXPECT_EQ(message<IndexError>([] { fft::fft(ones({4}), {}, 1); }),
-            "FM1201 IndexError: fft: axis 1 is out of range for 1 axis\n  x    f32[4]\n  at   HERE\n  hint axes go from -1 to 0");
-  EXPECT_EQ(message<ValueError>([] { fft::fftn(ones({4, 4}), {2, 2}, 0); }),
+  EXPECT_EQ(
+      message<IndexError>([] { fft::fft(ones({4}), {}, 1); }),
+      "FM1201 IndexError: fft: axis 1 is out of range for 1 axis\n  x    f32[4]\n  at   HERE\n  hint axes go from -1 to 0");
+  EXPECT_EQ(message<ValueError>([] {
+              fft::fftn(ones({4, 4}), {2, 2}, 0);
+            }),
             "FM1398 ValueError: fftn: 2 sizes for 1 axes\n  x    f32[4, 4]\n  at   HERE");
 }
 

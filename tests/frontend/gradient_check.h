@@ -54,8 +54,10 @@ inline void check_gradients(const std::string& what, const Function& f, const In
   for (const Tensor& x : xs) leaves.push_back(copy(x).requires_grad(true));
   const Tensor y = weighted_sum(f(leaves));
   Inputs gradients;  // of a y without history: none, so zeros
-  if (y.requires_grad()) gradients = fermata::gradients(y, leaves);
-  else for (const Tensor& x : xs) gradients.push_back(zeros_like(x));
+  if (y.requires_grad())
+    gradients = fermata::gradients(y, leaves);
+  else
+    for (const Tensor& x : xs) gradients.push_back(zeros_like(x));
   for (std::size_t k = 0; k < xs.size(); ++k) {
     ASSERT_EQ(gradients[k].shape(), xs[k].shape());
     ASSERT_EQ(gradients[k].dtype(), DType::f64);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fermata/fermata.h"
-#include "frontend/graph_player.h"
+#include "frontend/engine/graph_player.h"
 #include "ir/error.h"
 #include "ir/graph.h"
 

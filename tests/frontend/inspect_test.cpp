@@ -74,7 +74,8 @@ TEST_F(Inspect, CountersCount) {
   EXPECT_GT(after.compile_ms, before.compile_ms);
   EXPECT_GT(after.live_bytes, 0u);
   EXPECT_GE(after.peak_bytes, after.live_bytes);
-  for (const char* part : {"recorded calls", "syncs", "plans", "kernels"}) EXPECT_THAT(to_string(after), HasSubstr(part));
+  for (const char* part : {"recorded calls", "syncs", "plans", "kernels"})
+    EXPECT_THAT(to_string(after), HasSubstr(part));
 }
 
 TEST_F(Inspect, ReasonsOfSyncsAreCounted) {

@@ -44,9 +44,7 @@ template <class E, class F> std::string headline(F&& call) {
   } catch (const E& error) {
     const std::string text = error.what();
     return text.substr(0, text.find("\n  at"));
-  } catch (const std::exception& error) {
-    return std::string("another error: ") + error.what();
-  }
+  } catch (const std::exception& error) { return std::string("another error: ") + error.what(); }
   return "no error";
 }
 
@@ -76,8 +74,9 @@ TEST_F(Io, CsvWithoutValues) {
 
 TEST_F(Io, CsvIntegersAreExactAndRangesAreKept) {
   write("a.csv", "9223372036854775807,-9223372036854775808\n");
-  EXPECT_EQ(load_csv("a.csv", DType::i64).to_vector<std::int64_t>(),
-            (std::vector<std::int64_t>{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}));
+  EXPECT_EQ(
+      load_csv("a.csv", DType::i64).to_vector<std::int64_t>(),
+      (std::vector<std::int64_t>{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}));
   write("b.csv", "0,255\n");
   EXPECT_EQ(load_csv("b.csv", DType::u8).to_vector<int>(), (std::vector<int>{0, 255}));
   write("c.csv", "true,0\n1,false\n");
@@ -130,7 +129,9 @@ TEST_F(Io, CsvErrors) {
             "FM1603 FileError: load_csv: e.csv: line 1, value 2: '' is not an f32");
   EXPECT_EQ(headline<DTypeError>([] { load_csv("a.csv", DType::c64); }),
             "FM1101 DTypeError: load_csv: does not take c64");
-  EXPECT_EQ(headline<ShapeError>([] { save_csv("f.csv", ones({1, 2, 3})); }),
+  EXPECT_EQ(headline<ShapeError>([] {
+              save_csv("f.csv", ones({1, 2, 3}));
+            }),
             "FM1013 ShapeError: save_csv: a table has one or two axes\n  x    f32[1, 2, 3]");
   EXPECT_EQ(headline<FileError>([] { save_csv("gone/a.csv", ones({1})); }),
             "FM1602 FileError: save_csv: gone/a.csv: cannot be written (No such file or directory)");

@@ -29,7 +29,8 @@ TEST_F(Limits, AMillionPendingCallsAreComputed) {
 }
 
 TEST_F(Limits, AMillionPendingCallsAreDropped) {
-  set_pending_limit(4 * kMillion);  // of up to four calls a step: a loop that has reached the bound is cut sooner from then on
+  set_pending_limit(
+      4 * kMillion);  // of up to four calls a step: a loop that has reached the bound is cut sooner from then on
   const Tensor start = zeros({2}).sync();
   const std::size_t before = memory_stats().live_bytes;
   {
@@ -69,11 +70,13 @@ TEST_F(Limits, AnInPlaceLoopOfAMillionStepsIsFlat) {
 TEST_F(Limits, ALoopOfSeveralCallsKeepsItsPhase) {
   // 3 and 7 do not divide the bound: without a cut at the same line every round would be another structure.
   Tensor x = ones({8}), sum_of = zeros({});
-  EXPECT_LE(structures_of(30'000, [&](int) {
-    x = x * 0.5;
-    x = x + 0.5;
-    sum_of += sum(x);
-  }), 8u);
+  EXPECT_LE(structures_of(30'000,
+                          [&](int) {
+                            x = x * 0.5;
+                            x = x + 0.5;
+                            sum_of += sum(x);
+                          }),
+            8u);
   EXPECT_EQ(x.to_vector<float>(), std::vector<float>(8, 1));
   EXPECT_EQ(sum_of.item<float>(), 8 * 30'000);
 }

@@ -1,5 +1,6 @@
-// Linear algebra: results against the reference where they are unique and against their defining equations, in every dtype,
-// layout and mode; derivatives of both orders against finite differences; vmap against a loop; errors as full text.
+// Linear algebra: results against the reference where they are unique and against their defining equations, in every
+// dtype, layout and mode; derivatives of both orders against finite differences; vmap against a loop; errors as full
+// text.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,9 +20,7 @@ class LinearAlgebra : public InBothModes {
   void SetUp() override {
     try {
       linalg::det(eye(2)).sync();
-    } catch (const UnsupportedError& e) {
-      GTEST_SKIP() << e.what();
-    }
+    } catch (const UnsupportedError& e) { GTEST_SKIP() << e.what(); }
   }
 };
 INSTANTIATE_TEST_SUITE_P(Modes, LinearAlgebra, ::testing::Values(Mode::eager, Mode::compiled), mode_name);
@@ -54,8 +53,12 @@ Tensor identity_like(const Tensor& x) { return broadcast_to(eye(x.size(-1), {}, 
 
 TEST_P(LinearAlgebra, SystemsAndInverses) {
   for (const DType t : kTypes)
-    for (const auto& [as, bs] : {std::pair<Shape, Shape>{{3, 3}, {3, 2}}, {{2, 3, 3}, {3, 2}}, {{2, 1, 3, 3}, {4, 3, 1}}, {{0, 0}, {0, 2}},
-                                 {{0, 3, 3}, {3, 1}}, {{1, 1}, {1, 1}}})
+    for (const auto& [as, bs] : {std::pair<Shape, Shape>{{3, 3}, {3, 2}},
+                                 {{2, 3, 3}, {3, 2}},
+                                 {{2, 1, 3, 3}, {4, 3, 1}},
+                                 {{0, 0}, {0, 2}},
+                                 {{0, 3, 3}, {3, 1}},
+                                 {{1, 1}, {1, 1}}})
       for (const Tensor& a : layouts(invertible(as, t, 1))) {
         SCOPED_TRACE(to_string(t, as));
         const Tensor b = random_number(bs, t, 2), x = linalg::solve(a, b);
@@ -108,7 +111,8 @@ TEST_P(LinearAlgebra, Factors) {
         expect_near(w, reference(Op::eigvalsh, {a}, {w.dtype(), w.shape()}), tolerance(t));
       }
     }
-    for (const Shape& shape : {Shape{3, 3}, Shape{5, 3}, Shape{3, 5}, Shape{2, 4, 2}, Shape{3, 0}, Shape{0, 2}, Shape{1, 4}})
+    for (const Shape& shape :
+         {Shape{3, 3}, Shape{5, 3}, Shape{3, 5}, Shape{2, 4, 2}, Shape{3, 0}, Shape{0, 2}, Shape{1, 4}})
       for (const Tensor& a : layouts(random_number(shape, t, 8))) {
         SCOPED_TRACE(to_string(t, shape));
         const std::int64_t m = a.size(-2), n = a.size(-1), k = std::min(m, n);
@@ -205,7 +209,8 @@ TEST_P(LinearAlgebra, ProductsAndViews) {
   EXPECT_EQ(linalg::outer(tensor({1, 2}), tensor({3, 4, 5})).to_vector<int>(), (std::vector<int>{3, 4, 5, 6, 8, 10}));
   EXPECT_EQ(linalg::cross(tensor({1, 2, 3}), tensor({4, 5, 6})).to_vector<int>(), (std::vector<int>{-3, 6, -3}));
   EXPECT_EQ(linalg::cross(ones({3, 2}), ones({3, 1}) * 2, 0).shape(), (Shape{3, 2}));
-  EXPECT_EQ(linalg::kron(tensor({{1, 2}, {3, 4}}), tensor({1, 10})).to_vector<int>(), (std::vector<int>{1, 10, 2, 20, 3, 30, 4, 40}));
+  EXPECT_EQ(linalg::kron(tensor({{1, 2}, {3, 4}}), tensor({1, 10})).to_vector<int>(),
+            (std::vector<int>{1, 10, 2, 20, 3, 30, 4, 40}));
   const Tensor p = tensor({{1.0, 1.0}, {0.0, 1.0}}, DType::f64);
   EXPECT_EQ(linalg::matrix_power(p, 5).to_vector<int>(), (std::vector<int>{1, 5, 0, 1}));
   EXPECT_EQ(linalg::matrix_power(p, 0).to_vector<int>(), (std::vector<int>{1, 0, 0, 1}));
@@ -223,57 +228,78 @@ TEST_P(LinearAlgebra, ProductsAndViews) {
   expect_near(vecdot(z, z), elements(sum(square(abs(z))).astype(DType::c128)), 1e-14);
 }
 
-void check(const char* what, DType t, const std::function<Tensor(const std::vector<Tensor>&)>& f, const std::vector<Tensor>& xs) {
+void check(const char* what, DType t, const std::function<Tensor(const std::vector<Tensor>&)>& f,
+           const std::vector<Tensor>& xs) {
   SCOPED_TRACE(name(t));
-  if (is_complex(t)) check_both_orders(what, of_parts(f), parts_of(xs));
-  else check_both_orders(what, f, xs);
+  if (is_complex(t))
+    check_both_orders(what, of_parts(f), parts_of(xs));
+  else
+    check_both_orders(what, f, xs);
 }
 
 TEST_P(LinearAlgebra, Derivatives) {
   using Tensors = std::vector<Tensor>;
   for (const DType t : {DType::f64, DType::c128}) {
-    const Tensor a = invertible({2, 2}, t, 11), b = random_number({2, 2}, t, 12), stacked = invertible({2, 2, 2}, t, 13);
+    const Tensor a = invertible({2, 2}, t, 11), b = random_number({2, 2}, t, 12),
+                 stacked = invertible({2, 2, 2}, t, 13);
     check("solve", t, [](const Tensors& x) { return linalg::solve(x[0], x[1]); }, {a, b});
-    check("solve, broadcast", t, [](const Tensors& x) { return linalg::solve(x[0], x[1]); }, {stacked, select(b, 0, 0)});
+    check("solve, broadcast", t, [](const Tensors& x) { return linalg::solve(x[0], x[1]); },
+          {stacked, select(b, 0, 0)});
     for (const bool upper : {false, true})
       for (const bool unit : {false, true})
-        check("solve_triangular", t, [&](const Tensors& x) { return linalg::solve_triangular(x[0], x[1], upper, unit); }, {a, b});
+        check("solve_triangular", t,
+              [&](const Tensors& x) { return linalg::solve_triangular(x[0], x[1], upper, unit); }, {a, b});
     check("inv", t, [](const Tensors& x) { return linalg::inv(x[0]); }, {stacked});
     check("det", t, [](const Tensors& x) { return linalg::det(x[0]); }, {stacked});
-    check("slogdet", t, [](const Tensors& x) {
-      const auto [sign, size] = linalg::slogdet(x[0]);
-      return sign * size;
-    }, {a});
+    check("slogdet", t,
+          [](const Tensors& x) {
+            const auto [sign, size] = linalg::slogdet(x[0]);
+            return sign * size;
+          },
+          {a});
     const auto symmetric = [](const Tensor& x) { return (x + adjoint(x)) * 0.5; };
     const Tensor p = positive({2, 2}, t, 14), h = hermitian({2, 2}, t, 15);
     check("cholesky", t, [&](const Tensors& x) { return linalg::cholesky(symmetric(x[0])); }, {p});
     check("upper cholesky", t, [&](const Tensors& x) { return linalg::cholesky(symmetric(x[0]), true); }, {p});
     check("eigvalsh", t, [&](const Tensors& x) { return linalg::eigvalsh(symmetric(x[0])); }, {h});
     // What does not depend on the phases of vectors.
-    check("eigh", t, [&](const Tensors& x) {
-      const auto [w, v] = linalg::eigh(symmetric(x[0]));
-      return matmul(v * exp(expand_dims(w, -2) * 0.3), adjoint(v)) + square(abs(v));
-    }, {h});
+    check("eigh", t,
+          [&](const Tensors& x) {
+            const auto [w, v] = linalg::eigh(symmetric(x[0]));
+            return matmul(v * exp(expand_dims(w, -2) * 0.3), adjoint(v)) + square(abs(v));
+          },
+          {h});
     for (const Shape& shape : {Shape{2, 2}, Shape{3, 2}, Shape{2, 3}}) {
-      const Tensor x = random_number(shape, t, 16) + eye(shape[0], shape[1], real_dtype(t)) * arange(1.0, 1.0 + static_cast<double>(shape[1])).astype(real_dtype(t));
-      check("qr", t, [](const Tensors& in) {
-        const auto [q, r] = linalg::qr(in[0]);
-        return concat({square(q), r.mT()}, 0);
-      }, {x});
+      const Tensor x =
+          random_number(shape, t, 16) + eye(shape[0], shape[1], real_dtype(t)) *
+                                            arange(1.0, 1.0 + static_cast<double>(shape[1])).astype(real_dtype(t));
+      check("qr", t,
+            [](const Tensors& in) {
+              const auto [q, r] = linalg::qr(in[0]);
+              return concat({square(q), r.mT()}, 0);
+            },
+            {x});
       check("svdvals", t, [](const Tensors& in) { return linalg::svdvals(in[0]); }, {x});
-      check("svd", t, [](const Tensors& in) {
-        const auto [u, s, vh] = linalg::svd(in[0], false);
-        return sum(matmul(u * square(expand_dims(s, -2)), vh)) + sum(square(abs(u)) * s) + sum(square(abs(vh)) * expand_dims(s, -1));
-      }, {x});
+      check("svd", t,
+            [](const Tensors& in) {
+              const auto [u, s, vh] = linalg::svd(in[0], false);
+              return sum(matmul(u * square(expand_dims(s, -2)), vh)) + sum(square(abs(u)) * s) +
+                     sum(square(abs(vh)) * expand_dims(s, -1));
+            },
+            {x});
       check("pinv", t, [](const Tensors& in) { return linalg::pinv(in[0]); }, {x});
-      check("matrix_norm", t, [](const Tensors& in) { return linalg::matrix_norm(in[0], false, "nuc") + linalg::matrix_norm(in[0]); }, {x});
+      check("matrix_norm", t,
+            [](const Tensors& in) { return linalg::matrix_norm(in[0], false, "nuc") + linalg::matrix_norm(in[0]); },
+            {x});
     }
     check("lstsq", t, [](const Tensors& x) { return linalg::lstsq(x[0], x[1]).solution; },
           {random_number({3, 2}, t, 17), random_number({3}, t, 18)});
-    check("diagonal", t, [](const Tensors& x) { return square(linalg::diagonal(x[0], 1)); }, {random_number({2, 3}, t, 19)});
+    check("diagonal", t, [](const Tensors& x) { return square(linalg::diagonal(x[0], 1)); },
+          {random_number({2, 3}, t, 19)});
     check("matrix_power", t, [](const Tensors& x) { return linalg::matrix_power(x[0], -2); }, {a});
     check("kron", t, [](const Tensors& x) { return linalg::kron(x[0], x[1]); }, {b, select(b, 0, 0)});
-    check("cross", t, [](const Tensors& x) { return linalg::cross(x[0], square(x[0])); }, {random_number({2, 3}, t, 20)});
+    check("cross", t, [](const Tensors& x) { return linalg::cross(x[0], square(x[0])); },
+          {random_number({2, 3}, t, 20)});
   }
   for (const double ord : {1.0, 2.0, 3.0, HUGE_VAL})
     check_both_orders("vector_norm", [&](const Inputs& x) { return linalg::vector_norm(x[0], 1, false, ord); },
@@ -290,7 +316,8 @@ TEST_P(LinearAlgebra, Vmap) {
   const auto batch = [](const Shape& shape, int axis, std::uint64_t seed, bool is_positive = false) {
     BatchOperand o{{}, axis};
     for (std::uint64_t i = 0; i < (axis == kShared ? 1u : 3u); ++i)
-      o.elements.push_back(is_positive ? positive(shape, DType::f64, seed + i) : invertible(shape, DType::f64, seed + i));
+      o.elements.push_back(is_positive ? positive(shape, DType::f64, seed + i)
+                                       : invertible(shape, DType::f64, seed + i));
     return o;
   };
   const Shape square_shape{3, 3}, stacked{2, 3, 3};
@@ -310,17 +337,21 @@ TEST_P(LinearAlgebra, Vmap) {
       check_one("svdvals", [](const Inputs& x) { return linalg::svdvals(x[0]); });
       check_one("pinv", [](const Inputs& x) { return linalg::pinv(x[0]); });
       check_one("matrix_norm", [](const Inputs& x) { return linalg::matrix_norm(x[0], false, 2); });
-      check_one("gradient of det", [](const Inputs& x) { return grad([](const Tensor& a) { return sum(linalg::det(a)); })(x[0]); });
+      check_one("gradient of det",
+                [](const Inputs& x) { return grad([](const Tensor& a) { return sum(linalg::det(a)); })(x[0]); });
     }
   for (const auto& [a, b] : {std::pair<Shape, Shape>{{3, 3}, {3, 2}}, {{2, 3, 3}, {3, 2}}, {{3, 3}, {2, 3, 2}}})
     for (const int left : {0, -1, kShared})
       for (const int right : {0, 1, kShared}) {
         if (left == kShared && right == kShared) continue;
         BatchOperand rhs{{}, right};
-        for (std::uint64_t i = 0; i < (right == kShared ? 1u : 3u); ++i) rhs.elements.push_back(random_f64(b, 0.5, 2, true, 50 + i));
-        check_vmap("solve", [](const Inputs& x) { return linalg::solve(x[0], x[1]); }, {batch(a, left, 40), rhs}, 3, 0, 1e-10);
-        check_vmap("solve_triangular", [](const Inputs& x) { return linalg::solve_triangular(x[0], x[1], true); },
-                   {batch(a, left, 40), rhs}, 3, 0, 1e-10);
+        for (std::uint64_t i = 0; i < (right == kShared ? 1u : 3u); ++i)
+          rhs.elements.push_back(random_f64(b, 0.5, 2, true, 50 + i));
+        check_vmap(
+            "solve", [](const Inputs& x) { return linalg::solve(x[0], x[1]); }, {batch(a, left, 40), rhs}, 3, 0, 1e-10);
+        check_vmap(
+            "solve_triangular", [](const Inputs& x) { return linalg::solve_triangular(x[0], x[1], true); },
+            {batch(a, left, 40), rhs}, 3, 0, 1e-10);
       }
 }
 
@@ -341,32 +372,48 @@ TEST_P(LinearAlgebra, ErrorsOfValues) {
             "FM1390 ValueError: inv: the matrix is singular\n  x    f64[2, 2]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([&] { linalg::solve(bad, ones({2}, DType::f64)).sync(); }),
             "FM1390 ValueError: solve: the matrix is singular\n  a    f64[2, 2]\n  b    f64[2, 1]\n  at   HERE");
-  EXPECT_EQ(message<ValueError>([&] { linalg::solve_triangular(zeros({2, 2}), ones({2})).sync(); }),
+  EXPECT_EQ(message<ValueError>([&] {
+              linalg::solve_triangular(zeros({2, 2}), ones({2})).sync();
+            }),
             "FM1390 ValueError: solve_triangular: the matrix is singular: there is a zero on its diagonal\n"
             "  a    f32[2, 2]\n  b    f32[2, 1]\n  at   HERE");
-  EXPECT_EQ(message<ValueError>([&] { linalg::cholesky(stack({good, -good})).sync(); }),
+  EXPECT_EQ(message<ValueError>([&] {
+              linalg::cholesky(stack({good, -good})).sync();
+            }),
             "FM1391 ValueError: cholesky: matrix [1] is not positive definite\n  x    f64[2, 2, 2]\n  at   HERE");
   EXPECT_EQ((ones({2}) + 1).to_vector<int>(), (std::vector<int>{2, 2}));
 }
 
 TEST_P(LinearAlgebra, ErrorsOfCalls) {
-  EXPECT_EQ(message<ShapeError>([] { linalg::inv(ones({2, 3})); }),
+  EXPECT_EQ(message<ShapeError>([] {
+              linalg::inv(ones({2, 3}));
+            }),
             "FM1090 ShapeError: inv: the matrix is not square\n  x    f32[2, 3]   2 rows, 3 columns\n  at   HERE");
   EXPECT_EQ(message<ShapeError>([] { linalg::det(ones({3})); }),
             "FM1015 ShapeError: det: a matrix has two axes\n  x    f32[3]   should have two axes or more\n  at   HERE");
-  EXPECT_EQ(message<DTypeError>([] { linalg::inv(ones({2, 2}, DType::f16)); }),
-            "FM1101 DTypeError: inv: does not take f16\n  x    f16[2, 2]\n  at   HERE\n  hint cast it to f32 or f64 first");
-  EXPECT_EQ(message<ShapeError>([] { linalg::solve(ones({2, 2}), ones({3, 1})); }),
+  EXPECT_EQ(
+      message<DTypeError>([] {
+        linalg::inv(ones({2, 2}, DType::f16));
+      }),
+      "FM1101 DTypeError: inv: does not take f16\n  x    f16[2, 2]\n  at   HERE\n  hint cast it to f32 or f64 first");
+  EXPECT_EQ(message<ShapeError>([] {
+              linalg::solve(ones({2, 2}), ones({3, 1}));
+            }),
             "FM1004 ShapeError: solve: contracted sizes differ (2 and 3)\n"
             "  a    f32[2, 2]   2 columns\n  b    f32[3, 1]   3 rows\n  at   HERE");
-  EXPECT_EQ(message<ValueError>([] { linalg::qr(ones({2, 2}), "raw"); }),
+  EXPECT_EQ(message<ValueError>([] {
+              linalg::qr(ones({2, 2}), "raw");
+            }),
             "FM1393 ValueError: qr: there is no mode \"raw\"\n  x    f32[2, 2]\n  at   HERE\n"
             "  hint \"reduced\" or \"complete\"");
-  EXPECT_EQ(message<ValueError>([] { linalg::matrix_norm(ones({2, 2}), false, 3); }),
+  EXPECT_EQ(message<ValueError>([] {
+              linalg::matrix_norm(ones({2, 2}), false, 3);
+            }),
             "FM1396 ValueError: matrix_norm: there is no norm of order 3\n  x    f32[2, 2]\n  at   HERE\n"
             "  hint \"fro\", \"nuc\", 1, -1, 2, -2, inf or -inf");
-  EXPECT_EQ(message<ShapeError>([] { linalg::cross(ones({2}), ones({2})); }),
-            "FM1096 ShapeError: cross: vectors of three elements are needed\n  lhs  f32[2]\n  rhs  f32[2]\n  at   HERE");
+  EXPECT_EQ(
+      message<ShapeError>([] { linalg::cross(ones({2}), ones({2})); }),
+      "FM1096 ShapeError: cross: vectors of three elements are needed\n  lhs  f32[2]\n  rhs  f32[2]\n  at   HERE");
   EXPECT_EQ(message<ShapeError>([] { tensordot(ones({2}), ones({2}), 2); }),
             "FM1097 ShapeError: tensordot: fewer than 2 axes\n  lhs  f32[2]\n  rhs  f32[2]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] { tensordot(ones({2}), ones({2}), -1); }),

@@ -80,26 +80,38 @@ TEST(DTypes, CombineAndHaveLimits) {
   EXPECT_EQ(iinfo(DType::i8).min, -128);
   EXPECT_TRUE(isdtype(DType::u8, "numeric"));
   EXPECT_FALSE(isdtype(DType::boolean, "integral"));
-  EXPECT_EQ(message<DTypeError>([] { result_type({DType::u64, DType::i64}); }),
+  EXPECT_EQ(message<DTypeError>([] {
+              result_type({DType::u64, DType::i64});
+            }),
             "FM1102 DTypeError: result_type: no dtype holds both u64 and i64\n  at   HERE");
   EXPECT_EQ(message<DTypeError>([] { iinfo(DType::f32); }),
             "FM1101 DTypeError: iinfo: f32 is not an integer dtype\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] { result_type({}); }), "FM1318 ValueError: result_type: of nothing\n  at   HERE");
-  EXPECT_EQ(message<ValueError>([] { isdtype(DType::f32, "float"); }),
-            "FM1318 ValueError: isdtype: no kind is called \"float\"\n  at   HERE\n  hint \"bool\", \"signed integer\", "
-            "\"unsigned integer\", \"integral\", \"real floating\", \"complex floating\", \"numeric\"");
+  EXPECT_EQ(
+      message<ValueError>([] { isdtype(DType::f32, "float"); }),
+      "FM1318 ValueError: isdtype: no kind is called \"float\"\n  at   HERE\n  hint \"bool\", \"signed integer\", "
+      "\"unsigned integer\", \"integral\", \"real floating\", \"complex floating\", \"numeric\"");
 }
 
 TEST(ManipulationErrors, SayWhatIsWrong) {
-  EXPECT_EQ(message<ValueError>([] { moveaxis(ones({2, 3}), {0, 1}, 0); }),
+  EXPECT_EQ(message<ValueError>([] {
+              moveaxis(ones({2, 3}), {0, 1}, 0);
+            }),
             "FM1316 ValueError: moveaxis: 2 axes to 1 places\n  x    f32[2, 3]\n  at   HERE");
-  EXPECT_EQ(message<ValueError>([] { roll(ones({2, 3}), {1, 2, 3}, {0, 1}); }),
+  EXPECT_EQ(message<ValueError>([] {
+              roll(ones({2, 3}), {1, 2, 3}, {0, 1});
+            }),
             "FM1316 ValueError: roll: 3 shifts for 2 axes\n  x    f32[2, 3]\n  at   HERE");
-  EXPECT_EQ(message<ValueError>([] { repeat(ones({2, 3}), -1, 0); }),
+  EXPECT_EQ(message<ValueError>([] {
+              repeat(ones({2, 3}), -1, 0);
+            }),
             "FM1317 ValueError: repeat: -1 times\n  x    f32[2, 3]\n  at   HERE");
-  EXPECT_EQ(message<ShapeError>([] { repeat(ones({2, 3}), tensor({1, 2}), 1); }),
-            "FM1028 ShapeError: repeat: needs one count for each element of the axis\n  x      f32[2, 3]   axis 1 is 3\n"
-            "  counts i64[2]\n  at     HERE");
+  EXPECT_EQ(
+      message<ShapeError>([] {
+        repeat(ones({2, 3}), tensor({1, 2}), 1);
+      }),
+      "FM1028 ShapeError: repeat: needs one count for each element of the axis\n  x      f32[2, 3]   axis 1 is 3\n"
+      "  counts i64[2]\n  at     HERE");
   EXPECT_THROW(moveaxis(ones({2, 3}), {0, 0}, {0, 1}), Error);
   EXPECT_THROW(broadcast_arrays({ones({2}), ones({3})}), ShapeError);
 }
@@ -127,8 +139,13 @@ TEST(DLPack, ReadsStridesAndGivesBack) {
   std::int64_t sizes[] = {2, 3}, strides[] = {1, 2};
   float elements[] = {0, 1, 2, 3, 4, 5, 6};
   DLManagedTensor managed{};
-  managed.dl_tensor = {.data = elements, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLFloat, 32, 1}, .shape = sizes,
-                       .strides = strides, .byte_offset = 4};
+  managed.dl_tensor = {.data = elements,
+                       .device = {kDLCPU, 0},
+                       .ndim = 2,
+                       .dtype = {kDLFloat, 32, 1},
+                       .shape = sizes,
+                       .strides = strides,
+                       .byte_offset = 4};
   managed.deleter = [](DLManagedTensor*) { ++deleted; };
   EXPECT_EQ(from_dlpack(&managed).to_vector<float>(), (std::vector<float>{1, 3, 5, 2, 4, 6}));
   EXPECT_EQ(deleted, 1);

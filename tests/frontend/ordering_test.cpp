@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "fermata/fermata.h"
-#include "frontend/calls.h"
+#include "frontend/ops/calls.h"
 #include "tests/error_message.h"
 #include "tests/frontend/reference_call.h"
 
@@ -31,16 +31,20 @@ Doubles doubles(const Tensor& x) { return x.to_vector<double>(); }
 /// What an op gives for these tensors, and what the reference says.
 void expect_as_reference(Op op, const std::vector<Tensor>& inputs, const std::vector<std::int64_t>& attributes,
                          const TensorType& wanted = {}) {
-  const Tensor got = general_call(op, inputs, {.wanted = wanted, .integers = attributes, .scalars = {}}, Location::current());
+  const Tensor got =
+      general_call(op, inputs, {.wanted = wanted, .integers = attributes, .scalars = {}}, Location::current());
   const std::vector<testing::Complex> exact = testing::reference(op, inputs, type_of(got), attributes);
   const Doubles have = doubles(got);
   ASSERT_EQ(have.size(), exact.size());
   const double unit = is_floating(got.dtype()) ? 4 * finfo(got.dtype()).eps : 0;
   for (std::size_t i = 0; i < have.size(); ++i) {
     const double wanted_value = exact[i].real();
-    if (std::isnan(wanted_value)) ASSERT_TRUE(std::isnan(have[i])) << name(op) << " element " << i;
-    else if (unit == 0 || std::isinf(wanted_value)) ASSERT_EQ(have[i], wanted_value) << name(op) << " element " << i;
-    else ASSERT_NEAR(have[i], wanted_value, unit * (1 + std::fabs(wanted_value))) << name(op) << " element " << i;
+    if (std::isnan(wanted_value))
+      ASSERT_TRUE(std::isnan(have[i])) << name(op) << " element " << i;
+    else if (unit == 0 || std::isinf(wanted_value))
+      ASSERT_EQ(have[i], wanted_value) << name(op) << " element " << i;
+    else
+      ASSERT_NEAR(have[i], wanted_value, unit * (1 + std::fabs(wanted_value))) << name(op) << " element " << i;
   }
 }
 
@@ -50,8 +54,10 @@ Tensor values(const Shape& shape, DType dtype, int salt) {
   for (std::int64_t i = 0; i < element_count(shape); ++i) {
     const auto h = static_cast<int>((i * 2654435761u + static_cast<unsigned>(salt) * 40503u) >> 7 & 1023);
     double value = h % 23 - 8;
-    if (is_floating(dtype)) value = h == 5 ? kNan : h % 97 == 0 ? -0.0 : value * 0.5;
-    else if (!is_signed(dtype)) value = std::fabs(value);
+    if (is_floating(dtype))
+      value = h == 5 ? kNan : h % 97 == 0 ? -0.0 : value * 0.5;
+    else if (!is_signed(dtype))
+      value = std::fabs(value);
     v.push_back(value);
   }
   return astype(tensor(v, shape), dtype).sync();
@@ -62,14 +68,35 @@ struct Layout {
   Tensor (*make)(DType dtype);
 };
 const Layout kLayouts[] = {
-    {"dense", [](DType t) { return values({3, 130, 4}, t, 1); }},
+    {"dense",
+     [](DType t) {
+       return values({3, 130, 4}, t, 1);
+     }},
     {"vector", [](DType t) { return values({1500}, t, 2); }},
-    {"transposed", [](DType t) { return values({5, 70, 3}, t, 3).permute({2, 1, 0}); }},
-    {"reversed", [](DType t) { return flip(values({4, 60}, t, 4)); }},
-    {"every second", [](DType t) { return slice(values({3, 140}, t, 5), 1, 1, kEnd, 2); }},
-    {"broadcast", [](DType t) { return broadcast_to(values({1, 40}, t, 6), {3, 40}); }},
-    {"empty", [](DType t) { return values({3, 0, 2}, t, 7); }},
-    {"no lines", [](DType t) { return values({0, 5}, t, 8); }},
+    {"transposed",
+     [](DType t) {
+       return values({5, 70, 3}, t, 3).permute({2, 1, 0});
+     }},
+    {"reversed",
+     [](DType t) {
+       return flip(values({4, 60}, t, 4));
+     }},
+    {"every second",
+     [](DType t) {
+       return slice(values({3, 140}, t, 5), 1, 1, kEnd, 2);
+     }},
+    {"broadcast",
+     [](DType t) {
+       return broadcast_to(values({1, 40}, t, 6), {3, 40});
+     }},
+    {"empty",
+     [](DType t) {
+       return values({3, 0, 2}, t, 7);
+     }},
+    {"no lines",
+     [](DType t) {
+       return values({0, 5}, t, 8);
+     }},
 };
 
 TEST_P(Ordering, MatchesTheReferenceForEveryDTypeAndLayout) {
@@ -197,15 +224,22 @@ TEST_P(Ordering, Gradients) {
 }
 
 TEST(OrderingErrors, SayWhatIsWrong) {
-  EXPECT_EQ(message<ValueError>([] { topk(ones({2, 3}), 4); }),
+  EXPECT_EQ(message<ValueError>([] {
+              topk(ones({2, 3}), 4);
+            }),
             "FM1312 ValueError: top_k_indices: k is 4, not 0 to 3\n  x    f32[2, 3]   axis 1 is 3\n  at   HERE");
-  EXPECT_EQ(message<ValueError>([] { cumulative_sum(ones({2, 3})); }),
-            "FM1313 ValueError: cumulative_sum: a tensor of 2 axes needs to be told which one\n  x    f32[2, 3]\n  at   HERE");
+  EXPECT_EQ(
+      message<ValueError>([] {
+        cumulative_sum(ones({2, 3}));
+      }),
+      "FM1313 ValueError: cumulative_sum: a tensor of 2 axes needs to be told which one\n  x    f32[2, 3]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] { diff(ones({2}), -1); }),
             "FM1314 ValueError: diff: -1 differences\n  x    f32[2]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] { quantile(ones({2}), 50); }),
             "FM1315 ValueError: quantile: q is 50, not between 0 and 1\n  x    f32[2]\n  at   HERE");
-  EXPECT_EQ(message<ShapeError>([] { searchsorted(ones({2, 2}), ones({2})); }),
+  EXPECT_EQ(message<ShapeError>([] {
+              searchsorted(ones({2, 2}), ones({2}));
+            }),
             "FM1024 ShapeError: searchsorted: the first operand is a sorted vector, with one axis\n"
             "  lhs  f32[2, 2]   2 axes\n  rhs  f32[2]\n  at   HERE");
   EXPECT_EQ(message<ShapeError>([] { nonzero(tensor(1.0)); }),
@@ -213,12 +247,16 @@ TEST(OrderingErrors, SayWhatIsWrong) {
             "  hint flatnonzero takes one");
   EXPECT_EQ(message<ShapeError>([] { median(zeros({0})); }),
             "FM1027 ShapeError: quantile: of no elements\n  x    f32[0]\n  at   HERE");
-  EXPECT_EQ(message<UnsupportedError>([] { vmap([](const Tensor& x) { return unique_values(x); })(ones({2, 3})); }),
-            "FM2022 UnsupportedError: unique_values: the size of the result depends on the elements, which a tensor inside "
-            "vmap does not have yet\n  x    f32[3]\n  at   HERE\n"
-            "  hint give the number of elements as `size`: the result is padded to it");
+  EXPECT_EQ(
+      message<UnsupportedError>([] {
+        vmap([](const Tensor& x) { return unique_values(x); })(ones({2, 3}));
+      }),
+      "FM2022 UnsupportedError: unique_values: the size of the result depends on the elements, which a tensor inside "
+      "vmap does not have yet\n  x    f32[3]\n  at   HERE\n"
+      "  hint give the number of elements as `size`: the result is padded to it");
   EXPECT_EQ(message<ShapeError>([] {
-              general_call(Op::flatnonzero, std::vector{ones({3})}, {.wanted = {DType::i64, {2, 2}}, .integers = {}, .scalars = {}}, Location::current());
+              general_call(Op::flatnonzero, std::vector{ones({3})},
+                           {.wanted = {DType::i64, {2, 2}}, .integers = {}, .scalars = {}}, Location::current());
             }),
             "FM1025 ShapeError: flatnonzero: the result has one axis, not [2, 2]\n  x    f32[3]\n  at   HERE");
   EXPECT_THROW(sort(ones({2}), 1), IndexError);

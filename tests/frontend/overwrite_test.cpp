@@ -56,7 +56,8 @@ TEST_F(Overwrites, SeveralAtOnceBesideWhatIsKept) {
 TEST_F(Overwrites, AWriteThroughAViewMovesNothingElse) {
   const Tensor cache = zeros({4, 300, 8}).sync();
   const void* const before = address(cache);
-  for (std::int64_t i = 0; i < 4; ++i) cache.slice(1, i, i + 1).assign(full({4, 1, 8}, i + 1, DType::f32)), cache.sync();
+  for (std::int64_t i = 0; i < 4; ++i)
+    cache.slice(1, i, i + 1).assign(full({4, 1, 8}, i + 1, DType::f32)), cache.sync();
   EXPECT_EQ(address(cache), before);
   EXPECT_EQ(sum(cache).item<float>(), 10 * 32);
   EXPECT_EQ(floats(cache[3].slice(0, 0, 5).slice(1, 7, 8)), (Floats{1, 2, 3, 4, 0}));
@@ -76,12 +77,12 @@ TEST_F(Overwrites, OfTheLastReadOnly) {
 
 TEST_F(Overwrites, NotOfWhatOthersMayAskFor) {
   Tensor x = filled(1000, 1);
-  const Tensor same = x.detach();             // the value, by another handle
+  const Tensor same = x.detach();  // the value, by another handle
   x += 1;
   EXPECT_EQ(floats(x), Floats(1000, 2));
   EXPECT_EQ(floats(same).size(), 1000u);
   Tensor y = filled(1000, 1);
-  const Tensor pending = y * 5;               // recorded, computed later
+  const Tensor pending = y * 5;  // recorded, computed later
   y += 1;
   y.sync();
   EXPECT_EQ(floats(pending), Floats(1000, 5));
@@ -91,18 +92,19 @@ TEST_F(Overwrites, NotOfWhatOthersMayAskFor) {
   EXPECT_EQ(floats(z), Floats(1000, 2));
   EXPECT_EQ(z.data<float>(), seen);
   std::vector<float> mine(1000, 1);
-  Storage* const borrowed = Storage::adopt(mine.data(), 1000 * sizeof(float), [](Storage*) {}, nullptr);
+  Storage* const borrowed = Storage::adopt(
+      mine.data(), 1000 * sizeof(float), [](Storage*) {}, nullptr);
   Tensor w(make_leaf({DType::f32, {1000}}, borrowed, BackendKey::cpu, Node::kTensor), keys_of(BackendKey::cpu));
   w += 1;
   EXPECT_EQ(floats(w), Floats(1000, 2));
-  EXPECT_EQ(mine, Floats(1000, 1));           // a caller's memory is not the engine's
+  EXPECT_EQ(mine, Floats(1000, 1));  // a caller's memory is not the engine's
 }
 
 TEST_F(Overwrites, NotOfWhatTheTapeComputesAgain) {
   Tensor x = filled(1000, 0.5);
   Tensor w = filled(1000, 2);
   w.requires_grad(true);
-  const Tensor y = sum(square(x * 3 * w));    // the tape asks for x * 3, which is computed again from x
+  const Tensor y = sum(square(x * 3 * w));  // the tape asks for x * 3, which is computed again from x
   x += 1;
   sync(std::vector{x, y});
   y.backward();
@@ -112,7 +114,7 @@ TEST_F(Overwrites, NotOfWhatTheTapeComputesAgain) {
 
 TEST_F(Overwrites, NotOfOtherLayoutsSizesOrDtypes) {
   Tensor x = reshape(arange(12).astype(DType::f32), {3, 4}).sync();
-  x.assign(flip(x));                          // reads elements that lie elsewhere
+  x.assign(flip(x));  // reads elements that lie elsewhere
   EXPECT_EQ(floats(x), (Floats{11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}));
   x.assign(x - max(x, 1, true));
   EXPECT_EQ(floats(x), (Floats{0, -1, -2, -3, 0, -1, -2, -3, 0, -1, -2, -3}));
@@ -141,7 +143,7 @@ TEST_F(Overwrites, AFailureLeavesOperandsUntouched) {
   Tensor x = filled(1000, 1);
   const Tensor index = full({3}, 5000, DType::i64).sync();
   x += 1;
-  const Tensor wrong = take(x, index, 0);     // the value that x has after the write
+  const Tensor wrong = take(x, index, 0);  // the value that x has after the write
   EXPECT_THROW(sync(std::vector{x, wrong}), IndexError);
   EXPECT_EQ(floats(x), Floats(1000, 2));
 }

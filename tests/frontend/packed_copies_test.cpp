@@ -65,7 +65,7 @@ TEST_P(PackedConstantsOf, WeightsThatAreWrittenInPlace) {
         const Floats y = floats(matmul(x, w));
         all.insert(all.end(), y.begin(), y.begin() + 100);
       }
-      w *= 0.5, w.sync();                                      // over its own elements
+      w *= 0.5, w.sync();                                       // over its own elements
       w.slice(0, step, step + 1).assign(full({1, 640}, step));  // through a view
       w.sync();
     }
@@ -134,9 +134,10 @@ TEST_P(PackedConstantsOf, ConvolutionsAndTheirGradients) {
 TEST_P(PackedConstantsOf, WeightsInsideALoop) {
   expect_same([] {
     const Tensor w = random({256, 256}, 2) * 0.05, first = random({64, 256}, 3);
-    const auto [n, last] = while_loop([](const Tensor& i, const Tensor&) { return i < 5; },
-                                      [&](const Tensor& i, const Tensor& x) { return std::tuple(i + 1, tanh(matmul(x, w))); },
-                                      std::tuple(full({}, 0, DType::i32), first));
+    const auto [n, last] =
+        while_loop([](const Tensor& i, const Tensor&) { return i < 5; },
+                   [&](const Tensor& i, const Tensor& x) { return std::tuple(i + 1, tanh(matmul(x, w))); },
+                   std::tuple(full({}, 0, DType::i32), first));
     return floats(last);
   });
 }

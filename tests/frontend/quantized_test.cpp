@@ -9,7 +9,7 @@
 #include <random>
 
 #include "fermata/fermata.h"
-#include "frontend/quantized_tensor.h"
+#include "frontend/layouts/quantized_tensor.h"
 #include "runtime/stats.h"
 #include "tests/error_message.h"
 

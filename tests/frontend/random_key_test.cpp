@@ -1,5 +1,5 @@
-// Explicit keys and the distributions: known answers, independence of what runs them, and how well they fit. Seeds are fixed, so
-// nothing here fails by chance.
+// Explicit keys and the distributions: known answers, independence of what runs them, and how well they fit. Seeds are
+// fixed, so nothing here fails by chance.
 #include "fermata/random_key.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, RandomKeys, ::testing::Values(Mode::eager, Mode:
 
 constexpr std::int64_t kCount = 20000;
 
-/// The largest distance between the distribution of a sample and another one (Kolmogorov and Smirnov), times the root of the
-/// count: above 1.95 in one of a thousand samples.
+/// The largest distance between the distribution of a sample and another one (Kolmogorov and Smirnov), times the root
+/// of the count: above 1.95 in one of a thousand samples.
 double distance(const Tensor& sample, const std::function<double(double)>& distribution) {
   std::vector<double> x = sample.to_vector<double>();
   std::ranges::sort(x);
@@ -32,7 +32,8 @@ double distance(const Tensor& sample, const std::function<double(double)>& distr
   const auto n = static_cast<double>(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double expected = distribution(x[i]);
-    worst = std::max({worst, std::abs(static_cast<double>(i + 1) / n - expected), std::abs(static_cast<double>(i) / n - expected)});
+    worst = std::max(
+        {worst, std::abs(static_cast<double>(i + 1) / n - expected), std::abs(static_cast<double>(i) / n - expected)});
   }
   return worst * std::sqrt(n);
 }
@@ -51,8 +52,8 @@ double chi_square(const Tensor& sample, const std::vector<double>& probabilities
   return sum;
 }
 
-// kat_vectors of Random123 1.14.0, philox4x32 with 10 rounds: words 0 and 1 of the zero vector. All words of all vectors are
-// in tests/ir/scalar_math_test.cpp.
+// kat_vectors of Random123 1.14.0, philox4x32 with 10 rounds: words 0 and 1 of the zero vector. All words of all
+// vectors are in tests/ir/scalar_math_test.cpp.
 TEST_P(RandomKeys, KnownAnswers) {
   EXPECT_EQ(philox(full({}, 0, DType::u64), full({}, 0, DType::u64)).item<std::uint64_t>(), 0xe169c58d6627e8d5u);
   EXPECT_EQ(random_bits(random_key(0), {2}).to_vector<std::uint64_t>()[0], 0xe169c58d6627e8d5u);
@@ -82,10 +83,12 @@ TEST_P(RandomKeys, KeysAreTensors) {
   expect_close(vmap([](const Tensor& k) { return normal(k, {3}, 0, 1, DType::f64); })(keys), stack(one_by_one));
   auto compiled = compile([](const Tensor& k) { return normal(k, {3}, 0, 1, DType::f64); });
   for (int i = 0; i < 4; ++i) expect_close(compiled(keys[i]), one_by_one[static_cast<std::size_t>(i)]);
-  const auto [last, draws] = scan([](const Tensor& k, const Tensor&) {
-    const Tensor next = split_key(k);
-    return std::pair(next[0], uniform(next[1], {}, 0, 1, DType::f64));
-  }, random_key(9), arange(3));
+  const auto [last, draws] = scan(
+      [](const Tensor& k, const Tensor&) {
+        const Tensor next = split_key(k);
+        return std::pair(next[0], uniform(next[1], {}, 0, 1, DType::f64));
+      },
+      random_key(9), arange(3));
   Tensor k = random_key(9);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(draws[i].item<double>(), uniform(split_key(k)[1], {}, 0, 1, DType::f64).item<double>());
@@ -101,14 +104,17 @@ TEST_P(RandomKeys, Distributions) {
     EXPECT_LT(distance(normal(key, {kCount}, 2, 3, t), [](double x) { return normal_below((x - 2) / 3); }), 1.95);
     EXPECT_LT(distance(exponential(key, {kCount}, 2, t), [](double x) { return 1 - std::exp(-2 * x); }), 1.95);
     EXPECT_LT(distance(gumbel(key, {kCount}, t), [](double x) { return std::exp(-std::exp(-x)); }), 1.95);
-    for (const auto& [low, high] : {std::pair(-2.0, 2.0), std::pair(0.5, 0.75), std::pair(3.0, 9.0), std::pair(-9.0, -1.0)}) {
+    for (const auto& [low, high] :
+         {std::pair(-2.0, 2.0), std::pair(0.5, 0.75), std::pair(3.0, 9.0), std::pair(-9.0, -1.0)}) {
       const Tensor x = truncated_normal(key, low, high, {kCount}, t);
       EXPECT_EQ(x.dtype(), t);
       EXPECT_GE(min(x).item<double>(), low);
       EXPECT_LE(max(x).item<double>(), high);
       // Of the mirror image where that has the digits.
-      const double sign = low > 0 ? -1 : 1, from = normal_below(low > 0 ? -high : low), to = normal_below(low > 0 ? -low : high);
-      EXPECT_LT(distance(x * sign, [&](double v) { return (normal_below(v) - from) / (to - from); }), 1.95) << low << " to " << high;
+      const double sign = low > 0 ? -1 : 1, from = normal_below(low > 0 ? -high : low),
+                   to = normal_below(low > 0 ? -low : high);
+      EXPECT_LT(distance(x * sign, [&](double v) { return (normal_below(v) - from) / (to - from); }), 1.95)
+          << low << " to " << high;
     }
   }
   for (const DType t : {DType::f16, DType::bf16}) EXPECT_EQ(normal(key, {3}, 0, 1, t).dtype(), t);
@@ -130,8 +136,10 @@ TEST_P(RandomKeys, Integers) {
   const std::vector<std::int64_t> wide = randint(key, low, high, {100}).to_vector<std::int64_t>();
   const std::vector<std::uint64_t> words = random_bits(key, {100}).to_vector<std::uint64_t>();
   for (std::size_t i = 0; i < wide.size(); ++i) {
-    const auto range = static_cast<unsigned __int128>(static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low));
-    EXPECT_EQ(wide[i], static_cast<std::int64_t>(static_cast<std::uint64_t>(words[i] * range >> 64) + static_cast<std::uint64_t>(low)));
+    const auto range =
+        static_cast<unsigned __int128>(static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low));
+    EXPECT_EQ(wide[i], static_cast<std::int64_t>(static_cast<std::uint64_t>(words[i] * range >> 64) +
+                                                 static_cast<std::uint64_t>(low)));
   }
 }
 
@@ -157,7 +165,8 @@ TEST_P(RandomKeys, Orders) {
   // All 6 orders of 3, equally often: the 0.999 quantile of chi-square with 5 degrees of freedom is 20.5.
   const Tensor orders = permutation(split_key(key, kCount), 3);
   EXPECT_LT(chi_square(orders.slice(1, 0, 1).reshape({kCount}) * 2 +
-                           astype(orders.slice(1, 1, 2).reshape({kCount}) > orders.slice(1, 2, 3).reshape({kCount}), DType::i64),
+                           astype(orders.slice(1, 1, 2).reshape({kCount}) > orders.slice(1, 2, 3).reshape({kCount}),
+                                  DType::i64),
                        std::vector<double>(6, 1.0 / 6)),
             20.5);
   EXPECT_EQ(vmap([](const Tensor& k) { return permutation(k, 5); })(split_key(key, 3)).shape(), (Shape{3, 5}));
@@ -176,7 +185,8 @@ TEST_P(RandomKeys, ChoicesOfSlices) {
   EXPECT_EQ(sort(choice(key, x, 4, false)).to_vector<int>(), (std::vector<int>{10, 20, 30, 40}));
   EXPECT_EQ(sort(choice(key, x, 4, false, p)).to_vector<int>(), (std::vector<int>{10, 20, 30, 40}));
   // The first of two without replacement is drawn with the probabilities themselves.
-  const Tensor firsts = vmap([&](const Tensor& k) { return choice(k, arange(4), 2, false, p)[0]; })(split_key(key, kCount));
+  const Tensor firsts =
+      vmap([&](const Tensor& k) { return choice(k, arange(4), 2, false, p)[0]; })(split_key(key, kCount));
   EXPECT_LT(chi_square(firsts, {0.1, 0.2, 0.3, 0.4}), 16.3);
   EXPECT_EQ(choice(key, x.reshape({2, 2}), 3).shape(), (Shape{3, 2}));
   EXPECT_EQ(message<ValueError>([&] { choice(key, x, 5, false); }),
@@ -199,7 +209,8 @@ TEST(RandomKeyModes, DrawTheSame) {
     const Tensor key = next_key(default_generator());
     by_mode.push_back(concat({uniform(key, {9}, 0, 1, DType::f64), normal(key, {9}, 0, 1, DType::f64),
                               truncated_normal(key, -1, 2, {9}, DType::f64), astype(randint(0, 1000, {9}), DType::f64),
-                              gumbel(key, {9}, DType::f64)}).to_vector<double>());
+                              gumbel(key, {9}, DType::f64)})
+                          .to_vector<double>());
   }
   EXPECT_EQ(by_mode[0], by_mode[1]);
 }
@@ -220,11 +231,14 @@ TEST(RandomKeyReplays, OtherGeneratorsAreNoArguments) {
   auto compiled = compile([&] { return rand({2}) * 0 + uniform({2}, 0, 1, DType::f32, other); });
   const std::string line = std::to_string(__LINE__ - 1);
   const std::vector<float> first = compiled().to_vector<float>();
-  EXPECT_EQ(message<UserError>([&] { compiled(); }),
-            "FM1702 UserError: a compiled function records another program than at its first call: the offset of random_uniform "
-            "is 4, and was 0\n"
-            "  at   frontend/random_key_test.cpp:" + line + "\n"
-            "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+  EXPECT_EQ(
+      message<UserError>([&] { compiled(); }),
+      "FM1702 UserError: a compiled function records another program than at its first call: the offset of random_uniform "
+      "is 4, and was 0\n"
+      "  at   frontend/random_key_test.cpp:" +
+          line +
+          "\n"
+          "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
   auto fixed = compile([] {
     Generator own(77);
     return uniform({2}, 0, 1, DType::f32, own);

@@ -19,11 +19,14 @@ inline std::vector<Complex> elements(const Tensor& x) { return x.to_vector<Compl
 
 inline ReferenceTensor reference_input(const Tensor& x) {
   ReferenceTensor r{x.dtype(), x.shape(), {}, {}};
-  if (is_complex(x)) r.complexes = elements(x);
-  else if (is_floating(x.dtype())) r.floats = x.to_vector<double>();
+  if (is_complex(x))
+    r.complexes = elements(x);
+  else if (is_floating(x.dtype()))
+    r.floats = x.to_vector<double>();
   else if (x.dtype() == DType::u64)
     for (const std::uint64_t v : x.to_vector<std::uint64_t>()) r.integers.push_back(static_cast<std::int64_t>(v));
-  else r.integers = x.to_vector<std::int64_t>();
+  else
+    r.integers = x.to_vector<std::int64_t>();
   return r;
 }
 
@@ -47,7 +50,8 @@ inline std::vector<Complex> reference(Op op, const std::vector<Tensor>& operands
   std::vector<Complex> values(result.complexes);
   for (const double v : result.floats) values.emplace_back(v);
   for (const std::int64_t v : result.integers)
-    values.emplace_back(type.dtype == DType::u64 ? static_cast<double>(static_cast<std::uint64_t>(v)) : static_cast<double>(v));
+    values.emplace_back(type.dtype == DType::u64 ? static_cast<double>(static_cast<std::uint64_t>(v))
+                                                 : static_cast<double>(v));
   return values;
 }
 

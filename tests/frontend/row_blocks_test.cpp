@@ -1,5 +1,5 @@
-// Two products with kernels on rows between them run block of rows by block of rows, and give what they give one after the
-// other, whatever stands between; what they leave between is never whole in memory.
+// Two products with kernels on rows between them run block of rows by block of rows, and give what they give one after
+// the other, whatever stands between; what they leave between is never whole in memory.
 #include <fermata/fermata.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -106,7 +106,8 @@ TEST_F(RowBlocks, WhatOthersReadIsWhole) {
 }
 
 TEST_F(RowBlocks, SmallAndWideOnesRunAsTheyAre) {
-  // Too small to leave a cache; right sides that take longer to prepare for each block than what is between takes to move.
+  // Too small to leave a cache; right sides that take longer to prepare for each block than what is between takes to
+  // move.
   for (const auto& [m, k, n, last] : {std::array<std::int64_t, 4>{60, 16, 60, 16}, {600, 900, 600, 300}}) {
     const Tensor x = normal_of(1, {m, k}), y = normal_of(2, {k, n}), z = normal_of(3, {n, last});
     const auto program = [&] { return matmul(softmax(matmul(x, y) * 0.03, -1), z); };

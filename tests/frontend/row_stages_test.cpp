@@ -1,5 +1,5 @@
-// Programs that become kernels of several stages over rows or columns, with costly values that stages have in common: compiled
-// code must give what eager mode gives, for rows of any length and number.
+// Programs that become kernels of several stages over rows or columns, with costly values that stages have in common:
+// compiled code must give what eager mode gives, for rows of any length and number.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -30,7 +30,9 @@ TEST(Settings, AreNumbers) {
 TEST(Settings, AreReadAtEveryReplay) {
   for (const DType t : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i32, DType::c64}) {
     Setting rate = 0.1;
-    const auto fn = [&](const Tensor& x) { return std::vector<Tensor>{x * rate, 1 / (rate + x), x - rate, rate - x, rate / x}; };
+    const auto fn = [&](const Tensor& x) {
+      return std::vector<Tensor>{x * rate, 1 / (rate + x), x - rate, rate - x, rate / x};
+    };
     auto compiled = compile(fn);
     const Tensor x = astype(tensor({1.0f, 3.0f, 7.0f}), t).sync();
     for (int i = 0; i < 5; ++i) {
@@ -40,7 +42,8 @@ TEST(Settings, AreReadAtEveryReplay) {
       const std::vector<Tensor> want = fn(x);
       for (std::size_t k = 0; k < want.size(); ++k) {
         EXPECT_EQ(got[k].dtype(), want[k].dtype());
-        EXPECT_EQ(got[k].to_vector<std::complex<double>>(), want[k].to_vector<std::complex<double>>()) << name(t) << " " << k;
+        EXPECT_EQ(got[k].to_vector<std::complex<double>>(), want[k].to_vector<std::complex<double>>())
+            << name(t) << " " << k;
       }
       rate *= 1.7;
     }
@@ -75,7 +78,8 @@ TEST(Settings, InsideControlFlow) {
   const ModeGuard mode(Mode::compiled);
   Setting rate = 2;
   auto f = compile([&](const Tensor& x) {
-    return fori_loop(0, 3, [&](const Tensor&, const Tensor& v) { return v * rate; }, x);
+    return fori_loop(
+        0, 3, [&](const Tensor&, const Tensor& v) { return v * rate; }, x);
   });
   for (const float r : {2.0f, 3.0f, 4.0f, 2.0f}) {
     rate = r;
@@ -93,8 +97,10 @@ TEST(Settings, AreNotSetInside) {
   });
   EXPECT_EQ(message<UserError>([&] { f(tensor({1.0f})); }),
             "FM1703 UserError: a Setting is given a value inside a function that is being compiled\n  at   "
-            "frontend/setting_test.cpp:" + std::to_string(__LINE__ - 5) + "\n"
-            "  hint set it before or after the call, or keep the number in a tensor");
+            "frontend/setting_test.cpp:" +
+                std::to_string(__LINE__ - 5) +
+                "\n"
+                "  hint set it before or after the call, or keep the number in a tensor");
   EXPECT_EQ(rate, 2.0);
 }
 
@@ -109,7 +115,8 @@ TEST(Settings, MayEndBeforeTheFunctionThatReadsThem) {
   EXPECT_EQ(f(tensor({1.0f})).item<float>(), 2);
 }
 
-// ---- Options of optimisers ----------------------------------------------------------------------------------------------
+// ---- Options of optimisers
+// ----------------------------------------------------------------------------------------------
 
 /// Trains with everything about the options changing from call to call.
 template <class Optimiser, class Options, class Change>
@@ -137,7 +144,8 @@ Floats trained(bool compile_it, Mode mode, const Options& options, Change change
   if (captures != nullptr) *captures = compiled.captures();
   return out;
 }
-template <class Optimiser, class Options, class Change> std::size_t expect_the_same(const Options& options, Change change) {
+template <class Optimiser, class Options, class Change>
+std::size_t expect_the_same(const Options& options, Change change) {
   std::size_t captures = 0;
   const Floats eager = trained<Optimiser>(false, Mode::eager, options, change);
   EXPECT_EQ(trained<Optimiser>(false, Mode::compiled, options, change), eager);
@@ -154,23 +162,25 @@ TEST(OptimiserOptions, ASchedule) {
 }
 
 TEST(OptimiserOptions, EveryOneOfThem) {
-  EXPECT_LE(expect_the_same<optim::SGD>(optim::SgdOptions{.learning_rate = 0.1, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01},
-                                        [](optim::SgdOptions& o, int i) {
-                                          o.momentum = 0.5 + 0.04 * i, o.dampening = 0.3 / (1 + i), o.weight_decay = 0.01 * (i + 1);
-                                        }),
+  EXPECT_LE(expect_the_same<optim::SGD>(
+                optim::SgdOptions{.learning_rate = 0.1, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01},
+                [](optim::SgdOptions& o, int i) {
+                  o.momentum = 0.5 + 0.04 * i, o.dampening = 0.3 / (1 + i), o.weight_decay = 0.01 * (i + 1);
+                }),
             2u);
   EXPECT_LE(expect_the_same<optim::AdamW>(optim::AdamOptions{},
                                           [](optim::AdamOptions& o, int i) {
-                                            o.weight_decay = 0.01 * (i + 1), o.beta1 = 0.5 + 0.03 * i, o.beta2 = 0.9 + 0.005 * i,
-                                            o.eps = 1e-8 * (i + 1), o.learning_rate = 0.1 / (i + 1);
+                                            o.weight_decay = 0.01 * (i + 1), o.beta1 = 0.5 + 0.03 * i,
+                                            o.beta2 = 0.9 + 0.005 * i, o.eps = 1e-8 * (i + 1),
+                                            o.learning_rate = 0.1 / (i + 1);
                                           }),
             2u);
 }
 
 TEST(OptimiserOptions, ThatChangeTheFormula) {
   expect_the_same<optim::SGD>(optim::SgdOptions{.learning_rate = 0.1}, [](optim::SgdOptions& o, int i) {
-    o.momentum = i % 4 < 2 ? 0 : 0.9, o.weight_decay = i % 3 == 0 ? 0 : 0.1, o.maximize = i > 8, o.nesterov = i % 5 == 4,
-    o.dampening = i % 2 == 0 ? 0.0 : 0.25;
+    o.momentum = i % 4 < 2 ? 0 : 0.9, o.weight_decay = i % 3 == 0 ? 0 : 0.1, o.maximize = i > 8,
+    o.nesterov = i % 5 == 4, o.dampening = i % 2 == 0 ? 0.0 : 0.25;
   });
   expect_the_same<optim::Adam>(optim::AdamOptions{.learning_rate = 0.1}, [](optim::AdamOptions& o, int i) {
     o.weight_decay = i % 3 == 0 ? 0 : 0.1, o.maximize = i > 8;

@@ -1,5 +1,5 @@
-// Indexing against NumPy's rules, element by element: a plain loop resolves every subscript by itself. Writes, aliasing,
-// gradients, errors.
+// Indexing against NumPy's rules, element by element: a plain loop resolves every subscript by itself. Writes,
+// aliasing, gradients, errors.
 #include <gtest/gtest.h>
 
 #include "fermata/fermata.h"
@@ -97,26 +97,37 @@ TEST_P(Subscripts, Gradients) {
   const Tensor rows = tensor({2, 0}), columns = tensor({{1}, {3}});
   testing::check_gradients("", [&](const Inputs& in) { return index(in[0], {rows, columns}); }, {x});
   testing::check_gradients("", [&](const Inputs& in) { return in[0][in[0] > 0]; }, {x});
-  testing::check_gradients("", [&](const Inputs& in) {
-    const Tensor t = in[0] * 1;
-    index_put(t, {rows, columns}, in[1]);
-    return t;
-  }, {x, v});
-  testing::check_gradients("", [&](const Inputs& in) {
-    const Tensor t = in[0] * 1;
-    index_put(t, {Slice(kNone, kNone, 2), tensor({1, 1})}, in[1], true);
-    return t;
-  }, {x, v});
+  testing::check_gradients("",
+                           [&](const Inputs& in) {
+                             const Tensor t = in[0] * 1;
+                             index_put(t, {rows, columns}, in[1]);
+                             return t;
+                           },
+                           {x, v});
+  testing::check_gradients("",
+                           [&](const Inputs& in) {
+                             const Tensor t = in[0] * 1;
+                             index_put(t, {Slice(kNone, kNone, 2), tensor({1, 1})}, in[1], true);
+                             return t;
+                           },
+                           {x, v});
 }
 
 TEST(SubscriptErrors, SayWhatIsWrong) {
   const Tensor x = ones({2, 3});
-  EXPECT_EQ(message<IndexError>([&] { index(x, {0, 1, 2}); }),
+  EXPECT_EQ(message<IndexError>([&] {
+              index(x, {0, 1, 2});
+            }),
             "FM1206 IndexError: index: 3 axes are addressed of 2\n  x    f32[2, 3]\n  at   HERE");
-  EXPECT_EQ(message<IndexError>([&] { index(x, {ellipsis, ellipsis}); }),
+  EXPECT_EQ(message<IndexError>([&] {
+              index(x, {ellipsis, ellipsis});
+            }),
             "FM1208 IndexError: index: more than one ellipsis\n  x    f32[2, 3]\n  at   HERE");
-  EXPECT_EQ(message<IndexError>([&] { index(x, {tensor({true, false, true})}); }),
-            "FM1207 IndexError: index: a mask does not fit the axes from 0 on\n  x    f32[2, 3]\n  mask bool[3]\n  at   HERE");
+  EXPECT_EQ(
+      message<IndexError>([&] {
+        index(x, {tensor({true, false, true})});
+      }),
+      "FM1207 IndexError: index: a mask does not fit the axes from 0 on\n  x    f32[2, 3]\n  mask bool[3]\n  at   HERE");
   EXPECT_THROW(index(x, {ones({2})}), DTypeError);
   EXPECT_THROW(index(x, {tensor({0, 1}), tensor({0, 1, 2})}), ShapeError);
   EXPECT_THROW(index(x, {5}), IndexError);

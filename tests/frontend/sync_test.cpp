@@ -182,7 +182,8 @@ TEST_F(Plans, SizesAndNumbersAreArguments) {
   };
   run(8, 16, 2).sync();
   const Stats before = stats();
-  for (const auto& [rows, columns, factor] : {std::tuple{3, 5, 2.5f}, {100, 7, -1.0f}, {2, 64, 0.0f}, {5000, 33, 1e10f}}) {
+  for (const auto& [rows, columns, factor] :
+       {std::tuple{3, 5, 2.5f}, {100, 7, -1.0f}, {2, 64, 0.0f}, {5000, 33, 1e10f}}) {
     const Tensor y = run(rows, columns, factor);
     EXPECT_EQ(y.shape(), (Shape{rows, columns - 1}));
     const float want = 2 * static_cast<float>(columns) * (2 * factor + 1);
@@ -273,7 +274,8 @@ TEST_F(Plans, AResultThatTakesATemporaryOverIsANewTensor) {
   EXPECT_EQ(both.version(), 0u);
   EXPECT_EQ(floats(both), (Floats{15, 15, 15}));
   Tensor c = arange(0, 4) * 1.5;
-  const Tensor same = c, less = 2 > std::move(c);  // a number on the left, a result of another dtype; `same` keeps the value
+  const Tensor same = c,
+               less = 2 > std::move(c);  // a number on the left, a result of another dtype; `same` keeps the value
   EXPECT_EQ(less.dtype(), DType::boolean);
   EXPECT_EQ(less.to_vector<bool>(), (std::vector<bool>{true, true, false, false}));
   EXPECT_EQ(floats(8 - same), (Floats{8, 6.5, 5, 3.5}));
@@ -290,7 +292,7 @@ TEST_F(Plans, ShortRunsGetWideCodeToo) {
   const auto once = [&] { return (tanh(tanh(tanh(x))) * sigmoid(x)).sync(); };
   const Floats first = floats(once());
   const std::size_t narrow = DiskCache::instance().entries().size();
-  if (narrow != 0) {  // there is a compiler
+  if (narrow != 0) {                        // there is a compiler
     for (int i = 0; i < 3000; ++i) once();  // each is too short for two threads
     wait_for_background();
     EXPECT_EQ(DiskCache::instance().entries().size(), narrow + 1);
@@ -302,11 +304,19 @@ TEST_F(Plans, ShortRunsGetWideCodeToo) {
 
 TEST_F(Plans, ProductsLieWhereTheirKernelWrites) {
   set_compile_policy(CompilePolicy::immediate);
-  const Tensor a = randn({1024, 64}).sync(), b = randn({64, 4096}).sync(), c = randn({4096}).sync(), d = randn({1024, 4096}).sync();
+  const Tensor a = randn({1024, 64}).sync(), b = randn({64, 4096}).sync(), c = randn({4096}).sync(),
+               d = randn({1024, 4096}).sync();
   const auto plain = [&] { return relu(matmul(a, b) + c); };
-  const auto gated = [&] { const Tensor m = matmul(a, b); return m * sigmoid(m); };
+  const auto gated = [&] {
+    const Tensor m = matmul(a, b);
+    return m * sigmoid(m);
+  };
   const auto less = [&] { return plain() - d; };  // the result might also lie where d does
-  const auto overwriting = [&] { Tensor e = d * 1; e.sync(); return plain() - std::move(e); };
+  const auto overwriting = [&] {
+    Tensor e = d * 1;
+    e.sync();
+    return plain() - std::move(e);
+  };
   const std::vector<std::function<Tensor()>> programs{plain, gated, less, overwriting};
   std::vector<Floats> got;
   for (const auto& program : programs) got.push_back(floats(program()));
@@ -374,7 +384,8 @@ TEST_F(Plans, RunInTurnKeepTheirSizes) {
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       Tensor y = inputs[(k + static_cast<std::size_t>(round)) % inputs.size()];
       for (std::size_t i = 0; i <= k; ++i) y = y + 1;
-      EXPECT_EQ(sum(y).item<float>(), static_cast<float>(y.size(0)) * static_cast<float>(y.size(0) + static_cast<std::int64_t>(k) + 1));
+      EXPECT_EQ(sum(y).item<float>(),
+                static_cast<float>(y.size(0)) * static_cast<float>(y.size(0) + static_cast<std::int64_t>(k) + 1));
     }
 }
 

@@ -1,4 +1,5 @@
-// Trees as arguments and results: of compile, gradients, vmap, checkpoint, control flow, optimisers and traces, in both modes.
+// Trees as arguments and results: of compile, gradients, vmap, checkpoint, control flow, optimisers and traces, in both
+// modes.
 #include "fermata/tensor_tree.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +58,8 @@ static_assert(detail::is_plain_tree<Model>() && detail::is_plain_tree<Named>() &
 static_assert(!detail::is_plain_tree<std::pair<Tensor, void*>>() && !detail::is_plain_tree<std::vector<const char*>>());
 
 Model make_model() {
-  return {.layers = {{tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}), tensor({0.5f, -0.5f})}, {tensor({{2.0f, 0.0f}, {0.0f, 2.0f}}), {}}},
+  return {.layers = {{tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}), tensor({0.5f, -0.5f})},
+                     {tensor({{2.0f, 0.0f}, {0.0f, 2.0f}}), {}}},
           .norms = {{"a", tensor({1.0f, 2.0f})}, {"b", tensor({3.0f, 1.0f})}},
           .ends = {tensor({1.0f}), tensor({2.0f})},
           .scale = tensor({3.0f}),
@@ -164,9 +166,10 @@ TEST_P(Trees, NumbersOfResultsAreChecked) {
   auto f = compile([&](const Tensor& x) { return std::pair(x + 1, ++calls); });
   f(ones({2}));
   if (GetParam() == Mode::eager) return;
-  EXPECT_EQ(testing::message_without_place<UserError>([&] { f(ones({2})); }),
-            "FM1702 UserError: a compiled function records another program than at its first call: what its result has beside tensors is "
-            "different\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+  EXPECT_EQ(
+      testing::message_without_place<UserError>([&] { f(ones({2})); }),
+      "FM1702 UserError: a compiled function records another program than at its first call: what its result has beside tensors is "
+      "different\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
 }
 
 TEST_P(Trees, AreDifferentiated) {
@@ -190,7 +193,9 @@ TEST_P(Trees, AreDifferentiated) {
     Tensor value;
     Named details;
   };
-  const auto [out, gradient] = value_and_grad([](const Named& n) { return Loss{sum(n.first() * n.second()), n}; })(Named(x, x * 2));
+  const auto [out, gradient] = value_and_grad([](const Named& n) {
+    return Loss{sum(n.first() * n.second()), n};
+  })(Named(x, x * 2));
   EXPECT_EQ(out.value.item<float>(), 10);
   EXPECT_EQ(floats(out.details.second()), (Floats{2, 4}));
   EXPECT_EQ(floats(gradient.first()), (Floats{2, 4}));
@@ -205,7 +210,8 @@ TEST_P(Trees, AreBatched) {
   const auto f = [](const Layer& l, const std::map<std::string, Tensor>& shared) {
     return Pair{sum(l.weight), {l.weight * shared.at("by"), l.weight}};
   };
-  const Pair out = vmap(f, {0, unbatched}, {0, -1})(batch, std::map<std::string, Tensor>{{"by", tensor({10.0f, 100.0f})}});
+  const Pair out =
+      vmap(f, {0, unbatched}, {0, -1})(batch, std::map<std::string, Tensor>{{"by", tensor({10.0f, 100.0f})}});
   EXPECT_EQ(floats(out.sum), (Floats{3, 7, 11}));
   EXPECT_EQ(out.parts[0].shape(), (Shape{2, 3}));
   EXPECT_EQ(floats(out.parts[0]), (Floats{10, 30, 50, 200, 400, 600}));
@@ -220,7 +226,12 @@ TEST_P(Trees, AreCheckpointedAndLoopedOver) {
   const auto slope = [&](const auto& f) { return grad([&](const Model& at) { return f(at, x).loss; })(m); };
   EXPECT_EQ(floats(slope(checkpoint(block)).layers[0].weight), floats(slope(block).layers[0].weight));
   EXPECT_EQ(floats(*checkpoint(block)(m, x).rest), (Floats{2, 4}));
-  const Layer looped = fori_loop(0, 3, [](const Tensor&, const Layer& l) { return Layer{l.weight * 2, l.bias + l.weight}; }, Layer{x, x});
+  const Layer looped = fori_loop(
+      0, 3,
+      [](const Tensor&, const Layer& l) {
+        return Layer{l.weight * 2, l.bias + l.weight};
+      },
+      Layer{x, x});
   EXPECT_EQ(floats(looped.weight), (Floats{8, 16}));
   EXPECT_EQ(floats(looped.bias), (Floats{8, 16}));
 }
@@ -237,8 +248,11 @@ TEST_P(Trees, AreTrainedAndTraced) {
   const Model g = grad([&](const Model& at) { return sum(apply(at, x)); })(m);
   sgd.step(defined_tensors_in(g));
   EXPECT_LT(sum(apply(m, x)).item<float>(), before);
-  const Trace t = trace([](const Layer& l, const Tensor& v) { return std::map<int, Tensor>{{1, v * l.weight}, {2, v + l.bias}}; },
-                        Layer{x * 1, x * 2}, x);
+  const Trace t = trace(
+      [](const Layer& l, const Tensor& v) {
+        return std::map<int, Tensor>{{1, v * l.weight}, {2, v + l.bias}};
+      },
+      Layer{x * 1, x * 2}, x);
   EXPECT_EQ(t.results.size(), 2u);
 }
 

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "frontend/graph_player.h"
+#include "frontend/engine/graph_player.h"
 #include "tests/frontend/gradient_check.h"
 
 namespace fermata {
@@ -337,8 +337,7 @@ TEST_P(Tracing, WrapperTensorsAreRefused) {
     const DispatchKeySet keys = DispatchKeySet(BackendKey::cpu) | Functionality::sparse_coo;
     return Tensor(TensorType{DType::f32, {2}}, keys, std::make_unique<Parts>());
   };
-  const std::string text =
-      "FM2712 UnsupportedError: trace: a tensor of parts has no place in a program\n  x    f32[2]";
+  const std::string text = "FM2712 UnsupportedError: trace: a tensor of parts has no place in a program\n  x    f32[2]";
   expect_error<UnsupportedError>(text, 0, "", [&] { trace([](const Tensor& a) { return a; }, make()); });
   expect_error<UnsupportedError>(text, 0, "", [&] { trace([&](const Tensor&) { return make(); }, ones({2})); });
 }

@@ -233,12 +233,15 @@ TEST_P(VmapGrad, CustomFunctions) {
   };
   const Tensor w = random_f64({2}, 0.2, 1, true, 10);
   const auto total = [&](const Tensor& v) {
-    return sum(square(vmap([](const Tensor& x, const Tensor& u) { return Product::apply(x, u); }, {0, unbatched})(xs, v)));
+    return sum(
+        square(vmap([](const Tensor& x, const Tensor& u) { return Product::apply(x, u); }, {0, unbatched})(xs, v)));
   };
   check_both_orders("a custom function in a batch", [&](const Inputs& in) { return total(in[0]); }, {w});
-  expect_close(grad([&](const Tensor& v) { return sum(vmap([&](const Tensor& x) { return Product::apply(x, v); })(xs)); })(w),
-               sum(xs, {0}), 1e-12);
-  expect_close(vmap([&](const Tensor& v) { return grad(total)(v); })(stack({w, w * 2})), stack({grad(total)(w), grad(total)(w * 2)}), 1e-12);
+  expect_close(
+      grad([&](const Tensor& v) { return sum(vmap([&](const Tensor& x) { return Product::apply(x, v); })(xs)); })(w),
+      sum(xs, {0}), 1e-12);
+  expect_close(vmap([&](const Tensor& v) { return grad(total)(v); })(stack({w, w * 2})),
+               stack({grad(total)(w), grad(total)(w * 2)}), 1e-12);
 }
 
 TEST_P(VmapGrad, InATrace) {

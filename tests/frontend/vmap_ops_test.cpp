@@ -7,7 +7,7 @@
 #include <set>
 
 #include "dispatch/operator.h"
-#include "frontend/transforms/batched_rules.h"
+#include "frontend/transforms/vmap/batched_rules.h"
 #include "tests/frontend/vmap_check.h"
 
 namespace fermata {
@@ -193,8 +193,10 @@ const std::map<Op, std::vector<Case>>& cases() {
                 [reduction](const Inputs& in) { return scatter_reduce(in[0], in[1], in[2], 1, reduction); }};
   };
   static const std::map<Op, std::vector<Case>> kCases = {
-      {Op::matmul_i32, {{{bytes({2, 3}), bytes({3, 4})}, product}, {{bytes({2, 3}), bytes({5, 3, 1})}, product},
-                        {{bytes({4, 2, 3}), bytes({3, 2})}, product}}},
+      {Op::matmul_i32,
+       {{{bytes({2, 3}), bytes({3, 4})}, product},
+        {{bytes({2, 3}), bytes({5, 3, 1})}, product},
+        {{bytes({4, 2, 3}), bytes({3, 2})}, product}}},
       {Op::cast, {{{x({2, 3})}, [](const Inputs& in) { return in[0].astype(DType::i32); }}}},
       {Op::copy, {{{x({2, 3})}, [](const Inputs& in) { return copy(in[0]); }}}},
       {Op::reshape,
@@ -257,7 +259,8 @@ const std::map<Op, std::vector<Case>>& cases() {
          }},
         {{x({4}), x({})}, [](const Inputs& in) { return call(Op::update, in, {2}); }}}},
       {Op::complex, {{{x({2, 3}), x({2, 3})}, [](const Inputs& in) { return abs(call(Op::complex, in, {})); }}}},
-      {Op::cholesky, {{{x({3, 3})}, [](const Inputs& in) { return linalg::cholesky(matmul(in[0], in[0].mT()) + eye(3)); }}}},
+      {Op::cholesky,
+       {{{x({3, 3})}, [](const Inputs& in) { return linalg::cholesky(matmul(in[0], in[0].mT()) + eye(3)); }}}},
       {Op::solve,
        {{{x({3, 3}), x({3, 2})}, [](const Inputs& in) { return linalg::solve(in[0], in[1]); }},
         {{x({3, 3}), x({2, 3, 1})}, [](const Inputs& in) { return linalg::solve(in[0], in[1]); }},
@@ -301,21 +304,26 @@ const std::map<Op, std::vector<Case>>& cases() {
       {Op::scatter_maximum, {scatter_case(ScatterReduction::amax)}},
       {Op::scatter_minimum, {scatter_case(ScatterReduction::amin)}},
       {Op::unfold, {{{x({2, 7})}, [](const Inputs& in) { return call(Op::unfold, in, {1, 3, 2, 1}); }}}},
-      {Op::fold, {{{x({2, 3, 3})}, [](const Inputs& in) { return call(Op::fold, in, {1, 2, 1}, {DType::f32, {2, 7}}); }}}},
+      {Op::fold,
+       {{{x({2, 3, 3})}, [](const Inputs& in) { return call(Op::fold, in, {1, 2, 1}, {DType::f32, {2, 7}}); }}}},
       {Op::convolution,
        {{{x({2, 3, 6}), x({4, 3, 3})}, [](const Inputs& in) { return call(Op::convolution, in, {1, 2, 1, 1, 1}); }},
         {{x({1, 4, 5, 4}), x({2, 2, 3, 2})},
          [](const Inputs& in) { return call(Op::convolution, in, {2, 1, 1, 1, 0, 0, 1, 1, 2}); }}}},
       {Op::convolution_data_gradient,
        {{{x({2, 4, 3}), x({4, 3, 3})},
-         [](const Inputs& in) { return call(Op::convolution_data_gradient, in, {1, 2, 1, 1, 1}, {DType::f32, {2, 3, 6}}); }},
+         [](const Inputs&
+                in) { return call(Op::convolution_data_gradient, in, {1, 2, 1, 1, 1}, {DType::f32, {2, 3, 6}}); }},
         {{x({2, 4, 3}), x({4, 3, 3})},
-         [](const Inputs& in) { return call(Op::convolution_data_gradient, in, {2, 2, 1, 1, 1}, {DType::f32, {2, 6, 6}}); }}}},
+         [](const Inputs&
+                in) { return call(Op::convolution_data_gradient, in, {2, 2, 1, 1, 1}, {DType::f32, {2, 6, 6}}); }}}},
       {Op::convolution_weight_gradient,
        {{{x({2, 3, 6}), x({2, 4, 3})},
-         [](const Inputs& in) { return call(Op::convolution_weight_gradient, in, {1, 2, 1, 1, 1}, {DType::f32, {4, 3, 3}}); }},
+         [](const Inputs&
+                in) { return call(Op::convolution_weight_gradient, in, {1, 2, 1, 1, 1}, {DType::f32, {4, 3, 3}}); }},
         {{x({2, 6, 6}), x({2, 4, 3})},
-         [](const Inputs& in) { return call(Op::convolution_weight_gradient, in, {2, 2, 1, 1, 1}, {DType::f32, {4, 3, 3}}); }}}},
+         [](const Inputs&
+                in) { return call(Op::convolution_weight_gradient, in, {2, 2, 1, 1, 1}, {DType::f32, {4, 3, 3}}); }}}},
   };
   return kCases;
 }
@@ -328,7 +336,7 @@ void check_case(Op op, const Case& c, const std::vector<int>& axes) {
   for (std::size_t k = 0; k < axes.size(); ++k) {
     const auto& [shape, dtype] = c.operands[k];
     operands.push_back(is_floating(dtype) || dtype == DType::i8 ? operand(shape, dtype, axes[k], 8 + k)
-                                          : positions(shape, dtype, axes[k], 5));
+                                                                : positions(shape, dtype, axes[k], 5));
   }
   check_vmap(std::string(name(op)), c.f, operands, kBatch, axes.back() == 1 ? -1 : 0, 1e-6);
 }

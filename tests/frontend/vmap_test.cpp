@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "dispatch/library.h"
-#include "frontend/transforms/batched.h"
+#include "frontend/transforms/vmap/batched.h"
 #include "tests/error_message.h"
 #include "tests/frontend/vmap_check.h"
 
@@ -365,7 +365,8 @@ TEST_P(Vmap, OperatorsFromOutsideRunInALoop) {
   m.def("clear(Tensor(a!) x) -> Tensor(a!)");
   m.def("thrice(Tensor x) -> Tensor", [](const Tensor& x) { return x * 3; });
   m.pointwise<DTypeRule::floating>("cube", [](auto x) { return x * x * x; });
-  const auto total = OperatorHandle::find("vmap_test::total").typed<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&)>();
+  const auto total =
+      OperatorHandle::find("vmap_test::total").typed<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&)>();
   const auto cube = OperatorHandle::find("vmap_test::cube").typed<Tensor(const Operand&)>();
   const auto thrice = OperatorHandle::find("vmap_test::thrice").typed<Tensor(const Tensor&)>();
   const Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}), w = tensor({1.0, 10.0});
@@ -379,7 +380,11 @@ TEST_P(Vmap, OperatorsFromOutsideRunInALoop) {
   EXPECT_EQ(stats().vmap_loops, loops + 1);
   const Location line = Location::current();
   const auto of_none = vmap([&](const Tensor& a) { return std::get<0>(total(a, w, line)); });
-  EXPECT_EQ(message<UnsupportedError>([&] { of_none(zeros({0, 2})); }, line),
+  EXPECT_EQ(message<UnsupportedError>(
+                [&] {
+                  of_none(zeros({0, 2}));
+                },
+                line),
             "FM2741 UnsupportedError: vmap_test::total: vmap over an empty batch of an operator from outside\n"
             "  at   HERE\n"
             "  hint its result's type is only known by running it");

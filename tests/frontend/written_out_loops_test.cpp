@@ -16,7 +16,8 @@ class WrittenOutLoops : public ::testing::Test {
  protected:
   ~WrittenOutLoops() override { set_compile_policy(policy_); }
 
-  /// Structures met by `rounds` rounds of the loop, and by the same number once more. Each is one plan, were it compiled.
+  /// Structures met by `rounds` rounds of the loop, and by the same number once more. Each is one plan, were it
+  /// compiled.
   static std::pair<std::uint64_t, std::uint64_t> structures_of(const Body& body, int rounds = 8) {
     clear_compile_caches();
     std::vector<std::uint64_t> misses{stats().plan_misses};
@@ -62,17 +63,18 @@ using Values = std::vector<Tensor>;
 TEST_F(WrittenOutLoops, FitsOfPointwiseSteps) {
   expect_settled("two parameters", fit([](const Tensor& x, const Values& p) { return tanh(x * p[0] + p[1]); },
                                        {full({8}, 0.5), full({8}, 0.1)}, ones({8})));
-  expect_settled("parameters of one element", fit([](const Tensor& x, const Values& p) { return x * p[0] - square(x) * p[1]; },
-                                                  {full({}, 0.5), full({}, 0.1)}, ones({20})));
-  expect_settled("a start that is computed", fit([](const Tensor& x, const Values& p) { return sin(x) * p[0]; }, {full({8}, 0.5)},
-                                                 arange(8, DType::f32) * 0.1, 333));
+  expect_settled("parameters of one element",
+                 fit([](const Tensor& x, const Values& p) { return x * p[0] - square(x) * p[1]; },
+                     {full({}, 0.5), full({}, 0.1)}, ones({20})));
+  expect_settled("a start that is computed", fit([](const Tensor& x, const Values& p) { return sin(x) * p[0]; },
+                                                 {full({8}, 0.5)}, arange(8, DType::f32) * 0.1, 333));
 }
 
 TEST_F(WrittenOutLoops, FitsOfProductsAndReductions) {
-  expect_settled("product", fit([](const Tensor& x, const Values& p) { return tanh(matmul(x, p[0])) - x; }, {full({6, 6}, 0.05)},
-                                ones({4, 6})));
-  expect_settled("mean", fit([](const Tensor& x, const Values& p) { return p[0] * (x - mean(x, 0, true)); }, {full({12}, 0.5)},
-                             arange(12, DType::f32) * 0.1));
+  expect_settled("product", fit([](const Tensor& x, const Values& p) { return tanh(matmul(x, p[0])) - x; },
+                                {full({6, 6}, 0.05)}, ones({4, 6})));
+  expect_settled("mean", fit([](const Tensor& x, const Values& p) { return p[0] * (x - mean(x, 0, true)); },
+                             {full({12}, 0.5)}, arange(12, DType::f32) * 0.1));
 }
 
 TEST_F(WrittenOutLoops, FitsByBackward) {
@@ -100,8 +102,10 @@ TEST_F(WrittenOutLoops, SimulationsThatAreReadNowAndThen) {
     });
     expect_settled("bodies that alternate", [&](int) {
       for (int k = 0; k < turns; ++k) {
-        if (k % 2 == 0) x = x + 0.01 * sin(x);
-        else x = x * 0.99 - 0.001 * square(x);
+        if (k % 2 == 0)
+          x = x + 0.01 * sin(x);
+        else
+          x = x * 0.99 - 0.001 * square(x);
       }
       return sum(x).item<float>();
     });
@@ -148,7 +152,8 @@ TEST_F(WrittenOutLoops, SmallStructuresAreCompiledInTheBackground) {
   for (int i = 0; i < 100'000; ++i) value();
   wait_for_compiling();
   EXPECT_EQ(stats().plans_compiled, plans + 1);
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(value(), (std::vector<float>{4, 5}));  // by the plan, or op by op: whichever is shorter
+  for (int i = 0; i < 100; ++i)
+    EXPECT_EQ(value(), (std::vector<float>{4, 5}));  // by the plan, or op by op: whichever is shorter
 }
 
 }  // namespace

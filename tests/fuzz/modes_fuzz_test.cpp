@@ -1,6 +1,6 @@
-// Random programs over built-in and custom operators, in every way that they can run: with tags, effects, kernels that replace
-// built-in ones, several results, writes in place, kernels that record and compute, and threads. Values and the sequence of
-// effects are those of eager mode.
+// Random programs over built-in and custom operators, in every way that they can run: with tags, effects, kernels that
+// replace built-in ones, several results, writes in place, kernels that record and compute, and threads. Values and the
+// sequence of effects are those of eager mode.
 //
 // FERMATA_FUZZ_COUNT says how many programs, FERMATA_SEED which ones; program i of seed s is program 0 of seed s + i.
 #include <fermata/fermata.h>
@@ -202,8 +202,8 @@ std::string difference(const Outcome& got, const Outcome& wanted, double toleran
   return {};
 }
 
-/// Runs one program in every way; what differs first, or nothing. In the second round the same structures have other kernels, and
-/// other keys and regions around them.
+/// Runs one program in every way; what differs first, or nothing. In the second round the same structures have other
+/// kernels, and other keys and regions around them.
 std::string check(std::uint64_t seed, bool second_round) {
   RandomProgram program(seed);
   program.in_region = program.in_region != second_round;

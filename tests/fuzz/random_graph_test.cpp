@@ -7,13 +7,13 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/ir/seed.h"
 #include "fermata/fermata.h"
 #include "ir/float16.h"
 #include "passes/pipeline.h"
+#include "runtime/plan_cache.h"
 #include "tests/fuzz/random_program.h"
 #include "tests/fuzz/reference_check.h"
-#include "runtime/plan_cache.h"
+#include "tests/ir/seed.h"
 
 namespace fermata::testing {
 namespace {
@@ -57,9 +57,7 @@ double magnitude(const Bytes& a) {
     if (std::isfinite(a.element(i))) largest = std::max(largest, std::abs(a.element(i)));
   return largest;
 }
-double tolerance(DType dtype) {
-  return dtype == DType::f64 ? 1e-11 : dtype == DType::f32 ? 1e-3 : 5e-2;
-}
+double tolerance(DType dtype) { return dtype == DType::f64 ? 1e-11 : dtype == DType::f32 ? 1e-3 : 5e-2; }
 
 /// NaNs are equal whatever their payload.
 std::string difference(const Bytes& a, const Bytes& b) {
@@ -72,7 +70,8 @@ std::string difference(const Bytes& a, const Bytes& b) {
     if (std::memcmp(&a.bytes[i * width], &b.bytes[i * width], width) == 0) continue;
     if (floating && std::isnan(a.element(i)) && std::isnan(b.element(i))) continue;
     if (allowed > 0 && std::abs(a.element(i) - b.element(i)) <= allowed) continue;
-    return "element " + std::to_string(i) + (floating ? ": " + std::to_string(a.element(i)) + " and " + std::to_string(b.element(i)) : "");
+    return "element " + std::to_string(i) +
+           (floating ? ": " + std::to_string(a.element(i)) + " and " + std::to_string(b.element(i)) : "");
   }
   return {};
 }
@@ -89,7 +88,8 @@ Outcome outcome(const Program& program, const AxisSizes& sizes, bool together) {
   std::vector<Tensor> kept;
   std::vector<Certainty> certainties;
   for (const std::uint32_t v : program.kept)
-    if (execution.values[v].defined()) kept.push_back(execution.values[v]), certainties.push_back(execution.certainty(v));
+    if (execution.values[v].defined())
+      kept.push_back(execution.values[v]), certainties.push_back(execution.certainty(v));
   execution.values.clear();
   if (together) sync(kept);
   Outcome out{{}, std::move(execution.errors)};
@@ -178,9 +178,7 @@ TEST_F(RandomGraphs, EagerCompiledAndReferenceAgree) {
       compare_modes(program, sizes);
       if (!HasFailure()) compare_modes(program, others);
       if (!HasFailure()) check_reference(program, sizes);
-    } catch (const Error& error) {
-      ADD_FAILURE() << error.what();
-    }
+    } catch (const Error& error) { ADD_FAILURE() << error.what(); }
     if (HasFailure()) {
       ADD_FAILURE() << text_of(program, sizes) << "with the other sizes\n" << text_of(program, others);
       return;

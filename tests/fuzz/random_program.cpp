@@ -15,9 +15,9 @@ namespace {
 /// Larger values are not made: a program should spend its time on structure.
 constexpr std::int64_t kMaxElements = 6000;
 
-constexpr DType kDTypes[] = {DType::f32, DType::f32, DType::f32, DType::f64, DType::f16, DType::bf16, DType::boolean,
-                             DType::u8,  DType::u16, DType::u32, DType::u64, DType::i8,  DType::i16,  DType::i32,
-                             DType::i64, DType::f32};
+constexpr DType kDTypes[] = {DType::f32,     DType::f32, DType::f32, DType::f64, DType::f16, DType::bf16,
+                             DType::boolean, DType::u8,  DType::u16, DType::u32, DType::u64, DType::i8,
+                             DType::i16,     DType::i32, DType::i64, DType::f32};
 
 using Unary = Tensor (*)(const Operand&);
 constexpr Unary kUnary[] = {
@@ -110,7 +110,9 @@ Tensor Execution::input(const Step& s) {
   for (std::size_t at = 0; at < bytes.size(); at += byte_size(dtype))
     store(dtype, random, s.choices[5] % 5 == 0, &bytes[at]);
   Tensor x = from_buffer(bytes.data(), dtype, sizes).to(device_);
-  if (layout == 1 && !sizes.empty()) return slice(x, -1, s.choices[6] % 2 == 0 ? 1 : -2, s.choices[6] % 2 == 0 ? kEnd : -kEnd, s.choices[6] % 2 == 0 ? 2 : -2);
+  if (layout == 1 && !sizes.empty())
+    return slice(x, -1, s.choices[6] % 2 == 0 ? 1 : -2, s.choices[6] % 2 == 0 ? kEnd : -kEnd,
+                 s.choices[6] % 2 == 0 ? 2 : -2);
   if (layout == 2) return permute(x, shuffled_axes(x.rank(), s.choices[6]));
   if (layout == 3 && x.rank() > 0) return flip(x, axis_of(x, s.choices[6]));
   return x;
@@ -126,7 +128,8 @@ Tensor Execution::generate(const Step& s) {
     return made.to(device_);
   }
   switch (s.choices[0] % 5) {
-    case 0: return uniform(sizes, -1, 2, pick(std::array{DType::f32, DType::f64, DType::f16}, s.choices[3]), generator_);
+    case 0:
+      return uniform(sizes, -1, 2, pick(std::array{DType::f32, DType::f64, DType::f16}, s.choices[3]), generator_);
     case 1: return normal(sizes, 0, 1, DType::f32, generator_);
     case 2: return iota(sizes, s.choices[3] % 2);
     case 3: return full(sizes, some_scalar(s.choices[3]), pick(kDTypes, s.choices[4]));
@@ -182,8 +185,12 @@ Tensor Execution::view(const Step& s) {
       return reshape(x, sizes);
     }
     case 3: return permute(x, shuffled_axes(x.rank(), s.choices[2]));
-    case 4: return slice(x, axis, static_cast<std::int64_t>(s.choices[2] % 4), s.choices[3] % 2 == 0 ? kEnd : -1, 1 + s.choices[4] % 3);
-    case 5: return slice(x, axis, -1 - static_cast<std::int64_t>(s.choices[2] % 2), -kEnd, -1 - static_cast<std::int64_t>(s.choices[4] % 2));
+    case 4:
+      return slice(x, axis, static_cast<std::int64_t>(s.choices[2] % 4), s.choices[3] % 2 == 0 ? kEnd : -1,
+                   1 + s.choices[4] % 3);
+    case 5:
+      return slice(x, axis, -1 - static_cast<std::int64_t>(s.choices[2] % 2), -kEnd,
+                   -1 - static_cast<std::int64_t>(s.choices[4] % 2));
     case 6: return expand_dims(x, static_cast<std::int64_t>(s.choices[2] % (x.rank() + 1)));
     case 7: return squeeze(x);
     case 8:  // axes of size 1 stretched, a new one in front
@@ -199,7 +206,8 @@ Tensor Execution::view(const Step& s) {
 Tensor Execution::join(const Step& s) {
   const Tensor parts[] = {value(s, 0), value(s, 1), value(s, 2)};
   const auto some = std::span(parts).first(1 + s.choices[0] % 3);
-  return s.choices[1] % 3 == 0 ? stack(some, axis_of(parts[0], s.choices[2])) : concat(some, axis_of(parts[0], s.choices[2]));
+  return s.choices[1] % 3 == 0 ? stack(some, axis_of(parts[0], s.choices[2]))
+                               : concat(some, axis_of(parts[0], s.choices[2]));
 }
 
 void Execution::write(const Step& s) {
@@ -232,8 +240,10 @@ Tensor Execution::call(const Step& s) {
       if (s.choices[1] % 3 == 0) return where(value(s, 0), scalar, value(s, 2));
       return where(value(s, 0), value(s, 1), value(s, 2));
     }
-    case StepKind::cast: return s.choices[1] % 8 == 0 ? copy(value(s, 0)) : astype(value(s, 0), pick(kDTypes, s.choices[0]));
-    case StepKind::reduce: return pick(kReduce, s.choices[0])(value(s, 0), axes_of(value(s, 0), s.choices[1]), s.choices[2] % 2 == 0);
+    case StepKind::cast:
+      return s.choices[1] % 8 == 0 ? copy(value(s, 0)) : astype(value(s, 0), pick(kDTypes, s.choices[0]));
+    case StepKind::reduce:
+      return pick(kReduce, s.choices[0])(value(s, 0), axes_of(value(s, 0), s.choices[1]), s.choices[2] % 2 == 0);
     case StepKind::composite: return composite(s);
     case StepKind::view: return view(s);
     case StepKind::join: return join(s);
@@ -249,7 +259,8 @@ Tensor Execution::call(const Step& s) {
       const Tensor at = positions(value(s, 1), std::min(value(s, 0).size(axis), value(s, 2).size(axis)));
       return index_add(value(s, 0), at, take(value(s, 2), at, axis), axis);
     }
-    case StepKind::matmul: return s.choices[0] % 2 == 0 ? matmul(value(s, 0), value(s, 1)) : matmul(value(s, 0), transpose(value(s, 1)));
+    case StepKind::matmul:
+      return s.choices[0] % 2 == 0 ? matmul(value(s, 0), value(s, 1)) : matmul(value(s, 0), transpose(value(s, 1)));
     case StepKind::order: return order(s);
     case StepKind::write: write(s); return {};
   }
@@ -278,12 +289,13 @@ template <class Table> Op op_at(Op first, const Table& table, std::uint32_t choi
   return static_cast<Op>(static_cast<std::size_t>(first) + choice % std::size(table));
 }
 
-/// Sums and products of floats, whose last bits depend on the order; that of a matrix times a vector goes by how both lie
-/// in memory (codegen_cpu/library/matmul.h), and devices have libraries of their own.
+/// Sums and products of floats, whose last bits depend on the order; that of a matrix times a vector goes by how both
+/// lie in memory (codegen_cpu/library/matmul.h), and devices have libraries of their own.
 bool adds_up(const Step& s, const Tensor& result) {
   if (info(result.dtype()).kind != DTypeKind::floating) return false;
   if (s.kind == StepKind::composite) return true;
-  if (s.kind == StepKind::matmul) return device(result) != BackendKey::cpu || result.rank() < 2 || result.size(-1) == 1 || result.size(-2) == 1;
+  if (s.kind == StepKind::matmul)
+    return device(result) != BackendKey::cpu || result.rank() < 2 || result.size(-1) == 1 || result.size(-2) == 1;
   const Op op = op_at(Op::sum, kReduce, s.choices[0]);
   return s.kind == StepKind::reduce && (op == Op::sum || op == Op::prod);
 }
@@ -352,11 +364,11 @@ void Execution::run(const Program& program) {
 
 Program random_program(std::mt19937_64& random, std::size_t steps, const AxisSizes& sizes) {
   constexpr StepKind kKinds[] = {
-      StepKind::input,  StepKind::generate,  StepKind::unary,     StepKind::unary,  StepKind::unary, StepKind::binary,
-      StepKind::binary, StepKind::binary,    StepKind::binary,    StepKind::binary, StepKind::cast,  StepKind::ternary,
-      StepKind::reduce, StepKind::reduce,    StepKind::order,     StepKind::composite, StepKind::view,   StepKind::view,  StepKind::view,
-      StepKind::view,   StepKind::join,      StepKind::take,      StepKind::matmul, StepKind::write, StepKind::write,
-      StepKind::index_add};
+      StepKind::input,  StepKind::generate, StepKind::unary,  StepKind::unary,     StepKind::unary,  StepKind::binary,
+      StepKind::binary, StepKind::binary,   StepKind::binary, StepKind::binary,    StepKind::cast,   StepKind::ternary,
+      StepKind::reduce, StepKind::reduce,   StepKind::order,  StepKind::composite, StepKind::view,   StepKind::view,
+      StepKind::view,   StepKind::view,     StepKind::join,   StepKind::take,      StepKind::matmul, StepKind::write,
+      StepKind::write,  StepKind::index_add};
   Program program;
   Execution trial(sizes);
   for (std::size_t tries = 0; program.steps.size() < steps && tries < 40 * steps; ++tries) {
@@ -369,8 +381,10 @@ Program random_program(std::mt19937_64& random, std::size_t steps, const AxisSiz
       if (random() % 2 == 0) v = count - 1 - v % std::min(count, 4u);
     }
     // What is rejected here is left out; a write has no value to be rejected by.
-    if (trial.step(s)) program.steps.push_back(s);
-    else trial.undo();
+    if (trial.step(s))
+      program.steps.push_back(s);
+    else
+      trial.undo();
   }
   for (std::uint32_t v = 0; v < program.steps.size(); ++v)
     if (trial.values[v].defined() && (random() % 3 == 0 || v + 2 >= program.steps.size())) program.kept.push_back(v);

@@ -19,7 +19,21 @@ namespace fermata::testing {
 using AxisSizes = std::array<std::int64_t, 4>;
 
 enum class StepKind : std::uint8_t {
-  input, generate, unary, binary, ternary, cast, reduce, composite, view, join, order, take, index_add, matmul, write,
+  input,
+  generate,
+  unary,
+  binary,
+  ternary,
+  cast,
+  reduce,
+  composite,
+  view,
+  join,
+  order,
+  take,
+  index_add,
+  matmul,
+  write,
 };
 
 struct Step {
@@ -66,7 +80,7 @@ class Execution {
 
   AxisSizes sizes_;
   BackendKey device_;
-  std::vector<std::size_t> cell_of_;   // per value; views share one with what they look into
+  std::vector<std::size_t> cell_of_;  // per value; views share one with what they look into
   std::vector<Certainty> cells_;
   Generator generator_{7};
 };

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "fermata/fermata.h"
-#include "frontend/sync.h"
+#include "frontend/engine/sync.h"
 #include "ir/float16.h"
 #include "ir/graph.h"
 #include "passes/pipeline.h"
@@ -21,8 +21,10 @@ bool floating(DType dtype) { return info(dtype).kind == DTypeKind::floating; }
 
 ReferenceTensor read(const Tensor& x) {
   ReferenceTensor r{x.dtype(), x.shape(), {}, {}};
-  if (floating(x.dtype())) r.floats = x.to_vector<double>();
-  else if (x.dtype() != DType::u64) r.integers = x.to_vector<std::int64_t>();
+  if (floating(x.dtype()))
+    r.floats = x.to_vector<double>();
+  else if (x.dtype() != DType::u64)
+    r.integers = x.to_vector<std::int64_t>();
   else
     for (const std::uint64_t v : x.to_vector<std::uint64_t>()) r.integers.push_back(static_cast<std::int64_t>(v));
   return r;
@@ -121,7 +123,8 @@ std::string difference(const Graph& g, ValueId v, const std::vector<ReferenceTen
     const double x = got.floats[i], y = want.floats[i], rounded = round_to(n.dtype, y);
     if (x == y || x == rounded || (std::isnan(x) && std::isnan(y))) continue;
     if (!terms.empty() && terms[i] > 0.01 * round_to(n.dtype, std::numeric_limits<float>::max())) continue;
-    if ((n.op == Op::prod || n.op == Op::cumulative_prod) && (x == 0 || !std::isfinite(x))) continue;  // a part of it left the range
+    if ((n.op == Op::prod || n.op == Op::cumulative_prod) && (x == 0 || !std::isfinite(x)))
+      continue;  // a part of it left the range
     const double scale = std::max({std::abs(y), terms.empty() ? 0.0 : terms[i], 16 * smallest(n.dtype)});
     // Sums of f16 and bf16 are rounded from f32, those of matmul also while they are added up.
     if (std::abs(x - y) <= (32 + roundings) * epsilon(n.dtype) * scale) continue;

@@ -102,7 +102,8 @@ TEST(Infer, GathersAndMatmul) {
   EXPECT_EQ(of(Op::scatter, {kMatrix, {DType::i64, {3, 20}}, {DType::f32, {3, 20}}}, {1}), "f32[4, 8]");
   EXPECT_EQ(of(Op::unfold, {kMatrix}, {1, 3, 2, 2}), "f32[4, 2, 3]");
   EXPECT_EQ(of(Op::fold, {{DType::f32, {4, 2, 3}}}, {1, 2, 2}, {DType::f32, {4, 8}}), "f32[4, 8]");
-  const TensorType images{DType::f32, {2, 6, 9, 8}}, filters{DType::f32, {4, 3, 3, 2}}, result{DType::f32, {2, 4, 5, 7}};
+  const TensorType images{DType::f32, {2, 6, 9, 8}}, filters{DType::f32, {4, 3, 3, 2}},
+      result{DType::f32, {2, 4, 5, 7}};
   const std::vector<std::int64_t> arguments{2, 2, 1, 1, 0, 1, 0, 1, 1};
   EXPECT_EQ(of(Op::convolution, {images, filters}, arguments), "f32[2, 4, 5, 7]");
   EXPECT_EQ(of(Op::convolution_data_gradient, {result, filters}, arguments, images), "f32[2, 6, 9, 8]");

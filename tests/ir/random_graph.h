@@ -140,7 +140,8 @@ class RandomGraph {
     }
     if (node.op == Op::unpack) node.attributes = {between(0, 6) * 4};
     if (node.op == Op::matmul_packed) node.attributes = {between(0, 64)};
-    if (attribute_fields(node.op).size() == 5) node.attributes = {1, 1, 0, 0, 1};  // a convolution or one of its gradients
+    if (attribute_fields(node.op).size() == 5)
+      node.attributes = {1, 1, 0, 0, 1};  // a convolution or one of its gradients
     if (attribute_fields(node.op).size() == 5) return true;
     if (node.op == Op::csr_sampled_matmul) add(DType::i32, {k, n});
     if (node.op != Op::csr_matmul) return true;
@@ -174,7 +175,9 @@ class RandomGraph {
         if (rank < 4) node.shape = Shape{between(0, 3)}, append(node.shape, x);
         break;
       case Op::expand_dims: node.attributes = {between(0, 7)}; break;
-      case Op::unfold: node.attributes = {between(0, std::max<std::int64_t>(rank - 1, 0)), between(1, 2), between(1, 2), 1}; break;
+      case Op::unfold:
+        node.attributes = {between(0, std::max<std::int64_t>(rank - 1, 0)), between(1, 2), between(1, 2), 1};
+        break;
       case Op::squeeze: node.attributes = {mask()}; break;
 #define FERMATA_SCAN(name, monoid, rule, doc) case Op::name:
 #include "ir/ops.def"

@@ -137,7 +137,8 @@ TEST(Reference, GatherAndScatter) {
   const std::vector<ReferenceTensor> x{integers({2, 3}, {1, 2, 3, 4, 5, 6}), integers({2, 2}, {2, 2, 0, -2}),
                                        integers({2, 2}, {10, 20, 0, 3})};
   const auto result = [&](const std::string& call) {
-    return run("%0 = input : i64[2, 3]\n%1 = input : i64[2, 2]\n%2 = input : i64[2, 2]\n%3 = " + call + "\nreturn %3", x)
+    return run("%0 = input : i64[2, 3]\n%1 = input : i64[2, 2]\n%2 = input : i64[2, 2]\n%3 = " + call + "\nreturn %3",
+               x)
         .integers;
   };
   EXPECT_EQ(result("gather(%0, %1) {axis=1} : i64[2, 2]"), (Integers{3, 3, 4, 5}));
@@ -150,17 +151,25 @@ TEST(Reference, GatherAndScatter) {
 
 TEST(Reference, WindowsAndConvolutions) {
   const auto result = [](const std::string& call, const Shape& a, const Floats& x, const Shape& b, const Floats& y) {
-    const std::string inputs = "%0 = input : " + to_string(DType::f32, a) + "\n%1 = input : " + to_string(DType::f32, b);
+    const std::string inputs =
+        "%0 = input : " + to_string(DType::f32, a) + "\n%1 = input : " + to_string(DType::f32, b);
     return run(inputs + "\n%2 = " + call + "\nreturn %2", {floats(a, x), floats(b, y)}).floats;
   };
   const Floats line{1, 2, 3, 4, 5};
-  EXPECT_EQ(result("unfold(%0) {axis=0, size=2, step=2, dilation=2} : f32[2, 2]", {5}, line, {1}, {0}), (Floats{1, 3, 3, 5}));
-  EXPECT_EQ(result("fold(%0) {axis=0, step=2, dilation=2} : f32[5]", {2, 2}, {1, 2, 3, 4}, {1}, {0}), (Floats{1, 0, 5, 0, 4}));
+  EXPECT_EQ(result("unfold(%0) {axis=0, size=2, step=2, dilation=2} : f32[2, 2]", {5}, line, {1}, {0}),
+            (Floats{1, 3, 3, 5}));
+  EXPECT_EQ(result("fold(%0) {axis=0, step=2, dilation=2} : f32[5]", {2, 2}, {1, 2, 3, 4}, {1}, {0}),
+            (Floats{1, 0, 5, 0, 4}));
   const std::string arguments = " {groups=1, strides=[2], padding=[1], padding_end=[0], dilation=[1]} : ";
   // Windows 0 1 2, 2 3 4 and so on: the first element is padding.
-  EXPECT_EQ(result("convolution(%0, %1)" + arguments + "f32[1, 1, 2]", {1, 1, 5}, line, {1, 1, 3}, {1, 10, 100}), (Floats{210, 432}));
-  EXPECT_EQ(result("convolution_data_gradient(%0, %1)" + arguments + "f32[1, 1, 5]", {1, 1, 2}, {1, 2}, {1, 1, 3}, {1, 10, 100}), (Floats{10, 102, 20, 200, 0}));
-  EXPECT_EQ(result("convolution_weight_gradient(%0, %1)" + arguments + "f32[1, 1, 3]", {1, 1, 5}, line, {1, 1, 2}, {1, 2}), (Floats{4, 7, 10}));
+  EXPECT_EQ(result("convolution(%0, %1)" + arguments + "f32[1, 1, 2]", {1, 1, 5}, line, {1, 1, 3}, {1, 10, 100}),
+            (Floats{210, 432}));
+  EXPECT_EQ(result("convolution_data_gradient(%0, %1)" + arguments + "f32[1, 1, 5]", {1, 1, 2}, {1, 2}, {1, 1, 3},
+                   {1, 10, 100}),
+            (Floats{10, 102, 20, 200, 0}));
+  EXPECT_EQ(
+      result("convolution_weight_gradient(%0, %1)" + arguments + "f32[1, 1, 3]", {1, 1, 5}, line, {1, 1, 2}, {1, 2}),
+      (Floats{4, 7, 10}));
 }
 
 TEST(Reference, PositionsOutOfRangeAreAnError) {
@@ -237,7 +246,8 @@ TEST_F(ReferenceProperty, EveryGraphEvaluates) {
       ReferenceTensor tensor{node.dtype, node.shape, {}, {}};
       for (std::int64_t i = 0; i < element_count(node.shape); ++i)
         if (is_complex(node.dtype))
-          tensor.complexes.emplace_back(static_cast<double>(between(-20, 20)) / 4, static_cast<double>(between(-20, 20)) / 4);
+          tensor.complexes.emplace_back(static_cast<double>(between(-20, 20)) / 4,
+                                        static_cast<double>(between(-20, 20)) / 4);
         else if (is_floating(node.dtype))
           tensor.floats.push_back(static_cast<double>(between(-20, 20)) / 4);
         else

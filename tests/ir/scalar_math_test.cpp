@@ -289,11 +289,11 @@ template <class T, class F, class R> void expect_binary(const char* name, double
         EXPECT_TRUE(same_value(got, exact)) << describe(name, x, y, got) << " not " << exact;
     }
 }
-#define FERMATA_ULP_BINARY(name, f32_bound, f64_bound, reference)                                              \
-  TYPED_TEST(ScalarMath, name) {                                                                               \
-    expect_binary<TypeParam>(                                                                                  \
-        #name, Bounds<TypeParam>::of(f32_bound, f64_bound), [](auto a, auto b) { return math::name(a, b); },   \
-        [](long double a, long double b) -> long double { return reference; });                                \
+#define FERMATA_ULP_BINARY(name, f32_bound, f64_bound, reference)                                            \
+  TYPED_TEST(ScalarMath, name) {                                                                             \
+    expect_binary<TypeParam>(                                                                                \
+        #name, Bounds<TypeParam>::of(f32_bound, f64_bound), [](auto a, auto b) { return math::name(a, b); }, \
+        [](long double a, long double b) -> long double { return reference; });                              \
   }
 long double logaddexp_reference(long double a, long double b) {
   if (std::isnan(a) || std::isnan(b)) return a + b;
@@ -307,7 +307,8 @@ FERMATA_ULP_BINARY(copysign, 0, 0, std::copysign(a, b))
 TYPED_TEST(ScalarMath, logaddexp) {
   Generator random{23};
   for (std::uint64_t i = 0; i < sample_count(); ++i) {
-    const auto a = static_cast<TypeParam>(random.uniform(-90, 90)), b = static_cast<TypeParam>(a + random.uniform(-20, 20));
+    const auto a = static_cast<TypeParam>(random.uniform(-90, 90)),
+               b = static_cast<TypeParam>(a + random.uniform(-20, 20));
     const long double exact = logaddexp_reference(a, b);
     const TypeParam got = math::logaddexp(Scalar<TypeParam>(a), Scalar<TypeParam>(b)).v;
     const long double scale = std::fmax(std::fabs(exact), std::fmax(std::fabs(static_cast<long double>(a)), 1.0L));
@@ -315,10 +316,12 @@ TYPED_TEST(ScalarMath, logaddexp) {
   }
   for (const TypeParam x : {TypeParam(0), std::numeric_limits<TypeParam>::infinity(),
                             -std::numeric_limits<TypeParam>::infinity(), std::numeric_limits<TypeParam>::quiet_NaN()})
-    for (const TypeParam y : {TypeParam(0), std::numeric_limits<TypeParam>::infinity(),
-                              -std::numeric_limits<TypeParam>::infinity()})
+    for (const TypeParam y :
+         {TypeParam(0), std::numeric_limits<TypeParam>::infinity(), -std::numeric_limits<TypeParam>::infinity()})
       EXPECT_TRUE(same_value(math::logaddexp(Scalar<TypeParam>(x), Scalar<TypeParam>(y)).v,
-                             static_cast<TypeParam>(logaddexp_reference(x, y))) || (x == 0 && y == 0)) << x << ", " << y;
+                             static_cast<TypeParam>(logaddexp_reference(x, y))) ||
+                  (x == 0 && y == 0))
+          << x << ", " << y;
 }
 
 TYPED_TEST(ScalarMath, fmod) {
@@ -334,7 +337,8 @@ TYPED_TEST(ScalarMath, fmod) {
 
 template <class T> T integer_power(T base, std::int64_t exponent) {  // one multiplication at a time
   using U = std::make_unsigned_t<T>;
-  if (exponent < 0) return base == 1 ? T(1) : base == T(-1) && std::is_signed_v<T> ? (exponent % 2 != 0 ? T(-1) : T(1)) : T(0);
+  if (exponent < 0)
+    return base == 1 ? T(1) : base == T(-1) && std::is_signed_v<T> ? (exponent % 2 != 0 ? T(-1) : T(1)) : T(0);
   U result = 1;
   for (std::int64_t i = 0; i < exponent; ++i)
     result = static_cast<U>(std::uint64_t{result} * static_cast<std::uint64_t>(static_cast<U>(base)));
@@ -344,9 +348,11 @@ TEST(ScalarMathIntegers, pow) {
   for (int a = -128; a < 128; ++a)
     for (int b = -20; b < 100; ++b) {
       EXPECT_EQ(math::pow(Scalar(static_cast<std::int8_t>(a)), Scalar(static_cast<std::int8_t>(b))).v,
-                integer_power(static_cast<std::int8_t>(a), b)) << a << ", " << b;
+                integer_power(static_cast<std::int8_t>(a), b))
+          << a << ", " << b;
       EXPECT_EQ(math::pow(Scalar(std::int64_t{a} * 1000003), Scalar(std::int64_t{b})).v,
-                integer_power(std::int64_t{a} * 1000003, b)) << a << ", " << b;
+                integer_power(std::int64_t{a} * 1000003, b))
+          << a << ", " << b;
       if (a >= 0 && b >= 0) {
         EXPECT_EQ(math::pow(Scalar(static_cast<std::uint32_t>(a)), Scalar(static_cast<std::uint32_t>(b))).v,
                   integer_power(static_cast<std::uint32_t>(a), b));

@@ -42,7 +42,9 @@ class Fuse : public ::testing::Test {
       ASSERT_EQ(compiled[i].dtype(), eager[i].dtype());
       const std::vector<double> want = eager[i].to_vector<double>(), got = compiled[i].to_vector<double>();
       for (std::size_t k = 0; k < want.size(); ++k)
-        ASSERT_NEAR(got[k], want[k], 2e-6 * std::max(1.0, std::abs(want[k]))) << "value " << i << ", element " << k << "\n" << text;
+        ASSERT_NEAR(got[k], want[k], 2e-6 * std::max(1.0, std::abs(want[k])))
+            << "value " << i << ", element " << k << "\n"
+            << text;
     }
   }
   static void expect_steps(std::size_t steps, const std::function<Tensor()>& program) {
@@ -53,8 +55,8 @@ class Fuse : public ::testing::Test {
   const CompilePolicy policy_ = set_compile_policy(CompilePolicy::immediate);
 };
 
-/// Plans are for all sizes, but lanes along a last axis of one element would be idle: such leaves have plans of their own, in which
-/// the axis before it takes the lanes.
+/// Plans are for all sizes, but lanes along a last axis of one element would be idle: such leaves have plans of their
+/// own, in which the axis before it takes the lanes.
 TEST_F(Fuse, LanesAreNotAlongALastAxisOfOneElement) {
   const auto program = [](const Tensor& x, const Tensor& y) { return max((x - abs(y)) * x, 0, true) * x; };
   const auto axes_of_kernel = [&](const Tensor& x, const Tensor& y) {
@@ -76,8 +78,8 @@ TEST_F(Fuse, LanesAreNotAlongALastAxisOfOneElement) {
   }
 }
 
-/// What is better apart is left apart: vectors of short rows have empty lanes, and few rows leave threads waiting. Sizes only
-/// matter for this choice; any plan serves any size.
+/// What is better apart is left apart: vectors of short rows have empty lanes, and few rows leave threads waiting.
+/// Sizes only matter for this choice; any plan serves any size.
 TEST_F(Fuse, CostlyProducersOfShortOrFewRowsAreKernelsOfTheirOwn) {
   const auto program = [](const Tensor& x, int axis) { return softmax(gelu(x), axis); };
   const int threads = thread_count();
@@ -110,9 +112,7 @@ TEST_F(Fuse, ChainOfTenIsOneKernel) {
 
 TEST_F(Fuse, TreeWithBroadcastsAndCastsIsOneKernel) {
   const Tensor x = some({17, 33}), row = some({33}), column = some({17, 1}), one = some({});
-  expect_steps(1, [&] {
-    return where(x > row, astype(x * column, DType::f16), row - one) + astype(x, DType::i32);
-  });
+  expect_steps(1, [&] { return where(x > row, astype(x * column, DType::f16), row - one) + astype(x, DType::i32); });
 }
 
 TEST_F(Fuse, SeveralOutputsAreOneKernel) {
@@ -288,30 +288,31 @@ TEST_F(Fuse, SiblingsThatWaitForEachOtherThroughALaterGroupStayApart) {
   };
   const ModeGuard guard(Mode::compiled);
   expect_steps(step_count(parse_graph(dump_ir(program()))), program);
-  EXPECT_NO_THROW(step_count(parse_graph("%0 = input : i32[8]\n"
-                                         "%1 = input : i32[8]\n"
-                                         "%2 = input : f32[7, 33]\n"
-                                         "%3 = all(%2) {axes=[0, 1], keepdims=true} : bool[1, 1]\n"
-                                         "%4 = slice(%3) {start=[0, 0], step=[1, 1]} : bool[1, 1]\n"
-                                         "%5 = squeeze(%4) {axes=[1]} : bool[1]\n"
-                                         "%6 = cast(%5) : i32[1]\n"
-                                         "%7 = multiply(%1, %6) : i32[8]\n"
-                                         "%8 = update(%0, %7) {offset=0, strides=[1]} : i32[8]\n"
-                                         "%9 = input : bool[]\n"
-                                         "%10 = where(%9, 1, %1) : i32[8]\n"
-                                         "%11 = input : u16[3]\n"
-                                         "%12 = cast(%10) : i64[8]\n"
-                                         "%13 = remainder(%12, 3) : i64[8]\n"
-                                         "%14 = take(%11, %13) {axis=0} : u16[8]\n"
-                                         "%15 = slice(%14) {start=[3], step=[1]} : u16[4]\n"
-                                         "%16 = cast(%15) : i16[4]\n"
-                                         "%17 = argmin(%16) {axes=[0], keepdims=true} : i64[1]\n"
-                                         "%18 = cast(%17) : bool[1]\n"
-                                         "%19 = cast(%3) : f64[1, 1]\n"
-                                         "%20 = input : f64[]\n"
-                                         "%21 = where(%18, %19, %20) : f64[1, 1]\n"
-                                         "%22 = exp(%21) : f64[1, 1]\n"
-                                         "return %8, %22\n")));
+  EXPECT_NO_THROW(
+      step_count(parse_graph("%0 = input : i32[8]\n"
+                             "%1 = input : i32[8]\n"
+                             "%2 = input : f32[7, 33]\n"
+                             "%3 = all(%2) {axes=[0, 1], keepdims=true} : bool[1, 1]\n"
+                             "%4 = slice(%3) {start=[0, 0], step=[1, 1]} : bool[1, 1]\n"
+                             "%5 = squeeze(%4) {axes=[1]} : bool[1]\n"
+                             "%6 = cast(%5) : i32[1]\n"
+                             "%7 = multiply(%1, %6) : i32[8]\n"
+                             "%8 = update(%0, %7) {offset=0, strides=[1]} : i32[8]\n"
+                             "%9 = input : bool[]\n"
+                             "%10 = where(%9, 1, %1) : i32[8]\n"
+                             "%11 = input : u16[3]\n"
+                             "%12 = cast(%10) : i64[8]\n"
+                             "%13 = remainder(%12, 3) : i64[8]\n"
+                             "%14 = take(%11, %13) {axis=0} : u16[8]\n"
+                             "%15 = slice(%14) {start=[3], step=[1]} : u16[4]\n"
+                             "%16 = cast(%15) : i16[4]\n"
+                             "%17 = argmin(%16) {axes=[0], keepdims=true} : i64[1]\n"
+                             "%18 = cast(%17) : bool[1]\n"
+                             "%19 = cast(%3) : f64[1, 1]\n"
+                             "%20 = input : f64[]\n"
+                             "%21 = where(%18, %19, %20) : f64[1, 1]\n"
+                             "%22 = exp(%21) : f64[1, 1]\n"
+                             "return %8, %22\n")));
 }
 
 TEST_F(Fuse, UpdatesAreInOrder) {
@@ -342,8 +343,8 @@ TEST_F(Fuse, LongChainsAreCutIntoKernels) {
 }
 
 TEST_F(Fuse, AValueReadAtTwoPlacesOfARowIsRight) {
-  // The square of the first column is computed again where it is read; the kernel it is part of must not then be the one
-  // that computes the columns.
+  // The square of the first column is computed again where it is read; the kernel it is part of must not then be the
+  // one that computes the columns.
   const Tensor x = some({5, 3}), one = some({3});
   expect_steps(2, [&] {
     const Tensor h = tanh(x), s = one * square(slice(h, 1, 0, 1));

@@ -72,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(Files, GoldenPass, ::testing::ValuesIn(golden_files()),
 TEST(GoldenPasses, EveryGraphPassHasFiles) {
   std::set<std::string> covered;
   for (const std::string& name : golden_files())
-    for (const std::string& pass : passes_of(read_text(std::string(kFolder) + "/" + name + ".ir"))) covered.insert(pass);
+    for (const std::string& pass : passes_of(read_text(std::string(kFolder) + "/" + name + ".ir")))
+      covered.insert(pass);
   for (const std::string& pass : pass_names()) EXPECT_TRUE(covered.contains(pass)) << pass;
 }
 

@@ -25,7 +25,8 @@ TEST_F(Background, WorkIsDoneInOrderByAnotherThread) {
   set_thread_count(2);
   std::vector<int> done;  // of the one background thread; read after waiting
   std::vector<std::thread::id> by;
-  for (int i = 0; i < 50; ++i) run_in_background([&, i] { done.push_back(i), by.push_back(std::this_thread::get_id()); });
+  for (int i = 0; i < 50; ++i)
+    run_in_background([&, i] { done.push_back(i), by.push_back(std::this_thread::get_id()); });
   wait_for_background();
   ASSERT_EQ(done.size(), 50u);
   for (int i = 0; i < 50; ++i) {
@@ -89,7 +90,8 @@ TEST_F(Background, WorkLeftAtTheEndOfTheProcessIsDropped) {
   EXPECT_EXIT(
       {
         set_thread_count(2);
-        for (int i = 0; i < 1000; ++i) run_in_background([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+        for (int i = 0; i < 1000; ++i)
+          run_in_background([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
         std::exit(7);
       },
       ::testing::ExitedWithCode(7), "");

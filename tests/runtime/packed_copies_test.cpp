@@ -28,9 +28,8 @@ class PackedCopiesTest : public ::testing::Test {
   }
   /// A copy of the buffer; counts how often one is made.
   StoragePtr find(Storage* of, std::int64_t number = 0, const void* layout = &kLayout, std::size_t bytes = 1000) {
-    return PackedCopies::find(of, {layout, of->data, {number}}, bytes, [&](std::byte* to) {
-      std::memcpy(to, of->data, 1000), ++made_;
-    });
+    return PackedCopies::find(of, {layout, of->data, {number}}, bytes,
+                              [&](std::byte* to) { std::memcpy(to, of->data, 1000), ++made_; });
   }
   std::size_t kept() const { return PackedCopies::bytes() - start_; }
 
@@ -80,7 +79,8 @@ TEST_F(PackedCopiesTest, NotWhereElementsMayChange) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(find(x.get()), nullptr);
 
   std::vector<std::byte> foreign(1000);
-  const StoragePtr theirs(Storage::adopt(foreign.data(), 1000, [](Storage*) {}, nullptr));
+  const StoragePtr theirs(Storage::adopt(
+      foreign.data(), 1000, [](Storage*) {}, nullptr));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(find(theirs.get()), nullptr);
   const StoragePtr other = buffer(3);  // an operand that was copied elsewhere
   for (int i = 0; i < 3; ++i)

@@ -1,8 +1,9 @@
-// Activations with parameters, and the softmax family. Those without are rows of the op table (fermata/ops.h): relu, relu6,
-// gelu, gelu_tanh, silu, mish, selu, sigmoid, log_sigmoid, hardsigmoid, hardswish, tanh, tanhshrink, softsign, softplus.
+// Activations with parameters, and the softmax family. Those without are rows of the op table (fermata/ops.h): relu,
+// relu6, gelu, gelu_tanh, silu, mish, selu, sigmoid, log_sigmoid, hardsigmoid, hardswish, tanh, tanhshrink, softsign,
+// softplus.
 //
-// Names, arguments and defaults follow torch.nn.functional. They are made of pointwise ops, so they fuse, are batched, and
-// have derivatives of every order. DType: floating; integers become f32.
+// Names, arguments and defaults follow torch.nn.functional. They are made of pointwise ops, so they fuse, are batched,
+// and have derivatives of every order. DType: floating; integers become f32.
 #pragma once
 
 #include <string_view>
@@ -38,8 +39,8 @@ Tensor softshrink(const Tensor& x, double lambda = 0.5, Location where = Locatio
 
 /// softmax(-x).
 Tensor softmin(const Tensor& x, std::int64_t axis = -1, Location where = Location::current());
-/// softmax of logits with Gumbel noise, divided by a temperature: a sample that can be differentiated. `hard` rounds it to
-/// one 1 among zeros and keeps the gradient.
+/// softmax of logits with Gumbel noise, divided by a temperature: a sample that can be differentiated. `hard` rounds it
+/// to one 1 among zeros and keeps the gradient.
 ///
 /// Source   Jang, Gu and Poole, "Categorical reparameterization with Gumbel-softmax", ICLR 2017.
 Tensor gumbel_softmax(const Tensor& logits, double temperature = 1, bool hard = false, std::int64_t axis = -1,

@@ -31,9 +31,7 @@ class NoGradGuard : KeyGuard {
 /// Gradients are recorded in the scope, also inside a NoGradGuard.
 class EnableGradGuard : KeyGuard {
  public:
-  EnableGradGuard() : KeyGuard({}, {}) {
-    thread_keys.excluded = thread_keys.excluded - Functionality::autograd;
-  }
+  EnableGradGuard() : KeyGuard({}, {}) { thread_keys.excluded = thread_keys.excluded - Functionality::autograd; }
 };
 /// What f() gives, computed while no gradients are recorded.
 template <class F> decltype(auto) no_grad(F&& f) {
@@ -96,7 +94,8 @@ template <class T> Tensor& differentiated(T& value) { return std::get<0>(detail:
 
 /// value_and_grad<0, 2>(f)(a, b, c) is a pair: f(a, b, c), and its gradients with respect to a and c as a tuple (not a
 /// tuple for one argument, by default the first). f gives a tensor of one element; the arguments to differentiate are
-/// floating tensors or trees of them (fermata/tensor_tree.h), the others anything. A gradient has the type of its argument.
+/// floating tensors or trees of them (fermata/tensor_tree.h), the others anything. A gradient has the type of its
+/// argument.
 ///
 /// f may give a pair, tuple or struct instead: its first element is differentiated, the others (trees, anything)
 /// are auxiliary, and the value is what f gave.
@@ -122,8 +121,10 @@ template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location w
       const Tensor* next = all.data();
       // Braces: elements are taken from left to right.
       std::tuple gradients{take_like(std::get<Arguments>(marked), next)...};
-      if constexpr (sizeof...(Arguments) == 1) return std::pair(std::move(value), std::move(std::get<0>(gradients)));
-      else return std::pair(std::move(value), std::move(gradients));
+      if constexpr (sizeof...(Arguments) == 1)
+        return std::pair(std::move(value), std::move(std::get<0>(gradients)));
+      else
+        return std::pair(std::move(value), std::move(gradients));
     };
   }
 }

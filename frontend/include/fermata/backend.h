@@ -15,13 +15,14 @@
 namespace fermata {
 
 struct DeviceOptions {
-  /// Ops that the device has no kernel for, when it is registered, run on the CPU: operands are copied there, results back.
-  /// Register the device's own kernels first. Off, such calls are errors.
+  /// Ops that the device has no kernel for, when it is registered, run on the CPU: operands are copied there, results
+  /// back. Register the device's own kernels first. Off, such calls are errors.
   bool missing_on_cpu = false;
 };
 
-/// Makes a backend usable under its key: creation, copies, every op that a kernel description can say, in both modes. Eager
-/// calls are plans of one node; backends with `can_compile` false have only the kernels that are added. Once per key.
+/// Makes a backend usable under its key: creation, copies, every op that a kernel description can say, in both modes.
+/// Eager calls are plans of one node; backends with `can_compile` false have only the kernels that are added. Once per
+/// key.
 ///
 /// Errors   InternalError FM9003 for a second backend of a key.
 void register_device(BackendKey key, std::unique_ptr<Backend> backend, const DeviceOptions& options = {});

@@ -1,12 +1,13 @@
 // compile(fn): a function captured once and replayed with no recording.
 //
 // A replay checks the arguments (exact sizes, dtypes, strides, host numbers), binds buffers and runs the plan. Other
-// arguments record fn again, which takes microseconds; kernels are free of sizes, so nothing is compiled for a new size.
-// Tensors that fn touches without taking them as arguments are hidden inputs, bound by identity: their present value is
-// used, and in-place writes of fn and what it does to grad() of leaves are done. A Setting is read at every call; other host numbers
-// that fn captures are part of it, and one that changes is UserError FM1702: the second call of each signature records fn again and compares,
-// every call does with FERMATA_CHECK_REPLAY=1 and in debug builds. Reading a value inside fn is an error at that line. Where a
-// result carries a gradient history, fn is run and not replayed. Threads replay side by side. docs/modes.md has the rules.
+// arguments record fn again, which takes microseconds; kernels are free of sizes, so nothing is compiled for a new
+// size. Tensors that fn touches without taking them as arguments are hidden inputs, bound by identity: their present
+// value is used, and in-place writes of fn and what it does to grad() of leaves are done. A Setting is read at every
+// call; other host numbers that fn captures are part of it, and one that changes is UserError FM1702: the second call
+// of each signature records fn again and compares, every call does with FERMATA_CHECK_REPLAY=1 and in debug builds.
+// Reading a value inside fn is an error at that line. Where a result carries a gradient history, fn is run and not
+// replayed. Threads replay side by side. docs/modes.md has the rules.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +32,8 @@
 
 namespace fermata {
 
-/// Whether every call of a compiled function that is there already is recorded again and compared, as with FERMATA_CHECK_REPLAY=1 and
-/// in debug builds. Gives what was set before.
+/// Whether every call of a compiled function that is there already is recorded again and compared, as with
+/// FERMATA_CHECK_REPLAY=1 and in debug builds. Gives what was set before.
 bool set_check_replay(bool on);
 
 /// What compile() returns holds one of these: the captures of one function.
@@ -53,7 +54,8 @@ class CompiledCore {
   /// Takes results from where they lie.
   using Deliver = FunctionRef<void(std::span<Tensor> results, const void* form)>;
   /// Runs `body` on stand-ins for the arguments once per distinct signature, replays it otherwise.
-  void call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body, Deliver deliver, Location where);
+  void call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body, Deliver deliver,
+            Location where);
   /// Distinct signatures captured so far.
   std::size_t captures() const;
 
@@ -64,29 +66,38 @@ class CompiledCore {
 
 namespace detail {
 
-template <class T>
-inline constexpr bool is_number = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, Setting>;
-template <class T> inline constexpr bool is_text = std::is_same_v<T, std::string> || std::is_same_v<T, std::string_view>;
+template <class T> inline constexpr bool is_number =
+    std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, Setting>;
+template <class T> inline constexpr bool is_text =
+    std::is_same_v<T, std::string> || std::is_same_v<T, std::string_view>;
 
-/// Whether compiled functions take and give values of a type: trees that have nothing beside tensors but numbers and text.
+/// Whether compiled functions take and give values of a type: trees that have nothing beside tensors but numbers and
+/// text.
 template <class T> consteval bool is_plain_tree() {
-  if constexpr (std::is_same_v<T, Tensor> || is_number<T> || is_text<T>) return true;
-  else if constexpr (is_vector<T> || is_optional<T>) return is_plain_tree<typename T::value_type>();
+  if constexpr (std::is_same_v<T, Tensor> || is_number<T> || is_text<T>)
+    return true;
+  else if constexpr (is_vector<T> || is_optional<T>)
+    return is_plain_tree<typename T::value_type>();
   else if constexpr (is_map<T>)
     return (is_number<typename T::key_type> || is_text<typename T::key_type>)&&is_plain_tree<typename T::mapped_type>();
   else if constexpr (is_tuple<T> || is_struct<T>)
     return []<class... M>(std::type_identity<std::tuple<M...>>) {
       return (is_plain_tree<std::remove_cvref_t<M>>() && ...);
     }(std::type_identity<decltype(members(std::declval<T&>()))>{});
-  else return std::is_empty_v<T>;
+  else
+    return std::is_empty_v<T>;
 }
 
 /// Everything of a tree that is no tensor, as words: numbers, sizes of lists, and which places of tensors are empty.
 template <class T> void add_words(std::vector<std::uint64_t>& words, const T& value) {
-  if constexpr (std::is_same_v<T, Tensor>) words.push_back(value.defined() ? 1 : 0);
-  else if constexpr (std::is_same_v<T, Setting>) words.push_back(std::bit_cast<std::uint64_t>(static_cast<double>(value)));
-  else if constexpr (std::is_floating_point_v<T>) words.push_back(std::bit_cast<std::uint64_t>(static_cast<double>(value)));
-  else if constexpr (is_number<T>) words.push_back(static_cast<std::uint64_t>(value));
+  if constexpr (std::is_same_v<T, Tensor>)
+    words.push_back(value.defined() ? 1 : 0);
+  else if constexpr (std::is_same_v<T, Setting>)
+    words.push_back(std::bit_cast<std::uint64_t>(static_cast<double>(value)));
+  else if constexpr (std::is_floating_point_v<T>)
+    words.push_back(std::bit_cast<std::uint64_t>(static_cast<double>(value)));
+  else if constexpr (is_number<T>)
+    words.push_back(static_cast<std::uint64_t>(value));
   else if constexpr (is_text<T>) {
     words.push_back(value.size());
     for (std::size_t at = 0; at < value.size(); at += sizeof(std::uint64_t)) {
@@ -129,13 +140,20 @@ template <class... A> class CallArguments {
     if constexpr (kPlain) {
       [[maybe_unused]] std::size_t tensor = 0, word = 0;
       [[maybe_unused]] const auto take = [&]<class T>(const T& a) {
-        if constexpr (std::is_same_v<T, Tensor>) tensors[tensor++] = a;
-        else if constexpr (std::is_floating_point_v<T>) words[word++] = std::bit_cast<std::uint64_t>(static_cast<double>(a));
-        else words[word++] = static_cast<std::uint64_t>(a);
+        if constexpr (std::is_same_v<T, Tensor>)
+          tensors[tensor++] = a;
+        else if constexpr (std::is_floating_point_v<T>)
+          words[word++] = std::bit_cast<std::uint64_t>(static_cast<double>(a));
+        else
+          words[word++] = static_cast<std::uint64_t>(a);
       };
       (take(args), ...);
     } else {
-      (each_tensor(args, [&](const Tensor& x) { if (x.defined()) tensors.push_back(x); }), ...);
+      (each_tensor(args,
+                   [&](const Tensor& x) {
+                     if (x.defined()) tensors.push_back(x);
+                   }),
+       ...);
       (add_words(words, args), ...);
     }
   }
@@ -152,9 +170,10 @@ template <class F> class CompiledFunction {
 
   template <class... A> auto operator()(const A&... args) {
     if constexpr (!(detail::is_plain_tree<A>() && ...)) {
-      static_assert((detail::is_plain_tree<A>() && ...),
-                    "arguments of a compiled function are tensors, numbers, enums and text, and vectors, arrays, tuples, pairs, optionals, "
-                    "maps and structs of those (fermata/tensor_tree.h)");
+      static_assert(
+          (detail::is_plain_tree<A>() && ...),
+          "arguments of a compiled function are tensors, numbers, enums and text, and vectors, arrays, tuples, pairs, optionals, "
+          "maps and structs of those (fermata/tensor_tree.h)");
     } else if constexpr (!std::is_invocable_v<F&, const A&...>) {
       static_assert(std::is_invocable_v<F&, const A&...>, "the compiled function does not take these arguments");
     } else {
@@ -170,16 +189,21 @@ template <class F> class CompiledFunction {
         run(stand_ins, args...);
         return CompiledCore::Results{};
       };
-      replay(body, [](std::span<Tensor>, const void*) {}, args...);
+      replay(
+          body, [](std::span<Tensor>, const void*) {}, args...);
     } else if constexpr (std::is_same_v<R, Tensor>) {
-      const auto body = [&](std::span<const Tensor> stand_ins) { return CompiledCore::Results{{run(stand_ins, args...)}}; };
+      const auto body = [&](std::span<const Tensor> stand_ins) {
+        return CompiledCore::Results{{run(stand_ins, args...)}};
+      };
       Tensor result;
-      replay(body, [&](std::span<Tensor> values, const void*) { result = std::move(values[0]); }, args...);
+      replay(
+          body, [&](std::span<Tensor> values, const void*) { result = std::move(values[0]); }, args...);
       return result;
     } else if constexpr (!detail::is_plain_tree<R>()) {
-      static_assert(detail::is_plain_tree<R>(),
-                    "the result of a compiled function is nothing, a tensor, a number, an enum or text, or a vector, array, tuple, pair, "
-                    "optional, map or struct of those (fermata/tensor_tree.h)");
+      static_assert(
+          detail::is_plain_tree<R>(),
+          "the result of a compiled function is nothing, a tensor, a number, an enum or text, or a vector, array, tuple, pair, "
+          "optional, map or struct of those (fermata/tensor_tree.h)");
     } else {
       const auto body = [&](std::span<const Tensor> stand_ins) {
         R result = run(stand_ins, args...);
@@ -189,9 +213,12 @@ template <class F> class CompiledFunction {
         return out;
       };
       std::optional<R> result;
-      replay(body, [&](std::span<Tensor> values, const void* form) {
-        result.emplace(static_cast<const TreeForm<R>*>(form)->filled(values));
-      }, args...);
+      replay(
+          body,
+          [&](std::span<Tensor> values, const void* form) {
+            result.emplace(static_cast<const TreeForm<R>*>(form)->filled(values));
+          },
+          args...);
       return *std::move(result);
     }
   }
@@ -213,8 +240,7 @@ template <class F> class CompiledFunction {
 };
 
 /// Errors of a call as a whole name the line of compile(); those of calls inside fn name their own.
-template <class F>
-CompiledFunction<std::decay_t<F>> compile(F&& fn, Location where = Location::current()) {
+template <class F> CompiledFunction<std::decay_t<F>> compile(F&& fn, Location where = Location::current()) {
   return CompiledFunction<std::decay_t<F>>(std::forward<F>(fn), where);
 }
 

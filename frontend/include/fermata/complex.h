@@ -1,9 +1,9 @@
 // Complex numbers: dtypes c64 and c128, with parts of f32 and f64.
 //
-// Arithmetic, powers, exponentials, logarithms and trigonometry, comparisons for equality, sums, products, matrix products
-// and everything that moves elements take complex operands; a real operand beside one is converted. conj, real, imag and
-// angle are rows of the op table and declared in fermata/ops.h; they take real numbers too. Host numbers of C++ are
-// real; tensor(std::complex<double>(0, 1)) is a 0-d tensor of c64, which does not widen what it meets.
+// Arithmetic, powers, exponentials, logarithms and trigonometry, comparisons for equality, sums, products, matrix
+// products and everything that moves elements take complex operands; a real operand beside one is converted. conj,
+// real, imag and angle are rows of the op table and declared in fermata/ops.h; they take real numbers too. Host numbers
+// of C++ are real; tensor(std::complex<double>(0, 1)) is a 0-d tensor of c64, which does not widen what it meets.
 #pragma once
 
 #include "runtime/operand.h"

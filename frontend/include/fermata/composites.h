@@ -14,7 +14,8 @@ Tensor log_softmax(const Tensor& x, std::int64_t axis = -1, Location where = Loc
 
 /// The mean negative log-likelihood of labels under softmax(logits, -1).
 ///
-/// Shapes   logits [..N, C], labels [..N] -> []. DType logits floating, labels an integer dtype in [0, C); a label out of
+/// Shapes   logits [..N, C], labels [..N] -> []. DType logits floating, labels an integer dtype in [0, C); a label out
+/// of
 ///          range makes the result NaN.
 /// Errors   ShapeError if the shapes do not fit; DTypeError unless labels are integers.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Location where = Location::current());

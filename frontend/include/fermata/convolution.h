@@ -1,8 +1,8 @@
 // Convolutions and transposed convolutions, of one to three spatial axes.
 //
-// Names, arguments and defaults follow torch.nn.functional. As there, a filter is not mirrored. Errors: ShapeError where
-// channels or filters do not fit, DTypeError or UnsupportedError unless x and weight are floating and of one dtype,
-// ValueError for strides, dilations or groups below 1.
+// Names, arguments and defaults follow torch.nn.functional. As there, a filter is not mirrored. Errors: ShapeError
+// where channels or filters do not fit, DTypeError or UnsupportedError unless x and weight are floating and of one
+// dtype, ValueError for strides, dilations or groups below 1.
 #pragma once
 
 #include <string_view>

@@ -37,8 +37,8 @@ Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns = {}, DType dt
            Location where = Location::current());
 Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, std::int64_t k, DType dtype = DType::f32,
            Location where = Location::current());
-/// A tensor for a kernel to fill, made now, dense and row-major: nobody else has seen it. The elements are whatever they
-/// are.
+/// A tensor for a kernel to fill, made now, dense and row-major: nobody else has seen it. The elements are whatever
+/// they are.
 ///
 /// Errors   ShapeError for a size that is negative or too large; OutOfMemoryError; DeviceError FM1403.
 Tensor empty(const IntegerList& sizes, DType dtype = DType::f32, BackendKey device = BackendKey::cpu,

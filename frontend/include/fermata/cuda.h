@@ -23,8 +23,8 @@ int cuda_device_count();
 /// The name of one of them. DeviceError FM1405, or FM1406 where there are fewer.
 std::string cuda_device_name(int number, Location where = Location::current());
 
-/// Chooses, for this thread and scope, one of several CUDA devices. Tensors made meanwhile lie there; they are used while
-/// it is chosen (FM1407).
+/// Chooses, for this thread and scope, one of several CUDA devices. Tensors made meanwhile lie there; they are used
+/// while it is chosen (FM1407).
 class CudaDeviceGuard {
  public:
   explicit CudaDeviceGuard(int number, Location where = Location::current());
@@ -51,8 +51,8 @@ class CudaStream {
   void* queue_;
 };
 
-/// Chooses, for this thread and scope, the stream that work is enqueued on. A tensor may be used on any: the stream waits
-/// for the one that used it last.
+/// Chooses, for this thread and scope, the stream that work is enqueued on. A tensor may be used on any: the stream
+/// waits for the one that used it last.
 class CudaStreamGuard {
  public:
   explicit CudaStreamGuard(const CudaStream& stream);
@@ -78,8 +78,8 @@ CudaMemory cuda_memory(Location where = Location::current());
 std::size_t set_cuda_memory_limit(std::size_t bytes, Location where = Location::current());
 /// Gives what is kept for reuse back to the driver; the number of bytes.
 std::size_t trim_cuda_cache(Location where = Location::current());
-/// Whether products of f32 may round their factors to TF32: much faster, about three digits. Off, unless FERMATA_CUDA_TF32 is
-/// set. Returns what was chosen before.
+/// Whether products of f32 may round their factors to TF32: much faster, about three digits. Off, unless
+/// FERMATA_CUDA_TF32 is set. Returns what was chosen before.
 bool set_cuda_tf32(bool on, Location where = Location::current());
 
 }  // namespace fermata

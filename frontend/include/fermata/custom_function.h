@@ -40,7 +40,8 @@ class FunctionContext {
     save_for_backward(std::span(std::data(tensors), tensors.size()));
   }
   void save_for_backward(std::span<const Tensor> tensors);
-  /// They again, with their history where the backward pass is recorded. GradientError FM1713 once a pass has used them up.
+  /// They again, with their history where the backward pass is recorded. GradientError FM1713 once a pass has used them
+  /// up.
   std::vector<Tensor> saved() const;
   /// Anything else, by name.
   std::map<std::string, Value> data;
@@ -85,10 +86,10 @@ template <class T> void collect(std::vector<Tensor>& out, const T& v) {
 
 }  // namespace detail
 
-/// The base of such functions. F has static `forward(FunctionContext&, arguments...)`, which gives a Tensor or a vector of
-/// them and runs while no gradients are recorded, and `backward(FunctionContext&, std::span<const Tensor> gradients)`, which
-/// is given the gradient of each result (undefined where nothing reached it) and gives that of each Tensor argument in
-/// order (undefined for none).
+/// The base of such functions. F has static `forward(FunctionContext&, arguments...)`, which gives a Tensor or a vector
+/// of them and runs while no gradients are recorded, and `backward(FunctionContext&, std::span<const Tensor>
+/// gradients)`, which is given the gradient of each result (undefined where nothing reached it) and gives that of each
+/// Tensor argument in order (undefined for none).
 template <class F> struct Function {
   template <class... A> static auto apply(const A&... arguments) { return apply_at(Location::current(), arguments...); }
   template <class... A> static auto apply_at(Location where, const A&... arguments) {
@@ -109,8 +110,8 @@ struct DerivativeArguments {
   std::vector<Tensor> results;        // the tensors among its results
   std::span<const Tensor> gradients;  // one per result, undefined where nothing reached it
 };
-/// The Autograd kernel of an operator from its derivative: gradients of the Tensor arguments in order. For impl_boxed in a
-/// FERMATA_LIBRARY_IMPL(ns, Autograd, m).
+/// The Autograd kernel of an operator from its derivative: gradients of the Tensor arguments in order. For impl_boxed
+/// in a FERMATA_LIBRARY_IMPL(ns, Autograd, m).
 std::function<void(const Call&, Stack&)> derivative(
     std::function<std::vector<Tensor>(const DerivativeArguments&)> backward);
 

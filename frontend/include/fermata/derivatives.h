@@ -1,8 +1,8 @@
 // Derivatives as maps: pullbacks (vjp), pushforwards (jvp), Jacobians and Hessians.
 //
-// Arguments and results are trees (fermata/tensor_tree.h): tensors, or vectors, tuples, structs and so on of them; tensors that are
-// not floating are passed and have no derivative. Everything nests, with itself, grad and vmap, and may be part of a compiled function.
-// docs/transforms.md has examples and what each costs.
+// Arguments and results are trees (fermata/tensor_tree.h): tensors, or vectors, tuples, structs and so on of them;
+// tensors that are not floating are passed and have no derivative. Everything nests, with itself, grad and vmap, and
+// may be part of a compiled function. docs/transforms.md has examples and what each costs.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@
 
 namespace fermata {
 
-/// One evaluation of a function and its derivative there: what the functions below are made of. Arguments are marked, the
-/// function is run on the marks, and its results handed in.
+/// One evaluation of a function and its derivative there: what the functions below are made of. Arguments are marked,
+/// the function is run on the marks, and its results handed in.
 class Linearization {
  public:
   Linearization(std::string_view function, Location where);
@@ -42,8 +42,10 @@ namespace detail {
 template <class T> inline constexpr bool is_tensor_tuple = requires { std::tuple_size<T>::value; };
 /// f of one argument, or of the elements of a tuple.
 template <class F, class A> decltype(auto) call_with(F& f, A& arguments) {
-  if constexpr (is_tensor_tuple<std::remove_cv_t<A>>) return std::apply(f, arguments);
-  else return f(arguments);
+  if constexpr (is_tensor_tuple<std::remove_cv_t<A>>)
+    return std::apply(f, arguments);
+  else
+    return f(arguments);
 }
 /// Evaluates f on marks; gives its results.
 template <class F, class A> auto evaluate(Linearization& at, F& f, A arguments, bool pushes) {
@@ -60,8 +62,8 @@ Tensor rows_as(const Tensor& rows, const Tensor& first, const Tensor& rest, Loca
 
 }  // namespace detail
 
-/// The value of f, and how it changes when its arguments do: the derivative of f(primals) in the direction of the tangents.
-/// Several arguments are given as tuples: jvp(f, std::tuple(x, w), std::tuple(dx, dw)).
+/// The value of f, and how it changes when its arguments do: the derivative of f(primals) in the direction of the
+/// tangents. Several arguments are given as tuples: jvp(f, std::tuple(x, w), std::tuple(dx, dw)).
 ///
 /// Errors   GradientError FM1760 where a tangent has another shape than its argument, or is not floating.
 /// Cost     forward mode: the forward pass and about twice its derivative; what only a backward pass would need is not
@@ -92,12 +94,14 @@ template <class F, class P> auto linearize(F f, const P& primals, Location where
 template <class F, class P> auto pullback(F f, const P& primals, Location where = Location::current()) {
   auto at = std::make_shared<Linearization>("pullback", where);
   auto value = detail::evaluate(*at, f, primals, false);
-  auto pull = [at, primals](const auto& cotangents) { return with_tensors(primals, at->pull(defined_tensors_in(cotangents))); };
+  auto pull = [at, primals](const auto& cotangents) {
+    return with_tensors(primals, at->pull(defined_tensors_in(cotangents)));
+  };
   return std::pair(std::move(value), std::move(pull));
 }
 
-/// The Jacobian of a function of one tensor to one tensor, [..result, ..argument], row by row: one backward pass that is
-/// batched over the elements of the result. For functions with fewer results than arguments.
+/// The Jacobian of a function of one tensor to one tensor, [..result, ..argument], row by row: one backward pass that
+/// is batched over the elements of the result. For functions with fewer results than arguments.
 template <class F> auto jacrev(F f, Location where = Location::current()) {
   return [f = std::move(f), where](const Tensor& x) {
     auto [y, pull] = pullback(f, x, where);

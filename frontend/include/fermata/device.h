@@ -1,8 +1,8 @@
 // Devices: where a tensor's elements lie, and how they get elsewhere.
 //
 // A device is a backend key: the CPU, CUDA, Meta (types without elements), and three private ones for backends from
-// outside (fermata/backend.h). Calls run where their operands are; nothing is moved unasked, but for 0-d tensors of the CPU,
-// which may meet any device.
+// outside (fermata/backend.h). Calls run where their operands are; nothing is moved unasked, but for 0-d tensors of the
+// CPU, which may meet any device.
 #pragma once
 
 #include <optional>
@@ -16,12 +16,13 @@ namespace fermata {
 /// Where the elements of x are.
 BackendKey device(const Tensor& x);
 
-/// x on a device: x itself where it is there already, else a copy, dense and row-major. The gradient goes back to where x
-/// is. A pending x is computed: a plan is of one device. Of the Meta device the result has the type and no elements.
+/// x on a device: x itself where it is there already, else a copy, dense and row-major. The gradient goes back to where
+/// x is. A pending x is computed: a plan is of one device. Of the Meta device the result has the type and no elements.
 ///
 /// Shapes   [..S] -> [..S]
 /// DType    any, kept.
-/// Errors   DeviceError FM1403 where no backend is registered for the device; UserError FM1701 inside a function that is
+/// Errors   DeviceError FM1403 where no backend is registered for the device; UserError FM1701 inside a function that
+/// is
 ///          being compiled; UnsupportedError FM2005 for a tensor without elements of its own.
 Tensor to(const Tensor& x, BackendKey device, Location where = Location::current());
 

@@ -22,8 +22,8 @@ bool isdtype(DType dtype, std::string_view kind, Location where = Location::curr
 
 struct FloatInfo {
   int bits;
-  double eps;              // from 1 to the next number above
-  double max, min;         // finite
+  double eps;       // from 1 to the next number above
+  double max, min;  // finite
   double smallest_normal;
   DType dtype;
 };

@@ -12,7 +12,8 @@ namespace fermata {
 
 /// result[i, j, k] = x[i, index[i, j, k], k] for axis 1, and so on.
 ///
-/// Shapes   x and index have the same axes; index is nowhere longer than x but along `axis`. The result has the shape of
+/// Shapes   x and index have the same axes; index is nowhere longer than x but along `axis`. The result has the shape
+/// of
 ///          index.
 /// Source   PyTorch, torch.gather.
 Tensor gather(const Tensor& x, const Tensor& index, std::int64_t axis = 0, Location where = Location::current());

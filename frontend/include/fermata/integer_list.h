@@ -22,8 +22,7 @@ class IntegerList {
   IntegerList(const Shape& list) : list_(list.data(), list.size()) {}
   IntegerList(const std::vector<std::int64_t>& list) : list_(list) {}
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  IntegerList(T only) : only_(static_cast<std::int64_t>(only)), list_(&only_, 1) {}
+  requires(!std::same_as<T, bool>) IntegerList(T only) : only_(static_cast<std::int64_t>(only)), list_(&only_, 1) {}
   IntegerList(const IntegerList&) = delete;
   IntegerList& operator=(const IntegerList&) = delete;
 

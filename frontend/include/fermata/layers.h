@@ -10,8 +10,8 @@
 
 namespace fermata {
 
-/// In training, elements become 0 with probability p and the rest grow by 1 / (1 - p); otherwise x itself. The numbers are
-/// those of the generator, so eager and compiled code drop the same elements.
+/// In training, elements become 0 with probability p and the rest grow by 1 / (1 - p); otherwise x itself. The numbers
+/// are those of the generator, so eager and compiled code drop the same elements.
 ///
 /// Errors   ValueError unless 0 <= p <= 1. DType: floating.
 /// Source   Srivastava et al., "Dropout", JMLR 15, 2014.
@@ -31,8 +31,8 @@ Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true, Gene
 /// Shapes   index [..I], weight [V, D] -> [..I, D].
 Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<std::int64_t> padding_idx = {},
                  Location where = Location::current());
-/// i64: 1 where the position along a new last axis is the element of x, else 0. Without a number of classes it is one more
-/// than the largest element, which is read for it. Elements out of range have no 1.
+/// i64: 1 where the position along a new last axis is the element of x, else 0. Without a number of classes it is one
+/// more than the largest element, which is read for it. Elements out of range have no 1.
 ///
 /// Errors   DTypeError unless x has an integer dtype.
 Tensor one_hot(const Tensor& x, std::optional<std::int64_t> classes = {}, Location where = Location::current());
@@ -46,7 +46,8 @@ struct AttentionOptions {
 };
 /// softmax(query key^T * scale + mask) value. A query for which every key is masked out gives 0.
 ///
-/// Shapes   query [.., L, E], key [.., S, E], value [.., S, V] -> [.., L, V]; leading axes broadcast. mask broadcasts to
+/// Shapes   query [.., L, E], key [.., S, E], value [.., S, V] -> [.., L, V]; leading axes broadcast. mask broadcasts
+/// to
 ///          [.., L, S]. With enable_gqa query [.., H, L, E] and key, value [.., G, S, ..], H a multiple of G.
 /// DType    floating; the softmax of f16 and bf16 is computed in f32.
 /// Source   Vaswani et al., "Attention is all you need", NeurIPS 2017.

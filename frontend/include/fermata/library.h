@@ -1,7 +1,7 @@
 // Operators of your own: definitions, kernels for any key, and what kernels need to reach elements.
 //
-// Not part of fermata/fermata.h: only files that define operators include it. docs/adding-an-op.md goes through an example,
-// docs/dispatch.md has the rules.
+// Not part of fermata/fermata.h: only files that define operators include it. docs/adding-an-op.md goes through an
+// example, docs/dispatch.md has the rules.
 #pragma once
 
 #include "dispatch/library.h"
@@ -12,7 +12,8 @@
 
 namespace fermata {
 
-/// A tensor's elements, for a kernel: computed if they were pending. `view` says where they are; strides are in elements.
+/// A tensor's elements, for a kernel: computed if they were pending. `view` says where they are; strides are in
+/// elements.
 class Elements {
  public:
   explicit Elements(const Tensor& x, Location where = Location::current());
@@ -28,7 +29,8 @@ class Elements {
   TensorView view_;
 };
 
-/// The elements of a new tensor that a kernel fills, such as empty() makes: nobody has read them yet. Computes it if it is pending.
+/// The elements of a new tensor that a kernel fills, such as empty() makes: nobody has read them yet. Computes it if it
+/// is pending.
 template <class T> T* elements_to_fill(const Tensor& fresh) {
   return static_cast<T*>(fresh.sync().node()->storage.load()->data);
 }
@@ -40,8 +42,8 @@ struct BatchedArguments {
   std::int64_t size;          // of the batch
 };
 /// The Batched kernel of an operator from its rule: the results in order, each with the batch as axis 0 (ShapeError
-/// FM1031 otherwise). For impl_boxed in a FERMATA_LIBRARY_IMPL(ns, Batched, m). Without one vmap calls the operator in a
-/// loop.
+/// FM1031 otherwise). For impl_boxed in a FERMATA_LIBRARY_IMPL(ns, Batched, m). Without one vmap calls the operator in
+/// a loop.
 std::function<void(const Call&, Stack&)> batching_rule(
     std::function<std::vector<Tensor>(const BatchedArguments&)> rule);
 

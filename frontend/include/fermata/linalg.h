@@ -1,10 +1,10 @@
 // Linear algebra: fermata::linalg.
 //
-// Matrices are the last two axes, batch axes in front. Factorisations and solvers take f32, f64, c64 and c128 (integers and
-// bool become f32; f16 and bf16 are refused, cast them first) and run through LAPACK; a build without it raises
+// Matrices are the last two axes, batch axes in front. Factorisations and solvers take f32, f64, c64 and c128 (integers
+// and bool become f32; f16 and bf16 are refused, cast them first) and run through LAPACK; a build without it raises
 // UnsupportedError. They have derivatives of any order, those of eigenvectors and singular vectors where the values are
-// simple. A matrix that is singular, or not positive definite, is a ValueError when the value is computed, with its place
-// in the batch. Sources: Python array API 2023.12, extension linalg; NumPy for what that lacks.
+// simple. A matrix that is singular, or not positive definite, is a ValueError when the value is computed, with its
+// place in the batch. Sources: Python array API 2023.12, extension linalg; NumPy for what that lacks.
 #pragma once
 
 #include <optional>
@@ -30,8 +30,8 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper = false, bo
                         Location where = Location::current());
 /// Inverse. To apply it to something, solve() is faster and closer.
 Tensor inv(const Tensor& x, Location where = Location::current());
-/// Pseudo-inverse, [..B, M, N] -> [..B, N, M]: singular values up to rtol times the largest count as zero. By default rtol is
-/// max(M, N) times the epsilon of the dtype.
+/// Pseudo-inverse, [..B, M, N] -> [..B, N, M]: singular values up to rtol times the largest count as zero. By default
+/// rtol is max(M, N) times the epsilon of the dtype.
 Tensor pinv(const Tensor& x, std::optional<double> rtol = {}, Location where = Location::current());
 
 struct LeastSquares {
@@ -43,7 +43,8 @@ struct LeastSquares {
 /// The x that makes the norm of a x - b least, of several the shortest.
 ///
 /// Shapes   a [..B, M, N], b [..B, M, K], or [M]. Unlike NumPy's, residuals are there whatever the rank.
-LeastSquares lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {}, Location where = Location::current());
+LeastSquares lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {},
+                   Location where = Location::current());
 
 /// Determinants, [..B, N, N] -> [..B].
 Tensor det(const Tensor& x, Location where = Location::current());
@@ -56,7 +57,8 @@ SignedLogarithm slogdet(const Tensor& x, Location where = Location::current());
 
 // ---- Factors
 
-/// The lower triangular L of x = L L^H, or the upper U of x = U^H U. One triangle of x is read: the lower, or the upper.
+/// The lower triangular L of x = L L^H, or the upper U of x = U^H U. One triangle of x is read: the lower, or the
+/// upper.
 Tensor cholesky(const Tensor& x, bool upper = false, Location where = Location::current());
 
 struct Qr {
@@ -81,8 +83,8 @@ struct Svd {
 };
 /// x = u diag(s) vh with s real and descending.
 ///
-/// Shapes   x [..B, M, N] -> u [M, M], s [K], vh [N, N] with K = min(M, N), or u [M, K] and vh [K, N] unless full_matrices.
-/// Errors   GradientError for the derivative of full matrices where M and N differ.
+/// Shapes   x [..B, M, N] -> u [M, M], s [K], vh [N, N] with K = min(M, N), or u [M, K] and vh [K, N] unless
+/// full_matrices. Errors   GradientError for the derivative of full matrices where M and N differ.
 Svd svd(const Tensor& x, bool full_matrices = true, Location where = Location::current());
 Tensor svdvals(const Tensor& x, Location where = Location::current());
 /// How many singular values exceed rtol times the largest: i64 [..B].
@@ -95,8 +97,10 @@ Tensor matrix_rank(const Tensor& x, std::optional<double> rtol = {}, Location wh
 Tensor vector_norm(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false, double ord = 2,
                    Location where = Location::current());
 /// Of the last two axes: "fro" (the root of the sum of squares) or "nuc" (the sum of singular values).
-Tensor matrix_norm(const Tensor& x, bool keepdims = false, std::string_view ord = "fro", Location where = Location::current());
-/// ord 1 and -1: the largest and smallest sum of a column's magnitudes; inf and -inf: of a row's; 2 and -2: singular value.
+Tensor matrix_norm(const Tensor& x, bool keepdims = false, std::string_view ord = "fro",
+                   Location where = Location::current());
+/// ord 1 and -1: the largest and smallest sum of a column's magnitudes; inf and -inf: of a row's; 2 and -2: singular
+/// value.
 Tensor matrix_norm(const Tensor& x, bool keepdims, double ord, Location where = Location::current());
 
 // ---- Made of products, sums and views
@@ -106,7 +110,8 @@ Tensor matrix_power(const Tensor& x, std::int64_t n, Location where = Location::
 /// A view of the elements k columns right of the main diagonal: [..B, M, N] -> [..B, length].
 Tensor diagonal(const Tensor& x, std::int64_t offset = 0, Location where = Location::current());
 /// The sum of a diagonal; integers add up in i64.
-Tensor trace(const Tensor& x, std::int64_t offset = 0, std::optional<DType> dtype = {}, Location where = Location::current());
+Tensor trace(const Tensor& x, std::int64_t offset = 0, std::optional<DType> dtype = {},
+             Location where = Location::current());
 /// Products of each element of one vector with each of another.
 Tensor outer(const Tensor& lhs, const Tensor& rhs, Location where = Location::current());
 /// Cross products of vectors of three elements along an axis; the other axes broadcast.

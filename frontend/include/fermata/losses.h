@@ -1,8 +1,8 @@
 // Losses: how far a prediction is from a target.
 //
-// Names, arguments and defaults follow torch.nn.functional. x and target broadcast unless said otherwise; `reduction` says
-// what becomes of the losses of the elements. DType: floating; f16 and bf16 are computed in f32 and rounded once, integers
-// become f32. Errors: ShapeError where operands do not fit, ValueError for parameters out of their range.
+// Names, arguments and defaults follow torch.nn.functional. x and target broadcast unless said otherwise; `reduction`
+// says what becomes of the losses of the elements. DType: floating; f16 and bf16 are computed in f32 and rounded once,
+// integers become f32. Errors: ShapeError where operands do not fit, ValueError for parameters out of their range.
 #pragma once
 
 #include "runtime/operand.h"
@@ -81,7 +81,8 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 /// (log(var) + (x - target)^2 / var) / 2, var not below eps; `full` adds log(2 pi) / 2.
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, bool full = false, double eps = 1e-6,
                          LossReduction reduction = LossReduction::mean, Location where = Location::current());
-/// exp(x) - target x, or x - target log(x + eps) unless log_input; `full` adds Stirling's approximation of log(target!).
+/// exp(x) - target x, or x - target log(x + eps) unless log_input; `full` adds Stirling's approximation of
+/// log(target!).
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, bool log_input = true, bool full = false,
                         double eps = 1e-8, LossReduction reduction = LossReduction::mean,
                         Location where = Location::current());

@@ -1,7 +1,7 @@
 // Elements in other places: axes moved, tensors rolled, repeated, tiled and brought to one shape.
 //
-// permute_dims, moveaxis, swapaxes, unstack, broadcast_arrays and meshgrid give views. Errors name the line of the call:
-// IndexError for an axis out of range or named twice, ShapeError where shapes do not fit.
+// permute_dims, moveaxis, swapaxes, unstack, broadcast_arrays and meshgrid give views. Errors name the line of the
+// call: IndexError for an axis out of range or named twice, ShapeError where shapes do not fit.
 #pragma once
 
 #include <initializer_list>
@@ -31,7 +31,8 @@ std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis = 0, Location whe
 
 /// Elements moved by `shift` places along an axis, what leaves at one end coming back at the other. One shift for each
 /// axis; without axes the elements are one line.
-Tensor roll(const Tensor& x, const IntegerList& shift, const IntegerList& axes = {}, Location where = Location::current());
+Tensor roll(const Tensor& x, const IntegerList& shift, const IntegerList& axes = {},
+            Location where = Location::current());
 
 /// Each element `count` times in a row along an axis; of all elements as one line without an axis.
 Tensor repeat(const Tensor& x, std::int64_t count, std::optional<std::int64_t> axis = {},
@@ -49,8 +50,8 @@ std::vector<Tensor> broadcast_arrays(std::initializer_list<Tensor> tensors, Loca
 Shape broadcast_shapes(std::initializer_list<Shape> shapes, Location where = Location::current());
 
 enum class MeshIndexing { xy, ij };
-/// Coordinates of a grid, given those along each axis as vectors (0-d counts as one element). `ij`: axis k of the results
-/// is that of vector k; `xy` exchanges the first two.
+/// Coordinates of a grid, given those along each axis as vectors (0-d counts as one element). `ij`: axis k of the
+/// results is that of vector k; `xy` exchanges the first two.
 std::vector<Tensor> meshgrid(std::span<const Tensor> vectors, MeshIndexing indexing = MeshIndexing::xy,
                              Location where = Location::current());
 std::vector<Tensor> meshgrid(std::initializer_list<Tensor> vectors, MeshIndexing indexing = MeshIndexing::xy,

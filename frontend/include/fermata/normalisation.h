@@ -30,8 +30,8 @@ Tensor rms_norm(const Tensor& x, const std::same_as<NormalizedShape> auto& over,
   return rms_norm_over(x, over.sizes, weight, eps, where);
 }
 
-/// Each channel normalised over the batch and all other axes; in inference, with the running mean and variance. Training
-/// moves those in place, by `momentum`, towards what it saw (the variance unbiased), where they are defined.
+/// Each channel normalised over the batch and all other axes; in inference, with the running mean and variance.
+/// Training moves those in place, by `momentum`, towards what it saw (the variance unbiased), where they are defined.
 ///
 /// Shapes   x [N, C, ..]; running_mean, running_var, weight and bias [C].
 /// Errors   ValueError in inference without running statistics.

@@ -1,8 +1,9 @@
 // Operations on tensors: pointwise ops and their operators, casts, products, joins and gathers.
 //
 // Operands are tensors or C++ numbers, and broadcast against each other. Dtypes promote as in the Python array API
-// 2023.12; a number takes part by kind only, so x * 2.0 leaves an f16 tensor f16, and kinds mix as in PyTorch. Errors name the
-// line of the call: ShapeError where shapes do not broadcast, DTypeError where the op is not defined for the dtype.
+// 2023.12; a number takes part by kind only, so x * 2.0 leaves an f16 tensor f16, and kinds mix as in PyTorch. Errors
+// name the line of the call: ShapeError where shapes do not broadcast, DTypeError where the op is not defined for the
+// dtype.
 #pragma once
 
 #include <initializer_list>
@@ -22,8 +23,8 @@ Tensor pointwise(Op op, const Operand& condition, const Operand& x, const Operan
 
 // One function per row of the op table (ir/ops/*.def), which has the formula, the dtype rule and one line on each:
 //   exp(x), tanh(x), isnan(x), ...   add(lhs, rhs), maximum(lhs, rhs), less(lhs, rhs), ...   where(condition, x, y)
-// `fermata ops NAME` prints a row. pow(x, e) with the number 2, 3, 0.5 or -1 as e computes square(x), x * x * x, sqrt(x)
-// or reciprocal(x) where x is floating: the one place where a number decides what is computed.
+// `fermata ops NAME` prints a row. pow(x, e) with the number 2, 3, 0.5 or -1 as e computes square(x), x * x * x,
+// sqrt(x) or reciprocal(x) where x is floating: the one place where a number decides what is computed.
 #define FERMATA_UNARY(name, rule, formula, vjp, doc) \
   inline Tensor name(Operand x) { return detail::pointwise(Op::name, x); }
 #define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) \
@@ -67,7 +68,8 @@ Tensor copy(const Tensor& x, Location where = Location::current());
 
 /// Multiplies matrices over the last axis of `lhs` and the second-last of `rhs`.
 ///
-/// Shapes   lhs [..B, M, K], rhs [..B, K, N] -> [..B, M, N]; batch axes broadcast. A vector on the left is a row, on the
+/// Shapes   lhs [..B, M, K], rhs [..B, K, N] -> [..B, M, N]; batch axes broadcast. A vector on the left is a row, on
+/// the
 ///          right a column, and that axis is absent from the result.
 /// DType    real; result is the promotion of both; f16 and bf16 accumulate in f32.
 /// Errors   ShapeError if K differs, batch axes do not broadcast or an operand is 0-d; DTypeError for bool.

@@ -1,8 +1,9 @@
 // Optimisers: how parameters follow their gradients.
 //
-// An optimiser holds its parameters and what it remembers of each; a step writes all of them in place. In compiled mode the
-// updates of all parameters are one plan: one kernel for each parameter, each reading and writing its elements once. Names and defaults follow
-// torch.optim. f16 and bf16 parameters are updated in f32 and rounded once; what is remembered of them is f32.
+// An optimiser holds its parameters and what it remembers of each; a step writes all of them in place. In compiled mode
+// the updates of all parameters are one plan: one kernel for each parameter, each reading and writing its elements
+// once. Names and defaults follow torch.optim. f16 and bf16 parameters are updated in f32 and rounded once; what is
+// remembered of them is f32.
 #pragma once
 
 #include <concepts>
@@ -17,7 +18,8 @@ namespace fermata::optim {
 
 /// A model as a tree of its parameters: what optimisers take beside lists of them.
 template <class T>
-concept TensorTree = !std::convertible_to<const T&, std::span<const Tensor>> && (detail::is_struct<T> || detail::is_tuple<T> || detail::is_map<T> || detail::is_vector<T>);
+concept TensorTree = !std::convertible_to<const T&, std::span<const Tensor>> &&
+                     (detail::is_struct<T> || detail::is_tuple<T> || detail::is_map<T> || detail::is_vector<T>);
 
 /// What all optimisers share: the parameters, and where their gradients come from.
 class Optimiser {
@@ -53,8 +55,8 @@ class Optimiser {
   std::vector<Tensor> parameters_;
 };
 
-/// Options may be changed between steps, those of compiled functions included: a schedule that gives another learning rate to every
-/// step records and compiles nothing.
+/// Options may be changed between steps, those of compiled functions included: a schedule that gives another learning
+/// rate to every step records and compiles nothing.
 struct SgdOptions {
   Setting learning_rate = 1e-3;
   Setting momentum = 0;
@@ -67,7 +69,8 @@ struct SgdOptions {
 class SGD : public Optimiser {
  public:
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {}, Location where = Location::current());
-  template <TensorTree T> explicit SGD(const T& model, const SgdOptions& chosen = {}, Location where = Location::current())
+  template <TensorTree T>
+  explicit SGD(const T& model, const SgdOptions& chosen = {}, Location where = Location::current())
       : SGD(defined_tensors_in(model), chosen, where) {}
   std::vector<Tensor> state() const override;
   SgdOptions options;
@@ -95,7 +98,8 @@ struct AdamOptions {
 class Adam : public Optimiser {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {}, Location where = Location::current());
-  template <TensorTree T> explicit Adam(const T& model, const AdamOptions& chosen = {}, Location where = Location::current())
+  template <TensorTree T>
+  explicit Adam(const T& model, const AdamOptions& chosen = {}, Location where = Location::current())
       : Adam(defined_tensors_in(model), chosen, where) {}
   std::vector<Tensor> state() const override;
   AdamOptions options;
@@ -119,13 +123,13 @@ class AdamW : public Adam {
  public:
   explicit AdamW(std::vector<Tensor> parameters, const AdamOptions& options = {.weight_decay = 0.01},
                  Location where = Location::current());
-  template <TensorTree T>
-  explicit AdamW(const T& model, const AdamOptions& chosen = {.weight_decay = 0.01}, Location where = Location::current())
+  template <TensorTree T> explicit AdamW(const T& model, const AdamOptions& chosen = {.weight_decay = 0.01},
+                                         Location where = Location::current())
       : AdamW(defined_tensors_in(model), chosen, where) {}
 };
 
-/// Scales gradients down together so that their common length of order `norm_type` is at most `max_norm`; gives the length
-/// they had. Undefined gradients are left out.
+/// Scales gradients down together so that their common length of order `norm_type` is at most `max_norm`; gives the
+/// length they had. Undefined gradients are left out.
 Tensor clip_grad_norm(std::vector<Tensor>& gradients, double max_norm, double norm_type = 2,
                       Location where = Location::current());
 /// Limits every element of the gradients to [-limit, limit].

@@ -20,8 +20,8 @@ namespace fermata {
 // DType    cumulative_sum and cumulative_prod of integers and bool give i64 (u64 for unsigned); else that of x.
 // Errors   IndexError for an axis out of range; ValueError without an axis unless x has one.
 // Source   Python array API 2023.12, cumulative_sum.
-#define FERMATA_SCAN(name, monoid, rule, doc)                                                             \
-  Tensor name(const Tensor& x, std::optional<std::int64_t> axis = {}, bool include_initial = false,       \
+#define FERMATA_SCAN(name, monoid, rule, doc)                                                       \
+  Tensor name(const Tensor& x, std::optional<std::int64_t> axis = {}, bool include_initial = false, \
               Location where = Location::current());
 #include "ir/ops.def"
 
@@ -38,7 +38,8 @@ Tensor argsort(const Tensor& x, std::int64_t axis = -1, bool descending = false,
 struct TopK {
   Tensor values, indices;
 };
-/// The k largest (smallest) elements along an axis, best first, and their positions; of equals the first. NaN is largest.
+/// The k largest (smallest) elements along an axis, best first, and their positions; of equals the first. NaN is
+/// largest.
 ///
 /// Errors   ValueError unless 0 <= k <= the size of the axis.
 TopK topk(const Tensor& x, std::int64_t k, std::int64_t axis = -1, bool largest = true,

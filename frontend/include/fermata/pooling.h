@@ -1,8 +1,8 @@
 // Windows: sliding views, pools over them, and putting windows together again.
 //
 // Names, arguments and defaults follow torch.nn.functional. A pool is a reduction over a view of windows, so it fuses
-// with what comes before and after it. Errors: ShapeError where a window does not fit, ValueError for sizes, strides and
-// dilations below 1, or padding of more than half a window.
+// with what comes before and after it. Errors: ShapeError where a window does not fit, ValueError for sizes, strides
+// and dilations below 1, or padding of more than half a window.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@
 namespace fermata {
 
 /// A view of all windows of `size` elements along an axis, each `step` after the one before, with elements `dilation`
-/// apart: the axis counts windows, and a new last axis the elements of a window. Where windows overlap it cannot be written
-/// to.
+/// apart: the axis counts windows, and a new last axis the elements of a window. Where windows overlap it cannot be
+/// written to.
 ///
 /// Source   PyTorch, torch.Tensor.unfold.
 Tensor unfold(const Tensor& x, std::int64_t axis, std::int64_t size, std::int64_t step, std::int64_t dilation = 1,

@@ -8,9 +8,10 @@
 
 namespace fermata {
 
-/// Nested brackets with aligned columns, and the dtype: "tensor([[1, 2],\n        [3, 4]], f32)". More than 1000 elements
-/// are cut to three at either end of each axis, and the shape is added. Floats have as many digits as tell them apart, at
-/// most 4 after the point; very large or small ones make all of them scientific. Reads the value, so it syncs.
+/// Nested brackets with aligned columns, and the dtype: "tensor([[1, 2],\n        [3, 4]], f32)". More than 1000
+/// elements are cut to three at either end of each axis, and the shape is added. Floats have as many digits as tell
+/// them apart, at most 4 after the point; very large or small ones make all of them scientific. Reads the value, so it
+/// syncs.
 std::string to_string(const Tensor& x, Location where = Location::current());
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 

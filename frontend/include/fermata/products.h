@@ -30,11 +30,11 @@ Tensor vecdot(const Tensor& lhs, const Tensor& rhs, std::int64_t axis = -1, Loca
 
 /// Einstein's summation: einsum("bij,bjk->bik", {x, y}).
 ///
-/// Each operand has a letter for each axis. Axes with one letter have one size (or 1, which broadcasts) and are multiplied
-/// together; those whose letter the result lacks are summed over. A letter twice in an operand takes its diagonal. "..."
-/// stands for further axes, which broadcast. Without "->" the result has the letters that occur once, in alphabetical
-/// order, after those of "...". Any number of operands: pairs are contracted in the order that costs least at each
-/// step, as matrix products where there is something to sum over.
+/// Each operand has a letter for each axis. Axes with one letter have one size (or 1, which broadcasts) and are
+/// multiplied together; those whose letter the result lacks are summed over. A letter twice in an operand takes its
+/// diagonal. "..." stands for further axes, which broadcast. Without "->" the result has the letters that occur once,
+/// in alphabetical order, after those of "...". Any number of operands: pairs are contracted in the order that costs
+/// least at each step, as matrix products where there is something to sum over.
 ///
 /// DType    the promotion of all.
 /// Errors   ValueError FM1394 for an equation that cannot be read, or does not fit the number of operands or of their

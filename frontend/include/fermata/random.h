@@ -7,8 +7,8 @@
 
 namespace fermata {
 
-/// Where random numbers come from: a key, and how many numbers have been taken. A call takes its numbers when it is made
-/// and not when it is computed, so the order of syncs changes nothing. A generator belongs to one thread.
+/// Where random numbers come from: a key, and how many numbers have been taken. A call takes its numbers when it is
+/// made and not when it is computed, so the order of syncs changes nothing. A generator belongs to one thread.
 class Generator {
  public:
   explicit Generator(std::uint64_t seed) : key_(seed) {}
@@ -25,8 +25,8 @@ class Generator {
   std::uint64_t offset_ = 0;
 };
 
-/// This thread's generator. Threads start with different keys, in the order in which they first draw: the first one with
-/// 0, the others with keys far from the seeds that people choose.
+/// This thread's generator. Threads start with different keys, in the order in which they first draw: the first one
+/// with 0, the others with keys far from the seeds that people choose.
 Generator& default_generator();
 /// Seeds this thread's generator.
 void manual_seed(std::uint64_t seed);
@@ -68,10 +68,11 @@ Tensor permutation(std::int64_t count, Generator& from = default_generator(), Lo
 /// x with the slices along an axis in random order.
 Tensor shuffle(const Tensor& x, std::int64_t axis = 0, Generator& from = default_generator(),
                Location where = Location::current());
-/// `count` slices of x along axis 0, each again and again or once, equally likely or with probabilities in proportion to those
-/// given.
+/// `count` slices of x along axis 0, each again and again or once, equally likely or with probabilities in proportion
+/// to those given.
 ///
-/// Errors   ValueError FM1313 for more slices than there are, each once; ShapeError FM1032 unless `probabilities` has one for
+/// Errors   ValueError FM1313 for more slices than there are, each once; ShapeError FM1032 unless `probabilities` has
+/// one for
 ///          each slice.
 Tensor choice(const Tensor& x, std::int64_t count, bool replace = true, const Tensor& probabilities = {},
               Generator& from = default_generator(), Location where = Location::current());

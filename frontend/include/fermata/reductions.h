@@ -13,14 +13,13 @@ namespace fermata {
 // DType    sum and prod of integers and bool give i64 (u64 for unsigned); max and min keep the dtype; all and any give
 //          bool, argmax and argmin i64.
 // Errors   IndexError for an axis out of range or named twice; ShapeError for max, min, argmax and argmin of nothing.
-#define FERMATA_REDUCE(name, rule, vjp, doc)                                           \
-  Tensor name(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false,    \
+#define FERMATA_REDUCE(name, rule, vjp, doc)                                        \
+  Tensor name(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false, \
               Location where = Location::current());
 #include "ir/ops.def"
 
 /// The arithmetic mean; integers become f32 first. NaN for no elements.
-Tensor mean(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false,
-            Location where = Location::current());
+Tensor mean(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current());
 /// The mean squared distance from the mean, in two passes. The divisor is the count minus `correction` (1 for the
 /// unbiased estimate from a sample); where that is not positive the result is NaN or infinite.
 Tensor var(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false, double correction = 0,

@@ -17,8 +17,8 @@ enum class PadMode : std::uint8_t {
   replicate,  // the first and last element again
   circular,   // the other end of the axis
 };
-/// x with elements added around it: `pads` has how many come before and after for the last axis, then for the one before
-/// it, and so on. Negative numbers take elements away.
+/// x with elements added around it: `pads` has how many come before and after for the last axis, then for the one
+/// before it, and so on. Negative numbers take elements away.
 ///
 /// Errors   ValueError for an odd count of numbers or for more axes than x has; ShapeError where reflect and circular
 ///          reach beyond x, or where replicate has nothing to repeat.
@@ -33,7 +33,8 @@ struct InterpolateOptions {
   Interpolation mode = Interpolation::nearest;
   bool align_corners = false;  // linear and bicubic: the corners of both lie on each other
 };
-/// x [N, C, ..] at another resolution. `linear` is what PyTorch calls linear, bilinear or trilinear by the number of axes.
+/// x [N, C, ..] at another resolution. `linear` is what PyTorch calls linear, bilinear or trilinear by the number of
+/// axes.
 ///
 /// DType    floating; f16 and bf16 are computed in f32. nearest takes any dtype.
 /// Source   PyTorch, torch.nn.functional.interpolate; bicubic is Keys' kernel with a = -0.75, as there.

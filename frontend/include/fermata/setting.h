@@ -1,8 +1,9 @@
 // Settings: numbers that a program may change at any time, compiled functions included.
 //
-// A plain number that a compiled function captures is part of it. A Setting is read at every call: in a call on tensors it is an
-// operand like any other, and where the function asks for its value (in a condition, say) the value is part of the function's
-// key, so that another one records the function again. The options of optimisers are Settings. docs/modes.md has examples.
+// A plain number that a compiled function captures is part of it. A Setting is read at every call: in a call on tensors
+// it is an operand like any other, and where the function asks for its value (in a condition, say) the value is part of
+// the function's key, so that another one records the function again. The options of optimisers are Settings.
+// docs/modes.md has examples.
 #pragma once
 
 #include <concepts>
@@ -16,8 +17,8 @@ namespace fermata {
 class Setting {
  public:
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Setting(T value, Location where = Location::current()) : value_(static_cast<double>(value)), where_(where) {}
+  requires std::is_arithmetic_v<T> Setting(T value, Location where = Location::current())
+      : value_(static_cast<double>(value)), where_(where) {}
   Setting(const Setting& other) : value_(other.value_), where_(other.where_) {}
   /// Errors   UserError FM1703 inside a function that is being compiled: replays would not set it.
   Setting& operator=(const Setting& other);
@@ -48,14 +49,31 @@ struct TensorBesideSetting {
 };
 Tensor call_beside(Op op, const TensorBesideSetting& x, const Setting& s, bool setting_first);
 
-// As with a plain number: the dtype is that of the tensor, f32 for integers. Templates, so that no other number becomes a Setting here.
-template <std::same_as<Setting> S> Tensor operator+(const TensorBesideSetting& x, const S& s) { return call_beside(Op::add, x, s, false); }
-template <std::same_as<Setting> S> Tensor operator+(const S& s, const TensorBesideSetting& x) { return call_beside(Op::add, x, s, true); }
-template <std::same_as<Setting> S> Tensor operator-(const TensorBesideSetting& x, const S& s) { return call_beside(Op::subtract, x, s, false); }
-template <std::same_as<Setting> S> Tensor operator-(const S& s, const TensorBesideSetting& x) { return call_beside(Op::subtract, x, s, true); }
-template <std::same_as<Setting> S> Tensor operator*(const TensorBesideSetting& x, const S& s) { return call_beside(Op::multiply, x, s, false); }
-template <std::same_as<Setting> S> Tensor operator*(const S& s, const TensorBesideSetting& x) { return call_beside(Op::multiply, x, s, true); }
-template <std::same_as<Setting> S> Tensor operator/(const TensorBesideSetting& x, const S& s) { return call_beside(Op::divide, x, s, false); }
-template <std::same_as<Setting> S> Tensor operator/(const S& s, const TensorBesideSetting& x) { return call_beside(Op::divide, x, s, true); }
+// As with a plain number: the dtype is that of the tensor, f32 for integers. Templates, so that no other number becomes
+// a Setting here.
+template <std::same_as<Setting> S> Tensor operator+(const TensorBesideSetting& x, const S& s) {
+  return call_beside(Op::add, x, s, false);
+}
+template <std::same_as<Setting> S> Tensor operator+(const S& s, const TensorBesideSetting& x) {
+  return call_beside(Op::add, x, s, true);
+}
+template <std::same_as<Setting> S> Tensor operator-(const TensorBesideSetting& x, const S& s) {
+  return call_beside(Op::subtract, x, s, false);
+}
+template <std::same_as<Setting> S> Tensor operator-(const S& s, const TensorBesideSetting& x) {
+  return call_beside(Op::subtract, x, s, true);
+}
+template <std::same_as<Setting> S> Tensor operator*(const TensorBesideSetting& x, const S& s) {
+  return call_beside(Op::multiply, x, s, false);
+}
+template <std::same_as<Setting> S> Tensor operator*(const S& s, const TensorBesideSetting& x) {
+  return call_beside(Op::multiply, x, s, true);
+}
+template <std::same_as<Setting> S> Tensor operator/(const TensorBesideSetting& x, const S& s) {
+  return call_beside(Op::divide, x, s, false);
+}
+template <std::same_as<Setting> S> Tensor operator/(const S& s, const TensorBesideSetting& x) {
+  return call_beside(Op::divide, x, s, true);
+}
 
 }  // namespace fermata

@@ -1,15 +1,16 @@
 // Indexing as in NumPy: integers, slices, new axes, integer tensors and bool masks, mixed.
 //
 //   index(x, {3, Slice(1, -1), ellipsis, Slice(kNone, kNone, -1)})   a view
-//   index(x, {rows, columns})                                        x[rows, columns]: integer tensors, broadcast together
-//   x[mask], index(x, {ellipsis, mask})                              the elements where a mask is true
+//   index(x, {rows, columns})                                        x[rows, columns]: integer tensors, broadcast
+//   together x[mask], index(x, {ellipsis, mask})                              the elements where a mask is true
 //   index_put(x, {Slice(), 0}, 1.5)                                  x[:, 0] = 1.5
 //
 // Shapes   integers take an axis away, slices keep it, new_axis adds one. Integer tensors and masks stand, broadcast to
-//          one shape, where the first of them was if they are neighbours, else in front of all other axes. A mask stands
-//          for as many axes as it has.
+//          one shape, where the first of them was if they are neighbours, else in front of all other axes. A mask
+//          stands for as many axes as it has.
 // Errors   IndexError for too many subscripts, a position out of range (of an integer at the call, of a tensor when the
-//          value is computed) or a mask whose shape differs from the axes it stands for; DTypeError for a tensor that is neither integer nor bool.
+//          value is computed) or a mask whose shape differs from the axes it stands for; DTypeError for a tensor that
+//          is neither integer nor bool.
 // A mask on its own is read to know how many elements it chooses (a counted sync), but not to write where it is true.
 #pragma once
 
@@ -41,8 +42,8 @@ class Subscript {
  public:
   enum class Kind : std::uint8_t { integer, slice, ellipsis, new_axis, tensor };
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Subscript(T position) : kind_(Kind::integer), slice_(static_cast<std::int64_t>(position)) {}
+  requires(!std::same_as<T, bool>) Subscript(T position)
+      : kind_(Kind::integer), slice_(static_cast<std::int64_t>(position)) {}
   Subscript(const Slice& slice) : kind_(Kind::slice), slice_(slice) {}
   Subscript(Ellipsis) : kind_(Kind::ellipsis) {}
   Subscript(NewAxis) : kind_(Kind::new_axis) {}
@@ -61,13 +62,13 @@ class Subscript {
 
 /// x[subscripts]. A view of x unless a subscript is a tensor.
 Tensor index(const Tensor& x, std::initializer_list<Subscript> subscripts, Location where = Location::current());
-/// x[subscripts] = values, which broadcast and are cast; every alias of x sees it. Where positions repeat the last one in
-/// row-major order wins; with `accumulate` all are added.
+/// x[subscripts] = values, which broadcast and are cast; every alias of x sees it. Where positions repeat the last one
+/// in row-major order wins; with `accumulate` all are added.
 void index_put(const Tensor& x, std::initializer_list<Subscript> subscripts, const Operand& values,
                bool accumulate = false);
 
-/// The elements of x where a mask of the same shape, or of the leading axes, is true: x[mask]. With `size`: so many, the
-/// last ones repeated where there are fewer; nothing is read.
+/// The elements of x where a mask of the same shape, or of the leading axes, is true: x[mask]. With `size`: so many,
+/// the last ones repeated where there are fewer; nothing is read.
 Tensor masked_select(const Tensor& x, const Tensor& mask, std::optional<std::int64_t> size = {},
                      Location where = Location::current());
 

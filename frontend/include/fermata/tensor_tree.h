@@ -1,6 +1,6 @@
-// Trees: values that hold tensors. A tensor is one; so are vectors, arrays, tuples, pairs, optionals and maps of trees, and structs
-// whose members are trees, to any depth. A struct that is an aggregate of up to 24 members needs nothing; another class names
-// its members:
+// Trees: values that hold tensors. A tensor is one; so are vectors, arrays, tuples, pairs, optionals and maps of trees,
+// and structs whose members are trees, to any depth. A struct that is an aggregate of up to 24 members needs nothing;
+// another class names its members:
 //
 //   class Layer {
 //     fm::Tensor weight_, bias_;
@@ -8,8 +8,8 @@
 //     FERMATA_TREE(weight_, bias_)
 //   };
 //
-// What a tree holds beside tensors is passed on as it is. C arrays and aggregates with base classes are no trees: use std::array,
-// or the macro.
+// What a tree holds beside tensors is passed on as it is. C arrays and aggregates with base classes are no trees: use
+// std::array, or the macro.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@
 #include "runtime/tensor.h"
 
 /// In a class: its members that are parts of a tree, in order.
-#define FERMATA_TREE(...)                                        \
-  auto tree_members() { return std::tie(__VA_ARGS__); }          \
+#define FERMATA_TREE(...)                               \
+  auto tree_members() { return std::tie(__VA_ARGS__); } \
   auto tree_members() const { return std::tie(__VA_ARGS__); }
 
 namespace fermata {
@@ -42,31 +42,36 @@ template <class T> inline constexpr bool is_optional<std::optional<T>> = true;
 template <class T> inline constexpr bool is_map = false;
 template <class K, class T, class C, class A> inline constexpr bool is_map<std::map<K, T, C, A>> = true;
 template <class T> inline constexpr bool is_tuple = requires { std::tuple_size<T>::value; };
-template <class T> concept NamesItsMembers = requires(T& value) { value.tree_members(); };
-template <class T> inline constexpr bool is_struct =
-    NamesItsMembers<T> || (std::is_aggregate_v<T> && std::is_class_v<T> && !std::is_empty_v<T> && !is_tuple<T>);
+template <class T>
+concept NamesItsMembers = requires(T& value) {
+  value.tree_members();
+};
+template <class T>
+inline constexpr bool is_struct = NamesItsMembers<T> ||
+                                  (std::is_aggregate_v<T> && std::is_class_v<T> && !std::is_empty_v<T> && !is_tuple<T>);
 
 /// Stands for a member of any type but T, whose copy it would be.
 template <class T> struct AnyMember {
   template <class U>
-    requires(!std::is_same_v<std::remove_cvref_t<U>, T>)
-  operator U() const;
+  requires(!std::is_same_v<std::remove_cvref_t<U>, T>) operator U() const;
 };
-/// How many members an aggregate has: as many as there can be initialisers. An optional takes more than one conversion from
-/// what converts to anything, and so has a stand-in of its own.
+/// How many members an aggregate has: as many as there can be initialisers. An optional takes more than one conversion
+/// from what converts to anything, and so has a stand-in of its own.
 template <class T, class... Found> consteval std::size_t member_count() {
-  if constexpr (sizeof...(Found) > 24) return sizeof...(Found);
+  if constexpr (sizeof...(Found) > 24)
+    return sizeof...(Found);
   else if constexpr (requires { T{std::declval<Found>()..., std::declval<AnyMember<T>>()}; })
     return member_count<T, Found..., AnyMember<T>>();
   else if constexpr (requires { T{std::declval<Found>()..., std::nullopt}; })
     return member_count<T, Found..., const std::nullopt_t&>();
-  else return sizeof...(Found);
+  else
+    return sizeof...(Found);
 }
 
-#define FERMATA_MEMBERS(n, ...)           \
-  else if constexpr (count == n) {        \
-    auto& [__VA_ARGS__] = value;          \
-    return std::tie(__VA_ARGS__);         \
+#define FERMATA_MEMBERS(n, ...)    \
+  else if constexpr (count == n) { \
+    auto& [__VA_ARGS__] = value;   \
+    return std::tie(__VA_ARGS__);  \
   }
 /// References to the members of a tuple or struct.
 template <class T> auto members(T& value) {
@@ -109,7 +114,8 @@ template <class T> auto members(T& value) {
 
 }  // namespace detail
 
-/// Calls f(part) for every part of a tree that is no tree of others: tensors, and what is beside them. From left to right.
+/// Calls f(part) for every part of a tree that is no tree of others: tensors, and what is beside them. From left to
+/// right.
 template <class T, class F> void each_part(T& value, F&& f) {
   using U = std::remove_cv_t<T>;
   if constexpr (detail::is_list_of_numbers<U>)
@@ -181,14 +187,16 @@ template <class T> std::vector<Tensor> defined_tensors_in(const T& value) {
 /// A function of tensors, whatever its arguments and results looked like.
 using TensorFunction = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 
-/// f as such a function. What its arguments have beside tensors is fixed; the form of its result is known once it has run.
+/// f as such a function. What its arguments have beside tensors is fixed; the form of its result is known once it has
+/// run.
 template <class F, class Arguments> class FlatFunction {
  public:
   using Result = std::decay_t<decltype(std::apply(std::declval<const F&>(), std::declval<Arguments&>()))>;
 
   FlatFunction(F f, const Arguments& arguments)
       : tensors_(defined_tensors_in(arguments)), form_(std::make_shared<std::optional<TreeForm<Result>>>()) {
-    function_ = [f = std::move(f), arguments = TreeForm<Arguments>(arguments), form = form_](std::span<const Tensor> tensors) {
+    function_ = [f = std::move(f), arguments = TreeForm<Arguments>(arguments),
+                 form = form_](std::span<const Tensor> tensors) {
       std::vector<Tensor> given(tensors.begin(), tensors.end());
       Arguments filled = arguments.filled(given);
       Result result = std::apply(f, filled);

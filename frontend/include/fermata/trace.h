@@ -80,19 +80,21 @@ class TraceRun {
   std::optional<KeyGuard> keys_;
 };
 
-/// Runs `fn(args...)` once and returns what it did. Tensors in the arguments, which are trees (fermata/tensor_tree.h), become inputs,
-/// in order; what is beside them is passed on, and is fixed in the program. The result is nothing or a tree.
+/// Runs `fn(args...)` once and returns what it did. Tensors in the arguments, which are trees (fermata/tensor_tree.h),
+/// become inputs, in order; what is beside them is passed on, and is fixed in the program. The result is nothing or a
+/// tree.
 ///
 /// Errors   ValueError FM1340 if one value is two arguments; UnsupportedError FM2711 inside a traced or compiled
 ///          function, FM2712 for sparse, quantised and other wrapper tensors, FM2713 for a write through an argument
 ///          that is a view, FM2710 for data() inside fn.
 template <class F, class... A>
-  requires std::invocable<F&, const A&...>
-Trace trace(F&& fn, const A&... args) {
+requires std::invocable<F&, const A&...> Trace trace(F&& fn, const A&... args) {
   std::vector<Tensor> tensors;
-  (each_tensor(args, [&](const Tensor& x) {
-    if (std::is_same_v<A, Tensor> || x.defined()) tensors.push_back(x);
-  }), ...);
+  (each_tensor(args,
+               [&](const Tensor& x) {
+                 if (std::is_same_v<A, Tensor> || x.defined()) tensors.push_back(x);
+               }),
+   ...);
   TraceRun run(tensors, {});  // a default argument cannot follow the arguments: errors of theirs name no line
   std::vector<Tensor> results;
   if constexpr (std::is_void_v<std::invoke_result_t<F&, const A&...>>)

@@ -23,13 +23,13 @@ Tensor copy_elements(const void* elements, DType stored, std::int64_t count, con
 [[noreturn]] void throw_ragged(Location where);
 
 template <class T>
-concept Number = std::is_arithmetic_v<T> || std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
+concept Number =
+    std::is_arithmetic_v<T> || std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 /// The dtype of numbers that nobody gave one: that of their kind, as beside a tensor.
-template <Number T>
-inline constexpr DType default_dtype = !std::is_arithmetic_v<T>      ? DType::c64
-                                       : std::is_same_v<T, bool>     ? DType::boolean
-                                       : std::is_floating_point_v<T> ? DType::f32
-                                                                     : DType::i64;
+template <Number T> inline constexpr DType default_dtype = !std::is_arithmetic_v<T>      ? DType::c64
+                                                           : std::is_same_v<T, bool>     ? DType::boolean
+                                                           : std::is_floating_point_v<T> ? DType::f32
+                                                                                         : DType::i64;
 
 /// A copy of the elements of a vector or array, of its element type: one axis, or the sizes given.
 ///
@@ -39,13 +39,12 @@ Tensor tensor(std::span<const T> values, const IntegerList& sizes, Location wher
   return copy_elements(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()), sizes, dtype_of<T>, where);
 }
 template <class T>
-  requires(!std::is_same_v<T, bool>)
-Tensor tensor(const std::vector<T>& values, const IntegerList& sizes, Location where = Location::current()) {
+requires(!std::is_same_v<T, bool>) Tensor
+    tensor(const std::vector<T>& values, const IntegerList& sizes, Location where = Location::current()) {
   return tensor(std::span<const T>(values), sizes, where);
 }
 template <class T>
-  requires(!std::is_same_v<T, bool>)
-Tensor tensor(const std::vector<T>& values, Location where = Location::current()) {
+requires(!std::is_same_v<T, bool>) Tensor tensor(const std::vector<T>& values, Location where = Location::current()) {
   return tensor(std::span<const T>(values), static_cast<std::int64_t>(values.size()), where);
 }
 
@@ -61,9 +60,8 @@ Tensor tensor(std::initializer_list<T> values, std::optional<DType> dtype = {}, 
   const auto count = static_cast<std::int64_t>(values.size());
   return copy_elements(std::data(values), dtype_of<T>, count, count, dtype.value_or(default_dtype<T>), where);
 }
-template <Number T>
-Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, std::optional<DType> dtype = {},
-              Location where = Location::current()) {
+template <Number T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, std::optional<DType> dtype = {},
+                                  Location where = Location::current()) {
   const std::size_t columns = rows.size() == 0 ? 0 : std::data(rows)->size();
   // vector<bool> has no array of bytes.
   std::vector<std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>> values;
@@ -75,9 +73,8 @@ Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, std::optiona
                        {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)},
                        dtype.value_or(default_dtype<T>), where);
 }
-template <Number T>
-Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
-              std::optional<DType> dtype = {}, Location where = Location::current()) {
+template <Number T> Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
+                                  std::optional<DType> dtype = {}, Location where = Location::current()) {
   const std::size_t rows = blocks.size() == 0 ? 0 : std::data(blocks)->size();
   const std::size_t columns = rows == 0 ? 0 : std::data(*std::data(blocks))->size();
   std::vector<std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>> values;
@@ -88,10 +85,10 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
       values.insert(values.end(), row.begin(), row.end());
     }
   }
-  return copy_elements(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()),
-                       {static_cast<std::int64_t>(blocks.size()), static_cast<std::int64_t>(rows),
-                        static_cast<std::int64_t>(columns)},
-                       dtype.value_or(default_dtype<T>), where);
+  return copy_elements(
+      values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()),
+      {static_cast<std::int64_t>(blocks.size()), static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)},
+      dtype.value_or(default_dtype<T>), where);
 }
 
 }  // namespace fermata

@@ -54,8 +54,8 @@ class BatchAxes {
   bool one_for_all_;
 };
 
-/// One call of a function made by vmap(), which uses it in the order of its members. Values are trees (fermata/tensor_tree.h);
-/// the tensors of an argument share its axis, what is beside them passes unchanged.
+/// One call of a function made by vmap(), which uses it in the order of its members. Values are trees
+/// (fermata/tensor_tree.h); the tensors of an argument share its axis, what is beside them passes unchanged.
 class VmapCall {
  public:
   VmapCall(const BatchAxes& in_axes, const BatchAxes& out_axes, std::size_t arguments, Location where);
@@ -90,7 +90,8 @@ class VmapCall {
       for (std::size_t i = 0; i < result.size(); ++i) unwrap_part<true>(result[i], i);
     } else if constexpr (has_parts<R>) {
       std::size_t at = 0;
-      std::apply([&](auto&... parts) { (unwrap_part<detail::is_tuple<R>>(parts, at++), ...); }, detail::members(result));
+      std::apply([&](auto&... parts) { (unwrap_part<detail::is_tuple<R>>(parts, at++), ...); },
+                 detail::members(result));
     } else {
       unwrap_part<false>(result, 0);
     }
@@ -130,7 +131,8 @@ class VmapCall {
 ///
 /// in_axes    the batch axis of the arguments, by default 0 of all; `unbatched` for those that every call shares.
 ///            Arguments are trees, all of whose tensors share an axis, and anything else, which f gets as it is.
-/// out_axes   where the batch goes in the results: a tree, with an axis for each element of a vector and each member of a tuple or
+/// out_axes   where the batch goes in the results: a tree, with an axis for each element of a vector and each member of
+/// a tuple or
 ///            struct.
 /// Random     draws inside f are independent for each element of the batch.
 /// Errors     when called: ValueError if the axes do not fit the arguments or nothing is batched, IndexError for an

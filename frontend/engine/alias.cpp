@@ -1,0 +1,202 @@
+// See alias.h.
+#include "frontend/engine/alias.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "dispatch/call.h"
+#include "fermata/device.h"
+#include "frontend/ops/calls.h"
+#include "frontend/transforms/autograd/autograd.h"
+#include "frontend/transforms/trace/tracer.h"
+#include "frontend/transforms/vmap/batched.h"
+#include "ir/error.h"
+#include "ir/view.h"
+
+namespace fermata {
+namespace {
+
+Tensor handle_of(TensorImpl* impl) {
+  impl->refs.fetch_add(1, std::memory_order_relaxed);
+  return Tensor(impl);
+}
+
+/// A kTensor reference more of a node.
+Node* shared(Node* node) {
+  node->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+  return node;
+}
+
+/// A value in a dense buffer of its own, computed now.
+Node* dense_value(const Tensor& value, Location where) {
+  Node* node = value.node();
+  if (node->pending()) tensor_hooks.materialise(node, "a write in place behind an address", where);
+  return node;
+}
+
+/// Writes where the address was handed out.
+void write_pinned(const Tensor& target, const Tensor& value, Location where) {
+  const Tensor dense = general_call(Op::copy, {&value, 1}, {}, where);
+  const Node* from = dense_value(dense, where);
+  separate_pinned(target);
+  const std::size_t bytes = static_cast<std::size_t>(element_count(from->sizes())) * byte_size(from->dtype);
+  if (bytes != 0) std::memcpy(target.impl()->pinned->data, from->storage.load(std::memory_order_acquire)->data, bytes);
+}
+
+/// Inside vmap: `target` gets one value for each element of the batch.
+void write_wrapper(const Tensor& target, const Tensor& value, Location where) {
+  const Tensor own = at_level(value, batched_tensor(target).level);
+  take_history(target, own, where);
+  target.set_node(shared(own.node()));
+  take_payload(target.impl(), own);
+}
+
+void write_cell(const Tensor& target, const Tensor& value, Location where) {
+  if (depth_of(value) > depth_of(target))
+    throw ValueError(
+        1745, format_error(1745, "ValueError", "a write in place of batched values into a tensor that is not batched",
+                           {{"x", to_string(target.dtype(), target.shape()), ""},
+                            {"values", to_string(value.dtype(), value.shape()), "batched"}},
+                           where, "zeros_like() of a batched tensor gives one that can be written"));
+  if (is_batched(target)) return write_wrapper(target, value, where);
+  if (tracing()) [[unlikely]]
+    tracer->note_write(target, where);
+  take_history(target, value, where);
+  if (target.impl()->pinned == nullptr) return target.set_node(shared(value.node()));
+  write_pinned(target, value, where);
+  if (tracing()) [[unlikely]]
+    tracer->same_value(target, value, where);
+}
+
+}  // namespace
+
+void separate_pinned(const Tensor& target) {
+  Node* old = target.impl()->value;
+  Storage* pinned = target.impl()->pinned;
+  const bool shared_value = old->refs.load(std::memory_order_acquire) != Node::kTensor;
+  StoragePtr kept;
+  if (shared_value) {
+    const std::size_t bytes = static_cast<std::size_t>(element_count(old->sizes())) * byte_size(old->dtype);
+    kept.reset(Storage::allocate(bytes));
+    if (bytes != 0) std::memcpy(kept->data, pinned->data, bytes);
+  }
+  pinned->retain();
+  StoragePtr again(pinned);
+  Node* fresh = make_leaf(old->type(), pinned, old->backend, Node::kTensor);
+  static_cast<void>(again.release());
+  if (shared_value) old->storage.exchange(kept.release(), std::memory_order_acq_rel)->release();
+  target.set_node(fresh);  // a new version: views are derived again
+}
+
+namespace {
+
+/// The value of a view, which has no history of its own: what it has follows from that of its base. Histories below a
+/// wrapper are another matter.
+Tensor value_of_view(Op op, const Tensor& x, const Attributes& arguments, Location where) {
+  if (is_batched(x)) {
+    const Tensor plain = without_history(x);
+    return general_call(op, {&plain, 1}, arguments, where);
+  }
+  const KeyGuard no_history({}, Functionality::autograd);
+  return general_call(op, {&x, 1}, arguments, where);
+}
+
+}  // namespace
+
+Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attributes, const Shape& wanted,
+                 Location where) {
+  const TensorType operand = type_of(x), type = infer(op, {&operand, 1}, attributes, {operand.dtype, wanted}, where);
+  const Attributes arguments{.wanted = type, .integers = attributes, .scalars = {}};
+  // A tensor of parts is never written, so there is nothing to alias; its parts have views and histories of their own.
+  if (is_made_of_parts(x)) return general_call(op, {&x, 1}, arguments, where);
+  const ViewInfo* outer = x.impl()->view;
+  auto view = std::make_unique<ViewInfo>();
+  view->base = outer != nullptr ? outer->base : x.impl();
+  if (outer != nullptr) view->steps = outer->steps, view->offset = outer->offset;
+  view->sizes = operand.shape;
+  view->strides = outer != nullptr ? outer->strides : dense_strides(operand.shape);
+  if (!apply_view(op, attributes, type.shape, view->sizes, view->strides, view->offset))
+    return general_call(op, {&x, 1}, arguments, where);
+  view->steps.push_back({op, {attributes.begin(), attributes.end()}, type.shape});
+  Tensor result = value_of_view(op, x, arguments, where);
+  view->seen_version = view->base->version;
+  view->base->refs.fetch_add(1, std::memory_order_relaxed);
+  result.impl()->view = view.release();
+  return result;
+}
+
+Node* derive_view(TensorImpl* impl) {
+  ViewInfo& view = *impl->view;
+  Tensor value = handle_of(view.base);
+  for (const ViewStep& step : view.steps) {
+    const Attributes arguments{.wanted = {value.dtype(), step.sizes}, .integers = step.attributes, .scalars = {}};
+    value = value_of_view(step.op, value, arguments, {});
+  }
+  static std::mutex publishing;  // of all views: it is held for a few instructions, after a write in place only
+  Node* old = nullptr;
+  {
+    const std::lock_guard lock(publishing);
+    if (view.seen_version.load(std::memory_order_relaxed) == view.base->version) return impl->value;
+    old = std::exchange(impl->value, shared(value.node()));
+    if (is_batched(value)) take_payload(impl, value);
+    view.seen_version.store(view.base->version, std::memory_order_release);
+  }
+  if (old != nullptr && drop_references(old->refs, Node::kTensor)) destroy_node(old);
+  return impl->value;
+}
+
+namespace {
+
+/// A write keeps a tensor where it is.
+void check_device(const Tensor& target, const Tensor& value, Location where) {
+  const BackendKey own = device(target), given = device(value);
+  if (own == given) [[likely]]
+    return;
+  const auto text = [](BackendKey b) { return std::string(kBackendNames[static_cast<std::size_t>(b)]); };
+  throw DeviceError(1401,
+                    format_error(1401, "DeviceError",
+                                 "a write in place: the tensor is on " + text(own) + ", the value on " + text(given),
+                                 {{"x", to_string(target.dtype(), target.shape()), "on " + text(own)},
+                                  {"value", to_string(value.dtype(), value.shape()), "on " + text(given)}},
+                                 where, "move the value with to()"));
+}
+
+/// May two elements of a view be one element of its base? From the smallest stride up, each axis has to step over all
+/// that the axes before it reach; overlapping windows do not, and neither do stretched axes.
+bool shares_elements(const ViewInfo& view) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, size
+  for (std::size_t i = 0; i < view.sizes.size(); ++i)
+    if (view.sizes[i] > 1) axes.emplace_back(std::abs(view.strides[i]), view.sizes[i]);
+  std::sort(axes.begin(), axes.end());
+  std::int64_t reached = 0;  // the last offset
+  for (const auto& [stride, size] : axes) {
+    if (stride <= reached) return true;
+    reached += stride * (size - 1);
+  }
+  return false;
+}
+
+}  // namespace
+
+void write(const Tensor& target, const Tensor& value, Location where) {
+  check_device(target, value, where);
+  const ViewInfo* view = target.impl()->view;
+  if (view == nullptr) return write_cell(target, value, where);
+  if (shares_elements(*view))
+    throw ValueError(1308,
+                     format_error(1308, "ValueError", "a write in place through a view whose elements share memory",
+                                  describe(target), where, "copy() gives a tensor that can be written"));
+  const Tensor base = handle_of(view->base);
+  const Tensor operands[] = {base, value};
+  std::vector<std::int64_t> attributes{view->offset};
+  attributes.insert(attributes.end(), view->strides.begin(), view->strides.end());
+  write_cell(base, general_call(Op::update, operands, {.wanted = {}, .integers = attributes, .scalars = {}}, where),
+             where);
+}
+
+}  // namespace fermata

@@ -1,0 +1,623 @@
+// See capture.h. One kernel per signature, not per op, so that recording stays in the instruction cache.
+#include "frontend/engine/capture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "dispatch/call.h"
+#include "dispatch/call_context.h"
+#include "dispatch/devices.h"
+#include "dispatch/kernel_table.h"
+#include "dispatch/meta.h"
+#include "dispatch/packed_results.h"
+#include "dispatch/pointwise.h"
+#include "fermata/inspect.h"
+#include "fermata/modes.h"
+#include "frontend/engine/capture_scope.h"
+#include "frontend/engine/control_step.h"
+#include "frontend/engine/startup.h"
+#include "ir/error.h"
+#include "ir/external_op.h"
+#include "runtime/effects.h"
+#include "runtime/lone_tensor.h"
+#include "runtime/walk.h"
+
+namespace fermata {
+
+constinit thread_local bool backward_pass_cuts = false;
+
+namespace {
+
+using std::memory_order_acquire, std::memory_order_relaxed;
+
+std::uint32_t limit_from_environment() {
+  std::uint32_t limit = 512;
+  if (const char* text = std::getenv("FERMATA_PENDING_LIMIT")) std::from_chars(text, text + std::strlen(text), limit);
+  return std::max(limit, 2u);
+}
+std::atomic<std::uint32_t> pending_limit{limit_from_environment()};
+std::atomic<std::uint32_t> look_from{
+    pending_limit.load()};  // chains as deep as this may be cut: less where a loop was found
+constinit thread_local std::uint64_t recorded = 0;
+
+std::uint32_t mix(std::uint64_t a, std::uint64_t b) {  // the folded multiply of wyhash
+  const auto p = static_cast<unsigned __int128>(a ^ 0xa0761d6478bd642full) * (b ^ 0xe7037ed1a0b428dbull);
+  return static_cast<std::uint32_t>(p) ^ static_cast<std::uint32_t>(p >> 64);
+}
+
+struct Below {
+  std::uint32_t hash = 1, depth = 0;
+};
+/// What a consumer needs to know of an operand, to which it now has an edge.
+Below below(Node* n) {
+  // A computed operand counts as a leaf whatever made it; else a loop would never record the same hash twice.
+  if (n->storage.load(memory_order_acquire) != nullptr) return {2u + static_cast<std::uint32_t>(n->dtype), 0};
+  return {n->hash, n->depth.load(memory_order_relaxed)};
+}
+Below take_edge(Node* n) {
+  n->refs.fetch_add(Node::kEdge, memory_order_relaxed);
+  return below(n);
+}
+/// A temporary that is read only here gives its node away. Else its handle, which lives until the end of the statement,
+/// would ask for its value in f(x * 2).sync().
+Below take_edge(const Call& call, const PointwiseOperands& p, unsigned k) {
+  Node* const n = p.nodes[k];
+  if (n == nullptr) return {};
+  if (call.is_last_use && p.operands[k]->is_tensor())
+    if (Tensor* const t = p.operands[k]->expiring(); t != nullptr && t->defined() && t->impl()->value == n)
+      if (take_lone_node(*t) != nullptr) return below(n);
+  return take_edge(n);
+}
+
+/// The pending operand with the longest chain below it.
+Node* deepest_operand(const Node& n) {
+  Node* deepest = nullptr;
+  for (std::size_t i = 0; i < n.operand_count(); ++i) {
+    Node* in = n.operand(i);
+    if (in == nullptr || !in->pending()) continue;
+    if (deepest == nullptr || in->depth.load(memory_order_relaxed) > deepest->depth.load(memory_order_relaxed))
+      deepest = in;
+  }
+  return deepest;
+}
+
+/// Where loops are cut. A chain that reaches the bound is searched for the turn of a loop, and one call site of the
+/// turn is kept: from then on the chain is cut at that site, after so many turns, wherever the loop began. So one plan
+/// serves a whole loop.
+struct CutSite {
+  std::uint64_t site = 0;
+  std::uint32_t depth =
+      0;  // of the chain that is cut: a number of turns that is a power of two, so that lengths of loops divide
+  std::uint64_t last = 0;  // what had been recorded when it was cut last
+};
+constexpr std::size_t kCutSites = 64;
+constinit thread_local std::array<CutSite, kCutSites> cut_sites{};
+/// What a plan of a loop should have along its chain: more saves little of what a sync costs, and takes longer to
+/// compile.
+constexpr std::uint32_t kCutDepth = 64;
+
+std::uint64_t site_of(const Node& n) {
+  const std::source_location& w = n.where;
+  const auto file = reinterpret_cast<std::uintptr_t>(w.file_name());
+  return std::uint64_t{mix(file ^ static_cast<std::uint64_t>(n.op) << 48, std::uint64_t{w.line()} << 32 | w.column())} |
+         1u << 31;
+}
+
+void keep_cut_site(const Node& at, std::uint32_t turn) {
+  const std::uint32_t limit = pending_limit.load(memory_order_relaxed);
+  const std::uint32_t turns = std::bit_ceil((kCutDepth + turn - 1) / turn);
+  const std::uint64_t site = site_of(at);
+  const CutSite kept = cut_sites[site % kCutSites] = {site, std::min(turns * turn, limit), recorded};
+  for (std::uint32_t from = look_from.load(memory_order_relaxed); from > kept.depth;)
+    if (look_from.compare_exchange_weak(from, kept.depth, memory_order_relaxed)) return;
+}
+
+/// Depths are taken from the operands anew: what was computed since does not count any more.
+void measure_depths(Node* n) {
+  static thread_local Walk walk;
+  Node* const roots[] = {n};
+  walk.run(roots, true);
+  for (const Walk::Entry& e : walk.order)
+    if (e.storage == nullptr) {
+      const Node* const deepest = deepest_operand(*e.node);
+      e.node->depth.store(deepest == nullptr ? 1 : deepest->depth.load(memory_order_relaxed) + 1, memory_order_relaxed);
+    }
+}
+
+/// How many operands a node is, without those that only the tape holds.
+std::uint64_t readers_of(const Node& n) {
+  const std::uint64_t edges = n.refs.load(memory_order_relaxed) & 0xffffffffu;
+  return edges - std::min<std::uint64_t>(edges, n.tape.load(memory_order_relaxed));
+}
+
+/// The bound was reached at `n`: computes the chain up to a node in the last turn of the loop, if the call site of `n`
+/// shows that there is one, so that what is left pending is less than a turn. The node that most others read is likely
+/// what a turn hands on.
+void cut_at_bound(Node* n, std::source_location where) {
+  measure_depths(n);
+  const std::uint32_t depth = n->depth.load(memory_order_relaxed);
+  if (depth < pending_limit.load(memory_order_relaxed)) return;
+  const std::uint64_t site = site_of(*n);
+  Node* at = deepest_operand(*n);
+  Node* previous = at;
+  while (previous != nullptr && site_of(*previous) != site) previous = deepest_operand(*previous);
+  if (previous != nullptr) {
+    Node* const last = at;
+    at = previous;
+    for (Node* m = last; m != previous; m = deepest_operand(*m))
+      if (readers_of(*m) > readers_of(*at)) at = m;
+    keep_cut_site(*at, depth - previous->depth.load(memory_order_relaxed));
+  }
+  if (at == nullptr) return;
+  tensor_hooks.materialise(at, "the bound on pending nodes", where);
+  measure_depths(n);
+}
+
+/// The chain that ends at `n` is long enough to be looked at.
+void cut(Node* n, std::source_location where) {
+  const std::uint32_t depth = n->depth.load(memory_order_relaxed);
+  const std::uint64_t site = site_of(*n);
+  CutSite& kept = cut_sites[site % kCutSites];
+  if (kept.site == site && depth >= kept.depth && !backward_pass_cuts) {
+    // No chain grows that fast: it hangs on one that was recorded before, and is shorter by what was computed of that
+    // since.
+    if (recorded - kept.last < kept.depth) measure_depths(n);
+    if (n->depth.load(memory_order_relaxed) < kept.depth) return;
+    kept.last = recorded;
+    tensor_hooks.materialise(n, "the bound on pending nodes", where);
+  } else if (depth >= pending_limit.load(memory_order_relaxed)) {
+    cut_at_bound(n, where);
+  }
+}
+
+Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
+  ++recorded;
+  if (in_capture_scope()) [[unlikely]]
+    capture_scope->mark(node);
+  const bool on_cpu = (keys.bits & 0xff) == DispatchKeySet(BackendKey::cpu).bits;
+  Tensor result(node, on_cpu ? keys & kDataKeys : data_keys(keys, node->backend));
+  if (node->depth.load(memory_order_relaxed) >= look_from.load(memory_order_relaxed)) [[unlikely]]
+    if (!in_capture_scope()) cut(node, call.where);
+  return result;
+}
+
+Tensor capture_settled(const Call& call, PointwiseOperands& p) {
+  if (in_capture_scope()) [[unlikely]]
+    for (unsigned k = 0; k < p.count; ++k)
+      if (p.operands[k]->is_tensor()) capture_scope->touch(p.operands[k]->tensor(), call.where);
+  settle(call, p);
+  if (p.backend != BackendKey::cpu) [[unlikely]]
+    require_variant(call, p.backend, p.operand);
+  void* const block = allocate_node();  // may throw, so before the edges
+  const Below a = take_edge(call, p, 0), b = p.count > 1 ? take_edge(call, p, 1) : Below{};
+  const Below c = p.count > 2 ? take_edge(call, p, 2) : Below{};
+  const std::uint32_t depth = std::max({a.depth, b.depth, c.depth}) + 1;
+  const std::uint64_t signature = static_cast<std::uint64_t>(call.entry.op) | static_cast<std::uint64_t>(p.result)
+                                                                                  << 16;
+  Node* node =
+      ::new (block) Node{.refs{Node::kTensor},
+                         .storage{nullptr},
+                         .op = call.entry.op,
+                         .dtype = p.result,
+                         .rank = p.rank,
+                         .arity = static_cast<std::uint8_t>(p.count),
+                         .backend = p.backend,
+                         .inline_sizes = p.sizes,
+                         .where = call.where,
+                         .inputs = p.nodes,
+                         .scalar = p.scalar,
+                         .extra = std::exchange(p.extra, nullptr),
+                         .hash = mix(a.hash ^ signature << 32, b.hash ^ static_cast<std::uint64_t>(c.hash) << 32),
+                         .hint{0},
+                         .depth{depth},
+                         .tape{0},
+                         .stretched = p.stretched};
+  return finish(node, call.keys, call);
+}
+
+/// Sparse and quantised tensors are not recorded as wholes; their kernels call ops on their parts, which are.
+bool is_compound(const Call& call) { return (call.keys & kCompoundKeys).bits != 0; }
+
+/// What is not recorded runs now; a function that is being compiled would keep the result for ever.
+void require_no_scope(const Call& call, std::string_view why) {
+  if (in_capture_scope())
+    throw UserError(1701, format_error(1701, "UserError",
+                                       fmt::format("{}: runs at once inside a function that is being compiled, as {}",
+                                                   call.entry.name, why),
+                                       {}, call.where, "call it outside, or leave this part out of compile()"));
+}
+
+/// A built-in op on a device that has a kernel for calls and none for plans.
+bool runs_at_once(const Call& call) {
+  const BackendKey b = call.keys.backend();
+  if (b == BackendKey::cpu || b == BackendKey::meta || !call.keys.has(Functionality::capture)) [[likely]]
+    return false;
+  const BackendCell* cell = call.entry.backends[static_cast<std::size_t>(b)].load(memory_order_acquire);
+  if ((cell != nullptr && !cell->variants.empty()) || is_view_op(call.entry.op)) return false;
+  require_no_scope(call, "the device has no kernel of it for plans");
+  return true;
+}
+
+/// The keys of calls that may not be recorded as they are: one test for the others.
+constexpr DispatchKeySet kUnusualKeys = kCompoundKeys | DispatchKeySet(std::uint64_t{0xfe});
+bool is_unusual(const Call& call) { return (call.keys & kUnusualKeys).bits != 0; }
+
+/// Written out: an initialiser with gaps makes g++ clear the whole node first, by an instruction that takes a third of
+/// a call.
+constexpr std::array<std::uint16_t, Node::kInlineInputs> kNotStretched{0, 0, 0};
+
+/// As take_edge(); the identity of a temporary that gives its node away is left in `identity`, if there is none yet.
+[[gnu::always_inline]] inline Below take_edge(const Call& call, const Operand& operand, Node* n, Tensor& identity) {
+  if (n == nullptr) return {};
+  Tensor* const t = call.is_last_use ? operand.expiring() : nullptr;
+  if (t == nullptr || !is_lone(*t) || t->impl()->value != n) return take_edge(n);
+  take_value(*t);
+  if (identity.defined())
+    *t = Tensor();
+  else
+    identity = std::move(*t);
+  return below(n);
+}
+
+/// Whether operands need no more than this of each other: no casts, broadcasting or copies between devices.
+[[gnu::always_inline]] inline bool are_alike(const Node& x, const Node& y) {
+  const auto &a = x.inline_sizes, &b = y.inline_sizes;
+  return x.dtype == y.dtype && x.rank == y.rank && x.backend == y.backend &&
+         ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3])) == 0;
+}
+
+template <class... Operands> [[gnu::noinline]] Tensor capture_otherwise(const Call& call, const Operands&... operands) {
+  if (is_unusual(call) && (is_compound(call) || runs_at_once(call)))
+    return Dispatcher<Tensor(const Operands&...)>::redispatch(call, Functionality::capture, operands...);
+  PointwiseOperands p(operands...);
+  return capture_settled(call, p);
+}
+
+/// What most calls are is recorded with all that it needs in registers: operands of one dtype, shape and low rank on
+/// the CPU, one of which may be a host scalar, outside of any scope.
+template <class... Operands> Tensor capture_pointwise(const Call& call, const Operands&... operands) {
+  constexpr std::size_t kCount = sizeof...(Operands);
+  static_assert(kCount <= 2, "a condition has a dtype of its own");
+  const std::array<const Operand*, kCount> given{&operands...};
+  const Operand &left = *given.front(), &right = *given.back();
+  const auto node_of = [](const Operand& o) { return o.is_tensor() ? o.tensor().node() : nullptr; };
+  const std::array<Node*, Node::kInlineInputs> inputs{node_of(left), kCount == 2 ? node_of(right) : nullptr, nullptr};
+  if (is_unusual(call) || in_capture_scope()) [[unlikely]]
+    return capture_otherwise(call, operands...);
+  const Node* const some = inputs[0] != nullptr ? inputs[0] : inputs[1];
+  if (some == nullptr) [[unlikely]]
+    return capture_otherwise(call, operands...);
+  const Node& lead = *some;
+  const RuleResult rule = call.entry.rules[static_cast<std::size_t>(lead.dtype)];
+  if (rule.operand != lead.dtype || lead.rank > Node::kInlineRank || lead.backend != BackendKey::cpu) [[unlikely]]
+    return capture_otherwise(call, operands...);
+  std::uint64_t scalar = 0;
+  if (inputs[0] != nullptr && inputs[1] != nullptr) {
+    if (!are_alike(lead, *inputs[1])) [[unlikely]]
+      return capture_otherwise(call, operands...);
+  } else if (kCount == 2) {
+    const Scalar& s = (inputs[0] != nullptr ? right : left).scalar();
+    if (promote_scalar(lead.dtype, s.kind) != lead.dtype) [[unlikely]]
+      return capture_otherwise(call, operands...);
+    scalar = lead.dtype == DType::f32 ? constant_bits(static_cast<float>(s.as_double())) : scalar_bits(s, lead.dtype);
+  }
+  void* const block = allocate_node();  // may throw, so before the edges
+  Tensor result;
+  Below a, b;
+  if (kCount == 2 && inputs[0] == inputs[1]) {
+    inputs[0]->refs.fetch_add(2 * Node::kEdge, memory_order_relaxed);
+    a = b = below(inputs[0]);
+  } else {
+    a = take_edge(call, left, inputs[0], result);
+    if (kCount == 2) b = take_edge(call, right, inputs[1], result);
+  }
+  const std::uint32_t depth = std::max(a.depth, b.depth) + 1;
+  const std::uint64_t signature = static_cast<std::uint64_t>(call.entry.op) | static_cast<std::uint64_t>(rule.result)
+                                                                                  << 16;
+  Node* const node =
+      ::new (block) Node{.refs{Node::kTensor},
+                         .storage{nullptr},
+                         .op = call.entry.op,
+                         .dtype = rule.result,
+                         .rank = lead.rank,
+                         .arity = static_cast<std::uint8_t>(kCount),
+                         .backend = BackendKey::cpu,
+                         .inline_sizes = lead.inline_sizes,
+                         .where = call.where,
+                         .inputs = inputs,
+                         .scalar = scalar,
+                         .extra = nullptr,
+                         .hash = mix(a.hash ^ signature << 32, b.hash ^ std::uint64_t{Below{}.hash} << 32),
+                         .hint{0},
+                         .depth{depth},
+                         .tape{0},
+                         .stretched = kNotStretched};
+  ++recorded;
+  const DispatchKeySet keys = call.keys & kDataKeys;
+  if (TensorImpl* const impl = result.impl())
+    impl->value = node, impl->keys = keys, impl->version = 0;
+  else
+    result = Tensor(node, keys);
+  if (depth >= look_from.load(memory_order_relaxed)) [[unlikely]]
+    cut(node, call.where);
+  return result;
+}
+
+Tensor capture_unary(const Call& call, const Operand& a) { return capture_pointwise(call, a); }
+Tensor capture_binary(const Call& call, const Operand& a, const Operand& b) { return capture_pointwise(call, a, b); }
+Tensor capture_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
+  return capture_otherwise(call, a, b, c);
+}
+
+std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<const Tensor> tensors,
+                                      const Attributes& attributes) {
+  const bool attributes_inside = !attributes.integers.empty() && family(op) != Family::reduce;
+  if (type.shape.rank() <= Node::kInlineRank && !attributes_inside && attributes.scalars.empty() &&
+      tensors.size() <= Node::kInlineInputs)
+    return nullptr;
+  auto extra = std::make_unique<NodeExtra>();
+  if (type.shape.rank() > Node::kInlineRank) extra->sizes = type.shape;
+  if (attributes_inside) extra->attributes.assign(attributes.integers.begin(), attributes.integers.end());
+  extra->scalars.assign(attributes.scalars.begin(), attributes.scalars.end());
+  extra->more_inputs.reserve(tensors.size());
+  return extra;
+}
+
+/// `context` is that of a boxed call: the node has it before anybody can compute it.
+Tensor record_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes,
+                      std::uint32_t context) {
+  if (is_unusual(call) && (is_compound(call) || runs_at_once(call))) [[unlikely]]
+    return Dispatcher<GeneralCall>::redispatch(call, Functionality::capture, tensors, attributes);
+  const Op op = call.entry.op;
+  if (in_capture_scope()) [[unlikely]]
+    for (const Tensor& t : tensors) capture_scope->touch(t, call.where);
+  const BackendKey backend = common_backend(call, tensors);
+  std::array<TensorType, Node::kInlineInputs> few;
+  std::vector<TensorType> many;
+  if (tensors.size() > few.size()) many.resize(tensors.size());
+  const std::span<TensorType> types = many.empty() ? std::span(few).first(tensors.size()) : std::span(many);
+  for (std::size_t i = 0; i < tensors.size(); ++i) types[i] = tensors[i].node()->type();
+  const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where);
+  // Inside a function that is being compiled a view is recorded: its operand may be an argument, another one at replay.
+  if (is_view_op(op) && !in_capture_scope())
+    if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers))
+      return Tensor(view, data_keys(call.keys, backend));
+  if (backend != BackendKey::cpu && !is_view_op(op)) [[unlikely]]
+    require_variant(call, backend, types.empty() ? type.dtype : types[0].dtype);
+  std::unique_ptr<NodeExtra> extra = make_extra(op, type, tensors, attributes);
+  if (context != 0) {
+    if (extra == nullptr) extra = std::make_unique<NodeExtra>();  // a call without arguments
+    extra->context = context;
+  }
+  void* const block = allocate_node();
+  std::uint64_t hash = static_cast<std::uint64_t>(op) | static_cast<std::uint64_t>(type.dtype) << 16;
+  std::uint32_t depth = 0;
+  std::array<Node*, Node::kInlineInputs> inputs{};
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    Node* in = tensors[i].node();
+    const Below below = take_edge(in);
+    depth = std::max(depth, below.depth), hash = mix(hash, below.hash);
+    if (i < inputs.size())
+      inputs[i] = in;
+    else
+      extra->more_inputs.push_back(in);
+  }
+  std::array<std::int64_t, Node::kInlineRank> sizes{};
+  for (unsigned i = 0; i < type.shape.rank() && i < sizes.size(); ++i) sizes[i] = type.shape[i];
+  std::uint64_t scalar = 0;
+  if (family(op) == Family::reduce)
+    scalar = static_cast<std::uint64_t>(attributes.integers[0]) | static_cast<std::uint64_t>(attributes.integers[1])
+                                                                      << 16;
+  Node* node =
+      ::new (block) Node{.refs{Node::kTensor},
+                         .storage{nullptr},
+                         .op = op,
+                         .dtype = type.dtype,
+                         .rank = static_cast<std::uint8_t>(type.shape.rank()),
+                         .arity = static_cast<std::uint8_t>(std::min<std::size_t>(tensors.size(), inputs.size())),
+                         .backend = backend,
+                         .inline_sizes = sizes,
+                         .where = call.where,
+                         .inputs = inputs,
+                         .scalar = scalar,
+                         .extra = extra.release(),
+                         .hash = mix(hash, scalar),
+                         .hint{0},
+                         .depth{depth + 1},
+                         .tape{0},
+                         .stretched = kNotStretched};
+  if (op == Op::broadcast_to) node->stretched[0] = stretched_axes(types[0].shape, type.shape);
+  return finish(node, call.keys, call);
+}
+
+Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
+  return record_general(call, tensors, attributes, 0);
+}
+
+/// Threads begin with Capture among their keys, in a thread-local image that the compiler has laid down. So where the
+/// environment asks for eager mode, these kernels turn a thread that has not chosen a mode to eager mode at its first
+/// call. Nothing else pays for that.
+template <auto kKernel> struct UnlessEager;
+template <class... A, Tensor (*kKernel)(const Call&, A...)> struct UnlessEager<kKernel> {
+  static Tensor run(const Call& call, A... args) {
+    if (mode_chosen) return kKernel(call, args...);
+    set_mode(Mode::eager);
+    return Dispatcher<Tensor(A...)>::redispatch(call, Functionality::capture, args...);
+  }
+};
+template <auto kKernel> constexpr auto unless_eager = &UnlessEager<kKernel>::run;
+
+/// Why a call of a kernel is not recorded; null where it is. It then runs on the spot.
+const char* why_not_recorded(const OperatorEntry& entry, const Schema* schema, DispatchKeySet keys) {
+  const auto has = [&](BackendKey b) { return entry.kernels[cell_of(Functionality::dense, b)].load() != nullptr; };
+  if (keys.backend() == BackendKey::meta) return "its type is all there is";
+  if ((keys & kCompoundKeys).bits != 0) return "its operands are made of others";
+  if (schema == nullptr || entry.boxed.load(memory_order_acquire) == Op::count) return "an operator without a schema";
+  for (const SchemaResult& r : schema->results) {
+    if (r.type != ArgType{}) return "an operator whose results are not tensors";
+    if (!r.alias.set.empty() && !r.alias.write) return "an operator that gives views of its arguments";
+  }
+  if (!new_results(*schema).empty() && !has(BackendKey::meta)) return "an operator without a Meta kernel";
+  return has(keys.backend()) ? nullptr : "an operator without a kernel for the backend";
+}
+
+/// What a call that is not pure has beside its arguments: the call with an effect before it, and a stream to draw from.
+struct Impurity {
+  Impurity(Op op, BackendKey backend, std::vector<Tensor>& tensors, Location where) : effect(effect_of(op)) {
+    if (effect == Effect::pure) return;
+    const DrawStream reserved = context_hooks.reserve();
+    stream = {reserved.key, reserved.offset};
+    if (effect != Effect::effect) return;
+    Node* before = pending_effect();
+    if (before != nullptr && before->backend != backend) run_effects(where), before = nullptr;
+    if (before == nullptr) return;
+    before->refs.fetch_add(Node::kTensor, memory_order_relaxed);
+    tensors.emplace_back(before, DispatchKeySet(backend) | Functionality::dense);
+  }
+  std::span<const std::uint64_t> scalars() const {
+    return effect == Effect::pure ? std::span<const std::uint64_t>() : stream;
+  }
+
+  Effect effect;
+  std::array<std::uint64_t, 2> stream{};
+};
+
+/// The operand for a tensor that is written: a copy that was recorded for the kernel to write need not be made, as the
+/// step makes one.
+Tensor operand_of_written(const Tensor& t) {
+  Node* const n = t.node();
+  if (!n->pending() || n->op != Op::copy || n->refs.load(memory_order_acquire) != Node::kTensor) return t;
+  Node* const from = n->operand(0);
+  from->refs.fetch_add(Node::kTensor, memory_order_relaxed);
+  return Tensor(from, t.keys() & kDataKeys);
+}
+
+/// A call of a kernel as one node of its boxed op, which remembers how it was dispatched.
+Tensor record_boxed(const Call& call, const Stack& stack, std::span<const Tensor> written) {
+  const OperatorEntry& boxed = operator_entry(call.entry.boxed.load(memory_order_acquire));
+  std::vector<Tensor> tensors = tensors_of(stack);
+  for (Tensor& t : tensors)
+    if (std::ranges::any_of(written, [&](const Tensor& w) { return w.impl() == t.impl(); })) t = operand_of_written(t);
+  const std::vector<std::int64_t> arguments = encode_arguments(stack);
+  const BackendKey backend = call.keys.backend();
+  const Impurity impurity(boxed.op, backend, tensors, call.where);
+  const Call own{boxed, call.keys, call.where};
+  const KernelFunction* const kernel =
+      call.entry.kernels[cell_of(Functionality::dense, backend)].load(memory_order_acquire);
+  const Tensor result = record_general(
+      own, tensors, {.wanted = {}, .integers = arguments, .scalars = impurity.scalars(), .backend = backend},
+      intern(present_context(kernel)));
+  if (impurity.effect == Effect::effect) set_last_effect(result.node());
+  return result;
+}
+
+/// The value at hand of a tensor, from now on that of another one.
+void take_value_of(const Tensor& target, const Tensor& value) {
+  Node* const node = value.node();
+  node->refs.fetch_add(Node::kTensor, memory_order_relaxed);
+  target.set_node(node);
+}
+
+/// Records a call; its results take the place of its arguments. Tensors that it writes get their new values.
+void record_call(const Call& call, const Schema& schema, Stack& stack) {
+  const std::vector<Tensor> written = written_tensors(&schema, stack);
+  const std::vector<std::size_t> fresh = new_results(schema);
+  std::vector<TensorType> types;
+  const bool packed = written.size() + fresh.size() != 1;
+  if (packed) {
+    std::vector<TensorType> operands;
+    for (const Tensor& t : tensors_of(stack)) operands.push_back(t.node()->type());
+    types = result_types(call.entry, operands, encode_arguments(stack), call.where);
+    if (call.keys.backend() != BackendKey::cpu) require_control_kernels(call.keys.backend());
+  }
+  const Tensor all = record_boxed(call, stack, written);
+  std::vector<Tensor> results;
+  const PackedLayout layout = packed_layout(types);
+  const Call unpack{operator_entry(Op::unpack), data_keys(call.keys, all.node()->backend), call.where};
+  for (std::size_t i = 0; i < types.size(); ++i)
+    results.push_back(capture_general(
+        unpack, {&all, 1},
+        {.wanted = types[i], .integers = {&layout.offsets[i], 1}, .scalars = {}, .backend = all.node()->backend}));
+  if (!packed) results.push_back(all);
+  for (std::size_t i = 0; i < written.size(); ++i) take_value_of(written[i], results[i]);
+  Stack out(schema.results.size());
+  for (std::size_t i = 0; i < fresh.size(); ++i) out[fresh[i]] = results[written.size() + i];
+  for (std::size_t i = 0; i < out.size(); ++i)
+    for (std::size_t k = 0; k < schema.arguments.size() && schema.results[i].alias.write; ++k)
+      if (schema.arguments[k].alias.set == schema.results[i].alias.set) out[i] = stack[k];
+  stack = std::move(out);
+}
+
+/// Calls of kernels from outside: recorded as one node where their type can be told without running them.
+void capture_boxed(const Call& call, Stack& stack) {
+  const Schema* schema = call.entry.schema.load(memory_order_acquire);
+  const char* const why = why_not_recorded(call.entry, schema, call.keys);
+  if (why == nullptr) return record_call(call, *schema, stack);
+  if (call.keys.backend() != BackendKey::meta && (call.keys & kCompoundKeys).bits == 0) {
+    require_no_scope(call, std::string("it is ") + why);
+    if (effect_of(call.entry.op) == Effect::effect) run_effects(call.where);
+  }
+  for (const Tensor& t : tensors_of(stack))
+    if (t.impl()->payload == nullptr && t.node()->pending()) tensor_hooks.materialise(t.node(), why, call.where);
+  redispatch_boxed(call, Functionality::capture, stack);
+}
+
+/// Eager mode on a backend that compiles kernels and has no others: one node is recorded and computed at once.
+template <auto kCapture> struct AtOnce;
+template <class... A, Tensor (*kCapture)(const Call&, A...)> struct AtOnce<kCapture> {
+  static Tensor run(const Call& call, A... args) {
+    Tensor result = kCapture(call, args...);
+    if (Node* n = result.node(); n->pending()) tensor_hooks.materialise(n, "an eager call on a device", call.where);
+    return result;
+  }
+};
+template <auto kCapture> constexpr auto at_once = &AtOnce<kCapture>::run;
+
+Tensor record_unary(const Call& call, const Operand& a) {
+  PointwiseOperands p(a);
+  return capture_settled(call, p);
+}
+Tensor record_binary(const Call& call, const Operand& a, const Operand& b) {
+  PointwiseOperands p(a, b);
+  return capture_settled(call, p);
+}
+Tensor record_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
+  PointwiseOperands p(a, b, c);
+  return capture_settled(call, p);
+}
+
+}  // namespace
+
+void register_kernels_at_once(BackendKey backend) {
+  set_family_kernels(
+      RegistrationKey::cell(Functionality::dense, backend),
+      {at_once<&record_unary>, at_once<&record_binary>, at_once<&record_ternary>, at_once<&capture_general>});
+}
+
+std::uint32_t set_pending_limit(std::uint32_t depth) {
+  look_from = std::max(depth, 2u);
+  return pending_limit.exchange(std::max(depth, 2u));
+}
+std::uint32_t bound_on_pending() { return pending_limit.load(memory_order_relaxed); }
+std::uint64_t recorded_nodes() { return recorded; }
+
+void register_capture_kernels() {
+  const RegistrationKey everywhere = RegistrationKey::everywhere(Functionality::capture);
+  if (eager_by_default())
+    set_family_kernels(everywhere, {unless_eager<&capture_unary>, unless_eager<&capture_binary>,
+                                    unless_eager<&capture_ternary>, unless_eager<&capture_general>});
+  else
+    set_family_kernels(everywhere, {&capture_unary, &capture_binary, &capture_ternary, &capture_general});
+  register_fallback(
+      {.boxed = &capture_boxed, .where = std::source_location::current(), .key = everywhere, .passes_composites = true})
+      .keep();
+}
+
+}  // namespace fermata

@@ -1,0 +1,234 @@
+// See captured_call.h.
+#include "frontend/engine/captured_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dispatch/devices.h"
+#include "fermata/autograd.h"
+#include "fermata/random.h"
+#include "frontend/engine/alias.h"
+#include "frontend/engine/compile_policy.h"
+#include "frontend/transforms/autograd/autograd_tape.h"
+#include "ir/error.h"
+#include "runtime/device_memory.h"
+#include "runtime/effects.h"
+
+namespace fermata {
+namespace {
+
+/// The identity that holds the elements of a tensor.
+const TensorImpl* cell_of(const Tensor& t) { return t.impl()->view != nullptr ? t.impl()->view->base : t.impl(); }
+
+/// Takes the numbers of a replay, and gives them back if it fails.
+class ReplayDraws {
+ public:
+  explicit ReplayDraws(std::uint64_t count)
+      : generator_(default_generator()),
+        before_(generator_.offset()),
+        first_(generator_.reserve(static_cast<std::int64_t>(count))) {}
+  ~ReplayDraws() {
+    if (!done_) generator_.set_offset(before_);
+  }
+  ReplayDraws(const ReplayDraws&) = delete;
+  ReplayDraws& operator=(const ReplayDraws&) = delete;
+  std::uint64_t first() const { return first_; }
+  std::uint64_t key() const { return generator_.key(); }
+  void keep() { done_ = true; }
+
+ private:
+  Generator& generator_;
+  std::uint64_t before_, first_;
+  bool done_ = false;
+};
+
+}  // namespace
+
+CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers,
+                           CallRecording& recording, const CaptureContext& context, Location where)
+    : identities_(recording.identities),
+      numbers_(numbers.begin(), numbers.end()),
+      context_(context),
+      must_run_(recording.must_run()),
+      program_(std::move(recording.program)),
+      results_(std::move(recording.results)),
+      result_numbers_(std::move(recording.result_numbers)),
+      form_(std::move(recording.form)),
+      writes_(std::move(recording.writes)),
+      gradient_changes_(std::move(recording.gradient_changes)),
+      gradient_conditions_(std::move(recording.gradient_conditions)),
+      settings_(std::move(recording.settings)),
+      draws_(recording.draws) {
+  for (const Tensor& t : arguments) arguments_.push_back(Layout::of(*t.node())), wants_grad_.push_back(wants_grad(t));
+  if (must_run_) return;
+  changes_an_argument_ = changes_an_argument(arguments);
+  // What is an argument and is written as a tensor from outside, too, has two stand-ins: only the function itself gets
+  // it right.
+  must_run_ = changes_an_argument_, has_conditions_ = must_run_ || !settings_.empty();
+  if (must_run_) return;
+  for (const WriteBack& w : writes_)
+    if (w.value.output < 0)
+      throw UnsupportedError(
+          2701, format_error(2701, "UnsupportedError",
+                             "a compiled function writes a tensor that existed before into another one", {}, where,
+                             "assign a computed value, or copy() it"));
+  if (!program_.nodes.empty()) take_plan(recording);
+  has_conditions_ = !settings_.empty() || !layouts_.empty() || !writes_.empty() || !gradient_conditions_.empty();
+  gives_outputs_ = writes_.empty() && gradient_changes_.empty() && results_.size() == output_types_.size();
+  for (std::size_t i = 0; i < results_.size(); ++i)
+    gives_outputs_ = gives_outputs_ && results_[i].output == static_cast<std::int32_t>(i);
+}
+
+void CapturedCall::take_plan(const CallRecording& recording) {
+  const Walk& walk = recording.walk();
+  entry_ = PlanCache::instance().find(walk.order[walk.outputs.back()].node->hash, walk.key);
+  plan_ = compile_entry(*entry_, walk);
+  has_effects_ = std::ranges::any_of(plan_->steps, &PlanStep::is_boxed);
+  std::vector<const Node*> records;
+  for (const Walk::Entry& e : walk.order) records.push_back(e.node);
+  bound_.bind(*plan_, records);
+  for (const std::uint32_t record : plan_->leaf_records) {
+    plan_leaves_.push_back(static_cast<std::uint32_t>(program_.nodes[record].leaf));
+    const Place& place = program_.leaves[plan_leaves_.back()];
+    if (!place.is_of_argument() || place.is_gradient) layouts_.emplace_back(place, program_.nodes[record].type);
+  }
+  for (const std::uint32_t i : walk.outputs) output_types_.push_back(walk.order[i].node->type());
+  std::size_t slot = 0;
+  for (const PlanStep& step : plan_->steps)
+    for (const ScalarSource& s : step.scalars) {
+      const ProgramNode& n = program_.nodes[s.record];
+      if (n.is_drawn) random_.push_back({slot, s.index == 1 ? n.scalars[1] : 0, s.index == 0});
+      ++slot;
+    }
+}
+
+/// Whether an argument is also a tensor from outside, and the function changes it by one name or the other.
+bool CapturedCall::changes_an_argument(std::span<const Tensor> arguments) const {
+  if (writes_.empty() && gradient_conditions_.empty()) return false;
+  const auto is = [](const Place& p, const Tensor& t) {
+    if (p.is_of_argument()) return false;
+    if (p.leaf == nullptr) return cell_of(p.hidden) == cell_of(t);
+    return t.impl()->slot != nullptr && t.impl()->view == nullptr && grad_state(t.impl())->leaf == p.leaf;
+  };
+  const bool writes_arguments =
+      std::ranges::any_of(writes_, [](const WriteBack& w) { return w.target.is_of_argument(); });
+  for (const Tensor& t : arguments) {
+    if (std::ranges::any_of(writes_, [&](const WriteBack& w) { return is(w.target, t); })) return true;
+    if (std::ranges::any_of(gradient_conditions_, [&](const GradientCondition& c) { return is(c.gradient, t); }))
+      return true;
+    if (writes_arguments && std::ranges::any_of(program_.leaves, [&](const Place& p) { return is(p, t); })) return true;
+  }
+  return false;
+}
+
+bool CapturedCall::all_conditions_hold(std::span<const Tensor> arguments) const {
+  if (!std::ranges::all_of(settings_, &CaptureScope::SettingRead::holds)) return false;
+  Tensor held;
+  for (const auto& [place, layout] : layouts_) {
+    const Tensor& t = place.find(arguments, held);
+    if (!t.defined() || (!t.node()->pending() && !layout.matches(*t.node()))) return false;
+  }
+  if (changes_an_argument(arguments) != changes_an_argument_) return false;
+  if (gradient_conditions_.empty()) return true;
+  std::vector<const Node*> values;
+  for (const GradientCondition& c : gradient_conditions_) {
+    const Tensor& gradient = c.gradient.find(arguments, held);
+    if (gradient.defined() != c.is_defined) return false;
+    values.push_back(gradient.defined() ? gradient.node() : nullptr);
+    if (static_cast<std::size_t>(std::ranges::find(values, values.back()) - values.begin()) != c.shares_with)
+      return false;
+  }
+  return true;
+}
+
+void CapturedCall::run(Replayer& r, std::span<const Tensor> arguments, Location where) const {
+  for (const std::uint32_t leaf : plan_leaves_) {
+    const Place& place = program_.leaves[leaf];
+    if (place.is_of_leaf()) [[unlikely]]
+      r.held.emplace_back();
+    Tensor none;
+    const Tensor& t = place.find(arguments, r.held.empty() ? none : r.held.back());
+    if (t.node()->pending()) tensor_hooks.materialise(t.node(), "a compiled function uses a pending tensor", where);
+    r.leaves.push_back(
+        leaf_buffer(*t.node(), *t.node()->storage.load(std::memory_order_acquire), plan_->backend, r.staged));
+  }
+  if (has_effects_) [[unlikely]]
+    run_effects(where);
+  for (std::size_t i = 0; i < output_types_.size(); ++i) {
+    const bool is_given = plan_->slots[plan_->output_slots[i]].is_given;
+    r.storage.emplace_back(is_given ? nullptr : allocate_on(plan_->backend, r.bound.output_bytes(i)));
+    r.buffers.push_back(is_given ? nullptr : r.storage.back()->data);
+  }
+  r.bound.run(*plan_, r.leaves, r.buffers, r.storage);
+  for (std::size_t i = 0; has_effects_ && i < r.storage.size(); ++i)
+    if (r.storage[i] == nullptr) r.storage[i] = r.bound.take_output(i);
+  for (std::size_t i = 0; i < r.storage.size(); ++i)
+    r.outputs.emplace_back(make_leaf(output_types_[i], r.storage[i].release(), plan_->backend, Node::kTensor),
+                           DispatchKeySet(plan_->backend) | Functionality::dense);
+}
+
+Tensor CapturedCall::value_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const {
+  if (source.output >= 0) return r.outputs[static_cast<std::size_t>(source.output)];
+  Tensor held;
+  return source.place.find(arguments, held);
+}
+
+/// Of an identity that is about to be written the value that it has.
+Tensor CapturedCall::result_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const {
+  Tensor value = value_of(source, r, arguments);
+  if (source.output >= 0) return value;
+  Tensor held;
+  const bool is_written = std::ranges::any_of(
+      writes_, [&](const WriteBack& w) { return w.target.find(arguments, held).impl() == value.impl(); });
+  return is_written ? with_history(value, {}) : value;
+}
+
+void CapturedCall::write_back(const Replayer& r, std::span<const Tensor> arguments, Location where) const {
+  const auto give = [](const Tensor& target, const Tensor& from) {
+    Node* value = from.node();
+    value->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+    target.set_node(value);
+  };
+  for (const WriteBack& w : writes_) {
+    Tensor held;
+    const Tensor& target = w.target.find(arguments, held);
+    const Tensor& value = r.outputs[static_cast<std::size_t>(w.value.output)];
+    if (target.impl()->pinned == nullptr) {
+      give(target, value);
+      continue;
+    }
+    const NoGradGuard no_grad;  // its buffer is known outside: the elements go there
+    write(target, value, where);
+  }
+  std::vector<Tensor> gradients;  // all are found before the first one is another
+  for (const GradientChange& g : gradient_changes_)
+    gradients.push_back(g.is_cleared ? Tensor() : with_history(value_of(g.value, r, arguments), {}));
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    LeafGradient& leaf = *leaf_of(gradient_changes_[i].gradient, arguments);
+    const std::lock_guard lock(leaf.mutex);
+    std::swap(leaf.grad, gradients[i]);
+  }
+}
+
+void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, CompiledCore::Deliver deliver,
+                          Location where) const {
+  struct Clear {
+    Replayer& r;
+    ~Clear() {
+      r.leaves.clear(), r.buffers.clear(), r.staged.clear(), r.storage.clear(), r.outputs.clear(), r.results.clear(),
+          r.held.clear();
+    }
+  } const clear{r};
+  ReplayDraws draws(draws_);  // also where nothing needs the numbers
+  for (const RandomScalar& s : random_) r.bound.scalars()[s.slot] = s.is_key ? draws.key() : draws.first() + s.delta;
+  if (plan_ != nullptr) run(r, arguments, where);
+  if (!gives_outputs_) {
+    for (const ResultSource& source : results_) r.results.push_back(result_of(source, r, arguments));
+    write_back(r, arguments, where);
+  }
+  draws.keep();
+  deliver(gives_outputs_ ? r.outputs : r.results, form_.get());
+}
+
+}  // namespace fermata

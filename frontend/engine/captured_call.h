@@ -1,0 +1,142 @@
+// A captured call of a compiled function: the plan bound to its sizes, and where buffers come from and results go.
+//
+// Nothing of it changes once it is made, but for the list of idle replayers: each has buffers and scalars of its own,
+// so that any number of threads replay one call at once.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dispatch/operator.h"
+#include "fermata/compile.h"
+#include "frontend/engine/call_recording.h"
+#include "frontend/transforms/autocast/autocast.h"
+#include "ir/key_set.h"
+#include "runtime/bound_plan.h"
+#include "runtime/plan_cache.h"
+
+namespace fermata {
+
+/// What a call is told from others by, beside its arguments.
+struct CaptureContext {
+  ThreadKeys keys;
+  std::uint64_t autocast = 0;
+  std::uint64_t table_generation = 0;  // what the cells of the kernel table held
+  static CaptureContext current() {
+    // The Autocast key comes from the thread alone, and what it means is in the signature.
+    const ThreadKeys& thread = thread_keys;
+    const DispatchKeySet active = thread.included - thread.excluded;
+    return {{active, thread.excluded - Functionality::autocast},
+            active.has(Functionality::autocast) ? autocast_signature() : 0,
+            fermata::table_generation.load(std::memory_order_acquire)};
+  }
+  bool operator==(const CaptureContext& o) const {
+    return keys.included == o.keys.included && keys.excluded == o.keys.excluded && autocast == o.autocast &&
+           table_generation == o.table_generation;
+  }
+};
+
+/// What one replay works with; empty between replays but for the plan.
+struct Replayer {
+  explicit Replayer(const BoundPlan& plan) : bound(plan) {}
+  BoundPlan bound;
+  std::vector<LeafBuffer> leaves;
+  std::vector<void*> buffers;
+  std::vector<StoragePtr> staged, storage;
+  std::vector<Tensor> outputs, results, held;  // held: gradients that the run reads
+};
+
+class CapturedCall {
+ public:
+  CapturedCall(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers, CallRecording& recording,
+               const CaptureContext& context, Location where);
+
+  /// Whether a call has the arguments of this one. Neither allocates nor computes.
+  bool matches(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers,
+               const CaptureContext& context) const {
+    if (arguments_.size() != arguments.size() || !std::ranges::equal(numbers, numbers_) || !(context_ == context))
+      return false;
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      if (!arguments_[i].matches(*arguments[i].node()) || wants_grad_[i] != wants_grad(arguments[i]) ||
+          identities_[i] != first_of_identity(arguments, i))
+        return false;
+    return true;
+  }
+  /// Whether what it reads without taking it is as it was: layouts, and which gradients there are.
+  bool conditions_hold(std::span<const Tensor> arguments) const {
+    return !has_conditions_ || all_conditions_hold(arguments);
+  }
+  /// Whether the kernel table was the same when both were captured.
+  bool is_of_table_like(const CapturedCall& o) const {
+    return context_.table_generation == o.context_.table_generation;
+  }
+  /// The function is to be run instead.
+  bool must_run() const { return must_run_; }
+  std::unique_ptr<Replayer> make_replayer() const { return std::make_unique<Replayer>(bound_); }
+  void replay(Replayer& replayer, std::span<const Tensor> arguments, CompiledCore::Deliver deliver,
+              Location where) const;
+  /// UserError FM1702, naming the first difference, if another recording of the call is another program.
+  void require_same(const CallRecording& again, Location where) const;
+
+  // Of the list that it is in, under its lock.
+  std::uint64_t number = 0, used = 0;
+  std::uint32_t users = 0;
+  bool is_forgotten = false;
+  bool is_checked = false;  // recorded a second time and found the same
+  std::vector<std::unique_ptr<Replayer>> idle;
+
+ private:
+  static bool wants_grad(const Tensor& t) {
+    return (t.impl()->slot != nullptr || t.impl()->view != nullptr) && t.requires_grad();
+  }
+  static std::size_t first_of_identity(std::span<const Tensor> arguments, std::size_t i) {
+    std::size_t first = 0;
+    while (arguments[first].impl() != arguments[i].impl()) ++first;
+    return first;
+  }
+  bool all_conditions_hold(std::span<const Tensor> arguments) const;
+  void take_plan(const CallRecording& recording);
+  bool changes_an_argument(std::span<const Tensor> arguments) const;
+  void run(Replayer& r, std::span<const Tensor> arguments, Location where) const;
+  void write_back(const Replayer& r, std::span<const Tensor> arguments, Location where) const;
+  Tensor result_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const;
+  Tensor value_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const;
+
+  std::vector<Layout> arguments_;
+  std::vector<bool> wants_grad_;
+  std::vector<std::size_t> identities_;
+  std::vector<std::uint64_t> numbers_;
+  CaptureContext context_;
+  bool must_run_ = false, changes_an_argument_ = false, has_conditions_ = false;
+  bool has_effects_ = false;    // calls of kernels among its steps, which come after those that the thread has recorded
+  bool gives_outputs_ = false;  // results are the outputs of the plan, each once, and nothing else becomes of those
+
+  Program program_;
+  std::vector<ResultSource> results_;
+  std::vector<std::uint64_t> result_numbers_;
+  std::shared_ptr<const void> form_;
+  std::vector<WriteBack> writes_;
+  std::vector<GradientChange> gradient_changes_;
+  std::vector<GradientCondition> gradient_conditions_;
+  std::vector<CaptureScope::SettingRead> settings_;
+  std::vector<std::pair<Place, Layout>> layouts_;  // of leaves that are no arguments
+  std::uint64_t draws_ = 0;
+
+  PlanEntryPtr entry_;
+  const Plan* plan_ = nullptr;
+  BoundPlan bound_;                         // never run: what replayers are copies of
+  std::vector<std::uint32_t> plan_leaves_;  // among the program's
+  std::vector<TensorType> output_types_;
+  /// A scalar that moves with the generator: its number in the plan, and how far into the reserved range it lies.
+  struct RandomScalar {
+    std::size_t slot;
+    std::uint64_t delta;
+    bool is_key;
+  };
+  std::vector<RandomScalar> random_;
+};
+
+}  // namespace fermata

@@ -1,0 +1,157 @@
+// See compile_policy.h.
+#include "frontend/engine/compile_policy.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "frontend/engine/play_calls.h"
+#include "passes/pipeline.h"
+#include "runtime/background.h"
+#include "runtime/stats.h"
+
+namespace fermata {
+namespace {
+
+/// About what compiling costs; and loading the compiler, before that.
+constexpr double kPlanNanoseconds = 3e6, kNodeNanoseconds = 5e4, kFirstNanoseconds = 4e7;
+/// Larger graphs are always played op by op: compile time grows with the graph, and such a graph is a loop that the
+/// bound on pending nodes would have cut.
+constexpr std::size_t kMaxCompiledNodes = 8192;
+/// Compiling in the background begins once this part of its cost has gone into playing. Later, and more would be played
+/// that need not; sooner, and structures that come a few times would keep a processor busy.
+constexpr double kBeginAfter = 0.25;
+/// What all structures together have cost so far; counted until something has been compiled.
+std::atomic<std::uint64_t> all_played_ns{0};
+
+double compile_cost(const Walk& walk) {
+  return kPlanNanoseconds + kNodeNanoseconds * static_cast<double>(walk.order.size());
+}
+
+CompilePolicy from_environment() {
+  const char* text = std::getenv("FERMATA_COMPILE");
+  const std::string_view value = text == nullptr ? "" : text;
+  return value == "immediate"      ? CompilePolicy::immediate
+         : value == "never"        ? CompilePolicy::never
+         : value == "second_sight" ? CompilePolicy::second_sight
+                                   : CompilePolicy::background;
+}
+std::atomic<CompilePolicy> policy{from_environment()};
+
+/// Plays and runs of a plan that are timed before one of the two is chosen. The first run binds the plan, and counts
+/// for nothing.
+constexpr std::uint8_t kLeastPlays = 3, kMostPlays = 16, kRuns = 8;
+
+/// Of the sizes at hand: they are a factor of four apart.
+std::size_t magnitude(const Walk& walk) {
+  const auto elements = [&](std::uint32_t i) {
+    return static_cast<std::uint64_t>(element_count(walk.order[i].node->sizes()));
+  };
+  return std::min<std::size_t>(
+      static_cast<std::size_t>(std::bit_width(elements(0) + elements(walk.outputs.back()))) / 2, 15);
+}
+
+const Plan* compile(PlanEntry& entry, Graph graph, BackendKey backend) {
+  std::lock_guard lock(entry.compiling);
+  if (const Plan* done = entry.plan.load(std::memory_order_acquire)) return done;
+  const auto start = std::chrono::steady_clock::now();
+  entry.owned = compile_plan(std::move(graph), entry.key, backend);
+  entry.plan.store(entry.owned.get(), std::memory_order_release);
+  counters.plans_compiled.fetch_add(1, std::memory_order_relaxed);
+  counters.compile_ns.fetch_add(static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count()));
+  return entry.owned.get();
+}
+
+/// The plan appears in the entry when it is ready. If it cannot be made, the structure is played for ever.
+void compile_in_background(const PlanEntryPtr& entry, const Walk& walk) {
+  if (entry->is_being_compiled.exchange(true)) return;
+  run_beside([entry, graph = import_graph(walk), backend = walk.backend] {
+    try {
+      compile(*entry, graph, backend);
+    } catch (const std::exception&) { counters.compile_failures.fetch_add(1, std::memory_order_relaxed); }
+  });
+}
+
+/// Work for which compiling costs less than one play is compiled now; the rest is played meanwhile.
+bool is_worth_waiting_for(const PlanEntryPtr& entry, const Walk& walk) {
+  const double play = call_cost(walk), cost = compile_cost(walk);
+  if (play > cost) return true;
+  const auto ns = static_cast<std::uint64_t>(play);
+  const std::uint64_t played = ns + entry->played_ns.fetch_add(ns, std::memory_order_relaxed);
+  if (counters.plans_compiled.load(std::memory_order_relaxed) == 0 &&
+      static_cast<double>(ns + all_played_ns.fetch_add(ns, std::memory_order_relaxed)) <
+          kBeginAfter * kFirstNanoseconds)
+    return false;
+  if (static_cast<double>(played) > kBeginAfter * cost && entry->sights.load(std::memory_order_relaxed) > 1)
+    compile_in_background(entry, walk);
+  return false;
+}
+
+bool is_due(const PlanEntryPtr& entry, const Walk& walk) {
+  if (walk.backend != BackendKey::cpu) return true;  // devices may have no kernels to play
+  const std::uint32_t before = entry->sights.fetch_add(1, std::memory_order_relaxed);
+  if (walk.order.size() > kMaxCompiledNodes) return false;
+  switch (policy.load(std::memory_order_relaxed)) {
+    case CompilePolicy::immediate: return true;
+    case CompilePolicy::never: return false;
+    case CompilePolicy::second_sight: return before > 0 || call_cost(walk) > kPlanNanoseconds;
+    case CompilePolicy::background: break;
+  }
+  return is_worth_waiting_for(entry, walk);
+}
+
+}  // namespace
+
+CompilePolicy set_compile_policy(CompilePolicy p) { return policy.exchange(p); }
+void wait_for_compiling() { wait_for_background(); }
+
+PlanRun::PlanRun(const PlanEntryPtr& entry, const Walk& walk) : plan_(entry->plan.load(std::memory_order_acquire)) {
+  if (plan_ == nullptr && is_due(entry, walk)) plan_ = compile_entry(*entry, walk);
+  if (policy.load(std::memory_order_relaxed) != CompilePolicy::background || walk.backend != BackendKey::cpu) return;
+  PlanTrial& trial = entry->trials[magnitude(walk)];
+  switch (trial.choice.load(std::memory_order_relaxed)) {
+    case PlanTrial::Choice::plan: return;
+    case PlanTrial::Choice::calls: plan_ = nullptr; return;
+    case PlanTrial::Choice::open: break;
+  }
+  if (plan_ == nullptr && trial.plays.load(std::memory_order_relaxed) >= kMostPlays) return;  // known well enough
+  if (plan_ != nullptr && call_cost(walk) > compile_cost(walk)) {  // a trial would cost more than it could show
+    trial.choice.store(PlanTrial::Choice::plan, std::memory_order_relaxed);
+    return;
+  }
+  if (trial.plays.load(std::memory_order_relaxed) < kLeastPlays) plan_ = nullptr;
+  trial_ = &trial;
+  start_ = std::chrono::steady_clock::now();
+}
+
+void PlanRun::note_time() const {
+  const auto ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_).count();
+  const auto time = static_cast<std::uint32_t>(std::min<std::int64_t>(ns, ~0u));
+  const auto keep_shortest = [time](std::atomic<std::uint32_t>& shortest) {
+    shortest.store(std::min(time, shortest.load(std::memory_order_relaxed)), std::memory_order_relaxed);
+  };
+  if (plan_ == nullptr) {
+    keep_shortest(trial_->play_ns);
+    trial_->plays.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  keep_shortest(trial_->run_ns);
+  if (trial_->runs.fetch_add(1, std::memory_order_relaxed) + 1 < kRuns) return;
+  const bool shorter =
+      trial_->run_ns.load(std::memory_order_relaxed) <= trial_->play_ns.load(std::memory_order_relaxed);
+  trial_->choice.store(shorter ? PlanTrial::Choice::plan : PlanTrial::Choice::calls, std::memory_order_relaxed);
+}
+
+const Plan* compile_entry(PlanEntry& entry, const Walk& walk) {
+  if (const Plan* done = entry.plan.load(std::memory_order_acquire)) return done;
+  return compile(entry, import_graph(walk), walk.backend);
+}
+
+}  // namespace fermata

@@ -1,0 +1,119 @@
+// See graph_player.h.
+#include "frontend/engine/graph_player.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "dispatch/operator.h"
+#include "dispatch/value.h"
+#include "fermata/creation.h"
+#include "frontend/ops/calls.h"
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+
+/// The number that the bits of a compute dtype stand for.
+Scalar scalar_of(std::uint64_t bits, DType compute) {
+  switch (info(compute).kind) {
+    case DTypeKind::floating:
+      return compute == DType::f32 ? Scalar(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))
+                                   : Scalar(std::bit_cast<double>(bits));
+    case DTypeKind::boolean: return Scalar(bits != 0);
+    case DTypeKind::unsigned_integer: return Scalar(bits);
+    default: return Scalar(static_cast<std::int64_t>(bits));
+  }
+}
+
+class GraphPlayer {
+ public:
+  GraphPlayer(const Graph& graph, Location where) : graph_(graph), where_(where), values_(graph.nodes.size()) {}
+
+  std::vector<Tensor> play(std::span<const Tensor> inputs) {
+    std::vector<std::uint32_t> readers = count_uses(graph_);
+    std::size_t next_input = 0;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const GraphNode& n = graph_.nodes[i];
+      values_[i] = n.op == Op::input ? inputs[next_input++] : call(n);
+      for (const GraphOperand& o : n.operands)  // handles that nobody needs would make their values outputs
+        if (!o.is_scalar() && --readers[o.value] == 0) values_[o.value] = Tensor();
+    }
+    std::vector<Tensor> outputs;
+    for (const ValueId v : graph_.outputs) outputs.push_back(values_[v]);
+    return outputs;
+  }
+
+ private:
+  Tensor call(const GraphNode& n) const {
+    const Location where = n.where.line() != 0 ? n.where : where_;
+    if (is_pointwise(n.op)) return call_pointwise(n, where);
+    std::vector<Tensor> tensors;
+    for (const GraphOperand& o : n.operands) tensors.push_back(values_[o.value]);
+    if (family(n.op) == Family::external) {
+      Stack stack = decode_arguments(n.attributes, tensors);
+      call_boxed(operator_entry(n.op), stack, where);
+      return stack.at(0).as<Tensor>();
+    }
+    return general_call(n.op, tensors, {.wanted = {n.dtype, n.shape}, .integers = n.attributes, .scalars = n.scalars},
+                        where);
+  }
+
+  Tensor call_pointwise(const GraphNode& n, Location where) const {
+    const DType dtype = operand_dtype(graph_, n);
+    const bool has_condition = info(n.op).rule == DTypeRule::choose;
+    // A number takes the dtype of the tensors beside it; where there is none it has to bring its own.
+    const bool lone = std::all_of(n.operands.begin() + has_condition, n.operands.end(),
+                                  [](const GraphOperand& o) { return o.is_scalar(); });
+    std::vector<Tensor> made;
+    made.reserve(n.operands.size());
+    std::vector<Operand> operands;
+    for (std::size_t k = 0; k < n.operands.size(); ++k) {
+      const GraphOperand& o = n.operands[k];
+      if (!o.is_scalar()) {
+        operands.emplace_back(values_[o.value], where);
+        continue;
+      }
+      const bool condition = has_condition && k == 0;
+      const Scalar number = scalar_of(n.scalars[o.scalar], scalar_dtype(condition ? DType::boolean : dtype));
+      if (lone && !condition)
+        operands.emplace_back(made.emplace_back(full({}, number, dtype, where)), where);
+      else
+        operands.emplace_back(number, where);
+    }
+    const OperatorEntry& entry = operator_entry(n.op);
+    switch (operands.size()) {
+      case 1: return Dispatcher<UnaryCall>::call(entry, where, operands[0]);
+      case 2: return Dispatcher<BinaryCall>::call(entry, where, operands[0], operands[1]);
+      default: return Dispatcher<TernaryCall>::call(entry, where, operands[0], operands[1], operands[2]);
+    }
+  }
+
+  const Graph& graph_;
+  Location where_;
+  std::vector<Tensor> values_;
+};
+
+}  // namespace
+
+std::vector<Tensor> play_graph(const Graph& graph, std::span<const Tensor> inputs, Location where) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& n = graph.nodes[i];
+    if (n.op != Op::input || count++ >= inputs.size()) continue;
+    const Tensor& x = inputs[count - 1];
+    if (x.defined() && x.dtype() == n.dtype && x.shape() == n.shape) continue;
+    throw ValueError(1330, format_error(1330, "ValueError", fmt::format("input {} of a graph does not fit", count - 1),
+                                        {{"graph", to_string(n.dtype, n.shape), fmt::format("%{}", i)},
+                                         {"given", x.defined() ? to_string(x.dtype(), x.shape()) : "undefined", ""}},
+                                        where));
+  }
+  if (count != inputs.size())
+    throw ValueError(
+        1331, format_error(1331, "ValueError", fmt::format("a graph of {} inputs is given {}", count, inputs.size()),
+                           {}, where));
+  return GraphPlayer(graph, where).play(inputs);
+}
+
+}  // namespace fermata

@@ -1,0 +1,224 @@
+// See play_calls.h.
+#include "frontend/engine/play_calls.h"
+
+#include <utility>
+#include <vector>
+
+#include "dispatch/call.h"
+#include "dispatch/kernel_table.h"
+#include "ir/error.h"
+#include "ir/view.h"
+#include "runtime/bound_plan.h"
+
+namespace fermata {
+namespace {
+
+/// A value that exists: a dense buffer, or a strided look into one.
+struct Value {
+  StoragePtr storage;
+  std::unique_ptr<Shape> strides;  // null where dense
+  std::int64_t offset = 0;
+  std::uint32_t readers = 0;
+};
+
+class CallPlayer {
+ public:
+  CallPlayer(const Walk& walk, std::span<StoragePtr> outputs)
+      : walk_(walk), outputs_(outputs), values_(std::exchange(spare_values(), {})) {
+    values_.resize(walk.order.size());
+  }
+  ~CallPlayer() {
+    values_.clear();
+    if (values_.capacity() <= kMostSpareValues) spare_values() = std::move(values_);
+  }
+  CallPlayer(const CallPlayer&) = delete;
+  CallPlayer& operator=(const CallPlayer&) = delete;
+
+  void play() {
+    std::size_t next_output = 0;
+    for (std::uint32_t i = 0; i < walk_.order.size(); ++i) {
+      const Walk::Entry& entry = walk_.order[i];
+      Value& v = values_[i];
+      v.readers = entry.uses;
+      const bool wanted = next_output < walk_.outputs.size() && walk_.outputs[next_output] == i;
+      if (entry.storage != nullptr) {
+        entry.storage->retain();
+        v.storage.reset(entry.storage);
+        if (!entry.node->is_dense_leaf())
+          v.strides = std::make_unique<Shape>(entry.node->extra->strides), v.offset = entry.node->extra->offset;
+        continue;
+      }
+      run(i, wanted);
+      if (wanted) {
+        v.storage->retain();
+        outputs_[next_output++].reset(v.storage.get());
+      }
+      for (const std::uint32_t in : operands(i))
+        if (in != Walk::kScalarOperand && --values_[in].readers == 0) values_[in].storage.reset();
+    }
+  }
+
+ private:
+  std::span<const std::uint32_t> operands(std::uint32_t i) const {
+    const std::uint32_t begin = walk_.first_operand[i];
+    const std::size_t end = i + 1 < walk_.first_operand.size() ? walk_.first_operand[i + 1] : walk_.operands.size();
+    return {walk_.operands.data() + begin, end - begin};
+  }
+  TensorView view(std::uint32_t i, Shape& strides) const {
+    const Node& n = *walk_.order[i].node;
+    const Value& v = values_[i];
+    strides = v.strides != nullptr ? *v.strides : dense_strides(n.sizes());
+    return {static_cast<std::byte*>(v.storage->data) + v.offset * static_cast<std::int64_t>(byte_size(n.dtype)),
+            n.dtype,
+            n.rank,
+            n.sizes().data(),
+            strides.data(),
+            v.storage.get()};
+  }
+
+  void run(std::uint32_t i, bool wanted) {
+    const Node& n = *walk_.order[i].node;
+    if (is_view_op(n.op) && try_view(i)) {
+      if (wanted) materialise_view(i);
+      return;
+    }
+    if (is_pointwise(n.op) && run_inner_loop(i)) return;
+    const bool copies = n.op == Op::reshape;  // in row-major order, where no strides express it
+    const std::span<const std::uint32_t> in = operands(i);
+    std::vector<Shape> strides(in.size());
+    std::vector<TensorView> inputs;
+    DType operand = n.dtype;
+    const std::span<const std::int64_t> sizes = copies ? walk_.order[in[0]].node->sizes() : n.sizes();
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      if (in[k] != Walk::kScalarOperand) {
+        inputs.push_back(view(in[k], strides[k]));
+        if (k == 0 || is_pointwise(n.op)) operand = inputs.back().dtype;
+      } else {
+        inputs.push_back({});
+      }
+      if (is_pointwise(n.op)) stretch(n, static_cast<unsigned>(k), in[k], inputs[k], strides[k]);
+    }
+    if (is_pointwise(n.op))
+      for (std::size_t k = 0; k < in.size(); ++k)
+        if (in[k] == Walk::kScalarOperand) inputs[k].dtype = scalar_dtype(operand);
+    call(i, copies ? Op::copy : n.op, operand, inputs, sizes);
+  }
+
+  /// What eager calls do with dense operands of the result's shape and single elements: no views are made.
+  bool run_inner_loop(std::uint32_t i) {
+    const Node& n = *walk_.order[i].node;
+    const std::span<const std::uint32_t> in = operands(i);
+    const std::int64_t elements = element_count(n.sizes());
+    const void* data[3];
+    bool splat[3], has_scalar = false;
+    DType operand = n.dtype;
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      splat[k] = true;
+      if (in[k] == Walk::kScalarOperand) {
+        has_scalar = true, data[k] = &n.scalar;
+        continue;
+      }
+      const Value& v = values_[in[k]];
+      const Node& source = *walk_.order[in[k]].node;
+      if (v.strides != nullptr) return false;
+      splat[k] = n.stretched[k] != 0 || source.rank != n.rank;
+      if (splat[k] && element_count(source.sizes()) != 1) return false;
+      operand = source.dtype, data[k] = v.storage->data;
+    }
+    const InnerLoop loop = inner_loop(n.op, n.backend, operand, elements);
+    if (loop == nullptr || (has_scalar && compute_dtype(operand) != operand)) return false;
+    values_[i].storage.reset(Storage::allocate(static_cast<std::size_t>(elements) * byte_size(n.dtype)));
+    loop(values_[i].storage->data, data, splat, elements);
+    return true;
+  }
+
+  static void stretch(const Node& n, unsigned k, std::uint32_t in, TensorView& v, Shape& strides) {
+    const std::span<const std::int64_t> shape = n.sizes();
+    Shape full;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      const std::size_t lead = shape.size() - v.rank;
+      full.push_back(in == Walk::kScalarOperand || i < lead || (n.stretched[k] >> i & 1) != 0 ? 0
+                                                                                              : v.strides[i - lead]);
+    }
+    if (in == Walk::kScalarOperand) v.data = const_cast<std::uint64_t*>(&n.scalar);
+    strides = full;
+    v.rank = n.rank, v.sizes = shape.data(), v.strides = strides.data();
+  }
+
+  void call(std::uint32_t i, Op op, DType operand, std::span<const TensorView> inputs,
+            std::span<const std::int64_t> sizes) {
+    const Node& n = *walk_.order[i].node;
+    StoragePtr& storage = values_[i].storage;
+    const bool gives = gives_buffer(op, n.backend);
+    if (!gives)
+      storage.reset(Storage::allocate(static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype)));
+    const Shape dense = dense_strides(sizes);
+    const TensorView output{gives ? nullptr : storage->data, n.dtype, static_cast<std::uint8_t>(sizes.size()),
+                            sizes.data(), dense.data()};
+    const std::vector<std::int64_t> attributes = attributes_of(n);
+    const std::span<const std::uint64_t> scalars = n.extra != nullptr && !n.extra->scalars.empty()
+                                                       ? std::span<const std::uint64_t>(n.extra->scalars)
+                                                       : std::span<const std::uint64_t>(&n.scalar, 1);
+    CallArgs args{op, inputs, {&output, 1}, attributes, scalars, n.where};
+    if (gives) args.result = &storage;
+    if (n.extra != nullptr) args.context = n.extra->context;
+    if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]]
+      watch(name(op), n.backend, n.where);
+    select_call(operator_entry(op), n.backend, operand, args, n.where).call(args);
+  }
+
+  bool try_view(std::uint32_t i) {
+    const Node& n = *walk_.order[i].node;
+    const std::uint32_t in = operands(i)[0];
+    Shape sizes(walk_.order[in].node->sizes()), strides;
+    view(in, strides);
+    std::int64_t offset = values_[in].offset;
+    static const std::vector<std::int64_t> kNone;
+    if (!apply_view(n.op, n.extra != nullptr ? n.extra->attributes : kNone, Shape(n.sizes()), sizes, strides, offset))
+      return false;
+    Value& v = values_[i];
+    values_[in].storage->retain();
+    v.storage.reset(values_[in].storage.get());
+    v.strides = std::make_unique<Shape>(strides), v.offset = offset;
+    return true;
+  }
+  /// Outputs own dense buffers: values never alias.
+  void materialise_view(std::uint32_t i) {
+    const Node& n = *walk_.order[i].node;
+    Shape strides;
+    const TensorView from = view(i, strides);
+    const StoragePtr keep = std::move(values_[i].storage);
+    call(i, Op::copy, n.dtype, {&from, 1}, n.sizes());
+    values_[i].strides.reset(), values_[i].offset = 0;
+  }
+
+  /// Memory of the last play on this thread: a play inside of another one finds none, and takes its own.
+  static std::vector<Value>& spare_values() {
+    static thread_local std::vector<Value> spare;
+    return spare;
+  }
+  static constexpr std::size_t kMostSpareValues = 4096;
+
+  const Walk& walk_;
+  std::span<StoragePtr> outputs_;
+  std::vector<Value> values_;
+};
+
+}  // namespace
+
+void play_calls(const Walk& walk, std::span<StoragePtr> outputs) { CallPlayer(walk, outputs).play(); }
+
+double call_cost(const Walk& walk) {
+  constexpr double kNsPerCall = 100, kNsPerElement = 0.7;
+  double ns = 0;
+  for (const Walk::Entry& e : walk.order)
+    if (e.storage == nullptr) {
+      double elements = static_cast<double>(element_count(e.node->sizes()));
+      if (family(e.node->op) == Family::reduce || e.node->op == Op::matmul)
+        elements += static_cast<double>(element_count(e.node->operand(0)->sizes()));
+      ns += kNsPerCall + kNsPerElement * elements;
+    }
+  return ns;
+}
+
+}  // namespace fermata

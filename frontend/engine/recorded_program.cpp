@@ -1,0 +1,52 @@
+// See recorded_program.h.
+#include "frontend/engine/recorded_program.h"
+
+#include "frontend/transforms/autograd/autograd_tape.h"
+
+namespace fermata {
+
+Layout Layout::of(const Node& n) {
+  Layout l{n.type(), {}, 0, n.backend};
+  if (!n.is_dense_leaf()) l.strides = n.extra->strides, l.offset = n.extra->offset;
+  return l;
+}
+
+const std::shared_ptr<LeafGradient>& leaf_of(const Place& gradient, std::span<const Tensor> arguments) {
+  if (!gradient.is_of_argument()) return gradient.leaf;
+  return grad_state(arguments[static_cast<std::size_t>(gradient.argument)].impl())->leaf;
+}
+
+const Tensor& Place::find_gradient(std::span<const Tensor> arguments, Tensor& held) const {
+  LeafGradient& gradient = *leaf_of(*this, arguments);
+  const std::lock_guard lock(gradient.mutex);
+  return held = gradient.grad;
+}
+
+ProgramNode program_node(const Walk& walk, std::uint32_t number, const DrawnRange& drawn, std::size_t leaves) {
+  const Walk::Entry& entry = walk.order[number];
+  const Node& n = *entry.node;
+  ProgramNode p{.op = n.op, .type = Layout::of(n), .where = n.where};
+  if (entry.storage != nullptr) {
+    p.op = Op::input, p.leaf = static_cast<std::int32_t>(leaves);
+    return p;
+  }
+  p.scalar_dtype = scalar_dtype(n.dtype);
+  std::size_t host_numbers = 0;
+  for (std::size_t k = 0; k < n.operand_count(); ++k) {
+    p.operands.push_back(walk.operands[walk.first_operand[number] + k]);
+    const Node* in = n.operand(k);
+    host_numbers += in == nullptr;
+    // The operands are of one dtype, but for the condition of a choice.
+    if (in != nullptr && (n.op != Op::where || k > 0)) p.scalar_dtype = scalar_dtype(in->dtype);
+  }
+  p.attributes = attributes_of(n);
+  if (n.extra != nullptr && !n.extra->scalars.empty())
+    p.scalars = n.extra->scalars;
+  else if (host_numbers != 0)
+    p.scalars = {n.scalar};
+  p.is_drawn = draws_numbers(n.op) && drawn.has(p.scalars);
+  if (p.is_drawn) p.scalars = {0, p.scalars[1] - drawn.first};
+  return p;
+}
+
+}  // namespace fermata

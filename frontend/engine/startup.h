@@ -1,0 +1,15 @@
+// What frontend/engine/context.cpp calls when the library is loaded, beside the registration of kernels.
+#pragma once
+
+namespace fermata {
+
+/// FERMATA_MODE=eager: threads that set no mode of their own run eagerly.
+bool eager_by_default();
+/// Has this thread set a mode of its own?
+extern constinit thread_local bool mode_chosen;
+/// The operator fermata::to.
+void register_device_operators();
+/// The kernels of the composite ops, for every backend.
+void register_composites();
+
+}  // namespace fermata

@@ -1,0 +1,411 @@
+// See sync.h. Syncs hold no lock: who meets what another thread computes waits for it (frontend/engine/claims.h,
+// docs/adr/002).
+#include "frontend/engine/sync.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "dispatch/devices.h"
+#include "frontend/engine/capture_scope.h"
+#include "frontend/engine/claims.h"
+#include "frontend/engine/compile_policy.h"
+#include "frontend/engine/play_calls.h"
+#include "ir/error.h"
+#include "ir/external_op.h"
+#include "passes/pipeline.h"
+#include "runtime/bound_plan.h"
+#include "runtime/device_memory.h"
+#include "runtime/effects.h"
+#include "runtime/plan_cache.h"
+#include "runtime/stats.h"
+#include "runtime/tensor.h"
+#include "runtime/walk.h"
+
+namespace fermata {
+namespace {
+
+/// What a thread keeps from sync to sync. `epoch_` is odd while the thread may be reading nodes of other threads; the
+/// inputs of a published node are cut off only when every thread that was inside a sync at that moment has left it.
+/// Sequential consistency (of epochs, and of Node::storage here) is what makes "I saw nobody inside" and "I saw it
+/// published" exclude each other.
+class Player {
+ public:
+  /// A player of this thread for one sync: what a kernel computes while its plan runs is played by another one.
+  class Use {
+   public:
+    Use();
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    Player* operator->() const { return player_; }
+
+   private:
+    Player *player_, *outer_ = nullptr;
+  };
+  void play(std::span<Node* const> roots, const char* reason);
+  static void prepare_thread();
+
+ private:
+  static Player& mine();
+  struct Inside {
+    explicit Inside(Player& p) : player(p) { ++player.epoch_; }
+    /// Only this thread writes it; who sees it late waits longer.
+    ~Inside() { player.epoch_.store(player.epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+    Player& player;
+  };
+
+  static Player* take();
+  Player() : next_(players.load()) {
+    while (!players.compare_exchange_weak(next_, this)) {}
+  }
+  void prime(Node* root);
+  void compute(std::span<Node* const> roots, Claims& claims);
+  bool claim(Claims& claims);
+  void run_plan(const Plan& plan);
+  BoundPlan& bound_for(const Plan& plan);
+  static bool is_mine(const Walk::Entry& leaf);
+  void announce_takeovers();
+  void give_back_takeovers(bool overwritten);
+  void publish();
+  static void cut(std::span<Node* const> nodes);
+  void collect(bool wait);
+
+  static inline std::atomic<int> threads{0};            // that have a player
+  static inline std::atomic<Player*> players{nullptr};  // only grows; players of ended threads are taken over
+  alignas(64) std::atomic<std::uint64_t> epoch_{0};
+  std::atomic<bool> taken_{true};
+  bool plays_ = false;
+  Player* next_;
+  Walk walk_;
+  static constexpr std::size_t kMostBound = 16;
+  std::vector<std::unique_ptr<BoundPlan>> bound_;  // the plans that this thread ran last, that one first
+  std::vector<const Node*> records_;
+  std::vector<LeafBuffer> leaves_;
+  std::vector<void*> buffers_;
+  std::vector<StoragePtr> results_, staged_;
+  struct Takeover {
+    std::size_t output;
+    Node* leaf;
+    Storage* storage;
+  };
+  std::vector<Takeover> takeovers_;  // leaves that this run writes results over
+  std::vector<Node*> claimed_;
+  std::vector<Node*> published_, waiting_;                        // waiting: published, inputs not cut yet, because of
+  std::vector<std::pair<const Player*, std::uint64_t>> readers_;  // these threads in these epochs
+};
+
+Player* Player::take() {
+  Player* player = players.load();
+  while (player != nullptr && player->taken_.exchange(true)) player = player->next_;
+  return player != nullptr ? player : new Player;
+}
+
+Player& Player::mine() {
+  struct Lease {
+    Player* player = take();
+    Lease() { threads.fetch_add(1); }
+    ~Lease() { player->collect(true), player->taken_ = false, threads.fetch_sub(1); }
+  };
+  static thread_local Lease lease;
+  return *lease.player;
+}
+
+Player::Use::Use() : player_(&mine()) {
+  if (player_->plays_) [[unlikely]]
+    outer_ = std::exchange(player_, take());
+  player_->plays_ = true;
+}
+
+Player::Use::~Use() {
+  player_->plays_ = false;
+  if (outer_ == nullptr) [[likely]]
+    return;
+  // What waits for threads to leave their syncs, this one among them, waits with the player that stays.
+  outer_->waiting_.insert(outer_->waiting_.end(), player_->waiting_.begin(), player_->waiting_.end());
+  outer_->readers_.insert(outer_->readers_.end(), player_->readers_.begin(), player_->readers_.end());
+  player_->waiting_.clear(), player_->readers_.clear();
+  player_->taken_ = false;
+}
+
+void Player::play(std::span<Node* const> roots, const char* reason) {
+  if (!waiting_.empty()) [[unlikely]]
+    collect(false);
+  results_.clear(), published_.clear();
+  const Inside inside(*this);
+  if (std::all_of(roots.begin(), roots.end(), [](const Node* n) { return n->storage.load() != nullptr; })) return;
+  count_sync(reason);
+  Claims claims;  // until what they are about is published, or has failed
+  compute(roots, claims);
+  publish();
+}
+
+void Player::prime(Node* root) {
+  results_.clear(), published_.clear();
+  const Inside inside(*this);
+  walk_.run({&root, 1});
+  PlanCache::instance().find(root->hash, walk_.key);
+  static_cast<void>(ThreadCounts::mine());
+  results_.resize(walk_.outputs.size());
+  play_calls(walk_, results_);
+  publish();
+}
+
+/// What a thread makes first is destroyed last. So a single copy is computed: that makes what a sync keeps in its
+/// thread, whether it plays calls or runs a plan.
+void Player::prepare_thread() {
+  Node* const leaf = make_leaf({DType::f32, {}}, Storage::allocate(sizeof(float)), BackendKey::cpu, Node::kEdge);
+  *static_cast<float*>(leaf->storage.load()->data) = 0;
+  Node* const copy = ::new (allocate_node()) Node{.refs{Node::kTensor},
+                                                  .storage{nullptr},
+                                                  .op = Op::copy,
+                                                  .dtype = DType::f32,
+                                                  .rank = 0,
+                                                  .arity = 1,
+                                                  .backend = BackendKey::cpu,
+                                                  .inline_sizes = {},
+                                                  .where = {},
+                                                  .inputs = {leaf, nullptr, nullptr},
+                                                  .scalar = 0,
+                                                  .extra = nullptr,
+                                                  .hash = 1,
+                                                  .hint{0},
+                                                  .depth{1},
+                                                  .tape{0},
+                                                  .stretched = {0, 0, 0}};
+  const Tensor value(copy, DispatchKeySet(BackendKey::cpu) | Functionality::dense);
+  const Use use;
+  use->prime(copy);
+}
+
+/// Sees to it that no other thread makes the same calls. False where one has, meanwhile.
+bool Player::claim(Claims& claims) {
+  if (!walk_.has_boxed && threads.load(std::memory_order_relaxed) <= 1) [[likely]]
+    return true;
+  claimed_.clear();
+  for (const std::uint32_t i : walk_.outputs) claimed_.push_back(walk_.order[i].node);
+  for (const Walk::Entry& e : walk_.order)
+    if (walk_.has_boxed && e.storage == nullptr && is_boxed(e.node->op)) claimed_.push_back(e.node);
+  return claims.take(claimed_);
+}
+
+void Player::compute(std::span<Node* const> roots, Claims& claims) {
+  for (bool is_claimed = false; !is_claimed;) {
+    walk_.run(roots);
+    if (walk_.outputs.empty()) return;  // another thread has computed all of it
+    is_claimed = claim(claims);
+  }
+  const PlanEntryPtr entry = PlanCache::instance().find(roots.back()->hash, walk_.key);
+  PlanRun run(entry, walk_);
+  results_.resize(walk_.outputs.size());
+  if (run.plan() != nullptr) {
+    run_plan(*run.plan());
+  } else {
+    counters.call_plays.fetch_add(1, std::memory_order_relaxed);
+    play_calls(walk_, results_);
+  }
+  run.end();
+}
+
+/// What is bound to the plan already, or else takes the place of what has not been used for longest: a program that
+/// runs a few plans in turn then binds none of them anew.
+BoundPlan& Player::bound_for(const Plan& plan) {
+  if (!bound_.empty() && bound_[0]->plan_number() == plan.number) [[likely]]
+    return *bound_[0];
+  auto found = std::ranges::find_if(bound_, [&](const auto& b) { return b->plan_number() == plan.number; });
+  if (found == bound_.end() && bound_.size() < kMostBound)
+    bound_.push_back(std::make_unique<BoundPlan>()), found = bound_.end() - 1;
+  if (found == bound_.end()) --found;
+  std::rotate(bound_.begin(), found, found + 1);
+  return *bound_[0];
+}
+
+void Player::run_plan(const Plan& plan) {
+  records_.clear(), leaves_.clear(), buffers_.clear(), staged_.clear();
+  for (const Walk::Entry& e : walk_.order) records_.push_back(e.node);
+  BoundPlan& bound = bound_for(plan);
+  bound.bind(plan, records_);
+  for (const std::uint32_t record : plan.leaf_records)
+    leaves_.push_back(leaf_buffer(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
+  takeovers_.clear();
+  for (const Overwrite& o : bound.overwrites()) {
+    const Walk::Entry& leaf = walk_.order[plan.leaf_records[o.leaf]];
+    const auto is_taken = [&](const Takeover& c) { return c.output == o.output || c.leaf == leaf.node; };
+    if (is_mine(leaf) && std::ranges::none_of(takeovers_, is_taken))
+      takeovers_.push_back({o.output, leaf.node, leaf.storage});
+  }
+  announce_takeovers();
+  for (const Takeover& c : takeovers_) {
+    results_[c.output].reset(c.storage), c.storage->forget_packed();
+    for (LeafBuffer& leaf : leaves_)
+      if (leaf.buffer == c.storage) leaf.buffer = nullptr;
+  }
+  try {
+    for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
+      const bool is_given = bound.has_boxed() && plan.slots[plan.output_slots[i]].is_given;
+      if (results_[i] == nullptr && !is_given) results_[i].reset(allocate_on(plan.backend, bound.output_bytes(i)));
+      buffers_.push_back(is_given ? nullptr : results_[i]->data);
+    }
+    bound.run(plan, leaves_, buffers_, results_);
+    for (std::size_t i = 0; bound.has_boxed() && i < results_.size(); ++i)
+      if (results_[i] == nullptr) results_[i] = bound.take_output(i);
+  } catch (...) {
+    give_back_takeovers(bound.has_overwritten());
+    throw;
+  }
+  staged_.clear();
+}
+
+/// Whether nobody but the walked nodes can ask for a leaf, now or later, so that its buffer may be written over.
+bool Player::is_mine(const Walk::Entry& leaf) {
+  const Node& n = *leaf.node;
+  return !leaf.is_kept && n.refs.load(std::memory_order_acquire) == leaf.uses * Node::kEdge && n.is_dense_leaf() &&
+         leaf.storage->unique() && leaf.storage->is_own();
+}
+
+/// Shows others that the leaves are about to be written over, unless one of them may be reading already or is about to
+/// do the same. As with the publishing of nodes, sequential consistency makes one of the two see the other.
+void Player::announce_takeovers() {
+  if (takeovers_.empty()) return;
+  std::size_t taken = 0;
+  for (; taken < takeovers_.size(); ++taken) {
+    Storage *expected = takeovers_[taken].storage, *const busy = Storage::being_overwritten();
+    if (takeovers_[taken].leaf->storage.compare_exchange_strong(expected, busy)) continue;
+    busy->release();
+    break;
+  }
+  bool alone = taken == takeovers_.size();
+  for (const Player* p = players.load(); alone && p != nullptr; p = p->next_)
+    alone = p == this || p->epoch_.load() % 2 == 0;
+  if (alone) return;
+  for (std::size_t i = 0; i < taken; ++i) takeovers_[i].leaf->storage.exchange(takeovers_[i].storage)->release();
+  takeovers_.clear();
+}
+
+void Player::give_back_takeovers(bool overwritten) {
+  for (const Takeover& c : std::exchange(takeovers_, {})) {
+    if (!overwritten) {
+      static_cast<void>(results_[c.output].release());
+      c.leaf->storage.exchange(c.storage)->release();
+    } else {
+      c.leaf->storage.exchange(Storage::overwritten())->release();
+    }
+  }
+}
+
+void Player::publish() {
+  bool roots_only = true;
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    const Walk::Entry& entry = walk_.order[walk_.outputs[i]];
+    Storage* pending = nullptr;
+    if (!entry.node->storage.compare_exchange_strong(pending, results_[i].get())) continue;
+    static_cast<void>(results_[i].release());
+    published_.push_back(entry.node);
+    roots_only = roots_only && entry.is_root;
+  }
+  results_.clear();
+  const std::size_t before = readers_.size();
+  for (const Player* p = players.load(std::memory_order_acquire); p != nullptr; p = p->next_)
+    if (const std::uint64_t e = p->epoch_.load(); e % 2 == 1 && p != this) readers_.emplace_back(p, e);
+  const bool alone = readers_.size() == before;
+  if (alone && roots_only) return cut(published_);  // the caller has them all
+  // Operands first, so that no cut frees a node still in this list; the edge taken here keeps each one until then.
+  for (Node* n : published_) n->refs.fetch_add(Node::kEdge, std::memory_order_relaxed);
+  if (!alone) {
+    waiting_.insert(waiting_.end(), published_.begin(), published_.end());
+    return;
+  }
+  cut(published_);
+  for (Node* n : published_) drop_edge(n);
+}
+
+/// Gives up the operands of nodes that somebody else has. Edges to one node that follow each other go together.
+void Player::cut(std::span<Node* const> nodes) {
+  Node* shared = nullptr;
+  std::uint64_t edges = 0;
+  const auto drop = [&](Node* in) {
+    if (in == shared) {
+      ++edges;
+      return;
+    }
+    if (shared != nullptr && drop_references(shared->refs, edges * Node::kEdge)) destroy_node(shared);
+    shared = in, edges = 1;
+  };
+  for (Node* n : nodes) {
+    for (Node*& in : n->inputs)
+      if (in != nullptr) drop(std::exchange(in, nullptr));
+    if (n->extra != nullptr)
+      for (Node* in : std::exchange(n->extra->more_inputs, {})) drop(in);
+  }
+  drop(nullptr);
+}
+
+void Player::collect(bool wait) {
+  do {
+    std::erase_if(readers_, [](auto& r) { return r.first->epoch_.load() != r.second; });
+    if (!readers_.empty() && !wait) return;
+    if (!readers_.empty()) std::this_thread::yield();
+  } while (!readers_.empty());
+  const std::vector<Node*> nodes = std::exchange(waiting_, {});
+  cut(nodes);
+  for (Node* n : nodes) drop_edge(n);
+}
+
+void play_roots(std::span<Node* const> roots, const char* reason) {
+  const BackendKey first = roots.front()->backend;
+  const auto elsewhere = [first](const Node* n) { return n->backend != first; };
+  if (std::ranges::none_of(roots, elsewhere)) [[likely]]
+    return Player::Use()->play(roots, reason);
+  // A plan is of one backend: the roots of each are played apart.
+  std::vector<Node*> here(roots.begin(), roots.end());
+  const auto others = std::stable_partition(here.begin(), here.end(), [&](const Node* n) { return !elsewhere(n); });
+  Player::Use()->play({here.begin(), others}, reason);
+  play_roots({others, here.end()}, reason);
+}
+
+/// The roots, and the calls with effects that this thread has recorded. What fails is over: calls after it do not
+/// happen, so that the thread can go on.
+void play_with_effects(Node* effect, std::span<Node* const> roots, const char* reason) {
+  std::vector<Node*> all{effect};
+  for (Node* const root : roots)
+    if (root != effect) all.push_back(root);
+  try {
+    play_roots(all, reason);
+  } catch (const OutOfMemoryError&) {
+    throw;  // before the first step
+  } catch (...) {
+    set_last_effect(nullptr);
+    throw;
+  }
+}
+
+void materialise(Node* node, const char* reason, std::source_location where) {
+  Node* const roots[] = {node};
+  sync_nodes(roots, reason, where);
+}
+
+}  // namespace
+
+void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_location where) {
+  if (in_capture_scope()) [[unlikely]]
+    throw UserError(
+        1701, format_error(1701, "UserError", "a value is read inside a function that is being compiled", {}, where,
+                           "return the tensor and read it outside, or leave this part out of compile()"));
+  if (last_effect != nullptr) [[unlikely]]
+    if (Node* const effect = pending_effect(); effect != nullptr) return play_with_effects(effect, roots, reason);
+  play_roots(roots, reason);
+}
+
+void install_sync() {
+  tensor_hooks.materialise = &materialise;
+  prepare_thread = &Player::prepare_thread;
+  tensor_hooks.written = [](TensorImpl* impl) {
+    if (in_capture_scope()) [[unlikely]]
+      capture_scope->written(impl);
+  };
+}
+
+}  // namespace fermata

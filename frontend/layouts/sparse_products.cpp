@@ -1,0 +1,51 @@
+// Products of sparse matrices with dense ones.
+#include "fermata/creation.h"
+#include "fermata/ops.h"
+#include "fermata/views.h"
+#include "frontend/layouts/sparse_tensor.h"
+#include "frontend/ops/calls.h"
+
+namespace fermata {
+namespace {
+
+/// Row offsets and columns, and the values in their order.
+struct Rows {
+  Tensor pattern, values;
+};
+
+Rows rows_of(const SparsePayload& x, Location where) {
+  if (x.is_csr()) return {x.pattern, x.values};  // the kernel takes columns in any order, and more than once
+  const auto structure = structure_of(x, "the rows of a sparse matrix", where);
+  const std::lock_guard lock(x.working);
+  if (!x.as_pattern.defined()) x.as_pattern = pattern_of(*structure, x.sizes, where);
+  return {x.as_pattern, ordered_values(x, *structure, where)};
+}
+
+/// Without an order of the positions: rows of the dense matrix are gathered, scaled and added. For a function that is
+/// being captured, in which indices cannot be read.
+Tensor gathered_product(const SparsePayload& x, bool transposed, const Tensor& dense, Location where) {
+  const Tensor rows = select(x.indices, 0, transposed ? 1 : 0, where),
+               from = select(x.indices, 0, transposed ? 0 : 1, where);
+  const Tensor scaled = multiply({take(dense, from, 0, where), where}, expand_dims(x.values, 1, where));
+  const Tensor nothing = zeros({x.sizes[transposed ? 1 : 0], dense.size(1)}, dense.dtype(), where);
+  return index_add(nothing, rows, scaled, 0, where);
+}
+
+}  // namespace
+
+Tensor sparse_matmul(const SparsePayload& x, bool transposed, const Tensor& dense, Location where) {
+  const DType dtype = dense.dtype(), computed = compute_dtype(dtype);
+  const Tensor matrix = astype(dense, computed, where);
+  if (!x.is_csr() && !can_be_read(x)) {
+    Tensor product = gathered_product(x, transposed, matrix, where);
+    return astype(product, dtype, where);
+  }
+  const Rows rows = rows_of(x, where);
+  const Tensor operands[] = {rows.pattern, astype(rows.values, computed, where), matrix};
+  const std::int64_t attributes[] = {x.sizes[1], transposed ? 1 : 0};
+  const Tensor product =
+      general_call(Op::csr_matmul, operands, {.wanted = {}, .integers = attributes, .scalars = {}}, where);
+  return astype(product, dtype, where);
+}
+
+}  // namespace fermata

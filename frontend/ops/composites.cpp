@@ -1,0 +1,238 @@
+// The kernels of the composite ops: each calls public functions, so that its parts are recorded, fused and
+// differentiated like anything a user writes. See fermata/composites.h and fermata/reductions.h.
+#include "fermata/composites.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <limits>
+
+#include "dispatch/kernel_table.h"
+#include "fermata/creation.h"
+#include "fermata/device.h"
+#include "fermata/ops.h"
+#include "fermata/reductions.h"
+#include "fermata/views.h"
+#include "frontend/engine/startup.h"
+#include "frontend/ops/calls.h"
+#include "ir/error.h"
+#include "ir/infer.h"
+
+namespace fermata {
+namespace {
+
+using Tensors = std::span<const Tensor>;
+
+/// The axes of a bit mask.
+Shape axes_of(std::int64_t mask) {
+  Shape axes;
+  for (std::int64_t i = 0; mask >> i != 0; ++i)
+    if ((mask >> i & 1) != 0) axes.push_back(i);
+  return axes;
+}
+double number(const Attributes& a, std::size_t i) { return std::bit_cast<double>(a.scalars[i]); }
+DType floated(DType t) { return is_inexact(t) ? t : DType::f32; }
+/// What x is computed in: integers become f32, and so do f16 and bf16, so that parts are not rounded one by one.
+Tensor widened(const Tensor& x, Location where) { return astype(x, compute_dtype(floated(x.dtype())), where); }
+
+Tensor mean_of(const Tensor& x, std::span<const std::int64_t> axes, bool keepdims, Location where,
+               double correction = 0) {
+  double count = -correction;
+  std::int64_t product = 1;
+  for (const std::int64_t axis : axes) product *= x.shape()[static_cast<std::size_t>(axis)];
+  count += static_cast<double>(product);
+  // No axis named means all of them to sum(), which over a 0-d tensor is none.
+  return multiply({sum(x, axes, keepdims, where), where}, 1 / (count > 0 ? count : 0));
+}
+
+/// The maximum, without a gradient: it cancels in everything that subtracts it before exp.
+Tensor shift_of(const Tensor& x, const IntegerList& axes, Location where) { return max(x, axes, true, where).detach(); }
+
+Tensor run_mean(const Call& call, Tensors x, const Attributes& a) {
+  const Tensor m = mean_of(widened(x[0], call.where), axes_of(a.integers[0]), a.integers[1] != 0, call.where);
+  return astype(m, floated(x[0].dtype()), call.where);
+}
+
+Tensor run_var(const Call& call, Tensors x, const Attributes& a) {
+  const Tensor wide = widened(x[0], call.where);
+  const Shape axes = axes_of(a.integers[0]);
+  const Tensor centred = subtract({wide, call.where}, mean_of(wide, axes, true, call.where));
+  const Tensor size = is_complex(wide.dtype()) ? abs({centred, call.where}) : centred;
+  const Tensor result = mean_of(square({size, call.where}), axes, a.integers[1] != 0, call.where, number(a, 0));
+  return astype(result, real_dtype(floated(x[0].dtype())), call.where);
+}
+
+Tensor run_logsumexp(const Call& call, Tensors x, const Attributes& a) {
+  const Location where = call.where;
+  const Tensor wide = widened(x[0], where);
+  const Shape axes = axes_of(a.integers[0]);
+  const Tensor top = shift_of(wide, axes, where);
+  const Tensor shift = fermata::where({isfinite({top, where}), where}, top, 0.0f);  // inf - inf would be NaN
+  const Tensor total = sum(exp({subtract({wide, where}, shift), where}), axes, true, where);
+  const Tensor result = add({log({total, where}), where}, shift);
+  return astype(a.integers[1] != 0 ? result : squeeze(result, axes, where), floated(x[0].dtype()), where);
+}
+
+Tensor run_softmax(const Call& call, Tensors x, const Attributes& a) {
+  const Location where = call.where;
+  const Tensor wide = widened(x[0], where);
+  const Tensor e = exp({subtract({wide, where}, shift_of(wide, a.integers[0], where)), where});
+  // The sum is at least 1; one division for each row, not for each element.
+  const Tensor scale = reciprocal({sum(e, a.integers[0], true, where), where});
+  return astype(multiply({e, where}, scale), floated(x[0].dtype()), where);
+}
+
+Tensor run_log_softmax(const Call& call, Tensors x, const Attributes& a) {
+  const Location where = call.where;
+  const Tensor wide = widened(x[0], where);
+  const Tensor shifted = subtract({wide, where}, shift_of(wide, a.integers[0], where));
+  const Tensor total = sum(exp({shifted, where}), a.integers[0], true, where);
+  return astype(subtract({shifted, where}, log({total, where})), floated(x[0].dtype()), where);
+}
+
+Tensor run_cross_entropy(const Call& call, Tensors x, const Attributes&) {
+  const Location where = call.where;
+  const Tensor& labels = x[1];
+  const std::int64_t classes = x[0].size(-1);
+  const Tensor likelihood = log_softmax(widened(x[0], where), -1, where);
+  const Tensor chosen = equal({iota(classes, 0, device(x[0]), where), where}, expand_dims(labels, -1, where));
+  const Tensor picked = sum(fermata::where({chosen, where}, likelihood, 0.0f), -1, false, where);
+  const Tensor wrong = logical_or({less({labels, where}, 0), where}, greater_equal({labels, where}, classes));
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  const Tensor loss = negative({mean(fermata::where({wrong, where}, kNaN, picked), {}, false, where), where});
+  return astype(loss, x[0].dtype(), where);
+}
+
+/// Operands after x that were given; attributes say which.
+struct Affine {
+  Affine(Tensors x, const Attributes& a) {
+    std::size_t next = 1;
+    if (a.integers[0] != 0) weight = x[next++];
+    if (a.integers.size() > 1 && a.integers[1] != 0) bias = x[next];
+  }
+  Tensor apply(Tensor y, Location where) const {
+    if (weight.defined()) y = multiply({y, where}, weight);
+    return bias.defined() ? add({y, where}, bias) : y;
+  }
+  Tensor weight, bias;
+};
+
+Tensor run_layer_norm(const Call& call, Tensors x, const Attributes& a) {
+  const Location where = call.where;
+  const Tensor wide = widened(x[0], where);
+  const Shape last{wide.rank() - 1};
+  const Tensor centred = subtract({wide, where}, mean_of(wide, last, true, where));
+  const Tensor variance = mean_of(square({centred, where}), last, true, where);
+  const Tensor scale = rsqrt({add({variance, where}, number(a, 0)), where});
+  return astype(Affine(x, a).apply(multiply({centred, where}, scale), where), floated(x[0].dtype()), where);
+}
+
+Tensor run_rms_norm(const Call& call, Tensors x, const Attributes& a) {
+  const Location where = call.where;
+  const Tensor wide = widened(x[0], where);
+  const Tensor power = mean_of(square({wide, where}), Shape{wide.rank() - 1}, true, where);
+  const Tensor scale = rsqrt({add({power, where}, number(a, 0)), where});
+  return astype(Affine(x, a).apply(multiply({wide, where}, scale), where), floated(x[0].dtype()), where);
+}
+
+Tensor run_linear(const Call& call, Tensors x, const Attributes&) {
+  const Tensor product = matmul(x[0], transpose(x[1], -2, -1, call.where), call.where);
+  return x.size() > 2 ? add({product, call.where}, x[2]) : product;
+}
+
+/// The last axis of x must be there, and as long as the one axis of `parameter` where that is given.
+void check_last_axis(Op op, const Tensor& x, const Tensor& parameter, std::string_view label, Location where) {
+  require_defined(name(op), x, where);
+  normalise_axis(name(op), -1, type_of(x), where);
+  if (!parameter.defined() || (parameter.rank() == 1 && parameter.size(0) == x.size(-1))) return;
+  throw ShapeError(
+      1021, format_error(
+                1021, "ShapeError", fmt::format("{}: {} does not fit the last axis of x", name(op), label),
+                {{"x", to_string(x.dtype(), x.shape()), ""},
+                 {label, to_string(parameter.dtype(), parameter.shape()), fmt::format("should be [{}]", x.size(-1))}},
+                where));
+}
+
+Tensor normalised(Op op, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, Location where) {
+  check_last_axis(op, x, weight, "weight", where);
+  check_last_axis(op, x, bias, "bias", where);
+  std::vector<Tensor> operands{x};
+  if (weight.defined()) operands.push_back(weight);
+  if (bias.defined()) operands.push_back(bias);
+  const std::int64_t given[] = {weight.defined(), bias.defined()};
+  const auto bits = std::bit_cast<std::uint64_t>(eps);
+  return general_call(op, operands, {.wanted = {}, .integers = given, .scalars = {&bits, 1}}, where);
+}
+
+Tensor along(Op op, const Tensor& x, std::int64_t axis, Location where) {
+  require_defined(name(op), x, where);
+  axis = normalise_axis(name(op), axis, type_of(x), where);
+  return general_call(op, {&x, 1}, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, std::int64_t axis, Location where) { return along(Op::softmax, x, axis, where); }
+Tensor log_softmax(const Tensor& x, std::int64_t axis, Location where) {
+  return along(Op::log_softmax, x, axis, where);
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Location where) {
+  require_defined("cross_entropy", logits, where), require_defined("cross_entropy", labels, where);
+  const std::vector<ErrorOperand> lines{{"logits", to_string(logits.dtype(), logits.shape()), ""},
+                                        {"labels", to_string(labels.dtype(), labels.shape()), ""}};
+  Shape rows;
+  for (unsigned i = 0; i + 1 < logits.rank(); ++i) rows.push_back(logits.shape()[i]);
+  if (logits.rank() == 0 || labels.shape() != rows)
+    throw ShapeError(
+        1022, format_error(1022, "ShapeError", "cross_entropy: labels must have the axes of logits but the last", lines,
+                           where));
+  if (!is_floating(logits.dtype()) || !is_integer(labels.dtype()))
+    throw DTypeError(1107, format_error(1107, "DTypeError",
+                                        "cross_entropy: logits must be floating and labels integers", lines, where));
+  const Tensor operands[] = {logits, labels};
+  return general_call(Op::cross_entropy, operands, {}, where);
+}
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, Location where) {
+  return normalised(Op::layer_norm, x, weight, bias, eps, where);
+}
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, Location where) {
+  return normalised(Op::rms_norm, x, weight, {}, eps, where);
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Location where) {
+  require_defined("linear", x, where), require_defined("linear", weight, where);
+  const std::vector<Tensor> operands = bias.defined() ? std::vector{x, weight, bias} : std::vector{x, weight};
+  const bool fits = x.rank() > 0 && weight.rank() == 2 && weight.size(1) == x.size(-1) &&
+                    (!bias.defined() || bias.shape() == Shape{weight.size(0)});
+  if (!fits) {
+    constexpr std::string_view kLabels[] = {"x", "weight", "bias"};
+    std::vector<ErrorOperand> lines;
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      lines.push_back({kLabels[i], to_string(operands[i].dtype(), operands[i].shape()), ""});
+    throw ShapeError(1023, format_error(1023, "ShapeError", "linear: x [.., I], weight [O, I] and bias [O] do not fit",
+                                        lines, where));
+  }
+  return general_call(Op::linear, operands, {}, where);
+}
+
+void register_composites() {
+  struct Row {
+    Op op;
+    Dispatcher<GeneralCall>::Kernel run;
+  };
+  constexpr Row kRows[] = {{Op::mean, &run_mean},
+                           {Op::var, &run_var},
+                           {Op::logsumexp, &run_logsumexp},
+                           {Op::softmax, &run_softmax},
+                           {Op::log_softmax, &run_log_softmax},
+                           {Op::cross_entropy, &run_cross_entropy},
+                           {Op::layer_norm, &run_layer_norm},
+                           {Op::rms_norm, &run_rms_norm},
+                           {Op::linear, &run_linear}};
+  const RegistrationKey key = RegistrationKey::composite();
+  for (const Row& row : kRows) set_kernel<GeneralCall>(row.op, key, row.run);
+}
+
+}  // namespace fermata

@@ -1,0 +1,152 @@
+// See fermata/indexing.h.
+#include "fermata/indexing.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "fermata/creation.h"
+#include "fermata/device.h"
+#include "fermata/ops.h"
+#include "fermata/views.h"
+#include "frontend/ops/calls.h"
+#include "ir/error.h"
+#include "ir/infer.h"
+
+namespace fermata {
+namespace {
+
+Tensor indexed_call(Op op, std::span<const Tensor> operands, std::int64_t axis, Location where) {
+  return general_call(op, operands, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
+}
+
+std::vector<ErrorOperand> lines_of(const Tensor& x, const Tensor& index, const Tensor* source = nullptr) {
+  std::vector<ErrorOperand> lines{{"x", to_string(x.dtype(), x.shape()), ""},
+                                  {"index", to_string(index.dtype(), index.shape()), ""}};
+  if (source != nullptr) lines.push_back({"source", to_string(source->dtype(), source->shape()), ""});
+  return lines;
+}
+
+unsigned checked_axis(std::string_view function, std::initializer_list<const Tensor*> tensors, std::int64_t axis,
+                      Location where) {
+  for (const Tensor* t : tensors) require_defined(function, *t, where);
+  return normalise_axis(function, axis, type_of(**tensors.begin()), where);
+}
+
+/// The first elements of x along every axis, as many as `sizes` says; x itself where it has fewer, for inference to
+/// refuse.
+Tensor first_elements(const Tensor& x, const Shape& sizes, Location where) {
+  if (x.shape() == sizes || x.rank() != sizes.rank()) return x;
+  for (unsigned i = 0; i < sizes.rank(); ++i)
+    if (sizes[i] > x.shape()[i]) return x;
+  Tensor part = x;
+  for (unsigned i = 0; i < sizes.rank(); ++i)
+    if (sizes[i] != x.shape()[i]) part = slice(part, i, 0, sizes[i], 1, where);
+  return part;
+}
+
+Tensor scatter_by(Op op, const Tensor& x, const Tensor& index, const Tensor& source, std::int64_t axis,
+                  Location where) {
+  axis = checked_axis(name(op), {&x, &index, &source}, axis, where);
+  const Tensor operands[] = {x, index, astype(first_elements(source, index.shape(), where), x.dtype(), where)};
+  return indexed_call(op, operands, axis, where);
+}
+
+/// The common shape of tensors of equal rank but for one axis, which is 0; ShapeError naming the function.
+Shape common_shape(std::string_view function, const Tensor& x, const Tensor& index, unsigned axis, Location where) {
+  Shape a = x.shape(), b = index.shape();
+  std::optional<Shape> common;
+  if (a.rank() == b.rank()) a[axis] = b[axis] = 1, common = broadcast_shapes(a, b);
+  if (common) return *common;
+  throw ShapeError(
+      1001, format_error(1001, "ShapeError", fmt::format("{}: shapes do not broadcast, axis {} apart", function, axis),
+                         lines_of(x, index), where));
+}
+Tensor stretched(const Tensor& x, Shape shape, unsigned axis, Location where) {
+  shape[axis] = x.shape()[axis];
+  return broadcast_to(x, shape, where);
+}
+
+/// A vector of positions along an axis as an index of the shape of `like`.
+Tensor positions_along(std::string_view function, const Tensor& index, const Shape& like, unsigned axis,
+                       const Tensor& x, Location where) {
+  if (index.rank() != 1)
+    throw ShapeError(1015, format_error(1015, "ShapeError", fmt::format("{}: positions are a vector", function),
+                                        lines_of(x, index), where));
+  Shape open(like);
+  for (std::int64_t& size : open) size = 1;
+  open[axis] = index.size(0);
+  Shape shape(like);
+  shape[axis] = index.size(0);
+  return broadcast_to(reshape(index, open, where), shape, where);
+}
+
+}  // namespace
+
+Tensor gather(const Tensor& x, const Tensor& index, std::int64_t axis, Location where) {
+  axis = checked_axis("gather", {&x, &index}, axis, where);
+  return indexed_call(Op::gather, std::array{x, index}, axis, where);
+}
+
+Tensor take_along_axis(const Tensor& x, const Tensor& index, std::int64_t axis, Location where) {
+  const unsigned at = checked_axis("take_along_axis", {&x, &index}, axis, where);
+  const Shape common = common_shape("take_along_axis", x, index, at, where);
+  return gather(stretched(x, common, at, where), stretched(index, common, at, where), at, where);
+}
+
+Tensor scatter(const Tensor& x, const Tensor& index, const Tensor& source, std::int64_t axis, Location where) {
+  return scatter_by(Op::scatter, x, index, source, axis, where);
+}
+Tensor scatter(const Tensor& x, const Tensor& index, Scalar value, std::int64_t axis, Location where) {
+  checked_axis("scatter", {&x, &index}, axis, where);
+  return scatter(x, index, broadcast_to(full({}, value, x.dtype(), device(x), where), index.shape(), where), axis,
+                 where);
+}
+Tensor scatter_add(const Tensor& x, const Tensor& index, const Tensor& source, std::int64_t axis, Location where) {
+  return scatter_by(Op::scatter_add, x, index, source, axis, where);
+}
+
+Tensor scatter_reduce(const Tensor& x, const Tensor& index, const Tensor& source, std::int64_t axis,
+                      ScatterReduction reduction, bool include_self, Location where) {
+  checked_axis("scatter_reduce", {&x, &index, &source}, axis, where);
+  const auto start = [&](auto&& value) { return include_self ? x : scatter(x, index, value, axis, where); };
+  switch (reduction) {
+    case ScatterReduction::sum: return scatter_add(start(Scalar(0)), index, source, axis, where);
+    case ScatterReduction::prod: return scatter_by(Op::scatter_multiply, start(Scalar(1)), index, source, axis, where);
+    case ScatterReduction::amax: return scatter_by(Op::scatter_maximum, start(source), index, source, axis, where);
+    case ScatterReduction::amin: return scatter_by(Op::scatter_minimum, start(source), index, source, axis, where);
+    case ScatterReduction::mean: break;
+  }
+  const Tensor total = scatter_add(start(Scalar(0)), index, source, axis, where);
+  const Tensor own = include_self ? ones_like(x, DType::i64, where)
+                                  : scatter(ones_like(x, DType::i64, where), index, Scalar(0), axis, where);
+  const Tensor count = scatter_add(own, index, ones_like(index, DType::i64, where), axis, where);
+  if (is_floating(x.dtype())) return divide({total, where}, astype(count, x.dtype(), where));
+  return floor_divide({total, where}, astype(count, x.dtype(), where));
+}
+
+Tensor put_along_axis(const Tensor& x, const Tensor& index, const Tensor& values, std::int64_t axis, Location where) {
+  const unsigned at = checked_axis("put_along_axis", {&x, &index, &values}, axis, where);
+  Shape shape = x.shape();
+  common_shape("put_along_axis", x, index, at, where);
+  shape[at] = index.shape()[at];
+  return scatter(x, stretched(index, shape, at, where), broadcast_to(values, shape, where), at, where);
+}
+
+Tensor index_copy(const Tensor& x, const Tensor& index, const Tensor& source, std::int64_t axis, Location where) {
+  const unsigned at = checked_axis("index_copy", {&x, &index, &source}, axis, where);
+  const Tensor positions = positions_along("index_copy", index, x.shape(), at, x, where);
+  if (source.shape() != positions.shape()) {
+    std::vector<ErrorOperand> lines = lines_of(x, index, &source);
+    lines[2].note = "should be " + to_string(positions.shape());
+    throw ShapeError(1011, format_error(1011, "ShapeError", "index_copy: the source does not fit", lines, where));
+  }
+  return scatter(x, positions, source, at, where);
+}
+
+Tensor index_fill(const Tensor& x, const Tensor& index, Scalar value, std::int64_t axis, Location where) {
+  const unsigned at = checked_axis("index_fill", {&x, &index}, axis, where);
+  return scatter(x, positions_along("index_fill", index, x.shape(), at, x, where), value, at, where);
+}
+
+}  // namespace fermata

@@ -1,0 +1,136 @@
+// Losses of classes: nll_loss and cross_entropy; see fermata/losses.h.
+//
+// The log-likelihood of a label is picked by comparing labels with the numbers of all classes and adding up, not by
+// position: that fuses with the log_softmax before it.
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "fermata/composites.h"
+#include "fermata/device.h"
+#include "fermata/losses.h"
+#include "fermata/ops.h"
+#include "fermata/reductions.h"
+#include "fermata/views.h"
+#include "frontend/ops/calls.h"
+#include "frontend/ops/neural/loss_parts.h"
+#include "ir/error.h"
+#include "ir/infer.h"
+
+namespace fermata {
+namespace {
+
+using vjp::Located;
+
+std::vector<ErrorOperand> lines_of(const Tensor& x, const Tensor& target, std::string note = "") {
+  return {{"x", to_string(x.dtype(), x.shape()), ""},
+          {"target", to_string(target.dtype(), target.shape()), std::move(note)}};
+}
+
+/// A loss of classes with its operands checked.
+class ClassLoss {
+ public:
+  /// x has log-likelihoods, or logits where they still have to be normalised.
+  ClassLoss(std::string_view function, const Tensor& x, const ClassOptions& options, bool logits, Location where)
+      : in_(function, {&x}, where),
+        function_(function),
+        options_(options),
+        where_(where),
+        axis_(normalise_axis(function, x.rank() == 1 && options.axis == 1 ? 0 : options.axis, type_of(x), where)),
+        classes_(x.size(axis_)),
+        likelihood_(logits ? log_softmax(in_(x).tensor(), axis_, where) : in_(x).tensor()) {
+    if (options.label_smoothing < 0 || options.label_smoothing > 1)
+      fail_parameter(function, "label_smoothing is not between 0 and 1", where);
+    if (!options.weight.defined() || options.weight.shape() == Shape{classes_}) return;
+    throw ShapeError(1022, format_error(1022, "ShapeError", fmt::format("{}: a weight for each class", function),
+                                        {{"weight", to_string(options.weight.dtype(), options.weight.shape()),
+                                          fmt::format("should be [{}]", classes_)}},
+                                        where));
+  }
+
+  Tensor of_labels(const Tensor& x, const Tensor& labels) const {
+    check_labels(x, labels);
+    // As i64: a number takes the dtype of what it is compared with, and ignore_index has to keep its value.
+    const Located label = expand_dims(astype(labels, DType::i64, where_), axis_, where_), all = classes();
+    const Located chosen = all == label, kept = vjp::not_equal(label, options_.ignore_index);
+    const Located weights = options_.weight.defined() ? open(options_.weight) : Located(1.0);
+    Located own = weight_of(chosen, weights, kept);
+    Located loss = -total(vjp::where(chosen, likelihood_, 0)) * own;
+    if (options_.label_smoothing > 0) {
+      const double eps = options_.label_smoothing;
+      const Located spread = -total(options_.weight.defined() ? likelihood_ * weights : likelihood_);
+      loss = loss * (1 - eps) + vjp::where(kept, spread, 0) * (eps / static_cast<double>(classes_));
+    }
+    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+    const Located wrong = vjp::logical_and(kept, vjp::logical_or(label < 0, label >= classes_));
+    loss = without_axis(vjp::where(wrong, kNaN, loss));
+    if (options_.reduction != LossReduction::mean) return in_.reduced(loss, options_.reduction);
+    return in_.result(Located(sum(loss.tensor(), {}, false, where_)) /
+                      sum(without_axis(own).tensor(), {}, false, where_));
+  }
+
+  Tensor of_probabilities(const Tensor& target) const {
+    const double eps = options_.label_smoothing;
+    Located t = in_(target);
+    if (eps > 0) t = t * (1 - eps) + eps / static_cast<double>(classes_);
+    Located terms = likelihood_ * t;
+    if (options_.weight.defined()) terms = terms * open(options_.weight);
+    return in_.reduced(without_axis(-total(terms)), options_.reduction);
+  }
+
+ private:
+  void check_labels(const Tensor& x, const Tensor& labels) const {
+    Shape rows;
+    for (unsigned i = 0; i < x.rank(); ++i)
+      if (i != axis_) rows.push_back(x.shape()[i]);
+    if (labels.shape() != rows)
+      throw ShapeError(1022, format_error(1022, "ShapeError",
+                                          fmt::format("{}: labels have the axes of x but axis {}", function_, axis_),
+                                          lines_of(x, labels, "should be " + to_string(rows)), where_));
+    if (!is_integer(labels.dtype()))
+      throw DTypeError(1107, format_error(1107, "DTypeError", fmt::format("{}: labels must be integers", function_),
+                                          lines_of(x, labels), where_));
+  }
+  /// The numbers of the classes, and anything of each, along their axis.
+  Located classes() const {
+    Shape shape{classes_};
+    for (unsigned i = axis_ + 1; i < rank(); ++i) shape.push_back(1);
+    return vjp::iota(shape, 0, likelihood_);
+  }
+  Located open(const Tensor& of_classes) const {
+    Shape shape{classes_};
+    for (unsigned i = axis_ + 1; i < rank(); ++i) shape.push_back(1);
+    return vjp::reshape(in_(of_classes), shape);
+  }
+  Located weight_of(const Located& chosen, const Located& weights, const Located& kept) const {
+    if (options_.weight.defined()) return vjp::where(kept, total(vjp::where(chosen, weights, 0)), 0);
+    return vjp::cast(kept, likelihood_.dtype());
+  }
+  Located total(const Located& x) const { return sum(x.tensor(), static_cast<std::int64_t>(axis_), true, where_); }
+  Located without_axis(const Located& x) const { return squeeze(x.tensor(), static_cast<std::int64_t>(axis_), where_); }
+  unsigned rank() const { return likelihood_.shape().rank(); }
+
+  LossScope in_;
+  std::string_view function_;
+  const ClassOptions& options_;
+  Location where_;
+  unsigned axis_;
+  std::int64_t classes_;
+  Located likelihood_;
+};
+
+}  // namespace
+
+Tensor nll_loss(const Tensor& x, const Tensor& labels, const ClassOptions& options, Location where) {
+  require_defined("nll_loss", x, where), require_defined("nll_loss", labels, where);
+  return ClassLoss("nll_loss", x, options, false, where).of_labels(x, labels);
+}
+
+Tensor cross_entropy(const Tensor& x, const Tensor& target, const ClassOptions& options, Location where) {
+  require_defined("cross_entropy", x, where), require_defined("cross_entropy", target, where);
+  const ClassLoss loss("cross_entropy", x, options, true, where);
+  const bool probabilities = target.shape() == x.shape() && is_floating(target.dtype());
+  return probabilities ? loss.of_probabilities(target) : loss.of_labels(x, target);
+}
+
+}  // namespace fermata

@@ -1,0 +1,20 @@
+// See loss_parts.h.
+#include "frontend/ops/neural/loss_parts.h"
+
+#include "fermata/reductions.h"
+
+namespace fermata {
+
+Tensor LossScope::reduced(const vjp::Located& loss, LossReduction reduction) const {
+  const Tensor& x = loss.tensor();
+  switch (reduction) {
+    case LossReduction::none: return result(loss);
+    case LossReduction::mean: return result(mean(x, {}, false, where()));
+    case LossReduction::sum: return result(sum(x, {}, false, where()));
+    case LossReduction::batch_mean: break;
+  }
+  if (x.rank() == 0) fail_parameter(function(), "the mean over a batch of a 0-d tensor", where());
+  return result(vjp::Located(sum(x, {}, false, where())) / static_cast<double>(x.size(0)));
+}
+
+}  // namespace fermata

@@ -1,0 +1,232 @@
+// See fermata/optimisers.h.
+#include "fermata/optimisers.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "fermata/autograd.h"
+#include "fermata/creation.h"
+#include "fermata/device.h"
+#include "fermata/ops.h"
+#include "fermata/reductions.h"
+#include "fermata/sync.h"
+#include "frontend/engine/capture_scope.h"
+#include "frontend/ops/calls.h"
+#include "frontend/ops/neural/floating_scope.h"
+#include "ir/error.h"
+
+namespace fermata::optim {
+namespace {
+
+using vjp::Located;
+
+/// Makes what an optimiser remembers: not as a part of a function that is being compiled, which would make it anew.
+template <class F> Tensor outside(F&& make, Location where) {
+  struct Outside {
+    CaptureScope* const scope = std::exchange(capture_scope, nullptr);
+    ~Outside() { capture_scope = scope; }
+  } const none;
+  Tensor made = make();
+  made.sync(where);
+  return made;
+}
+
+/// What a formula makes of options, as an operand beside a tensor. In a function that is being compiled the options are
+/// tensors, so that each call takes their present values; the formula is computed in f64 either way.
+template <class F, class... Options> Located of_options(const Tensor& beside, F&& formula, const Options&... options) {
+  if (!in_capture_scope()) return Located(formula(static_cast<double>(options)...));
+  const auto placed = [&](const Setting& option) {
+    if (device(beside) == BackendKey::cpu) return Located(option.tensor());
+    return vjp::full(1, {DType::f64, {}}, beside) * Located(option.tensor());  // on the device
+  };
+  return vjp::cast(formula(placed(options)...), beside.dtype());
+}
+Located of_option(const Tensor& beside, const Setting& option) {
+  return of_options(
+      beside, [](auto x) { return x; }, option);
+}
+
+/// What an optimiser remembers of a parameter, at the start.
+Tensor remembered(const Tensor& parameter, Location where) {
+  return zeros_like(parameter.detach(), compute_dtype(parameter.dtype()), where);
+}
+
+[[noreturn]] void fail_gradient(const Tensor& parameter, const Tensor& gradient, Location where) {
+  throw ShapeError(1080, format_error(1080, "ShapeError", "step: a gradient does not fit its parameter",
+                                      {{"parameter", to_string(parameter.dtype(), parameter.shape()), ""},
+                                       {"gradient", to_string(gradient.dtype(), gradient.shape()), ""}},
+                                      where));
+}
+
+}  // namespace
+
+Optimiser::Optimiser(std::vector<Tensor> parameters, Location where) : parameters_(std::move(parameters)) {
+  for (const Tensor& p : parameters_) {
+    require_defined("optimiser", p, where);
+    if (!is_floating(p.dtype()))
+      throw DTypeError(1101,
+                       format_error(1101, "DTypeError", fmt::format("optimiser: does not take {}", name(p.dtype())),
+                                    {{"parameter", to_string(p.dtype(), p.shape()), ""}}, where));
+  }
+}
+
+void Optimiser::step(std::span<const Tensor> gradients, Location where) {
+  if (gradients.size() != parameters_.size())
+    throw ValueError(
+        1378, format_error(1378, "ValueError",
+                           fmt::format("step: {} gradients for {} parameters", gradients.size(), parameters_.size()),
+                           {}, where));
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i].defined() && gradients[i].shape() != parameters_[i].shape())
+      fail_gradient(parameters_[i], gradients[i], where);
+  const NoGradGuard no_history;
+  const vjp::LineGuard line(where);
+  begin(where);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    const DType wide = compute_dtype(parameters_[i].dtype());
+    update(i, astype(parameters_[i].detach(), wide, where), astype(gradients[i].detach(), wide, where), where);
+  }
+  if (in_capture_scope()) return;  // the plan of the function being compiled has it all
+  std::vector<Tensor> written = state();
+  written.insert(written.end(), parameters_.begin(), parameters_.end());
+  sync(written, where);
+}
+
+void Optimiser::step(Location where) {
+  std::vector<Tensor> gradients;
+  for (const Tensor& p : parameters_) gradients.push_back(p.grad());
+  step(gradients, where);
+}
+
+void Optimiser::zero_grad() const {
+  for (const Tensor& p : parameters_) p.zero_grad();
+}
+
+SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& chosen, Location where)
+    : Optimiser(std::move(parameters), where),
+      options(chosen),
+      velocity_(this->parameters().size()),
+      started_(velocity_.size()) {
+  if (options.nesterov && (options.momentum <= 0 || options.dampening != 0))
+    fail_parameter("SGD", "nesterov needs momentum and no dampening", where);
+}
+
+std::vector<Tensor> SGD::state() const {
+  std::vector<Tensor> all;
+  for (std::size_t i = 0; i < velocity_.size(); ++i)
+    for (const Tensor& t : {velocity_[i], started_[i]})
+      if (t.defined()) all.push_back(t);
+  return all;
+}
+
+void SGD::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
+  Located g = options.maximize ? -Located(gradient) : Located(gradient);
+  if (!options.weight_decay.is_zero()) g = g + Located(value) * of_option(value, options.weight_decay);
+  if (!options.momentum.is_zero()) {
+    const bool is_first = !velocity_[i].defined();
+    if (is_first) velocity_[i] = outside([&] { return remembered(parameters()[i], where); }, where);
+    const Located momentum = of_option(value, options.momentum);
+    const Located added =
+        options.dampening.is_zero() ? g : g * vjp::cast(undamped_share(i, is_first, where), g.dtype());
+    const Located v = Located(velocity_[i]) * momentum + added;
+    velocity_[i].assign({v.tensor(), where});
+    g = options.nesterov ? g + v * momentum : v;
+  }
+  parameters()[i].assign({(Located(value) - g * of_option(value, options.learning_rate)).tensor(), where});
+}
+
+Tensor SGD::undamped_share(std::size_t i, bool is_first, Location where) {
+  if (!started_[i].defined())
+    started_[i] =
+        outside([&] { return full({}, is_first ? 0.0 : 1.0, DType::f64, device(velocity_[i]), where); }, where);
+  const Tensor share = (1 - Located(started_[i]) * of_option(started_[i], options.dampening)).tensor();
+  started_[i].assign({1, where});
+  return share;
+}
+
+Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& chosen, Location where)
+    : Adam(std::move(parameters), chosen, false, where) {}
+
+Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& chosen, bool decoupled, Location where)
+    : Optimiser(std::move(parameters), where), options(chosen), decoupled_(decoupled) {
+  for (const Tensor& p : this->parameters())
+    first_.push_back(remembered(p, where)), second_.push_back(remembered(p, where));
+  const BackendKey on = first_.empty() ? BackendKey::cpu : device(first_[0]);
+  steps_ = zeros({}, DType::f64, on, where);
+}
+
+std::vector<Tensor> Adam::state() const {
+  std::vector<Tensor> all{steps_};
+  for (std::size_t i = 0; i < first_.size(); ++i) all.push_back(first_[i]), all.push_back(second_[i]);
+  return all;
+}
+
+void Adam::begin(Location where) {
+  const Located count = Located(steps_) + 1;
+  steps_.assign({count.tensor(), where});
+  // In f64: 1 - beta ^ steps is small for many steps.
+  step_size_ =
+      (of_option(steps_, options.learning_rate) / (1 - vjp::pow(of_option(steps_, options.beta1), count))).tensor();
+  second_correction_ = vjp::rsqrt(1 - vjp::pow(of_option(steps_, options.beta2), count)).tensor();
+}
+
+void Adam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
+  const DType t = value.dtype();
+  Located x = value, g = options.maximize ? -Located(gradient) : Located(gradient);
+  if (!options.weight_decay.is_zero()) {
+    if (!decoupled_)
+      g = g + x * of_option(value, options.weight_decay);
+    else
+      x = x * of_options(
+                  value, [](auto rate, auto decay) { return 1 - rate * decay; }, options.learning_rate,
+                  options.weight_decay);
+  }
+  const auto rest = [](auto beta) { return 1 - beta; };
+  const Located m = Located(first_[i]) * of_option(value, options.beta1) + g * of_options(value, rest, options.beta1);
+  const Located v =
+      Located(second_[i]) * of_option(value, options.beta2) + vjp::square(g) * of_options(value, rest, options.beta2);
+  first_[i].assign({m.tensor(), where}), second_[i].assign({v.tensor(), where});
+  const Located size = vjp::cast(step_size_, t), correction = vjp::cast(second_correction_, t);
+  parameters()[i].assign(
+      {(x - size * m / (vjp::sqrt(v) * correction + of_option(value, options.eps))).tensor(), where});
+}
+
+AdamW::AdamW(std::vector<Tensor> parameters, const AdamOptions& chosen, Location where)
+    : Adam(std::move(parameters), chosen, true, where) {}
+
+Tensor clip_grad_norm(std::vector<Tensor>& gradients, double max_norm, double norm_type, Location where) {
+  if (!(norm_type > 0)) fail_parameter("clip_grad_norm", "the order is not positive", where);
+  const NoGradGuard no_history;
+  const vjp::LineGuard line(where);
+  Located total;
+  bool any = false;
+  for (const Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    const Located g = vjp::abs(astype(gradient.detach(), compute_dtype(gradient.dtype()), where));
+    const Located own = std::isinf(norm_type) ? Located(max(g.tensor(), {}, false, where))
+                        : norm_type == 2      ? Located(sum(vjp::square(g).tensor(), {}, false, where))
+                                              : Located(sum(vjp::pow(g, norm_type).tensor(), {}, false, where));
+    total = !any ? own : std::isinf(norm_type) ? vjp::maximum(total, own) : total + own;
+    any = true;
+  }
+  if (!any) return zeros({}, DType::f32, where);
+  const Located norm = std::isinf(norm_type) ? total
+                       : norm_type == 2      ? vjp::sqrt(total)
+                                             : vjp::pow(total, 1 / norm_type);
+  const Located factor = vjp::minimum(max_norm / (norm + 1e-6), 1);
+  for (Tensor& gradient : gradients)
+    if (gradient.defined()) gradient = (Located(gradient.detach()) * vjp::cast(factor, gradient.dtype())).tensor();
+  return norm.tensor();
+}
+
+void clip_grad_value(std::vector<Tensor>& gradients, double limit, Location where) {
+  const NoGradGuard no_history;
+  const vjp::LineGuard line(where);
+  for (Tensor& gradient : gradients)
+    if (gradient.defined()) gradient = vjp::minimum(vjp::maximum(gradient.detach(), -limit), limit).tensor();
+}
+
+}  // namespace fermata::optim

@@ -1,0 +1,257 @@
+// See fermata/resampling.h. What reads elements by a rule of positions is a take() for each axis.
+#include "fermata/resampling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "fermata/device.h"
+#include "fermata/ops.h"
+#include "fermata/pooling.h"
+#include "fermata/views.h"
+#include "frontend/ops/calls.h"
+#include "frontend/ops/neural/spatial_arguments.h"
+#include "frontend/transforms/autograd/autograd_located.h"
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+
+using vjp::Located;
+
+[[noreturn]] void fail_shape(std::string_view function, const std::string& what, const Tensor& x, Location where) {
+  throw ShapeError(1077, format_error(1077, "ShapeError", fmt::format("{}: {}", function, what), describe(x), where));
+}
+[[noreturn]] void fail_value(std::string_view function, const std::string& what, const Tensor& x, Location where) {
+  throw ValueError(1374, format_error(1374, "ValueError", fmt::format("{}: {}", function, what), describe(x), where));
+}
+
+/// Elements before and after along one axis.
+struct Pads {
+  unsigned axis;
+  std::int64_t before, after;
+};
+
+std::vector<Pads> pads_of(const Tensor& x, std::span<const std::int64_t> given, Location where) {
+  if (given.size() % 2 != 0 || given.size() / 2 > x.rank())
+    fail_value("pad", fmt::format("{} numbers; two for each of the last axes", given.size()), x, where);
+  std::vector<Pads> pads;
+  for (std::size_t i = 0; i < given.size() / 2; ++i) {
+    const auto axis = static_cast<unsigned>(x.rank() - 1 - i);
+    const Pads p{axis, given[2 * i], given[2 * i + 1]};
+    if (p.before == 0 && p.after == 0) continue;
+    std::int64_t size = 0;
+    if (__builtin_add_overflow(p.before, p.after, &size) || __builtin_add_overflow(size, x.size(axis), &size) ||
+        size < 0)
+      fail_shape("pad", fmt::format("{} and {} leave nothing of axis {}", p.before, p.after, axis), x, where);
+    pads.push_back(p);
+  }
+  return pads;
+}
+
+/// x without what negative pads take away.
+Tensor cut(const Tensor& x, const std::vector<Pads>& pads, Location where) {
+  Tensor part = x;
+  for (const Pads& p : pads) {
+    const std::int64_t start = std::max<std::int64_t>(-p.before, 0),
+                       stop = x.size(p.axis) - std::max<std::int64_t>(-p.after, 0);
+    if (start > 0 || stop < x.size(p.axis)) part = slice(part, p.axis, start, std::max(start, stop), 1, where);
+  }
+  return part;
+}
+
+Tensor pad_by_value(const Tensor& x, const std::vector<Pads>& pads, Scalar value, Location where) {
+  const Tensor inner = cut(x, pads, where);
+  Shape whole = inner.shape();
+  for (const Pads& p : pads) whole[p.axis] += std::max<std::int64_t>(p.before, 0) + std::max<std::int64_t>(p.after, 0);
+  if (whole == inner.shape()) return inner;
+  const Shape strides = dense_strides(whole);
+  std::int64_t offset = 0;
+  for (const Pads& p : pads) offset += std::max<std::int64_t>(p.before, 0) * strides[p.axis];
+  const vjp::LineGuard line(where);
+  const Tensor filled = full(whole, value, x.dtype(), device(x), where);
+  return vjp::update(filled, inner, element_count(inner.shape()) == 0 ? 0 : offset, strides).tensor();
+}
+
+/// The position in x of every element of the padded axis.
+Located positions_in(const Pads& p, std::int64_t size, PadMode mode, const Tensor& x) {
+  const Located i = vjp::iota({size + p.before + p.after}, 0, x) - p.before;
+  switch (mode) {
+    case PadMode::replicate: return vjp::minimum(vjp::maximum(i, 0), size - 1);
+    case PadMode::circular: return vjp::remainder(i, size);
+    default: return size - 1 - vjp::abs(size - 1 - vjp::abs(i));
+  }
+}
+
+Tensor pad_by_position(const Tensor& x, const std::vector<Pads>& pads, PadMode mode, Location where) {
+  const vjp::LineGuard line(where);
+  Located y = x;
+  for (const Pads& p : pads) {
+    const std::int64_t size = x.size(p.axis), most = std::max(p.before, p.after);
+    const std::int64_t reach = mode == PadMode::reflect    ? size - 1
+                               : mode == PadMode::circular ? size
+                               : size > 0                  ? most
+                                                           : 0;
+    if (most > reach)
+      fail_shape("pad", fmt::format("{} elements along axis {} of size {}, at most {}", most, p.axis, size, reach), x,
+                 where);
+    y = vjp::take(y, positions_in(p, size, mode, x), p.axis);
+  }
+  return y.tensor();
+}
+
+// ---- Interpolation
+// ----------------------------------------------------------------------------------------------------
+
+/// One axis at another resolution.
+struct Resampling {
+  unsigned axis;
+  std::int64_t from, to;
+  double scale;  // steps of x for one of the result
+};
+
+std::vector<Resampling> resamplings(const Tensor& x, const InterpolateOptions& o, Location where) {
+  if (x.rank() < 3) fail_shape("interpolate", "x has images, channels and spatial axes", x, where);
+  const std::size_t axes = x.rank() - 2u;
+  if (o.size.empty() == o.scale_factor.empty()) fail_value("interpolate", "takes a size or a scale factor", x, where);
+  const std::size_t given = std::max(o.size.size(), o.scale_factor.size());
+  if (given != 1 && given != axes)
+    fail_value("interpolate", fmt::format("{} numbers for {} spatial axes", given, axes), x, where);
+  const bool corners = o.align_corners && (o.mode == Interpolation::linear || o.mode == Interpolation::bicubic);
+  std::vector<Resampling> result;
+  for (std::size_t i = 0; i < axes; ++i) {
+    const auto axis = static_cast<unsigned>(i + 2);
+    const std::int64_t from = x.size(axis);
+    const double factor = o.size.empty() ? o.scale_factor[given == 1 ? 0 : i] : 0;
+    const double wanted = o.size.empty() ? std::floor(static_cast<double>(from) * factor)
+                                         : static_cast<double>(o.size[given == 1 ? 0 : i]);
+    if (!(wanted >= 1) || from == 0 || wanted > 0x1p62)
+      fail_shape("interpolate", fmt::format("no elements along axis {}", axis), x, where);
+    const auto to = static_cast<std::int64_t>(wanted);
+    double scale = o.size.empty() ? 1 / factor : static_cast<double>(from) / static_cast<double>(to);
+    if (corners) scale = to > 1 ? static_cast<double>(from - 1) / static_cast<double>(to - 1) : 0;
+    result.push_back({axis, from, to, scale});
+  }
+  return result;
+}
+
+/// Where in x an element of the result lies, as f64: exact for every size that occurs.
+Located centres(const Resampling& r, bool align_corners, const Tensor& x) {
+  const Located i = vjp::cast(vjp::iota({r.to}, 0, x), DType::f64);
+  return align_corners ? i * r.scale : (i + 0.5) * r.scale - 0.5;
+}
+Located whole_position(const Located& position, std::int64_t size) {
+  return vjp::minimum(vjp::maximum(vjp::cast(position, DType::i64), 0), size - 1);
+}
+
+Located nearest(const Located& x, const Resampling& r, bool exact) {
+  const Located i = vjp::cast(vjp::iota({r.to}, 0, x), DType::f64);
+  const Located at = vjp::floor((exact ? i + 0.5 : i) * r.scale);
+  return vjp::take(x, whole_position(at, r.from), r.axis);
+}
+
+/// Weights along an axis, which broadcast against x.
+Located along(const Located& weight, const Located& x, const Resampling& r) {
+  Shape open;
+  for (unsigned i = r.axis; i < x.shape().rank(); ++i) open.push_back(i == r.axis ? r.to : 1);
+  return vjp::reshape(vjp::cast(weight, x.dtype()), open);
+}
+
+Located linear(const Located& x, const Resampling& r, bool align_corners) {
+  const Located at = vjp::maximum(centres(r, align_corners, x.tensor()), 0), first = vjp::floor(at);
+  const Located weight = along(at - first, x, r);
+  const Located low = vjp::take(x, whole_position(first, r.from), r.axis);
+  const Located high = vjp::take(x, whole_position(first + 1, r.from), r.axis);
+  return low * (1 - weight) + high * weight;
+}
+
+/// Keys' cubic convolution at a distance below 1, and from 1 to 2.
+Located near_weight(const Located& d) { return ((1.25 * d - 2.25) * d) * d + 1; }
+Located far_weight(const Located& d) { return ((-0.75 * d + 3.75) * d - 6) * d + 3; }
+
+Located bicubic(const Located& x, const Resampling& r, bool align_corners) {
+  const Located at = centres(r, align_corners, x.tensor()), first = vjp::floor(at), t = at - first;
+  const Located weights[] = {far_weight(t + 1), near_weight(t), near_weight(1 - t), far_weight(2 - t)};
+  Located sum;
+  for (int k = 0; k < 4; ++k) {
+    const Located part = vjp::take(x, whole_position(first + (k - 1), r.from), r.axis) * along(weights[k], x, r);
+    sum = k == 0 ? part : sum + part;
+  }
+  return sum;
+}
+
+/// The sizes before channels, rows and columns, and others instead of those; and the axes before them.
+std::vector<std::int64_t> open_shape(const Tensor& x, std::initializer_list<std::int64_t> last) {
+  std::vector<std::int64_t> sizes;
+  for (unsigned i = 0; i + 3 < x.rank(); ++i) sizes.push_back(x.size(i));
+  sizes.insert(sizes.end(), last);
+  return sizes;
+}
+std::vector<std::int64_t> leading(const Tensor& x) {
+  std::vector<std::int64_t> axes;
+  for (unsigned i = 0; i + 3 < x.rank(); ++i) axes.push_back(i);
+  return axes;
+}
+
+}  // namespace
+
+Tensor pad(const Tensor& x, const IntegerList& given, PadMode mode, Scalar value, Location where) {
+  require_defined("pad", x, where);
+  const std::vector<Pads> pads = pads_of(x, given, where);
+  if (pads.empty()) return x;
+  return mode == PadMode::constant ? pad_by_value(x, pads, value, where) : pad_by_position(x, pads, mode, where);
+}
+
+Tensor interpolate(const Tensor& x, const InterpolateOptions& o, Location where) {
+  require_defined("interpolate", x, where);
+  const std::vector<Resampling> axes = resamplings(x, o, where);
+  if (o.mode == Interpolation::area) {
+    Shape sizes;
+    for (const Resampling& r : axes) sizes.push_back(r.to);
+    return adaptive_avg_pool(x, sizes, where);
+  }
+  const vjp::LineGuard line(where);
+  const bool smooth = o.mode == Interpolation::linear || o.mode == Interpolation::bicubic;
+  const DType given = x.dtype();
+  if (smooth && !is_floating(given))
+    throw DTypeError(1101, format_error(1101, "DTypeError", fmt::format("interpolate: does not take {}", name(given)),
+                                        describe(x), where, "convert it first, for instance with cast to f32"));
+  Located y = smooth ? astype(x, compute_dtype(given), where) : x;
+  for (const Resampling& r : axes) {
+    if (r.from == r.to && r.scale == 1) continue;
+    switch (o.mode) {
+      case Interpolation::linear: y = linear(y, r, o.align_corners); break;
+      case Interpolation::bicubic: y = bicubic(y, r, o.align_corners); break;
+      default: y = nearest(y, r, o.mode == Interpolation::nearest_exact); break;
+    }
+  }
+  return astype(y.tensor(), given, where);
+}
+
+Tensor pixel_shuffle(const Tensor& x, std::int64_t factor, Location where) {
+  require_defined("pixel_shuffle", x, where);
+  if (x.rank() < 3 || factor < 1 || x.size(-3) % (factor * factor) != 0)
+    fail_shape("pixel_shuffle", fmt::format("[.., C * {0} * {0}, H, W]", factor), x, where);
+  const std::int64_t c = x.size(-3) / (factor * factor), h = x.size(-2), w = x.size(-1);
+  std::vector<std::int64_t> axes = leading(x);
+  const auto n = static_cast<std::int64_t>(axes.size());
+  axes.insert(axes.end(), {n, n + 3, n + 1, n + 4, n + 2});
+  const Tensor open = reshape(x, open_shape(x, {c, factor, factor, h, w}), where);
+  return reshape(permute(open, axes, where), open_shape(x, {c, h * factor, w * factor}), where);
+}
+
+Tensor pixel_unshuffle(const Tensor& x, std::int64_t factor, Location where) {
+  require_defined("pixel_unshuffle", x, where);
+  if (x.rank() < 3 || factor < 1 || x.size(-2) % factor != 0 || x.size(-1) % factor != 0)
+    fail_shape("pixel_unshuffle", fmt::format("[.., C, H * {0}, W * {0}]", factor), x, where);
+  const std::int64_t c = x.size(-3), h = x.size(-2) / factor, w = x.size(-1) / factor;
+  std::vector<std::int64_t> axes = leading(x);
+  const auto n = static_cast<std::int64_t>(axes.size());
+  axes.insert(axes.end(), {n, n + 2, n + 4, n + 1, n + 3});
+  const Tensor open = reshape(x, open_shape(x, {c, h, factor, w, factor}), where);
+  return reshape(permute(open, axes, where), open_shape(x, {c * factor * factor, h, w}), where);
+}
+
+}  // namespace fermata

@@ -1,0 +1,286 @@
+// See fermata/ordering.h: the ops of ir/ops/ordering.def as functions, and what is made of them.
+#include "fermata/ordering.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "fermata/creation.h"
+#include "fermata/device.h"
+#include "fermata/indexing.h"
+#include "fermata/ops.h"
+#include "fermata/reductions.h"
+#include "fermata/views.h"
+#include "frontend/engine/capture_scope.h"
+#include "frontend/ops/calls.h"
+#include "frontend/transforms/vmap/batched.h"
+#include "ir/error.h"
+#include "ir/infer.h"
+
+namespace fermata {
+namespace {
+
+Tensor along_axis(Op op, const Tensor& x, std::int64_t axis, std::initializer_list<std::int64_t> more, Location where,
+                  const TensorType& wanted = {}) {
+  std::vector<std::int64_t> attributes{normalise_axis(name(op), axis, type_of(x), where)};
+  attributes.insert(attributes.end(), more);
+  return general_call(op, {&x, 1}, {.wanted = wanted, .integers = attributes, .scalars = {}}, where);
+}
+
+Tensor flat(const Tensor& x, Location where) { return reshape(x, -1, where); }
+
+/// What a reduction starts from, with size 1 along the axis.
+Tensor identity_of(Op reduction, const Tensor& like, std::int64_t axis, Location where) {
+  Shape shape = like.shape();
+  shape[static_cast<std::size_t>(axis)] = 1;
+  const DType t = like.dtype();
+  const bool highest = reduction == Op::min;
+  const std::size_t spare_bits = 64 - 8 * byte_size(t);
+  Scalar value;
+  if (reduction == Op::sum || reduction == Op::prod)
+    value = reduction == Op::prod ? 1 : 0;
+  else if (is_floating(t))
+    value = highest ? INFINITY : -INFINITY;
+  else if (t == DType::boolean)
+    value = highest;
+  else if (info(t).kind == DTypeKind::unsigned_integer)
+    value = highest ? ~std::uint64_t{0} >> spare_bits : 0u;
+  else
+    value = (highest ? INT64_MAX : INT64_MIN) >> spare_bits;
+  return full(shape, value, t, device(like), where);
+}
+
+Tensor scan(Op op, Op reduction, const Tensor& given, std::optional<std::int64_t> axis, bool include_initial,
+            Location where) {
+  require_defined(name(op), given, where);
+  if (!axis && given.rank() != 1)
+    throw ValueError(
+        1313, format_error(1313, "ValueError",
+                           fmt::format("{}: a tensor of {} axes needs to be told which one", name(op), given.rank()),
+                           describe(given), where));
+  const auto accepted = apply_rule(info(reduction).rule, given.dtype());
+  const Tensor x = accepted ? astype(given, accepted->operand, where) : given;
+  const unsigned at = normalise_axis(name(op), axis.value_or(0), type_of(x), where);
+  const Tensor scanned = along_axis(op, x, at, {}, where);
+  return include_initial ? concat({identity_of(reduction, scanned, at, where), scanned}, at, where) : scanned;
+}
+
+/// How many elements something has that only the data say; `size` where the caller said it.
+std::int64_t size_from_data(std::string_view function, const Tensor& x, const Tensor& count,
+                            std::optional<std::int64_t> size, Location where) {
+  if (size) return *size;
+  const bool batched = is_batched(x);
+  if (batched || in_capture_scope())
+    throw UnsupportedError(
+        2022,
+        format_error(2022, "UnsupportedError",
+                     fmt::format("{}: the size of the result depends on the elements, which {} does not have yet",
+                                 function, batched ? "a tensor inside vmap" : "a function that is being compiled"),
+                     describe(x), where, "give the number of elements as `size`: the result is padded to it"));
+  return count.item<std::int64_t>(where);
+}
+
+/// Sorted elements as a vector, and which of them differ from the one before.
+struct SortedVector {
+  SortedVector(const Tensor& x, const Tensor& order, Location where)
+      : elements(order.defined() ? take(flat(x, where), order, 0, where) : sort(flat(x, where), 0, false, where)),
+        starts(full({std::min<std::int64_t>(1, elements.size(0))}, true, DType::boolean, device(x), where)) {
+    if (elements.size(0) > 1)
+      starts = concat(
+          {starts, not_equal({slice(elements, 0, 1, kEnd, 1, where), where}, slice(elements, 0, 0, -1, 1, where))}, 0,
+          where);
+  }
+  Tensor elements, starts;
+};
+
+/// x at positions, the last element for those beyond.
+Tensor take_padded(const Tensor& x, const Tensor& positions, Location where) {
+  if (x.size(0) == 0) return x;
+  return take(x, minimum({positions, where}, x.size(0) - 1), 0, where);
+}
+
+enum class UniqueParts : std::uint8_t { values = 0, counts = 1, inverse = 2, indices = 4, all = 7 };
+bool has(UniqueParts parts, UniqueParts part) {
+  return (static_cast<unsigned>(parts) & static_cast<unsigned>(part)) != 0;
+}
+
+Unique unique(std::string_view function, const Tensor& x, UniqueParts parts, std::optional<std::int64_t> size,
+              Location where) {
+  require_defined(function, x, where);
+  const bool ordered = has(parts, UniqueParts::inverse) || has(parts, UniqueParts::indices);
+  const Tensor order = ordered ? argsort(flat(x, where), 0, false, where) : Tensor();
+  const SortedVector sorted(x, order, where);
+  const std::int64_t total = sorted.elements.size(0);
+  const std::int64_t count =
+      size_from_data(function, x, size ? Tensor() : count_nonzero(sorted.starts, {}, false, where), size, where);
+  const Tensor first = flatnonzero(sorted.starts, count, where);
+  Unique result;
+  result.values = take_padded(sorted.elements, first, where);
+  if (has(parts, UniqueParts::indices)) result.indices = take_padded(order, first, where);
+  if (has(parts, UniqueParts::counts)) {
+    const Tensor end = full({std::min<std::int64_t>(1, count)}, total, DType::i64, device(x), where);
+    const Tensor next = count == 0 ? end : concat({slice(first, 0, 1, kEnd, 1, where), end}, 0, where);
+    result.counts = subtract({next, where}, first);
+  }
+  if (has(parts, UniqueParts::inverse)) {
+    const Tensor group = total == 0 ? astype(sorted.starts, DType::i64, where)
+                                    : subtract({cumulative_sum(sorted.starts, 0, false, where), where}, 1);
+    // Each position occurs once in `order`: adding to zeros puts every group where its element came from.
+    const Tensor inverse = index_add(zeros_like(group, {}, where), order, group, 0, where);
+    result.inverse_indices = reshape(inverse, x.shape(), where);
+  }
+  return result;
+}
+
+Tensor floats_of(const Tensor& x, Location where) { return is_floating(x.dtype()) ? x : astype(x, DType::f32, where); }
+
+}  // namespace
+
+#define FERMATA_SCAN(name, monoid, rule, doc)                                                            \
+  Tensor name(const Tensor& x, std::optional<std::int64_t> axis, bool include_initial, Location where) { \
+    return scan(Op::name, Op::monoid, x, axis, include_initial, where);                                  \
+  }
+#include "ir/ops.def"
+
+Tensor diff(const Tensor& x, std::int64_t n, std::int64_t axis, Location where) {
+  require_defined("diff", x, where);
+  const unsigned at = normalise_axis("diff", axis, type_of(x), where);
+  if (n < 0)
+    throw ValueError(1314,
+                     format_error(1314, "ValueError", fmt::format("diff: {} differences", n), describe(x), where));
+  Tensor result = x;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const Tensor after = slice(result, at, 1, kEnd, 1, where), before = slice(result, at, 0, -1, 1, where);
+    result = x.dtype() == DType::boolean ? not_equal({after, where}, before) : subtract({after, where}, before);
+  }
+  return result;
+}
+
+Tensor sort(const Tensor& x, std::int64_t axis, bool descending, Location where) {
+  require_defined("sort", x, where);
+  return along_axis(Op::sort, x, axis, {descending ? 1 : 0}, where);
+}
+Tensor argsort(const Tensor& x, std::int64_t axis, bool descending, Location where) {
+  require_defined("argsort", x, where);
+  return along_axis(Op::argsort, x, axis, {descending ? 1 : 0}, where);
+}
+
+TopK topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest, Location where) {
+  require_defined("topk", x, where);
+  const Tensor indices = along_axis(Op::top_k_indices, x, axis, {k, largest ? 1 : 0}, where);
+  return {gather(x, indices, axis, where), indices};
+}
+
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, Side side, const Tensor& sorter, Location where) {
+  require_defined("searchsorted", sorted, where), require_defined("searchsorted", values, where);
+  const std::optional<DType> common = promote(sorted.dtype(), values.dtype());
+  const Tensor vector = sorter.defined() ? take(sorted, sorter, 0, where) : sorted;
+  const Tensor operands[] = {common ? astype(vector, *common, where) : vector,
+                             common ? astype(values, *common, where) : values};
+  const std::int64_t right = side == Side::right ? 1 : 0;
+  return general_call(Op::searchsorted, operands, {.wanted = {}, .integers = {&right, 1}, .scalars = {}}, where);
+}
+
+Tensor count_nonzero(const Tensor& x, const IntegerList& axes, bool keepdims, Location where) {
+  require_defined("count_nonzero", x, where);
+  return sum(astype(x, DType::boolean, where), axes, keepdims, where);
+}
+
+Tensor flatnonzero(const Tensor& x, std::optional<std::int64_t> size, Location where) {
+  require_defined("flatnonzero", x, where);
+  const Tensor count = size ? Tensor() : count_nonzero(x, {}, false, where);
+  const std::int64_t wanted = size_from_data("flatnonzero", x, count, size, where);
+  check_shape("flatnonzero", {&wanted, 1}, DType::i64, where);
+  return general_call(Op::flatnonzero, {&x, 1}, {.wanted = {DType::i64, {wanted}}, .integers = {}, .scalars = {}},
+                      where);
+}
+
+std::vector<Tensor> nonzero(const Tensor& x, std::optional<std::int64_t> size, Location where) {
+  require_defined("nonzero", x, where);
+  if (x.rank() == 0)
+    throw ShapeError(1026, format_error(1026, "ShapeError", "nonzero: a 0-d tensor has no axes to name positions along",
+                                        describe(x), where, "flatnonzero takes one"));
+  const Tensor count = size ? Tensor() : count_nonzero(x, {}, false, where);
+  Tensor rest = flatnonzero(x, size_from_data("nonzero", x, count, size, where), where);
+  std::vector<Tensor> positions(x.rank());
+  const Shape shape = x.shape();
+  for (unsigned axis = x.rank(); axis-- > 0;) {
+    positions[axis] = axis == 0 ? rest : remainder({rest, where}, shape[axis]);
+    if (axis > 0) rest = floor_divide({rest, where}, shape[axis]);
+  }
+  return positions;
+}
+
+Tensor argwhere(const Tensor& x, std::optional<std::int64_t> size, Location where) {
+  const std::vector<Tensor> positions = nonzero(x, size, where);
+  return stack(positions, 1, where);
+}
+
+Unique unique_all(const Tensor& x, std::optional<std::int64_t> size, Location where) {
+  return unique("unique_all", x, UniqueParts::all, size, where);
+}
+Unique unique_counts(const Tensor& x, std::optional<std::int64_t> size, Location where) {
+  return unique("unique_counts", x, UniqueParts::counts, size, where);
+}
+Unique unique_inverse(const Tensor& x, std::optional<std::int64_t> size, Location where) {
+  return unique("unique_inverse", x, UniqueParts::inverse, size, where);
+}
+Tensor unique_values(const Tensor& x, std::optional<std::int64_t> size, Location where) {
+  return unique("unique_values", x, UniqueParts::values, size, where).values;
+}
+
+Tensor isin(const Tensor& x, const Tensor& values, bool invert, Location where) {
+  require_defined("isin", x, where), require_defined("isin", values, where);
+  if (values.element_count() == 0) return full(x.shape(), invert, DType::boolean, device(x), where);
+  const Tensor sorted = sort(flat(values, where), 0, false, where);
+  const Tensor at = searchsorted(sorted, x, Side::left, {}, where);
+  const Tensor found = equal({take_padded(sorted, at, where), where}, x);
+  return invert ? logical_not({found, where}) : found;
+}
+
+Tensor intersect1d(const Tensor& x, const Tensor& y, Location where) {
+  const Tensor values = unique_values(x, {}, where);
+  const Tensor common = take(values, flatnonzero(isin(values, y, false, where), {}, where), 0, where);
+  const std::optional<DType> dtype = promote(x.dtype(), y.dtype());
+  return dtype ? astype(common, *dtype, where) : common;
+}
+Tensor union1d(const Tensor& x, const Tensor& y, Location where) {
+  require_defined("union1d", x, where), require_defined("union1d", y, where);
+  return unique_values(concat({flat(x, where), flat(y, where)}, 0, where), {}, where);
+}
+Tensor setdiff1d(const Tensor& x, const Tensor& y, Location where) {
+  const Tensor values = unique_values(x, {}, where);
+  return take(values, flatnonzero(isin(values, y, true, where), {}, where), 0, where);
+}
+
+Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> axis, bool keepdims, Location where) {
+  require_defined("quantile", x, where);
+  if (!(q >= 0 && q <= 1))
+    throw ValueError(1315, format_error(1315, "ValueError", fmt::format("quantile: q is {}, not between 0 and 1", q),
+                                        describe(x), where));
+  const Tensor values = axis ? floats_of(x, where) : flat(floats_of(x, where), where);
+  const unsigned at = normalise_axis("quantile", axis.value_or(0), type_of(values), where);
+  const std::int64_t count = values.shape()[at];
+  if (count == 0)
+    throw ShapeError(1027, format_error(1027, "ShapeError", "quantile: of no elements", describe(x), where));
+  const Tensor sorted = sort(values, at, false, where);
+  const double position = q * static_cast<double>(count - 1);
+  const auto below = static_cast<std::int64_t>(std::floor(position));
+  const auto pick = [&](std::int64_t i) { return slice(sorted, at, i, i + 1, 1, where); };
+  const Tensor low = pick(below), high = pick(std::min(below + 1, count - 1)), last = pick(count - 1);
+  const double share = position - static_cast<double>(below);
+  Tensor result = low;
+  if (share != 0)  // where both are infinite there is nothing between them
+    result = fermata::where({equal({low, where}, high), where}, low,
+                            add({low, where}, multiply({subtract({high, where}, low), where}, share)));
+  result = fermata::where({isnan({last, where}), where}, last, result);  // NaN is sorted to the end
+  if (axis) return keepdims ? result : squeeze(result, at, where);
+  return keepdims ? reshape(result, Shape(std::vector<std::int64_t>(x.rank(), 1)), where)
+                  : reshape(result, Shape{}, where);
+}
+
+Tensor median(const Tensor& x, std::optional<std::int64_t> axis, bool keepdims, Location where) {
+  return quantile(x, 0.5, axis, keepdims, where);
+}
+
+}  // namespace fermata

@@ -1,0 +1,161 @@
+// See fermata/random.h.
+#include "fermata/random.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <bit>
+
+#include "dispatch/call_context.h"
+#include "fermata/creation.h"
+#include "fermata/device.h"
+#include "fermata/ops.h"
+#include "fermata/random_key.h"
+#include "frontend/engine/captured_function.h"
+#include "frontend/engine/generator_scope.h"
+#include "frontend/ops/calls.h"
+#include "frontend/transforms/vmap/batched.h"
+#include "ir/error.h"
+#include "ir/infer.h"
+
+namespace fermata {
+namespace {
+
+/// Standard random numbers of a dtype; the offset is taken now, whenever they are computed.
+Tensor draw(Op op, std::string_view function, std::span<const std::int64_t> sizes, DType dtype, Generator& from,
+            Location where, BackendKey device = BackendKey::cpu) {
+  check_shape(function, sizes, dtype, where);
+  const std::uint64_t scalars[] = {from.key(), from.offset()};
+  const Attributes arguments{.wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = scalars, .backend = device};
+  Tensor result = general_call(op, {}, arguments, where);
+  from.reserve(ordinary_tensor(result).element_count());  // inside vmap, those of the whole batch
+  return result;
+}
+
+Tensor affine(const Tensor& x, double scale, double shift, Location where) {
+  const Tensor scaled = scale == 1 ? x : multiply({x, where}, scale);
+  return shift == 0 ? scaled : add({scaled, where}, shift);
+}
+
+/// f16 and bf16 are drawn and scaled in f32 and rounded once.
+Tensor draw_affine(Op op, std::string_view function, const IntegerList& sizes, double scale, double shift, DType dtype,
+                   Generator& from, Location where) {
+  return astype(affine(draw(op, function, sizes, compute_dtype(dtype), from, where), scale, shift, where), dtype,
+                where);
+}
+
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): well mixed words from consecutive ones.
+std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+}  // namespace
+
+std::uint64_t Generator::reserve(std::int64_t count) {
+  const std::uint64_t first = offset_;
+  offset_ += (static_cast<std::uint64_t>(count) + 3) & ~std::uint64_t{3};
+  return first;
+}
+
+Generator& default_generator() {
+  static std::atomic<std::uint64_t> threads{0};
+  static const auto key_of = [](std::uint64_t thread) { return thread == 0 ? 0 : mixed(thread); };
+  thread_local Generator generator(key_of(threads.fetch_add(1, std::memory_order_relaxed)));
+  return generator;
+}
+
+void install_draws() {
+  context_hooks.reserve = [] {
+    Generator& g = default_generator();
+    const std::uint64_t key = g.key();
+    return DrawStream{key, g.reserve(1)};
+  };
+  context_hooks.enter_stream = [](const DrawStream& stream) {
+    Generator& g = default_generator();
+    const DrawStream before{g.key(), g.offset()};
+    g.seed(stream_key(std::bit_cast<double>(stream.key), stream.offset));
+    return before;
+  };
+  context_hooks.leave_stream = [](const DrawStream& before) {
+    Generator& g = default_generator();
+    g.seed(before.key), g.set_offset(before.offset);
+  };
+}
+
+void manual_seed(std::uint64_t seed) { default_generator().seed(seed); }
+
+Tensor uniform(const IntegerList& sizes, double low, double high, DType dtype, Generator& from, Location where) {
+  return draw_affine(Op::random_uniform, "uniform", sizes, high - low, low, dtype, from, where);
+}
+Tensor normal(const IntegerList& sizes, double mean, double deviation, DType dtype, Generator& from, Location where) {
+  return draw_affine(Op::random_normal, "normal", sizes, deviation, mean, dtype, from, where);
+}
+Tensor rand(const IntegerList& sizes, DType dtype, Location where) {
+  return rand(sizes, dtype, BackendKey::cpu, where);
+}
+Tensor rand(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+  const Tensor unit = draw(Op::random_uniform, "rand", sizes, compute_dtype(dtype), default_generator(), where, device);
+  if (compute_dtype(dtype) == dtype) return unit;
+  // Rounding 24 bits to the 11 of f16 or the 8 of bf16 would give 1 now and then: the rest is cut off.
+  const double steps = dtype == DType::f16 ? 2048 : 256;
+  const Tensor cut = floor({multiply({unit, where}, steps), where});
+  return astype(multiply({cut, where}, 1 / steps), dtype, where);
+}
+Tensor randn(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+  return astype(draw(Op::random_normal, "randn", sizes, compute_dtype(dtype), default_generator(), where, device),
+                dtype, where);
+}
+Tensor randn(const IntegerList& sizes, DType dtype, Location where) {
+  return draw_affine(Op::random_normal, "randn", sizes, 1, 0, dtype, default_generator(), where);
+}
+
+// The others are drawn with a key of their own.
+
+Tensor randint(std::int64_t low, std::int64_t high, const IntegerList& sizes, DType dtype, Generator& from,
+               Location where) {
+  check_shape("randint", sizes, dtype, where);
+  return randint(next_key(from, where), low, high, sizes, dtype, where);
+}
+Tensor truncated_normal(double low, double high, const IntegerList& sizes, DType dtype, Generator& from,
+                        Location where) {
+  check_shape("truncated_normal", sizes, dtype, where);
+  return truncated_normal(next_key(from, where), low, high, sizes, dtype, where);
+}
+Tensor exponential(const IntegerList& sizes, double rate, DType dtype, Generator& from, Location where) {
+  check_shape("exponential", sizes, dtype, where);
+  return exponential(next_key(from, where), sizes, rate, dtype, where);
+}
+Tensor categorical(const Tensor& logits, std::int64_t axis, Generator& from, Location where) {
+  require_defined("categorical", logits, where);
+  return categorical(next_key(from, where), logits, axis, where);
+}
+
+Tensor bernoulli(const Tensor& probability, Generator& from, Location where) {
+  require_defined("bernoulli", probability, where);
+  const Tensor unit =
+      draw(Op::random_uniform, "bernoulli", probability.shape(), DType::f32, from, where, device(probability));
+  return less({unit, where}, probability);
+}
+Tensor bernoulli(double probability, const IntegerList& sizes, Generator& from, Location where) {
+  const Tensor unit = draw(Op::random_uniform, "bernoulli", sizes, DType::f32, from, where);
+  return less({unit, where}, probability);
+}
+
+Tensor permutation(std::int64_t count, Generator& from, Location where) {
+  check_shape("permutation", {&count, 1}, DType::i64, where);
+  return permutation(next_key(from, where), count, where);
+}
+Tensor shuffle(const Tensor& x, std::int64_t axis, Generator& from, Location where) {
+  require_defined("shuffle", x, where);
+  return shuffle(next_key(from, where), x, axis, where);
+}
+Tensor choice(const Tensor& x, std::int64_t count, bool replace, const Tensor& probabilities, Generator& from,
+              Location where) {
+  require_defined("choice", x, where);
+  return choice(next_key(from, where), x, count, replace, probabilities, where);
+}
+
+}  // namespace fermata

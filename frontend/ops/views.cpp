@@ -1,0 +1,194 @@
+// See fermata/views.h: the arguments of views, and the calls they come to.
+#include "fermata/views.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "frontend/engine/alias.h"
+#include "frontend/ops/calls.h"
+#include "ir/error.h"
+#include "ir/infer.h"
+
+namespace fermata {
+namespace {
+
+/// Bounds of a slice as Python clamps them: `start` and how many elements.
+struct SliceRange {
+  std::int64_t start, count;
+};
+SliceRange slice_range(std::int64_t size, std::int64_t start, std::int64_t stop, std::int64_t step) {
+  const std::int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
+  const auto clamp = [&](std::int64_t bound) { return std::clamp(bound < 0 ? bound + size : bound, lowest, highest); };
+  const std::int64_t first = clamp(start), last = stop == kEnd ? (step > 0 ? highest : lowest) : clamp(stop);
+  const std::int64_t distance = step > 0 ? last - first : first - last;
+  if (distance <= 0) return {std::min(std::max(first, std::int64_t{0}), size), 0};
+  // -step does not overflow where it matters: a step of the lowest integer takes one element.
+  const std::int64_t stride = step == INT64_MIN ? INT64_MAX : step > 0 ? step : -step;
+  return {first, (distance - 1) / stride + 1};
+}
+
+/// A slice along some axes: start and step for each, and the sizes that are left.
+struct SliceArguments {
+  explicit SliceArguments(const Shape& shape) : sizes(shape), starts_and_steps(2 * shape.size()) {
+    std::fill(starts_and_steps.begin() + static_cast<std::ptrdiff_t>(shape.size()), starts_and_steps.end(), 1);
+  }
+  void set(unsigned axis, std::int64_t start, std::int64_t count, std::int64_t step) {
+    starts_and_steps[axis] = count == 0 ? 0 : start;
+    starts_and_steps[sizes.size() + axis] = step;
+    sizes[axis] = count;
+  }
+  Tensor apply(const Tensor& x, Location where) const {
+    return make_view(Op::slice, x, starts_and_steps, sizes, where);
+  }
+
+  Shape sizes;
+  std::vector<std::int64_t> starts_and_steps;
+};
+
+Tensor part(const Tensor& x, unsigned axis, std::int64_t start, std::int64_t count, Location where) {
+  SliceArguments arguments(x.shape());
+  arguments.set(axis, start, count, 1);
+  return arguments.apply(x, where);
+}
+
+Tensor reshape_to(const Tensor& x, std::span<const std::int64_t> sizes, Location where) {
+  require_defined("reshape", x, where);
+  const Shape shape = resolve_reshape(sizes, type_of(x), where);
+  return shape == x.shape() ? x : make_view(Op::reshape, x, {}, shape, where);
+}
+
+}  // namespace
+
+Tensor reshape(const Tensor& x, const IntegerList& sizes, Location where) { return reshape_to(x, sizes, where); }
+
+Tensor permute(const Tensor& x, const IntegerList& axes, Location where) {
+  require_defined("permute", x, where);
+  std::vector<std::int64_t> sources;
+  for (const std::int64_t axis : axes) sources.push_back(normalise_axis("permute", axis, type_of(x), where));
+  return make_view(Op::permute, x, sources, {}, where);
+}
+
+Tensor transpose(const Tensor& x, std::int64_t first, std::int64_t second, Location where) {
+  require_defined("transpose", x, where);
+  const unsigned a = normalise_axis("transpose", first, type_of(x), where);
+  const unsigned b = normalise_axis("transpose", second, type_of(x), where);
+  std::vector<std::int64_t> sources(x.rank());
+  std::iota(sources.begin(), sources.end(), 0);
+  std::swap(sources[a], sources[b]);
+  return make_view(Op::permute, x, sources, {}, where);
+}
+
+Tensor expand_dims(const Tensor& x, const IntegerList& axes, Location where) {
+  require_defined("expand_dims", x, where);
+  if (axes.empty()) return x;
+  TensorType result = type_of(x);  // only its rank matters to how axes are counted
+  if (result.shape.size() + axes.size() > kMaxRank)
+    throw ShapeError(1003, format_error(1003, "ShapeError",
+                                        fmt::format("expand_dims: {} axes, more than {}",
+                                                    result.shape.size() + axes.size(), kMaxRank),
+                                        describe(x), where));
+  for (std::size_t i = 0; i < axes.size(); ++i) result.shape.push_back(1);
+  const std::int64_t mask = axes_mask("expand_dims", axes, result, where);
+  for (unsigned i = 0, from = 0; i < result.shape.rank(); ++i)
+    result.shape[i] = (mask >> i & 1) != 0 ? 1 : x.shape()[from++];
+  return make_view(Op::expand_dims, x, {&mask, 1}, result.shape, where);
+}
+
+Tensor squeeze(const Tensor& x, const IntegerList& axes, Location where) {
+  require_defined("squeeze", x, where);
+  std::int64_t mask = 0;
+  const Shape shape = x.shape();
+  if (!axes.empty())
+    mask = axes_mask("squeeze", axes, type_of(x), where);
+  else
+    for (unsigned i = 0; i < shape.rank(); ++i) mask |= shape[i] == 1 ? std::int64_t{1} << i : 0;
+  return mask == 0 ? x : make_view(Op::squeeze, x, {&mask, 1}, {}, where);
+}
+
+Tensor broadcast_to(const Tensor& x, const IntegerList& sizes, Location where) {
+  require_defined("broadcast_to", x, where);
+  check_shape("broadcast_to", sizes, x.dtype(), where);
+  const Shape shape(sizes);
+  return shape == x.shape() ? x : make_view(Op::broadcast_to, x, {}, shape, where);
+}
+
+Tensor flip(const Tensor& x, const IntegerList& axes, Location where) {
+  require_defined("flip", x, where);
+  const std::uint16_t mask = axes_mask("flip", axes, type_of(x), where);
+  SliceArguments arguments(x.shape());
+  for (unsigned i = 0; i < arguments.sizes.rank(); ++i)
+    if ((mask >> i & 1) != 0) arguments.set(i, arguments.sizes[i] - 1, arguments.sizes[i], -1);
+  return arguments.apply(x, where);
+}
+
+Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step,
+             Location where) {
+  require_defined("slice", x, where);
+  const unsigned at = normalise_axis("slice", axis, type_of(x), where);
+  SliceArguments arguments(x.shape());
+  const SliceRange range = step == 0 ? SliceRange{0, 0} : slice_range(arguments.sizes[at], start, stop, step);
+  arguments.set(at, range.start, range.count, step);
+  return arguments.apply(x, where);
+}
+
+Tensor select(const Tensor& x, std::int64_t axis, std::int64_t position, Location where) {
+  require_defined("select", x, where);
+  const unsigned at = normalise_axis("select", axis, type_of(x), where);
+  const std::int64_t size = x.shape()[at];
+  if (position < -size || position >= size)
+    throw IndexError(
+        1205,
+        format_error(1205, "IndexError", fmt::format("select: position {} is out of range for axis {}", position, at),
+                     {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, size)}}, where));
+  return squeeze(part(x, at, position < 0 ? position + size : position, 1, where), at, where);
+}
+
+std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis, Location where) {
+  require_defined("split", x, where);
+  const unsigned at = normalise_axis("split", axis, type_of(x), where);
+  const std::int64_t size = x.shape()[at];
+  if (parts <= 0 || size % parts != 0)
+    throw ShapeError(
+        1019, format_error(1019, "ShapeError", fmt::format("split: {} parts of equal size", parts),
+                           {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, size)}}, where));
+  return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), size / parts), axis, where);
+}
+
+std::vector<Tensor> split(const Tensor& x, const IntegerList& sizes, std::int64_t axis, Location where) {
+  require_defined("split", x, where);
+  const unsigned at = normalise_axis("split", axis, type_of(x), where);
+  std::int64_t left = x.shape()[at];
+  for (const std::int64_t size : sizes) left = size < 0 || size > left ? -1 : left - size;
+  if (left != 0)
+    throw ShapeError(
+        1019,
+        format_error(1019, "ShapeError",
+                     fmt::format("split: parts of sizes {}", to_string(std::span<const std::int64_t>(sizes))),
+                     {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, x.shape()[at])}}, where));
+  std::vector<Tensor> result;
+  std::int64_t start = 0;
+  for (const std::int64_t size : sizes) {
+    result.push_back(part(x, at, start, size, where));
+    start += size;
+  }
+  return result;
+}
+
+// The members of Tensor that are views.
+Tensor Tensor::operator[](const Index& index) const { return fermata::select(*this, 0, index.value, index.where); }
+Tensor Tensor::slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step,
+                     Location where) const {
+  return fermata::slice(*this, axis, start, stop, step, where);
+}
+Tensor Tensor::reshape(std::initializer_list<std::int64_t> sizes, Location where) const {
+  return reshape_to(*this, {std::data(sizes), sizes.size()}, where);
+}
+Tensor Tensor::reshape(const Shape& sizes, Location where) const { return reshape_to(*this, sizes, where); }
+Tensor Tensor::permute(std::initializer_list<std::int64_t> axes, Location where) const {
+  return fermata::permute(*this, axes, where);
+}
+Tensor Tensor::mT(Location where) const { return fermata::transpose(*this, -2, -1, where); }
+
+}  // namespace fermata

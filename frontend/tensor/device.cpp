@@ -1,0 +1,134 @@
+// See fermata/device.h and fermata/backend.h. Moving is an operator like those from outside, fermata::to: it is never
+// part of a plan, and its derivative moves back.
+#include "fermata/device.h"
+
+#include <fmt/format.h>
+
+#include "dispatch/emit.h"
+#include "dispatch/library.h"
+#include "dispatch/meta.h"
+#include "fermata/backend.h"
+#include "fermata/library.h"
+#include "fermata/views.h"
+#include "frontend/engine/capture.h"
+#include "frontend/engine/capture_scope.h"
+#include "frontend/engine/control_step.h"
+#include "frontend/engine/startup.h"
+#include "frontend/ops/calls.h"
+#include "frontend/tensor/host_elements.h"
+#include "ir/error.h"
+#include "ir/infer.h"
+#include "runtime/device_memory.h"
+
+namespace fermata {
+namespace {
+
+/// The backend of a device that is not Meta.
+Backend& backend_of(std::string_view function, BackendKey device, Location where) {
+  if (Backend* known = backend(device)) {
+    known->require(function, where);
+    return *known;
+  }
+  throw DeviceError(1403, format_error(1403, "DeviceError",
+                                       fmt::format("{}: there is no backend for {}", function,
+                                                   kBackendNames[static_cast<std::size_t>(device)]),
+                                       {}, where));
+}
+
+Tensor run_to(const Call& call, const Tensor& x, BackendKey target) {
+  if (device(x) == target) return x;
+  if (target == BackendKey::meta) return meta_tensor(type_of(x));
+  Backend& backend = backend_of("to", target, call.where);
+  if (in_capture_scope())
+    throw UserError(1701, format_error(1701, "UserError", "a tensor is moved inside a function that is being compiled",
+                                       {}, call.where, "move it before, and pass it as an argument"));
+  const HostElements elements(x, "to", call.where);
+  const std::size_t bytes = static_cast<std::size_t>(elements.count()) * byte_size(elements.dtype());
+  StoragePtr storage(allocate_on(target, bytes));
+  if (bytes != 0) backend.copy_from_host(storage->data, elements.data(), bytes);
+  Node* leaf = make_leaf(type_of(x), storage.get(), target, Node::kTensor);
+  static_cast<void>(storage.release());
+  return Tensor(leaf, DispatchKeySet(target) | Functionality::dense);
+}
+
+Tensor filled(std::string_view function, const IntegerList& sizes, const Scalar& value, DType dtype, BackendKey device,
+              Location where) {
+  check_shape(function, sizes, dtype, where);
+  if (device == BackendKey::meta) return meta_tensor({dtype, Shape(sizes)});
+  backend_of(function, device, where);
+  const std::uint64_t bits = scalar_bits(value, dtype);
+  return general_call(
+      Op::full, {}, {.wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = {&bits, 1}, .backend = device}, where);
+}
+
+}  // namespace
+
+BackendKey device(const Tensor& x) {
+  require_defined("device", x, Location::current());
+  return x.impl()->payload != nullptr ? x.keys().backend() : x.node()->backend;
+}
+
+Tensor to(const Tensor& x, BackendKey device, Location where) {
+  require_defined("to", x, where);
+  static const OperatorEntry& entry = operator_named("fermata::to", where);
+  return Dispatcher<Tensor(const Tensor&, BackendKey)>::call(entry, where, x, device);
+}
+
+Tensor Tensor::to(BackendKey device, Location where) const { return fermata::to(*this, device, where); }
+
+Tensor zeros(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+  return filled("zeros", sizes, 0, dtype, device, where);
+}
+Tensor ones(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+  return filled("ones", sizes, 1, dtype, device, where);
+}
+Tensor full(const IntegerList& sizes, Scalar value, std::optional<DType> dtype, BackendKey device, Location where) {
+  const DType natural = value.kind == DTypeKind::boolean    ? DType::boolean
+                        : value.kind == DTypeKind::floating ? DType::f32
+                                                            : DType::i64;
+  return filled("full", sizes, value, dtype.value_or(natural), device, where);
+}
+Tensor iota(const IntegerList& sizes, std::int64_t axis, BackendKey device, Location where) {
+  check_shape("iota", sizes, DType::i64, where);
+  const TensorType type{DType::i64, Shape(sizes)};
+  axis = normalise_axis("iota", axis, type, where);
+  if (device == BackendKey::meta) return meta_tensor(type);
+  backend_of("iota", device, where);
+  return general_call(Op::iota, {}, {.wanted = type, .integers = {&axis, 1}, .scalars = {}, .backend = device}, where);
+}
+
+void register_device(BackendKey key, std::unique_ptr<Backend> backend, const DeviceOptions& options) {
+  const bool compiles = backend->can_compile(nullptr);
+  const std::string name(backend->name());
+  register_backend(key, std::move(backend));
+  if (compiles) add_emit_variants(key, name), add_one_op_variants(key);
+  require_control_kernels(key);
+  if (options.missing_on_cpu) add_cpu_fallback(key);
+  register_kernels_at_once(key);
+}
+
+void register_device_operators() {
+  Library moves(Library::Kind::fragment, "fermata");
+  moves.def("pure to(Tensor x, Device device) -> Tensor", "A tensor on another device.");
+  moves.keep();
+  Library kernel(Library::Kind::implementation, "fermata", "CompositeExplicit");
+  kernel.impl("to", &run_to);
+  kernel.keep();
+  Library back(Library::Kind::implementation, "fermata", "Autograd");
+  back.impl_boxed("to", derivative([](const DerivativeArguments& d) {
+                    const BackendKey from = device(d.arguments[0].as<Tensor>());
+                    return std::vector<Tensor>{d.gradients[0].defined() ? to(d.gradients[0], from) : Tensor()};
+                  }));
+  back.keep();
+  Library batched(Library::Kind::implementation, "fermata", "Batched");
+  batched.impl_boxed("to", batching_rule([](const BatchedArguments& b) -> std::vector<Tensor> {
+                       const Tensor moved = to(b.arguments[0].as<Tensor>(), b.arguments[1].as<BackendKey>());
+                       if (b.batched[0]) return {moved};
+                       Shape sizes{b.size};  // the same for the whole batch
+                       for (const std::int64_t s : moved.shape()) sizes.push_back(s);
+                       return {broadcast_to(moved, sizes)};
+                     }));
+  batched.keep();
+}
+
+}  // namespace fermata

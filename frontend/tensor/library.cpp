@@ -1,0 +1,39 @@
+// See fermata/library.h.
+#include "fermata/library.h"
+
+#include "dispatch/backend.h"
+#include "dispatch/call.h"
+#include "fermata/integer_list.h"
+#include "frontend/ops/calls.h"
+
+namespace fermata {
+
+Elements::Elements(const Tensor& x, Location where) : keep_(x) {
+  require_defined("elements", x, where);
+  Node* node = x.node();
+  if (node->pending()) tensor_hooks.materialise(node, "a kernel reads a pending tensor", where);
+  view_ = view_of(*node, strides_);
+}
+
+bool Elements::dense() const {
+  return is_dense(std::span(view_.sizes, view_.rank), std::span(view_.strides, view_.rank));
+}
+
+Tensor empty(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+  const std::int64_t count = check_shape("empty", sizes, dtype, where);
+  const DispatchKeySet keys = DispatchKeySet(device) | Functionality::dense;
+  const TensorType type{dtype, Shape(sizes)};
+  if (device == BackendKey::meta) return meta_tensor(type);
+  const Backend* known = backend(device);
+  if (known == nullptr)
+    throw DeviceError(1403, format_error(1403, "DeviceError",
+                                         std::string("empty: there is no backend for ") +
+                                             std::string(kBackendNames[static_cast<std::size_t>(device)]),
+                                         {}, where));
+  StoragePtr storage(backend(device)->allocate(static_cast<std::size_t>(count) * byte_size(dtype)));
+  Node* leaf = make_leaf(type, storage.get(), device, Node::kTensor);
+  static_cast<void>(storage.release());
+  return Tensor(leaf, keys);
+}
+
+}  // namespace fermata

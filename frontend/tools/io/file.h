@@ -1,0 +1,56 @@
+// Whole files, and the errors of reading and writing them.
+#pragma once
+
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "ir/dtype.h"
+#include "ir/float16.h"
+#include "runtime/tensor.h"
+
+namespace fermata {
+
+/// FM1603 FileError: "load_csv: data.csv: line 3 has 64 values, not 65".
+[[noreturn]] void throw_malformed(std::string_view function, const std::string& path, std::string_view what,
+                                  std::source_location where);
+/// FM1101 DTypeError.
+[[noreturn]] void throw_dtype(std::string_view function, DType dtype, std::string_view takes,
+                              std::source_location where);
+
+/// The bytes of a file; FM1601 FileError if it cannot be read.
+std::string read_file(std::string_view function, const std::string& path, std::source_location where);
+/// Writes beside the file and renames, so that a failure leaves an earlier file as it was; FM1602 FileError.
+void write_file(std::string_view function, const std::string& path, std::string_view bytes, std::source_location where);
+
+/// A tensor on the CPU over new memory, which `*data` points to.
+Tensor new_tensor(DType dtype, const Shape& shape, void** data);
+
+/// Calls `f.template operator()<T>()` for the storage type of a bool or real dtype; false for the others.
+template <class F> bool visit_real(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f16: f.template operator()<Float16>(); return true;
+    case DType::bf16: f.template operator()<BFloat16>(); return true;
+    default: return visit_compute(dtype, f);
+  }
+}
+
+/// All elements in row-major order in the storage type of x's dtype.
+template <class T> std::vector<T> stored_elements(const Tensor& x, std::source_location where) {
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+    std::vector<T> narrow;  // every value is a float
+    for (const float value : x.to_vector<float>(where)) {
+      if constexpr (std::is_same_v<T, Float16>)
+        narrow.push_back(to_float16(value));
+      else
+        narrow.push_back(to_bfloat16(value));
+    }
+    return narrow;
+  } else {
+    return x.to_vector<T>(where);
+  }
+}
+
+}  // namespace fermata

@@ -1,0 +1,75 @@
+// Vector-Jacobian products: for each op, how the gradient of its result becomes those of its operands, and what has to
+// be kept for that.
+//
+// Pointwise ops and reductions come from the vjp columns of ir/ops.def, the rest is autograd_irregular.cpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/autograd_tape.h"
+
+namespace fermata {
+
+struct VjpArgs {
+  const GradNode& node;
+  vjp::Located g;                   // gradient of the result; reduced axes are there with size 1
+  std::array<vjp::Located, 3> x{};  // operands that the rule reads
+  vjp::Located y{};                 // the result, where the rule reads it
+  std::uint16_t axes = 0;           // reductions
+
+  const Shape& shape(unsigned operand) const { return *node.operands()[operand].shape; }
+  std::span<const std::int64_t> attributes() const { return node.attributes(); }
+};
+
+/// The gradient of one operand. It may still be stretched along axes of the operand and have another dtype.
+using Vjp = vjp::Located (*)(const VjpArgs&, unsigned operand);
+
+enum class Derivative : std::uint8_t {
+  none,  // asking for it is an error
+  zero,  // zero everywhere: contributes nothing
+  formula,
+};
+
+/// By operand; an op with more of them than three treats them alike.
+struct VjpRule {
+  static constexpr std::uint8_t kResult = 1u << 7;
+  struct Entry {
+    Derivative kind = Derivative::none;
+    Vjp vjp = nullptr;
+    std::uint8_t reads = 0;  // bit k: operand k; kResult
+    /// Of complex numbers too. Other formulas that read values are those of a function that is holomorphic, and of its
+    /// derivative f'(x): the gradient, in PyTorch's convention, is g conj(f'(x)).
+    bool is_conjugate = false;
+  };
+  std::array<Entry, 3> entries{};
+  const Entry& entry(std::size_t operand) const { return entries[operand < 3 ? operand : 0]; }
+};
+
+const VjpRule& vjp_rule(Op op);
+/// What stands in for it where an operand or the result is complex; null where that is no different.
+const VjpRule* complex_vjp_rule(Op op);
+/// The rules of ir/ops/irregular.def.
+VjpRule irregular_vjp_rule(Op op);
+/// Of them, those of ir/ops/neural.def.
+VjpRule neural_vjp_rule(Op op);
+
+/// Those of ir/ops/ordering.def; nothing for other ops.
+VjpRule ordering_vjp_rule(Op op);
+/// Those of ir/ops/linalg.def and fft.def.
+VjpRule linalg_vjp_rule(Op op);
+
+namespace vjp {
+
+/// g for the elements that `mask` names, divided by how many there are along the reduced axes.
+Located tie_share(const Located& g, const Located& mask, std::uint16_t axes);
+/// The product of all elements along the reduced axes but this one; y is the product of all.
+Located prod_of_others(const Located& x, const Located& y, std::uint16_t axes);
+/// d pow(a, b) / da and d pow(a, b) / db; y is the result.
+Located pow_by_base(const Located& a, const Located& b);
+Located pow_by_exponent(const Located& a, const Located& y);
+
+}  // namespace vjp
+}  // namespace fermata
