@@ -13,7 +13,7 @@ namespace {
   }
 
 constexpr InstructionSet kInstructionSets[] = {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(FERMATA_EAGER_BASELINE_ONLY)
     {"avx512",
      [] {
        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -23,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Autograd, ::testing::Values(Mode::eager, Mode::c
 Tensor leaf(std::initializer_list<double> values) { return tensor(values, DType::f64).requires_grad(true); }
 std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
 
-/// The full text of a GradientError. "at" names the line after `line`.
+/// The full text of a GradientError, thrown at `line`.
 template <class F> void expect_error(int line, const std::string& first, const std::string& last, F&& call) {
   const std::string expected = first + "\n  at   frontend/autograd_test.cpp:" + std::to_string(line) + last;
   try {
@@ -212,7 +212,7 @@ TEST_P(Autograd, SavedValuesAreLetGoUnlessRetained) {
   y.backward();
   EXPECT_NEAR(values(x.grad())[0], 2 * std::exp(1.0), 1e-12);
   const std::string saved = "frontend/autograd_test.cpp:" + std::to_string(__LINE__ - 4);
-  expect_error(__LINE__ + 3,
+  expect_error(__LINE__ + 2,
                "FM1713 GradientError: backward: the values that exp saved at " + saved + " have been used and let go",
                "\n  hint pass retain_graph = true to the first backward pass", [&] { y.backward(); });
   EXPECT_NEAR(values(x.grad())[0], 2 * std::exp(1.0), 1e-12);
@@ -370,7 +370,7 @@ TEST(AutogradTape, LeavesMayGoBeforeTheBackwardPass) {
 TEST(AutogradTape, BackwardOpsCarryTheLineOfTheirCall) {
   const Tensor x = leaf({1, 2});
   const Tensor y = sum(exp(x));
-  const unsigned line = __LINE__;
+  const unsigned line = __LINE__ - 1;
   const Tensor g = gradients(y, {x})[0];
   EXPECT_EQ(g.node()->where.line(), line);
 }
@@ -388,7 +388,7 @@ TEST(AutogradTape, TwoThreadsAddToOneLeaf) {
 
 TEST_P(Autograd, ErrorSeveralElementsWithoutASeed) {
   const Tensor x = leaf({1, 2, 3});
-  expect_error(__LINE__ + 2, "FM1711 GradientError: backward: a result of several elements needs a seed\n  y    f64[3]",
+  expect_error(__LINE__ + 1, "FM1711 GradientError: backward: a result of several elements needs a seed\n  y    f64[3]",
                "\n  hint reduce it to one element, or pass a seed of its shape", [&] { (x * 2).backward(); });
   expect_error(__LINE__ + 2, "FM1711 GradientError: backward: a result of several elements needs a seed\n  y    f64[3]",
                "\n  hint reduce it to one element, or pass a seed of its shape",
@@ -401,8 +401,8 @@ TEST_P(Autograd, ErrorLeafWrittenWhileRecording) {
       "FM1712 GradientError: in-place write to a leaf that wants a gradient, while gradients are "
       "recorded\n  x    f64[3]";
   const std::string last = "\n  hint write it under no_grad, or write to a copy of it";
-  expect_error(__LINE__ + 1, first, last, [&] { x += 1; });
-  expect_error(__LINE__ + 1, first, last, [&] { x[0].assign(1); });
+  expect_error(__LINE__, first, last, [&] { x += 1; });
+  expect_error(__LINE__, first, last, [&] { x[0].assign(1); });
   EXPECT_THAT(values(x), ElementsAre(1, 2, 3));
   no_grad([&] { x[0].assign(9); });
   EXPECT_THAT(values(x), ElementsAre(9, 2, 3));
@@ -425,8 +425,8 @@ TEST_P(Autograd, ErrorSeedDoesNotFit) {
   const std::string first =
       "FM1715 GradientError: backward: the seed must be floating and of the result's shape\n"
       "  y    f64[2]\n  seed ";
-  expect_error(__LINE__ + 1, first + "f64[1]", "", [&] { y.backward(tensor({1.0}, DType::f64)); });
-  expect_error(__LINE__ + 1, first + "i64[2]", "", [&] { y.backward(tensor({1, 1})); });
+  expect_error(__LINE__, first + "f64[1]", "", [&] { y.backward(tensor({1.0}, DType::f64)); });
+  expect_error(__LINE__, first + "i64[2]", "", [&] { y.backward(tensor({1, 1})); });
 }
 
 TEST_P(Autograd, ErrorMissingDerivative) {
@@ -434,7 +434,7 @@ TEST_P(Autograd, ErrorMissingDerivative) {
   static constexpr VjpRule kNoRule{};
   const Tensor x = leaf({1, 2});
   const Tensor y = exp(x);
-  const int line = __LINE__;
+  const int line = __LINE__ - 1;
   grad_edge(y)->rule = &kNoRule;
   expect_error(line, "FM1716 GradientError: exp: has no derivative with respect to operand 0",
                "\n  hint detach() the operand if its gradient is not wanted", [&] { sum(y).backward(); });
@@ -442,12 +442,12 @@ TEST_P(Autograd, ErrorMissingDerivative) {
 
 TEST_P(Autograd, ErrorRequiresGrad) {
   Tensor i = tensor({1, 2}), x = leaf({1, 2}), y = x * 2, base = tensor({1.0, 2.0}, DType::f64), view = base[0];
-  expect_error(__LINE__ + 2, "FM1717 GradientError: requires_grad: i64 values have no gradients\n  x    i64[2]",
+  expect_error(__LINE__ + 1, "FM1717 GradientError: requires_grad: i64 values have no gradients\n  x    i64[2]",
                "\n  hint cast it with astype() first", [&] { i.requires_grad(true); });
   const std::string computed = "the tensor is computed from others and has a history";
-  expect_error(__LINE__ + 2, "FM1717 GradientError: requires_grad: " + computed + "\n  x    f64[2]",
+  expect_error(__LINE__ + 1, "FM1717 GradientError: requires_grad: " + computed + "\n  x    f64[2]",
                "\n  hint detach() gives the same value without its history", [&] { y.requires_grad(false); });
-  expect_error(__LINE__ + 3,
+  expect_error(__LINE__ + 4,
                "FM1717 GradientError: requires_grad: a view has the gradient of what it looks into\n"
                "  x    f64[]",
                "\n  hint mark the tensor that the view was made from, or a copy of the view",

@@ -98,7 +98,7 @@ TEST(Settings, AreNotSetInside) {
   EXPECT_EQ(message<UserError>([&] { f(tensor({1.0f})); }),
             "FM1703 UserError: a Setting is given a value inside a function that is being compiled\n  at   "
             "frontend/setting_test.cpp:" +
-                std::to_string(__LINE__ - 5) +
+                std::to_string(__LINE__ - 6) +
                 "\n"
                 "  hint set it before or after the call, or keep the number in a tensor");
   EXPECT_EQ(rate, 2.0);
