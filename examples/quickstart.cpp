@@ -1,4 +1,4 @@
-// The twenty lines of README.md.
+// The twenty-line program of README.md.
 #include <fermata/fermata.h>
 
 #include <iostream>
