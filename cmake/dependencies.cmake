@@ -1,19 +1,18 @@
-# What the build leans on. fmt and xxHash are required (headers only); LLVM, oneDNN and libxsmm are used where found, and
-# the engine does without them where not. Afterwards FERMATA_WITH_LLVM, _DNNL and _XSMM say what there is, with the
-# imported targets DNNL::dnnl and libxsmm::libxsmm; _LAPACK and _KISSFFT likewise, with LAPACKE::lapacke and
-# FERMATA_KISSFFT_INCLUDE.
+# Dependencies of the build. fmt and xxHash (headers only) are required; LLVM, oneDNN, libxsmm, LAPACKE and kissfft are
+# optional. Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK and _KISSFFT, and defines the imported targets DNNL::dnnl,
+# libxsmm::libxsmm and LAPACKE::lapacke, and FERMATA_KISSFFT_INCLUDE.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
 find_path(FERMATA_XXHASH_INCLUDE xxhash.h REQUIRED)
 
 set(FERMATA_WITH_LLVM OFF)
-if(FERMATA_LLVM)  # AUTO is true too
-  # Debian keeps each version under its own prefix.
+if(FERMATA_LLVM)  # AUTO is true, too
+  # Debian installs each version under its own prefix.
   find_package(LLVM 19.1 CONFIG QUIET PATHS /usr/lib/llvm-19)
   if(LLVM_FOUND)
     set(FERMATA_WITH_LLVM ON)
-    # LLVM's static libraries name zstd's. Debian's llvm-19-dev does not ask for libzstd-dev, but the library without its
-    # headers is on every Debian system, and they are not needed.
+    # LLVM's static libraries depend on zstd. Debian's llvm-19-dev does not depend on libzstd-dev, but libzstd itself is
+    # on every Debian system, and its headers are not needed.
     if(NOT TARGET zstd::libzstd_shared)
       find_library(FERMATA_ZSTD_LIBRARY NAMES zstd libzstd.so.1)
       mark_as_advanced(FERMATA_ZSTD_LIBRARY)
@@ -27,8 +26,8 @@ if(FERMATA_LLVM)  # AUTO is true too
   endif()
 endif()
 
-# fermata_imported(TARGET LIBRARY HEADER RESULT): an imported target, if both the library and its header are there. The
-# packages' own config files are not used: oneDNN's asks for OpenCL and OpenMP, which its CPU engine does not need.
+# fermata_imported(TARGET LIBRARY HEADER RESULT): an imported target, if both the library and its header are found. The
+# packages' own config files are not used: oneDNN's requires OpenCL and OpenMP, which its CPU engine does not need.
 function(fermata_imported target library header result)
   string(TOUPPER ${library} name)
   find_library(FERMATA_${name}_LIBRARY ${library})
@@ -51,7 +50,7 @@ if(FERMATA_WITH_XSMM)
   target_link_libraries(libxsmm::libxsmm INTERFACE libxsmm::noblas ${CMAKE_DL_LIBS})
 endif()
 fermata_imported(LAPACKE::lapacke lapacke lapacke.h FERMATA_WITH_LAPACK)
-find_path(FERMATA_KISSFFT_INCLUDE kissfft.hh PATH_SUFFIXES kissfft)  # a header and no library
+find_path(FERMATA_KISSFFT_INCLUDE kissfft.hh PATH_SUFFIXES kissfft)  # header-only
 mark_as_advanced(FERMATA_KISSFFT_INCLUDE)
 set(FERMATA_WITH_KISSFFT OFF)
 if(FERMATA_KISSFFT_INCLUDE)

@@ -1,25 +1,25 @@
-# Flags that every target of this project shares: link fermata_flags privately.
+# Compile flags of all targets of this project: link fermata_flags as PRIVATE.
 #
-# Bits never depend on the compiler: no contraction anywhere. Thread-local state of a shared library is reached with one
-# load only under the initial-exec model; the default costs 11 ns per recorded op.
+# Bits must not depend on the compiler, so there is no contraction. With the initial-exec TLS model an access to
+# thread-local state takes one load; the default model of a shared library costs 11 ns per recorded op.
 add_library(fermata_flags INTERFACE)
 target_compile_options(fermata_flags INTERFACE -ffp-contract=off -ftls-model=initial-exec -fno-semantic-interposition)
-# xxHash is used as a header: its functions inline, and there is nothing to link.
+# xxHash is header-only here: its functions are inlined, and there is nothing to link.
 target_compile_definitions(fermata_flags INTERFACE FERMATA_VERSION="${PROJECT_VERSION}" XXH_INLINE_ALL=)
 if(FERMATA_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(fermata_flags INTERFACE -fpch-preprocess)  # ccache asks for it
+  target_compile_options(fermata_flags INTERFACE -fpch-preprocess)  # required by ccache
 endif()
 if(FERMATA_WARNINGS)
   target_compile_options(fermata_flags INTERFACE -Wall -Wextra -Wconversion -Werror)
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    # std::stable_sort of libstdc++ 12 calls a function that it declares deprecated itself.
+    # std::stable_sort of libstdc++ 12 calls a function that libstdc++ itself deprecates.
     target_compile_options(fermata_flags INTERFACE -Wno-deprecated-declarations)
   endif()
 endif()
 if(FERMATA_SANITIZE)
   add_compile_options(-fsanitize=${FERMATA_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${FERMATA_SANITIZE})
-  add_compile_definitions(FERMATA_POOLED=0)  # pools would hide what a sanitizer looks for
+  add_compile_definitions(FERMATA_POOLED=0)  # memory pools would hide errors from the sanitizers
 endif()
 target_include_directories(fermata_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/frontend/include)
 target_include_directories(fermata_flags SYSTEM INTERFACE ${FERMATA_XXHASH_INCLUDE})
@@ -30,11 +30,11 @@ else()
   target_link_libraries(fermata_flags INTERFACE fmt::fmt)
 endif()
 
-# The standard library and fmt, precompiled: half the time of an average file. Nothing of our own is in it, so no edit
-# makes it anew.
-#   fermata_precompile(TARGET)                                   for the library: one for all of its targets
-#   fermata_precompile(TARGET FROM NAME HEADERS ... LIBRARIES ... OPTIONS ...)  one for each NAME, with more headers; the options
-#                                                                are for TARGET too
+# Precompiled headers of the standard library and fmt, which take half the compile time of an average file. They include
+# no header of this project, so edits do not rebuild them.
+#   fermata_precompile(TARGET)                 one precompiled header, shared by all targets of the library
+#   fermata_precompile(TARGET FROM NAME HEADERS ... LIBRARIES ... OPTIONS ...)
+#                                              one per NAME, with more headers; OPTIONS also apply to TARGET
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cpp CONTENT "")
 function(fermata_precompile target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "FROM" "HEADERS;LIBRARIES;OPTIONS")

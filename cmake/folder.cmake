@@ -1,10 +1,10 @@
-# How a folder joins the library. Object libraries are named in the global property FERMATA_OBJECTS, what they link in
-# FERMATA_LIBS; library.cmake puts both together.
+# Adds a source folder to the library. The global property FERMATA_OBJECTS lists the object libraries, FERMATA_LIBS the
+# libraries they link; library.cmake links both into fermata::fermata.
 set_property(GLOBAL PROPERTY FERMATA_OBJECTS "")
 set_property(GLOBAL PROPERTY FERMATA_LIBS "")
 
-# fermata_folder(NAME [SUBFOLDERS ...]): an object library fermata_NAME of the sources in a folder and the named ones
-# below it.
+# fermata_folder(NAME [SUBFOLDERS ...]): an object library fermata_NAME of the sources in a folder and in the named
+# subfolders.
 function(fermata_folder name)
   set(patterns ${PROJECT_SOURCE_DIR}/${name}/*.cpp)
   foreach(sub IN LISTS ARGN)
@@ -20,7 +20,7 @@ function(fermata_folder name)
   set_property(GLOBAL APPEND PROPERTY FERMATA_OBJECTS fermata_${name})
 endfunction()
 
-# fermata_subdirectory(PATH): add_subdirectory, for a folder that a source tree may leave out.
+# fermata_subdirectory(PATH): add_subdirectory, if the folder exists in this source tree.
 function(fermata_subdirectory path)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${path}/CMakeLists.txt)
     add_subdirectory(${path})

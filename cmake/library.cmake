@@ -1,8 +1,8 @@
-# The library, fermata::fermata, and its installation.
+# The library fermata::fermata and its install rules.
 #
-# Public headers include "ir/dtype.h" and the like: the source folder in the build tree, include/fermata/internal once
-# installed. That folder is named internal, and not put straight on the include path of a user, so that a header of ours
-# can never shadow one of the system.
+# Public headers include "ir/dtype.h" and the like: from the source folder in the build tree, and from
+# include/fermata/internal in an installed tree. They are not in include itself, so that they never shadow a system
+# header.
 get_property(objects GLOBAL PROPERTY FERMATA_OBJECTS)
 get_property(libs GLOBAL PROPERTY FERMATA_LIBS)
 list(TRANSFORM objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE object_files)
@@ -20,7 +20,7 @@ endif()
 if(NOT APPLE)
   target_link_options(fermata PRIVATE LINKER:-Bsymbolic-functions)
 endif()
-# libxsmm brings a BLAS that only complains, under the usual names: LAPACK must not take it for its own.
+# libxsmmnoblas defines the usual BLAS symbols as stubs that only print an error: LAPACK must not link to them.
 if(FERMATA_WITH_XSMM AND NOT APPLE)
   target_link_options(fermata PRIVATE LINKER:--exclude-libs,libxsmmnoblas.a)
 endif()
@@ -30,11 +30,11 @@ target_include_directories(fermata INTERFACE
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/fermata/internal>)
 
 set_target_properties(fermata PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
-# The plugin is looked for beside the library.
+# The plugin is searched for in the folder of the library.
 if(TARGET fermata_llvm)
   set_target_properties(fermata_llvm PROPERTIES LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:fermata>
     INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
-  add_dependencies(fermata fermata_llvm)  # also where another project builds nothing but what it links
+  add_dependencies(fermata fermata_llvm)  # also in another project, which builds only what it links
 endif()
 
 if(NOT FERMATA_INSTALL)

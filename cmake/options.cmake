@@ -1,6 +1,6 @@
-# What a user can choose, and where outputs go. The defaults suit a top-level build; inside another project only the
-# library is built and the other project's own settings are left alone.
-option(FERMATA_CLI "Build the program fermata" ${PROJECT_IS_TOP_LEVEL})
+# Build options and output folders. The defaults are for a top-level build. Inside another project only the library is
+# built, and that project's settings do not change.
+option(FERMATA_CLI "Build the command-line program fermata" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
@@ -8,7 +8,7 @@ option(FERMATA_INSTALL "Generate install rules" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_WARNINGS "Compile with -Wall -Wextra -Wconversion -Werror" ${PROJECT_IS_TOP_LEVEL})
 option(FERMATA_EAGER_AVX "Compile the eager kernels for AVX2 and AVX-512 besides the baseline, on x86-64" ON)
 option(FERMATA_PCH "Compile with a precompiled header" ON)
-option(FERMATA_FMT_HEADER_ONLY "Compile fmt into each file: three times as long to build, and no libfmt to install" OFF)
+option(FERMATA_FMT_HEADER_ONLY "Use fmt as a header-only library: builds take three times as long, but libfmt need not be installed" OFF)
 set(FERMATA_LLVM AUTO CACHE STRING "The LLVM code generator: ON (required), OFF, or AUTO (if found)")
 set(FERMATA_CUDA AUTO CACHE STRING "The CUDA code generator: ON (required), OFF, or AUTO (if present)")
 set(FERMATA_TEST_FOLDERS "" CACHE STRING "Folders of tests/ to build; empty for all")
@@ -31,10 +31,10 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
   find_program(FERMATA_CCACHE ccache)
   if(FERMATA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # Without these ccache takes no part in what is compiled with a precompiled header.
+    # Without these settings ccache does not cache compilations that use a precompiled header.
     set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${FERMATA_CCACHE})
   endif()
-  # Linking against LLVM takes the memory of several compiles.
+  # Linking LLVM needs as much memory as several compilations.
   set_property(GLOBAL PROPERTY JOB_POOLS link=1)
   set(CMAKE_JOB_POOL_LINK link)
 endif()

@@ -1,4 +1,4 @@
-# One line per optional part: what this build has, and what it does without.
+# Prints one line per optional part: its version or path, or what this build lacks without it.
 function(fermata_report part present have lack)
   if(present)
     message(STATUS "  ${part}: ${have}")
@@ -12,24 +12,24 @@ if(FERMATA_SANITIZE)
 endif()
 if(FERMATA_LLVM)
   fermata_report("LLVM" "${FERMATA_WITH_LLVM}" "${LLVM_PACKAGE_VERSION}"
-    "not found (19.1 is needed): plans are played by the eager kernels")
+    "not found (19.1 is needed): plans run on the eager kernels")
 else()
-  message(STATUS "  LLVM: left out (FERMATA_LLVM=OFF): plans are played by the eager kernels")
+  message(STATUS "  LLVM: disabled (FERMATA_LLVM=OFF): plans run on the eager kernels")
 endif()
-fermata_report("oneDNN" "${FERMATA_WITH_DNNL}" "${FERMATA_DNNL_LIBRARY}" "not found: matmul uses the kernels of the library")
+fermata_report("oneDNN" "${FERMATA_WITH_DNNL}" "${FERMATA_DNNL_LIBRARY}" "not found: matmul uses Fermata's own kernels")
 fermata_report("libxsmm" "${FERMATA_WITH_XSMM}" "${FERMATA_XSMM_LIBRARY}"
-  "not found: small matmuls use the kernels of the library")
-fermata_report("LAPACK" "${FERMATA_WITH_LAPACK}" "${FERMATA_LAPACKE_LIBRARY}" "not found: no linear algebra but products")
+  "not found: small matmuls use Fermata's own kernels")
+fermata_report("LAPACK" "${FERMATA_WITH_LAPACK}" "${FERMATA_LAPACKE_LIBRARY}" "not found: no linear algebra except products")
 fermata_report("kissfft" "${FERMATA_WITH_KISSFFT}" "${FERMATA_KISSFFT_INCLUDE}" "not found: no Fourier transforms")
 if(NOT FERMATA_CUDA)
-  message(STATUS "  CUDA: left out (FERMATA_CUDA=OFF)")
+  message(STATUS "  CUDA: disabled (FERMATA_CUDA=OFF)")
 else()
   set(has_cuda OFF)
   if(TARGET fermata_codegen_cuda)
     set(has_cuda ON)
   endif()
-  fermata_report("CUDA" "${has_cuda}" "loaded at run time where a driver is found"
-    "this version has no CUDA code generator")
+  fermata_report("CUDA" "${has_cuda}" "loaded at run time if a driver is found"
+    "this source tree has no CUDA code generator")
 endif()
 if(PROJECT_IS_TOP_LEVEL AND FERMATA_BENCH AND NOT benchmark_FOUND)
   message(STATUS "  Google Benchmark: not found: no benchmarks")

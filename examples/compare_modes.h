@@ -1,4 +1,4 @@
-// Training in eager and in compiled mode, side by side: what the examples convnet and transformer print and check.
+// Trains in eager and in compiled mode and compares: shared by the examples convnet and transformer.
 #pragma once
 
 #include <fermata/fermata.h>
@@ -16,7 +16,7 @@ struct Training {
   double milliseconds = 0;     // of all steps
 };
 
-/// Runs `train`, which gives the losses of its steps, in a mode.
+/// Runs `train`, which returns the losses of its steps, in a mode.
 template <class F> Training timed(fermata::Mode mode, F&& train) {
   const fermata::ModeGuard guard(mode);
   std::printf("%s mode\n", mode == fermata::Mode::eager ? "eager" : "compiled");
@@ -28,8 +28,8 @@ template <class F> Training timed(fermata::Mode mode, F&& train) {
   return result;
 }
 
-/// Compares the losses of both modes, whose operations round alike but for where compiled code multiplies and adds at
-/// once. Gives the largest relative difference.
+/// Compares the losses of both modes. They round in the same way, except where compiled code contracts a product and a
+/// sum. Returns the largest relative difference.
 inline double compare(const Training& eager, const Training& compiled) {
   double most = 0;
   for (std::size_t i = 0; i < eager.losses.size(); ++i)

@@ -1,4 +1,4 @@
-// The argument --cuda of the examples: where their tensors are.
+// The argument --cuda of the examples, which selects the device.
 #pragma once
 
 #include <fermata/fermata.h>
@@ -8,7 +8,7 @@
 
 namespace examples {
 
-/// Takes --cuda out of the arguments of a program.
+/// Removes --cuda from the arguments of a program.
 inline fermata::BackendKey take_device(int& argc, char** argv) {
   char** const end = std::remove(argv + 1, argv + argc, std::string_view("--cuda"));
   if (end == argv + argc) return fermata::BackendKey::cpu;

@@ -17,6 +17,6 @@ int main(int argc, char** argv) {
   };
   const fm::Trace program = fm::trace(step, weight, fm::randn({8, 4}), fm::randint(0, 3, {8}));
 
-  fm::save_trace(program, path);  // and step.0.npy to step.2.npy, the arguments
+  fm::save_trace(program, path);  // also writes the arguments, step.0.npy to step.2.npy
   std::cout << "loss " << program.results[0] << "\nweight " << program.results[1] << '\n';
 }

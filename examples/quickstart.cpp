@@ -1,4 +1,4 @@
-// The twenty lines of README.md.
+// The twenty-line program of README.md.
 #include <fermata/fermata.h>
 
 #include <iostream>
@@ -16,11 +16,11 @@ int main() {
     weights.zero_grad();
     loss.backward();  // recorded like everything else
     fm::no_grad([&] { weights -= 0.2 * weights.grad(); });
-    fm::sync({weights, loss});  // plays the step: compiled once, then found again
+    fm::sync({weights, loss});  // runs the step: compiled once, then a cache hit
     if (step % 20 == 0) std::cout << "step " << step << "  loss " << loss.item<float>() << "\n";
   }
 
   const fm::Tensor p = fm::softmax(fm::gelu(x * 2 + 1), -1);
   std::cout << fm::explain(p);  // the recorded program, its kernels, and why
-  std::cout << p[0] << "\n";    // reading a value plays it
+  std::cout << p[0] << "\n";    // reading a value computes it
 }

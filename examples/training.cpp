@@ -1,7 +1,7 @@
-// The first example of docs/modes.md: a whole step of training as one compiled function, beside the same step in eager
-// mode.
+// The first example of docs/modes.md: a whole training step as one compiled function, compared with the same step in
+// eager mode.
 //
-// Exits with an error unless both have the same parameters in the end.
+// Exits with an error unless both end with the same parameters.
 #include <fermata/fermata.h>
 
 #include <cstdio>
@@ -11,7 +11,7 @@ using fm::Tensor;
 
 namespace {
 
-struct Model {  // a struct of tensors is a tree: optimizers, gradients and compiled functions take it as it is
+struct Model {  // a struct of tensors is a tree: optimizers, gradients and compiled functions take it
   Tensor hidden, hidden_bias, out;
 };
 Model make_model() {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the benchmarks, runs them, and prints one table: eager beside compiled beside what the machine can do.
+# Builds and runs the benchmarks, and prints one table: eager and compiled times beside the limit of the machine.
 #   scripts/bench.sh [--filter REGEX] [--only overhead|compile|kernels] [--json FILE] [--no-build] [-- BENCHMARK_ARGUMENT ...]
-# --filter REGEX  only benchmarks whose name matches (copy_64MiB and the peaks always run with the kernels: they are the limit)
+# --filter REGEX  only benchmarks whose name matches (copy_64MiB and the peaks always run with the kernels, as their limit)
 # --only BINARY   only one of the three binaries
 # --json FILE     write all results and the table's figures to FILE
-# What follows -- goes to the binaries, such as --benchmark_repetitions=5 (the table shows the best of them).
+# Arguments after -- are passed to the binaries, for example --benchmark_repetitions=5 (the table shows the best repetition).
 set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

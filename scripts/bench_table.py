@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the results of the benchmark binaries as one table: eager beside compiled beside the machine's limit.
+"""Prints the results of the benchmark binaries as one table: eager and compiled times and the limit of the machine.
 
 usage: bench_table.py [--json FILE] RESULT.json ...
 
@@ -29,7 +29,7 @@ WORK = {
     "linear_64x1024x4096": (4 * (64 * 1024 + 1024 * 4096 + 64 * 4096), 2 * 64 * 1024 * 4096),
     "mlp_gelu_512x1024x4096": (4 * (512 * 1024 + 1024 * 4096 + 512 * 4096), 2 * 512 * 1024 * 4096),
     "adam_16M": (7 * 64 * MIB, 0),  # reads parameter, gradient and two moments; writes all but the gradient
-    # Every entry reads a row of the dense matrix, which is far larger than a cache of its own core.
+    # Every entry reads a row of the dense matrix, which is far larger than the core's private cache.
     "csr_matmul_64Kx16x64": (2**16 * (16 * (12 + 64 * 4) + 64 * 4), 0),
     "quantized_linear_512x1024x4096": (512 * 1024 + 1024 * 4096 + 512 * 4096, 2 * 512 * 1024 * 4096, "int8_peak"),
     "attention_8x8x512x64": (4 * 8 * MIB, 2 * 2 * 64 * 512 * 512 * 64),
@@ -37,7 +37,7 @@ WORK = {
     "max_pool_16x64x56x56": (5 * 16 * 64 * 56 * 56, 0),
 }
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-# What Google Benchmark itself appends to a name.
+# The suffixes that Google Benchmark appends to a name.
 OWN_SUFFIX = re.compile(r"/(real_time|process_time|manual_time|iterations:\d+|repeats:\d+|min_time:[\d.]+|min_warmup_time:[\d.]+)")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Configures and builds a preset, quietly unless something fails.
+# Configures and builds a preset. Prints a summary of the configuration, or the whole output if it fails.
 #   scripts/build.sh PRESET [TARGET ...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,7 +10,7 @@ targets=()
 if [ $# -gt 0 ]; then
   targets=(--target "$@")
 fi
-# Folders of a build tree hold absolute paths: a tree that was copied or moved is configured anew.
+# A build tree contains absolute paths, so a copied or moved tree is configured again.
 cache=build/$preset/CMakeCache.txt
 if [ -f "$cache" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$cache"; then
   rm -rf "build/$preset"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Checks what the compiler does not: layers, sizes, style, format, and clang-tidy (version 19, if installed) on what changed.
+# Checks layers, sizes, style and format, and runs clang-tidy (version 19, if installed) on changed files.
 #   scripts/check.sh [--quick] [--base COMMIT]
 # --quick        without clang-tidy
-# --base COMMIT  what "changed" is measured from; the default is origin/main if there is one, else the last commit
+# --base COMMIT  the commit that files are compared with: by default origin/main if it exists, else HEAD~1
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,10 +26,10 @@ python3 scripts/check_format.py || failed=1
 
 mapfile -t changed < <({ git diff --name-only --diff-filter=d "$base"; git ls-files --others --exclude-standard; } |
   grep -E '\.(h|cpp)$' | sort -u)
-# Versions before 16 do not know std::source_location.
+# Versions before 16 do not support std::source_location.
 tidy=$(command -v clang-tidy-19 || true)
 if [ -z "$quick" ] && [ -z "$tidy" ]; then
-  echo "clang-tidy: clang-tidy-19 was not found, so nothing was checked"
+  echo "clang-tidy: skipped: clang-tidy-19 was not found"
 elif [ -z "$quick" ]; then
   mapfile -t sources < <(printf '%s\n' "${changed[@]}" | grep '\.cpp$' || true)
   if [ ! -f build/release/compile_commands.json ]; then
@@ -37,12 +37,12 @@ elif [ -z "$quick" ]; then
   fi
   checked=0
   for source in "${sources[@]}"; do
-    # Only what the build knows how to compile.
+    # Only files in the compilation database.
     grep -qF "$PWD/$source\"" build/release/compile_commands.json || continue
     checked=$((checked + 1))
     "$tidy" -p build/release --quiet --extra-arg=-Wno-unknown-warning-option "$source" 2> /dev/null || failed=1
   done
   echo "clang-tidy: $checked changed sources"
 fi
-[ "$failed" -eq 0 ] && echo "check: all well" || echo "check: failed"
+[ "$failed" -eq 0 ] && echo "check: passed" || echo "check: failed"
 exit "$failed"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every C++ file is as clang-format 14 leaves it. Other versions format differently, so they check nothing.
+"""Checks that clang-format 14 does not change any C++ file. Other versions format differently and are not used.
 
 usage: check_format.py [--fix] [ROOT]
 """

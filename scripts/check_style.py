@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what no compiler does: sizes of files and functions, machine paths, deferred work, how a file opens.
+"""Checks sizes of files and functions, paths of one machine, deferred work, and the first line of each file.
 
 usage: check_style.py [ROOT]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts test cases: each GoogleTest binary's own cases where it wrote them down, else the ctest test as one.
+"""Counts test cases: the cases of each GoogleTest binary that wrote its results, and any other ctest test as one.
 
 usage: count_tests.py CTEST_JUNIT_XML GOOGLETEST_RESULTS_FOLDER
 

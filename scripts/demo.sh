@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds what the demo needs and runs it. Arguments go to `fermata demo`.
+# Builds and runs the demo. Arguments are passed to `fermata demo`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 scripts/setup.sh
-echo "demo: configuring and building (the first time takes some minutes)"
+echo "demo: configuring and building (takes some minutes the first time)"
 scripts/build.sh release fermata_cli
 exec build/release/bin/fermata demo "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# On a machine with a CUDA device: all CUDA tests on it, then the benchmarks, beside PyTorch's where that is installed; one
-# report. Without a device the report says so and what was skipped, and the exit status is 77.
+# Runs all CUDA tests and benchmarks on a machine with a CUDA device, and the same benchmarks in PyTorch if it is
+# installed; writes one report. Without a device the report lists what was skipped, and the exit status is 77.
 #   scripts/gpu-check.sh [BUILD_FOLDER] [REPORT]    by default build/cuda-only (or build/release) and gpu-report.txt
-# A build made elsewhere (cmake --preset cuda-only) may be carried there; nothing is compiled here.
+# The build may be copied from another machine (cmake --preset cuda-only); this script compiles nothing.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
@@ -20,12 +20,12 @@ for program in fermata fermata_codegen_cuda_test fermata_gpu_bench; do
   fi
 done
 export LD_LIBRARY_PATH="$PWD/$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export FERMATA_CUDA_EXECUTOR=none  # the device, not what stands in for it
-FERMATA_CACHE_DIR=$(mktemp -d)     # a cold cache, so that times to compile are true
+export FERMATA_CUDA_EXECUTOR=none  # the real device, not the host executor
+FERMATA_CACHE_DIR=$(mktemp -d)     # a cold cache, so that compile times are real
 export FERMATA_CACHE_DIR
 trap 'rm -rf "$FERMATA_CACHE_DIR"' EXIT
 
-# A device that can be used is a line of its own.
+# Each usable device has a line of its own.
 findings=$("$bin/fermata" doctor | grep -E '^(fermata|CUDA|NVRTC|cuBLASLt)')
 if ! grep -q '^CUDA device ' <<< "$findings"; then
   {

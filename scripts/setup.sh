@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what a build needs and this machine lacks. Quick, and without a network, where nothing is missing.
+# Installs missing build dependencies. If nothing is missing it is quick and needs no network.
 #   scripts/setup.sh [--check]    with --check: report only; exit status 1 if something required is missing
 set -euo pipefail
 
 required=(g++ cmake ninja-build python3 libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libgtest-dev
           libgmock-dev libbenchmark-dev)
-# The engine builds without these, and says what it does without.
+# The engine builds without these; CMake reports which parts are missing.
 optional=(ccache clang-format llvm-19-dev libdnnl-dev libxsmm-dev libopenblas-serial-dev liblapacke-dev libkissfft-dev libdlpack-dev)
 
 if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
@@ -13,8 +13,8 @@ if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
 setup: this is not a Debian-like system, so nothing was installed. A build needs:
   a C++20 compiler (g++ >= 12 or clang >= 19), CMake >= 3.25, Ninja, Python 3 (for the scripts), and the libraries
   fmt >= 9, CLI11 >= 2.1, nlohmann-json >= 3.11, xxHash >= 0.8, GoogleTest >= 1.12, Google Benchmark >= 1.7.
-It uses, where found: LLVM 19.1 (development files), oneDNN >= 2.6, libxsmm 1.17, LAPACKE with a BLAS that has no threads
-of its own, kissfft >= 131, ccache.
+Optional: LLVM 19.1 (development files), oneDNN >= 2.6, libxsmm 1.17, LAPACKE with a single-threaded
+BLAS, kissfft >= 131, ccache.
 EOM
   exit 0
 fi
@@ -56,7 +56,7 @@ install() {
 if [ ${#need[@]} -gt 0 ]; then
   install "${need[@]}"
 fi
-# One by one: a distribution that lacks one of them may have the others.
+# One by one: a distribution may lack only some of them.
 for package in "${want[@]}"; do
-  install "$package" || echo "setup: $package is not available; the build goes on without it" >&2
+  install "$package" || echo "setup: $package is not available; building without it" >&2
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds everything and runs all tests; the last line counts them. Exit status 0 only if all pass.
+# Builds everything and runs all tests; the last line counts them. The exit status is 0 only if all pass.
 #   scripts/test.sh [--asan | --tsan | --debug | --clang] [--thorough] [-- CTEST_ARGUMENT ...]
 # --asan      under AddressSanitizer and UBSan, --tsan under ThreadSanitizer (no install tests)
 # --thorough  longer sweeps and more random programs

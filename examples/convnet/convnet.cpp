@@ -1,8 +1,8 @@
 // A convolutional network that reads handwritten digits (examples/digits), trained in eager and in compiled mode.
 //   convnet [EPOCHS [IMAGES]] [--cuda]
 //
-// Exits with an error unless both modes have the same losses and reach 96% on images they have not seen. With IMAGES it
-// trains on the first of them only, and accuracy is not asked for.
+// Exits with an error unless both modes have the same losses and reach 96% on the test images. With IMAGES it trains on
+// that many images only, and does not check the accuracy.
 #include <compare_modes.h>
 #include <device_argument.h>
 #include <digits/training.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kBatch = 64, kSide = 8, kClasses = 10;
 constexpr double kAccuracy = 0.96, kDifference = 1e-4;
 
-/// Two convolutions with batch normalization and pooling, and one matrix.
+/// Two convolutions with batch normalization and pooling, and one linear layer.
 class ConvNet {
  public:
   ConvNet(std::uint64_t seed, fm::BackendKey device) : generator_(seed), device_(device) {
@@ -61,7 +61,7 @@ class ConvNet {
   std::vector<Tensor> scale_, shift_, running_mean_, running_var_;
 };
 
-/// Trains a network from the same start in whatever mode the thread is in.
+/// Trains a network from a fixed seed, in the mode of the thread.
 std::vector<double> train(const digits::Data& data, int epochs, double& accuracy) {
   const ConvNet net(1, fm::device(data.train_images));
   fm::optim::Adam adam(net.parameters(), {.learning_rate = 3e-3});

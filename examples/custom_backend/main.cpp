@@ -1,5 +1,5 @@
-// A small network on a device from outside: forward, softmax, gradients and a training step, in both modes and through
-// compile(), compared with the CPU. Returns non-zero where a number differs.
+// A small network on a custom device: forward, softmax, gradients and a training step, in both modes and with
+// compile(), compared with the CPU. The exit status is nonzero if a number differs.
 #include <fermata/fermata.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ struct Network {
     const fm::Tensor hidden = fm::gelu(fm::linear(x, w1, b1));
     return fm::softmax(fm::linear(hidden, w2, b2), -1);
   }
-  /// One step down the gradient of the squared error.
+  /// One step of gradient descent on the squared error.
   fm::Tensor train(const fm::Tensor& x, const fm::Tensor& wanted) {
     const fm::Tensor loss = fm::mean(fm::square(forward(x) - wanted));
     loss.backward();

@@ -1,7 +1,7 @@
 // See tally.h.
 //
-// A device address is an address in a window that nobody may touch: a kernel that forgets to run on the device crashes
-// instead of reading stale numbers. What is stored at it lies at the same place of a second window.
+// Device addresses are in a protected address range: code that dereferences one on the host crashes instead of reading
+// stale numbers. The elements are at the same offset of a second, accessible range.
 #include "tally.h"
 
 #include <sys/mman.h>
@@ -56,7 +56,7 @@ class Memory {
     live_ -= block->second;
     taken_.erase(block);
   }
-  /// Where the device keeps what a device address names.
+  /// The accessible address of the element at a device address.
   void* backing(const void* address) const {
     return address == nullptr ? nullptr : backing_ + (static_cast<const std::byte*>(address) - window_);
   }
@@ -85,7 +85,7 @@ class Memory {
 // ---- Kernels
 // ------------------------------------------------------------------------------------------------------------
 
-/// A compiled kernel: here the description itself, which is interpreted with the device's memory.
+/// A compiled kernel: here the description itself, which is interpreted on the device's memory.
 class Interpreted final : public fermata::Executable {
  public:
   explicit Interpreted(const fermata::Kernel& kernel) : kernel_(kernel) {}

@@ -1,5 +1,5 @@
-// Two operators from outside in everything that the engine does: eager and recorded, fused, compiled, differentiated,
-// under autocast and under vmap. Returns non-zero where a result is wrong.
+// Two custom operators in all modes and transforms: eager and recorded, fused, compiled, differentiated, under autocast
+// and under vmap. The exit status is nonzero if a result is wrong.
 #include <fermata/fermata.h>
 
 #include <cmath>
@@ -96,7 +96,7 @@ int main() {
   for (const fm::Mode mode : {fm::Mode::eager, fm::Mode::compiled}) {
     std::cout << (mode == fm::Mode::eager ? "eager\n" : "compiled\n");
     const fm::ModeGuard guard(mode);
-    for (int sight = 0; sight < 2; ++sight) values_and_views(x);  // the second sight of a structure compiles it
+    for (int sight = 0; sight < 2; ++sight) values_and_views(x);  // the second run of a structure compiles it
     gradients(x);
     autocast(x);
     vmap(x);

@@ -1,5 +1,5 @@
-// See series.h. One operator has kernels for several keys, the other is a formula and has all that Fermata makes of
-// one.
+// See series.h. One operator has kernels for several dispatch keys; the other is a formula, from which Fermata
+// generates all kernels.
 #include "series.h"
 
 #include <atomic>
@@ -38,7 +38,7 @@ template <class T> Tensor averaged(const Tensor& x, double decay) {
   return out;
 }
 
-// CPU: what computes it.
+// CPU: the kernel.
 Tensor ema_cpu(const Call& call, const Tensor& x, double decay) {
   check(x, call.where);
   ++runs;
@@ -52,20 +52,20 @@ Tensor ema_meta(const Call& call, const Tensor& x, double) {
   return fm::meta_tensor({result_dtype(x.dtype()), x.shape()});
 }
 
-// Autograd: the average is linear in x, and its transpose is the average from the end.
+// Autograd: the average is linear in x, and its transpose is the average in reverse order.
 std::vector<Tensor> ema_derivative(const fm::DerivativeArguments& d) {
   const double decay = d.arguments[1].as<double>();
   return {fm::flip(ema(fm::flip(d.gradients[0], -1), decay), -1)};
 }
 
-// Autocast: long sums want f32.
+// Autocast: long sums need f32.
 Tensor ema_autocast(const Call& call, const Tensor& x, double decay) {
   const fm::KeyGuard below({}, Functionality::autocast);
   return fm::Dispatcher<Tensor(const Tensor&, double)>::redispatch(call, Functionality::autocast,
                                                                    fm::cached_cast(x, DType::f32, call.where), decay);
 }
 
-// Batched: the batch is one more axis in front of the last, which the kernel takes as it is.
+// Batched: the kernel takes any number of leading axes, so the batch is just another one.
 std::vector<Tensor> ema_batched(const fm::BatchedArguments& b) {
   return {ema(b.arguments[0].as<Tensor>(), b.arguments[1].as<double>())};
 }

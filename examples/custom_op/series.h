@@ -1,4 +1,4 @@
-// Operators for series of numbers, in a namespace of their own.
+// Operators on series of numbers, in the namespace series.
 #pragma once
 
 #include <fermata/fermata.h>
@@ -12,10 +12,10 @@ namespace series {
 /// Errors   ShapeError for a 0-d tensor.
 fermata::Tensor ema(const fermata::Tensor& x, double decay, fermata::Location where = fermata::Location::current());
 
-/// sign(x) log(1 + |x|): a logarithm for numbers of both signs.
+/// sign(x) log(1 + |x|): a symmetric logarithm.
 fermata::Tensor symlog(const fermata::Operand& x);
 
-/// How often the kernel of ema has run.
+/// How many times the kernel of ema has run.
 int kernel_runs();
 
 }  // namespace series

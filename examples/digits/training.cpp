@@ -41,7 +41,7 @@ Data load_data(const std::string& path) {
     throw fm::FileError(
         1603, fm::format_error(1603, "FileError", "digits: " + path + ": not 64 pixels and a label a line", {},
                                std::source_location::current()));
-  // Consecutive lines come from one writer, so the fifth that is held out is drawn from all of them.
+  // Consecutive lines come from one writer, so the test set (a fifth) is drawn at random from all lines.
   fm::Generator split(kSplitSeed);
   const Tensor order = fm::permutation(table.size(0), split);
   const std::int64_t held_out = table.size(0) / 5;
@@ -122,7 +122,7 @@ Result train(const Data& data, const Settings& settings, const std::function<voi
     fm::sync({images, labels});
     double total = 0;
     int steps = 0;
-    // What does not fill a batch is left out: other images every time.
+    // The incomplete last batch is dropped; each epoch it has other images.
     for (std::int64_t from = 0; from + settings.batch <= count; from += settings.batch, ++steps) {
       const auto start = Clock::now();
       const Tensor loss = classifier.step(images.slice(0, from, from + settings.batch),

@@ -1,6 +1,6 @@
-// Trains a small classifier on the handwritten digits, in whatever mode the thread is in.
+// Trains a small classifier on the handwritten digits, in the mode of the thread.
 //
-// Nothing here knows of modes: the same lines run op by op, or are recorded and played as compiled kernels.
+// The code is the same for both modes: it runs op by op, or is recorded and run as compiled kernels.
 #pragma once
 
 #include <fermata/fermata.h>
@@ -14,18 +14,18 @@ namespace digits {
 
 struct Data {
   fermata::Tensor train_images, train_labels;  // f32[N, 64] in [0, 1], i64[N]
-  fermata::Tensor test_images, test_labels;    // a fifth of all, the same at every run
+  fermata::Tensor test_images, test_labels;    // a fifth of all images, the same in every run
 };
-/// Where digits.csv is: in the source tree this was built from, or in the share folder of the installation.
+/// The path of digits.csv: in the source tree of the build, or in the share folder of the installation.
 std::string find_data();
-/// FileError if the file cannot be read or is not what it should be.
+/// FileError if the file cannot be read or has another format.
 Data load_data(const std::string& path);
 
 struct Settings {
   int epochs = 30;
   std::int64_t batch = 64;
   double learning_rate = 2e-3;
-  std::uint64_t seed = 1;  // of the first weights and of the order of the images
+  std::uint64_t seed = 1;  // of the initial weights and the order of the images
 };
 
 /// 64 inputs, hidden layers of 128 and 64 with gelu, 10 outputs; and the moments of Adam.
@@ -33,9 +33,9 @@ class Classifier {
  public:
   explicit Classifier(std::uint64_t seed);
   fermata::Tensor logits(const fermata::Tensor& images) const;
-  /// One step of Adam on a batch; gives the loss before it.
+  /// One step of Adam on a batch; returns the loss before the step.
   fermata::Tensor step(const fermata::Tensor& images, const fermata::Tensor& labels, double learning_rate);
-  /// Everything that a step changes.
+  /// All tensors that a step changes.
   std::vector<fermata::Tensor> state() const;
   double accuracy(const fermata::Tensor& images, const fermata::Tensor& labels) const;
 

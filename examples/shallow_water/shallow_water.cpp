@@ -1,5 +1,5 @@
-// A hill of water spreads over a periodic sea: run in both modes, checked against what the equations conserve, and
-// differentiated. Prints a few lines; the exit status says whether everything was conserved.
+// A hill of water spreads over a periodic sea. Runs in both modes, checks the conserved quantities, and differentiates
+// through the simulation. The exit status is nonzero if a quantity was not conserved.
 //   shallow_water [CELLS [STEPS]] [--cuda]
 #include <device_argument.h>
 
@@ -17,7 +17,7 @@ using waves::State;
 
 namespace {
 
-/// Of the depth, every eighth cell: deeper water in darker letters.
+/// Plots the depth of every eighth cell: deeper water as darker characters.
 void draw(const fm::Tensor& depth) {
   constexpr std::string_view shades = " .:-=+*#%@";
   const std::int64_t n = depth.size(0);
@@ -81,8 +81,8 @@ int main(int argc, char** argv) try {
                modes = fm::max(fm::abs(at_once.depth - op_by_op.depth)).item<double>();
   std::printf("volume changed by %.1e, energy by %.1e, the modes differ by %.1e\n", mass, energy, modes);
 
-  // How the depth at one place depends on that of the hill: forward, along one direction, and back, for every cell at
-  // once.
+  // The derivative of the depth at one point with respect to the initial depth: forward mode along one direction, and
+  // reverse mode for all cells at once.
   waves::Grid coarse = grid;
   coarse.n = 32;
   const State calm = synced(waves::hill(coarse, device));

@@ -7,13 +7,13 @@ namespace fm = fermata;
 
 namespace {
 
-/// Element i is element i + by of x along an axis, around the edges.
+/// Shifts x along an axis, with periodic boundaries: element i is element i + by of x.
 Tensor shifted(const Tensor& x, std::int64_t axis, std::int64_t by) {
   const std::int64_t n = x.size(axis), cut = (by % n + n) % n;
   return fm::concat({fm::slice(x, axis, cut, n), fm::slice(x, axis, 0, cut)}, axis);
 }
 
-/// The derivative along an axis: of x, y in rows and columns.
+/// The derivative along an axis: axis 1 is x, axis 0 is y.
 Tensor slope(const Tensor& x, std::int64_t axis, double spacing) {
   const Tensor near = shifted(x, axis, 1) - shifted(x, axis, -1), far = shifted(x, axis, 2) - shifted(x, axis, -2);
   return (near * 8 - far) / (12 * spacing);

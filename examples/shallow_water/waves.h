@@ -4,9 +4,9 @@
 //   p_t + (p^2 / h + g h^2 / 2)_x + (p q / h)_y = 0
 //   q_t + (p q / h)_x + (q^2 / h + g h^2 / 2)_y = 0
 //
-// Central differences of fourth order in space and the classical Runge-Kutta method in time. What leaves one cell
-// enters its neighbor, so the total depth is conserved to rounding; the energy of waves that the grid resolves is
-// conserved to the order of the method.
+// Fourth-order central differences in space and the classical Runge-Kutta method in time. The flux out of a cell enters
+// its neighbor, so the total depth is conserved up to rounding. The energy of waves that the grid resolves is conserved
+// up to the order of the method.
 #pragma once
 
 #include <fermata/fermata.h>
@@ -25,19 +25,19 @@ struct Grid {
   std::int64_t n = 128;
   double gravity = 9.81;
   double spacing = 1;       // of cells, in meters
-  double time_step = 0.03;  // in seconds; waves of speed sqrt(g h) cross less than a third of a cell in it
+  double time_step = 0.03;  // in seconds; a wave of speed sqrt(g h) crosses less than a third of a cell per step
 };
 
-/// Water at rest of a depth of 10 m with a smooth hill of 0.5 m.
+/// Water at rest, 10 m deep, with a smooth hill of 0.5 m.
 State hill(const Grid& grid, fermata::BackendKey device = fermata::BackendKey::cpu);
-/// One step in time.
+/// One time step.
 State step(const Grid& grid, const State& state);
-/// `count` steps as one loop, which is one step of a plan where it is compiled.
+/// `count` time steps as one loop, which is one step of a plan in compiled mode.
 State run(const Grid& grid, const State& state, std::int64_t count);
 
 /// The volume of water, in cubic meters.
 Tensor volume(const Grid& grid, const State& state);
-/// Kinetic energy plus potential energy above that of a flat surface, over the density.
+/// Kinetic energy plus potential energy relative to a flat surface, divided by the density.
 Tensor energy(const Grid& grid, const State& state);
 
 }  // namespace waves

@@ -2,8 +2,8 @@
 // eager and in compiled mode.
 //   transformer [STEPS [FILE]] [--cuda]
 //
-// Exits with an error unless both modes have the same losses, which fall from about 4.1 (every character as likely as
-// any other) below 2.2 nats per character; with fewer than 100 steps they are only compared.
+// Exits with an error unless both modes have the same losses, and these fall from about 4.1 (all characters equally
+// likely) below 2.2 nats per character. With fewer than 100 steps the losses are only compared.
 #include <compare_modes.h>
 #include <device_argument.h>
 
@@ -22,7 +22,7 @@ constexpr std::int64_t kContext = 64, kBatch = 16, kWidth = 64, kHeads = 4, kLay
 constexpr int kEnoughSteps = 100;
 constexpr double kLoss = 2.2, kDifference = 1e-4;
 
-/// The text as numbers of its characters.
+/// The text as character indices.
 struct Corpus {
   Corpus(const std::string& path, fm::BackendKey device) {
     std::ifstream file(path);
@@ -40,7 +40,7 @@ struct Corpus {
   Tensor characters;  // i64
 };
 
-/// Pre-norm blocks of causal attention and a gelu layer, with positions that are learned.
+/// Pre-norm blocks of causal attention and a gelu layer, with learned positional embeddings.
 class Transformer {
  public:
   Transformer(std::int64_t kinds, std::uint64_t seed, fm::BackendKey device) : generator_(seed), device_(device) {
@@ -53,7 +53,7 @@ class Transformer {
     norm_ = ones();
   }
 
-  /// Logits of the next character after each of [N, length].
+  /// Logits of the next character for each position of [N, length].
   Tensor logits(const Tensor& characters) const {
     const std::int64_t n = characters.size(0), length = characters.size(1);
     Tensor x = fm::embedding(characters, embedding_) + positions_.slice(0, 0, length);
@@ -88,7 +88,7 @@ class Transformer {
   std::vector<Layer> layers_;
 };
 
-/// Characters that the model finds likely, one after another.
+/// Generates text by sampling one character after another.
 std::string write(const Transformer& model, const Corpus& corpus, std::string text, int count) {
   const fm::NoGradGuard no_grad;
   fm::Generator generator(7);
@@ -104,7 +104,7 @@ std::string write(const Transformer& model, const Corpus& corpus, std::string te
   return text;
 }
 
-/// Trains a model from the same start in whatever mode the thread is in.
+/// Trains a model from a fixed seed, in the mode of the thread.
 std::vector<double> train(const Corpus& corpus, int steps) {
   const fm::BackendKey device = fm::device(corpus.characters);
   const Transformer model(corpus.kinds(), 1, device);
@@ -127,7 +127,7 @@ std::vector<double> train(const Corpus& corpus, int steps) {
   return losses;
 }
 
-/// The mean of the last twenty: single batches are easier or harder.
+/// The mean of the last twenty, because single batches vary.
 double reached(const std::vector<double>& losses) {
   const std::size_t count = std::min<std::size_t>(losses.size(), 20);
   double total = 0;
