@@ -13,6 +13,9 @@ set_target_properties(fermata PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_V
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 target_compile_features(fermata INTERFACE cxx_std_20)
 target_link_libraries(fermata PRIVATE ${libs} Threads::Threads ${CMAKE_DL_LIBS})
+if(NOT FERMATA_FMT_HEADER_ONLY)
+  target_link_libraries(fermata PRIVATE fmt::fmt)
+endif()
 # Calls inside the library go straight to their function: nobody is to replace one of them, and recording an op makes ten.
 if(NOT APPLE)
   target_link_options(fermata PRIVATE LINKER:-Bsymbolic-functions)
