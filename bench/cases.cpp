@@ -45,7 +45,7 @@ Case sparse_product() {
           [] { return Program([](const Tensors& in) { return Tensors{fm::matmul(in[0], in[1])}; }); }};
 }
 
-/// 512 rows of u8 times a weight of 4096 rows of i8, with a scale per row, requantised.
+/// 512 rows of u8 times a weight of 4096 rows of i8, with a scale per row, requantized.
 Case quantized_linear() {
   return {"quantized_linear_512x1024x4096",
           [] {
@@ -120,8 +120,8 @@ Tensor softmax_by_hand(const Tensor& x) {
   return e / fm::sum(e, -1, true);
 }
 Tensor layer_norm_by_hand(const Tensor& x) {
-  const Tensor centred = x - fm::mean(x, -1, true);
-  return centred / fm::sqrt(fm::mean(centred * centred, -1, true) + 1e-5);
+  const Tensor centered = x - fm::mean(x, -1, true);
+  return centered / fm::sqrt(fm::mean(centered * centered, -1, true) + 1e-5);
 }
 /// No library has it: rows divided by the largest of their absolute values, softened.
 Tensor peak_norm(const Tensor& x) {

@@ -14,7 +14,7 @@ class CpuBackend final : public Backend {
   Storage* allocate(std::size_t bytes) override;
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
   void copy_from_host(void* to, const void* from, std::size_t bytes) override;
-  void synchronise() override {}  // whoever asks for a value runs its plan
+  void synchronize() override {}  // whoever asks for a value runs its plan
 };
 
 }  // namespace fermata

@@ -86,7 +86,7 @@ std::string key_of(const Kernel& kernel, const JitVariant& variant) {
   std::string key = "fermata " FERMATA_VERSION " object " + std::to_string(jit::kObjectVersion) + " plugin " +
                     plugin_identity() + " target " + std::string(JitCompiler::target()) + " streamed " +
                     std::to_string(variant.streamed) + (variant.wide ? " wide\n" : "\n");
-  return key + serialise(kernel);
+  return key + serialize(kernel);
 }
 
 std::string label_of(const Kernel& kernel, const JitVariant& variant) {
@@ -162,7 +162,7 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
   std::string why_not;
   if (wanted.empty() ? !available(&why_not) : !plugin().why_not.empty())
     throw_unsupported(why_not.empty() ? plugin().why_not : why_not);
-  const std::string bytes = serialise(kernel), chosen(wanted.empty() ? target() : wanted);
+  const std::string bytes = serialize(kernel), chosen(wanted.empty() ? target() : wanted);
   FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(),
                              variant.wide ? std::uint32_t{kFermataLlvmWide} : 0u, variant.streamed};
   if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;

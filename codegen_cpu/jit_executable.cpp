@@ -136,7 +136,7 @@ class VariableExecutable final : public JitExecutable {
   mutable std::atomic<std::int64_t> work_{0};  // operations so far
 };
 
-/// Bytes between neighbours along an axis.
+/// Bytes between neighbors along an axis.
 std::int64_t byte_stride(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t access, unsigned axis) {
   if ((kernel.accesses[access].axes >> axis & 1u) == 0) return 0;
   return launch.strides[access * kernel.rank + axis] *

@@ -39,7 +39,7 @@ class CudaUnits final : public DeviceUnits {
   }
   void choose_queue(void* queue) override { choose_stream(static_cast<Stream*>(queue)); }
   void wait_for_queue(void* queue) override {
-    synchronise(queue == nullptr ? current_device().shared_stream() : *static_cast<Stream*>(queue));
+    synchronize(queue == nullptr ? current_device().shared_stream() : *static_cast<Stream*>(queue));
   }
   Memory memory(std::size_t new_limit) override {
     Allocator& allocator = current_device().allocator();
@@ -85,7 +85,7 @@ class CudaBackend final : public Backend {
       use_buffer(from);
       check(driver().copy_to_host(to, reinterpret_cast<Address>(from), bytes, stream.handle), "cuMemcpyDtoHAsync");
     }
-    gpu::synchronise(stream);
+    gpu::synchronize(stream);
   }
   void copy_from_host(void* to, const void* from, std::size_t bytes) override {
     if (bytes == 0) return;
@@ -94,7 +94,7 @@ class CudaBackend final : public Backend {
     check(driver().copy_to_device(reinterpret_cast<Address>(to), from, bytes, current_stream().handle),
           "cuMemcpyHtoDAsync");
   }
-  void synchronise() override { gpu::synchronise(current_stream()); }
+  void synchronize() override { gpu::synchronize(current_stream()); }
 
   void require(std::string_view function, std::source_location where) override { require_usable(function, where); }
   std::vector<BackendFinding> findings() override { return cuda_findings(); }

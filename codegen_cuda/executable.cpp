@@ -45,7 +45,7 @@ CudaExecutable::CudaExecutable(const Kernel& kernel)
     : kernel_(kernel),
       schedule_(schedule(kernel)),
       layout_(kernel),
-      described_(serialise(kernel)),
+      described_(serialize(kernel)),
       pack_(pack_elements(kernel)),
       end_(end_of(kernel)),
       joined_(kernel_, schedule_) {

@@ -67,7 +67,7 @@ class Backend {
   virtual Storage* allocate(std::size_t bytes) = 0;
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_from_host(void* to, const void* from, std::size_t bytes) = 0;
-  virtual void synchronise() = 0;
+  virtual void synchronize() = 0;
   /// DeviceError where the device is not there, for backends that may be registered on machines without one.
   virtual void require(std::string_view /*function*/, std::source_location /*where*/) {}
   virtual std::vector<BackendFinding> findings() { return {}; }

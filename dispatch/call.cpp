@@ -14,7 +14,7 @@ constexpr std::int64_t kInnerLoopLimit = 16384;
 
 void ensure_value(Node* n, const Call& call) {
   if (n != nullptr && n->pending()) [[unlikely]]
-    tensor_hooks.materialise(n, "an eager call reads a pending tensor", call.where);
+    tensor_hooks.materialize(n, "an eager call reads a pending tensor", call.where);
 }
 
 Node* pointwise_leaf(const PointwiseOperands& p, StoragePtr storage, NodeExtra* extra) {

@@ -13,7 +13,7 @@ void register_call_kernels(BackendKey backend);
 /// one.
 InnerLoop inner_loop(Op op, BackendKey backend, DType operand, std::int64_t elements);
 
-/// A materialised node as kernels see it. `strides` is filled where the node does not hold its own.
+/// A materialized node as kernels see it. `strides` is filled where the node does not hold its own.
 TensorView view_of(const Node& node, Shape& strides);
 
 /// Runs a call step of a plan: the dispatch layer's half of runtime/bound_plan.h.

@@ -48,7 +48,7 @@ BackendKey common_backend(const Call& call, std::span<const Tensor> tensors) {
 void compute_elsewhere(Node* node, BackendKey reader, std::source_location where) {
   if (node->backend == reader || reader == BackendKey::meta) [[likely]]
     return;
-  if (node->pending()) tensor_hooks.materialise(node, "an element meets another device", where);
+  if (node->pending()) tensor_hooks.materialize(node, "an element meets another device", where);
 }
 
 Tensor element_on(BackendKey backend, const Node& element) {

@@ -79,7 +79,7 @@ void deliver(const Tensor& result, const CallArgs& args, const Call& call) {
   Node* node = result.node();
   const TensorView& out = args.outputs[0];
   check_type(*node, out, call);
-  if (node->pending()) tensor_hooks.materialise(node, "a kernel from outside returns a pending tensor", call.where);
+  if (node->pending()) tensor_hooks.materialize(node, "a kernel from outside returns a pending tensor", call.where);
   Storage* const buffer = node->storage.load(std::memory_order_acquire);
   if (args.result != nullptr && node->is_dense_leaf() && may_be_taken(result, *buffer, args)) {
     buffer->retain();

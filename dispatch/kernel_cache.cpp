@@ -41,7 +41,7 @@ Cache& cache() {
 std::shared_ptr<const Executable> compile_cached(BackendKey key, const Kernel& kernel, KernelListing* listing) {
   Backend* device = backend(key);
   if (device == nullptr) throw_internal("a kernel is compiled for a backend that is not registered");
-  std::string bytes = serialise(kernel);
+  std::string bytes = serialize(kernel);
   bytes.push_back(static_cast<char>(key));
   Cache& c = cache();
   if (listing == nullptr) {

@@ -7,7 +7,7 @@
 
 namespace fermata {
 
-/// The executable of a kernel on a backend, compiled if it is not known. Equality is of the whole serialised
+/// The executable of a kernel on a backend, compiled if it is not known. Equality is of the whole serialized
 /// description, never of a hash. Errors are the backend's. A listing is only made by a compile that happens.
 std::shared_ptr<const Executable> compile_cached(BackendKey key, const Kernel& kernel,
                                                  KernelListing* listing = nullptr);

@@ -1,7 +1,7 @@
 // The kernel table: who registers what, and what is found.
 //
 // A wrapper key's cell holds one kernel. A backend key's cell holds named variants in three forms: `call` (a function
-// over materialised tensors), `emit` (builds the op's part of a kernel description, so it fuses) and `library` (a call
+// over materialized tensors), `emit` (builds the op's part of a kernel description, so it fuses) and `library` (a call
 // that a compiled plan may also use as a step of its own). dtype sets are folded into one pointer per dtype when a
 // variant is registered, so that only shape predicates are tested per call.
 #pragma once

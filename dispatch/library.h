@@ -111,7 +111,7 @@ class Library {
   /// A pointwise operator of one, two or three operands from its formula, a generic function of values as in
   /// ir/ops/*.def:
   ///   m.pointwise<DTypeRule::floating>("mish", [](auto x) { return x * math::tanh(math::softplus(x)); });
-  /// It runs on every backend, in both modes, and fuses with its neighbours. The rule says what becomes of dtypes
+  /// It runs on every backend, in both modes, and fuses with its neighbors. The rule says what becomes of dtypes
   /// (ir/op.h).
   template <DTypeRule Rule, class F> Library& pointwise(std::string_view name, F formula, std::string doc = {},
                                                         std::source_location where = std::source_location::current());

@@ -11,7 +11,7 @@ using fm::Tensor;
 
 namespace {
 
-struct Model {  // a struct of tensors is a tree: optimisers, gradients and compiled functions take it as it is
+struct Model {  // a struct of tensors is a tree: optimizers, gradients and compiled functions take it as it is
   Tensor hidden, hidden_bias, out;
 };
 Model make_model() {

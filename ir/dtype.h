@@ -21,7 +21,7 @@ struct Float16 {
 struct BFloat16 {
   std::uint16_t bits = 0;
 };
-/// Quantised bytes: the value is scale * (byte - zero point), both kept beside the tensor.
+/// Quantized bytes: the value is scale * (byte - zero point), both kept beside the tensor.
 struct QInt8 {
   std::int8_t bits = 0;
 };
@@ -74,7 +74,7 @@ constexpr DType complex_dtype(DType t) { return t == DType::f64 || t == DType::c
 /// The dtype of a printed name ("f32"), or nothing.
 std::optional<DType> dtype_from_name(std::string_view name);
 
-/// The common dtype of two operands, or nothing where none is defined (u64 with a signed integer, quantised types).
+/// The common dtype of two operands, or nothing where none is defined (u64 with a signed integer, quantized types).
 constexpr std::optional<DType> promote(DType a, DType b) {
   if (a == b) return a;
   if (is_quantized(a) || is_quantized(b)) return std::nullopt;

@@ -73,7 +73,7 @@ TensorType infer_reduce(const InferCall& call) {
   if (!accepted) call.refuse_dtype(0);
   const auto mask = static_cast<std::uint64_t>(call.attributes[0]);
   if (mask >> x.shape.rank() != 0)
-    normalise_axis(name(call.op), static_cast<std::int64_t>(std::bit_width(mask)) - 1, x, call.where);
+    normalize_axis(name(call.op), static_cast<std::int64_t>(std::bit_width(mask)) - 1, x, call.where);
   const bool is_argument = info(call.op).rule == DTypeRule::index;
   const auto reduced = static_cast<unsigned>(std::popcount(mask));
   if (is_argument && reduced != 1 && reduced != x.shape.rank())
@@ -144,7 +144,7 @@ std::vector<ErrorOperand> InferCall::lines(const std::vector<std::string>& notes
 }
 
 unsigned InferCall::axis_attribute(const TensorType& of) const {
-  return normalise_axis(name(op), attributes[0], of, where);
+  return normalize_axis(name(op), attributes[0], of, where);
 }
 
 void InferCall::refuse_dtype(std::size_t i) const {
@@ -207,7 +207,7 @@ std::int64_t check_shape(std::string_view op, std::span<const std::int64_t> size
   return *count;
 }
 
-unsigned normalise_axis(std::string_view op, std::int64_t axis, const TensorType& operand, std::source_location where) {
+unsigned normalize_axis(std::string_view op, std::int64_t axis, const TensorType& operand, std::source_location where) {
   const std::int64_t rank = operand.shape.rank();
   if (axis >= -rank && axis < rank) return static_cast<unsigned>(axis < 0 ? axis + rank : axis);
   throw IndexError(
@@ -222,7 +222,7 @@ std::uint16_t axes_mask(std::string_view op, std::span<const std::int64_t> axes,
   if (axes.empty()) return static_cast<std::uint16_t>((1u << operand.shape.rank()) - 1u);
   unsigned mask = 0;
   for (const std::int64_t given : axes) {
-    const unsigned axis = normalise_axis(op, given, operand, where);
+    const unsigned axis = normalize_axis(op, given, operand, where);
     if ((mask >> axis & 1u) != 0)
       throw IndexError(1202, format_error(1202, "IndexError",
                                           fmt::format("{}: axis {} is named twice in {}", op, axis, to_string(axes)),

@@ -26,7 +26,7 @@ struct TensorType {
 std::int64_t check_shape(std::string_view op, std::span<const std::int64_t> sizes, DType dtype,
                          std::source_location where);
 /// An axis counted from the end where negative; IndexError if out of range.
-unsigned normalise_axis(std::string_view op, std::int64_t axis, const TensorType& operand, std::source_location where);
+unsigned normalize_axis(std::string_view op, std::int64_t axis, const TensorType& operand, std::source_location where);
 /// A bit mask of distinct axes; an empty list means all of them.
 std::uint16_t axes_mask(std::string_view op, std::span<const std::int64_t> axes, const TensorType& operand,
                         std::source_location where);

@@ -33,7 +33,7 @@ struct InferCall {
     throw E(code, format_error(code, kind, headline(what), lines(notes), where, hint));
   }
 
-  /// Attribute 0 as an axis of `of`; it has been normalised by whoever made the call, text apart.
+  /// Attribute 0 as an axis of `of`; it has been normalized by whoever made the call, text apart.
   unsigned axis_attribute(const TensorType& of) const;
   /// DTypeError or UnsupportedError for an operand dtype that the op does not take.
   [[noreturn]] void refuse_dtype(std::size_t operand) const;

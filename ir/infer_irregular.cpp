@@ -21,7 +21,7 @@ void require_arguments(const InferCall& call, std::size_t operands, std::size_t 
 
 TensorType infer_iota(const InferCall& call) {
   call.require_wanted_dtype(DType::i64, "i64");
-  normalise_axis(name(call.op), call.attributes[0], call.wanted, call.where);
+  normalize_axis(name(call.op), call.attributes[0], call.wanted, call.where);
   return call.result(DType::i64, call.wanted.shape);
 }
 
@@ -64,7 +64,7 @@ TensorType infer_squeeze(const InferCall& call) {
   const TensorType& x = call.operand(0);
   const auto mask = static_cast<std::uint64_t>(call.attributes[0]);
   if (mask >> x.shape.rank() != 0)
-    normalise_axis(name(call.op), static_cast<std::int64_t>(std::bit_width(mask)) - 1, x, call.where);
+    normalize_axis(name(call.op), static_cast<std::int64_t>(std::bit_width(mask)) - 1, x, call.where);
   Shape shape;
   for (unsigned axis = 0; axis < x.shape.rank(); ++axis) {
     if ((mask >> axis & 1) == 0)

@@ -101,8 +101,8 @@ std::string to_string(const Kernel& kernel);
 
 /// Exact bytes and back: the key of the kernel cache and what crosses to the LLVM plugin. Equal kernels give equal
 /// bytes.
-std::string serialise(const Kernel& kernel);
-Kernel deserialise_kernel(std::string_view bytes);
+std::string serialize(const Kernel& kernel);
+Kernel deserialize_kernel(std::string_view bytes);
 
 /// How a kernel is started. A launch covers rows [row_begin, row_end) of the linear index over the parallel axes
 /// (row-major, without the vector axis where that is parallel) and, where the vector axis is parallel, elements

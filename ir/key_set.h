@@ -96,7 +96,7 @@ inline constexpr DispatchKeySet kCompoundKeys =
 inline constexpr DispatchKeySet kDefaultKeys =
     DispatchKeySet(Functionality::capture) | Functionality::ad_inplace_or_view | Functionality::backend_select;
 
-/// What the thread adds to and takes from every call. Constant-initialised and trivially destroyed, so that an access
+/// What the thread adds to and takes from every call. Constant-initialized and trivially destroyed, so that an access
 /// is one load relative to the thread pointer: anything else puts a guard test on the hot path.
 struct ThreadKeys {
   DispatchKeySet included, excluded;

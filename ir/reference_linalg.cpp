@@ -115,7 +115,7 @@ Matrix cholesky(const Matrix& a, bool upper) {
 }
 
 /// Q and R by Householder's reflections, with the signs that LAPACK gives.
-std::pair<Matrix, Matrix> orthogonalise(Matrix r) {
+std::pair<Matrix, Matrix> orthogonalize(Matrix r) {
   Matrix q = identity(r.rows);
   for (std::int64_t k = 0; k < std::min(r.rows, r.columns); ++k) {
     Real below = 0;
@@ -250,7 +250,7 @@ Matrix packed_svd(const Matrix& a, bool full) {
 }
 
 Matrix packed_qr(const Matrix& a, bool full) {
-  const auto [q, r] = orthogonalise(a);
+  const auto [q, r] = orthogonalize(a);
   const std::int64_t k = full ? a.rows : std::min(a.rows, a.columns);
   Matrix packed(a.rows + a.columns, k);
   for (std::int64_t j = 0; j < k; ++j) {

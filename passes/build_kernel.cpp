@@ -274,7 +274,7 @@ class KernelBuilder {
 
   void lay_out() {
     for (unsigned d = 0; d < rank_; ++d) {
-      // An axis of size 1 between two others hides whether they can merge: only direct neighbours are merged.
+      // An axis of size 1 between two others hides whether they can merge: only direct neighbors are merged.
       if (d > 0 && mergeable(d - 1) &&
           !(is_one(d - 1) && d > 1 && !built_.axes.empty() && built_.axes.back().first < d - 1))
         built_.axes.back().last = static_cast<std::uint8_t>(d);

@@ -3,7 +3,7 @@
 // What it does    Starts from one group per emitting node and merges groups along edges (producers into consumers,
 //                 reductions included), then groups that read the same values. Op names are never looked at: only index
 //                 maps, reduced axes and cost. What is not merged is noted with its reason.
-// Needs           select; copies where reshapes and outputs need them (materialise).
+// Needs           select; copies where reshapes and outputs need them (materialize).
 // Leaves behind   Program::groups, group_of, notes. Groups are convex: no path leaves one and comes back.
 #pragma once
 

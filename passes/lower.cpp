@@ -93,7 +93,7 @@ class Lowering {
     std::set<std::string> known;
     std::vector<std::size_t> first;
     for (const std::size_t i : groups)
-      if (built_[i] && known.insert(serialise(built_[i]->kernel)).second) first.push_back(i);
+      if (built_[i] && known.insert(serialize(built_[i]->kernel)).second) first.push_back(i);
     parallel_for(0, static_cast<std::int64_t>(first.size()), kNanoseconds, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t k = begin; k < end; ++k) {
         const std::size_t i = first[static_cast<std::size_t>(k)];

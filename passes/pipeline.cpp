@@ -1,7 +1,7 @@
 // The compiler, pass by pass. This is the page to read first.
 //
 //   simplify      drop what need not be computed
-//   materialise   copies where reshapes and outputs need buffers
+//   materialize   copies where reshapes and outputs need buffers
 //   select        dispatch every node once more: which form of which cell
 //   fuse          groups of emitting nodes become kernels
 //   lower         kernel descriptions, fused multiply-adds, compiled code, steps
@@ -10,7 +10,7 @@
 //   gather_calls  equal calls that do not depend on each other
 //   plan_memory   lifetimes, so that temporaries share memory
 //
-// The runner times each pass, verifies the graph after it (FERMATA_VERIFY=1, and always in debug builds), honours
+// The runner times each pass, verifies the graph after it (FERMATA_VERIFY=1, and always in debug builds), honors
 // FERMATA_DISABLE_PASSES and dumps with FERMATA_DUMP=ir,passes.
 #include "passes/pipeline.h"
 
@@ -28,7 +28,7 @@
 #include "passes/gather_calls.h"
 #include "passes/join_rows.h"
 #include "passes/lower.h"
-#include "passes/materialise.h"
+#include "passes/materialize.h"
 #include "passes/plan_memory.h"
 #include "passes/select.h"
 #include "passes/simplify.h"
@@ -44,7 +44,7 @@ struct Pass {
 };
 constexpr Pass kPipeline[] = {
     {"simplify", &simplify, true, true},
-    {"materialise", &materialise, false, true},
+    {"materialize", &materialize, false, true},
     {"select", &select, false, false},
     {"fuse", &fuse, true, false},
     {"lower", &lower, false, false},
@@ -180,7 +180,7 @@ std::string explain_plan(Graph graph, BackendKey backend) {
   const std::string before = to_string(graph);
   const Program program = run_pipeline(std::move(graph), backend, &timings);
   if (const std::string after = to_string(program.graph); after != before)
-    text += "\nafter simplify and materialise\n" + to_string(program.graph, true);
+    text += "\nafter simplify and materialize\n" + to_string(program.graph, true);
   // All nodes of a plan are on one backend, so one line has the keys and the cell of each of them.
   const std::string_view device = kBackendNames[static_cast<std::size_t>(backend)];
   text += fmt::format("\nchoices by the keys {{{0}, Dense}}, in the cell Dense/{0} of each op\n", device) +

@@ -92,7 +92,7 @@ struct Allocation {
 void* allocate_large(std::size_t& bytes);
 void release_large(void* data, std::size_t bytes) noexcept;
 
-/// At least `bytes` bytes, uninitialised, 64-byte aligned (2 MiB from 1 MiB up). Zero bytes are a valid buffer.
+/// At least `bytes` bytes, uninitialized, 64-byte aligned (2 MiB from 1 MiB up). Zero bytes are a valid buffer.
 /// OutOfMemoryError FM3001 if the system has no more or the limit is reached, after giving back everything cached.
 inline Allocation allocate_bytes(std::size_t bytes) {
   if (bytes <= BlockPool::kMaxBytes) [[likely]] {

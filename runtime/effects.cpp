@@ -44,7 +44,7 @@ void set_last_effect(Node* node) {
 }
 
 void run_effects(std::source_location where) {
-  if (Node* const node = pending_effect()) tensor_hooks.materialise(node, "effects that were recorded", where);
+  if (Node* const node = pending_effect()) tensor_hooks.materialize(node, "effects that were recorded", where);
 }
 
 EffectScope::EffectScope() : outside_(std::exchange(last_effect, nullptr)) {}

@@ -71,7 +71,7 @@ struct alignas(64) Node {
 };
 static_assert(sizeof(Node) == 128 && offsetof(Node, inputs) == 64 && sizeof(std::source_location) == 8);
 
-/// Room for a node, uninitialised; may throw OutOfMemoryError.
+/// Room for a node, uninitialized; may throw OutOfMemoryError.
 void* allocate_node();
 /// Frees values and what only they kept alive. The dead are linked through themselves: no recursion and no memory.
 void destroy_node(Node* dead);

@@ -66,7 +66,7 @@ Shape Tensor::shape() const { return impl_->view != nullptr ? impl_->view->sizes
 unsigned Tensor::rank() const { return impl_->view != nullptr ? impl_->view->sizes.rank() : impl_->value->rank; }
 
 std::int64_t Tensor::size(std::int64_t axis, Location where) const {
-  return shape()[normalise_axis("size", axis, {dtype(), shape()}, where)];
+  return shape()[normalize_axis("size", axis, {dtype(), shape()}, where)];
 }
 
 std::int64_t Tensor::element_count() const { return fermata::element_count(shape()); }

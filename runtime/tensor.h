@@ -30,7 +30,7 @@ struct TensorSlot {
   virtual ~TensorSlot() = default;
 };
 
-/// What a wrapper tensor really is: the parts of a sparse or quantised tensor, the batch behind a tensor inside vmap.
+/// What a wrapper tensor really is: the parts of a sparse or quantized tensor, the batch behind a tensor inside vmap.
 /// Its node has a type and no data, its keys lead every call to kernels that know the payload.
 struct TensorPayload {
   virtual ~TensorPayload() = default;
@@ -69,7 +69,7 @@ static_assert(sizeof(TensorImpl) == 64);
 
 /// Steps of the engine above this layer that reading a tensor needs. Installed once, by frontend/engine/context.cpp.
 struct TensorHooks {
-  void (*materialise)(Node* node, const char* reason, std::source_location where) = nullptr;
+  void (*materialize)(Node* node, const char* reason, std::source_location where) = nullptr;
   Node* (*view_value)(TensorImpl* view) = nullptr;  // makes the node of a view for the base's present value
   void (*written)(TensorImpl* impl) = nullptr;      // an identity is about to get another value
 };

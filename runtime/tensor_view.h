@@ -1,4 +1,4 @@
-// A materialised tensor as a kernel sees it, and the calling convention of `call` kernels.
+// A materialized tensor as a kernel sees it, and the calling convention of `call` kernels.
 #pragma once
 
 #include <cstdint>

@@ -38,14 +38,14 @@ def gpt2_training(engine, inputs):
     given, wanted, *weights = inputs
     for w in weights:
         w.requires_grad_(True)
-    optimiser = torch.optim.AdamW(weights, lr=1e-4, weight_decay=0.01, fused=True)
+    optimizer = torch.optim.AdamW(weights, lr=1e-4, weight_decay=0.01, fused=True)
     loss_of = torch.compile(gpt2_loss, dynamic=False) if engine.compiled else gpt2_loss
 
     def run():
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = loss_of(given, wanted, *weights)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         return [loss]
 
     return run

@@ -53,8 +53,8 @@ class Numpy:
         return e / self.sum(e, -1)
 
     def layer_norm(self, x):
-        centred = x - self.mean(x, -1)
-        return centred / np.sqrt(self.mean(centred * centred, -1) + 1e-5)
+        centered = x - self.mean(x, -1)
+        return centered / np.sqrt(self.mean(centered * centered, -1) + 1e-5)
 
     def rms_norm(self, x):
         return x / np.sqrt(self.mean(x * x, -1) + 1e-5)
@@ -167,8 +167,8 @@ class Jax(Numpy):
         return self.jax.nn.softmax(x, -1)
 
     def layer_norm(self, x):
-        centred = x - self.mean(x, -1)
-        return centred / self.sqrt(self.mean(centred * centred, -1) + 1e-5)
+        centered = x - self.mean(x, -1)
+        return centered / self.sqrt(self.mean(centered * centered, -1) + 1e-5)
 
     def rms_norm(self, x):
         return x / self.sqrt(self.mean(x * x, -1) + 1e-5)
@@ -212,8 +212,8 @@ def rows(e):
         return y / e.sum(y, -1)
 
     def layer_norm_by_hand(x):
-        centred = x - e.mean(x, -1)
-        return centred / e.sqrt(e.mean(centred * centred, -1) + 1e-5)
+        centered = x - e.mean(x, -1)
+        return centered / e.sqrt(e.mean(centered * centered, -1) + 1e-5)
 
     def peak_norm(x):
         peak = e.max(e.abs(x), -1)
@@ -250,10 +250,10 @@ def adam(e):
         value, gradient = (torch.from_numpy(load(f"adam_16M.{i}.npy")) for i in range(2))
         value.requires_grad_(True)
         value.grad = gradient
-        optimiser = torch.optim.Adam([value], lr=1e-3, fused=True)
+        optimizer = torch.optim.Adam([value], lr=1e-3, fused=True)
 
         def run():
-            optimiser.step()
+            optimizer.step()
             return [value]
 
         return run

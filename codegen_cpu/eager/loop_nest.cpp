@@ -47,7 +47,7 @@ LoopNest::LoopNest(std::span<const std::int64_t> sizes, std::span<const TensorVi
   collapse();
 }
 
-/// Drops axes of size 1 and joins neighbours that every operand steps through evenly.
+/// Drops axes of size 1 and joins neighbors that every operand steps through evenly.
 void LoopNest::collapse() {
   unsigned kept = 0;
   for (unsigned axis = 0; axis < rank_; ++axis) {

@@ -1,6 +1,6 @@
 // Drives reductions over any axes of an operand of any layout and real dtype, on several threads.
 //
-// Axes are merged as the compiled path merges them: neighbours that are both reduced or both kept and that the strides
+// Axes are merged as the compiled path merges them: neighbors that are both reduced or both kept and that the strides
 // allow. The last axis then decides: reduced, a row kernel; kept, a column kernel. Blocks and their order are those of
 // ir/kernel.h, so results do not depend on threads, and eager equals compiled bit for bit.
 #include <algorithm>

@@ -21,7 +21,7 @@ namespace fermata {
 [[gnu::always_inline]] inline float widen_float16(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
   const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fffu) << 13;
-  // The exponent is rebiased by a multiplication, which is exact and normalises subnormals on the way.
+  // The exponent is rebiased by a multiplication, which is exact and normalizes subnormals on the way.
   const auto scaled = __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, magnitude) * 0x1p112f);
   const std::uint32_t quiet = magnitude > 0x0f800000u ? 0x400000u : 0u;
   const std::uint32_t special = 0x7f800000u | quiet | (magnitude & 0x7fffffu);

@@ -10,7 +10,7 @@
 
 namespace fermata {
 
-/// Uninitialised elements for the length of a call.
+/// Uninitialized elements for the length of a call.
 template <class T> class Scratch {
  public:
   explicit Scratch(std::int64_t count)

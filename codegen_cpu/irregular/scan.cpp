@@ -1,7 +1,7 @@
 // Scans: every element combined with all before it along an axis.
 //
 // A line is taken in blocks: elements are combined within their block, and with what the blocks before came to. The
-// blocks have a fixed size, so the bits depend neither on threads nor on strides. Neighbouring lines run side by side
+// blocks have a fixed size, so the bits depend neither on threads nor on strides. Neighboring lines run side by side
 // where the axis is not the last one.
 #include <algorithm>
 #include <array>
@@ -106,7 +106,7 @@ template <class Step, class E> class Scan {
     }
   }
 
-  /// `count` neighbouring lines at once; their results lie side by side.
+  /// `count` neighboring lines at once; their results lie side by side.
   void scan_lines(std::int64_t line, std::int64_t count) {
     std::array<const Bits*, kColumns> x;
     bool adjacent = true;

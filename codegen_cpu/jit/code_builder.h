@@ -26,7 +26,7 @@ struct Isa {
 /// Null where there is none of that name.
 const Isa* find_isa(std::string_view name);
 
-/// The type of a program value: bool is i1, f16 and bf16 are their bits. Throws for complex and quantised dtypes.
+/// The type of a program value: bool is i1, f16 and bf16 are their bits. Throws for complex and quantized dtypes.
 Type* value_type(llvm::LLVMContext& context, DType dtype, unsigned lanes);
 /// The type of an element in memory: as above, but bool is a byte.
 Type* memory_type(llvm::LLVMContext& context, DType dtype, unsigned lanes);

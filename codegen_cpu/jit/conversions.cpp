@@ -36,7 +36,7 @@ struct Converter {
     return b.CreateTrunc(b.CreateSelect(b.CreateFCmpUNO(x, x), quiet, rounded), type(DType::bf16));
   }
 
-  /// f64 to f32, rounded to odd: the neighbour with the last bit set wherever the result is inexact.
+  /// f64 to f32, rounded to odd: the neighbor with the last bit set wherever the result is inexact.
   Value* round_to_odd(Value* x) const {
     Value* const nearest = b.CreateFPTrunc(x, type(DType::f32));
     Value* const back = b.CreateFPExt(nearest, type(DType::f64));

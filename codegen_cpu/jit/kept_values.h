@@ -4,7 +4,7 @@
 // softmax three times, its exponentials twice. A value that costs more than a store and a load is kept instead: the
 // first stage that computes it leaves it in the kernel's *room*, memory for the points of one row (in column kernels:
 // of one group of columns) that comes with the launch. A row of ordinary length stays in the first-level cache, and a
-// long one costs what materialising the value between two kernels would.
+// long one costs what materializing the value between two kernels would.
 #pragma once
 
 #include <cstdint>

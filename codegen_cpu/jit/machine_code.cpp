@@ -1,9 +1,9 @@
 // See machine_code.h.
 //
-// Measured on programs of 10 and 100 operations: the optimisation level Less without loop strength reduction and
+// Measured on programs of 10 and 100 operations: the optimization level Less without loop strength reduction and
 // without the machine schedulers gives the speed of level Default in a third to a fifth of its time. The IR comes
 // op-major, interleaved and with invariants hoisted, so that there is nothing left for those passes to find. Half of
-// what remains at level Less are passes and analyses that do nothing for a kernel. Of the others, those that make code
+// what remains at level Less are passes and analyzes that do nothing for a kernel. Of the others, those that make code
 // some per cent faster wait until a kernel is used much. What is left is selection, by more than half: it takes about
 // 10 us for each instruction, so the way to compile faster is to emit less.
 #include "codegen_cpu/jit/machine_code.h"
@@ -14,7 +14,7 @@
 namespace fermata::jit {
 namespace {
 
-void initialise_llvm() {
+void initialize_llvm() {
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeX86TargetInfo();
@@ -27,7 +27,7 @@ void initialise_llvm() {
 }
 
 std::unique_ptr<llvm::LLVMTargetMachine> make_target_machine(const Isa& isa) {
-  initialise_llvm();
+  initialize_llvm();
   const char* const triple = "x86_64-unknown-linux-gnu";
   std::string error;
   const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(triple, error);

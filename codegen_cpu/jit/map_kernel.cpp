@@ -4,7 +4,7 @@
 namespace fermata::jit {
 namespace {
 
-/// Whether something is read or written across rows, as a transposed operand is: then neighbouring rows share its cache
+/// Whether something is read or written across rows, as a transposed operand is: then neighboring rows share its cache
 /// lines.
 bool crosses_rows(const Kernel& kernel) {
   const unsigned vector_axis = kernel.rank - 1u;

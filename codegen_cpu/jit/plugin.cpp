@@ -68,7 +68,7 @@ void dump(llvm::Module& module, CodeGenerator& generator, const FermataLlvmReque
 void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
   const Isa* const isa = find_isa(request.target);
   if (isa == nullptr) refuse("no instruction set is called " + std::string(request.target));
-  const Kernel kernel = deserialise_kernel({request.kernel, request.kernel_size});
+  const Kernel kernel = deserialize_kernel({request.kernel, request.kernel_size});
   Lease generator(*isa);
   const std::unique_ptr<llvm::Module> module = generator->new_module();
   emit_kernel(*module, kernel, *isa, {request.streamed, is_wide(request)});

@@ -1,6 +1,6 @@
 // The C interface between the engine and the LLVM plugin, libfermata_llvm.so.
 //
-// One function compiles: serialised kernel in, relocatable ELF object out. The object defines kEntrySymbol and
+// One function compiles: serialized kernel in, relocatable ELF object out. The object defines kEntrySymbol and
 // kInfoSymbol and needs no other symbol. Nothing here needs LLVM; both sides include it.
 #pragma once
 
@@ -13,7 +13,7 @@
 extern "C" {
 
 struct FermataLlvmRequest {
-  const char* kernel;  // bytes of fermata::serialise()
+  const char* kernel;  // bytes of fermata::serialize()
   std::size_t kernel_size;
   const char* target;      // "avx512" or "avx2"
   std::uint32_t flags;     // FermataLlvmFlags

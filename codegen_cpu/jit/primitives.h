@@ -1,6 +1,6 @@
 // Lowers primitives (ir/prims.def) to LLVM IR, for scalars and vectors alike.
 //
-// The meaning is exact: no fast-math flag is ever set, no undefined behaviour of LLVM is reached whatever the operands,
+// The meaning is exact: no fast-math flag is ever set, no undefined behavior of LLVM is reached whatever the operands,
 // and nothing becomes a call of a library.
 #pragma once
 

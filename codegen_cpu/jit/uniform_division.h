@@ -2,7 +2,7 @@
 //
 // The bits are those of the true quotient. With high = RN(1 / d), low = RN(RN(1 - d high) high) and x and d far from
 // overflow and underflow, q = RN(x high + RN(x low)) is off by hardly more than half an ulp, so it is one of the two
-// neighbours of x / d; r = x - d q is then exact, and RN(q + r high) is x / d rounded correctly (Markstein,
+// neighbors of x / d; r = x - d q is then exact, and RN(q + r high) is x / d rounded correctly (Markstein,
 // "Computation of elementary functions on the IBM RISC System/6000 processor", 1990, theorem 8.3; Muller et al.,
 // "Handbook of floating-point arithmetic", 2nd edition, section 4.7). Groups with an x for which this does not hold are
 // divided as usual.

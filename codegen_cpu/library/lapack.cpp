@@ -34,7 +34,7 @@ double cubic(std::int64_t n) {
 template <class T> struct Lu {
   using R = RealPart<T>;
   explicit Lu(std::int64_t n) : a(n, n), pivots(n) {}
-  bool factorise() { return a.rows == 0 || getrf<T, R>(size_of(a.rows), a.data(), pivots.data()) == 0; }
+  bool factorize() { return a.rows == 0 || getrf<T, R>(size_of(a.rows), a.data(), pivots.data()) == 0; }
   bool is_odd() const {
     bool odd = false;
     for (std::int64_t i = 0; i < a.rows; ++i) odd ^= pivots[i] != i + 1;
@@ -59,7 +59,7 @@ template <class T> void solve_one(Stack& stack, std::int64_t number) {
   Lu<T> lu(n);
   const Columns<T> b(n, k);
   stack.read(0, number, lu.a), stack.read(1, number, b);
-  if (!lu.factorise()) return stack.fail(number);
+  if (!lu.factorize()) return stack.fail(number);
   if (n * k != 0) getrs<T, RealPart<T>>(size_of(n), size_of(k), lu.a.data(), lu.pivots.data(), b.data());
   write(b, stack.result<T>(number), k);
 }
@@ -79,7 +79,7 @@ template <class T> void inv_one(Stack& stack, std::int64_t number) {
   const std::int64_t n = stack.rows(0);
   Lu<T> lu(n);
   stack.read(0, number, lu.a);
-  if (!lu.factorise() || (n != 0 && getri<T, RealPart<T>>(size_of(n), lu.a.data(), lu.pivots.data()) != 0))
+  if (!lu.factorize() || (n != 0 && getri<T, RealPart<T>>(size_of(n), lu.a.data(), lu.pivots.data()) != 0))
     return stack.fail(number);
   write(lu.a, stack.result<T>(number), n);
 }
@@ -87,14 +87,14 @@ template <class T> void inv_one(Stack& stack, std::int64_t number) {
 template <class T> void det_one(Stack& stack, std::int64_t number) {
   Lu<T> lu(stack.rows(0));
   stack.read(0, number, lu.a);
-  lu.factorise();  // a pivot that vanishes is in the product
+  lu.factorize();  // a pivot that vanishes is in the product
   *stack.result<T>(number) = lu.determinant();
 }
 
 template <class T> void slogdet_one(Stack& stack, std::int64_t number) {
   Lu<T> lu(stack.rows(0));
   stack.read(0, number, lu.a);
-  lu.factorise();
+  lu.factorize();
   T sign = lu.is_odd() ? T(-1) : T(1);
   RealPart<T> logarithm = 0;
   for (std::int64_t i = 0; i < lu.a.rows; ++i) {
@@ -271,7 +271,7 @@ template <class T> void cofactor_one(Stack& stack, std::int64_t number) {
   if (!parts.decompose(stack, number)) return stack.fail(number);
   Lu<T> u(n), vh(n);
   std::copy_n(parts.u.data(), n * n, u.a.data()), std::copy_n(parts.vh.data(), n * n, vh.a.data());
-  u.factorise(), vh.factorise();
+  u.factorize(), vh.factorize();
   const Scratch<T> weights(n);
   T before = u.determinant() * vh.determinant();
   for (std::int64_t k = 0; k < n; ++k) weights[k] = before, before *= parts.s[k];

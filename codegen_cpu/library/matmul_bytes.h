@@ -1,4 +1,4 @@
-// Products of bytes, added up in i32: what quantised matrix products are made of. Sums wrap, so every kernel gives the
+// Products of bytes, added up in i32: what quantized matrix products are made of. Sums wrap, so every kernel gives the
 // same bits.
 #pragma once
 

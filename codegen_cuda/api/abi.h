@@ -13,7 +13,7 @@ using Address = unsigned long long;  // CUdeviceptr
 using Handle = void*;                // contexts, streams, events, modules, functions, graphs, descriptors
 
 // Results of the driver (CUresult).
-inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotInitialised = 3, kNoDevice = 100, kInvalidImage = 200,
+inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100, kInvalidImage = 200,
                         kNotFound = 500, kIllegalAddress = 700, kLaunchTimeout = 702, kLaunchFailed = 719,
                         kNotSupported = 801;
 // CUdevice_attribute.

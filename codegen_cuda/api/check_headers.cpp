@@ -13,7 +13,7 @@ namespace {
 
 static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY &&
               kNotFound == CUDA_ERROR_NOT_FOUND);
-static_assert(kNotInitialised == CUDA_ERROR_NOT_INITIALIZED && kNoDevice == CUDA_ERROR_NO_DEVICE);
+static_assert(kNotInitialized == CUDA_ERROR_NOT_INITIALIZED && kNoDevice == CUDA_ERROR_NO_DEVICE);
 static_assert(kInvalidImage == CUDA_ERROR_INVALID_IMAGE && kIllegalAddress == CUDA_ERROR_ILLEGAL_ADDRESS);
 static_assert(kLaunchTimeout == CUDA_ERROR_LAUNCH_TIMEOUT && kLaunchFailed == CUDA_ERROR_LAUNCH_FAILED);
 static_assert(kNotSupported == CUDA_ERROR_NOT_SUPPORTED);

@@ -1,4 +1,4 @@
-// Whether a value of a scalar program is what a formula computes: kernels are recognised by what they compute, not by
+// Whether a value of a scalar program is what a formula computes: kernels are recognized by what they compute, not by
 // what it was called.
 #pragma once
 

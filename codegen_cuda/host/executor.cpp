@@ -315,7 +315,7 @@ Result host_fill_bytes(Address to, unsigned char value, std::size_t count, Handl
 Result host_stream_create(Handle* stream, unsigned) { return *stream = new HostStream, kSuccess; }
 Result host_stream_destroy(Handle stream) { return delete static_cast<HostStream*>(stream), kSuccess; }
 /// The error of what was done is reported here, once: a device that is made up can be used again.
-Result host_stream_synchronise(Handle) {
+Result host_stream_synchronize(Handle) {
   const Lock lock(mutex);
   do_queued();
   return std::exchange(pending_error, kSuccess);
@@ -336,11 +336,11 @@ Result host_capture_end(Handle stream, Handle* graph) {
 Result host_event_create(Handle* event, unsigned) { return *event = new HostEvent, kSuccess; }
 Result host_event_destroy(Handle event) { return delete static_cast<HostEvent*>(event), kSuccess; }
 Result host_event_record(Handle, Handle) { return kSuccess; }
-Result host_event_synchronise(Handle) {
+Result host_event_synchronize(Handle) {
   const Lock lock(mutex);
   return do_queued(), kSuccess;
 }
-Result host_event_query(Handle event) { return host_event_synchronise(event); }
+Result host_event_query(Handle event) { return host_event_synchronize(event); }
 Result host_module_load(Handle* module, const void* image) {
   const Lock lock(mutex);
   *module = new std::shared_ptr<HostModule>(add_host_module(static_cast<const char*>(image)));

@@ -1,6 +1,6 @@
 // See joined_products.h. A block of 256 threads takes 64 rows of a result and goes through the columns of what is
 // between 64 at a time: a 64 x 64 part of the first product, its weights, and what they add to the second one. Each
-// thread has 4 x 4 elements of the first and 4 rows of the second; 16 neighbours share their rows. Both factors pass
+// thread has 4 x 4 elements of the first and 4 rows of the second; 16 neighbors share their rows. Both factors pass
 // through shared memory, 32 deep.
 #include "codegen_cuda/library/joined_products.h"
 
@@ -26,7 +26,7 @@ namespace fermata::gpu {
 namespace {
 
 constexpr int kRows = 64, kKeys = 64, kDepth = 32, kThreads = 256, kAcross = 16;
-constexpr int kPitch = kRows + 4;  // keeps packs of four aligned and neighbours in other banks
+constexpr int kPitch = kRows + 4;  // keeps packs of four aligned and neighbors in other banks
 constexpr std::int64_t kMostColumns = 256;
 
 /// Arguments after those of the row kernel. Then size and strides (left, right, values) of each batch axis.
@@ -61,7 +61,7 @@ std::atomic<JoinRule>& rule() {
 
 std::int64_t rounded_up(std::int64_t count, std::int64_t step) { return (count + step - 1) / step * step; }
 
-/// Columns of the result for each of the 16 neighbours.
+/// Columns of the result for each of the 16 neighbors.
 unsigned columns_of(std::int64_t width) {
   unsigned columns = 1;
   while (kAcross * columns < width) columns *= 2;
@@ -151,7 +151,7 @@ class Writer {
     e_.block(
         [&] {
           e_.line("fm_barrier();");
-          // Neighbours read what lies side by side.
+          // Neighbors read what lies side by side.
           fill("left", "i", "k", kRows, kDepth, kPitch, "left_deep == 1", "top + i < queries && from + k < depth",
                left_, "left_in + (left_at + (top + i) * left_row + (from + k) * left_deep)");
           fill("right", "i", "k", kKeys, kDepth, kPitch, "right_deep == 1", "first + i < keys && from + k < depth",
@@ -187,7 +187,7 @@ class Writer {
           e_.line("{};", combine("most", fmt::format("v{}", e_.kernel.reductions[rows_.top].lifted[0])));
       });
       if (rows_.has_top) {
-        neighbours([&] {
+        neighbors([&] {
           e_.line("const f32 other = fm_shuffle(most, lane ^ apart);"), e_.line("{};", combine("most", "other"));
         });
         e_.line("{};", combine("most", "highest[i]"));
@@ -240,7 +240,7 @@ class Writer {
 
   void finish() {
     each("i", 4, [&] {
-      neighbours([&] { e_.line("total[i] = total[i] + fm_shuffle(total[i], lane ^ apart);"); });
+      neighbors([&] { e_.line("total[i] = total[i] + fm_shuffle(total[i], lane ^ apart);"); });
       enter_row();
       if (rows_.has_top) e_.line("const f32 {} = highest[i];", e_.state(rows_.top, 0, "total"));
       std::size_t stage = 0;
@@ -270,7 +270,7 @@ class Writer {
     e_.block(body, "for (int {0} = 0; {0} < {1}; ++{0})", variable, count);
   }
   /// Over the 16 threads that share rows.
-  template <class F> void neighbours(F&& body) {
+  template <class F> void neighbors(F&& body) {
     e_.line("#pragma unroll");
     e_.block(body, "for (int apart = {}; apart > 0; apart /= 2)", kAcross / 2);
   }
@@ -331,7 +331,7 @@ class Writer {
   ElementText left_, right_, values_, result_;
 };
 
-/// Batch axes of the result with the strides of the three factors; neighbours that can be one axis are.
+/// Batch axes of the result with the strides of the three factors; neighbors that can be one axis are.
 std::vector<std::int64_t> batch_slots(const TensorView& result, const TensorView& left, const TensorView& right,
                                       const TensorView& values) {
   const TensorView* const factors[] = {&left, &right, &values};
@@ -406,7 +406,7 @@ std::optional<JoinEstimate> JoinedProducts::estimate(const JoinedSizes& s) const
 
 std::string JoinedProducts::source(const Shape& s, std::string* name) const {
   const std::string described =
-      fmt::format("{}{}{}{}{}.{}.{}.{}{}", serialise(kernel_), fermata::name(s.left), fermata::name(s.right),
+      fmt::format("{}{}{}{}{}.{}.{}.{}{}", serialize(kernel_), fermata::name(s.left), fermata::name(s.right),
                   fermata::name(s.values), fermata::name(s.result), s.made, s.batch_axes, s.columns, s.wide ? "w" : "");
   Emission e(kernel_, schedule_, function_name("joined", described), s.wide);
   Writer w(e, *rows_, s.made, s.columns);

@@ -1,6 +1,6 @@
 // Kernels that cuBLASLt does itself, at the end of a product: a bias for each column, relu, gelu.
 //
-// They are recognised by what they compute, not by what it was called: the program of a kernel is compared with those
+// They are recognized by what they compute, not by what it was called: the program of a kernel is compared with those
 // of the library's epilogues, which are put together from the formulas of the op table.
 #pragma once
 

@@ -23,7 +23,7 @@ struct MatmulProblem {
   MatrixSide lhs, rhs;  // m x k and k x n
   void* out;            // dense: batches, m, n
   DType out_dtype;
-  Shape batch_sizes;  // neighbours that can be one axis are
+  Shape batch_sizes;  // neighbors that can be one axis are
 
   std::int64_t batches() const { return element_count(batch_sizes); }
 };

@@ -44,7 +44,7 @@ Address deferred_check(std::function<void(const Found&)> raise) {
     slots.block = here.allocator().allocate(kSlots * sizeof(std::uint64_t), here.shared_stream());
     slots.block->recording = nullptr;
     slots.clear(here.shared_stream());
-    check(driver().stream_synchronise(here.shared_stream().handle), "cuStreamSynchronize");
+    check(driver().stream_synchronize(here.shared_stream().handle), "cuStreamSynchronize");
   }
   const std::size_t mine = slots.next++ % kSlots;
   slots.raise[mine] = std::move(raise), slots.dirty = true;
@@ -60,7 +60,7 @@ void throw_failed_checks() {
   std::vector<std::uint64_t> values(kSlots);
   check(driver().copy_to_host(values.data(), slots.block->address, kSlots * sizeof(std::uint64_t), stream.handle),
         "cuMemcpyDtoHAsync");
-  check(driver().stream_synchronise(stream.handle), "cuStreamSynchronize");
+  check(driver().stream_synchronize(stream.handle), "cuStreamSynchronize");
   for (std::size_t i = 0; i < kSlots; ++i) {
     const std::size_t at = (slots.next + i) % kSlots;  // the oldest first
     if (values[at] == ~std::uint64_t{0} || !slots.raise[at]) continue;

@@ -129,7 +129,7 @@ Stream* Device::new_stream() {
 }
 
 void Device::end_stream(Stream* stream) {
-  driver().stream_synchronise(stream->handle);
+  driver().stream_synchronize(stream->handle);
   allocator_->forget_stream(*stream, *shared_stream_);
   driver().stream_destroy(stream->handle);
   delete stream;
@@ -191,11 +191,11 @@ void note_started(std::string_view function) {
     entry.step.assign(run_site != nullptr ? run_site->step : std::string_view());
     entry.where = run_location();
   }
-  if (waits_for_each() && !is_recording()) synchronise(stream);
+  if (waits_for_each() && !is_recording()) synchronize(stream);
 }
 
-void synchronise(Stream& stream) {
-  const Result r = driver().stream_synchronise(stream.handle);
+void synchronize(Stream& stream) {
+  const Result r = driver().stream_synchronize(stream.handle);
   std::vector<StartedWork> started;
   {
     const std::lock_guard lock(stream.mutex);

@@ -83,7 +83,7 @@ std::source_location run_location();
 /// Remembers what is being started.
 void note_started(std::string_view function);
 /// Throws what has gone wrong on the stream since it was last waited for.
-void synchronise(Stream& stream);
+void synchronize(Stream& stream);
 
 /// Throws for a failed call of the driver.
 void check(Result result, const char* call);

@@ -16,7 +16,7 @@ class Graph final : public RecordedRun {
   Graph(Device& device, Handle executable, std::vector<Block*> kept, bool checks)
       : device_(device), executable_(executable), kept_(std::move(kept)), checks_(checks) {}
   ~Graph() override {
-    driver().stream_synchronise(device_.shared_stream().handle);
+    driver().stream_synchronize(device_.shared_stream().handle);
     driver().graph_executable_destroy(executable_);
     for (Block* const block : kept_) block->recording = nullptr, device_.allocator().release(block);
   }

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kBatch = 64, kSide = 8, kClasses = 10;
 constexpr double kAccuracy = 0.96, kDifference = 1e-4;
 
-/// Two convolutions with batch normalisation and pooling, and one matrix.
+/// Two convolutions with batch normalization and pooling, and one matrix.
 class ConvNet {
  public:
   ConvNet(std::uint64_t seed, fm::BackendKey device) : generator_(seed), device_(device) {

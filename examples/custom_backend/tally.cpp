@@ -126,7 +126,7 @@ class TallyBackend final : public fermata::Backend {
     if (bytes != 0) std::memcpy(Memory::instance().backing(to), from, bytes);
     ++copies_in;
   }
-  void synchronise() override {}  // launches have run when they return
+  void synchronize() override {}  // launches have run when they return
 };
 
 // ---- A kernel of its own

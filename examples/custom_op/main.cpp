@@ -109,7 +109,7 @@ int main() {
   } catch (const fm::ShapeError& error) { std::cout << error.what() << '\n'; }
 
   const fm::Tensor y = fm::exp(series::symlog(series::ema(x + 1, 0.9)) * 2) - 1;
-  std::cout << "\nsymlog fuses with its neighbours, ema is a call step among them\n"
+  std::cout << "\nsymlog fuses with its neighbors, ema is a call step among them\n"
             << fm::explain(y) << "\nthe rows\n"
             << fm::describe_row("series::ema") << fm::describe_row("series::symlog");
   return wrong == 0 ? 0 : 1;

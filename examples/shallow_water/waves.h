@@ -5,7 +5,7 @@
 //   q_t + (p q / h)_x + (q^2 / h + g h^2 / 2)_y = 0
 //
 // Central differences of fourth order in space and the classical Runge-Kutta method in time. What leaves one cell
-// enters its neighbour, so the total depth is conserved to rounding; the energy of waves that the grid resolves is
+// enters its neighbor, so the total depth is conserved to rounding; the energy of waves that the grid resolves is
 // conserved to the order of the method.
 #pragma once
 
@@ -24,7 +24,7 @@ struct State {
 struct Grid {
   std::int64_t n = 128;
   double gravity = 9.81;
-  double spacing = 1;       // of cells, in metres
+  double spacing = 1;       // of cells, in meters
   double time_step = 0.03;  // in seconds; waves of speed sqrt(g h) cross less than a third of a cell in it
 };
 
@@ -35,7 +35,7 @@ State step(const Grid& grid, const State& state);
 /// `count` steps as one loop, which is one step of a plan where it is compiled.
 State run(const Grid& grid, const State& state, std::int64_t count);
 
-/// The volume of water, in cubic metres.
+/// The volume of water, in cubic meters.
 Tensor volume(const Grid& grid, const State& state);
 /// Kinetic energy plus potential energy above that of a flat surface, over the density.
 Tensor energy(const Grid& grid, const State& state);

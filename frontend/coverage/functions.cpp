@@ -17,12 +17,12 @@ Results listed(const Unique& u) {
 }
 
 /// A copy of x after one step along a gradient.
-template <class Optimiser> Tensor stepped(const Tensor& x, const Tensor& gradient) {
+template <class Optimizer> Tensor stepped(const Tensor& x, const Tensor& gradient) {
   if (x.requires_grad() || gradient.requires_grad())
-    throw GradientError(1717, "an optimiser's step writes its parameters: nothing is differentiated through it");
+    throw GradientError(1717, "an optimizer's step writes its parameters: nothing is differentiated through it");
   const Tensor parameter = copy(x);
-  Optimiser optimiser({parameter});
-  optimiser.step(std::array{gradient});
+  Optimizer optimizer({parameter});
+  optimizer.step(std::array{gradient});
   return parameter;
 }
 

@@ -35,7 +35,7 @@ Node* shared(Node* node) {
 /// A value in a dense buffer of its own, computed now.
 Node* dense_value(const Tensor& value, Location where) {
   Node* node = value.node();
-  if (node->pending()) tensor_hooks.materialise(node, "a write in place behind an address", where);
+  if (node->pending()) tensor_hooks.materialize(node, "a write in place behind an address", where);
   return node;
 }
 

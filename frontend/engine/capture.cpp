@@ -156,7 +156,7 @@ void cut_at_bound(Node* n, std::source_location where) {
     keep_cut_site(*at, depth - previous->depth.load(memory_order_relaxed));
   }
   if (at == nullptr) return;
-  tensor_hooks.materialise(at, "the bound on pending nodes", where);
+  tensor_hooks.materialize(at, "the bound on pending nodes", where);
   measure_depths(n);
 }
 
@@ -171,7 +171,7 @@ void cut(Node* n, std::source_location where) {
     if (recorded - kept.last < kept.depth) measure_depths(n);
     if (n->depth.load(memory_order_relaxed) < kept.depth) return;
     kept.last = recorded;
-    tensor_hooks.materialise(n, "the bound on pending nodes", where);
+    tensor_hooks.materialize(n, "the bound on pending nodes", where);
   } else if (depth >= pending_limit.load(memory_order_relaxed)) {
     cut_at_bound(n, where);
   }
@@ -222,7 +222,7 @@ Tensor capture_settled(const Call& call, PointwiseOperands& p) {
   return finish(node, call.keys, call);
 }
 
-/// Sparse and quantised tensors are not recorded as wholes; their kernels call ops on their parts, which are.
+/// Sparse and quantized tensors are not recorded as wholes; their kernels call ops on their parts, which are.
 bool is_compound(const Call& call) { return (call.keys & kCompoundKeys).bits != 0; }
 
 /// What is not recorded runs now; a function that is being compiled would keep the result for ever.
@@ -249,7 +249,7 @@ bool runs_at_once(const Call& call) {
 constexpr DispatchKeySet kUnusualKeys = kCompoundKeys | DispatchKeySet(std::uint64_t{0xfe});
 bool is_unusual(const Call& call) { return (call.keys & kUnusualKeys).bits != 0; }
 
-/// Written out: an initialiser with gaps makes g++ clear the whole node first, by an instruction that takes a third of
+/// Written out: an initializer with gaps makes g++ clear the whole node first, by an instruction that takes a third of
 /// a call.
 constexpr std::array<std::uint16_t, Node::kInlineInputs> kNotStretched{0, 0, 0};
 
@@ -565,7 +565,7 @@ void capture_boxed(const Call& call, Stack& stack) {
     if (effect_of(call.entry.op) == Effect::effect) run_effects(call.where);
   }
   for (const Tensor& t : tensors_of(stack))
-    if (t.impl()->payload == nullptr && t.node()->pending()) tensor_hooks.materialise(t.node(), why, call.where);
+    if (t.impl()->payload == nullptr && t.node()->pending()) tensor_hooks.materialize(t.node(), why, call.where);
   redispatch_boxed(call, Functionality::capture, stack);
 }
 
@@ -574,7 +574,7 @@ template <auto kCapture> struct AtOnce;
 template <class... A, Tensor (*kCapture)(const Call&, A...)> struct AtOnce<kCapture> {
   static Tensor run(const Call& call, A... args) {
     Tensor result = kCapture(call, args...);
-    if (Node* n = result.node(); n->pending()) tensor_hooks.materialise(n, "an eager call on a device", call.where);
+    if (Node* n = result.node(); n->pending()) tensor_hooks.materialize(n, "an eager call on a device", call.where);
     return result;
   }
 };

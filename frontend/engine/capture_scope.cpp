@@ -40,7 +40,7 @@ void CaptureScope::touch(const Tensor& tensor, Location where) {
       ~Outside() { capture_scope = scope; }
     } outside;
     const EffectScope effects;  // those that the function has recorded happen when it runs
-    tensor_hooks.materialise(node, "a compiled function uses a pending tensor", where);
+    tensor_hooks.materialize(node, "a compiled function uses a pending tensor", where);
   }
   hidden_.emplace(node, tensor);
 }

@@ -149,7 +149,7 @@ void CapturedCall::run(Replayer& r, std::span<const Tensor> arguments, Location 
       r.held.emplace_back();
     Tensor none;
     const Tensor& t = place.find(arguments, r.held.empty() ? none : r.held.back());
-    if (t.node()->pending()) tensor_hooks.materialise(t.node(), "a compiled function uses a pending tensor", where);
+    if (t.node()->pending()) tensor_hooks.materialize(t.node(), "a compiled function uses a pending tensor", where);
     r.leaves.push_back(
         leaf_buffer(*t.node(), *t.node()->storage.load(std::memory_order_acquire), plan_->backend, r.staged));
   }

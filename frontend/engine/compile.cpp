@@ -154,7 +154,7 @@ void CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint6
   // Inside vmap it is part of what is batched, and so of what that is compiled as.
   if (vmap_frame != nullptr) return run_body();
   for (const Tensor& t : args)
-    if (t.node()->pending()) tensor_hooks.materialise(t.node(), "an argument of a compiled function", where);
+    if (t.node()->pending()) tensor_hooks.materialize(t.node(), "an argument of a compiled function", where);
   const CaptureContext context = CaptureContext::current();
   State::Taken taken(*state_);
   state_->find(taken, args, numbers, context);

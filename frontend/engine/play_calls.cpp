@@ -79,7 +79,7 @@ class CallPlayer {
   void run(std::uint32_t i, bool wanted) {
     const Node& n = *walk_.order[i].node;
     if (is_view_op(n.op) && try_view(i)) {
-      if (wanted) materialise_view(i);
+      if (wanted) materialize_view(i);
       return;
     }
     if (is_pointwise(n.op) && run_inner_loop(i)) return;
@@ -183,7 +183,7 @@ class CallPlayer {
     return true;
   }
   /// Outputs own dense buffers: values never alias.
-  void materialise_view(std::uint32_t i) {
+  void materialize_view(std::uint32_t i) {
     const Node& n = *walk_.order[i].node;
     Shape strides;
     const TensorView from = view(i, strides);

@@ -382,7 +382,7 @@ void play_with_effects(Node* effect, std::span<Node* const> roots, const char* r
   }
 }
 
-void materialise(Node* node, const char* reason, std::source_location where) {
+void materialize(Node* node, const char* reason, std::source_location where) {
   Node* const roots[] = {node};
   sync_nodes(roots, reason, where);
 }
@@ -400,7 +400,7 @@ void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_lo
 }
 
 void install_sync() {
-  tensor_hooks.materialise = &materialise;
+  tensor_hooks.materialize = &materialize;
   prepare_thread = &Player::prepare_thread;
   tensor_hooks.written = [](TensorImpl* impl) {
     if (in_capture_scope()) [[unlikely]]

@@ -36,7 +36,7 @@ void sync(std::span<const Tensor> tensors, Location where) {
     const BackendKey key = t.node()->backend;
     if (key == BackendKey::cpu || waited.has(key)) continue;
     waited = waited | key;
-    if (Backend* const device = backend(key)) device->synchronise();
+    if (Backend* const device = backend(key)) device->synchronize();
   }
 }
 

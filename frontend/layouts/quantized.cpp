@@ -1,4 +1,4 @@
-// See fermata/quantized.h and quantized_tensor.h: making quantised tensors and taking them apart.
+// See fermata/quantized.h and quantized_tensor.h: making quantized tensors and taking them apart.
 #include "fermata/quantized.h"
 
 #include <fmt/format.h>
@@ -40,13 +40,13 @@ class Numbers {
  public:
   Numbers(std::string_view function, const Tensor& x, DType dtype, std::optional<std::int64_t> axis, Location where)
       : function_(function), x_(x), dtype_(dtype), where_(where) {
-    if (axis) axis_ = normalise_axis(function, *axis, type_of(x), where);
+    if (axis) axis_ = normalize_axis(function, *axis, type_of(x), where);
   }
 
   Quantization take(const Operand& scale, const Operand& zero_point) {
     return {scale_tensor(scale), zero_tensor(zero_point), axis_};
   }
-  bool centred() const { return centred_; }
+  bool centered() const { return centered_; }
 
  private:
   Tensor scale_tensor(const Operand& scale) {
@@ -73,7 +73,7 @@ class Numbers {
                   fmt::format("a zero point of {} is one of its bytes ({} to {}), not {}", name(dtype_), range.low,
                               range.high, value),
                   x_, where_);
-    centred_ = value == static_cast<double>(range.middle);
+    centered_ = value == static_cast<double>(range.middle);
     return shaped("zero_point", tensor(static_cast<std::int64_t>(value), DType::i32, where_));
   }
   Tensor shaped(std::string_view label, const Tensor& numbers) {
@@ -100,7 +100,7 @@ class Numbers {
   DType dtype_;
   Location where_;
   std::optional<std::int64_t> axis_;
-  bool centred_ = false;
+  bool centered_ = false;
 };
 
 /// The largest and smallest along all axes but the channels', if any.
@@ -125,13 +125,13 @@ const QuantizedPayload* quantized_payload(const Tensor& x) {
 const QuantizedPayload& require_quantized(std::string_view function, const Tensor& x, Location where) {
   require_defined(function, x, where);
   if (const QuantizedPayload* payload = quantized_payload(x)) return *payload;
-  throw DTypeError(1151, format_error(1151, "DTypeError", fmt::format("{}: not a quantised tensor", function),
+  throw DTypeError(1151, format_error(1151, "DTypeError", fmt::format("{}: not a quantized tensor", function),
                                       describe(x), where, "quantize() makes one"));
 }
 
-Tensor make_quantized(const Tensor& bytes, const Quantization& how, bool centred, const GradEdge& history) {
+Tensor make_quantized(const Tensor& bytes, const Quantization& how, bool centered, const GradEdge& history) {
   auto payload = std::make_unique<QuantizedPayload>();
-  payload->bytes = bytes, payload->how = how, payload->centred = centred, payload->history = history;
+  payload->bytes = bytes, payload->how = how, payload->centered = centered, payload->history = history;
   const DType dtype = bytes.dtype() == DType::i8 ? DType::qi8 : DType::qu8;
   return Tensor({dtype, bytes.shape()}, DispatchKeySet(bytes.node()->backend) | Functionality::quantized,
                 std::move(payload));
@@ -159,7 +159,7 @@ Tensor quantize(const Tensor& x, const Operand& scale, const Operand& zero_point
   Numbers numbers("quantize", x, dtype, axis, where);
   const Quantization how = numbers.take(scale, zero_point);
   const Tensor operands[] = {x, how.scale, how.zero_point};
-  const std::int64_t attributes[] = {how.axis.value_or(-1), numbers.centred() ? 1 : 0};
+  const std::int64_t attributes[] = {how.axis.value_or(-1), numbers.centered() ? 1 : 0};
   return general_call(Op::quantize, operands, {.wanted = {dtype, x.shape()}, .integers = attributes, .scalars = {}},
                       where);
 }
@@ -172,7 +172,7 @@ Quantization fit_quantization(const Tensor& x, DType dtype, std::optional<std::i
                               Location where) {
   require_defined("fit_quantization", x, where);
   require_quantized_dtype("fit_quantization", x, dtype, where);
-  if (axis) axis = normalise_axis("fit_quantization", *axis, type_of(x), where);
+  if (axis) axis = normalize_axis("fit_quantization", *axis, type_of(x), where);
   const ByteRange range = range_of(dtype);
   const Extremes extremes = extremes_of(astype(x.detach(), DType::f32, where), axis, where);
   // Zero is always one of the values, so that padding and relu are exact.
@@ -204,7 +204,7 @@ Tensor quantized(const Tensor& bytes, const Operand& scale, const Operand& zero_
   Numbers numbers("quantized", bytes, bytes.dtype() == DType::i8 ? DType::qi8 : DType::qu8, axis, where);
   const Quantization how = numbers.take(scale, zero_point);
   // Another identity of the same bytes: a write through the caller's does not change the tensor.
-  return make_quantized(bytes.detach(), how, numbers.centred(), {});
+  return make_quantized(bytes.detach(), how, numbers.centered(), {});
 }
 
 Tensor int_repr(const Tensor& x, Location where) { return require_quantized("int_repr", x, where).bytes.detach(); }

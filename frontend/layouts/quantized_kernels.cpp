@@ -55,7 +55,7 @@ Tensor refuse_ternary(const Call& call, const Operand& a, const Operand& b, cons
 }
 Tensor refuse_general(const Call& call, Tensors tensors, const Attributes&) { throw_missing(call, lines(tensors)); }
 
-/// The payload of an operand that must be quantised as the others are.
+/// The payload of an operand that must be quantized as the others are.
 const QuantizedPayload& part(const Call& call, const Tensor& x, Tensors all) {
   const QuantizedPayload* payload = quantized_payload(x);
   if (payload == nullptr) throw_missing(call, lines(all));
@@ -112,7 +112,7 @@ Tensor run_cast(const Call& call, Tensors x, const Attributes& attributes) {
 
 Tensor run_copy(const Call& call, Tensors x, const Attributes&) {
   const QuantizedPayload& q = part(call, x[0], x);
-  return make_quantized(copy(q.bytes, call.where), q.how, q.centred, q.history);
+  return make_quantized(copy(q.bytes, call.where), q.how, q.centered, q.history);
 }
 
 /// Views of one scale, of any shape; with channels, those that only move axes.
@@ -126,14 +126,14 @@ Tensor run_view(const Call& call, Tensors x, const Attributes& attributes) {
       if (attributes.integers[i] == *q.how.axis) how.axis = static_cast<std::int64_t>(i);
   }
   const Tensor bytes = make_view(op, q.bytes, attributes.integers, attributes.wanted.shape, call.where);
-  return make_quantized(bytes, how, q.centred, q.history);
+  return make_quantized(bytes, how, q.centered, q.history);
 }
 
 Tensor run_relu(const Call& call, const Operand& x) {
   const QuantizedPayload& q = part(call, x.tensor(), {&x.tensor(), 1});
   const Location where = call.where;
   const Tensor zero = astype(along_channels(q.how.zero_point, q.how, q.bytes.rank(), where), q.bytes.dtype(), where);
-  return make_quantized(maximum({q.bytes, where}, zero), q.how, q.centred, q.history);
+  return make_quantized(maximum({q.bytes, where}, zero), q.how, q.centered, q.history);
 }
 
 Tensor run_add(const Call& call, const Operand& a, const Operand& b) {

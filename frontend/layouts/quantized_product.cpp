@@ -1,4 +1,4 @@
-// Products of quantised matrices: sums of bytes in i32, and what zero points add to them.
+// Products of quantized matrices: sums of bytes in i32, and what zero points add to them.
 //
 // sum (a - za)(b - zb) = sum ab - za sum b - zb sum a + K za zb. The right operand is laid out once and kept with its
 // column sums, so that a call reads it as it lies; the left one is made unsigned, which is what processors multiply by
@@ -96,7 +96,7 @@ Tensor integer_product(const QuantizedPayload& lhs, const QuantizedPayload& rhs,
     column_sums = sum_i32(matrix, -2, true, where);
   }
   const Tensor corrected = take_away(sums, column_sums, left.zero_point, where);
-  if (rhs.centred) return corrected;
+  if (rhs.centered) return corrected;
   const std::int64_t depth = lhs.bytes.size(-1);
   const Tensor row_sums = sum_i32(left.elements, -1, true, where);
   const Tensor whole_rows = subtract({row_sums, where}, multiply({left.zero_point, where}, depth));

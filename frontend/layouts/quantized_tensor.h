@@ -1,4 +1,4 @@
-// What a quantised tensor is made of. The public half is fermata/quantized.h.
+// What a quantized tensor is made of. The public half is fermata/quantized.h.
 #pragma once
 
 #include <mutex>
@@ -18,21 +18,21 @@ struct PackedMatrix {
 
 /// The parts never change, so what was derived from them stays right.
 struct QuantizedPayload final : TensorPayload {
-  std::string_view kind() const override { return "a quantised tensor"; }
+  std::string_view kind() const override { return "a quantized tensor"; }
   std::string_view hint() const override { return "dequantize() gives its values, int_repr() its bytes"; }
 
   Tensor bytes;  // i8 or u8
   Quantization how;
-  bool centred = false;  // the zero point is known to be 0 (qi8) or 128 (qu8)
-  GradEdge history;      // of what was quantised where that wants a gradient: asking for it raises
+  bool centered = false;  // the zero point is known to be 0 (qi8) or 128 (qu8)
+  GradEdge history;       // of what was quantized where that wants a gradient: asking for it raises
   mutable std::mutex packing;
   mutable std::optional<PackedMatrix> packed[2];  // as it is, and transposed
 };
 
-/// Null unless the tensor is a quantised one.
+/// Null unless the tensor is a quantized one.
 const QuantizedPayload* quantized_payload(const Tensor& x);
-/// A quantised tensor of parts that fit each other.
-Tensor make_quantized(const Tensor& bytes, const Quantization& how, bool centred, const GradEdge& history);
+/// A quantized tensor of parts that fit each other.
+Tensor make_quantized(const Tensor& bytes, const Quantization& how, bool centered, const GradEdge& history);
 /// The payload, or DTypeError FM1151.
 const QuantizedPayload& require_quantized(std::string_view function, const Tensor& x, Location where);
 
@@ -45,7 +45,7 @@ Tensor with_blocked_history(const Tensor& value, const GradEdge& history);
 /// [N, K] where it is transposed.
 Tensor integer_product(const QuantizedPayload& lhs, const QuantizedPayload& rhs, bool transposed, Location where);
 
-/// The text of a quantised tensor: its values, and how they are stored.
+/// The text of a quantized tensor: its values, and how they are stored.
 std::string quantized_to_string(const Tensor& x, Location where);
 
 /// Kernels of the Quantized key, on the CPU.

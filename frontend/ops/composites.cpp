@@ -56,8 +56,8 @@ Tensor run_mean(const Call& call, Tensors x, const Attributes& a) {
 Tensor run_var(const Call& call, Tensors x, const Attributes& a) {
   const Tensor wide = widened(x[0], call.where);
   const Shape axes = axes_of(a.integers[0]);
-  const Tensor centred = subtract({wide, call.where}, mean_of(wide, axes, true, call.where));
-  const Tensor size = is_complex(wide.dtype()) ? abs({centred, call.where}) : centred;
+  const Tensor centered = subtract({wide, call.where}, mean_of(wide, axes, true, call.where));
+  const Tensor size = is_complex(wide.dtype()) ? abs({centered, call.where}) : centered;
   const Tensor result = mean_of(square({size, call.where}), axes, a.integers[1] != 0, call.where, number(a, 0));
   return astype(result, real_dtype(floated(x[0].dtype())), call.where);
 }
@@ -121,10 +121,10 @@ Tensor run_layer_norm(const Call& call, Tensors x, const Attributes& a) {
   const Location where = call.where;
   const Tensor wide = widened(x[0], where);
   const Shape last{wide.rank() - 1};
-  const Tensor centred = subtract({wide, where}, mean_of(wide, last, true, where));
-  const Tensor variance = mean_of(square({centred, where}), last, true, where);
+  const Tensor centered = subtract({wide, where}, mean_of(wide, last, true, where));
+  const Tensor variance = mean_of(square({centered, where}), last, true, where);
   const Tensor scale = rsqrt({add({variance, where}, number(a, 0)), where});
-  return astype(Affine(x, a).apply(multiply({centred, where}, scale), where), floated(x[0].dtype()), where);
+  return astype(Affine(x, a).apply(multiply({centered, where}, scale), where), floated(x[0].dtype()), where);
 }
 
 Tensor run_rms_norm(const Call& call, Tensors x, const Attributes& a) {
@@ -143,7 +143,7 @@ Tensor run_linear(const Call& call, Tensors x, const Attributes&) {
 /// The last axis of x must be there, and as long as the one axis of `parameter` where that is given.
 void check_last_axis(Op op, const Tensor& x, const Tensor& parameter, std::string_view label, Location where) {
   require_defined(name(op), x, where);
-  normalise_axis(name(op), -1, type_of(x), where);
+  normalize_axis(name(op), -1, type_of(x), where);
   if (!parameter.defined() || (parameter.rank() == 1 && parameter.size(0) == x.size(-1))) return;
   throw ShapeError(
       1021, format_error(
@@ -153,7 +153,7 @@ void check_last_axis(Op op, const Tensor& x, const Tensor& parameter, std::strin
                 where));
 }
 
-Tensor normalised(Op op, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, Location where) {
+Tensor normalized(Op op, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, Location where) {
   check_last_axis(op, x, weight, "weight", where);
   check_last_axis(op, x, bias, "bias", where);
   std::vector<Tensor> operands{x};
@@ -166,7 +166,7 @@ Tensor normalised(Op op, const Tensor& x, const Tensor& weight, const Tensor& bi
 
 Tensor along(Op op, const Tensor& x, std::int64_t axis, Location where) {
   require_defined(name(op), x, where);
-  axis = normalise_axis(name(op), axis, type_of(x), where);
+  axis = normalize_axis(name(op), axis, type_of(x), where);
   return general_call(op, {&x, 1}, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
 }
 
@@ -195,10 +195,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Location where)
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, Location where) {
-  return normalised(Op::layer_norm, x, weight, bias, eps, where);
+  return normalized(Op::layer_norm, x, weight, bias, eps, where);
 }
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, Location where) {
-  return normalised(Op::rms_norm, x, weight, {}, eps, where);
+  return normalized(Op::rms_norm, x, weight, {}, eps, where);
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Location where) {

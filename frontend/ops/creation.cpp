@@ -121,7 +121,7 @@ Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, std::int64_t 
 Tensor iota(const IntegerList& sizes, std::int64_t axis, Location where) {
   check_shape("iota", sizes, DType::i64, where);
   const TensorType type{DType::i64, Shape(sizes)};
-  axis = normalise_axis("iota", axis, type, where);
+  axis = normalize_axis("iota", axis, type, where);
   return general_call(Op::iota, {}, {.wanted = type, .integers = {&axis, 1}, .scalars = {}}, where);
 }
 

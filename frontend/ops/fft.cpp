@@ -60,7 +60,7 @@ Tensor call(Op op, const Tensor& x, std::span<const std::int64_t> attributes, Lo
 Tensor transform(std::string_view function, const Tensor& x, std::optional<std::int64_t> n, std::int64_t given,
                  bool inverse, Norm norm, Location where) {
   require_defined(function, x, where);
-  const unsigned axis = normalise_axis(function, given, {x.dtype(), x.shape()}, where);
+  const unsigned axis = normalize_axis(function, given, {x.dtype(), x.shape()}, where);
   const Tensor line = resized(function, as_complex(x, where), n.value_or(x.shape()[axis]), axis, where);
   const std::int64_t attributes[] = {axis, inverse};
   return scaled(call(Op::fft, line, attributes, where), scale_of(line.shape()[axis], inverse, norm), where);
@@ -101,7 +101,7 @@ Tensor transform_all(std::string_view function, Tensor x, const Axes& axes, std:
 Tensor from_real(std::string_view function, const Tensor& x, std::optional<std::int64_t> n, std::int64_t given,
                  bool norm_inverse, Norm norm, Location where) {
   require_defined(function, x, where);
-  const std::int64_t axis = normalise_axis(function, given, {x.dtype(), x.shape()}, where);
+  const std::int64_t axis = normalize_axis(function, given, {x.dtype(), x.shape()}, where);
   const auto at = static_cast<unsigned>(axis);
   const Tensor line = resized(function, as_real(x, where), n.value_or(x.shape()[at]), at, where);
   return scaled(call(Op::rfft, line, {&axis, 1}, where), scale_of(line.shape()[at], norm_inverse, norm), where);
@@ -109,7 +109,7 @@ Tensor from_real(std::string_view function, const Tensor& x, std::optional<std::
 Tensor to_real(std::string_view function, const Tensor& x, std::optional<std::int64_t> n, std::int64_t given,
                bool norm_inverse, Norm norm, Location where) {
   require_defined(function, x, where);
-  const unsigned axis = normalise_axis(function, given, {x.dtype(), x.shape()}, where);
+  const unsigned axis = normalize_axis(function, given, {x.dtype(), x.shape()}, where);
   const std::int64_t count = n.value_or(2 * (x.shape()[axis] - 1));
   if (count < 1) throw_count(function, count, where);
   const Tensor half = resized(function, as_complex(x, where), count / 2 + 1, axis, where);

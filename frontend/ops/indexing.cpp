@@ -30,7 +30,7 @@ std::vector<ErrorOperand> lines_of(const Tensor& x, const Tensor& index, const T
 unsigned checked_axis(std::string_view function, std::initializer_list<const Tensor*> tensors, std::int64_t axis,
                       Location where) {
   for (const Tensor* t : tensors) require_defined(function, *t, where);
-  return normalise_axis(function, axis, type_of(**tensors.begin()), where);
+  return normalize_axis(function, axis, type_of(**tensors.begin()), where);
 }
 
 /// The first elements of x along every axis, as many as `sizes` says; x itself where it has fewer, for inference to

@@ -165,7 +165,7 @@ Tensor outer(const Tensor& lhs, const Tensor& rhs, Location where) {
 Tensor cross(const Tensor& lhs, const Tensor& rhs, std::int64_t axis, Location where) {
   require_defined("cross", lhs, where), require_defined("cross", rhs, where);
   const auto length = [&](const Tensor& x) {
-    return x.shape()[normalise_axis("cross", axis, {x.dtype(), x.shape()}, where)];
+    return x.shape()[normalize_axis("cross", axis, {x.dtype(), x.shape()}, where)];
   };
   if (length(lhs) != 3 || length(rhs) != 3)
     throw ShapeError(1096, format_error(1096, "ShapeError", "cross: vectors of three elements are needed",

@@ -52,8 +52,8 @@ Tensor moveaxis(const Tensor& x, const IntegerList& source, const IntegerList& d
   std::vector<std::int64_t> order(x.rank(), -1);
   std::vector<bool> moved(x.rank(), false);
   for (std::size_t i = 0; i < source.size(); ++i) {
-    const unsigned from = normalise_axis("moveaxis", source[i], type, where);
-    order[normalise_axis("moveaxis", destination[i], type, where)] = from;
+    const unsigned from = normalize_axis("moveaxis", source[i], type, where);
+    order[normalize_axis("moveaxis", destination[i], type, where)] = from;
     moved[from] = true;
   }
   unsigned next = 0;
@@ -74,7 +74,7 @@ Tensor atleast_2d(const Tensor& x, Location where) { return with_leading_axes("a
 
 std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis, Location where) {
   require_defined("unstack", x, where);
-  const unsigned at = normalise_axis("unstack", axis, type_of(x), where);
+  const unsigned at = normalize_axis("unstack", axis, type_of(x), where);
   std::vector<Tensor> parts;
   for (std::int64_t i = 0; i < x.shape()[at]; ++i) parts.push_back(select(x, at, i, where));
   return parts;
@@ -93,7 +93,7 @@ Tensor roll(const Tensor& x, const IntegerList& shift, const IntegerList& axes, 
   Tensor result = x;
   for (std::size_t i = 0; i < axes.size(); ++i)
     result =
-        rolled(result, normalise_axis("roll", axes[i], type_of(x), where), shift[shift.size() == 1 ? 0 : i], where);
+        rolled(result, normalize_axis("roll", axes[i], type_of(x), where), shift[shift.size() == 1 ? 0 : i], where);
   return result;
 }
 
@@ -103,7 +103,7 @@ Tensor repeat(const Tensor& given, std::int64_t count, std::optional<std::int64_
     throw ValueError(1317,
                      format_error(1317, "ValueError", fmt::format("repeat: {} times", count), describe(given), where));
   const Tensor x = axis ? given : reshape(given, -1, where);
-  const unsigned at = normalise_axis("repeat", axis.value_or(0), type_of(x), where);
+  const unsigned at = normalize_axis("repeat", axis.value_or(0), type_of(x), where);
   Shape stretched = x.shape(), result = x.shape();
   stretched.push_back(0);
   std::copy_backward(stretched.begin() + at + 1, stretched.end() - 1, stretched.end());
@@ -117,7 +117,7 @@ Tensor repeat(const Tensor& given, const Tensor& counts, std::optional<std::int6
               std::optional<std::int64_t> total, Location where) {
   require_defined("repeat", given, where), require_defined("repeat", counts, where);
   const Tensor x = axis ? given : reshape(given, -1, where);
-  const unsigned at = normalise_axis("repeat", axis.value_or(0), type_of(x), where);
+  const unsigned at = normalize_axis("repeat", axis.value_or(0), type_of(x), where);
   if (counts.rank() != 1 || counts.size(0) != x.shape()[at])
     throw ShapeError(
         1028, format_error(1028, "ShapeError", "repeat: needs one count for each element of the axis",

@@ -144,7 +144,7 @@ Tensor dot(const Tensor& lhs, const Tensor& rhs, Location where) {
 
 Tensor concat(std::span<const Tensor> tensors, std::int64_t axis, Location where) {
   const std::vector<Tensor> operands = promoted(Op::concat, tensors, where);
-  if (!tensors.empty()) axis = normalise_axis("concat", axis, type_of(tensors[0]), where);
+  if (!tensors.empty()) axis = normalize_axis("concat", axis, type_of(tensors[0]), where);
   return general_call(Op::concat, operands, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
 }
 Tensor concat(std::initializer_list<Tensor> tensors, std::int64_t axis, Location where) {
@@ -167,14 +167,14 @@ Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t axis, Location 
 
 Tensor take(const Tensor& x, const Tensor& index, std::int64_t axis, Location where) {
   require_defined(Op::take, {x, where}), require_defined(Op::take, {index, where});
-  axis = normalise_axis("take", axis, type_of(x), where);
+  axis = normalize_axis("take", axis, type_of(x), where);
   const Tensor operands[] = {x, index};
   return general_call(Op::take, operands, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
 }
 
 Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source, std::int64_t axis, Location where) {
   for (const Tensor* t : {&x, &index, &source}) require_defined(Op::index_add, {*t, where});
-  axis = normalise_axis("index_add", axis, type_of(x), where);
+  axis = normalize_axis("index_add", axis, type_of(x), where);
   const Tensor operands[] = {x, index, astype(source, x.dtype(), where)};
   return general_call(Op::index_add, operands, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
 }

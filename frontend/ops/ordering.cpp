@@ -22,7 +22,7 @@ namespace {
 
 Tensor along_axis(Op op, const Tensor& x, std::int64_t axis, std::initializer_list<std::int64_t> more, Location where,
                   const TensorType& wanted = {}) {
-  std::vector<std::int64_t> attributes{normalise_axis(name(op), axis, type_of(x), where)};
+  std::vector<std::int64_t> attributes{normalize_axis(name(op), axis, type_of(x), where)};
   attributes.insert(attributes.end(), more);
   return general_call(op, {&x, 1}, {.wanted = wanted, .integers = attributes, .scalars = {}}, where);
 }
@@ -60,7 +60,7 @@ Tensor scan(Op op, Op reduction, const Tensor& given, std::optional<std::int64_t
                            describe(given), where));
   const auto accepted = apply_rule(info(reduction).rule, given.dtype());
   const Tensor x = accepted ? astype(given, accepted->operand, where) : given;
-  const unsigned at = normalise_axis(name(op), axis.value_or(0), type_of(x), where);
+  const unsigned at = normalize_axis(name(op), axis.value_or(0), type_of(x), where);
   const Tensor scanned = along_axis(op, x, at, {}, where);
   return include_initial ? concat({identity_of(reduction, scanned, at, where), scanned}, at, where) : scanned;
 }
@@ -144,7 +144,7 @@ Tensor floats_of(const Tensor& x, Location where) { return is_floating(x.dtype()
 
 Tensor diff(const Tensor& x, std::int64_t n, std::int64_t axis, Location where) {
   require_defined("diff", x, where);
-  const unsigned at = normalise_axis("diff", axis, type_of(x), where);
+  const unsigned at = normalize_axis("diff", axis, type_of(x), where);
   if (n < 0)
     throw ValueError(1314,
                      format_error(1314, "ValueError", fmt::format("diff: {} differences", n), describe(x), where));
@@ -259,7 +259,7 @@ Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> axis, boo
     throw ValueError(1315, format_error(1315, "ValueError", fmt::format("quantile: q is {}, not between 0 and 1", q),
                                         describe(x), where));
   const Tensor values = axis ? floats_of(x, where) : flat(floats_of(x, where), where);
-  const unsigned at = normalise_axis("quantile", axis.value_or(0), type_of(values), where);
+  const unsigned at = normalize_axis("quantile", axis.value_or(0), type_of(values), where);
   const std::int64_t count = values.shape()[at];
   if (count == 0)
     throw ShapeError(1027, format_error(1027, "ShapeError", "quantile: of no elements", describe(x), where));

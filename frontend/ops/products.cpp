@@ -55,12 +55,12 @@ Tensor contract(const Tensor& lhs, const Tensor& rhs, const Axes& left, const Ax
   return reshape(matmul(a, b, where), result, where);
 }
 
-Axes normalised(const IntegerList& axes, const Tensor& x, Location where) {
+Axes normalized(const IntegerList& axes, const Tensor& x, Location where) {
   Axes result;
   if (axes.empty()) return result;
   axes_mask("tensordot", axes, {x.dtype(), x.shape()}, where);  // each is there, and once
   for (const std::int64_t axis : axes)
-    result.push_back(normalise_axis("tensordot", axis, {x.dtype(), x.shape()}, where));
+    result.push_back(normalize_axis("tensordot", axis, {x.dtype(), x.shape()}, where));
   return result;
 }
 
@@ -94,13 +94,13 @@ Tensor tensordot(const Tensor& lhs, const Tensor& rhs, const IntegerList& lhs_ax
     throw ValueError(1399, format_error(1399, "ValueError",
                                         fmt::format("tensordot: {} axes go with {}", lhs_axes.size(), rhs_axes.size()),
                                         describe(lhs, rhs), where));
-  return contract(lhs, rhs, normalised(lhs_axes, lhs, where), normalised(rhs_axes, rhs, where), where);
+  return contract(lhs, rhs, normalized(lhs_axes, lhs, where), normalized(rhs_axes, rhs, where), where);
 }
 
 Tensor vecdot(const Tensor& lhs, const Tensor& rhs, std::int64_t axis, Location where) {
   require_defined("vecdot", lhs, where), require_defined("vecdot", rhs, where);
   const auto size = [&](const Tensor& x) {
-    return x.shape()[normalise_axis("vecdot", axis, {x.dtype(), x.shape()}, where)];
+    return x.shape()[normalize_axis("vecdot", axis, {x.dtype(), x.shape()}, where)];
   };
   if (size(lhs) != size(rhs))
     throw ShapeError(1004,

@@ -94,11 +94,11 @@ Located inverse_normal(const Located& p) {
     for (const double next : coefficients.subspan(2)) y = y * x + next;
     return y;
   };
-  const Located centre = p - 0.5, square = centre * centre;
-  const Located middle = polynomial(square, a) * centre / polynomial(square, b);
+  const Located center = p - 0.5, square = center * center;
+  const Located middle = polynomial(square, a) * center / polynomial(square, b);
   const Located tail = vjp::sqrt(vjp::log(vjp::minimum(p, 1 - p)) * -2);
   const Located edge = polynomial(tail, c) / polynomial(tail, d);
-  const Located x = vjp::where(vjp::abs(centre) < 0.5 - 0.02425, middle, edge * vjp::sign(0.5 - p));
+  const Located x = vjp::where(vjp::abs(center) < 0.5 - 0.02425, middle, edge * vjp::sign(0.5 - p));
   const Located error = (vjp::erf(x * std::numbers::sqrt2 / 2) + 1) * 0.5 - p;
   const Located step = error * std::sqrt(2 * std::numbers::pi) * vjp::exp(x * x * 0.5);
   return x - step / (1 + x * step * 0.5);

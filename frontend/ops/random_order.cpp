@@ -16,7 +16,7 @@ namespace {
 
 void require_choice(const Tensor& x, std::int64_t count, bool replace, const Tensor& probabilities, Location where) {
   require_defined("choice", x, where);
-  const unsigned axis = normalise_axis("choice", 0, type_of(x), where);
+  const unsigned axis = normalize_axis("choice", 0, type_of(x), where);
   const std::int64_t slices = x.shape()[axis];
   if (count < 0 || (count > 0 && slices == 0) || (!replace && count > slices))
     throw ValueError(
@@ -52,7 +52,7 @@ Tensor permutation(const Tensor& key, std::int64_t count, Location where) {
 
 Tensor shuffle(const Tensor& key, const Tensor& x, std::int64_t axis, Location where) {
   require_defined("shuffle", x, where);
-  const unsigned along = normalise_axis("shuffle", axis, type_of(x), where);
+  const unsigned along = normalize_axis("shuffle", axis, type_of(x), where);
   return take(x, permutation(key, x.shape()[along], where), static_cast<std::int64_t>(along), where);
 }
 

@@ -66,14 +66,14 @@ Tensor reshape(const Tensor& x, const IntegerList& sizes, Location where) { retu
 Tensor permute(const Tensor& x, const IntegerList& axes, Location where) {
   require_defined("permute", x, where);
   std::vector<std::int64_t> sources;
-  for (const std::int64_t axis : axes) sources.push_back(normalise_axis("permute", axis, type_of(x), where));
+  for (const std::int64_t axis : axes) sources.push_back(normalize_axis("permute", axis, type_of(x), where));
   return make_view(Op::permute, x, sources, {}, where);
 }
 
 Tensor transpose(const Tensor& x, std::int64_t first, std::int64_t second, Location where) {
   require_defined("transpose", x, where);
-  const unsigned a = normalise_axis("transpose", first, type_of(x), where);
-  const unsigned b = normalise_axis("transpose", second, type_of(x), where);
+  const unsigned a = normalize_axis("transpose", first, type_of(x), where);
+  const unsigned b = normalize_axis("transpose", second, type_of(x), where);
   std::vector<std::int64_t> sources(x.rank());
   std::iota(sources.begin(), sources.end(), 0);
   std::swap(sources[a], sources[b]);
@@ -126,7 +126,7 @@ Tensor flip(const Tensor& x, const IntegerList& axes, Location where) {
 Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step,
              Location where) {
   require_defined("slice", x, where);
-  const unsigned at = normalise_axis("slice", axis, type_of(x), where);
+  const unsigned at = normalize_axis("slice", axis, type_of(x), where);
   SliceArguments arguments(x.shape());
   const SliceRange range = step == 0 ? SliceRange{0, 0} : slice_range(arguments.sizes[at], start, stop, step);
   arguments.set(at, range.start, range.count, step);
@@ -135,7 +135,7 @@ Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_
 
 Tensor select(const Tensor& x, std::int64_t axis, std::int64_t position, Location where) {
   require_defined("select", x, where);
-  const unsigned at = normalise_axis("select", axis, type_of(x), where);
+  const unsigned at = normalize_axis("select", axis, type_of(x), where);
   const std::int64_t size = x.shape()[at];
   if (position < -size || position >= size)
     throw IndexError(
@@ -147,7 +147,7 @@ Tensor select(const Tensor& x, std::int64_t axis, std::int64_t position, Locatio
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis, Location where) {
   require_defined("split", x, where);
-  const unsigned at = normalise_axis("split", axis, type_of(x), where);
+  const unsigned at = normalize_axis("split", axis, type_of(x), where);
   const std::int64_t size = x.shape()[at];
   if (parts <= 0 || size % parts != 0)
     throw ShapeError(
@@ -158,7 +158,7 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis
 
 std::vector<Tensor> split(const Tensor& x, const IntegerList& sizes, std::int64_t axis, Location where) {
   require_defined("split", x, where);
-  const unsigned at = normalise_axis("split", axis, type_of(x), where);
+  const unsigned at = normalize_axis("split", axis, type_of(x), where);
   std::int64_t left = x.shape()[at];
   for (const std::int64_t size : sizes) left = size < 0 || size > left ? -1 : left - size;
   if (left != 0)

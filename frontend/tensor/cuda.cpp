@@ -60,7 +60,7 @@ CudaStream& CudaStream::operator=(CudaStream&& other) noexcept {
 CudaStream::~CudaStream() {
   if (queue_ != nullptr) backend(BackendKey::cuda)->units()->end_queue(queue_);
 }
-void CudaStream::synchronise() const { backend(BackendKey::cuda)->units()->wait_for_queue(queue_); }
+void CudaStream::synchronize() const { backend(BackendKey::cuda)->units()->wait_for_queue(queue_); }
 
 CudaStreamGuard::CudaStreamGuard(const CudaStream& stream)
     : before_(backend(BackendKey::cuda)->units()->current_queue()) {
@@ -68,8 +68,8 @@ CudaStreamGuard::CudaStreamGuard(const CudaStream& stream)
 }
 CudaStreamGuard::~CudaStreamGuard() { backend(BackendKey::cuda)->units()->choose_queue(before_); }
 
-void cuda_synchronise(Location where) {
-  DeviceUnits& all = units("cuda_synchronise", where);
+void cuda_synchronize(Location where) {
+  DeviceUnits& all = units("cuda_synchronize", where);
   all.wait_for_queue(all.current_queue());
 }
 

@@ -91,7 +91,7 @@ Tensor full(const IntegerList& sizes, Scalar value, std::optional<DType> dtype, 
 Tensor iota(const IntegerList& sizes, std::int64_t axis, BackendKey device, Location where) {
   check_shape("iota", sizes, DType::i64, where);
   const TensorType type{DType::i64, Shape(sizes)};
-  axis = normalise_axis("iota", axis, type, where);
+  axis = normalize_axis("iota", axis, type, where);
   if (device == BackendKey::meta) return meta_tensor(type);
   backend_of("iota", device, where);
   return general_call(Op::iota, {}, {.wanted = type, .integers = {&axis, 1}, .scalars = {}, .backend = device}, where);

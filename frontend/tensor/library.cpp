@@ -11,7 +11,7 @@ namespace fermata {
 Elements::Elements(const Tensor& x, Location where) : keep_(x) {
   require_defined("elements", x, where);
   Node* node = x.node();
-  if (node->pending()) tensor_hooks.materialise(node, "a kernel reads a pending tensor", where);
+  if (node->pending()) tensor_hooks.materialize(node, "a kernel reads a pending tensor", where);
   view_ = view_of(*node, strides_);
 }
 

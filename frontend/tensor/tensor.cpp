@@ -35,7 +35,7 @@ Node* computed(const Tensor& x, const char* reason, Location where) {
   if (tracing()) [[unlikely]]
     tracer->note_read(x, reason, where);
   if (node->pending())
-    tensor_hooks.materialise(node, reason, where);
+    tensor_hooks.materialize(node, reason, where);
   else if (node->storage.load(std::memory_order_relaxed)->is_nowhere())
     throw_no_elements(x, reason, where);
   return node;
@@ -154,7 +154,7 @@ const Tensor& Tensor::sync(Location where) const {
   if (const Storage* s = this->node()->storage.load(std::memory_order_acquire); s != nullptr && s->is_nowhere())
     return *this;  // the parts of a wrapper tensor are synced where they are read
   const Node* node = computed(*this, "sync", where);
-  if (Backend* device = backend(node->backend)) device->synchronise();
+  if (Backend* device = backend(node->backend)) device->synchronize();
   return *this;
 }
 

@@ -146,7 +146,7 @@ TEST_F(Cli, OptNamesThePassesThatThereAre) {
   const Outcome wrong = run_program("fermata opt --passes simplify,no_such_pass p.ir");
   EXPECT_EQ(wrong.status, 1);
   EXPECT_EQ(wrong.err,
-            "FM1321 ValueError: there is no graph pass no_such_pass\n  hint one of: simplify, materialise\n");
+            "FM1321 ValueError: there is no graph pass no_such_pass\n  hint one of: simplify, materialize\n");
 }
 
 TEST_F(Cli, ExplainShowsProgramAndPlan) {

@@ -394,7 +394,7 @@ TEST(NarrowFloat, WideningGivesTheBitsOfTheContract) {
     const auto bits = static_cast<std::uint16_t>(i);
     ASSERT_EQ(std::bit_cast<std::uint32_t>(widen_float16(bits)), std::bit_cast<std::uint32_t>(to_float(Float16{bits})))
         << i;
-    if (is_nan16(bits, 0x7f80)) continue;  // a signalling NaN may have been made quiet on the way
+    if (is_nan16(bits, 0x7f80)) continue;  // a signaling NaN may have been made quiet on the way
     ASSERT_EQ(widen_bfloat16(bits), to_float(BFloat16{bits})) << i;
   }
 }
@@ -405,7 +405,7 @@ TEST(NarrowFloat, NarrowingGivesTheBitsOfTheContract) {
     ASSERT_EQ(narrow_float16(x), to_float16(x).bits) << std::hex << bits;
     ASSERT_EQ(narrow_bfloat16(x), to_bfloat16(x).bits) << std::hex << bits;
   };
-  // Around every f16 and bf16, and half way between neighbours.
+  // Around every f16 and bf16, and half way between neighbors.
   for (std::uint32_t i = 0; i < 0x10000; ++i) {
     for (const std::uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) check(i << 16 | low);
     const auto f = std::bit_cast<std::uint32_t>(to_float(Float16{static_cast<std::uint16_t>(i)}));

@@ -1,5 +1,5 @@
 // The JIT compiler piece by piece: every primitive, every formula of the op table, the shapes of reduction that matter,
-// what it refuses, and its behaviour with several threads. jit_fuzz_test.cpp has the random kernels.
+// what it refuses, and its behavior with several threads. jit_fuzz_test.cpp has the random kernels.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -205,12 +205,13 @@ Kernel chain_of_softmaxes(DType dtype, unsigned rank, std::uint16_t reduced, boo
   const ValueId t = apply(kernel, Op::tanh, binary(Prim::mul, apply(kernel, Op::sin, p), g));
   const ValueId positive = binary(Prim::lt, zero, apply(kernel, Op::sin, apply(kernel, Op::sin, t)));
   const ValueId masked = kernel.program.add({.prim = Prim::select, .type = dtype, .a = positive, .b = t, .c = p});
-  const ValueId centred = binary(Prim::sub, masked, reduce(Op::sum, masked));
-  const ValueId squares = reduce(Op::sum, binary(Prim::mul, centred, centred));
-  add_store(kernel,
-            kernel.program.add(
-                {.prim = Prim::select, .type = dtype, .a = positive, .b = binary(Prim::div, centred, squares), .c = g}),
-            all, true);
+  const ValueId centered = binary(Prim::sub, masked, reduce(Op::sum, masked));
+  const ValueId squares = reduce(Op::sum, binary(Prim::mul, centered, centered));
+  add_store(
+      kernel,
+      kernel.program.add(
+          {.prim = Prim::select, .type = dtype, .a = positive, .b = binary(Prim::div, centered, squares), .c = g}),
+      all, true);
   add_store(kernel, squares, all & ~unsigned{reduced}, false);
   return kernel;
 }
@@ -247,11 +248,11 @@ TEST_P(Jit, ComputesCostlyValuesInOneStage) {
     const ValueId nowhere = kernel.program.constant(DType::i64, 0);
     ValueId x = add_input(kernel, DType::f32, 3, true);
     for (int i = 0; i < 6; ++i) x = kernel.program.add({.prim = Prim::sqrt, .type = DType::f32, .a = x});
-    ValueId centred = x;
+    ValueId centered = x;
     for (int i = 1; i < stages; ++i)
-      centred = kernel.program.add(
-          {.prim = Prim::sub, .type = DType::f32, .a = x, .b = add_reduction(kernel, Op::sum, centred, nowhere)});
-    add_store(kernel, add_reduction(kernel, Op::sum, centred, nowhere), 1, false);
+      centered = kernel.program.add(
+          {.prim = Prim::sub, .type = DType::f32, .a = x, .b = add_reduction(kernel, Op::sum, centered, nowhere)});
+    add_store(kernel, add_reduction(kernel, Op::sum, centered, nowhere), 1, false);
     JitDump dump;
     JitCompiler::instance().object_for(kernel, &dump, GetParam());
     std::size_t count = 0;

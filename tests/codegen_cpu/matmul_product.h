@@ -146,7 +146,7 @@ struct Product {
   std::int64_t rhs_step() const { return rhs.strides[rhs.sizes.rank() < 2 ? 0 : rhs.sizes.rank() - 2u]; }
 };
 
-/// The distance between a value and its neighbours in a format, at most.
+/// The distance between a value and its neighbors in a format, at most.
 inline double spacing(DType t, double x) {
   const int digits = t == DType::f64 ? 53 : t == DType::f32 ? 24 : t == DType::f16 ? 11 : 8;
   const double smallest = t == DType::f16 ? 0x1p-24 : 0x1p-133;

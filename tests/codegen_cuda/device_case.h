@@ -48,7 +48,7 @@ class DeviceCase {
       const std::span<unsigned char> bytes = case_.bytes(a);
       gpu::check(gpu::driver().copy_to_host(bytes.data(), buffers_[a]->address, bytes.size(), stream()), "copy");
     }
-    gpu::synchronise(gpu::current_stream());
+    gpu::synchronize(gpu::current_stream());
   }
 
  private:

@@ -31,7 +31,7 @@ class HostExecutor : public ::testing::Test {
     s.line(text);
     const RunSite site{"planted_step", Location::current()};
     const RunSiteGuard guard(site);
-    return message<InternalError>([&] { s.launch_blocks(1, 256, 1024), gpu::synchronise(gpu::current_stream()); });
+    return message<InternalError>([&] { s.launch_blocks(1, 256, 1024), gpu::synchronize(gpu::current_stream()); });
   }
   static void expect_still_works() {
     EXPECT_THAT((tensor({1.0f, 2.0f}).to(cuda()) + 1).to_vector<float>(), ::testing::ElementsAre(2, 3));
@@ -45,7 +45,7 @@ TEST_F(HostExecutor, RunsWhatIsRight) {
 }
 
 TEST_F(HostExecutor, FindsAMissingBarrier) {
-  // Each thread sees what its neighbour has written, or has not, by the order in which they run.
+  // Each thread sees what its neighbor has written, or has not, by the order in which they run.
   const std::string text = run(
       "fm_shared_store(row + i, 0.0f); fm_barrier(); fm_shared_store(row + i, fm_load(x + i)); fm_store(out + i, fm_shared_load(row + (i + 37) % 256));");
   EXPECT_THAT(

@@ -83,7 +83,7 @@ TEST_P(CudaRuntime, StreamsAndThreads) {
     y = exp(x * 0) + x;
     y.sync();
   }
-  stream.synchronise();
+  stream.synchronize();
   EXPECT_EQ(sum(y * 2).item<float>(), 1200);
   float other = 0;
   std::thread([&] {
@@ -269,7 +269,7 @@ TEST(CudaWithoutDevice, OneClearError) {
   const std::string hint = "\n  hint `fermata doctor` says what was looked for and what to do";
   for (const std::string& text :
        {message<DeviceError>([&] { x.to(cuda()); }), message<DeviceError>([&] { zeros({2}, DType::f32, cuda()); }),
-        message<DeviceError>([&] { cuda_synchronise(); }), message<DeviceError>([&] { const CudaStream s; })}) {
+        message<DeviceError>([&] { cuda_synchronize(); }), message<DeviceError>([&] { const CudaStream s; })}) {
     EXPECT_THAT(text, HasSubstr("FM1405 DeviceError: "));
     EXPECT_THAT(text, HasSubstr(why));
     EXPECT_THAT(text, HasSubstr("\n  at   HERE" + hint));

@@ -1,4 +1,4 @@
-// The behaviours of registration and of the computed table, one test or more each: docs/dispatch.md numbers them.
+// The behaviors of registration and of the computed table, one test or more each: docs/dispatch.md numbers them.
 #include <fermata/fermata.h>
 #include <fermata/library.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Activations, normalisations, dropout, embeddings and attention, in both modes.
+// Activations, normalizations, dropout, embeddings and attention, in both modes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -114,24 +114,24 @@ TEST_P(Layers, GumbelSoftmaxSamples) {
   EXPECT_NE(floats(gradients(weighted_sum(gumbel_softmax(leaf.astype(DType::f64), 1, true, -1, g)), {leaf})[0])[0], 0);
 }
 
-// ---- Normalisations
+// ---- Normalizations
 // ---------------------------------------------------------------------------------------------------
 
 /// (x - mean) / sqrt(var + eps) over some axes, by other means than the functions under test.
-Tensor standardised(const Tensor& x, const std::vector<std::int64_t>& axes, double eps = 1e-5) {
+Tensor standardized(const Tensor& x, const std::vector<std::int64_t>& axes, double eps = 1e-5) {
   return (x - mean(x, axes, true)) / sqrt(var(x, axes, true) + eps);
 }
 
-TEST_P(Layers, Normalisations) {
+TEST_P(Layers, Normalizations) {
   const Tensor x = random_f64({4, 6, 3, 2}, 0, 3, true, 1), w = random_f64({6}, 0.5, 1, true, 2),
                b = random_f64({6}, 0.5, 1, true, 3);
   const Tensor wide = reshape(w, {6, 1, 1}), shift = reshape(b, {6, 1, 1});
-  expect_close(batch_norm(x, {}, {}, w, b, true), standardised(x, {0, 2, 3}) * wide + shift, 1e-12);
-  expect_close(instance_norm(x, {}, {}, w, b), standardised(x, {2, 3}) * wide + shift, 1e-12);
-  const Tensor grouped = reshape(standardised(reshape(x, {4, 3, 12}), {2}), {4, 6, 3, 2});
+  expect_close(batch_norm(x, {}, {}, w, b, true), standardized(x, {0, 2, 3}) * wide + shift, 1e-12);
+  expect_close(instance_norm(x, {}, {}, w, b), standardized(x, {2, 3}) * wide + shift, 1e-12);
+  const Tensor grouped = reshape(standardized(reshape(x, {4, 3, 12}), {2}), {4, 6, 3, 2});
   expect_close(group_norm(x, 3, w, b), grouped * wide + shift, 1e-12);
   const Tensor v = random_f64({3, 2}, 0.5, 1, true, 4);
-  expect_close(layer_norm(x, NormalizedShape{3, 2}, v, v), standardised(x, {2, 3}) * v + v, 1e-12);
+  expect_close(layer_norm(x, NormalizedShape{3, 2}, v, v), standardized(x, {2, 3}) * v + v, 1e-12);
   expect_close(rms_norm(x, NormalizedShape{3, 2}, v), x / sqrt(mean(square(x), {2, 3}, true) + 1e-6) * v, 1e-12);
   expect_close(layer_norm(x, NormalizedShape{2}), layer_norm(x), 0);
   expect_close(normalize(x), x / sqrt(sum(square(x), 1, true)), 1e-12);
@@ -144,7 +144,7 @@ TEST_P(Layers, Normalisations) {
   const Floats wanted{1 / 1.2f, 1 / 1.3f, 1 / 1.3f, 1 / 1.2f};
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(floats(lrn)[i], wanted[i], 1e-6);
   for (const DType t : {DType::f16, DType::bf16})
-    expect_close(batch_norm(x.astype(t), {}, {}, {}, {}, true).astype(DType::f64), standardised(x, {0, 2, 3}),
+    expect_close(batch_norm(x.astype(t), {}, {}, {}, {}, true).astype(DType::f64), standardized(x, {0, 2, 3}),
                  t == DType::f16 ? 5e-3 : 3e-2);
 }
 
@@ -160,7 +160,7 @@ TEST_P(Layers, BatchNormKeepsRunningStatistics) {
             "FM1377 ValueError: batch_norm: inference needs a running mean and variance\n  at   HERE");
 }
 
-TEST_P(Layers, NormalisationsHaveDerivatives) {
+TEST_P(Layers, NormalizationsHaveDerivatives) {
   const Inputs in{random_f64({2, 2, 3}, 0.5, 1.5, true, 1), random_f64({2}, 0.5, 1, true, 2),
                   random_f64({2}, 0.5, 1, true, 3)};
   check_both_orders(

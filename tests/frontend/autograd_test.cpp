@@ -116,7 +116,7 @@ TEST_P(Autograd, DetachCutsTheHistory) {
   EXPECT_THAT(values(x.grad()), ElementsAre(9));
 }
 
-TEST_P(Autograd, AnOptimiserWritesItsLeaves) {
+TEST_P(Autograd, AnOptimizerWritesItsLeaves) {
   Tensor w = leaf({1, 2});
   const Tensor alias = w;
   for (int i = 0; i < 3; ++i) {

@@ -32,7 +32,7 @@ class HostedBackend final : public Backend {
   Storage* allocate(std::size_t bytes) override { return Storage::allocate(bytes); }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void copy_from_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
-  void synchronise() override {}
+  void synchronize() override {}
 };
 
 void register_once() {

@@ -1,4 +1,4 @@
-// Quantised tensors against references in 64-bit integers and double, in both modes; errors as full text.
+// Quantized tensors against references in 64-bit integers and double, in both modes; errors as full text.
 #include "fermata/quantized.h"
 
 #include <gtest/gtest.h>
@@ -124,14 +124,14 @@ TEST_P(Quantized, ProductsAreExactInIntegers) {
   for (int round = 0; round < 24; ++round) {
     const std::int64_t m = round == 0 ? 1 : 1 + below(70), n = 1 + below(150), k = 1 + below(200);
     const DType left = round % 2 == 0 ? DType::qi8 : DType::qu8, right = round % 3 == 0 ? DType::qu8 : DType::qi8;
-    const bool channels = round % 4 == 1, centred = round % 5 == 2 && right == DType::qi8;
+    const bool channels = round % 4 == 1, centered = round % 5 == 2 && right == DType::qi8;
     const auto seed = static_cast<std::uint64_t>(round);
     const Tensor a = quantized(random_bytes({m, k}, left, 2 * seed), 0.02, 5);
     const Tensor b_bytes = random_bytes({k, n}, right, 2 * seed + 1);
     Generator g(seed);
     const Tensor b =
         channels ? quantized(b_bytes, uniform({n}, 0.01, 0.1, DType::f32, g), randint(0, 9, {n}, DType::i32, g), 1)
-                 : quantized(b_bytes, 0.03, centred ? 0 : 9);
+                 : quantized(b_bytes, 0.03, centered ? 0 : 9);
     if (round % 2 == 0) b_bytes.sync();  // laid out once, or as a product of what is pending
     const Floats wanted = product_reference(a, b, m, n, k);
     EXPECT_EQ(matmul(a, b).to_vector<float>(), wanted) << round;
@@ -227,7 +227,7 @@ TEST_P(Quantized, InCompiledFunctions) {
   });
   for (const int fill : {1, 2, 3})
     EXPECT_EQ(of_bytes(full({5, 1}, fill, DType::i8)).to_vector<float>(), Floats(2, static_cast<float>(5 * fill)));
-  // A quantised argument or result makes no plan; the function is run.
+  // A quantized argument or result makes no plan; the function is run.
   auto through = compile([](const Tensor& q) { return relu(q); });
   EXPECT_EQ(through(w).dtype(), DType::qi8);
   auto makes = compile([](const Tensor& x) { return quantize(x, 1.0); });
@@ -276,7 +276,7 @@ TEST_P(Quantized, MissingKernelsSaySo) {
             "  at   HERE\n"
             "  hint dequantize() gives floats, which every op takes");
   EXPECT_EQ(message<UnsupportedError>([&] { q.to_vector<float>(); }),
-            "FM2005 UnsupportedError: to_vector: a quantised tensor has no elements of its own to read\n"
+            "FM2005 UnsupportedError: to_vector: a quantized tensor has no elements of its own to read\n"
             "  x    qi8[2, 3]\n"
             "  at   HERE\n"
             "  hint dequantize() gives its values, int_repr() its bytes");
@@ -314,7 +314,7 @@ TEST_P(Quantized, WrongArguments) {
             "  x    f32[2, 3]\n"
             "  at   HERE");
   EXPECT_EQ(message<DTypeError>([&] { dequantize(x); }),
-            "FM1151 DTypeError: dequantize: not a quantised tensor\n"
+            "FM1151 DTypeError: dequantize: not a quantized tensor\n"
             "  x    f32[2, 3]\n"
             "  at   HERE\n"
             "  hint quantize() makes one");

@@ -24,8 +24,8 @@ Tensor reused_exponentials(const Tensor& x) {
   return e / s + sum(e * e, -1, true) / (s * s) + log(s);
 }
 Tensor norm_of_columns(const Tensor& x) {
-  const Tensor g = gelu(x), centred = g - mean(g, 0, true);
-  return centred / sqrt(mean(centred * centred, 0, true) + 1e-5);
+  const Tensor g = gelu(x), centered = g - mean(g, 0, true);
+  return centered / sqrt(mean(centered * centered, 0, true) + 1e-5);
 }
 
 constexpr Named kPrograms[] = {
@@ -39,7 +39,7 @@ constexpr Named kPrograms[] = {
     {"softmax of softmax", [](const Tensor& x) { return softmax(softmax(gelu(x), -1) * 4, -1); }},
     {"variance of tanh", [](const Tensor& x) { return var(tanh(x), -1); }},
     {"exponentials reused", &reused_exponentials},
-    {"normalised columns", &norm_of_columns},
+    {"normalized columns", &norm_of_columns},
     {"masked softmax", [](const Tensor& x) { return softmax(where(x > 0.5, gelu(x), -1e4), -1); }},
     {"softmax of a transposed chain", [](const Tensor& x) { return softmax(gelu(x).mT(), -1); }},
     {"norm over everything", [](const Tensor& x) { return gelu(x) / sqrt(sum(square(gelu(x))) + 1); }},

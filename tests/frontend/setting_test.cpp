@@ -1,4 +1,4 @@
-// Settings: numbers that compiled functions read at every call, and the options of optimisers, which are made of them.
+// Settings: numbers that compiled functions read at every call, and the options of optimizers, which are made of them.
 #include "fermata/setting.h"
 
 #include <gtest/gtest.h>
@@ -115,45 +115,45 @@ TEST(Settings, MayEndBeforeTheFunctionThatReadsThem) {
   EXPECT_EQ(f(tensor({1.0f})).item<float>(), 2);
 }
 
-// ---- Options of optimisers
+// ---- Options of optimizers
 // ----------------------------------------------------------------------------------------------
 
 /// Trains with everything about the options changing from call to call.
-template <class Optimiser, class Options, class Change>
+template <class Optimizer, class Options, class Change>
 Floats trained(bool compile_it, Mode mode, const Options& options, Change change, std::size_t* captures = nullptr) {
   const ModeGuard guard(mode);
   manual_seed(3);
   Tensor w = randn({4, 3}).sync(), b = zeros({3}).sync();
   w.requires_grad(true), b.requires_grad(true);
-  Optimiser optimiser({w, b}, options);
+  Optimizer optimizer({w, b}, options);
   const auto step = [&](const Tensor& x, const Tensor& labels) {
-    optimiser.zero_grad();
+    optimizer.zero_grad();
     const Tensor loss = cross_entropy(matmul(x, w) + b, labels);
     loss.backward();
-    optimiser.step();
+    optimizer.step();
     return loss.detach();
   };
   auto compiled = compile(step);
   const Tensor x = randn({8, 4}).sync(), labels = randint(0, 3, {8}).sync();
   Floats out;
   for (int i = 0; i < 12; ++i) {
-    change(optimiser.options, i);
+    change(optimizer.options, i);
     out.push_back((compile_it ? compiled(x, labels) : step(x, labels)).template item<float>());
   }
   for (const float v : w.to_vector<float>()) out.push_back(v);
   if (captures != nullptr) *captures = compiled.captures();
   return out;
 }
-template <class Optimiser, class Options, class Change>
+template <class Optimizer, class Options, class Change>
 std::size_t expect_the_same(const Options& options, Change change) {
   std::size_t captures = 0;
-  const Floats eager = trained<Optimiser>(false, Mode::eager, options, change);
-  EXPECT_EQ(trained<Optimiser>(false, Mode::compiled, options, change), eager);
-  EXPECT_EQ(trained<Optimiser>(true, Mode::compiled, options, change, &captures), eager);
+  const Floats eager = trained<Optimizer>(false, Mode::eager, options, change);
+  EXPECT_EQ(trained<Optimizer>(false, Mode::compiled, options, change), eager);
+  EXPECT_EQ(trained<Optimizer>(true, Mode::compiled, options, change, &captures), eager);
   return captures;
 }
 
-TEST(OptimiserOptions, ASchedule) {
+TEST(OptimizerOptions, ASchedule) {
   const auto schedule = [](auto& options, int i) { options.learning_rate = 0.5 / (1 + i); };
   EXPECT_LE(expect_the_same<optim::SGD>(optim::SgdOptions{}, schedule), 2u);
   EXPECT_LE(expect_the_same<optim::SGD>(optim::SgdOptions{.momentum = 0.9, .nesterov = true}, schedule), 2u);
@@ -161,7 +161,7 @@ TEST(OptimiserOptions, ASchedule) {
   EXPECT_LE(expect_the_same<optim::AdamW>(optim::AdamOptions{.weight_decay = 0.1}, schedule), 2u);
 }
 
-TEST(OptimiserOptions, EveryOneOfThem) {
+TEST(OptimizerOptions, EveryOneOfThem) {
   EXPECT_LE(expect_the_same<optim::SGD>(
                 optim::SgdOptions{.learning_rate = 0.1, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01},
                 [](optim::SgdOptions& o, int i) {
@@ -177,7 +177,7 @@ TEST(OptimiserOptions, EveryOneOfThem) {
             2u);
 }
 
-TEST(OptimiserOptions, ThatChangeTheFormula) {
+TEST(OptimizerOptions, ThatChangeTheFormula) {
   expect_the_same<optim::SGD>(optim::SgdOptions{.learning_rate = 0.1}, [](optim::SgdOptions& o, int i) {
     o.momentum = i % 4 < 2 ? 0 : 0.9, o.weight_decay = i % 3 == 0 ? 0 : 0.1, o.maximize = i > 8,
     o.nesterov = i % 5 == 4, o.dampening = i % 2 == 0 ? 0.0 : 0.25;
@@ -187,7 +187,7 @@ TEST(OptimiserOptions, ThatChangeTheFormula) {
   });
 }
 
-TEST(OptimiserOptions, OfNarrowParameters) {
+TEST(OptimizerOptions, OfNarrowParameters) {
   for (const Mode m : {Mode::eager, Mode::compiled}) {
     const ModeGuard mode(m);
     Tensor x = full({3}, 2, DType::bf16);

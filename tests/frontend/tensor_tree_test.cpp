@@ -1,4 +1,4 @@
-// Trees as arguments and results: of compile, gradients, vmap, checkpoint, control flow, optimisers and traces, in both
+// Trees as arguments and results: of compile, gradients, vmap, checkpoint, control flow, optimizers and traces, in both
 // modes.
 #include "fermata/tensor_tree.h"
 

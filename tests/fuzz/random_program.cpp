@@ -176,7 +176,7 @@ Tensor Execution::view(const Step& s) {
   const auto at = static_cast<std::size_t>(axis);
   switch (s.choices[0] % 11) {
     case 0: return reshape(x, -1);
-    case 1:  // two neighbours become one axis
+    case 1:  // two neighbors become one axis
       if (at + 1 < sizes.size()) sizes[at] *= sizes[at + 1], sizes.erase(sizes.begin() + axis + 1);
       return reshape(x, sizes);
     case 2: {  // one axis becomes two

@@ -230,18 +230,18 @@ TEST(InferErrors, DTypes) {
 }
 
 TEST(InferErrors, AxesAndPositions) {
-  EXPECT_EQ(error_text<IndexError>([] { normalise_axis("sum", 2, kMatrix, {}); }),
+  EXPECT_EQ(error_text<IndexError>([] { normalize_axis("sum", 2, kMatrix, {}); }),
             "FM1201 IndexError: sum: axis 2 is out of range for 2 axes\n"
             "  x    f32[4, 8]\n"
             "  hint axes go from -2 to 1");
   EXPECT_EQ(error_text<IndexError>([] {
-              normalise_axis("sum", 0, {DType::f32, {}}, {});
+              normalize_axis("sum", 0, {DType::f32, {}}, {});
             }),
             "FM1201 IndexError: sum: axis 0 is out of range for a 0-d tensor\n  x    f32[]");
   const std::vector<std::int64_t> twice{1, -1};
   EXPECT_EQ(error_text<IndexError>([&] { axes_mask("sum", twice, kMatrix, {}); }),
             "FM1202 IndexError: sum: axis 1 is named twice in [1, -1]\n  x    f32[4, 8]");
-  EXPECT_EQ(normalise_axis("sum", -2, kMatrix, {}), 0u);
+  EXPECT_EQ(normalize_axis("sum", -2, kMatrix, {}), 0u);
   EXPECT_EQ(axes_mask("sum", {}, kMatrix, {}), 3);
   EXPECT_EQ(axes_mask("sum", {}, {DType::f32, {}}, {}), 0);
   EXPECT_EQ(axes_mask("sum", std::vector<std::int64_t>{-1}, kMatrix, {}), 2);

@@ -52,13 +52,13 @@ TEST(KernelSchedule, StoresGoToTheFirstStageThatKnowsThem) {
   const ValueId x = b.input(DType::f32, 3);
   const ValueId twice = b.op(Prim::add, DType::f32, x, x);
   const ValueId total = b.reduce(Op::sum, x);
-  const ValueId centred = b.op(Prim::sub, DType::f32, x, total);
-  const ValueId second = b.reduce(Op::sum, centred);
-  b.store(3, twice);    // needs no reduction: stage 0
-  b.store(3, centred);  // needs stage 0: joins stage 1
-  b.store(1, total);    // once per row, after stage 0
-  b.store(1, second);   // after stage 1
-  b.store(3, total);    // a row value stored at each point
+  const ValueId centered = b.op(Prim::sub, DType::f32, x, total);
+  const ValueId second = b.reduce(Op::sum, centered);
+  b.store(3, twice);     // needs no reduction: stage 0
+  b.store(3, centered);  // needs stage 0: joins stage 1
+  b.store(1, total);     // once per row, after stage 0
+  b.store(1, second);    // after stage 1
+  b.store(3, total);     // a row value stored at each point
   const KernelSchedule plan = schedule(b.kernel);
   ASSERT_EQ(plan.stages.size(), 2u);
   EXPECT_EQ(plan.stages[0].element_stores, Indices{0});

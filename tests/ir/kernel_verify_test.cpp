@@ -153,7 +153,7 @@ TEST(KernelPrint, IsReadable) {
   b.store(3, b.op(Prim::sub, DType::f32, x, mean), true);
   b.store(1, mean);
   b.store(3, b.offset(2), true);
-  testing::expect_golden("kernel_centre.txt", to_string(b.kernel));
+  testing::expect_golden("kernel_center.txt", to_string(b.kernel));
 }
 
 }  // namespace

@@ -178,17 +178,17 @@ TEST_F(Fuse, SoftmaxIsOneKernelHoweverItIsWritten) {
   });
   expect_steps(1, [&] { return log_softmax(x); });
   expect_steps(1, [&] {
-    const Tensor centred = x - expand_dims(max(x, 1), 1);
-    return centred - log(sum(exp(centred), -1, true));
+    const Tensor centered = x - expand_dims(max(x, 1), 1);
+    return centered - log(sum(exp(centered), -1, true));
   });
 }
 
-TEST_F(Fuse, NormalisationsAreOneKernelHoweverTheyAreWritten) {
+TEST_F(Fuse, NormalizationsAreOneKernelHoweverTheyAreWritten) {
   const Tensor x = some({37, 129}), weight = some({129}), bias = some({129});
   expect_steps(1, [&] { return layer_norm(x, weight, bias); });
   expect_steps(1, [&] {
-    const Tensor centred = x - sum(x, -1, true) / 129;
-    return centred / sqrt(sum(centred * centred, -1, true) / 129 + 1e-5) * weight + bias;
+    const Tensor centered = x - sum(x, -1, true) / 129;
+    return centered / sqrt(sum(centered * centered, -1, true) / 129 + 1e-5) * weight + bias;
   });
   expect_steps(1, [&] { return rms_norm(x, weight); });
   // One that has no name: by the largest magnitude, and the share of positive elements.
@@ -224,7 +224,7 @@ TEST_F(Fuse, ColumnReductionsTakeTheirProducers) {
   expect_steps(1, [&] { return mean(x, 0); });
 }
 
-TEST_F(Fuse, NormalisationOverColumnsIsRight) {
+TEST_F(Fuse, NormalizationOverColumnsIsRight) {
   const Tensor x = some({60, 40});
   expect_steps(1, [&] { return softmax(x, 0); });
 }

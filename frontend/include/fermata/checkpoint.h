@@ -1,4 +1,4 @@
-// Rematerialisation: memory for time.
+// Rematerialization: memory for time.
 #pragma once
 
 #include <string_view>

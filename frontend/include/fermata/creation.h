@@ -1,7 +1,7 @@
 // New tensors: filled or counted. fermata/values.h makes them of C++ values, fermata/random.h of random numbers.
 //
 // Errors: ShapeError for negative sizes, more than 16 axes, or more bytes than 64 bits count; UnsupportedError for
-// complex and quantised dtypes.
+// complex and quantized dtypes.
 #pragma once
 
 #include <optional>

@@ -44,7 +44,7 @@ class CudaStream {
   CudaStream(CudaStream&&) noexcept;
   CudaStream& operator=(CudaStream&&) noexcept;
   /// Waits for all that was enqueued; throws what went wrong there.
-  void synchronise() const;
+  void synchronize() const;
 
  private:
   friend class CudaStreamGuard;
@@ -65,7 +65,7 @@ class CudaStreamGuard {
 };
 
 /// Waits for all that this thread's stream has been given; throws what went wrong there.
-void cuda_synchronise(Location where = Location::current());
+void cuda_synchronize(Location where = Location::current());
 
 struct CudaMemory {
   std::size_t live_bytes = 0;    // of tensors and temporaries

@@ -12,7 +12,7 @@ namespace fermata {
 /// The elements of x on the CPU, for one consumer, which calls the deleter. They are those of x itself, as by
 /// Tensor::data(), or of a copy where x is a view with gaps.
 ///
-/// DType    real, bool or complex. Errors   DTypeError for quantised tensors; DeviceError FM1402 off the CPU.
+/// DType    real, bool or complex. Errors   DTypeError for quantized tensors; DeviceError FM1402 off the CPU.
 DLManagedTensor* to_dlpack(const Tensor& x, Location where = Location::current());
 /// A tensor with a copy of the elements: later writes of either side do not show on the other. The producer's deleter
 /// has been called when this returns, or throws.

@@ -18,13 +18,13 @@ struct CsvFormat {
 /// Shape    [lines, values a line]; empty lines are left out, and a file without values gives [0, 0].
 /// DType    any real dtype or bool (0, 1, true, false). Floats may be nan or inf, and are rounded once, to `dtype`.
 /// Errors   FileError if the file cannot be read, a line has more or fewer values than the first, or a value is not a
-///          number of that dtype; DTypeError for complex and quantised dtypes.
+///          number of that dtype; DTypeError for complex and quantized dtypes.
 Tensor load_csv(const std::string& path, DType dtype = DType::f32, const CsvFormat& format = {},
                 Location where = Location::current());
 
 /// Writes a vector as one column or a matrix row by row, in as many digits as reading back the same bits takes.
 ///
-/// Errors   ShapeError for other ranks; DTypeError for complex and quantised dtypes; FileError if the file cannot be
+/// Errors   ShapeError for other ranks; DTypeError for complex and quantized dtypes; FileError if the file cannot be
 ///          written, in which case an earlier file of that name is still there.
 void save_csv(const std::string& path, const Tensor& x, const CsvFormat& format = {},
               Location where = Location::current());
@@ -37,7 +37,7 @@ Tensor load_npy(const std::string& path, Location where = Location::current());
 
 /// Writes an array for NumPy (format version 1, little-endian, C order).
 ///
-/// Errors   DTypeError for dtypes that NumPy has not (bf16, quantised) and for complex ones; FileError as in save_csv.
+/// Errors   DTypeError for dtypes that NumPy has not (bf16, quantized) and for complex ones; FileError as in save_csv.
 void save_npy(const std::string& path, const Tensor& x, Location where = Location::current());
 
 }  // namespace fermata

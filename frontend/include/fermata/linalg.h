@@ -1,6 +1,6 @@
 // Linear algebra: fermata::linalg.
 //
-// Matrices are the last two axes, batch axes in front. Factorisations and solvers take f32, f64, c64 and c128 (integers
+// Matrices are the last two axes, batch axes in front. Factorizations and solvers take f32, f64, c64 and c128 (integers
 // and bool become f32; f16 and bf16 are refused, cast them first) and run through LAPACK; a build without it raises
 // UnsupportedError. They have derivatives of any order, those of eigenvectors and singular vectors where the values are
 // simple. A matrix that is singular, or not positive definite, is a ValueError when the value is computed, with its

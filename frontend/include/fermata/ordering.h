@@ -92,7 +92,7 @@ Tensor setdiff1d(const Tensor& x, const Tensor& y, Location where = Location::cu
 /// NaN where there is one. Integers become f32.
 Tensor median(const Tensor& x, std::optional<std::int64_t> axis = {}, bool keepdims = false,
               Location where = Location::current());
-/// The value that a share q of the elements lie below, linear between neighbours (NumPy's default).
+/// The value that a share q of the elements lie below, linear between neighbors (NumPy's default).
 ///
 /// Errors   ValueError unless 0 <= q <= 1; ShapeError for no elements.
 Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> axis = {}, bool keepdims = false,

@@ -1,7 +1,7 @@
-// Quantised tensors: bytes that stand for floats. With a scale s and a zero point z, byte b means s * (b - z).
+// Quantized tensors: bytes that stand for floats. With a scale s and a zero point z, byte b means s * (b - z).
 //
 // Scale and zero point are tensors, one number or one per channel along an axis. dtypes are qi8 (bytes -128 to 127) and
-// qu8 (0 to 255). A quantised tensor is made of three dense ones, which are recorded like any others; as a whole it
+// qu8 (0 to 255). A quantized tensor is made of three dense ones, which are recorded like any others; as a whole it
 // goes to kernels of its own: matmul, linear, relu, views, add. An op without one says so. See docs/quantized.md.
 #pragma once
 
@@ -37,14 +37,14 @@ Quantization fit_quantization(const Tensor& x, DType dtype = DType::qi8, std::op
 /// scale * (byte - zero_point) in f32.
 Tensor dequantize(const Tensor& x, Location where = Location::current());
 
-/// A quantised tensor over bytes that are there already: i8 becomes qi8, u8 qu8.
+/// A quantized tensor over bytes that are there already: i8 becomes qi8, u8 qu8.
 Tensor quantized(const Tensor& bytes, const Operand& scale, const Operand& zero_point = 0,
                  std::optional<std::int64_t> axis = {}, Location where = Location::current());
-/// The bytes of a quantised tensor, i8 or u8.
+/// The bytes of a quantized tensor, i8 or u8.
 Tensor int_repr(const Tensor& x, Location where = Location::current());
 Quantization quantization_of(const Tensor& x, Location where = Location::current());
 
-/// matmul, linear and add of quantised operands give f32; these give quantised results, with the bits of quantising
+/// matmul, linear and add of quantized operands give f32; these give quantized results, with the bits of quantizing
 /// that f32 result.
 ///
 /// Shapes   as those of matmul, linear and add.

@@ -2,7 +2,7 @@
 //
 // A plain number that a compiled function captures is part of it. A Setting is read at every call: in a call on tensors
 // it is an operand like any other, and where the function asks for its value (in a condition, say) the value is part of
-// the function's key, so that another one records the function again. The options of optimisers are Settings.
+// the function's key, so that another one records the function again. The options of optimizers are Settings.
 // docs/modes.md has examples.
 #pragma once
 

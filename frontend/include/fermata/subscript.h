@@ -6,7 +6,7 @@
 //   index_put(x, {Slice(), 0}, 1.5)                                  x[:, 0] = 1.5
 //
 // Shapes   integers take an axis away, slices keep it, new_axis adds one. Integer tensors and masks stand, broadcast to
-//          one shape, where the first of them was if they are neighbours, else in front of all other axes. A mask
+//          one shape, where the first of them was if they are neighbors, else in front of all other axes. A mask
 //          stands for as many axes as it has.
 // Errors   IndexError for too many subscripts, a position out of range (of an integer at the call, of a tensor when the
 //          value is computed) or a mask whose shape differs from the axes it stands for; DTypeError for a tensor that

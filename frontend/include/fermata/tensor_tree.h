@@ -55,7 +55,7 @@ template <class T> struct AnyMember {
   template <class U>
   requires(!std::is_same_v<std::remove_cvref_t<U>, T>) operator U() const;
 };
-/// How many members an aggregate has: as many as there can be initialisers. An optional takes more than one conversion
+/// How many members an aggregate has: as many as there can be initializers. An optional takes more than one conversion
 /// from what converts to anything, and so has a stand-in of its own.
 template <class T, class... Found> consteval std::size_t member_count() {
   if constexpr (sizeof...(Found) > 24)

@@ -85,7 +85,7 @@ class TraceRun {
 /// tree.
 ///
 /// Errors   ValueError FM1340 if one value is two arguments; UnsupportedError FM2711 inside a traced or compiled
-///          function, FM2712 for sparse, quantised and other wrapper tensors, FM2713 for a write through an argument
+///          function, FM2712 for sparse, quantized and other wrapper tensors, FM2713 for a write through an argument
 ///          that is a view, FM2710 for data() inside fn.
 template <class F, class... A>
 requires std::invocable<F&, const A&...> Trace trace(F&& fn, const A&... args) {

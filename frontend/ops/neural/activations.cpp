@@ -74,7 +74,7 @@ Tensor softplus(const Tensor& x, double beta, double limit, Location where) {
 
 Tensor glu(const Tensor& x, std::int64_t axis, Location where) {
   require_defined("glu", x, where);
-  const unsigned at = normalise_axis("glu", axis, type_of(x), where);
+  const unsigned at = normalize_axis("glu", axis, type_of(x), where);
   const std::int64_t size = x.size(at);
   if (size % 2 != 0)
     throw ShapeError(
@@ -111,7 +111,7 @@ Tensor softmin(const Tensor& x, std::int64_t axis, Location where) {
 Tensor gumbel_softmax(const Tensor& logits, double temperature, bool hard, std::int64_t axis, Generator& from,
                       Location where) {
   require_defined("gumbel_softmax", logits, where);
-  axis = normalise_axis("gumbel_softmax", axis, type_of(logits), where);
+  axis = normalize_axis("gumbel_softmax", axis, type_of(logits), where);
   const DType t = is_floating(logits.dtype()) ? logits.dtype() : DType::f32;
   const vjp::LineGuard line(where);
   // Numbers from [2^-25, 1), so that neither logarithm is of 0.

@@ -30,13 +30,13 @@ std::vector<ErrorOperand> lines_of(const Tensor& x, const Tensor& target, std::s
 /// A loss of classes with its operands checked.
 class ClassLoss {
  public:
-  /// x has log-likelihoods, or logits where they still have to be normalised.
+  /// x has log-likelihoods, or logits where they still have to be normalized.
   ClassLoss(std::string_view function, const Tensor& x, const ClassOptions& options, bool logits, Location where)
       : in_(function, {&x}, where),
         function_(function),
         options_(options),
         where_(where),
-        axis_(normalise_axis(function, x.rank() == 1 && options.axis == 1 ? 0 : options.axis, type_of(x), where)),
+        axis_(normalize_axis(function, x.rank() == 1 && options.axis == 1 ? 0 : options.axis, type_of(x), where)),
         classes_(x.size(axis_)),
         likelihood_(logits ? log_softmax(in_(x).tensor(), axis_, where) : in_(x).tensor()) {
     if (options.label_smoothing < 0 || options.label_smoothing > 1)

@@ -138,7 +138,7 @@ std::vector<Resampling> resamplings(const Tensor& x, const InterpolateOptions& o
 }
 
 /// Where in x an element of the result lies, as f64: exact for every size that occurs.
-Located centres(const Resampling& r, bool align_corners, const Tensor& x) {
+Located centers(const Resampling& r, bool align_corners, const Tensor& x) {
   const Located i = vjp::cast(vjp::iota({r.to}, 0, x), DType::f64);
   return align_corners ? i * r.scale : (i + 0.5) * r.scale - 0.5;
 }
@@ -160,7 +160,7 @@ Located along(const Located& weight, const Located& x, const Resampling& r) {
 }
 
 Located linear(const Located& x, const Resampling& r, bool align_corners) {
-  const Located at = vjp::maximum(centres(r, align_corners, x.tensor()), 0), first = vjp::floor(at);
+  const Located at = vjp::maximum(centers(r, align_corners, x.tensor()), 0), first = vjp::floor(at);
   const Located weight = along(at - first, x, r);
   const Located low = vjp::take(x, whole_position(first, r.from), r.axis);
   const Located high = vjp::take(x, whole_position(first + 1, r.from), r.axis);
@@ -172,7 +172,7 @@ Located near_weight(const Located& d) { return ((1.25 * d - 2.25) * d) * d + 1; 
 Located far_weight(const Located& d) { return ((-0.75 * d + 3.75) * d - 6) * d + 3; }
 
 Located bicubic(const Located& x, const Resampling& r, bool align_corners) {
-  const Located at = centres(r, align_corners, x.tensor()), first = vjp::floor(at), t = at - first;
+  const Located at = centers(r, align_corners, x.tensor()), first = vjp::floor(at), t = at - first;
   const Located weights[] = {far_weight(t + 1), near_weight(t), near_weight(1 - t), far_weight(2 - t)};
   Located sum;
   for (int k = 0; k < 4; ++k) {

@@ -18,7 +18,7 @@ namespace fermata {
 Tensor unfold(const Tensor& x, std::int64_t axis, std::int64_t size, std::int64_t step, std::int64_t dilation,
               Location where) {
   require_defined("unfold", x, where);
-  const std::int64_t attributes[] = {normalise_axis("unfold", axis, type_of(x), where), size, step, dilation};
+  const std::int64_t attributes[] = {normalize_axis("unfold", axis, type_of(x), where), size, step, dilation};
   return make_view(Op::unfold, x, attributes, {}, where);
 }
 
@@ -30,7 +30,7 @@ Tensor fold(const Tensor& windows, std::int64_t axis, std::int64_t length, std::
     throw ShapeError(1075, format_error(1075, "ShapeError", "fold: the last axis has the elements of windows",
                                         describe(windows), where));
   whole.shape = Shape(std::span<const std::int64_t>(windows.shape()).first(windows.rank() - 1u));
-  const unsigned at = normalise_axis("fold", axis, whole, where);
+  const unsigned at = normalize_axis("fold", axis, whole, where);
   whole.shape[at] = length;
   const std::int64_t attributes[] = {at, step, dilation};
   return general_call(Op::fold, {&windows, 1}, {.wanted = whole, .integers = attributes, .scalars = {}}, where);

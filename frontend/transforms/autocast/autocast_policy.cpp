@@ -44,7 +44,7 @@ AutocastPolicy autocast_policy(Op op) {
   switch (family(op)) {
     case Family::binary:
     case Family::ternary: return widest;
-    case Family::composite: return f32;  // normalisations, losses, statistics: as a whole, so the parts follow
+    case Family::composite: return f32;  // normalizations, losses, statistics: as a whole, so the parts follow
     default: return untouched;
   }
 }

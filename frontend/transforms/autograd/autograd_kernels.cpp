@@ -199,7 +199,7 @@ bool run_now(const Call& call, Stack& stack) {
   if (!in_capture_scope()) {
     for (const Tensor& t : tensors_of(arguments))
       if (t.impl()->payload == nullptr && t.node()->pending())
-        tensor_hooks.materialise(t.node(), "an operator without a derivative of its own", call.where);
+        tensor_hooks.materialize(t.node(), "an operator without a derivative of its own", call.where);
     eager.emplace(Mode::eager);
   }
   try {

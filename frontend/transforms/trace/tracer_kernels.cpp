@@ -7,7 +7,7 @@
 namespace fermata {
 namespace {
 
-/// Sparse and quantised tensors have no text form; their kernels call ops on their parts, which do.
+/// Sparse and quantized tensors have no text form; their kernels call ops on their parts, which do.
 bool is_recorded(const Call& call) { return tracing() && (call.keys & kCompoundKeys).bits == 0; }
 
 /// The graph promotes nothing by itself, so the casts that the call implies are made, and recorded, first.

@@ -67,7 +67,7 @@ struct BatchedTensor final : TensorPayload {
 };
 
 inline bool is_batched(const Tensor& t) { return t.keys().has(Functionality::batched); }
-/// A sparse or quantised tensor: the other wrappers.
+/// A sparse or quantized tensor: the other wrappers.
 inline bool is_made_of_parts(const Tensor& t) { return t.impl()->payload != nullptr && !is_batched(t); }
 /// The payload of a tensor for which is_batched() holds.
 const BatchedTensor& batched_tensor(const Tensor& t);

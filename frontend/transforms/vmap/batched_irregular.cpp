@@ -39,7 +39,7 @@ struct RowsOfAll {
 };
 
 /// Positions along an axis of each batch element, as positions in RowsOfAll. One that is out of range stays so, lest it
-/// name a row of a neighbour.
+/// name a row of a neighbor.
 Located positions_in_all(const Located& index, std::int64_t batch, std::int64_t size) {
   const Located wide = vjp::cast(index, DType::i64);
   const Located wrapped =

@@ -56,14 +56,14 @@ void VmapCall::measure_tensor(const Tensor& x, std::size_t argument) {
   State& s = *state_;
   require_defined("vmap", x, s.where);
   if (!s.in[argument].is_batched()) return;
-  const unsigned axis = normalise_axis("vmap", s.in[argument].axis(), type_of(x), s.where);
+  const unsigned axis = normalize_axis("vmap", s.in[argument].axis(), type_of(x), s.where);
   const std::int64_t size = x.shape()[axis];
   if (!s.first.defined()) {
     s.frame.level.size = size, s.first = x, s.first_argument = argument;
     return;
   }
   if (size == s.frame.level.size) return;
-  const unsigned first_axis = normalise_axis("vmap", s.in[s.first_argument].axis(), type_of(s.first), s.where);
+  const unsigned first_axis = normalize_axis("vmap", s.in[s.first_argument].axis(), type_of(s.first), s.where);
   const std::string labels[] = {fmt::format("argument {}", s.first_argument), fmt::format("argument {}", argument)};
   throw ShapeError(
       1742, format_error(1742, "ShapeError", fmt::format("vmap: batches of {} and {}", s.frame.level.size, size),
@@ -76,7 +76,7 @@ void VmapCall::measure_tensor(const Tensor& x, std::size_t argument) {
 Tensor VmapCall::wrap_tensor(const Tensor& x, std::size_t argument) const {
   const State& s = *state_;
   if (!s.in[argument].is_batched()) return x;
-  const unsigned axis = normalise_axis("vmap", s.in[argument].axis(), type_of(x), s.where);
+  const unsigned axis = normalize_axis("vmap", s.in[argument].axis(), type_of(x), s.where);
   Tensor front = axis == 0 ? same_value(x) : permuted(x, front_order(x.rank(), axis), s.where);
   return make_batched(std::move(front), s.frame.level, true);
 }
@@ -124,7 +124,7 @@ Tensor VmapCall::unwrap_tensor(const Tensor& x, std::size_t result) const {
   TensorType whole{value.dtype(), {}};
   whole.shape.push_back(s.frame.level.size);
   for (const std::int64_t size : x.shape()) whole.shape.push_back(size);
-  const unsigned axis = normalise_axis("vmap", wanted.axis(), whole, s.where);
+  const unsigned axis = normalize_axis("vmap", wanted.axis(), whole, s.where);
   if (!has_batch)
     value = general_call(Op::broadcast_to, {&value, 1}, {.wanted = whole, .integers = {}, .scalars = {}}, s.where);
   if (axis == 0) return value;

@@ -34,47 +34,47 @@ void expect_equal(const Kernel& a, const Kernel& b) {
   for (std::size_t i = 0; i < a.reductions.size(); ++i) EXPECT_TRUE(equal(a.reductions[i], b.reductions[i]));
 }
 
-TEST(KernelSerialise, RoundTripsExactly) {
+TEST(KernelSerialize, RoundTripsExactly) {
   for (const Kernel& kernel : samples()) {
-    const std::string bytes = serialise(kernel);
-    const Kernel back = deserialise_kernel(bytes);
+    const std::string bytes = serialize(kernel);
+    const Kernel back = deserialize_kernel(bytes);
     expect_equal(kernel, back);
-    EXPECT_EQ(serialise(back), bytes);
+    EXPECT_EQ(serialize(back), bytes);
   }
 }
 
-TEST(KernelSerialise, KeepsLongProgramsAndWideConstants) {
+TEST(KernelSerialize, KeepsLongProgramsAndWideConstants) {
   testing::KernelBuilder b;
   ValueId value = b.input(DType::u64, 1);
   for (std::uint64_t i = 0; i < 600; ++i) value = b.op(Prim::add, DType::u64, value, b.constant(~i));
   b.store(1, value);
-  expect_equal(deserialise_kernel(serialise(b.kernel)), b.kernel);
+  expect_equal(deserialize_kernel(serialize(b.kernel)), b.kernel);
 }
 
-TEST(KernelSerialise, DifferentKernelsGiveDifferentBytes) {
+TEST(KernelSerialize, DifferentKernelsGiveDifferentBytes) {
   const std::vector<Kernel> kernels = samples();
   for (std::size_t i = 0; i < kernels.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(serialise(kernels[i]), serialise(kernels[j])) << i << " " << j;
+    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(serialize(kernels[i]), serialize(kernels[j])) << i << " " << j;
 }
 
-TEST(KernelSerialise, EveryFlippedBitIsSeen) {
-  const std::string bytes = serialise(testing::softmax_kernel());
+TEST(KernelSerialize, EveryFlippedBitIsSeen) {
+  const std::string bytes = serialize(testing::softmax_kernel());
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     std::string damaged = bytes;
     damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 8)));
-    EXPECT_THROW(deserialise_kernel(damaged), InternalError) << "byte " << i;
+    EXPECT_THROW(deserialize_kernel(damaged), InternalError) << "byte " << i;
   }
 }
 
-TEST(KernelSerialise, EveryTruncationIsSeen) {
-  const std::string bytes = serialise(testing::reduce_kernel(Op::argmax, DType::f32, 2));
+TEST(KernelSerialize, EveryTruncationIsSeen) {
+  const std::string bytes = serialize(testing::reduce_kernel(Op::argmax, DType::f32, 2));
   for (std::size_t length = 0; length < bytes.size(); ++length)
-    EXPECT_THROW(deserialise_kernel(bytes.substr(0, length)), InternalError) << length;
+    EXPECT_THROW(deserialize_kernel(bytes.substr(0, length)), InternalError) << length;
 }
 
-TEST(KernelSerialise, NamesTheDamage) {
+TEST(KernelSerialize, NamesTheDamage) {
   try {
-    deserialise_kernel("short");
+    deserialize_kernel("short");
     FAIL();
   } catch (const InternalError& error) {
     const std::string text = error.what();

@@ -1,5 +1,5 @@
-// See fermata/normalisation.h.
-#include "fermata/normalisation.h"
+// See fermata/normalization.h.
+#include "fermata/normalization.h"
 
 #include <fmt/format.h>
 
@@ -33,12 +33,12 @@ void require_shape(std::string_view function, std::string_view label, const Tens
 }
 
 struct Moments {
-  Located centred, variance;  // variance with the axes kept, and not corrected
+  Located centered, variance;  // variance with the axes kept, and not corrected
   Located mean;
 };
 Moments moments(const Located& x, const Shape& axes, Location where) {
-  const Located m = mean(x.tensor(), axes, true, where), centred = x - m;
-  return {centred, mean(vjp::square(centred).tensor(), axes, true, where), m};
+  const Located m = mean(x.tensor(), axes, true, where), centered = x - m;
+  return {centered, mean(vjp::square(centered).tensor(), axes, true, where), m};
 }
 
 /// Parameters of the channels, which are axis 1, aligned with x.
@@ -83,7 +83,7 @@ void move_towards(const Tensor& running, const Located& seen, double momentum, L
 }
 
 /// batch_norm and instance_norm differ in the axes that statistics are over.
-Tensor channels_normalised(std::string_view function, const Tensor& x, const Tensor& running_mean,
+Tensor channels_normalized(std::string_view function, const Tensor& x, const Tensor& running_mean,
                            const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool own_statistics,
                            bool over_images, double momentum, double eps, Location where) {
   require_channels(function, x, where);
@@ -106,14 +106,14 @@ Tensor channels_normalised(std::string_view function, const Tensor& x, const Ten
   double count = 1;
   for (unsigned i = 0; i < x.rank(); ++i)
     if (i > 1 || (i == 0 && over_images)) axes.push_back(i), count *= static_cast<double>(x.size(i));
-  if (axes.empty()) fail_parameter(function, "nothing to normalise over", where);
+  if (axes.empty()) fail_parameter(function, "nothing to normalize over", where);
   const Moments m = moments(wide, axes, where);
   if (running_mean.defined() || running_var.defined()) {
     const auto over = [&](const Located& v) { return over_images ? v : Located(mean(v.tensor(), 0, true, where)); };
     move_towards(running_mean, over(m.mean), momentum, where);
     move_towards(running_var, over(m.variance) * (count / (count - 1)), momentum, where);
   }
-  return in.result(affine(in, m.centred * vjp::rsqrt(m.variance + eps), weight, bias, shape));
+  return in.result(affine(in, m.centered * vjp::rsqrt(m.variance + eps), weight, bias, shape));
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ Tensor layer_norm_over(const Tensor& x, const Shape& sizes, const Tensor& weight
   if (sizes.rank() == 1) return layer_norm(x, weight, bias, eps, where);
   const FloatingScope in("layer_norm", {&x}, where);
   const Moments m = moments(in(x), axes, where);
-  return in.result(affine(in, m.centred * vjp::rsqrt(m.variance + eps), weight, bias, sizes));
+  return in.result(affine(in, m.centered * vjp::rsqrt(m.variance + eps), weight, bias, sizes));
 }
 
 Tensor rms_norm_over(const Tensor& x, const Shape& sizes, const Tensor& weight, double eps, Location where) {
@@ -140,13 +140,13 @@ Tensor rms_norm_over(const Tensor& x, const Shape& sizes, const Tensor& weight, 
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                   const Tensor& bias, bool training, double momentum, double eps, Location where) {
-  return channels_normalised("batch_norm", x, running_mean, running_var, weight, bias, training, true, momentum, eps,
+  return channels_normalized("batch_norm", x, running_mean, running_var, weight, bias, training, true, momentum, eps,
                              where);
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                      const Tensor& bias, bool use_input_stats, double momentum, double eps, Location where) {
-  return channels_normalised("instance_norm", x, running_mean, running_var, weight, bias, use_input_stats, false,
+  return channels_normalized("instance_norm", x, running_mean, running_var, weight, bias, use_input_stats, false,
                              momentum, eps, where);
 }
 
@@ -164,7 +164,7 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   Shape open{x.size(0), groups, x.size(1) / groups}, axes{2};
   for (unsigned i = 2; i < x.rank(); ++i) open.push_back(x.size(i)), axes.push_back(i + 1);
   const Moments m = moments(vjp::reshape(in(x), open), axes, where);
-  const Located y = vjp::reshape(m.centred * vjp::rsqrt(m.variance + eps), x.shape());
+  const Located y = vjp::reshape(m.centered * vjp::rsqrt(m.variance + eps), x.shape());
   return in.result(affine(in, y, weight, bias, channel_shape(y)));
 }
 

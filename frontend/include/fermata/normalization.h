@@ -1,4 +1,4 @@
-// Normalisations. Over the last axis alone there are layer_norm and rms_norm (fermata/composites.h).
+// Normalizations. Over the last axis alone there are layer_norm and rms_norm (fermata/composites.h).
 //
 // Names and defaults follow torch.nn.functional. DType: floating; f16 and bf16 are computed in f32 and rounded once.
 // Parameters that are not wanted are left undefined. Errors: ShapeError where a parameter does not fit.
@@ -30,7 +30,7 @@ Tensor rms_norm(const Tensor& x, const std::same_as<NormalizedShape> auto& over,
   return rms_norm_over(x, over.sizes, weight, eps, where);
 }
 
-/// Each channel normalised over the batch and all other axes; in inference, with the running mean and variance.
+/// Each channel normalized over the batch and all other axes; in inference, with the running mean and variance.
 /// Training moves those in place, by `momentum`, towards what it saw (the variance unbiased), where they are defined.
 ///
 /// Shapes   x [N, C, ..]; running_mean, running_var, weight and bias [C].
@@ -50,7 +50,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Ten
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5, Location where = Location::current());
 
-/// x / (k + alpha * mean of squares of `size` neighbouring channels) ^ beta.
+/// x / (k + alpha * mean of squares of `size` neighboring channels) ^ beta.
 Tensor local_response_norm(const Tensor& x, std::int64_t size, double alpha = 1e-4, double beta = 0.75, double k = 1,
                            Location where = Location::current());
 /// x divided by its length of order p along an axis, which counts as eps where it is below.

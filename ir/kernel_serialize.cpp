@@ -153,7 +153,7 @@ void check_indices(const Kernel& kernel) {
 
 }  // namespace
 
-std::string serialise(const Kernel& kernel) {
+std::string serialize(const Kernel& kernel) {
   Writer out;
   out.reserve(256 + 12 * kernel.program.size());  // what programs take, more or less
   out.number(kVersion);
@@ -181,7 +181,7 @@ std::string serialise(const Kernel& kernel) {
   return std::move(out).finish();
 }
 
-Kernel deserialise_kernel(std::string_view bytes) {
+Kernel deserialize_kernel(std::string_view bytes) {
   Reader in(bytes);
   if (in.number() != kVersion) Reader::damaged("another version");
   Kernel kernel;

@@ -1,5 +1,5 @@
-// See fermata/optimisers.h.
-#include "fermata/optimisers.h"
+// See fermata/optimizers.h.
+#include "fermata/optimizers.h"
 
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 using vjp::Located;
 
-/// Makes what an optimiser remembers: not as a part of a function that is being compiled, which would make it anew.
+/// Makes what an optimizer remembers: not as a part of a function that is being compiled, which would make it anew.
 template <class F> Tensor outside(F&& make, Location where) {
   struct Outside {
     CaptureScope* const scope = std::exchange(capture_scope, nullptr);
@@ -48,7 +48,7 @@ Located of_option(const Tensor& beside, const Setting& option) {
       beside, [](auto x) { return x; }, option);
 }
 
-/// What an optimiser remembers of a parameter, at the start.
+/// What an optimizer remembers of a parameter, at the start.
 Tensor remembered(const Tensor& parameter, Location where) {
   return zeros_like(parameter.detach(), compute_dtype(parameter.dtype()), where);
 }
@@ -62,17 +62,17 @@ Tensor remembered(const Tensor& parameter, Location where) {
 
 }  // namespace
 
-Optimiser::Optimiser(std::vector<Tensor> parameters, Location where) : parameters_(std::move(parameters)) {
+Optimizer::Optimizer(std::vector<Tensor> parameters, Location where) : parameters_(std::move(parameters)) {
   for (const Tensor& p : parameters_) {
-    require_defined("optimiser", p, where);
+    require_defined("optimizer", p, where);
     if (!is_floating(p.dtype()))
       throw DTypeError(1101,
-                       format_error(1101, "DTypeError", fmt::format("optimiser: does not take {}", name(p.dtype())),
+                       format_error(1101, "DTypeError", fmt::format("optimizer: does not take {}", name(p.dtype())),
                                     {{"parameter", to_string(p.dtype(), p.shape()), ""}}, where));
   }
 }
 
-void Optimiser::step(std::span<const Tensor> gradients, Location where) {
+void Optimizer::step(std::span<const Tensor> gradients, Location where) {
   if (gradients.size() != parameters_.size())
     throw ValueError(
         1378, format_error(1378, "ValueError",
@@ -95,18 +95,18 @@ void Optimiser::step(std::span<const Tensor> gradients, Location where) {
   sync(written, where);
 }
 
-void Optimiser::step(Location where) {
+void Optimizer::step(Location where) {
   std::vector<Tensor> gradients;
   for (const Tensor& p : parameters_) gradients.push_back(p.grad());
   step(gradients, where);
 }
 
-void Optimiser::zero_grad() const {
+void Optimizer::zero_grad() const {
   for (const Tensor& p : parameters_) p.zero_grad();
 }
 
 SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& chosen, Location where)
-    : Optimiser(std::move(parameters), where),
+    : Optimizer(std::move(parameters), where),
       options(chosen),
       velocity_(this->parameters().size()),
       started_(velocity_.size()) {
@@ -151,7 +151,7 @@ Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& chosen, Location w
     : Adam(std::move(parameters), chosen, false, where) {}
 
 Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& chosen, bool decoupled, Location where)
-    : Optimiser(std::move(parameters), where), options(chosen), decoupled_(decoupled) {
+    : Optimizer(std::move(parameters), where), options(chosen), decoupled_(decoupled) {
   for (const Tensor& p : this->parameters())
     first_.push_back(remembered(p, where)), second_.push_back(remembered(p, where));
   const BackendKey on = first_.empty() ? BackendKey::cpu : device(first_[0]);

@@ -1,4 +1,4 @@
-// Optimisers against their formulas in plain C++, in both modes, and how many plans a step takes.
+// Optimizers against their formulas in plain C++, in both modes, and how many plans a step takes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,25 +12,25 @@ namespace {
 using namespace testing;
 using Doubles = std::vector<double>;
 
-class Optimisers : public InBothModes {};
-INSTANTIATE_TEST_SUITE_P(Modes, Optimisers, ::testing::Values(Mode::eager, Mode::compiled), mode_name);
+class Optimizers : public InBothModes {};
+INSTANTIATE_TEST_SUITE_P(Modes, Optimizers, ::testing::Values(Mode::eager, Mode::compiled), mode_name);
 
 Doubles values(const Tensor& x) { return x.astype(DType::f64).to_vector<double>(); }
 
-/// Steps of an optimiser of one parameter with the gradient x * x + step, next to `wanted` on each element.
-template <class State, class F> void follow(optim::Optimiser& optimiser, const Tensor& parameter, F&& wanted) {
+/// Steps of an optimizer of one parameter with the gradient x * x + step, next to `wanted` on each element.
+template <class State, class F> void follow(optim::Optimizer& optimizer, const Tensor& parameter, F&& wanted) {
   Doubles x = values(parameter);
   std::vector<State> states(x.size());
   for (int step = 1; step <= 5; ++step) {
     const Tensor gradient = square(parameter) + step;
-    optimiser.step(std::vector{gradient});
+    optimizer.step(std::vector{gradient});
     for (std::size_t i = 0; i < x.size(); ++i) wanted(x[i], x[i] * x[i] + step, states[i], step);
     const Doubles found = values(parameter);
     for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(found[i], x[i], 1e-12) << "step " << step;
   }
 }
 
-TEST_P(Optimisers, SgdFollowsItsFormula) {
+TEST_P(Optimizers, SgdFollowsItsFormula) {
   struct Velocity {
     double v = 0;
   };
@@ -62,7 +62,7 @@ double adam_step(double g, Moments& s, int step, double rate) {
   return rate * (s.m / (1 - std::pow(0.8, step))) / (std::sqrt(s.v / (1 - std::pow(0.95, step))) + 1e-8);
 }
 
-TEST_P(Optimisers, AdamFollowsItsFormula) {
+TEST_P(Optimizers, AdamFollowsItsFormula) {
   const optim::AdamOptions o{.learning_rate = 0.02, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1};
   const Tensor x = random_f64({3, 2}, 0.5, 1, true, 1), y = copy(x);
   optim::Adam adam({x}, o);
@@ -76,7 +76,7 @@ TEST_P(Optimisers, AdamFollowsItsFormula) {
   EXPECT_EQ(optim::AdamW({y}).options.weight_decay, 0.01);
 }
 
-TEST_P(Optimisers, ParametersAreLeavesThatAreWrittenInPlace) {
+TEST_P(Optimizers, ParametersAreLeavesThatAreWrittenInPlace) {
   Tensor w = tensor({3.0f, -2.0f}).requires_grad(true), b = tensor({1.0f}).requires_grad(true),
          unused = ones({2}).requires_grad(true);
   const Tensor alias = w;
@@ -95,7 +95,7 @@ TEST_P(Optimisers, ParametersAreLeavesThatAreWrittenInPlace) {
   EXPECT_TRUE(w.requires_grad());
 }
 
-TEST_P(Optimisers, NarrowParametersAreUpdatedInFloats) {
+TEST_P(Optimizers, NarrowParametersAreUpdatedInFloats) {
   for (const DType t : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
     const Tensor x = full({2}, 1, t);
     optim::AdamW adam({x}, {.learning_rate = 0.5, .weight_decay = 0});
@@ -106,7 +106,7 @@ TEST_P(Optimisers, NarrowParametersAreUpdatedInFloats) {
   }
 }
 
-TEST_P(Optimisers, GradientsAreClippedTogether) {
+TEST_P(Optimizers, GradientsAreClippedTogether) {
   std::vector<Tensor> g{tensor({3.0f, 0.0f}), Tensor(), tensor({{4.0f}})};
   EXPECT_EQ(optim::clip_grad_norm(g, 1).item<float>(), 5);
   EXPECT_NEAR(values(g[0])[0], 0.6, 1e-6);
@@ -119,7 +119,7 @@ TEST_P(Optimisers, GradientsAreClippedTogether) {
   EXPECT_NEAR(values(g[2])[0], 0.7, 1e-6);
 }
 
-TEST_P(Optimisers, ErrorsSayWhatDoesNotFit) {
+TEST_P(Optimizers, ErrorsSayWhatDoesNotFit) {
   const Tensor x = ones({2});
   optim::SGD sgd({x});
   EXPECT_EQ(message<Error>([&] {
@@ -132,12 +132,12 @@ TEST_P(Optimisers, ErrorsSayWhatDoesNotFit) {
   EXPECT_EQ(message<Error>([&] { optim::SGD({x}, {.nesterov = true}); }),
             "FM1377 ValueError: SGD: nesterov needs momentum and no dampening\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { optim::Adam({zeros({2}, DType::i32)}); }),
-            "FM1101 DTypeError: optimiser: does not take i32\n  parameter i32[2]\n  at        HERE");
+            "FM1101 DTypeError: optimizer: does not take i32\n  parameter i32[2]\n  at        HERE");
   sgd.step(std::vector{ones({2})});
   EXPECT_NEAR(values(x)[0], 0.999, 1e-6);
 }
 
-TEST(OptimisersCompiled, AStepIsOnePlanWithAKernelForEachParameter) {
+TEST(OptimizersCompiled, AStepIsOnePlanWithAKernelForEachParameter) {
   const ModeGuard compiled(Mode::compiled);
   std::vector<Tensor> parameters, gradients;
   for (int i = 0; i < 8; ++i) parameters.push_back(randn({i + 2, 5})), gradients.push_back(randn({i + 2, 5}));
@@ -151,7 +151,7 @@ TEST(OptimisersCompiled, AStepIsOnePlanWithAKernelForEachParameter) {
   EXPECT_EQ(after.kernels_compiled, before.kernels_compiled);
 }
 
-TEST(OptimisersCompiled, CompiledFunctionsCountTheirSteps) {
+TEST(OptimizersCompiled, CompiledFunctionsCountTheirSteps) {
   const ModeGuard compiled(Mode::compiled);
   const auto train = [](bool replayed) {
     Tensor x = full({3}, 2, DType::f64);

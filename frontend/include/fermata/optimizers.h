@@ -1,6 +1,6 @@
-// Optimisers: how parameters follow their gradients.
+// Optimizers: how parameters follow their gradients.
 //
-// An optimiser holds its parameters and what it remembers of each; a step writes all of them in place. In compiled mode
+// An optimizer holds its parameters and what it remembers of each; a step writes all of them in place. In compiled mode
 // the updates of all parameters are one plan: one kernel for each parameter, each reading and writing its elements
 // once. Names and defaults follow torch.optim. f16 and bf16 parameters are updated in f32 and rounded once; what is
 // remembered of them is f32.
@@ -16,17 +16,17 @@
 
 namespace fermata::optim {
 
-/// A model as a tree of its parameters: what optimisers take beside lists of them.
+/// A model as a tree of its parameters: what optimizers take beside lists of them.
 template <class T>
 concept TensorTree = !std::convertible_to<const T&, std::span<const Tensor>> &&
                      (detail::is_struct<T> || detail::is_tuple<T> || detail::is_map<T> || detail::is_vector<T>);
 
-/// What all optimisers share: the parameters, and where their gradients come from.
-class Optimiser {
+/// What all optimizers share: the parameters, and where their gradients come from.
+class Optimizer {
  public:
-  virtual ~Optimiser() = default;
-  Optimiser(const Optimiser&) = delete;
-  Optimiser& operator=(const Optimiser&) = delete;
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   /// One step along these gradients, one for each parameter; undefined ones leave their parameter as it is.
   ///
@@ -45,7 +45,7 @@ class Optimiser {
   virtual std::vector<Tensor> state() const = 0;
 
  protected:
-  explicit Optimiser(std::vector<Tensor> parameters, Location where);
+  explicit Optimizer(std::vector<Tensor> parameters, Location where);
   /// Writes parameter i and its state; gradient and value are in the dtype that is computed in.
   virtual void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) = 0;
   /// Called once before the updates of a step.
@@ -66,7 +66,7 @@ struct SgdOptions {
   Setting maximize = false;
 };
 /// Stochastic gradient descent. Errors: ValueError for nesterov without momentum or with dampening.
-class SGD : public Optimiser {
+class SGD : public Optimizer {
  public:
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {}, Location where = Location::current());
   template <TensorTree T>
@@ -95,7 +95,7 @@ struct AdamOptions {
 /// Adam; weight decay is added to the gradient.
 ///
 /// Source   Kingma and Ba, "Adam", ICLR 2015.
-class Adam : public Optimiser {
+class Adam : public Optimizer {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {}, Location where = Location::current());
   template <TensorTree T>

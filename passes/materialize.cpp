@@ -1,5 +1,5 @@
-// See materialise.h.
-#include "passes/materialise.h"
+// See materialize.h.
+#include "passes/materialize.h"
 
 #include "passes/index_map.h"
 #include "passes/rewrite.h"
@@ -20,7 +20,7 @@ bool costs_nothing(Op op) { return op == Op::full || op == Op::iota; }
 
 }  // namespace
 
-bool materialise(Program& program) {
+bool materialize(Program& program) {
   const Graph& from = program.graph;
   const std::vector<std::uint32_t> uses = count_uses(from);
   Rewriter to(from);

@@ -12,6 +12,6 @@
 
 namespace fermata {
 
-bool materialise(Program& program);
+bool materialize(Program& program);
 
 }  // namespace fermata
