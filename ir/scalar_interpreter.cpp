@@ -102,6 +102,7 @@ template <class T> PrimFunction floating_function(Prim prim) {
     case Prim::sub: return binary<T, [](T a, T b) { return a - b; }>;
     case Prim::mul: return binary<T, [](T a, T b) { return a * b; }>;
     case Prim::div: return binary<T, [](T a, T b) { return a / b; }>;
+    case Prim::rem: return binary<T, [](T a, T b) { return std::fmod(a, b); }>;
     case Prim::neg: return unary<T, [](T a) { return -a; }>;
     case Prim::abs: return unary<T, [](T a) { return std::fabs(a); }>;
     case Prim::fma: return fused_multiply_add<T>;

@@ -1,9 +1,11 @@
-// The operations of SIMD floats that the vector extensions lack: fma, square root, rounding; and mul_high of integers.
+// The operations of SIMD floats that the vector extensions lack: fma, square root, rounding, remainder; and mul_high of
+// integers.
 #pragma once
 
 #include <cmath>
 
 #include "codegen_cpu/eager/vector.h"
+#include "ir/scalar_math/float_remainder.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -121,6 +123,43 @@ requires std::is_floating_point_v<T> Vector<T, N, M> sqrt(Vector<T, N, M> a) {
   } else
 #endif
     return by_element(a, [](T x) { return std::sqrt(x); });
+}
+
+/// Whether a mask has a lane.
+template <int N, int M> bool any(Vector<bool, N, M> mask) {
+  using R = typename Vector<bool, N, M>::Register;
+#if defined(__AVX512F__)
+  if constexpr (sizeof(R) == 64) return _mm512_test_epi32_mask((__m512i)mask.raw, (__m512i)mask.raw) != 0;
+#endif
+#if defined(__AVX__)
+  if constexpr (sizeof(R) == 32) return _mm256_testz_si256((__m256i)mask.raw, (__m256i)mask.raw) == 0;
+#endif
+#if defined(__SSE2__)
+  if constexpr (sizeof(R) == 16) return _mm_movemask_epi8((__m128i)mask.raw) != 0;
+#endif
+  unsigned char bytes[sizeof(R)], found = 0;
+  std::memcpy(bytes, &mask.raw, sizeof bytes);
+  for (const unsigned char byte : bytes) found |= byte;
+  return found != 0;
+}
+
+/// The lanes of a long division that the quick path cannot do, which are rare; the others divide 0 by 1.
+template <class V> [[gnu::noinline]] V long_remainder(V x, V y, typename V::Mask is_long) {
+  using T = typename V::Element;
+  auto at = math::begin_remainder(select(is_long, x, V(T(0))), select(is_long, y, V(T(1))));
+  const auto none = decltype(at.left)(0);
+  while (any(at.left > none)) at = math::continue_remainder(at);
+  return math::finish_remainder(at);
+}
+
+template <class T, int N, int M>
+requires std::is_floating_point_v<T> Vector<T, N, M>
+operator%(Vector<T, N, M> a, Vector<T, N, M> b) {
+  const auto x = abs(a), y = abs(b);
+  auto [rest, is_long] = math::quick_remainder(x, y);
+  if (any(is_long)) [[unlikely]]
+    rest = select(is_long, long_remainder(x, y, is_long), rest);
+  return math::with_sign_of(abs(rest), a);  // of NaN, too
 }
 
 /// The products of even lanes of u32 pairs, which is one instruction.

@@ -196,6 +196,29 @@ Values CodeBuilder::loop(Value* begin, Value* end, std::int64_t step, const Valu
   return result;
 }
 
+Values CodeBuilder::repeat_while(const Values& carried, Turn turn) {
+  llvm::Function* const function = GetInsertBlock()->getParent();
+  llvm::BasicBlock* const before = GetInsertBlock();
+  auto* const inside = llvm::BasicBlock::Create(getContext(), "loop", function);
+  auto* const after = llvm::BasicBlock::Create(getContext(), "end", function);
+  CreateBr(inside);
+  SetInsertPoint(inside);
+  Values current;
+  for (Value* value : carried) {
+    llvm::PHINode* const phi = CreatePHI(value->getType(), 2);
+    phi->addIncoming(value, before);
+    current.push_back(phi);
+  }
+  Values next = current;
+  Value* const again = turn(next);
+  llvm::BasicBlock* const latch = GetInsertBlock();
+  for (std::size_t i = 0; i < carried.size(); ++i) llvm::cast<llvm::PHINode>(current[i])->addIncoming(next[i], latch);
+  CreateCondBr(again, inside, after);
+  move_to_end(after);
+  SetInsertPoint(after);
+  return next;
+}
+
 Values CodeBuilder::either(Value* condition, Branch then, Branch otherwise) {
   llvm::Function* const function = GetInsertBlock()->getParent();
   auto* const first = llvm::BasicBlock::Create(getContext(), "then", function);

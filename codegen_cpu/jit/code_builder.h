@@ -76,6 +76,9 @@ class CodeBuilder : public llvm::IRBuilder<> {
   using LoopBody = llvm::function_ref<Values(Value* index, const Values& carried)>;
   /// for (index = begin; index < end; index += step) carried = body(index, carried). Returns carried at the end.
   Values loop(Value* begin, Value* end, std::int64_t step, const Values& carried, LoopBody body);
+  using Turn = llvm::function_ref<Value*(Values& carried)>;
+  /// do carried = turn(carried) while what the turn returns holds. Returns carried at the end.
+  Values repeat_while(const Values& carried, Turn turn);
   using Branch = llvm::function_ref<Values()>;
   /// Runs one of two branches.
   Values either(Value* condition, Branch then, Branch otherwise);

@@ -1,6 +1,7 @@
 // See primitives.h.
 #include "codegen_cpu/jit/primitives.h"
 
+#include "codegen_cpu/jit/float_remainder.h"
 #include "ir/scalar_interpreter.h"
 
 namespace fermata::jit {
@@ -89,6 +90,7 @@ Value* lower_float(CodeBuilder& b, Prim prim, Value* x, Value* y, Value* z) {
     case Prim::sub: return b.CreateFSub(x, y);
     case Prim::mul: return b.CreateFMul(x, y);
     case Prim::div: return b.CreateFDiv(x, y);
+    case Prim::rem: return float_remainder(b, x, y);
     case Prim::neg: return b.CreateFNeg(x);
     case Prim::abs: return b.call(llvm::Intrinsic::fabs, {x});
     case Prim::min: return b.CreateSelect(b.CreateFCmpOLT(x, y), x, y);

@@ -20,6 +20,8 @@ FM_DEVICE unsigned long long fm_mulhi(unsigned long long a, unsigned long long b
 FM_DEVICE void fm_lowest(unsigned long long* p, unsigned long long v) { atomicMin(p, v); }
 FM_DEVICE float fm_fma(float a, float b, float c) { return fmaf(a, b, c); }
 FM_DEVICE double fm_fma(double a, double b, double c) { return fma(a, b, c); }
+FM_DEVICE float fm_fmod(float a, float b) { return fmodf(a, b); }
+FM_DEVICE double fm_fmod(double a, double b) { return fmod(a, b); }
 FM_DEVICE float fm_sqrt(float a) { return __fsqrt_rn(a); }
 FM_DEVICE double fm_sqrt(double a) { return __dsqrt_rn(a); }
 FM_DEVICE float fm_floor(float a) { return floorf(a); }

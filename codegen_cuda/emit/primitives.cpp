@@ -92,6 +92,7 @@ std::string of_floats(Prim prim, const std::string& a, const std::string& b, con
     case Prim::sub: return format("{} - {}", a, b);
     case Prim::mul: return format("{} * {}", a, b);
     case Prim::div: return format("{} / {}", a, b);
+    case Prim::rem: return format("fm_fmod({}, {})", a, b);
     case Prim::neg: return format("-{}", a);
     case Prim::abs: return format("fm_abs({})", a);
     case Prim::fma: return format("fm_fma({}, {}, {})", a, b, c);

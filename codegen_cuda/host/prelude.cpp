@@ -75,6 +75,8 @@ static inline fm_word fm_mulhi(fm_word a, fm_word b) { return (fm_word)(((unsign
 static inline void fm_lowest(fm_word* p, fm_word v) { if (v < fm_load(p)) fm_store(p, v); }
 static inline float fm_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 static inline double fm_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+static inline float fm_fmod(float a, float b) { return __builtin_fmodf(a, b); }
+static inline double fm_fmod(double a, double b) { return __builtin_fmod(a, b); }
 static inline float fm_sqrt(float a) { return __builtin_sqrtf(a); }
 static inline double fm_sqrt(double a) { return __builtin_sqrt(a); }
 static inline float fm_floor(float a) { return __builtin_floorf(a); }

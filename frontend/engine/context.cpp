@@ -34,6 +34,7 @@ struct Startup {
     register_control_kernels();
     register_composites();
     register_device_operators();
+    register_next_after();
     register_quantized_kernels();
     register_sparse_kernels();
     register_autograd_kernels();

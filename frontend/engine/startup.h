@@ -9,6 +9,8 @@ bool eager_by_default();
 extern constinit thread_local bool mode_chosen;
 /// The operator fermata::to.
 void register_device_operators();
+/// The operators of nextafter().
+void register_next_after();
 /// The kernels of the composite ops, for every backend.
 void register_composites();
 

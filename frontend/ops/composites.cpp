@@ -45,8 +45,18 @@ Tensor mean_of(const Tensor& x, std::span<const std::int64_t> axes, bool keepdim
   return multiply({sum(x, axes, keepdims, where), where}, 1 / (count > 0 ? count : 0));
 }
 
-/// The maximum, without a gradient: it cancels in everything that subtracts it before exp.
-Tensor shift_of(const Tensor& x, const IntegerList& axes, Location where) { return max(x, axes, true, where).detach(); }
+/// The maximum, without a gradient: it cancels in everything that subtracts it before exp. -inf of no elements.
+Tensor shift_of(const Tensor& x, const IntegerList& axes, Location where) {
+  Shape kept = x.shape();
+  bool none = false;
+  for (const std::int64_t axis : axes) {
+    std::int64_t& size = kept[static_cast<std::size_t>(axis)];
+    none = none || size == 0;
+    size = 1;
+  }
+  if (none) return full(kept, -std::numeric_limits<double>::infinity(), x.dtype(), device(x), where);
+  return max(x, axes, true, where).detach();
+}
 
 Tensor run_mean(const Call& call, Tensors x, const Attributes& a) {
   const Tensor m = mean_of(widened(x[0], call.where), axes_of(a.integers[0]), a.integers[1] != 0, call.where);

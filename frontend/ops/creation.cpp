@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "fermata/complex.h"
 #include "fermata/device.h"
 #include "fermata/ops.h"
 #include "fermata/values.h"
@@ -30,6 +31,13 @@ Tensor filled(std::string_view function, const IntegerList& sizes, const Scalar&
 
 [[noreturn]] void throw_arange(std::string_view what, Location where) {
   throw ValueError(1307, format_error(1307, "ValueError", fmt::format("arange: {}", what), {}, where));
+}
+
+void require_complex(std::string_view function, DType dtype, Location where) {
+  if (fermata::is_complex(dtype)) return;
+  throw DTypeError(
+      1104, format_error(1104, "DTypeError",
+                         fmt::format("{}: the result must be complex, not {}", function, name(dtype)), {}, where));
 }
 
 /// How many steps of a float range lie before stop.
@@ -91,11 +99,29 @@ Tensor arange(Scalar stop, std::optional<DType> dtype, Location where) {
   return arange(stop.kind == DTypeKind::floating ? Scalar(0.0) : Scalar(0), stop, 1, dtype, where);
 }
 
-Tensor linspace(double start, double stop, std::int64_t count, DType dtype, Location where) {
+Tensor detail::full_complex(const IntegerList& sizes, std::complex<double> value, std::optional<DType> dtype,
+                            Location where) {
+  const DType wanted = dtype.value_or(DType::c64);
+  require_complex("full", wanted, where);
+  check_shape("full", sizes, wanted, where);
+  const DType part = real_dtype(wanted);
+  return complex({full(sizes, value.real(), part, where), where}, {full(sizes, value.imag(), part, where), where});
+}
+
+Tensor linspace(std::complex<double> start, std::complex<double> stop, std::int64_t count, DType dtype, bool endpoint,
+                Location where) {
+  require_complex("linspace", dtype, where);
+  const Tensor re = linspace(start.real(), stop.real(), count, DType::f64, endpoint, where);
+  const Tensor im = linspace(start.imag(), stop.imag(), count, DType::f64, endpoint, where);
+  return astype(complex({re, where}, {im, where}), dtype, where);
+}
+
+Tensor linspace(double start, double stop, std::int64_t count, DType dtype, bool endpoint, Location where) {
   check_shape("linspace", {&count, 1}, dtype, where);
-  const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
+  const std::int64_t steps = endpoint ? count - 1 : count;
+  const double step = steps > 0 ? (stop - start) / static_cast<double>(steps) : 0;
   const Tensor inner = progression(count, start, step, DType::f64, DType::f64, where);
-  if (count < 2) return astype(inner, dtype, where);
+  if (!endpoint || count < 2) return astype(inner, dtype, where);
   // The last element is stop itself, and not what count - 1 rounded steps come to.
   const Tensor last = equal({iota(count, 0, where), where}, count - 1);
   return astype(fermata::where({last, where}, stop, inner), dtype, where);

@@ -75,7 +75,7 @@ Axes axes_of(std::string_view function, const Tensor& x, const IntegerList& size
              Location where) {
   require_defined(function, x, where);
   Axes result;
-  if (!axes.empty())
+  if (!axes.empty() || axes.names_none())
     result.axes.assign(axes.begin(), axes.end());
   else
     for (auto i = -static_cast<std::int64_t>(sizes.empty() ? x.rank() : sizes.size()); i < 0; ++i)
@@ -122,6 +122,7 @@ Tensor conjugate(const Tensor& x, Location where) { return is_complex(x) ? conj(
 /// The elements of some axes, moved in a circle: the first ones by `forward` of them, or back.
 Tensor rolled(std::string_view function, Tensor x, const IntegerList& axes, bool forward, Location where) {
   require_defined(function, x, where);
+  if (axes.names_none()) return x;
   const std::uint16_t mask = axes_mask(function, axes, {x.dtype(), x.shape()}, where);
   for (unsigned axis = 0; axis < x.rank(); ++axis) {
     const std::int64_t n = x.shape()[axis], cut = forward ? n - n / 2 : n / 2;

@@ -55,10 +55,24 @@ double default_tolerance(const Tensor& x) {
 }
 
 /// How many of some singular values (a last axis, descending) exceed rtol times the first.
-Tensor count_above(const Tensor& s, double rtol, Location where) {
+Tensor count_above(const Tensor& s, const Operand& rtol, Location where) {
   if (s.size(-1) == 0) return sum(astype(s, DType::i64, where), -1, false, where);
   const Tensor least = multiply({slice(s, -1, 0, 1, 1, where), where}, rtol);
   return sum(astype(greater({s, where}, least), DType::i64, where), -1, false, where);
+}
+
+/// One tolerance for each matrix of a stack, in the real dtype of the stack.
+Tensor tolerances(std::string_view function, const Tensor& rtol, const Tensor& x, Location where) {
+  Shape batch;
+  for (unsigned i = 0; i + 2 < x.rank(); ++i) batch.push_back(x.shape()[i]);
+  if (broadcast_shapes(rtol.shape(), batch) != batch)
+    throw ShapeError(
+        1001,
+        format_error(1001, "ShapeError", fmt::format("{}: rtol does not broadcast to the stack of matrices", function),
+                     {{"x", to_string(x.dtype(), x.shape()), ""},
+                      {"rtol", to_string(rtol.dtype(), rtol.shape()), "should broadcast to " + to_string(batch)}},
+                     where));
+  return broadcast_to(astype(rtol, real_dtype(x.dtype()), where), batch, where);
 }
 
 }  // namespace
@@ -80,6 +94,13 @@ Tensor pinv(const Tensor& x, std::optional<double> rtol, Location where) {
   for (int i = 0; i < 2 && !batch.empty(); ++i)
     batch = Shape(std::span<const std::int64_t>(batch).first(batch.rank() - 1u));
   const Tensor operands[] = {a, full(batch, rtol.value_or(default_tolerance(a)), real_dtype(a.dtype()), where)};
+  return call(Op::pinv, operands, {}, where);
+}
+
+Tensor pinv(const Tensor& x, const Tensor& rtol, Location where) {
+  require_defined("pinv", x, where), require_defined("pinv", rtol, where);
+  const Tensor a = solvable(x, where);
+  const Tensor operands[] = {a, tolerances("pinv", rtol, a, where)};
   return call(Op::pinv, operands, {}, where);
 }
 
@@ -144,6 +165,12 @@ Tensor svdvals(const Tensor& x, Location where) { return call(Op::svdvals, x, wh
 Tensor matrix_rank(const Tensor& x, std::optional<double> rtol, Location where) {
   const Tensor s = svdvals(x, where);
   return count_above(s, rtol.value_or(default_tolerance(solvable(x, where))), where);
+}
+
+Tensor matrix_rank(const Tensor& x, const Tensor& rtol, Location where) {
+  require_defined("matrix_rank", x, where), require_defined("matrix_rank", rtol, where);
+  const Tensor s = svdvals(x, where);
+  return count_above(s, expand_dims(tolerances("matrix_rank", rtol, solvable(x, where), where), -1, where), where);
 }
 
 }  // namespace fermata::linalg

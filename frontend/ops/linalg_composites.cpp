@@ -78,17 +78,27 @@ Tensor norm_of(const Tensor& x, const IntegerList& axes, bool keepdims, double o
   return power(sum(power(size, ord, where), axes, keepdims, where), 1 / ord, where);
 }
 
+/// The largest or smallest of numbers that are not negative: 0 is the largest of none, and nothing the smallest.
+Tensor extreme(const Tensor& sizes, const IntegerList& axes, bool largest, bool keepdims, const Tensor& x,
+               Location where) {
+  const auto is_empty = [&](std::int64_t axis) { return sizes.size(axis) == 0; };
+  const bool none = std::ranges::any_of(axes, is_empty);
+  if (none && largest) return sum(sizes, axes, keepdims, where);
+  if (none)
+    throw ShapeError(1009,
+                     format_error(1009, "ShapeError", "matrix_norm: no elements to choose from", describe(x), where));
+  return largest ? max(sizes, axes, keepdims, where) : min(sizes, axes, keepdims, where);
+}
+
 /// max or min over two axes one after the other; sums first.
 Tensor extreme_of_sums(const Tensor& x, std::int64_t summed, bool largest, bool keepdims, Location where) {
   const Tensor sums = sum(abs({widened(x, where), where}), summed, true, where);
-  return largest ? max(sums, {-2, -1}, keepdims, where) : min(sums, {-2, -1}, keepdims, where);
+  return extreme(sums, {-2, -1}, largest, keepdims, x, where);
 }
 
 Tensor singular_norm(const Tensor& x, double ord, std::string_view name, bool keepdims, Location where) {
   const Tensor s = svdvals(x, where);
-  const Tensor norm = name == "nuc" ? sum(s, -1, false, where)
-                      : ord > 0     ? max(s, -1, false, where)
-                                    : min(s, -1, false, where);
+  const Tensor norm = name == "nuc" ? sum(s, -1, false, where) : extreme(s, -1, ord > 0, false, x, where);
   return keepdims ? expand_dims(norm, {-2, -1}, where) : norm;
 }
 

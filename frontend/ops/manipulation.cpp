@@ -82,6 +82,8 @@ std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis, Location where) 
 
 Tensor roll(const Tensor& x, const IntegerList& shift, const IntegerList& axes, Location where) {
   require_defined("roll", x, where);
+  if (axes.names_none()) return x;
+  if (shift.empty()) throw ValueError(1316, format_error(1316, "ValueError", "roll: no shifts", describe(x), where));
   if (axes.empty()) {
     const std::int64_t total = std::accumulate(shift.begin(), shift.end(), std::int64_t{0});
     return reshape(rolled(reshape(x, -1, where), 0, total, where), x.shape(), where);
@@ -113,11 +115,13 @@ Tensor repeat(const Tensor& given, std::int64_t count, std::optional<std::int64_
                  where);
 }
 
-Tensor repeat(const Tensor& given, const Tensor& counts, std::optional<std::int64_t> axis,
+Tensor repeat(const Tensor& given, const Tensor& given_counts, std::optional<std::int64_t> axis,
               std::optional<std::int64_t> total, Location where) {
-  require_defined("repeat", given, where), require_defined("repeat", counts, where);
+  require_defined("repeat", given, where), require_defined("repeat", given_counts, where);
   const Tensor x = axis ? given : reshape(given, -1, where);
   const unsigned at = normalize_axis("repeat", axis.value_or(0), type_of(x), where);
+  Tensor counts = given_counts;
+  if (counts.rank() <= 1 && counts.element_count() == 1) counts = broadcast_to(counts, x.shape()[at], where);
   if (counts.rank() != 1 || counts.size(0) != x.shape()[at])
     throw ShapeError(
         1028, format_error(1028, "ShapeError", "repeat: needs one count for each element of the axis",

@@ -72,7 +72,7 @@ Tensor triangle(std::string_view function, Op keep, const Tensor& x, std::int64_
   const Shape matrix{x.size(-2), x.size(-1)};
   const Tensor difference = subtract({iota(matrix, 1, device(x), where), where}, iota(matrix, 0, device(x), where));
   const Tensor kept = detail::pointwise(keep, {difference, where}, k);
-  return fermata::where({kept, where}, x, 0);
+  return fermata::where({kept, where}, x, false);  // a number would make bool an integer
 }
 
 }  // namespace

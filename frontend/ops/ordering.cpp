@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "fermata/complex.h"
 #include "fermata/creation.h"
 #include "fermata/device.h"
 #include "fermata/indexing.h"
@@ -80,6 +81,14 @@ std::int64_t size_from_data(std::string_view function, const Tensor& x, const Te
   return count.item<std::int64_t>(where);
 }
 
+/// The positions that sort a vector: of complex numbers by their real parts, and of equal ones by their imaginary
+/// parts.
+Tensor order_of(const Tensor& x, Location where) {
+  if (!is_complex(x)) return argsort(x, 0, false, where);
+  const Tensor by_imaginary = argsort(imag({x, where}), 0, false, where);
+  return take(by_imaginary, argsort(take(real({x, where}), by_imaginary, 0, where), 0, false, where), 0, where);
+}
+
 /// Sorted elements as a vector, and which of them differ from the one before.
 struct SortedVector {
   SortedVector(const Tensor& x, const Tensor& order, Location where)
@@ -107,8 +116,8 @@ bool has(UniqueParts parts, UniqueParts part) {
 Unique unique(std::string_view function, const Tensor& x, UniqueParts parts, std::optional<std::int64_t> size,
               Location where) {
   require_defined(function, x, where);
-  const bool ordered = has(parts, UniqueParts::inverse) || has(parts, UniqueParts::indices);
-  const Tensor order = ordered ? argsort(flat(x, where), 0, false, where) : Tensor();
+  const bool ordered = has(parts, UniqueParts::inverse) || has(parts, UniqueParts::indices) || is_complex(x);
+  const Tensor order = ordered ? order_of(flat(x, where), where) : Tensor();
   const SortedVector sorted(x, order, where);
   const std::int64_t total = sorted.elements.size(0);
   const std::int64_t count =
@@ -142,9 +151,14 @@ Tensor floats_of(const Tensor& x, Location where) { return is_floating(x.dtype()
   }
 #include "ir/ops.def"
 
-Tensor diff(const Tensor& x, std::int64_t n, std::int64_t axis, Location where) {
-  require_defined("diff", x, where);
-  const unsigned at = normalize_axis("diff", axis, type_of(x), where);
+Tensor diff(const Tensor& given, std::int64_t n, std::int64_t axis, const Tensor& prepend, const Tensor& append,
+            Location where) {
+  require_defined("diff", given, where);
+  const unsigned at = normalize_axis("diff", axis, type_of(given), where);
+  std::vector<Tensor> parts{given};
+  if (prepend.defined()) parts.insert(parts.begin(), prepend);
+  if (append.defined()) parts.push_back(append);
+  const Tensor x = parts.size() == 1 ? given : concat(parts, at, where);
   if (n < 0)
     throw ValueError(1314,
                      format_error(1314, "ValueError", fmt::format("diff: {} differences", n), describe(x), where));
@@ -186,8 +200,9 @@ Tensor count_nonzero(const Tensor& x, const IntegerList& axes, bool keepdims, Lo
   return sum(astype(x, DType::boolean, where), axes, keepdims, where);
 }
 
-Tensor flatnonzero(const Tensor& x, std::optional<std::int64_t> size, Location where) {
-  require_defined("flatnonzero", x, where);
+Tensor flatnonzero(const Tensor& given, std::optional<std::int64_t> size, Location where) {
+  require_defined("flatnonzero", given, where);
+  const Tensor x = is_complex(given) ? not_equal({given, where}, 0) : given;
   const Tensor count = size ? Tensor() : count_nonzero(x, {}, false, where);
   const std::int64_t wanted = size_from_data("flatnonzero", x, count, size, where);
   check_shape("flatnonzero", {&wanted, 1}, DType::i64, where);
@@ -229,9 +244,26 @@ Tensor unique_values(const Tensor& x, std::optional<std::int64_t> size, Location
   return unique("unique_values", x, UniqueParts::values, size, where).values;
 }
 
+namespace {
+
+/// isin of what cannot be searched: equal elements of both get one number.
+Tensor isin_by_groups(const Tensor& x, const Tensor& values, bool invert, Location where) {
+  const std::int64_t count = x.element_count(), total = count + values.element_count();
+  const Tensor both = concat({flat(x, where), flat(values, where)}, 0, where);
+  const Tensor group = unique("isin", both, UniqueParts::inverse, total, where).inverse_indices;
+  const Tensor of_values = slice(group, 0, count, kEnd, 1, where);
+  const Tensor found =
+      scatter(full({total}, false, DType::boolean, device(x), where), of_values, Scalar(true), 0, where);
+  const Tensor result = reshape(take(found, slice(group, 0, 0, count, 1, where), 0, where), x.shape(), where);
+  return invert ? logical_not({result, where}) : result;
+}
+
+}  // namespace
+
 Tensor isin(const Tensor& x, const Tensor& values, bool invert, Location where) {
   require_defined("isin", x, where), require_defined("isin", values, where);
   if (values.element_count() == 0) return full(x.shape(), invert, DType::boolean, device(x), where);
+  if (is_complex(x) || is_complex(values)) return isin_by_groups(x, values, invert, where);
   const Tensor sorted = sort(flat(values, where), 0, false, where);
   const Tensor at = searchsorted(sorted, x, Side::left, {}, where);
   const Tensor found = equal({take_padded(sorted, at, where), where}, x);

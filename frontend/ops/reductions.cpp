@@ -14,8 +14,9 @@ namespace fermata {
 namespace {
 
 /// Where the axes after the last reduced one have one element each: `mask` with them, as lanes run along a reduction
-/// only if nothing comes after it. Else `mask`.
-std::uint16_t with_axes_of_one_element(std::uint16_t mask, const Tensor& x) {
+/// only if nothing comes after it. Else `mask`, as for ops that give a position along the axis they are told.
+std::uint16_t with_axes_of_one_element(Op op, std::uint16_t mask, const Tensor& x) {
+  if (info(op).rule == DTypeRule::index) return mask;
   const Shape sizes = x.shape();
   const auto last = static_cast<unsigned>(std::bit_width(mask));
   if (mask == 0 || last == sizes.rank() || x.impl()->payload != nullptr) return mask;
@@ -28,7 +29,10 @@ std::uint16_t with_axes_of_one_element(std::uint16_t mask, const Tensor& x) {
 Tensor reduce(Op op, const Tensor& x, const IntegerList& axes, bool keepdims, std::span<const std::uint64_t> scalars,
               Location where) {
   require_defined(name(op), x, where);
-  const std::uint16_t mask = axes_mask(name(op), axes, type_of(x), where), more = with_axes_of_one_element(mask, x);
+  if (axes.names_none() && info(op).rule != DTypeRule::index)  // over an axis of one element, which nobody sees
+    return reduce(op, expand_dims(x, x.rank(), where), x.rank(), false, scalars, where);
+  const std::uint16_t mask = axes.names_none() ? std::uint16_t{0} : axes_mask(name(op), axes, type_of(x), where),
+                      more = with_axes_of_one_element(op, mask, x);
   const std::int64_t attributes[] = {more, keepdims || more != mask ? 1 : 0};
   const Tensor result = general_call(op, {&x, 1}, {.wanted = {}, .integers = attributes, .scalars = scalars}, where);
   if (keepdims || more == mask) return result;

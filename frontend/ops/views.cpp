@@ -100,6 +100,7 @@ Tensor squeeze(const Tensor& x, const IntegerList& axes, Location where) {
   require_defined("squeeze", x, where);
   std::int64_t mask = 0;
   const Shape shape = x.shape();
+  if (axes.names_none()) return x;
   if (!axes.empty())
     mask = axes_mask("squeeze", axes, type_of(x), where);
   else
@@ -116,6 +117,7 @@ Tensor broadcast_to(const Tensor& x, const IntegerList& sizes, Location where) {
 
 Tensor flip(const Tensor& x, const IntegerList& axes, Location where) {
   require_defined("flip", x, where);
+  if (axes.names_none()) return x;
   const std::uint16_t mask = axes_mask("flip", axes, type_of(x), where);
   SliceArguments arguments(x.shape());
   for (unsigned i = 0; i < arguments.sizes.rank(); ++i)

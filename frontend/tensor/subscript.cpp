@@ -49,7 +49,7 @@ std::int64_t axes_of(const Subscript& s) {
 }
 
 void require_mask_fits(const Tensor& mask, const Tensor& x, std::int64_t axis, Location where) {
-  bool fits = mask.rank() > 0;
+  bool fits = true;
   for (unsigned i = 0; fits && i < mask.rank(); ++i)
     fits = axis + i < x.rank() && mask.shape()[i] == x.shape()[static_cast<std::size_t>(axis) + i];
   if (!fits)
@@ -116,6 +116,11 @@ Subscripted resolve(const Tensor& x, std::span<const Subscript> subscripts, Loca
           break;
         }
         require_mask_fits(s.tensor(), x, source, where);
+        if (s.tensor().rank() == 0) {  // keeps or drops all of a new axis of size 1
+          result.view = expand_dims(result.view, axis, where);
+          given_positions.push_back(flatnonzero(s.tensor(), {}, where)), result.addressed.push_back(axis++);
+          break;
+        }
         for (Tensor& p : nonzero(s.tensor(), {}, where)) {
           given_positions.push_back(std::move(p)), result.addressed.push_back(axis++), ++source;
         }

@@ -6,14 +6,16 @@
 
 namespace fermata::math {
 
-/// -1, 0 or 1; zeros and NaN as they are.
+/// -1, 0 or 1; 0 of either zero, NaN of NaN.
 template <class V> V sign(V x) {
   using T = ElementOfValue<V>;
-  if constexpr (std::is_unsigned_v<T>) {
-    return select(x > V(T(0)), V(T(1)), x);
-  } else {
-    return select(x > V(T(0)), V(T(1)), select(x < V(T(0)), V(T(-1)), x));
-  }
+  const V zero(T(0)), one(T(1));
+  if constexpr (std::is_unsigned_v<T>)
+    return select(x > zero, one, x);
+  else if constexpr (is_float_value<V>)
+    return select(x > zero, one, select(x < zero, V(T(-1)), select(x == zero, zero, x)));
+  else
+    return select(x > zero, one, select(x < zero, V(T(-1)), x));
 }
 
 template <class V> V maximum(V a, V b) {
@@ -34,28 +36,17 @@ template <class V> V minimum(V a, V b) {
     return min(a, b);
 }
 
-template <class V> struct FlooredDivision { V quotient, remainder; };
-
-/// The floored quotient of floats and what is left. The quotient a / b is rounded, so floor may land one off; the sign
-/// and the size of the remainder, which fma gives exactly for quotients below 2^mantissa_bits, show it.
-template <class V> FlooredDivision<V> floored_division(V a, V b) {
-  const V quotient = floor(a / b);
-  const V rest = select(abs(b) == infinity<V>(), a, fma(-quotient, b, a));
-  const auto zero = rest == constant<V>(0);
-  const auto below = (!zero) & ((rest < constant<V>(0)) != (b < constant<V>(0)));
-  const auto above = (!below) & (abs(rest) >= abs(b));
-  const V one = constant<V>(1);
-  const V remainder = select(below, rest + b, select(above, rest - b, rest));
-  return {select(below, quotient - one, select(above, quotient + one, quotient)),
-          select(remainder == constant<V>(0), with_sign_of(constant<V>(0), b), remainder)};
-}
-
+/// The quotient rounded towards minus infinity.
 template <class V> V floor_divide(V a, V b) {
   using T = ElementOfValue<V>;
   if constexpr (is_float_value<V>) {
-    // Where b is 0 or something is not finite the plain quotient says it: floor(a / b).
-    const FlooredDivision<V> d = floored_division(a, b);
-    return select(b == V(T(0)), a / b, d.quotient);
+    // The rounded quotient may be an integer above the true one: then what it leaves, of which fma gives the sign, lies
+    // on the other side of 0. Quotients of more bits than a float are rounded, as are those that are not finite.
+    constexpr T kEnd = static_cast<T>(std::uint64_t{2} << FormatOf<V>::kMantissaBits);
+    const V zero(T(0)), quotient = floor(a / b);
+    const V rest = select(abs(b) == infinity<V>(), a, fma(-quotient, b, a));
+    const auto above = (rest != zero) & ((rest < zero) != (b < zero)) & (abs(quotient) <= V(kEnd));
+    return select(above, quotient - V(T(1)), quotient);
   } else if constexpr (std::is_unsigned_v<T>) {
     return a / b;
   } else {
@@ -65,10 +56,13 @@ template <class V> V floor_divide(V a, V b) {
   }
 }
 
+/// The sign of b. Where a is small beside b and of the other sign, a + b is rounded, to b at most.
 template <class V> V remainder(V a, V b) {
   using T = ElementOfValue<V>;
   if constexpr (is_float_value<V>) {
-    return floored_division(a, b).remainder;
+    const V zero(T(0)), rest = a % b;
+    const V value = select((rest != zero) & ((rest < zero) != (b < zero)), rest + b, rest);
+    return select(value == zero, with_sign_of(zero, b), value);
   } else {
     const V rest = select(b == V(T(0)), V(T(0)), a % b);
     if constexpr (std::is_unsigned_v<T>)
@@ -115,11 +109,11 @@ template <class V> auto signbit(V x) {
   }
 }
 
-/// The remainder of truncated division: the sign of a. Exact as floored_division is.
+/// The remainder of truncated division: the sign of a. Exact.
 template <class V> V fmod(V a, V b) {
   using T = ElementOfValue<V>;
   if constexpr (is_float_value<V>)
-    return copysign(floored_division(abs(a), abs(b)).remainder, a);
+    return a % b;
   else
     return select(b == V(T(0)), V(T(0)), a % b);
 }

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/scalar_math/float_remainder.h"
 #include "scalar_value.h"
 
 namespace fermata {
@@ -196,7 +197,7 @@ FERMATA_SPECIAL(cbrt, std::cbrt(x))
 FERMATA_SPECIAL(erf, std::erf(x))
 FERMATA_SPECIAL(sigmoid, sigmoid_reference(x))
 FERMATA_SPECIAL(softplus, softplus_reference(x))
-FERMATA_SPECIAL(sign, std::isnan(x) || x == 0 ? x : std::copysign(TypeParam(1), x))
+FERMATA_SPECIAL(sign, std::isnan(x) ? x : x == 0 ? 0 : std::copysign(TypeParam(1), x))
 
 TYPED_TEST(ScalarMath, gelu_limits) {
   using S = Scalar<TypeParam>;
@@ -333,6 +334,66 @@ TYPED_TEST(ScalarMath, fmod) {
   }
   EXPECT_TRUE(std::isnan(math::fmod(Scalar<TypeParam>(1), Scalar<TypeParam>(0)).v));
   EXPECT_TRUE(std::signbit(math::fmod(Scalar<TypeParam>(-4), Scalar<TypeParam>(2)).v));
+}
+
+/// Any bits at all, and numbers near each other: every path of a division with remainder.
+template <class T, class F> void for_pairs(std::uint64_t seed, F&& f) {
+  Generator random{seed};
+  for (std::uint64_t i = 0; i < sample_count(); ++i) {
+    const T a = std::bit_cast<T>(static_cast<typename math::FloatFormat<T>::Unsigned>(random()));
+    f(a, std::bit_cast<T>(static_cast<typename math::FloatFormat<T>::Unsigned>(random())));
+    f(a, static_cast<T>(a / static_cast<T>(random.uniform(-40, 40))));
+    f(a, static_cast<T>(std::ldexp(random.uniform(-1, 1), static_cast<int>(random() % 80) - 40)));
+  }
+  using L = std::numeric_limits<T>;
+  std::vector<T> special{0, L::infinity(), L::quiet_NaN(), L::max(), L::min(), L::denorm_min(), 1, 3, T(0.1), T(1e-30)};
+  for (std::size_t i = special.size(); i-- > 0;) special.push_back(-special[i]);
+  for (const T a : special)
+    for (const T b : special) f(a, b);
+}
+
+/// As a backend without a library does it.
+template <class T> T remainder_by_steps(T a, T b) {
+  using S = Scalar<T>;
+  const S x = abs(S(a)), y = abs(S(b));
+  const auto quick = math::quick_remainder(x, y);
+  if (!quick.is_long.v) return math::copysign(quick.rest, S(a)).v;
+  auto at = math::begin_remainder(x, y);
+  while (at.left.v > 0) at = math::continue_remainder(at);
+  return math::copysign(math::finish_remainder(at), S(a)).v;
+}
+
+TYPED_TEST(ScalarMath, remainders_are_exact_on_any_bits) {
+  using S = Scalar<TypeParam>;
+  for_pairs<TypeParam>(31, [](TypeParam a, TypeParam b) {
+    const TypeParam exact = std::fmod(a, b);
+    ASSERT_TRUE(same_value(remainder_by_steps(a, b), exact)) << std::hexfloat << a << ", " << b;
+    ASSERT_TRUE(same_value(math::fmod(S(a), S(b)).v, exact)) << std::hexfloat << a << ", " << b;
+    TypeParam floored = exact != 0 && (exact < 0) != (b < 0) ? exact + b : exact;
+    if (floored == 0) floored = std::copysign(floored, b);
+    ASSERT_TRUE(same_value(math::remainder(S(a), S(b)).v, floored)) << std::hexfloat << a << ", " << b;
+  });
+}
+
+TYPED_TEST(ScalarMath, floored_quotients_are_exact_on_any_bits) {
+  using S = Scalar<TypeParam>;
+  const TypeParam end = std::ldexp(TypeParam(1), std::numeric_limits<TypeParam>::digits);
+  for_pairs<TypeParam>(37, [&](TypeParam a, TypeParam b) {
+    const TypeParam rounded = std::floor(a / b), found = math::floor_divide(S(a), S(b)).v;
+    if (!(std::fabs(rounded) <= end) || std::isinf(b) || b == 0) {
+      // Beyond the integers that a float holds the quotient is the rounded one; -1 is below any share of infinity.
+      const bool below = std::isinf(b) && std::isfinite(a) && a != 0 && (a < 0) != (b < 0);
+      ASSERT_TRUE(same_value(found, below ? TypeParam(-1) : rounded)) << std::hexfloat << a << ", " << b;
+      return;
+    }
+    // floor(a / b) is the only integer q with a - q b from [0, b), or (b, 0].
+    const TypeParam rest = std::fma(-found, b, a);
+    ASSERT_EQ(found, std::floor(found));
+    ASSERT_TRUE(rest == 0 || (rest < 0) == (b < 0)) << std::hexfloat << a << " // " << b << " = " << found;
+    const TypeParam next = std::fma(-(found + 1), b, a);
+    ASSERT_TRUE(found + 1 > end || next == 0 ? found + 1 > end : (next < 0) != (b < 0))
+        << std::hexfloat << a << " // " << b << " = " << found;
+  });
 }
 
 template <class T> T integer_power(T base, std::int64_t exponent) {  // one multiplication at a time

@@ -41,7 +41,12 @@ template <class T> struct Scalar {
     else
       return wrap(a.v / b.v);
   }
-  friend Scalar operator%(Scalar a, Scalar b) requires kInteger { return a - a / b * b; }
+  friend Scalar operator%(Scalar a, Scalar b) {
+    if constexpr (kFloat)
+      return std::fmod(a.v, b.v);
+    else
+      return a - a / b * b;
+  }
   friend Scalar operator-(Scalar a) {
     if constexpr (kFloat)
       return -a.v;

@@ -29,11 +29,12 @@ Tensor gelu(const Tensor& x, std::string_view approximate, Location where = Loca
 Tensor softplus(const Tensor& x, double beta, double threshold = 20, Location where = Location::current());
 /// The first half of an axis times the sigmoid of the second. Errors: ShapeError where its size is odd.
 Tensor glu(const Tensor& x, std::int64_t axis = -1, Location where = Location::current());
-/// min(max(x, low), high).
+/// min(max(x, low), high). Errors: ValueError for a low above high.
 Tensor hardtanh(const Tensor& x, double low = -1, double high = 1, Location where = Location::current());
 /// x above the threshold, else a value.
 Tensor threshold(const Tensor& x, double threshold, double value, Location where = Location::current());
-/// x where it is further than lambda from 0, else 0; softshrink moves what is left towards 0 by lambda.
+/// x where it is further than lambda from 0, else 0; softshrink moves what is left towards 0 by lambda,
+/// which must not be negative.
 Tensor hardshrink(const Tensor& x, double lambda = 0.5, Location where = Location::current());
 Tensor softshrink(const Tensor& x, double lambda = 0.5, Location where = Location::current());
 

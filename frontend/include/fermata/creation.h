@@ -1,9 +1,10 @@
 // New tensors: filled or counted. fermata/values.h makes them of C++ values, fermata/random.h of random numbers.
 //
 // Errors: ShapeError for negative sizes, more than 16 axes, or more bytes than 64 bits count; UnsupportedError for
-// complex and quantized dtypes.
+// quantized dtypes.
 #pragma once
 
+#include <complex>
 #include <optional>
 
 #include "fermata/integer_list.h"
@@ -16,6 +17,14 @@ Tensor ones(const IntegerList& sizes, DType dtype = DType::f32, Location where =
 /// Every element is `value`. The dtype is by default that of its kind: bool, i64 or f32.
 Tensor full(const IntegerList& sizes, Scalar value, std::optional<DType> dtype = {},
             Location where = Location::current());
+namespace detail {
+Tensor full_complex(const IntegerList& sizes, std::complex<double> value, std::optional<DType> dtype, Location where);
+}  // namespace detail
+/// The same of a complex number. The dtype is by default c64, and has to be complex.
+template <std::floating_point T> Tensor full(const IntegerList& sizes, std::complex<T> value,
+                                             std::optional<DType> dtype = {}, Location where = Location::current()) {
+  return detail::full_complex(sizes, value, dtype, where);
+}
 // The same with the shape, and by default the dtype, of another tensor.
 Tensor zeros_like(const Tensor& x, std::optional<DType> dtype = {}, Location where = Location::current());
 Tensor ones_like(const Tensor& x, std::optional<DType> dtype = {}, Location where = Location::current());
@@ -29,9 +38,13 @@ Tensor arange(Scalar start, Scalar stop, Scalar step = 1, std::optional<DType> d
               Location where = Location::current());
 /// 0, 1, ... before stop.
 Tensor arange(Scalar stop, std::optional<DType> dtype = {}, Location where = Location::current());
-/// `count` numbers evenly from start to stop, both included.
-Tensor linspace(double start, double stop, std::int64_t count, DType dtype = DType::f32,
+/// `count` numbers evenly from start to stop, both included, or without stop unless `endpoint`. Computed in f64 and
+/// rounded once.
+Tensor linspace(double start, double stop, std::int64_t count, DType dtype = DType::f32, bool endpoint = true,
                 Location where = Location::current());
+/// The same of complex numbers, in a complex dtype.
+Tensor linspace(std::complex<double> start, std::complex<double> stop, std::int64_t count, DType dtype = DType::c64,
+                bool endpoint = true, Location where = Location::current());
 /// Ones on diagonal k (0 is the main one, positive ones lie above it), zeros elsewhere. `columns` is by default `rows`.
 Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns = {}, DType dtype = DType::f32,
            Location where = Location::current());

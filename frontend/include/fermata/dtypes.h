@@ -29,6 +29,13 @@ struct FloatInfo {
 };
 /// Of a floating or complex dtype (its parts); DTypeError for others.
 FloatInfo finfo(DType dtype, Location where = Location::current());
+/// The number of its dtype after x in the direction of another: towards itself where they are equal, NaN where either
+/// is.
+///
+/// Shapes   broadcast. DType floating after promotion; integers and bool become f32.
+/// Errors   GradientError where a gradient is wanted: it has no derivative.
+/// Source   Python array API 2024.12, nextafter.
+Tensor nextafter(const Operand& x, const Operand& towards);
 struct IntegerInfo {
   int bits;
   std::uint64_t max;

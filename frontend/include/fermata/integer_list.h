@@ -11,6 +11,10 @@
 
 namespace fermata {
 
+/// Axes: none at all, where an empty list stands for all of them. sum(x, no_axes) is x.
+struct NoAxes {};
+inline constexpr NoAxes no_axes{};
+
 /// What may stand where a call takes sizes or axes: {2, 3}, one integer, a Shape, a vector. It refers to the caller's
 /// list and lives for one call. Unlike a Shape it has any length, so that a list that is too long is an error and not
 /// cut.
@@ -19,6 +23,7 @@ class IntegerList {
   IntegerList() = default;
   IntegerList(std::initializer_list<std::int64_t> list) : IntegerList(std::span(std::data(list), list.size())) {}
   IntegerList(std::span<const std::int64_t> list) : list_(list) {}
+  IntegerList(NoAxes) : names_none_(true) {}
   IntegerList(const Shape& list) : list_(list.data(), list.size()) {}
   IntegerList(const std::vector<std::int64_t>& list) : list_(list) {}
   template <std::integral T>
@@ -28,12 +33,15 @@ class IntegerList {
 
   operator std::span<const std::int64_t>() const { return list_; }
   bool empty() const { return list_.empty(); }
+  /// Whether it is no_axes. An empty list that is not leaves the choice to the call.
+  bool names_none() const { return names_none_; }
   std::size_t size() const { return list_.size(); }
   const std::int64_t* begin() const { return list_.data(); }
   const std::int64_t* end() const { return list_.data() + list_.size(); }
   std::int64_t operator[](std::size_t i) const { return list_[i]; }
 
  private:
+  bool names_none_ = false;
   std::int64_t only_ = 0;
   std::span<const std::int64_t> list_;
 };

@@ -33,6 +33,8 @@ Tensor inv(const Tensor& x, Location where = Location::current());
 /// Pseudo-inverse, [..B, M, N] -> [..B, N, M]: singular values up to rtol times the largest count as zero. By default
 /// rtol is max(M, N) times the epsilon of the dtype.
 Tensor pinv(const Tensor& x, std::optional<double> rtol = {}, Location where = Location::current());
+/// The same with a tolerance for each matrix: rtol broadcasts to [..B].
+Tensor pinv(const Tensor& x, const Tensor& rtol, Location where = Location::current());
 
 struct LeastSquares {
   Tensor solution;         // [..B, N, K], or [..B, N]
@@ -89,6 +91,7 @@ Svd svd(const Tensor& x, bool full_matrices = true, Location where = Location::c
 Tensor svdvals(const Tensor& x, Location where = Location::current());
 /// How many singular values exceed rtol times the largest: i64 [..B].
 Tensor matrix_rank(const Tensor& x, std::optional<double> rtol = {}, Location where = Location::current());
+Tensor matrix_rank(const Tensor& x, const Tensor& rtol, Location where = Location::current());
 
 // ---- Norms
 
@@ -100,7 +103,7 @@ Tensor vector_norm(const Tensor& x, const IntegerList& axes = {}, bool keepdims 
 Tensor matrix_norm(const Tensor& x, bool keepdims = false, std::string_view ord = "fro",
                    Location where = Location::current());
 /// ord 1 and -1: the largest and smallest sum of a column's magnitudes; inf and -inf: of a row's; 2 and -2: singular
-/// value.
+/// value. The largest of none is 0; the smallest of none is a ShapeError.
 Tensor matrix_norm(const Tensor& x, bool keepdims, double ord, Location where = Location::current());
 
 // ---- Made of products, sums and views

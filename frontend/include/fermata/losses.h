@@ -56,7 +56,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
 Tensor kl_div(const Tensor& x, const Tensor& target, LossReduction reduction = LossReduction::mean,
               bool log_target = false, Location where = Location::current());
 
-/// x . y / (|x| |y|) along an axis, neither length below eps; and the distance |x - y + eps| of order p along the last.
+/// x . y / (|x| |y|) along an axis of what x and y broadcast to, neither length below eps; and the distance
+/// |x - y + eps| of order p along the last.
 Tensor cosine_similarity(const Tensor& x, const Tensor& y, std::int64_t axis = 1, double eps = 1e-8,
                          Location where = Location::current());
 Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p = 2, double eps = 1e-6, bool keepdims = false,
@@ -73,12 +74,15 @@ Tensor margin_ranking_loss(const Tensor& x, const Tensor& y, const Tensor& sign,
 Tensor soft_margin_loss(const Tensor& x, const Tensor& sign, LossReduction reduction = LossReduction::mean,
                         Location where = Location::current());
 /// max(|anchor - positive| - |anchor - negative| + margin, 0), distances of order p; with `swap`, that of positive and
-/// negative where it is smaller.
+/// negative where it is smaller. Errors: ValueError for a negative margin.
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin = 1,
                            double p = 2, double eps = 1e-6, bool swap = false,
                            LossReduction reduction = LossReduction::mean, Location where = Location::current());
 
 /// (log(var) + (x - target)^2 / var) / 2, var not below eps; `full` adds log(2 pi) / 2.
+///
+/// Shapes   var is that of x, has one element, or one for each row: x [.., N] and var [..] or [.., 1].
+/// Errors   ShapeError FM1022 for another shape of var.
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, bool full = false, double eps = 1e-6,
                          LossReduction reduction = LossReduction::mean, Location where = Location::current());
 /// exp(x) - target x, or x - target log(x + eps) unless log_input; `full` adds Stirling's approximation of

@@ -37,7 +37,8 @@ Tensor roll(const Tensor& x, const IntegerList& shift, const IntegerList& axes =
 /// Each element `count` times in a row along an axis; of all elements as one line without an axis.
 Tensor repeat(const Tensor& x, std::int64_t count, std::optional<std::int64_t> axis = {},
               Location where = Location::current());
-/// Element i counts[i] times. `total`, the sum of the counts, is read from them unless it is given.
+/// Element i counts[i] times; counts of one element stand for all. `total`, the sum of the counts, is read from them
+/// unless it is given.
 Tensor repeat(const Tensor& x, const Tensor& counts, std::optional<std::int64_t> axis = {},
               std::optional<std::int64_t> total = {}, Location where = Location::current());
 /// x side by side with itself, so many times along each axis.

@@ -25,8 +25,10 @@ namespace fermata {
               Location where = Location::current());
 #include "ir/ops.def"
 
-/// The n-th differences along an axis: x[1:] - x[:-1], n times.
-Tensor diff(const Tensor& x, std::int64_t n = 1, std::int64_t axis = -1, Location where = Location::current());
+/// The n-th differences along an axis: x[1:] - x[:-1], n times. `prepend` and `append`, where given, are joined to x
+/// along the axis first.
+Tensor diff(const Tensor& x, std::int64_t n = 1, std::int64_t axis = -1, const Tensor& prepend = {},
+            const Tensor& append = {}, Location where = Location::current());
 
 /// Elements in order along an axis; NaN comes last, or first where descending.
 ///
@@ -74,8 +76,9 @@ struct Unique {
   Tensor inverse_indices;  // in the shape of x: which of `values` each element is
   Tensor counts;
 };
-/// The distinct elements of x, sorted. Each NaN is distinct. With `size`: so many, padded with the largest (counts 0).
-/// Source Python array API 2023.12, unique_all and the three after it, which leave the other fields undefined.
+/// The distinct elements of x, sorted: complex ones by their real parts, and of equal ones by their imaginary parts.
+/// Each NaN is distinct. With `size`: so many, padded with the largest (counts 0). Source Python array API 2023.12,
+/// unique_all and the three after it, which leave the other fields undefined.
 Unique unique_all(const Tensor& x, std::optional<std::int64_t> size = {}, Location where = Location::current());
 Unique unique_counts(const Tensor& x, std::optional<std::int64_t> size = {}, Location where = Location::current());
 Unique unique_inverse(const Tensor& x, std::optional<std::int64_t> size = {}, Location where = Location::current());

@@ -9,7 +9,8 @@ namespace fermata {
 // One function per row of ir/ops/reduce.def: sum, prod, max, min, all, any, argmax, argmin.
 //
 // Shapes   `axes`, counted from the end where negative, are left out of the result, or kept with size 1 where
-//          `keepdims`. No axes mean all of them. argmax and argmin take one axis or all.
+//          `keepdims`. An empty list means all axes, no_axes none: each element is reduced by itself. argmax and
+//          argmin take one axis or all.
 // DType    sum and prod of integers and bool give i64 (u64 for unsigned); max and min keep the dtype; all and any give
 //          bool, argmax and argmin i64.
 // Errors   IndexError for an axis out of range or named twice; ShapeError for max, min, argmax and argmin of nothing.

@@ -18,7 +18,7 @@ enum class PadMode : std::uint8_t {
   circular,   // the other end of the axis
 };
 /// x with elements added around it: `pads` has how many come before and after for the last axis, then for the one
-/// before it, and so on. Negative numbers take elements away.
+/// before it, and so on. Negative numbers take elements away; circular ones repeat what they leave.
 ///
 /// Errors   ValueError for an odd count of numbers or for more axes than x has; ShapeError where reflect and circular
 ///          reach beyond x, or where replicate has nothing to repeat.

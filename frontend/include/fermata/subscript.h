@@ -7,7 +7,7 @@
 //
 // Shapes   integers take an axis away, slices keep it, new_axis adds one. Integer tensors and masks stand, broadcast to
 //          one shape, where the first of them was if they are neighbors, else in front of all other axes. A mask
-//          stands for as many axes as it has.
+//          stands for as many axes as it has; one of no axes adds an axis, which has an element if it is true.
 // Errors   IndexError for too many subscripts, a position out of range (of an integer at the call, of a tensor when the
 //          value is computed) or a mask whose shape differs from the axes it stands for; DTypeError for a tensor that
 //          is neither integer nor bool.

@@ -8,6 +8,7 @@
 #include "fermata/reductions.h"
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
+#include "frontend/ops/neural/floating_scope.h"
 #include "frontend/transforms/autograd/autograd_located.h"
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -85,6 +86,7 @@ Tensor glu(const Tensor& x, std::int64_t axis, Location where) {
 }
 
 Tensor hardtanh(const Tensor& x, double low, double high, Location where) {
+  if (!(low <= high)) fail_parameter("hardtanh", fmt::format("low is {}, above {}", low, high), where);
   return pointwise("hardtanh", x, where, [&](const Located& v) { return vjp::minimum(vjp::maximum(v, low), high); });
 }
 
@@ -99,6 +101,7 @@ Tensor hardshrink(const Tensor& x, double lambda, Location where) {
 }
 
 Tensor softshrink(const Tensor& x, double lambda, Location where) {
+  if (!(lambda >= 0)) fail_parameter("softshrink", "lambda is negative", where);
   return pointwise("softshrink", x, where,
                    [&](const Located& v) { return v - vjp::minimum(vjp::maximum(v, -lambda), lambda); });
 }

@@ -8,6 +8,7 @@
 
 #include "fermata/ops.h"
 #include "fermata/reductions.h"
+#include "fermata/views.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/loss_parts.h"
 #include "ir/error.h"
@@ -40,12 +41,35 @@ void require_axes(std::string_view function, const Tensor& x, Location where) {
       1015, format_error(1015, "ShapeError", fmt::format("{}: a vector has one axis", function), describe(x), where));
 }
 
-Located cosine(const Located& x, const Located& y, std::int64_t axis, double eps, Location where) {
+Located cosine(std::string_view function, const Located& given_x, const Located& given_y, std::int64_t axis, double eps,
+               Location where) {
   const auto total = [&](const Located& v) { return Located(sum(v.tensor(), axis, false, where)); };
+  // The lengths are those of what is multiplied: an axis of one element counts as often as it is stretched.
+  const auto common = broadcast_shapes(given_x.shape(), given_y.shape());
+  if (!common)
+    throw ShapeError(1001, format_error(1001, "ShapeError", fmt::format("{}: shapes do not broadcast", function),
+                                        describe(given_x.tensor(), given_y.tensor()), where));
+  const Located x = broadcast_to(given_x.tensor(), *common, where), y = broadcast_to(given_y.tensor(), *common, where);
   // Lengths by their squares, so that vectors of zeros have derivatives.
   const Located xx = vjp::maximum(total(vjp::square(x)), eps * eps),
                 yy = vjp::maximum(total(vjp::square(y)), eps * eps);
   return total(x * y) * vjp::rsqrt(xx) * vjp::rsqrt(yy);
+}
+
+/// A variance for each element of x, one for all, or one for each row (or a last axis of 1 in place of x's).
+Tensor variance_of(const Tensor& var, const Tensor& x, Location where) {
+  const Shape shape = x.shape();
+  if (var.shape() == shape || var.element_count() == 1) return var;
+  const Shape rows = shape.empty() ? shape : Shape(std::span<const std::int64_t>(shape).first(shape.rank() - 1u));
+  if (!shape.empty() && var.shape() == rows) return expand_dims(var, -1, where);
+  Shape last_of_one = shape;
+  if (!shape.empty()) last_of_one[shape.rank() - 1u] = 1;
+  if (var.shape() == last_of_one) return var;
+  throw ShapeError(1022, format_error(1022, "ShapeError", "gaussian_nll_loss: variances must have the axes of x",
+                                      {{"x", to_string(x.dtype(), shape), ""},
+                                       {"var", to_string(var.dtype(), var.shape()),
+                                        fmt::format("should be {} or {}", to_string(shape), to_string(rows))}},
+                                      where));
 }
 
 }  // namespace
@@ -105,7 +129,7 @@ Tensor kl_div(const Tensor& x, const Tensor& target, LossReduction reduction, bo
 
 Tensor cosine_similarity(const Tensor& x, const Tensor& y, std::int64_t axis, double eps, Location where) {
   const LossScope in("cosine_similarity", {&x, &y}, where);
-  return in.result(cosine(in(x), in(y), axis, eps, where));
+  return in.result(cosine("cosine_similarity", in(x), in(y), axis, eps, where));
 }
 
 Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p, double eps, bool keepdims, Location where) {
@@ -119,7 +143,7 @@ Tensor cosine_embedding_loss(const Tensor& x, const Tensor& y, const Tensor& sig
                              LossReduction reduction, Location where) {
   const LossScope in("cosine_embedding_loss", {&x, &y}, where);
   require_axes("cosine_embedding_loss", x, where);
-  const Located similarity = cosine(in(x), in(y), -1, 1e-6, where);
+  const Located similarity = cosine("cosine_embedding_loss", in(x), in(y), -1, 1e-6, where);
   return in.reduced(vjp::where(in(sign) > 0, 1 - similarity, above_zero(similarity - margin)), reduction);
 }
 
@@ -146,6 +170,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   const LossScope in("triplet_margin_loss", {&anchor, &positive, &negative}, where);
   require_axes("triplet_margin_loss", anchor, where);
   if (!(p > 0)) fail_parameter("triplet_margin_loss", "the order is not positive", where);
+  if (!(margin >= 0)) fail_parameter("triplet_margin_loss", "the margin is negative", where);
   const auto between = [&](const Tensor& x, const Tensor& y) { return distance(in(x), in(y), p, eps, false, where); };
   Located away = between(anchor, negative);
   if (swap) away = vjp::minimum(away, between(positive, negative));
@@ -155,7 +180,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, bool full, double eps,
                          LossReduction reduction, Location where) {
   const LossScope in("gaussian_nll_loss", {&x, &target, &var}, where);
-  const Located v = vjp::maximum(in(var), eps);
+  const Located v = vjp::maximum(in(variance_of(var, x, where)), eps);
   const Located loss = 0.5 * (vjp::log(v) + vjp::square(in(x)-in(target)) / v);
   return in.reduced(full ? loss + 0.5 * std::log(2 * std::numbers::pi) : loss, reduction);
 }

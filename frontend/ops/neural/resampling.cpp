@@ -87,9 +87,14 @@ Located positions_in(const Pads& p, std::int64_t size, PadMode mode, const Tenso
 
 Tensor pad_by_position(const Tensor& x, const std::vector<Pads>& pads, PadMode mode, Location where) {
   const vjp::LineGuard line(where);
-  Located y = x;
-  for (const Pads& p : pads) {
-    const std::int64_t size = x.size(p.axis), most = std::max(p.before, p.after);
+  // What repeats is what negative pads leave; the others continue x as it was.
+  const Tensor part = mode == PadMode::circular ? cut(x, pads, where) : x;
+  Located y = part;
+  for (Pads p : pads) {
+    if (mode == PadMode::circular)
+      p = {p.axis, std::max<std::int64_t>(p.before, 0), std::max<std::int64_t>(p.after, 0)};
+    if (p.before == 0 && p.after == 0) continue;
+    const std::int64_t size = part.size(p.axis), most = std::max(p.before, p.after);
     const std::int64_t reach = mode == PadMode::reflect    ? size - 1
                                : mode == PadMode::circular ? size
                                : size > 0                  ? most
