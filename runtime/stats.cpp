@@ -26,18 +26,11 @@ ThreadCounts& ThreadCounts::mine() {
   return *lease.counts;
 }
 
-std::uint64_t plan_hits() {
-  std::uint64_t hits = 0;
+std::uint64_t sum_of(std::atomic<std::uint64_t> ThreadCounts::*count) {
+  std::uint64_t sum = 0;
   for (const ThreadCounts* t = ThreadCounts::all_.load(); t != nullptr; t = t->next_)
-    hits += t->plan_hits.load(std::memory_order_relaxed);
-  return hits;
-}
-
-std::uint64_t replays() {
-  std::uint64_t count = 0;
-  for (const ThreadCounts* t = ThreadCounts::all_.load(); t != nullptr; t = t->next_)
-    count += t->replays.load(std::memory_order_relaxed);
-  return count;
+    sum += (t->*count).load(std::memory_order_relaxed);
+  return sum;
 }
 
 std::uint64_t syncs_by_reason(std::size_t reason) {

@@ -12,8 +12,8 @@
 namespace fermata {
 
 struct Counters {
-  std::atomic<std::uint64_t> plan_misses{0}, plans_compiled{0}, call_plays{0}, kernels_compiled{0}, kernel_hits{0},
-      compile_ns{0}, compile_failures{0}, vmap_loops{0};
+  std::atomic<std::uint64_t> plan_misses{0}, plans_compiled{0}, kernels_compiled{0}, kernel_hits{0}, compile_ns{0},
+      compile_failures{0}, vmap_loops{0};
 };
 extern Counters counters;
 
@@ -21,7 +21,7 @@ extern Counters counters;
 /// are kept.
 struct ThreadCounts {
   static constexpr std::size_t kReasons = 32;
-  std::atomic<std::uint64_t> plan_hits{0}, replays{0};
+  std::atomic<std::uint64_t> plan_hits{0}, call_plays{0}, replays{0};
   std::array<std::atomic<std::uint64_t>, kReasons> syncs{};  // by reason
   static ThreadCounts& mine();
   static void add_one(std::atomic<std::uint64_t>& count) {
@@ -29,15 +29,14 @@ struct ThreadCounts {
   }
 
  private:
-  friend std::uint64_t plan_hits();
-  friend std::uint64_t replays();
+  friend std::uint64_t sum_of(std::atomic<std::uint64_t> ThreadCounts::*count);
   friend std::uint64_t syncs_by_reason(std::size_t reason);
   std::atomic<bool> taken_{true};
   ThreadCounts* next_ = nullptr;
   static std::atomic<ThreadCounts*> all_;  // only grows; those of ended threads are taken over
 };
-std::uint64_t plan_hits();
-std::uint64_t replays();
+/// A count over all threads.
+std::uint64_t sum_of(std::atomic<std::uint64_t> ThreadCounts::*count);
 
 /// Counts a sync under its reason, a string literal. Reasons beyond the first 31 share one count.
 void count_sync(const char* reason);

@@ -5,47 +5,25 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
-#include <charconv>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 
 #include "dispatch/call.h"
-#include "dispatch/call_context.h"
 #include "dispatch/devices.h"
 #include "dispatch/kernel_table.h"
-#include "dispatch/meta.h"
-#include "dispatch/packed_results.h"
 #include "dispatch/pointwise.h"
-#include "fermata/inspect.h"
 #include "fermata/modes.h"
+#include "frontend/engine/boxed_recording.h"
 #include "frontend/engine/capture_scope.h"
-#include "frontend/engine/control_step.h"
+#include "frontend/engine/pending_bound.h"
 #include "frontend/engine/startup.h"
 #include "ir/error.h"
 #include "ir/external_op.h"
-#include "runtime/effects.h"
 #include "runtime/lone_tensor.h"
-#include "runtime/walk.h"
 
 namespace fermata {
-
-constinit thread_local bool backward_pass_cuts = false;
-
 namespace {
 
 using std::memory_order_acquire, std::memory_order_relaxed;
-
-std::uint32_t limit_from_environment() {
-  std::uint32_t limit = 512;
-  if (const char* text = std::getenv("FERMATA_PENDING_LIMIT")) std::from_chars(text, text + std::strlen(text), limit);
-  return std::max(limit, 2u);
-}
-std::atomic<std::uint32_t> pending_limit{limit_from_environment()};
-std::atomic<std::uint32_t> look_from{
-    pending_limit.load()};  // chains as deep as this may be cut: less where a loop was found
-constinit thread_local std::uint64_t recorded = 0;
 
 std::uint32_t mix(std::uint64_t a, std::uint64_t b) {  // the folded multiply of wyhash
   const auto p = static_cast<unsigned __int128>(a ^ 0xa0761d6478bd642full) * (b ^ 0xe7037ed1a0b428dbull);
@@ -76,115 +54,14 @@ Below take_edge(const Call& call, const PointwiseOperands& p, unsigned k) {
   return take_edge(n);
 }
 
-/// The pending operand with the longest chain below it.
-Node* deepest_operand(const Node& n) {
-  Node* deepest = nullptr;
-  for (std::size_t i = 0; i < n.operand_count(); ++i) {
-    Node* in = n.operand(i);
-    if (in == nullptr || !in->pending()) continue;
-    if (deepest == nullptr || in->depth.load(memory_order_relaxed) > deepest->depth.load(memory_order_relaxed))
-      deepest = in;
-  }
-  return deepest;
-}
-
-/// Where loops are cut. A chain that reaches the bound is searched for the turn of a loop, and one call site of the
-/// turn is kept: from then on the chain is cut at that site, after so many turns, wherever the loop began. So one plan
-/// serves a whole loop.
-struct CutSite {
-  std::uint64_t site = 0;
-  std::uint32_t depth =
-      0;  // of the chain that is cut: a number of turns that is a power of two, so that lengths of loops divide
-  std::uint64_t last = 0;  // what had been recorded when it was cut last
-};
-constexpr std::size_t kCutSites = 64;
-constinit thread_local std::array<CutSite, kCutSites> cut_sites{};
-/// What a plan of a loop should have along its chain: more saves little of what a sync costs, and takes longer to
-/// compile.
-constexpr std::uint32_t kCutDepth = 64;
-
-std::uint64_t site_of(const Node& n) {
-  const std::source_location& w = n.where;
-  const auto file = reinterpret_cast<std::uintptr_t>(w.file_name());
-  return std::uint64_t{mix(file ^ static_cast<std::uint64_t>(n.op) << 48, std::uint64_t{w.line()} << 32 | w.column())} |
-         1u << 31;
-}
-
-void keep_cut_site(const Node& at, std::uint32_t turn) {
-  const std::uint32_t limit = pending_limit.load(memory_order_relaxed);
-  const std::uint32_t turns = std::bit_ceil((kCutDepth + turn - 1) / turn);
-  const std::uint64_t site = site_of(at);
-  const CutSite kept = cut_sites[site % kCutSites] = {site, std::min(turns * turn, limit), recorded};
-  for (std::uint32_t from = look_from.load(memory_order_relaxed); from > kept.depth;)
-    if (look_from.compare_exchange_weak(from, kept.depth, memory_order_relaxed)) return;
-}
-
-/// Depths are taken from the operands anew: what was computed since does not count any more.
-void measure_depths(Node* n) {
-  static thread_local Walk walk;
-  Node* const roots[] = {n};
-  walk.run(roots, true);
-  for (const Walk::Entry& e : walk.order)
-    if (e.storage == nullptr) {
-      const Node* const deepest = deepest_operand(*e.node);
-      e.node->depth.store(deepest == nullptr ? 1 : deepest->depth.load(memory_order_relaxed) + 1, memory_order_relaxed);
-    }
-}
-
-/// How many operands a node is, without those that only the tape holds.
-std::uint64_t readers_of(const Node& n) {
-  const std::uint64_t edges = n.refs.load(memory_order_relaxed) & 0xffffffffu;
-  return edges - std::min<std::uint64_t>(edges, n.tape.load(memory_order_relaxed));
-}
-
-/// The bound was reached at `n`: computes the chain up to a node in the last turn of the loop, if the call site of `n`
-/// shows that there is one, so that what is left pending is less than a turn. The node that most others read is likely
-/// what a turn hands on.
-void cut_at_bound(Node* n, std::source_location where) {
-  measure_depths(n);
-  const std::uint32_t depth = n->depth.load(memory_order_relaxed);
-  if (depth < pending_limit.load(memory_order_relaxed)) return;
-  const std::uint64_t site = site_of(*n);
-  Node* at = deepest_operand(*n);
-  Node* previous = at;
-  while (previous != nullptr && site_of(*previous) != site) previous = deepest_operand(*previous);
-  if (previous != nullptr) {
-    Node* const last = at;
-    at = previous;
-    for (Node* m = last; m != previous; m = deepest_operand(*m))
-      if (readers_of(*m) > readers_of(*at)) at = m;
-    keep_cut_site(*at, depth - previous->depth.load(memory_order_relaxed));
-  }
-  if (at == nullptr) return;
-  tensor_hooks.materialize(at, "the bound on pending nodes", where);
-  measure_depths(n);
-}
-
-/// The chain that ends at `n` is long enough to be looked at.
-void cut(Node* n, std::source_location where) {
-  const std::uint32_t depth = n->depth.load(memory_order_relaxed);
-  const std::uint64_t site = site_of(*n);
-  CutSite& kept = cut_sites[site % kCutSites];
-  if (kept.site == site && depth >= kept.depth && !backward_pass_cuts) {
-    // No chain grows that fast: it hangs on one that was recorded before, and is shorter by what was computed of that
-    // since.
-    if (recorded - kept.last < kept.depth) measure_depths(n);
-    if (n->depth.load(memory_order_relaxed) < kept.depth) return;
-    kept.last = recorded;
-    tensor_hooks.materialize(n, "the bound on pending nodes", where);
-  } else if (depth >= pending_limit.load(memory_order_relaxed)) {
-    cut_at_bound(n, where);
-  }
-}
-
 Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
-  ++recorded;
+  ++recorded_nodes;
   if (in_capture_scope()) [[unlikely]]
     capture_scope->mark(node);
   const bool on_cpu = (keys.bits & 0xff) == DispatchKeySet(BackendKey::cpu).bits;
   Tensor result(node, on_cpu ? keys & kDataKeys : data_keys(keys, node->backend));
-  if (node->depth.load(memory_order_relaxed) >= look_from.load(memory_order_relaxed)) [[unlikely]]
-    if (!in_capture_scope()) cut(node, call.where);
+  if (!in_capture_scope()) [[likely]]
+    cut_long_chain(node, call.where);
   return result;
 }
 
@@ -225,7 +102,8 @@ Tensor capture_settled(const Call& call, PointwiseOperands& p) {
 /// Sparse and quantized tensors are not recorded as wholes; their kernels call ops on their parts, which are.
 bool is_compound(const Call& call) { return (call.keys & kCompoundKeys).bits != 0; }
 
-/// What is not recorded runs now; a function that is being compiled would keep the result for ever.
+}  // namespace
+
 void require_no_scope(const Call& call, std::string_view why) {
   if (in_capture_scope())
     throw UserError(1701, format_error(1701, "UserError",
@@ -233,6 +111,8 @@ void require_no_scope(const Call& call, std::string_view why) {
                                                    call.entry.name, why),
                                        {}, call.where, "call it outside, or leave this part out of compile()"));
 }
+
+namespace {
 
 /// A built-in op on a device that has a kernel for calls and none for plans.
 bool runs_at_once(const Call& call) {
@@ -273,6 +153,16 @@ constexpr std::array<std::uint16_t, Node::kInlineInputs> kNotStretched{0, 0, 0};
          ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3])) == 0;
 }
 
+/// For operands of one dtype and device of which one is a 0-d tensor: the other one, which has the result's shape. Null
+/// for all else.
+const Node* stretch_element(const Node& x, const Node& y, std::array<std::uint16_t, Node::kInlineInputs>& stretched) {
+  if (x.dtype != y.dtype || x.backend != y.backend || (x.rank != 0 && y.rank != 0)) return nullptr;
+  const Node& whole = x.rank != 0 ? x : y;
+  if (whole.rank > Node::kInlineRank) return nullptr;
+  stretched[x.rank != 0 ? 1 : 0] = static_cast<std::uint16_t>((1u << whole.rank) - 1);
+  return &whole;
+}
+
 template <class... Operands> [[gnu::noinline]] Tensor capture_otherwise(const Call& call, const Operands&... operands) {
   if (is_unusual(call) && (is_compound(call) || runs_at_once(call)))
     return Dispatcher<Tensor(const Operands&...)>::redispatch(call, Functionality::capture, operands...);
@@ -281,7 +171,7 @@ template <class... Operands> [[gnu::noinline]] Tensor capture_otherwise(const Ca
 }
 
 /// What most calls are is recorded with all that it needs in registers: operands of one dtype, shape and low rank on
-/// the CPU, one of which may be a host scalar, outside of any scope.
+/// the CPU, one of which may be a host scalar or a 0-d tensor, outside of any scope.
 template <class... Operands> Tensor capture_pointwise(const Call& call, const Operands&... operands) {
   constexpr std::size_t kCount = sizeof...(Operands);
   static_assert(kCount <= 2, "a condition has a dtype of its own");
@@ -291,22 +181,25 @@ template <class... Operands> Tensor capture_pointwise(const Call& call, const Op
   const std::array<Node*, Node::kInlineInputs> inputs{node_of(left), kCount == 2 ? node_of(right) : nullptr, nullptr};
   if (is_unusual(call) || in_capture_scope()) [[unlikely]]
     return capture_otherwise(call, operands...);
-  const Node* const some = inputs[0] != nullptr ? inputs[0] : inputs[1];
-  if (some == nullptr) [[unlikely]]
+  const Node* lead = inputs[0] != nullptr ? inputs[0] : inputs[1];
+  if (lead == nullptr) [[unlikely]]
     return capture_otherwise(call, operands...);
-  const Node& lead = *some;
-  const RuleResult rule = call.entry.rules[static_cast<std::size_t>(lead.dtype)];
-  if (rule.operand != lead.dtype || lead.rank > Node::kInlineRank || lead.backend != BackendKey::cpu) [[unlikely]]
+  const DType dtype = lead->dtype;
+  const RuleResult rule = call.entry.rules[static_cast<std::size_t>(dtype)];
+  if (rule.operand != dtype || lead->rank > Node::kInlineRank || lead->backend != BackendKey::cpu) [[unlikely]]
     return capture_otherwise(call, operands...);
   std::uint64_t scalar = 0;
+  std::array<std::uint16_t, Node::kInlineInputs> stretched = kNotStretched;
   if (inputs[0] != nullptr && inputs[1] != nullptr) {
-    if (!are_alike(lead, *inputs[1])) [[unlikely]]
-      return capture_otherwise(call, operands...);
+    if (!are_alike(*lead, *inputs[1])) [[unlikely]] {
+      lead = stretch_element(*inputs[0], *inputs[1], stretched);
+      if (lead == nullptr) return capture_otherwise(call, operands...);
+    }
   } else if (kCount == 2) {
     const Scalar& s = (inputs[0] != nullptr ? right : left).scalar();
-    if (promote_scalar(lead.dtype, s.kind) != lead.dtype) [[unlikely]]
+    if (promote_scalar(dtype, s.kind) != dtype) [[unlikely]]
       return capture_otherwise(call, operands...);
-    scalar = lead.dtype == DType::f32 ? constant_bits(static_cast<float>(s.as_double())) : scalar_bits(s, lead.dtype);
+    scalar = dtype == DType::f32 ? constant_bits(static_cast<float>(s.as_double())) : scalar_bits(s, dtype);
   }
   void* const block = allocate_node();  // may throw, so before the edges
   Tensor result;
@@ -326,10 +219,10 @@ template <class... Operands> Tensor capture_pointwise(const Call& call, const Op
                          .storage{nullptr},
                          .op = call.entry.op,
                          .dtype = rule.result,
-                         .rank = lead.rank,
+                         .rank = lead->rank,
                          .arity = static_cast<std::uint8_t>(kCount),
                          .backend = BackendKey::cpu,
-                         .inline_sizes = lead.inline_sizes,
+                         .inline_sizes = lead->inline_sizes,
                          .where = call.where,
                          .inputs = inputs,
                          .scalar = scalar,
@@ -338,15 +231,14 @@ template <class... Operands> Tensor capture_pointwise(const Call& call, const Op
                          .hint{0},
                          .depth{depth},
                          .tape{0},
-                         .stretched = kNotStretched};
-  ++recorded;
+                         .stretched = stretched};
+  ++recorded_nodes;
   const DispatchKeySet keys = call.keys & kDataKeys;
   if (TensorImpl* const impl = result.impl())
     impl->value = node, impl->keys = keys, impl->version = 0;
   else
     result = Tensor(node, keys);
-  if (depth >= look_from.load(memory_order_relaxed)) [[unlikely]]
-    cut(node, call.where);
+  cut_long_chain(node, call.where);
   return result;
 }
 
@@ -370,9 +262,10 @@ std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<c
   return extra;
 }
 
-/// `context` is that of a boxed call: the node has it before anybody can compute it.
-Tensor record_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes,
-                      std::uint32_t context) {
+}  // namespace
+
+Tensor record_node(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes,
+                   std::uint32_t context) {
   if (is_unusual(call) && (is_compound(call) || runs_at_once(call))) [[unlikely]]
     return Dispatcher<GeneralCall>::redispatch(call, Functionality::capture, tensors, attributes);
   const Op op = call.entry.op;
@@ -437,8 +330,10 @@ Tensor record_general(const Call& call, std::span<const Tensor> tensors, const A
   return finish(node, call.keys, call);
 }
 
+namespace {
+
 Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
-  return record_general(call, tensors, attributes, 0);
+  return record_node(call, tensors, attributes, 0);
 }
 
 /// Threads begin with Capture among their keys, in a thread-local image that the compiler has laid down. So where the
@@ -453,121 +348,6 @@ template <class... A, Tensor (*kKernel)(const Call&, A...)> struct UnlessEager<k
   }
 };
 template <auto kKernel> constexpr auto unless_eager = &UnlessEager<kKernel>::run;
-
-/// Why a call of a kernel is not recorded; null where it is. It then runs on the spot.
-const char* why_not_recorded(const OperatorEntry& entry, const Schema* schema, DispatchKeySet keys) {
-  const auto has = [&](BackendKey b) { return entry.kernels[cell_of(Functionality::dense, b)].load() != nullptr; };
-  if (keys.backend() == BackendKey::meta) return "its type is all there is";
-  if ((keys & kCompoundKeys).bits != 0) return "its operands are made of others";
-  if (schema == nullptr || entry.boxed.load(memory_order_acquire) == Op::count) return "an operator without a schema";
-  for (const SchemaResult& r : schema->results) {
-    if (r.type != ArgType{}) return "an operator whose results are not tensors";
-    if (!r.alias.set.empty() && !r.alias.write) return "an operator that gives views of its arguments";
-  }
-  if (!new_results(*schema).empty() && !has(BackendKey::meta)) return "an operator without a Meta kernel";
-  return has(keys.backend()) ? nullptr : "an operator without a kernel for the backend";
-}
-
-/// What a call that is not pure has beside its arguments: the call with an effect before it, and a stream to draw from.
-struct Impurity {
-  Impurity(Op op, BackendKey backend, std::vector<Tensor>& tensors, Location where) : effect(effect_of(op)) {
-    if (effect == Effect::pure) return;
-    const DrawStream reserved = context_hooks.reserve();
-    stream = {reserved.key, reserved.offset};
-    if (effect != Effect::effect) return;
-    Node* before = pending_effect();
-    if (before != nullptr && before->backend != backend) run_effects(where), before = nullptr;
-    if (before == nullptr) return;
-    before->refs.fetch_add(Node::kTensor, memory_order_relaxed);
-    tensors.emplace_back(before, DispatchKeySet(backend) | Functionality::dense);
-  }
-  std::span<const std::uint64_t> scalars() const {
-    return effect == Effect::pure ? std::span<const std::uint64_t>() : stream;
-  }
-
-  Effect effect;
-  std::array<std::uint64_t, 2> stream{};
-};
-
-/// The operand for a tensor that is written: a copy that was recorded for the kernel to write need not be made, as the
-/// step makes one.
-Tensor operand_of_written(const Tensor& t) {
-  Node* const n = t.node();
-  if (!n->pending() || n->op != Op::copy || n->refs.load(memory_order_acquire) != Node::kTensor) return t;
-  Node* const from = n->operand(0);
-  from->refs.fetch_add(Node::kTensor, memory_order_relaxed);
-  return Tensor(from, t.keys() & kDataKeys);
-}
-
-/// A call of a kernel as one node of its boxed op, which remembers how it was dispatched.
-Tensor record_boxed(const Call& call, const Stack& stack, std::span<const Tensor> written) {
-  const OperatorEntry& boxed = operator_entry(call.entry.boxed.load(memory_order_acquire));
-  std::vector<Tensor> tensors = tensors_of(stack);
-  for (Tensor& t : tensors)
-    if (std::ranges::any_of(written, [&](const Tensor& w) { return w.impl() == t.impl(); })) t = operand_of_written(t);
-  const std::vector<std::int64_t> arguments = encode_arguments(stack);
-  const BackendKey backend = call.keys.backend();
-  const Impurity impurity(boxed.op, backend, tensors, call.where);
-  const Call own{boxed, call.keys, call.where};
-  const KernelFunction* const kernel =
-      call.entry.kernels[cell_of(Functionality::dense, backend)].load(memory_order_acquire);
-  const Tensor result = record_general(
-      own, tensors, {.wanted = {}, .integers = arguments, .scalars = impurity.scalars(), .backend = backend},
-      intern(present_context(kernel)));
-  if (impurity.effect == Effect::effect) set_last_effect(result.node());
-  return result;
-}
-
-/// The value at hand of a tensor, from now on that of another one.
-void take_value_of(const Tensor& target, const Tensor& value) {
-  Node* const node = value.node();
-  node->refs.fetch_add(Node::kTensor, memory_order_relaxed);
-  target.set_node(node);
-}
-
-/// Records a call; its results take the place of its arguments. Tensors that it writes get their new values.
-void record_call(const Call& call, const Schema& schema, Stack& stack) {
-  const std::vector<Tensor> written = written_tensors(&schema, stack);
-  const std::vector<std::size_t> fresh = new_results(schema);
-  std::vector<TensorType> types;
-  const bool packed = written.size() + fresh.size() != 1;
-  if (packed) {
-    std::vector<TensorType> operands;
-    for (const Tensor& t : tensors_of(stack)) operands.push_back(t.node()->type());
-    types = result_types(call.entry, operands, encode_arguments(stack), call.where);
-    if (call.keys.backend() != BackendKey::cpu) require_control_kernels(call.keys.backend());
-  }
-  const Tensor all = record_boxed(call, stack, written);
-  std::vector<Tensor> results;
-  const PackedLayout layout = packed_layout(types);
-  const Call unpack{operator_entry(Op::unpack), data_keys(call.keys, all.node()->backend), call.where};
-  for (std::size_t i = 0; i < types.size(); ++i)
-    results.push_back(capture_general(
-        unpack, {&all, 1},
-        {.wanted = types[i], .integers = {&layout.offsets[i], 1}, .scalars = {}, .backend = all.node()->backend}));
-  if (!packed) results.push_back(all);
-  for (std::size_t i = 0; i < written.size(); ++i) take_value_of(written[i], results[i]);
-  Stack out(schema.results.size());
-  for (std::size_t i = 0; i < fresh.size(); ++i) out[fresh[i]] = results[written.size() + i];
-  for (std::size_t i = 0; i < out.size(); ++i)
-    for (std::size_t k = 0; k < schema.arguments.size() && schema.results[i].alias.write; ++k)
-      if (schema.arguments[k].alias.set == schema.results[i].alias.set) out[i] = stack[k];
-  stack = std::move(out);
-}
-
-/// Calls of kernels from outside: recorded as one node where their type can be told without running them.
-void capture_boxed(const Call& call, Stack& stack) {
-  const Schema* schema = call.entry.schema.load(memory_order_acquire);
-  const char* const why = why_not_recorded(call.entry, schema, call.keys);
-  if (why == nullptr) return record_call(call, *schema, stack);
-  if (call.keys.backend() != BackendKey::meta && (call.keys & kCompoundKeys).bits == 0) {
-    require_no_scope(call, std::string("it is ") + why);
-    if (effect_of(call.entry.op) == Effect::effect) run_effects(call.where);
-  }
-  for (const Tensor& t : tensors_of(stack))
-    if (t.impl()->payload == nullptr && t.node()->pending()) tensor_hooks.materialize(t.node(), why, call.where);
-  redispatch_boxed(call, Functionality::capture, stack);
-}
 
 /// Eager mode on a backend that compiles kernels and has no others: one node is recorded and computed at once.
 template <auto kCapture> struct AtOnce;
@@ -600,13 +380,6 @@ void register_kernels_at_once(BackendKey backend) {
       RegistrationKey::cell(Functionality::dense, backend),
       {at_once<&record_unary>, at_once<&record_binary>, at_once<&record_ternary>, at_once<&capture_general>});
 }
-
-std::uint32_t set_pending_limit(std::uint32_t depth) {
-  look_from = std::max(depth, 2u);
-  return pending_limit.exchange(std::max(depth, 2u));
-}
-std::uint32_t bound_on_pending() { return pending_limit.load(memory_order_relaxed); }
-std::uint64_t recorded_nodes() { return recorded; }
 
 void register_capture_kernels() {
   const RegistrationKey everywhere = RegistrationKey::everywhere(Functionality::capture);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string_view>
 
-#include "ir/key_set.h"
+#include "dispatch/operator.h"
 
 namespace fermata {
 
@@ -11,12 +13,11 @@ void register_capture_kernels();
 /// The call-time kernels of a backend that compiles: each call is a plan of one node, through the same caches.
 void register_kernels_at_once(BackendKey backend);
 
-/// The longest chain of pending nodes.
-std::uint32_t bound_on_pending();
-/// A backward pass through a long chain is at work on this thread, and cuts it by itself (transforms/backward_cuts.h).
-extern constinit thread_local bool backward_pass_cuts;
-
-/// Nodes recorded by this thread since the process began.
-std::uint64_t recorded_nodes();
+/// Records a call of an op that is not pointwise. `context` is that of a boxed call: the node has it before anybody can
+/// compute it.
+Tensor record_node(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes,
+                   std::uint32_t context = 0);
+/// What is not recorded runs now; a function that is being compiled would keep the result for ever: UserError FM1701.
+void require_no_scope(const Call& call, std::string_view why);
 
 }  // namespace fermata

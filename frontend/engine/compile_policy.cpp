@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "frontend/engine/play_calls.h"
+#include "frontend/engine/interpreter.h"
 #include "passes/pipeline.h"
 #include "runtime/background.h"
 #include "runtime/stats.h"
@@ -80,7 +80,7 @@ void compile_in_background(const PlanEntryPtr& entry, const Walk& walk) {
 
 /// Work for which compiling costs less than one play is compiled now; the rest is played meanwhile.
 bool is_worth_waiting_for(const PlanEntryPtr& entry, const Walk& walk) {
-  const double play = call_cost(walk), cost = compile_cost(walk);
+  const double play = interpretation_cost(walk), cost = compile_cost(walk);
   if (play > cost) return true;
   const auto ns = static_cast<std::uint64_t>(play);
   const std::uint64_t played = ns + entry->played_ns.fetch_add(ns, std::memory_order_relaxed);
@@ -100,7 +100,7 @@ bool is_due(const PlanEntryPtr& entry, const Walk& walk) {
   switch (policy.load(std::memory_order_relaxed)) {
     case CompilePolicy::immediate: return true;
     case CompilePolicy::never: return false;
-    case CompilePolicy::second_sight: return before > 0 || call_cost(walk) > kPlanNanoseconds;
+    case CompilePolicy::second_sight: return before > 0 || interpretation_cost(walk) > kPlanNanoseconds;
     case CompilePolicy::background: break;
   }
   return is_worth_waiting_for(entry, walk);
@@ -109,6 +109,10 @@ bool is_due(const PlanEntryPtr& entry, const Walk& walk) {
 }  // namespace
 
 CompilePolicy set_compile_policy(CompilePolicy p) { return policy.exchange(p); }
+bool may_play_calls() {
+  const CompilePolicy p = policy.load(std::memory_order_relaxed);
+  return p == CompilePolicy::background || p == CompilePolicy::never;
+}
 void wait_for_compiling() { wait_for_background(); }
 
 PlanRun::PlanRun(const PlanEntryPtr& entry, const Walk& walk) : plan_(entry->plan.load(std::memory_order_acquire)) {
@@ -121,7 +125,8 @@ PlanRun::PlanRun(const PlanEntryPtr& entry, const Walk& walk) : plan_(entry->pla
     case PlanTrial::Choice::open: break;
   }
   if (plan_ == nullptr && trial.plays.load(std::memory_order_relaxed) >= kMostPlays) return;  // known well enough
-  if (plan_ != nullptr && call_cost(walk) > compile_cost(walk)) {  // a trial would cost more than it could show
+  if (plan_ != nullptr &&
+      interpretation_cost(walk) > compile_cost(walk)) {  // a trial would cost more than it could show
     trial.choice.store(PlanTrial::Choice::plan, std::memory_order_relaxed);
     return;
   }

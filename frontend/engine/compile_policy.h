@@ -32,6 +32,9 @@ class PlanRun {
   std::chrono::steady_clock::time_point start_;
 };
 
+/// Whether a sync may make its calls without asking whether there is a plan: not where a policy wants plans.
+bool may_play_calls();
+
 /// Compiles once per entry, whoever comes first; others wait for it.
 const Plan* compile_entry(PlanEntry& entry, const Walk& walk);
 

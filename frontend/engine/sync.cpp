@@ -13,7 +13,8 @@
 #include "frontend/engine/capture_scope.h"
 #include "frontend/engine/claims.h"
 #include "frontend/engine/compile_policy.h"
-#include "frontend/engine/play_calls.h"
+#include "frontend/engine/few_calls.h"
+#include "frontend/engine/interpreter.h"
 #include "ir/error.h"
 #include "ir/external_op.h"
 #include "passes/pipeline.h"
@@ -70,7 +71,10 @@ class Player {
   static bool is_mine(const Walk::Entry& leaf);
   void announce_takeovers();
   void give_back_takeovers(bool overwritten);
+  void make_few_calls(const char* reason);
   void publish();
+  void publish(Node* node, StoragePtr& result);
+  void cut_published(bool roots_only);
   static void cut(std::span<Node* const> nodes);
   void collect(bool wait);
 
@@ -80,6 +84,7 @@ class Player {
   std::atomic<bool> taken_{true};
   bool plays_ = false;
   Player* next_;
+  FewCalls few_;
   Walk walk_;
   static constexpr std::size_t kMostBound = 16;
   std::vector<std::unique_ptr<BoundPlan>> bound_;  // the plans that this thread ran last, that one first
@@ -134,10 +139,12 @@ Player::Use::~Use() {
 void Player::play(std::span<Node* const> roots, const char* reason) {
   if (!waiting_.empty()) [[unlikely]]
     collect(false);
-  results_.clear(), published_.clear();
+  published_.clear();
   const Inside inside(*this);
+  if (may_play_calls() && few_.list(roots)) return make_few_calls(reason);
   if (std::all_of(roots.begin(), roots.end(), [](const Node* n) { return n->storage.load() != nullptr; })) return;
   count_sync(reason);
+  results_.clear();
   Claims claims;  // until what they are about is published, or has failed
   compute(roots, claims);
   publish();
@@ -150,7 +157,7 @@ void Player::prime(Node* root) {
   PlanCache::instance().find(root->hash, walk_.key);
   static_cast<void>(ThreadCounts::mine());
   results_.resize(walk_.outputs.size());
-  play_calls(walk_, results_);
+  interpret(walk_, results_);
   publish();
 }
 
@@ -204,8 +211,8 @@ void Player::compute(std::span<Node* const> roots, Claims& claims) {
   if (run.plan() != nullptr) {
     run_plan(*run.plan());
   } else {
-    counters.call_plays.fetch_add(1, std::memory_order_relaxed);
-    play_calls(walk_, results_);
+    ThreadCounts::add_one(ThreadCounts::mine().call_plays);
+    interpret(walk_, results_);
   }
   run.end();
 }
@@ -296,17 +303,44 @@ void Player::give_back_takeovers(bool overwritten) {
   }
 }
 
+/// Two threads may make the same calls: they do nothing but compute, and the first result is published.
+void Player::make_few_calls(const char* reason) {
+  if (few_.calls().empty()) return;
+  count_sync(reason);
+  try {
+    few_.run();
+  } catch (...) {
+    few_.clear();
+    throw;
+  }
+  ThreadCounts::add_one(ThreadCounts::mine().call_plays);
+  bool roots_only = true;
+  for (FewCalls::Call& call : few_.calls())
+    if (call.is_wanted()) publish(call.node, call.result), roots_only = roots_only && call.is_root;
+  few_.clear();
+  cut_published(roots_only);
+}
+
 void Player::publish() {
   bool roots_only = true;
   for (std::size_t i = 0; i < results_.size(); ++i) {
     const Walk::Entry& entry = walk_.order[walk_.outputs[i]];
-    Storage* pending = nullptr;
-    if (!entry.node->storage.compare_exchange_strong(pending, results_[i].get())) continue;
-    static_cast<void>(results_[i].release());
-    published_.push_back(entry.node);
+    publish(entry.node, results_[i]);
     roots_only = roots_only && entry.is_root;
   }
   results_.clear();
+  cut_published(roots_only);
+}
+
+/// Unless another thread was first.
+void Player::publish(Node* node, StoragePtr& result) {
+  Storage* pending = nullptr;
+  if (!node->storage.compare_exchange_strong(pending, result.get())) return;
+  static_cast<void>(result.release());
+  published_.push_back(node);
+}
+
+void Player::cut_published(bool roots_only) {
   const std::size_t before = readers_.size();
   for (const Player* p = players.load(std::memory_order_acquire); p != nullptr; p = p->next_)
     if (const std::uint64_t e = p->epoch_.load(); e % 2 == 1 && p != this) readers_.emplace_back(p, e);

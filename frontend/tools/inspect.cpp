@@ -10,7 +10,7 @@
 #include "dispatch/profile.h"
 #include "fermata/device.h"
 #include "fermata/modes.h"
-#include "frontend/engine/capture.h"
+#include "frontend/engine/pending_bound.h"
 #include "frontend/engine/sync.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "passes/pipeline.h"
@@ -107,10 +107,12 @@ std::string explain(const Tensor& t) { return explain(std::vector<Tensor>{t}); }
 
 Stats stats() {
   Stats s;
-  s.records = recorded_nodes();
+  s.records = recorded_nodes;
   s.syncs = sync_count(), s.sync_reasons = sync_reasons();
-  s.plan_hits = plan_hits(), s.plan_misses = counters.plan_misses, s.plans_compiled = counters.plans_compiled;
-  s.call_plays = counters.call_plays, s.replays = replays(), s.vmap_loops = counters.vmap_loops;
+  s.plan_hits = sum_of(&ThreadCounts::plan_hits), s.plan_misses = counters.plan_misses,
+  s.plans_compiled = counters.plans_compiled;
+  s.call_plays = sum_of(&ThreadCounts::call_plays), s.replays = sum_of(&ThreadCounts::replays),
+  s.vmap_loops = counters.vmap_loops;
   s.kernels_compiled = counters.kernels_compiled, s.kernel_hits = counters.kernel_hits;
   s.compile_failures = counters.compile_failures;
   s.compile_ms = static_cast<double>(counters.compile_ns.load()) / 1e6;

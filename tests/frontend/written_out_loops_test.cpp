@@ -143,7 +143,11 @@ TEST_F(WrittenOutLoops, SmallStructuresAreCompiledInTheBackground) {
   set_compile_policy(CompilePolicy::background);
   clear_compile_caches();
   const Tensor x = tensor({1.0f, 4.0f});
-  const auto value = [&] { return (sqrt(x) + 3).to_vector<float>(); };
+  const auto value = [&] {  // more calls than are made without asking for a plan
+    Tensor y = sqrt(x) + 3;
+    for (int i = 0; i < 10; ++i) y = (y + 1) * 1;
+    return (y - 10).to_vector<float>();
+  };
   const std::uint64_t plans = stats().plans_compiled, plays = stats().call_plays;
   for (int i = 0; i < 3; ++i) EXPECT_EQ(value(), (std::vector<float>{4, 5}));
   wait_for_compiling();

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "frontend/engine/capture.h"
 #include "frontend/engine/capture_scope.h"
+#include "frontend/engine/pending_bound.h"
 
 namespace fermata {
 namespace {
@@ -14,12 +14,6 @@ namespace {
 constexpr std::size_t kBetween = 64;
 /// Backward passes are two to three times as deep as their tapes, and the values that they read come on top.
 constexpr std::uint64_t kPartOfBound = 4;
-
-std::uint64_t site_of(const GradNode& n) {
-  const auto file = reinterpret_cast<std::uintptr_t>(n.where.file_name());
-  const std::uint64_t line = std::uint64_t{n.where.line()} << 32 | n.where.column();
-  return ((line * 0x9e3779b97f4a7c15ull) ^ file ^ static_cast<std::uint64_t>(n.op) << 40) | 1u;
-}
 
 }  // namespace
 
@@ -31,7 +25,7 @@ BackwardCuts::~BackwardCuts() { backward_pass_cuts = before_; }
 
 bool BackwardCuts::is_due(const GradNode& visited) {
   if (!active_) return false;
-  const std::uint64_t site = site_of(visited);
+  const std::uint64_t site = call_site(visited.op, visited.where);
   if (site == site_ && ++seen_ < turns_) return false;
   if (site != site_ && !find_site(site)) return false;
   seen_ = 0;

@@ -1,6 +1,8 @@
-// See play_calls.h.
-#include "frontend/engine/play_calls.h"
+// See interpreter.h.
+#include "frontend/engine/interpreter.h"
 
+#include <array>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,25 +18,26 @@ namespace {
 /// A value that exists: a dense buffer, or a strided look into one.
 struct Value {
   StoragePtr storage;
-  std::unique_ptr<Shape> strides;  // null where dense
+  const Shape* strides = nullptr;  // null where dense
+  std::unique_ptr<Shape> own_strides;
   std::int64_t offset = 0;
   std::uint32_t readers = 0;
 };
 
-class CallPlayer {
+class Interpreter {
  public:
-  CallPlayer(const Walk& walk, std::span<StoragePtr> outputs)
+  Interpreter(const Walk& walk, std::span<StoragePtr> outputs)
       : walk_(walk), outputs_(outputs), values_(std::exchange(spare_values(), {})) {
     values_.resize(walk.order.size());
   }
-  ~CallPlayer() {
+  ~Interpreter() {
     values_.clear();
     if (values_.capacity() <= kMostSpareValues) spare_values() = std::move(values_);
   }
-  CallPlayer(const CallPlayer&) = delete;
-  CallPlayer& operator=(const CallPlayer&) = delete;
+  Interpreter(const Interpreter&) = delete;
+  Interpreter& operator=(const Interpreter&) = delete;
 
-  void play() {
+  void run() {
     std::size_t next_output = 0;
     for (std::uint32_t i = 0; i < walk_.order.size(); ++i) {
       const Walk::Entry& entry = walk_.order[i];
@@ -44,11 +47,10 @@ class CallPlayer {
       if (entry.storage != nullptr) {
         entry.storage->retain();
         v.storage.reset(entry.storage);
-        if (!entry.node->is_dense_leaf())
-          v.strides = std::make_unique<Shape>(entry.node->extra->strides), v.offset = entry.node->extra->offset;
+        if (!entry.node->is_dense_leaf()) v.strides = &entry.node->extra->strides, v.offset = entry.node->extra->offset;
         continue;
       }
-      run(i, wanted);
+      run_node(i, wanted);
       if (wanted) {
         v.storage->retain();
         outputs_[next_output++].reset(v.storage.get());
@@ -76,25 +78,35 @@ class CallPlayer {
             v.storage.get()};
   }
 
-  void run(std::uint32_t i, bool wanted) {
+  void run_node(std::uint32_t i, bool wanted) {
     const Node& n = *walk_.order[i].node;
     if (is_view_op(n.op) && try_view(i)) {
       if (wanted) materialize_view(i);
       return;
     }
     if (is_pointwise(n.op) && run_inner_loop(i)) return;
+    const std::size_t count = operands(i).size();
+    if (count <= kFew) {
+      std::array<Shape, kFew> strides;
+      std::array<TensorView, kFew> inputs;
+      return run_call(i, std::span(inputs).first(count), strides.data());
+    }
+    std::vector<Shape> strides(count);
+    std::vector<TensorView> inputs(count);
+    run_call(i, inputs, strides.data());
+  }
+
+  /// Fills in the operands, one `strides` each, and calls.
+  void run_call(std::uint32_t i, std::span<TensorView> inputs, Shape* strides) {
+    const Node& n = *walk_.order[i].node;
     const bool copies = n.op == Op::reshape;  // in row-major order, where no strides express it
     const std::span<const std::uint32_t> in = operands(i);
-    std::vector<Shape> strides(in.size());
-    std::vector<TensorView> inputs;
     DType operand = n.dtype;
     const std::span<const std::int64_t> sizes = copies ? walk_.order[in[0]].node->sizes() : n.sizes();
     for (std::size_t k = 0; k < in.size(); ++k) {
       if (in[k] != Walk::kScalarOperand) {
-        inputs.push_back(view(in[k], strides[k]));
-        if (k == 0 || is_pointwise(n.op)) operand = inputs.back().dtype;
-      } else {
-        inputs.push_back({});
+        inputs[k] = view(in[k], strides[k]);
+        if (k == 0 || is_pointwise(n.op)) operand = inputs[k].dtype;
       }
       if (is_pointwise(n.op)) stretch(n, static_cast<unsigned>(k), in[k], inputs[k], strides[k]);
     }
@@ -127,6 +139,7 @@ class CallPlayer {
     }
     const InnerLoop loop = inner_loop(n.op, n.backend, operand, elements);
     if (loop == nullptr || (has_scalar && compute_dtype(operand) != operand)) return false;
+    show(n.op, n);
     values_[i].storage.reset(Storage::allocate(static_cast<std::size_t>(elements) * byte_size(n.dtype)));
     loop(values_[i].storage->data, data, splat, elements);
     return true;
@@ -155,16 +168,24 @@ class CallPlayer {
     const Shape dense = dense_strides(sizes);
     const TensorView output{gives ? nullptr : storage->data, n.dtype, static_cast<std::uint8_t>(sizes.size()),
                             sizes.data(), dense.data()};
-    const std::vector<std::int64_t> attributes = attributes_of(n);
+    const std::array<std::int64_t, 2> of_reduction{static_cast<std::int64_t>(n.scalar & 0xffff),
+                                                   static_cast<std::int64_t>(n.scalar >> 16 & 1)};
+    const std::span<const std::int64_t> attributes =
+        family(n.op) == Family::reduce ? std::span<const std::int64_t>(of_reduction) : attributes_of_extra(n);
     const std::span<const std::uint64_t> scalars = n.extra != nullptr && !n.extra->scalars.empty()
                                                        ? std::span<const std::uint64_t>(n.extra->scalars)
                                                        : std::span<const std::uint64_t>(&n.scalar, 1);
     CallArgs args{op, inputs, {&output, 1}, attributes, scalars, n.where};
     if (gives) args.result = &storage;
     if (n.extra != nullptr) args.context = n.extra->context;
+    show(op, n);
+    select_call(operator_entry(op), n.backend, operand, args, n.where).call(args);
+  }
+
+  /// To the dispatch trace.
+  static void show(Op op, const Node& n) {
     if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]]
       watch(name(op), n.backend, n.where);
-    select_call(operator_entry(op), n.backend, operand, args, n.where).call(args);
   }
 
   bool try_view(std::uint32_t i) {
@@ -173,13 +194,11 @@ class CallPlayer {
     Shape sizes(walk_.order[in].node->sizes()), strides;
     view(in, strides);
     std::int64_t offset = values_[in].offset;
-    static const std::vector<std::int64_t> kNone;
-    if (!apply_view(n.op, n.extra != nullptr ? n.extra->attributes : kNone, Shape(n.sizes()), sizes, strides, offset))
-      return false;
+    if (!apply_view(n.op, attributes_of_extra(n), Shape(n.sizes()), sizes, strides, offset)) return false;
     Value& v = values_[i];
     values_[in].storage->retain();
     v.storage.reset(values_[in].storage.get());
-    v.strides = std::make_unique<Shape>(strides), v.offset = offset;
+    v.own_strides = std::make_unique<Shape>(strides), v.strides = v.own_strides.get(), v.offset = offset;
     return true;
   }
   /// Outputs own dense buffers: values never alias.
@@ -189,15 +208,19 @@ class CallPlayer {
     const TensorView from = view(i, strides);
     const StoragePtr keep = std::move(values_[i].storage);
     call(i, Op::copy, n.dtype, {&from, 1}, n.sizes());
-    values_[i].strides.reset(), values_[i].offset = 0;
+    values_[i].strides = nullptr, values_[i].offset = 0;
   }
 
-  /// Memory of the last play on this thread: a play inside of another one finds none, and takes its own.
+  static std::span<const std::int64_t> attributes_of_extra(const Node& n) {
+    return n.extra != nullptr ? std::span<const std::int64_t>(n.extra->attributes) : std::span<const std::int64_t>();
+  }
+
+  /// Memory of the last interpreter of this thread: one inside of another finds none, and takes its own.
   static std::vector<Value>& spare_values() {
     static thread_local std::vector<Value> spare;
     return spare;
   }
-  static constexpr std::size_t kMostSpareValues = 4096;
+  static constexpr std::size_t kMostSpareValues = 4096, kFew = 4;
 
   const Walk& walk_;
   std::span<StoragePtr> outputs_;
@@ -206,9 +229,9 @@ class CallPlayer {
 
 }  // namespace
 
-void play_calls(const Walk& walk, std::span<StoragePtr> outputs) { CallPlayer(walk, outputs).play(); }
+void interpret(const Walk& walk, std::span<StoragePtr> outputs) { Interpreter(walk, outputs).run(); }
 
-double call_cost(const Walk& walk) {
+double interpretation_cost(const Walk& walk) {
   constexpr double kNsPerCall = 100, kNsPerElement = 0.7;
   double ns = 0;
   for (const Walk::Entry& e : walk.order)
