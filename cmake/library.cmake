@@ -4,6 +4,10 @@
 # include/fermata/internal in an installed tree. They are not in include itself, so that they never shadow a system
 # header.
 get_property(objects GLOBAL PROPERTY FERMATA_OBJECTS)
+# Static objects are made in the order of the link. That of frontend/engine/context.cpp fills the kernel table at one go
+# from what the files of the backends have listed (dispatch/kernel_files.h), so it comes after them.
+list(REMOVE_ITEM objects fermata_frontend)
+list(APPEND objects fermata_frontend)
 get_property(libs GLOBAL PROPERTY FERMATA_LIBS)
 list(TRANSFORM objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE object_files)
 

@@ -101,28 +101,7 @@ template <class T> void cast_to_complex(const CallArgs& args) {
     visit_compute(given, from);
 }
 
-#define FERMATA_COMPLEX(op, ns, expression)                                                    \
-  case Op::op:                                                                                 \
-    return +[](const CallArgs& args) {                                                         \
-      run(args, ns, []<class T>(std::complex<T> a, std::complex<T> b) { return expression; }); \
-    };
-
-}  // namespace
-
-CallKernel complex_binary_kernel(Op op) {
-  switch (op) {
-    FERMATA_COMPLEX(add, 2, a + b)
-    FERMATA_COMPLEX(subtract, 2, a - b)
-    FERMATA_COMPLEX(multiply, 3, a * b)
-    FERMATA_COMPLEX(divide, 10, a / b)
-    FERMATA_COMPLEX(pow, 150, power(a, b))
-    FERMATA_COMPLEX(equal, 2, a == b)
-    FERMATA_COMPLEX(not_equal, 2, a != b)
-    case Op::where: return where_call;
-    default: return nullptr;
-  }
-}
-
+/// Real operands, complex result.
 void complex_from_parts_call(const CallArgs& args) {
   if (args.inputs[0].dtype == DType::f32)
     for_each_element<std::complex<float>, float, float>(args, 2, [](float a, float b) { return std::complex(a, b); });
@@ -130,6 +109,14 @@ void complex_from_parts_call(const CallArgs& args) {
     for_each_element<std::complex<double>, double, double>(args, 2,
                                                            [](double a, double b) { return std::complex(a, b); });
 }
+
+#define FERMATA_COMPLEX(op, ns, expression)                                                      \
+  add_complex_kernel(                                                                            \
+      Op::op, +[](const CallArgs& args) {                                                        \
+        run(args, ns, []<class T>(std::complex<T> a, std::complex<T> b) { return expression; }); \
+      });
+
+}  // namespace
 
 void complex_cast_call(const CallArgs& args) {
   const DType from = args.inputs[0].dtype, to = args.outputs[0].dtype;
@@ -139,6 +126,21 @@ void complex_cast_call(const CallArgs& args) {
     for_each_element<bool, std::complex<float>>(args, 2, [](std::complex<float> z) { return z != 0.0f; });
   else
     for_each_element<bool, std::complex<double>>(args, 2, [](std::complex<double> z) { return z != 0.0; });
+}
+
+FERMATA_KERNELS(cpu) {
+  FERMATA_COMPLEX(add, 2, a + b)
+  FERMATA_COMPLEX(subtract, 2, a - b)
+  FERMATA_COMPLEX(multiply, 3, a * b)
+  FERMATA_COMPLEX(divide, 10, a / b)
+  FERMATA_COMPLEX(pow, 150, power(a, b))
+  FERMATA_COMPLEX(equal, 2, a == b)
+  FERMATA_COMPLEX(not_equal, 2, a != b)
+  add_complex_kernel(Op::where, &where_call);
+  // A cast of a real operand to a complex result comes from the other kernel of cast.
+  add_complex_kernel(Op::cast, &complex_cast_call);
+  add_variant(Op::complex, BackendKey::cpu,
+              {.name = "complex", .dtypes = DTypeSet(DType::f32) | DType::f64, .call = &complex_from_parts_call});
 }
 
 }  // namespace fermata

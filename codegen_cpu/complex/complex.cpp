@@ -1,4 +1,4 @@
-// See complex.h: the table, creation, copies and matrix products.
+// Creation, copies and matrix products of complex numbers.
 #include "codegen_cpu/complex/complex.h"
 
 #include <bit>
@@ -75,8 +75,7 @@ template <class T> void multiply_matrices(const CallArgs& args) {
   combine(1, 1);
 }
 
-}  // namespace
-
+/// As four products of real matrices, by whichever kernel is the fastest.
 void complex_matmul_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
   if (args.outputs[0].dtype == DType::c64)
@@ -85,17 +84,12 @@ void complex_matmul_call(const CallArgs& args) {
     multiply_matrices<double>(args);
 }
 
-CallKernel complex_kernel(Op op) {
-  switch (op) {
-    case Op::full: return full_call;
-    case Op::copy: return copy_call;
-    case Op::cast: return complex_cast_call;
-    case Op::matmul: return complex_matmul_call;
-    default: break;
-  }
-  if (const CallKernel unary = complex_unary_kernel(op)) return unary;
-  if (const CallKernel binary = complex_binary_kernel(op)) return binary;
-  return complex_reduce_kernel(op);
+}  // namespace
+
+FERMATA_KERNELS(cpu) {
+  add_complex_kernel(Op::full, &full_call);
+  add_complex_kernel(Op::copy, &copy_call);
+  add_complex_kernel(Op::matmul, &complex_matmul_call);
 }
 
 }  // namespace fermata

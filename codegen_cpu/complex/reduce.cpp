@@ -92,8 +92,8 @@ void reduce_call(const CallArgs& args) {
 
 }  // namespace
 
-CallKernel complex_reduce_kernel(Op op) {
-  return op == Op::sum || op == Op::prod || op == Op::all || op == Op::any ? reduce_call : nullptr;
+FERMATA_KERNELS(cpu) {
+  for (const Op op : {Op::sum, Op::prod, Op::all, Op::any}) add_complex_kernel(op, &reduce_call);
 }
 
 }  // namespace fermata

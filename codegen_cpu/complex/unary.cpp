@@ -54,51 +54,48 @@ template <class F> void run(const CallArgs& args, double ns, F&& f) {
 constexpr double kCheap = 2, kRoot = 20, kFunction = 60;
 
 #define FERMATA_COMPLEX(op, ns, expression) \
-  case Op::op:                              \
-    return +[](const CallArgs& args) { run(args, ns, []<class T>(std::complex<T> z) { return expression; }); };
+  add_complex_kernel(                       \
+      Op::op, +[](const CallArgs& args) { run(args, ns, []<class T>(std::complex<T> z) { return expression; }); });
 
 }  // namespace
 
-CallKernel complex_unary_kernel(Op op) {
-  switch (op) {
-    FERMATA_COMPLEX(positive, kCheap, z)
-    FERMATA_COMPLEX(negative, kCheap, -z)
-    FERMATA_COMPLEX(conj, kCheap, std::conj(z))
-    FERMATA_COMPLEX(real, kCheap, z.real())
-    FERMATA_COMPLEX(imag, kCheap, z.imag())
-    FERMATA_COMPLEX(square, kCheap, z * z)
-    FERMATA_COMPLEX(abs, kRoot, std::abs(z))
-    FERMATA_COMPLEX(angle, kFunction, std::arg(z))
-    FERMATA_COMPLEX(sign, kRoot, sign(z))
-    FERMATA_COMPLEX(sqrt, kRoot, std::sqrt(z))
-    FERMATA_COMPLEX(rsqrt, kRoot, T(1) / std::sqrt(z))
-    FERMATA_COMPLEX(reciprocal, kRoot, std::complex<T>(1) / z)
-    FERMATA_COMPLEX(exp, kFunction, std::exp(z))
-    FERMATA_COMPLEX(exp2, kFunction, widely(z, [](auto w) { return std::exp(w * std::numbers::ln2_v<Wider<T>>); }))
-    FERMATA_COMPLEX(expm1, kFunction, widely(z, [](auto w) { return expm1(w); }))
-    FERMATA_COMPLEX(log, kFunction, std::log(z))
-    FERMATA_COMPLEX(log2, kFunction, widely(z, [](auto w) { return std::log(w) / std::numbers::ln2_v<Wider<T>>; }))
-    FERMATA_COMPLEX(log10, kFunction, widely(z, [](auto w) { return std::log(w) / std::numbers::ln10_v<Wider<T>>; }))
-    FERMATA_COMPLEX(log1p, kFunction, widely(z, [](auto w) { return log1p(w); }))
-    FERMATA_COMPLEX(sin, kFunction, std::sin(z))
-    FERMATA_COMPLEX(cos, kFunction, std::cos(z))
-    FERMATA_COMPLEX(tan, kFunction, std::tan(z))
-    FERMATA_COMPLEX(asin, kFunction, std::asin(z))
-    FERMATA_COMPLEX(acos, kFunction, std::acos(z))
-    FERMATA_COMPLEX(atan, kFunction, std::atan(z))
-    FERMATA_COMPLEX(sinh, kFunction, std::sinh(z))
-    FERMATA_COMPLEX(cosh, kFunction, std::cosh(z))
-    FERMATA_COMPLEX(asinh, kFunction, std::asinh(z))
-    FERMATA_COMPLEX(acosh, kFunction, std::acosh(z))
-    FERMATA_COMPLEX(atanh, kFunction, std::atanh(z))
-    FERMATA_COMPLEX(tanh, kFunction, std::tanh(z))
-    FERMATA_COMPLEX(sigmoid, kFunction, std::complex<T>(1) / (T(1) + std::exp(-z)))
-    FERMATA_COMPLEX(round, kCheap, std::complex<T>(std::nearbyint(z.real()), std::nearbyint(z.imag())))
-    FERMATA_COMPLEX(isnan, kCheap, std::isnan(z.real()) || std::isnan(z.imag()))
-    FERMATA_COMPLEX(isinf, kCheap, std::isinf(z.real()) || std::isinf(z.imag()))
-    FERMATA_COMPLEX(isfinite, kCheap, std::isfinite(z.real()) && std::isfinite(z.imag()))
-    default: return nullptr;
-  }
+FERMATA_KERNELS(cpu) {
+  FERMATA_COMPLEX(positive, kCheap, z)
+  FERMATA_COMPLEX(negative, kCheap, -z)
+  FERMATA_COMPLEX(conj, kCheap, std::conj(z))
+  FERMATA_COMPLEX(real, kCheap, z.real())
+  FERMATA_COMPLEX(imag, kCheap, z.imag())
+  FERMATA_COMPLEX(square, kCheap, z * z)
+  FERMATA_COMPLEX(abs, kRoot, std::abs(z))
+  FERMATA_COMPLEX(angle, kFunction, std::arg(z))
+  FERMATA_COMPLEX(sign, kRoot, sign(z))
+  FERMATA_COMPLEX(sqrt, kRoot, std::sqrt(z))
+  FERMATA_COMPLEX(rsqrt, kRoot, T(1) / std::sqrt(z))
+  FERMATA_COMPLEX(reciprocal, kRoot, std::complex<T>(1) / z)
+  FERMATA_COMPLEX(exp, kFunction, std::exp(z))
+  FERMATA_COMPLEX(exp2, kFunction, widely(z, [](auto w) { return std::exp(w * std::numbers::ln2_v<Wider<T>>); }))
+  FERMATA_COMPLEX(expm1, kFunction, widely(z, [](auto w) { return expm1(w); }))
+  FERMATA_COMPLEX(log, kFunction, std::log(z))
+  FERMATA_COMPLEX(log2, kFunction, widely(z, [](auto w) { return std::log(w) / std::numbers::ln2_v<Wider<T>>; }))
+  FERMATA_COMPLEX(log10, kFunction, widely(z, [](auto w) { return std::log(w) / std::numbers::ln10_v<Wider<T>>; }))
+  FERMATA_COMPLEX(log1p, kFunction, widely(z, [](auto w) { return log1p(w); }))
+  FERMATA_COMPLEX(sin, kFunction, std::sin(z))
+  FERMATA_COMPLEX(cos, kFunction, std::cos(z))
+  FERMATA_COMPLEX(tan, kFunction, std::tan(z))
+  FERMATA_COMPLEX(asin, kFunction, std::asin(z))
+  FERMATA_COMPLEX(acos, kFunction, std::acos(z))
+  FERMATA_COMPLEX(atan, kFunction, std::atan(z))
+  FERMATA_COMPLEX(sinh, kFunction, std::sinh(z))
+  FERMATA_COMPLEX(cosh, kFunction, std::cosh(z))
+  FERMATA_COMPLEX(asinh, kFunction, std::asinh(z))
+  FERMATA_COMPLEX(acosh, kFunction, std::acosh(z))
+  FERMATA_COMPLEX(atanh, kFunction, std::atanh(z))
+  FERMATA_COMPLEX(tanh, kFunction, std::tanh(z))
+  FERMATA_COMPLEX(sigmoid, kFunction, std::complex<T>(1) / (T(1) + std::exp(-z)))
+  FERMATA_COMPLEX(round, kCheap, std::complex<T>(std::nearbyint(z.real()), std::nearbyint(z.imag())))
+  FERMATA_COMPLEX(isnan, kCheap, std::isnan(z.real()) || std::isnan(z.imag()))
+  FERMATA_COMPLEX(isinf, kCheap, std::isinf(z.real()) || std::isinf(z.imag()))
+  FERMATA_COMPLEX(isfinite, kCheap, std::isfinite(z.real()) && std::isfinite(z.imag()))
 }
 
 }  // namespace fermata

@@ -35,4 +35,9 @@ void run_cast(const CallArgs& args) {
   });
 }
 
+FERMATA_KERNELS(cpu) {
+  add_eager_kernel(Op::copy, &run_copy);
+  add_eager_kernel(Op::cast, &run_cast);
+}
+
 }  // namespace fermata::eager

@@ -1,16 +1,14 @@
-// The `call` kernels of this folder, one per family: what eager_kernel() hands out.
+// How the drivers of this folder register their `call` kernels.
 #pragma once
 
 #include "codegen_cpu/eager/loop_tables.h"
+#include "dispatch/kernel_files.h"
 
 namespace fermata::eager {
 
-void run_pointwise(const CallArgs& args);
-void run_reduction(const CallArgs& args);
-void run_random(const CallArgs& args);
-void run_cast(const CallArgs& args);
-void run_copy(const CallArgs& args);
-void run_full(const CallArgs& args);
-void run_iota(const CallArgs& args);
+/// With the inner loops of a pointwise op.
+void add_eager_kernel(Op op, CallKernel call, std::source_location where = std::source_location::current());
+/// Of every op of a family.
+void add_eager_kernels(Family family, CallKernel call, std::source_location where = std::source_location::current());
 
 }  // namespace fermata::eager

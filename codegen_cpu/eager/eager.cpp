@@ -1,26 +1,37 @@
-// See eager.h.
+// See eager.h and drivers.h.
 #include "codegen_cpu/eager/eager.h"
 
+#include <algorithm>
+
 #include "codegen_cpu/eager/drivers.h"
+#include "dispatch/emit.h"
 
 namespace fermata::eager {
+namespace {
+
+constexpr std::string_view kVariant = "simd";
+
+}  // namespace
+
+void add_eager_kernel(Op op, CallKernel call, std::source_location where) {
+  // A call kernel of a reduction takes the operand as it is, and converts as it reads.
+  const DTypeSet dtypes = family(op) == Family::reduce ? kRealOrBoolean : emitted_dtypes(op);
+  KernelVariant variant{.name = std::string(kVariant), .dtypes = dtypes, .call = call, .where = where};
+  if (is_pointwise(op))
+    for (std::size_t t = 0; t < kDTypeCount; ++t) variant.inner[t] = eager_inner_loop(op, static_cast<DType>(t));
+  add_variant(op, BackendKey::cpu, std::move(variant));
+}
+
+void add_eager_kernels(Family wanted, CallKernel call, std::source_location where) {
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    if (const Op op = static_cast<Op>(i); family(op) == wanted) add_eager_kernel(op, call, where);
+}
 
 CallKernel eager_kernel(Op op) {
-  switch (family(op)) {
-    case Family::unary:
-    case Family::binary:
-    case Family::ternary: return &run_pointwise;
-    case Family::reduce: return &run_reduction;
-    case Family::random: return &run_random;
-    default: break;
-  }
-  switch (op) {
-    case Op::cast: return &run_cast;
-    case Op::copy: return &run_copy;
-    case Op::full: return &run_full;
-    case Op::iota: return &run_iota;
-    default: return nullptr;
-  }
+  const BackendCell* const cell = backend_cell(op, BackendKey::cpu);
+  if (cell == nullptr) return nullptr;
+  const auto found = std::ranges::find(cell->variants, kVariant, &KernelVariant::name);
+  return found != cell->variants.end() ? found->call : nullptr;
 }
 
 InnerLoop eager_inner_loop(Op op, DType operand) {

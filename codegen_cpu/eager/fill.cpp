@@ -76,4 +76,10 @@ void run_random(const CallArgs& args) {
   parallel_for(0, out.element_count(), 1.5, run, 64);
 }
 
+FERMATA_KERNELS(cpu) {
+  add_eager_kernel(Op::full, &run_full);
+  add_eager_kernel(Op::iota, &run_iota);
+  add_eager_kernels(Family::random, &run_random);
+}
+
 }  // namespace fermata::eager

@@ -92,4 +92,9 @@ void run_pointwise(const CallArgs& args) {
   PointwiseCall(args, loop, compute).run();
 }
 
+FERMATA_KERNELS(cpu) {
+  for (const Family family : {Family::unary, Family::binary, Family::ternary})
+    add_eager_kernels(family, &run_pointwise);
+}
+
 }  // namespace fermata::eager

@@ -315,4 +315,6 @@ void run_reduction(const CallArgs& args) {
   ReductionCall(args).run();
 }
 
+FERMATA_KERNELS(cpu) { add_eager_kernels(Family::reduce, &run_reduction); }
+
 }  // namespace fermata::eager

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/error.h"
@@ -180,6 +181,11 @@ void csr_sampled_matmul_call(const CallArgs& args) {
     sample(p, static_cast<const T*>(left.data()), static_cast<const T*>(right.data()), lhs.sizes[1],
            static_cast<T*>(args.outputs[0].data));
   });
+}
+
+FERMATA_KERNELS(cpu) {
+  add_native_kernel(Op::csr_matmul, &csr_matmul_call);
+  add_native_kernel(Op::csr_sampled_matmul, &csr_sampled_matmul_call);
 }
 
 }  // namespace fermata

@@ -64,8 +64,7 @@ template <class Sum, class Element, class Read> void fold(const Windows& w, cons
   });
 }
 
-}  // namespace
-
+/// Attributes [axis, step, dilation].
 void fold_call(const CallArgs& args) {
   const TensorView &in = args.inputs[0], &out = args.outputs[0];
   const std::int64_t count = out.element_count();
@@ -88,5 +87,9 @@ void fold_call(const CallArgs& args) {
     }
   });
 }
+
+}  // namespace
+
+FERMATA_KERNELS(cpu) { add_native_kernel(Op::fold, &fold_call); }
 
 }  // namespace fermata

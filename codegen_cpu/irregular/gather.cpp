@@ -161,8 +161,7 @@ void combine_elements(const CallArgs& args, const Lanes& lanes) {
   });
 }
 
-}  // namespace
-
+/// Attributes [axis]. The index has the axes of input 0, none longer but the one that is indexed.
 void gather_call(const CallArgs& args) {
   const TensorView &x = args.inputs[0], &out = args.outputs[0];
   const Lanes lanes(args, x);
@@ -176,11 +175,20 @@ void gather_call(const CallArgs& args) {
   }
 }
 
+/// Attributes and index as in gather; elements that meet are taken in order.
 void scatter_call(const CallArgs& args) {
   const Lanes lanes(args, args.outputs[0]);
   copy_elements(args.outputs[0], args.inputs[0]);
   if (lanes.lanes() * lanes.count == 0) return;
   args.op == Op::scatter ? replace_elements(args, lanes) : combine_elements(args, lanes);
+}
+
+}  // namespace
+
+FERMATA_KERNELS(cpu) {
+  add_native_kernel(Op::gather, &gather_call);
+  for (const Op op : {Op::scatter, Op::scatter_add, Op::scatter_multiply, Op::scatter_maximum, Op::scatter_minimum})
+    add_native_kernel(op, &scatter_call);
 }
 
 }  // namespace fermata

@@ -71,8 +71,8 @@ void index_add_half(const CallArgs& args, const std::int64_t* positions) {
   narrow(x.dtype, sums.data(), out.data, sums.size());
 }
 
-}  // namespace
-
+/// Attributes [axis]. Elements that meet are added in order of their positions; f16 and bf16 are added in f32 and
+/// rounded once. Positions as in take.
 void index_add_call(const CallArgs& args) {
   const Scratch<std::int64_t> positions = positions_of(args);
   if (args.inputs[0].element_count() == 0) return;
@@ -92,5 +92,9 @@ void index_add_call(const CallArgs& args) {
     default: return index_add_half(args, positions.data());
   }
 }
+
+}  // namespace
+
+FERMATA_KERNELS(cpu) { add_native_kernel(Op::index_add, &index_add_call); }
 
 }  // namespace fermata

@@ -139,6 +139,7 @@ template <class Step, class E> class Scan {
   Bits* out_;
 };
 
+/// Attributes [axis].
 template <class Step> void scan_with(const CallArgs& args) {
   const DType dtype = args.inputs[0].dtype;
   if (dtype == DType::f16) return Scan<Step, Half>(args).run();
@@ -150,14 +151,9 @@ template <class Step> void scan_with(const CallArgs& args) {
 
 }  // namespace
 
-void scan_call(const CallArgs& args) {
-  switch (args.op) {
-// clang-format off
-#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return scan_with<monoid##_step>(args);
+FERMATA_KERNELS(cpu) {
+#define FERMATA_SCAN(name, monoid, ...) add_native_kernel(Op::name, &scan_with<monoid##_step>);
 #include "ir/ops.def"
-      // clang-format on
-    default: return;
-  }
 }
 
 }  // namespace fermata

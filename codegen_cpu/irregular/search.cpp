@@ -64,14 +64,20 @@ template <class Key> void find_nonzero(const CallArgs& args) {
   if (starts.back() < wanted) std::fill(out + starts.back(), out + wanted, count);
 }
 
-}  // namespace
-
+/// Attributes [right].
 void searchsorted_call(const CallArgs& args) {
   visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { search<Key>(args); });
 }
 
 void flatnonzero_call(const CallArgs& args) {
   visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { find_nonzero<Key>(args); });
+}
+
+}  // namespace
+
+FERMATA_KERNELS(cpu) {
+  add_native_kernel(Op::searchsorted, &searchsorted_call);
+  add_native_kernel(Op::flatnonzero, &flatnonzero_call);
 }
 
 }  // namespace fermata

@@ -121,8 +121,7 @@ template <class Key> void top_k_lines(const CallArgs& args) {
   });
 }
 
-}  // namespace
-
+/// Attributes [axis, descending]. Both are radix sorts; argsort is stable, 0 and -0 being equal.
 void sort_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
   visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { sort_lines<Key>(args); });
@@ -133,9 +132,18 @@ void argsort_call(const CallArgs& args) {
   visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { argsort_lines<Key>(args); });
 }
 
+/// Attributes [axis, k, largest].
 void top_k_indices_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
   visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { top_k_lines<Key>(args); });
+}
+
+}  // namespace
+
+FERMATA_KERNELS(cpu) {
+  add_native_kernel(Op::sort, &sort_call);
+  add_native_kernel(Op::argsort, &argsort_call);
+  add_native_kernel(Op::top_k_indices, &top_k_indices_call);
 }
 
 }  // namespace fermata

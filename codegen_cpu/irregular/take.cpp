@@ -44,8 +44,7 @@ template <class T> void take_all(const Rows& r, const TensorView& x, const Tenso
                });
 }
 
-}  // namespace
-
+/// Attributes [axis]. Negative positions count from the end; IndexError FM1204 before anything is written.
 void take_call(const CallArgs& args) {
   const TensorView &x = args.inputs[0], &out = args.outputs[0];
   const Scratch<std::int64_t> positions = positions_of(args);
@@ -63,5 +62,9 @@ void take_call(const CallArgs& args) {
     default: return take_all<Element16>(rows, x, out);
   }
 }
+
+}  // namespace
+
+FERMATA_KERNELS(cpu) { add_native_kernel(Op::take, &take_call); }
 
 }  // namespace fermata

@@ -11,6 +11,7 @@
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/matmul_amx.h"
 #include "codegen_cpu/library/matmul_amx_kernels.h"
+#include "dispatch/kernel_files.h"
 #include "runtime/packed_copies.h"
 #include "runtime/thread_pool.h"
 
@@ -287,5 +288,19 @@ bool convolution_amx_fits(const CallArgs&) { return false; }
 double convolution_amx_cost(const CallArgs&) { return 0; }
 
 #endif
+
+FERMATA_KERNELS(cpu) {
+  if (!has_amx()) return;
+  for (const Op op : {Op::convolution, Op::convolution_data_gradient})
+    add_variant(op, BackendKey::cpu,
+                {.name = "amx",
+                 .form = KernelForm::library,
+                 .dtypes = DType::f32,
+                 .call = &convolution_amx,
+                 .fits = &convolution_amx_fits,
+                 .cost = &convolution_amx_cost,
+                 .fits_text = kConvolutionAmxFits,
+                 .in_tiles = true});
+}
 
 }  // namespace fermata

@@ -5,6 +5,9 @@
 // filters (or the channels of a data gradient) are split too.
 #include "codegen_cpu/library/convolution.h"
 
+#include "codegen_cpu/library/matmul.h"
+#include "dispatch/kernel_files.h"
+
 #if FERMATA_ONEDNN
 
 #include <algorithm>
@@ -362,3 +365,19 @@ double convolution_onednn_cost(const CallArgs&) { return 0; }
 }  // namespace fermata
 
 #endif
+
+namespace fermata {
+FERMATA_KERNELS(cpu) {
+  if (!has_onednn()) return;
+  for (const Op op : {Op::convolution, Op::convolution_data_gradient, Op::convolution_weight_gradient})
+    add_variant(op, BackendKey::cpu,
+                {.name = "onednn",
+                 .form = KernelForm::library,
+                 .dtypes = DTypeSet(DType::f32) | DType::f16 | DType::bf16,
+                 .call = &convolution_onednn,
+                 .fits = &convolution_onednn_fits,
+                 .cost = &convolution_onednn_cost,
+                 .fits_text = kConvolutionOnednnFits,
+                 .in_tiles = op != Op::convolution_weight_gradient});
+}
+}  // namespace fermata

@@ -7,6 +7,7 @@
 #include "codegen_cpu/library/convolution.h"
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/matmul.h"
+#include "dispatch/kernel_files.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -172,6 +173,17 @@ void convolution_portable(const CallArgs& args) {
 double convolution_portable_cost(const CallArgs& args) {
   const ConvolutionProblem p(args);
   return 500 + p.multiply_adds() * 0.06 * (byte_size(p.dtype) == 8 ? 2 : 1);
+}
+
+FERMATA_KERNELS(cpu) {
+  for (const Op op : {Op::convolution, Op::convolution_data_gradient, Op::convolution_weight_gradient})
+    add_variant(op, BackendKey::cpu,
+                {.name = "portable",
+                 .form = KernelForm::library,
+                 .dtypes = kFloating,
+                 .call = &convolution_portable,
+                 .cost = &convolution_portable_cost,
+                 .in_tiles = op != Op::convolution_weight_gradient});
 }
 
 }  // namespace fermata

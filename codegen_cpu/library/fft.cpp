@@ -1,6 +1,7 @@
-// See fft.h.
-#include "codegen_cpu/library/fft.h"
-
+// Discrete Fourier transforms as `call` kernels: lines along one axis of tensors in any strides.
+//
+// Lines are transformed in f64 whatever their dtype, by the header-only kissfft where their length has small factors
+// only, and else as a convolution (Bluestein, 1970). Results do not depend on the number of threads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <numbers>
 #include <vector>
 
+#include "dispatch/kernel_files.h"
 #include "ir/error.h"
 
 #ifdef FERMATA_KISSFFT_FOUND
@@ -165,9 +167,7 @@ template <class From, class To> void transform_lines(const CallArgs& args) {
   });
 }
 
-}  // namespace
-
-bool has_fft() { return true; }
+constexpr const char* kVariant = "kissfft";
 
 void fft_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
@@ -186,9 +186,12 @@ void fft_call(const CallArgs& args) {
     run.template operator()<float>();
 }
 
-#else
+}  // namespace
 
-bool has_fft() { return false; }
+#else
+namespace {
+
+constexpr const char* kVariant = "missing";
 
 void fft_call(const CallArgs& args) {
   throw UnsupportedError(2071, format_error(2071, "UnsupportedError",
@@ -196,6 +199,16 @@ void fft_call(const CallArgs& args) {
                                             args.where, "install libkissfft-dev, and build again"));
 }
 
+}  // namespace
 #endif
+
+FERMATA_KERNELS(cpu) {
+  for (const Op op : {Op::fft, Op::rfft, Op::irfft})
+    add_variant(op, BackendKey::cpu,
+                {.name = kVariant,
+                 .form = KernelForm::library,
+                 .dtypes = op == Op::rfft ? DTypeSet(DType::f32) | DType::f64 : kComplex,
+                 .call = &fft_call});
+}
 
 }  // namespace fermata

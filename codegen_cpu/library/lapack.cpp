@@ -1,6 +1,9 @@
-// See lapack.h: what each op makes of one matrix of its stack.
-#include "codegen_cpu/library/lapack.h"
-
+// Linear algebra as `call` kernels, through LAPACK: what each op makes of one matrix of its stack. Stacks have any
+// strides, of f32, f64, c64 and c128.
+//
+// The matrices of a stack are shared by our own threads; each call of LAPACK runs on one. (Two threading runtimes at
+// once ruin both, so scripts/setup.sh installs the OpenBLAS that has none.) Results do not depend on the number of
+// threads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +11,7 @@
 #include <limits>
 #include <vector>
 
+#include "dispatch/kernel_files.h"
 #include "ir/error.h"
 
 #ifdef FERMATA_LAPACK_FOUND
@@ -17,6 +21,19 @@
 #endif
 
 namespace fermata {
+namespace {
+
+void add_solver(Op op, std::string_view name, CallKernel call,
+                std::source_location where = std::source_location::current()) {
+  add_variant(op, BackendKey::cpu,
+              {.name = std::string(name),
+               .form = KernelForm::library,
+               .dtypes = DTypeSet(DType::f32) | DType::f64 | kComplex,
+               .call = call,
+               .where = where});
+}
+
+}  // namespace
 
 #ifdef FERMATA_LAPACK_FOUND
 namespace {
@@ -54,7 +71,7 @@ template <class T> void write(const Columns<T>& from, T* to, std::int64_t width)
     for (std::int64_t j = 0; j < from.columns; ++j) to[i * width + j] = from(i, j);
 }
 
-template <class T> void solve_one(Stack& stack, std::int64_t number) {
+template <class T> void solve_one(MatrixStack& stack, std::int64_t number) {
   const std::int64_t n = stack.rows(0), k = stack.columns(1);
   Lu<T> lu(n);
   const Columns<T> b(n, k);
@@ -64,7 +81,7 @@ template <class T> void solve_one(Stack& stack, std::int64_t number) {
   write(b, stack.result<T>(number), k);
 }
 
-template <class T> void solve_triangular_one(Stack& stack, std::int64_t number) {
+template <class T> void solve_triangular_one(MatrixStack& stack, std::int64_t number) {
   const std::int64_t n = stack.rows(0), k = stack.columns(1);
   const Columns<T> a(n, n), b(n, k);
   stack.read(0, number, a), stack.read(1, number, b);
@@ -75,7 +92,7 @@ template <class T> void solve_triangular_one(Stack& stack, std::int64_t number) 
   write(b, stack.result<T>(number), k);
 }
 
-template <class T> void inv_one(Stack& stack, std::int64_t number) {
+template <class T> void inv_one(MatrixStack& stack, std::int64_t number) {
   const std::int64_t n = stack.rows(0);
   Lu<T> lu(n);
   stack.read(0, number, lu.a);
@@ -84,14 +101,14 @@ template <class T> void inv_one(Stack& stack, std::int64_t number) {
   write(lu.a, stack.result<T>(number), n);
 }
 
-template <class T> void det_one(Stack& stack, std::int64_t number) {
+template <class T> void det_one(MatrixStack& stack, std::int64_t number) {
   Lu<T> lu(stack.rows(0));
   stack.read(0, number, lu.a);
   lu.factorize();  // a pivot that vanishes is in the product
   *stack.result<T>(number) = lu.determinant();
 }
 
-template <class T> void slogdet_one(Stack& stack, std::int64_t number) {
+template <class T> void slogdet_one(MatrixStack& stack, std::int64_t number) {
   Lu<T> lu(stack.rows(0));
   stack.read(0, number, lu.a);
   lu.factorize();
@@ -106,7 +123,7 @@ template <class T> void slogdet_one(Stack& stack, std::int64_t number) {
   to[0] = sign, to[1] = T(logarithm);
 }
 
-template <class T> void cholesky_one(Stack& stack, std::int64_t number) {
+template <class T> void cholesky_one(MatrixStack& stack, std::int64_t number) {
   const std::int64_t n = stack.rows(0);
   const bool upper = stack.args().attributes[0] != 0;
   const Columns<T> a(n, n);
@@ -121,7 +138,7 @@ template <class T> void cholesky_one(Stack& stack, std::int64_t number) {
       to[i * n + j] = upper ? (j >= i ? conjugate(a(j, i)) : T(0)) : (j <= i ? a(i, j) : T(0));
 }
 
-template <class T> void qr_one(Stack& stack, std::int64_t number) {
+template <class T> void qr_one(MatrixStack& stack, std::int64_t number) {
   const std::int64_t m = stack.rows(0), n = stack.columns(0), least = std::min(m, n);
   const std::int64_t k = stack.args().attributes[0] != 0 ? m : least;
   const Columns<T> a(m, std::max(n, k));
@@ -150,7 +167,7 @@ template <class T> void fill_nan(T* to, std::int64_t count) {
 }
 
 /// Eigenvalues, and eigenvectors in place of the matrix. Iterations need not end where something is not finite.
-template <class T> void eigen_one(Stack& stack, std::int64_t number, bool vectors) {
+template <class T> void eigen_one(MatrixStack& stack, std::int64_t number, bool vectors) {
   using R = RealPart<T>;
   const std::int64_t n = stack.rows(0);
   if (n == 0) return;
@@ -168,8 +185,8 @@ template <class T> void eigen_one(Stack& stack, std::int64_t number, bool vector
   for (std::int64_t j = 0; j < n; ++j) to[j] = T(w[j]);
   write(a, to + n, n);
 }
-template <class T> void eigh_one(Stack& stack, std::int64_t number) { eigen_one<T>(stack, number, true); }
-template <class T> void eigvalsh_one(Stack& stack, std::int64_t number) { eigen_one<T>(stack, number, false); }
+template <class T> void eigh_one(MatrixStack& stack, std::int64_t number) { eigen_one<T>(stack, number, true); }
+template <class T> void eigvalsh_one(MatrixStack& stack, std::int64_t number) { eigen_one<T>(stack, number, false); }
 
 /// U, the singular values and the adjoint of V: of the least width ('S'), complete ('A'), or the values only ('N').
 template <class T> struct Singular {
@@ -186,7 +203,7 @@ template <class T> struct Singular {
            : vectors == 'S' ? std::min(m, n)
                             : 0,
            n) {}
-  bool decompose(Stack& stack, std::int64_t number) {
+  bool decompose(MatrixStack& stack, std::int64_t number) {
     const Columns<T> a(rows, columns);
     stack.read(0, number, a);
     if (rows * columns == 0) {
@@ -209,7 +226,7 @@ template <class T> struct Singular {
   Columns<T> vh;
 };
 
-template <class T> void svd_one(Stack& stack, std::int64_t number) {
+template <class T> void svd_one(MatrixStack& stack, std::int64_t number) {
   const std::int64_t m = stack.rows(0), n = stack.columns(0);
   const bool full = stack.args().attributes[0] != 0;
   const std::int64_t width = full ? std::max(m, n) : std::min(m, n);
@@ -223,7 +240,7 @@ template <class T> void svd_one(Stack& stack, std::int64_t number) {
     for (std::int64_t j = 0; j < parts.vh.rows; ++j) to[(m + 1 + i) * width + j] = parts.vh(j, i);
 }
 
-template <class T> void svdvals_one(Stack& stack, std::int64_t number) {
+template <class T> void svdvals_one(MatrixStack& stack, std::int64_t number) {
   Singular<T> parts(stack.rows(0), stack.columns(0), 'N');
   if (!parts.decompose(stack, number)) return stack.fail(number);
   std::copy_n(parts.s.data(), parts.s.size(), stack.result<RealPart<T>>(number));
@@ -242,7 +259,7 @@ template <class T, class Left, class Right> void outer_sums(std::int64_t m, std:
 }
 
 /// The tolerance is operand 1: one number for each matrix.
-template <class T> RealPart<T> tolerance_of(const Stack& stack, std::int64_t number) {
+template <class T> RealPart<T> tolerance_of(const MatrixStack& stack, std::int64_t number) {
   const TensorView& v = stack.args().inputs[1];
   std::int64_t offset = 0;
   for (unsigned axis = v.rank; axis-- > 0;) {
@@ -252,7 +269,7 @@ template <class T> RealPart<T> tolerance_of(const Stack& stack, std::int64_t num
   return static_cast<const RealPart<T>*>(v.data)[offset];
 }
 
-template <class T> void pinv_one(Stack& stack, std::int64_t number) {
+template <class T> void pinv_one(MatrixStack& stack, std::int64_t number) {
   const std::int64_t m = stack.rows(0), n = stack.columns(0);
   Singular<T> parts(m, n, 'S');
   if (!parts.decompose(stack, number)) return stack.fail(number);
@@ -265,7 +282,7 @@ template <class T> void pinv_one(Stack& stack, std::int64_t number) {
 }
 
 /// With A = U S V^H the cofactors are det(U) det(V^H) conj(U) (products of the other singular values) conj(V^H).
-template <class T> void cofactor_one(Stack& stack, std::int64_t number) {
+template <class T> void cofactor_one(MatrixStack& stack, std::int64_t number) {
   const std::int64_t n = stack.rows(0);
   Singular<T> parts(n, n, 'A');
   if (!parts.decompose(stack, number)) return stack.fail(number);
@@ -292,7 +309,7 @@ struct Method {
 template <class One> void run(const CallArgs& args, const Method& method, One&& one) {
   static const bool unchecked = (LAPACKE_set_nancheck(0), true);  // NaN is a value like any other
   static_cast<void>(unchecked);
-  Stack stack(args, method.matrix_axes);
+  MatrixStack stack(args, method.matrix_axes);
   if (args.outputs[0].element_count() == 0) return;
   const double cost = cubic(std::max(stack.rows(0), stack.columns(0)));
   parallel_for(0, stack.matrices(), cost, [&](std::int64_t b, std::int64_t e) {
@@ -303,57 +320,45 @@ template <class One> void run(const CallArgs& args, const Method& method, One&& 
 
 constexpr int kSingular = 1390, kNotPositive = 1391, kNoEnd = 1392;
 
-#define FERMATA_METHOD(op, axes, code, failure)                                    \
-  case Op::op:                                                                     \
-    return +[](const CallArgs& args) {                                             \
-      const Method method{axes, code, failure};                                    \
-      switch (args.inputs[0].dtype) {                                              \
-        case DType::f32: return run(args, method, &op##_one<float>);               \
-        case DType::f64: return run(args, method, &op##_one<double>);              \
-        case DType::c64: return run(args, method, &op##_one<std::complex<float>>); \
-        default: return run(args, method, &op##_one<std::complex<double>>);        \
-      }                                                                            \
-    };
+#define FERMATA_METHOD(op, axes, code, failure)                                      \
+  add_solver(                                                                        \
+      Op::op, "lapack", +[](const CallArgs& args) {                                  \
+        const Method method{axes, code, failure};                                    \
+        switch (args.inputs[0].dtype) {                                              \
+          case DType::f32: return run(args, method, &op##_one<float>);               \
+          case DType::f64: return run(args, method, &op##_one<double>);              \
+          case DType::c64: return run(args, method, &op##_one<std::complex<float>>); \
+          default: return run(args, method, &op##_one<std::complex<double>>);        \
+        }                                                                            \
+      });
 
 }  // namespace
 
-bool has_lapack() { return true; }
-
-CallKernel lapack_kernel(Op op) {
-  switch (op) {
-    FERMATA_METHOD(cholesky, 2, kNotPositive, "is not positive definite")
-    FERMATA_METHOD(solve, 2, kSingular, "is singular")
-    FERMATA_METHOD(solve_triangular, 2, kSingular, "is singular: there is a zero on its diagonal")
-    FERMATA_METHOD(inv, 2, kSingular, "is singular")
-    FERMATA_METHOD(det, 0, kSingular, "")
-    FERMATA_METHOD(slogdet, 1, kSingular, "")
-    FERMATA_METHOD(cofactor, 2, kNoEnd, "keeps its singular values from converging")
-    FERMATA_METHOD(qr, 2, kNoEnd, "")
-    FERMATA_METHOD(eigh, 2, kNoEnd, "keeps its eigenvalues from converging")
-    FERMATA_METHOD(eigvalsh, 1, kNoEnd, "keeps its eigenvalues from converging")
-    FERMATA_METHOD(svd, 2, kNoEnd, "keeps its singular values from converging")
-    FERMATA_METHOD(svdvals, 1, kNoEnd, "keeps its singular values from converging")
-    FERMATA_METHOD(pinv, 2, kNoEnd, "keeps its singular values from converging")
-    default: return nullptr;
-  }
-}
+FERMATA_KERNELS(cpu){
+    FERMATA_METHOD(cholesky, 2, kNotPositive, "is not positive definite") FERMATA_METHOD(solve, 2, kSingular,
+                                                                                         "is singular")
+        FERMATA_METHOD(solve_triangular, 2, kSingular, "is singular: there is a zero on its diagonal")
+            FERMATA_METHOD(inv, 2, kSingular, "is singular") FERMATA_METHOD(det, 0, kSingular, "")
+                FERMATA_METHOD(slogdet, 1, kSingular, "")
+                    FERMATA_METHOD(cofactor, 2, kNoEnd, "keeps its singular values from converging")
+                        FERMATA_METHOD(qr, 2, kNoEnd, "") FERMATA_METHOD(eigh, 2, kNoEnd,
+                                                                         "keeps its eigenvalues from converging")
+                            FERMATA_METHOD(eigvalsh, 1, kNoEnd, "keeps its eigenvalues from converging")
+                                FERMATA_METHOD(svd, 2, kNoEnd, "keeps its singular values from converging")
+                                    FERMATA_METHOD(svdvals, 1, kNoEnd, "keeps its singular values from converging")
+                                        FERMATA_METHOD(pinv, 2, kNoEnd, "keeps its singular values from converging")}
 
 #else
 
-bool has_lapack() { return false; }
-
-CallKernel lapack_kernel(Op op) {
-  switch (op) {
-#define FERMATA_IRREGULAR(name, operands, doc) case Op::name:
+FERMATA_KERNELS(cpu) {
+  const CallKernel refuse = [](const CallArgs& args) {
+    throw UnsupportedError(
+        2070, format_error(2070, "UnsupportedError", fmt::format("{}: this build has no LAPACK", name(args.op)), {},
+                           args.where, "install liblapacke-dev and libopenblas-serial-dev, and build again"));
+  };
+#define FERMATA_IRREGULAR(name, ...) add_solver(Op::name, "missing", refuse);
 #include "ir/ops/linalg.def"
 #undef FERMATA_IRREGULAR
-    return +[](const CallArgs& args) {
-      throw UnsupportedError(
-          2070, format_error(2070, "UnsupportedError", fmt::format("{}: this build has no LAPACK", name(args.op)), {},
-                             args.where, "install liblapacke-dev and libopenblas-serial-dev, and build again"));
-    };
-    default: return nullptr;
-  }
 }
 
 #endif

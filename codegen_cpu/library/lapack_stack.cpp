@@ -7,7 +7,7 @@
 
 namespace fermata {
 
-Stack::Stack(const CallArgs& args, unsigned matrix_axes_of_result)
+MatrixStack::MatrixStack(const CallArgs& args, unsigned matrix_axes_of_result)
     : args_(args),
       batch_(std::span(args.outputs[0].sizes, args.outputs[0].rank - matrix_axes_of_result)),
       matrices_(element_count(batch_)),
@@ -15,7 +15,7 @@ Stack::Stack(const CallArgs& args, unsigned matrix_axes_of_result)
   for (unsigned i = batch_.rank(); i < args.outputs[0].rank; ++i) result_elements_ *= args.outputs[0].sizes[i];
 }
 
-Shape Stack::position(std::int64_t number) const {
+Shape MatrixStack::position(std::int64_t number) const {
   Shape at(batch_);
   for (unsigned axis = batch_.rank(); axis-- > 0;) {
     at[axis] = number % batch_[axis];
@@ -24,7 +24,7 @@ Shape Stack::position(std::int64_t number) const {
   return at;
 }
 
-std::int64_t Stack::offset(std::size_t operand, std::int64_t number) const {
+std::int64_t MatrixStack::offset(std::size_t operand, std::int64_t number) const {
   const TensorView& v = view(operand);
   const Shape at = position(number);
   const unsigned own = v.rank - 2u, lead = batch_.rank() - own;
@@ -34,7 +34,7 @@ std::int64_t Stack::offset(std::size_t operand, std::int64_t number) const {
   return offset;
 }
 
-void Stack::raise(int code, std::string_view what) const {
+void MatrixStack::raise(int code, std::string_view what) const {
   const std::int64_t number = failed_.load();
   if (number == INT64_MAX) return;
   const bool two = args_.inputs.size() == 2 && args_.op != Op::pinv;

@@ -30,9 +30,9 @@ template <class T> struct Columns {
 };
 
 /// The operands and the result of a call as stacks; the batch axes of an operand broadcast.
-class Stack {
+class MatrixStack {
  public:
-  Stack(const CallArgs& args, unsigned matrix_axes_of_result);
+  MatrixStack(const CallArgs& args, unsigned matrix_axes_of_result);
   std::int64_t matrices() const { return matrices_; }
   std::int64_t rows(std::size_t operand) const { return view(operand).sizes[view(operand).rank - 2]; }
   std::int64_t columns(std::size_t operand) const { return view(operand).sizes[view(operand).rank - 1]; }

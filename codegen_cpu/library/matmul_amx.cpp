@@ -19,6 +19,7 @@
 #include "codegen_cpu/library/matmul_amx_kernels.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "codegen_cpu/library/matmul_problem.h"
+#include "dispatch/kernel_files.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
@@ -421,6 +422,37 @@ bool matmul_packed_amx_fits(const CallArgs&) { return false; }
 
 void matmul_amx(const CallArgs& args) {
   matmul_amx(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
+}
+
+FERMATA_KERNELS(cpu) {
+  if (!has_amx()) return;
+  add_variant(Op::matmul, BackendKey::cpu,
+              {.name = "amx",
+               .form = KernelForm::library,
+               .dtypes = DTypeSet(DType::f32) | DType::bf16 | DType::i8 | DType::u8,
+               .call = &matmul_amx,
+               .fits = &matmul_amx_fits,
+               .cost = &matmul_amx_cost,
+               .fits_text = kMatmulAmxFits,
+               .in_tiles = true,
+               .several = true,
+               .by_rows = true});
+  constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
+  add_variant(Op::matmul_i32, BackendKey::cpu,
+              {.name = "amx",
+               .form = KernelForm::library,
+               .dtypes = kBytes,
+               .call = &matmul_i32_amx,
+               .fits = &matmul_i32_amx_fits,
+               .cost = &matmul_i32_amx_cost,
+               .fits_text = kMatmulAmxFits});
+  add_variant(Op::matmul_packed, BackendKey::cpu,
+              {.name = "amx",
+               .form = KernelForm::library,
+               .dtypes = kBytes,
+               .call = &matmul_packed_amx,
+               .fits = &matmul_packed_amx_fits,
+               .fits_text = kMatmulAmxFits});
 }
 
 }  // namespace fermata

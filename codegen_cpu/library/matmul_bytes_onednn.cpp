@@ -1,6 +1,9 @@
 // See matmul_bytes.h: the kernel of oneDNN, one primitive execution per tile.
 #include "codegen_cpu/library/matmul_bytes.h"
 
+#include "codegen_cpu/library/matmul.h"
+#include "dispatch/kernel_files.h"
+
 #if FERMATA_ONEDNN
 
 #include <algorithm>
@@ -78,3 +81,18 @@ double matmul_i32_onednn_cost(const CallArgs&) { return 0; }
 }  // namespace fermata
 
 #endif
+
+namespace fermata {
+FERMATA_KERNELS(cpu) {
+  if (!has_onednn()) return;
+  constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
+  add_variant(Op::matmul_i32, BackendKey::cpu,
+              {.name = "onednn",
+               .form = KernelForm::library,
+               .dtypes = kBytes,
+               .call = &matmul_i32_onednn,
+               .fits = &matmul_i32_onednn_fits,
+               .cost = &matmul_i32_onednn_cost,
+               .fits_text = kMatmulI32OnednnFits});
+}
+}  // namespace fermata

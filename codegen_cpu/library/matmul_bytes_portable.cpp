@@ -4,6 +4,7 @@
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_bytes.h"
 #include "codegen_cpu/library/matmul_problem.h"
+#include "dispatch/kernel_files.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
@@ -74,6 +75,22 @@ void matmul_packed_portable(const CallArgs& args) {
 }
 double matmul_packed_portable_cost(const CallArgs& args) {
   return portable_cost(static_cast<double>(args.inputs[0].element_count()) * static_cast<double>(args.attributes[0]));
+}
+
+FERMATA_KERNELS(cpu) {
+  constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
+  add_variant(Op::matmul_i32, BackendKey::cpu,
+              {.name = "portable",
+               .form = KernelForm::library,
+               .dtypes = kBytes,
+               .call = &matmul_i32_portable,
+               .cost = &matmul_i32_portable_cost});
+  add_variant(Op::matmul_packed, BackendKey::cpu,
+              {.name = "portable",
+               .form = KernelForm::library,
+               .dtypes = kBytes,
+               .call = &matmul_packed_portable,
+               .cost = &matmul_packed_portable_cost});
 }
 
 }  // namespace fermata

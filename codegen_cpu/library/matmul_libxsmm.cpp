@@ -2,6 +2,8 @@
 // strip of rows. Matrices are column-major there, so the operands change places: out^T = rhs^T lhs^T.
 #include "codegen_cpu/library/matmul.h"
 
+#include "dispatch/kernel_files.h"
+
 #if FERMATA_XSMM
 
 #include <libxsmm.h>
@@ -134,5 +136,22 @@ double matmul_libxsmm_cost(const CallArgs&) { return 0; }
 namespace fermata {
 void matmul_libxsmm(const CallArgs& args) {
   matmul_libxsmm(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
+}
+}  // namespace fermata
+
+namespace fermata {
+FERMATA_KERNELS(cpu) {
+  if (!has_libxsmm()) return;
+  add_variant(Op::matmul, BackendKey::cpu,
+              {.name = "libxsmm",
+               .form = KernelForm::library,
+               .dtypes = DTypeSet(DType::f32) | DType::f64,
+               .call = &matmul_libxsmm,
+               .fits = &matmul_libxsmm_fits,
+               .cost = &matmul_libxsmm_cost,
+               .fits_text = kMatmulLibxsmmFits,
+               .in_tiles = true,
+               .several = true,
+               .by_rows = true});
 }
 }  // namespace fermata

@@ -1,6 +1,8 @@
 // matmul through oneDNN, one primitive execution per tile; see onednn_product.h.
 #include "codegen_cpu/library/matmul.h"
 
+#include "dispatch/kernel_files.h"
+
 #if FERMATA_ONEDNN
 
 #include <algorithm>
@@ -106,5 +108,22 @@ double matmul_onednn_cost(const CallArgs&) { return 0; }
 namespace fermata {
 void matmul_onednn(const CallArgs& args) {
   matmul_onednn(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
+}
+}  // namespace fermata
+
+namespace fermata {
+FERMATA_KERNELS(cpu) {
+  if (!has_onednn()) return;
+  add_variant(Op::matmul, BackendKey::cpu,
+              {.name = "onednn",
+               .form = KernelForm::library,
+               .dtypes = DTypeSet(DType::f32) | DType::bf16 | DType::i8,
+               .call = &matmul_onednn,
+               .fits = &matmul_onednn_fits,
+               .cost = &matmul_onednn_cost,
+               .fits_text = kMatmulOnednnFits,
+               .in_tiles = true,
+               .several = true,
+               .by_rows = true});
 }
 }  // namespace fermata

@@ -6,6 +6,7 @@
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "codegen_cpu/library/matmul_bytes.h"
+#include "dispatch/kernel_files.h"
 #include "ir/error.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
@@ -61,5 +62,17 @@ void matmul_packed_vnni(const CallArgs& args) {
 #else
 void matmul_packed_vnni(const CallArgs&) { throw_internal("matmul_packed_vnni: not on this processor"); }
 #endif
+
+FERMATA_KERNELS(cpu) {
+  if (!has_vnni()) return;
+  constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
+  add_variant(Op::matmul_packed, BackendKey::cpu,
+              {.name = "vnni",
+               .form = KernelForm::library,
+               .dtypes = kBytes,
+               .call = &matmul_packed_vnni,
+               .fits = &matmul_packed_vnni_fits,
+               .fits_text = kMatmulPackedVnniFits});
+}
 
 }  // namespace fermata

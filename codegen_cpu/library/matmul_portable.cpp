@@ -6,6 +6,7 @@
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "codegen_cpu/library/matmul_problem.h"
+#include "dispatch/kernel_files.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -259,6 +260,18 @@ double matmul_portable_cost(const CallArgs& args) {
   // A panel that is not whole is packed and written element by element.
   const double edge = p.n % 32 == 0 ? 0 : (k + m) * static_cast<double>(p.n % 32) * 0.3;
   return 150 + multiply_adds + batches * (copies + edge);
+}
+
+FERMATA_KERNELS(cpu) {
+  add_variant(Op::matmul, BackendKey::cpu,
+              {.name = "portable",
+               .form = KernelForm::library,
+               .dtypes = kReal,
+               .call = &matmul_portable,
+               .cost = &matmul_portable_cost,
+               .in_tiles = true,
+               .several = true,
+               .by_rows = true});
 }
 
 }  // namespace fermata

@@ -44,8 +44,6 @@ std::string offset(CallSource& s, const TensorView& v, const std::string& prefix
   return sum;
 }
 
-}  // namespace
-
 void convolution_call(const CallArgs& args) {
   use_operands(args);
   const Convolution c = tensors_of(args);
@@ -119,6 +117,14 @@ void convolution_call(const CallArgs& args) {
   }
   s.line(fmt::format("fm_store({} + i, {});", s.pointer(t.memory, out.data), t.stored("sum")));
   s.launch(count);
+}
+
+}  // namespace
+
+FERMATA_KERNELS(cuda) {
+  for (const Op op : {Op::convolution, Op::convolution_data_gradient, Op::convolution_weight_gradient})
+    add_variant(op, BackendKey::cuda,
+                {.name = "nvrtc", .form = KernelForm::library, .dtypes = kFloating, .call = &convolution_call});
 }
 
 }  // namespace fermata::gpu

@@ -153,8 +153,6 @@ void multiply_transposed(const CallArgs& args, const Pattern& p, const TensorVie
   s.launch(p.entries * dense.sizes[1]);
 }
 
-}  // namespace
-
 void csr_matmul_call(const CallArgs& args) {
   use_operands(args);
   const DenseView pattern(args.inputs[0]), values(args.inputs[1]), dense(args.inputs[2]);
@@ -188,6 +186,13 @@ void csr_sampled_matmul_call(const CallArgs& args) {
                      product(type, "fm_load(x + k)", "fm_load(y + k)")));
   s.line(fmt::format("fm_store({} + i, sum);", s.pointer(type, args.outputs[0].data)));
   s.launch(entries);
+}
+
+}  // namespace
+
+FERMATA_KERNELS(cuda) {
+  add_nvrtc_kernel(Op::csr_matmul, &csr_matmul_call);
+  add_nvrtc_kernel(Op::csr_sampled_matmul, &csr_sampled_matmul_call);
 }
 
 }  // namespace fermata::gpu

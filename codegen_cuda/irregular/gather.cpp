@@ -32,8 +32,6 @@ SumType sum_type(DType dtype) {
   return {is_floating(dtype) ? std::string(name(dtype)) : std::string(bits_text(dtype)), "", ""};
 }
 
-}  // namespace
-
 void take_call(const CallArgs& args) {
   use_operands(args);
   const TensorView &x = args.inputs[0], &out = args.outputs[0];
@@ -84,6 +82,13 @@ void index_add_call(const CallArgs& args) {
   s.line("}");
   s.line(fmt::format("fm_store(to, ({}){}(sum));", bits, type.store));
   s.launch(count);
+}
+
+}  // namespace
+
+FERMATA_KERNELS(cuda) {
+  add_nvrtc_kernel(Op::take, &take_call);
+  add_nvrtc_kernel(Op::index_add, &index_add_call);
 }
 
 }  // namespace fermata::gpu

@@ -1,30 +1,13 @@
-// Kernels of the ops that no kernel description can say, on CUDA. Any strides; results do not depend on how threads are
-// scheduled.
+// How the kernels of this folder register: those of the ops that no kernel description can say, on CUDA. Operands and
+// attributes are as in ir/graph.h. Any strides; results do not depend on how threads are scheduled.
 #pragma once
 
-#include "runtime/tensor_view.h"
+#include "dispatch/kernel_files.h"
 
 namespace fermata::gpu {
 
-/// Null where the op has none.
-CallKernel irregular_kernel(Op op);
-
-// Operands and attributes as in ir/graph.h.
-void concat_call(const CallArgs& args);
-void update_call(const CallArgs& args);
-void take_call(const CallArgs& args);
-void index_add_call(const CallArgs& args);
-void csr_matmul_call(const CallArgs& args);
-void csr_sampled_matmul_call(const CallArgs& args);
-void scan_call(const CallArgs& args);
-void gather_call(const CallArgs& args);
-void scatter_call(const CallArgs& args);
-void fold_call(const CallArgs& args);
-void sort_call(const CallArgs& args);
-void argsort_call(const CallArgs& args);
-void top_k_indices_call(const CallArgs& args);
-void searchsorted_call(const CallArgs& args);
-void flatnonzero_call(const CallArgs& args);
-void convolution_call(const CallArgs& args);  // and its gradients
+inline void add_nvrtc_kernel(Op op, CallKernel call, std::source_location where = std::source_location::current()) {
+  add_variant(op, BackendKey::cuda, {.name = "nvrtc", .dtypes = kRealOrBoolean, .call = call, .where = where});
+}
 
 }  // namespace fermata::gpu

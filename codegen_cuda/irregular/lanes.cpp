@@ -39,15 +39,6 @@ std::string step_text(std::string_view monoid, const ElementText& t) {
   if (monoid == "prod") return fmt::format("({0})(({1})l * ({1})r)", t.sum, t.product);
   return monoid == "max" ? "l != l ? l : l > r ? l : r" : "l != l ? l : l < r ? l : r";
 }
-std::string_view monoid_of(Op op) {
-  switch (op) {
-// clang-format off
-#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return #monoid;
-#include "ir/ops.def"
-      // clang-format on
-    default: throw_internal("not a scan");
-  }
-}
 
 /// The step of a scatter, of the element `l` there is and `r` that comes.
 std::string scatter_text(Op op, const ElementText& t) {
@@ -59,10 +50,6 @@ std::string scatter_text(Op op, const ElementText& t) {
     default: return "r";
   }
 }
-
-}  // namespace
-
-namespace {
 
 /// As on the CPU: elements are combined within blocks of so many, and with what the blocks before came to.
 constexpr std::int64_t kScanBlock = 512;
@@ -116,13 +103,10 @@ void scan_totals(const Scan& scan, void* totals) {
   all.launch(scan.lanes.lanes());
 }
 
-}  // namespace
-
-void scan_call(const CallArgs& args) {
+void scan(const CallArgs& args, std::string_view monoid) {
   use_operands(args);
   const auto axis = static_cast<unsigned>(args.attributes[0]);
   const TensorView& out = args.outputs[0];
-  const std::string_view monoid = monoid_of(args.op);
   const ElementText text = element_text(out.dtype, monoid == "max" || monoid == "min");
   const LaneSizes lanes = lane_sizes(out, axis);
   const Scan scan{args.inputs[0],         out, axis, lanes, (lanes.size + kScanBlock - 1) / kScanBlock, text,
@@ -168,8 +152,6 @@ void gather_call(const CallArgs& args) {
   s.launch(count);
 }
 
-namespace {
-
 /// Fewer lanes than this for each multiprocessor leave a device idle, where lanes are longer than that.
 constexpr std::int64_t kFewLanes = 32, kShortLane = 32;
 
@@ -188,8 +170,6 @@ const std::int64_t* sorted_targets(const CallArgs& args, const LaneSizes& l, std
   s.launch(count);
   return sort_lines(pairs, count, l.size);
 }
-
-}  // namespace
 
 void scatter_call(const CallArgs& args) {
   use_operands(args);
@@ -286,6 +266,19 @@ void fold_call(const CallArgs& args) {
   s.line("}");
   s.line(fmt::format("fm_store({} + i, {});", s.pointer(t.memory, out.data), t.stored("sum")));
   s.launch(count);
+}
+
+}  // namespace
+
+FERMATA_KERNELS(cuda) {
+#define FERMATA_SCAN(name, monoid, ...) \
+  add_nvrtc_kernel(                     \
+      Op::name, +[](const CallArgs& args) { scan(args, #monoid); });
+#include "ir/ops.def"
+  add_nvrtc_kernel(Op::gather, &gather_call);
+  for (const Op op : {Op::scatter, Op::scatter_add, Op::scatter_multiply, Op::scatter_maximum, Op::scatter_minimum})
+    add_nvrtc_kernel(op, &scatter_call);
+  add_nvrtc_kernel(Op::fold, &fold_call);
 }
 
 }  // namespace fermata::gpu

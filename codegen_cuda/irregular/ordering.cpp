@@ -71,8 +71,6 @@ const std::int64_t* sorted_lines(const CallArgs& args, const Lines& l, bool desc
   return sort_lines(static_cast<std::int64_t*>(memory), count, l.size);
 }
 
-}  // namespace
-
 void sort_call(const CallArgs& args) {
   use_operands(args);
   const TensorView &x = args.inputs[0], &out = args.outputs[0];
@@ -177,6 +175,16 @@ void flatnonzero_call(const CallArgs& args) {
       "fm_store({} + i * {}, i < elements && fm_load(pairs + i) == 0 ? fm_load(pairs + elements + i) : elements);",
       s.pointer("i64", out.data), s.number(out.strides[0])));
   s.launch(wanted);
+}
+
+}  // namespace
+
+FERMATA_KERNELS(cuda) {
+  add_nvrtc_kernel(Op::sort, &sort_call);
+  add_nvrtc_kernel(Op::argsort, &argsort_call);
+  add_nvrtc_kernel(Op::top_k_indices, &top_k_indices_call);
+  add_nvrtc_kernel(Op::searchsorted, &searchsorted_call);
+  add_nvrtc_kernel(Op::flatnonzero, &flatnonzero_call);
 }
 
 }  // namespace fermata::gpu

@@ -17,6 +17,7 @@
 #include "codegen_cuda/library/matmul_end.h"
 #include "codegen_cuda/library/matmul_problem.h"
 #include "codegen_cuda/runtime/device.h"
+#include "dispatch/kernel_files.h"
 #include "ir/error.h"
 
 namespace fermata::gpu {
@@ -298,6 +299,22 @@ bool matmul_with_end(const CallArgs& args, MatmulEnd end, const void* bias) {
 
 void matmul_cublaslt(const CallArgs& args) {
   if (!matmul_with_following(args)) matmul_with_end(args, MatmulEnd::none, nullptr);
+}
+
+FERMATA_KERNELS(cuda) {
+  const KernelVariant library{.name = "cublaslt",
+                              .form = KernelForm::library,
+                              .dtypes = DTypeSet(DType::f32) | DType::f16 | DType::bf16 | DType::f64,
+                              .call = &matmul_cublaslt,
+                              .fits = &matmul_cublaslt_fits,
+                              .cost = &matmul_cublaslt_cost,
+                              .fits_text = kMatmulCublasltFits,
+                              .in_tiles = true,  // takes the kernel that follows, whole
+                              .by_rows = true};
+  KernelVariant bytes = library;
+  bytes.dtypes = DType::i8;
+  add_variant(Op::matmul, BackendKey::cuda, library);
+  add_variant(Op::matmul_i32, BackendKey::cuda, bytes);
 }
 
 }  // namespace fermata::gpu

@@ -5,6 +5,7 @@
 #include "codegen_cuda/emit/primitives.h"
 #include "codegen_cuda/library/matmul.h"
 #include "codegen_cuda/library/matmul_problem.h"
+#include "dispatch/kernel_files.h"
 
 namespace fermata::gpu {
 namespace {
@@ -112,6 +113,20 @@ double matmul_tiled_cost(const CallArgs& args) {
   const double points = static_cast<double>(args.outputs[0].element_count()),
                depth = static_cast<double>(args.inputs[0].sizes[args.inputs[0].rank - 1]);
   return 5000 + points * depth / 1000;  // about 1e12 multiply-adds a second
+}
+
+FERMATA_KERNELS(cuda) {
+  const KernelVariant tiled{.name = "tiled",
+                            .form = KernelForm::library,
+                            .dtypes = kReal,
+                            .call = &matmul_tiled,
+                            .cost = &matmul_tiled_cost,
+                            .by_rows = true};
+  KernelVariant bytes = tiled;
+  bytes.dtypes = DTypeSet(DType::i8) | DType::u8;
+  add_variant(Op::matmul, BackendKey::cuda, tiled);
+  add_variant(Op::matmul_i32, BackendKey::cuda, bytes);
+  add_variant(Op::matmul_packed, BackendKey::cuda, bytes);
 }
 
 }  // namespace fermata::gpu

@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
+#include "fermata/ops.h"
+
 namespace fermata {
 
 void require_defined(Op op, const Operand& operand) {
@@ -20,6 +24,18 @@ Tensor general_call(Op op, std::span<const Tensor> tensors, const Attributes& at
     if (!t.defined()) [[unlikely]]
       require_defined(name(op), t, where);
   return Dispatcher<GeneralCall>::call(operator_entry(op), where, tensors, attributes);
+}
+
+std::vector<Tensor> promoted(Op op, std::span<const Tensor> tensors, Location where) {
+  std::vector<Tensor> result(tensors.begin(), tensors.end());
+  for (const Tensor& t : tensors) require_defined(op, {t, where});
+  if (tensors.empty()) return result;
+  std::optional<DType> common = tensors[0].dtype();
+  for (const Tensor& t : tensors)
+    if (common) common = promote(*common, t.dtype());
+  if (!common) return result;  // inference names the two that do not go together
+  for (Tensor& t : result) t = astype(t, *common, where);
+  return result;
 }
 
 std::vector<ErrorOperand> describe(const Tensor& x) {

@@ -20,6 +20,9 @@ void require_defined(std::string_view function, const Tensor& x, Location where)
 /// Calls an op that takes tensors and attributes; undefined tensors are an error.
 Tensor general_call(Op op, std::span<const Tensor> tensors, const Attributes& attributes, Location where);
 
+/// All in the promotion of their dtypes, for an op that takes any number of tensors of one dtype.
+std::vector<Tensor> promoted(Op op, std::span<const Tensor> tensors, Location where);
+
 /// Operands of a call side by side, without a reference to each: for as long as the tensors that it was made from.
 template <std::size_t kCount> class BorrowedTensors {
  public:

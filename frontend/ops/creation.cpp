@@ -11,6 +11,7 @@
 #include "fermata/ops.h"
 #include "fermata/values.h"
 #include "frontend/ops/calls.h"
+#include "frontend/ops/op_rules.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -175,5 +176,13 @@ Tensor from_buffer(const void* elements, DType dtype, const IntegerList& sizes, 
 void throw_ragged(Location where) {
   throw ShapeError(1018, format_error(1018, "ShapeError", "tensor: rows differ in length", {}, where));
 }
+
+namespace vjp {
+
+FERMATA_OP_RULES(input, kLoop);
+FERMATA_OP_RULES(full, kLoop);
+FERMATA_OP_RULES(iota, kLoop);
+
+}  // namespace vjp
 
 }  // namespace fermata

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 
 #include "fermata/complex.h"
@@ -14,6 +15,7 @@
 #include "fermata/views.h"
 #include "frontend/engine/capture_scope.h"
 #include "frontend/ops/calls.h"
+#include "frontend/ops/op_rules.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -314,5 +316,97 @@ Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> axis, boo
 Tensor median(const Tensor& x, std::optional<std::int64_t> axis, bool keepdims, Location where) {
   return quantile(x, 0.5, axis, keepdims, where);
 }
+
+// Gradients and batching rules.
+namespace vjp {
+namespace {
+
+std::int64_t axis_of(const VjpArgs& args) { return args.attributes()[0]; }
+
+Located along(Op op, const Located& x, std::int64_t axis) {
+  const std::array tensors{x.tensor()};
+  return call(op, tensors, {&axis, 1});
+}
+
+/// Zeros of `shape` with the values added at positions along an axis.
+Located scattered(const Shape& shape, const Located& index, const Located& values, std::int64_t axis) {
+  const std::array tensors{full(0, {values.dtype(), shape}, values).tensor(), index.tensor(), values.tensor()};
+  return call(Op::scatter_add, tensors, {&axis, 1});
+}
+
+Located reversed(const Located& x, std::int64_t axis) {
+  Shape starts, steps;
+  for (unsigned i = 0; i < x.shape().rank(); ++i) {
+    const bool turned = static_cast<std::int64_t>(i) == axis && x.shape()[i] > 0;
+    starts.push_back(turned ? x.shape()[i] - 1 : 0), steps.push_back(turned ? -1 : 1);
+  }
+  return slice(x, starts, steps, x.shape());
+}
+/// Sums of all elements from each one on.
+Located sum_from_here(const Located& x, std::int64_t axis) {
+  return reversed(along(Op::cumulative_sum, reversed(x, axis), axis), axis);
+}
+
+Located cumulative_sum_vjp(const VjpArgs& args, unsigned) { return sum_from_here(args.g, axis_of(args)); }
+
+/// d(product up to i) / dx_j is that product over x_j. At the first zero of a line the products are taken without it,
+/// and after it nothing depends on anything.
+Located cumulative_prod_vjp(const VjpArgs& args, unsigned) {
+  const std::int64_t axis = axis_of(args);
+  const Located& x = args.x[0];
+  const Located is_zero = x == 0;
+  const Located zeros = along(Op::cumulative_sum, cast(is_zero, DType::i64), axis);
+  const Located first = logical_and(is_zero, zeros == 1);
+  const Located whole = where(zeros == 0, sum_from_here(args.g * args.y, axis) / where(is_zero, 1, x), 0);
+  const Located without = along(Op::cumulative_prod, where(first, 1, x), axis);
+  const Located reached = where(zeros >= 1, args.g * without, 0);  // from the first zero on
+  return where(first, sum_from_here(reached, axis), whole);
+}
+
+/// To the latest element that reached the running extreme.
+Located cumulative_extreme_vjp(const VjpArgs& args, unsigned) {
+  const std::int64_t axis = axis_of(args);
+  const Shape& shape = args.shape(0);
+  const Located here = where(args.x[0] == args.y, iota(shape, axis, args.g), 0);
+  return scattered(shape, along(Op::cumulative_max, here, axis), args.g, axis);
+}
+
+Located sort_vjp(const VjpArgs& args, unsigned) {
+  const std::array tensors{args.x[0].tensor()};
+  return scattered(args.shape(0), call(Op::argsort, tensors, args.attributes()), args.g, axis_of(args));
+}
+
+/// One sorted vector and many values to look up is the op itself. Where each has a vector of its own, positions are
+/// counts of the elements that come before: one fused reduction. NaN is above all numbers.
+Tensor batched_searchsorted(const BatchedCall& call) {
+  using namespace vjp;
+  const bool right = call.attributes.integers[0] != 0;
+  if (!call.operands[0].batched) {
+    const std::array operands{call.operands[0].value, call.operands[1].value};
+    return vjp::call(call.op, operands, call.attributes.integers).tensor();
+  }
+  const Located wanted = vjp::expand_dims(call.with_batch(1), 2);
+  Shape column{call.size, call.shape(0)[0]};
+  while (column.rank() < wanted.shape().rank()) column.push_back(1);
+  const Located sorted = vjp::reshape(call.operands[0].value, column);
+  const auto is_less = [](const Located& a, const Located& b) {
+    return logical_or(a < b, logical_and(isnan(b), logical_not(isnan(a))));
+  };
+  return reduce(Op::sum, right ? logical_not(is_less(wanted, sorted)) : is_less(sorted, wanted), 2, false).tensor();
+}
+
+}  // namespace
+
+FERMATA_OP_RULES(cumulative_sum, batched_along_axis, gradient(cumulative_sum_vjp));
+FERMATA_OP_RULES(cumulative_prod, batched_along_axis, gradient(cumulative_prod_vjp, kFirst | kResult));
+FERMATA_OP_RULES(cumulative_max, batched_along_axis, gradient(cumulative_extreme_vjp, kFirst | kResult));
+FERMATA_OP_RULES(cumulative_min, batched_along_axis, gradient(cumulative_extreme_vjp, kFirst | kResult));
+FERMATA_OP_RULES(sort, batched_along_axis, gradient(sort_vjp, kFirst));
+FERMATA_OP_RULES(argsort, batched_along_axis, kZeroGradient);
+FERMATA_OP_RULES(top_k_indices, batched_along_axis, kZeroGradient);
+FERMATA_OP_RULES(searchsorted, batched_searchsorted, kZeroGradient, kZeroGradient);
+FERMATA_OP_RULES(flatnonzero, kLoop, kZeroGradient);
+
+}  // namespace vjp
 
 }  // namespace fermata

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "frontend/engine/alias.h"
 #include "frontend/ops/calls.h"
+#include "frontend/ops/op_rules.h"
 #include "ir/error.h"
 #include "ir/infer.h"
 
@@ -192,5 +194,66 @@ Tensor Tensor::permute(std::initializer_list<std::int64_t> axes, Location where)
   return fermata::permute(*this, axes, where);
 }
 Tensor Tensor::mT(Location where) const { return fermata::transpose(*this, -2, -1, where); }
+
+// Gradients and batching rules.
+namespace vjp {
+namespace {
+
+std::uint16_t mask_of(const VjpArgs& args) { return static_cast<std::uint16_t>(args.attributes()[0]); }
+
+Located reshape_vjp(const VjpArgs& args, unsigned) { return reshape(args.g, args.shape(0)); }
+Located expand_dims_vjp(const VjpArgs& args, unsigned) { return squeeze(args.g, mask_of(args)); }
+Located squeeze_vjp(const VjpArgs& args, unsigned) { return expand_dims(args.g, mask_of(args)); }
+Located broadcast_to_vjp(const VjpArgs& args, unsigned) { return sum_to(args.g, args.shape(0)); }
+
+Located permute_vjp(const VjpArgs& args, unsigned) {
+  std::vector<std::int64_t> back(args.attributes().size());
+  for (std::size_t i = 0; i < back.size(); ++i)
+    back[static_cast<std::size_t>(args.attributes()[i])] = static_cast<std::int64_t>(i);
+  return permute(args.g, back);
+}
+
+Located slice_vjp(const VjpArgs& args, unsigned) {
+  const Shape& from = args.shape(0);
+  const Shape dense = dense_strides(from);
+  Shape strides;
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < from.rank(); ++i) {
+    offset += args.attributes()[i] * dense[i];
+    strides.push_back(args.attributes()[from.rank() + i] * dense[i]);
+  }
+  return update(full(0, {args.g.dtype(), from}, args.g), args.g, offset, strides);
+}
+
+Tensor batched_permute(const BatchedCall& call) {
+  std::vector<std::int64_t> axes{0};
+  for (const std::int64_t axis : call.attributes.integers) axes.push_back(axis + 1);
+  return moved_axes(call, axes);
+}
+
+Tensor batched_slice(const BatchedCall& call) {
+  const std::span<const std::int64_t> given = call.attributes.integers;
+  std::vector<std::int64_t> starts_and_steps(given.begin(), given.end());
+  starts_and_steps.insert(starts_and_steps.begin() + static_cast<std::ptrdiff_t>(given.size() / 2), 1);
+  starts_and_steps.insert(starts_and_steps.begin(), 0);
+  return moved_axes(call, starts_and_steps);
+}
+
+Tensor batched_broadcast_to(const BatchedCall& call) {
+  const unsigned missing = call.type.shape.rank() - call.shape(0).rank();
+  const auto added = static_cast<std::uint16_t>(((1u << missing) - 1u) << 1);
+  return vjp::broadcast_to(vjp::expand_dims(call.operands[0].value, added), call.whole().shape).tensor();
+}
+
+}  // namespace
+
+FERMATA_OP_RULES(reshape, batched_by_type, gradient(reshape_vjp));
+FERMATA_OP_RULES(expand_dims, batched_mask, gradient(expand_dims_vjp));
+FERMATA_OP_RULES(squeeze, batched_mask, gradient(squeeze_vjp));
+FERMATA_OP_RULES(permute, batched_permute, gradient(permute_vjp));
+FERMATA_OP_RULES(slice, batched_slice, gradient(slice_vjp));
+FERMATA_OP_RULES(broadcast_to, batched_broadcast_to, gradient(broadcast_to_vjp));
+
+}  // namespace vjp
 
 }  // namespace fermata

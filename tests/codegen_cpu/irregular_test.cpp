@@ -1,8 +1,7 @@
 // Tests of codegen_cpu/irregular: every kernel against element-by-element loops, over dtypes, strides and threads.
-#include "codegen_cpu/irregular/irregular.h"
-
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -11,6 +10,8 @@
 
 #include "codegen_cpu/irregular/narrow_float.h"
 #include "codegen_cpu/irregular/strided_copy.h"
+#include "dispatch/call.h"
+#include "dispatch/kernel_table.h"
 #include "ir/error.h"
 #include "ir/float16.h"
 #include "ir/shape.h"
@@ -70,11 +71,12 @@ struct Array {
   template <class T> void set(std::int64_t number, T value) { std::memcpy(at(number), &value, sizeof(T)); }
 };
 
-void call(CallKernel kernel, Op op, std::vector<Array*> inputs, Array& out, std::vector<std::int64_t> attributes) {
+/// Runs the kernel of an op.
+void call(Op op, std::vector<Array*> inputs, Array& out, std::vector<std::int64_t> attributes) {
   std::vector<TensorView> views;
   for (Array* in : inputs) views.push_back(in->view());
   const TensorView result = out.view();
-  kernel({op, views, {&result, 1}, attributes, {}});
+  backend_cell(op, BackendKey::cpu)->variants.at(0).call({op, views, {&result, 1}, attributes, {}});
 }
 
 /// The same element of both, bit for bit.
@@ -169,7 +171,7 @@ TEST(Concat, JoinsAlongAnyAxis) {
       b[x] = 0, c[x] = 3, sum[x] = a[x] + 3;
       Array first(dtype, a, {2, 0, 1}), empty(dtype, b), third(dtype, c), out(dtype, sum);
       first.fill(random), third.fill(random);
-      call(concat_call, Op::concat, {&first, &empty, &third}, out, {axis});
+      call(Op::concat, {&first, &empty, &third}, out, {axis});
       std::int64_t inner = 1;
       for (std::size_t i = x + 1; i < 3; ++i) inner *= a[i];
       for (std::int64_t i = 0; i < element_count(sum); ++i) {
@@ -209,7 +211,7 @@ TEST(Take, TakesRowsWithEveryIndexDType) {
             result.push_back(sizes[static_cast<std::size_t>(i)]);
         }
         Array out(dtype, result);
-        call(take_call, Op::take, {&x, &index}, out, {axis});
+        call(Op::take, {&x, &index}, out, {axis});
         std::int64_t inner = 1;
         for (std::int64_t i = axis + 1; i < 3; ++i) inner *= sizes[static_cast<std::size_t>(i)];
         for (std::int64_t i = 0; i < element_count(result); ++i) {
@@ -230,7 +232,7 @@ TEST(Take, LargeGathersAgreeForAnyNumberOfThreads) {
   for (const int n : {1, 3}) {
     const ThreadCount threads(n);
     Array out(DType::f32, Shape{50'000, 3});
-    call(take_call, Op::take, {&x, &index}, out, {0});
+    call(Op::take, {&x, &index}, out, {0});
     for (std::int64_t i = 0; i < 150'000; ++i) ASSERT_TRUE(same(out, i, x, index.get<std::int32_t>(i / 3) * 3 + i % 3));
   }
 }
@@ -240,7 +242,7 @@ TEST(Take, APositionOutOfRangeIsAnErrorAndNothingIsWritten) {
   for (std::int64_t i = 0; i < 12; ++i) out.set(i, 7.0f);
   index.set<std::int64_t>(0, 9), index.set<std::int64_t>(1, -11), index.set<std::int64_t>(2, 10);
   try {
-    call(take_call, Op::take, {&x, &index}, out, {1});
+    call(Op::take, {&x, &index}, out, {1});
     FAIL() << "-11 is out of range";
   } catch (const IndexError& e) {
     EXPECT_EQ(e.code(), 1204);
@@ -253,7 +255,7 @@ TEST(Take, APositionOutOfRangeIsAnErrorAndNothingIsWritten) {
   Array huge(DType::u64, Shape{1});
   huge.set(0, ~std::uint64_t{0});
   Array one(DType::f32, Shape{4, 1});
-  EXPECT_THROW(call(take_call, Op::take, {&x, &huge}, one, {1}), IndexError);
+  EXPECT_THROW(call(Op::take, {&x, &huge}, one, {1}), IndexError);
 }
 
 template <class T> void check_integer_index_add(DType dtype, std::mt19937_64& random) {
@@ -262,7 +264,7 @@ template <class T> void check_integer_index_add(DType dtype, std::mt19937_64& ra
       out(dtype, sizes);
   x.fill(random), source.fill(random);
   for (std::int64_t i = 0; i < 20; ++i) index.set(i, static_cast<std::int8_t>(random() % 12) - 6);
-  call(index_add_call, Op::index_add, {&x, &index, &source}, out, {1});
+  call(Op::index_add, {&x, &index, &source}, out, {1});
   for (std::int64_t o = 0; o < 3; ++o)
     for (std::int64_t r = 0; r < 6; ++r)
       for (std::int64_t j = 0; j < 4; ++j) {
@@ -330,7 +332,7 @@ TEST(IndexAdd, FloatsAreAddedInOrderOfPositionsForAnyNumberOfThreads) {
       for (const int n : {1, 2, 5}) {
         const ThreadCount threads(n);
         Array out(dtype, Shape{rows, inner});
-        call(index_add_call, Op::index_add, {&x, &index, &source}, out, {0});
+        call(Op::index_add, {&x, &index, &source}, out, {0});
         for (std::int64_t i = 0; i < rows * inner; ++i) {
           const float f = floats[static_cast<std::size_t>(i)];
           if (dtype == DType::f64)
@@ -351,7 +353,7 @@ TEST(IndexAdd, APositionOutOfRangeIsAnError) {
   Array x(DType::f32, Shape{4}), index(DType::u8, Shape{2}), source(DType::f32, Shape{2}), out(DType::f32, Shape{4});
   index.set<std::uint8_t>(0, 3), index.set<std::uint8_t>(1, 4);
   try {
-    call(index_add_call, Op::index_add, {&x, &index, &source}, out, {0});
+    call(Op::index_add, {&x, &index, &source}, out, {0});
     FAIL() << "4 is out of range";
   } catch (const IndexError& e) {
     EXPECT_STREQ(e.what(),
@@ -368,7 +370,7 @@ TEST(Update, ReplacesWhatAViewSelects) {
     Array x(dtype, Shape{6, 8}, {1, 0}), values(dtype, Shape{3, 4}, {1, 0}), out(dtype, Shape{6, 8});
     x.fill(random), values.fill(random);
     // Rows 5, 3, 1 and columns 1, 3, 5, 7.
-    call(update_call, Op::update, {&x, &values}, out, {5 * 8 + 1, -16, 2});
+    call(Op::update, {&x, &values}, out, {5 * 8 + 1, -16, 2});
     for (std::int64_t i = 0; i < 6; ++i)
       for (std::int64_t j = 0; j < 8; ++j) {
         if (i % 2 == 1 && j % 2 == 1)
@@ -379,12 +381,30 @@ TEST(Update, ReplacesWhatAViewSelects) {
   }
 }
 
-TEST(IrregularKernel, KnowsItsOps) {
-  EXPECT_EQ(irregular_kernel(Op::concat), &concat_call);
-  EXPECT_EQ(irregular_kernel(Op::take), &take_call);
-  EXPECT_EQ(irregular_kernel(Op::index_add), &index_add_call);
-  EXPECT_EQ(irregular_kernel(Op::update), &update_call);
-  EXPECT_EQ(irregular_kernel(Op::matmul), nullptr);
+/// Control flow and what goes with it runs in the frontend.
+const Op kRunByKernels[] = {
+#define FERMATA_UNARY(...)
+#define FERMATA_IRREGULAR(name, ...) Op::name,
+#define FERMATA_SCAN(name, ...) Op::name,
+#include "ir/ops/complex.def"
+#include "ir/ops/fft.def"
+#include "ir/ops/irregular.def"
+#include "ir/ops/linalg.def"
+#include "ir/ops/neural.def"
+#include "ir/ops/ordering.def"
+#undef FERMATA_UNARY
+#undef FERMATA_IRREGULAR
+#undef FERMATA_SCAN
+};
+
+TEST(IrregularKernel, EveryOpHasOne) {
+  for (const Op op : kRunByKernels) {
+    if (op == Op::input || is_view_op(op)) continue;
+    const BackendCell* const cell = backend_cell(op, BackendKey::cpu);
+    ASSERT_NE(cell, nullptr) << name(op);
+    EXPECT_TRUE(std::ranges::any_of(cell->variants, [](const KernelVariant& v) { return v.call != nullptr; }))
+        << name(op);
+  }
 }
 
 bool is_nan16(std::uint16_t bits, std::uint16_t infinity) { return (bits & 0x7fff) > infinity; }

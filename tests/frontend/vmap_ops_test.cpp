@@ -7,6 +7,7 @@
 #include <set>
 
 #include "dispatch/operator.h"
+#include "frontend/transforms/autograd/autograd_rules.h"
 #include "frontend/transforms/vmap/batched_rules.h"
 #include "tests/frontend/vmap_check.h"
 
@@ -366,6 +367,27 @@ TEST_P(VmapOps, EveryIrregularOp) {
     }
     EXPECT_EQ(stats().vmap_loops == loops, batching_rule(op) != nullptr) << name(op);
   }
+}
+
+TEST_P(VmapOps, EveryIrregularOpOfFloatsSaysWhatItsGradientsAre) {
+  int operands_seen = 0;
+  for (const auto& [op, list] : cases()) {
+    for (const Case& c : list) {
+      Inputs in;
+      for (const auto& [shape, dtype] : c.operands)
+        in.push_back(is_floating(dtype) ? element(shape, dtype, 3 + in.size())
+                                        : positions(shape, dtype, kShared, 2).elements[0]);
+      if (!is_floating(c.f(in).dtype())) continue;
+      for (std::size_t k = 0; k < in.size(); ++k) {
+        if (!is_floating(in[k].dtype())) continue;
+        const VjpRule::Entry& gradient = vjp_rule(op).entry(k);
+        EXPECT_NE(gradient.kind, Derivative::none) << name(op) << ", operand " << k;
+        EXPECT_EQ(gradient.vjp != nullptr, gradient.kind == Derivative::formula) << name(op) << ", operand " << k;
+        ++operands_seen;
+      }
+    }
+  }
+  EXPECT_GE(operands_seen, 60);
 }
 
 TEST_P(VmapOps, WithoutARuleACallIsALoop) {

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "fermata/ops.h"
 #include "fermata/resampling.h"
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/spatial_arguments.h"
+#include "frontend/ops/op_rules.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -132,5 +134,99 @@ FERMATA_CONVOLUTION(conv3d, 3)
 FERMATA_TRANSPOSED(conv_transpose1d, 1)
 FERMATA_TRANSPOSED(conv_transpose2d, 2)
 FERMATA_TRANSPOSED(conv_transpose3d, 3)
+
+// Gradients and batching rules.
+namespace vjp {
+namespace {
+
+Located convolution(const Located& x, const Located& weight, const VjpArgs& args) {
+  return call(Op::convolution, std::array{x.tensor(), weight.tensor()}, args.attributes());
+}
+/// One of its gradients; the result has the type of an operand of `args`, or is as long as one.
+Located gradient(Op op, const Located& a, const Located& b, const Shape& shape, const VjpArgs& args) {
+  return call(op, std::array{a.tensor(), b.tensor()}, args.attributes(), {a.dtype(), shape});
+}
+constexpr Op kData = Op::convolution_data_gradient, kWeight = Op::convolution_weight_gradient;
+
+Located convolution_vjp(const VjpArgs& args, unsigned) {
+  return gradient(kData, args.g, args.x[1], args.shape(0), args);
+}
+Located convolution_weight_vjp(const VjpArgs& args, unsigned) {
+  return gradient(kWeight, args.x[0], args.g, args.shape(1), args);
+}
+Located data_gradient_vjp(const VjpArgs& args, unsigned) { return convolution(args.g, args.x[1], args); }
+Located data_gradient_weight_vjp(const VjpArgs& args, unsigned) {
+  return gradient(kWeight, args.g, args.x[0], args.shape(1), args);
+}
+Located weight_gradient_vjp(const VjpArgs& args, unsigned) {
+  return gradient(kData, args.x[1], args.g, args.shape(0), args);
+}
+Located weight_gradient_gradient_vjp(const VjpArgs& args, unsigned) { return convolution(args.x[0], args.g, args); }
+
+/// [B, .., n, ..] as [.., B * n, ..], where n is at `axis` of the result.
+Located merged(const Located& x, std::int64_t axis) {
+  const Shape sizes = x.shape();
+  std::vector<std::int64_t> order;
+  Shape flat;
+  for (std::int64_t i = 1; i < sizes.rank(); ++i) {
+    if (i - 1 == axis) order.push_back(0);
+    order.push_back(i);
+    flat.push_back(sizes[static_cast<std::size_t>(i)] * (i - 1 == axis ? sizes[0] : 1));
+  }
+  return vjp::reshape(vjp::permute(x, order), flat);
+}
+/// The inverse.
+Located apart(const Located& x, std::int64_t axis, std::int64_t batch) {
+  const Shape sizes = x.shape();
+  Shape open;
+  std::vector<std::int64_t> order{axis};
+  for (std::int64_t i = 0; i < sizes.rank(); ++i) {
+    const std::int64_t size = sizes[static_cast<std::size_t>(i)];
+    if (i == axis)
+      open.push_back(batch), open.push_back(size / batch);
+    else
+      open.push_back(size);
+    order.push_back(i < axis ? i : i + 1);
+  }
+  return vjp::permute(vjp::reshape(x, open), order);
+}
+
+/// Groups divide the channels of images and the filters.
+constexpr std::int64_t kImages = 0, kChannels = 1, kFilters = 0;
+
+Tensor convolution_with(const BatchedCall& call, std::span<const Located> operands, std::int64_t groups,
+                        std::int64_t result_axis) {
+  std::vector<std::int64_t> attributes(call.attributes.integers.begin(), call.attributes.integers.end());
+  attributes[0] *= groups;
+  Shape shape = call.type.shape;
+  shape[static_cast<std::size_t>(result_axis)] *= call.size;
+  const Located y =
+      vjp::call(call.op, std::array{operands[0].tensor(), operands[1].tensor()}, attributes, {call.type.dtype, shape});
+  return apart(y, result_axis, call.size).tensor();
+}
+
+/// Images of all batch elements side by side where only they differ; else each element has groups of its own.
+Tensor batched_convolution(const BatchedCall& call) {
+  if (call.size == 0) return vjp::full(0, call.whole(), call.operands[0].value).tensor();
+  const bool of_filters = call.op == Op::convolution_weight_gradient;
+  if (!call.operands[1].batched && !of_filters) {
+    const std::array operands{merged(call.operands[0].value, kImages), Located(call.operands[1].value)};
+    return convolution_with(call, operands, 1, kImages);
+  }
+  const std::int64_t second = of_filters ? kChannels : kFilters, result = of_filters ? kFilters : kChannels;
+  const std::array operands{merged(call.with_batch(0), kChannels), merged(call.with_batch(1), second)};
+  return convolution_with(call, operands, call.size, result);
+}
+
+}  // namespace
+
+FERMATA_OP_RULES(convolution, batched_convolution, gradient(convolution_vjp, kSecond),
+                 gradient(convolution_weight_vjp, kFirst));
+FERMATA_OP_RULES(convolution_data_gradient, batched_convolution, gradient(data_gradient_vjp, kSecond),
+                 gradient(data_gradient_weight_vjp, kFirst));
+FERMATA_OP_RULES(convolution_weight_gradient, batched_convolution, gradient(weight_gradient_vjp, kSecond),
+                 gradient(weight_gradient_gradient_vjp, kFirst));
+
+}  // namespace vjp
 
 }  // namespace fermata

@@ -9,6 +9,7 @@
 #include "frontend/engine/alias.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/spatial_arguments.h"
+#include "frontend/ops/op_rules.h"
 #include "ir/convolution.h"
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -72,5 +73,26 @@ Tensor col2im(const Tensor& given, const IntegerList& output_size, const Integer
   x = fold(x, 2, size[0] + 2 * zeros[0], step[0], apart[0], where);
   return images.restore(pad(x, {-zeros[1], -zeros[1], -zeros[0], -zeros[0]}, PadMode::constant, 0, where), where);
 }
+
+// Gradients and batching rules.
+namespace vjp {
+namespace {
+
+Located unfold_vjp(const VjpArgs& args, unsigned) {
+  const std::int64_t attributes[] = {args.attributes()[0], args.attributes()[2], args.attributes()[3]};
+  return call(Op::fold, {&args.g.tensor(), 1}, attributes, {args.g.dtype(), args.shape(0)});
+}
+Located fold_vjp(const VjpArgs& args, unsigned) {
+  const std::int64_t attributes[] = {args.attributes()[0], args.shape(0).back(), args.attributes()[1],
+                                     args.attributes()[2]};
+  return call(Op::unfold, {&args.g.tensor(), 1}, attributes);
+}
+
+}  // namespace
+
+FERMATA_OP_RULES(unfold, batched_along_axis, gradient(unfold_vjp));
+FERMATA_OP_RULES(fold, batched_along_axis, gradient(fold_vjp));
+
+}  // namespace vjp
 
 }  // namespace fermata

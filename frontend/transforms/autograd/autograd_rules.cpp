@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "frontend/ops/op_rules.h"
 #include "ir/external_op.h"
 
 namespace fermata {
@@ -66,7 +67,7 @@ const std::array<VjpRule, kOpCount>& rules() {
   VjpRule{{FERMATA_VJP(kTernary, a, vjp_a), FERMATA_VJP(kTernary, a, vjp_b), FERMATA_VJP(kTernary, a, vjp_c)}},
 #define FERMATA_REDUCE(name, rule, vjp, doc) VjpRule{{FERMATA_VJP(kUnary, x, vjp)}},
 #define FERMATA_RANDOM(name, formula, doc) VjpRule{},
-#define FERMATA_IRREGULAR(name, operands, doc) irregular_vjp_rule(Op::name),
+#define FERMATA_IRREGULAR(name, ...) name##_rules.gradients,
 #define FERMATA_COMPOSITE(name, doc) VjpRule{},
 #include "ir/ops.def"
   };

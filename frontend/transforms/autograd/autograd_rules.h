@@ -1,7 +1,8 @@
 // Vector-Jacobian products: for each op, how the gradient of its result becomes those of its operands, and what has to
 // be kept for that.
 //
-// Pointwise ops and reductions come from the vjp columns of ir/ops.def, the rest is autograd_irregular.cpp.
+// Pointwise ops and reductions come from the vjp columns of ir/ops.def, the others from their files in frontend/ops
+// (op_rules.h).
 #pragma once
 
 #include <array>
@@ -51,15 +52,6 @@ struct VjpRule {
 const VjpRule& vjp_rule(Op op);
 /// What stands in for it where an operand or the result is complex; null where that is no different.
 const VjpRule* complex_vjp_rule(Op op);
-/// The rules of ir/ops/irregular.def.
-VjpRule irregular_vjp_rule(Op op);
-/// Of them, those of ir/ops/neural.def.
-VjpRule neural_vjp_rule(Op op);
-
-/// Those of ir/ops/ordering.def; nothing for other ops.
-VjpRule ordering_vjp_rule(Op op);
-/// Those of ir/ops/linalg.def and fft.def.
-VjpRule linalg_vjp_rule(Op op);
 
 namespace vjp {
 

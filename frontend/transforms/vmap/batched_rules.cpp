@@ -1,4 +1,4 @@
-// See batched_rules.h: the table, and the rules that only move axes.
+// See batched_rules.h: the table, and the rules that ops share.
 #include "frontend/transforms/vmap/batched_rules.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fermata/device.h"
+#include "frontend/ops/op_rules.h"
 #include "frontend/transforms/autograd/autograd_located.h"
 #include "runtime/stats.h"
 
@@ -20,11 +21,6 @@ Shape behind_batch(std::int64_t size, const Shape& shape) {
   return all;
 }
 
-/// The operand as it is, the attributes for axes that have moved one to the back.
-Tensor moved_axes(const BatchedCall& call, std::span<const std::int64_t> attributes) {
-  return vjp::call(call.op, {&call.operands[0].value, 1}, attributes, call.whole()).tensor();
-}
-
 Tensor batched_reduce(const BatchedCall& call) {
   const Tensor& x = call.operands[0].value;
   const std::int64_t mask = call.attributes.integers[0];
@@ -35,109 +31,18 @@ Tensor batched_reduce(const BatchedCall& call) {
   return vjp::reshape(vjp::reduce(call.op, flat, 2, false), call.whole().shape).tensor();
 }
 
-/// cast, copy and reshape: what they need to know is the result's type.
-Tensor batched_by_type(const BatchedCall& call) { return moved_axes(call, {}); }
-
-/// expand_dims and squeeze: a bit mask of axes.
-Tensor batched_mask(const BatchedCall& call) { return moved_axes(call, std::array{call.attributes.integers[0] << 1}); }
-
-Tensor batched_permute(const BatchedCall& call) {
-  std::vector<std::int64_t> axes{0};
-  for (const std::int64_t axis : call.attributes.integers) axes.push_back(axis + 1);
-  return moved_axes(call, axes);
-}
-
-Tensor batched_slice(const BatchedCall& call) {
-  const std::span<const std::int64_t> given = call.attributes.integers;
-  std::vector<std::int64_t> starts_and_steps(given.begin(), given.end());
-  starts_and_steps.insert(starts_and_steps.begin() + static_cast<std::ptrdiff_t>(given.size() / 2), 1);
-  starts_and_steps.insert(starts_and_steps.begin(), 0);
-  return moved_axes(call, starts_and_steps);
-}
-
-Tensor batched_broadcast_to(const BatchedCall& call) {
-  const unsigned missing = call.type.shape.rank() - call.shape(0).rank();
-  const auto added = static_cast<std::uint16_t>(((1u << missing) - 1u) << 1);
-  return vjp::broadcast_to(vjp::expand_dims(call.operands[0].value, added), call.whole().shape).tensor();
-}
-
-Tensor batched_concat(const BatchedCall& call) {
-  std::vector<Tensor> parts;
-  for (std::size_t k = 0; k < call.operands.size(); ++k) parts.push_back(call.with_batch(k));
-  const std::array axis{call.attributes.integers[0] + 1};
-  return vjp::call(Op::concat, parts, axis).tensor();
-}
-
-/// An axis as the first attribute, one further to the back.
-Tensor batched_along_axis(const BatchedCall& call) {
-  std::vector<std::int64_t> attributes(call.attributes.integers.begin(), call.attributes.integers.end());
-  ++attributes[0];
-  return moved_axes(call, attributes);
-}
-
-/// One sorted vector and many values to look up is the op itself. Where each has a vector of its own, positions are
-/// counts of the elements that come before: one fused reduction. NaN is above all numbers.
-Tensor batched_searchsorted(const BatchedCall& call) {
-  using namespace vjp;
-  const bool right = call.attributes.integers[0] != 0;
-  if (!call.operands[0].batched) {
-    const std::array operands{call.operands[0].value, call.operands[1].value};
-    return vjp::call(call.op, operands, call.attributes.integers).tensor();
-  }
-  const Located wanted = expand_dims(call.with_batch(1), 2);
-  Shape column{call.size, call.shape(0)[0]};
-  while (column.rank() < wanted.shape().rank()) column.push_back(1);
-  const Located sorted = reshape(call.operands[0].value, column);
-  const auto is_less = [](const Located& a, const Located& b) {
-    return logical_or(a < b, logical_and(isnan(b), logical_not(isnan(a))));
-  };
-  return reduce(Op::sum, right ? logical_not(is_less(wanted, sorted)) : is_less(sorted, wanted), 2, false).tensor();
-}
-
-/// The second operand is only waited for.
-Tensor batched_after(const BatchedCall& call) {
-  const Tensor operands[] = {call.with_batch(0), call.operands[1].value};
-  return vjp::call(Op::after, operands, {}).tensor();
-}
-
-BatchingRule irregular_rule(Op op) {
-  switch (op) {
-#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name:
-#include "ir/ops.def"
-    case Op::sort:
-    case Op::argsort:
-    case Op::top_k_indices: return batched_along_axis;
-    case Op::searchsorted: return batched_searchsorted;
-    case Op::cast:
-    case Op::copy:
-    case Op::reshape: return batched_by_type;
-    case Op::expand_dims:
-    case Op::squeeze: return batched_mask;
-    case Op::permute: return batched_permute;
-    case Op::slice: return batched_slice;
-    case Op::broadcast_to: return batched_broadcast_to;
-    case Op::concat: return batched_concat;
-    case Op::take: return batched_take;
-    case Op::index_add: return batched_index_add;
-    case Op::update: return batched_update;
-    case Op::after: return batched_after;
-    case Op::matmul:
-    case Op::matmul_i32: return batched_matmul;
-    default: {
-      const BatchingRule rule = neural_rule(op);
-      return rule != nullptr ? rule : linalg_batching_rule(op);
-    }
-  }
-}
-
+/// In the order of the enumeration, which is that of the table.
 struct Rules {
-  std::array<std::atomic<BatchingRule>, kOpCount> of{};
-  Rules() {
-    for (std::size_t i = 0; i < kOpCount; ++i) {
-      const Op op = static_cast<Op>(i);
-      of[i] = family(op) == Family::reduce ? batched_reduce : irregular_rule(op);
-    }
-  }
+  std::array<std::atomic<BatchingRule>, kOpCount> of{
+#define FERMATA_UNARY(...) nullptr,
+#define FERMATA_BINARY(...) nullptr,
+#define FERMATA_TERNARY(...) nullptr,
+#define FERMATA_REDUCE(...) &batched_reduce,
+#define FERMATA_RANDOM(...) nullptr,
+#define FERMATA_IRREGULAR(name, ...) vjp::name##_rules.batching,
+#define FERMATA_COMPOSITE(...) nullptr,
+#include "ir/ops.def"
+  };
 };
 std::atomic<BatchingRule>& rule_of(Op op) {
   static Rules rules;
@@ -145,6 +50,28 @@ std::atomic<BatchingRule>& rule_of(Op op) {
 }
 
 }  // namespace
+
+Tensor moved_axes(const BatchedCall& call, std::span<const std::int64_t> attributes) {
+  return vjp::call(call.op, {&call.operands[0].value, 1}, attributes, call.whole()).tensor();
+}
+
+Tensor batched_by_type(const BatchedCall& call) { return moved_axes(call, {}); }
+
+Tensor batched_mask(const BatchedCall& call) { return moved_axes(call, std::array{call.attributes.integers[0] << 1}); }
+
+Tensor batched_along_axis(const BatchedCall& call) {
+  std::vector<std::int64_t> attributes(call.attributes.integers.begin(), call.attributes.integers.end());
+  ++attributes[0];
+  std::vector<Tensor> operands;
+  for (std::size_t k = 0; k < call.operands.size(); ++k) operands.push_back(call.with_batch(k));
+  return vjp::call(call.op, operands, attributes, call.whole()).tensor();
+}
+
+Tensor batched_stack(const BatchedCall& call) {
+  std::vector<Tensor> operands;
+  for (std::size_t k = 0; k < call.operands.size(); ++k) operands.push_back(call.with_batch(k));
+  return vjp::call(call.op, operands, call.attributes.integers).tensor();
+}
 
 Tensor BatchedCall::with_batch(std::size_t k) const {
   if (operands[k].batched) return operands[k].value;

@@ -1,7 +1,8 @@
 // Batching rules: how a call on tensors that each stand for a batch is made as one call on the batches.
 //
-// Pointwise ops need none but the alignment of axes (batched_kernels.cpp). The other ops of a family share one rule,
-// each irregular op has its own; an op without a rule runs once for every element of the batch, which stats() counts.
+// Pointwise ops need none but the alignment of axes (batched_kernels.cpp). Reductions share one rule, each irregular op
+// names its own (frontend/ops/op_rules.h); an op without a rule runs once for every element of the batch, which stats()
+// counts.
 #pragma once
 
 #include <cstdint>
@@ -45,15 +46,16 @@ BatchingRule set_batching_rule(Op op, BatchingRule rule);
 /// What happens without a rule: one call for every element of the batch, and the results stacked.
 Tensor loop_over_batch(const BatchedCall& call);
 
-// The rules of ir/ops/irregular.def that are more than another list of axes: batched_irregular.cpp.
-Tensor batched_take(const BatchedCall& call);
-Tensor batched_index_add(const BatchedCall& call);
-Tensor batched_update(const BatchedCall& call);
-Tensor batched_matmul(const BatchedCall& call);  // of any dtype
-/// Those of ir/ops/linalg.def and fft.def, and of complex: batched_linalg.cpp. Null for other ops.
-BatchingRule linalg_batching_rule(Op op);
-
-/// The rules of ir/ops/neural.def: batched_neural.cpp.
-BatchingRule neural_rule(Op op);
+// Rules that ops share.
+/// Operand 0 as it is, with attributes for axes that have moved one to the back.
+Tensor moved_axes(const BatchedCall& call, std::span<const std::int64_t> attributes);
+/// What the op needs to know is the result's type.
+Tensor batched_by_type(const BatchedCall& call);
+/// Attribute 0 is a bit mask of axes.
+Tensor batched_mask(const BatchedCall& call);
+/// Attribute 0 is an axis; every operand gets the batch in front.
+Tensor batched_along_axis(const BatchedCall& call);
+/// One more axis in front of a stack of matrices: every operand gets the batch, attributes stay.
+Tensor batched_stack(const BatchedCall& call);
 
 }  // namespace fermata

@@ -1,14 +1,37 @@
-// Batching rules of the ops that address elements by position, and of matmul. See batched_rules.h.
-#include <array>
+// take and index_add: elements by their position along an axis. See fermata/ops.h.
 #include <vector>
 
-#include "frontend/transforms/autograd/autograd_located.h"
-#include "frontend/transforms/vmap/batched_rules.h"
+#include "fermata/ops.h"
+#include "frontend/ops/calls.h"
+#include "frontend/ops/op_rules.h"
+#include "ir/infer.h"
 
 namespace fermata {
+
+Tensor take(const Tensor& x, const Tensor& index, std::int64_t axis, Location where) {
+  require_defined(Op::take, {x, where}), require_defined(Op::take, {index, where});
+  axis = normalize_axis("take", axis, type_of(x), where);
+  const Tensor operands[] = {x, index};
+  return general_call(Op::take, operands, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
+}
+
+Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source, std::int64_t axis, Location where) {
+  for (const Tensor* t : {&x, &index, &source}) require_defined(Op::index_add, {*t, where});
+  axis = normalize_axis("index_add", axis, type_of(x), where);
+  const Tensor operands[] = {x, index, astype(source, x.dtype(), where)};
+  return general_call(Op::index_add, operands, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
+}
+
+// Gradients and batching rules.
+namespace vjp {
 namespace {
 
-using vjp::Located;
+Located take_vjp(const VjpArgs& args, unsigned) {
+  return index_add(full(0, {args.g.dtype(), args.shape(0)}, args.g), args.x[1], args.g, args.attributes()[0]);
+}
+
+Located index_add_source_vjp(const VjpArgs& args, unsigned) { return take(args.g, args.x[1], args.attributes()[0]); }
+
 using Axes = std::vector<std::int64_t>;
 
 void append_range(Axes& axes, std::int64_t first, std::int64_t last) {
@@ -50,35 +73,6 @@ Located positions_in_all(const Located& index, std::int64_t batch, std::int64_t 
   return vjp::where(valid, wrapped + vjp::iota(per_batch, 0, index) * size, batch * size);
 }
 
-/// The rank of operand k as a matrix or a stack of them.
-unsigned matrix_rank(const BatchedCall& call, std::size_t k) { return std::max(call.shape(k).rank(), 2u); }
-
-/// Operand k as matrices, of at least `rank` axes where it has a batch, which then comes before all of them.
-Located matrices(const BatchedCall& call, std::size_t k, unsigned rank) {
-  const BatchedOperand& operand = call.operands[k];
-  const unsigned first = operand.batched ? 1 : 0;
-  Located x = operand.value;
-  if (call.shape(k).rank() == 1) x = vjp::expand_dims(x, static_cast<std::uint16_t>(1u << (first + k)));
-  const unsigned missing = operand.batched ? rank - matrix_rank(call, k) : 0;
-  return vjp::expand_dims(x, static_cast<std::uint16_t>(((1u << missing) - 1u) << 1));
-}
-
-Located multiplied(Op op, const Located& lhs, const Located& rhs) {
-  return vjp::call(op, std::array{lhs.tensor(), rhs.tensor()}, {});
-}
-
-/// One matrix for the whole batch on the right: the rows of all batch elements are one matrix.
-Located rows_times_matrix(Op op, const Located& lhs, const Located& rhs) {
-  Shape sizes = lhs.shape();
-  const std::int64_t k = sizes.back(), n = rhs.shape().back();
-  std::int64_t rows = 1;
-  for (std::size_t i = 0; i + 1 < sizes.rank(); ++i) rows *= sizes[i];
-  sizes[sizes.rank() - 1] = n;
-  return vjp::reshape(multiplied(op, vjp::reshape(lhs, {rows, k}), rhs), sizes);
-}
-
-}  // namespace
-
 Tensor batched_take(const BatchedCall& call) {
   const BatchedOperand &x = call.operands[0], &index = call.operands[1];
   const std::int64_t axis = call.attributes.integers[0];
@@ -109,28 +103,11 @@ Tensor batched_index_add(const BatchedCall& call) {
   return all.restore(vjp::index_add(all.rows, at, vjp::permute(source, order), 0)).tensor();
 }
 
-Tensor batched_update(const BatchedCall& call) {
-  const std::span<const std::int64_t> given = call.attributes.integers;
-  Axes attributes(given.begin(), given.end());
-  attributes.insert(attributes.begin() + 1, element_count(call.shape(0)));
-  const std::array operands{call.with_batch(0), call.with_batch(1)};
-  return vjp::call(Op::update, operands, attributes).tensor();
-}
+}  // namespace
 
-Tensor batched_matmul(const BatchedCall& call) {
-  const unsigned rank = std::max(matrix_rank(call, 0), matrix_rank(call, 1));
-  const bool left = call.operands[0].batched, right = call.operands[1].batched;
-  const Located lhs = matrices(call, 0, rank), rhs = matrices(call, 1, rank);
-  Located product;
-  if (!right && rhs.shape().rank() == 2) {
-    product = rows_times_matrix(call.op, lhs, rhs);
-  } else if (!left && lhs.shape().rank() == 2 && rhs.shape().back() == 1) {
-    // A matrix times a vector for each batch element: the vectors are the rows of one matrix.
-    product = vjp::transpose(rows_times_matrix(call.op, vjp::transpose(rhs), vjp::transpose(lhs)));
-  } else {
-    product = multiplied(call.op, lhs, rhs);
-  }
-  return vjp::reshape(product, call.whole().shape).tensor();
-}
+FERMATA_OP_RULES(take, batched_take, gradient(take_vjp, kSecond), kZeroGradient);
+FERMATA_OP_RULES(index_add, batched_index_add, kSameGradient, kZeroGradient, gradient(index_add_source_vjp, kSecond));
+
+}  // namespace vjp
 
 }  // namespace fermata

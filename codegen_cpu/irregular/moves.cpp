@@ -1,9 +1,7 @@
-// See irregular.h: the table, and the ops that are nothing but copies.
-#include "codegen_cpu/irregular/irregular.h"
-
+// concat and update: ops that are nothing but copies.
 #include <cstddef>
 
-#include "codegen_cpu/irregular/csr.h"
+#include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/shape.h"
 
@@ -12,8 +10,7 @@ namespace {
 
 StridedSide side_of(const TensorView& view) { return {view.data, {view.strides, view.rank}}; }
 
-}  // namespace
-
+/// Attributes [axis]; inputs differ along it only.
 void concat_call(const CallArgs& args) {
   const TensorView& out = args.outputs[0];
   const std::size_t bytes = byte_size(out.dtype);
@@ -25,6 +22,7 @@ void concat_call(const CallArgs& args) {
   }
 }
 
+/// Attributes [offset, stride per axis of input 1 ...] over the row-major elements of input 0.
 void update_call(const CallArgs& args) {
   const TensorView &x = args.inputs[0], &values = args.inputs[1], &out = args.outputs[0];
   const std::size_t bytes = byte_size(out.dtype);
@@ -34,33 +32,11 @@ void update_call(const CallArgs& args) {
   strided_copy({start, args.attributes.subspan(1)}, side_of(values), {values.sizes, values.rank}, bytes);
 }
 
-CallKernel irregular_kernel(Op op) {
-  switch (op) {
-    case Op::concat: return concat_call;
-    case Op::take: return take_call;
-    case Op::index_add: return index_add_call;
-    case Op::update: return update_call;
-    case Op::gather: return gather_call;
-    case Op::scatter:
-    case Op::scatter_add:
-    case Op::scatter_multiply:
-    case Op::scatter_maximum:
-    case Op::scatter_minimum: return scatter_call;
-    case Op::fold: return fold_call;
-    case Op::csr_matmul: return csr_matmul_call;
-    case Op::csr_sampled_matmul:
-      return csr_sampled_matmul_call;
-// clang-format off
-#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return scan_call;
-#include "ir/ops.def"
-      // clang-format on
-    case Op::sort: return sort_call;
-    case Op::argsort: return argsort_call;
-    case Op::top_k_indices: return top_k_indices_call;
-    case Op::searchsorted: return searchsorted_call;
-    case Op::flatnonzero: return flatnonzero_call;
-    default: return nullptr;
-  }
+}  // namespace
+
+FERMATA_KERNELS(cpu) {
+  add_native_kernel(Op::concat, &concat_call);
+  add_native_kernel(Op::update, &update_call);
 }
 
 }  // namespace fermata

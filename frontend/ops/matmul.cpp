@@ -1,0 +1,151 @@
+// matmul and dot, and the products of bytes that quantized matrices are multiplied with. See fermata/ops.h.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "fermata/ops.h"
+#include "fermata/views.h"
+#include "frontend/ops/calls.h"
+#include "frontend/ops/op_rules.h"
+#include "frontend/transforms/autocast/autocast.h"
+#include "ir/error.h"
+#include "ir/infer.h"
+
+namespace fermata {
+
+namespace {
+
+/// Autocast makes the operands of a matrix product equal itself: a narrow one should not be widened first.
+bool narrows(const Tensor& x) {
+  return x.defined() && x.rank() >= 2 && is_floating(x.dtype()) && x.dtype() != DType::f64;
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& lhs, const Tensor& rhs, Location where) {
+  if (lhs.defined() && rhs.defined() && lhs.dtype() == rhs.dtype() && lhs.rank() >= 2 && rhs.rank() >= 2) [[likely]]
+    return general_call(Op::matmul, BorrowedTensors(lhs, rhs), {}, where);
+  const Tensor given[] = {lhs, rhs};
+  std::vector<Tensor> operands = autocast_enabled() && narrows(lhs) && narrows(rhs)
+                                     ? std::vector(std::begin(given), std::end(given))
+                                     : promoted(Op::matmul, given, where);
+  // Kernels see matrices: a vector gets its missing axis, which goes again. Errors speak of what the caller gave.
+  const bool row = lhs.rank() == 1, column = rhs.rank() == 1;
+  // Those of wrapper tensors come from their kernels, which know what they are made of.
+  const bool compound = ((lhs.keys() | rhs.keys()) & kCompoundKeys).bits != 0;
+  if ((row || column) && !compound)
+    infer(Op::matmul, std::vector{type_of(operands[0]), type_of(operands[1])}, {}, {}, where);
+  if (row) operands[0] = expand_dims(operands[0], 0, where);
+  if (column) operands[1] = expand_dims(operands[1], 1, where);
+  const Tensor product = general_call(Op::matmul, operands, {}, where);
+  if (row && column) return squeeze(product, {-2, -1}, where);
+  return row ? squeeze(product, -2, where) : column ? squeeze(product, -1, where) : product;
+}
+
+Tensor dot(const Tensor& lhs, const Tensor& rhs, Location where) {
+  require_defined(Op::matmul, {lhs, where}), require_defined(Op::matmul, {rhs, where});
+  if (lhs.rank() != 1 || rhs.rank() != 1)
+    throw ShapeError(1015, format_error(1015, "ShapeError", "dot: a vector has one axis", describe(lhs, rhs), where,
+                                        "matmul takes matrices"));
+  return matmul(lhs, rhs, where);
+}
+
+// Gradients and batching rules.
+namespace vjp {
+namespace {
+
+/// The gradient of a product as one of matrices: vectors get the axis that matmul gives them.
+Located product_gradient(const VjpArgs& args) {
+  const unsigned rank = args.g.shape().rank();
+  Located g = args.g;
+  if (args.shape(1).rank() == 1) g = expand_dims(g, static_cast<std::uint16_t>(1u << rank));
+  if (args.shape(0).rank() == 1) {
+    const unsigned row = g.shape().rank() - 1;
+    g = expand_dims(g, static_cast<std::uint16_t>(1u << row));
+  }
+  return g;
+}
+
+Shape matrix_shape(const Shape& sizes, bool is_lhs) {
+  if (sizes.rank() > 1) return sizes;
+  return is_lhs ? Shape{1, sizes[0]} : Shape{sizes[0], 1};
+}
+
+/// All axes but the last in one.
+Located flatten_rows(const Located& x) {
+  const Shape sizes = x.shape();
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i + 1 < sizes.rank(); ++i) rows *= sizes[i];
+  return reshape(x, {rows, sizes.back()});
+}
+
+Located matmul_lhs_vjp(const VjpArgs& args, unsigned) {
+  const Shape lhs = matrix_shape(args.shape(0), true);
+  const Located rhs = reshape(args.x[1], matrix_shape(args.shape(1), false));
+  return reshape(sum_to(matmul(product_gradient(args), transpose(rhs)), lhs), args.shape(0));
+}
+
+Located matmul_rhs_vjp(const VjpArgs& args, unsigned) {
+  Shape rhs = matrix_shape(args.shape(1), false);
+  Located lhs = reshape(args.x[0], matrix_shape(args.shape(0), true));
+  Located g = product_gradient(args);
+  // One matrix for a whole batch: the sum over the batch is part of one larger product.
+  if (rhs.rank() == 2 && lhs.shape().rank() > 2) lhs = flatten_rows(lhs), g = flatten_rows(g);
+  if (!args.node.operands()[1].is_turned) return reshape(sum_to(matmul(transpose(lhs), g), rhs), args.shape(1));
+  // The gradient lies as the operand does: where that is a transposed weight, it is dense in the order of the weight.
+  std::swap(rhs[rhs.rank() - 1], rhs[rhs.rank() - 2]);
+  return transpose(sum_to(matmul(transpose(g), lhs), rhs));
+}
+
+/// The rank of operand k as a matrix or a stack of them.
+unsigned matrix_rank(const BatchedCall& call, std::size_t k) { return std::max(call.shape(k).rank(), 2u); }
+
+/// Operand k as matrices, of at least `rank` axes where it has a batch, which then comes before all of them.
+Located matrices(const BatchedCall& call, std::size_t k, unsigned rank) {
+  const BatchedOperand& operand = call.operands[k];
+  const unsigned first = operand.batched ? 1 : 0;
+  Located x = operand.value;
+  if (call.shape(k).rank() == 1) x = vjp::expand_dims(x, static_cast<std::uint16_t>(1u << (first + k)));
+  const unsigned missing = operand.batched ? rank - matrix_rank(call, k) : 0;
+  return vjp::expand_dims(x, static_cast<std::uint16_t>(((1u << missing) - 1u) << 1));
+}
+
+Located multiplied(Op op, const Located& lhs, const Located& rhs) {
+  return vjp::call(op, std::array{lhs.tensor(), rhs.tensor()}, {});
+}
+
+/// One matrix for the whole batch on the right: the rows of all batch elements are one matrix.
+Located rows_times_matrix(Op op, const Located& lhs, const Located& rhs) {
+  Shape sizes = lhs.shape();
+  const std::int64_t k = sizes.back(), n = rhs.shape().back();
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i + 1 < sizes.rank(); ++i) rows *= sizes[i];
+  sizes[sizes.rank() - 1] = n;
+  return vjp::reshape(multiplied(op, vjp::reshape(lhs, {rows, k}), rhs), sizes);
+}
+
+Tensor batched_matmul(const BatchedCall& call) {
+  const unsigned rank = std::max(matrix_rank(call, 0), matrix_rank(call, 1));
+  const bool left = call.operands[0].batched, right = call.operands[1].batched;
+  const Located lhs = matrices(call, 0, rank), rhs = matrices(call, 1, rank);
+  Located product;
+  if (!right && rhs.shape().rank() == 2) {
+    product = rows_times_matrix(call.op, lhs, rhs);
+  } else if (!left && lhs.shape().rank() == 2 && rhs.shape().back() == 1) {
+    // A matrix times a vector for each batch element: the vectors are the rows of one matrix.
+    product = vjp::transpose(rows_times_matrix(call.op, vjp::transpose(rhs), vjp::transpose(lhs)));
+  } else {
+    product = multiplied(call.op, lhs, rhs);
+  }
+  return vjp::reshape(product, call.whole().shape).tensor();
+}
+
+}  // namespace
+
+FERMATA_OP_RULES(matmul, batched_matmul, gradient(matmul_lhs_vjp, kSecond), gradient(matmul_rhs_vjp, kFirst));
+FERMATA_OP_RULES(matmul_i32, batched_matmul, kNoGradient, kNoGradient);
+FERMATA_OP_RULES(matmul_packed, kLoop, kNoGradient, kNoGradient);
+
+}  // namespace vjp
+
+}  // namespace fermata

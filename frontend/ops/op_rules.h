@@ -1,0 +1,67 @@
+// What the transforms know of an irregular op: the gradients of its operands, and how a batch of calls is one call.
+//
+// Both stand beside the op's public function, in namespace fermata::vjp:
+//
+//   FERMATA_OP_RULES(take, batched_take, gradient(take_vjp, kSecond), kZeroGradient);
+//
+// This is FERMATA_LIBRARY_IMPL(ns, Autograd, m) and (ns, Batched, m) of custom operators, as constants: the tables of
+// autograd and vmap have a pointer for each op, and recording a call costs one load. Rules are declared from the rows
+// of ir/ops.def, so an op without rules does not link, and one with too few gradients does not compile.
+#pragma once
+
+#include <concepts>
+
+#include "frontend/transforms/autograd/autograd_rules.h"
+#include "frontend/transforms/vmap/batched_rules.h"
+
+namespace fermata {
+
+struct OpRules {
+  VjpRule gradients;
+  BatchingRule batching;
+};
+
+namespace vjp {
+
+#define FERMATA_IRREGULAR(name, ...) extern const OpRules name##_rules;
+#include "ir/ops.def"
+
+template <Op op> inline constexpr int kOperandsOf = 0;
+#define FERMATA_IRREGULAR(name, operands, ...) template <> inline constexpr int kOperandsOf<Op::name> = operands;
+#include "ir/ops.def"
+
+// What a gradient reads: operands, the result, or several of them.
+inline constexpr std::uint8_t kFirst = 1, kSecond = 2, kThird = 4, kResult = VjpRule::kResult;
+
+/// The operand has no derivative, or is not floating: asking for it is an error.
+inline constexpr VjpRule::Entry kNoGradient{};
+/// Zero everywhere: contributes nothing.
+inline constexpr VjpRule::Entry kZeroGradient{Derivative::zero};
+/// Of complex operands where nothing is read, or where the function is holomorphic and f'(x) is conjugated after.
+constexpr VjpRule::Entry gradient(Vjp vjp, std::uint8_t reads = 0) { return {Derivative::formula, vjp, reads}; }
+/// One that conjugates by itself.
+constexpr VjpRule::Entry conjugate_gradient(Vjp vjp, std::uint8_t reads = 0) {
+  return {Derivative::formula, vjp, reads, true};
+}
+/// The gradient of the result as it is.
+inline constexpr VjpRule::Entry kSameGradient =
+    gradient(+[](const VjpArgs& args, unsigned) -> Located { return args.g; });
+
+/// As a batching rule: one call for every element of the batch.
+inline constexpr BatchingRule kLoop = nullptr;
+
+template <Op op, std::same_as<VjpRule::Entry>... Gradients>
+consteval OpRules op_rules(BatchingRule batching, Gradients... gradients) {
+  constexpr int kOperands = kOperandsOf<op>;
+  static_assert(sizeof...(gradients) == (kOperands < 0 ? 1 : kOperands),
+                "one gradient for each operand of the op's row; one for all where there may be any number");
+  OpRules rules{{{gradients...}}, batching};
+  if (kOperands < 0) rules.gradients.entries.fill(rules.gradients.entries[0]);
+  return rules;
+}
+
+}  // namespace vjp
+}  // namespace fermata
+
+/// The batching rule of an op, or kLoop, and the gradient of each operand.
+#define FERMATA_OP_RULES(op, ...) constinit const OpRules op##_rules = op_rules<Op::op>(__VA_ARGS__)
