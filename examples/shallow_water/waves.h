@@ -29,7 +29,7 @@ struct Grid {
 };
 
 /// Water at rest of a depth of 10 m with a smooth hill of 0.5 m.
-State hill(const Grid& grid, fermata::BackendKey device = fermata::BackendKey::cpu);
+State hill(const Grid& grid, fermata::Device device = fermata::cpu());
 /// One step in time.
 State step(const Grid& grid, const State& state);
 /// `count` steps as one loop, which is one step of a plan where it is compiled.

@@ -30,6 +30,6 @@ Tensor complex(const Operand& re, const Operand& im) {
   return general_call(Op::complex, parts, {}, where);
 }
 
-bool is_complex(const Tensor& x) { return is_complex(x.dtype()); }
+bool is_complex(const Tensor& x, Location where) { return is_complex(x.dtype(where)); }
 
 }  // namespace fermata
