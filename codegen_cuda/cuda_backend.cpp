@@ -27,6 +27,9 @@ class CudaUnits final : public DeviceUnits {
   int count() override { return device_count(); }
   int current() override { return current_device().number(); }
   void choose(int unit) override { choose_device(unit); }
+  int unit_of(const Storage& storage) override {
+    return storage.give_back == &give_back ? static_cast<Block*>(storage.owner)->device->number() : current();
+  }
   std::string describe(int unit) override { return device(unit).info().name; }
   void* new_queue() override { return current_device().new_stream(); }
   void end_queue(void* queue) override {

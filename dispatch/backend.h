@@ -37,6 +37,8 @@ class DeviceUnits {
   virtual int count() = 0;
   virtual int current() = 0;
   virtual void choose(int unit) = 0;
+  /// The one that a buffer of the backend lies on.
+  virtual int unit_of(const Storage& storage) = 0;
   virtual std::string describe(int unit) = 0;
   /// Queues of the current unit; null is the one that threads share.
   virtual void* new_queue() = 0;

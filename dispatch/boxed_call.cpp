@@ -11,7 +11,7 @@ namespace {
 DispatchKeySet keys_of_stack(const Stack& stack) {
   DispatchKeySet keys;
   for (const Value& value : stack) {
-    if (value.is<BackendKey>()) keys = keys | keys_of(value.as<BackendKey>());
+    if (value.is<Device>()) keys = keys | keys_of(value.as<Device>());
     const_cast<Value&>(value).for_each_tensor([&](Tensor& t) { keys = keys | keys_of(t); });
   }
   return keys;

@@ -86,8 +86,8 @@ inline DispatchKeySet keys_of(std::span<const Tensor> tensors) {
   for (const Tensor& t : tensors) all = all | keys_of(t);
   return all;
 }
-inline DispatchKeySet keys_of(BackendKey b) { return DispatchKeySet(b) | Functionality::dense; }
-inline DispatchKeySet keys_of(const std::optional<BackendKey>& b) { return b ? keys_of(*b) : DispatchKeySet(); }
+inline DispatchKeySet keys_of(Device d) { return DispatchKeySet(d.backend()) | Functionality::dense; }
+inline DispatchKeySet keys_of(const std::optional<Device>& d) { return d ? keys_of(*d) : DispatchKeySet(); }
 /// A backend takes part even where there are no tensors; a higher one among the operands still wins.
 inline DispatchKeySet keys_of(const Attributes& a) { return DispatchKeySet(a.backend) | Functionality::dense; }
 

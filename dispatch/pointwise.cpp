@@ -57,39 +57,6 @@ std::vector<ErrorOperand> describe(const PointwiseOperands& p) {
                          lines, call.where));
 }
 
-/// Promotion of the array API: tensors first, then 0-d tensors and host scalars by kind only.
-DType promoted(const Call& call, const PointwiseOperands& p, unsigned first) {
-  bool any[2] = {};
-  DType common[2] = {};  // of tensors with axes, of 0-d tensors
-  for (unsigned k = first; k < p.count; ++k) {
-    if (!p.operands[k]->is_tensor()) continue;
-    const Node& n = *p.operands[k]->tensor().node();
-    const int group = n.rank == 0 ? 1 : 0;
-    const auto both = any[group] ? promote(common[group], n.dtype) : std::optional(n.dtype);
-    if (!both) throw_dtype_error(call, p, common[group], n.dtype);
-    any[group] = true, common[group] = *both;
-  }
-  bool known = any[0] || any[1];
-  DType t = any[0] ? common[0] : common[1];
-  if (any[0] && any[1]) {
-    const DTypeKind high = info(common[1]).kind, low = info(common[0]).kind;
-    const auto integer = [](DTypeKind k) { return k == DTypeKind::signed_integer || k == DTypeKind::unsigned_integer; };
-    if (high > low && !(integer(high) && integer(low))) t = common[1];
-  }
-  for (unsigned k = first; k < p.count; ++k) {
-    if (p.operands[k]->is_tensor()) continue;
-    const DTypeKind kind = p.operands[k]->scalar().kind;
-    const DType alone = kind == DTypeKind::boolean    ? DType::boolean
-                        : kind == DTypeKind::floating ? DType::f32
-                                                      : DType::i64;
-    if (known)
-      t = promote_scalar(t, kind);
-    else if (k == first || info(alone).kind > info(t).kind)
-      t = alone;
-  }
-  return t;
-}
-
 Tensor cast(const Call& call, const Tensor& x, DType to) {
   const Attributes attributes{.wanted = {to, x.shape()}, .integers = {}, .scalars = {}};
   // An element of the CPU is cast there, whatever device it meets.
@@ -106,7 +73,7 @@ void place_scalars(const Call& call, PointwiseOperands& p) {
   for (unsigned k = 0; k < p.count; ++k) {
     if (p.operands[k]->is_tensor()) continue;
     const DType t = wanted_dtype(call.entry, k, p.operand);
-    const std::uint64_t bits = scalar_bits(p.operands[k]->scalar(), t);
+    const std::uint64_t bits = checked_scalar_bits(call.entry.name, p.operands[k]->scalar(), t, call.where);
     if (tensors && !placed && t == p.operand) {
       p.scalar = bits, placed = true;
       continue;
@@ -203,7 +170,8 @@ bool settle_by_broadcasting(const Call& call, PointwiseOperands& p) {
     elements *= size, sizes[axis] = size;
   }
   for (unsigned k = 0; k < p.count; ++k) p.nodes[k] = k == scalar ? nullptr : p.operands[k]->tensor().node();
-  if (scalar != p.count) p.scalar = scalar_bits(p.operands[scalar]->scalar(), lead.dtype);
+  if (scalar != p.count)
+    p.scalar = checked_scalar_bits(call.entry.name, p.operands[scalar]->scalar(), lead.dtype, call.where);
   p.operand = lead.dtype, p.result = rule.result, p.backend = lead.backend;
   p.rank = static_cast<std::uint8_t>(rank), p.sizes = sizes, p.stretched = stretched;
   return true;
@@ -211,13 +179,46 @@ bool settle_by_broadcasting(const Call& call, PointwiseOperands& p) {
 
 }  // namespace
 
+DType promoted_dtype(std::span<const Operand* const> operands, FunctionRef<void(DType, DType)> refuse) {
+  bool any[2] = {};
+  DType common[2] = {};  // of tensors with axes, of 0-d tensors
+  for (const Operand* o : operands) {
+    if (!o->is_tensor()) continue;
+    const Node& n = *o->tensor().node();
+    const int group = n.rank == 0 ? 1 : 0;
+    const auto both = any[group] ? promote(common[group], n.dtype) : std::optional(n.dtype);
+    if (!both) refuse(common[group], n.dtype);
+    any[group] = true, common[group] = both.value_or(n.dtype);
+  }
+  bool known = any[0] || any[1];
+  DType t = any[0] ? common[0] : common[1];
+  if (any[0] && any[1]) {
+    const DTypeKind high = info(common[1]).kind, low = info(common[0]).kind;
+    const auto integer = [](DTypeKind k) { return k == DTypeKind::signed_integer || k == DTypeKind::unsigned_integer; };
+    if (high > low && !(integer(high) && integer(low))) t = common[1];
+  }
+  for (const Operand* o : operands) {
+    if (o->is_tensor()) continue;
+    const DTypeKind kind = o->scalar().kind;
+    const DType alone = kind == DTypeKind::boolean    ? DType::boolean
+                        : kind == DTypeKind::floating ? DType::f32
+                                                      : DType::i64;
+    if (known)
+      t = promote_scalar(t, kind);
+    else if (o == operands.front() || info(alone).kind > info(t).kind)
+      t = alone;
+  }
+  return t;
+}
+
 void settle_slowly(const Call& call, PointwiseOperands& p) {
   if (settle_by_broadcasting(call, p)) return;
   const unsigned first = call.entry.has_condition ? 1 : 0;
   for (unsigned k = 0; k < p.count; ++k)
     if (p.operands[k]->is_tensor()) p.nodes[k] = p.operands[k]->tensor().node();
   check_devices(call, p);
-  const DType common = promoted(call, p, first);
+  const DType common = promoted_dtype(std::span(p.operands).subspan(first, p.count - first),
+                                      [&](DType a, DType b) { throw_dtype_error(call, p, a, b); });
   const RuleResult rule = call.entry.rules[static_cast<std::size_t>(common)];
   if (rule.result == kRefused.result)
     throw DTypeError(

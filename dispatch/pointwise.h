@@ -7,6 +7,7 @@
 #include <array>
 
 #include "dispatch/operator.h"
+#include "runtime/function_ref.h"
 
 namespace fermata {
 
@@ -43,6 +44,10 @@ inline DType wanted_dtype(const OperatorEntry& entry, unsigned k, DType operand)
   return k == 0 && entry.has_condition ? DType::boolean : operand;
 }
 
+/// The dtype that operands compute in: that of the tensors with axes, which 0-d tensors and then host numbers raise to
+/// another kind only (bool, integers, floats, complex). Calls `refuse` with two that have none in common.
+DType promoted_dtype(std::span<const Operand* const> operands, FunctionRef<void(DType, DType)> refuse);
+
 /// Promotes, applies the op's rule, casts and broadcasts. Throws the user error of the call.
 void settle_slowly(const Call& call, PointwiseOperands& p);
 
@@ -74,8 +79,8 @@ inline void settle(const Call& call, PointwiseOperands& p) {
     for (unsigned k = 0; k < p.count; ++k)
       if (!p.operands[k]->is_tensor()) {
         const Scalar& s = p.operands[k]->scalar();
-        p.scalar =
-            lead.dtype == DType::f32 ? constant_bits(static_cast<float>(s.as_double())) : scalar_bits(s, lead.dtype);
+        p.scalar = lead.dtype == DType::f32 ? constant_bits(static_cast<float>(s.as_double()))
+                                            : checked_scalar_bits(call.entry.name, s, lead.dtype, call.where);
       }
   p.operand = lead.dtype, p.result = rule.result, p.rank = lead.rank, p.sizes = lead.inline_sizes;
   p.backend = lead.backend;

@@ -146,7 +146,7 @@ class SchemaParser {
         if (const auto dtype = dtype_from_name(name)) return *dtype;
       if (type.kind == TypeKind::device)
         for (std::size_t i = 0; i < kBackendCount; ++i)
-          if (kBackendNames[i] == name) return static_cast<BackendKey>(i);
+          if (kBackendNames[i] == name) return Device(static_cast<BackendKey>(i));
       fail_at(text_, begin, fmt::format("{} is not a value of type {}", name, to_string(type)));
     }
     const double value = number();

@@ -61,7 +61,7 @@ template <> struct ArgumentTraits<std::int64_t> : detail::NumberArgument<TypeKin
 template <> struct ArgumentTraits<double> : detail::NumberArgument<TypeKind::floating, double> {};
 template <> struct ArgumentTraits<bool> : detail::NumberArgument<TypeKind::boolean, bool> {};
 template <> struct ArgumentTraits<DType> : detail::NumberArgument<TypeKind::dtype, DType> {};
-template <> struct ArgumentTraits<BackendKey> : detail::NumberArgument<TypeKind::device, BackendKey> {};
+template <> struct ArgumentTraits<Device> : detail::NumberArgument<TypeKind::device, Device> {};
 template <> struct ArgumentTraits<std::span<const Tensor>> : detail::ListArgument<TypeKind::tensor, Tensor> {};
 template <> struct ArgumentTraits<std::span<const std::int64_t>>
     : detail::ListArgument<TypeKind::integer, std::int64_t> {};
@@ -74,8 +74,7 @@ template <> struct ArgumentTraits<std::optional<double>> : detail::OptionalArgum
 };
 template <> struct ArgumentTraits<std::optional<bool>> : detail::OptionalArgument<TypeKind::boolean, bool, false> {};
 template <> struct ArgumentTraits<std::optional<DType>> : detail::OptionalArgument<TypeKind::dtype, DType, false> {};
-template <> struct ArgumentTraits<std::optional<BackendKey>>
-    : detail::OptionalArgument<TypeKind::device, BackendKey, false> {};
+template <> struct ArgumentTraits<std::optional<Device>> : detail::OptionalArgument<TypeKind::device, Device, false> {};
 template <> struct ArgumentTraits<std::optional<std::vector<std::int64_t>>>
     : detail::OptionalArgument<TypeKind::integer, std::vector<std::int64_t>, true> {};
 
@@ -122,7 +121,7 @@ template <> struct ArgumentTraits<Attributes> {
               .wanted = {v[2].is_none() ? DType::f32 : v[2].as<DType>(), Shape(v[3].as<std::vector<std::int64_t>>())},
               .integers = integers,
               .scalars = scalars,
-              .backend = v[4].as<BackendKey>()} {}
+              .backend = v[4].as<Device>().backend()} {}
     Holder(const Holder&) = delete;
   };
 };

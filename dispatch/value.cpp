@@ -94,7 +94,10 @@ struct Decoder {
         return s;
       }
       case Tag::dtype: return static_cast<DType>(take());
-      case Tag::device: return static_cast<BackendKey>(take());
+      case Tag::device: {
+        const auto backend = static_cast<BackendKey>(take());
+        return Device(backend, static_cast<int>(take()));
+      }
       case Tag::integers: {
         std::vector<std::int64_t> list(static_cast<std::size_t>(take()));
         for (std::int64_t& v : list) v = take();
@@ -138,7 +141,7 @@ bool Value::fits(const ArgType& type) const {
     case TypeKind::boolean: return is<bool>();
     case TypeKind::string: return is<std::string>();
     case TypeKind::dtype: return is<DType>();
-    case TypeKind::device: return is<BackendKey>();
+    case TypeKind::device: return is<Device>();
   }
   return false;
 }
@@ -159,7 +162,10 @@ std::string to_string(const Value& value) {
                  [](bool b) { return std::string(b ? "True" : "False"); },
                  [](const std::string& s) { return fmt::format("\"{}\"", s); },
                  [](DType t) { return std::string(name(t)); },
-                 [](BackendKey b) { return std::string(kBackendNames[static_cast<std::size_t>(b)]); },
+                 [](Device d) {
+                   const std::string_view backend = kBackendNames[static_cast<std::size_t>(d.backend())];
+                   return d.index() == 0 ? std::string(backend) : fmt::format("{}:{}", backend, d.index());
+                 },
                  [](const std::vector<std::int64_t>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
                  [](const std::vector<double>& v) { return fmt::format("[{}]", fmt::join(v, ", ")); },
                  [](const auto& v) { return fmt::format("{}", v); }},
@@ -182,7 +188,10 @@ std::vector<std::int64_t> encode_arguments(const Stack& stack) {
                           [&](double v) { e.put(Tag::floating, std::bit_cast<std::int64_t>(v)); },
                           [&](bool v) { e.put(Tag::boolean, v ? 1 : 0); }, [&](const std::string& s) { e.text(s); },
                           [&](DType t) { e.put(Tag::dtype, static_cast<std::int64_t>(t)); },
-                          [&](BackendKey b) { e.put(Tag::device, static_cast<std::int64_t>(b)); },
+                          [&](Device d) {
+                            e.put(Tag::device, static_cast<std::int64_t>(d.backend()));
+                            e.out.push_back(d.index());
+                          },
                           [&](const std::vector<std::int64_t>& list) {
                             e.put(Tag::integers, static_cast<std::int64_t>(list.size()));
                             e.out.insert(e.out.end(), list.begin(), list.end());

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "ir/device.h"
 #include "runtime/operand.h"
 
 namespace fermata {
@@ -27,7 +28,7 @@ std::string to_string(const ArgType& type);
 class Value {
  public:
   using Storage = std::variant<std::monostate, Tensor, std::vector<Tensor>, Scalar, std::int64_t, double, bool,
-                               std::string, DType, BackendKey, std::vector<std::int64_t>, std::vector<double>>;
+                               std::string, DType, Device, std::vector<std::int64_t>, std::vector<double>>;
   Value() = default;  // an optional that is not there
   template <class T>
   requires(!std::same_as<std::remove_cvref_t<T>, Value>) Value(T&& v) : storage_(std::forward<T>(v)) {}

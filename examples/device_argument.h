@@ -9,9 +9,9 @@
 namespace examples {
 
 /// Removes --cuda from the arguments of a program.
-inline fermata::BackendKey take_device(int& argc, char** argv) {
+inline fermata::Device take_device(int& argc, char** argv) {
   char** const end = std::remove(argv + 1, argv + argc, std::string_view("--cuda"));
-  if (end == argv + argc) return fermata::BackendKey::cpu;
+  if (end == argv + argc) return fermata::cpu();
   argc = static_cast<int>(end - argv);
   return fermata::cuda();
 }

@@ -55,7 +55,6 @@ class BoundPlan {
   bool has_overwritten() const { return !overwrites_.empty() && reached_ > overwrites_.front().step; }
   /// Of the plan that was bound last; 0 before that.
   std::uint64_t plan_number() const { return plan_number_; }
-  std::size_t temporary_bytes() const { return arena_bytes_; }
   /// Scalars of the step's records, to be patched by a replay (random offsets).
   std::span<std::uint64_t> scalars() { return scalars_; }
 

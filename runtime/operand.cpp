@@ -4,6 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "ir/error.h"
 
 namespace fermata {
 namespace {
@@ -14,6 +19,19 @@ template <class T> T saturate(double v) {
   if (v >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
   if (v <= static_cast<double>(std::numeric_limits<T>::lowest())) return std::numeric_limits<T>::lowest();
   return static_cast<T>(v);
+}
+
+/// Does an integer dtype hold an integer?
+bool fits(const Scalar& scalar, DType dtype) {
+  if (!is_integer(dtype)) return true;
+  const bool huge = scalar.kind == DTypeKind::unsigned_integer && scalar.integer < 0;  // above the largest i64
+  if (scalar.kind != DTypeKind::signed_integer && scalar.kind != DTypeKind::unsigned_integer) return true;
+  bool inside = false;
+  visit_compute(dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      inside = huge ? std::is_same_v<T, std::uint64_t> : std::in_range<T>(scalar.integer);
+  });
+  return inside;
 }
 
 }  // namespace
@@ -31,6 +49,20 @@ std::uint64_t scalar_bits(const Scalar& scalar, DType dtype) {
     bits = constant_bits(value);
   });
   return bits;
+}
+
+std::uint64_t checked_scalar_bits(std::string_view function, const Scalar& scalar, DType dtype,
+                                  std::source_location where) {
+  if (!fits(scalar, dtype)) [[unlikely]] {
+    const std::string number = scalar.kind == DTypeKind::unsigned_integer
+                                   ? std::to_string(static_cast<std::uint64_t>(scalar.integer))
+                                   : std::to_string(scalar.integer);
+    throw ValueError(
+        1329, format_error(1329, "ValueError",
+                           std::string(function) + ": " + number + " is out of bounds for " + std::string(name(dtype)),
+                           {}, where, "cast the tensor to a wider dtype with astype()"));
+  }
+  return scalar_bits(scalar, dtype);
 }
 
 }  // namespace fermata

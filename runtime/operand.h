@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <source_location>
+#include <string_view>
 #include <type_traits>
 
 #include "ir/dtype.h"
@@ -44,6 +45,9 @@ struct Scalar {
 /// The bits of a scalar in scalar_dtype(dtype) (f32 for f16, bf16 and c64), in an 8-byte slot. Integers wrap;
 /// floats that do not fit an integer dtype saturate.
 std::uint64_t scalar_bits(const Scalar& scalar, DType dtype);
+/// The same of a number that a caller gave: ValueError FM1329 for an integer that an integer dtype does not hold.
+std::uint64_t checked_scalar_bits(std::string_view function, const Scalar& scalar, DType dtype,
+                                  std::source_location where);
 /// The dtype an operand of `dtype` and a scalar compute in: a scalar of a higher kind lifts to the default dtype of
 /// that kind (f32 for floating, i64 for integers), else the tensor's dtype stays.
 constexpr DType promote_scalar(DType dtype, DTypeKind scalar) {

@@ -59,18 +59,37 @@ Node* Tensor::view_node() const {
   return impl_->value;
 }
 
-DType Tensor::dtype() const { return impl_->view != nullptr ? impl_->view->base->value->dtype : impl_->value->dtype; }
-
-Shape Tensor::shape() const { return impl_->view != nullptr ? impl_->view->sizes : Shape(impl_->value->sizes()); }
-
-unsigned Tensor::rank() const { return impl_->view != nullptr ? impl_->view->sizes.rank() : impl_->value->rank; }
-
-std::int64_t Tensor::size(std::int64_t axis, Location where) const {
-  return shape()[normalize_axis("size", axis, {dtype(), shape()}, where)];
+void throw_undefined(std::string_view function, Location where) {
+  constexpr std::string_view kWhat = "an operand is an undefined tensor";
+  throw ValueError(
+      1306, format_error(1306, "ValueError",
+                         std::string(function) + (function.empty() ? "" : ": ") + std::string(kWhat), {}, where));
 }
 
-std::int64_t Tensor::element_count() const { return fermata::element_count(shape()); }
+DType Tensor::dtype(Location where) const {
+  const TensorImpl& own = cell("dtype", where);
+  return own.view != nullptr ? own.view->base->value->dtype : own.value->dtype;
+}
 
-std::uint64_t Tensor::version() const { return impl_->view != nullptr ? impl_->view->base->version : impl_->version; }
+Shape Tensor::shape(Location where) const {
+  const TensorImpl& own = cell("shape", where);
+  return own.view != nullptr ? own.view->sizes : Shape(own.value->sizes());
+}
+
+unsigned Tensor::rank(Location where) const {
+  const TensorImpl& own = cell("rank", where);
+  return own.view != nullptr ? own.view->sizes.rank() : own.value->rank;
+}
+
+std::int64_t Tensor::size(std::int64_t axis, Location where) const {
+  return shape(where)[normalize_axis("size", axis, {dtype(where), shape(where)}, where)];
+}
+
+std::int64_t Tensor::element_count(Location where) const { return fermata::element_count(shape(where)); }
+
+std::uint64_t Tensor::version() const {
+  const TensorImpl& own = cell();
+  return own.view != nullptr ? own.view->base->version : own.version;
+}
 
 }  // namespace fermata

@@ -11,19 +11,24 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "ir/device.h"
 #include "ir/key_set.h"
+#include "runtime/integer_list.h"
 #include "runtime/node.h"
 
 namespace fermata {
 
 class Operand;
+class Subscript;
 class Tensor;
 struct TensorImpl;
+struct TopK;
 
 /// Anything that hangs on an identity without the runtime knowing what it is; autograd keeps its state in one.
 struct TensorSlot {
@@ -90,8 +95,12 @@ struct Index {
   Location where;
 };
 
-/// A multi-dimensional array: a cheap handle that is copied by sharing. What a member does beyond naming parts of the
-/// handle is the frontend's business (frontend/tensor*.cpp); free functions of the same names are in fermata/ops.h.
+/// ValueError FM1306: a tensor without a value was used, by a function if it has a name.
+[[noreturn]] void throw_undefined(std::string_view function, Location where);
+
+/// A multi-dimensional array: a cheap handle that is copied by sharing. One that was never given a value is undefined:
+/// all that asks for its value, type or history is ValueError FM1306. What a member does beyond naming parts of the
+/// handle is the frontend's business (frontend/tensor/).
 class Tensor {
  public:
   Tensor() = default;
@@ -114,23 +123,36 @@ class Tensor {
   }
 
   bool defined() const { return impl_ != nullptr; }
+  /// Null where undefined.
   TensorImpl* impl() const { return impl_; }
   /// Those of a view include those of its base, which a write through another alias may have changed.
-  DispatchKeySet keys() const { return impl_->view == nullptr ? impl_->keys : impl_->keys | impl_->view->base->keys; }
+  DispatchKeySet keys() const {
+    const TensorImpl& own = cell();
+    return own.view == nullptr ? own.keys : own.keys | own.view->base->keys;
+  }
   /// The present value; for a view derived from its base if that has changed.
-  Node* node() const { return impl_->view == nullptr ? impl_->value : view_node(); }
+  Node* node() const {
+    const TensorImpl& own = cell();
+    return own.view == nullptr ? own.value : view_node();
+  }
   /// Gives the identity another value: takes over a kTensor reference. Bumps the version.
   void set_node(Node* value) const;
 
   // What is known without computing.
-  DType dtype() const;
-  Shape shape() const;
-  unsigned rank() const;
+  DType dtype(Location where = Location::current()) const;
+  Shape shape(Location where = Location::current()) const;
+  unsigned rank(Location where = Location::current()) const;
   /// Size of an axis, counted from the end where negative.
   std::int64_t size(std::int64_t axis, Location where = Location::current()) const;
-  std::int64_t element_count() const;
+  std::int64_t element_count(Location where = Location::current()) const;
+  Device device(Location where = Location::current()) const;
   /// True until the value has been computed.
   bool pending() const { return node()->pending(); }
+  // The same under the names of PyTorch and NumPy.
+  Shape sizes(Location where = Location::current()) const { return shape(where); }
+  unsigned dim(Location where = Location::current()) const { return rank(where); }
+  unsigned ndim(Location where = Location::current()) const { return rank(where); }
+  std::int64_t numel(Location where = Location::current()) const { return element_count(where); }
 
   // Values.
   /// Computes the value and waits for it.
@@ -145,47 +167,193 @@ class Tensor {
   /// type, ValueError for a view with gaps.
   template <class T> T* data(Location where = Location::current()) const;
 
-  // Views: they alias this tensor. Errors are those of the free functions of the same names.
+  // Every other member is the free function of its name with this tensor as the first operand (frontend/tensor/
+  // methods.cpp); shapes, dtypes and errors are documented there: fermata/ops.h, reductions.h, views.h and so on.
+
+  // Views: they alias this tensor.
   Tensor operator[](const Index& index) const;
   /// The elements at positions along the first axis, or, of a bool mask of the leading axes, where that is true
   /// (fermata/subscript.h). A tensor of its own.
   Tensor operator[](const Tensor& index) const;
-  Tensor slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1,
+  /// x.index({1, Slice(0, 2), ellipsis}), as in fermata/subscript.h.
+  Tensor index(std::initializer_list<Subscript> subscripts, Location where = Location::current()) const;
+  Tensor slice(std::int64_t axis, std::int64_t start = kNone, std::int64_t stop = kNone, std::int64_t step = 1,
                Location where = Location::current()) const;
-  Tensor reshape(std::initializer_list<std::int64_t> sizes, Location where = Location::current()) const;
-  Tensor reshape(const Shape& sizes, Location where = Location::current()) const;
-  Tensor permute(std::initializer_list<std::int64_t> axes, Location where = Location::current()) const;
+  Tensor select(std::int64_t axis, std::int64_t position, Location where = Location::current()) const;
+  Tensor reshape(const IntegerList& sizes, Location where = Location::current()) const;
+  /// x.reshape(2, -1) is x.reshape({2, -1}); so for view() and permute().
+  template <std::integral... More> Tensor reshape(const Index& first, const Index& second, More... more) const {
+    return reshape({first.value, second.value, static_cast<std::int64_t>(more)...}, first.where);
+  }
+  /// reshape() under PyTorch's name.
+  Tensor view(const IntegerList& sizes, Location where = Location::current()) const { return reshape(sizes, where); }
+  template <std::integral... More> Tensor view(const Index& first, const Index& second, More... more) const {
+    return reshape({first.value, second.value, static_cast<std::int64_t>(more)...}, first.where);
+  }
+  Tensor flatten(Location where = Location::current()) const;
+  Tensor ravel(Location where = Location::current()) const { return flatten(where); }
+  Tensor permute(const IntegerList& axes, Location where = Location::current()) const;
+  template <std::integral... More> Tensor permute(const Index& first, const Index& second, More... more) const {
+    return permute({first.value, second.value, static_cast<std::int64_t>(more)...}, first.where);
+  }
+  Tensor transpose(std::int64_t first = -2, std::int64_t second = -1, Location where = Location::current()) const;
+  Tensor swapaxes(std::int64_t first, std::int64_t second, Location where = Location::current()) const;
+  Tensor moveaxis(const IntegerList& source, const IntegerList& destination,
+                  Location where = Location::current()) const;
+  /// All axes in the opposite order.
+  Tensor T(Location where = Location::current()) const;
+  Tensor t(Location where = Location::current()) const { return T(where); }
   /// The last two axes exchanged.
   Tensor mT(Location where = Location::current()) const;
+  Tensor squeeze(const IntegerList& axes = {}, Location where = Location::current()) const;
+  Tensor expand_dims(const IntegerList& axes, Location where = Location::current()) const;
+  Tensor unsqueeze(std::int64_t axis, Location where = Location::current()) const { return expand_dims(axis, where); }
+  Tensor broadcast_to(const IntegerList& sizes, Location where = Location::current()) const;
+  /// broadcast_to() where -1 keeps the size of an axis.
+  Tensor expand(const IntegerList& sizes, Location where = Location::current()) const;
+  Tensor flip(const IntegerList& axes = {}, Location where = Location::current()) const;
+  Tensor diagonal(std::int64_t offset = 0, Location where = Location::current()) const;
+  std::vector<Tensor> split(std::int64_t parts, std::int64_t axis = 0, Location where = Location::current()) const;
+  std::vector<Tensor> split(const IntegerList& sizes, std::int64_t axis = 0,
+                            Location where = Location::current()) const;
+  std::vector<Tensor> chunk(std::int64_t parts, std::int64_t axis = 0, Location where = Location::current()) const;
+  std::vector<Tensor> unbind(std::int64_t axis = 0, Location where = Location::current()) const;
+
+  // Other types and places.
   Tensor astype(DType dtype, Location where = Location::current()) const;
-  /// This tensor on a device, as fermata::to().
-  Tensor to(BackendKey device, Location where = Location::current()) const;
+  Tensor to(DType dtype, Location where = Location::current()) const { return astype(dtype, where); }
+  Tensor to(Device device, Location where = Location::current()) const;
+  Tensor cpu(Location where = Location::current()) const { return to(Device(), where); }
+  Tensor cuda(int index = 0, Location where = Location::current()) const {
+    return to(Device(BackendKey::cuda, index), where);
+  }
+  Tensor copy(Location where = Location::current()) const;
+  Tensor clone(Location where = Location::current()) const { return copy(where); }
+  /// This tensor if its elements lie in row-major order, else a copy whose elements do.
+  Tensor contiguous(Location where = Location::current()) const;
+
+  // Pointwise: one member per row of the op table, x.exp(), x.add(y), x.maximum(0), ...
+#define FERMATA_UNARY(name, rule, formula, vjp, doc) Tensor name(Location where = Location::current()) const;
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) Tensor name(const Operand& other) const;
+#include "ir/ops.def"
+  Tensor clip(const Operand& low, const Operand& high) const;
+  Tensor clamp(const Operand& low, const Operand& high) const;
+  Tensor where(const Tensor& condition, const Operand& other) const;
+  Tensor masked_fill(const Tensor& mask, const Operand& value) const;
+  Tensor isclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false,
+                 Location where = Location::current()) const;
+  bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false,
+                Location where = Location::current()) const;
+  // Their names in PyTorch.
+  Tensor sub(const Operand& other) const;
+  Tensor mul(const Operand& other) const;
+  Tensor div(const Operand& other) const;
+  Tensor neg(Location where = Location::current()) const;
+  Tensor eq(const Operand& other) const;
+  Tensor ne(const Operand& other) const;
+  Tensor lt(const Operand& other) const;
+  Tensor le(const Operand& other) const;
+  Tensor gt(const Operand& other) const;
+  Tensor ge(const Operand& other) const;
+
+  // Along axes: x.sum(), x.max(-1), x.any({0, 1}, true), ...
+#define FERMATA_REDUCE(name, rule, vjp, doc) \
+  Tensor name(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current()) const;
+#define FERMATA_SCAN(name, monoid, rule, doc)                                      \
+  Tensor name(std::optional<std::int64_t> axis = {}, bool include_initial = false, \
+              Location where = Location::current()) const;
+#include "ir/ops.def"
+  Tensor mean(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current()) const;
+  Tensor var(const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
+             Location where = Location::current()) const;
+  Tensor stddev(const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
+                Location where = Location::current()) const;
+  Tensor std(const IntegerList& axes = {}, bool keepdims = false, double correction = 0,
+             Location where = Location::current()) const;
+  Tensor logsumexp(const IntegerList& axes = {}, bool keepdims = false, Location where = Location::current()) const;
+  /// linalg::vector_norm().
+  Tensor norm(double ord = 2, const IntegerList& axes = {}, bool keepdims = false,
+              Location where = Location::current()) const;
+  Tensor median(std::optional<std::int64_t> axis = {}, bool keepdims = false,
+                Location where = Location::current()) const;
+  Tensor softmax(std::int64_t axis = -1, Location where = Location::current()) const;
+  Tensor log_softmax(std::int64_t axis = -1, Location where = Location::current()) const;
+  Tensor cumsum(std::optional<std::int64_t> axis = {}, Location where = Location::current()) const;
+  Tensor cumprod(std::optional<std::int64_t> axis = {}, Location where = Location::current()) const;
+  Tensor sort(std::int64_t axis = -1, bool descending = false, Location where = Location::current()) const;
+  Tensor argsort(std::int64_t axis = -1, bool descending = false, Location where = Location::current()) const;
+  TopK topk(std::int64_t k, std::int64_t axis = -1, bool largest = true, Location where = Location::current()) const;
+  std::vector<Tensor> nonzero(Location where = Location::current()) const;
+  /// unique_values().
+  Tensor unique(Location where = Location::current()) const;
+
+  // Products and matrices.
+  Tensor matmul(const Tensor& other, Location where = Location::current()) const;
+  Tensor mm(const Tensor& other, Location where = Location::current()) const { return matmul(other, where); }
+  Tensor dot(const Tensor& other, Location where = Location::current()) const;
+  Tensor trace(Location where = Location::current()) const;
+  Tensor tril(std::int64_t k = 0, Location where = Location::current()) const;
+  Tensor triu(std::int64_t k = 0, Location where = Location::current()) const;
+
+  // Elements in other places.
+  Tensor take(const Tensor& index, std::int64_t axis = 0, Location where = Location::current()) const;
+  Tensor gather(const Tensor& index, std::int64_t axis = 0, Location where = Location::current()) const;
+  Tensor index_select(std::int64_t axis, const Tensor& index, Location where = Location::current()) const;
+  Tensor masked_select(const Tensor& mask, Location where = Location::current()) const;
+  Tensor roll(const IntegerList& shift, const IntegerList& axes = {}, Location where = Location::current()) const;
+  Tensor repeat(std::int64_t count, std::optional<std::int64_t> axis = {}, Location where = Location::current()) const;
+  Tensor tile(const IntegerList& repetitions, Location where = Location::current()) const;
 
   // In-place writes: every alias sees them.
   Tensor& operator+=(const Operand& other);
   Tensor& operator-=(const Operand& other);
   Tensor& operator*=(const Operand& other);
   Tensor& operator/=(const Operand& other);
+  Tensor& operator%=(const Operand& other);
+  Tensor& operator&=(const Operand& other);
+  Tensor& operator|=(const Operand& other);
+  Tensor& operator^=(const Operand& other);
   /// Replaces the elements; the operand broadcasts and is cast to this dtype.
   const Tensor& assign(const Operand& other) const;
+  // assign() and x op= y under PyTorch's names.
+  const Tensor& copy_(const Operand& other) const { return assign(other); }
+  const Tensor& fill_(const Operand& value) const { return assign(value); }
+  const Tensor& zero_(Location where = Location::current()) const;
+  Tensor& add_(const Operand& other) { return *this += other; }
+  Tensor& sub_(const Operand& other) { return *this -= other; }
+  Tensor& mul_(const Operand& other) { return *this *= other; }
+  Tensor& div_(const Operand& other) { return *this /= other; }
 
   // Gradients.
-  bool requires_grad() const;
+  bool requires_grad(Location where = Location::current()) const;
   /// Marks a leaf as wanting a gradient; GradientError for anything but floating or complex leaves.
   Tensor& requires_grad(bool wanted, Location where = Location::current());
+  Tensor& requires_grad_(bool wanted = true, Location where = Location::current()) {
+    return requires_grad(wanted, where);
+  }
   /// The accumulated gradient, undefined before the first backward().
-  Tensor grad() const;
-  void zero_grad() const;
+  Tensor grad(Location where = Location::current()) const;
+  void zero_grad(Location where = Location::current()) const;
   /// Adds d(this)/d(leaf) to grad() of every leaf that wants one. `seed` defaults to 1 and is required unless this has
   /// one element.
   void backward(const Tensor& seed, bool retain_graph = false, Location where = Location::current()) const;
   void backward(Location where = Location::current()) const;
   /// The same value without its history.
-  Tensor detach() const;
+  Tensor detach(Location where = Location::current()) const;
   /// How often this identity has been written in place.
   std::uint64_t version() const;
 
  private:
+  const TensorImpl& cell() const {
+    if (impl_ == nullptr) [[unlikely]]
+      throw_undefined({}, {});
+    return *impl_;
+  }
+  const TensorImpl& cell(std::string_view function, Location where) const {
+    if (impl_ == nullptr) [[unlikely]]
+      throw_undefined(function, where);
+    return *impl_;
+  }
   Node* view_node() const;
   TensorImpl* impl_ = nullptr;
 };

@@ -46,7 +46,6 @@ class Evaluator {
   /// Axes that a value varies along.
   std::uint16_t axes(ValueId id) const { return axes_[id]; }
   bool varies_along_vector_axis(ValueId id) const { return (axes_[id] >> (kernel_.rank - 1u) & 1u) != 0; }
-  bool needs_reduction(ValueId id) const { return needs_reduction_[id]; }
 
   /// Computes those of `ids` that are uniform, unless they vary along an axis outside `within` or (with `early`) need a
   /// reduction.

@@ -427,14 +427,4 @@ HostCounts host_counts() {
   return c;
 }
 
-bool compile_waiting_kernels() {
-  const Lock lock(mutex);
-  return compile_host_modules();
-}
-
-std::size_t set_host_memory(std::size_t bytes) {
-  const Lock lock(mutex);
-  return HostMemory::instance().set_limit(bytes);
-}
-
 }  // namespace fermata::gpu

@@ -28,10 +28,5 @@ struct HostCounts {
   std::uint64_t kernels_compiled = 0, compiler_runs = 0, launches = 0, reversed_launches = 0, graph_launches = 0;
 };
 HostCounts host_counts();
-/// Compiles all kernels that have been loaded and not been run yet; true if all could be. The compiler's text is in
-/// take_host_error() where not.
-bool compile_waiting_kernels();
-/// Bytes of memory of the device that is made up, per device; 4 GiB unless set. Returns the number before.
-std::size_t set_host_memory(std::size_t bytes);
 
 }  // namespace fermata::gpu

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <iterator>
 #include <new>
-#include <utility>
 
 namespace fermata::gpu {
 namespace {
@@ -31,8 +30,6 @@ HostMemory::HostMemory()
     : base_(reinterpret_cast<std::uint64_t>(reserve(kWindow, PROT_NONE))),
       backing_(static_cast<unsigned char*>(reserve(kWindow, PROT_READ | PROT_WRITE))),
       shadow_(static_cast<unsigned char*>(reserve(kWindow, PROT_READ | PROT_WRITE))) {}
-
-std::size_t HostMemory::set_limit(std::size_t bytes) { return std::exchange(limit_, bytes); }
 
 Address HostMemory::allocate(std::size_t bytes) {
   if (bytes > limit_ || live_ + bytes > limit_) return 0;

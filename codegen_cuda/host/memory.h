@@ -20,7 +20,6 @@ class HostMemory {
   Address allocate(std::size_t bytes);
   bool release(Address address);
   std::size_t limit() const { return limit_; }
-  std::size_t set_limit(std::size_t bytes);
   std::size_t live() const { return live_; }
 
   std::uint64_t base() const { return base_; }

@@ -189,9 +189,4 @@ std::vector<KernelSource> kept_sources() {
   return sources;
 }
 
-void clear_kernels() {
-  const std::lock_guard lock(cache().mutex);
-  cache().kernels.clear();
-}
-
 }  // namespace fermata::gpu

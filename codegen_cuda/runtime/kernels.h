@@ -63,6 +63,5 @@ struct KernelSource {
 };
 void keep_sources(bool on);
 std::vector<KernelSource> kept_sources();
-void clear_kernels();
 
 }  // namespace fermata::gpu

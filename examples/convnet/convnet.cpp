@@ -20,7 +20,7 @@ constexpr double kAccuracy = 0.96, kDifference = 1e-4;
 /// Two convolutions with batch normalization and pooling, and one linear layer.
 class ConvNet {
  public:
-  ConvNet(std::uint64_t seed, fm::BackendKey device) : generator_(seed), device_(device) {
+  ConvNet(std::uint64_t seed, fm::Device device) : generator_(seed), device_(device) {
     first_ = weight({16, 1, 3, 3}, 9), second_ = weight({32, 16, 3, 3}, 16 * 9);
     for (const std::int64_t channels : {16, 32}) {
       scale_.push_back(filled(channels, 1).requires_grad(true)),
@@ -56,7 +56,7 @@ class ConvNet {
   }
 
   fm::Generator generator_;
-  fm::BackendKey device_;
+  fm::Device device_;
   Tensor first_, second_, last_, bias_;
   std::vector<Tensor> scale_, shift_, running_mean_, running_var_;
 };
@@ -89,9 +89,9 @@ std::vector<double> train(const digits::Data& data, int epochs, double& accuracy
 
 int main(int argc, char** argv) {
   try {
-    const fm::BackendKey device = examples::take_device(argc, argv);
+    const fm::Device device = examples::take_device(argc, argv);
     const int epochs = argc > 1 ? std::atoi(argv[1]) : 6;
-    const std::int64_t images = argc > 2 ? std::atoi(argv[2]) : fm::kEnd;
+    const std::int64_t images = argc > 2 ? std::atoi(argv[2]) : fm::kNone;
     digits::Data data = digits::load_data(digits::find_data());
     for (Tensor* const part : {&data.train_images, &data.train_labels, &data.test_images, &data.test_labels})
       *part = part->slice(0, 0, images).to(device);

@@ -11,7 +11,7 @@ namespace fm = fermata;
 
 namespace {
 
-constexpr fm::BackendKey kTally = fm::BackendKey::private_use1, kCpu = fm::BackendKey::cpu;
+constexpr fm::Device kTally = fm::BackendKey::private_use1, kCpu = fm::cpu();
 int wrong = 0;
 
 void expect(bool holds, const std::string& what) {
@@ -29,7 +29,7 @@ void expect_close(const fm::Tensor& got, const fm::Tensor& wanted, const std::st
 struct Network {
   fm::Tensor w1, b1, w2, b2;
 
-  Network on(fm::BackendKey device) const {
+  Network on(fm::Device device) const {
     Network copy{fm::to(w1, device), fm::to(b1, device), fm::to(w2, device), fm::to(b2, device)};
     for (fm::Tensor* p : {&copy.w1, &copy.b1, &copy.w2, &copy.b2}) *p = p->detach(), p->requires_grad(true);
     return copy;

@@ -46,7 +46,7 @@ State synced(State s) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const fm::BackendKey device = examples::take_device(argc, argv);
+  const fm::Device device = examples::take_device(argc, argv);
   waves::Grid grid;
   if (argc > 1) grid.n = std::atoi(argv[1]);
   const std::int64_t steps = argc > 2 ? std::atoi(argv[2]) : 200, at_a_time = std::min<std::int64_t>(steps, 20);

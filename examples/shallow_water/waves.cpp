@@ -33,7 +33,7 @@ State along(const State& s, const State& direction, double by) {
 
 }  // namespace
 
-State hill(const Grid& grid, fm::BackendKey device) {
+State hill(const Grid& grid, fm::Device device) {
   const Tensor x = fm::astype(fm::iota({grid.n, grid.n}, 1, device), fm::DType::f64) -
                    0.5 * static_cast<double>(grid.n),
                y = fm::astype(fm::iota({grid.n, grid.n}, 0, device), fm::DType::f64) -

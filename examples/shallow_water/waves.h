@@ -29,7 +29,7 @@ struct Grid {
 };
 
 /// Water at rest, 10 m deep, with a smooth hill of 0.5 m.
-State hill(const Grid& grid, fermata::BackendKey device = fermata::BackendKey::cpu);
+State hill(const Grid& grid, fermata::Device device = fermata::cpu());
 /// One time step.
 State step(const Grid& grid, const State& state);
 /// `count` time steps as one loop, which is one step of a plan in compiled mode.

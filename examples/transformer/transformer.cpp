@@ -24,7 +24,7 @@ constexpr double kLoss = 2.2, kDifference = 1e-4;
 
 /// The text as character indices.
 struct Corpus {
-  Corpus(const std::string& path, fm::BackendKey device) {
+  Corpus(const std::string& path, fm::Device device) {
     std::ifstream file(path);
     text.assign(std::istreambuf_iterator<char>(file), {});
     std::string sorted = text;
@@ -43,7 +43,7 @@ struct Corpus {
 /// Pre-norm blocks of causal attention and a gelu layer, with learned positional embeddings.
 class Transformer {
  public:
-  Transformer(std::int64_t kinds, std::uint64_t seed, fm::BackendKey device) : generator_(seed), device_(device) {
+  Transformer(std::int64_t kinds, std::uint64_t seed, fm::Device device) : generator_(seed), device_(device) {
     embedding_ = weight({kinds, kWidth}, 0.1), positions_ = weight({kContext, kWidth}, 0.1);
     for (std::int64_t i = 0; i < kLayers; ++i) {
       const double scale = 1 / std::sqrt(static_cast<double>(kWidth));
@@ -83,7 +83,7 @@ class Transformer {
   Tensor ones() const { return fm::ones({kWidth}, fm::DType::f32, device_).requires_grad(true); }
 
   fm::Generator generator_;
-  fm::BackendKey device_;
+  fm::Device device_;
   Tensor embedding_, positions_, norm_;
   std::vector<Layer> layers_;
 };
@@ -96,8 +96,8 @@ std::string write(const Transformer& model, const Corpus& corpus, std::string te
     const std::string last = text.substr(text.size() - std::min<std::size_t>(text.size(), kContext));
     std::vector<std::int64_t> numbers;
     for (const char c : last) numbers.push_back(static_cast<std::int64_t>(corpus.alphabet.find(c)));
-    const Tensor next = model.logits(fm::tensor(numbers).reshape({1, -1}).to(fm::device(corpus.characters)))[0][-1].to(
-        fm::BackendKey::cpu);
+    const Tensor next =
+        model.logits(fm::tensor(numbers).reshape({1, -1}).to(fm::device(corpus.characters)))[0][-1].to(fm::cpu());
     const Tensor chosen = fm::argmax(fm::gumbel_softmax(next, 0.7, false, -1, generator));
     text += corpus.alphabet[chosen.item<std::size_t>()];
   }
@@ -106,7 +106,7 @@ std::string write(const Transformer& model, const Corpus& corpus, std::string te
 
 /// Trains a model from a fixed seed, in the mode of the thread.
 std::vector<double> train(const Corpus& corpus, int steps) {
-  const fm::BackendKey device = fm::device(corpus.characters);
+  const fm::Device device = fm::device(corpus.characters);
   const Transformer model(corpus.kinds(), 1, device);
   fm::optim::AdamW adam(model.parameters(), {.learning_rate = 3e-3, .weight_decay = 0.01});
   fm::Generator places(2);
@@ -117,7 +117,7 @@ std::vector<double> train(const Corpus& corpus, int steps) {
     const Tensor at = starts + fm::iota({kContext}, 0, device);
     const Tensor given = fm::take(corpus.characters, at), wanted = fm::take(corpus.characters, at + 1);
     adam.zero_grad();
-    const Tensor loss = fm::cross_entropy(model.logits(given), wanted);
+    const Tensor loss = fm::cross_entropy(model.logits(given), wanted, {.axis = -1});
     loss.backward();
     adam.step();
     losses.push_back(loss.item<double>());
@@ -139,7 +139,7 @@ double reached(const std::vector<double>& losses) {
 
 int main(int argc, char** argv) {
   try {
-    const fm::BackendKey device = examples::take_device(argc, argv);
+    const fm::Device device = examples::take_device(argc, argv);
     const int steps = argc > 1 ? std::atoi(argv[1]) : 300;
     const Corpus corpus(argc > 2 ? argv[2] : SONNETS_FILE, device);
     const auto eager = examples::timed(fm::Mode::eager, [&] { return train(corpus, steps); });

@@ -154,10 +154,13 @@ namespace {
 
 /// A write keeps a tensor where it is.
 void check_device(const Tensor& target, const Tensor& value, Location where) {
-  const BackendKey own = device(target), given = device(value);
+  const Device own = device(target), given = device(value);
   if (own == given) [[likely]]
     return;
-  const auto text = [](BackendKey b) { return std::string(kBackendNames[static_cast<std::size_t>(b)]); };
+  const auto text = [&](Device d) {
+    const std::string backend(kBackendNames[static_cast<std::size_t>(d.backend())]);
+    return own.backend() == given.backend() ? backend + ":" + std::to_string(d.index()) : backend;
+  };
   throw DeviceError(1401,
                     format_error(1401, "DeviceError",
                                  "a write in place: the tensor is on " + text(own) + ", the value on " + text(given),

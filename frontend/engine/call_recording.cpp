@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "fermata/random.h"
+#include "frontend/ops/calls.h"
 #include "frontend/transforms/autocast/autocast.h"
 #include "frontend/transforms/autograd/autograd.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
@@ -108,6 +109,7 @@ void CallRecording::run(CompiledCore::Body body, Location where) {
   CompiledCore::Results given = body(tensors_);
   if (Node* const effect = pending_effect()) last_effect_ = tensor_of(effect);
   values_ = std::move(given.tensors), result_numbers = std::move(given.numbers), form = std::move(given.form);
+  for (const Tensor& t : values_) require_defined("compile", t, where);
   for (const Tensor& t : values_)
     if (t.impl()->payload == nullptr) scope_.touch(t, where);  // of tensors from outside the identity is given back
   must_run_ =

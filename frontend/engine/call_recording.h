@@ -18,6 +18,8 @@
 
 namespace fermata {
 
+using detail::CompiledCore;
+
 /// What becomes of a result, or of a gradient: an output of the program, or else a tensor from before.
 struct ResultSource {
   std::int32_t output = -1;

@@ -199,7 +199,8 @@ template <class... Operands> Tensor capture_pointwise(const Call& call, const Op
     const Scalar& s = (inputs[0] != nullptr ? right : left).scalar();
     if (promote_scalar(dtype, s.kind) != dtype) [[unlikely]]
       return capture_otherwise(call, operands...);
-    scalar = dtype == DType::f32 ? constant_bits(static_cast<float>(s.as_double())) : scalar_bits(s, dtype);
+    scalar = dtype == DType::f32 ? constant_bits(static_cast<float>(s.as_double()))
+                                 : checked_scalar_bits(call.entry.name, s, dtype, call.where);
   }
   void* const block = allocate_node();  // may throw, so before the edges
   Tensor result;

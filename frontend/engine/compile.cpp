@@ -15,6 +15,7 @@
 #include "fermata/modes.h"
 #include "frontend/engine/captured_call.h"
 #include "frontend/engine/spin_lock.h"
+#include "frontend/ops/calls.h"
 #include "frontend/transforms/trace/tracer.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "runtime/stats.h"
@@ -146,8 +147,10 @@ void CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint6
                         Deliver deliver, Location where) {
   const auto run_body = [&] {
     Results results = body(args);
+    for (const Tensor& t : results.tensors) require_defined("compile", t, where);
     deliver(results.tensors, results.form.get());
   };
+  for (const Tensor& t : args) require_defined("compile", t, where);
   if (mode() == Mode::eager || in_capture_scope() || tracing()) return run_body();  // it is part of another one
   // A wrapper tensor has no buffer to bind: the function is run, and what it does to the parts is recorded.
   if (std::ranges::any_of(args, [](const Tensor& t) { return t.impl()->payload != nullptr; })) return run_body();

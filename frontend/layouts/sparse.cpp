@@ -216,7 +216,7 @@ Tensor stored_row_offsets(const Tensor& x, Location where) {
 }
 Tensor stored_columns(const Tensor& x, Location where) {
   const SparsePayload& payload = require_layout("stored_columns", x, true, where);
-  return slice(payload.pattern, 0, payload.sizes[0] + 1, kEnd, 1, where).detach();
+  return slice(payload.pattern, 0, payload.sizes[0] + 1, kNone, 1, where).detach();
 }
 
 std::string sparse_to_string(const Tensor& x, Location where) {

@@ -1,8 +1,6 @@
 // See calls.h.
 #include "frontend/ops/calls.h"
 
-#include <fmt/format.h>
-
 #include <optional>
 
 #include "fermata/ops.h"
@@ -14,9 +12,7 @@ void require_defined(Op op, const Operand& operand) {
 }
 
 void require_defined(std::string_view function, const Tensor& x, Location where) {
-  if (x.defined()) return;
-  throw ValueError(1306, format_error(1306, "ValueError",
-                                      fmt::format("{}: an operand is an undefined tensor", function), {}, where));
+  if (!x.defined()) throw_undefined(function, where);
 }
 
 Tensor general_call(Op op, std::span<const Tensor> tensors, const Attributes& attributes, Location where) {

@@ -32,7 +32,7 @@ Tensor complex(const Operand& re, const Operand& im) {
   return general_call(Op::complex, parts, {}, where);
 }
 
-bool is_complex(const Tensor& x) { return is_complex(x.dtype()); }
+bool is_complex(const Tensor& x, Location where) { return is_complex(x.dtype(where)); }
 
 // Gradients and batching rules, and the gradients of ops that are not holomorphic where an operand or the result is
 // complex.

@@ -100,17 +100,22 @@ Tensor run_log_softmax(const Call& call, Tensors x, const Attributes& a) {
   return astype(subtract({shifted, where}, log({total, where})), floated(x[0].dtype()), where);
 }
 
+/// The mean over the labels that are not kIgnored; NaN for one out of range.
 Tensor run_cross_entropy(const Call& call, Tensors x, const Attributes&) {
+  constexpr std::int64_t kIgnored = -100;
   const Location where = call.where;
-  const Tensor& labels = x[1];
-  const std::int64_t classes = x[0].size(-1);
+  const Tensor labels = astype(x[1], DType::i64, where);  // numbers beside it keep their values
+  const std::int64_t classes = x[0].size(-1, where);
   const Tensor likelihood = log_softmax(widened(x[0], where), -1, where);
   const Tensor chosen = equal({iota(classes, 0, device(x[0]), where), where}, expand_dims(labels, -1, where));
   const Tensor picked = sum(fermata::where({chosen, where}, likelihood, 0.0f), -1, false, where);
-  const Tensor wrong = logical_or({less({labels, where}, 0), where}, greater_equal({labels, where}, classes));
+  const Tensor kept = not_equal({labels, where}, kIgnored);
+  const Tensor outside = logical_or({less({labels, where}, 0), where}, greater_equal({labels, where}, classes));
+  const Tensor wrong = logical_and({kept, where}, outside);
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  const Tensor loss = negative({mean(fermata::where({wrong, where}, kNaN, picked), {}, false, where), where});
-  return astype(loss, x[0].dtype(), where);
+  const Tensor total = sum(fermata::where({wrong, where}, kNaN, picked), {}, false, where);
+  const Tensor count = sum(astype(kept, likelihood.dtype(), where), {}, false, where);
+  return astype(negative({divide({total, where}, count), where}), x[0].dtype(), where);
 }
 
 /// Operands after x that were given; attributes say which.
@@ -185,23 +190,6 @@ Tensor along(Op op, const Tensor& x, std::int64_t axis, Location where) {
 Tensor softmax(const Tensor& x, std::int64_t axis, Location where) { return along(Op::softmax, x, axis, where); }
 Tensor log_softmax(const Tensor& x, std::int64_t axis, Location where) {
   return along(Op::log_softmax, x, axis, where);
-}
-
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Location where) {
-  require_defined("cross_entropy", logits, where), require_defined("cross_entropy", labels, where);
-  const std::vector<ErrorOperand> lines{{"logits", to_string(logits.dtype(), logits.shape()), ""},
-                                        {"labels", to_string(labels.dtype(), labels.shape()), ""}};
-  Shape rows;
-  for (unsigned i = 0; i + 1 < logits.rank(); ++i) rows.push_back(logits.shape()[i]);
-  if (logits.rank() == 0 || labels.shape() != rows)
-    throw ShapeError(
-        1022, format_error(1022, "ShapeError", "cross_entropy: labels must have the axes of logits but the last", lines,
-                           where));
-  if (!is_floating(logits.dtype()) || !is_integer(labels.dtype()))
-    throw DTypeError(1107, format_error(1107, "DTypeError",
-                                        "cross_entropy: logits must be floating and labels integers", lines, where));
-  const Tensor operands[] = {logits, labels};
-  return general_call(Op::cross_entropy, operands, {}, where);
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, Location where) {

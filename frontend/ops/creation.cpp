@@ -26,7 +26,7 @@ DType default_dtype_of(const Scalar& value) {
 
 Tensor filled(std::string_view function, const IntegerList& sizes, const Scalar& value, DType dtype, Location where) {
   check_shape(function, sizes, dtype, where);
-  const std::uint64_t bits = scalar_bits(value, dtype);
+  const std::uint64_t bits = checked_scalar_bits(function, value, dtype, where);
   return general_call(Op::full, {}, {.wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = {&bits, 1}}, where);
 }
 
@@ -152,8 +152,8 @@ Tensor iota(const IntegerList& sizes, std::int64_t axis, Location where) {
   return general_call(Op::iota, {}, {.wanted = type, .integers = {&axis, 1}, .scalars = {}}, where);
 }
 
-Tensor copy_elements(const void* elements, DType stored, std::int64_t count, const IntegerList& sizes, DType dtype,
-                     Location where) {
+Tensor detail::copy_elements(const void* elements, DType stored, std::int64_t count, const IntegerList& sizes,
+                             DType dtype, Location where) {
   const std::int64_t wanted = check_shape("tensor", sizes, stored, where);
   if (wanted != count)
     throw ShapeError(1017, format_error(1017, "ShapeError",
@@ -170,10 +170,10 @@ Tensor copy_elements(const void* elements, DType stored, std::int64_t count, con
 }
 
 Tensor from_buffer(const void* elements, DType dtype, const IntegerList& sizes, Location where) {
-  return copy_elements(elements, dtype, check_shape("from_buffer", sizes, dtype, where), sizes, dtype, where);
+  return detail::copy_elements(elements, dtype, check_shape("from_buffer", sizes, dtype, where), sizes, dtype, where);
 }
 
-void throw_ragged(Location where) {
+void detail::throw_ragged(Location where) {
   throw ShapeError(1018, format_error(1018, "ShapeError", "tensor: rows differ in length", {}, where));
 }
 

@@ -129,7 +129,7 @@ Tensor rolled(std::string_view function, Tensor x, const IntegerList& axes, bool
   for (unsigned axis = 0; axis < x.rank(); ++axis) {
     const std::int64_t n = x.shape()[axis], cut = forward ? n - n / 2 : n / 2;
     if ((mask >> axis & 1) == 0 || n < 2) continue;
-    x = concat({slice(x, axis, cut, kEnd, 1, where), slice(x, axis, 0, cut, 1, where)}, axis, where);
+    x = concat({slice(x, axis, cut, kNone, 1, where), slice(x, axis, 0, cut, 1, where)}, axis, where);
   }
   return x;
 }

@@ -32,7 +32,7 @@ Tensor rolled(const Tensor& x, unsigned axis, std::int64_t shift, Location where
   const std::int64_t size = x.shape()[axis];
   if (size == 0 || shift % size == 0) return x;
   const std::int64_t cut = size - ((shift % size) + size) % size;
-  return concat({slice(x, axis, cut, kEnd, 1, where), slice(x, axis, 0, cut, 1, where)}, axis, where);
+  return concat({slice(x, axis, cut, kNone, 1, where), slice(x, axis, 0, cut, 1, where)}, axis, where);
 }
 
 }  // namespace

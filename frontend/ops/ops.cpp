@@ -49,7 +49,8 @@ std::optional<Tensor> special_power(const Operand& x, const Operand& exponent) {
 
 /// The elements whose column less row is compared with k, the rest 0.
 Tensor triangle(std::string_view function, Op keep, const Tensor& x, std::int64_t k, Location where) {
-  if (!x.defined() || x.rank() < 2)
+  require_defined(function, x, where);
+  if (x.rank() < 2)
     throw ShapeError(
         1015, format_error(1015, "ShapeError", fmt::format("{}: a matrix has two axes", function), describe(x), where));
   const Shape matrix{x.size(-2), x.size(-1)};

@@ -98,7 +98,7 @@ struct SortedVector {
         starts(full({std::min<std::int64_t>(1, elements.size(0))}, true, DType::boolean, device(x), where)) {
     if (elements.size(0) > 1)
       starts = concat(
-          {starts, not_equal({slice(elements, 0, 1, kEnd, 1, where), where}, slice(elements, 0, 0, -1, 1, where))}, 0,
+          {starts, not_equal({slice(elements, 0, 1, kNone, 1, where), where}, slice(elements, 0, 0, -1, 1, where))}, 0,
           where);
   }
   Tensor elements, starts;
@@ -130,7 +130,7 @@ Unique unique(std::string_view function, const Tensor& x, UniqueParts parts, std
   if (has(parts, UniqueParts::indices)) result.indices = take_padded(order, first, where);
   if (has(parts, UniqueParts::counts)) {
     const Tensor end = full({std::min<std::int64_t>(1, count)}, total, DType::i64, device(x), where);
-    const Tensor next = count == 0 ? end : concat({slice(first, 0, 1, kEnd, 1, where), end}, 0, where);
+    const Tensor next = count == 0 ? end : concat({slice(first, 0, 1, kNone, 1, where), end}, 0, where);
     result.counts = subtract({next, where}, first);
   }
   if (has(parts, UniqueParts::inverse)) {
@@ -166,7 +166,7 @@ Tensor diff(const Tensor& given, std::int64_t n, std::int64_t axis, const Tensor
                      format_error(1314, "ValueError", fmt::format("diff: {} differences", n), describe(x), where));
   Tensor result = x;
   for (std::int64_t i = 0; i < n; ++i) {
-    const Tensor after = slice(result, at, 1, kEnd, 1, where), before = slice(result, at, 0, -1, 1, where);
+    const Tensor after = slice(result, at, 1, kNone, 1, where), before = slice(result, at, 0, -1, 1, where);
     result = x.dtype() == DType::boolean ? not_equal({after, where}, before) : subtract({after, where}, before);
   }
   return result;

@@ -14,6 +14,7 @@
 #include "frontend/engine/captured_function.h"
 #include "frontend/engine/generator_scope.h"
 #include "frontend/ops/calls.h"
+#include "frontend/tensor/device_scope.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -23,11 +24,13 @@ namespace {
 
 /// Standard random numbers of a dtype; the offset is taken now, whenever they are computed.
 Tensor draw(Op op, std::string_view function, std::span<const std::int64_t> sizes, DType dtype, Generator& from,
-            Location where, BackendKey device = BackendKey::cpu) {
+            Location where, Device device = {}) {
   check_shape(function, sizes, dtype, where);
   const std::uint64_t scalars[] = {from.key(), from.offset()};
-  const Attributes arguments{.wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = scalars, .backend = device};
-  Tensor result = general_call(op, {}, arguments, where);
+  const Attributes arguments{
+      .wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = scalars, .backend = device.backend()};
+  Tensor result = make_on(
+      function, device, [&] { return general_call(op, {}, arguments, where); }, where);
   from.reserve(ordinary_tensor(result).element_count());  // inside vmap, those of the whole batch
   return result;
 }
@@ -93,10 +96,8 @@ Tensor uniform(const IntegerList& sizes, double low, double high, DType dtype, G
 Tensor normal(const IntegerList& sizes, double mean, double deviation, DType dtype, Generator& from, Location where) {
   return draw_affine(Op::random_normal, "normal", sizes, deviation, mean, dtype, from, where);
 }
-Tensor rand(const IntegerList& sizes, DType dtype, Location where) {
-  return rand(sizes, dtype, BackendKey::cpu, where);
-}
-Tensor rand(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+Tensor rand(const IntegerList& sizes, DType dtype, Location where) { return rand(sizes, dtype, Device(), where); }
+Tensor rand(const IntegerList& sizes, DType dtype, Device device, Location where) {
   const Tensor unit = draw(Op::random_uniform, "rand", sizes, compute_dtype(dtype), default_generator(), where, device);
   if (compute_dtype(dtype) == dtype) return unit;
   // Rounding 24 bits to the 11 of f16 or the 8 of bf16 would give 1 now and then: the rest is cut off.
@@ -104,7 +105,7 @@ Tensor rand(const IntegerList& sizes, DType dtype, BackendKey device, Location w
   const Tensor cut = floor({multiply({unit, where}, steps), where});
   return astype(multiply({cut, where}, 1 / steps), dtype, where);
 }
-Tensor randn(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+Tensor randn(const IntegerList& sizes, DType dtype, Device device, Location where) {
   return astype(draw(Op::random_normal, "randn", sizes, compute_dtype(dtype), default_generator(), where, device),
                 dtype, where);
 }

@@ -127,6 +127,7 @@ Tensor split_key(const Tensor& key, std::int64_t count, Location where) {
 Tensor fold_in(const Tensor& key, const Operand& data) {
   const Location where = data.where();
   require_key("fold_in", key, where);
+  if (data.is_tensor()) require_defined("fold_in", data.tensor(), where);
   const LineGuard line(where);
   const Located with =
       data.is_tensor() ? vjp::cast(data.tensor(), DType::u64) : word(scalar_bits(data.scalar(), DType::u64));

@@ -23,7 +23,8 @@ struct SliceRange {
 SliceRange slice_range(std::int64_t size, std::int64_t start, std::int64_t stop, std::int64_t step) {
   const std::int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
   const auto clamp = [&](std::int64_t bound) { return std::clamp(bound < 0 ? bound + size : bound, lowest, highest); };
-  const std::int64_t first = clamp(start), last = stop == kEnd ? (step > 0 ? highest : lowest) : clamp(stop);
+  const std::int64_t first = start != kNone ? clamp(start) : step > 0 ? 0 : size - 1;
+  const std::int64_t last = stop != kNone ? clamp(stop) : step > 0 ? highest : lowest;
   const std::int64_t distance = step > 0 ? last - first : first - last;
   if (distance <= 0) return {std::min(std::max(first, std::int64_t{0}), size), 0};
   // -step does not overflow where it matters: a step of the lowest integer takes one element.
@@ -55,15 +56,13 @@ Tensor part(const Tensor& x, unsigned axis, std::int64_t start, std::int64_t cou
   return arguments.apply(x, where);
 }
 
-Tensor reshape_to(const Tensor& x, std::span<const std::int64_t> sizes, Location where) {
+}  // namespace
+
+Tensor reshape(const Tensor& x, const IntegerList& sizes, Location where) {
   require_defined("reshape", x, where);
   const Shape shape = resolve_reshape(sizes, type_of(x), where);
   return shape == x.shape() ? x : make_view(Op::reshape, x, {}, shape, where);
 }
-
-}  // namespace
-
-Tensor reshape(const Tensor& x, const IntegerList& sizes, Location where) { return reshape_to(x, sizes, where); }
 
 Tensor permute(const Tensor& x, const IntegerList& axes, Location where) {
   require_defined("permute", x, where);
@@ -179,21 +178,6 @@ std::vector<Tensor> split(const Tensor& x, const IntegerList& sizes, std::int64_
   }
   return result;
 }
-
-// The members of Tensor that are views.
-Tensor Tensor::operator[](const Index& index) const { return fermata::select(*this, 0, index.value, index.where); }
-Tensor Tensor::slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step,
-                     Location where) const {
-  return fermata::slice(*this, axis, start, stop, step, where);
-}
-Tensor Tensor::reshape(std::initializer_list<std::int64_t> sizes, Location where) const {
-  return reshape_to(*this, {std::data(sizes), sizes.size()}, where);
-}
-Tensor Tensor::reshape(const Shape& sizes, Location where) const { return reshape_to(*this, sizes, where); }
-Tensor Tensor::permute(std::initializer_list<std::int64_t> axes, Location where) const {
-  return fermata::permute(*this, axes, where);
-}
-Tensor Tensor::mT(Location where) const { return fermata::transpose(*this, -2, -1, where); }
 
 // Gradients and batching rules.
 namespace vjp {

@@ -23,6 +23,12 @@ DeviceUnits& units(std::string_view function, Location where) {
 
 }  // namespace
 
+namespace {
+thread_local int chosen = 0;  // the libraries need not be there to name a device
+}  // namespace
+
+Device cuda() { return cuda(chosen); }
+
 bool cuda_available() { return cuda_device_count() > 0; }
 
 int cuda_device_count() {
@@ -48,8 +54,12 @@ CudaDeviceGuard::CudaDeviceGuard(int number, Location where) : before_(units("Cu
         format_error(1406, "DeviceError",
                      fmt::format("CudaDeviceGuard: there is no device {} of {}", number, all.count()), {}, where));
   all.choose(number);
+  chosen = number;
 }
-CudaDeviceGuard::~CudaDeviceGuard() { backend(BackendKey::cuda)->units()->choose(before_); }
+CudaDeviceGuard::~CudaDeviceGuard() {
+  backend(BackendKey::cuda)->units()->choose(before_);
+  chosen = before_;
+}
 
 CudaStream::CudaStream(Location where) : queue_(units("CudaStream", where).new_queue()) {}
 CudaStream::CudaStream(CudaStream&& other) noexcept : queue_(std::exchange(other.queue_, nullptr)) {}

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "dispatch/emit.h"
 #include "dispatch/library.h"
 #include "dispatch/meta.h"
@@ -15,6 +17,7 @@
 #include "frontend/engine/control_step.h"
 #include "frontend/engine/startup.h"
 #include "frontend/ops/calls.h"
+#include "frontend/tensor/device_scope.h"
 #include "frontend/tensor/host_elements.h"
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -35,66 +38,109 @@ Backend& backend_of(std::string_view function, BackendKey device, Location where
                                        {}, where));
 }
 
-Tensor run_to(const Call& call, const Tensor& x, BackendKey target) {
-  if (device(x) == target) return x;
+Tensor run_to(const Call& call, const Tensor& x, Device target) {
+  if (device(x, call.where) == target) return x;
   if (target == BackendKey::meta) return meta_tensor(type_of(x));
-  Backend& backend = backend_of("to", target, call.where);
+  Backend& backend = backend_of("to", target.backend(), call.where);
   if (in_capture_scope())
     throw UserError(1701, format_error(1701, "UserError", "a tensor is moved inside a function that is being compiled",
                                        {}, call.where, "move it before, and pass it as an argument"));
   const HostElements elements(x, "to", call.where);
+  const DeviceScope there("to", target, call.where);
   const std::size_t bytes = static_cast<std::size_t>(elements.count()) * byte_size(elements.dtype());
-  StoragePtr storage(allocate_on(target, bytes));
+  StoragePtr storage(allocate_on(target.backend(), bytes));
   if (bytes != 0) backend.copy_from_host(storage->data, elements.data(), bytes);
-  Node* leaf = make_leaf(type_of(x), storage.get(), target, Node::kTensor);
+  Node* leaf = make_leaf(type_of(x), storage.get(), target.backend(), Node::kTensor);
   static_cast<void>(storage.release());
-  return Tensor(leaf, DispatchKeySet(target) | Functionality::dense);
+  return Tensor(leaf, DispatchKeySet(target.backend()) | Functionality::dense);
 }
 
-Tensor filled(std::string_view function, const IntegerList& sizes, const Scalar& value, DType dtype, BackendKey device,
+Tensor filled(std::string_view function, const IntegerList& sizes, const Scalar& value, DType dtype, Device device,
               Location where) {
   check_shape(function, sizes, dtype, where);
+  const std::uint64_t bits = checked_scalar_bits(function, value, dtype, where);
   if (device == BackendKey::meta) return meta_tensor({dtype, Shape(sizes)});
-  backend_of(function, device, where);
-  const std::uint64_t bits = scalar_bits(value, dtype);
-  return general_call(
-      Op::full, {}, {.wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = {&bits, 1}, .backend = device}, where);
+  backend_of(function, device.backend(), where);
+  const Attributes attributes{
+      .wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = {&bits, 1}, .backend = device.backend()};
+  return make_on(
+      function, device, [&] { return general_call(Op::full, {}, attributes, where); }, where);
 }
 
 }  // namespace
 
-BackendKey device(const Tensor& x) {
-  require_defined("device", x, Location::current());
-  return x.impl()->payload != nullptr ? x.keys().backend() : x.node()->backend;
+DeviceScope::DeviceScope(std::string_view function, Device device, Location where) {
+  Backend* const known = backend(device.backend());
+  DeviceUnits* const units = known != nullptr ? known->units() : nullptr;
+  const int count = units != nullptr ? units->count() : 1;
+  if (device.index() < 0 || device.index() >= std::max(count, 1))
+    throw DeviceError(1406, format_error(1406, "DeviceError",
+                                         fmt::format("{}: there is no {}: devices of this kind are {}", function,
+                                                     to_string(device), count == 1 ? "one" : std::to_string(count)),
+                                         {}, where));
+  if (count < 2 || units->current() == device.index()) return;
+  units_ = units, before_ = units->current(), queue_ = units->current_queue();
+  units_->choose(device.index());
+}
+DeviceScope::~DeviceScope() {
+  if (units_ == nullptr) return;
+  units_->choose(before_);
+  units_->choose_queue(queue_);
 }
 
-Tensor to(const Tensor& x, BackendKey device, Location where) {
+Device chosen_device(BackendKey of) {
+  Backend* const known = backend(of);
+  DeviceUnits* const units = known != nullptr ? known->units() : nullptr;
+  return {of, units != nullptr && units->count() > 1 ? units->current() : 0};
+}
+
+Tensor make_on(std::string_view function, Device device, FunctionRef<Tensor()> make, Location where) {
+  const DeviceScope there(function, device, where);
+  Tensor made = make();
+  if (there.is_elsewhere()) made.sync(where);
+  return made;
+}
+
+Device device(const Tensor& x, Location where) {
+  require_defined("device", x, where);
+  if (x.impl()->payload != nullptr) return x.keys().backend();
+  const Node& node = *x.node();
+  if (node.backend == BackendKey::cpu) [[likely]]
+    return {};
+  Backend* const known = backend(node.backend);
+  DeviceUnits* const units = known != nullptr ? known->units() : nullptr;
+  const Storage* const storage = node.storage.load(std::memory_order_acquire);
+  if (storage == nullptr || units == nullptr || units->count() < 2) return chosen_device(node.backend);
+  return {node.backend, units->unit_of(*storage)};
+}
+
+Tensor to(const Tensor& x, Device device, Location where) {
   require_defined("to", x, where);
   static const OperatorEntry& entry = operator_named("fermata::to", where);
-  return Dispatcher<Tensor(const Tensor&, BackendKey)>::call(entry, where, x, device);
+  return Dispatcher<Tensor(const Tensor&, Device)>::call(entry, where, x, device);
 }
 
-Tensor Tensor::to(BackendKey device, Location where) const { return fermata::to(*this, device, where); }
-
-Tensor zeros(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+Tensor zeros(const IntegerList& sizes, DType dtype, Device device, Location where) {
   return filled("zeros", sizes, 0, dtype, device, where);
 }
-Tensor ones(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+Tensor ones(const IntegerList& sizes, DType dtype, Device device, Location where) {
   return filled("ones", sizes, 1, dtype, device, where);
 }
-Tensor full(const IntegerList& sizes, Scalar value, std::optional<DType> dtype, BackendKey device, Location where) {
+Tensor full(const IntegerList& sizes, Scalar value, std::optional<DType> dtype, Device device, Location where) {
   const DType natural = value.kind == DTypeKind::boolean    ? DType::boolean
                         : value.kind == DTypeKind::floating ? DType::f32
                                                             : DType::i64;
   return filled("full", sizes, value, dtype.value_or(natural), device, where);
 }
-Tensor iota(const IntegerList& sizes, std::int64_t axis, BackendKey device, Location where) {
+Tensor iota(const IntegerList& sizes, std::int64_t axis, Device device, Location where) {
   check_shape("iota", sizes, DType::i64, where);
   const TensorType type{DType::i64, Shape(sizes)};
   axis = normalize_axis("iota", axis, type, where);
   if (device == BackendKey::meta) return meta_tensor(type);
-  backend_of("iota", device, where);
-  return general_call(Op::iota, {}, {.wanted = type, .integers = {&axis, 1}, .scalars = {}, .backend = device}, where);
+  backend_of("iota", device.backend(), where);
+  const Attributes attributes{.wanted = type, .integers = {&axis, 1}, .scalars = {}, .backend = device.backend()};
+  return make_on(
+      "iota", device, [&] { return general_call(Op::iota, {}, attributes, where); }, where);
 }
 
 void register_device(BackendKey key, std::unique_ptr<Backend> backend, const DeviceOptions& options) {
@@ -116,13 +162,13 @@ void register_device_operators() {
   kernel.keep();
   Library back(Library::Kind::implementation, "fermata", "Autograd");
   back.impl_boxed("to", derivative([](const DerivativeArguments& d) {
-                    const BackendKey from = device(d.arguments[0].as<Tensor>());
+                    const Device from = device(d.arguments[0].as<Tensor>());
                     return std::vector<Tensor>{d.gradients[0].defined() ? to(d.gradients[0], from) : Tensor()};
                   }));
   back.keep();
   Library batched(Library::Kind::implementation, "fermata", "Batched");
   batched.impl_boxed("to", batching_rule([](const BatchedArguments& b) -> std::vector<Tensor> {
-                       const Tensor moved = to(b.arguments[0].as<Tensor>(), b.arguments[1].as<BackendKey>());
+                       const Tensor moved = to(b.arguments[0].as<Tensor>(), b.arguments[1].as<Device>());
                        if (b.batched[0]) return {moved};
                        Shape sizes{b.size};  // the same for the whole batch
                        for (const std::int64_t s : moved.shape()) sizes.push_back(s);

@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "dispatch/pointwise.h"
+#include "frontend/ops/calls.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -40,14 +42,10 @@ DType result_type(std::initializer_list<DType> dtypes, Location where) {
 }
 
 DType result_type(const Operand& lhs, const Operand& rhs) {
-  const auto default_of = [](const Scalar& s) {
-    return s.kind == DTypeKind::boolean ? DType::boolean : s.kind == DTypeKind::floating ? DType::f32 : DType::i64;
-  };
-  if (!lhs.is_tensor() && !rhs.is_tensor())
-    return result_type({default_of(lhs.scalar()), default_of(rhs.scalar())}, lhs.where());
-  if (!lhs.is_tensor()) return promote_scalar(rhs.tensor().dtype(), lhs.scalar().kind);
-  if (!rhs.is_tensor()) return promote_scalar(lhs.tensor().dtype(), rhs.scalar().kind);
-  return result_type({lhs.tensor().dtype(), rhs.tensor().dtype()}, lhs.where());
+  for (const Operand* o : {&lhs, &rhs})
+    if (o->is_tensor()) require_defined("result_type", o->tensor(), lhs.where());
+  const Operand* const operands[] = {&lhs, &rhs};
+  return promoted_dtype(operands, [&](DType a, DType b) { throw_no_common(a, b, lhs.where()); });
 }
 
 bool can_cast(DType from, DType to) { return promote(from, to) == to; }

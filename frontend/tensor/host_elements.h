@@ -29,6 +29,9 @@ class HostElements {
   std::int64_t count_;
 };
 
+/// UnsupportedError FM2005 for wrapper and meta tensors, which have a type and no elements of their own.
+[[noreturn]] void throw_no_elements(const Tensor& x, const char* reason, Location where);
+
 /// One element in another type, as astype() converts: floats to integers towards zero, out of range to the nearest
 /// limit, NaN to 0; to bool non-zero is true.
 template <class To, class From> To convert_element(From from) {

@@ -5,6 +5,8 @@
 #include "dispatch/call.h"
 #include "fermata/integer_list.h"
 #include "frontend/ops/calls.h"
+#include "frontend/tensor/device_scope.h"
+#include "frontend/tensor/host_elements.h"
 
 namespace fermata {
 
@@ -12,6 +14,7 @@ Elements::Elements(const Tensor& x, Location where) : keep_(x) {
   require_defined("elements", x, where);
   Node* node = x.node();
   if (node->pending()) tensor_hooks.materialize(node, "a kernel reads a pending tensor", where);
+  if (node->storage.load(std::memory_order_acquire)->is_nowhere()) throw_no_elements(x, "elements", where);
   view_ = view_of(*node, strides_);
 }
 
@@ -19,21 +22,21 @@ bool Elements::dense() const {
   return is_dense(std::span(view_.sizes, view_.rank), std::span(view_.strides, view_.rank));
 }
 
-Tensor empty(const IntegerList& sizes, DType dtype, BackendKey device, Location where) {
+Tensor empty(const IntegerList& sizes, DType dtype, Device device, Location where) {
   const std::int64_t count = check_shape("empty", sizes, dtype, where);
-  const DispatchKeySet keys = DispatchKeySet(device) | Functionality::dense;
   const TensorType type{dtype, Shape(sizes)};
   if (device == BackendKey::meta) return meta_tensor(type);
-  const Backend* known = backend(device);
+  Backend* const known = backend(device.backend());
   if (known == nullptr)
     throw DeviceError(1403, format_error(1403, "DeviceError",
                                          std::string("empty: there is no backend for ") +
-                                             std::string(kBackendNames[static_cast<std::size_t>(device)]),
+                                             std::string(kBackendNames[static_cast<std::size_t>(device.backend())]),
                                          {}, where));
-  StoragePtr storage(backend(device)->allocate(static_cast<std::size_t>(count) * byte_size(dtype)));
-  Node* leaf = make_leaf(type, storage.get(), device, Node::kTensor);
+  const DeviceScope there("empty", device, where);
+  StoragePtr storage(known->allocate(static_cast<std::size_t>(count) * byte_size(dtype)));
+  Node* leaf = make_leaf(type, storage.get(), device.backend(), Node::kTensor);
   static_cast<void>(storage.release());
-  return Tensor(leaf, keys);
+  return Tensor(leaf, DispatchKeySet(device.backend()) | Functionality::dense);
 }
 
 }  // namespace fermata

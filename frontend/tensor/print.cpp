@@ -143,7 +143,7 @@ class Brackets {
 Tensor edges(Tensor x, Location where) {
   for (unsigned axis = 0; axis < x.rank(); ++axis)
     if (x.size(axis) > 2 * kEdgeElements)
-      x = concat({slice(x, axis, 0, kEdgeElements, 1, where), slice(x, axis, -kEdgeElements, kEnd, 1, where)}, axis,
+      x = concat({slice(x, axis, 0, kEdgeElements, 1, where), slice(x, axis, -kEdgeElements, kNone, 1, where)}, axis,
                  where);
   return x;
 }
@@ -162,8 +162,7 @@ std::string to_string(const Tensor& x, Location where) {
   x.sync(where);  // before it is sliced, so that the whole value is computed once
   std::optional<KeyGuard> eager;
   if (cut) eager.emplace(DispatchKeySet(), DispatchKeySet(Functionality::capture) | Functionality::autograd);
-  std::vector<std::string> cells =
-      formatted(HostElements(cut ? edges(to(x, BackendKey::cpu), where) : x, "printing", where));
+  std::vector<std::string> cells = formatted(HostElements(cut ? edges(to(x, cpu()), where) : x, "printing", where));
   const std::string size = cut || count == 0 ? fmt::format("shape={}, ", to_string(shape)) : "";
   // A shape with a 0 in it has no cells to put brackets around.
   const std::string body = count == 0 ? "[]" : Brackets(shape, cut, std::move(cells)).text();
@@ -171,5 +170,8 @@ std::string to_string(const Tensor& x, Location where) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x, {}); }
+std::ostream& operator<<(std::ostream& out, const Shape& sizes) { return out << to_string(sizes); }
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
+std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }
 
 }  // namespace fermata

@@ -86,10 +86,7 @@ Subscripted resolve(const Tensor& x, std::span<const Subscript> subscripts, Loca
         break;
       case Kind::slice: {
         const Slice& r = s.slice();
-        const bool forward = r.step > 0;
-        const std::int64_t size = result.view.shape()[static_cast<std::size_t>(axis)];
-        const std::int64_t start = r.start != kNone ? r.start : forward ? 0 : size - 1;
-        result.view = slice(result.view, axis, start, r.stop == kNone ? kEnd : r.stop, r.step, where);
+        result.view = slice(result.view, axis, r.start, r.stop, r.step, where);
         ++axis, ++source, ++staying;
         break;
       }
@@ -259,7 +256,5 @@ Tensor masked_select(const Tensor& x, const Tensor& mask, std::optional<std::int
   const Tensor at = flatnonzero(mask, size, where);
   return take(reshape(x, flat, where), minimum({at, where}, std::max<std::int64_t>(flat[0] - 1, 0)), 0, where);
 }
-
-Tensor Tensor::operator[](const Tensor& index) const { return fermata::index(*this, {index}); }
 
 }  // namespace fermata

@@ -12,15 +12,14 @@
 #include "fermata/views.h"
 #include "frontend/engine/alias.h"
 #include "frontend/ops/calls.h"
+#include "frontend/tensor/device_scope.h"
 #include "frontend/tensor/host_elements.h"
 #include "frontend/transforms/trace/tracer.h"
 #include "ir/error.h"
 
 namespace fermata {
-namespace {
 
-/// Wrapper and meta tensors have a type and no elements.
-[[noreturn]] void throw_no_elements(const Tensor& x, const char* reason, Location where) {
+void throw_no_elements(const Tensor& x, const char* reason, Location where) {
   const TensorPayload* payload = x.impl()->payload;
   throw UnsupportedError(2005,
                          format_error(2005, "UnsupportedError",
@@ -28,6 +27,8 @@ namespace {
                                                   payload != nullptr ? payload->kind() : "a meta tensor"),
                                       describe(x), where, payload != nullptr ? std::string(payload->hint()) : ""));
 }
+
+namespace {
 
 Node* computed(const Tensor& x, const char* reason, Location where) {
   require_defined(reason, x, where);
@@ -144,6 +145,7 @@ HostElements::HostElements(const Tensor& x, const char* reason, Location where) 
   count_ = element_count(node->sizes());
   data_ = node->storage.load(std::memory_order_acquire)->data;
   if (node->backend == BackendKey::cpu) return;
+  const DeviceScope there(reason, device(dense_, where), where);
   from_device_.resize(static_cast<std::size_t>(count_) * byte_size(dtype_));
   backend(node->backend)->copy_to_host(from_device_.data(), data_, from_device_.size());
   data_ = from_device_.data();
@@ -202,37 +204,34 @@ FERMATA_READ(std::complex<float>)
 FERMATA_READ(std::complex<double>)
 #undef FERMATA_READ
 
-Tensor Tensor::astype(DType dtype, Location where) const { return fermata::astype(*this, dtype, where); }
-
-Tensor& Tensor::operator+=(const Operand& other) {
-  write_result("operator+=", *this, add(left(*this, other, "operator+="), other), other.where());
-  return *this;
-}
-Tensor& Tensor::operator-=(const Operand& other) {
-  write_result("operator-=", *this, subtract(left(*this, other, "operator-="), other), other.where());
-  return *this;
-}
-Tensor& Tensor::operator*=(const Operand& other) {
-  write_result("operator*=", *this, multiply(left(*this, other, "operator*="), other), other.where());
-  return *this;
-}
-Tensor& Tensor::operator/=(const Operand& other) {
-  write_result("operator/=", *this, divide(left(*this, other, "operator/="), other), other.where());
-  return *this;
-}
+#define FERMATA_WRITE(symbol, op)                                                     \
+  Tensor& Tensor::operator symbol(const Operand& other) {                             \
+    const Tensor result = fermata::op(left(*this, other, "operator" #symbol), other); \
+    write_result("operator" #symbol, *this, result, other.where());                   \
+    return *this;                                                                     \
+  }
+FERMATA_WRITE(+=, add)
+FERMATA_WRITE(-=, subtract)
+FERMATA_WRITE(*=, multiply)
+FERMATA_WRITE(/=, divide)
+FERMATA_WRITE(%=, remainder)
+FERMATA_WRITE(&=, bitwise_and)
+FERMATA_WRITE(|=, bitwise_or)
+FERMATA_WRITE(^=, bitwise_xor)
+#undef FERMATA_WRITE
 
 const Tensor& Tensor::assign(const Operand& other) const {
   const Location where = other.where();
   require_defined("assign", *this, where);
   if (!other.is_tensor()) {
-    write(*this, full(shape(), other.scalar(), dtype(), fermata::device(*this), where), where);
+    write(*this, fermata::full(shape(), other.scalar(), dtype(), fermata::device(*this), where), where);
     return *this;
   }
   require_defined("assign", other.tensor(), where);
   Tensor value = fermata::astype(other.tensor(), dtype(), where);
   const Shape own = shape(), given = value.shape();
   if (broadcast_shapes(own, given) != own) throw_does_not_fit("assign", *this, given, where);
-  if (given != own) value = broadcast_to(value, own, where);
+  if (given != own) value = fermata::broadcast_to(value, own, where);
   // A cell holds a value of its own: the address of either may be handed out later.
   if (impl_->view == nullptr) value = fermata::copy(value, where);
   write(*this, value, where);

@@ -12,6 +12,7 @@
 #include "fermata/modes.h"
 #include "frontend/engine/pending_bound.h"
 #include "frontend/engine/sync.h"
+#include "frontend/ops/calls.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "passes/pipeline.h"
 #include "runtime/allocator.h"
@@ -21,6 +22,8 @@
 #include "runtime/step_profile.h"
 
 namespace fermata {
+
+using detail::ErasedFunction;
 namespace {
 
 /// What a sync of these tensors would walk. Only tensors of the calling thread may be pending here.
@@ -89,21 +92,25 @@ template <class Run> double best_of(Run&& run) {
 
 }  // namespace
 
-std::string dump_ir(const std::vector<Tensor>& tensors) { return to_string(pending_graph(tensors), true); }
-std::string dump_ir(const Tensor& t) { return dump_ir(std::vector<Tensor>{t}); }
+std::string dump_ir(const std::vector<Tensor>& tensors, Location where) {
+  for (const Tensor& t : tensors) require_defined("dump_ir", t, where);
+  return to_string(pending_graph(tensors), true);
+}
+std::string dump_ir(const Tensor& t, Location where) { return dump_ir(std::vector<Tensor>{t}, where); }
 
-std::string explain(const std::vector<Tensor>& tensors) {
+std::string explain(const std::vector<Tensor>& tensors, Location where) {
+  for (const Tensor& t : tensors) require_defined("explain", t, where);
   std::string text;
   const auto parts = by_device(tensors);
   for (const std::vector<Tensor>& part : parts) {
-    const BackendKey on = device(part[0]);
-    if (parts.size() > 1 || on != BackendKey::cpu)
-      text += fmt::format("{}device {}\n\n", text.empty() ? "" : "\n", kBackendNames[static_cast<std::size_t>(on)]);
-    text += explain_plan(pending_graph(part), on);
+    const Device on = device(part[0]);
+    if (parts.size() > 1 || on != cpu())
+      text += fmt::format("{}device {}\n\n", text.empty() ? "" : "\n", to_string(on));
+    text += explain_plan(pending_graph(part), on.backend());
   }
   return text;
 }
-std::string explain(const Tensor& t) { return explain(std::vector<Tensor>{t}); }
+std::string explain(const Tensor& t, Location where) { return explain(std::vector<Tensor>{t}, where); }
 
 Stats stats() {
   Stats s;
@@ -141,7 +148,7 @@ std::string to_string(const Stats& s) {
   return text;
 }
 
-ModeComparison compare_modes_erased(ErasedFunction function, void* context) {
+ModeComparison detail::compare_modes_erased(ErasedFunction function, void* context) {
   ModeComparison result;
   {
     const ModeGuard eager(Mode::eager);
@@ -178,7 +185,7 @@ ModeComparison compare_modes_erased(ErasedFunction function, void* context) {
   std::ranges::sort(result.steps, [](const auto& a, const auto& b) { return a.us > b.us; });
   result.kernels = 0;
   for (const std::vector<Tensor>& part : by_device(function(context)))
-    result.kernels += step_count(pending_graph(part), device(part[0]));
+    result.kernels += step_count(pending_graph(part), device(part[0]).backend());
   return result;
 }
 

@@ -57,7 +57,7 @@ struct DeviceProgram {
   std::vector<Tensor> inputs;  // on the CPU
   std::function<std::vector<Tensor>(const std::vector<Tensor>&)> run;
 
-  std::vector<Tensor> on(BackendKey device) const {
+  std::vector<Tensor> on(Device device) const {
     std::vector<Tensor> moved;
     for (const Tensor& t : inputs) moved.push_back(t.to(device));
     return run(moved);

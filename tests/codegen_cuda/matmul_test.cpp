@@ -189,7 +189,7 @@ TEST_F(CudaMatmul, BytesAddUpInI32) {
   for (const auto& [m, k, n] : std::vector<std::array<std::int64_t, 3>>{{8, 16, 12}, {5, 7, 3}, {3, 64, 64}}) {
     const Tensor a = numbers(DType::i8, {m, k}, 1), b = numbers(DType::i8, {n, k}, 2),
                  u = astype(numbers(DType::i32, {m, k}, 3), DType::u8).sync();
-    const auto run = [&](BackendKey device, const Tensor& left) {
+    const auto run = [&](Device device, const Tensor& left) {
       const Tensor operands[] = {left.to(device), b.to(device).mT()};
       return general_call(Op::matmul_i32, operands, {}, Location::current());
     };

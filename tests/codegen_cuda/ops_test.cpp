@@ -153,7 +153,7 @@ TEST_F(CudaOps, WhereFullIotaAndRandom) {
   EXPECT_EQ(test::difference(iota({7, 9}, 0, cuda()), iota({7, 9}, 0)), "");
   for (const DType t : {DType::f32, DType::f64, DType::bf16}) {
     // The same numbers for the same state of the generator, wherever they are drawn.
-    const auto draw = [&](BackendKey device) {
+    const auto draw = [&](Device device) {
       manual_seed(5);
       return std::vector<Tensor>{rand({3, 70}, t, device), randn({90}, t, device),
                                  astype(bernoulli(full({40}, 0.3, t, device)), DType::i32)};

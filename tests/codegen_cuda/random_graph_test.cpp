@@ -24,7 +24,7 @@ struct Outcome {
 };
 
 /// What a program keeps; started, and not waited for.
-Outcome start(const Program& program, const AxisSizes& sizes, BackendKey device, Mode mode) {
+Outcome start(const Program& program, const AxisSizes& sizes, Device device, Mode mode) {
   const ModeGuard guard(mode);
   Execution execution(sizes, device);
   execution.run(program);

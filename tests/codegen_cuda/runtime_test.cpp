@@ -94,6 +94,26 @@ TEST_P(CudaRuntime, StreamsAndThreads) {
   EXPECT_EQ(other, 900);
 }
 
+TEST_P(CudaRuntime, DevicesHaveAnIndex) {
+  EXPECT_EQ(cuda(), cuda(0));
+  if (cuda_device_count() < 2) GTEST_SKIP() << "one device";
+  const Tensor x = tensor({1.0f, 2.0f}), first = x.to(cuda(0)), second = x.to(cuda(1));
+  EXPECT_EQ(device(first), cuda(0));
+  EXPECT_EQ(device(second), cuda(1));
+  EXPECT_EQ(to_string(second.device()), "cuda:1");
+  EXPECT_THAT(floats(second), ElementsAre(1, 2));  // read from where it is
+  EXPECT_EQ(device(second.to(cuda(0))), cuda(0));
+  EXPECT_THAT(floats(second.to(cuda(0)) + first), ElementsAre(2, 4));
+  for (const Tensor& made : {zeros({2}, DType::f32, cuda(1)), full({2}, 3, DType::f32, cuda(1)), iota({2}, 0, cuda(1)),
+                             rand({2}, DType::f32, cuda(1)), empty({2}, DType::f32, cuda(1)), ones_like(second)})
+    EXPECT_EQ(device(made), cuda(1));
+  const CudaDeviceGuard guard(1);
+  EXPECT_EQ(cuda(), cuda(1));
+  EXPECT_THAT(floats(second + ones({2}, DType::f32, cuda())), ElementsAre(2, 3));
+  EXPECT_EQ(device(second + 1), cuda(1));
+  EXPECT_THAT(message<DeviceError>([&] { x.to(cuda(99)); }), HasSubstr("FM1406 DeviceError: to: there is no cuda:99"));
+}
+
 TEST_P(CudaRuntime, SeveralDevices) {
   if (cuda_device_count() < 2) GTEST_SKIP() << "one device";
   const Tensor here = ones({4}).to(cuda());

@@ -266,7 +266,7 @@ TEST_P(Registration, EveryTypeBoxesAndUnboxes) {  // 11
       "float[] l, int? m, dtype? n, int[]? o) -> (Tensor, Tensor[], Scalar, int, float, bool, str)");
   Library impl = implementation("types", "CompositeImplicit");
   impl.impl("f", [](const Tensor& a, std::span<const Tensor> b, const std::optional<Tensor>& c, const Scalar& d,
-                    std::int64_t e, double f, bool g, std::string_view h, DType i, BackendKey j,
+                    std::int64_t e, double f, bool g, std::string_view h, DType i, Device j,
                     std::span<const std::int64_t> k, std::span<const double> l, std::optional<std::int64_t> m,
                     std::optional<DType> n, const std::optional<std::vector<std::int64_t>>& o) {
     EXPECT_TRUE(b.size() == 2 && !c && i == DType::bf16 && j == BackendKey::cpu);
@@ -356,14 +356,13 @@ TEST_P(Registration, WithoutTensorsBackendSelectOrTheThreadDecides) {  // 15
   def.def("f(int n) -> Tensor"), def.def("g(int n, Device device=CPU) -> Tensor");
   Library cpu = implementation("nullary", "CPU");
   cpu.impl("f", [](std::int64_t n) { return number(static_cast<double>(n)); });
-  cpu.impl("g", [](std::int64_t n, BackendKey) { return number(static_cast<double>(n) + 1); });
+  cpu.impl("g", [](std::int64_t n, Device) { return number(static_cast<double>(n) + 1); });
   const auto f = OperatorHandle::find("nullary::f").typed<Tensor(std::int64_t)>();
   EXPECT_EQ(without_places(message_of([&] { f(1); })),
             "FM2001 UnsupportedError: nullary::f: no tensor argument says which backend runs it\n"
             "  at   dispatch/registration_test.cpp\n"
             "  hint a kernel for BackendSelect would decide; kernels exist for: CPU");
-  EXPECT_EQ(value_of(OperatorHandle::find("nullary::g").typed<Tensor(std::int64_t, BackendKey)>()(1, BackendKey::cpu)),
-            2);
+  EXPECT_EQ(value_of(OperatorHandle::find("nullary::g").typed<Tensor(std::int64_t, Device)>()(1, BackendKey::cpu)), 2);
   {
     const KeyGuard on(DispatchKeySet(BackendKey::cpu) | Functionality::dense, {});
     EXPECT_EQ(value_of(f(1)), 1);

@@ -1,6 +1,7 @@
 // What a caller reads when a call is wrong, as full text, in both modes; and that the engine works afterwards.
 //
 // Errors of files are in tests/frontend/io_test.cpp, those of gradients in autograd_test.cpp.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -330,6 +331,38 @@ TEST_P(Errors, UndefinedTensors) {
             "FM1306 ValueError: matmul: an operand is an undefined tensor\n  at   HERE");
   EXPECT_EQ(message<ValueError>([&] { none.reshape({1}); }),
             "FM1306 ValueError: reshape: an operand is an undefined tensor\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] { none.grad(); }),
+            "FM1306 ValueError: grad: an operand is an undefined tensor\n  at   HERE");
+  EXPECT_EQ(message_without_place<ValueError>([&] { none.version(); }),
+            "FM1306 ValueError: an operand is an undefined tensor");
+}
+
+TEST_P(Errors, IntegersOutOfBounds) {
+  const Tensor bytes = tensor({0, 1}, DType::u8), small = tensor({1, 2}, DType::i8);
+  EXPECT_EQ(message<ValueError>([&] { maximum(small, 1000); }),
+            "FM1329 ValueError: maximum: 1000 is out of bounds for i8\n  at   HERE\n"
+            "  hint cast the tensor to a wider dtype with astype()");
+  EXPECT_EQ(message<ValueError>([&] { bytes <= -1; }),
+            "FM1329 ValueError: less_equal: -1 is out of bounds for u8\n  at   HERE\n"
+            "  hint cast the tensor to a wider dtype with astype()");
+  // Every dtype, its limits and one beyond them; beside a tensor, in a creation and in a write.
+  for (const DType t : {DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32, DType::i64}) {
+    const IntegerInfo limits = iinfo(t);
+    const Tensor x = zeros({2}, t), y = x.reshape({2, 1});
+    EXPECT_EQ((x + limits.max).to_vector<std::uint64_t>()[1], limits.max) << name(t);
+    EXPECT_EQ((x + limits.min).to_vector<std::int64_t>()[1], limits.min) << name(t);
+    EXPECT_EQ(where(x == 0, limits.max, y).to_vector<std::uint64_t>()[3], limits.max) << name(t);
+    std::vector<Scalar> beyond;
+    if (limits.max != std::numeric_limits<std::uint64_t>::max()) beyond.push_back(limits.max + 1);
+    if (limits.min != std::numeric_limits<std::int64_t>::min()) beyond.push_back(limits.min - 1);
+    for (const Scalar& s : beyond)
+      for (const auto& text : {message_without_place<ValueError>([&] { multiply(x, s); }),
+                               message_without_place<ValueError>([&] { subtract(s, y); }),
+                               message_without_place<ValueError>([&] { where(x == 0, s, y); }),
+                               message_without_place<ValueError>([&] { full({2}, s, t); }),
+                               message_without_place<ValueError>([&] { x.assign(s); })})
+        EXPECT_THAT(text, ::testing::HasSubstr("is out of bounds for " + std::string(name(t))));
+  }
 }
 
 TEST_P(Errors, ArgumentsOfCreation) {
@@ -343,14 +376,14 @@ TEST_P(Errors, ArgumentsOfCreation) {
 TEST_P(Errors, NeuralNetworks) {
   const Tensor x = ones({4, 8});
   EXPECT_EQ(message<ShapeError>([&] { cross_entropy(x, zeros({3}, DType::i64)); }),
-            "FM1022 ShapeError: cross_entropy: labels must have the axes of logits but the last\n"
-            "  logits f32[4, 8]\n"
-            "  labels i64[3]\n"
+            "FM1022 ShapeError: cross_entropy: labels have the axes of x but axis 1\n"
+            "  x      f32[4, 8]\n"
+            "  target i64[3]   should be [4]\n"
             "  at     HERE");
   EXPECT_EQ(message<DTypeError>([&] { cross_entropy(x, zeros({4})); }),
-            "FM1107 DTypeError: cross_entropy: logits must be floating and labels integers\n"
-            "  logits f32[4, 8]\n"
-            "  labels f32[4]\n"
+            "FM1107 DTypeError: cross_entropy: labels must be integers\n"
+            "  x      f32[4, 8]\n"
+            "  target f32[4]\n"
             "  at     HERE");
   EXPECT_EQ(message<ShapeError>([&] { layer_norm(x, ones({4})); }),
             "FM1021 ShapeError: layer_norm: weight does not fit the last axis of x\n"

@@ -130,7 +130,14 @@ TEST_P(Composites, CrossEntropy) {
   }
   EXPECT_NEAR(cross_entropy(x, labels).item<double>(), loss, 1e-5);
   EXPECT_NEAR(cross_entropy(x, labels.astype(DType::u8)).item<double>(), loss, 1e-5);
-  EXPECT_NEAR(cross_entropy(x.reshape({kRows, 1, kColumns}), labels.reshape({kRows, 1})).item<double>(), loss, 1e-5);
+  EXPECT_NEAR(cross_entropy(x.reshape({kRows, 1, kColumns}), labels.reshape({kRows, 1}), {.axis = -1}).item<double>(),
+              loss, 1e-5);
+  EXPECT_NEAR(cross_entropy(x.reshape({kRows, kColumns, 1}), labels.reshape({kRows, 1})).item<double>(), loss, 1e-5);
+  // A label that is ignored by default counts for nothing, with options or without.
+  const Tensor some = tensor({0, 36, -100, 5, 17}), kept = tensor({0, 1, 3, 4});
+  const double of_kept = cross_entropy(take(x, kept), take(labels, kept)).item<double>();
+  EXPECT_NEAR(cross_entropy(x, some).item<double>(), of_kept, 1e-5);
+  EXPECT_NEAR(cross_entropy(x, some, {.weight = ones({kColumns})}).item<double>(), of_kept, 1e-5);
   EXPECT_EQ(cross_entropy(tensor({0.0f, -INFINITY}), tensor(0)).item<float>(), 0);
   EXPECT_TRUE(std::isnan(cross_entropy(x, tensor({0, 37, 5, 5, 17})).item<float>()));
   EXPECT_TRUE(std::isnan(cross_entropy(x, tensor({0, -1, 5, 5, 17})).item<float>()));

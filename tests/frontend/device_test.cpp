@@ -17,7 +17,7 @@ using namespace testing;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr BackendKey kCpu = BackendKey::cpu, kTally = BackendKey::private_use1, kNone = BackendKey::private_use2,
+constexpr BackendKey kCpu = BackendKey::cpu, kTally = BackendKey::private_use1, kMissing = BackendKey::private_use2,
                      kHosted = BackendKey::private_use3;
 
 /// Memory and kernels of the CPU, under another name.
@@ -78,7 +78,7 @@ TEST_P(Devices, ElementsSurviveTheWayThereAndBack) {
 TEST_P(Devices, StridedSourcesBecomeDense) {
   const Tensor x = astype(arange(12), DType::f32).reshape({3, 4});
   EXPECT_EQ(values(to(x.mT(), kTally)), values(x.mT()));
-  EXPECT_EQ(values(to(x.slice(1, 3, kEnd, -2), kTally)), values(x.slice(1, 3, kEnd, -2)));
+  EXPECT_EQ(values(to(x.slice(1, 3, kNone, -2), kTally)), values(x.slice(1, 3, kNone, -2)));
   const Tensor there = to(x, kTally);
   EXPECT_EQ(values(to(there.mT(), kCpu)), values(x.mT()));
   EXPECT_EQ(values(there.slice(0, 1, 3) + there.slice(0, 0, 2)), values(x.slice(0, 1, 3) + x.slice(0, 0, 2)));
@@ -206,7 +206,7 @@ TEST_P(Devices, PlansAreNotShared) {
 TEST_P(Devices, PrintingAndExplain) {
   EXPECT_THAT(to_string(zeros({60, 60}, DType::f32, kTally)), HasSubstr("..."));
   EXPECT_THAT(explain({exp(ones({2}, DType::f32, kTally)), exp(ones({2}))}),
-              AnyOf(HasSubstr("device PrivateUse1"), HasSubstr("input")));
+              AnyOf(HasSubstr("device private_use1:0"), HasSubstr("input")));
 }
 
 TEST_P(Devices, MemoryIsGivenBack) {
@@ -232,10 +232,14 @@ TEST_P(Devices, ErrorsNameTheDevices) {
             "  x     f32[2, 2]   on CPU\n"
             "  value f32[2, 2]   on PrivateUse1\n"
             "  hint  move the value with to()");
-  EXPECT_EQ(message_without_place<DeviceError>([&] { to(here, kNone); }),
+  EXPECT_EQ(message_without_place<DeviceError>([&] { to(here, kMissing); }),
             "FM1403 DeviceError: to: there is no backend for PrivateUse2");
-  EXPECT_EQ(message_without_place<DeviceError>([&] { zeros({2}, DType::f32, kNone); }),
+  EXPECT_EQ(message_without_place<DeviceError>([&] { zeros({2}, DType::f32, kMissing); }),
             "FM1403 DeviceError: zeros: there is no backend for PrivateUse2");
+  EXPECT_EQ(message_without_place<DeviceError>([&] { to(here, Device(kTally, 1)); }),
+            "FM1406 DeviceError: to: there is no private_use1:1: devices of this kind are one");
+  EXPECT_EQ(message_without_place<DeviceError>([&] { zeros({2}, DType::f32, Device(BackendKey::cpu, 2)); }),
+            "FM1406 DeviceError: zeros: there is no cpu:2: devices of this kind are one");
   EXPECT_EQ(message_without_place<DeviceError>([&] { there.data<float>(); }),
             "FM1402 DeviceError: data: the tensor is not on the CPU\n"
             "  x    f32[2, 2]");

@@ -67,6 +67,34 @@ TEST_P(Manipulation, Grids) {
   EXPECT_EQ(ints(eye(3, 2, -1, DType::i64)), (Ints{0, 0, 1, 0, 0, 1}));
 }
 
+/// result_type(a, b) is the dtype that a op b is computed in, for every pair of dtypes, of tensors with axes, 0-d
+/// tensors and numbers.
+TEST(DTypes, ResultTypeIsThatOfOps) {
+  std::vector<Tensor> tensors;
+  for (const DType t :
+       {DType::boolean, DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32, DType::i64,
+        DType::f16, DType::bf16, DType::f32, DType::f64, DType::c64, DType::c128})
+    for (const Shape& shape : {Shape{2}, Shape{}}) tensors.push_back(zeros(shape).astype(t));
+  const Tensor condition = tensor(true);
+  const auto expect_same = [&](const Operand& a, const Operand& b) {
+    std::string wanted, got;
+    try {
+      wanted = name(where(condition, a, b).dtype());
+    } catch (const DTypeError& e) { wanted = "FM" + std::to_string(e.code()); }
+    try {
+      got = name(result_type(a, b));
+    } catch (const DTypeError& e) { got = "FM" + std::to_string(e.code()); }
+    EXPECT_EQ(got, wanted) << (a.is_tensor() ? to_string(a.tensor()) : "number") << " and "
+                           << (b.is_tensor() ? to_string(b.tensor()) : "number");
+  };
+  for (const Tensor& a : tensors) {
+    for (const Tensor& b : tensors) expect_same(a, b);
+    expect_same(a, true), expect_same(a, 1), expect_same(1u, a), expect_same(2.5, a);
+  }
+  EXPECT_EQ(result_type(zeros({2}, DType::f16), zeros({}, DType::f64)), DType::f16);
+  EXPECT_EQ(result_type(zeros({}, DType::f16), zeros({}, DType::f64)), DType::f64);
+}
+
 TEST(DTypes, CombineAndHaveLimits) {
   EXPECT_EQ(result_type({DType::u8, DType::i8}), DType::i16);
   EXPECT_EQ(result_type(ones({2}, DType::f16), 2.5), DType::f16);

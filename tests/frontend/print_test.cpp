@@ -54,6 +54,14 @@ TEST(Print, ViewsAndStreams) {
   EXPECT_EQ(out.str(), "tensor([[0, 3],\n        [1, 4],\n        [2, 5]], i64)");
 }
 
+TEST(Print, ShapesDtypesAndDevices) {
+  std::ostringstream out;
+  const Tensor x = zeros({4, 8}, DType::bf16);
+  out << x.shape() << ' ' << tensor(1).shape() << ' ' << x.dtype() << ' ' << x.device() << ' ' << Device(cuda(1)) << ' '
+      << meta() << ' ' << Device(BackendKey::private_use1);
+  EXPECT_EQ(out.str(), "[4, 8] [] bf16 cpu cuda:1 meta private_use1:0");
+}
+
 TEST(Print, ReadingComputes) {
   const Tensor x = ones({2}) + 1;
   EXPECT_TRUE(x.pending());

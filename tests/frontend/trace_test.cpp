@@ -117,7 +117,7 @@ TEST_P(Tracing, Views) {
   const auto fn = [](const std::vector<Tensor>& a) -> std::vector<Tensor> {
     const Tensor x = a[0];
     return {x.mT() + 1,
-            x.slice(1, 4, kEnd, -2),
+            x.slice(1, 4, kNone, -2),
             flip(x, {0}),
             expand_dims(x[1], 0) * x,
             broadcast_to(x[0], {3, 6}),

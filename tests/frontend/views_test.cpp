@@ -54,19 +54,19 @@ TEST_P(Views, BroadcastAndFlip) {
 TEST_P(Views, SlicesClampLikePython) {
   const Tensor x = arange(5);
   EXPECT_EQ(ints(slice(x, 0, 1, 3)), (Ints{1, 2}));
-  EXPECT_EQ(ints(slice(x, 0, -2, kEnd)), (Ints{3, 4}));
+  EXPECT_EQ(ints(slice(x, 0, -2, kNone)), (Ints{3, 4}));
   EXPECT_EQ(ints(slice(x, 0, 0, 100, 2)), (Ints{0, 2, 4}));
   EXPECT_EQ(ints(slice(x, 0, -100, -3)), (Ints{0, 1}));
   EXPECT_EQ(ints(slice(x, 0, 3, 1)), (Ints{}));
   EXPECT_EQ(ints(slice(x, 0, 100, 200)), (Ints{}));
-  EXPECT_EQ(ints(slice(x, 0, -1, kEnd, -1)), (Ints{4, 3, 2, 1, 0}));
+  EXPECT_EQ(ints(slice(x, 0, -1, kNone, -1)), (Ints{4, 3, 2, 1, 0}));
   EXPECT_EQ(ints(slice(x, 0, 3, 0, -2)), (Ints{3, 1}));
   EXPECT_EQ(ints(slice(x, 0, 100, -100, -3)), (Ints{4, 1}));
-  EXPECT_EQ(ints(slice(x, 0, 2, kEnd, INT64_MAX)), (Ints{2}));
-  EXPECT_EQ(ints(slice(x, 0, 2, kEnd, INT64_MIN)), (Ints{2}));
+  EXPECT_EQ(ints(slice(x, 0, 2, kNone, INT64_MAX)), (Ints{2}));
+  EXPECT_EQ(ints(slice(x, 0, 2, kNone, INT64_MIN)), (Ints{2}));
   EXPECT_EQ(ints(x.slice(0, 1, 4).slice(0, 1, 2)), (Ints{2}));
-  EXPECT_EQ(ints(slice(arange(0), 0, 0, kEnd)), (Ints{}));
-  EXPECT_EQ(ints(slice(arange(0), 0, -1, kEnd, -1)), (Ints{}));
+  EXPECT_EQ(ints(slice(arange(0), 0, 0, kNone)), (Ints{}));
+  EXPECT_EQ(ints(slice(arange(0), 0, -1, kNone, -1)), (Ints{}));
 }
 
 TEST_P(Views, PositionsAndParts) {

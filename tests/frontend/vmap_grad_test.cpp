@@ -173,7 +173,7 @@ TEST_P(VmapGrad, WritesInPlaceAndViews) {
   const Tensor xs = random_f64({3, 4}, 0.2, 1, true, 10);
   const auto f = [](const Tensor& x) {
     Tensor y = x * 2;
-    const Tensor tail = slice(y, 0, 1, kEnd);
+    const Tensor tail = slice(y, 0, 1, kNone);
     y += square(x);
     y[0] *= x[1];
     tail.assign(tail * x[0]);

@@ -111,8 +111,7 @@ Tensor Execution::input(const Step& s) {
     store(dtype, random, s.choices[5] % 5 == 0, &bytes[at]);
   Tensor x = from_buffer(bytes.data(), dtype, sizes).to(device_);
   if (layout == 1 && !sizes.empty())
-    return slice(x, -1, s.choices[6] % 2 == 0 ? 1 : -2, s.choices[6] % 2 == 0 ? kEnd : -kEnd,
-                 s.choices[6] % 2 == 0 ? 2 : -2);
+    return slice(x, -1, s.choices[6] % 2 == 0 ? 1 : -2, kNone, s.choices[6] % 2 == 0 ? 2 : -2);
   if (layout == 2) return permute(x, shuffled_axes(x.rank(), s.choices[6]));
   if (layout == 3 && x.rank() > 0) return flip(x, axis_of(x, s.choices[6]));
   return x;
@@ -186,10 +185,10 @@ Tensor Execution::view(const Step& s) {
     }
     case 3: return permute(x, shuffled_axes(x.rank(), s.choices[2]));
     case 4:
-      return slice(x, axis, static_cast<std::int64_t>(s.choices[2] % 4), s.choices[3] % 2 == 0 ? kEnd : -1,
+      return slice(x, axis, static_cast<std::int64_t>(s.choices[2] % 4), s.choices[3] % 2 == 0 ? kNone : -1,
                    1 + s.choices[4] % 3);
     case 5:
-      return slice(x, axis, -1 - static_cast<std::int64_t>(s.choices[2] % 2), -kEnd,
+      return slice(x, axis, -1 - static_cast<std::int64_t>(s.choices[2] % 2), kNone,
                    -1 - static_cast<std::int64_t>(s.choices[4] % 2));
     case 6: return expand_dims(x, static_cast<std::int64_t>(s.choices[2] % (x.rank() + 1)));
     case 7: return squeeze(x);

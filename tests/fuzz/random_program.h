@@ -54,7 +54,7 @@ enum class Certainty : std::uint8_t { exact, close, unknown };
 /// One execution, of tensors on one device. `values` has an entry per step; writes and holes leave an undefined tensor.
 class Execution {
  public:
-  explicit Execution(const AxisSizes& sizes, BackendKey device = BackendKey::cpu) : sizes_(sizes), device_(device) {}
+  explicit Execution(const AxisSizes& sizes, Device device = BackendKey::cpu) : sizes_(sizes), device_(device) {}
   /// Makes the call; false if the interface rejects it or an operand is missing.
   bool step(const Step& step);
   /// Takes back the last step, which was rejected.
@@ -79,7 +79,7 @@ class Execution {
   const Tensor& value(const Step& s, std::size_t i) const { return values.at(s.values[i]); }
 
   AxisSizes sizes_;
-  BackendKey device_;
+  Device device_;
   std::vector<std::size_t> cell_of_;  // per value; views share one with what they look into
   std::vector<Certainty> cells_;
   Generator generator_{7};

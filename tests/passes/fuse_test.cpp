@@ -132,7 +132,7 @@ TEST_F(Fuse, ConstantsAndPositionsNeedNoBuffer) {
 
 TEST_F(Fuse, ViewsOfInputsAreLoads) {
   const Tensor x = some({12, 10}), y = some({10, 6});
-  expect_steps(1, [&] { return exp(slice(transpose(x), 1, 10, -kEnd, -2)) * slice(y, 1, 0, 6); });
+  expect_steps(1, [&] { return exp(slice(transpose(x), 1, 10, kNone, -2)) * slice(y, 1, 0, 6); });
 }
 
 TEST_F(Fuse, ProducersAreComputedWhereAPermutedReaderNeedsThem) {
@@ -154,7 +154,7 @@ TEST_F(Fuse, RandomNumbersKeepTheirPositionsThroughViews) {
   expect_steps(1, [&] { return draw([](const Tensor& x) { return exp(x) * 2; }); });
   const auto through_views = [&]() -> Values {
     return {draw([](const Tensor& x) { return exp(transpose(x)); }),
-            draw([](const Tensor& x) { return exp(slice(x, 1, 9, -kEnd, -3)); }),
+            draw([](const Tensor& x) { return exp(slice(x, 1, 9, kNone, -3)); }),
             draw([](const Tensor& x) { return sum(reshape(x, -1), 0); })};
   };
   const ModeGuard guard(Mode::compiled);
@@ -283,7 +283,7 @@ TEST_F(Fuse, SiblingsThatWaitForEachOtherThroughALaterGroupStayApart) {
   const auto program = [&]() -> Values {
     const Tensor every = all(y, {0, 1}, true);
     const Tensor scaled = x * astype(reshape(slice(every, 0, 0, 1), 1), DType::i32);
-    const Tensor at = argmin(slice(take(table, remainder(where(choice, 1, x), 5)), 0, 3, kEnd) * 2, 0, true);
+    const Tensor at = argmin(slice(take(table, remainder(where(choice, 1, x), 5)), 0, 3, kNone) * 2, 0, true);
     return {scaled + 1, exp(where(astype(at, DType::boolean), astype(every, DType::f64), 0.5) * 2)};
   };
   const ModeGuard guard(Mode::compiled);

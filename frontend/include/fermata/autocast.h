@@ -27,8 +27,8 @@ AutocastPolicy autocast_policy(Op op);
 inline bool autocast_enabled() {
   return thread_keys.included.has(Functionality::autocast) && !thread_keys.excluded.has(Functionality::autocast);
 }
-/// The narrow dtype of the innermost region: what `lower` means on a backend.
-DType autocast_dtype(BackendKey backend = BackendKey::cpu);
+/// The narrow dtype of the innermost region: what `lower` means on a device.
+DType autocast_dtype(Device device = {});
 
 /// A region of mixed precision; `enabled = false` is a region without, for the inside of another one. Guards nest and
 /// restore on exceptions. Casts of leaves that want a gradient are kept until the outermost region ends.

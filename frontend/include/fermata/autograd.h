@@ -52,6 +52,8 @@ std::vector<Tensor> gradients(const Tensor& y, std::initializer_list<Tensor> xs,
                               bool create_graph = false, bool retain_graph = false,
                               Location where = Location::current());
 
+namespace detail {
+
 /// One evaluation of a function for its derivative: what grad() is made of. Arguments are marked, the function is run
 /// on the marks while this is in scope, and its result handed in.
 class FunctionGradient {
@@ -92,6 +94,8 @@ template <class T> T take_like(const T& xs, const Tensor*& next) {
 inline Tensor& differentiated(Tensor& value) { return value; }
 template <class T> Tensor& differentiated(T& value) { return std::get<0>(detail::members(value)); }
 
+}  // namespace detail
+
 /// value_and_grad<0, 2>(f)(a, b, c) is a pair: f(a, b, c), and its gradients with respect to a and c as a tuple (not a
 /// tuple for one argument, by default the first). f gives a tensor of one element; the arguments to differentiate are
 /// floating tensors or trees of them (fermata/tensor_tree.h), the others anything. A gradient has the type of its
@@ -104,7 +108,7 @@ template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location w
     return value_and_grad<0>(std::move(f), where);
   } else {
     return [f = std::move(f), where](const auto&... arguments) {
-      FunctionGradient level(where);
+      detail::FunctionGradient level(where);
       std::tuple<std::decay_t<decltype(arguments)>...> marked(arguments...);
       ((std::get<Arguments>(marked) = level.mark(std::get<Arguments>(marked))), ...);
       auto value = std::apply(f, marked);
@@ -112,7 +116,7 @@ template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location w
       if constexpr (std::is_same_v<decltype(value), Tensor>) {
         all = level.differentiate(value);
       } else {
-        Tensor& first = differentiated(value);
+        Tensor& first = detail::differentiated(value);
         all = level.differentiate(first);
         each_tensor(value, [&](Tensor& x) {
           if (&x != &first && x.defined()) level.settle(x);
@@ -120,7 +124,7 @@ template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location w
       }
       const Tensor* next = all.data();
       // Braces: elements are taken from left to right.
-      std::tuple gradients{take_like(std::get<Arguments>(marked), next)...};
+      std::tuple gradients{detail::take_like(std::get<Arguments>(marked), next)...};
       if constexpr (sizeof...(Arguments) == 1)
         return std::pair(std::move(value), std::move(std::get<0>(gradients)));
       else

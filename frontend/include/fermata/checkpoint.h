@@ -7,8 +7,12 @@
 
 namespace fermata {
 
+namespace detail {
+
 /// What checkpoint() calls.
 std::vector<Tensor> checkpoint_flat(const TensorFunction& f, const std::vector<Tensor>& arguments, Location where);
+
+}  // namespace detail
 
 /// f as a function that keeps nothing for its backward pass but its arguments: they are kept, and f runs again when the
 /// gradient arrives. Values and gradients are those of f.
@@ -21,8 +25,8 @@ std::vector<Tensor> checkpoint_flat(const TensorFunction& f, const std::vector<T
 /// compiled functions, under vmap, and to any order.
 template <class F> auto checkpoint(F f, Location where = Location::current()) {
   return [f = std::move(f), where](const auto&... arguments) {
-    const FlatFunction flat(f, std::tuple<std::decay_t<decltype(arguments)>...>(arguments...));
-    return flat.result(checkpoint_flat(flat.function(), flat.tensors(), where));
+    const detail::FlatFunction flat(f, std::tuple<std::decay_t<decltype(arguments)>...>(arguments...));
+    return flat.result(detail::checkpoint_flat(flat.function(), flat.tensors(), where));
   };
 }
 

@@ -36,6 +36,8 @@ namespace fermata {
 /// FERMATA_CHECK_REPLAY=1 and in debug builds. Gives what was set before.
 bool set_check_replay(bool on);
 
+namespace detail {
+
 /// What compile() returns holds one of these: the captures of one function.
 class CompiledCore {
  public:
@@ -63,8 +65,6 @@ class CompiledCore {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-namespace detail {
 
 template <class T> inline constexpr bool is_number =
     std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, Setting>;
@@ -187,13 +187,13 @@ template <class F> class CompiledFunction {
     if constexpr (std::is_void_v<R>) {
       const auto body = [&](std::span<const Tensor> stand_ins) {
         run(stand_ins, args...);
-        return CompiledCore::Results{};
+        return detail::CompiledCore::Results{};
       };
       replay(
           body, [](std::span<Tensor>, const void*) {}, args...);
     } else if constexpr (std::is_same_v<R, Tensor>) {
       const auto body = [&](std::span<const Tensor> stand_ins) {
-        return CompiledCore::Results{{run(stand_ins, args...)}};
+        return detail::CompiledCore::Results{{run(stand_ins, args...)}};
       };
       Tensor result;
       replay(
@@ -207,16 +207,16 @@ template <class F> class CompiledFunction {
     } else {
       const auto body = [&](std::span<const Tensor> stand_ins) {
         R result = run(stand_ins, args...);
-        CompiledCore::Results out{defined_tensors_in(result)};
+        detail::CompiledCore::Results out{defined_tensors_in(result)};
         detail::add_words(out.numbers, result);
-        out.form = std::make_shared<const TreeForm<R>>(std::move(result));
+        out.form = std::make_shared<const detail::TreeForm<R>>(std::move(result));
         return out;
       };
       std::optional<R> result;
       replay(
           body,
           [&](std::span<Tensor> values, const void* form) {
-            result.emplace(static_cast<const TreeForm<R>*>(form)->filled(values));
+            result.emplace(static_cast<const detail::TreeForm<R>*>(form)->filled(values));
           },
           args...);
       return *std::move(result);
@@ -236,7 +236,7 @@ template <class F> class CompiledFunction {
 
   F fn_;
   Location where_;  // of compile(): a call takes any number of arguments, and none can be defaulted after them
-  CompiledCore core_;
+  detail::CompiledCore core_;
 };
 
 /// Errors of a call as a whole name the line of compile(); those of calls inside fn name their own.

@@ -16,6 +16,6 @@ namespace fermata {
 /// Errors   ShapeError where shapes do not broadcast; DTypeError for complex parts.
 Tensor complex(const Operand& re, const Operand& im);
 /// Is the dtype of x a complex one?
-bool is_complex(const Tensor& x);
+bool is_complex(const Tensor& x, Location where = Location::current());
 
 }  // namespace fermata

@@ -12,14 +12,6 @@ Tensor softmax(const Tensor& x, std::int64_t axis = -1, Location where = Locatio
 /// log(softmax(x)), without the loss of the detour.
 Tensor log_softmax(const Tensor& x, std::int64_t axis = -1, Location where = Location::current());
 
-/// The mean negative log-likelihood of labels under softmax(logits, -1).
-///
-/// Shapes   logits [..N, C], labels [..N] -> []. DType logits floating, labels an integer dtype in [0, C); a label out
-/// of
-///          range makes the result NaN.
-/// Errors   ShapeError if the shapes do not fit; DTypeError unless labels are integers.
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Location where = Location::current());
-
 /// (x - mean) / sqrt(var + eps) over the last axis, times weight, plus bias.
 ///
 /// Shapes   x [..N, C], weight and bias [C] or undefined -> the shape of x.

@@ -18,6 +18,8 @@
 
 namespace fermata {
 
+namespace detail {
+
 std::vector<Tensor> cond_flat(const Operand& predicate, const TensorFunction& when_true,
                               const TensorFunction& when_false, const std::vector<Tensor>& operands);
 std::vector<Tensor> while_flat(const TensorFunction& condition, const TensorFunction& body,
@@ -25,8 +27,6 @@ std::vector<Tensor> while_flat(const TensorFunction& condition, const TensorFunc
 /// `f` gives `init.size()` tensors that are carried, then those that are stacked; so does this.
 std::vector<Tensor> scan_flat(const TensorFunction& f, const std::vector<Tensor>& init,
                               const std::vector<Tensor>& sequences, bool reverse, Location where);
-
-namespace detail {
 
 /// A value as the arguments of a function: a tuple is several.
 template <class T> auto as_arguments(T value) {
@@ -48,11 +48,11 @@ template <class T> auto as_arguments(T value) {
 /// Errors     ValueError FM1764 for a predicate of several elements, ShapeError FM1762 where the results differ.
 template <class F, class G, class... A>
 auto cond(const Operand& predicate, F when_true, G when_false, const A&... operands) {
-  const FlatFunction first(std::move(when_true), std::tuple<A...>(operands...));
-  const FlatFunction second(std::move(when_false), std::tuple<A...>(operands...));
+  const detail::FlatFunction first(std::move(when_true), std::tuple<A...>(operands...));
+  const detail::FlatFunction second(std::move(when_false), std::tuple<A...>(operands...));
   static_assert(std::is_same_v<decltype(first.result({})), decltype(second.result({}))>,
                 "both functions give the same type");
-  std::vector<Tensor> results = cond_flat(predicate, first.function(), second.function(), first.tensors());
+  std::vector<Tensor> results = detail::cond_flat(predicate, first.function(), second.function(), first.tensors());
   return first.has_run() ? first.result(std::move(results)) : second.result(std::move(results));
 }
 
@@ -71,8 +71,8 @@ auto cond(const Operand& predicate, F when_true, G when_false, const A&... opera
 template <class C, class B, class S>
 S while_loop(C condition, B body, const S& state, Location where = Location::current()) {
   const auto arguments = detail::as_arguments(state);
-  const FlatFunction holds(std::move(condition), arguments), next(std::move(body), arguments);
-  return with_tensors(state, while_flat(holds.function(), next.function(), next.tensors(), where));
+  const detail::FlatFunction holds(std::move(condition), arguments), next(std::move(body), arguments);
+  return with_tensors(state, detail::while_flat(holds.function(), next.function(), next.tensors(), where));
 }
 
 /// carry, y = f(carry, x) for every x along the first axis of `xs`; gives the last carry and the ys, stacked.
@@ -85,8 +85,9 @@ S while_loop(C condition, B body, const S& state, Location where = Location::cur
 /// changes the carry, FM1765 where xs has no axis or sequences differ in length.
 template <class F, class C, class X>
 auto scan(F f, const C& init, const X& xs, bool reverse = false, Location where = Location::current()) {
-  const FlatFunction flat(std::move(f), std::tuple<C, X>(init, xs));
-  return flat.result(scan_flat(flat.function(), defined_tensors_in(init), defined_tensors_in(xs), reverse, where));
+  const detail::FlatFunction flat(std::move(f), std::tuple<C, X>(init, xs));
+  return flat.result(
+      detail::scan_flat(flat.function(), defined_tensors_in(init), defined_tensors_in(xs), reverse, where));
 }
 
 /// state = body(i, state) for i = begin ... end - 1, an i64 of no axes. A tuple is passed as several arguments.

@@ -1,7 +1,7 @@
 // New tensors: filled or counted. fermata/values.h makes them of C++ values, fermata/random.h of random numbers.
 //
 // Errors: ShapeError for negative sizes, more than 16 axes, or more bytes than 64 bits count; UnsupportedError for
-// quantized dtypes.
+// quantized dtypes; ValueError FM1329 for an integer that the dtype does not hold.
 #pragma once
 
 #include <complex>
@@ -54,7 +54,7 @@ Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, std::int64_t 
 /// they are.
 ///
 /// Errors   ShapeError for a size that is negative or too large; OutOfMemoryError; DeviceError FM1403.
-Tensor empty(const IntegerList& sizes, DType dtype = DType::f32, BackendKey device = BackendKey::cpu,
+Tensor empty(const IntegerList& sizes, DType dtype = DType::f32, Device device = {},
              Location where = Location::current());
 Tensor empty_like(const Tensor& x, std::optional<DType> dtype = {}, Location where = Location::current());
 /// i64: in every element its position along one axis.

@@ -1,6 +1,6 @@
 // CUDA: the device, and what a program may choose of it: which of several, which stream, how much memory.
 //
-//   x = x.to(fm::cuda());        the same code then runs there
+//   x = x.to(fm::cuda());        the same code then runs there; fm::cuda(1) is the second device
 //
 // Nothing of CUDA is loaded before a tensor is moved or made there; a program runs as well where there is no driver, as
 // long as it does not ask. docs/cuda.md says how to build, check and debug.
@@ -14,8 +14,11 @@
 
 namespace fermata {
 
-/// The device to move tensors to. DeviceError FM1405 where it is used, if CUDA cannot be used on this machine.
-constexpr BackendKey cuda() { return BackendKey::cuda; }
+/// One of several CUDA devices, to move tensors to or make them on. DeviceError FM1405 where it is used, if CUDA cannot
+/// be used on this machine; FM1406 if there are fewer devices.
+constexpr Device cuda(int index) { return {BackendKey::cuda, index}; }
+/// The one that this thread has chosen, by default the first.
+Device cuda();
 /// Whether tensors can be moved there. Looks for the libraries, so the first call takes a while where there are any.
 bool cuda_available();
 /// How many CUDA devices there are; 0 where CUDA cannot be used.

@@ -15,6 +15,8 @@
 
 namespace fermata {
 
+namespace detail {
+
 /// One evaluation of a function and its derivative there: what the functions below are made of. Arguments are marked,
 /// the function is run on the marks, and its results handed in.
 class Linearization {
@@ -36,8 +38,6 @@ class Linearization {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-namespace detail {
 
 template <class T> inline constexpr bool is_tensor_tuple = requires { std::tuple_size<T>::value; };
 /// f of one argument, or of the elements of a tuple.
@@ -70,7 +70,7 @@ Tensor rows_as(const Tensor& rows, const Tensor& first, const Tensor& rest, Loca
 ///          computed in compiled mode (docs/transforms.md).
 template <class F, class P, class T>
 auto jvp(F f, const P& primals, const T& tangents, Location where = Location::current()) {
-  Linearization at("jvp", where);
+  detail::Linearization at("jvp", where);
   auto value = detail::evaluate(at, f, primals, true);
   auto tangent = with_tensors(value, at.push(defined_tensors_in(tangents)));
   return std::pair(std::move(value), std::move(tangent));
@@ -80,7 +80,7 @@ auto jvp(F f, const P& primals, const T& tangents, Location where = Location::cu
 ///
 ///   auto [y, df] = linearize(f, std::tuple(x, w));   Tensor dy = df(std::tuple(dx, dw));
 template <class F, class P> auto linearize(F f, const P& primals, Location where = Location::current()) {
-  auto at = std::make_shared<Linearization>("linearize", where);
+  auto at = std::make_shared<detail::Linearization>("linearize", where);
   auto value = detail::evaluate(*at, f, primals, true);
   auto push = [at, value](const auto& tangents) { return with_tensors(value, at->push(defined_tensors_in(tangents))); };
   return std::pair(std::move(value), std::move(push));
@@ -92,7 +92,7 @@ template <class F, class P> auto linearize(F f, const P& primals, Location where
 ///
 /// Errors   when called: GradientError FM1760 where a cotangent has another shape than the result.
 template <class F, class P> auto pullback(F f, const P& primals, Location where = Location::current()) {
-  auto at = std::make_shared<Linearization>("pullback", where);
+  auto at = std::make_shared<detail::Linearization>("pullback", where);
   auto value = detail::evaluate(*at, f, primals, false);
   auto pull = [at, primals](const auto& cotangents) {
     return with_tensors(primals, at->pull(defined_tensors_in(cotangents)));

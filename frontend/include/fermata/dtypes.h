@@ -1,4 +1,4 @@
-// Questions about element types: how they combine, and the limits of their values.
+// Element types under the names of NumPy and PyTorch, how they combine, and the limits of their values.
 #pragma once
 
 #include <initializer_list>
@@ -8,11 +8,18 @@
 
 namespace fermata {
 
-/// The dtype that operands of these dtypes compute in. Host numbers count by kind only.
+inline constexpr DType float16 = DType::f16, bfloat16 = DType::bf16, float32 = DType::f32, float64 = DType::f64;
+inline constexpr DType int8 = DType::i8, int16 = DType::i16, int32 = DType::i32, int64 = DType::i64;
+inline constexpr DType uint8 = DType::u8, uint16 = DType::u16, uint32 = DType::u32, uint64 = DType::u64;
+inline constexpr DType bool_ = DType::boolean, complex64 = DType::c64, complex128 = DType::c128;
+
+/// The dtype that operands of these dtypes, with axes, compute in.
 ///
 /// Errors   DTypeError where no dtype holds both, as of u64 with a signed integer.
 /// Source   Python array API 2023.12, result_type; mixed kinds as in PyTorch.
 DType result_type(std::initializer_list<DType> dtypes, Location where = Location::current());
+/// The dtype that two operands compute in: 0-d tensors and host numbers count by kind only, as in every op
+/// (fermata/ops.h).
 DType result_type(const Operand& lhs, const Operand& rhs);
 /// True if every kind of value of `from` is one of `to`: promotion of the two gives `to`.
 bool can_cast(DType from, DType to);

@@ -13,13 +13,13 @@ namespace fermata {
 
 /// The pending program that would compute `t`, as text that `fermata run` and `fermata opt` read back; for a tensor
 /// that has its value, just that input.
-std::string dump_ir(const Tensor& t);
-std::string dump_ir(const std::vector<Tensor>& tensors);
+std::string dump_ir(const Tensor& t, Location where = Location::current());
+std::string dump_ir(const std::vector<Tensor>& tensors, Location where = Location::current());
 
 /// The same program, what the compiler makes of it (groups, kernels, the kernel chosen for each node, the candidates it
 /// beat), what was not fused and why, and how long each pass took. Computes nothing.
-std::string explain(const Tensor& t);
-std::string explain(const std::vector<Tensor>& tensors);
+std::string explain(const Tensor& t, Location where = Location::current());
+std::string explain(const std::vector<Tensor>& tensors, Location where = Location::current());
 
 /// Counters since the process began.
 struct Stats {
@@ -62,8 +62,12 @@ struct ModeComparison {
 };
 std::string to_string(const ModeComparison& comparison);
 
+namespace detail {
+
 using ErasedFunction = std::vector<Tensor> (*)(void* context);
 ModeComparison compare_modes_erased(ErasedFunction function, void* context);
+
+}  // namespace detail
 
 /// Runs `fn(args...)` in both modes until the figures settle (some tenths of a second) and says what every op costs
 /// eager and what the fused plan costs. fn returns a tensor or a vector of tensors, and must be repeatable.
@@ -74,7 +78,7 @@ template <class F, class... A> ModeComparison compare_modes(F&& fn, const A&... 
     else
       return fn(args...);
   };
-  return compare_modes_erased([](void* context) { return (*static_cast<decltype(run)*>(context))(); }, &run);
+  return detail::compare_modes_erased([](void* context) { return (*static_cast<decltype(run)*>(context))(); }, &run);
 }
 
 // Controls of the compiler that tests and benchmarks need.

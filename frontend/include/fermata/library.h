@@ -31,8 +31,8 @@ class Elements {
 
 /// The elements of a new tensor that a kernel fills, such as empty() makes: nobody has read them yet. Computes it if it
 /// is pending.
-template <class T> T* elements_to_fill(const Tensor& fresh) {
-  return static_cast<T*>(fresh.sync().node()->storage.load()->data);
+template <class T> T* elements_to_fill(const Tensor& fresh, Location where = Location::current()) {
+  return static_cast<T*>(fresh.sync(where).node()->storage.load()->data);
 }
 
 /// What the batching rule of an operator is given: a call inside vmap, with one level taken off.

@@ -40,9 +40,11 @@ struct ClassOptions {
 ///          makes its loss NaN.
 Tensor nll_loss(const Tensor& x, const Tensor& labels, const ClassOptions& options = {},
                 Location where = Location::current());
-/// nll_loss of log_softmax(x), or the cross entropy to probabilities where target has the shape of x. cross_entropy of
-/// two arguments (fermata/composites.h) has its classes along the last axis.
-Tensor cross_entropy(const Tensor& x, const Tensor& target, const ClassOptions& options,
+/// nll_loss of log_softmax(x), or the cross entropy to probabilities where target has the shape of x and is floating.
+///
+/// Shapes   x [N, C, ..] or [C]: classes are along axis 1, as in PyTorch. For scores [.., C] say {.axis = -1}.
+/// Source   PyTorch, torch.nn.functional.cross_entropy.
+Tensor cross_entropy(const Tensor& x, const Tensor& target, const ClassOptions& options = {},
                      Location where = Location::current());
 
 /// -(t log(x) + (1 - t) log(1 - x)), logarithms not below -100. weight is of each element, or undefined.

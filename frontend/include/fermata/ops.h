@@ -1,9 +1,11 @@
 // Operations on tensors: pointwise ops and their operators, casts, products, joins and gathers.
 //
-// Operands are tensors or C++ numbers, and broadcast against each other. Dtypes promote as in the Python array API
-// 2023.12; a number takes part by kind only, so x * 2.0 leaves an f16 tensor f16, and kinds mix as in PyTorch. Errors
+// Operands are tensors or C++ numbers, and broadcast against each other. The dtypes of tensors with axes promote as in
+// the Python array API 2023.12. Numbers and 0-d tensors take part by kind only (bool, integers, floats, complex), as in
+// PyTorch: x * 2.0 leaves an f16 tensor f16, so does x * y for a 0-d y of f64, and an i32 x becomes f32 or the dtype of
+// y. 0-d tensors among themselves promote as others do. result_type(x, y) (fermata/dtypes.h) gives the dtype. Errors
 // name the line of the call: ShapeError where shapes do not broadcast, DTypeError where the op is not defined for the
-// dtype.
+// dtype, ValueError FM1329 for a number that an integer tensor cannot hold (u8 beside -1).
 #pragma once
 
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// Tensors as text.
+// Tensors, and what is known of them, as text.
 #pragma once
 
 #include <iosfwd>
@@ -14,5 +14,9 @@ namespace fermata {
 /// syncs.
 std::string to_string(const Tensor& x, Location where = Location::current());
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
+/// "[4, 8]", "f32", "cuda:1".
+std::ostream& operator<<(std::ostream& out, const Shape& sizes);
+std::ostream& operator<<(std::ostream& out, DType dtype);
+std::ostream& operator<<(std::ostream& out, Device device);
 
 }  // namespace fermata

@@ -41,6 +41,8 @@ class Setting {
   mutable Tensor cell_;  // once a tensor was asked for
 };
 
+namespace detail {
+
 /// A tensor beside a Setting, and the line of the call.
 struct TensorBesideSetting {
   TensorBesideSetting(const Tensor& x, Location line = Location::current()) : tensor(x), where(line) {}
@@ -49,31 +51,33 @@ struct TensorBesideSetting {
 };
 Tensor call_beside(Op op, const TensorBesideSetting& x, const Setting& s, bool setting_first);
 
+}  // namespace detail
+
 // As with a plain number: the dtype is that of the tensor, f32 for integers. Templates, so that no other number becomes
 // a Setting here.
-template <std::same_as<Setting> S> Tensor operator+(const TensorBesideSetting& x, const S& s) {
-  return call_beside(Op::add, x, s, false);
+template <std::same_as<Setting> S> Tensor operator+(const detail::TensorBesideSetting& x, const S& s) {
+  return detail::call_beside(Op::add, x, s, false);
 }
-template <std::same_as<Setting> S> Tensor operator+(const S& s, const TensorBesideSetting& x) {
-  return call_beside(Op::add, x, s, true);
+template <std::same_as<Setting> S> Tensor operator+(const S& s, const detail::TensorBesideSetting& x) {
+  return detail::call_beside(Op::add, x, s, true);
 }
-template <std::same_as<Setting> S> Tensor operator-(const TensorBesideSetting& x, const S& s) {
-  return call_beside(Op::subtract, x, s, false);
+template <std::same_as<Setting> S> Tensor operator-(const detail::TensorBesideSetting& x, const S& s) {
+  return detail::call_beside(Op::subtract, x, s, false);
 }
-template <std::same_as<Setting> S> Tensor operator-(const S& s, const TensorBesideSetting& x) {
-  return call_beside(Op::subtract, x, s, true);
+template <std::same_as<Setting> S> Tensor operator-(const S& s, const detail::TensorBesideSetting& x) {
+  return detail::call_beside(Op::subtract, x, s, true);
 }
-template <std::same_as<Setting> S> Tensor operator*(const TensorBesideSetting& x, const S& s) {
-  return call_beside(Op::multiply, x, s, false);
+template <std::same_as<Setting> S> Tensor operator*(const detail::TensorBesideSetting& x, const S& s) {
+  return detail::call_beside(Op::multiply, x, s, false);
 }
-template <std::same_as<Setting> S> Tensor operator*(const S& s, const TensorBesideSetting& x) {
-  return call_beside(Op::multiply, x, s, true);
+template <std::same_as<Setting> S> Tensor operator*(const S& s, const detail::TensorBesideSetting& x) {
+  return detail::call_beside(Op::multiply, x, s, true);
 }
-template <std::same_as<Setting> S> Tensor operator/(const TensorBesideSetting& x, const S& s) {
-  return call_beside(Op::divide, x, s, false);
+template <std::same_as<Setting> S> Tensor operator/(const detail::TensorBesideSetting& x, const S& s) {
+  return detail::call_beside(Op::divide, x, s, false);
 }
-template <std::same_as<Setting> S> Tensor operator/(const S& s, const TensorBesideSetting& x) {
-  return call_beside(Op::divide, x, s, true);
+template <std::same_as<Setting> S> Tensor operator/(const S& s, const detail::TensorBesideSetting& x) {
+  return detail::call_beside(Op::divide, x, s, true);
 }
 
 }  // namespace fermata

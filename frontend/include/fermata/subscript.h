@@ -15,15 +15,12 @@
 #pragma once
 
 #include <initializer_list>
-#include <limits>
 #include <optional>
 
 #include "runtime/operand.h"
 
 namespace fermata {
 
-/// A bound of a slice that is left out.
-inline constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min();
 struct Ellipsis {};
 struct NewAxis {};
 /// As many full slices as there are axes without a subscript.
@@ -31,7 +28,7 @@ inline constexpr Ellipsis ellipsis{};
 /// An axis of size 1.
 inline constexpr NewAxis new_axis{};
 
-/// start:stop:step as in Python: bounds count from the end where negative and are clamped.
+/// start:stop:step as in Python: bounds count from the end where negative and are clamped; kNone leaves one out.
 struct Slice {
   constexpr explicit Slice(std::int64_t start = kNone, std::int64_t stop = kNone, std::int64_t step = 1)
       : start(start), stop(stop), step(step) {}

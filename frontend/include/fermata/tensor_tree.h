@@ -154,6 +154,20 @@ template <class T> T with_tensors(T value, std::vector<Tensor> tensors) {
   return value;
 }
 
+/// Those that are there: a tree may have places for tensors that are empty.
+template <class T> std::vector<Tensor> defined_tensors_in(const T& value) {
+  std::vector<Tensor> all;
+  each_tensor(value, [&](const Tensor& x) {
+    if (x.defined()) all.push_back(x);
+  });
+  return all;
+}
+
+/// A function of tensors, whatever its arguments and results looked like.
+using TensorFunction = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
+
+namespace detail {
+
 /// A tree without its tensors: which places have one, and everything beside them.
 template <class T> class TreeForm {
  public:
@@ -174,18 +188,6 @@ template <class T> class TreeForm {
   T value_;
   std::vector<bool> has_tensor_;
 };
-
-/// Those that are there: a tree may have places for tensors that are empty.
-template <class T> std::vector<Tensor> defined_tensors_in(const T& value) {
-  std::vector<Tensor> all;
-  each_tensor(value, [&](const Tensor& x) {
-    if (x.defined()) all.push_back(x);
-  });
-  return all;
-}
-
-/// A function of tensors, whatever its arguments and results looked like.
-using TensorFunction = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 
 /// f as such a function. What its arguments have beside tensors is fixed; the form of its result is known once it has
 /// run.
@@ -218,4 +220,5 @@ template <class F, class Arguments> class FlatFunction {
   TensorFunction function_;
 };
 
+}  // namespace detail
 }  // namespace fermata

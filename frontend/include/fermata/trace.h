@@ -65,6 +65,7 @@ std::vector<Tensor> play_trace(const Trace& trace, std::span<const Tensor> argum
 void save_trace(const Trace& trace, const std::string& path, Location where = Location::current());
 
 class Tracer;
+namespace detail {
 
 /// One run of a function under the Tracer key: what trace() is made of.
 class TraceRun {
@@ -79,6 +80,8 @@ class TraceRun {
   std::unique_ptr<Tracer> tracer_;
   std::optional<KeyGuard> keys_;
 };
+
+}  // namespace detail
 
 /// Runs `fn(args...)` once and returns what it did. Tensors in the arguments, which are trees (fermata/tensor_tree.h),
 /// become inputs, in order; what is beside them is passed on, and is fixed in the program. The result is nothing or a
@@ -95,7 +98,7 @@ requires std::invocable<F&, const A&...> Trace trace(F&& fn, const A&... args) {
                  if (std::is_same_v<A, Tensor> || x.defined()) tensors.push_back(x);
                }),
    ...);
-  TraceRun run(tensors, {});  // a default argument cannot follow the arguments: errors of theirs name no line
+  detail::TraceRun run(tensors, {});  // a default argument cannot follow the arguments: errors of theirs name no line
   std::vector<Tensor> results;
   if constexpr (std::is_void_v<std::invoke_result_t<F&, const A&...>>)
     fn(args...);

@@ -15,12 +15,17 @@ namespace fermata {
 
 /// A copy of what lies in row-major order at `elements`, which must hold as many as the sizes multiply to.
 Tensor from_buffer(const void* elements, DType dtype, const IntegerList& sizes, Location where = Location::current());
+
+namespace detail {
+
 /// A copy of `count` elements of dtype `stored`, converted to `dtype`: what the functions below come down to.
 ///
 /// Errors   ShapeError if the sizes do not multiply to `count`.
 Tensor copy_elements(const void* elements, DType stored, std::int64_t count, const IntegerList& sizes, DType dtype,
                      Location where);
 [[noreturn]] void throw_ragged(Location where);
+
+}  // namespace detail
 
 template <class T>
 concept Number =
@@ -36,7 +41,8 @@ template <Number T> inline constexpr DType default_dtype = !std::is_arithmetic_v
 /// Errors   ShapeError if the sizes do not multiply to the number of elements.
 template <class T>
 Tensor tensor(std::span<const T> values, const IntegerList& sizes, Location where = Location::current()) {
-  return copy_elements(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()), sizes, dtype_of<T>, where);
+  return detail::copy_elements(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()), sizes, dtype_of<T>,
+                               where);
 }
 template <class T>
 requires(!std::is_same_v<T, bool>) Tensor
@@ -53,12 +59,12 @@ requires(!std::is_same_v<T, bool>) Tensor tensor(const std::vector<T>& values, L
 ///
 /// Errors   ShapeError if rows differ in length.
 template <Number T> Tensor tensor(T value, std::optional<DType> dtype = {}, Location where = Location::current()) {
-  return copy_elements(&value, dtype_of<T>, 1, {}, dtype.value_or(default_dtype<T>), where);
+  return detail::copy_elements(&value, dtype_of<T>, 1, {}, dtype.value_or(default_dtype<T>), where);
 }
 template <Number T>
 Tensor tensor(std::initializer_list<T> values, std::optional<DType> dtype = {}, Location where = Location::current()) {
   const auto count = static_cast<std::int64_t>(values.size());
-  return copy_elements(std::data(values), dtype_of<T>, count, count, dtype.value_or(default_dtype<T>), where);
+  return detail::copy_elements(std::data(values), dtype_of<T>, count, count, dtype.value_or(default_dtype<T>), where);
 }
 template <Number T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, std::optional<DType> dtype = {},
                                   Location where = Location::current()) {
@@ -66,12 +72,12 @@ template <Number T> Tensor tensor(std::initializer_list<std::initializer_list<T>
   // vector<bool> has no array of bytes.
   std::vector<std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>> values;
   for (const auto& row : rows) {
-    if (row.size() != columns) throw_ragged(where);
+    if (row.size() != columns) detail::throw_ragged(where);
     values.insert(values.end(), row.begin(), row.end());
   }
-  return copy_elements(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()),
-                       {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)},
-                       dtype.value_or(default_dtype<T>), where);
+  return detail::copy_elements(values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()),
+                               {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)},
+                               dtype.value_or(default_dtype<T>), where);
 }
 template <Number T> Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
                                   std::optional<DType> dtype = {}, Location where = Location::current()) {
@@ -79,13 +85,13 @@ template <Number T> Tensor tensor(std::initializer_list<std::initializer_list<st
   const std::size_t columns = rows == 0 ? 0 : std::data(*std::data(blocks))->size();
   std::vector<std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>> values;
   for (const auto& block : blocks) {
-    if (block.size() != rows) throw_ragged(where);
+    if (block.size() != rows) detail::throw_ragged(where);
     for (const auto& row : block) {
-      if (row.size() != columns) throw_ragged(where);
+      if (row.size() != columns) detail::throw_ragged(where);
       values.insert(values.end(), row.begin(), row.end());
     }
   }
-  return copy_elements(
+  return detail::copy_elements(
       values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()),
       {static_cast<std::int64_t>(blocks.size()), static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)},
       dtype.value_or(default_dtype<T>), where);

@@ -5,16 +5,12 @@
 // ShapeError for sizes that do not fit.
 #pragma once
 
-#include <limits>
 #include <vector>
 
 #include "fermata/integer_list.h"
 #include "runtime/tensor.h"
 
 namespace fermata {
-
-/// As a bound of slice(): as far as the axis goes, in the direction of the step.
-inline constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
 
 /// The same elements in row-major order under another shape; one size may be -1, what is left over. Where no strides
 /// express that (after a permute, say) the result is a tensor of its own, as in NumPy.
@@ -33,11 +29,11 @@ Tensor broadcast_to(const Tensor& x, const IntegerList& sizes, Location where = 
 /// With the order of the elements along the axes reversed; along all of them if none is named.
 Tensor flip(const Tensor& x, const IntegerList& axes = {}, Location where = Location::current());
 /// Elements start, start + step, ... before stop along one axis. As in Python: negative positions count from the end,
-/// and bounds beyond the axis are moved to it. slice(x, 0, -1, kEnd, -1) is x backwards.
+/// bounds beyond the axis are moved to it, and kNone leaves a bound out. slice(x, 0, kNone, kNone, -1) is x backwards.
 ///
 /// Errors   ValueError if step is 0.
-Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1,
-             Location where = Location::current());
+Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start = kNone, std::int64_t stop = kNone,
+             std::int64_t step = 1, Location where = Location::current());
 /// The part at one position along an axis, which is absent from the result; x[i] is select(x, 0, i).
 Tensor select(const Tensor& x, std::int64_t axis, std::int64_t position, Location where = Location::current());
 /// Views of consecutive parts along an axis: so many of equal size, or parts of the sizes given, which add up to the

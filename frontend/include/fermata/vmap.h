@@ -54,6 +54,8 @@ class BatchAxes {
   bool one_for_all_;
 };
 
+namespace detail {
+
 /// One call of a function made by vmap(), which uses it in the order of its members. Values are trees
 /// (fermata/tensor_tree.h); the tensors of an argument share its axis, what is beside them passes unchanged.
 class VmapCall {
@@ -127,6 +129,8 @@ class VmapCall {
   std::size_t measured_ = 0, wrapped_ = 0;  // arguments
 };
 
+}  // namespace detail
+
 /// `f` as a function of batches: vmap(f)(xs) is what stacking f(x) over all x along axis 0 of xs gives.
 ///
 /// in_axes    the batch axis of the arguments, by default 0 of all; `unbatched` for those that every call shares.
@@ -141,7 +145,7 @@ class VmapCall {
 template <class F> auto vmap(F f, BatchAxes in_axes = 0, BatchAxes out_axes = 0, Location where = Location::current()) {
   return [f = std::move(f), in_axes = std::move(in_axes), out_axes = std::move(out_axes),
           where](const auto&... arguments) {
-    VmapCall call(in_axes, out_axes, sizeof...(arguments), where);
+    detail::VmapCall call(in_axes, out_axes, sizeof...(arguments), where);
     (call.measure(arguments), ...);
     // Braces: arguments are taken from left to right.
     std::tuple<std::decay_t<decltype(arguments)>...> wrapped{call.wrap(arguments)...};

@@ -9,6 +9,7 @@
 #include "fermata/composites.h"
 #include "fermata/device.h"
 #include "fermata/losses.h"
+#include "fermata/manipulation.h"
 #include "fermata/ops.h"
 #include "fermata/reductions.h"
 #include "fermata/views.h"
@@ -27,6 +28,28 @@ std::vector<ErrorOperand> lines_of(const Tensor& x, const Tensor& target, std::s
           {"target", to_string(target.dtype(), target.shape()), std::move(note)}};
 }
 
+unsigned class_axis(std::string_view function, const Tensor& x, const ClassOptions& options, Location where) {
+  return normalize_axis(function, x.rank() == 1 && options.axis == 1 ? 0 : options.axis, type_of(x), where);
+}
+
+void check_labels(std::string_view function, const Tensor& x, const Tensor& labels, std::int64_t axis, Location where) {
+  Shape rows;
+  for (unsigned i = 0; i < x.rank(); ++i)
+    if (std::int64_t{i} != axis) rows.push_back(x.shape()[i]);
+  if (labels.shape() != rows)
+    throw ShapeError(
+        1022, format_error(1022, "ShapeError", fmt::format("{}: labels have the axes of x but axis {}", function, axis),
+                           lines_of(x, labels, "should be " + to_string(rows)), where));
+  if (!is_integer(labels.dtype()))
+    throw DTypeError(1107, format_error(1107, "DTypeError", fmt::format("{}: labels must be integers", function),
+                                        lines_of(x, labels), where));
+}
+
+bool is_plain(const ClassOptions& options) {
+  return !options.weight.defined() && options.ignore_index == ClassOptions{}.ignore_index &&
+         options.reduction == LossReduction::mean && options.label_smoothing == 0;
+}
+
 /// A loss of classes with its operands checked.
 class ClassLoss {
  public:
@@ -36,7 +59,7 @@ class ClassLoss {
         function_(function),
         options_(options),
         where_(where),
-        axis_(normalize_axis(function, x.rank() == 1 && options.axis == 1 ? 0 : options.axis, type_of(x), where)),
+        axis_(class_axis(function, x, options, where)),
         classes_(x.size(axis_)),
         likelihood_(logits ? log_softmax(in_(x).tensor(), axis_, where) : in_(x).tensor()) {
     if (options.label_smoothing < 0 || options.label_smoothing > 1)
@@ -49,7 +72,7 @@ class ClassLoss {
   }
 
   Tensor of_labels(const Tensor& x, const Tensor& labels) const {
-    check_labels(x, labels);
+    check_labels(function_, x, labels, axis_, where_);
     // As i64: a number takes the dtype of what it is compared with, and ignore_index has to keep its value.
     const Located label = expand_dims(astype(labels, DType::i64, where_), axis_, where_), all = classes();
     const Located chosen = all == label, kept = vjp::not_equal(label, options_.ignore_index);
@@ -79,18 +102,6 @@ class ClassLoss {
   }
 
  private:
-  void check_labels(const Tensor& x, const Tensor& labels) const {
-    Shape rows;
-    for (unsigned i = 0; i < x.rank(); ++i)
-      if (i != axis_) rows.push_back(x.shape()[i]);
-    if (labels.shape() != rows)
-      throw ShapeError(1022, format_error(1022, "ShapeError",
-                                          fmt::format("{}: labels have the axes of x but axis {}", function_, axis_),
-                                          lines_of(x, labels, "should be " + to_string(rows)), where_));
-    if (!is_integer(labels.dtype()))
-      throw DTypeError(1107, format_error(1107, "DTypeError", fmt::format("{}: labels must be integers", function_),
-                                          lines_of(x, labels), where_));
-  }
   /// The numbers of the classes, and anything of each, along their axis.
   Located classes() const {
     Shape shape{classes_};
@@ -128,8 +139,15 @@ Tensor nll_loss(const Tensor& x, const Tensor& labels, const ClassOptions& optio
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const ClassOptions& options, Location where) {
   require_defined("cross_entropy", x, where), require_defined("cross_entropy", target, where);
-  const ClassLoss loss("cross_entropy", x, options, true, where);
   const bool probabilities = target.shape() == x.shape() && is_floating(target.dtype());
+  if (!probabilities && is_floating(x.dtype()) && is_plain(options)) {
+    // The common case is an op, which autocast and explain() know by its name: classes last.
+    const std::int64_t axis = class_axis("cross_entropy", x, options, where);
+    check_labels("cross_entropy", x, target, axis, where);
+    const Tensor operands[] = {moveaxis(x, axis, -1, where), target};
+    return general_call(Op::cross_entropy, operands, {}, where);
+  }
+  const ClassLoss loss("cross_entropy", x, options, true, where);
   return probabilities ? loss.of_probabilities(target) : loss.of_labels(x, target);
 }
 

@@ -154,7 +154,7 @@ Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& chosen, bool decou
     : Optimizer(std::move(parameters), where), options(chosen), decoupled_(decoupled) {
   for (const Tensor& p : this->parameters())
     first_.push_back(remembered(p, where)), second_.push_back(remembered(p, where));
-  const BackendKey on = first_.empty() ? BackendKey::cpu : device(first_[0]);
+  const Device on = first_.empty() ? cpu() : device(first_[0]);
   steps_ = zeros({}, DType::f64, on, where);
 }
 

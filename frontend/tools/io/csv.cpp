@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fermata/io.h"
+#include "frontend/ops/calls.h"
 #include "frontend/tools/io/file.h"
 #include "ir/error.h"
 #include "ir/float16.h"
@@ -137,6 +138,7 @@ Tensor load_csv(const std::string& path, DType dtype, const CsvFormat& format, L
 }
 
 void save_csv(const std::string& path, const Tensor& x, const CsvFormat& format, Location where) {
+  require_defined("save_csv", x, where);
   const Shape shape = x.shape();
   if (shape.rank() != 1 && shape.rank() != 2)
     throw ShapeError(1013, format_error(1013, "ShapeError", "save_csv: a table has one or two axes",

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "fermata/io.h"
+#include "frontend/ops/calls.h"
 #include "frontend/tensor/host_elements.h"
 #include "frontend/tools/io/file.h"
 #include "ir/error.h"
@@ -169,6 +170,7 @@ Tensor load_npy(const std::string& path, Location where) {
 }
 
 void save_npy(const std::string& path, const Tensor& x, Location where) {
+  require_defined("save_npy", x, where);
   const std::optional<std::string> code = type_code(x.dtype());
   if (!code) throw_dtype("save_npy", x.dtype(), "NumPy has no such dtype, or it cannot be written yet", where);
   std::string sizes;

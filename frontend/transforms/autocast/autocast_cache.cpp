@@ -85,8 +85,8 @@ DType checked(DType dtype, Location where) {
 
 }  // namespace
 
-DType autocast_dtype(BackendKey backend) {
-  return regions().dtype.value_or(backend == BackendKey::cuda ? DType::f16 : DType::bf16);
+DType autocast_dtype(Device device) {
+  return regions().dtype.value_or(device.backend() == BackendKey::cuda ? DType::f16 : DType::bf16);
 }
 
 AutocastGuard::AutocastGuard(std::optional<DType> dtype, bool enabled, Location where)

@@ -6,12 +6,15 @@
 #include <algorithm>
 
 #include "frontend/engine/capture_scope.h"
+#include "frontend/ops/calls.h"
 #include "frontend/transforms/autograd/autograd_backward.h"
 #include "frontend/transforms/autograd/autograd_rules.h"
 #include "frontend/transforms/autograd/function_tape.h"
 #include "ir/error.h"
 
 namespace fermata {
+
+using detail::FunctionGradient;
 namespace {
 
 [[noreturn]] void fail(int code, std::string_view what, std::string_view label, const Tensor& x, Location where,
@@ -66,9 +69,13 @@ std::vector<Tensor> gradients_of(const Tensor& y, const GradEdge& root, std::spa
 
 }  // namespace
 
-bool Tensor::requires_grad() const { return static_cast<bool>(grad_edge(*this)); }
+bool Tensor::requires_grad(Location where) const {
+  cell("requires_grad", where);
+  return static_cast<bool>(grad_edge(*this));
+}
 
 Tensor& Tensor::requires_grad(bool wanted, Location where) {
+  cell("requires_grad", where);
   const bool is_leaf = leaf_of(*this) != nullptr;
   if (wanted == is_leaf && (is_leaf || !requires_grad())) return *this;
   if (impl_->view != nullptr)
@@ -92,16 +99,19 @@ Tensor& Tensor::requires_grad(bool wanted, Location where) {
   return *this;
 }
 
-Tensor Tensor::grad() const {
+Tensor Tensor::grad(Location where) const {
+  cell("grad", where);
   const LeafGradient* leaf = touched_leaf(*this);
   return leaf != nullptr ? leaf->grad : Tensor();
 }
 
-void Tensor::zero_grad() const {
+void Tensor::zero_grad(Location where) const {
+  cell("zero_grad", where);
   if (LeafGradient* leaf = touched_leaf(*this)) leaf->grad = Tensor();
 }
 
 void Tensor::backward(const Tensor& seed, bool retain_graph, Location where) const {
+  cell("backward", where);
   const GradEdge root = edge_or_error("y", *this, where);
   run_backward(root, starting_gradient(*this, seed, where), nullptr, {},
                {.retain_graph = retain_graph, .level = level_of(*this)}, where);
@@ -109,10 +119,15 @@ void Tensor::backward(const Tensor& seed, bool retain_graph, Location where) con
 
 void Tensor::backward(Location where) const { backward(Tensor(), false, where); }
 
-Tensor Tensor::detach() const { return without_any_history(*this); }
+Tensor Tensor::detach(Location where) const {
+  cell("detach", where);
+  return without_any_history(*this);
+}
 
 std::vector<Tensor> gradients(const Tensor& y, std::span<const Tensor> xs, const Tensor& seed, bool create_graph,
                               bool retain_graph, Location where) {
+  require_defined("gradients", y, where);
+  for (const Tensor& x : xs) require_defined("gradients", x, where);
   for (const Tensor& x : xs)
     if (depth_of(x) < depth_of(y) && x.requires_grad())
       fail(1747, "gradients: x is from outside of the vmap that y was computed in", "x", x, where,
@@ -132,6 +147,7 @@ std::vector<Tensor> gradients(const Tensor& y, std::initializer_list<Tensor> xs,
 }
 
 Tensor FunctionGradient::mark(const Tensor& x) {
+  require_defined("grad", x, where_);
   if (!is_inexact(x.dtype()))
     fail(1717, fmt::format("grad: {} values have no gradients", name(x.dtype())), "x", x, where_,
          "cast it with astype() first");
@@ -141,6 +157,7 @@ Tensor FunctionGradient::mark(const Tensor& x) {
 }
 
 std::vector<Tensor> FunctionGradient::differentiate(Tensor& y) {
+  require_defined("grad", y, where_);
   std::vector<GradEdge> targets;
   for (const Tensor& mark : marks_) targets.push_back(grad_edge(mark));
   const VmapLevel level = vmap_frame != nullptr ? vmap_frame->level : VmapLevel{};

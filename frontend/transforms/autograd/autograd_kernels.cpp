@@ -13,6 +13,7 @@
 #include "fermata/device.h"
 #include "fermata/modes.h"
 #include "frontend/engine/capture_scope.h"
+#include "frontend/tensor/device_scope.h"
 #include "frontend/transforms/autograd/autograd.h"
 #include "frontend/transforms/autograd/autograd_rules.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
@@ -109,10 +110,10 @@ const Tensor* tensor_of(const Operand& o) { return o.is_tensor() ? &o.tensor() :
 
 /// An element of the CPU that meets another device and wants a gradient: it is moved, so that its gradient comes back.
 bool crosses(const Call& call, unsigned depth, const Tensor* t) {
-  return may_want_gradient(t, depth) && t->rank() == 0 && call.keys.backend() != device(*t);
+  return may_want_gradient(t, depth) && t->rank() == 0 && call.keys.backend() != device(*t).backend();
 }
 Tensor crossed(const Call& call, unsigned depth, const Tensor* t) {
-  return crosses(call, depth, t) ? to(*t, call.keys.backend(), call.where) : Tensor();
+  return crosses(call, depth, t) ? to(*t, chosen_device(call.keys.backend()), call.where) : Tensor();
 }
 
 template <class... Operands> Tensor pointwise(const Call& call, const Operands&... operands) {

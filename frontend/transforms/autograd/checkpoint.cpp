@@ -64,7 +64,7 @@ std::vector<Tensor> below_vmap(const TensorFunction& f, const std::vector<Tensor
   std::vector<Tensor> results;
   {
     const InsideLevel outside(frame.outer);
-    results = checkpoint_flat(lowered, below.tensors, where);
+    results = detail::checkpoint_flat(lowered, below.tensors, where);
   }
   for (Tensor& t : results) t = make_batched(same_value(t), frame.level, true);
   return results;
@@ -72,7 +72,8 @@ std::vector<Tensor> below_vmap(const TensorFunction& f, const std::vector<Tensor
 
 }  // namespace
 
-std::vector<Tensor> checkpoint_flat(const TensorFunction& f, const std::vector<Tensor>& arguments, Location where) {
+std::vector<Tensor> detail::checkpoint_flat(const TensorFunction& f, const std::vector<Tensor>& arguments,
+                                            Location where) {
   for (const Tensor& x : arguments) require_defined("checkpoint", x, where);
   if (!grad_enabled()) return f(arguments);
   const Generator start = default_generator();

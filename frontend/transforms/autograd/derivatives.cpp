@@ -15,6 +15,8 @@
 
 namespace fermata {
 
+using detail::Linearization;
+
 struct Linearization::State {
   std::string function;
   Location where;

@@ -132,8 +132,8 @@ std::vector<Tensor> choose(const Tensor& predicate, const TensorFunction& when_t
 
 }  // namespace
 
-std::vector<Tensor> cond_flat(const Operand& predicate, const TensorFunction& when_true,
-                              const TensorFunction& when_false, const std::vector<Tensor>& operands) {
+std::vector<Tensor> detail::cond_flat(const Operand& predicate, const TensorFunction& when_true,
+                                      const TensorFunction& when_false, const std::vector<Tensor>& operands) {
   const Location where = predicate.where();
   for (const Tensor& x : operands) require_defined("cond", x, where);
   if (!predicate.is_tensor()) return predicate.scalar().as_double() != 0 ? when_true(operands) : when_false(operands);

@@ -265,8 +265,8 @@ Tensors ScanCall::record(const Tensors& init, const Tensors& sequences) const {
 
 }  // namespace
 
-std::vector<Tensor> scan_flat(const TensorFunction& f, const std::vector<Tensor>& init,
-                              const std::vector<Tensor>& sequences, bool reverse, Location where) {
+std::vector<Tensor> detail::scan_flat(const TensorFunction& f, const std::vector<Tensor>& init,
+                                      const std::vector<Tensor>& sequences, bool reverse, Location where) {
   for (const Tensor& x : init) require_defined("scan", x, where);
   for (const Tensor& x : sequences) require_defined("scan", x, where);
   if (sequences.empty())

@@ -201,8 +201,8 @@ std::vector<Tensor> WhileCall::record(std::span<const Tensor> state) const {
 
 }  // namespace
 
-std::vector<Tensor> while_flat(const TensorFunction& condition, const TensorFunction& body,
-                               const std::vector<Tensor>& state, Location where) {
+std::vector<Tensor> detail::while_flat(const TensorFunction& condition, const TensorFunction& body,
+                                       const std::vector<Tensor>& state, Location where) {
   for (const Tensor& x : state) require_defined("while_loop", x, where);
   const WhileCall call{condition, body, draw_seed(where), where};
   return is_plain() || state.empty() ? call.run_plain(state) : call.run(state);

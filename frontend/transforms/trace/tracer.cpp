@@ -13,6 +13,8 @@
 
 namespace fermata {
 
+using detail::TraceRun;
+
 constinit thread_local Tracer* tracer = nullptr;
 
 namespace {

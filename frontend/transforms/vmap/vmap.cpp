@@ -12,6 +12,8 @@
 #include "ir/infer.h"
 
 namespace fermata {
+
+using detail::VmapCall;
 namespace {
 
 [[noreturn]] void throw_axes_count(std::string_view what, std::size_t axes, std::size_t values, Location where) {
