@@ -344,7 +344,7 @@ bool has_lapack() { return false; }
 
 CallKernel lapack_kernel(Op op) {
   switch (op) {
-#define FERMATA_IRREGULAR(name, operands, doc) case Op::name:
+#define FERMATA_IRREGULAR(name, structure, doc) case Op::name:
 #include "ir/ops/linalg.def"
 #undef FERMATA_IRREGULAR
     return +[](const CallArgs& args) {
