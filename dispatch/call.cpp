@@ -3,6 +3,7 @@
 
 #include "dispatch/devices.h"
 #include "dispatch/pointwise.h"
+#include "ir/op_traits.h"
 #include "ir/view.h"
 #include "runtime/device_memory.h"
 
@@ -175,10 +176,7 @@ TensorView view_of(const Node& node, Shape& strides) {
           storage};
 }
 
-bool is_view_op(Op op) {
-  return op == Op::reshape || op == Op::expand_dims || op == Op::squeeze || op == Op::permute || op == Op::slice ||
-         op == Op::broadcast_to || op == Op::unfold;
-}
+bool is_view_op(Op op) { return is_view(op); }
 
 Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const std::int64_t> attributes) {
   Storage* storage = x.storage.load(std::memory_order_acquire);

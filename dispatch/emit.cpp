@@ -3,23 +3,11 @@
 
 #include "dispatch/call.h"
 #include "dispatch/external_call.h"
+#include "ir/op_traits.h"
 
 namespace fermata {
 
-bool is_emitted(Op op) {
-  switch (family(op)) {
-    case Family::unary:
-    case Family::binary:
-    case Family::ternary:
-    case Family::reduce:
-    case Family::random: return true;
-    case Family::irregular:
-      return is_view_op(op) || op == Op::cast || op == Op::copy || op == Op::full || op == Op::iota;
-    case Family::composite:
-    case Family::external: return false;
-  }
-  return false;
-}
+bool is_emitted(Op op) { return is_view(op) || has_emit_form(op); }
 
 DTypeSet emitted_dtypes(Op op) {
   const DTypeRule rule = info(op).rule;
@@ -46,12 +34,12 @@ static bool makes_real(const CallArgs& args) { return !is_complex(args.outputs[0
 
 void add_one_op_variants(BackendKey backend, std::source_location where) {
   for (std::size_t i = 0; i < kOpCount; ++i)
-    if (const Op op = static_cast<Op>(i); is_pointwise(op) || op == Op::cast || op == Op::copy)
+    if (const Op op = static_cast<Op>(i); is_pointwise(op) || (traits(op).emit != nullptr && info(op).operands == 1))
       add_variant(op, backend,
                   {.name = "one_op",
                    .dtypes = emitted_dtypes(op),
                    .call = one_op_call(backend),
-                   .fits = op == Op::cast ? &makes_real : nullptr,
+                   .fits = traits(op).takes_dtype ? &makes_real : nullptr,
                    .fits_text = "real",
                    .where = where});
 }

@@ -11,8 +11,8 @@
 #include "ir/edit_distance.h"
 #include "ir/error.h"
 #include "ir/graph.h"
-#include "ir/graph_attributes.h"
 #include "ir/infer.h"
+#include "ir/op_traits.h"
 #include "ir/scalar_text.h"
 
 namespace fermata {
@@ -195,7 +195,7 @@ class Parser {
   }
 
   void parse_attributes(Line& line, GraphNode& node, std::size_t op_column) {
-    const auto fields = attribute_fields(node.op);
+    const auto fields = traits(node.op).fields;
     std::vector<std::vector<std::int64_t>> values(fields.size());
     std::vector<bool> given(fields.size(), false);
     if (line.accept('{') && !line.accept('}')) {
@@ -237,6 +237,7 @@ class Parser {
   static std::vector<std::int64_t> parse_attribute(Line& line, AttributeKind kind) {
     const std::size_t column = line.at();
     switch (kind) {
+      case AttributeKind::axis:
       case AttributeKind::integer: return {line.integer()};
       case AttributeKind::boolean: return {parse_boolean(line) ? 1 : 0};
       case AttributeKind::list: return line.integers();

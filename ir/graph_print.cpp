@@ -6,7 +6,7 @@
 
 #include "ir/error.h"
 #include "ir/graph.h"
-#include "ir/graph_attributes.h"
+#include "ir/op_traits.h"
 #include "ir/scalar_text.h"
 
 namespace fermata {
@@ -33,11 +33,13 @@ std::string attributes_text(const GraphNode& node) {
   std::vector<std::string> fields;
   if (!node.dense) fields.push_back("dense=false");
   if (!node.unit_inner) fields.push_back("unit_inner=false");
-  const std::size_t length = attribute_list_length(node.op, node.attributes.size()).value_or(0);
+  const OpTraits& op = traits(node.op);
+  const std::size_t length = attribute_list_length(op, node.attributes.size()).value_or(0);
   const std::int64_t* next = node.attributes.data();
-  for (const AttributeField& field : attribute_fields(node.op)) {
+  for (const AttributeField& field : op.fields) {
     std::string value;
     switch (field.kind) {
+      case AttributeKind::axis:
       case AttributeKind::integer: value = fmt::format("{}", *next++); break;
       case AttributeKind::boolean: value = *next++ != 0 ? "true" : "false"; break;
       case AttributeKind::axes: value = axes_text(static_cast<std::uint64_t>(*next++)); break;

@@ -3,8 +3,8 @@
 
 #include "ir/error.h"
 #include "ir/graph.h"
-#include "ir/graph_attributes.h"
 #include "ir/infer.h"
+#include "ir/op_traits.h"
 
 namespace fermata {
 namespace {
@@ -39,9 +39,10 @@ struct NodeChecker {
   }
 
   void check_attributes() const {
-    if (!attribute_list_length(node.op, node.attributes.size())) broken("wrong number of attributes");
+    const OpTraits& op = traits(node.op);
+    if (!attribute_list_length(op, node.attributes.size())) broken("wrong number of attributes");
     if (node.op != Op::input && !(node.dense && node.unit_inner)) broken("only inputs have a layout");
-    const auto fields = attribute_fields(node.op);
+    const auto fields = op.fields;
     for (std::size_t i = 0; i < fields.size() && fields[i].kind != AttributeKind::list; ++i)
       if (fields[i].kind == AttributeKind::boolean && (node.attributes[i] & ~std::int64_t{1}) != 0)
         broken("a truth value that is neither 0 nor 1");

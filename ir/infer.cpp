@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "ir/external_op.h"
 #include "ir/infer_call.h"
+#include "ir/op_traits.h"
+#include "ir/ops/reduce.h"
 
 namespace fermata {
 namespace {
@@ -71,7 +74,8 @@ TensorType infer_reduce(const InferCall& call) {
   const TensorType& x = call.operand(0);
   const auto accepted = apply_rule(info(call.op).rule, x.dtype);
   if (!accepted) call.refuse_dtype(0);
-  const auto mask = static_cast<std::uint64_t>(call.attributes[0]);
+  const auto op = decode<ops::Reduction>({call.attributes, {}, {}, {}});
+  const std::uint64_t mask = op.axes.value;
   if (mask >> x.shape.rank() != 0)
     normalize_axis(name(call.op), static_cast<std::int64_t>(std::bit_width(mask)) - 1, x, call.where);
   const bool is_argument = info(call.op).rule == DTypeRule::index;
@@ -81,11 +85,11 @@ TensorType infer_reduce(const InferCall& call) {
   const bool needs_elements = is_argument || call.op == Op::max || call.op == Op::min;
   Shape shape;
   for (unsigned axis = 0; axis < x.shape.rank(); ++axis) {
-    if ((mask >> axis & 1) == 0)
+    if (!op.is_reduced(axis))
       shape.push_back(x.shape[axis]);
-    else if (call.attributes[1] != 0)
+    else if (op.keepdims.value)
       shape.push_back(1);
-    if ((mask >> axis & 1) != 0 && x.shape[axis] == 0 && needs_elements)
+    if (op.is_reduced(axis) && x.shape[axis] == 0 && needs_elements)
       call.fail<ShapeError>(1009, "ShapeError", "no elements to choose from", {axis_note(axis, 0)});
   }
   return call.result(accepted->result, shape);
@@ -96,44 +100,24 @@ TensorType infer_random(const InferCall& call) {
   return call.result(call.wanted.dtype, call.wanted.shape);
 }
 
+TensorType infer_irregular(const InferCall& call) {
+  const OpTraits& op = traits(call.op);
+  const int declared = info(call.op).operands;
+  if ((declared >= 0 && call.operands.size() != static_cast<std::size_t>(declared)) ||
+      !attribute_list_length(op, call.attributes.size()))
+    throw_internal(call.headline("wrong number of operands or attributes"), call.where);
+  return op.infer(call);
+}
+
 }  // namespace
 
 std::string InferCall::headline(std::string_view what) const { return fmt::format("{}: {}", name(op), what); }
 
 std::string_view InferCall::label(std::size_t i) const {
-  static constexpr std::string_view kBinary[] = {"lhs", "rhs"}, kWhere[] = {"cond", "x", "y"}, kTake[] = {"x", "index"},
-                                    kIndexAdd[] = {"x", "index", "source"}, kUpdate[] = {"x", "values"},
-                                    kPacked[] = {"x", "packed"}, kSparse[] = {"pattern", "values", "dense"},
-                                    kSampled[] = {"pattern", "lhs", "rhs"}, kConvolution[] = {"x", "weight"},
-                                    kDataGradient[] = {"gradient", "weight"}, kWeightGradient[] = {"x", "gradient"},
-                                    kParts[] = {"re", "im"}, kSolve[] = {"a", "b"}, kPinv[] = {"x", "rtol"};
-  switch (op) {
-    case Op::where: return kWhere[i];
-    case Op::take:
-    case Op::gather: return kTake[i];
-    case Op::index_add:
-    case Op::scatter:
-    case Op::scatter_add:
-    case Op::scatter_multiply:
-    case Op::scatter_maximum:
-    case Op::scatter_minimum: return kIndexAdd[i];
-    case Op::convolution: return kConvolution[i];
-    case Op::convolution_data_gradient: return kDataGradient[i];
-    case Op::convolution_weight_gradient: return kWeightGradient[i];
-    case Op::update: return kUpdate[i];
-    case Op::matmul_packed: return kPacked[i];
-    case Op::complex: return kParts[i];
-    case Op::solve:
-    case Op::solve_triangular: return kSolve[i];
-    case Op::pinv: return kPinv[i];
-    case Op::csr_matmul: return kSparse[i];
-    case Op::csr_sampled_matmul: return kSampled[i];
-    case Op::concat: {
-      static constexpr std::string_view kFirst[] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9"};
-      return i < std::size(kFirst) ? kFirst[i] : "x..";
-    }
-    default: return operands.size() == 2 ? kBinary[i] : "x";
-  }
+  static constexpr std::string_view kBinary[] = {"lhs", "rhs"};
+  const auto named = traits(op).operands;
+  if (!named.empty()) return named[std::min(i, named.size() - 1)].name;
+  return operands.size() == 2 ? kBinary[i] : "x";
 }
 
 std::vector<ErrorOperand> InferCall::lines(const std::vector<std::string>& notes) const {
@@ -143,8 +127,12 @@ std::vector<ErrorOperand> InferCall::lines(const std::vector<std::string>& notes
   return lines;
 }
 
-unsigned InferCall::axis_attribute(const TensorType& of) const {
-  return normalize_axis(name(op), attributes[0], of, where);
+unsigned InferCall::axis(std::int64_t given, const TensorType& of) const {
+  return normalize_axis(name(op), given, of, where);
+}
+
+void InferCall::require_positive(std::int64_t value, std::string_view what) const {
+  if (value < 1) fail<ValueError>(1370, "ValueError", fmt::format("{} is {}, below 1", what, value));
 }
 
 void InferCall::refuse_dtype(std::size_t i) const {

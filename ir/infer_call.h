@@ -1,6 +1,6 @@
 // What the inference functions of one call share: its arguments, and the errors that several ops raise.
 //
-// Internal to ir/infer*.cpp; everyone else asks infer().
+// Internal to ir/infer.cpp and ir/ops/*.cpp; everyone else asks infer().
 #pragma once
 
 #include <optional>
@@ -33,8 +33,10 @@ struct InferCall {
     throw E(code, format_error(code, kind, headline(what), lines(notes), where, hint));
   }
 
-  /// Attribute 0 as an axis of `of`; it has been normalized by whoever made the call, text apart.
-  unsigned axis_attribute(const TensorType& of) const;
+  /// An attribute as an axis of `of`; it has been normalized by whoever made the call, text apart.
+  unsigned axis(std::int64_t given, const TensorType& of) const;
+  /// ValueError FM1370 unless a step or a size is 1 or more.
+  void require_positive(std::int64_t value, std::string_view what) const;
   /// DTypeError or UnsupportedError for an operand dtype that the op does not take.
   [[noreturn]] void refuse_dtype(std::size_t operand) const;
   /// DTypeError unless operands i and j have one dtype.
@@ -48,32 +50,5 @@ struct InferCall {
   /// The common shape of `a` and `b`, leading axes of operands i and j; ShapeError naming the axes that do not match.
   Shape broadcast(std::span<const std::int64_t> a, std::span<const std::int64_t> b, std::size_t i, std::size_t j) const;
 };
-
-// Products of matrices, dense and sparse: infer_products.cpp.
-TensorType infer_matmul(const InferCall& call);
-TensorType infer_matmul_i32(const InferCall& call);
-TensorType infer_matmul_packed(const InferCall& call);
-TensorType infer_csr_matmul(const InferCall& call);
-TensorType infer_csr_sampled_matmul(const InferCall& call);
-
-// Gathers, scatters, windows and convolutions: infer_neural.cpp.
-TensorType infer_gather(const InferCall& call);
-TensorType infer_scatter(const InferCall& call);
-TensorType infer_unfold(const InferCall& call);
-TensorType infer_fold(const InferCall& call);
-TensorType infer_convolution(const InferCall& call);
-TensorType infer_convolution_data_gradient(const InferCall& call);
-TensorType infer_convolution_weight_gradient(const InferCall& call);
-/// The ops of ir/ops/ordering.def, nothing for others: infer_ordering.cpp.
-std::optional<TensorType> infer_ordering(const InferCall& call);
-/// Complex numbers from parts, linear algebra and Fourier transforms: infer_linalg.cpp.
-TensorType infer_linalg(const InferCall& call);
-
-// The ops of ir/ops/control.def whose type is not an argument: infer_control.cpp.
-TensorType infer_unpack(const InferCall& call);
-TensorType infer_after(const InferCall& call);
-
-/// The ops of ir/ops/irregular.def and ir/ops/control.def.
-TensorType infer_irregular(const InferCall& call);
 
 }  // namespace fermata

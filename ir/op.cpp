@@ -5,9 +5,14 @@
 #include <unordered_map>
 
 #include "ir/external_op.h"
+#include "ir/ops/structures.h"
 
 namespace fermata {
 namespace {
+
+/// How many operands the struct of an irregular op names; -1 for any number.
+template <class O> constexpr std::int8_t kOperands = O::operands.is_list ? -1
+                                                                         : static_cast<std::int8_t>(O::operands.count);
 
 constexpr auto kOps = std::to_array<OpInfo>({
 #define FERMATA_UNARY(name, rule, formula, vjp, doc) {#name, Family::unary, DTypeRule::rule, 1, #formula, doc},
@@ -17,7 +22,10 @@ constexpr auto kOps = std::to_array<OpInfo>({
   {#name, Family::ternary, DTypeRule::rule, 3, #formula, doc},
 #define FERMATA_REDUCE(name, rule, vjp, doc) {#name, Family::reduce, DTypeRule::rule, 1, "", doc},
 #define FERMATA_RANDOM(name, formula, doc) {#name, Family::random, DTypeRule::none, 0, #formula, doc},
-#define FERMATA_IRREGULAR(name, operands, doc) {#name, Family::irregular, DTypeRule::none, operands, "", doc},
+#define FERMATA_IRREGULAR(name, structure, doc) \
+  {#name, Family::irregular, DTypeRule::none, kOperands<ops::structure>, "", doc},
+#define FERMATA_SCAN(name, monoid, rule, doc) \
+  {#name, Family::irregular, DTypeRule::rule, kOperands<ops::Scan>, "", doc},
 #define FERMATA_COMPOSITE(name, doc) {#name, Family::composite, DTypeRule::none, -1, "", doc},
 #include "ir/ops.def"
 });

@@ -16,7 +16,7 @@ enum class Op : std::uint16_t {
 #define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) name,
 #define FERMATA_REDUCE(name, rule, vjp, doc) name,
 #define FERMATA_RANDOM(name, formula, doc) name,
-#define FERMATA_IRREGULAR(name, operands, doc) name,
+#define FERMATA_IRREGULAR(name, structure, doc) name,
 #define FERMATA_COMPOSITE(name, doc) name,
 #include "ir/ops.def"
   count

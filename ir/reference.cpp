@@ -3,12 +3,18 @@
 // Floats are held and computed as double whatever their dtype, sums and products in long double, so a result is nearly
 // what exact arithmetic gives. Integers and bool follow the primitives exactly. Formulas and monoids come from the op
 // table; what this file defines by itself is data movement and matmul (reference_move.cpp has the former).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 
 #include "ir/error.h"
 #include "ir/graph.h"
 #include "ir/infer.h"
+#include "ir/ops/leaves.h"
+#include "ir/ops/moves.h"
+#include "ir/ops/products.h"
+#include "ir/ops/reduce.h"
 #include "ir/reference_element.h"
 #include "ir/scalar_interpreter.h"
 
@@ -64,7 +70,7 @@ ReduceAxes reduce_axes(const GraphNode& node, const Shape& operand) {
   ReduceAxes axes;
   const Shape strides = dense_strides(operand);
   for (unsigned axis = 0; axis < operand.rank(); ++axis) {
-    const bool reduced = (node.attributes[0] >> axis & 1) != 0;
+    const bool reduced = attributes_of<ops::Reduction>(node).is_reduced(axis);
     (reduced ? axes.reduced : axes.kept).push_back(operand[axis]);
     (reduced ? axes.reduced_strides : axes.kept_strides).push_back(strides[axis]);
   }
@@ -149,7 +155,7 @@ ReferenceTensor evaluate_iota(const GraphNode& node) {
   ReferenceTensor result{node.dtype, node.shape, {}, {}};
   Odometer position(node.shape);
   for (std::int64_t i = 0; i < position.count(); ++i, position.next())
-    result.integers.push_back(position[static_cast<std::size_t>(node.attributes[0])]);
+    result.integers.push_back(position[static_cast<std::size_t>(attributes_of<ops::Iota>(node).axis.value)]);
   return result;
 }
 
@@ -204,39 +210,10 @@ ReferenceTensor evaluate_matmul(const GraphNode& node, const ReferenceTensor& lh
   return is_inexact(node.dtype) ? result : integers.take();
 }
 
-ReferenceTensor evaluate_irregular(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands) {
-  if (auto ordered = order_elements(node, operands)) return *std::move(ordered);
-  switch (node.op) {
-    case Op::full: return evaluate_full(node);
-    case Op::iota: return evaluate_iota(node);
-    case Op::cast: return evaluate_cast(node, *operands[0]);
-    case Op::matmul:
-    case Op::matmul_i32: return evaluate_matmul(node, *operands[0], *operands[1]);
-    case Op::unpack: return unpack_bytes(node, *operands[0]);
-    case Op::matmul_packed:
-    case Op::csr_matmul:
-    case Op::csr_sampled_matmul: return sparse_products(node, operands);
-    case Op::gather:
-    case Op::scatter:
-    case Op::scatter_add:
-    case Op::scatter_multiply:
-    case Op::scatter_maximum:
-    case Op::scatter_minimum:
-    case Op::unfold:
-    case Op::fold:
-    case Op::convolution:
-    case Op::convolution_data_gradient:
-    case Op::convolution_weight_gradient: return neural_ops(node, operands);
-    case Op::complex: return complex_from_parts(node, *operands[0], *operands[1]);
-    case Op::fft:
-    case Op::rfft:
-    case Op::irfft: return transform(node, *operands[0]);
-#define FERMATA_IRREGULAR(name, operands, doc) case Op::name:
-#include "ir/ops/linalg.def"
-#undef FERMATA_IRREGULAR
-      return linear_algebra(node, operands);
-    default: return move_elements(node, operands);
-  }
+ReferenceTensor evaluate_irregular(const GraphNode& node, const ReferenceOperands& operands) {
+  if (traits(node.op).reference == nullptr)
+    throw_internal(fmt::format("reference: no evaluation of {}", name(node.op)), node.where);
+  return traits(node.op).reference(node, operands);
 }
 
 ReferenceTensor evaluate_node(const Graph& graph, const GraphNode& node, const Tensors& values) {
@@ -256,6 +233,18 @@ ReferenceTensor evaluate_node(const Graph& graph, const GraphNode& node, const T
 }
 
 }  // namespace
+
+ReferenceTensor ops::Full::reference(const GraphNode& node, const ReferenceOperands&) { return evaluate_full(node); }
+ReferenceTensor ops::Iota::reference(const GraphNode& node, const ReferenceOperands&) { return evaluate_iota(node); }
+ReferenceTensor ops::Cast::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return evaluate_cast(node, *operands[0]);
+}
+ReferenceTensor ops::Matmul::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return evaluate_matmul(node, *operands[0], *operands[1]);
+}
+ReferenceTensor ops::MatmulBytes::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return evaluate_matmul(node, *operands[0], *operands[1]);
+}
 
 std::vector<ReferenceTensor> evaluate_reference(const Graph& graph, const std::vector<ReferenceTensor>& inputs) {
   verify(graph);

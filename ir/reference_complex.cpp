@@ -6,6 +6,9 @@
 #include <numbers>
 
 #include "ir/error.h"
+#include "ir/ops/linalg.h"
+#include "ir/ops/moves.h"
+#include "ir/ops/reduce.h"
 #include "ir/reference_element.h"
 #include "ir/scalar_interpreter.h"
 
@@ -132,7 +135,7 @@ ReferenceTensor complex_reduce(const GraphNode& node, const ReferenceTensor& x) 
   std::vector<Wide> totals(static_cast<std::size_t>(element_count(node.shape)), adds ? Wide(0) : Wide(1));
   Shape kept, to;
   for (unsigned axis = 0; axis < x.shape.rank(); ++axis)
-    kept.push_back((node.attributes[0] >> axis & 1) != 0 ? 1 : x.shape[axis]);
+    kept.push_back(attributes_of<ops::Reduction>(node).is_reduced(axis) ? 1 : x.shape[axis]);
   to = stretched_strides(kept, x.shape);
   Odometer position(x.shape);
   for (std::int64_t i = 0; i < position.count(); ++i, position.next()) {
@@ -158,17 +161,19 @@ ReferenceTensor complex_cast(const GraphNode& node, const ReferenceTensor& x) {
   return result;
 }
 
-ReferenceTensor complex_from_parts(const GraphNode& node, const ReferenceTensor& re, const ReferenceTensor& im) {
+ReferenceTensor ops::ComplexOfParts::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const ReferenceTensor &re = *operands[0], &im = *operands[1];
   ReferenceTensor result{node.dtype, node.shape, {}, {}};
   for (std::size_t i = 0; i < re.floats.size(); ++i) result.complexes.emplace_back(re.floats[i], im.floats[i]);
   return result;
 }
 
-ReferenceTensor transform(const GraphNode& node, const ReferenceTensor& x) {
+/// Along an axis with `n` numbers on the longer side.
+static ReferenceTensor transform(const GraphNode& node, const ReferenceTensor& x, std::int64_t along, std::int64_t n,
+                                 bool inverse) {
   ReferenceTensor result{node.dtype, node.shape, {}, {}};
-  const auto axis = static_cast<std::size_t>(node.attributes[0]);
-  const std::int64_t n = node.op == Op::irfft ? node.attributes[1] : x.shape[axis], given = x.shape[axis];
-  const bool inverse = node.op == Op::irfft || (node.op == Op::fft && node.attributes[1] != 0);
+  const auto axis = static_cast<std::size_t>(along);
+  const std::int64_t given = x.shape[axis];
   const Shape strides = dense_strides(x.shape);
   Odometer position(node.shape);
   for (std::int64_t i = 0; i < position.count(); ++i, position.next()) {
@@ -185,6 +190,20 @@ ReferenceTensor transform(const GraphNode& node, const ReferenceTensor& x) {
     append(result, narrow(total));
   }
   return result;
+}
+
+ReferenceTensor ops::Fft::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const auto op = attributes_of<Fft>(node);
+  const ReferenceTensor& x = *operands[0];
+  return transform(node, x, op.axis.value, x.shape[static_cast<std::size_t>(op.axis.value)], op.inverse.value);
+}
+ReferenceTensor ops::Rfft::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const std::int64_t axis = attributes_of<Rfft>(node).axis.value;
+  return transform(node, *operands[0], axis, operands[0]->shape[static_cast<std::size_t>(axis)], false);
+}
+ReferenceTensor ops::Irfft::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const auto op = attributes_of<Irfft>(node);
+  return transform(node, *operands[0], op.axis.value, op.count.value, true);
 }
 
 }  // namespace fermata

@@ -6,7 +6,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include "ir/graph.h"
@@ -97,26 +96,10 @@ inline Shape stretched_strides(const Shape& from, const Shape& to) {
   return strides;
 }
 
-/// The ops that only move elements (and index_add, which also adds them): reference_move.cpp.
-ReferenceTensor move_elements(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
-/// Gathers, scatters, windows and convolutions: reference_neural.cpp.
-ReferenceTensor neural_ops(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
-/// unpack: reference_control.cpp.
-ReferenceTensor unpack_bytes(const GraphNode& node, const ReferenceTensor& bytes);
-// Complex numbers and transforms: reference_complex.cpp.
+// Regular ops and casts of complex numbers: reference_complex.cpp.
 ReferenceTensor complex_pointwise(const Graph& graph, const GraphNode& node,
                                   const std::vector<ReferenceTensor>& values);
 ReferenceTensor complex_reduce(const GraphNode& node, const ReferenceTensor& x);
 ReferenceTensor complex_cast(const GraphNode& node, const ReferenceTensor& x);
-ReferenceTensor complex_from_parts(const GraphNode& node, const ReferenceTensor& re, const ReferenceTensor& im);
-ReferenceTensor transform(const GraphNode& node, const ReferenceTensor& x);
-/// The ops of ir/ops/linalg.def: reference_linalg.cpp.
-ReferenceTensor linear_algebra(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
-/// The sparse products and those of packed bytes: reference_sparse.cpp.
-ReferenceTensor sparse_products(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands);
-
-/// The ops of ir/ops/ordering.def, nothing for others: reference_ordering.cpp.
-std::optional<ReferenceTensor> order_elements(const GraphNode& node,
-                                              const std::vector<const ReferenceTensor*>& operands);
 
 }  // namespace fermata

@@ -8,9 +8,10 @@
 #include <numeric>
 
 #include "ir/error.h"
+#include "ir/ops/linalg.h"
 #include "ir/reference_element.h"
 
-namespace fermata {
+namespace fermata::ops {
 namespace {
 
 using Real = long double;
@@ -278,38 +279,6 @@ Matrix row_of(const std::vector<Real>& values) {
   return row;
 }
 
-Matrix evaluate(const GraphNode& node, const Matrix& a, const Matrix& b) {
-  switch (node.op) {
-    case Op::cholesky: return cholesky(a, node.attributes[0] != 0);
-    case Op::solve: return solve(a, b);
-    case Op::solve_triangular: return substitute(a, b, node.attributes[0] != 0, node.attributes[1] != 0);
-    case Op::inv: return solve(a, identity(a.rows));
-    case Op::cofactor: return cofactors(a);
-    case Op::qr: return packed_qr(a, node.attributes[0] != 0);
-    case Op::eigh: return eigen(a);
-    case Op::svd: return packed_svd(a, node.attributes[0] != 0);
-    case Op::svdvals: return row_of(decompose(a).values);
-    case Op::pinv: return pseudo_inverse(a, b(0, 0).real());
-    case Op::eigvalsh: {
-      Matrix values = eigen(a);
-      values.at.resize(static_cast<std::size_t>(a.rows));
-      return values;
-    }
-    case Op::det: {
-      Matrix one(1, 1);
-      one(0, 0) = determinant(a);
-      return one;
-    }
-    case Op::slogdet: {
-      const auto [sign, size] = signed_log(a);
-      Matrix both(1, 2);
-      both(0, 0) = sign, both(0, 1) = size;
-      return both;
-    }
-    default: throw_internal(fmt::format("reference: no evaluation of {}", name(node.op)), node.where);
-  }
-}
-
 Matrix read_matrix(const ReferenceTensor& x, std::int64_t number, std::int64_t rows, std::int64_t columns) {
   Matrix m(rows, columns);
   const auto start = static_cast<std::size_t>(number * rows * columns);
@@ -318,12 +287,11 @@ Matrix read_matrix(const ReferenceTensor& x, std::int64_t number, std::int64_t r
   return m;
 }
 
-}  // namespace
-
-ReferenceTensor linear_algebra(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands) {
+/// A function of each matrix of a stack, and of the matrices of a second operand where there is one.
+template <class F> ReferenceTensor each_matrix(const GraphNode& node, const ReferenceOperands& operands, F&& evaluate) {
   const ReferenceTensor& a = *operands[0];
   const ReferenceTensor& b = *operands.back();
-  const bool pinv = node.op == Op::pinv, two = operands.size() == 2 && !pinv;
+  const bool two = operands.size() == 2;
   const auto batch_of = [](const Shape& s) { return Shape(std::span(s).first(s.rank() - 2u)); };
   const auto rows = [](const Shape& s) { return s[s.rank() - 2u]; };
   const Shape batch = two ? *broadcast_shapes(batch_of(a.shape), batch_of(b.shape)) : batch_of(a.shape);
@@ -333,10 +301,8 @@ ReferenceTensor linear_algebra(const GraphNode& node, const std::vector<const Re
   Odometer position(batch);
   for (std::int64_t i = 0; i < position.count(); ++i, position.next()) {
     const Matrix first = read_matrix(a, position.offset(left), rows(a.shape), a.shape.back());
-    const Matrix second = two    ? read_matrix(b, position.offset(right), rows(b.shape), b.shape.back())
-                          : pinv ? read_matrix(b, i, 1, 1)
-                                 : Matrix(0, 0);
-    for (const Number z : evaluate(node, first, second).at) {
+    const Matrix second = two ? read_matrix(b, position.offset(right), rows(b.shape), b.shape.back()) : Matrix(0, 0);
+    for (const Number z : evaluate(first, second).at) {
       if (is_complex(node.dtype))
         result.complexes.emplace_back(static_cast<double>(z.real()), static_cast<double>(z.imag()));
       else
@@ -346,4 +312,69 @@ ReferenceTensor linear_algebra(const GraphNode& node, const std::vector<const Re
   return result;
 }
 
-}  // namespace fermata
+}  // namespace
+
+ReferenceTensor Cholesky::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const auto op = attributes_of<Cholesky>(node);
+  return each_matrix(node, operands, [&](const Matrix& a, const Matrix&) { return cholesky(a, op.upper.value); });
+}
+ReferenceTensor Solve::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return each_matrix(node, operands, [](const Matrix& a, const Matrix& b) { return solve(a, b); });
+}
+ReferenceTensor SolveTriangular::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const auto op = attributes_of<SolveTriangular>(node);
+  return each_matrix(node, operands,
+                     [&](const Matrix& a, const Matrix& b) { return substitute(a, b, op.upper.value, op.unit.value); });
+}
+ReferenceTensor MatrixOfMatrix::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return each_matrix(node, operands, [&](const Matrix& a, const Matrix&) {
+    return node.op == Op::inv ? solve(a, identity(a.rows)) : cofactors(a);
+  });
+}
+ReferenceTensor Det::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return each_matrix(node, operands, [](const Matrix& a, const Matrix&) {
+    Matrix one(1, 1);
+    one(0, 0) = determinant(a);
+    return one;
+  });
+}
+ReferenceTensor Slogdet::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return each_matrix(node, operands, [](const Matrix& a, const Matrix&) {
+    const auto [sign, size] = signed_log(a);
+    Matrix both(1, 2);
+    both(0, 0) = sign, both(0, 1) = size;
+    return both;
+  });
+}
+ReferenceTensor Qr::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const auto op = attributes_of<Qr>(node);
+  return each_matrix(node, operands, [&](const Matrix& a, const Matrix&) { return packed_qr(a, op.complete.value); });
+}
+ReferenceTensor Eigh::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return each_matrix(node, operands, [](const Matrix& a, const Matrix&) { return eigen(a); });
+}
+ReferenceTensor Eigvalsh::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return each_matrix(node, operands, [](const Matrix& a, const Matrix&) {
+    Matrix values = eigen(a);
+    values.at.resize(static_cast<std::size_t>(a.rows));
+    return values;
+  });
+}
+ReferenceTensor Svd::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const auto op = attributes_of<Svd>(node);
+  return each_matrix(node, operands, [&](const Matrix& a, const Matrix&) { return packed_svd(a, op.full.value); });
+}
+ReferenceTensor Svdvals::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return each_matrix(node, operands, [](const Matrix& a, const Matrix&) { return row_of(decompose(a).values); });
+}
+ReferenceTensor Pinv::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  std::size_t next = 0;  // the tolerance of the matrix at hand
+  return each_matrix(node, {operands[0]}, [&](const Matrix& a, const Matrix&) {
+    const ReferenceTensor& tolerance = *operands[1];
+    const std::size_t i = next++;
+    return pseudo_inverse(
+        a, is_complex(tolerance.dtype) ? Real(tolerance.complexes[i].real()) : Real(tolerance.floats[i]));
+  });
+}
+
+}  // namespace fermata::ops

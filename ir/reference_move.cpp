@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 
 #include "ir/error.h"
+#include "ir/ops/control.h"
+#include "ir/ops/indexing.h"
+#include "ir/ops/moves.h"
+#include "ir/ops/views.h"
 #include "ir/reference_element.h"
 
-namespace fermata {
+namespace fermata::ops {
 namespace {
 
 /// A result of the node's type, and element copies into it from any tensor of the same dtype.
@@ -46,19 +50,19 @@ ReferenceTensor strided_view(const GraphNode& node, const ReferenceTensor& x, st
 
 ReferenceTensor permute(const GraphNode& node, const ReferenceTensor& x) {
   const Shape dense = dense_strides(x.shape);
+  const auto axes = attributes_of<Permute>(node).axes.value;
   Shape strides(node.shape);
-  for (unsigned axis = 0; axis < strides.rank(); ++axis)
-    strides[axis] = dense[static_cast<std::size_t>(node.attributes[axis])];
+  for (unsigned axis = 0; axis < strides.rank(); ++axis) strides[axis] = dense[static_cast<std::size_t>(axes[axis])];
   return strided_view(node, x, 0, strides);
 }
 
 ReferenceTensor slice(const GraphNode& node, const ReferenceTensor& x) {
   Shape strides = dense_strides(x.shape);
-  const std::size_t rank = strides.rank();
+  const auto op = attributes_of<Slice>(node);
   std::int64_t start = 0;
-  for (std::size_t axis = 0; axis < rank; ++axis) {
-    start += node.attributes[axis] * strides[axis];
-    strides[axis] *= node.attributes[rank + axis];
+  for (std::size_t axis = 0; axis < strides.rank(); ++axis) {
+    start += op.start.value[axis] * strides[axis];
+    strides[axis] *= op.step.value[axis];
   }
   return strided_view(node, x, start, strides);
 }
@@ -73,14 +77,13 @@ AxisSplit split_at(const Shape& shape, std::size_t axis) {
     (i < axis ? split.outer : i == axis ? split.size : split.inner) *= shape[i];
   return split;
 }
-std::size_t axis_of(const GraphNode& node, const ReferenceTensor& x) {
-  const std::int64_t axis = node.attributes[0];
+std::size_t axis_of(std::int64_t axis, const ReferenceTensor& x) {
   return static_cast<std::size_t>(axis < 0 ? axis + x.shape.rank() : axis);
 }
 
 ReferenceTensor concat(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands) {
   Mover mover(node);
-  const std::size_t axis = axis_of(node, *operands[0]);
+  const std::size_t axis = axis_of(attributes_of<Concat>(node).axis.value, *operands[0]);
   const AxisSplit whole = split_at(node.shape, axis);
   std::int64_t before = 0;
   for (const ReferenceTensor* operand : operands) {
@@ -95,9 +98,9 @@ ReferenceTensor concat(const GraphNode& node, const std::vector<const ReferenceT
 }
 
 /// Calls f(element of x, element of the gathered tensor) for every element that take and index_add pair up.
-template <class F>
-void for_gathered(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& index, F&& f) {
-  const AxisSplit split = split_at(x.shape, axis_of(node, x));
+template <class F> void for_gathered(const GraphNode& node, std::int64_t axis, const ReferenceTensor& x,
+                                     const ReferenceTensor& index, F&& f) {
+  const AxisSplit split = split_at(x.shape, axis_of(axis, x));
   const auto positions = static_cast<std::int64_t>(index.integers.size());
   for (std::int64_t outer = 0; outer < split.outer; ++outer)
     for (std::int64_t p = 0; p < positions; ++p) {
@@ -115,7 +118,8 @@ void for_gathered(const GraphNode& node, const ReferenceTensor& x, const Referen
 
 ReferenceTensor take(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& index) {
   Mover mover(node);
-  for_gathered(node, x, index, [&](std::int64_t source, std::int64_t target) { mover.copy(x, source, target); });
+  for_gathered(node, attributes_of<Take>(node).axis.value, x, index,
+               [&](std::int64_t source, std::int64_t target) { mover.copy(x, source, target); });
   return mover.take();
 }
 
@@ -123,7 +127,7 @@ ReferenceTensor index_add(const GraphNode& node, const ReferenceTensor& x, const
                           const ReferenceTensor& source) {
   ReferenceTensor result = x;
   const PrimFunction add = prim_function(Prim::add, kept_dtype(x.dtype), kept_dtype(x.dtype));
-  for_gathered(node, x, index, [&](std::int64_t target, std::int64_t from) {
+  for_gathered(node, attributes_of<IndexAdd>(node).axis.value, x, index, [&](std::int64_t target, std::int64_t from) {
     const auto t = static_cast<std::size_t>(target), s = static_cast<std::size_t>(from);
     if (is_complex(x.dtype)) {
       result.complexes[t] += source.complexes[s];
@@ -144,32 +148,55 @@ ReferenceTensor index_add(const GraphNode& node, const ReferenceTensor& x, const
 ReferenceTensor update(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& values) {
   Mover mover(node);
   for (std::int64_t i = 0; i < element_count(x.shape); ++i) mover.copy(x, i, i);
-  const Shape strides(std::span(node.attributes).subspan(1));
+  const auto op = attributes_of<Update>(node);
+  const Shape strides(op.strides.value);
   Odometer position(values.shape);
   for (std::int64_t i = 0; i < position.count(); ++i, position.next())
-    mover.copy(values, i, node.attributes[0] + position.offset(strides));
+    mover.copy(values, i, op.offset.value + position.offset(strides));
   return mover.take();
+}
+
+ReferenceTensor same_elements(const GraphNode& node, const ReferenceTensor& x) {
+  return {node.dtype, node.shape, x.floats, x.integers, x.complexes};
 }
 
 }  // namespace
 
-ReferenceTensor move_elements(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands) {
-  const ReferenceTensor& x = *operands.at(0);
-  switch (node.op) {
-    case Op::copy:
-    case Op::after:
-    case Op::expand_dims:
-    case Op::squeeze:
-    case Op::reshape: return {node.dtype, node.shape, x.floats, x.integers, x.complexes};
-    case Op::permute: return permute(node, x);
-    case Op::slice: return slice(node, x);
-    case Op::broadcast_to: return strided_view(node, x, 0, stretched_strides(x.shape, node.shape));
-    case Op::concat: return concat(node, operands);
-    case Op::take: return take(node, x, *operands[1]);
-    case Op::index_add: return index_add(node, x, *operands[1], *operands[2]);
-    case Op::update: return update(node, x, *operands[1]);
-    default: throw_internal(fmt::format("reference: no evaluation of {}", name(node.op)), node.where);
-  }
+ReferenceTensor Copy::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return same_elements(node, *operands[0]);
+}
+ReferenceTensor After::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return same_elements(node, *operands[0]);
+}
+ReferenceTensor ExpandDims::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return same_elements(node, *operands[0]);
+}
+ReferenceTensor Squeeze::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return same_elements(node, *operands[0]);
+}
+ReferenceTensor Reshape::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return same_elements(node, *operands[0]);
+}
+ReferenceTensor Permute::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return permute(node, *operands[0]);
+}
+ReferenceTensor Slice::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return slice(node, *operands[0]);
+}
+ReferenceTensor BroadcastTo::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return strided_view(node, *operands[0], 0, stretched_strides(operands[0]->shape, node.shape));
+}
+ReferenceTensor Concat::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return concat(node, operands);
+}
+ReferenceTensor Take::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return take(node, *operands[0], *operands[1]);
+}
+ReferenceTensor IndexAdd::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return index_add(node, *operands[0], *operands[1], *operands[2]);
+}
+ReferenceTensor Update::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return update(node, *operands[0], *operands[1]);
 }
 
-}  // namespace fermata
+}  // namespace fermata::ops

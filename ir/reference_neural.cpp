@@ -6,9 +6,12 @@
 
 #include "ir/convolution.h"
 #include "ir/error.h"
+#include "ir/ops/convolution.h"
+#include "ir/ops/indexing.h"
+#include "ir/ops/views.h"
 #include "ir/reference_element.h"
 
-namespace fermata {
+namespace fermata::ops {
 namespace {
 
 /// Numbers that are put together: floats as double, integers wrapping at their own width.
@@ -71,9 +74,9 @@ class Accumulator {
 };
 
 /// Calls f(element of x, element of the index) for every element of the index.
-template <class F>
-void for_indexed(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& index, F&& f) {
-  const auto axis = static_cast<std::size_t>(node.attributes[0]);
+template <class F> void for_indexed(const GraphNode& node, std::int64_t along, const ReferenceTensor& x,
+                                    const ReferenceTensor& index, F&& f) {
+  const auto axis = static_cast<std::size_t>(along);
   const Shape strides = dense_strides(x.shape);
   Shape others = strides;
   others[axis] = 0;
@@ -92,21 +95,23 @@ void for_indexed(const GraphNode& node, const ReferenceTensor& x, const Referenc
 
 ReferenceTensor gather(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& index) {
   Accumulator result(node.dtype, node.shape);
-  for_indexed(node, x, index, [&](std::int64_t from, std::int64_t to) { result.put(Op::scatter, to, x, from); });
+  for_indexed(node, attributes_of<Gather>(node).axis.value, x, index,
+              [&](std::int64_t from, std::int64_t to) { result.put(Op::scatter, to, x, from); });
   return result.take();
 }
 
 ReferenceTensor scatter(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& index,
                         const ReferenceTensor& source) {
   Accumulator result(x);
-  for_indexed(node, x, index, [&](std::int64_t to, std::int64_t from) { result.put(node.op, to, source, from); });
+  for_indexed(node, attributes_of<Scatter>(node).axis.value, x, index,
+              [&](std::int64_t to, std::int64_t from) { result.put(node.op, to, source, from); });
   return result.take();
 }
 
 /// Windows of `whole`, whose elements are those of `windows`: unfold reads the one, fold adds to it.
 ReferenceTensor windows(const GraphNode& node, const ReferenceTensor& x, const Shape& whole, const Shape& apart,
-                        std::int64_t step, std::int64_t dilation) {
-  const auto axis = static_cast<std::size_t>(node.attributes[0]);
+                        std::int64_t along_axis, std::int64_t step, std::int64_t dilation) {
+  const auto axis = static_cast<std::size_t>(along_axis);
   Shape strides = dense_strides(whole);
   const std::int64_t along = strides[axis];
   strides[axis] = along * step;
@@ -157,18 +162,30 @@ ReferenceTensor convolution(const GraphNode& node, const ReferenceTensor& a, con
 
 }  // namespace
 
-ReferenceTensor neural_ops(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands) {
-  const ReferenceTensor& x = *operands.at(0);
-  const std::vector<std::int64_t>& a = node.attributes;
-  switch (node.op) {
-    case Op::gather: return gather(node, x, *operands[1]);
-    case Op::unfold: return windows(node, x, x.shape, node.shape, a[2], a[3]);
-    case Op::fold: return windows(node, x, node.shape, x.shape, a[1], a[2]);
-    case Op::convolution:
-    case Op::convolution_data_gradient:
-    case Op::convolution_weight_gradient: return convolution(node, x, *operands[1]);
-    default: return scatter(node, x, *operands[1], *operands[2]);
-  }
+ReferenceTensor Gather::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return gather(node, *operands[0], *operands[1]);
+}
+ReferenceTensor Scatter::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return scatter(node, *operands[0], *operands[1], *operands[2]);
+}
+ReferenceTensor Unfold::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const auto op = attributes_of<Unfold>(node);
+  const ReferenceTensor& x = *operands[0];
+  return windows(node, x, x.shape, node.shape, op.axis.value, op.step.value, op.dilation.value);
+}
+ReferenceTensor Fold::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const auto op = attributes_of<Fold>(node);
+  const ReferenceTensor& x = *operands[0];
+  return windows(node, x, node.shape, x.shape, op.axis.value, op.step.value, op.dilation.value);
+}
+ReferenceTensor Convolution::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return convolution(node, *operands[0], *operands[1]);
+}
+ReferenceTensor ConvolutionDataGradient::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return convolution(node, *operands[0], *operands[1]);
+}
+ReferenceTensor ConvolutionWeightGradient::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return convolution(node, *operands[0], *operands[1]);
 }
 
-}  // namespace fermata
+}  // namespace fermata::ops

@@ -5,9 +5,10 @@
 #include <numeric>
 
 #include "ir/error.h"
+#include "ir/ops/ordering.h"
 #include "ir/reference_element.h"
 
-namespace fermata {
+namespace fermata::ops {
 namespace {
 
 /// The lines of a dense tensor along an axis: element i of line l lies at start(l) + i * inner.
@@ -26,8 +27,8 @@ struct Lines {
   std::int64_t outer = 1, size, inner = 1;
 };
 
-std::int64_t axis_of(const GraphNode& node, const ReferenceTensor& x) {
-  const std::int64_t axis = node.attributes[0];
+template <class O> std::int64_t axis_of(const GraphNode& node, const ReferenceTensor& x) {
+  const std::int64_t axis = attributes_of<O>(node).axis.value;
   return axis < 0 ? axis + x.shape.rank() : axis;
 }
 
@@ -49,8 +50,19 @@ ReferenceTensor empty_result(const GraphNode& node) {
   return result;
 }
 
+/// The reduction whose monoid a scan runs.
+Op reduction_of(Op scan) {
+  switch (scan) {
+// clang-format off
+#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return Op::monoid;
+#include "ir/ops.def"
+    // clang-format on
+    default: throw_internal("reference: not a scan");
+  }
+}
+
 ReferenceTensor scan(const GraphNode& node, Op reduction, const ReferenceTensor& x) {
-  const Lines lines(x.shape, axis_of(node, x));
+  const Lines lines(x.shape, axis_of<Scan>(node, x));
   if (is_complex(x.dtype)) {
     ReferenceTensor result = x;
     for (std::int64_t line = 0; line < lines.count(); ++line)
@@ -88,15 +100,16 @@ std::vector<std::int64_t> order_of(const ReferenceTensor& x, const Lines& lines,
   return order;
 }
 
-ReferenceTensor sorted(const GraphNode& node, const ReferenceTensor& x) {
-  const Lines lines(x.shape, axis_of(node, x)), to(node.shape, axis_of(node, x));
-  const bool descending = node.attributes.back() != 0;
+/// The elements in order, or their positions: the first ones where the result is shorter.
+ReferenceTensor sorted(const GraphNode& node, const ReferenceTensor& x, std::int64_t axis, bool descending,
+                       bool positions) {
+  const Lines lines(x.shape, axis), to(node.shape, axis);
   ReferenceTensor result = empty_result(node);
   for (std::int64_t line = 0; line < lines.count(); ++line) {
     const std::vector<std::int64_t> order = order_of(x, lines, line, descending);
     for (std::int64_t i = 0; i < to.size; ++i) {
       const std::int64_t position = order[static_cast<std::size_t>(i)];
-      if (node.op != Op::sort)
+      if (positions)
         result.integers[to.at(line, i)] = position;
       else if (is_floating(x.dtype))
         result.floats[to.at(line, i)] = x.floats[lines.at(line, position)];
@@ -109,11 +122,11 @@ ReferenceTensor sorted(const GraphNode& node, const ReferenceTensor& x) {
 
 ReferenceTensor searchsorted(const GraphNode& node, const ReferenceTensor& vector, const ReferenceTensor& values) {
   ReferenceTensor result = empty_result(node);
+  const bool right = attributes_of<Searchsorted>(node).right.value;
   const auto size = static_cast<std::size_t>(element_count(vector.shape));
   for (std::size_t i = 0; i < result.integers.size(); ++i) {
     std::size_t at = 0;  // one step at a time
-    while (at < size && (node.attributes[0] != 0 ? !is_less(values, i, vector, at) : is_less(vector, at, values, i)))
-      ++at;
+    while (at < size && (right ? !is_less(values, i, vector, at) : is_less(vector, at, values, i))) ++at;
     result.integers[i] = static_cast<std::int64_t>(at);
   }
   return result;
@@ -133,20 +146,26 @@ ReferenceTensor flatnonzero(const GraphNode& node, const ReferenceTensor& x) {
 
 }  // namespace
 
-std::optional<ReferenceTensor> order_elements(const GraphNode& node,
-                                              const std::vector<const ReferenceTensor*>& operands) {
-  switch (node.op) {
-// clang-format off
-#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name: return scan(node, Op::monoid, *operands[0]);
-#include "ir/ops.def"
-    // clang-format on
-    case Op::sort:
-    case Op::argsort:
-    case Op::top_k_indices: return sorted(node, *operands[0]);
-    case Op::searchsorted: return searchsorted(node, *operands[0], *operands[1]);
-    case Op::flatnonzero: return flatnonzero(node, *operands[0]);
-    default: return std::nullopt;
-  }
+ReferenceTensor Scan::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return scan(node, reduction_of(node.op), *operands[0]);
+}
+ReferenceTensor Sort::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const ReferenceTensor& x = *operands[0];
+  return sorted(node, x, axis_of<Sort>(node, x), attributes_of<Sort>(node).descending.value, false);
+}
+ReferenceTensor Argsort::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const ReferenceTensor& x = *operands[0];
+  return sorted(node, x, axis_of<Argsort>(node, x), attributes_of<Argsort>(node).descending.value, true);
+}
+ReferenceTensor TopKIndices::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const ReferenceTensor& x = *operands[0];
+  return sorted(node, x, axis_of<TopKIndices>(node, x), attributes_of<TopKIndices>(node).largest.value, true);
+}
+ReferenceTensor Searchsorted::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return searchsorted(node, *operands[0], *operands[1]);
+}
+ReferenceTensor Flatnonzero::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return flatnonzero(node, *operands[0]);
 }
 
-}  // namespace fermata
+}  // namespace fermata::ops

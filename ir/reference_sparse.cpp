@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 
 #include "ir/error.h"
+#include "ir/ops/products.h"
 #include "ir/reference_element.h"
 
-namespace fermata {
+namespace fermata::ops {
 namespace {
 
 /// Sums of products per element of the result: floats in long double, integers wrapping.
@@ -57,10 +58,10 @@ template <class F> void for_entries(const GraphNode& node, const ReferenceTensor
 ReferenceTensor csr_matmul(const GraphNode& node, const ReferenceTensor& pattern, const ReferenceTensor& values,
                            const ReferenceTensor& dense) {
   const std::int64_t rows = pattern.shape[0] - 1 - values.shape[0], width = dense.shape[1];
-  const bool transposed = node.attributes[1] != 0;
+  const auto op = attributes_of<CsrMatmul>(node);
   Sums sums(node);
-  for_entries(node, pattern, rows, node.attributes[0], [&](std::int64_t row, std::int64_t column, std::int64_t e) {
-    if (transposed) std::swap(row, column);
+  for_entries(node, pattern, rows, op.columns.value, [&](std::int64_t row, std::int64_t column, std::int64_t e) {
+    if (op.transposed.value) std::swap(row, column);
     for (std::int64_t j = 0; j < width; ++j) sums.add(row * width + j, values, e, dense, column * width + j);
   });
   return sums.take();
@@ -77,7 +78,8 @@ ReferenceTensor sampled(const GraphNode& node, const ReferenceTensor& pattern, c
 }
 
 ReferenceTensor matmul_packed(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& packed) {
-  const std::int64_t k_size = x.shape.back(), columns = node.attributes[0], groups = packed.shape[1];
+  const std::int64_t k_size = x.shape.back(), columns = attributes_of<MatmulPacked>(node).columns.value,
+                     groups = packed.shape[1];
   Sums sums(node);
   const std::int64_t rows = columns == 0 ? 0 : element_count(node.shape) / columns;
   for (std::int64_t i = 0; i < rows; ++i)
@@ -89,12 +91,14 @@ ReferenceTensor matmul_packed(const GraphNode& node, const ReferenceTensor& x, c
 
 }  // namespace
 
-ReferenceTensor sparse_products(const GraphNode& node, const std::vector<const ReferenceTensor*>& operands) {
-  switch (node.op) {
-    case Op::csr_matmul: return csr_matmul(node, *operands[0], *operands[1], *operands[2]);
-    case Op::csr_sampled_matmul: return sampled(node, *operands[0], *operands[1], *operands[2]);
-    default: return matmul_packed(node, *operands[0], *operands[1]);
-  }
+ReferenceTensor CsrMatmul::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return csr_matmul(node, *operands[0], *operands[1], *operands[2]);
+}
+ReferenceTensor CsrSampledMatmul::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return sampled(node, *operands[0], *operands[1], *operands[2]);
+}
+ReferenceTensor MatmulPacked::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return matmul_packed(node, *operands[0], *operands[1]);
 }
 
-}  // namespace fermata
+}  // namespace fermata::ops

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "ir/error.h"
+#include "ir/irregular_op.h"
 #include "passes/dimensions.h"
 #include "passes/fuse.h"
 #include "passes/index_map.h"
@@ -189,14 +190,26 @@ class KernelBuilder {
       case Family::reduce: return emit_reduction(v, at);
       default: break;
     }
-    switch (n.op) {
-      case Op::copy: return operand(v, at, 0);
-      case Op::cast: return round_to(convert(convert(operand(v, at, 0), n.dtype), compute_dtype(n.dtype)), n.dtype);
-      case Op::full: return round_to(scalar(v, 0, compute_dtype(n.dtype)), n.dtype);
-      case Op::iota: return position(v, static_cast<std::uint16_t>(1u << n.attributes[0]), at.map);
-      default: throw_internal("an op without an emit form was fused");
-    }
+    if (traits(n.op).emit == nullptr) throw_internal("an op without an emit form was fused");
+    Emitter emitter(*this, v, at);
+    return traits(n.op).emit(arguments_of(n), emitter);
   }
+
+  /// What irregular ops ask for their form in a kernel.
+  class Emitter final : public KernelEmitter {
+   public:
+    Emitter(KernelBuilder& builder, ValueId node, const Instance& at) : builder_(builder), node_(node), at_(at) {}
+    ValueId operand(std::size_t k) override { return builder_.operand(node_, at_, k); }
+    ValueId scalar(std::uint16_t index, DType dtype) override { return builder_.scalar(node_, index, dtype); }
+    ValueId position(std::uint16_t axes) override { return builder_.position(node_, axes, at_.map); }
+    ValueId convert(ValueId value, DType to) override { return builder_.convert(value, to); }
+    ValueId rounded(ValueId value) override { return builder_.round_to(value, builder_.g_.nodes[node_].dtype); }
+
+   private:
+    KernelBuilder& builder_;
+    ValueId node_;
+    const Instance& at_;
+  };
 
   ValueId emit_reduction(ValueId v, const Instance& at) {
     const GraphNode& n = g_.nodes[v];

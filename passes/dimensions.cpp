@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/irregular_op.h"
+#include "ir/ops/reduce.h"
 #include "runtime/walk.h"
 
 namespace fermata {
@@ -48,9 +50,10 @@ void Dimensions::add(const Graph& graph, ValueId v) {
     return;
   }
   if (family(n.op) == Family::reduce) {
-    const bool keep = n.attributes[1] != 0;
+    const auto op = attributes_of<ops::Reduction>(n);
+    const bool keep = op.keepdims.value;
     for (unsigned i = 0, to = 0; i < axes_[operand(0)].size(); ++i) {
-      const bool reduced = (n.attributes[0] >> i & 1) != 0;
+      const bool reduced = op.is_reduced(i);
       if (reduced && keep)
         join(axes[to++], kOne);
       else if (!reduced)
@@ -58,67 +61,16 @@ void Dimensions::add(const Graph& graph, ValueId v) {
     }
     return;
   }
-  switch (n.op) {
-#define FERMATA_SCAN(name, monoid, rule, doc) case Op::name:
-#include "ir/ops.def"
-    case Op::sort:
-    case Op::argsort:
-    case Op::complex:
-    case Op::cholesky:
-    case Op::inv:
-    case Op::cofactor:
-    case Op::fft:
-    case Op::cast:
-    case Op::copy:
-    case Op::after:
-    case Op::index_add:
-    case Op::update:
-    case Op::scatter:
-    case Op::scatter_add:
-    case Op::scatter_multiply:
-    case Op::scatter_maximum:
-    case Op::scatter_minimum:
-    case Op::broadcast_to: join_broadcast(graph, operand(0), v); break;
-    case Op::expand_dims:
-      for (unsigned i = 0, from = 0; i < axes.size(); ++i)
-        join(axes[i], (n.attributes[0] >> i & 1) != 0 ? kOne : axes_[operand(0)][from++]);
-      break;
-    case Op::squeeze:
-      for (unsigned i = 0, to = 0; i < axes_[operand(0)].size(); ++i)
-        join(axes_[operand(0)][i], (n.attributes[0] >> i & 1) != 0 ? kOne : axes[to++]);
-      break;
-    case Op::permute:
-      for (unsigned i = 0; i < axes.size(); ++i)
-        join(axes[i], axes_[operand(0)][static_cast<std::size_t>(n.attributes[i])]);
-      break;
-    case Op::top_k_indices:
-      for (unsigned i = 0; i < axes.size(); ++i)
-        if (i != static_cast<unsigned>(n.attributes[0])) join(axes[i], axes_[operand(0)][i]);
-      break;
-    case Op::searchsorted: join_broadcast(graph, operand(1), v); break;
-    case Op::matmul:
-    case Op::matmul_i32:
-      if (const auto& a = axes_[operand(0)], &b = axes_[operand(1)]; a.size() >= 2 && b.size() >= 2) {
-        join(axes[axes.size() - 2], a[a.size() - 2]);
-        join(axes.back(), b.back());
-        join(a.back(), b[b.size() - 2]);
-      }
-      break;
-    case Op::matmul_packed:
-      for (std::size_t i = 0; i + 1 < axes.size(); ++i) join(axes[i], axes_[operand(0)][i]);
-      break;
-    case Op::gather: join_broadcast(graph, operand(1), v); break;
-    case Op::unfold:
-    case Op::fold:
-      for (std::size_t i = 0; i < std::min(axes.size(), axes_[operand(0)].size()); ++i)
-        if (static_cast<std::int64_t>(i) != n.attributes[0]) join(axes[i], axes_[operand(0)][i]);
-      break;
-    case Op::convolution: join(axes[0], axes_[operand(0)][0]), join(axes[1], axes_[operand(1)][0]); break;
-    case Op::convolution_data_gradient: join(axes[0], axes_[operand(0)][0]); break;
-    case Op::convolution_weight_gradient: join(axes[0], axes_[operand(1)][1]); break;
-    case Op::csr_matmul: join(axes[1], axes_[operand(2)][1]); break;
-    default: break;  // new sizes: leaves, iota, full, random, slice, reshape, concat, take
-  }
+  std::vector<const Shape*> shapes;
+  for (const GraphOperand& o : n.operands) shapes.push_back(&graph.nodes[o.value].shape);
+  EqualAxes equal(n.shape, shapes);
+  if (traits(n.op).relate != nullptr) traits(n.op).relate(arguments_of(n), equal);
+  const auto dimension = [&](EqualAxes::Place place) {
+    if (place.of == EqualAxes::kOne) return kOne;
+    return place.of == EqualAxes::kResult ? axes[place.axis]
+                                          : axes_[operand(static_cast<std::size_t>(place.of))][place.axis];
+  };
+  for (const auto& [a, b] : equal.pairs) join(dimension(a), dimension(b));
 }
 
 /// The key of a plan says of leaves that their last axis has one element. Where such an axis is reduced it is left as
@@ -129,7 +81,7 @@ void Dimensions::add_single_elements(const Graph& graph) {
     if (family(n.op) != Family::reduce) continue;
     const auto& axes = axes_[n.operands[0].value];
     for (unsigned i = 0; i < axes.size(); ++i)
-      if ((n.attributes[0] >> i & 1) != 0) reduced.push_back(find(axes[i]));
+      if (attributes_of<ops::Reduction>(n).is_reduced(i)) reduced.push_back(find(axes[i]));
   }
   for (ValueId v = 0; v < graph.nodes.size(); ++v)
     if (graph.nodes[v].op == Op::input && ends_in_single_elements(graph.nodes[v].shape))

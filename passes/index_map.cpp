@@ -3,19 +3,6 @@
 
 namespace fermata {
 
-bool is_view(Op op) {
-  switch (op) {
-    case Op::reshape:
-    case Op::expand_dims:
-    case Op::squeeze:
-    case Op::permute:
-    case Op::slice:
-    case Op::unfold:
-    case Op::broadcast_to: return true;
-    default: return false;
-  }
-}
-
 namespace {
 
 void prepend(std::vector<PathStep>& path, PathStep step) { path.insert(path.begin(), step); }
@@ -57,45 +44,19 @@ std::optional<IndexMap> into_operand(const Graph& graph, ValueId node, const Ind
 
 std::optional<IndexMap> through_view(const Graph& graph, ValueId view, const IndexMap& at) {
   const GraphNode& n = graph.nodes[view];
-  const GraphNode& x = graph.nodes[n.operands[0].value];
+  const OpTraits& op = traits(n.op);
+  if (at.reshaped || !op.is_view) return std::nullopt;
   IndexMap map = at;
-  if (at.reshaped) return std::nullopt;
-  std::vector<std::int8_t> axes(n.shape.rank(), -1);
   prepend(map.path, {PathStep::Kind::view, n.record, 0});
-  switch (n.op) {
-    case Op::reshape:
-      map.reshaped = true, map.reshape = view;
-      break;  // the map's axes are those of the reshape, over a dense buffer
-    case Op::expand_dims:
-      for (unsigned i = 0, from = 0; i < n.shape.rank(); ++i)
-        if ((n.attributes[0] >> i & 1) == 0) axes[i] = static_cast<std::int8_t>(from++);
-      remap(map, axes);
-      break;
-    case Op::squeeze:
-      for (unsigned i = 0, to = 0; i < x.shape.rank(); ++i)
-        if ((n.attributes[0] >> i & 1) == 0) axes[to++] = static_cast<std::int8_t>(i);
-      remap(map, axes);
-      break;
-    case Op::permute:
-      for (unsigned i = 0; i < n.shape.rank(); ++i) axes[i] = static_cast<std::int8_t>(n.attributes[i]);
-      remap(map, axes);
-      break;
-    case Op::slice:
-      for (AxisMap& a : map.axes)
-        if (a.axis >= 0)
-          a.whole = false, a.unit = a.unit && n.attributes[n.shape.rank() + static_cast<unsigned>(a.axis)] == 1;
-      break;
-    case Op::unfold: {  // two axes of the windows move along one of the operand
-      const auto last = static_cast<std::int8_t>(x.shape.rank()), along = static_cast<std::int8_t>(n.attributes[0]);
-      for (AxisMap& a : map.axes) {
-        if (a.axis != last && a.axis != along) continue;
-        a.whole = false, a.unit = a.unit && n.attributes[a.axis == last ? 3 : 2] == 1;
-        a.axis = along;
-      }
-      break;
-    }
-    case Op::broadcast_to: remap(map, broadcast_axes(x.shape, n.shape)); break;
-    default: return std::nullopt;
+  const auto moves = op.axes(arguments_of(n), n.shape, graph.nodes[n.operands[0].value].shape);
+  if (!moves) {  // the map's axes are those of the view, over a dense buffer
+    map.reshaped = true, map.reshape = view;
+    return map;
+  }
+  for (AxisMap& a : map.axes) {
+    if (a.axis < 0) continue;
+    const ViewAxis& move = (*moves)[static_cast<std::size_t>(a.axis)];
+    a = {move.axis, a.unit && move.unit, a.whole && move.whole};
   }
   return map;
 }

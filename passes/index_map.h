@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/op_traits.h"
 #include "runtime/plan.h"
 
 namespace fermata {
@@ -41,7 +42,5 @@ struct Followed {
   IndexMap map;
 };
 std::optional<Followed> follow_views(const Graph& graph, ValueId value, IndexMap map);
-
-bool is_view(Op op);
 
 }  // namespace fermata

@@ -16,7 +16,7 @@ GraphNode copy_of(const Graph& g, ValueId v) {
   return copy;
 }
 
-bool costs_nothing(Op op) { return op == Op::full || op == Op::iota; }
+bool costs_nothing(Op op) { return traits(op).cost == Cost::nothing; }
 
 }  // namespace
 

@@ -4,27 +4,15 @@
 #include <algorithm>
 #include <span>
 
+#include "ir/op_traits.h"
+
 namespace fermata {
 namespace {
 
 /// Whether what the step finds in its operands may be an error. Others can only run out of memory.
 bool depends_on_values(const PlanStep& step) {
   if (step.kind == PlanStep::Kind::kernel) return false;
-  if (step.is_boxed) return true;
-  switch (step.op) {
-    case Op::update:
-    case Op::copy:
-    case Op::reshape:
-    case Op::concat:
-    case Op::fold:
-    case Op::matmul:
-    case Op::matmul_i32:
-    case Op::matmul_packed:
-    case Op::convolution:
-    case Op::convolution_data_gradient:
-    case Op::convolution_weight_gradient: return false;
-    default: return !is_pointwise(step.op) && family(step.op) != Family::reduce;
-  }
+  return traits(step.op).may_fail_on_values;
 }
 
 class Overwrites {
@@ -45,7 +33,7 @@ class Overwrites {
         for (const Store& store : kernels_[kernel - 1].stores)
           match(i, step.sources[store.access], step.element_bytes[store.access], step.sources);
       // The operand that is updated is read nowhere but where it stays as it is.
-      if (!is_kernel && step.op == Op::update && step.operand_order[0] == 0 && step.operand_order[1] == 1)
+      if (!is_kernel && traits(step.op).overwrites && step.operand_order[0] == 0 && step.operand_order[1] == 1)
         match(i, step.output, step.element_bytes[0], {step.sources.data(), 1});
     }
   }

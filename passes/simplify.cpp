@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "ir/structure.h"
+#include "ir/ops/views.h"
 #include "passes/rewrite.h"
 
 namespace fermata {
@@ -66,14 +66,15 @@ constexpr Rule kRules[] = {
      [](const Graph& g, ValueId v) {
        const ValueId inner = operand_if(g, v, Op::permute);
        if (inner == kNoValue) return kNoValue;
-       const auto &outer_axes = node(g, v).attributes, &inner_axes = node(g, inner).attributes;
+       const auto outer_axes = attributes_of<ops::Permute>(node(g, v)).axes.value,
+                  inner_axes = attributes_of<ops::Permute>(node(g, inner)).axes.value;
        for (std::size_t i = 0; i < outer_axes.size(); ++i)
          if (inner_axes[static_cast<std::size_t>(outer_axes[i])] != static_cast<std::int64_t>(i)) return kNoValue;
        return operand(g, inner);
      }},
     {"permutation that moves nothing", Op::permute,
      [](const Graph& g, ValueId v) {
-       const auto& axes = node(g, v).attributes;
+       const auto axes = attributes_of<ops::Permute>(node(g, v)).axes.value;
        for (std::size_t i = 0; i < axes.size(); ++i)
          if (axes[i] != static_cast<std::int64_t>(i)) return kNoValue;
        return operand(g, v);
@@ -110,7 +111,7 @@ bool simplify(Program& program) {
     for (GraphOperand& o : n.operands)
       if (!o.is_scalar()) o.value = replaced[o.value];
     replaced[v] = apply_rules(g, v);
-    if (replaced[v] == v && may_be_merged(g, n)) {
+    if (replaced[v] == v && may_be_merged(n)) {
       std::vector<ValueId> operands;
       for (const GraphOperand& o : n.operands) operands.push_back(o.value);
       replaced[v] = seen.try_emplace(Key{n.op, n.dtype, std::move(operands), n.attributes}, v).first->second;

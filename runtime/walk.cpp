@@ -9,7 +9,7 @@
 
 #include "ir/error.h"
 #include "ir/external_op.h"
-#include "ir/structure.h"
+#include "ir/op_traits.h"
 
 namespace fermata {
 namespace {
@@ -27,27 +27,7 @@ std::uint32_t head(const Node& n, Op op) {
 
 /// A value that is worth keeping for the backward pass although only autograd asks for it: recomputing it would take
 /// another pass over more data than it holds.
-bool worth_keeping(Op op) {
-  switch (op) {
-    case Op::input:
-    case Op::full:
-    case Op::iota:
-    case Op::cast:
-    case Op::copy:
-    case Op::reshape:
-    case Op::expand_dims:
-    case Op::squeeze:
-    case Op::permute:
-    case Op::slice:
-    case Op::broadcast_to:
-    case Op::unfold:
-    case Op::update:
-    case Op::complex:
-    case Op::unpack:
-    case Op::after: return false;  // views, and what costs no more than reading its operands
-    default: return family(op) == Family::reduce || family(op) == Family::irregular || is_boxed(op);
-  }
-}
+bool worth_keeping(Op op) { return traits(op).cost == Cost::more; }
 
 /// What the key has of a node beside its operands.
 enum class Head : std::uint8_t { more, plain };
@@ -122,8 +102,8 @@ void Walk::add_pending(Node* n) {
   else if (n->arity > 2)
     key.push_back(n->stretched[2]);
   if (is_boxed(n->op)) has_boxed = true, key.push_back(n->extra != nullptr ? n->extra->context : 0);
-  if (n->extra != nullptr)
-    each_structural_word(n->op, n->rank, n->extra->attributes, [&](std::uint32_t word) { key.push_back(word); });
+  if (n->extra != nullptr && !n->extra->attributes.empty())  // those of reductions are in `scalar`
+    each_structural_word(traits(n->op), n->extra->attributes, [&](std::uint32_t word) { key.push_back(word); });
   add(n, nullptr);
   add_operands(*n, key.extend(count), count);
 }

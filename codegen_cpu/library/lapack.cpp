@@ -334,19 +334,23 @@ constexpr int kSingular = 1390, kNotPositive = 1391, kNoEnd = 1392;
 
 }  // namespace
 
-FERMATA_KERNELS(cpu){
-    FERMATA_METHOD(cholesky, 2, kNotPositive, "is not positive definite") FERMATA_METHOD(solve, 2, kSingular,
-                                                                                         "is singular")
-        FERMATA_METHOD(solve_triangular, 2, kSingular, "is singular: there is a zero on its diagonal")
-            FERMATA_METHOD(inv, 2, kSingular, "is singular") FERMATA_METHOD(det, 0, kSingular, "")
-                FERMATA_METHOD(slogdet, 1, kSingular, "")
-                    FERMATA_METHOD(cofactor, 2, kNoEnd, "keeps its singular values from converging")
-                        FERMATA_METHOD(qr, 2, kNoEnd, "") FERMATA_METHOD(eigh, 2, kNoEnd,
-                                                                         "keeps its eigenvalues from converging")
-                            FERMATA_METHOD(eigvalsh, 1, kNoEnd, "keeps its eigenvalues from converging")
-                                FERMATA_METHOD(svd, 2, kNoEnd, "keeps its singular values from converging")
-                                    FERMATA_METHOD(svdvals, 1, kNoEnd, "keeps its singular values from converging")
-                                        FERMATA_METHOD(pinv, 2, kNoEnd, "keeps its singular values from converging")}
+// clang-format off
+FERMATA_KERNELS(cpu) {
+  FERMATA_METHOD(cholesky, 2, kNotPositive, "is not positive definite")
+  FERMATA_METHOD(solve, 2, kSingular, "is singular")
+  FERMATA_METHOD(solve_triangular, 2, kSingular, "is singular: there is a zero on its diagonal")
+  FERMATA_METHOD(inv, 2, kSingular, "is singular")
+  FERMATA_METHOD(det, 0, kSingular, "")
+  FERMATA_METHOD(slogdet, 1, kSingular, "")
+  FERMATA_METHOD(cofactor, 2, kNoEnd, "keeps its singular values from converging")
+  FERMATA_METHOD(qr, 2, kNoEnd, "")
+  FERMATA_METHOD(eigh, 2, kNoEnd, "keeps its eigenvalues from converging")
+  FERMATA_METHOD(eigvalsh, 1, kNoEnd, "keeps its eigenvalues from converging")
+  FERMATA_METHOD(svd, 2, kNoEnd, "keeps its singular values from converging")
+  FERMATA_METHOD(svdvals, 1, kNoEnd, "keeps its singular values from converging")
+  FERMATA_METHOD(pinv, 2, kNoEnd, "keeps its singular values from converging")
+}
+// clang-format on
 
 #else
 

@@ -12,6 +12,7 @@
 #include "ir/edit_distance.h"
 #include "ir/error.h"
 #include "ir/external_op.h"
+#include "ir/op_traits.h"
 
 namespace fermata::cli {
 namespace {
@@ -130,10 +131,22 @@ void print_devices(const OperatorEntry& entry) {
     fmt::print("  {:<{}}  {:<{}}  {:<{}}  {}\n", line[0], widths[0], line[1], widths[1], line[2], widths[2], line[3]);
 }
 
+/// The attributes that calls have, and what each is to a plan.
+void print_attributes(Op op) {
+  constexpr std::array<std::string_view, 5> kKinds = {"integer", "bool", "axis", "axes", "integers"};
+  constexpr std::array<std::string_view, 4> kRoles = {"in the key of plans", "may differ from run to run",
+                                                      "a size of the result, may differ from run to run",
+                                                      "may differ from run to run, which of them are 1 is in the key"};
+  for (const AttributeField& f : traits(op).fields)
+    fmt::print("  attribute      {} ({}): {}\n", f.name, kKinds[static_cast<std::size_t>(f.kind)],
+               kRoles[static_cast<std::size_t>(f.role)]);
+}
+
 void print_operator(const std::string& wanted) {
   if (const OperatorEntry* entry = find_operator(wanted)) {
     fmt::print("{}", describe_row(entry->name));
     if (!info(entry->op).formula.empty()) fmt::print("  formula        {}\n", info(entry->op).formula);
+    print_attributes(entry->op);
     fmt::print("{}", describe_variants(entry->op));
     print_devices(*entry);
     return;

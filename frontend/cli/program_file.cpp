@@ -10,6 +10,8 @@
 
 #include "fermata/fermata.h"
 #include "frontend/tools/io/file.h"
+#include "ir/op_traits.h"
+#include "ir/ops/products.h"
 
 namespace fermata::cli {
 namespace {
@@ -18,27 +20,23 @@ namespace {
   throw ValueError(1332, format_error(1332, "ValueError", what, {}, {}, hint));
 }
 
-bool addresses_by_position(Op op) {
-  switch (op) {
-    case Op::take:
-    case Op::index_add:
-    case Op::gather:
-    case Op::scatter:
-    case Op::scatter_add:
-    case Op::scatter_multiply:
-    case Op::scatter_maximum:
-    case Op::scatter_minimum: return true;
-    default: return false;
-  }
+/// Whether node v is an operand of n with such elements.
+bool is_operand_with(const GraphNode& n, ValueId v, Elements elements) {
+  const auto named = traits(n.op).operands;
+  for (std::size_t k = 0; k < n.operands.size() && k < named.size(); ++k)
+    if (named[k].elements == elements && n.operands[k].value == v) return true;
+  return false;
 }
 
 /// Positions along an axis must lie in it: how many there are, where node v is used as such.
 std::optional<std::int64_t> positions_below(const Graph& graph, ValueId v) {
   std::optional<std::int64_t> least;
   for (const GraphNode& n : graph.nodes) {
-    if (!addresses_by_position(n.op) || n.operands[1].value != v) continue;
+    if (!is_operand_with(n, v, Elements::positions)) continue;
+    const auto fields = traits(n.op).fields;
+    const auto axis = std::ranges::find(fields, AttributeKind::axis, &AttributeField::kind) - fields.begin();
     const Shape& indexed = graph.nodes[n.operands[0].value].shape;
-    const std::int64_t size = indexed[static_cast<std::size_t>(n.attributes[0])];
+    const std::int64_t size = indexed[static_cast<std::size_t>(n.attributes[static_cast<std::size_t>(axis)])];
     least = std::min(least.value_or(size), size);
   }
   return least;
@@ -47,11 +45,12 @@ std::optional<std::int64_t> positions_below(const Graph& graph, ValueId v) {
 /// Row offsets and columns of a sparse matrix, where node v is used as such: rows have about as many entries each.
 std::optional<Tensor> made_up_pattern(const Graph& graph, ValueId v, Generator& generator) {
   for (const GraphNode& n : graph.nodes) {
+    if (!is_operand_with(n, v, Elements::pattern)) continue;
     const bool sampled = n.op == Op::csr_sampled_matmul;
-    if ((n.op != Op::csr_matmul && !sampled) || n.operands[0].value != v) continue;
     const Shape &second = graph.nodes[n.operands[1].value].shape, &third = graph.nodes[n.operands[2].value].shape;
     const std::int64_t size = graph.nodes[v].shape[0], rows = sampled ? second[0] : size - 1 - second[0];
-    const std::int64_t entries = size - 1 - rows, width = sampled ? third[0] : n.attributes[0];
+    const std::int64_t entries = size - 1 - rows,
+                       width = sampled ? third[0] : attributes_of<ops::CsrMatmul>(n).columns.value;
     const Tensor offsets = floor_divide(arange(rows + 1) * entries, std::max<std::int64_t>(rows, 1));
     return concat({offsets, randint(0, std::max<std::int64_t>(width, 1), {entries}, DType::i64, generator)}, 0);
   }

@@ -13,6 +13,7 @@
 
 #include "frontend/transforms/autograd/autograd_rules.h"
 #include "frontend/transforms/vmap/batched_rules.h"
+#include "ir/ops/structures.h"
 
 namespace fermata {
 
@@ -27,7 +28,9 @@ namespace vjp {
 #include "ir/ops.def"
 
 template <Op op> inline constexpr int kOperandsOf = 0;
-#define FERMATA_IRREGULAR(name, operands, ...) template <> inline constexpr int kOperandsOf<Op::name> = operands;
+#define FERMATA_IRREGULAR(name, structure, doc)            \
+  template <> inline constexpr int kOperandsOf<Op::name> = \
+      ops::structure::operands.is_list ? -1 : static_cast<int>(ops::structure::operands.count);
 #include "ir/ops.def"
 
 // What a gradient reads: operands, the result, or several of them.

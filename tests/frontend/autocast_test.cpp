@@ -58,8 +58,8 @@ TEST_P(Autocast, FragileFunctionsRunInF32) {
   for (const double exponent : {2.0, 3.0, 0.5, -1.0, 1.7}) EXPECT_EQ(pow(x, exponent).dtype(), DType::f32) << exponent;
   EXPECT_EQ(pow(2.0, x).dtype(), DType::f32);
   EXPECT_EQ(pow(x, x).dtype(), DType::f32);
-  for (const Tensor& y :
-       {sum(x), prod(x), mean(x), var(x), logsumexp(x), softmax(x), log_softmax(x), layer_norm(x), rms_norm(x)})
+  for (const Tensor& y : {sum(x), prod(x), cumulative_sum(x, 0), cumulative_prod(x, 0), mean(x), var(x), logsumexp(x),
+                          softmax(x), log_softmax(x), layer_norm(x), rms_norm(x)})
     EXPECT_EQ(y.dtype(), DType::f32);
   EXPECT_EQ(cross_entropy(x, tensor({0, 1, 2, 3})).dtype(), DType::f32);
   EXPECT_EQ(values(exp(x)), values(exp(astype(x, DType::f32))));  // and not rounded on the way

@@ -8,8 +8,8 @@
 
 #include "ir/error.h"
 #include "ir/graph.h"
-#include "ir/graph_attributes.h"
 #include "ir/infer.h"
+#include "ir/op_traits.h"
 
 namespace fermata::testing {
 
@@ -140,9 +140,8 @@ class RandomGraph {
     }
     if (node.op == Op::unpack) node.attributes = {between(0, 6) * 4};
     if (node.op == Op::matmul_packed) node.attributes = {between(0, 64)};
-    if (attribute_fields(node.op).size() == 5)
-      node.attributes = {1, 1, 0, 0, 1};  // a convolution or one of its gradients
-    if (attribute_fields(node.op).size() == 5) return true;
+    if (traits(node.op).fields.size() == 5) node.attributes = {1, 1, 0, 0, 1};  // a convolution or one of its gradients
+    if (traits(node.op).fields.size() == 5) return true;
     if (node.op == Op::csr_sampled_matmul) add(DType::i32, {k, n});
     if (node.op != Op::csr_matmul) return true;
     node.attributes = {k, between(0, 1)};

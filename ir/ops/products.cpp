@@ -1,9 +1,9 @@
-// Inference of the products: matrices of numbers, of bytes, and sparse ones.
+// See products.h.
+#include "ir/ops/products.h"
+
 #include <fmt/format.h>
 
-#include "ir/infer_call.h"
-
-namespace fermata {
+namespace fermata::ops {
 namespace {
 
 constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
@@ -58,25 +58,33 @@ void require_rank(const InferCall& call, std::size_t i, unsigned rank) {
 
 }  // namespace
 
-TensorType infer_matmul(const InferCall& call) {
+TensorType Matmul::infer(const InferCall& call) const {
   for (std::size_t i = 0; i < 2; ++i)
     if (!kNumbers.has(call.operand(i).dtype)) call.refuse_dtype(i);
   if (!call.operand(0).shape.empty() && !call.operand(1).shape.empty()) call.require_same_dtype(0, 1);
   return product(call, call.operand(0).dtype);
 }
 
-TensorType infer_matmul_i32(const InferCall& call) {
+void Matmul::relate(EqualAxes& equal) const {
+  const unsigned left = equal.rank_of(0), right = equal.rank_of(1), rank = equal.rank();
+  if (left < 2 || right < 2) return;
+  equal.result(rank - 2, 0, left - 2);
+  equal.result(rank - 1, 1, right - 1);
+  equal.join({0, left - 1}, {1, right - 2});
+}
+
+TensorType MatmulBytes::infer(const InferCall& call) const {
   for (std::size_t i = 0; i < 2; ++i)
     if (!kBytes.has(call.operand(i).dtype)) call.refuse_dtype(i);
   return product(call, DType::i32);
 }
 
-TensorType infer_matmul_packed(const InferCall& call) {
+TensorType MatmulPacked::infer(const InferCall& call) const {
   const TensorType &x = call.operand(0), &packed = call.operand(1);
   if (!kBytes.has(x.dtype)) call.refuse_dtype(0);
   if (packed.dtype != DType::i8) call.refuse_dtype(1);
   if (x.shape.empty()) call.fail<ShapeError>(1010, "ShapeError", "a 0-d tensor has no rows");
-  const std::int64_t k = x.shape.back(), columns = call.attributes[0];
+  const std::int64_t k = x.shape.back(), columns = this->columns.value;
   // K is padded to the 64 that a block of a library's kernel spans.
   const bool fits = packed.shape.rank() == 4 && columns >= 0 && packed.shape[0] == (columns + 63) / 64 &&
                     packed.shape[1] == (k + 63) / 64 * 16 && packed.shape[2] == 64 && packed.shape[3] == 4;
@@ -86,21 +94,24 @@ TensorType infer_matmul_packed(const InferCall& call) {
   return call.result(DType::i32, shape);
 }
 
-TensorType infer_csr_matmul(const InferCall& call) {
+void MatmulPacked::relate(EqualAxes& equal) const {
+  for (unsigned i = 0; i + 1 < equal.rank(); ++i) equal.result(i, 0, i);
+}
+
+TensorType CsrMatmul::infer(const InferCall& call) const {
   require_computed(call);
   require_rank(call, 1, 1), require_rank(call, 2, 2);
-  const std::int64_t entries = call.operand(1).shape[0], columns = call.attributes[0];
+  const std::int64_t entries = call.operand(1).shape[0], columns = this->columns.value;
   const std::int64_t rows = call.operand(0).shape.rank() == 1 ? call.operand(0).shape[0] - 1 - entries : 0;
   require_pattern(call, rows, entries);
-  const bool transposed = call.attributes[1] != 0;
-  const std::int64_t contracted = transposed ? rows : columns, given = call.operand(2).shape[0];
+  const std::int64_t contracted = transposed.value ? rows : columns, given = call.operand(2).shape[0];
   if (given != contracted || columns < 0)
     call.fail<ShapeError>(1004, "ShapeError", fmt::format("contracted sizes differ ({} and {})", contracted, given),
                           {"", "", fmt::format("axis 0 is {}", given)});
-  return call.result(call.operand(2).dtype, Shape{transposed ? columns : rows, call.operand(2).shape[1]});
+  return call.result(call.operand(2).dtype, Shape{transposed.value ? columns : rows, call.operand(2).shape[1]});
 }
 
-TensorType infer_csr_sampled_matmul(const InferCall& call) {
+TensorType CsrSampledMatmul::infer(const InferCall& call) const {
   require_computed(call);
   require_rank(call, 1, 2), require_rank(call, 2, 2);
   const std::int64_t rows = call.operand(1).shape[0];
@@ -113,4 +124,4 @@ TensorType infer_csr_sampled_matmul(const InferCall& call) {
   return call.result(call.operand(1).dtype, Shape{entries});
 }
 
-}  // namespace fermata
+}  // namespace fermata::ops

@@ -1,0 +1,135 @@
+// See op_traits.h: the table, made from the structs of irregular ops and the families of the others.
+#include "ir/op_traits.h"
+
+#include <array>
+
+#include "ir/external_op.h"
+#include "ir/field_names.h"
+#include "ir/ops/reduce.h"
+#include "ir/ops/structures.h"
+
+namespace fermata {
+namespace {
+
+template <class O> constexpr auto kFields = detail::attribute_fields_of<O>();
+
+template <class O> OpCall call_of(const Example<O>& example) {
+  OpCall call;
+  call.dtype = example.dtype;
+  for (const TensorType& t : example.operands) call.dtypes.push_back(t.dtype), call.shapes.push_back(t.shape);
+  call.attributes = encode(example.op);
+  detail::each_field(example.op, [&]<class F>(F& field) {
+    if constexpr (std::same_as<std::remove_const_t<F>, ResultShape>) call.shape = Shape(field.value);
+    if constexpr (std::same_as<std::remove_const_t<F>, ResultDType>) call.dtype = field.value;
+    if constexpr (std::same_as<std::remove_const_t<F>, HostScalar>) call.scalars.push_back(field.bits);
+  });
+  return call;
+}
+
+template <class O> OpCall example_call() { return call_of(O::example()); }
+template <class O> std::vector<OpCall> other_example_calls() {
+  std::vector<OpCall> calls;
+  for (const Example<O>& example : O::other_examples()) calls.push_back(call_of(example));
+  return calls;
+}
+
+template <class O> constexpr OpTraits traits_of() {
+  static_assert(is_complete<O>());
+  OpTraits t;
+  t.fields = kFields<O>;
+  t.operands = O::operands.list();
+  t.cost = O::facts.cost, t.precision = O::facts.precision;
+  t.may_fail_on_values = O::facts.may_fail_on_values, t.overwrites = O::facts.overwrites;
+  t.is_keyed = detail::count_fields<O, detail::IsKeyed>() == detail::field_count<O>();
+  t.takes_shape = detail::count_fields<O, detail::IsShape>() != 0;
+  t.takes_dtype = detail::count_fields<O, detail::IsDType>() != 0;
+  t.scalars = detail::count_fields<O, detail::IsScalar>();
+  t.infer = [](const InferCall& call) {
+    return decode<O>({call.attributes, call.wanted.shape, call.wanted.dtype, {}}).infer(call);
+  };
+  t.relate = [](const OpArguments& arguments, EqualAxes& axes) { decode<O>(arguments).relate(axes); };
+  if constexpr (ViewOp<O>) {
+    t.is_view = true;
+    t.apply = [](const OpArguments& arguments, const Shape& to, Shape& sizes, Shape& strides, std::int64_t& offset) {
+      return decode<O>(arguments).apply(to, sizes, strides, offset);
+    };
+    t.axes = [](const OpArguments& arguments, const Shape& to, const Shape& x) {
+      return decode<O>(arguments).view_axes(to, x);
+    };
+  }
+  if constexpr (EmittedOp<O>)
+    t.emit = [](const OpArguments& arguments, KernelEmitter& emitter) { return decode<O>(arguments).emit(emitter); };
+  if constexpr (requires { &O::reference; }) t.reference = &O::reference;
+  if constexpr (requires { O::example().reason; })
+    t.no_example = O::example().reason;
+  else
+    t.example = &example_call<O>;
+  if constexpr (requires { O::other_examples(); }) t.other_examples = &other_example_calls<O>;
+  return t;
+}
+
+/// Of regular ops only `where` has names of its own for its operands; the others are called x, or lhs and rhs.
+constexpr OperandInfo kChoiceOperands[] = {operand("cond"), operand("x"), operand("y")};
+constexpr AttributeField kBoxedFields[] = {{"arguments", AttributeKind::list, AttributeRole::argument}};
+
+constexpr OpTraits traits_of_family(Family family) {
+  OpTraits t;
+  t.may_fail_on_values = false;
+  switch (family) {
+    case Family::reduce: t.fields = kFields<ops::Reduction>, t.cost = Cost::more; break;
+    case Family::random: t.scalars = 2, t.takes_shape = true, t.takes_dtype = true, t.is_keyed = false; break;
+    case Family::external:
+      t.fields = kBoxedFields, t.cost = Cost::more, t.may_fail_on_values = true, t.is_keyed = false;
+      break;
+    case Family::unary:
+    case Family::binary:
+    case Family::ternary:
+    case Family::composite:
+    case Family::irregular: break;
+  }
+  return t;
+}
+
+constexpr OpTraits traits_of_ternary(DTypeRule rule) {
+  OpTraits t = traits_of_family(Family::ternary);
+  if (rule == DTypeRule::choose) t.operands = kChoiceOperands;
+  return t;
+}
+
+constexpr std::array<OpTraits, kOpCount> kTraits = {
+#define FERMATA_UNARY(name, rule, formula, vjp, doc) traits_of_family(Family::unary),
+#define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) traits_of_family(Family::binary),
+#define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) traits_of_ternary(DTypeRule::rule),
+#define FERMATA_REDUCE(name, rule, vjp, doc) traits_of_family(Family::reduce),
+#define FERMATA_RANDOM(name, formula, doc) traits_of_family(Family::random),
+#define FERMATA_IRREGULAR(name, structure, doc) traits_of<ops::structure>(),
+#define FERMATA_COMPOSITE(name, doc) traits_of_family(Family::composite),
+#include "ir/ops.def"
+};
+constexpr std::array kFamilies = {traits_of_family(Family::unary),     traits_of_family(Family::binary),
+                                  traits_of_family(Family::ternary),   traits_of_family(Family::reduce),
+                                  traits_of_family(Family::random),    traits_of_family(Family::irregular),
+                                  traits_of_family(Family::composite), traits_of_family(Family::external)};
+
+}  // namespace
+
+const OpTraits& traits(Op op) {
+  return is_external(op) ? kFamilies[static_cast<std::size_t>(family(op))] : kTraits[static_cast<std::size_t>(op)];
+}
+
+std::optional<std::size_t> attribute_list_length(const OpTraits& op, std::size_t count) {
+  std::size_t lists = 0;
+  for (const AttributeField& field : op.fields) lists += field.kind == AttributeKind::list ? 1 : 0;
+  const std::size_t single = op.fields.size() - lists;
+  if (count < single || (lists == 0 ? count != single : (count - single) % lists != 0)) return std::nullopt;
+  return lists == 0 ? 0 : (count - single) / lists;
+}
+
+bool may_be_merged(const GraphNode& node) {
+  if (!node.scalars.empty() || effect_of(node.op) != Effect::pure) return false;
+  // Of a boxed call with tensors only each attribute says "a tensor".
+  if (is_boxed(node.op)) return node.attributes.size() == node.operands.size();
+  return traits(node.op).is_keyed;
+}
+
+}  // namespace fermata

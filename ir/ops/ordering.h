@@ -1,0 +1,86 @@
+// Scans, sorting and searching.
+#pragma once
+
+#include "ir/irregular_op.h"
+
+namespace fermata::ops {
+
+inline constexpr OpFacts kOrdered{
+    .cost = Cost::more, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::as_given};
+
+/// The rows of FERMATA_SCAN: prefix reductions along an axis. What they add up in is the rule of the row.
+struct Scan {
+  Structure<Axis> axis;
+
+  static constexpr OpFacts facts = kOrdered;
+  static constexpr Operands operands{operand("x")};
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes& equal) const { equal.stretch(0); }
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
+  static Example<Scan> example() { return {{{DType::f32, Shape{3, 4}}}, {.axis = {0}}}; }
+};
+
+struct Sort {
+  Structure<Axis> axis;
+  Structure<bool> descending;
+
+  static constexpr OpFacts facts = kOrdered;
+  static constexpr Operands operands{operand("x")};
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes& equal) const { equal.stretch(0); }
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
+  static Example<Sort> example() { return {{{DType::f32, Shape{3, 4}}}, {.axis = {0}, .descending = {false}}}; }
+};
+
+struct Argsort {
+  Structure<Axis> axis;
+  Structure<bool> descending;
+
+  static constexpr OpFacts facts = kOrdered;
+  static constexpr Operands operands{operand("x")};
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes& equal) const { equal.stretch(0); }
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
+  static Example<Argsort> example() { return {{{DType::f32, Shape{3, 4}}}, {.axis = {0}, .descending = {false}}}; }
+};
+
+struct TopKIndices {
+  Structure<Axis> axis;
+  Structure<std::int64_t> k;
+  Structure<bool> largest;
+
+  static constexpr OpFacts facts = kOrdered;
+  static constexpr Operands operands{operand("x")};
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes& equal) const { equal.keep_all_but(axis.value); }
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
+  static Example<TopKIndices> example() {
+    return {{{DType::f32, Shape{3, 4}}}, {.axis = {0}, .k = {2}, .largest = {true}}};
+  }
+};
+
+struct Searchsorted {
+  Structure<bool> right;
+
+  static constexpr OpFacts facts = kOrdered;
+  static constexpr Operands operands{operand("lhs"), operand("rhs")};
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes& equal) const { equal.stretch(1); }
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
+  static Example<Searchsorted> example() {
+    return {{{DType::i32, Shape{4}}, {DType::i32, Shape{5}}}, {.right = {false}}};
+  }
+};
+
+struct Flatnonzero {
+  ResultShape size;
+
+  static constexpr OpFacts facts = kOrdered;
+  static constexpr Operands operands{operand("x")};
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes&) const {}
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
+  static Example<Flatnonzero> example();
+};
+
+}  // namespace fermata::ops

@@ -1,0 +1,270 @@
+// Two calls that differ in one argument only give what eager mode gives: together in one graph, one after the other so
+// that the second meets the plan of the first, and with the code of the first on disk.
+//
+// Calls come from what the op table says of each op (ir/op_traits.h): the example of an irregular op, and for each of
+// its attributes, scalars and sizes one that differs. A new op is in this test without being listed.
+#include <fermata/fermata.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <functional>
+
+#include "fermata/inspect.h"
+#include "frontend/ops/calls.h"
+#include "ir/op_traits.h"
+
+namespace fermata {
+namespace {
+
+/// Numbers of any dtype that differ from their neighbors.
+Tensor some_numbers(DType dtype, const Shape& shape, int seed) {
+  const std::int64_t count = element_count(shape);
+  const Tensor position = reshape(arange(count), shape) + seed;
+  if (dtype == DType::boolean) return equal(remainder(position, 3), 0).sync();
+  if (is_integer(dtype)) return astype(remainder(position * 7, 11), dtype).sync();
+  const Tensor wave = sin(astype(position, DType::f64) * 1.7) * 3;
+  if (is_complex(dtype)) return astype(complex(wave, cos(wave)), dtype).sync();
+  return astype(wave, dtype).sync();
+}
+
+Tensor integers(const std::vector<std::int64_t>& values, DType dtype) {
+  std::vector<Tensor> parts;
+  for (const std::int64_t v : values) parts.push_back(full({1}, v, dtype));
+  return concat(parts, 0).sync();
+}
+
+/// Row offsets and columns, for a dense operand with three rows or more.
+Tensor pattern(const OpCall& call) {
+  const std::int64_t size = call.shapes[0][0], second = call.shapes[1][0];
+  const std::int64_t rows = call.shapes[1].rank() == 1 ? size - 1 - second : second, entries = size - 1 - rows;
+  std::vector<std::int64_t> values;
+  for (std::int64_t row = 0; row <= rows; ++row) values.push_back(row * entries / rows);
+  for (std::int64_t e = 0; e < entries; ++e) values.push_back(e % 3);
+  return integers(values, DType::i64);
+}
+
+Tensor operand_of(const OpCall& call, Elements elements, std::size_t k) {
+  const Shape& shape = call.shapes[k];
+  const std::int64_t count = element_count(shape);
+  switch (elements) {
+    case Elements::positions: {
+      std::int64_t below = INT64_MAX;
+      for (const std::int64_t size : call.shapes[0]) below = std::min(below, size);
+      return astype(remainder(reshape(arange(count), shape) * 2 + 1, below), call.dtypes[k]).sync();
+    }
+    case Elements::pattern: return pattern(call);
+    case Elements::positive_definite: {
+      const Tensor half = some_numbers(DType::f64, shape, 0) * 0.1;
+      return (eye(shape.back(), {}, DType::f64) * 4 + half + half.mT()).sync();
+    }
+    case Elements::any:
+    case Elements::handle: break;
+  }
+  return some_numbers(call.dtypes[k], shape, static_cast<int>(k));
+}
+
+/// A call with all its arguments, and what tells it from others.
+struct Case {
+  std::string what;
+  std::function<Tensor()> run;
+};
+
+bool is_valid(Op op, const OpCall& call) {
+  std::vector<TensorType> operands;
+  for (std::size_t k = 0; k < call.shapes.size(); ++k) operands.push_back({call.dtypes[k], call.shapes[k]});
+  try {
+    infer(op, operands, call.attributes, {call.dtype, call.shape}, {});
+    return true;
+  } catch (const Error&) { return false; }
+}
+
+std::string text(const OpCall& call) {
+  return to_string(std::span<const std::int64_t>(call.attributes)) + " : " + to_string(call.dtype, call.shape);
+}
+
+Case made(Op op, const OpCall& call, const std::string& what) {
+  std::vector<Tensor> operands;
+  const auto named = traits(op).operands;
+  for (std::size_t k = 0; k < call.shapes.size(); ++k)
+    operands.push_back(
+        operand_of(call, named.empty() ? Elements::any : named[std::min(k, named.size() - 1)].elements, k));
+  return {what + " " + text(call), [=] {
+            return general_call(
+                op, operands,
+                {.wanted = {call.dtype, call.shape}, .integers = call.attributes, .scalars = call.scalars}, {});
+          }};
+}
+
+/// Lists that differ from `from` in one number, or in the order of two.
+std::vector<std::vector<std::int64_t>> others(const std::vector<std::int64_t>& from) {
+  std::vector<std::vector<std::int64_t>> lists;
+  for (std::size_t i = 0; i < from.size(); ++i)
+    for (const std::int64_t value : {from[i] + 1, from[i] - 1, from[i] * 2, std::int64_t{0}, std::int64_t{1}}) {
+      lists.push_back(from);
+      lists.back()[i] = value;
+    }
+  for (std::size_t i = 0; i + 1 < from.size(); ++i)
+    lists.push_back(from), std::swap(lists.back()[i], lists.back()[i + 1]);
+  return lists;
+}
+
+/// For each argument of a call, one that differs in it alone.
+std::vector<Case> neighbors(Op op, const OpCall& call) {
+  std::vector<Case> cases;
+  const OpTraits& about = traits(op);
+  const auto add_first = [&](std::string_view argument, const std::vector<OpCall>& candidates) {
+    for (const OpCall& c : candidates)
+      if (is_valid(op, c)) return cases.push_back(made(op, c, std::string(argument)));
+    ADD_FAILURE() << name(op) << ": no call that differs in " << argument << " is valid; choose another example";
+  };
+  const std::size_t length = attribute_list_length(about, call.attributes.size()).value();
+  std::ptrdiff_t at = 0;
+  for (const AttributeField& field : about.fields) {
+    const auto size = static_cast<std::ptrdiff_t>(field.kind == AttributeKind::list ? length : 1);
+    std::vector<OpCall> candidates;
+    const auto begin = call.attributes.begin() + at;
+    for (const auto& list : others({begin, begin + size})) {
+      if (std::equal(list.begin(), list.end(), begin)) continue;
+      if (field.kind == AttributeKind::boolean && (list[0] & ~std::int64_t{1}) != 0) continue;
+      candidates.push_back(call);
+      std::copy(list.begin(), list.end(), candidates.back().attributes.begin() + at);
+    }
+    // Such as the number of groups of a convolution: it says how many channels the operands have.
+    if (about.other_examples != nullptr)
+      for (const OpCall& other : about.other_examples())
+        if (!std::equal(begin, begin + size, other.attributes.begin() + at)) candidates.push_back(other);
+    add_first(field.name, candidates);
+    at += size;
+  }
+  if (about.takes_shape) {
+    std::vector<OpCall> candidates;
+    for (const auto& sizes : others({call.shape.begin(), call.shape.end()}))
+      if (Shape(sizes) != call.shape) candidates.push_back(call), candidates.back().shape = Shape(sizes);
+    for (std::size_t i = 0; i < call.shape.size(); ++i)  // as many elements, divided otherwise
+      for (std::size_t k = 0; k < call.shape.size(); ++k) {
+        candidates.push_back(call);
+        if (call.shape[i] % 2 == 0 && i != k) candidates.back().shape[i] /= 2, candidates.back().shape[k] *= 2;
+      }
+    std::erase_if(candidates, [&](const OpCall& c) { return c.shape == call.shape; });
+    add_first("shape", candidates);
+  }
+  if (about.takes_dtype) {
+    std::vector<OpCall> candidates;
+    for (const DType t : {DType::f64, DType::i64, DType::f32, DType::u8})
+      if (t != call.dtype) candidates.push_back(call), candidates.back().dtype = t;
+    add_first("dtype", candidates);
+  }
+  for (std::size_t i = 0; i < call.scalars.size(); ++i) {
+    OpCall other = call;
+    ++other.scalars[i];
+    add_first("scalar", {other});
+  }
+  return cases;
+}
+
+/// Pointwise ops: a host number in the place of each operand that may be one.
+std::vector<std::pair<Case, Case>> pairs_of_pointwise(Op op) {
+  std::vector<std::pair<Case, Case>> pairs;
+  const auto count = static_cast<std::size_t>(info(op).operands);
+  const bool chooses = info(op).rule == DTypeRule::choose;
+  DType dtype = DType::f32;
+  for (const DType t : {DType::u64, DType::i32, DType::f32})
+    if (apply_rule(info(op).rule, t)) dtype = t;
+  for (std::size_t scalar = chooses ? 1 : 0; count > 1 && scalar < count; ++scalar) {
+    const auto with = [&](int number) -> Case {
+      std::vector<Tensor> x;
+      for (std::size_t k = 0; k < count; ++k)
+        x.push_back(some_numbers(chooses && k == 0 ? DType::boolean : dtype, {3, 4}, static_cast<int>(k)));
+      const auto operand = [=](std::size_t k) { return k == scalar ? Operand(number) : Operand(x[k]); };
+      return {"operand " + std::to_string(scalar) + " = " + std::to_string(number), [=] {
+                return count == 2 ? detail::pointwise(op, operand(0), operand(1))
+                                  : detail::pointwise(op, operand(0), operand(1), operand(2));
+              }};
+    };
+    pairs.emplace_back(with(1), with(2));
+  }
+  return pairs;
+}
+
+std::vector<std::pair<Case, Case>> pairs_of(Op op) {
+  if (is_pointwise(op)) return pairs_of_pointwise(op);
+  OpCall call;
+  if (family(op) == Family::reduce) {
+    call.dtypes = {DType::f32}, call.shapes = {Shape{3, 4}}, call.attributes = {1, 0};
+  } else if (family(op) == Family::random) {
+    call.shape = Shape{3, 4}, call.scalars = {7, 11};
+  } else if (traits(op).example != nullptr) {
+    call = traits(op).example();
+  } else {
+    return {};
+  }
+  EXPECT_TRUE(is_valid(op, call)) << name(op) << ": its example is not valid";
+  std::vector<std::pair<Case, Case>> pairs;
+  for (const Case& other : neighbors(op, call)) pairs.emplace_back(made(op, call, "example"), other);
+  return pairs;
+}
+
+/// Shape, dtype and the bits of all elements.
+using Value = std::pair<TensorType, std::vector<std::uint64_t>>;
+Value value_of(const Tensor& x) {
+  Value value{{x.dtype(), x.shape()}, {}};
+  if (is_complex(x.dtype())) {
+    for (const std::complex<double> z : x.to_vector<std::complex<double>>())
+      value.second.push_back(std::bit_cast<std::uint64_t>(z.real())),
+          value.second.push_back(std::bit_cast<std::uint64_t>(z.imag()));
+  } else if (is_floating(x.dtype())) {
+    for (const double v : x.to_vector<double>()) value.second.push_back(std::bit_cast<std::uint64_t>(v));
+  } else {
+    for (const std::uint64_t v : x.to_vector<std::uint64_t>()) value.second.push_back(v);
+  }
+  return value;
+}
+
+class OpArguments : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  OpArguments() : before_(set_compile_policy(CompilePolicy::immediate)) {}
+  ~OpArguments() override { set_compile_policy(before_); }
+
+ private:
+  CompilePolicy before_;
+};
+
+TEST_P(OpArguments, AreToldApart) {
+  const Op op = static_cast<Op>(GetParam());
+  for (const auto& [first, second] : pairs_of(op)) {
+    Value wanted_first, wanted_second;
+    {
+      const ModeGuard guard(Mode::eager);
+      wanted_first = value_of(first.run()), wanted_second = value_of(second.run());
+    }
+    const ModeGuard guard(Mode::compiled);
+    const std::string what = first.what + " beside " + second.what;
+    clear_compile_caches();
+    for (int round = 0; round < 2; ++round) {
+      const Tensor a = first.run(), b = second.run();
+      sync({a, b});
+      EXPECT_EQ(value_of(a), wanted_first) << what << ", in one graph";
+      EXPECT_EQ(value_of(b), wanted_second) << what << ", in one graph";
+    }
+    clear_compile_caches();
+    EXPECT_EQ(value_of(first.run()), wanted_first) << what;
+    EXPECT_EQ(value_of(second.run()), wanted_second) << what << ", after the first";
+    clear_compile_caches();
+    EXPECT_EQ(value_of(second.run()), wanted_second) << what << ", with the code of both on disk";
+    EXPECT_EQ(value_of(first.run()), wanted_first) << what << ", after the second";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryOp, OpArguments, ::testing::Range(std::size_t{0}, kOpCount),
+                         [](const auto& at) { return std::string(name(static_cast<Op>(at.param))); });
+
+TEST(OpExamples, AreMissingOnlyWithAReason) {
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    const OpTraits& about = traits(static_cast<Op>(i));
+    if (family(static_cast<Op>(i)) != Family::irregular) continue;
+    EXPECT_NE(about.example == nullptr, about.no_example.empty()) << name(static_cast<Op>(i));
+  }
+}
+
+}  // namespace
+}  // namespace fermata
