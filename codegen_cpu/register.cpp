@@ -13,6 +13,7 @@
 #include "codegen_cpu/library/matmul_bytes.h"
 #include "dispatch/emit.h"
 #include "dispatch/kernel_table.h"
+#include "runtime/backend_memory.h"
 
 namespace fermata {
 namespace {
@@ -76,8 +77,8 @@ void add_matmul_variants() {
                  .fits = &matmul_amx_fits,
                  .cost = &matmul_amx_cost,
                  .fits_text = kMatmulAmxFits,
-                 .in_tiles = true,
-                 .several = true,
+                 .epilogue = EpilogueForm::tiles,
+                 .in_batches = true,
                  .by_rows = true});
   if (has_onednn())
     add_variant(Op::matmul, BackendKey::cpu,
@@ -88,8 +89,8 @@ void add_matmul_variants() {
                  .fits = &matmul_onednn_fits,
                  .cost = &matmul_onednn_cost,
                  .fits_text = kMatmulOnednnFits,
-                 .in_tiles = true,
-                 .several = true,
+                 .epilogue = EpilogueForm::tiles,
+                 .in_batches = true,
                  .by_rows = true});
   if (has_libxsmm())
     add_variant(Op::matmul, BackendKey::cpu,
@@ -100,8 +101,8 @@ void add_matmul_variants() {
                  .fits = &matmul_libxsmm_fits,
                  .cost = &matmul_libxsmm_cost,
                  .fits_text = kMatmulLibxsmmFits,
-                 .in_tiles = true,
-                 .several = true,
+                 .epilogue = EpilogueForm::tiles,
+                 .in_batches = true,
                  .by_rows = true});
   add_variant(Op::matmul, BackendKey::cpu,
               {.name = "portable",
@@ -109,8 +110,8 @@ void add_matmul_variants() {
                .dtypes = kReal,
                .call = &matmul_portable,
                .cost = &matmul_portable_cost,
-               .in_tiles = true,
-               .several = true,
+               .epilogue = EpilogueForm::tiles,
+               .in_batches = true,
                .by_rows = true});
 }
 
@@ -166,6 +167,7 @@ void add_byte_product_variants() {
 
 void add_convolution_variants() {
   for (const Op op : {Op::convolution, Op::convolution_data_gradient, Op::convolution_weight_gradient}) {
+    const EpilogueForm epilogue = op == Op::convolution_weight_gradient ? EpilogueForm::none : EpilogueForm::planes;
     if (has_amx() && op != Op::convolution_weight_gradient)
       add_variant(op, BackendKey::cpu,
                   {.name = "amx",
@@ -175,7 +177,7 @@ void add_convolution_variants() {
                    .fits = &convolution_amx_fits,
                    .cost = &convolution_amx_cost,
                    .fits_text = kConvolutionAmxFits,
-                   .in_tiles = true});
+                   .epilogue = EpilogueForm::planes});
     if (has_onednn())
       add_variant(op, BackendKey::cpu,
                   {.name = "onednn",
@@ -185,14 +187,14 @@ void add_convolution_variants() {
                    .fits = &convolution_onednn_fits,
                    .cost = &convolution_onednn_cost,
                    .fits_text = kConvolutionOnednnFits,
-                   .in_tiles = op != Op::convolution_weight_gradient});
+                   .epilogue = epilogue});
     add_variant(op, BackendKey::cpu,
                 {.name = "portable",
                  .form = KernelForm::library,
                  .dtypes = kFloating,
                  .call = &convolution_portable,
                  .cost = &convolution_portable_cost,
-                 .in_tiles = op != Op::convolution_weight_gradient});
+                 .epilogue = epilogue});
   }
 }
 
@@ -200,6 +202,8 @@ void add_convolution_variants() {
 
 void register_cpu_backend() {
   register_backend(BackendKey::cpu, std::make_unique<CpuBackend>());
+  // Straight to the caching allocator: every run asks for memory.
+  set_allocator(BackendKey::cpu, [](BackendKey, std::size_t bytes) { return Storage::allocate(bytes); });
   add_eager_variants();
   add_emit_variants(BackendKey::cpu, "jit");
   add_irregular_variants();

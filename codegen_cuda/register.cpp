@@ -28,7 +28,7 @@ void add_product_variants() {
                               .fits = &gpu::matmul_cublaslt_fits,
                               .cost = &gpu::matmul_cublaslt_cost,
                               .fits_text = gpu::kMatmulCublasltFits,
-                              .in_tiles = true,  // takes the kernel that follows, whole
+                              .epilogue = EpilogueForm::whole,
                               .by_rows = true};
   const KernelVariant tiled{.name = "tiled",
                             .form = KernelForm::library,

@@ -39,7 +39,7 @@ template <class T> typename Kernel<T>::Function kernel_for(const MatmulProblem& 
 }
 
 /// False if the library has no kernel; nothing has been written then.
-template <class T> bool multiply(const MatmulProblem& p, MatmulEpilogue epilogue) {
+template <class T> bool multiply(const MatmulProblem& p, TileEpilogue epilogue) {
   const std::int64_t rows = std::min(p.m, kStrip), strips = (p.m + rows - 1) / rows, rest = p.m - (strips - 1) * rows;
   const auto kernel = kernel_for<T>(p, rows), last_kernel = rest == rows ? kernel : kernel_for<T>(p, rest);
   if (kernel == nullptr || last_kernel == nullptr) return false;
@@ -80,7 +80,7 @@ bool has_libxsmm() {
   return has;
 }
 
-void matmul_libxsmm(const CallArgs& args, MatmulEpilogue epilogue) {
+void matmul_libxsmm(const CallArgs& args, TileEpilogue epilogue) {
   if (!has_libxsmm()) return matmul_portable(args, epilogue);
   const auto accepts = [](const MatrixSide& side, std::int64_t, std::int64_t columns) {
     return by_rows(side, columns);
@@ -123,7 +123,7 @@ double matmul_libxsmm_cost(const CallArgs& args) {
 namespace fermata {
 
 bool has_libxsmm() { return false; }
-void matmul_libxsmm(const CallArgs&, MatmulEpilogue) { throw_internal("matmul_libxsmm: built without libxsmm"); }
+void matmul_libxsmm(const CallArgs&, TileEpilogue) { throw_internal("matmul_libxsmm: built without libxsmm"); }
 bool matmul_libxsmm_fits(const CallArgs&) { return false; }
 double matmul_libxsmm_cost(const CallArgs&) { return 0; }
 
@@ -132,7 +132,5 @@ double matmul_libxsmm_cost(const CallArgs&) { return 0; }
 #endif
 
 namespace fermata {
-void matmul_libxsmm(const CallArgs& args) {
-  matmul_libxsmm(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
-}
+void matmul_libxsmm(const CallArgs& args) { matmul_libxsmm(args, tile_epilogue_of(args)); }
 }  // namespace fermata
