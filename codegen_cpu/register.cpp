@@ -5,11 +5,14 @@
 #include "codegen_cpu/cpu_backend.h"
 #include "dispatch/emit.h"
 #include "dispatch/kernel_files.h"
+#include "runtime/backend_memory.h"
 
 namespace fermata {
 
 void register_cpu_backend() {
   register_backend(BackendKey::cpu, std::make_unique<CpuBackend>());
+  // Straight to the caching allocator: every run asks for memory.
+  set_allocator(BackendKey::cpu, [](BackendKey, std::size_t bytes) { return Storage::allocate(bytes); });
   add_kernel_files(BackendKey::cpu);
   add_emit_variants(BackendKey::cpu, "jit");
 }

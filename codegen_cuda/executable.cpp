@@ -47,8 +47,8 @@ CudaExecutable::CudaExecutable(const Kernel& kernel)
       layout_(kernel),
       described_(serialize(kernel)),
       pack_(pack_elements(kernel)),
-      end_(end_of(kernel)),
-      joined_(kernel_, schedule_) {
+      epilogue_(epilogue_of(kernel)),
+      chain_(kernel_, schedule_) {
   if (layout_.count > kMostSlots)
     throw UnsupportedError(2101, format_error(2101, "UnsupportedError",
                                               fmt::format("cannot compile a kernel: it has {} arguments, more than {}",

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "codegen_cuda/emit/emission.h"
-#include "codegen_cuda/library/joined_products.h"
-#include "codegen_cuda/library/matmul_end.h"
+#include "codegen_cuda/library/matmul_epilogue.h"
+#include "codegen_cuda/library/product_chain.h"
 #include "codegen_cuda/runtime/kernels.h"
 #include "runtime/executable.h"
 
@@ -24,12 +24,12 @@ class CudaExecutable final : public Executable {
  public:
   explicit CudaExecutable(const Kernel& kernel);
   void launch(const KernelLaunch& launch) const override;
-  std::optional<JoinEstimate> estimate_joined(const JoinedSizes& sizes) const override {
-    return joined_.estimate(sizes);
+  std::optional<ProductChainEstimate> estimate_chain(const ProductChainSizes& sizes) const override {
+    return chain_.estimate(sizes);
   }
-  void launch_joined(std::uint16_t made, const CallArgs& first, const KernelLaunch& launch,
-                     const CallArgs& second) const override {
-    joined_.launch(made, first, launch, second);
+  void launch_chain(std::uint16_t made, const CallArgs& first, const KernelLaunch& launch,
+                    const CallArgs& second) const override {
+    chain_.launch(made, first, launch, second);
   }
   std::size_t code_bytes() const override;
 
@@ -39,8 +39,8 @@ class CudaExecutable final : public Executable {
   Schedule usual_schedule() const;
   /// Compiles that one, so that a launch need not.
   void prepare() const { variant(usual_schedule(), false); }
-  /// What the kernel is as the end of a product.
-  const std::optional<KernelEnd>& end() const { return end_; }
+  /// What the kernel is as the epilogue of a product.
+  const std::optional<KernelEpilogue>& epilogue() const { return epilogue_; }
   unsigned rank() const { return kernel_.rank; }
   /// Compiles all that a launch may choose, so that tests compile them together.
   void prepare_all() const;
@@ -64,8 +64,8 @@ class CudaExecutable final : public Executable {
   std::vector<std::uint16_t> kept_;  // by warp schedules
   std::size_t kept_bytes_ = 0;       // of an element of each
   bool splits_ = false;
-  std::optional<KernelEnd> end_;
-  JoinedProducts joined_;
+  std::optional<KernelEpilogue> epilogue_;
+  ProductChain chain_;
   mutable std::mutex mutex_;
   mutable std::array<std::shared_ptr<const LoadedKernel>, kSchedules * 2 + kMaxRank * 2> variants_;
 };

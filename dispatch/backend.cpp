@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "ir/error.h"
-#include "runtime/device_memory.h"
+#include "runtime/backend_memory.h"
 
 namespace fermata {
 namespace {
@@ -14,12 +14,17 @@ std::array<std::atomic<Backend*>, kBackendCount> backends{};
 
 Backend* backend(BackendKey key) { return backends[static_cast<std::size_t>(key)].load(std::memory_order_acquire); }
 
+BackendCapabilities capabilities_of(BackendKey key) {
+  const Backend* const found = backend(key);
+  return found != nullptr ? found->capabilities() : BackendCapabilities{};
+}
+
 void register_backend(BackendKey key, std::unique_ptr<Backend> backend) {
   Backend* none = nullptr;
   if (!backends[static_cast<std::size_t>(key)].compare_exchange_strong(none, backend.get()))
     throw InternalError(9003, format_error(9003, "InternalError", "a second backend for one key", {}, {}));
   backend.release();  // backends live as long as the process: executables refer to them
-  set_device_allocator(key, [](BackendKey of, std::size_t bytes) { return fermata::backend(of)->allocate(bytes); });
+  set_allocator(key, [](BackendKey of, std::size_t bytes) { return fermata::backend(of)->allocate(bytes); });
 }
 
 }  // namespace fermata

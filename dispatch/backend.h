@@ -12,6 +12,7 @@
 
 #include "ir/kernel.h"
 #include "ir/key_set.h"
+#include "runtime/backend_capabilities.h"
 #include "runtime/executable.h"
 #include "runtime/storage.h"
 #include "runtime/tensor_view.h"
@@ -74,10 +75,14 @@ class Backend {
   virtual void require(std::string_view /*function*/, std::source_location /*where*/) {}
   virtual std::vector<BackendFinding> findings() { return {}; }
   virtual DeviceUnits* units() { return nullptr; }
+  /// What passes and plans want to know of it.
+  virtual BackendCapabilities capabilities() const { return {}; }
 };
 
 /// Null where no backend is registered under the key.
 Backend* backend(BackendKey key);
+/// Of a backend that is not registered: none.
+BackendCapabilities capabilities_of(BackendKey key);
 void register_backend(BackendKey key, std::unique_ptr<Backend> backend);
 
 }  // namespace fermata

@@ -5,7 +5,7 @@
 #include "dispatch/pointwise.h"
 #include "ir/op_traits.h"
 #include "ir/view.h"
-#include "runtime/device_memory.h"
+#include "runtime/backend_memory.h"
 
 namespace fermata {
 namespace {
@@ -189,7 +189,7 @@ Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const
   return make_strided_leaf(type, strides, offset, storage, x.backend, Node::kTensor);
 }
 
-CallKernel select_step(const PlanStep& step, const CallArgs& args) {
+CallKernel select_step(const CallStep& step, const CallArgs& args) {
   return select_call(operator_entry(step.op), step.backend, step.operand_dtype, args, step.where).call;
 }
 

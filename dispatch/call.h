@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dispatch/kernel_table.h"
-#include "runtime/plan.h"
+#include "runtime/steps/call_step.h"
 
 namespace fermata {
 
@@ -16,8 +16,8 @@ InnerLoop inner_loop(Op op, BackendKey backend, DType operand, std::int64_t elem
 /// A materialized node as kernels see it. `strides` is filled where the node does not hold its own.
 TensorView view_of(const Node& node, Shape& strides);
 
-/// Runs a call step of a plan: the dispatch layer's half of runtime/bound_plan.h.
-CallKernel select_step(const PlanStep& step, const CallArgs& args);
+/// Runs a call step of a plan: the dispatch layer's half of runtime/steps/call_step.h.
+CallKernel select_step(const CallStep& step, const CallArgs& args);
 
 /// The node that a view op makes of a value: a strided leaf where the value is there, else nothing. Also nothing where
 /// a reshape needs a copy.

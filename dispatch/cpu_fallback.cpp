@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "dispatch/emit.h"
-#include "runtime/device_memory.h"
+#include "runtime/backend_memory.h"
 #include "runtime/stats.h"
 
 namespace fermata {

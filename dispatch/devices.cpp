@@ -5,7 +5,7 @@
 
 #include "dispatch/kernel_table.h"
 #include "ir/error.h"
-#include "runtime/device_memory.h"
+#include "runtime/backend_memory.h"
 
 namespace fermata {
 namespace {

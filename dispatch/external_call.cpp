@@ -14,7 +14,7 @@
 #include "dispatch/packed_results.h"
 #include "dispatch/table.h"
 #include "ir/error.h"
-#include "runtime/device_memory.h"
+#include "runtime/backend_memory.h"
 #include "runtime/effects.h"
 
 namespace fermata {

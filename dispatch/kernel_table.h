@@ -34,10 +34,10 @@ struct KernelVariant {
       nullptr;  // predicted ns beside other variants, of which those without one count as 0
   std::array<InnerLoop, kDTypeCount> inner{};  // call form, pointwise ops, by operand dtype
   std::string fits_text = {};                  // the predicate in words, for explain
-  bool in_tiles = false;  // tells CallArgs::tiles of every part it has made: what follows runs on them
-  bool several = false;   // does as many calls of the same sizes as there are outputs, inputs in their order
-  bool by_rows = false;   // row i of a result takes row i of the first operand and all of the second
-  bool is_boxed = false;  // runs a kernel over tensors: takes a context, and may give a buffer of its own
+  EpilogueForm epilogue = EpilogueForm::none;  // how it runs CallArgs::epilogue
+  bool in_batches = false;  // does as many calls of the same sizes as there are outputs, inputs in their order
+  bool by_rows = false;     // row i of a result takes row i of the first operand and all of the second
+  bool is_boxed = false;    // runs a kernel over tensors: takes a context, and may give a buffer of its own
   std::source_location where = std::source_location::current();
 };
 

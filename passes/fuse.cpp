@@ -254,7 +254,7 @@ class Fuser {
     }
     if (!waits_for_reduction(group, before)) return false;
     if (rows * columns < kFewRows && length > kLongRow) return true;
-    if (p_.backend != BackendKey::cpu) return false;
+    if (!p_.capabilities.launches_on_caller) return false;
     const double threads = thread_count(), busy = std::clamp(std::max(rows, columns / kColumnsOfThread), 1.0, threads);
     return before * (1 / busy - 1 / threads) > kStoredElement / busy + kFork / (rows * columns * length);
   }
@@ -282,7 +282,7 @@ class Fuser {
 
   /// Whether a producer at element level would compute much for nothing behind the ends of short rows.
   bool wastes_lanes(const Group& producer, const Group& merged) const {
-    if (p_.backend != BackendKey::cpu || producer.reduced != 0 || merged.reduced == 0) return false;
+    if (!p_.capabilities.rows_in_vectors || producer.reduced != 0 || merged.reduced == 0) return false;
     if (!dims_.same_shape(producer.domain, merged.domain)) return false;
     const Shape& shape = g_.nodes[merged.domain].shape;
     const bool row_kernel = (merged.reduced >> (shape.rank() - 1) & 1) != 0;
@@ -298,7 +298,7 @@ class Fuser {
   /// Whether much is computed once per short row, one row at a time, that a kernel of its own does for a vector of
   /// rows.
   bool wastes_lanes_of_rows(const Group& per_row, const Group& merged) const {
-    if (p_.backend != BackendKey::cpu || per_row.reduced != 0 || merged.reduced == 0) return false;
+    if (!p_.capabilities.rows_in_vectors || per_row.reduced != 0 || merged.reduced == 0) return false;
     const bool row_kernel = (merged.reduced >> (g_.nodes[merged.domain].shape.rank() - 1u) & 1) != 0;
     if (!row_kernel || dims_.same_shape(per_row.domain, merged.domain)) return false;
     double prims = 0;

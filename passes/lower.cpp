@@ -41,7 +41,7 @@ class Lowering {
   void run() {
     compile_groups();
     p_.plan = std::make_unique<Plan>();
-    p_.plan->backend = p_.backend;
+    p_.plan->backend = p_.backend, p_.plan->capabilities = p_.capabilities;
     slot_of_.assign(g_.nodes.size(), kNoSlot);
     for (ValueId v = 0; v < g_.nodes.size(); ++v)
       if (g_.nodes[v].op == Op::input) add_leaf(v);
@@ -89,7 +89,7 @@ class Lowering {
   /// What goes wrong is left to compile_group().
   void compile_ahead(const std::vector<std::size_t>& groups) {
     constexpr double kNanoseconds = 3e6;
-    if (groups.size() < 2 || p_.backend != BackendKey::cpu || before_compile != nullptr) return;
+    if (groups.size() < 2 || !p_.capabilities.compiles_on_caller || before_compile != nullptr) return;
     std::set<std::string> known;
     std::vector<std::size_t> first;
     for (const std::size_t i : groups)
@@ -221,11 +221,19 @@ class Lowering {
     return slot_of_[v];
   }
 
+  ScalarRange add_scalars(const std::vector<ScalarSource>& scalars) {
+    std::vector<ScalarSource>& all = p_.plan->scalars;
+    const ScalarRange range{static_cast<std::uint32_t>(all.size()), static_cast<std::uint32_t>(scalars.size())};
+    all.insert(all.end(), scalars.begin(), scalars.end());
+    return range;
+  }
+
   void add_kernel_step(std::int32_t group) {
     BuiltKernel& built = *built_[index(group)];
-    PlanStep step{};
-    step.kind = PlanStep::Kind::kernel;
-    step.backend = p_.backend, step.record = built.domain_record, step.scalars = built.scalars;
+    KernelStep step;
+    step.record = built.domain_record, step.number = static_cast<std::uint32_t>(p_.kernels.size());
+    step.scalars = add_scalars(built.scalars);
+    for (const Store& store : built.kernel.stores) step.stores.push_back(static_cast<std::uint16_t>(store.access));
     step.executable = executables_[index(group)], step.axes = built.axes;
     step.reduced = built.kernel.reduced, step.ns_per_point = built.ns_per_point;
     for (std::size_t i = 0; i < built.sources.size(); ++i) {
@@ -259,10 +267,10 @@ class Lowering {
 
   void add_call_step(ValueId v) {
     const GraphNode& n = g_.nodes[v];
-    PlanStep step{};
-    step.kind = PlanStep::Kind::call, step.backend = p_.backend;
+    CallStep step;
+    std::vector<ScalarSource> scalars;
+    step.backend = p_.backend, step.context = n.context;
     step.record = n.record, step.op = n.op;
-    step.is_boxed = gives_buffer(n.op, p_.backend), step.context = n.context;
     step.operand_dtype = operand_dtype(g_, n), step.output_dtype = n.dtype;
     // Call kernels of reductions convert as they read: of real numbers the converted dtype will do.
     if (family(n.op) == Family::reduce && is_complex(g_.nodes[n.operands[0].value].dtype))
@@ -270,28 +278,30 @@ class Lowering {
     step.where = n.where, step.name = std::string(name(n.op));
     for (std::size_t k = 0; k < n.operands.size(); ++k) {
       if (n.operands[k].is_scalar()) {
-        step.operand_order.push_back(-1 - static_cast<std::int32_t>(step.scalars.size()));
-        step.scalars.push_back({n.record, n.operands[k].scalar});
+        step.operands.push_back({true, static_cast<std::uint16_t>(scalars.size())});
+        scalars.push_back({n.record, n.operands[k].scalar});
         continue;
       }
       const std::size_t rank = is_pointwise(n.op) ? n.shape.rank() : g_.nodes[n.operands[k].value].shape.rank();
       const auto map = into_operand(g_, v, identity_map(rank), k);
       const auto followed = map ? follow_views(g_, n.operands[k].value, *map) : std::nullopt;
       if (!followed) throw_internal("an operand of a call step is not a view of a buffer");
-      step.operand_order.push_back(static_cast<std::int32_t>(step.sources.size()));
+      step.operands.push_back({false, static_cast<std::uint16_t>(step.sources.size())});
       step.sources.push_back({slot_of_[followed->source], followed->map.path});
       step.source_dtypes.push_back(g_.nodes[followed->source].dtype);
       step.element_bytes.push_back(byte_size(g_.nodes[followed->source].dtype));
     }
     if (!is_pointwise(n.op))  // of a boxed call the stream that it draws from
-      for (std::size_t i = 0; i < n.scalars.size(); ++i)
-        step.scalars.push_back({n.record, static_cast<std::uint16_t>(i)});
+      for (std::size_t i = 0; i < n.scalars.size(); ++i) scalars.push_back({n.record, static_cast<std::uint16_t>(i)});
+    step.scalars = add_scalars(scalars);
     step.output = {result_slot(v), {}};
-    if (step.is_boxed) {
-      for (const PlanSource& s : step.sources) p_.plan->slots[s.slot].is_owned = true;
-      p_.plan->slots[step.output.slot].is_given = true;
+    if (!gives_buffer(n.op, p_.backend)) {
+      p_.plan->steps.emplace_back(std::move(step));
+      return;
     }
-    p_.plan->steps.push_back(std::move(step));
+    for (const PlanSource& s : step.sources) p_.plan->slots[s.slot].is_owned = true;
+    p_.plan->slots[step.output.slot].is_given = true;
+    p_.plan->steps.emplace_back(BoxedCallStep{std::move(step)});
   }
 
   Program& p_;

@@ -1,14 +1,14 @@
 // The compiler, pass by pass. This is the page to read first.
 //
-//   simplify      drop what need not be computed
-//   materialize   copies where reshapes and outputs need buffers
-//   select        dispatch every node once more: which form of which cell
-//   fuse          groups of emitting nodes become kernels
-//   lower         kernel descriptions, fused multiply-adds, compiled code, steps
-//   finish_tiles  kernels that run on each tile of a product
-//   join_rows     products of what such a kernel leaves, block of rows by block of rows
-//   gather_calls  equal calls that do not depend on each other
-//   plan_memory   lifetimes, so that temporaries share memory
+//   simplify        drop what need not be computed
+//   materialize     copies where reshapes and outputs need buffers
+//   select          dispatch every node once more: which form of which cell
+//   fuse            groups of emitting nodes become kernels
+//   lower           kernel descriptions, fused multiply-adds, compiled code, steps
+//   fuse_epilogues  kernels that run as a part of the call before them, on each tile of a product
+//   chain_products  products of what such a kernel leaves, block of rows by block of rows
+//   batch_calls     equal calls that do not depend on each other
+//   plan_memory     lifetimes, so that temporaries share memory
 //
 // The runner times each pass, verifies the graph after it (FERMATA_VERIFY=1, and always in debug builds), honors
 // FERMATA_DISABLE_PASSES and dumps with FERMATA_DUMP=ir,passes.
@@ -21,12 +21,13 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "dispatch/backend.h"
 #include "dispatch/dump.h"
 #include "ir/error.h"
-#include "passes/finish_tiles.h"
+#include "passes/batch_calls.h"
+#include "passes/chain_products.h"
 #include "passes/fuse.h"
-#include "passes/gather_calls.h"
-#include "passes/join_rows.h"
+#include "passes/fuse_epilogues.h"
 #include "passes/lower.h"
 #include "passes/materialize.h"
 #include "passes/plan_memory.h"
@@ -48,9 +49,9 @@ constexpr Pass kPipeline[] = {
     {"select", &select, false, false},
     {"fuse", &fuse, true, false},
     {"lower", &lower, false, false},
-    {"finish_tiles", &finish_tiles, true, false},
-    {"join_rows", &join_rows, true, false},
-    {"gather_calls", &gather_calls, true, false},
+    {"fuse_epilogues", &fuse_epilogues, true, false},
+    {"chain_products", &chain_products, true, false},
+    {"batch_calls", &batch_calls, true, false},
     {"plan_memory", &plan_memory, false, false},
 };
 
@@ -110,37 +111,63 @@ void run_pass(const Pass& pass, Program& program, std::string* timings) {
   const auto start = std::chrono::steady_clock::now();
   const bool changed = pass.run(program);
   const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  if (timings != nullptr) *timings += fmt::format("  {:<12} {:8.1f} us\n", pass.name, us);
+  if (timings != nullptr) *timings += fmt::format("  {:<14} {:8.1f} us\n", pass.name, us);
   if (pass.on_graph && verifying()) verify(program.graph);
   if (pass.on_graph && changed && dump_wanted("passes")) dump("passes", pass.name, to_string(program.graph, true));
 }
 
-std::string describe(const Program& p) {
-  std::string text;
-  std::size_t kernel = 0;
-  for (std::size_t i = 0; i < p.plan->steps.size(); ++i) {
-    const PlanStep& step = p.plan->steps[i];
-    if (step.kind == PlanStep::Kind::call) {
-      text += fmt::format("step {}: call {}{}\n", i, step.name,
-                          step.on_row_blocks ? describe_joined(p, i)
-                          : step.beside      ? fmt::format(" with step {}", i - 1)
-                                             : "");
-      continue;
-    }
-    const Kernel& k = p.kernels[kernel++];
-    text += fmt::format(
-        "step {}: kernel {} ({} kernel, {} loads and stores, {} primitives{}){}\n", i, step.name,
+/// The steps of a plan in words. What a step is made of is numbered as if it ran part by part.
+class Description {
+ public:
+  explicit Description(const Program& program) : p_(program) {}
+
+  std::string text() {
+    for (const PlanStep& step : p_.plan->steps) std::visit([&](const auto& s) { add(s); }, step);
+    return std::move(text_);
+  }
+
+ private:
+  void add(const CallStep& call) { add(call, ""); }
+  void add(const CallStep& call, const std::string& how) {
+    text_ += fmt::format("step {}: call {}{}\n", number_++, call.name, how);
+  }
+  void add(const KernelStep& kernel) { add(kernel, ""); }
+  void add(const KernelStep& kernel, const std::string& how) {
+    const Kernel& k = p_.kernels[kernel.number];
+    const std::size_t bytes = kernel.executable->code_bytes();
+    text_ += fmt::format(
+        "step {}: kernel {} ({} kernel, {} loads and stores, {} primitives{}){}\n", number_++, kernel.name,
         k.reduced == 0      ? "map"
         : k.is_row_kernel() ? "row"
                             : "column",
-        k.accesses.size(), k.program.size(),
-        step.executable->code_bytes() == 0 ? "" : fmt::format(", {} bytes of code", step.executable->code_bytes()),
-        !step.on_tiles || (p.backend != BackendKey::cpu && k.reduced != 0) ? ""
-        : p.backend == BackendKey::cpu ? fmt::format(" on each tile of step {}", i - 1)
-                                       : fmt::format(" or, where its library can, the end of step {}", i - 1));
+        k.accesses.size(), k.program.size(), bytes == 0 ? "" : fmt::format(", {} bytes of code", bytes), how);
   }
-  return text;
-}
+  void add(const EpilogueStep& step) { add(step, ""); }
+  void add(const EpilogueStep& step, const std::string& how) {
+    add(step.call, how);
+    if (step.form != EpilogueForm::whole)
+      add(step.epilogue, fmt::format(" on each tile of step {}", number_ - 1));
+    else if (step.epilogue.reduced == 0)
+      add(step.epilogue, fmt::format(" or, where its library can, the epilogue of step {}", number_ - 1));
+    else
+      add(step.epilogue);
+  }
+  void add(const ProductChainStep& chain) {
+    add(chain.first);
+    const std::string how = describe_chain(p_, chain, number_);
+    std::visit([&](const auto& last) { add(last, how); }, chain.last);
+  }
+  void add(const CallBatchStep& batch) {
+    for (const CallStep& call : batch.calls)
+      add(call, &call == &batch.calls.front() ? "" : fmt::format(" with step {}", number_ - 1));
+  }
+
+  const Program& p_;
+  std::string text_;
+  std::size_t number_ = 0;
+};
+
+std::string describe(const Program& p) { return Description(p).text(); }
 
 std::string describe_choices(const Program& p) {
   std::string text;
@@ -158,7 +185,7 @@ std::string describe_choices(const Program& p) {
 
 Program run_pipeline(Graph graph, BackendKey backend, std::string* timings) {
   Program program;
-  program.backend = backend;
+  program.backend = backend, program.capabilities = capabilities_of(backend);
   program.explains = timings != nullptr;
   program.graph = std::move(graph);
   if (dump_wanted("ir")) dump("ir", "recorded", to_string(program.graph, true));
@@ -194,7 +221,10 @@ std::string explain_plan(Graph graph, BackendKey backend) {
 }
 
 std::size_t step_count(Graph graph, BackendKey backend) {
-  return run_pipeline(std::move(graph), backend, nullptr).plan->steps.size();
+  std::size_t count = 0;
+  for (const PlanStep& step : run_pipeline(std::move(graph), backend, nullptr).plan->steps)
+    for_each_part(step, [&](const auto&) { ++count; });
+  return count;
 }
 
 Graph run_passes(Graph graph, const std::vector<std::string>& names) {

@@ -17,14 +17,13 @@ Graph import_graph(const Walk& walk);
 
 /// Runs the pipeline and returns the plan. Never fails for a graph that runs eagerly: a kernel that cannot be compiled
 /// becomes, alone, call steps, with a warning that names its source line.
-std::unique_ptr<const Plan> compile_plan(Graph graph, std::vector<std::uint32_t> key,
-                                         BackendKey backend = BackendKey::cpu);
+std::unique_ptr<const Plan> compile_plan(Graph graph, std::vector<std::uint32_t> key, BackendKey backend);
 
 /// What the pipeline would do, in words: IR after each stage that changes it, groups, kernels, choices and reasons.
-std::string explain_plan(Graph graph, BackendKey backend = BackendKey::cpu);
+std::string explain_plan(Graph graph, BackendKey backend);
 
-/// Kernel and call steps of the plan that the graph would get.
-std::size_t step_count(Graph graph, BackendKey backend = BackendKey::cpu);
+/// Kernels and calls in the plan that the graph would get.
+std::size_t step_count(Graph graph, BackendKey backend);
 
 /// Runs passes by name over a graph (the `fermata opt` command and golden tests): "simplify", ... as pipeline.cpp
 /// lists. UserError for a name that is not a pass.

@@ -36,13 +36,14 @@ struct Group {
 
 struct Program {
   Graph graph;
-  BackendKey backend = BackendKey::cpu;  // that runs all of it
-  std::vector<Choice> choices;           // per node
+  BackendKey backend{};              // that runs all of it
+  BackendCapabilities capabilities;  // of that backend
+  std::vector<Choice> choices;       // per node
   std::vector<Group> groups;
   std::vector<std::int32_t> group_of;  // per node: index into groups, or -1
   bool explains = true;                // whether texts are wanted: candidates and notes take longer than the choices
   std::vector<std::string> notes;      // why things were not fused
-  std::vector<Kernel> kernels;         // per kernel step, for dumps and explain
+  std::vector<Kernel> kernels;         // by KernelStep::number, for dumps and explain
   std::vector<std::string> kernel_names;
   std::unique_ptr<Plan> plan;
 };

@@ -8,7 +8,6 @@ namespace fermata {
 
 constinit thread_local const RunSite* run_site = nullptr;
 constinit thread_local std::uint64_t device_reads = 0;
-constinit thread_local FollowingKernel* following_kernel = nullptr;
 
 namespace {
 std::array<std::atomic<RunRecorder*>, kBackendCount> recorders{};

@@ -30,15 +30,6 @@ class RunSiteGuard {
   const RunSite* before_;
 };
 
-/// The kernel step that comes right after the call that this thread is starting, and is all that reads its result. The
-/// call may do its work as well, and says so in `done`; the call's own result is then left as it is.
-struct FollowingKernel {
-  const Executable& executable;
-  const KernelLaunch& launch;
-  bool done = false;
-};
-extern constinit thread_local FollowingKernel* following_kernel;
-
 /// Copies to the host that this thread has made. A run that makes some depends on what the host read: it cannot be
 /// recorded.
 extern constinit thread_local std::uint64_t device_reads;

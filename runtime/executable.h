@@ -13,17 +13,17 @@
 
 namespace fermata {
 
-/// Two products with a kernel between them: matrices [rows, columns], made from factors of `depth`, go through the
-/// kernel row by row and are multiplied by matrices of `width` columns. `made` is the access of the kernel that reads
-/// the first product.
-struct JoinedSizes {
+/// A chain of two products with a kernel between them: matrices [rows, columns], made from factors of `depth`, go
+/// through the kernel row by row and are multiplied by matrices of `width` columns. `made` is the access of the kernel
+/// that reads the first product.
+struct ProductChainSizes {
   std::int64_t batches, rows, columns, depth, width;
   DType factors, weights;  // of the first product and of the second one
   std::uint16_t made;
 };
 /// What they take as one launch (0 where these sizes cannot be) and apart, and how much memory what is between them
 /// takes then.
-struct JoinEstimate {
+struct ProductChainEstimate {
   bool pays;
   double ns, apart_ns;
   std::int64_t bytes;
@@ -47,10 +47,10 @@ class Executable {
   virtual void partial(const KernelLaunch&) const {}
   virtual void finish(const KernelLaunch&) const {}
   /// A kernel between two products that can do both as well, in one launch; nothing where it cannot.
-  virtual std::optional<JoinEstimate> estimate_joined(const JoinedSizes&) const { return {}; }
+  virtual std::optional<ProductChainEstimate> estimate_chain(const ProductChainSizes&) const { return {}; }
   /// Does so. The result of the first product and the first operand of the second one are not there.
-  virtual void launch_joined(std::uint16_t /*made*/, const CallArgs& /*first*/, const KernelLaunch&,
-                             const CallArgs& /*second*/) const {}
+  virtual void launch_chain(std::uint16_t /*made*/, const CallArgs& /*first*/, const KernelLaunch&,
+                            const CallArgs& /*second*/) const {}
   virtual std::size_t code_bytes() const = 0;
 };
 

@@ -5,7 +5,7 @@
 
 #include "ir/error.h"
 #include "runtime/allocator.h"
-#include "runtime/lone_tensor.h"
+#include "runtime/uniquely_owned.h"
 
 namespace fermata {
 
@@ -40,7 +40,7 @@ void destroy_impl(TensorImpl* impl) {
 }
 
 Node* take_lone_node(Tensor& tensor) {
-  if (!is_lone(tensor)) return nullptr;
+  if (!is_uniquely_owned(tensor)) return nullptr;
   Node* const node = take_value(tensor);
   tensor = Tensor();
   return node;

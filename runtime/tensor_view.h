@@ -12,6 +12,8 @@
 
 namespace fermata {
 
+class Executable;
+struct KernelLaunch;
 struct Storage;
 struct ReleaseStorage;
 using StoragePtr = std::unique_ptr<Storage, ReleaseStorage>;
@@ -43,8 +45,22 @@ struct LeafBuffer {
 struct ResultTile {
   std::int64_t row_begin, row_end, column_begin, column_end;
 };
-/// Called once for each tile, on the thread that made it.
-using TileConsumer = FunctionRef<void(const ResultTile&)>;
+/// Runs an epilogue on one tile, on the thread that made it.
+using TileEpilogue = FunctionRef<void(const ResultTile&)>;
+
+/// How a call kernel runs an epilogue: not at all; on every tile of a grid, or of whole planes of a result [N, C, ..];
+/// or all of it, instead of the kernel.
+enum class EpilogueForm : std::uint8_t { none, tiles, planes, whole };
+
+/// A kernel step that reads the result of a call element by element, and that the call may run: on every tile, once, as
+/// soon as it is made; or as a part of the call.
+struct Epilogue {
+  TileEpilogue on_tile;
+  // The kernel, where nothing else reads the result: a call that does its work as well leaves its own result as it is.
+  const Executable* kernel = nullptr;
+  const KernelLaunch* launch = nullptr;
+  bool is_done = false;  // said by such a call
+};
 
 /// Arguments of a `call` kernel. Operands of pointwise ops are already broadcast to the output's shape (stride 0 along
 /// stretched axes); an operand that was a host scalar is a 0-d view, broadcast like any other. Outputs are allocated,
@@ -56,7 +72,7 @@ struct CallArgs {
   std::span<const std::int64_t> attributes;  // the op's own, see ir/infer.h
   std::span<const std::uint64_t> scalars;    // 8-byte slots in the op's scalar dtypes
   std::source_location where{};              // the caller's line, for errors that depend on data
-  const TileConsumer* tiles = nullptr;       // told of every tile by kernels that work in tiles; others ignore it
+  Epilogue* epilogue = nullptr;              // what may run on the result; kernels that cannot ignore it
   std::uint32_t context = 0;     // boxed calls: as in ir/graph.h. Then `buffer` of an input is what owns it, and
   StoragePtr* result = nullptr;  // where not null, takes the buffer of the result, and the output has no data
 };

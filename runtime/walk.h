@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/function_ref.h"
-#include "runtime/growing.h"
+#include "runtime/growable_array.h"
 #include "runtime/node.h"
 
 namespace fermata {
@@ -30,14 +30,14 @@ class Walk {
     bool is_kept;        // a leaf that a value reads which the tape may ask for again
     bool is_root;
   };
-  Growing<Entry> order;  // operands before users
-  Growing<std::uint32_t> key;
-  std::vector<std::uint32_t> outputs;    // numbers in `order`
-  Growing<std::uint32_t> operands;       // numbers of all operands, node by node; kScalarOperand for host scalars
-  Growing<std::uint32_t> first_operand;  // per entry: where its operands start
+  GrowableArray<Entry> order;  // operands before users
+  GrowableArray<std::uint32_t> key;
+  std::vector<std::uint32_t> outputs;          // numbers in `order`
+  GrowableArray<std::uint32_t> operands;       // numbers of all operands, node by node; kScalarOperand for host scalars
+  GrowableArray<std::uint32_t> first_operand;  // per entry: where its operands start
 
-  bool has_boxed = false;                // whether kernels over tensors are among the calls
-  BackendKey backend = BackendKey::cpu;  // of everything that is pending; leaves of rank 0 may be the CPU's
+  bool has_boxed = false;  // whether kernels over tensors are among the calls
+  BackendKey backend{};    // of everything that is pending; leaves of rank 0 may be the CPU's
 
   static constexpr std::uint32_t kScalarOperand = ~1u;
 
@@ -74,7 +74,7 @@ class Walk {
     Node* node;
     bool operands_listed;  // what is pending under it comes first on the stack
   };
-  Growing<Visit> stack_;
+  GrowableArray<Visit> stack_;
 };
 
 }  // namespace fermata

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks who includes whom: the folders are layers, and ALLOWED is the rule.
+"""Checks who includes whom: the folders are layers, and ALLOWED is the rule. And who names what: see NAMELESS.
 
 usage: check_layers.py [ROOT]
 
-Prints one line per include that breaks a rule, then fails.
+Prints one line per include and name that breaks a rule, then fails.
 """
 import pathlib
 import re
@@ -31,6 +31,13 @@ CONFINED = [
     (re.compile(r"(CLI/|nlohmann/)"), "frontend/cli", "headers of the command line program"),
 ]
 IR_THIRD_PARTY = re.compile(r"(fmt/.*|xxhash\.h)$")
+# What a layer may not name: layer, pattern of the name, files that may, why. `Op::input` is no op: it marks a leaf.
+NAMELESS = [
+    ("passes", re.compile(r"\bBackendKey::\w+"), set(), "passes ask for a capability (runtime/backend_capabilities.h)"),
+    ("runtime", re.compile(r"\bBackendKey::\w+"), set(), "the runtime asks for a capability (runtime/backend_capabilities.h)"),
+    ("runtime", re.compile(r"\bOp::(?!input\b)\w+"), {"runtime/walk.cpp"}, "the runtime asks what an op is like"),
+]
+COMMENT = re.compile(r"//.*")
 SUFFIXES = {".h", ".cpp", ".def", ".cu", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 
@@ -69,6 +76,14 @@ def breach(root, path, target, quoted):
     return None
 
 
+def named(layer, path, line):
+    """What a line may not name, with the reason."""
+    for where, pattern, exempt, why in NAMELESS:
+        if where == layer and path not in exempt:
+            for match in pattern.finditer(COMMENT.sub("", line)):
+                yield match.group(), why
+
+
 def breaches(root):
     for layer in ALLOWED:
         for file in sorted((root / layer).rglob("*")):
@@ -77,6 +92,8 @@ def breaches(root):
             path = file.relative_to(root).as_posix()
             for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
                 match = INCLUDE.match(line)
+                for name, why in named(layer, path, line):
+                    yield f"{path}:{number}: names {name}: {why}"
                 if match:
                     target = match.group(1) or match.group(2)
                     why = breach(root, path, target, match.group(1) is not None)
@@ -87,7 +104,7 @@ def breaches(root):
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     found = list(breaches(root))
-    print("\n".join(found) if found else "layers: every include is allowed")
+    print("\n".join(found) if found else "layers: every include and name is allowed")
     return 1 if found else 0
 
 

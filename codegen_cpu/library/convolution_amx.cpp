@@ -223,7 +223,7 @@ void run_unsplit(const CallArgs& args, std::int64_t image) {
     sizes[i][0] = 1, v.sizes = sizes[i].data();
   }
   CallArgs one = args;
-  one.inputs = inputs, one.outputs = {&out, 1}, one.tiles = nullptr;
+  one.inputs = inputs, one.outputs = {&out, 1}, one.epilogue = nullptr;
   convolution_portable(one);
 }
 
@@ -259,9 +259,9 @@ void convolution_amx(const CallArgs& args) {
             float* const out = static_cast<float*>(w.out.data) + (image * w.groups + group) * w.filters * plane;
             multiply(w, filters, planes, offsets, group, out);
           }
-          if (args.tiles == nullptr) continue;
+          if (args.epilogue == nullptr) continue;
           parallel_for(0, planes_each, static_cast<double>(plane), [&](std::int64_t b, std::int64_t e) {
-            tell_of_planes(args.tiles, w.out, image * planes_each + b, e - b);
+            run_on_planes(args.epilogue, w.out, image * planes_each + b, e - b);
           });
         }
       });
@@ -300,7 +300,7 @@ FERMATA_KERNELS(cpu) {
                  .fits = &convolution_amx_fits,
                  .cost = &convolution_amx_cost,
                  .fits_text = kConvolutionAmxFits,
-                 .in_tiles = true});
+                 .epilogue = EpilogueForm::planes});
 }
 
 }  // namespace fermata

@@ -287,16 +287,17 @@ const void* at(const TensorView& view, std::int64_t element) {
   return static_cast<const std::byte*>(view.data) + element * static_cast<std::int64_t>(byte_size(view.dtype));
 }
 
-/// Of a part that is finished: planes of its images next to each other where it has all of them, else image by image.
-void tell_of(const TileConsumer* tiles, const ConvolutionProblem& p, const Cut& cut, const Part& part) {
+/// Runs an epilogue on a part that is finished: planes of its images next to each other where it has all of them, else
+/// image by image.
+void run_on_part(const Epilogue* epilogue, const ConvolutionProblem& p, const Cut& cut, const Part& part) {
   const TensorView& result = p.result();
   const std::int64_t planes = result.sizes[1];
-  if (cut.blocks == 1) return tell_of_planes(tiles, result, part.image * planes, part.images * planes);
+  if (cut.blocks == 1) return run_on_planes(epilogue, result, part.image * planes, part.images * planes);
   for (std::int64_t i = part.image; i < part.image + part.images; ++i)
-    tell_of_planes(tiles, result, i * planes + part.block, part.blocks);
+    run_on_planes(epilogue, result, i * planes + part.block, part.blocks);
 }
 
-void run(const ConvolutionProblem& p, const TileConsumer* tiles) {
+void run(const ConvolutionProblem& p, const Epilogue* epilogue) {
   const Cut cut(p);
   const bool sums_weights = p.op == Op::convolution_weight_gradient;
   const std::int64_t count = p.weight.element_count();
@@ -309,7 +310,7 @@ void run(const ConvolutionProblem& p, const TileConsumer* tiles) {
       const PartCall c(p, part);
       const void* weight = sums_weights ? sums.data() + task / cut.blocks * count + c.weight : at(p.weight, c.weight);
       convolution_for(c.key).run(at(p.x, c.x), weight, at(p.y, c.y), p.weight.buffer);
-      if (!sums_weights) tell_of(tiles, p, cut, part);
+      if (!sums_weights) run_on_part(epilogue, p, cut, part);
     }
   });
   if (!sums_weights) return;
@@ -326,7 +327,7 @@ bool is_native(DType t) {
 
 void run_native(const CallArgs& args) try {
   const Prepared prepared(args);
-  run(prepared.problem, args.tiles);
+  run(prepared.problem, args.epilogue);
 } catch (const dnnl::error& e) {
   if (e.status == dnnl_unimplemented) return convolution_portable(args);
   onednn::throw_error(e);
@@ -378,6 +379,6 @@ FERMATA_KERNELS(cpu) {
                  .fits = &convolution_onednn_fits,
                  .cost = &convolution_onednn_cost,
                  .fits_text = kConvolutionOnednnFits,
-                 .in_tiles = op != Op::convolution_weight_gradient});
+                 .epilogue = op != Op::convolution_weight_gradient ? EpilogueForm::planes : EpilogueForm::none});
 }
 }  // namespace fermata

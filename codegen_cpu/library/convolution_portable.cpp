@@ -63,7 +63,7 @@ template <class F> void for_runs(const ConvolutionProblem& p, F&& f) {
 /// The work on one dtype.
 template <class T> class Columns {
  public:
-  Columns(const ConvolutionProblem& problem, const TileConsumer* tiles) : p_(problem), tiles_(tiles) {}
+  Columns(const ConvolutionProblem& problem, const Epilogue* epilogue) : p_(problem), epilogue_(epilogue) {}
 
   void run() const {
     const double ns = 200 + p_.multiply_adds() / static_cast<double>(p_.images() * p_.groups()) * 0.05;
@@ -74,7 +74,7 @@ template <class T> class Columns {
         const std::int64_t image = task / p_.groups(), group = task % p_.groups();
         p_.op == Op::convolution ? forward(image, group, columns.data()) : data_gradient(image, group, columns.data());
         const std::int64_t planes = p_.op == Op::convolution ? p_.filters() : p_.channels();
-        tell_of_planes(tiles_, p_.result(), task * planes, planes);
+        run_on_planes(epilogue_, p_.result(), task * planes, planes);
       }
     });
   }
@@ -150,7 +150,7 @@ template <class T> class Columns {
   }
 
   const ConvolutionProblem& p_;
-  const TileConsumer* tiles_;
+  const Epilogue* epilogue_;
 };
 
 void run_wide(const CallArgs& args) {
@@ -160,7 +160,8 @@ void run_wide(const CallArgs& args) {
   TensorView &weight = problem.weight, &y = problem.y;
   const DenseElements dense_weight(weight), dense_y(y);
   weight.data = const_cast<void*>(dense_weight.data()), y.data = const_cast<void*>(dense_y.data());
-  problem.dtype == DType::f32 ? Columns<float>(problem, args.tiles).run() : Columns<double>(problem, args.tiles).run();
+  problem.dtype == DType::f32 ? Columns<float>(problem, args.epilogue).run()
+                              : Columns<double>(problem, args.epilogue).run();
 }
 
 }  // namespace
@@ -183,7 +184,7 @@ FERMATA_KERNELS(cpu) {
                  .dtypes = kFloating,
                  .call = &convolution_portable,
                  .cost = &convolution_portable_cost,
-                 .in_tiles = op != Op::convolution_weight_gradient});
+                 .epilogue = op != Op::convolution_weight_gradient ? EpilogueForm::planes : EpilogueForm::none});
 }
 
 }  // namespace fermata

@@ -45,11 +45,11 @@ void fill_zero(const ConvolutionProblem& problem) {
   if (bytes != 0) std::memset(out.data, 0, bytes);
 }
 
-void tell_of_planes(const TileConsumer* tiles, const TensorView& result, std::int64_t first, std::int64_t count) {
-  if (tiles == nullptr) return;
+void run_on_planes(const Epilogue* epilogue, const TensorView& result, std::int64_t first, std::int64_t count) {
+  if (epilogue == nullptr) return;
   const std::int64_t columns = result.sizes[result.rank - 1u];
   const std::int64_t rows = element_count({result.sizes + 2, result.rank - 2u}) / columns;
-  (*tiles)({first * rows, (first + count) * rows, 0, columns});
+  epilogue->on_tile({first * rows, (first + count) * rows, 0, columns});
 }
 
 ImageParts::ImageParts(std::int64_t images)
@@ -69,7 +69,7 @@ void run_widened(const CallArgs& args, FunctionRef<void(const CallArgs&)> run) {
   wide_out.data = result.data(), wide_out.dtype = DType::f32;
   CallArgs widened = args;
   widened.inputs = wide, widened.outputs = {&wide_out, 1};
-  widened.tiles = nullptr;  // nothing is finished before it is rounded
+  widened.epilogue = nullptr;  // nothing is finished before it is rounded
   run(widened);
   narrow(out.dtype, result.data(), out.data, result.size());
 }

@@ -37,9 +37,9 @@ struct ConvolutionProblem {
 /// Zeros the result: there is nothing to add up.
 void fill_zero(const ConvolutionProblem& problem);
 
-/// Tells of planes [first, first + count) of a result [N, C, spatial ..], counted over images and channels, which are
-/// finished. Tiles of convolutions are whole planes: runtime/bound_plan.cpp counts on it.
-void tell_of_planes(const TileConsumer* tiles, const TensorView& result, std::int64_t first, std::int64_t count);
+/// Runs an epilogue, if there is one, on planes [first, first + count) of a result [N, C, spatial ..], counted over
+/// images and channels.
+void run_on_planes(const Epilogue* epilogue, const TensorView& result, std::int64_t first, std::int64_t count);
 
 /// Images are worked through in parts of equal size, about as many as keep every processor busy.
 struct ImageParts {

@@ -10,22 +10,17 @@
 
 namespace fermata {
 
-/// What follows a product: any kernel of its elements or whole rows can be fused onto it this way, with the bits that
-/// it gives alone.
-using MatmulTile = ResultTile;
-using MatmulEpilogue = TileConsumer;
-
 /// oneDNN: f32, bf16 and, where the processor multiplies bytes without saturating, i8. Of f32 best from about 64 up to
 /// what a second-level cache holds.
 void matmul_onednn(const CallArgs& args);
-void matmul_onednn(const CallArgs& args, MatmulEpilogue epilogue);
+void matmul_onednn(const CallArgs& args, TileEpilogue epilogue);
 bool matmul_onednn_fits(const CallArgs& args);
 double matmul_onednn_cost(const CallArgs& args);
 inline constexpr const char* kMatmulOnednnFits = "f32, bf16 or i8, and no empty axis";
 
 /// libxsmm: f32 and f64, one small matrix times many rows, or many small products.
 void matmul_libxsmm(const CallArgs& args);
-void matmul_libxsmm(const CallArgs& args, MatmulEpilogue epilogue);
+void matmul_libxsmm(const CallArgs& args, TileEpilogue epilogue);
 bool matmul_libxsmm_fits(const CallArgs& args);
 double matmul_libxsmm_cost(const CallArgs& args);
 inline constexpr const char* kMatmulLibxsmmFits = "N at most 128, K at most 256, and no empty axis";
@@ -33,7 +28,7 @@ inline constexpr const char* kMatmulLibxsmmFits = "N at most 128, K at most 256,
 /// Our own kernels: every real dtype and size. Each element is one chain of fused multiply-adds in order of k (a matrix
 /// times a vector that both lie along k: 64 chains merged by halves), so bits are the same on every processor.
 void matmul_portable(const CallArgs& args);
-void matmul_portable(const CallArgs& args, MatmulEpilogue epilogue);
+void matmul_portable(const CallArgs& args, TileEpilogue epilogue);
 bool matmul_portable_fits(const CallArgs& args);
 double matmul_portable_cost(const CallArgs& args);
 

@@ -201,7 +201,7 @@ class TileWorker {
   ~TileWorker() { kAmxKernels.release(); }
   TileWorker(const TileWorker&) = delete;
 
-  void run(const AmxTask& t, MatmulEpilogue epilogue) const {
+  void run(const AmxTask& t, TileEpilogue epilogue) const {
     std::fill_n(largest_.data(), t.rows + t.columns, 0u);
     if (kept_) std::copy_n(kept_.largest() + t.column, t.columns, largest_.data() + t.rows);
     for (std::int64_t k = 0; k < p_.k; k += depth_) {
@@ -329,7 +329,7 @@ class TileWorker {
   const Scratch<std::uint32_t> largest_;  // f32: of rows, then of columns
 };
 
-void multiply(const AmxCall& c, MatmulEpilogue epilogue) {
+void multiply(const AmxCall& c, TileEpilogue epilogue) {
   const MatmulProblem& p = c.problem;
   const MatmulTiles tiles = cut_into_tiles(p);
   const KeptRhs kept(c);
@@ -359,7 +359,7 @@ bool is_empty(const MatmulProblem& p) { return p.batches * p.m * p.n == 0 || p.k
 
 }  // namespace
 
-void matmul_amx(const CallArgs& args, MatmulEpilogue epilogue) {
+void matmul_amx(const CallArgs& args, TileEpilogue epilogue) {
   const MatmulProblem p = decode_matmul(args);
   multiply({kind_of(p.dtype, p.dtype), p, static_cast<std::int64_t>(byte_size(p.dtype))}, epilogue);
 }
@@ -376,7 +376,7 @@ double matmul_amx_cost(const CallArgs& args) {
 }
 
 void matmul_i32_amx(const CallArgs& args) {
-  multiply({kind_of(args.inputs[0].dtype, args.inputs[1].dtype), decode_matmul(args), 4}, [](const MatmulTile&) {});
+  multiply({kind_of(args.inputs[0].dtype, args.inputs[1].dtype), decode_matmul(args), 4}, [](const ResultTile&) {});
 }
 bool matmul_i32_amx_fits(const CallArgs& args) { return has_amx() && !is_empty(decode_matmul(args)); }
 double matmul_i32_amx_cost(const CallArgs& args) { return cost(AmxKind::i8_i8, decode_matmul(args)); }
@@ -400,7 +400,7 @@ void matmul_packed_amx(const CallArgs& args) {
                         .rhs = {nullptr, 0, 0, {}},
                         .out = static_cast<std::byte*>(args.outputs[0].data),
                         .batch_sizes = {}};
-  multiply({kind_of(x.dtype, DType::i8), p, 4, dense(blocks, block_copy)}, [](const MatmulTile&) {});
+  multiply({kind_of(x.dtype, DType::i8), p, 4, dense(blocks, block_copy)}, [](const ResultTile&) {});
 }
 bool matmul_packed_amx_fits(const CallArgs& args) {
   return has_amx() && args.inputs[0].element_count() != 0 && args.attributes[0] != 0;
@@ -409,7 +409,7 @@ bool matmul_packed_amx_fits(const CallArgs& args) {
 #else
 
 bool has_amx() { return false; }
-void matmul_amx(const CallArgs&, MatmulEpilogue) {}
+void matmul_amx(const CallArgs&, TileEpilogue) {}
 bool matmul_amx_fits(const CallArgs&) { return false; }
 double matmul_amx_cost(const CallArgs&) { return 0; }
 void matmul_i32_amx(const CallArgs&) {}
@@ -420,9 +420,7 @@ bool matmul_packed_amx_fits(const CallArgs&) { return false; }
 
 #endif
 
-void matmul_amx(const CallArgs& args) {
-  matmul_amx(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
-}
+void matmul_amx(const CallArgs& args) { matmul_amx(args, tile_epilogue_of(args)); }
 
 FERMATA_KERNELS(cpu) {
   if (!has_amx()) return;
@@ -434,8 +432,8 @@ FERMATA_KERNELS(cpu) {
                .fits = &matmul_amx_fits,
                .cost = &matmul_amx_cost,
                .fits_text = kMatmulAmxFits,
-               .in_tiles = true,
-               .several = true,
+               .epilogue = EpilogueForm::tiles,
+               .in_batches = true,
                .by_rows = true});
   constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
   add_variant(Op::matmul_i32, BackendKey::cpu,

@@ -23,7 +23,7 @@ bool can_be_split(std::uint32_t largest);
 
 /// matmul of bf16, i8, u8 and, unless FERMATA_F32_PRODUCTS=fma, f32.
 void matmul_amx(const CallArgs& args);
-void matmul_amx(const CallArgs& args, MatmulEpilogue epilogue);
+void matmul_amx(const CallArgs& args, TileEpilogue epilogue);
 bool matmul_amx_fits(const CallArgs& args);
 double matmul_amx_cost(const CallArgs& args);
 inline constexpr const char* kMatmulAmxFits = "no empty axis; f32 unless FERMATA_F32_PRODUCTS=fma";

@@ -41,7 +41,7 @@ template <class T> typename Kernel<T>::Function kernel_for(const MatmulProblem& 
 }
 
 /// False if the library has no kernel; nothing has been written then.
-template <class T> bool multiply(const MatmulProblem& p, MatmulEpilogue epilogue) {
+template <class T> bool multiply(const MatmulProblem& p, TileEpilogue epilogue) {
   const std::int64_t rows = std::min(p.m, kStrip), strips = (p.m + rows - 1) / rows, rest = p.m - (strips - 1) * rows;
   const auto kernel = kernel_for<T>(p, rows), last_kernel = rest == rows ? kernel : kernel_for<T>(p, rest);
   if (kernel == nullptr || last_kernel == nullptr) return false;
@@ -82,7 +82,7 @@ bool has_libxsmm() {
   return has;
 }
 
-void matmul_libxsmm(const CallArgs& args, MatmulEpilogue epilogue) {
+void matmul_libxsmm(const CallArgs& args, TileEpilogue epilogue) {
   if (!has_libxsmm()) return matmul_portable(args, epilogue);
   const auto accepts = [](const MatrixSide& side, std::int64_t, std::int64_t columns) {
     return by_rows(side, columns);
@@ -125,7 +125,7 @@ double matmul_libxsmm_cost(const CallArgs& args) {
 namespace fermata {
 
 bool has_libxsmm() { return false; }
-void matmul_libxsmm(const CallArgs&, MatmulEpilogue) { throw_internal("matmul_libxsmm: built without libxsmm"); }
+void matmul_libxsmm(const CallArgs&, TileEpilogue) { throw_internal("matmul_libxsmm: built without libxsmm"); }
 bool matmul_libxsmm_fits(const CallArgs&) { return false; }
 double matmul_libxsmm_cost(const CallArgs&) { return 0; }
 
@@ -134,9 +134,7 @@ double matmul_libxsmm_cost(const CallArgs&) { return 0; }
 #endif
 
 namespace fermata {
-void matmul_libxsmm(const CallArgs& args) {
-  matmul_libxsmm(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
-}
+void matmul_libxsmm(const CallArgs& args) { matmul_libxsmm(args, tile_epilogue_of(args)); }
 }  // namespace fermata
 
 namespace fermata {
@@ -150,8 +148,8 @@ FERMATA_KERNELS(cpu) {
                .fits = &matmul_libxsmm_fits,
                .cost = &matmul_libxsmm_cost,
                .fits_text = kMatmulLibxsmmFits,
-               .in_tiles = true,
-               .several = true,
+               .epilogue = EpilogueForm::tiles,
+               .in_batches = true,
                .by_rows = true});
 }
 }  // namespace fermata

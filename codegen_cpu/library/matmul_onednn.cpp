@@ -29,7 +29,7 @@ void run_bytes(Key key, const std::byte* lhs, const std::byte* rhs, std::byte* o
   release_bytes(wide);
 }
 
-void multiply(const MatmulProblem& p, MatmulEpilogue epilogue) {
+void multiply(const MatmulProblem& p, TileEpilogue epilogue) {
   const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
   const MatmulTiles tiles = tile_matmul(p, 64e3 * per_ns(p.dtype), 64, 512, 512);
   const double ns = 500 + static_cast<double>(tiles.rows * tiles.columns) * static_cast<double>(p.k) / per_ns(p.dtype);
@@ -64,7 +64,7 @@ bool can_multiply(DType t) {
 
 bool has_onednn() { return true; }
 
-void matmul_onednn(const CallArgs& args, MatmulEpilogue epilogue) try {
+void matmul_onednn(const CallArgs& args, TileEpilogue epilogue) try {
   if (split_calls(args, is_regular, [&](const CallArgs& one) { matmul_onednn(one, epilogue); })) return;
   MatmulProblem p = decode_matmul(args);
   const PackedOperands packed(p);
@@ -97,7 +97,7 @@ double matmul_onednn_cost(const CallArgs& args) {
 namespace fermata {
 
 bool has_onednn() { return false; }
-void matmul_onednn(const CallArgs&, MatmulEpilogue) { throw_internal("matmul_onednn: built without oneDNN"); }
+void matmul_onednn(const CallArgs&, TileEpilogue) { throw_internal("matmul_onednn: built without oneDNN"); }
 bool matmul_onednn_fits(const CallArgs&) { return false; }
 double matmul_onednn_cost(const CallArgs&) { return 0; }
 
@@ -106,9 +106,7 @@ double matmul_onednn_cost(const CallArgs&) { return 0; }
 #endif
 
 namespace fermata {
-void matmul_onednn(const CallArgs& args) {
-  matmul_onednn(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
-}
+void matmul_onednn(const CallArgs& args) { matmul_onednn(args, tile_epilogue_of(args)); }
 }  // namespace fermata
 
 namespace fermata {
@@ -122,8 +120,8 @@ FERMATA_KERNELS(cpu) {
                .fits = &matmul_onednn_fits,
                .cost = &matmul_onednn_cost,
                .fits_text = kMatmulOnednnFits,
-               .in_tiles = true,
-               .several = true,
+               .epilogue = EpilogueForm::tiles,
+               .in_batches = true,
                .by_rows = true});
 }
 }  // namespace fermata

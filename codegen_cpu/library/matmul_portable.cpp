@@ -55,7 +55,7 @@ double per_ns(DType t) {
 
 bool is_vector_product(const MatmulProblem& p) { return p.m == 1 || p.n == 1; }
 
-void multiply_vectors(const MatmulProblem& p, MatmulEpilogue epilogue) {
+void multiply_vectors(const MatmulProblem& p, TileEpilogue epilogue) {
   const auto storage = static_cast<std::size_t>(storage_of(p.dtype));
   const bool row = p.m == 1;  // a row times a matrix; else a matrix times a column
   const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
@@ -179,7 +179,7 @@ class SharedPanels {
   std::byte* panels_ = nullptr;
 };
 
-void multiply_tiles(const MatmulProblem& p, MatmulEpilogue epilogue) {
+void multiply_tiles(const MatmulProblem& p, TileEpilogue epilogue) {
   const MatmulStorage storage = storage_of(p.dtype);
   const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
   const MatmulTiles tiles = cut_into_tiles(p, storage);
@@ -217,11 +217,9 @@ void multiply_f32_tile(PortableTile tile) {
   kernels().tile[static_cast<std::size_t>(MatmulStorage::f32)](tile);
 }
 
-void matmul_portable(const CallArgs& args) {
-  matmul_portable(args, args.tiles != nullptr ? *args.tiles : MatmulEpilogue([](const MatmulTile&) {}));
-}
+void matmul_portable(const CallArgs& args) { matmul_portable(args, tile_epilogue_of(args)); }
 
-void matmul_portable(const CallArgs& args, MatmulEpilogue epilogue) {
+void matmul_portable(const CallArgs& args, TileEpilogue epilogue) {
   MatmulProblem p = decode_matmul(args);
   if (p.batches * p.m * p.n == 0) return;
   if (p.k == 0) {
@@ -269,8 +267,8 @@ FERMATA_KERNELS(cpu) {
                .dtypes = kReal,
                .call = &matmul_portable,
                .cost = &matmul_portable_cost,
-               .in_tiles = true,
-               .several = true,
+               .epilogue = EpilogueForm::tiles,
+               .in_batches = true,
                .by_rows = true});
 }
 

@@ -189,4 +189,9 @@ void fill_zero(const MatmulProblem& p) {
   });
 }
 
+TileEpilogue tile_epilogue_of(const CallArgs& args) {
+  static constexpr auto kNothing = [](const ResultTile&) {};
+  return args.epilogue != nullptr ? args.epilogue->on_tile : TileEpilogue(kNothing);
+}
+
 }  // namespace fermata

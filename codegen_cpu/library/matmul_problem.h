@@ -87,6 +87,9 @@ class PackedOperands {
 inline constexpr std::int64_t kLeastKept = 1 << 14;
 PackedKey key_of_rhs(const MatmulProblem& problem, const void* layout);
 
+/// What runs on every tile of the result: nothing where the call has no epilogue.
+TileEpilogue tile_epilogue_of(const CallArgs& args);
+
 /// A grid over m x n. The tiles of the last row and column may be smaller.
 struct MatmulTiles {
   std::int64_t rows, columns;  // of a tile

@@ -16,11 +16,11 @@ inline constexpr const char* kMatmulCublasltFits = "cuBLASLt, loaded at run time
 void matmul_tiled(const CallArgs& args);
 double matmul_tiled_cost(const CallArgs& args);
 
-/// What a product may be followed by without a kernel of its own. gelu is the approximation by tanh.
-enum class MatmulEnd : std::uint8_t { none, bias, relu, bias_relu, gelu, bias_gelu };
-/// The product, with `bias` (one for each column, or null) and what follows it. False where the library has no kernel
+/// The epilogues of the library. gelu is the approximation by tanh.
+enum class MatmulEpilogue : std::uint8_t { none, bias, relu, bias_relu, gelu, bias_gelu };
+/// The product, with `bias` (one for each column, or null) and an epilogue. False where the library has no kernel
 /// for both; nothing has been started then.
-bool matmul_with_end(const CallArgs& args, MatmulEnd end, const void* bias);
+bool matmul_with(const CallArgs& args, MatmulEpilogue epilogue, const void* bias);
 
 /// Whether products of f32 may round their factors to TF32: much faster, about three digits. Returns what was chosen
 /// before.

@@ -14,7 +14,7 @@
 #include <tuple>
 
 #include "codegen_cuda/library/matmul.h"
-#include "codegen_cuda/library/matmul_end.h"
+#include "codegen_cuda/library/matmul_epilogue.h"
 #include "codegen_cuda/library/matmul_problem.h"
 #include "codegen_cuda/runtime/device.h"
 #include "dispatch/kernel_files.h"
@@ -223,17 +223,17 @@ const void* moved(const void* data, std::int64_t elements, DType dtype) {
   return static_cast<const std::byte*>(data) + elements * static_cast<std::int64_t>(byte_size(dtype));
 }
 
-unsigned epilogue_of(MatmulEnd end) {
+unsigned code_of(MatmulEpilogue epilogue) {
   constexpr unsigned kEpilogues[] = {kEpilogueDefault,  kEpilogueBias, kEpilogueRelu,
                                      kEpilogueReluBias, kEpilogueGelu, kEpilogueGeluBias};
-  return kEpilogues[static_cast<std::size_t>(end)];
+  return kEpilogues[static_cast<std::size_t>(epilogue)];
 }
 
 /// False where the library takes none of it; nothing has been done then.
-bool multiply(const MatmulProblem& p, MatmulEnd end, const void* bias) {
+bool multiply(const MatmulProblem& p, MatmulEpilogue epilogue, const void* bias) {
   // int8 wants the first factor, which is rhs, transposed, and the other as it is.
   const ReadableSide lhs(p, p.lhs, p.m, p.k, true, !is_bytes(p)), rhs(p, p.rhs, p.k, p.n, !is_bytes(p), true);
-  const Shapes shapes = shapes_of(p, lhs.side(), rhs.side(), epilogue_of(end));
+  const Shapes shapes = shapes_of(p, lhs.side(), rhs.side(), code_of(epilogue));
   const Descriptors d(shapes, bias);
   const MatmulHeuristic* const chosen = algorithm_for(shapes, d);
   if (chosen == nullptr) return false;
@@ -279,9 +279,9 @@ bool matmul_cublaslt_fits(const CallArgs& args) {
 
 double matmul_cublaslt_cost(const CallArgs& args) { return 3000 + (matmul_tiled_cost(args) - 5000) / 10; }
 
-bool matmul_with_end(const CallArgs& args, MatmulEnd end, const void* bias) {
+bool matmul_with(const CallArgs& args, MatmulEpilogue epilogue, const void* bias) {
   const MatmulProblem p = decode_matmul(args);
-  if (end != MatmulEnd::none && (p.k == 0 || p.batches() * p.m * p.n == 0)) return false;
+  if (epilogue != MatmulEpilogue::none && (p.k == 0 || p.batches() * p.m * p.n == 0)) return false;
   use_operands(args);
   if (bias != nullptr) use_buffer(bias);
   if (p.batches() * p.m * p.n == 0) return true;
@@ -292,13 +292,13 @@ bool matmul_with_end(const CallArgs& args, MatmulEnd end, const void* bias) {
           "cuMemsetD8Async");
     return true;
   }
-  if (multiply(p, end, bias)) return true;
-  if (end == MatmulEnd::none) matmul_tiled(args);
-  return end == MatmulEnd::none;
+  if (multiply(p, epilogue, bias)) return true;
+  if (epilogue == MatmulEpilogue::none) matmul_tiled(args);
+  return epilogue == MatmulEpilogue::none;
 }
 
 void matmul_cublaslt(const CallArgs& args) {
-  if (!matmul_with_following(args)) matmul_with_end(args, MatmulEnd::none, nullptr);
+  if (!matmul_with_epilogue(args)) matmul_with(args, MatmulEpilogue::none, nullptr);
 }
 
 FERMATA_KERNELS(cuda) {
@@ -309,7 +309,7 @@ FERMATA_KERNELS(cuda) {
                               .fits = &matmul_cublaslt_fits,
                               .cost = &matmul_cublaslt_cost,
                               .fits_text = kMatmulCublasltFits,
-                              .in_tiles = true,  // takes the kernel that follows, whole
+                              .epilogue = EpilogueForm::whole,
                               .by_rows = true};
   KernelVariant bytes = library;
   bytes.dtypes = DType::i8;

@@ -18,7 +18,7 @@
 #include "frontend/engine/startup.h"
 #include "ir/error.h"
 #include "ir/external_op.h"
-#include "runtime/lone_tensor.h"
+#include "runtime/uniquely_owned.h"
 
 namespace fermata {
 namespace {
@@ -137,7 +137,7 @@ constexpr std::array<std::uint16_t, Node::kInlineInputs> kNotStretched{0, 0, 0};
 [[gnu::always_inline]] inline Below take_edge(const Call& call, const Operand& operand, Node* n, Tensor& identity) {
   if (n == nullptr) return {};
   Tensor* const t = call.is_last_use ? operand.expiring() : nullptr;
-  if (t == nullptr || !is_lone(*t) || t->impl()->value != n) return take_edge(n);
+  if (t == nullptr || !is_uniquely_owned(*t) || t->impl()->value != n) return take_edge(n);
   take_value(*t);
   if (identity.defined())
     *t = Tensor();

@@ -12,7 +12,7 @@
 #include "frontend/engine/compile_policy.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "ir/error.h"
-#include "runtime/device_memory.h"
+#include "runtime/backend_memory.h"
 #include "runtime/effects.h"
 
 namespace fermata {
@@ -84,7 +84,7 @@ void CapturedCall::take_plan(const CallRecording& recording) {
   const Walk& walk = recording.walk();
   entry_ = PlanCache::instance().find(walk.order[walk.outputs.back()].node->hash, walk.key);
   plan_ = compile_entry(*entry_, walk);
-  has_effects_ = std::ranges::any_of(plan_->steps, &PlanStep::is_boxed);
+  has_effects_ = plan_->has_boxed_calls();
   std::vector<const Node*> records;
   for (const Walk::Entry& e : walk.order) records.push_back(e.node);
   bound_.bind(*plan_, records);
@@ -94,13 +94,11 @@ void CapturedCall::take_plan(const CallRecording& recording) {
     if (!place.is_of_argument() || place.is_gradient) layouts_.emplace_back(place, program_.nodes[record].type);
   }
   for (const std::uint32_t i : walk.outputs) output_types_.push_back(walk.order[i].node->type());
-  std::size_t slot = 0;
-  for (const PlanStep& step : plan_->steps)
-    for (const ScalarSource& s : step.scalars) {
-      const ProgramNode& n = program_.nodes[s.record];
-      if (n.is_drawn) random_.push_back({slot, s.index == 1 ? n.scalars[1] : 0, s.index == 0});
-      ++slot;
-    }
+  for (std::size_t slot = 0; slot < plan_->scalars.size(); ++slot) {
+    const ScalarSource& s = plan_->scalars[slot];
+    const ProgramNode& n = program_.nodes[s.record];
+    if (n.is_drawn) random_.push_back({slot, s.index == 1 ? n.scalars[1] : 0, s.index == 0});
+  }
 }
 
 /// Whether an argument is also a tensor from outside, and the function changes it by one name or the other.

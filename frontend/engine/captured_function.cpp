@@ -17,7 +17,7 @@
 #include "frontend/transforms/autocast/autocast.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "ir/external_op.h"
-#include "runtime/device_memory.h"
+#include "runtime/backend_memory.h"
 #include "runtime/effects.h"
 #include "runtime/walk.h"
 
@@ -115,14 +115,12 @@ CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const Tens
   }
   take_leaves(walk, stand_ins, scope);
   if (is_compared) list_program(walk);
-  std::size_t slot = 0;
-  for (const PlanStep& step : plan_->steps)
-    for (const ScalarSource& s : step.scalars) {
-      const Node& n = *walk.order[s.record].node;
-      if (draws_numbers(n.op) && n.extra->scalars[0] == kCapturedKey)
-        random_.push_back({slot, s.index == 0, n.extra->scalars[1]});
-      ++slot;
-    }
+  for (std::size_t slot = 0; slot < plan_->scalars.size(); ++slot) {
+    const ScalarSource& s = plan_->scalars[slot];
+    const Node& n = *walk.order[s.record].node;
+    if (draws_numbers(n.op) && n.extra->scalars[0] == kCapturedKey)
+      random_.push_back({slot, s.index == 0, n.extra->scalars[1]});
+  }
 }
 
 void CapturedFunction::list_program(const Walk& walk) {

@@ -11,7 +11,7 @@
 #include "dispatch/packed_results.h"
 #include "frontend/engine/capture_scope.h"
 #include "frontend/ops/calls.h"
-#include "runtime/device_memory.h"
+#include "runtime/backend_memory.h"
 #include "runtime/effects.h"
 
 namespace fermata {

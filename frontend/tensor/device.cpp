@@ -21,7 +21,7 @@
 #include "frontend/tensor/host_elements.h"
 #include "ir/error.h"
 #include "ir/infer.h"
-#include "runtime/device_memory.h"
+#include "runtime/backend_memory.h"
 
 namespace fermata {
 namespace {

@@ -26,12 +26,34 @@ def run(files):
 class CheckLayers(unittest.TestCase):
     def accepts(self, path, include):
         status, lines = run({path: f"// A file.\n#include {include}\n"})
-        self.assertEqual((status, lines), (0, ["layers: every include is allowed"]), (path, include))
+        self.assertEqual((status, lines), (0, ["layers: every include and name is allowed"]), (path, include))
 
     def rejects(self, path, include, why):
         status, lines = run({path: f"// A file.\n#  include {include}\n"})
         target = include.strip('"<>')
         self.assertEqual((status, lines), (1, [f"{path}:2: includes {target}: {why}"]))
+
+    def accepts_line(self, path, line):
+        status, lines = run({path: f"// A file.\n{line}\n"})
+        self.assertEqual((status, lines), (0, ["layers: every include and name is allowed"]), (path, line))
+
+    def rejects_line(self, path, line, name, why):
+        status, lines = run({path: f"// A file.\n{line}\n"})
+        self.assertEqual((status, lines), (1, [f"{path}:2: names {name}: {why}"]), (path, line))
+
+    def test_passes_and_the_runtime_name_no_backend(self):
+        for path, who in [("passes/a.cpp", "passes ask"), ("runtime/steps/a.h", "the runtime asks")]:
+            why = f"{who} for a capability (runtime/backend_capabilities.h)"
+            self.rejects_line(path, "if (plan.backend != BackendKey::cpu) return;", "BackendKey::cpu", why)
+            self.rejects_line(path, "BackendKey backend = BackendKey::cuda;", "BackendKey::cuda", why)
+            self.accepts_line(path, "BackendKey backend{};  // as BackendKey::cpu")
+        self.accepts_line("dispatch/a.cpp", "if (key == BackendKey::cpu) return;")
+
+    def test_the_runtime_names_no_op(self):
+        why = "the runtime asks what an op is like"
+        self.rejects_line("runtime/steps/a.cpp", "case Op::convolution: return true;", "Op::convolution", why)
+        self.accepts_line("runtime/a.cpp", "node.op = Op::input;")
+        self.accepts_line("passes/a.cpp", "return n.op == Op::update;")
 
     def test_downwards_is_allowed(self):
         for path in ["runtime/a.h", "dispatch/a.cpp", "passes/a.cpp", "codegen_cpu/jit/a.cpp", "frontend/a.cpp"]:

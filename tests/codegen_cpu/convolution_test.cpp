@@ -44,12 +44,12 @@ struct Problem {
   }
 
   using Kernel = void (*)(const CallArgs&);
-  std::vector<float> run(Op op, Kernel kernel, const TileConsumer* tiles = nullptr) {
+  std::vector<float> run(Op op, Kernel kernel, Epilogue* epilogue = nullptr) {
     const bool gradient = op == Op::convolution_data_gradient;
     std::vector<float> out((gradient ? x : y).size(), -1);
     call(op, out, [&](const CallArgs& args) {
       CallArgs told = args;
-      told.tiles = tiles;
+      told.epilogue = epilogue;
       kernel(told);
     });
     return out;
@@ -154,7 +154,7 @@ TEST_F(AmxConvolutions, NumbersThatDoNotSplitKeepTheOtherKernel) {
   }
 }
 
-TEST_F(AmxConvolutions, TellOfEveryPlaneOnce) {
+TEST_F(AmxConvolutions, RunAnEpilogueOnEveryPlaneOnce) {
   Problem p({3, 32, 40, 1, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
   std::vector<std::atomic<int>> rows(3 * 40 * 9);
   const auto count = [&](const ResultTile& tile) {
@@ -162,8 +162,8 @@ TEST_F(AmxConvolutions, TellOfEveryPlaneOnce) {
     EXPECT_EQ(tile.column_end, 11);
     for (std::int64_t row = tile.row_begin; row < tile.row_end; ++row) ++rows[static_cast<std::size_t>(row)];
   };
-  const TileConsumer consumer(count);
-  p.run(Op::convolution, &convolution_amx, &consumer);
+  Epilogue epilogue{count};
+  p.run(Op::convolution, &convolution_amx, &epilogue);
   for (const auto& times : rows) ASSERT_EQ(times.load(), 1);
 }
 

@@ -32,7 +32,7 @@ struct ThreadCount {
 struct Variant {
   const char* name;
   CallKernel call;
-  void (*call_with)(const CallArgs&, MatmulEpilogue);
+  void (*call_with)(const CallArgs&, TileEpilogue);
   bool (*fits)(const CallArgs&);
   double (*cost)(const CallArgs&);
 };
@@ -263,7 +263,7 @@ TEST(Matmul, TheEpilogueSeesEveryFinishedTileOnce) {
       auto* const out = reinterpret_cast<float*>(plain.out.bytes.data());
       const std::int64_t row = plain.out.sizes.back();
       std::atomic<int> misplaced{0};
-      v.call_with(plain.args(), [&](const MatmulTile& t) {
+      v.call_with(plain.args(), [&](const ResultTile& t) {
         if (t.column_begin % 64 != 0 || (t.column_end % 64 != 0 && t.column_end != row)) ++misplaced;
         for (std::int64_t i = t.row_begin; i < t.row_end; ++i)
           for (std::int64_t j = t.column_begin; j < t.column_end; ++j) out[i * row + j] = -2 * out[i * row + j] + 1;

@@ -95,17 +95,18 @@ TEST_F(CudaMatmul, BiasReluAndGeluAreTheLibrarys) {
   const auto tanh_gelu = [](const Tensor& x) {
     return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
   };
-  const std::vector<std::pair<gpu::MatmulEnd, Tensor>> ends = {{gpu::MatmulEnd::none, product},
-                                                               {gpu::MatmulEnd::bias, biased},
-                                                               {gpu::MatmulEnd::relu, relu(product)},
-                                                               {gpu::MatmulEnd::bias_relu, relu(biased)},
-                                                               {gpu::MatmulEnd::gelu, tanh_gelu(product)},
-                                                               {gpu::MatmulEnd::bias_gelu, tanh_gelu(biased)}};
+  const std::vector<std::pair<gpu::MatmulEpilogue, Tensor>> ends = {
+      {gpu::MatmulEpilogue::none, product},
+      {gpu::MatmulEpilogue::bias, biased},
+      {gpu::MatmulEpilogue::relu, relu(product)},
+      {gpu::MatmulEpilogue::bias_relu, relu(biased)},
+      {gpu::MatmulEpilogue::gelu, tanh_gelu(product)},
+      {gpu::MatmulEpilogue::bias_gelu, tanh_gelu(biased)}};
   const Viewed x(a.to(cuda())), y(b.to(cuda())), z(bias.to(cuda()));
   for (const auto& [end, wanted] : ends) {
     const Viewed out(zeros({6, 9}, DType::f32, cuda()));
     const TensorView inputs[] = {x.view(), y.view()}, outputs[] = {out.view()};
-    gpu::matmul_with_end({Op::matmul, inputs, outputs, {}, {}}, end, z.view().data);
+    gpu::matmul_with({Op::matmul, inputs, outputs, {}, {}}, end, z.view().data);
     EXPECT_LT(test::relative_difference(out.tensor, wanted), 1e-5) << static_cast<int>(end);
   }
 }

@@ -288,6 +288,7 @@ TEST(ExternalPlans, ACompiledFunctionReplaysThem) {
 }
 
 int tiles_told = 0;
+bool fails_after_a_tile = false;
 
 /// 2 * x, a row at a time, telling of each: a library kernel that what follows can be fused to.
 void doubled_in_tiles(const CallArgs& args) {
@@ -297,9 +298,10 @@ void doubled_in_tiles(const CallArgs& args) {
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < columns; ++j)
       to[i * columns + j] = 2 * static_cast<const float*>(in.data)[i * in.strides[0] + j * in.strides[1]];
-    if (args.tiles == nullptr) continue;
+    if (args.epilogue == nullptr) continue;
     ++tiles_told;
-    (*args.tiles)({i, i + 1, 0, columns});
+    args.epilogue->on_tile({i, i + 1, 0, columns});
+    if (fails_after_a_tile) throw ValueError(1321, "a planted failure");
   }
 }
 
@@ -318,7 +320,7 @@ TEST(ExternalPlans, ALibraryKernelInTilesAbsorbsWhatFollows) {
                .fits = [](const CallArgs& args) { return args.inputs[0].rank == 2; },
                .cost = [](const CallArgs&) { return -1.0; },
                .fits_text = "two axes",
-               .in_tiles = true});
+               .epilogue = EpilogueForm::tiles});
   const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
   const Tensor x = iota(128).astype(DType::f32).reshape({2, 64});
   x.sync();
@@ -331,6 +333,35 @@ TEST(ExternalPlans, ALibraryKernelInTilesAbsorbsWhatFollows) {
   EXPECT_THAT(text, HasSubstr("on each tile of step 0"));
   const std::vector<float> y = relu(twice(x) - 3).to_vector<float>();
   for (int i = 0; i < 128; ++i) EXPECT_EQ(y[static_cast<std::size_t>(i)], std::max(0, 2 * i - 3));
+  set_compile_policy(before);
+}
+
+TEST(ExternalPlans, AnEpilogueOfACallThatMayFailWritesOverNoOperand) {
+  Library def(Kind::definition, "failing");
+  def.def("pure twice(Tensor x) -> Tensor");
+  Library cpu(Kind::implementation, "failing", "CPU"), meta(Kind::implementation, "failing", "Meta");
+  cpu.impl("twice", [](const Tensor& x) { return scale_cpu(x, 2); });
+  meta.impl("twice", [](const Tensor& x) { return meta_tensor({x.dtype(), x.shape()}); });
+  const OperatorHandle handle = OperatorHandle::find("failing::twice");
+  add_variant(handle.entry().op, BackendKey::cpu,
+              {.name = "rows",
+               .form = KernelForm::library,
+               .dtypes = DType::f32,
+               .call = &doubled_in_tiles,
+               .cost = [](const CallArgs&) { return -1.0; },
+               .epilogue = EpilogueForm::tiles});
+  const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
+  const Tensor x = full({2, 64}, 1.0f).sync();
+  const auto twice = handle.typed<Tensor(const Tensor&)>();
+  Tensor y;
+  {
+    const Tensor last_read = full({2, 64}, 3.0f).sync();  // nobody else's: y may lie where it does
+    y = relu(twice(x) + last_read);
+  }
+  fails_after_a_tile = true;
+  EXPECT_THROW(y.sync(), ValueError);
+  fails_after_a_tile = false;
+  EXPECT_EQ(y.to_vector<float>(), std::vector<float>(128, 5.0f));
   set_compile_policy(before);
 }
 

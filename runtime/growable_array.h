@@ -11,7 +11,7 @@ namespace fermata {
 
 template <class T>
 requires std::is_trivially_copyable_v<T>
-class Growing {
+class GrowableArray {
  public:
   /// Where the next `n` elements go, which count from now on.
   T* extend(std::size_t n) {

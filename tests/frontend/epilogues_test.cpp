@@ -21,13 +21,13 @@ Tensor normal_of(std::uint64_t seed, const Shape& sizes) {
   return normal(sizes, 0, 1, DType::f32, generator).sync();
 }
 
-class Tiles : public ::testing::TestWithParam<int> {
+class Epilogues : public ::testing::TestWithParam<int> {
  protected:
-  Tiles() {
+  Epilogues() {
     set_thread_count(GetParam());
     before_ = set_compile_policy(CompilePolicy::immediate);
   }
-  ~Tiles() override {
+  ~Epilogues() override {
     set_thread_count(threads_);
     set_compile_policy(before_);
   }
@@ -61,7 +61,7 @@ const std::vector<Sizes> kSizes = {
     {{2, 3, 65, 16}, {16, 48}}, {{7, 0}, {0, 5}},        {{0, 4}, {4, 3}},
 };
 
-TEST_P(Tiles, FinishProductsWithABias) {
+TEST_P(Epilogues, ProductsWithABias) {
   for (const Sizes& s : kSizes) {
     const Tensor x = normal_of(1, s.lhs), w = normal_of(2, s.rhs), b = normal_of(3, {s.rhs[s.rhs.rank() - 1]});
     SCOPED_TRACE(to_string(s.lhs) + to_string(s.rhs));
@@ -69,7 +69,7 @@ TEST_P(Tiles, FinishProductsWithABias) {
   }
 }
 
-TEST_P(Tiles, FinishProductsElementByElement) {
+TEST_P(Epilogues, ProductsElementByElement) {
   for (const Sizes& s : kSizes) {
     const Tensor x = normal_of(1, s.lhs), w = normal_of(2, s.rhs);
     SCOPED_TRACE(to_string(s.lhs) + to_string(s.rhs));
@@ -77,7 +77,7 @@ TEST_P(Tiles, FinishProductsElementByElement) {
   }
 }
 
-TEST_P(Tiles, FinishWholeRows) {
+TEST_P(Epilogues, WholeRows) {
   for (const Sizes& s : kSizes) {
     const Tensor x = normal_of(1, s.lhs), w = normal_of(2, s.rhs);
     SCOPED_TRACE(to_string(s.lhs) + to_string(s.rhs));
@@ -94,7 +94,7 @@ TEST_P(Tiles, FinishWholeRows) {
   }
 }
 
-TEST_P(Tiles, KeepWhatIsReadAgain) {
+TEST_P(Epilogues, KeepWhatIsReadAgain) {
   // The second product reads what the first kernel wrote, and its own kernel the first product.
   const Tensor x = normal_of(1, {256, 64}), w = normal_of(2, {64, 128}), v = normal_of(3, {128, 128});
   expect_same_bits([&] {
@@ -103,7 +103,7 @@ TEST_P(Tiles, KeepWhatIsReadAgain) {
   });
 }
 
-TEST_P(Tiles, LeaveOtherReadersAlone) {
+TEST_P(Epilogues, LeaveOtherReadersAlone) {
   const Tensor x = normal_of(1, {64, 32}), w = normal_of(2, {32, 64});
   const ModeGuard guard(Mode::compiled);
   const Tensor p = matmul(x, w);
@@ -111,7 +111,7 @@ TEST_P(Tiles, LeaveOtherReadersAlone) {
   EXPECT_THAT(explain(sum(p, 0)), Not(HasSubstr("on each tile")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, Tiles, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Threads, Epilogues, ::testing::Values(1, 2, 3));
 
 }  // namespace
 }  // namespace fermata

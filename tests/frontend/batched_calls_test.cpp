@@ -20,10 +20,10 @@ Tensor normal_of(std::uint64_t seed, const Shape& sizes, DType dtype = DType::f3
   return astype(normal(sizes, 0, 1, DType::f32, generator) * 3, dtype).sync();
 }
 
-class GatheredCalls : public ::testing::Test {
+class BatchedCalls : public ::testing::Test {
  protected:
-  GatheredCalls() { before_ = set_compile_policy(CompilePolicy::immediate); }
-  ~GatheredCalls() override {
+  BatchedCalls() { before_ = set_compile_policy(CompilePolicy::immediate); }
+  ~BatchedCalls() override {
     set_thread_count(threads_);
     set_compile_policy(before_);
   }
@@ -59,7 +59,7 @@ Results products(const Results& a, const Results& b) {
   return made;
 }
 
-TEST_F(GatheredCalls, EveryDTypeAndLayout) {
+TEST_F(BatchedCalls, EveryDTypeAndLayout) {
   const Shape kShapes[][2] = {{{32, 32}, {32, 32}},   {{5, 7}, {7, 3}}, {{3, 4, 5}, {5, 6}},
                               {{2, 3, 4}, {2, 4, 5}}, {{9}, {9, 4}},    {{8, 6}, {6}},
                               {{70, 90}, {90, 110}},  {{4, 0}, {0, 3}}, {{1, 40}, {40, 90}}};
@@ -76,7 +76,7 @@ TEST_F(GatheredCalls, EveryDTypeAndLayout) {
     }
 }
 
-TEST_F(GatheredCalls, OthersAmongThem) {
+TEST_F(BatchedCalls, OthersAmongThem) {
   Results a, b;
   for (std::uint64_t i = 0; i < 12; ++i) {
     const std::int64_t n = i % 5 == 4 ? 24 : 16;
@@ -95,7 +95,7 @@ TEST_F(GatheredCalls, OthersAmongThem) {
   });
 }
 
-TEST_F(GatheredCalls, ResultsThatAreOnlyRead) {
+TEST_F(BatchedCalls, ResultsThatAreOnlyRead) {
   Results a, b;
   for (std::uint64_t i = 0; i < 10; ++i)
     a.push_back(normal_of(2 * i, {20, 30})), b.push_back(normal_of(2 * i + 1, {30, 20}));
@@ -108,7 +108,7 @@ TEST_F(GatheredCalls, ResultsThatAreOnlyRead) {
   });
 }
 
-TEST_F(GatheredCalls, ExplainSaysSo) {
+TEST_F(BatchedCalls, ExplainSaysSo) {
   const Tensor a = normal_of(1, {16, 16}), b = normal_of(2, {16, 16});
   const Tensor both = concat({matmul(a, b), matmul(b, a)}, 0);
   EXPECT_THAT(explain(both), HasSubstr("step 1: call matmul with step 0"));

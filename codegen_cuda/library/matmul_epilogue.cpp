@@ -1,5 +1,5 @@
-// See matmul_end.h.
-#include "codegen_cuda/library/matmul_end.h"
+// See matmul_epilogue.h.
+#include "codegen_cuda/library/matmul_epilogue.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,6 @@
 #include "codegen_cuda/executable.h"
 #include "codegen_cuda/library/matmul_problem.h"
 #include "ir/op.h"
-#include "runtime/device_run.h"
 
 namespace fermata::gpu {
 namespace {
@@ -29,46 +28,46 @@ ValueId applied(ScalarProgram& p, Op op, const std::vector<ValueId>& operands, D
   return rounded(p, p.inline_program(f.program, wide, f.results)[0], dtype);
 }
 
-/// What the library can end with, as a formula of the product and the bias. Sums are of either order, as the program
+/// An epilogue of the library as a formula of the product and the bias. Sums are of either order, as the program
 /// has them.
-struct EndProgram {
-  MatmulEnd end;
+struct EpilogueProgram {
+  MatmulEpilogue epilogue;
   Formula formula;
 };
 
-std::vector<EndProgram> make_ends(DType dtype) {
-  static constexpr std::array<std::pair<MatmulEnd, std::optional<Op>>, 3> kWithBias{
-      {{MatmulEnd::bias, {}}, {MatmulEnd::bias_relu, Op::relu}, {MatmulEnd::bias_gelu, Op::gelu_tanh}}};
-  static constexpr std::array<std::pair<MatmulEnd, Op>, 2> kWithout{
-      {{MatmulEnd::relu, Op::relu}, {MatmulEnd::gelu, Op::gelu_tanh}}};
-  std::vector<EndProgram> all;
+std::vector<EpilogueProgram> make_epilogues(DType dtype) {
+  static constexpr std::array<std::pair<MatmulEpilogue, std::optional<Op>>, 3> kWithBias{
+      {{MatmulEpilogue::bias, {}}, {MatmulEpilogue::bias_relu, Op::relu}, {MatmulEpilogue::bias_gelu, Op::gelu_tanh}}};
+  static constexpr std::array<std::pair<MatmulEpilogue, Op>, 2> kWithout{
+      {{MatmulEpilogue::relu, Op::relu}, {MatmulEpilogue::gelu, Op::gelu_tanh}}};
+  std::vector<EpilogueProgram> all;
   const auto parameter = [&](ScalarProgram& p, std::uint16_t k) {
     return p.add({.prim = Prim::parameter, .type = dtype, .index = k});
   };
   // Between ops values are kept wide, and a store narrows what it is given.
-  const auto finish = [&](MatmulEnd end, ScalarProgram p, ValueId result, std::size_t parameters) {
+  const auto finish = [&](MatmulEpilogue epilogue, ScalarProgram p, ValueId result, std::size_t parameters) {
     result = rounded(p, widened(p, result, dtype), dtype);
-    all.push_back({end, {std::move(p), std::vector<DType>(parameters, dtype), {result}}});
+    all.push_back({epilogue, {std::move(p), std::vector<DType>(parameters, dtype), {result}}});
   };
   for (const bool bias_first : {false, true})
-    for (const auto& [end, op] : kWithBias) {
+    for (const auto& [epilogue, op] : kWithBias) {
       ScalarProgram p;
       const ValueId product = parameter(p, 0), bias = parameter(p, 1);
       ValueId result = applied(p, Op::add, bias_first ? std::vector{bias, product} : std::vector{product, bias}, dtype);
       if (op) result = applied(p, *op, {result}, dtype);
-      finish(end, std::move(p), result, 2);
+      finish(epilogue, std::move(p), result, 2);
     }
-  for (const auto& [end, op] : kWithout) {
+  for (const auto& [epilogue, op] : kWithout) {
     ScalarProgram p;
     const ValueId result = applied(p, op, {parameter(p, 0)}, dtype);
-    finish(end, std::move(p), result, 1);
+    finish(epilogue, std::move(p), result, 1);
   }
   return all;
 }
 
-const std::vector<EndProgram>& ends(DType dtype) {
-  static const std::vector<EndProgram> f32 = make_ends(DType::f32), f16 = make_ends(DType::f16),
-                                       bf16 = make_ends(DType::bf16);
+const std::vector<EpilogueProgram>& epilogues(DType dtype) {
+  static const std::vector<EpilogueProgram> f32 = make_epilogues(DType::f32), f16 = make_epilogues(DType::f16),
+                                            bf16 = make_epilogues(DType::bf16);
   return dtype == DType::f32 ? f32 : dtype == DType::f16 ? f16 : bf16;
 }
 
@@ -89,12 +88,12 @@ bool lies_densely(const KernelLaunch& launch, std::size_t access, unsigned rank)
 
 }  // namespace
 
-std::optional<KernelEnd> end_of(const Kernel& kernel) {
+std::optional<KernelEpilogue> epilogue_of(const Kernel& kernel) {
   if (kernel.reduced != 0 || kernel.stores.size() != 1 || !kernel.scalars.empty()) return {};
   const Store& store = kernel.stores[0];
   const DType dtype = kernel.accesses[store.access].dtype;
   if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) return {};
-  for (const EndProgram& e : ends(dtype)) {
+  for (const EpilogueProgram& e : epilogues(dtype)) {
     const std::optional<std::vector<ValueId>> operands = match(kernel.program, store.value, e.formula);
     if (!operands) continue;
     const auto is_input = [&](ValueId v) { return kernel.program[v].prim == Prim::input; };
@@ -102,33 +101,31 @@ std::optional<KernelEnd> end_of(const Kernel& kernel) {
     std::optional<std::uint16_t> bias;
     if (operands->size() == 2) bias = kernel.program[operands->at(1)].index;
     const std::uint16_t product = kernel.program[operands->at(0)].index;
-    if (bias != product) return KernelEnd{e.end, product, bias, store.access};
+    if (bias != product) return KernelEpilogue{e.epilogue, product, bias, store.access};
   }
   return {};
 }
 
-bool matmul_with_following(const CallArgs& args) {
-  FollowingKernel* const next = following_kernel;
-  const auto* const kernel = next == nullptr ? nullptr : dynamic_cast<const CudaExecutable*>(&next->executable);
-  if (kernel == nullptr || args.op != Op::matmul) return false;
-  const std::optional<KernelEnd>& known = kernel->end();
-  if (!known) return false;
-  KernelEnd end = *known;
-  const KernelLaunch& launch = next->launch;
+bool matmul_with_epilogue(const CallArgs& args) {
+  if (args.epilogue == nullptr || args.op != Op::matmul) return false;
+  const auto* const kernel = dynamic_cast<const CudaExecutable*>(args.epilogue->kernel);
+  if (kernel == nullptr || !kernel->epilogue()) return false;
+  KernelEpilogue found = *kernel->epilogue();
+  const KernelLaunch& launch = *args.epilogue->launch;
   const unsigned rank = kernel->rank();
   const TensorView& out = args.outputs[0];
   // A sum has no order that says which is the product.
-  if (end.bias && launch.pointers[*end.bias] == out.data) std::swap(end.product, *end.bias);
-  if (launch.pointers[end.product] != out.data || !lies_densely(launch, end.product, rank) ||
-      !lies_densely(launch, end.result, rank))
+  if (found.bias && launch.pointers[*found.bias] == out.data) std::swap(found.product, *found.bias);
+  if (launch.pointers[found.product] != out.data || !lies_densely(launch, found.product, rank) ||
+      !lies_densely(launch, found.result, rank))
     return false;
-  if (end.bias && !is_by_column(launch, *end.bias, rank, out.sizes[out.rank - 1])) return false;
+  if (found.bias && !is_by_column(launch, *found.bias, rank, out.sizes[out.rank - 1])) return false;
   TensorView result = out;
-  result.data = launch.pointers[end.result];
+  result.data = launch.pointers[found.result];
   CallArgs together = args;
   together.outputs = {&result, 1};
-  next->done = matmul_with_end(together, end.end, end.bias ? launch.pointers[*end.bias] : nullptr);
-  return next->done;
+  args.epilogue->is_done = matmul_with(together, found.epilogue, found.bias ? launch.pointers[*found.bias] : nullptr);
+  return args.epilogue->is_done;
 }
 
 }  // namespace fermata::gpu

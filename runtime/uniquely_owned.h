@@ -6,7 +6,7 @@
 namespace fermata {
 
 /// Whether an ordinary tensor and its node belong to this handle alone, and nothing else refers to either.
-inline bool is_lone(const Tensor& tensor) {
+inline bool is_uniquely_owned(const Tensor& tensor) {
   const TensorImpl* const impl = tensor.impl();
   if (impl == nullptr || impl->refs.load(std::memory_order_acquire) != 1 || impl->value == nullptr) return false;
   if (impl->slot != nullptr || impl->view != nullptr || impl->pinned != nullptr || impl->payload != nullptr)
@@ -14,9 +14,9 @@ inline bool is_lone(const Tensor& tensor) {
   return impl->value->refs.load(std::memory_order_acquire) == Node::kTensor;
 }
 
-/// The node of a lone tensor, to an edge of the caller's: only the identity is left, without a value.
-inline Node* take_value(const Tensor& lone) {
-  Node* const node = std::exchange(lone.impl()->value, nullptr);
+/// The node of a uniquely owned tensor, to an edge of the caller's: only the identity is left, without a value.
+inline Node* take_value(const Tensor& owned) {
+  Node* const node = std::exchange(owned.impl()->value, nullptr);
   node->refs.store(Node::kEdge, std::memory_order_relaxed);
   return node;
 }

@@ -19,23 +19,23 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kJoined = "on each block of rows of steps 0 and 1";
+constexpr const char* kChained = "on each block of rows of steps 0 and 1";
 
 Tensor normal_of(std::uint64_t seed, const Shape& sizes) {
   Generator generator(seed);
   return normal(sizes, 0, 1, DType::f32, generator).sync();
 }
 
-class RowBlocks : public ::testing::Test {
+class ProductChains : public ::testing::Test {
  protected:
-  RowBlocks() { before_ = set_compile_policy(CompilePolicy::immediate); }
-  ~RowBlocks() override {
+  ProductChains() { before_ = set_compile_policy(CompilePolicy::immediate); }
+  ~ProductChains() override {
     set_thread_count(threads_);
     set_compile_policy(before_);
   }
 
   /// The same to rounding as eagerly, and the same bits on one thread and on three.
-  static void expect_joined(const std::function<Tensor()>& program) {
+  static void expect_chained(const std::function<Tensor()>& program) {
     std::vector<float> wanted;
     {
       const ModeGuard guard(Mode::eager);
@@ -46,7 +46,7 @@ class RowBlocks : public ::testing::Test {
     for (const int threads : {1, 3}) {
       set_thread_count(threads);
       const Tensor result = program();
-      EXPECT_THAT(explain(result), HasSubstr(kJoined));
+      EXPECT_THAT(explain(result), HasSubstr(kChained));
       const std::vector<float> got = result.to_vector<float>();
       ASSERT_EQ(wanted.size(), got.size());
       for (std::size_t i = 0; i < got.size(); ++i)
@@ -66,36 +66,36 @@ Tensor written_out(Tensor scores) {
   return scores / sum(scores, -1, true);
 }
 
-TEST_F(RowBlocks, AttentionAsItIsCalled) {
+TEST_F(ProductChains, AttentionAsItIsCalled) {
   const Tensor q = normal_of(1, {2, 3, 301, 40}), k = normal_of(2, {2, 3, 333, 40}), v = normal_of(3, {2, 3, 333, 24});
-  expect_joined([&] { return matmul(softmax(matmul(q, k.mT()) * 0.2, -1), v); });
+  expect_chained([&] { return matmul(softmax(matmul(q, k.mT()) * 0.2, -1), v); });
 }
 
-TEST_F(RowBlocks, AttentionWrittenOutWithABiasAndAMask) {
+TEST_F(ProductChains, AttentionWrittenOutWithABiasAndAMask) {
   const Tensor q = normal_of(1, {2, 2, 515, 33}), k = normal_of(2, {2, 2, 515, 33}), v = normal_of(3, {2, 2, 515, 65});
   const Tensor bias = normal_of(4, {2, 1, 515}), rows = arange(515).sync();
-  expect_joined([&] {
+  expect_chained([&] {
     const Tensor scores =
         where(expand_dims(rows, 1) >= rows, matmul(q, k.mT()) + bias, -std::numeric_limits<double>::infinity());
     return matmul(written_out(scores), v);
   });
 }
 
-TEST_F(RowBlocks, BroadcastHeadsAndOtherLayouts) {
+TEST_F(ProductChains, BroadcastHeadsAndOtherLayouts) {
   const Tensor q = normal_of(1, {2, 400, 3, 16}), k = normal_of(2, {2, 1, 16, 400}), v = normal_of(3, {3, 400, 8});
-  expect_joined([&] { return matmul(written_out(matmul(permute_dims(q, {0, 2, 1, 3}), k)), v); });
+  expect_chained([&] { return matmul(written_out(matmul(permute_dims(q, {0, 2, 1, 3}), k)), v); });
   const Tensor x = normal_of(1, {5000, 20}), y = normal_of(2, {20, 130}), z = normal_of(3, {7, 130});
-  expect_joined([&] { return matmul(softmax(matmul(x, y), -1), z.mT()); });
+  expect_chained([&] { return matmul(softmax(matmul(x, y), -1), z.mT()); });
 }
 
-TEST_F(RowBlocks, ElementsAlone) {
+TEST_F(ProductChains, ElementsAlone) {
   const Tensor x = normal_of(1, {2, 700, 48}), y = normal_of(2, {48, 640}), z = normal_of(3, {2, 640, 50}),
                b = normal_of(4, {640});
-  expect_joined([&] { return matmul(relu(matmul(x, y)), z); });
-  expect_joined([&] { return matmul(tanh(matmul(x, y) + b), z); });
+  expect_chained([&] { return matmul(relu(matmul(x, y)), z); });
+  expect_chained([&] { return matmul(tanh(matmul(x, y) + b), z); });
 }
 
-TEST_F(RowBlocks, WhatOthersReadIsWhole) {
+TEST_F(ProductChains, WhatOthersReadIsWhole) {
   const Tensor q = normal_of(1, {2, 3, 301, 40}), k = normal_of(2, {2, 3, 333, 40}), v = normal_of(3, {2, 3, 333, 24});
   const Tensor weights = softmax(matmul(q, k.mT()) * 0.2, -1), result = matmul(weights, v);
   EXPECT_THAT(explain(result), Not(HasSubstr("on each block of rows")));
@@ -105,7 +105,7 @@ TEST_F(RowBlocks, WhatOthersReadIsWhole) {
   for (const float s : sums) EXPECT_NEAR(s, 1, 1e-5);
 }
 
-TEST_F(RowBlocks, SmallAndWideOnesRunAsTheyAre) {
+TEST_F(ProductChains, SmallAndWideOnesRunAsTheyAre) {
   // Too small to leave a cache; right sides that take longer to prepare for each block than what is between takes to
   // move.
   for (const auto& [m, k, n, last] : {std::array<std::int64_t, 4>{60, 16, 60, 16}, {600, 900, 600, 300}}) {
@@ -118,7 +118,7 @@ TEST_F(RowBlocks, SmallAndWideOnesRunAsTheyAre) {
   }
 }
 
-TEST_F(RowBlocks, ScoresAreNeverWholeInMemory) {
+TEST_F(ProductChains, ScoresAreNeverWholeInMemory) {
   const Tensor q = normal_of(1, {4, 1024, 32}), k = normal_of(2, {4, 1024, 32}), v = normal_of(3, {4, 1024, 32});
   const auto program = [&] { return matmul(softmax(matmul(q, k.mT()), -1), v); };
   set_thread_count(2);

@@ -1,8 +1,8 @@
-// See joined_products.h. A block of 256 threads takes 64 rows of a result and goes through the columns of what is
+// See product_chain.h. A block of 256 threads takes 64 rows of a result and goes through the columns of what is
 // between 64 at a time: a 64 x 64 part of the first product, its weights, and what they add to the second one. Each
 // thread has 4 x 4 elements of the first and 4 rows of the second; 16 neighbors share their rows. Both factors pass
 // through shared memory, 32 deep.
-#include "codegen_cuda/library/joined_products.h"
+#include "codegen_cuda/library/product_chain.h"
 
 #include <fmt/format.h>
 
@@ -50,11 +50,11 @@ enum Slot : int {
 };
 constexpr int kSlotsPerBatchAxis = 4;
 
-std::atomic<JoinRule>& rule() {
-  static std::atomic<JoinRule> chosen = [] {
+std::atomic<ChainRule>& rule() {
+  static std::atomic<ChainRule> chosen = [] {
     const char* const text = std::getenv("FERMATA_CUDA_JOIN");
     const std::string_view said = text == nullptr ? "" : text;
-    return said == "always" ? JoinRule::always : said == "never" ? JoinRule::never : JoinRule::by_cost;
+    return said == "always" ? ChainRule::always : said == "never" ? ChainRule::never : ChainRule::by_cost;
   }();
   return chosen;
 }
@@ -71,7 +71,7 @@ unsigned columns_of(std::int64_t width) {
 // What the choice leans on; no device has confirmed it. Shares of the peak of f32 multiply-adds outside the tensor
 // cores, which the library goes beyond for half floats and TF32; bytes in a nanosecond, for each multiprocessor;
 // nanoseconds to start a kernel.
-constexpr double kJoinedShare = 0.4, kLibraryShare = 0.8, kHalfShare = 8, kTf32Share = 4, kOwnShare = 0.1, kBytes = 15,
+constexpr double kChainShare = 0.4, kLibraryShare = 0.8, kHalfShare = 8, kTf32Share = 4, kOwnShare = 0.1, kBytes = 15,
                  kLaunch = 3000;
 /// What is between the products is large if it takes this part of the device's memory.
 constexpr double kLargePart = 8;
@@ -357,7 +357,7 @@ std::vector<std::int64_t> batch_slots(const TensorView& result, const TensorView
 
 }  // namespace
 
-JoinRule set_join_rule(JoinRule to) { return rule().exchange(to); }
+ChainRule set_chain_rule(ChainRule to) { return rule().exchange(to); }
 
 namespace {
 
@@ -370,17 +370,17 @@ std::unique_ptr<const OnlineRows> found_in(const Kernel& kernel, const KernelSch
 
 }  // namespace
 
-JoinedProducts::JoinedProducts(const Kernel& kernel, const KernelSchedule& schedule)
+ProductChain::ProductChain(const Kernel& kernel, const KernelSchedule& schedule)
     : kernel_(kernel), schedule_(schedule), rows_(found_in(kernel, schedule)) {}
 
-std::optional<JoinEstimate> JoinedProducts::estimate(const JoinedSizes& s) const {
+std::optional<ProductChainEstimate> ProductChain::estimate(const ProductChainSizes& s) const {
   if (rows_ == nullptr || !is_small_float(s.factors) || !is_small_float(s.weights) ||
       !is_small_float(kernel_.accesses[s.made].dtype))
     return {};
   const std::uint16_t axes = kernel_.accesses[s.made].axes;
   if ((axes >> (kernel_.rank - 1u) & 1u) == 0 || s.made == rows_->result) return {};
   if (s.width > kMostColumns || s.batches * s.rows * s.columns * s.depth * s.width == 0)
-    return JoinEstimate{false, 0, 0, 0};
+    return ProductChainEstimate{false, 0, 0, 0};
   const auto points = static_cast<double>(s.batches) * static_cast<double>(s.rows) * static_cast<double>(s.columns);
   const std::int64_t tiles = s.batches * rounded_up(s.rows, kRows) / kRows;
   const auto blocks = static_cast<double>(tiles);
@@ -393,22 +393,22 @@ std::optional<JoinEstimate> JoinedProducts::estimate(const JoinedSizes& s) const
                                                     : uses_tf32()               ? kTf32Share
                                                                                 : kLibraryShare);
   const auto bytes = points * static_cast<double>(byte_size(kernel_.accesses[s.made].dtype) + byte_size(s.weights));
-  JoinEstimate estimate;
-  estimate.ns = points * static_cast<double>(padded) / (peak * kJoinedShare) * idle + kLaunch;
+  ProductChainEstimate estimate;
+  estimate.ns = points * static_cast<double>(padded) / (peak * kChainShare) * idle + kLaunch;
   estimate.apart_ns = points * static_cast<double>(s.depth + s.width) / rate +
                       2 * bytes / (kBytes * info.multiprocessors) + 3 * kLaunch;
   estimate.bytes = static_cast<std::int64_t>(bytes);
   const bool large = bytes * kLargePart > static_cast<double>(info.memory);
-  const JoinRule by = rule();
-  estimate.pays = by == JoinRule::always || (by == JoinRule::by_cost && (large || estimate.ns < estimate.apart_ns));
+  const ChainRule by = rule();
+  estimate.pays = by == ChainRule::always || (by == ChainRule::by_cost && (large || estimate.ns < estimate.apart_ns));
   return estimate;
 }
 
-std::string JoinedProducts::source(const Shape& s, std::string* name) const {
+std::string ProductChain::source(const Shape& s, std::string* name) const {
   const std::string described =
       fmt::format("{}{}{}{}{}.{}.{}.{}{}", serialize(kernel_), fermata::name(s.left), fermata::name(s.right),
                   fermata::name(s.values), fermata::name(s.result), s.made, s.batch_axes, s.columns, s.wide ? "w" : "");
-  Emission e(kernel_, schedule_, function_name("joined", described), s.wide);
+  Emission e(kernel_, schedule_, function_name("chain", described), s.wide);
   Writer w(e, *rows_, s.made, s.columns);
   w.open(s.left, s.right, s.values, s.result, s.batch_axes);
   e.block(
@@ -424,7 +424,7 @@ std::string JoinedProducts::source(const Shape& s, std::string* name) const {
   return std::move(e.text);
 }
 
-const LoadedKernel& JoinedProducts::kernel_for(const Shape& shape) const {
+const LoadedKernel& ProductChain::kernel_for(const Shape& shape) const {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const LoadedKernel>& known = kernels_[shape];
   if (known == nullptr) {
@@ -436,8 +436,8 @@ const LoadedKernel& JoinedProducts::kernel_for(const Shape& shape) const {
   return *known;
 }
 
-void JoinedProducts::launch(std::uint16_t made, const CallArgs& first, const KernelLaunch& kernel,
-                            const CallArgs& second) const {
+void ProductChain::launch(std::uint16_t made, const CallArgs& first, const KernelLaunch& kernel,
+                          const CallArgs& second) const {
   const TensorView &left = first.inputs[0], &right = first.inputs[1], &values = second.inputs[1],
                    &between = first.outputs[0], &out = second.outputs[0];
   for (const TensorView* const view : {&left, &right, &values, &out}) use_buffer(view->data);

@@ -4,33 +4,33 @@
 
 #include <algorithm>
 
-#include "codegen_cuda/library/joined_products.h"
+#include "codegen_cuda/library/product_chain.h"
 #include "tests/codegen_cuda/cuda_case.h"
 #include "tests/codegen_cuda/nvrtc_check.h"
 
 namespace fermata {
 namespace {
 
-using gpu::JoinRule;
+using gpu::ChainRule;
 using test::compare_with_cpu;
 using test::DeviceProgram;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Tensors = std::vector<Tensor>;
 
-class CudaJoinedProducts : public ::testing::Test {
+class CudaProductChains : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string why_not;
     if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
     gpu::keep_sources(true);
-    before_ = gpu::set_join_rule(JoinRule::always);
+    before_ = gpu::set_chain_rule(ChainRule::always);
   }
-  void TearDown() override { gpu::set_join_rule(before_); }
-  ~CudaJoinedProducts() override { EXPECT_EQ(test::compile_kept_sources(), ""); }
+  void TearDown() override { gpu::set_chain_rule(before_); }
+  ~CudaProductChains() override { EXPECT_EQ(test::compile_kept_sources(), ""); }
 
  private:
-  JoinRule before_ = JoinRule::by_cost;
+  ChainRule before_ = ChainRule::by_cost;
   const ModeGuard guard_{Mode::compiled};
 };
 
@@ -129,13 +129,13 @@ std::vector<DeviceProgram> programs_of(DType t) {
   return all;
 }
 
-std::size_t joined_kernels() {
+std::size_t chain_kernels() {
   const auto sources = gpu::kept_sources();
   return static_cast<std::size_t>(
-      std::ranges::count_if(sources, [](const gpu::KernelSource& s) { return s.name.starts_with("fm_joined"); }));
+      std::ranges::count_if(sources, [](const gpu::KernelSource& s) { return s.name.starts_with("fm_chain"); }));
 }
 
-TEST_F(CudaJoinedProducts, GiveWhatTheStepsGive) {
+TEST_F(CudaProductChains, GiveWhatTheStepsGive) {
   std::vector<DeviceProgram> programs;
   for (const DType t : {DType::f32, DType::f16, DType::bf16})
     std::ranges::move(programs_of(t), std::back_inserter(programs));
@@ -146,7 +146,7 @@ TEST_F(CudaJoinedProducts, GiveWhatTheStepsGive) {
   compare_with_cpu(programs, Mode::compiled, &close);
 }
 
-TEST_F(CudaJoinedProducts, WhatIsNoSuchRowRunsInSteps) {
+TEST_F(CudaProductChains, WhatIsNoSuchRowRunsInSteps) {
   struct Case {
     std::string what;
     DType dtype;
@@ -166,13 +166,13 @@ TEST_F(CudaJoinedProducts, WhatIsNoSuchRowRunsInSteps) {
       {"wide values", DType::f32, 257, named}};
   for (const Case& c : cases) {
     const Tensors inputs = with(heads(c.dtype, {2}, 9, 11, 4, c.width), numbers(c.dtype, {2, 9, 11}, 4));
-    const std::size_t before = joined_kernels();
+    const std::size_t before = chain_kernels();
     const DeviceProgram p{c.what, inputs, [&](const Tensors& in) { return Tensors{c.run(in)}; }};
     EXPECT_THAT(explain(p.on(cuda())[0]), Not(HasSubstr(" as one kernel"))) << c.what;
     compare_with_cpu({p}, Mode::compiled, [](const Tensor& a, const Tensor& b) {
       return test::relative_difference(a, b) < 1e-5 ? "" : "too far";
     });
-    EXPECT_EQ(joined_kernels(), before) << c.what;
+    EXPECT_EQ(chain_kernels(), before) << c.what;
   }
   // Of nothing, in the plan that was made for something.
   std::vector<DeviceProgram> programs;
@@ -185,12 +185,12 @@ TEST_F(CudaJoinedProducts, WhatIsNoSuchRowRunsInSteps) {
   compare_with_cpu(programs, Mode::compiled, &close);
 }
 
-TEST_F(CudaJoinedProducts, WhatIsBetweenTakesNoMemory) {
+TEST_F(CudaProductChains, WhatIsBetweenTakesNoMemory) {
   const Tensors inputs = heads(DType::f32, {}, 256, 256, 8, 8);
   const DeviceProgram p{"attention", inputs, [](const Tensors& in) { return Tensors{named(in)}; }};
   const std::size_t scores_bytes = 256 * 256 * 4;
-  const auto runs_within = [&](JoinRule rule, std::size_t bytes) {
-    gpu::set_join_rule(rule);
+  const auto runs_within = [&](ChainRule rule, std::size_t bytes) {
+    gpu::set_chain_rule(rule);
     clear_compile_caches();
     Tensors moved;
     for (const Tensor& t : p.inputs) moved.push_back(t.to(cuda()));
@@ -205,12 +205,12 @@ TEST_F(CudaJoinedProducts, WhatIsBetweenTakesNoMemory) {
     allocator.set_limit(limit);
     return ran;
   };
-  EXPECT_TRUE(runs_within(JoinRule::always, scores_bytes));
-  EXPECT_FALSE(runs_within(JoinRule::never, scores_bytes));
+  EXPECT_TRUE(runs_within(ChainRule::always, scores_bytes));
+  EXPECT_FALSE(runs_within(ChainRule::never, scores_bytes));
 }
 
-TEST_F(CudaJoinedProducts, ExplainSaysWhatWasChosen) {
-  gpu::set_join_rule(JoinRule::by_cost);
+TEST_F(CudaProductChains, ExplainSaysWhatWasChosen) {
+  gpu::set_chain_rule(ChainRule::by_cost);
   const auto text = [](const Tensors& in) {
     return explain(named({in[0].to(cuda()), in[1].to(cuda()), in[2].to(cuda())}));
   };
@@ -218,7 +218,7 @@ TEST_F(CudaJoinedProducts, ExplainSaysWhatWasChosen) {
               HasSubstr("call matmul with steps 0 and 1 as one kernel: about "));
   EXPECT_THAT(text(heads(DType::f32, {3}, 2048, 2048, 256, 200)),
               HasSubstr("call matmul (with steps 0 and 1 as one kernel it would take about "));
-  gpu::set_join_rule(JoinRule::never);
+  gpu::set_chain_rule(ChainRule::never);
   EXPECT_THAT(text(heads(DType::f32, {3}, 64, 64, 16, 16)),
               HasSubstr("call matmul (with steps 0 and 1 as one kernel it would take about "));
 }

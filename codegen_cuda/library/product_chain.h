@@ -18,14 +18,14 @@ namespace fermata::gpu {
 
 /// When they run as one: where that is expected to be faster, or what is between is large; always or never where they
 /// can.
-enum class JoinRule : std::uint8_t { by_cost, always, never };
+enum class ChainRule : std::uint8_t { by_cost, always, never };
 /// Returns the rule before. At first it is what FERMATA_CUDA_JOIN says.
-JoinRule set_join_rule(JoinRule rule);
+ChainRule set_chain_rule(ChainRule rule);
 
-class JoinedProducts {
+class ProductChain {
  public:
-  JoinedProducts(const Kernel& kernel, const KernelSchedule& schedule);
-  std::optional<JoinEstimate> estimate(const JoinedSizes& sizes) const;
+  ProductChain(const Kernel& kernel, const KernelSchedule& schedule);
+  std::optional<ProductChainEstimate> estimate(const ProductChainSizes& sizes) const;
   void launch(std::uint16_t made, const CallArgs& first, const KernelLaunch& kernel, const CallArgs& second) const;
 
  private:

@@ -1,0 +1,61 @@
+// See binding.h.
+#include "runtime/steps/binding.h"
+
+#include "ir/error.h"
+#include "ir/view.h"
+
+namespace fermata {
+namespace {
+
+void apply_insert(std::uint16_t mask, Shape& sizes, Shape& strides) {
+  Shape new_sizes, new_strides;
+  for (unsigned i = 0, from = 0; from < sizes.rank() || (mask >> i) != 0; ++i) {
+    const bool inserted = (mask >> i & 1) != 0;
+    new_sizes.push_back(inserted ? 1 : sizes[from]);
+    new_strides.push_back(inserted ? 0 : strides[from]);
+    from += inserted ? 0 : 1;
+  }
+  sizes = new_sizes, strides = new_strides;
+}
+
+/// Strides that count over the axes in `mask`.
+Shape counting_strides(const Shape& sizes, std::uint16_t mask) {
+  Shape counted = sizes;
+  for (unsigned i = 0; i < counted.rank(); ++i)
+    if ((mask >> i & 1) == 0) counted[i] = 1;
+  Shape strides = dense_strides(counted);
+  for (unsigned i = 0; i < counted.rank(); ++i)
+    if ((mask >> i & 1) == 0) strides[i] = 0;
+  return strides;
+}
+
+}  // namespace
+
+BoundSource Binding::resolve(const PlanSource& source) const {
+  const PlanSlot& slot = plan.slots[source.slot];
+  const Node& origin = *records[slot.record];
+  BoundSource s{Shape(origin.sizes()), {}, 0};
+  if (slot.kind == PlanSlot::Kind::leaf && !origin.is_dense_leaf())
+    s.strides = origin.extra->strides, s.offset = origin.extra->offset;
+  else if (slot.kind == PlanSlot::Kind::position)
+    s.strides = counting_strides(s.sizes, slot.mask);
+  else
+    s.strides = dense_strides(s.sizes);
+  for (const PathStep& step : source.path) {
+    switch (step.kind) {
+      case PathStep::Kind::view: {
+        const Node& view = *records[step.record];
+        static const std::vector<std::int64_t> kNone;
+        if (!apply_view(view.op, view.extra != nullptr ? view.extra->attributes : kNone, Shape(view.sizes()), s.sizes,
+                        s.strides, s.offset))
+          throw_internal("a reshape was folded into a load that it cannot be folded into");
+        break;
+      }
+      case PathStep::Kind::stretch: apply_stretch(records[step.record]->sizes(), s.sizes, s.strides); break;
+      case PathStep::Kind::insert: apply_insert(step.mask, s.sizes, s.strides); break;
+    }
+  }
+  return s;
+}
+
+}  // namespace fermata

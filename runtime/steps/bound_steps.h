@@ -1,0 +1,43 @@
+// The bound steps of a plan in the order in which they run.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "runtime/steps/step.h"
+
+namespace fermata {
+
+using BoundStep =
+    std::variant<BoundKernel, BoundCall, BoundBoxedCall, BoundEpilogue, BoundProductChain, BoundCallBatch>;
+
+class BoundSteps {
+ public:
+  struct Entry {
+    std::uint32_t plan_step;  // that it comes from
+    BoundStep step;
+  };
+
+  /// The next one. What was there before is used again if it has the type that is wanted: its lists keep their memory.
+  template <class T> T& add(std::uint32_t plan_step) {
+    if (count_ == entries_.size()) entries_.emplace_back();
+    Entry& entry = entries_[count_++];
+    entry.plan_step = plan_step;
+    T* const known = std::get_if<T>(&entry.step);
+    return known != nullptr ? *known : entry.step.emplace<T>();
+  }
+  void take_back() { --count_; }
+  void start_over() { count_ = 0; }
+  /// Drops what is left of the plan before.
+  void finish() { entries_.resize(count_); }
+
+  auto begin() { return entries_.begin(); }
+  auto end() { return entries_.end(); }
+
+ private:
+  std::vector<Entry> entries_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace fermata

@@ -1,0 +1,101 @@
+// See call_step.h.
+#include "runtime/steps/call_step.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+#include "runtime/device_run.h"
+#include "runtime/steps/binding.h"
+#include "runtime/steps/bound_steps.h"
+#include "runtime/storage.h"
+
+namespace fermata {
+
+SelectCall select_call_step = nullptr;
+
+void CallStep::bind(const Binding& binding, BoundSteps& bound) const {
+  bound.add<BoundCall>(binding.step).bind(*this, binding);
+}
+void BoxedCallStep::bind(const Binding& binding, BoundSteps& bound) const {
+  bound.add<BoundBoxedCall>(binding.step).bind(*this, binding);
+}
+
+TensorView BoundOperand::view(const Run& run) const {
+  const auto rank = static_cast<std::uint8_t>(sizes.rank());
+  if (is_scalar) return {&run.scalars[number], dtype, rank, sizes.data(), strides.data()};
+  return {run.address(number, byte_offset), dtype, rank, sizes.data(), strides.data(), run.buffers[number]};
+}
+
+void BoundCall::bind(const CallStep& step, const Binding& binding) {
+  step_ = &step, kernel_ = nullptr;
+  operands_.clear();
+  const auto add = [&](const PlanSource& source, DType dtype, std::size_t bytes) {
+    const BoundSource at = binding.resolve(source);
+    operands_.push_back(
+        {dtype, false, source.slot, at.offset * static_cast<std::int64_t>(bytes), at.sizes, at.strides});
+  };
+  const BoundSource result = binding.resolve(step.output);
+  for (const CallOperand o : step.operands) {
+    if (!o.is_scalar) {
+      add(step.sources[o.number], step.source_dtypes[o.number], step.element_bytes[o.number]);
+      continue;
+    }
+    Shape zeros = result.sizes;
+    std::ranges::fill(zeros, 0);
+    operands_.push_back(
+        {scalar_dtype(step.operand_dtype), true, step.scalars.first + o.number, 0, result.sizes, zeros});
+  }
+  add(step.output, step.output_dtype, byte_size(binding.records[step.record]->dtype));
+  attributes_ = attributes_of(*binding.records[step.record]);
+  views_.resize(operands_.size());
+  locate(binding.records);
+}
+
+CallArgs BoundCall::arguments(const Run& run, Epilogue* epilogue) {
+  for (std::size_t i = 0; i < operands_.size(); ++i) views_[i] = operands_[i].view(run);
+  const CallArgs args{.op = step_->op,
+                      .inputs = {views_.data(), views_.size() - 1},
+                      .outputs = {&views_.back(), 1},
+                      .attributes = attributes_,
+                      .scalars = run.scalars.subspan(step_->scalars.first, step_->scalars.count),
+                      .where = where_,
+                      .epilogue = epilogue,
+                      .context = step_->context};
+  if (kernel_ == nullptr) kernel_ = select_call_step(*step_, args);
+  return args;
+}
+
+void BoundCall::run(Run& run, Epilogue* epilogue) {
+  const CallArgs args = arguments(run, epilogue);
+  if (run.plan.capabilities.launches_on_caller) [[likely]]
+    return kernel_(args);
+  const RunSite site{step_->name, where_};
+  const RunSiteGuard guard(site);
+  kernel_(args);
+}
+
+bool BoundCall::has_sizes_of(const BoundCall& other) const {
+  const auto same = [](const BoundOperand& a, const BoundOperand& b) { return a.has_layout_of(b); };
+  return std::ranges::equal(operands_, other.operands_, same) && attributes_ == other.attributes_;
+}
+
+std::string BoundCall::description() const {
+  std::string text = step_->name;
+  for (const BoundOperand& o : operands()) text += " " + to_string(o.sizes);
+  return text + " -> " + to_string(output().sizes);
+}
+
+void BoundBoxedCall::run(Run& run) {
+  CallArgs args = arguments(run);
+  const std::uint32_t slot = step_->output.slot;
+  StoragePtr given;
+  if (run.data[slot] == nullptr) args.result = &given;
+  const RunSite site{step_->name, where_};
+  const RunSiteGuard guard(site);
+  kernel_(args);
+  if (given == nullptr) return;
+  run.data[slot] = given->data, run.buffers[slot] = given.get();
+  run.owners[slot] = std::move(given);
+}
+
+}  // namespace fermata

@@ -1,0 +1,101 @@
+// Call steps: one call of a registered kernel on whole buffers. A boxed call is one of a kernel over tensors, which may
+// keep its arguments, gives the buffer of its result, and may run other plans meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/key_set.h"
+#include "ir/shape.h"
+#include "runtime/node.h"
+#include "runtime/steps/source.h"
+#include "runtime/tensor_view.h"
+
+namespace fermata {
+
+struct Binding;
+class BoundSteps;
+struct Run;
+
+/// Where an operand of a call comes from.
+struct CallOperand {
+  bool is_scalar = false;
+  std::uint16_t number = 0;  // in the step's sources or scalars
+  bool operator==(const CallOperand&) const = default;
+};
+
+struct CallStep : StepPart {
+  Op op = Op::input;
+  DType operand_dtype = DType::f32;
+  DType output_dtype = DType::f32;
+  BackendKey backend{};
+  std::vector<DType> source_dtypes;
+  std::vector<CallOperand> operands;
+  PlanSource output;
+  std::uint32_t context = 0;  // of a boxed call, as in ir/graph.h
+
+  void bind(const Binding& binding, BoundSteps& bound) const;
+  template <class F> void for_each_part(F&& f) const { f(*this); }
+};
+
+struct BoxedCallStep : CallStep {
+  void bind(const Binding& binding, BoundSteps& bound) const;
+  template <class F> void for_each_part(F&& f) const { f(*this); }
+};
+
+/// Chooses the kernel of a call step by its sizes: installed by the dispatch layer.
+using SelectCall = CallKernel (*)(const CallStep& step, const CallArgs& args);
+extern SelectCall select_call_step;
+
+/// An operand or the result of a call.
+struct BoundOperand {
+  DType dtype;
+  bool is_scalar;        // of the host: broadcast to the result
+  std::uint32_t number;  // of its slot, or among the scalars of the plan
+  std::int64_t byte_offset;
+  Shape sizes, strides;
+
+  TensorView view(const Run& run) const;
+  bool has_layout_of(const BoundOperand& o) const { return sizes == o.sizes && strides == o.strides; }
+};
+
+/// A call step bound to sizes.
+class BoundCall {
+ public:
+  void bind(const CallStep& step, const Binding& binding);
+  /// The line at hand, which may not be the one that the plan was made for.
+  void locate(std::span<const Node* const> records) { where_ = records[step_->record]->where; }
+  void run(Run& run) { this->run(run, nullptr); }
+  void run(Run& run, Epilogue* epilogue);
+  /// With the addresses of the run; good until it is asked for again. Chooses the kernel where there is none yet.
+  CallArgs arguments(const Run& run, Epilogue* epilogue = nullptr);
+  CallKernel kernel() const { return kernel_; }
+
+  const CallStep& step() const { return *step_; }
+  std::source_location where() const { return where_; }
+  std::span<const BoundOperand> operands() const { return {operands_.data(), operands_.size() - 1}; }
+  const BoundOperand& output() const { return operands_.back(); }
+  /// Whether another call of the same op has the same sizes, strides and attributes.
+  bool has_sizes_of(const BoundCall& other) const;
+  std::string description() const;
+  static constexpr std::size_t calls() { return 1; }
+  template <class F> void for_each_part(F&& f) const { f(*step_, where_); }
+
+ protected:
+  const CallStep* step_ = nullptr;
+  CallKernel kernel_ = nullptr;         // chosen at the first run
+  std::vector<BoundOperand> operands_;  // and, last, the output
+  std::vector<std::int64_t> attributes_;
+  std::vector<TensorView> views_;  // of the run: those of operands_
+  std::source_location where_;
+};
+
+class BoundBoxedCall : public BoundCall {
+ public:
+  void run(Run& run);
+};
+
+}  // namespace fermata

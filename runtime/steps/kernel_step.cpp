@@ -1,0 +1,140 @@
+// See kernel_step.h.
+#include "runtime/steps/kernel_step.h"
+
+#include <bit>
+
+#include "runtime/device_run.h"
+#include "runtime/steps/binding.h"
+#include "runtime/steps/bound_steps.h"
+#include "runtime/storage.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+/// Column ranges of a launch start at multiples of this many elements.
+constexpr std::int64_t kColumnGranule = 1024;
+
+}  // namespace
+
+std::uint16_t access_of(const KernelStep& kernel, std::uint32_t slot) {
+  std::uint16_t found = kNoAccess;
+  for (std::size_t a = 0; a < kernel.sources.size(); ++a) {
+    if (kernel.sources[a].slot != slot) continue;
+    if (found != kNoAccess) return kNoAccess;
+    found = static_cast<std::uint16_t>(a);
+  }
+  return found;
+}
+
+void KernelStep::bind(const Binding& binding, BoundSteps& bound) const {
+  bound.add<BoundKernel>(binding.step).bind(*this, binding);
+}
+
+void BoundKernel::bind(const KernelStep& step, const Binding& binding) {
+  step_ = &step;
+  sizes_.clear(), strides_.clear(), offsets_.clear(), addresses_.clear();
+  rows_ = columns_ = 1;
+  const std::span<const std::int64_t> domain = binding.sizes_of(step.record);
+  double points = 1;
+  for (std::size_t d = 0; d < step.axes.size(); ++d) {
+    std::int64_t size = 1;  // an axis run of a 0-d domain is empty: first > last
+    for (unsigned i = step.axes[d].first; i <= step.axes[d].last && i < domain.size(); ++i) size *= domain[i];
+    sizes_.push_back(size), points *= static_cast<double>(size);
+    if ((step.reduced >> d & 1) != 0) continue;
+    (d + 1 == step.axes.size() ? columns_ : rows_) *= size;
+  }
+  ns_ = points * step.ns_per_point;
+  for (std::size_t access = 0; access < step.sources.size(); ++access) {
+    const BoundSource source = binding.resolve(step.sources[access]);
+    for (const AxisRun run : step.axes) {
+      // The innermost axis of a run that is longer than 1 has the run's stride: a stride of a size-1 axis means
+      // nothing.
+      std::int64_t stride = 0;
+      for (int i = run.last; i >= run.first && i < static_cast<int>(domain.size()); --i) {
+        stride = source.strides[static_cast<std::size_t>(i)];
+        if (domain[static_cast<std::size_t>(i)] != 1) break;
+      }
+      strides_.push_back(stride);
+    }
+    offsets_.push_back(source.offset);
+    addresses_.push_back(
+        {step.sources[access].slot, source.offset * static_cast<std::int64_t>(step.element_bytes[access])});
+  }
+  pointers_.resize(addresses_.size());
+}
+
+KernelLaunch BoundKernel::launch(const Run& run) {
+  for (std::size_t i = 0; i < addresses_.size(); ++i)
+    pointers_[i] = run.address(addresses_[i].slot, addresses_[i].byte_offset);
+  return {.pointers = pointers_.data(),
+          .sizes = sizes_.data(),
+          .strides = strides_.data(),
+          .offsets = offsets_.data(),
+          .scalars = run.scalars.data() + step_->scalars.first,
+          .row_begin = 0,
+          .row_end = rows_,
+          .column_begin = 0,
+          .column_end = columns_};
+}
+
+void BoundKernel::run(Run& run) {
+  if (rows_ == 0 || columns_ == 0) return;
+  const KernelLaunch whole = launch(run);
+  if (!run.plan.capabilities.launches_on_caller) [[unlikely]] {
+    const RunSite site{step_->name, step_->where};
+    const RunSiteGuard guard(site);
+    return step_->executable->launch(whole);
+  }
+  if (ns_ < 2 * kSerialNanoseconds) return step_->executable->suited_to(whole).launch(whole);
+  const bool row_kernel = (step_->reduced >> (sizes_.size() - 1) & 1) != 0;
+  const bool one_axis = std::popcount(static_cast<unsigned>(step_->reduced)) == 1;
+  if (row_kernel && one_axis && rows_ < 4 * thread_count() && step_->executable->can_split() &&
+      sizes_.back() >= 4 * kReductionBlock)
+    return run_in_blocks(whole);
+  run_in_ranges(whole);
+}
+
+/// Ranges of rows or columns side by side.
+void BoundKernel::run_in_ranges(const KernelLaunch& whole) const {
+  const Executable& executable = step_->executable->suited_to(whole);
+  if (rows_ >= 4 * thread_count() || columns_ < 2 * kColumnGranule) {
+    parallel_for(0, rows_, ns_ / static_cast<double>(rows_), [&](std::int64_t begin, std::int64_t end) {
+      KernelLaunch part = whole;
+      part.row_begin = begin, part.row_end = end;
+      executable.launch(part);
+    });
+    return;
+  }
+  parallel_for(
+      0, columns_, ns_ / static_cast<double>(columns_),
+      [&](std::int64_t begin, std::int64_t end) {
+        KernelLaunch part = whole;
+        part.column_begin = begin, part.column_end = end;
+        executable.launch(part);
+      },
+      kColumnGranule);
+}
+
+/// Few long rows: blocks of each row are reduced side by side, then merged in order. Same bits as launch().
+void BoundKernel::run_in_blocks(KernelLaunch launch) const {
+  const std::int64_t blocks = (sizes_.back() + kReductionBlock - 1) / kReductionBlock;
+  const std::size_t state = step_->executable->state_bytes();
+  const StoragePtr partials(Storage::allocate(static_cast<std::size_t>(blocks) * state));
+  launch.partials = partials->data;
+  const Executable& executable = step_->executable->suited_to(launch);
+  for (std::int64_t row = 0; row < rows_; ++row) {
+    launch.row_begin = row, launch.row_end = row + 1;
+    parallel_for(0, blocks, step_->ns_per_point * kReductionBlock, [&](std::int64_t begin, std::int64_t end) {
+      KernelLaunch part = launch;
+      part.column_begin = begin, part.column_end = end;
+      executable.partial(part);
+    });
+    launch.column_begin = 0, launch.column_end = blocks;
+    executable.finish(launch);
+  }
+}
+
+std::string BoundKernel::description() const { return step_->name + " " + to_string(sizes()); }
+
+}  // namespace fermata

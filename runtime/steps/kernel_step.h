@@ -1,0 +1,77 @@
+// A kernel step: one launch of compiled code.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/kernel.h"
+#include "runtime/executable.h"
+#include "runtime/node.h"
+#include "runtime/steps/source.h"
+
+namespace fermata {
+
+struct Binding;
+class BoundSteps;
+struct Run;
+
+/// A run of adjacent axes of the domain that is one axis of the kernel.
+struct AxisRun {
+  std::uint8_t first, last;
+};
+
+struct KernelStep : StepPart {
+  std::shared_ptr<const Executable> executable;
+  std::vector<AxisRun> axes;
+  std::vector<std::uint16_t> stores;  // the sources that are written
+  std::uint16_t reduced = 0;          // of the kernel's axes
+  double ns_per_point = 0.3;
+  std::uint32_t number = 0;  // of its description, for whoever made the plan
+
+  void bind(const Binding& binding, BoundSteps& bound) const;
+  template <class F> void for_each_part(F&& f) const { f(*this); }
+};
+
+/// The access of a kernel that is about a slot; kNoAccess where there is none or more than one.
+inline constexpr std::uint16_t kNoAccess = 0xffff;
+std::uint16_t access_of(const KernelStep& kernel, std::uint32_t slot);
+
+/// A kernel step bound to sizes.
+class BoundKernel {
+ public:
+  void bind(const KernelStep& step, const Binding& binding);
+  void locate(std::span<const Node* const>) {}
+  void run(Run& run);
+  /// All of it, with the addresses of the run; good until it is asked for again.
+  KernelLaunch launch(const Run& run);
+
+  const KernelStep& step() const { return *step_; }
+  std::span<const std::int64_t> sizes() const { return sizes_; }
+  std::int64_t rows() const { return rows_; }
+  std::int64_t columns() const { return columns_; }
+  std::string description() const;
+  static constexpr std::size_t calls() { return 1; }
+  template <class F> void for_each_part(F&& f) const { f(*step_, step_->where); }
+
+ private:
+  struct Address {
+    std::uint32_t slot;
+    std::int64_t byte_offset;
+  };
+  void run_in_ranges(const KernelLaunch& whole) const;
+  void run_in_blocks(KernelLaunch launch) const;
+
+  const KernelStep* step_ = nullptr;
+  std::vector<std::int64_t> sizes_;
+  std::vector<std::int64_t> strides_;  // of one access after another
+  std::vector<std::int64_t> offsets_;  // per access, in elements
+  std::vector<Address> addresses_;     // per access
+  std::vector<void*> pointers_;        // of the run
+  std::int64_t rows_ = 1, columns_ = 1;
+  double ns_ = 0;
+};
+
+}  // namespace fermata
