@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "ir/error.h"
@@ -18,8 +17,9 @@ constinit std::array<bool, kBackendCount> is_added{};
 }  // namespace
 
 KernelFile::KernelFile(BackendKey backend, void (*add)(), std::source_location where)
-    : backend_(backend), add_(add), where_(where), next_(std::exchange(newest, this)) {
+    : backend_(backend), add_(add), where_(where), next_(newest) {
   if (is_added[static_cast<std::size_t>(backend)]) throw_internal("kernels that are listed after their backend", where);
+  newest = this;
 }
 
 void add_kernel_files(BackendKey backend) {
