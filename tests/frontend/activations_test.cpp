@@ -279,6 +279,30 @@ TEST_P(Layers, Attention) {
   EXPECT_GT(var(dropped).item<double>(), 0.01);
 }
 
+double rms(const Tensor& x) { return std::sqrt(mean(square(x)).item<double>()); }
+
+/// What is rounded to halves: operands, probabilities and the result, but no scores.
+TEST_P(Layers, AttentionOfHalvesKeepsItsScores) {
+  for (const DType t : {DType::f16, DType::bf16}) {
+    manual_seed(7);
+    const auto halves = [&] { return astype(2 * randn({2, 96, 64}), t); };
+    const Tensor q = halves(), k = halves(), v = halves();
+    const Tensor wide_q = astype(q, DType::f64), wide_k = astype(k, DType::f64), wide_v = astype(v, DType::f64);
+    const Tensor exact = scaled_dot_product_attention(wide_q, wide_k, wide_v);
+    const Tensor weights = softmax(matmul(wide_q, transpose(wide_k, -2, -1)) / 8, -1);
+    const Tensor rounded = astype(matmul(astype(astype(weights, t), DType::f64), wide_v), t);
+    const double least = rms(astype(rounded, DType::f64) - exact);
+    const Tensor y = scaled_dot_product_attention(q, k, v);
+    EXPECT_EQ(y.dtype(), t);
+    EXPECT_LT(rms(astype(y, DType::f64) - exact), 1.1 * least) << name(t);
+    const AutocastGuard region(t);
+    const Tensor cast =
+        scaled_dot_product_attention(astype(q, DType::f32), astype(k, DType::f32), astype(v, DType::f32));
+    EXPECT_EQ(cast.dtype(), t);
+    EXPECT_LT(rms(astype(cast, DType::f64) - exact), 1.1 * least) << name(t) << " by autocast";
+  }
+}
+
 TEST_P(Layers, GroupedHeadsShareKeys) {
   const Tensor q = random_f64({2, 6, 3, 4}, 0, 1, true, 1), k = random_f64({2, 2, 5, 4}, 0, 1, true, 2),
                v = random_f64({2, 2, 5, 3}, 0, 1, true, 3);

@@ -64,7 +64,10 @@ const Pointwise kPointwise[] = {
      [](double x, double t) { return t > 0 ? x : std::max(1 - x, 0.0); }},
     {"margin_ranking", [](auto& x, auto& t, auto r) { return margin_ranking_loss(x, t, ones_like(x), 0.1, r); },
      [](double x, double t) { return std::max(t - x + 0.1, 0.0); }},
-    {"gaussian_nll", [](auto& x, auto& t, auto r) { return gaussian_nll_loss(x, t, square(t) + 1, true, 1e-6, r); },
+    {"gaussian_nll",
+     [](auto& x, auto& t, auto r) {
+       return gaussian_nll_loss(x, t, broadcast_to(square(t) + 1, x.shape()), true, 1e-6, r);
+     },
      [](double x, double t) {
        const double v = t * t + 1;
        return 0.5 * (std::log(v) + (x - t) * (x - t) / v + std::log(2 * std::numbers::pi));

@@ -210,6 +210,9 @@ TEST_P(Reductions, ExponentialsOfAnEmptyAxis) {
 
 TEST_P(Reductions, PoolsOfOneColumnGivePositions) {
   const Tensor x = reshape(tensor({1.0f, 5.0f, 2.0f, 4.0f}), {1, 1, 4, 1});
+  const auto whole = max_pool2d_with_indices(x, {4, 1});  // one window in all
+  EXPECT_EQ(whole.values.to_vector<float>(), (std::vector<float>{5}));
+  EXPECT_EQ(whole.indices.to_vector<int>(), (std::vector<int>{1}));
   const auto pooled = max_pool2d_with_indices(x, {2, 1});
   EXPECT_EQ(pooled.values.to_vector<float>(), (std::vector<float>{5, 4}));
   EXPECT_EQ(pooled.indices.to_vector<int>(), (std::vector<int>{1, 3}));

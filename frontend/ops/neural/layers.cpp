@@ -12,6 +12,7 @@
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/floating_scope.h"
+#include "frontend/transforms/autocast/autocast.h"
 #include "ir/error.h"
 #include "ir/infer.h"
 
@@ -57,6 +58,17 @@ Tensor grouped(const Tensor& x, std::int64_t groups, Location where) {
   sizes[static_cast<std::size_t>(head)] /= groups;
   sizes.insert(sizes.begin() + head, groups);
   return reshape(x, sizes, where);
+}
+
+/// Products of queries and keys. Those of f16 and bf16 (in an autocast region, what becomes that) are f32: rounded
+/// before the softmax they would make half of its error.
+Tensor attention_scores(const Tensor& query, const Tensor& key, Location where) {
+  const Tensor q = autocast_operand(Op::matmul, query, where), k = autocast_operand(Op::matmul, key, where);
+  const std::optional<DType> common = promote(q.dtype(), k.dtype());
+  if (!common || compute_dtype(*common) == *common) return matmul(q, transpose(k, -2, -1, where), where);
+  const KeyGuard below({}, Functionality::autocast);
+  const DType wide = compute_dtype(*common);
+  return matmul(astype(q, wide, where), transpose(astype(k, wide, where), -2, -1, where), where);
 }
 
 /// Probabilities of keys for each query. A query without keys has none.
@@ -153,9 +165,11 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
       mask = mask.size(-3) == 1 ? expand_dims(mask, -3, where) : grouped(mask, groups, where);
   }
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
-  const Tensor scores = matmul(q, transpose(k, -2, -1, where), where);
+  const Tensor scores = attention_scores(q, k, where);
   Tensor weights = attention_weights(scores, mask, scale, options.is_causal, where);
   weights = dropout(weights, options.dropout_p, true, default_generator(), where);
+  if (is_floating(q.dtype()) && is_floating(k.dtype()))
+    weights = astype(weights, *promote(q.dtype(), k.dtype()), where);
   const Tensor y = matmul(weights, v, where);
   if (!options.enable_gqa) return y;
   const Shape shape = y.shape();
