@@ -29,6 +29,13 @@ std::uint32_t head(const Node& n, Op op) {
 /// another pass over more data than it holds.
 bool worth_keeping(Op op) { return traits(op).cost == Cost::more; }
 
+/// A value that is kept for the backward pass whatever it costs to compute again: it stays in a cache, and a walk
+/// through what it is made of takes longer than storing it.
+bool is_small(const Node& n) {
+  constexpr std::int64_t kMostElements = 4096;
+  return n.rank <= Node::kInlineRank && element_count(n.sizes()) <= kMostElements;
+}
+
 /// What the key has of a node beside its operands.
 enum class Head : std::uint8_t { more, plain };
 /// By op: plain where there are as many operands as the op says, and no numbers that decide which code is right. Until
@@ -120,7 +127,7 @@ void Walk::add_outputs(bool roots_only) {
       const std::uint64_t refs = n->refs.load(memory_order_relaxed);
       const std::uint64_t tensors = refs >> 32, tape = n->tape.load(memory_order_relaxed);
       const std::uint64_t edges = refs & 0xffffffffu;
-      wanted = tensors > 0 || edges > order[i].uses + tape || (tape > 0 && worth_keeping(n->op));
+      wanted = tensors > 0 || edges > order[i].uses + tape || (tape > 0 && (worth_keeping(n->op) || is_small(*n)));
       recomputes = recomputes || (!wanted && tape > 0);
     }
     if (wanted) outputs.push_back(i), key.push_back(i);

@@ -1,5 +1,5 @@
-// The shortest way through a sync: a few pointwise calls on small dense tensors run one after the other by the loops
-// that eager calls run. No walk, no key and no plan, which would cost more than the calls.
+// The shortest way through a sync: a few pointwise calls and reductions of small tensors are made one after the other,
+// by the loops and kernels that eager calls run. No walk, no key and no plan, which would cost more than the calls.
 #pragma once
 
 #include <array>
@@ -15,18 +15,18 @@ namespace fermata {
 class FewCalls {
  public:
   /// Lists what is pending under the roots, operands first. False where that is more or larger than what a plan would
-  /// be slower at, or has a call that no inner loop makes.
+  /// be slower at, or is neither a pointwise call nor a reduction.
   bool list(std::span<Node* const> roots);
   /// Makes the calls. Results are owned by this until somebody takes them.
   void run();
 
   struct Call {
     Node* node;
-    InnerLoop loop;
+    InnerLoop loop;  // null: a kernel over views is chosen
     std::int64_t elements;
-    std::array<const void*, Node::kInlineInputs> data;     // of operands that are there
-    std::array<std::uint8_t, Node::kInlineInputs> source;  // of the others: the number of the call
-    std::array<bool, Node::kInlineInputs> is_splat;
+    std::array<Storage*, Node::kInlineInputs> buffer;      // of operands that are there; null for the others
+    std::array<std::uint8_t, Node::kInlineInputs> source;  // of those: the number of the call
+    DType operand;
     bool is_root;
     std::uint32_t uses;  // operands in this list that refer to it
     StoragePtr result;
@@ -43,9 +43,14 @@ class FewCalls {
  private:
   static constexpr std::size_t kMost = 8;
   bool add(Node* n, std::size_t& number);
+  void run_loop(Call& call) const;
+  void run_kernel(Call& call) const;
+  Storage* buffer_of(const Call& call, unsigned k) const {
+    return call.buffer[k] != nullptr ? call.buffer[k] : calls_[call.source[k]].result.get();
+  }
 
   std::array<Call, kMost> calls_{};
-  std::size_t count_ = 0;
+  std::size_t count_ = 0, weight_ = 0;
 };
 
 }  // namespace fermata

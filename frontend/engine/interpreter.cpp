@@ -24,6 +24,16 @@ struct Value {
   std::uint32_t readers = 0;
 };
 
+/// To the dispatch trace.
+void show(Op op, const Node& n) {
+  if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]]
+    watch(name(op), n.backend, n.where);
+}
+
+std::span<const std::int64_t> attributes_of_extra(const Node& n) {
+  return n.extra != nullptr ? std::span<const std::int64_t>(n.extra->attributes) : std::span<const std::int64_t>();
+}
+
 class Interpreter {
  public:
   Interpreter(const Walk& walk, std::span<StoragePtr> outputs)
@@ -108,12 +118,12 @@ class Interpreter {
         inputs[k] = view(in[k], strides[k]);
         if (k == 0 || is_pointwise(n.op)) operand = inputs[k].dtype;
       }
-      if (is_pointwise(n.op)) stretch(n, static_cast<unsigned>(k), in[k], inputs[k], strides[k]);
+      if (is_pointwise(n.op)) stretch_operand(n, static_cast<unsigned>(k), inputs[k], strides[k]);
     }
     if (is_pointwise(n.op))
       for (std::size_t k = 0; k < in.size(); ++k)
         if (in[k] == Walk::kScalarOperand) inputs[k].dtype = scalar_dtype(operand);
-    call(i, copies ? Op::copy : n.op, operand, inputs, sizes);
+    call_node(n, copies ? Op::copy : n.op, operand, inputs, sizes, values_[i].storage);
   }
 
   /// What eager calls do with dense operands of the result's shape and single elements: no views are made.
@@ -145,49 +155,6 @@ class Interpreter {
     return true;
   }
 
-  static void stretch(const Node& n, unsigned k, std::uint32_t in, TensorView& v, Shape& strides) {
-    const std::span<const std::int64_t> shape = n.sizes();
-    Shape full;
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-      const std::size_t lead = shape.size() - v.rank;
-      full.push_back(in == Walk::kScalarOperand || i < lead || (n.stretched[k] >> i & 1) != 0 ? 0
-                                                                                              : v.strides[i - lead]);
-    }
-    if (in == Walk::kScalarOperand) v.data = const_cast<std::uint64_t*>(&n.scalar);
-    strides = full;
-    v.rank = n.rank, v.sizes = shape.data(), v.strides = strides.data();
-  }
-
-  void call(std::uint32_t i, Op op, DType operand, std::span<const TensorView> inputs,
-            std::span<const std::int64_t> sizes) {
-    const Node& n = *walk_.order[i].node;
-    StoragePtr& storage = values_[i].storage;
-    const bool gives = gives_buffer(op, n.backend);
-    if (!gives)
-      storage.reset(Storage::allocate(static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype)));
-    const Shape dense = dense_strides(sizes);
-    const TensorView output{gives ? nullptr : storage->data, n.dtype, static_cast<std::uint8_t>(sizes.size()),
-                            sizes.data(), dense.data()};
-    const std::array<std::int64_t, 2> of_reduction{static_cast<std::int64_t>(n.scalar & 0xffff),
-                                                   static_cast<std::int64_t>(n.scalar >> 16 & 1)};
-    const std::span<const std::int64_t> attributes =
-        family(n.op) == Family::reduce ? std::span<const std::int64_t>(of_reduction) : attributes_of_extra(n);
-    const std::span<const std::uint64_t> scalars = n.extra != nullptr && !n.extra->scalars.empty()
-                                                       ? std::span<const std::uint64_t>(n.extra->scalars)
-                                                       : std::span<const std::uint64_t>(&n.scalar, 1);
-    CallArgs args{op, inputs, {&output, 1}, attributes, scalars, n.where};
-    if (gives) args.result = &storage;
-    if (n.extra != nullptr) args.context = n.extra->context;
-    show(op, n);
-    select_call(operator_entry(op), n.backend, operand, args, n.where).call(args);
-  }
-
-  /// To the dispatch trace.
-  static void show(Op op, const Node& n) {
-    if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]]
-      watch(name(op), n.backend, n.where);
-  }
-
   bool try_view(std::uint32_t i) {
     const Node& n = *walk_.order[i].node;
     const std::uint32_t in = operands(i)[0];
@@ -207,12 +174,8 @@ class Interpreter {
     Shape strides;
     const TensorView from = view(i, strides);
     const StoragePtr keep = std::move(values_[i].storage);
-    call(i, Op::copy, n.dtype, {&from, 1}, n.sizes());
+    call_node(n, Op::copy, n.dtype, {&from, 1}, n.sizes(), values_[i].storage);
     values_[i].strides = nullptr, values_[i].offset = 0;
-  }
-
-  static std::span<const std::int64_t> attributes_of_extra(const Node& n) {
-    return n.extra != nullptr ? std::span<const std::int64_t>(n.extra->attributes) : std::span<const std::int64_t>();
   }
 
   /// Memory of the last interpreter of this thread: one inside of another finds none, and takes its own.
@@ -228,6 +191,40 @@ class Interpreter {
 };
 
 }  // namespace
+
+void stretch_operand(const Node& n, unsigned k, TensorView& view, Shape& strides) {
+  const std::span<const std::int64_t> shape = n.sizes();
+  const bool is_scalar = n.operand(k) == nullptr;
+  Shape full;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::size_t lead = shape.size() - view.rank;
+    full.push_back(is_scalar || i < lead || (n.stretched[k] >> i & 1) != 0 ? 0 : view.strides[i - lead]);
+  }
+  if (is_scalar) view.data = const_cast<std::uint64_t*>(&n.scalar);
+  strides = full;
+  view.rank = n.rank, view.sizes = shape.data(), view.strides = strides.data();
+}
+
+void call_node(const Node& n, Op op, DType operand, std::span<const TensorView> inputs,
+               std::span<const std::int64_t> sizes, StoragePtr& result) {
+  const bool gives = gives_buffer(op, n.backend);
+  if (!gives) result.reset(Storage::allocate(static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype)));
+  const Shape dense = dense_strides(sizes);
+  const TensorView output{gives ? nullptr : result->data, n.dtype, static_cast<std::uint8_t>(sizes.size()),
+                          sizes.data(), dense.data()};
+  const std::array<std::int64_t, 2> of_reduction{static_cast<std::int64_t>(n.scalar & 0xffff),
+                                                 static_cast<std::int64_t>(n.scalar >> 16 & 1)};
+  const std::span<const std::int64_t> attributes =
+      family(n.op) == Family::reduce ? std::span<const std::int64_t>(of_reduction) : attributes_of_extra(n);
+  const std::span<const std::uint64_t> scalars = n.extra != nullptr && !n.extra->scalars.empty()
+                                                     ? std::span<const std::uint64_t>(n.extra->scalars)
+                                                     : std::span<const std::uint64_t>(&n.scalar, 1);
+  CallArgs args{op, inputs, {&output, 1}, attributes, scalars, n.where};
+  if (gives) args.result = &result;
+  if (n.extra != nullptr) args.context = n.extra->context;
+  show(op, n);
+  select_call(operator_entry(op), n.backend, operand, args, n.where).call(args);
+}
 
 void interpret(const Walk& walk, std::span<StoragePtr> outputs) { Interpreter(walk, outputs).run(); }
 

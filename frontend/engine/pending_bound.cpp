@@ -51,8 +51,16 @@ struct CutSite {
   std::uint32_t depth = 0;
   std::uint64_t last = 0;  // what had been recorded when it was cut last
 };
-constexpr std::size_t kCutSites = 64;
-constinit thread_local std::array<CutSite, kCutSites> cut_sites{};
+/// Sites share a set by their hash; the one of a set that has not been cut at for longest gives way.
+using CutSites = std::array<CutSite, 4>;
+constinit thread_local std::array<CutSites, 16> cut_sites{};
+
+CutSites& sites_beside(std::uint64_t site) { return cut_sites[site % cut_sites.size()]; }
+CutSite* find_cut_site(std::uint64_t site) {
+  for (CutSite& kept : sites_beside(site))
+    if (kept.site == site) return &kept;
+  return nullptr;
+}
 /// What a plan of a loop should have along its chain: more saves little of what a sync costs, and takes longer to
 /// compile.
 constexpr std::uint32_t kCutDepth = 64;
@@ -61,7 +69,9 @@ void keep_cut_site(const Node& at, std::uint32_t turn) {
   const std::uint32_t limit = pending_limit.load(memory_order_relaxed);
   const std::uint32_t turns = std::bit_ceil((kCutDepth + turn - 1) / turn);
   const std::uint64_t site = site_of(at);
-  const CutSite kept = cut_sites[site % kCutSites] = {site, std::min(turns * turn, limit), recorded_nodes};
+  CutSite* known = find_cut_site(site);
+  if (known == nullptr) known = &*std::ranges::min_element(sites_beside(site), {}, &CutSite::last);
+  const CutSite kept = *known = {site, std::min(turns * turn, limit), recorded_nodes};
   for (std::uint32_t from = cut_from.load(memory_order_relaxed); from > kept.depth;)
     if (cut_from.compare_exchange_weak(from, kept.depth, memory_order_relaxed)) return;
 }
@@ -121,14 +131,13 @@ std::uint64_t call_site(Op op, std::source_location where) {
 
 void cut_chain(Node* n, std::source_location where) {
   const std::uint32_t depth = n->depth.load(memory_order_relaxed);
-  const std::uint64_t site = site_of(*n);
-  CutSite& kept = cut_sites[site % kCutSites];
-  if (kept.site == site && depth >= kept.depth && !backward_pass_cuts) {
+  CutSite* const kept = backward_pass_cuts ? nullptr : find_cut_site(site_of(*n));
+  if (kept != nullptr && depth >= kept->depth) {
     // No chain grows that fast: it hangs on one that was recorded before, and is shorter by what was computed of that
     // since.
-    if (recorded_nodes - kept.last < kept.depth) measure_depths(n);
-    if (n->depth.load(memory_order_relaxed) < kept.depth) return;
-    kept.last = recorded_nodes;
+    if (recorded_nodes - kept->last < kept->depth) measure_depths(n);
+    if (n->depth.load(memory_order_relaxed) < kept->depth) return;
+    kept->last = recorded_nodes;
     tensor_hooks.materialize(n, "the bound on pending nodes", where);
   } else if (depth >= pending_limit.load(memory_order_relaxed)) {
     cut_at_bound(n, where);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include "fermata/fermata.h"
@@ -76,6 +77,9 @@ TEST_F(FewCallsTest, GiveWhatEagerCallsGive) {
                                  3 - scalar,
                                  none + m[0],
                                  m * turned + one,
+                                 sum(m + 1),
+                                 sum(turned, 1, true) + 1,
+                                 sum(m, 0) * scalar,
                                  m.slice(1, 0, 3, 2) + 1,
                                  (m + 1) * (m + 1)};
     };
@@ -120,6 +124,23 @@ TEST_F(FewCallsTest, RunTheKernelThatAProgramRegisters) {
     EXPECT_EQ(floats(sinh(x_) + 1), (Floats{8, 8, 8}));
   }
   EXPECT_EQ(floats(sinh(x_)), floats(before));
+}
+
+/// What only the tape holds: stored sooner than computed again, by every way through a sync.
+TEST_F(FewCallsTest, KeepSmallValuesOfTheTapeAsPlansDo) {
+  for (const CompilePolicy policy : {CompilePolicy::background, CompilePolicy::never, CompilePolicy::immediate}) {
+    set_compile_policy(policy);
+    Tensor x = tensor({1.0f, 2.0f});
+    x.requires_grad(true);
+    Tensor y = exp(x);
+    Node* const node = y.node();
+    const Tensor z = y * y;
+    y = Tensor();
+    z.sync();
+    EXPECT_FALSE(node->pending());
+    sum(z).backward();
+    EXPECT_NEAR(floats(x.grad())[1], 2 * std::exp(4.0f), 1e-3f);
+  }
 }
 
 TEST_F(FewCallsTest, OfSeveralThreadsGiveOneValue) {
