@@ -224,9 +224,7 @@ class Tensor {
   Tensor to(DType dtype, Location where = Location::current()) const { return astype(dtype, where); }
   Tensor to(Device device, Location where = Location::current()) const;
   Tensor cpu(Location where = Location::current()) const { return to(Device(), where); }
-  Tensor cuda(int index = 0, Location where = Location::current()) const {
-    return to(Device(BackendKey::cuda, index), where);
-  }
+  Tensor cuda(int index = 0, Location where = Location::current()) const;
   Tensor copy(Location where = Location::current()) const;
   Tensor clone(Location where = Location::current()) const { return copy(where); }
   /// This tensor if its elements lie in row-major order, else a copy whose elements do.

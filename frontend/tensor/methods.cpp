@@ -81,6 +81,7 @@ std::vector<Tensor> Tensor::unbind(std::int64_t axis, Location where) const {
 Device Tensor::device(Location where) const { return fermata::device(*this, where); }
 Tensor Tensor::astype(DType dtype, Location where) const { return fermata::astype(*this, dtype, where); }
 Tensor Tensor::to(Device device, Location where) const { return fermata::to(*this, device, where); }
+Tensor Tensor::cuda(int index, Location where) const { return to(Device(BackendKey::cuda, index), where); }
 Tensor Tensor::copy(Location where) const { return fermata::copy(*this, where); }
 Tensor Tensor::contiguous(Location where) const {
   require_defined("contiguous", *this, where);
