@@ -10,7 +10,9 @@
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/error.h"
+#include "ir/ops/products.h"
 #include "ir/shape.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -161,10 +163,11 @@ CsrKernels::Element csr_element(DType dtype) {
 
 void csr_matmul_call(const CallArgs& args) {
   const TensorView &pattern = args.inputs[0], &values = args.inputs[1], &dense = args.inputs[2];
-  const bool transposed = args.attributes[1] != 0;
+  const auto op = attributes_of<ops::CsrMatmul>(args);
+  const bool transposed = op.transposed.value;
   const DenseOperand indices(pattern, false), entries(values, false), matrix(dense, true);
   const CsrPattern p = checked(args, static_cast<const std::int64_t*>(indices.data()),
-                               pattern.sizes[0] - 1 - values.sizes[0], args.attributes[0]);
+                               pattern.sizes[0] - 1 - values.sizes[0], op.columns.value);
   const CsrRows rows{p, entries.data(), matrix.data(), args.outputs[0].data, dense.sizes[1], matrix.row_stride()};
   if (rows.columns == 0) return;
   if (transposed) return visit_element(dense.dtype, [&]<class T>() { add_transposed<T>(rows); });

@@ -9,6 +9,8 @@
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/narrow_float.h"
 #include "codegen_cpu/irregular/positions.h"
+#include "ir/ops/convolution.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -17,9 +19,9 @@ namespace {
 /// The windows [outer, windows, inner, size] of a tensor [outer, length, inner]. Steps are in elements of the axis.
 struct Windows {
   explicit Windows(const CallArgs& args)
-      : axis(static_cast<unsigned>(args.attributes[0])),
-        step(args.attributes[1]),
-        dilation(args.attributes[2]),
+      : axis(static_cast<unsigned>(attributes_of<ops::Fold>(args).axis.value)),
+        step(attributes_of<ops::Fold>(args).step.value),
+        dilation(attributes_of<ops::Fold>(args).dilation.value),
         length(args.outputs[0].sizes[axis]),
         count(args.inputs[0].sizes[axis]),
         stride(args.inputs[0].strides[axis]),

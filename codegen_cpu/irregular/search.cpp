@@ -5,6 +5,8 @@
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/sort_keys.h"
+#include "ir/ops/ordering.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -13,7 +15,7 @@ namespace {
 template <class Key> void search(const CallArgs& args) {
   using K = typename Key::Bits;
   const TensorView &vector = args.inputs[0], &values = args.inputs[1];
-  const bool right = args.attributes[0] != 0;
+  const bool right = attributes_of<ops::Searchsorted>(args).right.value;
   const std::int64_t size = vector.sizes[0], stride = vector.strides[0];
   const DenseElements dense(values);
   const K *const sorted = static_cast<const K*>(vector.data), *const wanted = static_cast<const K*>(dense.data());

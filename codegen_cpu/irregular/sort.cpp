@@ -12,6 +12,8 @@
 #include "codegen_cpu/irregular/lines.h"
 #include "codegen_cpu/irregular/sort_keys.h"
 #include "ir/error.h"
+#include "ir/ops/ordering.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -54,8 +56,9 @@ double line_cost(std::int64_t size, std::size_t bytes) {
 
 template <class Key> void sort_lines(const CallArgs& args) {
   using K = typename Key::Bits;
-  const auto axis = static_cast<unsigned>(args.attributes[0]);
-  const K flip = args.attributes[1] != 0 ? static_cast<K>(~K{0}) : K{0};
+  const auto sort = attributes_of<ops::Sort>(args);
+  const auto axis = static_cast<unsigned>(sort.axis.value);
+  const K flip = sort.descending.value ? static_cast<K>(~K{0}) : K{0};
   const LineStarts from(args.inputs[0], axis), to(args.outputs[0], axis);
   const std::int64_t size = args.outputs[0].sizes[axis];
   const auto* const x = static_cast<const K*>(args.inputs[0].data);
@@ -73,10 +76,11 @@ template <class Key> void sort_lines(const CallArgs& args) {
 }
 
 /// Calls `use(line, items)` with the keys of each line and their positions; largest first where `descending`.
-template <class Key, class Use> void for_keyed_lines(const CallArgs& args, bool descending, Use&& use) {
+template <class Key, class Use>
+void for_keyed_lines(const CallArgs& args, std::int64_t along, bool descending, Use&& use) {
   using K = typename Key::Bits;
   using Item = KeyAndPosition<K>;
-  const auto axis = static_cast<unsigned>(args.attributes[0]);
+  const auto axis = static_cast<unsigned>(along);
   const LineStarts from(args.inputs[0], axis);
   const std::int64_t size = args.inputs[0].sizes[axis];
   if (size > std::int64_t{UINT32_MAX})
@@ -96,9 +100,10 @@ template <class Key, class Use> void for_keyed_lines(const CallArgs& args, bool 
 }
 
 template <class Key> void argsort_lines(const CallArgs& args) {
-  const LineStarts to(args.outputs[0], static_cast<unsigned>(args.attributes[0]));
+  const auto sort = attributes_of<ops::Argsort>(args);
+  const LineStarts to(args.outputs[0], static_cast<unsigned>(sort.axis.value));
   auto* const out = static_cast<std::int64_t*>(args.outputs[0].data);
-  for_keyed_lines<Key>(args, args.attributes[1] != 0,
+  for_keyed_lines<Key>(args, sort.axis.value, sort.descending.value,
                        [&](std::int64_t line, auto* items, auto* other, std::int64_t size) {
                          const auto* const sorted = radix_sort(items, other, size);
                          std::int64_t* const target = out + to[line];
@@ -107,18 +112,20 @@ template <class Key> void argsort_lines(const CallArgs& args) {
 }
 
 template <class Key> void top_k_lines(const CallArgs& args) {
-  const LineStarts to(args.outputs[0], static_cast<unsigned>(args.attributes[0]));
-  const std::int64_t k = args.attributes[1];
+  const auto top = attributes_of<ops::TopKIndices>(args);
+  const LineStarts to(args.outputs[0], static_cast<unsigned>(top.axis.value));
+  const std::int64_t k = top.k.value;
   auto* const out = static_cast<std::int64_t*>(args.outputs[0].data);
-  for_keyed_lines<Key>(args, args.attributes[2] != 0, [&](std::int64_t line, auto* items, auto*, std::int64_t size) {
-    const auto before = [](const auto& a, const auto& b) {
-      return a.key != b.key ? a.key < b.key : a.position < b.position;
-    };
-    if (k < size) std::nth_element(items, items + k, items + size, before);
-    std::sort(items, items + k, before);
-    std::int64_t* const target = out + to[line];
-    for (std::int64_t i = 0; i < k; ++i) target[i * to.stride()] = items[i].position;
-  });
+  for_keyed_lines<Key>(args, top.axis.value, top.largest.value,
+                       [&](std::int64_t line, auto* items, auto*, std::int64_t size) {
+                         const auto before = [](const auto& a, const auto& b) {
+                           return a.key != b.key ? a.key < b.key : a.position < b.position;
+                         };
+                         if (k < size) std::nth_element(items, items + k, items + size, before);
+                         std::sort(items, items + k, before);
+                         std::int64_t* const target = out + to[line];
+                         for (std::int64_t i = 0; i < k; ++i) target[i * to.stride()] = items[i].position;
+                       });
 }
 
 /// Attributes [axis, descending]. Both are radix sorts; argsort is stable, 0 and -0 being equal.
