@@ -107,15 +107,4 @@ std::optional<RuleResult> apply_rule(DTypeRule rule, DType t) {
   return std::nullopt;
 }
 
-std::uint64_t formula_fingerprint() {
-  static const std::uint64_t value = [] {
-    std::uint64_t h = 14695981039346656037ull;  // FNV-1a over every formula's text; scalar_math.h is versioned there
-    for (const OpInfo& op : kOps)
-      for (const std::string_view part : {op.name, op.formula})
-        for (const char c : part) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-    return h;
-  }();
-  return value;
-}
-
 }  // namespace fermata

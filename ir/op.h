@@ -85,7 +85,4 @@ struct ReduceFormula {
 };
 const ReduceFormula& reduce_formula(Op op, DType operand);
 
-/// A hash of the text and shape of all formulas: part of the key of everything kept on disk.
-std::uint64_t formula_fingerprint();
-
 }  // namespace fermata

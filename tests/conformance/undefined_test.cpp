@@ -228,7 +228,7 @@ const Row kFunctions[] = {
     ROW(choice, choice(random_key(1), none, 2)),
     // convolution.h, manipulation.h, normalization.h, ordering.h, pooling.h
     ROW(conv_transpose3d, conv_transpose3d(none, x)),
-    ROW(conv_transpose3d, conv_transpose3d(x, none)),
+    ROW(conv_transpose3d, conv_transpose3d(ones({1, 1, 2, 2, 2}), none)),
     UNARY_ROW(atleast_1d),
     UNARY_ROW(atleast_2d),
     ROW(layer_norm_over, layer_norm(none, NormalizedShape({2}))),
@@ -406,7 +406,8 @@ TEST(Undefined, no_function_is_left_out) {
   std::set<std::string, std::less<>> called{"to_string",  "is_sparse", "stack",          "broadcast_arrays",
                                             "meshgrid",   "einsum",    "concat",         "sync",
                                             "while_loop", "scan",      "clip_grad_norm", "clip_grad_value"};
-  for (const coverage::Function& f : coverage::functions()) { called.emplace(f.name); }
+  for (const coverage::Function& f : coverage::functions())
+    called.emplace(f.name.substr(f.name.starts_with("linalg_") ? 7 : f.name.starts_with("fft_") ? 4 : 0));
   for (const std::span<const Row> rows : {std::span<const Row>(kFunctions), std::span<const Row>(kMembers)})
     for (const Row& row : rows) called.emplace(row.name);
   const std::regex declaration(R"(^(?:\w[\w:<> ]*[&*]? )(\w+)\((?:const (?:Tensor|Operand)& \w+))");

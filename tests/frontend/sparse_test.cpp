@@ -8,6 +8,7 @@
 #include <random>
 
 #include "fermata/fermata.h"
+#include "fermata/library.h"
 #include "runtime/thread_pool.h"
 #include "tests/error_message.h"
 
@@ -320,6 +321,11 @@ TEST_P(Sparse, OpsThatFillZerosSaySo) {
             "  hint to_dense() gives all elements, which every op takes");
   EXPECT_EQ(message<UnsupportedError>([&] { s.to_vector<float>(); }),
             "FM2005 UnsupportedError: to_vector: a sparse tensor has no elements of its own to read\n"
+            "  x    f32[2, 2]\n"
+            "  at   HERE\n"
+            "  hint to_dense() gives all elements, stored_values() those that are kept");
+  EXPECT_EQ(message<UnsupportedError>([&] { Elements{s}; }),
+            "FM2005 UnsupportedError: elements: a sparse tensor has no elements of its own to read\n"
             "  x    f32[2, 2]\n"
             "  at   HERE\n"
             "  hint to_dense() gives all elements, stored_values() those that are kept");
