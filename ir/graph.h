@@ -24,31 +24,8 @@ struct GraphOperand {
   bool operator==(const GraphOperand&) const = default;
 };
 
-/// One op. Attributes by op (anything not listed has none):
-///   reductions      [bit mask of axes, keepdims]
-///   iota            [axis]
-///   expand_dims     [bit mask of the result axes that are new]
-///   squeeze         [bit mask of the operand axes that go]
-///   permute         [source axis of each result axis ...]
-///   slice           [start per axis ..., step per axis ...]     counts are the node's shape
-///   concat          [axis]
-///   take, index_add [axis]
-///   scans           [axis]
-///   sort, argsort   [axis, descending]
-///   top_k_indices   [axis, k, largest]
-///   searchsorted    [right]
-///   unpack          [offset in bytes]
-///   cholesky        [upper]
-///   solve_triangular [upper, unit diagonal]
-///   qr              [complete]                              Q is square
-///   svd             [full]                                  U and Vh are square
-///   fft             [axis, inverse]      rfft  [axis]       irfft  [axis, count of results]
-///   update          [offset, stride per axis of operand 1 ...]  over the row-major elements of operand 0
-///   gather, scatter, scatter_add, scatter_multiply, scatter_maximum, scatter_minimum [axis]
-///   unfold          [axis, size of a window, step from one to the next, dilation within one]
-///   fold            [axis, step, dilation]                      the size along the axis is the node's
-///   convolution and its gradients [groups, stride per spatial axis ..., padding before ..., padding after ...,
-///                   dilation ...]                               sizes of a gradient's result are the node's
+/// One op. Attributes are integers in the order of the fields of the op's struct (ir/ops/*.h, ir/op_fields.h), which
+/// attributes_of<ops::Sort>(node) reads by name; those of a reduction are in ir/ops/reduce.h.
 /// Scalars: full [value]; random ops [key, offset]; pointwise ops one per scalar operand. A value is in the compute
 /// dtype of the operands (of the result, for full): f32 for f16 and bf16, a real one for complex ones.
 struct GraphNode {

@@ -91,7 +91,7 @@ struct OpTraits {
   std::vector<OpCall> (*other_examples)() = nullptr;  // that differ from it in one attribute, and in sizes
 };
 
-/// The traits of an op, those from outside included. The reference is valid for the life of the process.
+/// The traits of an op, custom operators included. The reference is valid for the life of the process.
 const OpTraits& traits(Op op);
 
 inline bool is_view(Op op) { return traits(op).is_view; }
