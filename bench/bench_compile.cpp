@@ -134,9 +134,9 @@ std::string cuda_source(Program program, const Tensor& x, std::string* name, fm:
 }
 
 void nvrtc(benchmark::State& state, Program program, const Tensor& x) {
-  std::string why_not, name;
-  const fm::gpu::CompilerFunctions* const compiler = fm::gpu::nvrtc_library(&why_not);
-  if (compiler == nullptr) return state.SkipWithError(why_not.c_str());
+  std::string failure_reason, name;
+  const fm::gpu::CompilerFunctions* const compiler = fm::gpu::nvrtc_library(&failure_reason);
+  if (compiler == nullptr) return state.SkipWithError(failure_reason.c_str());
   fm::gpu::CompileEffort effort;
   const std::string body = cuda_source(program, x, &name, &effort);
   for (auto _ : state) benchmark::DoNotOptimize(fm::gpu::compile_source(*compiler, body, "sm_90", nullptr, effort));
@@ -150,8 +150,8 @@ void nvrtc_softmax(benchmark::State& state) {
 BENCHMARK(nvrtc_softmax)->Name("cuda_cold/softmax")->Unit(benchmark::kMillisecond);
 
 void cuda_disk_chain10(benchmark::State& state) {
-  std::string why_not, name;
-  if (fm::gpu::nvrtc_library(&why_not) == nullptr) return state.SkipWithError(why_not.c_str());
+  std::string failure_reason, name;
+  if (fm::gpu::nvrtc_library(&failure_reason) == nullptr) return state.SkipWithError(failure_reason.c_str());
   const std::string body = cuda_source(&chain10_math, fm::ones(1000).sync(), &name);
   const std::string folder =
       (std::filesystem::temp_directory_path() / ("fermata_bench." + std::to_string(getpid()))).string();

@@ -7,7 +7,9 @@
 
 namespace fermata {
 
-bool CpuBackend::can_compile(std::string* why_not) const { return JitCompiler::instance().available(why_not); }
+bool CpuBackend::can_compile(std::string* failure_reason) const {
+  return JitCompiler::instance().available(failure_reason);
+}
 std::string_view CpuBackend::target() const { return JitCompiler::target(); }
 
 std::shared_ptr<const Executable> CpuBackend::compile(const Kernel& kernel, KernelListing* listing) {

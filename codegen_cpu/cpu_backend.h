@@ -8,7 +8,7 @@ namespace fermata {
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
-  bool can_compile(std::string* why_not) const override;
+  bool can_compile(std::string* failure_reason) const override;
   std::string_view target() const override;
   std::shared_ptr<const Executable> compile(const Kernel& kernel, KernelListing* listing) override;
   Storage* allocate(std::size_t bytes) override;

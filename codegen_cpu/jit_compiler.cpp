@@ -33,21 +33,21 @@ bool host_runs(std::string_view target) {
   return target.empty();
 }
 
-std::string_view choose_target(std::string& why_not) {
+std::string_view choose_target(std::string& failure_reason) {
   const char* const forced = std::getenv(kCpuVariable);
   if (forced != nullptr && *forced != '\0' && std::string_view(forced) != "amx") {  // tiles are for products only
     for (const std::string_view target : {"avx512", "avx2"}) {
       if (target != forced) continue;
       if (host_runs(target)) return target;
-      why_not = std::string(kCpuVariable) + "=" + forced + ", but this processor does not run it";
+      failure_reason = std::string(kCpuVariable) + "=" + forced + ", but this processor does not run it";
       return {};
     }
-    why_not = std::string(kCpuVariable) + "=" + forced + ": kernels are compiled for avx2 and avx512";
+    failure_reason = std::string(kCpuVariable) + "=" + forced + ": kernels are compiled for avx2 and avx512";
     return {};
   }
   for (const std::string_view target : {"avx512", "avx2"})
     if (host_runs(target)) return target;
-  why_not = "this processor lacks AVX2, FMA or F16C";
+  failure_reason = "this processor lacks AVX2, FMA or F16C";
   return {};
 }
 
@@ -105,7 +105,7 @@ std::string label_of(const Kernel& kernel, const JitVariant& variant) {
 struct JitCompiler::Plugin {
   FermataLlvmCompile compile = nullptr;
   FermataLlvmFree free = nullptr;
-  std::string why_not;
+  std::string failure_reason;
 
   Plugin() {
     for (const auto& path : plugin_candidates()) {
@@ -114,19 +114,19 @@ struct JitCompiler::Plugin {
         const char* const reason = dlerror();
         // The last candidate's reason says least; one that exists but cannot be loaded says most.
         std::error_code ignored;
-        if (why_not.empty() || std::filesystem::exists(path, ignored)) why_not = reason;
+        if (failure_reason.empty() || std::filesystem::exists(path, ignored)) failure_reason = reason;
         continue;
       }
       compile = reinterpret_cast<FermataLlvmCompile>(dlsym(library, jit::kCompileSymbol));
       free = reinterpret_cast<FermataLlvmFree>(dlsym(library, jit::kFreeSymbol));
       if (compile != nullptr && free != nullptr) {
-        why_not.clear();
-        end_background_before_this();
+        failure_reason.clear();
+        join_background_at_exit();
         return;
       }
-      why_not = path.string() + " is not a plugin of this library";
+      failure_reason = path.string() + " is not a plugin of this library";
     }
-    why_not = "the LLVM plugin cannot be loaded: " + why_not;
+    failure_reason = "the LLVM plugin cannot be loaded: " + failure_reason;
   }
 };
 
@@ -140,28 +140,28 @@ const JitCompiler::Plugin& JitCompiler::plugin() {
   return plugin;
 }
 
-std::string_view JitCompiler::target(std::string* why_not) {
+std::string_view JitCompiler::target(std::string* failure_reason) {
   struct Choice {
-    std::string why_not;
-    std::string_view target = choose_target(why_not);
+    std::string failure_reason;
+    std::string_view target = choose_target(failure_reason);
   };
   static const Choice choice;
-  if (why_not != nullptr) *why_not = choice.why_not;
+  if (failure_reason != nullptr) *failure_reason = choice.failure_reason;
   return choice.target;
 }
 
-bool JitCompiler::available(std::string* why_not) {
-  if (target(why_not).empty()) return false;
+bool JitCompiler::available(std::string* failure_reason) {
+  if (target(failure_reason).empty()) return false;
   if (!plugin_identity().empty() && !DiskCache::instance().directory().empty()) return true;
-  if (why_not != nullptr) *why_not = plugin().why_not;
-  return plugin().why_not.empty();
+  if (failure_reason != nullptr) *failure_reason = plugin().failure_reason;
+  return plugin().failure_reason.empty();
 }
 
 std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::string_view wanted,
                                     const JitVariant& variant) {
-  std::string why_not;
-  if (wanted.empty() ? !available(&why_not) : !plugin().why_not.empty())
-    throw_unsupported(why_not.empty() ? plugin().why_not : why_not);
+  std::string failure_reason;
+  if (wanted.empty() ? !available(&failure_reason) : !plugin().failure_reason.empty())
+    throw_unsupported(failure_reason.empty() ? plugin().failure_reason : failure_reason);
   const std::string bytes = serialize(kernel), chosen(wanted.empty() ? target() : wanted);
   FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(),
                              variant.wide ? std::uint32_t{kFermataLlvmWide} : 0u, variant.streamed};
@@ -189,7 +189,7 @@ std::optional<std::string> JitCompiler::found_object(const Kernel& kernel, const
   return disk.directory().empty() ? std::nullopt : disk.find(key_of(kernel, variant));
 }
 
-bool JitCompiler::load() { return plugin().why_not.empty(); }
+bool JitCompiler::load() { return plugin().failure_reason.empty(); }
 
 std::shared_ptr<const Executable> JitCompiler::compile(const Kernel& kernel, JitDump* dump, std::string_view wanted) {
   const bool may_be_kept = dump == nullptr && wanted.empty();

@@ -23,12 +23,12 @@ class JitCompiler {
  public:
   static JitCompiler& instance();
 
-  /// Whether kernels can be compiled for this machine. `why_not` gets the reason. Where machine code is kept on disk a
-  /// plugin that is there is believed to work, so that a process which finds all its kernels never loads LLVM.
-  bool available(std::string* why_not = nullptr);
+  /// Whether kernels can be compiled for this machine. `failure_reason` gets the reason. Where machine code is kept on
+  /// disk a plugin that is there is believed to work, so that a process which finds all its kernels never loads LLVM.
+  bool available(std::string* failure_reason = nullptr);
   /// The instruction set that is compiled for: "avx512" or "avx2", or "" with the reason where neither will do.
   /// Detected, or forced by FERMATA_CPU. Part of the key of everything that is kept on disk.
-  static std::string_view target(std::string* why_not = nullptr);
+  static std::string_view target(std::string* failure_reason = nullptr);
 
   /// The object of a kernel. Throws UnsupportedError where it cannot be compiled. Thread-safe, and kernels of several
   /// threads compile at the same time. `target` as above, for this machine where empty.

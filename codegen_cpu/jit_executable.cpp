@@ -64,7 +64,7 @@ class VariableExecutable final : public JitExecutable {
   VariableExecutable(std::string_view bytes, const Kernel& kernel, std::string_view target)
       : JitExecutable(bytes), kernel_(kernel), target_(target) {}
 
-  const Executable& suited_to(const KernelLaunch& launch, bool may_stream) const override {
+  const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
     std::int64_t points = 1;
     for (unsigned axis = 0; axis < kernel_.rank; ++axis) points *= launch.sizes[axis];
     constexpr std::int64_t kLargestElement = 8;

@@ -11,10 +11,10 @@ namespace {
 std::string gibibytes(std::size_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30); }
 
 BackendFinding driver_finding() {
-  std::string why_not;
-  const DriverFunctions* const found = driver_library(&why_not);
+  std::string failure_reason;
+  const DriverFunctions* const found = driver_library(&failure_reason);
   if (found == nullptr)
-    return {"CUDA driver", "none: " + why_not,
+    return {"CUDA driver", "none: " + failure_reason,
             "There is no CUDA driver, so tensors cannot be moved to cuda(). Install NVIDIA's driver "
             "(12.0 or newer) if this machine has such a device."};
   int version = 0;
@@ -23,10 +23,10 @@ BackendFinding driver_finding() {
 }
 
 BackendFinding compiler_finding() {
-  std::string why_not;
-  const CompilerFunctions* const found = compiler_library(&why_not);
+  std::string failure_reason;
+  const CompilerFunctions* const found = compiler_library(&failure_reason);
   if (found == nullptr)
-    return {"NVRTC", "none: " + why_not,
+    return {"NVRTC", "none: " + failure_reason,
             "Kernels for CUDA need NVRTC (libnvrtc.so.12 or .13): install the toolkit's cuda-nvrtc "
             "package, or name the toolkit's folder in CUDA_HOME."};
   int major = 0, minor = 0;
@@ -36,9 +36,9 @@ BackendFinding compiler_finding() {
 
 /// Loading the library takes a while, so it is only done where there is a device to use it on.
 BackendFinding matmul_finding() {
-  std::string why_not;
-  if (matmul_library(&why_not) == nullptr)
-    return {"cuBLASLt", "none: " + why_not,
+  std::string failure_reason;
+  if (matmul_library(&failure_reason) == nullptr)
+    return {"cuBLASLt", "none: " + failure_reason,
             "Without cuBLASLt (libcublasLt.so.12 or .13) matrix products on CUDA are much slower: "
             "install the toolkit's libcublas package, or name the toolkit's folder in CUDA_HOME."};
   return {"cuBLASLt", matmul_file(), {}};
@@ -48,9 +48,9 @@ BackendFinding matmul_finding() {
 
 std::vector<BackendFinding> cuda_findings() {
   std::vector<BackendFinding> all{driver_finding(), compiler_finding()};
-  std::string why_not;
-  if (!usable(&why_not)) {
-    if (driver_library() != nullptr) all.push_back({"CUDA devices", "none: " + why_not, {}});
+  std::string failure_reason;
+  if (!usable(&failure_reason)) {
+    if (driver_library() != nullptr) all.push_back({"CUDA devices", "none: " + failure_reason, {}});
     return all;
   }
   all.push_back(matmul_finding());

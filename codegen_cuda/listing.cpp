@@ -41,15 +41,15 @@ KernelListing list_kernel(const Kernel& kernel, const CudaExecutable& executable
   KernelListing listing;
   listing.kernel = to_string(kernel);
   listing.source = executable.source(executable.usual_schedule(), false);
-  if (!dump_wanted("ptx") && !dump_wanted("sass")) return listing;
-  std::string why_not;
-  const CompilerFunctions* const nvrtc = nvrtc_library(&why_not);
+  if (!is_dump_enabled("ptx") && !is_dump_enabled("sass")) return listing;
+  std::string failure_reason;
+  const CompilerFunctions* const nvrtc = nvrtc_library(&failure_reason);
   if (nvrtc == nullptr) {
-    listing.ptx = listing.sass = "NVRTC was not found: " + why_not + "\n";
+    listing.ptx = listing.sass = "NVRTC was not found: " + failure_reason + "\n";
     return listing;
   }
   const std::string code = compile_source(*nvrtc, listing.source, current_architecture(), &listing.ptx);
-  if (dump_wanted("sass")) listing.sass = disassembled(code);
+  if (is_dump_enabled("sass")) listing.sass = disassembled(code);
   return listing;
 }
 

@@ -61,8 +61,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
-  /// Can kernel descriptions be compiled here? If not, `why_not` says why and emitting ops run as call steps.
-  virtual bool can_compile(std::string* why_not) const = 0;
+  /// Can kernel descriptions be compiled here? If not, `failure_reason` says why and emitting ops run as call steps.
+  virtual bool can_compile(std::string* failure_reason) const = 0;
   /// What kernels are compiled for, such as an instruction set; empty where none are compiled.
   virtual std::string_view target() const { return {}; }
   /// Machine code for a kernel. UnsupportedError or InternalError where that fails; nothing is left behind.

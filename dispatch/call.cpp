@@ -91,8 +91,8 @@ void run_pointwise(const Call& call, const PointwiseOperands& p, void* out) {
   select_call(call.entry, p.backend, p.operand, args, call.where).call(args);
 }
 
-Tensor run_settled(const Call& call, PointwiseOperands& p) {
-  settle(call, p);
+Tensor run_promoted(const Call& call, PointwiseOperands& p) {
+  promote_and_broadcast(call, p);
   for (unsigned k = 0; k < p.count; ++k) {
     ensure_value(p.nodes[k], call);
     if (p.nodes[k] == nullptr || p.nodes[k]->backend == p.backend) [[likely]]
@@ -109,15 +109,15 @@ Tensor run_settled(const Call& call, PointwiseOperands& p) {
 
 Tensor call_unary(const Call& call, const Operand& a) {
   PointwiseOperands p(a);
-  return run_settled(call, p);
+  return run_promoted(call, p);
 }
 Tensor call_binary(const Call& call, const Operand& a, const Operand& b) {
   PointwiseOperands p(a, b);
-  return run_settled(call, p);
+  return run_promoted(call, p);
 }
 Tensor call_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
   PointwiseOperands p(a, b, c);
-  return run_settled(call, p);
+  return run_promoted(call, p);
 }
 
 Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {

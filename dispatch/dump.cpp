@@ -25,7 +25,7 @@ std::string& kinds() {
 
 }  // namespace
 
-bool dump_wanted(std::string_view kind) {
+bool is_dump_enabled(std::string_view kind) {
   std::lock_guard lock(mutex);
   std::string_view rest = kinds();
   while (!rest.empty()) {
@@ -42,11 +42,11 @@ void set_dump(std::string_view text) {
 }
 
 void dump(std::string_view kind, std::string_view title, std::string_view text) {
-  if (dump_wanted(kind)) fmt::print(stderr, "--- fermata {}: {}\n{}\n", kind, title, text);
+  if (is_dump_enabled(kind)) fmt::print(stderr, "--- fermata {}: {}\n{}\n", kind, title, text);
 }
 
 void dump_kernel(std::string_view title, const Kernel& kernel, BackendKey of) {
-  if (dump_wanted("kernels")) dump("kernels", title, to_string(kernel));
+  if (is_dump_enabled("kernels")) dump("kernels", title, to_string(kernel));
   struct Kind {
     std::string_view name;
     std::string KernelListing::*text;
@@ -56,14 +56,14 @@ void dump_kernel(std::string_view title, const Kernel& kernel, BackendKey of) {
                              {"cuda", &KernelListing::source},
                              {"ptx", &KernelListing::ptx},
                              {"sass", &KernelListing::sass}};
-  const auto wanted = std::ranges::find_if(kKinds, [](const Kind& kind) { return dump_wanted(kind.name); });
+  const auto wanted = std::ranges::find_if(kKinds, [](const Kind& kind) { return is_dump_enabled(kind.name); });
   if (wanted == std::end(kKinds)) return;
   KernelListing listing;
   try {
     backend(of)->compile(kernel, &listing);
   } catch (const Error& error) { return dump(wanted->name, title, error.what()); }
   for (const Kind& kind : kKinds)
-    if (dump_wanted(kind.name) && !(listing.*kind.text).empty()) dump(kind.name, title, listing.*kind.text);
+    if (is_dump_enabled(kind.name) && !(listing.*kind.text).empty()) dump(kind.name, title, listing.*kind.text);
 }
 
 }  // namespace fermata

@@ -10,7 +10,7 @@
 namespace fermata {
 
 /// Is a kind of dump wanted? The list is read from FERMATA_DUMP once and may be replaced.
-bool dump_wanted(std::string_view kind);
+bool is_dump_enabled(std::string_view kind);
 void set_dump(std::string_view kinds);
 /// Prints one item under a headline.
 void dump(std::string_view kind, std::string_view title, std::string_view text);

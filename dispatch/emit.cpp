@@ -2,7 +2,7 @@
 #include "dispatch/emit.h"
 
 #include "dispatch/call.h"
-#include "dispatch/external_call.h"
+#include "dispatch/custom_call.h"
 #include "ir/op_traits.h"
 
 namespace fermata {

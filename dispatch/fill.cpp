@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "ir/custom_op.h"
 #include "ir/error.h"
-#include "ir/external_op.h"
 
 namespace fermata {
 

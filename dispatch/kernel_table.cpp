@@ -8,11 +8,11 @@
 #include <mutex>
 
 #include "dispatch/call.h"
-#include "dispatch/external_call.h"
+#include "dispatch/custom_call.h"
 #include "dispatch/table.h"
+#include "ir/custom_op.h"
 #include "ir/edit_distance.h"
 #include "ir/error.h"
-#include "ir/external_op.h"
 
 namespace fermata {
 namespace {

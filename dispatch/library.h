@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "dispatch/registration.h"
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 #include "ir/formula_rows.h"
 #include "ir/scalar_math.h"
 

@@ -3,9 +3,9 @@
 #include "dispatch/meta.h"
 
 #include "dispatch/kernel_table.h"
-#include "dispatch/packed_results.h"
 #include "dispatch/pointwise.h"
 #include "dispatch/table.h"
+#include "dispatch/tuple_results.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -13,21 +13,21 @@ namespace {
 
 constexpr DispatchKeySet kMetaKeys = DispatchKeySet(BackendKey::meta) | Functionality::dense;
 
-Tensor meta_settled(const Call& call, PointwiseOperands& p) {
-  settle(call, p);
+Tensor meta_promoted(const Call& call, PointwiseOperands& p) {
+  promote_and_broadcast(call, p);
   return meta_tensor({p.result, Shape(p.shape())});
 }
 Tensor meta_unary(const Call& call, const Operand& a) {
   PointwiseOperands p(a);
-  return meta_settled(call, p);
+  return meta_promoted(call, p);
 }
 Tensor meta_binary(const Call& call, const Operand& a, const Operand& b) {
   PointwiseOperands p(a, b);
-  return meta_settled(call, p);
+  return meta_promoted(call, p);
 }
 Tensor meta_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
   PointwiseOperands p(a, b, c);
-  return meta_settled(call, p);
+  return meta_promoted(call, p);
 }
 Tensor meta_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
   std::vector<TensorType> types;
@@ -38,7 +38,7 @@ Tensor meta_general(const Call& call, std::span<const Tensor> tensors, const Att
 TensorType infer_by_meta(const OperatorEntry& entry, std::span<const TensorType> types,
                          std::span<const std::int64_t> arguments, std::source_location where) {
   const std::vector<TensorType> results = result_types(entry, types, arguments, where);
-  return results.size() == 1 ? results[0] : packed_layout(results).type();
+  return results.size() == 1 ? results[0] : tuple_layout(results).type();
 }
 
 }  // namespace

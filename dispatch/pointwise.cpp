@@ -211,7 +211,7 @@ DType promoted_dtype(std::span<const Operand* const> operands, FunctionRef<void(
   return t;
 }
 
-void settle_slowly(const Call& call, PointwiseOperands& p) {
+void promote_and_broadcast_slow(const Call& call, PointwiseOperands& p) {
   if (settle_by_broadcasting(call, p)) return;
   const unsigned first = call.entry.has_condition ? 1 : 0;
   for (unsigned k = 0; k < p.count; ++k)

@@ -49,13 +49,13 @@ inline DType wanted_dtype(const OperatorEntry& entry, unsigned k, DType operand)
 DType promoted_dtype(std::span<const Operand* const> operands, FunctionRef<void(DType, DType)> refuse);
 
 /// Promotes, applies the op's rule, casts and broadcasts. Throws the user error of the call.
-void settle_slowly(const Call& call, PointwiseOperands& p);
+void promote_and_broadcast_slow(const Call& call, PointwiseOperands& p);
 
-inline void settle(const Call& call, PointwiseOperands& p) {
+inline void promote_and_broadcast(const Call& call, PointwiseOperands& p) {
   const unsigned first =
       call.entry.has_condition ? 1 : 0;  // the operand that decides dtype and shape in the common case
   if (!p.operands[first]->is_tensor()) [[unlikely]]
-    return settle_slowly(call, p);
+    return promote_and_broadcast_slow(call, p);
   const Node& lead = *p.operands[first]->tensor().node();
   const RuleResult rule = call.entry.rules[static_cast<std::size_t>(lead.dtype)];
   bool plain = rule.operand == lead.dtype && lead.rank <= Node::kInlineRank;
@@ -74,7 +74,7 @@ inline void settle(const Call& call, PointwiseOperands& p) {
             n->backend == lead.backend;
   }
   if (!plain) [[unlikely]]
-    return settle_slowly(call, p);
+    return promote_and_broadcast_slow(call, p);
   if (scalars != 0)
     for (unsigned k = 0; k < p.count; ++k)
       if (!p.operands[k]->is_tensor()) {

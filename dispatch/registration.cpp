@@ -8,8 +8,8 @@
 
 #include "dispatch/fill.h"
 #include "dispatch/table.h"
+#include "ir/custom_op.h"
 #include "ir/error.h"
-#include "ir/external_op.h"
 
 namespace fermata {
 

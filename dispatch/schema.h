@@ -7,7 +7,7 @@
 //   random my::dropout(Tensor x, float p) -> Tensor
 //
 // A word before the name says what calls do beside giving results: `pure` ones may be merged, dropped and made again,
-// `random` ones draw numbers, `effect` is what an operator has that does not say (ir/external_op.h). Arguments after
+// `random` ones draw numbers, `effect` is what an operator has that does not say (ir/custom_op.h). Arguments after
 // `*` are keyword-only. (a) says that a result is a view of the argument with the same letter, (a!) that the argument
 // is written. Defaults are None, True, False, numbers, "text", dtypes, and lists of numbers.
 #pragma once
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "dispatch/value.h"
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 
 namespace fermata {
 

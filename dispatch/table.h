@@ -7,7 +7,7 @@
 
 #include "dispatch/kernel_table.h"
 #include "dispatch/registration.h"
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 
 namespace fermata {
 

@@ -3,8 +3,8 @@
 #include <mutex>
 #include <utility>
 
+#include "ir/custom_op.h"
 #include "ir/error.h"
-#include "ir/external_op.h"
 #include "ir/formula_rows.h"
 #include "ir/monoids.h"
 #include "ir/op.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 #include "ir/op_traits.h"
 
 namespace fermata {

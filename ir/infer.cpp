@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 #include "ir/infer_call.h"
 #include "ir/op_traits.h"
 #include "ir/ops/reduce.h"

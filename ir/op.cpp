@@ -4,7 +4,7 @@
 #include <array>
 #include <unordered_map>
 
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 #include "ir/ops/structures.h"
 
 namespace fermata {

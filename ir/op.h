@@ -23,7 +23,7 @@ enum class Op : std::uint16_t {
 };
 inline constexpr std::size_t kOpCount = static_cast<std::size_t>(Op::count);
 
-/// `external`: operators from outside that are not pointwise (ir/external_op.h).
+/// `external`: operators from outside that are not pointwise (ir/custom_op.h).
 enum class Family : std::uint8_t { unary, binary, ternary, reduce, random, irregular, composite, external };
 
 /// How operand dtypes become the dtype of the computation and of the result.

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 #include "ir/field_names.h"
 #include "ir/ops/reduce.h"
 #include "ir/ops/structures.h"

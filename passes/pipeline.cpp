@@ -113,7 +113,7 @@ void run_pass(const Pass& pass, Program& program, std::string* timings) {
   const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   if (timings != nullptr) *timings += fmt::format("  {:<14} {:8.1f} us\n", pass.name, us);
   if (pass.on_graph && verifying()) verify(program.graph);
-  if (pass.on_graph && changed && dump_wanted("passes")) dump("passes", pass.name, to_string(program.graph, true));
+  if (pass.on_graph && changed && is_dump_enabled("passes")) dump("passes", pass.name, to_string(program.graph, true));
 }
 
 /// The steps of a plan in words. What a step is made of is numbered as if it ran part by part.
@@ -188,7 +188,7 @@ Program run_pipeline(Graph graph, BackendKey backend, std::string* timings) {
   program.backend = backend, program.capabilities = capabilities_of(backend);
   program.explains = timings != nullptr;
   program.graph = std::move(graph);
-  if (dump_wanted("ir")) dump("ir", "recorded", to_string(program.graph, true));
+  if (is_dump_enabled("ir")) dump("ir", "recorded", to_string(program.graph, true));
   for (const Pass& pass : kPipeline) run_pass(pass, program, timings);
   return program;
 }

@@ -1,7 +1,7 @@
 // See rewrite.h.
 #include "passes/rewrite.h"
 
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 
 namespace fermata {
 

@@ -8,7 +8,7 @@
 #include <new>
 
 #include "runtime/memory_accounts.h"
-#include "runtime/packed_copies.h"
+#include "runtime/prepacked_weights.h"
 
 namespace fermata {
 namespace {
@@ -219,7 +219,7 @@ std::size_t SharedBlocks::cached_bytes() {
   return bytes;
 }
 
-void* BlockPool::allocate_slowly(std::uint32_t c) {
+void* BlockPool::allocate_slow_path(std::uint32_t c) {
   SharedBlocks& shared = shared_blocks();
   if (!SharedBlocks::enter()) {
     const SharedBlocks::Magazine m = shared.take(c);
@@ -234,7 +234,7 @@ void* BlockPool::allocate_slowly(std::uint32_t c) {
   return next.first;
 }
 
-void BlockPool::release_slowly(void* block, std::uint32_t c) noexcept {
+void BlockPool::release_slow_path(void* block, std::uint32_t c) noexcept {
   SharedBlocks& shared = shared_blocks();
   if (!SharedBlocks::enter()) return shared.give(c, {::new (block) Block{nullptr}, 1});
   Magazines& m = local_[c];
@@ -266,7 +266,7 @@ void reset_peak_memory() {
 }
 
 std::size_t trim_cache() {
-  PackedCopies::trim();  // which become idle
+  PrepackedWeights::trim();  // which become idle
   return trim_large_buffers() + shared_blocks().trim();
 }
 

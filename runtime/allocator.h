@@ -43,7 +43,7 @@ class BlockPool {
     if constexpr (FERMATA_POOLED == 0) return allocate_plain(c);
     Magazines& m = local_[c];
     if (m.loaded == nullptr) [[unlikely]]
-      return allocate_slowly(c);
+      return allocate_slow_path(c);
     m.room.store(m.room.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return std::exchange(m.loaded, m.loaded->next);
   }
@@ -53,7 +53,7 @@ class BlockPool {
     Magazines& m = local_[c];
     const std::uint32_t room = m.room.load(std::memory_order_relaxed);
     if (room == 0) [[unlikely]]
-      return release_slowly(block, c);
+      return release_slow_path(block, c);
     m.room.store(room - 1, std::memory_order_relaxed);
     m.loaded = ::new (block) Block{m.loaded};
   }
@@ -72,8 +72,8 @@ class BlockPool {
     std::atomic<std::uint32_t> room;
   };
 
-  static void* allocate_slowly(std::uint32_t c);
-  static void release_slowly(void* block, std::uint32_t c) noexcept;
+  static void* allocate_slow_path(std::uint32_t c);
+  static void release_slow_path(void* block, std::uint32_t c) noexcept;
   static void* allocate_plain(std::uint32_t c);
   static void release_plain(void* block, std::uint32_t c) noexcept;
 

@@ -117,7 +117,7 @@ void run_beside(std::function<void()> work) {
   background().add(std::move(work));
 }
 
-void end_background_before_this() {
+void join_background_at_exit() {
   background();
   std::atexit(end_current);
 }

@@ -13,7 +13,7 @@ void run_in_background(std::function<void()> work);
 /// The same, but never here, for work that would hold up a caller who has something better to do.
 void run_beside(std::function<void()> work);
 /// Called after what the work uses has been loaded, if that was from within the work: it ends before that is unloaded.
-void end_background_before_this();
+void join_background_at_exit();
 /// Returns when all work that was given has been done.
 void wait_for_background();
 

@@ -37,7 +37,7 @@ class Executable {
   /// What to start for a launch of this size, before it is cut into ranges: this, or a variant of it that is faster
   /// where it is used much, or writes past the caches if it `may_stream`. Gives the same bits. Lives as long as this
   /// does.
-  virtual const Executable& suited_to(const KernelLaunch&, bool /*may_stream*/ = true) const { return *this; }
+  virtual const Executable& variant_for(const KernelLaunch&, bool /*may_stream*/ = true) const { return *this; }
   /// Row kernels of a single stage whose reductions feed row values only can run as blocks: partial(l) reduces blocks
   /// [column_begin, column_end) (numbered by kReductionBlock) of one row (row_begin) into l.partials, one state of
   /// state_bytes() per block; finish(l) merges all blocks of that row and does the row's values and stores. Together

@@ -66,7 +66,7 @@ constinit Storage busy{kForEver, Storage::kNotPooled, nullptr, 0, nullptr, nullp
 constinit Storage lost{kForEver, Storage::kNotPooled, nullptr, 0, nullptr, nullptr, {}};
 }  // namespace
 
-Storage* Storage::being_overwritten() { return busy.retain(), &busy; }
+Storage* Storage::overwrite_sentinel() { return busy.retain(), &busy; }
 Storage* Storage::overwritten() { return lost.retain(), &lost; }
 bool Storage::is_being_overwritten() const { return this == &busy; }
 bool Storage::is_overwritten() const { return this == &lost; }

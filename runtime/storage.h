@@ -11,7 +11,7 @@
 
 namespace fermata {
 
-class PackedCopies;
+class PrepackedWeights;
 
 /// Gives up `unit` references; true if they were the last. When nobody else can hold one, which is how most objects
 /// end, a load replaces the locked instruction.
@@ -24,9 +24,9 @@ struct alignas(64) Storage {
   std::uint32_t size_class;  // of the block that holds header and data; kNotPooled for large buffers
   void* data;
   std::size_t bytes;
-  void (*give_back)(Storage*);                 // null for pooled blocks
-  void* owner;                                 // for give_back
-  std::atomic<PackedCopies*> packed{nullptr};  // what kernels have made of it; see runtime/packed_copies.h
+  void (*give_back)(Storage*);                     // null for pooled blocks
+  void* owner;                                     // for give_back
+  std::atomic<PrepackedWeights*> packed{nullptr};  // what kernels have made of it; see runtime/prepacked_weights.h
 
   static constexpr std::uint32_t kNotPooled = ~0u;
   /// A CPU buffer of at least `bytes` bytes, one reference held by the caller. OutOfMemoryError if there is none.
@@ -37,11 +37,11 @@ struct alignas(64) Storage {
   static Storage* nowhere();
   /// Stand in for the buffer of a value while a run writes its result there, and after such a run has failed. Each call
   /// gives one reference more.
-  static Storage* being_overwritten();
+  static Storage* overwrite_sentinel();
   static Storage* overwritten();
   bool is_being_overwritten() const;
   bool is_overwritten() const;
-  bool is_nowhere() const { return data == nullptr && give_back == nullptr && size_class == kNotPooled; }
+  bool has_no_buffer() const { return data == nullptr && give_back == nullptr && size_class == kNotPooled; }
   void retain() { refs.fetch_add(1, std::memory_order_relaxed); }
   void release() {
     if (drop_references(refs, 1u)) destroy();
@@ -59,7 +59,7 @@ struct alignas(64) Storage {
 
  private:
   void destroy();
-  void drop_packed(PackedCopies* now);
+  void drop_packed(PrepackedWeights* now);
 };
 
 struct ReleaseStorage {

@@ -39,7 +39,7 @@ void destroy_impl(TensorImpl* impl) {
   BlockPool::release(impl, impl_class());
 }
 
-Node* take_lone_node(Tensor& tensor) {
+Node* take_unique_node(Tensor& tensor) {
   if (!is_uniquely_owned(tensor)) return nullptr;
   Node* const node = take_value(tensor);
   tensor = Tensor();

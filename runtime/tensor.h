@@ -83,7 +83,7 @@ extern TensorHooks tensor_hooks;
 void destroy_impl(TensorImpl* impl);
 /// The node of an ordinary tensor that nobody else has, with nothing else referring to it; null if `tensor` is not
 /// that. The reference moves: from the tensor, which is no more, to an edge of the caller's.
-Node* take_lone_node(Tensor& tensor);
+Node* take_unique_node(Tensor& tensor);
 
 using Location = std::source_location;
 

@@ -25,8 +25,8 @@ struct TensorView {
   std::uint8_t rank = 0;
   const std::int64_t* sizes = nullptr;
   const std::int64_t* strides = nullptr;
-  Storage* buffer =
-      nullptr;  // that it lies in, if its elements stay as they are for as long as that lives (runtime/packed_copies.h)
+  Storage* buffer = nullptr;  // that it lies in, if its elements stay as they are for as long as that lives
+                              // (runtime/prepacked_weights.h)
   std::int64_t element_count() const {
     std::int64_t n = 1;
     for (unsigned i = 0; i < rank; ++i) n *= sizes[i];

@@ -7,8 +7,8 @@
 #include <array>
 #include <thread>
 
+#include "ir/custom_op.h"
 #include "ir/error.h"
-#include "ir/external_op.h"
 #include "ir/op_traits.h"
 
 namespace fermata {
@@ -132,12 +132,12 @@ void Walk::add_outputs(bool roots_only) {
     }
     if (wanted) outputs.push_back(i), key.push_back(i);
   }
-  if (recomputes) add_what_recomputing_reads(key_begin);
+  if (recomputes) add_recompute_inputs(key_begin);
 }
 
 /// Values that the tape asks for and that are not kept are computed again later. So that this does not compute a
 /// product again, or through a long chain the whole graph, the costly values that they are made of are kept.
-void Walk::add_what_recomputing_reads(std::size_t key_begin) {
+void Walk::add_recompute_inputs(std::size_t key_begin) {
   enum : std::uint8_t { kKept = 1, kRead = 2 };
   std::vector<std::uint8_t> state(order.size());
   for (const std::uint32_t i : outputs) state[i] = kKept;

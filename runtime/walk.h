@@ -69,7 +69,7 @@ class Walk {
   void add_other(Node* n);  // that takes more words
   void add_operands(const Node& n, std::uint32_t* in_key, std::size_t count);
   void add_outputs(bool roots_only);
-  void add_what_recomputing_reads(std::size_t key_begin);
+  void add_recompute_inputs(std::size_t key_begin);
   struct Visit {
     Node* node;
     bool operands_listed;  // what is pending under it comes first on the stack

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "codegen_cpu/irregular/turn_square.h"
+#include "codegen_cpu/irregular/transpose_in_registers.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
@@ -156,7 +156,7 @@ template <class T> void turn_block(T* to, std::int64_t to_line, const T* from, s
         Line square[kSide];
 #pragma GCC unroll 16
         for (int c = 0; c < kSide; ++c) std::memcpy(&square[c], from + (j + c) * from_line + i, 16);
-        turn_square(square);
+        transpose_in_registers(square);
 #pragma GCC unroll 16
         for (int c = 0; c < kSide; ++c) std::memcpy(to + (i + c) * to_line + j, &square[c], 16);
       }

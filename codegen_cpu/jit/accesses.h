@@ -32,8 +32,8 @@ class Accesses {
   /// Reads pointers, sizes and strides out of the KernelLaunch, at the builder's place in the entry block. Loads of the
   /// code ask for memory ahead where that pays and `may_prefetch`.
   Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch);
-  /// Lays out slots for kept values (kept_values.h) from `room` on, for a row or so many columns. From here on they are
-  /// accesses too, after those of the kernel, with addresses that move, and reached by load_slot() and store_slot()
+  /// Lays out slots for kept values (spilled_values.h) from `room` on, for a row or so many columns. From here on they
+  /// are accesses too, after those of the kernel, with addresses that move, and reached by load_slot() and store_slot()
   /// only.
   void add_slots(const std::vector<DType>& slots, Value* room, Value* columns);
 

@@ -127,7 +127,7 @@ Span Emission::partial_span(Value* index, Value* left, unsigned width) {
   return {.index = index, .left = left, .masks = b.masks_below(left, width)};
 }
 
-const KeptValues::Stage& Emission::kept_in(const KernelSchedule::Stage& stage) const {
+const SpilledValues::Stage& Emission::kept_in(const KernelSchedule::Stage& stage) const {
   return kept.stages[static_cast<std::size_t>(&stage - schedule.stages.data())];
 }
 

@@ -4,7 +4,7 @@
 
 #include "codegen_cpu/jit/accesses.h"
 #include "codegen_cpu/jit/evaluator.h"
-#include "codegen_cpu/jit/kept_values.h"
+#include "codegen_cpu/jit/spilled_values.h"
 #include "ir/kernel.h"
 
 namespace fermata::jit {
@@ -28,7 +28,7 @@ struct Emission {
 
   const Kernel& kernel;
   KernelSchedule schedule;
-  const KeptValues kept;
+  const SpilledValues kept;
   const std::uint64_t streamed;  // bit i: store i goes past the caches
   const bool wide;
   CodeBuilder b;
@@ -63,7 +63,7 @@ struct Emission {
   void element_stores(const KernelSchedule::Stage& stage, const Environment& env, const Group& group);
   /// Performs stores (indices into kernel.stores) for a group.
   void store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group);
-  const KeptValues::Stage& kept_in(const KernelSchedule::Stage& stage) const;
+  const SpilledValues::Stage& kept_in(const KernelSchedule::Stage& stage) const;
   /// What is known at the start of a stage.
   void enter(const KernelSchedule::Stage& stage, Environment& env) const;
 

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "codegen_cpu/jit/accesses.h"
-#include "codegen_cpu/jit/kept_values.h"
+#include "codegen_cpu/jit/spilled_values.h"
 #include "codegen_cpu/jit/uniform_division.h"
 #include "ir/kernel.h"
 

@@ -52,8 +52,8 @@ inline constexpr const char* kInfoSymbol = "fermata_kernel_info";
 
 /// What a call of the code is to do; see Executable for the last two.
 enum class Part : std::uint64_t { whole = 0, partial = 1, finish = 2 };
-/// The last argument is the room for kept values (kept_values.h): room_bytes() bytes, 64-byte aligned, of this call's
-/// own.
+/// The last argument is the room for kept values (spilled_values.h): room_bytes() bytes, 64-byte aligned, of this
+/// call's own.
 using EntryPoint = void (*)(const KernelLaunch*, Part, void* room);
 
 /// Raise with every change of KernelLaunch or of the entry point, so that no older object from a disk is run.

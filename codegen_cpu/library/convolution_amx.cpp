@@ -12,7 +12,7 @@
 #include "codegen_cpu/library/matmul_amx.h"
 #include "codegen_cpu/library/matmul_amx_kernels.h"
 #include "dispatch/kernel_files.h"
-#include "runtime/packed_copies.h"
+#include "runtime/prepacked_weights.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -85,7 +85,7 @@ class PackedFilters {
     key.numbers.insert(key.numbers.end(), weight.sizes, weight.sizes + weight.rank);
     key.numbers.insert(key.numbers.end(), weight.strides, weight.strides + weight.rank);
     const auto bytes = static_cast<std::size_t>(kHeader + w.groups * group_bytes_);
-    held_ = PackedCopies::find(weight.buffer, key, bytes, [&](std::byte* to) { pack(w, weight, to); });
+    held_ = PrepackedWeights::find(weight.buffer, key, bytes, [&](std::byte* to) { pack(w, weight, to); });
     if (held_ != nullptr) return;
     held_.reset(Storage::allocate(bytes));
     pack(w, weight, static_cast<std::byte*>(held_->data));

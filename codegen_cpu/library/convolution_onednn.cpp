@@ -19,7 +19,7 @@
 #include "codegen_cpu/library/onednn_product.h"
 #include "ir/error.h"
 #include "ir/shape.h"
-#include "runtime/packed_copies.h"
+#include "runtime/prepacked_weights.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -163,7 +163,7 @@ class Convolution {
     Side& side = sides_[1];
     if (constant == nullptr || result_ == 1 || side.bytes == 0) return nullptr;
     static constexpr std::byte kLayout{};
-    return PackedCopies::find(constant, {&kLayout, weight, key.numbers()}, side.bytes, [&](std::byte* to) {
+    return PrepackedWeights::find(constant, {&kLayout, weight, key.numbers()}, side.bytes, [&](std::byte* to) {
       side.given.set_data_handle(const_cast<void*>(weight)), side.used.set_data_handle(to);
       side.reorder.execute(stream_, side.given, side.used);
     });
@@ -304,7 +304,7 @@ void run(const ConvolutionProblem& p, const Epilogue* epilogue) {
   const Scratch<float> sums(sums_weights ? cut.images.count * count : 0);
   const double ns = 2000 + p.multiply_adds() / static_cast<double>(cut.count()) / onednn::per_ns(p.dtype) * 1.5;
   parallel_for(0, cut.count(), ns, [&](std::int64_t begin, std::int64_t end) {
-    const onednn::OneOpenMpThread single;
+    const onednn::SingleThreadedOpenMp single;
     for (std::int64_t task = begin; task < end; ++task) {
       const Part part = cut.part(task, p.images());
       const PartCall c(p, part);

@@ -134,7 +134,7 @@ class KeptRhs {
     const PackedKey key = key_of_rhs(p, &kAmxKernels.pack_rhs[c.number()]);
     const auto bytes = static_cast<std::size_t>(panels * (panel_bytes_ + kAmxLines * 4));
     columns_ = panels * kAmxLines;
-    held_ = PackedCopies::find(p.rhs.buffer, key, bytes, [&](std::byte* to) { pack(c, to); });
+    held_ = PrepackedWeights::find(p.rhs.buffer, key, bytes, [&](std::byte* to) { pack(c, to); });
   }
   explicit operator bool() const { return held_ != nullptr; }
   std::int64_t panel_bytes() const { return panel_bytes_; }

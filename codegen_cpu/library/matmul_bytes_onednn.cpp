@@ -26,7 +26,7 @@ template <class Body> void for_tiles(const MatmulProblem& p, Body&& body) {
   const double ns =
       500 + static_cast<double>(tiles.rows * tiles.columns) * static_cast<double>(p.k) / per_ns(DType::i8);
   parallel_for(0, p.batches * tiles.count(), ns, [&](std::int64_t first, std::int64_t last) {
-    const OneOpenMpThread single;
+    const SingleThreadedOpenMp single;
     for (std::int64_t task = first; task < last; ++task) {
       const std::int64_t batch = task / tiles.count(), tile = task % tiles.count();
       const std::int64_t i = tile / tiles.across * tiles.rows, j = tile % tiles.across * tiles.columns;

@@ -34,7 +34,7 @@ void multiply(const MatmulProblem& p, TileEpilogue epilogue) {
   const MatmulTiles tiles = tile_matmul(p, 64e3 * per_ns(p.dtype), 64, 512, 512);
   const double ns = 500 + static_cast<double>(tiles.rows * tiles.columns) * static_cast<double>(p.k) / per_ns(p.dtype);
   parallel_for(0, p.batches * tiles.count(), ns, [&](std::int64_t first, std::int64_t last) {
-    const OneOpenMpThread single;
+    const SingleThreadedOpenMp single;
     for (std::int64_t task = first; task < last; ++task) {
       const std::int64_t batch = task / tiles.count(), tile = task % tiles.count();
       const std::int64_t i = tile / tiles.across * tiles.rows, j = tile % tiles.across * tiles.columns;

@@ -136,7 +136,7 @@ class SharedPanels {
     const auto bytes = static_cast<std::size_t>(batch_bytes_ * p.batches);
     if (p.batches == 1 && p.m <= kMostRowsOfKept && p.k * p.n >= kLeastKept && !is_read_in_place) {
       const PackedKey key = key_of_rhs(p, &kernels().pack_rhs[static_cast<std::size_t>(storage)]);
-      kept_ = PackedCopies::find(p.rhs.buffer, key, bytes, [&](std::byte* to) { pack(p, storage, to); });
+      kept_ = PrepackedWeights::find(p.rhs.buffer, key, bytes, [&](std::byte* to) { pack(p, storage, to); });
       if (kept_ != nullptr) panels_ = static_cast<std::byte*>(kept_->data);
     }
     if (kept_ != nullptr || tiles.down == 1 || static_cast<double>(bytes) > kMostPanelBytes) return;

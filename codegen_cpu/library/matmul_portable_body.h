@@ -17,7 +17,7 @@
 #endif
 
 #include "codegen_cpu/irregular/narrow_float.h"
-#include "codegen_cpu/irregular/turn_square.h"
+#include "codegen_cpu/irregular/transpose_in_registers.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors wider than a register are passed, but not out of this file
@@ -144,7 +144,7 @@ template <class S> void copy_matrix(const typename S::Element* from, std::int64_
       Vector<T> square[kSide];
 #pragma GCC unroll 16
       for (int c = 0; c < kSide; ++c) square[c] = load_widened<S>(from + i + (j + c) * column);
-      turn_square(square);
+      transpose_in_registers(square);
 #pragma GCC unroll 16
       for (int r = 0; r < kSide; ++r) store(to + (i + r) * to_row + j, square[r]);
     }

@@ -9,7 +9,7 @@
 #include "ir/shape.h"
 #include "runtime/allocator.h"
 #include "runtime/function_ref.h"
-#include "runtime/packed_copies.h"
+#include "runtime/prepacked_weights.h"
 #include "runtime/tensor_view.h"
 
 namespace fermata {

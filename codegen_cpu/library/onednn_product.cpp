@@ -44,10 +44,10 @@ dnnl::memory::data_type data_type_of(DType t) {
   }
 }
 
-OneOpenMpThread::OneOpenMpThread() : before_(get_threads() != nullptr ? get_threads()() : 1) {
+SingleThreadedOpenMp::SingleThreadedOpenMp() : before_(get_threads() != nullptr ? get_threads()() : 1) {
   if (before_ != 1) set_threads()(1);
 }
-OneOpenMpThread::~OneOpenMpThread() {
+SingleThreadedOpenMp::~SingleThreadedOpenMp() {
   if (before_ != 1) set_threads()(before_);
 }
 

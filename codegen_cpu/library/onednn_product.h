@@ -16,11 +16,11 @@
 namespace fermata::onednn {
 
 /// OpenMP regions that this thread enters have one thread while this lives.
-class OneOpenMpThread {
+class SingleThreadedOpenMp {
  public:
-  OneOpenMpThread();
-  ~OneOpenMpThread();
-  OneOpenMpThread(const OneOpenMpThread&) = delete;
+  SingleThreadedOpenMp();
+  ~SingleThreadedOpenMp();
+  SingleThreadedOpenMp(const SingleThreadedOpenMp&) = delete;
 
  private:
   const int before_;

@@ -13,26 +13,26 @@ namespace {
 
 struct Loaded {
   void* handle = nullptr;
-  std::string file, found_at, why_not;
+  std::string file, found_at, failure_reason;
 
   explicit Loaded(const std::vector<std::string>& candidates) {
     for (const std::string& each : candidates) {
       handle = dlopen(each.c_str(), RTLD_LAZY | RTLD_LOCAL);
       if (handle != nullptr) {
-        file = each, why_not.clear();
+        file = each, failure_reason.clear();
         return;
       }
-      if (why_not.empty())
-        why_not = dlerror();  // of the name that the system knows
+      if (failure_reason.empty())
+        failure_reason = dlerror();  // of the name that the system knows
       else
         static_cast<void>(dlerror());
     }
   }
-  bool whole() const { return handle != nullptr && why_not.empty(); }
+  bool whole() const { return handle != nullptr && failure_reason.empty(); }
   void find(const char* symbol, void** function) {
-    if (handle == nullptr || !why_not.empty()) return;
+    if (handle == nullptr || !failure_reason.empty()) return;
     *function = dlsym(handle, symbol);
-    if (*function == nullptr) why_not = file + " has no " + symbol;
+    if (*function == nullptr) failure_reason = file + " has no " + symbol;
     Dl_info info;
     if (*function != nullptr && dladdr(*function, &info) != 0 && info.dli_fname != nullptr) found_at = info.dli_fname;
   }
@@ -81,9 +81,9 @@ template <class T> T& loaded() {
   static T* const library = new T;  // outlives static destructors, which may free device memory
   return *library;
 }
-template <class T> auto* functions_of(std::string* why_not) {
+template <class T> auto* functions_of(std::string* failure_reason) {
   T& l = loaded<T>();
-  if (why_not != nullptr) *why_not = l.library.whole() ? std::string() : l.library.why_not;
+  if (failure_reason != nullptr) *failure_reason = l.library.whole() ? std::string() : l.library.failure_reason;
   return l.library.whole() ? &l.functions : nullptr;
 }
 
@@ -97,18 +97,18 @@ bool on_host_executor() {
   return chosen;
 }
 
-const DriverFunctions* driver_library(std::string* why_not) {
+const DriverFunctions* driver_library(std::string* failure_reason) {
   if (on_host_executor()) return &host_driver();
-  return functions_of<Driver>(why_not);
+  return functions_of<Driver>(failure_reason);
 }
-const CompilerFunctions* compiler_library(std::string* why_not) {
+const CompilerFunctions* compiler_library(std::string* failure_reason) {
   if (on_host_executor()) return &host_compiler();
-  return functions_of<Compiler>(why_not);
+  return functions_of<Compiler>(failure_reason);
 }
-const CompilerFunctions* nvrtc_library(std::string* why_not) { return functions_of<Compiler>(why_not); }
-const MatmulFunctions* matmul_library(std::string* why_not) {
+const CompilerFunctions* nvrtc_library(std::string* failure_reason) { return functions_of<Compiler>(failure_reason); }
+const MatmulFunctions* matmul_library(std::string* failure_reason) {
   if (on_host_executor()) return &host_matmul();
-  return functions_of<Matmul>(why_not);
+  return functions_of<Matmul>(failure_reason);
 }
 
 std::string driver_file() { return on_host_executor() ? "the host executor" : loaded<Driver>().library.found_at; }

@@ -11,13 +11,13 @@
 
 namespace fermata::gpu {
 
-/// Null where the library is not there or a function of it is missing; then `why_not` says which.
-const DriverFunctions* driver_library(std::string* why_not = nullptr);
-const CompilerFunctions* compiler_library(std::string* why_not = nullptr);
-const MatmulFunctions* matmul_library(std::string* why_not = nullptr);
+/// Null where the library is not there or a function of it is missing; then `failure_reason` says which.
+const DriverFunctions* driver_library(std::string* failure_reason = nullptr);
+const CompilerFunctions* compiler_library(std::string* failure_reason = nullptr);
+const MatmulFunctions* matmul_library(std::string* failure_reason = nullptr);
 
 /// NVRTC itself, also where the host executor takes its place: it needs no driver.
-const CompilerFunctions* nvrtc_library(std::string* why_not = nullptr);
+const CompilerFunctions* nvrtc_library(std::string* failure_reason = nullptr);
 
 bool on_host_executor();
 

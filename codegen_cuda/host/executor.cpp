@@ -186,7 +186,7 @@ Result run_kernel(const Launch& launch) {
   if (pending_error != kSuccess) return kSuccess;  // as on a device: nothing runs after an error
   if (!look_up(*launch.function)) {
     note(kInvalidImage, fmt::format("kernel {} could not be compiled for the host executor:\n{}", launch.function->name,
-                                    launch.function->module->why_not));
+                                    launch.function->module->failure_reason));
     return kSuccess;
   }
   running = &launch;

@@ -68,7 +68,7 @@ fs::path library_of(const HostModule& module) { return folder() / (hash_of(modul
 
 bool load(HostModule& module, const fs::path& file) {
   module.library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (module.library == nullptr) module.why_not = dlerror();
+  if (module.library == nullptr) module.failure_reason = dlerror();
   return module.library != nullptr;
 }
 
@@ -147,7 +147,7 @@ bool finish(Batch& batch) {
   }
   for (const auto& module : batch.modules) {
     if (!good) {
-      module->why_not = why;
+      module->failure_reason = why;
       continue;
     }
     if (!load(*module, library)) good = false;
@@ -203,7 +203,7 @@ bool compile_host_modules() {
   for (const auto& module : fresh)
     if (module->library == nullptr && fresh.size() > 1) {
       Batch alone{{module}, {}, -1};
-      module->why_not.clear();
+      module->failure_reason.clear();
       begin(alone), finish(alone);
     }
   if (!waiting.empty() && good) return compile_host_modules();
@@ -219,11 +219,11 @@ std::size_t parameter_bytes(const HostFunction& function) {
 bool look_up(HostFunction& function) {
   if (function.entry != nullptr) return true;
   HostModule& module = *function.module;
-  if (module.library == nullptr && module.why_not.empty()) compile_host_modules();
+  if (module.library == nullptr && module.failure_reason.empty()) compile_host_modules();
   if (module.library == nullptr) return false;
   function.entry = reinterpret_cast<void (*)(void**)>(dlsym(module.library, ("fm_entry_" + function.name).c_str()));
   function.context = static_cast<void**>(dlsym(module.library, "fm_host_context"));
-  if (function.entry == nullptr) module.why_not = "no kernel " + function.name;
+  if (function.entry == nullptr) module.failure_reason = "no kernel " + function.name;
   return function.entry != nullptr && function.context != nullptr;
 }
 

@@ -12,7 +12,7 @@ struct HostModule {
   std::string source;
   bool has_turns = false;   // barriers, exchanges or shared memory: it needs fibers
   void* library = nullptr;  // null until it is compiled
-  std::string why_not;
+  std::string failure_reason;
 };
 
 struct HostFunction {

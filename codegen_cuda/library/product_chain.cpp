@@ -430,7 +430,7 @@ const LoadedKernel& ProductChain::kernel_for(const Shape& shape) const {
   if (known == nullptr) {
     std::string name;
     const std::string body = source(shape, &name);
-    if (dump_wanted("cuda")) dump("cuda", name, body);
+    if (is_dump_enabled("cuda")) dump("cuda", name, body);
     known = kernel_of(name, body);
   }
   return *known;

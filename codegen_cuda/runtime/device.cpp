@@ -19,24 +19,25 @@ struct Devices {
   std::vector<std::unique_ptr<Device>> all;
   std::mutex mutex;
   int count = 0;
-  std::string why_not;
+  std::string failure_reason;
 
   Devices() {
-    const DriverFunctions* const functions = driver_library(&why_not);
+    const DriverFunctions* const functions = driver_library(&failure_reason);
     if (functions == nullptr) {
-      why_not = "there is no CUDA driver: " + why_not;
+      failure_reason = "there is no CUDA driver: " + failure_reason;
       return;
     }
     if (const Result r = functions->init(0); r != kSuccess) {
       const char* name = "an unknown error";
       functions->error_name(r, &name);
-      why_not = fmt::format("the CUDA driver says {}", name);
+      failure_reason = fmt::format("the CUDA driver says {}", name);
       return;
     }
     functions->device_count(&count);
-    if (count == 0) why_not = "the CUDA driver knows of no device";
-    if (count != 0 && compiler_library(&why_not) == nullptr) why_not = "NVRTC is needed to compile kernels: " + why_not;
-    if (!why_not.empty()) count = 0;
+    if (count == 0) failure_reason = "the CUDA driver knows of no device";
+    if (count != 0 && compiler_library(&failure_reason) == nullptr)
+      failure_reason = "NVRTC is needed to compile kernels: " + failure_reason;
+    if (!failure_reason.empty()) count = 0;
     all.resize(static_cast<std::size_t>(count));
   }
 };
@@ -86,17 +87,17 @@ Stream* make_stream(int device) {
 
 }  // namespace
 
-bool usable(std::string* why_not) {
-  if (why_not != nullptr) *why_not = devices().why_not;
+bool usable(std::string* failure_reason) {
+  if (failure_reason != nullptr) *failure_reason = devices().failure_reason;
   return devices().count > 0;
 }
 
 void require_usable(std::string_view function, std::source_location where) {
-  std::string why_not;
-  if (usable(&why_not)) return;
+  std::string failure_reason;
+  if (usable(&failure_reason)) return;
   throw DeviceError(
-      1405, format_error(1405, "DeviceError", fmt::format("{}: CUDA cannot be used here: {}", function, why_not), {},
-                         where, "`fermata doctor` says what was looked for and what to do"));
+      1405, format_error(1405, "DeviceError", fmt::format("{}: CUDA cannot be used here: {}", function, failure_reason),
+                         {}, where, "`fermata doctor` says what was looked for and what to do"));
 }
 
 int device_count() { return devices().count; }

@@ -56,8 +56,8 @@ class Device {
   std::unique_ptr<Allocator> allocator_;
 };
 
-/// Whether CUDA can be used here; `why_not` says what is missing and what to do.
-bool usable(std::string* why_not = nullptr);
+/// Whether CUDA can be used here; `failure_reason` says what is missing and what to do.
+bool usable(std::string* failure_reason = nullptr);
 /// DeviceError FM1405 where it cannot.
 void require_usable(std::string_view function, std::source_location where);
 int device_count();

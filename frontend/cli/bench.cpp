@@ -8,7 +8,7 @@
 #include "fermata/inspect.h"
 #include "frontend/cli/commands.h"
 #include "frontend/cli/program_file.h"
-#include "frontend/engine/graph_player.h"
+#include "frontend/engine/graph_runner.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata::cli {
@@ -25,7 +25,7 @@ void bench(const Options& options) {
   const Graph graph = read_program(options.file);
   if (options.threads > 0) set_thread_count(options.threads);
   const std::vector<Tensor> inputs = make_inputs(graph, input_files(options.file, options.inputs), options.seed);
-  const ModeComparison comparison = compare_modes([&] { return play_graph(graph, inputs); });
+  const ModeComparison comparison = compare_modes([&] { return run_graph(graph, inputs); });
   fmt::print("{} ops, {} thread{}\n\n{}", graph.nodes.size() - inputs.size(), thread_count(),
              thread_count() == 1 ? "" : "s", to_string(comparison));
 }

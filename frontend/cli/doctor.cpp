@@ -85,10 +85,10 @@ void report_memory(Report& report) {
 
 /// Compiles and runs a kernel, with a reason where that does not work.
 void report_compiler(Report& report) {
-  std::string why_not;
+  std::string failure_reason;
   Backend& cpu = *backend(BackendKey::cpu);
-  if (!cpu.can_compile(&why_not)) {
-    report.line("compiled kernels", "none: " + why_not);
+  if (!cpu.can_compile(&failure_reason)) {
+    report.line("compiled kernels", "none: " + failure_reason);
     report.todo(
         "Kernels are not compiled; every program is played op by op. Install llvm-19-dev (scripts/setup.sh does) "
         "and build again, or name the plugin in FERMATA_LLVM_PLUGIN.");

@@ -9,9 +9,9 @@
 
 #include "dispatch/kernel_table.h"
 #include "frontend/cli/commands.h"
+#include "ir/custom_op.h"
 #include "ir/edit_distance.h"
 #include "ir/error.h"
-#include "ir/external_op.h"
 #include "ir/op_traits.h"
 
 namespace fermata::cli {

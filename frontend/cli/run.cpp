@@ -11,7 +11,7 @@
 #include "fermata/inspect.h"
 #include "frontend/cli/commands.h"
 #include "frontend/cli/program_file.h"
-#include "frontend/engine/graph_player.h"
+#include "frontend/engine/graph_runner.h"
 
 namespace fermata::cli {
 namespace {
@@ -25,7 +25,7 @@ struct Options {
 
 std::vector<Tensor> play(const Graph& graph, const std::vector<Tensor>& inputs, Mode mode) {
   const ModeGuard guard(mode);
-  std::vector<Tensor> outputs = play_graph(graph, inputs);
+  std::vector<Tensor> outputs = run_graph(graph, inputs);
   for (const Tensor& t : outputs) t.sync();
   return outputs;
 }

@@ -113,7 +113,7 @@ Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attribute
   const TensorType operand = type_of(x), type = infer(op, {&operand, 1}, attributes, {operand.dtype, wanted}, where);
   const Attributes arguments{.wanted = type, .integers = attributes, .scalars = {}};
   // A tensor of parts is never written, so there is nothing to alias; its parts have views and histories of their own.
-  if (is_made_of_parts(x)) return general_call(op, {&x, 1}, arguments, where);
+  if (is_composite_tensor(x)) return general_call(op, {&x, 1}, arguments, where);
   const ViewInfo* outer = x.impl()->view;
   auto view = std::make_unique<ViewInfo>();
   view->base = outer != nullptr ? outer->base : x.impl();

@@ -7,10 +7,10 @@
 
 #include "dispatch/call_context.h"
 #include "dispatch/meta.h"
-#include "dispatch/packed_results.h"
+#include "dispatch/tuple_results.h"
 #include "frontend/engine/capture.h"
 #include "frontend/engine/control_step.h"
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 #include "runtime/effects.h"
 
 namespace fermata {
@@ -103,7 +103,7 @@ void record_call(const Call& call, const Schema& schema, Stack& stack) {
   }
   const Tensor all = record_boxed(call, stack, written);
   std::vector<Tensor> results;
-  const PackedLayout layout = packed_layout(types);
+  const TupleLayout layout = tuple_layout(types);
   const Call unpack{operator_entry(Op::unpack), data_keys(call.keys, all.node()->backend), call.where};
   for (std::size_t i = 0; i < types.size(); ++i)
     results.push_back(record_node(

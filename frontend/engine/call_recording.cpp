@@ -20,7 +20,7 @@ std::shared_ptr<LeafGradient> leaf_of_identity(const TensorImpl* impl) {
   return impl->view != nullptr || impl->slot == nullptr ? nullptr : grad_state(impl)->leaf;
 }
 
-Tensor stand_in(const Tensor& t, const CaptureScope& scope) {
+Tensor placeholder(const Tensor& t, const CaptureScope& scope) {
   const Node& n = *t.node();
   Storage* storage = n.storage.load(std::memory_order_acquire);
   storage->retain();
@@ -59,7 +59,7 @@ class GeneratorBefore {
 }  // namespace
 
 CallRecording::CallRecording(std::span<const Tensor> arguments, CompiledCore::Body body, Location where) {
-  make_stand_ins(arguments);
+  make_placeholders(arguments);
   {
     const GeneratorBefore generator;
     key_ = generator.key(), first_draw_ = generator.offset();
@@ -82,7 +82,7 @@ CallRecording::CallRecording(std::span<const Tensor> arguments, CompiledCore::Bo
   list_program();
 }
 
-void CallRecording::make_stand_ins(std::span<const Tensor> arguments) {
+void CallRecording::make_placeholders(std::span<const Tensor> arguments) {
   for (const Tensor& t : arguments) {
     const auto same = std::ranges::find_if(arguments, [&](const Tensor& a) { return a.impl() == t.impl(); });
     identities.push_back(static_cast<std::size_t>(same - arguments.begin()));
@@ -91,14 +91,14 @@ void CallRecording::make_stand_ins(std::span<const Tensor> arguments) {
       continue;
     }
     const auto argument = static_cast<std::int32_t>(tensors_.size());
-    tensors_.push_back(stand_in(t, scope_));
+    tensors_.push_back(placeholder(t, scope_));
     const auto add = [&](const Tensor& x, bool is_gradient) {
       stand_ins_.push_back({x, x.node(), x.version(), argument, is_gradient});
     };
     add(tensors_.back(), false);
     const auto leaf = leaf_of_identity(t.impl());
     if (leaf == nullptr || !leaf->grad.defined()) continue;
-    const Tensor gradient = stand_in(leaf->grad, scope_);
+    const Tensor gradient = placeholder(leaf->grad, scope_);
     leaf_of_identity(tensors_.back().impl())->grad = gradient;
     add(gradient, true);
   }
@@ -211,8 +211,8 @@ void CallRecording::list_program() {
   for (const Tensor& t : values_) results.push_back(source_of(t));
   for (const Written& w : written_) {
     Place target{.hidden = w.target};
-    if (w.stand_in >= 0) {
-      const StandIn& s = stand_ins_[static_cast<std::size_t>(w.stand_in)];
+    if (w.placeholder >= 0) {
+      const StandIn& s = stand_ins_[static_cast<std::size_t>(w.placeholder)];
       target = {.argument = s.argument, .is_gradient = s.is_gradient};
     }
     for (const auto& [gradient, now] : gradients_)

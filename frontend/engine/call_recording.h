@@ -66,7 +66,7 @@ class CallRecording {
   std::uint64_t draws = 0;                          // numbers taken from the generator
 
  private:
-  void make_stand_ins(std::span<const Tensor> arguments);
+  void make_placeholders(std::span<const Tensor> arguments);
   void run(CompiledCore::Body body, Location where);
   void find_changes();
   void find_roots(Location where);
@@ -91,7 +91,7 @@ class CallRecording {
   std::vector<Tensor> values_;   // results of the function
   struct Written {
     Tensor target, value;
-    std::int32_t stand_in = -1;
+    std::int32_t placeholder = -1;
   };
   std::vector<Written> written_;
   std::vector<std::pair<CaptureScope::Gradient, Tensor>> gradients_;  // and what they are afterwards

@@ -16,8 +16,8 @@
 #include "frontend/engine/capture_scope.h"
 #include "frontend/engine/pending_bound.h"
 #include "frontend/engine/startup.h"
+#include "ir/custom_op.h"
 #include "ir/error.h"
-#include "ir/external_op.h"
 #include "runtime/uniquely_owned.h"
 
 namespace fermata {
@@ -50,7 +50,7 @@ Below take_edge(const Call& call, const PointwiseOperands& p, unsigned k) {
   if (n == nullptr) return {};
   if (call.is_last_use && p.operands[k]->is_tensor())
     if (Tensor* const t = p.operands[k]->expiring(); t != nullptr && t->defined() && t->impl()->value == n)
-      if (take_lone_node(*t) != nullptr) return below(n);
+      if (take_unique_node(*t) != nullptr) return below(n);
   return take_edge(n);
 }
 
@@ -65,11 +65,11 @@ Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
   return result;
 }
 
-Tensor capture_settled(const Call& call, PointwiseOperands& p) {
+Tensor capture_promoted(const Call& call, PointwiseOperands& p) {
   if (in_capture_scope()) [[unlikely]]
     for (unsigned k = 0; k < p.count; ++k)
       if (p.operands[k]->is_tensor()) capture_scope->touch(p.operands[k]->tensor(), call.where);
-  settle(call, p);
+  promote_and_broadcast(call, p);
   if (p.backend != BackendKey::cpu) [[unlikely]]
     require_variant(call, p.backend, p.operand);
   void* const block = allocate_node();  // may throw, so before the edges
@@ -167,7 +167,7 @@ template <class... Operands> [[gnu::noinline]] Tensor capture_otherwise(const Ca
   if (is_unusual(call) && (is_compound(call) || runs_at_once(call)))
     return Dispatcher<Tensor(const Operands&...)>::redispatch(call, Functionality::capture, operands...);
   PointwiseOperands p(operands...);
-  return capture_settled(call, p);
+  return capture_promoted(call, p);
 }
 
 /// What most calls are is recorded with all that it needs in registers: operands of one dtype, shape and low rank on
@@ -363,15 +363,15 @@ template <auto kCapture> constexpr auto at_once = &AtOnce<kCapture>::run;
 
 Tensor record_unary(const Call& call, const Operand& a) {
   PointwiseOperands p(a);
-  return capture_settled(call, p);
+  return capture_promoted(call, p);
 }
 Tensor record_binary(const Call& call, const Operand& a, const Operand& b) {
   PointwiseOperands p(a, b);
-  return capture_settled(call, p);
+  return capture_promoted(call, p);
 }
 Tensor record_ternary(const Call& call, const Operand& a, const Operand& b, const Operand& c) {
   PointwiseOperands p(a, b, c);
-  return capture_settled(call, p);
+  return capture_promoted(call, p);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/autocast/autocast.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 #include "runtime/backend_memory.h"
 #include "runtime/effects.h"
 #include "runtime/walk.h"
@@ -36,7 +36,7 @@ std::uint64_t mixed(std::uint64_t x) {
 }
 
 /// A value of that type that is pending for ever, so that reading it is an error.
-Tensor stand_in(const TensorType& type, BackendKey backend, const CaptureScope& scope) {
+Tensor placeholder(const TensorType& type, BackendKey backend, const CaptureScope& scope) {
   Node* node = make_leaf(type, Storage::nowhere(), backend, Node::kTensor);
   node->storage.exchange(nullptr)->release();
   scope.mark(node);
@@ -77,10 +77,10 @@ CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const Tens
   const FreshAutocastCache casts;
   const GeneratorScope draws{Generator(kCapturedKey)};
   const UndoWrites undo{scope};
-  std::vector<Tensor> stand_ins;
-  for (const TensorType& type : arguments) stand_ins.push_back(stand_in(type, backend, scope));
+  std::vector<Tensor> placeholders;
+  for (const TensorType& type : arguments) placeholders.push_back(placeholder(type, backend, scope));
   const EffectScope effects;
-  std::vector<Tensor> results = f(stand_ins);
+  std::vector<Tensor> results = f(placeholders);
   if (!scope.writes().empty()) throw_writes(what, scope.writes()[0].target, where);
   for (const CaptureScope::Gradient& g : scope.gradients())
     if (g.leaf->grad.impl() != g.before.impl())
@@ -113,7 +113,7 @@ CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const Tens
     while (walk.order[walk.outputs[output]].node != root) ++output;
     outputs_.push_back(output);
   }
-  take_leaves(walk, stand_ins, scope);
+  take_leaves(walk, placeholders, scope);
   if (is_compared) list_program(walk);
   for (std::size_t slot = 0; slot < plan_->scalars.size(); ++slot) {
     const ScalarSource& s = plan_->scalars[slot];
@@ -138,18 +138,18 @@ void CapturedFunction::list_program(const Walk& walk) {
   }
 }
 
-void CapturedFunction::take_leaves(const Walk& walk, std::span<const Tensor> stand_ins, const CaptureScope& scope) {
+void CapturedFunction::take_leaves(const Walk& walk, std::span<const Tensor> placeholders, const CaptureScope& scope) {
   for (const std::uint32_t record : plan_->leaf_records) {
     const Node* n = walk.order[record].node;
     Leaf leaf;
     leaf.strided = !n->is_dense_leaf();
     if (leaf.strided) leaf.strides = n->extra->strides, leaf.offset = n->extra->offset;
-    const auto argument = std::ranges::find_if(stand_ins, [n](const Tensor& t) { return t.node() == n; });
-    if (argument != stand_ins.end()) {
-      leaf.operand = static_cast<std::size_t>(argument - stand_ins.begin());
+    const auto argument = std::ranges::find_if(placeholders, [n](const Tensor& t) { return t.node() == n; });
+    if (argument != placeholders.end()) {
+      leaf.operand = static_cast<std::size_t>(argument - placeholders.begin());
       reads_[leaf.operand] = true;
     } else if (const Tensor* from_outside = scope.identity_of(n)) {
-      leaf.operand = stand_ins.size() + hidden_.size();
+      leaf.operand = placeholders.size() + hidden_.size();
       hidden_.push_back(*from_outside);
     } else {
       const_cast<Node*>(n)->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);

@@ -67,7 +67,7 @@ class CapturedFunction {
   };
 
   void list_program(const Walk& walk);
-  void take_leaves(const Walk& walk, std::span<const Tensor> stand_ins, const class CaptureScope& scope);
+  void take_leaves(const Walk& walk, std::span<const Tensor> placeholders, const class CaptureScope& scope);
   LeafBuffer buffer_of(const Leaf& leaf, std::span<const TensorView> operands, std::vector<StoragePtr>& copies) const;
 
   bool has_effects_ = false;

@@ -8,7 +8,7 @@
 
 #include "dispatch/backend.h"
 #include "dispatch/kernel_table.h"
-#include "dispatch/packed_results.h"
+#include "dispatch/tuple_results.h"
 #include "frontend/engine/capture_scope.h"
 #include "frontend/ops/calls.h"
 #include "runtime/backend_memory.h"
@@ -279,7 +279,7 @@ std::vector<Tensor> record_step(Op op, std::unique_ptr<ControlStep> step, const 
                                 const Tensor& seed, std::span<const TensorType> results, Location where) {
   for (const Tensor& t : operands.tensors()) require_control_kernels(t.node()->backend);
   auto handle = std::make_unique<Handle>();
-  const PackedLayout layout = packed_layout(results);
+  const TupleLayout layout = tuple_layout(results);
   handle->offsets = layout.offsets;
   handle->has_seed = step->draws();
   handle->step = std::move(step);

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 #include "runtime/tensor.h"
 #include "runtime/walk.h"
 

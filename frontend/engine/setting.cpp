@@ -44,7 +44,7 @@ const Tensor& Setting::tensor() const {
 
 /// A call on a tensor and a Setting, which counts as a host number in promotion. f16 and bf16 are computed in f32 and
 /// rounded once, as they are beside a plain number.
-Tensor detail::call_beside(Op op, const TensorBesideSetting& x, const Setting& s, bool setting_first) {
+Tensor detail::call_with_setting(Op op, const TensorWithLocation& x, const Setting& s, bool setting_first) {
   require_defined(op, {x.tensor, x.where});
   const OperatorEntry& entry = operator_entry(op);
   const auto run = [&](const Operand& a, const Operand& b) {

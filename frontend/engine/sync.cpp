@@ -15,8 +15,8 @@
 #include "frontend/engine/compile_policy.h"
 #include "frontend/engine/few_calls.h"
 #include "frontend/engine/interpreter.h"
+#include "ir/custom_op.h"
 #include "ir/error.h"
-#include "ir/external_op.h"
 #include "passes/pipeline.h"
 #include "runtime/backend_memory.h"
 #include "runtime/bound_plan.h"
@@ -279,7 +279,7 @@ void Player::announce_takeovers() {
   if (takeovers_.empty()) return;
   std::size_t taken = 0;
   for (; taken < takeovers_.size(); ++taken) {
-    Storage *expected = takeovers_[taken].storage, *const busy = Storage::being_overwritten();
+    Storage *expected = takeovers_[taken].storage, *const busy = Storage::overwrite_sentinel();
     if (takeovers_[taken].leaf->storage.compare_exchange_strong(expected, busy)) continue;
     busy->release();
     break;

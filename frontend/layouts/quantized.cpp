@@ -144,7 +144,7 @@ Tensor along_channels(const Tensor& numbers, const Quantization& how, unsigned r
   return reshape(numbers, sizes, where);
 }
 
-Tensor with_blocked_history(const Tensor& value, const GradEdge& history) {
+Tensor with_nondifferentiable_history(const Tensor& value, const GradEdge& history) {
   return history ? with_history(value, history) : value;
 }
 

@@ -73,7 +73,7 @@ Tensor values_of(const QuantizedPayload& x, Location where) {
   const Tensor steps = subtract({wide, where}, along_channels(x.how.zero_point, x.how, rank, where));
   const Tensor values =
       multiply({astype(steps, DType::f32, where), where}, along_channels(x.how.scale, x.how, rank, where));
-  return with_blocked_history(values, x.history);
+  return with_nondifferentiable_history(values, x.history);
 }
 
 /// Operands x, scale, zero_point; attributes [axis or -1, is the zero point known to be in the middle].
@@ -153,7 +153,7 @@ Tensor product(const Call& call, Tensors x, bool transposed) {
     throw_channels(call, "channels lie along an axis that is added up, or along a batch", x);
   const Tensor sums = astype(integer_product(lhs, rhs, transposed, where), DType::f32, where);
   const Tensor values = multiply({sums, where}, multiply({lhs.how.scale, where}, rhs.how.scale));
-  return with_blocked_history(values, lhs.history ? lhs.history : rhs.history);
+  return with_nondifferentiable_history(values, lhs.history ? lhs.history : rhs.history);
 }
 
 Tensor run_matmul(const Call& call, Tensors x, const Attributes&) {

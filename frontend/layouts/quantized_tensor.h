@@ -39,7 +39,7 @@ const QuantizedPayload& require_quantized(std::string_view function, const Tenso
 /// Numbers per channel with axes of size 1, so that they broadcast along their axis of a tensor of `rank` axes.
 Tensor along_channels(const Tensor& numbers, const Quantization& how, unsigned rank, Location where);
 /// `value` with the history of what it was computed from, where that has one that cannot be followed.
-Tensor with_blocked_history(const Tensor& value, const GradEdge& history);
+Tensor with_nondifferentiable_history(const Tensor& value, const GradEdge& history);
 
 /// The product in i32 of what the bytes stand for without their scales: lhs [.., M, K], and rhs [.., K, N], or
 /// [N, K] where it is transposed.

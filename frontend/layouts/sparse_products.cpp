@@ -54,25 +54,25 @@ namespace vjp {
 namespace {
 
 /// Of a sparse product with respect to its values: one product of two rows for every entry.
-Located csr_values_vjp(const VjpArgs& args, unsigned) {
+VjpTensor csr_values_vjp(const VjpArgs& args, unsigned) {
   const bool transposed = args.attributes()[1] != 0;
   const Tensor tensors[] = {args.x[0].tensor(), transposed ? args.x[2].tensor() : args.g.tensor(),
                             transposed ? args.g.tensor() : args.x[2].tensor()};
   return call(Op::csr_sampled_matmul, tensors, {});
 }
-Located csr_product(const Located& pattern, const Located& values, const Located& dense, std::int64_t columns,
-                    bool transposed) {
+VjpTensor csr_product(const VjpTensor& pattern, const VjpTensor& values, const VjpTensor& dense, std::int64_t columns,
+                      bool transposed) {
   const Tensor tensors[] = {pattern.tensor(), values.tensor(), dense.tensor()};
   const std::int64_t attributes[] = {columns, transposed ? 1 : 0};
   return call(Op::csr_matmul, tensors, attributes);
 }
-Located csr_dense_vjp(const VjpArgs& args, unsigned) {
+VjpTensor csr_dense_vjp(const VjpArgs& args, unsigned) {
   return csr_product(args.x[0], args.x[1], args.g, args.attributes()[0], args.attributes()[1] == 0);
 }
-Located csr_sampled_lhs_vjp(const VjpArgs& args, unsigned) {
+VjpTensor csr_sampled_lhs_vjp(const VjpArgs& args, unsigned) {
   return csr_product(args.x[0], args.g, args.x[2], args.shape(2)[0], false);
 }
-Located csr_sampled_rhs_vjp(const VjpArgs& args, unsigned) {
+VjpTensor csr_sampled_rhs_vjp(const VjpArgs& args, unsigned) {
   return csr_product(args.x[0], args.g, args.x[1], args.shape(2)[0], true);
 }
 

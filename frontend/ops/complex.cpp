@@ -43,31 +43,31 @@ bool is_complex(const Tensor& x, Location where) { return is_complex(x.dtype(whe
 namespace vjp {
 namespace {
 
-Located complex(const Located& re, const Located& im) {
+VjpTensor complex(const VjpTensor& re, const VjpTensor& im) {
   const std::array parts{re.tensor(), im.tensor()};
   return call(Op::complex, parts, {});
 }
 
 // The results of the next four are real, and so is g.
-Located abs_vjp(const VjpArgs& args, unsigned) { return args.g * sign(args.x[0]); }
-Located real_vjp(const VjpArgs& args, unsigned) { return args.g; }
-Located imag_vjp(const VjpArgs& args, unsigned) { return complex(args.g * 0, args.g); }
+VjpTensor abs_vjp(const VjpArgs& args, unsigned) { return args.g * sign(args.x[0]); }
+VjpTensor real_vjp(const VjpArgs& args, unsigned) { return args.g; }
+VjpTensor imag_vjp(const VjpArgs& args, unsigned) { return complex(args.g * 0, args.g); }
 /// d angle = Im(dz / z), so the gradient is g i / conj(z) = g i z / |z|^2.
-Located angle_vjp(const VjpArgs& args, unsigned) {
-  const Located re = real(args.x[0]), im = imag(args.x[0]), scale = args.g / (re * re + im * im);
+VjpTensor angle_vjp(const VjpArgs& args, unsigned) {
+  const VjpTensor re = real(args.x[0]), im = imag(args.x[0]), scale = args.g / (re * re + im * im);
   return complex(-im * scale, re * scale);
 }
 
-Located conj_vjp(const VjpArgs& args, unsigned) { return conj(args.g); }
+VjpTensor conj_vjp(const VjpArgs& args, unsigned) { return conj(args.g); }
 
 /// y = z / |z| moves along the circle only: what of g points outwards is dropped.
-Located sign_vjp(const VjpArgs& args, unsigned) {
-  const Located none = args.x[0] == 0;
-  const Located outwards = real(conj(args.y) * args.g);
+VjpTensor sign_vjp(const VjpArgs& args, unsigned) {
+  const VjpTensor none = args.x[0] == 0;
+  const VjpTensor outwards = real(conj(args.y) * args.g);
   return where(none, 0, (args.g - args.y * outwards) / where(none, 1, abs(args.x[0])));
 }
 
-Located parts_vjp(const VjpArgs& args, unsigned operand) { return operand == 0 ? real(args.g) : imag(args.g); }
+VjpTensor parts_vjp(const VjpArgs& args, unsigned operand) { return operand == 0 ? real(args.g) : imag(args.g); }
 
 /// An op of ir/ops.def whose vjp column is that of real operands.
 struct ComplexRule {

@@ -38,7 +38,7 @@ Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t axis, Location 
 namespace vjp {
 namespace {
 
-Located concat_vjp(const VjpArgs& args, unsigned operand) {
+VjpTensor concat_vjp(const VjpArgs& args, unsigned operand) {
   const auto axis = static_cast<std::size_t>(args.attributes()[0]);
   Shape starts, steps;
   for (unsigned i = 0; i < args.shape(operand).rank(); ++i) starts.push_back(0), steps.push_back(1);

@@ -202,33 +202,33 @@ namespace {
 
 // The matrices of Fourier transforms are symmetric, so the conjugate transpose is the transform the other way.
 
-Located call1(Op op, const Located& x, std::span<const std::int64_t> attributes = {}) {
+VjpTensor call1(Op op, const VjpTensor& x, std::span<const std::int64_t> attributes = {}) {
   return call(op, {&x.tensor(), 1}, attributes);
 }
 
-Located fft_vjp(const VjpArgs& args, unsigned) {
+VjpTensor fft_vjp(const VjpArgs& args, unsigned) {
   return call1(Op::fft, args.g, std::array<std::int64_t, 2>{args.attributes()[0], args.attributes()[1] == 0});
 }
 
 /// `inside` for numbers that stand for themselves and their conjugate among the n of a real transform, 1 for the
 /// others.
-Located fold_weights(const Located& half, std::size_t axis, std::int64_t n, double inside) {
+VjpTensor fold_weights(const VjpTensor& half, std::size_t axis, std::int64_t n, double inside) {
   Shape sizes;
   for (unsigned i = 0; i < half.shape().rank(); ++i) sizes.push_back(i == axis ? half.shape()[i] : 1);
-  const Located at = iota(sizes, static_cast<std::int64_t>(axis), half);
-  const Located ends = n % 2 == 0 ? logical_or(at == 0, at == n / 2) : at == 0;
+  const VjpTensor at = iota(sizes, static_cast<std::int64_t>(axis), half);
+  const VjpTensor ends = n % 2 == 0 ? logical_or(at == 0, at == n / 2) : at == 0;
   const DType part = real_dtype(half.dtype());
   return where(ends, full(1, {part, {}}, half), full(inside, {part, {}}, half));
 }
 
-Located rfft_vjp(const VjpArgs& args, unsigned) {
+VjpTensor rfft_vjp(const VjpArgs& args, unsigned) {
   const auto axis = static_cast<std::size_t>(args.attributes()[0]);
   const std::int64_t n = args.shape(0)[axis];
   return call1(Op::irfft, args.g * fold_weights(args.g, axis, n, 0.5), std::array{args.attributes()[0], n});
 }
 
-Located irfft_vjp(const VjpArgs& args, unsigned) {
-  const Located half = call1(Op::rfft, args.g, args.attributes().first(1));
+VjpTensor irfft_vjp(const VjpArgs& args, unsigned) {
+  const VjpTensor half = call1(Op::rfft, args.g, args.attributes().first(1));
   return half * fold_weights(half, static_cast<std::size_t>(args.attributes()[0]), args.attributes()[1], 2);
 }
 

@@ -154,53 +154,53 @@ Tensor index_fill(const Tensor& x, const Tensor& index, Scalar value, std::int64
 namespace vjp {
 namespace {
 
-Located zeros_of(const Located& like, const Shape& shape) { return full(0, {like.dtype(), shape}, like); }
+VjpTensor zeros_of(const VjpTensor& like, const Shape& shape) { return full(0, {like.dtype(), shape}, like); }
 
-Located gather(const Located& x, const Located& index, const VjpArgs& args) {
+VjpTensor gather(const VjpTensor& x, const VjpTensor& index, const VjpArgs& args) {
   return call(Op::gather, std::array{x.tensor(), index.tensor()}, args.attributes());
 }
-Located scatter(Op op, const Located& x, const Located& index, const Located& source, const VjpArgs& args) {
+VjpTensor scatter(Op op, const VjpTensor& x, const VjpTensor& index, const VjpTensor& source, const VjpArgs& args) {
   return call(op, std::array{x.tensor(), index.tensor(), source.tensor()}, args.attributes());
 }
 
-Located gather_vjp(const VjpArgs& args, unsigned) {
+VjpTensor gather_vjp(const VjpArgs& args, unsigned) {
   return scatter(Op::scatter_add, zeros_of(args.g, args.shape(0)), args.x[1], args.g, args);
 }
 
-Located scatter_add_source_vjp(const VjpArgs& args, unsigned) { return gather(args.g, args.x[1], args); }
+VjpTensor scatter_add_source_vjp(const VjpArgs& args, unsigned) { return gather(args.g, args.x[1], args); }
 
-Located scatter_vjp(const VjpArgs& args, unsigned) {
+VjpTensor scatter_vjp(const VjpArgs& args, unsigned) {
   return scatter(Op::scatter, args.g, args.x[1], zeros_of(args.g, args.shape(1)), args);
 }
 /// Of several elements that went to one place, only the one that stayed.
-Located scatter_source_vjp(const VjpArgs& args, unsigned) {
+VjpTensor scatter_source_vjp(const VjpArgs& args, unsigned) {
   const Shape& shape = args.shape(1);
-  const Located number = reshape(iota({element_count(shape)}, 0, args.g), shape);
-  const Located none = full(-1, {DType::i64, args.shape(0)}, args.g);
-  const Located last = gather(scatter(Op::scatter, none, args.x[1], number, args), args.x[1], args);
+  const VjpTensor number = reshape(iota({element_count(shape)}, 0, args.g), shape);
+  const VjpTensor none = full(-1, {DType::i64, args.shape(0)}, args.g);
+  const VjpTensor last = gather(scatter(Op::scatter, none, args.x[1], number, args), args.x[1], args);
   return where(last == number, gather(args.g, args.x[1], args), 0);
 }
 
 /// Products without the zeros, and how many zeros there are: what is left of a product when one factor is taken out.
 struct Factors {
   explicit Factors(const VjpArgs& args) {
-    const Located &x = args.x[0], &index = args.x[1], &source = args.x[2];
+    const VjpTensor &x = args.x[0], &index = args.x[1], &source = args.x[2];
     products = scatter(Op::scatter_multiply, where(x == 0, 1, x), index, where(source == 0, 1, source), args);
     zeros = scatter(Op::scatter_add, cast(x == 0, DType::i64), index, cast(source == 0, DType::i64), args);
   }
-  static Located others(const Located& factor, const Located& product, const Located& zero_count) {
-    const Located own = factor == 0;
+  static VjpTensor others(const VjpTensor& factor, const VjpTensor& product, const VjpTensor& zero_count) {
+    const VjpTensor own = factor == 0;
     return where(zero_count == cast(own, DType::i64), product / where(own, 1, factor), 0);
   }
-  Located products, zeros;
+  VjpTensor products, zeros;
 };
-Located scatter_multiply_vjp(const VjpArgs& args, unsigned) {
+VjpTensor scatter_multiply_vjp(const VjpArgs& args, unsigned) {
   const Factors f(args);
   return args.g * Factors::others(args.x[0], f.products, f.zeros);
 }
-Located scatter_multiply_source_vjp(const VjpArgs& args, unsigned) {
+VjpTensor scatter_multiply_source_vjp(const VjpArgs& args, unsigned) {
   const Factors f(args);
-  const Located &index = args.x[1], &source = args.x[2];
+  const VjpTensor &index = args.x[1], &source = args.x[2];
   return gather(args.g, index, args) *
          Factors::others(source, gather(f.products, index, args), gather(f.zeros, index, args));
 }
@@ -209,17 +209,17 @@ Located scatter_multiply_source_vjp(const VjpArgs& args, unsigned) {
 struct Shares {
   explicit Shares(const VjpArgs& args) : of_source(args.x[2] == gather(args.y, args.x[1], args)) {
     of_x = args.x[0] == args.y;
-    const Located count =
+    const VjpTensor count =
         scatter(Op::scatter_add, cast(of_x, args.g.dtype()), args.x[1], cast(of_source, args.g.dtype()), args);
     each = args.g / where(count == 0, 1, count);
   }
-  Located of_source, of_x, each;
+  VjpTensor of_source, of_x, each;
 };
-Located scatter_extreme_vjp(const VjpArgs& args, unsigned) {
+VjpTensor scatter_extreme_vjp(const VjpArgs& args, unsigned) {
   const Shares s(args);
   return where(s.of_x, s.each, 0);
 }
-Located scatter_extreme_source_vjp(const VjpArgs& args, unsigned) {
+VjpTensor scatter_extreme_source_vjp(const VjpArgs& args, unsigned) {
   const Shares s(args);
   return where(s.of_source, gather(s.each, args.x[1], args), 0);
 }

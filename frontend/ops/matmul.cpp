@@ -55,9 +55,9 @@ namespace vjp {
 namespace {
 
 /// The gradient of a product as one of matrices: vectors get the axis that matmul gives them.
-Located product_gradient(const VjpArgs& args) {
+VjpTensor product_gradient(const VjpArgs& args) {
   const unsigned rank = args.g.shape().rank();
-  Located g = args.g;
+  VjpTensor g = args.g;
   if (args.shape(1).rank() == 1) g = expand_dims(g, static_cast<std::uint16_t>(1u << rank));
   if (args.shape(0).rank() == 1) {
     const unsigned row = g.shape().rank() - 1;
@@ -72,23 +72,23 @@ Shape matrix_shape(const Shape& sizes, bool is_lhs) {
 }
 
 /// All axes but the last in one.
-Located flatten_rows(const Located& x) {
+VjpTensor flatten_rows(const VjpTensor& x) {
   const Shape sizes = x.shape();
   std::int64_t rows = 1;
   for (std::size_t i = 0; i + 1 < sizes.rank(); ++i) rows *= sizes[i];
   return reshape(x, {rows, sizes.back()});
 }
 
-Located matmul_lhs_vjp(const VjpArgs& args, unsigned) {
+VjpTensor matmul_lhs_vjp(const VjpArgs& args, unsigned) {
   const Shape lhs = matrix_shape(args.shape(0), true);
-  const Located rhs = reshape(args.x[1], matrix_shape(args.shape(1), false));
+  const VjpTensor rhs = reshape(args.x[1], matrix_shape(args.shape(1), false));
   return reshape(sum_to(matmul(product_gradient(args), transpose(rhs)), lhs), args.shape(0));
 }
 
-Located matmul_rhs_vjp(const VjpArgs& args, unsigned) {
+VjpTensor matmul_rhs_vjp(const VjpArgs& args, unsigned) {
   Shape rhs = matrix_shape(args.shape(1), false);
-  Located lhs = reshape(args.x[0], matrix_shape(args.shape(0), true));
-  Located g = product_gradient(args);
+  VjpTensor lhs = reshape(args.x[0], matrix_shape(args.shape(0), true));
+  VjpTensor g = product_gradient(args);
   // One matrix for a whole batch: the sum over the batch is part of one larger product.
   if (rhs.rank() == 2 && lhs.shape().rank() > 2) lhs = flatten_rows(lhs), g = flatten_rows(g);
   if (!args.node.operands()[1].is_turned) return reshape(sum_to(matmul(transpose(lhs), g), rhs), args.shape(1));
@@ -101,21 +101,21 @@ Located matmul_rhs_vjp(const VjpArgs& args, unsigned) {
 unsigned matrix_rank(const BatchedCall& call, std::size_t k) { return std::max(call.shape(k).rank(), 2u); }
 
 /// Operand k as matrices, of at least `rank` axes where it has a batch, which then comes before all of them.
-Located matrices(const BatchedCall& call, std::size_t k, unsigned rank) {
+VjpTensor matrices(const BatchedCall& call, std::size_t k, unsigned rank) {
   const BatchedOperand& operand = call.operands[k];
   const unsigned first = operand.batched ? 1 : 0;
-  Located x = operand.value;
+  VjpTensor x = operand.value;
   if (call.shape(k).rank() == 1) x = vjp::expand_dims(x, static_cast<std::uint16_t>(1u << (first + k)));
   const unsigned missing = operand.batched ? rank - matrix_rank(call, k) : 0;
   return vjp::expand_dims(x, static_cast<std::uint16_t>(((1u << missing) - 1u) << 1));
 }
 
-Located multiplied(Op op, const Located& lhs, const Located& rhs) {
+VjpTensor multiplied(Op op, const VjpTensor& lhs, const VjpTensor& rhs) {
   return vjp::call(op, std::array{lhs.tensor(), rhs.tensor()}, {});
 }
 
 /// One matrix for the whole batch on the right: the rows of all batch elements are one matrix.
-Located rows_times_matrix(Op op, const Located& lhs, const Located& rhs) {
+VjpTensor rows_times_matrix(Op op, const VjpTensor& lhs, const VjpTensor& rhs) {
   Shape sizes = lhs.shape();
   const std::int64_t k = sizes.back(), n = rhs.shape().back();
   std::int64_t rows = 1;
@@ -127,8 +127,8 @@ Located rows_times_matrix(Op op, const Located& lhs, const Located& rhs) {
 Tensor batched_matmul(const BatchedCall& call) {
   const unsigned rank = std::max(matrix_rank(call, 0), matrix_rank(call, 1));
   const bool left = call.operands[0].batched, right = call.operands[1].batched;
-  const Located lhs = matrices(call, 0, rank), rhs = matrices(call, 1, rank);
-  Located product;
+  const VjpTensor lhs = matrices(call, 0, rank), rhs = matrices(call, 1, rank);
+  VjpTensor product;
   if (!right && rhs.shape().rank() == 2) {
     product = rows_times_matrix(call.op, lhs, rhs);
   } else if (!left && lhs.shape().rank() == 2 && rhs.shape().back() == 1) {

@@ -48,7 +48,7 @@ constexpr VjpRule::Entry conjugate_gradient(Vjp vjp, std::uint8_t reads = 0) {
 }
 /// The gradient of the result as it is.
 inline constexpr VjpRule::Entry kSameGradient =
-    gradient(+[](const VjpArgs& args, unsigned) -> Located { return args.g; });
+    gradient(+[](const VjpArgs& args, unsigned) -> VjpTensor { return args.g; });
 
 /// As a batching rule: one call for every element of the batch.
 inline constexpr BatchingRule kLoop = nullptr;

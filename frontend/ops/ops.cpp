@@ -26,11 +26,11 @@ Tensor lifted(Op op, const Operand& first, const Operand* others[], std::size_t 
   return full({}, first.scalar(), {}, first.where());
 }
 
-Tensor unary_slowly(Op op, const Operand& x) {
+Tensor unary_slow_path(Op op, const Operand& x) {
   const Tensor tensor = lifted(op, x, nullptr, 0);
   return Dispatcher<UnaryCall>::call(operator_entry(op), x.where(), Operand(tensor, x.where()));
 }
-Tensor binary_slowly(Op op, const Operand& lhs, const Operand& rhs) {
+Tensor binary_slow_path(Op op, const Operand& lhs, const Operand& rhs) {
   const Operand* others[] = {&rhs};
   const Tensor tensor = lifted(op, lhs, others, 1);
   return Dispatcher<BinaryCall>::call(operator_entry(op), lhs.where(), Operand(tensor, lhs.where()), rhs);
@@ -63,14 +63,14 @@ Tensor triangle(std::string_view function, Op keep, const Tensor& x, std::int64_
 
 Tensor detail::pointwise(Op op, const Operand& x) {
   if (!is_defined_tensor(x)) [[unlikely]]
-    return unary_slowly(op, x);
+    return unary_slow_path(op, x);
   return Dispatcher<UnaryCall>::last_call(operator_entry(op), x.where(), x);
 }
 
 Tensor detail::pointwise(Op op, const Operand& lhs, const Operand& rhs) {
   const bool left = is_defined_tensor(lhs), right = is_defined_tensor(rhs);
   if (!(left && right) && !(left && !rhs.is_tensor()) && !(right && !lhs.is_tensor())) [[unlikely]]
-    return binary_slowly(op, lhs, rhs);
+    return binary_slow_path(op, lhs, rhs);
   if (op == Op::pow) {
     const Tensor base = left ? autocast_operand(op, lhs.tensor(), lhs.where()) : Tensor();
     const Operand cast = left ? Operand(base, lhs.where()) : lhs;

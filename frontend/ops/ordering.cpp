@@ -253,7 +253,7 @@ Tensor isin_by_groups(const Tensor& x, const Tensor& values, bool invert, Locati
   const std::int64_t count = x.element_count(), total = count + values.element_count();
   const Tensor both = concat({flat(x, where), flat(values, where)}, 0, where);
   const Tensor group = unique("isin", both, UniqueParts::inverse, total, where).inverse_indices;
-  const Tensor of_values = slice(group, 0, count, kEnd, 1, where);
+  const Tensor of_values = slice(group, 0, count, kNone, 1, where);
   const Tensor found =
       scatter(full({total}, false, DType::boolean, device(x), where), of_values, Scalar(true), 0, where);
   const Tensor result = reshape(take(found, slice(group, 0, 0, count, 1, where), 0, where), x.shape(), where);
@@ -323,18 +323,18 @@ namespace {
 
 std::int64_t axis_of(const VjpArgs& args) { return args.attributes()[0]; }
 
-Located along(Op op, const Located& x, std::int64_t axis) {
+VjpTensor along(Op op, const VjpTensor& x, std::int64_t axis) {
   const std::array tensors{x.tensor()};
   return call(op, tensors, {&axis, 1});
 }
 
 /// Zeros of `shape` with the values added at positions along an axis.
-Located scattered(const Shape& shape, const Located& index, const Located& values, std::int64_t axis) {
+VjpTensor scattered(const Shape& shape, const VjpTensor& index, const VjpTensor& values, std::int64_t axis) {
   const std::array tensors{full(0, {values.dtype(), shape}, values).tensor(), index.tensor(), values.tensor()};
   return call(Op::scatter_add, tensors, {&axis, 1});
 }
 
-Located reversed(const Located& x, std::int64_t axis) {
+VjpTensor reversed(const VjpTensor& x, std::int64_t axis) {
   Shape starts, steps;
   for (unsigned i = 0; i < x.shape().rank(); ++i) {
     const bool turned = static_cast<std::int64_t>(i) == axis && x.shape()[i] > 0;
@@ -343,35 +343,35 @@ Located reversed(const Located& x, std::int64_t axis) {
   return slice(x, starts, steps, x.shape());
 }
 /// Sums of all elements from each one on.
-Located sum_from_here(const Located& x, std::int64_t axis) {
+VjpTensor sum_from_here(const VjpTensor& x, std::int64_t axis) {
   return reversed(along(Op::cumulative_sum, reversed(x, axis), axis), axis);
 }
 
-Located cumulative_sum_vjp(const VjpArgs& args, unsigned) { return sum_from_here(args.g, axis_of(args)); }
+VjpTensor cumulative_sum_vjp(const VjpArgs& args, unsigned) { return sum_from_here(args.g, axis_of(args)); }
 
 /// d(product up to i) / dx_j is that product over x_j. At the first zero of a line the products are taken without it,
 /// and after it nothing depends on anything.
-Located cumulative_prod_vjp(const VjpArgs& args, unsigned) {
+VjpTensor cumulative_prod_vjp(const VjpArgs& args, unsigned) {
   const std::int64_t axis = axis_of(args);
-  const Located& x = args.x[0];
-  const Located is_zero = x == 0;
-  const Located zeros = along(Op::cumulative_sum, cast(is_zero, DType::i64), axis);
-  const Located first = logical_and(is_zero, zeros == 1);
-  const Located whole = where(zeros == 0, sum_from_here(args.g * args.y, axis) / where(is_zero, 1, x), 0);
-  const Located without = along(Op::cumulative_prod, where(first, 1, x), axis);
-  const Located reached = where(zeros >= 1, args.g * without, 0);  // from the first zero on
+  const VjpTensor& x = args.x[0];
+  const VjpTensor is_zero = x == 0;
+  const VjpTensor zeros = along(Op::cumulative_sum, cast(is_zero, DType::i64), axis);
+  const VjpTensor first = logical_and(is_zero, zeros == 1);
+  const VjpTensor whole = where(zeros == 0, sum_from_here(args.g * args.y, axis) / where(is_zero, 1, x), 0);
+  const VjpTensor without = along(Op::cumulative_prod, where(first, 1, x), axis);
+  const VjpTensor reached = where(zeros >= 1, args.g * without, 0);  // from the first zero on
   return where(first, sum_from_here(reached, axis), whole);
 }
 
 /// To the latest element that reached the running extreme.
-Located cumulative_extreme_vjp(const VjpArgs& args, unsigned) {
+VjpTensor cumulative_extreme_vjp(const VjpArgs& args, unsigned) {
   const std::int64_t axis = axis_of(args);
   const Shape& shape = args.shape(0);
-  const Located here = where(args.x[0] == args.y, iota(shape, axis, args.g), 0);
+  const VjpTensor here = where(args.x[0] == args.y, iota(shape, axis, args.g), 0);
   return scattered(shape, along(Op::cumulative_max, here, axis), args.g, axis);
 }
 
-Located sort_vjp(const VjpArgs& args, unsigned) {
+VjpTensor sort_vjp(const VjpArgs& args, unsigned) {
   const std::array tensors{args.x[0].tensor()};
   return scattered(args.shape(0), call(Op::argsort, tensors, args.attributes()), args.g, axis_of(args));
 }
@@ -385,11 +385,11 @@ Tensor batched_searchsorted(const BatchedCall& call) {
     const std::array operands{call.operands[0].value, call.operands[1].value};
     return vjp::call(call.op, operands, call.attributes.integers).tensor();
   }
-  const Located wanted = vjp::expand_dims(call.with_batch(1), 2);
+  const VjpTensor wanted = vjp::expand_dims(call.with_batch(1), 2);
   Shape column{call.size, call.shape(0)[0]};
   while (column.rank() < wanted.shape().rank()) column.push_back(1);
-  const Located sorted = vjp::reshape(call.operands[0].value, column);
-  const auto is_less = [](const Located& a, const Located& b) {
+  const VjpTensor sorted = vjp::reshape(call.operands[0].value, column);
+  const auto is_less = [](const VjpTensor& a, const VjpTensor& b) {
     return logical_or(a < b, logical_and(isnan(b), logical_not(isnan(a))));
   };
   return reduce(Op::sum, right ? logical_not(is_less(wanted, sorted)) : is_less(sorted, wanted), 2, false).tensor();

@@ -7,7 +7,7 @@
 #include "fermata/reductions.h"
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "ir/error.h"
 #include "ir/infer.h"
 
@@ -38,7 +38,7 @@ Tensor positions(const Tensor& key, std::int64_t slices, std::int64_t count, boo
                    : slice(permutation(key, slices, where), -1, 0, count, 1, where);
   const vjp::LineGuard line(where);
   const DType dtype = is_floating(probabilities.dtype()) ? compute_dtype(probabilities.dtype()) : DType::f32;
-  const vjp::Located logits = vjp::log(vjp::cast(probabilities, dtype));
+  const vjp::VjpTensor logits = vjp::log(vjp::cast(probabilities, dtype));
   if (replace) return categorical(key, vjp::broadcast_to(logits, {count, slices}).tensor(), -1, where);
   const Tensor noisy = vjp::add(logits, gumbel(key, {slices}, dtype, where)).tensor();
   return slice(argsort(noisy, -1, true, where), -1, 0, count, 1, where);

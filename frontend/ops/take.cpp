@@ -26,11 +26,11 @@ Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source, std
 namespace vjp {
 namespace {
 
-Located take_vjp(const VjpArgs& args, unsigned) {
+VjpTensor take_vjp(const VjpArgs& args, unsigned) {
   return index_add(full(0, {args.g.dtype(), args.shape(0)}, args.g), args.x[1], args.g, args.attributes()[0]);
 }
 
-Located index_add_source_vjp(const VjpArgs& args, unsigned) { return take(args.g, args.x[1], args.attributes()[0]); }
+VjpTensor index_add_source_vjp(const VjpArgs& args, unsigned) { return take(args.g, args.x[1], args.attributes()[0]); }
 
 using Axes = std::vector<std::int64_t>;
 
@@ -45,7 +45,7 @@ Axes inverse(const Axes& axes) {
 
 /// [batch, before .., axis, after ..] as [batch * axis, before .., after ..]: rows of all batch elements in one list.
 struct RowsOfAll {
-  RowsOfAll(const Located& x, std::int64_t axis) : order{0, axis + 1} {
+  RowsOfAll(const VjpTensor& x, std::int64_t axis) : order{0, axis + 1} {
     const Shape sizes = x.shape();
     append_range(order, 1, axis + 1), append_range(order, axis + 2, sizes.rank());
     for (const std::int64_t a : order) moved.push_back(sizes[static_cast<std::size_t>(a)]);
@@ -54,20 +54,22 @@ struct RowsOfAll {
     rows = vjp::reshape(vjp::permute(x, order), flat);
   }
   /// The inverse.
-  Located restore(const Located& changed) const { return vjp::permute(vjp::reshape(changed, moved), inverse(order)); }
+  VjpTensor restore(const VjpTensor& changed) const {
+    return vjp::permute(vjp::reshape(changed, moved), inverse(order));
+  }
 
   Axes order;
   Shape moved;
-  Located rows;
+  VjpTensor rows;
 };
 
 /// Positions along an axis of each batch element, as positions in RowsOfAll. One that is out of range stays so, lest it
 /// name a row of a neighbor.
-Located positions_in_all(const Located& index, std::int64_t batch, std::int64_t size) {
-  const Located wide = vjp::cast(index, DType::i64);
-  const Located wrapped =
+VjpTensor positions_in_all(const VjpTensor& index, std::int64_t batch, std::int64_t size) {
+  const VjpTensor wide = vjp::cast(index, DType::i64);
+  const VjpTensor wrapped =
       info(index.dtype()).kind == DTypeKind::unsigned_integer ? wide : vjp::where(wide < 0, wide + size, wide);
-  const Located valid = vjp::logical_and(wrapped >= 0, wrapped < size);
+  const VjpTensor valid = vjp::logical_and(wrapped >= 0, wrapped < size);
   Shape per_batch{batch};
   while (per_batch.rank() < index.shape().rank()) per_batch.push_back(1);
   return vjp::where(valid, wrapped + vjp::iota(per_batch, 0, index) * size, batch * size);
@@ -84,7 +86,7 @@ Tensor batched_take(const BatchedCall& call) {
     return vjp::permute(vjp::take(x.value, index.value, axis), order).tensor();
   }
   const RowsOfAll all(x.value, axis);
-  const Located at = positions_in_all(index.value, call.size, call.shape(0)[static_cast<std::size_t>(axis)]);
+  const VjpTensor at = positions_in_all(index.value, call.size, call.shape(0)[static_cast<std::size_t>(axis)]);
   order.push_back(0), append_range(order, 1 + positions, 1 + positions + axis);
   append_range(order, 1, 1 + positions), append_range(order, 1 + positions + axis, rank);
   return vjp::permute(vjp::take(all.rows, at, 0), order).tensor();
@@ -96,7 +98,8 @@ Tensor batched_index_add(const BatchedCall& call) {
   if (!call.operands[1].batched) return vjp::index_add(x, call.operands[1].value, source, axis + 1).tensor();
   const std::int64_t positions = call.shape(1).rank(), rank = source.rank();
   const RowsOfAll all(x, axis);
-  const Located at = positions_in_all(call.operands[1].value, call.size, call.shape(0)[static_cast<std::size_t>(axis)]);
+  const VjpTensor at =
+      positions_in_all(call.operands[1].value, call.size, call.shape(0)[static_cast<std::size_t>(axis)]);
   Axes order{0};
   append_range(order, 1 + axis, 1 + axis + positions), append_range(order, 1, 1 + axis);
   append_range(order, 1 + axis + positions, rank);

@@ -11,11 +11,11 @@ namespace vjp {
 namespace {
 
 Shape update_strides(const VjpArgs& args) { return Shape(args.attributes().subspan(1)); }
-Located update_vjp(const VjpArgs& args, unsigned) {
-  const Located nothing = full(0, {args.g.dtype(), args.shape(1)}, args.g);
+VjpTensor update_vjp(const VjpArgs& args, unsigned) {
+  const VjpTensor nothing = full(0, {args.g.dtype(), args.shape(1)}, args.g);
   return update(args.g, nothing, args.attributes()[0], update_strides(args));
 }
-Located update_values_vjp(const VjpArgs& args, unsigned) {
+VjpTensor update_values_vjp(const VjpArgs& args, unsigned) {
   return read_strided(args.g, args.attributes()[0], update_strides(args), args.shape(1));
 }
 

@@ -185,19 +185,19 @@ namespace {
 
 std::uint16_t mask_of(const VjpArgs& args) { return static_cast<std::uint16_t>(args.attributes()[0]); }
 
-Located reshape_vjp(const VjpArgs& args, unsigned) { return reshape(args.g, args.shape(0)); }
-Located expand_dims_vjp(const VjpArgs& args, unsigned) { return squeeze(args.g, mask_of(args)); }
-Located squeeze_vjp(const VjpArgs& args, unsigned) { return expand_dims(args.g, mask_of(args)); }
-Located broadcast_to_vjp(const VjpArgs& args, unsigned) { return sum_to(args.g, args.shape(0)); }
+VjpTensor reshape_vjp(const VjpArgs& args, unsigned) { return reshape(args.g, args.shape(0)); }
+VjpTensor expand_dims_vjp(const VjpArgs& args, unsigned) { return squeeze(args.g, mask_of(args)); }
+VjpTensor squeeze_vjp(const VjpArgs& args, unsigned) { return expand_dims(args.g, mask_of(args)); }
+VjpTensor broadcast_to_vjp(const VjpArgs& args, unsigned) { return sum_to(args.g, args.shape(0)); }
 
-Located permute_vjp(const VjpArgs& args, unsigned) {
+VjpTensor permute_vjp(const VjpArgs& args, unsigned) {
   std::vector<std::int64_t> back(args.attributes().size());
   for (std::size_t i = 0; i < back.size(); ++i)
     back[static_cast<std::size_t>(args.attributes()[i])] = static_cast<std::int64_t>(i);
   return permute(args.g, back);
 }
 
-Located slice_vjp(const VjpArgs& args, unsigned) {
+VjpTensor slice_vjp(const VjpArgs& args, unsigned) {
   const Shape& from = args.shape(0);
   const Shape dense = dense_strides(from);
   Shape strides;

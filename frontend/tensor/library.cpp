@@ -14,7 +14,7 @@ Elements::Elements(const Tensor& x, Location where) : keep_(x) {
   require_defined("elements", x, where);
   Node* node = x.node();
   if (node->pending()) tensor_hooks.materialize(node, "a kernel reads a pending tensor", where);
-  if (node->storage.load(std::memory_order_acquire)->is_nowhere()) throw_no_elements(x, "elements", where);
+  if (node->storage.load(std::memory_order_acquire)->has_no_buffer()) throw_no_elements(x, "elements", where);
   view_ = view_of(*node, strides_);
 }
 

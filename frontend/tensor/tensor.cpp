@@ -37,7 +37,7 @@ Node* computed(const Tensor& x, const char* reason, Location where) {
     tracer->note_read(x, reason, where);
   if (node->pending())
     tensor_hooks.materialize(node, reason, where);
-  else if (node->storage.load(std::memory_order_relaxed)->is_nowhere())
+  else if (node->storage.load(std::memory_order_relaxed)->has_no_buffer())
     throw_no_elements(x, reason, where);
   return node;
 }
@@ -153,7 +153,7 @@ HostElements::HostElements(const Tensor& x, const char* reason, Location where) 
 
 const Tensor& Tensor::sync(Location where) const {
   require_defined("sync", *this, where);
-  if (const Storage* s = this->node()->storage.load(std::memory_order_acquire); s != nullptr && s->is_nowhere())
+  if (const Storage* s = this->node()->storage.load(std::memory_order_acquire); s != nullptr && s->has_no_buffer())
     return *this;  // the parts of a wrapper tensor are synced where they are read
   const Node* node = computed(*this, "sync", where);
   if (Backend* device = backend(node->backend)) device->synchronize();

@@ -16,8 +16,8 @@
 #include "frontend/transforms/vmap/batched.h"
 #include "passes/pipeline.h"
 #include "runtime/allocator.h"
-#include "runtime/packed_copies.h"
 #include "runtime/plan_cache.h"
+#include "runtime/prepacked_weights.h"
 #include "runtime/stats.h"
 #include "runtime/step_profile.h"
 
@@ -125,7 +125,7 @@ Stats stats() {
   s.compile_ms = static_cast<double>(counters.compile_ns.load()) / 1e6;
   const MemoryStats memory = memory_stats();
   s.live_bytes = memory.live_bytes, s.cached_bytes = memory.cached_bytes, s.peak_bytes = memory.peak_bytes;
-  s.packed_bytes = PackedCopies::bytes();
+  s.packed_bytes = PrepackedWeights::bytes();
   s.last_plan_miss = PlanCache::instance().last_miss();
   return s;
 }

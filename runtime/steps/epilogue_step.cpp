@@ -29,7 +29,7 @@ class TileRunner {
   TileRunner(const BoundKernel& kernel, const KernelLaunch& whole, std::int64_t rows, std::int64_t columns)
       : kernel_(kernel),
         whole_(whole),
-        executable_(kernel.step().executable->suited_to(whole)),
+        executable_(kernel.step().executable->variant_for(whole)),
         rows_(rows),
         columns_(columns),
         columns_done_(reduces() ? static_cast<std::size_t>(rows) : 0) {}

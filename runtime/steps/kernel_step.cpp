@@ -86,7 +86,7 @@ void BoundKernel::run(Run& run) {
     const RunSiteGuard guard(site);
     return step_->executable->launch(whole);
   }
-  if (ns_ < 2 * kSerialNanoseconds) return step_->executable->suited_to(whole).launch(whole);
+  if (ns_ < 2 * kSerialNanoseconds) return step_->executable->variant_for(whole).launch(whole);
   const bool row_kernel = (step_->reduced >> (sizes_.size() - 1) & 1) != 0;
   const bool one_axis = std::popcount(static_cast<unsigned>(step_->reduced)) == 1;
   if (row_kernel && one_axis && rows_ < 4 * thread_count() && step_->executable->can_split() &&
@@ -97,7 +97,7 @@ void BoundKernel::run(Run& run) {
 
 /// Ranges of rows or columns side by side.
 void BoundKernel::run_in_ranges(const KernelLaunch& whole) const {
-  const Executable& executable = step_->executable->suited_to(whole);
+  const Executable& executable = step_->executable->variant_for(whole);
   if (rows_ >= 4 * thread_count() || columns_ < 2 * kColumnGranule) {
     parallel_for(0, rows_, ns_ / static_cast<double>(rows_), [&](std::int64_t begin, std::int64_t end) {
       KernelLaunch part = whole;
@@ -122,7 +122,7 @@ void BoundKernel::run_in_blocks(KernelLaunch launch) const {
   const std::size_t state = step_->executable->state_bytes();
   const StoragePtr partials(Storage::allocate(static_cast<std::size_t>(blocks) * state));
   launch.partials = partials->data;
-  const Executable& executable = step_->executable->suited_to(launch);
+  const Executable& executable = step_->executable->variant_for(launch);
   for (std::int64_t row = 0; row < rows_; ++row) {
     launch.row_begin = row, launch.row_end = row + 1;
     parallel_for(0, blocks, step_->ns_per_point * kReductionBlock, [&](std::int64_t begin, std::int64_t end) {

@@ -152,7 +152,8 @@ void BoundProductChain::run_by_rows(Run& run) {
   const std::int64_t most = block_rows_, blocks = (a.m + most - 1) / most;
   const std::int64_t batches = between.element_count() / (a.m * a.n);
   const KernelLaunch launch = between_.launch(run);
-  const Executable& executable = kernel.executable->suited_to(launch, false);  // the next product reads what it writes
+  const Executable& executable =
+      kernel.executable->variant_for(launch, false);  // the next product reads what it writes
   const double ns_per_row =
       static_cast<double>(a.k * a.n + b.k * b.n) / 60 + static_cast<double>(a.n) * kernel.ns_per_point;
   parallel_for(0, batches * blocks, ns_per_row * static_cast<double>(most), [&](std::int64_t begin, std::int64_t end) {

@@ -48,8 +48,8 @@ class JitFuzz : public testing::TestWithParam<std::tuple<std::string, KernelShap
 
 TEST_P(JitFuzz, AgreesWithTheInterpreter) {
   const auto& [target, shape] = GetParam();
-  std::string why_not;
-  if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+  std::string failure_reason;
+  if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
   if (target == "avx512" && JitCompiler::target() != "avx512")
     GTEST_SKIP() << "this machine runs " << JitCompiler::target();
   const std::int64_t threshold = set_stream_threshold(1);
@@ -80,7 +80,7 @@ TEST_P(JitFuzz, AgreesWithTheInterpreter) {
       run_in_pieces(*executable, pieces, pieces.launch(), random);
       ASSERT_EQ(expected.difference(pieces), "");
       KernelCase past_caches = original;  // a variant is for these addresses
-      const Executable& streaming = executable->suited_to(past_caches.launch());
+      const Executable& streaming = executable->variant_for(past_caches.launch());
       if (&streaming != executable.get()) {
         ++streamed;
         run_in_pieces(streaming, past_caches, past_caches.launch(), random);

@@ -23,8 +23,8 @@ using test::Random;
 class Jit : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    std::string why_not;
-    if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+    std::string failure_reason;
+    if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
     if (GetParam() == "avx512" && JitCompiler::target() != "avx512")
       GTEST_SKIP() << "this machine runs " << JitCompiler::target();
   }
@@ -365,9 +365,9 @@ TEST_P(Jit, RefusesWhatHasNoMachineCode) {
 /// What a new process with this variable set says about the compiler.
 void say_with(const char* variable, const char* value) {
   setenv(variable, value, 1);
-  std::string why_not;
-  const bool available = JitCompiler::instance().available(&why_not);
-  std::fputs(why_not.c_str(), stderr);
+  std::string failure_reason;
+  const bool available = JitCompiler::instance().available(&failure_reason);
+  std::fputs(failure_reason.c_str(), stderr);
   std::exit(available ? 1 : 0);
 }
 

@@ -31,8 +31,8 @@ Kernel increment() {
 class LoaderTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string why_not;
-    if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+    std::string failure_reason;
+    if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
     object_ = JitCompiler::instance().object_for(increment());
   }
   /// Why an object is refused, or "" if it is loaded.

@@ -1,6 +1,6 @@
 // Products and convolutions whose weights are kept packed give the bits that they give without, and find what they
 // kept.
-#include "runtime/packed_copies.h"
+#include "runtime/prepacked_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -37,13 +37,13 @@ class PackedConstants : public ::testing::Test {
     kernel(args);
     std::memcpy(want.data(), out.data, bytes);
     set_packed_limit(1 << 28);
-    const std::size_t before = PackedCopies::bytes();
+    const std::size_t before = PrepackedWeights::bytes();
     for (int run = 0; run < 4; ++run) {
       std::memset(out.data, 0xee, bytes);
       kernel(args);
       ASSERT_EQ(std::memcmp(out.data, want.data(), bytes), 0) << what << ", run " << run;
       if (parts && run == 0) continue;
-      ASSERT_EQ(PackedCopies::bytes() > before, run > 0) << what << ", run " << run;
+      ASSERT_EQ(PrepackedWeights::bytes() > before, run > 0) << what << ", run " << run;
     }
   }
   const std::size_t limit_ = set_packed_limit(1 << 28);
@@ -67,9 +67,9 @@ TEST_F(PackedConstants, FewRowsReadTheirRightSideWhereItLies) {
   std::mt19937_64 random(seed());
   Product p(DType::f32, {7, 150}, {150, 190}, Layout::rows, Layout::rows, random);
   const StoragePtr held = own(p.rhs, p.inputs[1]);
-  const std::size_t before = PackedCopies::bytes();
+  const std::size_t before = PrepackedWeights::bytes();
   for (int run = 0; run < 3; ++run) matmul_portable(p.args());
-  EXPECT_EQ(PackedCopies::bytes(), before);
+  EXPECT_EQ(PrepackedWeights::bytes(), before);
 }
 
 TEST_F(PackedConstants, AmxProducts) {

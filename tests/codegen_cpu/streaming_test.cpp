@@ -71,8 +71,8 @@ TEST_F(Streaming, NeedsSomethingThatIsReadInOrder) {
 }
 
 TEST_F(Streaming, VariantsAreCompiledInTheBackground) {
-  std::string why_not;
-  if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+  std::string failure_reason;
+  if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
   const std::string kept = DiskCache::instance().set_directory("");
   const int threads = thread_count();
   const Kernel kernel = two_results(1);
@@ -83,10 +83,10 @@ TEST_F(Streaming, VariantsAreCompiledInTheBackground) {
   for (const int n : {1, 2}) {
     set_thread_count(n);
     const auto executable = JitCompiler::instance().compile(kernel);
-    const bool waits = &executable->suited_to(launch) != executable.get();
+    const bool waits = &executable->variant_for(launch) != executable.get();
     EXPECT_EQ(waits, n == 1);  // else it goes on with what is there
     wait_for_background();
-    const Executable& variant = executable->suited_to(launch);
+    const Executable& variant = executable->variant_for(launch);
     EXPECT_NE(&variant, executable.get());
     variant.launch(launch);
     EXPECT_EQ(y, std::vector<float>(4096, 6));
@@ -97,8 +97,8 @@ TEST_F(Streaming, VariantsAreCompiledInTheBackground) {
 }
 
 TEST_F(Streaming, WideCodeIsForAnyLaunchOnceAKernelHasWorkedEnough) {
-  std::string why_not;
-  if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+  std::string failure_reason;
+  if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
   const std::string kept = DiskCache::instance().set_directory("");
   const int threads = thread_count();
   set_thread_count(1);
@@ -114,13 +114,13 @@ TEST_F(Streaming, WideCodeIsForAnyLaunchOnceAKernelHasWorkedEnough) {
   void* pointers[] = {in.data(), y.data(), z.data()};
   const std::int64_t size = 1000, much = std::int64_t{1} << 31, strides[] = {1, 1, 1}, offsets[] = {0, 0, 0};
   const KernelLaunch small{pointers, &size, strides, offsets, nullptr, 0, 1, 0, size};
-  EXPECT_EQ(&executable->suited_to(small), executable.get());
+  EXPECT_EQ(&executable->variant_for(small), executable.get());
   executable->launch(small);
   const std::int64_t before = set_stream_threshold(std::int64_t{1} << 40);
   const KernelLaunch large{pointers, &much, strides, offsets, nullptr, 0, 1, 0, much};
-  const Executable& variant = executable->suited_to(large);
+  const Executable& variant = executable->variant_for(large);
   EXPECT_NE(&variant, executable.get());
-  EXPECT_EQ(&executable->suited_to(small), &variant);
+  EXPECT_EQ(&executable->variant_for(small), &variant);
   pointers[1] = wide.data();
   variant.launch(small);
   EXPECT_EQ(wide, y);
@@ -130,8 +130,8 @@ TEST_F(Streaming, WideCodeIsForAnyLaunchOnceAKernelHasWorkedEnough) {
 }
 
 TEST_F(Streaming, IsNotForWhatIsReadAgainSoon) {
-  std::string why_not;
-  if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+  std::string failure_reason;
+  if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
   const std::string kept = DiskCache::instance().set_directory("");
   const int threads = thread_count();
   set_thread_count(1);
@@ -140,7 +140,7 @@ TEST_F(Streaming, IsNotForWhatIsReadAgainSoon) {
   const std::int64_t strides[] = {1, 1, 1}, offsets[] = {0, 0, 0};
   void* const pointers[] = {at(0x10000), at(0x20000), at(0x30000)};
   const KernelLaunch launch{pointers, &size, strides, offsets, nullptr, 0, 1, 0, 64};
-  const auto variant = [&](bool may_stream = true) { return &executable->suited_to(launch, may_stream); };
+  const auto variant = [&](bool may_stream = true) { return &executable->variant_for(launch, may_stream); };
   EXPECT_EQ(variant(), executable.get());
   size = std::int64_t{1} << 32;  // as much work as it takes
   const Executable* const much_used = variant(false);

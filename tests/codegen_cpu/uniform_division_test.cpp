@@ -48,8 +48,8 @@ Kernel quotients_of_rows() {
 class UniformDivision : public testing::Test {
  protected:
   void SetUp() override {
-    std::string why_not;
-    if (!JitCompiler::instance().available(&why_not)) GTEST_SKIP() << why_not;
+    std::string failure_reason;
+    if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
     const JitVariant much_used{.streamed = 0, .wide = true};
     executable_ =
         executable_from_object(JitCompiler::instance().object_for(quotients_of_rows(), nullptr, {}, much_used));

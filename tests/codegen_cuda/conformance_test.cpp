@@ -118,8 +118,8 @@ std::vector<Cell> cells_of(const Function& f, std::size_t row) {
 class CudaConformance : public ::testing::TestWithParam<Mode> {
  protected:
   void SetUp() override {
-    std::string why_not;
-    if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+    std::string failure_reason;
+    if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
     gpu::keep_sources(true);
   }
   ~CudaConformance() override { EXPECT_EQ(test::compile_kept_sources(), ""); }

@@ -38,8 +38,8 @@ std::vector<double> numbers_in(const std::string& text, const std::string& patte
 #endif
 
 TEST_P(CudaExamples, GiveTheCpusNumbers) {
-  std::string why_not;
-  if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+  std::string failure_reason;
+  if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
 #ifndef FERMATA_EXAMPLES_FOLDER
   GTEST_SKIP() << "built without examples";
 #else

@@ -26,8 +26,8 @@ struct Prepared {
 };
 
 TEST_P(CudaFuzz, AgreesWithTheInterpreter) {
-  std::string why_not;
-  if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+  std::string failure_reason;
+  if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
   gpu::keep_sources(true);
   const std::uint64_t first = test::seed_or(1);
   std::vector<Prepared> all;
@@ -84,8 +84,8 @@ struct WideRun {
 };
 
 TEST_P(CudaFuzz, OffsetsOf64BitsAreFollowed) {
-  std::string why_not;
-  if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+  std::string failure_reason;
+  if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
   gpu::keep_sources(true);
   const std::uint64_t first = test::seed_or(100);
   std::vector<std::unique_ptr<Prepared>> kernels;

@@ -15,8 +15,8 @@ using test::DeviceProgram;
 class CudaMatmul : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string why_not;
-    if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+    std::string failure_reason;
+    if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
     gpu::keep_sources(true);
   }
   ~CudaMatmul() override { EXPECT_EQ(test::compile_kept_sources(), ""); }

@@ -17,10 +17,10 @@ namespace fermata::test {
 
 std::string compile_kept_sources() {
   static std::set<std::string> done;
-  std::string why_not;
-  const gpu::CompilerFunctions* const nvrtc = gpu::nvrtc_library(&why_not);
+  std::string failure_reason;
+  const gpu::CompilerFunctions* const nvrtc = gpu::nvrtc_library(&failure_reason);
   if (nvrtc == nullptr) {
-    std::printf("NVRTC was not found, so nothing was compiled by it: %s\n", why_not.c_str());
+    std::printf("NVRTC was not found, so nothing was compiled by it: %s\n", failure_reason.c_str());
     return {};
   }
   constexpr std::size_t kTogether = 25;

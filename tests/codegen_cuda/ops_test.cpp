@@ -73,8 +73,8 @@ DeviceProgram together(const std::string& name, const Calls& calls, const std::v
 class CudaOps : public testing::Test {
  protected:
   void SetUp() override {
-    std::string why_not;
-    if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+    std::string failure_reason;
+    if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
     gpu::keep_sources(true);
   }
   static void compiled(const Calls& calls, const std::vector<std::vector<Tensor>>& inputs, std::size_t at_once = 8) {

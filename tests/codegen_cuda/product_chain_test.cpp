@@ -21,8 +21,8 @@ using Tensors = std::vector<Tensor>;
 class CudaProductChains : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string why_not;
-    if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+    std::string failure_reason;
+    if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
     gpu::keep_sources(true);
     before_ = gpu::set_chain_rule(ChainRule::always);
   }

@@ -63,8 +63,8 @@ std::string without_device(std::string text) {
 }
 
 TEST(CudaRandomGraphs, AgreeWithTheCpu) {
-  std::string why_not;
-  if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+  std::string failure_reason;
+  if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
   gpu::keep_sources(true);
   constexpr std::int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 65, 70, 0};
   constexpr std::uint64_t kTogether = 40;

@@ -24,8 +24,8 @@ using testing::message;
 class CudaRuntime : public ::testing::TestWithParam<Mode> {
  protected:
   void SetUp() override {
-    std::string why_not;
-    if (!gpu::usable(&why_not)) GTEST_SKIP() << why_not;
+    std::string failure_reason;
+    if (!gpu::usable(&failure_reason)) GTEST_SKIP() << failure_reason;
   }
   ModeGuard mode_{GetParam()};
 };

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 #include "tests/dispatch/every_way.h"
 
 namespace fermata {

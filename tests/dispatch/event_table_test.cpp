@@ -152,7 +152,7 @@ TEST(EventTable, APlayedTraceMeetsTheTableOfTheMoment) {
   const Tensor x = tensor(std::vector<float>{0.5f, -1, 0.25f, 2}).sync();
   const Trace traced = trace([](const Tensor& t) { return tanh(t) + 1; }, x);
   const std::vector<Tensor> arguments{x};
-  const auto play = [&] { return play_trace(traced, arguments); };
+  const auto play = [&] { return run_trace(traced, arguments); };
   const auto before = in_every_way(play);
   for (const Event& event : kEvents) {
     if (std::string_view(event.name).find("tanh") == std::string_view::npos) continue;

@@ -384,7 +384,7 @@ TEST(ExternalPlans, TheTextFormNamesThem) {
   const Trace t = trace([](const Tensor& x) { return scale(mish(x), 3); }, ones({2}));
   EXPECT_THAT(to_string(t), HasSubstr("ext::mish(%0)"));
   EXPECT_THAT(to_string(t), HasSubstr("ext::scale(%1)"));
-  EXPECT_EQ(play_trace(t, std::vector<Tensor>{ones({2})})[0].to_vector<float>(),
+  EXPECT_EQ(run_trace(t, std::vector<Tensor>{ones({2})})[0].to_vector<float>(),
             scale(mish(ones({2})), 3).to_vector<float>());
 }
 

@@ -468,7 +468,7 @@ TEST(OneTable, ATraceSaysWhichResultsOfKernelsItHasFixed) {
   EXPECT_THAT(raw.frozen, testing::Contains(HasSubstr("traced::raw at dispatch/one_table_test.cpp:")));
   const Trace calls = trace([&](const Tensor& t) { return call("traced::calls", t * 3); }, x);
   EXPECT_TRUE(calls.frozen.empty()) << "its calls are in the program";
-  EXPECT_THAT(play_trace(calls, std::vector{values({5, 6})})[0].to_vector<float>(), ElementsAre(30, 36));
+  EXPECT_THAT(run_trace(calls, std::vector{values({5, 6})})[0].to_vector<float>(), ElementsAre(30, 36));
 }
 
 TEST(OneTable, TheDispatchTraceHasEveryStepThatRuns) {

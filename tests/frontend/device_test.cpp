@@ -24,8 +24,8 @@ constexpr BackendKey kCpu = BackendKey::cpu, kTally = BackendKey::private_use1, 
 class HostedBackend final : public Backend {
  public:
   std::string_view name() const override { return "hosted"; }
-  bool can_compile(std::string* why_not) const override {
-    if (why_not != nullptr) *why_not = "it has no compiler";
+  bool can_compile(std::string* failure_reason) const override {
+    if (failure_reason != nullptr) *failure_reason = "it has no compiler";
     return false;
   }
   std::shared_ptr<const Executable> compile(const Kernel&, KernelListing*) override { throw_internal("not asked for"); }

@@ -67,10 +67,10 @@ template <class T> void check(DType dtype) {
   };
   expect("fmod", fmod(a, b), a, b, truncated);
   expect("remainder", remainder(a, b), a, b, floored);
-  const Tensor backwards = flip(a), some = slice(b, 0, 0, kEnd, 3), short_b = slice(b, 0, 0, 5);
+  const Tensor backwards = flip(a), some = slice(b, 0, 0, kNone, 3), short_b = slice(b, 0, 0, 5);
   expect("fmod of reversed", fmod(backwards, b), copy(backwards), b, truncated);
-  expect("fmod of strided", fmod(slice(a, 0, 1, kEnd, 3), slice(some, 0, 0, slice(a, 0, 1, kEnd, 3).size(0))),
-         slice(a, 0, 1, kEnd, 3), slice(some, 0, 0, slice(a, 0, 1, kEnd, 3).size(0)), truncated);
+  expect("fmod of strided", fmod(slice(a, 0, 1, kNone, 3), slice(some, 0, 0, slice(a, 0, 1, kNone, 3).size(0))),
+         slice(a, 0, 1, kNone, 3), slice(some, 0, 0, slice(a, 0, 1, kNone, 3).size(0)), truncated);
   const Tensor rows = expand_dims(short_b, 1), all_a = broadcast_to(a, {5, kCount}),
                all_b = broadcast_to(rows, {5, kCount});
   expect("remainder by rows", remainder(a, rows), copy(all_a), copy(all_b), floored);

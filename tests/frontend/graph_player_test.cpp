@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fermata/fermata.h"
-#include "frontend/engine/graph_player.h"
+#include "frontend/engine/graph_runner.h"
 #include "ir/error.h"
 #include "ir/graph.h"
 
@@ -28,7 +28,7 @@ void expect_reference(const std::string& text, const std::vector<Tensor>& inputs
   const std::vector<ReferenceTensor> wanted = evaluate_reference(graph, plain);
   for (const Mode mode : {Mode::eager, Mode::compiled}) {
     const ModeGuard guard(mode);
-    const std::vector<Tensor> outputs = play_graph(graph, inputs);
+    const std::vector<Tensor> outputs = run_graph(graph, inputs);
     ASSERT_EQ(outputs.size(), wanted.size());
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       ASSERT_EQ(outputs[i].dtype(), wanted[i].dtype) << text;
@@ -85,7 +85,7 @@ TEST(PlayGraph, TakesOneTensorPerInput) {
   const Graph graph = parse_graph("%0 = input : f32[2]\n%1 = exp(%0) : f32[2]\nreturn %1\n");
   const auto text = [&](const std::vector<Tensor>& inputs) -> std::string {
     try {
-      play_graph(graph, inputs, {});
+      run_graph(graph, inputs, {});
     } catch (const ValueError& error) { return error.what(); }
     return "no error";
   };

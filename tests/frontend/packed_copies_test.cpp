@@ -6,7 +6,7 @@
 
 #include "fermata/fermata.h"
 #include "runtime/allocator.h"
-#include "runtime/packed_copies.h"
+#include "runtime/prepacked_weights.h"
 
 namespace fermata {
 namespace {

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "frontend/engine/graph_player.h"
+#include "frontend/engine/graph_runner.h"
 #include "tests/frontend/gradient_check.h"
 
 namespace fermata {
@@ -49,8 +49,8 @@ template <class F> Trace round_trip(F fn, const std::vector<Tensor>& arguments, 
   EXPECT_EQ(to_string(read.graph), to_string(traced.graph));
   for (const Mode mode : {Mode::eager, Mode::compiled}) {
     const ModeGuard guard(mode);
-    expect_equal(play_trace(read, traced.arguments), traced.results);
-    expect_equal(play_trace(read, others), spread(others));
+    expect_equal(run_trace(read, traced.arguments), traced.results);
+    expect_equal(run_trace(read, others), spread(others));
   }
   return traced;
 }
@@ -169,8 +169,8 @@ TEST_P(Tracing, RandomNumbersArePartOfTheProgram) {
   const Trace t = trace([](const Tensor& x) { return x + rand({3}) + randn({3}); }, zeros({3}));
   EXPECT_THAT(to_string(t.graph), HasSubstr("random_uniform(5, "));
   manual_seed(6);
-  expect_equal(play_trace(t, t.arguments), t.results);
-  expect_equal(play_trace(t, t.arguments), t.results);
+  expect_equal(run_trace(t, t.arguments), t.results);
+  expect_equal(run_trace(t, t.arguments), t.results);
 }
 
 TEST_P(Tracing, ArgumentsThatAreWrittenBecomeOutputs) {
@@ -187,7 +187,7 @@ TEST_P(Tracing, ArgumentsThatAreWrittenBecomeOutputs) {
   EXPECT_EQ(t.outputs[1].kind, Kind::argument);
   EXPECT_EQ(t.outputs[1].index, 0u);
   EXPECT_EQ(values(t.arguments[0]), before);
-  expect_equal(play_trace(t, t.arguments), {t.results[0], w});  // the call has written w as any call does
+  expect_equal(run_trace(t, t.arguments), {t.results[0], w});  // the call has written w as any call does
   EXPECT_THAT(to_string(t), HasSubstr(": what argument 0 becomes\n"));
 }
 
@@ -208,7 +208,7 @@ TEST_P(Tracing, TensorsFromOutsideThatAreWrittenBecomeOutputs) {
   for (std::size_t i = 1; i < 4; ++i) EXPECT_EQ(t.outputs[i].kind, Kind::outside);
   EXPECT_EQ(t.outputs[1].index, 0u);
   EXPECT_EQ(t.outputs[2].index, TracedOutput::kNoConstant);
-  expect_equal(play_trace(t, t.arguments), {t.results[0], state, fresh, count});
+  expect_equal(run_trace(t, t.arguments), {t.results[0], state, fresh, count});
   EXPECT_EQ(values(t.constants[0].value), before);
 }
 
@@ -220,7 +220,7 @@ TEST_P(Tracing, NumbersFromOutsideAreFull) {
   EXPECT_THAT(to_string(t.graph), HasSubstr("full(0.3) : f32[]"));
   EXPECT_THAT(to_string(t.graph), HasSubstr("full(7) : i64[]"));
   EXPECT_THAT(t.frozen, IsEmpty());
-  expect_equal(play_trace(t, t.arguments), t.results);
+  expect_equal(run_trace(t, t.arguments), t.results);
 }
 
 TEST_P(Tracing, ControlFlowIsFixedAndSaysSo) {
@@ -230,7 +230,7 @@ TEST_P(Tracing, ControlFlowIsFixedAndSaysSo) {
   EXPECT_THAT(t.frozen[0], HasSubstr("item at frontend/trace_test.cpp:"));
   EXPECT_THAT(to_string(t), HasSubstr("// frozen: item at "));
   const Tensor negative_ones = full({2}, -1.0f);
-  EXPECT_THAT(values(play_trace(t, std::vector{negative_ones})[0]), ElementsAre(-2, -2));
+  EXPECT_THAT(values(run_trace(t, std::vector{negative_ones})[0]), ElementsAre(-2, -2));
   EXPECT_THAT(trace([](const Tensor& x) { return x * tensor({2.0f}).item<float>(); }, ones({2})).frozen, IsEmpty());
 }
 
@@ -242,12 +242,12 @@ TEST_P(Tracing, ArgumentsAndResultsOfManyKinds) {
             list, 2.5, x);
   EXPECT_THAT(t.arguments, SizeIs(3));
   EXPECT_THAT(t.results, SizeIs(2));
-  expect_equal(play_trace(t, t.arguments), {list[0] * 2.5, list[1] - x});
+  expect_equal(run_trace(t, t.arguments), {list[0] * 2.5, list[1] - x});
   const Trace handed_back = trace([&](const Tensor& a) { return std::vector{a, x, a}; }, list[0]);
-  expect_equal(play_trace(handed_back, std::vector{list[1]}), {list[1], x, list[1]});
+  expect_equal(run_trace(handed_back, std::vector{list[1]}), {list[1], x, list[1]});
   Tensor written = copy(x);
   const Trace none = trace([&](const Tensor& a) { written += a; }, list[0]);
-  expect_equal(play_trace(none, none.arguments), {written});
+  expect_equal(run_trace(none, none.arguments), {written});
 }
 
 TEST_P(Tracing, OnlyWhatTheOutputsNeedIsKept) {
@@ -273,7 +273,7 @@ TEST_P(Tracing, AWriteBehindAnAddressIsSeen) {
       },
       matrix(2, 2, 2));
   EXPECT_EQ(address, state.data<float>());
-  expect_equal(play_trace(t, t.arguments), {t.results[0], state});
+  expect_equal(run_trace(t, t.arguments), {t.results[0], state});
 }
 
 TEST_P(Tracing, CompiledFunctionsAndAutocastRegionsAreSeenThrough) {
@@ -288,7 +288,7 @@ TEST_P(Tracing, CompiledFunctionsAndAutocastRegionsAreSeenThrough) {
       x);
   EXPECT_THAT(t.constants, IsEmpty());
   EXPECT_THAT(to_string(t.graph), HasSubstr("cast(%0) : bf16[4, 4]"));
-  expect_equal(play_trace(t, t.arguments), t.results);
+  expect_equal(run_trace(t, t.arguments), t.results);
 }
 
 /// Full text of an error; "at" names `line` if that is not 0.

@@ -250,7 +250,7 @@ TEST_P(VmapGrad, InATrace) {
   const Trace program = trace(step, w, xs);
   EXPECT_TRUE(program.constants.empty()) << to_string(program);
   const Inputs others{w * 2, xs + 1};
-  expect_close(play_trace(program, others)[0], step(others[0], others[1]), 1e-12);
+  expect_close(run_trace(program, others)[0], step(others[0], others[1]), 1e-12);
 }
 
 TEST_P(VmapGrad, UnderAutocast) {

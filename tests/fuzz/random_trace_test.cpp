@@ -45,7 +45,7 @@ void check(const Program& program, const AxisSizes& sizes) {
   Trace read = traced;
   read.graph = parse_graph(text);
   ASSERT_EQ(to_string(read.graph), to_string(traced.graph));
-  const std::vector<Tensor> played = play_trace(read, {});
+  const std::vector<Tensor> played = run_trace(read, {});
   ASSERT_EQ(played.size(), traced.outputs.size());
   for (std::size_t i = 0; i < traced.results.size(); ++i) {
     ASSERT_EQ(played[i].dtype(), traced.results[i].dtype()) << i;

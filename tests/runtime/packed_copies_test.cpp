@@ -1,5 +1,5 @@
-// Tests of the copies that are kept beside a buffer (runtime/packed_copies.h): when there is one, and when it goes.
-#include "runtime/packed_copies.h"
+// Tests of the copies that are kept beside a buffer (runtime/prepacked_weights.h): when there is one, and when it goes.
+#include "runtime/prepacked_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ constexpr std::byte kLayout{}, kOther{};
 
 class PackedCopiesTest : public ::testing::Test {
  protected:
-  PackedCopiesTest() { PackedCopies::trim(), start_ = PackedCopies::bytes(); }
+  PackedCopiesTest() { PrepackedWeights::trim(), start_ = PrepackedWeights::bytes(); }
   ~PackedCopiesTest() override { set_packed_limit(limit_); }
   static StoragePtr buffer(int value) {
     StoragePtr made(Storage::allocate(1000));
@@ -28,10 +28,10 @@ class PackedCopiesTest : public ::testing::Test {
   }
   /// A copy of the buffer; counts how often one is made.
   StoragePtr find(Storage* of, std::int64_t number = 0, const void* layout = &kLayout, std::size_t bytes = 1000) {
-    return PackedCopies::find(of, {layout, of->data, {number}}, bytes,
-                              [&](std::byte* to) { std::memcpy(to, of->data, 1000), ++made_; });
+    return PrepackedWeights::find(of, {layout, of->data, {number}}, bytes,
+                                  [&](std::byte* to) { std::memcpy(to, of->data, 1000), ++made_; });
   }
-  std::size_t kept() const { return PackedCopies::bytes() - start_; }
+  std::size_t kept() const { return PrepackedWeights::bytes() - start_; }
 
   const std::size_t limit_ = set_packed_limit(1 << 20);
   std::size_t start_ = 0;
@@ -84,8 +84,9 @@ TEST_F(PackedCopiesTest, NotWhereElementsMayChange) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(find(theirs.get()), nullptr);
   const StoragePtr other = buffer(3);  // an operand that was copied elsewhere
   for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(PackedCopies::find(other.get(), {&kLayout, foreign.data(), {}}, 8, [](std::byte*) { FAIL(); }), nullptr);
-  EXPECT_EQ(PackedCopies::find(nullptr, {&kLayout, foreign.data(), {}}, 8, [](std::byte*) { FAIL(); }), nullptr);
+    EXPECT_EQ(PrepackedWeights::find(other.get(), {&kLayout, foreign.data(), {}}, 8, [](std::byte*) { FAIL(); }),
+              nullptr);
+  EXPECT_EQ(PrepackedWeights::find(nullptr, {&kLayout, foreign.data(), {}}, 8, [](std::byte*) { FAIL(); }), nullptr);
 }
 
 TEST_F(PackedCopiesTest, TheLimitHoldsForAllTogether) {
@@ -134,10 +135,10 @@ TEST_F(PackedCopiesTest, AnErrorWhilePackingLeavesNothing) {
   const StoragePtr x = buffer(1);
   const PackedKey key{&kLayout, x->data, {}};
   const auto fail = [](std::byte*) { throw std::runtime_error("no"); };
-  EXPECT_EQ(PackedCopies::find(x.get(), key, 1000, fail), nullptr);
-  EXPECT_THROW(PackedCopies::find(x.get(), key, 1000, fail), std::runtime_error);
+  EXPECT_EQ(PrepackedWeights::find(x.get(), key, 1000, fail), nullptr);
+  EXPECT_THROW(PrepackedWeights::find(x.get(), key, 1000, fail), std::runtime_error);
   EXPECT_EQ(kept(), 0u);
-  EXPECT_NE(PackedCopies::find(x.get(), key, 1000, [](std::byte*) {}), nullptr);
+  EXPECT_NE(PrepackedWeights::find(x.get(), key, 1000, [](std::byte*) {}), nullptr);
 }
 
 TEST_F(PackedCopiesTest, ThreadsGetTheSameOne) {
@@ -153,7 +154,7 @@ TEST_F(PackedCopiesTest, ThreadsGetTheSameOne) {
           const StoragePtr shared = find(x.get());
           EXPECT_TRUE(shared == nullptr || static_cast<const char*>(shared->data)[500] == 5);
         }
-        if (i % 50 == 0) PackedCopies::trim();
+        if (i % 50 == 0) PrepackedWeights::trim();
       }
     });
   threads.clear();

@@ -73,7 +73,7 @@ class FunctionGradient {
   /// function can want it.
   std::vector<Tensor> differentiate(Tensor& y);
   /// After that: another result, which is not differentiated, as it is handed out.
-  void settle(Tensor& auxiliary) const;
+  void promote_and_broadcast(Tensor& auxiliary) const;
 
  private:
   Location where_;
@@ -119,7 +119,7 @@ template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location w
         Tensor& first = detail::differentiated(value);
         all = level.differentiate(first);
         each_tensor(value, [&](Tensor& x) {
-          if (&x != &first && x.defined()) level.settle(x);
+          if (&x != &first && x.defined()) level.promote_and_broadcast(x);
         });
       }
       const Tensor* next = all.data();

@@ -185,15 +185,15 @@ template <class F> class CompiledFunction {
  private:
   template <class R, class... A> R call(const A&... args) {
     if constexpr (std::is_void_v<R>) {
-      const auto body = [&](std::span<const Tensor> stand_ins) {
-        run(stand_ins, args...);
+      const auto body = [&](std::span<const Tensor> placeholders) {
+        run(placeholders, args...);
         return detail::CompiledCore::Results{};
       };
       replay(
           body, [](std::span<Tensor>, const void*) {}, args...);
     } else if constexpr (std::is_same_v<R, Tensor>) {
-      const auto body = [&](std::span<const Tensor> stand_ins) {
-        return detail::CompiledCore::Results{{run(stand_ins, args...)}};
+      const auto body = [&](std::span<const Tensor> placeholders) {
+        return detail::CompiledCore::Results{{run(placeholders, args...)}};
       };
       Tensor result;
       replay(
@@ -205,8 +205,8 @@ template <class F> class CompiledFunction {
           "the result of a compiled function is nothing, a tensor, a number, an enum or text, or a vector, array, tuple, pair, "
           "optional, map or struct of those (fermata/tensor_tree.h)");
     } else {
-      const auto body = [&](std::span<const Tensor> stand_ins) {
-        R result = run(stand_ins, args...);
+      const auto body = [&](std::span<const Tensor> placeholders) {
+        R result = run(placeholders, args...);
         detail::CompiledCore::Results out{defined_tensors_in(result)};
         detail::add_words(out.numbers, result);
         out.form = std::make_shared<const detail::TreeForm<R>>(std::move(result));

@@ -24,7 +24,7 @@
 namespace fermata {
 
 struct Call;
-struct HandWrittenCall;
+struct CustomBackwardCall;
 struct VmapLevel;
 
 /// What a forward pass leaves for the backward pass of the same call.
@@ -48,8 +48,8 @@ class FunctionContext {
 
  private:
   friend class FunctionCall;
-  friend std::vector<Tensor> record_hand_written(HandWrittenCall call, std::shared_ptr<FunctionContext> owner,
-                                                 const VmapLevel& level, std::vector<Tensor> results);
+  friend std::vector<Tensor> record_custom_backward(CustomBackwardCall call, std::shared_ptr<FunctionContext> owner,
+                                                    const VmapLevel& level, std::vector<Tensor> results);
   friend bool is_recorded_with_graph(const FunctionContext& context);
   struct State;
   std::unique_ptr<State> state_;

@@ -44,40 +44,40 @@ class Setting {
 namespace detail {
 
 /// A tensor beside a Setting, and the line of the call.
-struct TensorBesideSetting {
-  TensorBesideSetting(const Tensor& x, Location line = Location::current()) : tensor(x), where(line) {}
+struct TensorWithLocation {
+  TensorWithLocation(const Tensor& x, Location line = Location::current()) : tensor(x), where(line) {}
   const Tensor& tensor;
   Location where;
 };
-Tensor call_beside(Op op, const TensorBesideSetting& x, const Setting& s, bool setting_first);
+Tensor call_with_setting(Op op, const TensorWithLocation& x, const Setting& s, bool setting_first);
 
 }  // namespace detail
 
 // As with a plain number: the dtype is that of the tensor, f32 for integers. Templates, so that no other number becomes
 // a Setting here.
-template <std::same_as<Setting> S> Tensor operator+(const detail::TensorBesideSetting& x, const S& s) {
-  return detail::call_beside(Op::add, x, s, false);
+template <std::same_as<Setting> S> Tensor operator+(const detail::TensorWithLocation& x, const S& s) {
+  return detail::call_with_setting(Op::add, x, s, false);
 }
-template <std::same_as<Setting> S> Tensor operator+(const S& s, const detail::TensorBesideSetting& x) {
-  return detail::call_beside(Op::add, x, s, true);
+template <std::same_as<Setting> S> Tensor operator+(const S& s, const detail::TensorWithLocation& x) {
+  return detail::call_with_setting(Op::add, x, s, true);
 }
-template <std::same_as<Setting> S> Tensor operator-(const detail::TensorBesideSetting& x, const S& s) {
-  return detail::call_beside(Op::subtract, x, s, false);
+template <std::same_as<Setting> S> Tensor operator-(const detail::TensorWithLocation& x, const S& s) {
+  return detail::call_with_setting(Op::subtract, x, s, false);
 }
-template <std::same_as<Setting> S> Tensor operator-(const S& s, const detail::TensorBesideSetting& x) {
-  return detail::call_beside(Op::subtract, x, s, true);
+template <std::same_as<Setting> S> Tensor operator-(const S& s, const detail::TensorWithLocation& x) {
+  return detail::call_with_setting(Op::subtract, x, s, true);
 }
-template <std::same_as<Setting> S> Tensor operator*(const detail::TensorBesideSetting& x, const S& s) {
-  return detail::call_beside(Op::multiply, x, s, false);
+template <std::same_as<Setting> S> Tensor operator*(const detail::TensorWithLocation& x, const S& s) {
+  return detail::call_with_setting(Op::multiply, x, s, false);
 }
-template <std::same_as<Setting> S> Tensor operator*(const S& s, const detail::TensorBesideSetting& x) {
-  return detail::call_beside(Op::multiply, x, s, true);
+template <std::same_as<Setting> S> Tensor operator*(const S& s, const detail::TensorWithLocation& x) {
+  return detail::call_with_setting(Op::multiply, x, s, true);
 }
-template <std::same_as<Setting> S> Tensor operator/(const detail::TensorBesideSetting& x, const S& s) {
-  return detail::call_beside(Op::divide, x, s, false);
+template <std::same_as<Setting> S> Tensor operator/(const detail::TensorWithLocation& x, const S& s) {
+  return detail::call_with_setting(Op::divide, x, s, false);
 }
-template <std::same_as<Setting> S> Tensor operator/(const S& s, const detail::TensorBesideSetting& x) {
-  return detail::call_beside(Op::divide, x, s, true);
+template <std::same_as<Setting> S> Tensor operator/(const S& s, const detail::TensorWithLocation& x) {
+  return detail::call_with_setting(Op::divide, x, s, true);
 }
 
 }  // namespace fermata

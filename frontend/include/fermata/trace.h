@@ -55,8 +55,8 @@ std::string to_string(const Trace& trace);
 /// Computes the outputs for other arguments of the same dtypes and shapes. Writes nothing in place.
 ///
 /// Errors   ValueError if arguments do not fit.
-std::vector<Tensor> play_trace(const Trace& trace, std::span<const Tensor> arguments,
-                               Location where = Location::current());
+std::vector<Tensor> run_trace(const Trace& trace, std::span<const Tensor> arguments,
+                              Location where = Location::current());
 
 /// Writes the text to `path`, and the constants and arguments beside it as .npy files that the text names, so that
 /// `fermata run path` computes what the function did.

@@ -84,7 +84,7 @@ class VmapCall {
   /// From here on, up to leave(), calls are inside the level.
   void enter();
   template <class R> R leave(R result) {
-    each_tensor(result, [](const Tensor& x) { settle(x); });
+    each_tensor(result, [](const Tensor& x) { promote_and_broadcast(x); });
     exit(count_of<R>(result));
     if constexpr (std::is_same_v<R, Tensor>) {
       result = unwrap_tensor(result, 0);
@@ -118,7 +118,7 @@ class VmapCall {
   }
 
   /// A view takes the present value of its base while the level is there.
-  static void settle(const Tensor& x);
+  static void promote_and_broadcast(const Tensor& x);
   void measure_tensor(const Tensor& x, std::size_t argument);
   Tensor wrap_tensor(const Tensor& x, std::size_t argument) const;
   void exit(std::size_t results);

@@ -9,38 +9,38 @@
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/floating_scope.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "ir/error.h"
 #include "ir/infer.h"
 
 namespace fermata {
 namespace {
 
-using vjp::Located;
+using vjp::VjpTensor;
 
 /// Runs a formula over located tensors: what it records has the caller's line.
 template <class F> Tensor pointwise(std::string_view function, const Tensor& x, Location where, F&& formula) {
   require_defined(function, x, where);
   const vjp::LineGuard line(where);
-  return formula(Located(x)).tensor();
+  return formula(VjpTensor(x)).tensor();
 }
 
 /// expm1 of what is not above 0: its derivative must not overflow where it is not taken.
-Located expm1_below(const Located& x) { return vjp::expm1(vjp::minimum(x, 0)); }
+VjpTensor expm1_below(const VjpTensor& x) { return vjp::expm1(vjp::minimum(x, 0)); }
 
 }  // namespace
 
 Tensor elu(const Tensor& x, double alpha, Location where) {
-  return pointwise("elu", x, where, [&](const Located& v) { return vjp::where(v > 0, v, expm1_below(v) * alpha); });
+  return pointwise("elu", x, where, [&](const VjpTensor& v) { return vjp::where(v > 0, v, expm1_below(v) * alpha); });
 }
 
 Tensor celu(const Tensor& x, double alpha, Location where) {
   return pointwise("celu", x, where,
-                   [&](const Located& v) { return vjp::where(v > 0, v, expm1_below(v / alpha) * alpha); });
+                   [&](const VjpTensor& v) { return vjp::where(v > 0, v, expm1_below(v / alpha) * alpha); });
 }
 
 Tensor leaky_relu(const Tensor& x, double slope, Location where) {
-  return pointwise("leaky_relu", x, where, [&](const Located& v) { return vjp::where(v > 0, v, v * slope); });
+  return pointwise("leaky_relu", x, where, [&](const VjpTensor& v) { return vjp::where(v > 0, v, v * slope); });
 }
 
 Tensor prelu(const Tensor& x, const Tensor& weight, Location where) {
@@ -53,7 +53,7 @@ Tensor prelu(const Tensor& x, const Tensor& weight, Location where) {
                                         {{"x", to_string(x.dtype(), x.shape()), ""},
                                          {"weight", to_string(weight.dtype(), weight.shape()), ""}},
                                         where));
-  return pointwise("prelu", x, where, [&](const Located& v) {
+  return pointwise("prelu", x, where, [&](const VjpTensor& v) {
     return vjp::where(v > 0, v, v * vjp::reshape(weight, count == 1 ? Shape{} : open));
   });
 }
@@ -67,8 +67,8 @@ Tensor gelu(const Tensor& x, std::string_view approximate, Location where) {
 }
 
 Tensor softplus(const Tensor& x, double beta, double limit, Location where) {
-  return pointwise("softplus", x, where, [&](const Located& v) {
-    const Located scaled = v * beta;
+  return pointwise("softplus", x, where, [&](const VjpTensor& v) {
+    const VjpTensor scaled = v * beta;
     return vjp::where(scaled > limit, v, vjp::softplus(scaled) / beta);
   });
 }
@@ -87,15 +87,15 @@ Tensor glu(const Tensor& x, std::int64_t axis, Location where) {
 
 Tensor hardtanh(const Tensor& x, double low, double high, Location where) {
   if (!(low <= high)) fail_parameter("hardtanh", fmt::format("low is {}, above {}", low, high), where);
-  return pointwise("hardtanh", x, where, [&](const Located& v) { return vjp::minimum(vjp::maximum(v, low), high); });
+  return pointwise("hardtanh", x, where, [&](const VjpTensor& v) { return vjp::minimum(vjp::maximum(v, low), high); });
 }
 
 Tensor threshold(const Tensor& x, double limit, double value, Location where) {
-  return pointwise("threshold", x, where, [&](const Located& v) { return vjp::where(v > limit, v, value); });
+  return pointwise("threshold", x, where, [&](const VjpTensor& v) { return vjp::where(v > limit, v, value); });
 }
 
 Tensor hardshrink(const Tensor& x, double lambda, Location where) {
-  return pointwise("hardshrink", x, where, [&](const Located& v) {
+  return pointwise("hardshrink", x, where, [&](const VjpTensor& v) {
     return vjp::where(vjp::logical_and(v >= -lambda, v <= lambda), 0, v);  // NaN stays
   });
 }
@@ -103,7 +103,7 @@ Tensor hardshrink(const Tensor& x, double lambda, Location where) {
 Tensor softshrink(const Tensor& x, double lambda, Location where) {
   if (!(lambda >= 0)) fail_parameter("softshrink", "lambda is negative", where);
   return pointwise("softshrink", x, where,
-                   [&](const Located& v) { return v - vjp::minimum(vjp::maximum(v, -lambda), lambda); });
+                   [&](const VjpTensor& v) { return v - vjp::minimum(vjp::maximum(v, -lambda), lambda); });
 }
 
 Tensor softmin(const Tensor& x, std::int64_t axis, Location where) {
@@ -118,15 +118,15 @@ Tensor gumbel_softmax(const Tensor& logits, double temperature, bool hard, std::
   const DType t = is_floating(logits.dtype()) ? logits.dtype() : DType::f32;
   const vjp::LineGuard line(where);
   // Numbers from [2^-25, 1), so that neither logarithm is of 0.
-  const Located u = uniform(logits.shape(), 0x1p-25, 1, compute_dtype(t), from, where);
-  const Located noisy = (Located(logits) - vjp::log(-vjp::log(u))) / temperature;
+  const VjpTensor u = uniform(logits.shape(), 0x1p-25, 1, compute_dtype(t), from, where);
+  const VjpTensor noisy = (VjpTensor(logits) - vjp::log(-vjp::log(u))) / temperature;
   const Tensor soft = astype(softmax(noisy.tensor(), axis, where), t, where);
   if (!hard) return soft;
-  const Located y = soft, largest = argmax(soft.detach(), axis, true, where);
+  const VjpTensor y = soft, largest = argmax(soft.detach(), axis, true, where);
   Shape open;
   for (unsigned i = static_cast<unsigned>(axis); i < soft.rank(); ++i) open.push_back(i == axis ? soft.size(i) : 1);
-  const Located one = vjp::cast(vjp::iota(open, 0, y) == largest, t);
-  return ((one - Located(soft.detach())) + y).tensor();
+  const VjpTensor one = vjp::cast(vjp::iota(open, 0, y) == largest, t);
+  return ((one - VjpTensor(soft.detach())) + y).tensor();
 }
 
 }  // namespace fermata

@@ -21,7 +21,7 @@
 namespace fermata {
 namespace {
 
-using vjp::Located;
+using vjp::VjpTensor;
 
 std::vector<ErrorOperand> lines_of(const Tensor& x, const Tensor& target, std::string note = "") {
   return {{"x", to_string(x.dtype(), x.shape()), ""},
@@ -74,51 +74,53 @@ class ClassLoss {
   Tensor of_labels(const Tensor& x, const Tensor& labels) const {
     check_labels(function_, x, labels, axis_, where_);
     // As i64: a number takes the dtype of what it is compared with, and ignore_index has to keep its value.
-    const Located label = expand_dims(astype(labels, DType::i64, where_), axis_, where_), all = classes();
-    const Located chosen = all == label, kept = vjp::not_equal(label, options_.ignore_index);
-    const Located weights = options_.weight.defined() ? open(options_.weight) : Located(1.0);
-    Located own = weight_of(chosen, weights, kept);
-    Located loss = -total(vjp::where(chosen, likelihood_, 0)) * own;
+    const VjpTensor label = expand_dims(astype(labels, DType::i64, where_), axis_, where_), all = classes();
+    const VjpTensor chosen = all == label, kept = vjp::not_equal(label, options_.ignore_index);
+    const VjpTensor weights = options_.weight.defined() ? open(options_.weight) : VjpTensor(1.0);
+    VjpTensor own = weight_of(chosen, weights, kept);
+    VjpTensor loss = -total(vjp::where(chosen, likelihood_, 0)) * own;
     if (options_.label_smoothing > 0) {
       const double eps = options_.label_smoothing;
-      const Located spread = -total(options_.weight.defined() ? likelihood_ * weights : likelihood_);
+      const VjpTensor spread = -total(options_.weight.defined() ? likelihood_ * weights : likelihood_);
       loss = loss * (1 - eps) + vjp::where(kept, spread, 0) * (eps / static_cast<double>(classes_));
     }
     constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-    const Located wrong = vjp::logical_and(kept, vjp::logical_or(label < 0, label >= classes_));
+    const VjpTensor wrong = vjp::logical_and(kept, vjp::logical_or(label < 0, label >= classes_));
     loss = without_axis(vjp::where(wrong, kNaN, loss));
     if (options_.reduction != LossReduction::mean) return in_.reduced(loss, options_.reduction);
-    return in_.result(Located(sum(loss.tensor(), {}, false, where_)) /
+    return in_.result(VjpTensor(sum(loss.tensor(), {}, false, where_)) /
                       sum(without_axis(own).tensor(), {}, false, where_));
   }
 
   Tensor of_probabilities(const Tensor& target) const {
     const double eps = options_.label_smoothing;
-    Located t = in_(target);
+    VjpTensor t = in_(target);
     if (eps > 0) t = t * (1 - eps) + eps / static_cast<double>(classes_);
-    Located terms = likelihood_ * t;
+    VjpTensor terms = likelihood_ * t;
     if (options_.weight.defined()) terms = terms * open(options_.weight);
     return in_.reduced(without_axis(-total(terms)), options_.reduction);
   }
 
  private:
   /// The numbers of the classes, and anything of each, along their axis.
-  Located classes() const {
+  VjpTensor classes() const {
     Shape shape{classes_};
     for (unsigned i = axis_ + 1; i < rank(); ++i) shape.push_back(1);
     return vjp::iota(shape, 0, likelihood_);
   }
-  Located open(const Tensor& of_classes) const {
+  VjpTensor open(const Tensor& of_classes) const {
     Shape shape{classes_};
     for (unsigned i = axis_ + 1; i < rank(); ++i) shape.push_back(1);
     return vjp::reshape(in_(of_classes), shape);
   }
-  Located weight_of(const Located& chosen, const Located& weights, const Located& kept) const {
+  VjpTensor weight_of(const VjpTensor& chosen, const VjpTensor& weights, const VjpTensor& kept) const {
     if (options_.weight.defined()) return vjp::where(kept, total(vjp::where(chosen, weights, 0)), 0);
     return vjp::cast(kept, likelihood_.dtype());
   }
-  Located total(const Located& x) const { return sum(x.tensor(), static_cast<std::int64_t>(axis_), true, where_); }
-  Located without_axis(const Located& x) const { return squeeze(x.tensor(), static_cast<std::int64_t>(axis_), where_); }
+  VjpTensor total(const VjpTensor& x) const { return sum(x.tensor(), static_cast<std::int64_t>(axis_), true, where_); }
+  VjpTensor without_axis(const VjpTensor& x) const {
+    return squeeze(x.tensor(), static_cast<std::int64_t>(axis_), where_);
+  }
   unsigned rank() const { return likelihood_.shape().rank(); }
 
   LossScope in_;
@@ -127,7 +129,7 @@ class ClassLoss {
   Location where_;
   unsigned axis_;
   std::int64_t classes_;
-  Located likelihood_;
+  VjpTensor likelihood_;
 };
 
 }  // namespace

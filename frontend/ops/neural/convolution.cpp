@@ -139,32 +139,32 @@ FERMATA_TRANSPOSED(conv_transpose3d, 3)
 namespace vjp {
 namespace {
 
-Located convolution(const Located& x, const Located& weight, const VjpArgs& args) {
+VjpTensor convolution(const VjpTensor& x, const VjpTensor& weight, const VjpArgs& args) {
   return call(Op::convolution, std::array{x.tensor(), weight.tensor()}, args.attributes());
 }
 /// One of its gradients; the result has the type of an operand of `args`, or is as long as one.
-Located gradient(Op op, const Located& a, const Located& b, const Shape& shape, const VjpArgs& args) {
+VjpTensor gradient(Op op, const VjpTensor& a, const VjpTensor& b, const Shape& shape, const VjpArgs& args) {
   return call(op, std::array{a.tensor(), b.tensor()}, args.attributes(), {a.dtype(), shape});
 }
 constexpr Op kData = Op::convolution_data_gradient, kWeight = Op::convolution_weight_gradient;
 
-Located convolution_vjp(const VjpArgs& args, unsigned) {
+VjpTensor convolution_vjp(const VjpArgs& args, unsigned) {
   return gradient(kData, args.g, args.x[1], args.shape(0), args);
 }
-Located convolution_weight_vjp(const VjpArgs& args, unsigned) {
+VjpTensor convolution_weight_vjp(const VjpArgs& args, unsigned) {
   return gradient(kWeight, args.x[0], args.g, args.shape(1), args);
 }
-Located data_gradient_vjp(const VjpArgs& args, unsigned) { return convolution(args.g, args.x[1], args); }
-Located data_gradient_weight_vjp(const VjpArgs& args, unsigned) {
+VjpTensor data_gradient_vjp(const VjpArgs& args, unsigned) { return convolution(args.g, args.x[1], args); }
+VjpTensor data_gradient_weight_vjp(const VjpArgs& args, unsigned) {
   return gradient(kWeight, args.g, args.x[0], args.shape(1), args);
 }
-Located weight_gradient_vjp(const VjpArgs& args, unsigned) {
+VjpTensor weight_gradient_vjp(const VjpArgs& args, unsigned) {
   return gradient(kData, args.x[1], args.g, args.shape(0), args);
 }
-Located weight_gradient_gradient_vjp(const VjpArgs& args, unsigned) { return convolution(args.x[0], args.g, args); }
+VjpTensor weight_gradient_gradient_vjp(const VjpArgs& args, unsigned) { return convolution(args.x[0], args.g, args); }
 
 /// [B, .., n, ..] as [.., B * n, ..], where n is at `axis` of the result.
-Located merged(const Located& x, std::int64_t axis) {
+VjpTensor merged(const VjpTensor& x, std::int64_t axis) {
   const Shape sizes = x.shape();
   std::vector<std::int64_t> order;
   Shape flat;
@@ -176,7 +176,7 @@ Located merged(const Located& x, std::int64_t axis) {
   return vjp::reshape(vjp::permute(x, order), flat);
 }
 /// The inverse.
-Located apart(const Located& x, std::int64_t axis, std::int64_t batch) {
+VjpTensor apart(const VjpTensor& x, std::int64_t axis, std::int64_t batch) {
   const Shape sizes = x.shape();
   Shape open;
   std::vector<std::int64_t> order{axis};
@@ -194,13 +194,13 @@ Located apart(const Located& x, std::int64_t axis, std::int64_t batch) {
 /// Groups divide the channels of images and the filters.
 constexpr std::int64_t kImages = 0, kChannels = 1, kFilters = 0;
 
-Tensor convolution_with(const BatchedCall& call, std::span<const Located> operands, std::int64_t groups,
+Tensor convolution_with(const BatchedCall& call, std::span<const VjpTensor> operands, std::int64_t groups,
                         std::int64_t result_axis) {
   std::vector<std::int64_t> attributes(call.attributes.integers.begin(), call.attributes.integers.end());
   attributes[0] *= groups;
   Shape shape = call.type.shape;
   shape[static_cast<std::size_t>(result_axis)] *= call.size;
-  const Located y =
+  const VjpTensor y =
       vjp::call(call.op, std::array{operands[0].tensor(), operands[1].tensor()}, attributes, {call.type.dtype, shape});
   return apart(y, result_axis, call.size).tensor();
 }
@@ -210,7 +210,7 @@ Tensor batched_convolution(const BatchedCall& call) {
   if (call.size == 0) return vjp::full(0, call.whole(), call.operands[0].value).tensor();
   const bool of_filters = call.op == Op::convolution_weight_gradient;
   if (!call.operands[1].batched && !of_filters) {
-    const std::array operands{merged(call.operands[0].value, kImages), Located(call.operands[1].value)};
+    const std::array operands{merged(call.operands[0].value, kImages), VjpTensor(call.operands[1].value)};
     return convolution_with(call, operands, 1, kImages);
   }
   const std::int64_t second = of_filters ? kChannels : kFilters, result = of_filters ? kFilters : kChannels;

@@ -21,9 +21,9 @@ FloatingScope::FloatingScope(std::string_view function, std::initializer_list<co
   if (!keeps_dtype && autocast_enabled()) dtype_ = compute_dtype(dtype_);
 }
 
-vjp::Located FloatingScope::operator()(const Tensor& x) const { return astype(x, compute_dtype(dtype_), where_); }
+vjp::VjpTensor FloatingScope::operator()(const Tensor& x) const { return astype(x, compute_dtype(dtype_), where_); }
 
-Tensor FloatingScope::result(const vjp::Located& y) const { return astype(y.tensor(), dtype_, where_); }
+Tensor FloatingScope::result(const vjp::VjpTensor& y) const { return astype(y.tensor(), dtype_, where_); }
 
 void fail_parameter(std::string_view function, std::string_view what, Location where) {
   throw ValueError(1377, format_error(1377, "ValueError", fmt::format("{}: {}", function, what), {}, where));

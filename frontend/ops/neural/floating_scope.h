@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 
 namespace fermata {
 
@@ -17,9 +17,9 @@ class FloatingScope {
   /// of composite ops is, unless the function keeps dtypes.
   FloatingScope(std::string_view function, std::initializer_list<const Tensor*> operands, Location where,
                 bool keeps_dtype = false);
-  vjp::Located operator()(const Tensor& x) const;
+  vjp::VjpTensor operator()(const Tensor& x) const;
   /// The result in the dtype of the operands.
-  Tensor result(const vjp::Located& y) const;
+  Tensor result(const vjp::VjpTensor& y) const;
   std::string_view function() const { return function_; }
   Location where() const { return where_; }
 

@@ -19,7 +19,7 @@
 namespace fermata {
 namespace {
 
-using vjp::Located;
+using vjp::VjpTensor;
 
 void require_probability(std::string_view function, const Tensor& x, double p, Location where) {
   require_defined(function, x, where);
@@ -27,8 +27,8 @@ void require_probability(std::string_view function, const Tensor& x, double p, L
 }
 
 /// bool: true where an element stays.
-Located kept(const Shape& shape, double p, Generator& from, Location where) {
-  return Located(uniform(shape, 0, 1, DType::f32, from, where)) >= p;
+VjpTensor kept(const Shape& shape, double p, Generator& from, Location where) {
+  return VjpTensor(uniform(shape, 0, 1, DType::f32, from, where)) >= p;
 }
 
 Tensor dropped(std::string_view function, const Tensor& x, const Shape& draws, double p, Generator& from,
@@ -75,7 +75,7 @@ Tensor attention_scores(const Tensor& query, const Tensor& key, Location where) 
 Tensor attention_weights(const Tensor& scores, const Tensor& mask, double scale, bool causal, Location where) {
   const FloatingScope in("scaled_dot_product_attention", {&scores}, where, true);
   constexpr double kOut = -std::numeric_limits<double>::infinity();
-  Located s = in(scores)*scale;
+  VjpTensor s = in(scores)*scale;
   if (mask.defined() && mask.dtype() == DType::boolean)
     s = vjp::where(mask, s, kOut);
   else if (mask.defined())
@@ -85,9 +85,9 @@ Tensor attention_weights(const Tensor& scores, const Tensor& mask, double scale,
     s = vjp::where(vjp::iota({l, 1}, 0, s) >= vjp::iota({k}, 0, s), s, kOut);
   }
   if (scores.size(-1) == 0) return in.result(s);
-  const Located top = max(s.tensor(), -1, true, where).detach();
-  const Located e = vjp::exp(s - vjp::where(top == kOut, 0, top));
-  const Located total = sum(e.tensor(), -1, true, where);
+  const VjpTensor top = max(s.tensor(), -1, true, where).detach();
+  const VjpTensor e = vjp::exp(s - vjp::where(top == kOut, 0, top));
+  const VjpTensor total = sum(e.tensor(), -1, true, where);
   return in.result(e * vjp::reciprocal(vjp::where(total == 0, 1, total)));
 }
 

@@ -5,7 +5,7 @@
 
 namespace fermata {
 
-Tensor LossScope::reduced(const vjp::Located& loss, LossReduction reduction) const {
+Tensor LossScope::reduced(const vjp::VjpTensor& loss, LossReduction reduction) const {
   const Tensor& x = loss.tensor();
   switch (reduction) {
     case LossReduction::none: return result(loss);
@@ -14,7 +14,7 @@ Tensor LossScope::reduced(const vjp::Located& loss, LossReduction reduction) con
     case LossReduction::batch_mean: break;
   }
   if (x.rank() == 0) fail_parameter(function(), "the mean over a batch of a 0-d tensor", where());
-  return result(vjp::Located(sum(x, {}, false, where())) / static_cast<double>(x.size(0)));
+  return result(vjp::VjpTensor(sum(x, {}, false, where())) / static_cast<double>(x.size(0)));
 }
 
 }  // namespace fermata

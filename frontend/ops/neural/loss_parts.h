@@ -10,7 +10,7 @@ class LossScope : public FloatingScope {
  public:
   using FloatingScope::FloatingScope;
   /// The losses of elements reduced, in the dtype of the operands.
-  Tensor reduced(const vjp::Located& loss, LossReduction reduction) const;
+  Tensor reduced(const vjp::VjpTensor& loss, LossReduction reduction) const;
 };
 
 }  // namespace fermata

@@ -20,7 +20,7 @@
 namespace fermata {
 namespace {
 
-using vjp::Located;
+using vjp::VjpTensor;
 
 void require_shape(std::string_view function, std::string_view label, const Tensor& parameter, const Shape& shape,
                    const Tensor& x, Location where) {
@@ -33,21 +33,21 @@ void require_shape(std::string_view function, std::string_view label, const Tens
 }
 
 struct Moments {
-  Located centered, variance;  // variance with the axes kept, and not corrected
-  Located mean;
+  VjpTensor centered, variance;  // variance with the axes kept, and not corrected
+  VjpTensor mean;
 };
-Moments moments(const Located& x, const Shape& axes, Location where) {
-  const Located m = mean(x.tensor(), axes, true, where), centered = x - m;
+Moments moments(const VjpTensor& x, const Shape& axes, Location where) {
+  const VjpTensor m = mean(x.tensor(), axes, true, where), centered = x - m;
   return {centered, mean(vjp::square(centered).tensor(), axes, true, where), m};
 }
 
 /// Parameters of the channels, which are axis 1, aligned with x.
-Shape channel_shape(const Located& x) {
+Shape channel_shape(const VjpTensor& x) {
   Shape shape{x.shape()[1]};
   for (unsigned i = 2; i < x.shape().rank(); ++i) shape.push_back(1);
   return shape;
 }
-Located affine(const FloatingScope& in, Located y, const Tensor& weight, const Tensor& bias, const Shape& shape) {
+VjpTensor affine(const FloatingScope& in, VjpTensor y, const Tensor& weight, const Tensor& bias, const Shape& shape) {
   if (weight.defined()) y = y * vjp::reshape(in(weight), shape);
   return bias.defined() ? y + vjp::reshape(in(bias), shape) : y;
 }
@@ -74,11 +74,11 @@ Shape last_axes(std::string_view function, const Tensor& x, const Shape& sizes, 
 }
 
 /// Moves a running statistic towards what was seen.
-void move_towards(const Tensor& running, const Located& seen, double momentum, Location where) {
+void move_towards(const Tensor& running, const VjpTensor& seen, double momentum, Location where) {
   if (!running.defined()) return;
   const NoGradGuard no_history;
-  const Located before = running,
-                now = vjp::cast(vjp::reshape(seen.tensor().detach(), running.shape()), running.dtype());
+  const VjpTensor before = running,
+                  now = vjp::cast(vjp::reshape(seen.tensor().detach(), running.shape()), running.dtype());
   running.assign({(before * (1 - momentum) + now * momentum).tensor(), where});
 }
 
@@ -93,13 +93,13 @@ Tensor channels_normalized(std::string_view function, const Tensor& x, const Ten
   require_shape(function, "weight", weight, channels, x, where),
       require_shape(function, "bias", bias, channels, x, where);
   const FloatingScope in(function, {&x}, where);
-  const Located wide = in(x);
+  const VjpTensor wide = in(x);
   const Shape shape = channel_shape(wide);
   if (!own_statistics) {
     if (!running_mean.defined() || !running_var.defined())
       fail_parameter(function, "inference needs a running mean and variance", where);
-    const Located scale = vjp::rsqrt(vjp::reshape(in(running_var), shape) + eps);
-    const Located y = (wide - vjp::reshape(in(running_mean), shape)) * scale;
+    const VjpTensor scale = vjp::rsqrt(vjp::reshape(in(running_var), shape) + eps);
+    const VjpTensor y = (wide - vjp::reshape(in(running_mean), shape)) * scale;
     return in.result(affine(in, y, weight, bias, shape));
   }
   Shape axes;
@@ -109,7 +109,7 @@ Tensor channels_normalized(std::string_view function, const Tensor& x, const Ten
   if (axes.empty()) fail_parameter(function, "nothing to normalize over", where);
   const Moments m = moments(wide, axes, where);
   if (running_mean.defined() || running_var.defined()) {
-    const auto over = [&](const Located& v) { return over_images ? v : Located(mean(v.tensor(), 0, true, where)); };
+    const auto over = [&](const VjpTensor& v) { return over_images ? v : VjpTensor(mean(v.tensor(), 0, true, where)); };
     move_towards(running_mean, over(m.mean), momentum, where);
     move_towards(running_var, over(m.variance) * (count / (count - 1)), momentum, where);
   }
@@ -134,7 +134,7 @@ Tensor rms_norm_over(const Tensor& x, const Shape& sizes, const Tensor& weight, 
   require_shape("rms_norm", "weight", weight, sizes, x, where);
   if (sizes.rank() == 1) return rms_norm(x, weight, eps, where);
   const FloatingScope in("rms_norm", {&x}, where);
-  const Located wide = in(x), power = mean(vjp::square(wide).tensor(), axes, true, where);
+  const VjpTensor wide = in(x), power = mean(vjp::square(wide).tensor(), axes, true, where);
   return in.result(affine(in, wide * vjp::rsqrt(power + eps), weight, {}, sizes));
 }
 
@@ -164,7 +164,7 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   Shape open{x.size(0), groups, x.size(1) / groups}, axes{2};
   for (unsigned i = 2; i < x.rank(); ++i) open.push_back(x.size(i)), axes.push_back(i + 1);
   const Moments m = moments(vjp::reshape(in(x), open), axes, where);
-  const Located y = vjp::reshape(m.centered * vjp::rsqrt(m.variance + eps), x.shape());
+  const VjpTensor y = vjp::reshape(m.centered * vjp::rsqrt(m.variance + eps), x.shape());
   return in.result(affine(in, y, weight, bias, channel_shape(y)));
 }
 
@@ -172,23 +172,23 @@ Tensor local_response_norm(const Tensor& x, std::int64_t size, double alpha, dou
   require_channels("local_response_norm", x, where);
   if (size < 1) fail_parameter("local_response_norm", "the size is below 1", where);
   const FloatingScope in("local_response_norm", {&x}, where);
-  const Located wide = in(x);
+  const VjpTensor wide = in(x);
   std::vector<std::int64_t> pads(2 * (x.rank() - 1u), 0);
   pads[pads.size() - 2] = size / 2, pads.back() = (size - 1) / 2;
   const Tensor squares = pad(vjp::square(wide).tensor(), pads, PadMode::constant, 0, where);
-  const Located power = mean(unfold(squares, 1, size, 1, 1, where), -1, false, where);
+  const VjpTensor power = mean(unfold(squares, 1, size, 1, 1, where), -1, false, where);
   return in.result(wide / vjp::pow(power * alpha + k, beta));
 }
 
 Tensor normalize(const Tensor& x, double p, std::int64_t axis, double eps, Location where) {
   const FloatingScope in("normalize", {&x}, where);
   if (!(p > 0)) fail_parameter("normalize", "the order is not positive", where);
-  const Located wide = in(x);
-  const auto total = [&](const Located& v) { return Located(sum(v.tensor(), axis, true, where)); };
+  const VjpTensor wide = in(x);
+  const auto total = [&](const VjpTensor& v) { return VjpTensor(sum(v.tensor(), axis, true, where)); };
   if (p == 2) return in.result(wide * vjp::rsqrt(vjp::maximum(total(vjp::square(wide)), eps * eps)));
-  const Located length = std::isinf(p) ? Located(max(vjp::abs(wide).tensor(), axis, true, where))
-                         : p == 1      ? total(vjp::abs(wide))
-                                       : vjp::pow(total(vjp::pow(vjp::abs(wide), p)), 1 / p);
+  const VjpTensor length = std::isinf(p) ? VjpTensor(max(vjp::abs(wide).tensor(), axis, true, where))
+                           : p == 1      ? total(vjp::abs(wide))
+                                         : vjp::pow(total(vjp::pow(vjp::abs(wide), p)), 1 / p);
   return in.result(wide / vjp::maximum(length, eps));
 }
 

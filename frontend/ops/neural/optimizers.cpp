@@ -20,7 +20,7 @@
 namespace fermata::optim {
 namespace {
 
-using vjp::Located;
+using vjp::VjpTensor;
 
 /// Makes what an optimizer remembers: not as a part of a function that is being compiled, which would make it anew.
 template <class F> Tensor outside(F&& make, Location where) {
@@ -35,15 +35,16 @@ template <class F> Tensor outside(F&& make, Location where) {
 
 /// What a formula makes of options, as an operand beside a tensor. In a function that is being compiled the options are
 /// tensors, so that each call takes their present values; the formula is computed in f64 either way.
-template <class F, class... Options> Located of_options(const Tensor& beside, F&& formula, const Options&... options) {
-  if (!in_capture_scope()) return Located(formula(static_cast<double>(options)...));
+template <class F, class... Options>
+VjpTensor of_options(const Tensor& beside, F&& formula, const Options&... options) {
+  if (!in_capture_scope()) return VjpTensor(formula(static_cast<double>(options)...));
   const auto placed = [&](const Setting& option) {
-    if (device(beside) == BackendKey::cpu) return Located(option.tensor());
-    return vjp::full(1, {DType::f64, {}}, beside) * Located(option.tensor());  // on the device
+    if (device(beside) == BackendKey::cpu) return VjpTensor(option.tensor());
+    return vjp::full(1, {DType::f64, {}}, beside) * VjpTensor(option.tensor());  // on the device
   };
   return vjp::cast(formula(placed(options)...), beside.dtype());
 }
-Located of_option(const Tensor& beside, const Setting& option) {
+VjpTensor of_option(const Tensor& beside, const Setting& option) {
   return of_options(
       beside, [](auto x) { return x; }, option);
 }
@@ -123,26 +124,26 @@ std::vector<Tensor> SGD::state() const {
 }
 
 void SGD::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
-  Located g = options.maximize ? -Located(gradient) : Located(gradient);
-  if (!options.weight_decay.is_zero()) g = g + Located(value) * of_option(value, options.weight_decay);
+  VjpTensor g = options.maximize ? -VjpTensor(gradient) : VjpTensor(gradient);
+  if (!options.weight_decay.is_zero()) g = g + VjpTensor(value) * of_option(value, options.weight_decay);
   if (!options.momentum.is_zero()) {
     const bool is_first = !velocity_[i].defined();
     if (is_first) velocity_[i] = outside([&] { return remembered(parameters()[i], where); }, where);
-    const Located momentum = of_option(value, options.momentum);
-    const Located added =
+    const VjpTensor momentum = of_option(value, options.momentum);
+    const VjpTensor added =
         options.dampening.is_zero() ? g : g * vjp::cast(undamped_share(i, is_first, where), g.dtype());
-    const Located v = Located(velocity_[i]) * momentum + added;
+    const VjpTensor v = VjpTensor(velocity_[i]) * momentum + added;
     velocity_[i].assign({v.tensor(), where});
     g = options.nesterov ? g + v * momentum : v;
   }
-  parameters()[i].assign({(Located(value) - g * of_option(value, options.learning_rate)).tensor(), where});
+  parameters()[i].assign({(VjpTensor(value) - g * of_option(value, options.learning_rate)).tensor(), where});
 }
 
 Tensor SGD::undamped_share(std::size_t i, bool is_first, Location where) {
   if (!started_[i].defined())
     started_[i] =
         outside([&] { return full({}, is_first ? 0.0 : 1.0, DType::f64, device(velocity_[i]), where); }, where);
-  const Tensor share = (1 - Located(started_[i]) * of_option(started_[i], options.dampening)).tensor();
+  const Tensor share = (1 - VjpTensor(started_[i]) * of_option(started_[i], options.dampening)).tensor();
   started_[i].assign({1, where});
   return share;
 }
@@ -165,7 +166,7 @@ std::vector<Tensor> Adam::state() const {
 }
 
 void Adam::begin(Location where) {
-  const Located count = Located(steps_) + 1;
+  const VjpTensor count = VjpTensor(steps_) + 1;
   steps_.assign({count.tensor(), where});
   // In f64: 1 - beta ^ steps is small for many steps.
   step_size_ =
@@ -175,7 +176,7 @@ void Adam::begin(Location where) {
 
 void Adam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
   const DType t = value.dtype();
-  Located x = value, g = options.maximize ? -Located(gradient) : Located(gradient);
+  VjpTensor x = value, g = options.maximize ? -VjpTensor(gradient) : VjpTensor(gradient);
   if (!options.weight_decay.is_zero()) {
     if (!decoupled_)
       g = g + x * of_option(value, options.weight_decay);
@@ -185,11 +186,12 @@ void Adam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Lo
                   options.weight_decay);
   }
   const auto rest = [](auto beta) { return 1 - beta; };
-  const Located m = Located(first_[i]) * of_option(value, options.beta1) + g * of_options(value, rest, options.beta1);
-  const Located v =
-      Located(second_[i]) * of_option(value, options.beta2) + vjp::square(g) * of_options(value, rest, options.beta2);
+  const VjpTensor m =
+      VjpTensor(first_[i]) * of_option(value, options.beta1) + g * of_options(value, rest, options.beta1);
+  const VjpTensor v =
+      VjpTensor(second_[i]) * of_option(value, options.beta2) + vjp::square(g) * of_options(value, rest, options.beta2);
   first_[i].assign({m.tensor(), where}), second_[i].assign({v.tensor(), where});
-  const Located size = vjp::cast(step_size_, t), correction = vjp::cast(second_correction_, t);
+  const VjpTensor size = vjp::cast(step_size_, t), correction = vjp::cast(second_correction_, t);
   parameters()[i].assign(
       {(x - size * m / (vjp::sqrt(v) * correction + of_option(value, options.eps))).tensor(), where});
 }
@@ -201,24 +203,24 @@ Tensor clip_grad_norm(std::vector<Tensor>& gradients, double max_norm, double no
   if (!(norm_type > 0)) fail_parameter("clip_grad_norm", "the order is not positive", where);
   const NoGradGuard no_history;
   const vjp::LineGuard line(where);
-  Located total;
+  VjpTensor total;
   bool any = false;
   for (const Tensor& gradient : gradients) {
     if (!gradient.defined()) continue;
-    const Located g = vjp::abs(astype(gradient.detach(), compute_dtype(gradient.dtype()), where));
-    const Located own = std::isinf(norm_type) ? Located(max(g.tensor(), {}, false, where))
-                        : norm_type == 2      ? Located(sum(vjp::square(g).tensor(), {}, false, where))
-                                              : Located(sum(vjp::pow(g, norm_type).tensor(), {}, false, where));
+    const VjpTensor g = vjp::abs(astype(gradient.detach(), compute_dtype(gradient.dtype()), where));
+    const VjpTensor own = std::isinf(norm_type) ? VjpTensor(max(g.tensor(), {}, false, where))
+                          : norm_type == 2      ? VjpTensor(sum(vjp::square(g).tensor(), {}, false, where))
+                                                : VjpTensor(sum(vjp::pow(g, norm_type).tensor(), {}, false, where));
     total = !any ? own : std::isinf(norm_type) ? vjp::maximum(total, own) : total + own;
     any = true;
   }
   if (!any) return zeros({}, DType::f32, where);
-  const Located norm = std::isinf(norm_type) ? total
-                       : norm_type == 2      ? vjp::sqrt(total)
-                                             : vjp::pow(total, 1 / norm_type);
-  const Located factor = vjp::minimum(max_norm / (norm + 1e-6), 1);
+  const VjpTensor norm = std::isinf(norm_type) ? total
+                         : norm_type == 2      ? vjp::sqrt(total)
+                                               : vjp::pow(total, 1 / norm_type);
+  const VjpTensor factor = vjp::minimum(max_norm / (norm + 1e-6), 1);
   for (Tensor& gradient : gradients)
-    if (gradient.defined()) gradient = (Located(gradient.detach()) * vjp::cast(factor, gradient.dtype())).tensor();
+    if (gradient.defined()) gradient = (VjpTensor(gradient.detach()) * vjp::cast(factor, gradient.dtype())).tensor();
   return norm.tensor();
 }
 

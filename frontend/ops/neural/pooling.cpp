@@ -12,14 +12,14 @@
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/spatial_arguments.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "ir/convolution.h"
 #include "ir/error.h"
 
 namespace fermata {
 namespace {
 
-using vjp::Located;
+using vjp::VjpTensor;
 
 /// The arguments of a pool by axis, and what ceil_mode adds at the end of each.
 struct Pool {
@@ -91,16 +91,16 @@ PooledWithIndices max_pool_with_indices(const Pool& p, Location where) {
   Shape flat{windows.size(0), windows.size(1), -1};
   for (std::size_t i = 0; i < p.axes; ++i) flat.push_back(windows.shape()[2 + p.axes + i]);
   const vjp::LineGuard line(where);
-  Located rest = argmax(reshape(windows.detach(), flat, where), 2, false, where), index;
+  VjpTensor rest = argmax(reshape(windows.detach(), flat, where), 2, false, where), index;
   const Shape shape = rest.shape();
   std::int64_t inner = 1;
   for (std::size_t i = p.axes; i-- > 0;) {
-    const Located tap = vjp::remainder(rest, p.kernel[i]);
+    const VjpTensor tap = vjp::remainder(rest, p.kernel[i]);
     rest = vjp::floor_divide(rest, p.kernel[i]);
     Shape open;
     for (std::size_t k = 2 + i; k < shape.rank(); ++k) open.push_back(k == 2 + i ? shape[k] : 1);
-    const Located start = vjp::iota(open, 0, rest) * p.stride[i] - p.padding[i];
-    const Located position = (tap * p.dilation[i] + start) * inner;
+    const VjpTensor start = vjp::iota(open, 0, rest) * p.stride[i] - p.padding[i];
+    const VjpTensor position = (tap * p.dilation[i] + start) * inner;
     index = inner == 1 && i + 1 == p.axes ? position : index + position;
     inner *= p.images.x.shape()[i + 2];
   }
@@ -109,12 +109,12 @@ PooledWithIndices max_pool_with_indices(const Pool& p, Location where) {
 }
 
 /// How many elements of x, or of x and its padding, each place along axis i has; broadcast against the result.
-Located counts(const Pool& p, std::size_t i, std::int64_t places, bool count_include_pad, const Located& like) {
+VjpTensor counts(const Pool& p, std::size_t i, std::int64_t places, bool count_include_pad, const VjpTensor& like) {
   const std::int64_t length = p.images.x.shape()[i + 2];
   Shape open{places};
   for (std::size_t k = i + 1; k < p.axes; ++k) open.push_back(1);
-  const Located start = vjp::iota(open, 0, like) * p.stride[i] - p.padding[i];
-  const Located end = vjp::minimum(start + p.kernel[i], count_include_pad ? length + p.padding[i] : length);
+  const VjpTensor start = vjp::iota(open, 0, like) * p.stride[i] - p.padding[i];
+  const VjpTensor end = vjp::minimum(start + p.kernel[i], count_include_pad ? length + p.padding[i] : length);
   return end - (count_include_pad ? start : vjp::maximum(start, 0));
 }
 
@@ -130,7 +130,7 @@ Tensor avg_pool(std::string_view function, const Pool& p, bool count_include_pad
         1375, format_error(1375, "ValueError", fmt::format("{}: the divisor is 0", function), describe(x), where));
   const vjp::LineGuard line(where);
   const Tensor windows = p.windows(astype(x, compute_dtype(x.dtype()), where), 0, where);
-  Located total = sum(windows, p.window_axes(), false, where);
+  VjpTensor total = sum(windows, p.window_axes(), false, where);
   const bool whole = std::ranges::all_of(p.beyond, [](std::int64_t n) { return n == 0; }) &&
                      (count_include_pad || std::ranges::all_of(p.padding, [](std::int64_t n) { return n == 0; }));
   if (divisor || whole) {
@@ -146,19 +146,19 @@ Tensor avg_pool(std::string_view function, const Pool& p, bool count_include_pad
 /// One axis cut into `places` windows: the elements of each as a new axis behind, the last one repeated where a window
 /// is shorter than others; and how long each is.
 struct AdaptiveWindows {
-  Located elements, length;
+  VjpTensor elements, length;
   std::int64_t longest;
 };
-AdaptiveWindows adaptive_windows(const Located& x, unsigned axis, std::int64_t places) {
+AdaptiveWindows adaptive_windows(const VjpTensor& x, unsigned axis, std::int64_t places) {
   const std::int64_t size = x.shape()[axis];
   std::int64_t longest = 0;
   const auto start_of = [&](std::int64_t i) { return i * size / places; };
   const auto end_of = [&](std::int64_t i) { return ((i + 1) * size + places - 1) / places; };
   for (std::int64_t i = 0; i < places; ++i) longest = std::max(longest, end_of(i) - start_of(i));
-  const Located i = vjp::iota({places, 1}, 0, x);
-  const Located start = vjp::floor_divide(i * size, places);
-  const Located end = vjp::floor_divide((i + 1) * size + (places - 1), places);
-  const Located index = vjp::minimum(start + vjp::iota({1, longest}, 1, x), end - 1);
+  const VjpTensor i = vjp::iota({places, 1}, 0, x);
+  const VjpTensor start = vjp::floor_divide(i * size, places);
+  const VjpTensor end = vjp::floor_divide((i + 1) * size + (places - 1), places);
+  const VjpTensor index = vjp::minimum(start + vjp::iota({1, longest}, 1, x), end - 1);
   return {vjp::take(x, index, axis), end - start, longest};
 }
 
@@ -170,7 +170,7 @@ Tensor adaptive_pool(std::string_view function, const Tensor& x, std::span<const
                                         fmt::format("{}: {} sizes for the last axes of floats", function, sizes.size()),
                                         describe(x), where));
   const vjp::LineGuard line(where);
-  Located y = largest ? x : astype(x, compute_dtype(x.dtype()), where);
+  VjpTensor y = largest ? x : astype(x, compute_dtype(x.dtype()), where);
   for (std::size_t k = 0; k < sizes.size(); ++k) {
     const auto axis = static_cast<unsigned>(x.rank() - sizes.size() + k);
     const std::int64_t places = sizes[k] == -1 ? x.size(axis) : sizes[k];
@@ -189,7 +189,7 @@ Tensor adaptive_pool(std::string_view function, const Tensor& x, std::span<const
     for (unsigned i = axis + 1; i < x.rank(); ++i) open.push_back(1);
     Shape taps{places, w.longest};
     for (unsigned i = axis + 1; i < x.rank(); ++i) taps.push_back(1);
-    const Located counted = vjp::reshape(vjp::iota({1, w.longest}, 1, y) < w.length, taps);
+    const VjpTensor counted = vjp::reshape(vjp::iota({1, w.longest}, 1, y) < w.length, taps);
     y = vjp::reduce(Op::sum, vjp::where(counted, w.elements, 0), last, false) /
         vjp::cast(vjp::reshape(w.length, open), y.dtype());
   }

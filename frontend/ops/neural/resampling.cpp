@@ -13,13 +13,13 @@
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/spatial_arguments.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "ir/error.h"
 
 namespace fermata {
 namespace {
 
-using vjp::Located;
+using vjp::VjpTensor;
 
 [[noreturn]] void fail_shape(std::string_view function, const std::string& what, const Tensor& x, Location where) {
   throw ShapeError(1077, format_error(1077, "ShapeError", fmt::format("{}: {}", function, what), describe(x), where));
@@ -76,8 +76,8 @@ Tensor pad_by_value(const Tensor& x, const std::vector<Pads>& pads, Scalar value
 }
 
 /// The position in x of every element of the padded axis.
-Located positions_in(const Pads& p, std::int64_t size, PadMode mode, const Tensor& x) {
-  const Located i = vjp::iota({size + p.before + p.after}, 0, x) - p.before;
+VjpTensor positions_in(const Pads& p, std::int64_t size, PadMode mode, const Tensor& x) {
+  const VjpTensor i = vjp::iota({size + p.before + p.after}, 0, x) - p.before;
   switch (mode) {
     case PadMode::replicate: return vjp::minimum(vjp::maximum(i, 0), size - 1);
     case PadMode::circular: return vjp::remainder(i, size);
@@ -89,7 +89,7 @@ Tensor pad_by_position(const Tensor& x, const std::vector<Pads>& pads, PadMode m
   const vjp::LineGuard line(where);
   // What repeats is what negative pads leave; the others continue x as it was.
   const Tensor part = mode == PadMode::circular ? cut(x, pads, where) : x;
-  Located y = part;
+  VjpTensor y = part;
   for (Pads p : pads) {
     if (mode == PadMode::circular)
       p = {p.axis, std::max<std::int64_t>(p.before, 0), std::max<std::int64_t>(p.after, 0)};
@@ -143,45 +143,45 @@ std::vector<Resampling> resamplings(const Tensor& x, const InterpolateOptions& o
 }
 
 /// Where in x an element of the result lies, as f64: exact for every size that occurs.
-Located centers(const Resampling& r, bool align_corners, const Tensor& x) {
-  const Located i = vjp::cast(vjp::iota({r.to}, 0, x), DType::f64);
+VjpTensor centers(const Resampling& r, bool align_corners, const Tensor& x) {
+  const VjpTensor i = vjp::cast(vjp::iota({r.to}, 0, x), DType::f64);
   return align_corners ? i * r.scale : (i + 0.5) * r.scale - 0.5;
 }
-Located whole_position(const Located& position, std::int64_t size) {
+VjpTensor whole_position(const VjpTensor& position, std::int64_t size) {
   return vjp::minimum(vjp::maximum(vjp::cast(position, DType::i64), 0), size - 1);
 }
 
-Located nearest(const Located& x, const Resampling& r, bool exact) {
-  const Located i = vjp::cast(vjp::iota({r.to}, 0, x), DType::f64);
-  const Located at = vjp::floor((exact ? i + 0.5 : i) * r.scale);
+VjpTensor nearest(const VjpTensor& x, const Resampling& r, bool exact) {
+  const VjpTensor i = vjp::cast(vjp::iota({r.to}, 0, x), DType::f64);
+  const VjpTensor at = vjp::floor((exact ? i + 0.5 : i) * r.scale);
   return vjp::take(x, whole_position(at, r.from), r.axis);
 }
 
 /// Weights along an axis, which broadcast against x.
-Located along(const Located& weight, const Located& x, const Resampling& r) {
+VjpTensor along(const VjpTensor& weight, const VjpTensor& x, const Resampling& r) {
   Shape open;
   for (unsigned i = r.axis; i < x.shape().rank(); ++i) open.push_back(i == r.axis ? r.to : 1);
   return vjp::reshape(vjp::cast(weight, x.dtype()), open);
 }
 
-Located linear(const Located& x, const Resampling& r, bool align_corners) {
-  const Located at = vjp::maximum(centers(r, align_corners, x.tensor()), 0), first = vjp::floor(at);
-  const Located weight = along(at - first, x, r);
-  const Located low = vjp::take(x, whole_position(first, r.from), r.axis);
-  const Located high = vjp::take(x, whole_position(first + 1, r.from), r.axis);
+VjpTensor linear(const VjpTensor& x, const Resampling& r, bool align_corners) {
+  const VjpTensor at = vjp::maximum(centers(r, align_corners, x.tensor()), 0), first = vjp::floor(at);
+  const VjpTensor weight = along(at - first, x, r);
+  const VjpTensor low = vjp::take(x, whole_position(first, r.from), r.axis);
+  const VjpTensor high = vjp::take(x, whole_position(first + 1, r.from), r.axis);
   return low * (1 - weight) + high * weight;
 }
 
 /// Keys' cubic convolution at a distance below 1, and from 1 to 2.
-Located near_weight(const Located& d) { return ((1.25 * d - 2.25) * d) * d + 1; }
-Located far_weight(const Located& d) { return ((-0.75 * d + 3.75) * d - 6) * d + 3; }
+VjpTensor near_weight(const VjpTensor& d) { return ((1.25 * d - 2.25) * d) * d + 1; }
+VjpTensor far_weight(const VjpTensor& d) { return ((-0.75 * d + 3.75) * d - 6) * d + 3; }
 
-Located bicubic(const Located& x, const Resampling& r, bool align_corners) {
-  const Located at = centers(r, align_corners, x.tensor()), first = vjp::floor(at), t = at - first;
-  const Located weights[] = {far_weight(t + 1), near_weight(t), near_weight(1 - t), far_weight(2 - t)};
-  Located sum;
+VjpTensor bicubic(const VjpTensor& x, const Resampling& r, bool align_corners) {
+  const VjpTensor at = centers(r, align_corners, x.tensor()), first = vjp::floor(at), t = at - first;
+  const VjpTensor weights[] = {far_weight(t + 1), near_weight(t), near_weight(1 - t), far_weight(2 - t)};
+  VjpTensor sum;
   for (int k = 0; k < 4; ++k) {
-    const Located part = vjp::take(x, whole_position(first + (k - 1), r.from), r.axis) * along(weights[k], x, r);
+    const VjpTensor part = vjp::take(x, whole_position(first + (k - 1), r.from), r.axis) * along(weights[k], x, r);
     sum = k == 0 ? part : sum + part;
   }
   return sum;
@@ -223,7 +223,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o, Location where)
   if (smooth && !is_floating(given))
     throw DTypeError(1101, format_error(1101, "DTypeError", fmt::format("interpolate: does not take {}", name(given)),
                                         describe(x), where, "convert it first, for instance with cast to f32"));
-  Located y = smooth ? astype(x, compute_dtype(given), where) : x;
+  VjpTensor y = smooth ? astype(x, compute_dtype(given), where) : x;
   for (const Resampling& r : axes) {
     if (r.from == r.to && r.scale == 1) continue;
     switch (o.mode) {

@@ -78,11 +78,11 @@ Tensor col2im(const Tensor& given, const IntegerList& output_size, const Integer
 namespace vjp {
 namespace {
 
-Located unfold_vjp(const VjpArgs& args, unsigned) {
+VjpTensor unfold_vjp(const VjpArgs& args, unsigned) {
   const std::int64_t attributes[] = {args.attributes()[0], args.attributes()[2], args.attributes()[3]};
   return call(Op::fold, {&args.g.tensor(), 1}, attributes, {args.g.dtype(), args.shape(0)});
 }
-Located fold_vjp(const VjpArgs& args, unsigned) {
+VjpTensor fold_vjp(const VjpArgs& args, unsigned) {
   const std::int64_t attributes[] = {args.attributes()[0], args.shape(0).back(), args.attributes()[1],
                                      args.attributes()[2]};
   return call(Op::unfold, {&args.g.tensor(), 1}, attributes);

@@ -16,13 +16,13 @@
 #include "frontend/transforms/autograd/autograd.h"
 #include "frontend/transforms/autograd/autograd_rules.h"
 #include "frontend/transforms/autograd/backward_cuts.h"
+#include "ir/custom_op.h"
 #include "ir/error.h"
-#include "ir/external_op.h"
 
 namespace fermata {
 namespace {
 
-using vjp::Located;
+using vjp::VjpTensor;
 
 /// Could the operator have been differentiated by its parts, had its backend no kernel of its own?
 bool is_ambiguous(Op op) {
@@ -82,13 +82,13 @@ VjpArgs unpack(const GradEdge& node, Tensor g, unsigned reads, bool with_graph) 
 }
 
 /// g conj(f'(x)) from a formula of g f'(x).
-Located conjugated(Vjp vjp, VjpArgs args, unsigned operand) {
+VjpTensor conjugated(Vjp vjp, VjpArgs args, unsigned operand) {
   args.g = vjp::conj(args.g);
   return vjp::conj(vjp(args, operand));
 }
 
 /// A gradient in the operand's shape and dtype.
-Tensor fit(const GradNode& node, const GradOperand& operand, Located gradient) {
+Tensor fit(const GradNode& node, const GradOperand& operand, VjpTensor gradient) {
   if (operand.shape != nullptr && gradient.shape() != *operand.shape)
     gradient = family(node.op) == Family::reduce ? vjp::broadcast_to(gradient, *operand.shape)
                                                  : vjp::sum_to(gradient, *operand.shape);
@@ -142,7 +142,7 @@ class BackwardPass {
   void compute_gradients(Location where) {
     std::vector<std::pair<std::uint64_t, Node*>> pending;
     const auto add_pending = [&](std::uint64_t depth, const Tensor& t) {
-      if (!t.defined() || is_batched(t) || is_made_of_parts(t) || !t.node()->pending()) return;
+      if (!t.defined() || is_batched(t) || is_composite_tensor(t) || !t.node()->pending()) return;
       pending.emplace_back(depth << 32 | t.node()->hash, t.node());
     };
     for (const auto& [node, gradient] : gradients_) add_pending(node->depth, gradient);
@@ -181,7 +181,7 @@ class BackwardPass {
     const auto at = results_.find(node.get());
     const std::vector<Tensor> gradients = std::move(at->second);
     results_.erase(at);
-    HandWritten& written = *node->detail->hand_written;
+    CustomBackward& written = *node->detail->custom_backward;
     const vjp::LineGuard line(node->where);
     const std::vector<Tensor> given = written.backward(node.get(), gradients, options_.create_graph);
     if (given.size() != node->count)
@@ -229,7 +229,7 @@ class BackwardPass {
   bool wants(const GradEdge& edge) const { return edge && (scan_ == nullptr || scan_->needs(edge.get())); }
 
   void pass_on(const GradEdge& node, Tensor g) {
-    if (node->detail != nullptr && node->detail->hand_written != nullptr) return run_hand_written(node);
+    if (node->detail != nullptr && node->detail->custom_backward != nullptr) return run_hand_written(node);
     if (node->detail != nullptr && node->detail->result >= 0) {
       if (wants(node->operands()[0].edge)) add_result(node->operands()[0].edge, node->detail->result, g);
       return;
@@ -343,7 +343,7 @@ std::vector<Tensor> run_backward(std::span<const GradEdge> roots, std::span<cons
   return pass.run(roots, seeds);
 }
 
-Tensor starting_gradient(const Tensor& y, const Tensor& seed, Location where) {
+Tensor seed_gradient(const Tensor& y, const Tensor& seed, Location where) {
   const vjp::LineGuard line(where);
   const TensorType type{y.dtype(), y.shape()};
   const auto describe = [&] {

@@ -37,6 +37,6 @@ std::vector<Tensor> run_backward(std::span<const GradEdge> roots, std::span<cons
                                  std::span<const GradEdge> targets, BackwardOptions options, Location where);
 
 /// The gradient to start from: `seed` checked and cast, or ones.
-Tensor starting_gradient(const Tensor& y, const Tensor& seed, Location where);
+Tensor seed_gradient(const Tensor& y, const Tensor& seed, Location where);
 
 }  // namespace fermata

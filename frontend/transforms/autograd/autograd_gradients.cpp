@@ -60,7 +60,7 @@ std::vector<Tensor> gradients_of(const Tensor& y, const GradEdge& root, std::spa
                                  std::span<const Tensor> xs, const TapeScan& scan, const Tensor& seed,
                                  BackwardOptions options, Location where) {
   std::vector<Tensor> result(xs.size());
-  if (root) result = run_backward(root, starting_gradient(y, seed, where), &scan, targets, options, where);
+  if (root) result = run_backward(root, seed_gradient(y, seed, where), &scan, targets, options, where);
   const vjp::LineGuard line(where);
   for (std::size_t i = 0; i < xs.size(); ++i)
     if (!result[i].defined()) result[i] = vjp::full(0, {xs[i].dtype(), xs[i].shape()}, xs[i]).tensor();
@@ -84,7 +84,7 @@ Tensor& Tensor::requires_grad(bool wanted, Location where) {
   if (!is_leaf && requires_grad())
     fail(1717, "requires_grad: the tensor is computed from others and has a history", "x", *this, where,
          "detach() gives the same value without its history");
-  if (wanted && is_made_of_parts(*this))
+  if (wanted && is_composite_tensor(*this))
     fail(1717, fmt::format("requires_grad: {} has the gradients of what it is made of", impl_->payload->kind()), "x",
          *this, where, "mark the tensor that it is made from");
   if (wanted && !is_inexact(dtype()))
@@ -113,7 +113,7 @@ void Tensor::zero_grad(Location where) const {
 void Tensor::backward(const Tensor& seed, bool retain_graph, Location where) const {
   cell("backward", where);
   const GradEdge root = edge_or_error("y", *this, where);
-  run_backward(root, starting_gradient(*this, seed, where), nullptr, {},
+  run_backward(root, seed_gradient(*this, seed, where), nullptr, {},
                {.retain_graph = retain_graph, .level = level_of(*this)}, where);
 }
 
@@ -121,7 +121,7 @@ void Tensor::backward(Location where) const { backward(Tensor(), false, where); 
 
 Tensor Tensor::detach(Location where) const {
   cell("detach", where);
-  return without_any_history(*this);
+  return detach_all_levels(*this);
 }
 
 std::vector<Tensor> gradients(const Tensor& y, std::span<const Tensor> xs, const Tensor& seed, bool create_graph,
@@ -177,7 +177,7 @@ std::vector<Tensor> FunctionGradient::differentiate(Tensor& y) {
   return result;
 }
 
-void FunctionGradient::settle(Tensor& auxiliary) const {
+void FunctionGradient::promote_and_broadcast(Tensor& auxiliary) const {
   const unsigned depth = vmap_frame != nullptr ? vmap_frame->level.depth : 0;
   if (!records_outside_)
     auxiliary = auxiliary.detach();

@@ -50,7 +50,7 @@ Tensor pass_on(const Call& call, unsigned depth, const Arguments&... arguments) 
 /// Can there be a gradient at all? Results that are not floating or complex have none, and one that already has a
 /// history is an operand handed back. What a wrapper tensor is made of has histories of its own.
 bool differentiable(const Tensor& result) {
-  return is_inexact(result.dtype()) && result.impl()->slot == nullptr && !is_made_of_parts(result);
+  return is_inexact(result.dtype()) && result.impl()->slot == nullptr && !is_composite_tensor(result);
 }
 
 bool is_of_complex(const Tensor& result, std::span<const Tensor* const> tensors) {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "frontend/ops/op_rules.h"
-#include "ir/external_op.h"
+#include "ir/custom_op.h"
 
 namespace fermata {
 namespace vjp {
@@ -14,7 +14,7 @@ namespace {
 
 /// What the columns `zero` and `none` say instead of an expression; never evaluated.
 struct Absent {
-  operator Located() const { return {}; }
+  operator VjpTensor() const { return {}; }
 };
 [[maybe_unused]] constexpr Absent zero, none;  // a table may use only one of them
 
@@ -44,17 +44,17 @@ constexpr VjpRule::Entry entry(std::string_view text, std::array<std::string_vie
 constexpr std::array<std::string_view, 3> kUnary{"x", "", ""}, kBinary{"a", "b", ""}, kTernary{"a", "b", "c"};
 
 // What a formula calls its operands; most formulas use few of them.
-#define FERMATA_VJP_NAMES(first)                     \
-  [[maybe_unused]] const Located& g = args.g;        \
-  [[maybe_unused]] const Located& y = args.y;        \
-  [[maybe_unused]] const Located& first = args.x[0]; \
-  [[maybe_unused]] const Located& b = args.x[1];     \
-  [[maybe_unused]] const Located& c = args.x[2];     \
+#define FERMATA_VJP_NAMES(first)                       \
+  [[maybe_unused]] const VjpTensor& g = args.g;        \
+  [[maybe_unused]] const VjpTensor& y = args.y;        \
+  [[maybe_unused]] const VjpTensor& first = args.x[0]; \
+  [[maybe_unused]] const VjpTensor& b = args.x[1];     \
+  [[maybe_unused]] const VjpTensor& c = args.x[2];     \
   [[maybe_unused]] const std::uint16_t axes = args.axes;
-#define FERMATA_VJP(variables, first, vjp)                                              \
-  entry(                                                                                \
-      #vjp, variables, +[]([[maybe_unused]] const VjpArgs& args, unsigned) -> Located { \
-        FERMATA_VJP_NAMES(first) return vjp;                                            \
+#define FERMATA_VJP(variables, first, vjp)                                                \
+  entry(                                                                                  \
+      #vjp, variables, +[]([[maybe_unused]] const VjpArgs& args, unsigned) -> VjpTensor { \
+        FERMATA_VJP_NAMES(first) return vjp;                                              \
       })
 
 /// In the order of the enumeration, which is that of the table.
@@ -76,24 +76,24 @@ const std::array<VjpRule, kOpCount>& rules() {
 
 /// Products of all other elements along the last axis, from the pairs of a binary tree: no division, so zeros need no
 /// care and the result can be differentiated again.
-Located exclusive_product(const Located& x) {
+VjpTensor exclusive_product(const VjpTensor& x) {
   const std::int64_t rows = x.shape()[0];
-  const auto every_second = [&](const Located& level, std::int64_t first) {
+  const auto every_second = [&](const VjpTensor& level, std::int64_t first) {
     return slice(level, {0, first}, {1, 2}, {rows, level.shape()[1] / 2});
   };
   const auto one = full(1, {x.dtype(), {rows, 1}}, x);
-  std::vector<Located> levels{x};
+  std::vector<VjpTensor> levels{x};
   while (levels.back().shape()[1] > 1) {
-    Located& level = levels.back();
+    VjpTensor& level = levels.back();
     if (level.shape()[1] % 2 != 0) level = concat(std::array{level, one}, 1);
     levels.push_back(every_second(level, 0) * every_second(level, 1));
   }
-  Located others = one;
+  VjpTensor others = one;
   for (std::size_t i = levels.size() - 1; i-- > 0;) {
     const std::int64_t pairs = levels[i].shape()[1] / 2;
     others = slice(others, {0, 0}, {1, 1}, {rows, pairs});  // without what padding has added
-    const Located left = expand_dims(others * every_second(levels[i], 1), 4);
-    const Located right = expand_dims(others * every_second(levels[i], 0), 4);
+    const VjpTensor left = expand_dims(others * every_second(levels[i], 1), 4);
+    const VjpTensor right = expand_dims(others * every_second(levels[i], 0), 4);
     others = reshape(concat(std::array{left, right}, 2), {rows, 2 * pairs});
   }
   return slice(others, {0, 0}, {1, 1}, {rows, x.shape()[1]});
@@ -101,15 +101,15 @@ Located exclusive_product(const Located& x) {
 
 }  // namespace
 
-Located tie_share(const Located& g, const Located& mask, std::uint16_t axes) {
+VjpTensor split_gradient_among_ties(const VjpTensor& g, const VjpTensor& mask, std::uint16_t axes) {
   return where(mask, g / reduce(Op::sum, mask, axes, true), 0);
 }
 
-Located prod_of_others(const Located& x, const Located& y, std::uint16_t axes) {
+VjpTensor prod_of_others(const VjpTensor& x, const VjpTensor& y, std::uint16_t axes) {
   if (element_count(x.shape()) == 0 || axes == 0) return full(1, {x.dtype(), x.shape()}, x);
   if (thread_keys.excluded.has(Functionality::autograd)) {  // once is enough: cheaper, and right with zeros
-    const Located zero_count = reduce(Op::sum, x == 0, axes, true);
-    const Located rest = reduce(Op::prod, where(x == 0, 1, x), axes, true);
+    const VjpTensor zero_count = reduce(Op::sum, x == 0, axes, true);
+    const VjpTensor rest = reduce(Op::prod, where(x == 0, 1, x), axes, true);
     return where(x == 0, where(zero_count == 1, rest, 0), y / x);
   }
   std::vector<std::int64_t> order, back;
@@ -125,11 +125,11 @@ Located prod_of_others(const Located& x, const Located& y, std::uint16_t axes) {
   collect(false), collect(true);
   for (std::size_t i = 0; i < order.size(); ++i)
     back.push_back(std::ranges::find(order, static_cast<std::int64_t>(i)) - order.begin());
-  const Located flat = reshape(permute(x, order), {rows, element_count(x.shape()) / rows});
+  const VjpTensor flat = reshape(permute(x, order), {rows, element_count(x.shape()) / rows});
   return permute(reshape(exclusive_product(flat), moved), back);
 }
 
-Located pow_by_base(const Located& a, const Located& b) {
+VjpTensor pow_by_base(const VjpTensor& a, const VjpTensor& b) {
   if (b.is_scalar()) {
     const double exponent = b.scalar().as_double();
     if (exponent == 0) return 0;
@@ -138,16 +138,16 @@ Located pow_by_base(const Located& a, const Located& b) {
     return pow(a, exponent - 1) * exponent;
   }
   // Where b is 0 the slope is 0 even at a = 0; the inner `where` keeps the pole there out of further derivatives.
-  const Located flat = b == 0;
+  const VjpTensor flat = b == 0;
   return b * pow(where(flat, 1, a), where(flat, 1, b - 1));
 }
 
-Located pow_by_exponent(const Located& a, const Located& y) {
+VjpTensor pow_by_exponent(const VjpTensor& a, const VjpTensor& y) {
   if (a.is_scalar()) {
     const double base = a.scalar().as_double();
-    return base == 0 ? Located(0) : y * std::log(base);
+    return base == 0 ? VjpTensor(0) : y * std::log(base);
   }
-  const Located flat = a == 0;
+  const VjpTensor flat = a == 0;
   return where(flat, 0, y) * log(cast(where(flat, 1, a), y.dtype()));
 }
 

@@ -9,24 +9,24 @@
 #include <cstdint>
 #include <span>
 
-#include "frontend/transforms/autograd/autograd_located.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 
 namespace fermata {
 
 struct VjpArgs {
   const GradNode& node;
-  vjp::Located g;                   // gradient of the result; reduced axes are there with size 1
-  std::array<vjp::Located, 3> x{};  // operands that the rule reads
-  vjp::Located y{};                 // the result, where the rule reads it
-  std::uint16_t axes = 0;           // reductions
+  vjp::VjpTensor g;                   // gradient of the result; reduced axes are there with size 1
+  std::array<vjp::VjpTensor, 3> x{};  // operands that the rule reads
+  vjp::VjpTensor y{};                 // the result, where the rule reads it
+  std::uint16_t axes = 0;             // reductions
 
   const Shape& shape(unsigned operand) const { return *node.operands()[operand].shape; }
   std::span<const std::int64_t> attributes() const { return node.attributes(); }
 };
 
 /// The gradient of one operand. It may still be stretched along axes of the operand and have another dtype.
-using Vjp = vjp::Located (*)(const VjpArgs&, unsigned operand);
+using Vjp = vjp::VjpTensor (*)(const VjpArgs&, unsigned operand);
 
 enum class Derivative : std::uint8_t {
   none,  // asking for it is an error
@@ -56,12 +56,12 @@ const VjpRule* complex_vjp_rule(Op op);
 namespace vjp {
 
 /// g for the elements that `mask` names, divided by how many there are along the reduced axes.
-Located tie_share(const Located& g, const Located& mask, std::uint16_t axes);
+VjpTensor split_gradient_among_ties(const VjpTensor& g, const VjpTensor& mask, std::uint16_t axes);
 /// The product of all elements along the reduced axes but this one; y is the product of all.
-Located prod_of_others(const Located& x, const Located& y, std::uint16_t axes);
+VjpTensor prod_of_others(const VjpTensor& x, const VjpTensor& y, std::uint16_t axes);
 /// d pow(a, b) / da and d pow(a, b) / db; y is the result.
-Located pow_by_base(const Located& a, const Located& b);
-Located pow_by_exponent(const Located& a, const Located& y);
+VjpTensor pow_by_base(const VjpTensor& a, const VjpTensor& b);
+VjpTensor pow_by_exponent(const VjpTensor& a, const VjpTensor& y);
 
 }  // namespace vjp
 }  // namespace fermata

@@ -84,7 +84,7 @@ bool GradNode::saves_values() const {
 }
 
 void GradNode::spend() {
-  if (detail != nullptr && detail->hand_written != nullptr) return detail->hand_written->release();
+  if (detail != nullptr && detail->custom_backward != nullptr) return detail->custom_backward->release();
   if (!saves_values()) return;
   spent = true;
   result.release();
@@ -152,7 +152,7 @@ GradEdge grad_edge(const Tensor& tensor) {
 }
 
 Tensor with_history(const Tensor& value, GradEdge edge) {
-  if (is_made_of_parts(value)) return value;  // histories belong to the parts
+  if (is_composite_tensor(value)) return value;  // histories belong to the parts
   // A compiled function binds a tensor from outside by the identity that the caller has, not by this one.
   if (in_capture_scope()) [[unlikely]]
     capture_scope->touch(value, {});

@@ -97,8 +97,8 @@ struct GradOperand {
 };
 
 /// A backward pass that is not a rule of the table: fermata/custom_function.h.
-struct HandWritten {
-  virtual ~HandWritten() = default;
+struct CustomBackward {
+  virtual ~CustomBackward() = default;
   virtual std::string_view name() const = 0;
   /// The gradients of the operands from those of the results, undefined where nothing reached one.
   virtual std::vector<Tensor> backward(GradNode* node, std::span<const Tensor> gradients, bool with_graph) = 0;
@@ -109,9 +109,9 @@ struct HandWritten {
 struct GradDetail {
   std::vector<std::int64_t> attributes;  // as in ir/graph.h
   std::weak_ptr<LeafGradient> leaf;
-  std::unique_ptr<HandWritten> hand_written;  // for all results of a call
-  std::uint32_t result_count = 0;             // of that call
-  std::int64_t result = -1;                   // the node above it for one result: which
+  std::unique_ptr<CustomBackward> custom_backward;  // for all results of a call
+  std::uint32_t result_count = 0;                   // of that call
+  std::int64_t result = -1;                         // the node above it for one result: which
 };
 
 struct GradNode {

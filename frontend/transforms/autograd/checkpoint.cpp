@@ -10,9 +10,9 @@
 #include "frontend/engine/control_step.h"
 #include "frontend/engine/generator_scope.h"
 #include "frontend/ops/calls.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/custom_backward.h"
 #include "frontend/transforms/autograd/function_tape.h"
-#include "frontend/transforms/autograd/hand_written.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/trace/lowered_function.h"
 
 namespace fermata {
@@ -29,7 +29,7 @@ void wait_for(std::span<Tensor> arguments, std::span<const Tensor> gradients, un
   for (Tensor& x : arguments) {
     const Tensor operands[] = {x, arrived};
     require_control_kernels(x.node()->backend);
-    if (device(x) == device(arrived) && !is_made_of_parts(x)) x = vjp::call(Op::after, operands, {}).tensor();
+    if (device(x) == device(arrived) && !is_composite_tensor(x)) x = vjp::call(Op::after, operands, {}).tensor();
   }
 }
 
@@ -106,8 +106,8 @@ std::vector<Tensor> detail::checkpoint_flat(const TensorFunction& f, const std::
   const auto context = std::make_shared<FunctionContext>();
   context->save_for_backward(arguments);
   const auto frame = std::make_shared<SavedFrame>(vmap_frame);
-  return record_hand_written({"checkpoint", arguments, others, Rerun{f, others, start, frame, where}, where}, context,
-                             level, std::move(results));
+  return record_custom_backward({"checkpoint", arguments, others, Rerun{f, others, start, frame, where}, where},
+                                context, level, std::move(results));
 }
 
 }  // namespace fermata

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "dispatch/registration.h"
-#include "frontend/transforms/autograd/autograd_located.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
-#include "frontend/transforms/autograd/hand_written.h"
+#include "frontend/transforms/autograd/custom_backward.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
 
@@ -55,7 +55,7 @@ std::vector<Tensor> FunctionContext::saved() const {
 namespace {
 
 /// The context and the function that a GradNode keeps.
-class CallBackward final : public HandWritten {
+class CallBackward final : public CustomBackward {
  public:
   CallBackward(std::string name, FunctionCall::Backward backward, FunctionContext* context,
                std::function<void(bool, GradNode*)> prepare, std::function<void()> release, std::shared_ptr<void> owner)
@@ -208,12 +208,12 @@ std::vector<Tensor> FunctionCall::finish(std::vector<Tensor> results) {
   if (!state_->recorded ||
       std::ranges::none_of(state_->arguments, [&](const Tensor& t) { return has_own_history(t, level); }))
     return results;
-  HandWrittenCall call{std::move(state_->name), state_->arguments, {}, std::move(state_->backward), state_->where};
-  return record_hand_written(std::move(call), state_->context, level, std::move(results));
+  CustomBackwardCall call{std::move(state_->name), state_->arguments, {}, std::move(state_->backward), state_->where};
+  return record_custom_backward(std::move(call), state_->context, level, std::move(results));
 }
 
-std::vector<Tensor> record_hand_written(HandWrittenCall call, std::shared_ptr<FunctionContext> owner,
-                                        const VmapLevel& level, std::vector<Tensor> results) {
+std::vector<Tensor> record_custom_backward(CustomBackwardCall call, std::shared_ptr<FunctionContext> owner,
+                                           const VmapLevel& level, std::vector<Tensor> results) {
   FunctionContext::State& context = *owner->state_;
   const auto edge_here = [&](const Tensor& t) { return depth_of(t) == level.depth ? grad_edge(t) : GradEdge(); };
   GradEdge node = make_grad_node(Op::copy, call.arguments.size() + call.others.size(), call.where);
@@ -236,7 +236,7 @@ std::vector<Tensor> record_hand_written(HandWrittenCall call, std::shared_ptr<Fu
   node->detail = std::make_unique<GradDetail>();
   node->detail->result_count = static_cast<std::uint32_t>(results.size());
   FunctionContext::State* const held = owner->state_.get();
-  node->detail->hand_written = std::make_unique<CallBackward>(
+  node->detail->custom_backward = std::make_unique<CallBackward>(
       std::move(call.name), std::move(call.backward), owner.get(),
       [held](bool with_graph, GradNode* of) { held->with_graph = with_graph, held->node = of; },
       [held] { held->spent = !held->saved.empty(), held->saved.clear(); }, owner);

@@ -9,8 +9,8 @@
 #include "fermata/creation.h"
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
-#include "frontend/transforms/autograd/autograd_located.h"
 #include "frontend/transforms/autograd/function_tape.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -69,7 +69,7 @@ std::vector<Tensor> Linearization::finish(std::span<const Tensor> ys, bool pushe
   State& s = *state_;
   for (const Tensor& y : ys) require_defined(s.function, y, s.where), s.results.push_back(type_of(y));
   s.tape.finish(ys);
-  s.create_graph = s.tape.is_wanted_outside();
+  s.create_graph = s.tape.needs_outer_gradient();
   if (pushes) s.transposition.emplace(s.tape, std::span<const GradEdge>(), s.where);
   std::vector<Tensor> settled;
   for (std::size_t i = 0; i < ys.size(); ++i) settled.push_back(s.tape.result(i));

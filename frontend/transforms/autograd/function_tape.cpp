@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "frontend/transforms/autograd/autograd_backward.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 
 namespace fermata {
 namespace {
@@ -31,7 +31,7 @@ std::pair<Tensor, GradEdge> make_mark(const Tensor& x, bool records_outside, Loc
   if (records_outside)
     operand.edge = grad_edge(own);
   else if (is_batched(own))
-    own = without_any_history(own);
+    own = detach_all_levels(own);
   if (operand.edge) node->depth = operand.edge->depth + 1;
   return {own, std::move(node)};
 }
@@ -51,7 +51,7 @@ FunctionTape::~FunctionTape() {
 }
 
 Tensor FunctionTape::mark(const Tensor& x) {
-  if (!is_inexact(x.dtype()) || is_made_of_parts(x)) {
+  if (!is_inexact(x.dtype()) || is_composite_tensor(x)) {
     marks_.emplace_back(), marked_.emplace_back();
     return x;
   }

@@ -31,7 +31,7 @@ class FunctionTape {
   void finish(std::span<const Tensor> ys);
 
   /// Can anything outside want the history of the results?
-  bool is_wanted_outside() const { return wanted_outside_; }
+  bool needs_outer_gradient() const { return wanted_outside_; }
   /// Result i, with its history if that can be wanted.
   Tensor result(std::size_t i) const;
   std::size_t result_count() const { return results_.size(); }

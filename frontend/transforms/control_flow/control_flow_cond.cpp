@@ -7,7 +7,7 @@
 #include "fermata/values.h"
 #include "frontend/engine/control_step.h"
 #include "frontend/ops/calls.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/control_flow/control_flow_parts.h"
 
 namespace fermata {
@@ -72,9 +72,9 @@ std::vector<Tensor> CondCall::run(std::span<const Tensor> operands) const {
   const Probe other = probe(when_false, operands, where);
   require_same_types(1762, "cond: the functions give different results", "true", probed.results, "false", other.results,
                      where);
-  merge_others(probed, other);
+  merge_captures(probed, other);
   if (probed.results.empty() || (!probed.depends_on_arguments && probed.others.empty())) return run_below(operands);
-  const std::vector<Tensor> plain = without_histories_here(operands);
+  const std::vector<Tensor> plain = detach_at_this_level(operands);
   std::vector<Tensor> results = run_below(plain);
   const auto context = std::make_shared<FunctionContext>();
   context->save_for_backward(operands);
@@ -84,8 +84,8 @@ std::vector<Tensor> CondCall::run(std::span<const Tensor> operands) const {
   auto pass = [call = *this, probed = std::move(probed), frame](FunctionContext& c, std::span<const Tensor> gradients) {
     return call.backward(c, gradients, probed, *frame);
   };
-  return record_hand_written({"cond", {operands.begin(), operands.end()}, others, std::move(pass), where}, context,
-                             level, std::move(results));
+  return record_custom_backward({"cond", {operands.begin(), operands.end()}, others, std::move(pass), where}, context,
+                                level, std::move(results));
 }
 
 std::vector<Tensor> CondCall::run_below(std::span<const Tensor> operands) const {
@@ -141,7 +141,7 @@ std::vector<Tensor> detail::cond_flat(const Operand& predicate, const TensorFunc
   if (differs_in_batch(chosen)) return choose(chosen, when_true, when_false, operands, where);
   chosen = ordinary_tensor(chosen);
   const Tensor seed = draw_seed(where);
-  if (is_plain()) return run_plainly(chosen.item<bool>(where) ? when_true : when_false, operands, seed, 0);
+  if (is_plain()) return run_directly(chosen.item<bool>(where) ? when_true : when_false, operands, seed, 0);
   return CondCall{chosen, when_true, when_false, seed, where}.run(operands);
 }
 

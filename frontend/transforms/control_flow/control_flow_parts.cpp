@@ -15,7 +15,7 @@
 #include "frontend/engine/generator_scope.h"
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/autocast/autocast.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/trace/tracer.h"
 #include "ir/error.h"
 
@@ -28,8 +28,8 @@ Tensor draw_seed(Location where) {
   return rand({}, DType::f64, where);
 }
 
-std::vector<Tensor> run_plainly(const TensorFunction& f, std::span<const Tensor> arguments, const Tensor& seed,
-                                std::uint64_t run) {
+std::vector<Tensor> run_directly(const TensorFunction& f, std::span<const Tensor> arguments, const Tensor& seed,
+                                 std::uint64_t run) {
   const GeneratorScope draws{Generator(stream_key(seed.item<double>(), run))};
   return f(arguments);
 }
@@ -105,7 +105,7 @@ Probe probe(const TensorFunction& f, std::span<const Tensor> samples, Location w
   return found;
 }
 
-void merge_others(Probe& into, const Probe& more) {
+void merge_captures(Probe& into, const Probe& more) {
   for (std::size_t i = 0; i < more.others.size(); ++i)
     if (std::ranges::find(into.others, more.others[i]) == into.others.end())
       into.others.push_back(more.others[i]), into.other_types.push_back(more.other_types[i]);
@@ -126,7 +126,7 @@ Pull make_pull(std::vector<TensorType> arguments, const Probe& probed, Location 
   };
 }
 
-Tensor swapped_front(const Tensor& t) {
+Tensor swap_leading_axes(const Tensor& t) {
   std::vector<std::int64_t> axes{1, 0};
   for (unsigned i = 2; i < t.rank(); ++i) axes.push_back(i);
   return vjp::permute(t, axes).tensor();
@@ -144,7 +144,7 @@ std::vector<Tensor> at_recorded_level(const SavedFrame& recorded, std::vector<Te
   const VmapFrame& frame = *vmap_frame;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     gradients[i] = with_batch_below(gradients[i], frame.level);
-    if (stacked[i]) gradients[i] = swapped_front(gradients[i]);
+    if (stacked[i]) gradients[i] = swap_leading_axes(gradients[i]);
   }
   const Pull batched = [pull, size = frame.level.size](const FunctionTape& tape, std::span<const Tensor> below) {
     const VmapFrame again{new_level(size), vmap_frame};
@@ -164,11 +164,11 @@ std::vector<Tensor> at_recorded_level(const SavedFrame& recorded, std::vector<Te
   }
   for (std::size_t i = 0; i < results.size(); ++i)
     results[i] =
-        make_batched(stacked_results[i] ? swapped_front(results[i]) : same_value(results[i]), frame.level, true);
+        make_batched(stacked_results[i] ? swap_leading_axes(results[i]) : same_value(results[i]), frame.level, true);
   return results;
 }
 
-std::vector<Tensor> without_histories_here(std::span<const Tensor> tensors) {
+std::vector<Tensor> detach_at_this_level(std::span<const Tensor> tensors) {
   std::vector<Tensor> plain;
   for (const Tensor& t : tensors) plain.push_back(depth_of(t) == current_depth() ? without_history(t) : t);
   return plain;

@@ -9,8 +9,8 @@
 
 #include "dispatch/operator.h"
 #include "fermata/tensor_tree.h"
+#include "frontend/transforms/autograd/custom_backward.h"
 #include "frontend/transforms/autograd/function_tape.h"
-#include "frontend/transforms/autograd/hand_written.h"
 #include "frontend/transforms/trace/lowered_function.h"
 
 namespace fermata::control {
@@ -20,8 +20,8 @@ bool is_plain();
 /// A draw that names the streams of a call. The same in both modes, and one for all of a batch.
 Tensor draw_seed(Location where);
 /// f(arguments) in run number `run`.
-std::vector<Tensor> run_plainly(const TensorFunction& f, std::span<const Tensor> arguments, const Tensor& seed,
-                                std::uint64_t run);
+std::vector<Tensor> run_directly(const TensorFunction& f, std::span<const Tensor> arguments, const Tensor& seed,
+                                 std::uint64_t run);
 
 unsigned current_depth();
 std::vector<TensorType> types_of(std::span<const Tensor> tensors);
@@ -42,7 +42,7 @@ struct Probe {
 };
 Probe probe(const TensorFunction& f, std::span<const Tensor> samples, Location where);
 /// The others of two functions, each once.
-void merge_others(Probe& into, const Probe& more);
+void merge_captures(Probe& into, const Probe& more);
 
 /// From a tape and gradients of its results those of the floating arguments and then of the others, none undefined.
 using Pull = std::function<std::vector<Tensor>(const FunctionTape&, std::span<const Tensor>)>;
@@ -56,9 +56,9 @@ std::vector<Tensor> at_recorded_level(const SavedFrame& recorded, std::vector<Te
                                       const PulledCall& call);
 
 /// [A, B, ...] as [B, A, ...].
-Tensor swapped_front(const Tensor& t);
+Tensor swap_leading_axes(const Tensor& t);
 /// Results of the level, without a history there.
-std::vector<Tensor> without_histories_here(std::span<const Tensor> tensors);
+std::vector<Tensor> detach_at_this_level(std::span<const Tensor> tensors);
 /// Gradients where none arrived: zeros. Those of results that are not floating are left out.
 std::vector<Tensor> floating_gradients(std::span<const Tensor> gradients, std::span<const TensorType> results,
                                        const Tensor& like, Location where);

@@ -10,7 +10,7 @@
 #include "fermata/views.h"
 #include "frontend/engine/control_step.h"
 #include "frontend/ops/calls.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/control_flow/control_flow_parts.h"
 #include "ir/error.h"
 
@@ -91,7 +91,7 @@ Tensors ScanCall::run_plain(Tensors carry, const Tensors& sequences) const {
     const std::int64_t at = reverse ? length - 1 - step : step;
     Tensors given = carry;
     for (const Tensor& x : sequences) given.push_back(select(x, 0, at, where));
-    Tensors results = run_plainly(f, given, seed, static_cast<std::uint64_t>(at));
+    Tensors results = run_directly(f, given, seed, static_cast<std::uint64_t>(at));
     require_same_carry(carry, types_of(results));
     carry.assign(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(carries));
     parts.resize(results.size() - carries);
@@ -203,7 +203,7 @@ Tensors ScanCall::run(const Tensors& init, const Tensors& sequences) const {
     return results;
   };
   const ScanCall kept{keeping, length, reverse, seed, where};
-  Tensors results = kept.run_below(without_histories_here(init), without_histories_here(sequences));
+  Tensors results = kept.run_below(detach_at_this_level(init), detach_at_this_level(sequences));
   Types ys(probed.results.begin() + static_cast<std::ptrdiff_t>(carries), probed.results.end());
   const auto context = std::make_shared<FunctionContext>();
   context->save_for_backward(sequences);
@@ -215,8 +215,8 @@ Tensors ScanCall::run(const Tensors& init, const Tensors& sequences) const {
                   FunctionContext& c, std::span<const Tensor> gradients) {
     return call.backward(c, gradients, carries, ys, probed, *frame);
   };
-  results = record_hand_written({"scan", joined(init, sequences), others, std::move(pass), where}, context, level,
-                                std::move(results));
+  results = record_custom_backward({"scan", joined(init, sequences), others, std::move(pass), where}, context, level,
+                                   std::move(results));
   results.resize(results.size() - carries);
   return results;
 }
@@ -228,7 +228,7 @@ Tensors ScanCall::run_below(const Tensors& init, const Tensors& sequences) const
   for (const Tensor& t : init) carry.push_back(with_batch_below(t, frame.level));
   BelowWrappers below(sequences, frame.level);
   for (std::size_t i = 0; i < sequences.size(); ++i)
-    if (below.batched[i]) below.tensors[i] = swapped_front(below.tensors[i]);
+    if (below.batched[i]) below.tensors[i] = swap_leading_axes(below.tensors[i]);
   std::vector<bool> batched(init.size(), true);
   batched.insert(batched.end(), below.batched.begin(), below.batched.end());
   Tensors results;
@@ -238,7 +238,8 @@ Tensors ScanCall::run_below(const Tensors& init, const Tensors& sequences) const
     results = ScanCall{lowered, length, reverse, seed, where}.run(carry, below.tensors);
   }
   for (std::size_t i = 0; i < results.size(); ++i)
-    results[i] = make_batched(i < init.size() ? same_value(results[i]) : swapped_front(results[i]), frame.level, true);
+    results[i] =
+        make_batched(i < init.size() ? same_value(results[i]) : swap_leading_axes(results[i]), frame.level, true);
   return results;
 }
 

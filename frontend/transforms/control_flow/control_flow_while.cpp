@@ -10,7 +10,7 @@
 #include "frontend/engine/capture_scope.h"
 #include "frontend/engine/control_step.h"
 #include "frontend/ops/calls.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/control_flow/control_flow_parts.h"
 #include "ir/error.h"
 
@@ -39,7 +39,7 @@ std::vector<Tensor> keep_finished(const Tensor& running, std::vector<Tensor> nex
   for (std::size_t i = 0; i < next.size(); ++i) {
     Shape sizes = running.shape();
     while (sizes.rank() < next[i].rank()) sizes.push_back(1);
-    const vjp::Located mask = sizes.rank() == running.rank() ? vjp::Located(running) : vjp::reshape(running, sizes);
+    const vjp::VjpTensor mask = sizes.rank() == running.rank() ? vjp::VjpTensor(running) : vjp::reshape(running, sizes);
     next[i] = vjp::where(mask, next[i], state[i]).tensor();
   }
   return next;
@@ -63,10 +63,10 @@ std::vector<Tensor> WhileCall::run_plain(std::vector<Tensor> state) const {
   const std::vector<TensorType> types = types_of(state);
   for (std::uint64_t run = 0;; run += 2) {
     const auto test = [&](std::span<const Tensor> s) { return std::vector{holds(condition, s, where)}; };
-    const Tensor running = run_plainly(test, state, seed, run)[0];
+    const Tensor running = run_directly(test, state, seed, run)[0];
     const bool differs = differs_in_batch(running);
     if (!any(ordinary_tensor(running)).item<bool>(where)) return state;
-    std::vector<Tensor> next = run_plainly(body, state, seed, run + 1);
+    std::vector<Tensor> next = run_directly(body, state, seed, run + 1);
     require_same_state(types, types_of(next), where);
     state = differs ? keep_finished(running, std::move(next), state, where) : std::move(next);
   }
@@ -96,7 +96,7 @@ std::vector<Tensor> WhileCall::push(std::span<const Tensor> state, std::span<con
     tape.finish(f(marked));
     directions.insert(directions.end(), along.begin(), along.end());
     const Transposition map(tape, others, line);
-    const std::vector<Tensor> found = map.push(directions, tape.is_wanted_outside() && grad_enabled());
+    const std::vector<Tensor> found = map.push(directions, tape.needs_outer_gradient() && grad_enabled());
     std::vector<Tensor> results;
     for (std::size_t i = 0; i < count; ++i) results.push_back(tape.result(i));
     for (std::size_t i = 0; i < count; ++i) {
@@ -136,7 +136,7 @@ std::vector<Tensor> WhileCall::transposed(FunctionContext& context, std::span<co
   };
   const VmapLevel level = vmap_frame == nullptr ? VmapLevel{} : vmap_frame->level;
   const std::vector<Tensor> recorded =
-      record_hand_written({"while_loop", arguments, {}, std::move(pass), where}, again, level, std::move(zeros));
+      record_custom_backward({"while_loop", arguments, {}, std::move(pass), where}, again, level, std::move(zeros));
   std::size_t next = 0;
   for (Tensor& t : placed)
     if (t.defined()) t = recorded[next++];
@@ -151,7 +151,7 @@ std::vector<Tensor> WhileCall::run(std::span<const Tensor> state) const {
   if (!probed.depends_on_arguments && probed.others.empty()) return run_below(state);
   // Nothing forbids to look at the condition: the loop is recorded run by run, and so are its gradients.
   if (!in_capture_scope()) return run_plain({state.begin(), state.end()});
-  std::vector<Tensor> results = run_below(without_histories_here(state));
+  std::vector<Tensor> results = run_below(detach_at_this_level(state));
   const auto context = std::make_shared<FunctionContext>();
   context->save_for_backward(state);
   const VmapLevel level = vmap_frame == nullptr ? VmapLevel{} : vmap_frame->level;
@@ -159,8 +159,8 @@ std::vector<Tensor> WhileCall::run(std::span<const Tensor> state) const {
   auto pass = [call = *this, probed = std::move(probed)](FunctionContext& c, std::span<const Tensor> gradients) {
     return call.transposed(c, gradients, probed);
   };
-  return record_hand_written({"while_loop", {state.begin(), state.end()}, others, std::move(pass), where}, context,
-                             level, std::move(results));
+  return record_custom_backward({"while_loop", {state.begin(), state.end()}, others, std::move(pass), where}, context,
+                                level, std::move(results));
 }
 
 std::vector<Tensor> WhileCall::run_below(std::span<const Tensor> state) const {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 
 namespace fermata {
 

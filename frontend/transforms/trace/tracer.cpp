@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "frontend/engine/capture_scope.h"
-#include "frontend/engine/graph_player.h"
+#include "frontend/engine/graph_runner.h"
 #include "frontend/ops/calls.h"
+#include "ir/custom_op.h"
 #include "ir/error.h"
-#include "ir/external_op.h"
 
 namespace fermata {
 
@@ -33,7 +33,7 @@ GraphNode leaf_node(Op op, const Tensor& x, Location where) {
 void require_elements(const Tensor& x, Location where) {
   const TensorPayload* payload = x.impl()->payload;
   const Storage* storage = x.node()->storage.load(std::memory_order_acquire);
-  if (payload == nullptr && (storage == nullptr || !storage->is_nowhere())) return;
+  if (payload == nullptr && (storage == nullptr || !storage->has_no_buffer())) return;
   throw UnsupportedError(2712, format_error(2712, "UnsupportedError",
                                             fmt::format("trace: {} has no place in a program",
                                                         payload != nullptr ? payload->kind() : "a meta tensor"),
@@ -227,10 +227,10 @@ TraceRun::~TraceRun() { tracer = nullptr; }
 
 Trace TraceRun::finish(std::vector<Tensor> results) { return tracer_->finish(std::move(results), {}); }
 
-std::vector<Tensor> play_trace(const Trace& trace, std::span<const Tensor> arguments, Location where) {
+std::vector<Tensor> run_trace(const Trace& trace, std::span<const Tensor> arguments, Location where) {
   std::vector<Tensor> inputs(arguments.begin(), arguments.end());
   for (const TracedConstant& c : trace.constants) inputs.push_back(c.value);
-  return play_graph(trace.graph, inputs, where);
+  return run_graph(trace.graph, inputs, where);
 }
 
 }  // namespace fermata

@@ -1,7 +1,7 @@
 // The kernels of the Tracer key: run the call below, then record it. One kernel per signature.
 #include "dispatch/kernel_table.h"
-#include "dispatch/packed_results.h"
 #include "dispatch/pointwise.h"
+#include "dispatch/tuple_results.h"
 #include "frontend/transforms/trace/tracer.h"
 
 namespace fermata {
@@ -15,7 +15,7 @@ template <class... Operands> Tensor trace_pointwise(const Call& call, const Oper
   using Below = Dispatcher<Tensor(const Operands&...)>;
   if (!is_recorded(call)) return Below::redispatch(call, Functionality::tracer, operands...);
   PointwiseOperands p(operands...);
-  settle(call, p);
+  promote_and_broadcast(call, p);
   GraphNode node{.op = call.entry.op,
                  .dtype = {},
                  .shape = {},

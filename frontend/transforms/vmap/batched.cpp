@@ -72,10 +72,10 @@ Tensor at_level(const Tensor& t, const VmapLevel& level) {
   return make_batched(same_value(t), level, false);
 }
 
-Tensor without_any_history(const Tensor& t) {
+Tensor detach_all_levels(const Tensor& t) {
   if (!is_batched(t)) return without_history(t);
   const BatchedTensor& b = batched_tensor(t);
-  return make_batched(without_any_history(b.physical), b.level, b.batched);
+  return make_batched(detach_all_levels(b.physical), b.level, b.batched);
 }
 
 Tensor ordinary_tensor(const Tensor& t) {

@@ -68,7 +68,7 @@ struct BatchedTensor final : TensorPayload {
 
 inline bool is_batched(const Tensor& t) { return t.keys().has(Functionality::batched); }
 /// A sparse or quantized tensor: the other wrappers.
-inline bool is_made_of_parts(const Tensor& t) { return t.impl()->payload != nullptr && !is_batched(t); }
+inline bool is_composite_tensor(const Tensor& t) { return t.impl()->payload != nullptr && !is_batched(t); }
 /// The payload of a tensor for which is_batched() holds.
 const BatchedTensor& batched_tensor(const Tensor& t);
 /// Depth of the level that a tensor belongs to, 0 for ordinary tensors.
@@ -86,7 +86,7 @@ Tensor same_value(const Tensor& t);
 /// The same value as a tensor of a level; itself where it is of that level, or of one further in.
 Tensor at_level(const Tensor& t, const VmapLevel& level);
 /// Without a history at any level.
-Tensor without_any_history(const Tensor& t);
+Tensor detach_all_levels(const Tensor& t);
 /// The ordinary tensor below all wrappers.
 Tensor ordinary_tensor(const Tensor& t);
 

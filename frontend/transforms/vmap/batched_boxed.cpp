@@ -7,7 +7,7 @@
 #include "dispatch/schema.h"
 #include "dispatch/value.h"
 #include "fermata/library.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
 #include "runtime/stats.h"
@@ -44,7 +44,7 @@ Tensor element(const Tensor& t, unsigned depth, std::int64_t i) {
 
 /// The n-th tensor of every stack, one after another.
 Tensor stacked(std::vector<std::vector<Tensor>>& results, std::size_t n) {
-  std::vector<vjp::Located> parts;
+  std::vector<vjp::VjpTensor> parts;
   for (const std::vector<Tensor>& one : results) parts.push_back(vjp::expand_dims(one[n], 1));
   return vjp::concat(parts, 0).tensor();
 }

@@ -10,7 +10,7 @@
 
 #include "dispatch/kernel_table.h"
 #include "dispatch/pointwise.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "frontend/transforms/vmap/batched_rules.h"
 #include "ir/error.h"
@@ -65,7 +65,7 @@ Tensor run_pointwise(const Call& call, PointwiseOperands& p, unsigned depth) {
   for (unsigned k = 0; k < p.count; ++k)
     if (p.operands[k]->is_tensor()) given[k] = &p.operands[k]->tensor();
   const VmapFrame& frame = frame_of_call(given, depth, call.where);
-  settle(call, p);
+  promote_and_broadcast(call, p);
   const InsideLevel below(frame.outer);
   const vjp::LineGuard line(call.where);
   std::array<Tensor, 3> values;

@@ -9,7 +9,7 @@
 
 #include "fermata/device.h"
 #include "frontend/ops/op_rules.h"
-#include "frontend/transforms/autograd/autograd_located.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
 #include "runtime/stats.h"
 
 namespace fermata {

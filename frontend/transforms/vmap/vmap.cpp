@@ -92,7 +92,7 @@ void VmapCall::enter() {
   s.inside.emplace(&s.frame);
 }
 
-void VmapCall::settle(const Tensor& x) {
+void VmapCall::promote_and_broadcast(const Tensor& x) {
   if (x.defined()) static_cast<void>(x.node());
 }
 

@@ -11,7 +11,7 @@
 
 namespace fermata {
 
-struct HandWrittenCall {
+struct CustomBackwardCall {
   std::string name;
   std::vector<Tensor> arguments;
   std::vector<GradEdge> others;  // histories that the backward pass has gradients for after those of the arguments
@@ -20,8 +20,8 @@ struct HandWrittenCall {
 };
 
 /// The results as those of the call, on the tape of a level. What has been given to the context is saved.
-std::vector<Tensor> record_hand_written(HandWrittenCall call, std::shared_ptr<FunctionContext> context,
-                                        const VmapLevel& level, std::vector<Tensor> results);
+std::vector<Tensor> record_custom_backward(CustomBackwardCall call, std::shared_ptr<FunctionContext> context,
+                                           const VmapLevel& level, std::vector<Tensor> results);
 
 /// In a backward pass: is it recorded itself?
 bool is_recorded_with_graph(const FunctionContext& context);

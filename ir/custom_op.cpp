@@ -1,5 +1,5 @@
-// See external_op.h. Read without a lock, written under one.
-#include "ir/external_op.h"
+// See custom_op.h. Read without a lock, written under one.
+#include "ir/custom_op.h"
 
 #include <array>
 #include <atomic>
@@ -15,11 +15,11 @@ namespace {
 /// One definition: immutable but for the formulas, which are recorded when they are first asked for. Kept for ever,
 /// since somebody may be reading it while the operator is defined anew.
 struct Definition {
-  explicit Definition(ExternalOp given) : op(std::move(given)) {
+  explicit Definition(CustomOp given) : op(std::move(given)) {
     const auto operands = op.family == Family::external ? -1 : static_cast<int>(op.family) + 1;
     info = {op.name, op.family, op.rule, static_cast<std::int8_t>(operands), "", op.doc};
   }
-  ExternalOp op;
+  CustomOp op;
   OpInfo info;
   std::mutex mutex;
   std::array<std::unique_ptr<const Formula>, kDTypeCount> formulas;
@@ -44,7 +44,7 @@ Definition& definition(Op op) {
 
 constinit std::array<OpState, kOpCount + kMaxExternalOps> op_states{};
 
-Op define_external_op(ExternalOp op) {
+Op define_external_op(CustomOp op) {
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
   const std::size_t count = r.count.load(std::memory_order_relaxed);

@@ -1,13 +1,13 @@
-// See packed_results.h.
-#include "dispatch/packed_results.h"
+// See tuple_results.h.
+#include "dispatch/tuple_results.h"
 
 #include <algorithm>
 
 namespace fermata {
 
-PackedLayout packed_layout(std::span<const TensorType> results) {
+TupleLayout tuple_layout(std::span<const TensorType> results) {
   constexpr std::int64_t kAlignment = 64;
-  PackedLayout layout;
+  TupleLayout layout;
   for (const TensorType& type : results) {
     layout.offsets.push_back(layout.bytes);
     const std::int64_t bytes = element_count(type.shape) * static_cast<std::int64_t>(byte_size(type.dtype));

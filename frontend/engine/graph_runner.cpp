@@ -1,5 +1,5 @@
-// See graph_player.h.
-#include "frontend/engine/graph_player.h"
+// See graph_runner.h.
+#include "frontend/engine/graph_runner.h"
 
 #include <fmt/format.h>
 
@@ -27,9 +27,9 @@ Scalar scalar_of(std::uint64_t bits, DType compute) {
   }
 }
 
-class GraphPlayer {
+class GraphRunner {
  public:
-  GraphPlayer(const Graph& graph, Location where) : graph_(graph), where_(where), values_(graph.nodes.size()) {}
+  GraphRunner(const Graph& graph, Location where) : graph_(graph), where_(where), values_(graph.nodes.size()) {}
 
   std::vector<Tensor> play(std::span<const Tensor> inputs) {
     std::vector<std::uint32_t> readers = count_uses(graph_);
@@ -97,7 +97,7 @@ class GraphPlayer {
 
 }  // namespace
 
-std::vector<Tensor> play_graph(const Graph& graph, std::span<const Tensor> inputs, Location where) {
+std::vector<Tensor> run_graph(const Graph& graph, std::span<const Tensor> inputs, Location where) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& n = graph.nodes[i];
@@ -113,7 +113,7 @@ std::vector<Tensor> play_graph(const Graph& graph, std::span<const Tensor> input
     throw ValueError(
         1331, format_error(1331, "ValueError", fmt::format("a graph of {} inputs is given {}", count, inputs.size()),
                            {}, where));
-  return GraphPlayer(graph, where).play(inputs);
+  return GraphRunner(graph, where).play(inputs);
 }
 
 }  // namespace fermata

@@ -1,5 +1,5 @@
-// See packed_copies.h.
-#include "runtime/packed_copies.h"
+// See prepacked_weights.h.
+#include "runtime/prepacked_weights.h"
 
 #include <algorithm>
 #include <memory>
@@ -15,7 +15,7 @@ constexpr std::size_t kMostEntries = 8;
 
 struct Register {
   std::mutex mutex;
-  PackedCopies* first = nullptr;
+  PrepackedWeights* first = nullptr;
 };
 Register& all_copies() {
   static Register* const all = new Register;  // never destroyed: static tensors outlive it otherwise
@@ -23,9 +23,9 @@ Register& all_copies() {
 }
 
 /// In Storage::packed of a buffer whose elements may change.
-PackedCopies* of_caller() {
+PrepackedWeights* of_caller() {
   static std::byte address;
-  return reinterpret_cast<PackedCopies*>(&address);
+  return reinterpret_cast<PrepackedWeights*>(&address);
 }
 
 bool lies_in(const void* from, const Storage& buffer) {
@@ -55,7 +55,7 @@ class Room {
 
 }  // namespace
 
-PackedCopies::PackedCopies() {
+PrepackedWeights::PrepackedWeights() {
   Register& all = all_copies();
   const std::lock_guard lock(all.mutex);
   next_ = all.first;
@@ -63,7 +63,7 @@ PackedCopies::PackedCopies() {
   all.first = this;
 }
 
-PackedCopies::~PackedCopies() {
+PrepackedWeights::~PrepackedWeights() {
   {
     Register& all = all_copies();
     const std::lock_guard lock(all.mutex);
@@ -73,24 +73,24 @@ PackedCopies::~PackedCopies() {
   for (const Entry& e : entries_) discharge(e);
 }
 
-void PackedCopies::discharge(const Entry& e) {
+void PrepackedWeights::discharge(const Entry& e) {
   if (e.copy != nullptr) memory_accounts().packed.fetch_sub(e.bytes, std::memory_order_relaxed);
 }
 
-StoragePtr PackedCopies::find(Storage* buffer, const PackedKey& key, std::size_t bytes,
-                              FunctionRef<void(std::byte*)> pack) {
+StoragePtr PrepackedWeights::find(Storage* buffer, const PackedKey& key, std::size_t bytes,
+                                  FunctionRef<void(std::byte*)> pack) {
   if (buffer == nullptr || !buffer->is_own() || !lies_in(key.from, *buffer)) return nullptr;
   if (bytes > memory_accounts().packed_limit.load(std::memory_order_relaxed)) return nullptr;
-  PackedCopies* copies = buffer->packed.load(std::memory_order_acquire);
+  PrepackedWeights* copies = buffer->packed.load(std::memory_order_acquire);
   if (copies == nullptr) {
-    auto fresh = std::make_unique<PackedCopies>();
+    auto fresh = std::make_unique<PrepackedWeights>();
     if (buffer->packed.compare_exchange_strong(copies, fresh.get(), std::memory_order_acq_rel))
       copies = fresh.release();
   }
   return copies == of_caller() ? nullptr : copies->find(key, bytes, pack);
 }
 
-StoragePtr PackedCopies::find(const PackedKey& key, std::size_t bytes, FunctionRef<void(std::byte*)> pack) {
+StoragePtr PrepackedWeights::find(const PackedKey& key, std::size_t bytes, FunctionRef<void(std::byte*)> pack) {
   const std::lock_guard lock(mutex_);  // also while it is packed: who asks meanwhile wants to have it
   const auto known = std::ranges::find(entries_, key, &Entry::key);
   if (known == entries_.end()) {
@@ -116,13 +116,13 @@ StoragePtr PackedCopies::find(const PackedKey& key, std::size_t bytes, FunctionR
   return StoragePtr(mine.copy.get());
 }
 
-std::size_t PackedCopies::bytes() { return memory_accounts().packed.load(std::memory_order_relaxed); }
+std::size_t PrepackedWeights::bytes() { return memory_accounts().packed.load(std::memory_order_relaxed); }
 
-void PackedCopies::trim() {
+void PrepackedWeights::trim() {
   std::vector<Entry> gone;  // freed when no lock is held
   Register& all = all_copies();
   const std::lock_guard lock(all.mutex);
-  for (PackedCopies* c = all.first; c != nullptr; c = c->next_) {
+  for (PrepackedWeights* c = all.first; c != nullptr; c = c->next_) {
     const std::unique_lock mine(c->mutex_, std::try_to_lock);  // whoever has it may be waiting for this
     if (!mine) continue;
     for (Entry& e : c->entries_) discharge(e), gone.push_back({{}, e.bytes, std::move(e.copy)});
@@ -131,12 +131,12 @@ void PackedCopies::trim() {
 
 std::size_t set_packed_limit(std::size_t bytes) {
   const std::size_t before = memory_accounts().packed_limit.exchange(bytes, std::memory_order_relaxed);
-  if (PackedCopies::bytes() > bytes) PackedCopies::trim();
+  if (PrepackedWeights::bytes() > bytes) PrepackedWeights::trim();
   return before;
 }
 
-void Storage::drop_packed(PackedCopies* now) {
-  PackedCopies* const before = packed.exchange(now, std::memory_order_acq_rel);
+void Storage::drop_packed(PrepackedWeights* now) {
+  PrepackedWeights* const before = packed.exchange(now, std::memory_order_acq_rel);
   if (before != of_caller()) delete before;
 }
 

@@ -16,7 +16,6 @@ namespace fermata {
 /// their own are recorded with it, the others with `where`.
 ///
 /// Errors   ValueError if there are more or fewer tensors than inputs, or one has another dtype or shape.
-std::vector<Tensor> play_graph(const Graph& graph, std::span<const Tensor> inputs,
-                               Location where = Location::current());
+std::vector<Tensor> run_graph(const Graph& graph, std::span<const Tensor> inputs, Location where = Location::current());
 
 }  // namespace fermata

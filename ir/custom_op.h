@@ -21,7 +21,7 @@ inline constexpr std::size_t kMaxExternalOps = 4096;
 
 /// What is said of an operator. `external` ones have any arguments, encoded in their attributes; unary, binary and
 /// ternary ones are pointwise, have a formula and fuse like those of the table.
-struct ExternalOp {
+struct CustomOp {
   std::string name;  // "my::scale"
   Family family = Family::external;
   DTypeRule rule = DTypeRule::none;
@@ -32,7 +32,7 @@ struct ExternalOp {
 };
 
 /// The value of a name, new or as before; InternalError when there are too many.
-Op define_external_op(ExternalOp op);
+Op define_external_op(CustomOp op);
 /// How many values from kOpCount on are in use.
 std::size_t external_op_count();
 /// What running an operator does beside giving its results.

@@ -9,12 +9,12 @@
 
 namespace fermata {
 
-struct PackedLayout {
+struct TupleLayout {
   std::vector<std::int64_t> offsets;  // in bytes
   std::int64_t bytes = 0;
   TensorType type() const { return {DType::u8, Shape{bytes}}; }
 };
-PackedLayout packed_layout(std::span<const TensorType> results);
+TupleLayout tuple_layout(std::span<const TensorType> results);
 
 /// The tensors that a call changes, in order: a recorded call gives their new values as results, before those that are
 /// new.

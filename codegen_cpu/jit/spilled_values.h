@@ -19,7 +19,7 @@ struct KeptValue {
   std::uint16_t slot;
 };
 
-struct KeptValues {
+struct SpilledValues {
   struct Stage {
     std::vector<KeptValue> written, read;
   };
@@ -30,6 +30,6 @@ struct KeptValues {
 
 /// Chooses the values to keep by counting primitives. Stages of the schedule then compute only what is not read back;
 /// the values that are read stay in their lists.
-KeptValues keep_values(const Kernel& kernel, KernelSchedule& schedule);
+SpilledValues keep_values(const Kernel& kernel, KernelSchedule& schedule);
 
 }  // namespace fermata::jit

@@ -24,7 +24,7 @@ struct PackedKey {
 };
 
 /// The copies of one buffer.
-class PackedCopies {
+class PrepackedWeights {
  public:
   /// A copy of `bytes` bytes that `pack` makes at the second sight of a key; null at the first, without a buffer or
   /// where that may change or is not this engine's own, and where the limit leaves no room for it. 64-byte aligned. Any
@@ -36,9 +36,9 @@ class PackedCopies {
   /// Gives all back that no thread is asking for just now.
   static void trim();
 
-  PackedCopies();
-  ~PackedCopies();
-  PackedCopies(const PackedCopies&) = delete;
+  PrepackedWeights();
+  ~PrepackedWeights();
+  PrepackedWeights(const PrepackedWeights&) = delete;
 
  private:
   struct Entry {
@@ -49,9 +49,9 @@ class PackedCopies {
   static void discharge(const Entry& e);
   StoragePtr find(const PackedKey& key, std::size_t bytes, FunctionRef<void(std::byte*)> pack);
 
-  std::recursive_mutex mutex_;                          // to trim() is part of allocating a copy, where memory is short
-  std::vector<Entry> entries_;                          // used last last
-  PackedCopies *next_ = nullptr, *previous_ = nullptr;  // in the list of all
+  std::recursive_mutex mutex_;  // to trim() is part of allocating a copy, where memory is short
+  std::vector<Entry> entries_;  // used last last
+  PrepackedWeights *next_ = nullptr, *previous_ = nullptr;  // in the list of all
 };
 
 /// Bytes that copies take in all; FERMATA_PACKED_LIMIT at the start, by default a sixteenth of the memory. 0: none are

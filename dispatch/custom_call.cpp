@@ -1,6 +1,6 @@
 // Operators from outside as steps of a plan: their kernels take tensors and give tensors, steps have views and a
 // buffer.
-#include "dispatch/external_call.h"
+#include "dispatch/custom_call.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,8 +11,8 @@
 #include "dispatch/kernel_cache.h"
 #include "dispatch/kernel_table.h"
 #include "dispatch/meta.h"
-#include "dispatch/packed_results.h"
 #include "dispatch/table.h"
+#include "dispatch/tuple_results.h"
 #include "ir/error.h"
 #include "runtime/backend_memory.h"
 #include "runtime/effects.h"
@@ -69,7 +69,7 @@ void check_type(const Node& result, const TensorView& out, const Call& call) {
 /// kept.
 bool may_be_taken(const Tensor& result, const Storage& buffer, const CallArgs& args) {
   const auto is_operand = [&](const TensorView& v) { return v.buffer == &buffer; };
-  return !buffer.is_nowhere() && std::ranges::none_of(args.inputs, is_operand) &&
+  return !buffer.has_no_buffer() && std::ranges::none_of(args.inputs, is_operand) &&
          (result.impl()->pinned == nullptr ||
           (result.impl()->refs.load() == 1 && result.node()->refs.load() == Node::kTensor));
 }
@@ -110,7 +110,7 @@ void deliver_packed(std::span<const Tensor> results, const CallArgs& args, const
   std::vector<TensorType> operands;
   for (const TensorView& v : args.inputs) operands.push_back({v.dtype, Shape(std::span(v.sizes, v.rank))});
   const std::vector<TensorType> types = result_types(call.entry, operands, args.attributes, call.where);
-  const PackedLayout layout = packed_layout(types);
+  const TupleLayout layout = tuple_layout(types);
   TensorView packed = args.outputs[0];
   if (types.size() != results.size() || layout.bytes != packed.element_count())
     throw_internal("the results of a recorded call are not those of its schema", call.where);

@@ -1,5 +1,5 @@
-// See kept_values.h.
-#include "codegen_cpu/jit/kept_values.h"
+// See spilled_values.h.
+#include "codegen_cpu/jit/spilled_values.h"
 
 #include <algorithm>
 
@@ -61,7 +61,7 @@ class Keeper {
     for (const KernelSchedule::Stage& stage : schedule.stages) stages_.push_back(uses_in(stage));
   }
 
-  KeptValues run() {
+  SpilledValues run() {
     for (std::size_t kept = 0; kept < kMostKept; ++kept) {
       const Candidate best = best_candidate();
       if (best.saved < static_cast<int>(kLeastSaved)) break;
@@ -174,8 +174,8 @@ class Keeper {
   }
 
   /// Gives every value a slot: in one stage, a group of elements is read before anything is written in its place.
-  KeptValues finish() {
-    KeptValues kept{.slots = {}, .stages = std::vector<KeptValues::Stage>(stages_.size())};
+  SpilledValues finish() {
+    SpilledValues kept{.slots = {}, .stages = std::vector<SpilledValues::Stage>(stages_.size())};
     std::vector<std::size_t> busy_until;  // per slot
     std::ranges::sort(writes_, {}, &Candidate::written);
     for (const Candidate& write : writes_) {
@@ -208,9 +208,9 @@ class Keeper {
 
 }  // namespace
 
-KeptValues keep_values(const Kernel& kernel, KernelSchedule& schedule) {
+SpilledValues keep_values(const Kernel& kernel, KernelSchedule& schedule) {
   if (schedule.stages.size() < 2)
-    return {.slots = {}, .stages = std::vector<KeptValues::Stage>(schedule.stages.size())};
+    return {.slots = {}, .stages = std::vector<SpilledValues::Stage>(schedule.stages.size())};
   return Keeper(kernel, schedule).run();
 }
 

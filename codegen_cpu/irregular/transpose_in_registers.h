@@ -14,7 +14,8 @@ template <int kBit, bool kWith, class V, int... kLane>
 }
 
 /// Lane j of row i and lane i of row j change places, for one bit of their numbers at a time.
-template <int kBit = 1, class V, int kSide> [[gnu::always_inline]] inline void turn_square(V (&rows)[kSide]) {
+template <int kBit = 1, class V, int kSide>
+[[gnu::always_inline]] inline void transpose_in_registers(V (&rows)[kSide]) {
   if constexpr (kBit < kSide) {
     constexpr std::make_integer_sequence<int, kSide> kNumbers;
 #pragma GCC unroll 16
@@ -24,7 +25,7 @@ template <int kBit = 1, class V, int kSide> [[gnu::always_inline]] inline void t
       rows[i] = lanes_of_both<kBit, false>(a, b, kNumbers);
       rows[i + kBit] = lanes_of_both<kBit, true>(a, b, kNumbers);
     }
-    turn_square<2 * kBit>(rows);
+    transpose_in_registers<2 * kBit>(rows);
   }
 }
 

@@ -1,5 +1,5 @@
-// See autograd_located.h.
-#include "frontend/transforms/autograd/autograd_located.h"
+// See vjp_tensor.h.
+#include "frontend/transforms/autograd/vjp_tensor.h"
 
 #include <algorithm>
 #include <bit>
@@ -42,8 +42,8 @@ std::optional<StridedSlice> as_slice(const Shape& base, std::int64_t offset, con
   return s;
 }
 
-Located read_slice(const Located& x, const StridedSlice& s) {
-  const Located part = slice(x, s.starts, s.steps, s.counts);
+VjpTensor read_slice(const VjpTensor& x, const StridedSlice& s) {
+  const VjpTensor part = slice(x, s.starts, s.steps, s.counts);
   std::uint16_t dropped = 0, added = 0;
   std::vector<std::int64_t> kept, axes;
   for (std::size_t i = 0; i < s.counts.rank(); ++i)
@@ -61,17 +61,17 @@ Located read_slice(const Located& x, const StridedSlice& s) {
 
 }  // namespace
 
-Located call(Op op, const Located& x) {
+VjpTensor call(Op op, const VjpTensor& x) {
   return Dispatcher<UnaryCall>::call(operator_entry(op), current_line, x.operand());
 }
-Located call(Op op, const Located& a, const Located& b) {
+VjpTensor call(Op op, const VjpTensor& a, const VjpTensor& b) {
   return Dispatcher<BinaryCall>::call(operator_entry(op), current_line, a.operand(), b.operand());
 }
-Located call(Op op, const Located& a, const Located& b, const Located& c) {
+VjpTensor call(Op op, const VjpTensor& a, const VjpTensor& b, const VjpTensor& c) {
   return Dispatcher<TernaryCall>::call(operator_entry(op), current_line, a.operand(), b.operand(), c.operand());
 }
-Located call(Op op, std::span<const Tensor> tensors, std::span<const std::int64_t> attributes,
-             const TensorType& wanted) {
+VjpTensor call(Op op, std::span<const Tensor> tensors, std::span<const std::int64_t> attributes,
+               const TensorType& wanted) {
   const Attributes arguments{.wanted = wanted, .integers = attributes, .scalars = {}};
   return Dispatcher<GeneralCall>::call(operator_entry(op), current_line, tensors, arguments);
 }
@@ -79,102 +79,102 @@ Located call(Op op, std::span<const Tensor> tensors, std::span<const std::int64_
 namespace {
 
 /// Creation ops have no operand to take a device from.
-Located create(Op op, const Attributes& attributes, const Located& like) {
+VjpTensor create(Op op, const Attributes& attributes, const VjpTensor& like) {
   const DispatchKeySet keys = ((like.tensor().keys() & kDataKeys) | thread_keys.included) - thread_keys.excluded;
   return Dispatcher<GeneralCall>::call_with(operator_entry(op), keys, current_line, {}, attributes);
 }
 
 }  // namespace
 
-Located full(double value, const TensorType& type, const Located& like) {
+VjpTensor full(double value, const TensorType& type, const VjpTensor& like) {
   const std::uint64_t bits = scalar_bits(value, type.dtype);
   return create(Op::full, {.wanted = type, .integers = {}, .scalars = {&bits, 1}}, like);
 }
 
-Located iota(const Shape& sizes, std::int64_t axis, const Located& like) {
+VjpTensor iota(const Shape& sizes, std::int64_t axis, const VjpTensor& like) {
   return create(Op::iota, {.wanted = {DType::i64, sizes}, .integers = {&axis, 1}, .scalars = {}}, like);
 }
 
-Located cast(const Located& x, DType dtype) {
+VjpTensor cast(const VjpTensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   if (is_complex(x.dtype()) && kReal.has(dtype)) return cast(call(Op::real, x), dtype);
   return call(Op::cast, {&x.tensor(), 1}, {}, {dtype, x.shape()});
 }
 
-Located reduce(Op op, const Located& x, std::uint16_t axes, bool keepdims) {
+VjpTensor reduce(Op op, const VjpTensor& x, std::uint16_t axes, bool keepdims) {
   const std::array<std::int64_t, 2> attributes{axes, keepdims};
   return call(op, {&x.tensor(), 1}, attributes);
 }
 
-Located reshape(const Located& x, const Shape& sizes) {
+VjpTensor reshape(const VjpTensor& x, const Shape& sizes) {
   if (x.shape() == sizes) return x;
   return call(Op::reshape, {&x.tensor(), 1}, {}, {x.dtype(), sizes});
 }
 
-Located expand_dims(const Located& x, std::uint16_t axes) {
+VjpTensor expand_dims(const VjpTensor& x, std::uint16_t axes) {
   if (axes == 0) return x;
   const std::int64_t mask = axes;
   return call(Op::expand_dims, {&x.tensor(), 1}, {&mask, 1});
 }
 
-Located squeeze(const Located& x, std::uint16_t axes) {
+VjpTensor squeeze(const VjpTensor& x, std::uint16_t axes) {
   if (axes == 0) return x;
   const std::int64_t mask = axes;
   return call(Op::squeeze, {&x.tensor(), 1}, {&mask, 1});
 }
 
-Located permute(const Located& x, std::span<const std::int64_t> axes) {
+VjpTensor permute(const VjpTensor& x, std::span<const std::int64_t> axes) {
   if (std::ranges::is_sorted(axes)) return x;
   return call(Op::permute, {&x.tensor(), 1}, axes);
 }
 
-Located transpose(const Located& x) {
+VjpTensor transpose(const VjpTensor& x) {
   std::vector<std::int64_t> axes(x.shape().rank());
   for (std::size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<std::int64_t>(i);
   std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
   return permute(x, axes);
 }
 
-Located slice(const Located& x, const Shape& starts, const Shape& steps, const Shape& counts) {
+VjpTensor slice(const VjpTensor& x, const Shape& starts, const Shape& steps, const Shape& counts) {
   std::vector<std::int64_t> attributes(starts.begin(), starts.end());
   attributes.insert(attributes.end(), steps.begin(), steps.end());
   return call(Op::slice, {&x.tensor(), 1}, attributes, {x.dtype(), counts});
 }
 
-Located broadcast_to(const Located& x, const Shape& sizes) {
+VjpTensor broadcast_to(const VjpTensor& x, const Shape& sizes) {
   if (x.shape() == sizes) return x;
   return call(Op::broadcast_to, {&x.tensor(), 1}, {}, {x.dtype(), sizes});
 }
 
-Located concat(std::span<const Located> parts, std::int64_t axis) {
+VjpTensor concat(std::span<const VjpTensor> parts, std::int64_t axis) {
   std::vector<Tensor> tensors;
-  for (const Located& part : parts) tensors.push_back(part.tensor());
+  for (const VjpTensor& part : parts) tensors.push_back(part.tensor());
   return call(Op::concat, tensors, {&axis, 1});
 }
 
-Located take(const Located& x, const Located& index, std::int64_t axis) {
+VjpTensor take(const VjpTensor& x, const VjpTensor& index, std::int64_t axis) {
   const std::array<Tensor, 2> tensors{x.tensor(), index.tensor()};
   return call(Op::take, tensors, {&axis, 1});
 }
 
-Located index_add(const Located& x, const Located& index, const Located& source, std::int64_t axis) {
+VjpTensor index_add(const VjpTensor& x, const VjpTensor& index, const VjpTensor& source, std::int64_t axis) {
   const std::array<Tensor, 3> tensors{x.tensor(), index.tensor(), source.tensor()};
   return call(Op::index_add, tensors, {&axis, 1});
 }
 
-Located update(const Located& x, const Located& values, std::int64_t offset, const Shape& strides) {
+VjpTensor update(const VjpTensor& x, const VjpTensor& values, std::int64_t offset, const Shape& strides) {
   const std::array<Tensor, 2> tensors{x.tensor(), values.tensor()};
   std::vector<std::int64_t> attributes{offset};
   attributes.insert(attributes.end(), strides.begin(), strides.end());
   return call(Op::update, tensors, attributes);
 }
 
-Located matmul(const Located& a, const Located& b) {
+VjpTensor matmul(const VjpTensor& a, const VjpTensor& b) {
   const std::array<Tensor, 2> tensors{a.tensor(), b.tensor()};
   return call(Op::matmul, tensors, {});
 }
 
-Located sum_to(const Located& x, const Shape& sizes) {
+VjpTensor sum_to(const VjpTensor& x, const Shape& sizes) {
   const Shape from = x.shape();
   if (from == sizes) return x;
   const std::uint16_t stretched = stretched_axes(sizes, from);
@@ -183,11 +183,11 @@ Located sum_to(const Located& x, const Shape& sizes) {
   return squeeze(reduce(Op::sum, x, stretched, true), leading);
 }
 
-Located read_strided(const Located& x, std::int64_t offset, const Shape& strides, const Shape& sizes) {
+VjpTensor read_strided(const VjpTensor& x, std::int64_t offset, const Shape& strides, const Shape& sizes) {
   const Shape base = x.shape();
   if (element_count(sizes) == 0) return full(0, {x.dtype(), sizes}, x);
   if (const auto s = as_slice(base, offset, strides, sizes)) return read_slice(x, *s);
-  Located position = full(static_cast<double>(offset), {DType::i64, sizes}, x);
+  VjpTensor position = full(static_cast<double>(offset), {DType::i64, sizes}, x);
   for (std::size_t j = 0; j < sizes.rank(); ++j)
     if (sizes[j] > 1) position = position + iota(sizes, static_cast<std::int64_t>(j), x) * strides[j];
   return take(reshape(x, {element_count(base)}), position, 0);
