@@ -49,10 +49,10 @@ class Overwrites {
         for (const std::uint16_t store : kernel->stores)
           match(i, *kernel, kernel->sources[store], kernel->element_bytes[store], kernel->sources, call);
       // The operand that is updated is read nowhere but where it stays as it is.
-      const auto* const call = std::get_if<CallStep>(&plan_.steps[i]);
-      if (call != nullptr && traits(call->op).overwrites && call->operands[0] == CallOperand{false, 0} &&
-          call->operands[1] == CallOperand{false, 1})
-        match(i, *call, call->output, call->element_bytes[0], {call->sources.data(), 1}, nullptr);
+      const auto* const written = std::get_if<CallStep>(&plan_.steps[i]);
+      if (written != nullptr && traits(written->op).overwrites && written->operands[0] == CallOperand{false, 0} &&
+          written->operands[1] == CallOperand{false, 1})
+        match(i, *written, written->output, written->element_bytes[0], {written->sources.data(), 1}, nullptr);
     }
   }
 

@@ -68,11 +68,14 @@ void BoundPlan::bind_slots(const Plan& plan, std::span<const Node* const> record
 void BoundPlan::bind_steps(const Plan& plan, std::span<const Node* const> records) {
   Binding binding{plan, records, slot_bytes_};
   steps_.start_over();
+  std::size_t parts = 0;
   for (const PlanStep& step : plan.steps) {
+    for_each_part(step, [&](const auto&) { ++parts; });
     std::visit([&](const auto& s) { s.bind(binding, steps_); }, step);
     ++binding.step;
   }
   steps_.finish();
+  has_one_part_ = parts < 2;
   has_boxed_ = plan.has_boxed_calls();
   has_calls_ =
       std::ranges::any_of(plan.steps, [](const PlanStep& step) { return !std::holds_alternative<KernelStep>(step); });
@@ -99,7 +102,7 @@ void BoundPlan::run(const Plan& plan, std::span<const LeafBuffer> leaves, std::s
   for (const SharedPlace& s : shared_places_) data[s.temporary] = data[s.output];
   if (has_boxed_) [[unlikely]]
     return run_with_boxed(plan);
-  RunRecorder* const recorder = plan.steps.size() < 2 ? nullptr : run_recorder(plan.backend);
+  RunRecorder* const recorder = has_one_part_ ? nullptr : run_recorder(plan.backend);
   if (recorder == nullptr) [[likely]]
     return run_steps(plan);
   last_.recorded.run(*recorder, data, scalars_, [&] { run_steps(plan); });

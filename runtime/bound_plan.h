@@ -81,6 +81,7 @@ class BoundPlan {
   std::vector<Overwrite> overwrites_;       // in order of steps
   std::vector<SharedPlace> shared_places_;  // those whose sizes are equal
   bool has_boxed_ = false, has_calls_ = false;
+  bool has_one_part_ = false;  // a kernel or call by itself: recording it saves nothing
   LastRun last_;
 };
 
