@@ -86,6 +86,8 @@ const Row kFunctions[] = {
 #define FERMATA_SCAN(name, monoid, rule, doc) ROW(name, name(none)),
 #include "ir/ops.def"
     // activations.h, composites.h, layers.h, normalization.h
+    ROW(nextafter, nextafter(none, x)),
+    ROW(nextafter, nextafter(x, none)),
     ROW(gelu, gelu(none, "tanh")),
     ROW(softplus, softplus(none, 2)),
     ROW(prelu, prelu(none, x)),
