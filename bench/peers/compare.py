@@ -287,11 +287,17 @@ def main():
     parser.add_argument("--markdown")
     parser.add_argument("--json")
     parser.add_argument("--setup", action="store_true")
+    parser.add_argument("--write-programs", metavar="FOLDER", help="only write the random programs, for fermata_modes")
     options = parser.parse_args()
     python = setup()
     if os.path.realpath(sys.prefix) != os.path.realpath(VENV):
         os.execv(python, [python, *sys.argv])  # for its NumPy
     if options.setup:
+        return
+    if options.write_programs:
+        os.makedirs(options.write_programs, exist_ok=True)
+        for number in range(options.random):
+            write_random_program(options.write_programs, number)
         return
     if not os.path.exists(OURS):
         sys.exit("compare: build the release preset first (scripts/build.sh release)")
