@@ -71,6 +71,7 @@ class Player {
   static bool is_mine(const Walk::Entry& leaf);
   void announce_takeovers();
   void give_back_takeovers(bool overwritten);
+  bool claim_few_calls(Claims& claims);
   void make_few_calls(const char* reason);
   void publish();
   void publish(Node* node, StoragePtr& result);
@@ -141,7 +142,11 @@ void Player::play(std::span<Node* const> roots, const char* reason) {
     collect(false);
   published_.clear();
   const Inside inside(*this);
-  if (may_play_calls() && few_.list(roots)) return make_few_calls(reason);
+  if (may_play_calls() && few_.list(roots)) {
+    Claims claims;
+    if (claim_few_calls(claims)) return make_few_calls(reason);
+    few_.clear();  // another thread has made them, or some of them
+  }
   if (std::all_of(roots.begin(), roots.end(), [](const Node* n) { return n->storage.load() != nullptr; })) return;
   count_sync(reason);
   results_.clear();
@@ -303,7 +308,15 @@ void Player::give_back_takeovers(bool overwritten) {
   }
 }
 
-/// Two threads may make the same calls: they do nothing but compute, and the first result is published.
+bool Player::claim_few_calls(Claims& claims) {
+  if (threads.load(std::memory_order_relaxed) <= 1 || few_.calls().empty()) [[likely]]
+    return true;
+  claimed_.clear();
+  for (const FewCalls::Call& call : few_.calls())
+    if (call.is_wanted()) claimed_.push_back(call.node);
+  return claims.take(claimed_);
+}
+
 void Player::make_few_calls(const char* reason) {
   if (few_.calls().empty()) return;
   count_sync(reason);
