@@ -1,7 +1,6 @@
 // Calls with their arguments in a stack, and the error of a missing kernel.
 #include <fmt/format.h>
 
-#include "dispatch/call_context.h"
 #include "dispatch/table.h"
 #include "ir/error.h"
 
@@ -73,12 +72,6 @@ Call inner_call(const Call& call, ErasedKernel& kernel) {
   kernel = inner == nullptr ? nullptr : inner->typed;
   return {call.entry, call.keys, call.where, inner};
 }
-
-OwnStream::OwnStream() {
-  const DrawStream before = context_hooks.enter_stream(context_hooks.reserve());
-  key_ = before.key, offset_ = before.offset;
-}
-OwnStream::~OwnStream() { context_hooks.leave_stream({key_, offset_}); }
 
 void run_kernel(const KernelFunction& kernel, const Call& call, Stack& stack) {
   const Call own{call.entry, call.keys, call.where, &kernel};

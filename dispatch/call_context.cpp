@@ -68,4 +68,8 @@ ContextScope::~ContextScope() {
   context_hooks.leave_region(region_);
 }
 
+StreamScope::StreamScope() : StreamScope(context_hooks.reserve()) {}
+StreamScope::StreamScope(const DrawStream& stream) : before_(context_hooks.enter_stream(stream)) {}
+StreamScope::~StreamScope() { context_hooks.leave_stream(before_); }
+
 }  // namespace fermata

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "dispatch/draw_stream.h"
 #include "dispatch/operator.h"
 
 namespace fermata {
@@ -25,12 +26,6 @@ std::uint32_t intern(const CallContext& context);
 CallContext context_of(std::uint32_t number);
 /// That of a call which is being recorded on this thread.
 CallContext present_context(const KernelFunction* kernel);
-
-/// Numbers that a kernel may draw: a stream of its own for each call that is not pure, so that they do not depend on
-/// when it runs.
-struct DrawStream {
-  std::uint64_t key = 0, offset = 0;
-};
 
 /// What the frontend installs, once.
 struct ContextHooks {
@@ -54,17 +49,6 @@ class ContextScope {
  private:
   ThreadKeys keys_;
   std::uint64_t region_;
-};
-
-class StreamScope {
- public:
-  explicit StreamScope(const DrawStream& stream) : before_(context_hooks.enter_stream(stream)) {}
-  ~StreamScope() { context_hooks.leave_stream(before_); }
-  StreamScope(const StreamScope&) = delete;
-  StreamScope& operator=(const StreamScope&) = delete;
-
- private:
-  DrawStream before_;
 };
 
 }  // namespace fermata

@@ -175,7 +175,7 @@ const KernelFunction* streamed(OperatorRow& row, const KernelFunction* kernel) {
     made->typed = kernel->signature->streamed;
   } else {
     made->boxed = [kernel](const Call& call, Stack& stack) {
-      const OwnStream stream;
+      const StreamScope stream;
       run_kernel(*kernel, call, stack);
     };
   }

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <typeinfo>
 
+#include "dispatch/draw_stream.h"
 #include "dispatch/operator.h"
 #include "dispatch/value.h"
 
@@ -280,17 +281,6 @@ template <class C> void add_types(std::vector<ArgType>& types) {
 /// The call of the kernel inside of one that the table made, which is left in `kernel`; null there where it has no
 /// typed face.
 Call inner_call(const Call& call, ErasedKernel& kernel);
-/// Draws of this thread come from a stream that is the call's own.
-class OwnStream {
- public:
-  OwnStream();
-  ~OwnStream();
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-
- private:
-  std::uint64_t key_, offset_;
-};
 
 /// What a canonical signature needs to be called boxed and to call boxed kernels.
 template <class Signature> struct SignatureBoxing;
@@ -334,7 +324,7 @@ template <class R, class... C> struct SignatureBoxing<R(C...)> {
     ErasedKernel inner = nullptr;
     const Call own = inner_call(call, inner);
     if (inner == nullptr) return boxed(call, args...);
-    const OwnStream stream;
+    const StreamScope stream;
     return reinterpret_cast<Kernel>(inner)(own, args...);
   }
 };
