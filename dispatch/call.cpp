@@ -124,7 +124,7 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
   const Op op = call.entry.op;
   std::vector<TensorType> types;
   for (const Tensor& t : tensors) types.push_back(t.node()->type());
-  const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where);
+  const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where, attributes.subgraphs);
   const BackendKey backend = common_backend(call, tensors);
   for (const Tensor& t : tensors) ensure_value(t.node(), call);
   const DispatchKeySet keys = data_keys(call.keys, backend);
@@ -147,7 +147,8 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
   const Shape dense = dense_strides(sizes);
   StoragePtr out(allocate_on(backend, static_cast<std::size_t>(element_count(type.shape)) * byte_size(type.dtype)));
   const TensorView output{out->data, type.dtype, static_cast<std::uint8_t>(sizes.rank()), sizes.data(), dense.data()};
-  const CallArgs args{run, inputs, {&output, 1}, attributes.integers, attributes.scalars, call.where};
+  CallArgs args{run, inputs, {&output, 1}, attributes.integers, attributes.scalars, call.where};
+  args.subgraphs = attributes.subgraphs;
   const DType operand = tensors.empty() ? type.dtype : types[0].dtype;
   select_call(operator_entry(run), backend, operand, args, call.where).call(args);
   return Tensor(make_leaf(type, out.release(), backend, Node::kTensor), keys);

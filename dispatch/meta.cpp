@@ -32,13 +32,14 @@ Tensor meta_ternary(const Call& call, const Operand& a, const Operand& b, const 
 Tensor meta_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
   std::vector<TensorType> types;
   for (const Tensor& t : tensors) types.push_back({t.dtype(), t.shape()});
-  return meta_tensor(infer(call.entry.op, types, attributes.integers, attributes.wanted, call.where));
+  return meta_tensor(
+      infer(call.entry.op, types, attributes.integers, attributes.wanted, call.where, attributes.subgraphs));
 }
 
 TensorType infer_by_meta(const OperatorEntry& entry, std::span<const TensorType> types,
                          std::span<const std::int64_t> arguments, std::source_location where) {
   const std::vector<TensorType> results = result_types(entry, types, arguments, where);
-  return results.size() == 1 ? results[0] : tuple_layout(results).type();
+  return packed_type(results);
 }
 
 }  // namespace

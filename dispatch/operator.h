@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ir/op.h"
+#include "ir/subgraph.h"
 #include "runtime/operand.h"
 
 namespace fermata {
@@ -42,6 +43,7 @@ struct Attributes {
   std::span<const std::int64_t> integers;
   std::span<const std::uint64_t> scalars;
   BackendKey backend = BackendKey::cpu;  // where ops without operands make their result
+  const Subgraphs* subgraphs = nullptr;  // functions that the node is to own; a boxed call has none
 };
 
 /// The four signatures of the built-in ops.

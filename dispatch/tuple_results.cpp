@@ -1,21 +1,7 @@
 // See tuple_results.h.
 #include "dispatch/tuple_results.h"
 
-#include <algorithm>
-
 namespace fermata {
-
-TupleLayout tuple_layout(std::span<const TensorType> results) {
-  constexpr std::int64_t kAlignment = 64;
-  TupleLayout layout;
-  for (const TensorType& type : results) {
-    layout.offsets.push_back(layout.bytes);
-    const std::int64_t bytes = element_count(type.shape) * static_cast<std::int64_t>(byte_size(type.dtype));
-    layout.bytes += (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  layout.bytes = std::max(layout.bytes, std::int64_t{1});
-  return layout;
-}
 
 std::vector<Tensor> written_tensors(const Schema* schema, const Stack& arguments) {
   std::vector<Tensor> written;

@@ -1,20 +1,13 @@
-// Several results of one node: a node has one result, so they lie in one buffer, from which `unpack` nodes take them.
+// The results of a recorded call: tensors that it writes, and new ones.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "dispatch/schema.h"
-#include "ir/infer.h"
+#include "ir/tuple_layout.h"
 
 namespace fermata {
-
-struct TupleLayout {
-  std::vector<std::int64_t> offsets;  // in bytes
-  std::int64_t bytes = 0;
-  TensorType type() const { return {DType::u8, Shape{bytes}}; }
-};
-TupleLayout tuple_layout(std::span<const TensorType> results);
 
 /// The tensors that a call changes, in order: a recorded call gives their new values as results, before those that are
 /// new.

@@ -47,6 +47,21 @@ template <class O> consteval auto attribute_fields_of() {
   return fields;
 }
 
+/// The functions that a node of an op owns, in order.
+template <class O> consteval auto subgraph_names_of() {
+  std::array<std::string_view, count_fields<O, IsFunction>()> names{};
+  std::size_t next = 0;
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    [[maybe_unused]] const auto add = [&]<std::size_t K>(std::integral_constant<std::size_t, K>) {
+      using F = std::remove_cvref_t<std::tuple_element_t<K, decltype(tie_fields(std::declval<O&>()))>>;
+      if constexpr (IsFunction<F>::value) names[next++] = field_name<O, K>();
+    };
+    (add(std::integral_constant<std::size_t, I>{}), ...);
+  }
+  (std::make_index_sequence<field_count<O>()>{});
+  return names;
+}
+
 }  // namespace fermata::detail
 
 #ifdef __clang__

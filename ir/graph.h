@@ -6,6 +6,7 @@
 
 #include <complex>
 #include <cstdint>
+#include <memory>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "ir/dtype.h"
 #include "ir/op.h"
 #include "ir/shape.h"
+#include "ir/subgraph.h"
 
 namespace fermata {
 
@@ -41,6 +43,7 @@ struct GraphNode {
   std::uint32_t record = 0;  // the node of the recording with the same shape, attributes and scalars
   bool dense = true;         // inputs only: row-major without gaps. Part of the structure.
   bool unit_inner = true;    // inputs only: the last axis has stride 1. Part of the structure.
+  std::shared_ptr<const Subgraphs> subgraphs{};  // the functions that it owns; null for most ops
 };
 
 struct Graph {
@@ -58,6 +61,13 @@ DType operand_dtype(const Graph& graph, const GraphNode& node);
 ///   %1 = multiply(%0, 2) : f32[4, 8]  @mlp.cpp:42
 ///   %2 = sum(%1) {axes=[1], keepdims=false} : f32[4]
 ///   return %2
+/// The functions of a node follow it, as graphs of their own:
+///   %3 = cond(%0, %1) {seeded=false} : f32[3]
+///     when_true:
+///       %0 = input : f32[3]
+///       return %0
+///     when_false:
+///       ...
 /// Scalars print exactly (shortest decimal that reads back; hexadecimal bits for NaN payloads). Never pointers or
 /// times. With locations = false the @file:line part is left out.
 std::string to_string(const Graph& graph, bool locations = false);

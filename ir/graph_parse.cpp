@@ -1,12 +1,14 @@
 // Reads the text form of a graph (ir/graph.h shows it), checking every type against what inference says.
 //
-// One line is one node. Values may have any name made of letters, digits and underscores; the printer numbers them.
+// One line is one node. Values may have any name made of letters, digits and underscores; the printer numbers them. The
+// functions that a node owns follow its line, each with its name before it and a return at its end.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <map>
+#include <optional>
 
 #include "ir/edit_distance.h"
 #include "ir/error.h"
@@ -101,24 +103,47 @@ std::string unknown_op_text(std::string_view written) {
   return fmt::format("no op is called '{}'{}", written, question);
 }
 
+/// The lines of a text that are neither empty nor comments.
+class Lines {
+ public:
+  explicit Lines(std::string_view text) : text_(text) {}
+  std::optional<Line> next() {
+    while (!text_.empty()) {
+      const std::size_t end = std::min(text_.find('\n'), text_.size());
+      std::string_view content = text_.substr(0, end);
+      if (content.ends_with('\r')) content.remove_suffix(1);
+      text_.remove_prefix(std::min(end + 1, text_.size()));
+      const Line line(content, ++number_);
+      if (!line.done() && !line.peek('#') && !line.peek('/')) return line;
+    }
+    return std::nullopt;
+  }
+  Line expect(std::string_view what) {
+    if (const auto line = next()) return *line;
+    Line("", number_ + 1).fail(kSyntax, fmt::format("expected {}", what), 0);
+  }
+
+ private:
+  std::string_view text_;
+  std::size_t number_ = 0;
+};
+
+/// Functions in functions, down to here: who reads, prints or records them recurses.
+constexpr int kDeepest = 32;
+
 class Parser {
  public:
-  Graph parse(std::string_view text) {
-    std::size_t number = 0;
-    while (!text.empty()) {
-      const std::size_t end = std::min(text.find('\n'), text.size());
-      std::string_view content = text.substr(0, end);
-      if (content.ends_with('\r')) content.remove_suffix(1);
-      text.remove_prefix(std::min(end + 1, text.size()));
-      Line line(content, ++number);
-      if (line.done() || line.peek('#') || line.peek('/')) continue;
-      if (returned_) line.fail(kSyntax, "nothing may follow the return", line.at());
+  Parser(Lines& lines, int depth) : lines_(lines), depth_(depth) {}
+
+  /// Up to the return.
+  Graph parse() {
+    while (!returned_) {
+      Line line = lines_.expect("a return");
       if (line.peek('%'))
         parse_node(line);
       else
         parse_return(line);
     }
-    if (!returned_) Line("", number + 1).fail(kSyntax, "expected a return", 0);
     return std::move(graph_);
   }
 
@@ -175,6 +200,7 @@ class Parser {
     parse_type(line, node);
     if (!line.peek('@') && !line.done()) line.fail(kSyntax, "expected '@' or the end of the line", line.at());
     take_arguments(line, node, arguments, op_column);
+    parse_subgraphs(line, node, op_column);
     check_type(line, node, op_column, type_column);
     names_.emplace(written, static_cast<ValueId>(graph_.nodes.size()));
     graph_.nodes.push_back(std::move(node));
@@ -204,6 +230,7 @@ class Parser {
         const std::string_view written = line.word("the name of an attribute");
         line.expect('=');
         if (node.op == Op::input && (written == "dense" || written == "unit_inner")) {
+          if (depth_ > 0) line.fail(kWrongArgument, "only inputs of the whole program have a layout", column);
           (written == "dense" ? node.dense : node.unit_inner) = parse_boolean(line);
           continue;
         }
@@ -225,6 +252,21 @@ class Parser {
                   op_column);
       node.attributes.insert(node.attributes.end(), values[i].begin(), values[i].end());
     }
+  }
+
+  void parse_subgraphs(const Line& node_line, GraphNode& node, std::size_t op_column) {
+    const std::span<const std::string_view> names = traits(node.op).subgraphs;
+    if (names.empty()) return;
+    if (depth_ == kDeepest)
+      node_line.fail(kWrongArgument, fmt::format("functions are nested deeper than {}", kDeepest), op_column);
+    std::vector<std::unique_ptr<const Subgraph>> functions;
+    for (const std::string_view wanted : names) {
+      Line line = lines_.expect(fmt::format("'{}:', a function of {}", wanted, name(node.op)));
+      if (line.peek('%') || line.word("the name of a function") != wanted || !line.accept(':') || !line.done())
+        line.fail(kSyntax, fmt::format("expected '{}:', a function of {}", wanted, name(node.op)), 0);
+      functions.push_back(make_subgraph(Parser(lines_, depth_ + 1).parse()));
+    }
+    node.subgraphs = std::make_shared<const Subgraphs>(std::move(functions));
   }
 
   static bool parse_boolean(Line& line) {
@@ -268,8 +310,9 @@ class Parser {
                               std::size_t column) {
     const int declared = info(node.op).operands;
     const std::size_t scalars = scalar_argument_count(node.op);
-    const std::size_t wanted =
-        declared < 0 ? std::max<std::size_t>(arguments.size(), 1) : static_cast<std::size_t>(declared) + scalars;
+    const std::size_t wanted = declared < 0
+                                   ? std::max<std::size_t>(arguments.size(), traits(node.op).subgraphs.empty() ? 1 : 0)
+                                   : static_cast<std::size_t>(declared) + scalars;
     if (arguments.size() != wanted)
       line.fail(kWrongArgument,
                 fmt::format("{} takes {} argument{}, not {}", name(node.op), wanted, wanted == 1 ? "" : "s",
@@ -318,7 +361,7 @@ class Parser {
     const TensorType written{node.dtype, node.shape};
     TensorType inferred;
     try {
-      inferred = infer(node.op, operands, node.attributes, written, {});
+      inferred = infer(node.op, operands, node.attributes, written, {}, node.subgraphs.get());
     } catch (const Error& error) {
       const std::string_view text = error.what();
       line.fail(kWrongType, text.substr(0, text.find('\n')), op_column);
@@ -327,6 +370,8 @@ class Parser {
       line.fail(kWrongType, fmt::format("this is {}", to_string(inferred.dtype, inferred.shape)), type_column);
   }
 
+  Lines& lines_;
+  int depth_;
   Graph graph_;
   std::map<std::string_view, ValueId> names_;
   bool returned_ = false;
@@ -334,6 +379,11 @@ class Parser {
 
 }  // namespace
 
-Graph parse_graph(std::string_view text) { return Parser().parse(text); }
+Graph parse_graph(std::string_view text) {
+  Lines lines(text);
+  Graph graph = Parser(lines, 0).parse();
+  if (const auto more = lines.next()) more->fail(kSyntax, "nothing may follow the return", more->at());
+  return graph;
+}
 
 }  // namespace fermata

@@ -53,18 +53,21 @@ std::string attributes_text(const GraphNode& node) {
   return fields.empty() ? "" : fmt::format(" {{{}}}", fmt::join(fields, ", "));
 }
 
-}  // namespace
-
-std::string to_string(const Graph& graph, bool locations) {
+std::string text_of(const Graph& graph, bool locations, std::size_t indent) {
+  const std::string margin(indent, ' ');
   std::string text;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& node = graph.nodes[i];
-    text += fmt::format("%{} = {}{}{} : {}", i, name(node.op), arguments_text(graph, node), attributes_text(node),
-                        to_string(node.dtype, node.shape));
+    text += fmt::format("{}%{} = {}{}{} : {}", margin, i, name(node.op), arguments_text(graph, node),
+                        attributes_text(node), to_string(node.dtype, node.shape));
     if (locations && node.where.line() != 0) text += "  @" + short_location(node.where);
     text += '\n';
+    const std::span<const std::string_view> names = traits(node.op).subgraphs;
+    for (std::size_t f = 0; node.subgraphs != nullptr && f < node.subgraphs->size(); ++f)
+      text +=
+          fmt::format("{}  {}:\n{}", margin, names[f], text_of((*node.subgraphs)[f].graph(), locations, indent + 4));
   }
-  text += "return";
+  text += margin + "return";
   const char* separator = " ";
   for (const ValueId output : graph.outputs) {
     text += fmt::format("{}%{}", separator, output);
@@ -72,5 +75,9 @@ std::string to_string(const Graph& graph, bool locations) {
   }
   return text + '\n';
 }
+
+}  // namespace
+
+std::string to_string(const Graph& graph, bool locations) { return text_of(graph, locations, 0); }
 
 }  // namespace fermata

@@ -55,7 +55,7 @@ struct NodeChecker {
         operands.push_back({graph.nodes[operand.value].dtype, graph.nodes[operand.value].shape});
     TensorType inferred;
     try {
-      inferred = infer(node.op, operands, node.attributes, {node.dtype, node.shape}, node.where);
+      inferred = infer(node.op, operands, node.attributes, {node.dtype, node.shape}, node.where, node.subgraphs.get());
     } catch (const Error& error) { broken(error.what()); }
     if (inferred != TensorType{node.dtype, node.shape})
       broken(fmt::format("is {}, should be {}", to_string(node.dtype, node.shape),

@@ -106,6 +106,8 @@ TensorType infer_irregular(const InferCall& call) {
   if ((declared >= 0 && call.operands.size() != static_cast<std::size_t>(declared)) ||
       !attribute_list_length(op, call.attributes.size()))
     throw_internal(call.headline("wrong number of operands or attributes"), call.where);
+  if (op.subgraphs.size() != (call.subgraphs == nullptr ? 0 : call.subgraphs->size()))
+    call.fail<ValueError>(1766, "ValueError", "is called without the functions that a node of it owns");
   return op.infer(call);
 }
 
@@ -221,8 +223,8 @@ std::uint16_t axes_mask(std::string_view op, std::span<const std::int64_t> axes,
 }
 
 TensorType infer(Op op, std::span<const TensorType> operands, std::span<const std::int64_t> attributes,
-                 const TensorType& wanted, std::source_location where) {
-  const InferCall call{op, operands, attributes, wanted, where};
+                 const TensorType& wanted, std::source_location where, const Subgraphs* subgraphs) {
+  const InferCall call{op, operands, attributes, wanted, where, subgraphs};
   switch (family(op)) {
     case Family::unary:
     case Family::binary:

@@ -15,6 +15,8 @@
 
 namespace fermata {
 
+class Subgraphs;
+
 struct TensorType {
   DType dtype = DType::f32;
   Shape shape;
@@ -37,8 +39,9 @@ Shape resolve_reshape(std::span<const std::int64_t> sizes, const TensorType& ope
 /// been decided before). For ops whose result shape or dtype is an argument (input, full, iota, random, cast, reshape,
 /// slice, broadcast_to) `wanted` gives it and is checked. Pointwise operands must already agree in dtype up to the
 /// op's rule; at least one operand of a pointwise op is a tensor, and the condition of `where` always is. With nothing
-/// but the condition, `wanted` gives the dtype of `where`. Throws the user error of the call.
+/// but the condition, `wanted` gives the dtype of `where`. Ops that call functions have them in `subgraphs`. Throws the
+/// user error of the call.
 TensorType infer(Op op, std::span<const TensorType> operands, std::span<const std::int64_t> attributes,
-                 const TensorType& wanted, std::source_location where);
+                 const TensorType& wanted, std::source_location where, const Subgraphs* subgraphs = nullptr);
 
 }  // namespace fermata

@@ -18,6 +18,7 @@ struct InferCall {
   std::span<const std::int64_t> attributes;
   const TensorType& wanted;
   std::source_location where;
+  const Subgraphs* subgraphs = nullptr;
 
   const TensorType& operand(std::size_t i) const { return operands[i]; }
   /// "add: " and what went wrong.

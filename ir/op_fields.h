@@ -24,6 +24,7 @@
 
 #include "ir/dtype.h"
 #include "ir/shape.h"
+#include "ir/subgraph.h"
 
 namespace fermata {
 
@@ -63,6 +64,10 @@ struct ResultDType {
 struct HostScalar {
   std::uint64_t bits;
 };
+/// A function that the node owns and calls. No part of the structure, so that calls of other functions share a plan.
+struct OwnFunction {
+  const Subgraph* value;
+};
 
 enum class AttributeRole : std::uint8_t { structure, argument, result_size, steps };
 enum class AttributeKind : std::uint8_t { integer, boolean, axis, axes /* a bit mask */, list };
@@ -79,6 +84,7 @@ struct OpArguments {
   Integers shape;
   DType dtype = DType::f32;
   std::span<const std::uint64_t> scalars;
+  const Subgraphs* subgraphs = nullptr;
 };
 
 namespace detail {
@@ -162,6 +168,7 @@ struct NotStored {
 template <> struct FieldTraits<ResultShape> : NotStored {};
 template <> struct FieldTraits<ResultDType> : NotStored {};
 template <> struct FieldTraits<HostScalar> : NotStored {};
+template <> struct FieldTraits<OwnFunction> : NotStored {};
 
 template <class F> using Traits = FieldTraits<std::remove_cvref_t<F>>;
 
@@ -179,6 +186,7 @@ template <class F> struct IsList {
 template <class F> struct IsShape { static constexpr bool value = std::same_as<F, ResultShape>; };
 template <class F> struct IsDType { static constexpr bool value = std::same_as<F, ResultDType>; };
 template <class F> struct IsScalar { static constexpr bool value = std::same_as<F, HostScalar>; };
+template <class F> struct IsFunction { static constexpr bool value = std::same_as<F, OwnFunction>; };
 /// Whether all that the field says of a call is in the key of its plan.
 template <class F> struct IsKeyed {
   static constexpr bool value =
@@ -187,13 +195,14 @@ template <class F> struct IsKeyed {
 
 }  // namespace detail
 
-/// Reads the fields of an op. The list has as many integers as the fields need (attribute_list_length()).
+/// Reads the fields of an op. The list has as many integers as the fields need (attribute_list_length()), and there are
+/// as many subgraphs, or none.
 template <class O> O decode(const OpArguments& from) {
   constexpr std::size_t lists = detail::count_fields<O, detail::IsList>(),
                         single = detail::count_fields<O, detail::IsStored>() - lists;
   const std::size_t length = lists == 0 ? 0 : (from.attributes.size() - single) / lists;
   O op{};
-  std::size_t next = 0, scalar = 0;
+  std::size_t next = 0, scalar = 0, function = 0;
   detail::each_field(op, [&]<class F>(F& field) {
     if constexpr (std::same_as<F, ResultShape>) {
       field.value = from.shape;
@@ -201,6 +210,8 @@ template <class O> O decode(const OpArguments& from) {
       field.value = from.dtype;
     } else if constexpr (std::same_as<F, HostScalar>) {
       field.bits = from.scalars.empty() ? 0 : from.scalars[scalar++];
+    } else if constexpr (std::same_as<F, OwnFunction>) {
+      field.value = from.subgraphs == nullptr ? nullptr : &(*from.subgraphs)[function++];
     } else if constexpr (detail::Traits<F>::kind == AttributeKind::list) {
       field.value = from.attributes.subspan(next, length), next += length;
     } else if constexpr (detail::Traits<F>::kind == AttributeKind::boolean) {
@@ -226,9 +237,9 @@ template <class O> std::vector<std::int64_t> encode(const O& op) {
   return integers;
 }
 
-/// The fields of whatever holds attributes, a shape, a dtype and scalars under these names: a GraphNode.
+/// The fields of whatever holds attributes, a shape, a dtype, scalars and subgraphs under these names: a GraphNode.
 template <class O, class Node> O attributes_of(const Node& node) {
-  return decode<O>({node.attributes, node.shape, node.dtype, node.scalars});
+  return decode<O>({node.attributes, node.shape, node.dtype, node.scalars, node.subgraphs.get()});
 }
 
 }  // namespace fermata

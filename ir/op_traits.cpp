@@ -12,6 +12,7 @@ namespace fermata {
 namespace {
 
 template <class O> constexpr auto kFields = detail::attribute_fields_of<O>();
+template <class O> constexpr auto kSubgraphs = detail::subgraph_names_of<O>();
 
 template <class O> OpCall call_of(const Example<O>& example) {
   OpCall call;
@@ -36,7 +37,7 @@ template <class O> std::vector<OpCall> other_example_calls() {
 template <class O> constexpr OpTraits traits_of() {
   static_assert(is_complete<O>());
   OpTraits t;
-  t.fields = kFields<O>;
+  t.fields = kFields<O>, t.subgraphs = kSubgraphs<O>;
   t.operands = O::operands.list();
   t.cost = O::facts.cost, t.precision = O::facts.precision;
   t.may_fail_on_values = O::facts.may_fail_on_values, t.overwrites = O::facts.overwrites;
@@ -45,7 +46,7 @@ template <class O> constexpr OpTraits traits_of() {
   t.takes_dtype = detail::count_fields<O, detail::IsDType>() != 0;
   t.scalars = detail::count_fields<O, detail::IsScalar>();
   t.infer = [](const InferCall& call) {
-    return decode<O>({call.attributes, call.wanted.shape, call.wanted.dtype, {}}).infer(call);
+    return decode<O>({call.attributes, call.wanted.shape, call.wanted.dtype, {}, call.subgraphs}).infer(call);
   };
   t.relate = [](const OpArguments& arguments, EqualAxes& axes) { decode<O>(arguments).relate(axes); };
   if constexpr (ViewOp<O>) {

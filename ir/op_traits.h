@@ -41,7 +41,6 @@ enum class Elements : std::uint8_t {
   positions,          // integers below the size of operand 0 along `axis`
   pattern,            // row offsets and columns of a sparse matrix
   positive_definite,  // symmetric matrices with positive eigenvalues, where others may fail
-  handle,             // made by the engine
 };
 struct OperandInfo {
   std::string_view name;
@@ -71,13 +70,14 @@ struct OpTraits {
   Cost cost = Cost::pass;
   OperandPrecision precision = OperandPrecision::as_given;
   bool may_fail_on_values = true;
-  bool overwrites = false;      // may write its result where operand 0 lies
-  bool is_view = false;         // a strided view of operand 0
-  bool is_keyed = true;         // the key of a plan has all that tells two calls apart, operands aside
-  bool takes_shape = false;     // the shape of the result is an argument
-  bool takes_dtype = false;     // so is its dtype
-  std::uint8_t scalars = 0;     // host numbers, where these are all its arguments
-  std::string_view no_example;  // why it cannot be called by itself
+  bool overwrites = false;                      // may write its result where operand 0 lies
+  bool is_view = false;                         // a strided view of operand 0
+  bool is_keyed = true;                         // the key of a plan has all that tells two calls apart, operands aside
+  bool takes_shape = false;                     // the shape of the result is an argument
+  bool takes_dtype = false;                     // so is its dtype
+  std::uint8_t scalars = 0;                     // host numbers, where these are all its arguments
+  std::span<const std::string_view> subgraphs;  // the names of the functions that a node owns
+  std::string_view no_example;                  // why it cannot be called by itself
 
   // Null where the op has none.
   TensorType (*infer)(const InferCall& call) = nullptr;
@@ -127,9 +127,9 @@ template <class Add> void each_structural_word(const OpTraits& op, Integers attr
   }
 }
 
-/// The arguments of whatever holds attributes, a shape, a dtype and scalars under these names: a GraphNode.
+/// The arguments of whatever holds attributes, a shape, a dtype, scalars and subgraphs under these names: a GraphNode.
 template <class Node> OpArguments arguments_of(const Node& node) {
-  return {node.attributes, node.shape, node.dtype, node.scalars};
+  return {node.attributes, node.shape, node.dtype, node.scalars, node.subgraphs.get()};
 }
 
 /// Whether two nodes of this op, dtype, operands and attributes have the same value in every run of a plan: all that

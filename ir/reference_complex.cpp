@@ -68,6 +68,7 @@ Number unary(const GraphNode& node, Number z) {
     case Op::tanh: return std::tanh(z);
     case Op::sigmoid: return 1.0 / (1.0 + std::exp(-z));
     case Op::round: return {std::nearbyint(z.real()), std::nearbyint(z.imag())};
+    case Op::logical_not: return z == 0.0 ? 1 : 0;
     case Op::isnan: return std::isnan(z.real()) || std::isnan(z.imag()) ? 1 : 0;
     case Op::isinf: return std::isinf(z.real()) || std::isinf(z.imag()) ? 1 : 0;
     case Op::isfinite: return std::isfinite(z.real()) && std::isfinite(z.imag()) ? 1 : 0;
@@ -84,6 +85,9 @@ Number binary(const GraphNode& node, Number a, Number b) {
     case Op::pow: return pow(a, b);
     case Op::equal: return a == b ? 1 : 0;
     case Op::not_equal: return a != b ? 1 : 0;
+    case Op::logical_and: return a != 0.0 && b != 0.0 ? 1 : 0;
+    case Op::logical_or: return a != 0.0 || b != 0.0 ? 1 : 0;
+    case Op::logical_xor: return (a != 0.0) != (b != 0.0) ? 1 : 0;
     default: throw_internal(fmt::format("reference: no complex {}", name(node.op)), node.where);
   }
 }

@@ -21,7 +21,8 @@ Graph import_graph(const Walk& walk) {
     }
     out.op = n.op;
     out.attributes = attributes_of(n);
-    if (n.extra != nullptr) out.scalars = n.extra->scalars, out.context = n.extra->context;
+    if (n.extra != nullptr)
+      out.scalars = n.extra->scalars, out.context = n.extra->context, out.subgraphs = n.extra->subgraphs;
     const std::uint32_t begin = walk.first_operand[i];
     const std::size_t end = i + 1 < walk.first_operand.size() ? walk.first_operand[i + 1] : walk.operands.size();
     for (std::size_t k = begin; k < end; ++k) {

@@ -9,7 +9,7 @@ namespace fermata {
 /// const auto sort = attributes_of<ops::Sort>(args); as for a node (ir/op_fields.h).
 template <class O> O attributes_of(const CallArgs& args) {
   const TensorView& out = args.outputs[0];
-  return decode<O>({args.attributes, {out.sizes, out.rank}, out.dtype, args.scalars});
+  return decode<O>({args.attributes, {out.sizes, out.rank}, out.dtype, args.scalars, args.subgraphs});
 }
 
 }  // namespace fermata

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <source_location>
 #include <span>
 #include <vector>
@@ -31,8 +32,9 @@ struct NodeExtra {
   bool strided = false;                  // strides and offset are in force
   std::vector<std::int64_t> attributes;  // as in ir/graph.h
   std::vector<std::uint64_t> scalars;
-  std::vector<Node*> more_inputs;  // operands after the third
-  std::uint32_t context = 0;       // boxed calls: as in ir/graph.h
+  std::vector<Node*> more_inputs;              // operands after the third
+  std::uint32_t context = 0;                   // boxed calls: as in ir/graph.h
+  std::shared_ptr<const Subgraphs> subgraphs;  // the functions that it owns; null for most ops
 };
 
 struct alignas(64) Node {

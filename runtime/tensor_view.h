@@ -13,6 +13,7 @@
 namespace fermata {
 
 class Executable;
+class Subgraphs;
 struct KernelLaunch;
 struct Storage;
 struct ReleaseStorage;
@@ -75,6 +76,7 @@ struct CallArgs {
   Epilogue* epilogue = nullptr;              // what may run on the result; kernels that cannot ignore it
   std::uint32_t context = 0;     // boxed calls: as in ir/graph.h. Then `buffer` of an input is what owns it, and
   StoragePtr* result = nullptr;  // where not null, takes the buffer of the result, and the output has no data
+  const Subgraphs* subgraphs = nullptr;  // the functions that the node owns
 };
 using CallKernel = void (*)(const CallArgs&);
 

@@ -6,12 +6,9 @@
 #include <algorithm>
 
 #include "fermata/random.h"
-#include "frontend/ops/calls.h"
-#include "frontend/transforms/autocast/autocast.h"
 #include "frontend/transforms/autograd/autograd.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "ir/error.h"
-#include "runtime/effects.h"
 
 namespace fermata {
 namespace {
@@ -33,44 +30,17 @@ Tensor placeholder(const Tensor& t, const CaptureScope& scope) {
   return out;
 }
 
-/// A handle of a value.
-Tensor tensor_of(const Node* n) {
-  const_cast<Node*>(n)->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
-  return Tensor(const_cast<Node*>(n), DispatchKeySet(n->backend) | Functionality::dense);
-}
-
-/// The generator of the thread, as it was.
-class GeneratorBefore {
- public:
-  GeneratorBefore() : generator_(default_generator()), key_(generator_.key()), offset_(generator_.offset()) {}
-  ~GeneratorBefore() { generator_.seed(key_), generator_.set_offset(offset_); }
-  GeneratorBefore(const GeneratorBefore&) = delete;
-  GeneratorBefore& operator=(const GeneratorBefore&) = delete;
-  std::uint64_t key() const { return key_; }
-  std::uint64_t offset() const { return offset_; }
-  std::uint64_t draws() const { return generator_.offset() - offset_; }
-  bool is_seeded() const { return generator_.key() != key_ || generator_.offset() < offset_; }
-
- private:
-  Generator& generator_;
-  std::uint64_t key_, offset_;
-};
-
 }  // namespace
 
-CallRecording::CallRecording(std::span<const Tensor> arguments, CompiledCore::Body body, Location where) {
+CallRecording::CallRecording(std::span<const Tensor> arguments, CompiledCore::Body body, Location where)
+    : FunctionRecording(CaptureScope::Of::compiled_function) {
   make_placeholders(arguments);
+  DrawnRange drawn{.key = default_generator().key(), .first = default_generator().offset()};
   {
-    const GeneratorBefore generator;
-    key_ = generator.key(), first_draw_ = generator.offset();
-    const FreshAutocastCache casts;
-    struct Undo {
-      CaptureScope& scope;
-      ~Undo() { scope.undo_writes(), scope.undo_gradients(), scope.leave(); }
-    } undo{scope_};
+    const RecordingGuards guards(scope_, default_generator());
     run(body, where);
-    draws = generator.draws();
-    must_run_ = must_run_ || generator.is_seeded();
+    draws = drawn.count = guards.draws();
+    must_run_ = must_run_ || guards.is_seeded();
     find_changes();
     settings = scope_.settings();
   }
@@ -78,8 +48,10 @@ CallRecording::CallRecording(std::span<const Tensor> arguments, CompiledCore::Bo
     must_run_ = must_run_ || tensors_[i].requires_grad() != arguments[i].requires_grad();
   if (must_run_) return;
   find_roots(where);
-  walk_.run(roots_, true);
-  list_program();
+  for (const auto& [node, identity] : scope_.hidden())  // before there are more references
+    if (!is_reachable(identity)) constants_.push_back(identity.impl());
+  list_program(drawn);
+  find_sources();
 }
 
 void CallRecording::make_placeholders(std::span<const Tensor> arguments) {
@@ -90,26 +62,21 @@ void CallRecording::make_placeholders(std::span<const Tensor> arguments) {
       tensors_.push_back(tensors_[identities.back()]);
       continue;
     }
-    const auto argument = static_cast<std::int32_t>(tensors_.size());
+    const std::size_t argument = tensors_.size();
     tensors_.push_back(placeholder(t, scope_));
-    const auto add = [&](const Tensor& x, bool is_gradient) {
-      stand_ins_.push_back({x, x.node(), x.version(), argument, is_gradient});
-    };
-    add(tensors_.back(), false);
+    add_stand_in(tensors_.back(), argument);
     const auto leaf = leaf_of_identity(t.impl());
     if (leaf == nullptr || !leaf->grad.defined()) continue;
     const Tensor gradient = placeholder(leaf->grad, scope_);
     leaf_of_identity(tensors_.back().impl())->grad = gradient;
-    add(gradient, true);
+    add_stand_in(gradient, argument, true);
   }
 }
 
 void CallRecording::run(CompiledCore::Body body, Location where) {
-  const EffectScope effects;
   CompiledCore::Results given = body(tensors_);
-  if (Node* const effect = pending_effect()) last_effect_ = tensor_of(effect);
-  values_ = std::move(given.tensors), result_numbers = std::move(given.numbers), form = std::move(given.form);
-  for (const Tensor& t : values_) require_defined("compile", t, where);
+  result_numbers = std::move(given.numbers), form = std::move(given.form);
+  take_results(std::move(given.tensors), "compile", where);
   for (const Tensor& t : values_)
     if (t.impl()->payload == nullptr) scope_.touch(t, where);  // of tensors from outside the identity is given back
   must_run_ =
@@ -156,7 +123,7 @@ bool CallRecording::is_reachable(const Tensor& hidden) const {
 void CallRecording::find_roots(Location where) {
   const auto root = [&](const Tensor& t) {
     Node* n = t.node();
-    if (n->pending() && std::ranges::find(roots_, n) == roots_.end()) roots_.push_back(n);
+    if (n->pending()) add_root(n);
   };
   for (const Tensor& t : values_) root(t);
   for (const Written& w : written_) root(w.value);
@@ -172,12 +139,6 @@ void CallRecording::find_roots(Location where) {
                                            {}, where, "compile the part of each device by itself"));
 }
 
-std::int32_t CallRecording::output_of(const Node* n) const {
-  for (std::size_t i = 0; i < walk_.outputs.size(); ++i)
-    if (walk_.order[walk_.outputs[i]].node == n) return static_cast<std::int32_t>(i);
-  return -1;
-}
-
 Place CallRecording::gradient_place(const CaptureScope::Gradient& gradient) const {
   for (const StandIn& s : stand_ins_)
     if (!s.is_gradient && leaf_of_identity(s.tensor.impl()) == gradient.leaf)
@@ -186,13 +147,12 @@ Place CallRecording::gradient_place(const CaptureScope::Gradient& gradient) cons
 }
 
 Place CallRecording::place_of(const Node* leaf) const {
-  for (const StandIn& s : stand_ins_)
-    if (s.node == leaf) return {.argument = s.argument, .is_gradient = s.is_gradient};
+  Place place = FunctionRecording::place_of(leaf);
+  if (place.is_of_argument()) return place;
   for (const auto& [gradient, now] : gradients_)
     if (gradient.value == leaf) return {.leaf = gradient.leaf};
-  if (const Tensor* identity = scope_.identity_of(leaf))
-    return {.hidden = *identity, .is_constant = std::ranges::find(constants_, identity->impl()) != constants_.end()};
-  return {.hidden = tensor_of(leaf), .is_constant = true};
+  if (std::ranges::find(constants_, place.hidden.impl()) != constants_.end()) place.is_constant = true;
+  return place;
 }
 
 ResultSource CallRecording::source_of(const Tensor& value) const {
@@ -201,13 +161,7 @@ ResultSource CallRecording::source_of(const Tensor& value) const {
   return {.place = place_of(n)};
 }
 
-void CallRecording::list_program() {
-  for (const auto& [node, identity] : scope_.hidden())  // before there are more references
-    if (!is_reachable(identity)) constants_.push_back(identity.impl());
-  for (std::uint32_t i = 0; i < walk_.order.size(); ++i) {
-    program.nodes.push_back(program_node(walk_, i, {key_, first_draw_, draws}, program.leaves.size()));
-    if (program.nodes.back().leaf >= 0) program.leaves.push_back(place_of(walk_.order[i].node));
-  }
+void CallRecording::find_sources() {
   for (const Tensor& t : values_) results.push_back(source_of(t));
   for (const Written& w : written_) {
     Place target{.hidden = w.target};

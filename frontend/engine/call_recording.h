@@ -3,7 +3,7 @@
 //
 // Stand-ins are other identities over the same buffers, to tell arguments from everything else. The recording itself is
 // thrown away, and what the function writes in place, does to gradients and draws from the generator is undone: a
-// replay does that.
+// replay does that. What a recording of control flow has, too, is in function_recording.h.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,7 @@
 #include <vector>
 
 #include "fermata/compile.h"
-#include "frontend/engine/capture_scope.h"
-#include "frontend/engine/recorded_program.h"
-#include "runtime/walk.h"
+#include "frontend/engine/function_recording.h"
 
 namespace fermata {
 
@@ -42,20 +40,15 @@ struct GradientCondition {
   std::size_t shares_with;  // the first one that had the same value
 };
 
-class CallRecording {
+class CallRecording : public FunctionRecording {
  public:
   /// Runs the function. Throws what that throws, having undone the same.
   CallRecording(std::span<const Tensor> arguments, CompiledCore::Body body, Location where);
-  CallRecording(const CallRecording&) = delete;
-  CallRecording& operator=(const CallRecording&) = delete;
 
   /// The function does what no replay can, and is to be run instead: its results can be differentiated, say.
   bool must_run() const { return must_run_; }
-  /// Outputs of the program are in its order.
-  const Walk& walk() const { return walk_; }
 
   std::vector<std::size_t> identities;  // per argument: the first one that is the same tensor
-  Program program;
   std::vector<ResultSource> results;
   std::vector<std::uint64_t> result_numbers;  // what the result has beside tensors, and
   std::shared_ptr<const void> form;           // the rest of it
@@ -70,25 +63,14 @@ class CallRecording {
   void run(CompiledCore::Body body, Location where);
   void find_changes();
   void find_roots(Location where);
-  void list_program();
+  void find_sources();
   bool is_local(const CaptureScope::Gradient& gradient) const;
   bool is_reachable(const Tensor& hidden) const;
-  std::int32_t output_of(const Node* n) const;
-  Place place_of(const Node* leaf) const;
+  Place place_of(const Node* leaf) const override;
   Place gradient_place(const CaptureScope::Gradient& gradient) const;
   ResultSource source_of(const Tensor& value) const;
 
-  CaptureScope scope_;
-  struct StandIn {
-    Tensor tensor;
-    const Node* node;  // before the function ran
-    std::uint64_t version;
-    std::int32_t argument;
-    bool is_gradient;
-  };
-  std::vector<StandIn> stand_ins_;
   std::vector<Tensor> tensors_;  // stand-ins of the arguments, as the function gets them
-  std::vector<Tensor> values_;   // results of the function
   struct Written {
     Tensor target, value;
     std::int32_t placeholder = -1;
@@ -96,10 +78,6 @@ class CallRecording {
   std::vector<Written> written_;
   std::vector<std::pair<CaptureScope::Gradient, Tensor>> gradients_;  // and what they are afterwards
   std::vector<const TensorImpl*> constants_;                          // identities that only the function knows
-  Tensor last_effect_;  // of the calls that the function has made: computed with its results
-  std::vector<Node*> roots_;
-  Walk walk_;
-  std::uint64_t key_ = 0, first_draw_ = 0;
   bool must_run_ = false;
 };
 

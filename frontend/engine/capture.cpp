@@ -253,13 +253,14 @@ std::unique_ptr<NodeExtra> make_extra(Op op, const TensorType& type, std::span<c
                                       const Attributes& attributes) {
   const bool attributes_inside = !attributes.integers.empty() && family(op) != Family::reduce;
   if (type.shape.rank() <= Node::kInlineRank && !attributes_inside && attributes.scalars.empty() &&
-      tensors.size() <= Node::kInlineInputs)
+      tensors.size() <= Node::kInlineInputs && attributes.subgraphs == nullptr)
     return nullptr;
   auto extra = std::make_unique<NodeExtra>();
   if (type.shape.rank() > Node::kInlineRank) extra->sizes = type.shape;
   if (attributes_inside) extra->attributes.assign(attributes.integers.begin(), attributes.integers.end());
   extra->scalars.assign(attributes.scalars.begin(), attributes.scalars.end());
   extra->more_inputs.reserve(tensors.size());
+  if (attributes.subgraphs != nullptr) extra->subgraphs = attributes.subgraphs->shared_from_this();
   return extra;
 }
 
@@ -278,7 +279,7 @@ Tensor record_node(const Call& call, std::span<const Tensor> tensors, const Attr
   if (tensors.size() > few.size()) many.resize(tensors.size());
   const std::span<TensorType> types = many.empty() ? std::span(few).first(tensors.size()) : std::span(many);
   for (std::size_t i = 0; i < tensors.size(); ++i) types[i] = tensors[i].node()->type();
-  const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where);
+  const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where, attributes.subgraphs);
   // Inside a function that is being compiled a view is recorded: its operand may be an argument, another one at replay.
   if (is_view_op(op) && !in_capture_scope())
     if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers))

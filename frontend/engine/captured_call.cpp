@@ -9,10 +9,8 @@
 #include "fermata/autograd.h"
 #include "fermata/random.h"
 #include "frontend/engine/alias.h"
-#include "frontend/engine/compile_policy.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "ir/error.h"
-#include "runtime/backend_memory.h"
 #include "runtime/effects.h"
 
 namespace fermata {
@@ -51,7 +49,7 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
       numbers_(numbers.begin(), numbers.end()),
       context_(context),
       must_run_(recording.must_run()),
-      program_(std::move(recording.program)),
+      captured_(std::move(recording.program)),
       results_(std::move(recording.results)),
       result_numbers_(std::move(recording.result_numbers)),
       form_(std::move(recording.form)),
@@ -73,32 +71,15 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
           2701, format_error(2701, "UnsupportedError",
                              "a compiled function writes a tensor that existed before into another one", {}, where,
                              "assign a computed value, or copy() it"));
-  if (!program_.nodes.empty()) take_plan(recording);
+  captured_.compile(recording.walk());
+  for (const std::uint32_t leaf : captured_.leaves()) {
+    const Place& place = captured_.program().leaves[leaf];
+    if (!place.is_of_argument() || place.is_gradient) layouts_.emplace_back(place, captured_.leaf_node(leaf).type);
+  }
   has_conditions_ = !settings_.empty() || !layouts_.empty() || !writes_.empty() || !gradient_conditions_.empty();
-  gives_outputs_ = writes_.empty() && gradient_changes_.empty() && results_.size() == output_types_.size();
+  gives_outputs_ = writes_.empty() && gradient_changes_.empty() && results_.size() == captured_.output_types().size();
   for (std::size_t i = 0; i < results_.size(); ++i)
     gives_outputs_ = gives_outputs_ && results_[i].output == static_cast<std::int32_t>(i);
-}
-
-void CapturedCall::take_plan(const CallRecording& recording) {
-  const Walk& walk = recording.walk();
-  entry_ = PlanCache::instance().find(walk.order[walk.outputs.back()].node->hash, walk.key);
-  plan_ = compile_entry(*entry_, walk);
-  has_effects_ = plan_->has_boxed_calls();
-  std::vector<const Node*> records;
-  for (const Walk::Entry& e : walk.order) records.push_back(e.node);
-  bound_.bind(*plan_, records);
-  for (const std::uint32_t record : plan_->leaf_records) {
-    plan_leaves_.push_back(static_cast<std::uint32_t>(program_.nodes[record].leaf));
-    const Place& place = program_.leaves[plan_leaves_.back()];
-    if (!place.is_of_argument() || place.is_gradient) layouts_.emplace_back(place, program_.nodes[record].type);
-  }
-  for (const std::uint32_t i : walk.outputs) output_types_.push_back(walk.order[i].node->type());
-  for (std::size_t slot = 0; slot < plan_->scalars.size(); ++slot) {
-    const ScalarSource& s = plan_->scalars[slot];
-    const ProgramNode& n = program_.nodes[s.record];
-    if (n.is_drawn) random_.push_back({slot, s.index == 1 ? n.scalars[1] : 0, s.index == 0});
-  }
 }
 
 /// Whether an argument is also a tensor from outside, and the function changes it by one name or the other.
@@ -115,7 +96,8 @@ bool CapturedCall::changes_an_argument(std::span<const Tensor> arguments) const 
     if (std::ranges::any_of(writes_, [&](const WriteBack& w) { return is(w.target, t); })) return true;
     if (std::ranges::any_of(gradient_conditions_, [&](const GradientCondition& c) { return is(c.gradient, t); }))
       return true;
-    if (writes_arguments && std::ranges::any_of(program_.leaves, [&](const Place& p) { return is(p, t); })) return true;
+    if (writes_arguments && std::ranges::any_of(captured_.program().leaves, [&](const Place& p) { return is(p, t); }))
+      return true;
   }
   return false;
 }
@@ -141,29 +123,22 @@ bool CapturedCall::all_conditions_hold(std::span<const Tensor> arguments) const 
 }
 
 void CapturedCall::run(Replayer& r, std::span<const Tensor> arguments, Location where) const {
-  for (const std::uint32_t leaf : plan_leaves_) {
-    const Place& place = program_.leaves[leaf];
+  const BackendKey backend = captured_.backend();
+  for (const std::uint32_t leaf : captured_.leaves()) {
+    const Place& place = captured_.program().leaves[leaf];
     if (place.is_of_leaf()) [[unlikely]]
       r.held.emplace_back();
     Tensor none;
     const Tensor& t = place.find(arguments, r.held.empty() ? none : r.held.back());
     if (t.node()->pending()) tensor_hooks.materialize(t.node(), "a compiled function uses a pending tensor", where);
-    r.leaves.push_back(
-        leaf_buffer(*t.node(), *t.node()->storage.load(std::memory_order_acquire), plan_->backend, r.staged));
+    r.leaves.push_back(leaf_buffer(*t.node(), *t.node()->storage.load(std::memory_order_acquire), backend, r.staged));
   }
-  if (has_effects_) [[unlikely]]
+  if (captured_.has_boxed_calls()) [[unlikely]]  // they come after those that the thread has recorded
     run_effects(where);
-  for (std::size_t i = 0; i < output_types_.size(); ++i) {
-    const bool is_given = plan_->slots[plan_->output_slots[i]].is_given;
-    r.storage.emplace_back(is_given ? nullptr : allocate_on(plan_->backend, r.bound.output_bytes(i)));
-    r.buffers.push_back(is_given ? nullptr : r.storage.back()->data);
-  }
-  r.bound.run(*plan_, r.leaves, r.buffers, r.storage);
-  for (std::size_t i = 0; has_effects_ && i < r.storage.size(); ++i)
-    if (r.storage[i] == nullptr) r.storage[i] = r.bound.take_output(i);
+  captured_.run(r);
   for (std::size_t i = 0; i < r.storage.size(); ++i)
-    r.outputs.emplace_back(make_leaf(output_types_[i], r.storage[i].release(), plan_->backend, Node::kTensor),
-                           DispatchKeySet(plan_->backend) | Functionality::dense);
+    r.outputs.emplace_back(make_leaf(captured_.output_types()[i], r.storage[i].release(), backend, Node::kTensor),
+                           DispatchKeySet(backend) | Functionality::dense);
 }
 
 Tensor CapturedCall::value_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const {
@@ -213,14 +188,11 @@ void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, Compil
                           Location where) const {
   struct Clear {
     Replayer& r;
-    ~Clear() {
-      r.leaves.clear(), r.buffers.clear(), r.staged.clear(), r.storage.clear(), r.outputs.clear(), r.results.clear(),
-          r.held.clear();
-    }
+    ~Clear() { r.clear(), r.outputs.clear(), r.results.clear(), r.held.clear(); }
   } const clear{r};
   ReplayDraws draws(draws_);  // also where nothing needs the numbers
-  for (const RandomScalar& s : random_) r.bound.scalars()[s.slot] = s.is_key ? draws.key() : draws.first() + s.delta;
-  if (plan_ != nullptr) run(r, arguments, where);
+  captured_.set_draws(r, draws.key(), draws.first());
+  if (captured_.has_plan()) run(r, arguments, where);
   if (!gives_outputs_) {
     for (const ResultSource& source : results_) r.results.push_back(result_of(source, r, arguments));
     write_back(r, arguments, where);

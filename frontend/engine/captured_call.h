@@ -1,7 +1,6 @@
-// A captured call of a compiled function: the plan bound to its sizes, and where buffers come from and results go.
+// A captured call of a compiled function: its program, what it is found by, and where results and writes go.
 //
-// Nothing of it changes once it is made, but for the list of idle replayers: each has buffers and scalars of its own,
-// so that any number of threads replay one call at once.
+// Nothing of it changes once it is made, but for the list of idle replayers.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +12,9 @@
 #include "dispatch/operator.h"
 #include "fermata/compile.h"
 #include "frontend/engine/call_recording.h"
+#include "frontend/engine/captured_program.h"
 #include "frontend/transforms/autocast/autocast.h"
 #include "ir/key_set.h"
-#include "runtime/bound_plan.h"
-#include "runtime/plan_cache.h"
 
 namespace fermata {
 
@@ -40,12 +38,8 @@ struct CaptureContext {
 };
 
 /// What one replay works with; empty between replays but for the plan.
-struct Replayer {
-  explicit Replayer(const BoundPlan& plan) : bound(plan) {}
-  BoundPlan bound;
-  std::vector<LeafBuffer> leaves;
-  std::vector<void*> buffers;
-  std::vector<StoragePtr> staged, storage;
+struct Replayer : CapturedProgram::Runner {
+  using Runner::Runner;
   std::vector<Tensor> outputs, results, held;  // held: gradients that the run reads
 };
 
@@ -75,7 +69,7 @@ class CapturedCall {
   }
   /// The function is to be run instead.
   bool must_run() const { return must_run_; }
-  std::unique_ptr<Replayer> make_replayer() const { return std::make_unique<Replayer>(bound_); }
+  std::unique_ptr<Replayer> make_replayer() const { return std::make_unique<Replayer>(captured_); }
   void replay(Replayer& replayer, std::span<const Tensor> arguments, CompiledCore::Deliver deliver,
               Location where) const;
   /// UserError FM1702, naming the first difference, if another recording of the call is another program.
@@ -86,7 +80,7 @@ class CapturedCall {
   std::uint32_t users = 0;
   bool is_forgotten = false;
   bool is_checked = false;  // recorded a second time and found the same
-  std::vector<std::unique_ptr<Replayer>> idle;
+  IdleRunners<Replayer> idle;
 
  private:
   static bool wants_grad(const Tensor& t) {
@@ -98,7 +92,6 @@ class CapturedCall {
     return first;
   }
   bool all_conditions_hold(std::span<const Tensor> arguments) const;
-  void take_plan(const CallRecording& recording);
   bool changes_an_argument(std::span<const Tensor> arguments) const;
   void run(Replayer& r, std::span<const Tensor> arguments, Location where) const;
   void write_back(const Replayer& r, std::span<const Tensor> arguments, Location where) const;
@@ -111,10 +104,9 @@ class CapturedCall {
   std::vector<std::uint64_t> numbers_;
   CaptureContext context_;
   bool must_run_ = false, changes_an_argument_ = false, has_conditions_ = false;
-  bool has_effects_ = false;    // calls of kernels among its steps, which come after those that the thread has recorded
   bool gives_outputs_ = false;  // results are the outputs of the plan, each once, and nothing else becomes of those
 
-  Program program_;
+  CapturedProgram captured_;
   std::vector<ResultSource> results_;
   std::vector<std::uint64_t> result_numbers_;
   std::shared_ptr<const void> form_;
@@ -124,19 +116,6 @@ class CapturedCall {
   std::vector<CaptureScope::SettingRead> settings_;
   std::vector<std::pair<Place, Layout>> layouts_;  // of leaves that are no arguments
   std::uint64_t draws_ = 0;
-
-  PlanEntryPtr entry_;
-  const Plan* plan_ = nullptr;
-  BoundPlan bound_;                         // never run: what replayers are copies of
-  std::vector<std::uint32_t> plan_leaves_;  // among the program's
-  std::vector<TensorType> output_types_;
-  /// A scalar that moves with the generator: its number in the plan, and how far into the reserved range it lies.
-  struct RandomScalar {
-    std::size_t slot;
-    std::uint64_t delta;
-    bool is_key;
-  };
-  std::vector<RandomScalar> random_;
 };
 
 }  // namespace fermata

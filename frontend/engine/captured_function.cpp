@@ -4,36 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <mutex>
 
-#include "dispatch/devices.h"
 #include "dispatch/kernel_table.h"
 #include "fermata/ops.h"
-#include "frontend/engine/capture_scope.h"
-#include "frontend/engine/compile_policy.h"
-#include "frontend/engine/generator_scope.h"
+#include "frontend/engine/function_recording.h"
 #include "frontend/ops/calls.h"
-#include "frontend/transforms/autocast/autocast.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
-#include "ir/custom_op.h"
+#include "ir/error.h"
+#include "ir/ops/control.h"
 #include "runtime/backend_memory.h"
-#include "runtime/effects.h"
-#include "runtime/walk.h"
 
 namespace fermata {
 namespace {
-
-/// The key of the generator while a function is captured: draws with it are those that run() gives another key.
-constexpr std::uint64_t kCapturedKey = 0x6a09e667f3bcc908;
-
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-  x = (x ^ x >> 27) * 0x94d049bb133111eb;
-  return x ^ x >> 31;
-}
 
 /// A value of that type that is pending for ever, so that reading it is an error.
 Tensor placeholder(const TensorType& type, BackendKey backend, const CaptureScope& scope) {
@@ -50,16 +33,58 @@ Tensor placeholder(const TensorType& type, BackendKey backend, const CaptureScop
                                             "make it a part of what the function takes and gives"));
 }
 
-struct UndoWrites {
-  CaptureScope& scope;
-  ~UndoWrites() { scope.undo_writes(), scope.undo_gradients(); }
-};
-
 }  // namespace
 
-std::uint64_t stream_key(double seed, std::uint64_t run) {
-  return mixed(std::bit_cast<std::uint64_t>(seed) ^ mixed(run));
-}
+/// Every result is an output of the program, and one of its own.
+class CapturedFunction::Recording : public FunctionRecording {
+ public:
+  Recording(const TensorFunction& f, std::span<const TensorType> arguments, BackendKey backend, std::string_view what,
+            Location where)
+      : FunctionRecording(CaptureScope::Of::control_flow) {
+    std::vector<Tensor> placeholders;
+    for (const TensorType& type : arguments) {
+      placeholders.push_back(placeholder(type, backend, scope_));
+      add_stand_in(placeholders.back(), placeholders.size() - 1);
+    }
+    {
+      const KeyGuard plain({}, Functionality::autograd);
+      const RecordingGuards guards(scope_, Generator(ops::kStreamKey));
+      take_results(f(placeholders), what, where);
+      require_no_writes(what, where);
+      for (Tensor& t : values_) {
+        const Node* n = t.node();
+        const bool computed_here = n->pending() && scope_.made(n) && n->op != Op::input;
+        if (!computed_here || std::ranges::find(roots_, n) != roots_.end()) t = copy(t, where);
+        add_root(t.node());
+      }
+    }
+    if (has_effects()) add_root(last_effect_.node());
+    const auto is_leaf = [&](const Node* n) { return n->op == Op::input || !scope_.made(n); };
+    const Walk::IsLeaf leaves(is_leaf);
+    list_program({.key = ops::kStreamKey, .first = 0, .count = ~std::uint64_t{0}}, &leaves);
+  }
+
+  bool has_effects() const { return last_effect_.defined(); }
+  std::vector<TensorType> result_types() const {
+    std::vector<TensorType> types;
+    for (const Tensor& t : values_) types.push_back(type_of(t));
+    return types;
+  }
+  /// Of the program, by result.
+  std::vector<std::size_t> outputs() const {
+    std::vector<std::size_t> outputs;
+    for (const Tensor& t : values_) outputs.push_back(static_cast<std::size_t>(output_of(t.node())));
+    return outputs;
+  }
+
+ private:
+  void require_no_writes(std::string_view what, Location where) const {
+    if (!scope_.writes().empty()) throw_writes(what, scope_.writes()[0].target, where);
+    for (const CaptureScope::Gradient& g : scope_.gradients())
+      if (g.leaf->grad.impl() != g.before.impl())
+        throw_writes(what, g.leaf->grad.defined() ? g.leaf->grad : g.before, where);
+  }
+};
 
 void copy_view(const TensorView& from, void* to, BackendKey backend, Location where) {
   const Shape dense = dense_strides(std::span(from.sizes, from.rank));
@@ -70,140 +95,98 @@ void copy_view(const TensorView& from, void* to, BackendKey backend, Location wh
 
 CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const TensorType> arguments, BackendKey backend,
                                    std::string_view what, Location where)
-    : reads_(arguments.size()), where_(where) {
-  const bool is_compared = in_capture_scope();
-  const KeyGuard plain({}, Functionality::autograd);
-  CaptureScope scope(CaptureScope::Of::control_flow);
-  const FreshAutocastCache casts;
-  const GeneratorScope draws{Generator(kCapturedKey)};
-  const UndoWrites undo{scope};
-  std::vector<Tensor> placeholders;
-  for (const TensorType& type : arguments) placeholders.push_back(placeholder(type, backend, scope));
-  const EffectScope effects;
-  std::vector<Tensor> results = f(placeholders);
-  if (!scope.writes().empty()) throw_writes(what, scope.writes()[0].target, where);
-  for (const CaptureScope::Gradient& g : scope.gradients())
-    if (g.leaf->grad.impl() != g.before.impl())
-      throw_writes(what, g.leaf->grad.defined() ? g.leaf->grad : g.before, where);
-  std::vector<Node*> roots;
-  for (Tensor& t : results) {
-    require_defined(what, t, where);
-    results_.push_back(type_of(t));
-    const Node* n = t.node();
-    const bool computed_here = n->pending() && scope.made(n) && n->op != Op::input;
-    if (!computed_here || std::ranges::find(roots, n) != roots.end()) t = copy(t, where);
-    roots.push_back(t.node());
-  }
-  if (Node* const effect = pending_effect(); effect != nullptr && std::ranges::find(roots, effect) == roots.end()) {
-    roots.push_back(effect);
-  }
-  has_effects_ = pending_effect() != nullptr;
-  Walk walk;
-  const auto is_leaf = [&](const Node* n) { return n->op == Op::input || !scope.made(n); };
-  const Walk::IsLeaf leaves(is_leaf);
-  walk.run(roots, true, &leaves);
-  entry_ = PlanCache::instance().find(roots.back()->hash, walk.key);
-  plan_ = compile_entry(*entry_, walk);
-  std::vector<const Node*> records;
-  for (const Walk::Entry& e : walk.order) records.push_back(e.node);
-  bound_.bind(*plan_, records);
-  idle_.reserve(16);
-  for (const Node* root : std::span(roots).first(results.size())) {
-    std::size_t output = 0;
-    while (walk.order[walk.outputs[output]].node != root) ++output;
-    outputs_.push_back(output);
-  }
-  take_leaves(walk, placeholders, scope);
-  if (is_compared) list_program(walk);
-  for (std::size_t slot = 0; slot < plan_->scalars.size(); ++slot) {
-    const ScalarSource& s = plan_->scalars[slot];
-    const Node& n = *walk.order[s.record].node;
-    if (draws_numbers(n.op) && n.extra->scalars[0] == kCapturedKey)
-      random_.push_back({slot, s.index == 0, n.extra->scalars[1]});
-  }
+    : CapturedFunction(Recording(f, arguments, backend, what, where), arguments, where) {}
+
+CapturedFunction::CapturedFunction(Recording&& recording, std::span<const TensorType> arguments, Location where)
+    : where_(where),
+      has_effects_(recording.has_effects()),
+      reads_(arguments.size()),
+      captured_(std::move(recording.program)),
+      outputs_(recording.outputs()) {
+  arguments_.assign(arguments.begin(), arguments.end()), results_ = recording.result_types();
+  captured_.compile(recording.walk());
+  take_captures(arguments.size());
 }
 
-void CapturedFunction::list_program(const Walk& walk) {
-  std::vector<const Leaf*> read(walk.order.size());
-  for (std::size_t i = 0; i < leaves_.size(); ++i) read[plan_->leaf_records[i]] = &leaves_[i];
-  for (std::uint32_t i = 0; i < walk.order.size(); ++i) {
-    program_.nodes.push_back(program_node(walk, i, {kCapturedKey, 0, ~std::uint64_t{0}}, program_.leaves.size()));
-    if (program_.nodes.back().leaf < 0) continue;
-    Place place{.is_constant = true};  // also what the plan does not read
-    if (read[i] != nullptr && read[i]->constant.defined())
-      place.hidden = read[i]->constant;
-    else if (read[i] != nullptr)
-      place.argument = static_cast<std::int32_t>(read[i]->operand);
-    program_.leaves.push_back(std::move(place));
-  }
-}
-
-void CapturedFunction::take_leaves(const Walk& walk, std::span<const Tensor> placeholders, const CaptureScope& scope) {
-  for (const std::uint32_t record : plan_->leaf_records) {
-    const Node* n = walk.order[record].node;
-    Leaf leaf;
-    leaf.strided = !n->is_dense_leaf();
-    if (leaf.strided) leaf.strides = n->extra->strides, leaf.offset = n->extra->offset;
-    const auto argument = std::ranges::find_if(placeholders, [n](const Tensor& t) { return t.node() == n; });
-    if (argument != placeholders.end()) {
-      leaf.operand = static_cast<std::size_t>(argument - placeholders.begin());
-      reads_[leaf.operand] = true;
-    } else if (const Tensor* from_outside = scope.identity_of(n)) {
-      leaf.operand = placeholders.size() + hidden_.size();
-      hidden_.push_back(*from_outside);
-    } else {
-      const_cast<Node*>(n)->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
-      leaf.constant = Tensor(const_cast<Node*>(n), DispatchKeySet(n->backend) | Functionality::dense);
+/// What the plan reads and is no argument becomes one; the rest of the leaves are read by nobody.
+void CapturedFunction::take_captures(std::size_t arguments) {
+  std::vector<bool> is_read(captured_.program().leaves.size());
+  for (const std::uint32_t leaf : captured_.leaves()) {
+    Place& place = captured_.place(leaf);
+    is_read[leaf] = true;
+    if (place.is_of_argument()) {
+      reads_[static_cast<std::size_t>(place.argument)] = true;
+      continue;
     }
-    leaves_.push_back(std::move(leaf));
+    // Whoever captures this function has made its constants, too.
+    if (place.is_constant && in_capture_scope()) capture_scope->mark(place.hidden.node());
+    captures_.push_back(std::move(place.hidden));
+    place = {.argument = static_cast<std::int32_t>(arguments + captures_.size() - 1)};
   }
+  for (std::uint32_t leaf = 0; leaf < is_read.size(); ++leaf)
+    if (!is_read[leaf]) captured_.place(leaf) = {};
 }
 
-LeafBuffer CapturedFunction::buffer_of(const Leaf& leaf, std::span<const TensorView> operands,
-                                       std::vector<StoragePtr>& copies) const {
-  if (leaf.constant.defined()) {
-    const Node& n = *leaf.constant.node();
-    return leaf_buffer(n, *n.storage.load(std::memory_order_acquire), plan_->backend, copies);
+void CapturedFunction::arrange(std::span<const std::size_t> places, std::span<const TensorType> arguments) {
+  for (const std::uint32_t leaf : captured_.leaves()) {
+    Place& place = captured_.place(leaf);
+    place.argument = static_cast<std::int32_t>(places[static_cast<std::size_t>(place.argument)]);
   }
-  const TensorView& v = operands[leaf.operand];
+  arguments_.assign(arguments.begin(), arguments.end());
+  captures_.clear();
+}
+
+Graph CapturedFunction::graph() const {
+  std::vector<std::uint32_t> results;
+  for (const std::size_t output : outputs_) results.push_back(captured_.output_nodes()[output]);
+  return graph_of(captured_.program(), arguments_, results, ops::kStreamKey);
+}
+
+LeafBuffer CapturedFunction::buffer_of(std::uint32_t leaf, std::span<const TensorView> arguments,
+                                       std::vector<StoragePtr>& copies) const {
+  const TensorView& v = arguments[static_cast<std::size_t>(captured_.program().leaves[leaf].argument)];
+  const Layout& layout = captured_.leaf_node(leaf).type;
   const std::span<const std::int64_t> sizes(v.sizes, v.rank), strides(v.strides, v.rank);
-  if (leaf.strided) {
-    if (!std::ranges::equal(leaf.strides, strides)) throw_internal("a captured function meets another layout", where_);
-    return {static_cast<std::byte*>(v.data) - leaf.offset * static_cast<std::int64_t>(byte_size(v.dtype)), v.buffer};
+  if (layout.strides.rank() != 0 || layout.offset != 0) {
+    if (!std::ranges::equal(layout.strides, strides))
+      throw_internal("a captured function meets another layout", where_);
+    return {static_cast<std::byte*>(v.data) - layout.offset * static_cast<std::int64_t>(byte_size(v.dtype)), v.buffer};
   }
   if (is_dense(sizes, strides)) return {v.data, v.buffer};
-  copies.emplace_back(allocate_on(plan_->backend, static_cast<std::size_t>(v.element_count()) * byte_size(v.dtype)));
-  copy_view(v, copies.back()->data, plan_->backend, where_);
+  copies.emplace_back(allocate_on(backend(), static_cast<std::size_t>(v.element_count()) * byte_size(v.dtype)));
+  copy_view(v, copies.back()->data, backend(), where_);
   return {copies.back()->data};
 }
 
-void CapturedFunction::run(std::span<const TensorView> operands, std::span<void* const> results, std::uint64_t key) {
-  std::vector<StoragePtr> copies;
-  std::vector<LeafBuffer> leaves;
-  std::vector<void*> outputs(plan_->output_slots.size());
-  for (const Leaf& leaf : leaves_) leaves.push_back(buffer_of(leaf, operands, copies));
-  for (std::size_t i = 0; i < results.size(); ++i) outputs[outputs_[i]] = results[i];
-  const Lease lease(*this);
-  for (std::size_t i = 0; i < outputs.size(); ++i)  // what a call with an effect gives, and nobody reads
-    if (outputs[i] == nullptr && !plan_->slots[plan_->output_slots[i]].is_given) {
-      copies.emplace_back(allocate_on(plan_->backend, lease.bound->output_bytes(i)));
-      outputs[i] = copies.back()->data;
+/// What one run works with.
+struct CapturedFunction::Lease {
+  explicit Lease(const CapturedFunction& f) : function(f) {
+    {
+      const std::lock_guard held(f.lock_);
+      runner = f.idle_.take();
     }
-  for (const RandomScalar& r : random_) lease.bound->scalars()[r.slot] = r.is_key ? key : r.offset;
-  lease.bound->run(*plan_, leaves, outputs);
-}
-
-CapturedFunction::Lease::Lease(CapturedFunction& f) : function(f) {
-  {
-    const std::lock_guard held(f.lock_);
-    if (!f.idle_.empty()) bound = std::move(f.idle_.back()), f.idle_.pop_back();
+    if (runner == nullptr) runner = std::make_unique<CapturedProgram::Runner>(f.captured_);
   }
-  if (bound == nullptr) bound = std::make_unique<BoundPlan>(f.bound_);
-}
+  ~Lease() {
+    runner->clear();
+    const std::lock_guard held(function.lock_);
+    function.idle_.give_back(runner);
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  const CapturedFunction& function;
+  std::unique_ptr<CapturedProgram::Runner> runner;
+};
 
-CapturedFunction::Lease::~Lease() {
-  const std::lock_guard held(function.lock_);
-  if (function.idle_.size() < function.idle_.capacity()) function.idle_.push_back(std::move(bound));
+void CapturedFunction::run(std::span<const TensorView> arguments, std::span<void* const> results,
+                           std::uint64_t key) const {
+  const Lease lease(*this);
+  CapturedProgram::Runner& r = *lease.runner;
+  for (const std::uint32_t leaf : captured_.leaves()) r.leaves.push_back(buffer_of(leaf, arguments, r.staged));
+  r.buffers.resize(captured_.output_types().size());
+  for (std::size_t i = 0; i < results.size(); ++i) r.buffers[outputs_[i]] = results[i];
+  captured_.set_draws(r, key, 0);
+  captured_.run(r);
 }
 
 }  // namespace fermata

@@ -1,7 +1,8 @@
-// A function that was captured once and can be run on buffers: what the steps of control flow call.
+// A function that was captured once and can be run on buffers: what a node of a control-flow op owns and calls.
 //
-// Like compile(fn), but its arguments need not exist: stand-ins have a type and no data. What it mentions without
-// taking it becomes operands after the arguments. It draws from a stream of its own, whose key is given to every run.
+// Like compile(fn), but its arguments need not exist: stand-ins have a type and no data. All that it reads are
+// arguments: what it mentions without taking it, and constants that it makes, come after those that it takes. It draws
+// from a stream of its own, whose key is given to every run.
 #pragma once
 
 #include <cstdint>
@@ -11,79 +12,54 @@
 #include <vector>
 
 #include "fermata/tensor_tree.h"
-#include "frontend/engine/recorded_program.h"
+#include "frontend/engine/captured_program.h"
 #include "frontend/engine/spin_lock.h"
-#include "runtime/bound_plan.h"
-#include "runtime/plan_cache.h"
 
 namespace fermata {
 
-/// The key of run number `run` of a control-flow call, whose seed is a draw from the generator that it was made under.
-std::uint64_t stream_key(double seed, std::uint64_t run);
-
-class CapturedFunction {
+class CapturedFunction final : public Subgraph {
  public:
   /// Runs f on stand-ins of the arguments, no gradients recorded. `what` is the control-flow function, for errors:
   /// UnsupportedError FM2760 where f writes a tensor from outside in place.
   CapturedFunction(const TensorFunction& f, std::span<const TensorType> arguments, BackendKey backend,
                    std::string_view what, Location where);
 
-  const std::vector<TensorType>& results() const { return results_; }
-  /// What f mentions and the plan reads.
-  const std::vector<Tensor>& hidden() const { return hidden_; }
+  /// What f reads beside its arguments, until arrange() is called: tensors that it mentions and constants that it
+  /// makes.
+  const std::vector<Tensor>& captures() const { return captures_; }
+  /// Whether the plan reads an argument.
   bool reads(std::size_t argument) const { return reads_[argument]; }
-  bool draws() const { return !random_.empty(); }
+  /// From here on the arguments are those of the node: `places` says for each argument, and then for each capture,
+  /// which of them it is. Those that are not read need no place.
+  void arrange(std::span<const std::size_t> places, std::span<const TensorType> arguments);
+  static constexpr std::size_t kNoPlace = ~std::size_t{0};
+
+  bool draws() const { return captured_.draws(); }
   /// Whether a run makes calls that have an effect.
   bool has_effects() const { return has_effects_; }
-  BackendKey backend() const { return plan_->backend; }
-  /// Of one that is captured while another function is: what to compare. Arguments are operands of run().
-  const Program& program() const { return program_; }
+  BackendKey backend() const { return captured_.backend(); }
+  const Program& program() const { return captured_.program(); }
+  Graph graph() const override;
 
-  /// `operands` are the arguments, then what is hidden; results are dense. Several threads may call this.
-  void run(std::span<const TensorView> operands, std::span<void* const> results, std::uint64_t key);
+  /// Results are dense. Several threads may call this.
+  void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const;
 
  private:
-  struct Leaf {
-    std::size_t operand = 0;
-    Tensor constant{};     // made inside; undefined for an operand
-    bool strided = false;  // as it was captured, with
-    Shape strides{};
-    std::int64_t offset = 0;
-  };
-  struct RandomScalar {
-    std::size_t slot;
-    bool is_key;
-    std::uint64_t offset;
-  };
+  class Recording;
+  struct Lease;
+  CapturedFunction(Recording&& recording, std::span<const TensorType> arguments, Location where);
+  void take_captures(std::size_t arguments);
+  LeafBuffer buffer_of(std::uint32_t leaf, std::span<const TensorView> arguments,
+                       std::vector<StoragePtr>& copies) const;
 
-  /// A bound plan of one run.
-  struct Lease {
-    explicit Lease(CapturedFunction& f);
-    ~Lease();
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    CapturedFunction& function;
-    std::unique_ptr<BoundPlan> bound;
-  };
-
-  void list_program(const Walk& walk);
-  void take_leaves(const Walk& walk, std::span<const Tensor> placeholders, const class CaptureScope& scope);
-  LeafBuffer buffer_of(const Leaf& leaf, std::span<const TensorView> operands, std::vector<StoragePtr>& copies) const;
-
-  bool has_effects_ = false;
-  std::vector<TensorType> results_;
-  std::vector<Tensor> hidden_;
-  std::vector<bool> reads_;
   Location where_;
-  Program program_;
-  PlanEntryPtr entry_;
-  const Plan* plan_ = nullptr;
-  BoundPlan bound_;  // never run: what those that run are copies of
-  SpinLock lock_;    // of the list, never held over a run
-  std::vector<std::unique_ptr<BoundPlan>> idle_;
-  std::vector<Leaf> leaves_;
-  std::vector<std::size_t> outputs_;  // of the plan, by result
-  std::vector<RandomScalar> random_;
+  bool has_effects_ = false;
+  std::vector<bool> reads_;
+  std::vector<Tensor> captures_;
+  CapturedProgram captured_;
+  std::vector<std::size_t> outputs_;  // of the program, by result
+  mutable SpinLock lock_;             // of the list, never held over a run
+  mutable IdleRunners<CapturedProgram::Runner> idle_;
 };
 
 /// Copies a tensor to another place of the same type, dense and row-major.

@@ -25,8 +25,6 @@ namespace {
 
 /// Signatures kept per function; the least recently used goes.
 constexpr std::size_t kMaxCaptures = 64;
-/// Replayers that a capture keeps for threads to come.
-constexpr std::size_t kMaxIdle = 16;
 
 std::atomic<bool> check_replay{[] {
 #ifdef NDEBUG
@@ -79,7 +77,7 @@ void CompiledCore::State::find(Taken& taken, std::span<const Tensor> args, std::
         if (c->number <= after || !c->matches(args, numbers, context)) continue;
         c->used = ++clock, ++c->users;
         taken.call = c.get(), taken.is_checked = c->is_checked;
-        if (!c->idle.empty()) taken.replayer = std::move(c->idle.back()), c->idle.pop_back();
+        taken.replayer = c->idle.take();
         break;
       }
     }
@@ -92,7 +90,7 @@ void CompiledCore::State::find(Taken& taken, std::span<const Tensor> args, std::
 
 void CompiledCore::State::keep(Taken& taken, std::unique_ptr<CapturedCall> call) {
   List dropped;  // after the lock
-  dropped.reserve(kMaxCaptures + 1), call->idle.reserve(kMaxIdle);
+  dropped.reserve(kMaxCaptures + 1);
   const std::lock_guard held(lock);
   for (auto at = captured.begin(); at != captured.end();) {  // none is for a kernel table that is no more
     if ((*at)->is_of_table_like(*call))
@@ -124,8 +122,8 @@ void CompiledCore::State::give_back(Taken& taken) {
   CapturedCall& c = *std::exchange(taken.call, nullptr);
   if (--c.users == 0 && c.is_forgotten)
     forgotten.reset(&c);
-  else if (taken.replayer != nullptr && c.idle.size() < kMaxIdle)
-    c.idle.push_back(std::move(taken.replayer));
+  else
+    c.idle.give_back(taken.replayer);
 }
 
 void CompiledCore::State::set_checked(CapturedCall& call) {

@@ -8,10 +8,14 @@
 
 #include "dispatch/backend.h"
 #include "dispatch/kernel_table.h"
-#include "dispatch/tuple_results.h"
-#include "frontend/engine/capture_scope.h"
+#include "dispatch/operator.h"
+#include "frontend/engine/function_recording.h"
 #include "frontend/ops/calls.h"
+#include "ir/error.h"
+#include "ir/ops/control.h"
+#include "ir/tuple_layout.h"
 #include "runtime/backend_memory.h"
+#include "runtime/call_attributes.h"
 #include "runtime/effects.h"
 
 namespace fermata {
@@ -30,36 +34,6 @@ template <class T> T read_element(const void* from, BackendKey where) {
     backend(where)->copy_to_host(&value, from, sizeof value);
   return value;
 }
-
-/// A dense view of a buffer.
-struct DenseView {
-  Shape strides;
-  TensorView view;
-  DenseView(void* data, const TensorType& type)
-      : strides(dense_strides(type.shape)),
-        view{data, type.dtype, static_cast<std::uint8_t>(type.shape.rank()), type.shape.data(), strides.data()} {}
-  DenseView(const DenseView&) = delete;
-  DenseView& operator=(const DenseView&) = delete;
-};
-
-class CondStep final : public ControlStep {
- public:
-  CondStep(StepFunction when_true, StepFunction when_false, std::size_t predicate)
-      : branches_{std::move(when_false), std::move(when_true)}, predicate_(predicate) {}
-  bool draws() const override { return branches_[0].function->draws() || branches_[1].function->draws(); }
-  std::vector<const CapturedFunction*> functions() const override {
-    return {branches_[0].function.get(), branches_[1].function.get()};
-  }
-  void run(std::span<const TensorView> operands, std::span<void* const> results, double seed) override {
-    const bool taken = read_element<bool>(operands[predicate_].data, branches_[0].function->backend());
-    const StepFunction& branch = branches_[taken ? 1 : 0];
-    branch.function->run(branch.views(operands), results, stream_key(seed, 0));
-  }
-
- private:
-  std::array<StepFunction, 2> branches_;
-  std::size_t predicate_;
-};
 
 /// Values that a function of a loop takes and gives: read from one set of buffers, written to the other. The last set
 /// written is copied to the results unless it is those.
@@ -96,114 +70,94 @@ class LoopState {
   std::uint64_t runs_ = 0;
 };
 
-std::vector<TensorView> views_at(std::span<const TensorView> operands, std::span<const std::size_t> places) {
-  std::vector<TensorView> views;
-  for (const std::size_t place : places) views.push_back(operands[place]);
-  return views;
+TensorView slice(const TensorView& sequence, std::int64_t at) {
+  const std::int64_t offset = at * sequence.strides[0] * static_cast<std::int64_t>(byte_size(sequence.dtype));
+  return {static_cast<std::byte*>(sequence.data) + offset, sequence.dtype, static_cast<std::uint8_t>(sequence.rank - 1),
+          sequence.sizes + 1, sequence.strides + 1};
 }
 
-class WhileStep final : public ControlStep {
- public:
-  WhileStep(StepFunction condition, StepFunction body, std::vector<std::size_t> init)
-      : condition_(std::move(condition)), body_(std::move(body)), init_(std::move(init)) {}
-  bool draws() const override { return condition_.function->draws() || body_.function->draws(); }
-  std::vector<const CapturedFunction*> functions() const override {
-    return {condition_.function.get(), body_.function.get()};
-  }
-  void run(std::span<const TensorView> operands, std::span<void* const> results, double seed) override {
-    const BackendKey backend = body_.function->backend();
-    LoopState state(body_.function->results(), views_at(operands, init_), results, backend);
-    std::vector<TensorView> condition = condition_.views(operands), body = body_.views(operands);
-    const StoragePtr holds(allocate_on(backend, sizeof(bool)));
-    void* const holds_at[] = {holds->data};
-    std::vector<void*> next(results.size());
-    for (std::uint64_t run = 0;; run += 2) {
-      std::ranges::copy(state.current(), condition.begin()), std::ranges::copy(state.current(), body.begin());
-      condition_.function->run(condition, holds_at, stream_key(seed, run));
-      if (!read_element<bool>(holds->data, backend)) break;
-      for (std::size_t i = 0; i < next.size(); ++i) next[i] = state.next(i);
-      body_.function->run(body, next, stream_key(seed, run + 1));
-      state.advance();
-    }
-    state.deliver({});
-  }
-
- private:
-  StepFunction condition_, body_;
-  std::vector<std::size_t> init_;
-};
-
-class ScanStep final : public ControlStep {
- public:
-  ScanStep(StepFunction body, std::vector<std::size_t> init, std::vector<std::size_t> sequences, std::int64_t length,
-           bool reverse)
-      : body_(std::move(body)),
-        init_(std::move(init)),
-        sequences_(std::move(sequences)),
-        length_(length),
-        reverse_(reverse) {}
-  bool draws() const override { return body_.function->draws(); }
-  std::vector<const CapturedFunction*> functions() const override { return {body_.function.get()}; }
-  std::vector<std::int64_t> numbers() const override { return {length_, reverse_ ? 1 : 0}; }
-  void run(std::span<const TensorView> operands, std::span<void* const> results, double seed) override {
-    const std::span<const TensorType> types = body_.function->results();
-    const std::size_t carries = init_.size();
-    LoopState state(types.first(carries), views_at(operands, init_), results.first(carries), body_.function->backend());
-    std::vector<TensorView> views = body_.views(operands);
-    std::vector<void*> next(types.size());
-    for (std::int64_t step = 0; step < length_; ++step) {
-      const std::int64_t at = reverse_ ? length_ - 1 - step : step;
-      std::ranges::copy(state.current(), views.begin());
-      for (std::size_t k = 0; k < sequences_.size(); ++k)
-        if (sequences_[k] != StepFunction::kOwn) views[carries + k] = slice(operands[sequences_[k]], at);
-      for (std::size_t i = 0; i < next.size(); ++i)
-        next[i] = i < carries ? state.next(i)
-                              : static_cast<std::byte*>(results[i]) + static_cast<std::size_t>(at) * bytes_of(types[i]);
-      body_.function->run(views, next, stream_key(seed, static_cast<std::uint64_t>(at)));
-      state.advance();
-    }
-    state.deliver({});
-  }
-
- private:
-  static TensorView slice(const TensorView& sequence, std::int64_t at) {
-    const std::int64_t offset = at * sequence.strides[0] * static_cast<std::int64_t>(byte_size(sequence.dtype));
-    return {static_cast<std::byte*>(sequence.data) + offset, sequence.dtype,
-            static_cast<std::uint8_t>(sequence.rank - 1), sequence.sizes + 1, sequence.strides + 1};
-  }
-
-  StepFunction body_;
-  std::vector<std::size_t> init_, sequences_;
-  std::int64_t length_;
-  bool reverse_;
-};
-
-/// What the first operand of a control-flow op leads to.
-struct Handle {
-  std::int64_t address = 0;  // of this, as the element of the leaf
-  std::unique_ptr<ControlStep> step;
-  bool has_seed = false;
-  std::vector<std::int64_t> offsets;  // of the results in the packed one
-};
-
-void free_handle(Storage* s) { delete static_cast<Handle*>(s->owner); }
-
-Tensor make_handle(std::unique_ptr<Handle> handle) {
-  Handle* const h = handle.release();
-  h->address = reinterpret_cast<std::int64_t>(h);
-  Storage* storage = Storage::adopt(&h->address, sizeof h->address, &free_handle, h);
-  Node* leaf = make_leaf({DType::i64, {}}, storage, BackendKey::cpu, Node::kTensor);
-  if (in_capture_scope()) capture_scope->mark(leaf);
-  return Tensor(leaf, DispatchKeySet(BackendKey::cpu) | Functionality::dense);
+/// The buffers of results, which lie in that of the node.
+std::vector<void*> buffers_of(const TensorView& packed, std::span<const TensorType> results) {
+  std::vector<void*> buffers;
+  for (const std::int64_t offset : tuple_layout(results).offsets)
+    buffers.push_back(static_cast<std::byte*>(packed.data) + offset);
+  return buffers;
 }
 
-template <BackendKey B> void run_step(const CallArgs& args) {
-  const auto& handle = *reinterpret_cast<const Handle*>(read_element<std::int64_t>(args.inputs[0].data, B));
-  const double seed = handle.has_seed ? read_element<double>(args.inputs[1].data, B) : 0;
-  std::vector<void*> results;
-  for (const std::int64_t offset : handle.offsets)
-    results.push_back(static_cast<std::byte*>(args.outputs[0].data) + offset);
-  handle.step->run(args.inputs.subspan(handle.has_seed ? 2 : 1), results, seed);
+/// The operands of a call, taken one after the other.
+template <BackendKey B> class OperandReader {
+ public:
+  explicit OperandReader(const CallArgs& args) : rest_(args.inputs) {}
+  std::span<const TensorView> next(std::size_t count) {
+    const auto found = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return found;
+  }
+  double seed(bool is_given) { return is_given ? read_element<double>(next(1)[0].data, B) : 0; }
+
+ private:
+  std::span<const TensorView> rest_;
+};
+
+template <BackendKey B> void run_cond(const CallArgs& args) {
+  const auto op = attributes_of<ops::Cond>(args);
+  OperandReader<B> operands(args);
+  const bool taken = read_element<bool>(operands.next(1)[0].data, B);
+  const double seed = operands.seed(op.seeded.value);
+  const CapturedFunction& branch = captured(taken ? *op.when_true.value : *op.when_false.value);
+  branch.run(operands.next(branch.arguments().size()), buffers_of(args.outputs[0], branch.results()),
+             stream_key(seed, 0));
+}
+
+template <BackendKey B> void run_while(const CallArgs& args) {
+  const auto op = attributes_of<ops::WhileLoop>(args);
+  const CapturedFunction &condition = captured(*op.condition.value), &body = captured(*op.body.value);
+  OperandReader<B> operands(args);
+  const double seed = operands.seed(op.seeded.value);
+  const auto given = operands.next(body.arguments().size());
+  const std::vector<void*> results = buffers_of(args.outputs[0], body.results());
+  LoopState state(body.results(), given.first(results.size()), results, B);
+  std::vector<TensorView> views(given.begin(), given.end());
+  const StoragePtr holds(allocate_on(B, sizeof(bool)));
+  void* const holds_at[] = {holds->data};
+  std::vector<void*> next(results.size());
+  for (std::uint64_t run = 0;; run += 2) {
+    std::ranges::copy(state.current(), views.begin());
+    condition.run(views, holds_at, stream_key(seed, run));
+    if (!read_element<bool>(holds->data, B)) break;
+    for (std::size_t i = 0; i < next.size(); ++i) next[i] = state.next(i);
+    body.run(views, next, stream_key(seed, run + 1));
+    state.advance();
+  }
+  state.deliver(args.where);
+}
+
+template <BackendKey B> void run_scan(const CallArgs& args) {
+  const auto op = attributes_of<ops::ScanLoop>(args);
+  const CapturedFunction& body = captured(*op.body.value);
+  const std::span<const TensorType> types = body.results();
+  const auto carries = static_cast<std::size_t>(op.carries.value);
+  OperandReader<B> operands(args);
+  const double seed = operands.seed(op.seeded.value);
+  const auto init = operands.next(carries), sequences = operands.next(static_cast<std::size_t>(op.sequences.value)),
+             rest = operands.next(body.arguments().size() - init.size() - sequences.size());
+  const std::vector<void*> results = buffers_of(args.outputs[0], op.stacked(types));
+  LoopState state(types.first(carries), init, std::span(results).first(carries), B);
+  std::vector<TensorView> views(init.begin(), init.end());
+  views.insert(views.end(), sequences.begin(), sequences.end());
+  views.insert(views.end(), rest.begin(), rest.end());
+  std::vector<void*> next(types.size());
+  for (std::int64_t step = 0; step < op.length.value; ++step) {
+    const std::int64_t at = op.reverse.value ? op.length.value - 1 - step : step;
+    std::ranges::copy(state.current(), views.begin());
+    for (std::size_t k = 0; k < sequences.size(); ++k) views[carries + k] = slice(sequences[k], at);
+    for (std::size_t i = 0; i < next.size(); ++i)
+      next[i] = i < carries ? state.next(i)
+                            : static_cast<std::byte*>(results[i]) + static_cast<std::size_t>(at) * bytes_of(types[i]);
+    body.run(views, next, stream_key(seed, static_cast<std::uint64_t>(at)));
+    state.advance();
+  }
+  state.deliver(args.where);
 }
 
 template <BackendKey B> void run_unpack(const CallArgs& args) {
@@ -227,87 +181,165 @@ template <BackendKey B> void run_after(const CallArgs& args) {
 template <BackendKey B> void register_on() {
   DTypeSet all;
   for (std::size_t t = 0; t < kDTypeCount; ++t) all = all | static_cast<DType>(t);
-  for (const Op op : {Op::cond, Op::while_loop, Op::scan})
-    add_variant(op, B, {.name = "functions", .dtypes = all, .call = run_step<B>});
+  add_variant(Op::cond, B, {.name = "functions", .dtypes = all, .call = run_cond<B>});
+  add_variant(Op::while_loop, B, {.name = "functions", .dtypes = all, .call = run_while<B>});
+  add_variant(Op::scan, B, {.name = "functions", .dtypes = all, .call = run_scan<B>});
   add_variant(Op::unpack, B, {.name = "copy", .dtypes = all, .call = run_unpack<B>});
   add_variant(Op::after, B, {.name = "copy", .dtypes = all, .call = run_after<B>});
 }
 
 }  // namespace
 
-std::size_t StepOperands::place(const Tensor& t) {
-  const auto same = std::ranges::find_if(tensors_, [&](const Tensor& known) { return known.impl() == t.impl(); });
-  if (same != tensors_.end()) return static_cast<std::size_t>(same - tensors_.begin());
-  tensors_.push_back(t);
-  return tensors_.size() - 1;
+const CapturedFunction& captured(const Subgraph& subgraph) {
+  const auto* const function = dynamic_cast<const CapturedFunction*>(&subgraph);
+  if (function == nullptr) throw_internal("a node is run with a function that was not captured");
+  return *function;
 }
 
-StepFunction::StepFunction(std::unique_ptr<CapturedFunction> captured, std::span<const Tensor> arguments,
-                           StepOperands& operands)
-    : function(std::move(captured)) {
-  for (std::size_t i = 0; i < arguments.size(); ++i)
-    places.push_back(arguments[i].defined() && function->reads(i) ? operands.place(arguments[i]) : kOwn);
-  for (const Tensor& t : function->hidden()) places.push_back(operands.place(t));
-}
+namespace {
 
-std::vector<TensorView> StepFunction::views(std::span<const TensorView> operands) const {
-  std::vector<TensorView> views(places.size());
-  for (std::size_t i = 0; i < places.size(); ++i)
-    if (places[i] != kOwn) views[i] = operands[places[i]];
-  return views;
-}
+/// All that comes before a call is recorded: the transforms of control flow have had their turn, and a boxed kernel
+/// would lose the functions.
+constexpr DispatchKeySet kAllKeys(~std::uint64_t{0}), kWrapperKeys =
+                                                          kAllKeys - kAllKeys.below(Functionality::ad_inplace_or_view);
 
-const ControlStep* control_step_of(const Tensor& handle) {
-  const Storage* storage = handle.node()->storage.load(std::memory_order_acquire);
-  return storage != nullptr && storage->give_back == &free_handle
-             ? static_cast<const Handle*>(storage->owner)->step.get()
-             : nullptr;
-}
-
-std::unique_ptr<ControlStep> make_cond_step(StepFunction when_true, StepFunction when_false, std::size_t predicate) {
-  return std::make_unique<CondStep>(std::move(when_true), std::move(when_false), predicate);
-}
-std::unique_ptr<ControlStep> make_while_step(StepFunction condition, StepFunction body, std::vector<std::size_t> init) {
-  return std::make_unique<WhileStep>(std::move(condition), std::move(body), std::move(init));
-}
-std::unique_ptr<ControlStep> make_scan_step(StepFunction body, std::vector<std::size_t> init,
-                                            std::vector<std::size_t> sequences, std::int64_t length, bool reverse) {
-  return std::make_unique<ScanStep>(std::move(body), std::move(init), std::move(sequences), length, reverse);
-}
-
-std::vector<Tensor> record_step(Op op, std::unique_ptr<ControlStep> step, const StepOperands& operands,
-                                const Tensor& seed, std::span<const TensorType> results, Location where) {
-  for (const Tensor& t : operands.tensors()) require_control_kernels(t.node()->backend);
-  auto handle = std::make_unique<Handle>();
-  const TupleLayout layout = tuple_layout(results);
-  handle->offsets = layout.offsets;
-  handle->has_seed = step->draws();
-  handle->step = std::move(step);
-  std::vector<Tensor> tensors;
-  const bool has_seed = handle->has_seed;
-  const bool has_effects = std::ranges::any_of(handle->step->functions(), &CapturedFunction::has_effects);
-  tensors.push_back(make_handle(std::move(handle)));
-  if (has_seed) tensors.push_back(seed);
-  tensors.insert(tensors.end(), operands.tensors().begin(), operands.tensors().end());
-  const KeyGuard plain({}, Functionality::autograd);
-  if (Node* const before = has_effects ? pending_effect() : nullptr) {  // which comes first
-    before->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
-    tensors.emplace_back(before, DispatchKeySet(before->backend) | Functionality::dense);
+/// Tensors that functions read beside what a node gives them, each once.
+class SharedOperands {
+ public:
+  std::size_t place(const Tensor& t) {
+    const auto same = std::ranges::find_if(tensors_, [&](const Tensor& known) { return known.impl() == t.impl(); });
+    if (same == tensors_.end()) return tensors_.push_back(t), tensors_.size() - 1;
+    return static_cast<std::size_t>(same - tensors_.begin());
   }
-  const auto note_effect = [&](const Tensor& call) {
-    if (has_effects && call.node()->pending()) set_last_effect(call.node());
-  };
-  if (results.size() == 1) {
-    const Tensor only = general_call(op, tensors, {.wanted = results[0], .integers = {}, .scalars = {}}, where);
-    note_effect(only);
-    return {only};
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+
+ private:
+  std::vector<Tensor> tensors_;
+};
+
+/// Where the arguments of a function are among those of the node: first its own, then `rest` and its captures where
+/// those are placed, from `first` on.
+std::vector<std::size_t> places_of(const CapturedFunction& f, std::vector<std::size_t> own, std::size_t first,
+                                   std::span<const Tensor> rest, SharedOperands& shared) {
+  for (const Tensor& t : rest)
+    own.push_back(f.reads(own.size()) ? first + shared.place(t) : CapturedFunction::kNoPlace);
+  for (const Tensor& t : f.captures()) own.push_back(first + shared.place(t));
+  return own;
+}
+
+std::vector<std::size_t> first_numbers(std::size_t count) {
+  std::vector<std::size_t> numbers(count);
+  for (std::size_t i = 0; i < count; ++i) numbers[i] = i;
+  return numbers;
+}
+
+void add_types(std::vector<TensorType>& types, std::span<const Tensor> tensors) {
+  for (const Tensor& t : tensors) types.push_back(type_of(t));
+}
+
+}  // namespace
+
+ControlCall ControlCall::cond(const Tensor& predicate, Function when_true, Function when_false,
+                              std::span<const Tensor> operands, const Tensor& seed) {
+  ControlCall call(Op::cond);
+  const bool draws = seed.defined() && (when_true->draws() || when_false->draws());
+  const auto results = when_true->results();
+  call.results_.assign(results.begin(), results.end());
+  call.attributes_ = encode(ops::Cond{{draws}, {}, {}});
+  SharedOperands shared;
+  const auto of_true = places_of(*when_true, {}, 0, operands, shared),
+             of_false = places_of(*when_false, {}, 0, operands, shared);
+  std::vector<TensorType> arguments;
+  add_types(arguments, shared.tensors());
+  when_true->arrange(of_true, arguments), when_false->arrange(of_false, arguments);
+  call.add({&predicate, 1});
+  if (draws) call.add({&seed, 1});
+  call.add(shared.tensors());
+  std::vector<Function> functions;
+  functions.push_back(std::move(when_true)), functions.push_back(std::move(when_false));
+  call.own(std::move(functions));
+  return call;
+}
+
+ControlCall ControlCall::while_loop(Function condition, Function body, std::span<const Tensor> init,
+                                    std::span<const Tensor> rest, const Tensor& seed) {
+  ControlCall call(Op::while_loop);
+  const bool draws = seed.defined() && (condition->draws() || body->draws());
+  add_types(call.results_, init);
+  call.attributes_ = encode(ops::WhileLoop{{draws}, {}, {}});
+  SharedOperands shared;
+  const std::size_t count = init.size();
+  const auto of_condition = places_of(*condition, first_numbers(count), count, rest, shared),
+             of_body = places_of(*body, first_numbers(count), count, rest, shared);
+  std::vector<TensorType> arguments = call.results_;
+  add_types(arguments, shared.tensors());
+  condition->arrange(of_condition, arguments), body->arrange(of_body, arguments);
+  if (draws) call.add({&seed, 1});
+  call.add(init), call.add(shared.tensors());
+  std::vector<Function> functions;
+  functions.push_back(std::move(condition)), functions.push_back(std::move(body));
+  call.own(std::move(functions));
+  return call;
+}
+
+ControlCall ControlCall::scan(Function body, std::span<const Tensor> init, std::span<const Tensor> sequences,
+                              std::span<const Tensor> rest, std::int64_t length, bool reverse, const Tensor& seed) {
+  ControlCall call(Op::scan);
+  // Sequences that the function does not read are no operands: what would compute them is not needed.
+  std::vector<Tensor> over;
+  std::vector<TensorType> arguments(body->arguments().begin(), body->arguments().begin() + std::ssize(init));
+  std::vector<std::size_t> own = first_numbers(init.size());
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const bool is_read = body->reads(init.size() + i);
+    own.push_back(is_read ? init.size() + over.size() : CapturedFunction::kNoPlace);
+    if (is_read) arguments.push_back(body->arguments()[init.size() + i]), over.push_back(sequences[i]);
   }
-  const Tensor all = general_call(op, tensors, {.wanted = layout.type(), .integers = {}, .scalars = {}}, where);
-  note_effect(all);
+  const ops::ScanLoop op{
+      {seed.defined() && body->draws()}, {std::ssize(init)}, {std::ssize(over)}, {length}, {reverse}, {}};
+  call.attributes_ = encode(op), call.results_ = op.stacked(body->results());
+  SharedOperands shared;
+  const auto places = places_of(*body, std::move(own), init.size() + over.size(), rest, shared);
+  add_types(arguments, shared.tensors());
+  body->arrange(places, arguments);
+  if (op.seeded.value) call.add({&seed, 1});
+  call.add(init), call.add(over), call.add(shared.tensors());
+  std::vector<Function> functions;
+  functions.push_back(std::move(body));
+  call.own(std::move(functions));
+  return call;
+}
+
+void ControlCall::own(std::vector<Function> functions) {
+  has_effects_ = std::ranges::any_of(functions, [](const Function& f) { return f->has_effects(); });
+  std::vector<std::unique_ptr<const Subgraph>> owned;
+  for (Function& f : functions) owned.push_back(std::move(f));
+  subgraphs_ = std::make_shared<const Subgraphs>(std::move(owned));
+}
+
+Tensor ControlCall::run(Location where) const {
+  std::vector<Tensor> tensors = operands_;
+  if (Node* const before = has_effects_ ? pending_effect() : nullptr) tensors.push_back(tensor_of(before));
+  for (const Tensor& t : tensors) require_control_kernels(t.node()->backend);
+  const Tensor result = general_call(op_, tensors,
+                                     {.wanted = {},
+                                      .integers = attributes_,
+                                      .scalars = {},
+                                      .backend = captured((*subgraphs_)[0]).backend(),
+                                      .subgraphs = subgraphs_.get()},
+                                     where);
+  if (has_effects_ && result.node()->pending()) set_last_effect(result.node());
+  return result;
+}
+
+std::vector<Tensor> ControlCall::record(Location where) const {
+  const KeyGuard plain({}, kWrapperKeys);
+  const Tensor all = run(where);
+  if (results_.size() == 1) return {all};
+  const TupleLayout layout = tuple_layout(results_);
   std::vector<Tensor> parts;
-  for (std::size_t i = 0; i < results.size(); ++i)
+  for (std::size_t i = 0; i < results_.size(); ++i)
     parts.push_back(general_call(Op::unpack, {&all, 1},
-                                 {.wanted = results[i], .integers = {&layout.offsets[i], 1}, .scalars = {}}, where));
+                                 {.wanted = results_[i], .integers = {&layout.offsets[i], 1}, .scalars = {}}, where));
   return parts;
 }
 

@@ -10,12 +10,16 @@ class GeneratorScope {
  public:
   explicit GeneratorScope(const Generator& inside) : outside_(default_generator()) { default_generator() = inside; }
   ~GeneratorScope() { default_generator() = outside_; }
+  const Generator& outside() const { return outside_; }
   GeneratorScope(const GeneratorScope&) = delete;
   GeneratorScope& operator=(const GeneratorScope&) = delete;
 
  private:
   Generator outside_;
 };
+
+/// The key of run number `run` of a function, for a call that has a draw of the generator as its seed.
+std::uint64_t stream_key(double seed, std::uint64_t run);
 
 /// Gives calls that are not pure a stream of their own: the hooks of dispatch/call_context.h.
 void install_draws();

@@ -9,8 +9,11 @@
 #include "dispatch/operator.h"
 #include "dispatch/value.h"
 #include "fermata/creation.h"
+#include "fermata/modes.h"
+#include "frontend/engine/control_step.h"
 #include "frontend/ops/calls.h"
 #include "ir/error.h"
+#include "ir/ops/control.h"
 
 namespace fermata {
 namespace {
@@ -51,6 +54,7 @@ class GraphRunner {
     if (is_pointwise(n.op)) return call_pointwise(n, where);
     std::vector<Tensor> tensors;
     for (const GraphOperand& o : n.operands) tensors.push_back(values_[o.value]);
+    if (n.subgraphs != nullptr) return call_functions(n, tensors, where);
     if (family(n.op) == Family::external) {
       Stack stack = decode_arguments(n.attributes, tensors);
       call_boxed(operator_entry(n.op), stack, where);
@@ -58,6 +62,48 @@ class GraphRunner {
     }
     return general_call(n.op, tensors, {.wanted = {n.dtype, n.shape}, .integers = n.attributes, .scalars = n.scalars},
                         where);
+  }
+
+  /// Captures the functions of a node, whatever the mode: their arguments need not exist.
+  static Tensor call_functions(const GraphNode& n, std::span<const Tensor> tensors, Location where) {
+    BackendKey backend = BackendKey::cpu;
+    for (const Tensor& t : tensors)
+      if (backend == BackendKey::cpu) backend = t.node()->backend;
+    const auto capture = [&](const OwnFunction& f) {
+      const ModeGuard recorded(Mode::compiled);
+      const auto body = [graph = f.value->graph(), where](std::span<const Tensor> arguments) {
+        return run_graph(graph, arguments, where);
+      };
+      return std::make_unique<CapturedFunction>(body, f.value->arguments(), backend, name(n.op), where);
+    };
+    const auto next = [&](std::size_t count) {
+      const auto found = tensors.first(count);
+      tensors = tensors.subspan(count);
+      return found;
+    };
+    const auto seed = [&](bool is_given) { return is_given ? next(1)[0] : Tensor(); };
+    // What is left over in the end is only waited for: it has been computed.
+    if (n.op == Op::cond) {
+      const auto op = attributes_of<ops::Cond>(n);
+      const Tensor predicate = next(1)[0], of_streams = seed(op.seeded.value);
+      return ControlCall::cond(predicate, capture(op.when_true), capture(op.when_false),
+                               next(op.when_true.value->arguments().size()), of_streams)
+          .run(where);
+    }
+    if (n.op == Op::while_loop) {
+      const auto op = attributes_of<ops::WhileLoop>(n);
+      const Tensor of_streams = seed(op.seeded.value);
+      const auto init = next(op.body.value->results().size()),
+                 rest = next(op.body.value->arguments().size() - init.size());
+      return ControlCall::while_loop(capture(op.condition), capture(op.body), init, rest, of_streams).run(where);
+    }
+    const auto op = attributes_of<ops::ScanLoop>(n);
+    const Tensor of_streams = seed(op.seeded.value);
+    const auto init = next(static_cast<std::size_t>(op.carries.value)),
+               sequences = next(static_cast<std::size_t>(op.sequences.value)),
+               rest = next(op.body.value->arguments().size() - init.size() - sequences.size());
+    return ControlCall::scan(capture(op.body), init, sequences, rest, op.length.value, op.reverse.value, of_streams)
+        .run(where);
   }
 
   Tensor call_pointwise(const GraphNode& n, Location where) const {

@@ -221,7 +221,7 @@ void call_node(const Node& n, Op op, DType operand, std::span<const TensorView> 
                                                      : std::span<const std::uint64_t>(&n.scalar, 1);
   CallArgs args{op, inputs, {&output, 1}, attributes, scalars, n.where};
   if (gives) args.result = &result;
-  if (n.extra != nullptr) args.context = n.extra->context;
+  if (n.extra != nullptr) args.context = n.extra->context, args.subgraphs = n.extra->subgraphs.get();
   show(op, n);
   select_call(operator_entry(op), n.backend, operand, args, n.where).call(args);
 }

@@ -40,6 +40,7 @@ ProgramNode program_node(const Walk& walk, std::uint32_t number, const DrawnRang
     if (in != nullptr && (n.op != Op::where || k > 0)) p.scalar_dtype = scalar_dtype(in->dtype);
   }
   p.attributes = attributes_of(n);
+  if (n.extra != nullptr) p.subgraphs = n.extra->subgraphs;
   if (n.extra != nullptr && !n.extra->scalars.empty())
     p.scalars = n.extra->scalars;
   else if (host_numbers != 0)
@@ -47,6 +48,49 @@ ProgramNode program_node(const Walk& walk, std::uint32_t number, const DrawnRang
   p.is_drawn = draws_numbers(n.op) && drawn.has(p.scalars);
   if (p.is_drawn) p.scalars = {0, p.scalars[1] - drawn.first};
   return p;
+}
+
+namespace {
+
+GraphNode graph_node(const ProgramNode& n, const std::vector<ValueId>& values, std::uint64_t key) {
+  GraphNode out;
+  out.op = n.op, out.dtype = n.type.type.dtype, out.shape = n.type.type.shape, out.where = n.where;
+  out.attributes = n.attributes, out.scalars = n.scalars, out.subgraphs = n.subgraphs;
+  if (n.is_drawn) out.scalars[0] = key;
+  std::uint16_t scalar = 0;
+  for (const std::uint32_t in : n.operands)
+    out.operands.push_back(in == Walk::kScalarOperand ? GraphOperand{kNoValue, scalar++} : GraphOperand{values[in], 0});
+  return out;
+}
+
+}  // namespace
+
+Graph graph_of(const Program& program, std::span<const TensorType> arguments, std::span<const std::uint32_t> results,
+               std::uint64_t key) {
+  Graph graph;
+  const auto add = [&](GraphNode&& n) {
+    n.record = static_cast<std::uint32_t>(graph.nodes.size());
+    graph.nodes.push_back(std::move(n));
+    return static_cast<ValueId>(graph.nodes.size() - 1);
+  };
+  for (const TensorType& type : arguments) {
+    GraphNode input;
+    input.dtype = type.dtype, input.shape = type.shape;
+    add(std::move(input));
+  }
+  std::vector<ValueId> values;
+  for (const ProgramNode& n : program.nodes) {
+    const Place* const place = n.leaf < 0 ? nullptr : &program.leaves[static_cast<std::size_t>(n.leaf)];
+    if (place != nullptr && place->is_of_argument()) {
+      values.push_back(static_cast<ValueId>(place->argument));
+      continue;
+    }
+    GraphNode node = graph_node(n, values, key);
+    if (place != nullptr) node.op = Op::full, node.scalars = {0};  // nothing depends on its elements
+    values.push_back(add(std::move(node)));
+  }
+  for (const std::uint32_t v : results) graph.outputs.push_back(values[v]);
+  return graph;
 }
 
 }  // namespace fermata

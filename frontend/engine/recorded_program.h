@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/custom_op.h"
+#include "ir/graph.h"
 #include "runtime/tensor.h"
 #include "runtime/walk.h"
 
@@ -67,6 +68,7 @@ struct ProgramNode {
   bool is_drawn = false;   // by this thread's generator
   std::int32_t leaf = -1;  // its number among leaves
   Location where{};
+  std::shared_ptr<const Subgraphs> subgraphs{};  // the functions that it owns
 };
 
 struct Program {
@@ -85,6 +87,11 @@ struct DrawnRange {
 inline bool draws_numbers(Op op) { return family(op) == Family::random || effect_of(op) != Effect::pure; }
 /// One node of a walk; leaves are numbered from `leaves` on.
 ProgramNode program_node(const Walk& walk, std::uint32_t number, const DrawnRange& drawn, std::size_t leaves);
+
+/// A program whose leaves are arguments, or read by nobody, as a graph with all its arguments as inputs. What is drawn
+/// has `key`.
+Graph graph_of(const Program& program, std::span<const TensorType> arguments, std::span<const std::uint32_t> results,
+               std::uint64_t key);
 
 /// What is different, as the rest of a sentence, and where.
 struct Difference {

@@ -36,12 +36,12 @@ bool same_elements(const Tensor& a, const Tensor& b, Location where) {
          std::memcmp(x.data(), y.data(), static_cast<std::size_t>(x.count()) * byte_size(x.dtype())) == 0;
 }
 
-/// What is called by a control-flow op.
-Found difference_of_steps(const ControlStep& now, const ControlStep& before, Location where) {
-  const std::vector<const CapturedFunction*> a = now.functions(), b = before.functions();
-  if (a.size() != b.size() || now.numbers() != before.numbers()) return Difference{"runs another loop", where};
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (Found d = find_difference(a[i]->program(), b[i]->program(), where)) return d->is_inside = true, d;
+/// The functions that a call owns. There are as many of both, as the op says.
+Found difference_of_functions(const ProgramNode& now, const ProgramNode& before, Location where) {
+  for (std::size_t i = 0; now.subgraphs != nullptr && i < now.subgraphs->size(); ++i) {
+    const CapturedFunction &a = captured((*now.subgraphs)[i]), &b = captured((*before.subgraphs)[i]);
+    if (Found d = find_difference(a.program(), b.program(), where)) return d->is_inside = true, d;
+  }
   return {};
 }
 
@@ -49,8 +49,6 @@ Found difference_of_steps(const ControlStep& now, const ControlStep& before, Loc
 Found difference_of_constants(const Tensor& now, const Tensor& before, Location where) {
   if (now.defined() != before.defined()) return Difference{"a constant that was not there", where};
   if (!now.defined() || now.node() == before.node()) return {};
-  const ControlStep *const step = control_step_of(now), *const step_before = control_step_of(before);
-  if (step != nullptr && step_before != nullptr) return difference_of_steps(*step, *step_before, where);
   if (now.dtype() != before.dtype() || now.shape() != before.shape())
     return Difference{"a constant of another type", where};
   if (same_elements(now, before, where)) return {};
@@ -93,6 +91,8 @@ class ProgramCheck {
       return Difference{
           fmt::format("it does not {} here, but {}s{}", named(b), named(a).substr(0, 4), named(a).substr(4)), line};
     if (a.leaf < 0) {
+      // Before the operands: what a function reads is one, and its own line says more.
+      if (Found d = difference_of_functions(a, b, line)) return d;
       const std::string d = difference_of_calls(a, b);
       return d.empty() ? Found() : Difference{d, line};
     }
@@ -171,7 +171,7 @@ void CapturedCall::require_same(const CallRecording& again, Location where) cons
   };
   Found d;
   if (again.must_run()) d = Difference{"what it gives can be differentiated, and could not be", where};
-  if (!d) d = find_difference(again.program, program_, where);
+  if (!d) d = find_difference(again.program, captured_.program(), where);
   if (!d && again.draws != draws_)
     d = Difference{fmt::format("it draws {} random numbers, and drew {}", again.draws, draws_), where};
   if (!d) d = difference_of_lists(again.results, results_, "gives", where, sources);

@@ -11,7 +11,6 @@
 #include "fermata/device.h"
 #include "fermata/ops.h"
 #include "fermata/random_key.h"
-#include "frontend/engine/captured_function.h"
 #include "frontend/engine/generator_scope.h"
 #include "frontend/ops/calls.h"
 #include "frontend/tensor/device_scope.h"
@@ -68,6 +67,10 @@ Generator& default_generator() {
   static const auto key_of = [](std::uint64_t thread) { return thread == 0 ? 0 : mixed(thread); };
   thread_local Generator generator(key_of(threads.fetch_add(1, std::memory_order_relaxed)));
   return generator;
+}
+
+std::uint64_t stream_key(double seed, std::uint64_t run) {
+  return mixed(std::bit_cast<std::uint64_t>(seed) ^ mixed(run));
 }
 
 void install_draws() {

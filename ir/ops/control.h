@@ -5,18 +5,62 @@
 
 namespace fermata::ops {
 
-/// cond, while_loop and scan: calls of functions that were compiled apart. Their results are packed as bytes.
-struct ControlFlow {
-  ResultShape shape;
-  ResultDType dtype;
+/// A generator with this key draws, inside a function that a node owns, from the stream of the call: every run of the
+/// function has a key of its own, made of the call's seed and the number of the run.
+inline constexpr std::uint64_t kStreamKey = 0x6a09e667f3bcc908;
 
-  static constexpr OpFacts facts{
-      .cost = Cost::more, .may_fail_on_values = true, .overwrites = false, .precision = OperandPrecision::as_given};
-  static constexpr Operands operands = Operands::any(operand("function", Elements::handle), operand("x"));
-  TensorType infer(const InferCall& call) const { return call.result(dtype.value, call.wanted.shape); }
+// cond, while_loop and scan call functions that their nodes own. Operands are, in this order, what an op says below,
+// and what its functions take; one more may follow, which is only waited for. Several results are packed as bytes
+// (ir/tuple_layout.h). A seed is an f64 of no axes, of which the keys of streams are made.
+inline constexpr OpFacts kCallsFunctions{
+    .cost = Cost::more, .may_fail_on_values = true, .overwrites = false, .precision = OperandPrecision::as_given};
+inline constexpr std::string_view kPackedResults = "its results are packed as bytes";
+inline constexpr NoExample kOwnsFunctions{"it calls functions that its node owns"};
+
+/// Operands: the predicate, the seed if there is one. Both functions take the rest.
+struct Cond {
+  Structure<bool> seeded;
+  OwnFunction when_true, when_false;
+
+  static constexpr OpFacts facts = kCallsFunctions;
+  static constexpr Operands operands = Operands::any(operand("predicate"), operand("x"));
+  TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
-  static constexpr std::string_view no_reference = "its functions are not part of the graph";
-  static constexpr NoExample example() { return {"a function that was compiled apart is its first operand"}; }
+  static constexpr std::string_view no_reference = kPackedResults;
+  static constexpr NoExample example() { return kOwnsFunctions; }
+};
+
+/// Operands: the seed if there is one. Both functions take the state, which is as many of the operands that follow as
+/// the body has results, and the rest.
+struct WhileLoop {
+  Structure<bool> seeded;
+  OwnFunction condition, body;
+
+  static constexpr OpFacts facts = kCallsFunctions;
+  static constexpr Operands operands = Operands::any(operand("x"));
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes&) const {}
+  static constexpr std::string_view no_reference = kPackedResults;
+  static constexpr NoExample example() { return kOwnsFunctions; }
+};
+
+/// Operands: the seed if there is one, what is carried, the sequences. The body takes what is carried, a slice of each
+/// sequence, and the rest; it gives what is carried on, and slices of the other results.
+struct ScanLoop {
+  Structure<bool> seeded;
+  Structure<std::int64_t> carries, sequences;
+  Argument<std::int64_t> length;
+  Argument<bool> reverse;
+  OwnFunction body;
+
+  static constexpr OpFacts facts = kCallsFunctions;
+  static constexpr Operands operands = Operands::any(operand("x"));
+  /// Of each step, as those of the op.
+  std::vector<TensorType> stacked(std::span<const TensorType> results) const;
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes&) const {}
+  static constexpr std::string_view no_reference = kPackedResults;
+  static constexpr NoExample example() { return kOwnsFunctions; }
 };
 
 /// A tensor from bytes that hold several.

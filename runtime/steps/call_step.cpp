@@ -27,7 +27,7 @@ TensorView BoundOperand::view(const Run& run) const {
 }
 
 void BoundCall::bind(const CallStep& step, const Binding& binding) {
-  step_ = &step, kernel_ = nullptr;
+  step_ = &step, kernel_ = nullptr, subgraphs_ = nullptr;
   operands_.clear();
   const auto add = [&](const PlanSource& source, DType dtype, std::size_t bytes) {
     const BoundSource at = binding.resolve(source);
@@ -60,7 +60,8 @@ CallArgs BoundCall::arguments(const Run& run, Epilogue* epilogue) {
                       .scalars = run.scalars.subspan(step_->scalars.first, step_->scalars.count),
                       .where = where_,
                       .epilogue = epilogue,
-                      .context = step_->context};
+                      .context = step_->context,
+                      .subgraphs = subgraphs_.get()};
   if (kernel_ == nullptr) kernel_ = select_call_step(*step_, args);
   return args;
 }

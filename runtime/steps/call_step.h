@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <source_location>
 #include <span>
 #include <string>
@@ -66,8 +67,13 @@ struct BoundOperand {
 class BoundCall {
  public:
   void bind(const CallStep& step, const Binding& binding);
-  /// The line at hand, which may not be the one that the plan was made for.
-  void locate(std::span<const Node* const> records) { where_ = records[step_->record]->where; }
+  /// The line and the functions at hand, which may not be those that the plan was made for.
+  void locate(std::span<const Node* const> records) {
+    const Node& n = *records[step_->record];
+    where_ = n.where;
+    if (n.extra != nullptr && n.extra->subgraphs != subgraphs_) [[unlikely]]
+      subgraphs_ = n.extra->subgraphs;
+  }
   void run(Run& run) { this->run(run, nullptr); }
   void run(Run& run, Epilogue* epilogue);
   /// With the addresses of the run; good until it is asked for again. Chooses the kernel where there is none yet.
@@ -91,6 +97,7 @@ class BoundCall {
   std::vector<std::int64_t> attributes_;
   std::vector<TensorView> views_;  // of the run: those of operands_
   std::source_location where_;
+  std::shared_ptr<const Subgraphs> subgraphs_;  // that the node owns: a replay comes when that is no more
 };
 
 class BoundBoxedCall : public BoundCall {

@@ -160,6 +160,22 @@ TEST_F(Effects, OfABackwardPassAreNotRepeated) {
   EXPECT_THAT(log_of_effects, ElementsAre(5));
 }
 
+/// Looking at a function, to see what its gradient needs, does not make its calls.
+TEST_F(Effects, OfADifferentiatedBranchHappenOnce) {
+  const Tensor flag = full({}, true), x = full({1}, 2).sync();  // no gradient goes through it
+  for (const Mode mode : {Mode::eager, Mode::compiled}) {
+    const ModeGuard guard(mode);
+    Tensor w = values({3});
+    w.requires_grad(true);
+    log_of_effects.clear();
+    const Tensor y = cond(
+        flag, [](const Tensor& a, const Tensor& b) { return a * log(b, 6); },
+        [](const Tensor& a, const Tensor&) { return a; }, w, x);
+    EXPECT_EQ(y.item<float>(), 24);
+    EXPECT_THAT(log_of_effects, ElementsAre(6));
+  }
+}
+
 TEST_F(Effects, DrawsAreTheSameInEveryMode) {
   const Tensor x = full({3}, 1.0f).sync();
   for (const char* name : {"fx::noise", "fx::untagged_noise"}) {

@@ -16,7 +16,7 @@ namespace {
 bool same_node(const GraphNode& a, const GraphNode& b) {
   return a.op == b.op && a.dtype == b.dtype && a.shape == b.shape && a.operands == b.operands &&
          a.attributes == b.attributes && a.scalars == b.scalars && a.record == b.record && a.dense == b.dense &&
-         a.unit_inner == b.unit_inner;
+         a.unit_inner == b.unit_inner && (a.subgraphs == nullptr) == (b.subgraphs == nullptr);
 }
 
 class GraphText : public testing::SeededTest {};
@@ -65,6 +65,52 @@ return %5, %x, %5
 
 TEST_F(GraphText, AcceptsHandwrittenForms) {
   testing::expect_golden("graph_forms.ir", to_string(parse_graph(kEverything)));
+}
+
+constexpr std::string_view kFunctions = R"(%p = input : bool[]
+%x = input : f32[3]
+%seed = input : f64[]
+%y = cond(%p, %seed, %x, %x) {seeded=true} : f32[3]
+  when_true:
+    %a = input : f32[3]
+    %b = input : f32[3]
+    // A loop in a branch.
+    %n = full(0) : i64[]
+    %both = while_loop(%n, %a) {seeded=false} : u8[128]
+      condition:
+        %i = input : i64[]
+        %s = input : f32[3]
+        %0 = less(%i, 3) : bool[]
+        return %0
+      body:
+        %i = input : i64[]
+        %s = input : f32[3]
+        %next = add(%i, 1) : i64[]
+        %twice = multiply(%s, 2) : f32[3]
+        return %next, %twice
+    %r = unpack(%both) {offset=64} : f32[3]
+    return %r
+when_false:
+%a = input : f32[3]
+%b = input : f32[3]
+%noise = random_uniform(7640891576956012808, 0) : f32[3]
+%z = add(%b, %noise) : f32[3]
+return %z
+%all = scan(%x, %x) {seeded=false, carries=1, sequences=0, length=4, reverse=true} : u8[128]
+  body:
+    %c = input : f32[3]
+    %w = input : f32[3]
+    %m = maximum(%c, %w) : f32[3]
+    return %m, %m
+return %y, %all
+)";
+
+TEST_F(GraphText, FunctionsThatANodeOwns) {
+  const Graph graph = parse_graph(kFunctions);
+  verify(graph);
+  testing::expect_golden("graph_functions.ir", to_string(graph));
+  EXPECT_EQ(to_string(parse_graph(to_string(graph))), to_string(graph));
+  EXPECT_EQ((*graph.nodes[3].subgraphs)[0].results()[0], (TensorType{DType::f32, {3}}));
 }
 
 TEST_F(GraphText, ScalarsHaveTheDtypeOfTheOperands) {
@@ -128,6 +174,67 @@ TEST_F(GraphText, SyntaxErrorsPointAtTheColumn) {
             "FM1501 ParseError: line 4, column 1: nothing may follow the return\n"
             "  %1 = exp(%0) : f32[4]\n"
             "  ^");
+}
+
+TEST_F(GraphText, FunctionsHaveToFit) {
+  const auto loop = [](const std::string& line, const std::string& condition, const std::string& body) {
+    return complaint("%0 = input : f32[4]\n" + line + "\n" + condition + body + "return %0\n");
+  };
+  const std::string
+      node = "%1 = while_loop(%0) {seeded=false} : f32[4]",
+      holds = "condition:\n%0 = input : f32[4]\n%1 = any(%0) {axes=[0], keepdims=false} : bool[]\nreturn %1\n",
+      body = "body:\n%0 = input : f32[4]\n%1 = exp(%0) : f32[4]\nreturn %1\n";
+  EXPECT_EQ(loop(node, holds, body), "no error");
+  const auto wrong = [&](const std::string& text, const std::string& what) {
+    EXPECT_EQ(text, "FM1503 ParseError: line 2, column 6: FM1766 ValueError: while_loop: " + what + "\n  " + node +
+                        "\n       ^");
+  };
+  wrong(loop(node, "condition:\n%0 = input : f32[4]\nreturn %0\n", body), "the condition gives no single truth value");
+  wrong(loop(node, holds, "body:\n%0 = input : f32[4]\n%1 = sum(%0) {axes=[0], keepdims=false} : f32[]\nreturn %1\n"),
+        "the body does not give what it takes");
+  wrong(loop(node, holds, "body:\n%0 = input : f32[5]\nreturn %0\n"), "its functions take different operands");
+  EXPECT_EQ(
+      loop("%1 = while_loop(%0, %0, %0) {seeded=false} : f32[4]", holds, body),
+      "FM1503 ParseError: line 2, column 6: FM1766 ValueError: while_loop: more operands than its functions take\n"
+      "  %1 = while_loop(%0, %0, %0) {seeded=false} : f32[4]\n"
+      "       ^");
+  EXPECT_EQ(
+      loop("%1 = while_loop {seeded=false} : f32[4]", holds, body),
+      "FM1503 ParseError: line 2, column 6: FM1766 ValueError: while_loop: an operand is missing: an operand of a "
+      "function\n"
+      "  %1 = while_loop {seeded=false} : f32[4]\n"
+      "       ^");
+  EXPECT_EQ(loop("%1 = while_loop(%0) {seeded=false} : u8[32]", holds, body),
+            "FM1503 ParseError: line 2, column 38: this is f32[4]\n"
+            "  %1 = while_loop(%0) {seeded=false} : u8[32]\n"
+            "                                       ^");
+  EXPECT_EQ(loop(node, "", body),
+            "FM1501 ParseError: line 3, column 1: expected 'condition:', a function of while_loop\n"
+            "  body:\n"
+            "  ^");
+  EXPECT_EQ(loop(node, holds + "%2 = exp(%0) : f32[4]\n", body),
+            "FM1501 ParseError: line 7, column 1: expected 'body:', a function of while_loop\n"
+            "  %2 = exp(%0) : f32[4]\n"
+            "  ^");
+  EXPECT_EQ(loop(node, "condition:\n%0 = input {dense=false} : f32[4]\n", ""),
+            "FM1504 ParseError: line 4, column 13: only inputs of the whole program have a layout\n"
+            "  %0 = input {dense=false} : f32[4]\n"
+            "              ^");
+  EXPECT_EQ(complaint("%0 = input : f32[4]\n" + node),
+            "FM1501 ParseError: line 3, column 1: expected 'condition:', a function of while_loop\n  \n  ^");
+  std::string deep;
+  for (int i = 0; i < 40; ++i) deep += "%0 = input : f32[4]\n" + node + "\n" + holds + "body:\n";
+  EXPECT_TRUE(complaint(deep).starts_with("FM1504 ParseError: line 226, column 6: functions are nested deeper than 32"))
+      << complaint(deep);
+}
+
+/// What jumped to an address that a text gave, when functions were operands.
+TEST_F(GraphText, AnAddressIsNoFunction) {
+  const std::string text = "%0 = full(4702111234474983745) : i64[]\n%1 = while_loop(%0) : u8[32]\nreturn %1\n";
+  EXPECT_EQ(complaint(text),
+            "FM1504 ParseError: line 2, column 6: while_loop needs the attribute 'seeded'\n"
+            "  %1 = while_loop(%0) : u8[32]\n"
+            "       ^");
 }
 
 TEST_F(GraphText, UnknownNames) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "ir/error.h"
@@ -117,6 +118,22 @@ class RandomGraph {
         add(DType::i32, {n}), add(DType::i32, {m, k});
         node.attributes = {between(0, 1)};
         return true;
+      case Op::cond:
+        add(DType::boolean, {}), add(DType::f32, {m});
+        own(node, {one_argument(m, "exp"), one_argument(m, "negative")});
+        node.attributes = {0};
+        return true;
+      case Op::while_loop:
+        add(DType::f32, {m});
+        own(node, {one_argument(m, "any"), one_argument(m, "sqrt")});
+        node.attributes = {0};
+        return true;
+      case Op::scan:
+        add(DType::f32, {m}), add(DType::f32, {n, m});
+        own(node, {"%0 = input : f32[" + std::to_string(m) + "]\n%1 = input : f32[" + std::to_string(m) +
+                   "]\n%2 = add(%0, %1) : f32[" + std::to_string(m) + "]\nreturn %2, %1\n"});
+        node.attributes = {0, 1, 1, n, between(0, 1)};
+        return true;
       case Op::unpack: add(DType::u8, {40}), node.dtype = DType::f32, node.shape = {m, n}; break;
       case Op::csr_matmul: add(DType::i64, {m + 1 + entries}), add(DType::f32, {entries}); break;
       case Op::csr_sampled_matmul: add(DType::i64, {m + 1 + entries}), add(DType::i32, {m, n}); break;
@@ -147,6 +164,18 @@ class RandomGraph {
     node.attributes = {k, between(0, 1)};
     add(DType::f32, {node.attributes[1] != 0 ? m : k, n});
     return true;
+  }
+
+  /// A function of one vector: a unary op, or any().
+  static std::string one_argument(std::int64_t size, const std::string& op) {
+    const std::string type = "f32[" + std::to_string(size) + "]", input = "%0 = input : " + type + "\n";
+    if (op == "any") return input + "%1 = any(%0) {axes=[0], keepdims=false} : bool[]\nreturn %1\n";
+    return input + "%1 = " + op + "(%0) : " + type + "\nreturn %1\n";
+  }
+  static void own(GraphNode& node, const std::vector<std::string>& functions) {
+    std::vector<std::unique_ptr<const Subgraph>> owned;
+    for (const std::string& text : functions) owned.push_back(make_subgraph(parse_graph(text)));
+    node.subgraphs = std::make_shared<const Subgraphs>(std::move(owned));
   }
 
   void replace_by_scalars(GraphNode& node) {
@@ -213,7 +242,8 @@ class RandomGraph {
     for (const GraphOperand& operand : node.operands)
       if (!operand.is_scalar()) operands.push_back({graph_.nodes[operand.value].dtype, shape_of(operand.value)});
     try {
-      const TensorType type = infer(node.op, operands, node.attributes, {node.dtype, node.shape}, {});
+      const TensorType type =
+          infer(node.op, operands, node.attributes, {node.dtype, node.shape}, {}, node.subgraphs.get());
       if (element_count(type.shape) > 2000) return false;
       node.dtype = type.dtype, node.shape = type.shape;
     } catch (const Error&) { return false; }

@@ -110,12 +110,8 @@ std::vector<Tensor> CondCall::record(std::span<const Tensor> operands) const {
   auto second = std::make_unique<CapturedFunction>(when_false, types, backend, "cond", where);
   require_same_types(1762, "cond: the functions give different results", "true", first->results(), "false",
                      second->results(), where);
-  const std::vector<TensorType> results = first->results();
-  if (results.empty()) return {};
-  StepOperands places;
-  const std::size_t at = places.place(predicate);
-  StepFunction taken(std::move(first), operands, places), other(std::move(second), operands, places);
-  return record_step(Op::cond, make_cond_step(std::move(taken), std::move(other), at), places, seed, results, where);
+  if (first->results().empty()) return {};
+  return ControlCall::cond(predicate, std::move(first), std::move(second), operands, seed).record(where);
 }
 
 /// Both, and `where` for each result.

@@ -10,11 +10,8 @@
 #include "fermata/random.h"
 #include "fermata/values.h"
 #include "fermata/views.h"
-#include "frontend/engine/capture_scope.h"
-#include "frontend/engine/captured_function.h"
-#include "frontend/engine/generator_scope.h"
+#include "frontend/engine/function_recording.h"
 #include "frontend/ops/calls.h"
-#include "frontend/transforms/autocast/autocast.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/trace/tracer.h"
 #include "ir/error.h"
@@ -76,12 +73,7 @@ Tensor one_bool(std::string_view function, const Tensor& predicate, Location whe
 
 Probe probe(const TensorFunction& f, std::span<const Tensor> samples, Location where) {
   CaptureScope scope(CaptureScope::Of::control_flow);
-  struct UndoWrites {
-    CaptureScope& scope;
-    ~UndoWrites() { scope.undo_writes(); }
-  } undo{scope};
-  const FreshAutocastCache casts;
-  const GeneratorScope draws{Generator(0)};
+  const RecordingGuards guards(scope, Generator(0));
   FunctionTape tape(where);
   std::vector<Tensor> marked;
   for (const Tensor& x : samples) marked.push_back(tape.mark(x));

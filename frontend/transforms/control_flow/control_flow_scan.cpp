@@ -244,24 +244,12 @@ Tensors ScanCall::run_below(const Tensors& init, const Tensors& sequences) const
 }
 
 Tensors ScanCall::record(const Tensors& init, const Tensors& sequences) const {
-  const Tensors all = joined(init, sequences);
   Types types = types_of(init);
   for (const Tensor& x : sequences) types.push_back(slice_type(x));
-  auto captured = std::make_unique<CapturedFunction>(f, types, backend_of(all), "scan", where);
-  Types results = captured->results();
-  require_same_carry(init, results);
-  for (std::size_t i = init.size(); i < results.size(); ++i) results[i] = stacked_type(results[i], length);
-  if (results.empty()) return {};
-  StepOperands places;
-  std::vector<std::size_t> first, over;
-  for (const Tensor& t : init) first.push_back(places.place(t));
-  // Sequences that the function does not read are no operands: what would compute them is not needed.
-  for (std::size_t i = 0; i < sequences.size(); ++i)
-    over.push_back(captured->reads(init.size() + i) ? places.place(sequences[i]) : StepFunction::kOwn);
-  const Tensors provided(all.size());
-  StepFunction body(std::move(captured), provided, places);
-  return record_step(Op::scan, make_scan_step(std::move(body), first, over, length, reverse), places, seed, results,
-                     where);
+  auto body = std::make_unique<CapturedFunction>(f, types, backend_of(joined(init, sequences)), "scan", where);
+  require_same_carry(init, body->results());
+  if (body->results().empty()) return {};
+  return ControlCall::scan(std::move(body), init, sequences, {}, length, reverse, seed).record(where);
 }
 
 }  // namespace

@@ -190,13 +190,7 @@ std::vector<Tensor> WhileCall::record(std::span<const Tensor> state) const {
   auto tested = std::make_unique<CapturedFunction>(test, types, backend, "while_loop", where);
   auto stepped = std::make_unique<CapturedFunction>(body, types, backend, "while_loop", where);
   require_same_state(types, stepped->results(), where);
-  StepOperands places;
-  std::vector<std::size_t> init;
-  for (const Tensor& t : state) init.push_back(places.place(t));
-  const std::vector<Tensor> provided(state.size());
-  StepFunction first(std::move(tested), provided, places), second(std::move(stepped), provided, places);
-  return record_step(Op::while_loop, make_while_step(std::move(first), std::move(second), init), places, seed, types,
-                     where);
+  return ControlCall::while_loop(std::move(tested), std::move(stepped), state, {}, seed).record(where);
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ Tensor trace_general(const Call& call, std::span<const Tensor> tensors, const At
   for (const Tensor& t : tensors) node.operands.push_back({.value = tracer->id_of(t, call.where)});
   node.attributes.assign(attributes.integers.begin(), attributes.integers.end());
   node.scalars.assign(attributes.scalars.begin(), attributes.scalars.end());
+  if (attributes.subgraphs != nullptr) node.subgraphs = attributes.subgraphs->shared_from_this();
   Tensor result = Below::redispatch(call, Functionality::tracer, tensors, attributes);
   tracer->record(std::move(node), result);
   return result;

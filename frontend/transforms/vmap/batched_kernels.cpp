@@ -115,7 +115,7 @@ Tensor draw(const Call& call, const Attributes& attributes) {
 TensorType type_of_one(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
   std::vector<TensorType> types;
   for (const Tensor& t : tensors) types.push_back(t.node()->type());
-  return infer(call.entry.op, types, attributes.integers, attributes.wanted, call.where);
+  return infer(call.entry.op, types, attributes.integers, attributes.wanted, call.where, attributes.subgraphs);
 }
 
 Tensor run_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes, unsigned depth) {

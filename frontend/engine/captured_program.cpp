@@ -1,0 +1,42 @@
+// See captured_program.h.
+#include "frontend/engine/captured_program.h"
+
+#include "frontend/engine/compile_policy.h"
+#include "runtime/backend_memory.h"
+
+namespace fermata {
+
+void CapturedProgram::compile(const Walk& walk) {
+  if (program_.nodes.empty()) return;
+  entry_ = PlanCache::instance().find(walk.order[walk.outputs.back()].node->hash, walk.key);
+  plan_ = compile_entry(*entry_, walk);
+  has_boxed_calls_ = plan_->has_boxed_calls();
+  std::vector<const Node*> records;
+  for (const Walk::Entry& e : walk.order) records.push_back(e.node);
+  bound_.bind(*plan_, records);
+  for (std::uint32_t i = 0; i < program_.nodes.size(); ++i)
+    if (program_.nodes[i].leaf >= 0) leaf_nodes_.push_back(i);
+  for (const std::uint32_t record : plan_->leaf_records)
+    leaves_.push_back(static_cast<std::uint32_t>(program_.nodes[record].leaf));
+  for (const std::uint32_t i : walk.outputs)
+    output_nodes_.push_back(i), output_types_.push_back(walk.order[i].node->type());
+  for (std::size_t slot = 0; slot < plan_->scalars.size(); ++slot) {
+    const ScalarSource& s = plan_->scalars[slot];
+    const ProgramNode& n = program_.nodes[s.record];
+    if (n.is_drawn) random_.push_back({slot, s.index == 1 ? n.scalars[1] : 0, s.index == 0});
+  }
+}
+
+void CapturedProgram::run(Runner& r) const {
+  r.buffers.resize(output_types_.size());
+  for (std::size_t i = 0; i < output_types_.size(); ++i) {
+    const bool is_made = r.buffers[i] == nullptr && !plan_->slots[plan_->output_slots[i]].is_given;
+    r.storage.emplace_back(is_made ? allocate_on(plan_->backend, r.bound.output_bytes(i)) : nullptr);
+    if (is_made) r.buffers[i] = r.storage.back()->data;
+  }
+  r.bound.run(*plan_, r.leaves, r.buffers, r.storage);
+  for (std::size_t i = 0; has_boxed_calls_ && i < r.storage.size(); ++i)
+    if (r.buffers[i] == nullptr) r.storage[i] = r.bound.take_output(i);
+}
+
+}  // namespace fermata
