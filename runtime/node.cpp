@@ -11,6 +11,9 @@ using std::memory_order_relaxed;
 
 void* allocate_node() { return BlockPool::allocate(BlockPool::class_of(sizeof(Node))); }
 
+/// Out of line: few nodes have one, and its members take registers from the loop below.
+[[gnu::noinline]] static void destroy_extra(NodeExtra* extra) { delete extra; }
+
 void destroy_node(Node* dead) {
   // `inputs[0]` of a dead node is free to link the list once its operands are dropped, but they are dropped while the
   // list is walked: so the link goes through `scalar`, which nothing reads any more.
@@ -39,7 +42,7 @@ void destroy_node(Node* dead) {
     for (Node* in : n->inputs) drop(in);
     if (n->extra != nullptr) {
       for (Node* in : n->extra->more_inputs) drop(in);
-      delete n->extra;
+      destroy_extra(n->extra);
     }
     if (Storage* s = n->storage.load(memory_order_relaxed)) s->release();
     n->~Node();

@@ -72,9 +72,9 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
                              "a compiled function writes a tensor that existed before into another one", {}, where,
                              "assign a computed value, or copy() it"));
   captured_.compile(recording.walk());
-  for (const std::uint32_t leaf : captured_.leaves()) {
-    const Place& place = captured_.program().leaves[leaf];
-    if (!place.is_of_argument() || place.is_gradient) layouts_.emplace_back(place, captured_.leaf_node(leaf).type);
+  for (std::size_t i = 0; i < captured_.leaves().size(); ++i) {
+    const Place& place = captured_.program().leaves[captured_.leaves()[i]];
+    if (!place.is_of_argument() || place.is_gradient) layouts_.emplace_back(place, captured_.leaf_node(i).type);
   }
   has_conditions_ = !settings_.empty() || !layouts_.empty() || !writes_.empty() || !gradient_conditions_.empty();
   gives_outputs_ = writes_.empty() && gradient_changes_.empty() && results_.size() == captured_.output_types().size();

@@ -142,10 +142,11 @@ Graph CapturedFunction::graph() const {
   return graph_of(captured_.program(), arguments_, results, ops::kStreamKey);
 }
 
-LeafBuffer CapturedFunction::buffer_of(std::uint32_t leaf, std::span<const TensorView> arguments,
+LeafBuffer CapturedFunction::buffer_of(std::size_t i, std::span<const TensorView> arguments,
                                        std::vector<StoragePtr>& copies) const {
-  const TensorView& v = arguments[static_cast<std::size_t>(captured_.program().leaves[leaf].argument)];
-  const Layout& layout = captured_.leaf_node(leaf).type;
+  const Place& place = captured_.program().leaves[captured_.leaves()[i]];
+  const TensorView& v = arguments[static_cast<std::size_t>(place.argument)];
+  const Layout& layout = captured_.leaf_node(i).type;
   const std::span<const std::int64_t> sizes(v.sizes, v.rank), strides(v.strides, v.rank);
   if (layout.strides.rank() != 0 || layout.offset != 0) {
     if (!std::ranges::equal(layout.strides, strides))
@@ -182,8 +183,7 @@ void CapturedFunction::run(std::span<const TensorView> arguments, std::span<void
                            std::uint64_t key) const {
   const Lease lease(*this);
   CapturedProgram::Runner& r = *lease.runner;
-  for (const std::uint32_t leaf : captured_.leaves()) r.leaves.push_back(buffer_of(leaf, arguments, r.staged));
-  r.buffers.resize(captured_.output_types().size());
+  for (std::size_t i = 0; i < captured_.leaves().size(); ++i) r.leaves.push_back(buffer_of(i, arguments, r.staged));
   for (std::size_t i = 0; i < results.size(); ++i) r.buffers[outputs_[i]] = results[i];
   captured_.set_draws(r, key, 0);
   captured_.run(r);

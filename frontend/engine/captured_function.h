@@ -49,8 +49,7 @@ class CapturedFunction final : public Subgraph {
   struct Lease;
   CapturedFunction(Recording&& recording, std::span<const TensorType> arguments, Location where);
   void take_captures(std::size_t arguments);
-  LeafBuffer buffer_of(std::uint32_t leaf, std::span<const TensorView> arguments,
-                       std::vector<StoragePtr>& copies) const;
+  LeafBuffer buffer_of(std::size_t i, std::span<const TensorView> arguments, std::vector<StoragePtr>& copies) const;
 
   Location where_;
   bool has_effects_ = false;

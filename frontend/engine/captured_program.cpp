@@ -12,10 +12,10 @@ void CapturedProgram::compile(const Walk& walk) {
   plan_ = compile_entry(*entry_, walk);
   has_boxed_calls_ = plan_->has_boxed_calls();
   std::vector<const Node*> records;
+  records.reserve(walk.order.size());
   for (const Walk::Entry& e : walk.order) records.push_back(e.node);
   bound_.bind(*plan_, records);
-  for (std::uint32_t i = 0; i < program_.nodes.size(); ++i)
-    if (program_.nodes[i].leaf >= 0) leaf_nodes_.push_back(i);
+  leaves_.reserve(plan_->leaf_records.size());
   for (const std::uint32_t record : plan_->leaf_records)
     leaves_.push_back(static_cast<std::uint32_t>(program_.nodes[record].leaf));
   for (const std::uint32_t i : walk.outputs)
@@ -28,11 +28,11 @@ void CapturedProgram::compile(const Walk& walk) {
 }
 
 void CapturedProgram::run(Runner& r) const {
-  r.buffers.resize(output_types_.size());
-  for (std::size_t i = 0; i < output_types_.size(); ++i) {
-    const bool is_made = r.buffers[i] == nullptr && !plan_->slots[plan_->output_slots[i]].is_given;
-    r.storage.emplace_back(is_made ? allocate_on(plan_->backend, r.bound.output_bytes(i)) : nullptr);
-    if (is_made) r.buffers[i] = r.storage.back()->data;
+  for (std::size_t i = 0; i < r.buffers.size(); ++i) {
+    StoragePtr& made = r.storage.emplace_back();
+    if (r.buffers[i] != nullptr || plan_->slots[plan_->output_slots[i]].is_given) continue;
+    made.reset(allocate_on(plan_->backend, r.bound.output_bytes(i)));
+    r.buffers[i] = made->data;
   }
   r.bound.run(*plan_, r.leaves, r.buffers, r.storage);
   for (std::size_t i = 0; has_boxed_calls_ && i < r.storage.size(); ++i)

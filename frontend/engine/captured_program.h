@@ -24,12 +24,15 @@ class CapturedProgram {
 
   /// What one run works with; empty between runs but for the plan.
   struct Runner {
-    explicit Runner(const CapturedProgram& p) : bound(p.bound_) {}
+    explicit Runner(const CapturedProgram& p) : bound(p.bound_), buffers(p.output_types_.size()) {}
     BoundPlan bound;
     std::vector<LeafBuffer> leaves;
     std::vector<void*> buffers;  // of the outputs: null where the run is to make one
     std::vector<StoragePtr> staged, storage;
-    void clear() { leaves.clear(), buffers.clear(), staged.clear(), storage.clear(); }
+    void clear() {
+      leaves.clear(), staged.clear(), storage.clear();
+      for (void*& buffer : buffers) buffer = nullptr;
+    }
   };
   /// Fills in where random numbers come from: those of the program follow `first`.
   void set_draws(Runner& r, std::uint64_t key, std::uint64_t first) const {
@@ -43,8 +46,8 @@ class CapturedProgram {
   BackendKey backend() const { return plan_->backend; }
   /// What the plan reads: numbers among the leaves of the program.
   std::span<const std::uint32_t> leaves() const { return leaves_; }
-  /// The node of the program that is a leaf.
-  const ProgramNode& leaf_node(std::uint32_t leaf) const { return program_.nodes[leaf_nodes_[leaf]]; }
+  /// The node of number `i` of them.
+  const ProgramNode& leaf_node(std::size_t i) const { return program_.nodes[plan_->leaf_records[i]]; }
   Place& place(std::uint32_t leaf) { return program_.leaves[leaf]; }
   std::span<const TensorType> output_types() const { return output_types_; }
   /// The nodes of the program that are outputs.
@@ -65,7 +68,7 @@ class CapturedProgram {
   PlanEntryPtr entry_;
   const Plan* plan_ = nullptr;
   BoundPlan bound_;  // never run: what runners are copies of
-  std::vector<std::uint32_t> leaves_, leaf_nodes_, output_nodes_;
+  std::vector<std::uint32_t> leaves_, output_nodes_;
   std::vector<TensorType> output_types_;
   std::vector<RandomScalar> random_;
   bool has_boxed_calls_ = false;

@@ -255,9 +255,7 @@ ControlCall ControlCall::cond(const Tensor& predicate, Function when_true, Funct
   call.add({&predicate, 1});
   if (draws) call.add({&seed, 1});
   call.add(shared.tensors());
-  std::vector<Function> functions;
-  functions.push_back(std::move(when_true)), functions.push_back(std::move(when_false));
-  call.own(std::move(functions));
+  call.own(std::move(when_true), std::move(when_false));
   return call;
 }
 
@@ -276,9 +274,7 @@ ControlCall ControlCall::while_loop(Function condition, Function body, std::span
   condition->arrange(of_condition, arguments), body->arrange(of_body, arguments);
   if (draws) call.add({&seed, 1});
   call.add(init), call.add(shared.tensors());
-  std::vector<Function> functions;
-  functions.push_back(std::move(condition)), functions.push_back(std::move(body));
-  call.own(std::move(functions));
+  call.own(std::move(condition), std::move(body));
   return call;
 }
 
@@ -303,24 +299,23 @@ ControlCall ControlCall::scan(Function body, std::span<const Tensor> init, std::
   body->arrange(places, arguments);
   if (op.seeded.value) call.add({&seed, 1});
   call.add(init), call.add(over), call.add(shared.tensors());
-  std::vector<Function> functions;
-  functions.push_back(std::move(body));
-  call.own(std::move(functions));
+  call.own(std::move(body));
   return call;
 }
 
-void ControlCall::own(std::vector<Function> functions) {
-  has_effects_ = std::ranges::any_of(functions, [](const Function& f) { return f->has_effects(); });
-  std::vector<std::unique_ptr<const Subgraph>> owned;
-  for (Function& f : functions) owned.push_back(std::move(f));
-  subgraphs_ = std::make_shared<const Subgraphs>(std::move(owned));
+void ControlCall::own(Function first, Function second) {
+  has_effects_ = first->has_effects() || (second != nullptr && second->has_effects());
+  std::vector<std::unique_ptr<const Subgraph>> functions;
+  functions.reserve(2);
+  functions.push_back(std::move(first));
+  if (second != nullptr) functions.push_back(std::move(second));
+  subgraphs_ = std::make_shared<const Subgraphs>(std::move(functions));
 }
 
-Tensor ControlCall::run(Location where) const {
-  std::vector<Tensor> tensors = operands_;
-  if (Node* const before = has_effects_ ? pending_effect() : nullptr) tensors.push_back(tensor_of(before));
-  for (const Tensor& t : tensors) require_control_kernels(t.node()->backend);
-  const Tensor result = general_call(op_, tensors,
+Tensor ControlCall::run(Location where) {
+  if (Node* const before = has_effects_ ? pending_effect() : nullptr) operands_.push_back(tensor_of(before));
+  for (const Tensor& t : operands_) require_control_kernels(t.node()->backend);
+  const Tensor result = general_call(op_, operands_,
                                      {.wanted = {},
                                       .integers = attributes_,
                                       .scalars = {},
@@ -331,7 +326,7 @@ Tensor ControlCall::run(Location where) const {
   return result;
 }
 
-std::vector<Tensor> ControlCall::record(Location where) const {
+std::vector<Tensor> ControlCall::record(Location where) {
   const KeyGuard plain({}, kWrapperKeys);
   const Tensor all = run(where);
   if (results_.size() == 1) return {all};

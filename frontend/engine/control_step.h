@@ -12,7 +12,7 @@
 
 namespace fermata {
 
-/// A call of a control-flow op that can be recorded or run.
+/// A call of a control-flow op that can be recorded or run, once.
 class ControlCall {
  public:
   using Function = std::unique_ptr<CapturedFunction>;
@@ -27,14 +27,14 @@ class ControlCall {
                           std::span<const Tensor> rest, std::int64_t length, bool reverse, const Tensor& seed);
 
   /// Records the call; gives its results.
-  std::vector<Tensor> record(Location where) const;
+  std::vector<Tensor> record(Location where);
   /// The call as the mode at hand has it: the result of the node, which may be several in one.
-  Tensor run(Location where) const;
+  Tensor run(Location where);
 
  private:
   explicit ControlCall(Op op) : op_(op) {}
   void add(std::span<const Tensor> operands) { operands_.insert(operands_.end(), operands.begin(), operands.end()); }
-  void own(std::vector<Function> functions);
+  void own(Function first, Function second = nullptr);
 
   Op op_;
   std::vector<Tensor> operands_;

@@ -28,7 +28,7 @@ void FunctionRecording::add_root(Node* n) {
 
 void FunctionRecording::list_program(const DrawnRange& drawn, const Walk::IsLeaf* is_leaf) {
   walk_.run(roots_, true, is_leaf);
-  program.nodes.reserve(walk_.order.size());
+  program.nodes.reserve(walk_.order.size()), program.leaves.reserve(walk_.order.size());
   for (std::uint32_t i = 0; i < walk_.order.size(); ++i) {
     program.nodes.push_back(program_node(walk_, i, drawn, program.leaves.size()));
     if (program.nodes.back().leaf >= 0) program.leaves.push_back(place_of(walk_.order[i].node));

@@ -32,6 +32,7 @@ ProgramNode program_node(const Walk& walk, std::uint32_t number, const DrawnRang
   }
   p.scalar_dtype = scalar_dtype(n.dtype);
   std::size_t host_numbers = 0;
+  p.operands.reserve(n.operand_count());
   for (std::size_t k = 0; k < n.operand_count(); ++k) {
     p.operands.push_back(walk.operands[walk.first_operand[number] + k]);
     const Node* in = n.operand(k);
