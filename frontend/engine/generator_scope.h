@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fermata/random.h"
+#include "ir/random_stream.h"
 
 namespace fermata {
 
@@ -17,9 +18,6 @@ class GeneratorScope {
  private:
   Generator outside_;
 };
-
-/// The key of run number `run` of a function, for a call that has a draw of the generator as its seed.
-std::uint64_t stream_key(double seed, std::uint64_t run);
 
 /// Gives calls that are not pure a stream of their own: the hooks of dispatch/call_context.h.
 void install_draws();

@@ -46,14 +46,6 @@ Tensor draw_affine(Op op, std::string_view function, const IntegerList& sizes, d
                 where);
 }
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): well mixed words from consecutive ones.
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-  x = (x ^ x >> 27) * 0x94d049bb133111eb;
-  return x ^ x >> 31;
-}
-
 }  // namespace
 
 std::uint64_t Generator::reserve(std::int64_t count) {
@@ -67,10 +59,6 @@ Generator& default_generator() {
   static const auto key_of = [](std::uint64_t thread) { return thread == 0 ? 0 : mixed(thread); };
   thread_local Generator generator(key_of(threads.fetch_add(1, std::memory_order_relaxed)));
   return generator;
-}
-
-std::uint64_t stream_key(double seed, std::uint64_t run) {
-  return mixed(std::bit_cast<std::uint64_t>(seed) ^ mixed(run));
 }
 
 void install_draws() {

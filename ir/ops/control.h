@@ -14,7 +14,6 @@ inline constexpr std::uint64_t kStreamKey = 0x6a09e667f3bcc908;
 // (ir/tuple_layout.h). A seed is an f64 of no axes, of which the keys of streams are made.
 inline constexpr OpFacts kCallsFunctions{
     .cost = Cost::more, .may_fail_on_values = true, .overwrites = false, .precision = OperandPrecision::as_given};
-inline constexpr std::string_view kPackedResults = "its results are packed as bytes";
 inline constexpr NoExample kOwnsFunctions{"it calls functions that its node owns"};
 
 /// Operands: the predicate, the seed if there is one. Both functions take the rest.
@@ -26,7 +25,7 @@ struct Cond {
   static constexpr Operands operands = Operands::any(operand("predicate"), operand("x"));
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
-  static constexpr std::string_view no_reference = kPackedResults;
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
   static constexpr NoExample example() { return kOwnsFunctions; }
 };
 
@@ -40,7 +39,7 @@ struct WhileLoop {
   static constexpr Operands operands = Operands::any(operand("x"));
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
-  static constexpr std::string_view no_reference = kPackedResults;
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
   static constexpr NoExample example() { return kOwnsFunctions; }
 };
 
@@ -59,7 +58,7 @@ struct ScanLoop {
   std::vector<TensorType> stacked(std::span<const TensorType> results) const;
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
-  static constexpr std::string_view no_reference = kPackedResults;
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
   static constexpr NoExample example() { return kOwnsFunctions; }
 };
 

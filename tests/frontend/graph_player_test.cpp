@@ -81,6 +81,42 @@ TEST(PlayGraph, ComputesReductionsViewsAndGathers) {
       {reshape(arange(12.0) * 0.25, {4, 3}), tensor({3, 1})});
 }
 
+TEST(PlayGraph, CallsFunctionsThatNodesOwn) {
+  expect_reference(
+      "%0 = input : f32[3, 2]\n%1 = input : f32[2]\n%2 = input : bool[]\n%3 = input : f64[]\n"
+      "%4 = scan(%1, %0, %1) {seeded=false, carries=1, sequences=1, length=3, reverse=true} : u8[128]\n"
+      "  body:\n"
+      "    %0 = input : f32[2]\n    %1 = input : f32[2]\n    %2 = input : f32[2]\n"
+      "    %3 = multiply(%0, %2) : f32[2]\n"
+      "    %4 = add(%3, %1) : f32[2]\n"
+      "    return %4, %3\n"
+      "%5 = unpack(%4) {offset=0} : f32[2]\n"
+      "%6 = unpack(%4) {offset=64} : f32[3, 2]\n"
+      "%7 = cond(%2, %3, %5) {seeded=true} : f32[2]\n"
+      "  when_true:\n"
+      "    %0 = input : f32[2]\n"
+      "    %1 = random_uniform(7640891576956012808, 4) : f32[2]\n"
+      "    %2 = add(%0, %1) : f32[2]\n"
+      "    return %2\n"
+      "  when_false:\n"
+      "    %0 = input : f32[2]\n"
+      "    return %0\n"
+      "%8 = while_loop(%3, %7) {seeded=true} : f32[2]\n"
+      "  condition:\n"
+      "    %0 = input : f32[2]\n"
+      "    %1 = less(%0, 50) : bool[2]\n"
+      "    %2 = any(%1) {axes=[0], keepdims=false} : bool[]\n"
+      "    return %2\n"
+      "  body:\n"
+      "    %0 = input : f32[2]\n"
+      "    %1 = random_uniform(7640891576956012808, 0) : f32[2]\n"
+      "    %2 = add(%1, 1) : f32[2]\n"
+      "    %3 = multiply(%0, %2) : f32[2]\n"
+      "    return %3\n"
+      "return %5, %6, %7, %8\n",
+      {reshape(arange(6.0), {3, 2}), tensor({1.5f, 2.0f}), full({}, true), full({}, 0.25, DType::f64)});
+}
+
 TEST(PlayGraph, TakesOneTensorPerInput) {
   const Graph graph = parse_graph("%0 = input : f32[2]\n%1 = exp(%0) : f32[2]\nreturn %1\n");
   const auto text = [&](const std::vector<Tensor>& inputs) -> std::string {

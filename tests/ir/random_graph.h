@@ -125,7 +125,7 @@ class RandomGraph {
         return true;
       case Op::while_loop:
         add(DType::f32, {m});
-        own(node, {one_argument(m, "any"), one_argument(m, "sqrt")});
+        own(node, {one_argument(m, "any"), one_argument(m, "sign")});
         node.attributes = {0};
         return true;
       case Op::scan:
@@ -166,10 +166,12 @@ class RandomGraph {
     return true;
   }
 
-  /// A function of one vector: a unary op, or any().
+  /// A function of one vector: a unary op, or whether an element is above 1.
   static std::string one_argument(std::int64_t size, const std::string& op) {
     const std::string type = "f32[" + std::to_string(size) + "]", input = "%0 = input : " + type + "\n";
-    if (op == "any") return input + "%1 = any(%0) {axes=[0], keepdims=false} : bool[]\nreturn %1\n";
+    if (op == "any")
+      return input + "%1 = greater(%0, 1) : bool[" + std::to_string(size) +
+             "]\n%2 = any(%1) {axes=[0], keepdims=false} : bool[]\nreturn %2\n";
     return input + "%1 = " + op + "(%0) : " + type + "\nreturn %1\n";
   }
   static void own(GraphNode& node, const std::vector<std::string>& functions) {
