@@ -66,8 +66,6 @@ std::string_view name(Effect effect) {
   return kNames[static_cast<std::size_t>(effect)];
 }
 
-std::size_t external_op_count() { return registry().count.load(std::memory_order_acquire); }
-
 const OpInfo& external_info(Op op) { return definition(op).info; }
 
 const Formula& external_formula(Op op, DType compute) {

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "ir/effect.h"
 #include "ir/infer.h"
 #include "ir/op.h"
 
@@ -33,20 +34,10 @@ struct CustomOp {
 
 /// The value of a name, new or as before; InternalError when there are too many.
 Op define_external_op(CustomOp op);
-/// How many values from kOpCount on are in use.
-std::size_t external_op_count();
-/// What running an operator does beside giving its results.
-enum class Effect : std::uint8_t {
-  pure,    // nothing: calls may be merged, dropped and made again
-  random,  // draws numbers: no two calls are one; made again, a call draws the same numbers
-  effect,  // something that others see: every call is made once, in the order of the program
-};
-std::string_view name(Effect effect);
-
 /// What may change of an op, those of the table included, while the program runs.
 struct OpState {
   std::atomic<std::uint32_t> generation{0};
-  std::atomic<Effect> effect{Effect::pure};
+  std::atomic<Effect> effect{Effect::pure};  // of a custom operator
 };
 extern constinit std::array<OpState, kOpCount + kMaxExternalOps> op_states;
 inline OpState& state_of(Op op) { return op_states[static_cast<std::size_t>(op)]; }
@@ -54,11 +45,12 @@ inline OpState& state_of(Op op) { return op_states[static_cast<std::size_t>(op)]
 /// for it.
 inline std::uint32_t op_generation(Op op) { return state_of(op).generation.load(std::memory_order_relaxed); }
 inline void renew_op(Op op) { state_of(op).generation.fetch_add(1, std::memory_order_relaxed); }
-/// Ops of the table are pure; those that draw say so by their family, and take their numbers as operands.
-inline Effect effect_of(Op op) { return state_of(op).effect.load(std::memory_order_relaxed); }
-inline void set_effect(Op op, Effect effect) { state_of(op).effect.store(effect, std::memory_order_relaxed); }
 
 inline bool is_external(Op op) { return static_cast<std::size_t>(op) >= kOpCount; }
+/// That of an op of the table is in its struct; those that draw numbers take them as operands, and are pure.
+Effect effect_of(Op op);
+/// Of a custom operator, whose schema says it.
+inline void set_effect(Op op, Effect effect) { state_of(op).effect.store(effect, std::memory_order_relaxed); }
 /// Calls of a kernel with any arguments, which are encoded in the node's attributes.
 inline bool is_boxed(Op op) { return is_external(op) && family(op) == Family::external; }
 

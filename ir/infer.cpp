@@ -102,8 +102,8 @@ TensorType infer_random(const InferCall& call) {
 
 TensorType infer_irregular(const InferCall& call) {
   const OpTraits& op = traits(call.op);
-  const int declared = info(call.op).operands;
-  if ((declared >= 0 && call.operands.size() != static_cast<std::size_t>(declared)) ||
+  const std::size_t given = call.operands.size();
+  if (given < op.least_operands || (!op.takes_any_operands && given > op.operands.size()) ||
       !attribute_list_length(op, call.attributes.size()))
     throw_internal(call.headline("wrong number of operands or attributes"), call.where);
   if (op.subgraphs.size() != (call.subgraphs == nullptr ? 0 : call.subgraphs->size()))

@@ -30,35 +30,50 @@ template <class T> class Required {
 
 /// What the passes ask of an op, whatever its arguments.
 struct OpFacts {
+  Required<Effect> effect;
   Required<Cost> cost;
   Required<bool> may_fail_on_values;  // what it finds in its operands may be an error
   Required<bool> overwrites;          // writes its result where operand 0 lies, if nothing else reads that
   Required<OperandPrecision> precision;
 };
-inline constexpr OpFacts kFreeView{
-    .cost = Cost::pass, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::as_given};
+inline constexpr OpFacts kFreeView{.effect = Effect::pure,
+                                   .cost = Cost::pass,
+                                   .may_fail_on_values = false,
+                                   .overwrites = false,
+                                   .precision = OperandPrecision::as_given};
 /// The elements are known without reading any.
-inline constexpr OpFacts kLeaf{
-    .cost = Cost::nothing, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::as_given};
+inline constexpr OpFacts kLeaf{.effect = Effect::pure,
+                               .cost = Cost::nothing,
+                               .may_fail_on_values = false,
+                               .overwrites = false,
+                               .precision = OperandPrecision::as_given};
 
 /// The operands of an op: what errors call them, and what their elements must be for a call to be valid.
 class Operands {
  public:
   template <std::same_as<OperandInfo>... Info> constexpr explicit Operands(Info... info)
-      : count(sizeof...(info)), infos{info...} {}
+      : count(sizeof...(info)), least(count), infos{info...} {}
   /// Any number of operands; the last name stands for the rest.
   template <std::same_as<OperandInfo>... Info> static constexpr Operands any(Info... info) {
     Operands operands(info...);
-    operands.is_list = true;
+    operands.is_list = true, operands.least = 0;
+    return operands;
+  }
+  /// The last one may be left out.
+  template <std::same_as<OperandInfo>... Info> static constexpr Operands last_optional(Info... info) {
+    Operands operands(info...);
+    --operands.least;
     return operands;
   }
   constexpr std::span<const OperandInfo> list() const { return {infos.data(), count}; }
 
-  std::size_t count;
+  std::size_t count, least;
   std::array<OperandInfo, 10> infos;
   bool is_list = false;
 };
-constexpr OperandInfo operand(std::string_view name, Elements elements = Elements::any) { return {name, elements}; }
+constexpr OperandInfo operand(std::string_view name, OperandElements elements = OperandElements::any) {
+  return {name, elements};
+}
 
 /// Which sizes of the result and of operands are equal whatever they are (passes/dimensions.h).
 class EqualAxes {
@@ -143,7 +158,7 @@ template <class O> consteval bool is_complete() {
       requires {
         { O::facts } -> std::convertible_to<const OpFacts&>;
       },
-      "an op says its `static constexpr OpFacts facts`: cost, may_fail_on_values, overwrites, precision");
+      "an op says its `static constexpr OpFacts facts`: effect, cost, may_fail_on_values, overwrites, precision");
   static_assert(
       requires {
         { O::operands } -> std::convertible_to<const Operands&>;

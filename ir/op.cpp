@@ -10,9 +10,10 @@
 namespace fermata {
 namespace {
 
-/// How many operands the struct of an irregular op names; -1 for any number.
-template <class O> constexpr std::int8_t kOperands = O::operands.is_list ? -1
-                                                                         : static_cast<std::int8_t>(O::operands.count);
+/// How many operands the struct of an irregular op names; -1 where that differs from call to call.
+template <class O> constexpr std::int8_t kOperands = O::operands.least != O::operands.count
+                                                         ? -1
+                                                         : static_cast<std::int8_t>(O::operands.count);
 
 constexpr auto kOps = std::to_array<OpInfo>({
 #define FERMATA_UNARY(name, rule, formula, vjp, doc) {#name, Family::unary, DTypeRule::rule, 1, #formula, doc},
@@ -26,7 +27,7 @@ constexpr auto kOps = std::to_array<OpInfo>({
   {#name, Family::irregular, DTypeRule::none, kOperands<ops::structure>, "", doc},
 #define FERMATA_SCAN(name, monoid, rule, doc) \
   {#name, Family::irregular, DTypeRule::rule, kOperands<ops::Scan>, "", doc},
-#define FERMATA_COMPOSITE(name, doc) {#name, Family::composite, DTypeRule::none, -1, "", doc},
+#define FERMATA_COMPOSITE(name, precision, doc) {#name, Family::composite, DTypeRule::none, -1, "", doc},
 #include "ir/ops.def"
 });
 

@@ -17,7 +17,7 @@ enum class Op : std::uint16_t {
 #define FERMATA_REDUCE(name, rule, vjp, doc) name,
 #define FERMATA_RANDOM(name, formula, doc) name,
 #define FERMATA_IRREGULAR(name, structure, doc) name,
-#define FERMATA_COMPOSITE(name, doc) name,
+#define FERMATA_COMPOSITE(name, precision, doc) name,
 #include "ir/ops.def"
   count
 };
@@ -52,7 +52,7 @@ struct OpInfo {
   std::string_view name;
   Family family;
   DTypeRule rule;
-  std::int8_t operands;  // -1: any number
+  std::int8_t operands;  // -1: it differs from call to call
   std::string_view formula;
   std::string_view doc;
 };

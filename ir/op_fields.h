@@ -223,18 +223,29 @@ template <class O> O decode(const OpArguments& from) {
   return op;
 }
 
-/// The integers of an op's fields, as nodes hold them.
-template <class O> std::vector<std::int64_t> encode(const O& op) {
-  std::vector<std::int64_t> integers;
+/// The integers of an op's fields, as nodes hold them: an array, or a vector where the op has lists.
+template <class O> auto encode(const O& op) {
+  constexpr std::size_t lists = detail::count_fields<O, detail::IsList>(),
+                        stored = detail::count_fields<O, detail::IsStored>();
+  std::conditional_t<lists == 0, std::array<std::int64_t, stored>, std::vector<std::int64_t>> integers{};
+  [[maybe_unused]] std::size_t next = 0;
   detail::each_field(op, [&]<class F>(F& field) {
     if constexpr (!detail::Traits<F>::is_stored)
       return;
     else if constexpr (detail::Traits<F>::kind == AttributeKind::list)
       integers.insert(integers.end(), field.value.begin(), field.value.end());
+    else if constexpr (lists == 0)
+      integers[next++] = static_cast<std::int64_t>(field.value);
     else
       integers.push_back(static_cast<std::int64_t>(field.value));
   });
   return integers;
+}
+
+/// The same as a list of any length.
+template <class O> std::vector<std::int64_t> encode_list(const O& op) {
+  const auto integers = encode(op);
+  return {integers.begin(), integers.end()};
 }
 
 /// The fields of whatever holds attributes, a shape, a dtype, scalars and subgraphs under these names: a GraphNode.

@@ -18,7 +18,7 @@ template <class O> OpCall call_of(const Example<O>& example) {
   OpCall call;
   call.dtype = example.dtype;
   for (const TensorType& t : example.operands) call.dtypes.push_back(t.dtype), call.shapes.push_back(t.shape);
-  call.attributes = encode(example.op);
+  call.attributes = encode_list(example.op);
   detail::each_field(example.op, [&]<class F>(F& field) {
     if constexpr (std::same_as<std::remove_const_t<F>, ResultShape>) call.shape = Shape(field.value);
     if constexpr (std::same_as<std::remove_const_t<F>, ResultDType>) call.dtype = field.value;
@@ -39,7 +39,8 @@ template <class O> constexpr OpTraits traits_of() {
   OpTraits t;
   t.fields = kFields<O>, t.subgraphs = kSubgraphs<O>;
   t.operands = O::operands.list();
-  t.cost = O::facts.cost, t.precision = O::facts.precision;
+  t.least_operands = static_cast<std::uint8_t>(O::operands.least), t.takes_any_operands = O::operands.is_list;
+  t.effect = O::facts.effect, t.cost = O::facts.cost, t.precision = O::facts.precision;
   t.may_fail_on_values = O::facts.may_fail_on_values, t.overwrites = O::facts.overwrites;
   t.is_keyed = detail::count_fields<O, detail::IsKeyed>() == detail::field_count<O>();
   t.takes_shape = detail::count_fields<O, detail::IsShape>() != 0;
@@ -82,9 +83,9 @@ constexpr OpTraits traits_of_family(Family family) {
     case Family::external:
       t.fields = kBoxedFields, t.cost = Cost::more, t.may_fail_on_values = true, t.is_keyed = false;
       break;
-    case Family::unary:
     case Family::binary:
-    case Family::ternary:
+    case Family::ternary: t.precision = OperandPrecision::widest; break;
+    case Family::unary:
     case Family::composite:
     case Family::irregular: break;
   }
@@ -97,14 +98,27 @@ constexpr OpTraits traits_of_ternary(DTypeRule rule) {
   return t;
 }
 
+constexpr OpTraits with_precision(OpTraits t, OperandPrecision precision) {
+  t.precision = precision;
+  return t;
+}
+/// Sums and products of many elements, scans included, in f32.
+constexpr OpTraits accumulated(OpTraits t, DTypeRule rule) {
+  return rule == DTypeRule::accumulate ? with_precision(t, OperandPrecision::f32) : t;
+}
+
 constexpr std::array<OpTraits, kOpCount> kTraits = {
 #define FERMATA_UNARY(name, rule, formula, vjp, doc) traits_of_family(Family::unary),
 #define FERMATA_BINARY(name, rule, formula, vjp_a, vjp_b, doc) traits_of_family(Family::binary),
+#define FERMATA_STEEP_UNARY(...) with_precision(traits_of_family(Family::unary), OperandPrecision::f32),
+#define FERMATA_STEEP_BINARY(...) with_precision(traits_of_family(Family::binary), OperandPrecision::f32),
 #define FERMATA_TERNARY(name, rule, formula, vjp_a, vjp_b, vjp_c, doc) traits_of_ternary(DTypeRule::rule),
-#define FERMATA_REDUCE(name, rule, vjp, doc) traits_of_family(Family::reduce),
+#define FERMATA_REDUCE(name, rule, vjp, doc) accumulated(traits_of_family(Family::reduce), DTypeRule::rule),
 #define FERMATA_RANDOM(name, formula, doc) traits_of_family(Family::random),
 #define FERMATA_IRREGULAR(name, structure, doc) traits_of<ops::structure>(),
-#define FERMATA_COMPOSITE(name, doc) traits_of_family(Family::composite),
+#define FERMATA_SCAN(name, monoid, rule, doc) accumulated(traits_of<ops::Scan>(), DTypeRule::rule),
+#define FERMATA_COMPOSITE(name, precision, doc) \
+  with_precision(traits_of_family(Family::composite), OperandPrecision::precision),
 #include "ir/ops.def"
 };
 constexpr std::array kFamilies = {traits_of_family(Family::unary),     traits_of_family(Family::binary),
@@ -116,6 +130,10 @@ constexpr std::array kFamilies = {traits_of_family(Family::unary),     traits_of
 
 const OpTraits& traits(Op op) {
   return is_external(op) ? kFamilies[static_cast<std::size_t>(family(op))] : kTraits[static_cast<std::size_t>(op)];
+}
+
+Effect effect_of(Op op) {
+  return is_external(op) ? state_of(op).effect.load(std::memory_order_relaxed) : traits(op).effect;
 }
 
 std::optional<std::size_t> attribute_list_length(const OpTraits& op, std::size_t count) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/effect.h"
 #include "ir/op.h"
 #include "ir/op_fields.h"
 
@@ -36,7 +37,7 @@ enum class OperandPrecision : std::uint8_t {
 };
 
 /// What the elements of an operand must be for a call to be valid.
-enum class Elements : std::uint8_t {
+enum class OperandElements : std::uint8_t {
   any,
   positions,          // integers below the size of operand 0 along `axis`
   pattern,            // row offsets and columns of a sparse matrix
@@ -44,7 +45,7 @@ enum class Elements : std::uint8_t {
 };
 struct OperandInfo {
   std::string_view name;
-  Elements elements;
+  OperandElements elements;
 };
 
 /// How an axis of a view's result moves through its operand.
@@ -67,6 +68,9 @@ struct OpCall {
 struct OpTraits {
   std::span<const AttributeField> fields;  // the attributes that nodes hold, in order
   std::span<const OperandInfo> operands;   // of any number of operands the last one stands for the rest
+  std::uint8_t least_operands = 0;         // of an irregular op
+  bool takes_any_operands = false;         // likewise: as many as there are
+  Effect effect = Effect::pure;
   Cost cost = Cost::pass;
   OperandPrecision precision = OperandPrecision::as_given;
   bool may_fail_on_values = true;
@@ -105,6 +109,16 @@ std::size_t scalar_argument_count(Op op);
 
 /// How long each list of an op's attributes is where it has `count` integers in all; nothing if that cannot be.
 std::optional<std::size_t> attribute_list_length(const OpTraits& op, std::size_t count);
+
+/// The axis that the attributes of a call name, of an op that has one such attribute and no lists.
+inline std::int64_t axis_of(Op op, Integers attributes) {
+  std::size_t at = 0;
+  for (const AttributeField& field : traits(op).fields) {
+    if (field.kind == AttributeKind::axis) break;
+    ++at;
+  }
+  return attributes[at];
+}
 
 /// Calls add(word) for what a key has of the attributes of a call.
 template <class Add> void each_structural_word(const OpTraits& op, Integers attributes, Add&& add) {

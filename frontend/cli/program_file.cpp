@@ -21,7 +21,7 @@ namespace {
 }
 
 /// Whether node v is an operand of n with such elements.
-bool is_operand_with(const GraphNode& n, ValueId v, Elements elements) {
+bool is_operand_with(const GraphNode& n, ValueId v, OperandElements elements) {
   const auto named = traits(n.op).operands;
   for (std::size_t k = 0; k < n.operands.size() && k < named.size(); ++k)
     if (named[k].elements == elements && n.operands[k].value == v) return true;
@@ -32,11 +32,9 @@ bool is_operand_with(const GraphNode& n, ValueId v, Elements elements) {
 std::optional<std::int64_t> positions_below(const Graph& graph, ValueId v) {
   std::optional<std::int64_t> least;
   for (const GraphNode& n : graph.nodes) {
-    if (!is_operand_with(n, v, Elements::positions)) continue;
-    const auto fields = traits(n.op).fields;
-    const auto axis = std::ranges::find(fields, AttributeKind::axis, &AttributeField::kind) - fields.begin();
+    if (!is_operand_with(n, v, OperandElements::positions)) continue;
     const Shape& indexed = graph.nodes[n.operands[0].value].shape;
-    const std::int64_t size = indexed[static_cast<std::size_t>(n.attributes[static_cast<std::size_t>(axis)])];
+    const std::int64_t size = indexed[static_cast<std::size_t>(axis_of(n.op, n.attributes))];
     least = std::min(least.value_or(size), size);
   }
   return least;
@@ -45,7 +43,7 @@ std::optional<std::int64_t> positions_below(const Graph& graph, ValueId v) {
 /// Row offsets and columns of a sparse matrix, where node v is used as such: rows have about as many entries each.
 std::optional<Tensor> made_up_pattern(const Graph& graph, ValueId v, Generator& generator) {
   for (const GraphNode& n : graph.nodes) {
-    if (!is_operand_with(n, v, Elements::pattern)) continue;
+    if (!is_operand_with(n, v, OperandElements::pattern)) continue;
     const bool sampled = n.op == Op::csr_sampled_matmul;
     const Shape &second = graph.nodes[n.operands[1].value].shape, &third = graph.nodes[n.operands[2].value].shape;
     const std::int64_t size = graph.nodes[v].shape[0], rows = sampled ? second[0] : size - 1 - second[0];

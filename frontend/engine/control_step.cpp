@@ -245,7 +245,7 @@ ControlCall ControlCall::cond(const Tensor& predicate, Function when_true, Funct
   const bool draws = seed.defined() && (when_true->draws() || when_false->draws());
   const auto results = when_true->results();
   call.results_.assign(results.begin(), results.end());
-  call.attributes_ = encode(ops::Cond{{draws}, {}, {}});
+  call.attributes_ = encode_list(ops::Cond{{draws}, {}, {}});
   SharedOperands shared;
   const auto of_true = places_of(*when_true, {}, 0, operands, shared),
              of_false = places_of(*when_false, {}, 0, operands, shared);
@@ -264,7 +264,7 @@ ControlCall ControlCall::while_loop(Function condition, Function body, std::span
   ControlCall call(Op::while_loop);
   const bool draws = seed.defined() && (condition->draws() || body->draws());
   add_types(call.results_, init);
-  call.attributes_ = encode(ops::WhileLoop{{draws}, {}, {}});
+  call.attributes_ = encode_list(ops::WhileLoop{{draws}, {}, {}});
   SharedOperands shared;
   const std::size_t count = init.size();
   const auto of_condition = places_of(*condition, first_numbers(count), count, rest, shared),
@@ -292,7 +292,7 @@ ControlCall ControlCall::scan(Function body, std::span<const Tensor> init, std::
   }
   const ops::ScanLoop op{
       {seed.defined() && body->draws()}, {std::ssize(init)}, {std::ssize(over)}, {length}, {reverse}, {}};
-  call.attributes_ = encode(op), call.results_ = op.stacked(body->results());
+  call.attributes_ = encode_list(op), call.results_ = op.stacked(body->results());
   SharedOperands shared;
   const auto places = places_of(*body, std::move(own), init.size() + over.size(), rest, shared);
   add_types(arguments, shared.tensors());

@@ -12,8 +12,11 @@ inline constexpr std::uint64_t kStreamKey = 0x6a09e667f3bcc908;
 // cond, while_loop and scan call functions that their nodes own. Operands are, in this order, what an op says below,
 // and what its functions take; one more may follow, which is only waited for. Several results are packed as bytes
 // (ir/tuple_layout.h). A seed is an f64 of no axes, of which the keys of streams are made.
-inline constexpr OpFacts kCallsFunctions{
-    .cost = Cost::more, .may_fail_on_values = true, .overwrites = false, .precision = OperandPrecision::as_given};
+inline constexpr OpFacts kCallsFunctions{.effect = Effect::pure,
+                                         .cost = Cost::more,
+                                         .may_fail_on_values = true,
+                                         .overwrites = false,
+                                         .precision = OperandPrecision::as_given};
 inline constexpr NoExample kOwnsFunctions{"it calls functions that its node owns"};
 
 /// Operands: the predicate, the seed if there is one. Both functions take the rest.
@@ -68,8 +71,11 @@ struct Unpack {
   ResultShape shape;
   ResultDType dtype;
 
-  static constexpr OpFacts facts{
-      .cost = Cost::pass, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::as_given};
+  static constexpr OpFacts facts{.effect = Effect::pure,
+                                 .cost = Cost::pass,
+                                 .may_fail_on_values = false,
+                                 .overwrites = false,
+                                 .precision = OperandPrecision::as_given};
   static constexpr Operands operands{operand("x")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
@@ -79,8 +85,11 @@ struct Unpack {
 
 /// The first operand, in a buffer that is filled once the second exists.
 struct After {
-  static constexpr OpFacts facts{
-      .cost = Cost::pass, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::as_given};
+  static constexpr OpFacts facts{.effect = Effect::pure,
+                                 .cost = Cost::pass,
+                                 .may_fail_on_values = false,
+                                 .overwrites = false,
+                                 .precision = OperandPrecision::as_given};
   static constexpr Operands operands{operand("lhs"), operand("rhs")};
   TensorType infer(const InferCall& call) const { return call.operand(0); }
   void relate(EqualAxes& equal) const { equal.stretch(0); }

@@ -6,8 +6,11 @@
 namespace fermata::ops {
 
 /// Contractions gain from narrow operands and accumulate in f32 anyway.
-inline constexpr OpFacts kConvolution{
-    .cost = Cost::more, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::lower};
+inline constexpr OpFacts kConvolution{.effect = Effect::pure,
+                                      .cost = Cost::more,
+                                      .may_fail_on_values = false,
+                                      .overwrites = false,
+                                      .precision = OperandPrecision::lower};
 
 struct Convolution {
   Structure<std::int64_t> groups;
@@ -58,8 +61,11 @@ struct Fold {
   Structure<std::int64_t> step, dilation;
   ResultShape shape;
 
-  static constexpr OpFacts facts{
-      .cost = Cost::more, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::as_given};
+  static constexpr OpFacts facts{.effect = Effect::pure,
+                                 .cost = Cost::more,
+                                 .may_fail_on_values = false,
+                                 .overwrites = false,
+                                 .precision = OperandPrecision::as_given};
   static constexpr Operands operands{operand("x")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const { equal.keep_all_but(axis.value); }

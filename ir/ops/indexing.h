@@ -6,15 +6,18 @@
 namespace fermata::ops {
 
 /// A position may be out of range.
-inline constexpr OpFacts kIndexed{
-    .cost = Cost::more, .may_fail_on_values = true, .overwrites = false, .precision = OperandPrecision::as_given};
+inline constexpr OpFacts kIndexed{.effect = Effect::pure,
+                                  .cost = Cost::more,
+                                  .may_fail_on_values = true,
+                                  .overwrites = false,
+                                  .precision = OperandPrecision::as_given};
 
 /// Slices at positions along an axis.
 struct Take {
   Structure<Axis> axis;
 
   static constexpr OpFacts facts = kIndexed;
-  static constexpr Operands operands{operand("x"), operand("index", Elements::positions)};
+  static constexpr Operands operands{operand("x"), operand("index", OperandElements::positions)};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -26,7 +29,7 @@ struct IndexAdd {
   Structure<Axis> axis;
 
   static constexpr OpFacts facts = kIndexed;
-  static constexpr Operands operands{operand("x"), operand("index", Elements::positions), operand("source")};
+  static constexpr Operands operands{operand("x"), operand("index", OperandElements::positions), operand("source")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const { equal.stretch(0); }
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -40,7 +43,7 @@ struct Gather {
   Structure<Axis> axis;
 
   static constexpr OpFacts facts = kIndexed;
-  static constexpr Operands operands{operand("x"), operand("index", Elements::positions)};
+  static constexpr Operands operands{operand("x"), operand("index", OperandElements::positions)};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const { equal.stretch(1); }
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -52,7 +55,7 @@ struct Scatter {
   Structure<Axis> axis;
 
   static constexpr OpFacts facts = kIndexed;
-  static constexpr Operands operands{operand("x"), operand("index", Elements::positions), operand("source")};
+  static constexpr Operands operands{operand("x"), operand("index", OperandElements::positions), operand("source")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const { equal.stretch(0); }
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);

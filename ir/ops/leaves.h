@@ -9,8 +9,11 @@ struct Input {
   ResultShape shape;
   ResultDType dtype;
 
-  static constexpr OpFacts facts{
-      .cost = Cost::pass, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::as_given};
+  static constexpr OpFacts facts{.effect = Effect::pure,
+                                 .cost = Cost::pass,
+                                 .may_fail_on_values = false,
+                                 .overwrites = false,
+                                 .precision = OperandPrecision::as_given};
   static constexpr Operands operands{};
   TensorType infer(const InferCall& call) const { return call.result(dtype.value, call.wanted.shape); }
   void relate(EqualAxes&) const {}

@@ -6,15 +6,18 @@
 namespace fermata::ops {
 
 /// A matrix may be singular, or an iteration may not converge.
-inline constexpr OpFacts kDecomposition{
-    .cost = Cost::more, .may_fail_on_values = true, .overwrites = false, .precision = OperandPrecision::as_given};
+inline constexpr OpFacts kDecomposition{.effect = Effect::pure,
+                                        .cost = Cost::more,
+                                        .may_fail_on_values = true,
+                                        .overwrites = false,
+                                        .precision = OperandPrecision::as_given};
 inline const TensorType kSquareExample{DType::f64, Shape{3, 3}};
 
 struct Cholesky {
   Structure<bool> upper;
 
   static constexpr OpFacts facts = kDecomposition;
-  static constexpr Operands operands{operand("x", Elements::positive_definite)};
+  static constexpr Operands operands{operand("x", OperandElements::positive_definite)};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const { equal.stretch(0); }
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -23,7 +26,7 @@ struct Cholesky {
 
 struct Solve {
   static constexpr OpFacts facts = kDecomposition;
-  static constexpr Operands operands{operand("a", Elements::positive_definite), operand("b")};
+  static constexpr Operands operands{operand("a", OperandElements::positive_definite), operand("b")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -35,7 +38,7 @@ struct SolveTriangular {
   Structure<bool> unit;  // the diagonal counts as ones
 
   static constexpr OpFacts facts = kDecomposition;
-  static constexpr Operands operands{operand("a", Elements::positive_definite), operand("b")};
+  static constexpr Operands operands{operand("a", OperandElements::positive_definite), operand("b")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -47,7 +50,7 @@ struct SolveTriangular {
 /// inv and cofactor: a matrix from each matrix.
 struct MatrixOfMatrix {
   static constexpr OpFacts facts = kDecomposition;
-  static constexpr Operands operands{operand("x", Elements::positive_definite)};
+  static constexpr Operands operands{operand("x", OperandElements::positive_definite)};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const { equal.stretch(0); }
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -56,7 +59,7 @@ struct MatrixOfMatrix {
 
 struct Det {
   static constexpr OpFacts facts = kDecomposition;
-  static constexpr Operands operands{operand("x", Elements::positive_definite)};
+  static constexpr Operands operands{operand("x", OperandElements::positive_definite)};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -65,7 +68,7 @@ struct Det {
 
 struct Slogdet {
   static constexpr OpFacts facts = kDecomposition;
-  static constexpr Operands operands{operand("x", Elements::positive_definite)};
+  static constexpr Operands operands{operand("x", OperandElements::positive_definite)};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -85,7 +88,7 @@ struct Qr {
 
 struct Eigh {
   static constexpr OpFacts facts = kDecomposition;
-  static constexpr Operands operands{operand("x", Elements::positive_definite)};
+  static constexpr Operands operands{operand("x", OperandElements::positive_definite)};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -94,7 +97,7 @@ struct Eigh {
 
 struct Eigvalsh {
   static constexpr OpFacts facts = kDecomposition;
-  static constexpr Operands operands{operand("x", Elements::positive_definite)};
+  static constexpr Operands operands{operand("x", OperandElements::positive_definite)};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -131,8 +134,11 @@ struct Pinv {
 };
 
 /// Transforms keep no sizes that others have, but for fft.
-inline constexpr OpFacts kTransform{
-    .cost = Cost::more, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::as_given};
+inline constexpr OpFacts kTransform{.effect = Effect::pure,
+                                    .cost = Cost::more,
+                                    .may_fail_on_values = false,
+                                    .overwrites = false,
+                                    .precision = OperandPrecision::as_given};
 
 struct Fft {
   Structure<Axis> axis;

@@ -6,8 +6,11 @@
 namespace fermata::ops {
 
 /// No more than reading the operands once.
-inline constexpr OpFacts kMove{
-    .cost = Cost::pass, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::as_given};
+inline constexpr OpFacts kMove{.effect = Effect::pure,
+                               .cost = Cost::pass,
+                               .may_fail_on_values = false,
+                               .overwrites = false,
+                               .precision = OperandPrecision::as_given};
 
 struct Cast {
   ResultDType dtype;
@@ -34,8 +37,11 @@ struct Copy {
 struct Concat {
   Structure<Axis> axis;
 
-  static constexpr OpFacts facts{
-      .cost = Cost::more, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::widest};
+  static constexpr OpFacts facts{.effect = Effect::pure,
+                                 .cost = Cost::more,
+                                 .may_fail_on_values = false,
+                                 .overwrites = false,
+                                 .precision = OperandPrecision::widest};
   static constexpr Operands operands =
       Operands::any(operand("x0"), operand("x1"), operand("x2"), operand("x3"), operand("x4"), operand("x5"),
                     operand("x6"), operand("x7"), operand("x8"), operand("x.."));
@@ -50,8 +56,11 @@ struct Update {
   Argument<std::int64_t> offset;
   Argument<Integers> strides;  // one for each axis of the values
 
-  static constexpr OpFacts facts{
-      .cost = Cost::pass, .may_fail_on_values = false, .overwrites = true, .precision = OperandPrecision::as_given};
+  static constexpr OpFacts facts{.effect = Effect::pure,
+                                 .cost = Cost::pass,
+                                 .may_fail_on_values = false,
+                                 .overwrites = true,
+                                 .precision = OperandPrecision::as_given};
   static constexpr Operands operands{operand("x"), operand("values")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const { equal.stretch(0); }

@@ -5,8 +5,11 @@
 
 namespace fermata::ops {
 
-inline constexpr OpFacts kOrdered{
-    .cost = Cost::more, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::as_given};
+inline constexpr OpFacts kOrdered{.effect = Effect::pure,
+                                  .cost = Cost::more,
+                                  .may_fail_on_values = false,
+                                  .overwrites = false,
+                                  .precision = OperandPrecision::as_given};
 
 /// The rows of FERMATA_SCAN: prefix reductions along an axis. What they add up in is the rule of the row.
 struct Scan {

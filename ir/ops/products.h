@@ -5,16 +5,25 @@
 
 namespace fermata::ops {
 
-inline constexpr OpFacts kProduct{
-    .cost = Cost::more, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::as_given};
+inline constexpr OpFacts kProduct{.effect = Effect::pure,
+                                  .cost = Cost::more,
+                                  .may_fail_on_values = false,
+                                  .overwrites = false,
+                                  .precision = OperandPrecision::as_given};
 /// The pattern may name rows or columns that are not there.
-inline constexpr OpFacts kSparseProduct{
-    .cost = Cost::more, .may_fail_on_values = true, .overwrites = false, .precision = OperandPrecision::as_given};
+inline constexpr OpFacts kSparseProduct{.effect = Effect::pure,
+                                        .cost = Cost::more,
+                                        .may_fail_on_values = true,
+                                        .overwrites = false,
+                                        .precision = OperandPrecision::as_given};
 
 /// matmul: over the last two axes; batch axes broadcast.
 struct Matmul {
-  static constexpr OpFacts facts{
-      .cost = Cost::more, .may_fail_on_values = false, .overwrites = false, .precision = OperandPrecision::lower};
+  static constexpr OpFacts facts{.effect = Effect::pure,
+                                 .cost = Cost::more,
+                                 .may_fail_on_values = false,
+                                 .overwrites = false,
+                                 .precision = OperandPrecision::lower};
   static constexpr Operands operands{operand("lhs"), operand("rhs")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const;
@@ -52,7 +61,7 @@ struct CsrMatmul {
   Structure<bool> transposed;
 
   static constexpr OpFacts facts = kSparseProduct;
-  static constexpr Operands operands{operand("pattern", Elements::pattern), operand("values"), operand("dense")};
+  static constexpr Operands operands{operand("pattern", OperandElements::pattern), operand("values"), operand("dense")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes& equal) const { equal.result(1, 2, 1); }
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
@@ -65,7 +74,7 @@ struct CsrMatmul {
 /// csr_sampled_matmul: a product of dense matrices at the places of a pattern only.
 struct CsrSampledMatmul {
   static constexpr OpFacts facts = kSparseProduct;
-  static constexpr Operands operands{operand("pattern", Elements::pattern), operand("lhs"), operand("rhs")};
+  static constexpr Operands operands{operand("pattern", OperandElements::pattern), operand("lhs"), operand("rhs")};
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
   static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);

@@ -44,21 +44,21 @@ Tensor pattern(const OpCall& call) {
   return integers(values, DType::i64);
 }
 
-Tensor operand_of(const OpCall& call, Elements elements, std::size_t k) {
+Tensor operand_of(const OpCall& call, OperandElements elements, std::size_t k) {
   const Shape& shape = call.shapes[k];
   const std::int64_t count = element_count(shape);
   switch (elements) {
-    case Elements::positions: {
+    case OperandElements::positions: {
       std::int64_t below = INT64_MAX;
       for (const std::int64_t size : call.shapes[0]) below = std::min(below, size);
       return astype(remainder(reshape(arange(count), shape) * 2 + 1, below), call.dtypes[k]).sync();
     }
-    case Elements::pattern: return pattern(call);
-    case Elements::positive_definite: {
+    case OperandElements::pattern: return pattern(call);
+    case OperandElements::positive_definite: {
       const Tensor half = some_numbers(DType::f64, shape, 0) * 0.1;
       return (eye(shape.back(), {}, DType::f64) * 4 + half + half.mT()).sync();
     }
-    case Elements::any: break;
+    case OperandElements::any: break;
   }
   return some_numbers(call.dtypes[k], shape, static_cast<int>(k));
 }
@@ -92,7 +92,7 @@ std::vector<Tensor> operands_of(Op op, const OpCall& call) {
   const auto named = traits(op).operands;
   for (std::size_t k = 0; k < call.shapes.size(); ++k)
     operands.push_back(
-        operand_of(call, named.empty() ? Elements::any : named[std::min(k, named.size() - 1)].elements, k));
+        operand_of(call, named.empty() ? OperandElements::any : named[std::min(k, named.size() - 1)].elements, k));
   return operands;
 }
 

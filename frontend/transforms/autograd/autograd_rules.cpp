@@ -68,7 +68,7 @@ const std::array<VjpRule, kOpCount>& rules() {
 #define FERMATA_REDUCE(name, rule, vjp, doc) VjpRule{{FERMATA_VJP(kUnary, x, vjp)}},
 #define FERMATA_RANDOM(name, formula, doc) VjpRule{},
 #define FERMATA_IRREGULAR(name, ...) name##_rules.gradients,
-#define FERMATA_COMPOSITE(name, doc) VjpRule{},
+#define FERMATA_COMPOSITE(name, precision, doc) VjpRule{},
 #include "ir/ops.def"
   };
   return table;
