@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "dispatch/emit.h"
+#include "ir/ops/reduce.h"
 #include "runtime/backend_memory.h"
+#include "runtime/call_attributes.h"
 #include "runtime/stats.h"
 
 namespace fermata {
@@ -69,7 +71,9 @@ template <BackendKey B> void run_on_cpu(const CallArgs& args) {
 /// More than any kernel of the device's own.
 double cost_on_cpu(const CallArgs&) { return 1e12; }
 
-bool reduces_otherwise(const CallArgs& args) { return args.attributes[0] == 0 || is_complex(args.inputs[0].dtype); }
+bool reduces_otherwise(const CallArgs& args) {
+  return attributes_of<ops::Reduction>(args).axes.value == 0 || is_complex(args.inputs[0].dtype);
+}
 
 constexpr auto kRunOnCpu = []<std::size_t... B>(std::index_sequence<B...>) {
   return std::array<CallKernel, sizeof...(B)>{&run_on_cpu<static_cast<BackendKey>(B)>...};

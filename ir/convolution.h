@@ -15,16 +15,18 @@ constexpr std::int64_t window_count(std::int64_t length, std::int64_t size, std:
   return length < reach ? 0 : (length - reach) / step + 1;
 }
 
-/// The attributes of convolution and its gradients (ir/graph.h), by spatial axis.
+/// The attributes of convolution and its gradients (ir/ops/convolution.h), by spatial axis.
 struct ConvolutionAttributes {
   std::int64_t groups = 1;
   std::span<const std::int64_t> strides, padding, padding_end, dilation;
 
-  explicit ConvolutionAttributes(std::span<const std::int64_t> attributes) : groups(attributes[0]) {
-    const std::size_t axes = (attributes.size() - 1) / 4;
-    strides = attributes.subspan(1, axes), padding = attributes.subspan(1 + axes, axes);
-    padding_end = attributes.subspan(1 + 2 * axes, axes), dilation = attributes.subspan(1 + 3 * axes, axes);
-  }
+  /// Of the struct of any of them.
+  template <class O> explicit ConvolutionAttributes(const O& op)
+      : groups(op.groups.value),
+        strides(op.strides.value),
+        padding(op.padding.value),
+        padding_end(op.padding_end.value),
+        dilation(op.dilation.value) {}
   std::size_t axes() const { return strides.size(); }
   /// The size of the result along spatial axis i.
   std::int64_t result_size(std::size_t i, std::int64_t x, std::int64_t weight) const {

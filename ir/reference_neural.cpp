@@ -128,7 +128,7 @@ ReferenceTensor windows(const GraphNode& node, const ReferenceTensor& x, const S
 /// Calls f(element of x, element of the filters, element of the result) for every product of a convolution.
 template <class F>
 void for_products(const GraphNode& node, const Shape& x, const Shape& weight, const Shape& result, F&& f) {
-  const ConvolutionAttributes a(node.attributes);
+  const ConvolutionAttributes a(attributes_of<ops::Convolution>(node));  // those of its gradients as well
   const Shape x_strides = dense_strides(x);
   Odometer to(result), by(weight);
   const std::int64_t filters = weight[0] / a.groups;

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "ir/error.h"
+#include "ir/ops/reduce.h"
 #include "passes/dimensions.h"
 #include "passes/index_map.h"
 #include "runtime/thread_pool.h"
@@ -86,7 +87,7 @@ class Fuser {
     const GraphNode& n = g_.nodes[v];
     if (family(n.op) == Family::reduce) {
       group.domain = n.operands[0].value;
-      group.reduced = static_cast<std::uint16_t>(n.attributes[0]);
+      group.reduced = reduced_axes(n);
     }
     return group;
   }
@@ -179,7 +180,7 @@ class Fuser {
       if (group.inlined[i]) continue;
       const GraphNode& n = g_.nodes[v];
       if (family(n.op) == Family::reduce) {
-        if (!dims_.same_shape(n.operands[0].value, group.domain) || n.attributes[0] != group.reduced)
+        if (!dims_.same_shape(n.operands[0].value, group.domain) || reduced_axes(n) != group.reduced)
           return Verdict::no("the reduction runs over another domain");
         for (unsigned a = 0; a < g_.nodes[group.domain].shape.rank(); ++a)
           if ((group.reduced >> a & 1) != 0 && dims_.of(group.domain, a) == Dimensions::kOne &&

@@ -13,6 +13,7 @@
 #include "dispatch/kernel_table.h"
 #include "ir/custom_op.h"
 #include "ir/error.h"
+#include "ir/ops/reduce.h"
 #include "passes/build_kernel.h"
 #include "passes/form_fma.h"
 #include "passes/index_map.h"
@@ -131,7 +132,7 @@ class Lowering {
       Group alone{.members = {v}, .inlined = {false}, .domain = v, .reduced = 0, .alive = true};
       if (family(g_.nodes[v].op) == Family::reduce) {
         alone.domain = g_.nodes[v].operands[0].value;
-        alone.reduced = static_cast<std::uint16_t>(g_.nodes[v].attributes[0]);
+        alone.reduced = reduced_axes(g_.nodes[v]);
       }
       p_.group_of[v] = static_cast<std::int32_t>(p_.groups.size());
       p_.groups.push_back(std::move(alone));

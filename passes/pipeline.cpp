@@ -24,6 +24,7 @@
 #include "dispatch/backend.h"
 #include "dispatch/dump.h"
 #include "ir/error.h"
+#include "ir/ops/reduce.h"
 #include "passes/batch_calls.h"
 #include "passes/chain_products.h"
 #include "passes/fuse.h"
@@ -98,7 +99,7 @@ void one_group_each(Program& p) {
     p.groups.push_back({.members = {v},
                         .inlined = {false},
                         .domain = reduction ? n.operands[0].value : v,
-                        .reduced = static_cast<std::uint16_t>(reduction ? n.attributes[0] : 0),
+                        .reduced = reduced_axes(n),
                         .alive = true});
   }
 }

@@ -8,6 +8,7 @@
 #include "dispatch/call_context.h"
 #include "dispatch/kernel_table.h"
 #include "ir/error.h"
+#include "ir/ops/reduce.h"
 #include "passes/index_map.h"
 
 namespace fermata {
@@ -58,7 +59,7 @@ Choice choose(const Graph& g, const GraphNode& n, BackendKey key, bool explains)
   const Backend* device = backend(key);
   const bool compiles = device != nullptr && device->can_compile(nullptr);
   // Kernels reduce at least one axis.
-  const bool reduces_nothing = family(n.op) == Family::reduce && n.attributes[0] == 0;
+  const bool reduces_nothing = family(n.op) == Family::reduce && reduced_axes(n) == 0;
   const bool emits =
       cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing && !is_of_complex(g, n);
   c.form = emits && !may_lose(*cell, g, n, operand) ? Form::emit : Form::call;

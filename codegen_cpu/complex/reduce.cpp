@@ -5,6 +5,8 @@
 #include "codegen_cpu/complex/complex.h"
 #include "codegen_cpu/complex/elements.h"
 #include "ir/op.h"
+#include "ir/ops/reduce.h"
+#include "runtime/call_attributes.h"
 
 namespace fermata {
 namespace {
@@ -12,12 +14,13 @@ namespace {
 constexpr std::int64_t kBlock = 2048;
 
 /// The axes of the operand in two groups, those that stay and those that go.
-struct Axes {
+struct ReducedAxes {
   Shape kept, kept_strides, gone, gone_strides;
-  explicit Axes(const CallArgs& args) {
+  explicit ReducedAxes(const CallArgs& args) {
     const TensorView& x = args.inputs[0];
+    const auto reduction = attributes_of<ops::Reduction>(args);
     for (unsigned axis = 0; axis < x.rank; ++axis) {
-      const bool goes = (args.attributes[0] >> axis & 1) != 0;
+      const bool goes = reduction.is_reduced(axis);
       (goes ? gone : kept).push_back(x.sizes[axis]);
       (goes ? gone_strides : kept_strides).push_back(x.strides[axis]);
     }
@@ -38,7 +41,7 @@ W fold(Offsets<1>& at, const std::complex<T>* x, std::int64_t count, W identity,
 
 /// W: the type of a state; R: of the result.
 template <class W, class R, class T, class F> void reduce(const CallArgs& args, W identity, const F& combine) {
-  const Axes axes(args);
+  const ReducedAxes axes(args);
   const std::int64_t rows = element_count(axes.kept), length = element_count(axes.gone);
   const std::int64_t blocks = std::max<std::int64_t>(1, (length + kBlock - 1) / kBlock);
   const auto* const x = static_cast<const std::complex<T>*>(args.inputs[0].data);

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "codegen_cpu/eager/drivers.h"
+#include "ir/ops/leaves.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata::eager {
@@ -41,7 +43,7 @@ void run_full(const CallArgs& args) {
 
 void run_iota(const CallArgs& args) {
   const TensorView& out = args.outputs[0];
-  const auto axis = static_cast<unsigned>(args.attributes[0]);
+  const auto axis = static_cast<unsigned>(attributes_of<ops::Iota>(args).axis.value);
   std::int64_t inner = 1;
   for (unsigned i = axis + 1; i < out.rank; ++i) inner *= out.sizes[i];
   const std::int64_t size = out.sizes[axis];

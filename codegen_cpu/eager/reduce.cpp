@@ -11,19 +11,21 @@
 #include "codegen_cpu/eager/drivers.h"
 #include "codegen_cpu/eager/loop_nest.h"
 #include "ir/kernel.h"
+#include "ir/ops/reduce.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata::eager {
 namespace {
 
-struct Axis {
+struct MergedAxis {
   std::int64_t size, stride;  // bytes
   bool reduced;
 };
-struct Axes {
-  std::array<Axis, kMaxRank + 1> axis;
+struct MergedAxes {
+  std::array<MergedAxis, kMaxRank + 1> axis;
   unsigned rank = 0;
-  void push(Axis a) { axis[rank++] = a; }
+  void push(MergedAxis a) { axis[rank++] = a; }
   std::int64_t count() const {
     std::int64_t n = 1;
     for (unsigned i = 0; i < rank; ++i) n *= axis[i].size;
@@ -40,13 +42,13 @@ struct Axes {
   }
 };
 
-Axes merged_axes(const TensorView& x, std::int64_t reduced_mask) {
-  Axes axes;
+MergedAxes merged_axes(const TensorView& x, std::uint64_t reduced_mask) {
+  MergedAxes axes;
   const auto bytes = static_cast<std::int64_t>(byte_size(x.dtype));
   for (unsigned i = 0; i < x.rank; ++i) {
-    const Axis next{x.sizes[i], x.strides[i] * bytes, (reduced_mask >> i & 1) != 0};
+    const MergedAxis next{x.sizes[i], x.strides[i] * bytes, (reduced_mask >> i & 1) != 0};
     if (axes.rank > 0 && axes.axis[axes.rank - 1].reduced == next.reduced) {
-      Axis& last = axes.axis[axes.rank - 1];
+      MergedAxis& last = axes.axis[axes.rank - 1];
       if (last.size == 1 || next.size == 1 || last.stride == next.stride * next.size) {
         last = {last.size * next.size, next.size == 1 ? last.stride : next.stride, last.reduced};
         continue;
@@ -86,7 +88,7 @@ class ReductionCall {
         out_(args.outputs[0]),
         lifted_(compute_dtype(apply_rule(info(args.op).rule, x_.dtype)->operand)),
         loops_(loop_tables().reduce[static_cast<std::size_t>(args.op)][static_cast<std::size_t>(lifted_)]) {
-    const Axes axes = merged_axes(x_, args.attributes[0]);
+    const MergedAxes axes = merged_axes(x_, attributes_of<ops::Reduction>(args).axes.value);
     is_row_ = axes.axis[axes.rank - 1].reduced;
     unsigned inner = axes.rank;
     while (!axes.axis[--inner].reduced) {}
@@ -189,7 +191,7 @@ class ReductionCall {
   /// Rows of one block each: nothing is divided per row.
   void reduce_short_rows(std::int64_t begin, std::int64_t end, States::Pointers to, RowBuffers& buffers) const {
     const Block whole = block(0);
-    const Axis inner = rows_.rank == 0 ? Axis{1, 0, false} : rows_.axis[rows_.rank - 1];
+    const MergedAxis inner = rows_.rank == 0 ? MergedAxis{1, 0, false} : rows_.axis[rows_.rank - 1];
     while (begin < end) {
       const std::int64_t run = std::min(end - begin, inner.size - begin % inner.size);
       std::int64_t offset = rows_.offset(begin);
@@ -301,8 +303,8 @@ class ReductionCall {
   const TensorView &x_, &out_;
   DType lifted_;
   const ReduceLoops& loops_;
-  Axis reduced_{}, column_{};
-  Axes rows_, passes_;
+  MergedAxis reduced_{}, column_{};
+  MergedAxes rows_, passes_;
   bool is_row_;
   std::int64_t block_, per_pass_, blocks_;
   double cost_;

@@ -9,6 +9,7 @@
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/positions.h"
+#include "ir/op_traits.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -25,7 +26,7 @@ struct Element16 {
 struct Lanes {
   Lanes(const CallArgs& args, const TensorView& addressed)
       : positions(positions_of(args)),
-        axis(static_cast<unsigned>(args.attributes[0])),
+        axis(static_cast<unsigned>(axis_of(args.op, args.attributes))),
         stride(addressed.strides[axis]),
         size(addressed.sizes[axis]),
         count(args.inputs[1].sizes[axis]),

@@ -3,7 +3,9 @@
 
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/strided_copy.h"
+#include "ir/ops/moves.h"
 #include "ir/shape.h"
+#include "runtime/call_attributes.h"
 
 namespace fermata {
 namespace {
@@ -14,7 +16,7 @@ StridedSide side_of(const TensorView& view) { return {view.data, {view.strides, 
 void concat_call(const CallArgs& args) {
   const TensorView& out = args.outputs[0];
   const std::size_t bytes = byte_size(out.dtype);
-  const auto axis = static_cast<std::size_t>(args.attributes[0]);
+  const auto axis = static_cast<std::size_t>(attributes_of<ops::Concat>(args).axis.value);
   auto* to = static_cast<std::byte*>(out.data);
   for (const TensorView& in : args.inputs) {
     strided_copy({to, {out.strides, out.rank}}, side_of(in), {in.sizes, in.rank}, bytes);
@@ -28,8 +30,9 @@ void update_call(const CallArgs& args) {
   const std::size_t bytes = byte_size(out.dtype);
   if (out.data != x.data)  // else it is written over
     strided_copy(side_of(out), side_of(x), {x.sizes, x.rank}, bytes);
-  auto* const start = static_cast<std::byte*>(out.data) + args.attributes[0] * static_cast<std::int64_t>(bytes);
-  strided_copy({start, args.attributes.subspan(1)}, side_of(values), {values.sizes, values.rank}, bytes);
+  const auto [offset, strides] = attributes_of<ops::Update>(args);
+  auto* const start = static_cast<std::byte*>(out.data) + offset.value * static_cast<std::int64_t>(bytes);
+  strided_copy({start, strides.value}, side_of(values), {values.sizes, values.rank}, bytes);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/error.h"
+#include "ir/op_traits.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
@@ -15,19 +16,18 @@ namespace {
 
 [[noreturn]] void throw_out_of_range(const CallArgs& args, std::int64_t at, const std::string& value) {
   static constexpr std::string_view kLabels[] = {"x", "index", "source"};
-  const TensorView& x = args.inputs[0];
-  const std::int64_t size = x.sizes[args.attributes[0]];
+  const std::int64_t axis = axis_of(args.op, args.attributes), size = args.inputs[0].sizes[axis];
   std::vector<ErrorOperand> operands;
   for (std::size_t i = 0; i < args.inputs.size(); ++i) {
     const TensorView& v = args.inputs[i];
     operands.push_back({kLabels[i], to_string(v.dtype, {v.sizes, v.rank}), ""});
   }
-  operands[0].note = fmt::format("axis {} is {}", args.attributes[0], size);
+  operands[0].note = fmt::format("axis {} is {}", axis, size);
   operands[1].note = fmt::format("element {} is {}", at, value);
-  throw IndexError(1204, format_error(1204, "IndexError",
-                                      fmt::format("{}: position {} leaves axis {} of size {}", name(args.op), value,
-                                                  args.attributes[0], size),
-                                      operands, args.where));
+  throw IndexError(
+      1204, format_error(1204, "IndexError",
+                         fmt::format("{}: position {} leaves axis {} of size {}", name(args.op), value, axis, size),
+                         operands, args.where));
 }
 
 /// Widens and wraps; gives the first element out of range, or the count.
@@ -52,7 +52,8 @@ template <class T> std::int64_t wrap_positions(const T* from, std::int64_t count
 
 template <class T> void read_positions(const CallArgs& args, const void* dense, const Scratch<std::int64_t>& to) {
   const auto* const from = static_cast<const T*>(dense);
-  const std::int64_t bad = wrap_positions(from, to.size(), args.inputs[0].sizes[args.attributes[0]], to.data());
+  const std::int64_t bad =
+      wrap_positions(from, to.size(), args.inputs[0].sizes[axis_of(args.op, args.attributes)], to.data());
   if (bad != to.size()) throw_out_of_range(args, bad, fmt::format("{}", from[bad]));
 }
 
@@ -98,8 +99,8 @@ bool is_contiguous(const TensorView& view, unsigned begin, unsigned end) {
 
 GatherShape gather_shape(const CallArgs& args) {
   const TensorView& x = args.inputs[0];
-  GatherShape g{static_cast<unsigned>(args.attributes[0]), 1, x.sizes[args.attributes[0]], 1,
-                args.inputs[1].element_count()};
+  const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
+  GatherShape g{axis, 1, x.sizes[axis], 1, args.inputs[1].element_count()};
   for (unsigned i = 0; i < g.axis; ++i) g.outer *= x.sizes[i];
   for (unsigned i = g.axis + 1; i < x.rank; ++i) g.inner *= x.sizes[i];
   return g;

@@ -30,7 +30,7 @@ template <class T> class Scratch {
   std::int64_t count_;
 };
 
-/// The positions in row-major order, negative ones counted from the end of the axis of input 0 that attribute 0 names.
+/// The positions in row-major order, negative ones counted from the end of the axis of input 0 that the call names.
 /// IndexError FM1204 for the first one out of range.
 Scratch<std::int64_t> positions_of(const CallArgs& args);
 

@@ -11,6 +11,8 @@
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/lines.h"
 #include "codegen_cpu/irregular/narrow_float.h"
+#include "ir/ops/ordering.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -64,7 +66,7 @@ template <class Step, class E> class Scan {
   using T = decltype(E::load(Bits{}));
 
   Scan(const CallArgs& args)
-      : axis_(static_cast<unsigned>(args.attributes[0])),
+      : axis_(static_cast<unsigned>(attributes_of<ops::Scan>(args).axis.value)),
         size_(args.outputs[0].sizes[axis_]),
         from_(args.inputs[0], axis_),
         to_(args.outputs[0], axis_),

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "codegen_cpu/irregular/dense_elements.h"
+#include "ir/ops/convolution.h"
 #include "ir/shape.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -18,7 +20,7 @@ constexpr std::int64_t kParts = 16;
 }  // namespace
 
 ConvolutionProblem::ConvolutionProblem(const CallArgs& args)
-    : op(args.op), dtype(args.outputs[0].dtype), attributes(args.attributes) {
+    : op(args.op), dtype(args.outputs[0].dtype), attributes(attributes_of<ops::Convolution>(args)) {
   const TensorView &a = args.inputs[0], &b = args.inputs[1], &out = args.outputs[0];
   switch (op) {
     case Op::convolution: x = a, weight = b, y = out; break;

@@ -21,7 +21,10 @@
 #ifdef FERMATA_KISSFFT_FOUND
 #include <kissfft.hh>
 
+#include "ir/op_traits.h"
+#include "ir/ops/linalg.h"
 #include "ir/shape.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 #endif
 
@@ -127,9 +130,9 @@ struct Lines {
 
 /// T: f32 or f64. `From` and `To` are complex, or real for the real side of a real transform.
 template <class From, class To> void transform_lines(const CallArgs& args) {
-  const auto axis = static_cast<unsigned>(args.attributes[0]);
+  const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
   const bool to_real = std::is_floating_point_v<To>,
-             inverse = to_real || (args.op == Op::fft && args.attributes[1] != 0);
+             inverse = to_real || (args.op == Op::fft && attributes_of<ops::Fft>(args).inverse.value);
   const Lines in(args.inputs[0], axis), out(args.outputs[0], axis);
   const std::int64_t n = to_real ? out.size : in.size;
   const std::shared_ptr<const Transform> transform = transform_of(n, inverse);

@@ -17,6 +17,8 @@
 #ifdef FERMATA_LAPACK_FOUND
 #include "codegen_cpu/library/lapack_calls.h"
 #include "codegen_cpu/library/lapack_stack.h"
+#include "ir/ops/linalg.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 #endif
 
@@ -85,7 +87,8 @@ template <class T> void solve_triangular_one(MatrixStack& stack, std::int64_t nu
   const std::int64_t n = stack.rows(0), k = stack.columns(1);
   const Columns<T> a(n, n), b(n, k);
   stack.read(0, number, a), stack.read(1, number, b);
-  const bool upper = stack.args().attributes[0] != 0, unit = stack.args().attributes[1] != 0;
+  const auto op = attributes_of<ops::SolveTriangular>(stack.args());
+  const bool upper = op.upper.value, unit = op.unit.value;
   if (n * k != 0 &&
       trtrs<T, RealPart<T>>(upper ? 'U' : 'L', unit ? 'U' : 'N', size_of(n), size_of(k), a.data(), b.data()) != 0)
     return stack.fail(number);
@@ -125,7 +128,7 @@ template <class T> void slogdet_one(MatrixStack& stack, std::int64_t number) {
 
 template <class T> void cholesky_one(MatrixStack& stack, std::int64_t number) {
   const std::int64_t n = stack.rows(0);
-  const bool upper = stack.args().attributes[0] != 0;
+  const bool upper = attributes_of<ops::Cholesky>(stack.args()).upper.value;
   const Columns<T> a(n, n);
   stack.read(0, number, a);
   if (upper)
@@ -140,7 +143,7 @@ template <class T> void cholesky_one(MatrixStack& stack, std::int64_t number) {
 
 template <class T> void qr_one(MatrixStack& stack, std::int64_t number) {
   const std::int64_t m = stack.rows(0), n = stack.columns(0), least = std::min(m, n);
-  const std::int64_t k = stack.args().attributes[0] != 0 ? m : least;
+  const std::int64_t k = attributes_of<ops::Qr>(stack.args()).complete.value ? m : least;
   const Columns<T> a(m, std::max(n, k));
   const Scratch<T> tau(least);
   std::fill_n(a.data(), m * a.columns, T(0));
@@ -228,7 +231,7 @@ template <class T> struct Singular {
 
 template <class T> void svd_one(MatrixStack& stack, std::int64_t number) {
   const std::int64_t m = stack.rows(0), n = stack.columns(0);
-  const bool full = stack.args().attributes[0] != 0;
+  const bool full = attributes_of<ops::Svd>(stack.args()).full.value;
   const std::int64_t width = full ? std::max(m, n) : std::min(m, n);
   Singular<T> parts(m, n, full ? 'A' : 'S');
   if (!parts.decompose(stack, number)) return stack.fail(number);

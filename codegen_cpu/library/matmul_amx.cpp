@@ -20,7 +20,9 @@
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "codegen_cpu/library/matmul_problem.h"
 #include "dispatch/kernel_files.h"
+#include "ir/ops/products.h"
 #include "ir/shape.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -391,7 +393,7 @@ void matmul_packed_amx(const CallArgs& args) {
   };
   const auto copied = [](const TensorView& v) { return is_contiguous(v, 0, v.rank) ? 0 : v.element_count(); };
   const Scratch<std::byte> x_copy(copied(x)), block_copy(copied(blocks));
-  const std::int64_t k = x.sizes[x.rank - 1], columns = args.attributes[0];
+  const std::int64_t k = x.sizes[x.rank - 1], columns = attributes_of<ops::MatmulPacked>(args).columns.value;
   const MatmulProblem p{.dtype = x.dtype,
                         .m = x.element_count() / k,
                         .n = columns,
@@ -403,7 +405,7 @@ void matmul_packed_amx(const CallArgs& args) {
   multiply({kind_of(x.dtype, DType::i8), p, 4, dense(blocks, block_copy)}, [](const ResultTile&) {});
 }
 bool matmul_packed_amx_fits(const CallArgs& args) {
-  return has_amx() && args.inputs[0].element_count() != 0 && args.attributes[0] != 0;
+  return has_amx() && args.inputs[0].element_count() != 0 && attributes_of<ops::MatmulPacked>(args).columns.value != 0;
 }
 
 #else

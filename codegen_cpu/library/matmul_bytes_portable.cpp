@@ -5,7 +5,9 @@
 #include "codegen_cpu/library/matmul_bytes.h"
 #include "codegen_cpu/library/matmul_problem.h"
 #include "dispatch/kernel_files.h"
+#include "ir/ops/products.h"
 #include "ir/shape.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -70,11 +72,12 @@ double matmul_i32_portable_cost(const CallArgs& args) { return portable_cost(dec
 
 void matmul_packed_portable(const CallArgs& args) {
   const TensorView& x = args.inputs[0];
-  const Shape sizes{x.sizes[x.rank - 1], args.attributes[0]};
+  const Shape sizes{x.sizes[x.rank - 1], attributes_of<ops::MatmulPacked>(args).columns.value};
   multiply_wide(args, widened(x), unpacked(args.inputs[1], sizes[0], sizes[1]), sizes);
 }
 double matmul_packed_portable_cost(const CallArgs& args) {
-  return portable_cost(static_cast<double>(args.inputs[0].element_count()) * static_cast<double>(args.attributes[0]));
+  const std::int64_t columns = attributes_of<ops::MatmulPacked>(args).columns.value;
+  return portable_cost(static_cast<double>(args.inputs[0].element_count()) * static_cast<double>(columns));
 }
 
 FERMATA_KERNELS(cpu) {

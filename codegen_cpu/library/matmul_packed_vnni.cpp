@@ -8,7 +8,9 @@
 #include "codegen_cpu/library/matmul_bytes.h"
 #include "dispatch/kernel_files.h"
 #include "ir/error.h"
+#include "ir/ops/products.h"
 #include "ir/shape.h"
+#include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -46,7 +48,8 @@ void matmul_packed_vnni(const CallArgs& args) {
   const Scratch<std::byte> x_copy(copied_bytes(x)), block_copy(copied_bytes(blocks));
   const auto* const rows_of_x = static_cast<const std::uint8_t*>(dense_bytes(x, x_copy));
   const auto* const packed = static_cast<const std::int8_t*>(dense_bytes(blocks, block_copy));
-  const std::int64_t k = x.sizes[x.rank - 1], columns = args.attributes[0], block_bytes = blocks.sizes[1] * 256;
+  const std::int64_t columns = attributes_of<ops::MatmulPacked>(args).columns.value;
+  const std::int64_t k = x.sizes[x.rank - 1], block_bytes = blocks.sizes[1] * 256;
   if (columns == 0) return;
   const std::int64_t rows = out.element_count() / columns, parts = (rows + kRows - 1) / kRows;
   const double ns = 50 + static_cast<double>(std::min(rows, kRows)) * static_cast<double>(k) * 64 / 150;

@@ -7,6 +7,8 @@
 #include "codegen_cuda/irregular/call_source.h"
 #include "codegen_cuda/irregular/element_text.h"
 #include "codegen_cuda/irregular/irregular.h"
+#include "ir/ops/convolution.h"
+#include "runtime/call_attributes.h"
 
 namespace fermata::gpu {
 namespace {
@@ -47,7 +49,7 @@ std::string offset(CallSource& s, const TensorView& v, const std::string& prefix
 void convolution_call(const CallArgs& args) {
   use_operands(args);
   const Convolution c = tensors_of(args);
-  const ConvolutionAttributes a(args.attributes);
+  const ConvolutionAttributes a(attributes_of<ops::Convolution>(args));  // those of its gradients as well
   const TensorView& out = args.outputs[0];
   const std::int64_t count = out.element_count();
   if (count == 0) return;

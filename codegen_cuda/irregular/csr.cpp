@@ -10,7 +10,9 @@
 #include "codegen_cuda/runtime/deferred_check.h"
 #include "codegen_cuda/runtime/device.h"
 #include "ir/error.h"
+#include "ir/ops/products.h"
 #include "ir/shape.h"
+#include "runtime/call_attributes.h"
 
 namespace fermata::gpu {
 namespace {
@@ -157,10 +159,11 @@ void csr_matmul_call(const CallArgs& args) {
   use_operands(args);
   const DenseView pattern(args.inputs[0]), values(args.inputs[1]), dense(args.inputs[2]);
   const std::int64_t entries = args.inputs[1].sizes[0];
+  const auto [columns, transposed] = attributes_of<ops::CsrMatmul>(args);
   const Pattern p{static_cast<const std::int64_t*>(pattern.view().data), args.inputs[0].sizes[0] - 1 - entries, entries,
-                  args.attributes[0]};
+                  columns.value};
   check_pattern(args, p);
-  if (args.attributes[1] != 0) return multiply_transposed(args, p, values.view(), dense.view());
+  if (transposed.value) return multiply_transposed(args, p, values.view(), dense.view());
   multiply_rows(args, p, values.view(), dense.view());
 }
 

@@ -11,6 +11,9 @@
 #include "codegen_cuda/irregular/positions.h"
 #include "codegen_cuda/runtime/device.h"
 #include "ir/error.h"
+#include "ir/op_traits.h"
+#include "ir/ops/convolution.h"
+#include "runtime/call_attributes.h"
 
 namespace fermata::gpu {
 namespace {
@@ -105,7 +108,7 @@ void scan_totals(const Scan& scan, void* totals) {
 
 void scan(const CallArgs& args, std::string_view monoid) {
   use_operands(args);
-  const auto axis = static_cast<unsigned>(args.attributes[0]);
+  const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
   const TensorView& out = args.outputs[0];
   const ElementText text = element_text(out.dtype, monoid == "max" || monoid == "min");
   const LaneSizes lanes = lane_sizes(out, axis);
@@ -134,7 +137,7 @@ void scan(const CallArgs& args, std::string_view monoid) {
 void gather_call(const CallArgs& args) {
   use_operands(args);
   const TensorView &x = args.inputs[0], &out = args.outputs[0];
-  const auto axis = static_cast<unsigned>(args.attributes[0]);
+  const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
   const std::int64_t count = out.element_count();
   if (count == 0) return;
   const LaneSizes l = lane_sizes(out, axis);
@@ -174,7 +177,7 @@ const std::int64_t* sorted_targets(const CallArgs& args, const LaneSizes& l, std
 void scatter_call(const CallArgs& args) {
   use_operands(args);
   const TensorView &index = args.inputs[1], &source = args.inputs[2], &out = args.outputs[0];
-  const auto axis = static_cast<unsigned>(args.attributes[0]);
+  const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
   copy_elements(args.inputs[0], out);
   const LaneSizes l = lane_sizes(index, axis);
   if (l.lanes() * l.size == 0) return;
@@ -242,8 +245,9 @@ void scatter_call(const CallArgs& args) {
 void fold_call(const CallArgs& args) {
   use_operands(args);
   const TensorView &in = args.inputs[0], &out = args.outputs[0];
-  const auto axis = static_cast<unsigned>(args.attributes[0]);
-  const std::int64_t step = args.attributes[1], dilation = args.attributes[2], count = out.element_count();
+  const auto fold = attributes_of<ops::Fold>(args);
+  const auto axis = static_cast<unsigned>(fold.axis.value);
+  const std::int64_t step = fold.step.value, dilation = fold.dilation.value, count = out.element_count();
   if (count == 0) return;
   const LaneSizes l = lane_sizes(out, axis);
   const ElementText t = element_text(out.dtype, false);

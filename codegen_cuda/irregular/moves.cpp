@@ -1,13 +1,15 @@
 // concat and update: ops that are nothing but copies.
+#include "ir/ops/moves.h"
 #include "codegen_cuda/irregular/call_source.h"
 #include "codegen_cuda/irregular/irregular.h"
+#include "runtime/call_attributes.h"
 
 namespace fermata::gpu {
 namespace {
 
 void concat_call(const CallArgs& args) {
   TensorView to = args.outputs[0];
-  const auto axis = static_cast<std::size_t>(args.attributes[0]);
+  const auto axis = static_cast<std::size_t>(attributes_of<ops::Concat>(args).axis.value);
   const auto bytes = static_cast<std::int64_t>(byte_size(to.dtype));
   for (const TensorView& from : args.inputs) {
     to.sizes = from.sizes;
@@ -20,8 +22,9 @@ void update_call(const CallArgs& args) {
   const TensorView &x = args.inputs[0], &values = args.inputs[1], &out = args.outputs[0];
   copy_elements(x, out);
   TensorView part = values;
-  part.data = static_cast<std::byte*>(out.data) + args.attributes[0] * static_cast<std::int64_t>(byte_size(out.dtype));
-  part.strides = args.attributes.data() + 1;
+  const auto [offset, strides] = attributes_of<ops::Update>(args);
+  part.data = static_cast<std::byte*>(out.data) + offset.value * static_cast<std::int64_t>(byte_size(out.dtype));
+  part.strides = strides.value.data();
   copy_elements(values, part);
 }
 

@@ -8,6 +8,8 @@
 #include "codegen_cuda/irregular/element_text.h"
 #include "codegen_cuda/irregular/irregular.h"
 #include "codegen_cuda/irregular/positions.h"
+#include "ir/ops/ordering.h"
+#include "runtime/call_attributes.h"
 
 namespace fermata::gpu {
 namespace {
@@ -74,11 +76,12 @@ const std::int64_t* sorted_lines(const CallArgs& args, const Lines& l, bool desc
 void sort_call(const CallArgs& args) {
   use_operands(args);
   const TensorView &x = args.inputs[0], &out = args.outputs[0];
-  const Lines l = lines_of(out, static_cast<unsigned>(args.attributes[0]));
+  const auto [axis, descending] = attributes_of<ops::Sort>(args);
+  const Lines l = lines_of(out, static_cast<unsigned>(axis.value));
   const std::int64_t count = l.count * l.size;
   if (count == 0) return;
   const Workspace memory(count * 4 * 8);
-  const std::int64_t* const sorted = sorted_lines(args, l, args.attributes[1] != 0, false, memory.data());
+  const std::int64_t* const sorted = sorted_lines(args, l, descending.value, false, memory.data());
   const std::string_view type = bits_text(x.dtype);
   CallSource s("sorted");
   s.for_each("i", count);
@@ -109,25 +112,27 @@ static void write_positions(const CallArgs& args, const Lines& l, const std::int
 
 void argsort_call(const CallArgs& args) {
   use_operands(args);
-  const Lines l = lines_of(args.inputs[0], static_cast<unsigned>(args.attributes[0]));
+  const auto [axis, descending] = attributes_of<ops::Argsort>(args);
+  const Lines l = lines_of(args.inputs[0], static_cast<unsigned>(axis.value));
   if (args.outputs[0].element_count() == 0) return;
   const Workspace memory(l.count * l.size * 4 * 8);
-  write_positions(args, l, sorted_lines(args, l, args.attributes[1] != 0, true, memory.data()), l.size);
+  write_positions(args, l, sorted_lines(args, l, descending.value, true, memory.data()), l.size);
 }
 
 void top_k_indices_call(const CallArgs& args) {
   use_operands(args);
-  const Lines l = lines_of(args.inputs[0], static_cast<unsigned>(args.attributes[0]));
+  const auto [axis, k, largest] = attributes_of<ops::TopKIndices>(args);
+  const Lines l = lines_of(args.inputs[0], static_cast<unsigned>(axis.value));
   if (args.outputs[0].element_count() == 0) return;
   const Workspace memory(l.count * l.size * 4 * 8);
-  write_positions(args, l, sorted_lines(args, l, args.attributes[2] != 0, true, memory.data()), args.attributes[1]);
+  write_positions(args, l, sorted_lines(args, l, largest.value, true, memory.data()), k.value);
 }
 
 void searchsorted_call(const CallArgs& args) {
   use_operands(args);
   const TensorView &line = args.inputs[0], &wanted = args.inputs[1], &out = args.outputs[0];
   const std::int64_t count = out.element_count();
-  const bool right = args.attributes[0] != 0;
+  const bool right = attributes_of<ops::Searchsorted>(args).right.value;
   const std::string_view type = bits_text(line.dtype);
   CallSource s("searchsorted");
   s.for_each("i", count);

@@ -10,6 +10,7 @@
 #include "codegen_cuda/runtime/deferred_check.h"
 #include "ir/error.h"
 #include "ir/infer.h"
+#include "ir/op_traits.h"
 #include "ir/shape.h"
 
 namespace fermata::gpu {
@@ -36,7 +37,7 @@ void throw_out_of_range(Op op, std::vector<TensorType> types, std::int64_t axis,
 void read_position(CallSource& source, const CallArgs& args, const std::string& variable, const std::string& which) {
   std::vector<TensorType> types;
   for (const TensorView& v : args.inputs) types.push_back({v.dtype, Shape(std::span(v.sizes, v.rank))});
-  const std::int64_t axis = args.attributes[0], size = args.inputs[0].sizes[axis];
+  const std::int64_t axis = axis_of(args.op, args.attributes), size = args.inputs[0].sizes[axis];
   const Address slot = deferred_check([op = args.op, types, axis, where = args.where](const Found& found) {
     throw_out_of_range(op, types, axis, found, where);
   });
@@ -61,8 +62,8 @@ void read_position(CallSource& source, const CallArgs& args, const std::string& 
 
 GatherSizes gather_sizes(const CallArgs& args) {
   const TensorView& x = args.inputs[0];
-  GatherSizes g{static_cast<unsigned>(args.attributes[0]), 1, x.sizes[args.attributes[0]], 1,
-                args.inputs[1].element_count()};
+  const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
+  GatherSizes g{axis, 1, x.sizes[axis], 1, args.inputs[1].element_count()};
   for (unsigned i = 0; i < g.axis; ++i) g.outer *= x.sizes[i];
   for (unsigned i = g.axis + 1; i < x.rank; ++i) g.inner *= x.sizes[i];
   return g;

@@ -6,6 +6,8 @@
 #include "codegen_cuda/library/matmul.h"
 #include "codegen_cuda/library/matmul_problem.h"
 #include "dispatch/kernel_files.h"
+#include "ir/ops/products.h"
+#include "runtime/call_attributes.h"
 
 namespace fermata::gpu {
 namespace {
@@ -45,7 +47,7 @@ MatmulProblem problem_of(const CallArgs& args) {
   // The left side as one matrix of rows; the right one is read block by block.
   const TensorView& x = args.inputs[0];
   static constexpr std::int64_t kNone[2] = {0, 0};
-  const std::int64_t sizes[] = {x.sizes[x.rank - 1], args.attributes[0]};
+  const std::int64_t sizes[] = {x.sizes[x.rank - 1], attributes_of<ops::MatmulPacked>(args).columns.value};
   const TensorView inputs[] = {x, {args.inputs[1].data, args.inputs[1].dtype, 2, sizes, kNone}};
   CallArgs whole = args;
   whole.op = Op::matmul_i32, whole.inputs = inputs;

@@ -159,9 +159,10 @@ Tensor quantize(const Tensor& x, const Operand& scale, const Operand& zero_point
   Numbers numbers("quantize", x, dtype, axis, where);
   const Quantization how = numbers.take(scale, zero_point);
   const Tensor operands[] = {x, how.scale, how.zero_point};
-  const std::int64_t attributes[] = {how.axis.value_or(-1), numbers.centered() ? 1 : 0};
-  return general_call(Op::quantize, operands, {.wanted = {dtype, x.shape()}, .integers = attributes, .scalars = {}},
-                      where);
+  const Shape shape = x.shape();
+  const QuantizeAttributes attributes{
+      .axis = {how.axis.value_or(-1)}, .centered = {numbers.centered()}, .shape = {shape}, .dtype = {dtype}};
+  return general_call(Op::quantize, attributes, operands, where);
 }
 
 Tensor quantize(const Tensor& x, const Quantization& how, DType dtype, Location where) {

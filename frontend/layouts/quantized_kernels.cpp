@@ -13,6 +13,7 @@
 #include "frontend/layouts/quantized_tensor.h"
 #include "frontend/ops/calls.h"
 #include "ir/error.h"
+#include "ir/op_traits.h"
 
 namespace fermata {
 namespace {
@@ -76,12 +77,13 @@ Tensor values_of(const QuantizedPayload& x, Location where) {
   return with_nondifferentiable_history(values, x.history);
 }
 
-/// Operands x, scale, zero_point; attributes [axis or -1, is the zero point known to be in the middle].
+/// Operands x, scale, zero_point.
 Tensor run_quantize(const Call& call, Tensors tensors, const Attributes& attributes) {
   const Location where = call.where;
   const Tensor& x = tensors[0];
   Quantization how{tensors[1], tensors[2], {}};
-  if (attributes.integers[0] >= 0) how.axis = attributes.integers[0];
+  const auto given = attributes_of<QuantizeAttributes>(attributes);
+  if (given.axis.value >= 0) how.axis = given.axis.value;
   GradEdge history;
   if (GradEdge below = thread_keys.excluded.has(Functionality::autograd) ? GradEdge() : grad_edge(x)) {
     history = make_grad_node(Op::quantize, 1, where);  // there is no rule for it: asking raises
@@ -90,7 +92,7 @@ Tensor run_quantize(const Call& call, Tensors tensors, const Attributes& attribu
     operand.dtype = x.dtype(), operand.shape = std::make_unique<Shape>(x.shape());
     operand.edge = std::move(below);
   }
-  const DType dtype = attributes.wanted.dtype;
+  const DType dtype = given.dtype.value;
   const std::int64_t low = dtype == DType::qi8 ? -128 : 0, high = low + 255;
   const Tensor floats = astype(x.detach(), DType::f32, where);
   const Tensor steps = round({divide({floats, where}, along_channels(how.scale, how, x.rank(), where)), where});
@@ -98,7 +100,7 @@ Tensor run_quantize(const Call& call, Tensors tensors, const Attributes& attribu
   const Tensor whole = astype(clip({steps, where}, -512, 512), DType::i32, where);
   const Tensor moved = add({whole, where}, along_channels(how.zero_point, how, x.rank(), where));
   const Tensor bytes = astype(clip({moved, where}, low, high), dtype == DType::qi8 ? DType::i8 : DType::u8, where);
-  return make_quantized(bytes, how, attributes.integers[1] != 0, history);
+  return make_quantized(bytes, how, given.centered.value, history);
 }
 
 Tensor run_dequantize(const Call& call, Tensors x, const Attributes&) {
@@ -122,8 +124,9 @@ Tensor run_view(const Call& call, Tensors x, const Attributes& attributes) {
   Quantization how = q.how;
   if (how.axis) {
     if (op != Op::permute) throw_channels(call, "the channels of the result would not lie along one axis", x);
-    for (std::size_t i = 0; i < attributes.integers.size(); ++i)
-      if (attributes.integers[i] == *q.how.axis) how.axis = static_cast<std::int64_t>(i);
+    const Integers axes = attributes_of<ops::Permute>(attributes).axes.value;
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      if (axes[i] == *q.how.axis) how.axis = static_cast<std::int64_t>(i);
   }
   const Tensor bytes = make_view(op, q.bytes, attributes.integers, attributes.wanted.shape, call.where);
   return make_quantized(bytes, how, q.centered, q.history);
@@ -173,10 +176,11 @@ struct GeneralRow {
   Op op;
   Dispatcher<GeneralCall>::Kernel run;
 };
-constexpr GeneralRow kGeneral[] = {
-    {Op::dequantize, &run_dequantize}, {Op::cast, &run_cast},     {Op::copy, &run_copy},    {Op::reshape, &run_view},
-    {Op::expand_dims, &run_view},      {Op::squeeze, &run_view},  {Op::permute, &run_view}, {Op::slice, &run_view},
-    {Op::broadcast_to, &run_view},     {Op::matmul, &run_matmul}, {Op::linear, &run_linear}};
+constexpr GeneralRow kGeneral[] = {{Op::dequantize, &run_dequantize},
+                                   {Op::cast, &run_cast},
+                                   {Op::copy, &run_copy},
+                                   {Op::matmul, &run_matmul},
+                                   {Op::linear, &run_linear}};
 
 /// Operators from outside that are not pointwise.
 void refuse_boxed(const Call& call, Stack& stack) { throw_missing(call, lines(Tensors(tensors_of(stack)))); }
@@ -189,6 +193,8 @@ void register_quantized_kernels() {
   set_kernel<UnaryCall>(Op::relu, here, &run_relu);
   set_kernel<BinaryCall>(Op::add, here, &run_add);
   for (const GeneralRow& row : kGeneral) set_kernel<GeneralCall>(row.op, here, row.run);
+  for (std::size_t op = 0; op < kOpCount; ++op)
+    if (is_view(static_cast<Op>(op))) set_kernel<GeneralCall>(static_cast<Op>(op), here, &run_view);
   set_family_kernel<GeneralCall>(Family::composite, here, &refuse_general);  // its parts would fail one by one
   register_fallback({.boxed = &refuse_boxed, .where = std::source_location::current(), .key = here}).keep();
   const RegistrationKey parts = RegistrationKey::composite();

@@ -85,14 +85,13 @@ Tensor integer_product(const QuantizedPayload& lhs, const QuantizedPayload& rhs,
   if (lay_out) {
     const PackedMatrix matrix = packed(rhs, transposed, where);
     const Tensor operands[] = {left.elements, matrix.blocks};
-    const std::int64_t columns = matrix.column_sums.size(0);
-    sums = general_call(Op::matmul_packed, operands, {.wanted = {}, .integers = {&columns, 1}, .scalars = {}}, where);
+    sums = general_call<Op::matmul_packed>({.columns = {matrix.column_sums.size(0)}}, operands, where);
     column_sums = matrix.column_sums;
   } else {
     const Bytes right(rhs, DType::i8, where);
     const Tensor matrix = transposed ? transpose(right.elements, -2, -1, where) : right.elements;
     const Tensor operands[] = {left.elements, matrix};
-    sums = general_call(Op::matmul_i32, operands, {}, where);
+    sums = general_call<Op::matmul_i32>({}, operands, where);
     column_sums = sum_i32(matrix, -2, true, where);
   }
   const Tensor corrected = take_away(sums, column_sums, left.zero_point, where);

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <optional>
 
-#include "dispatch/operator.h"
+#include "dispatch/op_call.h"
 #include "fermata/quantized.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
 
@@ -27,6 +27,14 @@ struct QuantizedPayload final : TensorPayload {
   GradEdge history;       // of what was quantized where that wants a gradient: asking for it raises
   mutable std::mutex packing;
   mutable std::optional<PackedMatrix> packed[2];  // as it is, and transposed
+};
+
+/// Of Op::quantize.
+struct QuantizeAttributes {
+  Structure<std::int64_t> axis;  // of the channels; -1 for none
+  Structure<bool> centered;      // as in QuantizedPayload
+  ResultShape shape;
+  ResultDType dtype;
 };
 
 /// Null unless the tensor is a quantized one.

@@ -276,17 +276,16 @@ Tensor run_copy(const Call& call, Tensors x, const Attributes&) {
 /// The result is dense: it has few zeros.
 Tensor run_sum(const Call& call, Tensors x, const Attributes& attributes) {
   const SparsePayload& s = part(call, x);
-  const auto mask = static_cast<std::uint64_t>(attributes.integers[0]);
-  const bool keepdims = attributes.integers[1] != 0;
+  const auto reduction = attributes_of<ops::Reduction>(attributes);
   Shape kept, shown;
   for (unsigned i = 0; i < s.sizes.rank(); ++i) {
-    const bool reduced = (mask >> i & 1) != 0;
+    const bool reduced = reduction.is_reduced(i);
     kept.push_back(reduced ? 1 : s.sizes[i]);
-    if (!reduced || keepdims) shown.push_back(reduced ? 1 : s.sizes[i]);
+    if (!reduced || reduction.keepdims.value) shown.push_back(reduced ? 1 : s.sizes[i]);
   }
   Shape strides = dense_strides(kept);
   for (unsigned i = 0; i < s.sizes.rank(); ++i)
-    if ((mask >> i & 1) != 0) strides[i] = 0;
+    if (reduction.is_reduced(i)) strides[i] = 0;
   const auto rule = apply_rule(info(Op::sum).rule, s.values.dtype());
   const Location where = call.where;
   if (element_count(kept) == 1) return reshape(sum(s.values, {}, false, where), shown, where);
@@ -299,7 +298,8 @@ Tensor run_permute(const Call& call, Tensors x, const Attributes& attributes) {
   const TensorType type =
       infer(Op::permute, std::vector{TensorType{x[0].dtype(), s.sizes}}, attributes.integers, {}, where);
   const StoredElements stored = stored_elements(s, where);
-  const Tensor order = tensor(std::vector<std::int64_t>(attributes.integers.begin(), attributes.integers.end()), where);
+  const Integers axes = attributes_of<ops::Permute>(attributes).axes.value;
+  const Tensor order = tensor(std::vector<std::int64_t>(axes.begin(), axes.end()), where);
   const Tensor moved = make_coo(take(stored.indices, order, 0, where), stored.values, type.shape);
   return s.is_csr() ? to_sparse_csr(moved, where) : moved;
 }

@@ -43,9 +43,8 @@ Tensor sparse_matmul(const SparsePayload& x, bool transposed, const Tensor& dens
   }
   const Rows rows = rows_of(x, where);
   const Tensor operands[] = {rows.pattern, astype(rows.values, computed, where), matrix};
-  const std::int64_t attributes[] = {x.sizes[1], transposed ? 1 : 0};
   const Tensor product =
-      general_call(Op::csr_matmul, operands, {.wanted = {}, .integers = attributes, .scalars = {}}, where);
+      general_call<Op::csr_matmul>({.columns = {x.sizes[1]}, .transposed = {transposed}}, operands, where);
   return astype(product, dtype, where);
 }
 
@@ -55,19 +54,19 @@ namespace {
 
 /// Of a sparse product with respect to its values: one product of two rows for every entry.
 VjpTensor csr_values_vjp(const VjpArgs& args, unsigned) {
-  const bool transposed = args.attributes()[1] != 0;
+  const bool transposed = args.attributes_of<ops::CsrMatmul>().transposed.value;
   const Tensor tensors[] = {args.x[0].tensor(), transposed ? args.x[2].tensor() : args.g.tensor(),
                             transposed ? args.g.tensor() : args.x[2].tensor()};
-  return call(Op::csr_sampled_matmul, tensors, {});
+  return call<Op::csr_sampled_matmul>({}, tensors);
 }
 VjpTensor csr_product(const VjpTensor& pattern, const VjpTensor& values, const VjpTensor& dense, std::int64_t columns,
                       bool transposed) {
   const Tensor tensors[] = {pattern.tensor(), values.tensor(), dense.tensor()};
-  const std::int64_t attributes[] = {columns, transposed ? 1 : 0};
-  return call(Op::csr_matmul, tensors, attributes);
+  return call<Op::csr_matmul>({.columns = {columns}, .transposed = {transposed}}, tensors);
 }
 VjpTensor csr_dense_vjp(const VjpArgs& args, unsigned) {
-  return csr_product(args.x[0], args.x[1], args.g, args.attributes()[0], args.attributes()[1] == 0);
+  const auto [columns, transposed] = args.attributes_of<ops::CsrMatmul>();
+  return csr_product(args.x[0], args.x[1], args.g, columns.value, !transposed.value);
 }
 VjpTensor csr_sampled_lhs_vjp(const VjpArgs& args, unsigned) {
   return csr_product(args.x[0], args.g, args.x[2], args.shape(2)[0], false);

@@ -4,8 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "dispatch/operator.h"
+#include "dispatch/op_call.h"
 #include "ir/error.h"
+#include "ir/ops/structures.h"
 
 namespace fermata {
 
@@ -19,6 +20,16 @@ void require_defined(std::string_view function, const Tensor& x, Location where)
 
 /// Calls an op that takes tensors and attributes; undefined tensors are an error.
 Tensor general_call(Op op, std::span<const Tensor> tensors, const Attributes& attributes, Location where);
+/// The same with the attributes by name: general_call<Op::sort>({.axis = {0}, .descending = {true}}, {&x, 1}, where).
+template <Op op> Tensor general_call(const OpStruct<op>& attributes, std::span<const Tensor> tensors, Location where,
+                                     DType dtype = DType::f32) {
+  return general_call(op, tensors, EncodedAttributes(attributes, dtype), where);
+}
+/// One of several ops that share a struct.
+template <AttributeStruct O>
+Tensor general_call(Op op, const O& attributes, std::span<const Tensor> tensors, Location where) {
+  return general_call(op, tensors, EncodedAttributes(attributes), where);
+}
 
 /// All in the promotion of their dtypes, for an op that takes any number of tensors of one dtype.
 std::vector<Tensor> promoted(Op op, std::span<const Tensor> tensors, Location where);

@@ -45,7 +45,7 @@ namespace {
 
 VjpTensor complex(const VjpTensor& re, const VjpTensor& im) {
   const std::array parts{re.tensor(), im.tensor()};
-  return call(Op::complex, parts, {});
+  return call<Op::complex>({}, parts);
 }
 
 // The results of the next four are real, and so is g.
@@ -82,7 +82,7 @@ constexpr ComplexRule kComplexRules[] = {
 
 }  // namespace
 
-FERMATA_OP_RULES(complex, batched_stack, conjugate_gradient(parts_vjp), conjugate_gradient(parts_vjp));
+FERMATA_OP_RULES(complex, batched_in_front, conjugate_gradient(parts_vjp), conjugate_gradient(parts_vjp));
 
 }  // namespace vjp
 

@@ -23,14 +23,26 @@ namespace {
 
 using Tensors = std::span<const Tensor>;
 
-/// The axes of a bit mask.
-Shape axes_of(std::int64_t mask) {
+// Attributes; mean, var and logsumexp have those of reductions.
+struct Along {
+  Structure<Axis> axis;
+};
+struct Normalization {
+  Structure<bool> has_weight, has_bias;  // operands after x, in this order
+  HostScalar eps;
+};
+
+Shape reduced_axes(const Attributes& a) {
   Shape axes;
-  for (std::int64_t i = 0; mask >> i != 0; ++i)
+  const auto mask = attributes_of<ops::Reduction>(a).axes.value;
+  for (unsigned i = 0; mask >> i != 0; ++i)
     if ((mask >> i & 1) != 0) axes.push_back(i);
   return axes;
 }
-double number(const Attributes& a, std::size_t i) { return std::bit_cast<double>(a.scalars[i]); }
+bool keeps_axes(const Attributes& a) { return attributes_of<ops::Reduction>(a).keepdims.value; }
+std::int64_t axis_of(const Attributes& a) { return attributes_of<Along>(a).axis.value; }
+/// The one scalar of an op: eps, or the correction of a variance.
+double number(const Attributes& a) { return std::bit_cast<double>(a.scalars[0]); }
 DType floated(DType t) { return is_inexact(t) ? t : DType::f32; }
 /// What x is computed in: integers become f32, and so do f16 and bf16, so that parts are not rounded one by one.
 Tensor widened(const Tensor& x, Location where) { return astype(x, compute_dtype(floated(x.dtype())), where); }
@@ -59,44 +71,44 @@ Tensor shift_of(const Tensor& x, const IntegerList& axes, Location where) {
 }
 
 Tensor run_mean(const Call& call, Tensors x, const Attributes& a) {
-  const Tensor m = mean_of(widened(x[0], call.where), axes_of(a.integers[0]), a.integers[1] != 0, call.where);
+  const Tensor m = mean_of(widened(x[0], call.where), reduced_axes(a), keeps_axes(a), call.where);
   return astype(m, floated(x[0].dtype()), call.where);
 }
 
 Tensor run_var(const Call& call, Tensors x, const Attributes& a) {
   const Tensor wide = widened(x[0], call.where);
-  const Shape axes = axes_of(a.integers[0]);
+  const Shape axes = reduced_axes(a);
   const Tensor centered = subtract({wide, call.where}, mean_of(wide, axes, true, call.where));
   const Tensor size = is_complex(wide.dtype()) ? abs({centered, call.where}) : centered;
-  const Tensor result = mean_of(square({size, call.where}), axes, a.integers[1] != 0, call.where, number(a, 0));
+  const Tensor result = mean_of(square({size, call.where}), axes, keeps_axes(a), call.where, number(a));
   return astype(result, real_dtype(floated(x[0].dtype())), call.where);
 }
 
 Tensor run_logsumexp(const Call& call, Tensors x, const Attributes& a) {
   const Location where = call.where;
   const Tensor wide = widened(x[0], where);
-  const Shape axes = axes_of(a.integers[0]);
+  const Shape axes = reduced_axes(a);
   const Tensor top = shift_of(wide, axes, where);
   const Tensor shift = fermata::where({isfinite({top, where}), where}, top, 0.0f);  // inf - inf would be NaN
   const Tensor total = sum(exp({subtract({wide, where}, shift), where}), axes, true, where);
   const Tensor result = add({log({total, where}), where}, shift);
-  return astype(a.integers[1] != 0 ? result : squeeze(result, axes, where), floated(x[0].dtype()), where);
+  return astype(keeps_axes(a) ? result : squeeze(result, axes, where), floated(x[0].dtype()), where);
 }
 
 Tensor run_softmax(const Call& call, Tensors x, const Attributes& a) {
   const Location where = call.where;
   const Tensor wide = widened(x[0], where);
-  const Tensor e = exp({subtract({wide, where}, shift_of(wide, a.integers[0], where)), where});
+  const Tensor e = exp({subtract({wide, where}, shift_of(wide, axis_of(a), where)), where});
   // The sum is at least 1; one division for each row, not for each element.
-  const Tensor scale = reciprocal({sum(e, a.integers[0], true, where), where});
+  const Tensor scale = reciprocal({sum(e, axis_of(a), true, where), where});
   return astype(multiply({e, where}, scale), floated(x[0].dtype()), where);
 }
 
 Tensor run_log_softmax(const Call& call, Tensors x, const Attributes& a) {
   const Location where = call.where;
   const Tensor wide = widened(x[0], where);
-  const Tensor shifted = subtract({wide, where}, shift_of(wide, a.integers[0], where));
-  const Tensor total = sum(exp({shifted, where}), a.integers[0], true, where);
+  const Tensor shifted = subtract({wide, where}, shift_of(wide, axis_of(a), where));
+  const Tensor total = sum(exp({shifted, where}), axis_of(a), true, where);
   return astype(subtract({shifted, where}, log({total, where})), floated(x[0].dtype()), where);
 }
 
@@ -118,12 +130,13 @@ Tensor run_cross_entropy(const Call& call, Tensors x, const Attributes&) {
   return astype(negative({divide({total, where}, count), where}), x[0].dtype(), where);
 }
 
-/// Operands after x that were given; attributes say which.
+/// Operands after x that were given.
 struct Affine {
   Affine(Tensors x, const Attributes& a) {
+    const auto given = attributes_of<Normalization>(a);
     std::size_t next = 1;
-    if (a.integers[0] != 0) weight = x[next++];
-    if (a.integers.size() > 1 && a.integers[1] != 0) bias = x[next];
+    if (given.has_weight.value) weight = x[next++];
+    if (given.has_bias.value) bias = x[next];
   }
   Tensor apply(Tensor y, Location where) const {
     if (weight.defined()) y = multiply({y, where}, weight);
@@ -138,7 +151,7 @@ Tensor run_layer_norm(const Call& call, Tensors x, const Attributes& a) {
   const Shape last{wide.rank() - 1};
   const Tensor centered = subtract({wide, where}, mean_of(wide, last, true, where));
   const Tensor variance = mean_of(square({centered, where}), last, true, where);
-  const Tensor scale = rsqrt({add({variance, where}, number(a, 0)), where});
+  const Tensor scale = rsqrt({add({variance, where}, number(a)), where});
   return astype(Affine(x, a).apply(multiply({centered, where}, scale), where), floated(x[0].dtype()), where);
 }
 
@@ -146,7 +159,7 @@ Tensor run_rms_norm(const Call& call, Tensors x, const Attributes& a) {
   const Location where = call.where;
   const Tensor wide = widened(x[0], where);
   const Tensor power = mean_of(square({wide, where}), Shape{wide.rank() - 1}, true, where);
-  const Tensor scale = rsqrt({add({power, where}, number(a, 0)), where});
+  const Tensor scale = rsqrt({add({power, where}, number(a)), where});
   return astype(Affine(x, a).apply(multiply({wide, where}, scale), where), floated(x[0].dtype()), where);
 }
 
@@ -174,15 +187,15 @@ Tensor normalized(Op op, const Tensor& x, const Tensor& weight, const Tensor& bi
   std::vector<Tensor> operands{x};
   if (weight.defined()) operands.push_back(weight);
   if (bias.defined()) operands.push_back(bias);
-  const std::int64_t given[] = {weight.defined(), bias.defined()};
-  const auto bits = std::bit_cast<std::uint64_t>(eps);
-  return general_call(op, operands, {.wanted = {}, .integers = given, .scalars = {&bits, 1}}, where);
+  const Normalization given{
+      .has_weight = {weight.defined()}, .has_bias = {bias.defined()}, .eps = {std::bit_cast<std::uint64_t>(eps)}};
+  return general_call(op, given, operands, where);
 }
 
 Tensor along(Op op, const Tensor& x, std::int64_t axis, Location where) {
   require_defined(name(op), x, where);
   axis = normalize_axis(name(op), axis, type_of(x), where);
-  return general_call(op, {&x, 1}, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
+  return general_call(op, Along{.axis = {axis}}, {&x, 1}, where);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace fermata {
 Tensor concat(std::span<const Tensor> tensors, std::int64_t axis, Location where) {
   const std::vector<Tensor> operands = promoted(Op::concat, tensors, where);
   if (!tensors.empty()) axis = normalize_axis("concat", axis, type_of(tensors[0]), where);
-  return general_call(Op::concat, operands, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
+  return general_call<Op::concat>({.axis = {axis}}, operands, where);
 }
 Tensor concat(std::initializer_list<Tensor> tensors, std::int64_t axis, Location where) {
   return concat(std::span(std::data(tensors), tensors.size()), axis, where);
@@ -39,23 +39,16 @@ namespace vjp {
 namespace {
 
 VjpTensor concat_vjp(const VjpArgs& args, unsigned operand) {
-  const auto axis = static_cast<std::size_t>(args.attributes()[0]);
+  const auto axis = static_cast<std::size_t>(args.attributes_of<ops::Concat>().axis.value);
   Shape starts, steps;
   for (unsigned i = 0; i < args.shape(operand).rank(); ++i) starts.push_back(0), steps.push_back(1);
   for (unsigned k = 0; k < operand; ++k) starts[axis] += args.shape(k)[axis];
   return slice(args.g, starts, steps, args.shape(operand));
 }
 
-Tensor batched_concat(const BatchedCall& call) {
-  std::vector<Tensor> parts;
-  for (std::size_t k = 0; k < call.operands.size(); ++k) parts.push_back(call.with_batch(k));
-  const std::array axis{call.attributes.integers[0] + 1};
-  return vjp::call(Op::concat, parts, axis).tensor();
-}
-
 }  // namespace
 
-FERMATA_OP_RULES(concat, batched_concat, gradient(concat_vjp));
+FERMATA_OP_RULES(concat, batched_in_front, gradient(concat_vjp));
 
 }  // namespace vjp
 

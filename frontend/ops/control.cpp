@@ -11,7 +11,7 @@ namespace {
 /// The second operand is only waited for.
 Tensor batched_after(const BatchedCall& call) {
   const Tensor operands[] = {call.with_batch(0), call.operands[1].value};
-  return vjp::call(Op::after, operands, {}).tensor();
+  return vjp::call<Op::after>({}, operands).tensor();
 }
 
 }  // namespace

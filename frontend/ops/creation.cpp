@@ -27,7 +27,8 @@ DType default_dtype_of(const Scalar& value) {
 Tensor filled(std::string_view function, const IntegerList& sizes, const Scalar& value, DType dtype, Location where) {
   check_shape(function, sizes, dtype, where);
   const std::uint64_t bits = checked_scalar_bits(function, value, dtype, where);
-  return general_call(Op::full, {}, {.wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = {&bits, 1}}, where);
+  const Shape shape(sizes);
+  return general_call<Op::full>({.value = {bits}, .shape = {shape}, .dtype = {dtype}}, {}, where);
 }
 
 [[noreturn]] void throw_arange(std::string_view what, Location where) {
@@ -149,7 +150,7 @@ Tensor iota(const IntegerList& sizes, std::int64_t axis, Location where) {
   check_shape("iota", sizes, DType::i64, where);
   const TensorType type{DType::i64, Shape(sizes)};
   axis = normalize_axis("iota", axis, type, where);
-  return general_call(Op::iota, {}, {.wanted = type, .integers = {&axis, 1}, .scalars = {}}, where);
+  return general_call<Op::iota>({.axis = {axis}, .shape = {type.shape}}, {}, where, DType::i64);
 }
 
 Tensor detail::copy_elements(const void* elements, DType stored, std::int64_t count, const IntegerList& sizes,

@@ -54,18 +54,14 @@ double scale_of(std::int64_t n, bool inverse, Norm norm) {
 }
 Tensor scaled(const Tensor& x, double factor, Location where) { return factor == 1 ? x : multiply({x, where}, factor); }
 
-Tensor call(Op op, const Tensor& x, std::span<const std::int64_t> attributes, Location where) {
-  return general_call(op, {&x, 1}, {.wanted = {}, .integers = attributes, .scalars = {}}, where);
-}
-
 /// One axis, complex to complex.
 Tensor transform(std::string_view function, const Tensor& x, std::optional<std::int64_t> n, std::int64_t given,
                  bool inverse, Norm norm, Location where) {
   require_defined(function, x, where);
   const unsigned axis = normalize_axis(function, given, {x.dtype(), x.shape()}, where);
   const Tensor line = resized(function, as_complex(x, where), n.value_or(x.shape()[axis]), axis, where);
-  const std::int64_t attributes[] = {axis, inverse};
-  return scaled(call(Op::fft, line, attributes, where), scale_of(line.shape()[axis], inverse, norm), where);
+  return scaled(general_call<Op::fft>({.axis = {axis}, .inverse = {inverse}}, {&line, 1}, where),
+                scale_of(line.shape()[axis], inverse, norm), where);
 }
 
 /// The axes of a transform over several, and how long each shall be.
@@ -106,7 +102,8 @@ Tensor from_real(std::string_view function, const Tensor& x, std::optional<std::
   const std::int64_t axis = normalize_axis(function, given, {x.dtype(), x.shape()}, where);
   const auto at = static_cast<unsigned>(axis);
   const Tensor line = resized(function, as_real(x, where), n.value_or(x.shape()[at]), at, where);
-  return scaled(call(Op::rfft, line, {&axis, 1}, where), scale_of(line.shape()[at], norm_inverse, norm), where);
+  return scaled(general_call<Op::rfft>({.axis = {axis}}, {&line, 1}, where),
+                scale_of(line.shape()[at], norm_inverse, norm), where);
 }
 Tensor to_real(std::string_view function, const Tensor& x, std::optional<std::int64_t> n, std::int64_t given,
                bool norm_inverse, Norm norm, Location where) {
@@ -115,8 +112,8 @@ Tensor to_real(std::string_view function, const Tensor& x, std::optional<std::in
   const std::int64_t count = n.value_or(2 * (x.shape()[axis] - 1));
   if (count < 1) throw_count(function, count, where);
   const Tensor half = resized(function, as_complex(x, where), count / 2 + 1, axis, where);
-  const std::int64_t attributes[] = {axis, count};
-  return scaled(call(Op::irfft, half, attributes, where), scale_of(count, norm_inverse, norm), where);
+  return scaled(general_call<Op::irfft>({.axis = {axis}, .count = {count}}, {&half, 1}, where),
+                scale_of(count, norm_inverse, norm), where);
 }
 
 Tensor conjugate(const Tensor& x, Location where) { return is_complex(x) ? conj({x, where}) : x; }
@@ -202,12 +199,9 @@ namespace {
 
 // The matrices of Fourier transforms are symmetric, so the conjugate transpose is the transform the other way.
 
-VjpTensor call1(Op op, const VjpTensor& x, std::span<const std::int64_t> attributes = {}) {
-  return call(op, {&x.tensor(), 1}, attributes);
-}
-
 VjpTensor fft_vjp(const VjpArgs& args, unsigned) {
-  return call1(Op::fft, args.g, std::array<std::int64_t, 2>{args.attributes()[0], args.attributes()[1] == 0});
+  const auto [axis, inverse] = args.attributes_of<ops::Fft>();
+  return call<Op::fft>({.axis = axis, .inverse = {!inverse.value}}, {&args.g.tensor(), 1});
 }
 
 /// `inside` for numbers that stand for themselves and their conjugate among the n of a real transform, 1 for the
@@ -222,20 +216,23 @@ VjpTensor fold_weights(const VjpTensor& half, std::size_t axis, std::int64_t n, 
 }
 
 VjpTensor rfft_vjp(const VjpArgs& args, unsigned) {
-  const auto axis = static_cast<std::size_t>(args.attributes()[0]);
+  const auto along = args.attributes_of<ops::Rfft>().axis;
+  const auto axis = static_cast<std::size_t>(along.value);
   const std::int64_t n = args.shape(0)[axis];
-  return call1(Op::irfft, args.g * fold_weights(args.g, axis, n, 0.5), std::array{args.attributes()[0], n});
+  const VjpTensor folded = args.g * fold_weights(args.g, axis, n, 0.5);
+  return call<Op::irfft>({.axis = along, .count = {n}}, {&folded.tensor(), 1});
 }
 
 VjpTensor irfft_vjp(const VjpArgs& args, unsigned) {
-  const VjpTensor half = call1(Op::rfft, args.g, args.attributes().first(1));
-  return half * fold_weights(half, static_cast<std::size_t>(args.attributes()[0]), args.attributes()[1], 2);
+  const auto [axis, count] = args.attributes_of<ops::Irfft>();
+  const VjpTensor half = call<Op::rfft>({.axis = axis}, {&args.g.tensor(), 1});
+  return half * fold_weights(half, static_cast<std::size_t>(axis.value), count.value, 2);
 }
 
 }  // namespace
 
-FERMATA_OP_RULES(fft, batched_along_axis, conjugate_gradient(fft_vjp));
-FERMATA_OP_RULES(rfft, batched_along_axis, conjugate_gradient(rfft_vjp));
-FERMATA_OP_RULES(irfft, batched_along_axis, conjugate_gradient(irfft_vjp));
+FERMATA_OP_RULES(fft, batched_in_front, conjugate_gradient(fft_vjp));
+FERMATA_OP_RULES(rfft, batched_in_front, conjugate_gradient(rfft_vjp));
+FERMATA_OP_RULES(irfft, batched_in_front, conjugate_gradient(irfft_vjp));
 
 }  // namespace fermata::vjp

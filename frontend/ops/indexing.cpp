@@ -17,8 +17,8 @@
 namespace fermata {
 namespace {
 
-Tensor indexed_call(Op op, std::span<const Tensor> operands, std::int64_t axis, Location where) {
-  return general_call(op, operands, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
+Tensor scatter_call(Op op, std::span<const Tensor> operands, std::int64_t axis, Location where) {
+  return general_call(op, ops::Scatter{.axis = {axis}}, operands, where);
 }
 
 std::vector<ErrorOperand> lines_of(const Tensor& x, const Tensor& index, const Tensor* source = nullptr) {
@@ -50,7 +50,7 @@ Tensor scatter_by(Op op, const Tensor& x, const Tensor& index, const Tensor& sou
                   Location where) {
   axis = checked_axis(name(op), {&x, &index, &source}, axis, where);
   const Tensor operands[] = {x, index, astype(first_elements(source, index.shape(), where), x.dtype(), where)};
-  return indexed_call(op, operands, axis, where);
+  return scatter_call(op, operands, axis, where);
 }
 
 /// The common shape of tensors of equal rank but for one axis, which is 0; ShapeError naming the function.
@@ -86,7 +86,7 @@ Tensor positions_along(std::string_view function, const Tensor& index, const Sha
 
 Tensor gather(const Tensor& x, const Tensor& index, std::int64_t axis, Location where) {
   axis = checked_axis("gather", {&x, &index}, axis, where);
-  return indexed_call(Op::gather, std::array{x, index}, axis, where);
+  return general_call<Op::gather>({.axis = {axis}}, std::array{x, index}, where);
 }
 
 Tensor take_along_axis(const Tensor& x, const Tensor& index, std::int64_t axis, Location where) {
@@ -226,19 +226,17 @@ VjpTensor scatter_extreme_source_vjp(const VjpArgs& args, unsigned) {
 
 }  // namespace
 
-FERMATA_OP_RULES(gather, batched_along_axis, gradient(gather_vjp, kSecond), kZeroGradient);
-FERMATA_OP_RULES(scatter, batched_along_axis, gradient(scatter_vjp, kSecond), kZeroGradient,
+FERMATA_OP_RULES(gather, batched_in_front, gradient(gather_vjp, kSecond), kZeroGradient);
+FERMATA_OP_RULES(scatter, batched_in_front, gradient(scatter_vjp, kSecond), kZeroGradient,
                  gradient(scatter_source_vjp, kSecond));
-FERMATA_OP_RULES(scatter_add, batched_along_axis, kSameGradient, kZeroGradient,
+FERMATA_OP_RULES(scatter_add, batched_in_front, kSameGradient, kZeroGradient,
                  gradient(scatter_add_source_vjp, kSecond));
-FERMATA_OP_RULES(scatter_multiply, batched_along_axis, gradient(scatter_multiply_vjp, kFirst | kSecond | kThird),
+FERMATA_OP_RULES(scatter_multiply, batched_in_front, gradient(scatter_multiply_vjp, kFirst | kSecond | kThird),
                  kZeroGradient, gradient(scatter_multiply_source_vjp, kFirst | kSecond | kThird));
-FERMATA_OP_RULES(scatter_maximum, batched_along_axis,
-                 gradient(scatter_extreme_vjp, kFirst | kSecond | kThird | kResult), kZeroGradient,
-                 gradient(scatter_extreme_source_vjp, kFirst | kSecond | kThird | kResult));
-FERMATA_OP_RULES(scatter_minimum, batched_along_axis,
-                 gradient(scatter_extreme_vjp, kFirst | kSecond | kThird | kResult), kZeroGradient,
-                 gradient(scatter_extreme_source_vjp, kFirst | kSecond | kThird | kResult));
+FERMATA_OP_RULES(scatter_maximum, batched_in_front, gradient(scatter_extreme_vjp, kFirst | kSecond | kThird | kResult),
+                 kZeroGradient, gradient(scatter_extreme_source_vjp, kFirst | kSecond | kThird | kResult));
+FERMATA_OP_RULES(scatter_minimum, batched_in_front, gradient(scatter_extreme_vjp, kFirst | kSecond | kThird | kResult),
+                 kZeroGradient, gradient(scatter_extreme_source_vjp, kFirst | kSecond | kThird | kResult));
 
 }  // namespace vjp
 

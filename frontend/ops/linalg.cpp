@@ -21,13 +21,10 @@
 namespace fermata::linalg {
 namespace {
 
-Tensor call(Op op, std::span<const Tensor> operands, std::span<const std::int64_t> attributes, Location where) {
-  return general_call(op, operands, {.wanted = {}, .integers = attributes, .scalars = {}}, where);
-}
-Tensor call(Op op, const Tensor& x, Location where, std::span<const std::int64_t> attributes = {}) {
+template <Op op> Tensor call(const Tensor& x, Location where, const OpStruct<op>& attributes = {}) {
   require_defined(op, {x, where});
   const Tensor operand = solvable(x, where);
-  return call(op, {&operand, 1}, attributes, where);
+  return general_call<op>(attributes, {&operand, 1}, where);
 }
 
 /// Rows [begin, begin + count) of what an op has packed.
@@ -40,12 +37,12 @@ Tensor row(const Tensor& packed, std::int64_t at, Location where) {
 }
 
 /// A vector on the right is a matrix of one column, for a stack of matrices on the left as well.
-Tensor solve_with(Op op, const Tensor& a, const Tensor& b, std::span<const std::int64_t> attributes, Location where) {
+template <Op op> Tensor solve_with(const OpStruct<op>& attributes, const Tensor& a, const Tensor& b, Location where) {
   require_defined(op, {a, where}), require_defined(op, {b, where});
   std::vector<Tensor> operands = solvable(a, b, where);
   const bool vector = b.rank() == 1;
   if (vector) operands[1] = expand_dims(operands[1], 1, where);
-  const Tensor x = call(op, operands, attributes, where);
+  const Tensor x = general_call<op>(attributes, operands, where);
   return vector ? squeeze(x, -1, where) : x;
 }
 
@@ -79,15 +76,14 @@ Tensor tolerances(std::string_view function, const Tensor& rtol, const Tensor& x
 
 }  // namespace
 
-Tensor solve(const Tensor& a, const Tensor& b, Location where) { return solve_with(Op::solve, a, b, {}, where); }
+Tensor solve(const Tensor& a, const Tensor& b, Location where) { return solve_with<Op::solve>({}, a, b, where); }
 
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool unit, Location where) {
-  const std::int64_t attributes[] = {upper, unit};
-  return solve_with(Op::solve_triangular, a, b, attributes, where);
+  return solve_with<Op::solve_triangular>({.upper = {upper}, .unit = {unit}}, a, b, where);
 }
 
-Tensor inv(const Tensor& x, Location where) { return call(Op::inv, x, where); }
-Tensor det(const Tensor& x, Location where) { return call(Op::det, x, where); }
+Tensor inv(const Tensor& x, Location where) { return call<Op::inv>(x, where); }
+Tensor det(const Tensor& x, Location where) { return call<Op::det>(x, where); }
 
 Tensor pinv(const Tensor& x, std::optional<double> rtol, Location where) {
   require_defined("pinv", x, where);
@@ -96,14 +92,14 @@ Tensor pinv(const Tensor& x, std::optional<double> rtol, Location where) {
   for (int i = 0; i < 2 && !batch.empty(); ++i)
     batch = Shape(std::span<const std::int64_t>(batch).first(batch.rank() - 1u));
   const Tensor operands[] = {a, full(batch, rtol.value_or(default_tolerance(a)), real_dtype(a.dtype()), where)};
-  return call(Op::pinv, operands, {}, where);
+  return general_call<Op::pinv>({}, operands, where);
 }
 
 Tensor pinv(const Tensor& x, const Tensor& rtol, Location where) {
   require_defined("pinv", x, where), require_defined("pinv", rtol, where);
   const Tensor a = solvable(x, where);
   const Tensor operands[] = {a, tolerances("pinv", rtol, a, where)};
-  return call(Op::pinv, operands, {}, where);
+  return general_call<Op::pinv>({}, operands, where);
 }
 
 LeastSquares lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond, Location where) {
@@ -126,14 +122,13 @@ LeastSquares lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond
 }
 
 SignedLogarithm slogdet(const Tensor& x, Location where) {
-  const Tensor packed = call(Op::slogdet, x, where);
+  const Tensor packed = call<Op::slogdet>(x, where);
   const Tensor size = select(packed, -1, 1, where);
   return {select(packed, -1, 0, where), is_complex(size) ? real({size, where}) : size};
 }
 
 Tensor cholesky(const Tensor& x, bool upper, Location where) {
-  const std::int64_t attribute = upper;
-  return call(Op::cholesky, x, where, {&attribute, 1});
+  return call<Op::cholesky>(x, where, {.upper = {upper}});
 }
 
 Qr qr(const Tensor& x, std::string_view mode, Location where) {
@@ -141,28 +136,28 @@ Qr qr(const Tensor& x, std::string_view mode, Location where) {
   if (mode != "reduced" && mode != "complete")
     throw ValueError(1393, format_error(1393, "ValueError", fmt::format("qr: there is no mode \"{}\"", mode),
                                         describe(x), where, "\"reduced\" or \"complete\""));
-  const std::int64_t complete = mode == "complete" && x.rank() >= 2 && x.size(-2) > x.size(-1);
-  const Tensor packed = call(Op::qr, x, where, {&complete, 1});
+  const bool complete = mode == "complete" && x.rank() >= 2 && x.size(-2) > x.size(-1);
+  const Tensor packed = call<Op::qr>(x, where, {.complete = {complete}});
   const std::int64_t m = x.size(-2), n = x.size(-1);
   return {rows(packed, 0, m, where), transpose(rows(packed, m, n, where), -2, -1, where)};
 }
 
 Eigen eigh(const Tensor& x, Location where) {
-  const Tensor packed = call(Op::eigh, x, where);
+  const Tensor packed = call<Op::eigh>(x, where);
   return {row(packed, 0, where), rows(packed, 1, x.size(-1), where)};
 }
-Tensor eigvalsh(const Tensor& x, Location where) { return call(Op::eigvalsh, x, where); }
+Tensor eigvalsh(const Tensor& x, Location where) { return call<Op::eigvalsh>(x, where); }
 
 Svd svd(const Tensor& x, bool full_matrices, Location where) {
   require_defined("svd", x, where);
-  const std::int64_t full = full_matrices && x.rank() >= 2 && x.size(-2) != x.size(-1);
-  const Tensor packed = call(Op::svd, x, where, {&full, 1});
+  const bool full = full_matrices && x.rank() >= 2 && x.size(-2) != x.size(-1);
+  const Tensor packed = call<Op::svd>(x, where, {.full = {full}});
   const std::int64_t m = x.size(-2), n = x.size(-1), k = std::min(m, n);
   const Tensor u = rows(packed, 0, m, where), v = rows(packed, m + 1, n, where);
-  return {slice(u, -1, 0, full != 0 ? m : k, 1, where), slice(row(packed, m, where), -1, 0, k, 1, where),
-          transpose(slice(v, -1, 0, full != 0 ? n : k, 1, where), -2, -1, where)};
+  return {slice(u, -1, 0, full ? m : k, 1, where), slice(row(packed, m, where), -1, 0, k, 1, where),
+          transpose(slice(v, -1, 0, full ? n : k, 1, where), -2, -1, where)};
 }
-Tensor svdvals(const Tensor& x, Location where) { return call(Op::svdvals, x, where); }
+Tensor svdvals(const Tensor& x, Location where) { return call<Op::svdvals>(x, where); }
 
 Tensor matrix_rank(const Tensor& x, std::optional<double> rtol, Location where) {
   const Tensor s = svdvals(x, where);
@@ -187,18 +182,18 @@ Tensor matrix_rank(const Tensor& x, const Tensor& rtol, Location where) {
 namespace fermata::vjp {
 namespace {
 
-VjpTensor call1(Op op, const VjpTensor& x, std::span<const std::int64_t> attributes = {}) {
-  return call(op, {&x.tensor(), 1}, attributes);
+template <Op op> VjpTensor call1(const VjpTensor& x, const OpStruct<op>& attributes = {}) {
+  return call<op>(attributes, {&x.tensor(), 1});
 }
 VjpTensor conjugate(const VjpTensor& x) { return is_complex(x.dtype()) ? conj(x) : x; }
 VjpTensor adjoint(const VjpTensor& x) { return conjugate(transpose(x)); }
 VjpTensor real_part(const VjpTensor& x) { return is_complex(x.dtype()) ? real(x) : x; }
 
 VjpTensor solve(const VjpTensor& a, const VjpTensor& b) {
-  return call(Op::solve, std::array{a.tensor(), b.tensor()}, {});
+  return call<Op::solve>({}, std::array{a.tensor(), b.tensor()});
 }
 VjpTensor solve_triangular(const VjpTensor& a, const VjpTensor& b, bool upper, bool unit = false) {
-  return call(Op::solve_triangular, std::array{a.tensor(), b.tensor()}, std::array<std::int64_t, 2>{upper, unit});
+  return call<Op::solve_triangular>({.upper = {upper}, .unit = {unit}}, std::array{a.tensor(), b.tensor()});
 }
 
 std::int64_t rows_of(const VjpTensor& x) { return x.shape()[x.shape().rank() - 2u]; }
@@ -255,7 +250,8 @@ VjpTensor solve_vjp(const VjpArgs& args, unsigned operand) {
 }
 
 VjpTensor solve_triangular_vjp(const VjpArgs& args, unsigned operand) {
-  const bool is_upper = args.attributes()[0] != 0, unit = args.attributes()[1] != 0;
+  const auto attributes = args.attributes_of<ops::SolveTriangular>();
+  const bool is_upper = attributes.upper.value, unit = attributes.unit.value;
   const VjpTensor rhs = solve_triangular(transpose(args.x[0]), args.g, !is_upper, unit);
   if (operand == 1) return rhs;
   const VjpTensor full = -matmul(rhs, transpose(args.y));
@@ -267,11 +263,11 @@ VjpTensor inv_vjp(const VjpArgs& args, unsigned) {
   return -matmul(matmul(inverse, args.g), inverse);
 }
 
-VjpTensor det_vjp(const VjpArgs& args, unsigned) { return for_matrices(args.g) * call1(Op::cofactor, args.x[0]); }
+VjpTensor det_vjp(const VjpArgs& args, unsigned) { return for_matrices(args.g) * call1<Op::cofactor>(args.x[0]); }
 
 /// C = det(A) B with B the transposed inverse: dC = C <B, dA> - C dA^T B.
 VjpTensor cofactor_vjp(const VjpArgs& args, unsigned) {
-  const VjpTensor inverse = transpose(call1(Op::inv, args.x[0]));
+  const VjpTensor inverse = transpose(call1<Op::inv>(args.x[0]));
   return args.y * sum_of_matrix(args.g * inverse) - matmul(matmul(args.y, transpose(args.g)), inverse);
 }
 
@@ -286,15 +282,15 @@ VjpTensor slogdet_vjp(const VjpArgs& args, unsigned) {
   VjpTensor scale = part(args.g, 1);
   if (is_complex(args.g.dtype())) {
     const VjpTensor turn = imag(conj(part(args.g, 0)) * part(args.y, 0));
-    scale = call(Op::complex, std::array{real(scale).tensor(), (-turn).tensor()}, {});
+    scale = call<Op::complex>({}, std::array{real(scale).tensor(), (-turn).tensor()});
   }
-  return scale * adjoint(call1(Op::inv, args.x[0]));
+  return scale * adjoint(call1<Op::inv>(args.x[0]));
 }
 
 // ---- Factors
 
 VjpTensor cholesky_vjp(const VjpArgs& args, unsigned) {
-  const bool is_upper = args.attributes()[0] != 0;
+  const bool is_upper = args.attributes_of<ops::Cholesky>().upper.value;
   const VjpTensor l = is_upper ? adjoint(args.y) : args.y, g = is_upper ? adjoint(args.g) : args.g;
   const VjpTensor product = lower(matmul(adjoint(l), g));
   const VjpTensor p = where(on_diagonal(product), product * 0.5, product);
@@ -349,7 +345,7 @@ VjpTensor eigh_vjp(const VjpArgs& args, unsigned) {
 }
 
 VjpTensor eigvalsh_vjp(const VjpArgs& args, unsigned) {
-  const VjpTensor v = rows(call1(Op::eigh, args.x[0]), 1, args.shape(0).back());
+  const VjpTensor v = rows(call1<Op::eigh>(args.x[0]), 1, args.shape(0).back());
   return matmul(v * cast(for_columns(args.g), v.dtype()), adjoint(v));
 }
 
@@ -387,8 +383,7 @@ VjpTensor svd_vjp(const VjpArgs& args, unsigned) {
 }
 
 VjpTensor svdvals_vjp(const VjpArgs& args, unsigned) {
-  const std::int64_t reduced = 0;
-  const SingularParts parts(call1(Op::svd, args.x[0], {&reduced, 1}), args.shape(0));
+  const SingularParts parts(call1<Op::svd>(args.x[0], {.full = {false}}), args.shape(0));
   return matmul(parts.u * cast(for_columns(args.g), parts.u.dtype()), parts.vh);
 }
 
@@ -418,16 +413,16 @@ Tensor batched_systems(const BatchedCall& call) {
 FERMATA_OP_RULES(solve, batched_systems, gradient(solve_vjp, kFirst | kResult), gradient(solve_vjp, kFirst | kResult));
 FERMATA_OP_RULES(solve_triangular, batched_systems, gradient(solve_triangular_vjp, kFirst | kResult),
                  gradient(solve_triangular_vjp, kFirst | kResult));
-FERMATA_OP_RULES(inv, batched_stack, gradient(inv_vjp, kResult));
-FERMATA_OP_RULES(det, batched_stack, gradient(det_vjp, kFirst));
-FERMATA_OP_RULES(cofactor, batched_stack, gradient(cofactor_vjp, kFirst | kResult));
-FERMATA_OP_RULES(slogdet, batched_stack, conjugate_gradient(slogdet_vjp, kFirst | kResult));
-FERMATA_OP_RULES(cholesky, batched_stack, conjugate_gradient(cholesky_vjp, kResult));
-FERMATA_OP_RULES(qr, batched_stack, conjugate_gradient(qr_vjp, kResult));
-FERMATA_OP_RULES(eigh, batched_stack, conjugate_gradient(eigh_vjp, kResult));
-FERMATA_OP_RULES(eigvalsh, batched_stack, conjugate_gradient(eigvalsh_vjp, kFirst));
-FERMATA_OP_RULES(svd, batched_stack, conjugate_gradient(svd_vjp, kResult));
-FERMATA_OP_RULES(svdvals, batched_stack, conjugate_gradient(svdvals_vjp, kFirst));
-FERMATA_OP_RULES(pinv, batched_stack, conjugate_gradient(pinv_vjp, kFirst | kResult), kZeroGradient);
+FERMATA_OP_RULES(inv, batched_in_front, gradient(inv_vjp, kResult));
+FERMATA_OP_RULES(det, batched_in_front, gradient(det_vjp, kFirst));
+FERMATA_OP_RULES(cofactor, batched_in_front, gradient(cofactor_vjp, kFirst | kResult));
+FERMATA_OP_RULES(slogdet, batched_in_front, conjugate_gradient(slogdet_vjp, kFirst | kResult));
+FERMATA_OP_RULES(cholesky, batched_in_front, conjugate_gradient(cholesky_vjp, kResult));
+FERMATA_OP_RULES(qr, batched_in_front, conjugate_gradient(qr_vjp, kResult));
+FERMATA_OP_RULES(eigh, batched_in_front, conjugate_gradient(eigh_vjp, kResult));
+FERMATA_OP_RULES(eigvalsh, batched_in_front, conjugate_gradient(eigvalsh_vjp, kFirst));
+FERMATA_OP_RULES(svd, batched_in_front, conjugate_gradient(svd_vjp, kResult));
+FERMATA_OP_RULES(svdvals, batched_in_front, conjugate_gradient(svdvals_vjp, kFirst));
+FERMATA_OP_RULES(pinv, batched_in_front, conjugate_gradient(pinv_vjp, kFirst | kResult), kZeroGradient);
 
 }  // namespace fermata::vjp

@@ -11,6 +11,7 @@
 
 #include <concepts>
 
+#include "dispatch/op_call.h"
 #include "frontend/transforms/autograd/autograd_rules.h"
 #include "frontend/transforms/vmap/batched_rules.h"
 #include "ir/ops/structures.h"
@@ -27,14 +28,21 @@ namespace vjp {
 #define FERMATA_IRREGULAR(name, ...) extern const OpRules name##_rules;
 #include "ir/ops.def"
 
-template <Op op> inline constexpr int kOperandsOf = 0;
-#define FERMATA_IRREGULAR(name, structure, doc)            \
-  template <> inline constexpr int kOperandsOf<Op::name> = \
-      ops::structure::operands.is_list ? -1 : static_cast<int>(ops::structure::operands.count);
-#include "ir/ops.def"
-
 // What a gradient reads: operands, the result, or several of them.
 inline constexpr std::uint8_t kFirst = 1, kSecond = 2, kThird = 4, kResult = VjpRule::kResult;
+
+/// A call with the attributes by name: call<Op::sort>({.axis = {0}, .descending = {true}}, tensors). `dtype` as in
+/// EncodedAttributes.
+template <Op op>
+VjpTensor call(const OpStruct<op>& attributes, std::span<const Tensor> tensors, DType dtype = DType::f32) {
+  const EncodedAttributes encoded(attributes, dtype);
+  const Attributes& all = encoded;
+  return call(op, tensors, all.integers, all.wanted);
+}
+/// One of several ops that share a struct.
+template <AttributeStruct O> VjpTensor call(Op op, const O& attributes, std::span<const Tensor> tensors) {
+  return call(op, tensors, encode(attributes));
+}
 
 /// The operand has no derivative, or is not floating: asking for it is an error.
 inline constexpr VjpRule::Entry kNoGradient{};
@@ -55,11 +63,11 @@ inline constexpr BatchingRule kLoop = nullptr;
 
 template <Op op, std::same_as<VjpRule::Entry>... Gradients>
 consteval OpRules op_rules(BatchingRule batching, Gradients... gradients) {
-  constexpr int kOperands = kOperandsOf<op>;
-  static_assert(sizeof...(gradients) == (kOperands < 0 ? 1 : kOperands),
-                "one gradient for each operand of the op's row; one for all where there may be any number");
+  constexpr const Operands& kOperands = OpStruct<op>::operands;
+  static_assert(sizeof...(gradients) == (kOperands.is_list ? 1 : kOperands.count),
+                "one gradient for each operand of the op's struct; one for all where there may be any number");
   OpRules rules{{{gradients...}}, batching};
-  if (kOperands < 0) rules.gradients.entries.fill(rules.gradients.entries[0]);
+  if (kOperands.is_list) rules.gradients.entries.fill(rules.gradients.entries[0]);
   return rules;
 }
 

@@ -23,13 +23,6 @@
 namespace fermata {
 namespace {
 
-Tensor along_axis(Op op, const Tensor& x, std::int64_t axis, std::initializer_list<std::int64_t> more, Location where,
-                  const TensorType& wanted = {}) {
-  std::vector<std::int64_t> attributes{normalize_axis(name(op), axis, type_of(x), where)};
-  attributes.insert(attributes.end(), more);
-  return general_call(op, {&x, 1}, {.wanted = wanted, .integers = attributes, .scalars = {}}, where);
-}
-
 Tensor flat(const Tensor& x, Location where) { return reshape(x, -1, where); }
 
 /// What a reduction starts from, with size 1 along the axis.
@@ -64,7 +57,7 @@ Tensor scan(Op op, Op reduction, const Tensor& given, std::optional<std::int64_t
   const auto accepted = apply_rule(info(reduction).rule, given.dtype());
   const Tensor x = accepted ? astype(given, accepted->operand, where) : given;
   const unsigned at = normalize_axis(name(op), axis.value_or(0), type_of(x), where);
-  const Tensor scanned = along_axis(op, x, at, {}, where);
+  const Tensor scanned = general_call(op, ops::Scan{.axis = {at}}, {&x, 1}, where);
   return include_initial ? concat({identity_of(reduction, scanned, at, where), scanned}, at, where) : scanned;
 }
 
@@ -174,16 +167,20 @@ Tensor diff(const Tensor& given, std::int64_t n, std::int64_t axis, const Tensor
 
 Tensor sort(const Tensor& x, std::int64_t axis, bool descending, Location where) {
   require_defined("sort", x, where);
-  return along_axis(Op::sort, x, axis, {descending ? 1 : 0}, where);
+  const unsigned at = normalize_axis("sort", axis, type_of(x), where);
+  return general_call<Op::sort>({.axis = {at}, .descending = {descending}}, {&x, 1}, where);
 }
 Tensor argsort(const Tensor& x, std::int64_t axis, bool descending, Location where) {
   require_defined("argsort", x, where);
-  return along_axis(Op::argsort, x, axis, {descending ? 1 : 0}, where);
+  const unsigned at = normalize_axis("argsort", axis, type_of(x), where);
+  return general_call<Op::argsort>({.axis = {at}, .descending = {descending}}, {&x, 1}, where);
 }
 
 TopK topk(const Tensor& x, std::int64_t k, std::int64_t axis, bool largest, Location where) {
   require_defined("topk", x, where);
-  const Tensor indices = along_axis(Op::top_k_indices, x, axis, {k, largest ? 1 : 0}, where);
+  const unsigned at = normalize_axis("top_k_indices", axis, type_of(x), where);
+  const Tensor indices =
+      general_call<Op::top_k_indices>({.axis = {at}, .k = {k}, .largest = {largest}}, {&x, 1}, where);
   return {gather(x, indices, axis, where), indices};
 }
 
@@ -193,8 +190,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, Side side, const
   const Tensor vector = sorter.defined() ? take(sorted, sorter, 0, where) : sorted;
   const Tensor operands[] = {common ? astype(vector, *common, where) : vector,
                              common ? astype(values, *common, where) : values};
-  const std::int64_t right = side == Side::right ? 1 : 0;
-  return general_call(Op::searchsorted, operands, {.wanted = {}, .integers = {&right, 1}, .scalars = {}}, where);
+  return general_call<Op::searchsorted>({.right = {side == Side::right}}, operands, where);
 }
 
 Tensor count_nonzero(const Tensor& x, const IntegerList& axes, bool keepdims, Location where) {
@@ -208,8 +204,7 @@ Tensor flatnonzero(const Tensor& given, std::optional<std::int64_t> size, Locati
   const Tensor count = size ? Tensor() : count_nonzero(x, {}, false, where);
   const std::int64_t wanted = size_from_data("flatnonzero", x, count, size, where);
   check_shape("flatnonzero", {&wanted, 1}, DType::i64, where);
-  return general_call(Op::flatnonzero, {&x, 1}, {.wanted = {DType::i64, {wanted}}, .integers = {}, .scalars = {}},
-                      where);
+  return general_call<Op::flatnonzero>({.size = {{&wanted, 1}}}, {&x, 1}, where, DType::i64);
 }
 
 std::vector<Tensor> nonzero(const Tensor& x, std::optional<std::int64_t> size, Location where) {
@@ -321,17 +316,16 @@ Tensor median(const Tensor& x, std::optional<std::int64_t> axis, bool keepdims, 
 namespace vjp {
 namespace {
 
-std::int64_t axis_of(const VjpArgs& args) { return args.attributes()[0]; }
+std::int64_t axis_of(const VjpArgs& args) { return args.attributes_of<ops::Scan>().axis.value; }
 
 VjpTensor along(Op op, const VjpTensor& x, std::int64_t axis) {
-  const std::array tensors{x.tensor()};
-  return call(op, tensors, {&axis, 1});
+  return call(op, ops::Scan{.axis = {axis}}, {&x.tensor(), 1});
 }
 
 /// Zeros of `shape` with the values added at positions along an axis.
 VjpTensor scattered(const Shape& shape, const VjpTensor& index, const VjpTensor& values, std::int64_t axis) {
   const std::array tensors{full(0, {values.dtype(), shape}, values).tensor(), index.tensor(), values.tensor()};
-  return call(Op::scatter_add, tensors, {&axis, 1});
+  return call<Op::scatter_add>({.axis = {axis}}, tensors);
 }
 
 VjpTensor reversed(const VjpTensor& x, std::int64_t axis) {
@@ -372,18 +366,20 @@ VjpTensor cumulative_extreme_vjp(const VjpArgs& args, unsigned) {
 }
 
 VjpTensor sort_vjp(const VjpArgs& args, unsigned) {
-  const std::array tensors{args.x[0].tensor()};
-  return scattered(args.shape(0), call(Op::argsort, tensors, args.attributes()), args.g, axis_of(args));
+  const auto [axis, descending] = args.attributes_of<ops::Sort>();
+  const VjpTensor order = call<Op::argsort>({.axis = axis, .descending = descending}, {&args.x[0].tensor(), 1});
+  return scattered(args.shape(0), order, args.g, axis.value);
 }
 
 /// One sorted vector and many values to look up is the op itself. Where each has a vector of its own, positions are
 /// counts of the elements that come before: one fused reduction. NaN is above all numbers.
 Tensor batched_searchsorted(const BatchedCall& call) {
   using namespace vjp;
-  const bool right = call.attributes.integers[0] != 0;
+  const auto attributes = attributes_of<ops::Searchsorted>(call.attributes);
+  const bool right = attributes.right.value;
   if (!call.operands[0].batched) {
     const std::array operands{call.operands[0].value, call.operands[1].value};
-    return vjp::call(call.op, operands, call.attributes.integers).tensor();
+    return vjp::call<Op::searchsorted>(attributes, operands).tensor();
   }
   const VjpTensor wanted = vjp::expand_dims(call.with_batch(1), 2);
   Shape column{call.size, call.shape(0)[0]};
@@ -397,13 +393,13 @@ Tensor batched_searchsorted(const BatchedCall& call) {
 
 }  // namespace
 
-FERMATA_OP_RULES(cumulative_sum, batched_along_axis, gradient(cumulative_sum_vjp));
-FERMATA_OP_RULES(cumulative_prod, batched_along_axis, gradient(cumulative_prod_vjp, kFirst | kResult));
-FERMATA_OP_RULES(cumulative_max, batched_along_axis, gradient(cumulative_extreme_vjp, kFirst | kResult));
-FERMATA_OP_RULES(cumulative_min, batched_along_axis, gradient(cumulative_extreme_vjp, kFirst | kResult));
-FERMATA_OP_RULES(sort, batched_along_axis, gradient(sort_vjp, kFirst));
-FERMATA_OP_RULES(argsort, batched_along_axis, kZeroGradient);
-FERMATA_OP_RULES(top_k_indices, batched_along_axis, kZeroGradient);
+FERMATA_OP_RULES(cumulative_sum, batched_in_front, gradient(cumulative_sum_vjp));
+FERMATA_OP_RULES(cumulative_prod, batched_in_front, gradient(cumulative_prod_vjp, kFirst | kResult));
+FERMATA_OP_RULES(cumulative_max, batched_in_front, gradient(cumulative_extreme_vjp, kFirst | kResult));
+FERMATA_OP_RULES(cumulative_min, batched_in_front, gradient(cumulative_extreme_vjp, kFirst | kResult));
+FERMATA_OP_RULES(sort, batched_in_front, gradient(sort_vjp, kFirst));
+FERMATA_OP_RULES(argsort, batched_in_front, kZeroGradient);
+FERMATA_OP_RULES(top_k_indices, batched_in_front, kZeroGradient);
 FERMATA_OP_RULES(searchsorted, batched_searchsorted, kZeroGradient, kZeroGradient);
 FERMATA_OP_RULES(flatnonzero, kLoop, kZeroGradient);
 

@@ -16,7 +16,7 @@
 namespace fermata {
 namespace {
 
-using Axes = std::vector<std::int64_t>;
+using AxisList = std::vector<std::int64_t>;
 
 [[noreturn]] void throw_axes(int code, const std::string& what, const Tensor& lhs, const Tensor& rhs, Location where) {
   throw ShapeError(code,
@@ -24,26 +24,26 @@ using Axes = std::vector<std::int64_t>;
 }
 
 /// The axes that are not among those of a list.
-Axes others(const Axes& axes, unsigned rank) {
-  Axes rest;
+AxisList others(const AxisList& axes, unsigned rank) {
+  AxisList rest;
   for (std::int64_t i = 0; i < rank; ++i)
     if (std::ranges::find(axes, i) == axes.end()) rest.push_back(i);
   return rest;
 }
-std::int64_t product_of(const Shape& sizes, const Axes& axes) {
+std::int64_t product_of(const Shape& sizes, const AxisList& axes) {
   std::int64_t n = 1;
   for (const std::int64_t axis : axes) n *= sizes[static_cast<std::size_t>(axis)];
   return n;
 }
 
-Tensor contract(const Tensor& lhs, const Tensor& rhs, const Axes& left, const Axes& right, Location where) {
+Tensor contract(const Tensor& lhs, const Tensor& rhs, const AxisList& left, const AxisList& right, Location where) {
   const Shape ls = lhs.shape(), rs = rhs.shape();
   for (std::size_t i = 0; i < left.size(); ++i) {
     const std::int64_t a = ls[static_cast<std::size_t>(left[i])], b = rs[static_cast<std::size_t>(right[i])];
     if (a != b) throw_axes(1004, fmt::format("contracted sizes differ ({} and {})", a, b), lhs, rhs, where);
   }
-  const Axes left_rest = others(left, ls.rank()), right_rest = others(right, rs.rank());
-  Axes left_order = left_rest, right_order = right;
+  const AxisList left_rest = others(left, ls.rank()), right_rest = others(right, rs.rank());
+  AxisList left_order = left_rest, right_order = right;
   left_order.insert(left_order.end(), left.begin(), left.end());
   right_order.insert(right_order.end(), right_rest.begin(), right_rest.end());
   Shape result;
@@ -55,8 +55,8 @@ Tensor contract(const Tensor& lhs, const Tensor& rhs, const Axes& left, const Ax
   return reshape(matmul(a, b, where), result, where);
 }
 
-Axes normalized(const IntegerList& axes, const Tensor& x, Location where) {
-  Axes result;
+AxisList normalized(const IntegerList& axes, const Tensor& x, Location where) {
+  AxisList result;
   if (axes.empty()) return result;
   axes_mask("tensordot", axes, {x.dtype(), x.shape()}, where);  // each is there, and once
   for (const std::int64_t axis : axes)
@@ -81,7 +81,7 @@ Tensor tensordot(const Tensor& lhs, const Tensor& rhs, std::int64_t axes, Locati
         1399, format_error(1399, "ValueError", fmt::format("tensordot: {} axes", axes), describe(lhs, rhs), where));
   if (axes > lhs.rank() || axes > rhs.rank())
     throw_axes(1097, fmt::format("fewer than {} axes", axes), lhs, rhs, where);
-  Axes left(static_cast<std::size_t>(axes)), right(left.size());
+  AxisList left(static_cast<std::size_t>(axes)), right(left.size());
   std::iota(left.begin(), left.end(), static_cast<std::int64_t>(lhs.rank()) - axes);
   std::iota(right.begin(), right.end(), 0);
   return contract(lhs, rhs, left, right, where);

@@ -25,7 +25,7 @@ std::uint16_t with_axes_of_one_element(Op op, std::uint16_t mask, const Tensor& 
   return static_cast<std::uint16_t>(mask | ((1u << sizes.rank()) - (1u << last)));
 }
 
-/// The attributes of reductions: [bit mask of axes, keepdims].
+/// A reduction, or one of the composite ops that take the same attributes and `scalars` with them.
 Tensor reduce(Op op, const Tensor& x, const IntegerList& axes, bool keepdims, std::span<const std::uint64_t> scalars,
               Location where) {
   require_defined(name(op), x, where);
@@ -33,7 +33,7 @@ Tensor reduce(Op op, const Tensor& x, const IntegerList& axes, bool keepdims, st
     return reduce(op, expand_dims(x, x.rank(), where), x.rank(), false, scalars, where);
   const std::uint16_t mask = axes.names_none() ? std::uint16_t{0} : axes_mask(name(op), axes, type_of(x), where),
                       more = with_axes_of_one_element(op, mask, x);
-  const std::int64_t attributes[] = {more, keepdims || more != mask ? 1 : 0};
+  const auto attributes = encode(ops::Reduction{.axes = {more}, .keepdims = {keepdims || more != mask}});
   const Tensor result = general_call(op, {&x, 1}, {.wanted = {}, .integers = attributes, .scalars = scalars}, where);
   if (keepdims || more == mask) return result;
   std::vector<std::int64_t> reduced;

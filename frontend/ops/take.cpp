@@ -12,14 +12,14 @@ Tensor take(const Tensor& x, const Tensor& index, std::int64_t axis, Location wh
   require_defined(Op::take, {x, where}), require_defined(Op::take, {index, where});
   axis = normalize_axis("take", axis, type_of(x), where);
   const Tensor operands[] = {x, index};
-  return general_call(Op::take, operands, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
+  return general_call<Op::take>({.axis = {axis}}, operands, where);
 }
 
 Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source, std::int64_t axis, Location where) {
   for (const Tensor* t : {&x, &index, &source}) require_defined(Op::index_add, {*t, where});
   axis = normalize_axis("index_add", axis, type_of(x), where);
   const Tensor operands[] = {x, index, astype(source, x.dtype(), where)};
-  return general_call(Op::index_add, operands, {.wanted = {}, .integers = {&axis, 1}, .scalars = {}}, where);
+  return general_call<Op::index_add>({.axis = {axis}}, operands, where);
 }
 
 // Gradients and batching rules.
@@ -27,10 +27,13 @@ namespace vjp {
 namespace {
 
 VjpTensor take_vjp(const VjpArgs& args, unsigned) {
-  return index_add(full(0, {args.g.dtype(), args.shape(0)}, args.g), args.x[1], args.g, args.attributes()[0]);
+  return index_add(full(0, {args.g.dtype(), args.shape(0)}, args.g), args.x[1], args.g,
+                   args.attributes_of<ops::Take>().axis.value);
 }
 
-VjpTensor index_add_source_vjp(const VjpArgs& args, unsigned) { return take(args.g, args.x[1], args.attributes()[0]); }
+VjpTensor index_add_source_vjp(const VjpArgs& args, unsigned) {
+  return take(args.g, args.x[1], args.attributes_of<ops::IndexAdd>().axis.value);
+}
 
 using Axes = std::vector<std::int64_t>;
 
@@ -77,7 +80,7 @@ VjpTensor positions_in_all(const VjpTensor& index, std::int64_t batch, std::int6
 
 Tensor batched_take(const BatchedCall& call) {
   const BatchedOperand &x = call.operands[0], &index = call.operands[1];
-  const std::int64_t axis = call.attributes.integers[0];
+  const std::int64_t axis = attributes_of<ops::Take>(call.attributes).axis.value;
   if (!index.batched) return vjp::take(x.value, index.value, axis + 1).tensor();
   const std::int64_t positions = call.shape(1).rank(), rank = call.type.shape.rank() + 1;
   Axes order;  // of the result's axes in what is taken
@@ -94,7 +97,7 @@ Tensor batched_take(const BatchedCall& call) {
 
 Tensor batched_index_add(const BatchedCall& call) {
   const Tensor x = call.with_batch(0), source = call.with_batch(2);
-  const std::int64_t axis = call.attributes.integers[0];
+  const std::int64_t axis = attributes_of<ops::IndexAdd>(call.attributes).axis.value;
   if (!call.operands[1].batched) return vjp::index_add(x, call.operands[1].value, source, axis + 1).tensor();
   const std::int64_t positions = call.shape(1).rank(), rank = source.rank();
   const RowsOfAll all(x, axis);

@@ -10,21 +10,22 @@ namespace fermata {
 namespace vjp {
 namespace {
 
-Shape update_strides(const VjpArgs& args) { return Shape(args.attributes().subspan(1)); }
 VjpTensor update_vjp(const VjpArgs& args, unsigned) {
   const VjpTensor nothing = full(0, {args.g.dtype(), args.shape(1)}, args.g);
-  return update(args.g, nothing, args.attributes()[0], update_strides(args));
+  const auto [offset, strides] = args.attributes_of<ops::Update>();
+  return update(args.g, nothing, offset.value, Shape(strides.value));
 }
 VjpTensor update_values_vjp(const VjpArgs& args, unsigned) {
-  return read_strided(args.g, args.attributes()[0], update_strides(args), args.shape(1));
+  const auto [offset, strides] = args.attributes_of<ops::Update>();
+  return read_strided(args.g, offset.value, Shape(strides.value), args.shape(1));
 }
 
 Tensor batched_update(const BatchedCall& call) {
-  const std::span<const std::int64_t> given = call.attributes.integers;
-  std::vector<std::int64_t> attributes(given.begin(), given.end());
-  attributes.insert(attributes.begin() + 1, element_count(call.shape(0)));
+  const auto [offset, strides] = attributes_of<ops::Update>(call.attributes);
+  Shape all{element_count(call.shape(0))};
+  for (const std::int64_t stride : strides.value) all.push_back(stride);
   const std::array operands{call.with_batch(0), call.with_batch(1)};
-  return vjp::call(Op::update, operands, attributes).tensor();
+  return vjp::call<Op::update>({.offset = offset, .strides = {all}}, operands).tensor();
 }
 
 }  // namespace

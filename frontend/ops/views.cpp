@@ -34,20 +34,18 @@ SliceRange slice_range(std::int64_t size, std::int64_t start, std::int64_t stop,
 
 /// A slice along some axes: start and step for each, and the sizes that are left.
 struct SliceArguments {
-  explicit SliceArguments(const Shape& shape) : sizes(shape), starts_and_steps(2 * shape.size()) {
-    std::fill(starts_and_steps.begin() + static_cast<std::ptrdiff_t>(shape.size()), starts_and_steps.end(), 1);
+  explicit SliceArguments(const Shape& shape) : counts(shape) {
+    for (unsigned i = 0; i < shape.rank(); ++i) starts.push_back(0), steps.push_back(1);
   }
   void set(unsigned axis, std::int64_t start, std::int64_t count, std::int64_t step) {
-    starts_and_steps[axis] = count == 0 ? 0 : start;
-    starts_and_steps[sizes.size() + axis] = step;
-    sizes[axis] = count;
+    starts[axis] = count == 0 ? 0 : start, steps[axis] = step, counts[axis] = count;
   }
   Tensor apply(const Tensor& x, Location where) const {
-    return make_view(Op::slice, x, starts_and_steps, sizes, where);
+    const ops::Slice slice{.start = {starts}, .step = {steps}, .counts = {counts}};
+    return make_view(Op::slice, x, encode(slice), counts, where);
   }
 
-  Shape sizes;
-  std::vector<std::int64_t> starts_and_steps;
+  Shape counts, starts, steps;
 };
 
 Tensor part(const Tensor& x, unsigned axis, std::int64_t start, std::int64_t count, Location where) {
@@ -68,17 +66,17 @@ Tensor permute(const Tensor& x, const IntegerList& axes, Location where) {
   require_defined("permute", x, where);
   std::vector<std::int64_t> sources;
   for (const std::int64_t axis : axes) sources.push_back(normalize_axis("permute", axis, type_of(x), where));
-  return make_view(Op::permute, x, sources, {}, where);
+  return make_view(Op::permute, x, encode(ops::Permute{.axes = {sources}}), {}, where);
 }
 
 Tensor transpose(const Tensor& x, std::int64_t first, std::int64_t second, Location where) {
   require_defined("transpose", x, where);
   const unsigned a = normalize_axis("transpose", first, type_of(x), where);
   const unsigned b = normalize_axis("transpose", second, type_of(x), where);
-  std::vector<std::int64_t> sources(x.rank());
-  std::iota(sources.begin(), sources.end(), 0);
+  Shape sources;
+  for (unsigned i = 0; i < x.rank(); ++i) sources.push_back(i);
   std::swap(sources[a], sources[b]);
-  return make_view(Op::permute, x, sources, {}, where);
+  return make_view(Op::permute, x, encode(ops::Permute{.axes = {sources}}), {}, where);
 }
 
 Tensor expand_dims(const Tensor& x, const IntegerList& axes, Location where) {
@@ -91,22 +89,22 @@ Tensor expand_dims(const Tensor& x, const IntegerList& axes, Location where) {
                                                     result.shape.size() + axes.size(), kMaxRank),
                                         describe(x), where));
   for (std::size_t i = 0; i < axes.size(); ++i) result.shape.push_back(1);
-  const std::int64_t mask = axes_mask("expand_dims", axes, result, where);
+  const std::uint16_t mask = axes_mask("expand_dims", axes, result, where);
   for (unsigned i = 0, from = 0; i < result.shape.rank(); ++i)
     result.shape[i] = (mask >> i & 1) != 0 ? 1 : x.shape()[from++];
-  return make_view(Op::expand_dims, x, {&mask, 1}, result.shape, where);
+  return make_view(Op::expand_dims, x, encode(ops::ExpandDims{.axes = {mask}}), result.shape, where);
 }
 
 Tensor squeeze(const Tensor& x, const IntegerList& axes, Location where) {
   require_defined("squeeze", x, where);
-  std::int64_t mask = 0;
+  std::uint64_t mask = 0;
   const Shape shape = x.shape();
   if (axes.names_none()) return x;
   if (!axes.empty())
     mask = axes_mask("squeeze", axes, type_of(x), where);
   else
-    for (unsigned i = 0; i < shape.rank(); ++i) mask |= shape[i] == 1 ? std::int64_t{1} << i : 0;
-  return mask == 0 ? x : make_view(Op::squeeze, x, {&mask, 1}, {}, where);
+    for (unsigned i = 0; i < shape.rank(); ++i) mask |= shape[i] == 1 ? std::uint64_t{1} << i : 0;
+  return mask == 0 ? x : make_view(Op::squeeze, x, encode(ops::Squeeze{.axes = {mask}}), {}, where);
 }
 
 Tensor broadcast_to(const Tensor& x, const IntegerList& sizes, Location where) {
@@ -121,8 +119,8 @@ Tensor flip(const Tensor& x, const IntegerList& axes, Location where) {
   if (axes.names_none()) return x;
   const std::uint16_t mask = axes_mask("flip", axes, type_of(x), where);
   SliceArguments arguments(x.shape());
-  for (unsigned i = 0; i < arguments.sizes.rank(); ++i)
-    if ((mask >> i & 1) != 0) arguments.set(i, arguments.sizes[i] - 1, arguments.sizes[i], -1);
+  for (unsigned i = 0; i < arguments.counts.rank(); ++i)
+    if ((mask >> i & 1) != 0) arguments.set(i, arguments.counts[i] - 1, arguments.counts[i], -1);
   return arguments.apply(x, where);
 }
 
@@ -131,7 +129,7 @@ Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_
   require_defined("slice", x, where);
   const unsigned at = normalize_axis("slice", axis, type_of(x), where);
   SliceArguments arguments(x.shape());
-  const SliceRange range = step == 0 ? SliceRange{0, 0} : slice_range(arguments.sizes[at], start, stop, step);
+  const SliceRange range = step == 0 ? SliceRange{0, 0} : slice_range(arguments.counts[at], start, stop, step);
   arguments.set(at, range.start, range.count, step);
   return arguments.apply(x, where);
 }
@@ -183,44 +181,48 @@ std::vector<Tensor> split(const Tensor& x, const IntegerList& sizes, std::int64_
 namespace vjp {
 namespace {
 
-std::uint16_t mask_of(const VjpArgs& args) { return static_cast<std::uint16_t>(args.attributes()[0]); }
-
 VjpTensor reshape_vjp(const VjpArgs& args, unsigned) { return reshape(args.g, args.shape(0)); }
-VjpTensor expand_dims_vjp(const VjpArgs& args, unsigned) { return squeeze(args.g, mask_of(args)); }
-VjpTensor squeeze_vjp(const VjpArgs& args, unsigned) { return expand_dims(args.g, mask_of(args)); }
+VjpTensor expand_dims_vjp(const VjpArgs& args, unsigned) {
+  return squeeze(args.g, static_cast<std::uint16_t>(args.attributes_of<ops::ExpandDims>().axes.value));
+}
+VjpTensor squeeze_vjp(const VjpArgs& args, unsigned) {
+  return expand_dims(args.g, static_cast<std::uint16_t>(args.attributes_of<ops::Squeeze>().axes.value));
+}
 VjpTensor broadcast_to_vjp(const VjpArgs& args, unsigned) { return sum_to(args.g, args.shape(0)); }
 
 VjpTensor permute_vjp(const VjpArgs& args, unsigned) {
-  std::vector<std::int64_t> back(args.attributes().size());
-  for (std::size_t i = 0; i < back.size(); ++i)
-    back[static_cast<std::size_t>(args.attributes()[i])] = static_cast<std::int64_t>(i);
+  const Integers axes = args.attributes_of<ops::Permute>().axes.value;
+  std::vector<std::int64_t> back(axes.size());
+  for (std::size_t i = 0; i < back.size(); ++i) back[static_cast<std::size_t>(axes[i])] = static_cast<std::int64_t>(i);
   return permute(args.g, back);
 }
 
 VjpTensor slice_vjp(const VjpArgs& args, unsigned) {
   const Shape& from = args.shape(0);
   const Shape dense = dense_strides(from);
+  // The counts of a slice are the shape of the result: only the lists are among the integers.
+  const auto slice = decode<ops::Slice>({.attributes = args.attributes(), .shape = {}, .scalars = {}});
   Shape strides;
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < from.rank(); ++i) {
-    offset += args.attributes()[i] * dense[i];
-    strides.push_back(args.attributes()[from.rank() + i] * dense[i]);
+    offset += slice.start.value[i] * dense[i];
+    strides.push_back(slice.step.value[i] * dense[i]);
   }
   return update(full(0, {args.g.dtype(), from}, args.g), args.g, offset, strides);
 }
 
 Tensor batched_permute(const BatchedCall& call) {
   std::vector<std::int64_t> axes{0};
-  for (const std::int64_t axis : call.attributes.integers) axes.push_back(axis + 1);
+  for (const std::int64_t axis : attributes_of<ops::Permute>(call.attributes).axes.value) axes.push_back(axis + 1);
   return moved_axes(call, axes);
 }
 
 Tensor batched_slice(const BatchedCall& call) {
-  const std::span<const std::int64_t> given = call.attributes.integers;
-  std::vector<std::int64_t> starts_and_steps(given.begin(), given.end());
-  starts_and_steps.insert(starts_and_steps.begin() + static_cast<std::ptrdiff_t>(given.size() / 2), 1);
-  starts_and_steps.insert(starts_and_steps.begin(), 0);
-  return moved_axes(call, starts_and_steps);
+  const auto given = attributes_of<ops::Slice>(call.attributes);
+  Shape start{0}, step{1};
+  for (const std::int64_t at : given.start.value) start.push_back(at);
+  for (const std::int64_t by : given.step.value) step.push_back(by);
+  return vjp::slice(call.operands[0].value, start, step, call.whole().shape).tensor();
 }
 
 Tensor batched_broadcast_to(const BatchedCall& call) {
@@ -232,8 +234,8 @@ Tensor batched_broadcast_to(const BatchedCall& call) {
 }  // namespace
 
 FERMATA_OP_RULES(reshape, batched_by_type, gradient(reshape_vjp));
-FERMATA_OP_RULES(expand_dims, batched_mask, gradient(expand_dims_vjp));
-FERMATA_OP_RULES(squeeze, batched_mask, gradient(squeeze_vjp));
+FERMATA_OP_RULES(expand_dims, batched_in_front, gradient(expand_dims_vjp));
+FERMATA_OP_RULES(squeeze, batched_in_front, gradient(squeeze_vjp));
 FERMATA_OP_RULES(permute, batched_permute, gradient(permute_vjp));
 FERMATA_OP_RULES(slice, batched_slice, gradient(slice_vjp));
 FERMATA_OP_RULES(broadcast_to, batched_broadcast_to, gradient(broadcast_to_vjp));

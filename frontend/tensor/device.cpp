@@ -61,8 +61,9 @@ Tensor filled(std::string_view function, const IntegerList& sizes, const Scalar&
   const std::uint64_t bits = checked_scalar_bits(function, value, dtype, where);
   if (device == BackendKey::meta) return meta_tensor({dtype, Shape(sizes)});
   backend_of(function, device.backend(), where);
-  const Attributes attributes{
-      .wanted = {dtype, Shape(sizes)}, .integers = {}, .scalars = {&bits, 1}, .backend = device.backend()};
+  const Shape shape(sizes);
+  const ops::Full full{.value = {bits}, .shape = {shape}, .dtype = {dtype}};
+  const EncodedAttributes attributes(full, dtype, device.backend());
   return make_on(
       function, device, [&] { return general_call(Op::full, {}, attributes, where); }, where);
 }
@@ -138,7 +139,8 @@ Tensor iota(const IntegerList& sizes, std::int64_t axis, Device device, Location
   axis = normalize_axis("iota", axis, type, where);
   if (device == BackendKey::meta) return meta_tensor(type);
   backend_of("iota", device.backend(), where);
-  const Attributes attributes{.wanted = type, .integers = {&axis, 1}, .scalars = {}, .backend = device.backend()};
+  const ops::Iota iota{.axis = {axis}, .shape = {type.shape}};
+  const EncodedAttributes attributes(iota, DType::i64, device.backend());
   return make_on(
       "iota", device, [&] { return general_call(Op::iota, {}, attributes, where); }, where);
 }

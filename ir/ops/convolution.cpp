@@ -8,6 +8,11 @@
 namespace fermata::ops {
 namespace {
 
+/// Those of its gradients are stored alike.
+ConvolutionAttributes convolution_attributes(Integers attributes) {
+  return ConvolutionAttributes(decode<Convolution>({.attributes = attributes, .shape = {}, .scalars = {}}));
+}
+
 /// The three shapes of a convolution; operands and result of the op and of its gradients in another order each.
 struct ThreeShapes {
   const InferCall& call;
@@ -15,7 +20,7 @@ struct ThreeShapes {
   ConvolutionAttributes attributes;
 
   ThreeShapes(const InferCall& c, const TensorType& data, const TensorType& filters)
-      : call(c), x(data), weight(filters), attributes(c.attributes) {
+      : call(c), x(data), weight(filters), attributes(convolution_attributes(c.attributes)) {
     for (std::size_t i = 0; i < 2; ++i)
       if (!kFloating.has(call.operand(i).dtype)) call.refuse_dtype(i);
     call.require_same_dtype(0, 1);

@@ -1,6 +1,7 @@
 // The attributes that all reductions share. Their rows are in ir/ops/reduce.def.
 #pragma once
 
+#include "ir/graph.h"
 #include "ir/op_fields.h"
 
 namespace fermata::ops {
@@ -13,3 +14,13 @@ struct Reduction {
 };
 
 }  // namespace fermata::ops
+
+namespace fermata {
+
+/// A bit for each axis that a node reduces: none where it is no reduction.
+inline std::uint16_t reduced_axes(const GraphNode& node) {
+  if (family(node.op) != Family::reduce) return 0;
+  return static_cast<std::uint16_t>(attributes_of<ops::Reduction>(node).axes.value);
+}
+
+}  // namespace fermata

@@ -1,4 +1,4 @@
-// The structs of all irregular ops, for the tables that are made from the rows of ir/ops.def.
+// The structs of all irregular ops, for the tables that are made from the rows of ir/ops.def, and which op has which.
 #pragma once
 
 #include "ir/ops/control.h"
@@ -9,4 +9,22 @@
 #include "ir/ops/moves.h"
 #include "ir/ops/ordering.h"
 #include "ir/ops/products.h"
+#include "ir/ops/reduce.h"
 #include "ir/ops/views.h"
+
+namespace fermata {
+namespace detail {
+
+template <Op op> struct OpStructOf;  // of irregular ops and reductions
+#define FERMATA_IRREGULAR(name, structure, doc) \
+  template <> struct OpStructOf<Op::name> { using type = ops::structure; };
+#define FERMATA_REDUCE(name, rule, vjp, doc) \
+  template <> struct OpStructOf<Op::name> { using type = ops::Reduction; };
+#include "ir/ops.def"
+
+}  // namespace detail
+
+/// The struct of an op: OpStruct<Op::sort> is ops::Sort.
+template <Op op> using OpStruct = typename detail::OpStructOf<op>::type;
+
+}  // namespace fermata

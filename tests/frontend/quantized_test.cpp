@@ -186,6 +186,7 @@ TEST_P(Quantized, Views) {
   const Tensor q = quantized(random_bytes({4, 6}, DType::qi8, 1), 0.5, 3);
   const Tensor x = dequantize(q);
   EXPECT_EQ(dequantize(reshape(q, {3, -1})).to_vector<float>(), reshape(x, {3, -1}).to_vector<float>());
+  EXPECT_EQ(dequantize(unfold(q, 0, 1, 1)).to_vector<float>(), unfold(x, 0, 1, 1).to_vector<float>());
   EXPECT_EQ(dequantize(transpose(q)).to_vector<float>(), transpose(x).to_vector<float>());
   EXPECT_EQ(dequantize(q[2]).to_vector<float>(), x[2].to_vector<float>());
   EXPECT_EQ(dequantize(q.slice(1, 1, kNone, 2)).to_vector<float>(), x.slice(1, 1, kNone, 2).to_vector<float>());

@@ -18,15 +18,8 @@
 namespace fermata {
 namespace {
 
-/// The attributes of ir/graph.h.
 struct Arguments {
   Shape stride, padding, padding_end, dilation;
-  std::vector<std::int64_t> attributes(std::int64_t groups) const {
-    std::vector<std::int64_t> all{groups};
-    for (const Shape* list : {&stride, &padding, &padding_end, &dilation})
-      all.insert(all.end(), list->begin(), list->end());
-    return all;
-  }
 };
 
 void check_weight(std::string_view function, const Tensor& x, const Tensor& weight, std::size_t axes, Location where) {
@@ -79,9 +72,12 @@ Tensor convolve(std::string_view function, std::size_t axes, const Tensor& given
                                         fmt::format("{}: padding \"{}\" is neither \"same\" nor \"valid\"", function,
                                                     padding.name()),
                                         {}, where));
-  const std::vector<std::int64_t> attributes = a.attributes(groups);
-  const Tensor y = general_call(Op::convolution, std::array{images.x, weight},
-                                {.wanted = {}, .integers = attributes, .scalars = {}}, where);
+  const Tensor y = general_call<Op::convolution>({.groups = {groups},
+                                                  .strides = {a.stride},
+                                                  .padding = {a.padding},
+                                                  .padding_end = {a.padding_end},
+                                                  .dilation = {a.dilation}},
+                                                 std::array{images.x, weight}, where);
   return images.restore(with_bias(function, y, bias, where), where);
 }
 
@@ -106,9 +102,13 @@ Tensor convolve_transposed(std::string_view function, std::size_t axes, const Te
     const std::int64_t whole = (images.x.shape()[i + 2] - 1) * a.stride[i] + reach;
     wanted.shape.push_back(whole - a.padding[i] - a.padding_end[i]);
   }
-  const std::vector<std::int64_t> attributes = a.attributes(groups);
-  Tensor y = general_call(Op::convolution_data_gradient, std::array{images.x, weight},
-                          {.wanted = wanted, .integers = attributes, .scalars = {}}, where);
+  Tensor y = general_call<Op::convolution_data_gradient>({.groups = {groups},
+                                                          .strides = {a.stride},
+                                                          .padding = {a.padding},
+                                                          .padding_end = {a.padding_end},
+                                                          .dilation = {a.dilation},
+                                                          .shape = {wanted.shape}},
+                                                         std::array{images.x, weight}, where, wanted.dtype);
   if (std::ranges::any_of(zeros, [](std::int64_t n) { return n > 0; })) y = pad(y, zeros, PadMode::constant, 0, where);
   return images.restore(with_bias(function, y, bias, where), where);
 }
@@ -196,12 +196,12 @@ constexpr std::int64_t kImages = 0, kChannels = 1, kFilters = 0;
 
 Tensor convolution_with(const BatchedCall& call, std::span<const VjpTensor> operands, std::int64_t groups,
                         std::int64_t result_axis) {
-  std::vector<std::int64_t> attributes(call.attributes.integers.begin(), call.attributes.integers.end());
-  attributes[0] *= groups;
+  auto attributes = attributes_of<ops::Convolution>(call.attributes);  // those of its gradients as well
+  attributes.groups.value *= groups;
   Shape shape = call.type.shape;
   shape[static_cast<std::size_t>(result_axis)] *= call.size;
-  const VjpTensor y =
-      vjp::call(call.op, std::array{operands[0].tensor(), operands[1].tensor()}, attributes, {call.type.dtype, shape});
+  const VjpTensor y = vjp::call(call.op, std::array{operands[0].tensor(), operands[1].tensor()}, encode(attributes),
+                                {call.type.dtype, shape});
   return apart(y, result_axis, call.size).tensor();
 }
 

@@ -19,8 +19,11 @@ namespace fermata {
 Tensor unfold(const Tensor& x, std::int64_t axis, std::int64_t size, std::int64_t step, std::int64_t dilation,
               Location where) {
   require_defined("unfold", x, where);
-  const std::int64_t attributes[] = {normalize_axis("unfold", axis, type_of(x), where), size, step, dilation};
-  return make_view(Op::unfold, x, attributes, {}, where);
+  const ops::Unfold unfold{.axis = {normalize_axis("unfold", axis, type_of(x), where)},
+                           .size = {size},
+                           .step = {step},
+                           .dilation = {dilation}};
+  return make_view(Op::unfold, x, encode(unfold), {}, where);
 }
 
 Tensor fold(const Tensor& windows, std::int64_t axis, std::int64_t length, std::int64_t step, std::int64_t dilation,
@@ -33,8 +36,8 @@ Tensor fold(const Tensor& windows, std::int64_t axis, std::int64_t length, std::
   whole.shape = Shape(std::span<const std::int64_t>(windows.shape()).first(windows.rank() - 1u));
   const unsigned at = normalize_axis("fold", axis, whole, where);
   whole.shape[at] = length;
-  const std::int64_t attributes[] = {at, step, dilation};
-  return general_call(Op::fold, {&windows, 1}, {.wanted = whole, .integers = attributes, .scalars = {}}, where);
+  return general_call<Op::fold>({.axis = {at}, .step = {step}, .dilation = {dilation}, .shape = {whole.shape}},
+                                {&windows, 1}, where, whole.dtype);
 }
 
 Tensor im2col(const Tensor& given, const IntegerList& kernel_size, const IntegerList& dilation,
@@ -79,19 +82,22 @@ namespace vjp {
 namespace {
 
 VjpTensor unfold_vjp(const VjpArgs& args, unsigned) {
-  const std::int64_t attributes[] = {args.attributes()[0], args.attributes()[2], args.attributes()[3]};
-  return call(Op::fold, {&args.g.tensor(), 1}, attributes, {args.g.dtype(), args.shape(0)});
+  const auto unfold = args.attributes_of<ops::Unfold>();
+  return call<Op::fold>(
+      {.axis = unfold.axis, .step = unfold.step, .dilation = unfold.dilation, .shape = {args.shape(0)}},
+      {&args.g.tensor(), 1}, args.g.dtype());
 }
 VjpTensor fold_vjp(const VjpArgs& args, unsigned) {
-  const std::int64_t attributes[] = {args.attributes()[0], args.shape(0).back(), args.attributes()[1],
-                                     args.attributes()[2]};
-  return call(Op::unfold, {&args.g.tensor(), 1}, attributes);
+  const auto fold = decode<ops::Fold>({.attributes = args.attributes(), .shape = {}, .scalars = {}});
+  return call<Op::unfold>(
+      {.axis = fold.axis, .size = {args.shape(0).back()}, .step = fold.step, .dilation = fold.dilation},
+      {&args.g.tensor(), 1});
 }
 
 }  // namespace
 
-FERMATA_OP_RULES(unfold, batched_along_axis, gradient(unfold_vjp));
-FERMATA_OP_RULES(fold, batched_along_axis, gradient(fold_vjp));
+FERMATA_OP_RULES(unfold, batched_in_front, gradient(unfold_vjp));
+FERMATA_OP_RULES(fold, batched_in_front, gradient(fold_vjp));
 
 }  // namespace vjp
 

@@ -18,6 +18,7 @@
 #include "frontend/transforms/autograd/backward_cuts.h"
 #include "ir/custom_op.h"
 #include "ir/error.h"
+#include "ir/ops/reduce.h"
 
 namespace fermata {
 namespace {
@@ -72,8 +73,9 @@ VjpArgs unpack(const GradEdge& node, Tensor g, unsigned reads, bool with_graph) 
   if ((reads & VjpRule::kResult) != 0)
     args.y = with_graph ? with_history(node->result.unpack(), node) : node->result.unpack();
   if (family(node->op) == Family::reduce) {
-    args.axes = static_cast<std::uint16_t>(args.attributes()[0]);
-    if (args.attributes()[1] == 0) {
+    const auto reduction = args.attributes_of<ops::Reduction>();
+    args.axes = static_cast<std::uint16_t>(reduction.axes.value);
+    if (!reduction.keepdims.value) {
       args.g = vjp::expand_dims(args.g, args.axes);
       if (!args.y.is_scalar()) args.y = vjp::expand_dims(args.y, args.axes);
     }

@@ -19,6 +19,7 @@
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
+#include "ir/ops/views.h"
 
 namespace fermata {
 namespace {
@@ -63,7 +64,9 @@ bool is_turned(const Node& n) {
   if (n.rank < 2 || n.extra == nullptr) return false;
   const std::size_t last = n.rank - 1u;
   if (n.extra->strided) return n.extra->strides[last - 1] == 1 && n.extra->strides[last] > 1;
-  return n.op == Op::permute && n.extra->attributes[last] == static_cast<std::int64_t>(last - 1);
+  if (n.op != Op::permute) return false;
+  const auto permute = decode<ops::Permute>({.attributes = n.extra->attributes, .shape = {}, .scalars = {}});
+  return permute.axes.value[last] == static_cast<std::int64_t>(last - 1);
 }
 
 /// Makes the node of a result. Null operands are host numbers, listed in `numbers`.

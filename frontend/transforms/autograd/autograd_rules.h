@@ -11,6 +11,7 @@
 
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
+#include "ir/op_fields.h"
 
 namespace fermata {
 
@@ -22,6 +23,11 @@ struct VjpArgs {
   std::uint16_t axes = 0;             // reductions
 
   const Shape& shape(unsigned operand) const { return *node.operands()[operand].shape; }
+  /// attributes_of<ops::Sort>(): by name. The type of the result is not among them.
+  template <class O> O attributes_of() const {
+    static_assert(detail::count_fields<O, detail::IsShape>() == 0 && detail::count_fields<O, detail::IsDType>() == 0);
+    return decode<O>({.attributes = attributes(), .shape = {}, .scalars = {}});
+  }
   std::span<const std::int64_t> attributes() const { return node.attributes(); }
 };
 

@@ -5,7 +5,7 @@
 #include <bit>
 #include <optional>
 
-#include "dispatch/operator.h"
+#include "frontend/ops/op_rules.h"
 
 namespace fermata::vjp {
 
@@ -87,45 +87,43 @@ VjpTensor create(Op op, const Attributes& attributes, const VjpTensor& like) {
 }  // namespace
 
 VjpTensor full(double value, const TensorType& type, const VjpTensor& like) {
-  const std::uint64_t bits = scalar_bits(value, type.dtype);
-  return create(Op::full, {.wanted = type, .integers = {}, .scalars = {&bits, 1}}, like);
+  const ops::Full full{.value = {scalar_bits(value, type.dtype)}, .shape = {type.shape}, .dtype = {type.dtype}};
+  return create(Op::full, EncodedAttributes(full), like);
 }
 
 VjpTensor iota(const Shape& sizes, std::int64_t axis, const VjpTensor& like) {
-  return create(Op::iota, {.wanted = {DType::i64, sizes}, .integers = {&axis, 1}, .scalars = {}}, like);
+  const ops::Iota iota{.axis = {axis}, .shape = {sizes}};
+  return create(Op::iota, EncodedAttributes(iota, DType::i64), like);
 }
 
 VjpTensor cast(const VjpTensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   if (is_complex(x.dtype()) && kReal.has(dtype)) return cast(call(Op::real, x), dtype);
-  return call(Op::cast, {&x.tensor(), 1}, {}, {dtype, x.shape()});
+  return call(Op::cast, {&x.tensor(), 1}, {}, {dtype, x.shape()});  // by its type: a cast keeps the shape
 }
 
 VjpTensor reduce(Op op, const VjpTensor& x, std::uint16_t axes, bool keepdims) {
-  const std::array<std::int64_t, 2> attributes{axes, keepdims};
-  return call(op, {&x.tensor(), 1}, attributes);
+  return call(op, ops::Reduction{.axes = {axes}, .keepdims = {keepdims}}, {&x.tensor(), 1});
 }
 
 VjpTensor reshape(const VjpTensor& x, const Shape& sizes) {
   if (x.shape() == sizes) return x;
-  return call(Op::reshape, {&x.tensor(), 1}, {}, {x.dtype(), sizes});
+  return call<Op::reshape>({.shape = {sizes}}, {&x.tensor(), 1}, x.dtype());
 }
 
 VjpTensor expand_dims(const VjpTensor& x, std::uint16_t axes) {
   if (axes == 0) return x;
-  const std::int64_t mask = axes;
-  return call(Op::expand_dims, {&x.tensor(), 1}, {&mask, 1});
+  return call<Op::expand_dims>({.axes = {axes}}, {&x.tensor(), 1});
 }
 
 VjpTensor squeeze(const VjpTensor& x, std::uint16_t axes) {
   if (axes == 0) return x;
-  const std::int64_t mask = axes;
-  return call(Op::squeeze, {&x.tensor(), 1}, {&mask, 1});
+  return call<Op::squeeze>({.axes = {axes}}, {&x.tensor(), 1});
 }
 
 VjpTensor permute(const VjpTensor& x, std::span<const std::int64_t> axes) {
   if (std::ranges::is_sorted(axes)) return x;
-  return call(Op::permute, {&x.tensor(), 1}, axes);
+  return call<Op::permute>({.axes = {axes}}, {&x.tensor(), 1});
 }
 
 VjpTensor transpose(const VjpTensor& x) {
@@ -136,37 +134,33 @@ VjpTensor transpose(const VjpTensor& x) {
 }
 
 VjpTensor slice(const VjpTensor& x, const Shape& starts, const Shape& steps, const Shape& counts) {
-  std::vector<std::int64_t> attributes(starts.begin(), starts.end());
-  attributes.insert(attributes.end(), steps.begin(), steps.end());
-  return call(Op::slice, {&x.tensor(), 1}, attributes, {x.dtype(), counts});
+  return call<Op::slice>({.start = {starts}, .step = {steps}, .counts = {counts}}, {&x.tensor(), 1}, x.dtype());
 }
 
 VjpTensor broadcast_to(const VjpTensor& x, const Shape& sizes) {
   if (x.shape() == sizes) return x;
-  return call(Op::broadcast_to, {&x.tensor(), 1}, {}, {x.dtype(), sizes});
+  return call<Op::broadcast_to>({.shape = {sizes}}, {&x.tensor(), 1}, x.dtype());
 }
 
 VjpTensor concat(std::span<const VjpTensor> parts, std::int64_t axis) {
   std::vector<Tensor> tensors;
   for (const VjpTensor& part : parts) tensors.push_back(part.tensor());
-  return call(Op::concat, tensors, {&axis, 1});
+  return call<Op::concat>({.axis = {axis}}, tensors);
 }
 
 VjpTensor take(const VjpTensor& x, const VjpTensor& index, std::int64_t axis) {
   const std::array<Tensor, 2> tensors{x.tensor(), index.tensor()};
-  return call(Op::take, tensors, {&axis, 1});
+  return call<Op::take>({.axis = {axis}}, tensors);
 }
 
 VjpTensor index_add(const VjpTensor& x, const VjpTensor& index, const VjpTensor& source, std::int64_t axis) {
   const std::array<Tensor, 3> tensors{x.tensor(), index.tensor(), source.tensor()};
-  return call(Op::index_add, tensors, {&axis, 1});
+  return call<Op::index_add>({.axis = {axis}}, tensors);
 }
 
 VjpTensor update(const VjpTensor& x, const VjpTensor& values, std::int64_t offset, const Shape& strides) {
   const std::array<Tensor, 2> tensors{x.tensor(), values.tensor()};
-  std::vector<std::int64_t> attributes{offset};
-  attributes.insert(attributes.end(), strides.begin(), strides.end());
-  return call(Op::update, tensors, attributes);
+  return call<Op::update>({.offset = {offset}, .strides = {strides}}, tensors);
 }
 
 VjpTensor matmul(const VjpTensor& a, const VjpTensor& b) {

@@ -10,6 +10,7 @@
 #include "fermata/device.h"
 #include "frontend/ops/op_rules.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
+#include "ir/op_traits.h"
 #include "runtime/stats.h"
 
 namespace fermata {
@@ -21,11 +22,24 @@ Shape behind_batch(std::int64_t size, const Shape& shape) {
   return all;
 }
 
+/// The attributes of a call, with the axes that they name one to the back.
+std::vector<std::int64_t> one_axis_back(const BatchedCall& call) {
+  std::vector<std::int64_t> attributes(call.attributes.integers.begin(), call.attributes.integers.end());
+  const OpTraits& op = traits(call.op);
+  const std::size_t length = attribute_list_length(op, attributes.size()).value_or(0);
+  std::size_t at = 0;
+  for (const AttributeField& field : op.fields) {
+    if (field.kind == AttributeKind::axis) ++attributes[at];
+    if (field.kind == AttributeKind::axes) attributes[at] <<= 1;
+    at += field.kind == AttributeKind::list ? length : 1;
+  }
+  return attributes;
+}
+
 Tensor batched_reduce(const BatchedCall& call) {
   const Tensor& x = call.operands[0].value;
-  const std::int64_t mask = call.attributes.integers[0];
-  if (info(call.op).rule != DTypeRule::index || std::popcount(static_cast<std::uint64_t>(mask)) == 1)
-    return moved_axes(call, std::array{mask << 1, call.attributes.integers[1]});
+  const auto axes = attributes_of<ops::Reduction>(call.attributes).axes.value;
+  if (info(call.op).rule != DTypeRule::index || std::popcount(axes) == 1) return moved_axes(call, one_axis_back(call));
   // Positions among all elements of a batch element: as one axis.
   const Tensor flat = vjp::reshape(x, {call.size, element_count(call.shape(0))}).tensor();
   return vjp::reshape(vjp::reduce(call.op, flat, 2, false), call.whole().shape).tensor();
@@ -57,20 +71,10 @@ Tensor moved_axes(const BatchedCall& call, std::span<const std::int64_t> attribu
 
 Tensor batched_by_type(const BatchedCall& call) { return moved_axes(call, {}); }
 
-Tensor batched_mask(const BatchedCall& call) { return moved_axes(call, std::array{call.attributes.integers[0] << 1}); }
-
-Tensor batched_along_axis(const BatchedCall& call) {
-  std::vector<std::int64_t> attributes(call.attributes.integers.begin(), call.attributes.integers.end());
-  ++attributes[0];
+Tensor batched_in_front(const BatchedCall& call) {
   std::vector<Tensor> operands;
   for (std::size_t k = 0; k < call.operands.size(); ++k) operands.push_back(call.with_batch(k));
-  return vjp::call(call.op, operands, attributes, call.whole()).tensor();
-}
-
-Tensor batched_stack(const BatchedCall& call) {
-  std::vector<Tensor> operands;
-  for (std::size_t k = 0; k < call.operands.size(); ++k) operands.push_back(call.with_batch(k));
-  return vjp::call(call.op, operands, call.attributes.integers).tensor();
+  return vjp::call(call.op, operands, one_axis_back(call), call.whole()).tensor();
 }
 
 Tensor BatchedCall::with_batch(std::size_t k) const {
@@ -111,8 +115,7 @@ Tensor loop_over_batch(const BatchedCall& call) {
         Dispatcher<GeneralCall>::call(operator_entry(call.op), vjp::current_line, operands, call.attributes);
     results.push_back(vjp::expand_dims(one, 1).tensor());
   }
-  const std::array<std::int64_t, 1> axis{0};
-  return vjp::call(Op::concat, results, axis).tensor();
+  return vjp::call<Op::concat>({.axis = {0}}, results).tensor();
 }
 
 }  // namespace fermata

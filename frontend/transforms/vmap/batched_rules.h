@@ -51,11 +51,7 @@ Tensor loop_over_batch(const BatchedCall& call);
 Tensor moved_axes(const BatchedCall& call, std::span<const std::int64_t> attributes);
 /// What the op needs to know is the result's type.
 Tensor batched_by_type(const BatchedCall& call);
-/// Attribute 0 is a bit mask of axes.
-Tensor batched_mask(const BatchedCall& call);
-/// Attribute 0 is an axis; every operand gets the batch in front.
-Tensor batched_along_axis(const BatchedCall& call);
-/// One more axis in front of a stack of matrices: every operand gets the batch, attributes stay.
-Tensor batched_stack(const BatchedCall& call);
+/// Every operand gets the batch in front, and the axes that attributes name move one to the back.
+Tensor batched_in_front(const BatchedCall& call);
 
 }  // namespace fermata

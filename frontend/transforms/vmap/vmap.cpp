@@ -22,7 +22,7 @@ namespace {
 }
 
 Tensor permuted(const Tensor& x, const std::vector<std::int64_t>& axes, Location where) {
-  return general_call(Op::permute, {&x, 1}, {.wanted = {}, .integers = axes, .scalars = {}}, where);
+  return general_call<Op::permute>({.axes = {axes}}, {&x, 1}, where);
 }
 
 /// The axis that comes first, then the others in order.
@@ -127,8 +127,7 @@ Tensor VmapCall::unwrap_tensor(const Tensor& x, std::size_t result) const {
   whole.shape.push_back(s.frame.level.size);
   for (const std::int64_t size : x.shape()) whole.shape.push_back(size);
   const unsigned axis = normalize_axis("vmap", wanted.axis(), whole, s.where);
-  if (!has_batch)
-    value = general_call(Op::broadcast_to, {&value, 1}, {.wanted = whole, .integers = {}, .scalars = {}}, s.where);
+  if (!has_batch) value = general_call<Op::broadcast_to>({.shape = {whole.shape}}, {&value, 1}, s.where, whole.dtype);
   if (axis == 0) return value;
   std::vector<std::int64_t> order;
   for (unsigned i = 1; i < whole.shape.rank(); ++i) order.push_back(i);
