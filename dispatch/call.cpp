@@ -128,7 +128,7 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
   const BackendKey backend = common_backend(call, tensors);
   for (const Tensor& t : tensors) ensure_value(t.node(), call);
   const DispatchKeySet keys = data_keys(call.keys, backend);
-  if (is_view_op(op))
+  if (is_view(op))
     if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers)) return Tensor(view, keys);
   std::vector<Shape> strides(tensors.size());
   std::vector<TensorView> inputs;
@@ -176,8 +176,6 @@ TensorView view_of(const Node& node, Shape& strides) {
           strides.data(),
           storage};
 }
-
-bool is_view_op(Op op) { return is_view(op); }
 
 Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const std::int64_t> attributes) {
   Storage* storage = x.storage.load(std::memory_order_acquire);

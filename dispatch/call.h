@@ -22,6 +22,5 @@ CallKernel select_step(const CallStep& step, const CallArgs& args);
 /// The node that a view op makes of a value: a strided leaf where the value is there, else nothing. Also nothing where
 /// a reshape needs a copy.
 Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const std::int64_t> attributes);
-bool is_view_op(Op op);
 
 }  // namespace fermata

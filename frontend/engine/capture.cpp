@@ -18,6 +18,7 @@
 #include "frontend/engine/startup.h"
 #include "ir/custom_op.h"
 #include "ir/error.h"
+#include "ir/op_traits.h"
 #include "runtime/uniquely_owned.h"
 
 namespace fermata {
@@ -120,7 +121,7 @@ bool runs_at_once(const Call& call) {
   if (b == BackendKey::cpu || b == BackendKey::meta || !call.keys.has(Functionality::capture)) [[likely]]
     return false;
   const BackendCell* cell = call.entry.backends[static_cast<std::size_t>(b)].load(memory_order_acquire);
-  if ((cell != nullptr && !cell->variants.empty()) || is_view_op(call.entry.op)) return false;
+  if ((cell != nullptr && !cell->variants.empty()) || is_view(call.entry.op)) return false;
   require_no_scope(call, "the device has no kernel of it for plans");
   return true;
 }
@@ -281,10 +282,10 @@ Tensor record_node(const Call& call, std::span<const Tensor> tensors, const Attr
   for (std::size_t i = 0; i < tensors.size(); ++i) types[i] = tensors[i].node()->type();
   const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where, attributes.subgraphs);
   // Inside a function that is being compiled a view is recorded: its operand may be an argument, another one at replay.
-  if (is_view_op(op) && !in_capture_scope())
+  if (is_view(op) && !in_capture_scope())
     if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers))
       return Tensor(view, data_keys(call.keys, backend));
-  if (backend != BackendKey::cpu && !is_view_op(op)) [[unlikely]]
+  if (backend != BackendKey::cpu && !is_view(op)) [[unlikely]]
     require_variant(call, backend, types.empty() ? type.dtype : types[0].dtype);
   std::unique_ptr<NodeExtra> extra = make_extra(op, type, tensors, attributes);
   if (context != 0) {

@@ -9,6 +9,7 @@
 #include "dispatch/call.h"
 #include "dispatch/kernel_table.h"
 #include "ir/error.h"
+#include "ir/op_traits.h"
 #include "ir/view.h"
 #include "runtime/bound_plan.h"
 
@@ -90,7 +91,7 @@ class Interpreter {
 
   void run_node(std::uint32_t i, bool wanted) {
     const Node& n = *walk_.order[i].node;
-    if (is_view_op(n.op) && try_view(i)) {
+    if (is_view(n.op) && try_view(i)) {
       if (wanted) materialize_view(i);
       return;
     }

@@ -14,6 +14,7 @@
 #include "dispatch/kernel_table.h"
 #include "ir/error.h"
 #include "ir/float16.h"
+#include "ir/op_traits.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
@@ -399,7 +400,7 @@ const Op kRunByKernels[] = {
 
 TEST(IrregularKernel, EveryOpHasOne) {
   for (const Op op : kRunByKernels) {
-    if (op == Op::input || is_view_op(op)) continue;
+    if (op == Op::input || is_view(op)) continue;
     const BackendCell* const cell = backend_cell(op, BackendKey::cpu);
     ASSERT_NE(cell, nullptr) << name(op);
     EXPECT_TRUE(std::ranges::any_of(cell->variants, [](const KernelVariant& v) { return v.call != nullptr; }))
