@@ -28,6 +28,7 @@ class Operand;
 class Subscript;
 class Tensor;
 struct TensorImpl;
+struct TensorIndex;
 struct TopK;
 
 /// Anything that hangs on an identity without the runtime knowing what it is; autograd keeps its state in one.
@@ -174,7 +175,7 @@ class Tensor {
   Tensor operator[](const Index& index) const;
   /// The elements at positions along the first axis, or, of a bool mask of the leading axes, where that is true
   /// (fermata/subscript.h). A tensor of its own.
-  Tensor operator[](const Tensor& index) const;
+  Tensor operator[](const TensorIndex& index) const;
   /// x.index({1, Slice(0, 2), ellipsis}), as in fermata/subscript.h.
   Tensor index(std::initializer_list<Subscript> subscripts, Location where = Location::current()) const;
   Tensor slice(std::int64_t axis, std::int64_t start = kNone, std::int64_t stop = kNone, std::int64_t step = 1,
@@ -354,6 +355,13 @@ class Tensor {
   }
   Node* view_node() const;
   TensorImpl* impl_ = nullptr;
+};
+
+/// What a tensor is indexed with, and the line that names it.
+struct TensorIndex {
+  TensorIndex(const Tensor& index, Location line = Location::current()) : positions(index), where(line) {}
+  const Tensor& positions;
+  Location where;
 };
 
 }  // namespace fermata

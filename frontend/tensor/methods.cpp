@@ -17,7 +17,9 @@ namespace fermata {
 
 // Views.
 Tensor Tensor::operator[](const Index& index) const { return fermata::select(*this, 0, index.value, index.where); }
-Tensor Tensor::operator[](const Tensor& index) const { return fermata::index(*this, {index}); }
+Tensor Tensor::operator[](const TensorIndex& index) const {
+  return fermata::index(*this, {index.positions}, index.where);
+}
 Tensor Tensor::index(std::initializer_list<Subscript> subscripts, Location where) const {
   return fermata::index(*this, subscripts, where);
 }

@@ -1,5 +1,6 @@
 // Indexing against NumPy's rules, element by element: a plain loop resolves every subscript by itself. Writes,
 // aliasing, gradients, errors.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "fermata/fermata.h"
@@ -128,6 +129,12 @@ TEST(SubscriptErrors, SayWhatIsWrong) {
         index(x, {tensor({true, false, true})});
       }),
       "FM1207 IndexError: index: a mask does not fit the axes from 0 on\n  x    f32[2, 3]\n  mask bool[3]\n  at   HERE");
+  EXPECT_EQ(
+      message<IndexError>([&] {
+        x[tensor({true, false, true})];
+      }),
+      "FM1207 IndexError: index: a mask does not fit the axes from 0 on\n  x    f32[2, 3]\n  mask bool[3]\n  at   HERE");
+  EXPECT_THAT(message<IndexError>([&] { x[tensor({0, 4})].sync(); }), ::testing::EndsWith("  at    HERE"));
   EXPECT_THROW(index(x, {ones({2})}), DTypeError);
   EXPECT_THROW(index(x, {tensor({0, 1}), tensor({0, 1, 2})}), ShapeError);
   EXPECT_THROW(index(x, {5}), IndexError);
