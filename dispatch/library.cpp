@@ -81,10 +81,6 @@ Library& Library::fallback(BoxedKernel kernel, bool replaces, std::source_locati
       register_fallback({.boxed = std::move(kernel), .where = where, .key = key_, .replaces = replaces}));
   return *this;
 }
-Library& Library::fallback_fallthrough(std::source_location where) {
-  registrations_.push_back(register_fallback({.where = where, .key = key_, .fallthrough = true, .replaces = true}));
-  return *this;
-}
 
 void Library::define_pointwise(std::string_view name, Family family, DTypeRule rule,
                                std::function<Formula(DType)> formula, std::string doc, std::source_location where) {

@@ -106,7 +106,6 @@ class Library {
   /// What runs for every operator without a kernel for this key.
   Library& fallback(BoxedKernel kernel, bool replaces = false,
                     std::source_location where = std::source_location::current());
-  Library& fallback_fallthrough(std::source_location where = std::source_location::current());
 
   /// A pointwise operator of one, two or three operands from its formula, a generic function of values as in
   /// ir/ops/*.def:

@@ -95,11 +95,9 @@ constexpr std::optional<DType> promote(DType a, DType b) {
   return high;
 }
 
-/// The C++ type of an element and back. DTypeOf<T> exists for every storage type and for the common aliases of it.
-template <DType> struct ElementOf;
+/// The dtype of a C++ type. DTypeOf<T> exists for every storage type and for the common aliases of it.
 template <class T> struct DTypeOf;
-#define FERMATA_DTYPE(enumerator, name, cpp_type, bytes, kind)                \
-  template <> struct ElementOf<DType::enumerator> { using type = cpp_type; }; \
+#define FERMATA_DTYPE(enumerator, name, cpp_type, bytes, kind) \
   template <> struct DTypeOf<cpp_type> { static constexpr DType value = DType::enumerator; };
 #include "ir/dtypes.def"
 template <> struct DTypeOf<long long> { static constexpr DType value = DType::i64; };
@@ -107,7 +105,6 @@ template <> struct DTypeOf<unsigned long long> { static constexpr DType value = 
 static_assert(sizeof(long) == 8, "i64 is long on the platforms that are built for");
 
 template <class T> inline constexpr DType dtype_of = DTypeOf<T>::value;
-template <DType t> using element_of = typename ElementOf<t>::type;
 
 /// A set of dtypes, for predicates and dtype rules.
 struct DTypeSet {

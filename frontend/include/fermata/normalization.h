@@ -17,17 +17,19 @@ struct NormalizedShape {
   explicit NormalizedShape(std::initializer_list<std::int64_t> list) : sizes(list) {}
   explicit NormalizedShape(const Shape& shape) : sizes(shape) {}
 };
+namespace detail {
 Tensor layer_norm_over(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
                        double eps, Location where);
 Tensor rms_norm_over(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps, Location where);
+}  // namespace detail
 /// (x - mean) / sqrt(var + eps) over all elements of the last axes; weight and bias have their shape.
 Tensor layer_norm(const Tensor& x, const std::same_as<NormalizedShape> auto& over, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5, Location where = Location::current()) {
-  return layer_norm_over(x, over.sizes, weight, bias, eps, where);
+  return detail::layer_norm_over(x, over.sizes, weight, bias, eps, where);
 }
 Tensor rms_norm(const Tensor& x, const std::same_as<NormalizedShape> auto& over, const Tensor& weight = {},
                 double eps = 1e-6, Location where = Location::current()) {
-  return rms_norm_over(x, over.sizes, weight, eps, where);
+  return detail::rms_norm_over(x, over.sizes, weight, eps, where);
 }
 
 /// Each channel normalized over the batch and all other axes; in inference, with the running mean and variance.

@@ -118,8 +118,8 @@ Tensor channels_normalized(std::string_view function, const Tensor& x, const Ten
 
 }  // namespace
 
-Tensor layer_norm_over(const Tensor& x, const Shape& sizes, const Tensor& weight, const Tensor& bias, double eps,
-                       Location where) {
+Tensor detail::layer_norm_over(const Tensor& x, const Shape& sizes, const Tensor& weight, const Tensor& bias,
+                               double eps, Location where) {
   const Shape axes = last_axes("layer_norm", x, sizes, where);
   require_shape("layer_norm", "weight", weight, sizes, x, where),
       require_shape("layer_norm", "bias", bias, sizes, x, where);
@@ -129,7 +129,7 @@ Tensor layer_norm_over(const Tensor& x, const Shape& sizes, const Tensor& weight
   return in.result(affine(in, m.centered * vjp::rsqrt(m.variance + eps), weight, bias, sizes));
 }
 
-Tensor rms_norm_over(const Tensor& x, const Shape& sizes, const Tensor& weight, double eps, Location where) {
+Tensor detail::rms_norm_over(const Tensor& x, const Shape& sizes, const Tensor& weight, double eps, Location where) {
   const Shape axes = last_axes("rms_norm", x, sizes, where);
   require_shape("rms_norm", "weight", weight, sizes, x, where);
   if (sizes.rank() == 1) return rms_norm(x, weight, eps, where);
