@@ -46,7 +46,9 @@ std::string cuda_device_name(int number, Location where) {
   return all.describe(number);
 }
 
-CudaDeviceGuard::CudaDeviceGuard(int number, Location where) : before_(units("CudaDeviceGuard", where).current()) {
+CudaDeviceGuard::CudaDeviceGuard(int number, Location where)
+    : before_(units("CudaDeviceGuard", where).current()),
+      queue_before_(units("CudaDeviceGuard", where).current_queue()) {
   DeviceUnits& all = units("CudaDeviceGuard", where);
   if (number < 0 || number >= all.count())
     throw DeviceError(
@@ -57,7 +59,9 @@ CudaDeviceGuard::CudaDeviceGuard(int number, Location where) : before_(units("Cu
   chosen = number;
 }
 CudaDeviceGuard::~CudaDeviceGuard() {
-  backend(BackendKey::cuda)->units()->choose(before_);
+  DeviceUnits& all = *backend(BackendKey::cuda)->units();
+  all.choose(before_);  // and its shared queue
+  all.choose_queue(queue_before_);
   chosen = before_;
 }
 

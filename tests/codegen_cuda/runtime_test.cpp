@@ -8,6 +8,7 @@
 #include "codegen_cuda/findings.h"
 #include "codegen_cuda/listing.h"
 #include "codegen_cuda/runtime/kernels.h"
+#include "dispatch/backend.h"
 #include "dispatch/dump.h"
 #include "dispatch/kernel_cache.h"
 #include "tests/codegen_cuda/cuda_case.h"
@@ -112,6 +113,18 @@ TEST_P(CudaRuntime, DevicesHaveAnIndex) {
   EXPECT_THAT(floats(second + ones({2}, DType::f32, cuda())), ElementsAre(2, 3));
   EXPECT_EQ(device(second + 1), cuda(1));
   EXPECT_THAT(message<DeviceError>([&] { x.to(cuda(99)); }), HasSubstr("FM1406 DeviceError: to: there is no cuda:99"));
+}
+
+TEST_P(CudaRuntime, AGuardOfTheDeviceKeepsTheStream) {
+  const CudaStream stream;
+  const CudaStreamGuard chosen(stream);
+  DeviceUnits& all = *backend(BackendKey::cuda)->units();
+  void* const queue = all.current_queue();
+  EXPECT_NE(queue, nullptr);
+  for (int number = 0; number < cuda_device_count(); ++number) {
+    { const CudaDeviceGuard guard(number); }
+    EXPECT_EQ(all.current_queue(), queue) << "after device " << number;
+  }
 }
 
 TEST_P(CudaRuntime, SeveralDevices) {

@@ -37,6 +37,7 @@ class CudaDeviceGuard {
 
  private:
   int before_;
+  void* queue_before_;  // of that device
 };
 
 /// A queue of work of its own on the device that is chosen. Threads share one queue unless they choose another.
