@@ -52,6 +52,20 @@ void check_replaces_family(const OperatorRow& row, const KernelFunction& added) 
       conflict(fmt::format("{}: a second kernel for {}", row.name, to_string(added.key)), *k, added.where);
 }
 
+/// A composite serves backends without a kernel. Ops of the table have one on each, so it would never be called.
+void check_replaces_by_composite(const OperatorRow& row, const KernelFunction& added) {
+  const bool is_composite = added.key.kind == RegistrationKey::Kind::composite_implicit ||
+                            added.key.kind == RegistrationKey::Kind::composite_explicit;
+  if (!added.replaces || !is_composite || table().batches > 0) return;
+  if (is_external(row.entry.op) || family(row.entry.op) == Family::composite) return;
+  throw ValueError(
+      1520,
+      format_error(1520, "ValueError",
+                   fmt::format("{}: backends have kernels of their own, which a composite does not replace", row.name),
+                   {{"kernel", to_string(added.key), ""}}, added.where,
+                   "name the backend whose kernel is replaced: FERMATA_LIBRARY_IMPL(fermata, CPU, m)"));
+}
+
 std::string signature_text(const SignatureOps& ops) {
   std::string out = "(";
   for (const ArgType& t : ops.arguments()) out += (out.size() > 1 ? ", " : "") + to_string(t);
@@ -237,6 +251,7 @@ Registration register_kernel(std::string_view op, KernelFunction kernel) {
   if (kernel.signature != nullptr) check_signature(row, *kernel.signature, kernel.where);
   check_conflict(row.name, row.kernels, kernel);
   check_replaces_family(row, kernel);
+  check_replaces_by_composite(row, kernel);
   if (kernel.signature != nullptr && row.entry.signature.load() == nullptr) row.entry.signature.store(kernel.signature);
   row.kernels.push_back(kept(std::move(kernel)));
   changed(row);

@@ -163,6 +163,15 @@ TEST_P(Registration, ASecondKernelIsAnErrorUnlessItReplaces) {  // 6
   EXPECT_THAT(message_of([&] { def.def("f(Tensor x) -> Tensor"); }),
               HasSubstr("FM1516 ValueError: twice::f: a second schema"));
   EXPECT_EQ(ask("twice::f", x_), 1) << "what was refused left nothing behind";
+  // A composite serves backends without a kernel, and every backend has one for the ops of the table.
+  Library composite(Kind::fragment, "fermata");
+  const auto halved = [](const Operand& v) { return v.tensor() * 0.5; };
+  EXPECT_EQ(without_places(message_of([&] { composite.impl("tanh", halved, {.replaces = true}); })),
+            "FM1520 ValueError: tanh: backends have kernels of their own, which a composite does not replace\n"
+            "  kernel CompositeImplicit\n"
+            "  at     dispatch/registration_test.cpp\n"
+            "  hint   name the backend whose kernel is replaced: FERMATA_LIBRARY_IMPL(fermata, CPU, m)");
+  EXPECT_EQ(value_of(tanh(number(0))), 0);
 }
 
 TEST_P(Registration, NamedVariantsAreChosenByPredicateAndCost) {  // 6
