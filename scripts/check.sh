@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks layers, sizes, style and format, and runs clang-tidy (version 19, if installed) on changed files.
+# Checks layers, sizes, style, error codes and format, and runs clang-tidy (version 19, if installed) on changed files.
 #   scripts/check.sh [--quick] [--base COMMIT]
 # --quick        without clang-tidy
 # --base COMMIT  the commit that files are compared with: by default origin/main if it exists, else HEAD~1
@@ -22,6 +22,7 @@ fi
 failed=0
 python3 scripts/check_layers.py || failed=1
 python3 scripts/check_style.py || failed=1
+python3 scripts/check_errors.py || failed=1
 python3 scripts/check_format.py || failed=1
 
 mapfile -t changed < <({ git diff --name-only --diff-filter=d "$base"; git ls-files --others --exclude-standard; } |

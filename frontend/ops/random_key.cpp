@@ -163,7 +163,7 @@ Tensor truncated_normal(const Tensor& key, double low, double high, const Intege
   drawn_in("truncated_normal", dtype, where);
   if (!(low < high))
     throw ValueError(
-        1312, format_error(1312, "ValueError", fmt::format("truncated_normal: nothing between {} and {}", low, high),
+        1342, format_error(1342, "ValueError", fmt::format("truncated_normal: nothing between {} and {}", low, high),
                            {}, where));
   const LineGuard line(where);
   // Beyond the mean the distribution function is near 1 and has no digits left: there the mirror image is drawn.

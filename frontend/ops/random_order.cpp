@@ -20,7 +20,7 @@ void require_choice(const Tensor& x, std::int64_t count, bool replace, const Ten
   const std::int64_t slices = x.shape()[axis];
   if (count < 0 || (count > 0 && slices == 0) || (!replace && count > slices))
     throw ValueError(
-        1313, format_error(1313, "ValueError", fmt::format("choice: {} of {} slices", count, slices), describe(x),
+        1341, format_error(1341, "ValueError", fmt::format("choice: {} of {} slices", count, slices), describe(x),
                            where, !replace && slices > 0 ? "replace = true gives slices again and again" : ""));
   if (probabilities.defined() && probabilities.shape() != Shape{slices})
     throw ShapeError(

@@ -190,7 +190,7 @@ TEST_P(RandomKeys, ChoicesOfSlices) {
   EXPECT_LT(chi_square(firsts, {0.1, 0.2, 0.3, 0.4}), 16.3);
   EXPECT_EQ(choice(key, x.reshape({2, 2}), 3).shape(), (Shape{3, 2}));
   EXPECT_EQ(message<ValueError>([&] { choice(key, x, 5, false); }),
-            "FM1313 ValueError: choice: 5 of 4 slices\n"
+            "FM1341 ValueError: choice: 5 of 4 slices\n"
             "  x    i64[4]\n"
             "  at   HERE\n"
             "  hint replace = true gives slices again and again");
@@ -266,7 +266,7 @@ TEST_P(RandomKeys, Errors) {
             "  at   HERE\n"
             "  hint random_key(seed) makes one");
   EXPECT_EQ(message<ValueError>([] { truncated_normal(2, 1, {3}); }),
-            "FM1312 ValueError: truncated_normal: nothing between 2 and 1\n"
+            "FM1342 ValueError: truncated_normal: nothing between 2 and 1\n"
             "  at   HERE");
   EXPECT_EQ(message<DTypeError>([] { randint(random_key(0), 0, 2, {3}, DType::f32); }),
             "FM1104 DTypeError: randint: the result must be integers, not f32\n"

@@ -44,7 +44,7 @@ Tensor rand(const IntegerList& sizes, DType dtype = DType::f32, Location where =
 Tensor randn(const IntegerList& sizes, DType dtype = DType::f32, Location where = Location::current());
 /// Standard normal numbers between two bounds.
 ///
-/// Errors   ValueError FM1312 if low is not below high.
+/// Errors   ValueError FM1342 if low is not below high.
 Tensor truncated_normal(double low, double high, const IntegerList& sizes, DType dtype = DType::f32,
                         Generator& from = default_generator(), Location where = Location::current());
 /// With density rate * exp(-rate * x).
@@ -71,7 +71,7 @@ Tensor shuffle(const Tensor& x, std::int64_t axis = 0, Generator& from = default
 /// `count` slices of x along axis 0, each again and again or once, equally likely or with probabilities in proportion
 /// to those given.
 ///
-/// Errors   ValueError FM1313 for more slices than there are, each once; ShapeError FM1032 unless `probabilities` has
+/// Errors   ValueError FM1341 for more slices than there are, each once; ShapeError FM1032 unless `probabilities` has
 /// one for
 ///          each slice.
 Tensor choice(const Tensor& x, std::int64_t count, bool replace = true, const Tensor& probabilities = {},
