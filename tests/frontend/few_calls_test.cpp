@@ -8,6 +8,7 @@
 
 #include "fermata/fermata.h"
 #include "fermata/library.h"
+#include "runtime/bound_plan.h"
 
 namespace fermata {
 namespace {
@@ -165,6 +166,39 @@ TEST_F(FewCallsTest, OfSeveralThreadsGiveOneValue) {
     EXPECT_EQ(theirs, mine);
     EXPECT_EQ(floats(left)[2], static_cast<float>(2 * (3 + round)));
   }
+}
+
+std::atomic<int> additions, products;
+void count_step(std::string_view op, BackendKey, Location) {
+  if (op == "add") ++additions;
+  if (op == "multiply") ++products;
+}
+
+/// What several threads need is made by one of them, and what each needs alone by itself.
+TEST_F(FewCallsTest, OfSeveralThreadsRunEachKernelOnce) {
+  constexpr int kThreads = 4;
+  const WatchStep before = watch_step.exchange(&count_step);
+  for (int round = 0; round < 200; ++round) {
+    const Tensor shared = x_ + round;
+    std::vector<Tensor> results;
+    for (int k = 0; k < kThreads; ++k) results.push_back(shared * k);
+    additions = 0, products = 0;
+    std::atomic<int> ready{0};
+    std::vector<std::thread> threads;
+    for (int k = 0; k < kThreads; ++k)
+      threads.emplace_back([&, k] {
+        set_mode(Mode::compiled);
+        ++ready;
+        while (ready != kThreads) std::this_thread::yield();
+        results[static_cast<std::size_t>(k)].sync();
+      });
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(additions, 1) << "round " << round;
+    EXPECT_EQ(products, kThreads) << "round " << round;
+    for (int k = 0; k < kThreads; ++k)
+      EXPECT_EQ(floats(results[static_cast<std::size_t>(k)])[2], static_cast<float>(k * (3 + round)));
+  }
+  watch_step = before;
 }
 
 }  // namespace
