@@ -63,7 +63,7 @@ fi
   "$bin/fermata_gpu_bench" 2>&1
   for join in always never; do
     echo "attention as one kernel: $join"
-    FERMATA_CUDA_JOIN=$join "$bin/fermata_gpu_bench" attention 2>&1
+    FERMATA_CUDA_FUSE_PRODUCTS=$join "$bin/fermata_gpu_bench" attention 2>&1
   done
   python3 scripts/gpu_bench_torch.py 2>&1 || echo "(without PyTorch)"
   echo

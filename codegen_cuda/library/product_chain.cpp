@@ -52,7 +52,7 @@ constexpr int kSlotsPerBatchAxis = 4;
 
 std::atomic<ChainRule>& rule() {
   static std::atomic<ChainRule> chosen = [] {
-    const char* const text = std::getenv("FERMATA_CUDA_JOIN");
+    const char* const text = std::getenv("FERMATA_CUDA_FUSE_PRODUCTS");
     const std::string_view said = text == nullptr ? "" : text;
     return said == "always" ? ChainRule::always : said == "never" ? ChainRule::never : ChainRule::by_cost;
   }();

@@ -19,7 +19,7 @@ namespace fermata::gpu {
 /// When they run as one: where that is expected to be faster, or what is between is large; always or never where they
 /// can.
 enum class ChainRule : std::uint8_t { by_cost, always, never };
-/// Returns the rule before. At first it is what FERMATA_CUDA_JOIN says.
+/// Returns the rule before. At first it is what FERMATA_CUDA_FUSE_PRODUCTS says.
 ChainRule set_chain_rule(ChainRule rule);
 
 class ProductChain {

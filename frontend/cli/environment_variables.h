@@ -28,7 +28,7 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_CUDA_MEMORY_LIMIT", "BYTES", "the device's memory", "memory taken from a CUDA device"},
     {"FERMATA_CUDA_SYNC", "0|1", "0", "every CUDA launch is waited for, so that errors name their op"},
     {"FERMATA_CUDA_TF32", "0|1", "0", "products of f32 on CUDA round their factors to TF32"},
-    {"FERMATA_CUDA_JOIN", "always|never", "by cost", "attention and the like as one CUDA kernel"},
+    {"FERMATA_CUDA_FUSE_PRODUCTS", "always|never", "by cost", "attention and the like as one CUDA kernel"},
     {"FERMATA_CUDA_EXECUTOR", "host", "none", "CUDA kernels run on the CPU, checked; for tests"},
     {"FERMATA_DUMP", "ir,passes,kernels,llvm,asm,cuda,ptx,sass", "nothing",
      "what the compiler makes, on standard error"},

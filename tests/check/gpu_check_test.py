@@ -18,7 +18,7 @@ def check(doctor, tests=0, without=()):
         programs = {
             "fermata": f"cat << 'END'\nfermata 0.1.0\n{doctor}\nsomething else\nEND",
             "fermata_codegen_cuda_test": f'echo "the tests ran on $FERMATA_CUDA_EXECUTOR with $*"; exit {tests}',
-            "fermata_gpu_bench": 'echo "benchmarks: $* ${FERMATA_CUDA_JOIN:-by cost}"',
+            "fermata_gpu_bench": 'echo "benchmarks: $* ${FERMATA_CUDA_FUSE_PRODUCTS:-by cost}"',
         }
         for program, text in programs.items():
             if program in without:
