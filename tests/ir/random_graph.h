@@ -75,6 +75,16 @@ class RandomGraph {
     return node;
   }
 
+  /// Now and then the example that an irregular op gives to tests.
+  template <class Add> bool make_example(GraphNode& node, Add&& add) {
+    if (family(node.op) != Family::irregular || traits(node.op).example == nullptr || between(0, 2) != 0) return false;
+    const OpCall example = traits(node.op).example();
+    for (std::size_t k = 0; k < example.shapes.size(); ++k) add(example.dtypes[k], example.shapes[k]);
+    node.attributes = example.attributes, node.scalars = example.scalars;
+    node.dtype = example.dtype, node.shape = example.shape;
+    return true;
+  }
+
   /// Operands that would hardly ever meet by chance are made for the op.
   bool make_operands(GraphNode& node) {
     const std::int64_t m = between(1, 2), n = between(1, 2), k = between(1, 3), entries = between(0, 2);
@@ -153,7 +163,7 @@ class RandomGraph {
       case Op::convolution_weight_gradient:
         add(DType::f32, {m, n, 4}), add(DType::f32, {m, 2, 5 - k}), node.shape = Shape{2, n, k};
         break;
-      default: return false;
+      default: return make_example(node, add);
     }
     if (node.op == Op::unpack) node.attributes = {between(0, 6) * 4};
     if (node.op == Op::matmul_packed) node.attributes = {between(0, 64)};
