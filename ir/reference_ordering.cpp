@@ -1,4 +1,6 @@
 // Reference evaluation of the ops of ir/ops/ordering.def: one element after the other.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -132,6 +134,28 @@ ReferenceTensor searchsorted(const GraphNode& node, const ReferenceTensor& vecto
   return result;
 }
 
+ReferenceTensor bincount(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor* weights) {
+  ReferenceTensor result = empty_result(node);
+  const std::int64_t size = x.shape.back(), length = node.shape.back(), count = element_count(x.shape);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto from = static_cast<std::size_t>(i);
+    const std::int64_t bin = x.integers[from];  // of u64 by its bits: what looks negative is beyond the length
+    if (bin < 0 && x.dtype != DType::u64)
+      throw ValueError(
+          1343, format_error(1343, "ValueError", fmt::format("bincount: element {} is {}", i, bin), {}, node.where));
+    if (bin < 0 || bin >= length) continue;
+    const auto to = static_cast<std::size_t>(i / size * length + bin);
+    if (weights == nullptr)
+      ++result.integers[to];
+    else if (is_floating(weights->dtype))
+      result.floats[to] += weights->floats[from];
+    else
+      result.integers[to] = static_cast<std::int64_t>(static_cast<std::uint64_t>(result.integers[to]) +
+                                                      static_cast<std::uint64_t>(weights->integers[from]));
+  }
+  return result;
+}
+
 ReferenceTensor flatnonzero(const GraphNode& node, const ReferenceTensor& x) {
   ReferenceTensor result = empty_result(node);
   const std::int64_t count = element_count(x.shape);
@@ -163,6 +187,9 @@ ReferenceTensor TopKIndices::reference(const GraphNode& node, const ReferenceOpe
 }
 ReferenceTensor Searchsorted::reference(const GraphNode& node, const ReferenceOperands& operands) {
   return searchsorted(node, *operands[0], *operands[1]);
+}
+ReferenceTensor Bincount::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return bincount(node, *operands[0], operands.size() > 1 ? operands[1] : nullptr);
 }
 ReferenceTensor Flatnonzero::reference(const GraphNode& node, const ReferenceOperands& operands) {
   return flatnonzero(node, *operands[0]);

@@ -282,6 +282,7 @@ class Tensor {
   Tensor sort(std::int64_t axis = -1, bool descending = false, Location where = Location::current()) const;
   Tensor argsort(std::int64_t axis = -1, bool descending = false, Location where = Location::current()) const;
   TopK topk(std::int64_t k, std::int64_t axis = -1, bool largest = true, Location where = Location::current()) const;
+  Tensor bincount(Location where = Location::current()) const;
   std::vector<Tensor> nonzero(Location where = Location::current()) const;
   /// unique_values().
   Tensor unique(Location where = Location::current()) const;

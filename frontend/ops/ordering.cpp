@@ -61,9 +61,10 @@ Tensor scan(Op op, Op reduction, const Tensor& given, std::optional<std::int64_t
   return include_initial ? concat({identity_of(reduction, scanned, at, where), scanned}, at, where) : scanned;
 }
 
-/// How many elements something has that only the data say; `size` where the caller said it.
+/// How many elements something has that only the data say; `size` where the caller said it, in the argument of that
+/// name.
 std::int64_t size_from_data(std::string_view function, const Tensor& x, const Tensor& count,
-                            std::optional<std::int64_t> size, Location where) {
+                            std::optional<std::int64_t> size, Location where, std::string_view argument = "size") {
   if (size) return *size;
   const bool batched = is_batched(x);
   if (batched || in_capture_scope())
@@ -72,7 +73,8 @@ std::int64_t size_from_data(std::string_view function, const Tensor& x, const Te
         format_error(2022, "UnsupportedError",
                      fmt::format("{}: the size of the result depends on the elements, which {} does not have yet",
                                  function, batched ? "a tensor inside vmap" : "a function that is being compiled"),
-                     describe(x), where, "give the number of elements as `size`: the result is padded to it"));
+                     describe(x), where,
+                     fmt::format("give the number of elements as `{}`: the result is padded to it", argument)));
   return count.item<std::int64_t>(where);
 }
 
@@ -196,6 +198,26 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, Side side, const
 Tensor count_nonzero(const Tensor& x, const IntegerList& axes, bool keepdims, Location where) {
   require_defined("count_nonzero", x, where);
   return sum(astype(x, DType::boolean, where), axes, keepdims, where);
+}
+
+Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength, std::optional<std::int64_t> length,
+                Location where) {
+  require_defined("bincount", x, where);
+  std::vector<Tensor> operands{x};
+  if (weights.defined()) {
+    const auto added_in = apply_rule(info(Op::sum).rule, weights.dtype());
+    operands.push_back(added_in ? astype(weights, added_in->operand, where) : weights);
+  }
+  std::optional<std::int64_t> wanted = length;
+  if (!length && (element_count(x.shape()) == 0 || !is_integer(x.dtype())))
+    wanted = minlength;  // the op refuses floats
+  if (!wanted) {
+    const Tensor most = astype(max(x, {}, false, where), DType::i64, where);
+    const std::int64_t largest = size_from_data("bincount", x, most, {}, where, "length");
+    const bool is_beyond = largest == INT64_MAX || (largest < 0 && x.dtype() == DType::u64);
+    wanted = is_beyond ? INT64_MAX : std::max(largest + 1, minlength);  // so many bins are an error
+  }
+  return general_call<Op::bincount>({.length = {*wanted}}, operands, where);
 }
 
 Tensor flatnonzero(const Tensor& given, std::optional<std::int64_t> size, Location where) {
@@ -371,6 +393,16 @@ VjpTensor sort_vjp(const VjpArgs& args, unsigned) {
   return scattered(args.shape(0), order, args.g, axis.value);
 }
 
+/// To each weight the gradient of the sum that it is part of.
+VjpTensor bincount_vjp(const VjpArgs& args, unsigned) {
+  const Shape sums = args.g.shape();
+  if (sums.back() == 0) return full(0, {args.g.dtype(), args.shape(0)}, args.g);
+  const VjpTensor bin = cast(args.x[0], DType::i64);
+  const VjpTensor counted = logical_and(bin >= 0, bin < sums.back());
+  const std::array tensors{args.g.tensor(), where(counted, bin, 0).tensor()};
+  return where(counted, call<Op::gather>({.axis = {sums.rank() - 1}}, tensors), 0);
+}
+
 /// One sorted vector and many values to look up is the op itself. Where each has a vector of its own, positions are
 /// counts of the elements that come before: one fused reduction. NaN is above all numbers.
 Tensor batched_searchsorted(const BatchedCall& call) {
@@ -401,6 +433,7 @@ FERMATA_OP_RULES(sort, batched_in_front, gradient(sort_vjp, kFirst));
 FERMATA_OP_RULES(argsort, batched_in_front, kZeroGradient);
 FERMATA_OP_RULES(top_k_indices, batched_in_front, kZeroGradient);
 FERMATA_OP_RULES(searchsorted, batched_searchsorted, kZeroGradient, kZeroGradient);
+FERMATA_OP_RULES(bincount, batched_in_front, kZeroGradient, gradient(bincount_vjp, kFirst));
 FERMATA_OP_RULES(flatnonzero, kLoop, kZeroGradient);
 
 }  // namespace vjp

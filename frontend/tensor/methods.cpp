@@ -175,6 +175,7 @@ Tensor Tensor::argsort(std::int64_t axis, bool descending, Location where) const
 TopK Tensor::topk(std::int64_t k, std::int64_t axis, bool largest, Location where) const {
   return fermata::topk(*this, k, axis, largest, where);
 }
+Tensor Tensor::bincount(Location where) const { return fermata::bincount(*this, {}, 0, {}, where); }
 std::vector<Tensor> Tensor::nonzero(Location where) const { return fermata::nonzero(*this, {}, where); }
 Tensor Tensor::unique(Location where) const { return fermata::unique_values(*this, {}, where); }
 

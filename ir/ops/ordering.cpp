@@ -53,6 +53,20 @@ TensorType Searchsorted::infer(const InferCall& call) const {
   return call.result(DType::i64, call.operand(1).shape);
 }
 
+TensorType Bincount::infer(const InferCall& call) const {
+  const TensorType& x = call.operand(0);
+  if (!kIntegers.has(x.dtype)) call.refuse_dtype(0);
+  const unsigned last = call.axis(static_cast<std::int64_t>(x.shape.rank()) - 1, x);
+  Shape shape = x.shape;
+  shape[last] = length.value;
+  if (call.operands.size() == 1) return call.result(DType::i64, shape);
+  const TensorType& weights = call.operand(1);
+  if (!(kFloating | DType::i64 | DType::u64).has(weights.dtype)) call.refuse_dtype(1);
+  if (weights.shape != x.shape)
+    call.fail<ShapeError>(1011, "ShapeError", "not a weight for each integer", {"", "should be " + to_string(x.shape)});
+  return call.result(weights.dtype, shape);
+}
+
 TensorType Flatnonzero::infer(const InferCall& call) const {
   if (!kRealOrBoolean.has(call.operand(0).dtype)) call.refuse_dtype(0);
   call.require_wanted_dtype(DType::i64, "i64");

@@ -75,6 +75,24 @@ struct Searchsorted {
   }
 };
 
+/// Along the last axis. Larger integers are left out; negative ones are an error.
+struct Bincount {
+  ResultSize length;
+
+  static constexpr OpFacts facts{.effect = Effect::pure,
+                                 .cost = Cost::more,
+                                 .may_fail_on_values = true,
+                                 .overwrites = false,
+                                 .precision = OperandPrecision::as_given};
+  static constexpr Operands operands = Operands::last_optional(operand("x"), operand("weights"));
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes& equal) const { equal.keep_all_but(equal.rank() - 1); }
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
+  static Example<Bincount> example() {
+    return {{{DType::i64, Shape{3, 12}}, {DType::f32, Shape{3, 12}}}, {.length = {5}}};
+  }
+};
+
 struct Flatnonzero {
   ResultShape size;
 

@@ -340,6 +340,7 @@ const Row kMembers[] = {
     ROW(sort, none.sort()),
     ROW(argsort, none.argsort()),
     ROW(topk, none.topk(1)),
+    ROW(bincount, none.bincount()),
     ROW(nonzero, none.nonzero()),
     ROW(unique, none.unique()),
     ROW(matmul, none.matmul(x)),

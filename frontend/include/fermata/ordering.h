@@ -58,6 +58,16 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, Side side = Side
 /// The number of non-zero elements over axes, i64.
 Tensor count_nonzero(const Tensor& x, const IntegerList& axes = {}, bool keepdims = false,
                      Location where = Location::current());
+/// How often each of 0, 1, 2, ... occurs along the last axis, i64; with weights, which x names the places of, their
+/// sums. As many results as the largest integer needs, `minlength` at least. With `length` exactly so many: larger
+/// integers are left out and nothing is read, as inside compile(fn) and vmap.
+///
+/// Shapes   x [.., n], weights the same -> [.., length].
+/// DType    x integer. Floating weights keep their dtype (f16 and bf16 are added in f32), others are added in 64 bits.
+/// Errors   ValueError FM1343 for a negative integer; ShapeError for weights of another shape.
+/// Source   NumPy, bincount; `length` and leading axes as in JAX and TensorFlow.
+Tensor bincount(const Tensor& x, const Tensor& weights = {}, std::int64_t minlength = 0,
+                std::optional<std::int64_t> length = {}, Location where = Location::current());
 /// i64: the row-major positions of the non-zero elements. With `size`: of the first so many, padded with the element
 /// count; nothing is read.
 Tensor flatnonzero(const Tensor& x, std::optional<std::int64_t> size = {}, Location where = Location::current());
