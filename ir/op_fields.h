@@ -229,6 +229,13 @@ template <class O> auto encode(const O& op) {
                         stored = detail::count_fields<O, detail::IsStored>();
   std::conditional_t<lists == 0, std::array<std::int64_t, stored>, std::vector<std::int64_t>> integers{};
   [[maybe_unused]] std::size_t next = 0;
+  if constexpr (lists != 0) {
+    std::size_t length = stored - lists;
+    detail::each_field(op, [&]<class F>(F& field) {
+      if constexpr (detail::IsList<std::remove_const_t<F>>::value) length += field.value.size();
+    });
+    integers.reserve(length);
+  }
   detail::each_field(op, [&]<class F>(F& field) {
     if constexpr (!detail::Traits<F>::is_stored)
       return;
