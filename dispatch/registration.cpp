@@ -394,15 +394,6 @@ std::vector<std::string> operators_with(const RegistrationKey& key) {
   return found;
 }
 
-std::vector<std::string> operator_names() {
-  const std::lock_guard lock(table().mutex);
-  std::vector<std::string> names;
-  for (const OperatorRow* row : table().all)
-    if (row->schema != nullptr) names.push_back(row->name);
-  std::ranges::sort(names);
-  return names;
-}
-
 namespace {
 
 /// One line per distinct way that cells are filled: "AutogradCPU, AutogradCUDA, ... <- rule, place".

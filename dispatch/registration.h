@@ -108,8 +108,6 @@ struct OperatorListener {
 std::vector<std::string> dangling_kernels();
 /// The operators that have a kernel of their own under a key.
 std::vector<std::string> operators_with(const RegistrationKey& key);
-/// The names of all operators with a schema, sorted.
-std::vector<std::string> operator_names();
 /// The whole computed row: every cell, what fills it and by which rule, where it was registered. What `fermata ops
 /// NAME` prints.
 std::string describe_row(std::string_view name);
