@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "bench/kinds.h"
 #include "bench/programs.h"
 
 namespace bench {
@@ -180,7 +181,11 @@ std::vector<Case> all() {
 }  // namespace
 
 const std::vector<Case>& cases() {
-  static const std::vector<Case> table = all();
+  static const std::vector<Case> table = [] {
+    std::vector<Case> every = all();
+    for (Case& c : kinds()) every.push_back(std::move(c));
+    return every;
+  }();
   return table;
 }
 

@@ -1,0 +1,10 @@
+// Programs of kinds that bench/cases.cpp leaves out.
+#pragma once
+
+#include "bench/cases.h"
+
+namespace bench {
+
+std::vector<Case> kinds();
+
+}  // namespace bench
