@@ -1,22 +1,25 @@
 // gather and the scatters: one element for each position, along an axis.
 //
-// A lane is what shares its place along all other axes. Threads split lanes, and every lane is worked through in the
-// order of its positions, so results do not depend on the number of threads. Where there are too few lanes to split,
-// threads split the axis that is written to, and each skips the positions of others.
+// A lane is what shares its place along all other axes; every lane is worked through in the order of its positions, so
+// results do not depend on the number of threads. Where all lanes of a row have the same position (an index that is
+// broadcast, or one lane) rows are moved or added whole. Many positions of a short axis, as in a histogram, are
+// combined in tables of their own, one for each block of positions.
 #include <algorithm>
+#include <atomic>
+#include <complex>
+#include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/positions.h"
 #include "ir/op_traits.h"
+#include "codegen_cpu/irregular/rows_by_target.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
-
-/// Too few lanes to share between threads.
-constexpr std::int64_t kFewLanes = 64;
 
 struct Element16 {
   std::uint64_t words[2];
@@ -25,15 +28,18 @@ struct Element16 {
 /// The lanes of a tensor that is addressed by position (x of gather, the result of a scatter), as the index has them.
 struct Lanes {
   Lanes(const CallArgs& args, const TensorView& addressed)
-      : positions(positions_of(args)),
-        axis(static_cast<unsigned>(axis_of(args.op, args.attributes))),
+      : axis(static_cast<unsigned>(axis_of(args.op, args.attributes))),
         stride(addressed.strides[axis]),
         size(addressed.sizes[axis]),
         count(args.inputs[1].sizes[axis]),
         outer(offsets(args, addressed, 0, axis)),
-        inner(offsets(args, addressed, axis + 1, addressed.rank)) {}
+        inner(offsets(args, addressed, axis + 1, addressed.rank)),
+        in_rows(is_same_along(args.inputs[1], axis + 1)),
+        is_contiguous(is_in_order(args.inputs[1], addressed, axis + 1)),
+        positions(positions_of(args, in_rows ? axis + 1 : kMaxRank)) {}
 
   std::int64_t lanes() const { return outer.size() * inner.size(); }
+  std::int64_t rows() const { return outer.size() * count; }
   /// Calls f(offset of the element addressed, element of the index) for lanes [begin, end), those of one outer place
   /// together so that rows are read and written along the last axis.
   template <class F> void for_lanes(std::int64_t begin, std::int64_t end, F&& f) const {
@@ -47,19 +53,13 @@ struct Lanes {
       begin += to - from;
     }
   }
-  template <class F> void for_positions_between(std::int64_t low, std::int64_t high, F&& f) const {
-    for (std::int64_t o = 0; o < outer.size(); ++o)
-      for (std::int64_t i = 0; i < count; ++i)
-        for (std::int64_t j = 0; j < inner.size(); ++j) {
-          const std::int64_t at = (o * count + i) * inner.size() + j, position = positions[at];
-          if (position >= low && position < high) f(outer[o] + position * stride + inner[j], at);
-        }
-  }
 
-  const Scratch<std::int64_t> positions;
   const unsigned axis;
   const std::int64_t stride, size, count;
   const Scratch<std::int64_t> outer, inner;
+  const bool in_rows;        // one position for each row, not for each lane
+  const bool is_contiguous;  // inner is 0, 1, 2, ...
+  const Scratch<std::int64_t> positions;
 
  private:
   /// Those of the addressed tensor over the extents of the index.
@@ -69,40 +69,116 @@ struct Lanes {
     part.sizes = args.inputs[1].sizes;
     return offsets_of(part, begin, end);
   }
+  static bool is_in_order(const TensorView& index, TensorView addressed, unsigned begin) {
+    addressed.sizes = index.sizes;
+    return fermata::is_contiguous(addressed, begin, addressed.rank);
+  }
+  static bool is_same_along(const TensorView& index, unsigned begin) {
+    for (unsigned i = begin; i < index.rank; ++i)
+      if (index.sizes[i] != 1 && index.strides[i] != 0) return false;
+    return true;
+  }
 };
+
+template <class T> void gather_rows(const Lanes& lanes, const T* x, T* out, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = lanes.inner.size();
+  while (begin < end) {
+    const std::int64_t o = begin / lanes.count, until = std::min(end, (o + 1) * lanes.count);
+    const T* const from = x + lanes.outer[o];
+    for (; begin < until; ++begin) {
+      const T* const row = from + lanes.positions[begin] * lanes.stride;
+      T* const to = out + begin * width;
+      if (width == 1)
+        *to = *row;
+      else if (lanes.is_contiguous)
+        std::memcpy(to, row, static_cast<std::size_t>(width) * sizeof(T));
+      else
+        for (std::int64_t j = 0; j < width; ++j) to[j] = row[lanes.inner[j]];
+    }
+  }
+}
 
 template <class T> void gather(const Lanes& lanes, const TensorView& x, const TensorView& out) {
   const auto* const from = static_cast<const T*>(x.data);
   auto* const to = static_cast<T*>(out.data);
+  const std::int64_t width = lanes.inner.size();
+  if (lanes.in_rows) {
+    const double per_element = lanes.is_contiguous ? 0.1 * sizeof(T) : 0.8;
+    return parallel_for(0, lanes.rows(), 1.5 + static_cast<double>(width) * per_element,
+                        [&](std::int64_t b, std::int64_t e) { gather_rows(lanes, from, to, b, e); });
+  }
   const auto copy = [=](std::int64_t element, std::int64_t i) { to[i] = from[element]; };
-  if (lanes.lanes() >= kFewLanes) {
-    parallel_for(
+  if (lanes.rows() < 2 * thread_count())
+    return parallel_for(
         0, lanes.lanes(), static_cast<double>(lanes.count),
         [&](std::int64_t b, std::int64_t e) { lanes.for_lanes(b, e, copy); }, 16);
-    return;
-  }
-  // Nothing is added up, so positions can be split.
-  const std::int64_t row = lanes.inner.size();
-  parallel_for(0, lanes.outer.size() * lanes.count, 1.5 * static_cast<double>(row),
-               [&](std::int64_t b, std::int64_t e) {
-                 for (std::int64_t i = b; i < e; ++i)
-                   for (std::int64_t j = 0; j < row; ++j)
-                     copy(lanes.outer[i / lanes.count] + lanes.positions[i * row + j] * lanes.stride + lanes.inner[j],
-                          i * row + j);
-               });
+  parallel_for(0, lanes.rows(), static_cast<double>(width), [&](std::int64_t b, std::int64_t e) {
+    for (std::int64_t row = b; row < e; ++row) {
+      const std::int64_t start = lanes.outer[row / lanes.count], first = row * width;
+      for (std::int64_t j = 0; j < width; ++j)
+        copy(start + lanes.positions[first + j] * lanes.stride + lanes.inner[j], first + j);
+    }
+  });
 }
 
+/// Applies put(element of the result, element of the source) in order.
 template <class T, class Put> void scatter(const Lanes& lanes, const T* source, T* out, Put put) {
-  const auto each = [=](std::int64_t element, std::int64_t i) { put(out[element], source[i]); };
-  if (lanes.lanes() >= kFewLanes) {
-    parallel_for(
-        0, lanes.lanes(), static_cast<double>(lanes.count) * 1.5,
-        [&](std::int64_t b, std::int64_t e) { lanes.for_lanes(b, e, each); }, 16);
-    return;
+  const std::int64_t width = lanes.inner.size();
+  if (lanes.in_rows) {
+    const auto row = [&](std::int64_t o, std::int64_t i, std::int64_t ahead, std::int64_t begin, std::int64_t end) {
+      const std::int64_t* const positions = lanes.positions.data() + o * lanes.count;
+      if (ahead >= 0) __builtin_prefetch(out + lanes.outer[o] + positions[ahead] * lanes.stride + begin, 1);
+      T* const to = out + lanes.outer[o] + positions[i] * lanes.stride;
+      const T* const from = source + (o * lanes.count + i) * width;
+      if (lanes.is_contiguous)
+        for (std::int64_t j = begin; j < end; ++j) put(to[j], from[j]);
+      else
+        for (std::int64_t j = begin; j < end; ++j) put(to[lanes.inner[j]], from[j]);
+    };
+    return for_rows_by_target({.outer = lanes.outer.size(),
+                               .size = lanes.size,
+                               .inner = width,
+                               .count = lanes.count,
+                               .positions = lanes.positions.data(),
+                               .shared = false,
+                               .element_bytes = sizeof(T)},
+                              0.5, row);
   }
-  const double total = static_cast<double>(lanes.lanes() * lanes.count) * 1.5;
-  parallel_for(0, lanes.size, total / static_cast<double>(lanes.size),
-               [&](std::int64_t b, std::int64_t e) { lanes.for_positions_between(b, e, each); });
+  const auto each = [=](std::int64_t element, std::int64_t i) { put(out[element], source[i]); };
+  const std::int64_t granule = std::max<std::int64_t>(1, 128 / static_cast<std::int64_t>(sizeof(T)));
+  if (lanes.lanes() < 2 * granule) return lanes.for_lanes(0, lanes.lanes(), each);
+  parallel_for(
+      0, lanes.lanes(), static_cast<double>(lanes.count) * 1.5,
+      [&](std::int64_t b, std::int64_t e) { lanes.for_lanes(b, e, each); }, granule);
+}
+
+/// Positions of a block that has a table of its own, and the least that an axis has fewer elements than a block: making
+/// and merging tables is to cost little.
+constexpr std::int64_t kTableBlock = std::int64_t{1} << 16, kPositionsOfElement = 8;
+
+/// Combines the positions of one outer place by blocks, from `identity` on, and the blocks in order. Blocks do not
+/// depend on threads. False, and the result untouched, where a position is out of range.
+template <class T, class Put> bool scatter_by_tables(const PositionReader& index, std::int64_t count, const T* source,
+                                                     T* out, std::int64_t stride, std::int64_t size, T identity,
+                                                     Put put) {
+  constexpr std::int64_t kPart = 2048;  // positions that are read together
+  const std::int64_t blocks = (count + kTableBlock - 1) / kTableBlock;
+  const Scratch<T> tables(blocks * size);
+  std::fill_n(tables.data(), tables.size(), identity);
+  std::atomic<bool> all_inside{true};
+  parallel_for(0, blocks, static_cast<double>(kTableBlock) * 1.2, [&](std::int64_t b, std::int64_t e) {
+    std::int64_t positions[kPart];
+    for (std::int64_t at = b * kTableBlock; at < std::min(count, e * kTableBlock); at += kPart) {
+      T* const table = tables.data() + at / kTableBlock * size;
+      const std::int64_t part = std::min(kPart, count - at);
+      if (!index.read(at, part, positions)) return all_inside.store(false);
+      for (std::int64_t i = 0; i < part; ++i) put(table[positions[i]], source[at + i]);
+    }
+  });
+  if (!all_inside.load()) return false;
+  for (std::int64_t block = 0; block < blocks; ++block)
+    for (std::int64_t i = 0; i < size; ++i) put(out[i * stride], tables[block * size + i]);
+  return true;
 }
 
 /// Integers wrap at their own width.
@@ -119,17 +195,29 @@ template <class T> T product_of(T a, T b) {
     return a * b;
 }
 
-/// As the op says; NaN wins.
-template <class T> void combine(Op op, const Lanes& lanes, const void* elements, void* result) {
-  const auto* const source = static_cast<const T*>(elements);
-  auto* const out = static_cast<T*>(result);
-  if (op == Op::scatter_add) return scatter(lanes, source, out, [](T& a, T b) { a = sum_of(a, b); });
-  if (op == Op::scatter_multiply) return scatter(lanes, source, out, [](T& a, T b) { a = product_of(a, b); });
+/// -0 where T has one: adding it to -0 gives -0.
+template <class T> T no_sum() {
+  if constexpr (std::is_integral_v<T>)
+    return T{};
+  else
+    return -T{};
+}
+template <class T> T least() {
+  return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+}
+template <class T> T greatest() {
+  return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
+}
+
+/// Calls use(identity, put) with what the op does with two numbers; NaN wins.
+template <class T, class Use> void with_combination(Op op, Use use) {
+  if (op == Op::scatter_add) return use(no_sum<T>(), [](T& a, T b) { a = sum_of(a, b); });
+  if (op == Op::scatter_multiply) return use(T(1), [](T& a, T b) { a = product_of(a, b); });
   if constexpr (std::is_arithmetic_v<T>) {  // complex numbers have no order
     if (op == Op::scatter_maximum)
-      scatter(lanes, source, out, [](T& a, T b) { a = a != a || a > b ? a : b; });
+      use(least<T>(), [](T& a, T b) { a = a != a || a > b ? a : b; });
     else
-      scatter(lanes, source, out, [](T& a, T b) { a = a != a || a < b ? a : b; });
+      use(greatest<T>(), [](T& a, T b) { a = a != a || a < b ? a : b; });
   }
 }
 
@@ -139,7 +227,9 @@ template <class T> void replace(const CallArgs& args, const Lanes& lanes) {
           [](T& a, const T& b) { a = b; });
 }
 
-void replace_elements(const CallArgs& args, const Lanes& lanes) {
+void replace_elements(const CallArgs& args) {
+  const Lanes lanes(args, args.outputs[0]);
+  copy_elements(args.outputs[0], args.inputs[0]);
   switch (byte_size(args.outputs[0].dtype)) {
     case 1: return replace<std::uint8_t>(args, lanes);
     case 2: return replace<std::uint16_t>(args, lanes);
@@ -149,16 +239,42 @@ void replace_elements(const CallArgs& args, const Lanes& lanes) {
   }
 }
 
-void combine_elements(const CallArgs& args, const Lanes& lanes) {
-  const TensorView &out = args.outputs[0], &source = args.inputs[2];
+/// Whether there is one lane for each outer place, of many more positions than elements.
+bool has_tables(const CallArgs& args) {
+  const TensorView &out = args.outputs[0], &index = args.inputs[1];
+  const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
+  for (unsigned i = 0; i < index.rank; ++i)
+    if (i != axis && index.sizes[i] != 1) return false;
+  return index.sizes[axis] >= kTableBlock / 2 && out.sizes[axis] * kPositionsOfElement <= kTableBlock;
+}
+
+/// `out` has the elements of input 0.
+template <class T> void combine(const CallArgs& args, const T* source, T* out) {
+  with_combination<T>(args.op, [&](T identity, auto put) {
+    const TensorView& view = args.outputs[0];
+    if (has_tables(args)) {
+      const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
+      if (scatter_by_tables(PositionReader(args), args.inputs[1].sizes[axis], source, out, view.strides[axis],
+                            view.sizes[axis], identity, put))
+        return;
+    }
+    scatter(Lanes(args, view), source, out, put);
+  });
+}
+
+void combine_elements(const CallArgs& args) {
+  const TensorView &x = args.inputs[0], &out = args.outputs[0], &source = args.inputs[2];
   if (is_floating(out.dtype) && byte_size(out.dtype) == 2) {  // in f32, rounded once
-    const Scratch<float> sums = widened_elements(out), wide = widened_elements(source);
-    combine<float>(args.op, lanes, wide.data(), sums.data());
+    const Scratch<float> sums = widened_elements(x), wide = widened_elements(source);
+    combine<float>(args, wide.data(), sums.data());
     return narrow(out.dtype, sums.data(), out.data, sums.size());
   }
   const DenseElements dense(source);
   visit_number(out.dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, bool>) combine<T>(args.op, lanes, dense.data(), out.data);
+    if constexpr (!std::is_same_v<T, bool>) {
+      copy_elements(out, x);
+      combine<T>(args, static_cast<const T*>(dense.data()), static_cast<T*>(out.data));
+    }
   });
 }
 
@@ -178,10 +294,8 @@ void gather_call(const CallArgs& args) {
 
 /// Attributes and index as in gather; elements that meet are taken in order.
 void scatter_call(const CallArgs& args) {
-  const Lanes lanes(args, args.outputs[0]);
-  copy_elements(args.outputs[0], args.inputs[0]);
-  if (lanes.lanes() * lanes.count == 0) return;
-  args.op == Op::scatter ? replace_elements(args, lanes) : combine_elements(args, lanes);
+  if (args.inputs[1].element_count() == 0) return copy_elements(args.outputs[0], args.inputs[0]);
+  args.op == Op::scatter ? replace_elements(args) : combine_elements(args);
 }
 
 }  // namespace

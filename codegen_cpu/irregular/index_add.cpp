@@ -1,58 +1,42 @@
-// index_add: rows added to x at given positions, in order of positions for every element.
-//
-// Threads split the elements of the result, never the positions, so each sum has one order. Where there are too few
-// columns (elements of a row, times outer rows) to split, threads split the axis and each skips the positions of
-// others.
-#include <algorithm>
+// index_add: rows added to x at given positions, in order of positions for every element (rows_by_target.h).
 #include <complex>
 
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/positions.h"
-#include "runtime/thread_pool.h"
+#include "codegen_cpu/irregular/rows_by_target.h"
 
 namespace fermata {
 namespace {
 
-/// Too few columns to share between threads.
-constexpr std::int64_t kFewColumns = 64;
-
 /// In units of elements; `source` is dense: [outer, positions, inner]. Integers are added as unsigned, so they wrap.
 template <class T> struct Sums {
+  static constexpr std::int64_t kLine = 64 / sizeof(T);
   GatherShape shape;
   const std::int64_t* positions;
   T* out;
   const T* source;
 
-  void add(std::int64_t outer, std::int64_t i, std::int64_t begin, std::int64_t end) const {
+  void add(std::int64_t outer, std::int64_t i, std::int64_t ahead, std::int64_t begin, std::int64_t end) const {
     T* const to = out + (outer * shape.size + positions[i]) * shape.inner;
     const T* const from = source + (outer * shape.positions + i) * shape.inner;
+    if (ahead >= 0) {  // rows lie anywhere
+      const T* const next = out + (outer * shape.size + positions[ahead]) * shape.inner;
+      for (std::int64_t j = begin; j < end; j += kLine) __builtin_prefetch(next + j, 1);
+    }
     for (std::int64_t j = begin; j < end; ++j) to[j] = static_cast<T>(to[j] + from[j]);
   }
-  void add_columns(std::int64_t begin, std::int64_t end) const {
-    while (begin < end) {
-      const std::int64_t outer = begin / shape.inner, from = begin % shape.inner;
-      const std::int64_t to = std::min(from + end - begin, shape.inner);
-      for (std::int64_t i = 0; i < shape.positions; ++i) add(outer, i, from, to);
-      begin += to - from;
-    }
-  }
-  void add_positions_between(std::int64_t low, std::int64_t high) const {
-    for (std::int64_t outer = 0; outer < shape.outer; ++outer)
-      for (std::int64_t i = 0; i < shape.positions; ++i)
-        if (positions[i] >= low && positions[i] < high) add(outer, i, 0, shape.inner);
-  }
   void run() const {
-    const std::int64_t columns = shape.outer * shape.inner;
-    if (columns >= kFewColumns) {
-      parallel_for(
-          0, columns, static_cast<double>(shape.positions) * 0.5,
-          [&](std::int64_t b, std::int64_t e) { add_columns(b, e); }, 16);
-      return;
-    }
-    const double total = static_cast<double>(columns * shape.positions) * 1.5;
-    parallel_for(0, shape.size, total / static_cast<double>(shape.size),
-                 [&](std::int64_t b, std::int64_t e) { add_positions_between(b, e); });
+    for_rows_by_target({.outer = shape.outer,
+                        .size = shape.size,
+                        .inner = shape.inner,
+                        .count = shape.positions,
+                        .positions = positions,
+                        .shared = true,
+                        .element_bytes = sizeof(T)},
+                       0.3, [this](std::int64_t o, std::int64_t i, std::int64_t ahead, std::int64_t b, std::int64_t e) {
+                         add(o, i, ahead, b, e);
+                       });
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "codegen_cpu/irregular/strided_copy.h"
@@ -57,23 +58,52 @@ template <class T> void read_positions(const CallArgs& args, const void* dense, 
   if (bad != to.size()) throw_out_of_range(args, bad, fmt::format("{}", from[bad]));
 }
 
+/// The elements of a view in row-major order, unless they lie so already.
+Scratch<std::byte> packed_elements(const TensorView& view) {
+  const std::span<const std::int64_t> sizes{view.sizes, view.rank};
+  const std::size_t bytes = byte_size(view.dtype);
+  const bool dense = is_contiguous(view, 0, view.rank);
+  Scratch<std::byte> packed(dense ? 0 : view.element_count() * static_cast<std::int64_t>(bytes));
+  if (!dense) strided_copy({packed.data(), dense_strides(sizes)}, {view.data, {view.strides, view.rank}}, sizes, bytes);
+  return packed;
+}
+
 }  // namespace
 
-Scratch<std::int64_t> positions_of(const CallArgs& args) {
-  const TensorView& index = args.inputs[1];
-  const std::span<const std::int64_t> sizes{index.sizes, index.rank};
-  const std::int64_t count = index.element_count();
-  const std::size_t bytes = byte_size(index.dtype);
-  const bool dense = is_contiguous(index, 0, index.rank);
-  const Scratch<std::byte> packed(dense ? 0 : count * static_cast<std::int64_t>(bytes));
-  if (!dense)
-    strided_copy({packed.data(), dense_strides(sizes)}, {index.data, {index.strides, index.rank}}, sizes, bytes);
-  const void* const from = dense ? index.data : packed.data();
-  Scratch<std::int64_t> positions(count);
+Scratch<std::int64_t> positions_of(const CallArgs& args, unsigned axes) {
+  TensorView index = args.inputs[1];
+  index.rank = static_cast<std::uint8_t>(std::min<unsigned>(index.rank, axes));
+  const Scratch<std::byte> packed = packed_elements(index);
+  Scratch<std::int64_t> positions(index.element_count());
+  const void* const from = packed.size() == 0 ? index.data : packed.data();
   visit_compute(index.dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) read_positions<T>(args, from, positions);
   });
   return positions;
+}
+
+PositionReader::PositionReader(const CallArgs& args)
+    : dtype_(args.inputs[1].dtype),
+      size_(args.inputs[0].sizes[axis_of(args.op, args.attributes)]),
+      packed_(packed_elements(args.inputs[1])),
+      data_(packed_.size() == 0 ? args.inputs[1].data : packed_.data()) {}
+
+bool PositionReader::read(std::int64_t begin, std::int64_t count, std::int64_t* to) const {
+  bool all_inside = true;
+  visit_compute(dtype_, [&]<class T>() {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      const auto* const from = static_cast<const T*>(data_) + begin;
+      std::uint64_t outside = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto given = static_cast<std::int64_t>(from[i]);
+        const std::int64_t at = std::is_signed_v<T> ? given + (size_ & (given >> 63)) : given;
+        outside |= static_cast<std::uint64_t>(static_cast<std::uint64_t>(at) >= static_cast<std::uint64_t>(size_));
+        to[i] = at;
+      }
+      all_inside = outside == 0;
+    }
+  });
+  return all_inside;
 }
 
 Scratch<std::int64_t> offsets_of(const TensorView& view, unsigned begin, unsigned end) {

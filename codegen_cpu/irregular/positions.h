@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "ir/shape.h"
 #include "runtime/allocator.h"
 #include "runtime/tensor_view.h"
 
@@ -31,8 +32,23 @@ template <class T> class Scratch {
 };
 
 /// The positions in row-major order, negative ones counted from the end of the axis of input 0 that the call names.
-/// IndexError FM1204 for the first one out of range.
-Scratch<std::int64_t> positions_of(const CallArgs& args);
+/// IndexError FM1204 for the first one out of range. Only those of the first `axes` axes where they are the same along
+/// the others.
+Scratch<std::int64_t> positions_of(const CallArgs& args, unsigned axes = kMaxRank);
+
+/// The same a part at a time, so that a part stays in the first-level cache.
+class PositionReader {
+ public:
+  explicit PositionReader(const CallArgs& args);
+  /// Positions [begin, begin + count) in row-major order; false where one of them is out of range.
+  bool read(std::int64_t begin, std::int64_t count, std::int64_t* to) const;
+
+ private:
+  DType dtype_;
+  std::int64_t size_;
+  Scratch<std::byte> packed_;
+  const void* data_;
+};
 
 /// Offsets, in elements, of every combination of the axes [begin, end) of a view, in row-major order.
 Scratch<std::int64_t> offsets_of(const TensorView& view, unsigned begin, unsigned end);
