@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "codegen_cpu/library/matmul_problem.h"
+#include "codegen_cpu/library/product_rates.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -109,7 +110,8 @@ double matmul_libxsmm_cost(const CallArgs& args) {
   // Kernels work on whole vectors of columns, but masked ones are slower; other layouts are copied first.
   const double lanes = 64.0 / static_cast<double>(size), columns = static_cast<double>(p.n);
   const double padded = columns <= lanes ? lanes : columns + (p.n % (64 / size) != 0 ? lanes : 0);
-  const double work = static_cast<double>(p.batches) * static_cast<double>(p.m * p.k) * padded / (size == 4 ? 55 : 27);
+  const double work = static_cast<double>(p.batches) * static_cast<double>(p.m * p.k) * padded /
+                      (product_rates().libxsmm / (size == 4 ? 1 : 2));
   double copies = 0;
   if (!by_rows(p.lhs, p.k)) copies += static_cast<double>(p.batches) * static_cast<double>(p.m * p.k);
   if (!by_rows(p.rhs, p.n)) copies += static_cast<double>(p.batches) * static_cast<double>(p.k * p.n);

@@ -9,6 +9,7 @@
 
 #include "codegen_cpu/library/matmul_problem.h"
 #include "codegen_cpu/library/onednn_product.h"
+#include "codegen_cpu/library/product_rates.h"
 #include "ir/error.h"
 #include "runtime/thread_pool.h"
 
@@ -83,9 +84,16 @@ double matmul_onednn_cost(const CallArgs& args) {
   const double rows = static_cast<double>(std::max<std::int64_t>(p.m, 4)),
                columns = static_cast<double>((p.n + 15) / 16 * 16);
   const double padded = static_cast<double>(p.batches) * rows * columns * static_cast<double>(p.k);
-  // What does not fit in a second-level cache is slower by nearly half.
-  const double far = p.bytes() <= (4 << 20) ? 1 : p.dtype == DType::f32 ? 1.45 : p.dtype == DType::bf16 ? 1.5 : 1;
-  return 500 * static_cast<double>(p.batches) + std::max(padded / per_ns(p.dtype) * far, p.bytes() * 0.09);
+  // What does not fit in a second-level cache is slower.
+  const bool is_far = p.bytes() > (4 << 20);
+  const ProductRates& rates = product_rates();
+  const double far = !is_far                  ? 1
+                     : p.dtype == DType::f32  ? rates.onednn_far
+                     : p.dtype == DType::bf16 ? rates.onednn_bf16_far
+                                              : 1;
+  const double packing =
+      is_far && p.dtype == DType::f32 ? static_cast<double>(p.batches * p.k * p.n) * rates.onednn_packing : 0;
+  return 500 * static_cast<double>(p.batches) + packing + std::max(padded / per_ns(p.dtype) * far, p.bytes() * 0.09);
 }
 
 }  // namespace fermata

@@ -6,6 +6,7 @@
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "codegen_cpu/library/matmul_problem.h"
+#include "codegen_cpu/library/product_rates.h"
 #include "dispatch/kernel_files.h"
 #include "runtime/thread_pool.h"
 
@@ -48,8 +49,13 @@ struct ScratchBytes {
   const Allocation held;
 };
 
+/// Multiply-adds of f32 per nanosecond without any of the instruction sets that are measured.
+constexpr double kBaselinePerNs = 2;
+
 double per_ns(DType t) {
-  const double f32 = kernels().multiply_adds_per_ns;
+  const ProductRates& rates = product_rates();
+  const int bytes = kernels().vector_bytes;
+  const double f32 = bytes == 64 ? rates.portable_avx512 : bytes == 32 ? rates.portable_avx2 : kBaselinePerNs;
   return t == DType::f64 || byte_size(t) == 8 ? f32 / 2 : f32;
 }
 
@@ -95,14 +101,16 @@ constexpr std::int64_t kNarrowest = 64;
 constexpr double kFewest = 5e5;
 /// Rows of a tile, where each has its own right side to pack and that is to be worth it.
 constexpr std::int64_t kRowsOfBatch = 1024;
+/// Bytes of a row of a tile's sums.
+constexpr std::int64_t kBytesOfRow = 4096;
 /// Bytes of panels that tiles share; a larger right side is packed by each tile, block by block.
 constexpr double kMostPanelBytes = 128 << 20;
 
-/// Tiles of a few blocks' rows and as many columns as keep a block of the right side in the second-level cache: every
+/// Tiles of a few blocks' rows and so many columns that copying the left side is little beside them: every
 /// tile copies its left side, while tiles above each other share their panels. As many as the pool can share out
 /// evenly: bits do not depend on it, as every element is one chain over all of k.
 MatmulTiles cut_into_tiles(const MatmulProblem& p, MatmulStorage storage) {
-  const std::int64_t widest = (3 << 19) / kPortableDepth / static_cast<std::int64_t>(sum_bytes(storage));
+  const std::int64_t widest = kBytesOfRow / static_cast<std::int64_t>(sum_bytes(storage));
   MatmulTiles t{p.m, p.n, 1, parts(p.n, widest)};
   const std::int64_t chunks = thread_count() == 1 ? 1 : 4 * thread_count();
   if (p.m > kPortableRows && (p.batches < chunks || p.m > kRowsOfBatch)) {
@@ -253,8 +261,9 @@ double matmul_portable_cost(const CallArgs& args) {
   // of k.
   const double lhs = p.lhs.column_stride == 1 && byte_size(p.dtype) == sum_bytes(storage_of(p.dtype)) ? 0.03 : 0.2;
   const double rhs = k * static_cast<double>(p.n) > 2e6 ? 0.3 : 0.15;
-  const double copies = (m * k * lhs + k * whole(p.n, 16) * rhs +
-                         m * whole(p.n, 16) * static_cast<double>(parts(p.k, kPortableDepth)) * 0.1);
+  const double copies =
+      (m * k * lhs + k * whole(p.n, 16) * rhs +
+       m * whole(p.n, 16) * static_cast<double>(parts(p.k, portable_depth(sum_bytes(storage_of(p.dtype))))) * 0.1);
   // A panel that is not whole is packed and written element by element.
   const double edge = p.n % 32 == 0 ? 0 : (k + m) * static_cast<double>(p.n % 32) * 0.3;
   return 150 + multiply_adds + batches * (copies + edge);

@@ -5,6 +5,6 @@
 
 namespace fermata {
 
-constinit const PortableKernels kPortableAvx2 = kernels_of_this_file(42);
+constinit const PortableKernels kPortableAvx2 = kernels_of_this_file();
 
 }  // namespace fermata

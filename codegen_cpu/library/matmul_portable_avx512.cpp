@@ -5,6 +5,6 @@
 
 namespace fermata {
 
-constinit const PortableKernels kPortableAvx512 = kernels_of_this_file(76);
+constinit const PortableKernels kPortableAvx512 = kernels_of_this_file();
 
 }  // namespace fermata

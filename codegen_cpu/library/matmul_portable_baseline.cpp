@@ -5,6 +5,6 @@
 
 namespace fermata {
 
-constinit const PortableKernels kPortableBaseline = kernels_of_this_file(2);
+constinit const PortableKernels kPortableBaseline = kernels_of_this_file();
 
 }  // namespace fermata

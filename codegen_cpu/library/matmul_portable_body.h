@@ -105,6 +105,9 @@ inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a :
 
 /// Columns of a panel of the right side.
 template <class T> constexpr std::int64_t kPanel = 2 * kLanes<T>;
+/// Elements of a tile's scratch memory for its left side, and for panels of its own.
+template <class T> constexpr std::int64_t kLeftSide = kPortableRows* portable_lhs_row(sizeof(T));
+template <class T> constexpr std::int64_t kPanels = portable_depth(sizeof(T)) * kPortableColumns;
 
 // ---- Copies
 // -----------------------------------------------------------------------------------------------------------
@@ -362,11 +365,11 @@ template <MatmulStorage kStorage> void multiply_few_rows(const PortableTile& t) 
   using T = typename S::Sum;
   using E = typename S::Element;
   constexpr bool kInPlace = sizeof(E) == sizeof(T);
-  constexpr std::int64_t kScratch = kPortableRows * kPortableLhsRow;
+  constexpr std::int64_t kScratch = kLeftSide<T>, kNear = (176 << 10) / static_cast<std::int64_t>(sizeof(T));
   T* const lhs = static_cast<T*>(t.scratch);
   const std::int64_t sums_row = kInPlace ? t.out_row : round_up(t.columns, kPanel<T>);
-  T* const sums = kInPlace ? static_cast<T*>(t.out) : lhs + kScratch + kPortableDepth * sums_row;
-  const std::int64_t step = smaller(t.k, kScratch / t.rows - 32), row = round_up(step, 16) + 16;  // as kPortableLhsRow
+  T* const sums = kInPlace ? static_cast<T*>(t.out) : lhs + kScratch + kPanels<T>;
+  const std::int64_t step = smaller(t.k, kNear / t.rows - 32), row = round_up(step, 16) + 16;  // as portable_lhs_row
   for (std::int64_t p = 0; p < t.k; p += step) {
     const std::int64_t depth = smaller(step, t.k - p);
     const auto* const rhs = static_cast<const E*>(t.rhs) + p * t.rhs_k;
@@ -382,38 +385,48 @@ template <MatmulStorage kStorage> void multiply_few_rows(const PortableTile& t) 
         static_cast<E*>(t.out)[i * t.out_row + j] = S::narrow(sums[i * sums_row + j]);
 }
 
+/// Columns from which on a left side that lies along k is copied all the same: reading it in place meets rows in the
+/// same cache sets.
+constexpr std::int64_t kColumnsOfCopy = 128;
+
 template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
   using S = Storage<kStorage>;
   using T = typename S::Sum;
   using E = typename S::Element;
   constexpr bool kInPlace = sizeof(E) == sizeof(T);
+  constexpr std::int64_t kDepth = portable_depth(sizeof(T)), kLhsRow = portable_lhs_row(sizeof(T));
   if (t.rows <= kPortableFewRows && t.rhs_panels == nullptr) return multiply_few_rows<kStorage>(t);
   const std::int64_t sums_row = kInPlace ? t.out_row : round_up(t.columns, kPanel<T>);
   T* const lhs = static_cast<T*>(t.scratch);
-  T* const panels = lhs + kPortableRows * kPortableLhsRow;
-  T* const sums = kInPlace ? static_cast<T*>(t.out) : panels + kPortableDepth * round_up(t.columns, kPanel<T>);
-  const std::int64_t most = (t.k + kPortableDepth - 1) / kPortableDepth, step = (t.k + most - 1) / most;
+  T* const packed = lhs + kLeftSide<T>;
+  T* const sums = kInPlace ? static_cast<T*>(t.out) : packed + kPanels<T>;
+  const bool reads_in_place = kInPlace && t.lhs_k == 1 && t.columns < kColumnsOfCopy;
+  const std::int64_t most = (t.k + kDepth - 1) / kDepth, step = (t.k + most - 1) / most;
+  const std::int64_t columns_together = t.rhs_panels != nullptr ? t.columns : kPortableColumns;
   for (std::int64_t p = 0; p < t.k; p += step) {
     const std::int64_t depth = smaller(step, t.k - p);
     const auto* const rhs = static_cast<const E*>(t.rhs) + p * t.rhs_k;
-    if (t.rhs_panels == nullptr)
-      pack_panels<S>(rhs, t.rhs_k, t.rhs_column, depth, t.columns, panels, kPanel<T> * depth);
-    for (std::int64_t i = 0; i < t.rows; i += kPortableRows) {
-      const std::int64_t rows = smaller(kPortableRows, t.rows - i);
-      const auto* const source = static_cast<const E*>(t.lhs) + i * t.lhs_row + p * t.lhs_k;
-      const T* block = lhs;
-      std::int64_t block_row = kPortableLhsRow;
-      if (kInPlace && t.lhs_k == 1)
-        block = reinterpret_cast<const T*>(source), block_row = t.lhs_row;
-      else
-        copy_matrix<S>(source, t.lhs_row, t.lhs_k, rows, depth, lhs, kPortableLhsRow);
-      for (std::int64_t j = 0; j < t.columns; j += kPanel<T>) {
-        const T* panel = t.rhs_panels != nullptr ? static_cast<const T*>(t.rhs_panels) + j * t.k + p * kPanel<T>
-                                                 : panels + j * depth;
-        const std::int64_t to_next = kPanel<T> * (t.rhs_panels != nullptr ? t.k : depth);
-        const std::int64_t width = kInPlace ? smaller(kPanel<T>, t.columns - j) : kPanel<T>;
-        multiply_block<T>(block, block_row, rows, depth, panel, kPanel<T>, width, sums + i * sums_row + j, sums_row,
-                          p == 0, panel + to_next);
+    for (std::int64_t c = 0; c < t.columns; c += columns_together) {
+      const std::int64_t end = smaller(c + columns_together, t.columns);
+      if (t.rhs_panels == nullptr)
+        pack_panels<S>(rhs + c * t.rhs_column, t.rhs_k, t.rhs_column, depth, end - c, packed, kPanel<T> * depth);
+      for (std::int64_t i = 0; i < t.rows; i += kPortableRows) {
+        const std::int64_t rows = smaller(kPortableRows, t.rows - i);
+        const auto* const source = static_cast<const E*>(t.lhs) + i * t.lhs_row + p * t.lhs_k;
+        const T* block = lhs;
+        std::int64_t block_row = kLhsRow;
+        if (reads_in_place)
+          block = reinterpret_cast<const T*>(source), block_row = t.lhs_row;
+        else if (c == 0 || t.rows > kPortableRows)
+          copy_matrix<S>(source, t.lhs_row, t.lhs_k, rows, depth, lhs, kLhsRow);
+        for (std::int64_t j = c; j < end; j += kPanel<T>) {
+          const T* panel = t.rhs_panels != nullptr ? static_cast<const T*>(t.rhs_panels) + j * t.k + p * kPanel<T>
+                                                   : packed + (j - c) * depth;
+          const std::int64_t to_next = kPanel<T> * (t.rhs_panels != nullptr ? t.k : depth);
+          const std::int64_t width = kInPlace ? smaller(kPanel<T>, t.columns - j) : kPanel<T>;
+          multiply_block<T>(block, block_row, rows, depth, panel, kPanel<T>, width, sums + i * sums_row + j, sums_row,
+                            p == 0, panel + to_next);
+        }
       }
     }
   }
@@ -488,16 +501,16 @@ template <MatmulStorage kStorage> void multiply_vector(const PortableVectorProdu
   }
 }
 
-template <MatmulStorage... kStorages> constexpr PortableKernels make_kernels(double multiply_adds_per_ns) {
+template <MatmulStorage... kStorages> constexpr PortableKernels make_kernels() {
   return {{pack_rhs<kStorages>...},
           {multiply_tile<kStorages>...},
           {multiply_vector<kStorages>...},
           {kPanel<typename Storage<kStorages>::Sum>...},
-          multiply_adds_per_ns};
+          FERMATA_VECTOR_BYTES};
 }
-constexpr PortableKernels kernels_of_this_file(double multiply_adds_per_ns) {
+constexpr PortableKernels kernels_of_this_file() {
   return make_kernels<MatmulStorage::u8, MatmulStorage::u16, MatmulStorage::u32, MatmulStorage::u64, MatmulStorage::f16,
-                      MatmulStorage::bf16, MatmulStorage::f32, MatmulStorage::f64>(multiply_adds_per_ns);
+                      MatmulStorage::bf16, MatmulStorage::f32, MatmulStorage::f64>();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <list>
 #include <string>
 
+#include "codegen_cpu/library/product_rates.h"
 #include "ir/error.h"
 
 namespace fermata::onednn {
@@ -106,12 +107,13 @@ SideStrides strides_of(const MatrixSide& side, std::int64_t rows, std::int64_t c
   return {side.row_stride, side.column_stride};
 }
 
-// Measured on Zen 4 (f32, VNNI, bf16) and Sapphire Rapids (AMX).
+// With tiles: measured on Sapphire Rapids.
 double per_ns(DType t) {
-  if (t == DType::f32) return has_isa(dnnl::cpu_isa::avx512_core) ? 80 : 40;
+  if (t == DType::f32)
+    return has_isa(dnnl::cpu_isa::avx512_core) ? product_rates().onednn_avx512 : product_rates().onednn_avx2;
   const bool tiles = has_isa(dnnl::cpu_isa::avx512_core_amx);
-  if (byte_size(t) == 1) return tiles ? 600 : 230;
-  return tiles ? 400 : has_isa(dnnl::cpu_isa::avx512_core_bf16) ? 115 : 40;
+  if (byte_size(t) == 1) return tiles ? 600 : product_rates().onednn_bytes;
+  return tiles ? 400 : has_isa(dnnl::cpu_isa::avx512_core_bf16) ? product_rates().onednn_bf16 : 40;
 }
 
 void throw_error(const dnnl::error& e) {
