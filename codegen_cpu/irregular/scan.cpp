@@ -1,10 +1,10 @@
 // Scans: every element combined with all before it along an axis.
 //
 // A line is taken in blocks: elements are combined within their block, and with what the blocks before came to. The
-// blocks have a fixed size, so the bits depend neither on threads nor on strides. Neighboring lines run side by side
-// where the axis is not the last one.
+// blocks have a fixed size, so the bits depend neither on threads nor on strides. Blocks of a line are chains of their
+// own, so several are taken side by side, and threads share a long line: what blocks come to is found first then.
+// Neighboring lines run side by side where the axis is not the last one.
 #include <algorithm>
-#include <array>
 #include <complex>
 
 #include "codegen_cpu/irregular/dense_elements.h"
@@ -18,7 +18,12 @@
 namespace fermata {
 namespace {
 
-constexpr std::int64_t kBlock = 512, kColumns = 64;
+/// Elements of a block; and bytes of the sums of neighboring lines, which stay in the first-level cache.
+constexpr std::int64_t kBlock = 512, kColumnBytes = 8 << 10;
+/// Blocks side by side: their chains hide each other's latency.
+constexpr std::int64_t kSide = 8;
+/// Elements from one of them to the next in scratch memory: blocks themselves lie a power of two apart.
+constexpr std::int64_t kSideStep = kBlock + 24;
 
 template <class T> using WrappingOf = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>,
                                                          std::make_unsigned<T>, std::type_identity<T>>::type;
@@ -74,63 +79,130 @@ template <class Step, class E> class Scan {
         out_(static_cast<Bits*>(args.outputs[0].data)) {}
 
   void run() {
-    if (size_ == 0) return;
+    const std::int64_t threads = thread_count(), lines = to_.count();
+    if (size_ == 0 || lines == 0) return;
     if (to_.inner() == 1) {
-      parallel_for(0, to_.count(), 1.5 * static_cast<double>(size_), [&](std::int64_t b, std::int64_t e) {
-        for (std::int64_t line = b; line < e; ++line) scan_line(line);
+      if (lines < threads && size_ >= 2 * threads * kSide * kBlock) {
+        for (std::int64_t line = 0; line < lines; ++line) share_line(line);
+        return;
+      }
+      parallel_for(0, lines, kNsPerElement * static_cast<double>(size_), [&](std::int64_t b, std::int64_t e) {
+        const Scratch<T> room(kSide * kSideStep);
+        for (std::int64_t line = b; line < e; ++line) scan_blocks(line, 0, blocks(), T{}, room.data());
       });
       return;
     }
-    const std::int64_t groups = (to_.inner() + kColumns - 1) / kColumns, outer = to_.count() / to_.inner();
-    parallel_for(0, outer * groups, 0.6 * static_cast<double>(size_ * std::min(kColumns, to_.inner())),
+    // As many neighbors as leave something for each thread; then their rows are read and written in long stretches.
+    const std::int64_t outer = lines / to_.inner(), wanted = outer >= threads ? 1 : 2 * threads / outer;
+    const std::int64_t share = ((to_.inner() + wanted - 1) / wanted + kGranule - 1) / kGranule * kGranule;
+    const std::int64_t width = std::min({share, kColumns, to_.inner()});
+    const std::int64_t groups = (to_.inner() + width - 1) / width;
+    parallel_for(0, outer * groups, kNsPerElement * static_cast<double>(size_ * width),
                  [&](std::int64_t b, std::int64_t e) {
                    for (std::int64_t i = b; i < e; ++i) {
-                     const std::int64_t first = i % groups * kColumns;
-                     scan_lines(i / groups * to_.inner() + first, std::min(kColumns, to_.inner() - first));
+                     const std::int64_t first = i % groups * width;
+                     scan_lines(i / groups * to_.inner() + first, std::min(width, to_.inner() - first));
                    }
                  });
   }
 
  private:
-  void scan_line(std::int64_t line) {
+  static constexpr double kNsPerElement = 0.6;
+  static constexpr std::int64_t kColumns = kColumnBytes / static_cast<std::int64_t>(sizeof(T)), kGranule = 64;
+
+  std::int64_t blocks() const { return (size_ + kBlock - 1) / kBlock; }
+
+  /// Blocks [begin, end) of a line; `before` is what the blocks before them come to. `inside` has room for kSide
+  /// blocks.
+  void scan_blocks(std::int64_t line, std::int64_t begin, std::int64_t end, T before, T* inside) const {
     const Bits* const x = x_ + from_[line];
     Bits* const out = out_ + to_[line];
-    T before{};
-    for (std::int64_t block = 0; block < size_; block += kBlock) {
-      const std::int64_t end = std::min(block + kBlock, size_);
-      T inside{};
-      for (std::int64_t i = block; i < end; ++i) {
-        const T next = E::load(x[i * from_.stride()]);
-        inside = i == block ? next : Step::combine(inside, next);
-        out[i * to_.stride()] = E::store(block == 0 ? inside : Step::combine(before, inside));
+    for (std::int64_t block = begin; block < end;) {
+      std::int64_t count = 1;
+      if (end - block >= kSide && (block + kSide) * kBlock <= size_) {
+        count = kSide;
+        scan_inside(x + block * kBlock * from_.stride(),
+                    [inside](std::int64_t side, std::int64_t i, T sum) { inside[side * kSideStep + i] = sum; });
+      } else {
+        scan_inside(x + block * kBlock * from_.stride(), std::min(kBlock, size_ - block * kBlock), inside);
       }
-      before = block == 0 ? inside : Step::combine(before, inside);
+      for (std::int64_t side = 0; side < count; ++side, ++block) {
+        const std::int64_t length = std::min(kBlock, size_ - block * kBlock);
+        const T* const sums = inside + side * kSideStep;
+        store(sums, length, block == 0, before, out + block * kBlock * to_.stride());
+        before = block == 0 ? sums[length - 1] : Step::combine(before, sums[length - 1]);
+      }
     }
+  }
+  void scan_inside(const Bits* x, std::int64_t length, T* inside) const {
+    inside[0] = E::load(x[0]);
+    for (std::int64_t i = 1; i < length; ++i) inside[i] = Step::combine(inside[i - 1], E::load(x[i * from_.stride()]));
+  }
+  /// kSide whole blocks: use(block, i, sum) for each element, in order of i.
+  template <class Use> void scan_inside(const Bits* x, Use use) const {
+    T sums[kSide];
+    for (std::int64_t side = 0; side < kSide; ++side)
+      use(side, 0, sums[side] = E::load(x[side * kBlock * from_.stride()]));
+    for (std::int64_t i = 1; i < kBlock; ++i)
+      for (std::int64_t side = 0; side < kSide; ++side)
+        use(side, i, sums[side] = Step::combine(sums[side], E::load(x[(side * kBlock + i) * from_.stride()])));
+  }
+  void store(const T* inside, std::int64_t length, bool is_first, T before, Bits* out) const {
+    if (is_first)
+      for (std::int64_t i = 0; i < length; ++i) out[i * to_.stride()] = E::store(inside[i]);
+    else if (to_.stride() == 1)
+      for (std::int64_t i = 0; i < length; ++i) out[i] = E::store(Step::combine(before, inside[i]));
+    else
+      for (std::int64_t i = 0; i < length; ++i) out[i * to_.stride()] = E::store(Step::combine(before, inside[i]));
+  }
+
+  /// One line on all threads: each takes some groups of blocks.
+  void share_line(std::int64_t line) const {
+    const std::int64_t groups = (blocks() + kSide - 1) / kSide;
+    const Scratch<T> totals((groups - 1) * kSide), before(groups);
+    const double ns = kNsPerElement * static_cast<double>(kSide * kBlock);
+    parallel_for(0, groups - 1, ns, [&](std::int64_t b, std::int64_t e) {  // the last one is not needed
+      for (std::int64_t group = b; group < e; ++group)
+        scan_inside(x_ + from_[line] + group * kSide * kBlock * from_.stride(),
+                    [&](std::int64_t side, std::int64_t, T sum) { totals[group * kSide + side] = sum; });
+    });
+    T sum = totals[0];
+    for (std::int64_t block = 1; block < totals.size(); ++block) {
+      if (block % kSide == 0) before[block / kSide] = sum;
+      sum = Step::combine(sum, totals[block]);
+    }
+    before[groups - 1] = sum;
+    parallel_for(0, groups, ns, [&](std::int64_t b, std::int64_t e) {
+      const Scratch<T> room(kSide * kSideStep);
+      scan_blocks(line, b * kSide, std::min(e * kSide, blocks()), b == 0 ? T{} : before[b], room.data());
+    });
   }
 
   /// `count` neighboring lines at once; their results lie side by side.
-  void scan_lines(std::int64_t line, std::int64_t count) {
-    std::array<const Bits*, kColumns> x;
+  void scan_lines(std::int64_t line, std::int64_t count) const {
     bool adjacent = true;
-    for (std::int64_t j = 0; j < count; ++j) {
-      x[static_cast<std::size_t>(j)] = x_ + from_[line + j];
-      adjacent &= x[static_cast<std::size_t>(j)] == x[0] + j;
-    }
-    Bits* const out = out_ + to_[line];
-    std::array<T, kColumns> before{}, inside{}, next{};
-    for (std::int64_t i = 0; i < size_; ++i) {
-      const bool first_block = i < kBlock, starts = i % kBlock == 0;
+    for (std::int64_t j = 1; j < count; ++j) adjacent &= from_[line + j] == from_[line] + j;
+    const Scratch<const Bits*> starts(adjacent ? 0 : count);
+    for (std::int64_t j = 0; j < starts.size(); ++j) starts[j] = x_ + from_[line + j];
+    const Bits* x = x_ + from_[line];
+    Bits* row = out_ + to_[line];
+    alignas(64) T before[kColumns], inside[kColumns], read[kColumns];
+    for (std::int64_t i = 0; i < size_; ++i, x += from_.stride(), row += to_.stride()) {
       if (adjacent)
-        for (std::size_t j = 0; j < static_cast<std::size_t>(count); ++j)
-          next[j] = E::load(x[0][i * from_.stride() + static_cast<std::int64_t>(j)]);
+        for (std::int64_t j = 0; j < count; ++j) read[j] = E::load(x[j]);
       else
-        for (std::size_t j = 0; j < static_cast<std::size_t>(count); ++j) next[j] = E::load(x[j][i * from_.stride()]);
-      Bits* const row = out + i * to_.stride();
-      for (std::size_t j = 0; j < static_cast<std::size_t>(count); ++j) {
-        if (starts && i > 0) before[j] = first_block || i == kBlock ? inside[j] : Step::combine(before[j], inside[j]);
-        inside[j] = starts ? next[j] : Step::combine(inside[j], next[j]);
-        row[j] = E::store(first_block ? inside[j] : Step::combine(before[j], inside[j]));
+        for (std::int64_t j = 0; j < count; ++j) read[j] = E::load(starts[j][i * from_.stride()]);
+      if (i % kBlock == 0) {
+        for (std::int64_t j = 0; i == kBlock && j < count; ++j) before[j] = inside[j];
+        for (std::int64_t j = 0; i > kBlock && j < count; ++j) before[j] = Step::combine(before[j], inside[j]);
+        for (std::int64_t j = 0; j < count; ++j) inside[j] = read[j];
+      } else {
+        for (std::int64_t j = 0; j < count; ++j) inside[j] = Step::combine(inside[j], read[j]);
       }
+      if (i < kBlock)
+        for (std::int64_t j = 0; j < count; ++j) row[j] = E::store(inside[j]);
+      else
+        for (std::int64_t j = 0; j < count; ++j) row[j] = E::store(Step::combine(before[j], inside[j]));
     }
   }
 

@@ -75,6 +75,11 @@ template <class Key> void sort_lines(const CallArgs& args) {
   });
 }
 
+void require_positions(const CallArgs& args, std::int64_t size) {
+  if (size > std::int64_t{UINT32_MAX})
+    throw_internal(fmt::format("{}: a line of {} elements", name(args.op), size), args.where);
+}
+
 /// Calls `use(line, items)` with the keys of each line and their positions; largest first where `descending`.
 template <class Key, class Use>
 void for_keyed_lines(const CallArgs& args, std::int64_t along, bool descending, Use&& use) {
@@ -83,8 +88,7 @@ void for_keyed_lines(const CallArgs& args, std::int64_t along, bool descending, 
   const auto axis = static_cast<unsigned>(along);
   const LineStarts from(args.inputs[0], axis);
   const std::int64_t size = args.inputs[0].sizes[axis];
-  if (size > std::int64_t{UINT32_MAX})
-    throw_internal(fmt::format("{}: a line of {} elements", name(args.op), size), args.where);
+  require_positions(args, size);
   const K flip = descending ? static_cast<K>(~K{0}) : K{0};
   const auto* const x = static_cast<const K*>(args.inputs[0].data);
   parallel_for(0, from.count(), line_cost(size, sizeof(Item)), [&](std::int64_t begin, std::int64_t end) {
@@ -111,21 +115,61 @@ template <class Key> void argsort_lines(const CallArgs& args) {
                        });
 }
 
+/// The `k` items of a line that come first, in order: fewer than some are kept at a time, and what is not below the
+/// last one that is sure to be among them is dropped as it is read.
+template <class Key> void top_k_of_line(const typename Key::Bits* x, std::int64_t stride, std::int64_t size,
+                                        typename Key::Bits flip, std::int64_t k,
+                                        KeyAndPosition<typename Key::Bits>* kept, std::int64_t room) {
+  using K = typename Key::Bits;
+  const auto before = [](const auto& a, const auto& b) {
+    return a.key != b.key ? a.key < b.key : a.position < b.position;
+  };
+  std::int64_t count = 0;
+  K bound = 0;
+  bool is_bounded = false;
+  const auto take = [&](K key, std::int64_t i) {
+    kept[count++] = {key, static_cast<std::uint32_t>(i)};
+    if (count < room) return;
+    std::nth_element(kept, kept + k - 1, kept + count, before);
+    count = k, bound = kept[k - 1].key, is_bounded = true;
+  };
+  const auto key_at = [&](std::int64_t i) { return static_cast<K>(Key::key(Key::equal_zeros(x[i * stride])) ^ flip); };
+  std::int64_t i = 0;
+  for (; i < size && !is_bounded; ++i) take(key_at(i), i);
+  constexpr std::int64_t kTogether = 32;  // of which mostly none is wanted
+  for (; i + kTogether <= size; i += kTogether) {
+    K keys[kTogether];
+    for (std::int64_t j = 0; j < kTogether; ++j) keys[j] = key_at(i + j);
+    K any = 0;
+    for (std::int64_t j = 0; j < kTogether; ++j) any = static_cast<K>(any | static_cast<K>(keys[j] < bound));
+    for (std::int64_t j = 0; any != 0 && j < kTogether; ++j)
+      if (keys[j] < bound) take(keys[j], i + j);  // of equal ones the first are there
+  }
+  for (; i < size; ++i)
+    if (const K key = key_at(i); key < bound) take(key, i);
+  if (k < count) std::nth_element(kept, kept + k - 1, kept + count, before);
+  std::sort(kept, kept + k, before);
+}
+
 template <class Key> void top_k_lines(const CallArgs& args) {
+  using K = typename Key::Bits;
   const auto top = attributes_of<ops::TopKIndices>(args);
-  const LineStarts to(args.outputs[0], static_cast<unsigned>(top.axis.value));
-  const std::int64_t k = top.k.value;
+  const auto axis = static_cast<unsigned>(top.axis.value);
+  const LineStarts from(args.inputs[0], axis), to(args.outputs[0], axis);
+  const std::int64_t k = top.k.value, size = args.inputs[0].sizes[axis];
+  require_positions(args, size);
+  const std::int64_t room = std::min(size + 1, std::max<std::int64_t>(4 * k, 256));
+  const K flip = top.largest.value ? static_cast<K>(~K{0}) : K{0};
+  const auto* const x = static_cast<const K*>(args.inputs[0].data);
   auto* const out = static_cast<std::int64_t*>(args.outputs[0].data);
-  for_keyed_lines<Key>(args, top.axis.value, top.largest.value,
-                       [&](std::int64_t line, auto* items, auto*, std::int64_t size) {
-                         const auto before = [](const auto& a, const auto& b) {
-                           return a.key != b.key ? a.key < b.key : a.position < b.position;
-                         };
-                         if (k < size) std::nth_element(items, items + k, items + size, before);
-                         std::sort(items, items + k, before);
-                         std::int64_t* const target = out + to[line];
-                         for (std::int64_t i = 0; i < k; ++i) target[i * to.stride()] = items[i].position;
-                       });
+  parallel_for(0, from.count(), static_cast<double>(size), [&](std::int64_t begin, std::int64_t end) {
+    const Scratch<KeyAndPosition<K>> kept(room);
+    for (std::int64_t line = begin; line < end; ++line) {
+      top_k_of_line<Key>(x + from[line], from.stride(), size, flip, k, kept.data(), room);
+      std::int64_t* const target = out + to[line];
+      for (std::int64_t i = 0; i < k; ++i) target[i * to.stride()] = kept[i].position;
+    }
+  });
 }
 
 /// Attributes [axis, descending]. Both are radix sorts; argsort is stable, 0 and -0 being equal.

@@ -7,15 +7,17 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "codegen_cpu/irregular/transpose_in_registers.h"
+#include "codegen_cpu/eager/eager.h"
+#include "codegen_cpu/irregular/transpose.h"
 #include "ir/shape.h"
+#include "runtime/streaming.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
 
-constexpr std::int64_t kBlock = 32;  // of a transposing copy: 32 lines of 64 bytes on each side stay in L1
-constexpr double kNsPerByte = 0.1, kNsPerScatteredElement = 0.8;
+constexpr std::int64_t kStrip = 64;  // lines of a transposing copy that are made together
+constexpr double kNsPerByte = 0.1, kNsPerTurnedByte = 0.12, kNsPerScatteredElement = 0.8;
 
 struct Element16 {
   std::uint64_t words[2];
@@ -143,52 +145,34 @@ template <class T> void copy_runs(const Copy& c) {
         4096);
 }
 
-/// to[i * to_line + j] = from[j * from_line + i].
-template <class T> void turn_block(T* to, std::int64_t to_line, const T* from, std::int64_t from_line,
-                                   std::int64_t lines, std::int64_t columns) {
-  std::int64_t i = 0;
-  if constexpr (sizeof(T) < 16) {
-    constexpr int kSide = 16 / static_cast<int>(sizeof(T));  // every instruction set has vectors of 16 bytes
-    typedef T Line __attribute__((vector_size(16)));
-    for (; i + kSide <= lines; i += kSide) {
-      std::int64_t j = 0;
-      for (; j + kSide <= columns; j += kSide) {
-        Line square[kSide];
-#pragma GCC unroll 16
-        for (int c = 0; c < kSide; ++c) std::memcpy(&square[c], from + (j + c) * from_line + i, 16);
-        transpose_in_registers(square);
-#pragma GCC unroll 16
-        for (int c = 0; c < kSide; ++c) std::memcpy(to + (i + c) * to_line + j, &square[c], 16);
-      }
-      for (; j < columns; ++j)
-        for (int c = 0; c < kSide; ++c) to[(i + c) * to_line + j] = from[j * from_line + i + c];
-    }
-  }
-  for (; i < lines; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) to[i * to_line + j] = from[j * from_line + i];
-}
-
 /// The innermost axis of the target, `outer` moved just before it, is strided in the source, and `outer` the other way.
 template <class T> void copy_blocks(const Copy& c) {
   auto* const to = reinterpret_cast<T*>(c.to);
   const auto* const from = reinterpret_cast<const T*>(c.from);
   const Axis &a = c.axes[c.rank - 2], &b = c.inner();
-  const std::int64_t strips = (a.size + kBlock - 1) / kBlock, planes = count(c, c.rank - 2);
-  const double ns = static_cast<double>(std::min(a.size, kBlock) * b.size) * kNsPerScatteredElement;
+  const std::int64_t strips = (a.size + kStrip - 1) / kStrip, planes = count(c, c.rank - 2);
+  const bool turns = sizeof(T) <= 8 && a.from == 1 && b.to == 1;
+  const bool streams = planes * a.size * b.size * static_cast<std::int64_t>(sizeof(T)) >= stream_threshold();
+  const double ns = static_cast<double>(std::min(a.size, kStrip) * b.size) *
+                    (turns ? kNsPerTurnedByte * sizeof(T) : kNsPerScatteredElement);
   parallel_for(0, planes * strips, ns, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t task = first; task < last; ++task) {
       const Walker at(c, c.rank - 2, task / strips);
-      const std::int64_t i0 = task % strips * kBlock, i1 = std::min(i0 + kBlock, a.size);
-      for (std::int64_t j0 = 0; j0 < b.size; j0 += kBlock) {
-        const std::int64_t j1 = std::min(j0 + kBlock, b.size);
-        if (a.from == 1 && b.to == 1) {
-          turn_block(to + at.to + i0 * a.to + j0, a.to, from + at.from + i0 + j0 * b.from, b.from, i1 - i0, j1 - j0);
-          continue;
-        }
-        for (std::int64_t i = i0; i < i1; ++i)
-          for (std::int64_t j = j0; j < j1; ++j)
-            to[at.to + i * a.to + j * b.to] = from[at.from + i * a.from + j * b.from];
+      const std::int64_t i0 = task % strips * kStrip, i1 = std::min(i0 + kStrip, a.size);
+      if (turns) {
+        transpose_kernels().of_bytes[sizeof(T)]({.to = to + at.to + i0 * a.to,
+                                                 .from = from + at.from + i0,
+                                                 .to_line = a.to,
+                                                 .from_line = b.from,
+                                                 .lines = i1 - i0,
+                                                 .columns = b.size,
+                                                 .streams = streams});
+        continue;
       }
+      for (std::int64_t j0 = 0; j0 < b.size; j0 += kStrip)
+        for (std::int64_t i = i0; i < i1; ++i)
+          for (std::int64_t j = j0; j < std::min(j0 + kStrip, b.size); ++j)
+            to[at.to + i * a.to + j * b.to] = from[at.from + i * a.from + j * b.from];
     }
   });
 }
@@ -213,6 +197,17 @@ template <class T> void run(Copy& c) {
 }
 
 }  // namespace
+
+const TransposeKernels& transpose_kernels() {
+#if defined(__x86_64__)
+  static const TransposeKernels& best = eager::instruction_set() == "avx512" ? kTransposeAvx512
+                                        : eager::instruction_set() == "avx2" ? kTransposeAvx2
+                                                                             : kTransposeBaseline;
+  return best;
+#else
+  return kTransposeBaseline;
+#endif
+}
 
 void strided_copy(StridedSide to, StridedSide from, std::span<const std::int64_t> sizes, std::size_t element_bytes) {
   Copy c{.to = static_cast<std::byte*>(to.data), .from = static_cast<const std::byte*>(from.data), .axes = {}};
