@@ -5,11 +5,14 @@
 // ir/kernel.h, so results do not depend on threads, and eager equals compiled bit for bit.
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "codegen_cpu/eager/drivers.h"
 #include "codegen_cpu/eager/loop_nest.h"
+#include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/kernel.h"
 #include "ir/ops/reduce.h"
 #include "runtime/call_attributes.h"
@@ -178,6 +181,7 @@ class ReductionCall {
       const States states(loops_, count * std::max<std::int64_t>(blocks_, 1));
       parallel_for(0, count * blocks_, block_cost, [&](std::int64_t b, std::int64_t e) {
         RowBuffers buffers;
+        if (is_short()) return reduce_rows_side_by_side(begin + b, begin + e, states.at(b));
         if (blocks_ == 1) return reduce_short_rows(begin + b, begin + e, states.at(b), buffers);
         for (std::int64_t i = b; i < e; ++i)
           reduce_row_block(rows_.offset(begin + i / blocks_), block(i % blocks_), states.at(i), buffers);
@@ -201,6 +205,44 @@ class ReductionCall {
           to.at[c] = static_cast<char*>(to.at[c]) + loops_.component_bytes[c];
       }
       begin += run;
+    }
+  }
+  /// Rows that fill few of the lanes that a reduction has, and enough of them.
+  bool is_short() const {
+    constexpr std::int64_t kLongest = 24, kFewest = 32;
+    return blocks_ == 1 && reduced_.size <= kLongest && rows_.rank > 0 && rows_.axis[rows_.rank - 1].size >= kFewest;
+  }
+  /// Vectors hold one element each of many rows, so that all their lanes count. The tree is that of a block: what a
+  /// lane has is merged with what the lane half as far on has; lanes without an element would change nothing.
+  void reduce_rows_side_by_side(std::int64_t begin, std::int64_t end, const States::Pointers& to) const {
+    constexpr std::int64_t kTogether = 4096, kMostRows = 1024;
+    const std::int64_t size = reduced_.size, most = std::min(kTogether / size, kMostRows);
+    const auto stored = static_cast<std::int64_t>(byte_size(x_.dtype)),
+               wide = static_cast<std::int64_t>(byte_size(lifted_));
+    const States states(loops_, size * most);
+    const auto turned = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(kTogether * stored));
+    const auto converted =
+        std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(converts() ? kTogether * wide : 0));
+    const MergedAxis inner = rows_.axis[rows_.rank - 1];
+    for (std::int64_t row = begin; row < end;) {
+      const std::int64_t count = std::min({most, end - row, inner.size - row % inner.size});
+      const std::int64_t sizes[] = {size, count}, to_strides[] = {count, 1},
+                         from_strides[] = {reduced_.stride / stored, inner.stride / stored};
+      strided_copy({turned.get(), to_strides}, {const_cast<char*>(data() + rows_.offset(row)), from_strides}, sizes,
+                   static_cast<std::size_t>(stored));
+      if (converts()) convert(converted.get(), turned.get(), size * count);
+      const char* const x = converts() ? converted.get() : turned.get();
+      for (std::int64_t i = 0; i < size; ++i)
+        loops_.column_block(x + i * count * wide, count * wide, 1, count, i, states.at(i * most).at);
+      for (auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(size))) / 2; half > 0;
+           half /= 2)
+        for (std::int64_t i = 0; i < half && i + half < size; ++i)
+          merge_columns(states.at(i * most), states.at((i + half) * most), count);
+      const States::Pointers done = states.at(0);
+      for (unsigned c = 0; c < loops_.components; ++c)
+        std::memcpy(static_cast<char*>(to.at[c]) + (row - begin) * loops_.component_bytes[c], done.at[c],
+                    static_cast<std::size_t>(count * loops_.component_bytes[c]));
+      row += count;
     }
   }
   void merge_row(const States::Pointers& states, const States::Pointers& to) const {
