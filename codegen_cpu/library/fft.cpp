@@ -1,7 +1,8 @@
 // Discrete Fourier transforms as `call` kernels: lines along one axis of tensors in any strides.
 //
-// Lines are transformed in f64 whatever their dtype, by the header-only kissfft where their length has small factors
-// only, and else as a convolution (Bluestein, 1970). Results do not depend on the number of threads.
+// Lines of f32 whose length is a power of two are transformed in f32 (fft_powers.h), all others in f64 whatever their
+// dtype, by the header-only kissfft where their length has small factors only, and else as a convolution (Bluestein,
+// 1970). Results do not depend on the number of threads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <numbers>
 #include <vector>
 
+#include "codegen_cpu/library/fft_powers.h"
 #include "dispatch/kernel_files.h"
 #include "ir/error.h"
 
@@ -175,6 +177,7 @@ constexpr const char* kVariant = "kissfft";
 void fft_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
   const bool wide = byte_size(real_dtype(args.inputs[0].dtype)) == 8;
+  if (!wide && transform_powers_of_two(args)) return;
   const auto run = [&]<class T>() {
     if (args.op == Op::rfft)
       transform_lines<T, std::complex<T>>(args);
