@@ -1,0 +1,229 @@
+// Kernels that share out large work, or take it by vectors: histograms, rows, scans, transposes, short rows, selection,
+// Fourier transforms. Bits depend neither on threads nor on modes.
+#include <gtest/gtest.h>
+
+#include <fermata/library.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "runtime/streaming.h"
+#include "runtime/thread_pool.h"
+#include "tests/error_message.h"
+#include "tests/frontend/gradient_check.h"
+
+namespace fermata {
+namespace {
+
+using namespace testing;
+
+class LargeMoves : public InBothModes {};
+INSTANTIATE_TEST_SUITE_P(Modes, LargeMoves, ::testing::Values(Mode::eager, Mode::compiled), mode_name);
+
+struct Threads {
+  explicit Threads(int count) : before(thread_count()) { set_thread_count(count); }
+  ~Threads() { set_thread_count(before); }
+  const int before;
+};
+
+Tensor numbers(const Shape& sizes, DType dtype = DType::f32, std::uint64_t seed = 1) {
+  Generator generator(seed);
+  return normal(sizes, 0, 3, DType::f32, generator).astype(dtype).sync();
+}
+Tensor positions(std::int64_t end, const Shape& sizes, DType dtype = DType::i64) {
+  Generator generator(7);
+  return randint(-end, end, sizes, DType::i64, generator).astype(dtype).sync();
+}
+
+std::vector<std::byte> bytes_of(const Tensor& x) {
+  const Tensor dense = copy(x).sync();
+  const Elements elements(dense);
+  const auto* const from = elements.data<std::byte>();
+  return {from, from + static_cast<std::size_t>(element_count(x.shape())) * byte_size(x.dtype())};
+}
+
+/// Runs a program on one thread and on three, twice each (compiled code may come second), and in eager mode.
+template <class Program> Tensor same_everywhere(Program program) {
+  const Threads one(1);
+  const Tensor result = program().sync();
+  const auto wanted = bytes_of(result);
+  const auto check = [&](const char* what) { EXPECT_EQ(bytes_of(program().sync()), wanted) << what; };
+  check("again");
+  {
+    const Threads three(3);
+    check("three threads"), check("three threads again");
+  }
+  const ModeGuard eager(Mode::eager);
+  check("eager");
+  return result;
+}
+
+TEST_P(LargeMoves, HistogramsAreSumsInAnyDType) {
+  constexpr std::int64_t kCount = 150'000, kBins = 37;
+  for (const DType t : {DType::u8, DType::i16, DType::i64, DType::bf16, DType::f32, DType::f64, DType::c64}) {
+    const Tensor index = positions(kBins, {kCount}, t == DType::f64 ? DType::i32 : DType::i64);
+    const Tensor ones = full({kCount}, 1, is_complex(t) || byte_size(t) > 2 ? t : DType::f32).astype(t);
+    const Tensor counts = same_everywhere([&] { return scatter_add(zeros({kBins}, t), index, ones); });
+    if (byte_size(t) < 4) continue;  // they wrap, or are rounded
+    const auto at = index.astype(DType::i64).to_vector<std::int64_t>();
+    std::vector<double> wanted(kBins);
+    for (const std::int64_t i : at) ++wanted[static_cast<std::size_t>(i < 0 ? i + kBins : i)];
+    EXPECT_EQ((is_complex(t) ? real(counts) : counts).astype(DType::f64).to_vector<double>(), wanted) << name(t);
+  }
+}
+
+TEST_P(LargeMoves, HistogramsOfExtremesAndProducts) {
+  constexpr std::int64_t kCount = 120'000, kBins = 20;
+  const Tensor index = positions(kBins, {kCount}), x = numbers({kCount});
+  const auto at = index.to_vector<std::int64_t>();
+  const auto values = x.to_vector<float>();
+  std::vector<float> most(kBins, -1), least(kBins, -1);
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    const auto bin = static_cast<std::size_t>(at[i] < 0 ? at[i] + kBins : at[i]);
+    most[bin] = std::max(most[bin], values[i]), least[bin] = std::min(least[bin], values[i]);
+  }
+  const Tensor start = full({kBins}, -1, DType::f32);
+  EXPECT_EQ(
+      same_everywhere([&] { return scatter_reduce(start, index, x, 0, ScatterReduction::amax); }).to_vector<float>(),
+      most);
+  EXPECT_EQ(
+      same_everywhere([&] { return scatter_reduce(start, index, x, 0, ScatterReduction::amin); }).to_vector<float>(),
+      least);
+  const Tensor signs = where(x > 0, 1.0, -1.0).astype(DType::f32);
+  for (const float p : same_everywhere([&] {
+                         return scatter_reduce(start, index, signs, 0, ScatterReduction::prod);
+                       }).to_vector<float>())
+    EXPECT_EQ(std::abs(p), 1);
+  // What no position names keeps its bits; NaN wins.
+  const Tensor odd = tensor({-0.0f, -std::numeric_limits<float>::infinity(), 5.0f});
+  const Tensor last = full({kCount}, 2, DType::i64);
+  EXPECT_TRUE(std::signbit(same_everywhere([&] { return scatter_add(odd, last, x); }).to_vector<float>()[0]));
+  const Tensor nan = where(equal(iota(kCount, 0), 70'000), std::nan(""), x);
+  EXPECT_TRUE(std::isnan(same_everywhere([&] {
+                           return scatter_reduce(odd, last, nan, 0, ScatterReduction::amax);
+                         }).to_vector<float>()[2]));
+}
+
+TEST_P(LargeMoves, HistogramsCheckEveryPosition) {
+  const Tensor index = where(equal(iota(100'000, 0), 99'999), 12, 3).astype(DType::i64).sync();
+  const std::string text = message<IndexError>([&] { scatter_add(zeros({12}), index, ones({100'000})).sync(); });
+  EXPECT_NE(text.find("FM1204"), std::string::npos) << text;
+  EXPECT_NE(text.find("position 12 leaves axis 0 of size 12"), std::string::npos) << text;
+}
+
+TEST_P(LargeMoves, RowsAreAddedInOrder) {
+  for (const std::int64_t width : {1, 3, 16, 200}) {
+    const std::int64_t rows = 600'000 / (width + 60), targets = 400;
+    const Tensor index = positions(targets, {rows, 1}), x = numbers({rows, width}), start = numbers({targets, width});
+    const auto at = index.to_vector<std::int64_t>();
+    const auto values = x.to_vector<float>();
+    auto wanted = start.to_vector<float>();
+    for (std::size_t i = 0; i < at.size(); ++i)
+      for (std::int64_t j = 0; j < width; ++j) {
+        const std::int64_t row = at[i] < 0 ? at[i] + targets : at[i];
+        float& sum = wanted[static_cast<std::size_t>(row * width + j)];
+        sum = sum + values[i * static_cast<std::size_t>(width) + static_cast<std::size_t>(j)];
+      }
+    const Tensor sums = same_everywhere([&] { return index_add(start, reshape(index, {rows}), x); });
+    EXPECT_EQ(sums.to_vector<float>(), wanted) << width;
+    if (width == 1) continue;  // that is a histogram
+    const Tensor scattered = same_everywhere([&] { return scatter_add(start, broadcast_to(index, {rows, width}), x); });
+    EXPECT_EQ(scattered.to_vector<float>(), wanted) << width;
+    const Tensor taken = same_everywhere([&] { return gather(start, broadcast_to(index, {rows, width})); });
+    EXPECT_EQ(bytes_of(taken), bytes_of(take(start, reshape(index, {rows})))) << width;
+  }
+}
+
+TEST_P(LargeMoves, LongLinesAreScannedByBlocks) {
+  for (const DType t : {DType::f32, DType::bf16, DType::i32, DType::c64})
+    for (const Shape& sizes : {Shape{70'001}, Shape{3, 9000}, Shape{2, 1300, 70}, Shape{1030, 3}})
+      for (unsigned axis = 0; axis < sizes.rank(); ++axis) {
+        const Tensor x = numbers(sizes, is_complex(t) ? DType::f32 : t).astype(t);
+        const Tensor sums = same_everywhere([&] { return cumulative_sum(x, axis); });
+        // The same bits from lines in other strides.
+        const Tensor turned = transpose(copy(transpose(expand_dims(x, 0), 0, -1)), 0, -1);
+        EXPECT_EQ(bytes_of(sums), bytes_of(squeeze(cumulative_sum(turned, axis + 1), 0)))
+            << to_string(t, sizes) << axis;
+        if (t == DType::i32) {
+          const Tensor last = sum(x, {axis}).astype(sums.dtype());
+          EXPECT_EQ(bytes_of(select(sums, axis, -1)), bytes_of(last));
+        }
+        if (t == DType::f32) {
+          const Tensor wide = cumulative_sum(x.astype(DType::f64), axis);
+          EXPECT_LT(max(abs(sums - wide)).item<double>(), 1e-3) << to_string(t, sizes);
+        }
+      }
+}
+
+TEST_P(LargeMoves, TransposesOfEverySizeOfElement) {
+  const std::int64_t before = set_stream_threshold(1);
+  for (const DType t : {DType::i8, DType::bf16, DType::f32, DType::f64, DType::c128})
+    for (const Shape& sizes : {Shape{64, 128}, Shape{130, 67}, Shape{3, 1000}, Shape{5, 33, 48}})
+      for (const std::int64_t skip : {0, 1}) {  // results that begin anywhere
+        const auto last = static_cast<std::int64_t>(sizes.rank()) - 1;
+        const Tensor real_x = numbers(sizes, is_complex(t) ? DType::f64 : t), x = real_x.astype(t).sync();
+        const Tensor turned = same_everywhere([&] {
+          return concat({zeros({skip}, t), reshape(transpose(x), {-1})}, 0);
+        });
+        const Tensor narrow = slice(turned, 0, skip);
+        const Tensor back = transpose(reshape(narrow, transpose(x).shape()));
+        EXPECT_EQ(bytes_of(back), bytes_of(x)) << to_string(t, sizes) << skip << last;
+      }
+  set_stream_threshold(before);
+}
+
+TEST_P(LargeMoves, ShortRowsHaveTheTreeOfRows) {
+  for (const DType t : {DType::f32, DType::f16, DType::f64, DType::i8})
+    for (const std::int64_t size : {1, 2, 3, 5, 8, 13, 16, 24, 25}) {
+      const Tensor x = numbers({1100, size}, t);
+      for (const Tensor& rows :
+           {x, transpose(copy(transpose(x))).sync(), slice(numbers({1100, size + 3}, t), 1, 2, 2 + size)}) {
+        const Tensor sums = same_everywhere([&] { return sum(rows, {1}); });
+        same_everywhere([&] { return max(rows, {1}); });
+        same_everywhere([&] { return prod(rows, {1}); });
+        // The position is that of the extreme.
+        const Tensor at = same_everywhere([&] { return argmin(rows, 1); });
+        EXPECT_EQ(bytes_of(squeeze(gather(rows, expand_dims(at, 1), 1), 1)), bytes_of(min(rows, {1})))
+            << name(t) << size;
+        if (t == DType::f64 || t == DType::i8) continue;
+        // A row by itself is reduced along its lanes.
+        for (const std::int64_t row : {0, 531, 1099})
+          EXPECT_EQ(bytes_of(select(sums, 0, row)), bytes_of(sum(select(rows, 0, row)))) << name(t) << size;
+      }
+    }
+}
+
+TEST_P(LargeMoves, TheFirstOfMany) {
+  for (const DType t : {DType::f32, DType::f16, DType::i8, DType::u32})
+    for (const std::int64_t k : {1, 7, 70, 999, 1000})
+      for (const bool largest : {true, false}) {
+        const Tensor x = (t == DType::u32 ? abs(numbers({5, 1000})) * 1000 : numbers({5, 1000})).astype(t).sync();
+        const Tensor all = argsort(x, 1, largest);
+        const TopK top = topk(x, k, 1, largest);
+        EXPECT_EQ(bytes_of(top.indices), bytes_of(slice(all, 1, 0, k))) << name(t) << k << largest;
+      }
+}
+
+TEST_P(LargeMoves, FourierTransformsOfPowersOfTwo) {
+  for (const std::int64_t n : {64, 128, 256, 512, 2048, 16384}) {
+    const Tensor x = numbers({3, n}), y = numbers({3, n}, DType::f32, 2);
+    const Tensor z = complex(x, y), wide = complex(x.astype(DType::f64), y.astype(DType::f64));
+    const double bound = 1e-6 * std::sqrt(static_cast<double>(n)) * 30;
+    const auto error = [](const Tensor& a, const Tensor& b) { return max(abs(a - b)).item<double>(); };
+    const Tensor spectrum = same_everywhere([&] { return fft::fft(z); });
+    EXPECT_LT(error(spectrum.astype(DType::c128), fft::fft(wide)), bound) << n;
+    EXPECT_LT(error(fft::ifft(z).astype(DType::c128), fft::ifft(wide)), bound / static_cast<double>(n)) << n;
+    const Tensor half = same_everywhere([&] { return fft::rfft(x); });
+    EXPECT_LT(error(half.astype(DType::c128), fft::rfft(x.astype(DType::f64))), bound) << n;
+    const Tensor back = same_everywhere([&] { return fft::irfft(half, n); });
+    EXPECT_LT(error(back, x), 1e-5) << n;
+    // Along another axis lines have strides; their bits are the same.
+    const Tensor columns = transpose(copy(transpose(z)));
+    EXPECT_EQ(bytes_of(fft::fft(columns)), bytes_of(spectrum)) << n;
+    EXPECT_EQ(bytes_of(transpose(fft::rfft(copy(transpose(x)), {}, 0))), bytes_of(half)) << n;
+    EXPECT_EQ(bytes_of(transpose(fft::irfft(copy(transpose(half)), n, 0))), bytes_of(back)) << n;
+  }
+}
+
+}  // namespace
+}  // namespace fermata
