@@ -41,7 +41,10 @@ bool is_worth_prefetching(const Kernel& kernel) {
 }  // namespace
 
 Accesses::Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch)
-    : b_(b), kernel_(kernel), prefetches_(may_prefetch && is_worth_prefetching(kernel)) {
+    : b_(b),
+      kernel_(kernel),
+      prefetches_(may_prefetch && is_worth_prefetching(kernel)),
+      turned_(kernel.accesses.size()) {
   Type* const pointer = b.getPtrTy();
   Value* const pointers = field(b, launch, offsetof(KernelLaunch, pointers), pointer);
   Value* const sizes = field(b, launch, offsetof(KernelLaunch, sizes), pointer);
@@ -174,7 +177,7 @@ void Accesses::store_uniform(unsigned access, Value* address, Value* value) cons
 
 Value* Accesses::element_address(unsigned access, Value* address, const Span& span, unsigned vector) const {
   const std::uint64_t first = std::uint64_t{vector} * b_.lanes();
-  if (kernel_.accesses[access].unit_stride && !kernel_.accesses[access].address_only) {
+  if (is_adjacent(access) && !kernel_.accesses[access].address_only) {
     Type* const element = memory_type(b_.getContext(), kernel_.accesses[access].dtype, 1);
     // Two steps, so that the second one becomes the displacement of an addressing mode.
     return b_.element(element, b_.CreateGEP(element, address, span.index), first);
@@ -186,10 +189,10 @@ Value* Accesses::element_address(unsigned access, Value* address, const Span& sp
 bool Accesses::has_masked(unsigned access) const {
   const Access& described = kernel_.accesses[access];
   const std::size_t bytes = byte_size(described.dtype);
-  if (!b_.isa().masks) return described.unit_stride && bytes >= 4;
+  if (!b_.isa().masks) return is_adjacent(access) && bytes >= 4;
   // LLVM 19 widens narrower vectors to 16 bytes and relies on a KMOVB to clear the mask above them, but takes that for
   // a plain copy where the mask is spilled: lanes that do not exist are then stored (llc -O1 does it too).
-  return described.unit_stride ? bytes * b_.lanes() >= 16 : bytes >= 4;
+  return is_adjacent(access) ? bytes * b_.lanes() >= 16 : bytes >= 4;
 }
 
 Value* Accesses::lane_step(unsigned access) const { return stride(access, vector_axis()); }
@@ -200,12 +203,12 @@ Value* Accesses::lane_addresses(unsigned access, Value* first) const {
 
 Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigned vector) const {
   const DType dtype = kernel_.accesses[access].dtype;
-  const bool adjacent = kernel_.accesses[access].unit_stride;
+  const bool adjacent = is_adjacent(access);
   const llvm::Align align(byte_size(dtype));
   Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
   Value* const first = element_address(access, address, span, vector);
   Value* memory = nullptr;
-  if (adjacent && prefetches_)
+  if (adjacent && !turned_[access] && prefetches_)
     prefetch(b_.element(b_.getInt8Ty(), first, kPrefetchDistance), byte_size(dtype) * b_.lanes());
   if (adjacent && span.masks.empty()) {
     memory = b_.CreateAlignedLoad(type, first, align);
@@ -225,6 +228,51 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
     memory = load_by_lane(access, first, lane_step(access), count_of(span, vector));
   }
   return from_memory(access, memory);
+}
+
+Value* Accesses::is_adjacent_along(unsigned access, unsigned axis) const {
+  return b_.CreateICmpEQ(stride(access, axis),
+                         b_.i64(static_cast<std::int64_t>(byte_size(kernel_.accesses[access].dtype))));
+}
+
+/// Squares of whole vectors, whose lanes change places with their numbers one bit at a time.
+void Accesses::turn(unsigned access, Value* address, Value* column, std::int64_t rows, std::int64_t columns,
+                    Value* to) const {
+  const DType dtype = kernel_.accesses[access].dtype;
+  const llvm::Align align(byte_size(dtype));
+  const auto lanes = static_cast<std::int64_t>(b_.lanes());
+  Type *const element = memory_type(b_.getContext(), dtype, 1), *const type =
+                                                                    memory_type(b_.getContext(), dtype, b_.lanes());
+  b_.loop(b_.i64(0), b_.i64(columns), lanes, {}, [&](Value* index, const Values&) {
+    Value* const first = move(address, b_.CreateMul(b_.CreateAdd(column, index), stride(access, vector_axis())));
+    Value* const target = b_.CreateGEP(element, to, index);
+    for (std::int64_t part = 0; part < rows; part += lanes) {
+      Values square;
+      for (std::int64_t j = 0; j < lanes; ++j) {
+        Value* const line = move(first, b_.CreateMul(b_.i64(j), stride(access, vector_axis())));
+        square.push_back(
+            b_.CreateAlignedLoad(type, b_.element(element, line, static_cast<std::uint64_t>(part)), align));
+      }
+      for (std::int64_t bit = 1; bit < lanes; bit *= 2)
+        for (std::int64_t i = 0; i < lanes; ++i) {
+          if ((i & bit) != 0) continue;
+          llvm::SmallVector<int, 16> without, with;
+          for (std::int64_t lane = 0; lane < lanes; ++lane) {
+            const bool has = (lane & bit) != 0;
+            without.push_back(static_cast<int>(has ? lanes + lane - bit : lane));
+            with.push_back(static_cast<int>(has ? lanes + lane : lane + bit));
+          }
+          Value *&a = square[static_cast<unsigned>(i)], *&c = square[static_cast<unsigned>(i + bit)];
+          Value* const first_half = b_.CreateShuffleVector(a, c, without);
+          c = b_.CreateShuffleVector(a, c, with);
+          a = first_half;
+        }
+      for (std::int64_t r = 0; r < lanes; ++r)
+        b_.CreateAlignedStore(square[static_cast<unsigned>(r)],
+                              b_.element(element, target, static_cast<std::uint64_t>((part + r) * columns)), align);
+    }
+    return Values{};
+  });
 }
 
 /// Whether the lanes of an access are every other element, as those of windows that move by two places or of x[::2]

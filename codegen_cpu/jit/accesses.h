@@ -70,6 +70,14 @@ class Accesses {
   Value* offset(unsigned access, Value* address) const;
   Value* offsets(unsigned access, Value* address, const Span& span, unsigned vector) const;
 
+  /// Whether neighbors along an axis of an access are adjacent.
+  Value* is_adjacent_along(unsigned access, unsigned axis) const;
+  /// Brings a tile of an access that is adjacent along the axis before the vector axis to `to`, row after row: rows
+  /// from `address` on and columns from `column` on, both multiples of the lanes of a vector.
+  void turn(unsigned access, Value* address, Value* column, std::int64_t rows, std::int64_t columns, Value* to) const;
+  /// Loads of an access find it adjacent along the vector axis, as after turn(), or as the kernel says.
+  void set_turned(unsigned access, bool turned) { turned_[access] = turned; }
+
   /// Asks for the lanes of a span in the next row, one step of `axis` further, of all that is read in order along the
   /// vector axis; of rows that are too long to be kept until they are used for nothing.
   void prefetch_next(unsigned axis, const Values& addresses, const Span& span, unsigned vectors) const;
@@ -81,6 +89,7 @@ class Accesses {
                      const Values& carried, LinearBody body) const;
 
  private:
+  bool is_adjacent(unsigned access) const { return kernel_.accesses[access].unit_stride || turned_[access]; }
   Value* slot_address(Type* element, unsigned slot, const Values& addresses, const Span& span, unsigned vector) const;
   Value* move(Value* address, Value* distance) const;
   /// Lanes of a vector that exist; null where all do.
@@ -108,6 +117,7 @@ class Accesses {
   std::vector<Value*> strides_;  // [access][axis], null where an access does not vary
   const bool prefetches_;
   Values lane_distances_;                       // per access along the vector axis: lane * stride
+  std::vector<bool> turned_;                    // per access
   mutable llvm::AllocaInst* bounce_ = nullptr;  // made when first needed
 };
 

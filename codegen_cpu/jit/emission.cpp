@@ -84,7 +84,8 @@ void Emission::rows(llvm::function_ref<void(const Values& addresses, Environment
     if (!kernel.is_reduced(axis))
       digits.push_back(accesses.axis_digit(axis)), row_axes |= static_cast<std::uint16_t>(1u << axis);
   accesses.linear_loop(digits, row_begin, row_end, accesses.origin(), {},
-                       [&](const Values& addresses, Value*, Value*, const Values&) {
+                       [&](const Values& addresses, Value* number, Value*, const Values&) {
+                         row = number;
                          Environment env = at_entry;
                          evaluator.uniforms(schedule.row_prologue, row_axes, true, addresses, env);
                          if (kernel.reduced == 0)

@@ -38,6 +38,7 @@ struct Emission {
   Accesses accesses;
   Evaluator evaluator;
   Value *row_begin, *row_end, *column_begin, *column_end;
+  Value* row = nullptr;                       // the number of the row, inside of rows()
   Environment at_entry;                       // what depends on scalars and constants only
   unsigned room_columns = 1, room_lanes = 1;  // see ObjectInfo
 

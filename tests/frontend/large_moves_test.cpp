@@ -172,6 +172,24 @@ TEST_P(LargeMoves, TransposesOfEverySizeOfElement) {
   set_stream_threshold(before);
 }
 
+TEST_P(LargeMoves, KernelsReadTransposedOperandsByTiles) {
+  for (const DType t : {DType::f32, DType::i32, DType::f64, DType::f16})
+    for (const Shape& sizes :
+         {Shape{5, 70, 150}, Shape{3, 64, 16}, Shape{2, 64, 130}, Shape{1, 33, 200}, Shape{4, 129, 17}}) {
+      const Tensor x = numbers(sizes, t), z = numbers(sizes, t, 5), y = numbers({sizes[0], sizes[2], sizes[1]}, t, 3);
+      const Tensor turned = copy(transpose(x)).sync(), other = copy(transpose(z)).sync();
+      const auto agrees = [&](auto program) {
+        const Tensor result = same_everywhere([&] { return program(transpose(x), transpose(z)); });
+        EXPECT_EQ(bytes_of(result), bytes_of(program(turned, other))) << to_string(t, sizes);
+      };
+      agrees([&](const Tensor& a, const Tensor&) { return a + y; });
+      agrees([&](const Tensor& a, const Tensor& b) { return a * b - y; });
+      agrees([&](const Tensor& a, const Tensor& b) { return maximum(a, y) * select(b, 0, 0); });
+      agrees([&](const Tensor& a, const Tensor&) { return slice(a, 2, 1) * slice(y, 2, 0, -1); });
+      agrees([&](const Tensor& a, const Tensor&) { return flip(a, {1}) + y; });
+    }
+}
+
 TEST_P(LargeMoves, ShortRowsHaveTheTreeOfRows) {
   for (const DType t : {DType::f32, DType::f16, DType::f64, DType::i8})
     for (const std::int64_t size : {1, 2, 3, 5, 8, 13, 16, 24, 25}) {
