@@ -94,7 +94,7 @@ TEST_F(Fuse, CostlyProducersOfShortOrFewRowsAreKernelsOfTheirOwn) {
     expect_steps(1, [&] { return program(x, -1); });
     expect_steps(1, [&] { return program(flipped, 0); });
   }
-  const Tensor narrow = some({20000, 3}), tiny = some({20, 3}), row = some({1, 60000}), long_rows = some({100, 300});
+  const Tensor narrow = some({20000, 5}), tiny = some({20, 3}), row = some({1, 60000}), long_rows = some({100, 300});
   expect_steps(2, [&] { return program(narrow, -1); });
   expect_steps(2, [&] { return program(narrow, 0); });
   expect_steps(1, [&] { return softmax(narrow * 2, -1); });  // nothing costly waits for a reduction
@@ -106,6 +106,16 @@ TEST_F(Fuse, CostlyProducersOfShortOrFewRowsAreKernelsOfTheirOwn) {
   expect_steps(2, [&] { return program(row, -1); });
   expect_steps(1, [&] { return sum(gelu(row), -1); });  // can be split
   set_thread_count(threads);
+}
+
+TEST_F(Fuse, ReductionsOfManyShortRowsAreCalls) {
+  const Tensor three = some({2000, 3}), six = some({2000, 6}), few = some({20, 3}), twelve = some({2000, 12});
+  expect_steps(2, [&] { return sum(three * 2, {1}); });
+  expect_steps(2, [&] { return sum(six * 2, {1}); });
+  expect_steps(1, [&] { return sum(twelve * 2, {1}); });  // storing the rows would cost more
+  expect_steps(1, [&] { return sum(few * 2, {1}); });
+  expect_steps(1, [&] { return six / sum(six, {1}, true); });  // rows are used again
+  expect_steps(2, [&] { return three / sum(three, {1}, true); });
 }
 
 // ---- Pointwise ------------------------------------------------------------------------------------------------------
