@@ -35,6 +35,22 @@ WORK = {
     "attention_8x8x512x64": (4 * 8 * MIB, 2 * 2 * 64 * 512 * 512 * 64),
     "conv_relu_16x64x56x56": (2 * 4 * 16 * 64 * 56 * 56, 2 * 16 * 64 * 64 * 9 * 56 * 56),
     "max_pool_16x64x56x56": (5 * 16 * 64 * 56 * 56, 0),
+    "sum_3Mx3": (4 * 3 * 3 * MIB, 0),
+    "sum_512Kx12": (4 * 12 * 2**19, 0),
+    "max_128Kx40": (4 * 40 * 2**17, 0),
+    "transpose_4096": (2 * 64 * MIB, 0),
+    "permute_add_48x512x640": (3 * 4 * 48 * 512 * 640, 0),
+    "histogram_6M": (12 * 6_000_000, 0),
+    "gather_rows_50000x64": (2 * 4 * 64 * 50_000, 0),
+    "scatter_rows_50000x64": (4 * 64 * (2 * 60_000 + 50_000), 0),
+    "cumulative_sum_0_3000x2000": (2 * 4 * 6_000_000, 0),
+    "cumulative_sum_1_3000x2000": (2 * 4 * 6_000_000, 0),
+    "cumulative_sum_8M": (2 * 4 * 8_000_000, 0),
+    "top_50_of_400x20000": (4 * 400 * 20_000, 0),
+    "low_pass_50x16384": (2 * 4 * 50 * 16_384, 0),
+    "softmax_0_4096x1024": (2 * 16 * MIB, 0),
+    "remainder_1M": (3 * 4 * MIB, 0),
+    "attention_bf16_8x8x512x64": (4 * 4 * MIB, 2 * 2 * 64 * 512 * 512 * 64, "bf16_peak"),
 }
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 # The suffixes that Google Benchmark appends to a name.
