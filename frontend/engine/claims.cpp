@@ -11,18 +11,16 @@
 namespace fermata {
 namespace {
 
-struct Thread {
-  const Thread* waits_for = nullptr;  // under `waiting`
-};
-const Thread& this_thread() {
-  static thread_local const Thread thread;
-  return thread;
+/// Where something of a thread lies: which one it is, nothing else. It may have ended when another one compares it.
+using ThreadId = const void*;
+ThreadId this_thread() {
+  static thread_local const char place = 0;
+  return &place;
 }
-std::mutex waiting;
 
 struct Claim {
   const Node* node;
-  const Thread* thread;
+  ThreadId thread;
 };
 struct Shard {
   std::mutex mutex;
@@ -38,29 +36,44 @@ Shard& shard_of(const Node* node) {
 /// This thread waits for another one, unless that waits for this one already.
 class Wait {
  public:
-  explicit Wait(const Thread& owner) : me_(const_cast<Thread&>(this_thread())) {
-    const std::lock_guard lock(waiting);
-    for (const Thread* t = &owner; t != nullptr; t = t->waits_for)
-      if (t == &me_) return;
-    me_.waits_for = &owner, ends_ = true;
+  explicit Wait(ThreadId owner) {
+    const std::lock_guard lock(mutex());
+    const auto waits_for = [](ThreadId thread) {
+      const auto wait = std::ranges::find(all(), thread, &Entry::waiting);
+      return wait == all().end() ? nullptr : wait->owner;
+    };
+    for (ThreadId t = owner; t != nullptr; t = waits_for(t))
+      if (t == this_thread()) return;
+    all().push_back({this_thread(), owner}), ends_ = true;
   }
   ~Wait() {
-    const std::lock_guard lock(waiting);
-    me_.waits_for = nullptr;
+    if (!ends_) return;
+    const std::lock_guard lock(mutex());
+    all().erase(std::ranges::find(all(), this_thread(), &Entry::waiting));
   }
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
   bool ends() const { return ends_; }
 
  private:
-  Thread& me_;
+  struct Entry {
+    ThreadId waiting, owner;
+  };
+  static std::mutex& mutex() {
+    static auto* mutex = new std::mutex;  // outlives every static tensor
+    return *mutex;
+  }
+  static std::vector<Entry>& all() {
+    static auto* entries = new std::vector<Entry>;
+    return *entries;
+  }
   bool ends_ = false;
 };
 
 }  // namespace
 
 bool Claims::take(std::span<Node* const> nodes) {
-  const Thread& me = this_thread();
+  const ThreadId me = this_thread();
   for (Node* const node : nodes) {
     Shard& shard = shard_of(node);
     std::unique_lock lock(shard.mutex);
@@ -71,15 +84,15 @@ bool Claims::take(std::span<Node* const> nodes) {
     }
     const auto known = shard.find(node);
     if (known == shard.claims.end()) {
-      shard.claims.push_back({node, &me});
+      shard.claims.push_back({node, me});
       held_.push_back(node);
       continue;
     }
-    const Thread* const owner = known->thread;
-    if (owner == &me) continue;  // by a plan of this thread, whose kernel asks for it: it is computed twice
+    const ThreadId owner = known->thread;
+    if (owner == me) continue;  // by a plan of this thread, whose kernel asks for it: it is computed twice
     lock.unlock();
     release();
-    const Wait wait(*owner);
+    const Wait wait(owner);
     if (!wait.ends()) return true;
     lock.lock();
     shard.released.wait(lock, [&] {
