@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 
 #include "dispatch/operator.h"
 #include "dispatch/value.h"
@@ -20,14 +20,13 @@ namespace {
 
 /// The number that the bits of a compute dtype stand for.
 Scalar scalar_of(std::uint64_t bits, DType compute) {
-  switch (info(compute).kind) {
-    case DTypeKind::floating:
-      return compute == DType::f32 ? Scalar(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))
-                                   : Scalar(std::bit_cast<double>(bits));
-    case DTypeKind::boolean: return Scalar(bits != 0);
-    case DTypeKind::unsigned_integer: return Scalar(bits);
-    default: return Scalar(static_cast<std::int64_t>(bits));
-  }
+  Scalar number(false);
+  visit_compute(compute, [&]<class T>() {
+    T value;
+    std::memcpy(&value, &bits, sizeof value);  // the low bytes (constant_bits)
+    number = Scalar(value);
+  });
+  return number;
 }
 
 class GraphRunner {

@@ -164,6 +164,19 @@ TEST_P(Tracing, DTypesAndHostNumbers) {
   round_trip(fn, {matrix(3, 4)}, {matrix(3, 4, 8)});
 }
 
+TEST_P(Tracing, NegativeHostNumbersOfEveryWidth) {
+  std::vector<Tensor> arguments;
+  for (const DType t : {DType::i8, DType::i16, DType::i32, DType::i64})
+    arguments.push_back(astype(arange(3), t).sync());
+  round_trip(
+      [](const std::vector<Tensor>& xs) {
+        std::vector<Tensor> out;
+        for (const Tensor& x : xs) out.push_back(maximum(x - 4, -2) + full({}, -3, x.dtype()));
+        return out;
+      },
+      arguments, arguments);
+}
+
 TEST_P(Tracing, RandomNumbersArePartOfTheProgram) {
   manual_seed(5);
   const Trace t = trace([](const Tensor& x) { return x + rand({3}) + randn({3}); }, zeros({3}));
