@@ -10,6 +10,7 @@
 #include "dispatch/table.h"
 #include "ir/custom_op.h"
 #include "ir/error.h"
+#include "ir/keep_forever.h"
 
 namespace fermata {
 
@@ -145,8 +146,8 @@ void recompute_all() {
   if (table().batches > 0) return;
   for (std::size_t i = 0; i < table().all.size(); ++i) recompute(*table().all[i]);  // rows for calls may be added
 }
-/// A kernel that is kept for ever: calls may be running it when it is taken away.
-const KernelFunction* kept(KernelFunction&& kernel) { return new KernelFunction(std::move(kernel)); }
+/// Calls may be running it when it is taken away.
+const KernelFunction* kept(KernelFunction&& kernel) { return keep_forever<KernelFunction>(std::move(kernel)); }
 
 Registration undo_in(std::vector<const KernelFunction*>& list, const KernelFunction* kernel, OperatorRow* row) {
   return Registration([&list, kernel, row] {
@@ -223,7 +224,7 @@ Registration register_schema(Schema schema, std::string doc, std::source_locatio
         1514, format_error(1514, "ValueError", fmt::format("{}: the schema is not that of the kernels", row.name),
                            {{"schema", to_string(schema), ""}, {"kernel", signature_text(*known), first}}, where));
   }
-  row.schema = new Schema(std::move(schema));  // kept: a call may be reading it when it is taken away
+  row.schema = keep_forever<Schema>(std::move(schema));  // a call may be reading it when it is taken away
   set_effect(row.entry.op, row.schema->effect.value_or(Effect::effect));
   row.doc = std::move(doc), row.schema_where = where;
   row.entry.schema.store(row.schema, std::memory_order_release);

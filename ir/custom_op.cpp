@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "ir/error.h"
+#include "ir/keep_forever.h"
 
 namespace fermata {
 namespace {
@@ -55,7 +56,7 @@ Op define_external_op(CustomOp op) {
   }
   const Op value = at->second;
   auto& slot = r.definitions[static_cast<std::size_t>(value) - kOpCount];
-  slot.store(new Definition(std::move(op)), std::memory_order_release);
+  slot.store(keep_forever<Definition>(std::move(op)), std::memory_order_release);
   if (!fresh) renew_op(value);
   if (fresh) r.count.store(count + 1, std::memory_order_release);
   return value;
