@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "ir/error.h"
 #include "runtime/background.h"
 #include "runtime/disk_cache.h"
+#include "runtime/environment.h"
 
 namespace fermata {
 namespace {
@@ -34,7 +34,7 @@ bool host_runs(std::string_view target) {
 }
 
 std::string_view choose_target(std::string& failure_reason) {
-  const char* const forced = std::getenv(kCpuVariable);
+  const char* const forced = environment_variable(kCpuVariable);
   if (forced != nullptr && *forced != '\0' && std::string_view(forced) != "amx") {  // tiles are for products only
     for (const std::string_view target : {"avx512", "avx2"}) {
       if (target != forced) continue;
@@ -53,7 +53,7 @@ std::string_view choose_target(std::string& failure_reason) {
 
 /// Where the plugin may be, best first.
 std::vector<std::filesystem::path> plugin_candidates() {
-  if (const char* const given = std::getenv(kPluginVariable); given != nullptr && *given != '\0') return {given};
+  if (const char* const given = environment_variable(kPluginVariable); given != nullptr && *given != '\0') return {given};
   std::vector<std::filesystem::path> candidates;
   Dl_info here;
   if (dladdr(reinterpret_cast<const void*>(&plugin_candidates), &here) != 0 && here.dli_fname != nullptr) {

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 
 #include "dispatch/backend.h"
 #include "ir/error.h"
+#include "runtime/environment.h"
 
 namespace fermata {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 std::mutex mutex;
 std::string& kinds() {
   static auto* text = new std::string([] {
-    const char* value = std::getenv("FERMATA_DUMP");
+    const char* value = environment_variable("FERMATA_DUMP");
     return value == nullptr ? "" : value;
   }());
   return *text;

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "dispatch/profile.h"
 #include "ir/error.h"
 #include "runtime/bound_plan.h"
+#include "runtime/environment.h"
 
 namespace fermata {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 bool wanted_from_start() {
-  const char* value = std::getenv("FERMATA_TRACE_DISPATCH");
+  const char* value = environment_variable("FERMATA_TRACE_DISPATCH");
   return value != nullptr && std::string_view(value) != "0";
 }
 

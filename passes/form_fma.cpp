@@ -2,14 +2,15 @@
 #include "passes/form_fma.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <string_view>
+
+#include "runtime/environment.h"
 
 namespace fermata {
 namespace {
 
 std::atomic<bool> enabled{[] {
-  const char* value = std::getenv("FERMATA_FMA");
+  const char* value = environment_variable("FERMATA_FMA");
   return value != nullptr && std::string_view(value) == "1";
 }()};
 

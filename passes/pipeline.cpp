@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <mutex>
 
 #include "dispatch/backend.h"
@@ -34,6 +33,7 @@
 #include "passes/plan_memory.h"
 #include "passes/select.h"
 #include "passes/simplify.h"
+#include "runtime/environment.h"
 
 namespace fermata {
 namespace {
@@ -60,7 +60,7 @@ std::mutex mutex;
 std::vector<std::string>& disabled() {
   static auto* names = new std::vector<std::string>([] {
     std::vector<std::string> out;
-    const char* text = std::getenv("FERMATA_DISABLE_PASSES");
+    const char* text = environment_variable("FERMATA_DISABLE_PASSES");
     std::string_view rest = text == nullptr ? "" : text;
     while (!rest.empty()) {
       const std::size_t comma = rest.find(',');
@@ -77,7 +77,7 @@ bool is_disabled(const Pass& pass) {
 }
 bool verifying() {
   static const bool on = [] {
-    const char* value = std::getenv("FERMATA_VERIFY");
+    const char* value = environment_variable("FERMATA_VERIFY");
 #ifdef NDEBUG
     return value != nullptr && std::string_view(value) != "0";
 #else

@@ -10,12 +10,13 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
 #include <xxhash.h>
+
+#include "runtime/environment.h"
 
 namespace fermata {
 namespace {
@@ -34,16 +35,16 @@ struct Header {
 constexpr std::array<char, 8> kMagic = {'F', 'M', 'K', 'E', 'R', 'N', '0', '1'};
 
 std::string default_directory() {
-  if (const char* const given = std::getenv("FERMATA_CACHE_DIR")) return given;
-  if (const char* const caches = std::getenv("XDG_CACHE_HOME"); caches != nullptr && *caches == '/')
+  if (const char* const given = environment_variable("FERMATA_CACHE_DIR")) return given;
+  if (const char* const caches = environment_variable("XDG_CACHE_HOME"); caches != nullptr && *caches == '/')
     return fs::path(caches) / "fermata";
-  if (const char* const home = std::getenv("HOME"); home != nullptr && *home == '/')
+  if (const char* const home = environment_variable("HOME"); home != nullptr && *home == '/')
     return fs::path(home) / ".cache" / "fermata";
   return {};
 }
 
 std::uint64_t default_limit() {
-  const char* const text = std::getenv("FERMATA_CACHE_DIR_LIMIT");
+  const char* const text = environment_variable("FERMATA_CACHE_DIR_LIMIT");
   if (text == nullptr) return kDefaultLimit;
   std::uint64_t bytes = kDefaultLimit;
   std::from_chars(text, text + std::strlen(text), bytes);

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <string>
 
 #include "ir/error.h"
 #include "runtime/allocator.h"
+#include "runtime/environment.h"
 
 namespace fermata {
 namespace {
@@ -20,12 +20,6 @@ std::size_t physical_memory() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   if (pages <= 0 || page <= 0) return std::numeric_limits<std::size_t>::max() / 2;
   return static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
-}
-
-std::size_t limit_from_environment(const char* name, std::size_t otherwise) {
-  const char* text = std::getenv(name);
-  if (text == nullptr || *text < '0' || *text > '9') return otherwise;
-  return std::strtoull(text, nullptr, 10);
 }
 
 std::string readable(std::size_t bytes) {
@@ -39,9 +33,9 @@ std::string readable(std::size_t bytes) {
 }  // namespace
 
 MemoryAccounts::MemoryAccounts()
-    : cache_limit(limit_from_environment("FERMATA_CACHE_LIMIT", physical_memory() / 2)),
-      memory_limit(limit_from_environment("FERMATA_MEMORY_LIMIT", physical_memory())),
-      packed_limit(limit_from_environment("FERMATA_PACKED_LIMIT", physical_memory() / 16)) {}
+    : cache_limit(environment_number("FERMATA_CACHE_LIMIT", physical_memory() / 2)),
+      memory_limit(environment_number("FERMATA_MEMORY_LIMIT", physical_memory())),
+      packed_limit(environment_number("FERMATA_PACKED_LIMIT", physical_memory() / 16)) {}
 
 MemoryAccounts& memory_accounts() {
   static MemoryAccounts* const accounts = new MemoryAccounts;  // never destroyed: static tensors outlive it otherwise

@@ -9,12 +9,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "runtime/environment.h"
 
 namespace fermata {
 namespace {
@@ -39,12 +40,9 @@ void relax() {
 }
 
 int default_thread_count() {
-  if (const char* text = std::getenv("FERMATA_NUM_THREADS")) {
-    char* end = nullptr;
-    const long n = std::strtol(text, &end, 10);
-    if (end != text && *end == '\0' && n >= 1) return static_cast<int>(std::min(n, 1024L));
-  }
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));  // respects the affinity mask
+  // respects the affinity mask
+  const std::uint64_t processors = std::max(1u, std::thread::hardware_concurrency());
+  return static_cast<int>(std::min<std::uint64_t>(environment_number("FERMATA_NUM_THREADS", processors, 1), 1024));
 }
 
 std::atomic<int>& wanted_threads() {

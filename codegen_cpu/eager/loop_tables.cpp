@@ -1,7 +1,7 @@
 // Which instruction set is used: decided once.
 #include "codegen_cpu/eager/loop_tables.h"
 
-#include <cstdlib>
+#include "runtime/environment.h"
 
 namespace fermata::eager {
 namespace {
@@ -29,7 +29,7 @@ constexpr InstructionSet kInstructionSets[] = {
 
 /// The first supported set at or below the one that FERMATA_CPU names.
 const InstructionSet& chosen_set() {
-  const char* wanted = std::getenv("FERMATA_CPU");
+  const char* wanted = environment_variable("FERMATA_CPU");
   const InstructionSet* first = kInstructionSets;
   for (const InstructionSet& set : kInstructionSets)
     if (wanted != nullptr && set.name == wanted) first = &set;

@@ -2,11 +2,12 @@
 #include "codegen_cpu/library/matmul_amx.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #if defined(__x86_64__)
 #include <cpuid.h>
+
+#include "runtime/environment.h"
 #endif
 #if defined(__linux__)
 #include <sys/syscall.h>
@@ -46,7 +47,7 @@ bool system_permits_tiles() {
 }
 
 bool is_allowed() {
-  const char* const wanted = std::getenv("FERMATA_CPU");
+  const char* const wanted = environment_variable("FERMATA_CPU");
   return wanted == nullptr || *wanted == '\0' || std::string_view(wanted) == "amx";
 }
 
@@ -60,7 +61,7 @@ bool has_amx() {
 
 bool splits_f32() {
   static const bool does = [] {
-    const char* const wanted = std::getenv("FERMATA_F32_PRODUCTS");
+    const char* const wanted = environment_variable("FERMATA_F32_PRODUCTS");
     return wanted == nullptr || std::string_view(wanted) != "fma";
   }();
   return does;

@@ -3,10 +3,10 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <string_view>
 
 #include "codegen_cuda/host/executor.h"
+#include "runtime/environment.h"
 
 namespace fermata::gpu {
 namespace {
@@ -44,7 +44,7 @@ std::vector<std::string> toolkit_library(const std::string& name) {
   for (const char* const version : {".13", ".12"}) candidates.push_back(name + version);
   std::vector<std::string> folders;
   for (const char* const variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* const value = std::getenv(variable); value != nullptr && *value != '\0')
+    if (const char* const value = environment_variable(variable); value != nullptr && *value != '\0')
       folders.emplace_back(value);
   folders.emplace_back("/usr/local/cuda");
   for (const std::string& folder : folders)
@@ -91,7 +91,7 @@ template <class T> auto* functions_of(std::string* failure_reason) {
 
 bool on_host_executor() {
   static const bool chosen = [] {
-    const char* const value = std::getenv("FERMATA_CUDA_EXECUTOR");
+    const char* const value = environment_variable("FERMATA_CUDA_EXECUTOR");
     return value != nullptr && std::string_view(value) == "host";
   }();
   return chosen;

@@ -24,6 +24,7 @@
 #include "codegen_cuda/emit/prelude.h"
 #include "codegen_cuda/host/prelude.h"
 #include "runtime/disk_cache.h"
+#include "runtime/environment.h"
 
 extern char** environ;
 
@@ -73,7 +74,7 @@ bool load(HostModule& module, const fs::path& file) {
 }
 
 std::string compiler() {
-  const char* const given = std::getenv("CXX");
+  const char* const given = environment_variable("CXX");
   return given != nullptr && *given != '\0' ? given : "g++";
 }
 

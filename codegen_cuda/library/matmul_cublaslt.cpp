@@ -6,7 +6,6 @@
 
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -19,13 +18,14 @@
 #include "codegen_cuda/runtime/device.h"
 #include "dispatch/kernel_files.h"
 #include "ir/error.h"
+#include "runtime/environment.h"
 
 namespace fermata::gpu {
 namespace {
 
 std::atomic<bool>& tf32() {
   static std::atomic<bool> on = [] {
-    const char* const text = std::getenv("FERMATA_CUDA_TF32");
+    const char* const text = environment_variable("FERMATA_CUDA_TF32");
     return text != nullptr && *text != '\0' && std::string_view(text) != "0";
   }();
   return on;

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <string_view>
 
 #include "codegen_cuda/api/libraries.h"
@@ -21,6 +20,7 @@
 #include "codegen_cuda/runtime/device.h"
 #include "dispatch/dump.h"
 #include "ir/op.h"
+#include "runtime/environment.h"
 
 namespace fermata::gpu {
 namespace {
@@ -52,7 +52,7 @@ constexpr int kSlotsPerBatchAxis = 4;
 
 std::atomic<ChainRule>& rule() {
   static std::atomic<ChainRule> chosen = [] {
-    const char* const text = std::getenv("FERMATA_CUDA_FUSE_PRODUCTS");
+    const char* const text = environment_variable("FERMATA_CUDA_FUSE_PRODUCTS");
     const std::string_view said = text == nullptr ? "" : text;
     return said == "always" ? ChainRule::always : said == "never" ? ChainRule::never : ChainRule::by_cost;
   }();

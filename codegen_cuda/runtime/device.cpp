@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <utility>
 
 #include "codegen_cuda/host/executor.h"
 #include "codegen_cuda/runtime/deferred_check.h"
 #include "ir/error.h"
 #include "runtime/device_run.h"
+#include "runtime/environment.h"
 
 namespace fermata::gpu {
 namespace {
@@ -46,15 +46,12 @@ Devices& devices() {
   return *known;
 }
 
-std::size_t memory_limit(std::size_t otherwise) {
-  const char* const text = std::getenv("FERMATA_CUDA_MEMORY_LIMIT");
-  return text == nullptr || *text == '\0' ? otherwise : static_cast<std::size_t>(std::strtoull(text, nullptr, 10));
-}
+std::size_t memory_limit(std::size_t otherwise) { return environment_number("FERMATA_CUDA_MEMORY_LIMIT", otherwise); }
 
 /// FERMATA_CUDA_SYNC=1: every launch is waited for, so that an error names the one op it belongs to.
 bool waits_for_each() {
   static const bool on = [] {
-    const char* const text = std::getenv("FERMATA_CUDA_SYNC");
+    const char* const text = environment_variable("FERMATA_CUDA_SYNC");
     return text != nullptr && std::string_view(text) != "0" && *text != '\0';
   }();
   return on;

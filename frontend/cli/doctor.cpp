@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "fermata/inspect.h"
 #include "frontend/cli/commands.h"
 #include "frontend/cli/environment_variables.h"
+#include "runtime/environment.h"
 #include "runtime/thread_pool.h"
 
 extern char** environ;
@@ -149,7 +149,7 @@ void report_cuda(Report& report) {
 void report_environment(Report& report) {
   fmt::print("\n{:<24} {:<14} {:<24} {}\n", "environment", "value", "default", "what it sets");
   for (const EnvironmentVariable& v : kEnvironmentVariables) {
-    const char* value = std::getenv(std::string(v.name).c_str());
+    const char* value = environment_variable(std::string(v.name).c_str());
     fmt::print("{:<24} {:<14} {:<24} {}: {}\n", v.name, value == nullptr ? "-" : value, v.otherwise, v.values,
                v.meaning);
   }

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/trace/tracer.h"
 #include "frontend/transforms/vmap/batched.h"
+#include "runtime/environment.h"
 #include "runtime/stats.h"
 
 namespace fermata {
@@ -28,7 +28,7 @@ constexpr std::size_t kMaxCaptures = 64;
 
 std::atomic<bool> check_replay{[] {
 #ifdef NDEBUG
-  const char* value = std::getenv("FERMATA_CHECK_REPLAY");
+  const char* value = environment_variable("FERMATA_CHECK_REPLAY");
   return value != nullptr && std::string_view(value) != "0";
 #else
   return true;

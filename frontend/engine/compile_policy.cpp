@@ -5,7 +5,6 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
-#include <cstdlib>
 #include <exception>
 #include <string_view>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "frontend/engine/interpreter.h"
 #include "passes/pipeline.h"
 #include "runtime/background.h"
+#include "runtime/environment.h"
 #include "runtime/stats.h"
 
 namespace fermata {
@@ -34,7 +34,7 @@ double compile_cost(const Walk& walk) {
 }
 
 CompilePolicy from_environment() {
-  const char* text = std::getenv("FERMATA_COMPILE");
+  const char* text = environment_variable("FERMATA_COMPILE");
   const std::string_view value = text == nullptr ? "" : text;
   return value == "immediate"      ? CompilePolicy::immediate
          : value == "never"        ? CompilePolicy::never

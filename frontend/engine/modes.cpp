@@ -1,13 +1,13 @@
 // See fermata/modes.h. The mode of a thread is whether its keys include Capture.
 #include "fermata/modes.h"
 
-#include <cstdlib>
 #include <string_view>
 
 #include "frontend/engine/startup.h"
 #include "ir/error.h"
 #include "ir/key_set.h"
 #include "runtime/effects.h"
+#include "runtime/environment.h"
 
 namespace fermata {
 
@@ -15,7 +15,7 @@ constinit thread_local bool mode_chosen = false;
 
 bool eager_by_default() {
   static const bool eager = [] {
-    const char* wanted = std::getenv("FERMATA_MODE");
+    const char* wanted = environment_variable("FERMATA_MODE");
     return wanted != nullptr && std::string_view(wanted) == "eager";
   }();
   return eager;

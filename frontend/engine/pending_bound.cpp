@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
-#include <cstdlib>
-#include <cstring>
+#include <limits>
 
 #include "fermata/inspect.h"
+#include "runtime/environment.h"
 #include "runtime/tensor.h"
 #include "runtime/walk.h"
 
@@ -22,9 +21,9 @@ namespace {
 using std::memory_order_relaxed;
 
 std::uint32_t limit_from_environment() {
-  std::uint32_t limit = 512;
-  if (const char* text = std::getenv("FERMATA_PENDING_LIMIT")) std::from_chars(text, text + std::strlen(text), limit);
-  return std::max(limit, 2u);
+  constexpr std::uint64_t kDefault = 512, kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(environment_number("FERMATA_PENDING_LIMIT", kDefault), 2, kMost));
 }
 std::atomic<std::uint32_t> pending_limit{limit_from_environment()};
 
