@@ -2,12 +2,15 @@
 #include "codegen_cpu/jit_compiler.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <mutex>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "codegen_cpu/jit/plugin.h"
@@ -23,6 +26,16 @@ namespace {
 constexpr const char* kPluginFile = "libfermata_llvm.so";
 constexpr const char* kPluginVariable = "FERMATA_LLVM_PLUGIN";
 constexpr const char* kCpuVariable = "FERMATA_CPU";
+
+/// LLVM ends the process where it gets no memory, so there must be some before it starts.
+constexpr std::size_t kRoomToLoad = std::size_t{256} << 20, kRoomToCompile = std::size_t{64} << 20;
+
+bool has_room(std::size_t bytes) {
+  void* const room = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return false;
+  munmap(room, bytes);
+  return true;
+}
 
 /// Whether this processor (and its operating system) runs code for an instruction set.
 bool host_runs(std::string_view target) {
@@ -53,7 +66,8 @@ std::string_view choose_target(std::string& failure_reason) {
 
 /// Where the plugin may be, best first.
 std::vector<std::filesystem::path> plugin_candidates() {
-  if (const char* const given = environment_variable(kPluginVariable); given != nullptr && *given != '\0') return {given};
+  if (const char* const given = environment_variable(kPluginVariable); given != nullptr && *given != '\0')
+    return {given};
   std::vector<std::filesystem::path> candidates;
   Dl_info here;
   if (dladdr(reinterpret_cast<const void*>(&plugin_candidates), &here) != 0 && here.dli_fname != nullptr) {
@@ -107,6 +121,7 @@ struct JitCompiler::Plugin {
   FermataLlvmFree free = nullptr;
   std::string failure_reason;
 
+  explicit Plugin(std::string reason) : failure_reason(std::move(reason)) {}
   Plugin() {
     for (const auto& path : plugin_candidates()) {
       void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
@@ -136,7 +151,12 @@ JitCompiler& JitCompiler::instance() {
 }
 
 const JitCompiler::Plugin& JitCompiler::plugin() {
+  static const Plugin without_memory{"the LLVM plugin cannot be loaded: no memory"};
+  static std::atomic<const Plugin*> loaded{nullptr};
+  if (const Plugin* const known = loaded.load(std::memory_order_acquire)) return *known;
+  if (!has_room(kRoomToLoad)) return without_memory;  // there may be some later
   static const Plugin plugin;
+  loaded.store(&plugin, std::memory_order_release);
   return plugin;
 }
 
@@ -167,6 +187,7 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
                              variant.wide ? std::uint32_t{kFermataLlvmWide} : 0u, variant.streamed};
   if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;
   FermataLlvmResult result;
+  if (!has_room(kRoomToCompile)) throw_unsupported("no memory to compile in");
   plugin().compile(&request, &result);
   const std::unique_ptr<FermataLlvmResult, FermataLlvmFree> owner(&result, plugin().free);
   if (result.error != nullptr) throw_unsupported(result.error);
@@ -196,7 +217,9 @@ std::shared_ptr<const Executable> JitCompiler::compile(const Kernel& kernel, Jit
   if (may_be_kept) {
     try {
       return variable_executable(kept_object(kernel, {}), kernel, wanted);
-    } catch (const ObjectError& error) { DiskCache::instance().discard(key_of(kernel, {}), error.what()); }
+    } catch (const NoMemoryForObject& error) { throw_unsupported(error.what()); } catch (const ObjectError& error) {
+      DiskCache::instance().discard(key_of(kernel, {}), error.what());
+    }
   }
   try {
     return variable_executable(object_for(kernel, dump, wanted), kernel, wanted);

@@ -232,14 +232,14 @@ std::shared_ptr<const LoadedObject> LoadedObject::load(std::string_view object) 
   auto image = std::make_unique<Image>();
   image->size = loader.image_size();
   void* const memory = mmap(nullptr, image->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) refuse("no memory: {}", std::strerror(errno));
+  if (memory == MAP_FAILED) throw NoMemoryForObject(fmt::format("no memory for an object: {}", std::strerror(errno)));
   image->base = static_cast<char*>(memory);
   loader.copy_to(image->base);
   loader.read_symbols();
   loader.relocate();
   image->symbols = loader.global_symbols();
   if (mprotect(image->base, image->size, PROT_READ | PROT_EXEC) != 0)
-    refuse("memory cannot be protected: {}", std::strerror(errno));
+    throw NoMemoryForObject(fmt::format("memory cannot be protected: {}", std::strerror(errno)));
   return std::shared_ptr<const LoadedObject>(new LoadedObject(std::move(image)));
 }
 

@@ -16,6 +16,11 @@ struct ObjectError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Nothing is wrong with the object; the system has no memory for it.
+struct NoMemoryForObject : ObjectError {
+  using ObjectError::ObjectError;
+};
+
 class LoadedObject {
  public:
   /// Copies, relocates and protects. Throws ObjectError.
