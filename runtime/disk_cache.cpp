@@ -1,22 +1,25 @@
 // See disk_cache.h.
 #include "runtime/disk_cache.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <sys/random.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <system_error>
+#include <ctime>
+#include <exception>
+#include <filesystem>
+#include <limits>
 #include <utility>
 
 #include <xxhash.h>
 
 #include "runtime/environment.h"
+#include "runtime/keyed_hash.h"
+#include "runtime/private_folder.h"
 
 namespace fermata {
 namespace {
@@ -24,15 +27,19 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kDefaultLimit = std::uint64_t{256} << 20;
+constexpr std::uint64_t kLargestFile = std::uint64_t{64} << 20;
 constexpr std::string_view kExtension = ".kernel";
-constexpr auto kUseIsNotedAfter = std::chrono::hours(1);
+constexpr const char* kSecret = "secret";
+constexpr std::time_t kUseIsNotedAfter = 3600;
 
-/// How a file begins; key, label and value follow.
+/// How a file begins; key, label and value follow. The hash is that of all that comes after it.
 struct Header {
   std::array<char, 8> magic;
-  std::uint64_t key_bytes, label_bytes, value_bytes, checksum;
+  KeyedHash hash;
+  std::uint64_t key_bytes, label_bytes, value_bytes;
 };
-constexpr std::array<char, 8> kMagic = {'F', 'M', 'K', 'E', 'R', 'N', '0', '1'};
+constexpr std::array<char, 8> kMagic = {'F', 'M', 'K', 'E', 'R', 'N', '0', '2'};
+constexpr std::size_t kHashed = offsetof(Header, key_bytes);
 
 std::string default_directory() {
   if (const char* const given = environment_variable("FERMATA_CACHE_DIR")) return given;
@@ -43,52 +50,16 @@ std::string default_directory() {
   return {};
 }
 
-std::uint64_t default_limit() {
-  const char* const text = environment_variable("FERMATA_CACHE_DIR_LIMIT");
-  if (text == nullptr) return kDefaultLimit;
-  std::uint64_t bytes = kDefaultLimit;
-  std::from_chars(text, text + std::strlen(text), bytes);
-  return bytes;
-}
-
-struct File {
-  explicit File(int descriptor) : fd(descriptor) {}
-  ~File() {
-    if (fd >= 0) close(fd);
-  }
-  File(const File&) = delete;
-  const int fd;
-};
-
-std::optional<std::string> read_file(int fd) {
-  struct stat status;
-  if (fstat(fd, &status) != 0) return std::nullopt;
-  std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t n = read(fd, bytes.data() + done, bytes.size() - done);
-    if (n <= 0) return std::nullopt;
-    done += static_cast<std::size_t>(n);
-  }
-  const auto age = std::chrono::system_clock::now() - std::chrono::system_clock::from_time_t(status.st_mtime);
-  if (age > kUseIsNotedAfter) futimens(fd, nullptr);
-  return bytes;
-}
-
-bool write_file(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return true;
+std::string name_of(std::string_view key) {
+  const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
+  return fmt::format("{:016x}{:016x}{}", hash.high64, hash.low64, kExtension);
 }
 
 struct Content {
   std::string_view key, label, value;
 };
 /// The parts of a file's bytes, or what is wrong with them.
-Content take_apart(std::string_view bytes, std::string& wrong) {
+Content take_apart(std::string_view bytes, const HashKey& secret, std::string& wrong) {
   Header header;
   if (bytes.size() < sizeof(header)) return wrong = "it is cut short", Content{};
   std::memcpy(&header, bytes.data(), sizeof(header));
@@ -97,51 +68,62 @@ Content take_apart(std::string_view bytes, std::string& wrong) {
   if (header.key_bytes > rest.size() || header.label_bytes > rest.size() - header.key_bytes ||
       header.value_bytes != rest.size() - header.key_bytes - header.label_bytes)
     return wrong = "it is cut short", Content{};
-  if (XXH3_64bits(rest.data(), rest.size()) != header.checksum) return wrong = "its checksum differs", Content{};
+  if (keyed_hash(secret, bytes.substr(kHashed)) != header.hash) return wrong = "its checksum differs", Content{};
   return {rest.substr(0, header.key_bytes), rest.substr(header.key_bytes, header.label_bytes),
           rest.substr(header.key_bytes + header.label_bytes)};
 }
 
-struct Found {
-  fs::path path;
-  std::uint64_t bytes;
-  fs::file_time_type used;
-};
-std::vector<Found> files_of(const fs::path& directory) {
-  std::vector<Found> files;
-  std::error_code error;
-  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().extension() != kExtension) continue;
-    std::error_code gone;
-    const std::uint64_t bytes = at->file_size(gone);
-    const auto used = gone ? fs::file_time_type() : at->last_write_time(gone);
-    if (!gone) files.push_back({at->path(), bytes, used});
-  }
-  std::ranges::sort(files, [](const Found& a, const Found& b) { return a.used > b.used; });
+/// The secret of a folder. Nothing if there is none, or, with `wrong`, none that is to be believed.
+std::optional<HashKey> read_secret(const PrivateFolder& folder, std::string& wrong) {
+  HashKey secret;
+  const auto bytes = folder.read(kSecret, sizeof(secret), wrong, kUseIsNotedAfter);
+  if (!bytes) return std::nullopt;
+  if (bytes->size() != sizeof(secret)) return wrong = "it is cut short", std::nullopt;
+  std::memcpy(secret.data(), bytes->data(), sizeof(secret));
+  return secret;
+}
+
+/// Of several processes one wins, and all read what it wrote.
+std::optional<HashKey> make_secret(const PrivateFolder& folder) {
+  HashKey secret;
+  if (getrandom(secret.data(), sizeof(secret), 0) != sizeof(secret)) return std::nullopt;
+  folder.write(kSecret, {reinterpret_cast<const char*>(secret.data()), sizeof(secret)}, true);
+  std::string wrong;
+  return read_secret(folder, wrong);
+}
+
+/// The files that hold values, used last first.
+std::vector<PrivateFolder::File> values_in(const PrivateFolder& folder) {
+  std::vector<PrivateFolder::File> files = folder.files();
+  std::erase_if(files, [](const PrivateFolder::File& file) { return !file.name.ends_with(kExtension); });
+  std::ranges::sort(files, std::ranges::greater(), &PrivateFolder::File::changed);
   return files;
 }
 
 /// Removes what processes that ended in the middle of a store have left.
-std::size_t remove_leftovers(const fs::path& directory, std::chrono::seconds older_than) {
+std::size_t remove_leftovers(const PrivateFolder& folder, std::time_t older_than) {
   std::size_t removed = 0;
-  std::error_code error;
-  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().filename().string().find(std::string(kExtension) + ".") == std::string::npos) continue;
-    std::error_code gone;
-    const auto written = at->last_write_time(gone);
-    if (!gone && fs::file_time_type::clock::now() - written >= older_than) removed += unlink(at->path().c_str()) == 0;
-  }
+  for (const PrivateFolder::File& file : folder.files())
+    if (PrivateFolder::is_unfinished(file.name) && std::time(nullptr) - file.changed >= older_than)
+      removed += folder.remove(file.name);
   return removed;
 }
 
 }  // namespace
+
+struct DiskCache::Folder {
+  std::string path;
+  std::unique_ptr<PrivateFolder> files;
+  HashKey secret;
+};
 
 DiskCache& DiskCache::instance() {
   static DiskCache* const cache = new DiskCache;
   return *cache;
 }
 
-DiskCache::DiskCache() : directory_(default_directory()), limit_(default_limit()) {}
+DiskCache::DiskCache()
+    : directory_(default_directory()), limit_(environment_number("FERMATA_CACHE_DIR_LIMIT", kDefaultLimit)) {}
 
 std::string DiskCache::directory() const {
   const std::lock_guard lock(mutex_);
@@ -150,118 +132,113 @@ std::string DiskCache::directory() const {
 
 std::string DiskCache::set_directory(std::string directory) {
   const std::lock_guard lock(mutex_);
-  checked_ = false;
+  folder_ = nullptr;
+  refused_ = false;
   until_trim_ = 0;
   return std::exchange(directory_, std::move(directory));
 }
 
 std::uint64_t DiskCache::set_limit(std::uint64_t bytes) { return limit_.exchange(bytes); }
 
-fs::path DiskCache::path_of(std::string_view key) const {
-  const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
-  return fs::path(directory()) / fmt::format("{:016x}{:016x}{}", hash.high64, hash.low64, kExtension);
+/// Null where there is none that may be used. One that was removed or taken away is opened anew.
+std::shared_ptr<const DiskCache::Folder> DiskCache::folder(bool make) {
+  const std::lock_guard lock(mutex_);
+  if (directory_.empty() || refused_) return nullptr;
+  if (folder_ != nullptr && folder_->files->is_intact()) return folder_;
+  folder_ = nullptr;
+  std::string why;
+  std::unique_ptr<PrivateFolder> files = PrivateFolder::open(directory_, make, why);
+  if (!why.empty()) {
+    refused_ = true;
+    fmt::print(stderr, "fermata warning: {} is not used: {}\n", directory_, why);
+  }
+  if (files == nullptr) return nullptr;
+  std::optional<HashKey> secret = read_secret(*files, why);
+  if (!why.empty()) {
+    refused_ = !files->remove(kSecret);
+    fmt::print(stderr, "fermata warning: {} is not used and removed: {}\n", (fs::path(directory_) / kSecret).string(),
+               why);
+  }
+  if (!secret && make && !refused_) secret = make_secret(*files);
+  if (secret) folder_ = std::make_shared<const Folder>(directory_, std::move(files), *secret);
+  return folder_;
 }
 
-/// The folder must be ours alone to write to; one that is not there yet will be.
-bool DiskCache::may_use(const fs::path& directory) {
-  if (directory.empty()) return false;
-  if (checked_.load(std::memory_order_acquire)) return usable_.load(std::memory_order_relaxed);
-  struct stat status;
-  if (stat(directory.c_str(), &status) != 0) return true;
-  const bool usable = S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & 022) == 0;
-  if (!usable)
-    fmt::print(stderr,
-               "fermata warning: {} is not used: it is not a folder that only its owner, this user, may write to\n",
-               directory.string());
-  usable_.store(usable, std::memory_order_relaxed);
-  checked_.store(true, std::memory_order_release);
-  return usable;
-}
-
-void DiskCache::report(const fs::path& file, std::string_view why) {
+void DiskCache::report(const Folder& folder, const std::string& file, std::string_view why) {
   ++damaged_;
-  fmt::print(stderr, "fermata warning: {} is not used and removed: {}\n", file.string(), why);
-  unlink(file.c_str());
+  folder.files->remove(file);
+  fmt::print(stderr, "fermata warning: {} is not used and removed: {}\n", (fs::path(folder.path) / file).string(), why);
 }
 
-std::optional<std::string> DiskCache::find(std::string_view key) {
-  const fs::path path = path_of(key);
-  if (!may_use(path.parent_path())) return std::nullopt;
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::optional<std::string> bytes;
-  if (file.fd >= 0) bytes = read_file(file.fd);
-  if (!bytes) return ++misses_, std::nullopt;
+std::optional<std::string> DiskCache::find(std::string_view key) noexcept try {
+  const auto from = folder(false);
+  if (from == nullptr) return ++misses_, std::nullopt;
+  const std::string name = name_of(key);
   std::string wrong;
-  const Content content = take_apart(*bytes, wrong);
-  if (!wrong.empty()) report(path, wrong);
-  if (!wrong.empty() || content.key != key) return ++misses_, std::nullopt;
+  std::optional<std::string> bytes = from->files->read(name, kLargestFile, wrong, kUseIsNotedAfter);
+  Content content;
+  if (bytes) content = take_apart(*bytes, from->secret, wrong);
+  if (!wrong.empty()) report(*from, name, wrong);
+  if (!bytes || !wrong.empty() || content.key != key) return ++misses_, std::nullopt;
   ++hits_;
   return bytes->substr(bytes->size() - content.value.size());
-}
+} catch (const std::exception&) { return ++misses_, std::nullopt; }
 
-void DiskCache::store(std::string_view key, std::string_view label, std::string_view value) {
-  const fs::path path = path_of(key);
-  if (!may_use(path.parent_path())) return;
-  std::error_code error;
-  if (fs::create_directories(path.parent_path(), error))
-    fs::permissions(path.parent_path(), fs::perms::owner_all, error);
-  if (error || !may_use(path.parent_path())) return;
+void DiskCache::store(std::string_view key, std::string_view label, std::string_view value) noexcept try {
+  const std::size_t size = sizeof(Header) + key.size() + label.size() + value.size();
+  const auto to = size > kLargestFile ? nullptr : folder(true);
+  if (to == nullptr) return;
   std::string bytes(sizeof(Header), '\0');
   bytes.append(key).append(label).append(value);
-  const Header header{kMagic, key.size(), label.size(), value.size(),
-                      XXH3_64bits(bytes.data() + sizeof(Header), bytes.size() - sizeof(Header))};
+  Header header{kMagic, {}, key.size(), label.size(), value.size()};
   std::memcpy(bytes.data(), &header, sizeof(header));
-  const fs::path beside = fmt::format("{}.{}.{}", path.string(), getpid(), ++temporaries_);
-  bool written = false;
-  {
-    const File file(open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    written = file.fd >= 0 && write_file(file.fd, bytes);
-  }
-  if (!written || rename(beside.c_str(), path.c_str()) != 0) {
-    unlink(beside.c_str());
-    return;
-  }
+  header.hash = keyed_hash(to->secret, std::string_view(bytes).substr(kHashed));
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  if (!to->files->write(name_of(key), bytes)) return;
   ++stores_;
-  trim_sometimes(bytes.size());
-}
+  trim_sometimes(*to, bytes.size());
+} catch (const std::exception&) {}  // not stored
 
-void DiskCache::discard(std::string_view key, std::string_view why) {
-  if (const fs::path path = path_of(key); access(path.c_str(), F_OK) == 0) report(path, why);
-}
+void DiskCache::discard(std::string_view key, std::string_view why) noexcept try {
+  const auto from = folder(false);
+  if (const std::string name = name_of(key); from != nullptr && from->files->exists(name)) report(*from, name, why);
+} catch (const std::exception&) {}  // it is found to be of no use again
 
 /// Looks at the folder at the first store and whenever a sixteenth of the limit has been written.
-void DiskCache::trim_sometimes(std::uint64_t written) {
+void DiskCache::trim_sometimes(const Folder& folder, std::uint64_t written) {
   const std::uint64_t limit = limit_.load();
   std::uint64_t left = until_trim_.load();
   while (left > written)
     if (until_trim_.compare_exchange_weak(left, left - written)) return;
   until_trim_ = std::max<std::uint64_t>(limit / 16, 1);
   std::uint64_t kept = 0;
-  for (const Found& file : files_of(directory()))
-    if ((kept += file.bytes) > limit) unlink(file.path.c_str());
-  remove_leftovers(directory(), kUseIsNotedAfter);
+  for (const PrivateFolder::File& file : values_in(*folder.files))
+    if (__builtin_add_overflow(kept, file.bytes, &kept) || kept > limit) folder.files->remove(file.name);
+  remove_leftovers(*folder.files, kUseIsNotedAfter);
 }
 
-std::vector<DiskCache::Entry> DiskCache::entries() const {
+std::vector<DiskCache::Entry> DiskCache::entries() {
   std::vector<Entry> entries;
-  const auto now = fs::file_time_type::clock::now();
-  for (const Found& found : files_of(directory())) {
-    const File file(open(found.path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.fd < 0) continue;
-    std::string bytes(static_cast<std::size_t>(found.bytes), '\0'), wrong;
-    const ssize_t n = pread(file.fd, bytes.data(), bytes.size(), 0);
-    bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-    const Content content = take_apart(bytes, wrong);
-    entries.push_back({found.path.filename().string(), wrong.empty() ? std::string(content.label) : "damaged: " + wrong,
-                       found.bytes, std::chrono::duration_cast<std::chrono::seconds>(now - found.used)});
+  const auto from = folder(false);
+  if (from == nullptr) return entries;
+  const std::time_t now = std::time(nullptr);
+  for (const PrivateFolder::File& file : values_in(*from->files)) {
+    std::string wrong, label;
+    const auto bytes = from->files->read(file.name, kLargestFile, wrong, std::numeric_limits<std::time_t>::max());
+    if (bytes) label = take_apart(*bytes, from->secret, wrong).label;
+    if (bytes || !wrong.empty())
+      entries.push_back({file.name, wrong.empty() ? label : "damaged: " + wrong, file.bytes,
+                         std::chrono::seconds(now - file.changed)});
   }
   return entries;
 }
 
 std::size_t DiskCache::clear() {
+  const auto from = folder(false);
+  if (from == nullptr) return 0;
   std::size_t removed = 0;
-  for (const Found& file : files_of(directory())) removed += unlink(file.path.c_str()) == 0;
-  return removed + remove_leftovers(directory(), std::chrono::seconds(0));
+  for (const PrivateFolder::File& file : values_in(*from->files)) removed += from->files->remove(file.name);
+  return removed + remove_leftovers(*from->files, 0);
 }
 
 }  // namespace fermata

@@ -25,6 +25,7 @@
 #include "codegen_cuda/host/prelude.h"
 #include "runtime/disk_cache.h"
 #include "runtime/environment.h"
+#include "runtime/private_folder.h"
 
 extern char** environ;
 
@@ -43,14 +44,20 @@ std::string hash_of(std::string_view text) {
   return fmt::format("{:016x}", XXH3_64bits_withSeed(text.data(), text.size(), preludes));
 }
 
-/// A folder for libraries: that of the kernel cache, or one that goes with the process.
+fs::path new_folder() {
+  std::string pattern = fs::temp_directory_path() / "fermata_host_kernels.XXXXXX";
+  return mkdtemp(pattern.data()) == nullptr ? fs::path() : fs::path(pattern);
+}
+
+/// A folder for libraries: beside the kernel cache, if only this user may write to it, or one that goes with the
+/// process.
 const fs::path& folder() {
   static const fs::path path = [] {
-    const std::string kept = DiskCache::instance().directory();
-    std::error_code ignored;
-    fs::path p = kept.empty() ? fs::temp_directory_path() / fmt::format("fermata_host_kernels.{}", getpid())
-                              : fs::path(kept) / "host_kernels";
-    fs::create_directories(p, ignored);
+    const std::string cache = DiskCache::instance().directory();
+    fs::path kept = cache.empty() ? fs::path() : fs::path(cache) / "host_kernels";
+    std::string refused;
+    if (!kept.empty() && PrivateFolder::open(kept, true, refused) == nullptr) kept.clear();
+    const fs::path p = kept.empty() ? new_folder() : kept;
     if (kept.empty()) {
       static const struct Remover {
         fs::path folder;

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 namespace fermata {
@@ -27,8 +29,20 @@ class DiskCacheTest : public testing::Test {
   }
   fs::path only_file() const {
     fs::path found;
-    for (const auto& entry : fs::directory_iterator(folder_ / "kernels")) found = entry.path();
+    for (const auto& entry : fs::directory_iterator(folder_ / "kernels"))
+      if (entry.path().extension() == ".kernel") found = entry.path();
     return found;
+  }
+  /// What is said when the file, to which something was done, is looked for.
+  std::string said_of(const std::function<void(const fs::path&)>& damage) {
+    cache_.store("key", "label", "value");
+    const fs::path file = only_file();
+    damage(file);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(cache_.find("key"), std::nullopt);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_FALSE(fs::exists(fs::symlink_status(file)));
+    return said.substr(std::min(said.find(".kernel"), said.size()));
   }
 
   DiskCache& cache_ = DiskCache::instance();
@@ -59,23 +73,13 @@ TEST_F(DiskCacheTest, KeepsNothingWithoutAFolder) {
 }
 
 TEST_F(DiskCacheTest, ReportsAndRemovesDamagedFiles) {
-  const auto damaged = [&](auto&& damage) {
-    cache_.store("key", "label", "value");
-    const fs::path file = only_file();
-    damage(file);
-    testing::internal::CaptureStderr();
-    EXPECT_EQ(cache_.find("key"), std::nullopt);
-    EXPECT_FALSE(fs::exists(file));
-    std::string said = testing::internal::GetCapturedStderr();
-    return said.substr(said.find(".kernel"));
-  };
-  EXPECT_EQ(damaged([](const fs::path& file) { fs::resize_file(file, 10); }),
+  EXPECT_EQ(said_of([](const fs::path& file) { fs::resize_file(file, 10); }),
             ".kernel is not used and removed: it is cut short\n");
-  EXPECT_EQ(damaged([](const fs::path& file) { fs::resize_file(file, fs::file_size(file) - 1); }),
+  EXPECT_EQ(said_of([](const fs::path& file) { fs::resize_file(file, fs::file_size(file) - 1); }),
             ".kernel is not used and removed: it is cut short\n");
-  EXPECT_EQ(damaged([](const fs::path& file) { std::ofstream(file) << std::string(100, 'x'); }),
+  EXPECT_EQ(said_of([](const fs::path& file) { std::ofstream(file) << std::string(100, 'x'); }),
             ".kernel is not used and removed: it is no file of this cache\n");
-  EXPECT_EQ(damaged([](const fs::path& file) {
+  EXPECT_EQ(said_of([](const fs::path& file) {
               std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
               out.seekp(-1, std::ios::end) << 'x';
             }),
@@ -84,16 +88,121 @@ TEST_F(DiskCacheTest, ReportsAndRemovesDamagedFiles) {
   EXPECT_EQ(cache_.find("key"), "value");
 }
 
-TEST_F(DiskCacheTest, DoesNotUseAFolderThatOthersMayWriteTo) {
+/// What is put in the place of a file is not waited for, not read into memory whatever its size, and not believed.
+TEST_F(DiskCacheTest, ReportsAndRemovesWhatIsNoFileOfItsOwn) {
+  const auto replaced = [&](auto&& make) {
+    return said_of([&](const fs::path& file) {
+      fs::rename(file, folder_ / "original");
+      make(file);
+    });
+  };
+  EXPECT_EQ(replaced([](const fs::path& file) { ASSERT_EQ(mkfifo(file.c_str(), 0600), 0); }),
+            ".kernel is not used and removed: it is not a regular file\n");
+  EXPECT_EQ(replaced([](const fs::path& file) { fs::create_directory(file); }),
+            ".kernel is not used and removed: it is not a regular file\n");
+  EXPECT_EQ(replaced([&](const fs::path& file) { fs::create_symlink(folder_ / "original", file); }),
+            ".kernel is not used and removed: it is a link\n");
+  EXPECT_EQ(replaced([](const fs::path& file) {
+              std::ofstream(file) << 'x';
+              fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
+              fs::resize_file(file, std::uint64_t{1} << 40);
+            }),
+            ".kernel is not used and removed: it is too large\n");
+  EXPECT_EQ(said_of([](const fs::path& file) { fs::permissions(file, fs::perms::all); }),
+            ".kernel is not used and removed: others may read or write it\n");
+}
+
+TEST_F(DiskCacheTest, BelievesOnlyWhatWasMadeWithItsSecret) {
+  cache_.store("key", "label", "of the planter");
+  fs::rename(only_file(), folder_ / "planted");
+  fs::remove_all(folder_ / "kernels");
+  EXPECT_EQ(said_of([&](const fs::path& file) { fs::rename(folder_ / "planted", file); }),
+            ".kernel is not used and removed: its checksum differs\n");
+  struct stat status;
+  ASSERT_EQ(stat((folder_ / "kernels" / "secret").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  EXPECT_EQ(status.st_size, 16);
+}
+
+TEST_F(DiskCacheTest, MakesAnotherSecretWhereOthersKnowIt) {
+  const fs::path secret = folder_ / "kernels" / "secret";
+  const auto warning = [&](const char* why) {
+    return "fermata warning: " + secret.string() + " is not used and removed: " + why + "\n";
+  };
+  const auto said = [&](auto&& damage) {
+    cache_.store("key", "label", "value");
+    damage();
+    cache_.set_directory(folder_ / "kernels");
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(cache_.find("key"), std::nullopt);
+    EXPECT_EQ(cache_.find("key"), std::nullopt);
+    const std::string text = testing::internal::GetCapturedStderr();
+    testing::internal::CaptureStderr();  // the file is one of the secret before
+    cache_.store("another", "label", "value");
+    EXPECT_EQ(cache_.find("another"), "value");
+    testing::internal::GetCapturedStderr();
+    return text;
+  };
+  EXPECT_EQ(said([&] { fs::permissions(secret, fs::perms::others_read, fs::perm_options::add); }),
+            warning("others may read or write it"));
+  EXPECT_EQ(said([&] { fs::resize_file(secret, 3); }), warning("it is cut short"));
+  EXPECT_EQ(said([&] { fs::remove(secret), fs::create_symlink("elsewhere", secret); }), warning("it is a link"));
+}
+
+TEST_F(DiskCacheTest, StaysWithTheFolderThatItOpened) {
+  cache_.store("key", "label", "value");
+  fs::rename(folder_ / "kernels", folder_ / "moved");
+  fs::create_directory(folder_ / "kernels");
+  EXPECT_EQ(cache_.find("key"), "value");
+  cache_.store("another", "label", "value");
+  EXPECT_TRUE(fs::is_empty(folder_ / "kernels"));
+  EXPECT_EQ(cache_.entries().size(), 2u);
+}
+
+TEST_F(DiskCacheTest, MakesAFolderAgainThatWasRemoved) {
+  cache_.store("key", "label", "value");
+  fs::remove_all(folder_ / "kernels");
+  EXPECT_EQ(cache_.find("key"), std::nullopt);
+  cache_.store("key", "label", "value");
+  EXPECT_EQ(cache_.find("key"), "value");
+}
+
+TEST_F(DiskCacheTest, DoesNotUseAFolderThatIsNotItsOwn) {
+  const auto said = [&] {
+    cache_.set_directory(folder_ / "kernels");
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(cache_.find("key"), std::nullopt);
+    EXPECT_EQ(cache_.find("key"), std::nullopt);
+    cache_.store("key", "label", "value");
+    std::string text = testing::internal::GetCapturedStderr();
+    const std::string begin = "fermata warning: " + (folder_ / "kernels").string() + " is not used: ";
+    EXPECT_TRUE(text.starts_with(begin)) << text;
+    return text.substr(std::min(begin.size(), text.size()));
+  };
   cache_.store("key", "label", "value");
   fs::permissions(folder_ / "kernels", fs::perms::owner_all | fs::perms::others_write);
+  EXPECT_EQ(said(), "it is not a folder that only its owner, this user, may write to\n");
+  fs::permissions(folder_ / "kernels", fs::perms::owner_all);
+  fs::permissions(folder_, fs::perms::all);
+  EXPECT_EQ(said(), "anybody may write to " + fs::canonical(folder_).string() + "\n");
+  fs::permissions(folder_, fs::perms::all | fs::perms::sticky_bit);
   cache_.set_directory(folder_ / "kernels");
+  EXPECT_EQ(cache_.find("key"), "value");
+  fs::rename(folder_ / "kernels", folder_ / "target");
+  fs::create_directory_symlink(folder_ / "target", folder_ / "kernels");
+  EXPECT_EQ(said(), "it is a link, and not a folder itself\n");
+  fs::remove(folder_ / "kernels");
+  std::ofstream(folder_ / "kernels") << 'x';
+  EXPECT_EQ(said(), "it is not a folder that only its owner, this user, may write to\n");
+}
+
+/// A folder that becomes another's while the program runs is not used any longer.
+TEST_F(DiskCacheTest, LooksAtTheFolderEachTime) {
+  cache_.store("key", "label", "value");
+  fs::permissions(folder_ / "kernels", fs::perms::all);
   testing::internal::CaptureStderr();
   EXPECT_EQ(cache_.find("key"), std::nullopt);
-  EXPECT_EQ(cache_.find("key"), std::nullopt);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "fermata warning: " + (folder_ / "kernels").string() +
-                " is not used: it is not a folder that only its owner, this user, may write to\n");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("only its owner, this user, may write to"));
 }
 
 TEST_F(DiskCacheTest, StaysWithinItsLimit) {
