@@ -16,22 +16,6 @@ DispatchKeySet keys_of_stack(const Stack& stack) {
   return keys;
 }
 
-/// The types of the arguments, and how many there are, must be those of the schema.
-void check_stack(const OperatorEntry& entry, const Stack& stack, std::source_location where) {
-  const Schema* schema = entry.schema.load(std::memory_order_acquire);
-  if (schema == nullptr) return;
-  const auto fail = [&](const std::string& what) {
-    throw ValueError(1518, format_error(1518, "ValueError", fmt::format("{}: {}", entry.name, what),
-                                        {{"schema", to_string(*schema), ""}}, where));
-  };
-  if (stack.size() != schema->arguments.size())
-    fail(fmt::format("{} arguments, not {}", stack.size(), schema->arguments.size()));
-  for (std::size_t i = 0; i < stack.size(); ++i)
-    if (!stack[i].fits(schema->arguments[i].type))
-      fail(fmt::format("argument {} is {}, not of type {}", schema->arguments[i].name, to_string(stack[i]),
-                       to_string(schema->arguments[i].type)));
-}
-
 void call_with(const OperatorEntry& entry, DispatchKeySet keys, Stack& stack, std::source_location where) {
   keys = keys & DispatchKeySet(entry.not_fallthrough[keys.column()].load(std::memory_order_relaxed));
   const Call call{entry, keys, where};
@@ -64,6 +48,21 @@ std::string_view next_step(Functionality f) {
 }
 
 }  // namespace
+
+void check_stack(const OperatorEntry& entry, const Stack& stack, std::source_location where) {
+  const Schema* schema = entry.schema.load(std::memory_order_acquire);
+  if (schema == nullptr) return;
+  const auto fail = [&](const std::string& what) {
+    throw ValueError(1518, format_error(1518, "ValueError", fmt::format("{}: {}", entry.name, what),
+                                        {{"schema", to_string(*schema), ""}}, where));
+  };
+  if (stack.size() != schema->arguments.size())
+    fail(fmt::format("{} arguments, not {}", stack.size(), schema->arguments.size()));
+  for (std::size_t i = 0; i < stack.size(); ++i)
+    if (!stack[i].fits(schema->arguments[i].type))
+      fail(fmt::format("argument {} is {}, not of type {}", schema->arguments[i].name, to_string(stack[i]),
+                       to_string(schema->arguments[i].type)));
+}
 
 Call inner_call(const Call& call, ErasedKernel& kernel) {
   const KernelFunction* k = call.kernel;

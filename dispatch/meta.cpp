@@ -55,6 +55,7 @@ std::vector<TensorType> result_types(const OperatorEntry& entry, std::span<const
   std::vector<Tensor> tensors;
   for (const TensorType& t : operands) tensors.push_back(meta_tensor(t));
   Stack stack = decode_arguments(arguments, tensors);
+  check_stack(kernels, stack, where);
   std::vector<TensorType> types;
   const auto add = [&](const Tensor& t) { types.push_back({t.dtype(), t.shape()}); };
   for (const Tensor& t : written_tensors(schema, stack)) add(t);

@@ -69,4 +69,7 @@ external_infer(const OperatorEntry& entry);
 /// "my::scale?" where a name is nearly that of an operator, else what lists them.
 std::string nearest_operator(std::string_view name);
 
+/// ValueError FM1518 unless the number and the types of the arguments are those of the operator's schema.
+void check_stack(const OperatorEntry& entry, const Stack& stack, std::source_location where);
+
 }  // namespace fermata

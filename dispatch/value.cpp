@@ -52,11 +52,24 @@ struct Encoder {
 struct Decoder {
   std::span<const std::int64_t> in;
   std::span<const Tensor> tensors;
+  [[noreturn]] static void fail() { throw_internal("the arguments of a recorded call are damaged"); }
   std::int64_t take() {
     if (in.empty()) throw_internal("the arguments of a recorded call end early");
     const std::int64_t v = in.front();
     in = in.subspan(1);
     return v;
+  }
+  /// How many elements follow, of which each takes a word, or `per_word` of them one.
+  std::size_t take_count(std::size_t per_word = 1) {
+    const auto count = static_cast<std::uint64_t>(take());
+    if (count / per_word > in.size()) fail();
+    return count;
+  }
+  /// The number of one of `count` enumerators.
+  template <class Enum> Enum take_enum(std::size_t count) {
+    const std::int64_t v = take();
+    if (v < 0 || static_cast<std::uint64_t>(v) >= count) fail();
+    return static_cast<Enum>(v);
   }
   Tensor tensor(Tag tag) {
     if (tag == Tag::undefined) return {};
@@ -66,19 +79,20 @@ struct Decoder {
     return t;
   }
   Value next() {
-    const Tag tag = static_cast<Tag>(take());
+    const auto tag = take_enum<Tag>(static_cast<std::size_t>(Tag::floats) + 1);
     switch (tag) {
       case Tag::none: return {};
       case Tag::tensor:
       case Tag::undefined: return tensor(tag);
       case Tag::tensors: {
-        std::vector<Tensor> list(static_cast<std::size_t>(take()));
-        for (Tensor& t : list) t = tensor(static_cast<Tag>(take()));
+        std::vector<Tensor> list(take_count());
+        for (Tensor& t : list)
+          t = tensor(take() == static_cast<std::int64_t>(Tag::undefined) ? Tag::undefined : Tag::tensor);
         return list;
       }
       case Tag::scalar: {
         Scalar s;
-        s.kind = static_cast<DTypeKind>(take());
+        s.kind = take_enum<DTypeKind>(static_cast<std::size_t>(DTypeKind::complex) + 1);
         s.integer = take();
         return s;
       }
@@ -86,30 +100,30 @@ struct Decoder {
       case Tag::floating: return std::bit_cast<double>(take());
       case Tag::boolean: return take() != 0;
       case Tag::string: {
-        std::string s(static_cast<std::size_t>(take()), '\0');
+        std::string s(take_count(sizeof(std::int64_t)), '\0');
         for (std::size_t i = 0; i < s.size(); i += 8) {
           const std::int64_t word = take();
           std::memcpy(s.data() + i, &word, std::min<std::size_t>(8, s.size() - i));
         }
         return s;
       }
-      case Tag::dtype: return static_cast<DType>(take());
+      case Tag::dtype: return take_enum<DType>(kDTypeCount);
       case Tag::device: {
-        const auto backend = static_cast<BackendKey>(take());
+        const auto backend = take_enum<BackendKey>(std::size(kBackendNames));
         return Device(backend, static_cast<int>(take()));
       }
       case Tag::integers: {
-        std::vector<std::int64_t> list(static_cast<std::size_t>(take()));
+        std::vector<std::int64_t> list(take_count());
         for (std::int64_t& v : list) v = take();
         return list;
       }
       case Tag::floats: {
-        std::vector<double> list(static_cast<std::size_t>(take()));
+        std::vector<double> list(take_count());
         for (double& v : list) v = std::bit_cast<double>(take());
         return list;
       }
     }
-    throw_internal("the arguments of a recorded call are damaged");
+    fail();
   }
 };
 

@@ -11,8 +11,9 @@ namespace fermata {
 /// How many windows of `size` elements, `dilation` apart, fit `length` elements where each starts `step` after the one
 /// before; 0 where not even one does.
 constexpr std::int64_t window_count(std::int64_t length, std::int64_t size, std::int64_t step, std::int64_t dilation) {
-  const std::int64_t reach = (size - 1) * dilation + 1;
-  return length < reach ? 0 : (length - reach) / step + 1;
+  std::int64_t reach = 0;
+  if (size < 1 || __builtin_mul_overflow(size - 1, dilation, &reach) || reach >= length) return 0;
+  return (length - 1 - reach) / step + 1;
 }
 
 /// The attributes of convolution and its gradients (ir/ops/convolution.h), by spatial axis.
@@ -30,7 +31,10 @@ struct ConvolutionAttributes {
   std::size_t axes() const { return strides.size(); }
   /// The size of the result along spatial axis i.
   std::int64_t result_size(std::size_t i, std::int64_t x, std::int64_t weight) const {
-    return window_count(x + padding[i] + padding_end[i], weight, strides[i], dilation[i]);
+    std::int64_t padded = 0;
+    if (__builtin_add_overflow(padding[i], padding_end[i], &padded) || __builtin_add_overflow(padded, x, &padded))
+      return 0;
+    return window_count(padded, weight, strides[i], dilation[i]);
   }
 };
 

@@ -34,7 +34,7 @@ struct InferCall {
     throw E(code, format_error(code, kind, headline(what), lines(notes), where, hint));
   }
 
-  /// An attribute as an axis of `of`; it has been normalized by whoever made the call, text apart.
+  /// An attribute as an axis of `of`. It is not negative: whoever makes a call counts axes from the first one.
   unsigned axis(std::int64_t given, const TensorType& of) const;
   /// ValueError FM1370 unless a step or a size is 1 or more.
   void require_positive(std::int64_t value, std::string_view what) const;

@@ -1,6 +1,8 @@
 // See op_traits.h: the table, made from the structs of irregular ops and the families of the others.
 #include "ir/op_traits.h"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "ir/custom_op.h"
@@ -34,6 +36,16 @@ template <class O> std::vector<OpCall> other_example_calls() {
   return calls;
 }
 
+/// Nodes count axes from the first one: kernels, plans and reference read them as they are.
+template <class O> void require_absolute_axes(const O& op, const InferCall& call) {
+  detail::each_field(op, [&]<class F>(const F& field) {
+    if constexpr (detail::Traits<F>::kind == AttributeKind::axis)
+      if (field.value < 0)
+        call.fail<IndexError>(1201, "IndexError",
+                              fmt::format("axis {} is not counted from the first one", field.value));
+  });
+}
+
 template <class O> constexpr OpTraits traits_of() {
   static_assert(is_complete<O>());
   OpTraits t;
@@ -47,7 +59,9 @@ template <class O> constexpr OpTraits traits_of() {
   t.takes_dtype = detail::count_fields<O, detail::IsDType>() != 0;
   t.scalars = detail::count_fields<O, detail::IsScalar>();
   t.infer = [](const InferCall& call) {
-    return decode<O>({call.attributes, call.wanted.shape, call.wanted.dtype, {}, call.subgraphs}).infer(call);
+    const auto op = decode<O>({call.attributes, call.wanted.shape, call.wanted.dtype, {}, call.subgraphs});
+    require_absolute_axes(op, call);
+    return op.infer(call);
   };
   t.relate = [](const OpArguments& arguments, EqualAxes& axes) { decode<O>(arguments).relate(axes); };
   if constexpr (ViewOp<O>) {

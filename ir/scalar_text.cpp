@@ -57,6 +57,7 @@ std::string scalar_to_text(DType dtype, std::uint64_t bits) {
 }
 
 std::optional<std::uint64_t> scalar_from_text(DType dtype, std::string_view text) {
+  if (is_quantized(dtype)) return std::nullopt;
   if (dtype == DType::boolean) {
     if (text == "true") return 1;
     if (text == "false") return 0;

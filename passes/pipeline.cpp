@@ -224,8 +224,7 @@ std::string explain_plan(Graph graph, BackendKey backend) {
 std::size_t step_count(Graph graph, BackendKey backend) {
   const Program program = run_pipeline(std::move(graph), backend, nullptr);
   std::size_t count = 0;
-  for (const PlanStep& step : program.plan->steps)
-    for_each_part(step, [&](const auto&) { ++count; });
+  for (const PlanStep& step : program.plan->steps) for_each_part(step, [&](const auto&) { ++count; });
   return count;
 }
 

@@ -22,7 +22,6 @@
 #include <string_view>
 #include <vector>
 
-
 namespace fermata {
 
 class DiskCache {

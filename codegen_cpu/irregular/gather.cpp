@@ -14,8 +14,8 @@
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/positions.h"
-#include "ir/op_traits.h"
 #include "codegen_cpu/irregular/rows_by_target.h"
+#include "ir/op_traits.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {

@@ -51,20 +51,24 @@ struct ThreeShapes {
     }
   }
   void check_channels() const {
-    const std::int64_t given = x.shape[1], taken = weight.shape[1] * attributes.groups;
-    if (given == taken && weight.shape[0] % attributes.groups == 0) return;
+    const std::int64_t given = x.shape[1];
+    std::int64_t taken = 0;
+    const bool overflow = __builtin_mul_overflow(weight.shape[1], attributes.groups, &taken);
+    if (!overflow && given == taken && weight.shape[0] % attributes.groups == 0) return;
     call.fail<ShapeError>(1072, "ShapeError",
                           fmt::format("channels do not fit ({} and {} groups of {}, with {} filters)", given,
                                       attributes.groups, weight.shape[1], weight.shape[0]));
   }
   std::int64_t size_along(unsigned i) const {
     const std::int64_t length = x.shape[i + 2], filter = weight.shape[i + 2];
-    const std::int64_t padded = length + attributes.padding[i] + attributes.padding_end[i];
     const std::int64_t size = attributes.result_size(i, length, filter);
-    if (filter < 1 || size < 1)
+    if (filter < 1 || size < 1) {
+      const auto padded = static_cast<std::uint64_t>(length) + static_cast<std::uint64_t>(attributes.padding[i]) +
+                          static_cast<std::uint64_t>(attributes.padding_end[i]);
       call.fail<ShapeError>(1073, "ShapeError",
                             fmt::format("a filter of {} elements, {} apart, does not fit {} along axis {}", filter,
                                         attributes.dilation[i], padded, i + 2));
+    }
     return size;
   }
 };
@@ -151,7 +155,7 @@ TensorType Fold::infer(const InferCall& call) const {
   call.require_positive(step.value, "the step"), call.require_positive(dilation.value, "the dilation");
   const std::int64_t axis = this->axis.value;
   Shape expected = x.shape;
-  if (x.shape.rank() < 2 || axis < 0 || axis + 1 >= x.shape.rank() || call.wanted.shape.rank() + 1 != x.shape.rank())
+  if (x.shape.rank() < 2 || axis >= x.shape.rank() - 1 || call.wanted.shape.rank() + 1 != x.shape.rank())
     call.fail<ShapeError>(1075, "ShapeError", fmt::format("no windows along axis {}", axis));
   const auto at = static_cast<unsigned>(axis);
   const std::int64_t length = call.wanted.shape[at], size = x.shape.back();

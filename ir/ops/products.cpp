@@ -86,8 +86,8 @@ TensorType MatmulPacked::infer(const InferCall& call) const {
   if (x.shape.empty()) call.fail<ShapeError>(1010, "ShapeError", "a 0-d tensor has no rows");
   const std::int64_t k = x.shape.back(), columns = this->columns.value;
   // K is padded to the 64 that a block of a library's kernel spans.
-  const bool fits = packed.shape.rank() == 4 && columns >= 0 && packed.shape[0] == (columns + 63) / 64 &&
-                    packed.shape[1] == (k + 63) / 64 * 16 && packed.shape[2] == 64 && packed.shape[3] == 4;
+  const bool fits = packed.shape.rank() == 4 && columns >= 0 && packed.shape[0] == columns / 64 + (columns % 64 != 0) &&
+                    packed.shape[1] == (k / 64 + (k % 64 != 0)) * 16 && packed.shape[2] == 64 && packed.shape[3] == 4;
   if (!fits) call.fail<ShapeError>(1050, "ShapeError", fmt::format("the blocks are not those of [{}, {}]", k, columns));
   Shape shape = x.shape;
   shape[shape.rank() - 1u] = columns;
