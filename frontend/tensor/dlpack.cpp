@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -14,6 +16,7 @@
 #include "fermata/ops.h"
 #include "fermata/values.h"
 #include "frontend/ops/calls.h"
+#include "frontend/tools/io/file.h"
 #include "ir/error.h"
 #include "ir/infer.h"
 
@@ -70,27 +73,52 @@ struct CallDeleter {
   }
 };
 
+[[noreturn]] void throw_invalid(const char* what, Location where) {
+  throw ValueError(1344, format_error(1344, "ValueError", fmt::format("from_dlpack: {}", what), {}, where));
+}
+
+/// The sizes; ValueError FM1344 where what is given cannot be a tensor.
+std::span<const std::int64_t> checked_sizes(const DLTensor& t, DType dtype, Location where) {
+  if (t.ndim < 0) throw_invalid("the number of axes is negative", where);
+  if (t.ndim > static_cast<int>(kMaxRank))
+    throw ShapeError(
+        1003, format_error(1003, "ShapeError", fmt::format("from_dlpack: {} axes, more than {}", t.ndim, kMaxRank), {},
+                           where));
+  if (t.ndim > 0 && t.shape == nullptr) throw_invalid("there are axes, and no sizes", where);
+  const std::span<const std::int64_t> sizes(t.shape, static_cast<std::size_t>(t.ndim));
+  const std::int64_t count = check_shape("from_dlpack", sizes, dtype, where);
+  if (count == 0) return sizes;
+  if (t.data == nullptr) throw_invalid("there are elements, and no data", where);
+  std::int64_t reach = 0, step = 0;  // how many bytes the last element may be away from the first
+  bool overflow = t.byte_offset > std::uint64_t{INT64_MAX};
+  for (std::size_t axis = 0; t.strides != nullptr && axis < sizes.size(); ++axis) {
+    overflow |= t.strides[axis] == INT64_MIN || __builtin_mul_overflow(std::abs(t.strides[axis]), sizes[axis], &step);
+    overflow |= __builtin_add_overflow(reach, step, &reach);
+  }
+  overflow |= __builtin_mul_overflow(reach, static_cast<std::int64_t>(byte_size(dtype)), &reach);
+  if (overflow) throw_invalid("the strides leave the memory", where);
+  return sizes;
+}
+
 /// The elements in row-major order.
-std::vector<std::byte> gathered(const DLTensor& from, std::span<const std::int64_t> sizes, std::size_t bytes) {
-  const std::int64_t count = element_count(sizes);
-  std::vector<std::byte> elements(static_cast<std::size_t>(count) * bytes);
-  const std::vector<std::int64_t> dense = [&] {
-    const Shape strides = dense_strides(sizes);
-    return std::vector<std::int64_t>(strides.begin(), strides.end());
-  }();
-  const std::span<const std::int64_t> strides =
-      from.strides != nullptr ? std::span<const std::int64_t>(from.strides, sizes.size()) : dense;
+void gather(const DLTensor& from, std::span<const std::int64_t> sizes, std::size_t bytes, std::byte* to) {
+  const auto count = static_cast<std::size_t>(element_count(sizes));
+  if (count == 0) return;
   const auto* const base = static_cast<const std::byte*>(from.data) + from.byte_offset;
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::int64_t offset = 0, rest = i;
+  const Shape dense = dense_strides(sizes);
+  if (from.strides == nullptr || std::ranges::equal(std::span(from.strides, sizes.size()), dense)) {
+    std::memcpy(to, base, count * bytes);
+    return;
+  }
+  const std::span<const std::int64_t> strides(from.strides, sizes.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    std::int64_t offset = 0, rest = static_cast<std::int64_t>(i);
     for (std::size_t axis = sizes.size(); axis-- > 0;) {
       offset += rest % sizes[axis] * strides[axis];
       rest /= sizes[axis];
     }
-    std::memcpy(elements.data() + static_cast<std::size_t>(i) * bytes, base + offset * static_cast<std::int64_t>(bytes),
-                bytes);
+    std::memcpy(to + i * bytes, base + offset * static_cast<std::int64_t>(bytes), bytes);
   }
-  return elements;
 }
 
 }  // namespace
@@ -127,6 +155,7 @@ DLManagedTensor* to_dlpack(const Tensor& x, Location where) {
 }
 
 Tensor from_dlpack(DLManagedTensor* managed, Location where) {
+  if (managed == nullptr) throw_invalid("there is no tensor", where);
   const std::unique_ptr<DLManagedTensor, CallDeleter> owned(managed);
   const DLTensor& t = managed->dl_tensor;
   if (t.device.device_type != kDLCPU)
@@ -138,10 +167,15 @@ Tensor from_dlpack(DLManagedTensor* managed, Location where) {
                                   fmt::format("from_dlpack: no counterpart of type code {} with {} bits and {} lanes",
                                               t.dtype.code, t.dtype.bits, t.dtype.lanes),
                                   {}, where));
-  const std::span<const std::int64_t> sizes(t.shape, static_cast<std::size_t>(t.ndim));
-  check_shape("from_dlpack", sizes, *dtype, where);
-  const std::vector<std::byte> elements = gathered(t, sizes, byte_size(*dtype));
-  return from_buffer(elements.data(), *dtype, sizes, where);
+  const std::span<const std::int64_t> sizes = checked_sizes(t, *dtype, where);
+  void* data = nullptr;
+  Tensor x = new_tensor(*dtype, Shape(sizes), &data);
+  auto* const elements = static_cast<std::byte*>(data);
+  gather(t, sizes, byte_size(*dtype), elements);
+  if (*dtype == DType::boolean)
+    for (std::byte& b : std::span(elements, static_cast<std::size_t>(element_count(sizes))))
+      b = std::byte{b != std::byte{0}};
+  return x;
 }
 
 }  // namespace fermata

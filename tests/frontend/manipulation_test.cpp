@@ -182,6 +182,53 @@ TEST(DLPack, ReadsStridesAndGivesBack) {
             "FM1101 DTypeError: from_dlpack: no counterpart of type code 2 with 32 bits and 2 lanes\n  at   HERE");
   EXPECT_EQ(deleted, 2);
 }
+
+TEST(DLPack, RefusesWhatIsNoTensor) {
+  float elements[6] = {1, 2, 3, 4, 5, 6};
+  std::int64_t sizes[] = {2, 3}, strides[] = {3, 1};
+  static int deleted = 0;
+  deleted = 0;
+  int given = 0;
+  DLManagedTensor managed{};
+  managed.deleter = [](DLManagedTensor*) { ++deleted; };
+  const auto said = [&](auto&& change) {
+    DLTensor& t = managed.dl_tensor;
+    sizes[0] = 2, sizes[1] = 3, strides[0] = 3, strides[1] = 1;
+    t.data = elements, t.device = {kDLCPU, 0}, t.ndim = 2, t.dtype = {kDLFloat, 32, 1};
+    t.shape = sizes, t.strides = strides, t.byte_offset = 0;
+    change(t);
+    ++given;
+    try {
+      from_dlpack(&managed);
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return text.substr(0, text.find('\n'));
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said([](DLTensor&) {}), "");
+  EXPECT_EQ(said([](DLTensor& t) { t.ndim = -1; }), "FM1344 ValueError: from_dlpack: the number of axes is negative");
+  EXPECT_EQ(said([](DLTensor& t) { t.ndim = 1'000'000; }),
+            "FM1003 ShapeError: from_dlpack: 1000000 axes, more than 16");
+  EXPECT_EQ(said([](DLTensor& t) { t.shape = nullptr; }),
+            "FM1344 ValueError: from_dlpack: there are axes, and no sizes");
+  EXPECT_EQ(said([](DLTensor& t) { t.data = nullptr; }),
+            "FM1344 ValueError: from_dlpack: there are elements, and no data");
+  EXPECT_EQ(said([](DLTensor& t) { t.data = nullptr, t.shape[1] = 0; }), "");
+  EXPECT_EQ(said([](DLTensor& t) { t.shape[0] = -2; }), "FM1002 ShapeError: from_dlpack: a size is negative");
+  EXPECT_EQ(said([](DLTensor& t) { t.shape[0] = INT64_MAX; }),
+            "FM1005 ShapeError: from_dlpack: too many elements for a 64-bit size");
+  EXPECT_EQ(said([](DLTensor& t) { t.shape[0] = std::int64_t{1} << 50, t.strides[0] = 0; }).substr(0, 24),
+            "FM3001 OutOfMemoryError:");
+  for (const std::int64_t stride : {INT64_MIN, INT64_MAX, INT64_MAX / 4})
+    EXPECT_EQ(said([&](DLTensor& t) { t.strides[0] = stride; }),
+              "FM1344 ValueError: from_dlpack: the strides leave the memory");
+  EXPECT_EQ(said([](DLTensor& t) { t.byte_offset = UINT64_MAX; }),
+            "FM1344 ValueError: from_dlpack: the strides leave the memory");
+  EXPECT_EQ(deleted, given);
+  EXPECT_EQ(message<ValueError>([&] { from_dlpack(nullptr); }),
+            "FM1344 ValueError: from_dlpack: there is no tensor\n  at   HERE");
+}
 #endif
 
 }  // namespace
