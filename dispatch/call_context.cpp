@@ -5,6 +5,7 @@
 #include <deque>
 #include <mutex>
 #include <unordered_map>
+#include "ir/fork.h"
 
 namespace fermata {
 
@@ -22,7 +23,7 @@ struct Hash {
 };
 
 struct Contexts {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::deque<CallContext> all;  // number - 1; elements stay where they are
   std::unordered_map<CallContext, std::uint32_t, Hash> numbers;
 };

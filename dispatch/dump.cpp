@@ -9,12 +9,13 @@
 
 #include "dispatch/backend.h"
 #include "ir/error.h"
+#include "ir/fork.h"
 #include "runtime/environment.h"
 
 namespace fermata {
 namespace {
 
-std::mutex mutex;
+ForkSafeMutex mutex;
 std::string& kinds() {
   static auto* text = new std::string([] {
     const char* value = environment_variable("FERMATA_DUMP");

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "ir/error.h"
+#include "ir/fork.h"
 #include "runtime/stats.h"
 
 namespace fermata {
@@ -21,7 +22,7 @@ struct Cache {
     std::shared_ptr<const Executable> executable;
     std::uint64_t last_used;
   };
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::unordered_map<std::string, Entry> kernels;
   std::uint64_t clock = 0;
 

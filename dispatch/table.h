@@ -8,6 +8,7 @@
 #include "dispatch/kernel_table.h"
 #include "dispatch/registration.h"
 #include "ir/custom_op.h"
+#include "ir/fork.h"
 
 namespace fermata {
 
@@ -28,7 +29,7 @@ struct OperatorTable {
   /// Makes the row if there is none.
   OperatorRow& row(const std::string& name);
 
-  std::recursive_mutex mutex;
+  ForkSafe<std::recursive_mutex> mutex;
   int batches = 0;
   std::unique_ptr<OperatorRow[]> built_in;                            // by Op
   std::array<std::atomic<OperatorRow*>, kMaxExternalOps> external{};  // by Op minus kOpCount; never freed

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "ir/error.h"
+#include "ir/fork.h"
 #include "ir/keep_forever.h"
 
 namespace fermata {
@@ -22,12 +23,12 @@ struct Definition {
   }
   CustomOp op;
   OpInfo info;
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::array<std::unique_ptr<const Formula>, kDTypeCount> formulas;
 };
 
 struct Registry {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::unordered_map<std::string, Op> by_name;
   std::array<std::atomic<Definition*>, kMaxExternalOps> definitions{};
   std::atomic<std::size_t> count{0};

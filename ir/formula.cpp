@@ -5,6 +5,7 @@
 
 #include "ir/custom_op.h"
 #include "ir/error.h"
+#include "ir/fork.h"
 #include "ir/formula_rows.h"
 #include "ir/monoids.h"
 #include "ir/op.h"
@@ -81,7 +82,7 @@ template <class Monoid, class T> ReduceFormula record_reduce() {
 
 /// Formulas are recorded once, under a lock, and never change or move after.
 template <class F> struct Cache {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::array<std::array<const F*, kDTypeCount>, kOpCount> made{};
   template <class Make> const F& get(Op op, DType t, Make&& make) {
     std::lock_guard lock(mutex);

@@ -23,6 +23,7 @@
 #include "dispatch/backend.h"
 #include "dispatch/dump.h"
 #include "ir/error.h"
+#include "ir/fork.h"
 #include "ir/ops/reduce.h"
 #include "passes/batch_calls.h"
 #include "passes/chain_products.h"
@@ -56,7 +57,7 @@ constexpr Pass kPipeline[] = {
     {"plan_memory", &plan_memory, false, false},
 };
 
-std::mutex mutex;
+ForkSafeMutex mutex;
 std::vector<std::string>& disabled() {
   static auto* names = new std::vector<std::string>([] {
     std::vector<std::string> out;

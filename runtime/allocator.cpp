@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 
+#include "ir/fork.h"
 #include "runtime/memory_accounts.h"
 #include "runtime/prepacked_weights.h"
 
@@ -66,6 +67,8 @@ class SharedBlocks {
     Magazines* magazines;
     Lease *previous = nullptr, *next = nullptr;
   };
+  /// In a process that was forked: the threads of the one before are not there.
+  void forget_other_threads();
   /// False once the thread is ending: its blocks then come from and go to the shared lists one by one.
   static bool enter();
   /// Hands a thread's own blocks of the class to the shared lists.
@@ -81,10 +84,10 @@ class SharedBlocks {
   Magazine pop(std::uint32_t c);
   Magazine carve(std::uint32_t c);
 
-  std::mutex mutex_;  // of the lists and the register
+  ForkSafeMutex mutex_;  // of the lists and the register
   std::array<SharedMagazine*, BlockPool::kClasses> lists_{};
   Lease* leases_ = nullptr;
-  std::mutex slab_mutex_;  // held while a slab is mapped, which may trim the lists: so always taken before mutex_
+  ForkSafeMutex slab_mutex_;  // held while a slab is mapped, which may trim the lists: so always taken before mutex_
   std::byte* slab_ = nullptr;
   std::atomic<std::size_t> slab_bytes_{0};
 };
@@ -92,7 +95,10 @@ class SharedBlocks {
 namespace {
 
 SharedBlocks& shared_blocks() {
-  static SharedBlocks* const blocks = new SharedBlocks;  // never destroyed: static tensors are released after it
+  static SharedBlocks* const blocks = [] {
+    at_fork(ForkStage::memory, {{}, {}, [] { shared_blocks().forget_other_threads(); }});
+    return new SharedBlocks;  // never destroyed: static tensors are released after it
+  }();
   return *blocks;
 }
 
@@ -124,6 +130,11 @@ SharedBlocks::Lease::~Lease() {
   const std::lock_guard lock(shared.mutex_);
   (previous != nullptr ? previous->next : shared.leases_) = next;
   if (next != nullptr) next->previous = previous;
+}
+
+void SharedBlocks::forget_other_threads() {
+  while (leases_ != nullptr && leases_->magazines != BlockPool::local_) leases_ = leases_->next;
+  if (leases_ != nullptr) leases_->previous = leases_->next = nullptr;
 }
 
 bool SharedBlocks::enter() {

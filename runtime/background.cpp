@@ -1,7 +1,6 @@
 // See background.h.
 #include "runtime/background.h"
 
-#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "ir/fork.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -33,16 +33,22 @@ class Background {
     changed_.notify_all();
   }
   void wait() {
-    std::unique_lock lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return work_.empty() && !busy_; });
   }
   /// A fork leaves the child without the thread, so nothing may be half done: not here, nor in what the work uses.
   void before_fork() {
-    std::unique_lock lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++forks_;
     changed_.wait(lock, [this] { return !busy_; });
-    static_cast<void>(lock.release());
   }
-  void after_fork() { mutex_.unlock(); }
+  void after_fork() {
+    {
+      const std::lock_guard lock(mutex_);
+      --forks_;
+    }
+    changed_.notify_all();
+  }
 
   void end() {
     {
@@ -57,8 +63,8 @@ class Background {
  private:
   void loop() {
     static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness));  // of a thread, on Linux
-    for (std::unique_lock lock(mutex_);;) {
-      changed_.wait(lock, [this] { return ended_ || !work_.empty(); });
+    for (std::unique_lock<std::mutex> lock(mutex_);;) {
+      changed_.wait(lock, [this] { return ended_ || (!work_.empty() && forks_ == 0); });
       if (ended_) return;
       const std::function<void()> next = std::move(work_.front());
       work_.pop_front();
@@ -71,10 +77,11 @@ class Background {
     }
   }
 
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
   std::thread thread_;
+  int forks_ = 0;  // that are about to happen
   bool started_ = false, busy_ = false, ended_ = false;
 };
 
@@ -87,8 +94,9 @@ Background& background() {
   static const bool made = [] {
     current = new Background;
     std::atexit(end_current);
-    pthread_atfork([] { current.load()->before_fork(); }, [] { current.load()->after_fork(); },
-                   [] { current = new Background; });  // the thread of the old one is not there to be joined
+    at_fork(ForkStage::background, {[] { current.load()->before_fork(); }, [] { current.load()->after_fork(); },
+                                    // The thread of the old one is not there to be joined.
+                                    [] { current = new Background; }});
     return true;
   }();
   static_cast<void>(made);

@@ -22,6 +22,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/fork.h"
+
 namespace fermata {
 
 class DiskCache {
@@ -62,7 +64,7 @@ class DiskCache {
   void report(const Folder& folder, const std::string& file, std::string_view why);
   void trim_sometimes(const Folder& folder, std::uint64_t written);
 
-  mutable std::mutex mutex_;  // of the next three
+  mutable ForkSafeMutex mutex_;  // of the next three
   std::string directory_;
   std::shared_ptr<const Folder> folder_;
   bool refused_ = false;

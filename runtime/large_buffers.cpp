@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 
+#include "ir/fork.h"
 #include "runtime/allocator.h"
 #include "runtime/memory_accounts.h"
 
@@ -31,7 +32,7 @@ class LargeBuffers {
   /// Returns buffers, the oldest first, until so many bytes are free; gives the number of bytes.
   std::size_t evict(std::size_t bytes);
 
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;
   std::multimap<std::size_t, Cached> cached_;  // by size; equal sizes in order of arrival
   std::uint64_t clock_ = 0;
 };

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/fork.h"
 #include "runtime/plan.h"
 
 namespace fermata {
@@ -56,7 +57,7 @@ class PlanCache {
  private:
   PlanEntryPtr find_shared(std::span<const std::uint32_t> key);
   void evict();
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;
   std::unordered_multimap<std::uint64_t, PlanEntryPtr> plans_;
   std::string last_miss_;
   std::atomic<std::uint64_t> clock_{0}, generation_{0};

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "ir/error.h"
+#include "ir/fork.h"
 #include "runtime/memory_accounts.h"
 
 namespace fermata {
@@ -14,7 +15,7 @@ namespace {
 constexpr std::size_t kMostEntries = 8;
 
 struct Register {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   PrepackedWeights* first = nullptr;
 };
 Register& all_copies() {

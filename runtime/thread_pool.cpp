@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/fork.h"
 #include "runtime/environment.h"
 
 namespace fermata {
@@ -178,8 +179,11 @@ bool ThreadPool::run(std::int64_t begin, std::int64_t end, std::int64_t chunk, B
 }
 
 ThreadPool& pool() {
-  static ThreadPool* const p = new ThreadPool;  // never destroyed: static destructors may still compute
-  return *p;
+  static std::atomic<ThreadPool*> current = [] {
+    at_fork(ForkStage::memory, {{}, {}, [] { current = new ThreadPool; }});  // the threads of the old one are not there
+    return new ThreadPool;  // never destroyed: static destructors may still compute
+  }();
+  return *current.load(std::memory_order_relaxed);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #ifdef FERMATA_KISSFFT_FOUND
 #include <kissfft.hh>
 
+#include "ir/fork.h"
 #include "ir/op_traits.h"
 #include "ir/ops/linalg.h"
 #include "ir/shape.h"
@@ -104,7 +105,7 @@ class Transform {
 /// The transforms used last: their tables cost as much as several lines.
 std::shared_ptr<const Transform> transform_of(std::int64_t n, bool inverse) {
   constexpr std::size_t kKept = 32;
-  static std::mutex mutex;
+  static ForkSafeMutex mutex;
   static std::map<std::pair<std::int64_t, bool>, std::shared_ptr<const Transform>> kept;
   const std::lock_guard lock(mutex);
   if (const auto found = kept.find({n, inverse}); found != kept.end()) return found->second;

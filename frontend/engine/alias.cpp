@@ -16,6 +16,7 @@
 #include "frontend/transforms/trace/tracer.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
+#include "ir/fork.h"
 #include "ir/view.h"
 
 namespace fermata {
@@ -137,7 +138,7 @@ Node* derive_view(TensorImpl* impl) {
     const Attributes arguments{.wanted = {value.dtype(), step.sizes}, .integers = step.attributes, .scalars = {}};
     value = value_of_view(step.op, value, arguments, {});
   }
-  static std::mutex publishing;  // of all views: it is held for a few instructions, after a write in place only
+  static ForkSafeMutex publishing;  // of all views: it is held for a few instructions, after a write in place only
   Node* old = nullptr;
   {
     const std::lock_guard lock(publishing);

@@ -8,6 +8,8 @@
 #include <functional>
 #include <mutex>
 
+#include "ir/fork.h"
+
 namespace fermata {
 namespace {
 
@@ -23,7 +25,7 @@ struct Claim {
   ThreadId thread;
 };
 struct Shard {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::condition_variable released;
   std::vector<Claim> claims;
   auto find(const Node* node) { return std::ranges::find(claims, node, &Claim::node); }
@@ -59,8 +61,8 @@ class Wait {
   struct Entry {
     ThreadId waiting, owner;
   };
-  static std::mutex& mutex() {
-    static auto* mutex = new std::mutex;  // outlives every static tensor
+  static ForkSafeMutex& mutex() {
+    static auto* mutex = new ForkSafeMutex;  // outlives every static tensor
     return *mutex;
   }
   static std::vector<Entry>& all() {
@@ -76,7 +78,7 @@ bool Claims::take(std::span<Node* const> nodes) {
   const ThreadId me = this_thread();
   for (Node* const node : nodes) {
     Shard& shard = shard_of(node);
-    std::unique_lock lock(shard.mutex);
+    std::unique_lock<std::mutex> lock(shard.mutex);
     if (!node->pending()) {
       lock.unlock();
       release();

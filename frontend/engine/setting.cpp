@@ -7,6 +7,7 @@
 #include "frontend/engine/capture_scope.h"
 #include "frontend/ops/calls.h"
 #include "ir/error.h"
+#include "ir/fork.h"
 
 namespace fermata {
 namespace {
@@ -36,7 +37,7 @@ double Setting::read(bool only_zero) const {
 }
 
 const Tensor& Setting::tensor() const {
-  static std::mutex mutex;  // of all: threads may record functions that share one
+  static ForkSafeMutex mutex;  // of all: threads may record functions that share one
   const std::lock_guard lock(mutex);
   if (!cell_.defined()) cell_ = Tensor(leaf_of(value_), DispatchKeySet(BackendKey::cpu) | Functionality::dense);
   return cell_;

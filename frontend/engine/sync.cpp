@@ -17,6 +17,7 @@
 #include "frontend/engine/interpreter.h"
 #include "ir/custom_op.h"
 #include "ir/error.h"
+#include "ir/fork.h"
 #include "passes/pipeline.h"
 #include "runtime/backend_memory.h"
 #include "runtime/bound_plan.h"
@@ -49,15 +50,24 @@ class Player {
   };
   void play(std::span<Node* const> roots, const char* reason);
   static void prepare_thread();
+  static void stop_for_fork();
+  static void go_on_after_fork();
+  static void begin_in_child();
 
  private:
   static Player& mine();
   struct Inside {
-    explicit Inside(Player& p) : player(p) { ++player.epoch_; }
+    explicit Inside(Player& p) : player(p) {
+      ++player.epoch_;
+      if (forks.load() != 0) [[unlikely]]
+        player.let_fork();
+    }
     /// Only this thread writes it; who sees it late waits longer.
     ~Inside() { player.epoch_.store(player.epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
     Player& player;
   };
+
+  void let_fork();
 
   static Player* take();
   Player() : next_(players.load()) {
@@ -79,11 +89,15 @@ class Player {
   static void cut(std::span<Node* const> nodes);
   void collect(bool wait);
 
+  static constexpr int kForkedInside = -1;              // this process began in the middle of somebody's sync
+  static inline std::atomic<int> forks{0};              // that are about to happen
   static inline std::atomic<int> threads{0};            // that have a player
   static inline std::atomic<Player*> players{nullptr};  // only grows; players of ended threads are taken over
   alignas(64) std::atomic<std::uint64_t> epoch_{0};
   std::atomic<bool> taken_{true};
   bool plays_ = false;
+  std::atomic<const void*> user_{nullptr};  // an address of the thread that plays
+  bool is_inner_ = false;                   // what a kernel of a plan asks for
   Player* next_;
   FewCalls few_;
   Walk walk_;
@@ -123,7 +137,8 @@ Player& Player::mine() {
 Player::Use::Use() : player_(&mine()) {
   if (player_->plays_) [[unlikely]]
     outer_ = std::exchange(player_, take());
-  player_->plays_ = true;
+  player_->plays_ = true, player_->is_inner_ = outer_ != nullptr;
+  player_->user_.store(&thread_keys, std::memory_order_relaxed);
 }
 
 Player::Use::~Use() {
@@ -135,6 +150,49 @@ Player::Use::~Use() {
   outer_->readers_.insert(outer_->readers_.end(), player_->readers_.begin(), player_->readers_.end());
   player_->waiting_.clear(), player_->readers_.clear();
   player_->taken_ = false;
+}
+
+/// A fork that is about to happen goes first: in the child nobody would end this sync.
+void Player::let_fork() {
+  while (forks.load() != 0) {
+    if (forks.load() == kForkedInside) {
+      ++epoch_;
+      throw UnsupportedError(
+          2031, format_error(2031, "UnsupportedError",
+                             "this process was forked while another thread computed, and cannot compute itself", {}, {},
+                             "fork before, or run another program in it"));
+    }
+    if (is_inner_) return;
+    ++epoch_;
+    for (int now = forks.load(); now > 0; now = forks.load()) forks.wait(now);
+    ++epoch_;
+  }
+}
+
+void Player::stop_for_fork() {
+  ++forks;
+  constexpr auto kPatience = std::chrono::seconds(10);
+  const auto begin = std::chrono::steady_clock::now();
+  for (const Player* p = players.load(); p != nullptr; p = p->next_)
+    while (p->epoch_.load() % 2 != 0 && p->user_.load() != &thread_keys &&
+           std::chrono::steady_clock::now() - begin < kPatience)
+      std::this_thread::yield();
+}
+
+void Player::go_on_after_fork() {
+  --forks;
+  forks.notify_all();
+}
+
+void Player::begin_in_child() {
+  forks = 0, threads = 1;
+  for (Player* p = players.load(); p != nullptr; p = p->next_) {
+    if (p->user_.load() == &thread_keys) continue;
+    if (p->epoch_.load() % 2 != 0)
+      forks = kForkedInside;
+    else
+      p->taken_ = false;
+  }
 }
 
 void Player::play(std::span<Node* const> roots, const char* reason) {
@@ -449,6 +507,7 @@ void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_lo
 void install_sync() {
   tensor_hooks.materialize = &materialize;
   prepare_thread = &Player::prepare_thread;
+  at_fork(ForkStage::syncs, {&Player::stop_for_fork, &Player::go_on_after_fork, &Player::begin_in_child});
   tensor_hooks.written = [](TensorImpl* impl) {
     if (in_capture_scope()) [[unlikely]]
       capture_scope->written(impl);

@@ -6,6 +6,7 @@
 #include "frontend/engine/capture_scope.h"
 #include "frontend/transforms/autograd/autograd_rules.h"
 #include "frontend/transforms/vmap/batched.h"
+#include "ir/fork.h"
 #include "runtime/allocator.h"
 
 namespace fermata {
@@ -41,7 +42,7 @@ GradEdge view_edge(const Tensor& tensor) {
   const GradState* base = grad_state(view.base);
   if (base == nullptr || !base->edge) return {};
   // Threads may share a view that none of them writes.
-  static std::mutex mutex;
+  static ForkSafeMutex mutex;
   const std::lock_guard lock(mutex);
   GradState& state = ensure_grad_state(tensor);
   if (!state.edge || state.base_edge != base->edge || state.base_version != view.base->version) {

@@ -1,0 +1,98 @@
+// See fork.h.
+#include "ir/fork.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace fermata {
+namespace {
+
+constexpr std::size_t kStages = static_cast<std::size_t>(ForkStage::memory) + 1;
+/// A mutex that is not free after so long belongs to who forks.
+constexpr auto kPatience = std::chrono::seconds(10);
+
+struct Forks {
+  std::mutex mutex;  // of the two lists; held over a fork
+  std::array<std::vector<ForkHandlers>, kStages> handlers;
+  std::vector<detail::ForkSafeBase*> mutexes;
+  std::vector<detail::ForkSafeBase*> held;
+
+  Forks();
+  void take_mutexes();
+  void before();
+  void after(std::function<void()> ForkHandlers::*handler);
+};
+Forks& forks() {
+  static Forks* const all = new Forks;  // outlives every static mutex
+  return *all;
+}
+
+Forks::Forks() {
+  pthread_atfork([] { forks().before(); }, [] { forks().after(&ForkHandlers::in_parent); },
+                 [] { forks().after(&ForkHandlers::in_child); });
+}
+
+/// Without waiting for one while another is held, so that no order has to be kept. Whoever makes one meanwhile may hold
+/// another.
+void Forks::take_mutexes() {
+  const auto begin = std::chrono::steady_clock::now();
+  for (bool patient = true;; patient = std::chrono::steady_clock::now() - begin < kPatience) {
+    mutex.lock();
+    held.clear();
+    held.reserve(mutexes.size());
+    for (detail::ForkSafeBase* const m : mutexes)
+      if (m->try_to_lock())
+        held.push_back(m);
+      else if (patient)
+        break;
+    if (held.size() == mutexes.size() || !patient) return;
+    for (detail::ForkSafeBase* const m : held) m->let_go();
+    mutex.unlock();
+    std::this_thread::yield();
+  }
+}
+
+void Forks::before() {
+  for (auto& stage : handlers)
+    for (const ForkHandlers& h : stage)
+      if (h.before) h.before();
+  take_mutexes();
+}
+
+void Forks::after(std::function<void()> ForkHandlers::*handler) {
+  for (detail::ForkSafeBase* const m : held) m->let_go();
+  mutex.unlock();
+  for (auto stage = handlers.rbegin(); stage != handlers.rend(); ++stage)
+    for (const ForkHandlers& h : *stage)
+      if (h.*handler) (h.*handler)();
+}
+
+}  // namespace
+
+void at_fork(ForkStage stage, ForkHandlers given) {
+  Forks& all = forks();
+  const std::lock_guard lock(all.mutex);
+  all.handlers[static_cast<std::size_t>(stage)].push_back(std::move(given));
+}
+
+namespace detail {
+
+ForkSafeBase::ForkSafeBase() {
+  Forks& all = forks();
+  const std::lock_guard lock(all.mutex);
+  all.mutexes.push_back(this);
+}
+
+ForkSafeBase::~ForkSafeBase() {
+  Forks& all = forks();
+  const std::lock_guard lock(all.mutex);
+  std::erase(all.mutexes, this);
+}
+
+}  // namespace detail
+}  // namespace fermata
