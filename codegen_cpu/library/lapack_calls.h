@@ -9,19 +9,28 @@
 #undef complex
 #undef I
 
+#include "ir/error.h"
+
 namespace fermata::lapack {
+
+/// Gives back what a routine says of its matrix. That it had no memory says nothing of the matrix.
+inline lapack_int checked(lapack_int outcome) {
+  if (outcome == LAPACK_WORK_MEMORY_ERROR || outcome == LAPACK_TRANSPOSE_MEMORY_ERROR)
+    throw OutOfMemoryError(3001, format_error(3001, "OutOfMemoryError", "LAPACK cannot allocate a work array", {}, {}));
+  return outcome;
+}
 
 // FERMATA_LAPACK(name, parameters, arguments, s, d, c, z): one overload for each type T, real part R.
 #define FERMATA_LAPACK(name, parameters, arguments, s, d, c, z) \
   template <class T, class R> lapack_int name parameters {      \
     if constexpr (std::is_same_v<T, float>)                     \
-      return LAPACKE_##s arguments;                             \
+      return checked(LAPACKE_##s arguments);                    \
     else if constexpr (std::is_same_v<T, double>)               \
-      return LAPACKE_##d arguments;                             \
+      return checked(LAPACKE_##d arguments);                    \
     else if constexpr (std::is_same_v<T, std::complex<float>>)  \
-      return LAPACKE_##c arguments;                             \
+      return checked(LAPACKE_##c arguments);                    \
     else                                                        \
-      return LAPACKE_##z arguments;                             \
+      return checked(LAPACKE_##z arguments);                    \
   }
 constexpr int kByColumns = LAPACK_COL_MAJOR;
 
