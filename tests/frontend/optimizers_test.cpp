@@ -54,6 +54,27 @@ TEST_P(Optimizers, SgdFollowsItsFormula) {
   EXPECT_TRUE(plain.state().empty());
 }
 
+/// A run that is interrupted before its first step or after some, and goes on with another object, is the same run.
+TEST_P(Optimizers, SgdGoesOnFromItsState) {
+  for (const double dampening : {0.0, 0.5})
+    for (const int before : {0, 1, 3}) {
+      const optim::SgdOptions options{.learning_rate = 0.1, .momentum = 0.9, .dampening = dampening};
+      const auto step = [](optim::SGD& sgd, const Tensor& x, int i) {
+        sgd.step(std::vector<Tensor>{x.detach() * 0.5 + i});
+      };
+      const Tensor whole = full({3}, 2, DType::f64).requires_grad_(), parts = full({3}, 2, DType::f64).requires_grad_();
+      optim::SGD unbroken({whole}, options), first({parts}, options), second({parts}, options);
+      for (int i = 0; i < 6; ++i) step(unbroken, whole, i);
+      for (int i = 0; i < before; ++i) step(first, parts, i);
+      const std::vector<Tensor> kept = first.state(), place = second.state();
+      ASSERT_EQ(kept.size(), dampening == 0 ? 1u : 2u);
+      ASSERT_EQ(place.size(), kept.size());
+      for (std::size_t i = 0; i < kept.size(); ++i) place[i].assign(kept[i]);
+      for (int i = before; i < 6; ++i) step(second, parts, i);
+      EXPECT_EQ(parts.to_vector<double>(), whole.to_vector<double>()) << dampening << " " << before;
+    }
+}
+
 struct Moments {
   double m = 0, v = 0;
 };

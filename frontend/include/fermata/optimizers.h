@@ -81,8 +81,9 @@ class SGD : public Optimizer {
  private:
   /// What part of a gradient is added to the velocity: all of the first one. f64.
   Tensor undamped_share(std::size_t i, bool is_first, Location where);
-  std::vector<Tensor> velocity_;  // undefined before the first step with momentum
+  std::vector<Tensor> velocity_;  // undefined until there is momentum
   std::vector<Tensor> started_;   // f64, where there is dampening: 1 if there was a step with momentum, else 0
+  std::vector<bool> has_moved_;   // whether there was such a step of this object
 };
 
 struct AdamOptions {

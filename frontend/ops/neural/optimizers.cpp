@@ -110,9 +110,15 @@ SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& chosen, Location wher
     : Optimizer(std::move(parameters), where),
       options(chosen),
       velocity_(this->parameters().size()),
-      started_(velocity_.size()) {
+      started_(velocity_.size()),
+      has_moved_(velocity_.size()) {
   if (options.nesterov && (options.momentum <= 0 || options.dampening != 0))
     fail_parameter("SGD", "nesterov needs momentum and no dampening", where);
+  if (options.momentum.is_zero()) return;
+  for (std::size_t i = 0; i < velocity_.size(); ++i) {
+    velocity_[i] = remembered(this->parameters()[i], where);
+    if (!options.dampening.is_zero()) started_[i] = zeros({}, DType::f64, device(velocity_[i]), where);
+  }
 }
 
 std::vector<Tensor> SGD::state() const {
@@ -127,8 +133,9 @@ void SGD::update(std::size_t i, const Tensor& value, const Tensor& gradient, Loc
   VjpTensor g = options.maximize ? -VjpTensor(gradient) : VjpTensor(gradient);
   if (!options.weight_decay.is_zero()) g = g + VjpTensor(value) * of_option(value, options.weight_decay);
   if (!options.momentum.is_zero()) {
-    const bool is_first = !velocity_[i].defined();
-    if (is_first) velocity_[i] = outside([&] { return remembered(parameters()[i], where); }, where);
+    const bool is_first = !has_moved_[i];
+    has_moved_[i] = true;
+    if (!velocity_[i].defined()) velocity_[i] = outside([&] { return remembered(parameters()[i], where); }, where);
     const VjpTensor momentum = of_option(value, options.momentum);
     const VjpTensor added =
         options.dampening.is_zero() ? g : g * vjp::cast(undamped_share(i, is_first, where), g.dtype());
