@@ -121,7 +121,7 @@ void demo(const Options& options) {
                                           {"final_loss_eager", eager.losses.empty() ? 0 : eager.losses.back()},
                                           {"final_loss_compiled", compiled.losses.empty() ? 0 : compiled.losses.back()},
                                           {"threads", thread_count()}};
-  write_file("demo", options.json, figures.dump(2) + "\n", {});
+  write_file("demo", options.json, {figures.dump(2), "\n"}, {});
 }
 
 }  // namespace

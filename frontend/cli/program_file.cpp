@@ -7,6 +7,7 @@
 #include <charconv>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "fermata/fermata.h"
 #include "frontend/tools/io/file.h"
@@ -96,10 +97,22 @@ std::map<ValueId, std::string> given_files(const std::vector<std::string>& assig
   return files;
 }
 
+/// A file that a program names itself: regular, and in the folder of the program or below. A program from somebody else
+/// opens nothing else.
+std::string file_beside(const std::string& program, std::string_view name) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(program).parent_path(), path = folder / name;
+  std::error_code error;
+  const fs::path whole = fs::canonical(path, error), home = fs::canonical(folder.empty() ? "." : folder, error);
+  const bool is_below = std::ranges::mismatch(home, whole).in1 == home.end();
+  if (!error && (!is_below || !fs::is_regular_file(whole, error)))
+    throw_input(fmt::format("{} names {}, which is no file in its folder", program, name), "name it with --input");
+  return path.string();  // where it is not there, loading says so
+}
+
 std::map<ValueId, std::string> listed_files(const std::string& program) {
   std::map<ValueId, std::string> files;
   const std::string text = read_file("fermata", program, {});
-  const std::filesystem::path folder = std::filesystem::path(program).parent_path();
   constexpr std::string_view kBefore = "// %", kBetween = " = \"";
   for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
     end = std::min(text.find('\n', begin), text.size());
@@ -113,7 +126,7 @@ std::map<ValueId, std::string> listed_files(const std::string& program) {
     if (!line.starts_with(kBetween)) continue;
     line.remove_prefix(kBetween.size());
     if (const std::size_t quote = line.find('"'); quote != std::string_view::npos)
-      files[id] = (folder / line.substr(0, quote)).string();
+      files[id] = file_beside(program, line.substr(0, quote));
   }
   return files;
 }

@@ -133,6 +133,31 @@ TEST_F(Cli, RunRefusesInputsThatDoNotFit) {
             "FM1332 ValueError: --input x.csv: no number of an input and file\n  hint as in --input %0=x.npy\n");
 }
 
+TEST_F(Cli, ProgramsNameFilesInTheirFolderOnly) {
+  std::filesystem::create_directories("folder/below");
+  write("outside.csv", "0,1,2\n3,4,5\n");
+  write("folder/x.csv", "0,1,2\n3,4,5\n");
+  write("folder/below/x.csv", "0,1,2\n3,4,5\n");
+  std::filesystem::create_symlink("../outside.csv", "folder/link.csv");
+  std::filesystem::create_symlink("below", "folder/also");
+  for (const char* const name : {"x.csv", "below/x.csv", "also/x.csv", "below/../x.csv"}) {
+    write("folder/p.ir", std::string("// %0 = \"") + name + "\"\n" + kProgram);
+    EXPECT_EQ(run_program("fermata run folder/p.ir").status, 0) << name;
+  }
+  const std::string absolute = std::filesystem::absolute("outside.csv").string();
+  for (const std::string& name : {std::string("../outside.csv"), absolute, std::string("/etc/passwd"),
+                                  std::string("link.csv"), std::string("below"), std::string("/dev/zero")}) {
+    write("folder/p.ir", "// %0 = \"" + name + "\"\n" + kProgram);
+    const Outcome refused = run_program("fermata run folder/p.ir");
+    EXPECT_EQ(refused.status, 1) << name;
+    EXPECT_EQ(refused.err, "FM1332 ValueError: folder/p.ir names " + name +
+                               ", which is no file in its folder\n  hint name it with --input\n");
+  }
+  EXPECT_EQ(run_program("fermata run folder/p.ir --input %0=outside.csv").status, 0);
+  EXPECT_EQ(run_program("fermata run folder/p.ir --input %0=/dev/zero").err,
+            "FM1601 FileError: load_csv: /dev/zero: is a device\n");
+}
+
 TEST_F(Cli, OptRunsPassesInOrder) {
   write("p.ir",
         "%0 = input : f32[4]\n%1 = exp(%0) : f32[4]\n%2 = cast(%0) : f32[4]\n%3 = tanh(%2) : f32[4]\nreturn %3\n");

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <thread>
 
 #include "fermata/fermata.h"
 #include "fermata/io.h"
@@ -172,6 +173,23 @@ TEST_F(Io, NpyComesBackForEveryDtype) {
     EXPECT_EQ(y.dtype(), t) << name(t);
     EXPECT_EQ(y.shape(), Shape({2, 3})) << name(t);
     EXPECT_EQ(y.to_vector<double>(), (std::vector<double>{0, 1, 1, 1, 0, 1})) << name(t);
+  }
+}
+
+TEST_F(Io, NpyIsWrittenFromViewsAndReadFromPipes) {
+  const Tensor x = reshape(arange(6, DType::f32), {2, 3});
+  save_npy("a.npy", x.mT());
+  EXPECT_EQ(load_npy("a.npy").to_vector<int>(), (std::vector<int>{0, 3, 1, 4, 2, 5}));
+  const std::string whole = contents("a.npy");
+  for (const std::size_t bytes : {whole.size(), whole.size() - 3, std::size_t{20}, std::size_t{4}, std::size_t{0}}) {
+    std::filesystem::remove("pipe");
+    ASSERT_EQ(mkfifo("pipe", 0600), 0);
+    std::thread writer([&] { std::ofstream("pipe", std::ios::binary) << whole.substr(0, bytes); });
+    if (bytes == whole.size())
+      EXPECT_EQ(load_npy("pipe").to_vector<int>(), (std::vector<int>{0, 3, 1, 4, 2, 5}));
+    else
+      EXPECT_THROW(load_npy("pipe"), FileError) << bytes;
+    writer.join();
   }
 }
 

@@ -154,7 +154,7 @@ void save_csv(const std::string& path, const Tensor& x, const CsvFormat& format,
     }
   });
   if (!known) throw_dtype("save_csv", x.dtype(), "it writes bool and real dtypes", where);
-  write_file("save_csv", path, text, where);
+  write_file("save_csv", path, {text}, where);
 }
 
 }  // namespace fermata

@@ -2,11 +2,14 @@
 #include "frontend/tools/io/file.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "ir/error.h"
@@ -38,27 +41,61 @@ void throw_dtype(std::string_view function, DType dtype, std::string_view takes,
                                       {}, where, takes));
 }
 
-std::string read_file(std::string_view function, const std::string& path, std::source_location where) {
-  const FilePtr file(std::fopen(path.c_str(), "rb"));
-  if (file == nullptr) throw_system(1601, function, path, "cannot be opened", errno, where);
-  constexpr std::size_t kChunk = std::size_t{1} << 20;
-  std::string bytes;
-  for (std::size_t got = kChunk; got == kChunk;) {
-    const std::size_t before = bytes.size();
-    bytes.resize(before + kChunk);
-    got = std::fread(bytes.data() + before, 1, kChunk, file.get());
-    bytes.resize(before + got);
+InputFile::InputFile(std::string_view function, const std::string& path, std::source_location where)
+    : function_(function), path_(path), where_(where), file_(std::fopen(path.c_str(), "rb")) {
+  if (file_ == nullptr) throw_system(1601, function, path, "cannot be opened", errno, where);
+  const int descriptor = fileno(file_.get());
+  struct stat status;
+  if (fstat(descriptor, &status) != 0) throw_system(1601, function, path, "cannot be read", errno, where);
+  // Devices such as /dev/zero do not end. Pipes do.
+  if (S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && isatty(descriptor) == 0))
+    throw FileError(1601,
+                    format_error(1601, "FileError", fmt::format("{}: {}: is a device", function, path), {}, where));
+  if (S_ISREG(status.st_mode)) size_ = static_cast<std::size_t>(status.st_size);
+}
+
+std::size_t InputFile::read(void* to, std::size_t bytes) {
+  const std::size_t got = std::fread(to, 1, bytes, file_.get());
+  if (got < bytes && std::ferror(file_.get()) != 0)
+    throw_system(1601, function_, path_, "cannot be read", errno, where_);
+  position_ += got;
+  return got;
+}
+
+std::size_t InputFile::append(std::string& text, std::size_t bytes) {
+  constexpr std::size_t kChunk = std::size_t{1} << 20;  // what a file says of its length need not be true
+  const std::size_t begin = text.size();
+  for (bool more = true; more && bytes > 0;) {
+    const std::size_t before = text.size(), chunk = std::min(bytes, kChunk);
+    text.resize(before + chunk);
+    const std::size_t got = read(text.data() + before, chunk);
+    text.resize(before + got);
+    bytes -= got, more = got == chunk;
   }
-  if (std::ferror(file.get()) != 0) throw_system(1601, function, path, "cannot be read", errno, where);
+  return text.size() - begin;
+}
+
+std::optional<std::size_t> InputFile::rest() const {
+  if (!size_) return std::nullopt;
+  return *size_ - std::min(*size_, position_);
+}
+
+std::string read_file(std::string_view function, const std::string& path, std::source_location where) {
+  InputFile file(function, path, where);
+  std::string bytes;
+  bytes.reserve(file.rest().value_or(0));
+  file.append(bytes, std::numeric_limits<std::size_t>::max());
   return bytes;
 }
 
-void write_file(std::string_view function, const std::string& path, std::string_view bytes,
+void write_file(std::string_view function, const std::string& path, std::initializer_list<std::string_view> parts,
                 std::source_location where) {
   const std::string beside = fmt::format("{}.{}.partial", path, getpid());
   FilePtr file(std::fopen(beside.c_str(), "wb"));
   if (file == nullptr) throw_system(1602, function, path, "cannot be written", errno, where);
-  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
+  bool written = true;
+  for (const std::string_view bytes : parts)
+    written = written && std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
   if (written && std::fclose(file.release()) == 0 && std::rename(beside.c_str(), path.c_str()) == 0) return;
   const int error = errno;
   file.reset();

@@ -1,6 +1,10 @@
 // Whole files, and the errors of reading and writing them.
 #pragma once
 
+#include <cstdio>
+#include <initializer_list>
+#include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -20,10 +24,34 @@ namespace fermata {
 [[noreturn]] void throw_dtype(std::string_view function, DType dtype, std::string_view takes,
                               std::source_location where);
 
-/// The bytes of a file; FM1601 FileError if it cannot be read.
+/// A file that is read from its beginning; FM1601 FileError if it cannot be.
+class InputFile {
+ public:
+  InputFile(std::string_view function, const std::string& path, std::source_location where);
+  /// Reads so many bytes, or up to the end of the file; gives their number.
+  std::size_t read(void* to, std::size_t bytes);
+  /// The same, appended to `text`.
+  std::size_t append(std::string& text, std::size_t bytes);
+  /// Bytes from the present place to the end; nothing for a pipe.
+  std::optional<std::size_t> rest() const;
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::string_view function_;
+  const std::string& path_;
+  std::source_location where_;
+  std::unique_ptr<std::FILE, Close> file_;
+  std::optional<std::size_t> size_;
+  std::size_t position_ = 0;
+};
+/// The bytes of a file.
 std::string read_file(std::string_view function, const std::string& path, std::source_location where);
-/// Writes beside the file and renames, so that a failure leaves an earlier file as it was; FM1602 FileError.
-void write_file(std::string_view function, const std::string& path, std::string_view bytes, std::source_location where);
+/// Writes the parts one after the other, beside the file, and renames, so that a failure leaves an earlier file as it
+/// was; FM1602 FileError.
+void write_file(std::string_view function, const std::string& path, std::initializer_list<std::string_view> parts,
+                std::source_location where);
 
 /// A tensor on the CPU over new memory, which `*data` points to.
 Tensor new_tensor(DType dtype, const Shape& shape, void** data);

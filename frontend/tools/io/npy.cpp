@@ -143,24 +143,45 @@ void copy_transposed(const Shape& shape, std::size_t width, const char* from, ch
   }
 }
 
+/// The header, and nothing of what follows it.
+std::string read_head(InputFile& file, const std::string& path, Location where) {
+  std::string head;
+  file.append(head, 12);
+  if (!head.starts_with(kMagic) || head.size() < 12) return head;
+  const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(head[i])); };
+  const bool is_first_version = byte(6) == 1;
+  const std::size_t end = (is_first_version ? 10 : 12) +
+                          (byte(8) | byte(9) << 8 | (is_first_version ? 0 : byte(10) << 16 | byte(11) << 24));
+  if (end <= head.size()) return head;
+  const std::size_t missing = end - head.size();
+  if (file.rest().value_or(missing) < missing) throw_malformed("load_npy", path, "ends within its header", where);
+  file.append(head, missing);
+  return head;
+}
+
 }  // namespace
 
 Tensor load_npy(const std::string& path, Location where) {
-  const std::string bytes = read_file("load_npy", path, where);
-  const Header header = HeaderReader(path, bytes, where).read();
+  InputFile file("load_npy", path, where);
+  const std::string head = read_head(file, path, where);
+  const Header header = HeaderReader(path, head, where).read();
   const std::size_t width = byte_size(header.dtype);
   const std::size_t needed = static_cast<std::size_t>(element_count(header.shape)) * width;
-  if (bytes.size() - header.data_begin < needed)
-    throw_malformed("load_npy", path,
-                    fmt::format("has {} bytes of elements, not {}", bytes.size() - header.data_begin, needed), where);
+  const auto require = [&](std::size_t there) {
+    if (there < needed)
+      throw_malformed("load_npy", path, fmt::format("has {} bytes of elements, not {}", there, needed), where);
+  };
+  require(file.rest().value_or(needed));
   void* data = nullptr;
   Tensor x = new_tensor(header.dtype, header.shape, &data);
   char* const to = static_cast<char*>(data);
-  const char* const from = bytes.data() + header.data_begin;
-  if (header.fortran_order)
-    copy_transposed(header.shape, width, from, to);
-  else if (needed != 0)
-    std::memcpy(to, from, needed);
+  if (header.fortran_order) {
+    std::string columns;
+    require(file.append(columns, needed));
+    copy_transposed(header.shape, width, columns.data(), to);
+  } else {
+    require(file.read(to, needed));
+  }
   if (header.big_endian)
     for (std::size_t part = byte_size(real_dtype(header.dtype)), at = 0; at != needed; at += part)
       std::reverse(to + at, to + at + part);
@@ -182,18 +203,12 @@ void save_npy(const std::string& path, const Tensor& x, Location where) {
   header.append(kAlignment - 1 - (before + header.size()) % kAlignment, ' ');
   header += '\n';
 
-  std::string bytes(kMagic);
-  bytes += {'\1', '\0', static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
-  bytes += header;
-  const auto append = [&]<class T>() {
-    for (const T value : stored_elements<T>(x, where)) {
-      char element[sizeof(T)];
-      std::memcpy(element, &value, sizeof(T));
-      bytes.append(element, sizeof(T));
-    }
-  };
-  if (!visit_real(x.dtype(), append)) visit_complex(x.dtype(), append);
-  write_file("save_npy", path, bytes, where);
+  std::string head(kMagic);
+  head += {'\1', '\0', static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
+  head += header;
+  const HostElements elements(x, "save_npy", where);
+  const std::size_t bytes = static_cast<std::size_t>(elements.count()) * byte_size(x.dtype());
+  write_file("save_npy", path, {head, {static_cast<const char*>(elements.data()), bytes}}, where);
 }
 
 }  // namespace fermata

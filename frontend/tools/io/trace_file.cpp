@@ -54,7 +54,7 @@ void save_trace(const Trace& trace, const std::string& path, Location where) {
     save_npy((program.parent_path() / name).string(), elements, where);
     return fmt::format(" = \"{}\"", name);
   };
-  write_file("save_trace", path, text_of(trace, save), where);
+  write_file("save_trace", path, {text_of(trace, save)}, where);
 }
 
 }  // namespace fermata
