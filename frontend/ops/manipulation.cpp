@@ -110,7 +110,7 @@ Tensor repeat(const Tensor& given, std::int64_t count, std::optional<std::int64_
   stretched.push_back(0);
   std::copy_backward(stretched.begin() + at + 1, stretched.end() - 1, stretched.end());
   stretched[at + 1] = count;
-  result[at] *= count;
+  if (__builtin_mul_overflow(result[at], count, &result[at])) result[at] = INT64_MAX;  // as many as cannot be
   return reshape(broadcast_to(expand_dims(x, static_cast<std::int64_t>(at) + 1, where), stretched, where), result,
                  where);
 }
@@ -120,7 +120,12 @@ Tensor repeat(const Tensor& given, const Tensor& given_counts, std::optional<std
   require_defined("repeat", given, where), require_defined("repeat", given_counts, where);
   const Tensor x = axis ? given : reshape(given, -1, where);
   const unsigned at = normalize_axis("repeat", axis.value_or(0), type_of(x), where);
-  Tensor counts = given_counts;
+  if (!is_integer(given_counts.dtype()))
+    throw DTypeError(1103,
+                     format_error(1103, "DTypeError",
+                                  fmt::format("repeat: counts must be integers, not {}", name(given_counts.dtype())),
+                                  describe(given_counts), where));
+  Tensor counts = astype(given_counts, DType::i64, where);
   if (counts.rank() <= 1 && counts.element_count() == 1) counts = broadcast_to(counts, x.shape()[at], where);
   if (counts.rank() != 1 || counts.size(0) != x.shape()[at])
     throw ShapeError(

@@ -45,6 +45,8 @@ TEST_P(Manipulation, RollRepeatTile) {
   EXPECT_EQ(roll(zeros({0, 3}), 1, 0).shape(), (Shape{0, 3}));
   EXPECT_EQ(ints(repeat(x, 2)), (Ints{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5}));
   EXPECT_EQ(repeat(x, 0, 1).shape(), (Shape{2, 0}));
+  for (const DType t : {DType::u8, DType::i32, DType::u64})
+    EXPECT_EQ(ints(repeat(x, astype(tensor({2, 0, 1}), t), 1)), (Ints{0, 0, 2, 3, 3, 5}));
   EXPECT_EQ(ints(repeat(x, tensor({2, 0, 1}), 1)), (Ints{0, 0, 2, 3, 3, 5}));
   EXPECT_EQ(ints(repeat(x, tensor({2, 0, 1}), 1, 3)), (Ints{0, 0, 2, 3, 3, 5}));
   EXPECT_EQ(ints(tile(tensor({1, 2}), {2, 2})), (Ints{1, 2, 1, 2, 1, 2, 1, 2}));
@@ -134,6 +136,10 @@ TEST(ManipulationErrors, SayWhatIsWrong) {
               repeat(ones({2, 3}), -1, 0);
             }),
             "FM1317 ValueError: repeat: -1 times\n  x    f32[2, 3]\n  at   HERE");
+  EXPECT_THROW(repeat(ones({2, 3}), INT64_MAX, 0), ShapeError);
+  EXPECT_THROW(repeat(ones({2}), full({}, std::int64_t{1} << 50, DType::u64)).sync(), OutOfMemoryError);
+  EXPECT_EQ(message<DTypeError>([&] { repeat(ones({2}), ones({2})); }),
+            "FM1103 DTypeError: repeat: counts must be integers, not f32\n  x    f32[2]\n  at   HERE");
   EXPECT_EQ(
       message<ShapeError>([] {
         repeat(ones({2, 3}), tensor({1, 2}), 1);
