@@ -24,16 +24,20 @@ endif()
 if(NOT APPLE)
   target_link_options(fermata PRIVATE LINKER:-Bsymbolic-functions)
 endif()
-# libxsmmnoblas defines the usual BLAS symbols as stubs that only print an error: LAPACK must not link to them.
-if(FERMATA_WITH_XSMM AND NOT APPLE)
-  target_link_options(fermata PRIVATE LINKER:--exclude-libs,libxsmmnoblas.a)
+# Its threads, its handlers of forks and what threads keep would be called after it was unloaded.
+if(NOT APPLE)
+  target_link_options(fermata PRIVATE LINKER:-z,nodelete)
 endif()
 include(GNUInstallDirs)
 target_include_directories(fermata INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/frontend/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/fermata/internal>)
 
-set_target_properties(fermata PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+set_target_properties(fermata PROPERTIES INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
+if(TARGET fermata_xsmm)
+  set_target_properties(fermata_xsmm PROPERTIES LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:fermata>
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+endif()
 # The plugin is searched for in the folder of the library.
 if(TARGET fermata_llvm)
   set_target_properties(fermata_llvm PROPERTIES LIBRARY_OUTPUT_DIRECTORY $<TARGET_FILE_DIR:fermata>
@@ -47,6 +51,9 @@ endif()
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/fermata)
 install(TARGETS fermata EXPORT fermata LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET fermata_xsmm)
+  install(TARGETS fermata_xsmm EXPORT fermata LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 if(TARGET fermata_llvm)
   install(TARGETS fermata_llvm LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()

@@ -3,7 +3,9 @@
 
 #include <array>
 #include <atomic>
+#include <typeinfo>
 
+#include "dispatch/loaded_code.h"
 #include "ir/error.h"
 #include "runtime/backend_memory.h"
 
@@ -20,6 +22,8 @@ BackendCapabilities capabilities_of(BackendKey key) {
 }
 
 void register_backend(BackendKey key, std::unique_ptr<Backend> backend) {
+  const Backend& made = *backend;
+  keep_loaded(typeid(made).name());
   Backend* none = nullptr;
   if (!backends[static_cast<std::size_t>(key)].compare_exchange_strong(none, backend.get()))
     throw InternalError(9003, format_error(9003, "InternalError", "a second backend for one key", {}, {}));

@@ -5,6 +5,7 @@
 #include <deque>
 #include <mutex>
 #include <unordered_map>
+
 #include "ir/fork.h"
 
 namespace fermata {
@@ -36,11 +37,18 @@ struct Known {
   CallContext context;
   std::uint32_t number = 0;
 };
-thread_local Known last_interned, last_asked;
+struct KnownPair {
+  Known interned, asked;
+};
+KnownPair& last() {
+  thread_local const auto known = std::make_unique<KnownPair>();
+  return *known;
+}
 
 }  // namespace
 
 std::uint32_t intern(const CallContext& context) {
+  Known& last_interned = last().interned;
   if (last_interned.number != 0 && last_interned.context == context) return last_interned.number;
   Contexts& c = contexts();
   const std::lock_guard lock(c.mutex);
@@ -51,6 +59,7 @@ std::uint32_t intern(const CallContext& context) {
 }
 
 CallContext context_of(std::uint32_t number) {
+  Known& last_asked = last().asked;
   if (last_asked.number == number && number != 0) return last_asked.context;
   Contexts& c = contexts();
   const std::lock_guard lock(c.mutex);

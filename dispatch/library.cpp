@@ -8,6 +8,7 @@
 
 #include "dispatch/call.h"
 #include "dispatch/kernel_table.h"
+#include "dispatch/loaded_code.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -21,6 +22,7 @@ Library::Library(Kind kind, std::string_view space, std::string_view key, std::s
     : kind_(kind),
       space_(space),
       key_(kind == Kind::implementation ? parse_key(key, where) : RegistrationKey::composite()) {
+  keep_loaded(where.file_name());
   if (kind == Kind::definition) registrations_.push_back(register_namespace(space, where));
 }
 

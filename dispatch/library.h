@@ -72,6 +72,8 @@ using BoxedKernel = std::function<void(const Call&, Stack&)>;
 class Library {
  public:
   enum class Kind : std::uint8_t { definition, fragment, implementation };
+  /// The shared library that the call is made in is not unloaded from then on, also where it is closed.
+  ///
   /// `key` is that of an implementation. `_` as the namespace of one stands for all: fallbacks are registered there.
   Library(Kind kind, std::string_view space, std::string_view key = {},
           std::source_location where = std::source_location::current());

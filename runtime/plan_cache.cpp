@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 
 #include "runtime/stats.h"
 
@@ -29,7 +30,8 @@ const PlanEntryPtr& PlanCache::find(std::uint32_t recorded, std::span<const std:
     std::uint64_t generation = 0;
     std::array<PlanEntryPtr, 64> slots;
   };
-  static thread_local Recent recent;
+  static thread_local const auto mine = std::make_unique<Recent>();
+  Recent& recent = *mine;
   const std::uint64_t generation = generation_.load(std::memory_order_acquire);
   if (recent.generation != generation) [[unlikely]]
     recent = {generation, {}};

@@ -6,12 +6,11 @@
 
 #if FERMATA_XSMM
 
-#include <libxsmm.h>
-
 #include <algorithm>
 
 #include "codegen_cpu/library/matmul_problem.h"
 #include "codegen_cpu/library/product_rates.h"
+#include "codegen_cpu/library/xsmm/kernels.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -22,23 +21,9 @@ constexpr std::int64_t kMostColumns = 128, kMostDepth = 256;
 constexpr std::int64_t kStrip = 64;
 
 /// The kernel for so many rows, or null if the library has none for this machine.
-template <class T> struct Kernel;
-template <> struct Kernel<float> {
-  static constexpr auto find = libxsmm_smmdispatch;
-  using Function = libxsmm_smmfunction;
-};
-template <> struct Kernel<double> {
-  static constexpr auto find = libxsmm_dmmdispatch;
-  using Function = libxsmm_dmmfunction;
-};
-
-template <class T> typename Kernel<T>::Function kernel_for(const MatmulProblem& p, std::int64_t rows) {
-  const auto lhs_row = static_cast<libxsmm_blasint>(p.lhs.row_stride),
-             rhs_row = static_cast<libxsmm_blasint>(p.rhs.row_stride);
-  const auto n = static_cast<libxsmm_blasint>(p.n);
-  const T one = 1, zero = 0;
-  return Kernel<T>::find(n, static_cast<libxsmm_blasint>(rows), static_cast<libxsmm_blasint>(p.k), &rhs_row, &lhs_row,
-                         &n, &one, &zero, nullptr, nullptr);
+template <class T> xsmm::Kernel<T> kernel_for(const MatmulProblem& p, std::int64_t rows) {
+  return xsmm::find(T{}, static_cast<int>(p.n), static_cast<int>(rows), static_cast<int>(p.k),
+                    static_cast<int>(p.rhs.row_stride), static_cast<int>(p.lhs.row_stride));
 }
 
 /// False if the library has no kernel; nothing has been written then.
@@ -76,10 +61,7 @@ bool by_rows(const MatrixSide& side, std::int64_t columns) {
 }  // namespace
 
 bool has_libxsmm() {
-  static const bool has = [] {
-    libxsmm_init();
-    return libxsmm_get_target_archid() >= LIBXSMM_X86_AVX2;
-  }();
+  static const bool has = xsmm::is_usable();
   return has;
 }
 

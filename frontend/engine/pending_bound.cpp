@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <memory>
 
 #include "fermata/inspect.h"
 #include "runtime/environment.h"
@@ -52,9 +53,12 @@ struct CutSite {
 };
 /// Sites share a set by their hash; the one of a set that has not been cut at for longest gives way.
 using CutSites = std::array<CutSite, 4>;
-constinit thread_local std::array<CutSites, 16> cut_sites{};
 
-CutSites& sites_beside(std::uint64_t site) { return cut_sites[site % cut_sites.size()]; }
+CutSites& sites_beside(std::uint64_t site) {
+  using All = std::array<CutSites, 16>;
+  static thread_local const auto all = std::make_unique<All>();
+  return (*all)[site % all->size()];
+}
 CutSite* find_cut_site(std::uint64_t site) {
   for (CutSite& kept : sites_beside(site))
     if (kept.site == site) return &kept;
@@ -77,7 +81,8 @@ void keep_cut_site(const Node& at, std::uint32_t turn) {
 
 /// Depths are taken from the operands anew: what was computed since does not count any more.
 void measure_depths(Node* n) {
-  static thread_local Walk walk;
+  static thread_local const auto mine = std::make_unique<Walk>();
+  Walk& walk = *mine;
   Node* const roots[] = {n};
   walk.run(roots, true);
   for (const Walk::Entry& e : walk.order)

@@ -43,8 +43,8 @@ struct Regions {
   std::unordered_map<CacheKey, KeptCast, CacheKeyHash> kept;
 };
 Regions& regions() {
-  thread_local Regions r;
-  return r;
+  thread_local const auto r = std::make_unique<Regions>();
+  return *r;
 }
 
 Tensor fresh_cast(const Tensor& x, DType dtype, Location where) {

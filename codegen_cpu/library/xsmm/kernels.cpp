@@ -1,0 +1,30 @@
+// See kernels.h.
+#include "codegen_cpu/library/xsmm/kernels.h"
+
+#include <libxsmm.h>
+
+namespace fermata::xsmm {
+namespace {
+
+template <class T> Kernel<T> found(auto dispatch, int n, int m, int k, int rhs_row, int lhs_row) {
+  const libxsmm_blasint lda = rhs_row, ldb = lhs_row, ldc = n;
+  const T one = 1, zero = 0;
+  const auto kernel = dispatch(n, m, k, &lda, &ldb, &ldc, &one, &zero, nullptr, nullptr);
+  return reinterpret_cast<Kernel<T>>(kernel);  // its type has more arguments, which are for prefetches
+}
+
+}  // namespace
+
+bool is_usable() {
+  libxsmm_init();
+  return libxsmm_get_target_archid() >= LIBXSMM_X86_AVX2;
+}
+
+Kernel<float> find(float, int n, int m, int k, int rhs_row, int lhs_row) {
+  return found<float>(libxsmm_smmdispatch, n, m, k, rhs_row, lhs_row);
+}
+Kernel<double> find(double, int n, int m, int k, int rhs_row, int lhs_row) {
+  return found<double>(libxsmm_dmmdispatch, n, m, k, rhs_row, lhs_row);
+}
+
+}  // namespace fermata::xsmm
