@@ -17,6 +17,7 @@
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
 #include "ir/fork.h"
+#include "ir/ops/views.h"
 #include "ir/view.h"
 
 namespace fermata {
@@ -107,6 +108,47 @@ Tensor value_of_view(Op op, const Tensor& x, const Attributes& arguments, Locati
   return general_call(op, {&x, 1}, arguments, where);
 }
 
+/// A slice of a slice, as one.
+void merge_slices(ViewStep& first, const ViewStep& second) {
+  const auto of = [](const ViewStep& s) { return decode<ops::Slice>({s.attributes, s.sizes, {}, {}}); };
+  const ops::Slice a = of(first), b = of(second);
+  std::vector<std::int64_t> start, step;
+  for (std::size_t i = 0; i < second.sizes.size(); ++i) {
+    start.push_back(second.sizes[i] == 0 ? 0 : a.start.value[i] + b.start.value[i] * a.step.value[i]);
+    step.push_back(second.sizes[i] <= 1 ? 1 : a.step.value[i] * b.step.value[i]);
+  }
+  first.attributes = encode(ops::Slice{.start = {start}, .step = {step}, .counts = {}});
+  first.sizes = second.sizes;
+}
+
+/// Steps of one kind become one, and a slice goes before a permute: a chain of any length of them is two steps.
+void add_step(std::vector<ViewStep>& steps, ViewStep next) {
+  const bool follows_permute = !steps.empty() && steps.back().op == Op::permute;
+  if (follows_permute && next.op == Op::slice) {
+    ViewStep permute = std::move(steps.back());
+    steps.pop_back();
+    const auto permuted = decode<ops::Slice>({next.attributes, next.sizes, {}, {}});
+    std::vector<std::int64_t> start(next.sizes.size()), step(next.sizes.size());
+    Shape sizes = next.sizes;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const auto from = static_cast<std::size_t>(permute.attributes[i]);
+      start[from] = permuted.start.value[i], step[from] = permuted.step.value[i], sizes[from] = next.sizes[i];
+    }
+    permute.sizes = next.sizes;
+    add_step(steps, {Op::slice, encode(ops::Slice{.start = {start}, .step = {step}, .counts = {}}), sizes});
+    steps.push_back(std::move(permute));
+  } else if (follows_permute && next.op == Op::permute) {
+    std::vector<std::int64_t> axes;
+    for (const std::int64_t axis : next.attributes)
+      axes.push_back(steps.back().attributes[static_cast<std::size_t>(axis)]);
+    steps.back() = {Op::permute, std::move(axes), next.sizes};
+  } else if (!steps.empty() && steps.back().op == Op::slice && next.op == Op::slice) {
+    merge_slices(steps.back(), next);
+  } else {
+    steps.push_back(std::move(next));
+  }
+}
+
 }  // namespace
 
 Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attributes, const Shape& wanted,
@@ -123,7 +165,7 @@ Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attribute
   view->strides = outer != nullptr ? outer->strides : dense_strides(operand.shape);
   if (!apply_view(op, attributes, type.shape, view->sizes, view->strides, view->offset))
     return general_call(op, {&x, 1}, arguments, where);
-  view->steps.push_back({op, {attributes.begin(), attributes.end()}, type.shape});
+  add_step(view->steps, {op, {attributes.begin(), attributes.end()}, type.shape});
   Tensor result = value_of_view(op, x, arguments, where);
   view->seen_version = view->base->version;
   view->base->refs.fetch_add(1, std::memory_order_relaxed);

@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <functional>
+#include <random>
 #include <thread>
 
 #include "fermata/fermata.h"
+#include "tests/ir/seed.h"
 
 namespace fermata {
 namespace {
@@ -38,6 +42,55 @@ TEST_P(Views, ReshapeAndAxes) {
   EXPECT_EQ(squeeze(m).shape(), Shape({2, 3}));
   EXPECT_EQ(squeeze(expand_dims(m, 1), {0, 1}).shape(), Shape({2, 3}));
   EXPECT_EQ(squeeze(expand_dims(m, 1), -3).shape(), Shape({1, 2, 3}));
+}
+
+/// Slices of permutes of slices: the value of a view is derived again after a write to its base, in a few steps.
+TEST_P(Views, ChainsFollowTheirBase) {
+  std::mt19937_64 random(testing::test_seed(11));
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
+  };
+  for (int round = 0; round < 40; ++round) {
+    Tensor base = copy(reshape(arange(7 * 6 * 5, DType::f64), {7, 6, 5}));
+    std::vector<std::function<Tensor(const Tensor&)>> steps;
+    const auto follow = [&](Tensor x) {
+      for (const auto& step : steps) x = step(x);
+      return x;
+    };
+    Tensor view = base;
+    for (int i = 0; i < 12; ++i) {
+      if (random() % 2 == 0) {
+        std::vector<std::int64_t> order{0, 1, 2};
+        std::ranges::shuffle(order, random);
+        steps.push_back([order](const Tensor& x) { return permute(x, order); });
+      } else {
+        const std::int64_t axis = below(3), size = view.shape()[static_cast<std::size_t>(axis)];
+        const std::int64_t start = size == 0 ? 0 : below(std::min<std::int64_t>(size, 2)), step = 1 + below(2);
+        const bool backwards = random() % 3 == 0;
+        steps.push_back([=](const Tensor& x) {
+          return backwards ? flip(x, axis) : slice(x, axis, start, std::int64_t{1} << 40, step);
+        });
+      }
+      view = steps.back()(view);
+    }
+    EXPECT_LE(view.impl()->view->steps.size(), 2u);
+    EXPECT_EQ(view.to_vector<double>(), follow(copy(base)).to_vector<double>());
+    base *= 3;
+    EXPECT_EQ(view.to_vector<double>(), follow(copy(base)).to_vector<double>());
+    const Tensor x = full({7, 6, 5}, 2, DType::f64).requires_grad_();
+    const Tensor gradient = grad([&](const Tensor& t) { return sum(follow(t) * follow(base)); })(x);
+    Tensor marks = zeros({7, 6, 5}, DType::f64);
+    Tensor part = follow(marks);
+    part += 1;
+    EXPECT_EQ(gradient.to_vector<double>(), (marks * base).to_vector<double>());
+  }
+}
+
+TEST_P(Views, LongChainsTakeNoLongerForEachStep) {
+  Tensor x = ones({4, 6});
+  for (int i = 0; i < 20'000; ++i) x = i % 2 == 0 ? permute(x, {1, 0}) : slice(x, 0, 0, 100);
+  EXPECT_LE(x.impl()->view->steps.size(), 2u);
+  EXPECT_EQ(sum(x).item<int>(), 24);
 }
 
 TEST_P(Views, BroadcastAndFlip) {
