@@ -30,12 +30,8 @@ struct SymbolicAccess {
 
 class KernelBuilder {
  public:
-  KernelBuilder(const Program& program, const Group& group, const std::vector<ValueId>& stored)
-      : g_(program.graph),
-        group_(group),
-        stored_(stored),
-        dims_(program.graph),
-        rank_(g_.nodes[group.domain].shape.rank()) {
+  KernelBuilder(const Program& program, const Dimensions& dims, const Group& group, const std::vector<ValueId>& stored)
+      : g_(program.graph), group_(group), stored_(stored), dims_(dims), rank_(g_.nodes[group.domain].shape.rank()) {
     for (std::size_t i = 0; i < group.members.size(); ++i) member_[group.members[i]] = i;
     instances_of_.resize(group.members.size());
     for (std::size_t i = 0; i < group.members.size(); ++i) {
@@ -339,7 +335,7 @@ class KernelBuilder {
   const Graph& g_;
   const Group& group_;
   const std::vector<ValueId>& stored_;
-  Dimensions dims_;
+  const Dimensions& dims_;
   unsigned rank_;
   std::unordered_map<ValueId, std::size_t> member_;
   std::vector<std::vector<std::uint32_t>> instances_of_;
@@ -350,8 +346,9 @@ class KernelBuilder {
 
 }  // namespace
 
-BuiltKernel build_kernel(const Program& program, const Group& group, const std::vector<ValueId>& stored) {
-  return KernelBuilder(program, group, stored).build();
+BuiltKernel build_kernel(const Program& program, const Dimensions& dims, const Group& group,
+                         const std::vector<ValueId>& stored) {
+  return KernelBuilder(program, dims, group, stored).build();
 }
 
 }  // namespace fermata

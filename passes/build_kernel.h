@@ -8,6 +8,8 @@
 
 namespace fermata {
 
+class Dimensions;
+
 /// A tensor argument of the kernel before slots are known.
 struct KernelSource {
   enum class Kind : std::uint8_t { load, store, position };
@@ -26,7 +28,8 @@ struct BuiltKernel {
   double ns_per_point = 0;
 };
 
-/// `stored` are the members whose values others read.
-BuiltKernel build_kernel(const Program& program, const Group& group, const std::vector<ValueId>& stored);
+/// `dims` are those of the program's graph; `stored` are the members whose values others read.
+BuiltKernel build_kernel(const Program& program, const Dimensions& dims, const Group& group,
+                         const std::vector<ValueId>& stored);
 
 }  // namespace fermata

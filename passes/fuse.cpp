@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
+#include <optional>
 
 #include "ir/error.h"
 #include "ir/ops/reduce.h"
@@ -60,12 +62,7 @@ class Fuser {
       for (const GraphOperand& o : g_.nodes[v].operands)
         if (!o.is_scalar()) users_[o.value].push_back(v);
     for (const ValueId v : g_.outputs) output_[v] = true;
-    readers_ = users_;
-    for (ValueId v = static_cast<ValueId>(g_.nodes.size()); v-- > 0;) {
-      if (!is_view(g_.nodes[v].op)) continue;
-      auto& above = readers_[g_.nodes[v].operands[0].value];
-      above.insert(above.end(), readers_[v].begin(), readers_[v].end());
-    }
+    find_readers();
   }
 
   void run() {
@@ -77,11 +74,35 @@ class Fuser {
       p_.group_of[v] = static_cast<std::int32_t>(p_.groups.size());
       p_.groups.push_back(single(v));
     }
+    entries_.resize(p_.groups.size());
+    for (std::size_t i = 0; i < p_.groups.size(); ++i) {
+      entries_[i] = producers_[p_.groups[i].members[0]];
+      std::ranges::sort(entries_[i]);
+    }
+    first_joined_.resize(g_.nodes.size());
+    std::iota(first_joined_.begin(), first_joined_.end(), ValueId{0});
     merge_producers();
     merge_siblings();
   }
 
  private:
+  /// What is behind views: nobody follows chains of them twice.
+  void find_readers() {
+    readers_.resize(g_.nodes.size()), producers_.resize(g_.nodes.size());
+    std::vector<ValueId> seen_through(g_.nodes.size());
+    for (ValueId v = 0; v < g_.nodes.size(); ++v) {
+      const GraphNode& n = g_.nodes[v];
+      seen_through[v] = is_view(n.op) ? seen_through[n.operands[0].value] : v;
+      if (is_view(n.op)) continue;
+      for (const GraphOperand& o : n.operands) {
+        if (o.is_scalar()) continue;
+        const ValueId s = seen_through[o.value];
+        readers_[s].push_back(v);
+        if (n.op != Op::input) producers_[v].push_back(s);
+      }
+    }
+  }
+
   Group single(ValueId v) const {
     Group group{.members = {v}, .inlined = {false}, .domain = v, .reduced = 0, .alive = true};
     const GraphNode& n = g_.nodes[v];
@@ -406,17 +427,34 @@ class Fuser {
   /// False if a path leads from one group to the other through something outside both.
   bool convex(std::int32_t a, std::int32_t b) const { return !indirect(a, b) && !indirect(b, a); }
 
-  // Order in the graph cuts nothing short: a late node may lead to a group that has early members too.
+  /// The last node outside both groups that `to` reads and that may follow something; nothing if there is none, as for
+  /// most groups.
+  std::optional<ValueId> last_entry(std::int32_t to, std::int32_t from) const {
+    for (auto v = entries_[index(to)].rbegin(); v != entries_[index(to)].rend(); ++v) {
+      const bool is_leaf = p_.group_of[*v] < 0 && g_.nodes[*v].operands.empty();
+      if (p_.group_of[*v] != from && p_.group_of[*v] != to && !is_leaf) return *v;
+    }
+    return std::nullopt;
+  }
+
+  /// The first node that may follow v: paths lead on in the order of the graph, or from one member of a group to
+  /// another.
+  ValueId first_after(ValueId v) const {
+    while (first_joined_[v] < v) v = first_joined_[v];
+    return v;
+  }
+
   bool indirect(std::int32_t from, std::int32_t to) const {
+    const std::optional<ValueId> last = last_entry(to, from);
+    if (!last) return false;
     std::vector<bool> seen(g_.nodes.size(), false);
     std::vector<ValueId> work;
     bool reached = false;
     const auto visit = [&](ValueId v, bool outside) {
       for (const ValueId u : readers_[v]) {
-        if (is_view(g_.nodes[u].op)) continue;  // no step; whoever reads it is among the readers of v
         if (p_.group_of[u] == to)
           reached = reached || outside;
-        else if (p_.group_of[u] != from && !seen[u])
+        else if (p_.group_of[u] != from && !seen[u] && first_after(u) <= *last)
           seen[u] = true, work.push_back(u);
       }
     };
@@ -441,13 +479,24 @@ class Fuser {
     p_.groups[index(a)].alive = false;
     p_.groups[index(a)].members.clear();
     p_.groups[index(b)] = std::move(merged);
+    std::vector<ValueId>& entries = entries_[index(b)];
+    entries.insert(entries.end(), entries_[index(a)].begin(), entries_[index(a)].end());
+    std::erase_if(entries, [&](ValueId v) { return p_.group_of[v] == b; });
+    std::ranges::sort(entries);
+    entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
+    entries_[index(a)].clear();
+    const auto [first, end] = std::ranges::minmax(p_.groups[index(b)].members);
+    for (ValueId v = end; first_joined_[v] > first; --v) first_joined_[v] = first;
   }
 
   Program& p_;
   const Graph& g_;
   Dimensions dims_;
   std::vector<std::vector<ValueId>> users_;
-  std::vector<std::vector<ValueId>> readers_;  // users, also through views
+  // Views are no steps: these are what reads a value and what it reads, past all views.
+  std::vector<std::vector<ValueId>> readers_, producers_;
+  std::vector<std::vector<ValueId>> entries_;  // of a group: what its members read of others, in order
+  std::vector<ValueId> first_joined_;          // the first node of the groups that have this one or a later one
   std::vector<bool> output_;
   std::vector<std::size_t> prims_;
 };

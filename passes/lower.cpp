@@ -15,6 +15,7 @@
 #include "ir/error.h"
 #include "ir/ops/reduce.h"
 #include "passes/build_kernel.h"
+#include "passes/dimensions.h"
 #include "passes/form_fma.h"
 #include "passes/index_map.h"
 #include "runtime/stats.h"
@@ -32,7 +33,7 @@ struct Unit {
 class Lowering {
  public:
   explicit Lowering(Program& program)
-      : p_(program), g_(program.graph), users_(g_.nodes.size()), output_(g_.nodes.size(), false) {
+      : p_(program), g_(program.graph), dims_(program.graph), users_(g_.nodes.size()), output_(g_.nodes.size(), false) {
     for (ValueId v = 0; v < g_.nodes.size(); ++v)
       for (const GraphOperand& o : g_.nodes[v].operands)
         if (!o.is_scalar()) users_[o.value].push_back(v);
@@ -76,7 +77,7 @@ class Lowering {
   /// False where it has been taken apart.
   bool build_group(std::size_t i) {
     try {
-      built_[i] = build_kernel(p_, p_.groups[i], stored_members(p_.groups[i]));
+      built_[i] = build_kernel(p_, dims_, p_.groups[i], stored_members(p_.groups[i]));
       form_fma(built_[i]->kernel);
       return true;
     } catch (const OutOfMemoryError&) { throw; } catch (const Error& error) {
@@ -307,6 +308,7 @@ class Lowering {
 
   Program& p_;
   const Graph& g_;
+  const Dimensions dims_;
   std::vector<std::vector<ValueId>> users_;
   std::vector<bool> output_;
   std::vector<std::optional<BuiltKernel>> built_;
