@@ -103,15 +103,16 @@ std::string file_beside(const std::string& program, std::string_view name) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(program).parent_path(), path = folder / name;
   std::error_code error;
-  const fs::path whole = fs::canonical(path, error), home = fs::canonical(folder.empty() ? "." : folder, error);
+  const fs::path home = fs::canonical(folder.empty() ? "." : folder, error), whole = fs::canonical(path, error);
+  if (error) return path.string();  // it is not there: loading says so
   const bool is_below = std::ranges::mismatch(home, whole).in1 == home.end();
-  if (!error && (!is_below || !fs::is_regular_file(whole, error)))
+  if (!is_below || !fs::is_regular_file(whole, error))
     throw_input(fmt::format("{} names {}, which is no file in its folder", program, name), "name it with --input");
-  return path.string();  // where it is not there, loading says so
+  return path.string();
 }
 
-std::map<ValueId, std::string> listed_files(const std::string& program) {
-  std::map<ValueId, std::string> files;
+/// Adds what the program lists itself, unless other files are given.
+void add_listed_files(const std::string& program, std::map<ValueId, std::string>& files) {
   const std::string text = read_file("fermata", program, {});
   constexpr std::string_view kBefore = "// %", kBetween = " = \"";
   for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
@@ -125,10 +126,9 @@ std::map<ValueId, std::string> listed_files(const std::string& program) {
     line.remove_prefix(static_cast<std::size_t>(rest - line.data()));
     if (!line.starts_with(kBetween)) continue;
     line.remove_prefix(kBetween.size());
-    if (const std::size_t quote = line.find('"'); quote != std::string_view::npos)
+    if (const std::size_t quote = line.find('"'); quote != std::string_view::npos && !files.contains(id))
       files[id] = file_beside(program, line.substr(0, quote));
   }
-  return files;
 }
 
 }  // namespace
@@ -144,7 +144,7 @@ Graph read_program(const std::string& path) {
 
 std::map<ValueId, std::string> input_files(const std::string& program, const std::vector<std::string>& assignments) {
   std::map<ValueId, std::string> files = given_files(assignments);
-  files.merge(listed_files(program));  // keeps what is there already
+  add_listed_files(program, files);
   return files;
 }
 
