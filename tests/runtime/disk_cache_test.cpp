@@ -3,20 +3,27 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <random>
 #include <thread>
+
+#include "tests/ir/seed.h"
 
 namespace fermata {
 namespace {
 
 namespace fs = std::filesystem;
 
-class DiskCacheTest : public testing::Test {
+class DiskCacheTest : public ::testing::Test {
  protected:
   DiskCacheTest() {
     fs::remove_all(folder_);
@@ -38,9 +45,9 @@ class DiskCacheTest : public testing::Test {
     cache_.store("key", "label", "value");
     const fs::path file = only_file();
     damage(file);
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     EXPECT_EQ(cache_.find("key"), std::nullopt);
-    const std::string said = testing::internal::GetCapturedStderr();
+    const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_FALSE(fs::exists(fs::symlink_status(file)));
     return said.substr(std::min(said.find(".kernel"), said.size()));
   }
@@ -133,14 +140,14 @@ TEST_F(DiskCacheTest, MakesAnotherSecretWhereOthersKnowIt) {
     cache_.store("key", "label", "value");
     damage();
     cache_.set_directory(folder_ / "kernels");
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     EXPECT_EQ(cache_.find("key"), std::nullopt);
     EXPECT_EQ(cache_.find("key"), std::nullopt);
-    const std::string text = testing::internal::GetCapturedStderr();
-    testing::internal::CaptureStderr();  // the file is one of the secret before
+    const std::string text = ::testing::internal::GetCapturedStderr();
+    ::testing::internal::CaptureStderr();  // the file is one of the secret before
     cache_.store("another", "label", "value");
     EXPECT_EQ(cache_.find("another"), "value");
-    testing::internal::GetCapturedStderr();
+    ::testing::internal::GetCapturedStderr();
     return text;
   };
   EXPECT_EQ(said([&] { fs::permissions(secret, fs::perms::others_read, fs::perm_options::add); }),
@@ -170,11 +177,11 @@ TEST_F(DiskCacheTest, MakesAFolderAgainThatWasRemoved) {
 TEST_F(DiskCacheTest, DoesNotUseAFolderThatIsNotItsOwn) {
   const auto said = [&] {
     cache_.set_directory(folder_ / "kernels");
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     EXPECT_EQ(cache_.find("key"), std::nullopt);
     EXPECT_EQ(cache_.find("key"), std::nullopt);
     cache_.store("key", "label", "value");
-    std::string text = testing::internal::GetCapturedStderr();
+    std::string text = ::testing::internal::GetCapturedStderr();
     const std::string begin = "fermata warning: " + (folder_ / "kernels").string() + " is not used: ";
     EXPECT_TRUE(text.starts_with(begin)) << text;
     return text.substr(std::min(begin.size(), text.size()));
@@ -200,9 +207,9 @@ TEST_F(DiskCacheTest, DoesNotUseAFolderThatIsNotItsOwn) {
 TEST_F(DiskCacheTest, LooksAtTheFolderEachTime) {
   cache_.store("key", "label", "value");
   fs::permissions(folder_ / "kernels", fs::perms::all);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(cache_.find("key"), std::nullopt);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("only its owner, this user, may write to"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("only its owner, this user, may write to"));
 }
 
 TEST_F(DiskCacheTest, StaysWithinItsLimit) {
@@ -216,6 +223,67 @@ TEST_F(DiskCacheTest, StaysWithinItsLimit) {
   EXPECT_EQ(cache_.find("key 99"), value);
   EXPECT_GT(cache_.clear(), 0u);
   EXPECT_TRUE(cache_.entries().empty());
+}
+
+/// What the process of the next test does until it is killed: stores and finds, with a disk that is full from time to
+/// time. Ends by itself where it finds something else than was stored.
+[[noreturn]] void store_and_find(DiskCache& cache, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  if (random() % 4 == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);  // writes beyond the limit fail
+    const rlimit limit{random() % 20'000, RLIM_INFINITY};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  for (;;) {
+    const std::uint64_t n = random() % 40;
+    const std::string key = "key " + std::to_string(n), value(n * 500, static_cast<char>('a' + n % 26));
+    if (const auto found = cache.find(key); found && *found != value) _exit(3);
+    if (random() % 3 != 0) cache.store(key, "label", value);
+    if (random() % 50 == 0) cache.clear();
+  }
+}
+
+/// FERMATA_KILLS: how many processes are killed, each at any moment, two at a time.
+TEST_F(DiskCacheTest, SurvivesProcessesThatAreKilled) {
+  const char* const given = std::getenv("FERMATA_KILLS");
+  const int kills = given == nullptr ? 100 : std::atoi(given);
+  cache_.set_limit(100'000);
+  std::mt19937_64 random(testing::test_seed(3));
+  pid_t running[2] = {0, 0};
+  const auto end = [&](pid_t child) {
+    int status = 0;
+    kill(child, SIGKILL);
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "another value than was stored";
+  };
+  for (int i = 0; i < kills; ++i) {
+    pid_t& child = running[i % 2];
+    if (child != 0) end(child);
+    const std::uint64_t seed = random();
+    child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) store_and_find(cache_, seed);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+  }
+  for (const pid_t child : running)
+    if (child != 0) end(child);
+  for (const DiskCache::Entry& e : cache_.entries()) EXPECT_EQ(e.label, "label");
+  cache_.clear();
+  cache_.store("key", "label", "value");
+  EXPECT_EQ(cache_.find("key"), "value");
+  for (const auto& entry : fs::directory_iterator(folder_ / "kernels"))
+    EXPECT_FALSE(entry.path().string().ends_with(".unfinished")) << entry.path();
+}
+
+/// The dates of files say nothing of what is in them.
+TEST_F(DiskCacheTest, ClocksMayBeSet) {
+  using namespace std::chrono_literals;
+  for (const auto shift : {-24h * 365 * 60, -48h, 48h, 24h * 365 * 100}) {
+    cache_.store("key", "label", "value");
+    fs::last_write_time(only_file(), fs::file_time_type::clock::now() + shift);
+    EXPECT_EQ(cache_.find("key"), "value");
+    EXPECT_LT(std::abs(cache_.entries().at(0).unused.count()), 3600);
+  }
 }
 
 TEST_F(DiskCacheTest, ServesManyThreads) {
