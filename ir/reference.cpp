@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <bit>
 
+#include <new>
+
 #include "ir/error.h"
 #include "ir/graph.h"
 #include "ir/infer.h"
@@ -246,7 +248,7 @@ ReferenceTensor ops::MatmulBytes::reference(const GraphNode& node, const Referen
   return evaluate_matmul(node, *operands[0], *operands[1]);
 }
 
-std::vector<ReferenceTensor> evaluate_reference(const Graph& graph, const std::vector<ReferenceTensor>& inputs) {
+std::vector<ReferenceTensor> evaluate_reference(const Graph& graph, const std::vector<ReferenceTensor>& inputs) try {
   verify(graph);
   Tensors values;
   std::size_t next_input = 0;
@@ -268,6 +270,9 @@ std::vector<ReferenceTensor> evaluate_reference(const Graph& graph, const std::v
   std::vector<ReferenceTensor> outputs;
   for (const ValueId output : graph.outputs) outputs.push_back(values[output]);
   return outputs;
+} catch (const std::bad_alloc&) {
+  throw OutOfMemoryError(
+      3001, format_error(3001, "OutOfMemoryError", "the reference cannot allocate the values of the graph", {}, {}));
 }
 
 }  // namespace fermata

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -459,7 +460,7 @@ void Player::collect(bool wait) {
   for (Node* n : nodes) drop_edge(n);
 }
 
-void play_roots(std::span<Node* const> roots, const char* reason) {
+void play_parts(std::span<Node* const> roots, const char* reason) {
   const BackendKey first = roots.front()->backend;
   const auto elsewhere = [first](const Node* n) { return n->backend != first; };
   if (std::ranges::none_of(roots, elsewhere)) [[likely]]
@@ -468,7 +469,14 @@ void play_roots(std::span<Node* const> roots, const char* reason) {
   std::vector<Node*> here(roots.begin(), roots.end());
   const auto others = std::stable_partition(here.begin(), here.end(), [&](const Node* n) { return !elsewhere(n); });
   Player::Use()->play({here.begin(), others}, reason);
-  play_roots({others, here.end()}, reason);
+  play_parts({others, here.end()}, reason);
+}
+
+void play_roots(std::span<Node* const> roots, const char* reason) try {
+  play_parts(roots, reason);
+} catch (const std::bad_alloc&) {
+  throw OutOfMemoryError(
+      3001, format_error(3001, "OutOfMemoryError", "cannot allocate what a sync needs beside its tensors", {}, {}));
 }
 
 /// The roots, and the calls with effects that this thread has recorded. What fails is over: calls after it do not

@@ -264,5 +264,14 @@ TEST_F(ReferenceProperty, EveryGraphEvaluates) {
   EXPECT_GT(evaluated, 150);
 }
 
+TEST(Reference, SaysThatItHasNoMemory) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they end the program
+  EXPECT_THROW(run("%0 = full(1) : f32[288230376151711744]\n"
+                   "%1 = sum(%0) {axes=[0], keepdims=false} : f32[]\n"
+                   "return %1\n"),
+               OutOfMemoryError);
+#endif
+}
+
 }  // namespace
 }  // namespace fermata
