@@ -7,6 +7,7 @@
 
 #include "runtime/arena.h"
 #include "runtime/backend_memory.h"
+#include "runtime/cancellation.h"
 #include "runtime/step_profile.h"
 #include "runtime/steps/binding.h"
 
@@ -138,7 +139,20 @@ void BoundPlan::run_steps(const Plan& plan) {
     return run_timed(run, *profile);
   if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]]
     return run_watched(run, watch);
+  if (wanted_stop != nullptr) [[unlikely]]
+    return run_stoppable(run);
   for (BoundSteps::Entry& entry : steps_) {
+    last_.reached = entry.plan_step + 1;
+    std::visit([&](auto& step) { step.run(run); }, entry.step);
+  }
+}
+
+/// A leaf that is written over would be lost, so a run that has begun to do that goes on.
+void BoundPlan::run_stoppable(Run& run) {
+  for (BoundSteps::Entry& entry : steps_) {
+    const bool stoppable = overwrites_.empty() || entry.plan_step < overwrites_.front().step;
+    const StoppableScope scope(stoppable);
+    check_stop(stop_of_run);
     last_.reached = entry.plan_step + 1;
     std::visit([&](auto& step) { step.run(run); }, entry.step);
   }

@@ -68,6 +68,7 @@ class BoundPlan {
   void own_slots(const Plan& plan, std::span<const StoragePtr> owners);
   void run_with_boxed(const Plan& plan);
   void run_steps(const Plan& plan);
+  void run_stoppable(Run& run);
   void run_watched(Run& run, WatchStep watch);
   void run_timed(Run& run, StepProfile& profile);
 

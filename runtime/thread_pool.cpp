@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ir/fork.h"
+#include "runtime/cancellation.h"
 #include "runtime/environment.h"
 
 namespace fermata {
@@ -192,8 +193,9 @@ int thread_count() { return wanted_threads().load(std::memory_order_relaxed); }
 void set_thread_count(int threads) { wanted_threads().store(std::clamp(threads, 1, 1024), std::memory_order_relaxed); }
 bool in_parallel_region() { return inside_loop; }
 
-void parallel_for(std::int64_t begin, std::int64_t end, double ns_per_item, Body body, std::int64_t granule) {
-  if (begin >= end) return;
+namespace {
+
+void run_parallel(std::int64_t begin, std::int64_t end, double ns_per_item, Body body, std::int64_t granule) {
   const std::int64_t items = end - begin;
   const double total = static_cast<double>(items) * ns_per_item;
   if (inside_loop || total < kSerialNanoseconds || items <= granule) return body(begin, end);
@@ -204,6 +206,22 @@ void parallel_for(std::int64_t begin, std::int64_t end, double ns_per_item, Body
   std::int64_t chunk = (items + chunks - 1) / chunks;
   chunk = (chunk + granule - 1) / granule * granule;
   if (chunk >= items || !pool().run(begin, end, chunk, body)) body(begin, end);
+}
+
+}  // namespace
+
+void parallel_for(std::int64_t begin, std::int64_t end, double ns_per_item, Body body, std::int64_t granule) {
+  if (begin >= end) return;
+  if (stop_of_run == nullptr) [[likely]]
+    return run_parallel(begin, end, ns_per_item, body, granule);
+  const std::stop_token* const stop = stop_of_run;
+  run_parallel(
+      begin, end, ns_per_item,
+      [&](std::int64_t b, std::int64_t e) {
+        check_stop(stop);
+        body(b, e);
+      },
+      granule);
 }
 
 }  // namespace fermata

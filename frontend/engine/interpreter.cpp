@@ -12,6 +12,7 @@
 #include "ir/op_traits.h"
 #include "ir/view.h"
 #include "runtime/bound_plan.h"
+#include "runtime/cancellation.h"
 
 namespace fermata {
 namespace {
@@ -50,7 +51,9 @@ class Interpreter {
 
   void run() {
     std::size_t next_output = 0;
+    const StoppableScope scope(true);
     for (std::uint32_t i = 0; i < walk_.order.size(); ++i) {
+      check_stop(stop_of_run);
       const Walk::Entry& entry = walk_.order[i];
       Value& v = values_[i];
       v.readers = entry.uses;

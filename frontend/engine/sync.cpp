@@ -22,6 +22,7 @@
 #include "passes/pipeline.h"
 #include "runtime/backend_memory.h"
 #include "runtime/bound_plan.h"
+#include "runtime/cancellation.h"
 #include "runtime/effects.h"
 #include "runtime/plan_cache.h"
 #include "runtime/stats.h"
@@ -507,6 +508,8 @@ void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_lo
     throw UserError(
         1701, format_error(1701, "UserError", "a value is read inside a function that is being compiled", {}, where,
                            "return the tensor and read it outside, or leave this part out of compile()"));
+  if (wanted_stop != nullptr) [[unlikely]]
+    check_stop(wanted_stop);
   if (last_effect != nullptr) [[unlikely]]
     if (Node* const effect = pending_effect(); effect != nullptr) return play_with_effects(effect, roots, reason);
   play_roots(roots, reason);
