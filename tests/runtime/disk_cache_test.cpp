@@ -209,7 +209,8 @@ TEST_F(DiskCacheTest, LooksAtTheFolderEachTime) {
   fs::permissions(folder_ / "kernels", fs::perms::all);
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(cache_.find("key"), std::nullopt);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("only its owner, this user, may write to"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("only its owner, this user, may write to"));
 }
 
 TEST_F(DiskCacheTest, StaysWithinItsLimit) {
