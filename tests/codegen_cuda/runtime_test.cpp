@@ -95,6 +95,26 @@ TEST_P(CudaRuntime, StreamsAndThreads) {
   EXPECT_EQ(other, 900);
 }
 
+TEST_P(CudaRuntime, NodesOwnFunctionsThatRunThere) {
+  const Tensor x = tensor({1.0f, 2.0f}).to(cuda()), w = tensor({2.0f, 3.0f}).to(cuda());
+  for (const float k : {1.0f, 5.0f}) {
+    const Tensor element = tensor(k);  // of the CPU
+    const auto [last, all] = scan(
+        [=](const Tensor& s, const Tensor& u) {
+          const Tensor next = cond(
+              sum(s) < 20, [=](const Tensor& a) { return a * w + element; }, [](const Tensor& a) { return a - 1; }, s);
+          return std::pair(next, next + u);
+        },
+        x, ones({3}, DType::f32, cuda()));
+    const Tensor grown = while_loop([](const Tensor& a) { return fermata::all(a < 20); },
+                                    [=](const Tensor& a) { return a * w + element; }, x);
+    EXPECT_EQ(floats(last), k == 1 ? (std::vector<float>{6, 21}) : (std::vector<float>{18, 37}));
+    EXPECT_EQ(floats(all),
+              k == 1 ? (std::vector<float>{4, 8, 8, 23, 7, 22}) : (std::vector<float>{8, 12, 20, 39, 19, 38}));
+    EXPECT_EQ(floats(grown), k == 1 ? (std::vector<float>{7, 22}) : (std::vector<float>{19, 38}));
+  }
+}
+
 TEST_P(CudaRuntime, DevicesHaveAnIndex) {
   EXPECT_EQ(cuda(), cuda(0));
   if (cuda_device_count() < 2) GTEST_SKIP() << "one device";

@@ -72,6 +72,16 @@ TEST_P(OwnedFunctions, CallsOfOneSyncAreNotMerged) {
   }
 }
 
+/// Neither the plan nor the code that is found again is of the functions that it was made with.
+TEST_P(OwnedFunctions, WithTheirCodeOnDisk) {
+  const Tensor x = tensor({1.0, 2.0}, DType::f64);
+  for (const double k : {2.0, 3.0, 2.0}) {
+    clear_compile_caches();
+    for (int run = 0; run < 3; ++run)
+      EXPECT_THAT(values(times(x, k) + either(x, true, k)), ElementsAre(k * k * k + 1 + k, 2 * k * k * k + 2 + k));
+  }
+}
+
 /// Constants are operands, of every type and wherever they are made.
 TEST_P(OwnedFunctions, ConstantsAreOperands) {
   const auto nested = [](double k) {
