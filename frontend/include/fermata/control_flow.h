@@ -71,7 +71,8 @@ auto cond(const Operand& predicate, F when_true, G when_false, const A&... opera
 template <class C, class B, class S>
 S while_loop(C condition, B body, const S& state, Location where = Location::current()) {
   const auto arguments = detail::as_arguments(state);
-  const detail::FlatFunction holds(std::move(condition), arguments), next(std::move(body), arguments);
+  const detail::FlatFunction holds(std::move(condition), arguments);
+  const detail::FlatFunction next(std::move(body), arguments);
   return with_tensors(state, detail::while_flat(holds.function(), next.function(), next.tensors(), where));
 }
 
