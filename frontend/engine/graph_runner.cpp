@@ -8,10 +8,12 @@
 
 #include "dispatch/operator.h"
 #include "dispatch/value.h"
+#include "fermata/autograd.h"
 #include "fermata/creation.h"
 #include "fermata/modes.h"
 #include "frontend/engine/control_step.h"
 #include "frontend/ops/calls.h"
+#include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
 #include "ir/ops/control.h"
 
@@ -66,10 +68,18 @@ class GraphRunner {
   /// Captures the functions of a node, whatever the mode: their arguments need not exist.
   static Tensor call_functions(const GraphNode& n, std::span<const Tensor> tensors, Location where) {
     BackendKey backend = BackendKey::cpu;
-    for (const Tensor& t : tensors)
+    for (const Tensor& t : tensors) {
       if (backend == BackendKey::cpu) backend = t.node()->backend;
+      if (grad_enabled() && t.keys().has(Functionality::autograd))
+        throw UnsupportedError(
+            2762,
+            format_error(2762, "UnsupportedError", fmt::format("{}: a graph that is run has no gradient", name(n.op)),
+                         {{"x", to_string(t.dtype(), t.shape()), ""}}, where, "detach() the inputs"));
+    }
     const auto capture = [&](const OwnFunction& f) {
       const ModeGuard recorded(Mode::compiled);
+      const KeyGuard not_traced({}, Functionality::tracer);
+      const InsideLevel outside(nullptr);
       const auto body = [graph = f.value->graph(), where](std::span<const Tensor> arguments) {
         return run_graph(graph, arguments, where);
       };

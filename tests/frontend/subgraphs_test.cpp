@@ -196,6 +196,18 @@ TEST_P(OwnedFunctions, RunFromText) {
     EXPECT_EQ(values(compiled(full({}, p), x)), (p ? std::vector<double>{14, 89} : std::vector<double>{7, 19}));
 }
 
+TEST_P(OwnedFunctions, FromTextUnderTransforms) {
+  const Graph graph = parse_graph(kProgram);
+  const Tensor table = reshape(arange(6, DType::f64), {3, 2}), xs = tensor({{1.0, 2.0}, {3.0, 4.0}}, DType::f64);
+  const auto last = [&](const Tensor& x) { return run_graph(graph, std::vector{full({}, true), x, table})[0]; };
+  EXPECT_THAT(values(vmap(last)(xs)), ElementsAre(14, 25, 30, 41));
+  EXPECT_THAT(message<UnsupportedError>([&] { grad([&](const Tensor& x) { return sum(last(x)); })(xs[0]); }),
+              HasSubstr("FM2762 UnsupportedError: cond: a graph that is run has no gradient\n  x    f64[2]\n"));
+  const Trace t = trace(last, xs[0]);
+  EXPECT_THAT(to_string(t.graph), HasSubstr("\n  when_true:\n"));
+  EXPECT_THAT(values(run_trace(t, std::vector{xs[1]})[0]), ElementsAre(30, 41));
+}
+
 TEST_P(OwnedFunctions, DrawFromTheStreamOfTheirCall) {
   const Graph graph = parse_graph(R"(%seed = input : f64[]
 %x = input : f64[2]
