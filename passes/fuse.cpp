@@ -32,7 +32,7 @@ constexpr double kFewRows = 8, kLongRow = 65536;
 /// eager time).
 constexpr double kVectorLanes = 16, kRowEnd = 8, kStoredElement = 24, kLaunch = 100000;
 /// What it takes to hand work to other threads, in primitives of an element; and what they share columns by.
-constexpr double kFork = 1e6, kColumnsOfThread = 1024;
+constexpr double kFork = 1e6, kColumnsOfThread = 128;
 /// Primitives a broadcast value may cost to be computed again at every point instead of being stored.
 constexpr std::size_t kCheapPrims = 4;
 

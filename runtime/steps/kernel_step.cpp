@@ -14,6 +14,8 @@ namespace {
 
 /// Column ranges of a launch start at multiples of this many elements.
 constexpr std::int64_t kColumnGranule = 1024;
+/// The same where each column is a reduction: as many as go through the rows together.
+constexpr std::int64_t kReducedColumnGranule = 128;
 
 }  // namespace
 
@@ -98,7 +100,8 @@ void BoundKernel::run(Run& run) {
 /// Ranges of rows or columns side by side.
 void BoundKernel::run_in_ranges(const KernelLaunch& whole) const {
   const Executable& executable = step_->executable->variant_for(whole);
-  if (rows_ >= 4 * thread_count() || columns_ < 2 * kColumnGranule) {
+  const std::int64_t granule = step_->reduced != 0 ? kReducedColumnGranule : kColumnGranule;
+  if (rows_ >= 4 * thread_count() || columns_ < 2 * granule) {
     parallel_for(0, rows_, ns_ / static_cast<double>(rows_), [&](std::int64_t begin, std::int64_t end) {
       KernelLaunch part = whole;
       part.row_begin = begin, part.row_end = end;
@@ -113,7 +116,7 @@ void BoundKernel::run_in_ranges(const KernelLaunch& whole) const {
         part.column_begin = begin, part.column_end = end;
         executable.launch(part);
       },
-      kColumnGranule);
+      granule);
 }
 
 /// Few long rows: blocks of each row are reduced side by side, then merged in order. Same bits as launch().

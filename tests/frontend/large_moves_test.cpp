@@ -211,6 +211,14 @@ TEST_P(LargeMoves, ShortRowsHaveTheTreeOfRows) {
     }
 }
 
+TEST_P(LargeMoves, ThreadsShareColumnsThatAreReduced) {
+  const Tensor x = numbers({700, 1000});
+  same_everywhere([&] { return softmax(x, 0); });
+  same_everywhere([&] { return sum(exp(x), {0}); });
+  const Tensor wide = softmax(x.astype(DType::f64), 0);
+  EXPECT_LT(max(abs(softmax(x, 0) - wide)).item<double>(), 1e-6);
+}
+
 TEST_P(LargeMoves, TheFirstOfMany) {
   for (const DType t : {DType::f32, DType::f16, DType::i8, DType::u32})
     for (const std::int64_t k : {1, 7, 70, 999, 1000})
