@@ -1,5 +1,6 @@
-// See matmul_packed_vnni.h. Six rows by 64 columns of sums stay in registers; for four positions of k a row gives 32
-// bits to all lanes and the block four vectors, 24 multiplications per 256 bytes of the block.
+// See matmul_packed_vnni.h. Twelve rows by 32 columns of sums stay in registers; for four positions of k a row gives 32
+// bits to all lanes and the block two vectors. Half a block of some thousand positions stays in the first-level cache
+// while rows pass by.
 #include "codegen_cpu/library/matmul_packed_vnni.h"
 
 #include <immintrin.h>
@@ -7,7 +8,7 @@
 namespace fermata {
 namespace {
 
-constexpr int kRows = 6, kVectors = 4;
+constexpr int kVectors = 2, kLanes = 16, kBlockColumns = 64;
 
 [[gnu::always_inline]] inline __m512i four_bytes(const std::uint8_t* from) {
   std::uint32_t word;
@@ -21,38 +22,56 @@ __m512i fewer_bytes(const std::uint8_t* from, std::int64_t count) {
   return _mm512_set1_epi32(static_cast<int>(word));
 }
 
-template <int kCount> inline void multiply_rows(const PackedTile& t, std::int64_t first) {
+/// Written out, as GCC 12 copies the sums of its intrinsic from register to register, and half of them to the stack.
+[[gnu::always_inline]] inline void add_products(__m512i& sum, __m512i row, __m512i columns) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(row), "v"(columns));
+}
+
+/// Rows from `first` on, columns from `column` on.
+template <int kCount> void multiply_rows(const PackedTile& t, std::int64_t first, std::int64_t column) {
   __m512i sums[kCount][kVectors];
+#pragma GCC unroll 12
   for (auto& row : sums)
+#pragma GCC unroll 2
     for (__m512i& sum : row) sum = _mm512_setzero_si512();
   const std::uint8_t* const x = t.x + first * t.k;
-  const auto step = [&](std::int64_t k, auto&& bytes_of) __attribute__((always_inline)) {
-    const std::int8_t* const from = t.block + k * 64;
-    __m512i columns[kVectors];
-    for (int v = 0; v < kVectors; ++v) columns[v] = _mm512_loadu_si512(from + v * 64);
-    for (int i = 0; i < kCount; ++i) {
-      const __m512i row = bytes_of(x + i * t.k + k);
-      for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_dpbusd_epi32(sums[i][v], row, columns[v]);
-    }
-  };
+  const std::int8_t* block = t.block + column * 4;
   std::int64_t k = 0;
-  for (; k + 4 <= t.k; k += 4) step(k, four_bytes);
-  if (k < t.k) step(k, [&](const std::uint8_t* from) { return fewer_bytes(from, t.k - k); });
+  for (; k + 4 <= t.k; k += 4, block += 4 * kBlockColumns) {
+    const __m512i left = _mm512_loadu_si512(block), right = _mm512_loadu_si512(block + 4 * kLanes);
+#pragma GCC unroll 12
+    for (int i = 0; i < kCount; ++i) {
+      const __m512i row = four_bytes(x + i * t.k + k);
+      add_products(sums[i][0], row, left), add_products(sums[i][1], row, right);
+    }
+  }
+  if (k < t.k) {
+    const __m512i left = _mm512_loadu_si512(block), right = _mm512_loadu_si512(block + 4 * kLanes);
+#pragma GCC unroll 12
+    for (int i = 0; i < kCount; ++i) {
+      const __m512i row = fewer_bytes(x + i * t.k + k, t.k - k);
+      add_products(sums[i][0], row, left), add_products(sums[i][1], row, right);
+    }
+  }
+#pragma GCC unroll 12
   for (int i = 0; i < kCount; ++i)
+#pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t left = t.columns - v * 16;
-      const auto mask = static_cast<__mmask16>(left >= 16 ? 0xffff : left <= 0 ? 0 : (1 << left) - 1);
-      _mm512_mask_storeu_epi32(t.out + (first + i) * t.out_row + v * 16, mask, sums[i][v]);
+      const std::int64_t left = t.columns - column - v * kLanes;
+      const auto mask = static_cast<__mmask16>(left >= kLanes ? 0xffff : left <= 0 ? 0 : (1 << left) - 1);
+      _mm512_mask_storeu_epi32(t.out + (first + i) * t.out_row + column + v * kLanes, mask, sums[i][v]);
     }
 }
 
 }  // namespace
 
 void packed_tile_vnni(const PackedTile& t) {
-  std::int64_t row = 0;
-  for (; row + kRows <= t.rows; row += kRows) multiply_rows<kRows>(t, row);
-  for (; row + 2 <= t.rows; row += 2) multiply_rows<2>(t, row);
-  if (row < t.rows) multiply_rows<1>(t, row);
+  for (std::int64_t column = 0; column < t.columns; column += kVectors * kLanes) {
+    std::int64_t row = 0;
+    for (; row + 12 <= t.rows; row += 12) multiply_rows<12>(t, row, column);
+    for (; row + 4 <= t.rows; row += 4) multiply_rows<4>(t, row, column);
+    for (; row < t.rows; ++row) multiply_rows<1>(t, row, column);
+  }
 }
 
 }  // namespace fermata
