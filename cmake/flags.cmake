@@ -16,8 +16,17 @@ if(FERMATA_WARNINGS)
     target_compile_options(fermata_flags INTERFACE -Wno-deprecated-declarations)
   endif()
 endif()
+# The optimization of files that vectorize, in every build type: without inlining a vector addition is a call.
+set(FERMATA_O2 -O2)
+set(FERMATA_O3 -O3)
 if(FERMATA_SANITIZE)
-  add_compile_options(-fsanitize=${FERMATA_SANITIZE} -fno-omit-frame-pointer -g1)
+  # Checks cost most where code is inlined: an eager loop takes 85 s to compile with -O2 and inlined checks, 18 s so.
+  set(FERMATA_O2 -O1)
+  set(FERMATA_O3 -O1)
+  add_compile_options(-fsanitize=${FERMATA_SANITIZE} -fno-omit-frame-pointer -g1 -O1)
+  if(FERMATA_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options("SHELL:--param asan-instrumentation-with-call-threshold=0")
+  endif()
   add_link_options(-fsanitize=${FERMATA_SANITIZE})
   add_compile_definitions(FERMATA_POOLED=0)  # memory pools would hide errors from the sanitizers
 endif()
