@@ -1,12 +1,23 @@
 #!/usr/bin/env bash
 # Installs missing build dependencies. If nothing is missing it is quick and needs no network.
-#   scripts/setup.sh [--check]    with --check: report only; exit status 1 if something required is missing
+#   scripts/setup.sh [--check] [--clang]
+# --check  report only; exit status 1 if something required is missing
+# --clang  also what the preset clang needs
 set -euo pipefail
 
 required=(g++ cmake ninja-build python3 libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libgtest-dev
           libgmock-dev libbenchmark-dev)
 # The engine builds without these; CMake reports which parts are missing.
 optional=(ccache clang-format llvm-19-dev libdnnl-dev libxsmm-dev libopenblas-serial-dev liblapacke-dev libkissfft-dev libdlpack-dev)
+
+check=
+for argument in "$@"; do
+  case $argument in
+    --check) check=1 ;;
+    --clang) required+=(clang-19) ;;
+    *) sed -n '3,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  esac
+done
 
 if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
   cat <<'EOM'
@@ -35,7 +46,7 @@ if [ $((${#need[@]} + ${#want[@]})) -eq 0 ]; then
   exit 0
 fi
 echo "setup: missing: ${need[*]} ${want[*]}"
-if [ "${1:-}" = --check ]; then
+if [ -n "$check" ]; then
   [ ${#need[@]} -eq 0 ]
   exit
 fi
