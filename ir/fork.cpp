@@ -25,7 +25,7 @@ struct Forks {
   Forks();
   void take_mutexes();
   void before();
-  void after(std::function<void()> ForkHandlers::*handler);
+  void after(bool in_child);
 };
 Forks& forks() {
   static Forks* const all = new Forks;  // outlives every static mutex
@@ -33,8 +33,7 @@ Forks& forks() {
 }
 
 Forks::Forks() {
-  pthread_atfork([] { forks().before(); }, [] { forks().after(&ForkHandlers::in_parent); },
-                 [] { forks().after(&ForkHandlers::in_child); });
+  pthread_atfork([] { forks().before(); }, [] { forks().after(false); }, [] { forks().after(true); });
 }
 
 /// Without waiting for one while another is held, so that no order has to be kept. Whoever makes one meanwhile may hold
@@ -64,12 +63,12 @@ void Forks::before() {
   take_mutexes();
 }
 
-void Forks::after(std::function<void()> ForkHandlers::*handler) {
-  for (detail::ForkSafeBase* const m : held) m->let_go();
+void Forks::after(bool in_child) {
+  for (detail::ForkSafeBase* const m : held) in_child ? m->begin_anew() : m->let_go();
   mutex.unlock();
   for (auto stage = handlers.rbegin(); stage != handlers.rend(); ++stage)
     for (const ForkHandlers& h : *stage)
-      if (h.*handler) (h.*handler)();
+      if (const auto& handler = in_child ? h.in_child : h.in_parent) handler();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <mutex>
+#include <new>
 
 namespace fermata {
 
@@ -26,6 +27,8 @@ class ForkSafeBase {
  public:
   virtual bool try_to_lock() = 0;
   virtual void let_go() = 0;
+  /// In the child: a recursive mutex belongs to the number of a thread, which is another one there.
+  virtual void begin_anew() = 0;
 
  protected:
   ForkSafeBase();
@@ -36,6 +39,7 @@ class ForkSafeBase {
 template <class Mutex> class ForkSafe : public Mutex, private detail::ForkSafeBase {
   bool try_to_lock() override { return this->try_lock(); }
   void let_go() override { this->unlock(); }
+  void begin_anew() override { ::new (static_cast<void*>(static_cast<Mutex*>(this))) Mutex; }
 };
 using ForkSafeMutex = ForkSafe<std::mutex>;
 

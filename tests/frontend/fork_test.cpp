@@ -10,12 +10,18 @@
 #include <thread>
 #include <vector>
 
+#include "dispatch/library.h"
 #include "fermata/inspect.h"
 #include "runtime/allocator.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
+
+/// Taken back when a process ends.
+FERMATA_LIBRARY(fork_test, m) {
+  m.def("twice", [](const Tensor& x) { return x + x; });
+}
 
 /// A structure that no plan is known for, and values that other threads want, too.
 double compute(const Tensor& shared, int i) {
