@@ -201,6 +201,22 @@ TEST_P(Trees, AreDifferentiated) {
   EXPECT_EQ(floats(gradient.first()), (Floats{2, 4}));
 }
 
+TEST_P(Trees, MayCountWhereTheyAreDifferentiated) {
+  struct Counted {
+    Tensor weight, steps;
+    std::vector<Tensor> index;
+  };
+  const Counted m{tensor({1.0f, 2.0f, 3.0f}), arange(1), {tensor({0, 2})}};
+  const auto loss = [](const Counted& at) { return sum(square(take(at.weight, at.index[0]))) + at.steps[0]; };
+  const auto [value, gradient] = value_and_grad(loss)(m);
+  EXPECT_EQ(value.item<float>(), 10);
+  EXPECT_EQ(floats(gradient.weight), (Floats{2, 0, 6}));
+  EXPECT_FALSE(gradient.steps.defined());
+  EXPECT_FALSE(gradient.index[0].defined());
+  EXPECT_EQ(floats(compile(grad(loss))(m).weight), (Floats{2, 0, 6}));
+  EXPECT_THROW(grad([](const Tensor& x) { return sum(x); })(arange(3)), GradientError);  // all that there is
+}
+
 TEST_P(Trees, AreBatched) {
   struct Pair {
     Tensor sum;

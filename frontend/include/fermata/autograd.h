@@ -54,6 +54,8 @@ std::vector<Tensor> gradients(const Tensor& y, std::initializer_list<Tensor> xs,
 
 namespace detail {
 
+inline bool has_derivative(const Tensor& x) { return x.defined() && (is_floating(x.dtype()) || is_complex(x.dtype())); }
+
 /// One evaluation of a function for its derivative: what grad() is made of. Arguments are marked, the function is run
 /// on the marks while this is in scope, and its result handed in.
 class FunctionGradient {
@@ -61,11 +63,11 @@ class FunctionGradient {
   explicit FunctionGradient(Location where) : where_(where), records_outside_(grad_enabled()) {}
   /// A new identity of x, whose gradient is asked for. It has x's history, so derivatives nest.
   Tensor mark(const Tensor& x);
-  /// The same for all that are there in a tree.
+  /// The same for all in a tree that can have a gradient: a model may count and index, too.
   template <class T> T mark(const T& tree) {
     T marked = tree;
     each_tensor(marked, [&](Tensor& x) {
-      if (x.defined()) x = mark(x);
+      if (has_derivative(x)) x = mark(x);
     });
     return marked;
   }
@@ -82,12 +84,10 @@ class FunctionGradient {
   std::vector<Tensor> marks_;  // never handed out, so that the function cannot write them in place
 };
 
-/// Gradients as the arguments were: a tensor for a tensor, a tree for a tree.
+/// Gradients as the arguments were: a tensor for a tensor, a tree for a tree, with empty places for what has none.
 template <class T> T take_like(const T& xs, const Tensor*& next) {
   T taken = xs;
-  each_tensor(taken, [&](Tensor& x) {
-    if (x.defined()) x = *next++;
-  });
+  each_tensor(taken, [&](Tensor& x) { x = has_derivative(x) ? *next++ : Tensor(); });
   return taken;
 }
 /// What is differentiated of the value of a function: all of it, or its first part.
@@ -99,7 +99,7 @@ template <class T> Tensor& differentiated(T& value) { return std::get<0>(detail:
 /// value_and_grad<0, 2>(f)(a, b, c) is a pair: f(a, b, c), and its gradients with respect to a and c as a tuple (not a
 /// tuple for one argument, by default the first). f gives a tensor of one element; the arguments to differentiate are
 /// floating tensors or trees of them (fermata/tensor_tree.h), the others anything. A gradient has the type of its
-/// argument.
+/// argument; places of a tree whose tensors are not floating are empty in it.
 ///
 /// f may give a pair, tuple or struct instead: its first element is differentiated, the others (trees, anything)
 /// are auxiliary, and the value is what f gave.
