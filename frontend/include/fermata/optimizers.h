@@ -7,6 +7,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -16,7 +17,7 @@
 
 namespace fermata::optim {
 
-/// A model as a tree of its parameters: what optimizers take beside lists of them.
+/// A model as a tree of its parameters, and of Buffers: what optimizers take beside lists of parameters.
 template <class T>
 concept TensorTree = !std::convertible_to<const T&, std::span<const Tensor>> &&
                      (detail::is_struct<T> || detail::is_tuple<T> || detail::is_map<T> || detail::is_vector<T>);
@@ -32,9 +33,11 @@ class Optimizer {
   ///
   /// Errors   ValueError unless there are as many gradients as parameters; ShapeError where shapes differ.
   void step(std::span<const Tensor> gradients, Location where = Location::current());
-  /// The same along a tree of gradients, as grad(f) gives for a model.
+  /// The same along a tree of gradients, as grad(f) gives for a model. Those of Buffers are left out.
   template <TensorTree T> void step(const T& gradients, Location where = Location::current()) {
-    step(std::span<const Tensor>(tensors_in(gradients)), where);
+    std::vector<Tensor> places = parameter_places_in(gradients);
+    if (places.size() != parameters_.size()) places = parameters_in(gradients);  // the model has empty places, too
+    step(std::span<const Tensor>(places), where);
   }
   /// The same along grad() of the parameters.
   void step(Location where = Location::current());
@@ -71,7 +74,7 @@ class SGD : public Optimizer {
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {}, Location where = Location::current());
   template <TensorTree T>
   explicit SGD(const T& model, const SgdOptions& chosen = {}, Location where = Location::current())
-      : SGD(defined_tensors_in(model), chosen, where) {}
+      : SGD(parameters_in(model), chosen, where) {}
   std::vector<Tensor> state() const override;
   SgdOptions options;
 
@@ -101,7 +104,7 @@ class Adam : public Optimizer {
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {}, Location where = Location::current());
   template <TensorTree T>
   explicit Adam(const T& model, const AdamOptions& chosen = {}, Location where = Location::current())
-      : Adam(defined_tensors_in(model), chosen, where) {}
+      : Adam(parameters_in(model), chosen, where) {}
   std::vector<Tensor> state() const override;
   AdamOptions options;
 
@@ -126,7 +129,26 @@ class AdamW : public Adam {
                  Location where = Location::current());
   template <TensorTree T> explicit AdamW(const T& model, const AdamOptions& chosen = {.weight_decay = 0.01},
                                          Location where = Location::current())
-      : AdamW(defined_tensors_in(model), chosen, where) {}
+      : AdamW(parameters_in(model), chosen, where) {}
+};
+
+/// The mean of the gradients of several batches, for batches that do not fit into memory at once. They are summed in
+/// f32 or wider.
+class GradientAccumulator {
+ public:
+  /// Errors   ValueError FM1378 for another number of gradients than before, ShapeError FM1080 where shapes differ.
+  void add(std::span<const Tensor> gradients, Location where = Location::current());
+  template <TensorTree T> void add(const T& gradients, Location where = Location::current()) {
+    add(std::span<const Tensor>(parameters_in(gradients)), where);
+  }
+  std::int64_t count() const { return count_; }
+  /// The means, in the dtypes of the gradients; starts again. Undefined where no batch had a gradient.
+  std::vector<Tensor> take(Location where = Location::current());
+
+ private:
+  std::vector<Tensor> sums_;
+  std::vector<DType> dtypes_;
+  std::int64_t count_ = 0;
 };
 
 /// Scales gradients down together so that their common length of order `norm_type` is at most `max_norm`; gives the

@@ -12,7 +12,9 @@
 // std::array, or the macro.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,11 +28,19 @@
 #include "runtime/tensor.h"
 
 /// In a class: its members that are parts of a tree, in order.
-#define FERMATA_TREE(...)                               \
-  auto tree_members() { return std::tie(__VA_ARGS__); } \
-  auto tree_members() const { return std::tie(__VA_ARGS__); }
+#define FERMATA_TREE(...)                                     \
+  auto tree_members() { return std::tie(__VA_ARGS__); }       \
+  auto tree_members() const { return std::tie(__VA_ARGS__); } \
+  static constexpr const char* tree_names() { return #__VA_ARGS__; }
 
 namespace fermata {
+
+/// A tensor of a model that no optimizer moves: running statistics, tables. A tree like any other struct of a tensor.
+struct Buffer {
+  Tensor value;
+  operator const Tensor&() const { return value; }
+};
+
 namespace detail {
 
 template <class T> inline constexpr bool is_vector = false;
@@ -50,22 +60,38 @@ template <class T>
 inline constexpr bool is_struct = NamesItsMembers<T> ||
                                   (std::is_aggregate_v<T> && std::is_class_v<T> && !std::is_empty_v<T> && !is_tuple<T>);
 
-/// Stands for a member of any type but T, whose copy it would be.
+/// Stands for a member of any type but T, whose copy it would be. Nobody converts one; that it can be is enough.
 template <class T> struct AnyMember {
   template <class U>
-  requires(!std::is_same_v<std::remove_cvref_t<U>, T>) operator U() const;
+  requires(!std::is_same_v<std::remove_cvref_t<U>, T>) operator U() const { std::abort(); }
 };
-/// How many members an aggregate has: as many as there can be initializers. An optional takes more than one conversion
-/// from what converts to anything, and so has a stand-in of its own.
-template <class T, class... Found> consteval std::size_t member_count() {
+/// How many initializers an aggregate takes one after the other, where the members after them need none. An optional
+/// takes more than one conversion from what converts to anything, and so has a stand-in of its own.
+template <class T, class... Found> consteval std::size_t initializer_count() {
   if constexpr (sizeof...(Found) > 24)
     return sizeof...(Found);
   else if constexpr (requires { T{std::declval<Found>()..., std::declval<AnyMember<T>>()}; })
-    return member_count<T, Found..., AnyMember<T>>();
+    return initializer_count<T, Found..., AnyMember<T>>();
   else if constexpr (requires { T{std::declval<Found>()..., std::nullopt}; })
-    return member_count<T, Found..., const std::nullopt_t&>();
+    return initializer_count<T, Found..., const std::nullopt_t&>();
   else
     return sizeof...(Found);
+}
+/// The most initializers that it takes at once: of those that have to be there. None of them is an optional.
+template <class T, std::size_t... I> consteval std::size_t full_initializer_count(std::index_sequence<I...>) {
+  if constexpr (sizeof...(I) == 0)
+    return 0;
+  else if constexpr (requires { T{(static_cast<void>(I), std::declval<AnyMember<T>>())...}; })
+    return sizeof...(I);
+  else
+    return full_initializer_count<T>(std::make_index_sequence<sizeof...(I) - 1>{});
+}
+/// How many members an aggregate has.
+template <class T> consteval std::size_t member_count() {
+  constexpr std::size_t one_by_one = initializer_count<T>();
+  if constexpr (one_by_one > 24) return one_by_one;
+  constexpr std::size_t at_once = full_initializer_count<T>(std::make_index_sequence<24>{});
+  return std::max(one_by_one, at_once);
 }
 
 #define FERMATA_MEMBERS(n, ...)    \
@@ -74,7 +100,7 @@ template <class T, class... Found> consteval std::size_t member_count() {
     return std::tie(__VA_ARGS__);  \
   }
 /// References to the members of a tuple or struct.
-template <class T> auto members(T& value) {
+template <class T> constexpr auto members(T& value) {
   using U = std::remove_cv_t<T>;
   if constexpr (is_tuple<U>) {
     return std::apply([](auto&... parts) { return std::tie(parts...); }, value);
@@ -82,6 +108,7 @@ template <class T> auto members(T& value) {
     return value.tree_members();
   } else {
     constexpr std::size_t count = member_count<U>();
+    static_assert(count > 0, "the members of this struct cannot be counted: it names them with FERMATA_TREE");
     static_assert(count <= 24, "a struct of more than 24 members names them with FERMATA_TREE");
     if constexpr (count == 0) return std::tuple<>();
     FERMATA_MEMBERS(1, a)
@@ -115,19 +142,19 @@ template <class T> auto members(T& value) {
 }  // namespace detail
 
 /// Calls f(part) for every part of a tree that is no tree of others: tensors, and what is beside them. From left to
-/// right.
-template <class T, class F> void each_part(T& value, F&& f) {
+/// right. Values of the types in Whole are not taken apart.
+template <class... Whole, class T, class F> void each_part(T& value, F&& f) {
   using U = std::remove_cv_t<T>;
-  if constexpr (detail::is_list_of_numbers<U>)
+  if constexpr (detail::is_list_of_numbers<U> || (std::is_same_v<U, Whole> || ...))
     f(value);
   else if constexpr (detail::is_vector<U>)
-    for (auto& x : value) each_part(x, f);
+    for (auto& x : value) each_part<Whole...>(x, f);
   else if constexpr (detail::is_optional<U>) {
-    if (value.has_value()) each_part(*value, f);
+    if (value.has_value()) each_part<Whole...>(*value, f);
   } else if constexpr (detail::is_map<U>)
-    for (auto& [key, x] : value) each_part(x, f);
+    for (auto& [key, x] : value) each_part<Whole...>(x, f);
   else if constexpr (detail::is_tuple<U> || detail::is_struct<U>)
-    std::apply([&](auto&... parts) { (each_part(parts, f), ...); }, detail::members(value));
+    std::apply([&](auto&... parts) { (each_part<Whole...>(parts, f), ...); }, detail::members(value));
   else
     f(value);
 }
@@ -160,6 +187,21 @@ template <class T> std::vector<Tensor> defined_tensors_in(const T& value) {
   each_tensor(value, [&](const Tensor& x) {
     if (x.defined()) all.push_back(x);
   });
+  return all;
+}
+
+/// The places of a model's parameters: all of its tensors but those in Buffers.
+template <class T> std::vector<Tensor> parameter_places_in(const T& model) {
+  std::vector<Tensor> all;
+  each_part<Buffer>(model, [&]<class P>(const P& part) {
+    if constexpr (std::is_same_v<P, Tensor>) all.push_back(part);
+  });
+  return all;
+}
+/// Those that are there.
+template <class T> std::vector<Tensor> parameters_in(const T& model) {
+  std::vector<Tensor> all = parameter_places_in(model);
+  std::erase_if(all, [](const Tensor& x) { return !x.defined(); });
   return all;
 }
 

@@ -54,9 +54,10 @@ Tensor remembered(const Tensor& parameter, Location where) {
   return zeros_like(parameter.detach(), compute_dtype(parameter.dtype()), where);
 }
 
-[[noreturn]] void fail_gradient(const Tensor& parameter, const Tensor& gradient, Location where) {
-  throw ShapeError(1080, format_error(1080, "ShapeError", "step: a gradient does not fit its parameter",
-                                      {{"parameter", to_string(parameter.dtype(), parameter.shape()), ""},
+[[noreturn]] void fail_gradient(std::string_view what, std::string_view label, const Tensor& other,
+                                const Tensor& gradient, Location where) {
+  throw ShapeError(1080, format_error(1080, "ShapeError", what,
+                                      {{label, to_string(other.dtype(), other.shape()), ""},
                                        {"gradient", to_string(gradient.dtype(), gradient.shape()), ""}},
                                       where));
 }
@@ -81,7 +82,7 @@ void Optimizer::step(std::span<const Tensor> gradients, Location where) {
                            {}, where));
   for (std::size_t i = 0; i < gradients.size(); ++i)
     if (gradients[i].defined() && gradients[i].shape() != parameters_[i].shape())
-      fail_gradient(parameters_[i], gradients[i], where);
+      fail_gradient("step: a gradient does not fit its parameter", "parameter", parameters_[i], gradients[i], where);
   const NoGradGuard no_history;
   const vjp::LineGuard line(where);
   begin(where);
@@ -205,6 +206,43 @@ void Adam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Lo
 
 AdamW::AdamW(std::vector<Tensor> parameters, const AdamOptions& chosen, Location where)
     : Adam(std::move(parameters), chosen, true, where) {}
+
+void GradientAccumulator::add(std::span<const Tensor> gradients, Location where) {
+  if (count_ == 0) sums_.assign(gradients.size(), Tensor()), dtypes_.assign(gradients.size(), DType::f32);
+  if (gradients.size() != sums_.size())
+    throw ValueError(
+        1378, format_error(1378, "ValueError",
+                           fmt::format("add: {} gradients, and {} before", gradients.size(), sums_.size()), {}, where));
+  for (std::size_t i = 0; i < sums_.size(); ++i)
+    if (sums_[i].defined() && gradients[i].defined() && gradients[i].shape() != sums_[i].shape())
+      fail_gradient("add: a gradient does not fit those before", "before", sums_[i], gradients[i], where);
+  const NoGradGuard no_history;
+  const vjp::LineGuard line(where);
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    dtypes_[i] = gradients[i].dtype();
+    const Tensor wide = astype(gradients[i].detach(), compute_dtype(dtypes_[i]), where);
+    sums_[i] = sums_[i].defined() ? (VjpTensor(sums_[i]) + VjpTensor(wide)).tensor() : wide;
+  }
+  ++count_;
+  if (in_capture_scope()) return;
+  std::vector<Tensor> present;
+  for (const Tensor& total : sums_)
+    if (total.defined()) present.push_back(total);
+  sync(present, where);  // or the work of all batches would be kept
+}
+
+std::vector<Tensor> GradientAccumulator::take(Location where) {
+  const NoGradGuard no_history;
+  const vjp::LineGuard line(where);
+  std::vector<Tensor> means(sums_.size());
+  for (std::size_t i = 0; i < sums_.size(); ++i)
+    if (sums_[i].defined())
+      means[i] = vjp::cast(VjpTensor(sums_[i]) / static_cast<double>(count_), dtypes_[i]).tensor();
+  sums_.clear(), dtypes_.clear();
+  count_ = 0;
+  return means;
+}
 
 Tensor clip_grad_norm(std::vector<Tensor>& gradients, double max_norm, double norm_type, Location where) {
   if (!(norm_type > 0)) fail_parameter("clip_grad_norm", "the order is not positive", where);
