@@ -1,5 +1,8 @@
 // The rows of array_api.def and neural_nets.def as functions.
+#include <utility>
+
 #include "fermata/fermata.h"
+#include "fermata/modules.h"
 #include "frontend/coverage/coverage.h"
 
 namespace fermata::coverage {
@@ -24,6 +27,33 @@ template <class Optimizer> Tensor stepped(const Tensor& x, const Tensor& gradien
   Optimizer optimizer({parameter});
   optimizer.step(std::array{gradient});
   return parameter;
+}
+
+/// The modules of the rows. Made before any of them runs, as a row may run inside a transform; what that draws from the
+/// generator is given back.
+struct Modules {
+  Generator before = default_generator();
+  nn::Linear linear{4, 5};
+  nn::Embedding embedding{6, 4};
+  nn::Conv2d conv{2, 3, 3, {.padding = 1}};
+  nn::ConvTranspose1d conv_transpose{3, 2, 3, {.stride = 2}};
+  nn::BatchNorm batch_norm{3, {.track_running_stats = false}};
+  nn::LayerNorm layer_norm{{3, 4}};
+  nn::GroupNorm group_norm{2, 4};
+  nn::RMSNorm rms_norm{4};
+  nn::MultiheadAttention attention{4, 2, {.bias = false}};
+  nn::RNN rnn{3, 4, {.bias = false}};
+  nn::GRU gru{3, 4, {.bias = false}};
+  nn::LSTM lstm{3, 4, {.bias = false}};
+  Modules() { default_generator() = before; }
+};
+const Modules& modules() {
+  static const Modules all;
+  return all;
+}
+/// A module of these tensors.
+template <class M> M holding(const M& module, std::vector<Tensor> tensors) {
+  return with_tensors(module, std::move(tensors));
 }
 
 #define FERMATA_COVERED(name, section, inputs, call, numpy)                    \
@@ -52,6 +82,9 @@ constexpr auto kFunctions = std::to_array<Function>({
 
 }  // namespace
 
-std::span<const Function> functions() { return kFunctions; }
+std::span<const Function> functions() {
+  modules();
+  return kFunctions;
+}
 
 }  // namespace fermata::coverage
