@@ -95,7 +95,9 @@ void* pin(const Tensor& x, Location where) {
     return impl->pinned->data;
   }
   Storage* storage = node->storage.load(std::memory_order_acquire);
-  const bool alone = node->refs.load(std::memory_order_acquire) == Node::kTensor && storage->unique();
+  // Memory of somebody else may be read only.
+  const bool alone =
+      node->refs.load(std::memory_order_acquire) == Node::kTensor && storage->unique() && storage->is_own();
   if (!alone || !node->is_dense_leaf()) {
     const Tensor own = dense_copy(x, where);
     own.node()->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
