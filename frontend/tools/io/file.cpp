@@ -22,14 +22,14 @@ struct CloseFile {
 };
 using FilePtr = std::unique_ptr<std::FILE, CloseFile>;
 
-[[noreturn]] void throw_system(int code, std::string_view function, const std::string& path, std::string_view what,
-                               int error, std::source_location where) {
+}  // namespace
+
+void throw_system(int code, std::string_view function, const std::string& path, std::string_view what, int error,
+                  std::source_location where) {
   throw FileError(
       code, format_error(code, "FileError", fmt::format("{}: {}: {} ({})", function, path, what, std::strerror(error)),
                          {}, where));
 }
-
-}  // namespace
 
 void throw_malformed(std::string_view function, const std::string& path, std::string_view what,
                      std::source_location where) {

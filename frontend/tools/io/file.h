@@ -20,6 +20,9 @@ namespace fermata {
 /// FM1603 FileError: "load_csv: data.csv: line 3 has 64 values, not 65".
 [[noreturn]] void throw_malformed(std::string_view function, const std::string& path, std::string_view what,
                                   std::source_location where);
+/// FM1601 or FM1602 FileError: "load_csv: data.csv: cannot be opened (No such file or directory)".
+[[noreturn]] void throw_system(int code, std::string_view function, const std::string& path, std::string_view what,
+                               int error, std::source_location where);
 /// FM1101 DTypeError.
 [[noreturn]] void throw_dtype(std::string_view function, DType dtype, std::string_view takes,
                               std::source_location where);

@@ -1,0 +1,27 @@
+// A file descriptor that is closed.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace fermata {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int number) : number_(number) {}
+  ~FileDescriptor() {
+    if (is_open()) ::close(number_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  bool is_open() const { return number_ >= 0; }
+  int get() const { return number_; }
+  /// Closes it now; false if that failed.
+  bool close() { return ::close(std::exchange(number_, -1)) == 0; }
+
+ private:
+  int number_;
+};
+
+}  // namespace fermata
