@@ -1,6 +1,6 @@
 # Dependencies of the build. fmt and xxHash (headers only) are required; LLVM, oneDNN, libxsmm, LAPACKE and kissfft are
-# optional. Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK and _KISSFFT, and defines the imported targets DNNL::dnnl,
-# libxsmm::libxsmm and LAPACKE::lapacke, and FERMATA_KISSFFT_INCLUDE.
+# optional. Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _KISSFFT and _ZIP, and defines the imported targets DNNL::dnnl,
+# libxsmm::libxsmm, LAPACKE::lapacke and libzip::libzip, and FERMATA_KISSFFT_INCLUDE.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
 find_path(FERMATA_XXHASH_INCLUDE xxhash.h REQUIRED)
@@ -50,6 +50,7 @@ if(FERMATA_WITH_XSMM)
   target_link_libraries(libxsmm::libxsmm INTERFACE libxsmm::noblas ${CMAKE_DL_LIBS})
 endif()
 fermata_imported(LAPACKE::lapacke lapacke lapacke.h FERMATA_WITH_LAPACK)
+fermata_imported(libzip::libzip zip zip.h FERMATA_WITH_ZIP)
 find_path(FERMATA_KISSFFT_INCLUDE kissfft.hh PATH_SUFFIXES kissfft)  # header-only
 mark_as_advanced(FERMATA_KISSFFT_INCLUDE)
 set(FERMATA_WITH_KISSFFT OFF)

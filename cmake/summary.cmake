@@ -21,6 +21,7 @@ fermata_report("libxsmm" "${FERMATA_WITH_XSMM}" "${FERMATA_XSMM_LIBRARY}"
   "not found: small matmuls use Fermata's own kernels")
 fermata_report("LAPACK" "${FERMATA_WITH_LAPACK}" "${FERMATA_LAPACKE_LIBRARY}" "not found: no linear algebra except products")
 fermata_report("kissfft" "${FERMATA_WITH_KISSFFT}" "${FERMATA_KISSFFT_INCLUDE}" "not found: no Fourier transforms")
+fermata_report("libzip" "${FERMATA_WITH_ZIP}" "${FERMATA_ZIP_LIBRARY}" "not found: no .npz archives")
 if(NOT FERMATA_CUDA)
   message(STATUS "  CUDA: disabled (FERMATA_CUDA=OFF)")
 else()

@@ -1,9 +1,11 @@
-// Tensors from files and back: tables of numbers as text, and NumPy's .npy.
+// Tensors from files and back: tables of numbers as text, and NumPy's .npy and .npz. fermata/safetensors.h has files of
+// named tensors.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "fermata/named_tensors.h"
 #include "runtime/tensor.h"
 
 namespace fermata {
@@ -39,5 +41,20 @@ Tensor load_npy(const std::string& path, Location where = Location::current());
 ///
 /// Errors   DTypeError for dtypes that NumPy has not (bf16, quantized) and for complex ones; FileError as in save_csv.
 void save_npy(const std::string& path, const Tensor& x, Location where = Location::current());
+
+/// load_npy() without reading the elements: the file is mapped into memory, privately, and read as they are used. A
+/// copy where they are not little-endian, in row-major order and aligned to their dtype.
+Tensor map_npy(const std::string& path, Location where = Location::current());
+
+/// Reads the arrays of an archive that numpy.savez or savez_compressed wrote.
+///
+/// Errors   FileError as load_npy, also for two arrays of one name; UnsupportedError FM2025 in a build without libzip.
+NamedTensors load_npz(const std::string& path, Location where = Location::current());
+/// Writes arrays as an archive, compressed or as they are.
+///
+/// Errors   those of save_npy; ValueError FM1385 for a name that is empty or leads out of a folder; UnsupportedError
+///          FM2025.
+void save_npz(const std::string& path, const NamedTensors& arrays, bool compressed = false,
+              Location where = Location::current());
 
 }  // namespace fermata
