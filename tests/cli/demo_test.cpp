@@ -13,6 +13,7 @@ namespace fermata {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::filesystem::path kRoot = std::filesystem::path(FERMATA_TEST_DIR).parent_path();
 
@@ -63,6 +64,14 @@ TEST(Readme, TheQuickstartLearns) {
   ASSERT_TRUE(std::regex_search(quickstart.out, match, std::regex("step 100  loss ([0-9.e-]+)")));
   EXPECT_LT(std::stod(match[1]), 0.02);  // the noise has variance 0.01
   EXPECT_THAT(quickstart.out, HasSubstr("step 0: kernel"));
+}
+
+TEST(Examples, AKilledTrainingRunGoesOnToTheBit) {
+  const Scratch scratch;
+  const Outcome resume = run_program("examples/resume");
+  ASSERT_EQ(resume.status, 0) << resume.out << resume.err;
+  EXPECT_THAT(resume.out, HasSubstr("compiled  loss"));
+  EXPECT_THAT(resume.err, Not(HasSubstr("spirals")));  // no terminal, no progress
 }
 
 }  // namespace
