@@ -1,13 +1,13 @@
 // See fork.h.
 #include "ir/fork.h"
 
-#include <pthread.h>
-
 #include <array>
 #include <chrono>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "ir/fork_stages.h"
 
 namespace fermata {
 namespace {
@@ -22,7 +22,6 @@ struct Forks {
   std::vector<detail::ForkSafeBase*> mutexes;
   std::vector<detail::ForkSafeBase*> held;
 
-  Forks();
   void take_mutexes();
   void before();
   void after(bool in_child);
@@ -30,10 +29,6 @@ struct Forks {
 Forks& forks() {
   static Forks* const all = new Forks;  // outlives every static mutex
   return *all;
-}
-
-Forks::Forks() {
-  pthread_atfork([] { forks().before(); }, [] { forks().after(false); }, [] { forks().after(true); });
 }
 
 /// Without waiting for one while another is held, so that no order has to be kept. Whoever makes one meanwhile may hold
@@ -72,6 +67,9 @@ void Forks::after(bool in_child) {
 }
 
 }  // namespace
+
+void before_fork() { forks().before(); }
+void after_fork(bool in_child) { forks().after(in_child); }
 
 void at_fork(ForkStage stage, ForkHandlers given) {
   Forks& all = forks();
