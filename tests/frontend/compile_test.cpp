@@ -31,7 +31,7 @@ class CheckedOnce {
 
 TEST_F(Compile, ReplaysGiveWhatEagerGives) {
   const auto fn = [](const Tensor& x, const Tensor& y) { return softmax(gelu(x * 2 + 1) + y, -1); };
-  auto compiled = compile(fn);
+  const auto compiled = compile(fn);
   const CheckedOnce once;
   for (int i = 0; i < 4; ++i) {
     const Tensor x = randn({6, 33}).sync(), y = randn({33}).sync();

@@ -34,17 +34,17 @@ class TrainingFiles : public InBothModes {
 INSTANTIATE_TEST_SUITE_P(Modes, TrainingFiles, ::testing::Values(Mode::eager, Mode::compiled), mode_name);
 
 /// Objects of a run, made from scratch, and its steps.
-class TrainingRun {
+template <class Optimizer, auto kOptions> class TrainingRun {
  public:
   explicit TrainingRun(std::uint64_t seed)
       : loader_(TensorDataset(std::tuple(random_f64({40, 4}, 0, 1, true, 9).astype(DType::f32), arange(40) % 3)),
                 {.batch_size = 8, .shuffle = true, .seed = 2}) {
     manual_seed(seed);
     net_ = std::make_unique<Net>();
-    adam_ = std::make_unique<optim::AdamW>(*net_);
+    optimizer_ = std::make_unique<Optimizer>(*net_, kOptions());
   }
   void resume(const std::string& path) {
-    const TrainingState at = load_training(path, *net_, *adam_);
+    const TrainingState at = load_training(path, *net_, *optimizer_);
     step_ = at.step;
     loader_.seek(at.data);
     EXPECT_EQ(at.notes.at("name"), "run");
@@ -52,16 +52,16 @@ class TrainingRun {
   }
   void save(const std::string& path) const {
     save_training(
-        path, *net_, *adam_,
+        path, *net_, *optimizer_,
         {.step = step_, .data = loader_.position(), .tensors = {{"best", full({}, 0.5)}}, .notes = {{"name", "run"}}});
   }
   /// Losses of the steps up to a number.
   std::vector<float> train(std::int64_t last, bool compiled) {
     const auto one = [&](const Tensor& x, const Tensor& labels) {
-      adam_->zero_grad();
+      optimizer_->zero_grad();
       const Tensor loss = cross_entropy(net_->forward(x), labels);
       loss.backward();
-      adam_->step();
+      optimizer_->step();
       return loss.detach();
     };
     auto once = compile(one);
@@ -69,8 +69,9 @@ class TrainingRun {
     std::vector<float> losses;
     while (step_ < last)
       for (const auto& [x, labels] : loader_) {
-        adam_->options.learning_rate = rate(step_);
-        losses.push_back((compiled ? once(x, labels) : one(x, labels)).item<float>());
+        optimizer_->options.learning_rate = rate(step_);
+        const Tensor loss = compiled ? once(x, labels) : one(x, labels);
+        losses.push_back(loss.item<float>());
         if (++step_ == last) break;
       }
     return losses;
@@ -79,34 +80,42 @@ class TrainingRun {
  private:
   DataLoader<TensorDataset<std::tuple<Tensor, Tensor>>> loader_;
   std::unique_ptr<Net> net_;
-  std::unique_ptr<optim::AdamW> adam_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::int64_t step_ = 0;
 };
 
-TEST_P(TrainingFiles, ResumedRunsHaveTheSameBits) {
+template <class Run> void expect_same_bits_when_resumed(const std::string& path) {
   constexpr std::int64_t kSteps = 14;
   for (const bool compiled : {false, true}) {
-    TrainingRun whole(1);
+    Run whole(1);
     const std::vector<float> wanted = whole.train(kSteps, compiled);
     for (const std::int64_t stop : {1, 5, 7, 13}) {
       std::vector<float> losses;
       {
-        TrainingRun first(1);
+        Run first(1);
         losses = first.train(stop, compiled);
-        first.save(path_);
+        first.save(path);
       }
-      TrainingRun second(99);
+      Run second(99);
       rand({17}).sync();  // another program has drawn other numbers
-      second.resume(path_);
+      second.resume(path);
       const std::vector<float> rest = second.train(kSteps, compiled);
       losses.insert(losses.end(), rest.begin(), rest.end());
       EXPECT_EQ(losses, wanted) << "stopped after " << stop << (compiled ? ", in one function" : "");
     }
   }
 }
+using WithAdamW = TrainingRun<optim::AdamW, [] { return optim::AdamOptions{.weight_decay = 0.01}; }>;
+using WithMomentum = TrainingRun<optim::SGD, [] { return optim::SgdOptions{.momentum = 0.9}; }>;
+using WithDampening = TrainingRun<optim::SGD, [] { return optim::SgdOptions{.momentum = 0.9, .dampening = 0.5}; }>;
+TEST_P(TrainingFiles, ResumedRunsHaveTheSameBits) {
+  expect_same_bits_when_resumed<WithAdamW>(path_);
+  expect_same_bits_when_resumed<WithMomentum>(path_);
+  expect_same_bits_when_resumed<WithDampening>(path_);
+}
 
 TEST_P(TrainingFiles, FilesOfOtherRunsChangeNothing) {
-  TrainingRun run(1);
+  WithAdamW run(1);
   run.train(2, false);
   run.save(path_);
   nn::Linear other(4, 3);

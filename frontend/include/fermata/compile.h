@@ -168,7 +168,7 @@ template <class F> class CompiledFunction {
  public:
   explicit CompiledFunction(F fn, Location where) : fn_(std::move(fn)), where_(where) {}
 
-  template <class... A> auto operator()(const A&... args) {
+  template <class... A> auto operator()(const A&... args) const {
     if constexpr (!(detail::is_plain_tree<A>() && ...)) {
       static_assert(
           (detail::is_plain_tree<A>() && ...),
@@ -183,7 +183,7 @@ template <class F> class CompiledFunction {
   std::size_t captures() const { return core_.captures(); }
 
  private:
-  template <class R, class... A> R call(const A&... args) {
+  template <class R, class... A> R call(const A&... args) const {
     if constexpr (std::is_void_v<R>) {
       const auto body = [&](std::span<const Tensor> placeholders) {
         run(placeholders, args...);
@@ -222,21 +222,21 @@ template <class F> class CompiledFunction {
       return *std::move(result);
     }
   }
-  template <class Body, class Deliver, class... A> void replay(Body&& body, Deliver&& deliver, const A&... args) {
+  template <class Body, class Deliver, class... A> void replay(Body&& body, Deliver&& deliver, const A&... args) const {
     const detail::CallArguments<A...> flat(args...);
     core_.call(flat.tensors, flat.words, body, deliver, where_);
   }
   /// The function on other tensors.
-  template <class... A> decltype(auto) run([[maybe_unused]] std::span<const Tensor> tensors, const A&... args) {
+  template <class... A> decltype(auto) run([[maybe_unused]] std::span<const Tensor> tensors, const A&... args) const {
     [[maybe_unused]] std::size_t next = 0;
     // Braces: arguments are filled from left to right.
     const std::tuple<A...> filled{detail::refilled(args, tensors, next)...};
     return std::apply(fn_, filled);
   }
 
-  F fn_;
+  mutable F fn_;    // as in std::function
   Location where_;  // of compile(): a call takes any number of arguments, and none can be defaulted after them
-  detail::CompiledCore core_;
+  mutable detail::CompiledCore core_;  // what it has captured
 };
 
 /// Errors of a call as a whole name the line of compile(); those of calls inside fn name their own.
