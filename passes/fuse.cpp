@@ -13,6 +13,7 @@
 #include "ir/ops/reduce.h"
 #include "passes/dimensions.h"
 #include "passes/index_map.h"
+#include "runtime/steps/kernel_step.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -31,8 +32,8 @@ constexpr double kFewRows = 8, kLongRow = 65536;
 /// looked at. The vectors of two rows also overlap less than those of one (rms_norm of gelu, rows of 16: 1.18 of the
 /// eager time).
 constexpr double kVectorLanes = 16, kRowEnd = 8, kStoredElement = 24, kLaunch = 100000;
-/// What it takes to hand work to other threads, in primitives of an element; and what they share columns by.
-constexpr double kFork = 1e6, kColumnsOfThread = 128;
+/// What it takes to hand work to other threads, in primitives of an element.
+constexpr double kFork = 1e6;
 /// Primitives a broadcast value may cost to be computed again at every point instead of being stored.
 constexpr std::size_t kCheapPrims = 4;
 
@@ -277,7 +278,8 @@ class Fuser {
     if (!waits_for_reduction(group, before)) return false;
     if (rows * columns < kFewRows && length > kLongRow) return true;
     if (!p_.capabilities.launches_on_caller) return false;
-    const double threads = thread_count(), busy = std::clamp(std::max(rows, columns / kColumnsOfThread), 1.0, threads);
+    const double threads = thread_count(), shares = std::max(rows, columns / kReducedColumnGranule);
+    const double busy = std::clamp(shares, 1.0, threads);
     return before * (1 / busy - 1 / threads) > kStoredElement / busy + kFork / (rows * columns * length);
   }
 

@@ -14,8 +14,6 @@ namespace {
 
 /// Column ranges of a launch start at multiples of this many elements.
 constexpr std::int64_t kColumnGranule = 1024;
-/// The same where each column is a reduction: as many as go through the rows together.
-constexpr std::int64_t kReducedColumnGranule = 128;
 
 }  // namespace
 

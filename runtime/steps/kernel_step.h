@@ -18,6 +18,9 @@ struct Binding;
 class BoundSteps;
 struct Run;
 
+/// Where each column is a reduction, threads share columns by this many: as many as go through the rows together.
+inline constexpr int kReducedColumnGranule = 128;
+
 /// A run of adjacent axes of the domain that is one axis of the kernel.
 struct AxisRun {
   std::uint8_t first, last;
