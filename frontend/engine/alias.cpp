@@ -127,11 +127,12 @@ void add_step(std::vector<ViewStep>& steps, ViewStep next) {
   if (follows_permute && next.op == Op::slice) {
     ViewStep permute = std::move(steps.back());
     steps.pop_back();
+    const auto axes = decode<ops::Permute>({permute.attributes, permute.sizes, {}, {}}).axes.value;
     const auto permuted = decode<ops::Slice>({next.attributes, next.sizes, {}, {}});
     std::vector<std::int64_t> start(next.sizes.size()), step(next.sizes.size());
     Shape sizes = next.sizes;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      const auto from = static_cast<std::size_t>(permute.attributes[i]);
+      const auto from = static_cast<std::size_t>(axes[i]);
       start[from] = permuted.start.value[i], step[from] = permuted.step.value[i], sizes[from] = next.sizes[i];
     }
     permute.sizes = next.sizes;
@@ -239,9 +240,7 @@ void write(const Tensor& target, const Tensor& value, Location where) {
                                   describe(target), where, "copy() gives a tensor that can be written"));
   const Tensor base = handle_of(view->base);
   const Tensor operands[] = {base, value};
-  std::vector<std::int64_t> attributes{view->offset};
-  attributes.insert(attributes.end(), view->strides.begin(), view->strides.end());
-  write_cell(base, general_call(Op::update, operands, {.wanted = {}, .integers = attributes, .scalars = {}}, where),
+  write_cell(base, general_call<Op::update>({.offset = {view->offset}, .strides = {view->strides}}, operands, where),
              where);
 }
 

@@ -170,8 +170,9 @@ template <BackendKey B> void run_unpack(const CallArgs& args) {
     data = dense->data;
   }
   const Shape sizes(std::span(out.sizes, out.rank)), strides = dense_strides(sizes);
-  copy_view({static_cast<std::byte*>(data) + args.attributes[0], out.dtype, out.rank, sizes.data(), strides.data()},
-            out.data, B, args.where);
+  const std::int64_t offset = attributes_of<ops::Unpack>(args).offset.value;
+  copy_view({static_cast<std::byte*>(data) + offset, out.dtype, out.rank, sizes.data(), strides.data()}, out.data, B,
+            args.where);
 }
 
 template <BackendKey B> void run_after(const CallArgs& args) {
