@@ -109,6 +109,7 @@ template <class Step, class E> class Scan {
  private:
   static constexpr double kNsPerElement = 0.6;
   static constexpr std::int64_t kColumns = kColumnBytes / static_cast<std::int64_t>(sizeof(T)), kGranule = 64;
+  static constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(Bits)), kAhead = 2;
 
   std::int64_t blocks() const { return (size_ + kBlock - 1) / kBlock; }
 
@@ -188,6 +189,12 @@ template <class Step, class E> class Scan {
     Bits* row = out_ + to_[line];
     alignas(64) T before[kColumns], inside[kColumns], read[kColumns];
     for (std::int64_t i = 0; i < size_; ++i, x += from_.stride(), row += to_.stride()) {
+      if (adjacent && count < to_.inner() &&
+          i + kAhead < size_)  // rows lie too far apart for the processor to see what comes next
+        for (std::int64_t j = 0; j < count; j += kLine) {
+          __builtin_prefetch(x + kAhead * from_.stride() + j);
+          __builtin_prefetch(row + kAhead * to_.stride() + j, 1);
+        }
       if (adjacent)
         for (std::int64_t j = 0; j < count; ++j) read[j] = E::load(x[j]);
       else
