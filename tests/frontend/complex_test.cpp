@@ -1,6 +1,7 @@
 // Complex numbers: every op of the table that takes them against the reference, in both modes and any layout;
 // derivatives against finite differences; vmap against a loop; printing, files and errors.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <set>
@@ -314,7 +315,7 @@ TEST_P(ComplexNumbers, PrintingAndFiles) {
   EXPECT_EQ(to_string(tensor(1i, DType::c128)), "tensor(0.+1.j, c128)");
   for (const DType t : kComplexTypes) {
     const Tensor x = random_complex({2, 3}, t, 40);
-    const std::string path = ::testing::TempDir() + "complex.npy";
+    const std::string path = ::testing::TempDir() + "fermata_complex" + std::to_string(::getpid()) + ".npy";
     save_npy(path, transpose(x));
     const Tensor back = load_npy(path);
     EXPECT_EQ(to_string(back.dtype(), back.shape()), to_string(t, Shape{3, 2}));

@@ -2,6 +2,7 @@
 #include "fermata/sync.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
@@ -286,7 +287,8 @@ TEST_F(Plans, AResultThatTakesATemporaryOverIsANewTensor) {
 
 TEST_F(Plans, ShortRunsGetWideCodeToo) {
   set_compile_policy(CompilePolicy::immediate);
-  const std::string kept = DiskCache::instance().set_directory(::testing::TempDir() + "fermata_wide_code");
+  const std::string kept =
+      DiskCache::instance().set_directory(::testing::TempDir() + "fermata_wide_code" + std::to_string(::getpid()));
   DiskCache::instance().clear();
   const Tensor x = randn({1 << 14}).sync();
   const auto once = [&] { return (tanh(tanh(tanh(x))) * sigmoid(x)).sync(); };
