@@ -175,8 +175,9 @@ TensorType Slice::infer(const InferCall& call) const {
     if (step == 0) call.fail<ValueError>(1303, "ValueError", fmt::format("the step along axis {} is 0", axis));
     if (count == 0) continue;
     std::int64_t last = 0;
-    const bool overflow = __builtin_mul_overflow(count - 1, step, &last) || __builtin_add_overflow(last, start, &last);
-    if (count < 0 || overflow || start < 0 || start >= size || last < 0 || last >= size)
+    const bool overflow =
+        count < 0 || __builtin_mul_overflow(count - 1, step, &last) || __builtin_add_overflow(last, start, &last);
+    if (overflow || start < 0 || start >= size || last < 0 || last >= size)
       call.fail<IndexError>(1203, "IndexError",
                             fmt::format("{} elements from {} by {} leave axis {}", count, start, step, axis),
                             {fmt::format("axis {} is {}", axis, size)});
