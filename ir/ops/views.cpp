@@ -162,6 +162,14 @@ std::optional<std::vector<ViewAxis>> Permute::view_axes(const Shape& to, const S
 
 Example<Permute> Permute::example() { return {{{DType::f32, Shape{3, 4}}}, {.axes = {kReversed}}}; }
 
+/// The stride of an axis that moves by `step` elements of another one. An axis of one element may be given any step:
+/// what that comes to is never used.
+static std::int64_t steps_of(std::int64_t stride, std::int64_t step) {
+  std::int64_t strides = 0;
+  static_cast<void>(__builtin_mul_overflow(stride, step, &strides));
+  return strides;
+}
+
 // ---- slice
 
 TensorType Slice::infer(const InferCall& call) const {
@@ -189,7 +197,7 @@ bool Slice::apply(const Shape& to, Shape& sizes, Shape& strides, std::int64_t& o
   Shape out;
   for (unsigned i = 0; i < to.rank(); ++i) {
     offset += to[i] == 0 ? 0 : start.value[i] * strides[i];
-    out.push_back(strides[i] * step.value[i]);
+    out.push_back(steps_of(strides[i], step.value[i]));
   }
   sizes = to, strides = out;
   return true;
@@ -258,8 +266,8 @@ TensorType Unfold::infer(const InferCall& call) const {
 bool Unfold::apply(const Shape& to, Shape& sizes, Shape& strides, std::int64_t&) const {
   const auto at = static_cast<std::size_t>(axis.value);
   const std::int64_t stride = strides[at];
-  strides[at] = stride * step.value;
-  strides.push_back(stride * dilation.value);
+  strides[at] = steps_of(stride, step.value);
+  strides.push_back(steps_of(stride, dilation.value));
   sizes = to;
   return true;
 }

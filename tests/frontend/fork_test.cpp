@@ -43,16 +43,17 @@ double compute(const Tensor& shared, int i) {
   set_thread_count(3);
   good = good && sum(sqrt(ones({1 << 20}))).item<double>() == 1 << 20;
   std::thread([&] { good = good && sum(ones({100}) + 1).item<double>() == 200; }).join();
-#if defined(__SANITIZE_ADDRESS__)
-  std::_Exit(good ? 0 : 1);  // what threads of the parent held is no leak
-#else
   std::exit(good ? 0 : 1);
-#endif
 }
 
 TEST(Fork, TheChildComputesWhileOtherThreadsAreBusy) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the thread sanitizer follows no threads of a forked process";
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP()
+      << "the address sanitizer may be in the middle of an allocation when a process forks, and finds leaks in "
+         "what its other threads held";
 #endif
   const int threads_before = thread_count();
   set_thread_count(2);
