@@ -43,9 +43,9 @@ template <class F> void for_runs(const ConvolutionProblem& p, F&& f) {
     // Places along the last axis whose element lies in x: those in [first, end).
     const std::int64_t shift = tap[last] * a.dilation[last] - a.padding[last], step = a.strides[last];
     const std::int64_t length = p.x.sizes[axes + 1];
-    const std::int64_t first = std::clamp<std::int64_t>(shift >= 0 ? 0 : (-shift + step - 1) / step, 0, run);
+    const std::int64_t first = std::clamp<std::int64_t>(shift >= 0 ? 0 : (-shift - 1) / step + 1, 0, run);
     const std::int64_t end =
-        std::clamp<std::int64_t>(length <= shift ? 0 : (length - shift + step - 1) / step, first, run);
+        std::clamp<std::int64_t>(length <= shift ? 0 : (length - shift - 1) / step + 1, first, run);
     for (std::int64_t r = 0; r < runs; ++r) {
       std::int64_t offset = rest * p.x.strides[1] + shift * p.x.strides[axes + 1], left = r;
       bool inside = true;
