@@ -59,43 +59,46 @@ const GraphNode& source_of(const Graph& g, const GraphOperand& operand) {
   return *n;
 }
 
-/// Whether something as large as `whole` elements is computed from a value.
-bool is_read_by_whole(const Graph& g, const GraphNode& value, std::int64_t whole) {
-  std::vector<bool> depends(g.nodes.size(), false);
-  const auto first = static_cast<std::size_t>(&value - g.nodes.data());
-  depends[first] = true;
-  for (std::size_t v = first + 1; v < g.nodes.size(); ++v)
-    for (const GraphOperand& o : g.nodes[v].operands) {
-      if (o.is_scalar() || !depends[o.value]) continue;
-      if (!is_view(g.nodes[v].op) && element_count(g.nodes[v].shape) >= whole) return true;
-      depends[v] = true;
+std::size_t value_of(const Graph& g, const GraphNode& n) { return static_cast<std::size_t>(&n - g.nodes.data()); }
+
+/// What is made of each value of a graph.
+struct Uses {
+  std::vector<std::int64_t> largest;  // elements of the largest value that is computed from it
+  std::vector<bool> is_output;
+  explicit Uses(const Graph& g) : largest(g.nodes.size()), is_output(g.nodes.size()) {
+    for (const ValueId v : g.outputs) is_output[v] = true;
+    for (std::size_t v = g.nodes.size(); v-- > 0;) {
+      const GraphNode& n = g.nodes[v];
+      const std::int64_t whole = std::max(largest[v], is_view(n.op) ? 0 : element_count(n.shape));
+      for (const GraphOperand& o : n.operands)
+        if (!o.is_scalar()) largest[o.value] = std::max(largest[o.value], whole);
     }
-  return false;
-}
+  }
+};
 
 /// Reductions of many short rows, which leave a kernel's vectors nearly empty: a call has one element of many rows in
 /// each. A kernel is better where rows that are computed would have to be stored, and where they are used again once
 /// they are reduced, unless they are shorter still (softmax: from 4 on, sums of products: from 9).
-bool is_of_short_rows(const Graph& g, const GraphNode& n) {
+bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
   constexpr std::int64_t kAlways = 3, kComputed = 8, kStored = 24, kManyRows = 1024;
   if (family(n.op) != Family::reduce) return false;
   const Shape& shape = g.nodes[n.operands[0].value].shape;
-  if (shape.rank() == 0 || n.attributes[0] != std::int64_t{1} << (shape.rank() - 1u)) return false;
+  if (shape.rank() == 0 || reduced_axes(n) != 1u << (shape.rank() - 1u)) return false;
   const std::int64_t length = shape[shape.rank() - 1u], whole = element_count(shape);
   if (length == 0 || whole / length < kManyRows) return false;
   if (length <= kAlways) return true;
   const bool is_stored = source_of(g, n.operands[0]).op == Op::input;
-  return length <= (is_stored ? kStored : kComputed) && !is_read_by_whole(g, n, whole);
+  return length <= (is_stored ? kStored : kComputed) && uses.largest[value_of(g, n)] < whole;
 }
 
 /// Copies of what is in memory, in other than row-major order: a call turns squares of it in registers.
-bool is_rearranged(const Graph& g, const GraphNode& n) {
-  if (n.op != Op::copy || std::ranges::none_of(g.outputs, [&](ValueId v) { return &g.nodes[v] == &n; })) return false;
+bool is_rearranged(const Graph& g, const GraphNode& n, const Uses& uses) {
+  if (n.op != Op::copy || !uses.is_output[value_of(g, n)]) return false;
   const GraphNode& source = source_of(g, n.operands[0]);
   return source.op == Op::input && (!source.dense || is_view(g.nodes[n.operands[0].value].op));
 }
 
-Choice choose(const Program& program, const GraphNode& n) {
+Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
   const Graph& g = program.graph;
   const BackendKey key = program.backend;
   const bool explains = program.explains;
@@ -108,7 +111,8 @@ Choice choose(const Program& program, const GraphNode& n) {
   const bool reduces_nothing = family(n.op) == Family::reduce && reduced_axes(n) == 0;
   const bool emits =
       cell != nullptr && compiles && cell->emits.has(operand) && !reduces_nothing && !is_of_complex(g, n);
-  const bool is_better_called = program.capabilities.rows_in_vectors && (is_of_short_rows(g, n) || is_rearranged(g, n));
+  const bool is_better_called =
+      program.capabilities.rows_in_vectors && (is_of_short_rows(g, n, uses) || is_rearranged(g, n, uses));
   c.form = emits && !is_better_called && !may_lose(*cell, g, n, operand) ? Form::emit : Form::call;
   if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs
   const KernelFunction* const kernel = n.context != 0 ? context_of(n.context).kernel : nullptr;
@@ -142,13 +146,14 @@ Choice choose(const Program& program, const GraphNode& n) {
 bool select(Program& program) {
   const Graph& g = program.graph;
   program.choices.clear();
+  const Uses uses(g);
   for (const GraphNode& n : g.nodes) {
     if (n.op == Op::input)
       program.choices.push_back({Form::leaf, "", ""});
     else if (is_view(n.op))
       program.choices.push_back({Form::view, "", ""});
     else
-      program.choices.push_back(choose(program, n));
+      program.choices.push_back(choose(program, n, uses));
   }
   return true;
 }

@@ -22,6 +22,7 @@ constexpr ProductRates kSapphireRapids{.portable_avx512 = 76,
                                        .onednn_bf16_far = 1.5,
                                        .onednn_bytes = 230};
 #if defined(__x86_64__)
+// Not measured yet: estimates from published peaks and the times of single products.
 constexpr ProductRates kZen4{.portable_avx512 = 50,
                              .portable_avx2 = 48,
                              .onednn_avx512 = 54,

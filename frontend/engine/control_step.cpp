@@ -173,6 +173,12 @@ template <BackendKey B> void run_unpack(const CallArgs& args) {
   const std::int64_t offset = attributes_of<ops::Unpack>(args).offset.value;
   copy_view({static_cast<std::byte*>(data) + offset, out.dtype, out.rank, sizes.data(), strides.data()}, out.data, B,
             args.where);
+  if constexpr (B == BackendKey::cpu)
+    if (out.dtype == DType::boolean) {  // a text program may unpack any bytes
+      auto* const bytes_of_bools = static_cast<std::uint8_t*>(out.data);
+      std::transform(bytes_of_bools, bytes_of_bools + out.element_count(), bytes_of_bools,
+                     [](std::uint8_t b) { return std::uint8_t{b != 0}; });
+    }
 }
 
 template <BackendKey B> void run_after(const CallArgs& args) {

@@ -12,31 +12,12 @@
 #include "fermata/fermata.h"
 #include "fermata/io.h"
 #include "ir/error.h"
+#include "tests/frontend/scratch_folder.h"
 
 namespace fermata {
 namespace {
 
-class Io : public ::testing::Test {
- protected:
-  Io() : folder_(std::filesystem::temp_directory_path() / ("fermata_io_" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(folder_);
-    std::filesystem::current_path(folder_);  // so that messages name short paths
-  }
-  ~Io() override {
-    std::filesystem::current_path(folder_.parent_path());
-    std::filesystem::remove_all(folder_);
-  }
-  static void write(const std::string& name, std::string_view text) {
-    std::ofstream(name, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
-  }
-  static std::string contents(const std::string& name) {
-    std::ifstream file(name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
- private:
-  std::filesystem::path folder_;
-};
+class Io : public test::InScratchFolder {};
 
 /// The headline of the error of a call, without "at" and what follows.
 template <class E, class F> std::string headline(F&& call) {

@@ -11,32 +11,12 @@
 
 #include "fermata/fermata.h"
 #include "fermata/safetensors.h"
+#include "tests/frontend/scratch_folder.h"
 
 namespace fermata {
 namespace {
 
-class Safetensors : public ::testing::Test {
- protected:
-  Safetensors()
-      : folder_(std::filesystem::temp_directory_path() / ("fermata_safetensors_" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(folder_);
-    std::filesystem::current_path(folder_);  // so that messages name short paths
-  }
-  ~Safetensors() override {
-    std::filesystem::current_path(folder_.parent_path());
-    std::filesystem::remove_all(folder_);
-  }
-  static void write(const std::string& name, std::string_view text) {
-    std::ofstream(name, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
-  }
-  static std::string contents(const std::string& name) {
-    std::ifstream file(name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
- private:
-  std::filesystem::path folder_;
-};
+class Safetensors : public test::InScratchFolder {};
 
 /// A file of this header and so many bytes of elements.
 std::string file_of(const std::string& header, std::size_t bytes, std::uint64_t length = 0) {
