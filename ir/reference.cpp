@@ -247,6 +247,9 @@ ReferenceTensor ops::Matmul::reference(const GraphNode& node, const ReferenceOpe
 ReferenceTensor ops::MatmulBytes::reference(const GraphNode& node, const ReferenceOperands& operands) {
   return evaluate_matmul(node, *operands[0], *operands[1]);
 }
+ReferenceTensor ops::MatmulHalves::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return evaluate_matmul(node, *operands[0], *operands[1]);
+}
 
 std::vector<ReferenceTensor> evaluate_reference(const Graph& graph, const std::vector<ReferenceTensor>& inputs) try {
   verify(graph);

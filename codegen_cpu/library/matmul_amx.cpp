@@ -396,6 +396,7 @@ void matmul_packed_amx(const CallArgs& args) {
   const Scratch<std::byte> x_copy(copied(x)), block_copy(copied(blocks));
   const std::int64_t k = x.sizes[x.rank - 1], columns = attributes_of<ops::MatmulPacked>(args).columns.value;
   const MatmulProblem p{.dtype = x.dtype,
+                        .result = DType::i32,
                         .m = x.element_count() / k,
                         .n = columns,
                         .k = k,

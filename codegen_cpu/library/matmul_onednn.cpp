@@ -31,7 +31,8 @@ void run_bytes(Key key, const std::byte* lhs, const std::byte* rhs, std::byte* o
 }
 
 void multiply(const MatmulProblem& p, TileEpilogue epilogue) {
-  const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
+  const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype)),
+             out_bytes = static_cast<std::int64_t>(byte_size(p.result));
   const MatmulTiles tiles = tile_matmul(p, 64e3 * per_ns(p.dtype), 64, 512, 512);
   const double ns = 500 + static_cast<double>(tiles.rows * tiles.columns) * static_cast<double>(p.k) / per_ns(p.dtype);
   parallel_for(0, p.batches * tiles.count(), ns, [&](std::int64_t first, std::int64_t last) {
@@ -41,11 +42,11 @@ void multiply(const MatmulProblem& p, TileEpilogue epilogue) {
       const std::int64_t i = tile / tiles.across * tiles.rows, j = tile % tiles.across * tiles.columns;
       const std::int64_t rows = std::min(tiles.rows, p.m - i), columns = std::min(tiles.columns, p.n - j);
       const SideStrides l = strides_of(p.lhs, rows, p.k), r = strides_of(p.rhs, p.k, columns);
-      const DType sums = p.dtype == DType::i8 ? DType::i32 : p.dtype;
+      const DType sums = p.dtype == DType::i8 ? DType::i32 : p.result;
       const Key key{p.dtype, p.dtype, sums, {rows, columns, p.k, l.row, l.column, r.row, r.column, p.n}};
       const std::byte* const lhs = p.lhs_of(batch) + i * p.lhs.row_stride * bytes;
       const std::byte* const rhs = p.rhs_of(batch) + j * p.rhs.column_stride * bytes;
-      std::byte* const out = p.out_of(batch) + (i * p.n + j) * bytes;
+      std::byte* const out = p.out_of(batch) + (i * p.n + j) * out_bytes;
       if (p.dtype == DType::i8)
         run_bytes(key, lhs, rhs, out);
       else
@@ -128,6 +129,17 @@ FERMATA_KERNELS(cpu) {
                .fits = &matmul_onednn_fits,
                .cost = &matmul_onednn_cost,
                .fits_text = kMatmulOnednnFits,
+               .epilogue = EpilogueForm::tiles,
+               .in_batches = true,
+               .by_rows = true});
+  add_variant(Op::matmul_f32, BackendKey::cpu,
+              {.name = "onednn",
+               .form = KernelForm::library,
+               .dtypes = DType::bf16,
+               .call = &matmul_onednn,
+               .fits = &matmul_onednn_fits,
+               .cost = &matmul_onednn_cost,
+               .fits_text = "bf16, and no empty axis",
                .epilogue = EpilogueForm::tiles,
                .in_batches = true,
                .by_rows = true});

@@ -54,9 +54,9 @@ void add_batch_axes(MatmulProblem& p, const TensorView& lhs, unsigned lhs_axes, 
 }  // namespace
 
 double MatmulProblem::bytes() const {
-  const auto size = static_cast<double>(byte_size(dtype)), mm = static_cast<double>(m), nn = static_cast<double>(n),
-             kk = static_cast<double>(k);
-  return size * static_cast<double>(batches) * (mm * kk + kk * nn + mm * nn);
+  const auto size = static_cast<double>(byte_size(dtype)), out_size = static_cast<double>(byte_size(result)),
+             mm = static_cast<double>(m), nn = static_cast<double>(n), kk = static_cast<double>(k);
+  return static_cast<double>(batches) * (size * (mm * kk + kk * nn) + out_size * mm * nn);
 }
 
 const std::byte* MatmulProblem::data_of(const MatrixSide& side, std::size_t number, std::int64_t batch) const {
@@ -76,12 +76,13 @@ const std::byte* MatmulProblem::data_of(const MatrixSide& side, std::size_t numb
 std::byte* MatmulProblem::out_of(std::int64_t batch) const {
   std::byte* data = out;
   if (!results.empty()) data = static_cast<std::byte*>(results[static_cast<std::size_t>(take_call(batch))].data);
-  return data + batch * m * n * static_cast<std::int64_t>(byte_size(dtype));
+  return data + batch * m * n * static_cast<std::int64_t>(byte_size(result));
 }
 
 MatmulProblem decode_matmul(const CallArgs& args) {
   const TensorView &lhs = args.inputs[0], &rhs = args.inputs[1];
   MatmulProblem p{.dtype = lhs.dtype,
+                  .result = args.outputs.empty() ? lhs.dtype : args.outputs[0].dtype,
                   .m = 1,
                   .n = 1,
                   .k = lhs.sizes[lhs.rank - 1],
@@ -182,7 +183,7 @@ MatmulTiles tile_matmul(const MatmulProblem& p, double fewest, std::int64_t gran
 }
 
 void fill_zero(const MatmulProblem& p) {
-  const std::int64_t bytes = p.m * p.n * static_cast<std::int64_t>(byte_size(p.dtype));
+  const std::int64_t bytes = p.m * p.n * static_cast<std::int64_t>(byte_size(p.result));
   parallel_for(0, p.batches, 0.05 * static_cast<double>(bytes), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t batch = begin; batch < end; ++batch)
       std::memset(p.out_of(batch), 0, static_cast<std::size_t>(bytes));

@@ -23,7 +23,7 @@ struct MatrixSide {
 };
 
 struct MatmulProblem {
-  DType dtype;
+  DType dtype, result;
   std::int64_t m, n, k;
   MatrixSide lhs, rhs;  // lhs: m x k, rhs: k x n
   std::byte* out;       // dense: batch, m, n

@@ -315,6 +315,9 @@ FERMATA_KERNELS(cuda) {
   bytes.dtypes = DType::i8;
   add_variant(Op::matmul, BackendKey::cuda, library);
   add_variant(Op::matmul_i32, BackendKey::cuda, bytes);
+  KernelVariant halves = library;
+  halves.dtypes = DTypeSet(DType::f16) | DType::bf16, halves.epilogue = EpilogueForm::none;
+  add_variant(Op::matmul_f32, BackendKey::cuda, halves);
 }
 
 }  // namespace fermata::gpu

@@ -128,6 +128,9 @@ FERMATA_KERNELS(cuda) {
   bytes.dtypes = DTypeSet(DType::i8) | DType::u8;
   add_variant(Op::matmul, BackendKey::cuda, tiled);
   add_variant(Op::matmul_i32, BackendKey::cuda, bytes);
+  KernelVariant halves = tiled;
+  halves.dtypes = DTypeSet(DType::f16) | DType::bf16;
+  add_variant(Op::matmul_f32, BackendKey::cuda, halves);
   add_variant(Op::matmul_packed, BackendKey::cuda, bytes);
 }
 

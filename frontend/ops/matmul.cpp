@@ -97,6 +97,15 @@ VjpTensor matmul_rhs_vjp(const VjpArgs& args, unsigned) {
   return transpose(sum_to(matmul(transpose(g), lhs), rhs));
 }
 
+/// matmul_f32: the gradient is wider than the operands, and meets them as f32.
+VjpArgs with_wide(const VjpArgs& args, std::size_t k) {
+  VjpArgs wide = args;
+  wide.x[k] = cast(args.x[k], DType::f32);
+  return wide;
+}
+VjpTensor matmul_f32_lhs_vjp(const VjpArgs& args, unsigned k) { return matmul_lhs_vjp(with_wide(args, 1), k); }
+VjpTensor matmul_f32_rhs_vjp(const VjpArgs& args, unsigned k) { return matmul_rhs_vjp(with_wide(args, 0), k); }
+
 /// The rank of operand k as a matrix or a stack of them.
 unsigned matrix_rank(const BatchedCall& call, std::size_t k) { return std::max(call.shape(k).rank(), 2u); }
 
@@ -143,6 +152,8 @@ Tensor batched_matmul(const BatchedCall& call) {
 }  // namespace
 
 FERMATA_OP_RULES(matmul, batched_matmul, gradient(matmul_lhs_vjp, kSecond), gradient(matmul_rhs_vjp, kFirst));
+FERMATA_OP_RULES(matmul_f32, batched_matmul, gradient(matmul_f32_lhs_vjp, kSecond),
+                 gradient(matmul_f32_rhs_vjp, kFirst));
 FERMATA_OP_RULES(matmul_i32, batched_matmul, kNoGradient, kNoGradient);
 FERMATA_OP_RULES(matmul_packed, kLoop, kNoGradient, kNoGradient);
 

@@ -7,6 +7,7 @@ namespace fermata::ops {
 namespace {
 
 constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
+constexpr DTypeSet kHalves = DTypeSet(DType::f16) | DType::bf16;
 /// What sparse kernels compute in; f16 and bf16 are cast by whoever calls.
 constexpr DTypeSet kComputed = kIntegers | DType::f32 | DType::f64;
 
@@ -77,6 +78,13 @@ TensorType MatmulBytes::infer(const InferCall& call) const {
   for (std::size_t i = 0; i < 2; ++i)
     if (!kBytes.has(call.operand(i).dtype)) call.refuse_dtype(i);
   return product(call, DType::i32);
+}
+
+TensorType MatmulHalves::infer(const InferCall& call) const {
+  for (std::size_t i = 0; i < 2; ++i)
+    if (!kHalves.has(call.operand(i).dtype)) call.refuse_dtype(i);
+  call.require_same_dtype(0, 1);
+  return product(call, DType::f32);
 }
 
 TensorType MatmulPacked::infer(const InferCall& call) const {

@@ -41,6 +41,16 @@ struct MatmulBytes {
   static Example<MatmulBytes> example() { return {{{DType::i8, Shape{3, 4}}, {DType::i8, Shape{4, 2}}}, {}}; }
 };
 
+/// matmul_f32: of f16 or bf16, with sums that are not rounded to them.
+struct MatmulHalves {
+  static constexpr OpFacts facts = kProduct;
+  static constexpr Operands operands{operand("lhs"), operand("rhs")};
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes& equal) const { Matmul{}.relate(equal); }
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
+  static Example<MatmulHalves> example() { return {{{DType::bf16, Shape{3, 4}}, {DType::bf16, Shape{4, 2}}}, {}}; }
+};
+
 /// matmul_packed: of bytes, with a matrix that lies in blocks.
 struct MatmulPacked {
   ResultSize columns;

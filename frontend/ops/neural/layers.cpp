@@ -66,9 +66,8 @@ Tensor attention_scores(const Tensor& query, const Tensor& key, Location where) 
   const Tensor q = autocast_operand(Op::matmul, query, where), k = autocast_operand(Op::matmul, key, where);
   const std::optional<DType> common = promote(q.dtype(), k.dtype());
   if (!common || compute_dtype(*common) == *common) return matmul(q, transpose(k, -2, -1, where), where);
-  const KeyGuard below({}, Functionality::autocast);
-  const DType wide = compute_dtype(*common);
-  return matmul(astype(q, wide, where), transpose(astype(k, wide, where), -2, -1, where), where);
+  const Tensor rows = astype(q, *common, where), columns = transpose(astype(k, *common, where), -2, -1, where);
+  return general_call(Op::matmul_f32, BorrowedTensors(rows, columns), {}, where);
 }
 
 /// Probabilities of keys for each query. A query without keys has none.
