@@ -155,7 +155,7 @@ void run_blocks(const Launch& launch, Turns turns) {
       run_flat(launch, parameters);
       continue;
     }
-    std::memset(marks.data(), 0, marks.size());
+    std::fill(marks.begin(), marks.end(), 0);
     std::memset(c.shared, 0xff, launch.shared_bytes);
     if (!run_block(c, launch.function->entry, parameters, turns))
       note(kLaunchFailed,

@@ -13,6 +13,7 @@
 #include "codegen_cuda/emit/prelude.h"
 #include "codegen_cuda/runtime/device.h"
 #include "ir/error.h"
+#include "ir/keep_forever.h"
 #include "runtime/disk_cache.h"
 
 namespace fermata::gpu {
@@ -98,8 +99,9 @@ Handle LoadedKernel::function_on_current_device(unsigned shared_bytes) const {
   const std::lock_guard lock(mutex_);
   Handle& function = functions_.at(at);
   if (function == nullptr) {
-    Handle module = nullptr;  // for the life of the process: recordings may refer to it
+    Handle module = nullptr;
     check(driver().module_load(&module, code_.c_str()), "cuModuleLoadData");
+    keep_forever<Handle>(module);  // recordings may refer to it
     check(driver().module_function(&function, module, name_.c_str()), "cuModuleGetFunction");
   }
   if (shared_bytes > static_cast<unsigned>(here.info().shared_bytes) && shared_bytes > shared_[at]) {
