@@ -7,9 +7,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <optional>
 #include <ostream>
+#include <system_error>
 
 #include "fermata/device.h"
 #include "fermata/ops.h"
@@ -54,10 +56,16 @@ struct FloatStyle {
  private:
   /// Do the digits so far give back v, as far as kMaxDigits would?
   bool is_shown(double v) const {
-    const auto rounded = [&](int n) {
-      return scientific ? fmt::format("{:.{}e}", v, n) : fmt::format("{:.{}f}", v, n);
+    // Rounded up, the largest numbers are no number any more. std::stod would throw, there and for subnormal numbers,
+    // and reads what the locale calls a number.
+    const auto rounded = [&](int n) -> std::optional<double> {
+      const std::string text = scientific ? fmt::format("{:.{}e}", v, n) : fmt::format("{:.{}f}", v, n);
+      double number = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      return error == std::errc() ? std::optional(number) : std::nullopt;
     };
-    return std::stod(rounded(digits)) == std::stod(rounded(kMaxDigits));
+    const std::optional<double> shown = rounded(digits);
+    return shown && shown == rounded(kMaxDigits);
   }
 };
 

@@ -62,6 +62,11 @@ TEST(Print, ShapesDtypesAndDevices) {
   EXPECT_EQ(out.str(), "[4, 8] [] bf16 cpu cuda:1 meta private_use1:0");
 }
 
+TEST(Print, TheLargestAndTheSmallestNumbers) {
+  EXPECT_EQ(to_string(tensor({5e-324, 1.0})), "tensor([4.9407e-324,  1.0000e+00], f64)");
+  EXPECT_EQ(to_string(tensor({-1.7976931348623157e308})), "tensor([-1.7977e+308], f64)");
+}
+
 TEST(Print, ReadingComputes) {
   const Tensor x = ones({2}) + 1;
   EXPECT_TRUE(x.pending());
