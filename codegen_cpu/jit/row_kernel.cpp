@@ -172,8 +172,14 @@ Values RowKernel::reduce(const KernelSchedule::Stage& stage, const Values& addre
         Value* const is_block = b_.CreateICmpSLT(number, last_block_);
         Value* const rest = b_.CreateSub(size, b_.CreateMul(along_axis, b_.i64(kReductionBlock)));
         Value* const length = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, b_.i64(kReductionBlock));
+        // Past the last block there is nothing to read, not even what is the same all along a block.
+        Values reachable = at;
+        for (unsigned a = 0; a < at.size(); ++a)
+          if (at[a] != addresses[a]) reachable[a] = b_.CreateSelect(is_block, at[a], addresses[a]);
+        Environment of_block = env;
+        e_.evaluator.uniforms(stage.element_values, 0xffff, false, reachable, of_block);
         const Values one = state.merged(
-            block(stage, state, at, b_.CreateSelect(is_block, length, b_.i64(0)), is_block, second_tree, env));
+            block(stage, state, at, b_.CreateSelect(is_block, length, b_.i64(0)), is_block, second_tree, of_block));
         if (splits_) {
           b_.when(is_partial_, {}, [&] {
             Value* const slot = slot_of_block(state, number);
@@ -215,9 +221,7 @@ Values RowKernel::accumulate(const KernelSchedule::Stage& stage, const Reduction
 }
 
 Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
-                        Value* length, Value* is_block, Value* second_tree, const Environment& at_row) {
-  Environment env = at_row;
-  e_.evaluator.uniforms(stage.element_values, 0xffff, false, addresses, env);
+                        Value* length, Value* is_block, Value* second_tree, const Environment& env) {
   const auto groups = static_cast<unsigned>(stack_vectors());
   GroupPlan plan = e_.group_plan(stage, groups * state.components(), groups);
   plan.width = std::bit_floor(plan.width);
