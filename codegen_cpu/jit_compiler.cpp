@@ -17,6 +17,7 @@
 #include "codegen_cpu/loader.h"
 #include "ir/error.h"
 #include "runtime/background.h"
+#include "runtime/bounds_check.h"
 #include "runtime/disk_cache.h"
 #include "runtime/environment.h"
 
@@ -99,7 +100,8 @@ const std::string& plugin_identity() {
 std::string key_of(const Kernel& kernel, const JitVariant& variant) {
   std::string key = "fermata " FERMATA_VERSION " object " + std::to_string(jit::kObjectVersion) + " plugin " +
                     plugin_identity() + " target " + std::string(JitCompiler::target()) + " streamed " +
-                    std::to_string(variant.streamed) + (variant.wide ? " wide\n" : "\n");
+                    std::to_string(variant.streamed) + (variant.wide ? " wide" : "") +
+                    (checks_bounds() ? " checked\n" : "\n");
   return key + serialize(kernel);
 }
 
@@ -185,6 +187,7 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
   const std::string bytes = serialize(kernel), chosen(wanted.empty() ? target() : wanted);
   FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(),
                              variant.wide ? std::uint32_t{kFermataLlvmWide} : 0u, variant.streamed};
+  if (checks_bounds()) request.flags |= kFermataLlvmCheck;
   if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;
   FermataLlvmResult result;
   if (!has_room(kRoomToCompile)) throw_unsupported("no memory to compile in");

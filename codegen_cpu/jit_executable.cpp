@@ -7,10 +7,12 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/jit_compiler.h"
+#include "codegen_cpu/launch_checker.h"
 #include "codegen_cpu/loader.h"
 #include "runtime/allocator.h"
 #include "runtime/background.h"
@@ -39,23 +41,34 @@ class JitExecutable : public Executable {
     std::memcpy(&info_, object_->data(jit::kInfoSymbol, sizeof(info_)), sizeof(info_));
     if (info_.version != jit::kObjectVersion)
       throw ObjectError("object: made by another version (" + std::to_string(info_.version) + ")");
+    if (info_.checked_kernel_bytes != 0) {
+      const void* const kernel = object_->data(jit::kCheckedKernelSymbol, info_.checked_kernel_bytes);
+      checked_ = deserialize_kernel({static_cast<const char*>(kernel), info_.checked_kernel_bytes});
+    }
     entry_ = reinterpret_cast<jit::EntryPoint>(reinterpret_cast<std::uintptr_t>(object_->code(jit::kEntrySymbol)));
   }
   void launch(const KernelLaunch& launch) const override {
-    if (info_.room_slots == 0) return entry_(&launch, jit::Part::whole, nullptr);
+    if (info_.room_slots == 0) return enter(launch, jit::Part::whole, nullptr);
     const Room room(jit::room_bytes(info_, launch));
-    entry_(&launch, jit::Part::whole, room.data());
+    enter(launch, jit::Part::whole, room.data());
   }
   bool can_split() const override { return info_.state_bytes != 0; }
   std::size_t state_bytes() const override { return info_.state_bytes; }
-  void partial(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::partial, nullptr); }
-  void finish(const KernelLaunch& launch) const override { entry_(&launch, jit::Part::finish, nullptr); }
+  void partial(const KernelLaunch& launch) const override { enter(launch, jit::Part::partial, nullptr); }
+  void finish(const KernelLaunch& launch) const override { enter(launch, jit::Part::finish, nullptr); }
   std::size_t code_bytes() const override { return object_->mapped_bytes(); }
   StreamedStores streamable() const { return info_.streamable; }
 
  private:
+  void enter(const KernelLaunch& launch, jit::Part part, void* room) const {
+    if (!checked_) return entry_(&launch, part, room, nullptr);
+    const LaunchChecker checker(*checked_, info_, launch, room);
+    entry_(&launch, part, room, &checker);
+  }
+
   std::shared_ptr<const LoadedObject> object_;
   jit::ObjectInfo info_;
+  std::optional<Kernel> checked_;  // the kernel of checked code
   jit::EntryPoint entry_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "runtime/arena.h"
 #include "runtime/backend_memory.h"
+#include "runtime/bounds_check.h"
 #include "runtime/cancellation.h"
 #include "runtime/step_profile.h"
 #include "runtime/steps/binding.h"
@@ -90,7 +91,7 @@ void BoundPlan::run(const Plan& plan, std::span<const LeafBuffer> leaves, std::s
   std::vector<void*>& data = last_.data;
   data.resize(plan.slots.size());  // a position has no memory: it stays null
   for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) data[plan.leaf_slots[i]] = leaves[i].data;
-  if (has_calls_) {
+  if (has_calls_ || checks_bounds()) {
     last_.buffers.assign(plan.slots.size(), nullptr);
     for (std::size_t i = 0; i < plan.leaf_slots.size(); ++i) last_.buffers[plan.leaf_slots[i]] = leaves[i].buffer;
   }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 
+#include "codegen_cpu/jit/bounds_checks.h"
 #include "codegen_cpu/jit/plugin.h"
 
 namespace fermata::jit {
@@ -215,28 +216,36 @@ GroupPlan Emission::group_plan(const KernelSchedule::Stage& stage, unsigned rese
 
 namespace {
 
-void define_info(llvm::Module& module, const Emission& e) {
+void define_constant(llvm::Module& module, const char* symbol, llvm::Constant* value) {
+  auto* const constant =
+      new llvm::GlobalVariable(module, value->getType(), true, llvm::GlobalValue::ExternalLinkage, value, symbol);
+  constant->setAlignment(llvm::Align(8));
+}
+
+void define_info(llvm::Module& module, const Emission& e, bool checked) {
   const Kernel& kernel = e.kernel;
   std::uint64_t state_bytes = 0;
   if (can_split(kernel, e.schedule))
     for (const Reduction& reduction : kernel.reductions) state_bytes += 8 * reduction.types.size();
   std::uint64_t room = 0;
   for (const DType type : e.kept.slots) room += byte_size(type);
+  const std::string bytes = checked ? serialize(kernel) : std::string();
   const std::uint64_t fields[] = {kObjectVersion, state_bytes,    streamable_stores(kernel),
                                   kernel.rank,    kernel.reduced, e.kept.slots.size(),
-                                  room,           e.room_columns, e.room_lanes};
+                                  room,           e.room_columns, e.room_lanes,
+                                  bytes.size()};
   static_assert(sizeof(fields) == sizeof(ObjectInfo));
-  auto* const values = llvm::ConstantDataArray::get(module.getContext(), fields);
-  auto* const info = new llvm::GlobalVariable(module, values->getType(), true, llvm::GlobalValue::ExternalLinkage,
-                                              values, kInfoSymbol);
-  info->setAlignment(llvm::Align(8));
+  define_constant(module, kInfoSymbol, llvm::ConstantDataArray::get(module.getContext(), fields));
+  if (checked)
+    define_constant(module, kCheckedKernelSymbol,
+                    llvm::ConstantDataArray::getString(module.getContext(), bytes, false));
 }
 
 llvm::Function* declare_entry(llvm::Module& module, const Isa& isa) {
   llvm::LLVMContext& context = module.getContext();
   Type* const pointer = llvm::PointerType::getUnqual(context);
   auto* const type =
-      llvm::FunctionType::get(Type::getVoidTy(context), {pointer, Type::getInt64Ty(context), pointer}, false);
+      llvm::FunctionType::get(Type::getVoidTy(context), {pointer, Type::getInt64Ty(context), pointer, pointer}, false);
   auto* const function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kEntrySymbol, module);
   function->addFnAttr("target-cpu", isa.cpu);
   function->addFnAttr("prefer-vector-width", std::to_string(isa.vector_bits));
@@ -262,7 +271,8 @@ void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, Cod
   if (e.streamed != 0) e.b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});  // before others may look
   e.b.CreateRetVoid();
   remove_unused(*e.b.GetInsertBlock()->getParent());
-  define_info(module, e);
+  if (variant.checked) add_bounds_checks(e);
+  define_info(module, e, variant.checked);
 }
 
 }  // namespace fermata::jit

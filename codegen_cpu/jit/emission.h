@@ -21,6 +21,7 @@ struct GroupPlan {
 struct CodeVariant {
   std::uint64_t streamed;  // bit i: store i goes past the caches
   bool wide;               // for speed: copies of the program side by side; else for quick compiling
+  bool checked = false;    // every load and store is checked
 };
 
 struct Emission {

@@ -71,7 +71,8 @@ void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
   const Kernel kernel = deserialize_kernel({request.kernel, request.kernel_size});
   Lease generator(*isa);
   const std::unique_ptr<llvm::Module> module = generator->new_module();
-  emit_kernel(*module, kernel, *isa, {request.streamed, is_wide(request)});
+  const bool checked = (request.flags & kFermataLlvmCheck) != 0;
+  emit_kernel(*module, kernel, *isa, {request.streamed, is_wide(request), checked});
   dump(*module, *generator, request, result);
   const std::string object = generator->object(*module, is_wide(request));
   result.object = copy_text(object);

@@ -25,6 +25,7 @@ enum FermataLlvmFlags : std::uint32_t {
   kFermataLlvmWantAssembly = 2,  // the machine code as assembly text
   kFermataLlvmVerify = 4,        // run LLVM's verifier over the IR first
   kFermataLlvmWide = 8,          // for much use: more copies of the program and more of LLVM's passes
+  kFermataLlvmCheck = 16,        // every load and store is checked; see BoundsChecker
 };
 
 /// Either `error` or `object` is set. All pointers come from malloc; fermata_llvm_free() releases them.
@@ -49,15 +50,31 @@ inline constexpr const char* kFreeSymbol = "fermata_llvm_free";
 /// What an object defines: the code, and the constant ObjectInfo.
 inline constexpr const char* kEntrySymbol = "fermata_kernel";
 inline constexpr const char* kInfoSymbol = "fermata_kernel_info";
+/// The bytes of serialize(), in code that is checked.
+inline constexpr const char* kCheckedKernelSymbol = "fermata_checked_kernel";
 
 /// What a call of the code is to do; see Executable for the last two.
 enum class Part : std::uint64_t { whole = 0, partial = 1, finish = 2 };
-/// The last argument is the room for kept values (spilled_values.h): room_bytes() bytes, 64-byte aligned, of this
-/// call's own.
-using EntryPoint = void (*)(const KernelLaunch*, Part, void* room);
+
+/// What checked code calls before each load and store, for an access of the kernel, the room or the partials: for
+/// elements side by side from an address on, or for one at each of several addresses. Only those count whose bit in the
+/// mask is set.
+struct BoundsChecker {
+  static constexpr std::uint64_t kRoom = 0xffff, kPartials = 0xfffe, kSubject = 0xffff;
+  static constexpr std::uint64_t kStores = 1 << 16;   // else it loads
+  static constexpr std::uint64_t kOrStack = 1 << 17;  // at times the address is one of the stack
+  void (*adjacent)(const BoundsChecker*, std::uint64_t subject, const std::byte* first, std::uint64_t element_bytes,
+                   std::uint64_t mask);
+  void (*scattered)(const BoundsChecker*, std::uint64_t subject, const std::byte* const* elements,
+                    std::uint64_t element_bytes, std::uint64_t mask);
+};
+
+/// `room` is for kept values (spilled_values.h): room_bytes() bytes, 64-byte aligned, of this call's own. The checker
+/// is used by checked code only.
+using EntryPoint = void (*)(const KernelLaunch*, Part, void* room, const BoundsChecker*);
 
 /// Raise with every change of KernelLaunch or of the entry point, so that no older object from a disk is run.
-inline constexpr std::uint64_t kObjectVersion = 5;
+inline constexpr std::uint64_t kObjectVersion = 6;
 struct ObjectInfo {
   std::uint64_t version;
   std::uint64_t state_bytes;               // 0: cannot be split
@@ -66,6 +83,7 @@ struct ObjectInfo {
   std::uint64_t room_slots;                // of kept values; 0: no room is needed
   std::uint64_t room_point_bytes;          // of all slots together
   std::uint64_t room_columns, room_lanes;  // of a group of a column kernel, at most and in steps of; 1 in row kernels
+  std::uint64_t checked_kernel_bytes;      // of kCheckedKernelSymbol; 0: nothing is checked
 };
 
 /// The vector axis of a row is rounded up to this many points, and slots have so many bytes between them, so that

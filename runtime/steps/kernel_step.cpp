@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "runtime/bounds_check.h"
 #include "runtime/device_run.h"
 #include "runtime/steps/binding.h"
 #include "runtime/steps/bound_steps.h"
@@ -33,7 +34,7 @@ void KernelStep::bind(const Binding& binding, BoundSteps& bound) const {
 
 void BoundKernel::bind(const KernelStep& step, const Binding& binding) {
   step_ = &step;
-  sizes_.clear(), strides_.clear(), offsets_.clear(), addresses_.clear();
+  sizes_.clear(), strides_.clear(), offsets_.clear(), addresses_.clear(), bytes_.clear();
   rows_ = columns_ = 1;
   const std::span<const std::int64_t> domain = binding.sizes_of(step.record);
   double points = 1;
@@ -60,6 +61,8 @@ void BoundKernel::bind(const KernelStep& step, const Binding& binding) {
     offsets_.push_back(source.offset);
     addresses_.push_back(
         {step.sources[access].slot, source.offset * static_cast<std::int64_t>(step.element_bytes[access])});
+    bytes_.push_back(static_cast<std::size_t>(element_count(binding.sizes_of_slot(step.sources[access].slot))) *
+                     step.element_bytes[access]);
   }
   pointers_.resize(addresses_.size());
 }
@@ -67,15 +70,33 @@ void BoundKernel::bind(const KernelStep& step, const Binding& binding) {
 KernelLaunch BoundKernel::launch(const Run& run) {
   for (std::size_t i = 0; i < addresses_.size(); ++i)
     pointers_[i] = run.address(addresses_[i].slot, addresses_[i].byte_offset);
-  return {.pointers = pointers_.data(),
-          .sizes = sizes_.data(),
-          .strides = strides_.data(),
-          .offsets = offsets_.data(),
-          .scalars = run.scalars.data() + step_->scalars.first,
-          .row_begin = 0,
-          .row_end = rows_,
-          .column_begin = 0,
-          .column_end = columns_};
+  const KernelLaunch launch{.pointers = pointers_.data(),
+                            .sizes = sizes_.data(),
+                            .strides = strides_.data(),
+                            .offsets = offsets_.data(),
+                            .scalars = run.scalars.data() + step_->scalars.first,
+                            .row_begin = 0,
+                            .row_end = rows_,
+                            .column_begin = 0,
+                            .column_end = columns_};
+  if (checks_bounds()) [[unlikely]]
+    check_buffers(launch, run);
+  return launch;
+}
+
+void BoundKernel::check_buffers(const KernelLaunch& launch, const Run& run) const {
+  const LaunchPoints points{sizes_, step_->reduced, 0, rows_, 0, columns_};
+  for (std::size_t a = 0; a < addresses_.size(); ++a) {
+    const std::uint32_t slot = addresses_[a].slot;
+    if (launch.pointers[a] == nullptr) continue;
+    const bool is_leaf = run.plan.slots[slot].kind == PlanSlot::Kind::leaf;
+    const Storage* const leaf = is_leaf ? run.buffers.at(slot) : nullptr;
+    if (is_leaf && leaf == nullptr) continue;
+    const Reach reach =
+        reach_of(points, std::span(strides_).subspan(a * sizes_.size(), sizes_.size()), step_->element_bytes[a]);
+    check_in_buffer(step_->name, a, launch.pointers[a], reach, leaf != nullptr ? leaf->data : run.data[slot],
+                    leaf != nullptr ? leaf->bytes : bytes_[a]);
+  }
 }
 
 void BoundKernel::run(Run& run) {

@@ -66,12 +66,14 @@ class BoundKernel {
   };
   void run_in_ranges(const KernelLaunch& whole) const;
   void run_in_blocks(KernelLaunch launch) const;
+  void check_buffers(const KernelLaunch& launch, const Run& run) const;
 
   const KernelStep* step_ = nullptr;
   std::vector<std::int64_t> sizes_;
   std::vector<std::int64_t> strides_;  // of one access after another
   std::vector<std::int64_t> offsets_;  // per access, in elements
   std::vector<Address> addresses_;     // per access
+  std::vector<std::size_t> bytes_;     // per access, of its slot if that is no leaf
   std::vector<void*> pointers_;        // of the run
   std::int64_t rows_ = 1, columns_ = 1;
   double ns_ = 0;
