@@ -4,15 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
 #include "fermata/device.h"
 #include "fermata/ops.h"
-#include "fermata/pooling.h"
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
-#include "frontend/ops/neural/spatial_arguments.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "ir/error.h"
 
@@ -24,9 +20,6 @@ using vjp::VjpTensor;
 [[noreturn]] void fail_shape(std::string_view function, const std::string& what, const Tensor& x, Location where) {
   throw ShapeError(1077, format_error(1077, "ShapeError", fmt::format("{}: {}", function, what), describe(x), where));
 }
-[[noreturn]] void fail_value(std::string_view function, const std::string& what, const Tensor& x, Location where) {
-  throw ValueError(1374, format_error(1374, "ValueError", fmt::format("{}: {}", function, what), describe(x), where));
-}
 
 /// Elements before and after along one axis.
 struct Pads {
@@ -36,7 +29,9 @@ struct Pads {
 
 std::vector<Pads> pads_of(const Tensor& x, std::span<const std::int64_t> given, Location where) {
   if (given.size() % 2 != 0 || given.size() / 2 > x.rank())
-    fail_value("pad", fmt::format("{} numbers; two for each of the last axes", given.size()), x, where);
+    throw ValueError(1374, format_error(1374, "ValueError",
+                                        fmt::format("pad: {} numbers; two for each of the last axes", given.size()),
+                                        describe(x), where));
   std::vector<Pads> pads;
   for (std::size_t i = 0; i < given.size() / 2; ++i) {
     const auto axis = static_cast<unsigned>(x.rank() - 1 - i);
@@ -107,86 +102,6 @@ Tensor pad_by_position(const Tensor& x, const std::vector<Pads>& pads, PadMode m
   return y.tensor();
 }
 
-// ---- Interpolation
-// ----------------------------------------------------------------------------------------------------
-
-/// One axis at another resolution.
-struct Resampling {
-  unsigned axis;
-  std::int64_t from, to;
-  double scale;  // steps of x for one of the result
-};
-
-std::vector<Resampling> resamplings(const Tensor& x, const InterpolateOptions& o, Location where) {
-  if (x.rank() < 3) fail_shape("interpolate", "x has images, channels and spatial axes", x, where);
-  const std::size_t axes = x.rank() - 2u;
-  if (o.size.empty() == o.scale_factor.empty()) fail_value("interpolate", "takes a size or a scale factor", x, where);
-  const std::size_t given = std::max(o.size.size(), o.scale_factor.size());
-  if (given != 1 && given != axes)
-    fail_value("interpolate", fmt::format("{} numbers for {} spatial axes", given, axes), x, where);
-  const bool corners = o.align_corners && (o.mode == Interpolation::linear || o.mode == Interpolation::bicubic);
-  std::vector<Resampling> result;
-  for (std::size_t i = 0; i < axes; ++i) {
-    const auto axis = static_cast<unsigned>(i + 2);
-    const std::int64_t from = x.size(axis);
-    const double factor = o.size.empty() ? o.scale_factor[given == 1 ? 0 : i] : 0;
-    const double wanted = o.size.empty() ? std::floor(static_cast<double>(from) * factor)
-                                         : static_cast<double>(o.size[given == 1 ? 0 : i]);
-    if (!(wanted >= 1) || from == 0 || wanted > 0x1p62)
-      fail_shape("interpolate", fmt::format("no elements along axis {}", axis), x, where);
-    const auto to = static_cast<std::int64_t>(wanted);
-    double scale = o.size.empty() ? 1 / factor : static_cast<double>(from) / static_cast<double>(to);
-    if (corners) scale = to > 1 ? static_cast<double>(from - 1) / static_cast<double>(to - 1) : 0;
-    result.push_back({axis, from, to, scale});
-  }
-  return result;
-}
-
-/// Where in x an element of the result lies, as f64: exact for every size that occurs.
-VjpTensor centers(const Resampling& r, bool align_corners, const Tensor& x) {
-  const VjpTensor i = vjp::cast(vjp::iota({r.to}, 0, x), DType::f64);
-  return align_corners ? i * r.scale : (i + 0.5) * r.scale - 0.5;
-}
-VjpTensor whole_position(const VjpTensor& position, std::int64_t size) {
-  return vjp::minimum(vjp::maximum(vjp::cast(position, DType::i64), 0), size - 1);
-}
-
-VjpTensor nearest(const VjpTensor& x, const Resampling& r, bool exact) {
-  const VjpTensor i = vjp::cast(vjp::iota({r.to}, 0, x), DType::f64);
-  const VjpTensor at = vjp::floor((exact ? i + 0.5 : i) * r.scale);
-  return vjp::take(x, whole_position(at, r.from), r.axis);
-}
-
-/// Weights along an axis, which broadcast against x.
-VjpTensor along(const VjpTensor& weight, const VjpTensor& x, const Resampling& r) {
-  Shape open;
-  for (unsigned i = r.axis; i < x.shape().rank(); ++i) open.push_back(i == r.axis ? r.to : 1);
-  return vjp::reshape(vjp::cast(weight, x.dtype()), open);
-}
-
-VjpTensor linear(const VjpTensor& x, const Resampling& r, bool align_corners) {
-  const VjpTensor at = vjp::maximum(centers(r, align_corners, x.tensor()), 0), first = vjp::floor(at);
-  const VjpTensor weight = along(at - first, x, r);
-  const VjpTensor low = vjp::take(x, whole_position(first, r.from), r.axis);
-  const VjpTensor high = vjp::take(x, whole_position(first + 1, r.from), r.axis);
-  return low * (1 - weight) + high * weight;
-}
-
-/// Keys' cubic convolution at a distance below 1, and from 1 to 2.
-VjpTensor near_weight(const VjpTensor& d) { return ((1.25 * d - 2.25) * d) * d + 1; }
-VjpTensor far_weight(const VjpTensor& d) { return ((-0.75 * d + 3.75) * d - 6) * d + 3; }
-
-VjpTensor bicubic(const VjpTensor& x, const Resampling& r, bool align_corners) {
-  const VjpTensor at = centers(r, align_corners, x.tensor()), first = vjp::floor(at), t = at - first;
-  const VjpTensor weights[] = {far_weight(t + 1), near_weight(t), near_weight(1 - t), far_weight(2 - t)};
-  VjpTensor sum;
-  for (int k = 0; k < 4; ++k) {
-    const VjpTensor part = vjp::take(x, whole_position(first + (k - 1), r.from), r.axis) * along(weights[k], x, r);
-    sum = k == 0 ? part : sum + part;
-  }
-  return sum;
-}
-
 /// The sizes before channels, rows and columns, and others instead of those; and the axes before them.
 std::vector<std::int64_t> open_shape(const Tensor& x, std::initializer_list<std::int64_t> last) {
   std::vector<std::int64_t> sizes;
@@ -207,32 +122,6 @@ Tensor pad(const Tensor& x, const IntegerList& given, PadMode mode, Scalar value
   const std::vector<Pads> pads = pads_of(x, given, where);
   if (pads.empty()) return x;
   return mode == PadMode::constant ? pad_by_value(x, pads, value, where) : pad_by_position(x, pads, mode, where);
-}
-
-Tensor interpolate(const Tensor& x, const InterpolateOptions& o, Location where) {
-  require_defined("interpolate", x, where);
-  const std::vector<Resampling> axes = resamplings(x, o, where);
-  if (o.mode == Interpolation::area) {
-    Shape sizes;
-    for (const Resampling& r : axes) sizes.push_back(r.to);
-    return adaptive_avg_pool(x, sizes, where);
-  }
-  const vjp::LineGuard line(where);
-  const bool smooth = o.mode == Interpolation::linear || o.mode == Interpolation::bicubic;
-  const DType given = x.dtype();
-  if (smooth && !is_floating(given))
-    throw DTypeError(1101, format_error(1101, "DTypeError", fmt::format("interpolate: does not take {}", name(given)),
-                                        describe(x), where, "convert it first, for instance with cast to f32"));
-  VjpTensor y = smooth ? astype(x, compute_dtype(given), where) : x;
-  for (const Resampling& r : axes) {
-    if (r.from == r.to && r.scale == 1) continue;
-    switch (o.mode) {
-      case Interpolation::linear: y = linear(y, r, o.align_corners); break;
-      case Interpolation::bicubic: y = bicubic(y, r, o.align_corners); break;
-      default: y = nearest(y, r, o.mode == Interpolation::nearest_exact); break;
-    }
-  }
-  return astype(y.tensor(), given, where);
 }
 
 Tensor pixel_shuffle(const Tensor& x, std::int64_t factor, Location where) {
@@ -257,6 +146,18 @@ Tensor pixel_unshuffle(const Tensor& x, std::int64_t factor, Location where) {
   axes.insert(axes.end(), {n, n + 2, n + 4, n + 1, n + 3});
   const Tensor open = reshape(x, open_shape(x, {c, h, factor, w, factor}), where);
   return reshape(permute(open, axes, where), open_shape(x, {c * factor * factor, h, w}), where);
+}
+
+Tensor channel_shuffle(const Tensor& x, std::int64_t groups, Location where) {
+  require_defined("channel_shuffle", x, where);
+  const unsigned axis = x.rank() == 3 ? 0 : 1;
+  if (x.rank() < 3 || groups < 1 || x.size(axis) % groups != 0)
+    fail_shape("channel_shuffle", fmt::format("channels in {} groups", groups), x, where);
+  const Shape shape = x.shape();
+  std::vector<std::int64_t> open(shape.begin(), shape.end());
+  open[axis] /= groups;
+  open.insert(open.begin() + axis, groups);
+  return reshape(transpose(reshape(x, open, where), axis, axis + 1, where), shape, where);
 }
 
 }  // namespace fermata
