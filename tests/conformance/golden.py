@@ -89,6 +89,13 @@ def fold(windows, length, step):
     return y
 
 
+def unpool(x, index, length):
+    y = np.zeros((*x.shape[:2], length))
+    for n, c, i in np.ndindex(x.shape):
+        y[n, c, index[n, c, i]] = x[n, c, i]
+    return y
+
+
 def text_of(value):
     return float(value).hex() if math.isfinite(value) else repr(float(value))
 
@@ -96,7 +103,7 @@ def text_of(value):
 def lines_of(name, inputs, expression):
     given = [sample(one, k) for k, one in enumerate(inputs.split())]
     names = dict(zip("xyz", given), np=np, math=math, put=put, softmax=softmax, conv2d=conv2d,
-                 conv_transpose1d=conv_transpose1d, fold=fold)
+                 conv_transpose1d=conv_transpose1d, fold=fold, unpool=unpool)
     with np.errstate(all="ignore"):
         result = eval(expression, names)  # an expression of a file of this repository
     results = result if isinstance(result, (list, tuple)) else [result]

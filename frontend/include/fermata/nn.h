@@ -11,3 +11,4 @@
 #include "fermata/optimizers.h"
 #include "fermata/pooling.h"
 #include "fermata/resampling.h"
+#include "fermata/sampling.h"

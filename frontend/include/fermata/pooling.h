@@ -56,6 +56,25 @@ PooledWithIndices max_pool2d_with_indices(const Tensor& x, const IntegerList& ke
                                           const IntegerList& stride = {}, const IntegerList& padding = 0,
                                           const IntegerList& dilation = 1, bool ceil_mode = false,
                                           Location where = Location::current());
+PooledWithIndices max_pool3d_with_indices(const Tensor& x, const IntegerList& kernel_size,
+                                          const IntegerList& stride = {}, const IntegerList& padding = 0,
+                                          const IntegerList& dilation = 1, bool ceil_mode = false,
+                                          Location where = Location::current());
+
+// What a max pool took, at the places that it took it from, and zeros elsewhere. Without `output_size`, the spatial
+// sizes, the result is as large as the windows reach. Where places repeat the last element stays.
+//
+// Shapes   x and indices [N, C, ..] or [C, ..]. Errors: IndexError FM1204 for a place beyond the result.
+// Source   PyTorch, torch.nn.functional.max_unpool2d.
+Tensor max_unpool1d(const Tensor& x, const Tensor& indices, const IntegerList& kernel_size,
+                    const IntegerList& stride = {}, const IntegerList& padding = 0, const IntegerList& output_size = {},
+                    Location where = Location::current());
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, const IntegerList& kernel_size,
+                    const IntegerList& stride = {}, const IntegerList& padding = 0, const IntegerList& output_size = {},
+                    Location where = Location::current());
+Tensor max_unpool3d(const Tensor& x, const Tensor& indices, const IntegerList& kernel_size,
+                    const IntegerList& stride = {}, const IntegerList& padding = 0, const IntegerList& output_size = {},
+                    Location where = Location::current());
 
 // The mean of every window. Padding counts as zeros, or not at all; `divisor` replaces the count.
 //
@@ -70,13 +89,41 @@ Tensor avg_pool3d(const Tensor& x, const IntegerList& kernel_size, const Integer
                   const IntegerList& padding = 0, bool ceil_mode = false, bool count_include_pad = true,
                   std::optional<std::int64_t> divisor = {}, Location where = Location::current());
 
+// The mean of x^p of every window times the size of a window, to the power of 1 / p.
+//
+// Source   PyTorch, torch.nn.functional.lp_pool2d.
+Tensor lp_pool1d(const Tensor& x, double p, const IntegerList& kernel_size, const IntegerList& stride = {},
+                 bool ceil_mode = false, Location where = Location::current());
+Tensor lp_pool2d(const Tensor& x, double p, const IntegerList& kernel_size, const IntegerList& stride = {},
+                 bool ceil_mode = false, Location where = Location::current());
+Tensor lp_pool3d(const Tensor& x, double p, const IntegerList& kernel_size, const IntegerList& stride = {},
+                 bool ceil_mode = false, Location where = Location::current());
+
 // Pools of as many windows as the result has elements, window i from floor(i L / O) to ceil((i + 1) L / O). Without a
 // number of axes in the name: over as many last axes as there are sizes.
 Tensor adaptive_avg_pool(const Tensor& x, const IntegerList& output_size, Location where = Location::current());
 Tensor adaptive_max_pool(const Tensor& x, const IntegerList& output_size, Location where = Location::current());
 Tensor adaptive_avg_pool1d(const Tensor& x, const IntegerList& output_size, Location where = Location::current());
 Tensor adaptive_avg_pool2d(const Tensor& x, const IntegerList& output_size, Location where = Location::current());
+Tensor adaptive_avg_pool3d(const Tensor& x, const IntegerList& output_size, Location where = Location::current());
 Tensor adaptive_max_pool1d(const Tensor& x, const IntegerList& output_size, Location where = Location::current());
 Tensor adaptive_max_pool2d(const Tensor& x, const IntegerList& output_size, Location where = Location::current());
+Tensor adaptive_max_pool3d(const Tensor& x, const IntegerList& output_size, Location where = Location::current());
+PooledWithIndices adaptive_max_pool1d_with_indices(const Tensor& x, const IntegerList& output_size,
+                                                   Location where = Location::current());
+PooledWithIndices adaptive_max_pool2d_with_indices(const Tensor& x, const IntegerList& output_size,
+                                                   Location where = Location::current());
+PooledWithIndices adaptive_max_pool3d_with_indices(const Tensor& x, const IntegerList& output_size,
+                                                   Location where = Location::current());
+
+// Max pools of windows of one size whose places are random: each step is one of two next to each other.
+//
+// Shapes   x [N, C, ..] or [C, ..]; samples [N, C, axes], from 0 to 1, are drawn where they are undefined.
+// Errors   ValueError FM1372 for a window or sizes below 1; ShapeError FM1077 where they do not fit x.
+// Source   Graham, "Fractional max-pooling", 2014; PyTorch, torch.nn.functional.fractional_max_pool2d.
+PooledWithIndices fractional_max_pool2d(const Tensor& x, const IntegerList& kernel_size, const IntegerList& output_size,
+                                        const Tensor& samples = {}, Location where = Location::current());
+PooledWithIndices fractional_max_pool3d(const Tensor& x, const IntegerList& kernel_size, const IntegerList& output_size,
+                                        const Tensor& samples = {}, Location where = Location::current());
 
 }  // namespace fermata

@@ -11,6 +11,7 @@
 #include "fermata/resampling.h"
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
+#include "frontend/ops/neural/floating_scope.h"
 #include "frontend/ops/neural/spatial_arguments.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "ir/convolution.h"
@@ -143,6 +144,14 @@ Tensor avg_pool(std::string_view function, const Pool& p, bool count_include_pad
   return p.images.restore(astype(total.tensor(), x.dtype(), where), where);
 }
 
+Tensor lp_pool(std::string_view function, Pool p, double power, Location where) {
+  if (!(power > 0)) fail_parameter(function, "p is not above 0", where);
+  const FloatingScope in(function, {&p.images.x}, where, true);
+  p.images.x = vjp::pow(in(p.images.x), power).tensor();
+  const VjpTensor means = avg_pool(function, p, true, {}, where);
+  return in.result(vjp::pow(means * static_cast<double>(element_count(p.kernel)), 1 / power));
+}
+
 /// One axis cut into `places` windows: the elements of each as a new axis behind, the last one repeated where a window
 /// is shorter than others; and how long each is.
 struct AdaptiveWindows {
@@ -222,6 +231,7 @@ FERMATA_MAX_POOL(max_pool3d, 3)
   }
 FERMATA_MAX_POOL_WITH_INDICES(max_pool1d_with_indices, 1)
 FERMATA_MAX_POOL_WITH_INDICES(max_pool2d_with_indices, 2)
+FERMATA_MAX_POOL_WITH_INDICES(max_pool3d_with_indices, 3)
 
 #define FERMATA_AVG_POOL(name, axes)                                                                                  \
   Tensor name(const Tensor& x, const IntegerList& kernel_size, const IntegerList& stride, const IntegerList& padding, \
@@ -233,14 +243,25 @@ FERMATA_AVG_POOL(avg_pool1d, 1)
 FERMATA_AVG_POOL(avg_pool2d, 2)
 FERMATA_AVG_POOL(avg_pool3d, 3)
 
+#define FERMATA_LP_POOL(name, axes)                                                                                 \
+  Tensor name(const Tensor& x, double p, const IntegerList& kernel_size, const IntegerList& stride, bool ceil_mode, \
+              Location where) {                                                                                     \
+    return lp_pool(#name, {#name, x, axes, kernel_size, stride, 0, 1, ceil_mode, where}, p, where);                 \
+  }
+FERMATA_LP_POOL(lp_pool1d, 1)
+FERMATA_LP_POOL(lp_pool2d, 2)
+FERMATA_LP_POOL(lp_pool3d, 3)
+
 #define FERMATA_ADAPTIVE_POOL(name, axes, largest)                               \
   Tensor name(const Tensor& x, const IntegerList& output_size, Location where) { \
     return adaptive_pool_of(#name, axes, x, output_size, largest, where);        \
   }
 FERMATA_ADAPTIVE_POOL(adaptive_avg_pool1d, 1, false)
 FERMATA_ADAPTIVE_POOL(adaptive_avg_pool2d, 2, false)
+FERMATA_ADAPTIVE_POOL(adaptive_avg_pool3d, 3, false)
 FERMATA_ADAPTIVE_POOL(adaptive_max_pool1d, 1, true)
 FERMATA_ADAPTIVE_POOL(adaptive_max_pool2d, 2, true)
+FERMATA_ADAPTIVE_POOL(adaptive_max_pool3d, 3, true)
 
 Tensor adaptive_avg_pool(const Tensor& x, const IntegerList& output_size, Location where) {
   return adaptive_pool("adaptive_avg_pool", x, output_size, false, where);

@@ -1,0 +1,377 @@
+// Images at places that tensors give; see fermata/sampling.h.
+//
+// Images are turned so that the channels of an element lie together: a place reads whole rows of channels. What is
+// around a place are taps, a list for each axis; their products are the weights of the rows.
+#include "fermata/sampling.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "fermata/convolution.h"
+#include "fermata/device.h"
+#include "fermata/ops.h"
+#include "fermata/reductions.h"
+#include "fermata/views.h"
+#include "frontend/ops/calls.h"
+#include "frontend/ops/neural/floating_scope.h"
+#include "frontend/ops/neural/spatial_arguments.h"
+#include "ir/error.h"
+
+namespace fermata {
+namespace {
+
+using vjp::VjpTensor;
+
+struct Named {
+  std::string_view name;
+  const Tensor& tensor;
+};
+[[noreturn]] void fail_shape(std::string_view function, std::string_view what, std::initializer_list<Named> operands,
+                             Location where) {
+  std::vector<ErrorOperand> lines;
+  for (const Named& o : operands)
+    if (o.tensor.defined()) lines.push_back({o.name, to_string(o.tensor.dtype(), o.tensor.shape()), ""});
+  throw ShapeError(1077, format_error(1077, "ShapeError", fmt::format("{}: {}", function, what), lines, where));
+}
+
+Shape joined(std::initializer_list<std::int64_t> first, std::span<const std::int64_t> middle,
+             std::initializer_list<std::int64_t> last = {}) {
+  Shape all;
+  for (const std::int64_t n : first) all.push_back(n);
+  for (const std::int64_t n : middle) all.push_back(n);
+  for (const std::int64_t n : last) all.push_back(n);
+  return all;
+}
+
+/// An element near a place along an axis, and its weight: 0 outside of the image.
+struct Tap {
+  VjpTensor index, weight;  // i64 within the axis; scalar 1 where all count fully
+};
+using Taps = std::vector<Tap>;
+
+VjpTensor between(const VjpTensor& x, const VjpTensor& low, const VjpTensor& high) {
+  return vjp::minimum(vjp::maximum(x, low), high);
+}
+/// A whole number as a position within an axis; NaN as the first one.
+VjpTensor position(const VjpTensor& whole, std::int64_t size) {
+  return between(vjp::cast(between(whole, 0, size - 1), DType::i64), 0, size - 1);
+}
+
+/// Mirrored at both ends of the axis until it is inside.
+VjpTensor reflected(const VjpTensor& place, std::int64_t size, bool align_corners) {
+  const double low = align_corners ? 0 : -0.5, span = static_cast<double>(align_corners ? size - 1 : size);
+  if (span <= 0) return place * 0;
+  const VjpTensor turn = vjp::remainder(vjp::abs(place - low), 2 * span);
+  return between(span - vjp::abs(turn - span) + low, 0, size - 1);
+}
+
+/// The taps of places along an axis. Zeros around an image are taps without weight.
+class Around {
+ public:
+  Around(const GridSampleOptions& options, std::int64_t size) : o_(options), size_(size) {}
+
+  Taps operator()(const VjpTensor& given) const {
+    VjpTensor place = given;
+    if (o_.mode != Sampling::cubic && o_.padding == SamplePadding::border) place = between(place, 0, size_ - 1);
+    if (o_.mode != Sampling::cubic && o_.padding == SamplePadding::reflection)
+      place = reflected(place, size_, o_.align_corners);
+    // Far outside nothing changes, and whole numbers fit an i64.
+    if (o_.padding == SamplePadding::zeros) place = between(place, -3, size_ + 2);
+    if (o_.mode == Sampling::nearest) return {tap(vjp::round(place), 1)};
+    const VjpTensor first = vjp::floor(place), t = place - first;
+    if (o_.mode == Sampling::linear) return {tap(first, 1 - t), tap(first + 1, t)};
+    // Keys' kernel with a = -3/4.
+    const auto near = [](const VjpTensor& d) { return ((1.25 * d - 2.25) * d) * d + 1; };
+    const auto far = [](const VjpTensor& d) { return ((-0.75 * d + 3.75) * d - 6) * d + 3; };
+    return {tap(first - 1, far(t + 1)), tap(first, near(t)), tap(first + 1, near(1 - t)), tap(first + 2, far(2 - t))};
+  }
+
+ private:
+  Tap tap(VjpTensor whole, const VjpTensor& weight) const {
+    if (o_.padding == SamplePadding::zeros) {
+      const VjpTensor counts = vjp::logical_and(whole >= 0, whole <= size_ - 1);
+      return {position(whole, size_), vjp::where(counts, weight, vjp::cast(0 * whole, whole.dtype()))};
+    }
+    if (o_.padding == SamplePadding::reflection) whole = reflected(whole, size_, o_.align_corners);
+    return {position(whole, size_), weight};
+  }
+
+  const GridSampleOptions& o_;
+  std::int64_t size_;
+};
+
+/// Images [M, C, ..S] as rows of channels, [M * S, C], in the order of their elements in memory.
+VjpTensor channel_rows(const Tensor& x, Location where) {
+  const std::int64_t c = x.size(1);
+  const Tensor last =
+      transpose(reshape(x, {x.size(0), c, element_count(x.shape()) / std::max<std::int64_t>(x.size(0) * c, 1)}, where),
+                1, 2, where);
+  return reshape(copy(last, where), {-1, c}, where);
+}
+
+/// The sum of the rows around places, by their weights: [.., C] for places [..]. `base` is the row of the first element
+/// of the image of each place.
+VjpTensor weighted_rows(const VjpTensor& rows, const VjpTensor& base, std::span<const Taps> axes,
+                        std::span<const std::int64_t> sizes) {
+  VjpTensor sum;
+  bool is_first = true;
+  std::vector<std::size_t> at(axes.size(), 0);
+  while (true) {
+    VjpTensor index, weight;  // a scalar as long as there is none
+    for (std::size_t k = 0; k < axes.size(); ++k) {
+      const Tap& tap = axes[k][at[k]];
+      index = k == 0 ? tap.index : index * sizes[k] + tap.index;
+      if (!tap.weight.is_scalar()) weight = weight.is_scalar() ? tap.weight : weight * tap.weight;
+    }
+    const VjpTensor row = vjp::take(rows, base + index, 0);
+    Shape open = index.shape();
+    open.push_back(1);
+    const VjpTensor part = weight.is_scalar() ? row : row * vjp::reshape(weight, open);
+    sum = is_first ? part : sum + part;
+    is_first = false;
+    std::size_t k = axes.size();
+    while (k > 0 && ++at[k - 1] == axes[k - 1].size()) at[--k] = 0;
+    if (k == 0) return sum;
+  }
+}
+
+/// The product of a number of sizes.
+std::int64_t product(std::span<const std::int64_t> sizes) {
+  std::int64_t all = 1;
+  for (const std::int64_t n : sizes) all *= n;
+  return all;
+}
+
+std::span<const std::int64_t> spatial(const Shape& shape) { return {shape.data() + 2, shape.size() - 2u}; }
+
+}  // namespace
+
+Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& o, Location where) {
+  require_defined("grid_sample", x, where), require_defined("grid_sample", grid, where);
+  const Shape shape = x.shape();
+  const std::int64_t axes = static_cast<std::int64_t>(shape.rank()) - 2;
+  if (axes < 1 || grid.rank() < 2 || grid.size(-1) != axes || grid.size(0) != x.size(0))
+    fail_shape("grid_sample", "x [N, C, ..S] and grid [N, .., axes of S] do not fit", {{"x", x}, {"grid", grid}},
+               where);
+  const FloatingScope in("grid_sample", {&x, &grid}, where, true);
+  const Shape sizes{spatial(shape)};
+  if (product(sizes) == 0) fail_shape("grid_sample", "images without elements", {{"x", x}, {"grid", grid}}, where);
+  const Shape places = grid.shape();
+  const std::int64_t count = element_count(places) / std::max<std::int64_t>(places[0] * axes, 1);
+  const Tensor coordinates = reshape(in(grid).tensor(), {places[0], count, axes}, where);
+  std::vector<Taps> taps;
+  for (std::int64_t k = 0; k < axes; ++k) {
+    const std::int64_t size = sizes[static_cast<std::size_t>(k)];
+    const VjpTensor g = select(coordinates, 2, axes - 1 - k, where);
+    const auto length = static_cast<double>(size);
+    taps.push_back(Around(o, size)(o.align_corners ? (g + 1) * ((length - 1) / 2) : ((g + 1) * length - 1) / 2));
+  }
+  const VjpTensor rows = channel_rows(in(x).tensor(), where);
+  const VjpTensor base = vjp::iota({places[0], 1}, 0, rows) * product(sizes);
+  const Tensor y = transpose(weighted_rows(rows, base, taps, sizes).tensor(), 1, 2, where);
+  return astype(reshape(y, joined({places[0], x.size(1)}, {places.data() + 1, places.size() - 2u}), where), x.dtype(),
+                where);
+}
+
+Tensor affine_grid(const Tensor& theta, const IntegerList& size, bool align_corners, Location where) {
+  const FloatingScope in("affine_grid", {&theta}, where);
+  const std::span<const std::int64_t> given = size;
+  const auto axes = static_cast<std::int64_t>(given.size()) - 2;
+  if (axes < 1 || theta.rank() != 3 || theta.size(1) != axes || theta.size(2) != axes + 1 || theta.size(0) != given[0])
+    fail_shape("affine_grid", fmt::format("theta [N, A, A + 1] and {} sizes do not fit", given.size()),
+               {{"theta", theta}}, where);
+  const VjpTensor t = in(theta);
+  const Shape sizes{given.subspan(2)};
+  for (const std::int64_t n : sizes)
+    if (n < 1) fail_shape("affine_grid", fmt::format("a size of {}", n), {{"theta", theta}}, where);
+  const auto column = [&](std::int64_t k) {  // [N, 1 .., A]
+    Shape open{given[0]};
+    for (std::int64_t i = 0; i < axes; ++i) open.push_back(1);
+    open.push_back(axes);
+    return vjp::reshape(select(t.tensor(), 2, k, where), open);
+  };
+  VjpTensor sum = column(axes);
+  for (std::int64_t k = 0; k < axes; ++k) {
+    const std::int64_t n = sizes[static_cast<std::size_t>(axes - 1 - k)];
+    Shape open{n};
+    for (std::int64_t i = 0; i <= k; ++i) open.push_back(1);
+    const VjpTensor i = vjp::cast(vjp::iota(open, 0, t), t.dtype());
+    const VjpTensor at = align_corners ? (n == 1 ? 0 * i : i * (2.0 / static_cast<double>(n - 1)) - 1)
+                                       : (2 * i + (1 - static_cast<double>(n))) * (1 / static_cast<double>(n));
+    sum = sum + at * column(k);
+  }
+  return in.result(sum);
+}
+
+namespace {
+
+/// One axis of the regions: the taps of its samples [R, bins, samples], how many samples count, and which.
+struct RegionAxis {
+  Taps taps;
+  VjpTensor samples, counts;  // [R, 1, 1]; bool [R, 1, samples], or scalar where all do
+};
+
+class Regions {
+ public:
+  Regions(const RoiAlignOptions& o, const VjpTensor& boxes, Location where) : o_(o), boxes_(boxes), where_(where) {}
+
+  /// `axis`: 0 is y, 1 is x.
+  RegionAxis axis(std::int64_t axis, std::int64_t size, std::int64_t bins) const {
+    const auto edge = [&](std::int64_t k) {
+      return vjp::reshape(select(boxes_.tensor(), 1, k, where_), {boxes_.shape()[0], 1, 1}) * o_.spatial_scale -
+             (o_.aligned ? 0.5 : 0);
+    };
+    const VjpTensor begin = edge(1 - axis), end = edge(3 - axis);
+    const VjpTensor length = o_.aligned ? end - begin : vjp::maximum(end - begin, 1), bin = length / bins;
+    RegionAxis a;
+    std::int64_t most = o_.sampling_ratio;
+    if (o_.sampling_ratio > 0) {
+      a.samples = vjp::cast(0 * begin + o_.sampling_ratio, begin.dtype());
+    } else {
+      a.samples = vjp::ceil(bin.tensor().detach());
+      most = boxes_.shape()[0] == 0
+                 ? 1
+                 : std::max<std::int64_t>(max(a.samples.tensor(), {}, false, where_).item<std::int64_t>(where_), 1);
+      a.counts = vjp::cast(vjp::iota({most}, 0, begin), begin.dtype()) < a.samples;
+    }
+    const VjpTensor i = vjp::cast(vjp::iota({bins, 1}, 0, begin), begin.dtype());
+    const VjpTensor j = vjp::cast(vjp::iota({most}, 0, begin), begin.dtype());
+    const VjpTensor place = begin + i * bin + (j + 0.5) * bin / vjp::maximum(a.samples, 1);
+    // A sample counts up to one element outside, as if it were at the end.
+    const VjpTensor inside = vjp::logical_and(place >= -1, place <= size);
+    a.taps = Around({.padding = SamplePadding::border}, size)(place);
+    for (Tap& tap : a.taps) tap.weight = vjp::where(inside, tap.weight, vjp::cast(0 * tap.weight, place.dtype()));
+    return a;
+  }
+
+ private:
+  const RoiAlignOptions& o_;
+  VjpTensor boxes_;
+  Location where_;
+};
+
+}  // namespace
+
+Tensor roi_align(const Tensor& x, const Tensor& boxes, const Tensor& batch_indices, const RoiAlignOptions& o,
+                 Location where) {
+  for (const Tensor* t : {&x, &boxes, &batch_indices}) require_defined("roi_align", *t, where);
+  if (x.rank() != 4 || boxes.rank() != 2 || boxes.size(1) != 4 || batch_indices.shape() != Shape{boxes.size(0)} ||
+      x.size(2) * x.size(3) == 0)
+    fail_shape("roi_align", "x [N, C, H, W], boxes [R, 4] and batch_indices [R] do not fit",
+               {{"x", x}, {"boxes", boxes}, {"indices", batch_indices}}, where);
+  if (o.sampling_ratio < 0) fail_parameter("roi_align", "sampling_ratio is negative", where);
+  const Shape bins = by_axis("roi_align", "output_size", o.output_size, 2, 1, where);
+  const FloatingScope in("roi_align", {&x, &boxes}, where, true);
+  const Regions regions(o, in(boxes), where);
+  const std::int64_t h = x.size(2), w = x.size(3), r = boxes.size(0);
+  const RegionAxis rows = regions.axis(0, h, bins[0]), columns = regions.axis(1, w, bins[1]);
+  // [R, bins y, samples y, bins x, samples x]: what each axis says, stretched over the other.
+  const auto open = [&](const VjpTensor& t, bool is_row) {
+    const Shape s = t.shape();
+    return vjp::reshape(t, is_row ? Shape{s[0], s[1], s[2], 1, 1} : Shape{s[0], 1, 1, s[1], s[2]});
+  };
+  const auto opened = [&](const Taps& taps, bool is_row) {
+    Taps all;
+    for (const Tap& t : taps) all.push_back({open(t.index, is_row), open(t.weight, is_row)});
+    return all;
+  };
+  const VjpTensor image = vjp::cast(batch_indices, DType::i64);
+  const VjpTensor valid = vjp::where(image < 0, image + x.size(0), image);
+  const VjpTensor base = vjp::reshape(valid * (h * w), {r, 1, 1, 1, 1});
+  const VjpTensor channels = channel_rows(in(x).tensor(), where);
+  const std::array taps{opened(rows.taps, true), opened(columns.taps, false)};
+  const std::array sizes{h, w};
+  constexpr std::uint16_t kSamples = 1u << 2 | 1u << 4;
+  VjpTensor counts;
+  if (!rows.counts.is_scalar())
+    counts = vjp::expand_dims(vjp::logical_and(open(rows.counts, true), open(columns.counts, false)), 1u << 5);
+  VjpTensor y;
+  if (o.mode == RegionPooling::average) {
+    y = weighted_rows(channels, base, taps, sizes);
+    if (!counts.is_scalar()) y = vjp::where(counts, y, 0);
+    const VjpTensor total = vjp::maximum(rows.samples * columns.samples, 1);  // [R, 1, 1]
+    y = vjp::reduce(Op::sum, y, kSamples, false) / vjp::expand_dims(total, 1u << 3);
+  } else {
+    // Of every sample the largest weighted element, as ONNX has it.
+    bool is_first = true;
+    for (const Tap& row : taps[0])
+      for (const Tap& column : taps[1]) {
+        const std::array one{Taps{row}, Taps{column}};
+        const VjpTensor part = weighted_rows(channels, base, one, sizes);
+        y = is_first ? part : vjp::maximum(y, part);
+        is_first = false;
+      }
+    if (!counts.is_scalar()) y = vjp::where(counts, y, -INFINITY);
+    y = vjp::reduce(Op::max, y, kSamples, false);
+  }
+  return astype(permute(y.tensor(), {0, 3, 1, 2}, where), x.dtype(), where);
+}
+
+Tensor deform_conv(const Tensor& x, const Tensor& weight, const Tensor& offset, const Tensor& bias, const Tensor& mask,
+                   const DeformConvOptions& o, Location where) {
+  for (const Tensor* t : {&x, &weight, &offset}) require_defined("deform_conv", *t, where);
+  const auto fail = [&](std::string_view what) {
+    fail_shape("deform_conv", what, {{"x", x}, {"weight", weight}, {"offset", offset}, {"mask", mask}, {"bias", bias}},
+               where);
+  };
+  if (x.rank() < 3 || weight.rank() != x.rank() || offset.rank() != x.rank())
+    fail("x, weight and offset have as many axes as each other");
+  const std::size_t axes = x.rank() - 2u;
+  const Shape given = x.shape(), filter = weight.shape(), moved = offset.shape();
+  const Shape sizes{spatial(given)}, taps{spatial(filter)}, places{spatial(moved)};
+  const Shape stride = by_axis("deform_conv", "stride", o.stride, axes, 1, where),
+              dilation = by_axis("deform_conv", "dilation", o.dilation, axes, 1, where),
+              before = by_axis("deform_conv", "padding", o.padding, axes, 0, where),
+              after =
+                  o.padding_end.empty() ? before : by_axis("deform_conv", "padding_end", o.padding_end, axes, 0, where);
+  const std::int64_t n = given[0], c = given[1], out = filter[0], k = product(taps), p = product(places);
+  const auto rank = static_cast<std::int64_t>(axes);
+  if (o.groups < 1 || c != filter[1] * o.groups || out % o.groups != 0)
+    fail("channels of x are those of the weight times the groups, which divide the filters");
+  const std::int64_t per_offset = k * rank, d = per_offset == 0 ? 0 : moved[1] / per_offset;
+  if (d < 1 || moved[1] % per_offset != 0 || c % d != 0 || moved[0] != n)
+    fail("offset has an offset for each axis of each tap, for groups that divide the channels");
+  for (std::size_t i = 0; i < axes; ++i) {
+    const std::int64_t reach = (taps[i] - 1) * dilation[i] + 1, length = sizes[i] + before[i] + after[i];
+    if (length < reach || places[i] != (length - reach) / stride[i] + 1)
+      fail(fmt::format("offset has {} places along spatial axis {}, not {}", places[i], i,
+                       length < reach ? 0 : (length - reach) / stride[i] + 1));
+  }
+  if (mask.defined() && mask.shape() != joined({n, d * k}, places)) fail("mask has a number for each tap");
+  if (bias.defined() && bias.shape() != Shape{out}) fail("bias is a vector with one element for each filter");
+  const FloatingScope in("deform_conv", {&x, &weight, &offset}, where, true);
+
+  // Places [N, D, K, P].
+  const Tensor shifts = reshape(in(offset).tensor(), {n, d, k, rank, p}, where);
+  std::vector<Taps> around;
+  std::int64_t inner_taps = k, inner_places = p;
+  for (std::size_t i = 0; i < axes; ++i) {
+    inner_taps /= taps[i], inner_places /= places[i];
+    const VjpTensor tap = vjp::remainder(vjp::floor_divide(vjp::iota({k, 1}, 0, shifts), inner_taps), taps[i]);
+    const VjpTensor at = vjp::remainder(vjp::floor_divide(vjp::iota({p}, 0, shifts), inner_places), places[i]);
+    const VjpTensor start = vjp::cast(at * stride[i] - before[i] + tap * dilation[i], shifts.dtype());
+    around.push_back(Around({}, sizes[i])(start + VjpTensor(select(shifts, 3, static_cast<std::int64_t>(i), where))));
+  }
+  const std::int64_t elements = product(sizes);
+  const VjpTensor rows =
+      channel_rows(reshape(in(x).tensor(), {n * d, c / d, elements}, where), where);  // [N * D * S, C / D]
+  const VjpTensor base = vjp::iota({n * d}, 0, rows) * elements;
+  VjpTensor columns = weighted_rows(rows, vjp::reshape(base, {n, d, 1, 1}), around, sizes);  // [N, D, K, P, C / D]
+  if (mask.defined()) columns = columns * VjpTensor(reshape(in(mask).tensor(), {n, d, k, p, 1}, where));
+  // [N, groups, P, C / groups * K] times [groups, C / groups * K, O / groups].
+  const Tensor wide =
+      reshape(permute(columns.tensor(), {0, 3, 1, 4, 2}, where), {n, p, o.groups, filter[1] * k}, where);
+  const Tensor filters = reshape(in(weight).tensor(), {o.groups, out / o.groups, filter[1] * k}, where);
+  const Tensor y = matmul(permute(wide, {0, 2, 1, 3}, where), transpose(filters, 1, 2, where), where);
+  VjpTensor images = reshape(transpose(y, 2, 3, where), joined({n, out}, places), where);
+  if (bias.defined()) {
+    Shape open{out};
+    for (std::size_t i = 0; i < axes; ++i) open.push_back(1);
+    images = images + vjp::reshape(in(bias), open);
+  }
+  return astype(images.tensor(), x.dtype(), where);
+}
+
+}  // namespace fermata
