@@ -2,6 +2,7 @@
 // Fourier transforms.
 #include "bench/kinds.h"
 
+#include <string>
 #include <utility>
 
 namespace bench {
@@ -40,6 +41,20 @@ Tensor nearest(const Tensor& x) {
 Tensor low_pass(const Tensor& x) {
   const Tensor spectrum = fm::fft::rfft(x);
   return fm::fft::irfft(spectrum * fm::astype(fm::arange(spectrum.size(-1)) < 1000, fm::DType::f32), x.size(-1));
+}
+
+/// Few rows times a matrix that no second-level cache holds, in fewer bits; 32: as it is.
+Case linear_of_weights(std::int64_t rows, std::int64_t bits) {
+  return {"linear_" + std::to_string(rows) + "x2048x8192_" + (bits == 32 ? "f32" : "int" + std::to_string(bits)),
+          [rows] {
+            return Tensors{normal(1, {rows, 2048}), normal(2, {8192, 2048})};
+          },
+          [bits] {
+            return Program([bits, weight = Tensor()](const Tensors& in) mutable {
+              if (!weight.defined()) weight = bits == 32 ? in[1] : fm::quantize_weight(in[1], {.bits = bits});
+              return Tensors{fm::linear(in[0], weight)};
+            });
+          }};
 }
 
 }  // namespace
@@ -99,6 +114,9 @@ std::vector<Case> kinds() {
                            normal(3, {8, 8, 512, 64}, kHalf)};
           },
           [](const Tensors& in) { return Tensors{fm::scaled_dot_product_attention(in[0], in[1], in[2])}; }),
+      linear_of_weights(1, 32),
+      linear_of_weights(1, 8),
+      linear_of_weights(1, 4),
   };
 }
 

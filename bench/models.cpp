@@ -145,8 +145,9 @@ Case gpt2_training() {
           }};
 }
 
-Case gpt2_decoding() {
-  return {"gpt2_small_decoding_512",
+/// With a format, of weights in fewer bits: matrices, but for the positions, of which one row is read.
+Case gpt2_decoding(std::string name, std::optional<fm::WeightFormat> format = {}) {
+  return {std::move(name),
           [] {
             Weights w;
             w.made.push_back(fm::full({1}, 17, fm::DType::i64).sync());
@@ -154,9 +155,15 @@ Case gpt2_decoding() {
             Gpt::make_weights(w);
             return w.made;
           },
-          [] {
-            return Program([model = std::optional<Gpt>()](const Tensors& in) mutable {
-              if (!model) model.emplace(std::span(in).subspan(1 + 2 * kLayers));
+          [format] {
+            return Program([format, model = std::optional<Gpt>()](const Tensors& in) mutable {
+              if (!model) {
+                Tensors weights(in.begin() + 1 + 2 * kLayers, in.end());
+                const Tensor positions = weights[1];
+                if (format) weights = fm::quantize_weights(weights, *format);
+                weights[1] = positions;
+                model.emplace(weights);
+              }
               return Tensors{model->next_logits(in[0], std::span(in).subspan(1, 2 * kLayers))};
             });
           }};
@@ -218,7 +225,10 @@ Case resnet50() {
 }  // namespace
 
 const std::vector<Case>& models() {
-  static const std::vector<Case> table{gpt2_training(), gpt2_decoding(), resnet50()};
+  static const std::vector<Case> table{gpt2_training(), gpt2_decoding("gpt2_small_decoding_512"),
+                                       gpt2_decoding("gpt2_small_decoding_512_int8", fm::WeightFormat{.bits = 8}),
+                                       gpt2_decoding("gpt2_small_decoding_512_int4", fm::WeightFormat{.bits = 4}),
+                                       resnet50()};
   return table;
 }
 

@@ -1,8 +1,11 @@
 // Reference evaluation of the sparse products, and of the product with packed bytes.
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "ir/error.h"
 #include "ir/ops/products.h"
+#include "ir/packed_weights.h"
 #include "ir/reference_element.h"
 
 namespace fermata::ops {
@@ -77,7 +80,44 @@ ReferenceTensor sampled(const GraphNode& node, const ReferenceTensor& pattern, c
   return sums.take();
 }
 
+/// Weight (row, position) of packed bytes.
+double packed_weight(const PackedWeights& packed, const ReferenceTensor& bytes, std::int64_t row, std::int64_t k) {
+  const std::int64_t block = row / PackedWeights::kBlock, lane = row % PackedWeights::kBlock;
+  const auto byte = [&](std::int64_t at) {
+    return static_cast<std::uint32_t>(bytes.integers[static_cast<std::size_t>(at)]);
+  };
+  if (packed.group == 0) {
+    const std::int64_t start = block * packed.group_bytes();
+    std::uint32_t scale = 0;
+    for (std::int64_t i = 0; i < 4; ++i) scale |= byte(start + 4 * lane + i) << (8 * i);
+    const auto code = static_cast<std::int8_t>(byte(start + PackedWeights::kBlock * (4 + k) + lane));
+    return static_cast<double>(std::bit_cast<float>(scale)) * code;
+  }
+  const std::int64_t start = (block * packed.groups() + k / packed.group) * packed.group_bytes(), p = k % packed.group;
+  const std::uint32_t scale = byte(start + 2 * lane) << 16 | byte(start + 2 * lane + 1) << 24;
+  const std::uint32_t both = byte(start + PackedWeights::kBlock * (2 + p / 8 * 4) + lane * 4 + p % 8 / 2);
+  const auto code = static_cast<int>((p % 2 == 0 ? both & 15u : both >> 4) ^ 8u) - 8;
+  return static_cast<double>(std::bit_cast<float>(scale)) * code;
+}
+
+ReferenceTensor with_weights(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& bytes) {
+  const std::int64_t depth = x.shape.back(), columns = attributes_of<MatmulPacked>(node).columns.value;
+  const auto packed = *PackedWeights::of(bytes.shape, columns, depth);
+  ReferenceTensor result{node.dtype, node.shape, {}, {}};
+  const std::int64_t rows = columns == 0 ? 0 : element_count(node.shape) / columns;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) {
+      long double sum = 0;
+      for (std::int64_t k = 0; k < depth; ++k)
+        sum += static_cast<long double>(x.floats[static_cast<std::size_t>(i * depth + k)]) *
+               static_cast<long double>(packed_weight(packed, bytes, j, k));
+      result.floats.push_back(static_cast<double>(sum));
+    }
+  return result;
+}
+
 ReferenceTensor matmul_packed(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& packed) {
+  if (is_floating(x.dtype)) return with_weights(node, x, packed);
   const std::int64_t k_size = x.shape.back(), columns = attributes_of<MatmulPacked>(node).columns.value,
                      groups = packed.shape[1];
   Sums sums(node);

@@ -13,6 +13,7 @@
 #include "fermata/values.h"
 #include "fermata/views.h"
 #include "frontend/layouts/quantized_tensor.h"
+#include "frontend/layouts/quantized_weights.h"
 #include "frontend/ops/calls.h"
 #include "ir/error.h"
 
@@ -191,7 +192,7 @@ Quantization fit_quantization(const Tensor& x, DType dtype, std::optional<std::i
 }
 
 Tensor dequantize(const Tensor& x, Location where) {
-  require_quantized("dequantize", x, where);
+  if (weight_payload(x) == nullptr) require_quantized("dequantize", x, where);
   return general_call(Op::dequantize, {&x, 1}, {}, where);
 }
 

@@ -11,6 +11,7 @@
 #include "fermata/views.h"
 #include "frontend/engine/alias.h"
 #include "frontend/layouts/quantized_tensor.h"
+#include "frontend/layouts/quantized_weights.h"
 #include "frontend/ops/calls.h"
 #include "ir/error.h"
 #include "ir/op_traits.h"
@@ -104,21 +105,30 @@ Tensor run_quantize(const Call& call, Tensors tensors, const Attributes& attribu
 }
 
 Tensor run_dequantize(const Call& call, Tensors x, const Attributes&) {
+  if (const WeightPayload* weights = weight_payload(x[0]))
+    return astype(unpacked_weights(weights->bytes, weights->form, call.where), x[0].dtype(), call.where);
   return values_of(part(call, x[0], x), call.where);
 }
 
 Tensor run_cast(const Call& call, Tensors x, const Attributes& attributes) {
-  if (!is_floating(attributes.wanted.dtype)) throw_missing(call, lines(x));
-  return astype(values_of(part(call, x[0], x), call.where), attributes.wanted.dtype, call.where);
+  const DType wanted = attributes.wanted.dtype;
+  if (!is_floating(wanted)) throw_missing(call, lines(x));
+  if (const WeightPayload* weights = weight_payload(x[0]))
+    return wanted == DType::f64 ? astype(dequantize(x[0], call.where), wanted, call.where)
+                                : make_weights(weights->bytes, weights->form, wanted);
+  return astype(values_of(part(call, x[0], x), call.where), wanted, call.where);
 }
 
 Tensor run_copy(const Call& call, Tensors x, const Attributes&) {
+  if (const WeightPayload* weights = weight_payload(x[0]))
+    return make_weights(copy(weights->bytes, call.where), weights->form, x[0].dtype());
   const QuantizedPayload& q = part(call, x[0], x);
   return make_quantized(copy(q.bytes, call.where), q.how, q.centered, q.history);
 }
 
 /// Views of one scale, of any shape; with channels, those that only move axes.
 Tensor run_view(const Call& call, Tensors x, const Attributes& attributes) {
+  if (call.entry.op == Op::slice && weight_payload(x[0]) != nullptr) return slice_of_weights(call, x[0], attributes);
   const QuantizedPayload& q = part(call, x[0], x);
   const Op op = call.entry.op;
   Quantization how = q.how;
@@ -166,29 +176,32 @@ Tensor run_matmul(const Call& call, Tensors x, const Attributes&) {
 }
 
 Tensor run_linear(const Call& call, Tensors x, const Attributes&) {
+  if (weight_payload(x[1]) != nullptr) return linear_with_weights(x, call.where);
   const Tensor values = product(call, x.first(2), true);
   if (x.size() < 3) return values;
   const QuantizedPayload* bias = quantized_payload(x[2]);
   return add({values, call.where}, bias != nullptr ? values_of(*bias, call.where) : x[2]);
 }
 
+Tensor run_take(const Call& call, Tensors x, const Attributes& attributes) {
+  const WeightPayload* const weights = weight_payload(x[0]);
+  if (weights == nullptr || attributes_of<ops::Take>(attributes).axis.value != 0) throw_missing(call, lines(x));
+  return take_of_weights(*weights, x[0].dtype(), x[1], call.where);
+}
+
 struct GeneralRow {
   Op op;
   Dispatcher<GeneralCall>::Kernel run;
 };
-constexpr GeneralRow kGeneral[] = {{Op::dequantize, &run_dequantize},
-                                   {Op::cast, &run_cast},
-                                   {Op::copy, &run_copy},
-                                   {Op::matmul, &run_matmul},
-                                   {Op::linear, &run_linear}};
+constexpr GeneralRow kGeneral[] = {{Op::dequantize, &run_dequantize}, {Op::cast, &run_cast},     {Op::copy, &run_copy},
+                                   {Op::matmul, &run_matmul},         {Op::linear, &run_linear}, {Op::take, &run_take}};
 
 /// Operators from outside that are not pointwise.
 void refuse_boxed(const Call& call, Stack& stack) { throw_missing(call, lines(Tensors(tensors_of(stack)))); }
 
-}  // namespace
-
-void register_quantized_kernels() {
-  const RegistrationKey here = RegistrationKey::cell(Functionality::quantized, BackendKey::cpu);
+/// They are made of other calls, and so are those of every device.
+void register_on(BackendKey backend) {
+  const RegistrationKey here = RegistrationKey::cell(Functionality::quantized, backend);
   set_family_kernels(here, {&refuse_unary, &refuse_binary, &refuse_ternary, &refuse_general});
   set_kernel<UnaryCall>(Op::relu, here, &run_relu);
   set_kernel<BinaryCall>(Op::add, here, &run_add);
@@ -197,6 +210,12 @@ void register_quantized_kernels() {
     if (is_view(static_cast<Op>(op))) set_kernel<GeneralCall>(static_cast<Op>(op), here, &run_view);
   set_family_kernel<GeneralCall>(Family::composite, here, &refuse_general);  // its parts would fail one by one
   register_fallback({.boxed = &refuse_boxed, .where = std::source_location::current(), .key = here}).keep();
+}
+
+}  // namespace
+
+void register_quantized_kernels() {
+  register_on(BackendKey::cpu), register_on(BackendKey::cuda);
   const RegistrationKey parts = RegistrationKey::composite();
   set_kernel<GeneralCall>(Op::quantize, parts, &run_quantize);
   set_kernel<GeneralCall>(Op::dequantize, parts, &run_dequantize);

@@ -8,7 +8,9 @@
 
 #include "fermata/autograd.h"
 #include "fermata/device.h"
+#include "fermata/nn/quantized.h"
 #include "fermata/ops.h"
+#include "fermata/quantized.h"
 #include "fermata/sync.h"
 #include "frontend/ops/calls.h"
 #include "ir/error.h"
@@ -33,6 +35,11 @@ void replace(Tensor& place, Tensor by, Location where) {
   const bool wanted = place.requires_grad(where);
   place = std::move(by);
   if (wanted) place.requires_grad(true, where);
+}
+
+/// The value of a tensor of a state dict in the dtype and on the device of the one whose place it takes.
+Tensor for_place(const Tensor& place, const Tensor& value, Location where) {
+  return fermata::to(astype(value, place.dtype(), where), device(place, where), where);
 }
 
 }  // namespace
@@ -81,9 +88,10 @@ void load_state_dict(const Parts& parts, const NamedTensors& state, const LoadOp
     const auto found = state.find(part.name);
     if (!part.tensor->defined() || found == state.end()) continue;
     const Tensor value = found->second.detach(where);
-    if (options.assign) {
-      const Tensor cast = astype(value, part.tensor->dtype(), where);
-      replace(*part.tensor, fermata::to(cast, device(*part.tensor, where), where), where);
+    if (has_quantized_weights(value)) {
+      *part.tensor = for_place(*part.tensor, value, where);  // which wants no gradient
+    } else if (options.assign || has_quantized_weights(*part.tensor)) {
+      replace(*part.tensor, for_place(*part.tensor, value, where), where);
     } else {
       part.tensor->assign({fermata::to(value, device(*part.tensor, where), where), where});
     }
@@ -142,6 +150,10 @@ std::vector<Tensor> stacked(const std::vector<std::vector<Tensor>>& models, Loca
     all.push_back(std::move(joined));
   }
   return all;
+}
+
+void quantize(Tensor& weight, const WeightFormat& format, Location where) {
+  if (weight.defined()) weight = quantize_weight(weight, format, where);
 }
 
 Tensor cloned(const Tensor& x, Location where) {

@@ -14,6 +14,7 @@
 #include "fermata/reductions.h"
 #include "fermata/views.h"
 #include "frontend/engine/startup.h"
+#include "frontend/layouts/quantized_weights.h"
 #include "frontend/ops/calls.h"
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -164,6 +165,7 @@ Tensor run_rms_norm(const Call& call, Tensors x, const Attributes& a) {
 }
 
 Tensor run_linear(const Call& call, Tensors x, const Attributes&) {
+  if (weight_payload(x[1]) != nullptr) return linear_with_weights(x, call.where);  // and what wrapper keys ask for
   const Tensor product = matmul(x[0], transpose(x[1], -2, -1, call.where), call.where);
   return x.size() > 2 ? add({product, call.where}, x[2]) : product;
 }

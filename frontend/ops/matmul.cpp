@@ -5,6 +5,7 @@
 
 #include "fermata/ops.h"
 #include "fermata/views.h"
+#include "frontend/layouts/quantized_weights.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/op_rules.h"
 #include "frontend/transforms/autocast/autocast.h"
@@ -149,13 +150,27 @@ Tensor batched_matmul(const BatchedCall& call) {
   return vjp::reshape(product, call.whole().shape).tensor();
 }
 
+/// Of rows times packed weights; bytes have no gradient.
+VjpTensor matmul_packed_vjp(const VjpArgs& args, unsigned) {
+  const std::int64_t columns = args.attributes_of<ops::MatmulPacked>().columns.value;
+  const VjpTensor matrix = unpacked(args.x[1], *PackedWeights::of(args.shape(1), columns, args.shape(0).back()));
+  return matmul(args.g, cast(matrix, args.g.dtype()));
+}
+
+/// The rows of a whole batch meet one matrix.
+Tensor batched_matmul_packed(const BatchedCall& call) {
+  if (call.operands[1].batched) return loop_over_batch(call);
+  return vjp::call(call.op, std::array{call.operands[0].value, call.operands[1].value}, call.attributes.integers)
+      .tensor();
+}
+
 }  // namespace
 
 FERMATA_OP_RULES(matmul, batched_matmul, gradient(matmul_lhs_vjp, kSecond), gradient(matmul_rhs_vjp, kFirst));
 FERMATA_OP_RULES(matmul_f32, batched_matmul, gradient(matmul_f32_lhs_vjp, kSecond),
                  gradient(matmul_f32_rhs_vjp, kFirst));
 FERMATA_OP_RULES(matmul_i32, batched_matmul, kNoGradient, kNoGradient);
-FERMATA_OP_RULES(matmul_packed, kLoop, kNoGradient, kNoGradient);
+FERMATA_OP_RULES(matmul_packed, batched_matmul_packed, gradient(matmul_packed_vjp, kSecond), kNoGradient);
 
 }  // namespace vjp
 

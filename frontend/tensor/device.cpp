@@ -16,6 +16,7 @@
 #include "frontend/engine/capture_scope.h"
 #include "frontend/engine/control_step.h"
 #include "frontend/engine/startup.h"
+#include "frontend/layouts/quantized_weights.h"
 #include "frontend/ops/calls.h"
 #include "frontend/tensor/device_scope.h"
 #include "frontend/tensor/host_elements.h"
@@ -117,6 +118,8 @@ Device device(const Tensor& x, Location where) {
 
 Tensor to(const Tensor& x, Device device, Location where) {
   require_defined("to", x, where);
+  if (const WeightPayload* weights = weight_payload(x))
+    return make_weights(to(weights->bytes, device, where), weights->form, x.dtype());
   static const OperatorEntry& entry = operator_named("fermata::to", where);
   return Dispatcher<Tensor(const Tensor&, Device)>::call(entry, where, x, device);
 }

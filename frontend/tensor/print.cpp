@@ -17,6 +17,7 @@
 #include "fermata/ops.h"
 #include "fermata/views.h"
 #include "frontend/layouts/quantized_tensor.h"
+#include "frontend/layouts/quantized_weights.h"
 #include "frontend/layouts/sparse_tensor.h"
 #include "frontend/ops/calls.h"
 #include "frontend/tensor/host_elements.h"
@@ -161,6 +162,7 @@ Tensor edges(Tensor x, Location where) {
 std::string to_string(const Tensor& x, Location where) {
   if (!x.defined()) return "tensor(undefined)";
   if (quantized_payload(x) != nullptr) return quantized_to_string(x, where);
+  if (weight_payload(x) != nullptr) return weights_to_string(x, where);
   if (sparse_payload(x) != nullptr) return sparse_to_string(x, where);
   const Shape shape = x.shape();
   const std::int64_t count = x.element_count();

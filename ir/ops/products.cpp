@@ -3,11 +3,15 @@
 
 #include <fmt/format.h>
 
+#include "ir/packed_weights.h"
+
 namespace fermata::ops {
 namespace {
 
 constexpr DTypeSet kBytes = DTypeSet(DType::i8) | DType::u8;
 constexpr DTypeSet kHalves = DTypeSet(DType::f16) | DType::bf16;
+/// What packed weights are multiplied by.
+constexpr DTypeSet kWithWeights = DTypeSet(DType::f16) | DType::bf16 | DType::f32;
 /// What sparse kernels compute in; f16 and bf16 are cast by whoever calls.
 constexpr DTypeSet kComputed = kIntegers | DType::f32 | DType::f64;
 
@@ -89,17 +93,21 @@ TensorType MatmulHalves::infer(const InferCall& call) const {
 
 TensorType MatmulPacked::infer(const InferCall& call) const {
   const TensorType &x = call.operand(0), &packed = call.operand(1);
-  if (!kBytes.has(x.dtype)) call.refuse_dtype(0);
-  if (packed.dtype != DType::i8) call.refuse_dtype(1);
+  const bool is_weights = kWithWeights.has(x.dtype);
+  if (!kBytes.has(x.dtype) && !is_weights) call.refuse_dtype(0);
+  if (packed.dtype != (is_weights ? DType::u8 : DType::i8)) call.refuse_dtype(1);
   if (x.shape.empty()) call.fail<ShapeError>(1010, "ShapeError", "a 0-d tensor has no rows");
   const std::int64_t k = x.shape.back(), columns = this->columns.value;
   // K is padded to the 64 that a block of a library's kernel spans.
-  const bool fits = packed.shape.rank() == 4 && columns >= 0 && packed.shape[0] == columns / 64 + (columns % 64 != 0) &&
-                    packed.shape[1] == (k / 64 + (k % 64 != 0)) * 16 && packed.shape[2] == 64 && packed.shape[3] == 4;
+  const bool fits = is_weights ? PackedWeights::of(packed.shape, columns, k).has_value()
+                               : packed.shape.rank() == 4 && columns >= 0 &&
+                                     packed.shape[0] == columns / 64 + (columns % 64 != 0) &&
+                                     packed.shape[1] == (k / 64 + (k % 64 != 0)) * 16 && packed.shape[2] == 64 &&
+                                     packed.shape[3] == 4;
   if (!fits) call.fail<ShapeError>(1050, "ShapeError", fmt::format("the blocks are not those of [{}, {}]", k, columns));
   Shape shape = x.shape;
   shape[shape.rank() - 1u] = columns;
-  return call.result(DType::i32, shape);
+  return call.result(is_weights ? x.dtype : DType::i32, shape);
 }
 
 void MatmulPacked::relate(EqualAxes& equal) const {

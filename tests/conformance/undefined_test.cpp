@@ -185,6 +185,8 @@ const Row kFunctions[] = {
     ROW(quantized, quantized(none, 0.5)),
     UNARY_ROW(int_repr),
     UNARY_ROW(quantization_of),
+    UNARY_ROW(quantize_weight),
+    UNARY_ROW(has_quantized_weights),
     ROW(quantized_matmul, quantized_matmul(none, x, 0.5)),
     ROW(quantized_linear, quantized_linear(none, x, {}, 0.5)),
     ROW(quantized_add, quantized_add(none, x, 0.5)),

@@ -7,5 +7,6 @@
 #include "fermata/nn/layers.h"
 #include "fermata/nn/module.h"
 #include "fermata/nn/normalization.h"
+#include "fermata/nn/quantized.h"
 #include "fermata/nn/recurrent.h"
 #include "fermata/optimizers.h"

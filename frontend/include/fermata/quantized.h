@@ -6,6 +6,8 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "runtime/operand.h"
 
@@ -55,5 +57,28 @@ Tensor quantized_linear(const Tensor& x, const Tensor& weight, const Tensor& bia
                         const Operand& zero_point = 0, DType dtype = DType::qi8, Location where = Location::current());
 Tensor quantized_add(const Tensor& lhs, const Tensor& rhs, const Operand& scale, const Operand& zero_point = 0,
                      DType dtype = DType::qi8, Location where = Location::current());
+
+// Weights alone. A matrix of weights in 8 or 4 bits is to everybody a floating tensor of its former dtype, whose
+// elements are codes times scales: linear(x, w) and take(w, index), and so embedding(index, w), read the codes as they
+// lie; what x is stays as it is, and its gradient is that of a product with those elements. slice() cuts it between
+// blocks of 32 rows, astype() to a floating dtype changes that of its values, dequantize() gives a dense tensor.
+
+struct WeightFormat {
+  std::int64_t bits = 8;    // 8: a scale for each row; 4: a scale for each group of a row
+  std::int64_t group = 32;  // with 4 bits: 32 or 64
+};
+/// A copy of a matrix in fewer bits, made now. Symmetric: 8 bits are -127 to 127 times the scale (f32) that makes the
+/// largest magnitude of the row 127, 4 bits -8 to 7 times the scale (bf16) that makes it -8. It has no gradient.
+///
+/// Shapes   weight [out, in] -> [out, in]; 4 bits pad `in` to whole groups in memory.
+/// DType    f16, bf16 or f32, which the result keeps.
+/// Errors   ValueError FM1350 for other bits or groups, and for weights that are not finite; ShapeError unless it is
+///          a matrix; DTypeError.
+Tensor quantize_weight(const Tensor& weight, const WeightFormat& format = {}, Location where = Location::current());
+/// The same parameters with those of two axes quantized, in their order.
+std::vector<Tensor> quantize_weights(std::span<const Tensor> parameters, const WeightFormat& format = {},
+                                     Location where = Location::current());
+/// Whether a tensor is what quantize_weight() gives.
+bool has_quantized_weights(const Tensor& x, Location where = Location::current());
 
 }  // namespace fermata

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 
+#include "frontend/layouts/quantized_weights.h"
 #include "frontend/tools/io/file.h"
 #include "frontend/tools/io/json.h"
 #include "frontend/tools/io/mapped_file.h"
@@ -120,8 +121,15 @@ Tensor SafetensorsFile::tensor(const std::string& name, Location where) const {
                                               fmt::format("{}: {}: tensor '{}' has elements of type {}", kFunction,
                                                           state_->path, name, entry.code),
                                               {}, where));
-  return tensor_over(shard.file, shard.file->bytes().substr(entry.begin, entry.end - entry.begin), *entry.dtype,
-                     entry.shape);
+  const Tensor stored = tensor_over(shard.file, shard.file->bytes().substr(entry.begin, entry.end - entry.begin),
+                                    *entry.dtype, entry.shape);
+  const auto note = state_->metadata.find(kWeightsNote + name);
+  if (note == state_->metadata.end()) return stored;
+  const std::optional<Tensor> weights = weights_of_note(stored, note->second);
+  if (!weights)
+    throw_malformed(kFunction, state_->path, fmt::format("tensor '{}' is not '{}'", name, note->second.substr(0, 80)),
+                    where);
+  return *weights;
 }
 
 NamedTensors SafetensorsFile::tensors(Location where) const {

@@ -8,6 +8,7 @@
 
 #include "fermata/safetensors.h"
 #include "fermata/sync.h"
+#include "frontend/layouts/quantized_weights.h"
 #include "frontend/ops/calls.h"
 #include "frontend/tensor/host_elements.h"
 #include "frontend/tools/io/atomic_file.h"
@@ -23,6 +24,23 @@ constexpr std::size_t kAlignment = 8;
 using Entries = std::vector<std::pair<std::string_view, Tensor>>;
 
 std::size_t bytes_of(const Tensor& x) { return static_cast<std::size_t>(x.element_count()) * byte_size(x.dtype()); }
+
+/// Tensors and notes as a file has them: of quantized weights their bytes, and how they lie.
+struct Contents {
+  NamedTensors tensors;
+  Metadata metadata;
+
+  Contents(std::string_view function, const NamedTensors& given, const Metadata& notes, Location where)
+      : tensors(given), metadata(notes) {
+    for (auto& [name, x] : tensors) {
+      require_defined(function, x, where);
+      const WeightPayload* const weights = weight_payload(x);
+      if (weights == nullptr) continue;
+      metadata.insert_or_assign(kWeightsNote + name, weights_note(x));
+      x = Tensor(weights->bytes);
+    }
+  }
+};
 
 /// Those that are there, largest elements first, so that every tensor is aligned.
 Entries entries_of(std::string_view function, const NamedTensors& tensors, Location where) {
@@ -81,19 +99,20 @@ void write(std::string_view function, const std::string& path, const Entries& en
 }  // namespace
 
 void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata, Location where) {
-  write("save_safetensors", path, entries_of("save_safetensors", tensors, where), metadata, where);
+  const Contents all("save_safetensors", tensors, metadata, where);
+  write("save_safetensors", path, entries_of("save_safetensors", all.tensors, where), all.metadata, where);
 }
 
-std::string save_safetensors_sharded(const std::string& path, const NamedTensors& tensors, std::int64_t shard_bytes,
-                                     const Metadata& metadata, Location where) {
+std::string save_safetensors_sharded(const std::string& path, const NamedTensors& given, std::int64_t shard_bytes,
+                                     const Metadata& notes, Location where) {
   constexpr std::string_view kFunction = "save_safetensors_sharded";
   if (shard_bytes < 1)
     throw ValueError(1377, format_error(1377, "ValueError",
                                         fmt::format("{}: a shard has {} bytes", kFunction, shard_bytes), {}, where));
+  const auto [tensors, metadata] = Contents(kFunction, given, notes, where);
   std::vector<NamedTensors> shards(1);
   std::size_t filled = 0, total = 0;
   for (const auto& [name, x] : tensors) {
-    require_defined(kFunction, x, where);
     const std::size_t bytes = bytes_of(x);
     if (filled > 0 && filled + bytes > static_cast<std::size_t>(shard_bytes)) shards.emplace_back(), filled = 0;
     shards.back().emplace(name, x);
