@@ -5,6 +5,9 @@
 
 namespace fermata {
 
+inline constexpr BackendCapabilities kCpuCapabilities{
+    .launches_on_caller = true, .rows_in_vectors = true, .overwrites_operands = true, .compiles_on_caller = true};
+
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
@@ -14,10 +17,7 @@ class CpuBackend final : public Backend {
   Storage* allocate(std::size_t bytes) override;
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
   void copy_from_host(void* to, const void* from, std::size_t bytes) override;
-  BackendCapabilities capabilities() const override {
-    return {
-        .launches_on_caller = true, .rows_in_vectors = true, .overwrites_operands = true, .compiles_on_caller = true};
-  }
+  BackendCapabilities capabilities() const override { return kCpuCapabilities; }
   void synchronize() override {}  // whoever asks for a value runs its plan
 };
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen_cpu/code_target.h"
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/loader.h"
 #include "ir/error.h"
@@ -26,7 +27,6 @@ namespace {
 
 constexpr const char* kPluginFile = "libfermata_llvm.so";
 constexpr const char* kPluginVariable = "FERMATA_LLVM_PLUGIN";
-constexpr const char* kCpuVariable = "FERMATA_CPU";
 
 /// LLVM ends the process where it gets no memory, so there must be some before it starts.
 constexpr std::size_t kRoomToLoad = std::size_t{256} << 20, kRoomToCompile = std::size_t{64} << 20;
@@ -36,33 +36,6 @@ bool has_room(std::size_t bytes) {
   if (room == MAP_FAILED) return false;
   munmap(room, bytes);
   return true;
-}
-
-/// Whether this processor (and its operating system) runs code for an instruction set.
-bool host_runs(std::string_view target) {
-#if defined(__x86_64__)
-  if (target == "avx512") return __builtin_cpu_supports("x86-64-v4") != 0;
-  if (target == "avx2") return __builtin_cpu_supports("x86-64-v3") != 0;
-#endif
-  return target.empty();
-}
-
-std::string_view choose_target(std::string& failure_reason) {
-  const char* const forced = environment_variable(kCpuVariable);
-  if (forced != nullptr && *forced != '\0' && std::string_view(forced) != "amx") {  // tiles are for products only
-    for (const std::string_view target : {"avx512", "avx2"}) {
-      if (target != forced) continue;
-      if (host_runs(target)) return target;
-      failure_reason = std::string(kCpuVariable) + "=" + forced + ", but this processor does not run it";
-      return {};
-    }
-    failure_reason = std::string(kCpuVariable) + "=" + forced + ": kernels are compiled for avx2 and avx512";
-    return {};
-  }
-  for (const std::string_view target : {"avx512", "avx2"})
-    if (host_runs(target)) return target;
-  failure_reason = "this processor lacks AVX2, FMA or F16C";
-  return {};
 }
 
 /// Where the plugin may be, best first.
@@ -162,15 +135,7 @@ const JitCompiler::Plugin& JitCompiler::plugin() {
   return plugin;
 }
 
-std::string_view JitCompiler::target(std::string* failure_reason) {
-  struct Choice {
-    std::string failure_reason;
-    std::string_view target = choose_target(failure_reason);
-  };
-  static const Choice choice;
-  if (failure_reason != nullptr) *failure_reason = choice.failure_reason;
-  return choice.target;
-}
+std::string_view JitCompiler::target(std::string* failure_reason) { return code_target(failure_reason); }
 
 bool JitCompiler::available(std::string* failure_reason) {
   if (target(failure_reason).empty()) return false;

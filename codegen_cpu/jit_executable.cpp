@@ -3,18 +3,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <exception>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 
-#include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/jit_compiler.h"
-#include "codegen_cpu/launch_checker.h"
 #include "codegen_cpu/loader.h"
-#include "runtime/allocator.h"
 #include "runtime/background.h"
 #include "runtime/streaming.h"
 #include "runtime/thread_pool.h"
@@ -22,60 +17,10 @@
 namespace fermata {
 namespace {
 
-/// Memory for the kept values of a launch. What a thread gave back last it gets again, still in its caches.
-class Room {
- public:
-  explicit Room(std::size_t bytes) : allocation_(allocate_bytes(bytes)) {}
-  ~Room() { release_bytes(allocation_); }
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
-  void* data() const { return allocation_.data; }
-
- private:
-  const Allocation allocation_;
-};
-
-class JitExecutable : public Executable {
- public:
-  explicit JitExecutable(std::string_view bytes) : object_(LoadedObject::load(bytes)) {
-    std::memcpy(&info_, object_->data(jit::kInfoSymbol, sizeof(info_)), sizeof(info_));
-    if (info_.version != jit::kObjectVersion)
-      throw ObjectError("object: made by another version (" + std::to_string(info_.version) + ")");
-    if (info_.checked_kernel_bytes != 0) {
-      const void* const kernel = object_->data(jit::kCheckedKernelSymbol, info_.checked_kernel_bytes);
-      checked_ = deserialize_kernel({static_cast<const char*>(kernel), info_.checked_kernel_bytes});
-    }
-    entry_ = reinterpret_cast<jit::EntryPoint>(reinterpret_cast<std::uintptr_t>(object_->code(jit::kEntrySymbol)));
-  }
-  void launch(const KernelLaunch& launch) const override {
-    if (info_.room_slots == 0) return enter(launch, jit::Part::whole, nullptr);
-    const Room room(jit::room_bytes(info_, launch));
-    enter(launch, jit::Part::whole, room.data());
-  }
-  bool can_split() const override { return info_.state_bytes != 0; }
-  std::size_t state_bytes() const override { return info_.state_bytes; }
-  void partial(const KernelLaunch& launch) const override { enter(launch, jit::Part::partial, nullptr); }
-  void finish(const KernelLaunch& launch) const override { enter(launch, jit::Part::finish, nullptr); }
-  std::size_t code_bytes() const override { return object_->mapped_bytes(); }
-  StreamedStores streamable() const { return info_.streamable; }
-
- private:
-  void enter(const KernelLaunch& launch, jit::Part part, void* room) const {
-    if (!checked_) return entry_(&launch, part, room, nullptr);
-    const LaunchChecker checker(*checked_, info_, launch, room);
-    entry_(&launch, part, room, &checker);
-  }
-
-  std::shared_ptr<const LoadedObject> object_;
-  jit::ObjectInfo info_;
-  std::optional<Kernel> checked_;  // the kernel of checked code
-  jit::EntryPoint entry_;
-};
-
-class VariableExecutable final : public JitExecutable {
+class VariableExecutable final : public LoadedExecutable {
  public:
   VariableExecutable(std::string_view bytes, const Kernel& kernel, std::string_view target)
-      : JitExecutable(bytes), kernel_(kernel), target_(target) {}
+      : LoadedExecutable(bytes), kernel_(kernel), target_(target) {}
 
   const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
     std::int64_t points = 1;
@@ -149,73 +94,10 @@ class VariableExecutable final : public JitExecutable {
   mutable std::atomic<std::int64_t> work_{0};  // operations so far
 };
 
-/// Bytes between neighbors along an axis.
-std::int64_t byte_stride(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t access, unsigned axis) {
-  if ((kernel.accesses[access].axes >> axis & 1u) == 0) return 0;
-  return launch.strides[access * kernel.rank + axis] *
-         static_cast<std::int64_t>(byte_size(kernel.accesses[access].dtype));
-}
-
-std::int64_t bytes_of(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t access) {
-  auto bytes = static_cast<std::int64_t>(byte_size(kernel.accesses[access].dtype));
-  for (unsigned axis = 0; axis < kernel.rank; ++axis)
-    if ((kernel.accesses[access].axes >> axis & 1u) != 0) bytes *= launch.sizes[axis];
-  return bytes;
-}
-
-/// Whether two accesses are at the same place in a cache line at every point.
-bool in_step(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t a, std::uint16_t b) {
-  constexpr std::int64_t kLine = 64;
-  if (byte_size(kernel.accesses[a].dtype) != byte_size(kernel.accesses[b].dtype)) return false;
-  const auto address = [&](std::uint16_t access) { return reinterpret_cast<std::intptr_t>(launch.pointers[access]); };
-  if ((address(a) - address(b)) % kLine != 0) return false;
-  for (unsigned axis = 0; axis < kernel.rank; ++axis)
-    if ((byte_stride(kernel, launch, a, axis) - byte_stride(kernel, launch, b, axis)) % kLine != 0) return false;
-  return true;
-}
-
-/// Whether something of size is read, and all that is read along the vector axis is read in order: transposed reads go
-/// by tiles, whose short rows are no streams.
-bool reads_in_order(const Kernel& kernel) {
-  bool reads = false;
-  for (std::size_t a = 0; a < kernel.accesses.size(); ++a) {
-    const Access& access = kernel.accesses[a];
-    const bool along = (access.axes >> (kernel.rank - 1u) & 1u) != 0;
-    const bool stored = std::ranges::any_of(kernel.stores, [&](const Store& s) { return s.access == a; });
-    if (access.address_only || stored) continue;
-    if (along && !access.unit_stride) return false;
-    reads = reads || along;
-  }
-  return reads;
-}
-
-bool is_read(const Kernel& kernel, const KernelLaunch& launch, const void* pointer) {
-  for (const Instr& instr : kernel.program.instrs())
-    if (instr.prim == Prim::input && launch.pointers[instr.index] == pointer) return true;
-  return false;
-}
-
 }  // namespace
 
-StreamedStores stores_to_stream(const Kernel& kernel, const KernelLaunch& launch) {
-  const bool has_column_rows = kernel.reduced != 0 && !kernel.is_row_kernel();  // written once per row, not in order
-  if (has_column_rows || kernel.stores.size() > 64) return 0;
-  StreamedStores streamed = 0;
-  const Store* leader = nullptr;
-  for (std::size_t s = 0; s < kernel.stores.size(); ++s) {
-    const Store& store = kernel.stores[s];
-    const Access& access = kernel.accesses[store.access];
-    if (!access.unit_stride || bytes_of(kernel, launch, store.access) < stream_threshold()) continue;
-    if (is_read(kernel, launch, launch.pointers[store.access])) continue;
-    if (leader == nullptr && !reads_in_order(kernel)) return 0;
-    if (leader == nullptr) leader = &store;
-    if (in_step(kernel, launch, leader->access, store.access)) streamed |= StreamedStores{1} << s;
-  }
-  return streamed;
-}
-
 std::shared_ptr<const Executable> executable_from_object(std::string_view object) {
-  return std::make_shared<JitExecutable>(object);
+  return std::make_shared<LoadedExecutable>(object);
 }
 
 std::shared_ptr<const Executable> variable_executable(std::string_view object, const Kernel& kernel,

@@ -9,14 +9,11 @@
 #include <memory>
 #include <string_view>
 
+#include "codegen_cpu/loaded_executable.h"
 #include "ir/kernel.h"
 #include "runtime/executable.h"
 
 namespace fermata {
-
-/// Stores of a kernel, by index, that go past the caches. A kernel that streams must get all of these at addresses that
-/// are equal modulo a cache line in every row.
-using StreamedStores = std::uint64_t;
 
 /// Code for one kernel among other code for it; the bits that it gives are the same.
 struct JitVariant {
@@ -24,10 +21,6 @@ struct JitVariant {
   bool wide = false;  // takes twice as long to compile, and runs faster, by a fifth where the program is long
   auto operator<=>(const JitVariant&) const = default;
 };
-
-/// What a launch should stream: results of at least stream_threshold() bytes that are written in order, in a kernel
-/// that reads too, and that are not written where they were read.
-StreamedStores stores_to_stream(const Kernel& kernel, const KernelLaunch& launch);
 
 /// Makes an object ready to run. Throws ObjectError if it is damaged or of another version of this library.
 std::shared_ptr<const Executable> executable_from_object(std::string_view object);

@@ -3,6 +3,7 @@
 #include "codegen_cpu/register.h"
 
 #include "codegen_cpu/cpu_backend.h"
+#include "codegen_cpu/object_compiler.h"
 #include "dispatch/emit.h"
 #include "dispatch/kernel_files.h"
 #include "runtime/backend_memory.h"
@@ -13,6 +14,7 @@ void register_cpu_backend() {
   register_backend(BackendKey::cpu, std::make_unique<CpuBackend>());
   // Straight to the caching allocator: every run asks for memory.
   set_allocator(BackendKey::cpu, [](BackendKey, std::size_t bytes) { return Storage::allocate(bytes); });
+  set_object_compiler(BackendKey::cpu, &cpu_object_compiler());
   add_kernel_files(BackendKey::cpu);
   add_emit_variants(BackendKey::cpu, "jit");
 }

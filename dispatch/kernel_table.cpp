@@ -10,6 +10,7 @@
 #include "dispatch/call.h"
 #include "dispatch/custom_call.h"
 #include "dispatch/table.h"
+#include "dispatch/variant_choice.h"
 #include "ir/custom_op.h"
 #include "ir/edit_distance.h"
 #include "ir/error.h"
@@ -233,15 +234,7 @@ void throw_no_dtype(const OperatorEntry& entry, BackendKey backend, DType operan
 const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
                                  std::source_location where) {
   const BackendCell* cell = entry.backends[static_cast<std::size_t>(backend)].load(std::memory_order_acquire);
-  const KernelVariant* best = nullptr;
-  double best_cost = 0;
-  if (cell != nullptr) {
-    for (const KernelVariant& v : cell->variants) {
-      if (v.call == nullptr || !v.dtypes.has(operand) || (v.fits != nullptr && !v.fits(args))) continue;
-      const double cost = v.cost != nullptr ? v.cost(args) : 0;
-      if (best == nullptr || cost < best_cost) best = &v, best_cost = cost;
-    }
-  }
+  const KernelVariant* const best = cell != nullptr ? cheapest_variant(cell->variants, operand, args) : nullptr;
   if (best == nullptr) throw_no_dtype(entry, backend, operand, where);
   return *best;
 }

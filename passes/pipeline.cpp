@@ -185,8 +185,9 @@ std::string describe_choices(const Program& p) {
   return text;
 }
 
-Program run_pipeline(Graph graph, BackendKey backend, std::string* timings) {
+Program run_pipeline(Graph graph, BackendKey backend, std::string* timings, bool is_shipped = false) {
   Program program;
+  program.is_shipped = is_shipped;
   program.backend = backend, program.capabilities = capabilities_of(backend);
   program.explains = timings != nullptr;
   program.graph = std::move(graph);
@@ -201,6 +202,12 @@ std::unique_ptr<const Plan> compile_plan(Graph graph, std::vector<std::uint32_t>
   Program program = run_pipeline(std::move(graph), backend, nullptr);
   program.plan->key = std::move(key);
   program.plan->listing = describe(program);
+  return std::move(program.plan);
+}
+
+std::unique_ptr<const Plan> compile_shipped_plan(Graph graph, BackendKey backend, std::vector<Kernel>& kernels) {
+  Program program = run_pipeline(std::move(graph), backend, nullptr, true);
+  kernels = std::move(program.kernels);
   return std::move(program.plan);
 }
 

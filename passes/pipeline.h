@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/kernel.h"
 #include "runtime/plan.h"
 #include "runtime/walk.h"
 
@@ -18,6 +19,10 @@ Graph import_graph(const Walk& walk);
 /// Runs the pipeline and returns the plan. Never fails for a graph that runs eagerly: a kernel that cannot be compiled
 /// becomes, alone, call steps, with a warning that names its source line.
 std::unique_ptr<const Plan> compile_plan(Graph graph, std::vector<std::uint32_t> key, BackendKey backend);
+
+/// A plan that a process without a compiler can run, and the descriptions of its kernels by the numbers of their steps.
+/// Ops that have a form for kernels run as nothing else, unless their kernel cannot be compiled.
+std::unique_ptr<const Plan> compile_shipped_plan(Graph graph, BackendKey backend, std::vector<Kernel>& kernels);
 
 /// What the pipeline would do, in words: IR after each stage that changes it, groups, kernels, choices and reasons.
 std::string explain_plan(Graph graph, BackendKey backend);

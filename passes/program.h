@@ -41,6 +41,7 @@ struct Program {
   std::vector<Choice> choices;       // per node
   std::vector<Group> groups;
   std::vector<std::int32_t> group_of;  // per node: index into groups, or -1
+  bool is_shipped = false;             // the plan is for a process that has no kernels for ops that kernels emit
   bool explains = true;                // whether texts are wanted: candidates and notes take longer than the choices
   std::vector<std::string> notes;      // why things were not fused
   std::vector<Kernel> kernels;         // by KernelStep::number, for dumps and explain

@@ -1,0 +1,24 @@
+// Which of several variants of a kernel a call runs.
+#pragma once
+
+#include <span>
+
+#include "dispatch/kernel_table.h"
+
+namespace fermata {
+
+/// The callable variant that wins for these arguments: the cheapest that fits, and the first of equals. Null where none
+/// fits.
+inline const KernelVariant* cheapest_variant(std::span<const KernelVariant> variants, DType operand,
+                                             const CallArgs& args) {
+  const KernelVariant* best = nullptr;
+  double best_cost = 0;
+  for (const KernelVariant& v : variants) {
+    if (v.call == nullptr || !v.dtypes.has(operand) || (v.fits != nullptr && !v.fits(args))) continue;
+    const double cost = v.cost != nullptr ? v.cost(args) : 0;
+    if (best == nullptr || cost < best_cost) best = &v, best_cost = cost;
+  }
+  return best;
+}
+
+}  // namespace fermata
