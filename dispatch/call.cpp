@@ -18,26 +18,25 @@ void ensure_value(Node* n, const Call& call) {
     tensor_hooks.materialize(n, "an eager call reads a pending tensor", call.where);
 }
 
-Node* pointwise_leaf(const PointwiseOperands& p, StoragePtr storage, NodeExtra* extra) {
-  Node* n = ::new (allocate_node()) Node{.refs{Node::kTensor},
-                                         .storage{storage.get()},
-                                         .op = Op::input,
-                                         .dtype = p.result,
-                                         .rank = p.rank,
-                                         .arity = 0,
-                                         .backend = p.backend,
-                                         .inline_sizes = p.sizes,
-                                         .where = {},
-                                         .inputs = {nullptr, nullptr, nullptr},
-                                         .scalar = 0,
-                                         .extra = extra,
-                                         .hash = static_cast<std::uint32_t>(p.result),
-                                         .hint{0},
-                                         .depth{0},
-                                         .tape{0},
-                                         .stretched = {0, 0, 0}};  // without gaps: else g++ clears it all first
-  storage.release();
-  return n;
+Node* pointwise_leaf(PointwiseOperands& p, StoragePtr storage) {
+  void* const block = allocate_node();  // the last thing that may throw
+  return ::new (block) Node{.refs{Node::kTensor},
+                            .storage{storage.release()},
+                            .op = Op::input,
+                            .dtype = p.result,
+                            .rank = p.rank,
+                            .arity = 0,
+                            .backend = p.backend,
+                            .inline_sizes = p.sizes,
+                            .where = {},
+                            .inputs = {nullptr, nullptr, nullptr},
+                            .scalar = 0,
+                            .extra = std::exchange(p.extra, nullptr),
+                            .hash = static_cast<std::uint32_t>(p.result),
+                            .hint{0},
+                            .depth{0},
+                            .tape{0},
+                            .stretched = {0, 0, 0}};  // without gaps: else g++ clears it all first
 }
 
 /// Dense operands of the result's shape, or single elements: one inner loop does it.
@@ -104,7 +103,7 @@ Tensor run_promoted(const Call& call, PointwiseOperands& p) {
   StoragePtr out(allocate_on(p.backend, static_cast<std::size_t>(n) * byte_size(p.result)));
   const BackendCell* cell = call.entry.backends[static_cast<std::size_t>(p.backend)].load(std::memory_order_acquire);
   if (cell == nullptr || !run_inner_loop(call, p, *cell, n, out->data)) run_pointwise(call, p, out->data);
-  return Tensor(pointwise_leaf(p, std::move(out), std::exchange(p.extra, nullptr)), data_keys(call.keys, p.backend));
+  return Tensor(pointwise_leaf(p, std::move(out)), data_keys(call.keys, p.backend));
 }
 
 Tensor call_unary(const Call& call, const Operand& a) {

@@ -33,13 +33,11 @@ Tensor argument(const TensorView& v, BackendKey backend) {
     return Tensor(make_leaf({v.dtype, sizes}, own.release(), backend, Node::kTensor), keys);
   }
   v.buffer->retain();
-  StoragePtr held(v.buffer);
   const std::int64_t offset = (static_cast<std::byte*>(v.data) - static_cast<std::byte*>(v.buffer->data)) /
                               static_cast<std::int64_t>(byte_size(v.dtype));
   Node* const leaf = offset == 0 && is_dense(sizes, strides)
                          ? make_leaf({v.dtype, sizes}, v.buffer, backend, Node::kTensor)
                          : make_strided_leaf({v.dtype, sizes}, strides, offset, v.buffer, backend, Node::kTensor);
-  static_cast<void>(held.release());
   return Tensor(leaf, keys);
 }
 

@@ -53,9 +53,8 @@ void compute_elsewhere(Node* node, BackendKey reader, std::source_location where
 
 Tensor element_on(BackendKey backend, const Node& element) {
   StoragePtr copy = copy_of_element(backend, element, *element.storage.load(std::memory_order_acquire));
-  Node* leaf = make_leaf({element.dtype, {}}, copy.get(), backend, Node::kTensor);
-  static_cast<void>(copy.release());
-  return Tensor(leaf, DispatchKeySet(backend) | Functionality::dense);
+  return Tensor(make_leaf({element.dtype, {}}, copy.release(), backend, Node::kTensor),
+                DispatchKeySet(backend) | Functionality::dense);
 }
 
 LeafBuffer leaf_buffer(const Node& leaf, Storage& storage, BackendKey backend, std::vector<StoragePtr>& staged) {

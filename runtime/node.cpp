@@ -1,7 +1,9 @@
 // See node.h.
 #include "runtime/node.h"
 
+#include <memory>
 #include <new>
+#include <utility>
 
 #include "runtime/allocator.h"
 
@@ -52,46 +54,48 @@ void destroy_node(Node* dead) {
 
 namespace {
 
-Node* leaf(const TensorType& type, Storage* storage, BackendKey backend, std::uint64_t references, NodeExtra* extra) {
+Node* leaf(const TensorType& type, StoragePtr storage, BackendKey backend, std::uint64_t references,
+           std::unique_ptr<NodeExtra> extra) {
   if (type.shape.rank() > Node::kInlineRank) {
-    if (extra == nullptr) extra = new NodeExtra;
+    if (extra == nullptr) extra = std::make_unique<NodeExtra>();
     extra->sizes = type.shape;
   }
+  void* const block = allocate_node();  // the last thing that may throw
   std::array<std::int64_t, Node::kInlineRank> sizes{};
   for (unsigned i = 0; i < type.shape.rank() && i < sizes.size(); ++i) sizes[i] = type.shape[i];
   // Without gaps: g++ would clear the whole node first.
-  Node* n = ::new (allocate_node()) Node{.refs{references},
-                                         .storage{storage},
-                                         .op = Op::input,
-                                         .dtype = type.dtype,
-                                         .rank = static_cast<std::uint8_t>(type.shape.rank()),
-                                         .arity = 0,
-                                         .backend = backend,
-                                         .inline_sizes = sizes,
-                                         .where = {},
-                                         .inputs = {nullptr, nullptr, nullptr},
-                                         .scalar = 0,
-                                         .extra = extra,
-                                         .hash = static_cast<std::uint32_t>(type.dtype),
-                                         .hint{0},
-                                         .depth{0},
-                                         .tape{0},
-                                         .stretched = {0, 0, 0}};
-  return n;
+  return ::new (block) Node{.refs{references},
+                            .storage{storage.release()},
+                            .op = Op::input,
+                            .dtype = type.dtype,
+                            .rank = static_cast<std::uint8_t>(type.shape.rank()),
+                            .arity = 0,
+                            .backend = backend,
+                            .inline_sizes = sizes,
+                            .where = {},
+                            .inputs = {nullptr, nullptr, nullptr},
+                            .scalar = 0,
+                            .extra = extra.release(),
+                            .hash = static_cast<std::uint32_t>(type.dtype),
+                            .hint{0},
+                            .depth{0},
+                            .tape{0},
+                            .stretched = {0, 0, 0}};
 }
 
 }  // namespace
 
 Node* make_leaf(const TensorType& type, Storage* storage, BackendKey backend, std::uint64_t references) {
-  return leaf(type, storage, backend, references, nullptr);
+  return leaf(type, StoragePtr(storage), backend, references, nullptr);
 }
 
 Node* make_strided_leaf(const TensorType& type, const Shape& strides, std::int64_t offset, Storage* storage,
                         BackendKey backend, std::uint64_t references) {
-  if (offset == 0 && is_dense(type.shape, strides)) return make_leaf(type, storage, backend, references);
-  auto* extra = new NodeExtra;
+  StoragePtr held(storage);
+  if (offset == 0 && is_dense(type.shape, strides)) return leaf(type, std::move(held), backend, references, nullptr);
+  auto extra = std::make_unique<NodeExtra>();
   extra->strides = strides, extra->offset = offset, extra->strided = true;
-  return leaf(type, storage, backend, references, extra);
+  return leaf(type, std::move(held), backend, references, std::move(extra));
 }
 
 std::vector<std::int64_t> attributes_of(const Node& node) {

@@ -13,11 +13,16 @@ TensorHooks tensor_hooks;
 
 namespace {
 constexpr auto impl_class() { return BlockPool::class_of(sizeof(TensorImpl)); }
+
+/// Room for the identity of a value, which is let go where there is none.
+void* allocate_impl_of(Node* value) try { return BlockPool::allocate(impl_class()); } catch (...) {
+  if (value != nullptr && drop_references(value->refs, Node::kTensor)) destroy_node(value);
+  throw;
+}
 }  // namespace
 
 Tensor::Tensor(Node* value, DispatchKeySet keys)
-    : impl_(::new (BlockPool::allocate(impl_class()))
-                TensorImpl{{1}, value, keys, 0, nullptr, nullptr, nullptr, nullptr}) {}
+    : impl_(::new (allocate_impl_of(value)) TensorImpl{{1}, value, keys, 0, nullptr, nullptr, nullptr, nullptr}) {}
 
 Tensor::Tensor(const TensorType& type, DispatchKeySet keys, std::unique_ptr<TensorPayload> payload)
     : Tensor(make_leaf(type, Storage::nowhere(), keys.backend(), Node::kTensor), keys) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "codegen_cuda/runtime/device.h"
@@ -51,7 +53,8 @@ Block* Allocator::allocate(std::size_t wanted, Stream& stream) {
   const std::lock_guard lock(mutex_);
   Block* block = take_kept(bytes, stream);
   if (block == nullptr) {
-    Address address = 0;
+    auto made = std::make_unique<Block>(Block{0, bytes, &device_, nullptr, nullptr});
+    Address& address = made->address;
     if (!take_new(bytes, address) && (trim_locked() == 0 || !take_new(bytes, address))) {
       std::size_t free = 0, total = 0;
       driver().memory_info(&free, &total);
@@ -63,12 +66,24 @@ Block* Allocator::allocate(std::size_t wanted, Stream& stream) {
                         {"here", fmt::format("{} are in use, of at most {}", mebibytes(live_), mebibytes(limit_)), ""}},
                        run_location(), "free tensors, work on smaller parts, or raise FERMATA_CUDA_MEMORY_LIMIT"));
     }
-    block = new Block{address, bytes, &device_, nullptr, nullptr};
+    block = made.release();
   }
   block->stream = &stream, block->recording = is_recording() ? recording_ : nullptr;
+  try {
+    blocks_[block->address] = block;
+    if (block->recording != nullptr) recorded_.reserve(recorded_.size() + blocks_.size());  // for release()
+  } catch (...) {
+    blocks_.erase(block->address);
+    give_to_driver(block);
+    throw;
+  }
   live_ += block->bytes;
-  blocks_[block->address] = block;
   return block;
+}
+
+void Allocator::give_to_driver(Block* block) {
+  driver().memory_free(block->address);
+  delete block;
 }
 
 void Allocator::release(Block* block) {
@@ -79,13 +94,14 @@ void Allocator::release(Block* block) {
     recorded_.push_back(block);
     return;
   }
-  if (!caching_) {
-    driver().memory_free(block->address);
-    delete block;
-    return;
+  if (!caching_) return give_to_driver(block);
+  try {
+    kept_[block->stream].emplace(block->bytes, block);
+    cached_ += block->bytes;
+  } catch (const std::bad_alloc&) {
+    driver().stream_synchronize(block->stream->handle);  // which may still be using it
+    give_to_driver(block);
   }
-  cached_ += block->bytes;
-  kept_[block->stream].emplace(block->bytes, block);
 }
 
 std::vector<Block*> Allocator::end_recording() {
@@ -133,9 +149,8 @@ std::size_t Allocator::trim_locked() {
   for (auto& [stream, blocks] : kept_) {
     if (!blocks.empty()) driver().stream_synchronize(stream->handle);  // an error of it is for whoever waits next
     for (const auto& [bytes, block] : blocks) {
-      driver().memory_free(block->address);
       given += bytes;
-      delete block;
+      give_to_driver(block);
     }
     blocks.clear();
   }

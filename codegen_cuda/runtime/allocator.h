@@ -53,6 +53,7 @@ class Allocator {
   std::size_t rounded(std::size_t bytes) const;
   Block* take_kept(std::size_t bytes, Stream& stream);
   bool take_new(std::size_t bytes, Address& address);
+  static void give_to_driver(Block* block);
   std::size_t trim_locked();
 
   Device& device_;

@@ -88,9 +88,7 @@ void separate_pinned(const Tensor& target) {
     if (bytes != 0) std::memcpy(kept->data, pinned->data, bytes);
   }
   pinned->retain();
-  StoragePtr again(pinned);
   Node* fresh = make_leaf(old->type(), pinned, old->backend, Node::kTensor);
-  static_cast<void>(again.release());
   if (shared_value) old->storage.exchange(kept.release(), std::memory_order_acq_rel)->release();
   target.set_node(fresh);  // a new version: views are derived again
 }

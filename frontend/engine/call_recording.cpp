@@ -24,8 +24,8 @@ Tensor placeholder(const Tensor& t, const CaptureScope& scope) {
   const Layout l = Layout::of(n);
   Node* leaf = n.is_dense_leaf() ? make_leaf(l.type, storage, n.backend, Node::kTensor)
                                  : make_strided_leaf(l.type, l.strides, l.offset, storage, n.backend, Node::kTensor);
-  scope.mark(leaf);
   Tensor out(leaf, t.keys() & kDataKeys);
+  scope.mark(leaf);
   if (t.requires_grad()) out.requires_grad(true);
   return out;
 }

@@ -57,12 +57,12 @@ Below take_edge(const Call& call, const PointwiseOperands& p, unsigned k) {
 
 Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
   ++recorded_nodes;
-  if (in_capture_scope()) [[unlikely]]
-    capture_scope->mark(node);
   const bool on_cpu = (keys.bits & 0xff) == DispatchKeySet(BackendKey::cpu).bits;
   Tensor result(node, on_cpu ? keys & kDataKeys : data_keys(keys, node->backend));
   if (!in_capture_scope()) [[likely]]
     cut_long_chain(node, call.where);
+  else
+    capture_scope->mark(node);
   return result;
 }
 

@@ -137,8 +137,8 @@ void CapturedCall::run(Replayer& r, std::span<const Tensor> arguments, Location 
     run_effects(where);
   captured_.run(r);
   for (std::size_t i = 0; i < r.storage.size(); ++i)
-    r.outputs.emplace_back(make_leaf(captured_.output_types()[i], r.storage[i].release(), backend, Node::kTensor),
-                           DispatchKeySet(backend) | Functionality::dense);
+    r.outputs.push_back(Tensor(make_leaf(captured_.output_types()[i], r.storage[i].release(), backend, Node::kTensor),
+                               DispatchKeySet(backend) | Functionality::dense));
 }
 
 Tensor CapturedCall::value_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const {

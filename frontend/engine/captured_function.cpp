@@ -22,8 +22,9 @@ namespace {
 Tensor placeholder(const TensorType& type, BackendKey backend, const CaptureScope& scope) {
   Node* node = make_leaf(type, Storage::nowhere(), backend, Node::kTensor);
   node->storage.exchange(nullptr)->release();
+  Tensor stand_in(node, DispatchKeySet(backend) | Functionality::dense);
   scope.mark(node);
-  return Tensor(node, DispatchKeySet(backend) | Functionality::dense);
+  return stand_in;
 }
 
 [[noreturn]] void throw_writes(std::string_view what, const Tensor& target, Location where) {

@@ -164,9 +164,8 @@ Tensor detail::copy_elements(const void* elements, DType stored, std::int64_t co
   const std::size_t bytes = static_cast<std::size_t>(count) * byte_size(stored);
   StoragePtr storage(Storage::allocate(bytes));
   if (bytes != 0) std::memcpy(storage->data, elements, bytes);
-  Node* const node = make_leaf({stored, Shape(sizes)}, storage.get(), BackendKey::cpu, Node::kTensor);
-  static_cast<void>(storage.release());
-  const Tensor result(node, DispatchKeySet(BackendKey::cpu) | Functionality::dense);
+  const Tensor result(make_leaf({stored, Shape(sizes)}, storage.release(), BackendKey::cpu, Node::kTensor),
+                      DispatchKeySet(BackendKey::cpu) | Functionality::dense);
   return astype(result, dtype, where);
 }
 
