@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -27,9 +28,12 @@ class Background {
     {
       const std::lock_guard lock(mutex_);
       if (ended_) return;
-      work_.push_back(std::move(work));
-      if (!started_) started_ = true, thread_ = std::thread([this] { loop(); });
+      if (has_thread()) {
+        work_.push_back(std::move(work));
+        work = nullptr;
+      }
     }
+    if (work != nullptr) return work();
     changed_.notify_all();
   }
   void wait() {
@@ -61,6 +65,14 @@ class Background {
   }
 
  private:
+  /// Starts the thread when it is first wanted. False where there is none to be had.
+  bool has_thread() {
+    if (started_) return true;
+    try {
+      thread_ = std::thread([this] { loop(); });
+    } catch (const std::system_error&) { return false; }
+    return started_ = true;
+  }
   void loop() {
     static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness));  // of a thread, on Linux
     for (std::unique_lock<std::mutex> lock(mutex_);;) {

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <system_error>
 #include <thread>
 
 #include "fermata/autograd.h"
@@ -153,7 +154,9 @@ Epoch::Epoch(MakeBatch make, std::int64_t size, const DataLoaderOptions& options
   s.order = order_of(size, options, start.epoch);
   s.batches = batch_count(size, options);
   s.next = start.batch;
-  if (options.prefetch > 0 && s.next < s.batches) s.worker = std::thread([&s, first = s.next] { s.work(first); });
+  if (options.prefetch > 0 && s.next < s.batches) try {
+      s.worker = std::thread([&s, first = s.next] { s.work(first); });
+    } catch (const std::system_error&) {}  // no thread is to be had: next() makes the batches
 }
 
 Epoch::~Epoch() {
