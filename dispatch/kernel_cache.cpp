@@ -1,12 +1,16 @@
 // See kernel_cache.h.
 #include "dispatch/kernel_cache.h"
 
+#include <algorithm>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "ir/error.h"
 #include "ir/fork.h"
+#include "runtime/environment.h"
+#include "runtime/evict_least_recently_used.h"
 #include "runtime/stats.h"
 
 namespace fermata {
@@ -14,8 +18,6 @@ namespace fermata {
 void (*before_compile)(const Kernel&) = nullptr;
 
 namespace {
-
-constexpr std::size_t kMaxKernels = 8192;
 
 struct Cache {
   struct Entry {
@@ -25,12 +27,7 @@ struct Cache {
   ForkSafeMutex mutex;
   std::unordered_map<std::string, Entry> kernels;
   std::uint64_t clock = 0;
-
-  void evict() {  // the older half, by age: rare, so a scan is fine
-    const std::uint64_t limit = clock - clock / 2;
-    std::erase_if(kernels, [&](const auto& e) { return e.second.last_used < limit; });
-    if (kernels.size() >= kMaxKernels) kernels.clear();
-  }
+  std::size_t limit = environment_number("FERMATA_KERNEL_LIMIT", 8192, 1);
 };
 Cache& cache() {
   static Cache* c = new Cache;
@@ -57,7 +54,8 @@ std::shared_ptr<const Executable> compile_cached(BackendKey key, const Kernel& k
   auto executable = device->compile(kernel, listing);
   counters.kernels_compiled.fetch_add(1, std::memory_order_relaxed);
   std::lock_guard lock(c.mutex);
-  if (c.kernels.size() >= kMaxKernels) c.evict();
+  while (c.kernels.size() >= c.limit)
+    evict_least_recently_used(c.kernels, [](const auto& kernel) { return kernel.second.last_used; });
   c.kernels.insert_or_assign(std::move(bytes), Cache::Entry{executable, ++c.clock});
   return executable;
 }
@@ -65,6 +63,18 @@ std::shared_ptr<const Executable> compile_cached(BackendKey key, const Kernel& k
 void clear_kernel_cache() {
   std::lock_guard lock(cache().mutex);
   cache().kernels.clear();
+}
+
+KernelCacheSize kernel_cache_size() {
+  std::lock_guard lock(cache().mutex);
+  KernelCacheSize size{cache().kernels.size(), 0};
+  for (const auto& [description, kernel] : cache().kernels) size.code_bytes += kernel.executable->code_bytes();
+  return size;
+}
+
+std::size_t set_kernel_limit(std::size_t kernels) {
+  std::lock_guard lock(cache().mutex);
+  return std::exchange(cache().limit, std::max<std::size_t>(kernels, 1));
 }
 
 }  // namespace fermata

@@ -8,7 +8,10 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <utility>
 
+#include "runtime/environment.h"
+#include "runtime/evict_least_recently_used.h"
 #include "runtime/stats.h"
 
 namespace fermata {
@@ -19,6 +22,8 @@ bool equal(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b) {
 }
 
 }  // namespace
+
+PlanCache::PlanCache() : limit_(environment_number("FERMATA_PLAN_LIMIT", 4096, 1)) {}
 
 PlanCache& PlanCache::instance() {
   static PlanCache* cache = new PlanCache;  // outlives static tensors
@@ -66,25 +71,23 @@ PlanEntryPtr PlanCache::find_shared(std::span<const std::uint32_t> key) {
                              key.size(), entry->key.size(), a == key.end() ? 0 : *a, b == entry->key.end() ? 0 : *b);
     if (plans_.size() > 64) break;  // a hint for people; not worth a scan of everything
   }
-  if (plans_.size() >= kMaxPlans) evict();
+  // A plan in use lives on in its user's pointer.
+  while (plans_.size() >= limit_)
+    evict_least_recently_used(plans_,
+                              [](const auto& plan) { return plan.second->last_used.load(std::memory_order_relaxed); });
   auto entry = std::make_shared<PlanEntry>();
   entry->key.assign(key.begin(), key.end());
   return plans_.emplace(h, std::move(entry))->second;
 }
 
-void PlanCache::evict() {
-  // The least recently used quarter. A plan in use lives on in its user's pointer.
-  std::vector<std::uint64_t> ages;
-  for (const auto& [hash, entry] : plans_) ages.push_back(entry->last_used.load(std::memory_order_relaxed));
-  std::nth_element(ages.begin(), ages.begin() + static_cast<std::ptrdiff_t>(ages.size() / 4), ages.end());
-  const std::uint64_t limit = ages[ages.size() / 4];
-  std::size_t left = plans_.size() / 4 + 1;
-  for (auto p = plans_.begin(); p != plans_.end() && left > 0;) {
-    if (p->second->last_used.load(std::memory_order_relaxed) <= limit)
-      p = plans_.erase(p), --left;
-    else
-      ++p;
-  }
+std::size_t PlanCache::set_limit(std::size_t plans) {
+  std::lock_guard lock(mutex_);
+  return std::exchange(limit_, std::max<std::size_t>(plans, 1));
+}
+
+std::size_t PlanCache::limit() {
+  std::lock_guard lock(mutex_);
+  return limit_;
 }
 
 void PlanCache::clear() {

@@ -44,20 +44,23 @@ using PlanEntryPtr = std::shared_ptr<PlanEntry>;
 class PlanCache {
  public:
   static PlanCache& instance();
+  PlanCache();
   const PlanEntryPtr& find(std::uint32_t recorded, std::span<const std::uint32_t> key);
   void clear();
   std::size_t size();
   /// The first difference between the key last missed and the nearest one that was there, in words; empty if none.
   std::string last_miss();
 
-  static constexpr std::size_t kMaxPlans = 4096;
+  /// How many plans there may be: 4096, or FERMATA_PLAN_LIMIT. Gives the number before.
+  std::size_t set_limit(std::size_t plans);
+  std::size_t limit();
   /// For tests that make all hashes collide.
   std::atomic<std::uint64_t> hash_mask{~0ull};
 
  private:
   PlanEntryPtr find_shared(std::span<const std::uint32_t> key);
-  void evict();
   ForkSafeMutex mutex_;
+  std::size_t limit_;
   std::unordered_multimap<std::uint64_t, PlanEntryPtr> plans_;
   std::string last_miss_;
   std::atomic<std::uint64_t> clock_{0}, generation_{0};

@@ -363,9 +363,9 @@ TEST_F(Plans, TheCacheIsBounded) {
       for (unsigned i = 0; i < count; ++i) y = -y;
       ASSERT_EQ(y.item<float>(), structure_value(1, which) * (count % 2 == 0 ? 1.0f : -1.0f));
     }
-    EXPECT_LE(PlanCache::instance().size(), PlanCache::kMaxPlans);
+    EXPECT_LE(PlanCache::instance().size(), PlanCache::instance().limit());
   }
-  EXPECT_GT(PlanCache::instance().size(), PlanCache::kMaxPlans / 4);
+  EXPECT_GT(PlanCache::instance().size(), PlanCache::instance().limit() / 4);
 }
 
 TEST_F(Plans, ConstantsOfNarrowDTypesAreRoundedInsideKernels) {
