@@ -17,6 +17,7 @@
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/loader.h"
 #include "ir/error.h"
+#include "ir/fault_points.h"
 #include "runtime/background.h"
 #include "runtime/bounds_check.h"
 #include "runtime/disk_cache.h"
@@ -99,6 +100,7 @@ struct JitCompiler::Plugin {
   explicit Plugin(std::string reason) : failure_reason(std::move(reason)) {}
   Plugin() {
     for (const auto& path : plugin_candidates()) {
+      const WithoutFaults has_its_memory;
       void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
       if (library == nullptr) {
         const char* const reason = dlerror();
@@ -156,7 +158,10 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
   if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;
   FermataLlvmResult result;
   if (!has_room(kRoomToCompile)) throw_unsupported("no memory to compile in");
-  plugin().compile(&request, &result);
+  {
+    const WithoutFaults has_its_memory;
+    plugin().compile(&request, &result);
+  }
   const std::unique_ptr<FermataLlvmResult, FermataLlvmFree> owner(&result, plugin().free);
   if (result.error != nullptr) throw_unsupported(result.error);
   if (dump != nullptr) *dump = {result.ir, result.assembly};

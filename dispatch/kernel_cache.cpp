@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ir/error.h"
+#include "ir/fault_points.h"
 #include "ir/fork.h"
 #include "runtime/environment.h"
 #include "runtime/evict_least_recently_used.h"
@@ -51,6 +52,7 @@ std::shared_ptr<const Executable> compile_cached(BackendKey key, const Kernel& k
     }
   }
   if (before_compile != nullptr) before_compile(kernel);
+  if (fails_here(FaultKind::compile)) throw_internal("a compile was made to fail");
   auto executable = device->compile(kernel, listing);
   counters.kernels_compiled.fetch_add(1, std::memory_order_relaxed);
   std::lock_guard lock(c.mutex);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 
+#include "ir/fault_points.h"
 #include "ir/fork.h"
 #include "runtime/memory_accounts.h"
 #include "runtime/prepacked_weights.h"
@@ -69,7 +70,8 @@ class SharedBlocks {
   };
   /// In a process that was forked: the threads of the one before are not there.
   void forget_other_threads();
-  /// False once the thread is ending: its blocks then come from and go to the shared lists one by one.
+  /// False once the thread is ending, or where each allocation is to be a point that may fail: its blocks then come
+  /// from and go to the shared lists one by one.
   static bool enter();
   /// Hands a thread's own blocks of the class to the shared lists.
   void give_all(Magazines& m, std::uint32_t c) noexcept;
@@ -139,6 +141,7 @@ void SharedBlocks::forget_other_threads() {
 
 bool SharedBlocks::enter() {
   if (thread_state == ThreadState::ending) return false;
+  if (thread_state == ThreadState::fresh && injects_faults()) return false;
   static thread_local Lease lease;  // its destructor is registered here, off the fast path
   return true;
 }
@@ -233,6 +236,7 @@ std::size_t SharedBlocks::cached_bytes() {
 void* BlockPool::allocate_slow_path(std::uint32_t c) {
   SharedBlocks& shared = shared_blocks();
   if (!SharedBlocks::enter()) {
+    if (fails_here(FaultKind::allocation)) throw_out_of_memory(block_bytes(c));
     const SharedBlocks::Magazine m = shared.take(c);
     if (m.blocks > 1) shared.give(c, {m.first->next, m.blocks - 1});
     return m.first;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 
+#include "ir/fault_points.h"
 #include "ir/fork.h"
 #include "runtime/allocator.h"
 #include "runtime/memory_accounts.h"
@@ -93,6 +94,7 @@ std::size_t trim_large_buffers() { return large_buffers().trim(); }
 
 void* allocate_large(std::size_t& bytes) {
   const std::size_t asked = bytes;
+  if (fails_here(FaultKind::allocation)) throw_out_of_memory(asked);
   bytes = round_up_large(bytes);
   if constexpr (FERMATA_POOLED != 0)
     if (void* const cached = large_buffers().take(bytes)) return cached;

@@ -18,6 +18,7 @@
 #include "codegen_cuda/host/host_compiler.h"
 #include "codegen_cuda/host/memory.h"
 #include "codegen_cuda/host/prelude.h"
+#include "ir/fault_points.h"
 
 namespace fermata::gpu {
 namespace {
@@ -388,12 +389,22 @@ Result host_text(Handle program, char* text) {
 Result host_log_size(Handle, std::size_t* bytes) { return *bytes = 1, kSuccess; }
 Result host_log(Handle, char* log) { return *log = '\0', kSuccess; }
 
+/// A function of the driver, where tests may inject faults.
+template <auto function> struct OrFault;
+template <class... Parameters, Result (*function)(Parameters...)> struct OrFault<function> {
+  static Result call(Parameters... parameters) {
+    if (fails_here(FaultKind::cuda)) return kOutOfMemory;
+    const WithoutFaults on_the_device;
+    return function(parameters...);
+  }
+};
+
 }  // namespace
 
 const DriverFunctions& host_driver() {
   static const DriverFunctions functions = [] {
     DriverFunctions f;
-#define FERMATA_DRIVER(name, symbol, parameters) f.name = &host_##name;
+#define FERMATA_DRIVER(name, symbol, parameters) f.name = &OrFault<&host_##name>::call;
 #include "codegen_cuda/api/functions.def"
     return f;
   }();

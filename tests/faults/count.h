@@ -1,0 +1,10 @@
+// What the replaced functions ask: whether the point that they are fails.
+#pragma once
+
+#include "ir/fault_points.h"
+
+namespace fermata::faults {
+
+bool fails(FaultKind kind);
+
+}  // namespace fermata::faults
