@@ -26,6 +26,8 @@ if(FERMATA_SANITIZE)
   add_compile_options(-fsanitize=${FERMATA_SANITIZE} -fno-omit-frame-pointer -g1 -O1)
   if(FERMATA_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options("SHELL:--param asan-instrumentation-with-call-threshold=0")
+  elseif(FERMATA_SANITIZE MATCHES address)
+    add_compile_options("SHELL:-mllvm -asan-instrumentation-with-call-threshold=0")
   endif()
   add_link_options(-fsanitize=${FERMATA_SANITIZE})
   add_compile_definitions(FERMATA_POOLED=0)  # memory pools would hide errors from the sanitizers

@@ -11,7 +11,7 @@ parts=(release)
 for preset in asan tsan; do
   for ((i = 1; i <= shards[$preset]; ++i)); do parts+=("$preset-$i"); done
 done
-parts+=(clang debug programs programs-avx2 programs-avx512)
+parts+=(clang debug programs programs-avx2 programs-avx512 fuzz)
 
 run_part() {
   case $1 in
@@ -20,6 +20,7 @@ run_part() {
     clang | debug) scripts/test.sh "--$1" ;;
     programs) random_programs ;;
     programs-*) FERMATA_CPU=${1#*-} random_programs ;;
+    fuzz) scripts/fuzz.sh --seconds 120 ;;
   esac
 }
 
@@ -30,7 +31,8 @@ random_programs() {
   cache=$(mktemp -d)
   trap 'rm -rf "$cache"' EXIT
   export FERMATA_CACHE_DIR=$cache FERMATA_COMPILE=second_sight FERMATA_SEED=1
-  FERMATA_FUZZ_COUNT=5000 build/release/bin/fermata_fuzz_test --gtest_filter='-ModesFuzz.*'
+  FERMATA_FUZZ_COUNT=5000 build/release/bin/fermata_fuzz_test --gtest_filter='-ModesFuzz.*:*FuzzCorpus*'
+  FERMATA_FUZZ_COUNT=20000 build/release/bin/fermata_fuzz_test --gtest_filter='*FuzzCorpus*'
   FERMATA_FUZZ_COUNT=6000 build/release/bin/fermata_fuzz_test --gtest_filter='ModesFuzz.*'
 }
 

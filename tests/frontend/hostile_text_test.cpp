@@ -18,7 +18,7 @@
 namespace fermata {
 namespace {
 
-using test::Value, test::value_of;
+using test::good_call, test::text_of, test::Value, test::value_of;
 
 constexpr std::int64_t kHostile[] = {-1,
                                      -2,
@@ -36,29 +36,6 @@ constexpr std::int64_t kHostile[] = {-1,
                                      63,
                                      64,
                                      65};
-
-/// A call that is right, from which the others are made; none for ops that are in no text.
-std::optional<OpCall> good_call(Op op) {
-  OpCall call;
-  DType dtype = DType::f32;
-  for (const DType t : {DType::u64, DType::boolean, DType::i32, DType::f32})
-    if (is_pointwise(op) || family(op) == Family::reduce)
-      if (apply_rule(info(op).rule, t)) dtype = t;
-  if (is_pointwise(op)) {
-    const auto count = static_cast<std::size_t>(info(op).operands);
-    call.dtypes.assign(count, dtype), call.shapes.assign(count, Shape{3, 4});
-    if (info(op).rule == DTypeRule::choose) call.dtypes[0] = DType::boolean;
-  } else if (family(op) == Family::reduce) {
-    call.dtypes = {dtype}, call.shapes = {Shape{3, 4}}, call.attributes = {1, 0};
-  } else if (family(op) == Family::random) {
-    call.shape = Shape{3, 4}, call.scalars = {7, 11};
-  } else if (traits(op).example != nullptr) {
-    call = traits(op).example();
-  } else {
-    return std::nullopt;
-  }
-  return call;
-}
 
 /// All lists among the attributes longer or shorter by one.
 std::vector<std::int64_t> with_other_lists(Op op, const std::vector<std::int64_t>& from, bool longer) {
@@ -126,33 +103,6 @@ Tensor elements(DType dtype, const Shape& shape, bool plain) {
   std::memset(data, 0, count * byte_size(dtype));
   if (is_quantized(dtype) || plain) return x;
   return test::some_numbers(dtype, shape, 1);
-}
-
-TensorType result_type(Op op, const OpCall& call) {
-  std::vector<TensorType> operands;
-  for (std::size_t k = 0; k < call.shapes.size(); ++k) operands.push_back({call.dtypes[k], call.shapes[k]});
-  return infer(op, operands, call.attributes, {call.dtype, call.shape}, {});
-}
-
-std::string text_of(Op op, const OpCall& call) {
-  Graph graph;
-  GraphNode node;
-  node.op = op;
-  for (std::size_t k = 0; k < call.shapes.size(); ++k) {
-    GraphNode input;
-    input.dtype = call.dtypes[k], input.shape = call.shapes[k];
-    graph.nodes.push_back(input);
-    node.operands.push_back({static_cast<ValueId>(k), 0});
-  }
-  node.attributes = call.attributes, node.scalars = call.scalars;
-  node.dtype = call.dtype, node.shape = call.shape;
-  try {
-    const TensorType type = result_type(op, call);
-    node.dtype = type.dtype, node.shape = type.shape;
-  } catch (const Error&) {}  // so is the type that it is said to have
-  graph.nodes.push_back(node);
-  graph.outputs = {static_cast<ValueId>(graph.nodes.size() - 1)};
-  return to_string(graph);
 }
 
 /// Its value, or the code of the error.
