@@ -11,7 +11,7 @@ parts=(release)
 for preset in asan tsan; do
   for ((i = 1; i <= shards[$preset]; ++i)); do parts+=("$preset-$i"); done
 done
-parts+=(clang debug programs programs-avx2 programs-avx512 fuzz)
+parts+=(clang debug programs programs-avx2 programs-avx512 numerics fuzz)
 
 run_part() {
   case $1 in
@@ -20,6 +20,7 @@ run_part() {
     clang | debug) scripts/test.sh "--$1" ;;
     programs) random_programs ;;
     programs-*) FERMATA_CPU=${1#*-} random_programs ;;
+    numerics) every_number ;;
     fuzz) scripts/fuzz.sh --seconds 120 ;;
   esac
 }
@@ -34,6 +35,13 @@ random_programs() {
   FERMATA_FUZZ_COUNT=5000 build/release/bin/fermata_fuzz_test --gtest_filter='-ModesFuzz.*:*FuzzCorpus*'
   FERMATA_FUZZ_COUNT=20000 build/release/bin/fermata_fuzz_test --gtest_filter='*FuzzCorpus*'
   FERMATA_FUZZ_COUNT=6000 build/release/bin/fermata_fuzz_test --gtest_filter='ModesFuzz.*'
+}
+
+# Every 63rd f32 in each unary op.
+every_number() {
+  scripts/setup.sh
+  scripts/build.sh release fermata_conformance_test
+  FERMATA_NUMERICS_STRIDE=${FERMATA_NUMERICS_STRIDE:-63} build/release/bin/fermata_conformance_test --gtest_filter='*Numerics*'
 }
 
 case ${1:-} in

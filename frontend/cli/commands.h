@@ -17,5 +17,7 @@ void add_run(CLI::App& app);
 
 /// What `fermata ops --coverage` prints.
 void print_coverage();
+/// What `fermata ops --numerics` prints.
+void print_numerics();
 
 }  // namespace fermata::cli

@@ -199,8 +199,13 @@ void add_ops(CLI::App& app) {
   const auto coverage = std::make_shared<bool>(false);
   command->add_flag("--coverage", *coverage,
                     "Run a call of every function of the array API and of neural nets, and say what works");
-  command->callback([wanted, key, dangling, coverage] {
-    if (*coverage)
+  const auto numerics = std::make_shared<bool>(false);
+  command->add_flag("--numerics", *numerics,
+                    "Print how far results may be from the exact ones, as docs/numerics.md does");
+  command->callback([wanted, key, dangling, coverage, numerics] {
+    if (*numerics)
+      print_numerics();
+    else if (*coverage)
       print_coverage();
     else if (*dangling)
       print_dangling();

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "dispatch/backend.h"
@@ -33,6 +36,25 @@ TEST_F(Cli, OpsListsEveryOp) {
   EXPECT_EQ(all.status, 0) << all.err;
   for (std::size_t i = 0; i < kOpCount; ++i)
     EXPECT_THAT(all.out, HasSubstr("\n" + std::string(name(static_cast<Op>(i))) + " "));
+}
+
+/// docs/numerics.md holds what `fermata ops --numerics` prints; FERMATA_BLESS=1 writes it there.
+TEST_F(Cli, OpsPrintsTheTablesOfThePageOnNumerics) {
+  const Outcome printed = run_program("fermata ops --numerics");
+  EXPECT_EQ(printed.status, 0) << printed.err;
+  const std::string path = FERMATA_TEST_DIR "/../docs/numerics.md", begin = "<!-- fermata ops --numerics -->\n",
+                    end = "<!-- end -->\n";
+  std::ostringstream read;
+  read << std::ifstream(path).rdbuf();
+  std::string page = read.str();
+  const std::size_t from = page.find(begin), to = page.find(end);
+  ASSERT_TRUE(from != page.npos && to != page.npos) << path;
+  if (const char* bless = std::getenv("FERMATA_BLESS"); bless != nullptr && *bless == '1') {
+    page.replace(from + begin.size(), to - from - begin.size(), printed.out);
+    std::ofstream(path) << page;
+  } else {
+    EXPECT_EQ(page.substr(from + begin.size(), to - from - begin.size()), printed.out);
+  }
 }
 
 TEST_F(Cli, OpsShowsTheKernelsOfOne) {

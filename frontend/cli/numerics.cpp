@@ -1,0 +1,58 @@
+// `fermata ops --numerics`: the tables of docs/numerics.md.
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "frontend/cli/commands.h"
+#include "ir/accuracy.h"
+
+namespace fermata::cli {
+namespace {
+
+/// "a, b, c" over lines that are not too long.
+std::string listed(const std::vector<std::string_view>& names) {
+  constexpr std::size_t kWidth = 120;
+  std::string text;
+  std::size_t line = 0;
+  for (const std::string_view n : names) {
+    const std::string item = fmt::format("`{}`", n);
+    if (!text.empty()) text += line + item.size() + 2 > kWidth ? ",\n" : ", ";
+    line = text.ends_with('\n') ? item.size() : line + item.size() + 2;
+    text += item;
+  }
+  return text;
+}
+
+template <class F> std::vector<std::string_view> ops_that(F&& holds) {
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    if (holds(static_cast<Op>(i))) names.push_back(name(static_cast<Op>(i)));
+  return names;
+}
+
+}  // namespace
+
+void print_numerics() {
+  fmt::print("| op | f32 | found | f64 |\n|---|---|---|---|\n");
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    const auto op = static_cast<Op>(i);
+    const Accuracy& a = accuracy(op);
+    if (!a.has_row || !a.text.empty()) continue;
+    fmt::print("| `{}` | {} | {} | {} |\n", name(op), a.f32,
+               a.measured_f32 > 0 ? fmt::format("{}", a.measured_f32) : "", a.f64);
+  }
+  fmt::print("\nThe nearest number: {}.\n",
+             listed(ops_that([](Op op) { return is_pointwise(op) && !accuracy(op).has_row; })));
+  fmt::print("\n| op | error |\n|---|---|\n");
+  for (std::size_t i = 0; i < kOpCount; ++i)
+    if (const Accuracy& a = accuracy(static_cast<Op>(i)); !a.text.empty())
+      fmt::print("| `{}` | {} |\n", name(static_cast<Op>(i)), a.text);
+  fmt::print("\nThese only move numbers: {}.\n", listed(ops_that([](Op op) {
+               return !is_pointwise(op) && family(op) != Family::composite && !accuracy(op).has_row;
+             })));
+  fmt::print("\nThese are made of other ops, and add up their errors: {}.\n",
+             listed(ops_that([](Op op) { return family(op) == Family::composite; })));
+}
+
+}  // namespace fermata::cli
