@@ -6,6 +6,7 @@
 #include <string>
 
 #include "codegen_cpu/launch_checker.h"
+#include "ir/error.h"
 #include "runtime/allocator.h"
 #include "runtime/streaming.h"
 
@@ -79,7 +80,9 @@ LoadedExecutable::LoadedExecutable(std::string_view bytes) : object_(LoadedObjec
     throw ObjectError("object: made by another version (" + std::to_string(info_.version) + ")");
   if (info_.checked_kernel_bytes != 0) {
     const void* const kernel = object_->data(jit::kCheckedKernelSymbol, info_.checked_kernel_bytes);
-    checked_ = deserialize_kernel({static_cast<const char*>(kernel), info_.checked_kernel_bytes});
+    try {
+      checked_ = deserialize_kernel({static_cast<const char*>(kernel), info_.checked_kernel_bytes});
+    } catch (const InternalError&) { throw ObjectError("object: the kernel that it is checked against is damaged"); }
   }
   entry_ = reinterpret_cast<jit::EntryPoint>(reinterpret_cast<std::uintptr_t>(object_->code(jit::kEntrySymbol)));
 }

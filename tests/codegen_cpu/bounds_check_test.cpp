@@ -6,6 +6,8 @@
 #include <random>
 
 #include "codegen_cpu/jit_compiler.h"
+#include "codegen_cpu/jit_executable.h"
+#include "codegen_cpu/loader.h"
 #include "tests/ir/kernels.h"
 #include "tests/ir/seed.h"
 
@@ -119,6 +121,21 @@ TEST_F(CheckedCode, NothingIsReadPastTheLastBlockOfAReduction) {
     all.bind(scales.data(), {1, 0}).bind(numbers.data(), {40, 1}).bind(&result, {0, 0});
     executable->launch(all.whole());
     EXPECT_EQ(result, 120);
+  }
+}
+
+TEST_F(CheckedCode, ADamagedKernelMakesAnObjectUnusable) {
+  const Kernel kernel = testing::map_kernel();
+  const std::string bytes = serialize(kernel);
+  std::string object = JitCompiler::instance().object_for(kernel);
+  const std::size_t at = object.find(bytes);
+  ASSERT_NE(at, object.npos);
+  object[at + bytes.size() / 2] ^= 1;
+  try {
+    executable_from_object(object);
+    FAIL();
+  } catch (const ObjectError& error) {
+    EXPECT_STREQ(error.what(), "object: the kernel that it is checked against is damaged");
   }
 }
 

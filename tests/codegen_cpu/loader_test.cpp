@@ -11,6 +11,7 @@
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/jit_compiler.h"
 #include "ir/error.h"
+#include "runtime/bounds_check.h"
 #include "runtime/disk_cache.h"
 #include "tests/codegen_cpu/kernel_case.h"
 
@@ -33,7 +34,9 @@ class LoaderTest : public testing::Test {
   void SetUp() override {
     std::string failure_reason;
     if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
+    const bool checked = set_bounds_checks(false);  // an object of ordinary code
     object_ = JitCompiler::instance().object_for(increment());
+    set_bounds_checks(checked);
   }
   /// Why an object is refused, or "" if it is loaded.
   static std::string refusal(const std::string& object) {
