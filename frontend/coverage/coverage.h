@@ -1,6 +1,6 @@
 // The functions that users of NumPy and PyTorch look for, each with a call of it, and what that call is found to do.
 //
-// The rows (array_api.def, neural_nets.def) are calls that run: `fermata ops --coverage` prints what came of them, and
+// The rows (frontend/coverage/*.def) are calls that run: `fermata ops --coverage` prints what came of them, and
 // tests/conformance asserts it, against NumPy's results where the row has them.
 #pragma once
 

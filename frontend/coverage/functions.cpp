@@ -1,4 +1,5 @@
-// The rows of array_api.def and neural_nets.def as functions.
+// The rows of array_api.def, neural_nets.def and scientific.def as functions.
+#include <cmath>
 #include <utility>
 
 #include "fermata/fermata.h"
@@ -18,6 +19,7 @@ Results listed(const Unique& u) {
     if (t.defined()) all.push_back(t);
   return all;
 }
+
 
 /// A copy of x after one step along a gradient.
 template <class Optimizer> Tensor stepped(const Tensor& x, const Tensor& gradient) {
@@ -77,6 +79,10 @@ constexpr auto kFunctions = std::to_array<Function>({
 #define FERMATA_STANDARD(name, section, inputs, call, numpy) FERMATA_COVERED(name, section, inputs, call, numpy)
 #define FERMATA_ABSENT(name, section, reason) {#name, #section, "", nullptr, "", reason},
 #include "frontend/coverage/neural_nets.def"
+
+#define FERMATA_STANDARD(name, section, inputs, call, numpy) FERMATA_COVERED(name, section, inputs, call, numpy)
+#define FERMATA_ABSENT(name, section, reason) {#name, #section, "", nullptr, "", reason},
+#include "frontend/coverage/scientific.def"
 });
 #undef FERMATA_COVERED
 

@@ -35,6 +35,7 @@ struct Startup {
     register_composites();
     register_device_operators();
     register_next_after();
+    register_special_functions();
     register_quantized_kernels();
     register_sparse_kernels();
     register_autograd_kernels();

@@ -11,6 +11,8 @@ extern constinit thread_local bool mode_chosen;
 void register_device_operators();
 /// The operators of nextafter().
 void register_next_after();
+/// The operators of fermata/special.h.
+void register_special_functions();
 /// The kernels of the composite ops, for every backend.
 void register_composites();
 

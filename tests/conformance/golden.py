@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes golden/*.txt: what NumPy gives for the rows of frontend/coverage/*.def that say how to ask it.
 
-Needs python3-numpy. The tests read the files only; run this after a row has been added or changed:
+Needs numpy 2 and scipy. The tests read the files only; run this after a row has been added or changed:
     tests/conformance/golden.py
 Each line: function, number of the result, dtype kind (b, i, f, c), sizes, values as hexadecimal floats.
 """
@@ -10,6 +10,10 @@ import pathlib
 import re
 
 import numpy as np
+import scipy.fft as sf
+import scipy.linalg as sl
+import scipy.signal.windows as sw
+import scipy.special as sp
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROWS = HERE.parents[1] / "frontend" / "coverage"
@@ -82,6 +86,12 @@ def conv_transpose1d(x, w, stride):
     return y
 
 
+def stft(x, frame, hop, window, center):
+    x = np.pad(x, ((0, 0), (frame // 2, frame // 2)), "reflect") if center else x
+    frames = np.lib.stride_tricks.sliding_window_view(x, frame, 1)[:, ::hop]
+    return np.swapaxes(np.fft.rfft(frames * window), 1, 2)
+
+
 def fold(windows, length, step):
     y = np.zeros((windows.shape[0], length))
     for t in range(windows.shape[1]):
@@ -102,8 +112,8 @@ def text_of(value):
 
 def lines_of(name, inputs, expression):
     given = [sample(one, k) for k, one in enumerate(inputs.split())]
-    names = dict(zip("xyz", given), np=np, math=math, put=put, softmax=softmax, conv2d=conv2d,
-                 conv_transpose1d=conv_transpose1d, fold=fold, unpool=unpool)
+    names = dict(zip("xyz", given), np=np, sp=sp, sw=sw, sf=sf, sl=sl, math=math, stft=stft, put=put, softmax=softmax,
+                 conv2d=conv2d, conv_transpose1d=conv_transpose1d, fold=fold, unpool=unpool)
     with np.errstate(all="ignore"):
         result = eval(expression, names)  # an expression of a file of this repository
     results = result if isinstance(result, (list, tuple)) else [result]

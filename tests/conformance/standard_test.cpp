@@ -25,7 +25,7 @@ struct GoldenResult {
 const std::map<std::string, std::vector<GoldenResult>>& golden() {
   static const auto all = [] {
     std::map<std::string, std::vector<GoldenResult>> results;
-    for (const char* file : {"array_api", "neural_nets"}) {
+    for (const char* file : {"array_api", "neural_nets", "scientific"}) {
       std::ifstream in(std::string(FERMATA_TEST_DIR) + "/conformance/golden/" + file + ".txt");
       for (std::string line; std::getline(in, line);) {
         std::istringstream words(line);

@@ -37,6 +37,7 @@
 #include "fermata/safetensors.h"
 #include "fermata/setting.h"
 #include "fermata/sparse.h"
+#include "fermata/special.h"
 #include "fermata/subscript.h"
 #include "fermata/sync.h"
 #include "fermata/tensor_tree.h"

@@ -1,0 +1,255 @@
+// Special functions whose loops end by value: each is an operator of operands of one shape and dtype, which its public
+// function has brought there, with a kernel that walks over the elements. Floats are computed in f64.
+#include "frontend/ops/special_kernels.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <numeric>
+
+#include "fermata/creation.h"
+#include "fermata/device.h"
+#include "fermata/dtypes.h"
+#include "fermata/library.h"
+#include "fermata/manipulation.h"
+#include "fermata/ops.h"
+#include "fermata/special.h"
+#include "fermata/views.h"
+#include "frontend/ops/calls.h"
+#include "frontend/ops/incomplete_functions.h"
+#include "frontend/transforms/autograd/vjp_tensor.h"
+#include "ir/error.h"
+#include "runtime/thread_pool.h"
+
+namespace fermata {
+namespace {
+
+using vjp::VjpTensor;
+
+// ---- Kernels
+
+/// What one element takes, roughly.
+constexpr double kNanoseconds = 150;
+
+template <class T, class F, std::size_t... K>
+Tensor map_elements(std::span<const Tensor> operands, F f, Location where, std::index_sequence<K...>) {
+  const std::array dense{(Elements(operands[K], where).dense() ? operands[K] : copy(operands[K], where))...};
+  const std::array in{Elements(dense[K], where)...};
+  const Tensor out = empty(operands[0].shape(), operands[0].dtype());
+  T* const to = elements_to_fill<T>(out, where);
+  parallel_for(0, in[0].count(), kNanoseconds, [&](std::int64_t b, std::int64_t e) {
+    for (std::int64_t i = b; i < e; ++i) to[i] = static_cast<T>(f(in[K].template data<T>()[i]...));
+  });
+  return out;
+}
+
+/// `kernel` over elements of any integer dtype, or of f32 and f64.
+template <std::size_t kCount, bool kIntegers, class F>
+Tensor run_kernel_over(std::span<const Tensor> operands, F kernel, Location where) {
+  Tensor out;
+  visit_compute(operands[0].dtype(), [&]<class T>() {
+    constexpr bool kFloat = std::is_floating_point_v<T>;
+    if constexpr (!std::is_same_v<T, bool> && kFloat != kIntegers)
+      out = map_elements<T>(operands, kernel, where, std::make_index_sequence<kCount>());
+  });
+  return out;
+}
+
+struct GcdOfIntegers {
+  template <class T> T operator()(T a, T b) const {
+    using U = std::make_unsigned_t<T>;
+    const auto size = [](T x) { return x < 0 ? static_cast<U>(U{0} - static_cast<U>(x)) : static_cast<U>(x); };
+    return static_cast<T>(std::gcd(size(a), size(b)));
+  }
+};
+struct LcmOfIntegers {
+  template <class T> T operator()(T a, T b) const {
+    using U = std::make_unsigned_t<T>;
+    const auto size = [](T x) { return x < 0 ? static_cast<U>(U{0} - static_cast<U>(x)) : static_cast<U>(x); };
+    const U x = size(a), y = size(b);
+    return x == 0 || y == 0 ? T{0} : static_cast<T>(static_cast<U>(x / std::gcd(x, y)) * y);
+  }
+};
+
+// ---- Definitions
+
+/// The batch comes first; what has none is stretched to it.
+std::vector<Tensor> in_front(const BatchedArguments& b, const OperatorHandle& op) {
+  Stack stack;
+  Shape sizes;
+  for (std::size_t k = 0; k < b.arguments.size(); ++k)
+    if (b.batched[k]) sizes = b.arguments[k].as<Tensor>().shape();
+  for (std::size_t k = 0; k < b.arguments.size(); ++k) {
+    const Tensor& x = b.arguments[k].as<Tensor>();
+    stack.emplace_back(b.batched[k] ? x : broadcast_to(expand_dims(x, 0), sizes));
+  }
+  op.call_boxed(stack);
+  return {stack[0].as<Tensor>()};
+}
+
+using Gradients = std::vector<Tensor> (*)(const DerivativeArguments& d);
+
+struct KernelDefinitions {
+  template <std::size_t kCount, bool kIntegers, class F>
+  void add(const std::string& name, F kernel, std::string text, Gradients gradients) {
+    constexpr std::array<const char*, 3> kParameters = {"Tensor a", "Tensor a, Tensor b",
+                                                        "Tensor a, Tensor b, Tensor c"};
+    operators.def(fmt::format("pure {}({}) -> Tensor", name, kParameters[kCount - 1]), std::move(text));
+    if constexpr (kCount == 2) {
+      cpu.impl(name, [kernel](const Call& call, const Tensor& a, const Tensor& b) {
+        return run_kernel_over<2, kIntegers>(std::array{a, b}, kernel, call.where);
+      });
+      meta.impl(name, [](const Call&, const Tensor& a, const Tensor&) { return meta_tensor({a.dtype(), a.shape()}); });
+    } else {
+      cpu.impl(name, [kernel](const Call& call, const Tensor& a, const Tensor& b, const Tensor& c) {
+        return run_kernel_over<3, kIntegers>(std::array{a, b, c}, kernel, call.where);
+      });
+      meta.impl(name, [](const Call&, const Tensor& a, const Tensor&, const Tensor&) {
+        return meta_tensor({a.dtype(), a.shape()});
+      });
+    }
+    if (gradients != nullptr) autograd.impl_boxed(name, derivative(gradients));
+    batched.impl_boxed(name, batching_rule([full = "fermata::" + name](const BatchedArguments& b) {
+                         return in_front(b, OperatorHandle::find(full));
+                       }));
+  }
+  void keep() {
+    for (Library* m : {&operators, &cpu, &meta, &autograd, &batched}) m->keep();
+  }
+  Library operators{Library::Kind::fragment, "fermata"}, cpu{Library::Kind::implementation, "fermata", "CPU"},
+      meta{Library::Kind::implementation, "fermata", "Meta"},
+      autograd{Library::Kind::implementation, "fermata", "Autograd"},
+      batched{Library::Kind::implementation, "fermata", "Batched"};
+};
+
+/// An operand that a function has no derivative by is passed through an operator that has none: asking for one is then
+/// an error that names it.
+constexpr std::array kParameters = {"gammainc_order", "gammaincc_order", "betainc_parameter", "zeta_exponent"};
+
+VjpTensor argument(const DerivativeArguments& d, std::size_t k) { return d.arguments[k].as<Tensor>(); }
+VjpTensor apply(Tensor (*f)(const Operand&), const VjpTensor& x) { return f({x.tensor(), vjp::current_line}); }
+VjpTensor apply(Tensor (*f)(const Operand&, const Operand&), const VjpTensor& x, const VjpTensor& y) {
+  return f({x.tensor(), vjp::current_line}, {y.tensor(), vjp::current_line});
+}
+Tensor none_for(const VjpTensor& x) { return zeros_like(x.tensor(), {}, vjp::current_line); }
+
+/// x^(a - 1) e^-x / Gamma(a).
+VjpTensor gamma_density(const VjpTensor& a, const VjpTensor& x) {
+  return exp(apply(&xlogy, a - 1, x) - x - apply(&lgamma, a));
+}
+std::vector<Tensor> gammainc_gradients(const DerivativeArguments& d) {
+  const VjpTensor a = argument(d, 0), x = argument(d, 1);
+  return {none_for(a), (VjpTensor(d.gradients[0]) * gamma_density(a, x)).tensor()};
+}
+std::vector<Tensor> gammaincc_gradients(const DerivativeArguments& d) {
+  const VjpTensor a = argument(d, 0), x = argument(d, 1);
+  return {none_for(a), (-(VjpTensor(d.gradients[0]) * gamma_density(a, x))).tensor()};
+}
+std::vector<Tensor> betainc_gradients(const DerivativeArguments& d) {
+  const VjpTensor a = argument(d, 0), b = argument(d, 1), x = argument(d, 2);
+  const VjpTensor log_beta = apply(&lgamma, a) + apply(&lgamma, b) - apply(&lgamma, a + b);
+  const VjpTensor density = exp(apply(&xlogy, a - 1, x) + apply(&xlog1py, b - 1, -x) - log_beta);
+  return {none_for(a), none_for(b), (VjpTensor(d.gradients[0]) * density).tensor()};
+}
+std::vector<Tensor> zeta_gradients(const DerivativeArguments& d) {
+  const VjpTensor s = argument(d, 0), q = argument(d, 1);
+  return {none_for(s), (VjpTensor(d.gradients[0]) * -s * apply(&zeta, s + 1, q)).tensor()};
+}
+
+// ---- Operands
+
+DType common_dtype(std::span<const Operand* const> operands) {
+  std::optional<DType> common;
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    for (std::size_t j = i + 1; j < operands.size(); ++j) {
+      if (!operands[i]->is_tensor() && !operands[j]->is_tensor() && operands.size() > 2) continue;
+      const DType pair = result_type(*operands[i], *operands[j]);
+      common = common ? result_type({*common, pair}, operands[0]->where()) : pair;
+    }
+  return common.value_or(DType::f32);
+}
+
+std::vector<Tensor> brought_together(std::string_view function, std::span<const Operand* const> operands, DType dtype) {
+  const Location where = operands[0]->where();
+  std::vector<Tensor> tensors;
+  for (const Operand* operand : operands) {
+    if (operand->is_tensor()) require_defined(function, operand->tensor(), where);
+    tensors.push_back(operand->is_tensor() ? astype(operand->tensor(), dtype, where)
+                                           : full({}, operand->scalar(), dtype, where));
+  }
+  return broadcast_arrays(tensors, where);
+}
+
+void require_all_defined(std::string_view function, std::span<const Operand* const> operands) {
+  for (const Operand* operand : operands)
+    if (operand->is_tensor()) require_defined(function, operand->tensor(), operands[0]->where());
+}
+
+[[noreturn]] void refuse(std::string_view function, DType dtype, std::string_view hint, Location where) {
+  throw DTypeError(1101, format_error(1101, "DTypeError", fmt::format("{}: does not take {}", function, name(dtype)),
+                                      {}, where, hint));
+}
+
+/// A function of floats by its operator; the operands named in `parameters` have no derivative.
+template <std::size_t kCount> Tensor call_floating(std::string_view function,
+                                                   const std::array<const Operand*, kCount>& o,
+                                                   std::string_view parameter, std::size_t parameters) {
+  const Location where = o[0]->where();
+  require_all_defined(function, o);
+  const DType common = common_dtype(o);
+  if (is_complex(common)) refuse(function, common, "", where);
+  const DType result = is_floating(common) ? common : DType::f32;
+  std::vector<Tensor> x = brought_together(function, o, compute_dtype(result));
+  const auto pass = OperatorHandle::find("fermata::" + std::string(parameter)).typed<Tensor(const Operand&)>();
+  for (std::size_t k = 0; k < parameters; ++k)
+    if (o[k]->is_tensor()) x[k] = pass(x[k], where);
+  Stack stack(x.begin(), x.end());
+  OperatorHandle::find("fermata::" + std::string(function)).call_boxed(stack, where);
+  return astype(stack[0].as<Tensor>(), result, where);
+}
+
+Tensor call_integer(std::string_view function, const Operand& x, const Operand& y) {
+  const std::array o{&x, &y};
+  require_all_defined(function, o);
+  const DType common = common_dtype(o);
+  if (!is_integer(common)) refuse(function, common, "it takes integers", x.where());
+  const std::vector<Tensor> both = brought_together(function, o, common);
+  Stack stack(both.begin(), both.end());
+  OperatorHandle::find("fermata::" + std::string(function)).call_boxed(stack, x.where());
+  return stack[0].as<Tensor>();
+}
+
+}  // namespace
+
+Tensor gammainc(const Operand& a, const Operand& x) {
+  return call_floating<2>("gammainc", {&a, &x}, "gammainc_order", 1);
+}
+Tensor gammaincc(const Operand& a, const Operand& x) {
+  return call_floating<2>("gammaincc", {&a, &x}, "gammaincc_order", 1);
+}
+Tensor betainc(const Operand& a, const Operand& b, const Operand& x) {
+  return call_floating<3>("betainc", {&a, &b, &x}, "betainc_parameter", 2);
+}
+Tensor zeta(const Operand& s, const Operand& q) { return call_floating<2>("zeta", {&s, &q}, "zeta_exponent", 1); }
+Tensor gcd(const Operand& x, const Operand& y) { return call_integer("gcd", x, y); }
+Tensor lcm(const Operand& x, const Operand& y) { return call_integer("lcm", x, y); }
+
+void register_special_kernels() {
+  KernelDefinitions m;
+  m.add<2, false>(
+      "gammainc", [](double a, double x) { return incomplete_gamma(a, x).lower; },
+      "The regularized lower incomplete gamma function.", &gammainc_gradients);
+  m.add<2, false>(
+      "gammaincc", [](double a, double x) { return incomplete_gamma(a, x).upper; },
+      "The regularized upper incomplete gamma function.", &gammaincc_gradients);
+  m.add<3, false>("betainc", &incomplete_beta, "The regularized incomplete beta function.", &betainc_gradients);
+  m.add<2, false>("zeta", &hurwitz_zeta, "The Hurwitz zeta function.", &zeta_gradients);
+  m.add<2, true>("gcd", GcdOfIntegers(), "The greatest common divisor.", nullptr);
+  m.add<2, true>("lcm", LcmOfIntegers(), "The least common multiple.", nullptr);
+  for (const char* name : kParameters)
+    m.operators.pointwise<DTypeRule::floating>(
+        name, [](auto x) { return x; }, "The operand itself, which the function has no derivative by.");
+  m.keep();
+}
+
+}  // namespace fermata
