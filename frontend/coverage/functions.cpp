@@ -20,6 +20,7 @@ Results listed(const Unique& u) {
   return all;
 }
 
+Results listed(const ValuesAndIndices& v) { return {v.values, v.indices}; }
 
 /// A copy of x after one step along a gradient.
 template <class Optimizer> Tensor stepped(const Tensor& x, const Tensor& gradient) {

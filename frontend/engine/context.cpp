@@ -36,6 +36,7 @@ struct Startup {
     register_device_operators();
     register_next_after();
     register_special_functions();
+    register_recurrences();
     register_quantized_kernels();
     register_sparse_kernels();
     register_autograd_kernels();

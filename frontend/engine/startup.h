@@ -13,6 +13,8 @@ void register_device_operators();
 void register_next_after();
 /// The operators of fermata/special.h.
 void register_special_functions();
+/// The operators of cumulative_logsumexp() and linear_recurrence().
+void register_recurrences();
 /// The kernels of the composite ops, for every backend.
 void register_composites();
 

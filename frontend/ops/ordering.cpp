@@ -15,12 +15,30 @@
 #include "fermata/views.h"
 #include "frontend/engine/capture_scope.h"
 #include "frontend/ops/calls.h"
+#include "frontend/ops/data_sizes.h"
+#include "frontend/ops/extreme_numbers.h"
 #include "frontend/ops/op_rules.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
 #include "ir/infer.h"
 
 namespace fermata {
+
+std::int64_t size_from_data(std::string_view function, const Tensor& x, const Tensor& count,
+                            std::optional<std::int64_t> size, Location where, std::string_view argument) {
+  if (size) return *size;
+  const bool batched = is_batched(x);
+  if (batched || in_capture_scope())
+    throw UnsupportedError(
+        2022,
+        format_error(2022, "UnsupportedError",
+                     fmt::format("{}: the size of the result depends on the elements, which {} does not have yet",
+                                 function, batched ? "a tensor inside vmap" : "a function that is being compiled"),
+                     describe(x), where,
+                     fmt::format("give the number of elements as `{}`: the result is padded to it", argument)));
+  return count.item<std::int64_t>(where);
+}
+
 namespace {
 
 Tensor flat(const Tensor& x, Location where) { return reshape(x, -1, where); }
@@ -30,19 +48,9 @@ Tensor identity_of(Op reduction, const Tensor& like, std::int64_t axis, Location
   Shape shape = like.shape();
   shape[static_cast<std::size_t>(axis)] = 1;
   const DType t = like.dtype();
-  const bool highest = reduction == Op::min;
-  const std::size_t spare_bits = 64 - 8 * byte_size(t);
-  Scalar value;
-  if (reduction == Op::sum || reduction == Op::prod)
-    value = reduction == Op::prod ? 1 : 0;
-  else if (is_floating(t))
-    value = highest ? INFINITY : -INFINITY;
-  else if (t == DType::boolean)
-    value = highest;
-  else if (info(t).kind == DTypeKind::unsigned_integer)
-    value = highest ? ~std::uint64_t{0} >> spare_bits : 0u;
-  else
-    value = (highest ? INT64_MAX : INT64_MIN) >> spare_bits;
+  const Scalar value = reduction == Op::sum    ? Scalar(0)
+                       : reduction == Op::prod ? Scalar(1)
+                                               : extreme_number(t, reduction == Op::min);
   return full(shape, value, t, device(like), where);
 }
 
@@ -59,23 +67,6 @@ Tensor scan(Op op, Op reduction, const Tensor& given, std::optional<std::int64_t
   const unsigned at = normalize_axis(name(op), axis.value_or(0), type_of(x), where);
   const Tensor scanned = general_call(op, ops::Scan{.axis = {at}}, {&x, 1}, where);
   return include_initial ? concat({identity_of(reduction, scanned, at, where), scanned}, at, where) : scanned;
-}
-
-/// How many elements something has that only the data say; `size` where the caller said it, in the argument of that
-/// name.
-std::int64_t size_from_data(std::string_view function, const Tensor& x, const Tensor& count,
-                            std::optional<std::int64_t> size, Location where, std::string_view argument = "size") {
-  if (size) return *size;
-  const bool batched = is_batched(x);
-  if (batched || in_capture_scope())
-    throw UnsupportedError(
-        2022,
-        format_error(2022, "UnsupportedError",
-                     fmt::format("{}: the size of the result depends on the elements, which {} does not have yet",
-                                 function, batched ? "a tensor inside vmap" : "a function that is being compiled"),
-                     describe(x), where,
-                     fmt::format("give the number of elements as `{}`: the result is padded to it", argument)));
-  return count.item<std::int64_t>(where);
 }
 
 /// The positions that sort a vector: of complex numbers by their real parts, and of equal ones by their imaginary

@@ -93,6 +93,12 @@ const Row kFunctions[] = {
     ROW(gumbel_softmax, gumbel_softmax(none)),
     ROW(alpha_dropout, alpha_dropout(none)),
     ROW(feature_dropout, feature_dropout(none)),
+    // linalg.h, solvers.h, statistics.h
+    ROW(nanmedian, nanmedian(none)),
+    ROW(segment_mean, segment_mean(none, x[0], 2)),
+    ROW(segment_prod, segment_prod(none, x[0], 2)),
+    ROW(segment_max, segment_max(none, x[0], 2)),
+    ROW(segment_min, segment_min(none, x[0], 2)),
     // autocast.h, autograd.h, checkpoint.h, derivatives.h, vmap.h, control_flow.h
     ROW(cached_cast, cached_cast(none, DType::f16)),
     ROW(gradients, gradients(none, {x})),

@@ -38,6 +38,7 @@
 #include "fermata/setting.h"
 #include "fermata/sparse.h"
 #include "fermata/special.h"
+#include "fermata/statistics.h"
 #include "fermata/subscript.h"
 #include "fermata/sync.h"
 #include "fermata/tensor_tree.h"
