@@ -36,6 +36,7 @@
 #include "fermata/reductions.h"
 #include "fermata/safetensors.h"
 #include "fermata/setting.h"
+#include "fermata/signal.h"
 #include "fermata/sparse.h"
 #include "fermata/special.h"
 #include "fermata/statistics.h"
