@@ -37,6 +37,7 @@ struct Startup {
     register_next_after();
     register_special_functions();
     register_recurrences();
+    register_general_factors();
     register_quantized_kernels();
     register_sparse_kernels();
     register_autograd_kernels();

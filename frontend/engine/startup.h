@@ -15,6 +15,8 @@ void register_next_after();
 void register_special_functions();
 /// The operators of cumulative_logsumexp() and linear_recurrence().
 void register_recurrences();
+/// The operators behind linalg::eig(), eigvals() and lu_factor().
+void register_general_factors();
 /// The kernels of the composite ops, for every backend.
 void register_composites();
 

@@ -94,6 +94,7 @@ const Row kFunctions[] = {
     ROW(alpha_dropout, alpha_dropout(none)),
     ROW(feature_dropout, feature_dropout(none)),
     // linalg.h, solvers.h, statistics.h
+    ROW(lu_factor, linalg::lu_factor(none)),
     ROW(nanmedian, nanmedian(none)),
     ROW(segment_mean, segment_mean(none, x[0], 2)),
     ROW(segment_prod, segment_prod(none, x[0], 2)),

@@ -28,6 +28,13 @@ Tensor solve(const Tensor& a, const Tensor& b, Location where = Location::curren
 /// The same for a triangular matrix, of which only that triangle is read; `unit`: the diagonal counts as ones.
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper = false, bool unit = false,
                         Location where = Location::current());
+/// x of x a = b: the triangular matrix stands on the right.
+///
+/// Shapes   a [..B, N, N], b [..B, K, N] -> [..B, K, N].
+Tensor solve_triangular_right(const Tensor& a, const Tensor& b, bool upper = false, bool unit = false,
+                              Location where = Location::current());
+/// x of a x = b from the factor that cholesky() gave of a: the lower one, or the upper.
+Tensor cholesky_solve(const Tensor& factor, const Tensor& b, bool upper = false, Location where = Location::current());
 /// Inverse. To apply it to something, solve() is faster and closer.
 Tensor inv(const Tensor& x, Location where = Location::current());
 /// Pseudo-inverse, [..B, M, N] -> [..B, N, M]: singular values up to rtol times the largest count as zero. By default
@@ -63,6 +70,21 @@ SignedLogarithm slogdet(const Tensor& x, Location where = Location::current());
 /// upper.
 Tensor cholesky(const Tensor& x, bool upper = false, Location where = Location::current());
 
+struct LuFactors {
+  Tensor lu;           // L below the diagonal, which is 1, and U on and above it
+  Tensor permutation;  // i64 [..B, M]: row i of L U is row permutation[i] of x
+};
+/// x [..B, M, N] with its rows in another order as L U, by partial pivoting. A singular matrix has zeros on the
+/// diagonal of U.
+LuFactors lu_factor(const Tensor& x, Location where = Location::current());
+struct Lu {
+  Tensor p, l, u;  // [..B, M, M], [..B, M, K], [..B, K, N] with K = min(M, N)
+};
+/// x = p l u: a permutation, a lower triangle with ones on its diagonal, and an upper triangle.
+Lu lu(const Tensor& x, Location where = Location::current());
+/// x of a x = b from the factors of a square matrix; of several b of one matrix quicker than solve().
+Tensor lu_solve(const LuFactors& factors, const Tensor& b, Location where = Location::current());
+
 struct Qr {
   Tensor q, r;
 };
@@ -79,6 +101,15 @@ struct Eigen {
 /// Of Hermitian (or real symmetric) matrices, of which the lower triangle is read.
 Eigen eigh(const Tensor& x, Location where = Location::current());
 Tensor eigvalsh(const Tensor& x, Location where = Location::current());
+
+struct GeneralEigen {
+  Tensor eigenvalues;   // complex, in no particular order, [..B, N]
+  Tensor eigenvectors;  // complex columns of length 1, [..B, N, N]
+};
+/// Of any square matrix. Derivatives exist where the values are simple, of eigenvectors for what does not depend on
+/// their phases. Source NumPy, linalg.eig.
+GeneralEigen eig(const Tensor& x, Location where = Location::current());
+Tensor eigvals(const Tensor& x, Location where = Location::current());
 
 struct Svd {
   Tensor u, s, vh;
@@ -110,6 +141,10 @@ Tensor matrix_norm(const Tensor& x, bool keepdims, double ord, Location where = 
 
 /// x times itself n times; n = 0 gives the identity, a negative n powers of the inverse.
 Tensor matrix_power(const Tensor& x, std::int64_t n, Location where = Location::current());
+/// The exponential, 1 + x + x^2 / 2 + x^3 / 6 + ..., by scaling and squaring with a Pade approximant of degree 13
+/// (N. J. Higham, SIAM J. Matrix Anal. Appl. 26, 2005). Inside compile(fn) and vmap, matrices whose 1-norm is above
+/// 300,000 give NaN; elsewhere the norm is read, which is a sync.
+Tensor expm(const Tensor& x, Location where = Location::current());
 /// A view of the elements k columns right of the main diagonal: [..B, M, N] -> [..B, length].
 Tensor diagonal(const Tensor& x, std::int64_t offset = 0, Location where = Location::current());
 /// The sum of a diagonal; integers add up in i64.

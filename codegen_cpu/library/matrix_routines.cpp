@@ -1,0 +1,96 @@
+// LAPACK's routines behind dispatch/matrix_routines.h.
+#ifdef FERMATA_LAPACK_FOUND
+#include "dispatch/matrix_routines.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "codegen_cpu/library/lapack_calls.h"
+
+namespace fermata {
+namespace {
+
+lapack_int size_of(std::int64_t n) { return static_cast<lapack_int>(n); }
+
+template <class R>
+bool eigen_of_complex(std::int64_t n, std::complex<R>* a, std::complex<R>* values, std::complex<R>* vectors) {
+  const lapack_int size = size_of(n);
+  const char wanted = vectors == nullptr ? 'N' : 'V';
+  if constexpr (sizeof(R) == 4)
+    return lapack::checked(LAPACKE_cgeev(lapack::kByColumns, 'N', wanted, size, a, size, values, nullptr, size, vectors,
+                                         size)) == 0;
+  else
+    return lapack::checked(LAPACKE_zgeev(lapack::kByColumns, 'N', wanted, size, a, size, values, nullptr, size, vectors,
+                                         size)) == 0;
+}
+
+/// Eigenvectors of a pair of conjugate values lie in two columns: the real and the imaginary part of the first.
+template <class R> bool eigen_of_real(std::int64_t n, R* a, std::complex<R>* values, std::complex<R>* vectors) {
+  const lapack_int size = size_of(n);
+  const char wanted = vectors == nullptr ? 'N' : 'V';
+  const auto count = static_cast<std::size_t>(n);
+  std::vector<R> re(count), im(count), parts(vectors == nullptr ? 0 : count * count);
+  lapack_int outcome;
+  if constexpr (sizeof(R) == 4)
+    outcome = LAPACKE_sgeev(lapack::kByColumns, 'N', wanted, size, a, size, re.data(), im.data(), nullptr, size,
+                            parts.data(), size);
+  else
+    outcome = LAPACKE_dgeev(lapack::kByColumns, 'N', wanted, size, a, size, re.data(), im.data(), nullptr, size,
+                            parts.data(), size);
+  if (lapack::checked(outcome) != 0) return false;
+  for (std::size_t j = 0; j < count; ++j) values[j] = {re[j], im[j]};
+  if (vectors == nullptr) return true;
+  for (std::size_t j = 0; j < count; ++j) {
+    const bool is_pair = im[j] != 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const R first = parts[j * count + i], second = is_pair ? parts[(j + 1) * count + i] : R(0);
+      vectors[j * count + i] = {first, second};
+      if (is_pair) vectors[(j + 1) * count + i] = {first, -second};
+    }
+    j += is_pair;
+  }
+  return true;
+}
+
+bool eigen(DType dtype, std::int64_t n, void* a, void* values, void* vectors) {
+  using C32 = std::complex<float>;
+  using C64 = std::complex<double>;
+  LAPACKE_set_nancheck(0);
+  switch (dtype) {
+    case DType::f32:
+      return eigen_of_real(n, static_cast<float*>(a), static_cast<C32*>(values), static_cast<C32*>(vectors));
+    case DType::f64:
+      return eigen_of_real(n, static_cast<double*>(a), static_cast<C64*>(values), static_cast<C64*>(vectors));
+    case DType::c64:
+      return eigen_of_complex(n, static_cast<C32*>(a), static_cast<C32*>(values), static_cast<C32*>(vectors));
+    default: return eigen_of_complex(n, static_cast<C64*>(a), static_cast<C64*>(values), static_cast<C64*>(vectors));
+  }
+}
+
+void lu(DType dtype, std::int64_t m, std::int64_t n, void* a, std::int32_t* exchanges) {
+  const lapack_int rows = size_of(m), columns = size_of(n);
+  std::vector<lapack_int> pivots(static_cast<std::size_t>(std::min(m, n)));
+  // A pivot that vanishes is in U.
+  switch (dtype) {
+    case DType::f32:
+      lapack::checked(LAPACKE_sgetrf(lapack::kByColumns, rows, columns, static_cast<float*>(a), rows, pivots.data()));
+      break;
+    case DType::f64:
+      lapack::checked(LAPACKE_dgetrf(lapack::kByColumns, rows, columns, static_cast<double*>(a), rows, pivots.data()));
+      break;
+    case DType::c64:
+      lapack::checked(
+          LAPACKE_cgetrf(lapack::kByColumns, rows, columns, static_cast<std::complex<float>*>(a), rows, pivots.data()));
+      break;
+    default:
+      lapack::checked(LAPACKE_zgetrf(lapack::kByColumns, rows, columns, static_cast<std::complex<double>*>(a), rows,
+                                     pivots.data()));
+  }
+  for (std::size_t i = 0; i < pivots.size(); ++i) exchanges[i] = static_cast<std::int32_t>(pivots[i]) - 1;
+}
+
+const bool provided = (matrix_routines = {.eigen = &eigen, .lu = &lu}, true);
+
+}  // namespace
+}  // namespace fermata
+#endif
