@@ -95,6 +95,9 @@ const Row kFunctions[] = {
     ROW(feature_dropout, feature_dropout(none)),
     // linalg.h, solvers.h, statistics.h
     ROW(lu_factor, linalg::lu_factor(none)),
+    ROW(interp, interp(none, x[0], x[0])),
+    ROW(interp, interp(x, none, x[0])),
+    ROW(solve_tridiagonal, solve_tridiagonal(x, none, x, x)),
     ROW(nanmedian, nanmedian(none)),
     ROW(segment_mean, segment_mean(none, x[0], 2)),
     ROW(segment_prod, segment_prod(none, x[0], 2)),

@@ -37,6 +37,7 @@
 #include "fermata/safetensors.h"
 #include "fermata/setting.h"
 #include "fermata/signal.h"
+#include "fermata/solvers.h"
 #include "fermata/sparse.h"
 #include "fermata/special.h"
 #include "fermata/statistics.h"
