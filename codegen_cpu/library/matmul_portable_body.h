@@ -436,46 +436,78 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
         static_cast<E*>(t.out)[i * t.out_row + j] = S::narrow(sums[i * sums_row + j]);
 }
 
+/// Bytes that rows are asked for ahead, as a product with a vector reads a matrix but once: processors by themselves
+/// stop at the end of a page. 4096^2 of f32 on Zen 5: 1750 us without, 1240 with.
+constexpr std::int64_t kAhead = 8192, kLine = 64;
+
 /// sums[j] continues its chain over four rows of the matrix, then single ones.
 template <class S> void add_rows(const typename S::Sum* x, const typename S::Element* matrix, std::int64_t row,
                                  std::int64_t k, typename S::Sum* sums, std::int64_t columns) {
+  constexpr std::int64_t kElement = sizeof(typename S::Element);
+  // Of wide rows the next four are found ahead by processors themselves.
+  const bool is_narrow = columns * kElement <= kAhead / 16;
+  const std::int64_t ahead = is_narrow ? kAhead / (columns * kElement) * row : 0;
   std::int64_t p = 0;
-  for (; p + 4 <= k; p += 4, matrix += 4 * row)
+  for (; p + 4 <= k; p += 4, matrix += 4 * row) {
+    if (is_narrow)
+      for (std::int64_t i = 0; i < 4; ++i)
+        for (std::int64_t j = 0; j < columns; j += kLine / kElement) __builtin_prefetch(matrix + ahead + i * row + j);
     for (std::int64_t j = 0; j < columns; ++j) {
       typename S::Sum sum = fused(x[p], S::widen(matrix[j]), sums[j]);
       sum = fused(x[p + 1], S::widen(matrix[row + j]), sum);
       sum = fused(x[p + 2], S::widen(matrix[2 * row + j]), sum);
       sums[j] = fused(x[p + 3], S::widen(matrix[3 * row + j]), sum);
     }
+  }
   for (; p < k; ++p, matrix += row)
     for (std::int64_t j = 0; j < columns; ++j) sums[j] = fused(x[p], S::widen(matrix[j]), sums[j]);
 }
 
-/// Element p goes to chain p % 64; chains are merged by halves.
-template <class S> typename S::Sum dot(const typename S::Sum* x, const typename S::Element* y, std::int64_t k) {
+template <std::int64_t kBy, class V, std::size_t... I> inline V rotated(V v, std::index_sequence<I...>) {
+  return __builtin_shufflevector(v, v, static_cast<int>((I + kBy) % sizeof...(I))...);
+}
+/// The sum of all lanes, by halves.
+template <class T, std::int64_t kHalf = kLanes<T> / 2> inline T sum_of_lanes(Vector<T> v) {
+  if constexpr (kHalf == 0)
+    return v[0];
+  else
+    return sum_of_lanes<T, kHalf / 2>(v + rotated<kHalf>(v, std::make_index_sequence<kLanes<T>>()));
+}
+
+/// Element p goes to chain p % 64; chains are merged by halves. Asks for what lies `ahead` elements behind.
+template <class S>
+typename S::Sum dot(const typename S::Sum* x, const typename S::Element* y, std::int64_t k, std::int64_t ahead) {
   using T = typename S::Sum;
   constexpr std::int64_t kChains = 64, kVectors = kChains / kLanes<T>;
-  Vector<T> acc[kVectors] = {};
+  Vector<T> acc[kVectors];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) acc[v] = Vector<T>{};  // GCC clears a whole array by a slow instruction
   T wide[kChains];
-  const auto add = [&](const T* a) {
+  const auto add = [&](const T* a, const T* b) __attribute__((always_inline)) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v)
-      acc[v] = fused(load<Vector<T>>(a + v * kLanes<T>), load<Vector<T>>(wide + v * kLanes<T>), acc[v]);
+      acc[v] = fused(load<Vector<T>>(a + v * kLanes<T>), load<Vector<T>>(b + v * kLanes<T>), acc[v]);
   };
   std::int64_t p = 0;
   for (; p + kChains <= k; p += kChains) {
-    for (std::int64_t i = 0; i < kChains; ++i) wide[i] = S::widen(y[p + i]);
-    add(x + p);
+    for (std::int64_t i = 0; i < kChains; i += kLine / static_cast<std::int64_t>(sizeof(typename S::Element)))
+      __builtin_prefetch(y + p + ahead + i);
+    if constexpr (std::is_same_v<typename S::Element, T>) {
+      add(x + p, y + p);
+    } else {
+      for (std::int64_t i = 0; i < kChains; ++i) wide[i] = S::widen(y[p + i]);
+      add(x + p, wide);
+    }
   }
   if (p < k) {  // x is padded with zeros
     for (std::int64_t i = 0; i < kChains; ++i) wide[i] = p + i < k ? S::widen(y[p + i]) : T{};
-    add(x + p);
+    add(x + p, wide);
   }
 #pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) store(wide + v * kLanes<T>, acc[v]);
-  for (std::int64_t half = kChains / 2; half > 0; half /= 2)
-    for (std::int64_t i = 0; i < half; ++i) wide[i] += wide[i + half];
-  return wide[0];
+  for (int half = kVectors / 2; half > 0; half /= 2)
+#pragma GCC unroll 16
+    for (int v = 0; v < half; ++v) acc[v] = acc[v] + acc[v + half];
+  return sum_of_lanes<T>(acc[0]);
 }
 
 template <MatmulStorage kStorage> void multiply_vector(const PortableVectorProduct& v) {
@@ -490,7 +522,10 @@ template <MatmulStorage kStorage> void multiply_vector(const PortableVectorProdu
   for (std::int64_t p = v.k; p < round_up(v.k, 64); ++p) x[p] = 0;
   E* const out = static_cast<E*>(v.out);
   if (v.matrix_column != 1 || v.matrix_k == 1) {
-    for (std::int64_t j = 0; j < v.columns; ++j) out[j] = S::narrow(dot<S>(x, matrix + j * v.matrix_column, v.k));
+    const bool is_dense = v.matrix_column <= v.k + kLine;
+    const std::int64_t ahead = is_dense ? kAhead / static_cast<std::int64_t>(sizeof(E)) : 0;
+    for (std::int64_t j = 0; j < v.columns; ++j)
+      out[j] = S::narrow(dot<S>(x, matrix + j * v.matrix_column, v.k, ahead));
     return;
   }
   for (std::int64_t j = 0; j < v.columns; j += kVectorColumns) {

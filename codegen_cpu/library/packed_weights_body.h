@@ -93,26 +93,29 @@ template <class V> [[gnu::always_inline]] inline V load(const void* from) {
   __builtin_prefetch(at + kAhead), __builtin_prefetch(at + kAhead + 64);
 }
 
+/// Vector by vector: GCC clears a whole array by a slow instruction.
+template <int kRows, int kVectors> [[gnu::always_inline]] inline void clear(Floats (&sums)[kRows][kVectors]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = Floats{};
+}
+
 template <int kRows, int kVectors> struct Sums {
   Floats even[kRows][kVectors], odd[kRows][kVectors];
-  [[gnu::always_inline]] void clear() {
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) even[r][v] = odd[r][v] = Floats{};
-  }
+  [[gnu::always_inline]] Sums() { clear(even), clear(odd); }
 };
 
 /// kRows rows of x, and kVectors vectors of columns from `column` on.
 template <int kRows, int kVectors> void multiply_nibbles(const WeightsTile& t, std::int64_t row, std::int64_t column) {
   const float* const x = t.x + row * t.depth;
-  Floats total[kRows][kVectors] = {};
+  Floats total[kRows][kVectors];
+  clear(total);
   const std::uint8_t* from = t.block;
   for (std::int64_t k = 0; k < t.depth; k += t.group) {
     const std::uint8_t* const scales = from + 2 * column;
     from += 2 * kColumns;
     Sums<kRows, kVectors> sums;
-    sums.clear();
     for (std::int64_t p = k; p < k + t.group; p += 8, from += 4 * kColumns) {
       ask_for_line_pair(from + 4 * column);
 #pragma GCC unroll 8
@@ -142,12 +145,12 @@ template <int kRows, int kVectors> void multiply_nibbles(const WeightsTile& t, s
 
 template <int kRows, int kVectors> void multiply_bytes(const WeightsTile& t, std::int64_t row, std::int64_t column) {
   const float* const x = t.x + row * t.depth;
-  Floats total[kRows][kVectors] = {};
+  Floats total[kRows][kVectors];
+  clear(total);
   const std::uint8_t* from = t.block + 4 * kColumns + column;
   for (std::int64_t k = 0; k < t.depth; k += kBytesAtOnce) {
     const std::int64_t end = k + kBytesAtOnce < t.depth ? k + kBytesAtOnce : t.depth;
     Sums<kRows, kVectors> sums;
-    sums.clear();
     for (std::int64_t p = k; p < end; p += 4) {
       ask_for_line_pair(from - column);
 #pragma GCC unroll 4
