@@ -116,6 +116,7 @@ class Accesses {
   Values sizes_, scalars_, origin_;
   std::vector<Value*> strides_;  // [access][axis], null where an access does not vary
   const bool prefetches_;
+  const std::int64_t prefetch_distance_;
   Values lane_distances_;                       // per access along the vector axis: lane * stride
   std::vector<bool> turned_;                    // per access
   mutable llvm::AllocaInst* bounce_ = nullptr;  // made when first needed
