@@ -1,6 +1,6 @@
 # Dependencies of the build. fmt and xxHash (headers only) are required; LLVM, oneDNN, libxsmm, LAPACKE and kissfft are
-# optional. Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _KISSFFT and _ZIP, and defines the imported targets DNNL::dnnl,
-# libxsmm::libxsmm, LAPACKE::lapacke and libzip::libzip, and FERMATA_KISSFFT_INCLUDE.
+# optional. Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _KISSFFT, _ZIP and _ONNX, and defines the imported targets
+# DNNL::dnnl, libxsmm::libxsmm, LAPACKE::lapacke, libzip::libzip and ONNX::proto, and FERMATA_KISSFFT_INCLUDE.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
 find_path(FERMATA_XXHASH_INCLUDE xxhash.h REQUIRED)
@@ -56,4 +56,14 @@ mark_as_advanced(FERMATA_KISSFFT_INCLUDE)
 set(FERMATA_WITH_KISSFFT OFF)
 if(FERMATA_KISSFFT_INCLUDE)
   set(FERMATA_WITH_KISSFFT ON)
+endif()
+
+# The messages of ONNX files: their classes, and the protocol buffers that they are made of.
+find_package(Protobuf QUIET)
+fermata_imported(ONNX::proto onnx_proto onnx/onnx_pb.h FERMATA_WITH_ONNX)
+if(FERMATA_WITH_ONNX AND NOT TARGET protobuf::libprotobuf)
+  set(FERMATA_WITH_ONNX OFF)
+endif()
+if(FERMATA_WITH_ONNX)
+  target_compile_definitions(ONNX::proto INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx)  # as the package was built
 endif()

@@ -15,7 +15,8 @@ FOLDERS = ["ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda",
 CLASSES = {
     10: {"ShapeError"}, 11: {"DTypeError"}, 12: {"IndexError"}, 13: {"ValueError"}, 14: {"DeviceError", "ValueError"},
     15: {"ParseError", "ValueError", "UnsupportedError"}, 16: {"FileError"}, 17: {"UserError", "GradientError", "ShapeError", "ValueError"},
-    20: {"UnsupportedError"}, 21: {"UnsupportedError"}, 27: {"UnsupportedError"}, 30: {"OutOfMemoryError"},
+    20: {"UnsupportedError"}, 21: {"UnsupportedError"},
+    23: {"UnsupportedError", "FileError", "ValueError"}, 27: {"UnsupportedError"}, 30: {"OutOfMemoryError"},
     90: {"InternalError"}, 91: {"InternalError"},
 }
 THROWN = re.compile(r"\b(?:throw\s+|fail<)(?:\w+::)?(\w*Error)\b\s*(?:>\s*)?\(\s*(\d{4})\b")

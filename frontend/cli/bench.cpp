@@ -1,4 +1,4 @@
-// `fermata bench --ir FILE`: what the ops of a program cost one by one, and what the fused plan costs.
+// `fermata bench FILE`: what the ops of a program or model cost one by one, and what the fused plan costs.
 #include <fmt/format.h>
 
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "fermata/inspect.h"
 #include "frontend/cli/commands.h"
+#include "frontend/cli/model_file.h"
 #include "frontend/cli/program_file.h"
 #include "frontend/engine/graph_runner.h"
 #include "runtime/thread_pool.h"
@@ -16,12 +17,27 @@ namespace {
 
 struct Options {
   std::string file;
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, sizes;
   std::uint64_t seed = 0;
   int threads = 0;
 };
 
+void bench_model(const Options& options) {
+  const onnx::Model model = onnx::load(options.file, {});
+  const NamedTensors inputs = make_inputs(model, options.inputs, options.sizes, options.seed);
+  const ModeComparison comparison = compare_modes([&] {
+    std::vector<Tensor> outputs;
+    for (auto& [name, y] : model(inputs)) outputs.push_back(y);
+    return outputs;
+  });
+  fmt::print("{} thread{}\n\n{}", thread_count(), thread_count() == 1 ? "" : "s", to_string(comparison));
+}
+
 void bench(const Options& options) {
+  if (is_model(options.file)) {
+    if (options.threads > 0) set_thread_count(options.threads);
+    return bench_model(options);
+  }
   const Graph graph = read_program(options.file);
   if (options.threads > 0) set_thread_count(options.threads);
   const std::vector<Tensor> inputs = make_inputs(graph, input_files(options.file, options.inputs), options.seed);
@@ -35,7 +51,9 @@ void bench(const Options& options) {
 void add_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Time a program op by op and fused");
   const auto options = std::make_shared<Options>();
-  command->add_option("--ir", options->file, "Program, as dump_ir() writes it")->required();
+  command->add_option("file,--ir", options->file, "Program, as dump_ir() writes it, or a model in an ONNX file")
+      ->required();
+  command->add_option("--size", options->sizes, "Of a model, NAME=N: a size that has a name; 1 where none is given");
   command->add_option("--input", options->inputs, "%N=FILE: the input %N from a .npy or .csv file; others are made up");
   command->add_option("--seed", options->seed, "Of the inputs that are made up")->capture_default_str();
   command->add_option("--threads", options->threads, "Threads of the engine's pool; by default as elsewhere");

@@ -11,6 +11,7 @@ void add_cache(CLI::App& app);
 void add_demo(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_explain(CLI::App& app);
+void add_onnx(CLI::App& app);
 void add_ops(CLI::App& app);
 void add_opt(CLI::App& app);
 void add_run(CLI::App& app);

@@ -13,6 +13,7 @@
 #include "dispatch/kernel_table.h"
 #include "fermata/fermata.h"
 #include "fermata/inspect.h"
+#include "fermata/onnx.h"
 #include "frontend/cli/commands.h"
 #include "frontend/cli/environment_variables.h"
 #include "runtime/environment.h"
@@ -133,6 +134,14 @@ void report_libraries(Report& report) {
   }
 }
 
+void report_onnx(Report& report) {
+  std::string reason;
+  const bool found = onnx::available(&reason);
+  report.line("ONNX", found ? "models can be read" : "not available: " + reason);
+  if (!found)
+    report.todo("Models in ONNX files cannot be read. Install libonnx-dev and libprotobuf-dev and build again.");
+}
+
 void report_cuda(Report& report) {
   Backend* const cuda = backend(BackendKey::cuda);
   if (cuda == nullptr) {
@@ -170,6 +179,7 @@ void examine() {
   report_memory(report);
   report_compiler(report);
   report_libraries(report);
+  report_onnx(report);
   report_cuda(report);
   report_environment(report);
   report.finish();

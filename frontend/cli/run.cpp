@@ -10,6 +10,7 @@
 #include "fermata/fermata.h"
 #include "fermata/inspect.h"
 #include "frontend/cli/commands.h"
+#include "frontend/cli/model_file.h"
 #include "frontend/cli/program_file.h"
 #include "frontend/engine/graph_runner.h"
 
@@ -18,7 +19,8 @@ namespace {
 
 struct Options {
   std::string file, mode = "compiled";
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, sizes;
+  std::string output;
   std::uint64_t seed = 0;
   bool check = false;
 };
@@ -73,7 +75,24 @@ void check(const Graph& graph, const std::vector<Tensor>& inputs) {
   }
 }
 
+void run_model(const Options& options) {
+  const onnx::Model model = onnx::load(options.file, {});
+  const NamedTensors inputs = make_inputs(model, options.inputs, options.sizes, options.seed);
+  set_compile_policy(CompilePolicy::immediate);
+  const ModeGuard guard(options.mode == "eager" ? Mode::eager : Mode::compiled);
+  const NamedTensors outputs = model(inputs);
+  for (const onnx::ValueInfo& output : model.outputs()) {
+    const Tensor& y = outputs.at(output.name);
+    if (options.output.empty()) fmt::print("{} = {}\n", output.name, to_string(y));
+  }
+  if (!options.output.empty()) save_npz(options.output, outputs);
+}
+
 void run(const Options& options) {
+  if (is_model(options.file)) {
+    if (options.check) throw CLI::ValidationError("--check", "is for programs in text form");
+    return run_model(options);
+  }
   const Graph graph = read_program(options.file);
   const std::vector<Tensor> inputs = make_inputs(graph, input_files(options.file, options.inputs), options.seed);
   set_compile_policy(CompilePolicy::immediate);  // a program is run once: compiled is to mean compiled
@@ -87,8 +106,11 @@ void run(const Options& options) {
 void add_run(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "Compute a program and print its outputs");
   const auto options = std::make_shared<Options>();
-  command->add_option("file", options->file, "Program, as dump_ir() writes it")->required();
-  command->add_option("--input", options->inputs, "%N=FILE: the input %N from a .npy or .csv file; others are made up");
+  command->add_option("file", options->file, "Program, as dump_ir() writes it, or a model in an ONNX file")->required();
+  command->add_option("--input", options->inputs,
+                      "%N=FILE: the input %N from a .npy or .csv file; others are made up. Of a model NAME=FILE.npy");
+  command->add_option("--size", options->sizes, "Of a model, NAME=N: a size that has a name; 1 where none is given");
+  command->add_option("--output", options->output, "Of a model: the outputs to an .npz file instead of printing them");
   command->add_option("--seed", options->seed, "Of the inputs that are made up")->capture_default_str();
   command->add_option("--mode", options->mode, "eager or compiled")
       ->check(CLI::IsMember({"eager", "compiled"}))

@@ -1,0 +1,170 @@
+// Models in ONNX files, as callers see them. What knows the format is a plugin, so that programs that read no ONNX need
+// no protobuf. See fermata/onnx.h.
+#include "fermata/onnx.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "frontend/onnx/plugin.h"
+#include "ir/error.h"
+
+namespace fermata::onnx {
+namespace {
+
+constexpr const char* kPluginFile = "libfermata_onnx.so";
+
+struct LoadedPlugin {
+  const Plugin* plugin = nullptr;
+  std::string failure_reason;
+
+  LoadedPlugin() {
+    std::vector<std::filesystem::path> candidates;
+    Dl_info here;
+    if (dladdr(reinterpret_cast<const void*>(&onnx::available), &here) != 0 && here.dli_fname != nullptr)
+      candidates.push_back(std::filesystem::path(here.dli_fname).parent_path() / kPluginFile);
+    candidates.emplace_back(kPluginFile);  // where the system looks
+    for (const auto& path : candidates) {
+      void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (library == nullptr) {
+        const char* const reason = dlerror();
+        // The reason of a file that exists and cannot be loaded says most.
+        std::error_code ignored;
+        if (failure_reason.empty() || std::filesystem::exists(path, ignored)) failure_reason = reason;
+        continue;
+      }
+      const auto give = reinterpret_cast<const Plugin* (*)()>(dlsym(library, kPluginSymbol));
+      if (give != nullptr && std::string_view(give()->version) == kPluginVersion) {
+        plugin = give();
+        failure_reason.clear();
+        return;
+      }
+      failure_reason = path.string() + " is not a plugin of this library";
+    }
+  }
+};
+
+const LoadedPlugin& loaded() {
+  static const LoadedPlugin plugin;
+  return plugin;
+}
+
+const Plugin& plugin(Location where) {
+  if (loaded().plugin == nullptr)
+    throw UnsupportedError(
+        2301, format_error(2301, "UnsupportedError",
+                           "onnx: the part that reads and writes ONNX cannot be loaded: " + loaded().failure_reason, {},
+                           where));
+  return *loaded().plugin;
+}
+
+[[noreturn]] void throw_call(const detail::Program& program, std::string_view what, Location where) {
+  std::vector<ErrorOperand> operands;
+  std::vector<std::string> texts;
+  texts.reserve(program.inputs.size());
+  for (const ValueInfo& input : program.inputs) {
+    texts.push_back(to_string(input));
+    operands.push_back({"input", texts.back(), {}});
+  }
+  throw ValueError(2304,
+                   format_error(2304, "ValueError", fmt::format("onnx: {}: {}", program.path, what), operands, where));
+}
+
+void check_inputs(const detail::Program& program, const std::vector<Tensor>& inputs, Location where) {
+  std::map<std::string, std::int64_t> named;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ValueInfo& wanted = program.inputs[i];
+    if (!inputs[i].defined()) {
+      if (!program.has_default[i]) throw_call(program, fmt::format("input '{}' is missing", wanted.name), where);
+      continue;
+    }
+    const auto refuse = [&](const std::string& text) {
+      throw_call(program,
+                 fmt::format("input '{}' is {}, {}", wanted.name,
+                             fermata::to_string(inputs[i].dtype(where), inputs[i].shape(where)), text),
+                 where);
+    };
+    if (wanted.dtype && inputs[i].dtype(where) != *wanted.dtype)
+      refuse(fmt::format("and the model takes {}", name(*wanted.dtype)));
+    if (!wanted.sizes) continue;
+    const Shape shape = inputs[i].shape(where);
+    if (shape.rank() != wanted.sizes->size()) refuse(fmt::format("and the model takes {} axes", wanted.sizes->size()));
+    for (unsigned axis = 0; axis < shape.rank(); ++axis) {
+      const Dimension& d = (*wanted.sizes)[axis];
+      if (d.size && *d.size != shape[axis]) refuse(fmt::format("and the model takes {} along axis {}", *d.size, axis));
+      if (d.name.empty()) continue;
+      const auto [entry, is_new] = named.emplace(d.name, shape[axis]);
+      if (!is_new && entry->second != shape[axis])
+        refuse(fmt::format("and '{}' is {} along another axis", d.name, entry->second));
+    }
+  }
+}
+
+}  // namespace
+
+std::string to_string(const ValueInfo& value) {
+  std::string text = value.name + " " + (value.dtype ? std::string(name(*value.dtype)) : "?");
+  if (!value.sizes) return text;
+  std::vector<std::string> sizes;
+  for (const Dimension& d : *value.sizes)
+    sizes.push_back(d.size ? std::to_string(*d.size) : d.name.empty() ? "?" : d.name);
+  return fmt::format("{}[{}]", text, fmt::join(sizes, ", "));
+}
+
+Model::Model(std::shared_ptr<const detail::Program> program)
+    : program_(std::move(program)), parameters_(program_->parameters), buffers_(program_->buffers) {}
+
+const std::vector<ValueInfo>& Model::inputs() const { return program_->inputs; }
+const std::vector<ValueInfo>& Model::outputs() const { return program_->outputs; }
+
+std::vector<ValueInfo> Model::required_inputs() const {
+  std::vector<ValueInfo> required;
+  for (std::size_t i = 0; i < program_->inputs.size(); ++i)
+    if (!program_->has_default[i]) required.push_back(program_->inputs[i]);
+  return required;
+}
+
+std::vector<Tensor> Model::operator()(const std::vector<Tensor>& inputs, Location where) const {
+  if (inputs.size() > program_->inputs.size())
+    throw_call(*program_, fmt::format("{} inputs were given", inputs.size()), where);
+  std::vector<Tensor> all = inputs;
+  all.resize(program_->inputs.size());
+  check_inputs(*program_, all, where);
+  return program_->run(all, parameters_, buffers_, where);
+}
+
+NamedTensors Model::operator()(const NamedTensors& inputs, Location where) const {
+  std::vector<Tensor> all(program_->inputs.size());
+  for (const auto& [name, tensor] : inputs) {
+    const auto found = std::ranges::find(program_->inputs, name, &ValueInfo::name);
+    if (found == program_->inputs.end()) throw_call(*program_, fmt::format("there is no input '{}'", name), where);
+    all[static_cast<std::size_t>(found - program_->inputs.begin())] = tensor;
+  }
+  std::vector<Tensor> results = (*this)(all, where);
+  NamedTensors named;
+  for (std::size_t i = 0; i < results.size(); ++i) named.emplace(program_->outputs[i].name, std::move(results[i]));
+  return named;
+}
+
+Tensor Model::forward(const Tensor& x, Location where) const {
+  std::vector<Tensor> all(program_->inputs.size());
+  std::size_t place = all.size();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!program_->has_default[i] && place == all.size()) place = i;
+  if (place == all.size()) throw_call(*program_, "the model takes no input", where);
+  all[place] = x;
+  return (*this)(all, where).at(0);
+}
+
+Model load(const std::string& path, Location where) { return Model(plugin(where).load(path, where)); }
+
+std::vector<OperatorInfo> operators(Location where) { return plugin(where).operators(); }
+
+bool available(std::string* reason) {
+  if (reason != nullptr) *reason = loaded().failure_reason;
+  return loaded().plugin != nullptr;
+}
+
+}  // namespace fermata::onnx
