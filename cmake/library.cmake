@@ -62,6 +62,7 @@ foreach(folder IN ITEMS ir runtime dispatch)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fermata/internal
     FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 endforeach()
+install(FILES frontend/tools/debugger/fermata_debugger.py DESTINATION ${CMAKE_INSTALL_DATADIR}/fermata)
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/fermata)
 install(EXPORT fermata NAMESPACE fermata:: FILE fermataTargets.cmake DESTINATION ${package})
 configure_package_config_file(cmake/fermataConfig.cmake.in ${PROJECT_BINARY_DIR}/fermataConfig.cmake

@@ -10,6 +10,7 @@
 
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/loader.h"
+#include "dispatch/kernel_cache.h"
 #include "runtime/background.h"
 #include "runtime/streaming.h"
 #include "runtime/thread_pool.h"
@@ -20,7 +21,10 @@ namespace {
 class VariableExecutable final : public LoadedExecutable {
  public:
   VariableExecutable(std::string_view bytes, const Kernel& kernel, std::string_view target)
-      : LoadedExecutable(bytes), kernel_(kernel), target_(target) {}
+      : LoadedExecutable(bytes, KernelNameScope::current()),
+        kernel_(kernel),
+        target_(target),
+        name_(KernelNameScope::current()) {}
 
   const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
     std::int64_t points = 1;
@@ -56,26 +60,32 @@ class VariableExecutable final : public LoadedExecutable {
   /// Code that is on the disk; else null, and compiling begins in the background: the bits are the same meanwhile.
   std::shared_ptr<const Executable> found_or_started(const JitVariant& wanted) const {
     JitCompiler& compiler = JitCompiler::instance();
-    if (!target_.empty() || thread_count() == 1) return compiled(kernel_, target_, wanted);
+    if (!target_.empty() || thread_count() == 1) return compiled(kernel_, name_of(wanted), target_, wanted);
     try {
-      if (const auto object = compiler.found_object(kernel_, wanted)) return executable_from_object(*object);
+      if (const auto object = compiler.found_object(kernel_, wanted))
+        return executable_from_object(*object, name_of(wanted));
     } catch (const ObjectError&) {}  // damaged: compiling finds that out again, and reports it
     if (!compiler.load()) return nullptr;
-    run_in_background([variants = variants_, kernel = kernel_, wanted] {
-      auto made = compiled(kernel, {}, wanted);
+    run_in_background([variants = variants_, kernel = kernel_, name = name_of(wanted), wanted] {
+      auto made = compiled(kernel, name, {}, wanted);
       const std::lock_guard lock(variants->mutex);
       variants->keep(wanted, std::move(made));
     });
     return nullptr;
   }
 
+  std::string name_of(const JitVariant& variant) const {
+    return name_ + (variant.wide ? "_wide" : "") + (variant.streamed != 0 ? "_streamed" : "");
+  }
+
   /// Null where there is none: it would only have been faster.
-  static std::shared_ptr<const Executable> compiled(const Kernel& kernel, const std::string& target,
-                                                    const JitVariant& wanted) {
+  static std::shared_ptr<const Executable> compiled(const Kernel& kernel, const std::string& name,
+                                                    const std::string& target, const JitVariant& wanted) {
     try {
       JitCompiler& compiler = JitCompiler::instance();
-      return executable_from_object(target.empty() ? compiler.kept_object(kernel, wanted)
-                                                   : compiler.object_for(kernel, nullptr, target, wanted));
+      return executable_from_object(
+          target.empty() ? compiler.kept_object(kernel, wanted) : compiler.object_for(kernel, nullptr, target, wanted),
+          name);
     } catch (const std::exception&) { return nullptr; }
   }
 
@@ -89,15 +99,15 @@ class VariableExecutable final : public LoadedExecutable {
     }
   };
   const Kernel kernel_;
-  const std::string target_;
+  const std::string target_, name_;
   const std::shared_ptr<Variants> variants_ = std::make_shared<Variants>();
   mutable std::atomic<std::int64_t> work_{0};  // operations so far
 };
 
 }  // namespace
 
-std::shared_ptr<const Executable> executable_from_object(std::string_view object) {
-  return std::make_shared<LoadedExecutable>(object);
+std::shared_ptr<const Executable> executable_from_object(std::string_view object, std::string_view name) {
+  return std::make_shared<LoadedExecutable>(object, name);
 }
 
 std::shared_ptr<const Executable> variable_executable(std::string_view object, const Kernel& kernel,

@@ -74,7 +74,9 @@ bool is_read(const Kernel& kernel, const KernelLaunch& launch, const void* point
 
 }  // namespace
 
-LoadedExecutable::LoadedExecutable(std::string_view bytes) : object_(LoadedObject::load(bytes)) {
+LoadedExecutable::LoadedExecutable(std::string_view bytes, std::string_view name)
+    : object_(LoadedObject::load(bytes)),
+      symbol_("fermata_" + std::string(name.empty() ? "kernel" : name), object_->code_from(jit::kEntrySymbol)) {
   std::memcpy(&info_, object_->data(jit::kInfoSymbol, sizeof(info_)), sizeof(info_));
   if (info_.version != jit::kObjectVersion)
     throw ObjectError("object: made by another version (" + std::to_string(info_.version) + ")");

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "codegen_cpu/code_symbols.h"
 #include "codegen_cpu/jit/plugin.h"
 #include "codegen_cpu/loader.h"
 #include "ir/kernel.h"
@@ -23,8 +24,8 @@ StreamedStores stores_to_stream(const Kernel& kernel, const KernelLaunch& launch
 
 class LoadedExecutable : public Executable {
  public:
-  /// Throws ObjectError if the object is damaged or of another version of this library.
-  explicit LoadedExecutable(std::string_view object);
+  /// `name` is for debuggers and perf. Throws ObjectError if the object is damaged or of another version of this library.
+  explicit LoadedExecutable(std::string_view object, std::string_view name = {});
   void launch(const KernelLaunch& launch) const override;
   bool can_split() const override { return info_.state_bytes != 0; }
   std::size_t state_bytes() const override { return info_.state_bytes; }
@@ -38,6 +39,7 @@ class LoadedExecutable : public Executable {
   void enter(const KernelLaunch& launch, jit::Part part, void* room) const;
 
   std::shared_ptr<const LoadedObject> object_;
+  const CodeSymbol symbol_;
   jit::ObjectInfo info_;
   std::optional<Kernel> checked_;  // the kernel of checked code
   jit::EntryPoint entry_;

@@ -250,6 +250,11 @@ const void* LoadedObject::code(std::string_view symbol) const {
   return found->second.address;
 }
 
+std::span<const std::byte> LoadedObject::code_from(std::string_view symbol) const {
+  const auto* const begin = static_cast<const std::byte*>(code(symbol));
+  return {begin, image_->symbols.find(symbol)->second.room};
+}
+
 const void* LoadedObject::data(std::string_view symbol, std::size_t bytes) const {
   const auto found = image_->symbols.find(symbol);
   if (found == image_->symbols.end() || found->second.is_code || found->second.room < bytes)

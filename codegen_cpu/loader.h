@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 
@@ -33,6 +34,8 @@ class LoadedObject {
   /// none of that kind.
   const void* code(std::string_view symbol) const;
   const void* data(std::string_view symbol, std::size_t bytes) const;
+  /// The same function with what follows it in its section.
+  std::span<const std::byte> code_from(std::string_view symbol) const;
   /// Bytes of memory that it takes.
   std::size_t mapped_bytes() const;
 

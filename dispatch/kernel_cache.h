@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
+#include <utility>
 
 #include "dispatch/backend.h"
 
@@ -20,6 +22,21 @@ struct KernelCacheSize {
 KernelCacheSize kernel_cache_size();
 /// How many may be kept: 8192, or FERMATA_KERNEL_LIMIT. Gives the number before.
 std::size_t set_kernel_limit(std::size_t kernels);
+
+/// What the kernels that this thread compiles while it exists are called, in tools that look at the process from
+/// outside. The description of a kernel has no name.
+class KernelNameScope {
+ public:
+  explicit KernelNameScope(std::string_view name) : outer_(std::exchange(current_, name)) {}
+  ~KernelNameScope() { current_ = outer_; }
+  KernelNameScope(const KernelNameScope&) = delete;
+  KernelNameScope& operator=(const KernelNameScope&) = delete;
+  static std::string_view current() { return current_; }
+
+ private:
+  static inline constinit thread_local std::string_view current_;
+  std::string_view outer_;
+};
 
 /// For tests: called before every compile; throwing makes that compile fail.
 extern void (*before_compile)(const Kernel& kernel);

@@ -100,6 +100,8 @@ class Lowering {
       for (std::int64_t k = begin; k < end; ++k) {
         const std::size_t i = first[static_cast<std::size_t>(k)];
         try {
+          const std::string name = kernel_name(p_.groups[i]);
+          const KernelNameScope scope(name);
           executables_[i] = compile_cached(p_.backend, built_[i]->kernel, nullptr);
         } catch (const Error&) {}
       }
@@ -109,6 +111,8 @@ class Lowering {
   void compile_group(std::size_t i) {
     if ((!built_[i] && !build_group(i)) || executables_[i] != nullptr) return;
     try {
+      const std::string name = kernel_name(p_.groups[i]);
+      const KernelNameScope scope(name);
       executables_[i] = compile_cached(p_.backend, built_[i]->kernel, nullptr);
     } catch (const OutOfMemoryError&) { throw; } catch (const Error& error) {
       counters.compile_failures.fetch_add(1, std::memory_order_relaxed);

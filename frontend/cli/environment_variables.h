@@ -36,6 +36,7 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_DISABLE_PASSES", "a,b", "none", "optional passes to leave out"},
     {"FERMATA_VERIFY", "0|1", "1 in debug builds", "graphs are verified after every pass"},
     {"FERMATA_CHECK_BOUNDS", "0|1", "0", "compiled CPU kernels check every load and store; for tests"},
+    {"FERMATA_CODE_SYMBOLS", "perf,jitdump", "none", "names of compiled kernels, in files that perf reads"},
     {"FERMATA_CHECK_REPLAY", "0|1", "0", "compiled functions are recorded at every call and compared"},
 });
 
