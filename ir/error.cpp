@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "ir/scope.h"
+
 namespace fermata {
 
 std::string short_location(std::source_location where) {
@@ -28,6 +30,8 @@ std::string format_error(int code, std::string_view kind, std::string_view what,
     if (!o.note.empty()) text += fmt::format("{:<{}}{}", "", text_width - o.text.size() + 3, o.note);
   }
   if (where.line() != 0) text += fmt::format("\n  {:<{}} {}", "at", label_width, short_location(where));
+  if (const std::string_view scope = scope_of(where).empty() ? current_scope() : scope_of(where); !scope.empty())
+    text += fmt::format("\n  {:<{}} {}", "in", label_width, scope);
   if (!hint.empty()) text += fmt::format("\n  {:<{}} {}", "hint", label_width, hint);
   return text;
 }

@@ -19,6 +19,7 @@
 #include "ir/custom_op.h"
 #include "ir/error.h"
 #include "ir/op_traits.h"
+#include "ir/scope.h"
 #include "runtime/uniquely_owned.h"
 
 namespace fermata {
@@ -88,7 +89,7 @@ Tensor capture_promoted(const Call& call, PointwiseOperands& p) {
                          .arity = static_cast<std::uint8_t>(p.count),
                          .backend = p.backend,
                          .inline_sizes = p.sizes,
-                         .where = call.where,
+                         .where = within_scope(call.where),
                          .inputs = p.nodes,
                          .scalar = p.scalar,
                          .extra = std::exchange(p.extra, nullptr),
@@ -225,7 +226,7 @@ template <class... Operands> Tensor capture_pointwise(const Call& call, const Op
                          .arity = static_cast<std::uint8_t>(kCount),
                          .backend = BackendKey::cpu,
                          .inline_sizes = lead->inline_sizes,
-                         .where = call.where,
+                         .where = within_scope(call.where),
                          .inputs = inputs,
                          .scalar = scalar,
                          .extra = nullptr,
@@ -320,7 +321,7 @@ Tensor record_node(const Call& call, std::span<const Tensor> tensors, const Attr
                          .arity = static_cast<std::uint8_t>(std::min<std::size_t>(tensors.size(), inputs.size())),
                          .backend = backend,
                          .inline_sizes = sizes,
-                         .where = call.where,
+                         .where = within_scope(call.where),
                          .inputs = inputs,
                          .scalar = scalar,
                          .extra = extra.release(),
