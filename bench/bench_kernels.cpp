@@ -13,13 +13,14 @@
 
 #include "bench/cases.h"
 #include "bench/check.h"
-#include "bench/machine_limits.h"
 #include "runtime/allocator.h"
+#include "runtime/machine_limits.h"
 #include "runtime/thread_pool.h"
 
 namespace bench {
 
 namespace fm = fermata;
+using fm::machine::Copy, fm::machine::copies, fm::machine::copy_on_threads, fm::machine::Peak, fm::machine::peaks;
 
 namespace {
 
@@ -52,17 +53,18 @@ struct CopyRanges {
 
 void copy_64MiB(benchmark::State& state, int threads) {
   using Clock = std::chrono::steady_clock;
+  fm::set_thread_count(threads);
   const CopyRanges ranges;
   const Copy* best = nullptr;
   auto least = Clock::duration::max();
   for (int round = 0; round < 10; ++round)
     for (const Copy& copy : copies()) {
       const auto start = Clock::now();
-      copy_on_threads(copy, ranges.to.data, ranges.from.data, kCopyBytes, threads);
+      copy_on_threads(copy, ranges.to.data, ranges.from.data, kCopyBytes);
       if (const auto time = Clock::now() - start; time < least) least = time, best = &copy;
     }
   state.SetLabel(std::string(best->name));
-  for (auto _ : state) copy_on_threads(*best, ranges.to.data, ranges.from.data, kCopyBytes, threads);
+  for (auto _ : state) copy_on_threads(*best, ranges.to.data, ranges.from.data, kCopyBytes);
   if (std::memcmp(ranges.from.data, ranges.to.data, kCopyBytes) != 0) state.SkipWithError("the copy differs");
 }
 

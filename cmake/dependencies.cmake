@@ -67,3 +67,7 @@ endif()
 if(FERMATA_WITH_ONNX)
   target_compile_definitions(ONNX::proto INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx)  # as the package was built
 endif()
+
+# Lays out the graphs of reports; embedded (NOTICE). Without it a simpler layout is used.
+find_file(FERMATA_DAGRE dagre.min.js PATHS /usr/share/nodejs/dagre/dist /usr/share/javascript/dagre NO_DEFAULT_PATH)
+mark_as_advanced(FERMATA_DAGRE)

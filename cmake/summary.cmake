@@ -23,6 +23,7 @@ fermata_report("LAPACK" "${FERMATA_WITH_LAPACK}" "${FERMATA_LAPACKE_LIBRARY}" "n
 fermata_report("kissfft" "${FERMATA_WITH_KISSFFT}" "${FERMATA_KISSFFT_INCLUDE}" "not found: no Fourier transforms")
 fermata_report("libzip" "${FERMATA_WITH_ZIP}" "${FERMATA_ZIP_LIBRARY}" "not found: no .npz archives")
 fermata_report("ONNX" "${FERMATA_WITH_ONNX}" "${FERMATA_ONNX_PROTO_LIBRARY}" "not found: no models in ONNX files")
+fermata_report("dagre" "${FERMATA_DAGRE}" "${FERMATA_DAGRE}" "not found: graphs of reports are laid out in layers")
 if(NOT FERMATA_CUDA)
   message(STATUS "  CUDA: disabled (FERMATA_CUDA=OFF)")
 else()

@@ -22,6 +22,7 @@
 #include "runtime/bounds_check.h"
 #include "runtime/disk_cache.h"
 #include "runtime/environment.h"
+#include "runtime/events.h"
 
 namespace fermata {
 namespace {
@@ -157,6 +158,8 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
   if (checks_bounds()) request.flags |= kFermataLlvmCheck;
   if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;
   FermataLlvmResult result;
+  const EventScope event(
+      [&] { return keep_event_info({.kind = EventKind::code, .name = "LLVM", .detail = label_of(kernel, variant)}); });
   if (!has_room(kRoomToCompile)) throw_unsupported("no memory to compile in");
   {
     const WithoutFaults has_its_memory;

@@ -3,11 +3,15 @@
 
 #include "dispatch/devices.h"
 #include "dispatch/pointwise.h"
+#include "dispatch/result_check.h"
 #include "ir/op_traits.h"
 #include "ir/view.h"
 #include "runtime/backend_memory.h"
 
 namespace fermata {
+
+std::atomic<CheckResult> check_result{nullptr};
+
 namespace {
 
 /// Up to this many elements a pointwise op on dense operands goes straight to its inner loop: one thread is enough.
@@ -90,6 +94,18 @@ void run_pointwise(const Call& call, const PointwiseOperands& p, void* out) {
   select_call(call.entry, p.backend, p.operand, args, call.where).call(args);
 }
 
+void show_pointwise(CheckResult check, const Call& call, PointwiseOperands& p, void* out) {
+  if (p.backend != BackendKey::cpu) return;
+  std::array<Shape, 3> strides;
+  std::array<TensorView, 3> operands;
+  for (unsigned k = 0; k < p.count; ++k)
+    operands[k] = p.nodes[k] != nullptr ? view_of(*p.nodes[k], strides[k])
+                                        : TensorView{&p.scalar, scalar_dtype(p.operand), 0, nullptr, nullptr};
+  const Shape dense = dense_strides(p.shape());
+  check(call.entry.op, std::span(operands).first(p.count), {out, p.result, p.rank, p.shape().data(), dense.data()},
+        call.where);
+}
+
 Tensor run_promoted(const Call& call, PointwiseOperands& p) {
   promote_and_broadcast(call, p);
   for (unsigned k = 0; k < p.count; ++k) {
@@ -103,6 +119,8 @@ Tensor run_promoted(const Call& call, PointwiseOperands& p) {
   StoragePtr out(allocate_on(p.backend, static_cast<std::size_t>(n) * byte_size(p.result)));
   const BackendCell* cell = call.entry.backends[static_cast<std::size_t>(p.backend)].load(std::memory_order_acquire);
   if (cell == nullptr || !run_inner_loop(call, p, *cell, n, out->data)) run_pointwise(call, p, out->data);
+  if (const CheckResult check = check_result.load(std::memory_order_relaxed)) [[unlikely]]
+    show_pointwise(check, call, p, out->data);
   return Tensor(pointwise_leaf(p, std::move(out)), data_keys(call.keys, p.backend));
 }
 
@@ -150,6 +168,9 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
   args.subgraphs = attributes.subgraphs;
   const DType operand = tensors.empty() ? type.dtype : types[0].dtype;
   select_call(operator_entry(run), backend, operand, args, call.where).call(args);
+  if (const CheckResult check = check_result.load(std::memory_order_relaxed);
+      check != nullptr && backend == BackendKey::cpu) [[unlikely]]
+    check(op, inputs, output, call.where);
   return Tensor(make_leaf(type, out.release(), backend, Node::kTensor), keys);
 }
 

@@ -12,6 +12,7 @@
 #include "ir/fork.h"
 #include "runtime/environment.h"
 #include "runtime/evict_least_recently_used.h"
+#include "runtime/events.h"
 #include "runtime/stats.h"
 
 namespace fermata {
@@ -53,6 +54,13 @@ std::shared_ptr<const Executable> compile_cached(BackendKey key, const Kernel& k
   }
   if (before_compile != nullptr) before_compile(kernel);
   if (fails_here(FaultKind::compile)) throw_internal("a compile was made to fail");
+  const EventScope event([&] {
+    return keep_event_info({.kind = EventKind::code,
+                            .name = "machine code",
+                            .detail = std::string(device->name()) + " kernel of " +
+                                      std::to_string(kernel.accesses.size()) + " loads and stores, " +
+                                      std::to_string(kernel.program.size()) + " primitives"});
+  });
   auto executable = device->compile(kernel, listing);
   counters.kernels_compiled.fetch_add(1, std::memory_order_relaxed);
   std::lock_guard lock(c.mutex);

@@ -15,4 +15,7 @@ class CallProfile : public Timings {
   CallProfile* outer_;
 };
 
+/// While somebody profiles, calls are events, too (runtime/events.h). As often off as on.
+void watch_call_events(bool on);
+
 }  // namespace fermata

@@ -242,6 +242,7 @@ class Lowering {
     for (const Store& store : built.kernel.stores) step.stores.push_back(static_cast<std::uint16_t>(store.access));
     step.executable = executables_[index(group)], step.axes = built.axes;
     step.reduced = built.kernel.reduced, step.ns_per_point = built.ns_per_point;
+    step.operations_per_point = static_cast<double>(std::max<std::size_t>(built.kernel.program.size(), 1));
     for (std::size_t i = 0; i < built.sources.size(); ++i) {
       const KernelSource& s = built.sources[i];
       std::uint32_t slot;

@@ -22,6 +22,7 @@
 
 #include "dispatch/backend.h"
 #include "dispatch/dump.h"
+#include "dispatch/kernel_cache.h"
 #include "ir/error.h"
 #include "ir/fork.h"
 #include "ir/ops/reduce.h"
@@ -31,10 +32,12 @@
 #include "passes/fuse_epilogues.h"
 #include "passes/lower.h"
 #include "passes/materialize.h"
+#include "passes/plan_listing.h"
 #include "passes/plan_memory.h"
 #include "passes/select.h"
 #include "passes/simplify.h"
 #include "runtime/environment.h"
+#include "runtime/events.h"
 
 namespace fermata {
 namespace {
@@ -105,15 +108,19 @@ void one_group_each(Program& p) {
   }
 }
 
-void run_pass(const Pass& pass, Program& program, std::string* timings) {
+using Stages = std::vector<PlanListing::Stage>;
+
+void run_pass(const Pass& pass, Program& program, Stages* stages) {
   if (is_disabled(pass)) {
     if (pass.run == &fuse) one_group_each(program);
     return;
   }
+  const EventScope event([&] { return event_info(EventKind::pass, pass.name, {}); });
   const auto start = std::chrono::steady_clock::now();
   const bool changed = pass.run(program);
   const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  if (timings != nullptr) *timings += fmt::format("  {:<14} {:8.1f} us\n", pass.name, us);
+  if (stages != nullptr)
+    stages->push_back({std::string(pass.name), us, pass.on_graph && changed ? to_string(program.graph, true) : ""});
   if (pass.on_graph && verifying()) verify(program.graph);
   if (pass.on_graph && changed && is_dump_enabled("passes")) dump("passes", pass.name, to_string(program.graph, true));
 }
@@ -185,14 +192,14 @@ std::string describe_choices(const Program& p) {
   return text;
 }
 
-Program run_pipeline(Graph graph, BackendKey backend, std::string* timings, bool is_shipped = false) {
+Program run_pipeline(Graph graph, BackendKey backend, Stages* stages, bool is_shipped = false) {
   Program program;
   program.is_shipped = is_shipped;
   program.backend = backend, program.capabilities = capabilities_of(backend);
-  program.explains = timings != nullptr;
+  program.explains = stages != nullptr;
   program.graph = std::move(graph);
   if (is_dump_enabled("ir")) dump("ir", "recorded", to_string(program.graph, true));
-  for (const Pass& pass : kPipeline) run_pass(pass, program, timings);
+  for (const Pass& pass : kPipeline) run_pass(pass, program, stages);
   return program;
 }
 
@@ -212,9 +219,10 @@ std::unique_ptr<const Plan> compile_shipped_plan(Graph graph, BackendKey backend
 }
 
 std::string explain_plan(Graph graph, BackendKey backend) {
-  std::string text = "recorded\n" + to_string(graph, true), timings;
+  std::string text = "recorded\n" + to_string(graph, true);
+  Stages stages;
   const std::string before = to_string(graph);
-  const Program program = run_pipeline(std::move(graph), backend, &timings);
+  const Program program = run_pipeline(std::move(graph), backend, &stages);
   if (const std::string after = to_string(program.graph); after != before)
     text += "\nafter simplify and materialize\n" + to_string(program.graph, true);
   // All nodes of a plan are on one backend, so one line has the keys and the cell of each of them.
@@ -226,7 +234,65 @@ std::string explain_plan(Graph graph, BackendKey backend) {
     text += "\nnot fused\n";
     for (const std::string& note : program.notes) text += "  " + note + "\n";
   }
-  return text + "\npasses\n" + timings;
+  text += "\npasses\n";
+  for (const PlanListing::Stage& stage : stages) text += fmt::format("  {:<14} {:8.1f} us\n", stage.pass, stage.us);
+  return text;
+}
+
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+/// The line of a program that defines a value.
+std::string line_of_value(const std::vector<std::string>& lines, ValueId v) {
+  const std::string begin = fmt::format("%{} = ", v);
+  const auto found = std::ranges::find_if(lines, [&](const std::string& line) { return line.starts_with(begin); });
+  return found == lines.end() ? begin : *found;
+}
+
+PlanListing::Node list_node(const Program& p, ValueId v, const std::vector<std::string>& lines) {
+  constexpr std::string_view kForms[] = {"an input", "a view", "a kernel", "a call"};
+  const GraphNode& n = p.graph.nodes[v];
+  const Choice& choice = p.choices[v];
+  PlanListing::Node node{.id = v,
+                         .op = std::string(name(n.op)),
+                         .type = to_string(n.dtype, n.shape),
+                         .line = n.where.line() == 0 ? "" : short_location(n.where),
+                         .text = line_of_value(lines, v),
+                         .where = n.where};
+  for (const GraphOperand& o : n.operands)
+    if (!o.is_scalar()) node.operands.push_back(o.value);
+  node.form = kForms[static_cast<std::size_t>(choice.form)];
+  node.winner = choice.winner, node.candidates = choice.candidates, node.group = p.group_of[v];
+  return node;
+}
+
+}  // namespace
+
+PlanListing list_plan(Graph graph, BackendKey backend, std::size_t most_code) {
+  PlanListing listing;
+  listing.recorded = to_string(graph, true);
+  const Program program = run_pipeline(std::move(graph), backend, &listing.stages);
+  const std::vector<std::string> lines = lines_of(to_string(program.graph, true));
+  for (ValueId v = 0; v < program.graph.nodes.size(); ++v) listing.nodes.push_back(list_node(program, v, lines));
+  listing.steps = lines_of(describe(program)), listing.notes = program.notes;
+  for (std::size_t i = 0; i < program.kernels.size(); ++i) {
+    PlanListing::CompiledKernel kernel{.name = program.kernel_names[i]};
+    try {
+      if (i < most_code) compile_cached(backend, program.kernels[i], &kernel.code);
+    } catch (const Error&) {}  // the description is left
+    kernel.code.kernel = to_string(program.kernels[i]);
+    listing.kernels.push_back(std::move(kernel));
+  }
+  return listing;
 }
 
 std::size_t step_count(Graph graph, BackendKey backend) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "ir/fork.h"
+#include "runtime/events.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -74,6 +75,7 @@ class Background {
     return started_ = true;
   }
   void loop() {
+    event_thread_name = "background compiler";
     static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness));  // of a thread, on Linux
     for (std::unique_lock<std::mutex> lock(mutex_);;) {
       changed_.wait(lock, [this] { return ended_ || (!work_.empty() && forks_ == 0); });

@@ -2,13 +2,15 @@
 #include "runtime/bound_plan.h"
 
 #include <algorithm>
-#include <chrono>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "runtime/arena.h"
 #include "runtime/backend_memory.h"
 #include "runtime/bounds_check.h"
 #include "runtime/cancellation.h"
+#include "runtime/events.h"
 #include "runtime/step_profile.h"
 #include "runtime/steps/binding.h"
 
@@ -40,6 +42,7 @@ void BoundPlan::bind(const Plan& plan, std::span<const Node* const> records) {
     return;
   }
   plan_number_ = 0;  // until it is done
+  infos_.clear();
   last_.recorded.clear();
   geometry_.remember(records);
   bind_slots(plan, records);
@@ -107,6 +110,7 @@ void BoundPlan::run(const Plan& plan, std::span<const LeafBuffer> leaves, std::s
   RunRecorder* const recorder = has_one_part_ ? nullptr : run_recorder(plan.backend);
   if (recorder == nullptr) [[likely]]
     return run_steps(plan);
+  const EventScope event([&] { return event_info(EventKind::call, "recorded steps of a device", {}); });
   last_.recorded.run(*recorder, data, scalars_, [&] { run_steps(plan); });
 }
 
@@ -136,10 +140,9 @@ void BoundPlan::run_with_boxed(const Plan& plan) {
 
 void BoundPlan::run_steps(const Plan& plan) {
   Run run{plan, last_.data, last_.buffers, last_.owners, scalars_};
-  if (StepProfile* const profile = StepProfile::current()) [[unlikely]]
-    return run_timed(run, *profile);
-  if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]]
-    return run_watched(run, watch);
+  if (wants_events() || StepProfile::current() != nullptr || watch_step.load(std::memory_order_relaxed) != nullptr)
+      [[unlikely]]
+    return run_observed(run);
   if (wanted_stop != nullptr) [[unlikely]]
     return run_stoppable(run);
   for (BoundSteps::Entry& entry : steps_) {
@@ -159,36 +162,63 @@ void BoundPlan::run_stoppable(Run& run) {
   }
 }
 
-void BoundPlan::run_watched(Run& run, WatchStep watch) {
+/// For the dispatch trace, for StepProfile and for events. A step runs after its first part was told of.
+void BoundPlan::run_observed(Run& run) {
+  StepProfile* const profile = StepProfile::current();
+  const WatchStep watch = watch_step.load(std::memory_order_relaxed);
+  const bool has_events = wants_events();
+  if (has_events && infos_.empty()) describe_steps();
+  std::size_t number = 0;
+  std::int64_t begin = event_clock();  // a step begins when the one before ends: half as many looks at the clock
   for (BoundSteps::Entry& entry : steps_) {
+    const StoppableScope scope(overwrites_.empty() || entry.plan_step < overwrites_.front().step);
+    check_stop(stop_of_run);
     last_.reached = entry.plan_step + 1;
+    const auto run_step = [&](auto& step) {
+      const std::string what = profile != nullptr ? step.description() : std::string();
+      if (profile != nullptr || watch != nullptr) begin = event_clock();
+      step.run(run);
+      const std::int64_t end = event_clock();
+      if (has_events) add_event({begin, end, infos_[number], 0});
+      for (std::size_t call = 0; profile != nullptr && call < step.calls(); ++call)  // each took its part
+        profile->add(what, static_cast<double>(end - begin) / static_cast<double>(step.calls()));
+      begin = end;
+    };
     std::visit(
         [&](auto& step) {
-          bool has_run = false;  // it runs after its first part was told of
-          step.for_each_part([&](const StepPart& part, std::source_location where) {
-            watch(part.name, run.plan.backend, where);
-            if (!std::exchange(has_run, true)) step.run(run);
-          });
+          bool has_run = false;
+          if (watch != nullptr)
+            step.for_each_part([&](const StepPart& part, std::source_location where) {
+              watch(part.name, run.plan.backend, where);
+              if (!std::exchange(has_run, true)) run_step(step);
+            });
+          if (!has_run) run_step(step);
         },
         entry.step);
+    ++number;
   }
 }
 
-void BoundPlan::run_timed(Run& run, StepProfile& profile) {
-  using Clock = std::chrono::steady_clock;
-  for (BoundSteps::Entry& entry : steps_) {
-    last_.reached = entry.plan_step + 1;
+void BoundPlan::describe_steps() {
+  for (BoundSteps::Entry& entry : steps_)
     std::visit(
-        [&](auto& step) {
-          const std::string what = step.description();
-          const auto start = Clock::now();
-          step.run(run);
-          const double ns = std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-          for (std::size_t call = 0; call < step.calls(); ++call)  // each took its part
-            profile.add(what, ns / static_cast<double>(step.calls()));
+        [&]<class Step>(Step& step) {
+          const StepWork work = step.work();
+          EventInfo info{.kind = std::is_same_v<Step, BoundKernel> ? EventKind::kernel : EventKind::call,
+                         .name = {},
+                         .detail = step.description(),
+                         .bytes = work.bytes,
+                         .operations = work.operations,
+                         .dtype = work.dtype,
+                         .strided_bytes = work.strided_bytes,
+                         .plan = plan_number_};
+          step.for_each_part([&](const StepPart& part, std::source_location where) {
+            if (info.calls.empty()) info.name = part.name, info.where = where;
+            info.calls.push_back(where);
+          });
+          infos_.push_back(keep_event_info(std::move(info)));
         },
         entry.step);
-  }
 }
 
 }  // namespace fermata

@@ -21,6 +21,7 @@
 namespace fermata {
 
 class StepProfile;
+struct EventInfo;
 
 /// Told of every step that runs, while somebody watches: the dispatch trace. Null otherwise.
 using WatchStep = void (*)(std::string_view name, BackendKey backend, std::source_location where);
@@ -69,8 +70,8 @@ class BoundPlan {
   void run_with_boxed(const Plan& plan);
   void run_steps(const Plan& plan);
   void run_stoppable(Run& run);
-  void run_watched(Run& run, WatchStep watch);
-  void run_timed(Run& run, StepProfile& profile);
+  void run_observed(Run& run);
+  void describe_steps();
 
   std::uint64_t plan_number_ = 0;  // of the plan that this is bound to, and
   RecordGeometry geometry_;        // the sizes
@@ -82,7 +83,8 @@ class BoundPlan {
   std::vector<Overwrite> overwrites_;       // in order of steps
   std::vector<SharedPlace> shared_places_;  // those whose sizes are equal
   bool has_boxed_ = false, has_calls_ = false;
-  bool has_one_part_ = false;  // a kernel or call by itself: recording it saves nothing
+  bool has_one_part_ = false;            // a kernel or call by itself: recording it saves nothing
+  std::vector<const EventInfo*> infos_;  // one for each bound step; empty until somebody profiles
   LastRun last_;
 };
 

@@ -12,6 +12,7 @@
 #include "ir/fault_points.h"
 #include "ir/fork.h"
 #include "runtime/allocator.h"
+#include "runtime/events.h"
 #include "runtime/memory_accounts.h"
 
 namespace fermata {
@@ -92,7 +93,13 @@ std::size_t LargeBuffers::evict(std::size_t bytes) {
 
 std::size_t trim_large_buffers() { return large_buffers().trim(); }
 
-void* allocate_large(std::size_t& bytes) {
+namespace {
+void note(EventKind kind, std::string_view name, std::size_t bytes) {
+  const std::int64_t now = event_clock();
+  add_event({now, now, event_info(kind, name, {}), bytes, memory_in_use()});
+}
+
+void* take_large(std::size_t& bytes) {
   const std::size_t asked = bytes;
   if (fails_here(FaultKind::allocation)) throw_out_of_memory(asked);
   bytes = round_up_large(bytes);
@@ -109,7 +116,7 @@ void* allocate_large(std::size_t& bytes) {
   throw_out_of_memory(asked);
 }
 
-void release_large(void* data, std::size_t bytes) noexcept {
+void give_large(void* data, std::size_t bytes) noexcept {
   if constexpr (FERMATA_POOLED != 0) {
     if (large_buffers().give(data, bytes)) return;
     unmap_huge_pages(data, bytes);
@@ -117,6 +124,21 @@ void release_large(void* data, std::size_t bytes) noexcept {
     ::operator delete (data, std::align_val_t{kHugePage});
   }
   memory_accounts().discharge(bytes);
+}
+
+}  // namespace
+
+void* allocate_large(std::size_t& bytes) {
+  void* const data = take_large(bytes);
+  if (wants_events()) [[unlikely]]
+    note(EventKind::allocation, "allocate", bytes);
+  return data;
+}
+
+void release_large(void* data, std::size_t bytes) noexcept {
+  give_large(data, bytes);
+  if (wants_events()) [[unlikely]]
+    note(EventKind::release, "release", bytes);
 }
 
 }  // namespace fermata

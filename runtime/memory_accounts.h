@@ -1,7 +1,8 @@
 // What the allocator has taken from the system, what of it lies idle, what copies of operands take; the limits on
 // these.
 //
-// Private to the allocator (runtime/allocator.cpp, runtime/large_buffers.cpp) and runtime/prepacked_weights.cpp.
+// Private to the allocator (runtime/allocator.cpp, runtime/large_buffers.cpp), runtime/prepacked_weights.cpp and
+// runtime/events.cpp.
 #pragma once
 
 #include <atomic>

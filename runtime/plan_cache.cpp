@@ -12,6 +12,7 @@
 
 #include "runtime/environment.h"
 #include "runtime/evict_least_recently_used.h"
+#include "runtime/events.h"
 #include "runtime/stats.h"
 
 namespace fermata {
@@ -71,6 +72,8 @@ PlanEntryPtr PlanCache::find_shared(std::span<const std::uint32_t> key) {
                              key.size(), entry->key.size(), a == key.end() ? 0 : *a, b == entry->key.end() ? 0 : *b);
     if (plans_.size() > 64) break;  // a hint for people; not worth a scan of everything
   }
+  if (wants_events())
+    add_instant(keep_event_info({.kind = EventKind::plan_miss, .name = "new structure", .detail = last_miss_}));
   // A plan in use lives on in its user's pointer.
   while (plans_.size() >= limit_)
     evict_least_recently_used(plans_,

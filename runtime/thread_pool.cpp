@@ -18,6 +18,7 @@
 #include "ir/fork.h"
 #include "runtime/cancellation.h"
 #include "runtime/environment.h"
+#include "runtime/events.h"
 
 namespace fermata {
 namespace {
@@ -100,17 +101,23 @@ void ThreadPool::run_chunk(std::int64_t index) {
 
 void ThreadPool::help() {
   inside_loop = true;
+  const std::int64_t begin = wants_events() ? event_clock() : 0;
+  std::uint64_t chunks = 0;
   int left = remaining_.load(std::memory_order_relaxed);
   while (left > 0) {
     if (!remaining_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_relaxed))
       continue;
     run_chunk(chunks_ - left);
+    ++chunks;
     left = remaining_.load(std::memory_order_relaxed);
   }
   inside_loop = false;
+  if (begin != 0 && chunks != 0) [[unlikely]]
+    add_event({begin, event_clock(), event_info(EventKind::chunk, "part of a loop", {}), chunks});
 }
 
 void ThreadPool::work_loop() {
+  event_thread_name = "pool";
   auto idle_since = Clock::now();
   for (unsigned spins = 1; !stop_.load(std::memory_order_relaxed); ++spins) {
     if (remaining_.load(std::memory_order_relaxed) > 0) {

@@ -16,7 +16,7 @@ CLASSES = {
     10: {"ShapeError"}, 11: {"DTypeError"}, 12: {"IndexError"}, 13: {"ValueError"}, 14: {"DeviceError", "ValueError"},
     15: {"ParseError", "ValueError", "UnsupportedError"}, 16: {"FileError"}, 17: {"UserError", "GradientError", "ShapeError", "ValueError"},
     20: {"UnsupportedError"}, 21: {"UnsupportedError"},
-    23: {"UnsupportedError", "FileError", "ValueError"}, 27: {"UnsupportedError"}, 30: {"OutOfMemoryError"},
+    23: {"UnsupportedError", "FileError", "ValueError"}, 24: {"ValueError"}, 27: {"UnsupportedError"}, 30: {"OutOfMemoryError"},
     90: {"InternalError"}, 91: {"InternalError"},
 }
 THROWN = re.compile(r"\b(?:throw\s+|fail<)(?:\w+::)?(\w*Error)\b\s*(?:>\s*)?\(\s*(\d{4})\b")

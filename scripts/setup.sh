@@ -9,7 +9,7 @@ required=(g++ cmake ninja-build python3 libfmt-dev libcli11-dev nlohmann-json3-d
           libgmock-dev libbenchmark-dev)
 # The engine builds without these; CMake reports which parts are missing.
 optional=(ccache clang-format llvm-19-dev libdnnl-dev libxsmm-dev libopenblas-serial-dev liblapacke-dev libkissfft-dev libdlpack-dev
-          libzip-dev libonnx-dev libprotobuf-dev)
+          libzip-dev libonnx-dev libprotobuf-dev node-dagre-layout)
 
 check=
 for argument in "$@"; do

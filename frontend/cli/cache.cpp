@@ -8,6 +8,7 @@
 
 #include "frontend/cli/commands.h"
 #include "frontend/cli/program_file.h"
+#include "frontend/cli/progress.h"
 #include "passes/pipeline.h"
 #include "runtime/disk_cache.h"
 
@@ -57,7 +58,10 @@ void clear() {
 /// Compiles programs as a first sync would; kernels that are there already are left as they are.
 void warm(const std::vector<std::string>& files) {
   if (!has_folder()) return;
-  for (const std::string& file : files) {
+  Progress progress("warming the cache", files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string& file = files[i];
+    progress.step(i, file);
     const std::uint64_t before = DiskCache::instance().counts().stores;
     const std::size_t steps = step_count(read_program(file), BackendKey::cpu);
     fmt::print("{}: steps {}, new kernels {}\n", file, steps, DiskCache::instance().counts().stores - before);

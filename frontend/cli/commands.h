@@ -14,6 +14,7 @@ void add_explain(CLI::App& app);
 void add_onnx(CLI::App& app);
 void add_ops(CLI::App& app);
 void add_opt(CLI::App& app);
+void add_report(CLI::App& app);
 void add_run(CLI::App& app);
 
 /// What `fermata ops --coverage` prints.

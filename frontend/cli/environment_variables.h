@@ -36,7 +36,11 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_DISABLE_PASSES", "a,b", "none", "optional passes to leave out"},
     {"FERMATA_VERIFY", "0|1", "1 in debug builds", "graphs are verified after every pass"},
     {"FERMATA_CHECK_BOUNDS", "0|1", "0", "compiled CPU kernels check every load and store; for tests"},
+    {"FERMATA_PROFILE", "FILE", "none", "a trace of the process, or a report if the name ends in .html"},
     {"FERMATA_CODE_SYMBOLS", "perf,jitdump", "none", "names of compiled kernels, in files that perf reads"},
+    {"FERMATA_CHECK_NAN", "0|1", "0", "an error at the first call that makes a NaN or an infinity"},
+    {"FERMATA_CHECK_MODES", "0|1", "0", "every sync is compared with eager mode"},
+    {"FERMATA_WARN", "0|1", "0", "a warning, once a line, for syncs in loops and structures that never recur"},
     {"FERMATA_CHECK_REPLAY", "0|1", "0", "compiled functions are recorded at every call and compared"},
 });
 

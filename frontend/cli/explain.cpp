@@ -9,22 +9,56 @@
 #include "frontend/cli/commands.h"
 #include "frontend/cli/model_file.h"
 #include "frontend/cli/program_file.h"
+#include "frontend/engine/graph_runner.h"
+#include "frontend/tools/io/file.h"
+#include "frontend/tools/profile/report_page.h"
 #include "passes/pipeline.h"
 
 namespace fermata::cli {
+namespace {
+
+struct Options {
+  std::string file, page;
+  std::vector<std::string> inputs, sizes;
+  std::uint64_t seed = 0;
+};
+
+/// The page has what both modes cost, too: the program runs on inputs from files, or on made-up ones.
+void write_page(const Options& options) {
+  ReportContents contents{.title = "Fermata report: " + options.file};
+  const Graph graph = read_program(options.file);
+  contents.programs.push_back({0, graph, BackendKey::cpu});
+  const std::vector<Tensor> inputs = make_inputs(graph, input_files(options.file, options.inputs), options.seed);
+  contents.modes = to_string(compare_modes([&] { return run_graph(graph, inputs); }));
+  write_file("explain", options.page, {report_page(contents)}, {});
+  fmt::print("{}\n", options.page);
+}
+
+void explain_model(const Options& options) {
+  const onnx::Model model = onnx::load(options.file, {});
+  std::vector<Tensor> outputs;
+  for (auto& [name, y] : model(make_inputs(model, {}, options.sizes, options.seed))) outputs.push_back(y);
+  if (options.page.empty()) return fmt::print("{}", explain(outputs, {}));
+  ReportContents contents{.title = "Fermata report: " + options.file};
+  contents.programs.push_back({0, parse_graph(dump_ir(outputs, {})), BackendKey::cpu});
+  write_file("explain", options.page, {report_page(contents)}, {});
+  fmt::print("{}\n", options.page);
+}
+
+}  // namespace
 
 void add_explain(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "Show what the compiler makes of a program, and why");
-  const auto file = std::make_shared<std::string>();
-  const auto sizes = std::make_shared<std::vector<std::string>>();
-  command->add_option("file", *file, "Program, as dump_ir() writes it, or a model in an ONNX file")->required();
-  command->add_option("--size", *sizes, "Of a model, NAME=N: a size that has a name; 1 where none is given");
-  command->callback([file, sizes] {
-    if (!is_model(*file)) return fmt::print("{}", explain_plan(read_program(*file), BackendKey::cpu));
-    const onnx::Model model = onnx::load(*file, {});
-    std::vector<Tensor> outputs;
-    for (auto& [name, y] : model(make_inputs(model, {}, *sizes, 0))) outputs.push_back(y);
-    fmt::print("{}", explain(outputs, {}));
+  const auto options = std::make_shared<Options>();
+  command->add_option("file", options->file, "Program, as dump_ir() writes it, or a model in an ONNX file")->required();
+  command->add_option("--html", options->page, "Write a page instead, with graphs, code and the times of both modes");
+  command->add_option("--input", options->inputs, "%N=FILE: the input %N of the times, from a .npy or .csv file");
+  command->add_option("--size", options->sizes, "Of a model, NAME=N: a size that has a name; 1 where none is given");
+  command->add_option("--seed", options->seed, "Of the inputs that are made up")->capture_default_str();
+  command->callback([options] {
+    if (is_model(options->file)) return explain_model(*options);
+    if (!options->page.empty()) return write_page(*options);
+    fmt::print("{}", explain_plan(read_program(options->file), BackendKey::cpu));
   });
 }
 

@@ -23,6 +23,7 @@ int run(int argc, char** argv) {
   fermata::cli::add_opt(app);
   fermata::cli::add_run(app);
   fermata::cli::add_bench(app);
+  fermata::cli::add_report(app);
   fermata::cli::add_ops(app);
   fermata::cli::add_onnx(app);
   fermata::cli::add_cache(app);

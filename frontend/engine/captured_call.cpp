@@ -12,6 +12,7 @@
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "ir/error.h"
 #include "runtime/effects.h"
+#include "runtime/events.h"
 
 namespace fermata {
 namespace {
@@ -190,6 +191,9 @@ void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, Compil
     Replayer& r;
     ~Clear() { r.clear(), r.outputs.clear(), r.results.clear(), r.held.clear(); }
   } const clear{r};
+  EventScope event([&] { return event_info(EventKind::replay, "compiled function", where); });
+  if (event.is_wanted()) [[unlikely]]
+    event.plan = captured_.has_plan() ? captured_.plan_number() : 0, event.memory = memory_in_use();
   ReplayDraws draws(draws_);  // also where nothing needs the numbers
   captured_.set_draws(r, draws.key(), draws.first());
   if (captured_.has_plan()) run(r, arguments, where);

@@ -44,6 +44,7 @@ class CapturedProgram {
   const Program& program() const { return program_; }
   bool has_plan() const { return plan_ != nullptr; }
   BackendKey backend() const { return plan_->backend; }
+  std::uint64_t plan_number() const { return plan_->number; }
   /// What the plan reads: numbers among the leaves of the program.
   std::span<const std::uint32_t> leaves() const { return leaves_; }
   /// The node of number `i` of them.

@@ -14,6 +14,7 @@
 #include "fermata/modes.h"
 #include "frontend/engine/captured_call.h"
 #include "frontend/engine/spin_lock.h"
+#include "frontend/engine/value_checks.h"
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/trace/tracer.h"
 #include "frontend/transforms/vmap/batched.h"
@@ -149,6 +150,8 @@ void CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint6
     deliver(results.tensors, results.form.get());
   };
   for (const Tensor& t : args) require_defined("compile", t, where);
+  if (value_checks() != 0) [[unlikely]]
+    return run_body();
   if (mode() == Mode::eager || in_capture_scope() || tracing()) return run_body();  // it is part of another one
   // A wrapper tensor has no buffer to bind: the function is run, and what it does to the parts is recorded.
   if (std::ranges::any_of(args, [](const Tensor& t) { return t.impl()->payload != nullptr; })) return run_body();

@@ -1,6 +1,8 @@
 // See compile_policy.h.
 #include "frontend/engine/compile_policy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -13,6 +15,7 @@
 #include "passes/pipeline.h"
 #include "runtime/background.h"
 #include "runtime/environment.h"
+#include "runtime/events.h"
 #include "runtime/stats.h"
 
 namespace fermata {
@@ -56,9 +59,13 @@ std::size_t magnitude(const Walk& walk) {
       static_cast<std::size_t>(std::bit_width(elements(0) + elements(walk.outputs.back()))) / 2, 15);
 }
 
-const Plan* compile(PlanEntry& entry, Graph graph, BackendKey backend) {
+const Plan* compile(PlanEntry& entry, Graph graph, BackendKey backend, std::string_view when) {
   std::lock_guard lock(entry.compiling);
   if (const Plan* done = entry.plan.load(std::memory_order_acquire)) return done;
+  const EventScope event([&] {
+    return keep_event_info(
+        {.kind = EventKind::compile, .name = "plan", .detail = fmt::format("{} nodes, {}", graph.nodes.size(), when)});
+  });
   const auto start = std::chrono::steady_clock::now();
   entry.owned = compile_plan(std::move(graph), entry.key, backend);
   entry.plan.store(entry.owned.get(), std::memory_order_release);
@@ -73,7 +80,7 @@ void compile_in_background(const PlanEntryPtr& entry, const Walk& walk) {
   if (entry->is_being_compiled.exchange(true)) return;
   run_beside([entry, graph = import_graph(walk), backend = walk.backend] {
     try {
-      compile(*entry, graph, backend);
+      compile(*entry, graph, backend, "in the background");
     } catch (const std::exception&) { counters.compile_failures.fetch_add(1, std::memory_order_relaxed); }
   });
 }
@@ -156,7 +163,7 @@ void PlanRun::note_time() const {
 
 const Plan* compile_entry(PlanEntry& entry, const Walk& walk) {
   if (const Plan* done = entry.plan.load(std::memory_order_acquire)) return done;
-  return compile(entry, import_graph(walk), walk.backend);
+  return compile(entry, import_graph(walk), walk.backend, "waited for");
 }
 
 }  // namespace fermata

@@ -56,6 +56,9 @@ struct Startup {
     context_hooks.leave_region = &leave_autocast_region;
     tensor_hooks.view_value = &derive_view;
     select_call_step = &select_step;
+    check_values_from_environment();
+    warn_from_environment();
+    profile_process();
   }
 } startup;
 

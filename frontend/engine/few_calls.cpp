@@ -104,6 +104,7 @@ void FewCalls::run_loop(Call& call) const {
   }
   if (const WatchStep watch = watch_step.load(std::memory_order_relaxed)) [[unlikely]]
     watch(name(n.op), n.backend, n.where);
+  const EventScope event([&] { return event_of_call(n, n.op); });
   call.result.reset(Storage::allocate(static_cast<std::size_t>(call.elements) * byte_size(n.dtype)));
   call.loop(call.result->data, data, is_splat, call.elements);
 }

@@ -10,6 +10,7 @@
 #include "dispatch/kernel_table.h"
 #include "ir/error.h"
 #include "ir/op_traits.h"
+#include "ir/operation_count.h"
 #include "ir/view.h"
 #include "runtime/bound_plan.h"
 #include "runtime/cancellation.h"
@@ -38,8 +39,8 @@ std::span<const std::int64_t> attributes_of_extra(const Node& n) {
 
 class Interpreter {
  public:
-  Interpreter(const Walk& walk, std::span<StoragePtr> outputs)
-      : walk_(walk), outputs_(outputs), values_(std::exchange(spare_values(), {})) {
+  Interpreter(const Walk& walk, std::span<StoragePtr> outputs, const ObserveCall* observe = nullptr)
+      : walk_(walk), outputs_(outputs), observe_(observe), values_(std::exchange(spare_values(), {})) {
     values_.resize(walk.order.size());
   }
   ~Interpreter() {
@@ -65,6 +66,8 @@ class Interpreter {
         continue;
       }
       run_node(i, wanted);
+      if (observe_ != nullptr && !is_view(entry.node->op)) [[unlikely]]
+        show_call(i);
       if (wanted) {
         v.storage->retain();
         outputs_[next_output++].reset(v.storage.get());
@@ -90,6 +93,28 @@ class Interpreter {
             n.sizes().data(),
             strides.data(),
             v.storage.get()};
+  }
+
+  void show_call(std::uint32_t i) const {
+    const Node& n = *walk_.order[i].node;
+    const std::span<const std::uint32_t> in = operands(i);
+    const std::span<const std::uint64_t> scalars = n.extra != nullptr && !n.extra->scalars.empty()
+                                                       ? std::span<const std::uint64_t>(n.extra->scalars)
+                                                       : std::span<const std::uint64_t>(&n.scalar, 1);
+    std::vector<Shape> strides(in.size() + 1);
+    std::vector<TensorView> views;
+    std::size_t scalar = 0;
+    const auto add_scalar = [&] {
+      if (scalar < scalars.size())
+        views.push_back({const_cast<std::uint64_t*>(&scalars[scalar++]), scalar_dtype(n.dtype), 0, nullptr, nullptr});
+    };
+    for (std::size_t k = 0; k < in.size(); ++k)
+      if (in[k] == Walk::kScalarOperand)
+        add_scalar();
+      else
+        views.push_back(view(in[k], strides[k]));
+    if (in.empty()) add_scalar();
+    (*observe_)(n, views, view(i, strides.back()));
   }
 
   void run_node(std::uint32_t i, bool wanted) {
@@ -154,6 +179,7 @@ class Interpreter {
     const InnerLoop loop = inner_loop(n.op, n.backend, operand, elements);
     if (loop == nullptr || (has_scalar && compute_dtype(operand) != operand)) return false;
     show(n.op, n);
+    const EventScope event([&] { return event_of_call(n, n.op); });
     values_[i].storage.reset(Storage::allocate(static_cast<std::size_t>(elements) * byte_size(n.dtype)));
     loop(values_[i].storage->data, data, splat, elements);
     return true;
@@ -191,6 +217,7 @@ class Interpreter {
 
   const Walk& walk_;
   std::span<StoragePtr> outputs_;
+  const ObserveCall* observe_;
   std::vector<Value> values_;
 };
 
@@ -227,10 +254,28 @@ void call_node(const Node& n, Op op, DType operand, std::span<const TensorView> 
   if (gives) args.result = &result;
   if (n.extra != nullptr) args.context = n.extra->context, args.subgraphs = n.extra->subgraphs.get();
   show(op, n);
+  const EventScope event([&] { return event_of_call(n, op); });
   select_call(operator_entry(op), n.backend, operand, args, n.where).call(args);
 }
 
 void interpret(const Walk& walk, std::span<StoragePtr> outputs) { Interpreter(walk, outputs).run(); }
+void interpret(const Walk& walk, std::span<StoragePtr> outputs, const ObserveCall& observe) {
+  Interpreter(walk, outputs, observe != nullptr ? &observe : nullptr).run();
+}
+
+const EventInfo* event_of_call(const Node& n, Op op) {
+  constexpr std::size_t kMost = 8;
+  std::array<std::span<const std::int64_t>, kMost> sizes;
+  std::size_t count = 0;
+  const auto bytes_of = [](const Node& x) {
+    return static_cast<double>(element_count(x.sizes())) * static_cast<double>(byte_size(x.dtype));
+  };
+  double bytes = bytes_of(n);
+  for (std::size_t k = 0; k < n.operand_count() && count < kMost; ++k)
+    if (const Node* const in = n.operand(k)) sizes[count++] = in->sizes(), bytes += bytes_of(*in);
+  return event_info(EventKind::call, name(op), n.where, bytes,
+                    operation_count(op, std::span(sizes).first(count), n.sizes()));
+}
 
 double interpretation_cost(const Walk& walk) {
   constexpr double kNsPerCall = 100, kNsPerElement = 0.7;

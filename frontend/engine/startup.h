@@ -17,6 +17,12 @@ void register_special_functions();
 void register_recurrences();
 /// The operators behind linalg::eig(), eigvals() and lu_factor().
 void register_general_factors();
+/// FERMATA_WARN.
+void warn_from_environment();
+/// FERMATA_CHECK_NAN, FERMATA_CHECK_MODES.
+void check_values_from_environment();
+/// FERMATA_PROFILE: collects events until the process ends.
+void profile_process();
 /// The kernels of the composite ops, for every backend.
 void register_composites();
 

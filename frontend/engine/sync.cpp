@@ -15,7 +15,11 @@
 #include "frontend/engine/claims.h"
 #include "frontend/engine/compile_policy.h"
 #include "frontend/engine/few_calls.h"
+#include "frontend/engine/habit_warnings.h"
 #include "frontend/engine/interpreter.h"
+#include "frontend/engine/pending_bound.h"
+#include "frontend/engine/profiled_plans.h"
+#include "frontend/engine/value_checks.h"
 #include "ir/custom_op.h"
 #include "ir/error.h"
 #include "ir/fork.h"
@@ -24,6 +28,7 @@
 #include "runtime/bound_plan.h"
 #include "runtime/cancellation.h"
 #include "runtime/effects.h"
+#include "runtime/events.h"
 #include "runtime/plan_cache.h"
 #include "runtime/stats.h"
 #include "runtime/tensor.h"
@@ -31,6 +36,11 @@
 
 namespace fermata {
 namespace {
+
+/// The plan that the innermost sync of this thread has run, while somebody profiles.
+constinit thread_local std::uint64_t plan_of_sync = 0;
+/// Nodes that this thread had recorded at its last sync.
+constinit thread_local std::uint64_t recorded_before = 0;
 
 /// What a thread keeps from sync to sync. `epoch_` is odd while the thread may be reading nodes of other threads; the
 /// inputs of a published node are cut off only when every thread that was inside a sync at that moment has left it.
@@ -202,7 +212,8 @@ void Player::play(std::span<Node* const> roots, const char* reason) {
     collect(false);
   published_.clear();
   const Inside inside(*this);
-  if (may_play_calls() && few_.list(roots)) {
+  const std::uint8_t checks = value_checks();
+  if (checks == 0 && may_play_calls() && few_.list(roots)) {
     Claims claims;
     if (claim_few_calls(claims)) return make_few_calls(reason);
     few_.clear();  // another thread has made them, or some of them
@@ -270,9 +281,16 @@ void Player::compute(std::span<Node* const> roots, Claims& claims) {
     if (walk_.outputs.empty()) return;  // another thread has computed all of it
     is_claimed = claim(claims);
   }
-  const PlanEntryPtr entry = PlanCache::instance().find(roots.back()->hash, walk_.key);
-  PlanRun run(entry, walk_);
   results_.resize(walk_.outputs.size());
+  const std::uint8_t checks = value_checks();
+  if ((checks & kCheckNan) != 0 && can_check(walk_, kCheckNan)) [[unlikely]]
+    return interpret_looking_for_nan(walk_, results_);
+  const PlanEntryPtr entry = PlanCache::instance().find(roots.back()->hash, walk_.key);
+  if ((checks & kCheckModes) != 0 && can_check(walk_, kCheckModes)) [[unlikely]] {
+    run_plan(*compile_entry(*entry, walk_));
+    return compare_with_calls(walk_, results_);
+  }
+  PlanRun run(entry, walk_);
   if (run.plan() != nullptr) {
     run_plan(*run.plan());
   } else {
@@ -298,12 +316,16 @@ BoundPlan& Player::bound_for(const Plan& plan) {
 void Player::run_plan(const Plan& plan) {
   records_.clear(), leaves_.clear(), buffers_.clear(), staged_.clear();
   for (const Walk::Entry& e : walk_.order) records_.push_back(e.node);
+  if (wants_events()) [[unlikely]]
+    plan_of_sync = plan.number, note_profiled_plan(plan.number, walk_);
   BoundPlan& bound = bound_for(plan);
   bound.bind(plan, records_);
   for (const std::uint32_t record : plan.leaf_records)
     leaves_.push_back(leaf_buffer(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
   takeovers_.clear();
+  const bool may_overwrite = value_checks() == 0;  // the calls are to run on the same leaves
   for (const Overwrite& o : bound.overwrites()) {
+    if (!may_overwrite) break;
     const Walk::Entry& leaf = walk_.order[plan.leaf_records[o.leaf]];
     const auto is_taken = [&](const Takeover& c) { return c.output == o.output || c.leaf == leaf.node; };
     if (is_mine(leaf) && std::ranges::none_of(takeovers_, is_taken))
@@ -496,14 +518,7 @@ void play_with_effects(Node* effect, std::span<Node* const> roots, const char* r
   }
 }
 
-void materialize(Node* node, const char* reason, std::source_location where) {
-  Node* const roots[] = {node};
-  sync_nodes(roots, reason, where);
-}
-
-}  // namespace
-
-void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_location where) {
+void play_now(std::span<Node* const> roots, const char* reason, std::source_location where) {
   if (in_capture_scope()) [[unlikely]]
     throw UserError(
         1701, format_error(1701, "UserError", "a value is read inside a function that is being compiled", {}, where,
@@ -513,6 +528,37 @@ void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_lo
   if (last_effect != nullptr) [[unlikely]]
     if (Node* const effect = pending_effect(); effect != nullptr) return play_with_effects(effect, roots, reason);
   play_roots(roots, reason);
+}
+
+void play_as_event(EventScope& event, std::span<Node* const> roots, const char* reason, std::source_location where) {
+  event.value = recorded_nodes - std::exchange(recorded_before, recorded_nodes);
+  const std::uint64_t outer = std::exchange(plan_of_sync, 0);
+  play_now(roots, reason, where);
+  event.plan = std::exchange(plan_of_sync, outer), event.memory = memory_in_use();
+}
+
+void play_noting_habits(std::span<Node* const> roots, const char* reason, std::source_location where,
+                        std::uint64_t recorded) {
+  const std::uint64_t misses = counters.plan_misses.load(std::memory_order_relaxed);
+  play_now(roots, reason, where);
+  note_habit(where, recorded, counters.plan_misses.load(std::memory_order_relaxed) - misses);
+}
+
+void materialize(Node* node, const char* reason, std::source_location where) {
+  Node* const roots[] = {node};
+  sync_nodes(roots, reason, where);
+}
+
+}  // namespace
+
+void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_location where) {
+  EventScope event([&] { return event_info(EventKind::sync, reason, where); });
+  if (event.is_wanted()) [[unlikely]]
+    return play_as_event(event, roots, reason, where);
+  const std::uint64_t recorded = recorded_nodes - std::exchange(recorded_before, recorded_nodes);
+  if (habit_warnings.load(std::memory_order_relaxed)) [[unlikely]]
+    return play_noting_habits(roots, reason, where, recorded);
+  play_now(roots, reason, where);
 }
 
 void install_sync() {

@@ -29,6 +29,12 @@ void CallBatchStep::bind(const Binding& binding, BoundSteps& bound) const {
 
 void BoundCallBatch::take(std::vector<BoundCall> calls) { calls_ = std::move(calls); }
 
+StepWork BoundCallBatch::work() const {
+  StepWork all = calls_.front().work();
+  all.bytes *= static_cast<double>(calls_.size()), all.operations *= static_cast<double>(calls_.size());
+  return all;
+}
+
 void BoundCallBatch::run(Run& run) {
   // The kernel is chosen for one call: several give the bits that each gives by itself.
   CallArgs all = calls_.front().arguments(run);

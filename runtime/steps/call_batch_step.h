@@ -27,6 +27,7 @@ class BoundCallBatch {
   void run(Run& run);
   std::size_t calls() const { return calls_.size(); }
   std::string description() const { return calls_.front().description(); }
+  StepWork work() const;
   template <class F> void for_each_part(F&& f) const {
     for (const BoundCall& call : calls_) call.for_each_part(f);
   }

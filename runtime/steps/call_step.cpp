@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "ir/operation_count.h"
 #include "runtime/device_run.h"
 #include "runtime/steps/binding.h"
 #include "runtime/steps/bound_steps.h"
@@ -78,6 +79,23 @@ void BoundCall::run(Run& run, Epilogue* epilogue) {
 bool BoundCall::has_sizes_of(const BoundCall& other) const {
   const auto same = [](const BoundOperand& a, const BoundOperand& b) { return a.has_layout_of(b); };
   return std::ranges::equal(operands_, other.operands_, same) && attributes_ == other.attributes_;
+}
+
+StepWork BoundCall::work() const {
+  StepWork work{.dtype = step_->operand_dtype};
+  std::vector<std::span<const std::int64_t>> sizes;
+  for (const BoundOperand& o : operands_) {
+    if (o.is_scalar) continue;
+    auto bytes = static_cast<double>(byte_size(o.dtype));
+    for (std::size_t d = 0; d < o.sizes.rank(); ++d)
+      if (o.strides[d] != 0) bytes *= static_cast<double>(o.sizes[d]);
+    work.bytes += bytes;
+    sizes.emplace_back(o.sizes);
+  }
+  const auto result = sizes.back();
+  sizes.pop_back();
+  work.operations = operation_count(step_->op, sizes, result);
+  return work;
 }
 
 std::string BoundCall::description() const {

@@ -13,6 +13,7 @@
 #include "ir/shape.h"
 #include "runtime/node.h"
 #include "runtime/steps/source.h"
+#include "runtime/steps/step_work.h"
 #include "runtime/tensor_view.h"
 
 namespace fermata {
@@ -87,6 +88,7 @@ class BoundCall {
   /// Whether another call of the same op has the same sizes, strides and attributes.
   bool has_sizes_of(const BoundCall& other) const;
   std::string description() const;
+  StepWork work() const;
   static constexpr std::size_t calls() { return 1; }
   template <class F> void for_each_part(F&& f) const { f(*step_, where_); }
 

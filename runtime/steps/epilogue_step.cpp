@@ -114,6 +114,13 @@ void BoundEpilogue::run(Run& run) {
   if (!epilogue.is_done && !tiles.is_done()) kernel.run(run);
 }
 
+StepWork BoundEpilogue::work() const {
+  StepWork all = call.work();
+  const StepWork after = kernel.work(call.step().output.slot);
+  all.bytes += after.bytes, all.operations += after.operations;
+  return all;
+}
+
 std::string BoundEpilogue::description() const {
   return call.description() + " with " + kernel.step().name + " on its tiles";
 }

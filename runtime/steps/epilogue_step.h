@@ -24,6 +24,7 @@ class BoundEpilogue {
   void locate(std::span<const Node* const> records) { call.locate(records); }
   void run(Run& run);
   std::string description() const;
+  StepWork work() const;
   static constexpr std::size_t calls() { return 1; }
   template <class F> void for_each_part(F&& f) const { call.for_each_part(f), kernel.for_each_part(f); }
 

@@ -1,6 +1,7 @@
 // See kernel_step.h.
 #include "runtime/steps/kernel_step.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "runtime/bounds_check.h"
@@ -155,6 +156,25 @@ void BoundKernel::run_in_blocks(KernelLaunch launch) const {
     launch.column_begin = 0, launch.column_end = blocks;
     executable.finish(launch);
   }
+}
+
+StepWork BoundKernel::work(std::uint32_t except) const {
+  StepWork work;
+  double points = 1;
+  for (const std::int64_t size : sizes_) points *= static_cast<double>(size);
+  work.operations = points * step_->operations_per_point;
+  for (std::size_t access = 0; access < addresses_.size(); ++access) {
+    if (addresses_[access].slot == except) continue;
+    auto bytes = static_cast<double>(step_->element_bytes[access]);
+    for (std::size_t d = 0; d < sizes_.size(); ++d)
+      if (strides_[access * sizes_.size() + d] != 0) bytes *= static_cast<double>(sizes_[d]);
+    work.bytes += bytes;
+    const std::int64_t* const strides = &strides_[access * sizes_.size()];
+    const std::int64_t inner = strides[sizes_.size() - 1];
+    const bool lies_across = std::any_of(strides, strides + sizes_.size() - 1, [](std::int64_t s) { return s == 1; });
+    if (inner != 0 && inner != 1 && lies_across) work.strided_bytes += bytes;
+  }
+  return work;
 }
 
 std::string BoundKernel::description() const { return step_->name + " " + to_string(sizes()); }

@@ -11,6 +11,7 @@
 #include "runtime/executable.h"
 #include "runtime/node.h"
 #include "runtime/steps/source.h"
+#include "runtime/steps/step_work.h"
 
 namespace fermata {
 
@@ -32,6 +33,7 @@ struct KernelStep : StepPart {
   std::vector<std::uint16_t> stores;  // the sources that are written
   std::uint16_t reduced = 0;          // of the kernel's axes
   double ns_per_point = 0.3;
+  double operations_per_point = 1;
   std::uint32_t number = 0;  // of its description, for whoever made the plan
 
   void bind(const Binding& binding, BoundSteps& bound) const;
@@ -56,6 +58,9 @@ class BoundKernel {
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }
   std::string description() const;
+  /// `except`: a slot whose elements are in a cache, and count for nothing.
+  StepWork work(std::uint32_t except = kNoSlot) const;
+  static constexpr std::uint32_t kNoSlot = ~0u;
   static constexpr std::size_t calls() { return 1; }
   template <class F> void for_each_part(F&& f) const { f(*step_, step_->where); }
 

@@ -188,6 +188,13 @@ void BoundProductChain::run_by_rows(Run& run) {
   });
 }
 
+StepWork BoundProductChain::work() const {
+  StepWork all = first_.work();
+  const StepWork between = between_.work(first_.step().output.slot), last = second_.work();
+  all.bytes += between.bytes + last.bytes, all.operations += between.operations + last.operations;
+  return all;
+}
+
 std::string BoundProductChain::description() const {
   return first_.description() + " with " + between_.step().name + " and " + second_.description() +
          " on blocks of its rows";

@@ -36,6 +36,7 @@ class BoundProductChain {
   void locate(std::span<const Node* const> records) { first_.locate(records), second_.locate(records); }
   void run(Run& run) { in_one_launch_ ? run_in_one_launch(run) : run_by_rows(run); }
   std::string description() const;
+  StepWork work() const;
   static constexpr std::size_t calls() { return 1; }
   template <class F> void for_each_part(F&& f) const {
     first_.for_each_part(f), between_.for_each_part(f), second_.for_each_part(f);

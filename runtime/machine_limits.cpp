@@ -1,9 +1,13 @@
 // See machine_limits.h. Functions are compiled for an instruction set each and picked by what the processor has.
-#include "bench/machine_limits.h"
+#include "runtime/machine_limits.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/allocator.h"
 #include "runtime/thread_pool.h"
 
 #if defined(__x86_64__)
@@ -13,7 +17,7 @@
 #include <unistd.h>
 #endif
 
-namespace bench {
+namespace fermata::machine {
 namespace {
 
 void copy_memcpy(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
@@ -186,15 +190,13 @@ const std::vector<Copy>& copies() {
   return all;
 }
 
-void copy_on_threads(const Copy& copy, void* to, const void* from, std::size_t bytes, int threads) {
+void copy_on_threads(const Copy& copy, void* to, const void* from, std::size_t bytes) {
   constexpr std::size_t kPage = 4096;
-  fermata::set_thread_count(threads);
   const double ns_per_page = 400;
-  fermata::parallel_for(
-      0, static_cast<std::int64_t>(bytes / kPage), ns_per_page, [&](std::int64_t begin, std::int64_t end) {
-        const auto skip = static_cast<std::size_t>(begin) * kPage, part = static_cast<std::size_t>(end - begin) * kPage;
-        copy.run(static_cast<std::byte*>(to) + skip, static_cast<const std::byte*>(from) + skip, part);
-      });
+  parallel_for(0, static_cast<std::int64_t>(bytes / kPage), ns_per_page, [&](std::int64_t begin, std::int64_t end) {
+    const auto skip = static_cast<std::size_t>(begin) * kPage, part = static_cast<std::size_t>(end - begin) * kPage;
+    copy.run(static_cast<std::byte*>(to) + skip, static_cast<const std::byte*>(from) + skip, part);
+  });
 }
 
 const std::vector<Peak>& peaks() {
@@ -215,4 +217,74 @@ const std::vector<Peak>& peaks() {
   return all;
 }
 
-}  // namespace bench
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// The shortest of some runs: other load on the machine only ever adds.
+template <class Run> double shortest(Run&& run) {
+  double best = 1e9;
+  const auto begin = Clock::now();
+  for (int i = 0; i < 3 || (seconds_since(begin) < 4e-3 && i < 1000); ++i) {
+    const auto start = Clock::now();
+    run();
+    best = std::min(best, seconds_since(start));
+  }
+  return best;
+}
+
+double copy_rate(std::size_t bytes, std::byte* to, std::byte* from) {
+  double best = 1e9;
+  for (const Copy& copy : copies()) best = std::min(best, shortest([&] { copy_on_threads(copy, to, from, bytes); }));
+  return 2 * static_cast<double>(bytes) / std::max(best, 1e-9);
+}
+
+Limits measure() {
+  Limits found;
+  constexpr std::size_t kLargest = std::size_t{32} << 20;
+  const Allocation to = allocate_bytes(kLargest), from = allocate_bytes(kLargest);
+  std::memset(to.data, 1, kLargest), std::memset(from.data, 1, kLargest);
+  for (std::size_t bytes = std::size_t{16} << 10; bytes <= kLargest; bytes *= 8) {
+    const std::size_t taken = bytes * 8 > kLargest ? kLargest : bytes;
+    found.copy.push_back({2 * static_cast<double>(taken),
+                          copy_rate(taken, static_cast<std::byte*>(to.data), static_cast<std::byte*>(from.data))});
+  }
+  release_bytes(to), release_bytes(from);
+  const auto rate = [](const Peak& peak) {
+    double operations = 0;
+    const double seconds = shortest([&] { operations = peak.run(20'000); });
+    return operations / seconds * thread_count();
+  };
+  found.f32 = rate(peaks()[0]), found.bf16 = rate(peaks()[1]), found.int8 = rate(peaks()[2]);
+  return found;
+}
+
+}  // namespace
+
+const Limits& limits() {
+  static const Limits found = measure();
+  return found;
+}
+
+double Limits::bytes_per_second(double working_set) const {
+  if (working_set <= copy.front().bytes) return copy.front().bytes_per_second;
+  for (std::size_t i = 1; i < copy.size(); ++i) {
+    const Rate &a = copy[i - 1], &b = copy[i];
+    if (working_set > b.bytes) continue;
+    const double part = std::log(working_set / a.bytes) / std::log(b.bytes / a.bytes);
+    return a.bytes_per_second + part * (b.bytes_per_second - a.bytes_per_second);
+  }
+  return copy.back().bytes_per_second;
+}
+
+double Limits::least_ns(double bytes, double operations, DType dtype) const {
+  // Products of f32 may be made of three of bf16 (docs/adr/017).
+  const double peak = byte_size(dtype) == 1   ? int8
+                      : byte_size(dtype) == 2 ? bf16
+                      : byte_size(dtype) == 8 ? f32 / 2
+                                              : std::max(f32, bf16 / 3);
+  return 1e9 * std::max(bytes / bytes_per_second(bytes), operations / peak);
+}
+
+}  // namespace fermata::machine

@@ -1,0 +1,43 @@
+// See profiled_plans.h.
+#include "frontend/engine/profiled_plans.h"
+
+#include <array>
+#include <mutex>
+
+#include "ir/fork.h"
+#include "passes/pipeline.h"
+
+namespace fermata {
+namespace {
+
+constexpr std::size_t kMostPlans = 256;
+
+struct Known {
+  ForkSafeMutex mutex;
+  std::map<std::uint64_t, ProfiledPlan> plans;
+};
+Known& known() {
+  static Known* const all = new Known;
+  return *all;
+}
+
+}  // namespace
+
+void note_profiled_plan(std::uint64_t number, const Walk& walk) {
+  static thread_local std::array<std::uint64_t, 64> seen{};
+  std::uint64_t& recent = seen[number % seen.size()];
+  if (recent == number) return;
+  recent = number;
+  Known& all = known();
+  const std::lock_guard lock(all.mutex);
+  if (all.plans.size() >= kMostPlans || all.plans.contains(number)) return;
+  all.plans.emplace(number, ProfiledPlan{import_graph(walk), walk.backend});
+}
+
+std::map<std::uint64_t, ProfiledPlan> profiled_plans() {
+  Known& all = known();
+  const std::lock_guard lock(all.mutex);
+  return all.plans;
+}
+
+}  // namespace fermata

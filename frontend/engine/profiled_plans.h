@@ -1,0 +1,21 @@
+// The programs of the plans that run while somebody profiles: what reports show of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "ir/graph.h"
+#include "runtime/walk.h"
+
+namespace fermata {
+
+struct ProfiledPlan {
+  Graph graph;
+  BackendKey backend{};
+};
+
+/// Remembers the graph of a plan when it first runs; the first hundreds of plans.
+void note_profiled_plan(std::uint64_t number, const Walk& walk);
+std::map<std::uint64_t, ProfiledPlan> profiled_plans();
+
+}  // namespace fermata

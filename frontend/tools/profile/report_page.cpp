@@ -1,0 +1,153 @@
+// See report_page.h.
+#include "frontend/tools/profile/report_page.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "dispatch/registration.h"
+#include "frontend/tools/profile/json_text.h"
+#include "frontend/tools/profile/report_template.h"
+#include "ir/error.h"
+#include "passes/plan_listing.h"
+
+namespace fermata {
+namespace {
+
+/// What keeps a page below two megabytes.
+constexpr std::size_t kMostPrograms = 24, kMostNodes = 5000, kMostKernelCodes = 24, kMostCodeBytes = 24'000,
+                      kMostCodeOfAll = 350'000, kMostTextOfAll = 600'000;
+
+class Page {
+ public:
+  explicit Page(const ReportContents& contents) : contents_(contents) {}
+
+  std::string data() {
+    json_.begin_object().member("title", contents_.title);
+    if (contents_.left_out != 0) json_.member("trimmed", contents_.left_out);
+    if (!contents_.modes.empty()) json_.member("modes", contents_.modes);
+    json_.key("plans").begin_array();
+    std::size_t nodes = 0, programs = 0;
+    for (const ReportProgram& program : contents_.programs) {
+      nodes += program.graph.nodes.size();
+      if (++programs > kMostPrograms || (nodes > kMostNodes && programs > 1)) break;
+      add(program);
+    }
+    json_.end_array();
+    add_sources();
+    add_dispatch();
+    json_.end_object();
+    std::string text = json_.take();
+    if (!contents_.trace.empty()) text.insert(text.size() - 1, ",\n\"trace\":" + contents_.trace);
+    return text;
+  }
+
+ private:
+  void add(const ReportProgram& program) {
+    const PlanListing listing = list_plan(program.graph, program.backend, codes_left_);
+    codes_left_ -= std::min(codes_left_, listing.kernels.size());
+    const std::string_view device = kBackendNames[static_cast<std::size_t>(program.backend)];
+    json_.new_line().begin_object().member("plan", program.plan).member("device", device);
+    json_.member("recorded", limited(listing.recorded));
+    json_.key("stages").begin_array();
+    for (const PlanListing::Stage& stage : listing.stages)
+      json_.new_line()
+          .begin_object()
+          .member("pass", stage.pass)
+          .member("us", stage.us)
+          .member("text", limited(stage.text))
+          .end_object();
+    json_.end_array().key("nodes").begin_array();
+    for (const PlanListing::Node& node : listing.nodes) add(node);
+    json_.end_array();
+    list("steps", listing.steps), list("notes", listing.notes);
+    json_.key("kernels").begin_array();
+    for (const PlanListing::CompiledKernel& kernel : listing.kernels) add(kernel);
+    json_.end_array().end_object();
+  }
+
+  void add(const PlanListing::Node& node) {
+    ops_.insert(node.op);
+    if (!node.line.empty()) lines_.emplace(node.line, node.where);
+    json_.new_line().begin_object().member("id", node.id).member("op", node.op).member("type", node.type);
+    json_.member("line", node.line).member("text", node.text).member("form", node.form).member("winner", node.winner);
+    json_.member("candidates", node.candidates).member("group", node.group).key("operands").begin_array();
+    for (const ValueId v : node.operands) json_.value(v);
+    json_.end_array().end_object();
+  }
+
+  void add(const PlanListing::CompiledKernel& kernel) {
+    json_.new_line().begin_object().member("name", kernel.name).member("description", code(kernel.code.kernel));
+    json_.member("llvm", code(kernel.code.llvm)).member("assembly", code(kernel.code.assembly));
+    json_.member("source", code(kernel.code.source)).member("ptx", code(kernel.code.ptx));
+    json_.member("sass", code(kernel.code.sass)).end_object();
+  }
+
+  /// The beginning of a text, where there is still room for it.
+  std::string code(const std::string& text) {
+    const std::size_t room = std::min(kMostCodeBytes, kMostCodeOfAll - std::min(kMostCodeOfAll, code_bytes_));
+    code_bytes_ += std::min(room, text.size());
+    if (text.size() <= room) return text;
+    return text.substr(0, text.rfind('\n', room) + 1) + "... FERMATA_DUMP=llvm,asm prints all of it";
+  }
+  std::string limited(const std::string& text) {
+    const std::size_t room = kMostTextOfAll - std::min(kMostTextOfAll, text_bytes_);
+    text_bytes_ += std::min(room, text.size());
+    if (text.size() <= room) return text;
+    return text.substr(0, text.rfind('\n', room) + 1) + "... left out";
+  }
+
+  void list(std::string_view name, const std::vector<std::string>& texts) {
+    json_.new_line().key(name).begin_array();
+    for (const std::string& text : texts) json_.value(text);
+    json_.end_array();
+  }
+
+  /// The text of the lines that calls were made in, where the files are still there.
+  void add_sources() {
+    std::map<std::string, std::set<std::pair<std::uint32_t, std::string>>> wanted;
+    for (const auto& [line, where] : lines_) wanted[where.file_name()].insert({where.line(), line});
+    json_.new_line().key("sources").begin_object();
+    for (const auto& [file, lines] : wanted) {
+      std::ifstream in(file);
+      std::string text;
+      std::uint32_t number = 0;
+      for (const auto& [line, name] : lines) {
+        while (number < line && std::getline(in, text)) ++number;
+        if (number == line) json_.member(name, text.substr(0, 200));
+      }
+    }
+    json_.end_object();
+  }
+
+  void add_dispatch() {
+    json_.new_line().key("dispatch").begin_array();
+    for (const std::string& op : ops_)
+      if (op != "input") json_.new_line().begin_object().member("op", op).member("text", describe_row(op)).end_object();
+    json_.end_array();
+  }
+
+  const ReportContents& contents_;
+  JsonText json_;
+  std::set<std::string> ops_;
+  std::map<std::string, std::source_location> lines_;
+  std::size_t codes_left_ = kMostKernelCodes, code_bytes_ = 0, text_bytes_ = 0;
+};
+
+void replace(std::string& page, std::string_view what, std::string_view with) {
+  const std::size_t at = page.find(what);
+  if (at == page.npos) throw_internal("the template of reports has no place for a part of them");
+  page.replace(at, what.size(), with);
+}
+
+}  // namespace
+
+std::string report_page(const ReportContents& contents) {
+  std::string page(report_template());
+  replace(page, "/*@FERMATA_REPORT_LAYOUT@*/", report_layout_library());
+  replace(page, "@FERMATA_REPORT_DATA@", Page(contents).data());
+  return page;
+}
+
+}  // namespace fermata

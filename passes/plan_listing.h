@@ -1,0 +1,42 @@
+// What the compiler makes of a program, taken apart for reports: the program after each pass, what was chosen for each
+// node, steps, kernels and their code.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dispatch/backend.h"
+#include "ir/graph.h"
+
+namespace fermata {
+
+struct PlanListing {
+  struct Stage {
+    std::string pass;
+    double us = 0;
+    std::string text;  // the program afterwards; empty if the pass did not change it
+  };
+  struct Node {
+    ValueId id = 0;
+    std::string op, type, line, text;  // "matmul", "f32[4, 8]", "mlp.cpp:42", as the program has it
+    std::source_location where{};
+    std::vector<ValueId> operands{};
+    std::string form{}, winner{}, candidates{};
+    std::int32_t group = -1;  // the kernel that it is part of
+  };
+  struct CompiledKernel {
+    std::string name;
+    KernelListing code{};
+  };
+  std::string recorded;
+  std::vector<Stage> stages;
+  std::vector<Node> nodes;  // after the passes over graphs
+  std::vector<std::string> steps, notes;
+  std::vector<CompiledKernel> kernels;
+};
+
+/// `most_code`: so many kernels are compiled once more for the text of their code; the others have a description.
+PlanListing list_plan(Graph graph, BackendKey backend, std::size_t most_code);
+
+}  // namespace fermata

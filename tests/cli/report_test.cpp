@@ -1,0 +1,114 @@
+// Reports: what the pages hold, and, where Chromium is installed, that a browser shows them without errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "tests/cli/run_program.h"
+
+namespace fermata {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Report : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::ofstream("p.ir") << "// a layer\n"
+                             "%0 = input : f32[64, 128]\n"
+                             "%1 = input : f32[128, 32]\n"
+                             "%2 = matmul(%0, %1) : f32[64, 32]\n"
+                             "%3 = tanh(%2) : f32[64, 32]\n"
+                             "%4 = sum(%3) {axes=[0], keepdims=false} : f32[32]\n"
+                             "return %3, %4\n";
+  }
+  /// What the page becomes once every tab was opened, and a node was searched and chosen.
+  static std::string use_page(const std::string& page) {
+    constexpr const char* kUse = R"(<script>
+const failures = [];
+addEventListener("error", e => failures.push(e.message));
+const seen = [...document.querySelectorAll("[role=tab]")].map(tab => {
+  tab.click();
+  const panel = document.getElementById(tab.getAttribute("aria-controls"));
+  return tab.textContent + (panel.hidden || panel.textContent.length < 20 ? " is empty" : "");
+});
+const search = document.querySelector("input[type=search]");
+search.value = "matmul", search.dispatchEvent(new Event("input"));
+const found = document.querySelectorAll(".node.found");
+found[0].dispatchEvent(new Event("click"));
+const detail = document.getElementById("detail").textContent;
+document.querySelector(".edge").dispatchEvent(new Event("click"));
+document.body.textContent = "USED " + [...seen, found.length + " found", detail.slice(0, 9), failures.length + " failures",
+  document.documentElement.scrollWidth > innerWidth ? "too wide" : "fits"].join("; ");
+</script></body>)";
+    std::string text = file_text(page);
+    text.replace(text.rfind("</body>"), 7, kUse);
+    std::ofstream("used.html") << text;
+    return shown("used.html", 1280) + shown("used.html", 390);
+  }
+  static std::string shown(const std::string& page, int width) {
+    const std::string folder = std::filesystem::current_path().string();
+    const std::string command = "timeout 100 chromium --headless --no-sandbox --disable-gpu --user-data-dir='" +
+                                folder + "/profile' --enable-logging=stderr --window-size=" + std::to_string(width) +
+                                ",844 --virtual-time-budget=3000 --dump-dom 'file://" + folder + "/" + page +
+                                "' > dom.txt 2> log.txt";
+    if (std::system(command.c_str()) != 0) return "the browser failed: " + file_text("log.txt");
+    const std::string dom = file_text("dom.txt"), log = file_text("log.txt");
+    std::string found = dom.find("USED") == dom.npos ? dom.substr(0, 500) : dom.substr(dom.rfind("USED"));
+    return found + (log.find(":CONSOLE") != log.npos ? log : "");
+  }
+  Scratch scratch_;
+};
+
+TEST_F(Report, ExplainsAProgram) {
+  const Outcome made = run_program("fermata explain p.ir --html p.html");
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_EQ(made.out, "p.html\n");
+  const std::string page = file_text("p.html");
+  EXPECT_LT(page.size(), 2u << 20);
+  EXPECT_THAT(page, HasSubstr("\"op\":\"matmul\""));
+  EXPECT_THAT(page, HasSubstr("us per run"));
+  EXPECT_THAT(page, Not(HasSubstr("@FERMATA")));
+  EXPECT_THAT(page, Not(HasSubstr("src=\"http")));
+}
+
+TEST_F(Report, ShowsAProfiledProcess) {
+  const Outcome run = run_program("fermata run p.ir --check", "FERMATA_PROFILE=run.json ");
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Outcome made = run_program("fermata report run.json");
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_EQ(made.out, "run.html\n");
+  const std::string page = file_text("run.html");
+  EXPECT_THAT(page, HasSubstr("\"traceEvents\":["));
+  EXPECT_THAT(page, HasSubstr("\"kernels_us\":"));
+}
+
+TEST_F(Report, WritesAPageAtTheEndOfAProcess) {
+  const Outcome run = run_program("fermata run p.ir", "FERMATA_PROFILE=run.html ");
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(file_text("run.html"), HasSubstr("\"traceEvents\":["));
+}
+
+TEST_F(Report, SaysWhatIsNoTrace) {
+  std::ofstream("other.json") << "{\"traceEvents\": []}";
+  EXPECT_THAT(run_program("fermata report other.json").err,
+              HasSubstr("FM1603 FileError: report: other.json: not a trace of Fermata"));
+  std::ofstream("broken.json") << "{\"traceEvents\": [";
+  EXPECT_EQ(run_program("fermata report broken.json").status, 1);
+  EXPECT_THAT(run_program("fermata report none.json").err, HasSubstr("FM1601"));
+}
+
+TEST_F(Report, WorksInABrowser) {
+  if (std::system("command -v chromium > /dev/null") != 0) GTEST_SKIP() << "chromium is not installed";
+  ASSERT_EQ(run_program("fermata run p.ir --check", "FERMATA_PROFILE=run.json ").status, 0);
+  ASSERT_EQ(run_program("fermata report run.json").status, 0);
+  const std::string tabs = "Summary; Graph; Passes; Kernels; Timeline; Memory; Dispatch table; Per op against fused; ";
+  const std::string rest = "1 found; %2 matmul; 0 failures; fits";
+  EXPECT_THAT(use_page("run.html"), ::testing::AllOf(HasSubstr(tabs), HasSubstr(rest)));
+}
+
+}  // namespace
+}  // namespace fermata
