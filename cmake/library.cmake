@@ -63,6 +63,11 @@ foreach(folder IN ITEMS ir runtime dispatch)
     FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 endforeach()
 install(FILES frontend/tools/debugger/fermata_debugger.py DESTINATION ${CMAKE_INSTALL_DATADIR}/fermata)
+# What it takes to run an exported program, also by itself: cmake --install BUILD --component run.
+if(TARGET fermata_run)
+  install(TARGETS fermata_run EXPORT fermata LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT run)
+  install(DIRECTORY run/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT run FILES_MATCHING PATTERN "*.h")
+endif()
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/fermata)
 install(EXPORT fermata NAMESPACE fermata:: FILE fermataTargets.cmake DESTINATION ${package})
 configure_package_config_file(cmake/fermataConfig.cmake.in ${PROJECT_BINARY_DIR}/fermataConfig.cmake

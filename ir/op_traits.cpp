@@ -16,6 +16,7 @@ namespace {
 template <class O> constexpr auto kFields = detail::attribute_fields_of<O>();
 template <class O> constexpr auto kSubgraphs = detail::subgraph_names_of<O>();
 
+#ifndef FERMATA_INFERENCE_ONLY
 template <class O> OpCall call_of(const Example<O>& example) {
   OpCall call;
   call.dtype = example.dtype;
@@ -35,6 +36,7 @@ template <class O> std::vector<OpCall> other_example_calls() {
   for (const Example<O>& example : O::other_examples()) calls.push_back(call_of(example));
   return calls;
 }
+#endif
 
 /// Nodes count axes from the first one: kernels, plans and reference read them as they are.
 template <class O> void require_absolute_axes(const O& op, const InferCall& call) {
@@ -73,6 +75,7 @@ template <class O> constexpr OpTraits traits_of() {
       return decode<O>(arguments).view_axes(to, x);
     };
   }
+#ifndef FERMATA_INFERENCE_ONLY  // for programs that are compiled (run/CMakeLists.txt)
   if constexpr (EmittedOp<O>)
     t.emit = [](const OpArguments& arguments, KernelEmitter& emitter) { return decode<O>(arguments).emit(emitter); };
   if constexpr (requires { &O::reference; }) t.reference = &O::reference;
@@ -81,6 +84,7 @@ template <class O> constexpr OpTraits traits_of() {
   else
     t.example = &example_call<O>;
   if constexpr (requires { O::other_examples(); }) t.other_examples = &other_example_calls<O>;
+#endif
   return t;
 }
 

@@ -11,11 +11,11 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ["ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda", "frontend"]
+FOLDERS = ["ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda", "run", "frontend"]
 CLASSES = {
     10: {"ShapeError"}, 11: {"DTypeError"}, 12: {"IndexError"}, 13: {"ValueError"}, 14: {"DeviceError", "ValueError"},
     15: {"ParseError", "ValueError", "UnsupportedError"}, 16: {"FileError"}, 17: {"UserError", "GradientError", "ShapeError", "ValueError"},
-    20: {"UnsupportedError"}, 21: {"UnsupportedError"},
+    20: {"UnsupportedError"}, 21: {"UnsupportedError"}, 22: {"FileError", "ValueError", "UnsupportedError"},
     23: {"UnsupportedError", "FileError", "ValueError"}, 24: {"ValueError"}, 27: {"UnsupportedError"}, 30: {"OutOfMemoryError"},
     90: {"InternalError"}, 91: {"InternalError"},
 }

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 
-FOLDERS = ["ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda", "frontend", "tests", "bench", "examples"]
+FOLDERS = ["ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda", "run", "frontend", "tests", "bench", "examples"]
 VERSION = 14
 
 

@@ -16,7 +16,8 @@ ALLOWED = {
     "passes": {"passes", "dispatch", "runtime", "ir"},
     "codegen_cpu": {"codegen_cpu", "dispatch", "runtime", "ir"},
     "codegen_cuda": {"codegen_cuda", "dispatch", "runtime", "ir"},
-    "frontend": {"frontend", "passes", "dispatch", "runtime", "ir"},
+    "run": {"run", "codegen_cpu", "dispatch", "runtime", "ir"},
+    "frontend": {"frontend", "run", "passes", "dispatch", "runtime", "ir"},
 }
 # Headers of what a user installs see only installed folders.
 PUBLIC = "frontend/include/fermata"

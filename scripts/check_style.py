@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ["ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda", "frontend", "tests", "bench", "examples",
+FOLDERS = ["ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda", "run", "frontend", "tests", "bench", "examples",
            "scripts", "cmake", "docs", ".ci"]
 SOURCE = {".h", ".cpp", ".def", ".cu"}
 TEXT = SOURCE | {".py", ".sh", ".cmake", ".txt", ".md", ".ir", ".in", ".json", ""}
@@ -18,7 +18,7 @@ MAX_FILE, MAX_FUNCTION, MAX_LINE = 600, 80, 120
 MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|Users|workspace|wor[k])/\w")
 DEFERRED = re.compile(r"\b(TOD[O]|FIXM[E]|HAC[K]|XX[X])\b(?!\()")
 GETENV = re.compile(r"\b(secure_)?getenv\(")
-ENGINE_FOLDERS = {"ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda", "frontend"}
+ENGINE_FOLDERS = {"ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda", "run", "frontend"}
 OPENS_BODY = re.compile(r"^( *)(?!namespace|extern|struct|class|enum|union|//|#)\S.*\).*\{$")
 
 

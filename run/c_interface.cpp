@@ -1,0 +1,146 @@
+// See fermata/run.h.
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <fermata/run.h>
+#include "ir/error.h"
+#include "run/loaded_program.h"
+#include "runtime/thread_pool.h"
+
+using namespace fermata;
+
+static_assert(FERMATA_BOOL == static_cast<int>(DType::boolean) && FERMATA_F32 == static_cast<int>(DType::f32) &&
+              FERMATA_C128 == static_cast<int>(DType::c128));
+
+struct fermata_program {
+  explicit fermata_program(std::unique_ptr<LoadedProgram> p) : program(std::move(p)) {
+    for (const ProgramInput& in : program->file().inputs) {
+      std::vector<std::int64_t>& s = sizes.emplace_back();
+      for (const SizeExpression& x : in.sizes) s.push_back(x.is_constant() ? x.offset : -1);
+    }
+  }
+  std::unique_ptr<LoadedProgram> program;
+  std::vector<std::vector<std::int64_t>> sizes;  // of the inputs, -1 where any
+};
+struct fermata_results {
+  std::vector<DenseResult> tensors;
+};
+
+namespace {
+
+constexpr int kNoMemory = 3001, kInternal = 9001;
+thread_local std::string last_error;
+
+int failed(int code, const char* text) {
+  try {
+    last_error = text;
+  } catch (...) { last_error.clear(); }
+  return code;
+}
+
+/// 0, or the number of the error that f throws.
+template <class F> int guarded(F&& f) {
+  try {
+    f();
+    return 0;
+  } catch (const Error& error) { return failed(error.code(), error.what()); } catch (const std::bad_alloc&) {
+    return failed(kNoMemory, "FM3001 OutOfMemoryError: no memory");
+  } catch (const std::exception& error) { return failed(kInternal, error.what()); } catch (...) {
+    return failed(kInternal, "unknown error");
+  }
+}
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw ValueError(2211, format_error(2211, "ValueError", what, {}, {}));
+}
+
+std::vector<DenseView> views(const fermata_tensor* tensors, std::size_t count) {
+  if (tensors == nullptr && count != 0) refuse("there are no tensors");
+  std::vector<DenseView> views;
+  for (std::size_t i = 0; i < count; ++i) {
+    const fermata_tensor& t = tensors[i];
+    if (t.dtype < FERMATA_BOOL || t.dtype > FERMATA_C128) refuse("a tensor has an unknown dtype");
+    if (t.rank < 0 || t.rank > static_cast<std::int32_t>(kMaxRank) || (t.rank > 0 && t.sizes == nullptr))
+      refuse("a tensor has an invalid rank, or no sizes");
+    views.push_back({t.data, static_cast<DType>(t.dtype), {t.sizes, static_cast<std::size_t>(t.rank)}});
+  }
+  return views;
+}
+
+template <class List> const char* name_of(const List& list, std::size_t i) {
+  return i < list.size() ? list[i].name.c_str() : nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* fermata_last_error(void) { return last_error.c_str(); }
+const char* fermata_run_version(void) { return FERMATA_VERSION; }
+int fermata_set_threads(int threads) {
+  return guarded([&] {
+    if (threads < 1) refuse("there is at least one thread");
+    set_thread_count(threads);
+  });
+}
+
+int fermata_program_load(const char* path, fermata_program** program) {
+  return guarded([&] {
+    if (path == nullptr || program == nullptr) refuse("there is no path, or no place for the program");
+    *program = nullptr;
+    *program = new fermata_program(LoadedProgram::load(path));
+  });
+}
+void fermata_program_free(fermata_program* program) { delete program; }
+
+size_t fermata_program_input_count(const fermata_program* p) { return p->program->file().inputs.size(); }
+size_t fermata_program_output_count(const fermata_program* p) { return p->program->file().outputs.size(); }
+const char* fermata_program_input_name(const fermata_program* p, size_t input) {
+  return name_of(p->program->file().inputs, input);
+}
+const char* fermata_program_output_name(const fermata_program* p, size_t output) {
+  return name_of(p->program->file().outputs, output);
+}
+fermata_tensor fermata_program_input(const fermata_program* p, size_t input) {
+  if (input >= p->sizes.size()) return {nullptr, FERMATA_F32, 0, nullptr};
+  return {nullptr, static_cast<std::int32_t>(p->program->file().inputs[input].dtype),
+          static_cast<std::int32_t>(p->sizes[input].size()), p->sizes[input].data()};
+}
+const char* fermata_program_target(const fermata_program* p) { return p->program->target().c_str(); }
+int fermata_program_verify(const fermata_program* p) {
+  return guarded([&] { p->program->verify(); });
+}
+void fermata_program_seed(fermata_program* p, uint64_t seed) { p->program->seed(seed); }
+
+int fermata_program_run(fermata_program* p, const fermata_tensor* inputs, size_t input_count,
+                        fermata_results** results) {
+  return guarded([&] {
+    if (p == nullptr || results == nullptr) refuse("there is no program, or no place for its results");
+    *results = nullptr;
+    auto made = std::make_unique<fermata_results>();
+    made->tensors = p->program->run(views(inputs, input_count));
+    *results = made.release();
+  });
+}
+int fermata_program_run_into(fermata_program* p, const fermata_tensor* inputs, size_t input_count,
+                             const fermata_tensor* outputs, size_t output_count) {
+  return guarded([&] {
+    if (p == nullptr) refuse("there is no program");
+    if (output_count != p->program->file().outputs.size()) refuse("the number of outputs is not that of the program");
+    p->program->run(views(inputs, input_count), views(outputs, output_count));
+  });
+}
+
+size_t fermata_results_count(const fermata_results* results) { return results->tensors.size(); }
+fermata_tensor fermata_results_get(const fermata_results* results, size_t output) {
+  if (output >= results->tensors.size()) return {nullptr, FERMATA_F32, 0, nullptr};
+  const DenseResult& r = results->tensors[output];
+  return {r.data, static_cast<std::int32_t>(r.type.dtype), static_cast<std::int32_t>(r.type.shape.rank()),
+          r.type.shape.data()};
+}
+void fermata_results_free(fermata_results* results) { delete results; }
+
+}  // extern "C"

@@ -1,0 +1,258 @@
+// Whether all that a program refers to is there. What is checked are numbers, ranks and dtypes: kernels are machine
+// code, which nothing can check (docs/export.md).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "ir/infer.h"
+#include "ir/kernel.h"
+#include "ir/op_traits.h"
+#include "run/program_file.h"
+
+namespace fermata {
+namespace {
+
+class Check {
+ public:
+  Check(const ProgramFile& program, const std::string& path) : p_(program), plan_(*program.plan), path_(path) {}
+
+  void run() {
+    check_io();
+    for (std::size_t i = 0; i < p_.records.size(); ++i) check_record(i);
+    check_slots();
+    check_leaves();
+    for (const ScalarSource& s : plan_.scalars) {
+      require(s.record < p_.records.size(), "a number of no record");
+      const ProgramRecord& r = p_.records[s.record];
+      require(s.index < std::max<std::size_t>(r.scalars.size(), family(r.op) == Family::reduce),
+              "a number of no record");
+    }
+    for (const ProgramDraw& d : p_.draws)
+      require(d.slot < plan_.scalars.size(), "a draw of no number"), check_expression(d.delta);
+    for (const ProgramKernel& k : p_.kernels) {
+      kernels_.push_back(deserialize_kernel(k.description));
+      for (const ProgramObject& o : k.objects) require(o.target < p_.targets.size(), "code for no target");
+    }
+    for (const PlanStep& step : plan_.steps) for_each_part(step, [&](const auto& part) { check(part); });
+    for (const PlanStep& step : plan_.steps) std::visit([&](const auto& s) { check_form(s); }, step);
+  }
+
+ private:
+  void require(bool holds, std::string_view what) const {
+    if (!holds) throw_damaged(path_, what);
+  }
+  std::size_t rank(std::uint32_t record) const { return p_.records[record].rank; }
+
+  /// Of symbols, and of the sizes of records before `at`.
+  void check_expression(const SizeExpression& x, std::size_t at = 0) const {
+    require(x.divisor > 0, "a size is divided by what is not positive");
+    for (const SizeTerm& t : x.terms)
+      for (const SizeVariable& v : t.factors) {
+        const bool is_there =
+            v.record == SizeVariable::kSymbol ? v.index < p_.symbols.size() : v.record < at && v.index < rank(v.record);
+        require(is_there, "a size of nothing");
+      }
+  }
+
+  void check_io() const {
+    std::set<std::string_view> names;
+    for (const ProgramInput& in : p_.inputs) {
+      require(names.insert(in.name).second && in.sizes.size() <= kMaxRank, "its inputs");
+      for (const SizeExpression& x : in.sizes) check_expression(x);
+    }
+    std::set<std::uint32_t> outputs;
+    for (const ProgramOutput& out : p_.outputs)
+      require(out.number < plan_.output_slots.size() && outputs.insert(out.number).second, "its outputs");
+    for (const ProgramSymbol& s : p_.symbols) {
+      require(s.multiple_of > 0 && s.least >= 0 && s.least <= s.most, "the range of a symbol");
+      require(s.input < p_.inputs.size() && s.axis < p_.inputs[s.input].sizes.size(), "a symbol of no input");
+    }
+  }
+
+  /// Whether ranks and sizes are those of the operands is seen when sizes are known (run/record_table.h).
+  void check_record(std::size_t at) const {
+    const ProgramRecord& r = p_.records[at];
+    const OpTraits& op = traits(r.op);
+    for (const std::uint32_t in : r.operands) require(in < at, "an operand does not precede its record");
+    for (const auto* list : {&r.sizes, &r.attributes})
+      for (const SizeExpression& x : *list) check_expression(x, at);
+    for (const NumberExpression& x : r.scalars) check_expression(x.size, at);
+    require(op.subgraphs.empty() && family(r.op) != Family::composite, "an op that is never recorded");
+    require(r.rank <= kMaxRank, "a record of too many axes");
+    if (r.op == Op::input || op.takes_shape) require(r.sizes.size() == r.rank, "the sizes of a record");
+    if (is_pointwise(r.op)) return require(!r.operands.empty(), "an op without operands");
+    require(r.op == Op::input || family(r.op) == Family::random ||
+                attribute_list_length(op, r.attributes.size()).has_value(),
+            "the attributes of an op");
+  }
+
+  void check_slots() const {
+    for (const PlanSlot& slot : plan_.slots) {
+      require(slot.record < p_.records.size(), "a buffer of no record");
+      require(slot.first_step <= plan_.steps.size() && slot.last_step <= plan_.steps.size(), "the life of a buffer");
+    }
+    const auto require_slots = [&](const std::vector<std::uint32_t>& slots, PlanSlot::Kind kind) {
+      for (const std::uint32_t s : slots)
+        require(s < plan_.slots.size() && plan_.slots[s].kind == kind, "buffers of inputs and outputs");
+    };
+    require_slots(plan_.leaf_slots, PlanSlot::Kind::leaf);
+    require_slots(plan_.output_slots, PlanSlot::Kind::output);
+    require(plan_.output_records.size() == plan_.output_slots.size(), "buffers of outputs");
+    for (const std::uint32_t r : plan_.output_records) require(r < p_.records.size(), "an output of no record");
+    for (const SharedPlace& s : plan_.shared_places) {
+      require(std::max(s.temporary, s.output) < plan_.slots.size(), "a place that is shared");
+      require(plan_.slots[s.temporary].kind == PlanSlot::Kind::temporary &&
+                  plan_.slots[s.output].kind == PlanSlot::Kind::output,
+              "a place that is shared");
+    }
+    std::size_t leaves = 0, outputs = 0;
+    for (const PlanSlot& slot : plan_.slots)
+      leaves += slot.kind == PlanSlot::Kind::leaf, outputs += slot.kind == PlanSlot::Kind::output;
+    require(leaves == plan_.leaf_slots.size() && outputs == plan_.output_slots.size(), "buffers that nobody gives");
+  }
+
+  void check_leaves() const {
+    require(plan_.leaf_records.size() == plan_.leaf_slots.size() && p_.leaves.size() == plan_.leaf_slots.size(),
+            "the tensors that it reads");
+    for (std::size_t i = 0; i < p_.leaves.size(); ++i) {
+      const ProgramLeaf& leaf = p_.leaves[i];
+      const std::uint32_t record = plan_.leaf_records[i];
+      require(record < p_.records.size() && p_.records[record].op == Op::input, "a tensor that is computed");
+      require(plan_.slots[plan_.leaf_slots[i]].record == record, "a tensor in the buffer of another one");
+      require(leaf.number < (leaf.is_constant ? p_.constants.size() : p_.inputs.size()), "a tensor that is not there");
+      require(leaf.strides.empty() || leaf.strides.size() == rank(record), "the strides of a tensor");
+      if (leaf.is_constant) {
+        require_constant(p_.records[record], leaf);
+        continue;
+      }
+      const ProgramInput& in = p_.inputs[leaf.number];
+      require(leaf.strides.empty() && leaf.offset == 0 && in.dtype == p_.records[record].dtype &&
+                  in.sizes == p_.records[record].sizes,
+              "an input of another type");
+    }
+  }
+
+  /// All its elements lie in its part of the file.
+  void require_constant(const ProgramRecord& r, const ProgramLeaf& leaf) const {
+    const FilePart& part = p_.constants[leaf.number];
+    Shape sizes, strides(leaf.strides);
+    for (const SizeExpression& x : r.sizes) {
+      require(x.is_constant() && x.divisor == 1 && x.offset >= 0, "a constant whose sizes are none");
+      sizes.push_back(x.offset);
+    }
+    const auto count = checked_element_count(sizes);
+    require(count.has_value(), "a constant of too many elements");
+    if (*count == 0) return;
+    if (leaf.strides.empty()) strides = dense_strides(sizes);
+    std::int64_t low = leaf.offset, high = leaf.offset;
+    for (unsigned i = 0; i < sizes.rank(); ++i) {
+      std::int64_t reach = 0;
+      require(!__builtin_mul_overflow(strides[i], sizes[i] - 1, &reach) &&
+                  !__builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high),
+              "the strides of a constant");
+    }
+    const auto bytes = static_cast<std::int64_t>(byte_size(r.dtype));
+    require(low >= 0 && high < static_cast<std::int64_t>(part.bytes / static_cast<std::uint64_t>(bytes)) &&
+                part.offset % kPartAlignment == 0,
+            "a constant that is not in the file");
+  }
+
+  /// The rank that a source has for whoever reads it.
+  std::size_t check_source(const PlanSource& source) const {
+    require(source.slot < plan_.slots.size(), "a step of no buffer");
+    std::size_t r = rank(plan_.slots[source.slot].record);
+    for (const PathStep& step : source.path) {
+      if (step.kind == PathStep::Kind::insert) {
+        const auto inserted = static_cast<std::size_t>(std::popcount(step.mask));
+        require(r + inserted <= kMaxRank && std::bit_width(step.mask) <= static_cast<int>(r + inserted),
+                "an axis that is inserted");
+        r += inserted;
+        continue;
+      }
+      require(step.record < p_.records.size(), "a view of no record");
+      const ProgramRecord& record = p_.records[step.record];
+      if (step.kind == PathStep::Kind::view)
+        require(is_view(record.op) && !record.operands.empty() && rank(record.operands[0]) == r,
+                "a view of another rank");
+      else
+        require(rank(step.record) >= r, "a broadcast to fewer axes");
+      r = rank(step.record);
+    }
+    return r;
+  }
+  void require_written(std::uint32_t slot) const {
+    const PlanSlot::Kind kind = plan_.slots[slot].kind;
+    require(kind == PlanSlot::Kind::output || kind == PlanSlot::Kind::temporary, "a step that writes what it reads");
+  }
+  void check_part(const StepPart& part) const {
+    require(part.record < p_.records.size(), "a step of no record");
+    require(part.element_bytes.size() == part.sources.size(), "the operands of a step");
+    require(
+        part.scalars.first <= plan_.scalars.size() && part.scalars.count <= plan_.scalars.size() - part.scalars.first,
+        "the numbers of a step");
+  }
+
+  void check(const KernelStep& step) const {
+    check_part(step);
+    require(step.number < kernels_.size(), "a step of no kernel");
+    const Kernel& k = kernels_[step.number];
+    require(step.axes.size() == k.rank && step.reduced == k.reduced && step.sources.size() == k.accesses.size() &&
+                step.scalars.count == k.scalars.size() && step.stores.size() == k.stores.size(),
+            "a step of another kernel");
+    const std::size_t domain = rank(step.record);
+    for (std::size_t i = 0; i < step.sources.size(); ++i) {
+      const PlanSlot& slot = (check_source(step.sources[i]), plan_.slots[step.sources[i].slot]);
+      require(check_source(step.sources[i]) == domain, "an operand of another rank than its kernel");
+      const bool has_memory = slot.kind != PlanSlot::Kind::position;
+      require(k.accesses[i].address_only || (has_memory && p_.records[slot.record].dtype == k.accesses[i].dtype),
+              "an operand of another dtype than its kernel");
+      require(step.element_bytes[i] == (has_memory ? byte_size(k.accesses[i].dtype) : 0), "the operands of a step");
+    }
+    for (std::size_t i = 0; i < step.stores.size(); ++i) {
+      require(step.stores[i] == k.stores[i].access, "the results of a step");
+      require_written(step.sources[step.stores[i]].slot);
+    }
+  }
+
+  void check(const CallStep& step) const {
+    check_part(step);
+    require((family(step.op) == Family::irregular && traits(step.op).subgraphs.empty()) || step.op == Op::copy,
+            "a call of an op that has no kernel");
+    require(step.source_dtypes.size() == step.sources.size() && step.operands.size() >= traits(step.op).least_operands,
+            "the operands of a call");
+    for (std::size_t i = 0; i < step.sources.size(); ++i) {
+      check_source(step.sources[i]);
+      const PlanSlot& slot = plan_.slots[step.sources[i].slot];
+      require(slot.kind != PlanSlot::Kind::position && p_.records[slot.record].dtype == step.source_dtypes[i] &&
+                  step.element_bytes[i] == byte_size(step.source_dtypes[i]),
+              "an operand of another dtype than its call");
+    }
+    for (const CallOperand& o : step.operands)
+      require(!o.is_scalar && o.number < step.sources.size(), "the operands of a call");
+    require(step.output.path.empty(), "the result of a call");
+    check_source(step.output);
+    require_written(step.output.slot);
+    require(p_.records[plan_.slots[step.output.slot].record].dtype == step.output_dtype, "the result of a call");
+  }
+  void check(const BoxedCallStep&) const { throw_damaged(path_, "a call of a kernel over tensors"); }
+
+  template <class S> void check_form(const S&) const {}
+  void check_form(const EpilogueStep& step) const {
+    require(access_of(step.epilogue, step.call.output.slot) != kNoAccess || step.form != EpilogueForm::none,
+            "an epilogue of nothing");
+  }
+  void check_form(const CallBatchStep& step) const { require(!step.calls.empty(), "a batch of no calls"); }
+
+  const ProgramFile& p_;
+  const Plan& plan_;
+  const std::string& path_;
+  std::vector<Kernel> kernels_;
+};
+
+}  // namespace
+
+void check_program(const ProgramFile& program, const std::string& path) { Check(program, path).run(); }
+
+}  // namespace fermata

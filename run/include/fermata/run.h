@@ -1,0 +1,87 @@
+/* Programs that fermata::export_program() wrote, for C: load, run, read. Link fermata::run, or -lfermata_run.
+ *
+ *   fermata_program* program;
+ *   if (fermata_program_load("model.fermata", &program) != 0) { puts(fermata_last_error()); return 1; }
+ *   const int64_t sizes[] = {1, 784};
+ *   const fermata_tensor image = {pixels, FERMATA_F32, 2, sizes};
+ *   fermata_results* results;
+ *   if (fermata_program_run(program, &image, 1, &results) != 0) ...
+ *   fermata_tensor scores = fermata_results_get(results, 0);
+ *
+ * Functions that return an int give 0, or the number of an error (docs/errors.md), whose text fermata_last_error() has.
+ * Tensors are dense and in row-major order. A program is code: load only files that you would run.
+ */
+#ifndef FERMATA_RUN_H
+#define FERMATA_RUN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define FERMATA_RUN_API __attribute__((visibility("default")))
+#else
+#define FERMATA_RUN_API
+#endif
+
+/* clang-format off */
+typedef enum fermata_dtype {
+  FERMATA_BOOL, FERMATA_U8, FERMATA_U16, FERMATA_U32, FERMATA_U64, FERMATA_I8, FERMATA_I16, FERMATA_I32, FERMATA_I64,
+  FERMATA_F16, FERMATA_BF16, FERMATA_F32, FERMATA_F64, FERMATA_C64, FERMATA_C128
+} fermata_dtype;
+/* clang-format on */
+
+/* A tensor of the caller's, or one that a call gives to look at. */
+typedef struct fermata_tensor {
+  void* data;
+  int32_t dtype; /* a fermata_dtype */
+  int32_t rank;
+  const int64_t* sizes; /* rank of them; -1 in what fermata_program_input() says: any size */
+} fermata_tensor;
+
+typedef struct fermata_program fermata_program;
+typedef struct fermata_results fermata_results;
+
+/* The text of the last error of this thread; "" if there was none. Good until the next one. */
+FERMATA_RUN_API const char* fermata_last_error(void);
+/* The version of the library. */
+FERMATA_RUN_API const char* fermata_run_version(void);
+/* Threads that all programs share; by default one for each processor, or FERMATA_NUM_THREADS. Before the first run. */
+FERMATA_RUN_API int fermata_set_threads(int threads);
+
+FERMATA_RUN_API int fermata_program_load(const char* path, fermata_program** program);
+FERMATA_RUN_API void fermata_program_free(fermata_program* program);
+
+FERMATA_RUN_API size_t fermata_program_input_count(const fermata_program* program);
+FERMATA_RUN_API size_t fermata_program_output_count(const fermata_program* program);
+/* NULL for a number that is out of range. */
+FERMATA_RUN_API const char* fermata_program_input_name(const fermata_program* program, size_t input);
+FERMATA_RUN_API const char* fermata_program_output_name(const fermata_program* program, size_t output);
+/* The type of an input, without data. */
+FERMATA_RUN_API fermata_tensor fermata_program_input(const fermata_program* program, size_t input);
+/* The instruction set whose code is used: "avx2", "avx512". */
+FERMATA_RUN_API const char* fermata_program_target(const fermata_program* program);
+/* Reads all of the file and compares checksums; loading looks at everything but constants. */
+FERMATA_RUN_API int fermata_program_verify(const fermata_program* program);
+/* Where the random numbers of the runs that follow begin. */
+FERMATA_RUN_API void fermata_program_seed(fermata_program* program, uint64_t seed);
+
+/* Runs a program. Any number of threads may run one at once. */
+FERMATA_RUN_API int fermata_program_run(fermata_program* program, const fermata_tensor* inputs, size_t input_count,
+                                        fermata_results** results);
+/* The same into memory of the caller's; an output without data is computed and thrown away. */
+FERMATA_RUN_API int fermata_program_run_into(fermata_program* program, const fermata_tensor* inputs, size_t input_count,
+                                             const fermata_tensor* outputs, size_t output_count);
+
+FERMATA_RUN_API size_t fermata_results_count(const fermata_results* results);
+/* Good until the results are freed. */
+FERMATA_RUN_API fermata_tensor fermata_results_get(const fermata_results* results, size_t output);
+FERMATA_RUN_API void fermata_results_free(fermata_results* results);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

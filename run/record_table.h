@@ -1,0 +1,43 @@
+// The records of a program for the sizes at hand: what a plan is bound to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "run/program_file.h"
+#include "runtime/node.h"
+
+namespace fermata {
+
+/// The bits of a number for its size.
+std::uint64_t bits_of_number(const NumberExpression& x, std::int64_t size);
+/// The value of an expression of symbols alone. FM2201 where it overflows.
+std::int64_t value_of(const SizeExpression& x, std::span<const std::int64_t> symbols, const std::string& path);
+
+class RecordTable {
+ public:
+  RecordTable(const ProgramFile& program, const std::string& path);
+  RecordTable(const RecordTable&) = delete;
+  RecordTable& operator=(const RecordTable&) = delete;
+
+  /// Infers all sizes. The errors of the calls that have been recorded, where they cannot be made with these sizes.
+  void set(std::span<const std::int64_t> symbols);
+  std::span<const Node* const> nodes() const { return pointers_; }
+
+ private:
+  void set(std::size_t record, std::span<const std::int64_t> symbols);
+  std::int64_t value(const SizeExpression& x, std::span<const std::int64_t> symbols) const;
+  TensorType type_of(const ProgramRecord& r, const std::vector<TensorType>& operands,
+                     const std::vector<std::int64_t>& attributes, std::span<const std::int64_t> symbols) const;
+
+  const ProgramFile& program_;
+  const std::string& path_;
+  const std::unique_ptr<Node[]> nodes_;
+  std::vector<NodeExtra> extras_;
+  std::vector<const Node*> pointers_;
+};
+
+}  // namespace fermata

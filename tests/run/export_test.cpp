@@ -1,0 +1,318 @@
+// Exported programs give what the function gives: static and dynamic sizes, all kinds of constants, from many threads.
+#include <fermata/program.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <thread>
+
+#include "fermata/control_flow.h"
+#include "fermata/export.h"
+#include "fermata/fermata.h"
+#include "tests/run/program_folder.h"
+
+namespace fermata {
+namespace {
+
+/// Views of tensors for a program.
+std::vector<run::Tensor> views(const std::vector<Tensor>& tensors) {
+  std::vector<run::Tensor> list;
+  for (const Tensor& t : tensors) {
+    const Shape shape = t.shape();
+    list.push_back({t.node()->storage.load()->data, static_cast<fermata_dtype>(t.dtype()),
+                    std::vector<std::int64_t>(shape.begin(), shape.end())});
+  }
+  return list;
+}
+
+/// The sizes of a result and its elements as f64 agree with those of a tensor.
+void expect_result(const run::Results& results, std::size_t i, const Tensor& wanted, double tolerance = 1e-5) {
+  const run::Tensor got = results[i];
+  const Shape shape = wanted.shape();
+  ASSERT_EQ(got.sizes, std::vector<std::int64_t>(shape.begin(), shape.end()));
+  ASSERT_EQ(static_cast<int>(got.dtype), static_cast<int>(wanted.dtype()));
+  const std::vector<double> values = wanted.to_vector<double>();
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    double value = 0;
+    switch (got.dtype) {
+      case FERMATA_F32: value = static_cast<const float*>(got.data)[k]; break;
+      case FERMATA_F64: value = static_cast<const double*>(got.data)[k]; break;
+      case FERMATA_I64: value = static_cast<double>(static_cast<const std::int64_t*>(got.data)[k]); break;
+      case FERMATA_BOOL: value = static_cast<const bool*>(got.data)[k] ? 1 : 0; break;
+      default: FAIL() << "a dtype that this test does not read";
+    }
+    ASSERT_NEAR(value, values[k], tolerance * std::max(1.0, std::abs(values[k]))) << "element " << k;
+  }
+}
+
+class Export : public ProgramFolder {};
+
+TEST_F(Export, AModelGivesWhatTheFunctionGives) {
+  manual_seed(3);
+  const Tensor w = randn({12, 8}), b = randn({8}), v = randn({8, 5});
+  const auto model = [&](const Tensor& x) { return softmax(matmul(gelu(matmul(x, w) + b), v), -1); };
+  const Tensor x = randn({4, 12});
+  const ExportSummary summary = export_program(path(), model, x);
+  EXPECT_EQ(summary.inputs, std::vector<std::string>{"input0"});
+  EXPECT_EQ(summary.outputs, std::vector<std::string>{"output0"});
+  EXPECT_EQ(summary.calls, 2u);
+  const run::Program program(path());
+  expect_result(program.run(views({x})), 0, model(x));
+}
+
+TEST_F(Export, SizesThatAreDynamicNeedNoCompiler) {
+  manual_seed(4);
+  const Tensor w = randn({12, 6});
+  const auto model = [&](const Tensor& x, const Tensor& mask) {
+    const Tensor y = reshape(matmul(x, w), {x.size(0) * x.size(1), 2, 3});
+    const Tensor means = mean(y, {1, 2});
+    const Tensor half = x.slice(1, 0, x.size(1) / 2);
+    return std::array{where(mask, reshape(means, {x.size(0), x.size(1)}), 0), sum(half, {-1}), var(x)};
+  };
+  const auto arguments = [](std::int64_t batch, std::int64_t length) {
+    const Tensor x = randn({batch, length, 12});
+    const Tensor mask = rand({batch, length}) > 0.5;
+    sync({x, mask});
+    return std::array{x, mask};
+  };
+  const auto [x, mask] = arguments(3, 4);
+  export_program(path(),
+                 {.dynamic = {{"x", 0, "batch"}, {"x", 1, "length"}, {"mask", 0, "batch"}, {"mask", 1, "length"}},
+                  .inputs = {"x", "mask"}},
+                 model, x, mask);
+  const run::Program program(path());
+  for (const auto& [batch, length] : {std::pair{3, 4}, {1, 1}, {1, 9}, {17, 1}, {5, 6}, {2, 2}}) {
+    SCOPED_TRACE(std::to_string(batch) + " " + std::to_string(length));
+    const auto [y, m] = arguments(batch, length);
+    const run::Results results = program.run(views({y, m}));
+    const auto wanted = model(y, m);
+    for (std::size_t i = 0; i < wanted.size(); ++i) expect_result(results, i, wanted[i], 1e-4);
+  }
+}
+
+TEST_F(Export, ConvolutionsHaveSizesOfTheirOwn) {
+  manual_seed(5);
+  const Tensor w = randn({4, 3, 3, 3}) * 0.2;
+  const auto model = [&](const Tensor& x) {
+    const Tensor y = relu(conv2d(x, w, {}, 2, 1));
+    return std::array{mean(y, {2, 3}), reshape(y, {y.size(0), 4 * y.size(2) * y.size(3)})};
+  };
+  const Tensor x = randn({2, 3, 9, 11});
+  export_program(path(), {.dynamic = {{"input0", 0, "batch"}, {"input0", 2, "height"}, {"input0", 3, "width"}}}, model,
+                 x);
+  const run::Program program(path());
+  for (const auto& [height, width] : {std::pair{9, 11}, {8, 8}, {5, 17}, {1, 3}}) {
+    const Tensor y = randn({3, 3, height, width});
+    y.sync();
+    const run::Results results = program.run(views({y}));
+    const auto wanted = model(y);
+    expect_result(results, 0, wanted[0], 1e-4), expect_result(results, 1, wanted[1], 1e-4);
+  }
+}
+
+struct Pair {
+  Tensor left, right;
+};
+
+TEST_F(Export, TreesNameInputsAndOutputs) {
+  const auto swap = [](const Pair& p, const std::vector<Tensor>& more) {
+    return Pair{p.right + more[0], p.left * 2.0};
+  };
+  const Pair p{full({2}, 1.0), full({3}, 2.0)};
+  const std::vector<Tensor> more{full({3}, 5.0)};
+  const ExportSummary summary = export_program(path(), {.inputs = {"pair", "more"}}, swap, p, more);
+  EXPECT_EQ(summary.inputs, (std::vector<std::string>{"pair.left", "pair.right", "more.0"}));
+  EXPECT_EQ(summary.outputs, (std::vector<std::string>{"left", "right"}));
+  sync({p.left, p.right, more[0]});
+  const run::Program program(path());
+  const run::Results results = program.run(views({p.left, p.right, more[0]}));
+  expect_result(results, 0, full({3}, 7.0)), expect_result(results, 1, full({2}, 2.0));
+}
+
+TEST_F(Export, ResultsMayBeArgumentsConstantsAndOneAnother) {
+  const Tensor constant = full({2}, 3.0);
+  const auto f = [&](const Tensor& x, const Tensor&) {
+    const Tensor y = x + 1.0;
+    return std::array{x, y, y, constant, transpose(x)};
+  };
+  const Tensor x = reshape(arange(6, DType::f32), {2, 3}), unused = full({4}, 0.0);
+  export_program(path(), f, x, unused);
+  sync({x, unused});
+  const run::Program program(path());
+  const run::Results results = program.run(views({x, unused}));
+  const auto wanted = f(x, unused);
+  for (std::size_t i = 0; i < wanted.size(); ++i) expect_result(results, i, wanted[i]);
+}
+
+TEST_F(Export, ConstantsMayBeViewsAndOfAnyDType) {
+  const Tensor table = reshape(arange(12, DType::f64), {3, 4});
+  sync({table});
+  const Tensor reversed = transpose(table).index({Slice(kNone, kNone, -1)});
+  sync({reversed});
+  const Tensor choice = tensor({true, false, true});
+  const auto f = [&](const Tensor& x) { return where(choice, x.astype(DType::f64) + reversed, -1.0); };
+  const Tensor x = randn({4, 3});
+  export_program(path(), f, x);
+  x.sync();
+  expect_result(run::Program(path()).run(views({x})), 0, f(x));
+}
+
+TEST_F(Export, SearchesSortsAndGathers) {
+  const auto f = [](const Tensor& x, const Tensor& at) {
+    return std::array{sort(x, -1), argsort(x, -1), take(x, at, 1), cumsum(x, 1), max(x, {0})};
+  };
+  manual_seed(8);
+  const Tensor x = randn({3, 7}), at = tensor({6, 0, 3});
+  export_program(path(), {.dynamic = {{"input0", 0, "rows"}, {"input1", 0, "count"}}}, f, x, at);
+  const run::Program program(path());
+  for (const std::int64_t rows : {3, 1, 50}) {
+    const Tensor y = randn({rows, 7});
+    sync({y, at});
+    const run::Results results = program.run(views({y, at}));
+    const auto wanted = f(y, at);
+    for (std::size_t i = 0; i < wanted.size(); ++i) expect_result(results, i, wanted[i]);
+  }
+}
+
+TEST_F(Export, ErrorsThatDependOnValuesAreErrorsOfARun) {
+  const auto f = [](const Tensor& x, const Tensor& at) { return take(x, at, 0); };
+  const Tensor x = full({3}, 1.0), at = tensor({1, 2}), wrong = tensor({1, 3});
+  export_program(path(), f, x, at);
+  sync({x, at, wrong});
+  const run::Program program(path());
+  EXPECT_THROW(program.run(views({x, wrong})), run::Error);
+  expect_result(program.run(views({x, at})), 0, f(x, at));  // it still works
+}
+
+TEST_F(Export, RandomNumbersFollowASeed) {
+  const auto f = [](const Tensor& x) { return x + uniform({64}) + normal({64}); };
+  const Tensor x = full({64}, 0.0);
+  x.sync();
+  manual_seed(11);
+  export_program(path(), f, x);
+  run::Program program(path());
+  program.seed(21);
+  const auto values = [&] {
+    const run::Results r = program.run(views({x}));
+    return std::vector<float>(r.data<float>(0), r.data<float>(0) + 64);
+  };
+  const auto first = values(), second = values();
+  EXPECT_NE(first, second);
+  program.seed(21);
+  EXPECT_EQ(first, values());
+  const auto compiled = compile(f);
+  manual_seed(21);
+  EXPECT_EQ(first, compiled(x).to_vector<float>());
+  EXPECT_EQ(second, compiled(x).to_vector<float>());
+}
+
+TEST_F(Export, ResultsGoWhereTheCallerWants) {
+  const auto f = [](const Tensor& x) { return std::array{x * 2.0, sum(x)}; };
+  const Tensor x = arange(5, DType::f32);
+  x.sync();
+  export_program(path(), f, x);
+  const run::Program program(path());
+  std::array<float, 5> twice{};
+  program.run_into(views({x}), {run::tensor(twice.data(), {5}), {nullptr, FERMATA_F32, {}}});
+  EXPECT_EQ(twice, (std::array<float, 5>{0, 2, 4, 6, 8}));
+  EXPECT_THROW(program.run_into(views({x}), {run::tensor(twice.data(), {4}), {nullptr, FERMATA_F32, {}}}), run::Error);
+}
+
+TEST_F(Export, ThreadsRunOneProgramAtOnce) {
+  const Tensor w = randn({16, 16});
+  const auto f = [&](const Tensor& x) { return sum(tanh(matmul(x, w)), {1}); };
+  const Tensor x = randn({4, 16});
+  export_program(path(), {.dynamic = {{"input0", 0, "rows"}}}, f, x);
+  const run::Program program(path());
+  std::vector<Tensor> inputs, wanted;
+  for (std::int64_t i = 1; i <= 8; ++i) {
+    inputs.push_back(randn({i, 16})), wanted.push_back(f(inputs.back()));
+    sync({inputs.back(), wanted.back()});
+  }
+  std::vector<std::thread> threads;
+  std::array<bool, 8> is_right{};
+  for (std::size_t t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      bool right = true;
+      for (int k = 0; k < 50; ++k) {
+        const std::size_t i = (t + static_cast<std::size_t>(k)) % 8;
+        const run::Results r = program.run(views({inputs[i]}));
+        const float* const want = wanted[i].data<float>();
+        for (std::size_t e = 0; e <= i; ++e) right = right && std::abs(r.data<float>(0)[e] - want[e]) < 1e-4f;
+      }
+      is_right[t] = right;
+    });
+  for (std::thread& t : threads) t.join();
+  for (const bool right : is_right) EXPECT_TRUE(right);
+}
+
+TEST_F(Export, WhatProgramsCannotDoIsRefused) {
+  const Tensor x = randn({3, 3}), outside = full({3, 3}, 0.0);
+  const auto code = [&](auto&& f, const ExportOptions& options = {}) {
+    try {
+      export_program(path(), options, f, x);
+    } catch (const Error& error) { return error.code(); }
+    return 0;
+  };
+  EXPECT_EQ(code([&](const Tensor& t) {
+              Tensor same = outside;
+              same += t;
+              return same * 1.0;
+            }),
+            2221);
+  EXPECT_EQ(code([&](const Tensor& t) { return linalg::inv(t); }), 2221);
+  EXPECT_EQ(code([&](const Tensor& t) {
+              return cond(
+                  sum(t) > 0, [](const Tensor& a) { return a * 2; }, [](const Tensor& a) { return -a; }, t);
+            }),
+            2221);
+  EXPECT_EQ(code([&](const Tensor& t) { return real(complex(t, t) * complex(t, t)); }), 2221);
+  EXPECT_EQ(code([](const Tensor& t) { return t + 1.0; }, {.dynamic = {{"x", 0, "rows"}}}), 2220);
+  EXPECT_EQ(code([](const Tensor& t) { return t + 1.0; }, {.dynamic = {{"input0", 2, "rows"}}}), 2220);
+  EXPECT_EQ(code([](const Tensor& t) { return t + 1.0; }, {.outputs = {"a", "b"}}), 2220);
+  const auto by_size = [](const Tensor& t) { return t.size(0) > 4 ? t + 1.0 : exp(t); };
+  EXPECT_EQ(code(by_size, {.dynamic = {{"input0", 0, "rows"}}}), 2222);
+  EXPECT_EQ(code(by_size), 0);
+  const auto power = [](const Tensor& t) { return t * std::pow(1.25, static_cast<double>(t.size(0))); };
+  EXPECT_EQ(code(power, {.dynamic = {{"input0", 0, "rows"}}}), 2223);
+  const auto table = [](const Tensor& t) {
+    return t + reshape(tensor(std::vector<float>(static_cast<std::size_t>(t.size(0)), 1.f)), {t.size(0), 1});
+  };
+  EXPECT_EQ(code(table, {.dynamic = {{"input0", 0, "rows"}}}), 2223);
+  x.sync();
+  export_program(
+      path(), [](const Tensor& t) { return t + 1.0; }, x);  // after all these errors
+  expect_result(run::Program(path()).run(views({x})), 0, x + 1.0);
+}
+
+TEST_F(Export, InputsThatDoNotFitAreRefused) {
+  const Tensor x = full({4, 3}, 1.0);
+  export_program(
+      path(), {.dynamic = {{.input = "input0", .axis = 0, .name = "rows", .least = 2, .most = 8, .multiple_of = 2}}},
+      [](const Tensor& t) { return t * 2.0; }, x);
+  x.sync();
+  const run::Program program(path());
+  std::vector<float> data(64);
+  const auto message = [&](const std::vector<run::Tensor>& inputs) -> std::string {
+    try {
+      program.run(inputs);
+    } catch (const run::Error& error) {
+      EXPECT_EQ(error.code, 2210);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(
+      message({run::tensor(data.data(), {5, 3})}),
+      "FM2210 ValueError: rows of input 'input0' is 5\n  input0 f32[5, 3]\n  hint   from 2 to 8, a multiple of 2");
+  EXPECT_EQ(message({run::tensor(data.data(), {4, 2})}),
+            "FM2210 ValueError: input 'input0' is f32[4, 3], not f32[4, 2]");
+  EXPECT_NE(message({}), "");
+  EXPECT_NE(message({run::tensor(reinterpret_cast<double*>(data.data()), {4, 3})}), "");
+  EXPECT_NE(message({run::Tensor{nullptr, FERMATA_F32, {4, 3}}}), "");
+  EXPECT_EQ(message({run::tensor(data.data(), {8, 3})}), "");
+}
+
+}  // namespace
+}  // namespace fermata
