@@ -1,6 +1,11 @@
 // See product_rates.h.
 #include "codegen_cpu/library/product_rates.h"
 
+#include <atomic>
+
+#include "codegen_cpu/library/calibrate.h"
+#include "ir/keep_forever.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 
@@ -61,11 +66,29 @@ const ProductRates& rates_of_processor() {
 const ProductRates& rates_of_processor() { return kSapphireRapids; }
 #endif
 
+/// Null until they are asked for or others are set.
+constinit std::atomic<const ProductRates*> in_use{nullptr};
+constinit thread_local const ProductRates* on_trial = nullptr;
+
 }  // namespace
 
-const ProductRates& product_rates() {
+const ProductRates& shipped_product_rates() {
   static const ProductRates& rates = rates_of_processor();
   return rates;
+}
+
+void use_product_rates(const ProductRates& rates) { in_use.store(keep_forever<ProductRates>(rates)); }
+
+TrialRates::TrialRates(const ProductRates& rates) { on_trial = &rates; }
+TrialRates::~TrialRates() { on_trial = nullptr; }
+
+const ProductRates& product_rates() {
+  if (on_trial != nullptr) return *on_trial;
+  if (const ProductRates* rates = in_use.load(std::memory_order_acquire)) return *rates;
+  const ProductRates* none = nullptr;
+  const std::optional<ProductRates> kept = calibrated_product_rates();
+  in_use.compare_exchange_strong(none, kept ? keep_forever<ProductRates>(*kept) : &shipped_product_rates());
+  return *in_use.load();
 }
 
 }  // namespace fermata

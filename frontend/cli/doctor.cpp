@@ -7,9 +7,11 @@
 #include <array>
 #include <chrono>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "dispatch/calibration.h"
 #include "dispatch/kernel_table.h"
 #include "fermata/fermata.h"
 #include "fermata/inspect.h"
@@ -142,6 +144,14 @@ void report_onnx(Report& report) {
     report.todo("Models in ONNX files cannot be read. Install libonnx-dev and libprotobuf-dev and build again.");
 }
 
+/// Multiply-adds per nanosecond of one core, and factors: what kernels of products are chosen by.
+void report_rates(bool measure) {
+  const Calibration c = calibration(measure);
+  if (c.figures.empty()) return fmt::print("\nThis build has no kernels of products to measure.\n");
+  fmt::print("\n{:<20} {:>8} {:>8}\n", "rates of products", "shipped", "in use");
+  for (const CalibratedFigure& f : c.figures) fmt::print("{:<20} {:>8.4g} {:>8.4g}\n", f.name, f.shipped, f.used);
+}
+
 void report_cuda(Report& report) {
   Backend* const cuda = backend(BackendKey::cuda);
   if (cuda == nullptr) {
@@ -180,6 +190,7 @@ void examine() {
   report_compiler(report);
   report_libraries(report);
   report_onnx(report);
+  report.line("rates of products", calibration(false).source);
   report_cuda(report);
   report_environment(report);
   report.finish();
@@ -188,8 +199,11 @@ void examine() {
 }  // namespace
 
 void add_doctor(CLI::App& app) {
-  app.add_subcommand("doctor", "Show what was found on this machine, what is missing and what to do")
-      ->callback(examine);
+  CLI::App* const command =
+      app.add_subcommand("doctor", "Show what was found on this machine, what is missing and what to do");
+  const auto calibrates = std::make_shared<bool>(false);
+  command->add_flag("--calibrate", *calibrates, "Measure the kernels of products, keep the figures and show them");
+  command->callback([calibrates] { *calibrates ? report_rates(true) : examine(); });
 }
 
 }  // namespace fermata::cli

@@ -19,6 +19,7 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_FMA", "0|1", "0", "compiled products and sums are rounded once"},
     {"FERMATA_CPU", "avx2|avx512|amx", "the best there is", "instruction set of compiled kernels and products"},
     {"FERMATA_F32_PRODUCTS", "split|fma", "split", "large products of f32 use tiles of bf16, three for each number"},
+    {"FERMATA_CALIBRATE", "0|1", "what is kept", "rates of products: as shipped; measured once"},
     {"FERMATA_LLVM_PLUGIN", "FILE", "beside the library", "the LLVM plugin"},
     {"FERMATA_CACHE_DIR", "FOLDER", "~/.cache/fermata", "where machine code is kept; empty for nowhere"},
     {"FERMATA_CACHE_DIR_LIMIT", "BYTES", "256 MiB", "machine code that is kept"},

@@ -72,5 +72,17 @@ TEST(Doctor, SaysWhyKernelsAreNotCompiled) {
   EXPECT_THAT(doctor.out, HasSubstr("- Kernels are not compiled; every program is played op by op."));
 }
 
+TEST(Doctor, KeepsTheRatesThatItMeasures) {
+  const Scratch scratch;
+  const std::string folder = "FERMATA_CACHE_DIR=" + std::filesystem::absolute("kept").string() + " ";
+  EXPECT_THAT(run_program("fermata doctor", folder).out, HasSubstr("rates of products    shipped\n"));
+  const Outcome measured = run_program("fermata doctor --calibrate", folder);
+  EXPECT_EQ(measured.status, 0) << measured.err;
+  EXPECT_TRUE(std::regex_search(measured.out, std::regex("\nportable_avx2 +[0-9.]+ +[0-9.]+\n"))) << measured.out;
+  EXPECT_THAT(run_program("fermata doctor", folder).out, HasSubstr("rates of products    measured before\n"));
+  EXPECT_THAT(run_program("fermata doctor", "FERMATA_CALIBRATE=0 " + folder).out,
+              HasSubstr("rates of products    shipped\n"));
+}
+
 }  // namespace
 }  // namespace fermata

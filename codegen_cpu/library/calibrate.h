@@ -1,0 +1,22 @@
+// The figures of product_rates.h as this machine gives them: measured once, and kept beside machine code.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "codegen_cpu/library/product_rates.h"
+
+namespace fermata {
+
+/// Those that were kept by an earlier process on such a processor. Where there are none and FERMATA_CALIBRATE is 1,
+/// they are measured beside what the process does, and used from then on.
+std::optional<ProductRates> calibrated_product_rates();
+/// Runs each kernel for some milliseconds and sets its rate so that its cost is the time that it took.
+ProductRates measure_product_rates();
+
+/// The text that is kept, and back; nothing where it is not one of these, or holds what no processor does.
+std::string to_text(const ProductRates& rates);
+std::optional<ProductRates> product_rates_of_text(std::string_view text);
+
+}  // namespace fermata
