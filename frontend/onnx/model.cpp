@@ -8,6 +8,7 @@
 #include "frontend/onnx/operators.h"
 #include "frontend/onnx/plugin.h"
 #include "frontend/onnx/prepare.h"
+#include "frontend/onnx/save.h"
 #include "frontend/tools/io/file.h"
 #include "ir/error.h"
 
@@ -203,7 +204,7 @@ const Plugin kPlugin{kPluginVersion,
                      [](const std::string& path, Location where) -> std::shared_ptr<const detail::Program> {
                        return std::make_shared<LoadedModel>(path, where);
                      },
-                     &list_operators};
+                     &list_operators, &save_model};
 
 }  // namespace
 

@@ -160,6 +160,10 @@ Tensor Model::forward(const Tensor& x, Location where) const {
 
 Model load(const std::string& path, Location where) { return Model(plugin(where).load(path, where)); }
 
+void save(const Trace& trace, const std::string& path, const SaveOptions& options, Location where) {
+  plugin(where).save(trace, path, options, where);
+}
+
 std::vector<OperatorInfo> operators(Location where) { return plugin(where).operators(); }
 
 bool available(std::string* reason) {

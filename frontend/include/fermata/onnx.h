@@ -10,6 +10,7 @@
 // the table of operators.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,6 +22,7 @@
 
 #include "fermata/named_tensors.h"
 #include "fermata/tensor_tree.h"
+#include "fermata/trace.h"
 #include "runtime/tensor.h"
 
 namespace fermata::onnx {
@@ -80,6 +82,25 @@ class Model {
 ///          UnsupportedError FM2303 with all operators that are not supported and their nodes, FM2301 where
 ///          libfermata_onnx is missing.
 Model load(const std::string& path, Location where = Location::current());
+
+struct SaveOptions {
+  std::vector<std::string> input_names = {};   // of the tensors among the arguments, in order; x0, x1, ... for the rest
+  std::vector<std::string> output_names = {};  // of the results; y0, y1, ... for the rest
+  std::string name = "fermata";                // of the graph
+};
+/// Writes a traced function (fermata/trace.h) as a model of opset 18. Tensors from outside are its initializers.
+///
+/// Errors   UnsupportedError FM2307 with all ops that cannot be written and their lines; FM2301; FileError FM1602.
+void save(const Trace& trace, const std::string& path, const SaveOptions& options = {},
+          Location where = Location::current());
+/// The same of fn(args...), which is traced. Sizes are those of the arguments.
+///
+///   fm::onnx::save("net.onnx", {.input_names = {"image"}}, [&](const fm::Tensor& x) { return net(x); }, image);
+template <class F, class... A>
+requires std::invocable<F&, const A&...>
+void save(const std::string& path, const SaveOptions& options, F&& fn, const A&... args) {
+  save(trace(fn, args...), path, options);
+}
 
 /// An operator of ONNX: whether load() takes it, and what is to be said about it.
 struct OperatorInfo {
