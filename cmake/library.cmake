@@ -66,7 +66,7 @@ install(FILES frontend/tools/debugger/fermata_debugger.py DESTINATION ${CMAKE_IN
 # What it takes to run an exported program, also by itself: cmake --install BUILD --component run.
 if(TARGET fermata_run)
   install(TARGETS fermata_run EXPORT fermata LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT run)
-  install(DIRECTORY run/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT run FILES_MATCHING PATTERN "*.h")
+  install(DIRECTORY frontend/run/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT run FILES_MATCHING PATTERN "*.h")
 endif()
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/fermata)
 install(EXPORT fermata NAMESPACE fermata:: FILE fermataTargets.cmake DESTINATION ${package})

@@ -11,8 +11,8 @@
 #include "ir/fault_points.h"
 #include "ir/fork.h"
 #include "runtime/environment.h"
-#include "runtime/evict_least_recently_used.h"
 #include "runtime/events.h"
+#include "runtime/evict_least_recently_used.h"
 #include "runtime/stats.h"
 
 namespace fermata {

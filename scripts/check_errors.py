@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ["ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda", "run", "frontend"]
+FOLDERS = ["ir", "runtime", "dispatch", "passes", "codegen_cpu", "codegen_cuda", "frontend"]
 CLASSES = {
     10: {"ShapeError"}, 11: {"DTypeError"}, 12: {"IndexError"}, 13: {"ValueError"}, 14: {"DeviceError", "ValueError"},
     15: {"ParseError", "ValueError", "UnsupportedError"}, 16: {"FileError"}, 17: {"UserError", "GradientError", "ShapeError", "ValueError"},

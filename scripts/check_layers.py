@@ -16,8 +16,9 @@ ALLOWED = {
     "passes": {"passes", "dispatch", "runtime", "ir"},
     "codegen_cpu": {"codegen_cpu", "dispatch", "runtime", "ir"},
     "codegen_cuda": {"codegen_cuda", "dispatch", "runtime", "ir"},
-    "run": {"run", "codegen_cpu", "dispatch", "runtime", "ir"},
-    "frontend": {"frontend", "run", "passes", "dispatch", "runtime", "ir"},
+    # What runs exported programs is linked without the rest of the frontend.
+    "frontend/run": {"frontend/run", "codegen_cpu", "dispatch", "runtime", "ir"},
+    "frontend": {"frontend", "frontend/run", "passes", "dispatch", "runtime", "ir"},
 }
 # Headers of what a user installs see only installed folders.
 PUBLIC = "frontend/include/fermata"
@@ -46,17 +47,22 @@ SUFFIXES = {".h", ".cpp", ".def", ".cu", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 
 
+def layer_of(path):
+    """The longest of the layers that a path lies in, or None."""
+    return max((layer for layer in ALLOWED if path.startswith(layer + "/")), key=len, default=None)
+
+
 def folder_of_include(root, target):
     """The layer that an include names, or None for the standard library and third parties."""
     if target.startswith("fermata/") and (root / "frontend/include" / target).exists():
         return PUBLIC
-    first = target.split("/")[0]
-    return first if "/" in target and (root / first).is_dir() and first in ALLOWED else None
+    layer = layer_of(target)
+    return layer if layer is not None and (root / layer).is_dir() else None
 
 
 def breach(root, path, target, quoted):
     """Why `path` may not include `target`, or None."""
-    layer = path.split("/")[0]
+    layer = layer_of(path)
     for pattern, home, what in CONFINED:
         if pattern.match(target):
             homes = (home,) if isinstance(home, str) else home

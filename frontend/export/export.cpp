@@ -13,11 +13,11 @@
 #include "fermata/ops.h"
 #include "fermata/sync.h"
 #include "frontend/export/samples.h"
+#include "frontend/run/program_file.h"
 #include "frontend/tools/io/atomic_file.h"
 #include "ir/error.h"
 #include "ir/op_traits.h"
 #include "passes/pipeline.h"
-#include "run/program_file.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {

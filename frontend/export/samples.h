@@ -8,7 +8,7 @@
 
 #include "frontend/export/recording.h"
 #include "frontend/export/size_search.h"
-#include "run/program_file.h"
+#include "frontend/run/program_file.h"
 
 namespace fermata {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "run/record_table.h"
+#include "frontend/run/record_table.h"
 
 namespace fermata {
 namespace {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "run/program_file.h"
+#include "frontend/run/program_file.h"
 
 namespace fermata {
 

@@ -9,7 +9,7 @@
 
 #include "fermata/export.h"
 #include "fermata/fermata.h"
-#include "run/program_file.h"
+#include "frontend/run/program_file.h"
 #include "tests/run/program_folder.h"
 
 namespace fermata {

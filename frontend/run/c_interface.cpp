@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <fermata/run.h>
+#include "frontend/run/loaded_program.h"
 #include "ir/error.h"
-#include "run/loaded_program.h"
 #include "runtime/thread_pool.h"
 
 using namespace fermata;

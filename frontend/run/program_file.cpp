@@ -1,5 +1,5 @@
 // See program_file.h.
-#include "run/program_file.h"
+#include "frontend/run/program_file.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -8,8 +8,8 @@
 #include <bit>
 #include <cstring>
 
+#include "frontend/run/program_stream.h"
 #include "ir/error.h"
-#include "run/program_stream.h"
 
 namespace fermata {
 namespace {

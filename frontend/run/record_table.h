@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "run/program_file.h"
+#include "frontend/run/program_file.h"
 #include "runtime/node.h"
 
 namespace fermata {

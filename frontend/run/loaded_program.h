@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "run/program_file.h"
-#include "run/record_table.h"
+#include "frontend/run/program_file.h"
+#include "frontend/run/record_table.h"
 #include "runtime/bound_plan.h"
 
 namespace fermata {

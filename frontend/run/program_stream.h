@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "run/program_file.h"
+#include "frontend/run/program_file.h"
 
 namespace fermata {
 

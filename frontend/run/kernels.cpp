@@ -1,5 +1,5 @@
 // See kernels.h. What stands here are this library's halves of interfaces that the engine fills from its kernel table.
-#include "run/kernels.h"
+#include "frontend/run/kernels.h"
 
 #include <array>
 #include <mutex>

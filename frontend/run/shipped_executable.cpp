@@ -1,5 +1,5 @@
 // See shipped_executable.h.
-#include "run/shipped_executable.h"
+#include "frontend/run/shipped_executable.h"
 
 #include <algorithm>
 #include <utility>

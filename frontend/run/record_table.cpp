@@ -1,5 +1,5 @@
 // See record_table.h.
-#include "run/record_table.h"
+#include "frontend/run/record_table.h"
 
 #include <algorithm>
 #include <bit>

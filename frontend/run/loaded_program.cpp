@@ -1,5 +1,5 @@
 // See loaded_program.h.
-#include "run/loaded_program.h"
+#include "frontend/run/loaded_program.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,9 +14,9 @@
 
 #include "codegen_cpu/code_target.h"
 #include "codegen_cpu/cpu_backend.h"
+#include "frontend/run/kernels.h"
+#include "frontend/run/shipped_executable.h"
 #include "ir/error.h"
-#include "run/kernels.h"
-#include "run/shipped_executable.h"
 
 namespace fermata {
 namespace {

@@ -6,10 +6,10 @@
 #include <bit>
 #include <set>
 
+#include "frontend/run/program_file.h"
 #include "ir/infer.h"
 #include "ir/kernel.h"
 #include "ir/op_traits.h"
-#include "run/program_file.h"
 
 namespace fermata {
 namespace {
