@@ -1,12 +1,14 @@
 // matmul_f32 on any machine: its operands are widened, and their product is one of f32.
 #include <array>
 
-#include "codegen_cpu/eager/eager.h"
+#include "codegen_cpu/irregular/narrow_float.h"
 #include "codegen_cpu/irregular/positions.h"
+#include "codegen_cpu/irregular/strided_copy.h"
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_problem.h"
 #include "dispatch/kernel_files.h"
 #include "ir/shape.h"
+#include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
@@ -32,18 +34,35 @@ class WidenedCall {
   std::array<TensorView, 2> inputs_;
 };
 
+void widen(const std::uint16_t* halves, DType dtype, std::int64_t count, float* to) {
+  parallel_for(0, count, 0.2, [&](std::int64_t begin, std::int64_t end) {
+    if (dtype == DType::bf16)
+      for (std::int64_t i = begin; i < end; ++i) to[i] = widen_bfloat16(halves[i]);
+    else
+      for (std::int64_t i = begin; i < end; ++i) to[i] = widen_float16(halves[i]);
+  });
+}
+
+/// The elements of a view in row-major order, as f32.
+Scratch<float> widened(const TensorView& x) {
+  const std::int64_t count = x.element_count();
+  const bool dense = is_contiguous(x, 0, x.rank);
+  const Scratch<std::uint16_t> copy(dense ? 0 : count);
+  const std::span<const std::int64_t> sizes{x.sizes, x.rank};
+  if (!dense) strided_copy({copy.data(), dense_strides(sizes)}, {x.data, {x.strides, x.rank}}, sizes, 2);
+  Scratch<float> wide(count);
+  widen(dense ? static_cast<const std::uint16_t*>(x.data) : copy.data(), x.dtype, count, wide.data());
+  return wide;
+}
+
 bool is_for_onednn(const CallArgs& args) {
   return has_onednn() && matmul_onednn_fits(args) && matmul_onednn_cost(args) < matmul_portable_cost(args);
 }
 
 void matmul_widened(const CallArgs& args) {
   WidenedCall call(args);
-  const Scratch<float> lhs(args.inputs[0].element_count()), rhs(args.inputs[1].element_count());
-  const std::array<float*, 2> data{lhs.data(), rhs.data()};
-  for (std::size_t k = 0; k < 2; ++k) {
-    call.set_operand(k, data[k]);
-    eager::eager_kernel(Op::cast)({Op::cast, args.inputs.subspan(k, 1), call.args().inputs.subspan(k, 1), {}, {}});
-  }
+  const Scratch<float> lhs = widened(args.inputs[0]), rhs = widened(args.inputs[1]);
+  call.set_operand(0, lhs.data()), call.set_operand(1, rhs.data());
   if (is_for_onednn(call.args()))
     matmul_onednn(call.args());
   else

@@ -1,5 +1,8 @@
 // What the engine has and a program that is compiled never asks for: the formulas of ops, from which kernels are made,
-// and products on processors that have no code for kernels. They take most of a megabyte.
+// and products on processors that have no code for kernels. They take most of a megabyte. And what is not shipped:
+// oneDNN, and the measuring of products.
+#include "codegen_cpu/library/calibrate.h"
+#include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "ir/error.h"
 #include "ir/op.h"
@@ -11,5 +14,12 @@ const Formula& random_formula(Op, DType) { throw_internal("a program asks for a 
 const ReduceFormula& reduce_formula(Op, DType) { throw_internal("a program asks for a formula"); }
 
 constinit const PortableKernels kPortableBaseline{};
+
+bool has_onednn() { return false; }
+void matmul_onednn(const CallArgs&) { throw_internal("a program asks for oneDNN"); }
+bool matmul_onednn_fits(const CallArgs&) { return false; }
+double matmul_onednn_cost(const CallArgs&) { return 0; }
+
+std::optional<ProductRates> calibrated_product_rates() { return {}; }
 
 }  // namespace fermata
