@@ -22,12 +22,10 @@ using namespace onednn;
 void run_bytes(Key key, const std::byte* lhs, const std::byte* rhs, std::byte* out) {
   const std::int64_t rows = key.numbers[0], columns = key.numbers[1], out_row = key.numbers[7];
   key.numbers[7] = columns;
-  const Allocation wide = allocate_bytes(static_cast<std::size_t>(rows * columns) * sizeof(std::int32_t));
-  product_for(key).run(lhs, rhs, wide.data);
-  const auto* const sums = static_cast<const std::uint32_t*>(wide.data);
+  const Scratch<std::uint32_t> sums(rows * columns);
+  product_for(key).run(lhs, rhs, sums.data());
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j) out[i * out_row + j] = static_cast<std::byte>(sums[i * columns + j]);
-  release_bytes(wide);
 }
 
 void multiply(const MatmulProblem& p, TileEpilogue epilogue) {

@@ -1,6 +1,7 @@
 // The portable matmul: which kernels this machine runs, and the tasks they are given.
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/library/matmul.h"
@@ -148,12 +149,8 @@ class SharedPanels {
       if (kept_ != nullptr) panels_ = static_cast<std::byte*>(kept_->data);
     }
     if (kept_ != nullptr || tiles.down == 1 || static_cast<double>(bytes) > kMostPanelBytes) return;
-    held_ = allocate_bytes(bytes);
-    panels_ = static_cast<std::byte*>(held_.data);
+    panels_ = held_.emplace(static_cast<std::int64_t>(bytes)).data();
     pack(p, storage, panels_);
-  }
-  ~SharedPanels() {
-    if (held_.data != nullptr) release_bytes(held_);
   }
   SharedPanels(const SharedPanels&) = delete;
   /// From a column on that starts a panel; null if there are none.
@@ -182,7 +179,7 @@ class SharedPanels {
                  });
   }
   std::int64_t width_, sum_bytes_, k_, batch_bytes_;
-  Allocation held_{};
+  std::optional<Scratch<std::byte>> held_;
   StoragePtr kept_;
   std::byte* panels_ = nullptr;
 };

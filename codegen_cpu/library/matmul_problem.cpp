@@ -140,10 +140,6 @@ PackedOperands::PackedOperands(MatmulProblem& problem, FunctionRef<Accepts> acce
   if (!accepts(problem.rhs, problem.k, problem.n)) pack(problem, problem.rhs, problem.k, problem.n);
 }
 
-PackedOperands::~PackedOperands() {
-  for (int i = 0; i < count_; ++i) release_bytes(held_[i]);
-}
-
 void PackedOperands::pack(const MatmulProblem& problem, MatrixSide& side, std::int64_t rows, std::int64_t columns) {
   // Axes that only repeat the same matrices are not copied out.
   Shape sizes, from = side.batch_strides;
@@ -152,10 +148,9 @@ void PackedOperands::pack(const MatmulProblem& problem, MatrixSide& side, std::i
   from.push_back(side.row_stride), from.push_back(side.column_stride);
   const Shape to = dense_strides(sizes);
   const std::size_t bytes = byte_size(problem.dtype);
-  const Allocation copy = allocate_bytes(static_cast<std::size_t>(element_count(sizes)) * bytes);
-  held_[count_++] = copy;
-  strided_copy({copy.data, to}, {const_cast<std::byte*>(side.data), from}, sizes, bytes);
-  side.data = static_cast<const std::byte*>(copy.data), side.buffer = nullptr;
+  std::byte* const copy = held_[count_++].emplace(element_count(sizes) * static_cast<std::int64_t>(bytes)).data();
+  strided_copy({copy, to}, {const_cast<std::byte*>(side.data), from}, sizes, bytes);
+  side.data = copy, side.buffer = nullptr;
   side.row_stride = columns, side.column_stride = 1;
   for (std::size_t i = 0; i < side.batch_strides.rank(); ++i)
     if (side.batch_strides[i] != 0) side.batch_strides[i] = to[i];

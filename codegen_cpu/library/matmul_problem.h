@@ -1,13 +1,16 @@
 // A matmul call taken apart: sizes, strides, batch; and how it is cut into tiles.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "codegen_cpu/irregular/positions.h"
 #include "ir/shape.h"
-#include "runtime/allocator.h"
 #include "runtime/function_ref.h"
 #include "runtime/prepacked_weights.h"
 #include "runtime/tensor_view.h"
@@ -74,13 +77,12 @@ class PackedOperands {
   /// Replaces the sides of `problem` that the library does not accept as they lie by dense ones.
   explicit PackedOperands(MatmulProblem& problem, FunctionRef<Accepts> accepts);
   explicit PackedOperands(MatmulProblem& problem);
-  ~PackedOperands();
   PackedOperands(const PackedOperands&) = delete;
 
  private:
   void pack(const MatmulProblem& problem, MatrixSide& side, std::int64_t rows, std::int64_t columns);
-  Allocation held_[2]{};
-  int count_ = 0;
+  std::array<std::optional<Scratch<std::byte>>, 2> held_;
+  std::size_t count_ = 0;
 };
 
 /// Elements from which on a right side that comes again is kept packed, and what decides its bytes beside the layout.

@@ -8,6 +8,7 @@
 #include <list>
 #include <string>
 
+#include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/library/product_rates.h"
 #include "ir/error.h"
 
@@ -74,18 +75,17 @@ Product::Product(const Key& k) : key(k), stream_(engine()) {
 }
 
 void Product::run(const void* lhs, const void* rhs, void* out) {
-  const Allocation scratch = allocate_bytes(scratch_bytes_);
+  const Scratch<std::byte> scratch(static_cast<std::int64_t>(scratch_bytes_));
   lhs_.set_data_handle(const_cast<void*>(lhs));
   rhs_.set_data_handle(const_cast<void*>(rhs));
   out_.set_data_handle(out);
-  scratch_.set_data_handle(scratch.data);
+  scratch_.set_data_handle(scratch.data());
   const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, lhs_.get()},
                                        {DNNL_ARG_WEIGHTS, rhs_.get()},
                                        {DNNL_ARG_DST, out_.get()},
                                        {DNNL_ARG_SCRATCHPAD, scratch_.get()}};
   // The C function: its C++ wrapper takes a hash map per execution.
   const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), stream_.get(), 4, arguments);
-  release_bytes(scratch);
   dnnl::error::wrap_c_api(status, "could not execute a matmul primitive");
 }
 
