@@ -11,6 +11,7 @@
 
 #include "dispatch/call.h"
 #include "fermata/device.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/autograd/autograd.h"
 #include "frontend/transforms/trace/tracer.h"
@@ -151,7 +152,7 @@ void add_step(std::vector<ViewStep>& steps, ViewStep next) {
 }  // namespace
 
 Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attributes, const Shape& wanted,
-                 Location where) {
+                 Location where) try {
   const TensorType operand = type_of(x), type = infer(op, {&operand, 1}, attributes, {operand.dtype, wanted}, where);
   const Attributes arguments{.wanted = type, .integers = attributes, .scalars = {}};
   // A tensor of parts is never written, so there is nothing to alias; its parts have views and histories of their own.
@@ -170,7 +171,7 @@ Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attribute
   view->base->refs.fetch_add(1, std::memory_order_relaxed);
   result.impl()->view = view.release();
   return result;
-}
+} catch (const std::bad_alloc&) { throw_no_memory(name(op), where); }
 
 Node* derive_view(TensorImpl* impl) {
   ViewInfo& view = *impl->view;

@@ -13,6 +13,7 @@
 
 #include "fermata/modes.h"
 #include "frontend/engine/captured_call.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/engine/spin_lock.h"
 #include "frontend/engine/value_checks.h"
 #include "frontend/ops/calls.h"
@@ -143,7 +144,7 @@ std::size_t CompiledCore::captures() const {
 }
 
 void CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body,
-                        Deliver deliver, Location where) {
+                        Deliver deliver, Location where) try {
   const auto run_body = [&] {
     Results results = body(args);
     for (const Tensor& t : results.tensors) require_defined("compile", t, where);
@@ -175,6 +176,6 @@ void CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint6
   if (taken.call->must_run()) return run_body();
   if (taken.replayer == nullptr) taken.replayer = taken.call->make_replayer();
   taken.call->replay(*taken.replayer, args, deliver, where);
-}
+} catch (const std::bad_alloc&) { throw_no_memory("compile", where); }
 
 }  // namespace fermata

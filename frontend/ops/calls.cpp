@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "fermata/ops.h"
+#include "frontend/engine/no_memory.h"
 
 namespace fermata {
 
@@ -15,12 +16,12 @@ void require_defined(std::string_view function, const Tensor& x, Location where)
   if (!x.defined()) throw_undefined(function, where);
 }
 
-Tensor general_call(Op op, std::span<const Tensor> tensors, const Attributes& attributes, Location where) {
+Tensor general_call(Op op, std::span<const Tensor> tensors, const Attributes& attributes, Location where) try {
   for (const Tensor& t : tensors)
     if (!t.defined()) [[unlikely]]
       require_defined(name(op), t, where);
   return Dispatcher<GeneralCall>::call(operator_entry(op), where, tensors, attributes);
-}
+} catch (const std::bad_alloc&) { throw_no_memory(name(op), where); }
 
 std::vector<Tensor> promoted(Op op, std::span<const Tensor> tensors, Location where) {
   std::vector<Tensor> result(tensors.begin(), tensors.end());

@@ -12,6 +12,7 @@
 #include "fermata/autograd.h"
 #include "frontend/engine/alias.h"
 #include "frontend/engine/capture_scope.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/engine/sync.h"
 #include "frontend/transforms/autograd/autograd.h"
 #include "frontend/transforms/autograd/autograd_rules.h"
@@ -327,7 +328,7 @@ std::vector<Tensor> run_backward(const GradEdge& root, Tensor seed, const TapeSc
 }
 
 std::vector<Tensor> run_backward(std::span<const GradEdge> roots, std::span<const Tensor> seeds, const TapeScan* scan,
-                                 std::span<const GradEdge> targets, BackwardOptions options, Location where) {
+                                 std::span<const GradEdge> targets, BackwardOptions options, Location where) try {
   const KeyGuard as_computed({}, Functionality::autocast);  // the forward pass has settled every dtype
   BackwardPass pass(scan, targets, options, where);
   if (options.create_graph) {
@@ -343,7 +344,7 @@ std::vector<Tensor> run_backward(std::span<const GradEdge> roots, std::span<cons
   }
   const NoGradGuard quiet;
   return pass.run(roots, seeds);
-}
+} catch (const std::bad_alloc&) { throw_no_memory("backward", where); }
 
 Tensor seed_gradient(const Tensor& y, const Tensor& seed, Location where) {
   const vjp::LineGuard line(where);

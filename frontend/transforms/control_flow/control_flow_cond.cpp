@@ -6,6 +6,7 @@
 #include "fermata/ops.h"
 #include "fermata/values.h"
 #include "frontend/engine/control_step.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/control_flow/control_flow_parts.h"
@@ -129,7 +130,7 @@ std::vector<Tensor> choose(const Tensor& predicate, const TensorFunction& when_t
 }  // namespace
 
 std::vector<Tensor> detail::cond_flat(const Operand& predicate, const TensorFunction& when_true,
-                                      const TensorFunction& when_false, const std::vector<Tensor>& operands) {
+                                      const TensorFunction& when_false, const std::vector<Tensor>& operands) try {
   const Location where = predicate.where();
   for (const Tensor& x : operands) require_defined("cond", x, where);
   if (!predicate.is_tensor()) return predicate.scalar().as_double() != 0 ? when_true(operands) : when_false(operands);
@@ -139,6 +140,6 @@ std::vector<Tensor> detail::cond_flat(const Operand& predicate, const TensorFunc
   const Tensor seed = draw_seed(where);
   if (is_plain()) return run_directly(chosen.item<bool>(where) ? when_true : when_false, operands, seed, 0);
   return CondCall{chosen, when_true, when_false, seed, where}.run(operands);
-}
+} catch (const std::bad_alloc&) { throw_no_memory("cond", predicate.where()); }
 
 }  // namespace fermata

@@ -9,6 +9,7 @@
 #include "fermata/ops.h"
 #include "fermata/views.h"
 #include "frontend/engine/control_step.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/control_flow/control_flow_parts.h"
@@ -255,7 +256,7 @@ Tensors ScanCall::record(const Tensors& init, const Tensors& sequences) const {
 }  // namespace
 
 std::vector<Tensor> detail::scan_flat(const TensorFunction& f, const std::vector<Tensor>& init,
-                                      const std::vector<Tensor>& sequences, bool reverse, Location where) {
+                                      const std::vector<Tensor>& sequences, bool reverse, Location where) try {
   for (const Tensor& x : init) require_defined("scan", x, where);
   for (const Tensor& x : sequences) require_defined("scan", x, where);
   if (sequences.empty())
@@ -269,6 +270,6 @@ std::vector<Tensor> detail::scan_flat(const TensorFunction& f, const std::vector
                                           where));
   const ScanCall call{f, sequences[0].size(0), reverse, draw_seed(where), where};
   return is_plain() ? call.run_plain(init, sequences) : call.run(init, sequences);
-}
+} catch (const std::bad_alloc&) { throw_no_memory("scan", where); }
 
 }  // namespace fermata

@@ -9,6 +9,7 @@
 #include "fermata/views.h"
 #include "frontend/engine/capture_scope.h"
 #include "frontend/engine/control_step.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/control_flow/control_flow_parts.h"
@@ -196,10 +197,10 @@ std::vector<Tensor> WhileCall::record(std::span<const Tensor> state) const {
 }  // namespace
 
 std::vector<Tensor> detail::while_flat(const TensorFunction& condition, const TensorFunction& body,
-                                       const std::vector<Tensor>& state, Location where) {
+                                       const std::vector<Tensor>& state, Location where) try {
   for (const Tensor& x : state) require_defined("while_loop", x, where);
   const WhileCall call{condition, body, draw_seed(where), where};
   return is_plain() || state.empty() ? call.run_plain(state) : call.run(state);
-}
+} catch (const std::bad_alloc&) { throw_no_memory("while_loop", where); }
 
 }  // namespace fermata
