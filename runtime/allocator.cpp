@@ -262,7 +262,10 @@ void BlockPool::release_slow_path(void* block, std::uint32_t c) noexcept {
   m.loaded = ::new (block) Block{m.loaded};
 }
 
-void* BlockPool::allocate_plain(std::uint32_t c) { return plain_new(block_bytes(c)); }
+void* BlockPool::allocate_plain(std::uint32_t c) {
+  if (fails_here(FaultKind::allocation)) throw_out_of_memory(block_bytes(c));
+  return plain_new(block_bytes(c));
+}
 void BlockPool::release_plain(void* block, std::uint32_t c) noexcept { plain_delete(block, block_bytes(c)); }
 
 MemoryStats memory_stats() {

@@ -118,8 +118,14 @@ std::string place() {
 
 bool was_of_program() {
   const State& state = state_of_all();
-  for (int i = 2; i < state.frame_count; ++i) {
-    Dl_info info{};
+  int i = 0;
+  Dl_info own{}, info{};
+  dladdr(reinterpret_cast<void*>(&fails), &own);
+  for (bool is_replaced = false; !is_replaced && i < state.frame_count; ++i) {
+    if (dladdr(state.frames[i], &info) == 0 || info.dli_fbase != own.dli_fbase) break;
+    is_replaced = info.dli_sname != nullptr && std::strstr(info.dli_sname, "fermata") == nullptr;
+  }
+  for (; i < state.frame_count; ++i) {
     if (dladdr(state.frames[i], &info) == 0 || info.dli_fname == nullptr) return false;
     if (is_of_standard_library(info.dli_fname)) continue;
     return std::strstr(info.dli_fname, "libfermata") == nullptr;
