@@ -237,14 +237,16 @@ template <class O> auto encode(const O& op) {
     integers.reserve(length);
   }
   detail::each_field(op, [&]<class F>(F& field) {
-    if constexpr (!detail::Traits<F>::is_stored)
+    if constexpr (!detail::Traits<F>::is_stored) {
       return;
-    else if constexpr (detail::Traits<F>::kind == AttributeKind::list)
-      integers.insert(integers.end(), field.value.begin(), field.value.end());
-    else if constexpr (lists == 0)
+    } else if constexpr (lists == 0) {  // an array inserts nothing, and clang looks at that for every F
       integers[next++] = static_cast<std::int64_t>(field.value);
-    else
-      integers.push_back(static_cast<std::int64_t>(field.value));
+    } else {
+      if constexpr (detail::Traits<F>::kind == AttributeKind::list)
+        integers.insert(integers.end(), field.value.begin(), field.value.end());
+      else
+        integers.push_back(static_cast<std::int64_t>(field.value));
+    }
   });
   return integers;
 }
