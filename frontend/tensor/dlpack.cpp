@@ -77,6 +77,14 @@ struct CallDeleter {
   throw ValueError(1344, format_error(1344, "ValueError", fmt::format("from_dlpack: {}", what), {}, where));
 }
 
+/// As a number: another program may have devices that this header does not name.
+std::int32_t device_type(const DLDevice& device) {
+  std::int32_t type = 0;
+  static_assert(sizeof(type) == sizeof(device.device_type));
+  std::memcpy(&type, &device.device_type, sizeof(type));
+  return type;
+}
+
 /// The sizes; ValueError FM1344 where what is given cannot be a tensor.
 std::span<const std::int64_t> checked_sizes(const DLTensor& t, DType dtype, Location where) {
   if (t.ndim < 0) throw_invalid("the number of axes is negative", where);
@@ -158,7 +166,7 @@ Tensor from_dlpack(DLManagedTensor* managed, Location where) {
   if (managed == nullptr) throw_invalid("there is no tensor", where);
   const std::unique_ptr<DLManagedTensor, CallDeleter> owned(managed);
   const DLTensor& t = managed->dl_tensor;
-  if (t.device.device_type != kDLCPU)
+  if (device_type(t.device) != kDLCPU)
     throw DeviceError(1402, format_error(1402, "DeviceError", "from_dlpack: the tensor is not on the CPU", {}, where));
   const auto dtype = dtype_of_type(t.dtype);
   if (!dtype)

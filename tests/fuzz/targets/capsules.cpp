@@ -42,7 +42,8 @@ void dlpack(std::string_view input) {
   DLManagedTensor capsule{};
   DLTensor& t = capsule.dl_tensor;
   t.data = (flags & 1) != 0 ? nullptr : &memory[static_cast<std::size_t>(kReach)];
-  t.device = {(flags & 2) != 0 ? static_cast<DLDeviceType>(bytes.byte()) : kDLCPU, 0};
+  const std::int32_t device = (flags & 2) != 0 ? bytes.byte() : static_cast<std::int32_t>(kDLCPU);
+  std::memcpy(&t.device.device_type, &device, sizeof(device));
   t.ndim = static_cast<std::int32_t>(bytes.number());
   t.dtype.code = bytes.byte(), t.dtype.bits = bytes.byte();
   t.dtype.lanes = (flags & 4) != 0 ? bytes.byte() : std::uint8_t{1};
