@@ -162,12 +162,10 @@ std::optional<std::vector<ViewAxis>> Permute::view_axes(const Shape& to, const S
 
 Example<Permute> Permute::example() { return {{{DType::f32, Shape{3, 4}}}, {.axes = {kReversed}}}; }
 
-/// The stride of an axis that moves by `step` elements of another one. An axis of one element may be given any step:
-/// what that comes to is never used.
-static std::int64_t steps_of(std::int64_t stride, std::int64_t step) {
-  std::int64_t strides = 0;
-  static_cast<void>(__builtin_mul_overflow(stride, step, &strides));
-  return strides;
+/// The stride of an axis that moves by `step` elements of another one. An axis of one element may be given any step,
+/// also one that has no product with a stride or a number of bytes; it is never taken.
+static std::int64_t steps_of(std::int64_t stride, std::int64_t step, std::int64_t size) {
+  return size > 1 ? stride * step : stride;
 }
 
 // ---- slice
@@ -197,7 +195,7 @@ bool Slice::apply(const Shape& to, Shape& sizes, Shape& strides, std::int64_t& o
   Shape out;
   for (unsigned i = 0; i < to.rank(); ++i) {
     offset += to[i] == 0 ? 0 : start.value[i] * strides[i];
-    out.push_back(steps_of(strides[i], step.value[i]));
+    out.push_back(steps_of(strides[i], step.value[i], to[i]));
   }
   sizes = to, strides = out;
   return true;
@@ -266,8 +264,8 @@ TensorType Unfold::infer(const InferCall& call) const {
 bool Unfold::apply(const Shape& to, Shape& sizes, Shape& strides, std::int64_t&) const {
   const auto at = static_cast<std::size_t>(axis.value);
   const std::int64_t stride = strides[at];
-  strides[at] = steps_of(stride, step.value);
-  strides.push_back(steps_of(stride, dilation.value));
+  strides[at] = steps_of(stride, step.value, to[at]);
+  strides.push_back(steps_of(stride, dilation.value, to.back()));
   sizes = to;
   return true;
 }
