@@ -16,6 +16,7 @@ namespace {
 
 using vjp::VjpTensor;
 using Range = std::pair<double, double>;
+using BinOf = VjpTensor (*)(const Tensor& x, const Tensor& edges, Location where);
 
 Tensor floats_of(const Tensor& x, Location where) { return is_floating(x.dtype()) ? x : astype(x, DType::f64, where); }
 
@@ -59,6 +60,19 @@ VjpTensor bin_of(const Tensor& x, const Tensor& edges, Location where) {
   return vjp::where(logical_or(at < 0, isnan(VjpTensor(x))), bins, at);
 }
 
+/// The same where all intervals have one length: a guess by arithmetic, which is off by one at most.
+VjpTensor bin_by_length(const Tensor& x, const Tensor& edges, Location where) {
+  const std::int64_t bins = edges.size(0) - 1;
+  const VjpTensor low = select(edges, 0, 0, where), high = select(edges, 0, bins, where);
+  const VjpTensor inside = logical_and(VjpTensor(x) >= low, VjpTensor(x) <= high);
+  const VjpTensor place = (vjp::where(inside, x, low) - low) * (static_cast<double>(bins) / (high - low));
+  const VjpTensor guess = vjp::cast(minimum(floor(place), bins - 1), DType::i64);
+  const auto edge = [&](const VjpTensor& at) { return VjpTensor(take(edges, at.tensor(), 0, where)); };
+  const VjpTensor less = vjp::cast(VjpTensor(x) < edge(guess), DType::i64);
+  const VjpTensor more = vjp::cast(logical_and(VjpTensor(x) >= edge(guess + 1), guess < bins - 1), DType::i64);
+  return vjp::where(inside, guess - less + more, bins);
+}
+
 void check_weights(std::string_view function, const Tensor& x, const Tensor& weights, const Shape& wanted,
                    Location where) {
   if (!weights.defined() || weights.shape() == wanted) return;
@@ -73,11 +87,11 @@ VjpTensor widths(const Tensor& edges, Location where) {
   return VjpTensor(slice(edges, 0, 1, kNone, 1, where)) - slice(edges, 0, 0, -1, 1, where);
 }
 
-Histogram counted(std::string_view function, const Tensor& x, const Tensor& edges, const Tensor& weights, bool density,
+Histogram counted(BinOf bin_of_element, const Tensor& x, const Tensor& edges, const Tensor& weights, bool density,
                   Location where) {
-  check_weights(function, x, weights, x.shape(), where);
+  check_weights("histogram", x, weights, x.shape(), where);
   const Tensor elements = reshape(floats_of(x, where), -1, where);
-  const Tensor bin = bin_of(elements, edges, where).tensor();
+  const Tensor bin = bin_of_element(elements, edges, where).tensor();
   const Tensor weight = weights.defined() ? reshape(weights, -1, where) : Tensor();
   const Tensor counts = bincount(bin, weight, 0, edges.size(0) - 1, where);
   if (!density) return {counts, edges};
@@ -94,7 +108,7 @@ Histogram histogram(const Tensor& x, std::int64_t bins, std::optional<Range> ran
   check_bins("histogram", bins, range, x, where);
   const vjp::LineGuard line(where);
   const Tensor edges = equal_edges(reshape(floats_of(x, where), -1, where), bins, range, where);
-  return counted("histogram", x, edges, weights, density, where);
+  return counted(&bin_by_length, x, edges, weights, density, where);
 }
 
 Histogram histogram(const Tensor& x, const Tensor& edges, const Tensor& weights, bool density, Location where) {
@@ -106,7 +120,7 @@ Histogram histogram(const Tensor& x, const Tensor& edges, const Tensor& weights,
                                         where));
   const vjp::LineGuard line(where);
   const DType dtype = promote(floats_of(x, where).dtype(), floats_of(edges, where).dtype()).value_or(DType::f64);
-  return counted("histogram", astype(x, dtype, where), astype(edges, dtype, where), weights, density, where);
+  return counted(&bin_of, astype(x, dtype, where), astype(edges, dtype, where), weights, density, where);
 }
 
 HistogramOfPoints histogramdd(const Tensor& points, const IntegerList& bins, const std::vector<Range>& ranges,
@@ -130,7 +144,7 @@ HistogramOfPoints histogramdd(const Tensor& points, const IntegerList& bins, con
     check_bins("histogramdd", sizes[k], range, points, where);
     const Tensor x = floats_of(select(points, 1, static_cast<std::int64_t>(k), where), where);
     result.edges.push_back(equal_edges(x, sizes[k], range, where));
-    const VjpTensor bin = bin_of(x, result.edges.back(), where), valid = bin < sizes[k];
+    const VjpTensor bin = bin_by_length(x, result.edges.back(), where), valid = bin < sizes[k];
     cell = k == 0 ? bin : cell * sizes[k] + bin;
     inside = k == 0 ? valid : logical_and(inside, valid);
     cells *= sizes[k];

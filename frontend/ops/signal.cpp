@@ -190,6 +190,41 @@ VjpTensor turned(const VjpTensor& x, double shift, double period, Location where
   return x * factor;
 }
 
+Tensor last(const Tensor& x, std::int64_t start, std::int64_t stop, std::int64_t step, Location where) {
+  return slice(x, -1, start, stop, step, where);
+}
+/// x_1, x_2, ... x_(n - 1) backwards, from the first `count` + 1 elements.
+Tensor backwards(const Tensor& x, std::int64_t count, Location where) {
+  return flip(last(x, 1, count + 1, 1, where), -1, where);
+}
+
+/// By one transform of n real numbers (J. Makhoul, IEEE Trans. ASSP 28, 1980): those of even place, then those of odd
+/// place backwards; with W_k = exp(-i pi k / 2 n) V_k the results are 2 Re W_k, and -2 Im W_k at n - k.
+Tensor dct2(const Tensor& x, Location where) {
+  const std::int64_t n = x.size(-1);
+  const Tensor ordered = concat({last(x, 0, kNone, 2, where), flip(last(x, 1, kNone, 2, where), -1, where)}, -1, where);
+  const Tensor v = fft::rfft(ordered, {}, -1, fft::Norm::backward, where);
+  const Tensor w = (turned(v, 0, -2 * static_cast<double>(n), where) * 2).tensor();
+  const Tensor upper = negative({backwards(imag({w, where}), (n - 1) / 2, where), where});
+  return concat({real({w, where}), upper}, -1, where);
+}
+
+/// The same the other way round: dct3(dct2(x)) is 2 n x.
+Tensor dct3(const Tensor& x, Location where) {
+  const std::int64_t n = x.size(-1), half = n / 2;
+  const Tensor re = last(x, 0, half + 1, 1, where);
+  const Tensor edge = zeros_like(last(x, 0, 1, 1, where), {}, where);
+  const Tensor im = negative({concat({edge, flip(last(x, n - half, n, 1, where), -1, where)}, -1, where), where});
+  const Tensor w = complex({re, where}, {im, where});
+  const Tensor v =
+      fft::irfft(turned(w, 0, 2 * static_cast<double>(n), where).tensor(), n, -1, fft::Norm::forward, where);
+  // Places 0, 2, 4, ... and then ... 5, 3, 1 in order again.
+  const VjpTensor k = iota(n, 0, device(x), where);
+  const VjpTensor odd = k - floor_divide(k, 2) * 2;
+  const VjpTensor from = vjp::where(odd == 0, floor_divide(k, 2), n - 1 - floor_divide(k, 2));
+  return take(v, from.tensor(), -1, where);
+}
+
 /// Unnormalized transforms of the last axis, as sums of 2 x_j cos(...).
 Tensor unscaled_dct(const Tensor& x, int type, Location where) {
   const std::int64_t n = x.size(-1);
@@ -199,18 +234,8 @@ Tensor unscaled_dct(const Tensor& x, int type, Location where) {
       const Tensor mirrored = concat({x, flip(slice(x, -1, 1, n - 1, 1, where), -1, where)}, -1, where);
       return real({fft::rfft(mirrored, {}, -1, fft::Norm::backward, where), where});
     }
-    case 2: {  // exp(-i pi k / 2n) times the transform of x with n zeros after it
-      const Tensor wide = fft::rfft(x, 2 * n, -1, fft::Norm::backward, where);
-      return real({(turned(slice(wide, -1, 0, n, 1, where), 0, -2 * size, where) * 2).tensor(), where});
-    }
-    case 3: {  // x_0 + 2 sum over j > 0: the real part of an inverse transform of 2 n numbers
-      const VjpTensor first = VjpTensor(iota(n, 0, device(x), where)) == 0;
-      const VjpTensor half = vjp::where(first, 1, 2) * x;
-      const Tensor as_complex = astype(vjp::cast(half, x.dtype()).tensor(), complex_dtype(x.dtype()), where);
-      const Tensor wide =
-          fft::ifft(turned(as_complex, 0, 2 * size, where).tensor(), 2 * n, -1, fft::Norm::forward, where);
-      return real({slice(wide, -1, 0, n, 1, where), where});
-    }
+    case 2: return dct2(x, where);
+    case 3: return dct3(x, where);
     default: {  // cos(pi (2 j + 1)(2 k + 1) / 4n)
       const Tensor as_complex = astype(x, complex_dtype(x.dtype()), where);
       const Tensor wide =

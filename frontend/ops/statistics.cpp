@@ -409,8 +409,7 @@ Tensor reduced_segments(std::string_view function, const Tensor& x, const Tensor
 }  // namespace
 
 Tensor segment_sum(const Tensor& x, const Tensor& numbers, std::optional<std::int64_t> count, Location where) {
-  const Segments segments("segment_sum", x, numbers, count, where);
-  return index_add(full(segments.shape, 0, x.dtype(), device(x), where), numbers, x, 0, where);
+  return reduced_segments("segment_sum", x, numbers, count, ScatterReduction::sum, 0, where);
 }
 
 Tensor segment_mean(const Tensor& x, const Tensor& numbers, std::optional<std::int64_t> count, Location where) {
