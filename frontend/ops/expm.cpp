@@ -48,7 +48,7 @@ Tensor pade(const Tensor& a, Location where) {
   const auto product = [&](const VjpTensor& x, const VjpTensor& y) {
     return VjpTensor(matmul(x.tensor(), y.tensor(), where));
   };
-  const VjpTensor one = eye(a.size(-1), {}, a.dtype(), where);
+  const VjpTensor one = to(eye(a.size(-1), {}, a.dtype(), where), device(a, where), where);
   const VjpTensor a2 = product(a, a), a4 = product(a2, a2), a6 = product(a4, a2);
   const auto sum = [&](std::size_t first) {  // of every second power, from x^first on
     const VjpTensor high = a6 * kPade[first + 12] + a4 * kPade[first + 10] + a2 * kPade[first + 8];

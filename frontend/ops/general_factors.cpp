@@ -26,6 +26,7 @@
 #include "frontend/engine/startup.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/linalg_operands.h"
+#include "frontend/ops/run_on_host.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "ir/error.h"
 #include "runtime/thread_pool.h"
@@ -201,7 +202,8 @@ Tensor columns_of(const Tensor& x, std::int64_t begin, std::int64_t end, Locatio
   return slice(x, -1, begin, end, 1, where);
 }
 Tensor with_unit_diagonal(const Tensor& strictly_lower, Location where) {
-  const Tensor one = eye(strictly_lower.size(-2), strictly_lower.size(-1), 0, strictly_lower.dtype(), where);
+  const Tensor one = to(eye(strictly_lower.size(-2), strictly_lower.size(-1), 0, strictly_lower.dtype(), where),
+                        device(strictly_lower, where), where);
   return add({strictly_lower, where}, one);
 }
 
@@ -248,7 +250,7 @@ std::vector<Tensor> eig_gradient(const DerivativeArguments& d) {
   const Location where = vjp::current_line;
   const Tensor& x = d.arguments[0].as<Tensor>();
   const Tensor &w = d.results[0], &v = d.results[1], adjoint_v = adjoint(v, where);
-  const Tensor identity = eye(v.size(-1), {}, v.dtype(), where);
+  const Tensor identity = to(eye(v.size(-1), {}, v.dtype(), where), device(v, where), where);
   Tensor inner;
   if (d.gradients[1].defined()) {
     const Tensor product = matmul(adjoint_v, d.gradients[1], where);
@@ -341,7 +343,7 @@ namespace fermata {
 void register_general_factors() {
   using namespace linalg;
   Library m(Library::Kind::fragment, "fermata"), cpu(Library::Kind::implementation, "fermata", "CPU"),
-      meta(Library::Kind::implementation, "fermata", "Meta"),
+      cuda(Library::Kind::implementation, "fermata", "CUDA"), meta(Library::Kind::implementation, "fermata", "Meta"),
       autograd(Library::Kind::implementation, "fermata", "Autograd"),
       batched(Library::Kind::implementation, "fermata", "Batched");
   m.def("pure linalg_eig(Tensor x) -> (Tensor, Tensor)", "Eigenvalues and eigenvectors of square matrices.");
@@ -349,6 +351,7 @@ void register_general_factors() {
   m.def("pure linalg_lu_factor(Tensor x) -> (Tensor, Tensor)", "Factors L and U in one matrix, and the order of rows.");
   cpu.impl("linalg_eig", &eig_cpu).impl("linalg_eigvals", &eigvals_cpu).impl("linalg_lu_factor", &lu_cpu);
   meta.impl("linalg_eig", &eig_meta).impl("linalg_eigvals", &eigvals_meta).impl("linalg_lu_factor", &lu_meta);
+  for (const char* name : {"linalg_eig", "linalg_eigvals", "linalg_lu_factor"}) cuda.impl_boxed(name, run_on_host());
   autograd.impl_boxed("linalg_eig", derivative(&eig_gradient));
   autograd.impl_boxed("linalg_eigvals", derivative(&eigvals_gradient));
   autograd.impl_boxed("linalg_lu_factor", derivative(&lu_gradient));
@@ -365,7 +368,7 @@ void register_general_factors() {
   batched.impl_boxed("linalg_eigvals", batching_rule([](const BatchedArguments& b) -> std::vector<Tensor> {
                        return {eigvals_call(b.arguments[0].as<Tensor>(), Location::current())};
                      }));
-  for (Library* library : {&m, &cpu, &meta, &autograd, &batched}) library->keep();
+  for (Library* library : {&m, &cpu, &cuda, &meta, &autograd, &batched}) library->keep();
 }
 
 }  // namespace fermata

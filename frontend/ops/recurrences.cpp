@@ -12,6 +12,7 @@
 #include "fermata/views.h"
 #include "frontend/engine/startup.h"
 #include "frontend/ops/calls.h"
+#include "frontend/ops/run_on_host.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "ir/error.h"
 #include "ir/infer.h"
@@ -161,7 +162,7 @@ Tensor linear_recurrence(const Tensor& decay, const Tensor& x, std::int64_t axis
 void register_recurrences() {
   constexpr const char *kLogsumexp = "cumulative_logsumexp_last", *kRecurrence = "linear_recurrence_last";
   Library m(Library::Kind::fragment, "fermata"), cpu(Library::Kind::implementation, "fermata", "CPU"),
-      meta(Library::Kind::implementation, "fermata", "Meta"),
+      cuda(Library::Kind::implementation, "fermata", "CUDA"), meta(Library::Kind::implementation, "fermata", "Meta"),
       autograd(Library::Kind::implementation, "fermata", "Autograd"),
       batched(Library::Kind::implementation, "fermata", "Batched");
   m.def("pure cumulative_logsumexp_last(Tensor x) -> Tensor", "cumulative_logsumexp along the last axis.");
@@ -177,6 +178,7 @@ void register_recurrences() {
   meta.impl(kRecurrence, [](const Call&, const Tensor&, const Tensor& x) {
     return meta_tensor({x.dtype(), x.shape()});
   });
+  for (const char* name : {kLogsumexp, kRecurrence}) cuda.impl_boxed(name, run_on_host());
   autograd.impl_boxed(kLogsumexp, derivative(&logsumexp_gradient));
   autograd.impl_boxed(kRecurrence, derivative(&recurrence_gradient));
   batched.impl_boxed(kLogsumexp, batching_rule([](const BatchedArguments& b) -> std::vector<Tensor> {
@@ -185,7 +187,7 @@ void register_recurrences() {
   batched.impl_boxed(kRecurrence, batching_rule([](const BatchedArguments& b) -> std::vector<Tensor> {
                        return {recurrence_along_last(with_batch(b, 0), with_batch(b, 1), Location::current()).tensor()};
                      }));
-  for (Library* library : {&m, &cpu, &meta, &autograd, &batched}) library->keep();
+  for (Library* library : {&m, &cpu, &cuda, &meta, &autograd, &batched}) library->keep();
 }
 
 }  // namespace fermata

@@ -91,7 +91,7 @@ struct Frames {
     if (frame < 1) refuse(fmt::format("frames of {} samples", frame));
     if (hop < 1) refuse(fmt::format("a hop of {} samples", hop));
     if (!options.window.defined()) {
-      window = ones({frame}, dtype, where);
+      window = ones({frame}, dtype, device(x), where);
       return;
     }
     const Tensor& given = options.window;
@@ -100,7 +100,9 @@ struct Frames {
     window = astype(given, dtype, where);
     const std::int64_t spare = frame - given.size(0), before = spare / 2;
     if (spare > 0)
-      window = concat({zeros({before}, dtype, where), window, zeros({spare - before}, dtype, where)}, 0, where);
+      window = concat({zeros({before}, dtype, device(window), where), window,
+                       zeros({spare - before}, dtype, device(window), where)},
+                      0, where);
   }
   std::int64_t size, hop;
   Tensor window;
@@ -172,7 +174,7 @@ Tensor istft(const Tensor& spectra, std::int64_t frame, const StftOptions& optio
   if (missing <= 0) return within;
   Shape rest = within.shape();
   rest[rest.rank() - 1u] = missing;
-  return concat({within, zeros(rest, dtype, where)}, -1, where);
+  return concat({within, zeros(rest, dtype, device(within), where)}, -1, where);
 }
 
 // ---- Cosine transforms

@@ -12,6 +12,7 @@
 #include "fermata/complex.h"
 #include "fermata/creation.h"
 #include "fermata/custom_function.h"
+#include "fermata/device.h"
 #include "fermata/dtypes.h"
 #include "fermata/ops.h"
 #include "frontend/engine/startup.h"
@@ -36,7 +37,8 @@ constexpr std::nullptr_t kZero = nullptr;
 /// An argument, a host number as a tensor without axes.
 Tensor operand_of(const Value& value, const Tensor& result) {
   if (value.is<Tensor>()) return value.as<Tensor>();
-  return full({}, value.as<Scalar>(), is_floating(result.dtype()) ? result.dtype() : DType::f64, vjp::current_line);
+  const DType dtype = is_floating(result.dtype()) ? result.dtype() : DType::f64;
+  return full({}, value.as<Scalar>(), dtype, device(result), vjp::current_line);
 }
 
 std::vector<Tensor> gradients_of(const DerivativeArguments& d, std::span<const BinaryGradient> by_operand) {

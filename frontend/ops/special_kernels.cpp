@@ -17,6 +17,7 @@
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/incomplete_functions.h"
+#include "frontend/ops/run_on_host.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "ir/error.h"
 #include "runtime/thread_pool.h"
@@ -108,16 +109,17 @@ struct KernelDefinitions {
         return meta_tensor({a.dtype(), a.shape()});
       });
     }
+    cuda.impl_boxed(name, run_on_host());
     if (gradients != nullptr) autograd.impl_boxed(name, derivative(gradients));
     batched.impl_boxed(name, batching_rule([full = "fermata::" + name](const BatchedArguments& b) {
                          return in_front(b, OperatorHandle::find(full));
                        }));
   }
   void keep() {
-    for (Library* m : {&operators, &cpu, &meta, &autograd, &batched}) m->keep();
+    for (Library* m : {&operators, &cpu, &cuda, &meta, &autograd, &batched}) m->keep();
   }
   Library operators{Library::Kind::fragment, "fermata"}, cpu{Library::Kind::implementation, "fermata", "CPU"},
-      meta{Library::Kind::implementation, "fermata", "Meta"},
+      cuda{Library::Kind::implementation, "fermata", "CUDA"}, meta{Library::Kind::implementation, "fermata", "Meta"},
       autograd{Library::Kind::implementation, "fermata", "Autograd"},
       batched{Library::Kind::implementation, "fermata", "Batched"};
 };
@@ -169,13 +171,15 @@ DType common_dtype(std::span<const Operand* const> operands) {
   return common.value_or(DType::f32);
 }
 
-std::vector<Tensor> brought_together(std::string_view function, std::span<const Operand* const> operands, DType dtype) {
+std::vector<Tensor> brought_together(std::span<const Operand* const> operands, DType dtype) {
   const Location where = operands[0]->where();
   std::vector<Tensor> tensors;
+  Device place = cpu();
+  for (const Operand* operand : operands)
+    if (operand->is_tensor()) place = device(operand->tensor(), where);
   for (const Operand* operand : operands) {
-    if (operand->is_tensor()) require_defined(function, operand->tensor(), where);
     tensors.push_back(operand->is_tensor() ? astype(operand->tensor(), dtype, where)
-                                           : full({}, operand->scalar(), dtype, where));
+                                           : full({}, operand->scalar(), dtype, place, where));
   }
   return broadcast_arrays(tensors, where);
 }
@@ -199,7 +203,7 @@ template <std::size_t kCount> Tensor call_floating(std::string_view function,
   const DType common = common_dtype(o);
   if (is_complex(common)) refuse(function, common, "", where);
   const DType result = is_floating(common) ? common : DType::f32;
-  std::vector<Tensor> x = brought_together(function, o, compute_dtype(result));
+  std::vector<Tensor> x = brought_together(o, compute_dtype(result));
   const auto pass = OperatorHandle::find("fermata::" + std::string(parameter)).typed<Tensor(const Operand&)>();
   for (std::size_t k = 0; k < parameters; ++k)
     if (o[k]->is_tensor()) x[k] = pass(x[k], where);
@@ -213,7 +217,7 @@ Tensor call_integer(std::string_view function, const Operand& x, const Operand& 
   require_all_defined(function, o);
   const DType common = common_dtype(o);
   if (!is_integer(common)) refuse(function, common, "it takes integers", x.where());
-  const std::vector<Tensor> both = brought_together(function, o, common);
+  const std::vector<Tensor> both = brought_together(o, common);
   Stack stack(both.begin(), both.end());
   OperatorHandle::find("fermata::" + std::string(function)).call_boxed(stack, x.where());
   return stack[0].as<Tensor>();

@@ -9,6 +9,7 @@
 #include "fermata/creation.h"
 #include "fermata/custom_function.h"
 #include "fermata/derivatives.h"
+#include "fermata/device.h"
 #include "fermata/linalg.h"
 #include "fermata/ops.h"
 #include "fermata/reductions.h"
@@ -134,7 +135,7 @@ Solution generalized_minimal_residuals(const TensorToTensor& a, const Tensor& b,
     LeastSquaresColumns least(beta);
     for (int k = 0; k < options.restart && done < options.iterations; ++k) {
       Tensor w = apply(select(basis, 0, basis.size(0) - 1, where));
-      Tensor overlaps = zeros({basis.size(0)}, b.dtype(), where);
+      Tensor overlaps = zeros({basis.size(0)}, b.dtype(), device(b), where);
       for (int pass = 0; pass < 2; ++pass) {  // twice is enough (L. Giraud et al., 2005)
         const Tensor along = matmul(basis, w, where);
         w = (VjpTensor(w) - matmul(transpose(basis, 0, 1, where), along, where)).tensor();
@@ -150,7 +151,7 @@ Solution generalized_minimal_residuals(const TensorToTensor& a, const Tensor& b,
     }
     const std::vector<double> y = least.solution();
     const auto count = static_cast<std::int64_t>(y.size());
-    const Tensor weights = astype(tensor(y, where), b.dtype(), where);
+    const Tensor weights = to(astype(tensor(y, where), b.dtype(), where), device(b), where);
     x = add({x, where}, matmul(weights, slice(basis, 0, 0, count, 1, where), where));
     if (!std::isfinite(residual)) break;
   }
