@@ -38,6 +38,7 @@ struct Startup {
     register_special_functions();
     register_recurrences();
     register_general_factors();
+    register_banded();
     register_quantized_kernels();
     register_sparse_kernels();
     register_autograd_kernels();

@@ -17,6 +17,8 @@ void register_special_functions();
 void register_recurrences();
 /// The operators behind linalg::eig(), eigvals() and lu_factor().
 void register_general_factors();
+/// The operator of linalg::solve_banded().
+void register_banded();
 /// FERMATA_WARN.
 void warn_from_environment();
 /// FERMATA_CHECK_NAN, FERMATA_CHECK_MODES.

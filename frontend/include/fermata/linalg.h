@@ -33,6 +33,13 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper = false, bo
 /// Shapes   a [..B, N, N], b [..B, K, N] -> [..B, K, N].
 Tensor solve_triangular_right(const Tensor& a, const Tensor& b, bool upper = false, bool unit = false,
                               Location where = Location::current());
+/// x of a x = b for a matrix with `lower` diagonals below the main one and `upper` above, by rows of `bands`:
+/// bands[upper + i - j, j] = a[i, j]. What lies outside of the matrix is not read.
+///
+/// Shapes   bands [..B, lower + upper + 1, N], b [..B, N, K], or [N]. DType f32 or f64. Source SciPy, solve_banded.
+/// Errors   ShapeError if they do not fit; ValueError FM1390 for a singular matrix.
+Tensor solve_banded(std::int64_t lower, std::int64_t upper, const Tensor& bands, const Tensor& b,
+                    Location where = Location::current());
 /// x of a x = b from the factor that cholesky() gave of a: the lower one, or the upper.
 Tensor cholesky_solve(const Tensor& factor, const Tensor& b, bool upper = false, Location where = Location::current());
 /// Inverse. To apply it to something, solve() is faster and closer.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fermata/creation.h"
+#include "fermata/device.h"
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/autograd/function_tape.h"
@@ -116,7 +117,7 @@ Tensor basis(const Tensor& like, Location where) {
   const std::int64_t count = like.element_count();
   Shape sizes{count};
   for (const std::int64_t size : like.shape()) sizes.push_back(size);
-  return reshape(eye(count, {}, like.dtype(), where), sizes, where);
+  return reshape(to(eye(count, {}, like.dtype(), where), device(like, where), where), sizes, where);
 }
 
 Tensor rows_as(const Tensor& rows, const Tensor& first, const Tensor& rest, Location where) {
