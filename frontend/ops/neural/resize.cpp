@@ -37,7 +37,8 @@ class Resize {
     const std::size_t count = axes_.size();
     if (o_.size.empty() == o_.scale.empty()) fail_value("takes a size or a scale factor");
     const std::size_t given = std::max(o_.size.size(), o_.scale.size());
-    if (given != count) fail_value(fmt::format("{} numbers for {} axes", given, count));
+    if (given != count)
+      fail_value(fmt::format("{} numbers for {} {}axes", given, count, function_ == "interpolate" ? "spatial " : ""));
     const bool crops = o_.coordinates == ResizeCoordinates::tf_crop_and_resize;
     if (o_.roi.size() != (crops ? 2 * count : 0))
       fail_value(fmt::format("{} numbers of a region of {} axes", o_.roi.size(), crops ? count : 0));
