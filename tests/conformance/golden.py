@@ -106,6 +106,36 @@ def unpool(x, index, length):
     return y
 
 
+def ctc(log_probs, targets):
+    """By the list of all alignments."""
+    steps, batch, classes = log_probs.shape
+    losses = []
+    for n in range(batch):
+        total = 0.0
+        for path in np.ndindex(*[classes] * steps):
+            kept = [c for t, c in enumerate(path) if c != 0 and (t == 0 or path[t - 1] != c)]
+            if kept == list(targets[n]):
+                total += math.exp(sum(log_probs[t, n, c] for t, c in enumerate(path)))
+        losses.append(-math.log(total))
+    return np.array(losses)
+
+
+def nadam(x, g):
+    now, later = (0.9 * (1 - 0.5 * 0.96 ** (k * 4e-3)) for k in (1, 2))
+    moved = (1 - now) / (1 - now) * g + later / (1 - now * later) * 0.1 * g
+    return x - 2e-3 * moved / (np.abs(g) + 1e-8)
+
+
+def muon(x, g):
+    m = 0.05 * g
+    y = 0.05 * g + 0.95 * m
+    y = y / np.sqrt(np.sum(y * y))
+    for _ in range(5):
+        a = y @ y.T
+        y = 3.4445 * y + (-4.775 * a + 2.0315 * a @ a) @ y
+    return x * (1 - 1e-3 * 0.1) - 1e-3 * y
+
+
 def text_of(value):
     return float(value).hex() if math.isfinite(value) else repr(float(value))
 
@@ -113,7 +143,8 @@ def text_of(value):
 def lines_of(name, inputs, expression):
     given = [sample(one, k) for k, one in enumerate(inputs.split())]
     names = dict(zip("xyz", given), np=np, sp=sp, sw=sw, sf=sf, sl=sl, math=math, stft=stft, put=put, softmax=softmax,
-                 conv2d=conv2d, conv_transpose1d=conv_transpose1d, fold=fold, unpool=unpool)
+                 conv2d=conv2d, conv_transpose1d=conv_transpose1d, fold=fold, unpool=unpool, ctc=ctc, nadam=nadam,
+                 muon=muon)
     with np.errstate(all="ignore"):
         result = eval(expression, names)  # an expression of a file of this repository
     results = result if isinstance(result, (list, tuple)) else [result]

@@ -93,6 +93,7 @@ const Row kFunctions[] = {
     ROW(gumbel_softmax, gumbel_softmax(none)),
     ROW(alpha_dropout, alpha_dropout(none)),
     ROW(feature_dropout, feature_dropout(none)),
+    ROW(alibi, alibi(none)),
     // linalg.h, solvers.h, statistics.h
     ROW(lu_factor, linalg::lu_factor(none)),
     ROW(interp, interp(none, x[0], x[0])),

@@ -3,7 +3,9 @@
 // Names, arguments and defaults follow torch.nn.functional.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "fermata/random.h"
 #include "runtime/tensor.h"
@@ -31,11 +33,41 @@ Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true, Gene
 /// Shapes   index [..I], weight [V, D] -> [..I, D].
 Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<std::int64_t> padding_idx = {},
                  Location where = Location::current());
+enum class BagMode : std::uint8_t { sum, mean, max };
+struct BagOptions {
+  BagMode mode = BagMode::mean;
+  Tensor weights = {};                           // of each index, for sums
+  std::optional<std::int64_t> padding_idx = {};  // a row that counts for nothing
+  bool include_last_offset = false;              // the last offset is where the last bag ends
+};
+/// Sums, means or maxima of rows of a table, a bag of positions each; 0 for an empty bag. No row is kept by itself.
+///
+/// Shapes   index [B, n], or [n] with offsets [B], where bags begin; weight [V, D] -> [B, D].
+/// Source   PyTorch, torch.nn.functional.embedding_bag.
+Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Tensor& offsets = {},
+                     const BagOptions& options = {}, Location where = Location::current());
 /// i64: 1 where the position along a new last axis is the element of x, else 0. Without a number of classes it is one
 /// more than the largest element, which is read for it. Elements out of range have no 1.
 ///
 /// Errors   DTypeError unless x has an integer dtype.
 Tensor one_hot(const Tensor& x, std::optional<std::int64_t> classes = {}, Location where = Location::current());
+
+/// The place of each score, as i64 tensors that broadcast against the scores [.., L, S]: its query and its key, its
+/// head, and its batch (0 where there is no such axis).
+struct ScorePlace {
+  Tensor batch, head, query, key;
+};
+/// What becomes of scores before the softmax, and which of them count: plain functions, which fuse with the softmax.
+/// Positions are as in flex attention, so a block or window mask is one line:
+///
+///   .keeps = [](const ScorePlace& at) { return abs(at.query - at.key) < 256; }
+using ScoreFunction = std::function<Tensor(const Tensor& score, const ScorePlace& at)>;
+using ScoreMask = std::function<Tensor(const ScorePlace& at)>;
+/// Linear biases by distance: slope[head] * (key - query) is added to a score.
+///
+/// Source   Press, Smith and Lewis, "Train short, test long", ICLR 2022. The slopes are theirs for so many heads.
+ScoreFunction alibi(const Tensor& slopes, Location where = Location::current());
+Tensor alibi_slopes(std::int64_t heads, Location where = Location::current());
 
 struct AttentionOptions {
   Tensor mask = {};                  // bool: true where a key takes part; or floats, added to the scores
@@ -43,6 +75,8 @@ struct AttentionOptions {
   bool is_causal = false;            // query i sees keys 0 to i
   std::optional<double> scale = {};  // of the scores; by default 1 / sqrt(E)
   bool enable_gqa = false;           // query heads share key heads in equal groups
+  ScoreFunction score = {};          // applied to the scaled scores
+  ScoreMask keeps = {};              // bool: where a key takes part
 };
 /// softmax(query key^T * scale + mask) value. A query for which every key is masked out gives 0.
 ///

@@ -16,6 +16,12 @@ enum class LossReduction : std::uint8_t {
   batch_mean,  // the sum divided by the size of axis 0
 };
 
+namespace detail {
+/// max(near - far + margin, 0) of distances, `swapped` instead of far where it is defined and smaller.
+Tensor triplet_loss(const Tensor& near, const Tensor& far, const Tensor& swapped, double margin,
+                    LossReduction reduction, Location where);
+}  // namespace detail
+
 Tensor mse_loss(const Tensor& x, const Tensor& target, LossReduction reduction = LossReduction::mean,
                 Location where = Location::current());
 Tensor l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction = LossReduction::mean,
@@ -80,6 +86,50 @@ Tensor soft_margin_loss(const Tensor& x, const Tensor& sign, LossReduction reduc
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin = 1,
                            double p = 2, double eps = 1e-6, bool swap = false,
                            LossReduction reduction = LossReduction::mean, Location where = Location::current());
+
+/// The same of any distance of two tensors: a function that gives one number for each example.
+///
+///   triplet_margin_with_distance_loss(a, p, n, [](const Tensor& x, const Tensor& y) { return 1 - cosine_similarity(x,
+///   y); });
+template <class D> Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive,
+                                                            const Tensor& negative, D&& distance, double margin = 1,
+                                                            bool swap = false,
+                                                            LossReduction reduction = LossReduction::mean,
+                                                            Location where = Location::current()) {
+  return detail::triplet_loss(distance(anchor, positive), distance(anchor, negative),
+                              swap ? distance(positive, negative) : Tensor(), margin, reduction, where);
+}
+
+/// The mean over classes of max(0, margin - x[label] + x[class])^p, the label itself left out; times weight[label].
+///
+/// Shapes   x [N, C] or [C], labels [N] or [], weight [C] or undefined -> [N] or [] before it is reduced. A label out
+/// of
+///          range makes its loss NaN. p is 1 or 2.
+Tensor multi_margin_loss(const Tensor& x, const Tensor& labels, int p = 1, double margin = 1, const Tensor& weight = {},
+                         LossReduction reduction = LossReduction::mean, Location where = Location::current());
+/// The sum over labels and over classes that are none of max(0, 1 - (x[label] - x[class])) / C. The labels of an
+/// example are those before the first negative one.
+///
+/// Shapes   x and labels [N, C] or [C].
+Tensor multilabel_margin_loss(const Tensor& x, const Tensor& labels, LossReduction reduction = LossReduction::mean,
+                              Location where = Location::current());
+/// The mean over classes, the last axis, of the binary cross entropy of sigmoid(x).
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                                   LossReduction reduction = LossReduction::mean, Location where = Location::current());
+
+struct CtcOptions {
+  std::int64_t blank = 0;
+  LossReduction reduction = LossReduction::mean;  // mean: each loss is divided by its number of labels first
+  bool zero_infinity = false;                     // a target that cannot be aligned counts 0, not infinity
+};
+/// Connectionist temporal classification: -log of the probability of all alignments of the labels with the steps.
+///
+/// Shapes   log_probs [T, N, C] or [T, C]; targets [N, S], integers; input_lengths and target_lengths [N] or [], at
+/// most
+///          T and S. Elements beyond a length are not looked at.
+/// Source   Graves et al., "Connectionist temporal classification", ICML 2006; PyTorch, ctc_loss.
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, const CtcOptions& options = {}, Location where = Location::current());
 
 /// (log(var) + (x - target)^2 / var) / 2, var not below eps; `full` adds log(2 pi) / 2.
 ///

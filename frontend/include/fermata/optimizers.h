@@ -8,6 +8,8 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -130,6 +132,268 @@ class AdamW : public Adam {
   template <TensorTree T> explicit AdamW(const T& model, const AdamOptions& chosen = {.weight_decay = 0.01},
                                          Location where = Location::current())
       : AdamW(parameters_in(model), chosen, where) {}
+};
+
+/// An optimizer that remembers tensors of each parameter, which are zeros at first, and counts steps.
+class RememberingOptimizer : public Optimizer {
+ public:
+  std::vector<Tensor> state() const override;
+
+ protected:
+  /// `slots`: how many tensors there are of each parameter. Those of `late` are made when they are needed first.
+  RememberingOptimizer(std::vector<Tensor> parameters, std::size_t slots, std::size_t late, Location where);
+  void begin(Location where) override;
+  Tensor& memory(std::size_t slot, std::size_t i, Location where);
+
+  Tensor steps_;                             // f64: how many there were, this one included
+  std::vector<std::vector<Tensor>> memory_;  // by slot, then by parameter
+};
+
+struct RMSpropOptions {
+  Setting learning_rate = 1e-2;
+  Setting alpha = 0.99;
+  Setting eps = 1e-8;
+  Setting weight_decay = 0;
+  Setting momentum = 0;
+  Setting centered = false;
+  Setting maximize = false;
+};
+/// Divides gradients by the root of the mean of their squares; `centered`: of their variance.
+///
+/// Source   Hinton, "Lecture 6e: rmsprop", 2012; Graves, "Generating sequences with recurrent neural networks", 2013.
+class RMSprop : public RememberingOptimizer {
+ public:
+  explicit RMSprop(std::vector<Tensor> parameters, const RMSpropOptions& options = {},
+                   Location where = Location::current());
+  template <TensorTree T>
+  explicit RMSprop(const T& model, const RMSpropOptions& chosen = {}, Location where = Location::current())
+      : RMSprop(parameters_in(model), chosen, where) {}
+  RMSpropOptions options;
+
+ protected:
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+};
+
+struct AdagradOptions {
+  Setting learning_rate = 1e-2;
+  Setting learning_rate_decay = 0;
+  Setting weight_decay = 0;
+  Setting initial_accumulator_value = 0;
+  Setting eps = 1e-10;
+  Setting maximize = false;
+};
+/// Divides gradients by the root of the sum of their squares so far.
+///
+/// Source   Duchi, Hazan and Singer, JMLR 12, 2011.
+class Adagrad : public RememberingOptimizer {
+ public:
+  explicit Adagrad(std::vector<Tensor> parameters, const AdagradOptions& options = {},
+                   Location where = Location::current());
+  template <TensorTree T>
+  explicit Adagrad(const T& model, const AdagradOptions& chosen = {}, Location where = Location::current())
+      : Adagrad(parameters_in(model), chosen, where) {}
+  AdagradOptions options;
+
+ protected:
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+  void begin(Location where) override;
+
+ private:
+  Tensor step_size_;
+};
+
+struct AdadeltaOptions {
+  Setting learning_rate = 1.0;
+  Setting rho = 0.9;
+  Setting eps = 1e-6;
+  Setting weight_decay = 0;
+  Setting maximize = false;
+};
+/// Steps as large as those before, by the root of the means of both squares.
+///
+/// Source   Zeiler, "ADADELTA", 2012.
+class Adadelta : public RememberingOptimizer {
+ public:
+  explicit Adadelta(std::vector<Tensor> parameters, const AdadeltaOptions& options = {},
+                    Location where = Location::current());
+  template <TensorTree T>
+  explicit Adadelta(const T& model, const AdadeltaOptions& chosen = {}, Location where = Location::current())
+      : Adadelta(parameters_in(model), chosen, where) {}
+  AdadeltaOptions options;
+
+ protected:
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+};
+
+struct AdamaxOptions {
+  Setting learning_rate = 2e-3;
+  Setting beta1 = 0.9, beta2 = 0.999;
+  Setting eps = 1e-8;
+  Setting weight_decay = 0;
+  Setting maximize = false;
+};
+/// Adam with the largest gradient, decayed, in place of the second moment.
+///
+/// Source   Kingma and Ba, "Adam", ICLR 2015.
+class Adamax : public RememberingOptimizer {
+ public:
+  explicit Adamax(std::vector<Tensor> parameters, const AdamaxOptions& options = {},
+                  Location where = Location::current());
+  template <TensorTree T>
+  explicit Adamax(const T& model, const AdamaxOptions& chosen = {}, Location where = Location::current())
+      : Adamax(parameters_in(model), chosen, where) {}
+  AdamaxOptions options;
+
+ protected:
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+  void begin(Location where) override;
+
+ private:
+  Tensor step_size_;
+};
+
+struct NAdamOptions {
+  Setting learning_rate = 2e-3;
+  Setting beta1 = 0.9, beta2 = 0.999;
+  Setting eps = 1e-8;
+  Setting weight_decay = 0;
+  Setting momentum_decay = 4e-3;
+  Setting decoupled_weight_decay = false;
+  Setting maximize = false;
+};
+/// Adam with Nesterov's momentum, which grows as `momentum_decay` says.
+///
+/// Source   Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016.
+class NAdam : public RememberingOptimizer {
+ public:
+  explicit NAdam(std::vector<Tensor> parameters, const NAdamOptions& options = {},
+                 Location where = Location::current());
+  template <TensorTree T>
+  explicit NAdam(const T& model, const NAdamOptions& chosen = {}, Location where = Location::current())
+      : NAdam(parameters_in(model), chosen, where) {}
+  std::vector<Tensor> state() const override;
+  NAdamOptions options;
+
+ protected:
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+  void begin(Location where) override;
+
+ private:
+  Tensor product_;                               // f64: of the momenta so far
+  Tensor of_gradient_, of_moment_, correction_;  // of this step
+};
+
+struct RAdamOptions {
+  Setting learning_rate = 1e-3;
+  Setting beta1 = 0.9, beta2 = 0.999;
+  Setting eps = 1e-8;
+  Setting weight_decay = 0;
+  Setting decoupled_weight_decay = false;
+  Setting maximize = false;
+};
+/// Adam that adapts only where enough steps say how: plain momentum before.
+///
+/// Source   Liu et al., "On the variance of the adaptive learning rate and beyond", ICLR 2020.
+class RAdam : public RememberingOptimizer {
+ public:
+  explicit RAdam(std::vector<Tensor> parameters, const RAdamOptions& options = {},
+                 Location where = Location::current());
+  template <TensorTree T>
+  explicit RAdam(const T& model, const RAdamOptions& chosen = {}, Location where = Location::current())
+      : RAdam(parameters_in(model), chosen, where) {}
+  RAdamOptions options;
+
+ protected:
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+  void begin(Location where) override;
+
+ private:
+  Tensor step_size_, rectified_, plain_;
+};
+
+struct LionOptions {
+  Setting learning_rate = 1e-4;
+  Setting beta1 = 0.9, beta2 = 0.99;
+  Setting weight_decay = 0;
+  Setting maximize = false;
+};
+/// Steps of one size, in the direction of the signs of an average.
+///
+/// Source   Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023.
+class Lion : public RememberingOptimizer {
+ public:
+  explicit Lion(std::vector<Tensor> parameters, const LionOptions& options = {}, Location where = Location::current());
+  template <TensorTree T>
+  explicit Lion(const T& model, const LionOptions& chosen = {}, Location where = Location::current())
+      : Lion(parameters_in(model), chosen, where) {}
+  LionOptions options;
+
+ protected:
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+};
+
+struct MuonOptions {
+  Setting learning_rate = 1e-3;
+  Setting weight_decay = 0.1;
+  Setting momentum = 0.95;
+  Setting nesterov = true;
+  Setting eps = 1e-7;
+  Setting maximize = false;
+  Setting match_rms_adamw = false;  // steps as large as those of AdamW; else sqrt(max(1, rows / columns))
+  std::int64_t iterations = 5;
+};
+/// Momentum whose matrices are made orthogonal by a Newton-Schulz iteration, in f32. Parameters are matrices; others
+/// take another optimizer.
+///
+/// Errors   ShapeError FM1083 for a parameter that is no matrix.
+/// Source   Jordan et al., "Muon", 2024; torch.optim.Muon.
+class Muon : public RememberingOptimizer {
+ public:
+  explicit Muon(std::vector<Tensor> parameters, const MuonOptions& options = {}, Location where = Location::current());
+  template <TensorTree T>
+  explicit Muon(const T& model, const MuonOptions& chosen = {}, Location where = Location::current())
+      : Muon(parameters_in(model), chosen, where) {}
+  MuonOptions options;
+
+ protected:
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+};
+
+struct LbfgsOptions {
+  Setting learning_rate = 1;
+  std::int64_t max_iterations = 20;                  // of one step
+  std::optional<std::int64_t> max_evaluations = {};  // by default 5 / 4 of those
+  double tolerance_gradient = 1e-7, tolerance_change = 1e-9;
+  std::int64_t history_size = 100;
+  bool strong_wolfe = false;  // a line search; else every step has the length of the learning rate
+};
+/// A quasi-Newton method of limited memory. A step evaluates the loss several times and reads it, so it is not part of
+/// compile(fn); its parts are compiled as any code.
+///
+///   lbfgs.step([&] { return mse_loss(model.forward(x), y); });
+///
+/// Source   Nocedal and Wright, "Numerical optimization", 2006, chapters 3 and 7; torch.optim.LBFGS.
+class LBFGS {
+ public:
+  explicit LBFGS(std::vector<Tensor> parameters, const LbfgsOptions& options = {},
+                 Location where = Location::current());
+  template <TensorTree T>
+  explicit LBFGS(const T& model, const LbfgsOptions& chosen = {}, Location where = Location::current())
+      : LBFGS(parameters_in(model), chosen, where) {}
+  /// `loss` is made of the parameters, anew at every call. Gives its value before the step.
+  double step(const std::function<Tensor()>& loss, Location where = Location::current());
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+  /// As of an Optimizer: writing these tensors resumes a run to the bit.
+  std::vector<Tensor> state() const { return {history_, last_, numbers_}; }
+  LbfgsOptions options;
+
+ private:
+  struct Evaluation;
+  struct Search;
+  std::vector<Tensor> parameters_;
+  Tensor history_;  // [2 history_size, n]: changes of the parameters, then of their gradients
+  Tensor last_;     // [2, n]: the direction and the gradient before
+  Tensor numbers_;  // f64: iterations, pairs so far, step length, scale of the first guess, products of the history
 };
 
 /// The mean of the gradients of several batches, for batches that do not fit into memory at once. They are summed in

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <limits>
 
+#include "fermata/creation.h"
 #include "fermata/device.h"
 #include "fermata/ops.h"
 #include "fermata/reductions.h"
+#include "fermata/values.h"
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/floating_scope.h"
@@ -70,11 +72,57 @@ Tensor attention_scores(const Tensor& query, const Tensor& key, Location where) 
   return general_call(Op::matmul_f32, BorrowedTensors(rows, columns), {}, where);
 }
 
+/// The places of scores [.., H, L, S], or [.., G, H / G, L, S] where heads are grouped.
+ScorePlace score_place(const Tensor& scores, bool grouped, Location where) {
+  const Shape shape = scores.shape();
+  const unsigned rank = shape.rank(), heads = grouped ? 2 : rank > 2 ? 1 : 0;
+  /// Positions along some axes, counted from the end, as one row-major number.
+  const auto along = [&](unsigned last, unsigned count) {
+    Shape open;
+    for (unsigned i = rank; i-- > 0;) open.push_back(i >= last && i < last + count ? shape[rank - 1 - i] : 1);
+    std::int64_t size = element_count(open);
+    return reshape(iota({size}, 0, device(scores), where), open, where);
+  };
+  const unsigned batches = rank - 2 - heads;
+  return {along(2 + heads, batches), along(2, heads), along(1, 1), along(0, 1)};
+}
+
 /// Probabilities of keys for each query. A query without keys has none.
-Tensor attention_weights(const Tensor& scores, const Tensor& mask, double scale, bool causal, Location where) {
+Tensor attention_weights(const Tensor& scores, const Tensor& mask, double scale, bool causal,
+                         const AttentionOptions& options, Location where) {
   const FloatingScope in("scaled_dot_product_attention", {&scores}, where, true);
   constexpr double kOut = -std::numeric_limits<double>::infinity();
   VjpTensor s = in(scores)*scale;
+  if (options.score || options.keeps) {
+    const ScorePlace at = score_place(scores, options.enable_gqa, where);
+    const auto check = [&](const char* what, const Tensor& given) {
+      require_defined("scaled_dot_product_attention", given, where);
+      bool fits = given.rank() <= scores.rank();
+      for (unsigned i = 0; fits && i < given.rank(); ++i) {
+        const std::int64_t size = given.shape()[given.rank() - 1 - i];
+        fits = size == 1 || size == scores.shape()[scores.rank() - 1 - i];
+      }
+      if (fits) return;
+      throw ShapeError(1079, format_error(1079, "ShapeError",
+                                          fmt::format("scaled_dot_product_attention: what `{}` gives does not fit the "
+                                                      "scores",
+                                                      what),
+                                          {{"scores", to_string(scores.dtype(), scores.shape()), ""},
+                                           {what, to_string(given.dtype(), given.shape()), ""}},
+                                          where));
+    };
+    if (options.score) {
+      const Tensor changed = options.score(s.tensor(), at);
+      check("score", changed);
+      s = astype(changed, s.dtype(), where);
+      if (s.shape() != scores.shape()) s = broadcast_to(s.tensor(), scores.shape(), where);
+    }
+    if (options.keeps) {
+      const Tensor kept = options.keeps(at);
+      check("keeps", kept);
+      s = vjp::where(astype(kept, DType::boolean, where), s, kOut);
+    }
+  }
   if (mask.defined() && mask.dtype() == DType::boolean)
     s = vjp::where(mask, s, kOut);
   else if (mask.defined())
@@ -146,6 +194,29 @@ Tensor one_hot(const Tensor& x, std::optional<std::int64_t> classes, Location wh
   return astype(equal({expand_dims(astype(x, DType::i64, where), -1, where), where}, all), DType::i64, where);
 }
 
+Tensor alibi_slopes(std::int64_t heads, Location where) {
+  if (heads < 1) fail_parameter("alibi_slopes", "there are no heads", where);
+  // 2^(-8 k / n) for a power of two; for other numbers those of the power below, then every other one of that above.
+  std::vector<double> slopes;
+  std::int64_t power = 1;
+  while (2 * power <= heads) power *= 2;
+  const auto slope = [](std::int64_t k, std::int64_t n) {
+    return std::exp2(-8 * static_cast<double>(k) / static_cast<double>(n));
+  };
+  for (std::int64_t k = 1; k <= power; ++k) slopes.push_back(slope(k, power));
+  for (std::int64_t k = 1; k <= heads - power; ++k) slopes.push_back(slope(2 * k - 1, 2 * power));
+  return astype(tensor(slopes, {heads}), DType::f32, where);
+}
+
+ScoreFunction alibi(const Tensor& slopes, Location where) {
+  require_defined("alibi", slopes, where);
+  return [slopes](const Tensor& score, const ScorePlace& at) {
+    const VjpTensor distance = VjpTensor(at.key) - VjpTensor(at.query);
+    const VjpTensor slope = vjp::cast(vjp::take(slopes, at.head, 0), score.dtype());
+    return (VjpTensor(score) + slope * vjp::cast(distance, score.dtype())).tensor();
+  };
+}
+
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options, Location where) {
   for (const Tensor* t : {&query, &key, &value}) require_defined("scaled_dot_product_attention", *t, where);
@@ -165,7 +236,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   }
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
   const Tensor scores = attention_scores(q, k, where);
-  Tensor weights = attention_weights(scores, mask, scale, options.is_causal, where);
+  Tensor weights = attention_weights(scores, mask, scale, options.is_causal, options, where);
   weights = dropout(weights, options.dropout_p, true, default_generator(), where);
   if (is_floating(q.dtype()) && is_floating(k.dtype()))
     weights = astype(weights, *promote(q.dtype(), k.dtype()), where);

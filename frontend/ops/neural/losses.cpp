@@ -178,6 +178,16 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   return in.reduced(above_zero(between(anchor, positive) - away + margin), reduction);
 }
 
+Tensor detail::triplet_loss(const Tensor& near, const Tensor& far, const Tensor& swapped, double margin,
+                            LossReduction reduction, Location where) {
+  constexpr std::string_view kName = "triplet_margin_with_distance_loss";
+  const LossScope in(kName, {&near, &far}, where);
+  if (!(margin >= 0)) fail_parameter(kName, "the margin is negative", where);
+  VjpTensor away = in(far);
+  if (swapped.defined()) away = vjp::minimum(away, in(swapped));
+  return in.reduced(above_zero(in(near)-away + margin), reduction);
+}
+
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, bool full, double eps,
                          LossReduction reduction, Location where) {
   const LossScope in("gaussian_nll_loss", {&x, &target, &var}, where);

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <utility>
 
 #include "fermata/autograd.h"
 #include "fermata/creation.h"
@@ -15,44 +14,13 @@
 #include "frontend/engine/capture_scope.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/floating_scope.h"
+#include "frontend/ops/neural/optimizer_parts.h"
 #include "ir/error.h"
 
 namespace fermata::optim {
 namespace {
 
 using vjp::VjpTensor;
-
-/// Makes what an optimizer remembers: not as a part of a function that is being compiled, which would make it anew.
-template <class F> Tensor outside(F&& make, Location where) {
-  struct Outside {
-    CaptureScope* const scope = std::exchange(capture_scope, nullptr);
-    ~Outside() { capture_scope = scope; }
-  } const none;
-  Tensor made = make();
-  made.sync(where);
-  return made;
-}
-
-/// What a formula makes of options, as an operand beside a tensor. In a function that is being compiled the options are
-/// tensors, so that each call takes their present values; the formula is computed in f64 either way.
-template <class F, class... Options>
-VjpTensor of_options(const Tensor& beside, F&& formula, const Options&... options) {
-  if (!in_capture_scope()) return VjpTensor(formula(static_cast<double>(options)...));
-  const auto placed = [&](const Setting& option) {
-    if (device(beside) == BackendKey::cpu) return VjpTensor(option.tensor());
-    return vjp::full(1, {DType::f64, {}}, beside) * VjpTensor(option.tensor());  // on the device
-  };
-  return vjp::cast(formula(placed(options)...), beside.dtype());
-}
-VjpTensor of_option(const Tensor& beside, const Setting& option) {
-  return of_options(
-      beside, [](auto x) { return x; }, option);
-}
-
-/// What an optimizer remembers of a parameter, at the start.
-Tensor remembered(const Tensor& parameter, Location where) {
-  return zeros_like(parameter.detach(), compute_dtype(parameter.dtype()), where);
-}
 
 [[noreturn]] void fail_gradient(std::string_view what, std::string_view label, const Tensor& other,
                                 const Tensor& gradient, Location where) {
@@ -105,6 +73,31 @@ void Optimizer::step(Location where) {
 
 void Optimizer::zero_grad() const {
   for (const Tensor& p : parameters_) p.zero_grad();
+}
+
+RememberingOptimizer::RememberingOptimizer(std::vector<Tensor> parameters, std::size_t slots, std::size_t late,
+                                           Location where)
+    : Optimizer(std::move(parameters), where), memory_(slots + late) {
+  for (std::size_t slot = 0; slot < memory_.size(); ++slot)
+    for (const Tensor& p : this->parameters()) memory_[slot].push_back(slot < slots ? remembered(p, where) : Tensor());
+  const Device on = this->parameters().empty() ? cpu() : device(this->parameters()[0]);
+  steps_ = zeros({}, DType::f64, on, where);
+}
+
+std::vector<Tensor> RememberingOptimizer::state() const {
+  std::vector<Tensor> all{steps_};
+  for (std::size_t i = 0; i < parameters().size(); ++i)
+    for (const std::vector<Tensor>& slot : memory_)
+      if (slot[i].defined()) all.push_back(slot[i]);
+  return all;
+}
+
+void RememberingOptimizer::begin(Location where) { steps_.assign({(VjpTensor(steps_) + 1).tensor(), where}); }
+
+Tensor& RememberingOptimizer::memory(std::size_t slot, std::size_t i, Location where) {
+  Tensor& t = memory_[slot][i];
+  if (!t.defined()) t = outside([&] { return remembered(parameters()[i], where); }, where);
+  return t;
 }
 
 SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& chosen, Location where)
