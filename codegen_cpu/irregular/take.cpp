@@ -1,4 +1,5 @@
 // take: rows of x at given positions. One row of output per (outer, position); a row is the axes after the indexed one.
+#include <algorithm>
 #include <cstring>
 
 #include "codegen_cpu/irregular/irregular.h"
@@ -20,17 +21,28 @@ struct Rows {
   const std::int64_t* inner;  // offsets in x, or null where a row is contiguous
 };
 
+/// Rows that are shorter than this are copied by element: a call for each would take longer.
+constexpr std::int64_t kShortRow = 16;
+
 template <class T> void take_rows(const Rows& r, const T* x, T* out, std::int64_t begin, std::int64_t end) {
-  const std::int64_t inner = r.shape.inner;
-  for (std::int64_t row = begin; row < end; ++row) {
-    const T* const from = x + r.outer[row / r.shape.positions] + r.positions[row % r.shape.positions] * r.stride;
-    T* const to = out + row * inner;
+  const std::int64_t inner = r.shape.inner, positions = r.shape.positions, stride = r.stride;
+  while (begin < end) {
+    const std::int64_t first = begin % positions, count = std::min(positions - first, end - begin);
+    const T* const from = x + r.outer[begin / positions];
+    const std::int64_t* const at = r.positions + first;
+    T* to = out + begin * inner;
+    begin += count;
     if (r.inner != nullptr) {
-      for (std::int64_t j = 0; j < inner; ++j) to[j] = from[r.inner[j]];
+      for (std::int64_t i = 0; i < count; ++i, to += inner)
+        for (std::int64_t j = 0; j < inner; ++j) to[j] = from[at[i] * stride + r.inner[j]];
     } else if (inner == 1) {
-      *to = *from;
+      for (std::int64_t i = 0; i < count; ++i) to[i] = from[at[i] * stride];
+    } else if (inner < kShortRow) {
+      for (std::int64_t i = 0; i < count; ++i, to += inner)
+        for (std::int64_t j = 0; j < inner; ++j) to[j] = from[at[i] * stride + j];
     } else {
-      std::memcpy(to, from, static_cast<std::size_t>(inner) * sizeof(T));
+      for (std::int64_t i = 0; i < count; ++i, to += inner)
+        std::memcpy(to, from + at[i] * stride, static_cast<std::size_t>(inner) * sizeof(T));
     }
   }
 }
