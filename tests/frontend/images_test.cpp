@@ -47,6 +47,15 @@ TEST_P(Sampled, GridsAgreeWithPyTorch) {
     SCOPED_TRACE(c.name);
     expect_close(grid_sample(c.x(0), c.x(1), grid_options(c)), c.y(), 1e-10);
   }
+  // Many channels at once, and each by itself.
+  const Tensor x = random_f64({2, 9, 5, 4}, 0, 1, true, 1), grid = random_f64({2, 3, 6, 2}, 0, 1.2, true, 2);
+  for (const Sampling mode : {Sampling::nearest, Sampling::linear, Sampling::cubic}) {
+    const Tensor whole = grid_sample(x, grid, {mode});
+    for (std::int64_t c = 0; c < 9; ++c)
+      expect_close(whole.slice(1, c, c + 1), grid_sample(x.slice(1, c, c + 1), grid, {mode}), 1e-12);
+    expect_close(whole.slice(0, 1).slice(1, 0, 2), grid_sample(x.slice(0, 1).slice(1, 0, 2), grid.slice(0, 1), {mode}),
+                 1e-12);
+  }
   for (const Case& c : cases("affine_grid")) {
     const Shape shape = c.y().shape();
     std::vector<std::int64_t> size{shape[0], 3};

@@ -209,7 +209,13 @@ VjpTensor antialiased(const VjpTensor& x, const ResizedAxis& a, const VjpTensor&
 }
 
 Tensor resized(std::string_view function, const Tensor& x, const ResizeOptions& o, Location where) {
-  const std::vector<ResizedAxis> axes = Resize(function, x, o, where).geometry();
+  std::vector<ResizedAxis> axes = Resize(function, x, o, where).geometry();
+  // Axes that shrink first, so that the others have less to do; then the last ones, where each element is taken by
+  // itself, before those of whole rows make more of them.
+  std::ranges::sort(axes, [](const ResizedAxis& a, const ResizedAxis& b) {
+    const bool first = a.to < a.from, second = b.to < b.from;
+    return first != second ? first : first ? a.axis < b.axis : a.axis > b.axis;
+  });
   const vjp::LineGuard line(where);
   const bool smooth = o.mode != ResizeMode::nearest;
   const DType given = x.dtype();

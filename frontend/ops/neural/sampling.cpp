@@ -1,7 +1,7 @@
 // Images at places that tensors give; see fermata/sampling.h.
 //
-// Images are turned so that the channels of an element lie together: a place reads whole rows of channels. What is
-// around a place are taps, a list for each axis; their products are the weights of the rows.
+// Images are turned so that the channels of an element lie together: a place reads whole rows of channels, but where
+// there are few. What is around a place are taps, a list for each axis; their products are the weights of the rows.
 #include "fermata/sampling.h"
 
 #include <fmt/format.h>
@@ -11,6 +11,7 @@
 
 #include "fermata/convolution.h"
 #include "fermata/device.h"
+#include "fermata/indexing.h"
 #include "fermata/ops.h"
 #include "fermata/reductions.h"
 #include "fermata/views.h"
@@ -111,30 +112,56 @@ VjpTensor channel_rows(const Tensor& x, Location where) {
   return reshape(copy(last, where), {-1, c}, where);
 }
 
-/// The sum of the rows around places, by their weights: [.., C] for places [..]. `base` is the row of the first element
-/// of the image of each place.
-VjpTensor weighted_rows(const VjpTensor& rows, const VjpTensor& base, std::span<const Taps> axes,
-                        std::span<const std::int64_t> sizes) {
+/// The sum over all products of taps of what `part` gives for the position within an image and the weight, which is a
+/// scalar where all count fully.
+template <class Part>
+VjpTensor sum_of_taps(std::span<const Taps> axes, std::span<const std::int64_t> sizes, Part&& part) {
   VjpTensor sum;
   bool is_first = true;
   std::vector<std::size_t> at(axes.size(), 0);
   while (true) {
-    VjpTensor index, weight;  // a scalar as long as there is none
+    VjpTensor index, weight;
     for (std::size_t k = 0; k < axes.size(); ++k) {
       const Tap& tap = axes[k][at[k]];
       index = k == 0 ? tap.index : index * sizes[k] + tap.index;
       if (!tap.weight.is_scalar()) weight = weight.is_scalar() ? tap.weight : weight * tap.weight;
     }
-    const VjpTensor row = vjp::take(rows, base + index, 0);
-    Shape open = index.shape();
-    open.push_back(1);
-    const VjpTensor part = weight.is_scalar() ? row : row * vjp::reshape(weight, open);
-    sum = is_first ? part : sum + part;
+    const VjpTensor one = part(index, weight);
+    sum = is_first ? one : sum + one;
     is_first = false;
     std::size_t k = axes.size();
     while (k > 0 && ++at[k - 1] == axes[k - 1].size()) at[--k] = 0;
     if (k == 0) return sum;
   }
+}
+
+/// The sum of the rows around places, by their weights: [.., C] for places [..]. `base` is the row of the first element
+/// of the image of each place.
+VjpTensor weighted_rows(const VjpTensor& rows, const VjpTensor& base, std::span<const Taps> axes,
+                        std::span<const std::int64_t> sizes) {
+  return sum_of_taps(axes, sizes, [&](const VjpTensor& index, const VjpTensor& weight) {
+    const VjpTensor row = vjp::take(rows, base + index, 0);
+    return weight.is_scalar() ? row
+                              : row * vjp::expand_dims(weight, static_cast<std::uint16_t>(1u << index.shape().rank()));
+  });
+}
+
+/// The same of images [N, C, S] of few channels, each by itself: [N, C, P] for places [N, P].
+VjpTensor weighted_planes(const VjpTensor& images, std::span<const Taps> axes, std::span<const std::int64_t> sizes,
+                          Location where) {
+  const Shape shape = images.shape();
+  return sum_of_taps(axes, sizes, [&](const VjpTensor& index, const VjpTensor& weight) -> VjpTensor {
+    const std::int64_t places = index.shape()[1];
+    VjpTensor plane;
+    if (shape[0] == 1) {
+      const VjpTensor alone = vjp::take(vjp::squeeze(images, 1), vjp::squeeze(index, 1), 1);
+      plane = vjp::expand_dims(alone, 1);
+    } else {
+      const VjpTensor wide = vjp::broadcast_to(vjp::expand_dims(index, 1u << 1), {shape[0], shape[1], places});
+      plane = gather(images.tensor(), wide.tensor(), 2, where);
+    }
+    return weight.is_scalar() ? plane : plane * vjp::expand_dims(weight, 1u << 1);
+  });
 }
 
 /// The product of a number of sizes.
@@ -168,9 +195,16 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
     const auto length = static_cast<double>(size);
     taps.push_back(Around(o, size)(o.align_corners ? (g + 1) * ((length - 1) / 2) : ((g + 1) * length - 1) / 2));
   }
-  const VjpTensor rows = channel_rows(in(x).tensor(), where);
-  const VjpTensor base = vjp::iota({places[0], 1}, 0, rows) * product(sizes);
-  const Tensor y = transpose(weighted_rows(rows, base, taps, sizes).tensor(), 1, 2, where);
+  constexpr std::int64_t kFewChannels = 8;
+  Tensor y;
+  if (x.size(1) < kFewChannels) {
+    y = weighted_planes(reshape(in(x).tensor(), {shape[0], shape[1], product(sizes)}, where), taps, sizes, where)
+            .tensor();
+  } else {
+    const VjpTensor rows = channel_rows(in(x).tensor(), where);
+    const VjpTensor base = vjp::iota({places[0], 1}, 0, rows) * product(sizes);
+    y = transpose(weighted_rows(rows, base, taps, sizes).tensor(), 1, 2, where);
+  }
   return astype(reshape(y, joined({places[0], x.size(1)}, {places.data() + 1, places.size() - 2u}), where), x.dtype(),
                 where);
 }
