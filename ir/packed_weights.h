@@ -2,8 +2,8 @@
 //
 // Rows come in blocks of 32, which is what a product adds up at once. A block of 8 bits is 32 scales (f32) and then,
 // for each position along the rows, 32 bytes. A block of 4 bits is, for each group, 32 scales (bf16) and then, for each
-// 8 positions, 32 words of 8 codes, the first position in the lowest bits. Codes are two's complement; a weight is its
-// code times its scale. Rows and positions that pad are zeros.
+// 8 positions, 32 words of 8 codes, the first position in the lowest bits. Codes of 8 bits are two's complement, those
+// of 4 bits are stored plus 8; a weight is its code times its scale. Rows that pad have scales of zero.
 #pragma once
 
 #include <cstdint>

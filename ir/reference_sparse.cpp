@@ -96,7 +96,7 @@ double packed_weight(const PackedWeights& packed, const ReferenceTensor& bytes, 
   const std::int64_t start = (block * packed.groups() + k / packed.group) * packed.group_bytes(), p = k % packed.group;
   const std::uint32_t scale = byte(start + 2 * lane) << 16 | byte(start + 2 * lane + 1) << 24;
   const std::uint32_t both = byte(start + PackedWeights::kBlock * (2 + p / 8 * 4) + lane * 4 + p % 8 / 2);
-  const auto code = static_cast<int>((p % 2 == 0 ? both & 15u : both >> 4) ^ 8u) - 8;
+  const auto code = static_cast<int>(p % 2 == 0 ? both & 15u : both >> 4) - 8;
   return static_cast<double>(std::bit_cast<float>(scale)) * code;
 }
 

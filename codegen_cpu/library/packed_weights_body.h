@@ -1,9 +1,10 @@
 // The body of packed_weights_*.cpp, for vectors of FERMATA_VECTOR_BYTES.
 //
 // A lane is a row of the weights, so sums stay in their lanes and nothing is added across them. Codes become floats in
-// registers: 4 bits are looked up in a table of 16 where a vector holds one, else shifted out with their sign. Each
-// lane has two chains of fused multiply-adds, of even and of odd positions, which meet in the sum of the whole row
-// after each group: the same on every processor. Everything here has internal linkage.
+// registers. Those of 4 bits are masked out of their words and converted where they stand, which makes them 16^place
+// times as large: x was divided by that. They are stored plus 8, which is taken from the sums of a group. Each lane has
+// two chains of fused multiply-adds, of even and of odd positions, which meet in the sum of the whole row after each
+// group: the same on every processor. Everything here has internal linkage.
 #include <cstdint>
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -27,6 +28,7 @@ constexpr std::int64_t kBytesAtOnce = 64;
 
 typedef float Floats __attribute__((vector_size(FERMATA_VECTOR_BYTES)));
 typedef std::int32_t Words __attribute__((vector_size(FERMATA_VECTOR_BYTES)));
+typedef std::uint32_t UnsignedWords __attribute__((vector_size(FERMATA_VECTOR_BYTES)));
 
 template <class V> [[gnu::always_inline]] inline V load(const void* from) {
   V v;
@@ -47,16 +49,11 @@ template <class V> [[gnu::always_inline]] inline V load(const void* from) {
 #endif
 }
 
-/// The code at a place of each word.
+/// The code at a place of each word, times 16^place but for the last one, which would have a sign.
 [[gnu::always_inline]] inline Floats code_of(Words words, int place) {
-#if defined(__AVX512F__)
-  // Of an index the lowest four bits count.
-  const __m512 table = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
-  return _mm512_permutexvar_ps(_mm512_srli_epi32(reinterpret_cast<__m512i>(words), static_cast<unsigned>(4 * place)),
-                               table);
-#else
-  return __builtin_convertvector((words << (28 - 4 * place)) >> 28, Floats);
-#endif
+  if (place == 7)
+    return __builtin_convertvector(reinterpret_cast<Words>(reinterpret_cast<UnsignedWords>(words) >> 28), Floats);
+  return __builtin_convertvector(words & (15 << (4 * place)), Floats);
 }
 
 /// A byte for each lane.
@@ -109,6 +106,7 @@ template <int kRows, int kVectors> struct Sums {
 /// kRows rows of x, and kVectors vectors of columns from `column` on.
 template <int kRows, int kVectors> void multiply_nibbles(const WeightsTile& t, std::int64_t row, std::int64_t column) {
   const float* const x = t.x + row * t.depth;
+  const std::int64_t groups = t.depth / t.group;
   Floats total[kRows][kVectors];
   clear(total);
   const std::uint8_t* from = t.block;
@@ -136,7 +134,10 @@ template <int kRows, int kVectors> void multiply_nibbles(const WeightsTile& t, s
     for (int v = 0; v < kVectors; ++v) {
       const Floats scale = halves_at(scales + v * kVectorBytes / 2);
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) total[r][v] = fused(sums.even[r][v] + sums.odd[r][v], scale, total[r][v]);
+      for (int r = 0; r < kRows; ++r) {
+        const Floats offset = splat(t.offsets[(row + r) * groups + k / t.group]);
+        total[r][v] = fused(sums.even[r][v] + sums.odd[r][v] + offset, scale, total[r][v]);
+      }
     }
   }
 #pragma GCC unroll 8

@@ -7,7 +7,9 @@ namespace fermata {
 
 /// out[rows, 32] = x[rows, depth] times one block of weights (ir/packed_weights.h).
 struct WeightsTile {
-  const float* x;  // rows follow each other, of `depth` elements
+  /// Rows follow each other, of `depth` elements; with 4 bits element k is divided by 16^(k % 8), where k % 8 is not 7.
+  const float* x;
+  const float* offsets;  // with 4 bits: for each row and group -8 times the sum of x
   const std::uint8_t* block;
   float* out;
   std::int64_t rows, depth;

@@ -55,7 +55,7 @@ std::uint16_t encode_nibbles(const float* from, std::int64_t count, std::uint8_t
   const float scale = to_float(stored);
   for (std::int64_t i = 0; i < count; ++i) {
     const float code = scale == 0 ? 0.0f : std::clamp(std::nearbyint(from[i] / scale), -8.0f, 7.0f);
-    codes[i] = static_cast<std::uint8_t>(static_cast<int>(code) & 15);
+    codes[i] = static_cast<std::uint8_t>(static_cast<int>(code) + 8);
   }
   return std::bit_cast<std::uint16_t>(stored);
 }
@@ -137,7 +137,7 @@ Parts parts_of(const Tensor& bytes, const PackedWeights& form, const Tensor& lan
   }
   const Tensor places = multiply({iota(2, 0, device(bytes, where), where), where}, 4);
   const Tensor shifted = bitwise_right_shift({expand_dims(wider, -1, where), where}, astype(places, DType::i32, where));
-  const Tensor value = subtract({bitwise_xor({bitwise_and({shifted, where}, 15), where}, 8), where}, 8);
+  const Tensor value = subtract({bitwise_and({shifted, where}, 15), where}, 8);
   // [blocks, groups, words, lanes, bytes, places]: the lanes behind everything that is a position.
   const Tensor turned = permute(value, {0, 1, 2, 4, 5, 3}, where);
   return {number(scales, where), number(reshape(turned, {blocks, groups, form.group, lanes}, where), where)};
