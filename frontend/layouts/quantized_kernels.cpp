@@ -128,7 +128,7 @@ Tensor run_copy(const Call& call, Tensors x, const Attributes&) {
 
 /// Views of one scale, of any shape; with channels, those that only move axes.
 Tensor run_view(const Call& call, Tensors x, const Attributes& attributes) {
-  if (call.entry.op == Op::slice && weight_payload(x[0]) != nullptr) return slice_of_weights(call, x[0], attributes);
+  if (weight_payload(x[0]) != nullptr) return view_of_weights(call, x[0], attributes);
   const QuantizedPayload& q = part(call, x[0], x);
   const Op op = call.entry.op;
   Quantization how = q.how;

@@ -247,7 +247,14 @@ Tensor take_of_weights(const WeightPayload& weights, DType dtype, const Tensor& 
   return astype(reshape(rows_of(parts, form, where), shape, where), dtype, where);
 }
 
-Tensor slice_of_weights(const Call& call, const Tensor& x, const Attributes& attributes) {
+Tensor view_of_weights(const Call& call, const Tensor& x, const Attributes& attributes) {
+  const auto refuse = [&](const std::string& what, std::string_view hint) {
+    throw UnsupportedError(2140, format_error(2140, "UnsupportedError", fmt::format("{}: {}", call.entry.name, what),
+                                              describe(x), call.where, hint));
+  };
+  if (call.entry.op == Op::permute)
+    refuse("quantized weights lie in one order", "linear(x, w) multiplies by the transpose of w");
+  if (call.entry.op != Op::slice) refuse("quantized weights have no such view", "dequantize() gives floats");
   const WeightPayload& weights = *weight_payload(x);
   const PackedWeights& form = weights.form;
   const auto given = attributes_of<ops::Slice>(attributes);
@@ -256,9 +263,7 @@ Tensor slice_of_weights(const Call& call, const Tensor& x, const Attributes& att
   const bool keeps_order = (wanted[0] < 2 || given.step.value[0] == 1) && (wanted[1] < 2 || given.step.value[1] == 1);
   const bool is_whole = wanted[1] == form.columns && start % kBlock == 0 && (end % kBlock == 0 || end == form.rows);
   if (!keeps_order || !is_whole)
-    throw UnsupportedError(
-        2140, format_error(2140, "UnsupportedError", "slice: quantized weights are cut between blocks of 32 rows only",
-                           describe(x), call.where, "dequantize() gives floats"));
+    refuse("quantized weights are cut between blocks of 32 rows only", "dequantize() gives floats");
   const Tensor bytes = slice(weights.bytes, 0, start / kBlock, (end + kBlock - 1) / kBlock, 1, call.where);
   return make_weights(bytes, {wanted[0], form.columns, form.group}, x.dtype());
 }

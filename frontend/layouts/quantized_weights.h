@@ -31,7 +31,7 @@ Tensor unpacked_weights(const Tensor& bytes, const PackedWeights& form, Location
 /// Kernels of the Quantized key, where the tensor that it is about has weights.
 Tensor linear_with_weights(std::span<const Tensor> x, Location where);
 Tensor take_of_weights(const WeightPayload& weights, DType dtype, const Tensor& index, Location where);
-Tensor slice_of_weights(const Call& call, const Tensor& x, const Attributes& attributes);
+Tensor view_of_weights(const Call& call, const Tensor& x, const Attributes& attributes);
 
 /// The text of such a tensor: its values, and how they are stored.
 std::string weights_to_string(const Tensor& x, Location where);

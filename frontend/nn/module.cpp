@@ -120,6 +120,7 @@ void mark(const Parts& parts, std::string_view prefix, bool wants_gradient, Loca
   for (const NamedPart& part : parts.tensors) {
     if (part.is_buffer || !part.tensor->defined() || !part.name.starts_with(prefix)) continue;
     any = true;
+    if (has_quantized_weights(*part.tensor)) continue;  // these want none, ever
     part.tensor->requires_grad(wants_gradient, where);
     if (!wants_gradient) part.tensor->zero_grad(where);
   }

@@ -204,6 +204,8 @@ TEST_P(QuantizedWeights, ModulesAreCalledAsBefore) {
     EXPECT_LT(max(abs(floats.forward(index) - y)).item<float>(), 1e-4f);
     auto compiled = compile([&](const Tensor& i) { return small.forward(i); });
     for (int run = 0; run < 3; ++run) EXPECT_LT(max(abs(compiled(index) - y)).item<float>(), 1e-4f);
+    nn::freeze(small), nn::unfreeze(small);
+    EXPECT_EQ(nn::trainable_parameters(small).size(), nn::parameters(small).size() - 5);
     nn::to(small, DType::bf16);
     EXPECT_EQ(small.layers[0].weight.dtype(), DType::bf16);
     EXPECT_TRUE(has_quantized_weights(small.layers[0].weight));
@@ -279,6 +281,10 @@ TEST_P(QuantizedWeights, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(message_without_place<UnsupportedError>([&] { q.to_vector<float>(); }),
             "FM2005 UnsupportedError: to_vector: a tensor of quantized weights has no elements of its own to read\n"
             "  x    f32[4, 40]\n  hint dequantize() gives its values");
+  EXPECT_EQ(message_without_place<UnsupportedError>([&] { q.mT(); }),
+            "FM2140 UnsupportedError: permute: quantized weights lie in one order\n"
+            "  x    f32[4, 40]\n  hint linear(x, w) multiplies by the transpose of w");
+  EXPECT_THROW(q.reshape({40, 4}), UnsupportedError);
   EXPECT_THROW(linear(ones({3, 41}), q), ShapeError);
   EXPECT_THROW(matmul(ones({3, 4}), q), UnsupportedError);
   EXPECT_THROW(linear(q, ones({7, 40})), UnsupportedError);
