@@ -120,11 +120,12 @@ class Player {
   std::vector<void*> buffers_;
   std::vector<StoragePtr> results_, staged_;
   struct Takeover {
-    std::size_t output;
+    std::size_t output, place;  // place: in leaves_
     Node* leaf;
     Storage* storage;
   };
-  std::vector<Takeover> takeovers_;  // leaves that this run writes results over
+  std::vector<Takeover> takeovers_;                 // leaves that this run writes results over
+  std::vector<bool> taken_outputs_, taken_leaves_;  // those of takeovers_
   std::vector<Node*> claimed_;
   std::vector<Node*> published_, waiting_;                        // waiting: published, inputs not cut yet, because of
   std::vector<std::pair<const Player*, std::uint64_t>> readers_;  // these threads in these epochs
@@ -324,18 +325,18 @@ void Player::run_plan(const Plan& plan) {
     leaves_.push_back(leaf_buffer(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
   takeovers_.clear();
   const bool may_overwrite = value_checks() == 0;  // the calls are to run on the same leaves
+  taken_outputs_.assign(walk_.outputs.size(), false), taken_leaves_.assign(leaves_.size(), false);
   for (const Overwrite& o : bound.overwrites()) {
     if (!may_overwrite) break;
     const Walk::Entry& leaf = walk_.order[plan.leaf_records[o.leaf]];
-    const auto is_taken = [&](const Takeover& c) { return c.output == o.output || c.leaf == leaf.node; };
-    if (is_mine(leaf) && std::ranges::none_of(takeovers_, is_taken))
-      takeovers_.push_back({o.output, leaf.node, leaf.storage});
+    if (taken_outputs_[o.output] || taken_leaves_[o.leaf] || !is_mine(leaf)) continue;
+    taken_outputs_[o.output] = taken_leaves_[o.leaf] = true;
+    takeovers_.push_back({o.output, o.leaf, leaf.node, leaf.storage});
   }
   announce_takeovers();
   for (const Takeover& c : takeovers_) {
     results_[c.output].reset(c.storage), c.storage->forget_packed();
-    for (LeafBuffer& leaf : leaves_)
-      if (leaf.buffer == c.storage) leaf.buffer = nullptr;
+    leaves_[c.place].buffer = nullptr;  // nothing else lies there: the storage is unique
   }
   try {
     for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
