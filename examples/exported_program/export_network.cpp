@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+namespace fm = fermata;
+
 int main(int argc, char** argv) {
   const char* const path = argc > 1 ? argv[1] : "network.fermata";
   fm::manual_seed(1);

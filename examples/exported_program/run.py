@@ -39,7 +39,8 @@ class Program:
         self.check(self.lib.fermata_program_load(path.encode(), ctypes.byref(self.handle)))
 
     def __del__(self):
-        self.lib.fermata_program_free(self.handle)
+        if getattr(self, "handle", None):
+            self.lib.fermata_program_free(self.handle)
 
     def check(self, code):
         if code != 0:
