@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <stdexcept>
 
 #include "frontend/onnx/known.h"
 #include "frontend/onnx/node_call.h"
@@ -154,7 +155,7 @@ class LoadedModel final : public detail::Program {
     for (const auto& [name, place] : prepared_.buffers) at(place) = Value(buffered.at(name).value);
     for (std::size_t i = 0; i < given.size(); ++i) {
       if (!given[i].defined()) continue;
-      at(prepared_.body.inputs[i]) = Value(given[i]);
+      at(prepared_.body.inputs[i]) = Value(given[i], false, prepared_.half_bytes[i]);
       frame.device = given[i].device(where);
     }
     run_body(prepared_.body, frame);
@@ -213,7 +214,12 @@ void run_body(const Body& body, Frame& frame) {
   for (const Node& node : body.nodes) {
     try {
       run_node(node, frame);
-    } catch (const Error& error) { throw_in_node(error, node); }
+    } catch (const Error& error) { throw_in_node(error, node); } catch (const std::length_error& error) {
+      throw FileError(2302,
+                      format_error(2302, "FileError",
+                                   fmt::format("onnx: node '{}' ({}) has numbers out of range", node.name, node.op), {},
+                                   frame.where));
+    }
     for (const Place place : node.done) frame.values[static_cast<std::size_t>(place)] = Value();
   }
 }

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
+
 #include "frontend/onnx/known.h"
 #include "frontend/onnx/tensor_proto.h"
 #include "ir/error.h"
@@ -117,9 +120,23 @@ void NodeCall::will_make(const Shape& shape) const {
   if (!at_once) return;
   std::int64_t count = 1;
   for (const std::int64_t size : shape) {
-    count = size == 0 ? 0 : count * size;
+    if (size > kMostKnownElements) throw TooLargeToKnow();
+    count *= size;
     if (count > kMostKnownElements) throw TooLargeToKnow();
   }
+}
+
+void check_number(const NodeCall& c, std::int64_t value, std::int64_t low) {
+  if (value < low || value > std::int64_t{1} << 40) c.fail(fmt::format("has a size, stride or pad of {}", value));
+}
+
+std::vector<std::int64_t> sizes_before(const Tensor& x, std::int64_t axis) {
+  const Shape shape = x.shape();
+  return {shape.begin(), shape.begin() + std::min<std::int64_t>(axis, shape.rank())};
+}
+Shape sizes_from(const Tensor& x, std::int64_t axis) {
+  const Shape shape = x.shape();
+  return Shape(std::span(shape.begin() + std::min<std::int64_t>(axis, shape.rank()), shape.end()));
 }
 
 std::int64_t axis_of(const NodeCall& c, std::int64_t axis, unsigned rank) {

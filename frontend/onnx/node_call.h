@@ -72,6 +72,11 @@ class NodeCall {
   const Node& node_;
 };
 
+/// FM2302 unless low <= value <= 2^40: numbers of a file that sizes are computed from.
+void check_number(const NodeCall& c, std::int64_t value, std::int64_t low);
+/// Sizes before an axis, and from it on.
+std::vector<std::int64_t> sizes_before(const Tensor& x, std::int64_t axis);
+Shape sizes_from(const Tensor& x, std::int64_t axis);
 /// An axis counted from the front; FM2302 if it is out of range.
 std::int64_t axis_of(const NodeCall& c, std::int64_t axis, unsigned rank);
 

@@ -1,4 +1,5 @@
 // New tensors: constants, ranges, random numbers.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -57,7 +58,9 @@ void range_op(NodeCall& c) {
   }
   const std::int64_t start = c.integer(0), limit = c.integer(1), delta = c.integer(2);
   if (delta == 0) c.fail("has a step of 0");
-  c.will_make({std::max<std::int64_t>((limit - start) / delta + 1, 0)});
+  const double count = (static_cast<double>(limit) - static_cast<double>(start)) / static_cast<double>(delta);
+  if (count > 1e15) c.fail("has too many elements");
+  c.will_make({static_cast<std::int64_t>(std::max(count, 0.0)) + 1});
   c.give(arange(start, limit, delta, dtype, c.where));
 }
 

@@ -98,8 +98,8 @@ void concat_op(NodeCall& c) {
 /// Sizes of the parts: given, or as even as they can be, the last one smaller.
 Integers part_sizes(const NodeCall& c, std::int64_t size, std::size_t outputs) {
   if (const auto given = c.list("split", 1)) return *given;
-  const auto parts = static_cast<std::int64_t>(c.attr("num_outputs", static_cast<std::int64_t>(outputs)));
-  if (parts < 1) c.fail("splits into no parts");
+  const auto parts = static_cast<std::int64_t>(outputs);
+  if (parts < 1 || c.attr("num_outputs", parts) != parts) c.fail("has another number of outputs than of parts");
   const std::int64_t each = (size + parts - 1) / parts;
   Integers sizes;
   for (std::int64_t i = 0; i < parts; ++i) sizes.push_back(std::clamp<std::int64_t>(size - i * each, 0, each));
@@ -144,8 +144,11 @@ void tile_op(NodeCall& c) {
   const Tensor x = c.in(0);
   const Integers repeats = c.integers(1);
   Shape sizes = x.shape();
-  for (std::size_t i = 0; i < sizes.rank() && i < repeats.size(); ++i)
-    sizes[i] *= std::max<std::int64_t>(repeats[i], 0);
+  for (std::size_t i = 0; i < sizes.rank() && i < repeats.size(); ++i) {
+    check_number(c, repeats[i], 0);
+    if (sizes[i] != 0 && repeats[i] > (std::int64_t{1} << 40) / sizes[i]) c.fail("makes an axis that is too long");
+    sizes[i] *= repeats[i];
+  }
   c.will_make(sizes);
   c.give(tile(x, repeats, c.where));
 }
@@ -167,6 +170,7 @@ void pad_op(NodeCall& c) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const auto axis = static_cast<std::size_t>(axis_of(c, axes[i], x.rank()));
     const std::size_t from_last = x.rank() - 1 - axis;
+    for (const std::int64_t p : {pads[i], pads[axes.size() + i]}) check_number(c, p, -(std::int64_t{1} << 40));
     around[2 * from_last] = pads[i], around[2 * from_last + 1] = pads[axes.size() + i];
     sizes[axis] += std::max<std::int64_t>(pads[i] + pads[axes.size() + i], 0);
   }
@@ -192,7 +196,7 @@ void pad_op(NodeCall& c) {
 void depth_to_space(NodeCall& c) {
   const Tensor x = c.in(0);
   const std::int64_t b = c.attr("blocksize", std::int64_t{1});
-  if (x.rank() != 4 || b < 1) c.fail("takes four axes and a positive block");
+  if (x.rank() != 4 || b < 1 || b > (1 << 16)) c.fail("takes four axes and a positive block");
   const std::int64_t n = x.size(0), depth = x.size(1) / (b * b), h = x.size(2), w = x.size(3);
   const bool by_columns = c.attr("mode", "DCR") == "CRD";
   const Tensor blocks = by_columns ? permute(reshape(x, {n, depth, b, b, h, w}, c.where), {0, 1, 4, 2, 5, 3}, c.where)
@@ -202,7 +206,7 @@ void depth_to_space(NodeCall& c) {
 void space_to_depth(NodeCall& c) {
   const Tensor x = c.in(0);
   const std::int64_t b = c.attr("blocksize", std::int64_t{1});
-  if (x.rank() != 4 || b < 1) c.fail("takes four axes and a positive block");
+  if (x.rank() != 4 || b < 1 || b > (1 << 16)) c.fail("takes four axes and a positive block");
   const std::int64_t n = x.size(0), depth = x.size(1), h = x.size(2) / b, w = x.size(3) / b;
   const Tensor parts = reshape(x, {n, depth, h, b, w, b}, c.where);
   const bool by_columns = c.attr("mode", "DCR") == "CRD";

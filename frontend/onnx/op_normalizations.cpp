@@ -63,7 +63,7 @@ void layer_norm_op(NodeCall& c) {
   const std::int64_t axis = axis_of(c, c.attr("axis", std::int64_t{-1}), x.rank());
   const double eps = c.attr("epsilon", 1e-5);
   const Integers axes = axes_from(x, axis);
-  const Shape sizes(std::span(x.shape().begin() + axis, x.shape().end()));
+  const Shape sizes = sizes_from(x, axis);
   if (weight.shape() == sizes && (!bias.defined() || bias.shape() == sizes)) {
     c.give(layer_norm(x, NormalizedShape(sizes), weight, bias, eps, c.where));
   } else {
@@ -82,7 +82,7 @@ void layer_norm_op(NodeCall& c) {
 void rms_norm_op(NodeCall& c) {
   const Tensor x = c.in(0), weight = c.in(1);
   const std::int64_t axis = axis_of(c, c.attr("axis", std::int64_t{-1}), x.rank());
-  const Shape sizes(std::span(x.shape().begin() + axis, x.shape().end()));
+  const Shape sizes = sizes_from(x, axis);
   const double eps = c.attr("epsilon", 1e-5);
   if (weight.shape() == sizes) return c.give(rms_norm(x, NormalizedShape(sizes), weight, eps, c.where));
   const Tensor wide = as(x, DType::f32, c);

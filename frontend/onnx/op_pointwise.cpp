@@ -94,7 +94,10 @@ void cast_to(NodeCall& c) {
   if (code > 16) c.refuse("elements of less than 8 bits, or of 8 bits and floating");
   c.give(at(c.in(0), dtype_of_code(code, c.where), c));
 }
-void cast_like(NodeCall& c) { c.give(at(c.in(0), c.in(1).dtype(), c)); }
+void cast_like(NodeCall& c) {
+  if (c.value(1).has_half_bytes()) c.refuse("results of 4 bits");
+  c.give(at(c.in(0), c.in(1).dtype(), c));
+}
 void identity(NodeCall& c) { c.give(c.value(0)); }
 
 void is_infinite(NodeCall& c) {
@@ -144,7 +147,7 @@ void softmax_like(NodeCall& c, Tensor (*f)(const Tensor&, std::int64_t, Location
   const std::int64_t axis =
       axis_of(c, c.attr("axis", is_flat ? std::int64_t{1} : std::int64_t{-1}), std::max(x.rank(), 1u));
   if (!is_flat || axis + 1 == static_cast<std::int64_t>(x.rank())) return c.give(f(x, axis, c.where));
-  std::vector<std::int64_t> sizes(x.shape().begin(), x.shape().begin() + axis);
+  std::vector<std::int64_t> sizes = sizes_before(x, axis);
   sizes.push_back(-1);
   c.give(reshape(f(reshape(x, sizes, c.where), -1, c.where), x.shape(), c.where));
 }
@@ -156,7 +159,7 @@ void hardmax_op(NodeCall& c) {
   Tensor flat = x;
   std::int64_t along = axis;
   if (c.opset() < 13 && axis + 1 != static_cast<std::int64_t>(x.rank())) {
-    std::vector<std::int64_t> sizes(x.shape().begin(), x.shape().begin() + axis);
+    std::vector<std::int64_t> sizes = sizes_before(x, axis);
     sizes.push_back(-1);
     flat = reshape(x, sizes, c.where), along = -1;
   }
@@ -185,7 +188,7 @@ constexpr std::array kRows{
     OperatorRow{"BitwiseOr", &binary<Op::bitwise_or>},
     OperatorRow{"BitwiseXor", &binary<Op::bitwise_xor>},
     OperatorRow{"Cast", &cast_to, "not to floats of 8 bits, nor to 4 bits"},
-    OperatorRow{"CastLike", &cast_like},
+    OperatorRow{"CastLike", &cast_like, "not to floats of 8 bits, nor to 4 bits"},
     OperatorRow{"Ceil", &unary<Op::ceil>},
     OperatorRow{"Celu", &celu_op},
     OperatorRow{"Clip", &clip_values, {}, 0b110},

@@ -49,14 +49,14 @@ Tensor dequantized(const NodeCall& c, const Tensor& x, const Tensor& scale, cons
 struct Range {
   double low, high;
 };
-Range range_of(DType dtype) {
-  const int bits = static_cast<int>(byte_size(dtype)) * 8;
+Range range_of(DType dtype, bool half_bytes) {
+  const int bits = half_bytes ? 4 : static_cast<int>(byte_size(dtype)) * 8;
   return is_signed(dtype) ? Range{-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1}
                           : Range{0, std::ldexp(1.0, bits) - 1};
 }
 Tensor quantized(const NodeCall& c, const Tensor& x, const Tensor& scale, const Tensor& zero, DType dtype,
-                 std::int64_t axis) {
-  const auto [low, high] = range_of(dtype);
+                 std::int64_t axis, bool half_bytes = false) {
+  const auto [low, high] = range_of(dtype, half_bytes);
   Tensor y = round(as(x, DType::f32, c) / as(beside(c, scale, x, axis), DType::f32, c));
   if (zero.defined()) y = y + as(beside(c, zero, x, axis), DType::f32, c);
   return as(clip(y, low, high), dtype, c);
@@ -70,7 +70,8 @@ void quantize_op(NodeCall& c) {
   const std::int64_t code = c.attr("output_dtype", std::int64_t{0});
   if (code > 16) c.refuse("results of less than 8 bits, or of 8 bits and floating");
   const DType dtype = zero.defined() ? zero.dtype() : code != 0 ? dtype_of_code(code, c.where) : DType::u8;
-  c.give(quantized(c, c.in(0), c.in(1), zero, dtype, c.attr("axis", std::int64_t{1})));
+  c.give(quantized(c, c.in(0), c.in(1), zero, dtype, c.attr("axis", std::int64_t{1}),
+                   c.has(2) && c.value(2).has_half_bytes()));
 }
 void dynamic_quantize_op(NodeCall& c) {
   const Tensor x = c.in(0);
@@ -160,7 +161,8 @@ constexpr std::array kRows{
     OperatorRow{"MatMulInteger", &matmul_integer_op},
     OperatorRow{"QLinearConv", &qlinear_conv_op},
     OperatorRow{"QLinearMatMul", &qlinear_matmul_op},
-    OperatorRow{"QuantizeLinear", &quantize_op, "to bytes and wider integers"},
+    OperatorRow{"QuantizeLinear", &quantize_op,
+                "to bytes and wider integers, and to 4 bits where the zero point says so"},
 };
 
 }  // namespace

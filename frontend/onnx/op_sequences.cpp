@@ -65,6 +65,7 @@ void concat_from(NodeCall& c) {
 void split_to(NodeCall& c) {
   const Tensor x = c.in(0);
   const std::int64_t axis = axis_of(c, c.attr("axis", std::int64_t{0}), x.rank()), size = x.size(axis);
+  if (size > (1 << 20)) c.refuse("so many elements along an axis");
   std::vector<std::int64_t> sizes;
   if (c.has(1)) {
     sizes = c.integers(1);

@@ -95,7 +95,7 @@ void blackman_op(NodeCall& c) { cosine_window(c, 0.42, 0.5, 0.08); }
 void mel_weight_op(NodeCall& c) {
   const std::int64_t bins = c.integer(0), length = c.integer(1), rate = c.integer(2);
   const double low = c.number(3), high = c.number(4);
-  if (bins < 1 || length < 1 || rate < 1 || bins > (1 << 20) || length > (1 << 24)) c.fail("has sizes out of range");
+  if (bins < 1 || length < 1 || rate < 1 || bins > (1 << 12) || length > (1 << 15)) c.fail("has sizes out of range");
   const std::int64_t spectrum = length / 2 + 1;
   c.will_make({spectrum, bins});
   const auto mel = [](double f) { return 2595 * std::log10(1 + f / 700); };

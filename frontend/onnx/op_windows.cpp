@@ -36,7 +36,9 @@ WindowSizes window_sizes(const NodeCall& c, const Shape& x, Integers kernel, boo
   if (w.strides.size() != axes || w.dilations.size() != axes || pads.size() != 2 * axes)
     c.fail("has attributes for another number of axes");
   for (std::size_t i = 0; i < axes; ++i) {
-    if (w.strides[i] < 1 || w.dilations[i] < 1 || w.kernel[i] < 1) c.fail("has a stride, dilation or kernel below 1");
+    check_number(c, w.strides[i], 1), check_number(c, w.dilations[i], 1), check_number(c, w.kernel[i], 1);
+    check_number(c, pads[i], -(std::int64_t{1} << 40)), check_number(c, pads[axes + i], -(std::int64_t{1} << 40));
+    if (w.dilations[i] > 1 && w.kernel[i] > std::int64_t{1} << 20) c.fail("has a dilated kernel that is too large");
     const std::int64_t size = x[i + 2], reach = w.dilations[i] * (w.kernel[i] - 1) + 1, stride = w.strides[i];
     if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
       const std::int64_t places = (size + stride - 1) / stride;
@@ -100,6 +102,7 @@ void conv_op(NodeCall& c) { c.give(convolved(c, c.in(0), c.in(1), c.optional(2))
 
 void conv_transpose_op(NodeCall& c) {
   const Tensor x = c.in(0), weight = c.in(1), bias = c.optional(2);
+  if (x.rank() < 3) c.fail("takes three axes or more");
   const std::size_t axes = x.rank() - 2;
   const Integers strides = c.attr_integers("strides", Integers(axes, 1));
   const Integers dilations = c.attr_integers("dilations", Integers(axes, 1));
@@ -220,6 +223,8 @@ Tensor counts_of(const NodeCall& c, const Shape& x, const WindowSizes& w, bool p
     const std::int64_t low = pads_count ? -w.before[i] : 0;
     const std::int64_t high = size + (!pads_count ? 0 : is_automatic ? w.after[i] : pads[w.axes() + i]);
     std::vector<double> along;
+    if (w.places[i] > (1 << 20) || w.kernel[i] > (1 << 20) || w.places[i] * w.kernel[i] > (1 << 28))
+      c.refuse("pads around so many windows");
     for (std::int64_t p = 0; p < w.places[i]; ++p) {
       std::int64_t count = 0;
       for (std::int64_t k = 0; k < w.kernel[i]; ++k) {
@@ -289,7 +294,11 @@ void col2im_op(NodeCall& c) {
   std::int64_t area = 1;
   Integers places;
   for (std::size_t i = 0; i < axes; ++i) {
-    area *= std::max<std::int64_t>(block[i], 1);
+    check_number(c, block[i], 1), check_number(c, image[i], 1);
+    check_number(c, strides[i], 1), check_number(c, dilations[i], 1);
+    check_number(c, pads[i], 0), check_number(c, pads[axes + i], 0);
+    if (block[i] > columns.size(1) / area) c.fail("has blocks of more elements than there are");
+    area *= block[i];
     places.push_back((image[i] + pads[i] + pads[axes + i] - dilations[i] * (block[i] - 1) - 1) / strides[i] + 1);
   }
   Shape sizes{columns.size(0), columns.size(1) / area};

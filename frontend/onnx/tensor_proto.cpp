@@ -70,6 +70,8 @@ std::optional<DType> dtype_of_code(std::int64_t code) {
   return std::nullopt;
 }
 
+bool is_half_byte(std::int64_t code) { return code == kUInt4 || code == kInt4; }
+
 int code_of_dtype(DType dtype) { return kCodes[static_cast<std::size_t>(dtype)]; }
 
 Tensor TensorReader::read(TensorProto& proto) {
@@ -97,7 +99,7 @@ Tensor TensorReader::read(TensorProto& proto) {
     count *= static_cast<std::size_t>(size);
   }
   if (is_empty) count = 0;
-  const bool halves = proto.data_type() == kUInt4 || proto.data_type() == kInt4;
+  const bool halves = is_half_byte(proto.data_type());
   const std::size_t bytes = halves ? (count + 1) / 2 : count * byte_size(*dtype);
   const auto expect = [&](std::size_t found, std::size_t wanted) {
     if (found != wanted) fail(fmt::format("is {} and holds {} elements", to_string(*dtype, shape), found));

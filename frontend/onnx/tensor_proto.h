@@ -18,6 +18,8 @@ namespace fermata::onnx {
 /// The dtype of a number in TensorProto.DataType, empty for those that Fermata has not. Integers of 4 bits become
 /// bytes.
 std::optional<DType> dtype_of_code(std::int64_t code);
+/// Integers of 4 bits?
+bool is_half_byte(std::int64_t code);
 /// The other way around; 0 for those that ONNX has not.
 int code_of_dtype(DType dtype);
 
