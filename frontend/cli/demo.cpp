@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <digits/training.h>
@@ -15,6 +16,7 @@
 
 #include "fermata/inspect.h"
 #include "fermata/modes.h"
+#include "fermata/profile.h"
 #include "frontend/cli/commands.h"
 #include "frontend/tools/io/file.h"
 #include "runtime/thread_pool.h"
@@ -23,7 +25,7 @@ namespace fermata::cli {
 namespace {
 
 struct Options {
-  std::string json, data;
+  std::string json, data, page;
   digits::Settings settings;
 };
 
@@ -135,7 +137,18 @@ void add_demo(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--data", options->data, "digits.csv, where it is not found by itself");
-  command->callback([options] { demo(*options); });
+  command->add_option("--report", options->page, "Write a page about the run: timeline, graphs, kernels, advice");
+  command->callback([options] {
+    std::optional<Profile> profile;
+    if (!options->page.empty()) profile.emplace();
+    demo(*options);
+    if (profile) {
+      report(options->page, *profile);
+      fmt::print("\nThe page about this run: {}\n", options->page);
+    } else {
+      fmt::print("\nfermata demo --report demo.html writes a page about all of this.\n");
+    }
+  });
 }
 
 }  // namespace fermata::cli

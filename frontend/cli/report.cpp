@@ -110,6 +110,13 @@ ReportContents read_trace(const std::string& file) {
                    error.what());
       }
     }
+    std::map<std::uint64_t, double> spent;  // in steps
+    for (const json& event : trace["traceEvents"])
+      if (event.value("ph", "") == "X" && (event.value("cat", "") == "kernel" || event.value("cat", "") == "call"))
+        if (const auto args = event.find("args"); args != event.end() && args->contains("plan"))
+          spent[args->at("plan")] += event.value("dur", 0.0);
+    std::ranges::stable_sort(contents.programs, std::greater<>(),
+                             [&](const ReportProgram& p) { return spent[p.plan]; });
     trace["fermata"].erase("programs");
     contents.left_out = shorten(trace["traceEvents"]);
     contents.trace = escaped(trace);

@@ -39,6 +39,7 @@ TEST(Demo, TrainsInBothModesToTheSameLosses) {
     EXPECT_GT(figure(json, key), 0) << key;
   EXPECT_THAT(demo.out, HasSubstr("Training eager, op by op:"));
   EXPECT_THAT(demo.out, HasSubstr("step 0: "));
+  EXPECT_THAT(demo.out, HasSubstr("fermata demo --report demo.html writes a page"));
   EXPECT_THAT(demo.out, HasSubstr("us per call"));
 }
 

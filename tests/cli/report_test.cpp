@@ -35,9 +35,13 @@ const seen = [...document.querySelectorAll("[role=tab]")].map(tab => {
   const panel = document.getElementById(tab.getAttribute("aria-controls"));
   return tab.textContent + (panel.hidden || panel.textContent.length < 20 ? " is empty" : "");
 });
-const search = document.querySelector("input[type=search]");
-search.value = "matmul", search.dispatchEvent(new Event("input"));
-const found = document.querySelectorAll(".node.found");
+const search = document.querySelector("input[type=search]"), programs = document.querySelector("#panel-graph select");
+let found = [];
+for (let i = 0; i < programs.options.length && found.length === 0; ++i) {
+  programs.value = i, programs.dispatchEvent(new Event("change"));
+  search.value = "matmul", search.dispatchEvent(new Event("input"));
+  found = document.querySelectorAll(".node.found");
+}
 found[0].dispatchEvent(new Event("click"));
 const detail = document.getElementById("detail").textContent;
 document.querySelector(".edge").dispatchEvent(new Event("click"));
@@ -55,10 +59,11 @@ document.body.textContent = "USED " + [...seen, found.length + " found", detail.
                                 folder + "/profile' --enable-logging=stderr --window-size=" + std::to_string(width) +
                                 ",844 --virtual-time-budget=3000 --dump-dom 'file://" + folder + "/" + page +
                                 "' > dom.txt 2> log.txt";
-    if (std::system(command.c_str()) != 0) return "the browser failed: " + file_text("log.txt");
+    if (std::system(command.c_str()) != 0) return "the browser failed: " + file_text("log.txt").substr(0, 1000);
     const std::string dom = file_text("dom.txt"), log = file_text("log.txt");
     std::string found = dom.find("USED") == dom.npos ? dom.substr(0, 500) : dom.substr(dom.rfind("USED"));
-    return found + (log.find(":CONSOLE") != log.npos ? log : "");
+    const std::size_t message = log.find(":CONSOLE");
+    return found + (message == log.npos ? "" : log.substr(message, 300));
   }
   Scratch scratch_;
 };

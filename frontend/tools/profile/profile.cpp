@@ -3,9 +3,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -54,7 +57,11 @@ void report(const std::string& path, Profile& profile, Location where) {
   const ProfileData& data = profile.data();
   ReportContents contents{.title = "Fermata report"};
   contents.trace = trace_json(data, kMostEvents, contents.left_out);
+  std::map<std::uint64_t, std::int64_t> spent;
+  for (const ThreadEvents& thread : data.threads)
+    for (const Event& event : thread.events) spent[event.info->plan] += event.end_ns - event.begin_ns;
   for (const auto& [number, plan] : data.plans) contents.programs.push_back({number, plan.graph, plan.backend});
+  std::ranges::stable_sort(contents.programs, std::greater<>(), [&](const ReportProgram& p) { return spent[p.plan]; });
   write_file("report", path, {report_page(contents)}, where);
 }
 

@@ -19,10 +19,10 @@ struct ReportProgram {
 
 struct ReportContents {
   std::string title;
-  std::string trace{};         // JSON, as trace_json() gives it; may be empty
-  std::uint64_t left_out = 0;  // events of it
-  std::vector<ReportProgram> programs{};
-  std::string modes{};  // what compare_modes says; may be empty
+  std::string trace{};                    // JSON, as trace_json() gives it; may be empty
+  std::uint64_t left_out = 0;             // events of it
+  std::vector<ReportProgram> programs{};  // shown in this order
+  std::string modes{};                    // what compare_modes says; may be empty
 };
 
 /// One HTML page that needs no other file and no network.
