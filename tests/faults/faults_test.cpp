@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -22,6 +23,7 @@
 #include <typeinfo>
 
 #include "runtime/allocator.h"
+#include "runtime/background.h"
 #include "tests/programs/programs.h"
 
 namespace fermata {
@@ -205,10 +207,13 @@ class Faults : public ::testing::TestWithParam<Case> {
                                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), faults::place()));
       ++progress_->next;
     }
-    total_ += progress_->tried;
+    failed_points += progress_->tried;
     EXPECT_EQ(progress_->defects, 0u) << progress_->text;
   }
-  std::uint64_t total_ = 0;
+  static void TearDownTestSuite() {
+    std::printf("%llu points failed\n", static_cast<unsigned long long>(failed_points));
+  }
+  static inline std::uint64_t failed_points = 0;
 
  private:
   [[noreturn]] void in_child(FaultKind kind, Start start, std::uint64_t count) {
@@ -244,8 +249,28 @@ TEST_P(Faults, GiveErrorsAndLeaveEverythingWhole) {
       if (kind == FaultKind::compile && (start == Start::warm || GetParam().mode == Mode::eager)) continue;
       try_points(kind, start, count);
     }
-  RecordProperty("faults", static_cast<int>(total_));
 }
+
+TEST(Threads, BackgroundWorkRunsOnTheCallerWhereNoThreadStarts) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);
+    faults::install();
+    faults::arm(FaultKind::thread, 1);
+    int done = 0;
+    run_beside([&] { ++done; });
+    wait_for_background();
+    const bool on_caller = done == 1 && faults::has_failed();
+    run_beside([&] { ++done; });
+    wait_for_background();
+    std::_Exit(on_caller && done == 2 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Programs, Faults, ::testing::ValuesIn(all_cases()), name_of);
 
 }  // namespace
