@@ -3,8 +3,11 @@
 #include "dispatch/custom_call.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "dispatch/call.h"
 #include "dispatch/call_context.h"
@@ -213,8 +216,47 @@ Kernel one_op_kernel(const CallArgs& args) {
   return k;
 }
 
+/// All that the description of one op is made from.
+struct OneOp {
+  OneOp() = default;
+  OneOp(const Backend* of, const CallArgs& args)
+      : device(of),
+        op(args.op),
+        generation(op_generation(args.op)),
+        clears(kernel_cache_clears.load(std::memory_order_relaxed)),
+        result(args.outputs[0].dtype),
+        rank(args.outputs[0].rank) {
+    for (const TensorView& in : args.inputs)
+      operands[count] = in.dtype, is_number[count] = is_host_number(in, args), ++count;
+  }
+  bool operator==(const OneOp&) const = default;
+  const Backend* device = nullptr;
+  Op op{};
+  std::uint32_t generation = 0, clears = 0;
+  DType result{};
+  std::uint8_t rank = 0, count = 0;
+  std::array<DType, 3> operands{};
+  std::array<bool, 3> is_number{};
+};
+
+/// What this thread has run lately. Writing the description of a long formula and finding what was compiled for it
+/// takes 100 us and more, which is far more than a small call.
+struct RecentKernels {
+  std::shared_ptr<const Executable> find(const OneOp& key) const {
+    for (const auto& [known, executable] : entries)
+      if (executable != nullptr && known == key) return executable;
+    return nullptr;
+  }
+  void add(const OneOp& key, std::shared_ptr<const Executable> executable) {
+    entries[next] = {key, std::move(executable)};
+    next = (next + 1) % entries.size();
+  }
+  std::array<std::pair<OneOp, std::shared_ptr<const Executable>>, 16> entries;
+  std::size_t next = 0;
+};
+thread_local RecentKernels recent_kernels;
+
 template <BackendKey B> void run_formula(const CallArgs& args) {
-  const Kernel kernel = one_op_kernel(args);
   const TensorView& out = args.outputs[0];
   std::vector<void*> pointers;
   std::vector<std::int64_t> sizes(out.sizes, out.sizes + out.rank), strides, offsets;
@@ -246,13 +288,19 @@ template <BackendKey B> void run_formula(const CallArgs& args) {
                             .column_end = sizes.back()};
   const Backend* device = backend(B);
   if (device != nullptr && device->can_compile(nullptr)) {
+    const OneOp key(device, args);
+    std::shared_ptr<const Executable> executable = recent_kernels.find(key);
     try {
-      return compile_cached(B, kernel)->launch(launch);
+      if (executable == nullptr) {
+        executable = compile_cached(B, one_op_kernel(args));
+        recent_kernels.add(key, executable);
+      }
+      return executable->launch(launch);
     } catch (const Error&) {  // interpreted instead, where the elements can be reached
       if (B != BackendKey::cpu) throw;
     }
   }
-  interpret(kernel, launch);
+  interpret(one_op_kernel(args), launch);
 }
 
 constexpr auto kRunFormula = []<std::size_t... B>(std::index_sequence<B...>) {

@@ -70,7 +70,10 @@ std::shared_ptr<const Executable> compile_cached(BackendKey key, const Kernel& k
   return executable;
 }
 
+constinit std::atomic<std::uint32_t> kernel_cache_clears{0};
+
 void clear_kernel_cache() {
+  kernel_cache_clears.fetch_add(1, std::memory_order_relaxed);
   std::lock_guard lock(cache().mutex);
   cache().kernels.clear();
 }

@@ -1,7 +1,9 @@
 // Compiled kernels by description: exact, bounded, shared by all plans.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -15,6 +17,8 @@ namespace fermata {
 std::shared_ptr<const Executable> compile_cached(BackendKey key, const Kernel& kernel,
                                                  KernelListing* listing = nullptr);
 void clear_kernel_cache();
+/// How often that was called: whoever keeps an executable by another key lets go of it then.
+extern constinit std::atomic<std::uint32_t> kernel_cache_clears;
 /// How many kernels are kept, and the memory of their code. Plans keep theirs for as long as they live.
 struct KernelCacheSize {
   std::size_t kernels = 0, code_bytes = 0;
