@@ -108,10 +108,32 @@ template <class Run> void expect_same_bits_when_resumed(const std::string& path)
 using WithAdamW = TrainingRun<optim::AdamW, [] { return optim::AdamOptions{.weight_decay = 0.01}; }>;
 using WithMomentum = TrainingRun<optim::SGD, [] { return optim::SgdOptions{.momentum = 0.9}; }>;
 using WithDampening = TrainingRun<optim::SGD, [] { return optim::SgdOptions{.momentum = 0.9, .dampening = 0.5}; }>;
+using WithRMSprop =
+    TrainingRun<optim::RMSprop, [] { return optim::RMSpropOptions{.momentum = 0.9, .centered = true}; }>;
+using WithNAdam = TrainingRun<optim::NAdam, [] { return optim::NAdamOptions{}; }>;
+using WithLion = TrainingRun<optim::Lion, [] { return optim::LionOptions{}; }>;
 TEST_P(TrainingFiles, ResumedRunsHaveTheSameBits) {
+  expect_same_bits_when_resumed<WithRMSprop>(path_);
+  expect_same_bits_when_resumed<WithNAdam>(path_);
+  expect_same_bits_when_resumed<WithLion>(path_);
   expect_same_bits_when_resumed<WithAdamW>(path_);
   expect_same_bits_when_resumed<WithMomentum>(path_);
   expect_same_bits_when_resumed<WithDampening>(path_);
+}
+
+TEST_P(TrainingFiles, LbfgsGoesOnFromItsFile) {
+  const Tensor x = random_f64({20, 3}, 0, 1, true, 1).astype(DType::f32), y = sum(sin(x), 1, true).sync();
+  const optim::LbfgsOptions options{.max_iterations = 4, .history_size = 3, .strong_wolfe = true};
+  nn::Linear first(3, 1), second(3, 1);
+  optim::LBFGS one(first, options), other(second, options);
+  const auto step = [&](nn::Linear& model, optim::LBFGS& lbfgs) {
+    return lbfgs.step([&] { return mse_loss(tanh(model(x)), y); });
+  };
+  step(first, one);
+  save_training(path_, first, one);
+  load_training(path_, second, other);
+  EXPECT_EQ(step(first, one), step(second, other));
+  EXPECT_TRUE(array_equal(first.weight.detach(), second.weight.detach()));
 }
 
 TEST_P(TrainingFiles, FilesOfOtherRunsChangeNothing) {

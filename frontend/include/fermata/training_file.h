@@ -8,6 +8,7 @@
 // of optimizers are not part of it: the program sets them again, from the step.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,6 +19,14 @@
 #include "fermata/safetensors.h"
 
 namespace fermata {
+
+namespace optim {
+/// An Optimizer, or LBFGS: what a step reads and writes besides parameters are tensors.
+template <class T>
+concept HasState = requires(const T& optimizer) {
+  { optimizer.state() } -> std::same_as<std::vector<Tensor>>;
+};
+}  // namespace optim
 
 /// What a file has beside model, optimizer and the default generator of the thread.
 struct TrainingState {
@@ -38,8 +47,9 @@ TrainingState load_training(const std::string& path, const nn::detail::Parts& mo
 ///
 /// Errors   FileError FM1602, in which case an earlier file of that name is still there; DTypeError for dtypes that
 ///          safetensors has not.
-template <class M> void save_training(const std::string& path, const M& model, const optim::Optimizer& optimizer,
-                                      const TrainingState& state = {}, Location where = Location::current()) {
+template <class M, optim::HasState O> void save_training(const std::string& path, const M& model, const O& optimizer,
+                                                         const TrainingState& state = {},
+                                                         Location where = Location::current()) {
   detail::save_training(path, nn::state_dict(model), optimizer.state(), state, where);
 }
 
@@ -49,8 +59,8 @@ template <class M> void save_training(const std::string& path, const M& model, c
 /// Errors   FileError FM1601, FM1603; ValueError FM1380 and FM1384 where the file is that of another model or
 /// optimizer.
 ///          Nothing has changed then.
-template <class M> TrainingState load_training(const std::string& path, M& model, optim::Optimizer& optimizer,
-                                               Location where = Location::current()) {
+template <class M, optim::HasState O>
+TrainingState load_training(const std::string& path, M& model, O& optimizer, Location where = Location::current()) {
   return detail::load_training(path, nn::detail::parts_of(model), optimizer.state(), where);
 }
 
