@@ -157,11 +157,37 @@ VjpTensor matmul_packed_vjp(const VjpArgs& args, unsigned) {
   return matmul(args.g, cast(matrix, args.g.dtype()));
 }
 
-/// The rows of a whole batch meet one matrix.
+/// [batch, K, N] of a batch of packed matrices.
+Tensor unpacked_batch(const BatchedCall& call, std::int64_t depth, std::int64_t columns) {
+  const Location line = current_line;
+  const Tensor& packed = call.operands[1].value;
+  const Shape each = call.shape(1);
+  Tensor matrices;
+  if (is_floating(call.operands[0].value.dtype())) {
+    const PackedWeights form = *PackedWeights::of(each, columns, depth);
+    const std::int64_t rows = form.blocks() * PackedWeights::kBlock;
+    const PackedWeights all{call.size * rows, depth, form.group};
+    const Tensor flat = unpacked_weights(fermata::reshape(packed, all.shape(), line), all, line);
+    matrices = fermata::transpose(fermata::reshape(flat, {call.size, rows, depth}, line), 1, 2, line);
+    matrices = astype(matrices, call.type.dtype, line);
+  } else {  // blocks [N/64, K/4, 64, 4]
+    const Tensor turned = fermata::permute(packed, {0, 2, 4, 1, 3}, line);
+    matrices = fermata::reshape(turned, {call.size, each[1] * 4, each[0] * 64}, line);
+  }
+  return slice(slice(matrices, 1, 0, depth, 1, line), 2, 0, columns, 1, line);
+}
+
+/// The rows of a whole batch meet one matrix, or those of each element their own.
 Tensor batched_matmul_packed(const BatchedCall& call) {
-  if (call.operands[1].batched) return loop_over_batch(call);
-  return vjp::call(call.op, std::array{call.operands[0].value, call.operands[1].value}, call.attributes.integers)
-      .tensor();
+  const BatchedOperand &x = call.operands[0], &packed = call.operands[1];
+  if (!packed.batched) return vjp::call(call.op, std::array{x.value, packed.value}, call.attributes.integers).tensor();
+  const Shape sizes = call.shape(0);
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i + 1 < sizes.rank(); ++i) rows *= sizes[i];
+  const Tensor matrices = unpacked_batch(call, sizes.back(), call.type.shape.back());
+  const VjpTensor left = vjp::reshape(x.value, {x.batched ? call.size : 1, rows, sizes.back()});
+  const Op product = is_floating(x.value.dtype()) ? Op::matmul : Op::matmul_i32;
+  return vjp::reshape(multiplied(product, left, matrices), call.whole().shape).tensor();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "fermata/fermata.h"
 #include "fermata/modules.h"
 #include "frontend/layouts/quantized_weights.h"
+#include "frontend/ops/calls.h"
 #include "ir/float16.h"
 #include "runtime/stats.h"
 #include "tests/error_message.h"
@@ -155,6 +156,18 @@ TEST_P(QuantizedWeights, ABatchIsOneCall) {
     EXPECT_EQ(all.to_vector<float>(), linear(x, w).to_vector<float>());
     const Tensor slopes = vmap(grad([&](const Tensor& one) { return sum(linear(one, w)); }))(x);
     EXPECT_EQ(slopes.shape(), x.shape());
+    // Of bytes, too, which only the op itself sees.
+    std::vector<Tensor> bytes, wanted;
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      const Tensor own = quantize_weight(random(20 + i, {37, 70}), format);
+      bytes.push_back(weight_payload(own)->bytes);
+      wanted.push_back(linear(x[static_cast<std::int64_t>(i)], own));
+    }
+    const auto product = [](const Tensor& one, const Tensor& packed) {
+      const Tensor operands[] = {one, packed};
+      return general_call<Op::matmul_packed>({.columns = {37}}, operands, Location::current());
+    };
+    EXPECT_LT(max(abs(vmap(product)(x, stack(bytes)) - stack(wanted))).item<float>(), 1e-4f);
     EXPECT_EQ(stats().vmap_loops, loops);
   }
 }
