@@ -286,6 +286,36 @@ TEST_F(Export, WhatProgramsCannotDoIsRefused) {
   expect_result(run::Program(path()).run(views({x})), 0, x + 1.0);
 }
 
+TEST_F(Export, RefusalsNameTheLine) {
+  const Tensor x = randn({3, 3});
+  const auto message = [&](auto&& f, const ExportOptions& options = {}) -> std::string {
+    try {
+      export_program(path(), options, f, x);
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      const std::size_t line = text.find("export_test.cpp:");
+      return text.substr(0, text.find("  at ")) + (line == std::string::npos ? "" : "  at   here") +
+             (text.find("\n  hint") == std::string::npos ? "" : text.substr(text.find("\n  hint")));
+    }
+    return "";
+  };
+  const ExportOptions rows{.dynamic = {{"input0", 0, "rows"}}};
+  EXPECT_EQ(
+      message([](const Tensor& t) { return linalg::inv(t); }),
+      "FM2221 UnsupportedError: export_program: inv needs LAPACK, which programs are shipped without\n  at   here");
+  EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{"y", 0, "rows"}}}),
+            "FM2220 ValueError: export_program: there is no input 'y'\n  at   here\n  hint inputs are: input0");
+  const std::string other = message([](const Tensor& t) { return t.size(0) > 4 ? t + 1.0 : exp(t); }, rows);
+  EXPECT_TRUE(
+      other.starts_with("FM2222 UnsupportedError: export_program: with other sizes the function makes other calls"))
+      << other;
+  EXPECT_TRUE(other.ends_with("  at   here\n  hint leave the size as it is, or export the function once for each size"))
+      << other;
+  EXPECT_EQ(message([](const Tensor& t) { return t * std::pow(1.25, static_cast<double>(t.size(0))); }, rows),
+            "FM2223 UnsupportedError: export_program: a number of multiply depends on the dynamic sizes in a way that "
+            "cannot be expressed\n  at   here\n  hint compute it from tensors");
+}
+
 TEST_F(Export, InputsThatDoNotFitAreRefused) {
   const Tensor x = full({4, 3}, 1.0);
   export_program(
