@@ -34,11 +34,11 @@ void gather_elements(NodeCall& c) {
 }
 
 /// x as rows of its last axes, and the row of each tuple of positions: [.., k] over the axes of x from `first` on.
-struct Rows2 {
+struct RowsAndPlaces {
   Tensor rows, places;
   Shape inner;
 };
-Rows2 rows_of(const NodeCall& c, const Tensor& x, const Tensor& tuples, std::int64_t batch) {
+RowsAndPlaces rows_of(const NodeCall& c, const Tensor& x, const Tensor& tuples, std::int64_t batch) {
   const auto k = tuples.rank() == 0 ? -1 : tuples.size(-1);
   const auto rank = static_cast<std::int64_t>(x.rank());
   if (k < 1 || batch + k > rank) c.fail("has tuples of positions that do not fit the operand");

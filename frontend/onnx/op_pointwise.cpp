@@ -49,7 +49,6 @@ void power(NodeCall& c) {
         at(pow(Operand(at(c.in(0), DType::f64, c), c.where), Operand(at(exponent, DType::f64, c), c.where)), dtype, c));
   c.give(at(apply(Op::pow, c), dtype, c));
 }
-template <Op op, bool negated = false> void compare(NodeCall& c) { c.give(apply(op, c)); }
 void shift(NodeCall& c) {
   c.give(apply(c.attr("direction", "LEFT") == "RIGHT" ? Op::bitwise_right_shift : Op::bitwise_left_shift, c));
 }
@@ -88,7 +87,7 @@ void clip_values(NodeCall& c) {
   c.give(x);
 }
 
-/// Float to integer as ONNX Runtime does it where the number is out of range is not defined; here it is the nearest.
+/// Floats out of the range of an integer become the nearest one: ONNX leaves that open.
 void cast_to(NodeCall& c) {
   const std::int64_t code = c.attr("to", std::int64_t{1});
   if (code > 16) c.refuse("elements of less than 8 bits, or of 8 bits and floating");

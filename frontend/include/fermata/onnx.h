@@ -87,6 +87,7 @@ struct SaveOptions {
   std::vector<std::string> input_names = {};   // of the tensors among the arguments, in order; x0, x1, ... for the rest
   std::vector<std::string> output_names = {};  // of the results; y0, y1, ... for the rest
   std::string name = "fermata";                // of the graph
+  Location where = Location::current();        // of the call: no argument can be defaulted after those of a function
 };
 /// Writes a traced function (fermata/trace.h) as a model of opset 18. Tensors from outside are its initializers.
 ///
@@ -99,7 +100,7 @@ void save(const Trace& trace, const std::string& path, const SaveOptions& option
 template <class F, class... A>
 requires std::invocable<F&, const A&...>
 void save(const std::string& path, const SaveOptions& options, F&& fn, const A&... args) {
-  save(trace(fn, args...), path, options);
+  save(trace(fn, args...), path, options, options.where);
 }
 
 /// An operator of ONNX: whether load() takes it, and what is to be said about it.
