@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 
@@ -56,6 +57,13 @@ bool is_model(const std::string& path) { return path.ends_with(".onnx"); }
 NamedTensors make_inputs(const onnx::Model& model, const std::vector<std::string>& files,
                          const std::vector<std::string>& sizes, std::uint64_t seed) {
   const auto paths = assignments(files, "--input", "x=x.npy"), numbers = assignments(sizes, "--size", "batch=8");
+  for (const auto& [name, text] : numbers) {
+    const auto names_it = [&](const onnx::ValueInfo& input) {
+      return input.sizes && std::ranges::any_of(*input.sizes, [&](const auto& d) { return d.name == name; });
+    };
+    if (std::ranges::none_of(model.inputs(), names_it))
+      throw_input(fmt::format("--size {}={}: no input has a size of that name", name, text), {});
+  }
   Generator generator(seed);
   NamedTensors inputs;
   for (const auto& [name, path] : paths) inputs[name] = load_npy(path, {});
