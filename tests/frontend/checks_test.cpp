@@ -8,8 +8,9 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
-#include "tests/error_message.h"
+#include "frontend/engine/value_checks.h"
 
 namespace fermata {
 namespace {
@@ -103,6 +104,25 @@ TEST(CheckModes, AgreesWithItself) {
   EXPECT_EQ(y.to_vector<float>()[0], 2);
   manual_seed(3);
   EXPECT_EQ(uniform({3}).sync().size(0), 3);
+}
+
+TEST(CheckModes, NamesWhatDiffers) {
+  const ModeGuard compiled(Mode::compiled);
+  const Tensor x = tensor({1.0f, 3.0f}).sync();
+  Tensor y = x * 2;
+  Node* const root = y.node();
+  Walk walk;
+  walk.run({&root, 1});
+  std::vector<StoragePtr> computed(1);
+  computed[0].reset(Storage::allocate(2 * sizeof(float)));
+  auto* const elements = static_cast<float*>(computed[0]->data);
+  elements[0] = 2, elements[1] = 6;
+  compare_with_calls(walk, computed);
+  elements[1] = 5;
+  EXPECT_THAT(error_of([&] { compare_with_calls(walk, computed); }),
+              HasSubstr("FM2402 ValueError: multiply: compiled code computes another value than eager mode: element 1 "
+                        "is 5, and 6 in eager mode\n  result f32[2]\n"));
+  EXPECT_EQ(y.to_vector<float>()[1], 6);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "frontend/tools/profile/report_page.h"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <map>
 #include <set>
@@ -17,7 +18,7 @@ namespace {
 
 /// What keeps a page below two megabytes.
 constexpr std::size_t kMostPrograms = 24, kMostNodes = 5000, kMostKernelCodes = 24, kMostCodeBytes = 24'000,
-                      kMostCodeOfAll = 350'000, kMostTextOfAll = 600'000;
+                      kMostCodeOfAll = 350'000, kMostTextOfAll = 500'000;
 
 class Page {
  public:
@@ -35,6 +36,7 @@ class Page {
       add(program);
     }
     json_.end_array();
+    add_choices();
     add_sources();
     add_dispatch();
     json_.end_object();
@@ -71,8 +73,9 @@ class Page {
     ops_.insert(node.op);
     if (!node.line.empty()) lines_.emplace(node.line, node.where);
     json_.new_line().begin_object().member("id", node.id).member("op", node.op).member("type", node.type);
-    json_.member("line", node.line).member("text", node.text).member("form", node.form).member("winner", node.winner);
-    json_.member("candidates", node.candidates).member("group", node.group).key("operands").begin_array();
+    json_.member("line", node.line).member("text", node.text).member("group", node.group);
+    const Choice choice{node.form, node.winner, node.candidates};  // the same of many nodes
+    json_.member("choice", choices_.try_emplace(choice, choices_.size()).first->second).key("operands").begin_array();
     for (const ValueId v : node.operands) json_.value(v);
     json_.end_array().end_object();
   }
@@ -104,6 +107,18 @@ class Page {
     json_.end_array();
   }
 
+  void add_choices() {
+    std::vector<const Choice*> in_order(choices_.size());
+    for (const auto& [choice, number] : choices_) in_order[number] = &choice;
+    json_.new_line().key("choices").begin_array();
+    for (const Choice* choice : in_order) {
+      json_.begin_array();
+      for (const std::string& text : *choice) json_.value(text);
+      json_.end_array();
+    }
+    json_.end_array();
+  }
+
   /// The text of the lines that calls were made in, where the files are still there.
   void add_sources() {
     std::map<std::string, std::set<std::pair<std::uint32_t, std::string>>> wanted;
@@ -128,8 +143,11 @@ class Page {
     json_.end_array();
   }
 
+  using Choice = std::array<std::string, 3>;  // form, winner, candidates of a node
+
   const ReportContents& contents_;
   JsonText json_;
+  std::map<Choice, std::size_t> choices_;
   std::set<std::string> ops_;
   std::map<std::string, std::source_location> lines_;
   std::size_t codes_left_ = kMostKernelCodes, code_bytes_ = 0, text_bytes_ = 0;
