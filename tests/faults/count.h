@@ -6,5 +6,6 @@
 namespace fermata::faults {
 
 bool fails(FaultKind kind);
+bool is_armed();
 
 }  // namespace fermata::faults

@@ -133,6 +133,8 @@ bool was_of_program() {
   return false;
 }
 
+bool is_armed() { return armed.load(std::memory_order_relaxed); }
+
 bool fails(FaultKind kind) {
   if (!armed.load(std::memory_order_relaxed)) return false;
   State& state = state_of_all();

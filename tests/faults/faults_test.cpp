@@ -76,8 +76,8 @@ std::uint64_t points_to_try(std::uint64_t otherwise) {
 
 /// Where std::bad_alloc becomes an error of the engine: see FM3001 in docs/errors.md.
 bool is_in_engine(std::string_view place) {
-  for (const char* const part : {"BoundPlan::", "PlanRun::", "compile_plan", "import_graph", "CompiledCore::", "_flat(",
-                                 "general_call(", "make_view(", "run_backward("})
+  for (const char* const part :
+       {"BoundPlan::", "PlanRun::", "CompiledCore::call", "_flat(", "general_call(", "make_view(", "run_backward("})
     if (place.find(part) != place.npos) return true;
   return false;
 }
