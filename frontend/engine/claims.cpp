@@ -76,6 +76,7 @@ class Wait {
 
 bool Claims::take(std::span<Node* const> nodes) {
   const ThreadId me = this_thread();
+  held_.reserve(held_.size() + nodes.size());  // what is claimed is held: others wait until it is released
   for (Node* const node : nodes) {
     Shard& shard = shard_of(node);
     std::unique_lock<std::mutex> lock(shard.mutex);
