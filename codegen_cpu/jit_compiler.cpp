@@ -150,8 +150,8 @@ bool JitCompiler::available(std::string* failure_reason) {
 std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::string_view wanted,
                                     const JitVariant& variant) {
   std::string failure_reason;
-  if (wanted.empty() ? !available(&failure_reason) : !plugin().failure_reason.empty())
-    throw_unsupported(failure_reason.empty() ? plugin().failure_reason : failure_reason);
+  if (wanted.empty() && !available(&failure_reason)) throw_unsupported(failure_reason);
+  if (!plugin().failure_reason.empty()) throw_unsupported(plugin().failure_reason);
   const std::string bytes = serialize(kernel), chosen(wanted.empty() ? target() : wanted);
   FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(),
                              variant.wide ? std::uint32_t{kFermataLlvmWide} : 0u, variant.streamed};

@@ -254,7 +254,10 @@ struct RecentKernels {
   std::array<std::pair<OneOp, std::shared_ptr<const Executable>>, 16> entries;
   std::size_t next = 0;
 };
-thread_local RecentKernels recent_kernels;
+RecentKernels& recent_kernels() {
+  static thread_local const auto mine = std::make_unique<RecentKernels>();
+  return *mine;
+}
 
 template <BackendKey B> void run_formula(const CallArgs& args) {
   const TensorView& out = args.outputs[0];
@@ -289,11 +292,11 @@ template <BackendKey B> void run_formula(const CallArgs& args) {
   const Backend* device = backend(B);
   if (device != nullptr && device->can_compile(nullptr)) {
     const OneOp key(device, args);
-    std::shared_ptr<const Executable> executable = recent_kernels.find(key);
+    std::shared_ptr<const Executable> executable = recent_kernels().find(key);
     try {
       if (executable == nullptr) {
         executable = compile_cached(B, one_op_kernel(args));
-        recent_kernels.add(key, executable);
+        recent_kernels().add(key, executable);
       }
       return executable->launch(launch);
     } catch (const Error&) {  // interpreted instead, where the elements can be reached

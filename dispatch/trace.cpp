@@ -30,7 +30,7 @@ struct Started {
 
 /// The calls of a thread that are running. What is nested deeper is not timed.
 struct Running {
-  static constexpr int kDeepest = 64;
+  static constexpr int kDeepest = 8;
   int depth = 0;
   std::uint32_t recorded = 0;
   Started calls[kDeepest]{};

@@ -2,9 +2,11 @@
 // that has the layout of the compiler's. Records are few, one for each line and scope, and stay.
 #include "ir/scope.h"
 
+#include <array>
 #include <bit>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <tuple>
@@ -54,9 +56,9 @@ std::source_location detail::add_scope(std::source_location where) {
     const std::string* scope = nullptr;
     std::source_location plain{}, scoped{};
   };
-  static thread_local Recent recent[64];
+  static thread_local const auto recent = std::make_unique<std::array<Recent, 64>>();
   const auto address = std::bit_cast<std::uintptr_t>(where);
-  Recent& slot = recent[(address >> 4) % 64];
+  Recent& slot = (*recent)[(address >> 4) % recent->size()];
   if (slot.scope == scope && std::bit_cast<std::uintptr_t>(slot.plain) == address) return slot.scoped;
   if (!scope_of(where).empty()) return where;
   Known& all = known();

@@ -138,7 +138,8 @@ const EventInfo* event_info(EventKind kind, std::string_view name, std::source_l
     const char* file = nullptr;
     const char* scope = nullptr;
   };
-  static thread_local std::array<Known, 256> recent;
+  static thread_local const auto mine = std::make_unique<std::array<Known, 256>>();
+  std::array<Known, 256>& recent = *mine;
   const auto line = static_cast<std::size_t>(where.line()), column = static_cast<std::size_t>(where.column());
   const std::size_t hash = (reinterpret_cast<std::uintptr_t>(name.data()) >> 3) + line * 31 + column * 7 +
                            static_cast<std::size_t>(bytes) * 13 + static_cast<std::size_t>(kind);

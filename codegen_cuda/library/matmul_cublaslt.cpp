@@ -316,7 +316,7 @@ FERMATA_KERNELS(cuda) {
   add_variant(Op::matmul, BackendKey::cuda, library);
   add_variant(Op::matmul_i32, BackendKey::cuda, bytes);
   KernelVariant halves = library;
-  halves.dtypes = DTypeSet(DType::f16) | DType::bf16, halves.epilogue = EpilogueForm::none;
+  halves.dtypes = DTypeSet(DType::f16) | DType::bf16;
   add_variant(Op::matmul_f32, BackendKey::cuda, halves);
 }
 

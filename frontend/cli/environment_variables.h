@@ -24,6 +24,8 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_CACHE_DIR", "FOLDER", "~/.cache/fermata", "where machine code is kept; empty for nowhere"},
     {"FERMATA_CACHE_DIR_LIMIT", "BYTES", "256 MiB", "machine code that is kept"},
     {"FERMATA_CACHE_LIMIT", "BYTES", "half of the memory", "freed memory that is kept for reuse"},
+    {"FERMATA_PLAN_LIMIT", "N", "4096", "compiled plans that are kept"},
+    {"FERMATA_KERNEL_LIMIT", "N", "8192", "compiled kernels that are kept beside those of plans"},
     {"FERMATA_PACKED_LIMIT", "BYTES", "a sixteenth of the memory", "weights kept a second time, as products read them"},
     {"FERMATA_MEMORY_LIMIT", "BYTES", "the memory", "memory taken from the system in all"},
     {"FERMATA_CUDA_MEMORY_LIMIT", "BYTES", "the device's memory", "memory taken from a CUDA device"},

@@ -4,6 +4,7 @@
 #include "frontend/engine/compile_policy.h"
 #include "frontend/engine/profiled_plans.h"
 #include "runtime/backend_memory.h"
+#include "runtime/events.h"
 
 namespace fermata {
 
@@ -11,7 +12,7 @@ void CapturedProgram::compile(const Walk& walk) {
   if (program_.nodes.empty()) return;
   entry_ = PlanCache::instance().find(walk.order[walk.outputs.back()].node->hash, walk.key);
   plan_ = compile_entry(*entry_, walk);
-  note_profiled_plan(plan_->number, walk);
+  if (wants_events()) note_profiled_plan(plan_->number, walk);
   has_boxed_calls_ = plan_->has_boxed_calls();
   std::vector<const Node*> records;
   records.reserve(walk.order.size());

@@ -2,6 +2,7 @@
 #include "frontend/engine/profiled_plans.h"
 
 #include <array>
+#include <memory>
 #include <mutex>
 
 #include "ir/fork.h"
@@ -24,8 +25,8 @@ Known& known() {
 }  // namespace
 
 void note_profiled_plan(std::uint64_t number, const Walk& walk) {
-  static thread_local std::array<std::uint64_t, 64> seen{};
-  std::uint64_t& recent = seen[number % seen.size()];
+  static thread_local const auto seen = std::make_unique<std::array<std::uint64_t, 64>>();
+  std::uint64_t& recent = (*seen)[number % seen->size()];
   if (recent == number) return;
   recent = number;
   Known& all = known();

@@ -63,8 +63,8 @@ TEST(Print, ShapesDtypesAndDevices) {
 }
 
 TEST(Print, TheLargestAndTheSmallestNumbers) {
-  EXPECT_EQ(to_string(tensor({5e-324, 1.0})), "tensor([4.9407e-324,  1.0000e+00], f64)");
-  EXPECT_EQ(to_string(tensor({-1.7976931348623157e308})), "tensor([-1.7977e+308], f64)");
+  EXPECT_EQ(to_string(tensor(std::vector<double>{5e-324, 1})), "tensor([5e-324,  1e+00], f64)");
+  EXPECT_EQ(to_string(tensor(std::vector<double>{-1.7976931348623157e308})), "tensor([-1.7977e+308], f64)");
 }
 
 TEST(Print, ReadingComputes) {
