@@ -221,7 +221,8 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
   Value* const first = element_address(access, address, span, vector);
   Value* memory = nullptr;
   if (adjacent && !turned_[access] && prefetches_)
-    prefetch(b_.element(b_.getInt8Ty(), first, prefetch_distance_), byte_size(dtype) * b_.lanes());
+    prefetch(b_.element(b_.getInt8Ty(), first, static_cast<std::uint64_t>(prefetch_distance_)),
+             byte_size(dtype) * b_.lanes());
   if (adjacent && span.masks.empty()) {
     memory = b_.CreateAlignedLoad(type, first, align);
   } else if (has_masked(access)) {

@@ -65,7 +65,7 @@ bool can_multiply(DType t) {
 bool has_onednn() { return true; }
 
 void matmul_onednn(const CallArgs& args, TileEpilogue epilogue) try {
-  if (split_calls(args, is_regular, [&](const CallArgs& one) { matmul_onednn(one, epilogue); })) return;
+  if (split_calls(args, kReadInPlace, [&](const CallArgs& one) { matmul_onednn(one, epilogue); })) return;
   MatmulProblem p = decode_matmul(args);
   const PackedOperands packed(p);
   multiply(p, epilogue);

@@ -232,7 +232,7 @@ void matmul_portable(const CallArgs& args, TileEpilogue epilogue) {
     return epilogue({0, p.batches * p.m, 0, p.n});
   }
   if (is_vector_product(p)) {
-    if (split_calls(args, is_regular, [&](const CallArgs& one) { matmul_portable(one, epilogue); })) return;
+    if (split_calls(args, kReadInPlace, [&](const CallArgs& one) { matmul_portable(one, epilogue); })) return;
     const PackedOperands packed(p);
     multiply_vectors(p, epilogue);
   } else {

@@ -130,10 +130,7 @@ bool is_regular(const MatrixSide& side, std::int64_t rows, std::int64_t columns)
   return by_rows || by_columns;
 }
 
-PackedOperands::PackedOperands(MatmulProblem& problem)
-    : PackedOperands(problem, [](const MatrixSide& side, std::int64_t rows, std::int64_t columns) {
-        return is_regular(side, rows, columns);
-      }) {}
+PackedOperands::PackedOperands(MatmulProblem& problem) : PackedOperands(problem, kReadInPlace) {}
 
 PackedOperands::PackedOperands(MatmulProblem& problem, FunctionRef<Accepts> accepts) {
   if (!accepts(problem.lhs, problem.m, problem.k)) pack(problem, problem.lhs, problem.m, problem.k);

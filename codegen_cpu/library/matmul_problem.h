@@ -64,6 +64,10 @@ MatmulProblem decode_matmul(const CallArgs& args);
 /// True if most libraries can read the matrix in place: one stride is 1 and the other at least the extent it steps
 /// over.
 bool is_regular(const MatrixSide& side, std::int64_t rows, std::int64_t columns);
+/// The same as an object, for FunctionRef.
+inline constexpr auto kReadInPlace = [](const MatrixSide& side, std::int64_t rows, std::int64_t columns) {
+  return is_regular(side, rows, columns);
+};
 
 /// Calls kernel(args) for each of several calls, and gives true, if a side of theirs has to be packed.
 bool split_calls(const CallArgs& args,

@@ -106,7 +106,7 @@ SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& chosen, Location wher
       velocity_(this->parameters().size()),
       started_(velocity_.size()),
       has_moved_(velocity_.size()) {
-  if (options.nesterov && (options.momentum <= 0 || options.dampening != 0))
+  if (!options.nesterov.is_zero() && (options.momentum <= 0 || options.dampening != 0))
     fail_parameter("SGD", "nesterov needs momentum and no dampening", where);
   if (options.momentum.is_zero()) return;
   for (std::size_t i = 0; i < velocity_.size(); ++i) {
@@ -124,7 +124,7 @@ std::vector<Tensor> SGD::state() const {
 }
 
 void SGD::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
-  VjpTensor g = options.maximize ? -VjpTensor(gradient) : VjpTensor(gradient);
+  VjpTensor g = !options.maximize.is_zero() ? -VjpTensor(gradient) : VjpTensor(gradient);
   if (!options.weight_decay.is_zero()) g = g + VjpTensor(value) * of_option(value, options.weight_decay);
   if (!options.momentum.is_zero()) {
     const bool is_first = !has_moved_[i];
@@ -135,7 +135,7 @@ void SGD::update(std::size_t i, const Tensor& value, const Tensor& gradient, Loc
         options.dampening.is_zero() ? g : g * vjp::cast(undamped_share(i, is_first, where), g.dtype());
     const VjpTensor v = VjpTensor(velocity_[i]) * momentum + added;
     velocity_[i].assign({v.tensor(), where});
-    g = options.nesterov ? g + v * momentum : v;
+    g = !options.nesterov.is_zero() ? g + v * momentum : v;
   }
   parameters()[i].assign({(VjpTensor(value) - g * of_option(value, options.learning_rate)).tensor(), where});
 }
@@ -177,7 +177,7 @@ void Adam::begin(Location where) {
 
 void Adam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
   const DType t = value.dtype();
-  VjpTensor x = value, g = options.maximize ? -VjpTensor(gradient) : VjpTensor(gradient);
+  VjpTensor x = value, g = !options.maximize.is_zero() ? -VjpTensor(gradient) : VjpTensor(gradient);
   if (!options.weight_decay.is_zero()) {
     if (!decoupled_)
       g = g + x * of_option(value, options.weight_decay);
