@@ -47,14 +47,14 @@ VjpTensor beside(const Tensor& value, const Tensor& number) { return vjp::cast(n
 RMSprop::RMSprop(std::vector<Tensor> parameters, const RMSpropOptions& chosen, Location where)
     : RememberingOptimizer(std::move(parameters), 1, 2, where), options(chosen) {
   for (std::size_t i = 0; i < this->parameters().size(); ++i) {
-    if (options.centered) memory(1, i, where);
+    if (!options.centered.is_zero()) memory(1, i, where);
     if (!options.momentum.is_zero()) memory(2, i, where);
   }
 }
 void RMSprop::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
   const VjpTensor g = directed(options, value, gradient);
   VjpTensor v = averaged(memory(0, i, where), vjp::square(g), options.alpha, where);
-  if (options.centered) v = v - vjp::square(averaged(memory(1, i, where), g, options.alpha, where));
+  if (!options.centered.is_zero()) v = v - vjp::square(averaged(memory(1, i, where), g, options.alpha, where));
   VjpTensor step = g / (vjp::sqrt(v) + of_option(value, options.eps));
   if (!options.momentum.is_zero()) {
     Tensor& velocity = memory(2, i, where);
@@ -132,7 +132,7 @@ void NAdam::begin(Location where) {
   correction_ = vjp::rsqrt(1 - vjp::pow(of_option(steps_, options.beta2), t)).tensor();
 }
 void NAdam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
-  const bool apart = options.decoupled_weight_decay;
+  const bool apart = !options.decoupled_weight_decay.is_zero();
   const VjpTensor x = apart ? decayed(value, options.learning_rate, options.weight_decay) : VjpTensor(value);
   const VjpTensor g = directed(options, value, gradient, !apart);
   const VjpTensor m = averaged(memory(0, i, where), g, options.beta1, where);
@@ -162,7 +162,7 @@ void RAdam::begin(Location where) {
   plain_ = vjp::where(adapts, vjp::cast(0 * t, DType::f64), 1).tensor();
 }
 void RAdam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
-  const bool apart = options.decoupled_weight_decay;
+  const bool apart = !options.decoupled_weight_decay.is_zero();
   const VjpTensor x = apart ? decayed(value, options.learning_rate, options.weight_decay) : VjpTensor(value);
   const VjpTensor g = directed(options, value, gradient, !apart);
   const VjpTensor m = averaged(memory(0, i, where), g, options.beta1, where);
