@@ -51,7 +51,7 @@ struct MatmulHalves {
   static Example<MatmulHalves> example() { return {{{DType::bf16, Shape{3, 4}}, {DType::bf16, Shape{4, 2}}}, {}}; }
 };
 
-/// matmul_packed: of bytes, with a matrix that lies in blocks.
+/// matmul_packed: of bytes, with a matrix that lies in blocks; or of floats, with packed weights (ir/packed_weights.h).
 struct MatmulPacked {
   ResultSize columns;
 

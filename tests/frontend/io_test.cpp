@@ -19,17 +19,6 @@ namespace {
 
 class Io : public test::InScratchFolder {};
 
-/// The headline of the error of a call, without "at" and what follows.
-template <class E, class F> std::string headline(F&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find("\n  at"));
-  } catch (const std::exception& error) { return std::string("another error: ") + error.what(); }
-  return "no error";
-}
-
 TEST_F(Io, CsvIsAMatrixOfOneRowALine) {
   write("a.csv", "1, 2.5,-3\n\n4,nan,+inf\r\n");
   const Tensor x = load_csv("a.csv");
@@ -92,30 +81,30 @@ TEST_F(Io, CsvKeepsHalfPrecision) {
 }
 
 TEST_F(Io, CsvErrors) {
-  EXPECT_EQ(headline<FileError>([] { load_csv("gone.csv"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_csv("gone.csv"); }),
             "FM1601 FileError: load_csv: gone.csv: cannot be opened (No such file or directory)");
   write("a.csv", "1,2\n3\n");
-  EXPECT_EQ(headline<FileError>([] { load_csv("a.csv"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_csv("a.csv"); }),
             "FM1603 FileError: load_csv: a.csv: line 2 has 1 values, not 2");
   write("b.csv", "1,2\n3,four\n");
-  EXPECT_EQ(headline<FileError>([] { load_csv("b.csv"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_csv("b.csv"); }),
             "FM1603 FileError: load_csv: b.csv: line 2, value 2: 'four' is not an f32");
   write("c.csv", "256\n");
-  EXPECT_EQ(headline<FileError>([] { load_csv("c.csv", DType::u8); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_csv("c.csv", DType::u8); }),
             "FM1603 FileError: load_csv: c.csv: line 1, value 1: '256' is not a u8");
   write("d.csv", "1.5\n");
-  EXPECT_EQ(headline<FileError>([] { load_csv("d.csv", DType::i32); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_csv("d.csv", DType::i32); }),
             "FM1603 FileError: load_csv: d.csv: line 1, value 1: '1.5' is not an i32");
   write("e.csv", "1,,2\n");
-  EXPECT_EQ(headline<FileError>([] { load_csv("e.csv"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_csv("e.csv"); }),
             "FM1603 FileError: load_csv: e.csv: line 1, value 2: '' is not an f32");
-  EXPECT_EQ(headline<DTypeError>([] { load_csv("a.csv", DType::c64); }),
+  EXPECT_EQ(test::headline<DTypeError>([] { load_csv("a.csv", DType::c64); }),
             "FM1101 DTypeError: load_csv: does not take c64");
-  EXPECT_EQ(headline<ShapeError>([] {
+  EXPECT_EQ(test::headline<ShapeError>([] {
               save_csv("f.csv", ones({1, 2, 3}));
             }),
             "FM1013 ShapeError: save_csv: a table has one or two axes\n  x    f32[1, 2, 3]");
-  EXPECT_EQ(headline<FileError>([] { save_csv("gone/a.csv", ones({1})); }),
+  EXPECT_EQ(test::headline<FileError>([] { save_csv("gone/a.csv", ones({1})); }),
             "FM1602 FileError: save_csv: gone/a.csv: cannot be written (No such file or directory)");
 }
 
@@ -185,21 +174,22 @@ TEST_F(Io, NpyIsWhatNumpyWrites) {
 
 TEST_F(Io, NpyErrors) {
   write("a.npy", "not NumPy at all");
-  EXPECT_EQ(headline<FileError>([] { load_npy("a.npy"); }), "FM1603 FileError: load_npy: a.npy: is not a .npy file");
+  EXPECT_EQ(test::headline<FileError>([] { load_npy("a.npy"); }),
+            "FM1603 FileError: load_npy: a.npy: is not a .npy file");
   write("b.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", "\1\2\3\4"));
-  EXPECT_EQ(headline<FileError>([] { load_npy("b.npy"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_npy("b.npy"); }),
             "FM1603 FileError: load_npy: b.npy: has 4 bytes of elements, not 12");
   write("c.npy", npy("{'descr': '|S5', 'fortran_order': False, 'shape': (3,), }", ""));
-  EXPECT_EQ(headline<UnsupportedError>([] { load_npy("c.npy"); }),
+  EXPECT_EQ(test::headline<UnsupportedError>([] { load_npy("c.npy"); }),
             "FM2003 UnsupportedError: load_npy: c.npy: cannot read elements of type '|S5'");
   write("d.npy", npy("{'descr': '<f4', 'shape': (3,), }", ""));
-  EXPECT_EQ(headline<FileError>([] { load_npy("d.npy"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_npy("d.npy"); }),
             "FM1603 FileError: load_npy: d.npy: has no fortran_order in its header");
   write("e.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", "").substr(0, 20));
-  EXPECT_EQ(headline<FileError>([] { load_npy("e.npy"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_npy("e.npy"); }),
             "FM1603 FileError: load_npy: e.npy: ends within its header");
   write("f.npy", npy("{}", "", 9));
-  EXPECT_EQ(headline<FileError>([] { load_npy("f.npy"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_npy("f.npy"); }),
             "FM1603 FileError: load_npy: f.npy: has format version 9, not 1 to 3");
 }
 

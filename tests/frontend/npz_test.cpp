@@ -24,15 +24,6 @@ class Npz : public test::InScratchFolder {
     std::filesystem::remove("probe.npz");
   }
 };
-template <class E, class F> std::string headline(F&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find("\n  at"));
-  } catch (const std::exception& error) { return std::string("another error: ") + error.what(); }
-  return "no error";
-}
 
 TEST_F(Npz, ReadsWhatNumpyWrites) {
   for (const char* name : {"arrays.npz", "arrays_compressed.npz"}) {
@@ -82,10 +73,10 @@ TEST_F(Npz, ComesBackForEveryDtype) {
 }
 
 TEST_F(Npz, DamageIsAnError) {
-  EXPECT_EQ(headline<FileError>([] { load_npz("gone.npz"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_npz("gone.npz"); }),
             "FM1601 FileError: load_npz: gone.npz: cannot be opened (No such file or directory)");
   write("a.npz", "PK is not enough");
-  EXPECT_EQ(headline<FileError>([] { load_npz("a.npz"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_npz("a.npz"); }),
             "FM1603 FileError: load_npz: a.npz: is no zip archive (Not a zip archive)");
   save_npz("whole.npz", {{"x", arange(100).astype(DType::f32)}, {"y", ones({2})}});
   const std::string whole = contents("whole.npz");
@@ -96,7 +87,7 @@ TEST_F(Npz, DamageIsAnError) {
   std::string flipped = whole;
   flipped[300] = static_cast<char>(flipped[300] ^ 1);  // an element
   write("a.npz", flipped);
-  EXPECT_EQ(headline<FileError>([] { load_npz("a.npz"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_npz("a.npz"); }),
             "FM1603 FileError: load_npz: a.npz: an entry is damaged (CRC error)");
   for (std::size_t i = 0; i < whole.size(); i += 3) {
     std::string changed = whole;
@@ -109,15 +100,15 @@ TEST_F(Npz, DamageIsAnError) {
 }
 
 TEST_F(Npz, WriteErrors) {
-  EXPECT_EQ(headline<ValueError>([] {
+  EXPECT_EQ(test::headline<ValueError>([] {
               save_npz("a.npz", {{"../x", ones({1})}});
             }),
             "FM1385 ValueError: save_npz: '../x' is no name of an array");
-  EXPECT_EQ(headline<DTypeError>([] {
+  EXPECT_EQ(test::headline<DTypeError>([] {
               save_npz("a.npz", {{"x", ones({1}, DType::bf16)}});
             }),
             "FM1101 DTypeError: save_npz: does not take bf16");
-  EXPECT_EQ(headline<FileError>([] {
+  EXPECT_EQ(test::headline<FileError>([] {
               save_npz("gone/a.npz", {{"x", ones({1})}});
             }),
             "FM1602 FileError: save_npz: gone/a.npz: cannot be written (No such file or directory)");
@@ -146,10 +137,11 @@ TEST_F(Npz, MappedArraysShareTheFile) {
     EXPECT_EQ(map_npy("b.npy").to_vector<int>(), (std::vector<int>{1, 2, 3, 4, 5, 6})) << header;
   }
   write("c.npy", before.substr(0, before.size() - 1));
-  EXPECT_EQ(headline<FileError>([] { map_npy("c.npy"); }),
+  EXPECT_EQ(test::headline<FileError>([] { map_npy("c.npy"); }),
             "FM1603 FileError: map_npy: c.npy: has 3999 bytes of elements, not 4000");
   write("c.npy", "");
-  EXPECT_EQ(headline<FileError>([] { map_npy("c.npy"); }), "FM1603 FileError: map_npy: c.npy: is not a .npy file");
+  EXPECT_EQ(test::headline<FileError>([] { map_npy("c.npy"); }),
+            "FM1603 FileError: map_npy: c.npy: is not a .npy file");
 }
 
 }  // namespace

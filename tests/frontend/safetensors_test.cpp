@@ -24,18 +24,8 @@ std::string file_of(const std::string& header, std::size_t bytes, std::uint64_t 
   std::string file(reinterpret_cast<const char*>(&length), sizeof length);
   return file + header + std::string(bytes, '\1');
 }
-/// The headline of the error of a call, without "at" and what follows.
-template <class E, class F> std::string headline(F&& call) {
-  try {
-    call();
-  } catch (const E& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find("\n  at"));
-  } catch (const std::exception& error) { return std::string("another error: ") + error.what(); }
-  return "no error";
-}
 std::string refusal() {
-  const std::string text = headline<FileError>([] { load_safetensors("a.safetensors"); });
+  const std::string text = test::headline<FileError>([] { load_safetensors("a.safetensors"); });
   constexpr std::string_view kBegin = "FM1603 FileError: load_safetensors: a.safetensors: ";
   return text.starts_with(kBegin) ? text.substr(kBegin.size()) : text;
 }
@@ -63,9 +53,9 @@ TEST_F(Safetensors, EveryDtypeComesBack) {
     const auto numbers = [](const Tensor& z) { return (is_complex(z.dtype()) ? real(z) : z).to_vector<double>(); };
     EXPECT_EQ(numbers(y), numbers(x)) << key;
   }
-  EXPECT_EQ(headline<ValueError>([&] { file.tensor("f33"); }),
+  EXPECT_EQ(test::headline<ValueError>([&] { file.tensor("f33"); }),
             "FM1383 ValueError: safetensors: a.safetensors: has no tensor 'f33'");
-  EXPECT_EQ(headline<DTypeError>([] {
+  EXPECT_EQ(test::headline<DTypeError>([] {
               save_safetensors("b.safetensors", {{"x", ones({1}, DType::c128)}});
             }),
             "FM1101 DTypeError: save_safetensors: does not take c128");
@@ -130,7 +120,7 @@ TEST_F(Safetensors, ShardsHaveAnIndex) {
   EXPECT_EQ(file.tensor("layer.3")[99].item<float>(), 3);
   const auto refused = [](const std::string& text) {
     write("bad.index.json", text);
-    return headline<FileError>([] { SafetensorsFile("bad.index.json"); });
+    return test::headline<FileError>([] { SafetensorsFile("bad.index.json"); });
   };
   EXPECT_EQ(refused(R"({"weight_map": {"a": "../a.safetensors"}})"),
             "FM1603 FileError: load_safetensors: bad.index.json: tensor 'a' is in no file of this folder");
@@ -223,20 +213,20 @@ TEST_F(Safetensors, ForeignDtypesAreUnsupportedByThemselves) {
                                  9));
   const SafetensorsFile file("a.safetensors");
   EXPECT_EQ(file.tensor("b").item<int>(), 1);
-  EXPECT_EQ(headline<UnsupportedError>([&] { file.tensor("a"); }),
+  EXPECT_EQ(test::headline<UnsupportedError>([&] { file.tensor("a"); }),
             "FM2003 UnsupportedError: load_safetensors: a.safetensors: tensor 'a' has elements of type F8_E4M3");
 }
 
 TEST_F(Safetensors, WhatIsNoFileIsAnError) {
-  EXPECT_EQ(headline<FileError>([] { load_safetensors("gone"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_safetensors("gone"); }),
             "FM1601 FileError: load_safetensors: gone: cannot be opened (No such file or directory)");
   std::filesystem::create_directory("folder");
-  EXPECT_EQ(headline<FileError>([] { load_safetensors("folder"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_safetensors("folder"); }),
             "FM1601 FileError: load_safetensors: folder: cannot be mapped (Is a directory)");
   ASSERT_EQ(::mkfifo("pipe", 0600), 0);
-  EXPECT_EQ(headline<FileError>([] { load_safetensors("pipe"); }),
+  EXPECT_EQ(test::headline<FileError>([] { load_safetensors("pipe"); }),
             "FM1601 FileError: load_safetensors: pipe: cannot be mapped (Invalid argument)");
-  EXPECT_EQ(headline<FileError>([] { save_safetensors("gone/a", {}); }),
+  EXPECT_EQ(test::headline<FileError>([] { save_safetensors("gone/a", {}); }),
             "FM1602 FileError: save_safetensors: gone/a: cannot be written (No such file or directory)");
 }
 
@@ -251,7 +241,9 @@ TEST_F(Safetensors, AFailedWriteLeavesTheEarlierFile) {
   const rlimit small{1 << 12, limit.rlim_max};
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  const std::string text = headline<FileError>([] { save_safetensors("a.safetensors", {{"x", ones({1 << 16})}}); });
+  const std::string text = test::headline<FileError>([] {
+    save_safetensors("a.safetensors", {{"x", ones({1 << 16})}});
+  });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(text, "FM1602 FileError: save_safetensors: a.safetensors: cannot be written (File too large)");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -34,5 +35,16 @@ class InScratchFolder : public ::testing::Test {
  private:
   const std::filesystem::path folder_, before_;
 };
+
+/// The headline of the error of a call, without "at" and what follows.
+template <class E, class F> std::string headline(F&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    const std::string text = error.what();
+    return text.substr(0, text.find("\n  at"));
+  } catch (const std::exception& error) { return std::string("another error: ") + error.what(); }
+  return "no error";
+}
 
 }  // namespace fermata::test
