@@ -90,6 +90,8 @@ LoadedExecutable::LoadedExecutable(std::string_view bytes, std::string_view name
 }
 
 void LoadedExecutable::launch(const KernelLaunch& launch) const {
+  if (info_.room_slots == 0 && !checked_) [[likely]]
+    return entry_(&launch, jit::Part::whole, nullptr, nullptr);
   if (info_.room_slots == 0) return enter(launch, jit::Part::whole, nullptr);
   const Room room(jit::room_bytes(info_, launch));
   enter(launch, jit::Part::whole, room.data());

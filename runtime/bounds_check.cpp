@@ -13,14 +13,6 @@
 namespace fermata {
 namespace {
 
-std::atomic<bool>& switched_on() {
-  static std::atomic<bool> on = [] {
-    const char* const value = environment_variable("FERMATA_CHECK_BOUNDS");
-    return value != nullptr && std::string_view(value) == "1";
-  }();
-  return on;
-}
-
 struct Axis {
   std::int64_t size, stride;
 };
@@ -56,8 +48,20 @@ Offsets over_rows(std::span<const Axis> axes, std::int64_t begin, std::int64_t e
 
 }  // namespace
 
-bool checks_bounds() { return switched_on().load(std::memory_order_relaxed); }
-bool set_bounds_checks(bool on) { return switched_on().exchange(on); }
+constinit std::atomic<signed char> detail::bounds_checks = 0;
+
+bool detail::read_bounds_checks() {
+  const char* const value = environment_variable("FERMATA_CHECK_BOUNDS");
+  signed char unread = 0;
+  bounds_checks.compare_exchange_strong(unread, value != nullptr && std::string_view(value) == "1" ? 2 : 1);
+  return bounds_checks == 2;
+}
+
+bool set_bounds_checks(bool on) {
+  const bool before = checks_bounds();
+  detail::bounds_checks = on ? 2 : 1;
+  return before;
+}
 
 Reach reach_of(const LaunchPoints& points, std::span<const std::int64_t> strides, std::size_t element_bytes) {
   const std::size_t vector_axis = points.sizes.size() - 1;

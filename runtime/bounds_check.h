@@ -4,6 +4,7 @@
 // FERMATA_CHECK_BOUNDS=1 turns them on. Kernels are then compiled with a check before every access, which is slow.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,7 +12,16 @@
 
 namespace fermata {
 
-bool checks_bounds();
+namespace detail {
+/// 0 before the environment was read, then 1 for off and 2 for on.
+extern constinit std::atomic<signed char> bounds_checks;
+bool read_bounds_checks();
+}  // namespace detail
+
+inline bool checks_bounds() {
+  const signed char state = detail::bounds_checks.load(std::memory_order_relaxed);
+  return state == 0 ? detail::read_bounds_checks() : state == 2;
+}
 /// For kernels that are compiled and plans that are run from now on. Returns what was before.
 bool set_bounds_checks(bool on);
 

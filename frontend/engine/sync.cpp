@@ -325,9 +325,10 @@ void Player::run_plan(const Plan& plan) {
     leaves_.push_back(leaf_buffer(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
   takeovers_.clear();
   const bool may_overwrite = value_checks() == 0;  // the calls are to run on the same leaves
-  taken_outputs_.assign(walk_.outputs.size(), false), taken_leaves_.assign(leaves_.size(), false);
-  for (const Overwrite& o : bound.overwrites()) {
-    if (!may_overwrite) break;
+  const std::span<const Overwrite> overwrites = may_overwrite ? bound.overwrites() : std::span<const Overwrite>();
+  if (!overwrites.empty())
+    taken_outputs_.assign(walk_.outputs.size(), false), taken_leaves_.assign(leaves_.size(), false);
+  for (const Overwrite& o : overwrites) {
     const Walk::Entry& leaf = walk_.order[plan.leaf_records[o.leaf]];
     if (taken_outputs_[o.output] || taken_leaves_[o.leaf] || !is_mine(leaf)) continue;
     taken_outputs_[o.output] = taken_leaves_[o.leaf] = true;
