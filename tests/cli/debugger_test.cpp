@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/cli/run_program.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-const std::string kPrinter = std::string(FERMATA_TEST_DIR) + "/../frontend/tools/debugger/fermata_debugger.py";
+const std::string kPrinter = testing::test_folder() + "/../frontend/tools/debugger/fermata_debugger.py";
 
 bool has(const std::string& program) { return std::system(("command -v " + program + " > /dev/null").c_str()) == 0; }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/cli/run_program.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::filesystem::path kRoot = std::filesystem::path(FERMATA_TEST_DIR).parent_path();
+const std::filesystem::path kRoot = std::filesystem::path(testing::test_folder()).parent_path();
 
 /// A number in a flat JSON object; NaN if it is not there.
 double figure(const std::string& json, const std::string& key) {

@@ -8,13 +8,14 @@
 #include <string>
 
 #include "tests/cli/run_program.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kRoot = std::filesystem::path(FERMATA_TEST_DIR).parent_path();
+const std::filesystem::path kRoot = std::filesystem::path(testing::test_folder()).parent_path();
 
 /// Names in quotes in the sources of a folder.
 std::set<std::string> variables_in(const std::filesystem::path& folder) {

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "fermata/fermata.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -39,7 +40,7 @@ Tensor read_tensor(std::istringstream& line) {
 }
 
 std::vector<GoldenCase> golden_cases() {
-  std::ifstream file(FERMATA_TEST_DIR "/conformance/golden_linalg.txt");
+  std::ifstream file(testing::test_folder() + "/conformance/golden_linalg.txt");
   EXPECT_TRUE(file) << "golden_linalg.txt is missing";
   std::vector<GoldenCase> cases;
   for (std::string text; std::getline(file, text);) {

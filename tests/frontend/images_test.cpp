@@ -6,6 +6,7 @@
 #include "tests/error_message.h"
 #include "tests/frontend/gradient_check.h"
 #include "tests/frontend/vmap_check.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -14,7 +15,7 @@ using testing::message;
 using namespace testing;
 
 const NamedTensors& golden() {
-  static const NamedTensors values = load_safetensors(FERMATA_TEST_DIR "/frontend/golden/images.safetensors");
+  static const NamedTensors values = load_safetensors(testing::test_folder() + "/frontend/golden/images.safetensors");
   return values;
 }
 /// A case of the file.

@@ -13,6 +13,7 @@
 #include "fermata/io.h"
 #include "ir/error.h"
 #include "tests/frontend/scratch_folder.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -194,7 +195,7 @@ TEST_F(Io, NpyErrors) {
 }
 
 TEST_F(Io, DigitsAreAllThere) {
-  const Tensor x = load_csv(FERMATA_TEST_DIR "/../examples/digits/digits.csv", DType::u8);
+  const Tensor x = load_csv(testing::test_folder() + "/../examples/digits/digits.csv", DType::u8);
   ASSERT_EQ(x.shape(), Shape({1797, 65}));
   const std::vector<int> values = x.to_vector<int>();
   std::vector<int> images(10);

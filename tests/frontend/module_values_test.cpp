@@ -7,6 +7,7 @@
 #include "fermata/safetensors.h"
 #include "fermata/schedules.h"
 #include "tests/frontend/gradient_check.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 using namespace testing;
 
 const NamedTensors& golden() {
-  static const NamedTensors values = load_safetensors(FERMATA_TEST_DIR "/frontend/golden/modules.safetensors");
+  static const NamedTensors values = load_safetensors(testing::test_folder() + "/frontend/golden/modules.safetensors");
   return values;
 }
 /// The tensors of a case whose names begin with a part, without it.

@@ -6,6 +6,7 @@
 #include "tests/error_message.h"
 #include "tests/frontend/gradient_check.h"
 #include "tests/frontend/vmap_check.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -17,7 +18,7 @@ using Networks = InBothModes;
 INSTANTIATE_TEST_SUITE_P(Modes, Networks, ::testing::Values(Mode::eager, Mode::compiled), mode_name);
 
 const NamedTensors& golden() {
-  static const NamedTensors values = load_safetensors(FERMATA_TEST_DIR "/frontend/golden/networks.safetensors");
+  static const NamedTensors values = load_safetensors(testing::test_folder() + "/frontend/golden/networks.safetensors");
   return values;
 }
 /// The inputs of a case.

@@ -9,6 +9,7 @@
 #include "tests/error_message.h"
 #include "tests/frontend/gradient_check.h"
 #include "tests/frontend/vmap_check.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -48,7 +49,7 @@ class GoldenLine {
 };
 
 TEST_P(Resizing, AgreesWithOnnxAndPyTorch) {
-  std::ifstream file(FERMATA_TEST_DIR "/frontend/golden/resize.txt");
+  std::ifstream file(testing::test_folder() + "/frontend/golden/resize.txt");
   std::string text;
   int cases = 0;
   for (; std::getline(file, text); ++cases) {

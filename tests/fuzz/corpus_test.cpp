@@ -15,6 +15,7 @@
 #include "tests/frontend/op_calls.h"
 #include "tests/fuzz/targets/target.h"
 #include "tests/ir/seed.h"
+#include "tests/test_folder.h"
 
 namespace fermata::testing {
 namespace {
@@ -28,7 +29,7 @@ std::vector<std::string> a_call_of_each_op() {
 }
 
 std::vector<std::string> corpus_of(std::string_view target) {
-  const std::filesystem::path folder = std::filesystem::path(FERMATA_TEST_DIR) / "fuzz" / "corpus" / target;
+  const std::filesystem::path folder = std::filesystem::path(test_folder()) / "fuzz" / "corpus" / target;
   std::vector<std::filesystem::path> files;
   if (std::filesystem::exists(folder))
     for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());

@@ -8,6 +8,7 @@
 #include "checkpoint.h"
 #include "decoder.h"
 #include "sampling.h"
+#include "tests/test_folder.h"
 #include "tokenizer.h"
 
 namespace fermata {
@@ -15,7 +16,7 @@ namespace {
 
 class Gpt : public testing::TestWithParam<const char*> {
  protected:
-  Gpt() : folder(std::string(FERMATA_TEST_DIR "/gpt/golden/") + GetParam()) {
+  Gpt() : folder(testing::test_folder() + "/gpt/golden/" + GetParam()) {
     std::ifstream file(folder + "/golden.json");
     golden = nlohmann::json::parse(file);
     tokens = golden.at("tokens").get<std::vector<std::int64_t>>();

@@ -8,6 +8,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/test_folder.h"
+
 namespace fermata::testing {
 
 inline std::string read_text(const std::string& path) {
@@ -22,7 +24,7 @@ inline std::string read_text(const std::string& path) {
 }
 
 inline void expect_golden(const std::string& name, const std::string& text) {
-  const std::string path = std::string(FERMATA_TEST_DIR "/ir/golden/") + name;
+  const std::string path = test_folder() + "/ir/golden/" + name;
   if (const char* bless = std::getenv("FERMATA_BLESS"); bless != nullptr && *bless == '1')
     std::ofstream(path, std::ios::binary) << text;
   EXPECT_EQ(read_text(path), text) << "FERMATA_BLESS=1 rewrites " << path;

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "ir/error.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -277,7 +278,7 @@ TEST(InferErrors, NameTheCallersLine) {
 }
 
 TEST(ErrorPage, HasAnEntryForEveryCodeOfThisFolder) {
-  std::ifstream file(FERMATA_TEST_DIR "/../docs/errors.md");
+  std::ifstream file(testing::test_folder() + "/../docs/errors.md");
   std::ostringstream page;
   page << file.rdbuf();
   for (const int code :

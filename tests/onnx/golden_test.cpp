@@ -6,6 +6,7 @@
 
 #include "fermata/fermata.h"
 #include "fermata/onnx.h"
+#include "tests/test_folder.h"
 
 namespace fermata::test {
 namespace {
@@ -29,7 +30,7 @@ Example example_of(const NamedTensors& arrays, const std::string& model) {
 class OnnxGolden : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(OnnxGolden, AgreesWithOnnxRuntime) {
-  const std::filesystem::path folder = std::filesystem::path(FERMATA_TEST_DIR) / "onnx/golden";
+  const std::filesystem::path folder = std::filesystem::path(testing::test_folder()) / "onnx/golden";
   NamedTensors arrays;
   try {
     arrays = load_npz((folder / "models.npz").string());

@@ -16,11 +16,12 @@
 #include "ir/graph.h"
 #include "passes/pipeline.h"
 #include "tests/ir/golden.h"
+#include "tests/test_folder.h"
 
 namespace fermata::testing {
 namespace {
 
-constexpr const char* kFolder = FERMATA_TEST_DIR "/passes/golden";
+const std::string kFolder = test_folder() + "/passes/golden";
 constexpr std::string_view kPass = "# pass: ", kDivider = "=>\n";
 
 std::vector<std::string> golden_files() {
@@ -48,7 +49,7 @@ bool blessing() {
 class GoldenPass : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenPass, GivesTheGraphInTheFile) {
-  const std::string path = std::string(kFolder) + "/" + GetParam() + ".ir";
+  const std::string path = kFolder + "/" + GetParam() + ".ir";
   const std::string text = read_text(path);
   const std::vector<std::string> passes = passes_of(text);
   ASSERT_FALSE(passes.empty()) << path << " does not name a pass";
@@ -72,8 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Files, GoldenPass, ::testing::ValuesIn(golden_files()),
 TEST(GoldenPasses, EveryGraphPassHasFiles) {
   std::set<std::string> covered;
   for (const std::string& name : golden_files())
-    for (const std::string& pass : passes_of(read_text(std::string(kFolder) + "/" + name + ".ir")))
-      covered.insert(pass);
+    for (const std::string& pass : passes_of(read_text(kFolder + "/" + name + ".ir"))) covered.insert(pass);
   for (const std::string& pass : pass_names()) EXPECT_TRUE(covered.contains(pass)) << pass;
 }
 

@@ -1,0 +1,8 @@
+// See test_folder.h.
+#include "tests/test_folder.h"
+
+namespace fermata::testing {
+
+std::string test_folder() { return FERMATA_TEST_DIR; }
+
+}  // namespace fermata::testing

@@ -1,0 +1,12 @@
+// The folder of the tests, for what they read beside their sources.
+#pragma once
+
+#include <string>
+
+namespace fermata::testing {
+
+/// In a source file of its own: a path in the command line of each test would keep other checkouts from sharing its
+/// compilation (ccache).
+std::string test_folder();
+
+}  // namespace fermata::testing
