@@ -2,7 +2,7 @@
 # Installs missing build dependencies. If nothing is missing it is quick and needs no network.
 #   scripts/setup.sh [--check] [--clang]
 # --check  report only; exit status 1 if something required is missing
-# --clang  also what the preset clang needs
+# --clang  also what the presets clang and fuzz need
 set -euo pipefail
 
 required=(g++ cmake ninja-build python3 libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libgtest-dev
@@ -15,7 +15,7 @@ check=
 for argument in "$@"; do
   case $argument in
     --check) check=1 ;;
-    --clang) required+=(clang-19) ;;
+    --clang) required+=(clang-19 libclang-rt-19-dev) ;;
     *) sed -n '3,5s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
 done
