@@ -35,6 +35,13 @@ Node* pending_effect() {
   return last_effect;
 }
 
+Node* pending_effect_on(BackendKey backend, std::source_location where) {
+  Node* const before = pending_effect();
+  if (before == nullptr || before->backend == backend) return before;
+  run_effects(where);
+  return nullptr;
+}
+
 void set_last_effect(Node* node) {
   // What a thread makes first goes last: all that a sync needs has to be there when the last effects are computed.
   static thread_local const AtThreadEnd at_end = (prepare_thread(), AtThreadEnd());

@@ -21,6 +21,8 @@ extern void (*prepare_thread)();
 
 /// Gives up the node where it has been computed.
 Node* pending_effect();
+/// The same for a call on a device: on another one what was recorded before is computed first.
+Node* pending_effect_on(BackendKey backend, std::source_location where);
 /// What calls of this thread come after from now on. Takes over no reference.
 void set_last_effect(Node* node);
 /// Computes the effects that were recorded so far.

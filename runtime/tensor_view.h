@@ -13,6 +13,7 @@
 namespace fermata {
 
 class Executable;
+class StartedCall;
 class Subgraphs;
 struct KernelLaunch;
 struct Storage;
@@ -77,6 +78,9 @@ struct CallArgs {
   std::uint32_t context = 0;     // boxed calls: as in ir/graph.h. Then `buffer` of an input is what owns it, and
   StoragePtr* result = nullptr;  // where not null, takes the buffer of the result, and the output has no data
   const Subgraphs* subgraphs = nullptr;  // the functions that the node owns
+  /// Where not null, a collective may start only, and leaves here what ends it (runtime/collectives.h). Until then the
+  /// operands and the result stay where they are.
+  std::unique_ptr<StartedCall>* started = nullptr;
 };
 using CallKernel = void (*)(const CallArgs&);
 

@@ -109,6 +109,7 @@ void Walk::add_pending(Node* n) {
   else if (n->arity > 2)
     key.push_back(n->stretched[2]);
   if (is_boxed(n->op)) has_boxed = true, key.push_back(n->extra != nullptr ? n->extra->context : 0);
+  if (!is_boxed(n->op) && traits(n->op).effect != Effect::pure) has_effects = true;
   if (n->extra != nullptr && !n->extra->attributes.empty())  // those of reductions are in `scalar`
     each_structural_word(traits(n->op), n->extra->attributes, [&](std::uint32_t word) { key.push_back(word); });
   add(n, nullptr);
@@ -186,7 +187,7 @@ void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_l
 /// False where another thread writes over a leaf: it is about to publish what comes of it.
 bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
   order.clear(), key.clear(), outputs.clear(), operands.clear(), first_operand.clear();
-  has_boxed = false;
+  has_boxed = has_effects = false;
   for (Node* root : roots) {
     if (root->storage.load() != nullptr) continue;
     backend = root->backend;

@@ -36,8 +36,9 @@ class Walk {
   GrowableArray<std::uint32_t> operands;       // numbers of all operands, node by node; kScalarOperand for host scalars
   GrowableArray<std::uint32_t> first_operand;  // per entry: where its operands start
 
-  bool has_boxed = false;  // whether kernels over tensors are among the calls
-  BackendKey backend{};    // of everything that is pending; leaves of rank 0 may be the CPU's
+  bool has_boxed = false;    // whether kernels over tensors are among the calls
+  bool has_effects = false;  // whether built-in ops with an effect are
+  BackendKey backend{};      // of everything that is pending; leaves of rank 0 may be the CPU's
 
   static constexpr std::uint32_t kScalarOperand = ~1u;
 

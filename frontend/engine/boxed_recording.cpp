@@ -39,8 +39,7 @@ struct Impurity {
     const DrawStream reserved = context_hooks.reserve();
     stream = {reserved.key, reserved.offset};
     if (effect != Effect::effect) return;
-    Node* before = pending_effect();
-    if (before != nullptr && before->backend != backend) run_effects(where), before = nullptr;
+    Node* const before = pending_effect_on(backend, where);
     if (before == nullptr) return;
     before->refs.fetch_add(Node::kTensor, memory_order_relaxed);
     tensors.emplace_back(before, DispatchKeySet(backend) | Functionality::dense);

@@ -20,6 +20,7 @@
 #include "ir/error.h"
 #include "ir/op_traits.h"
 #include "ir/scope.h"
+#include "runtime/effects.h"
 #include "runtime/uniquely_owned.h"
 
 namespace fermata {
@@ -336,7 +337,23 @@ Tensor record_node(const Call& call, std::span<const Tensor> tensors, const Attr
 
 namespace {
 
+/// A call that others see reads, after its operands, the one before it of this thread.
+Tensor record_with_effect(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
+  const BackendKey backend = common_backend(call, tensors);
+  if (backend == BackendKey::meta) return record_node(call, tensors, attributes, 0);
+  std::vector<Tensor> operands(tensors.begin(), tensors.end());
+  if (Node* const before = pending_effect_on(backend, call.where)) {
+    before->refs.fetch_add(Node::kTensor, memory_order_relaxed);
+    operands.emplace_back(before, data_keys(call.keys, backend));
+  }
+  const Tensor result = record_node(call, operands, attributes, 0);
+  if (result.node()->pending()) set_last_effect(result.node());
+  return result;
+}
+
 Tensor capture_general(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes) {
+  if (traits(call.entry.op).effect == Effect::effect) [[unlikely]]
+    return record_with_effect(call, tensors, attributes);
   return record_node(call, tensors, attributes, 0);
 }
 

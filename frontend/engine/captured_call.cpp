@@ -134,7 +134,7 @@ void CapturedCall::run(Replayer& r, std::span<const Tensor> arguments, Location 
     if (t.node()->pending()) tensor_hooks.materialize(t.node(), "a compiled function uses a pending tensor", where);
     r.leaves.push_back(leaf_buffer(*t.node(), *t.node()->storage.load(std::memory_order_acquire), backend, r.staged));
   }
-  if (captured_.has_boxed_calls()) [[unlikely]]  // they come after those that the thread has recorded
+  if (captured_.has_effects()) [[unlikely]]  // they come after those that the thread has recorded
     run_effects(where);
   captured_.run(r);
   for (std::size_t i = 0; i < r.storage.size(); ++i)

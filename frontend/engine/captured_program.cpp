@@ -13,7 +13,7 @@ void CapturedProgram::compile(const Walk& walk) {
   entry_ = PlanCache::instance().find(walk.order[walk.outputs.back()].node->hash, walk.key);
   plan_ = compile_entry(*entry_, walk);
   if (wants_events()) note_profiled_plan(plan_->number, walk);
-  has_boxed_calls_ = plan_->has_boxed_calls();
+  has_boxed_calls_ = plan_->has_boxed_calls(), has_effects_ = walk.has_effects;
   std::vector<const Node*> records;
   records.reserve(walk.order.size());
   for (const Walk::Entry& e : walk.order) records.push_back(e.node);

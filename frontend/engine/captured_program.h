@@ -55,6 +55,8 @@ class CapturedProgram {
   std::span<const std::uint32_t> output_nodes() const { return output_nodes_; }
   /// Calls of kernels over tensors are among its steps.
   bool has_boxed_calls() const { return has_boxed_calls_; }
+  /// Calls among its steps may have an effect: they come after those that were recorded before a run.
+  bool has_effects() const { return has_boxed_calls_ || has_effects_; }
   bool draws() const { return !random_.empty(); }
 
  private:
@@ -72,7 +74,7 @@ class CapturedProgram {
   std::vector<std::uint32_t> leaves_, output_nodes_;
   std::vector<TensorType> output_types_;
   std::vector<RandomScalar> random_;
-  bool has_boxed_calls_ = false;
+  bool has_boxed_calls_ = false, has_effects_ = false;
 };
 
 /// Runners that wait for a thread to come. Whoever has the list holds a lock.

@@ -267,12 +267,14 @@ void Player::prepare_thread() {
 
 /// Sees to it that no other thread makes the same calls. False where one has, meanwhile.
 bool Player::claim(Claims& claims) {
-  if (!walk_.has_boxed && threads.load(std::memory_order_relaxed) <= 1) [[likely]]
+  const bool is_once = walk_.has_boxed || walk_.has_effects;  // calls that may not be made twice
+  if (!is_once && threads.load(std::memory_order_relaxed) <= 1) [[likely]]
     return true;
   claimed_.clear();
   for (const std::uint32_t i : walk_.outputs) claimed_.push_back(walk_.order[i].node);
   for (const Walk::Entry& e : walk_.order)
-    if (walk_.has_boxed && e.storage == nullptr && is_boxed(e.node->op)) claimed_.push_back(e.node);
+    if (is_once && e.storage == nullptr && (is_boxed(e.node->op) || effect_of(e.node->op) == Effect::effect))
+      claimed_.push_back(e.node);
   return claims.take(claimed_);
 }
 

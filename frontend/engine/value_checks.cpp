@@ -196,7 +196,7 @@ void look_at_eager_calls() { check_result.store(&check_eager, std::memory_order_
 }  // namespace
 
 bool can_check(const Walk& walk, ValueCheck check) {
-  return walk.backend == BackendKey::cpu && (check == kCheckNan || !walk.has_boxed);
+  return walk.backend == BackendKey::cpu && (check == kCheckNan || !(walk.has_boxed || walk.has_effects));
 }
 
 void interpret_looking_for_nan(const Walk& walk, std::span<StoragePtr> outputs) {

@@ -1,6 +1,7 @@
 // The structs of all irregular ops, for the tables that are made from the rows of ir/ops.def, and which op has which.
 #pragma once
 
+#include "ir/ops/collectives.h"
 #include "ir/ops/control.h"
 #include "ir/ops/convolution.h"
 #include "ir/ops/indexing.h"

@@ -15,6 +15,7 @@
 #include "fermata/cuda.h"
 #include "fermata/derivatives.h"
 #include "fermata/device.h"
+#include "fermata/distributed.h"
 #include "fermata/dlpack.h"
 #include "fermata/dtypes.h"
 #include "fermata/fft.h"

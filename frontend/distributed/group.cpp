@@ -1,0 +1,28 @@
+// Groups, and the world. See fermata/distributed.h.
+#include "fermata/distributed.h"
+#include "runtime/effects.h"
+
+namespace fermata::distributed {
+namespace {
+
+const RankGroup& start_world() { return add_group(0, {0}, transport_of_one()); }
+
+}  // namespace
+
+const Group& world(Location) {
+  static const Group group(start_world());
+  return group;
+}
+
+Group Group::split(std::int64_t color, std::int64_t key, Location where) const {
+  run_effects(where);
+  Transport::Part part = group_->transport->split(color, key, where);
+  std::int64_t rank = 0;
+  for (std::int64_t& r : part.ranks) {
+    if (r == group_->rank) rank = &r - part.ranks.data();
+    r = group_->ranks[static_cast<std::size_t>(r)];
+  }
+  return Group(add_group(rank, std::move(part.ranks), std::move(part.transport)));
+}
+
+}  // namespace fermata::distributed
