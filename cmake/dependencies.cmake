@@ -1,6 +1,6 @@
-# Dependencies of the build. fmt and xxHash (headers only) are required; LLVM, oneDNN, libxsmm, LAPACKE and kissfft are
-# optional. Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _KISSFFT, _ZIP and _ONNX, and defines the imported targets
-# DNNL::dnnl, libxsmm::libxsmm, LAPACKE::lapacke, libzip::libzip and ONNX::proto, and FERMATA_KISSFFT_INCLUDE.
+# Dependencies of the build. fmt and xxHash (headers only) are required; LLVM, oneDNN, libxsmm and LAPACKE are optional.
+# Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _ZIP and _ONNX, and defines the imported targets DNNL::dnnl,
+# libxsmm::libxsmm, LAPACKE::lapacke, libzip::libzip and ONNX::proto.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
 find_path(FERMATA_XXHASH_INCLUDE xxhash.h REQUIRED)
@@ -51,12 +51,6 @@ if(FERMATA_WITH_XSMM)
 endif()
 fermata_imported(LAPACKE::lapacke lapacke lapacke.h FERMATA_WITH_LAPACK)
 fermata_imported(libzip::libzip zip zip.h FERMATA_WITH_ZIP)
-find_path(FERMATA_KISSFFT_INCLUDE kissfft.hh PATH_SUFFIXES kissfft)  # header-only
-mark_as_advanced(FERMATA_KISSFFT_INCLUDE)
-set(FERMATA_WITH_KISSFFT OFF)
-if(FERMATA_KISSFFT_INCLUDE)
-  set(FERMATA_WITH_KISSFFT ON)
-endif()
 
 # The messages of ONNX files: their classes, and the protocol buffers that they are made of.
 find_package(Protobuf QUIET)

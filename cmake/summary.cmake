@@ -20,7 +20,6 @@ fermata_report("oneDNN" "${FERMATA_WITH_DNNL}" "${FERMATA_DNNL_LIBRARY}" "not fo
 fermata_report("libxsmm" "${FERMATA_WITH_XSMM}" "${FERMATA_XSMM_LIBRARY}"
   "not found: small matmuls use Fermata's own kernels")
 fermata_report("LAPACK" "${FERMATA_WITH_LAPACK}" "${FERMATA_LAPACKE_LIBRARY}" "not found: no linear algebra except products")
-fermata_report("kissfft" "${FERMATA_WITH_KISSFFT}" "${FERMATA_KISSFFT_INCLUDE}" "not found: no Fourier transforms")
 fermata_report("libzip" "${FERMATA_WITH_ZIP}" "${FERMATA_ZIP_LIBRARY}" "not found: no .npz archives")
 fermata_report("ONNX" "${FERMATA_WITH_ONNX}" "${FERMATA_ONNX_PROTO_LIBRARY}" "not found: no models in ONNX files")
 fermata_report("dagre" "${FERMATA_DAGRE}" "${FERMATA_DAGRE}" "not found: graphs of reports are laid out in layers")

@@ -1,218 +1,209 @@
 // Discrete Fourier transforms as `call` kernels: lines along one axis of tensors in any strides.
 //
-// Lines of f32 whose length is a power of two are transformed in f32 (fft_powers.h), all others in f64 whatever their
-// dtype, by the header-only kissfft where their length has small factors only, and else as a convolution (Bluestein,
-// 1970). Results do not depend on the number of threads.
-#include <fmt/format.h>
-
+// Lines are transformed in their own dtype. Those of f32 whose length is a power of two have loops of their own
+// (fft_powers.h); fft_transform.h takes all others. A real line of even length is transformed as one of half the
+// length, of its even and odd elements as real and imaginary parts (Sorensen et al., IEEE TASSP 35, 1987). Results do
+// not depend on the number of threads, nor on the lines beside one.
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <complex>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <numbers>
+#include <utility>
 #include <vector>
 
+#include "codegen_cpu/irregular/lines.h"
 #include "codegen_cpu/library/fft_powers.h"
+#include "codegen_cpu/library/fft_transform.h"
 #include "dispatch/kernel_files.h"
-#include "ir/error.h"
-
-#ifdef FERMATA_KISSFFT_FOUND
-#include <kissfft.hh>
-
 #include "ir/fork.h"
 #include "ir/op_traits.h"
 #include "ir/ops/linalg.h"
-#include "ir/shape.h"
 #include "runtime/call_attributes.h"
 #include "runtime/thread_pool.h"
-#endif
 
 namespace fermata {
-
-#ifdef FERMATA_KISSFFT_FOUND
 namespace {
 
-using Number = std::complex<double>;
-
-/// A factor beyond this is the length of a sum for every result.
-constexpr std::int64_t kLargestFactor = 31;
-
-bool has_small_factors(std::int64_t n) {
-  for (std::int64_t p = 2; p <= kLargestFactor; ++p)
-    while (n % p == 0) n /= p;
-  return n == 1;
-}
-
-/// Transforms of one length and direction; shared by threads, which each bring their buffers.
-class Transform {
- public:
-  Transform(std::int64_t n, bool inverse)
-      : n_(static_cast<std::size_t>(n)), plain_(n == 1 ? nullptr : make_plain(n, inverse)) {
-    if (n > 1 && plain_ == nullptr) prepare_convolution(inverse);
+/// The transform of `size` complex numbers, and what real lines of twice as many need.
+template <class T> struct Kept {
+  explicit Kept(std::int64_t size) : transform(size) {
+    for (std::int64_t k = 0; k < size; ++k) append_root(roots, k, 2 * size);
   }
-  /// `work` is scratch memory.
-  void run(const Number* from, Number* to, std::vector<Number>& work) const {
-    if (n_ == 1)
-      *to = *from;
-    else if (plain_ != nullptr)
-      plain_->transform(from, to);
-    else
-      convolve(from, to, work);
-  }
-
- private:
-  static std::unique_ptr<const kissfft<double>> make_plain(std::int64_t n, bool inverse) {
-    if (!has_small_factors(n)) return nullptr;
-    return std::make_unique<const kissfft<double>>(static_cast<std::size_t>(n), inverse);
-  }
-
-  /// With jk = (j^2 + k^2 - (k - j)^2) / 2 a transform is a convolution with a chirp.
-  void prepare_convolution(bool inverse) {
-    length_ = std::bit_ceil(2 * n_ - 1);
-    forward_ = std::make_unique<const kissfft<double>>(length_, false);
-    backward_ = std::make_unique<const kissfft<double>>(length_, true);
-    chirp_.resize(n_);
-    for (std::size_t k = 0; k < n_; ++k) {
-      const std::size_t square = k * k % (2 * n_);  // the angle without its whole turns
-      const double angle = std::numbers::pi * static_cast<double>(square) / static_cast<double>(n_);
-      chirp_[k] = std::polar(1.0, inverse ? angle : -angle);
-    }
-    std::vector<Number> filter(length_);
-    for (std::size_t k = 0; k < n_; ++k) filter[k] = filter[(length_ - k) % length_] = std::conj(chirp_[k]);
-    spectrum_.resize(length_);
-    forward_->transform(filter.data(), spectrum_.data());
-    for (Number& z : spectrum_) z /= static_cast<double>(length_);
-  }
-  void convolve(const Number* from, Number* to, std::vector<Number>& work) const {
-    work.assign(2 * length_, Number(0));
-    Number *const padded = work.data(), *const turned = padded + length_;
-    for (std::size_t k = 0; k < n_; ++k) padded[k] = from[k] * chirp_[k];
-    forward_->transform(padded, turned);
-    for (std::size_t k = 0; k < length_; ++k) turned[k] *= spectrum_[k];
-    backward_->transform(turned, padded);
-    for (std::size_t k = 0; k < n_; ++k) to[k] = padded[k] * chirp_[k];
-  }
-
-  std::size_t n_, length_ = 0;
-  std::unique_ptr<const kissfft<double>> plain_, forward_, backward_;
-  std::vector<Number> chirp_, spectrum_;
+  FftTransform<T> transform;
+  std::vector<T> roots;
 };
 
 /// The transforms used last: their tables cost as much as several lines.
-std::shared_ptr<const Transform> transform_of(std::int64_t n, bool inverse) {
-  constexpr std::size_t kKept = 32;
+template <class T> std::shared_ptr<const Kept<T>> kept_transform(std::int64_t size) {
+  constexpr std::int64_t kMostNumbers = 1 << 24;
   static ForkSafeMutex mutex;
-  static std::map<std::pair<std::int64_t, bool>, std::shared_ptr<const Transform>> kept;
+  static std::map<std::int64_t, std::shared_ptr<const Kept<T>>> kept;
+  static std::int64_t numbers = 0;
   const std::lock_guard lock(mutex);
-  if (const auto found = kept.find({n, inverse}); found != kept.end()) return found->second;
-  if (kept.size() >= kKept) kept.clear();
-  return kept[{n, inverse}] = std::make_shared<const Transform>(n, inverse);
+  if (const auto found = kept.find(size); found != kept.end()) return found->second;
+  const auto made = std::make_shared<const Kept<T>>(size);
+  numbers += made->transform.table_size() + 2 * size;
+  if (numbers > kMostNumbers) kept.clear(), numbers = made->transform.table_size() + 2 * size;
+  return kept[size] = made;
 }
 
-/// All axes but the one that is transformed, and the offset of each line.
-struct Lines {
-  Lines(const TensorView& view, unsigned axis) : stride(view.strides[axis]), size(view.sizes[axis]) {
-    for (unsigned i = 0; i < view.rank; ++i)
-      if (i != axis) sizes.push_back(view.sizes[i]), strides.push_back(view.strides[i]);
+template <class T> class Call {
+ public:
+  explicit Call(const CallArgs& args)
+      : op_(args.op),
+        axis_(static_cast<unsigned>(axis_of(args.op, args.attributes))),
+        inverse_(op_ == Op::irfft || (op_ == Op::fft && attributes_of<ops::Fft>(args).inverse.value)),
+        n_(std::max(args.inputs[0].sizes[axis_], args.outputs[0].sizes[axis_])),
+        halved_(op_ != Op::fft && n_ % 2 == 0),
+        size_(halved_ ? n_ / 2 : n_),
+        given_{args.inputs[0].sizes[axis_], op_ == Op::rfft ? 1 : 2},
+        wanted_{args.outputs[0].sizes[axis_], op_ == Op::irfft ? 1 : 2},
+        x_(static_cast<const T*>(args.inputs[0].data)),
+        y_(static_cast<T*>(args.outputs[0].data)),
+        from_(args.inputs[0], axis_),
+        to_(args.outputs[0], axis_),
+        kept_(kept_transform<T>(size_)) {}
+
+  void run() const {
+    if (!kept_->transform.is_long())
+      run_lanes();
+    else if (to_.count() < thread_count())  // threads share each line
+      for (std::int64_t line = 0; line < to_.count(); ++line) run_line(line);
+    else
+      parallel_for(0, to_.count(), line_ns(), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t line = begin; line < end; ++line) run_line(line);
+      });
   }
-  std::int64_t offset(std::int64_t line) const {
-    std::int64_t at = 0;
-    for (unsigned i = sizes.rank(); i-- > 0;) {
-      at += line % sizes[i] * strides[i];
-      line /= sizes[i];
+
+ private:
+  struct Numbers {
+    std::int64_t count, width;
+  };
+
+  double line_ns() const { return static_cast<double>(size_) * (1 + 0.2 * std::log2(static_cast<double>(size_))); }
+
+  // ---- Short lines, as many at a time as a vector has lanes
+
+  void run_lanes() const {
+    const FftLanes<T>& lanes = fft_lanes<T>(to_.count());
+    const std::int64_t groups = (to_.count() + lanes.lanes - 1) / lanes.lanes;
+    parallel_for(0, groups, line_ns() * static_cast<double>(lanes.lanes), [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t room = 2 * lanes.lanes * std::max(kept_->transform.room(), size_ + 1);
+      const Scratch<T> scratch(2 * room);
+      for (std::int64_t group = begin; group < end; ++group)
+        run_group(lanes, group * lanes.lanes, scratch.data(), scratch.data() + room);
+    });
+  }
+  void run_group(const FftLanes<T>& lanes, std::int64_t first_line, T* first, T* second) const {
+    const std::int64_t lines = std::min(lanes.lanes, to_.count() - first_line);
+    std::int64_t starts[kMostFftLanes], ends[kMostFftLanes];
+    for (std::int64_t l = 0; l < lanes.lanes; ++l) {
+      const std::int64_t line = first_line + std::min(l, lines - 1);
+      starts[l] = from_[line], ends[l] = to_[line];
     }
-    return at;
+    const LaneLines in{starts, from_.stride(), given_.count, given_.width, lines},
+        out{ends, to_.stride(), wanted_.count, wanted_.width, lines};
+    const T* const roots = kept_->roots.data();
+    const std::int64_t row = halved_ ? 1 : 2;  // from one real number to the next
+    if (op_ == Op::rfft) {
+      if (!halved_) std::fill(first, first + 2 * n_ * lanes.lanes, T{0});
+      lanes.load(x_, in, first, row);
+    } else if (op_ == Op::irfft && halved_) {
+      lanes.load(x_, in, second, 1);
+      lanes.from_real(second, size_, roots, first);
+    } else {
+      lanes.load(x_, in, first, 1);
+      if (op_ == Op::irfft) mirror(lanes.lanes, first);
+    }
+    T* const result = kept_->transform.run_lanes(lanes, first, second, inverse_);
+    T* const other = result == first ? second : first;
+    if (op_ == Op::rfft && halved_) {
+      lanes.to_real(result, size_, roots, other);
+      lanes.store(other, 1, y_, out);
+    } else {
+      lanes.store(result, op_ == Op::irfft ? row : 1, y_, out);
+    }
   }
-  Shape sizes, strides;
-  std::int64_t stride, size;
+  /// Conjugates where the elements of a real line's transform are not given; `width` numbers of each part.
+  void mirror(std::int64_t width, T* x) const {
+    std::fill(x + width, x + 2 * width, T{0});
+    for (std::int64_t k = 1; k < given_.count; ++k)
+      for (std::int64_t i = 0; i < width; ++i) {
+        const T *const from = x + 2 * width * k, *const imaginary = from + width;
+        T* const to = x + 2 * width * (n_ - k);
+        to[i] = from[i], to[width + i] = -imaginary[i];
+      }
+  }
+
+  // ---- Long lines, one at a time
+
+  void run_line(std::int64_t line) const {
+    const T* const x = x_ + from_[line] * given_.width;
+    T* const y = y_ + to_[line] * wanted_.width;
+    const bool is_prepared = from_.stride() == 1 && (op_ == Op::fft || (op_ == Op::rfft && halved_)),
+               is_result = to_.stride() == 1 && (op_ == Op::fft || (op_ == Op::irfft && halved_));
+    const Scratch<T> prepared(is_prepared ? 0 : 2 * size_ + 2), result(is_result ? 0 : 2 * size_ + 2);
+    if (!is_prepared) prepare(x, prepared.data());
+    T* const z = is_result ? y : result.data();
+    kept_->transform.run_line(is_prepared ? x : prepared.data(), z, inverse_);
+    if (!is_result) finish(z, y);
+  }
+  /// Reads the line as pairs.
+  void prepare(const T* x, T* z) const {
+    const std::int64_t width = given_.width, step = op_ == Op::rfft && !halved_ ? 2 : width;
+    const bool is_spectrum = op_ == Op::irfft && halved_;
+    const Scratch<T> spectrum(is_spectrum && from_.stride() != 1 ? 2 * size_ + 2 : 0);
+    T* const to = is_spectrum ? spectrum.data() : z;
+    if (step != width) std::fill(z, z + 2 * size_, T{0});
+    if (!is_spectrum || from_.stride() != 1)
+      for (std::int64_t k = 0; k < given_.count; ++k)
+        for (std::int64_t c = 0; c < width; ++c) to[k * step + c] = x[k * from_.stride() * width + c];
+    if (is_spectrum)
+      fft_lanes<T>().line_from_real(from_.stride() == 1 ? x : to, size_, kept_->roots.data(), z);
+    else if (op_ == Op::irfft)
+      mirror(1, z);
+  }
+  void finish(const T* z, T* y) const {
+    const std::int64_t width = wanted_.width, step = op_ == Op::irfft && !halved_ ? 2 : width;
+    const bool is_spectrum = op_ == Op::rfft && halved_;
+    const Scratch<T> spectrum(is_spectrum && to_.stride() != 1 ? 2 * size_ + 2 : 0);
+    T* const from = to_.stride() == 1 ? y : spectrum.data();
+    if (is_spectrum) fft_lanes<T>().line_to_real(z, size_, kept_->roots.data(), from);
+    if (is_spectrum && to_.stride() == 1) return;
+    const T* const numbers = is_spectrum ? from : z;
+    for (std::int64_t k = 0; k < wanted_.count; ++k)
+      for (std::int64_t c = 0; c < width; ++c) y[k * to_.stride() * width + c] = numbers[k * step + c];
+  }
+
+  const Op op_;
+  const unsigned axis_;
+  const bool inverse_;
+  const std::int64_t n_;
+  const bool halved_;
+  const std::int64_t size_;
+  const Numbers given_, wanted_;  // in a line
+  const T* const x_;
+  T* const y_;
+  const LineStarts from_, to_;
+  const std::shared_ptr<const Kept<T>> kept_;
 };
-
-/// T: f32 or f64. `From` and `To` are complex, or real for the real side of a real transform.
-template <class From, class To> void transform_lines(const CallArgs& args) {
-  const auto axis = static_cast<unsigned>(axis_of(args.op, args.attributes));
-  const bool to_real = std::is_floating_point_v<To>,
-             inverse = to_real || (args.op == Op::fft && attributes_of<ops::Fft>(args).inverse.value);
-  const Lines in(args.inputs[0], axis), out(args.outputs[0], axis);
-  const std::int64_t n = to_real ? out.size : in.size;
-  const std::shared_ptr<const Transform> transform = transform_of(n, inverse);
-  const auto* const x = static_cast<const From*>(args.inputs[0].data);
-  auto* const y = static_cast<To*>(args.outputs[0].data);
-  const double cost = static_cast<double>(n) * 3 * (2 + std::log2(static_cast<double>(n)));
-  parallel_for(0, element_count(in.sizes), cost, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<Number> line(static_cast<std::size_t>(n)), result(line.size()), work;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const From* const from = x + in.offset(i);
-      for (std::int64_t k = 0; k < n; ++k) {
-        const auto at = static_cast<std::size_t>(k);
-        if constexpr (std::is_floating_point_v<From>)
-          line[at] = static_cast<double>(from[k * in.stride]);
-        else if (k < in.size)
-          line[at] = Number(from[k * in.stride]);
-        else
-          line[at] = std::conj(Number(from[(n - k) * in.stride]));
-      }
-      if (to_real) {  // a real line: the ends stand for themselves
-        line[0] = line[0].real();
-        if (n % 2 == 0) line[static_cast<std::size_t>(n / 2)] = line[static_cast<std::size_t>(n / 2)].real();
-      }
-      transform->run(line.data(), result.data(), work);
-      To* const to = y + out.offset(i);
-      for (std::int64_t k = 0; k < out.size; ++k) {
-        const Number z = result[static_cast<std::size_t>(k)];
-        if constexpr (std::is_floating_point_v<To>)
-          to[k * out.stride] = static_cast<To>(z.real());
-        else
-          to[k * out.stride] =
-              To(static_cast<typename To::value_type>(z.real()), static_cast<typename To::value_type>(z.imag()));
-      }
-    }
-  });
-}
-
-constexpr const char* kVariant = "kissfft";
 
 void fft_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
-  const bool wide = byte_size(real_dtype(args.inputs[0].dtype)) == 8;
-  if (!wide && transform_powers_of_two(args)) return;
-  const auto run = [&]<class T>() {
-    if (args.op == Op::rfft)
-      transform_lines<T, std::complex<T>>(args);
-    else if (args.op == Op::irfft)
-      transform_lines<std::complex<T>, T>(args);
-    else
-      transform_lines<std::complex<T>, std::complex<T>>(args);
-  };
-  if (wide)
-    run.template operator()<double>();
-  else
-    run.template operator()<float>();
+  if (byte_size(real_dtype(args.inputs[0].dtype)) == 8)
+    Call<double>(args).run();
+  else if (!transform_powers_of_two(args))
+    Call<float>(args).run();
 }
 
 }  // namespace
-
-#else
-namespace {
-
-constexpr const char* kVariant = "missing";
-
-void fft_call(const CallArgs& args) {
-  throw UnsupportedError(2071, format_error(2071, "UnsupportedError",
-                                            fmt::format("{}: this build has no Fourier transforms", name(args.op)), {},
-                                            args.where, "install libkissfft-dev, and build again"));
-}
-
-}  // namespace
-#endif
 
 FERMATA_KERNELS(cpu) {
   for (const Op op : {Op::fft, Op::rfft, Op::irfft})
     add_variant(op, BackendKey::cpu,
-                {.name = kVariant,
+                {.name = "stages",
                  .form = KernelForm::library,
                  .dtypes = op == Op::rfft ? DTypeSet(DType::f32) | DType::f64 : kComplex,
                  .call = &fft_call});

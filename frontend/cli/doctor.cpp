@@ -123,12 +123,11 @@ void report_libraries(Report& report) {
     Op op;
     std::string_view variant, title, package, use, cost;
   };
-  constexpr std::array<Library, 4> kLibraries = {
+  constexpr std::array<Library, 3> kLibraries = {
       {{Op::matmul, "onednn", "oneDNN", "libdnnl-dev", "matmul", "large matrix products are slower"},
        {Op::matmul, "libxsmm", "libxsmm", "libxsmm-dev", "matmul", "small matrix products are slower"},
        {Op::solve, "lapack", "LAPACK", "liblapacke-dev and libopenblas-serial-dev", "linear algebra",
-        "linear algebra other than products is missing"},
-       {Op::fft, "kissfft", "kissfft", "libkissfft-dev", "Fourier transforms", "Fourier transforms are missing"}}};
+        "linear algebra other than products is missing"}}};
   for (const Library& l : kLibraries) {
     const bool found = has(l.op, l.variant);
     report.line(l.title, found ? fmt::format("used for {}", l.use) : "not in this build");

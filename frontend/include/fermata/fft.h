@@ -3,9 +3,8 @@
 // They take c64 and c128; real numbers are converted where a transform of complex ones is asked for. `n` crops an axis
 // or pads it with zeros first; the default is its size. A forward transform sums x_j exp(-2 pi i j k / n), an inverse
 // one with the other sign, over axes that may be named in any order. Norm says which is divided by n: backward the
-// inverse one, forward the forward one, ortho both by its root. Where n is a power of two, 64 or more (of real numbers
-// 128), c64 is transformed in f32; everything else in f64, by kissfft (a build without it raises UnsupportedError). Any
-// axis, derivatives of any order. Source: Python array API 2023.12, extension fft.
+// inverse one, forward the forward one, ortho both by its root. c64 is transformed in f32, c128 in f64, of any length.
+// Any axis, derivatives of any order. Source: Python array API 2023.12, extension fft.
 #pragma once
 
 #include <optional>
