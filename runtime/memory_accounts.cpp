@@ -35,7 +35,8 @@ std::string readable(std::size_t bytes) {
 MemoryAccounts::MemoryAccounts()
     : cache_limit(environment_number("FERMATA_CACHE_LIMIT", physical_memory() / 2)),
       memory_limit(environment_number("FERMATA_MEMORY_LIMIT", physical_memory())),
-      packed_limit(environment_number("FERMATA_PACKED_LIMIT", physical_memory() / 16)) {}
+      packed_limit(environment_number("FERMATA_PACKED_LIMIT", physical_memory() / 16)),
+      retained_limit(environment_number("FERMATA_RETAINED_LIMIT", memory_limit.load() / 4)) {}
 
 MemoryAccounts& memory_accounts() {
   static MemoryAccounts* const accounts = new MemoryAccounts;  // never destroyed: static tensors outlive it otherwise

@@ -1,8 +1,8 @@
 // What the allocator has taken from the system, what of it lies idle, what copies of operands take; the limits on
 // these.
 //
-// Private to the allocator (runtime/allocator.cpp, runtime/large_buffers.cpp), runtime/prepacked_weights.cpp and
-// runtime/events.cpp.
+// Private to the allocator (runtime/allocator.cpp, runtime/large_buffers.cpp), runtime/prepacked_weights.cpp,
+// runtime/retained_leaves.cpp and runtime/events.cpp.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@ struct MemoryAccounts {
   std::atomic<std::size_t> memory_limit;
   std::atomic<std::size_t> packed{0};  // bytes of copies
   std::atomic<std::size_t> packed_limit;
+  std::atomic<std::size_t> retained_limit;  // of what pending calls keep
 
   MemoryAccounts();
   /// Before memory is taken from the system. At the limit everything idle is given back first; OutOfMemoryError if that

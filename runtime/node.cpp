@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/allocator.h"
+#include "runtime/retained_leaves.h"
 
 namespace fermata {
 
@@ -46,7 +47,11 @@ void destroy_node(Node* dead) {
       for (Node* in : n->extra->more_inputs) drop(in);
       destroy_extra(n->extra);
     }
-    if (Storage* s = n->storage.load(memory_order_relaxed)) s->release();
+    if (Storage* s = n->storage.load(memory_order_relaxed)) {
+      if ((n->depth.load(memory_order_relaxed) & kListedLeaf) != 0) [[unlikely]]
+        unlist_leaf(n);
+      s->release();
+    }
     n->~Node();
     BlockPool::release(n, BlockPool::class_of(sizeof(Node)));
   }

@@ -27,6 +27,7 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_PLAN_LIMIT", "N", "4096", "compiled plans that are kept"},
     {"FERMATA_KERNEL_LIMIT", "N", "8192", "compiled kernels that are kept beside those of plans"},
     {"FERMATA_PACKED_LIMIT", "BYTES", "a sixteenth of the memory", "weights kept a second time, as products read them"},
+    {"FERMATA_RETAINED_LIMIT", "BYTES", "a quarter of the memory", "buffers that only pending calls keep"},
     {"FERMATA_MEMORY_LIMIT", "BYTES", "the memory", "memory taken from the system in all"},
     {"FERMATA_CUDA_MEMORY_LIMIT", "BYTES", "the device's memory", "memory taken from a CUDA device"},
     {"FERMATA_CUDA_SYNC", "0|1", "0", "every CUDA launch is waited for, so that errors name their op"},

@@ -21,6 +21,7 @@
 #include "ir/op_traits.h"
 #include "ir/scope.h"
 #include "runtime/effects.h"
+#include "runtime/retained_leaves.h"
 #include "runtime/uniquely_owned.h"
 
 namespace fermata {
@@ -37,12 +38,13 @@ struct Below {
   std::uint32_t hash = 1, depth = 0;
 };
 /// What a consumer needs to know of an operand, to which it now has an edge.
-Below below(Node* n) {
+[[gnu::always_inline]] inline Below below(Node* n) {
   // A computed operand counts as a leaf whatever made it; else a loop would never record the same hash twice.
-  if (n->storage.load(memory_order_acquire) != nullptr) return {2u + static_cast<std::uint32_t>(n->dtype), 0};
+  if (const Storage* const storage = n->storage.load(memory_order_acquire); storage != nullptr)
+    return {2u + static_cast<std::uint32_t>(n->dtype), storage->bytes < kLeastListed ? 0 : kReadsLargeLeaf};
   return {n->hash, n->depth.load(memory_order_relaxed)};
 }
-Below take_edge(Node* n) {
+[[gnu::always_inline]] inline Below take_edge(Node* n) {
   n->refs.fetch_add(Node::kEdge, memory_order_relaxed);
   return below(n);
 }
@@ -64,7 +66,7 @@ Tensor finish(Node* node, DispatchKeySet keys, const Call& call) {
   if (!in_capture_scope()) [[likely]]
     cut_long_chain(node, call.where);
   else
-    capture_scope->mark(node);
+    settle_depth(node), capture_scope->mark(node);
   return result;
 }
 

@@ -6,9 +6,14 @@
 #include <bit>
 #include <limits>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "fermata/inspect.h"
+#include "fermata/retained.h"
+#include "frontend/engine/sync.h"
 #include "runtime/environment.h"
+#include "runtime/retained_leaves.h"
 #include "runtime/tensor.h"
 #include "runtime/walk.h"
 
@@ -27,6 +32,12 @@ std::uint32_t limit_from_environment() {
       std::clamp<std::uint64_t>(environment_number("FERMATA_PENDING_LIMIT", kDefault), 2, kMost));
 }
 std::atomic<std::uint32_t> pending_limit{limit_from_environment()};
+
+/// The depth from which chains may be cut, as far as depths matter.
+std::atomic<std::uint32_t> shallowest_cut{pending_limit.load()};
+/// Whether pending calls keep so many bytes that calls are computed where that frees some.
+std::atomic<bool> keeps_too_much{false};
+void set_cut_from() { cut_from.store(keeps_too_much.load() ? 0 : shallowest_cut.load()); }
 
 std::uint64_t site_of(const Node& n) { return call_site(n.op, n.where); }
 
@@ -75,21 +86,33 @@ void keep_cut_site(const Node& at, std::uint32_t turn) {
   CutSite* known = find_cut_site(site);
   if (known == nullptr) known = &*std::ranges::min_element(sites_beside(site), {}, &CutSite::last);
   const CutSite kept = *known = {site, std::min(turns * turn, limit), recorded_nodes};
-  for (std::uint32_t from = cut_from.load(memory_order_relaxed); from > kept.depth;)
-    if (cut_from.compare_exchange_weak(from, kept.depth, memory_order_relaxed)) return;
+  for (std::uint32_t from = shallowest_cut.load(memory_order_relaxed); from > kept.depth;)
+    if (shallowest_cut.compare_exchange_weak(from, kept.depth, memory_order_relaxed)) break;
+  set_cut_from();
+}
+
+Walk& walk_under(Node* n, bool roots_only) {
+  static thread_local const auto mine = std::make_unique<Walk>();
+  Node* const roots[] = {n};
+  mine->run(roots, roots_only);
+  return *mine;
+}
+
+/// Of a node that may be a leaf by now.
+void set_depth(Node* n, std::uint32_t depth) {
+  std::uint32_t before = n->depth.load(memory_order_relaxed);
+  while (!n->depth.compare_exchange_weak(before, (before & kListedLeaf) | depth, memory_order_relaxed)) {}
 }
 
 /// Depths are taken from the operands anew: what was computed since does not count any more.
 void measure_depths(Node* n) {
-  static thread_local const auto mine = std::make_unique<Walk>();
-  Walk& walk = *mine;
-  Node* const roots[] = {n};
-  walk.run(roots, true);
-  for (const Walk::Entry& e : walk.order)
-    if (e.storage == nullptr) {
-      const Node* const deepest = deepest_operand(*e.node);
-      e.node->depth.store(deepest == nullptr ? 1 : deepest->depth.load(memory_order_relaxed) + 1, memory_order_relaxed);
-    }
+  look_at_nodes([&] {
+    for (const Walk::Entry& e : walk_under(n, true).order)
+      if (e.storage == nullptr) {
+        const Node* const deepest = deepest_operand(*e.node);
+        set_depth(e.node, deepest == nullptr ? 1 : deepest->depth.load(memory_order_relaxed) + 1);
+      }
+  });
 }
 
 /// How many operands a node is, without those that only the tape holds.
@@ -121,9 +144,151 @@ void cut_at_bound(Node* n, std::source_location where) {
   measure_depths(n);
 }
 
+// Bytes that pending calls keep. They are counted whenever calls have taken on leaves of a sixteenth of the limit; from
+// three quarters of the limit until less than half of it is kept, each call is computed that frees more than it takes.
+
+/// Bytes of the leaves that this thread's calls have taken on since it counted last.
+constinit thread_local std::size_t taken_on = 0;
+/// Calls that this thread records before it looks for one to compute.
+constinit thread_local std::uint64_t looks_again_at = 0;
+
+struct DropEdge {
+  void operator()(Node* n) const { drop_edge(n); }
+};
+using HeldNode = std::unique_ptr<Node, DropEdge>;
+/// The last calls that would free something if their operands lost their names, as those of an iteration do at its end.
+std::vector<HeldNode>& watched_calls() {
+  static thread_local std::vector<HeldNode> calls;
+  return calls;
+}
+void count_retained() {
+  taken_on = 0;
+  const std::size_t limit = retained_limit().load(memory_order_relaxed), bytes = bytes_of_unnamed_leaves();
+  const bool before = keeps_too_much.load(memory_order_relaxed);
+  const bool now = limit != 0 && bytes >= (before ? limit / 2 : limit / 4 * 3);
+  if (now != before) keeps_too_much.store(now), set_cut_from();
+  if (!now) watched_calls().clear();
+}
+
+std::size_t bytes_of(const Node& n) { return static_cast<std::size_t>(element_count(n.sizes())) * byte_size(n.dtype); }
+
+/// Whether a call reads more than it makes: else computing it frees nothing.
+bool makes_less_than_it_reads(const Node& n) {
+  std::size_t read = 0;
+  for (std::size_t i = 0; i < n.operand_count(); ++i)
+    if (const Node* const in = n.operand(i)) read += bytes_of(*in);
+  return read > bytes_of(n);
+}
+
+/// Bytes of the leaves that go when a call is computed, less those of the results that come. `possible`: if nothing but
+/// the call itself had a name.
+struct Freed {
+  std::int64_t now = 0, possible = 0;
+};
+Freed freed_by(Node* n) {
+  struct Leaf {
+    const Storage* storage;
+    bool is_named;
+  };
+  Freed freed;
+  look_at_nodes([&] {
+    const Walk& walk = walk_under(n, false);
+    looks_again_at = recorded_nodes + walk.order.size() / 16;
+    std::vector<Leaf> leaves;
+    for (const Walk::Entry& e : walk.order)
+      if (e.storage != nullptr && !e.storage->has_no_buffer() && e.node->tape.load(memory_order_relaxed) == 0 &&
+          static_cast<std::uint32_t>(e.node->refs.load(memory_order_relaxed)) == e.uses * Node::kEdge)
+        leaves.push_back({e.storage, !is_unnamed(*e.node)});
+    std::ranges::sort(leaves, {}, &Leaf::storage);
+    for (auto first = leaves.begin(); first != leaves.end();) {
+      const Storage& storage = *first->storage;
+      const auto last = std::ranges::upper_bound(first, leaves.end(), &storage, {}, &Leaf::storage);
+      if (storage.refs.load(memory_order_relaxed) == static_cast<std::size_t>(last - first)) {
+        freed.possible += static_cast<std::int64_t>(storage.bytes);
+        if (std::none_of(first, last, [](const Leaf& leaf) { return leaf.is_named; }))
+          freed.now += static_cast<std::int64_t>(storage.bytes);
+      }
+      first = last;
+    }
+    for (const std::uint32_t output : walk.outputs)
+      freed.now -= static_cast<std::int64_t>(bytes_of(*walk.order[output].node));
+    freed.possible -= static_cast<std::int64_t>(bytes_of(*n));
+  });
+  return freed;
+}
+
+void compute_to_free(Node* n, std::source_location where) {
+  tensor_hooks.materialize(n, "the bound on bytes that pending calls keep", where);
+  count_retained();
+}
+
+constexpr std::size_t kMostWatched = 8;
+
+void watch(Node* n) {
+  std::vector<HeldNode>& calls = watched_calls();
+  if (calls.size() == kMostWatched) calls.erase(calls.begin());
+  calls.reserve(kMostWatched);
+  n->refs.fetch_add(Node::kEdge, memory_order_relaxed);
+  calls.emplace_back(n);
+}
+
+/// The last one first: it may be what the others are operands of.
+void compute_watched(std::source_location where) {
+  std::vector<HeldNode> calls = std::exchange(watched_calls(), {}), left;
+  for (; !calls.empty(); calls.pop_back()) {
+    Node* const n = calls.back().get();
+    const bool is_wanted = n->pending() && n->refs.load(memory_order_relaxed) != Node::kEdge;
+    if (is_wanted && freed_by(n).now >= static_cast<std::int64_t>(kLeastListed))
+      compute_to_free(n, where);
+    else if (is_wanted)
+      left.push_back(std::move(calls.back()));
+  }
+  if (!keeps_too_much.load(memory_order_relaxed)) return;
+  std::ranges::reverse(left);
+  watched_calls() = std::move(left);
+}
+
+/// Whether the call was computed to free what it keeps.
+bool free_retained(Node* n, std::source_location where) {
+  if (recorded_nodes < looks_again_at || !makes_less_than_it_reads(*n)) return false;
+  constexpr auto kLeast = static_cast<std::int64_t>(kLeastListed);
+  const Freed freed = freed_by(n);
+  if (freed.now >= kLeast) return compute_to_free(n, where), true;
+  if (freed.possible >= kLeast) compute_watched(where), watch(n);
+  return false;
+}
+
 }  // namespace
 
 std::atomic<std::uint32_t> cut_from{pending_limit.load()};
+
+void note_leaf(Node* leaf, std::size_t bytes) {
+  list_leaf(leaf);
+  taken_on += bytes;
+}
+
+void settle_depth(Node* n) {
+  if ((n->depth.load(memory_order_relaxed) & kReadsLargeLeaf) == 0) return;
+  std::uint32_t below = 0;
+  for (std::size_t i = 0; i < n->operand_count(); ++i) {
+    Node* const in = n->operand(i);
+    if (in == nullptr) continue;
+    if (const Storage* const storage = in->storage.load(std::memory_order_acquire); storage == nullptr)
+      below = std::max(below, in->depth.load(memory_order_relaxed));
+    else if (storage->bytes >= kLeastListed)
+      note_leaf(in, storage->bytes);
+  }
+  n->depth.store(below + 1, memory_order_relaxed);
+  const std::size_t limit = retained_limit().load(memory_order_relaxed);
+  if (limit != 0 && taken_on >= limit / 16) count_retained();
+}
+
+std::size_t retained_bytes() { return bytes_of_unnamed_leaves(); }
+std::size_t set_retained_limit(std::size_t bytes) {
+  const std::size_t before = retained_limit().exchange(bytes);
+  count_retained();
+  return before;
+}
 
 std::uint64_t call_site(Op op, std::source_location where) {
   const auto file = reinterpret_cast<std::uintptr_t>(where.file_name());
@@ -134,6 +299,9 @@ std::uint64_t call_site(Op op, std::source_location where) {
 }
 
 void cut_chain(Node* n, std::source_location where) {
+  settle_depth(n);
+  if (n->depth.load(memory_order_relaxed) < cut_from.load(memory_order_relaxed)) return;
+  if (keeps_too_much.load(memory_order_relaxed) && free_retained(n, where)) return;
   const std::uint32_t depth = n->depth.load(memory_order_relaxed);
   CutSite* const kept = backward_pass_cuts ? nullptr : find_cut_site(site_of(*n));
   if (kept != nullptr && depth >= kept->depth) {
@@ -149,7 +317,8 @@ void cut_chain(Node* n, std::source_location where) {
 }
 
 std::uint32_t set_pending_limit(std::uint32_t depth) {
-  cut_from = std::max(depth, 2u);
+  shallowest_cut = std::max(depth, 2u);
+  set_cut_from();
   return pending_limit.exchange(std::max(depth, 2u));
 }
 std::uint32_t bound_on_pending() { return pending_limit.load(memory_order_relaxed); }

@@ -29,7 +29,9 @@
 #include "runtime/cancellation.h"
 #include "runtime/effects.h"
 #include "runtime/events.h"
+#include "runtime/function_ref.h"
 #include "runtime/plan_cache.h"
+#include "runtime/retained_leaves.h"
 #include "runtime/stats.h"
 #include "runtime/tensor.h"
 #include "runtime/walk.h"
@@ -61,6 +63,10 @@ class Player {
     Player *player_, *outer_ = nullptr;
   };
   void play(std::span<Node* const> roots, const char* reason);
+  void look(FunctionRef<void()> read) {
+    const Inside inside(*this);
+    read();
+  }
   static void prepare_thread();
   static void stop_for_fork();
   static void go_on_after_fork();
@@ -435,7 +441,9 @@ void Player::publish() {
 void Player::publish(Node* node, StoragePtr& result) {
   Storage* pending = nullptr;
   if (!node->storage.compare_exchange_strong(pending, result.get())) return;
-  static_cast<void>(result.release());
+  const std::size_t bytes = result.release()->bytes;
+  if (bytes >= kLeastListed && static_cast<std::uint32_t>(node->refs.load(std::memory_order_relaxed)) != 0)
+    note_leaf(node, bytes);
   published_.push_back(node);
 }
 
@@ -564,6 +572,8 @@ void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_lo
     return play_noting_habits(roots, reason, where, recorded);
   play_now(roots, reason, where);
 }
+
+void look_at_nodes(FunctionRef<void()> read) { Player::Use()->look(read); }
 
 void install_sync() {
   tensor_hooks.materialize = &materialize;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/function_ref.h"
 #include "runtime/node.h"
 
 namespace fermata {
@@ -16,5 +17,8 @@ void install_sync();
 
 /// Computes what is pending under the roots, with everything under them that a handle still names.
 void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_location where);
+
+/// Calls a function that follows pending nodes down, which other threads may be computing: none goes meanwhile.
+void look_at_nodes(FunctionRef<void()> read);
 
 }  // namespace fermata
