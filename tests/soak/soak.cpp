@@ -3,8 +3,9 @@
 //
 // Every round runs the programs of tests/programs in both modes and in changing order, and compares their numbers with
 // those of the first round; then new structures, new sizes, a failing allocation and a run that is cancelled. It prints
-// a line of figures a minute. It fails if a number changes, or if the last third of the time needs more memory, file
-// descriptors, threads, mappings, plans or kernels than the second third.
+// a line of figures a minute. It fails if a number changes, or if what it needs of memory, file descriptors, threads,
+// mappings, plans or kernels rises over the second half of the rounds. Rounds and not minutes: on a machine that others
+// use too, an hour may hold ten rounds or a thousand.
 #include <fermata/cancel.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -115,12 +116,12 @@ class Soak {
     Figures most;
     for (double printed = 0; seconds() < options_.seconds;) {
       round();
-      most.raise_to(Figures::now());
+      rounds_figures_.push_back(Figures::now());
+      most.raise_to(rounds_figures_.back());
       if (seconds() - printed < line) continue;
       printed = seconds();
-      lines_.push_back(std::exchange(most, {}));
       std::printf("%9.2f %8llu %9llu", printed / 60, rounds_, programs_);
-      for (const double value : lines_.back().values) std::printf(" %9.1f", value);
+      for (const double value : std::exchange(most, {}).values) std::printf(" %9.1f", value);
       std::printf("\n");
       std::fflush(stdout);
     }
@@ -227,27 +228,48 @@ class Soak {
     if (y.to_vector<double>()[0] != expected) fail("values after a run that was cancelled");
   }
 
+  /// The line through the largest values of equal parts of the second half of the rounds, by the median of the slopes
+  /// between all pairs (Theil, 1950; Sen, 1968): neither one peak nor one quiet spell moves it.
+  struct Trend {
+    double level = 0, rise = 0;  // the median, and how much higher the line ends than it begins
+  };
+  Trend trend_of(std::size_t figure) const {
+    constexpr std::size_t kParts = 16;
+    const std::size_t first = rounds_figures_.size() / 2, count = rounds_figures_.size() - first;
+    std::array<double, kParts> most{};
+    for (std::size_t i = 0; i < count; ++i) {
+      double& part = most[i * kParts / count];
+      part = std::max(part, rounds_figures_[first + i].values[figure]);
+    }
+    std::vector<double> slopes;
+    for (std::size_t i = 0; i < kParts; ++i)
+      for (std::size_t k = i + 1; k < kParts; ++k) slopes.push_back((most[k] - most[i]) / static_cast<double>(k - i));
+    const auto median = [](auto& values) {
+      std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
+      return *(values.begin() + std::ssize(values) / 2);
+    };
+    return {median(most), median(slopes) * (kParts - 1)};
+  }
+
   void judge() {
-    if (lines_.size() < 3) return;
-    Figures middle, last;
-    for (std::size_t i = lines_.size() / 3; i < lines_.size(); ++i)
-      (i < lines_.size() * 2 / 3 ? middle : last).raise_to(lines_[i]);
+    std::printf("%llu rounds, %llu programs\n", rounds_, programs_);
+    if (rounds_figures_.size() < 32) return;        // too few for a trend
     const bool is_sample = options_.seconds < 600;  // too short for caches to be full
     bool grows = false;
     for (std::size_t i = 0; i < Figures::kNames.size(); ++i) {
       const std::string_view name = Figures::kNames[i];
-      double most = middle.values[i] * 1.05 + 4;
-      if (name == "fds" || name == "threads") most = middle.values[i] + 1;
-      if (name == "plans") most = static_cast<double>(options_.plans);
-      if (name == "kernels") most = static_cast<double>(options_.kernels);
-      if (is_sample && (name == "RSS MiB" || name == "live MiB")) most = middle.values[i] + 256;
+      const Trend trend = trend_of(i);
+      double most = trend.level * 0.05 + 4;
+      if (name == "fds" || name == "threads") most = 1;
+      if (name == "plans") most = static_cast<double>(options_.plans) - trend.level;
+      if (name == "kernels") most = static_cast<double>(options_.kernels) - trend.level;
+      if (is_sample && (name == "RSS MiB" || name == "live MiB")) most = 256;
       if (is_sample && (name == "maps" || name == "code KiB")) continue;
-      const bool is_more = last.values[i] > most;
-      std::printf("%-9s at most %.1f in the second third, %.1f in the last%s\n", Figures::kNames[i], middle.values[i],
-                  last.values[i], is_more ? ": GROWS" : "");
+      const bool is_more = trend.rise > most;
+      std::printf("%-9s %.1f over the second half of the rounds, %+.1f from its begin to its end%s\n",
+                  Figures::kNames[i], trend.level, trend.rise, is_more ? ": GROWS" : "");
       grows = grows || is_more;
     }
-    std::printf("%llu rounds, %llu programs\n", rounds_, programs_);
     if (grows) fail("something grows");
   }
 
@@ -257,7 +279,7 @@ class Soak {
   const Clock::time_point start_;
   unsigned long long rounds_ = 0, programs_ = 0;
   std::map<std::pair<std::string_view, fm::Mode>, fm::programs::Results> known_;
-  std::vector<Figures> lines_;
+  std::vector<Figures> rounds_figures_;
 };
 
 }  // namespace
