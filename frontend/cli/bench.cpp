@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "fermata/inspect.h"
+#include "fermata/modes.h"
 #include "frontend/cli/commands.h"
 #include "frontend/cli/model_file.h"
 #include "frontend/cli/program_file.h"
+#include "frontend/cli/progress.h"
 #include "frontend/engine/graph_runner.h"
 #include "runtime/thread_pool.h"
 
@@ -22,10 +24,15 @@ struct Options {
   int threads = 0;
 };
 
+std::string_view mode_name() { return mode() == Mode::eager ? "runs op by op" : "runs as one plan"; }
+
 void bench_model(const Options& options) {
   const onnx::Model model = onnx::load(options.file, {});
   const NamedTensors inputs = make_inputs(model, options.inputs, options.sizes, options.seed);
+  Progress progress("timing the model");
+  std::size_t runs = 0;
   const ModeComparison comparison = compare_modes([&] {
+    progress.step(runs++, mode_name());
     std::vector<Tensor> outputs;
     for (auto& [name, y] : model(inputs)) outputs.push_back(y);
     return outputs;
@@ -41,7 +48,12 @@ void bench(const Options& options) {
   const Graph graph = read_program(options.file);
   if (options.threads > 0) set_thread_count(options.threads);
   const std::vector<Tensor> inputs = make_inputs(graph, input_files(options.file, options.inputs), options.seed);
-  const ModeComparison comparison = compare_modes([&] { return run_graph(graph, inputs); });
+  Progress progress("timing the program");
+  std::size_t runs = 0;
+  const ModeComparison comparison = compare_modes([&] {
+    progress.step(runs++, mode_name());
+    return run_graph(graph, inputs);
+  });
   fmt::print("{} ops, {} thread{}\n\n{}", graph.nodes.size() - inputs.size(), thread_count(),
              thread_count() == 1 ? "" : "s", to_string(comparison));
 }

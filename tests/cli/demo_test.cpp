@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <regex>
@@ -39,8 +40,17 @@ TEST(Demo, TrainsInBothModesToTheSameLosses) {
   for (const char* key : {"eager_us_per_step", "compiled_us_per_step", "kernels_compiled", "compile_ms"})
     EXPECT_GT(figure(json, key), 0) << key;
   EXPECT_THAT(demo.out, HasSubstr("Training eager, op by op:"));
+  EXPECT_THAT(demo.out, HasSubstr("fermata demo --report demo.html"));
+  EXPECT_THAT(demo.out, HasSubstr("times as fast"));
+  const std::string last = demo.out.substr(demo.out.find("                          eager    compiled"));
+  EXPECT_LE(std::ranges::count(last, '\n'), 24) << "more than a screen";
+}
+
+TEST(Demo, ShowsDetailsOnRequest) {
+  const Scratch scratch;
+  const Outcome demo = run_program("fermata demo --epochs 2 --details");
+  ASSERT_EQ(demo.status, 0) << demo.err;
   EXPECT_THAT(demo.out, HasSubstr("step 0: "));
-  EXPECT_THAT(demo.out, HasSubstr("fermata demo --report demo.html writes a page"));
   EXPECT_THAT(demo.out, HasSubstr("us per call"));
 }
 
