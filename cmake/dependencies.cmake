@@ -1,5 +1,5 @@
 # Dependencies of the build. fmt and xxHash (headers only) are required; LLVM, oneDNN, libxsmm and LAPACKE are optional.
-# Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _ZIP and _ONNX, and defines the imported targets DNNL::dnnl,
+# Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _ZIP, _ONNX and _BACKTRACE, and defines the imported targets DNNL::dnnl,
 # libxsmm::libxsmm, LAPACKE::lapacke, libzip::libzip and ONNX::proto.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
@@ -60,6 +60,18 @@ if(FERMATA_WITH_ONNX AND NOT TARGET protobuf::libprotobuf)
 endif()
 if(FERMATA_WITH_ONNX)
   target_compile_definitions(ONNX::proto INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx)  # as the package was built
+endif()
+
+# Finds the callers of a call and their lines; part of GCC, embedded (NOTICE).
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libbacktrace.a OUTPUT_VARIABLE file
+  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+set(FERMATA_WITH_BACKTRACE OFF)
+cmake_path(GET file PARENT_PATH folder)
+if(IS_ABSOLUTE "${file}" AND EXISTS ${file} AND EXISTS ${folder}/include/backtrace.h)
+  set(FERMATA_WITH_BACKTRACE ON)
+  set(FERMATA_BACKTRACE_LIBRARY ${file})
+  # Only this header is wanted of the compiler's folder: another compiler has its own.
+  configure_file(${folder}/include/backtrace.h ${PROJECT_BINARY_DIR}/backtrace/backtrace.h COPYONLY)
 endif()
 
 # Lays out the graphs of reports; embedded (NOTICE). Without it a simpler layout is used.

@@ -32,6 +32,13 @@ std::string format_error(int code, std::string_view kind, std::string_view what,
   if (where.line() != 0) text += fmt::format("\n  {:<{}} {}", "at", label_width, short_location(where));
   if (const std::string_view scope = scope_of(where).empty() ? current_scope() : scope_of(where); !scope.empty())
     text += fmt::format("\n  {:<{}} {}", "in", label_width, scope);
+  std::string callers(callers_of(where));
+  const auto describe = detail::describe_callers.load(std::memory_order_relaxed);
+  if (callers.empty() && describe != nullptr && where.line() != 0) callers = describe(where);
+  if (!callers.empty()) {
+    text += '\n' + each_caller(callers, fmt::format("  {:<{}} ", "from", label_width));
+    text.pop_back();
+  }
   if (!hint.empty()) text += fmt::format("\n  {:<{}} {}", "hint", label_width, hint);
   return text;
 }

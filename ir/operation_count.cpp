@@ -17,10 +17,9 @@ double per_channel(std::span<const std::int64_t> weight) {
   return weight.empty() || weight[0] == 0 ? 0 : elements(weight) / static_cast<double>(weight[0]);
 }
 
-}  // namespace
-
-double operation_count(Op op, std::span<const std::span<const std::int64_t>> operands,
-                       std::span<const std::int64_t> result) {
+/// Below zero if it is none.
+double operations_of_product(Op op, std::span<const std::span<const std::int64_t>> operands,
+                             std::span<const std::int64_t> result) {
   switch (op) {
     case Op::matmul:
     case Op::matmul_i32:
@@ -32,8 +31,17 @@ double operation_count(Op op, std::span<const std::span<const std::int64_t>> ope
       return operands.size() < 2 ? 0 : 2 * elements(operands[0]) * per_channel(operands[1]);
     case Op::convolution_weight_gradient:
       return operands.size() < 2 ? 0 : 2 * elements(operands[1]) * per_channel(result);
-    default: break;
+    default: return -1;
   }
+}
+
+}  // namespace
+
+bool is_product(Op op) { return operations_of_product(op, {}, {}) >= 0; }
+
+double operation_count(Op op, std::span<const std::span<const std::int64_t>> operands,
+                       std::span<const std::int64_t> result) {
+  if (const double operations = operations_of_product(op, operands, result); operations >= 0) return operations;
   double most = elements(result);
   for (const auto& sizes : operands) most = std::max(most, elements(sizes));
   return most;

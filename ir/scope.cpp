@@ -2,6 +2,7 @@
 // that has the layout of the compiler's. Records are few, one for each line and scope, and stay.
 #include "ir/scope.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <functional>
@@ -25,8 +26,12 @@ struct LocationRecord {
 };
 static_assert(sizeof(std::source_location) == sizeof(const LocationRecord*));
 
-/// What no function is called.
-constexpr char kMark = '\1';
+/// What no function is called: a mark, the scope, and where callers are wanted another mark and these.
+constexpr char kMark = '\1', kCallersMark = '\2';
+bool is_ours(std::source_location where) {
+  const char* const function = where.function_name();
+  return function != nullptr && *function == kMark;
+}
 
 struct Known {
   ForkSafeMutex mutex;
@@ -41,13 +46,18 @@ Known& known() {
 }  // namespace
 
 constinit thread_local const std::string* detail::scope = nullptr;
+constinit std::atomic<detail::DescribeCallers> detail::describe_callers{nullptr};
+
+const std::string* detail::keep_scope_name(std::string name) {
+  Known& all = known();
+  const std::lock_guard lock(all.mutex);
+  return &*all.names.insert(std::move(name)).first;
+}
 
 Scope::Scope(std::string_view name) : outer_(detail::scope) {
   std::string path(outer_ == nullptr ? "" : *outer_ + ".");
   path += name;
-  Known& all = known();
-  const std::lock_guard lock(all.mutex);
-  detail::scope = &*all.names.insert(std::move(path)).first;
+  detail::scope = detail::keep_scope_name(std::move(path));
 }
 Scope::~Scope() { detail::scope = outer_; }
 
@@ -57,25 +67,52 @@ std::source_location detail::add_scope(std::source_location where) {
     std::source_location plain{}, scoped{};
   };
   static thread_local const auto recent = std::make_unique<std::array<Recent, 64>>();
+  const DescribeCallers describe = describe_callers.load(std::memory_order_relaxed);
   const auto address = std::bit_cast<std::uintptr_t>(where);
   Recent& slot = (*recent)[(address >> 4) % recent->size()];
-  if (slot.scope == scope && std::bit_cast<std::uintptr_t>(slot.plain) == address) return slot.scoped;
-  if (!scope_of(where).empty()) return where;
+  if (describe == nullptr && slot.scope == scope && std::bit_cast<std::uintptr_t>(slot.plain) == address)
+    return slot.scoped;
+  if (is_ours(where)) return where;
+  std::string name = kMark + (scope == nullptr ? std::string() : *scope);
+  if (describe != nullptr) {
+    const std::string callers = describe(where);
+    if (callers.empty() && scope == nullptr) return where;
+    if (!callers.empty()) name += kCallersMark + callers;
+  }
   Known& all = known();
   const std::lock_guard lock(all.mutex);
-  const std::string& marked = *all.names.insert(kMark + *scope).first;
+  const std::string& marked = *all.names.insert(std::move(name)).first;
   const LocationRecord& record =
       all.lines
-          .try_emplace({where.file_name(), where.line(), where.column(), scope},
+          .try_emplace({where.file_name(), where.line(), where.column(), &marked},
                        LocationRecord{where.file_name(), marked.c_str(), where.line(), where.column()})
           .first->second;
-  slot = {scope, where, std::bit_cast<std::source_location>(&record)};
-  return slot.scoped;
+  const auto scoped = std::bit_cast<std::source_location>(&record);
+  if (describe == nullptr) slot = {scope, where, scoped};
+  return scoped;
 }
 
 std::string_view scope_of(std::source_location where) {
-  const char* const function = where.function_name();
-  return function != nullptr && *function == kMark ? function + 1 : "";
+  if (!is_ours(where)) return {};
+  const std::string_view both = where.function_name() + 1;
+  return both.substr(0, both.find(kCallersMark));
+}
+
+std::string_view callers_of(std::source_location where) {
+  if (!is_ours(where)) return {};
+  const std::string_view both = where.function_name() + 1;
+  const std::size_t mark = both.find(kCallersMark);
+  return mark == both.npos ? std::string_view() : both.substr(mark + 1);
+}
+
+std::string each_caller(std::string_view callers, std::string_view before) {
+  std::string text;
+  while (!callers.empty()) {
+    const std::size_t end = std::min(callers.find('\n'), callers.size());
+    text.append(before).append(callers.substr(0, end)) += '\n';
+    callers.remove_prefix(std::min(end + 1, callers.size()));
+  }
+  return text;
 }
 
 std::source_location location_of(std::string_view file, unsigned line) {

@@ -116,9 +116,9 @@ Infos& infos() {
 }  // namespace
 
 const EventInfo* keep_event_info(EventInfo info) {
-  std::string text = fmt::format("{}\t{}\t{}\t{}:{}\t{}\t{}\t{}\t{}", static_cast<int>(info.kind), info.name,
+  std::string text = fmt::format("{}\t{}\t{}\t{}:{}\t{}\t{}\t{}\t{}\t{}", static_cast<int>(info.kind), info.name,
                                  info.detail, static_cast<const void*>(info.where.file_name()), info.where.line(),
-                                 scope_of(info.where), info.plan, info.bytes, info.operations);
+                                 scope_of(info.where), callers_of(info.where), info.plan, info.bytes, info.operations);
   Infos& all = infos();
   const std::lock_guard lock(all.mutex);
   if (const auto found = all.by_text.find(text); found != all.by_text.end()) return found->second;

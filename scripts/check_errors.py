@@ -17,6 +17,7 @@ CLASSES = {
     15: {"ParseError", "ValueError", "UnsupportedError"}, 16: {"FileError"}, 17: {"UserError", "GradientError", "ShapeError", "ValueError"},
     20: {"UnsupportedError"}, 21: {"UnsupportedError"}, 22: {"FileError", "ValueError", "UnsupportedError"},
     23: {"UnsupportedError", "FileError", "ValueError"}, 24: {"ValueError"}, 27: {"UnsupportedError"}, 30: {"OutOfMemoryError"},
+    57: {"UnsupportedError", "ValueError"},
     70: {"CollectiveError", "ValueError", "ShapeError", "UnsupportedError"},
     90: {"InternalError"}, 91: {"InternalError"},
 }

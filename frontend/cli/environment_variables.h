@@ -44,6 +44,7 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_CODE_SYMBOLS", "perf,jitdump", "none", "names of compiled kernels, in files that perf reads"},
     {"FERMATA_CHECK_NAN", "0|1", "0", "an error at the first call that makes a NaN or an infinity"},
     {"FERMATA_CHECK_MODES", "0|1", "0", "every sync is compared with eager mode"},
+    {"FERMATA_CALLERS", "0|1", "0", "errors, profiles and reports show through which functions a call was reached"},
     {"FERMATA_WARN", "0|1", "0", "a warning, once a line, for syncs in loops and structures that never recur"},
     {"FERMATA_CHECK_REPLAY", "0|1", "0", "compiled functions are recorded at every call and compared"},
 });

@@ -12,7 +12,6 @@ void CapturedProgram::compile(const Walk& walk) {
   if (program_.nodes.empty()) return;
   entry_ = PlanCache::instance().find(walk.order[walk.outputs.back()].node->hash, walk.key);
   plan_ = compile_entry(*entry_, walk);
-  if (wants_events()) note_profiled_plan(plan_->number, walk);
   has_boxed_calls_ = plan_->has_boxed_calls(), has_effects_ = walk.has_effects;
   std::vector<const Node*> records;
   records.reserve(walk.order.size());
@@ -31,6 +30,8 @@ void CapturedProgram::compile(const Walk& walk) {
 }
 
 void CapturedProgram::run(Runner& r) const {
+  if (wants_events()) [[unlikely]]
+    note_profiled_plan(plan_->number, [&] { return ProfiledPlan{graph_of(program_, output_nodes_), plan_->backend}; });
   for (std::size_t i = 0; i < r.buffers.size(); ++i) {
     StoragePtr& made = r.storage.emplace_back();
     if (r.buffers[i] != nullptr || plan_->slots[plan_->output_slots[i]].is_given) continue;

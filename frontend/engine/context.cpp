@@ -59,6 +59,7 @@ struct Startup {
     select_call_step = &select_step;
     check_values_from_environment();
     warn_from_environment();
+    show_callers_from_environment();
     profile_process();
   }
 } startup;

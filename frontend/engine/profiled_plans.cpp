@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include "ir/fork.h"
-#include "passes/pipeline.h"
 
 namespace fermata {
 namespace {
@@ -24,7 +23,7 @@ Known& known() {
 
 }  // namespace
 
-void note_profiled_plan(std::uint64_t number, const Walk& walk) {
+void note_profiled_plan(std::uint64_t number, FunctionRef<ProfiledPlan()> make) {
   static thread_local const auto seen = std::make_unique<std::array<std::uint64_t, 64>>();
   std::uint64_t& recent = (*seen)[number % seen->size()];
   if (recent == number) return;
@@ -32,7 +31,7 @@ void note_profiled_plan(std::uint64_t number, const Walk& walk) {
   Known& all = known();
   const std::lock_guard lock(all.mutex);
   if (all.plans.size() >= kMostPlans || all.plans.contains(number)) return;
-  all.plans.emplace(number, ProfiledPlan{import_graph(walk), walk.backend});
+  all.plans.emplace(number, make());
 }
 
 std::map<std::uint64_t, ProfiledPlan> profiled_plans() {

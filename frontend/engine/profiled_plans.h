@@ -5,7 +5,8 @@
 #include <map>
 
 #include "ir/graph.h"
-#include "runtime/walk.h"
+#include "ir/key_set.h"
+#include "runtime/function_ref.h"
 
 namespace fermata {
 
@@ -14,8 +15,8 @@ struct ProfiledPlan {
   BackendKey backend{};
 };
 
-/// Remembers the graph of a plan when it first runs; the first hundreds of plans.
-void note_profiled_plan(std::uint64_t number, const Walk& walk);
+/// Remembers the program of a plan, which `make` gives, when it first runs; the first hundreds of plans.
+void note_profiled_plan(std::uint64_t number, FunctionRef<ProfiledPlan()> make);
 std::map<std::uint64_t, ProfiledPlan> profiled_plans();
 
 }  // namespace fermata

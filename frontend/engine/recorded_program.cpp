@@ -94,4 +94,22 @@ Graph graph_of(const Program& program, std::span<const TensorType> arguments, st
   return graph;
 }
 
+Graph graph_of(const Program& program, std::span<const std::uint32_t> results) {
+  Graph graph;
+  std::vector<ValueId> values;
+  for (const ProgramNode& n : program.nodes) {
+    GraphNode node = graph_node(n, values, 0);
+    node.record = static_cast<std::uint32_t>(values.size());
+    if (n.leaf >= 0) {
+      const Shape& strides = n.type.strides;
+      node.dense = strides.rank() == 0 && n.type.offset == 0;
+      node.unit_inner = strides.rank() == 0 || strides[strides.rank() - 1] == 1;
+    }
+    values.push_back(static_cast<ValueId>(graph.nodes.size()));
+    graph.nodes.push_back(std::move(node));
+  }
+  graph.outputs.assign(results.begin(), results.end());
+  return graph;
+}
+
 }  // namespace fermata

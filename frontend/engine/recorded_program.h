@@ -93,6 +93,9 @@ ProgramNode program_node(const Walk& walk, std::uint32_t number, const DrawnRang
 Graph graph_of(const Program& program, std::span<const TensorType> arguments, std::span<const std::uint32_t> results,
                std::uint64_t key);
 
+/// The program as it was recorded: all leaves are inputs.
+Graph graph_of(const Program& program, std::span<const std::uint32_t> results);
+
 /// What is different, as the rest of a sentence, and where.
 struct Difference {
   std::string what;

@@ -23,6 +23,8 @@ void register_banded();
 void warn_from_environment();
 /// FERMATA_CHECK_NAN, FERMATA_CHECK_MODES.
 void check_values_from_environment();
+/// FERMATA_CALLERS.
+void show_callers_from_environment();
 /// FERMATA_PROFILE: collects events until the process ends.
 void profile_process();
 /// The kernels of the composite ops, for every backend.

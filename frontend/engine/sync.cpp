@@ -326,7 +326,9 @@ void Player::run_plan(const Plan& plan) {
   records_.clear(), leaves_.clear(), buffers_.clear(), staged_.clear();
   for (const Walk::Entry& e : walk_.order) records_.push_back(e.node);
   if (wants_events()) [[unlikely]]
-    plan_of_sync = plan.number, note_profiled_plan(plan.number, walk_);
+    plan_of_sync = plan.number, note_profiled_plan(plan.number, [&] {
+      return ProfiledPlan{import_graph(walk_), walk_.backend};
+    });
   BoundPlan& bound = bound_for(plan);
   bound.bind(plan, records_);
   for (const std::uint32_t record : plan.leaf_records)

@@ -63,6 +63,7 @@ Tensor MultiheadAttention::joined(const Tensor& heads_apart, Location where) con
 
 Tensor MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                    const MultiheadMask& options, Location where) const {
+  const ModuleScope scope(*this);
   for (const Tensor* x : {&query, &key, &value}) {
     require_defined("MultiheadAttention", *x, where);
     if (x->rank() < 2)
@@ -86,6 +87,7 @@ KeyValueCache MultiheadAttention::make_cache(std::int64_t batch, std::int64_t ca
 }
 
 Tensor MultiheadAttention::forward(const Tensor& x, KeyValueCache& cache, Location where) const {
+  const ModuleScope scope(*this);
   require_defined("MultiheadAttention", x, where);
   if (x.rank() != 3)
     throw ShapeError(1083,

@@ -72,6 +72,7 @@ Conv<D>::Conv(std::int64_t in, std::int64_t out, const PerAxis& kernel, const Co
 }
 
 template <std::size_t D> Tensor Conv<D>::forward(const Tensor& x, Location where) const {
+  const ModuleScope scope(*this);
   const Padding around = same_size ? Padding("same") : Padding(Shape(list(padding)));
   constexpr auto run = D == 1 ? &conv1d : D == 2 ? &conv2d : &conv3d;
   return run(x, weight, bias, list(stride), around, list(dilation), groups, where);
@@ -91,6 +92,7 @@ template <std::size_t D> ConvTranspose<D>::ConvTranspose(std::int64_t in, std::i
 }
 
 template <std::size_t D> Tensor ConvTranspose<D>::forward(const Tensor& x, Location where) const {
+  const ModuleScope scope(*this);
   constexpr auto run = D == 1 ? &conv_transpose1d : D == 2 ? &conv_transpose2d : &conv_transpose3d;
   return run(x, weight, bias, list(stride), list(padding), list(output_padding), groups, list(dilation), where);
 }

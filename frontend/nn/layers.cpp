@@ -25,7 +25,10 @@ Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options, 
   weight = uniform_parameter({out, in}, bound, options.dtype, where);
   if (options.bias) bias = uniform_parameter(out, bound, options.dtype, where);
 }
-Tensor Linear::forward(const Tensor& x, Location where) const { return linear(x, weight, bias, where); }
+Tensor Linear::forward(const Tensor& x, Location where) const {
+  const ModuleScope scope(*this);
+  return linear(x, weight, bias, where);
+}
 
 Embedding::Embedding(std::int64_t rows, std::int64_t width, const EmbeddingOptions& options, Location where)
     : padding_idx(options.padding_idx) {
@@ -42,13 +45,16 @@ Embedding::Embedding(std::int64_t rows, std::int64_t width, const EmbeddingOptio
   weight.requires_grad(true, where);
 }
 Tensor Embedding::forward(const Tensor& index, Location where) const {
+  const ModuleScope scope(*this);
   return embedding(index, weight, padding_idx, where);
 }
 
 Tensor Dropout::forward(const Tensor& x, Location where) const {
+  const ModuleScope scope(*this);
   return training ? dropout(x, p, true, default_generator(), where) : x;
 }
 Tensor FeatureDropout::forward(const Tensor& x, Location where) const {
+  const ModuleScope scope(*this);
   return training ? feature_dropout(x, p, true, default_generator(), where) : x;
 }
 

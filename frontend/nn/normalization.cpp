@@ -44,6 +44,7 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options, Loc
   make_channels(*this, "BatchNorm", channels, options, where);
 }
 Tensor BatchNorm::forward(const Tensor& x, Location where) const {
+  const ModuleScope scope(*this);
   count_batch(*this, where);
   const bool own = training || !running_mean.value.defined();
   return batch_norm(x, running_mean, running_var, weight, bias, own, momentum, eps, where);
@@ -54,6 +55,7 @@ InstanceNorm::InstanceNorm(std::int64_t channels, const InstanceNormOptions& opt
   make_channels(*this, "InstanceNorm", channels, options, where);
 }
 Tensor InstanceNorm::forward(const Tensor& x, Location where) const {
+  const ModuleScope scope(*this);
   const bool own = training || !running_mean.value.defined();
   return instance_norm(x, running_mean, running_var, weight, bias, own, momentum, eps, where);
 }
@@ -67,6 +69,7 @@ GroupNorm::GroupNorm(std::int64_t groups_, std::int64_t channels, const NormOpti
   bias = constant_parameter(channels, 0, options.dtype, where);
 }
 Tensor GroupNorm::forward(const Tensor& x, Location where) const {
+  const ModuleScope scope(*this);
   return group_norm(x, groups, weight, bias, eps, where);
 }
 
@@ -76,6 +79,7 @@ LayerNorm::LayerNorm(const IntegerList& sizes_, const NormOptions& options, Loca
   if (options.affine) bias = constant_parameter(sizes, 0, options.dtype, where);
 }
 Tensor LayerNorm::forward(const Tensor& x, Location where) const {
+  const ModuleScope scope(*this);
   return fermata::detail::layer_norm_over(x, Shape(sizes), weight, bias, eps, where);
 }
 
@@ -84,6 +88,7 @@ RMSNorm::RMSNorm(const IntegerList& sizes_, const NormOptions& options, Location
   make_last_axes(*this, "RMSNorm", options, where);
 }
 Tensor RMSNorm::forward(const Tensor& x, Location where) const {
+  const ModuleScope scope(*this);
   return fermata::detail::rms_norm_over(x, Shape(sizes), weight, eps, where);
 }
 

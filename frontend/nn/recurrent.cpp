@@ -162,6 +162,7 @@ std::vector<std::string> Recurrent::tensor_names() const {
 RNN::RNN(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Location where)
     : Recurrent("RNN", 1, in, hidden, options, where) {}
 RecurrentResult RNN::forward(const Tensor& x, const Tensor& hidden, Location where) const {
+  const ModuleScope scope(*this);
   const LSTMResult all = forward_all("RNN", *this, &rnn_cell, x, {hidden, Tensor()}, false, where);
   return {all.output, all.hidden};
 }
@@ -169,6 +170,7 @@ RecurrentResult RNN::forward(const Tensor& x, const Tensor& hidden, Location whe
 GRU::GRU(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Location where)
     : Recurrent("GRU", 3, in, hidden, options, where) {}
 RecurrentResult GRU::forward(const Tensor& x, const Tensor& hidden, Location where) const {
+  const ModuleScope scope(*this);
   const LSTMResult all = forward_all("GRU", *this, &gru_cell, x, {hidden, Tensor()}, false, where);
   return {all.output, all.hidden};
 }
@@ -176,6 +178,7 @@ RecurrentResult GRU::forward(const Tensor& x, const Tensor& hidden, Location whe
 LSTM::LSTM(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options, Location where)
     : Recurrent("LSTM", 4, in, hidden, options, where) {}
 LSTMResult LSTM::forward(const Tensor& x, const Tensor& hidden, const Tensor& cell, Location where) const {
+  const ModuleScope scope(*this);
   return forward_all("LSTM", *this, &lstm_cell, x, {hidden, cell}, true, where);
 }
 

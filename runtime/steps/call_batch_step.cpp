@@ -32,6 +32,7 @@ void BoundCallBatch::take(std::vector<BoundCall> calls) { calls_ = std::move(cal
 StepWork BoundCallBatch::work() const {
   StepWork all = calls_.front().work();
   all.bytes *= static_cast<double>(calls_.size()), all.operations *= static_cast<double>(calls_.size());
+  all.strided_bytes *= static_cast<double>(calls_.size());
   return all;
 }
 

@@ -81,6 +81,18 @@ bool BoundCall::has_sizes_of(const BoundCall& other) const {
   return std::ranges::equal(operands_, other.operands_, same) && attributes_ == other.attributes_;
 }
 
+namespace {
+
+/// Whether neighbors in memory are neighbors along another axis than the last one.
+bool lies_across(const BoundOperand& o) {
+  if (o.sizes.rank() < 2 || o.sizes.back() < 2 || o.strides.back() == 0 || o.strides.back() == 1) return false;
+  for (std::size_t d = 0; d + 1 < o.sizes.rank(); ++d)
+    if (o.strides[d] == 1 && o.sizes[d] > 1) return true;
+  return false;
+}
+
+}  // namespace
+
 StepWork BoundCall::work() const {
   StepWork work{.dtype = step_->operand_dtype};
   std::vector<std::span<const std::int64_t>> sizes;
@@ -90,6 +102,7 @@ StepWork BoundCall::work() const {
     for (std::size_t d = 0; d < o.sizes.rank(); ++d)
       if (o.strides[d] != 0) bytes *= static_cast<double>(o.sizes[d]);
     work.bytes += bytes;
+    if (lies_across(o) && !is_product(step_->op)) work.strided_bytes += bytes;
     sizes.emplace_back(o.sizes);
   }
   const auto result = sizes.back();

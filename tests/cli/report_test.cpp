@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/cli/run_program.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -45,7 +46,10 @@ for (let i = 0; i < programs.options.length && found.length === 0; ++i) {
 found[0].dispatchEvent(new Event("click"));
 const detail = document.getElementById("detail").textContent;
 document.querySelector(".edge").dispatchEvent(new Event("click"));
-document.body.textContent = "USED " + [...seen, found.length + " found", detail.slice(0, 9), failures.length + " failures",
+document.querySelector("[role=tab]").click();
+const used = document.createElement("p");
+used.hidden = true, document.body.append(used);
+used.textContent = "USED " + [...seen, found.length + " found", detail.slice(0, 9), failures.length + " failures",
   document.documentElement.scrollWidth > innerWidth ? "too wide" : "fits"].join("; ");
 </script></body>)";
     std::string text = file_text(page);
@@ -53,15 +57,20 @@ document.body.textContent = "USED " + [...seen, found.length + " found", detail.
     std::ofstream("used.html") << text;
     return shown("used.html", 1280) + shown("used.html", 390);
   }
+  /// Pictures of the page stay with the results of the run.
   static std::string shown(const std::string& page, int width) {
     const std::string folder = std::filesystem::current_path().string();
+    const char* const results = std::getenv("FERMATA_TEST_RESULTS");
+    const std::string picture =
+        (results == nullptr ? folder : std::string(results)) + "/report_" + std::to_string(width) + ".png";
     const std::string command = "timeout 100 chromium --headless --no-sandbox --disable-gpu --user-data-dir='" +
                                 folder + "/profile' --enable-logging=stderr --window-size=" + std::to_string(width) +
-                                ",844 --virtual-time-budget=3000 --dump-dom 'file://" + folder + "/" + page +
-                                "' > dom.txt 2> log.txt";
+                                ",844 --virtual-time-budget=3000 --dump-dom --screenshot='" + picture + "' 'file://" +
+                                folder + "/" + page + "' > dom.txt 2> log.txt";
     if (std::system(command.c_str()) != 0) return "the browser failed: " + file_text("log.txt").substr(0, 1000);
+    if (!std::filesystem::exists(picture)) return "there is no picture";
     const std::string dom = file_text("dom.txt"), log = file_text("log.txt");
-    std::string found = dom.find("USED") == dom.npos ? dom.substr(0, 500) : dom.substr(dom.rfind("USED"));
+    std::string found = dom.find("USED") == dom.npos ? dom.substr(0, 500) : dom.substr(dom.rfind("USED"), 500);
     const std::size_t message = log.find(":CONSOLE");
     return found + (message == log.npos ? "" : log.substr(message, 300));
   }
@@ -95,6 +104,15 @@ TEST_F(Report, WritesAPageAtTheEndOfAProcess) {
   const Outcome run = run_program("fermata run p.ir", "FERMATA_PROFILE=run.html ");
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(file_text("run.html"), HasSubstr("\"traceEvents\":["));
+}
+
+TEST_F(Report, TracesAreOfTheFormatThatOtherToolsRead) {
+  if (std::system("command -v python3 > /dev/null") != 0) GTEST_SKIP() << "python3 is not installed";
+  ASSERT_EQ(run_program("fermata demo --epochs 1", "FERMATA_PROFILE=run.json ").status, 0);
+  const std::string script = std::filesystem::path(testing::test_folder()).parent_path() / "scripts/check_trace.py";
+  const int status = std::system(("python3 '" + script + "' run.json > checked.txt 2>&1").c_str());
+  EXPECT_EQ(status, 0) << file_text("checked.txt");
+  EXPECT_THAT(file_text("checked.txt"), ::testing::ContainsRegex("[1-9][0-9]+ slices, [1-9][0-9]* arrows"));
 }
 
 TEST_F(Report, SaysWhatIsNoTrace) {

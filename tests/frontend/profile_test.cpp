@@ -125,6 +125,20 @@ TEST_F(ProfileTest, SeesReplays) {
   EXPECT_EQ(summary.syncs, 0u);
 }
 
+TEST_F(ProfileTest, HasTheProgramOfAFunctionThatWasCapturedBefore) {
+  const Tensor x = ones({8}).sync(), w = full({8, 8}, 0.5f).sync();
+  auto step = compile([w](const Tensor& t) { return matmul(t.reshape({1, 8}), w).reshape({8}) * 2 + atanh(t * 0.25); });
+  for (int i = 0; i < 3; ++i) step(x);
+  Profile profile;
+  step(x);
+  save(profile, "run.json");
+  const std::string trace = contents("run.json");
+  EXPECT_EQ(count_of(R"( = matmul(%)", trace), 1) << trace;
+  EXPECT_EQ(count_of(R"( = atanh(%)", trace), 1);
+  report("run.html", profile);
+  EXPECT_THAT(contents("run.html"), HasSubstr("\"op\":\"atanh\""));
+}
+
 TEST_F(ProfileTest, SeesOtherThreads) {
   Profile profile;
   std::thread other([] { (ones({8}) + 1).sync(); });

@@ -78,6 +78,13 @@ class LongerPath {
   std::size_t size_;
 };
 
+/// Among the Whole types of each_named_part(): classes with a function `named(path)` are told where they are.
+struct TellNames {};
+template <class T>
+concept KnowsItsName = requires(const T& value, const std::string& path) {
+  value.named(path);
+};
+
 template <class... Whole, class T, class F> void each_named_part(T& value, std::string& path, F&& f);
 template <class... Whole, class M, class F, std::size_t... I>
 void each_named_member(M parts, std::string& path, F&& f, const auto& name_of, std::index_sequence<I...>) {
@@ -91,6 +98,7 @@ void each_named_member(M parts, std::string& path, F&& f, const auto& name_of, s
 /// each_part() with the path of each part: f(path, part).
 template <class... Whole, class T, class F> void each_named_part(T& value, std::string& path, F&& f) {
   using U = std::remove_cv_t<T>;
+  if constexpr ((std::is_same_v<Whole, TellNames> || ...) && KnowsItsName<U>) value.named(std::as_const(path));
   if constexpr (is_list_of_numbers<U> || (std::is_same_v<U, Whole> || ...)) {
     f(std::as_const(path), value);
   } else if constexpr (NamesItsTensors<U>) {

@@ -42,7 +42,10 @@ class Summary {
     advise_on_syncs();
     advise_on_structures();
     advise_on_steps();
-    std::ranges::sort(sum_.advice, [](const auto& a, const auto& b) { return a.us > b.us; });
+    // What the program can change comes before what merely takes long.
+    const auto order = [](const ProfileAdvice& a, const ProfileAdvice& b) { return a.us > b.us; };
+    std::ranges::sort(sum_.advice, order), std::ranges::sort(far_from_limit_, order);
+    sum_.advice.insert(sum_.advice.end(), far_from_limit_.begin(), far_from_limit_.end());
     return std::move(sum_);
   }
 
@@ -150,13 +153,17 @@ class Summary {
   /// Lines that compute values again and again, a few calls each time.
   void advise_on_syncs() {
     constexpr std::uint64_t kOften = 10, kFewCalls = 64;
-    constexpr double kLongUs = 2000;
+    constexpr double kLongUs = 2000, kLeastShare = 0.01;
     for (const auto& [line, site] : sites_) {
-      if (site.syncs < kOften || site.where.line() == 0) continue;
+      if (site.syncs < kOften || site.where.line() == 0 || site.recorded == 0) continue;
+      if (2 * site.misses > site.syncs) continue;  // there it is the structures that cost
       const auto n = static_cast<double>(site.syncs);
       const double compiled = site.compile_us;
-      if (site.recorded > kFewCalls * site.syncs || (site.us - compiled) / n > kLongUs || site.recorded == 0) continue;
-      const double cost = site.self_us + 0.5 * step_us_[&site];
+      if ((site.us - compiled) / n > kLongUs) continue;
+      // Of few calls much of the work is stores that a larger kernel would not have; of many, the sync itself.
+      const bool few = site.recorded <= kFewCalls * site.syncs;
+      const double cost = site.self_us + (few ? 0.5 * step_us_[&site] : 0);
+      if (cost < kLeastShare * sum_.total_us) continue;
       sum_.advice.push_back(
           {fmt::format("a value is computed here {} times ({}), after {:.0f} recorded calls and {:.1f} us of work each "
                        "time: what is before a sync is not fused with what follows. Read values less often, for many "
@@ -185,19 +192,19 @@ class Summary {
     constexpr double kLeastUs = 20, kLargeBytes = 1 << 20, kFar = 2;
     for (const auto& [info, step] : steps_) {
       const double over = step.us - step.limit_us;
-      if (info->strided_bytes > 0.25 * info->bytes && info->bytes >= kLargeBytes / 8 && over > kLeastUs)
+      if (step.name == "copy" && info->bytes >= kLargeBytes)
+        sum_.advice.push_back({fmt::format("{} copies of {:.1f} MiB: a view is wanted in another layout", step.runs,
+                                           info->bytes / 2 / 1048576),
+                               step.where, step.us});
+      else if (info->strided_bytes > 0.25 * info->bytes && info->bytes >= kLargeBytes / 8 && over > kLeastUs)
         sum_.advice.push_back(
             {fmt::format(
                  "{} reads {:.1f} of {:.1f} MiB across the order in which they lie (a transposed operand): keep "
                  "that operand in the order in which it is read, by copy() once",
                  step.name, info->strided_bytes / 1048576, info->bytes / 1048576),
              step.where, over});
-      else if (step.name == "copy" && info->bytes >= kLargeBytes)
-        sum_.advice.push_back({fmt::format("{} copies of {:.1f} MiB: a view is wanted in another layout", step.runs,
-                                           info->bytes / 2 / 1048576),
-                               step.where, step.us});
       else if (step.limit_us > 0 && step.us > kFar * step.limit_us && over > 0.2 * sum_.total_us)
-        sum_.advice.push_back(
+        far_from_limit_.push_back(
             {fmt::format("{} takes {:.1f} times as long as its bytes and operations would at the best", step.name,
                          step.us / step.limit_us),
              step.where, over / 2});
@@ -210,6 +217,7 @@ class Summary {
   std::map<const EventInfo*, ProfileStep> steps_;
   std::map<Site, SyncSite> sites_;
   std::map<const SyncSite*, double> step_us_;
+  std::vector<ProfileAdvice> far_from_limit_;
 };
 
 }  // namespace
@@ -239,6 +247,7 @@ std::string to_string(const ProfileSummary& s) {
                         step.limit_us > 0 ? fmt::format("{:.0f}%", 100 * step.limit_us / step.us) : "",
                         step.detail.empty() ? step.name : step.detail,
                         step.where.line() != 0 ? "  " + scoped_location(step.where) : "");
+    text += each_caller(callers_of(step.where), "                                   from ");
   }
   if (s.steps.size() > kMost) text += fmt::format("{:>10} more\n", s.steps.size() - kMost);
   if (!s.advice.empty()) text += "\nwhere time could be saved\n";

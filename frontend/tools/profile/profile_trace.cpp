@@ -100,6 +100,7 @@ class TraceWriter {
     if (!info.detail.empty()) json_.member("detail", info.detail);
     if (info.where.line() != 0) json_.member("line", short_location(info.where));
     if (const std::string_view scope = scope_of(info.where); !scope.empty()) json_.member("scope", scope);
+    if (const std::string_view callers = callers_of(info.where); !callers.empty()) json_.member("callers", callers);
     if (info.bytes > 0) {
       const double limit_us = machine::limits().least_ns(info.bytes, info.operations, info.dtype) / 1000;
       const double us = static_cast<double>(e.end_ns - e.begin_ns) / 1000;

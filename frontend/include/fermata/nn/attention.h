@@ -24,7 +24,7 @@ struct MultiheadMask {
 };
 /// Attention of `heads` heads, each a part of the width. Parameters are those of torch.nn.MultiheadAttention; batches
 /// come first, and a bool mask is true where a key takes part, as in scaled_dot_product_attention.
-struct MultiheadAttention {
+struct MultiheadAttention : Named {
   MultiheadAttention(std::int64_t width, std::int64_t heads, const MultiheadAttentionOptions& options = {},
                      Location where = Location::current());
   /// Shapes   query [.., L, width], key and value [.., S, width] -> [.., L, width]

@@ -35,7 +35,7 @@ struct ConvOptions {
   DType dtype = DType::f32;
 };
 /// weight [out, in / groups, ..], bias [out].
-template <std::size_t D> struct Conv : Callable<Conv<D>> {
+template <std::size_t D> struct Conv : Callable<Conv<D>>, Named {
   Conv(std::int64_t in, std::int64_t out, const PerAxis& kernel, const ConvOptions& options = {},
        Location where = Location::current());
   /// Shapes   x [N, in, ..] or [in, ..] -> [N, out, ..] or [out, ..]
@@ -57,7 +57,7 @@ struct ConvTransposeOptions {
   DType dtype = DType::f32;
 };
 /// weight [in, out / groups, ..], bias [out].
-template <std::size_t D> struct ConvTranspose : Callable<ConvTranspose<D>> {
+template <std::size_t D> struct ConvTranspose : Callable<ConvTranspose<D>>, Named {
   ConvTranspose(std::int64_t in, std::int64_t out, const PerAxis& kernel, const ConvTransposeOptions& options = {},
                 Location where = Location::current());
   /// Shapes   x [N, in, ..] or [in, ..] -> [N, out, ..] or [out, ..]

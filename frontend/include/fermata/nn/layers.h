@@ -20,7 +20,7 @@ struct LinearOptions {
   DType dtype = DType::f32;
 };
 /// x times the transpose of weight [out, in], plus bias [out].
-struct Linear : Callable<Linear> {
+struct Linear : Callable<Linear>, Named {
   Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {}, Location where = Location::current());
   /// Shapes   x [.., in] -> [.., out]
   Tensor forward(const Tensor& x, Location where = Location::current()) const;
@@ -33,7 +33,7 @@ struct EmbeddingOptions {
   DType dtype = DType::f32;
 };
 /// Rows of a table [rows, width] at integer positions.
-struct Embedding : Callable<Embedding> {
+struct Embedding : Callable<Embedding>, Named {
   Embedding(std::int64_t rows, std::int64_t width, const EmbeddingOptions& options = {},
             Location where = Location::current());
   /// Shapes   index [..] -> [.., width]
@@ -44,7 +44,7 @@ struct Embedding : Callable<Embedding> {
 };
 
 /// In training, each element becomes 0 with probability p and the rest grow by 1 / (1 - p); otherwise x itself.
-struct Dropout : Callable<Dropout> {
+struct Dropout : Callable<Dropout>, Named {
   Dropout() : Dropout(0.5) {}
   explicit Dropout(double probability) : p(probability) {}
   Tensor forward(const Tensor& x, Location where = Location::current()) const;
@@ -53,7 +53,7 @@ struct Dropout : Callable<Dropout> {
   FERMATA_TREE(p, training)
 };
 /// The same of whole channels of x [N, C, ..].
-struct FeatureDropout : Callable<FeatureDropout> {
+struct FeatureDropout : Callable<FeatureDropout>, Named {
   FeatureDropout() : FeatureDropout(0.5) {}
   explicit FeatureDropout(double probability) : p(probability) {}
   Tensor forward(const Tensor& x, Location where = Location::current()) const;

@@ -10,6 +10,7 @@
 // A copy of a module shares its tensors. docs/modules.md has examples.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -18,6 +19,7 @@
 
 #include "fermata/member_names.h"
 #include "fermata/named_tensors.h"
+#include "fermata/scope.h"
 #include "fermata/setting.h"
 #include "fermata/tensor_tree.h"
 #include "runtime/tensor.h"
@@ -29,6 +31,48 @@ namespace fermata::nn {
 struct Training {
   Setting on = true;
   operator bool() const { return !on.is_zero(); }
+};
+
+/// What modules know of their place in a model. Walks over a model (parameters(), train(), files, ...) tell every
+/// module in it its name, "blocks.0.up", and what its forward() calls is in the scope of that name (fermata/scope.h). A
+/// module of your own takes part by this base, FERMATA_TREE and a ModuleScope.
+class Named {
+ public:
+  Named() = default;
+  Named(const Named& other) : name_(other.name_.load(std::memory_order_relaxed)) {}
+  Named& operator=(const Named& other) {
+    name_.store(other.name_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    return *this;
+  }
+  void named(const std::string& path) const;
+  /// Empty as long as nobody has told it.
+  std::string_view module_name() const {
+    const std::string* const name = name_.load(std::memory_order_relaxed);
+    return name == nullptr ? std::string_view() : std::string_view(*name);
+  }
+
+ private:
+  friend class ModuleScope;
+  mutable std::atomic<const std::string*> name_{nullptr};  // kept for the life of the process
+};
+
+/// In forward(): while it lives, calls are in the scope of a module, if that knows its name. Names are paths from the
+/// model: within the module "blocks.0" one called "blocks.0.up" adds "up" to the scope.
+class ModuleScope {
+ public:
+  explicit ModuleScope(const Named& module) : outer_(fermata::detail::scope), outer_module_(innermost_) {
+    const std::string* const name = module.name_.load(std::memory_order_relaxed);
+    if (name != nullptr) enter(*name);
+  }
+  ~ModuleScope() { fermata::detail::scope = outer_, innermost_ = outer_module_; }
+  ModuleScope(const ModuleScope&) = delete;
+  ModuleScope& operator=(const ModuleScope&) = delete;
+
+ private:
+  void enter(const std::string& name);
+
+  static constinit thread_local const std::string* innermost_;  // the name of the module around
+  const std::string *outer_, *outer_module_;
 };
 
 namespace detail {
@@ -62,7 +106,7 @@ template <class M> Parts parts_of(const M& module) {
       parts.flags.push_back(&part);
   };
   // Functions that change a module take it as one that may change.
-  fermata::detail::each_named_part<Buffer, Training>(const_cast<M&>(module), path, add);
+  fermata::detail::each_named_part<Buffer, Training, fermata::detail::TellNames>(const_cast<M&>(module), path, add);
   return parts;
 }
 

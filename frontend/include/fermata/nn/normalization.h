@@ -20,7 +20,7 @@ struct BatchNormOptions {
 };
 /// Each channel of x [N, C, ..] normalized over the batch and all other axes in training; otherwise with the running
 /// mean and variance, where they are tracked.
-struct BatchNorm : Callable<BatchNorm> {
+struct BatchNorm : Callable<BatchNorm>, Named {
   explicit BatchNorm(std::int64_t channels, const BatchNormOptions& options = {}, Location where = Location::current());
   Tensor forward(const Tensor& x, Location where = Location::current()) const;
   Tensor weight, bias;
@@ -42,7 +42,7 @@ struct InstanceNormOptions {
   DType dtype = DType::f32;
 };
 /// Each image and channel on its own. As in torch.nn, batches are not counted.
-struct InstanceNorm : Callable<InstanceNorm> {
+struct InstanceNorm : Callable<InstanceNorm>, Named {
   explicit InstanceNorm(std::int64_t channels, const InstanceNormOptions& options = {},
                         Location where = Location::current());
   Tensor forward(const Tensor& x, Location where = Location::current()) const;
@@ -60,7 +60,7 @@ struct NormOptions {
   DType dtype = DType::f32;
 };
 /// Channels in groups, each image and group on its own.
-struct GroupNorm : Callable<GroupNorm> {
+struct GroupNorm : Callable<GroupNorm>, Named {
   GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options = {},
             Location where = Location::current());
   Tensor forward(const Tensor& x, Location where = Location::current()) const;
@@ -70,7 +70,7 @@ struct GroupNorm : Callable<GroupNorm> {
   FERMATA_TREE(weight, bias, groups, eps)
 };
 /// Over all elements of the last axes, whose sizes are given.
-struct LayerNorm : Callable<LayerNorm> {
+struct LayerNorm : Callable<LayerNorm>, Named {
   explicit LayerNorm(const IntegerList& sizes, const NormOptions& options = {}, Location where = Location::current());
   Tensor forward(const Tensor& x, Location where = Location::current()) const;
   Tensor weight, bias;
@@ -79,7 +79,7 @@ struct LayerNorm : Callable<LayerNorm> {
   FERMATA_TREE(weight, bias, sizes, eps)
 };
 /// x / sqrt(mean(x * x) + eps) over the last axes, times weight.
-struct RMSNorm : Callable<RMSNorm> {
+struct RMSNorm : Callable<RMSNorm>, Named {
   explicit RMSNorm(const IntegerList& sizes, const NormOptions& options = {.eps = 1e-6},
                    Location where = Location::current());
   Tensor forward(const Tensor& x, Location where = Location::current()) const;

@@ -22,7 +22,7 @@ struct RecurrentOptions {
 };
 
 /// What the three have in common.
-struct Recurrent {
+struct Recurrent : Named {
   std::vector<std::string> tensor_names() const;
   /// For every layer and direction weight_ih [gates * hidden, in], weight_hh [gates * hidden, hidden] and, with bias,
   /// bias_ih and bias_hh.

@@ -1,0 +1,95 @@
+// Callers: through which functions of the program a call was reached, in errors at the call, in errors at a sync, and
+// in profiles.
+#include "fermata/callers.h"
+
+#include <fermata/fermata.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "fermata/checks.h"
+#include "fermata/profile.h"
+#include "fermata/scope.h"
+#include "ir/scope.h"
+
+namespace fermata {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+__attribute__((noinline)) Tensor inner(const Tensor& x) { return sqrt(x); }
+__attribute__((noinline)) Tensor outer(const Tensor& x) {
+  Tensor y = inner(x);
+  return y;
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) { return error.what(); }
+  return "no error";
+}
+
+class CallersTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      before_ = show_callers(true);
+    } catch (const UnsupportedError& error) { GTEST_SKIP() << error.what(); }
+  }
+  ~CallersTest() override {
+    if (!IsSkipped()) show_callers(before_);
+  }
+  bool before_ = false;
+};
+
+TEST_F(CallersTest, ErrorsAtTheCall) {
+  for (const Mode mode : {Mode::eager, Mode::compiled}) {
+    const ModeGuard guard(mode);
+    const std::string error = error_of([] { outer(Tensor()); });
+    EXPECT_THAT(error, HasSubstr("(outer)")) << error;
+    EXPECT_THAT(error, Not(HasSubstr("(inner)")));  // its line is the one of the error
+    EXPECT_THAT(error, Not(HasSubstr("format_error")));
+    EXPECT_THAT(error, HasSubstr("callers_test.cpp:"));
+  }
+}
+
+TEST_F(CallersTest, ErrorsAtTheSync) {
+  const ModeGuard compiled(Mode::compiled);
+  const CheckNanGuard guard;
+  const Tensor y = outer(tensor({-1.0f}));
+  const std::string error = error_of([&] { y.sync(); });
+  EXPECT_THAT(error, HasSubstr("(outer)")) << error;
+}
+
+TEST_F(CallersTest, StayWithScopes) {
+  const Scope scope("encoder");
+  const Location here = within_scope(Location::current());
+  EXPECT_EQ(scope_of(here), "encoder");
+  EXPECT_EQ(within_scope(here).function_name(), here.function_name());
+}
+
+TEST_F(CallersTest, TellTwoUsesOfAHelperApart) {
+  const ModeGuard compiled(Mode::compiled);
+  const Tensor x = ones({64}).sync();
+  Profile profile;
+  outer(x).sync();
+  inner(x).sync();
+  const std::string text = to_string(profile.summary());
+  EXPECT_THAT(text, ::testing::ContainsRegex("from frontend/callers_test.cpp:[0-9]+ .outer.\n")) << text;
+}
+
+TEST_F(CallersTest, CostNothingOnceTheyAreOff) {
+  show_callers(false);
+  const std::string error = error_of([] { outer(Tensor()); });
+  EXPECT_THAT(error, Not(HasSubstr("\n  from")));
+  const Location here = Location::current();
+  EXPECT_EQ(within_scope(here).function_name(), here.function_name());
+  show_callers(true);
+}
+
+}  // namespace
+}  // namespace fermata
