@@ -1,0 +1,75 @@
+// Runs a model in an ONNX file, or an exported program's function, for bench/peers/onnx_models.py: how long it takes to
+// load, to give its first result and to run, and how much memory.
+//   fermata_model_worker MODEL.onnx [NAME=FILE.npy ...] [--runs N]
+#include <fermata/fermata.h>
+#include <fermata/onnx.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+namespace fm = fermata;
+
+namespace {
+
+/// Of all threads of this process: what else the machine does counts less than in the time of a clock on the wall.
+double processor_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+/// The most memory that was resident, in MiB. What getrusage() says counts the process that started this one.
+double peak_mib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::atof(line.c_str() + 6) / 1024;
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  fm::NamedTensors inputs;
+  int runs = 20;
+  for (int i = 2; i < argc; ++i) {
+    const std::string text = argv[i];
+    if (text == "--runs") {
+      runs = std::atoi(argv[++i]);
+    } else {
+      const std::size_t equal = text.find('=');
+      inputs.emplace(text.substr(0, equal), fm::load_npy(text.substr(equal + 1)));
+    }
+  }
+  const double start = processor_ms();
+  const fm::onnx::Model model = fm::onnx::load(argv[1]);
+  const double load = processor_ms() - start;
+  fm::set_compile_policy(fm::CompilePolicy::immediate);
+  auto run = fm::compile([&](const fm::NamedTensors& in) { return model(in); });
+  const auto sum_of = [](const fm::NamedTensors& results) {
+    double total = 0;
+    for (const auto& [name, x] : results) total += fm::sum(fm::abs(fm::astype(x, fm::DType::f64))).item<double>();
+    return total;
+  };
+  const auto once = [&] {
+    fm::NamedTensors results = run(inputs);
+    for (auto& [name, x] : results) x.sync();
+    return results;
+  };
+  const double first = processor_ms();
+  fm::NamedTensors results = once();
+  const double first_ms = processor_ms() - first;
+  double best = 1e300;
+  for (int i = 0; i < runs; ++i) {
+    const double begin = processor_ms();
+    results = once();
+    best = std::min(best, processor_ms() - begin);
+  }
+  std::printf("{\"load_ms\": %.3f, \"first_ms\": %.3f, \"run_ms\": %.4f, \"peak_mib\": %.1f, \"sum\": %.9g}\n", load,
+              first_ms, best, peak_mib(), sum_of(results));
+} catch (const fm::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}
