@@ -39,7 +39,8 @@ struct Plugin {
   const char* version;
   std::shared_ptr<const detail::Program> (*load)(const std::string& path, Location where);
   std::vector<OperatorInfo> (*operators)();
-  void (*save)(const Trace& trace, const std::string& path, const SaveOptions& options, Location where);
+  /// One trace, or several of one function with other sizes of the dynamic axes.
+  void (*save)(std::span<const Trace> traces, const std::string& path, const SaveOptions& options, Location where);
 };
 /// The name of the function in libfermata_onnx that gives it.
 inline constexpr const char* kPluginSymbol = "fermata_onnx_plugin";

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "frontend/onnx/model_writer.h"
+#include "frontend/onnx/save_dynamic.h"
 #include "frontend/tools/io/file.h"
 #include "ir/error.h"
 
@@ -72,10 +73,15 @@ const ::onnx::ModelProto& Writer::write() {
   return model_;
 }
 
-void save_model(const Trace& trace, const std::string& path, const SaveOptions& options, Location where) {
-  Writer writer(trace, options, where);
+void save_model(std::span<const Trace> traces, const std::string& path, const SaveOptions& options, Location where) {
+  std::vector<::onnx::ModelProto> models;
+  for (const Trace& trace : traces) {
+    Writer writer(trace, options, where);
+    models.push_back(writer.write());
+  }
+  if (models.size() > 1) make_sizes_dynamic(models, traces, options, where);
   std::string bytes;
-  if (!writer.write().SerializeToString(&bytes))
+  if (!models[0].SerializeToString(&bytes))
     throw UnsupportedError(2307, format_error(2307, "UnsupportedError", "onnx: a model of more than 2 GB", {}, where));
   write_file("onnx", path, {bytes}, where);
 }

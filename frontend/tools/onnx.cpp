@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "fermata/creation.h"
+#include "fermata/device.h"
+#include "fermata/ops.h"
 #include "frontend/onnx/plugin.h"
 #include "ir/error.h"
 
@@ -161,7 +164,63 @@ Tensor Model::forward(const Tensor& x, Location where) const {
 Model load(const std::string& path, Location where) { return Model(plugin(where).load(path, where)); }
 
 void save(const Trace& trace, const std::string& path, const SaveOptions& options, Location where) {
-  plugin(where).save(trace, path, options, where);
+  plugin(where).save({&trace, 1}, path, options, where);
+}
+
+std::vector<std::vector<Tensor>> detail::dynamic_samples(SaveOptions& options, std::span<const Tensor> arguments) {
+  const auto fail = [&](const std::string& what) {
+    throw ValueError(5745, format_error(5745, "ValueError", fmt::format("onnx: {}", what), {}, options.where));
+  };
+  struct Size {
+    std::size_t argument;
+    std::int64_t axis;
+    std::string name;
+  };
+  std::vector<Size> sizes;
+  std::vector<std::string> names;
+  for (DynamicAxis& d : options.dynamic) {
+    std::size_t argument = 0;
+    const auto name_of = [&](std::size_t i) {
+      return i < options.input_names.size() ? options.input_names[i] : fmt::format("x{}", i);
+    };
+    while (argument < arguments.size() && name_of(argument) != d.input) ++argument;
+    if (argument == arguments.size()) fail(fmt::format("there is no input '{}' for a dynamic axis", d.input));
+    const std::int64_t rank = arguments[argument].rank();
+    if (d.axis < -rank || d.axis >= rank)
+      fail(fmt::format("input '{}' of {} axes has no axis {}", d.input, rank, d.axis));
+    if (d.axis < 0) d.axis += rank;
+    if (d.name.empty()) d.name = fmt::format("{}_{}", d.input, d.axis);
+    const auto other = std::ranges::find(sizes, d.name, &Size::name);
+    if (other == sizes.end())
+      names.push_back(d.name);
+    else if (arguments[other->argument].size(other->axis) != arguments[argument].size(d.axis))
+      fail(fmt::format("axes of the name '{}' have the sizes {} and {}", d.name,
+                       arguments[other->argument].size(other->axis), arguments[argument].size(d.axis)));
+    sizes.push_back({argument, d.axis, d.name});
+  }
+  // An axis of one element would be broadcast. Multiples keep what divides a size.
+  const auto sample = [&](const auto& times) {
+    std::vector<Tensor> all(arguments.begin(), arguments.end());
+    for (const Size& s : sizes) {
+      const std::int64_t size = arguments[s.argument].size(s.axis),
+                         wanted = std::max<std::int64_t>(size, 2) * times(s.name);
+      if (size == wanted) continue;
+      if (size == 0) fail(fmt::format("a dynamic axis '{}' of no elements", s.name));
+      const Tensor places =
+          remainder({iota({wanted}, 0, all[s.argument].device(), options.where), options.where}, size);
+      all[s.argument] = take(all[s.argument], places, s.axis, options.where).detach();
+    }
+    return all;
+  };
+  std::vector<std::vector<Tensor>> samples{sample([](const std::string&) { return 1; })};
+  for (const std::string& changed : names)
+    samples.push_back(sample([&](const std::string& n) { return n == changed ? 2 : 1; }));
+  samples.push_back(sample([](const std::string&) { return 3; }));
+  return samples;
+}
+
+void detail::save_dynamic(std::span<const Trace> traces, const std::string& path, const SaveOptions& options) {
+  plugin(options.where).save(traces, path, options, options.where);
 }
 
 std::vector<OperatorInfo> operators(Location where) { return plugin(where).operators(); }

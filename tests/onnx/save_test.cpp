@@ -1,5 +1,8 @@
 // Functions that are written as models give the same results when they are read back.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "fermata/fermata.h"
 #include "fermata/modules.h"
@@ -89,6 +92,73 @@ TEST_F(OnnxSave, Networks) {
   const nn::LayerNorm norm(16);
   const nn::MultiheadAttention attention(16, 4);
   round_trip([&](const Tensor& a) { return a + attention.forward(norm(a)); }, randn({2, 5, 16}));
+}
+
+TEST_F(OnnxSave, SizesMayBeDynamic) {
+  manual_seed(4);
+  const nn::Conv2d conv(3, 8, 3, {.stride = 2, .padding = 1});
+  const nn::LayerNorm norm(16);
+  const nn::MultiheadAttention attention(16, 4);
+  const nn::Linear head(8, 5);
+  for (const Mode mode : {Mode::eager, Mode::compiled}) {
+    const ModeGuard guard(mode);
+    const auto image = [&](const Tensor& x) {
+      return head(mean(relu(conv(x)), {2, 3}).reshape({x.size(0), 8})) + mean(x);
+    };
+    onnx::save("image.onnx", {.input_names = {"image"}, .dynamic = {{"image", 0, "batch"}}}, image,
+               randn({1, 3, 8, 8}));
+    const onnx::Model net = onnx::load("image.onnx");
+    EXPECT_EQ(to_string(net.inputs()[0]), "image f32[batch, 3, 8, 8]");
+    EXPECT_EQ(to_string(net.outputs()[0]), "y0 f32[batch, 5]");
+    for (const std::int64_t batch : {1, 2, 5}) {
+      const Tensor x = randn({batch, 3, 8, 8});
+      EXPECT_TRUE(allclose(net(x), image(x), 1e-4, 1e-5)) << batch;
+    }
+    const auto text = [&](const Tensor& x, const Tensor& ids) {
+      const std::int64_t n = x.size(0), length = x.size(1);
+      const Tensor y = x + attention.forward(norm(x), {.is_causal = true});
+      const Tensor places = astype(iota({length}, 0), DType::f32).reshape({1, length, 1});
+      return std::pair(mean(y * places, 1), (take(y.reshape({n * length, 16}), ids, 0)).sum(1));
+    };
+    onnx::save("text.onnx",
+               {.input_names = {"x", "ids"}, .dynamic = {{"x", 0, "batch"}, {"x", 1}, {"ids", -1, "count"}}}, text,
+               randn({2, 5, 16}), tensor({0, 3}));
+    const onnx::Model model = onnx::load("text.onnx");
+    EXPECT_EQ(to_string(model.inputs()[0]), "x f32[batch, x_1, 16]");
+    EXPECT_EQ(to_string(model.outputs()[1]), "y1 f32[count]");
+    for (const auto& [n, length] : {std::pair(2, 5), std::pair(3, 7), std::pair(1, 4)}) {
+      const Tensor x = randn({n, length, 16}), ids = tensor({1, 0, 2});
+      const auto wanted = text(x, ids);
+      const std::vector<Tensor> got = model(std::vector<Tensor>{x, ids});
+      EXPECT_TRUE(allclose(got[0], wanted.first, 1e-4, 1e-5)) << n << " " << length;
+      EXPECT_TRUE(allclose(got[1], wanted.second, 1e-4, 1e-5)) << n << " " << length;
+    }
+  }
+}
+
+TEST_F(OnnxSave, SaysWhichSizesCannotBeDynamic) {
+  const auto says = [](const onnx::SaveOptions& options, const auto& fn) {
+    try {
+      onnx::save("f.onnx", options, fn, ones({4, 6}));
+    } catch (const Error& error) { return std::string(error.what()); }
+    return std::string("nothing");
+  };
+  const auto twice = [](const Tensor& x) { return x * 2; };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(says({.dynamic = {{"y", 0}}}, twice), HasSubstr("FM5745 ValueError: onnx: there is no input 'y'"));
+  EXPECT_THAT(says({.dynamic = {{"x0", 2}}}, twice), HasSubstr("input 'x0' of 2 axes has no axis 2"));
+  EXPECT_THAT(says({.dynamic = {{"x0", 0, "n"}, {"x0", 1, "n"}}}, twice), HasSubstr("have the sizes 4 and 6"));
+  const auto loop = [](const Tensor& x) {
+    Tensor y = x[0];
+    for (std::int64_t i = 1; i < x.size(0); ++i) y = y + x[i];
+    return y;
+  };
+  EXPECT_THAT(says({.dynamic = {{"x0", 0}}}, loop),
+              HasSubstr("FM5746 UnsupportedError: onnx: the function makes other calls for other sizes"));
+  const auto root = [](const Tensor& x) { return x * std::sqrt(static_cast<double>(x.size(0))); };
+  EXPECT_THAT(says({.dynamic = {{"x0", 0}}}, root), HasSubstr("a constant of node 'Mul_"));
+  EXPECT_FALSE(std::filesystem::exists("f.onnx"));
+  EXPECT_EQ(says({.dynamic = {{"x0", 0}}}, twice), "nothing");
 }
 
 TEST_F(OnnxSave, ListsWhatHasNoForm) {

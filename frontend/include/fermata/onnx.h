@@ -15,8 +15,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -83,9 +85,17 @@ class Model {
 ///          libfermata_onnx is missing.
 Model load(const std::string& path, Location where = Location::current());
 
+/// A size of an input of a model that is written: any number. Axes of one name have one size.
+struct DynamicAxis {
+  std::string input;
+  std::int64_t axis = 0;
+  std::string name = {};  // by default "input_axis"
+};
+
 struct SaveOptions {
   std::vector<std::string> input_names = {};   // of the tensors among the arguments, in order; x0, x1, ... for the rest
   std::vector<std::string> output_names = {};  // of the results; y0, y1, ... for the rest
+  std::vector<DynamicAxis> dynamic = {};       // all other sizes are those of the arguments
   std::string name = "fermata";                // of the graph
   Location where = Location::current();        // of the call: no argument can be defaulted after those of a function
 };
@@ -94,13 +104,33 @@ struct SaveOptions {
 /// Errors   UnsupportedError FM2307 with all ops that cannot be written and their lines; FM2301; FileError FM1602.
 void save(const Trace& trace, const std::string& path, const SaveOptions& options = {},
           Location where = Location::current());
-/// The same of fn(args...), which is traced. Sizes are those of the arguments.
+
+namespace detail {
+/// The arguments of several traces: with the sizes that the dynamic axes have in the first model, with another size of
+/// one name each, and with other sizes of all. Gives names to axes without one.
+std::vector<std::vector<Tensor>> dynamic_samples(SaveOptions& options, std::span<const Tensor> arguments);
+void save_dynamic(std::span<const Trace> traces, const std::string& path, const SaveOptions& options);
+}  // namespace detail
+
+/// The same of fn(args...), which is traced. Sizes are those of the arguments, but for dynamic axes: then fn is called
+/// several times, with other sizes.
 ///
-///   fm::onnx::save("net.onnx", {.input_names = {"image"}}, [&](const fm::Tensor& x) { return net(x); }, image);
+///   fm::onnx::save("net.onnx", {.input_names = {"image"}, .dynamic = {{"image", 0, "batch"}}},
+///                  [&](const fm::Tensor& x) { return net(x); }, image);
+///
+/// Errors   those above; ValueError FM5745 for a dynamic axis that no input has; UnsupportedError FM5746 where fn makes
+///          other calls for other sizes, or where a number follows from a size in a way that cannot be written.
 template <class F, class... A>
 requires std::invocable<F&, const A&...>
 void save(const std::string& path, const SaveOptions& options, F&& fn, const A&... args) {
-  save(trace(fn, args...), path, options, options.where);
+  if (options.dynamic.empty()) return save(trace(fn, args...), path, options, options.where);
+  SaveOptions named = options;
+  const std::tuple<A...> given(args...);
+  std::vector<Trace> traces;
+  for (std::vector<Tensor>& sample : detail::dynamic_samples(named, defined_tensors_in(given)))
+    traces.push_back(
+        std::apply([&](const A&... other) { return trace(fn, other...); }, with_tensors(given, std::move(sample))));
+  detail::save_dynamic(traces, path, named);
 }
 
 /// An operator of ONNX: whether load() takes it, and what is to be said about it.
