@@ -7,6 +7,7 @@ namespace fermata {
 
 constinit thread_local const std::stop_token* wanted_stop = nullptr;
 constinit thread_local const std::stop_token* stop_of_run = nullptr;
+constinit thread_local bool is_unstoppable = false;
 
 StopGuard::StopGuard(std::stop_token token) : token_(std::move(token)), outer_(wanted_stop) { wanted_stop = &token_; }
 StopGuard::~StopGuard() { wanted_stop = outer_; }

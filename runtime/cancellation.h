@@ -33,6 +33,9 @@ extern constinit thread_local const std::stop_token* wanted_stop;
 /// The same within a run that may be stopped at any moment: loops look at it.
 extern constinit thread_local const std::stop_token* stop_of_run;
 
+/// Whether this thread is in a run that has to go on to its end.
+extern constinit thread_local bool is_unstoppable;
+
 [[noreturn]] void throw_cancelled();
 /// Throws Cancelled if a stop was requested.
 inline void check_stop(const std::stop_token* token) {
@@ -40,16 +43,26 @@ inline void check_stop(const std::stop_token* token) {
     throw_cancelled();
 }
 
-/// Part of a run that may be stopped, or may not.
+/// Between the turns of a loop that calls functions of the user, and before a sync.
+inline void check_stop_of_thread() {
+  if (wanted_stop != nullptr && !is_unstoppable) [[unlikely]]
+    check_stop(wanted_stop);
+}
+
+/// Part of a run that may be stopped, or may not. What it calls may only be stopped if it may be itself.
 class StoppableScope {
  public:
-  explicit StoppableScope(bool stoppable) : outer_(stop_of_run) { stop_of_run = stoppable ? wanted_stop : nullptr; }
-  ~StoppableScope() { stop_of_run = outer_; }
+  explicit StoppableScope(bool stoppable) : outer_(stop_of_run), outer_is_unstoppable_(is_unstoppable) {
+    is_unstoppable = outer_is_unstoppable_ || !stoppable;
+    stop_of_run = is_unstoppable ? nullptr : wanted_stop;
+  }
+  ~StoppableScope() { stop_of_run = outer_, is_unstoppable = outer_is_unstoppable_; }
   StoppableScope(const StoppableScope&) = delete;
   StoppableScope& operator=(const StoppableScope&) = delete;
 
  private:
   const std::stop_token* const outer_;
+  const bool outer_is_unstoppable_;
 };
 
 }  // namespace fermata

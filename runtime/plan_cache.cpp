@@ -31,16 +31,15 @@ PlanCache& PlanCache::instance() {
   return *cache;
 }
 
-const PlanEntryPtr& PlanCache::find(std::uint32_t recorded, std::span<const std::uint32_t> key) {
-  struct Recent {
-    std::uint64_t generation = 0;
-    std::array<PlanEntryPtr, 64> slots;
-  };
+PlanCache::Recent& PlanCache::recent_of_thread() {
   static thread_local const auto mine = std::make_unique<Recent>();
-  Recent& recent = *mine;
-  const std::uint64_t generation = generation_.load(std::memory_order_acquire);
-  if (recent.generation != generation) [[unlikely]]
-    recent = {generation, {}};
+  return *mine;
+}
+
+const PlanEntryPtr& PlanCache::find(std::uint32_t recorded, std::span<const std::uint32_t> key) {
+  Recent& recent = recent_of_thread();
+  if (recent.generation != generation()) [[unlikely]]
+    recent = {generation(), {}};
   PlanEntryPtr& slot = recent.slots[recorded % 64];
   if (slot == nullptr || !equal(slot->key, key)) [[unlikely]]
     slot = find_shared(key);
@@ -94,9 +93,12 @@ std::size_t PlanCache::limit() {
 }
 
 void PlanCache::clear() {
-  std::lock_guard lock(mutex_);
-  plans_.clear();
-  generation_.fetch_add(1, std::memory_order_release);
+  const std::uint64_t next = [&] {
+    std::lock_guard lock(mutex_);
+    plans_.clear();
+    return generation_.fetch_add(1, std::memory_order_release) + 1;
+  }();
+  recent_of_thread() = {next, {}};
 }
 
 std::size_t PlanCache::size() {

@@ -46,7 +46,10 @@ class PlanCache {
   static PlanCache& instance();
   PlanCache();
   const PlanEntryPtr& find(std::uint32_t recorded, std::span<const std::uint32_t> key);
+  /// Forgets all plans. Other threads let go of those that they found last when they look for the next one.
   void clear();
+  /// How often it has been cleared.
+  std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   std::size_t size();
   /// The first difference between the key last missed and the nearest one that was there, in words; empty if none.
   std::string last_miss();
@@ -58,6 +61,11 @@ class PlanCache {
   std::atomic<std::uint64_t> hash_mask{~0ull};
 
  private:
+  struct Recent {
+    std::uint64_t generation = 0;
+    std::array<PlanEntryPtr, 64> slots{};
+  };
+  static Recent& recent_of_thread();
   PlanEntryPtr find_shared(std::span<const std::uint32_t> key);
   ForkSafeMutex mutex_;
   std::size_t limit_;

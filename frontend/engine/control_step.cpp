@@ -16,6 +16,7 @@
 #include "ir/tuple_layout.h"
 #include "runtime/backend_memory.h"
 #include "runtime/call_attributes.h"
+#include "runtime/cancellation.h"
 #include "runtime/effects.h"
 
 namespace fermata {
@@ -122,6 +123,7 @@ template <BackendKey B> void run_while(const CallArgs& args) {
   void* const holds_at[] = {holds->data};
   std::vector<void*> next(results.size());
   for (std::uint64_t run = 0;; run += 2) {
+    check_stop(stop_of_run);
     std::ranges::copy(state.current(), views.begin());
     condition.run(views, holds_at, stream_key(seed, run));
     if (!read_element<bool>(holds->data, B)) break;
@@ -148,6 +150,7 @@ template <BackendKey B> void run_scan(const CallArgs& args) {
   views.insert(views.end(), rest.begin(), rest.end());
   std::vector<void*> next(types.size());
   for (std::int64_t step = 0; step < op.length.value; ++step) {
+    check_stop(stop_of_run);
     const std::int64_t at = op.reverse.value ? op.length.value - 1 - step : step;
     std::ranges::copy(state.current(), views.begin());
     for (std::size_t k = 0; k < sequences.size(); ++k) views[carries + k] = slice(sequences[k], at);

@@ -67,6 +67,8 @@ class Player {
     const Inside inside(*this);
     read();
   }
+  void forget_plans() { bound_.clear(); }
+  static void forget_plans_of_idle();
   static void prepare_thread();
   static void stop_for_fork();
   static void go_on_after_fork();
@@ -121,6 +123,7 @@ class Player {
   Walk walk_;
   static constexpr std::size_t kMostBound = 16;
   std::vector<std::unique_ptr<BoundPlan>> bound_;  // the plans that this thread ran last, that one first
+  std::uint64_t bound_generation_ = 0;             // of the plan cache, when they were bound
   std::vector<const Node*> records_;
   std::vector<LeafBuffer> leaves_;
   std::vector<void*> buffers_;
@@ -196,6 +199,14 @@ void Player::stop_for_fork() {
     while (p->epoch_.load() % 2 != 0 && p->user_.load() != &thread_keys &&
            std::chrono::steady_clock::now() - begin < kPatience)
       std::this_thread::yield();
+}
+
+void Player::forget_plans_of_idle() {
+  for (Player* p = players.load(); p != nullptr; p = p->next_) {
+    if (p->taken_.exchange(true)) continue;
+    p->forget_plans();
+    p->taken_ = false;
+  }
 }
 
 void Player::go_on_after_fork() {
@@ -314,6 +325,8 @@ void Player::compute(std::span<Node* const> roots, Claims& claims) {
 BoundPlan& Player::bound_for(const Plan& plan) {
   if (!bound_.empty() && bound_[0]->plan_number() == plan.number) [[likely]]
     return *bound_[0];
+  if (const std::uint64_t now = PlanCache::instance().generation(); bound_generation_ != now) [[unlikely]]
+    bound_.clear(), bound_generation_ = now;
   auto found = std::ranges::find_if(bound_, [&](const auto& b) { return b->plan_number() == plan.number; });
   if (found == bound_.end() && bound_.size() < kMostBound)
     bound_.push_back(std::make_unique<BoundPlan>()), found = bound_.end() - 1;
@@ -537,8 +550,7 @@ void play_now(std::span<Node* const> roots, const char* reason, std::source_loca
     throw UserError(
         1701, format_error(1701, "UserError", "a value is read inside a function that is being compiled", {}, where,
                            "return the tensor and read it outside, or leave this part out of compile()"));
-  if (wanted_stop != nullptr) [[unlikely]]
-    check_stop(wanted_stop);
+  check_stop_of_thread();
   if (last_effect != nullptr) [[unlikely]]
     if (Node* const effect = pending_effect(); effect != nullptr) return play_with_effects(effect, roots, reason);
   play_roots(roots, reason);
@@ -573,6 +585,11 @@ void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_lo
   if (habit_warnings.load(std::memory_order_relaxed)) [[unlikely]]
     return play_noting_habits(roots, reason, where, recorded);
   play_now(roots, reason, where);
+}
+
+void forget_bound_plans() {
+  Player::Use()->forget_plans();
+  Player::forget_plans_of_idle();
 }
 
 void look_at_nodes(FunctionRef<void()> read) { Player::Use()->look(read); }

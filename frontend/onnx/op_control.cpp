@@ -10,6 +10,7 @@
 #include "frontend/onnx/known.h"
 #include "frontend/onnx/node_call.h"
 #include "frontend/onnx/operators.h"
+#include "runtime/cancellation.h"
 
 namespace fermata::onnx {
 namespace {
@@ -71,6 +72,7 @@ void loop_op(NodeCall& c) {
     bool goes_on = !asks || c.value(1).tensor().item<bool>(c.where);
     std::vector<std::vector<Tensor>> scans(scan_count);
     for (std::int64_t i = 0; i < trips && goes_on; ++i) {
+      check_stop_of_thread();
       std::vector<Value> inputs{known(i), Value(full({}, true, DType::boolean), true)};
       inputs.insert(inputs.end(), state.begin(), state.end());
       std::vector<Value> outputs = call_body(body, std::move(inputs), c.frame());

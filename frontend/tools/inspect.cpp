@@ -212,6 +212,7 @@ std::string to_string(const ModeComparison& c) {
 
 void clear_compile_caches() {
   PlanCache::instance().clear();
+  forget_bound_plans();
   clear_kernel_cache();
 }
 

@@ -98,6 +98,19 @@ TEST_F(Bounds, NewStructuresReplaceOldOnes) {
   EXPECT_EQ(kernel_cache_size().code_bytes, 0u);
 }
 
+TEST_F(Bounds, ClearedCachesLeaveNoCode) {
+  const Tensor x = full({64}, 0.25).sync();
+  clear_compile_caches();
+  const std::size_t before = code_mappings();
+  for (std::size_t which = 100; which < 110; ++which) structure(x, which).sync();
+  std::thread([&] { structure(x, 111).sync(); }).join();  // what threads have run goes with them
+  if (kernel_cache_size().kernels == 0) GTEST_SKIP() << "nothing is compiled here";
+  EXPECT_GT(code_mappings(), before);
+  clear_compile_caches();
+  EXPECT_EQ(code_mappings(), before);
+  EXPECT_EQ(structure(x, 100).to_vector<float>()[0], structure_value(100));
+}
+
 TEST_F(Bounds, AKernelThatIsUsedStays) {
   const Tensor x = full({64}, 0.25).sync();
   structure(x, 1).sync();

@@ -106,5 +106,59 @@ TEST(CancelledLoops, EndAtTheNextPart) {
   set_thread_count(threads);
 }
 
+/// Requests a stop when a loop has begun to turn.
+class StopsSoon {
+ public:
+  std::stop_token token() const { return source_.get_token(); }
+
+ private:
+  std::stop_source source_;
+  std::jthread thread_{[source = source_]() mutable {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    source.request_stop();
+  }};
+};
+
+TEST_P(Cancel, ALoopThatNeverEndsIsStopped) {
+  const auto on = [](const Tensor& x) { return x > -1; };
+  const auto same = [](const Tensor& x) { return x * 1; };
+  for (const Mode mode : {Mode::eager, Mode::compiled}) {
+    SCOPED_TRACE(mode == Mode::eager ? "eager" : "compiled");
+    const ModeGuard guard(mode);
+    const StopsSoon stop;
+    const StopGuard stopped(stop.token());
+    EXPECT_THROW(while_loop(on, same, zeros({})).sync(), Cancelled);
+  }
+  EXPECT_EQ((zeros({}) + 1).item<int>(), 1);
+}
+
+TEST_P(Cancel, ALongScanIsStopped) {
+  const auto step = [](const Tensor& carry, const Tensor& x) { return std::pair(carry + x, carry); };
+  for (const Mode mode : {Mode::eager, Mode::compiled}) {
+    SCOPED_TRACE(mode == Mode::eager ? "eager" : "compiled");
+    const ModeGuard guard(mode);
+    const StopsSoon stop;
+    const Tensor xs = ones({100'000'000}, DType::u8).sync();
+    const StopGuard stopped(stop.token());
+    EXPECT_THROW(scan(step, zeros({}, DType::u8), xs).first.sync(), Cancelled);
+  }
+}
+
+TEST(CancelScopes, WhatMustNotStopCallsNothingThatMay) {
+  std::stop_source source;
+  source.request_stop();
+  const StopGuard guard(source.get_token());
+  EXPECT_THROW(check_stop_of_thread(), Cancelled);
+  {
+    const StoppableScope outer(false);
+    EXPECT_NO_THROW(check_stop_of_thread());
+    const StoppableScope inner(true);
+    EXPECT_EQ(stop_of_run, nullptr);
+    EXPECT_NO_THROW(check_stop_of_thread());
+  }
+  const StoppableScope alone(true);
+  EXPECT_NE(stop_of_run, nullptr);
+}
+
 }  // namespace
 }  // namespace fermata

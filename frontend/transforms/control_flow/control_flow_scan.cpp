@@ -14,6 +14,7 @@
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/control_flow/control_flow_parts.h"
 #include "ir/error.h"
+#include "runtime/cancellation.h"
 
 namespace fermata {
 namespace {
@@ -89,6 +90,7 @@ Tensors ScanCall::run_plain(Tensors carry, const Tensors& sequences) const {
   const std::size_t carries = carry.size();
   std::vector<Tensors> parts;
   for (std::int64_t step = 0; step < length; ++step) {
+    check_stop_of_thread();
     const std::int64_t at = reverse ? length - 1 - step : step;
     Tensors given = carry;
     for (const Tensor& x : sequences) given.push_back(select(x, 0, at, where));

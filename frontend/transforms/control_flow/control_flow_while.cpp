@@ -14,6 +14,7 @@
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/control_flow/control_flow_parts.h"
 #include "ir/error.h"
+#include "runtime/cancellation.h"
 
 namespace fermata {
 namespace {
@@ -63,6 +64,7 @@ struct WhileCall {
 std::vector<Tensor> WhileCall::run_plain(std::vector<Tensor> state) const {
   const std::vector<TensorType> types = types_of(state);
   for (std::uint64_t run = 0;; run += 2) {
+    check_stop_of_thread();
     const auto test = [&](std::span<const Tensor> s) { return std::vector{holds(condition, s, where)}; };
     const Tensor running = run_directly(test, state, seed, run)[0];
     const bool differs = differs_in_batch(running);
