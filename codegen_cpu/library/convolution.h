@@ -21,6 +21,13 @@ double convolution_amx_cost(const CallArgs& args);
 inline constexpr const char* kConvolutionAmxFits =
     "f32, one or two spatial axes, strides of 1, adjacent columns, no empty axis, and padding below the windows' reach in the gradient";
 
+/// Our own for filters that each read one channel, a plane at a time: f32 and f64.
+void convolution_depthwise(const CallArgs& args);
+bool convolution_depthwise_fits(const CallArgs& args);
+double convolution_depthwise_cost(const CallArgs& args);
+inline constexpr const char* kConvolutionDepthwiseFits =
+    "one channel in each group, one or two spatial axes, adjacent columns, no empty axis; in the gradient one filter in each group and strides of 1";
+
 /// Our own: windows as columns of a matrix, which the filters are multiplied with. Every floating dtype.
 void convolution_portable(const CallArgs& args);
 double convolution_portable_cost(const CallArgs& args);

@@ -173,7 +173,8 @@ void convolution_portable(const CallArgs& args) {
 
 double convolution_portable_cost(const CallArgs& args) {
   const ConvolutionProblem p(args);
-  return 500 + p.multiply_adds() * 0.06 * (byte_size(p.dtype) == 8 ? 2 : 1);
+  const double columns = p.multiply_adds() / static_cast<double>(p.filters());  // elements that are copied
+  return 500 + (p.multiply_adds() * 0.06 + columns * 0.3) * (byte_size(p.dtype) == 8 ? 2 : 1);
 }
 
 FERMATA_KERNELS(cpu) {

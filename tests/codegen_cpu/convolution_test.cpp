@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "codegen_cpu/library/matmul_amx.h"
@@ -20,10 +22,15 @@ struct Sizes {
   std::int64_t images, channels, filters, groups;  // channels and filters of all groups
   std::vector<std::int64_t> in, taps, padding, padding_end, dilation;
 
-  std::int64_t out(std::size_t i) const { return in[i] + padding[i] + padding_end[i] - (taps[i] - 1) * dilation[i]; }
+  std::vector<std::int64_t> strides{};
+
+  std::int64_t stride(std::size_t i) const { return strides.empty() ? 1 : strides[i]; }
+  std::int64_t out(std::size_t i) const {
+    return (in[i] + padding[i] + padding_end[i] - (taps[i] - 1) * dilation[i] - 1) / stride(i) + 1;
+  }
 };
 
-/// Operands and results of a convolution with windows that move by one place.
+/// Operands and results of a convolution.
 struct Problem {
   explicit Problem(const Sizes& s, unsigned seed = 4711) : sizes(s) {
     const std::size_t axes = s.in.size();
@@ -31,7 +38,7 @@ struct Problem {
     attributes = {s.groups};
     for (std::size_t i = 0; i < axes; ++i)
       x_sizes.push_back(s.in[i]), w_sizes.push_back(s.taps[i]), y_sizes.push_back(s.out(i));
-    attributes.insert(attributes.end(), axes, 1);
+    for (std::size_t i = 0; i < axes; ++i) attributes.push_back(s.stride(i));
     for (const auto* list : {&s.padding, &s.padding_end, &s.dilation})
       attributes.insert(attributes.end(), list->begin(), list->end());
     std::mt19937 random(seed);
@@ -54,10 +61,10 @@ struct Problem {
     });
     return out;
   }
-  bool fits(Op op) {
+  bool fits(Op op, bool (*kernel_fits)(const CallArgs&) = &convolution_amx_fits) {
     std::vector<float> out((op == Op::convolution_data_gradient ? x : y).size());
     bool does = false;
-    call(op, out, [&](const CallArgs& args) { does = convolution_amx_fits(args); });
+    call(op, out, [&](const CallArgs& args) { does = kernel_fits(args); });
     return does;
   }
 
@@ -173,6 +180,53 @@ TEST_F(AmxConvolutions, LeaveTheRestToOthers) {
   EXPECT_FALSE(p.fits(Op::convolution));
   Problem wide({1, 32, 32, 1, {8, 8}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});  // the gradient does not see the padding
   EXPECT_FALSE(wide.fits(Op::convolution_data_gradient));
+}
+
+const Sizes kDepthwiseCases[] = {
+    {2, 3, 3, 3, {9, 33}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {1, 5, 5, 5, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {3, 4, 4, 4, {7, 18}, {2, 5}, {0, 2}, {1, 3}, {1, 1}},
+    {1, 2, 2, 2, {6, 70}, {3, 3}, {4, 5}, {4, 5}, {2, 3}},  // windows that see nothing but padding
+    {2, 3, 3, 3, {200}, {31}, {15}, {15}, {1}},
+    {1, 6, 6, 6, {13}, {4}, {3}, {0}, {2}},
+    {1, 2, 2, 2, {40, 1}, {3, 1}, {1, 0}, {1, 0}, {1, 1}},
+    {1, 2, 2, 2, {5, 6}, {1, 1}, {1, 2}, {1, 2}, {1, 1}},  // the gradient does not see the padding
+};
+const Sizes kDepthwiseForwardCases[] = {
+    {2, 3, 6, 3, {9, 33}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  // two filters for each channel
+    {1, 3, 3, 3, {15, 37}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {2, 2}},
+    {2, 2, 2, 2, {15, 38}, {5, 4}, {2, 0}, {1, 3}, {1, 2}, {3, 2}},
+    {1, 2, 4, 2, {90}, {3}, {7}, {9}, {2}, {5}},
+    {1, 1, 1, 1, {9, 9}, {9, 9}, {0, 0}, {0, 0}, {1, 1}, {4, 4}},
+};
+
+TEST(DepthwiseConvolutions, AreSumsOfProducts) {
+  for (const auto& [op, cases] : {std::pair<Op, std::span<const Sizes>>{Op::convolution, kDepthwiseCases},
+                                  {Op::convolution_data_gradient, kDepthwiseCases},
+                                  {Op::convolution, kDepthwiseForwardCases}})
+    for (const Sizes& s : cases) {
+      Problem p(s);
+      ASSERT_TRUE(p.fits(op, &convolution_depthwise_fits)) << name(s);
+      const double terms = static_cast<double>(element_count(p.w_sizes)) / static_cast<double>(s.filters);
+      expect_close(p.run(op, &convolution_depthwise), p.run(op, &convolution_portable), 8 * terms, name(s));
+    }
+}
+
+TEST(DepthwiseConvolutions, DoNotDependOnThreads) {
+  const int before = thread_count();
+  Problem p({3, 64, 64, 64, {30, 30}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
+  set_thread_count(1);
+  const std::vector<float> alone = p.run(Op::convolution, &convolution_depthwise);
+  set_thread_count(3);
+  EXPECT_EQ(p.run(Op::convolution, &convolution_depthwise), alone);
+  set_thread_count(before);
+}
+
+TEST(DepthwiseConvolutions, LeaveTheRestToOthers) {
+  EXPECT_FALSE(
+      Problem({1, 4, 4, 2, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}).fits(Op::convolution, &convolution_depthwise_fits));
+  for (const Sizes& s : {kDepthwiseForwardCases[0], kDepthwiseForwardCases[1]})
+    EXPECT_FALSE(Problem(s).fits(Op::convolution_data_gradient, &convolution_depthwise_fits));
 }
 
 }  // namespace
