@@ -387,6 +387,7 @@ const Op kRunByKernels[] = {
 #define FERMATA_UNARY(...)
 #define FERMATA_IRREGULAR(name, ...) Op::name,
 #define FERMATA_SCAN(name, ...) Op::name,
+#include "ir/ops/collectives.def"
 #include "ir/ops/complex.def"
 #include "ir/ops/fft.def"
 #include "ir/ops/irregular.def"

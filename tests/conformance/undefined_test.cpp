@@ -275,6 +275,18 @@ const Row kFunctions[] = {
     // library.h
     ROW(Elements, Elements(none)),
     ROW(elements_to_fill, elements_to_fill<float>(none)),
+    ROW(all_reduce, distributed::all_reduce(none)),
+    ROW(all_reduce, distributed::all_reduce(std::vector{x, none})),
+    ROW(reduce, distributed::reduce(none)),
+    ROW(all_gather, distributed::all_gather(none)),
+    ROW(reduce_scatter, distributed::reduce_scatter(none)),
+    ROW(all_to_all, distributed::all_to_all(none, 0, 1)),
+    ROW(broadcast, distributed::broadcast(none)),
+    ROW(scatter, distributed::scatter(none)),
+    ROW(gather, distributed::gather(none)),
+    ROW(permute, distributed::permute(none, {})),
+    ROW(shift, distributed::shift(none)),
+    ROW(send, distributed::send(none, 0)),
 };
 
 const Row kMembers[] = {

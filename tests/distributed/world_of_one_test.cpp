@@ -76,7 +76,7 @@ TEST_P(WorldOfOne, SeveralAtOnce) {
 TEST_P(WorldOfOne, GradientsPassThrough) {
   Tensor x = (x_ + 1).requires_grad(true);
   const auto gradient_of = [&](auto&& f) {
-    x.grad(Tensor());
+    x.zero_grad();
     sum(f(x) * x_).backward();
     return x.grad().to_vector<float>();
   };
@@ -107,11 +107,13 @@ TEST_P(WorldOfOne, Errors) {
   EXPECT_EQ(message<DTypeError>([&] { distributed::all_reduce(x_ > 2); }),
             "FM1101 DTypeError: all_reduce: does not take bool\n"
             "  x    bool[2, 3]\n"
-            "  at   HERE");
+            "  at   HERE\n"
+            "  hint convert it first, for instance with cast to i32");
   EXPECT_EQ(message<IndexError>([&] { distributed::all_gather(x_, 2); }),
             "FM1201 IndexError: all_gather: axis 2 is out of range for 2 axes\n"
             "  x    f32[2, 3]\n"
-            "  at   HERE");
+            "  at   HERE\n"
+            "  hint axes go from -2 to 1");
 }
 
 TEST(Collectives, AreComputedInTheirOrderByAnySync) {

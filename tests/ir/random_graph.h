@@ -163,7 +163,9 @@ class RandomGraph {
       case Op::convolution_weight_gradient:
         add(DType::f32, {m, n, 4}), add(DType::f32, {m, 2, 5 - k}), node.shape = Shape{2, n, k};
         break;
-      default: return make_example(node, add);
+      case Op::receive_from: node.attributes = {0, k, between(0, k - 1), between(0, 9)}; return true;
+      case Op::barrier: node.attributes = {0, k}; return true;
+      default: return make_collective(node, k, add) || make_example(node, add);
     }
     if (node.op == Op::unpack) node.attributes = {between(0, 6) * 4};
     if (node.op == Op::matmul_packed) node.attributes = {between(0, 64)};
@@ -173,6 +175,26 @@ class RandomGraph {
     if (node.op != Op::csr_matmul) return true;
     node.attributes = {k, between(0, 1)};
     add(DType::f32, {node.attributes[1] != 0 ? m : k, n});
+    return true;
+  }
+
+  /// A call that `ranks` ranks make together.
+  template <class Add> bool make_collective(GraphNode& node, std::int64_t ranks, Add&& add) {
+    const std::int64_t reduction = between(0, 4), root = between(0, ranks - 1), axis = between(0, 1);
+    switch (node.op) {
+      case Op::all_reduce: node.attributes = {0, ranks, reduction}; break;
+      case Op::reduce_to: node.attributes = {0, ranks, reduction, root}; break;
+      case Op::all_gather: node.attributes = {0, ranks, axis}; break;
+      case Op::reduce_scatter: node.attributes = {0, ranks, reduction, axis}; break;
+      case Op::all_to_all: node.attributes = {0, ranks, axis, 1 - axis}; break;
+      case Op::broadcast_from: node.attributes = {0, ranks, root}; break;
+      case Op::scatter_from:
+      case Op::gather_to: node.attributes = {0, ranks, root, axis}; break;
+      case Op::permute_ranks: node.attributes = {0, ranks, 0, root}; break;
+      case Op::send_to: node.attributes = {0, ranks, root, 7}; break;
+      default: return false;
+    }
+    add(DType::f32, {2 * ranks, 3 * ranks});
     return true;
   }
 
