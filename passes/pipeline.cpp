@@ -8,6 +8,7 @@
 //   fuse_epilogues  kernels that run as a part of the call before them, on each tile of a product
 //   chain_products  products of what such a kernel leaves, block of rows by block of rows
 //   batch_calls     equal calls that do not depend on each other
+//   overlap_collectives  what ranks do together starts early and is waited for late
 //   plan_memory     lifetimes, so that temporaries share memory
 //
 // The runner times each pass, verifies the graph after it (FERMATA_VERIFY=1, and always in debug builds), honors
@@ -32,6 +33,7 @@
 #include "passes/fuse_epilogues.h"
 #include "passes/lower.h"
 #include "passes/materialize.h"
+#include "passes/overlap_collectives.h"
 #include "passes/plan_listing.h"
 #include "passes/plan_memory.h"
 #include "passes/select.h"
@@ -57,6 +59,7 @@ constexpr Pass kPipeline[] = {
     {"fuse_epilogues", &fuse_epilogues, true, false},
     {"chain_products", &chain_products, true, false},
     {"batch_calls", &batch_calls, true, false},
+    {"overlap_collectives", &overlap_collectives, true, false},
     {"plan_memory", &plan_memory, false, false},
 };
 
@@ -170,6 +173,8 @@ class Description {
     for (const CallStep& call : batch.calls)
       add(call, &call == &batch.calls.front() ? "" : fmt::format(" with step {}", number_ - 1));
   }
+  void add(const StartStep& step) { add(step.call, fmt::format(" starts (transfer {})", step.number)); }
+  void add(const WaitStep& step) { add(step.call, fmt::format(" (transfer {})", step.number)); }
 
   const Program& p_;
   std::string text_;

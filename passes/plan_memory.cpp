@@ -30,6 +30,8 @@ LastKernel last_kernel(const EpilogueStep& step) { return {&step.epilogue, &step
 LastKernel last_kernel(const KernelStep& step) { return {&step, nullptr}; }
 LastKernel last_kernel(const CallStep&) { return {}; }
 LastKernel last_kernel(const CallBatchStep&) { return {}; }
+LastKernel last_kernel(const StartStep&) { return {}; }
+LastKernel last_kernel(const WaitStep&) { return {}; }
 LastKernel last_kernel(const ProductChainStep& step) { return {step.epilogue(), &step.second()}; }
 LastKernel last_kernel(const PlanStep& step) {
   return std::visit([](const auto& s) { return last_kernel(s); }, step);

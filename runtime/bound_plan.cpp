@@ -148,6 +148,8 @@ void BoundPlan::run_steps(const Plan& plan) {
   for (BoundSteps::Entry& entry : steps_) {
     last_.reached = entry.plan_step + 1;
     std::visit([&](auto& step) { step.run(run); }, entry.step);
+    if (!run.started.empty()) [[unlikely]]
+      run.started.progress();
   }
 }
 
@@ -159,6 +161,7 @@ void BoundPlan::run_stoppable(Run& run) {
     check_stop(stop_of_run);
     last_.reached = entry.plan_step + 1;
     std::visit([&](auto& step) { step.run(run); }, entry.step);
+    run.started.progress();
   }
 }
 
@@ -183,6 +186,7 @@ void BoundPlan::run_observed(Run& run) {
       for (std::size_t call = 0; profile != nullptr && call < step.calls(); ++call)  // each took its part
         profile->add(what, static_cast<double>(end - begin) / static_cast<double>(step.calls()));
       begin = end;
+      run.started.progress();
     };
     std::visit(
         [&](auto& step) {

@@ -31,10 +31,11 @@ enum class EventKind : std::uint8_t {
   chunk,       // of a loop on a thread of the pool
   allocation,  // a large buffer from the system or the cache
   release,     //
+  transfer,    // a collective on its way, beside steps
 };
-inline constexpr std::string_view kEventKindNames[] = {"recorded", "eager",      "sync",   "replay", "plan miss",
-                                                       "compile",  "pass",       "code",   "kernel", "call",
-                                                       "chunk",    "allocation", "release"};
+inline constexpr std::string_view kEventKindNames[] = {"recorded", "eager",      "sync",    "replay",  "plan miss",
+                                                       "compile",  "pass",       "code",    "kernel",  "call",
+                                                       "chunk",    "allocation", "release", "transfer"};
 
 /// What all events of one kind, name and place have in common.
 struct EventInfo {

@@ -243,6 +243,8 @@ class Check {
     require(access_of(step.epilogue, step.call.output.slot) != kNoAccess || step.form != EpilogueForm::none,
             "an epilogue of nothing");
   }
+  void check_form(const StartStep&) const { throw_damaged(path_, "a call of several ranks"); }
+  void check_form(const WaitStep&) const { throw_damaged(path_, "a call of several ranks"); }
   void check_form(const CallBatchStep& step) const { require(!step.calls.empty(), "a batch of no calls"); }
 
   const ProgramFile& p_;

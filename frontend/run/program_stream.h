@@ -61,6 +61,8 @@ template <class S> void transfer(S& stream, BoxedCallStep& x) { stream(static_ca
 template <class S> void transfer(S& stream, EpilogueStep& x) { stream(x.call, x.epilogue, x.form); }
 template <class S> void transfer(S& stream, ProductChainStep& x) { stream(x.first, x.last); }
 template <class S> void transfer(S& stream, CallBatchStep& x) { stream(x.calls); }
+template <class S> void transfer(S& stream, StartStep& x) { stream(x.call, x.number); }
+template <class S> void transfer(S& stream, WaitStep& x) { stream(x.call, x.number); }
 template <class S> void transfer(S& stream, Plan& x) {
   stream(x.slots, x.steps, x.scalars, x.leaf_slots, x.leaf_records, x.output_slots, x.output_records, x.shared_places);
 }

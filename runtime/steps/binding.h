@@ -7,6 +7,7 @@
 
 #include "runtime/node.h"
 #include "runtime/plan.h"
+#include "runtime/steps/started_calls.h"
 #include "runtime/storage.h"
 
 namespace fermata {
@@ -36,6 +37,7 @@ struct Run {
   std::vector<Storage*>& buffers;
   std::vector<StoragePtr>& owners;
   std::span<std::uint64_t> scalars;
+  StartedCalls started{};
 
   void* address(std::uint32_t slot, std::int64_t byte_offset) const {
     return data[slot] == nullptr ? nullptr : static_cast<std::byte*>(data[slot]) + byte_offset;

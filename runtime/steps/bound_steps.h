@@ -9,8 +9,8 @@
 
 namespace fermata {
 
-using BoundStep =
-    std::variant<BoundKernel, BoundCall, BoundBoxedCall, BoundEpilogue, BoundProductChain, BoundCallBatch>;
+using BoundStep = std::variant<BoundKernel, BoundCall, BoundBoxedCall, BoundEpilogue, BoundProductChain, BoundCallBatch,
+                               BoundStart, BoundWait>;
 
 class BoundSteps {
  public:

@@ -6,13 +6,15 @@
 
 #include "runtime/steps/call_batch_step.h"
 #include "runtime/steps/call_step.h"
+#include "runtime/steps/collective_step.h"
 #include "runtime/steps/epilogue_step.h"
 #include "runtime/steps/kernel_step.h"
 #include "runtime/steps/product_chain_step.h"
 
 namespace fermata {
 
-using PlanStep = std::variant<KernelStep, CallStep, BoxedCallStep, EpilogueStep, ProductChainStep, CallBatchStep>;
+using PlanStep = std::variant<KernelStep, CallStep, BoxedCallStep, EpilogueStep, ProductChainStep, CallBatchStep,
+                              StartStep, WaitStep>;
 
 /// f(part) for every KernelStep, CallStep and BoxedCallStep of a step, in the order in which they run one by one.
 template <class F> void for_each_part(const PlanStep& step, F&& f) {

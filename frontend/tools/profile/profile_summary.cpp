@@ -77,6 +77,7 @@ class Summary {
       sum_.peak_bytes = std::max(sum_.peak_bytes, e->memory);
       switch (e->info->kind) {
         case EventKind::chunk:
+        case EventKind::transfer:
         case EventKind::allocation:
         case EventKind::release: continue;
         case EventKind::recorded:

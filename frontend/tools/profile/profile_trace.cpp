@@ -89,6 +89,7 @@ class TraceWriter {
   void add(const Event& e, std::uint64_t thread) {
     const EventInfo& info = *e.info;
     if (info.kind == EventKind::allocation || info.kind == EventKind::release) return add_memory(e, thread);
+    if (info.kind == EventKind::transfer) return add_transfer(e, thread);
     const bool is_instant = info.kind == EventKind::plan_miss;
     head(info.name, is_instant ? "i" : "X", e.begin_ns, thread)
         .member("cat", kEventKindNames[static_cast<std::size_t>(info.kind)]);
@@ -115,6 +116,19 @@ class TraceWriter {
     json_.end_object().end_object();
     if (e.memory != 0) add_counter(e.end_ns, thread, e.memory);
     if (info.kind == EventKind::recorded && with_programs_) add_flow(e, thread);  // pages show none
+  }
+
+  /// It is on its way while steps of the thread run: a bar of its own.
+  void add_transfer(const Event& e, std::uint64_t thread) {
+    ++transfers_;
+    for (const bool is_end : {false, true}) {
+      head(e.info->name, is_end ? "e" : "b", is_end ? e.end_ns : e.begin_ns, thread)
+          .member("cat", "transfer")
+          .member("id", transfers_);
+      json_.key("args").begin_object();
+      if (e.info->where.line() != 0) json_.member("line", short_location(e.info->where));
+      json_.end_object().end_object();
+    }
   }
 
   void add_memory(const Event& e, std::uint64_t thread) {
@@ -183,7 +197,7 @@ class TraceWriter {
   const ProfileData& data_;
   const bool with_programs_;
   std::int64_t least_weight_ = 0;
-  std::uint64_t left_out_ = 0;
+  std::uint64_t left_out_ = 0, transfers_ = 0;
   JsonText json_;
   std::map<Site, std::vector<std::pair<std::int64_t, std::uint64_t>>> steps_;  // when they began, and where
   std::uint64_t flows_ = 0;
