@@ -1,5 +1,5 @@
 # Dependencies of the build. fmt and xxHash (headers only) are required; LLVM, oneDNN, libxsmm and LAPACKE are optional.
-# Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _ZIP, _ONNX and _BACKTRACE, and defines the imported targets DNNL::dnnl,
+# Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _ZIP, _ONNX, _BACKTRACE and _MPI, and defines the imported targets DNNL::dnnl,
 # libxsmm::libxsmm, LAPACKE::lapacke, libzip::libzip and ONNX::proto.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
@@ -72,6 +72,14 @@ if(IS_ABSOLUTE "${file}" AND EXISTS ${file} AND EXISTS ${folder}/include/backtra
   set(FERMATA_BACKTRACE_LIBRARY ${file})
   # Only this header is wanted of the compiler's folder: another compiler has its own.
   configure_file(${folder}/include/backtrace.h ${PROJECT_BINARY_DIR}/backtrace/backtrace.h COPYONLY)
+endif()
+
+# Moves tensors between processes.
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI QUIET COMPONENTS CXX)
+set(FERMATA_WITH_MPI OFF)
+if(MPI_CXX_FOUND)
+  set(FERMATA_WITH_MPI ON)
 endif()
 
 # Lays out the graphs of reports; embedded (NOTICE). Without it a simpler layout is used.

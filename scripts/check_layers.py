@@ -33,6 +33,7 @@ CONFINED = [
     (re.compile(r"CLI/"), "frontend/cli", "headers of the command line program"),
     (re.compile(r"nlohmann/"), ("frontend/cli", "frontend/tools/io/json.cpp"), "headers of the JSON library"),
     (re.compile(r"(onnx|google/protobuf)/"), "frontend/onnx/schema.h", "headers of ONNX and protocol buffers"),
+    (re.compile(r"mpi\.h$"), "frontend/distributed/mpi", "the header of MPI"),
     (re.compile(r"zip\.h$"), "frontend/tools/io/zip_archive.cpp", "the header of libzip"),
 ]
 IR_THIRD_PARTY = re.compile(r"(fmt/.*|xxhash\.h)$")

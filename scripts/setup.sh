@@ -9,7 +9,7 @@ required=(g++ cmake ninja-build python3 libfmt-dev libcli11-dev nlohmann-json3-d
           libgmock-dev libbenchmark-dev)
 # The engine builds without these; CMake reports which parts are missing.
 optional=(ccache clang-format llvm-19-dev libdnnl-dev libxsmm-dev libopenblas-serial-dev liblapacke-dev libdlpack-dev
-          libzip-dev libonnx-dev libprotobuf-dev node-dagre-layout)
+          libzip-dev libonnx-dev libprotobuf-dev node-dagre-layout libopenmpi-dev openmpi-bin)
 
 check=
 for argument in "$@"; do
@@ -26,7 +26,7 @@ setup: this is not a Debian-like system, so nothing was installed. A build needs
   a C++20 compiler (g++ >= 12 or clang >= 19), CMake >= 3.25, Ninja, Python 3 (for the scripts), and the libraries
   fmt >= 9, CLI11 >= 2.1, nlohmann-json >= 3.11, xxHash >= 0.8, GoogleTest >= 1.12, Google Benchmark >= 1.7.
 Optional: LLVM 19.1 (development files), oneDNN >= 2.6, libxsmm 1.17, LAPACKE with a single-threaded
-BLAS, libzip >= 1.7, ONNX >= 1.12 and protobuf >= 3.21 (C++ classes), ccache.
+BLAS, libzip >= 1.7, ONNX >= 1.12 and protobuf >= 3.21 (C++ classes), an MPI (version 3.1), ccache.
 EOM
   exit 0
 fi

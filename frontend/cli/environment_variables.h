@@ -46,6 +46,8 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_CHECK_MODES", "0|1", "0", "every sync is compared with eager mode"},
     {"FERMATA_CALLERS", "0|1", "0", "errors, profiles and reports show through which functions a call was reached"},
     {"FERMATA_WARN", "0|1", "0", "a warning, once a line, for syncs in loops and structures that never recur"},
+    {"FERMATA_CHECK_COLLECTIVES", "0|1", "0", "ranks compare their collectives before they make them"},
+    {"FERMATA_COLLECTIVE_TIMEOUT", "SECONDS", "600", "how long a collective waits for other ranks; 0 for ever"},
     {"FERMATA_CHECK_REPLAY", "0|1", "0", "compiled functions are recorded at every call and compared"},
 });
 

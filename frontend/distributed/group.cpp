@@ -1,11 +1,12 @@
 // Groups, and the world. See fermata/distributed.h.
 #include "fermata/distributed.h"
+#include "frontend/distributed/processes.h"
 #include "runtime/effects.h"
 
 namespace fermata::distributed {
 namespace {
 
-const RankGroup& start_world() { return add_group(0, {0}, transport_of_one()); }
+const RankGroup& start_world() { return start_processes(); }
 
 }  // namespace
 

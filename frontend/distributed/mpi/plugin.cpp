@@ -1,0 +1,81 @@
+// The plugin: starts MPI, and ends it when the process ends.
+//
+// A rank that ends says so, waits for the others, and then ends MPI with them. Where another rank waits for it in a
+// call, that one sees that this rank has ended and throws. Where something has gone wrong, MPI is not ended: mpirun
+// then ends the other ranks.
+#include "frontend/distributed/plugin.h"
+
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <thread>
+
+#include "frontend/distributed/mpi/mpi_calls.h"
+#include "frontend/distributed/mpi/mpi_transport.h"
+#include "frontend/distributed/mpi/rank_status.h"
+#include "ir/error.h"
+
+namespace fermata::distributed {
+namespace {
+
+MPI_Comm goodbye;
+std::int64_t ranks = 0;
+
+/// False where one of them is lost.
+bool wait_for_the_others() {
+  MPI_Request request;
+  MPI_Ibarrier(goodbye, &request);
+  for (;;) {
+    int ended = 0;
+    if (MPI_Test(&request, &ended, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    if (ended != 0) return true;
+    for (std::int64_t rank = 0; rank < ranks; ++rank)
+      if (RankStatus::is_lost(rank)) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void end_with_the_others() {
+  RankStatus::set_state(RankState::ended);
+  if (why_given_up().empty() && wait_for_the_others()) MPI_Finalize();
+}
+
+World start(std::source_location where) {
+  // Parts of MPI that are loaded later look for its symbols.
+  Dl_info mpi;
+  if (dladdr(reinterpret_cast<const void*>(&MPI_Init_thread), &mpi) != 0 && mpi.dli_fname != nullptr)
+    dlopen(mpi.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+  int is_initialized = 0;
+  require_success(MPI_Initialized(&is_initialized), "MPI_Initialized", where);
+  if (is_initialized == 0) {
+    int provided = MPI_THREAD_SINGLE;
+    require_success(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread", where);
+    if (provided < MPI_THREAD_SERIALIZED)
+      std::fprintf(stderr,
+                   "fermata warning: this MPI may be called by one thread only: call collectives from the main one\n");
+  }
+  MPI_Comm comm;
+  require_success(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup", where);
+  require_success(MPI_Comm_dup(MPI_COMM_WORLD, &goodbye), "MPI_Comm_dup", where);
+  int rank = 0, size = 0;
+  require_success(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank", where);
+  require_success(MPI_Comm_size(comm, &size), "MPI_Comm_size", where);
+  RankStatus::start(comm);
+  MPI_Comm_set_errhandler(goodbye, MPI_ERRORS_RETURN);
+  ranks = size;
+  std::vector<std::int64_t> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  auto transport = std::make_unique<MpiTransport>(comm, std::move(all), 0, where);
+  if (is_initialized == 0) std::atexit(&end_with_the_others);
+  return {std::move(transport), rank, size};
+}
+
+constexpr Plugin kPlugin{kPluginVersion, &start};
+
+}  // namespace
+}  // namespace fermata::distributed
+
+extern "C" const fermata::distributed::Plugin* fermata_mpi_plugin() { return &fermata::distributed::kPlugin; }

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Runs a program of several ranks in which something goes wrong, and looks at how it ends.
+
+usage: faults.py MPIRUN_SCRIPT MPIRUN PROGRAM
+
+Whatever happens to a rank, the program ends within a time, no rank ends with another result, those that see it say
+which rank it was and what it did, and no file is written half. FERMATA_FAULT_COUNT random faults (12), of the seed
+FERMATA_SEED (1).
+"""
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+LIMIT = 60  # seconds for one run: many times what it takes
+STEPS = 6
+# What the rank does, what is set, what the others say, how many say it: "some" or "all" of the ranks but it.
+SCENARIOS = {
+    "none": ({}, None),
+    "slow": ({}, None),
+    "killed before": ({}, r""),
+    "killed soon": ({}, r""),
+    "killed recording": ({}, r""),
+    "killed in plan": ({}, r""),
+    "killed saving": ({}, r""),
+    "throws": ({}, r"FM7006 CollectiveError: .*rank {rank} (has ended|is gone|runs|has given up)"),
+    "returns": ({}, r"FM7006 CollectiveError: .*rank {rank} has ended; its last call is \w+ at \S*faults.cpp:\d+"),
+    "stuck": ({"FERMATA_COLLECTIVE_TIMEOUT": "1"},
+              r"FM7006 CollectiveError: .*waited 1 s in vain \(rank {rank} runs; its last call is \w+ at \S*faults.cpp:\d+"),
+    "other op": ({"FERMATA_CHECK_COLLECTIVES": "1"}, r"FM7007 CollectiveError: "),
+    "other size": ({"FERMATA_CHECK_COLLECTIVES": "1"}, r"FM7007 CollectiveError: "),
+}
+
+
+def is_whole(file):
+    with open(file, "rb") as stream:
+        data = stream.read()
+    return data[:6] == b"\x93NUMPY" and len(data) == 128 + 4 * 1000
+
+
+def run(command, scenario, rank, step, ranks, mode):
+    variables, _ = SCENARIOS[scenario]
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.monotonic()
+        process = subprocess.Popen([command[0], command[1], str(ranks), command[2], scenario, str(rank), str(step), mode, folder],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   env={**os.environ, "FERMATA_COLLECTIVE_TIMEOUT": "20", **variables})
+        try:
+            text, _ = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            text, _ = process.communicate()
+            return None, text, time.monotonic() - begin, []
+        broken = [f for f in os.listdir(folder) if f.endswith(".npy") and not is_whole(os.path.join(folder, f))]
+        return process.returncode, text, time.monotonic() - begin, broken
+
+
+def problem(scenario, rank, result, wanted):
+    status, text, _, broken = result
+    if status is None:
+        return "it hangs"
+    if broken:
+        return f"written half: {broken}"
+    results = set(re.findall(r"result (\S+)", text))
+    if results - {wanted}:
+        return f"other results: {results}"
+    _, expected = SCENARIOS[scenario]
+    if expected is None:
+        return None if status == 0 and results else "it fails"
+    if status == 0:
+        return "it ends well"
+    if expected and not re.search(expected.format(rank=rank), text):
+        return "no rank says what has happened"
+    return None
+
+
+def main():
+    command = sys.argv[1:4]
+    seed, count = int(os.environ.get("FERMATA_SEED", "1")), int(os.environ.get("FERMATA_FAULT_COUNT", "12"))
+    choice = random.Random(seed)
+    wanted, failures, slowest = {}, 0, 0.0
+    names = list(SCENARIOS)
+    for number in range(count):
+        scenario = names[number % len(names)]
+        ranks = choice.choice([2, 2, 3])
+        rank, step, mode = choice.randrange(ranks), choice.randrange(STEPS - 1), choice.choice(["eager", "compiled"])
+        if ranks not in wanted:
+            first = run(command, "none", 0, 0, ranks, "eager")
+            wanted[ranks] = (re.findall(r"result (\S+)", first[1]) or ["none"])[0]
+        result = run(command, scenario, rank, step, ranks, mode)
+        slowest = max(slowest, result[2])
+        what = problem(scenario, rank, result, wanted[ranks])
+        if what:
+            failures += 1
+            print(f"{what}: {scenario!r} at step {step} of rank {rank} of {ranks}, {mode}\n{result[1]}")
+    print(f"{count} faults of seed {seed}, {failures} with another end than they should have; the longest took {slowest:.1f} s")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
