@@ -1,0 +1,319 @@
+// See partition.h. The choice: each call has a list of ways to divide it, of which costs are known but for those of its
+// neighbors' choices. Passes forward and backward take for each call the way that is cheapest beside them, until none
+// changes.
+#include "passes/partition.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "ir/operation_count.h"
+#include "passes/partition_write.h"
+
+namespace fermata {
+
+double wire_bytes(ExchangeKind kind, double bytes, std::int64_t processes) {
+  const auto n = static_cast<double>(processes), share = (n - 1) / n;
+  switch (kind) {
+    case ExchangeKind::all_reduce: return 2 * share * bytes;
+    case ExchangeKind::all_gather: return (n - 1) * bytes;
+    default: return share * bytes;
+  }
+}
+
+/// Own blocks are taken first, and before gathers, so that less is moved.
+std::vector<ReshardStep> plan_reshard(const Sharding& from, const Sharding& to, unsigned rank, const MeshAxes& mesh) {
+  std::vector<ReshardStep> steps;
+  Sharding now = from;
+  const auto bit = [](std::size_t m) { return static_cast<std::uint8_t>(1u << m); };
+  // Blocks of `a` are made of blocks of `b`: b divides by all axes of a, and further ones that are faster.
+  const auto is_prefix = [](unsigned a, unsigned b) {
+    return (a & ~b) == 0 && ((b & ~a) == 0 || a < ((b & ~a) & -(b & ~a)));
+  };
+  const auto take_blocks = [&] {
+    for (unsigned i = 0; i < rank; ++i)
+      for (std::size_t m = 0; m < mesh.count(); ++m)
+        if ((to.axes[i] & bit(m)) != 0 && (now.used() & bit(m)) == 0 && is_prefix(now.axes[i], to.axes[i]) &&
+            now.axes[i] < bit(m) && ((to.axes[i] & (bit(m) - 1)) == now.axes[i])) {
+          now.axes[i] |= bit(m);
+          steps.push_back({{}, static_cast<std::uint8_t>(m), static_cast<std::uint8_t>(i)});
+        }
+  };
+  take_blocks();
+  for (unsigned i = 0; i < rank; ++i)
+    for (unsigned k = 0; k < rank; ++k) {
+      const unsigned last = now.axes[i] == 0 ? 0 : std::bit_floor(static_cast<unsigned>(now.axes[i]));
+      if (i == k || last == 0 || (to.axes[k] & last) == 0 || !is_prefix(now.axes[i] & ~last, to.axes[i]) ||
+          (to.axes[k] & (last - 1)) != now.axes[k] || now.axes[k] >= last)
+        continue;
+      const auto m = static_cast<std::uint8_t>(std::countr_zero(last));
+      now.axes[i] = static_cast<std::uint8_t>(now.axes[i] & ~last),
+      now.axes[k] = static_cast<std::uint8_t>(now.axes[k] | last);
+      steps.push_back({Exchange{.kind = ExchangeKind::all_to_all,
+                                .mesh_axis = m,
+                                .axis = static_cast<std::uint8_t>(i),
+                                .to_axis = static_cast<std::uint8_t>(k)},
+                       m, static_cast<std::uint8_t>(i)});
+    }
+  for (unsigned i = 0; i < rank; ++i)
+    while (!is_prefix(now.axes[i], to.axes[i])) {
+      const unsigned last = std::bit_floor(static_cast<unsigned>(now.axes[i]));
+      const auto m = static_cast<std::uint8_t>(std::countr_zero(last));
+      now.axes[i] = static_cast<std::uint8_t>(now.axes[i] & ~last);
+      steps.push_back({Exchange{.kind = ExchangeKind::all_gather, .mesh_axis = m, .axis = static_cast<std::uint8_t>(i)},
+                       m, static_cast<std::uint8_t>(i)});
+    }
+  take_blocks();
+  return steps;
+}
+
+namespace {
+
+/// A value takes so many ways to be divided into account at most; those along few mesh axes come first.
+constexpr std::size_t kMostWays = 1024;
+constexpr int kMostPasses = 8;
+constexpr double kMostSmallBytes = 1 << 16;
+
+class Chooser {
+ public:
+  explicit Chooser(const PartitionRequest& request)
+      : request_(request), graph_(request.graph), mesh_(request.mesh), calls_(graph_.nodes.size()) {}
+
+  std::vector<DividedCall> choose(std::vector<std::optional<KeptSharding>>& kept, std::vector<bool>& has_rule) {
+    find_kept(kept);
+    has_rule.assign(graph_.nodes.size(), true);
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
+      has_rule[v] = list_ways(v);
+      for (std::size_t k = 0; k < graph_.nodes[v].operands.size(); ++k)
+        if (!graph_.nodes[v].operands[k].is_scalar())
+          calls_[graph_.nodes[v].operands[k].value].readers.push_back({v, k});
+    }
+    kept_ = &kept;
+    is_small_output_.assign(graph_.nodes.size(), false);
+    for (const ValueId v : graph_.outputs) is_small_output_[v] = !kept[v] && bytes_of(v) <= kMostSmallBytes;
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) improve(v, false);
+    for (int pass = 0; pass < kMostPasses; ++pass) {
+      bool changed = false;
+      for (ValueId v = static_cast<ValueId>(graph_.nodes.size()); v-- > 0;) changed = improve(v, true) || changed;
+      for (ValueId v = 0; v < graph_.nodes.size(); ++v) changed = improve(v, true) || changed;
+      if (!changed) break;
+    }
+    std::vector<DividedCall> chosen;
+    for (const Call& call : calls_) chosen.push_back(call.ways[call.chosen].call);
+    return chosen;
+  }
+
+ private:
+  struct Way {
+    DividedCall call;
+    double seconds;  // of the call by itself, and of what combines its results
+  };
+  struct Reader {
+    ValueId value;
+    std::size_t operand;
+  };
+  struct Call {
+    std::vector<Way> ways;
+    std::size_t chosen = 0;
+    std::vector<Reader> readers;
+  };
+
+  double bytes_of(ValueId v) const {
+    const GraphNode& n = graph_.nodes[v];
+    return static_cast<double>(element_count(n.shape)) * static_cast<double>(byte_size(n.dtype));
+  }
+  double seconds_of(ExchangeKind kind, double bytes, std::size_t mesh_axis) const {
+    const std::int64_t n = mesh_.sizes[mesh_axis];
+    if (n == 1) return 0;
+    return request_.costs.latency + wire_bytes(kind, bytes, n) / request_.costs.bytes_per_second;
+  }
+  double reshard_seconds(ValueId v, const Sharding& from, const Sharding& to) const {
+    if (from == to) return 0;
+    double bytes = bytes_of(v) / static_cast<double>(mesh_.parts(from.used())), seconds = 0;
+    for (const ReshardStep& step : plan_reshard(from, to, graph_.nodes[v].shape.rank(), mesh_)) {
+      const auto n = static_cast<double>(mesh_.sizes[step.mesh_axis]);
+      if (!step.collective) {
+        bytes /= n;
+        seconds += bytes / request_.costs.memory_bytes_per_second;
+        continue;
+      }
+      seconds += seconds_of(step.collective->kind, bytes, step.mesh_axis);
+      if (step.collective->kind == ExchangeKind::all_gather) bytes *= n;
+    }
+    return seconds;
+  }
+  double call_seconds(ValueId v) const {
+    const GraphNode& n = graph_.nodes[v];
+    std::vector<std::span<const std::int64_t>> operands;
+    double bytes = bytes_of(v);
+    for (const GraphOperand& o : n.operands)
+      if (!o.is_scalar()) operands.push_back(graph_.nodes[o.value].shape), bytes += bytes_of(o.value);
+    return std::max(operation_count(n.op, operands, n.shape) / request_.costs.operations_per_second,
+                    bytes / request_.costs.memory_bytes_per_second);
+  }
+
+  // ---- Updates keep the sharding of what they update
+
+  /// Where a value is computed element by element: the value of its shape that comes first and was there before, or
+  /// was placed; and whether the program has placed any of those.
+  struct Ancestor {
+    ValueId first = kNoValue;
+    bool any_placed = false;
+  };
+  void find_kept(std::vector<std::optional<KeptSharding>>& kept) const {
+    std::vector<Ancestor> ancestors(graph_.nodes.size());
+    std::vector<GivenSharding> given = request_.inputs;
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
+      const GraphNode& n = graph_.nodes[v];
+      if (const auto wanted = request_.constraint ? request_.constraint(n) : std::nullopt)
+        given[v] = {*wanted, true, true};
+      if (n.op == Op::input || given[v].is_placed) {
+        ancestors[v] = {v, given[v].is_placed};
+      } else if (is_pointwise(n.op) || n.op == Op::cast || n.op == Op::copy) {
+        for (const GraphOperand& o : n.operands) {
+          if (o.is_scalar() || graph_.nodes[o.value].shape != n.shape) continue;
+          const Ancestor& a = ancestors[o.value];
+          if (ancestors[v].first == kNoValue) ancestors[v].first = a.first;
+          ancestors[v].any_placed = ancestors[v].any_placed || a.any_placed;
+        }
+      }
+    }
+    kept.assign(graph_.nodes.size(), std::nullopt);
+    for (const ValueId v : graph_.outputs) {
+      const Ancestor& a = ancestors[v];
+      if (a.first == kNoValue || graph_.nodes[v].shape.rank() == 0) continue;
+      if (given[a.first].is_divided)
+        kept[v] = {given[a.first].sharding, given[a.first].is_placed};
+      else if (!a.any_placed)
+        kept[v] = {Sharding(), false};
+    }
+  }
+
+  // ---- Ways
+
+  bool list_ways(ValueId v) {
+    const GraphNode& n = graph_.nodes[v];
+    Call& call = calls_[v];
+    if (n.op == Op::input) {
+      call.ways.push_back({{.result = request_.inputs[v].sharding}, 0});
+      return true;
+    }
+    if (const auto wanted = request_.constraint ? request_.constraint(n) : std::nullopt) {
+      call.ways.push_back({{.needs = {*wanted}, .is_free = {false}, .result = *wanted, .is_constraint = true}, 0});
+      return true;
+    }
+    const std::optional<SplitRule> rule = split_rule(graph_, n);
+    DividedCall whole;
+    whole.needs.resize(n.operands.size()), whole.is_free.resize(n.operands.size());
+    if (rule) whole.is_free = rule->is_free, whole.added = rule->added;
+    if (!rule) {
+      call.ways.push_back({whole, call_seconds(v)});
+      return false;
+    }
+    std::vector<DividedCall> found{whole};
+    for (std::size_t m = 0; m < mesh_.count() && mesh_.sizes.size() > 0; ++m) {
+      if (mesh_.sizes[m] == 1) continue;
+      const std::size_t before = found.size();
+      for (std::size_t i = 0; i < before && found.size() < kMostWays; ++i) add_ways(found, i, *rule, n, m);
+    }
+    const double seconds = call_seconds(v);
+    for (DividedCall& c : found) {
+      double own = seconds / static_cast<double>(mesh_.parts(c.divided));
+      double bytes = bytes_of(v) / static_cast<double>(mesh_.parts(before_combining(c).used()));
+      for (const Combination& combination : c.combined) {
+        const bool scatters = combination.scatter_axis.has_value();
+        own += seconds_of(scatters ? ExchangeKind::reduce_scatter : ExchangeKind::all_reduce, bytes,
+                          combination.mesh_axis);
+        if (scatters) bytes /= static_cast<double>(mesh_.sizes[combination.mesh_axis]);
+      }
+      call.ways.push_back({std::move(c), own});
+    }
+    return true;
+  }
+
+  /// A way that divides along one more mesh axis, for each factor that it can divide.
+  void add_ways(std::vector<DividedCall>& found, std::size_t at, const SplitRule& rule, const GraphNode& n,
+                std::size_t m) const {
+    const auto bit = static_cast<std::uint8_t>(1u << m);
+    for (std::size_t f = 0; f < rule.factors.size(); ++f) {
+      const SplitFactor& factor = rule.factors[f];
+      DividedCall c = found[at];
+      const std::int64_t parts = mesh_.parts(c.by_factor(f)) * mesh_.sizes[m];
+      if (factor.size % parts != 0) continue;
+      c.factors.push_back({f, static_cast<std::uint8_t>(m)});
+      c.divided |= bit;
+      for (std::size_t k = 0; k < factor.operands.size(); ++k)
+        if (factor.operands[k] != SplitFactor::kNone) c.needs[k].axes[static_cast<unsigned>(factor.operands[k])] |= bit;
+      if (factor.result != SplitFactor::kNone) {
+        // What was scattered already lies along this axis in an order of its own.
+        if (c.scatters_along(static_cast<unsigned>(factor.result))) continue;
+        c.result.axes[static_cast<unsigned>(factor.result)] |= bit;
+        found.push_back(std::move(c));
+        continue;
+      }
+      c.combined.push_back({static_cast<std::uint8_t>(m), factor.combine, {}});
+      found.push_back(c);
+      if (factor.combine != CollectiveReduction::sum) continue;
+      for (unsigned i = 0; i < n.shape.rank(); ++i) {
+        if (n.shape[i] == 0 || n.shape[i] % (mesh_.parts(c.result.axes[i]) * mesh_.sizes[m]) != 0) continue;
+        DividedCall scattered = c;
+        scattered.combined.back().scatter_axis = static_cast<std::uint8_t>(i);
+        scattered.result.axes[i] |= bit;
+        found.push_back(std::move(scattered));
+      }
+    }
+  }
+
+  // ---- Choice
+
+  double seconds_beside(ValueId v, const Way& way, bool with_readers) const {
+    const GraphNode& n = graph_.nodes[v];
+    double seconds = way.seconds;
+    for (std::size_t k = 0; k < n.operands.size(); ++k) {
+      if (n.operands[k].is_scalar() || way.call.is_free[k]) continue;
+      const ValueId from = n.operands[k].value;
+      seconds += reshard_seconds(from, result_of(from), way.call.needs[k]);
+    }
+    if (is_small_output_[v]) seconds += reshard_seconds(v, way.call.result, Sharding()) / 2;
+    if ((*kept_)[v]) seconds += reshard_seconds(v, way.call.result, (*kept_)[v]->sharding);
+    if (!with_readers) return seconds;
+    for (const Reader& r : calls_[v].readers) {
+      const Call& reader = calls_[r.value];
+      const DividedCall& c = reader.ways[reader.chosen].call;
+      if (!c.is_free[r.operand]) seconds += reshard_seconds(v, way.call.result, c.needs[r.operand]);
+    }
+    return seconds;
+  }
+  const Sharding& result_of(ValueId v) const { return calls_[v].ways[calls_[v].chosen].call.result; }
+
+  bool improve(ValueId v, bool with_readers) {
+    Call& call = calls_[v];
+    if (call.ways.size() == 1) return false;
+    std::size_t best = call.chosen;
+    double least = seconds_beside(v, call.ways[best], with_readers);
+    for (std::size_t i = 0; i < call.ways.size(); ++i) {
+      const double seconds = seconds_beside(v, call.ways[i], with_readers);
+      if (seconds < least * (1 - 1e-9)) best = i, least = seconds;
+    }
+    if (best == call.chosen) return false;
+    call.chosen = best;
+    return true;
+  }
+
+  const PartitionRequest& request_;
+  const Graph& graph_;
+  const MeshAxes& mesh_;
+  std::vector<Call> calls_;
+  const std::vector<std::optional<KeptSharding>>* kept_ = nullptr;
+  std::vector<bool> is_small_output_;  // somebody may read it, which gathers it
+};
+
+}  // namespace
+
+LocalProgram partition(const PartitionRequest& request) {
+  std::vector<std::optional<KeptSharding>> kept;
+  std::vector<bool> has_rule;
+  const std::vector<DividedCall> calls = Chooser(request).choose(kept, has_rule);
+  return write_local_program(request, calls, kept, has_rule);
+}
+
+}  // namespace fermata

@@ -1,0 +1,242 @@
+// See partition_write.h.
+#include "passes/partition_write.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "ir/error.h"
+#include "ir/ops/structures.h"
+
+namespace fermata {
+namespace {
+
+void make_collective(GraphNode& node, const Exchange& what, std::int64_t group, std::int64_t ranks) {
+  const auto reduction = static_cast<std::int64_t>(what.combine);
+  switch (what.kind) {
+    case ExchangeKind::all_reduce:
+      node.op = Op::all_reduce;
+      node.attributes = encode_list(ops::AllReduce{.group = {group}, .ranks = {ranks}, .reduction = {reduction}});
+      return;
+    case ExchangeKind::all_gather:
+      node.op = Op::all_gather;
+      node.attributes = encode_list(ops::AllGather{.group = {group}, .ranks = {ranks}, .axis = {what.axis}});
+      return;
+    case ExchangeKind::reduce_scatter:
+      node.op = Op::reduce_scatter;
+      node.attributes = encode_list(
+          ops::ReduceScatter{.group = {group}, .ranks = {ranks}, .reduction = {reduction}, .axis = {what.axis}});
+      return;
+    case ExchangeKind::all_to_all:
+      node.op = Op::all_to_all;
+      node.attributes = encode_list(
+          ops::AllToAll{.group = {group}, .ranks = {ranks}, .split_axis = {what.to_axis}, .concat_axis = {what.axis}});
+      return;
+  }
+}
+
+class Writer {
+ public:
+  Writer(const PartitionRequest& request, const std::vector<DividedCall>& calls)
+      : request_(request), graph_(request.graph), mesh_(request.mesh), calls_(calls), written_(graph_.nodes.size()) {
+    local_.shardings.resize(graph_.nodes.size());
+  }
+
+  void write(ValueId v) {
+    const GraphNode& n = graph_.nodes[v];
+    const DividedCall& call = calls_[v];
+    local_.shardings[v] = call.result;
+    if (call.is_constraint) {
+      written_[v][key(call.result)] = in(n.operands[0].value, call.result, "it was asked for");
+      return;
+    }
+    GraphNode node = n;
+    Sharding now = before_combining(call);
+    node.shape = block_shape(n.shape, now, mesh_);
+    for (std::size_t k = 0; k < n.operands.size(); ++k) {
+      if (n.operands[k].is_scalar()) continue;
+      const ValueId from = n.operands[k].value;
+      ValueId value = call.is_free[k] ? written_[from].begin()->second
+                                      : in(from, call.needs[k], fmt::format("{} needs it", name(n.op)));
+      if (call.added == k && is_counted_elsewhere(call)) value = zeros_like(value);
+      node.operands[k].value = value;
+    }
+    ValueId value = add(std::move(node), v);
+    for (const Combination& c : call.combined) value = combine(v, value, now, c);
+    written_[v][key(call.result)] = value;
+  }
+
+  void note_gathered(ValueId v) {
+    for (const GraphOperand& o : graph_.nodes[v].operands)
+      if (!o.is_scalar() && !calls_[o.value].result.is_whole()) {
+        local_.gathered.push_back(v);
+        return;
+      }
+  }
+
+  LocalProgram finish(const std::vector<std::optional<KeptSharding>>& kept) {
+    for (const ValueId v : graph_.outputs) {
+      const Sharding sharding = kept[v] ? kept[v]->sharding : calls_[v].result;
+      local_.is_placed.push_back((kept[v] && kept[v]->is_placed) || calls_[v].is_constraint);
+      local_.graph.outputs.push_back(in(v, sharding, "the tensor that is updated is so"));
+      local_.outputs.push_back(sharding);
+    }
+    return std::move(local_);
+  }
+
+ private:
+  using Key = std::array<std::uint8_t, kMaxRank>;
+  static Key key(const Sharding& s) { return s.axes; }
+
+  ValueId add(GraphNode node, ValueId scalars_of) {
+    local_.graph.nodes.push_back(std::move(node));
+    local_.scalars_of.push_back(scalars_of);
+    return static_cast<ValueId>(local_.graph.nodes.size() - 1);
+  }
+  const GraphNode& local(ValueId value) const { return local_.graph.nodes[value]; }
+  GraphNode like(ValueId value, Op op) const {
+    GraphNode node;
+    node.op = op, node.dtype = local(value).dtype, node.shape = local(value).shape, node.where = local(value).where;
+    return node;
+  }
+
+  bool is_counted_elsewhere(const DividedCall& call) const {
+    for (const Combination& c : call.combined)
+      if (request_.coordinates[c.mesh_axis] != 0) return true;
+    return false;
+  }
+  ValueId zeros_like(ValueId value) {
+    GraphNode zeros = like(value, Op::full);
+    zeros.scalars = {0};
+    return add(std::move(zeros), kNoValue);
+  }
+
+  /// A value in a sharding, which may take collectives.
+  ValueId in(ValueId v, const Sharding& wanted, const std::string& why) {
+    auto& forms = written_[v];
+    if (const auto found = forms.find(key(wanted)); found != forms.end()) return found->second;
+    Sharding now = calls_[v].result;
+    ValueId value = forms.at(key(now));
+    for (const ReshardStep& step : plan_reshard(now, wanted, graph_.nodes[v].shape.rank(), mesh_)) {
+      value = step.collective ? collective(v, value, *step.collective, why) : own_block(value, step);
+      const auto bit = static_cast<std::uint8_t>(1u << step.mesh_axis);
+      if (!step.collective) {
+        now.axes[step.axis] |= bit;
+      } else {
+        now.axes[step.axis] &= static_cast<std::uint8_t>(~bit);
+        if (step.collective->kind == ExchangeKind::all_to_all) now.axes[step.collective->to_axis] |= bit;
+      }
+      forms.emplace(key(now), value);
+    }
+    if (!(now == wanted)) throw_internal("a value is not in the sharding that was planned", graph_.nodes[v].where);
+    return value;
+  }
+
+  ValueId own_block(ValueId from, const ReshardStep& step) {
+    if (mesh_.sizes[step.mesh_axis] == 1) return from;
+    GraphNode node = like(from, Op::slice);
+    const unsigned rank = node.shape.rank();
+    node.shape[step.axis] /= mesh_.sizes[step.mesh_axis];
+    std::vector<std::int64_t> start(rank, 0), one(rank, 1);
+    start[step.axis] = node.shape[step.axis] * request_.coordinates[step.mesh_axis];
+    node.attributes = encode_list(ops::Slice{.start = {start}, .step = {one}, .counts = {}});
+    node.operands = {{from, 0}};
+    return add(std::move(node), kNoValue);
+  }
+
+  ValueId collective(ValueId global, ValueId from, const Exchange& what, const std::string& why) {
+    const std::int64_t n = mesh_.sizes[what.mesh_axis];
+    if (n == 1) return from;
+    GraphNode node = like(from, Op::copy);
+    const double bytes = static_cast<double>(element_count(node.shape)) * static_cast<double>(byte_size(node.dtype));
+    switch (what.kind) {
+      case ExchangeKind::all_reduce: break;
+      case ExchangeKind::all_gather: node.shape[what.axis] *= n; break;
+      case ExchangeKind::reduce_scatter: node.shape[what.axis] /= n; break;
+      case ExchangeKind::all_to_all: node.shape[what.axis] *= n, node.shape[what.to_axis] /= n; break;
+    }
+    node.operands = {{from, 0}};
+    node.where = graph_.nodes[global].where;
+    make_collective(node, what, request_.groups[what.mesh_axis], n);
+    const double wire = wire_bytes(what.kind, bytes, n);
+    local_.collectives.push_back(
+        {what, global, why, wire, request_.costs.latency + wire / request_.costs.bytes_per_second});
+    return add(std::move(node), kNoValue);
+  }
+
+  ValueId combine(ValueId v, ValueId value, Sharding& now, const Combination& c) {
+    const std::string why =
+        fmt::format("the {} of what {} gives on parts", fermata::name(c.combine), name(graph_.nodes[v].op));
+    if (!c.scatter_axis)
+      return collective(v, value, {.kind = ExchangeKind::all_reduce, .mesh_axis = c.mesh_axis, .combine = c.combine},
+                        why);
+    now.axes[*c.scatter_axis] |= static_cast<std::uint8_t>(1u << c.mesh_axis);
+    return collective(
+        v, value,
+        {.kind = ExchangeKind::reduce_scatter, .mesh_axis = c.mesh_axis, .combine = c.combine, .axis = *c.scatter_axis},
+        why);
+  }
+
+  const PartitionRequest& request_;
+  const Graph& graph_;
+  const MeshAxes& mesh_;
+  const std::vector<DividedCall>& calls_;
+  std::vector<std::map<Key, ValueId>> written_;  // by value, in each sharding that something needs
+  LocalProgram local_;
+};
+
+std::string bytes_text(double bytes) {
+  if (bytes < 10e3) return fmt::format("{:.0f} B", bytes);
+  if (bytes < 10e6) return fmt::format("{:.1f} kB", bytes / 1e3);
+  return fmt::format("{:.1f} MB", bytes / 1e6);
+}
+
+}  // namespace
+
+LocalProgram write_local_program(const PartitionRequest& request, const std::vector<DividedCall>& calls,
+                                 const std::vector<std::optional<KeptSharding>>& kept,
+                                 const std::vector<bool>& has_rule) {
+  Writer writer(request, calls);
+  for (ValueId v = 0; v < request.graph.nodes.size(); ++v) {
+    writer.write(v);
+    if (!has_rule[v]) writer.note_gathered(v);
+  }
+  return writer.finish(kept);
+}
+
+std::string describe_partition(const PartitionRequest& request, const LocalProgram& program) {
+  const Graph& graph = request.graph;
+  std::string mesh;
+  for (std::size_t m = 0; m < request.mesh.count(); ++m)
+    mesh += fmt::format("{}{} {}", m > 0 ? ", " : "", request.mesh.names[m], request.mesh.sizes[m]);
+  std::string text = fmt::format("partitioned over the mesh {}\n", mesh);
+  const std::string lines = to_string(graph, true);
+  std::size_t at = 0;
+  for (std::size_t line = 0; at < lines.size(); ++line) {
+    const std::size_t end = std::min(lines.find('\n', at), lines.size());
+    const std::string one = lines.substr(at, end - at);
+    at = end + 1;
+    std::size_t v = graph.nodes.size();
+    if (one.starts_with('%')) v = std::stoul(one.substr(1));
+    text += one;
+    if (v < graph.nodes.size() && graph.nodes[v].shape.rank() > 0)
+      text += "  " + to_string(program.shardings[v], graph.nodes[v].shape.rank(), request.mesh);
+    text += "\n";
+  }
+  text += "\ncollectives\n";
+  double total = 0;
+  for (const PlacedExchange& c : program.collectives) {
+    total += c.wire_bytes;
+    text += fmt::format("  {:<14} along {:<8} of %{:<4} {:>10}  {}\n",
+                        kExchangeNames[static_cast<std::size_t>(c.what.kind)], request.mesh.names[c.what.mesh_axis],
+                        c.global, bytes_text(c.wire_bytes), c.why);
+  }
+  text += program.collectives.empty()
+              ? "  none\n"
+              : fmt::format("  {} in all, {} sent by each process\n", program.collectives.size(), bytes_text(total));
+  for (const ValueId v : program.gathered)
+    text += fmt::format("gathered: {} (%{}) has no rule and works on whole operands\n", name(graph.nodes[v].op), v);
+  return text;
+}
+
+}  // namespace fermata

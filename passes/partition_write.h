@@ -1,0 +1,64 @@
+// The second half of the partitioner: the graph of one process, from a way to divide each call.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "passes/partition.h"
+
+namespace fermata {
+
+/// How results of parts along a mesh axis are combined: all of them on every process, or a block of them.
+struct Combination {
+  std::uint8_t mesh_axis;
+  CollectiveReduction combine;
+  std::optional<std::uint8_t> scatter_axis;
+};
+
+/// A call on blocks.
+struct DividedCall {
+  struct Factor {
+    std::size_t number;  // of the rule
+    std::uint8_t mesh_axis;
+  };
+  std::vector<Sharding> needs{};  // by operand
+  std::vector<bool> is_free{};    // by operand: its sharding does not matter
+  Sharding result{};              // after combining
+  std::vector<Combination> combined{};
+  std::vector<Factor> factors{};
+  unsigned divided = 0;  // the mesh axes along which processes do different parts
+  std::optional<std::size_t> added{};
+  bool is_constraint = false;
+
+  unsigned by_factor(std::size_t number) const {
+    unsigned mask = 0;
+    for (const Factor& f : factors)
+      if (f.number == number) mask |= 1u << f.mesh_axis;
+    return mask;
+  }
+  bool scatters_along(unsigned axis) const {
+    for (const Combination& c : combined)
+      if (c.scatter_axis && *c.scatter_axis == axis) return true;
+    return false;
+  }
+};
+
+/// The sharding that an output keeps, because it updates a value.
+struct KeptSharding {
+  Sharding sharding;
+  bool is_placed;
+};
+
+/// The sharding of what the call itself gives.
+inline Sharding before_combining(const DividedCall& call) {
+  Sharding result = call.result;
+  for (const Combination& c : call.combined)
+    if (c.scatter_axis) result.axes[*c.scatter_axis] &= static_cast<std::uint8_t>(~(1u << c.mesh_axis));
+  return result;
+}
+
+LocalProgram write_local_program(const PartitionRequest& request, const std::vector<DividedCall>& calls,
+                                 const std::vector<std::optional<KeptSharding>>& kept,
+                                 const std::vector<bool>& has_rule);
+
+}  // namespace fermata
