@@ -1,6 +1,6 @@
 # Dependencies of the build. fmt and xxHash (headers only) are required; LLVM, oneDNN, libxsmm and LAPACKE are optional.
-# Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _ZIP, _ONNX, _BACKTRACE and _MPI, and defines the imported targets DNNL::dnnl,
-# libxsmm::libxsmm, LAPACKE::lapacke, libzip::libzip and ONNX::proto.
+# Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _ZIP, _ONNX, _BACKTRACE and _MPI, and defines the imported targets
+# DNNL::dnnl, libxsmm::libxsmm, LAPACKE::lapacke, libzip::libzip and ONNX::proto.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
 find_path(FERMATA_XXHASH_INCLUDE xxhash.h REQUIRED)

@@ -1,16 +1,20 @@
 // See call.h.
 #include "dispatch/call.h"
 
+#include <algorithm>
+
 #include "dispatch/devices.h"
 #include "dispatch/pointwise.h"
 #include "dispatch/result_check.h"
 #include "ir/op_traits.h"
 #include "ir/view.h"
 #include "runtime/backend_memory.h"
+#include "runtime/distributed_value.h"
 
 namespace fermata {
 
 std::atomic<CheckResult> check_result{nullptr};
+constinit DistributedCalls distributed_calls;
 
 namespace {
 
@@ -20,6 +24,11 @@ constexpr std::int64_t kInnerLoopLimit = 16384;
 void ensure_value(Node* n, const Call& call) {
   if (n != nullptr && n->pending()) [[unlikely]]
     tensor_hooks.materialize(n, "an eager call reads a pending tensor", call.where);
+}
+
+bool is_distributed(const Node& n) {
+  const Storage& storage = *n.storage.load(std::memory_order_acquire);
+  return storage.data == nullptr && distributed_value(storage) != nullptr;
 }
 
 Node* pointwise_leaf(PointwiseOperands& p, StoragePtr storage) {
@@ -110,6 +119,8 @@ Tensor run_promoted(const Call& call, PointwiseOperands& p) {
   promote_and_broadcast(call, p);
   for (unsigned k = 0; k < p.count; ++k) {
     ensure_value(p.nodes[k], call);
+    if (p.nodes[k] != nullptr && is_distributed(*p.nodes[k])) [[unlikely]]
+      return distributed_calls.pointwise(call, std::span(p.operands).first(p.count));
     if (p.nodes[k] == nullptr || p.nodes[k]->backend == p.backend) [[likely]]
       continue;
     p.held[k] = element_on(p.backend, *p.nodes[k]);
@@ -144,6 +155,8 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
   const TensorType type = infer(op, types, attributes.integers, attributes.wanted, call.where, attributes.subgraphs);
   const BackendKey backend = common_backend(call, tensors);
   for (const Tensor& t : tensors) ensure_value(t.node(), call);
+  if (std::ranges::any_of(tensors, [](const Tensor& t) { return is_distributed(*t.node()); })) [[unlikely]]
+    return distributed_calls.general(call, tensors, attributes);
   const DispatchKeySet keys = data_keys(call.keys, backend);
   if (is_view(op))
     if (Node* view = view_of_leaf(op, *tensors[0].node(), type, attributes.integers)) return Tensor(view, keys);
@@ -199,7 +212,7 @@ TensorView view_of(const Node& node, Shape& strides) {
 
 Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const std::int64_t> attributes) {
   Storage* storage = x.storage.load(std::memory_order_acquire);
-  if (storage == nullptr) return nullptr;
+  if (storage == nullptr || distributed_value(*storage) != nullptr) return nullptr;
   Shape strides = x.is_dense_leaf() ? dense_strides(x.sizes()) : x.extra->strides;
   std::int64_t offset = x.is_dense_leaf() ? 0 : x.extra->offset;
   Shape sizes(x.sizes());

@@ -19,6 +19,13 @@ TensorView view_of(const Node& node, Shape& strides);
 /// Runs a call step of a plan: the dispatch layer's half of runtime/steps/call_step.h.
 CallKernel select_step(const CallStep& step, const CallArgs& args);
 
+/// Makes calls in eager mode whose operands are divided among processes. Installed by frontend/distributed.
+struct DistributedCalls {
+  Tensor (*pointwise)(const Call&, std::span<const Operand* const>) = nullptr;
+  Tensor (*general)(const Call&, std::span<const Tensor>, const Attributes&) = nullptr;
+};
+extern constinit DistributedCalls distributed_calls;
+
 /// The node that a view op makes of a value: a strided leaf where the value is there, else nothing. Also nothing where
 /// a reshape needs a copy.
 Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const std::int64_t> attributes);

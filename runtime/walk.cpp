@@ -10,6 +10,7 @@
 #include "ir/custom_op.h"
 #include "ir/error.h"
 #include "ir/op_traits.h"
+#include "runtime/distributed_value.h"
 
 namespace fermata {
 namespace {
@@ -179,6 +180,10 @@ static bool is_readable(const Storage* storage, const Node& reader) {
   return !storage->is_being_overwritten();
 }
 
+[[gnu::noinline]] void Walk::note_leaf_without_buffer(const Storage& storage) {
+  has_distributed = has_distributed || distributed_value(storage) != nullptr;
+}
+
 void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_leaf) {
   while (!find_order(roots, is_leaf)) std::this_thread::yield();
   add_outputs(roots_only);
@@ -187,7 +192,7 @@ void Walk::run(std::span<Node* const> roots, bool roots_only, const IsLeaf* is_l
 /// False where another thread writes over a leaf: it is about to publish what comes of it.
 bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
   order.clear(), key.clear(), outputs.clear(), operands.clear(), first_operand.clear();
-  has_boxed = has_effects = false;
+  has_boxed = has_effects = has_distributed = false;
   for (Node* root : roots) {
     if (root->storage.load() != nullptr) continue;
     backend = root->backend;
@@ -204,6 +209,8 @@ bool Walk::find_order(std::span<Node* const> roots, const IsLeaf* is_leaf) {
           if (Storage* s = in->storage.load()) {
             if (!is_readable(s, *n)) return false;
             add_leaf(in, s);
+            if (s->data == nullptr) [[unlikely]]
+              note_leaf_without_buffer(*s);
           } else if (is_leaf != nullptr && (*is_leaf)(in)) {
             add_leaf(in, kNowhere);
           } else {

@@ -36,9 +36,10 @@ class Walk {
   GrowableArray<std::uint32_t> operands;       // numbers of all operands, node by node; kScalarOperand for host scalars
   GrowableArray<std::uint32_t> first_operand;  // per entry: where its operands start
 
-  bool has_boxed = false;    // whether kernels over tensors are among the calls
-  bool has_effects = false;  // whether built-in ops with an effect are
-  BackendKey backend{};      // of everything that is pending; leaves of rank 0 may be the CPU's
+  bool has_boxed = false;        // whether kernels over tensors are among the calls
+  bool has_effects = false;      // whether built-in ops with an effect are
+  bool has_distributed = false;  // whether leaves are divided among processes
+  BackendKey backend{};          // of everything that is pending; leaves of rank 0 may be the CPU's
 
   static constexpr std::uint32_t kScalarOperand = ~1u;
 
@@ -66,6 +67,7 @@ class Walk {
   std::uint32_t search(const Node* n) const;
   void add(Node* n, Storage* storage);
   void add_leaf(Node* n, Storage* storage);
+  void note_leaf_without_buffer(const Storage& storage);
   void add_pending(Node* n);
   void add_other(Node* n);  // that takes more words
   void add_operands(const Node& n, std::uint32_t* in_key, std::size_t count);

@@ -19,6 +19,7 @@ CLASSES = {
     23: {"UnsupportedError", "FileError", "ValueError"}, 24: {"ValueError"}, 27: {"UnsupportedError"}, 30: {"OutOfMemoryError"},
     57: {"UnsupportedError", "ValueError"},
     70: {"CollectiveError", "ValueError", "ShapeError", "UnsupportedError"},
+    71: {"CollectiveError", "ValueError", "ShapeError", "UserError"},
     90: {"InternalError"}, 91: {"InternalError"},
 }
 THROWN = re.compile(r"\b(?:throw\s+|fail<)(?:\w+::)?(\w*Error)\b\s*(?:>\s*)?\(\s*(\d{4})\b")

@@ -1,6 +1,7 @@
 // Groups, and the world. See fermata/distributed.h.
 #include "fermata/distributed.h"
 #include "frontend/distributed/processes.h"
+#include "frontend/distributed/simulated_world.h"
 #include "runtime/effects.h"
 
 namespace fermata::distributed {
@@ -11,6 +12,7 @@ const RankGroup& start_world() { return start_processes(); }
 }  // namespace
 
 const Group& world(Location) {
+  if (simulated_world != nullptr) return *simulated_world;
   static const Group group(start_world());
   return group;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "fermata/random.h"
+#include "frontend/distributed/mesh_state.h"
 #include "frontend/transforms/autograd/autograd.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "ir/error.h"
@@ -51,6 +52,8 @@ CallRecording::CallRecording(std::span<const Tensor> arguments, CompiledCore::Bo
   for (const auto& [node, identity] : scope_.hidden())  // before there are more references
     if (!is_reachable(identity)) constants_.push_back(identity.impl());
   list_program(drawn);
+  // What is divided among processes is partitioned when it is computed.
+  if (is_partitioned(walk_)) must_run_ = true;
   find_sources();
 }
 

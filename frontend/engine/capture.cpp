@@ -398,6 +398,19 @@ Tensor record_ternary(const Call& call, const Operand& a, const Operand& b, cons
 
 }  // namespace
 
+/// A call in eager mode on values that are divided among processes: recorded, and computed at once.
+static Tensor call_distributed_pointwise(const Call& call, std::span<const Operand* const> operands) {
+  switch (operands.size()) {
+    case 1: return AtOnce<&record_unary>::run(call, *operands[0]);
+    case 2: return AtOnce<&record_binary>::run(call, *operands[0], *operands[1]);
+    default: return AtOnce<&record_ternary>::run(call, *operands[0], *operands[1], *operands[2]);
+  }
+}
+
+void install_distributed_calls() {
+  distributed_calls = {.pointwise = &call_distributed_pointwise, .general = at_once<&capture_general>};
+}
+
 void register_kernels_at_once(BackendKey backend) {
   set_family_kernels(
       RegistrationKey::cell(Functionality::dense, backend),

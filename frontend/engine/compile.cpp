@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "fermata/modes.h"
+#include "frontend/distributed/mesh_state.h"
 #include "frontend/engine/captured_call.h"
 #include "frontend/engine/no_memory.h"
 #include "frontend/engine/spin_lock.h"
@@ -160,6 +161,8 @@ void CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint6
   if (vmap_frame != nullptr) return run_body();
   for (const Tensor& t : args)
     if (t.node()->pending()) tensor_hooks.materialize(t.node(), "an argument of a compiled function", where);
+  // Nor has one that is divided among processes: what is recorded is partitioned.
+  if (std::ranges::any_of(args, [](const Tensor& t) { return sharded_value(*t.node()) != nullptr; })) return run_body();
   const CaptureContext context = CaptureContext::current();
   State::Taken taken(*state_);
   state_->find(taken, args, numbers, context);

@@ -7,6 +7,7 @@
 #include "dispatch/meta.h"
 #include "dispatch/table.h"
 #include "fermata/backend.h"
+#include "frontend/distributed/mesh_state.h"
 #include "frontend/engine/alias.h"
 #include "frontend/engine/capture.h"
 #include "frontend/engine/control_step.h"
@@ -50,6 +51,8 @@ struct Startup {
     register_cuda_kernels();
     register_device(BackendKey::cuda, make_cuda_backend(), {.missing_on_cpu = true});
 #endif
+    register_mesh_operators();
+    install_distributed_calls();
     install_sync();
     install_draws();
     context_hooks.region = &autocast_region;

@@ -13,6 +13,7 @@
 
 #include "ir/custom_op.h"
 #include "ir/graph.h"
+#include "runtime/distributed_value.h"
 #include "runtime/tensor.h"
 #include "runtime/walk.h"
 
@@ -28,6 +29,8 @@ struct Layout {
   BackendKey backend = BackendKey::cpu;
   static Layout of(const Node& n);
   bool matches(const Node& n) const {
+    const Storage* const storage = n.storage.load(std::memory_order_acquire);
+    if (storage != nullptr && storage->data == nullptr && distributed_value(*storage) != nullptr) return false;
     if (n.dtype != type.dtype || n.rank != type.shape.rank() || n.backend != backend) return false;
     if (!std::equal(type.shape.begin(), type.shape.end(), n.sizes().begin())) return false;
     if (n.is_dense_leaf()) return strides.rank() == 0 && offset == 0;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "dispatch/devices.h"
+#include "frontend/distributed/mesh_state.h"
 #include "frontend/engine/capture_scope.h"
 #include "frontend/engine/claims.h"
 #include "frontend/engine/compile_policy.h"
@@ -302,6 +303,8 @@ void Player::compute(std::span<Node* const> roots, Claims& claims) {
     is_claimed = claim(claims);
   }
   results_.resize(walk_.outputs.size());
+  if (walk_.has_distributed || walk_.has_boxed) [[unlikely]]
+    if (is_partitioned(walk_)) return run_partitioned(walk_, results_);
   const std::uint8_t checks = value_checks();
   if ((checks & kCheckNan) != 0 && can_check(walk_, kCheckNan)) [[unlikely]]
     return interpret_looking_for_nan(walk_, results_);

@@ -10,6 +10,7 @@
 #include "fermata/device.h"
 #include "fermata/ops.h"
 #include "fermata/values.h"
+#include "frontend/distributed/mesh_state.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/op_rules.h"
 #include "frontend/transforms/vmap/batched.h"
@@ -84,7 +85,10 @@ Tensor full_like(const Tensor& x, Scalar value, std::optional<DType> dtype, Loca
     const InsideLevel below(frame_of(b, where).outer);
     return make_batched(full_like(b.physical, value, dtype, where), b.level, b.batched);
   }
-  return full(x.shape(), value, dtype.value_or(x.dtype()), device(x), where);
+  const Tensor result = full(x.shape(), value, dtype.value_or(x.dtype()), device(x), where);
+  const ShardedValue* const divided = sharded_value(*x.node());
+  return divided != nullptr && divided->is_placed ? constrain(result, *divided->mesh, divided->sharding, where)
+                                                  : result;
 }
 
 Tensor arange(Scalar start, Scalar stop, Scalar step, std::optional<DType> dtype, Location where) {

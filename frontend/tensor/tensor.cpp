@@ -10,6 +10,7 @@
 #include "fermata/device.h"
 #include "fermata/ops.h"
 #include "fermata/views.h"
+#include "frontend/distributed/mesh_state.h"
 #include "frontend/engine/alias.h"
 #include "frontend/ops/calls.h"
 #include "frontend/tensor/device_scope.h"
@@ -87,6 +88,11 @@ void* pin(const Tensor& x, Location where) {
     return static_cast<std::byte*>(pin(base, where)) + view->offset * static_cast<std::int64_t>(byte_size(x.dtype()));
   }
   Node* node = computed(x, "data", where);
+  if (const ShardedValue* const divided = sharded_value(*node)) {
+    const Tensor whole = gathered(*divided, where);
+    whole.node()->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+    x.set_node(node = whole.node());
+  }
   if (node->backend != BackendKey::cpu)
     throw DeviceError(1402,
                       format_error(1402, "DeviceError", "data: the tensor is not on the CPU", describe(x), where));
@@ -141,7 +147,10 @@ Operand left(const Tensor& target, const Operand& other, std::string_view functi
 
 HostElements::HostElements(const Tensor& x, const char* reason, Location where) {
   const Node* node = computed(x, reason, where);
-  dense_ = node->is_dense_leaf() ? x : dense_copy(x, where);
+  const ShardedValue* const divided = sharded_value(*node);
+  const Tensor whole = divided != nullptr ? gathered(*divided, where) : x;
+  node = whole.node();
+  dense_ = node->is_dense_leaf() ? whole : dense_copy(whole, where);
   node = dense_.node();
   dtype_ = node->dtype;
   count_ = element_count(node->sizes());

@@ -10,6 +10,7 @@
 #include "dispatch/profile.h"
 #include "fermata/device.h"
 #include "fermata/modes.h"
+#include "frontend/distributed/mesh_state.h"
 #include "frontend/engine/pending_bound.h"
 #include "frontend/engine/sync.h"
 #include "frontend/ops/calls.h"
@@ -41,6 +42,16 @@ Graph pending_graph(const std::vector<Tensor>& tensors) {
     graph.outputs.push_back(static_cast<ValueId>(graph.nodes.size() - 1));
   }
   return graph;
+}
+
+/// Nothing unless they are partitioned among processes.
+std::optional<std::string> explain_divided(const std::vector<Tensor>& tensors) {
+  std::vector<Node*> roots;
+  for (const Tensor& t : tensors) roots.push_back(ordinary_tensor(t).node());
+  Walk walk;
+  walk.run(roots);
+  if (!is_partitioned(walk)) return std::nullopt;
+  return explain_partitioned(walk);
 }
 
 /// A plan is of one device.
@@ -106,7 +117,10 @@ std::string explain(const std::vector<Tensor>& tensors, Location where) {
     const Device on = device(part[0]);
     if (parts.size() > 1 || on != cpu())
       text += fmt::format("{}device {}\n\n", text.empty() ? "" : "\n", to_string(on));
-    text += explain_plan(pending_graph(part), on.backend());
+    if (const std::optional<std::string> partitioned = explain_divided(part))
+      text += *partitioned;
+    else
+      text += explain_plan(pending_graph(part), on.backend());
   }
   return text;
 }

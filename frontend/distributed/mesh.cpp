@@ -1,0 +1,283 @@
+// See fermata/mesh.h.
+#include "fermata/mesh.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "fermata/autograd.h"
+#include "fermata/creation.h"
+#include "fermata/modes.h"
+#include "fermata/ops.h"
+#include "fermata/sync.h"
+#include "fermata/views.h"
+#include "frontend/distributed/mesh_state.h"
+#include "frontend/engine/capture_scope.h"
+#include "frontend/ops/calls.h"
+#include "frontend/transforms/autograd/autograd_tape.h"
+#include "frontend/transforms/vmap/batched.h"
+#include "ir/error.h"
+#include "ir/fork.h"
+
+namespace fermata {
+namespace {
+
+struct Meshes {
+  ForkSafeMutex mutex;
+  std::map<std::int64_t, std::weak_ptr<const MeshState>> by_number;
+  std::int64_t last = 0;
+};
+Meshes& meshes() {
+  static auto* all = new Meshes;
+  return *all;
+}
+
+std::shared_ptr<const MeshState> make_mesh(std::span<const MeshAxis> axes, Location where) {
+  auto state = std::make_shared<MeshState>();
+  const auto fail = [&](const std::string& what) {
+    throw ValueError(7101, format_error(7101, "ValueError", "Mesh: " + what, {}, where));
+  };
+  for (const MeshAxis& axis : axes) {
+    if (axis.size < 1) fail(fmt::format("axis {} has size {}", axis.name, axis.size));
+    if (std::ranges::find(state->axes.names, axis.name) != state->axes.names.end())
+      fail(fmt::format("two axes are called {}", axis.name));
+    state->axes.names.push_back(axis.name), state->axes.sizes.push_back(axis.size);
+  }
+  if (axes.size() > kMaxMeshAxes) fail(fmt::format("{} axes, more than {}", axes.size(), kMaxMeshAxes));
+  const distributed::Group& world = distributed::world(where);
+  if (state->axes.processes() != world.size())
+    fail(fmt::format("its axes have room for {} processes, and there {} {}", state->axes.processes(),
+                     world.size() == 1 ? "is" : "are", world.size()));
+  state->rank = world.rank(), state->coordinates = state->axes.coordinates(state->rank);
+  // Processes along an axis are those that differ in its coordinate alone.
+  std::int64_t stride = 1;
+  std::vector<std::int64_t> colors(axes.size());
+  for (std::size_t m = axes.size(); m-- > 0; stride *= state->axes.sizes[m])
+    colors[m] = state->rank - state->coordinates[m] * stride;
+  for (const std::int64_t color : colors) state->groups.push_back(world.split(color, state->rank, where));
+  const std::lock_guard lock(meshes().mutex);
+  state->number = ++meshes().last;
+  meshes().by_number[state->number] = state;
+  std::erase_if(meshes().by_number, [](const auto& m) { return m.second.expired(); });
+  return state;
+}
+
+std::vector<ErrorOperand> line_of(const Tensor& x, const std::string& note) {
+  return {{"x", to_string(x.dtype(), x.shape()), note}};
+}
+
+/// A tensor that is there and that no gradient or transform knows of: it is divided at once.
+bool is_plain_value(const Tensor& x) {
+  return x.impl()->payload == nullptr && !x.node()->pending() && !(grad_enabled() && grad_edge(x)) &&
+         vmap_frame == nullptr && !in_capture_scope();
+}
+
+Tensor block_of_whole(const Tensor& x, const MeshState& mesh, const Sharding& sharding, Location where) {
+  Tensor block = x.detach(where);
+  for (unsigned i = 0; i < x.shape().rank(); ++i) {
+    std::int64_t number = 0, parts = 1;
+    for (std::size_t m = 0; m < mesh.axes.count(); ++m)
+      if ((sharding.axes[i] >> m & 1) != 0)
+        number = number * mesh.axes.sizes[m] + mesh.coordinates[m], parts *= mesh.axes.sizes[m];
+    if (parts == 1) continue;
+    const std::int64_t size = x.shape()[i] / parts;
+    block = block.slice(i, number * size, (number + 1) * size, 1, where);
+  }
+  return copy(block, where);
+}
+
+}  // namespace
+
+// ---- Mesh
+
+Mesh::Mesh(std::initializer_list<MeshAxis> axes, Location where)
+    : state_(make_mesh({axes.begin(), axes.end()}, where)) {}
+Mesh::Mesh(const std::vector<MeshAxis>& axes, Location where) : state_(make_mesh(axes, where)) {}
+std::int64_t Mesh::processes() const { return state_->axes.processes(); }
+std::int64_t Mesh::rank() const { return state_->rank; }
+std::int64_t Mesh::size(std::string_view axis, Location where) const {
+  return state_->axes.sizes[state_->axis(axis, where)];
+}
+std::int64_t Mesh::coordinate(std::string_view axis, Location where) const {
+  return state_->coordinates[state_->axis(axis, where)];
+}
+
+std::size_t MeshState::axis(std::string_view name, Location where) const {
+  const auto found = std::ranges::find(axes.names, name);
+  if (found == axes.names.end())
+    throw ValueError(7102, format_error(7102, "ValueError", fmt::format("the mesh has no axis {}", name), {}, where,
+                                        fmt::format("its axes are {}", fmt::join(axes.names, ", "))));
+  return static_cast<std::size_t>(found - axes.names.begin());
+}
+
+std::shared_ptr<const MeshState> mesh_of_number(std::int64_t number) {
+  const std::lock_guard lock(meshes().mutex);
+  const auto found = meshes().by_number.find(number);
+  std::shared_ptr<const MeshState> mesh = found == meshes().by_number.end() ? nullptr : found->second.lock();
+  if (mesh == nullptr)
+    throw UserError(7106, format_error(7106, "UserError", "a constraint names a mesh that is no more", {}, {},
+                                       "keep the mesh for as long as what was recorded with it"));
+  return mesh;
+}
+
+Sharding MeshState::sharding_of(const AxisSplits& splits, const Tensor& x, std::string_view function,
+                                Location where) const {
+  const Shape shape = x.shape();
+  if (splits.size() > shape.rank())
+    throw ValueError(7104, format_error(7104, "ValueError",
+                                        fmt::format("{}: {} splits for {} axes", function, splits.size(), shape.rank()),
+                                        line_of(x, ""), where));
+  Sharding sharding;
+  for (unsigned i = 0; i < splits.size(); ++i) {
+    for (const std::string& name : splits[i].names) {
+      const std::size_t m = axis(name, where);
+      if ((sharding.used() >> m & 1u) != 0 || (sharding.axes[i] >> m) != 0)
+        throw ValueError(
+            7103,
+            format_error(7103, "ValueError",
+                         (sharding.used() >> m & 1u) != 0
+                             ? fmt::format("{}: {} is named twice", function, name)
+                             : fmt::format("{}: {} comes after an axis that it is before in the mesh", function, name),
+                         line_of(x, ""), where));
+      sharding.axes[i] = static_cast<std::uint8_t>(sharding.axes[i] | 1u << m);
+    }
+    if (const std::int64_t parts = axes.parts(sharding.axes[i]); shape[i] % parts != 0)
+      throw ShapeError(7105, format_error(7105, "ShapeError",
+                                          fmt::format("{}: axis {} has {} elements, which are no {} equal blocks",
+                                                      function, i, shape[i], parts),
+                                          line_of(x, fmt::format("axis {} is {}", i, shape[i])), where,
+                                          "pad it to a multiple, or leave it whole"));
+  }
+  return sharding;
+}
+
+// ---- Divided tensors
+
+const ShardedValue* sharded_value(const Node& node) {
+  const Storage* storage = node.storage.load(std::memory_order_acquire);
+  return storage == nullptr || storage->data != nullptr ? nullptr
+                                                        : static_cast<const ShardedValue*>(distributed_value(*storage));
+}
+
+Tensor make_sharded(const Tensor& block, const Shape& whole, std::shared_ptr<const MeshState> mesh,
+                    const Sharding& sharding) {
+  StoragePtr storage = make_distributed_storage(std::make_unique<ShardedValue>(block, std::move(mesh), sharding, true));
+  return Tensor(make_leaf({block.dtype(), whole}, storage.release(), block.node()->backend, Node::kTensor),
+                block.keys() & kDataKeys);
+}
+
+Tensor resharded(const Tensor& block, const MeshState& mesh, const Sharding& from, const Sharding& to, Location where) {
+  Tensor now = block;
+  for (const ReshardStep& step : plan_reshard(from, to, block.shape().rank(), mesh.axes)) {
+    if (step.collective) {
+      now = call_collective(now, mesh, *step.collective, where);
+      continue;
+    }
+    const std::int64_t size = now.shape()[step.axis] / mesh.axes.sizes[step.mesh_axis],
+                       start = size * mesh.coordinates[step.mesh_axis];
+    now = now.slice(step.axis, start, start + size, 1, where);
+  }
+  return now;
+}
+
+Tensor shard(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Location where) {
+  require_defined("shard", x, where);
+  const Sharding sharding = mesh.state()->sharding_of(splits, x, "shard", where);
+  if (!is_plain_value(x) || sharded_value(*x.node()) != nullptr) return constrain(x, *mesh.state(), sharding, where);
+  return make_sharded(block_of_whole(x, *mesh.state(), sharding, where), x.shape(), mesh.state(), sharding);
+}
+
+void shard_(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Location where) {
+  require_defined("shard_", x, where);
+  Tensor value;
+  {
+    const NoGradGuard no_grad;
+    const Tensor now = x.detach(where).sync(where);
+    value = shard(now, mesh, splits, where).sync(where);
+  }
+  value.node()->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
+  x.set_node(value.node());
+}
+
+Tensor from_blocks(const Tensor& block, const Mesh& mesh, const AxisSplits& splits, Location where) {
+  require_defined("from_blocks", block, where);
+  const MeshState& state = *mesh.state();
+  Shape whole = block.shape();
+  if (splits.size() > whole.rank()) static_cast<void>(state.sharding_of(splits, block, "from_blocks", where));
+  for (unsigned i = 0; i < splits.size(); ++i)
+    for (const std::string& name : splits[i].names) whole[i] *= state.axes.sizes[state.axis(name, where)];
+  const Tensor types = broadcast_to(full({}, 0, block.dtype(), where), whole, where);
+  const Sharding sharding = state.sharding_of(splits, types, "from_blocks", where);
+  return make_sharded(block.detach(where), whole, mesh.state(), sharding);
+}
+
+Tensor own_block(const Tensor& x, Location where) {
+  require_defined("own_block", x, where);
+  x.sync(where);
+  const ShardedValue* const value = sharded_value(*x.node());
+  return value != nullptr ? value->block.detach(where) : x;
+}
+
+Tensor unshard(const Tensor& x, Location where) {
+  require_defined("unshard", x, where);
+  if (x.node()->pending()) x.sync(where);
+  const ShardedValue* const value = sharded_value(*x.node());
+  if (value == nullptr) return x;
+  return grad_enabled() && grad_edge(x) ? constrain(x, *value->mesh, {}, where) : gathered(*value, where);
+}
+
+Tensor gathered(const ShardedValue& divided, Location where) {
+  const ShardedValue* const value = &divided;
+  const NoGradGuard no_grad;
+  const ModeGuard now(Mode::eager);
+  return resharded(value->block, *value->mesh, value->sharding, {}, where).sync(where);
+}
+
+bool is_sharded(const Tensor& x) { return x.defined() && sharded_value(*x.node()) != nullptr; }
+
+std::string sharding_of(const Tensor& x, Location where) {
+  require_defined("sharding_of", x, where);
+  x.sync(where);
+  const ShardedValue* const value = sharded_value(*x.node());
+  return value != nullptr ? to_string(value->sharding, x.shape().rank(), value->mesh->axes) : "whole";
+}
+
+BlockFunction shard_map(BlockFunction fn, const Mesh& mesh, std::vector<AxisSplits> in, std::vector<AxisSplits> out,
+                        Location where) {
+  return [fn = std::move(fn), mesh, in = std::move(in), out = std::move(out),
+          where](const std::vector<Tensor>& arguments) {
+    const auto require = [&](std::size_t given, std::size_t expected, std::string_view what) {
+      if (given != expected)
+        throw ValueError(
+            7107, format_error(7107, "ValueError",
+                               fmt::format("shard_map: {} {} for {} shardings", given, what, expected), {}, where));
+    };
+    require(arguments.size(), in.size(), "arguments");
+    std::vector<Tensor> blocks, results;
+    for (std::size_t i = 0; i < in.size(); ++i)
+      blocks.push_back(own_block(shard(arguments[i].detach(where), mesh, in[i], where), where));
+    blocks = fn(blocks);
+    require(blocks.size(), out.size(), "results");
+    for (std::size_t i = 0; i < out.size(); ++i) results.push_back(from_blocks(blocks[i], mesh, out[i], where));
+    return results;
+  };
+}
+
+distributed::Group Mesh::group(std::string_view axis, Location where) const {
+  return state_->groups[state_->axis(axis, where)];
+}
+
+Tensor call_collective(const Tensor& block, const MeshState& mesh, const Exchange& what, Location where) {
+  const distributed::Group& group = mesh.groups[what.mesh_axis];
+  if (group.size() == 1) return block;
+  switch (what.kind) {
+    case ExchangeKind::all_reduce: return distributed::all_reduce(block, what.combine, group, where);
+    case ExchangeKind::all_gather: return distributed::all_gather(block, what.axis, group, where);
+    case ExchangeKind::reduce_scatter: return distributed::reduce_scatter(block, what.axis, what.combine, group, where);
+    default: return distributed::all_to_all(block, what.to_axis, what.axis, group, where);
+  }
+}
+
+}  // namespace fermata

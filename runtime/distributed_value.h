@@ -1,0 +1,23 @@
+// Values that are divided among processes: leaves with the type of the whole, whose storage has no buffer of it but
+// what this process has of it.
+//
+// A walk notes that it has met one, and its sync then goes to the partitioner. Whoever needs all elements in one buffer
+// gathers them.
+#pragma once
+
+#include <memory>
+
+#include "runtime/storage.h"
+
+namespace fermata {
+
+/// What is behind such a storage; frontend/distributed knows what it is.
+struct DistributedValue {
+  virtual ~DistributedValue() = default;
+};
+
+StoragePtr make_distributed_storage(std::unique_ptr<DistributedValue> value);
+/// Null unless the storage is of a divided value.
+const DistributedValue* distributed_value(const Storage& storage);
+
+}  // namespace fermata

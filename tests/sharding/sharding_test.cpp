@@ -1,0 +1,316 @@
+// Divided tensors by themselves, and programs of them that train.
+#include <fermata/fermata.h>
+#include <fermata/mesh.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/sharding/sharded_values.h"
+
+namespace fermata {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Sharding : public ::testing::TestWithParam<Mode> {
+ protected:
+  /// fn(mesh, rank) on so many processes, in the mode of the test.
+  static void on_mesh(int rows, int columns, const std::function<void(const Mesh&)>& fn) {
+    distributed::simulate(rows * columns, [&](int) {
+      const ModeGuard mode(GetParam());
+      manual_seed(1);
+      const Mesh mesh({{"data", rows}, {"model", columns}});
+      fn(mesh);
+    });
+  }
+};
+
+TEST_P(Sharding, DividesAndGathers) {
+  on_mesh(2, 2, [](const Mesh& mesh) {
+    const Tensor whole = reshape(arange(32), {4, 8});
+    const Tensor x = shard(whole, mesh, {"data", "model"}).sync();
+    EXPECT_TRUE(is_sharded(x));
+    EXPECT_EQ(sharding_of(x), "[data, model]");
+    EXPECT_EQ(own_block(x).shape(), (Shape{2, 4}));
+    EXPECT_EQ(own_block(x).to_vector<int>()[0], 16 * mesh.coordinate("data") + 4 * mesh.coordinate("model"));
+    EXPECT_EQ(x.to_vector<int>(), whole.to_vector<int>());
+    EXPECT_EQ(sharding_of(shard(x, mesh, {{}, {"data", "model"}})), "[-, data+model]");
+    EXPECT_EQ(unshard(shard(x, mesh, {{}, {"data", "model"}})).to_vector<int>(), whole.to_vector<int>());
+    EXPECT_EQ(sharding_of(shard(x, mesh, {"model", "data"})), "[model, data]");
+    EXPECT_EQ(shard(x, mesh, {"model", "data"}).to_vector<int>(), whole.to_vector<int>());
+    EXPECT_EQ(sharding_of(unshard(x)), "whole");
+  });
+}
+
+TEST_P(Sharding, OpsKeepWhatCostsNothing) {
+  on_mesh(2, 2, [](const Mesh& mesh) {
+    const Tensor x = shard(randn({4, 8}), mesh, {"data"}), w = shard(randn({8, 6}), mesh, {{}, "model"});
+    const PartitionCounts before = partition_counts();
+    const Tensor y = tanh(matmul(x, w));
+    EXPECT_EQ(sharding_of(y), "[data, model]");
+    EXPECT_EQ(partition_counts().collectives, before.collectives);
+    EXPECT_EQ(test::difference(tanh(matmul(unshard(x), unshard(w))), y), "");
+  });
+}
+
+TEST_P(Sharding, ReductionsCombine) {
+  on_mesh(2, 2, [](const Mesh& mesh) {
+    const Tensor whole = randn({4, 8});
+    const Tensor x = shard(whole, mesh, {"data", "model"});
+    EXPECT_EQ(test::difference(whole.sum(), x.sum()), "");
+    EXPECT_EQ(test::difference(whole.max({1}), x.max({1})), "");
+    EXPECT_EQ(test::difference(softmax(whole, 0), softmax(x, 0)), "");
+    EXPECT_EQ(x.argmax().item<int>(), whole.argmax().item<int>());
+    EXPECT_EQ((x > 10).any().item<bool>(), false);
+  });
+}
+
+TEST_P(Sharding, ConstraintInAFunctionHasAGradient) {
+  on_mesh(2, 1, [](const Mesh& mesh) {
+    const auto loss = [&](const Tensor& w) {
+      return square(shard(matmul(shard(ones({4, 3}), mesh, {"data"}), w), mesh, {"data"})).sum();
+    };
+    const Tensor w = randn({3, 2});
+    EXPECT_EQ(test::difference(grad([&](const Tensor& v) {
+                                 return square(matmul(ones({4, 3}), v)).sum();
+                               })(w),
+                               grad(loss)(w)),
+              "");
+  });
+}
+
+TEST_P(Sharding, UpdatesKeepTheSharding) {
+  on_mesh(2, 2, [](const Mesh& mesh) {
+    const Tensor x = shard(randn({8, 4}), mesh, {"data"});
+    Tensor w = randn({4, 6}).sync(), v = shard(randn({4, 6}), mesh, {{}, "model"});
+    for (int i = 0; i < 3; ++i) {
+      const Tensor g = matmul(x.T(), matmul(x, w + v));
+      w -= 0.01 * g, v -= 0.01 * g;
+      sync({w, v});
+      EXPECT_EQ(sharding_of(w), "whole");
+      EXPECT_EQ(sharding_of(v), "[-, model]");
+    }
+  });
+}
+
+TEST_P(Sharding, BatchedAndInControlFlow) {
+  on_mesh(2, 1, [](const Mesh& mesh) {
+    const Tensor whole = randn({4, 6}), x = shard(whole, mesh, {"data"});
+    EXPECT_EQ(test::difference(vmap([](const Tensor& row) { return softmax(row) * 2; })(whole),
+                               vmap([](const Tensor& row) { return softmax(row) * 2; })(x)),
+              "");
+    const auto f = [](const Tensor& t) {
+      return cond(
+          t.sum() > 0, [](const Tensor& u) { return u * 2; }, [](const Tensor& u) { return u - 1; }, t);
+    };
+    EXPECT_EQ(test::difference(f(whole), f(x)), "");
+  });
+}
+
+TEST_P(Sharding, CompiledFunctionsTakeThem) {
+  on_mesh(2, 1, [](const Mesh& mesh) {
+    const Tensor whole = randn({4, 6}), x = shard(whole, mesh, {"data"}), w = shard(randn({6, 2}), mesh, {});
+    const auto f = compile([&](const Tensor& t) { return tanh(matmul(t, w)).sum(); });
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(test::difference(tanh(matmul(whole, unshard(w))).sum(), f(x)), "");
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(test::difference(tanh(matmul(whole, unshard(w))).sum(), f(whole)), "");
+  });
+}
+
+TEST_P(Sharding, ShardMap) {
+  on_mesh(2, 2, [](const Mesh& mesh) {
+    const Tensor whole = randn({4, 6});
+    const auto f = shard_map(
+        [&](const std::vector<Tensor>& blocks) {
+          EXPECT_EQ(blocks[0].shape(), (Shape{2, 6}));
+          return std::vector<Tensor>{
+              blocks[0] * 2,
+              distributed::all_reduce(blocks[0].sum({0}), distributed::Reduction::sum, mesh.group("data"))};
+        },
+        mesh, {{"data"}}, {{"data"}, {}});
+    const std::vector<Tensor> results = f({whole});
+    EXPECT_EQ(test::difference(whole * 2, results[0]), "");
+    EXPECT_EQ(test::difference(whole.sum({0}), results[1]), "");
+  });
+}
+
+// ---- Training
+
+struct Mlp {
+  Tensor w1, b1, w2, b2;
+  Tensor forward(const Tensor& x) const { return matmul(gelu(matmul(x, w1) + b1), w2) + b2; }
+};
+Mlp make_mlp() {
+  manual_seed(3);
+  Mlp m{randn({6, 16}) * 0.4, zeros({16}), randn({16, 4}) * 0.3, zeros({4})};
+  for (Tensor* t : {&m.w1, &m.b1, &m.w2, &m.b2}) t->sync(), t->requires_grad(true);
+  return m;
+}
+
+/// The losses of a few steps; `divide` places what it likes.
+template <class Divide> std::vector<double> train(Divide&& divide) {
+  Mlp model = make_mlp();
+  optim::Adam adam(std::vector<Tensor>{model.w1, model.b1, model.w2, model.b2}, {.learning_rate = 0.02});
+  Tensor x = randn({12, 6}).sync(), labels = randint(0, 4, {12}).sync();
+  divide(model, x, labels, adam);
+  std::vector<double> losses;
+  for (int step = 0; step < 4; ++step) {
+    const Tensor loss = cross_entropy(model.forward(x), labels);
+    adam.zero_grad();
+    loss.backward();
+    adam.step();
+    losses.push_back(loss.item<double>());
+  }
+  return losses;
+}
+std::vector<double> train_alone() {
+  return train([](Mlp&, Tensor&, Tensor&, optim::Adam&) {});
+}
+void expect_close(const std::vector<double>& want, const std::vector<double>& got) {
+  ASSERT_EQ(want.size(), got.size());
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6 * std::max(1.0, std::abs(want[i])));
+}
+
+TEST_P(Sharding, DataParallelTraining) {
+  std::vector<double> want;
+  {
+    const ModeGuard mode(GetParam());
+    want = train_alone();
+  }
+  for (const int n : {2, 3}) {
+    on_mesh(n, 1, [&](const Mesh& mesh) {
+      expect_close(want, train([&](Mlp&, Tensor& x, Tensor& labels, optim::Adam&) {
+                     x = shard(x, mesh, {"data"}), labels = shard(labels, mesh, {"data"});
+                   }));
+      EXPECT_EQ(partition_counts().gathered_calls, 0u);
+    });
+  }
+}
+
+TEST_P(Sharding, TensorParallelTraining) {
+  std::vector<double> want;
+  {
+    const ModeGuard mode(GetParam());
+    want = train_alone();
+  }
+  on_mesh(2, 2, [&](const Mesh& mesh) {
+    Mlp kept;
+    expect_close(want, train([&](Mlp& m, Tensor& x, Tensor& labels, optim::Adam&) {
+                   x = shard(x, mesh, {"data"}), labels = shard(labels, mesh, {"data"});
+                   shard_(m.w1, mesh, {{}, "model"}), shard_(m.b1, mesh, {"model"}), shard_(m.w2, mesh, {"model"});
+                   kept = m;
+                 }));
+    EXPECT_EQ(sharding_of(kept.w1), "[-, model]");
+    EXPECT_EQ(sharding_of(kept.b1), "[model]");
+    EXPECT_EQ(sharding_of(kept.w2), "[model, -]");
+  });
+}
+
+TEST_P(Sharding, ShardedOptimizerState) {
+  std::vector<double> want;
+  {
+    const ModeGuard mode(GetParam());
+    want = train_alone();
+  }
+  on_mesh(2, 1, [&](const Mesh& mesh) {
+    std::vector<Tensor> states;
+    Mlp kept;
+    expect_close(want, train([&](Mlp& m, Tensor& x, Tensor& labels, optim::Adam& adam) {
+                   x = shard(x, mesh, {"data"}), labels = shard(labels, mesh, {"data"});
+                   for (const Tensor& p : {m.w1, m.b1, m.w2, m.b2}) shard_(p, mesh, {});
+                   for (const Tensor& t : adam.state())
+                     if (t.rank() > 0 && t.size(0) % 2 == 0) shard_(t, mesh, {"data"}), states.push_back(t);
+                   kept = m;
+                 }));
+    EXPECT_EQ(states.size(), 8u);
+    for (const Tensor& t : states) EXPECT_THAT(sharding_of(t), HasSubstr("data"));
+    EXPECT_EQ(sharding_of(kept.w1), "[-, -]");
+  });
+}
+
+// ---- What is said of it
+
+TEST_P(Sharding, ExplainShowsShardingsAndCollectives) {
+  on_mesh(2, 1, [](const Mesh& mesh) {
+    if (mode() == Mode::eager) return;
+    const Tensor x = shard(ones({4, 8}), mesh, {"data"});
+    const Tensor y = (x * 2).sum({0});
+    const std::string text = explain(y);
+    EXPECT_THAT(text, HasSubstr("partitioned over the mesh data 2, model 1\n"));
+    EXPECT_THAT(text, HasSubstr("[data, -]"));
+    EXPECT_THAT(text, HasSubstr("all_reduce     along data"));
+    EXPECT_THAT(text, HasSubstr("the sum of what sum gives on parts"));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Sharding, ::testing::Values(Mode::eager, Mode::compiled),
+                         [](const auto& mode) { return mode.param == Mode::eager ? "eager" : "compiled"; });
+
+// ---- Errors
+
+template <class E, class F> std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const E& error) { return error.what(); }
+  return "no error";
+}
+
+TEST(ShardingErrors, SayWhatDoesNotFit) {
+  distributed::simulate(2, [](int) {
+    EXPECT_THAT(message_of<ValueError>([] {
+                  Mesh({{"data", 3}});
+                }),
+                HasSubstr("FM7101 ValueError: Mesh: its axes have room for 3 processes, and there are 2"));
+    EXPECT_THAT(message_of<ValueError>([] {
+                  Mesh({{"data", 2}, {"data", 1}});
+                }),
+                HasSubstr("FM7101 ValueError: Mesh: two axes are called data"));
+    const Mesh mesh({{"data", 2}, {"model", 1}});
+    const Tensor x = ones({4, 3});
+    EXPECT_THAT(message_of<ValueError>([&] { shard(x, mesh, {"rows"}); }),
+                HasSubstr("FM7102 ValueError: the mesh has no axis rows"));
+    EXPECT_THAT(message_of<ValueError>([&] {
+                  shard(x, mesh, {"data", "data"});
+                }),
+                HasSubstr("FM7103 ValueError: shard: data is named twice"));
+    EXPECT_THAT(message_of<ValueError>([&] {
+                  shard(x, mesh, {{"model", "data"}});
+                }),
+                HasSubstr("FM7103 ValueError: shard: data comes after an axis that it is before in the mesh"));
+    EXPECT_THAT(message_of<ValueError>([&] {
+                  shard(x, mesh, {{}, {}, "data"});
+                }),
+                HasSubstr("FM7104 ValueError: shard: 3 splits for 2 axes"));
+    EXPECT_THAT(message_of<ShapeError>([&] {
+                  shard(x, mesh, {{}, "data"});
+                }),
+                HasSubstr("FM7105 ShapeError: shard: axis 1 has 3 elements, which are no 2 equal blocks"));
+    const Mesh other({{"data", 2}});
+    const Tensor a = shard(x, mesh, {"data"}), b = shard(x, other, {"data"});
+    EXPECT_THAT(message_of<ValueError>([&] { (a + b).sync(); }),
+                HasSubstr("FM7108 ValueError: tensors of two meshes meet in one computation"));
+    EXPECT_THAT(message_of<ValueError>([&] {
+                  shard_map([](auto& v) { return v; }, mesh, {{}}, {{}})({x, x});
+                }),
+                HasSubstr("FM7107 ValueError: shard_map: 2 arguments for 1 shardings"));
+    EXPECT_EQ((a + 1).sum().item<double>(), 24);  // and all goes on
+  });
+}
+
+TEST(ShardingErrors, OfOneProcessEndTheOthers) {
+  EXPECT_THAT(message_of<ValueError>([] {
+                distributed::simulate(3, [](int rank) {
+                  const Mesh mesh({{"data", 3}});
+                  if (rank == 1) throw ValueError(1300, "FM1300 of this one");
+                  shard(ones({3}), mesh, {"data"}).sum().item<double>();
+                });
+              }),
+              HasSubstr("of this one"));
+}
+
+TEST(ShardingErrors, AWorldOfOneRunsTheSameProgram) {
+  const Mesh mesh({{"data", 1}});
+  const Tensor x = shard(ones({4, 3}), mesh, {"data"});
+  EXPECT_EQ((x * 2).sum().item<double>(), 24);
+}
+
+}  // namespace
+}  // namespace fermata
