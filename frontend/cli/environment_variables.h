@@ -34,7 +34,7 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_CUDA_TF32", "0|1", "0", "products of f32 on CUDA round their factors to TF32"},
     {"FERMATA_CUDA_FUSE_PRODUCTS", "always|never", "by cost", "attention and the like as one CUDA kernel"},
     {"FERMATA_CUDA_EXECUTOR", "host", "none", "CUDA kernels run on the CPU, checked; for tests"},
-    {"FERMATA_DUMP", "ir,passes,kernels,llvm,asm,cuda,ptx,sass", "nothing",
+    {"FERMATA_DUMP", "ir,partition,passes,kernels,llvm,asm,cuda,ptx,sass", "nothing",
      "what the compiler makes, on standard error"},
     {"FERMATA_TRACE_DISPATCH", "0|1", "0", "every call and the kernel it reached, on standard error"},
     {"FERMATA_DISABLE_PASSES", "a,b", "none", "optional passes to leave out"},

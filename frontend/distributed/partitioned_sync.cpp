@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "dispatch/dump.h"
 #include "fermata/autograd.h"
 #include "fermata/modes.h"
 #include "fermata/ops.h"
@@ -102,6 +103,9 @@ class Programs {
     ++counts.partitions;
     kept_.push_front({std::move(key), std::make_shared<LocalProgram>(partition(request_of(w)))});
     if (kept_.size() > kMost) kept_.pop_back();
+    if (is_dump_enabled("partition") && w.mesh->rank == 0)
+      dump("partition", fmt::format("{} values", w.graph.nodes.size()),
+           describe_partition(request_of(w), *kept_.front().program));
     return kept_.front().program;
   }
 
