@@ -69,7 +69,7 @@ std::source_location detail::add_scope(std::source_location where) {
   static thread_local const auto recent = std::make_unique<std::array<Recent, 64>>();
   const DescribeCallers describe = describe_callers.load(std::memory_order_relaxed);
   const auto address = std::bit_cast<std::uintptr_t>(where);
-  Recent& slot = (*recent)[(address >> 4) % recent->size()];
+  Recent& slot = (*recent)[((address >> 4) ^ (reinterpret_cast<std::uintptr_t>(scope) >> 6)) % recent->size()];
   if (describe == nullptr && slot.scope == scope && std::bit_cast<std::uintptr_t>(slot.plain) == address)
     return slot.scoped;
   if (is_ours(where)) return where;

@@ -1,6 +1,7 @@
-// Runs a model in an ONNX file, or an exported program's function, for bench/peers/onnx_models.py: how long it takes to
-// load, to give its first result and to run, and how much memory.
-//   fermata_model_worker MODEL.onnx [NAME=FILE.npy ...] [--runs N]
+// Runs a model in an ONNX file, for bench/peers/onnx_models.py: how long it takes to load, to give its first result and
+// to run, and how much memory. With --export it is written as a program, for exported_models.py.
+//   fermata_model_worker MODEL.onnx [NAME=FILE.npy ...] [--runs N] [--export FILE]
+#include <fermata/export.h>
 #include <fermata/fermata.h>
 #include <fermata/onnx.h>
 #include <time.h>
@@ -34,10 +35,13 @@ double peak_mib() {
 int main(int argc, char** argv) try {
   fm::NamedTensors inputs;
   int runs = 20;
+  std::string program;
   for (int i = 2; i < argc; ++i) {
     const std::string text = argv[i];
     if (text == "--runs") {
       runs = std::atoi(argv[++i]);
+    } else if (text == "--export") {
+      program = argv[++i];
     } else {
       const std::size_t equal = text.find('=');
       inputs.emplace(text.substr(0, equal), fm::load_npy(text.substr(equal + 1)));
@@ -67,6 +71,9 @@ int main(int argc, char** argv) try {
     results = once();
     best = std::min(best, processor_ms() - begin);
   }
+  if (!program.empty())
+    fm::export_program(
+        program, [&](const fm::NamedTensors& in) { return model(in); }, inputs);
   std::printf("{\"load_ms\": %.3f, \"first_ms\": %.3f, \"run_ms\": %.4f, \"peak_mib\": %.1f, \"sum\": %.9g}\n", load,
               first_ms, best, peak_mib(), sum_of(results));
 } catch (const fm::Error& error) {

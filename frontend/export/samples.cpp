@@ -64,12 +64,13 @@ void ExportSamples::read_axes() {
       throw_option(fmt::format("there is no input '{}'", d.input), call_, "inputs are: " + names_of(arguments));
     const auto input = static_cast<std::uint32_t>(at - arguments.begin());
     if (d.axis >= at->tensor.rank()) throw_option(fmt::format("input '{}' has no axis {}", d.input, d.axis), call_);
-    if (d.name.empty() || d.least < 0 || d.least > d.most || d.multiple_of < 1)
-      throw_option(fmt::format("axis {} of input '{}' has no name, or a range that is empty", d.axis, d.input), call_);
-    const auto known = std::ranges::find(symbols_, d.name, &ProgramSymbol::name);
+    if (d.least < 0 || d.least > d.most || d.multiple_of < 1)
+      throw_option(fmt::format("axis {} of input '{}' has a range that is empty", d.axis, d.input), call_);
+    const std::string name = d.name.empty() ? fmt::format("{}_{}", d.input, d.axis) : d.name;
+    const auto known = std::ranges::find(symbols_, name, &ProgramSymbol::name);
     axes_[input][d.axis] = static_cast<std::int32_t>(known - symbols_.begin());
     if (known == symbols_.end())
-      symbols_.push_back({d.name, d.least, d.most, d.multiple_of, input, d.axis});
+      symbols_.push_back({name, d.least, d.most, d.multiple_of, input, d.axis});
     else
       known->least = std::max(known->least, d.least), known->most = std::min(known->most, d.most);
   }

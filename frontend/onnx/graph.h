@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dispatch/library.h"
+#include "fermata/nn/module.h"
 #include "frontend/onnx/value.h"
 
 namespace fermata::onnx {
@@ -46,6 +47,7 @@ struct Node {
   std::shared_ptr<const OperatorHandle> custom{};
   std::shared_ptr<const Body> function{};  // of a call of a function of the file
   std::string name{}, op{}, domain{};
+  nn::Named scope{};       // that name, for what the node calls
   std::int64_t opset = 0;  // of its domain
   std::vector<Place> inputs{}, outputs{};
   std::vector<Attribute> attributes{};

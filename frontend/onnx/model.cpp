@@ -1,6 +1,7 @@
 // Models: reading files, and running nodes. What the plugin gives is at the end.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
 
@@ -27,9 +28,16 @@ template <class... E> [[noreturn]] void throw_again(const Error& error, const st
 }
 
 [[noreturn]] void throw_in_node(const Error& error, const Node& node) {
-  const std::string text = error.what();
+  std::string text = error.what();
   constexpr std::string_view kLine = "\n  node ";
   if (text.find(kLine) != std::string::npos) throw;  // of a graph inside this node
+  // The scope is the one around the model: the node has a line of its own.
+  if (const std::size_t in = text.find("\n  in "); in != std::string::npos && !node.scope.module_name().empty()) {
+    const std::size_t end = std::min(text.find('\n', in + 1), text.size());
+    const std::size_t begin = text.find_first_not_of(' ', in + 5);
+    if (std::string_view(text).substr(begin, end - begin).ends_with(node.scope.module_name()))
+      current_scope().empty() ? text.erase(in, end - in) : text.replace(begin, end - begin, current_scope());
+  }
   throw_again<ShapeError, DTypeError, IndexError, DeviceError, ValueError, FileError, GradientError, ParseError,
               UserError, UnsupportedError, OutOfMemoryError, InternalError>(
       error, fmt::format("{}{}'{}' ({})", text, kLine, node.name, node.op));
@@ -66,6 +74,7 @@ bool run_at_once(NodeCall& call) {
 void run_custom(NodeCall& call);
 
 void run_node(const Node& node, Frame& frame) {
+  const nn::ModuleScope scope(node.scope);
   NodeCall call(node, frame);
   if (node.function != nullptr) {
     std::vector<Value> inputs;

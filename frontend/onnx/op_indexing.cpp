@@ -151,15 +151,37 @@ void one_hot_op(NodeCall& c) {
   const Tensor is_hot = reshape(astype(arange(depth), index.dtype()), sizes, c.where) == index;
   c.give(where(is_hot, select(values, 0, 1, c.where), select(values, 0, 0, c.where)));
 }
+/// The distinct slices along an axis, in the order of their elements.
+Unique unique_slices(const NodeCall& c, const Tensor& x, std::int64_t axis) {
+  const std::int64_t count = x.size(axis);
+  if (x.element_count() == 0) c.refuse("distinct slices without elements");
+  const Tensor rows = moveaxis(x, axis, 0, c.where).reshape({count, -1}, c.where);
+  // By the last element first; sorting is stable.
+  Tensor order = arange(count);
+  for (std::int64_t column = rows.size(1); column-- > 0;)
+    order = take(order, argsort(take(select(rows, 1, column, c.where), order), -1, false, c.where));
+  const Tensor sorted = take(rows, order, 0, c.where);
+  const Tensor differs = count_nonzero(slice(sorted, 0, 1, count) != slice(sorted, 0, 0, count - 1), 1) > 0;
+  const Tensor is_first = concat({ones({1}, DType::boolean), differs}, 0, c.where);
+  const Tensor starts = flatnonzero(is_first, {}, c.where);
+  const Tensor ends = concat({slice(starts, 0, 1, starts.size(0)), full({1}, count, DType::i64)}, 0, c.where);
+  const Tensor group = cumulative_sum(astype(is_first, DType::i64), 0) - 1;
+  Unique found;
+  found.indices = take(order, starts), found.counts = ends - starts;
+  found.inverse_indices = take(group, argsort(order, -1, false, c.where));
+  found.values = take(x, found.indices, axis, c.where);
+  return found;
+}
 void unique_op(NodeCall& c) {
   const Tensor x = c.in(0);
-  if (c.attribute("axis") != nullptr && x.rank() > 1) c.refuse("distinct slices along an axis");
-  Unique found = unique_all(x, {}, c.where);
+  const bool has_axis = c.attribute("axis") != nullptr && x.rank() > 1;
+  const std::int64_t axis = has_axis ? axis_of(c, c.attr("axis", std::int64_t{0}), x.rank()) : 0;
+  Unique found = has_axis ? unique_slices(c, x, axis) : unique_all(x, {}, c.where);
   if (c.attr("sorted", std::int64_t{1}) == 0) {
     // In the order in which they occur first.
     const Tensor order = argsort(found.indices, -1, false, c.where);
     const Tensor back = argsort(order, -1, false, c.where);
-    found.values = take(found.values, order), found.indices = take(found.indices, order);
+    found.values = take(found.values, order, axis, c.where), found.indices = take(found.indices, order);
     found.counts = take(found.counts, order), found.inverse_indices = take(back, found.inverse_indices);
   }
   c.give(found.values), c.give(found.indices);
@@ -178,7 +200,7 @@ constexpr std::array kRows{
     OperatorRow{"ScatterND", &scatter_nd},
     OperatorRow{"TensorScatter", &tensor_scatter},
     OperatorRow{"TopK", &top_k, {}, 0b10},
-    OperatorRow{"Unique", &unique_op, "reads the operand; not along an axis of a tensor with several"},
+    OperatorRow{"Unique", &unique_op, "reads the operand"},
 };
 
 }  // namespace

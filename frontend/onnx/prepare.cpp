@@ -196,6 +196,7 @@ class Preparation {
   Node node_of(NodeProto& proto, Scope& scope) {
     Node node;
     node.name = title_of(proto);
+    node.scope.named(proto.name());
     node.op = proto.op_type();
     node.domain = space_of(proto.domain());
     const auto opset = opsets_.find(node.domain);

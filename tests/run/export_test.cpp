@@ -223,7 +223,7 @@ TEST_F(Export, ThreadsRunOneProgramAtOnce) {
   const Tensor w = randn({16, 16});
   const auto f = [&](const Tensor& x) { return sum(tanh(matmul(x, w)), {1}); };
   const Tensor x = randn({4, 16});
-  export_program(path(), {.dynamic = {{"input0", 0, "rows"}}}, f, x);
+  export_program(path(), {.dynamic = {{.input = "input0"}}}, f, x);
   const run::Program program(path());
   std::vector<Tensor> inputs, wanted;
   for (std::int64_t i = 1; i <= 8; ++i) {

@@ -31,7 +31,7 @@ enum class Target : std::uint8_t { avx2, avx512 };
 struct DynamicAxis {
   std::string input;
   unsigned axis = 0;
-  std::string name;
+  std::string name = {};  // by default "input_axis"
   std::int64_t least = 1, most = std::numeric_limits<std::int32_t>::max(), multiple_of = 1;
 };
 
