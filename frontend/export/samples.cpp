@@ -59,14 +59,19 @@ void ExportSamples::read_axes() {
   const std::vector<detail::NamedTensor>& arguments = call_.arguments;
   for (const detail::NamedTensor& a : arguments) axes_.emplace_back(a.tensor.rank(), -1);
   for (const DynamicAxis& d : call_.options.dynamic) {
-    const auto at = std::ranges::find(arguments, d.input, &detail::NamedTensor::name);
+    auto at = std::ranges::find(arguments, d.input.name, &detail::NamedTensor::name);
+    if (d.input.number) {
+      if (*d.input.number < 0 || *d.input.number >= std::ssize(arguments))
+        throw_option(fmt::format("there is no input {}", *d.input.number), call_, "inputs are: " + names_of(arguments));
+      at = arguments.begin() + *d.input.number;
+    }
     if (at == arguments.end())
-      throw_option(fmt::format("there is no input '{}'", d.input), call_, "inputs are: " + names_of(arguments));
+      throw_option(fmt::format("there is no input '{}'", d.input.name), call_, "inputs are: " + names_of(arguments));
     const auto input = static_cast<std::uint32_t>(at - arguments.begin());
-    if (d.axis >= at->tensor.rank()) throw_option(fmt::format("input '{}' has no axis {}", d.input, d.axis), call_);
+    if (d.axis >= at->tensor.rank()) throw_option(fmt::format("input '{}' has no axis {}", at->name, d.axis), call_);
     if (d.least < 0 || d.least > d.most || d.multiple_of < 1)
-      throw_option(fmt::format("axis {} of input '{}' has a range that is empty", d.axis, d.input), call_);
-    const std::string name = d.name.empty() ? fmt::format("{}_{}", d.input, d.axis) : d.name;
+      throw_option(fmt::format("axis {} of input '{}' has a range that is empty", d.axis, at->name), call_);
+    const std::string name = d.name.empty() ? fmt::format("{}_axis{}", at->name, d.axis) : d.name;
     const auto known = std::ranges::find(symbols_, name, &ProgramSymbol::name);
     axes_[input][d.axis] = static_cast<std::int32_t>(known - symbols_.begin());
     if (known == symbols_.end())

@@ -286,6 +286,17 @@ TEST_F(Export, WhatProgramsCannotDoIsRefused) {
   expect_result(run::Program(path()).run(views({x})), 0, x + 1.0);
 }
 
+TEST_F(Export, AnInputMayBeANumberAndAnAxisWithoutAName) {
+  const auto f = [](const Tensor& a, const Tensor& b) { return a * 2 + sum(b); };
+  const Tensor a = randn({3, 4}), b = randn({5});
+  export_program(path(), {.dynamic = {{.input = 0}, {.input = 1, .name = "count"}}}, f, a, b);
+  const run::Program program(path());
+  const Tensor more = randn({7, 4}).sync(), fewer = randn({2}).sync();
+  expect_result(program.run(views({more, fewer})), 0, f(more, fewer));
+  const char* const nowhere = nullptr;
+  EXPECT_THROW(export_program(nowhere, f, a, b), FileError);
+}
+
 TEST_F(Export, RefusalsNameTheLine) {
   const Tensor x = randn({3, 3});
   const auto message = [&](auto&& f, const ExportOptions& options = {}) -> std::string {
@@ -305,6 +316,11 @@ TEST_F(Export, RefusalsNameTheLine) {
       "FM2221 UnsupportedError: export_program: inv needs LAPACK, which programs are shipped without\n  at   here");
   EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{"y", 0, "rows"}}}),
             "FM2220 ValueError: export_program: there is no input 'y'\n  at   here\n  hint inputs are: input0");
+  EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{.input = 1}}}),
+            "FM2220 ValueError: export_program: there is no input 1\n  at   here\n  hint inputs are: input0");
+  const char* const nothing = nullptr;
+  EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{.input = nothing}}}),
+            "FM2220 ValueError: export_program: there is no input ''\n  at   here\n  hint inputs are: input0");
   const std::string other = message([](const Tensor& t) { return t.size(0) > 4 ? t + 1.0 : exp(t); }, rows);
   EXPECT_TRUE(
       other.starts_with("FM2222 UnsupportedError: export_program: with other sizes the function makes other calls"))

@@ -8,9 +8,11 @@
 // (fermata/program.h) and from C (fermata/run.h).
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -27,11 +29,24 @@ namespace fermata {
 /// An instruction set that machine code is made for.
 enum class Target : std::uint8_t { avx2, avx512 };
 
-/// A size of an input that may be another one in every run. Axes of one name have one size.
+/// An input by its name, or by its number among the inputs.
+struct InputName {
+  InputName() = default;
+  InputName(std::string input) : name(std::move(input)) {}
+  InputName(const char* input) : name(input != nullptr ? input : "") {}
+  /// So that 0 is the first input and not a null string.
+  template <std::integral T> InputName(T input) : number(static_cast<std::int64_t>(input)) {}
+
+  std::string name;
+  std::optional<std::int64_t> number;
+};
+
+/// A size of an input that may be another one in every run. Axes of one name have one size; without a name it is that
+/// of the input and the axis, "input0_axis0".
 struct DynamicAxis {
-  std::string input;
+  InputName input;
   unsigned axis = 0;
-  std::string name = {};  // by default "input_axis"
+  std::string name{};
   std::int64_t least = 1, most = std::numeric_limits<std::int32_t>::max(), multiple_of = 1;
 };
 
@@ -49,7 +64,13 @@ struct ExportOptions {
 struct ExportPath {
   template <class P>
   requires std::is_constructible_v<std::string, P> ExportPath(P&& to, Location line = Location::current())
-      : path(std::forward<P>(to)), where(line) {}
+      : where(line) {
+    if constexpr (std::is_convertible_v<P, const char*>) {
+      if (const char* const text = to; text != nullptr) path = text;
+    } else {
+      path = std::forward<P>(to);
+    }
+  }
   std::string path;
   Location where;
 };
