@@ -200,6 +200,76 @@ TEST_P(Networks, OptimizersFollowPyTorch) {
       RAdamOptions{.learning_rate = 0.01, .weight_decay = 0.1, .decoupled_weight_decay = true, .maximize = true});
 }
 
+TEST_P(Networks, BlocksOfScoresThatDoNotCountAreLeftOut) {
+  const Tensor q = random_f64({2, 4, 37, 6}, 0.1, 1, true, 1), k = random_f64({2, 2, 29, 6}, 0.1, 1, true, 2),
+               v = random_f64({2, 2, 29, 5}, 0.1, 1, true, 3), bias = random_f64({37, 29}, 0.1, 1, true, 4);
+  const ScoreMask masks[] = {
+      [](const ScorePlace& at) { return abs(at.query - at.key) < 4; },
+      [](const ScorePlace& at) { return at.query >= at.key; },
+      [](const ScorePlace& at) { return (at.query < 8) | (remainder(at.key, 13) == 0); },
+      [](const ScorePlace& at) { return at.query < 0; },
+  };
+  for (const ScoreMask& keeps : masks)
+    for (const std::int64_t block : {4, 8, 64}) {
+      const auto blocks = block_mask(keeps, 37, 29, block);
+      EXPECT_LE(blocks->density(), 1);
+      for (const bool causal : {false, true}) {
+        AttentionOptions plain{.mask = bias, .is_causal = causal, .enable_gqa = true, .keeps = keeps};
+        plain.score = [](const Tensor& score, const ScorePlace& at) { return score - 0.1 * abs(at.query - at.key); };
+        AttentionOptions by_blocks = plain;
+        by_blocks.keeps = {}, by_blocks.blocks = blocks;
+        const auto attend = [&](const AttentionOptions& options) {
+          return [&](const Tensor& x) { return sum(square(scaled_dot_product_attention(x, k, v, options))); };
+        };
+        expect_close(scaled_dot_product_attention(q, k, v, by_blocks), scaled_dot_product_attention(q, k, v, plain),
+                     1e-12);
+        expect_close(grad(attend(by_blocks))(q), grad(attend(plain))(q), 1e-11);
+      }
+    }
+  EXPECT_LT(block_mask(masks[0], 37, 29, 4)->density(), 0.5);
+  EXPECT_EQ(message<ShapeError>([&] {
+              scaled_dot_product_attention(q, k, v, {.enable_gqa = true, .blocks = block_mask(masks[0], 4, 4)});
+            }),
+            "FM1079 ShapeError: scaled_dot_product_attention: the block mask is of 4 queries and 4 keys\n"
+            "  query f64[2, 4, 37, 6]\n  key   f64[2, 2, 29, 6]\n  value f64[2, 2, 29, 5]\n  at    HERE");
+}
+
+/// Values of PyTorch 2.15 with f64 as its default dtype.
+TEST_P(Networks, AsgdRpropAndAmsgradFollowPyTorch) {
+  const auto follow_numbers = [](auto make, std::initializer_list<double> wanted, auto check) {
+    const Tensor x = tensor(std::vector{1.0, -2.0, 3.0});
+    auto optimizer = make(std::vector{x});
+    for (const std::array<double, 3>& g : {std::array{2.0, -1.0, 0.5},
+                                           {-1.0, -0.5, 0.25},
+                                           {0.5, 3.0, -0.75},
+                                           {1.5, 0.0, -0.25},
+                                           {-0.1, 0.2, 4.0},
+                                           {0.3, 0.1, -2.0}})
+      optimizer->step(std::vector{tensor(std::vector(g.begin(), g.end()))});
+    expect_close(x, tensor(std::vector<double>(wanted)), 1e-12);
+    check(*optimizer);
+  };
+  const auto nothing = [](const auto&) {};
+  const optim::AdamOptions adam{.learning_rate = 0.1, .beta2 = 0.5, .weight_decay = 0.1, .amsgrad = true};
+  follow_numbers([&](auto x) { return std::make_unique<optim::Adam>(x, adam); },
+                 {0.7000946143197038, -1.8547001872104771, 2.670343108266734}, nothing);
+  optim::AdamOptions decoupled = adam;
+  decoupled.maximize = true;
+  follow_numbers([&](auto x) { return std::make_unique<optim::AdamW>(x, decoupled); },
+                 {1.213243625496293, -1.9850400616213195, 3.0224664618651835}, nothing);
+  const optim::AsgdOptions asgd{.learning_rate = 0.1, .decay = 0.5, .power = 0.6, .start = 2, .weight_decay = 0.05};
+  follow_numbers([&](auto x) { return std::make_unique<optim::ASGD>(x, asgd); },
+                 {0.4704376207805399, -1.6098805119310011, 2.0429123570374004},
+                 [](const optim::ASGD& optimizer) {
+                   expect_close(optimizer.averages()[0],
+                                tensor(std::vector{0.5105424346725193, -1.6807859009946886, 2.1488606991471526}),
+                                1e-12);
+                 });
+  const optim::RpropOptions rprop{
+      .learning_rate = 0.1, .shrink = 0.4, .grow = 1.5, .smallest_step = 0.05, .largest_step = 0.2};
+  follow_numbers([&](auto x) { return std::make_unique<optim::Rprop>(x, rprop); }, {0.725, -1.9, 2.86}, nothing);
+}
+
 TEST_P(Networks, LionGoesByTheSigns) {
   const Tensor x = tensor({1.0, -2.0, 3.0});
   optim::Lion lion({x}, {.learning_rate = 0.1, .weight_decay = 0.5});

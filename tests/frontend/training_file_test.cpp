@@ -112,7 +112,13 @@ using WithRMSprop =
     TrainingRun<optim::RMSprop, [] { return optim::RMSpropOptions{.momentum = 0.9, .centered = true}; }>;
 using WithNAdam = TrainingRun<optim::NAdam, [] { return optim::NAdamOptions{}; }>;
 using WithLion = TrainingRun<optim::Lion, [] { return optim::LionOptions{}; }>;
+using WithAmsgrad = TrainingRun<optim::Adam, [] { return optim::AdamOptions{.amsgrad = true}; }>;
+using WithASGD = TrainingRun<optim::ASGD, [] { return optim::AsgdOptions{.start = 3}; }>;
+using WithRprop = TrainingRun<optim::Rprop, [] { return optim::RpropOptions{}; }>;
 TEST_P(TrainingFiles, ResumedRunsHaveTheSameBits) {
+  expect_same_bits_when_resumed<WithAmsgrad>(path_);
+  expect_same_bits_when_resumed<WithASGD>(path_);
+  expect_same_bits_when_resumed<WithRprop>(path_);
   expect_same_bits_when_resumed<WithRMSprop>(path_);
   expect_same_bits_when_resumed<WithNAdam>(path_);
   expect_same_bits_when_resumed<WithLion>(path_);

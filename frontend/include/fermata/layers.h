@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -69,14 +70,38 @@ using ScoreMask = std::function<Tensor(const ScorePlace& at)>;
 ScoreFunction alibi(const Tensor& slopes, Location where = Location::current());
 Tensor alibi_slopes(std::int64_t heads, Location where = Location::current());
 
+/// Which blocks of scores have any that count, so that the others are not computed.
+struct BlockMask {
+  ScoreMask keeps;
+  std::int64_t queries = 0, keys = 0, block = 128;
+  std::vector<bool> blocks = {};  // row by row
+
+  std::int64_t rows() const;
+  std::int64_t columns() const;
+  bool has(std::int64_t row, std::int64_t column) const;
+  bool same_rows(std::int64_t a, std::int64_t b) const;
+  /// The share of blocks that are computed.
+  double density() const;
+};
+/// Finds them now, from positions alone: all heads and batches share them.
+///
+///   const auto window = block_mask([](const ScorePlace& at) { return abs(at.query - at.key) < 256; }, 4096, 4096);
+///   scaled_dot_product_attention(q, k, v, {.blocks = window});
+///
+/// Errors   ShapeError FM1079 where what `keeps` gives has more axes than two.
+/// Source   Dong et al., "Flex attention", 2024.
+std::shared_ptr<const BlockMask> block_mask(ScoreMask keeps, std::int64_t queries, std::int64_t keys,
+                                            std::int64_t block = 128, Location where = Location::current());
+
 struct AttentionOptions {
-  Tensor mask = {};                  // bool: true where a key takes part; or floats, added to the scores
-  double dropout_p = 0;              // of the probabilities
-  bool is_causal = false;            // query i sees keys 0 to i
-  std::optional<double> scale = {};  // of the scores; by default 1 / sqrt(E)
-  bool enable_gqa = false;           // query heads share key heads in equal groups
-  ScoreFunction score = {};          // applied to the scaled scores
-  ScoreMask keeps = {};              // bool: where a key takes part
+  Tensor mask = {};                              // bool: true where a key takes part; or floats, added to the scores
+  double dropout_p = 0;                          // of the probabilities
+  bool is_causal = false;                        // query i sees keys 0 to i
+  std::optional<double> scale = {};              // of the scores; by default 1 / sqrt(E)
+  bool enable_gqa = false;                       // query heads share key heads in equal groups
+  ScoreFunction score = {};                      // applied to the scaled scores
+  ScoreMask keeps = {};                          // bool: where a key takes part
+  std::shared_ptr<const BlockMask> blocks = {};  // scores of other blocks do not count, and take no time
 };
 /// softmax(query key^T * scale + mask) value. A query for which every key is masked out gives 0.
 ///

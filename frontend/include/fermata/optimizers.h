@@ -97,10 +97,11 @@ struct AdamOptions {
   Setting eps = 1e-8;
   Setting weight_decay = 0;
   Setting maximize = false;
+  Setting amsgrad = false;  // divides by the largest of the second moments so far
 };
 /// Adam; weight decay is added to the gradient.
 ///
-/// Source   Kingma and Ba, "Adam", ICLR 2015.
+/// Source   Kingma and Ba, "Adam", ICLR 2015; amsgrad: Reddi, Kale and Kumar, ICLR 2018.
 class Adam : public Optimizer {
  public:
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {}, Location where = Location::current());
@@ -120,6 +121,7 @@ class Adam : public Optimizer {
   Tensor steps_;                          // f64: how many there were
   Tensor step_size_, second_correction_;  // of this step: tensors, so that compiled functions count on
   std::vector<Tensor> first_, second_;    // moments
+  std::vector<Tensor> largest_;           // second moments; undefined until amsgrad asks for them
 };
 
 /// Adam with a weight decay that is apart from the gradient (0.01 by default).
@@ -327,6 +329,58 @@ class Lion : public RememberingOptimizer {
   explicit Lion(const T& model, const LionOptions& chosen = {}, Location where = Location::current())
       : Lion(parameters_in(model), chosen, where) {}
   LionOptions options;
+
+ protected:
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+};
+
+struct AsgdOptions {
+  Setting learning_rate = 1e-2;
+  Setting decay = 1e-4;  // of parameters, and of the learning rate with the steps
+  Setting power = 0.75;
+  Setting start = 1e6;  // the step from which parameters are averaged
+  Setting weight_decay = 0;
+  Setting maximize = false;
+};
+/// Stochastic gradient descent that also averages the parameters.
+///
+/// Source   Polyak and Juditsky, SIAM J. Control Optim. 30, 1992; torch.optim.ASGD.
+class ASGD : public RememberingOptimizer {
+ public:
+  explicit ASGD(std::vector<Tensor> parameters, const AsgdOptions& options = {}, Location where = Location::current());
+  template <TensorTree T>
+  explicit ASGD(const T& model, const AsgdOptions& chosen = {}, Location where = Location::current())
+      : ASGD(parameters_in(model), chosen, where) {}
+  /// The averages, in the order of the parameters; before `start` they are the parameters.
+  std::vector<Tensor> averages() const;
+  AsgdOptions options;
+
+ protected:
+  void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
+  void begin(Location where) override;
+
+ private:
+  Tensor step_size_, kept_, share_;  // of this step
+};
+
+struct RpropOptions {
+  Setting learning_rate = 1e-2;  // the first step of each element
+  Setting shrink = 0.5, grow = 1.2;
+  Setting smallest_step = 1e-6, largest_step = 50;
+  Setting maximize = false;
+};
+/// Steps by the signs of gradients, each element with a step of its own that grows while the sign stays.
+///
+/// Source   Riedmiller and Braun, "A direct adaptive method for faster backpropagation learning", 1993;
+/// torch.optim.Rprop.
+class Rprop : public RememberingOptimizer {
+ public:
+  explicit Rprop(std::vector<Tensor> parameters, const RpropOptions& options = {},
+                 Location where = Location::current());
+  template <TensorTree T>
+  explicit Rprop(const T& model, const RpropOptions& chosen = {}, Location where = Location::current())
+      : Rprop(parameters_in(model), chosen, where) {}
+  RpropOptions options;
 
  protected:
   void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;

@@ -22,7 +22,9 @@ constexpr auto kRest = [](auto share) { return 1 - share; };
 template <class Options>
 VjpTensor directed(const Options& o, const Tensor& value, const Tensor& gradient, bool decays = true) {
   const VjpTensor g = o.maximize ? -VjpTensor(gradient) : VjpTensor(gradient);
-  return decays && !o.weight_decay.is_zero() ? g + VjpTensor(value) * of_option(value, o.weight_decay) : g;
+  if constexpr (requires { o.weight_decay; })
+    if (decays && !o.weight_decay.is_zero()) return g + VjpTensor(value) * of_option(value, o.weight_decay);
+  return g;
 }
 /// A value with the weight decay that is apart from the gradient.
 VjpTensor decayed(const Tensor& value, const Setting& rate, const Setting& decay) {
@@ -182,6 +184,46 @@ void Lion::update(std::size_t i, const Tensor& value, const Tensor& gradient, Lo
         decayed(value, options.learning_rate, options.weight_decay) -
             vjp::sign(way) * of_option(value, options.learning_rate),
         where);
+}
+
+ASGD::ASGD(std::vector<Tensor> parameters, const AsgdOptions& chosen, Location where)
+    : RememberingOptimizer(std::move(parameters), 1, 0, where), options(chosen) {}
+std::vector<Tensor> ASGD::averages() const {
+  return steps_.item<double>() > 0 ? memory_[0] : parameters();  // there is one from the first step on
+}
+void ASGD::begin(Location where) {
+  RememberingOptimizer::begin(where);
+  const VjpTensor before = VjpTensor(steps_) - 1, rate = of_option(steps_, options.learning_rate);
+  const VjpTensor decay = of_option(steps_, options.decay);
+  const VjpTensor size = rate / vjp::pow(before * decay * rate + 1, of_option(steps_, options.power));
+  step_size_ = size.tensor();
+  kept_ = (1 - decay * size).tensor();
+  share_ = vjp::reciprocal(vjp::maximum(before - of_option(steps_, options.start), 1)).tensor();
+}
+void ASGD::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
+  const VjpTensor g = directed(options, value, gradient);
+  const VjpTensor next = VjpTensor(value) * beside(value, kept_) - g * beside(value, step_size_);
+  const VjpTensor average = memory(0, i, where);
+  const VjpTensor share = beside(value, share_);
+  // With a share of 1 the average is the value to the bit.
+  memory(0, i, where).assign({vjp::where(share == 1, next, average + (next - average) * share).tensor(), where});
+  write(parameters()[i], next, where);
+}
+
+Rprop::Rprop(std::vector<Tensor> parameters, const RpropOptions& chosen, Location where)
+    : RememberingOptimizer(std::move(parameters), 2, 0, where), options(chosen) {}
+void Rprop::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
+  const VjpTensor given = directed(options, value, gradient, false);
+  const VjpTensor turn = given * memory(0, i, where), size = memory(1, i, where);  // 0 before the first step
+  const VjpTensor one = vjp::full(1, {value.dtype(), {}}, value);
+  const VjpTensor down = vjp::where(turn < 0, of_option(value, options.shrink), one);
+  const VjpTensor factor = vjp::where(turn > 0, of_option(value, options.grow), down);
+  const VjpTensor started = vjp::where(size == 0, of_option(value, options.learning_rate), size) * factor;
+  const VjpTensor next = vjp::minimum(vjp::maximum(started, of_option(value, options.smallest_step)),
+                                      of_option(value, options.largest_step));
+  const VjpTensor g = vjp::where(turn < 0, 0, given);
+  memory(0, i, where).assign({g.tensor(), where}), memory(1, i, where).assign({next.tensor(), where});
+  write(parameters()[i], VjpTensor(value) - vjp::sign(g) * next, where);
 }
 
 Muon::Muon(std::vector<Tensor> parameters, const MuonOptions& chosen, Location where)

@@ -154,15 +154,20 @@ Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& chosen, Location w
 
 Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& chosen, bool decoupled, Location where)
     : Optimizer(std::move(parameters), where), options(chosen), decoupled_(decoupled) {
-  for (const Tensor& p : this->parameters())
+  for (const Tensor& p : this->parameters()) {
     first_.push_back(remembered(p, where)), second_.push_back(remembered(p, where));
+    largest_.push_back(options.amsgrad.is_zero() ? Tensor() : remembered(p, where));
+  }
   const Device on = first_.empty() ? cpu() : device(first_[0]);
   steps_ = zeros({}, DType::f64, on, where);
 }
 
 std::vector<Tensor> Adam::state() const {
   std::vector<Tensor> all{steps_};
-  for (std::size_t i = 0; i < first_.size(); ++i) all.push_back(first_[i]), all.push_back(second_[i]);
+  for (std::size_t i = 0; i < first_.size(); ++i) {
+    all.push_back(first_[i]), all.push_back(second_[i]);
+    if (largest_[i].defined()) all.push_back(largest_[i]);
+  }
   return all;
 }
 
@@ -189,9 +194,15 @@ void Adam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Lo
   const auto rest = [](auto beta) { return 1 - beta; };
   const VjpTensor m =
       VjpTensor(first_[i]) * of_option(value, options.beta1) + g * of_options(value, rest, options.beta1);
-  const VjpTensor v =
+  VjpTensor v =
       VjpTensor(second_[i]) * of_option(value, options.beta2) + vjp::square(g) * of_options(value, rest, options.beta2);
   first_[i].assign({m.tensor(), where}), second_[i].assign({v.tensor(), where});
+  if (!options.amsgrad.is_zero()) {
+    Tensor& largest = largest_[i];
+    if (!largest.defined()) largest = outside([&] { return remembered(parameters()[i], where); }, where);
+    v = vjp::maximum(largest, v);
+    largest.assign({v.tensor(), where});
+  }
   const VjpTensor size = vjp::cast(step_size_, t), correction = vjp::cast(second_correction_, t);
   parameters()[i].assign(
       {(x - size * m / (vjp::sqrt(v) * correction + of_option(value, options.eps))).tensor(), where});
