@@ -13,13 +13,13 @@ DTypeSet emitted_dtypes(Op op) {
   const DTypeRule rule = info(op).rule;
   // Random ops are looked up by the dtype of their result at call time and by that of key and offset at compile time.
   if (family(op) == Family::random) return kFloating | DType::u64;
-  if (rule == DTypeRule::none) return kRealOrBoolean;
+  if (rule == DTypeRule::none) return kStoredReal;
   DTypeSet set;
   for (std::size_t t = 0; t < kDTypeCount; ++t)
     if (const auto accepted = apply_rule(rule, static_cast<DType>(t)))
       set = set | (family(op) == Family::reduce ? static_cast<DType>(t)
                                                 : accepted->operand);  // reductions convert as they load
-  return set & kRealOrBoolean;                                         // scalar programs are of real numbers
+  return set & kStoredReal;                                            // scalar programs are of real numbers
 }
 
 void add_emit_variants(BackendKey backend, const std::string& variant, std::source_location where) {

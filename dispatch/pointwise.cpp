@@ -186,9 +186,10 @@ DType promoted_dtype(std::span<const Operand* const> operands, FunctionRef<void(
     if (!o->is_tensor()) continue;
     const Node& n = *o->tensor().node();
     const int group = n.rank == 0 ? 1 : 0;
-    const auto both = any[group] ? promote(common[group], n.dtype) : std::optional(n.dtype);
-    if (!both) refuse(common[group], n.dtype);
-    any[group] = true, common[group] = both.value_or(n.dtype);
+    const DType own = arithmetic_dtype(n.dtype);
+    const auto both = any[group] ? promote(common[group], own) : std::optional(own);
+    if (!both) refuse(common[group], own);
+    any[group] = true, common[group] = both.value_or(own);
   }
   bool known = any[0] || any[1];
   DType t = any[0] ? common[0] : common[1];

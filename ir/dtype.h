@@ -28,13 +28,37 @@ struct QInt8 {
 struct QUInt8 {
   std::uint8_t bits = 0;
 };
+/// Floats of 8 and 4 bits in memory, a byte each; arithmetic happens in f32 (ir/small_dtypes.h, docs/dtypes.md).
+template <unsigned kFormat> struct SmallFloat { std::uint8_t bits = 0; };
+using Float8E4M3FN = SmallFloat<0>;
+using Float8E5M2 = SmallFloat<1>;
+using Float8E4M3FNUZ = SmallFloat<2>;
+using Float8E5M2FNUZ = SmallFloat<3>;
+using Float4E2M1FN = SmallFloat<4>;
+/// Integers of 4 and 2 bits in memory, a byte each, of which the lowest bits count; arithmetic happens in i8 and u8.
+template <class T, unsigned kBits> struct SmallInteger { T bits = 0; };
+using Int4 = SmallInteger<std::int8_t, 4>;
+using UInt4 = SmallInteger<std::uint8_t, 4>;
+using Int2 = SmallInteger<std::int8_t, 2>;
+using UInt2 = SmallInteger<std::uint8_t, 2>;
 
 enum class DType : std::uint8_t {
 #define FERMATA_DTYPE(enumerator, name, type, bytes, kind) enumerator,
 #include "ir/dtypes.def"
 };
 
-enum class DTypeKind : std::uint8_t { boolean, unsigned_integer, signed_integer, floating, complex, quantized };
+/// What is small is stored, moved and converted; whatever computes takes it as its arithmetic_dtype().
+enum class DTypeKind : std::uint8_t {
+  boolean,
+  unsigned_integer,
+  signed_integer,
+  floating,
+  complex,
+  quantized,
+  small_unsigned,
+  small_signed,
+  small_float
+};
 
 struct DTypeInfo {
   std::string_view name;
@@ -61,8 +85,24 @@ constexpr bool is_complex(DType t) { return info(t).kind == DTypeKind::complex; 
 constexpr bool is_inexact(DType t) { return is_floating(t) || is_complex(t); }
 constexpr bool is_quantized(DType t) { return info(t).kind == DTypeKind::quantized; }
 
-/// The dtype arithmetic happens in: f32 for f16 and bf16, else the dtype itself.
-constexpr DType compute_dtype(DType t) { return t == DType::f16 || t == DType::bf16 ? DType::f32 : t; }
+constexpr bool is_small(DType t) { return info(t).kind >= DTypeKind::small_unsigned; }
+constexpr bool is_small_float(DType t) { return info(t).kind == DTypeKind::small_float; }
+
+/// What an operand of a small dtype is cast to before an op computes with it, which is the dtype of the result too: f32
+/// for floats, i8 and u8 for integers. Others are their own.
+constexpr DType arithmetic_dtype(DType t) {
+  switch (info(t).kind) {
+    case DTypeKind::small_float: return DType::f32;
+    case DTypeKind::small_signed: return DType::i8;
+    case DTypeKind::small_unsigned: return DType::u8;
+    default: return t;
+  }
+}
+
+/// The dtype arithmetic happens in: f32 for f16 and bf16, the arithmetic dtype of small ones, else the dtype itself.
+constexpr DType compute_dtype(DType t) {
+  return t == DType::f16 || t == DType::bf16 ? DType::f32 : arithmetic_dtype(t);
+}
 
 /// The dtype of the parts of a complex number; others are their own.
 constexpr DType real_dtype(DType t) { return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t; }
@@ -74,8 +114,11 @@ constexpr DType complex_dtype(DType t) { return t == DType::f64 || t == DType::c
 /// The dtype of a printed name ("f32"), or nothing.
 std::optional<DType> dtype_from_name(std::string_view name);
 
-/// The common dtype of two operands, or nothing where none is defined (u64 with a signed integer, quantized types).
+/// The common dtype of two operands, or nothing where none is defined (u64 with a signed integer, quantized types). A
+/// small dtype beside another one counts as its arithmetic dtype.
 constexpr std::optional<DType> promote(DType a, DType b) {
+  if (a == b) return a;
+  a = arithmetic_dtype(a), b = arithmetic_dtype(b);
   if (a == b) return a;
   if (is_quantized(a) || is_quantized(b)) return std::nullopt;
   const DTypeKind ka = info(a).kind, kb = info(b).kind;
@@ -130,9 +173,14 @@ inline constexpr DTypeSet kRealOrBoolean = kReal | kBoolean;
 inline constexpr DTypeSet kComplex = all_of_kind(DTypeKind::complex);
 inline constexpr DTypeSet kNumbers = kReal | kComplex;
 inline constexpr DTypeSet kNumbersOrBoolean = kNumbers | kBoolean;
+inline constexpr DTypeSet kSmall =
+    all_of_kind(DTypeKind::small_unsigned) | all_of_kind(DTypeKind::small_signed) | all_of_kind(DTypeKind::small_float);
+/// What kernels may load, move, convert and store.
+inline constexpr DTypeSet kStoredReal = kRealOrBoolean | kSmall;
+inline constexpr DTypeSet kStored = kNumbersOrBoolean | kSmall;
 
 /// Calls `f.template operator()<T>()` for the arithmetic C++ type of a dtype that computes as itself (bool, integers,
-/// f32, f64). False for the others: f16 and bf16 are cast to f32 first.
+/// f32, f64). False for the others: f16, bf16 and small ones are cast to their compute dtype first.
 template <class F> constexpr bool visit_compute(DType t, F&& f) {
   switch (t) {
     case DType::boolean: f.template operator()<bool>(); return true;

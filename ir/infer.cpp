@@ -142,7 +142,9 @@ void InferCall::refuse_dtype(std::size_t i) const {
   if (is_quantized(dtype))
     fail<UnsupportedError>(2004, "UnsupportedError", fmt::format("does not compute with {} yet", name(dtype)));
   fail<DTypeError>(1101, "DTypeError", fmt::format("does not take {}", name(dtype)), {},
-                   dtype == DType::boolean ? "convert it first, for instance with cast to i32" : "");
+                   dtype == DType::boolean ? "convert it first, for instance with cast to i32"
+                   : is_small(dtype)       ? fmt::format("convert it first, to {}", name(arithmetic_dtype(dtype)))
+                                           : "");
 }
 
 void InferCall::require_same_dtype(std::size_t i, std::size_t j) const {

@@ -35,7 +35,7 @@ void check_operands(const ScalarProgram& program, ValueId at) {
 }
 
 void check_constant(const Instr& instr, ValueId at) {
-  if (!kRealOrBoolean.has(instr.type)) broken("%{} has dtype {}", at, name(instr.type));
+  if (!kStoredReal.has(instr.type)) broken("%{} has dtype {}", at, name(instr.type));
   const std::size_t width = 8 * byte_size(instr.type);
   if (width < 64 && instr.bits >> width != 0) broken("%{} has constant bits beyond its dtype", at);
 }
@@ -162,13 +162,13 @@ void verify(const Kernel& kernel) {
   if (kernel.reduced >> kernel.rank != 0) broken("reduced axes beyond rank {}", kernel.rank);
   for (std::size_t i = 0; i < kernel.accesses.size(); ++i) {
     const Access& access = kernel.accesses[i];
-    if (!kRealOrBoolean.has(access.dtype)) broken("access {} has dtype {}", i, name(access.dtype));
+    if (!kStoredReal.has(access.dtype)) broken("access {} has dtype {}", i, name(access.dtype));
     if (access.axes >> kernel.rank != 0) broken("access {} has axes beyond rank {}", i, kernel.rank);
     if (access.unit_stride && (access.axes >> (kernel.rank - 1) & 1) == 0)
       broken("access {} has unit stride along an axis that it is broadcast over", i);
   }
   for (const DType t : kernel.scalars)
-    if (!kRealOrBoolean.has(t)) broken("a scalar has dtype {}", name(t));
+    if (!kStoredReal.has(t)) broken("a scalar has dtype {}", name(t));
   check_reductions(kernel);
   for (ValueId i = 0; i < kernel.program.size(); ++i) {
     check_operands(kernel.program, i);

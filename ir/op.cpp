@@ -47,6 +47,7 @@ std::optional<Op> op_from_name(std::string_view text) {
 }
 
 std::optional<RuleResult> apply_rule(DTypeRule rule, DType t) {
+  t = arithmetic_dtype(t);
   const DType floated = is_inexact(t) ? t : DType::f32;
   const bool real = kReal.has(t), real_or_bool = kRealOrBoolean.has(t), any = kNumbersOrBoolean.has(t);
   switch (rule) {

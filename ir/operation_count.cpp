@@ -24,6 +24,7 @@ double operations_of_product(Op op, std::span<const std::span<const std::int64_t
     case Op::matmul:
     case Op::matmul_i32:
     case Op::matmul_packed:
+    case Op::matmul_weights:
       return operands.empty() || operands[0].empty() ? 0
                                                      : 2 * elements(result) * static_cast<double>(operands[0].back());
     case Op::convolution: return operands.size() < 2 ? 0 : 2 * elements(result) * per_channel(operands[1]);

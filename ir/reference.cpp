@@ -26,7 +26,7 @@ namespace {
 using Tensors = std::vector<ReferenceTensor>;
 
 /// Floats are computed in f64, the rest as it is.
-DType reference_dtype(DType t) { return is_floating(t) ? DType::f64 : t; }
+DType reference_dtype(DType t) { return keeps_floats(t) ? DType::f64 : t; }
 
 /// One operand of a pointwise op: a tensor stretched to the result, or a scalar.
 struct Operand {
@@ -100,7 +100,7 @@ ReferenceTensor reduce_wide(const GraphNode& node, const ReferenceTensor& x) {
 }
 
 ReferenceTensor evaluate_reduce(const Graph& graph, const GraphNode& node, const ReferenceTensor& x) {
-  if ((node.op == Op::sum || node.op == Op::prod) && is_floating(node.dtype)) return reduce_wide(node, x);
+  if ((node.op == Op::sum || node.op == Op::prod) && keeps_floats(node.dtype)) return reduce_wide(node, x);
   const DType compute = reference_dtype(operand_dtype(graph, node));
   const ReduceFormula& monoid = reduce_formula(node.op, compute);
   FormulaInterpreter lift(monoid.lift), combine(monoid.combine), finish(monoid.finish);
@@ -196,7 +196,7 @@ ReferenceTensor evaluate_matmul(const GraphNode& node, const ReferenceTensor& lh
           const auto r = static_cast<std::size_t>((position.offset(right_strides) * k_size + k) * n + j);
           if (is_complex(node.dtype))
             complex_total += std::complex<long double>(lhs.complexes[l]) * std::complex<long double>(rhs.complexes[r]);
-          else if (is_floating(node.dtype))
+          else if (keeps_floats(node.dtype))
             total += static_cast<long double>(lhs.floats[l]) * static_cast<long double>(rhs.floats[r]);
           else
             wrapped += static_cast<std::uint64_t>(lhs.integers[l]) * static_cast<std::uint64_t>(rhs.integers[r]);
@@ -204,7 +204,7 @@ ReferenceTensor evaluate_matmul(const GraphNode& node, const ReferenceTensor& lh
         if (is_complex(node.dtype))
           result.complexes.emplace_back(static_cast<double>(complex_total.real()),
                                         static_cast<double>(complex_total.imag()));
-        else if (is_floating(node.dtype))
+        else if (keeps_floats(node.dtype))
           result.floats.push_back(static_cast<double>(total));
         else
           integers.set(at++, wrapped);
@@ -264,9 +264,9 @@ std::vector<ReferenceTensor> evaluate_reference(const Graph& graph, const std::v
     const ReferenceTensor& given = inputs[next_input++];
     const auto count = static_cast<std::size_t>(element_count(node.shape));
     if (given.dtype != node.dtype || given.shape != node.shape ||
-        (is_complex(node.dtype)    ? given.complexes.size()
-         : is_floating(node.dtype) ? given.floats.size()
-                                   : given.integers.size()) != count)
+        (is_complex(node.dtype)     ? given.complexes.size()
+         : keeps_floats(node.dtype) ? given.floats.size()
+                                    : given.integers.size()) != count)
       throw_internal("reference: an input has another type than the graph says");
     values.push_back(given);
   }

@@ -96,14 +96,14 @@ Number binary(const GraphNode& node, Number a, Number b) {
 Number element(const ReferenceTensor& x, std::int64_t i) {
   const auto at = static_cast<std::size_t>(i);
   if (is_complex(x.dtype)) return x.complexes[at];
-  if (is_floating(x.dtype)) return x.floats[at];
+  if (keeps_floats(x.dtype)) return x.floats[at];
   return x.dtype == DType::u64 ? static_cast<double>(static_cast<std::uint64_t>(x.integers[at]))
                                : static_cast<double>(x.integers[at]);
 }
 void append(ReferenceTensor& result, Number z) {
   if (is_complex(result.dtype))
     result.complexes.push_back(z);
-  else if (is_floating(result.dtype))
+  else if (keeps_floats(result.dtype))
     result.floats.push_back(z.real());
   else
     result.integers.push_back(z != 0.0 ? 1 : 0);

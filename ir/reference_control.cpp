@@ -69,7 +69,7 @@ class OperandReader {
 template <class A, class B, class F> void with_elements(A& a, B& b, F&& f) {
   if (is_complex(a.dtype))
     f(a.complexes, b.complexes);
-  else if (is_floating(a.dtype))
+  else if (keeps_floats(a.dtype))
     f(a.floats, b.floats);
   else
     f(a.integers, b.integers);

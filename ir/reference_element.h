@@ -13,8 +13,10 @@
 
 namespace fermata {
 
+/// Floats of any width are kept as f64.
+constexpr bool keeps_floats(DType t) { return is_floating(arithmetic_dtype(t)); }
 /// The dtype whose slots a ReferenceTensor keeps.
-constexpr DType kept_dtype(DType t) { return is_floating(t) ? DType::f64 : t == DType::u64 ? DType::u64 : DType::i64; }
+constexpr DType kept_dtype(DType t) { return keeps_floats(t) ? DType::f64 : t == DType::u64 ? DType::u64 : DType::i64; }
 
 class ElementReader {
  public:
@@ -24,8 +26,8 @@ class ElementReader {
   bool is_empty() const { return tensor_ == nullptr; }
   std::uint64_t operator[](std::int64_t i) const {
     const auto at = static_cast<std::size_t>(i);
-    const std::uint64_t kept = is_floating(tensor_->dtype) ? std::bit_cast<std::uint64_t>(tensor_->floats[at])
-                                                           : static_cast<std::uint64_t>(tensor_->integers[at]);
+    const std::uint64_t kept = keeps_floats(tensor_->dtype) ? std::bit_cast<std::uint64_t>(tensor_->floats[at])
+                                                            : static_cast<std::uint64_t>(tensor_->integers[at]);
     return convert_(kept, 0, 0);
   }
 
@@ -42,7 +44,7 @@ class ElementWriter {
         to_dtype_(prim_function(Prim::convert, dtype, given)),
         to_kept_(prim_function(Prim::convert, kept_dtype(dtype), is_floating(dtype) ? given : dtype)) {
     const auto count = static_cast<std::size_t>(element_count(shape));
-    if (is_floating(dtype))
+    if (keeps_floats(dtype))
       tensor_.floats.resize(count);
     else
       tensor_.integers.resize(count);
@@ -51,6 +53,8 @@ class ElementWriter {
     const auto at = static_cast<std::size_t>(i);
     if (is_floating(tensor_.dtype))
       tensor_.floats[at] = std::bit_cast<double>(to_kept_(slot, 0, 0));
+    else if (keeps_floats(tensor_.dtype))  // few numbers: a result is one of them
+      tensor_.floats[at] = std::bit_cast<double>(to_kept_(to_dtype_(slot, 0, 0), 0, 0));
     else
       tensor_.integers[at] = static_cast<std::int64_t>(to_kept_(to_dtype_(slot, 0, 0), 0, 0));
   }

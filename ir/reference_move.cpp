@@ -18,7 +18,7 @@ class Mover {
     const auto count = static_cast<std::size_t>(element_count(node.shape));
     if (is_complex(node.dtype))
       result_.complexes.resize(count);
-    else if (is_floating(node.dtype))
+    else if (keeps_floats(node.dtype))
       result_.floats.resize(count);
     else
       result_.integers.resize(count);
@@ -27,7 +27,7 @@ class Mover {
     const auto s = static_cast<std::size_t>(source), t = static_cast<std::size_t>(target);
     if (is_complex(result_.dtype))
       result_.complexes[t] = from.complexes[s];
-    else if (is_floating(result_.dtype))
+    else if (keeps_floats(result_.dtype))
       result_.floats[t] = from.floats[s];
     else
       result_.integers[t] = from.integers[s];
@@ -133,7 +133,7 @@ ReferenceTensor index_add(const GraphNode& node, const ReferenceTensor& x, const
       result.complexes[t] += source.complexes[s];
       return;
     }
-    if (is_floating(x.dtype)) {
+    if (keeps_floats(x.dtype)) {
       result.floats[t] += source.floats[s];
       return;
     }

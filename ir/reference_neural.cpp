@@ -22,7 +22,7 @@ class Accumulator {
     const auto count = static_cast<std::size_t>(element_count(shape));
     if (is_complex(dtype))
       tensor_.complexes.resize(count);
-    else if (is_floating(dtype))
+    else if (keeps_floats(dtype))
       tensor_.floats.resize(count);
     else
       tensor_.integers.resize(count);
@@ -34,7 +34,7 @@ class Accumulator {
       z = op == Op::scatter            ? from.complexes[s]
           : op == Op::scatter_multiply ? z * from.complexes[s]
                                        : z + from.complexes[s];
-    } else if (is_floating(tensor_.dtype)) {
+    } else if (keeps_floats(tensor_.dtype)) {
       tensor_.floats[t] = combined(op, tensor_.floats[t], from.floats[s]);
     } else {
       tensor_.integers[t] = combined(op, tensor_.integers[t], from.integers[s]);

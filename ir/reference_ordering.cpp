@@ -36,7 +36,7 @@ template <class O> std::int64_t axis_of(const GraphNode& node, const ReferenceTe
 
 /// x[a] < x[b], NaN above everything.
 bool is_less(const ReferenceTensor& x, std::size_t a, const ReferenceTensor& y, std::size_t b) {
-  if (is_floating(x.dtype)) return !std::isnan(x.floats[a]) && (std::isnan(y.floats[b]) || x.floats[a] < y.floats[b]);
+  if (keeps_floats(x.dtype)) return !std::isnan(x.floats[a]) && (std::isnan(y.floats[b]) || x.floats[a] < y.floats[b]);
   if (x.dtype == DType::u64)
     return static_cast<std::uint64_t>(x.integers[a]) < static_cast<std::uint64_t>(y.integers[b]);
   return x.integers[a] < y.integers[b];
@@ -45,7 +45,7 @@ bool is_less(const ReferenceTensor& x, std::size_t a, const ReferenceTensor& y, 
 ReferenceTensor empty_result(const GraphNode& node) {
   ReferenceTensor result{node.dtype, node.shape, {}, {}};
   const auto count = static_cast<std::size_t>(element_count(node.shape));
-  if (is_floating(node.dtype))
+  if (keeps_floats(node.dtype))
     result.floats.resize(count);
   else
     result.integers.resize(count);
@@ -113,7 +113,7 @@ ReferenceTensor sorted(const GraphNode& node, const ReferenceTensor& x, std::int
       const std::int64_t position = order[static_cast<std::size_t>(i)];
       if (positions)
         result.integers[to.at(line, i)] = position;
-      else if (is_floating(x.dtype))
+      else if (keeps_floats(x.dtype))
         result.floats[to.at(line, i)] = x.floats[lines.at(line, position)];
       else
         result.integers[to.at(line, i)] = x.integers[lines.at(line, position)];
@@ -147,7 +147,7 @@ ReferenceTensor bincount(const GraphNode& node, const ReferenceTensor& x, const 
     const auto to = static_cast<std::size_t>(i / size * length + bin);
     if (weights == nullptr)
       ++result.integers[to];
-    else if (is_floating(weights->dtype))
+    else if (keeps_floats(weights->dtype))
       result.floats[to] += weights->floats[from];
     else
       result.integers[to] = static_cast<std::int64_t>(static_cast<std::uint64_t>(result.integers[to]) +
@@ -162,7 +162,7 @@ ReferenceTensor flatnonzero(const GraphNode& node, const ReferenceTensor& x) {
   std::size_t found = 0;
   for (std::int64_t i = 0; i < count && found < result.integers.size(); ++i) {
     const auto at = static_cast<std::size_t>(i);
-    if (is_floating(x.dtype) ? x.floats[at] != 0 : x.integers[at] != 0) result.integers[found++] = i;
+    if (keeps_floats(x.dtype) ? x.floats[at] != 0 : x.integers[at] != 0) result.integers[found++] = i;
   }
   std::fill(result.integers.begin() + static_cast<std::ptrdiff_t>(found), result.integers.end(), count);
   return result;

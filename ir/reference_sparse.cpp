@@ -16,11 +16,11 @@ class Sums {
  public:
   explicit Sums(const GraphNode& node)
       : node_(node),
-        floats_(static_cast<std::size_t>(is_floating(node.dtype) ? element_count(node.shape) : 0)),
-        integers_(static_cast<std::size_t>(is_floating(node.dtype) ? 0 : element_count(node.shape))) {}
+        floats_(static_cast<std::size_t>(keeps_floats(node.dtype) ? element_count(node.shape) : 0)),
+        integers_(static_cast<std::size_t>(keeps_floats(node.dtype) ? 0 : element_count(node.shape))) {}
   void add(std::int64_t to, const ReferenceTensor& a, std::int64_t i, const ReferenceTensor& b, std::int64_t j) {
     const auto t = static_cast<std::size_t>(to), s = static_cast<std::size_t>(i), r = static_cast<std::size_t>(j);
-    if (is_floating(node_.dtype))
+    if (keeps_floats(node_.dtype))
       floats_[t] += static_cast<long double>(a.floats[s]) * static_cast<long double>(b.floats[r]);
     else
       integers_[t] += static_cast<std::uint64_t>(a.integers[s]) * static_cast<std::uint64_t>(b.integers[r]);
@@ -28,7 +28,7 @@ class Sums {
   ReferenceTensor take() const {
     ReferenceTensor result{node_.dtype, node_.shape, {}, {}};
     for (const long double sum : floats_) result.floats.push_back(static_cast<double>(sum));
-    if (is_floating(node_.dtype)) return result;
+    if (keeps_floats(node_.dtype)) return result;
     ElementWriter writer(node_.dtype, node_.shape, DType::u64);
     for (std::size_t i = 0; i < integers_.size(); ++i) writer.set(static_cast<std::int64_t>(i), integers_[i]);
     return writer.take();
@@ -100,8 +100,8 @@ double packed_weight(const PackedWeights& packed, const ReferenceTensor& bytes, 
   return static_cast<double>(std::bit_cast<float>(scale)) * code;
 }
 
-ReferenceTensor with_weights(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& bytes) {
-  const std::int64_t depth = x.shape.back(), columns = attributes_of<MatmulPacked>(node).columns.value;
+ReferenceTensor matmul_weights(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& bytes) {
+  const std::int64_t depth = x.shape.back(), columns = attributes_of<MatmulWeights>(node).columns.value;
   const auto packed = *PackedWeights::of(bytes.shape, columns, depth);
   ReferenceTensor result{node.dtype, node.shape, {}, {}};
   const std::int64_t rows = columns == 0 ? 0 : element_count(node.shape) / columns;
@@ -117,7 +117,6 @@ ReferenceTensor with_weights(const GraphNode& node, const ReferenceTensor& x, co
 }
 
 ReferenceTensor matmul_packed(const GraphNode& node, const ReferenceTensor& x, const ReferenceTensor& packed) {
-  if (is_floating(x.dtype)) return with_weights(node, x, packed);
   const std::int64_t k_size = x.shape.back(), columns = attributes_of<MatmulPacked>(node).columns.value,
                      groups = packed.shape[1];
   Sums sums(node);
@@ -139,6 +138,9 @@ ReferenceTensor CsrSampledMatmul::reference(const GraphNode& node, const Referen
 }
 ReferenceTensor MatmulPacked::reference(const GraphNode& node, const ReferenceOperands& operands) {
   return matmul_packed(node, *operands[0], *operands[1]);
+}
+ReferenceTensor MatmulWeights::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  return matmul_weights(node, *operands[0], *operands[1]);
 }
 
 }  // namespace fermata::ops

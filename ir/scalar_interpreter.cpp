@@ -1,11 +1,13 @@
 // See scalar_interpreter.h. One small function per (primitive, dtype), chosen once when a program is made ready.
 #include "ir/scalar_interpreter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "ir/error.h"
 #include "ir/float16.h"
+#include "ir/small_dtypes.h"
 
 namespace fermata {
 namespace {
@@ -133,10 +135,11 @@ template <class T> PrimFunction ordered_function(Prim prim) {
     return integer_function<T>(prim);
 }
 
-/// visit_compute plus f16 and bf16.
+/// visit_compute plus f16, bf16 and small dtypes.
 template <class F> bool visit_real(DType t, F&& f) {
   if (t == DType::f16) return f.template operator()<Float16>(), true;
   if (t == DType::bf16) return f.template operator()<BFloat16>(), true;
+  if (visit_small(t, f)) return true;
   return visit_compute(t, f);
 }
 template <class T> constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
@@ -165,14 +168,22 @@ template <class To, class From> To saturating(From x) {
 template <class To, class From> To converted(From x) {
   if constexpr (std::is_same_v<To, From>)
     return x;
-  else if constexpr (kIsHalf<From>)
+  else if constexpr (kIsHalf<From> || kIsSmallFloat<From>)
     return converted<To>(to_float(x));
+  else if constexpr (kIsSmallInteger<From>)
+    return converted<To>(to_integer(x));
   else if constexpr (std::is_same_v<To, bool>)
     return x != From(0);
   else if constexpr (std::is_same_v<To, Float16>)
     return to_float16(double_for_narrowing(x));
   else if constexpr (std::is_same_v<To, BFloat16>)
     return to_bfloat16(double_for_narrowing(x));
+  else if constexpr (kIsSmallFloat<To>)
+    return to_small_float<To>(double_for_narrowing(x));
+  else if constexpr (kIsSmallInteger<To> && std::is_floating_point_v<From>)
+    return {std::clamp(saturating<typename SmallIntegerOf<To>::Wide>(x), kSmallestOf<To>, kLargestOf<To>)};
+  else if constexpr (kIsSmallInteger<To>)
+    return to_small_integer<To>(static_cast<typename SmallIntegerOf<To>::Wide>(x));
   else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>)
     return saturating<To>(x);
   else
@@ -188,7 +199,7 @@ Slot bitcast_function(Slot a, Slot, Slot) { return a; }
 }  // namespace
 
 PrimFunction prim_function(Prim prim, DType type, DType operand) {
-  if (!kRealOrBoolean.has(type) || !kRealOrBoolean.has(operand)) return nullptr;
+  if (!kStoredReal.has(type) || !kStoredReal.has(operand)) return nullptr;
   PrimFunction found = nullptr;
   switch (prim) {
     case Prim::select: return type == operand ? select_function : nullptr;

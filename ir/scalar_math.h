@@ -15,11 +15,15 @@
 #pragma once
 
 #include "ir/scalar_math/arithmetic.h"
+#include "ir/scalar_math/bessel.h"
 #include "ir/scalar_math/error_function.h"
 #include "ir/scalar_math/exponential.h"
+#include "ir/scalar_math/gamma_functions.h"
 #include "ir/scalar_math/hyperbolic.h"
 #include "ir/scalar_math/inverse_trigonometric.h"
 #include "ir/scalar_math/logarithm.h"
+#include "ir/scalar_math/normal_quantile.h"
 #include "ir/scalar_math/power.h"
 #include "ir/scalar_math/random.h"
+#include "ir/scalar_math/special.h"
 #include "ir/scalar_math/trigonometric.h"

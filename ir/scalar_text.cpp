@@ -51,8 +51,9 @@ template <class T> std::optional<T> number(std::string_view text, auto... base) 
 
 std::string scalar_to_text(DType dtype, std::uint64_t bits) {
   if (dtype == DType::boolean) return bits != 0 ? "true" : "false";
-  if (is_floating(dtype)) return float_to_text(dtype, bits);
-  if (is_signed(dtype)) return fmt::format("{}", static_cast<std::int64_t>(convert_slot(dtype, DType::i64, bits)));
+  if (is_floating(arithmetic_dtype(dtype))) return float_to_text(dtype, bits);
+  if (is_signed(arithmetic_dtype(dtype)))
+    return fmt::format("{}", static_cast<std::int64_t>(convert_slot(dtype, DType::i64, bits)));
   return fmt::format("{}", bits);
 }
 
@@ -74,12 +75,12 @@ std::optional<std::uint64_t> scalar_from_text(DType dtype, std::string_view text
     if (!value) return std::nullopt;
     return std::bit_cast<std::uint32_t>(*value);
   }
-  if (is_floating(dtype)) {
+  if (is_floating(arithmetic_dtype(dtype))) {
     const auto value = number<double>(text);
     if (!value) return std::nullopt;
     return convert_slot(DType::f64, dtype, std::bit_cast<std::uint64_t>(*value));
   }
-  const DType wide = is_signed(dtype) ? DType::i64 : DType::u64;
+  const DType wide = is_signed(arithmetic_dtype(dtype)) ? DType::i64 : DType::u64;
   const auto signed_value = number<std::int64_t>(text);
   const auto unsigned_value = number<std::uint64_t>(text);
   if (wide == DType::i64 ? !signed_value : !unsigned_value) return std::nullopt;

@@ -1,6 +1,7 @@
 // See operand.h.
 #include "runtime/operand.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "ir/error.h"
+#include "ir/small_dtypes.h"
 
 namespace fermata {
 namespace {
@@ -23,10 +25,14 @@ template <class T> T saturate(double v) {
 
 /// Does an integer dtype hold an integer?
 bool fits(const Scalar& scalar, DType dtype) {
-  if (!is_integer(dtype)) return true;
+  if (!is_integer(arithmetic_dtype(dtype))) return true;
   const bool huge = scalar.kind == DTypeKind::unsigned_integer && scalar.integer < 0;  // above the largest i64
   if (scalar.kind != DTypeKind::signed_integer && scalar.kind != DTypeKind::unsigned_integer) return true;
   bool inside = false;
+  visit_small(dtype, [&]<class T>() {
+    if constexpr (kIsSmallInteger<T>)
+      inside = !huge && scalar.integer >= kSmallestOf<T> && scalar.integer <= kLargestOf<T>;
+  });
   visit_compute(dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
       inside = huge ? std::is_same_v<T, std::uint64_t> : std::in_range<T>(scalar.integer);
@@ -47,6 +53,13 @@ std::uint64_t scalar_bits(const Scalar& scalar, DType dtype) {
     else
       value = scalar.kind == DTypeKind::floating ? saturate<T>(scalar.real) : static_cast<T>(scalar.integer);
     bits = constant_bits(value);
+  });
+  visit_small(dtype, [&]<class T>() {
+    if constexpr (kIsSmallInteger<T>)
+      if (scalar.kind == DTypeKind::floating) {
+        using Wide = typename SmallIntegerOf<T>::Wide;
+        bits = constant_bits(std::clamp(saturate<Wide>(scalar.real), kSmallestOf<T>, kLargestOf<T>));
+      }
   });
   return bits;
 }

@@ -6,6 +6,7 @@
 #include "codegen_cpu/complex/complex.h"
 #include "codegen_cpu/complex/elements.h"
 #include "ir/float16.h"
+#include "ir/small_dtypes.h"
 
 namespace fermata {
 namespace {
@@ -76,8 +77,10 @@ void where_call(const CallArgs& args) {
 }
 
 template <class From> double to_double(From x) {
-  if constexpr (std::is_same_v<From, Float16> || std::is_same_v<From, BFloat16>)
+  if constexpr (std::is_same_v<From, Float16> || std::is_same_v<From, BFloat16> || kIsSmallFloat<From>)
     return to_float(x);
+  else if constexpr (kIsSmallInteger<From>)
+    return to_integer(x);
   else
     return static_cast<double>(x);
 }
@@ -97,7 +100,7 @@ template <class T> void cast_to_complex(const CallArgs& args) {
     from.template operator()<Float16>();
   else if (given == DType::bf16)
     from.template operator()<BFloat16>();
-  else
+  else if (!visit_small(given, from))
     visit_compute(given, from);
 }
 

@@ -15,7 +15,7 @@ constexpr std::string_view kVariant = "simd";
 
 void add_eager_kernel(Op op, CallKernel call, std::source_location where) {
   // A call kernel of a reduction takes the operand as it is, and converts as it reads.
-  const DTypeSet dtypes = family(op) == Family::reduce ? kRealOrBoolean : emitted_dtypes(op);
+  const DTypeSet dtypes = family(op) == Family::reduce ? kStoredReal : emitted_dtypes(op);
   KernelVariant variant{.name = std::string(kVariant), .dtypes = dtypes, .call = call, .where = where};
   if (is_pointwise(op))
     for (std::size_t t = 0; t < kDTypeCount; ++t) variant.inner[t] = eager_inner_loop(op, static_cast<DType>(t));

@@ -8,7 +8,8 @@ namespace {
 
 #define FERMATA_EAGER_FILL(isa)                                                                \
   [](LoopTables& t) {                                                                          \
-    isa::add_unary(t), isa::add_binary(t), isa::add_comparisons(t), isa::add_integer_ops(t);   \
+    isa::add_unary(t), isa::add_special(t), isa::add_binary(t), isa::add_comparisons(t);       \
+    isa::add_integer_ops(t);                                                                   \
     isa::add_casts(t), isa::add_random(t), isa::add_reductions(t), isa::add_arg_reductions(t); \
   }
 

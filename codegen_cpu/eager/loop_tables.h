@@ -61,6 +61,7 @@ const LoopTables& loop_tables();
 #define FERMATA_EAGER_SHARDS(isa)              \
   namespace isa {                              \
   void add_unary(LoopTables& tables);          \
+  void add_special(LoopTables& tables);        \
   void add_binary(LoopTables& tables);         \
   void add_comparisons(LoopTables& tables);    \
   void add_integer_ops(LoopTables& tables);    \

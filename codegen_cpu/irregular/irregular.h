@@ -9,7 +9,7 @@
 namespace fermata {
 
 inline void add_native_kernel(Op op, CallKernel call, std::source_location where = std::source_location::current()) {
-  add_variant(op, BackendKey::cpu, {.name = "native", .dtypes = kNumbersOrBoolean, .call = call, .where = where});
+  add_variant(op, BackendKey::cpu, {.name = "native", .dtypes = kStored, .call = call, .where = where});
 }
 
 }  // namespace fermata

@@ -28,6 +28,9 @@ Type* scalar_type(llvm::LLVMContext& context, DType dtype) {
       if (dtype == DType::f32) return Type::getFloatTy(context);
       if (dtype == DType::f64) return Type::getDoubleTy(context);
       return Type::getInt16Ty(context);
+    case DTypeKind::small_unsigned:
+    case DTypeKind::small_signed:
+    case DTypeKind::small_float: return Type::getInt8Ty(context);
     default: refuse("kernels of dtype " + std::string(name(dtype)) + " are not supported");
   }
 }

@@ -1,9 +1,10 @@
-// Prim::convert. Values of f16 and bf16 are their bits: they are widened to f32 and rounded from it here.
+// Prim::convert. Values of f16, bf16 and small dtypes are their bits: they are widened and rounded here.
 //
 // Processors convert f32 to f16; everything else about the narrow types is bit arithmetic, because LLVM would call a
 // library. A value that f32 cannot hold is first rounded to odd, which keeps the second rounding correct (Boldo and
 // Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
 #include "codegen_cpu/jit/primitives.h"
+#include "ir/small_dtypes.h"
 
 namespace fermata::jit {
 namespace {
@@ -27,7 +28,76 @@ struct Converter {
     return b.CreateBitCast(b.CreateShl(b.CreateZExt(bits, type(DType::u32)), 16), type(DType::f32));
   }
 
+  Value* widen_small(DType from, Value* bits) const {
+    const SmallFloatFormat& f = small_float(from);
+    const auto u32 = [&](std::uint32_t v) { return number(DType::u32, v); };
+    Value* const wide = b.CreateZExt(bits, type(DType::u32));
+    Value* const magnitude = b.CreateAnd(wide, u32(f.sign_bit() - 1u));
+    Value* const sign = b.CreateShl(b.CreateAnd(wide, u32(f.sign_bit())), 31 - f.magnitude_bits);
+    // The field of the exponent is that of f32 but for the bias; the product also makes subnormal numbers right.
+    Value* const scaled =
+        b.CreateFMul(b.CreateBitCast(b.CreateShl(magnitude, 23 - f.fraction_bits), type(DType::f32)),
+                     number(DType::f32, std::bit_cast<std::uint32_t>(power_of_two_f32(127 - f.bias))));
+    Value* result = b.CreateBitCast(scaled, type(DType::u32));
+    if (f.infinity != 0) result = b.CreateSelect(b.CreateICmpEQ(magnitude, u32(f.infinity)), u32(0x7f800000), result);
+    if (f.first_nan < f.sign_bit())
+      result = b.CreateSelect(b.CreateICmpUGE(magnitude, u32(f.first_nan)), u32(0x7fc00000), result);
+    result = b.CreateOr(result, sign);
+    if (f.one_zero) result = b.CreateSelect(b.CreateICmpEQ(wide, u32(f.sign_bit())), u32(0x7fc00000), result);
+    return b.CreateBitCast(result, type(DType::f32));
+  }
+
+  /// As narrowing to 16 bits: the exponent is moved and the fraction rounded as one integer; below the normal numbers
+  /// an addition puts the spacing of the subnormal ones at the last bit.
+  Value* round_small(DType to, Value* x) const {
+    const SmallFloatFormat& f = small_float(to);
+    const auto u32 = [&](std::uint32_t v) { return number(DType::u32, v); };
+    const unsigned cut = 23 - f.fraction_bits;
+    Value* const bits = b.CreateBitCast(x, type(DType::u32));
+    Value* const magnitude = b.CreateAnd(bits, u32(0x7fffffff));
+    Value* const odd = b.CreateAnd(b.CreateLShr(magnitude, cut), u32(1));
+    const auto moved = (1u << (cut - 1)) - 1u - (static_cast<std::uint32_t>(127 - f.bias) << 23);
+    Value* const normal = b.CreateLShr(b.CreateAdd(magnitude, b.CreateAdd(odd, u32(moved))), cut);
+    const float unit = power_of_two_f32(f.least_exponent() - static_cast<int>(f.fraction_bits) + 23);
+    Value* const sum = b.CreateFAdd(b.CreateBitCast(magnitude, type(DType::f32)),
+                                    number(DType::f32, std::bit_cast<std::uint32_t>(unit)));
+    Value* const subnormal =
+        b.CreateSub(b.CreateBitCast(sum, type(DType::u32)), u32(std::bit_cast<std::uint32_t>(unit)));
+    const auto least = static_cast<std::uint32_t>(127 + f.least_exponent()) << 23;
+    Value* result = b.CreateSelect(b.CreateICmpULT(magnitude, u32(least)), subnormal, normal);
+    const auto beyond = static_cast<std::uint32_t>(127 + 20) << 23;  // 2^20, where `normal` cannot have wrapped
+    Value* const large = b.CreateOr(b.CreateICmpUGT(result, u32(f.largest)), b.CreateICmpUGE(magnitude, u32(beyond)));
+    result = b.CreateSelect(large, u32(f.overflow), result);
+    result = b.CreateSelect(b.CreateICmpUGT(magnitude, u32(0x7f800000)), u32(f.nan), result);
+    Value* sign = b.CreateAnd(b.CreateLShr(bits, 31 - f.magnitude_bits), u32(f.sign_bit()));
+    if (f.one_zero) {
+      Value* const unsigned_ = b.CreateOr(b.CreateICmpEQ(result, u32(0)), b.CreateICmpEQ(result, u32(f.nan)));
+      sign = b.CreateSelect(unsigned_, u32(0), sign);
+    }
+    return b.CreateTrunc(b.CreateOr(result, sign), type(to));
+  }
+
+  /// i8 or u8 of what the lowest bits stand for.
+  Value* widen_small_integer(DType from, Value* bits) const {
+    const std::uint64_t spare = 8 - bit_width(from);
+    Value* const shift = CodeBuilder::integer_like(bits, spare);
+    Value* const up = b.CreateShl(bits, shift);
+    return info(from).kind == DTypeKind::small_signed ? b.CreateAShr(up, shift) : b.CreateLShr(up, shift);
+  }
+  /// Of i8 or u8: integers wrap, what was a float saturates.
+  Value* narrow_small_integer(DType to, Value* x, bool saturates) const {
+    if (!saturates) return widen_small_integer(to, x);
+    const bool has_sign = info(to).kind == DTypeKind::small_signed;
+    const int digits = static_cast<int>(bit_width(to)) - (has_sign ? 1 : 0);
+    Value* const most = CodeBuilder::integer_like(x, (std::uint64_t{1} << digits) - 1);
+    if (!has_sign) return b.CreateSelect(b.CreateICmpUGT(x, most), most, x);
+    Value* const least = b.CreateNot(most);
+    Value* const below = b.CreateSelect(b.CreateICmpSGT(x, most), most, x);
+    return b.CreateSelect(b.CreateICmpSLT(x, least), least, below);
+  }
+
   Value* round_f32(DType to, Value* x) const {
+    if (is_small_float(to)) return round_small(to, x);
     if (to == DType::f16) return b.CreateBitCast(b.CreateFPTrunc(x, f16_type()), type(DType::f16));
     Value* const bits = b.CreateBitCast(x, type(DType::u32));
     Value* const odd = b.CreateAnd(b.CreateLShr(bits, 16), number(DType::u32, 1));
@@ -64,7 +134,7 @@ struct Converter {
     return integer_to_float(from, b.CreateSelect(large, odd, x), DType::f64);
   }
 
-  Value* to_half(DType from, DType to, Value* x) const {
+  Value* to_narrow(DType from, DType to, Value* x) const {
     if (from == DType::f32) return round_f32(to, x);
     if (from == DType::f64) return round_f32(to, round_to_odd(x));
     if (from == DType::boolean || byte_size(from) <= 2) return round_f32(to, integer_to_float(from, x, DType::f32));
@@ -99,9 +169,15 @@ struct Converter {
 Value* lower_convert(CodeBuilder& b, DType from, DType to, Value* x) {
   if (from == to) return x;
   const Converter convert{b, lanes_of(x)};
+  if (is_small_float(from)) return lower_convert(b, DType::f32, to, convert.widen_small(from, x));
+  if (is_small(from)) return lower_convert(b, arithmetic_dtype(from), to, convert.widen_small_integer(from, x));
   if (to == DType::boolean) return convert.to_boolean(from, x);
+  if (is_small(to) && !is_small_float(to)) {
+    const bool saturates = is_floating(from);
+    return convert.narrow_small_integer(to, lower_convert(b, from, arithmetic_dtype(to), x), saturates);
+  }
   if (is_half(from)) return lower_convert(b, DType::f32, to, convert.widen(from, x));
-  if (is_half(to)) return convert.to_half(from, to, x);
+  if (is_half(to) || is_small_float(to)) return convert.to_narrow(from, to, x);
   return is_integer(to) ? convert.to_integer(from, to, x) : convert.to_float(from, to, x);
 }
 

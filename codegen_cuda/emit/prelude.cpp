@@ -132,6 +132,32 @@ FM_DEVICE u16 fm_to_bf16(f32 x) {
   const u32 bits = fm_bits<u32>(x);
   return x != x ? (u16)(bits >> 16 | 0x40) : (u16)((bits + (bits >> 16 & 1) + 0x7fff) >> 16);
 }
+// Small floats (ir/small_dtypes.h): the magnitude moves as one integer; a product and a sum make subnormal numbers right.
+template <int Bits, int Fraction, int Bias, int Largest, int Infinity, int FirstNan, int Overflow, int Nan, int OneZero>
+FM_DEVICE f32 fm_from_small(u8 x) {
+  const u32 sign_bit = 1u << Bits, magnitude = x & (sign_bit - 1u), sign = (x & sign_bit) << (31 - Bits);
+  if ((OneZero && x == sign_bit) || magnitude >= (u32)FirstNan) return fm_bits<f32>(OneZero ? 0x7fc00000u : sign | 0x7fc00000u);
+  if (Infinity != 0 && magnitude == (u32)Infinity) return fm_bits<f32>(sign | 0x7f800000u);
+  return fm_bits<f32>(sign | fm_bits<u32>(fm_bits<f32>(magnitude << (23 - Fraction)) * fm_bits<f32>((u32)(254 - Bias) << 23)));
+}
+template <int Bits, int Fraction, int Bias, int Largest, int Infinity, int FirstNan, int Overflow, int Nan, int OneZero>
+FM_DEVICE u8 fm_to_small(f32 x) {
+  const u32 bits = fm_bits<u32>(x), magnitude = bits & 0x7fffffffu, cut = 23 - Fraction;
+  const f32 unit = fm_bits<f32>((u32)(127 + 1 - Bias - Fraction + 23) << 23);
+  u32 result;
+  if (magnitude > 0x7f800000u) result = Nan;
+  else if (magnitude >= (u32)(127 + 20) << 23) result = Overflow;
+  else if (magnitude < (u32)(127 + 1 - Bias) << 23) result = fm_bits<u32>(fm_bits<f32>(magnitude) + unit) - fm_bits<u32>(unit);
+  else result = (magnitude + (magnitude >> cut & 1u) + (1u << (cut - 1)) - 1u - ((u32)(127 - Bias) << 23)) >> cut;
+  if (magnitude <= 0x7f800000u && result > (u32)Largest) result = Overflow;
+  if (OneZero && (result == 0 || result == (u32)Nan)) return (u8)result;
+  return (u8)(result | (bits >> (31 - Bits) & (1u << Bits)));
+}
+template <class T, int Bits> FM_DEVICE T fm_small_integer(T x) { return (T)((T)((u32)(u8)x << (8 - Bits)) >> (8 - Bits)); }
+template <class T, int Bits> FM_DEVICE T fm_small_clamp(T x) {
+  const T most = (T)((1 << (fm_is_signed<T>() ? Bits - 1 : Bits)) - 1), least = fm_is_signed<T>() ? (T)(-most - 1) : (T)0;
+  return x > most ? most : x < least ? least : x;
+}
 // f64 to f32 rounded to odd, after which rounding to 16 bits is right (Boldo and Melquiond, 2008).
 FM_DEVICE f32 fm_odd(f64 x) {
   const f32 nearest = (f32)x;

@@ -7,6 +7,7 @@
 
 #include "ir/error.h"
 #include "ir/scalar_interpreter.h"
+#include "ir/small_dtypes.h"
 
 namespace fermata::gpu {
 namespace {
@@ -33,8 +34,21 @@ std::string saturated(DType to, DType from, const std::string& a) {
   return format("fm_saturate<{0}, {1}>({2}, {3}, {4}, ({0}){5}ull)", t, f, a, end, lowest, highest);
 }
 
-std::string to_half(DType to, DType from, const std::string& a) {
-  const char* const round = to == DType::f16 ? "fm_to_f16" : "fm_to_bf16";
+/// The constants of a small format, as template arguments of the prelude's functions.
+std::string format_of(DType dtype) {
+  const SmallFloatFormat& f = small_float(dtype);
+  return format("<{}, {}, {}, {}, {}, {}, {}, {}, {}>", f.magnitude_bits, f.fraction_bits, f.bias, f.largest,
+                f.infinity, f.first_nan, f.overflow, f.nan, f.one_zero ? 1 : 0);
+}
+/// i8 or u8 of what the lowest bits stand for, which is also the value modulo 2^bits.
+std::string small_integer(DType dtype, const std::string& a) {
+  return format("fm_small_integer<{}, {}>({})", value_type(arithmetic_dtype(dtype)), bit_width(dtype), a);
+}
+
+std::string to_narrow(DType to, DType from, const std::string& a) {
+  const std::string round = is_small_float(to) ? "fm_to_small" + format_of(to)
+                            : to == DType::f16 ? "fm_to_f16"
+                                               : "fm_to_bf16";
   if (from == DType::f32) return format("{}({})", round, a);
   if (from == DType::f64) return format("{}(fm_odd({}))", round, a);
   if (from == DType::boolean || byte_size(from) <= 2) return format("{}((f32){})", round, a);
@@ -44,10 +58,17 @@ std::string to_half(DType to, DType from, const std::string& a) {
 
 std::string converted(DType to, DType from, const std::string& a) {
   if (to == from) return a;
+  if (is_small_float(from)) return converted(to, DType::f32, format("fm_from_small{}({})", format_of(from), a));
+  if (is_small(from)) return converted(to, arithmetic_dtype(from), small_integer(from, a));
+  if (is_small(to) && !is_small_float(to)) {
+    const std::string wide = converted(arithmetic_dtype(to), from, a);
+    if (!is_floating(from)) return small_integer(to, wide);
+    return format("fm_small_clamp<{}, {}>({})", value_type(arithmetic_dtype(to)), bit_width(to), wide);
+  }
   if (to == DType::boolean) return is_half(from) ? format("(({} & 0x7fff) != 0)", a) : format("({} != 0)", a);
   if (is_half(from))
     return converted(to, DType::f32, format("{}({})", from == DType::f16 ? "fm_from_f16" : "fm_from_bf16", a));
-  if (is_half(to)) return to_half(to, from, a);
+  if (is_half(to) || is_small_float(to)) return to_narrow(to, from, a);
   if (is_integer(to) && is_floating(from)) return saturated(to, from, a);
   return format("({}){}", value_type(to), a);
 }
@@ -109,6 +130,7 @@ std::string of_floats(Prim prim, const std::string& a, const std::string& b, con
 
 std::string_view value_type(DType dtype) {
   if (dtype == DType::boolean) return "bool";
+  if (is_small(dtype)) return is_small_float(dtype) ? "u8" : name(arithmetic_dtype(dtype));
   return is_half(dtype) ? "u16" : name(dtype);
 }
 

@@ -7,7 +7,7 @@
 namespace fermata::gpu {
 
 inline void add_nvrtc_kernel(Op op, CallKernel call, std::source_location where = std::source_location::current()) {
-  add_variant(op, BackendKey::cuda, {.name = "nvrtc", .dtypes = kRealOrBoolean, .call = call, .where = where});
+  add_variant(op, BackendKey::cuda, {.name = "nvrtc", .dtypes = kStoredReal, .call = call, .where = where});
 }
 
 }  // namespace fermata::gpu

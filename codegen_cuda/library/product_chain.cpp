@@ -82,7 +82,7 @@ double peak_of(const DeviceInfo& info) {
   return 1.5 * info.multiprocessors * (narrow ? 64 : 128);
 }
 
-bool is_small_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
+bool multiplies_on_tensor_cores(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
 
 unsigned factor_floats(unsigned columns) {
   return std::max<unsigned>(2 * kDepth * kPitch, kDepth * (kAcross * columns + 4));
@@ -374,8 +374,8 @@ ProductChain::ProductChain(const Kernel& kernel, const KernelSchedule& schedule)
     : kernel_(kernel), schedule_(schedule), rows_(found_in(kernel, schedule)) {}
 
 std::optional<ProductChainEstimate> ProductChain::estimate(const ProductChainSizes& s) const {
-  if (rows_ == nullptr || !is_small_float(s.factors) || !is_small_float(s.weights) ||
-      !is_small_float(kernel_.accesses[s.made].dtype))
+  if (rows_ == nullptr || !multiplies_on_tensor_cores(s.factors) || !multiplies_on_tensor_cores(s.weights) ||
+      !multiplies_on_tensor_cores(kernel_.accesses[s.made].dtype))
     return {};
   const std::uint16_t axes = kernel_.accesses[s.made].axes;
   if ((axes >> (kernel_.rank - 1u) & 1u) == 0 || s.made == rows_->result) return {};

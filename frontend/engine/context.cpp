@@ -37,9 +37,11 @@ struct Startup {
     register_device_operators();
     register_next_after();
     register_special_functions();
+    register_suppression();
     register_recurrences();
     register_general_factors();
     register_banded();
+    register_ldl();
     register_quantized_kernels();
     register_sparse_kernels();
     register_autograd_kernels();

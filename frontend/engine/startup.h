@@ -13,10 +13,14 @@ void register_device_operators();
 void register_next_after();
 /// The operators of fermata/special.h.
 void register_special_functions();
+/// The operator of nms() and non_max_suppression().
+void register_suppression();
 /// The operators of cumulative_logsumexp() and linear_recurrence().
 void register_recurrences();
 /// The operators behind linalg::eig(), eigvals() and lu_factor().
 void register_general_factors();
+/// The operator of linalg::ldl().
+void register_ldl();
 /// The operator of linalg::solve_banded().
 void register_banded();
 /// FERMATA_WARN.

@@ -23,6 +23,7 @@
 #include "ir/error.h"
 #include "ir/float16.h"
 #include "ir/infer.h"
+#include "ir/small_dtypes.h"
 #include "passes/pipeline.h"
 #include "runtime/backend_memory.h"
 #include "runtime/bound_plan.h"
@@ -38,6 +39,7 @@ namespace {
 template <class T> double number_of(T value) { return static_cast<double>(value); }
 double number_of(Float16 value) { return static_cast<double>(to_float(value)); }
 double number_of(BFloat16 value) { return static_cast<double>(to_float(value)); }
+template <unsigned kFormat> double number_of(SmallFloat<kFormat> value) { return static_cast<double>(to_float(value)); }
 
 /// Calls f(value) for each element of a real floating tensor; false for other dtypes.
 template <class T, class F> void each_element(const TensorView& x, F&& f) {
@@ -59,8 +61,12 @@ template <class F> bool each_real(const TensorView& x, F&& f) {
     case DType::f32: each_element<float>(x, f); return true;
     case DType::f16: each_element<Float16>(x, f); return true;
     case DType::bf16: each_element<BFloat16>(x, f); return true;
-    default: return false;
+    default: break;
   }
+  visit_small(x.dtype, [&]<class T>() {
+    if constexpr (kIsSmallFloat<T>) each_element<T>(x, f);
+  });
+  return is_small_float(x.dtype);
 }
 
 struct ValueRange {

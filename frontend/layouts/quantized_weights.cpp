@@ -225,7 +225,7 @@ Tensor linear_with_weights(std::span<const Tensor> x, Location where) {
     product = matmul(astype(x[0], dtype, where), transpose(matrix, 0, 1, where), where);
   } else {
     const Tensor operands[] = {astype(x[0], dtype, where), weights.bytes};
-    product = general_call<Op::matmul_packed>({.columns = {form.rows}}, operands, where);
+    product = general_call<Op::matmul_weights>({.columns = {form.rows}}, operands, where);
   }
   return x.size() > 2 ? add({product, where}, x[2]) : product;
 }

@@ -164,7 +164,7 @@ class LoadedModel final : public detail::Program {
     for (const auto& [name, place] : prepared_.buffers) at(place) = Value(buffered.at(name).value);
     for (std::size_t i = 0; i < given.size(); ++i) {
       if (!given[i].defined()) continue;
-      at(prepared_.body.inputs[i]) = Value(given[i], false, prepared_.half_bytes[i]);
+      at(prepared_.body.inputs[i]) = Value(given[i]);
       frame.device = given[i].device(where);
     }
     run_body(prepared_.body, frame);

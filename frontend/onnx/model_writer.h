@@ -18,6 +18,7 @@
 #include "frontend/onnx/schema.h"
 #include "frontend/onnx/tensor_proto.h"
 #include "frontend/tools/io/file.h"
+#include "frontend/tools/io/packed_bits.h"
 #include "ir/error.h"
 
 namespace fermata::onnx {
@@ -131,6 +132,10 @@ class Writer {
   void put_elements(::onnx::TensorProto& t, const Tensor& x) const {
     for (const std::int64_t s : x.shape()) t.add_dims(s);
     const Tensor dense = x.contiguous(where_).sync(where_);
+    if (is_small(x.dtype())) {
+      t.set_raw_data(packed_elements(dense, where_));
+      return;
+    }
     const auto copy = [&]<class T>() {
       // A vector of bool has no bytes to copy.
       const auto all = stored_elements<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>(dense, where_);

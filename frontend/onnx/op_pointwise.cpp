@@ -7,6 +7,7 @@
 #include "fermata/activations.h"
 #include "fermata/composites.h"
 #include "fermata/creation.h"
+#include "fermata/low_precision.h"
 #include "fermata/ops.h"
 #include "fermata/reductions.h"
 #include "fermata/views.h"
@@ -87,16 +88,15 @@ void clip_values(NodeCall& c) {
   c.give(x);
 }
 
-/// Floats out of the range of an integer become the nearest one: ONNX leaves that open.
-void cast_to(NodeCall& c) {
-  const std::int64_t code = c.attr("to", std::int64_t{1});
-  if (code > 16) c.refuse("elements of less than 8 bits, or of 8 bits and floating");
-  c.give(at(c.in(0), dtype_of_code(code, c.where), c));
+/// Floats out of the range of an integer become the nearest one: ONNX leaves that open. Of 4 and 2 bits it takes the
+/// lowest bits of a wider one.
+Tensor converted(NodeCall& c, DType dtype) {
+  if (is_small(dtype) && !is_small_float(dtype)) return at(at(c.in(0), DType::i32, c), dtype, c);
+  const bool saturates = c.attr("saturate", std::int64_t{1}) != 0;
+  return saturates && is_small_float(dtype) ? saturating_cast(c.in(0), dtype, c.where) : at(c.in(0), dtype, c);
 }
-void cast_like(NodeCall& c) {
-  if (c.value(1).has_half_bytes()) c.refuse("results of 4 bits");
-  c.give(at(c.in(0), c.in(1).dtype(), c));
-}
+void cast_to(NodeCall& c) { c.give(converted(c, dtype_of_code(c.attr("to", std::int64_t{1}), c.where))); }
+void cast_like(NodeCall& c) { c.give(converted(c, c.in(1).dtype())); }
 void identity(NodeCall& c) { c.give(c.value(0)); }
 
 void is_infinite(NodeCall& c) {
@@ -186,8 +186,8 @@ constexpr std::array kRows{
     OperatorRow{"BitwiseNot", &unary<Op::bitwise_invert>},
     OperatorRow{"BitwiseOr", &binary<Op::bitwise_or>},
     OperatorRow{"BitwiseXor", &binary<Op::bitwise_xor>},
-    OperatorRow{"Cast", &cast_to, "not to floats of 8 bits, nor to 4 bits"},
-    OperatorRow{"CastLike", &cast_like, "not to floats of 8 bits, nor to 4 bits"},
+    OperatorRow{"Cast", &cast_to, "not to scales of 8 bits (float8e8m0)"},
+    OperatorRow{"CastLike", &cast_like, "not to scales of 8 bits (float8e8m0)"},
     OperatorRow{"Ceil", &unary<Op::ceil>},
     OperatorRow{"Celu", &celu_op},
     OperatorRow{"Clip", &clip_values, {}, 0b110},

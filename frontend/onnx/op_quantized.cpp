@@ -4,6 +4,7 @@
 
 #include "fermata/convolution.h"
 #include "fermata/creation.h"
+#include "fermata/low_precision.h"
 #include "fermata/ops.h"
 #include "fermata/reductions.h"
 #include "fermata/views.h"
@@ -46,20 +47,16 @@ Tensor dequantized(const NodeCall& c, const Tensor& x, const Tensor& scale, cons
   return as(y * as(beside(c, scale, x, axis), DType::f32, c), dtype, c);
 }
 
-struct Range {
-  double low, high;
-};
-Range range_of(DType dtype, bool half_bytes) {
-  const int bits = half_bytes ? 4 : static_cast<int>(byte_size(dtype)) * 8;
-  return is_signed(dtype) ? Range{-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1}
-                          : Range{0, std::ldexp(1.0, bits) - 1};
-}
 Tensor quantized(const NodeCall& c, const Tensor& x, const Tensor& scale, const Tensor& zero, DType dtype,
-                 std::int64_t axis, bool half_bytes = false) {
-  const auto [low, high] = range_of(dtype, half_bytes);
-  Tensor y = round(as(x, DType::f32, c) / as(beside(c, scale, x, axis), DType::f32, c));
+                 std::int64_t axis) {
+  Tensor y = as(x, DType::f32, c) / as(beside(c, scale, x, axis), DType::f32, c);
+  if (is_small_float(dtype)) {  // its zero point is 0
+    const bool saturates = c.attr("saturate", std::int64_t{1}) != 0;
+    return saturates ? saturating_cast(y, dtype, c.where) : as(y, dtype, c);
+  }
+  y = round(y);
   if (zero.defined()) y = y + as(beside(c, zero, x, axis), DType::f32, c);
-  return as(clip(y, low, high), dtype, c);
+  return as(y, dtype, c);  // saturates
 }
 
 void dequantize_op(NodeCall& c) {
@@ -68,10 +65,8 @@ void dequantize_op(NodeCall& c) {
 void quantize_op(NodeCall& c) {
   const Tensor zero = c.optional(2);
   const std::int64_t code = c.attr("output_dtype", std::int64_t{0});
-  if (code > 16) c.refuse("results of less than 8 bits, or of 8 bits and floating");
   const DType dtype = zero.defined() ? zero.dtype() : code != 0 ? dtype_of_code(code, c.where) : DType::u8;
-  c.give(quantized(c, c.in(0), c.in(1), zero, dtype, c.attr("axis", std::int64_t{1}),
-                   c.has(2) && c.value(2).has_half_bytes()));
+  c.give(quantized(c, c.in(0), c.in(1), zero, dtype, c.attr("axis", std::int64_t{1})));
 }
 void dynamic_quantize_op(NodeCall& c) {
   const Tensor x = c.in(0);
@@ -156,13 +151,12 @@ void qlinear_conv_op(NodeCall& c) {
 
 constexpr std::array kRows{
     OperatorRow{"ConvInteger", &conv_integer_op},
-    OperatorRow{"DequantizeLinear", &dequantize_op, "bytes, wider integers, and 4 bits, which are held as bytes"},
+    OperatorRow{"DequantizeLinear", &dequantize_op},
     OperatorRow{"DynamicQuantizeLinear", &dynamic_quantize_op},
     OperatorRow{"MatMulInteger", &matmul_integer_op},
     OperatorRow{"QLinearConv", &qlinear_conv_op},
     OperatorRow{"QLinearMatMul", &qlinear_matmul_op},
-    OperatorRow{"QuantizeLinear", &quantize_op,
-                "to bytes and wider integers, and to 4 bits where the zero point says so"},
+    OperatorRow{"QuantizeLinear", &quantize_op},
 };
 
 }  // namespace

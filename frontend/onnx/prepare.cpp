@@ -80,7 +80,6 @@ class Preparation {
       program_.has_default.push_back(found != scope.names.end());
       prepared_.body.inputs.push_back(found != scope.names.end() ? found->second : define(input.name(), scope));
       program_.inputs.push_back(info_of(input));
-      prepared_.half_bytes.push_back(is_half_byte(input.type().tensor_type().elem_type()));
     }
     prepared_.body.nodes = nodes_of(*graph.mutable_node(), scope);
     for (const auto& output : graph.output()) {
@@ -144,8 +143,7 @@ class Preparation {
     Tensor tensor = reader_.read(proto);
     const bool is_constant = tensor.rank() == 0 || read_on_host_.contains(name);
     Value& value = prepared_.initial[static_cast<std::size_t>(place)];
-    value = Value(tensor, (is_constant || !is_floating(tensor.dtype())) && can_be_known(tensor),
-                  is_half_byte(proto.data_type()));
+    value = Value(tensor, (is_constant || !is_floating(tensor.dtype())) && can_be_known(tensor));
     if (is_default || is_constant) return;
     if (is_floating(tensor.dtype())) {
       program_.parameters.emplace(name, tensor);

@@ -13,8 +13,7 @@ namespace fermata::onnx {
 
 struct Prepared {
   Body body;
-  std::vector<Value> initial;    // of the frame: constants in their places
-  std::vector<bool> half_bytes;  // of the inputs: integers of 4 bits
+  std::vector<Value> initial;  // of the frame: constants in their places
   /// Places of the tensors that a caller may exchange.
   std::vector<std::pair<std::string, Place>> parameters, buffers;
 };

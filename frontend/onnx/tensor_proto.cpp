@@ -11,7 +11,9 @@
 #include <limits>
 
 #include "frontend/tools/io/file.h"
+#include "frontend/tools/io/packed_bits.h"
 #include "ir/error.h"
+#include "ir/small_dtypes.h"
 
 namespace fermata::onnx {
 namespace {
@@ -20,8 +22,8 @@ using ::onnx::TensorProto;
 static_assert(std::endian::native == std::endian::little, "raw data is little-endian");
 
 /// TensorProto.DataType by dtype, in the order of ir/dtypes.def; quantized tensors have no number.
-constexpr std::array<int, kDTypeCount> kCodes{9, 2, 4, 12, 13, 3, 5, 6, 7, 10, 16, 1, 11, 14, 15, 0, 0};
-constexpr std::int64_t kUInt4 = 21, kInt4 = 22;
+constexpr std::array<int, kDTypeCount> kCodes{9,  2,  4, 12, 13, 3,  5,  6,  7,  10, 16, 1,  11,
+                                              14, 15, 0, 0,  17, 19, 18, 20, 23, 22, 21, 26, 25};
 
 constexpr std::size_t kMostAxes = 16;
 
@@ -33,18 +35,6 @@ template <class Field> Tensor from_field(const Field& field, DType dtype, const 
   for (int i = 0; i < field.size(); ++i) {
     const auto value = field.Get(i);  // of a type at least as wide, whose low bytes are the element
     std::memcpy(static_cast<char*>(data) + static_cast<std::size_t>(i) * bytes, &value, bytes);
-  }
-  return tensor;
-}
-
-/// Two integers of 4 bits in each byte, the first in the low half.
-Tensor from_halves(std::string_view bytes, bool is_signed, const Shape& shape, std::size_t count) {
-  void* data = nullptr;
-  Tensor tensor = new_tensor(is_signed ? DType::i8 : DType::u8, shape, &data);
-  auto* const to = static_cast<unsigned char*>(data);
-  for (std::size_t i = 0; i < count; ++i) {
-    const unsigned half = static_cast<unsigned char>(bytes[i / 2]) >> (i % 2 * 4) & 0xF;
-    to[i] = static_cast<unsigned char>(is_signed && half > 7 ? half | 0xF0 : half);
   }
   return tensor;
 }
@@ -63,14 +53,10 @@ void throw_damaged(const std::string& path, std::string_view what, std::source_l
 }
 
 std::optional<DType> dtype_of_code(std::int64_t code) {
-  if (code == kUInt4) return DType::u8;
-  if (code == kInt4) return DType::i8;
   for (std::size_t i = 0; i < kDTypeCount; ++i)
     if (code != 0 && kCodes[i] == code) return static_cast<DType>(i);
   return std::nullopt;
 }
-
-bool is_half_byte(std::int64_t code) { return code == kUInt4 || code == kInt4; }
 
 int code_of_dtype(DType dtype) { return kCodes[static_cast<std::size_t>(dtype)]; }
 
@@ -99,19 +85,19 @@ Tensor TensorReader::read(TensorProto& proto) {
     count *= static_cast<std::size_t>(size);
   }
   if (is_empty) count = 0;
-  const bool halves = is_half_byte(proto.data_type());
-  const std::size_t bytes = halves ? (count + 1) / 2 : count * byte_size(*dtype);
+  const bool is_packed = bit_width(*dtype) < 8;  // several elements in a byte
+  const std::size_t bytes = is_packed ? packed_bytes(*dtype, count) : count * byte_size(*dtype);
   const auto expect = [&](std::size_t found, std::size_t wanted) {
     if (found != wanted) fail(fmt::format("is {} and holds {} elements", to_string(*dtype, shape), found));
   };
   if (proto.data_location() == TensorProto::EXTERNAL) {
-    if (halves) fail("has integers of 4 bits in another file");
+    if (is_packed) fail(fmt::format("has elements of {} bits in another file", bit_width(*dtype)));
     return external(proto, *dtype, shape, bytes);
   }
   if (proto.has_raw_data()) {
     if (proto.raw_data().size() != bytes)
       fail(fmt::format("is {} and holds {} bytes", to_string(*dtype, shape), proto.raw_data().size()));
-    if (halves) return from_halves(proto.raw_data(), proto.data_type() == kInt4, shape, count);
+    if (is_packed) return unpacked_elements(proto.raw_data(), *dtype, shape);
     const std::shared_ptr<const std::string> owner(proto.release_raw_data());
     return tensor_over(owner, *owner, *dtype, shape);
   }
@@ -119,11 +105,11 @@ Tensor TensorReader::read(TensorProto& proto) {
     expect(static_cast<std::size_t>(field.size()) / in_one, count);
     return from_field(field, *dtype, shape);
   };
-  if (halves) {
+  if (is_packed) {
     expect(static_cast<std::size_t>(proto.int32_data_size()), bytes);
     std::string packed;
     for (const std::int32_t pair : proto.int32_data()) packed.push_back(static_cast<char>(pair));
-    return from_halves(packed, proto.data_type() == kInt4, shape, count);
+    return unpacked_elements(packed, *dtype, shape);
   }
   switch (*dtype) {
     case DType::f32: return of(proto.float_data());

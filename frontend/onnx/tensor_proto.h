@@ -15,11 +15,8 @@ namespace fermata::onnx {
 /// FM2302 FileError: "onnx: model.onnx: ...".
 [[noreturn]] void throw_damaged(const std::string& path, std::string_view what, std::source_location where);
 
-/// The dtype of a number in TensorProto.DataType, empty for those that Fermata has not. Integers of 4 bits become
-/// bytes.
+/// The dtype of a number in TensorProto.DataType, empty for those that Fermata has not.
 std::optional<DType> dtype_of_code(std::int64_t code);
-/// Integers of 4 bits?
-bool is_half_byte(std::int64_t code);
 /// The other way around; 0 for those that ONNX has not.
 int code_of_dtype(DType dtype);
 

@@ -15,8 +15,7 @@ class Value {
 
   /// An input that is left out.
   Value() = default;
-  Value(Tensor tensor, bool known = false, bool half_bytes = false)
-      : kind_(Kind::tensor), known_(known), half_bytes_(half_bytes), tensor_(std::move(tensor)) {}
+  Value(Tensor tensor, bool known = false) : kind_(Kind::tensor), known_(known), tensor_(std::move(tensor)) {}
   static Value sequence(std::vector<Value> values) {
     Value v;
     v.kind_ = Kind::sequence;
@@ -37,12 +36,10 @@ class Value {
   /// Whether the elements follow from the file and from sizes of inputs alone: a small tensor on the CPU that has been
   /// computed. Nodes of such operands run at once (model.cpp).
   bool known() const { return known_; }
-  /// Whether an input or initializer has integers of 4 bits, which are held as bytes.
-  bool has_half_bytes() const { return half_bytes_; }
 
  private:
   Kind kind_ = Kind::absent;
-  bool known_ = false, half_bytes_ = false;
+  bool known_ = false;
   Tensor tensor_;
   std::shared_ptr<const std::vector<Value>> sequence_;
 };

@@ -212,13 +212,28 @@ double beta_fraction(double a, double b, double x) {
 
 }  // namespace
 
+namespace {
+
+/// I_x(a, b) and its complement, of which one is computed; for 0 < x < 1.
+struct IncompleteBeta {
+  bool is_lower;
+  double value;
+};
+IncompleteBeta computed_beta(double a, double b, double x, bool lower) {
+  const double y = 1 - x;
+  if (lower) return {true, beta_factor(a, b, x, y) * beta_fraction(a, b, x) / a};
+  return {false, beta_factor(b, a, y, x) * beta_fraction(b, a, y) / b};
+}
+bool is_below_peak(double a, double b, double x) { return x <= (a + 1) / (a + b + 2); }
+
+}  // namespace
+
 double incomplete_beta(double a, double b, double x) {
   if (!(a > 0) || !(b > 0) || !(x >= 0) || x > 1) return kNaN;
   if (x == 0 || x == 1) return x;
   if (a == kInfinity || b == kInfinity) return a == b ? kNaN : a == kInfinity ? 0 : 1;
-  const double y = 1 - x;
-  if (x <= (a + 1) / (a + b + 2)) return beta_factor(a, b, x, y) * beta_fraction(a, b, x) / a;
-  return 1 - beta_factor(b, a, y, x) * beta_fraction(b, a, y) / b;
+  const IncompleteBeta found = computed_beta(a, b, x, is_below_peak(a, b, x));
+  return found.is_lower ? found.value : 1 - found.value;
 }
 
 namespace {
@@ -268,6 +283,56 @@ double hurwitz_zeta(double s, double q) {
   // Terms below zero mirrored: of n = -whole of them, (k - fraction)^-s for k = 1 ... n.
   const double below = zeta_of_positive(s, 1 - fraction) - zeta_of_positive(s, 1 - q);
   return zeta_of_positive(s, fraction) + (std::fmod(s, 2) == 0 ? below : -below);
+}
+
+namespace {
+
+/// f'(x) by f at x +- h, x +- 2 h and x +- 3 h.
+template <class F> double slope(F f, double x, double h) {
+  h = (x + h) - x;
+  return (45 * (f(x + h) - f(x - h)) - 9 * (f(x + 2 * h) - f(x - 2 * h)) + (f(x + 3 * h) - f(x - 3 * h))) / (60 * h);
+}
+/// A step for a parameter p > 0 with a function that varies as its square root and by `steepness` in its logarithm.
+double step_of(double p, double steepness) {
+  constexpr double kPart = 0x1p-6;
+  return kPart * std::min({p / 4, std::max(1.0, std::sqrt(p)), 1 / (std::fabs(steepness) + 1e-300)});
+}
+
+}  // namespace
+
+double incomplete_gamma_by_order(double a, double x) {
+  const IncompleteGamma at = incomplete_gamma(a, x);
+  if (std::isnan(at.lower) || a == 0) return kNaN;
+  if (x == 0 || x == kInfinity || a == kInfinity) return 0;
+  const double h = step_of(a, std::log(x / (a + 1)));
+  if (at.lower < at.upper) return slope([&](double p) { return incomplete_gamma(p, x).lower; }, a, h);
+  return -slope([&](double p) { return incomplete_gamma(p, x).upper; }, a, h);
+}
+
+double incomplete_beta_by_a(double a, double b, double x) {
+  if (!(a > 0) || !(b > 0) || !(x >= 0) || x > 1 || a == kInfinity || b == kInfinity) return kNaN;
+  if (x == 0 || x == 1) return 0;
+  const bool lower = is_below_peak(a, b, x);
+  const double h = step_of(a, std::log(x) + std::log1p(b / (a + 1)));
+  const double found = slope([&](double p) { return computed_beta(p, b, x, lower).value; }, a, h);
+  return lower ? found : -found;
+}
+double incomplete_beta_by_b(double a, double b, double x) {
+  if (!(a > 0) || !(b > 0) || !(x >= 0) || x > 1 || a == kInfinity || b == kInfinity) return kNaN;
+  if (x == 0 || x == 1) return 0;
+  const bool lower = is_below_peak(a, b, x);
+  const double h = step_of(b, std::log1p(-x) + std::log1p(a / (b + 1)));
+  const double found = slope([&](double p) { return computed_beta(a, p, x, lower).value; }, b, h);
+  return lower ? found : -found;
+}
+
+double hurwitz_zeta_by_exponent(double s, double q) {
+  if (!(s > 1) || std::isnan(hurwitz_zeta(s, q)) || q <= 0) return kNaN;
+  if (s == kInfinity || q == kInfinity) return q < 1 && q != kInfinity ? -kInfinity : 0;
+  // Terms near 1 hardly vary with s, and would drown the others in their rounding.
+  double sum = 0, at = q;
+  for (; at < 3; at += 1) sum -= std::log(at) * std::pow(at, -s);
+  return sum + slope([&](double p) { return zeta_of_positive(p, at); }, s, step_of(s - 1, std::log(at)));
 }
 
 }  // namespace fermata

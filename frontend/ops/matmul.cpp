@@ -24,6 +24,9 @@ bool narrows(const Tensor& x) {
 }  // namespace
 
 Tensor matmul(const Tensor& lhs, const Tensor& rhs, Location where) {
+  if (lhs.defined() && rhs.defined() && (is_small(lhs.dtype()) || is_small(rhs.dtype())))
+    return matmul(astype(lhs, arithmetic_dtype(lhs.dtype()), where), astype(rhs, arithmetic_dtype(rhs.dtype()), where),
+                  where);
   if (lhs.defined() && rhs.defined() && lhs.dtype() == rhs.dtype() && lhs.rank() >= 2 && rhs.rank() >= 2) [[likely]]
     return general_call(Op::matmul, BorrowedTensors(lhs, rhs), {}, where);
   const Tensor given[] = {lhs, rhs};
@@ -150,9 +153,9 @@ Tensor batched_matmul(const BatchedCall& call) {
   return vjp::reshape(product, call.whole().shape).tensor();
 }
 
-/// Of rows times packed weights; bytes have no gradient.
-VjpTensor matmul_packed_vjp(const VjpArgs& args, unsigned) {
-  const std::int64_t columns = args.attributes_of<ops::MatmulPacked>().columns.value;
+/// Of rows; packed weights have no gradient.
+VjpTensor matmul_weights_vjp(const VjpArgs& args, unsigned) {
+  const std::int64_t columns = args.attributes_of<ops::MatmulWeights>().columns.value;
   const VjpTensor matrix = unpacked(args.x[1], *PackedWeights::of(args.shape(1), columns, args.shape(0).back()));
   return matmul(args.g, cast(matrix, args.g.dtype()));
 }
@@ -163,7 +166,7 @@ Tensor unpacked_batch(const BatchedCall& call, std::int64_t depth, std::int64_t 
   const Tensor& packed = call.operands[1].value;
   const Shape each = call.shape(1);
   Tensor matrices;
-  if (is_floating(call.operands[0].value.dtype())) {
+  if (call.op == Op::matmul_weights) {
     const PackedWeights form = *PackedWeights::of(each, columns, depth);
     const std::int64_t rows = form.blocks() * PackedWeights::kBlock;
     const PackedWeights all{call.size * rows, depth, form.group};
@@ -186,7 +189,7 @@ Tensor batched_matmul_packed(const BatchedCall& call) {
   for (std::size_t i = 0; i + 1 < sizes.rank(); ++i) rows *= sizes[i];
   const Tensor matrices = unpacked_batch(call, sizes.back(), call.type.shape.back());
   const VjpTensor left = vjp::reshape(x.value, {x.batched ? call.size : 1, rows, sizes.back()});
-  const Op product = is_floating(x.value.dtype()) ? Op::matmul : Op::matmul_i32;
+  const Op product = call.op == Op::matmul_weights ? Op::matmul : Op::matmul_i32;
   return vjp::reshape(multiplied(product, left, matrices), call.whole().shape).tensor();
 }
 
@@ -196,7 +199,8 @@ FERMATA_OP_RULES(matmul, batched_matmul, gradient(matmul_lhs_vjp, kSecond), grad
 FERMATA_OP_RULES(matmul_f32, batched_matmul, gradient(matmul_f32_lhs_vjp, kSecond),
                  gradient(matmul_f32_rhs_vjp, kFirst));
 FERMATA_OP_RULES(matmul_i32, batched_matmul, kNoGradient, kNoGradient);
-FERMATA_OP_RULES(matmul_packed, batched_matmul_packed, gradient(matmul_packed_vjp, kSecond), kNoGradient);
+FERMATA_OP_RULES(matmul_packed, batched_matmul_packed, kNoGradient, kNoGradient);
+FERMATA_OP_RULES(matmul_weights, batched_matmul_packed, gradient(matmul_weights_vjp, kSecond), kNoGradient);
 
 }  // namespace vjp
 

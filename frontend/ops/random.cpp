@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 
 #include "dispatch/call_context.h"
 #include "fermata/creation.h"
@@ -17,6 +19,7 @@
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/error.h"
 #include "ir/infer.h"
+#include "ir/small_dtypes.h"
 
 namespace fermata {
 namespace {
@@ -39,7 +42,12 @@ Tensor affine(const Tensor& x, double scale, double shift, Location where) {
   return shift == 0 ? scaled : add({scaled, where}, shift);
 }
 
-/// f16 and bf16 are drawn and scaled in f32 and rounded once.
+double spacing_below_one(DType small) {
+  const SmallFloatFormat& f = small_float(small);
+  return std::ldexp(1.0, std::max(-1, f.least_exponent()) - static_cast<int>(f.fraction_bits));
+}
+
+/// f16, bf16 and small floats are drawn and scaled in f32 and rounded once.
 Tensor draw_affine(Op op, std::string_view function, const IntegerList& sizes, double scale, double shift, DType dtype,
                    Generator& from, Location where) {
   return astype(affine(draw(op, function, sizes, compute_dtype(dtype), from, where), scale, shift, where), dtype,
@@ -91,8 +99,8 @@ Tensor rand(const IntegerList& sizes, DType dtype, Location where) { return rand
 Tensor rand(const IntegerList& sizes, DType dtype, Device device, Location where) {
   const Tensor unit = draw(Op::random_uniform, "rand", sizes, compute_dtype(dtype), default_generator(), where, device);
   if (compute_dtype(dtype) == dtype) return unit;
-  // Rounding 24 bits to the 11 of f16 or the 8 of bf16 would give 1 now and then: the rest is cut off.
-  const double steps = dtype == DType::f16 ? 2048 : 256;
+  // Rounding 24 bits to the 11 of f16, the 8 of bf16 or fewer would give 1 now and then: the rest is cut off.
+  const double steps = is_small_float(dtype) ? 1 / spacing_below_one(dtype) : dtype == DType::f16 ? 2048 : 256;
   const Tensor cut = floor({multiply({unit, where}, steps), where});
   return astype(multiply({cut, where}, 1 / steps), dtype, where);
 }

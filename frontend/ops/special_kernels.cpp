@@ -1,6 +1,5 @@
 // Special functions whose loops end by value: each is an operator of operands of one shape and dtype, which its public
 // function has brought there, with a kernel that walks over the elements. Floats are computed in f64.
-#include "frontend/ops/special_kernels.h"
 
 #include <fmt/format.h>
 
@@ -15,6 +14,7 @@
 #include "fermata/ops.h"
 #include "fermata/special.h"
 #include "fermata/views.h"
+#include "frontend/engine/startup.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/incomplete_functions.h"
 #include "frontend/ops/run_on_host.h"
@@ -124,38 +124,36 @@ struct KernelDefinitions {
       batched{Library::Kind::implementation, "fermata", "Batched"};
 };
 
-/// An operand that a function has no derivative by is passed through an operator that has none: asking for one is then
-/// an error that names it.
-constexpr std::array kParameters = {"gammainc_order", "gammaincc_order", "betainc_parameter", "zeta_exponent"};
-
 VjpTensor argument(const DerivativeArguments& d, std::size_t k) { return d.arguments[k].as<Tensor>(); }
-VjpTensor apply(Tensor (*f)(const Operand&), const VjpTensor& x) { return f({x.tensor(), vjp::current_line}); }
-VjpTensor apply(Tensor (*f)(const Operand&, const Operand&), const VjpTensor& x, const VjpTensor& y) {
-  return f({x.tensor(), vjp::current_line}, {y.tensor(), vjp::current_line});
+/// The operator of a derivative by a parameter, which has no derivative of its own.
+VjpTensor by_parameter(std::string_view name, std::initializer_list<VjpTensor> arguments) {
+  Stack stack;
+  for (const VjpTensor& x : arguments) stack.emplace_back(x.tensor());
+  OperatorHandle::find("fermata::" + std::string(name)).call_boxed(stack, vjp::current_line);
+  return stack[0].as<Tensor>();
 }
-Tensor none_for(const VjpTensor& x) { return zeros_like(x.tensor(), {}, vjp::current_line); }
 
 /// x^(a - 1) e^-x / Gamma(a).
-VjpTensor gamma_density(const VjpTensor& a, const VjpTensor& x) {
-  return exp(apply(&xlogy, a - 1, x) - x - apply(&lgamma, a));
-}
+VjpTensor gamma_density(const VjpTensor& a, const VjpTensor& x) { return exp(xlogy(a - 1, x) - x - lgamma(a)); }
 std::vector<Tensor> gammainc_gradients(const DerivativeArguments& d) {
-  const VjpTensor a = argument(d, 0), x = argument(d, 1);
-  return {none_for(a), (VjpTensor(d.gradients[0]) * gamma_density(a, x)).tensor()};
+  const VjpTensor g = d.gradients[0], a = argument(d, 0), x = argument(d, 1);
+  return {(g * by_parameter("gammainc_by_order", {a, x})).tensor(), (g * gamma_density(a, x)).tensor()};
 }
 std::vector<Tensor> gammaincc_gradients(const DerivativeArguments& d) {
-  const VjpTensor a = argument(d, 0), x = argument(d, 1);
-  return {none_for(a), (-(VjpTensor(d.gradients[0]) * gamma_density(a, x))).tensor()};
+  const VjpTensor g = d.gradients[0], a = argument(d, 0), x = argument(d, 1);
+  return {(-(g * by_parameter("gammainc_by_order", {a, x}))).tensor(), (-(g * gamma_density(a, x))).tensor()};
 }
 std::vector<Tensor> betainc_gradients(const DerivativeArguments& d) {
-  const VjpTensor a = argument(d, 0), b = argument(d, 1), x = argument(d, 2);
-  const VjpTensor log_beta = apply(&lgamma, a) + apply(&lgamma, b) - apply(&lgamma, a + b);
-  const VjpTensor density = exp(apply(&xlogy, a - 1, x) + apply(&xlog1py, b - 1, -x) - log_beta);
-  return {none_for(a), none_for(b), (VjpTensor(d.gradients[0]) * density).tensor()};
+  const VjpTensor g = d.gradients[0], a = argument(d, 0), b = argument(d, 1), x = argument(d, 2);
+  const VjpTensor log_beta = lgamma(a) + lgamma(b) - lgamma(a + b);
+  const VjpTensor density = exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) - log_beta);
+  return {(g * by_parameter("betainc_by_a", {a, b, x})).tensor(),
+          (g * by_parameter("betainc_by_b", {a, b, x})).tensor(), (g * density).tensor()};
 }
 std::vector<Tensor> zeta_gradients(const DerivativeArguments& d) {
-  const VjpTensor s = argument(d, 0), q = argument(d, 1);
-  return {none_for(s), (VjpTensor(d.gradients[0]) * -s * apply(&zeta, s + 1, q)).tensor()};
+  const VjpTensor g = d.gradients[0], s = argument(d, 0), q = argument(d, 1);
+  const VjpTensor next = zeta({(s + 1).tensor(), vjp::current_line}, {q.tensor(), vjp::current_line});
+  return {(g * by_parameter("zeta_by_exponent", {s, q})).tensor(), (g * -s * next).tensor()};
 }
 
 // ---- Operands
@@ -194,19 +192,15 @@ void require_all_defined(std::string_view function, std::span<const Operand* con
                                       {}, where, hint));
 }
 
-/// A function of floats by its operator; the operands named in `parameters` have no derivative.
-template <std::size_t kCount> Tensor call_floating(std::string_view function,
-                                                   const std::array<const Operand*, kCount>& o,
-                                                   std::string_view parameter, std::size_t parameters) {
+/// A function of floats by its operator.
+template <std::size_t kCount>
+Tensor call_floating(std::string_view function, const std::array<const Operand*, kCount>& o) {
   const Location where = o[0]->where();
   require_all_defined(function, o);
   const DType common = common_dtype(o);
   if (is_complex(common)) refuse(function, common, "", where);
   const DType result = is_floating(common) ? common : DType::f32;
-  std::vector<Tensor> x = brought_together(o, compute_dtype(result));
-  const auto pass = OperatorHandle::find("fermata::" + std::string(parameter)).typed<Tensor(const Operand&)>();
-  for (std::size_t k = 0; k < parameters; ++k)
-    if (o[k]->is_tensor()) x[k] = pass(x[k], where);
+  const std::vector<Tensor> x = brought_together(o, compute_dtype(result));
   Stack stack(x.begin(), x.end());
   OperatorHandle::find("fermata::" + std::string(function)).call_boxed(stack, where);
   return astype(stack[0].as<Tensor>(), result, where);
@@ -225,20 +219,16 @@ Tensor call_integer(std::string_view function, const Operand& x, const Operand& 
 
 }  // namespace
 
-Tensor gammainc(const Operand& a, const Operand& x) {
-  return call_floating<2>("gammainc", {&a, &x}, "gammainc_order", 1);
-}
-Tensor gammaincc(const Operand& a, const Operand& x) {
-  return call_floating<2>("gammaincc", {&a, &x}, "gammaincc_order", 1);
-}
+Tensor gammainc(const Operand& a, const Operand& x) { return call_floating<2>("gammainc", {&a, &x}); }
+Tensor gammaincc(const Operand& a, const Operand& x) { return call_floating<2>("gammaincc", {&a, &x}); }
 Tensor betainc(const Operand& a, const Operand& b, const Operand& x) {
-  return call_floating<3>("betainc", {&a, &b, &x}, "betainc_parameter", 2);
+  return call_floating<3>("betainc", {&a, &b, &x});
 }
-Tensor zeta(const Operand& s, const Operand& q) { return call_floating<2>("zeta", {&s, &q}, "zeta_exponent", 1); }
+Tensor zeta(const Operand& s, const Operand& q) { return call_floating<2>("zeta", {&s, &q}); }
 Tensor gcd(const Operand& x, const Operand& y) { return call_integer("gcd", x, y); }
 Tensor lcm(const Operand& x, const Operand& y) { return call_integer("lcm", x, y); }
 
-void register_special_kernels() {
+void register_special_functions() {
   KernelDefinitions m;
   m.add<2, false>(
       "gammainc", [](double a, double x) { return incomplete_gamma(a, x).lower; },
@@ -250,9 +240,10 @@ void register_special_kernels() {
   m.add<2, false>("zeta", &hurwitz_zeta, "The Hurwitz zeta function.", &zeta_gradients);
   m.add<2, true>("gcd", GcdOfIntegers(), "The greatest common divisor.", nullptr);
   m.add<2, true>("lcm", LcmOfIntegers(), "The least common multiple.", nullptr);
-  for (const char* name : kParameters)
-    m.operators.pointwise<DTypeRule::floating>(
-        name, [](auto x) { return x; }, "The operand itself, which the function has no derivative by.");
+  m.add<2, false>("gammainc_by_order", &incomplete_gamma_by_order, "The derivative of gammainc by its order.", nullptr);
+  m.add<3, false>("betainc_by_a", &incomplete_beta_by_a, "The derivative of betainc by its first parameter.", nullptr);
+  m.add<3, false>("betainc_by_b", &incomplete_beta_by_b, "The derivative of betainc by its second parameter.", nullptr);
+  m.add<2, false>("zeta_by_exponent", &hurwitz_zeta_by_exponent, "The derivative of zeta by its exponent.", nullptr);
   m.keep();
 }
 

@@ -51,7 +51,7 @@ void add_kernels() {
   std::call_once(once, [] {
     set_allocator(BackendKey::cpu, [](BackendKey, std::size_t bytes) { return Storage::allocate(bytes); });
     add_kernel_files(BackendKey::cpu);
-    add_variant(Op::copy, BackendKey::cpu, {.name = "copy", .dtypes = kNumbersOrBoolean, .call = &copy_call});
+    add_variant(Op::copy, BackendKey::cpu, {.name = "copy", .dtypes = kStored, .call = &copy_call});
     select_call_step = &select_call;
   });
 }

@@ -28,7 +28,19 @@ namespace {
 
 constexpr std::uint8_t kBoolCode = 6;  // kDLBool, which headers before version 0.8 do not name
 
+// Of floats of 8 bits, as version 1.1 numbers them.
+constexpr std::uint8_t kFloat8E4M3FN = 10, kFloat8E4M3FNUZ = 11, kFloat8E5M2 = 12, kFloat8E5M2FNUZ = 13;
+
+/// Bits 0 for dtypes that have no counterpart. Elements of 4 and 2 bits are packed in DLPack, and bytes here.
 DLDataType type_of_dtype(DType t) {
+  switch (t) {
+    case DType::f8e4m3fn: return {kFloat8E4M3FN, 8, 1};
+    case DType::f8e4m3fnuz: return {kFloat8E4M3FNUZ, 8, 1};
+    case DType::f8e5m2: return {kFloat8E5M2, 8, 1};
+    case DType::f8e5m2fnuz: return {kFloat8E5M2FNUZ, 8, 1};
+    default: break;
+  }
+  if (is_quantized(t) || is_small(t)) return {0, 0, 0};
   const auto bits = static_cast<std::uint8_t>(byte_size(t) * 8);
   switch (info(t).kind) {
     case DTypeKind::boolean: return {kBoolCode, 8, 1};
@@ -43,9 +55,8 @@ DLDataType type_of_dtype(DType t) {
 std::optional<DType> dtype_of_type(const DLDataType& type) {
   for (std::size_t i = 0; i < kDTypeCount; ++i) {
     const auto t = static_cast<DType>(i);
-    if (is_quantized(t)) continue;
     const DLDataType ours = type_of_dtype(t);
-    if (ours.code == type.code && ours.bits == type.bits && ours.lanes == type.lanes) return t;
+    if (ours.bits != 0 && ours.code == type.code && ours.bits == type.bits && ours.lanes == type.lanes) return t;
   }
   return std::nullopt;
 }
@@ -133,10 +144,11 @@ void gather(const DLTensor& from, std::span<const std::int64_t> sizes, std::size
 
 DLManagedTensor* to_dlpack(const Tensor& x, Location where) {
   require_defined("to_dlpack", x, where);
-  if (is_quantized(x.dtype()))
-    throw DTypeError(1101,
-                     format_error(1101, "DTypeError", fmt::format("to_dlpack: no counterpart of {}", name(x.dtype())),
-                                  describe(x), where));
+  if (type_of_dtype(x.dtype()).bits == 0)
+    throw DTypeError(
+        1101,
+        format_error(1101, "DTypeError", fmt::format("to_dlpack: no counterpart of {}", name(x.dtype())), describe(x),
+                     where, is_small(x.dtype()) ? "pack_elements() gives the bytes that others read" : ""));
   if (x.requires_grad())
     throw GradientError(1720, format_error(1720, "GradientError", "to_dlpack: what others do with x has no gradient",
                                            describe(x), where, "detach() it"));

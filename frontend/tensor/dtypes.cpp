@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 
 #include "dispatch/pointwise.h"
 #include "frontend/ops/calls.h"
 #include "ir/error.h"
+#include "ir/small_dtypes.h"
 
 namespace fermata {
 namespace {
@@ -73,14 +75,27 @@ FloatInfo finfo(DType dtype, Location where) {
     case DType::c64: return info_of<float>(DType::f32);
     case DType::f64:
     case DType::c128: return info_of<double>(DType::f64);
-    default: refuse("finfo", dtype, "a floating dtype", where);
+    default: break;
   }
+  if (!is_small_float(dtype)) refuse("finfo", dtype, "a floating dtype", where);
+  const SmallFloatFormat& f = small_float(dtype);
+  FloatInfo info{static_cast<int>(bit_width(dtype)),
+                 std::ldexp(1.0, -static_cast<int>(f.fraction_bits)),
+                 0,
+                 0,
+                 std::ldexp(1.0, f.least_exponent()),
+                 dtype};
+  visit_small(dtype, [&]<class T>() {
+    if constexpr (kIsSmallFloat<T>) info.max = static_cast<double>(to_float(T{f.largest}));
+  });
+  info.min = -info.max;
+  return info;
 }
 
 IntegerInfo iinfo(DType dtype, Location where) {
-  if (!is_integer(dtype)) refuse("iinfo", dtype, "an integer dtype", where);
-  const int bits = static_cast<int>(byte_size(dtype)) * 8;
-  if (info(dtype).kind == DTypeKind::unsigned_integer) return {bits, ~std::uint64_t{0} >> (64 - bits), 0, dtype};
+  if (!is_integer(arithmetic_dtype(dtype))) refuse("iinfo", dtype, "an integer dtype", where);
+  const int bits = static_cast<int>(bit_width(dtype));
+  if (!is_signed(arithmetic_dtype(dtype))) return {bits, ~std::uint64_t{0} >> (64 - bits), 0, dtype};
   return {bits, static_cast<std::uint64_t>(INT64_MAX >> (64 - bits)), INT64_MIN >> (64 - bits), dtype};
 }
 

@@ -8,6 +8,7 @@
 
 #include "ir/dtype.h"
 #include "ir/float16.h"
+#include "ir/small_dtypes.h"
 #include "runtime/tensor.h"
 
 namespace fermata {
@@ -35,8 +36,10 @@ class HostElements {
 /// One element in another type, as astype() converts: floats to integers towards zero, out of range to the nearest
 /// limit, NaN to 0; to bool non-zero is true.
 template <class To, class From> To convert_element(From from) {
-  if constexpr (std::is_same_v<From, Float16> || std::is_same_v<From, BFloat16>) {
+  if constexpr (std::is_same_v<From, Float16> || std::is_same_v<From, BFloat16> || kIsSmallFloat<From>) {
     return convert_element<To>(to_float(from));
+  } else if constexpr (kIsSmallInteger<From>) {
+    return convert_element<To>(to_integer(from));
   } else if constexpr (std::is_same_v<To, bool>) {
     return from != From{};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
@@ -61,12 +64,13 @@ template <class F> bool visit_complex(DType dtype, F&& f) {
   }
 }
 
-/// Calls `f.template operator()<T>()` for the storage type of a bool or real dtype; false for the others.
+/// Calls `f.template operator()<T>()` for the storage type of a bool or real dtype, small ones among them; false for
+/// the others.
 template <class F> bool visit_stored(DType dtype, F&& f) {
   switch (dtype) {
     case DType::f16: f.template operator()<Float16>(); return true;
     case DType::bf16: f.template operator()<BFloat16>(); return true;
-    default: return visit_compute(dtype, f);
+    default: return visit_small(dtype, f) || visit_compute(dtype, f);
   }
 }
 

@@ -80,6 +80,8 @@ std::vector<std::string> formatted(const HostElements& elements) {
         cells.push_back(values[i] ? "true" : "false");
       else if constexpr (std::is_integral_v<T>)
         cells.push_back(fmt::format("{}", values[i]));
+      else if constexpr (kIsSmallInteger<T>)
+        cells.push_back(fmt::format("{}", to_integer(values[i])));
       else
         floats.push_back(convert_element<double>(values[i]));
     }
@@ -167,7 +169,7 @@ std::string to_string(const Tensor& x, Location where) {
   const Shape shape = x.shape();
   const std::int64_t count = x.element_count();
   if (is_batched(x)) return fmt::format("tensor({}, batched)", to_string(x.dtype(), shape));
-  if (!kNumbersOrBoolean.has(x.dtype())) return fmt::format("tensor({})", to_string(x.dtype(), shape));
+  if (!kStored.has(x.dtype())) return fmt::format("tensor({})", to_string(x.dtype(), shape));
   const bool cut = count > kMaxElements;
   x.sync(where);  // before it is sliced, so that the whole value is computed once
   std::optional<KeyGuard> eager;

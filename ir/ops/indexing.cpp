@@ -64,7 +64,7 @@ TensorType Scatter::infer(const InferCall& call) const {
   require_index_shape(call, axis.value);
   call.require_same_dtype(0, 2);
   const bool orders = call.op == Op::scatter_maximum || call.op == Op::scatter_minimum;
-  const DTypeSet accepted = call.op == Op::scatter ? kNumbersOrBoolean : orders ? kReal : kNumbers;
+  const DTypeSet accepted = call.op == Op::scatter ? kStored : orders ? kReal : kNumbers;
   if (!accepted.has(call.operand(0).dtype)) call.refuse_dtype(0);
   const Shape& expected = call.operand(1).shape;
   if (call.operand(2).shape != expected)

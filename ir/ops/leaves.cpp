@@ -9,7 +9,7 @@ constexpr std::int64_t kSizes[] = {3, 4};
 }  // namespace
 
 TensorType Full::infer(const InferCall& call) const {
-  call.require_wanted_dtype(kNumbersOrBoolean, "a number or bool");
+  call.require_wanted_dtype(kStored, "a number or bool");
   return call.result(dtype.value, call.wanted.shape);
 }
 

@@ -15,9 +15,9 @@ std::string count_note(const Shape& shape) {
 
 TensorType Cast::infer(const InferCall& call) const {
   const DType from = call.operand(0).dtype;
-  if (!kNumbersOrBoolean.has(from)) call.refuse_dtype(0);
-  call.require_wanted_dtype(kNumbersOrBoolean, "a number or bool");
-  if (is_complex(from) && kReal.has(call.wanted.dtype))
+  if (!kStored.has(from)) call.refuse_dtype(0);
+  call.require_wanted_dtype(kStored, "a number or bool");
+  if (is_complex(from) && (kReal | kSmall).has(call.wanted.dtype))
     call.fail<DTypeError>(1110, "DTypeError",
                           fmt::format("{} does not convert to {}", name(from), name(call.wanted.dtype)), {},
                           "real(), imag() or abs() gives a real number for each");

@@ -61,6 +61,16 @@ void require_rank(const InferCall& call, std::size_t i, unsigned rank) {
   call.fail<ShapeError>(1015, "ShapeError", "a vector has one axis and a matrix two", notes);
 }
 
+/// The type of rows times a packed matrix, which has to be one of so many columns.
+TensorType rows_times_columns(const InferCall& call, bool fits, std::int64_t columns, DType result) {
+  Shape shape = call.operand(0).shape;
+  if (!fits)
+    call.fail<ShapeError>(1050, "ShapeError",
+                          fmt::format("the blocks are not those of [{}, {}]", shape.back(), columns));
+  shape[shape.rank() - 1u] = columns;
+  return call.result(result, shape);
+}
+
 }  // namespace
 
 TensorType Matmul::infer(const InferCall& call) const {
@@ -93,21 +103,28 @@ TensorType MatmulHalves::infer(const InferCall& call) const {
 
 TensorType MatmulPacked::infer(const InferCall& call) const {
   const TensorType &x = call.operand(0), &packed = call.operand(1);
-  const bool is_weights = kWithWeights.has(x.dtype);
-  if (!kBytes.has(x.dtype) && !is_weights) call.refuse_dtype(0);
-  if (packed.dtype != (is_weights ? DType::u8 : DType::i8)) call.refuse_dtype(1);
+  if (!kBytes.has(x.dtype)) call.refuse_dtype(0);
+  if (packed.dtype != DType::i8) call.refuse_dtype(1);
   if (x.shape.empty()) call.fail<ShapeError>(1010, "ShapeError", "a 0-d tensor has no rows");
   const std::int64_t k = x.shape.back(), columns = this->columns.value;
   // K is padded to the 64 that a block of a library's kernel spans.
-  const bool fits = is_weights ? PackedWeights::of(packed.shape, columns, k).has_value()
-                               : packed.shape.rank() == 4 && columns >= 0 &&
-                                     packed.shape[0] == columns / 64 + (columns % 64 != 0) &&
-                                     packed.shape[1] == (k / 64 + (k % 64 != 0)) * 16 && packed.shape[2] == 64 &&
-                                     packed.shape[3] == 4;
-  if (!fits) call.fail<ShapeError>(1050, "ShapeError", fmt::format("the blocks are not those of [{}, {}]", k, columns));
-  Shape shape = x.shape;
-  shape[shape.rank() - 1u] = columns;
-  return call.result(is_weights ? x.dtype : DType::i32, shape);
+  const bool fits = packed.shape.rank() == 4 && columns >= 0 && packed.shape[0] == columns / 64 + (columns % 64 != 0) &&
+                    packed.shape[1] == (k / 64 + (k % 64 != 0)) * 16 && packed.shape[2] == 64 && packed.shape[3] == 4;
+  return rows_times_columns(call, fits, columns, DType::i32);
+}
+
+TensorType MatmulWeights::infer(const InferCall& call) const {
+  const TensorType &x = call.operand(0), &packed = call.operand(1);
+  if (!kWithWeights.has(x.dtype)) call.refuse_dtype(0);
+  if (packed.dtype != DType::u8) call.refuse_dtype(1);
+  if (x.shape.empty()) call.fail<ShapeError>(1010, "ShapeError", "a 0-d tensor has no rows");
+  const bool fits = PackedWeights::of(packed.shape, columns.value, x.shape.back()).has_value();
+  return rows_times_columns(call, fits, columns.value, x.dtype);
+}
+
+Example<MatmulWeights> MatmulWeights::example() {
+  const PackedWeights form{.rows = 5, .columns = 4, .group = 0};
+  return {{{DType::f32, Shape{3, 4}}, {DType::u8, form.shape()}}, {.columns = {5}}};
 }
 
 void MatmulPacked::relate(EqualAxes& equal) const {

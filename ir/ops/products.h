@@ -51,7 +51,7 @@ struct MatmulHalves {
   static Example<MatmulHalves> example() { return {{{DType::bf16, Shape{3, 4}}, {DType::bf16, Shape{4, 2}}}, {}}; }
 };
 
-/// matmul_packed: of bytes, with a matrix that lies in blocks; or of floats, with packed weights (ir/packed_weights.h).
+/// matmul_packed: of bytes, with a matrix that lies in blocks.
 struct MatmulPacked {
   ResultSize columns;
 
@@ -63,6 +63,18 @@ struct MatmulPacked {
   static Example<MatmulPacked> example() {
     return {{{DType::u8, Shape{3, 4}}, {DType::i8, Shape{1, 16, 64, 4}}}, {.columns = {5}}};
   }
+};
+
+/// matmul_weights: of floats, with packed weights (ir/packed_weights.h).
+struct MatmulWeights {
+  ResultSize columns;
+
+  static constexpr OpFacts facts = kProduct;
+  static constexpr Operands operands{operand("x"), operand("packed")};
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes& equal) const { MatmulPacked{}.relate(equal); }
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
+  static Example<MatmulWeights> example();
 };
 
 /// csr_matmul: a sparse matrix, or its transpose, times a dense one.

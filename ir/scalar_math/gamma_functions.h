@@ -1,8 +1,7 @@
 // lgamma and digamma of real numbers, and angles in half turns.
 //
 // Polynomials are interpolations at Chebyshev points made for this file with 40 digits (coefficients rounded one after
-// another); errors in the comments are relative and those of the polynomial alone. Not part of ir/scalar_math.h: only
-// the operators of frontend/ops/special.cpp need it.
+// another); errors in the comments are relative and those of the polynomial alone.
 #pragma once
 
 #include "ir/scalar_math/logarithm.h"

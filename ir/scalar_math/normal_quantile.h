@@ -1,6 +1,4 @@
 // The distribution function of the standard normal distribution, its logarithm and its inverse; erfinv.
-//
-// Not part of ir/scalar_math.h: only the operators of frontend/ops/special.cpp need it.
 #pragma once
 
 #include "ir/scalar_math/error_function.h"

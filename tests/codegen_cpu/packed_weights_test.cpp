@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen_cpu/library/matmul_packed_weights.h"
+#include "codegen_cpu/library/matmul_weights.h"
 #include "ir/graph.h"
 #include "ir/ops/products.h"
 #include "ir/packed_weights.h"
@@ -56,15 +56,15 @@ struct Problem {
         {const_cast<std::uint8_t*>(bytes.data()), DType::u8, static_cast<std::uint8_t>(bytes_sizes.rank()),
          bytes_sizes.data(), bytes_strides.data()}};
     const TensorView output{out.data(), DType::f32, 2, out_sizes.data(), out_strides.data()};
-    matmul_packed_weights({Op::matmul_packed, inputs, {&output, 1}, {&form.rows, 1}, {}}, kernel);
+    matmul_weights_call({Op::matmul_weights, inputs, {&output, 1}, {&form.rows, 1}, {}}, kernel);
     return out;
   }
   std::vector<double> wanted() const {
     GraphNode node;
-    node.op = Op::matmul_packed, node.dtype = DType::f32, node.shape = out_sizes, node.attributes = {form.rows};
+    node.op = Op::matmul_weights, node.dtype = DType::f32, node.shape = out_sizes, node.attributes = {form.rows};
     const ReferenceTensor left{DType::f32, x_sizes, {x.begin(), x.end()}, {}},
         right{DType::u8, form.shape(), {}, {bytes.begin(), bytes.end()}};
-    return ops::MatmulPacked::reference(node, {&left, &right}).floats;
+    return ops::MatmulWeights::reference(node, {&left, &right}).floats;
   }
 };
 

@@ -96,6 +96,16 @@ const Row kFunctions[] = {
     ROW(alibi, alibi(none)),
     // linalg.h, solvers.h, statistics.h
     ROW(lu_factor, linalg::lu_factor(none)),
+    ROW(ldl, linalg::ldl(none)),
+    ROW(ldl_solve, linalg::ldl_solve({none, x, x}, x)),
+    ROW(ldl_solve, linalg::ldl_solve({reshape(x[0], {1, 1}), reshape(x[0], {1, 1}), zeros({1}, DType::i64)}, none)),
+    // low_precision.h
+    ROW(saturating_cast, saturating_cast(none, DType::i8)),
+    ROW(scaled_matmul, scaled_matmul(none, x, 1.0, 1.0)),
+    ROW(scaled_matmul, scaled_matmul(x, none, 1.0, 1.0)),
+    ROW(quantize_blocks, quantize_blocks(none, DType::i8, {0})),
+    ROW(pack_elements, pack_elements(none)),
+    ROW(unpack_elements, unpack_elements(none, DType::i4, 2)),
     ROW(interp, interp(none, x[0], x[0])),
     ROW(interp, interp(x, none, x[0])),
     ROW(solve_tridiagonal, solve_tridiagonal(x, none, x, x)),

@@ -30,7 +30,9 @@ Tensor call(Op op, const Tensor& x, std::int64_t mask, bool keepdims) {
 }
 
 bool positive_only(Op op) {
-  return std::set{Op::sqrt, Op::rsqrt, Op::log, Op::log2, Op::log10, Op::log1p, Op::pow}.contains(op);
+  return std::set{Op::sqrt,  Op::rsqrt,   Op::log,  Op::log2,  Op::log10,  Op::log1p,  Op::pow,
+                  Op::xlogy, Op::xlog1py, Op::entr, Op::ndtri, Op::lgamma, Op::digamma}
+      .contains(op);
 }
 std::vector<Op> ops_of(Family wanted) {
   std::vector<Op> ops;

@@ -165,7 +165,7 @@ TEST_P(QuantizedWeights, ABatchIsOneCall) {
     }
     const auto product = [](const Tensor& one, const Tensor& packed) {
       const Tensor operands[] = {one, packed};
-      return general_call<Op::matmul_packed>({.columns = {37}}, operands, Location::current());
+      return general_call<Op::matmul_weights>({.columns = {37}}, operands, Location::current());
     };
     EXPECT_LT(max(abs(vmap(product)(x, stack(bytes)) - stack(wanted))).item<float>(), 1e-4f);
     EXPECT_EQ(stats().vmap_loops, loops);

@@ -11,6 +11,7 @@
 
 #include "fermata/fermata.h"
 #include "fermata/safetensors.h"
+#include "ir/small_dtypes.h"
 #include "tests/frontend/scratch_folder.h"
 
 namespace fermata {
@@ -34,7 +35,7 @@ TEST_F(Safetensors, EveryDtypeComesBack) {
   NamedTensors all;
   for (std::size_t i = 0; i < kDTypeCount; ++i) {
     const DType t = static_cast<DType>(i);
-    if (is_quantized(t) || t == DType::c128) continue;
+    if (is_quantized(t) || t == DType::c128 || (is_small(t) && bit_width(t) < 8)) continue;
     all.emplace(std::string(name(t)), tensor({0, 1, 2, 100, 0, 1, 7}).astype(t));
     all.emplace(std::string(name(t)) + "/empty", zeros({0, 3}, t));
     all.emplace(std::string(name(t)) + "/scalar", full({}, 1).astype(t));
@@ -208,13 +209,13 @@ TEST_F(Safetensors, EveryCutOfAFileIsRefused) {
 }
 
 TEST_F(Safetensors, ForeignDtypesAreUnsupportedByThemselves) {
-  write("a.safetensors", file_of(R"({"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]},)"
+  write("a.safetensors", file_of(R"({"a":{"dtype":"F8_E8M0","shape":[8],"data_offsets":[0,8]},)"
                                  R"("b":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}})",
                                  9));
   const SafetensorsFile file("a.safetensors");
   EXPECT_EQ(file.tensor("b").item<int>(), 1);
   EXPECT_EQ(test::headline<UnsupportedError>([&] { file.tensor("a"); }),
-            "FM2003 UnsupportedError: load_safetensors: a.safetensors: tensor 'a' has elements of type F8_E4M3");
+            "FM2003 UnsupportedError: load_safetensors: a.safetensors: tensor 'a' has elements of type F8_E8M0");
 }
 
 TEST_F(Safetensors, WhatIsNoFileIsAnError) {

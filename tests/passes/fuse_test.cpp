@@ -176,6 +176,12 @@ TEST_F(Fuse, RandomNumbersKeepTheirPositionsThroughViews) {
   expect_steps(kernels_and_calls(dump_ir(through_views())), through_views);
 }
 
+TEST_F(Fuse, SmallDTypesAreConvertedInTheKernelsThatReadAndWriteThem) {
+  const Tensor x = astype(some({64, 64}), DType::f8e4m3fn).sync();
+  expect_steps(1, [&] { return astype(exp(x * 0.25) + astype(x, DType::i4), DType::f8e5m2); });
+  expect_steps(1, [&] { return sum(x * 2, 1); });
+}
+
 TEST_F(Fuse, CheapBroadcastValuesAreComputedAgainAndDearOnesStored) {
   const Tensor x = some({64, 32}), row = some({32});
   expect_steps(1, [&] { return x * (row + 1); });

@@ -1,4 +1,4 @@
-// Unary ops.
+// Unary ops but for special functions.
 #include "codegen_cpu/eager/pointwise_loop.h"
 
 namespace fermata::eager::FERMATA_ISA {
@@ -8,6 +8,7 @@ struct AnyRule {
 };
 
 void add_unary(LoopTables& tables) {
+#define FERMATA_SPECIAL_UNARY(name, rule, formula, vjp, doc)
 #define FERMATA_UNARY(name, rule, formula, vjp, doc) put_loops<name##_row, 1>(tables, Op::name, AnyRule{});
 #include "ir/ops.def"
 }

@@ -23,6 +23,7 @@
 #include "fermata/inspect.h"
 #include "fermata/io.h"
 #include "fermata/linalg.h"
+#include "fermata/low_precision.h"
 #include "fermata/manipulation.h"
 #include "fermata/modes.h"
 #include "fermata/names.h"

@@ -92,6 +92,19 @@ Lu lu(const Tensor& x, Location where = Location::current());
 /// x of a x = b from the factors of a square matrix; of several b of one matrix quicker than solve().
 Tensor lu_solve(const LuFactors& factors, const Tensor& b, Location where = Location::current());
 
+struct Ldl {
+  Tensor l;            // unit lower triangle
+  Tensor d;            // Hermitian, of numbers and blocks of two on the diagonal
+  Tensor permutation;  // i64 [..B, N]: row i of l d l^H is row permutation[i] of x, and so are columns
+};
+/// x [..B, N, N], symmetric or Hermitian and not always definite, with rows and columns in another order as l d l^H, by
+/// Bunch and Kaufman's pivoting. The lower triangle of x is read. It has no derivative.
+///
+/// Source   LAPACK, ?sytrf; SciPy 1.17, scipy.linalg.ldl, whose factor has its rows in the order of x.
+Ldl ldl(const Tensor& x, Location where = Location::current());
+/// x of a x = b from the factors of a. A singular matrix gives infinities and NaN.
+Tensor ldl_solve(const Ldl& factors, const Tensor& b, Location where = Location::current());
+
 struct Qr {
   Tensor q, r;
 };

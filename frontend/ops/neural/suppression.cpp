@@ -1,62 +1,131 @@
 // Choosing among boxes that overlap: nms() and non_max_suppression() of fermata/sampling.h.
 //
 // Boxes in the order of their scores; one loop over them, in which each that is still there removes what it overlaps.
+// The loop is an operator of its own.
 #include <fmt/format.h>
 
-#include "fermata/control_flow.h"
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "fermata/creation.h"
 #include "fermata/device.h"
+#include "fermata/library.h"
 #include "fermata/ops.h"
 #include "fermata/ordering.h"
 #include "fermata/reductions.h"
 #include "fermata/sampling.h"
 #include "fermata/views.h"
+#include "frontend/engine/startup.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/floating_scope.h"
+#include "frontend/ops/run_on_host.h"
 #include "ir/error.h"
+#include "runtime/thread_pool.h"
 
 namespace fermata {
 namespace {
 
 using vjp::VjpTensor;
 
-/// Edges of boxes [.., 4], each [..].
-struct Edges {
-  VjpTensor low[2], high[2];
-};
-Edges edges_of(const Tensor& boxes, bool center_size, Location where) {
-  Edges e;
-  for (std::int64_t i = 0; i < 2; ++i) {
-    const VjpTensor first = select(boxes, -1, i, where), second = select(boxes, -1, i + 2, where);
-    e.low[i] = center_size ? first - second / 2 : vjp::minimum(first, second);
-    e.high[i] = center_size ? first + second / 2 : vjp::maximum(first, second);
+/// The loop over boxes of one row; `stays` says which there are, and then which stay.
+template <class T> class Suppression {
+ public:
+  Suppression(const T* boxes, std::int64_t n, double threshold, bool center_size)
+      : n_(n), threshold_(static_cast<T>(threshold)), numbers_(static_cast<std::size_t>(5 * n)) {
+    for (std::int64_t i = 0; i < n; ++i, boxes += 4) {
+      T area = 1;
+      for (int k = 0; k < 2; ++k) {
+        const T first = boxes[k], second = boxes[k + 2];
+        // NaN in either edge leaves boxes that overlap nothing.
+        const T low = center_size ? first - second / 2 : first < second ? first : second;
+        const T high = center_size ? first + second / 2 : first < second ? second : first;
+        column(2 * k)[i] = low, column(2 * k + 1)[i] = high;
+        area *= high - low;
+      }
+      column(4)[i] = area;
+    }
   }
-  return e;
+  void run(bool* stays) {
+    for (std::int64_t i = 0; i < n_; ++i)
+      if (stays[i]) remove_below(i, stays);
+  }
+
+ private:
+  T* column(int k) { return numbers_.data() + k * n_; }
+
+  void remove_below(std::int64_t i, bool* stays) {
+    const T *left = column(0), *right = column(1), *top = column(2), *bottom = column(3), *areas = column(4);
+    const T l = left[i], r = right[i], t = top[i], b = bottom[i], area = areas[i], threshold = threshold_;
+    for (std::int64_t j = i + 1; j < n_; ++j) {
+      const T wide = (r < right[j] ? r : right[j]) - (l > left[j] ? l : left[j]);
+      const T high = (b < bottom[j] ? b : bottom[j]) - (t > top[j] ? t : top[j]);
+      const T common = (wide > 0 ? wide : T{0}) * (high > 0 ? high : T{0});
+      stays[j] = stays[j] & !(common > threshold * (area + areas[j] - common));
+    }
+  }
+
+  std::int64_t n_;
+  T threshold_;
+  std::vector<T> numbers_;
+};
+
+template <class T> void suppress(const Tensor& boxes, bool* stays, double threshold, bool center_size, Location where) {
+  const Elements given(boxes, where);
+  const std::int64_t rows = boxes.size(0), n = boxes.size(1);
+  const auto* const from = given.data<T>();
+  parallel_for(0, rows, 0.5 * static_cast<double>(n) * static_cast<double>(n),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row)
+                   Suppression<T>(from + row * n * 4, n, threshold, center_size).run(stays + row * n);
+               });
+}
+
+Tensor nms_kept(const Call& call, const Tensor& boxes, const Tensor& present, double threshold, bool center_size) {
+  const Tensor dense = Elements(boxes, call.where).dense() ? boxes : copy(boxes, call.where);
+  const Tensor wanted = Elements(present, call.where).dense() ? present : copy(present, call.where);
+  const Tensor out = empty(present.shape(), DType::boolean);
+  bool* const stays = elements_to_fill<bool>(out, call.where);
+  const Elements start(wanted, call.where);
+  std::copy_n(start.data<bool>(), start.count(), stays);
+  if (dense.dtype() == DType::f64)
+    suppress<double>(dense, stays, threshold, center_size, call.where);
+  else
+    suppress<float>(dense, stays, threshold, center_size, call.where);
+  return out;
+}
+
+/// Rows of a batch are rows.
+std::vector<Tensor> batched_nms_kept(const BatchedArguments& b) {
+  std::int64_t size = 1;
+  for (std::size_t k = 0; k < 2; ++k)
+    if (b.batched[k]) size = b.arguments[k].as<Tensor>().size(0);
+  Stack stack;
+  Shape kept;
+  for (std::size_t k = 0; k < 2; ++k) {
+    const Tensor& given = b.arguments[k].as<Tensor>();
+    const Tensor x = b.batched[k] ? given : expand_dims(given, 0);
+    Shape whole = x.shape();
+    whole[0] = size;
+    if (k == 1) kept = whole;
+    Shape flat{size * whole[1]};
+    for (unsigned axis = 2; axis < whole.rank(); ++axis) flat.push_back(whole[axis]);
+    stack.emplace_back(reshape(broadcast_to(x, whole), flat));
+  }
+  stack.push_back(b.arguments[2]), stack.push_back(b.arguments[3]);
+  OperatorHandle::find("fermata::nms_kept").call_boxed(stack);
+  return {reshape(stack[0].as<Tensor>(), kept)};
 }
 
 /// bool [B, n]: which boxes [B, n, 4] stay, in an order of falling scores. Those of `present` only, where it is
 /// defined.
 Tensor kept(const Tensor& sorted, const Tensor& present, double threshold, bool center_size, Location where) {
-  const std::int64_t batch = sorted.size(0), n = sorted.size(1);
-  const auto step = [=](const Tensor& stays, const std::tuple<Tensor, Tensor>& one) {
-    const vjp::LineGuard line(where);
-    const auto& [box, i] = one;
-    const Edges a = edges_of(expand_dims(box, 1, where), center_size, where), b = edges_of(sorted, center_size, where);
-    VjpTensor common = 1, areas[2] = {1, 1};
-    for (int k = 0; k < 2; ++k) {
-      common = common * vjp::maximum(vjp::minimum(a.high[k], b.high[k]) - vjp::maximum(a.low[k], b.low[k]), 0);
-      areas[0] = areas[0] * (a.high[k] - a.low[k]), areas[1] = areas[1] * (b.high[k] - b.low[k]);
-    }
-    const VjpTensor overlaps = common > threshold * (areas[0] + areas[1] - common);
-    const VjpTensor at = vjp::iota({n}, 0, stays);
-    const VjpTensor is_there = any(vjp::logical_and(stays, vjp::equal(at, i)).tensor(), 1, true, where);
-    const VjpTensor removed = vjp::logical_and(vjp::logical_and(overlaps, at > i), is_there);
-    return std::pair<Tensor, std::tuple<>>(vjp::logical_and(stays, vjp::logical_not(removed)).tensor(), {});
-  };
-  const Tensor start = present.defined() ? present : full({batch, n}, true, DType::boolean, device(sorted), where);
-  if (n == 0 || batch == 0) return start;
-  return scan(step, start, std::tuple(transpose(sorted, 0, 1, where), iota({n}, 0, device(sorted), where)), false,
-              where)
-      .first;
+  static const auto op =
+      OperatorHandle::find("fermata::nms_kept").typed<Tensor(const Tensor&, const Tensor&, double, bool)>();
+  const Tensor start =
+      present.defined() ? present : full({sorted.size(0), sorted.size(1)}, true, DType::boolean, device(sorted), where);
+  if (start.element_count() == 0) return start;
+  return op(sorted, start, threshold, center_size, where);
 }
 
 }  // namespace
@@ -110,6 +179,21 @@ Tensor non_max_suppression(const Tensor& boxes, const Tensor& scores, const NonM
   const Tensor box = take(reshape(order.tensor(), {rows * n}, where), place.tensor(), 0, where);
   return stack(std::array{vjp::floor_divide(row, classes).tensor(), vjp::remainder(row, classes).tensor(), box}, 1,
                where);
+}
+
+void register_suppression() {
+  Library operators(Library::Kind::fragment, "fermata"), cpu(Library::Kind::implementation, "fermata", "CPU"),
+      cuda(Library::Kind::implementation, "fermata", "CUDA"), meta(Library::Kind::implementation, "fermata", "Meta"),
+      batched(Library::Kind::implementation, "fermata", "Batched");
+  operators.def("pure nms_kept(Tensor boxes, Tensor present, float threshold, bool center_size) -> Tensor",
+                "Which boxes stay, in an order of falling scores: none that overlaps one before it.");
+  cpu.impl("nms_kept", &nms_kept);
+  cuda.impl_boxed("nms_kept", run_on_host());
+  meta.impl("nms_kept", [](const Call&, const Tensor&, const Tensor& present, double, bool) {
+    return meta_tensor({DType::boolean, present.shape()});
+  });
+  batched.impl_boxed("nms_kept", batching_rule(&batched_nms_kept));
+  for (Library* m : {&operators, &cpu, &cuda, &meta, &batched}) m->keep();
 }
 
 }  // namespace fermata

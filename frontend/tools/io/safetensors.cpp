@@ -11,8 +11,10 @@
 #include "frontend/tools/io/file.h"
 #include "frontend/tools/io/json.h"
 #include "frontend/tools/io/mapped_file.h"
+#include "frontend/tools/io/packed_bits.h"
 #include "frontend/tools/io/safetensors_header.h"
 #include "ir/error.h"
+#include "ir/small_dtypes.h"
 
 namespace fermata {
 namespace {
@@ -121,8 +123,9 @@ Tensor SafetensorsFile::tensor(const std::string& name, Location where) const {
                                               fmt::format("{}: {}: tensor '{}' has elements of type {}", kFunction,
                                                           state_->path, name, entry.code),
                                               {}, where));
-  const Tensor stored = tensor_over(shard.file, shard.file->bytes().substr(entry.begin, entry.end - entry.begin),
-                                    *entry.dtype, entry.shape);
+  const std::string_view bytes = shard.file->bytes().substr(entry.begin, entry.end - entry.begin);
+  if (bit_width(*entry.dtype) < 8) return unpacked_elements(bytes, *entry.dtype, entry.shape);
+  const Tensor stored = tensor_over(shard.file, bytes, *entry.dtype, entry.shape);
   const auto note = state_->metadata.find(kWeightsNote + name);
   if (note == state_->metadata.end()) return stored;
   const std::optional<Tensor> weights = weights_of_note(stored, note->second);

@@ -14,6 +14,7 @@
 
 #include "frontend/tools/io/file.h"
 #include "frontend/tools/io/json.h"
+#include "ir/small_dtypes.h"
 
 namespace fermata {
 namespace {
@@ -28,8 +29,7 @@ struct ForeignDType {
   std::size_t bits;
 };
 /// What the format has and Fermata has not.
-constexpr std::array kForeign{ForeignDType{"F4", 4},      ForeignDType{"F6_E2M3", 6}, ForeignDType{"F6_E3M2", 6},
-                              ForeignDType{"F8_E5M2", 8}, ForeignDType{"F8_E4M3", 8}, ForeignDType{"F8_E8M0", 8}};
+constexpr std::array kForeign{ForeignDType{"F6_E2M3", 6}, ForeignDType{"F6_E3M2", 6}, ForeignDType{"F8_E8M0", 8}};
 
 std::optional<DType> dtype_of_code(std::string_view code) {
   for (std::size_t i = 0; i < kDTypeCount; ++i)
@@ -37,7 +37,7 @@ std::optional<DType> dtype_of_code(std::string_view code) {
   return std::nullopt;
 }
 std::optional<std::size_t> bits_of_code(std::string_view code) {
-  if (const auto dtype = dtype_of_code(code)) return byte_size(*dtype) * 8;
+  if (const auto dtype = dtype_of_code(code)) return bit_width(*dtype);
   for (const ForeignDType& t : kForeign)
     if (t.code == code) return t.bits;
   return std::nullopt;
@@ -200,9 +200,18 @@ std::string_view safetensors_code(DType dtype) {
     case DType::f32: return "F32";
     case DType::f64: return "F64";
     case DType::c64: return "C64";
+    case DType::f8e4m3fn: return "F8_E4M3";
+    case DType::f8e5m2: return "F8_E5M2";
+    case DType::f8e4m3fnuz: return "F8_E4M3FNUZ";
+    case DType::f8e5m2fnuz: return "F8_E5M2FNUZ";
+    case DType::f4e2m1fn: return "F4";
     case DType::c128:
     case DType::qi8:
-    case DType::qu8: break;
+    case DType::qu8:
+    case DType::i4:
+    case DType::u4:
+    case DType::i2:
+    case DType::u2: break;
   }
   return {};
 }

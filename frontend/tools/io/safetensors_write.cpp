@@ -14,8 +14,10 @@
 #include "frontend/tools/io/atomic_file.h"
 #include "frontend/tools/io/file.h"
 #include "frontend/tools/io/json.h"
+#include "frontend/tools/io/packed_bits.h"
 #include "frontend/tools/io/safetensors_header.h"
 #include "ir/error.h"
+#include "ir/small_dtypes.h"
 
 namespace fermata {
 namespace {
@@ -23,7 +25,11 @@ namespace {
 constexpr std::size_t kAlignment = 8;
 using Entries = std::vector<std::pair<std::string_view, Tensor>>;
 
-std::size_t bytes_of(const Tensor& x) { return static_cast<std::size_t>(x.element_count()) * byte_size(x.dtype()); }
+/// Elements of 4 bits are two in a byte.
+std::size_t bytes_of(const Tensor& x) {
+  const auto count = static_cast<std::size_t>(x.element_count());
+  return bit_width(x.dtype()) < 8 ? packed_bytes(x.dtype(), count) : count * byte_size(x.dtype());
+}
 
 /// Tensors and notes as a file has them: of quantized weights their bytes, and how they lie.
 struct Contents {
@@ -50,6 +56,11 @@ Entries entries_of(std::string_view function, const NamedTensors& tensors, Locat
     require_defined(function, x, where);
     if (safetensors_code(x.dtype()).empty())
       throw_dtype(function, x.dtype(), fmt::format("the format has no such dtype: '{}'", name), where);
+    if (static_cast<std::size_t>(x.element_count()) * bit_width(x.dtype()) % 8 != 0)
+      throw ValueError(1356, format_error(1356, "ValueError",
+                                          fmt::format("{}: '{}' has {} elements of {} bits, which are no whole bytes",
+                                                      function, name, x.element_count(), bit_width(x.dtype())),
+                                          describe(x), where));
     entries.emplace_back(name, x);
     all.push_back(x);
   }
@@ -90,6 +101,10 @@ void write(std::string_view function, const std::string& path, const Entries& en
   file.write(header);
   for (const auto& [name, x] : entries) {
     if (bytes_of(x) == 0) continue;
+    if (bit_width(x.dtype()) < 8) {
+      file.write(packed_elements(x, where));
+      continue;
+    }
     const HostElements elements(x, "save_safetensors", where);
     file.write({static_cast<const char*>(elements.data()), bytes_of(x)});
   }

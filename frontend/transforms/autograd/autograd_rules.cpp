@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "fermata/special.h"
 #include "frontend/ops/op_rules.h"
 #include "ir/custom_op.h"
 
@@ -100,6 +101,14 @@ VjpTensor exclusive_product(const VjpTensor& x) {
 }
 
 }  // namespace
+
+VjpTensor trigamma(const VjpTensor& x) { return polygamma(1, {x.tensor(), current_line}); }
+
+VjpTensor normal_hazard(const VjpTensor& x, const VjpTensor& log_ndtr) {
+  const VjpTensor far = x < -7, u = reciprocal(square(where(far, x, -7)));
+  const VjpTensor series = 1 + u * (-1 + u * (3 + u * (-15 + u * (105 + u * -945))));
+  return where(far, -x / series, exp(where(far, 0, square(x) * -0.5 - log_ndtr)) * 0.3989422804014327);
+}
 
 VjpTensor split_gradient_among_ties(const VjpTensor& g, const VjpTensor& mask, std::uint16_t axes) {
   return where(mask, g / reduce(Op::sum, mask, axes, true), 0);

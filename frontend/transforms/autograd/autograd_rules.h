@@ -65,6 +65,10 @@ namespace vjp {
 VjpTensor split_gradient_among_ties(const VjpTensor& g, const VjpTensor& mask, std::uint16_t axes);
 /// The product of all elements along the reduced axes but this one; y is the product of all.
 VjpTensor prod_of_others(const VjpTensor& x, const VjpTensor& y, std::uint16_t axes);
+/// The derivative of digamma.
+VjpTensor trigamma(const VjpTensor& x);
+/// phi(x) / Phi(x), the derivative of log_ndtr, which grows like -x far below zero, where both vanish.
+VjpTensor normal_hazard(const VjpTensor& x, const VjpTensor& log_ndtr);
 /// d pow(a, b) / da and d pow(a, b) / db; y is the result.
 VjpTensor pow_by_base(const VjpTensor& a, const VjpTensor& b);
 VjpTensor pow_by_exponent(const VjpTensor& a, const VjpTensor& y);

@@ -1,4 +1,4 @@
-// matmul_packed with weights of 8 or 4 bits on the right: what is shared out between threads. The inner part is in
+// matmul_weights: weights of 8 or 4 bits on the right: what is shared out between threads. The inner part is in
 // packed_weights_body.h.
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "codegen_cpu/irregular/narrow_float.h"
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/strided_copy.h"
-#include "codegen_cpu/library/matmul_packed_weights.h"
+#include "codegen_cpu/library/matmul_weights.h"
 #include "codegen_cpu/library/packed_weights_kernels.h"
 #include "dispatch/kernel_files.h"
 #include "ir/ops/products.h"
@@ -99,11 +99,11 @@ struct Target {
 
 }  // namespace
 
-void matmul_packed_weights(const CallArgs& args) { matmul_packed_weights(args, kernel()); }
+void matmul_weights_call(const CallArgs& args) { matmul_weights_call(args, kernel()); }
 
-void matmul_packed_weights(const CallArgs& args, WeightsKernel kernel) {
+void matmul_weights_call(const CallArgs& args, WeightsKernel kernel) {
   const TensorView &x = args.inputs[0], &bytes = args.inputs[1], &out = args.outputs[0];
-  const std::int64_t columns = attributes_of<ops::MatmulPacked>(args).columns.value, k = x.sizes[x.rank - 1];
+  const std::int64_t columns = attributes_of<ops::MatmulWeights>(args).columns.value, k = x.sizes[x.rank - 1];
   if (out.element_count() == 0) return;
   const auto packed = *PackedWeights::of(Shape(std::span(bytes.sizes, bytes.rank)), columns, k);
   const bool is_dense = is_contiguous(bytes, 0, bytes.rank);
@@ -141,11 +141,11 @@ void matmul_packed_weights(const CallArgs& args, WeightsKernel kernel) {
 }
 
 FERMATA_KERNELS(cpu) {
-  add_variant(Op::matmul_packed, BackendKey::cpu,
+  add_variant(Op::matmul_weights, BackendKey::cpu,
               {.name = "weights",
                .form = KernelForm::library,
                .dtypes = DTypeSet(DType::f32) | DType::f16 | DType::bf16,
-               .call = [](const CallArgs& args) { matmul_packed_weights(args); },
+               .call = [](const CallArgs& args) { matmul_weights_call(args); },
                .by_rows = true});
 }
 
