@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "frontend/distributed/mpi/mpi_calls.h"
@@ -396,15 +397,20 @@ std::string MpiTransport::who_is_missing(const Waiting& waiting) const {
 }
 
 void MpiTransport::wait(std::vector<MPI_Request>& requests, const Waiting& waiting) const {
-  constexpr int kEagerTests = 2000, kTestsPerLook = 256;
-  constexpr auto kGrace = std::chrono::milliseconds(200);  // from when a rank is gone to when its messages are given up
+  constexpr int kEagerTests = 2000;
+  constexpr auto kBetweenLooks = std::chrono::milliseconds(1), kPatience = std::chrono::milliseconds(5);
+  // From when a rank is gone to when its messages are given up, and as many tests.
+  constexpr auto kGrace = std::chrono::milliseconds(200);
+  constexpr int kGraceTests = 100;
   const auto fail = [&](const std::string& what) {
     give_up_on_mpi(what);
     throw CollectiveError(7006, format_error(7006, "CollectiveError", waiting.what + ": " + what, {}, waiting.where));
   };
   if (const std::string why = why_given_up(); !why.empty()) fail(why);
-  Clock::time_point begin, gone_since;
-  for (std::int64_t tests = 0;; ++tests) {
+  Clock::time_point begin, looked, gone_since;
+  std::int64_t tests_since_gone = 0;
+  bool are_missing = false;
+  for (std::int64_t tests = 0;; ++tests, ++tests_since_gone) {
     {
       const std::lock_guard lock(mpi_mutex());
       int ended = 0;
@@ -413,17 +419,26 @@ void MpiTransport::wait(std::vector<MPI_Request>& requests, const Waiting& waiti
       if (ended != 0) break;
     }
     if (tests < kEagerTests) continue;
-    sched_yield();
-    if (tests % kTestsPerLook != 0) continue;
     const auto now = Clock::now();
-    if (begin == Clock::time_point()) begin = now;
+    if (tests == kEagerTests) begin = looked = now;
+    if (are_missing && now - begin > kPatience)  // nothing can come meanwhile
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    else
+      sched_yield();
+    if (now - looked < kBetweenLooks) continue;
+    looked = now;
     if (time_limit().count() != 0 && now - begin > time_limit())
       fail(fmt::format("waited {} s in vain ({})", time_limit().count(), who_is_missing(waiting)));
     bool are_all_to_come = true;
-    for (std::size_t i = 0; i < ranks_.size(); ++i) are_all_to_come = are_all_to_come && !will_not_come(i, waiting);
+    are_missing = false;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      are_missing = are_missing || is_missing(i, waiting);
+      are_all_to_come = are_all_to_come && !will_not_come(i, waiting);
+    }
     if (are_all_to_come) continue;
-    if (gone_since == Clock::time_point()) gone_since = now;
-    if (now - gone_since > kGrace) fail(fmt::format("not all ranks will come ({})", who_is_missing(waiting)));
+    if (gone_since == Clock::time_point()) gone_since = now, tests_since_gone = 0;
+    if (now - gone_since > kGrace && tests_since_gone > kGraceTests)
+      fail(fmt::format("not all ranks will come ({})", who_is_missing(waiting)));
   }
   if (RankStatus::has_failures()) fail(fmt::format("another rank has failed ({})", who_is_missing(waiting)));
 }
