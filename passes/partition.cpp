@@ -1,10 +1,12 @@
-// See partition.h. The choice: each call has a list of ways to divide it, of which costs are known but for those of its
-// neighbors' choices. Passes forward and backward take for each call the way that is cheapest beside them, until none
-// changes.
+// See partition.h. The choice: each call has a list of ways to divide it. A pass forward finds for each sharding that a
+// value may have what it takes to make it so, and a pass backward what that costs its readers: both as if the graph
+// were a tree. A second pass forward takes for each call the way that is cheapest beside what its operands have become,
+// and single choices are improved at the end.
 #include "passes/partition.h"
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "ir/operation_count.h"
 #include "passes/partition_write.h"
@@ -80,32 +82,53 @@ class Chooser {
 
   std::vector<DividedCall> choose(std::vector<std::optional<KeptSharding>>& kept, std::vector<bool>& has_rule) {
     find_kept(kept);
+    const std::size_t whole = number_of({});
     has_rule.assign(graph_.nodes.size(), true);
     for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
       has_rule[v] = list_ways(v);
+      Call& call = calls_[v];
+      call.bytes = bytes_of(v);
+      for (Way& way : call.ways) {
+        way.result = number_of(way.call.result);
+        for (std::size_t k = 0; k < graph_.nodes[v].operands.size(); ++k)
+          way.needs.push_back(
+              graph_.nodes[v].operands[k].is_scalar() || way.call.is_free[k] ? kAny : number_of(way.call.needs[k]));
+      }
       for (std::size_t k = 0; k < graph_.nodes[v].operands.size(); ++k)
         if (!graph_.nodes[v].operands[k].is_scalar())
           calls_[graph_.nodes[v].operands[k].value].readers.push_back({v, k});
     }
-    kept_ = &kept;
-    is_small_output_.assign(graph_.nodes.size(), false);
-    for (const ValueId v : graph_.outputs) is_small_output_[v] = !kept[v] && bytes_of(v) <= kMostSmallBytes;
-    for (ValueId v = 0; v < graph_.nodes.size(); ++v) improve(v, false);
+    whole_ = whole;
+    for (const ValueId v : graph_.outputs) {
+      if (kept[v])
+        calls_[v].kept = number_of(kept[v]->sharding);
+      else
+        calls_[v].is_small_output = calls_[v].bytes <= kMostSmallBytes;
+    }
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) find_efforts(v);
+    for (ValueId v = static_cast<ValueId>(graph_.nodes.size()); v-- > 0;) find_regrets(v);
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) take_best(v);
+    std::vector<std::size_t> best = choices();
+    double least = total_seconds();
     for (int pass = 0; pass < kMostPasses; ++pass) {
-      bool changed = false;
-      for (ValueId v = static_cast<ValueId>(graph_.nodes.size()); v-- > 0;) changed = improve(v, true) || changed;
-      for (ValueId v = 0; v < graph_.nodes.size(); ++v) changed = improve(v, true) || changed;
-      if (!changed) break;
+      for (ValueId v = static_cast<ValueId>(graph_.nodes.size()); v-- > 0;) improve(v);
+      for (ValueId v = 0; v < graph_.nodes.size(); ++v) improve(v);
+      const double seconds = total_seconds();
+      if (seconds > least * (1 - 1e-6)) break;
+      least = seconds, best = choices();
     }
     std::vector<DividedCall> chosen;
-    for (const Call& call : calls_) chosen.push_back(call.ways[call.chosen].call);
+    for (std::size_t v = 0; v < calls_.size(); ++v) chosen.push_back(calls_[v].ways[best[v]].call);
     return chosen;
   }
 
  private:
   struct Way {
     DividedCall call;
-    double seconds;  // of the call by itself, and of what combines its results
+    double seconds;                    // of the call by itself, and of what combines its results
+    std::vector<std::size_t> needs{};  // numbers of shardings, by operand; kAny where it does not matter
+    std::vector<double> efforts{};     // by operand: to make it as it is needed
+    std::size_t result = 0;
   };
   struct Reader {
     ValueId value;
@@ -115,7 +138,14 @@ class Chooser {
     std::vector<Way> ways;
     std::size_t chosen = 0;
     std::vector<Reader> readers;
+    double bytes = 0;
+    std::optional<std::size_t> kept{};        // the sharding that it has to have as an output
+    bool is_small_output = false;             // somebody may read it, which gathers it
+                                              // By its sharding, each beside the least one:
+    std::map<std::size_t, double> efforts{};  // to make it so
+    std::map<std::size_t, double> regrets{};  // what that costs readers
   };
+  static constexpr std::size_t kAny = ~std::size_t{0};
 
   double bytes_of(ValueId v) const {
     const GraphNode& n = graph_.nodes[v];
@@ -126,20 +156,40 @@ class Chooser {
     if (n == 1) return 0;
     return request_.costs.latency + wire_bytes(kind, bytes, n) / request_.costs.bytes_per_second;
   }
-  double reshard_seconds(ValueId v, const Sharding& from, const Sharding& to) const {
+  /// Of bringing a value of so many bytes from one sharding into another: a part for each collective, and one for each
+  /// byte of the whole.
+  struct ReshardCost {
+    double fixed = 0, per_byte = 0;
+  };
+  double reshard_seconds(ValueId v, std::size_t from, std::size_t to) {
     if (from == to) return 0;
-    double bytes = bytes_of(v) / static_cast<double>(mesh_.parts(from.used())), seconds = 0;
-    for (const ReshardStep& step : plan_reshard(from, to, graph_.nodes[v].shape.rank(), mesh_)) {
-      const auto n = static_cast<double>(mesh_.sizes[step.mesh_axis]);
+    const ReshardCost& cost = reshard_cost(from, to);
+    return cost.fixed + cost.per_byte * calls_[v].bytes;
+  }
+  const ReshardCost& reshard_cost(std::size_t from, std::size_t to) {
+    auto& row = reshards_[from];
+    if (row.size() <= to) row.resize(shardings_.size());
+    if (row[to]) return *row[to];
+    ReshardCost cost;
+    double share = 1 / static_cast<double>(mesh_.parts(shardings_[from].used()));
+    for (const ReshardStep& step : plan_reshard(shardings_[from], shardings_[to], kMaxRank, mesh_)) {
+      const std::int64_t n = mesh_.sizes[step.mesh_axis];
       if (!step.collective) {
-        bytes /= n;
-        seconds += bytes / request_.costs.memory_bytes_per_second;
+        share /= static_cast<double>(n);
+        cost.per_byte += share / request_.costs.memory_bytes_per_second;
         continue;
       }
-      seconds += seconds_of(step.collective->kind, bytes, step.mesh_axis);
-      if (step.collective->kind == ExchangeKind::all_gather) bytes *= n;
+      if (n > 1) cost.fixed += request_.costs.latency;
+      cost.per_byte += wire_bytes(step.collective->kind, share, n) / request_.costs.bytes_per_second;
+      if (step.collective->kind == ExchangeKind::all_gather) share *= static_cast<double>(n);
     }
-    return seconds;
+    return *(row[to] = cost);
+  }
+  /// Shardings have numbers, so that costs between them are found at once.
+  std::size_t number_of(const Sharding& sharding) {
+    const auto [at, is_new] = numbers_.try_emplace(sharding.axes, shardings_.size());
+    if (is_new) shardings_.push_back(sharding), reshards_.emplace_back();
+    return at->second;
   }
   double call_seconds(ValueId v) const {
     const GraphNode& n = graph_.nodes[v];
@@ -265,46 +315,138 @@ class Chooser {
 
   // ---- Choice
 
-  double seconds_beside(ValueId v, const Way& way, bool with_readers) const {
+  std::size_t result_of(ValueId v) const { return calls_[v].ways[calls_[v].chosen].result; }
+  std::vector<std::size_t> choices() const {
+    std::vector<std::size_t> chosen;
+    for (const Call& call : calls_) chosen.push_back(call.chosen);
+    return chosen;
+  }
+
+  /// What operands cost that are divided as they are now.
+  double seconds_of_operands(ValueId v, const Way& way) {
     const GraphNode& n = graph_.nodes[v];
-    double seconds = way.seconds;
-    for (std::size_t k = 0; k < n.operands.size(); ++k) {
-      if (n.operands[k].is_scalar() || way.call.is_free[k]) continue;
-      const ValueId from = n.operands[k].value;
-      seconds += reshard_seconds(from, result_of(from), way.call.needs[k]);
-    }
-    if (is_small_output_[v]) seconds += reshard_seconds(v, way.call.result, Sharding()) / 2;
-    if ((*kept_)[v]) seconds += reshard_seconds(v, way.call.result, (*kept_)[v]->sharding);
-    if (!with_readers) return seconds;
-    for (const Reader& r : calls_[v].readers) {
-      const Call& reader = calls_[r.value];
-      const DividedCall& c = reader.ways[reader.chosen].call;
-      if (!c.is_free[r.operand]) seconds += reshard_seconds(v, way.call.result, c.needs[r.operand]);
-    }
+    double seconds = 0;
+    for (std::size_t k = 0; k < n.operands.size(); ++k)
+      if (way.needs[k] != kAny)
+        seconds += reshard_seconds(n.operands[k].value, result_of(n.operands[k].value), way.needs[k]);
     return seconds;
   }
-  const Sharding& result_of(ValueId v) const { return calls_[v].ways[calls_[v].chosen].call.result; }
-
-  bool improve(ValueId v, bool with_readers) {
-    Call& call = calls_[v];
-    if (call.ways.size() == 1) return false;
-    std::size_t best = call.chosen;
-    double least = seconds_beside(v, call.ways[best], with_readers);
-    for (std::size_t i = 0; i < call.ways.size(); ++i) {
-      const double seconds = seconds_beside(v, call.ways[i], with_readers);
-      if (seconds < least * (1 - 1e-9)) best = i, least = seconds;
+  /// What it costs to have a value as an output.
+  double seconds_of_output(ValueId v, std::size_t sharding) {
+    const Call& call = calls_[v];
+    double seconds = call.is_small_output ? reshard_seconds(v, sharding, whole_) / 2 : 0;
+    if (call.kept) seconds += reshard_seconds(v, sharding, *call.kept);
+    return seconds;
+  }
+  /// Costs beside the least of them, where no sharding costs more than bringing the value into it from another one.
+  void settle(ValueId v, std::map<std::size_t, double>& costs, bool to_others) {
+    const std::map<std::size_t, double> found = costs;
+    double least = std::numeric_limits<double>::infinity();
+    for (auto& [sharding, cost] : costs) {
+      for (const auto& [other, seconds] : found)
+        cost = std::min(
+            cost, seconds + (to_others ? reshard_seconds(v, sharding, other) : reshard_seconds(v, other, sharding)));
+      least = std::min(least, cost);
     }
-    if (best == call.chosen) return false;
-    call.chosen = best;
-    return true;
+    for (auto& [sharding, cost] : costs) cost -= least;
+  }
+
+  /// Operands have theirs already.
+  void find_efforts(ValueId v) {
+    Call& call = calls_[v];
+    const GraphNode& n = graph_.nodes[v];
+    for (Way& way : call.ways) {
+      double seconds = way.seconds;
+      for (std::size_t k = 0; k < n.operands.size(); ++k) {
+        double least = way.needs[k] == kAny ? 0 : std::numeric_limits<double>::infinity();
+        if (way.needs[k] != kAny)
+          for (const auto& [sharding, effort] : calls_[n.operands[k].value].efforts)
+            least = std::min(least, effort + reshard_seconds(n.operands[k].value, sharding, way.needs[k]));
+        way.efforts.push_back(least);
+        seconds += least;
+      }
+      const auto [at, is_new] = call.efforts.try_emplace(way.result, seconds);
+      if (!is_new) at->second = std::min(at->second, seconds);
+    }
+    settle(v, call.efforts, false);
+  }
+
+  /// Readers have theirs already.
+  void find_regrets(ValueId v) {
+    Call& call = calls_[v];
+    for (const auto& [sharding, effort] : call.efforts) {
+      double regret = seconds_of_output(v, sharding);
+      for (const Reader& r : call.readers) {
+        double best = std::numeric_limits<double>::infinity();
+        for (const Way& way : calls_[r.value].ways) {
+          const std::size_t need = way.needs[r.operand];
+          double seconds = (need == kAny ? 0 : reshard_seconds(v, sharding, need)) + way.seconds +
+                           calls_[r.value].regrets.at(way.result);
+          for (std::size_t k = 0; k < way.efforts.size(); ++k)
+            if (k != r.operand) seconds += way.efforts[k];
+          best = std::min(best, seconds);
+        }
+        regret += best;
+      }
+      call.regrets.emplace(sharding, regret);
+    }
+    settle(v, call.regrets, true);
+  }
+
+  void take_best(ValueId v) {
+    Call& call = calls_[v];
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < call.ways.size(); ++i) {
+      const Way& way = call.ways[i];
+      const double seconds = way.seconds + seconds_of_operands(v, way) + call.regrets.at(way.result);
+      if (seconds < least * (1 - 1e-9)) call.chosen = i, least = seconds;
+    }
+  }
+
+  /// With all neighbors as they are.
+  void improve(ValueId v) {
+    Call& call = calls_[v];
+    if (call.ways.size() == 1) return;
+    double least = std::numeric_limits<double>::infinity();
+    const std::size_t before = call.chosen;
+    for (std::size_t i = 0; i <= call.ways.size(); ++i) {
+      const std::size_t at = i == 0 ? before : i - 1;  // that one first: it stays unless another is better
+      const double seconds = seconds_beside(v, call.ways[at]);
+      if (seconds < least * (1 - 1e-9)) call.chosen = at, least = seconds;
+    }
+  }
+  double seconds_beside(ValueId v, const Way& way) {
+    double seconds = way.seconds + seconds_of_operands(v, way) + seconds_of_output(v, way.result);
+    for (const Reader& r : calls_[v].readers)
+      if (const std::size_t need = calls_[r.value].ways[calls_[r.value].chosen].needs[r.operand]; need != kAny)
+        seconds += reshard_seconds(v, way.result, need);
+    return seconds;
+  }
+
+  double total_seconds() {
+    double seconds = 0;
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
+      const Way& way = calls_[v].ways[calls_[v].chosen];
+      seconds += way.seconds + seconds_of_output(v, way.result);
+      std::vector<std::size_t> needed;  // each sharding is made once
+      for (const Reader& r : calls_[v].readers) {
+        const std::size_t need = calls_[r.value].ways[calls_[r.value].chosen].needs[r.operand];
+        if (need == kAny || std::ranges::find(needed, need) != needed.end()) continue;
+        needed.push_back(need);
+        seconds += reshard_seconds(v, way.result, need);
+      }
+    }
+    return seconds;
   }
 
   const PartitionRequest& request_;
   const Graph& graph_;
   const MeshAxes& mesh_;
   std::vector<Call> calls_;
-  const std::vector<std::optional<KeptSharding>>* kept_ = nullptr;
-  std::vector<bool> is_small_output_;  // somebody may read it, which gathers it
+  std::vector<Sharding> shardings_;
+  std::map<std::array<std::uint8_t, kMaxRank>, std::size_t> numbers_;
+  std::vector<std::vector<std::optional<ReshardCost>>> reshards_;  // from, to
+  std::size_t whole_ = 0;
 };
 
 }  // namespace
