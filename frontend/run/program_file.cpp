@@ -83,7 +83,11 @@ class Reader {
     return value;
   }
   /// Every item takes at least one byte, which bounds what a wrong count can allocate.
-  std::size_t count() { return static_cast<std::size_t>(at_most(rest_.size())); }
+  std::size_t count() {
+    const std::uint64_t count = number();
+    if (count > rest_.size()) damaged("a list or a text is longer than the file");
+    return static_cast<std::size_t>(count);
+  }
 
   template <class T> void field(T& x) {
     if constexpr (std::same_as<T, Op>)

@@ -102,6 +102,20 @@ TEST_F(DamagedProgram, EveryChangeIsFound) {
   }
 }
 
+TEST_F(DamagedProgram, TextsEndWithTheFile) {
+  // The bytes of the count do not belong to what is counted.
+  for (const std::string bytes : {"\x02x", "\x01", "\x05made"}) {
+    try {
+      decode_program(bytes, "model.fermata");
+      ADD_FAILURE() << bytes;
+    } catch (const FileError& error) {
+      EXPECT_STREQ(error.what(),
+                   "FM2201 FileError: model.fermata is damaged: a list or a text is longer than the file\n"
+                   "  hint copy or export it again");
+    }
+  }
+}
+
 TEST_F(DamagedProgram, DescriptionsThatAreMadeUpDoNoHarm) {
   const char* const count = std::getenv("FERMATA_FUZZ_COUNT");
   const int changes = count == nullptr ? 1000 : std::atoi(count);
