@@ -27,7 +27,9 @@ bool is_honest(const DLTensor& t, std::size_t width) {
   for (int axis = t.ndim; axis-- > 0;) {
     if (t.shape[axis] <= 0) return true;
     const __int128 stride = t.strides != nullptr ? t.strides[axis] : count;
-    reach += (stride < 0 ? -stride : stride) * t.shape[axis] * static_cast<__int128>(width);
+    const __int128 span = (stride < 0 ? -stride : stride) * t.shape[axis];
+    if (span > INT64_MAX) return true;
+    reach += span * static_cast<__int128>(width);
     count *= t.shape[axis];
     if (reach > INT64_MAX || count > INT64_MAX) return true;
   }

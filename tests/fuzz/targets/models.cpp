@@ -1,0 +1,51 @@
+// Models and programs in files: exported programs, and ONNX.
+#include <fermata/fermata.h>
+#include <fermata/onnx.h>
+
+#include <algorithm>
+
+#include "frontend/run/program_file.h"
+#include "ir/error.h"
+#include "tests/fuzz/targets/target.h"
+
+namespace fermata::testing {
+namespace {
+
+/// The description of a program, without the head and the checksum around it, which would hide all that is behind them.
+/// InternalError is what a damaged description of a kernel gives.
+void exported(std::string_view input) {
+  ProgramFile program;
+  try {
+    program = decode_program(input, "the input");
+    check_program(program, "the input");
+  } catch (const InternalError&) { return; }
+  const std::string written = encode_program(program);
+  require(encode_program(decode_program(written, "the input")) == written, "a program reads back as another one");
+}
+const AddFuzzTarget add_exported("exported", &exported);
+
+/// Zeros of the sizes that a model asks for, or of 2 where it does not say; not of a dtype or of more elements than
+/// would take long.
+NamedTensors inputs_of(const onnx::Model& model) {
+  constexpr std::int64_t kMostElements = 1 << 12;
+  NamedTensors inputs;
+  for (const onnx::ValueInfo& input : model.required_inputs()) {
+    Shape shape;
+    for (const onnx::Dimension& size : input.sizes.value_or(std::vector<onnx::Dimension>{}))
+      if (shape.size() < 5) shape.push_back(std::clamp<std::int64_t>(size.size.value_or(2), 0, 8));
+    if (element_count(shape) > kMostElements) shape = {};
+    inputs.emplace(input.name, zeros(shape, input.dtype.value_or(DType::f32)));
+  }
+  return inputs;
+}
+
+void onnx_model(std::string_view input) {
+  const MemoryFile file(input);
+  const onnx::Model model = onnx::load(file.path());
+  const ModeGuard mode(Mode::eager);
+  for (const auto& [name, result] : model(inputs_of(model))) copy(result).sync();
+}
+const AddFuzzTarget add_onnx("onnx", &onnx_model);
+
+}  // namespace
+}  // namespace fermata::testing
