@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/library/matmul_problem.h"
 #include "codegen_cpu/library/product_rates.h"
 #include "codegen_cpu/library/xsmm/kernels.h"
@@ -58,10 +59,12 @@ bool by_rows(const MatrixSide& side, std::int64_t columns) {
   return side.column_stride == 1 && side.row_stride >= columns && side.row_stride <= INT32_MAX;
 }
 
+bool only_avx2() { return eager::instruction_set() == "avx2"; }
+
 }  // namespace
 
 bool has_libxsmm() {
-  static const bool has = xsmm::is_usable();
+  static const bool has = xsmm::is_usable(only_avx2());
   return has;
 }
 
@@ -92,8 +95,10 @@ double matmul_libxsmm_cost(const CallArgs& args) {
   // Kernels work on whole vectors of columns, but masked ones are slower; other layouts are copied first.
   const double lanes = 64.0 / static_cast<double>(size), columns = static_cast<double>(p.n);
   const double padded = columns <= lanes ? lanes : columns + (p.n % (64 / size) != 0 ? lanes : 0);
-  const double work = static_cast<double>(p.batches) * static_cast<double>(p.m * p.k) * padded /
-                      (product_rates().libxsmm / (size == 4 ? 1 : 2));
+  const ProductRates& rates = product_rates();
+  const double rate = only_avx2() ? std::min(rates.libxsmm, rates.onednn_avx2) : rates.libxsmm;
+  const double work =
+      static_cast<double>(p.batches) * static_cast<double>(p.m * p.k) * padded / (rate / (size == 4 ? 1 : 2));
   double copies = 0;
   if (!by_rows(p.lhs, p.k)) copies += static_cast<double>(p.batches) * static_cast<double>(p.m * p.k);
   if (!by_rows(p.rhs, p.n)) copies += static_cast<double>(p.batches) * static_cast<double>(p.k * p.n);

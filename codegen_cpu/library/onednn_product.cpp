@@ -7,10 +7,12 @@
 
 #include <list>
 #include <string>
+#include <string_view>
 
 #include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/library/product_rates.h"
 #include "ir/error.h"
+#include "runtime/environment.h"
 
 namespace fermata::onednn {
 namespace {
@@ -29,9 +31,23 @@ SetThreads set_threads() {
   return f;
 }
 
+/// Keeps the library to the instruction set that FERMATA_CPU names. Has to come before all else that asks it; a program
+/// that has used the library before goes on with what it has.
+void bound_isa() {
+  static const bool once = [] {
+    const char* const wanted = environment_variable("FERMATA_CPU");
+    const std::string_view name = wanted == nullptr ? "" : wanted;
+    if (name == "avx2") dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+    if (name == "avx512") dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
 }  // namespace
 
 dnnl::engine& engine() {
+  bound_isa();
   static dnnl::engine* const cpu = new dnnl::engine(dnnl::engine::kind::cpu, 0);  // outlives static destructors
   return *cpu;
 }
@@ -54,6 +70,7 @@ SingleThreadedOpenMp::~SingleThreadedOpenMp() {
 }
 
 bool has_isa(dnnl::cpu_isa wanted) {
+  bound_isa();
   static const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
 }

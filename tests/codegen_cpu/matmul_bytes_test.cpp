@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include <random>
 #include <string>
 #include <vector>
@@ -109,6 +112,24 @@ TEST(MatmulBytes, SumsOfNothingAreZero) {
   Product p(DType::u8, DType::i8, 3, 5, 0, random);
   EXPECT_EQ(p.run(&matmul_i32_portable, nullptr, false, false), p.wanted);
   EXPECT_EQ(p.run(&matmul_packed_portable, nullptr, false, true), p.wanted);
+}
+
+void say_whether_onednn_multiplies_bytes() {
+  static bool fits = true;
+  std::mt19937_64 random(5);
+  Product p(DType::u8, DType::i8, 8, 8, 64, random);
+  p.run(
+      &matmul_i32_portable, [](const CallArgs& args) { return fits = matmul_i32_onednn_fits(args), true; }, false,
+      false);
+  std::fputs(fits ? "yes" : "no", stderr);
+  std::exit(0);
+}
+
+TEST(MatmulBytesDeathTest, LibrariesKeepToTheInstructionSet) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("FERMATA_CPU", "avx2", 1);  // read when the process starts: the test runs in a new one
+  EXPECT_EXIT(say_whether_onednn_multiplies_bytes(), testing::ExitedWithCode(0), "^no$");
+  unsetenv("FERMATA_CPU");
 }
 
 }  // namespace

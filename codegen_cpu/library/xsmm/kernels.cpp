@@ -15,8 +15,9 @@ template <class T> Kernel<T> found(auto dispatch, int n, int m, int k, int rhs_r
 
 }  // namespace
 
-bool is_usable() {
+bool is_usable(bool only_avx2) {
   libxsmm_init();
+  if (only_avx2 && libxsmm_get_target_archid() > LIBXSMM_X86_AVX2) libxsmm_set_target_archid(LIBXSMM_X86_AVX2);
   return libxsmm_get_target_archid() >= LIBXSMM_X86_AVX2;
 }
 
