@@ -90,66 +90,137 @@ class Engine:
             self.process.kill()
 
 
-def write_random_program(folder, number):
-    """A random program of seed `number`: odd sizes, strides, broadcasts, reductions over any axis, a few outputs."""
-    import random
-
-    r = random.Random(number)
-    import numpy as np
-
-    rank = r.choice([1, 2, 2, 2, 3])
+def random_shape(r):
+    """Sizes of up to some million elements; often with a short last axis."""
+    rank = r.choice([1, 2, 2, 2, 3, 3, 4])
     elements = 10 ** r.uniform(2.5, 6.7)
+    short = [r.randint(2, 24)] if rank > 1 and r.random() < 0.3 else []
+    elements = max(1, elements / math.prod(short))
     shape = []
-    for axis in range(rank):
-        left = elements ** (1 / (rank - axis))
-        size = max(1, int(left * 2 ** r.uniform(-1.5, 1.5))) if axis + 1 < rank else max(1, int(elements))
-        shape.append(size)
-        elements = max(1, elements / size)
-    values, lines = {}, []  # name -> shape
-    generator = np.random.default_rng(number)
+    for axis in range(rank - len(short)):
+        left = rank - len(short) - axis
+        size = elements ** (1 / left) * (2 ** r.uniform(-1.5, 1.5) if left > 1 else 1)
+        shape.append(max(1, int(size)))
+        elements = max(1, elements / shape[-1])
+    return shape + short
 
-    def add_input(sizes):
-        name, view = f"x{len(values)}", "dense"
-        stored = list(sizes)
+
+class RandomProgram:
+    """A program of seed `number`: odd sizes, strides, broadcasts, reductions over any axis, and now and then a call of
+    another kind: transposes, scatters, scans, sorts, Fourier transforms, bytes, depthwise filters, small matrices."""
+
+    def __init__(self, folder, number):
+        import random
+
+        import numpy as np
+
+        self.r, self.folder, self.number = random.Random(number), folder, number
+        self.generator = np.random.default_rng(number)
+        self.shapes, self.lines = {}, []  # shapes of floats by name
+        self.files = 0
+
+    def save(self, array, view):
+        import numpy as np
+
+        name = f"x{self.files}"
+        self.files += 1
+        file = f"random_{self.number}.{name}.npy"
+        np.save(os.path.join(self.folder, file), array)
+        self.lines.append(f"input {name} {file} {view}")
+        return name
+
+    def normal(self, sizes):
+        return self.generator.standard_normal(sizes).astype("float32")
+
+    def add_input(self, sizes):
+        r, view, stored = self.r, "dense", list(sizes)
         if len(sizes) >= 2 and r.random() < 0.25:
             view, stored = "transposed", sizes[:-2] + [sizes[-1], sizes[-2]]
         elif r.random() < 0.15:
             view, stored = "alternate", sizes[:-1] + [2 * sizes[-1]]
-        file = f"random_{number}.{name}.npy"
-        np.save(os.path.join(folder, file), generator.standard_normal(stored, dtype=np.float32))
-        lines.append(f"input {name} {file} {view}")
-        values[name] = list(sizes)
+        self.shapes[self.save(self.normal(stored), view)] = list(sizes)
 
-    add_input(shape)
-    for _ in range(r.randint(0, 2)):
-        add_input([s if r.random() < 0.6 else 1 for s in shape])
-    for i in range(r.randint(3, 14)):
-        name = f"t{i}"
-        x = r.choice(list(values)[-4:])
-        kind = r.random()
+    def add_bytes(self, sizes):
+        name = self.save(self.generator.integers(0, 256, sizes, dtype="uint8"), "dense")
+        self.call("float", list(sizes), name)
+
+    def call(self, op, sizes, *operands):
+        name = f"t{sum(n.startswith('t') for n in self.shapes)}"
+        self.lines.append(" ".join([op, name, *map(str, operands)]))
+        self.shapes[name] = list(sizes)
+        return name
+
+    def operand(self):
+        return self.r.choice(list(self.shapes)[-4:])
+
+    def add_pointwise_or_reduction(self):
+        r, x = self.r, self.operand()
+        sizes, kind = self.shapes[x], r.random()
         if kind < 0.35:
-            y = r.choice(list(values))
+            fitting = [y for y, s in self.shapes.items() if len(s) == len(sizes)
+                       and all(a == b or 1 in (a, b) for a, b in zip(s, sizes))]
+            y = r.choice(fitting)
             op = r.choice(["add", "subtract", "multiply", "maximum", "minimum"])
-            sizes = [max(a, b) for a, b in zip(values[x], values[y])]
-            lines.append(f"{op} {name} {x} {y}")
+            self.call(op, [max(a, b) for a, b in zip(sizes, self.shapes[y])], x, y)
         elif kind < 0.55:
             op = r.choice(["add", "multiply", "maximum", "minimum"])
-            sizes = values[x]
-            lines.append(f"{op} {name} {x} {r.uniform(-1, 1):.4f}")
+            self.call(op, sizes, x, f"{r.uniform(-1, 1):.4f}")
         elif kind < 0.85:
-            op = r.choice(["abs", "tanh", "sigmoid", "tanh", "abs"])
-            sizes = values[x]
-            lines.append(f"{op} {name} {x}")
+            self.call(r.choice(["abs", "tanh", "sigmoid", "tanh", "abs"]), sizes, x)
         else:
-            op, axis = r.choice(["mean", "mean", "max", "mean"]), r.randrange(rank)
-            sizes = [1 if a == axis else s for a, s in enumerate(values[x])]
-            lines.append(f"{op} {name} {x} {axis}")
-        values[name] = sizes
-    last = [n for n in values if n.startswith("t")]
-    for name in {last[-1], r.choice(last)}:
-        lines.append(f"output {name}")
-    with open(os.path.join(folder, f"random_{number}.txt"), "w") as file:
-        file.write("\n".join(lines) + "\n")
+            op, axis = r.choice(["mean", "mean", "max", "mean"]), r.randrange(len(sizes))
+            self.call(op, [1 if a == axis else s for a, s in enumerate(sizes)], x, axis)
+
+    def add_other_kind(self):
+        r, x = self.r, self.operand()
+        sizes = self.shapes[x]
+        count, rank = math.prod(sizes), len(sizes)
+        kinds = ["cumsum", "sort", "spectrum", "take", "scatter", "bytes"]
+        if rank >= 2:
+            kinds += ["transpose", "transpose"]
+        if rank >= 3 and max(sizes[-2:]) <= 64:
+            kinds += ["matmul"] * 3
+        if rank == 4 and min(sizes[-2:]) >= 3:
+            kinds += ["depthwise"] * 4
+        kind = r.choice(kinds)
+        if kind in ("cumsum", "sort") and count <= 2e6:
+            self.call(kind, sizes, x, r.randrange(rank))
+        elif kind == "spectrum":
+            self.call(kind, sizes[:-1] + [sizes[-1] // 2 + 1], x)
+        elif kind in ("take", "scatter") and count <= 4e6:
+            to = max(1, int(sizes[0] * r.uniform(0.3, 1.5)))
+            end, length = (sizes[0], to) if kind == "take" else (to, sizes[0])
+            positions = self.save(self.generator.integers(0, end, length), "dense")
+            self.call(kind, [to] + sizes[1:], x, positions, *([to] if kind == "scatter" else []))
+        elif kind == "bytes":
+            self.add_bytes(sizes)
+        elif kind == "transpose":
+            self.call(kind, sizes[:-2] + [sizes[-1], sizes[-2]], x)
+        elif kind == "matmul":
+            y = self.call("transpose", sizes[:-2] + [sizes[-1], sizes[-2]], x)
+            self.call(kind, sizes[:-1] + [sizes[-2]], x, y)
+        elif kind == "depthwise":
+            self.call(kind, sizes, x, self.save(self.normal([sizes[1], 1, 3, 3]), "dense"))
+
+    def write(self):
+        r, shape = self.r, random_shape(self.r)
+        self.add_input(shape)
+        for _ in range(r.randint(0, 2)):
+            self.add_input([s if r.random() < 0.6 else 1 for s in shape])
+        for _ in range(r.randint(3, 14)):
+            if r.random() < 0.2:
+                self.add_other_kind()
+            else:
+                self.add_pointwise_or_reduction()
+        last = [n for n in self.shapes if n.startswith("t")]
+        for name in sorted({last[-1], r.choice(last)}):
+            self.lines.append(f"output {name}")
+        with open(os.path.join(self.folder, f"random_{self.number}.txt"), "w") as file:
+            file.write("\n".join(self.lines) + "\n")
+
+
+def write_random_program(folder, number):
+    RandomProgram(folder, number).write()
 
 
 def same(folder, row, engine, count):
@@ -275,13 +346,20 @@ def summary(results, engines):
     return "\n".join(lines)
 
 
+def processor():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "unknown processor"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default=".")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--random", type=int, default=0, metavar="COUNT", help="random programs, too")
-    parser.add_argument("--models", action="store_true", help="the networks, too")
+    parser.add_argument("--models", action="store_true", help="the networks, too: those that --rows names, or all of them")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--markdown")
@@ -301,7 +379,9 @@ def main():
         return
     if not os.path.exists(OURS):
         sys.exit("compare: build the release preset first (scripts/build.sh release)")
-    rows = [r for r in ROWS + (MODELS if options.models else []) if re.search(options.rows, r)]
+    rows = [r for r in ROWS if re.search(options.rows, r)]
+    if options.models:
+        rows += [r for r in MODELS if re.search(options.rows, r)] or MODELS
     report, data = [], {}
     with tempfile.TemporaryDirectory() as folder:
         for threads in map(int, options.threads.split(",")):
@@ -316,7 +396,8 @@ def main():
                     engine.close()
                 print(f"compare: {threads} {row}", {k: v.get("ms", v.get("error")) for k, v in results[row].items()},
                       file=sys.stderr, flush=True)
-            report.append(table(results, names, threads))
+            if results:
+                report.append(table(results, names, threads))
             random = {}
             for number in range(options.random):
                 write_random_program(folder, number)
@@ -331,7 +412,7 @@ def main():
                              "versions": {e.name: e.version for e in engines if e.version}}
             for engine in engines:
                 engine.close()
-    text = "\n\n".join(report) + "\n\n" + ", ".join(v for v in data[threads]["versions"].values()) + "\n"
+    text = "\n\n".join(report) + f"\n\n{processor()}; " + ", ".join(data[threads]["versions"].values()) + "\n"
     print(text)
     for path, content in ((options.markdown, text), (options.json, json.dumps(data, indent=1))):
         if path:

@@ -39,6 +39,18 @@ class Interpreter {
     if (s.op == "sum") return fm::sum(x(), axis(s), true);
     if (s.op == "mean") return fm::mean(x(), axis(s), true);
     if (s.op == "max") return fm::max(x(), axis(s), true);
+    if (s.op == "cumsum") return fm::cumulative_sum(x(), axis(s));
+    if (s.op == "sort") return fm::sort(x(), axis(s));
+    if (s.op == "spectrum") return fm::abs(fm::fft::rfft(x()));
+    if (s.op == "float") return x().astype(fm::DType::f32);
+    if (s.op == "take") return fm::take(x(), tensor(s, 1), 0);
+    if (s.op == "scatter") {
+      fm::Shape sizes = x().shape();
+      sizes[0] = std::stoll(s.operands.at(2));
+      return fm::index_add(fm::zeros(sizes), tensor(s, 1), x(), 0);
+    }
+    if (s.op == "transpose") return x().mT();
+    if (s.op == "depthwise") return fm::conv2d(x(), tensor(s, 1), {}, 1, 1, 1, x().size(1));
     if (s.op == "matmul") return fm::matmul(tensor(s, 0), tensor(s, 1));
     throw std::invalid_argument("no such op: " + s.op);
   }

@@ -1,5 +1,5 @@
 // The random programs of bench/peers/compare.py, each a text file with one step a line:
-//   input NAME FILE dense|transposed|alternate    a .npy file, and how it is looked at
+//   input NAME FILE dense|transposed|alternate    a .npy file, and how it is looked at: floats, bytes or positions
 //   OP NAME OPERAND ...                           operands are names, numbers, and for reductions an axis
 //   output NAME
 #pragma once

@@ -62,6 +62,26 @@ class Numpy:
     def transposed(self, x):
         return np.swapaxes(x, -1, -2)
 
+    def cumsum(self, x, axis):
+        return np.cumsum(x, axis)
+
+    def sort(self, x, axis):
+        return np.sort(x, axis)
+
+    def spectrum(self, x):
+        return np.abs(np.fft.rfft(x))
+
+    def float(self, x):
+        return x.astype(np.float32)
+
+    def take(self, x, positions):
+        return x[positions]
+
+    def scatter(self, x, positions, count):
+        sums = np.zeros((count, *x.shape[1:]), x.dtype)
+        np.add.at(sums, positions, x)
+        return sums
+
     def tensor(self, x):
         return x
 
@@ -126,6 +146,24 @@ class Torch(Numpy):
     def transposed(self, x):
         return x.mT
 
+    def cumsum(self, x, axis):
+        return self.torch.cumsum(x, axis)
+
+    def sort(self, x, axis):
+        return self.torch.sort(x, axis)[0]
+
+    def spectrum(self, x):
+        return self.torch.fft.rfft(x).abs()
+
+    def float(self, x):
+        return x.float()
+
+    def scatter(self, x, positions, count):
+        return self.torch.zeros((count, *x.shape[1:])).index_add(0, positions, x)
+
+    def depthwise(self, x, w):
+        return self.torch.nn.functional.conv2d(x, w, None, 1, 1, 1, x.shape[1])
+
     def tensor(self, x):
         return self.torch.from_numpy(x)
 
@@ -189,6 +227,24 @@ class Jax(Numpy):
 
     def transposed(self, x):
         return self.jnp.swapaxes(x, -1, -2)
+
+    def cumsum(self, x, axis):
+        return self.jnp.cumsum(x, axis)
+
+    def sort(self, x, axis):
+        return self.jnp.sort(x, axis)
+
+    def spectrum(self, x):
+        return self.jnp.abs(self.jnp.fft.rfft(x))
+
+    def float(self, x):
+        return x.astype(self.jnp.float32)
+
+    def scatter(self, x, positions, count):
+        return self.jnp.zeros((count, *x.shape[1:])).at[positions].add(x)
+
+    def depthwise(self, x, w):
+        return self.jax.lax.conv_general_dilated(x, w, (1, 1), ((1, 1), (1, 1)), feature_group_count=x.shape[1])
 
     def tensor(self, x):
         return self.jax.device_put(x)
@@ -296,8 +352,11 @@ def random_program(e, path):
         for (name, view, _), x in zip(inputs, given):  # views are part of the program: XLA has no arrays with strides
             values[name] = e.transposed(x) if view == "transposed" else x[..., ::2] if view == "alternate" else x
         for op, name, operands in steps:
-            if op in ("sum", "mean", "max"):
+            if op in ("sum", "mean", "max", "cumsum", "sort"):
                 values[name] = getattr(e, op)(values[operands[0]], int(operands[1]))
+                continue
+            if op == "scatter":
+                values[name] = e.scatter(values[operands[0]], values[operands[1]], int(operands[2]))
                 continue
             x, *rest = [values[o] if o in values else float(o) for o in operands]
             if op == "add":
@@ -307,7 +366,7 @@ def random_program(e, path):
             elif op == "multiply":
                 values[name] = x * rest[0]
             else:
-                values[name] = getattr(e, op)(x, *rest)
+                values[name] = getattr(e, "transposed" if op == "transpose" else op)(x, *rest)
         return [values[o] for o in outputs]
 
     return function, [x for _, _, x in inputs]

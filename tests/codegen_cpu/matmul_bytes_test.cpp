@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-
 #include <random>
 #include <string>
 #include <vector>
