@@ -72,7 +72,7 @@ def inductor(folder, name, runs):
     package = folder / f"{name}.pt2"
     make, inputs = onnx_models.models()[name]
     if not package.exists():
-        with torch.inference_mode():
+        with torch.no_grad():
             exported = torch.export.export(make().eval(), tuple(inputs.values()))
         torch._inductor.aoti_compile_and_package(exported, package_path=str(package))
     paths = sorted(folder.glob(f"{name}.*.npy"))

@@ -114,6 +114,8 @@ class Callers {
     std::vector<const Frame*> all;
     for (const std::uintptr_t address : stack)
       for (const Frame& f : frames_at(address)) all.push_back(&f);
+    const auto end = std::ranges::find_if(all, [](const Frame* f) { return f->function == "main"; });
+    if (end != all.end()) all.erase(end + 1, all.end());
     const auto is_call = [&](const Frame* f) {
       return f->line == line || (f->line.empty() && !function.empty() && f->function == function);
     };
@@ -126,7 +128,6 @@ class Callers {
       const Frame& f = *all[i];
       text += text.empty() ? "" : "\n";
       text += f.line.empty() ? f.function : f.function.empty() ? f.line : fmt::format("{} ({})", f.line, f.function);
-      if (f.function == "main") break;
     }
     return text;
   }

@@ -65,6 +65,12 @@ TEST_F(CallersTest, ErrorsAtTheSync) {
   EXPECT_THAT(error, HasSubstr("(outer)")) << error;
 }
 
+TEST_F(CallersTest, EndWithMain) {
+  const std::string error = error_of([] { outer(Tensor()); });
+  EXPECT_THAT(error, Not(HasSubstr("libc")));
+  EXPECT_THAT(error.substr(error.rfind('\n')), ::testing::AnyOf(HasSubstr("main"), HasSubstr("callers_test.cpp")));
+}
+
 TEST_F(CallersTest, StayWithScopes) {
   const Scope scope("encoder");
   const Location here = within_scope(Location::current());

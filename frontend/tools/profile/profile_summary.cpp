@@ -154,7 +154,7 @@ class Summary {
   /// Lines that compute values again and again, a few calls each time.
   void advise_on_syncs() {
     constexpr std::uint64_t kOften = 10, kFewCalls = 64;
-    constexpr double kLongUs = 2000, kLeastShare = 0.01;
+    constexpr double kLongUs = 2000, kLeastShare = 0.002;
     for (const auto& [line, site] : sites_) {
       if (site.syncs < kOften || site.where.line() == 0 || site.recorded == 0) continue;
       if (2 * site.misses > site.syncs) continue;  // there it is the structures that cost
