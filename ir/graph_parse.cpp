@@ -306,13 +306,19 @@ class Parser {
     node.shape = Shape(sizes);
   }
 
+  /// Of an op whose number of arguments differs from call to call.
+  static std::size_t least_arguments(Op op) {
+    const OpTraits& about = traits(op);
+    if (!about.operands.empty() && !about.takes_any_operands) return about.least_operands;
+    return about.subgraphs.empty() ? 1 : 0;
+  }
+
   static void check_arguments(const Line& line, const GraphNode& node, const std::vector<Argument>& arguments,
                               std::size_t column) {
     const int declared = info(node.op).operands;
     const std::size_t scalars = scalar_argument_count(node.op);
-    const std::size_t wanted = declared < 0
-                                   ? std::max<std::size_t>(arguments.size(), traits(node.op).subgraphs.empty() ? 1 : 0)
-                                   : static_cast<std::size_t>(declared) + scalars;
+    const std::size_t wanted = declared < 0 ? std::max(arguments.size(), least_arguments(node.op))
+                                            : static_cast<std::size_t>(declared) + scalars;
     if (arguments.size() != wanted)
       line.fail(kWrongArgument,
                 fmt::format("{} takes {} argument{}, not {}", name(node.op), wanted, wanted == 1 ? "" : "s",

@@ -143,6 +143,13 @@ void report_onnx(Report& report) {
     report.todo("Models in ONNX files cannot be read. Install libonnx-dev and libprotobuf-dev and build again.");
 }
 
+void report_ranks(Report& report) {
+  std::string reason;
+  const bool found = distributed::available(&reason);
+  report.line("several processes", found ? "through MPI" : "not available: " + reason);
+  if (!found) report.todo("Programs run as one process only. Install libopenmpi-dev and openmpi-bin and build again.");
+}
+
 /// Multiply-adds per nanosecond of one core, and factors: what kernels of products are chosen by.
 void report_rates(bool measure) {
   const Calibration c = calibration(measure);
@@ -189,6 +196,7 @@ void examine() {
   report_compiler(report);
   report_libraries(report);
   report_onnx(report);
+  report_ranks(report);
   report.line("rates of products", calibration(false).source);
   report_cuda(report);
   report_environment(report);

@@ -1,8 +1,13 @@
 // Every collective in every dtype and mode, with its gradient, against the same on one process.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
+#include "fermata/profile.h"
 #include "tests/distributed/ranks/simulation.h"
 
 namespace fermata {
@@ -187,6 +192,26 @@ TEST(RanksCompiled, CalculationsRunBesideTransfers) {
   EXPECT_LT(product, wait) << text;
   EXPECT_NE(wait, std::string::npos) << text;
   EXPECT_EQ(y.sync().to_vector<float>()[0], 2.0f * static_cast<float>(world().size()) + 4096);
+}
+
+TEST(RanksCompiled, TracesShowTransfersBesideSteps) {
+  const ModeGuard compiled(Mode::compiled);
+  const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
+  const Tensor x = ones({64, 64}).sync();
+  Profile profile;
+  const Tensor y = distributed::all_reduce(x * 2) + sum(matmul(x, x), {0}, true);
+  y.sync();
+  set_compile_policy(before);
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("fermata_ranks_trace_" + std::to_string(getpid()) + ".json");
+  save(profile, path);
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  std::filesystem::remove(path);
+  const std::string trace = text.str();
+  const auto place = [&](const std::string& what) { return trace.find(what); };
+  ASSERT_NE(place("\"cat\":\"transfer\""), trace.npos) << trace;
+  EXPECT_NE(place("wait for all_reduce"), trace.npos) << trace;
 }
 
 }  // namespace
