@@ -10,7 +10,7 @@ namespace fermata::xsmm {
 namespace {
 
 struct Library {
-  bool (*is_usable)() = nullptr;
+  bool (*is_usable)(bool) = nullptr;
   Kernel<float> (*find_f32)(float, int, int, int, int, int) = nullptr;
   Kernel<double> (*find_f64)(double, int, int, int, int, int) = nullptr;
 
@@ -24,7 +24,7 @@ struct Library {
     find_f32 = reinterpret_cast<decltype(find_f32)>(dlsym(library, "_ZN7fermata4xsmm4findEfiiiii"));
     find_f64 = reinterpret_cast<decltype(find_f64)>(dlsym(library, "_ZN7fermata4xsmm4findEdiiiii"));
     if (find_f32 != nullptr && find_f64 != nullptr)
-      is_usable = reinterpret_cast<decltype(is_usable)>(dlsym(library, "_ZN7fermata4xsmm9is_usableEv"));
+      is_usable = reinterpret_cast<decltype(is_usable)>(dlsym(library, "_ZN7fermata4xsmm9is_usableEb"));
   }
 };
 
@@ -35,7 +35,7 @@ const Library& library() {
 
 }  // namespace
 
-bool is_usable() { return library().is_usable != nullptr && library().is_usable(); }
+bool is_usable(bool only_avx2) { return library().is_usable != nullptr && library().is_usable(only_avx2); }
 Kernel<float> find(float of, int n, int m, int k, int rhs_row, int lhs_row) {
   return library().find_f32(of, n, m, k, rhs_row, lhs_row);
 }

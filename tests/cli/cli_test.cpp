@@ -43,7 +43,7 @@ TEST_F(Cli, OpsListsEveryOp) {
 TEST_F(Cli, OpsPrintsTheTablesOfThePageOnNumerics) {
   const Outcome printed = run_program("fermata ops --numerics");
   EXPECT_EQ(printed.status, 0) << printed.err;
-  const std::string path = testing::test_folder() + "/../docs/numerics.md", begin = "<!-- fermata ops --numerics -->\n",
+  const std::string path = fermata::test_folder() + "/../docs/numerics.md", begin = "<!-- fermata ops --numerics -->\n",
                     end = "<!-- end -->\n";
   std::ostringstream read;
   read << std::ifstream(path).rdbuf();

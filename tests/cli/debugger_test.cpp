@@ -14,7 +14,7 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-const std::string kPrinter = testing::test_folder() + "/../frontend/tools/debugger/fermata_debugger.py";
+const std::string kPrinter = fermata::test_folder() + "/../frontend/tools/debugger/fermata_debugger.py";
 
 bool has(const std::string& program) { return std::system(("command -v " + program + " > /dev/null").c_str()) == 0; }
 

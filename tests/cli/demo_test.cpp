@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::filesystem::path kRoot = std::filesystem::path(testing::test_folder()).parent_path();
+const std::filesystem::path kRoot = std::filesystem::path(fermata::test_folder()).parent_path();
 
 /// A number in a flat JSON object; NaN if it is not there.
 double figure(const std::string& json, const std::string& key) {

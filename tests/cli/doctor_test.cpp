@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kRoot = std::filesystem::path(testing::test_folder()).parent_path();
+const std::filesystem::path kRoot = std::filesystem::path(fermata::test_folder()).parent_path();
 
 /// Names in quotes in the sources of a folder.
 std::set<std::string> variables_in(const std::filesystem::path& folder) {

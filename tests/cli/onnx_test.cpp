@@ -23,7 +23,7 @@ class OnnxFiles : public ::testing::Test {
     if (!onnx::available(&reason)) GTEST_SKIP() << reason;
   }
   static std::string model(const std::string& name) {
-    return testing::test_folder() + "/onnx/golden/" + name + ".onnx";
+    return fermata::test_folder() + "/onnx/golden/" + name + ".onnx";
   }
   Scratch scratch_;
 };

@@ -109,7 +109,7 @@ TEST_F(Report, WritesAPageAtTheEndOfAProcess) {
 TEST_F(Report, TracesAreOfTheFormatThatOtherToolsRead) {
   if (std::system("command -v python3 > /dev/null") != 0) GTEST_SKIP() << "python3 is not installed";
   ASSERT_EQ(run_program("fermata demo --epochs 1", "FERMATA_PROFILE=run.json ").status, 0);
-  const std::string script = std::filesystem::path(testing::test_folder()).parent_path() / "scripts/check_trace.py";
+  const std::string script = std::filesystem::path(fermata::test_folder()).parent_path() / "scripts/check_trace.py";
   const int status = std::system(("python3 '" + script + "' run.json > checked.txt 2>&1").c_str());
   EXPECT_EQ(status, 0) << file_text("checked.txt");
   EXPECT_THAT(file_text("checked.txt"), ::testing::ContainsRegex("[1-9][0-9]+ slices, [1-9][0-9]* arrows"));

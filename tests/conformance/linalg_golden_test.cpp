@@ -40,7 +40,7 @@ Tensor read_tensor(std::istringstream& line) {
 }
 
 std::vector<GoldenCase> golden_cases() {
-  std::ifstream file(testing::test_folder() + "/conformance/golden_linalg.txt");
+  std::ifstream file(fermata::test_folder() + "/conformance/golden_linalg.txt");
   EXPECT_TRUE(file) << "golden_linalg.txt is missing";
   std::vector<GoldenCase> cases;
   for (std::string text; std::getline(file, text);) {

@@ -21,7 +21,7 @@ struct Points {
 const std::map<std::string, Points>& golden() {
   static const auto all = [] {
     std::map<std::string, Points> points;
-    std::ifstream in(testing::test_folder() + "/conformance/golden_special.txt");
+    std::ifstream in(fermata::test_folder() + "/conformance/golden_special.txt");
     for (std::string line; std::getline(in, line);) {
       std::istringstream words(line);
       std::string name, word;

@@ -27,7 +27,7 @@ const std::map<std::string, std::vector<GoldenResult>>& golden() {
   static const auto all = [] {
     std::map<std::string, std::vector<GoldenResult>> results;
     for (const char* file : {"array_api", "neural_nets", "scientific"}) {
-      std::ifstream in(testing::test_folder() + "/conformance/golden/" + file + ".txt");
+      std::ifstream in(fermata::test_folder() + "/conformance/golden/" + file + ".txt");
       for (std::string line; std::getline(in, line);) {
         std::istringstream words(line);
         std::string name, value;

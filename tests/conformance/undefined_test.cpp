@@ -12,6 +12,7 @@
 #include "fermata/fermata.h"
 #include "fermata/library.h"
 #include "frontend/coverage/coverage.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -305,7 +306,6 @@ const Row kMembers[] = {
 #define FERMATA_REDUCE(name, rule, vjp, doc) ROW(name, none.name()),
 #define FERMATA_SCAN(name, monoid, rule, doc) ROW(name, none.name()),
 #include "ir/ops.def"
-#include "tests/test_folder.h"
     ROW(dtype, none.dtype()),
     ROW(shape, none.shape()),
     ROW(sizes, none.sizes()),
@@ -455,7 +455,7 @@ TEST(Undefined, no_function_is_left_out) {
   for (const std::span<const Row> rows : {std::span<const Row>(kFunctions), std::span<const Row>(kMembers)})
     for (const Row& row : rows) called.emplace(row.name);
   const std::regex declaration(R"(^(?:\w[\w:<> ]*[&*]? )(\w+)\((?:const (?:Tensor|Operand)& \w+))");
-  const std::filesystem::path headers = std::filesystem::path(testing::test_folder()) / "../frontend/include/fermata";
+  const std::filesystem::path headers = std::filesystem::path(fermata::test_folder()) / "../frontend/include/fermata";
   std::size_t found = 0;
   for (const auto& entry : std::filesystem::directory_iterator(headers)) {
     std::ifstream file(entry.path());

@@ -15,7 +15,7 @@ using testing::message;
 using namespace testing;
 
 const NamedTensors& golden() {
-  static const NamedTensors values = load_safetensors(testing::test_folder() + "/frontend/golden/images.safetensors");
+  static const NamedTensors values = load_safetensors(fermata::test_folder() + "/frontend/golden/images.safetensors");
   return values;
 }
 /// A case of the file.

@@ -195,7 +195,7 @@ TEST_F(Io, NpyErrors) {
 }
 
 TEST_F(Io, DigitsAreAllThere) {
-  const Tensor x = load_csv(testing::test_folder() + "/../examples/digits/digits.csv", DType::u8);
+  const Tensor x = load_csv(fermata::test_folder() + "/../examples/digits/digits.csv", DType::u8);
   ASSERT_EQ(x.shape(), Shape({1797, 65}));
   const std::vector<int> values = x.to_vector<int>();
   std::vector<int> images(10);

@@ -15,7 +15,7 @@ namespace {
 using namespace testing;
 
 const NamedTensors& golden() {
-  static const NamedTensors values = load_safetensors(testing::test_folder() + "/frontend/golden/modules.safetensors");
+  static const NamedTensors values = load_safetensors(fermata::test_folder() + "/frontend/golden/modules.safetensors");
   return values;
 }
 /// The tensors of a case whose names begin with a part, without it.

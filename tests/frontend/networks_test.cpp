@@ -18,7 +18,7 @@ using Networks = InBothModes;
 INSTANTIATE_TEST_SUITE_P(Modes, Networks, ::testing::Values(Mode::eager, Mode::compiled), mode_name);
 
 const NamedTensors& golden() {
-  static const NamedTensors values = load_safetensors(testing::test_folder() + "/frontend/golden/networks.safetensors");
+  static const NamedTensors values = load_safetensors(fermata::test_folder() + "/frontend/golden/networks.safetensors");
   return values;
 }
 /// The inputs of a case.

@@ -28,7 +28,7 @@ class Npz : public test::InScratchFolder {
 
 TEST_F(Npz, ReadsWhatNumpyWrites) {
   for (const char* name : {"arrays.npz", "arrays_compressed.npz"}) {
-    const NamedTensors all = load_npz(testing::test_folder() + "/frontend/golden/" + name);
+    const NamedTensors all = load_npz(fermata::test_folder() + "/frontend/golden/" + name);
     ASSERT_EQ(all.size(), 5u) << name;
     EXPECT_EQ(all.at("floats").to_vector<float>(), (std::vector<float>{0, 0.5, 1, 1.5, 2, 2.5}));
     EXPECT_EQ(all.at("floats").shape(), Shape({2, 3}));

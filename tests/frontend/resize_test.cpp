@@ -49,7 +49,7 @@ class GoldenLine {
 };
 
 TEST_P(Resizing, AgreesWithOnnxAndPyTorch) {
-  std::ifstream file(testing::test_folder() + "/frontend/golden/resize.txt");
+  std::ifstream file(fermata::test_folder() + "/frontend/golden/resize.txt");
   std::string text;
   int cases = 0;
   for (; std::getline(file, text); ++cases) {

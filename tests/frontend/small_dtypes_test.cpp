@@ -18,6 +18,7 @@
 #include "ir/small_dtypes.h"
 #include "tests/error_message.h"
 #include "tests/frontend/scratch_folder.h"
+#include "tests/test_folder.h"
 
 namespace fermata {
 namespace {
@@ -82,7 +83,7 @@ struct Golden {
 const Golden& golden() {
   static const Golden all = [] {
     Golden g;
-    std::ifstream file(FERMATA_TEST_DIR "/frontend/golden/small_dtypes.txt");
+    std::ifstream file(test_folder() + "/frontend/golden/small_dtypes.txt");
     for (std::string line; std::getline(file, line);) {
       std::istringstream words(line);
       std::string kind, dtype, word;

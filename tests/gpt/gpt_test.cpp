@@ -16,7 +16,7 @@ namespace {
 
 class Gpt : public testing::TestWithParam<const char*> {
  protected:
-  Gpt() : folder(testing::test_folder() + "/gpt/golden/" + GetParam()) {
+  Gpt() : folder(fermata::test_folder() + "/gpt/golden/" + GetParam()) {
     std::ifstream file(folder + "/golden.json");
     golden = nlohmann::json::parse(file);
     tokens = golden.at("tokens").get<std::vector<std::int64_t>>();

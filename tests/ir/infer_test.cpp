@@ -278,7 +278,7 @@ TEST(InferErrors, NameTheCallersLine) {
 }
 
 TEST(ErrorPage, HasAnEntryForEveryCodeOfThisFolder) {
-  std::ifstream file(testing::test_folder() + "/../docs/errors.md");
+  std::ifstream file(fermata::test_folder() + "/../docs/errors.md");
   std::ostringstream page;
   page << file.rdbuf();
   for (const int code :

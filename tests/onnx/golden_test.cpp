@@ -30,7 +30,7 @@ Example example_of(const NamedTensors& arrays, const std::string& model) {
 class OnnxGolden : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(OnnxGolden, AgreesWithOnnxRuntime) {
-  const std::filesystem::path folder = std::filesystem::path(testing::test_folder()) / "onnx/golden";
+  const std::filesystem::path folder = std::filesystem::path(fermata::test_folder()) / "onnx/golden";
   NamedTensors arrays;
   try {
     arrays = load_npz((folder / "models.npz").string());
