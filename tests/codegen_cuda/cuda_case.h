@@ -19,12 +19,12 @@ inline Tensor awkward_input(DType dtype, const Shape& shape, std::uint64_t seed)
                                               NAN, 1e-7, 65504, 3.5, 1e30,     -88.9};
   for (std::int64_t i = 0; i < element_count(shape); ++i) {
     double v = static_cast<double>(random.below(513) - 256) / (random.chance(50) ? 64.0 : 16.0);
-    if (!is_floating(dtype)) v = static_cast<double>(random.below(200) - 100);
-    if (is_floating(dtype) && random.chance(15)) v = random.pick(awkward);
+    if (!is_floating(arithmetic_dtype(dtype))) v = static_cast<double>(random.below(200) - 100);
+    if (is_floating(arithmetic_dtype(dtype)) && random.chance(15)) v = random.pick(awkward);
     values.push_back(v);
   }
   const Tensor x = tensor(values, shape);
-  return astype(astype(x, is_floating(dtype) ? DType::f64 : DType::i64), dtype).sync();
+  return astype(astype(x, is_floating(arithmetic_dtype(dtype)) ? DType::f64 : DType::i64), dtype).sync();
 }
 
 /// Where two results differ, or "". NaNs are equal.
@@ -37,7 +37,7 @@ inline std::string difference(const Tensor& got, const Tensor& wanted) {
       if (!(a[i] == b[i]) && (a[i] == a[i] || b[i] == b[i])) return fmt::format("element {}: {} and {}", i, a[i], b[i]);
     return {};
   };
-  if (is_floating(got.dtype())) return compare(got.to_vector<double>(), wanted.to_vector<double>());
+  if (is_floating(arithmetic_dtype(got.dtype()))) return compare(got.to_vector<double>(), wanted.to_vector<double>());
   return compare(got.to_vector<std::int64_t>(), wanted.to_vector<std::int64_t>());
 }
 

@@ -133,10 +133,13 @@ TEST_F(CudaOps, LongReductions) {
 }
 
 TEST_F(CudaOps, Casts) {
+  std::vector<DType> dtypes = kAll;
+  for (std::size_t t = 0; t < kDTypeCount; ++t)
+    if (is_small(static_cast<DType>(t))) dtypes.push_back(static_cast<DType>(t));
   Calls calls;
-  for (const DType to : kAll)
+  for (const DType to : dtypes)
     calls.push_back({std::string(name(to)), [to](const std::vector<Tensor>& x) { return astype(x[0], to); }});
-  compiled(calls, inputs(kAll, {{3, 129}}), 13);
+  compiled(calls, inputs(dtypes, {{3, 129}}), 13);
 }
 
 TEST_F(CudaOps, WhereFullIotaAndRandom) {

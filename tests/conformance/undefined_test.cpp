@@ -99,7 +99,7 @@ const Row kFunctions[] = {
     ROW(lu_factor, linalg::lu_factor(none)),
     ROW(ldl, linalg::ldl(none)),
     ROW(ldl_solve, linalg::ldl_solve({none, x, x}, x)),
-    ROW(ldl_solve, linalg::ldl_solve({reshape(x[0], {1, 1}), reshape(x[0], {1, 1}), zeros({1}, DType::i64)}, none)),
+    ROW(ldl_solve, linalg::ldl_solve({ones({1, 1}), ones({1, 1}), zeros({1}, DType::i64)}, none)),
     // low_precision.h
     ROW(saturating_cast, saturating_cast(none, DType::i8)),
     ROW(scaled_matmul, scaled_matmul(none, x, 1.0, 1.0)),
