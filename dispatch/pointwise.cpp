@@ -2,6 +2,7 @@
 #include "dispatch/pointwise.h"
 
 #include <fmt/format.h>
+#include <new>
 
 #include <algorithm>
 
@@ -212,7 +213,7 @@ DType promoted_dtype(std::span<const Operand* const> operands, FunctionRef<void(
   return t;
 }
 
-void promote_and_broadcast_slow(const Call& call, PointwiseOperands& p) {
+void promote_and_broadcast_slow(const Call& call, PointwiseOperands& p) try {
   if (settle_by_broadcasting(call, p)) return;
   const unsigned first = call.entry.has_condition ? 1 : 0;
   for (unsigned k = 0; k < p.count; ++k)
@@ -236,6 +237,11 @@ void promote_and_broadcast_slow(const Call& call, PointwiseOperands& p) {
   }
   place_scalars(call, p);
   broadcast(call, p);
+} catch (const std::bad_alloc&) {
+  throw OutOfMemoryError(
+      3001, format_error(3001, "OutOfMemoryError",
+                         fmt::format("{}: cannot allocate what it needs beside its tensors", call.entry.name), {},
+                         call.where));
 }
 
 }  // namespace fermata

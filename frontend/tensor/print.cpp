@@ -5,6 +5,7 @@
 #include "fermata/print.h"
 
 #include <fmt/format.h>
+#include <new>
 
 #include <algorithm>
 #include <charconv>
@@ -16,6 +17,7 @@
 #include "fermata/device.h"
 #include "fermata/ops.h"
 #include "fermata/views.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/layouts/quantized_tensor.h"
 #include "frontend/layouts/quantized_weights.h"
 #include "frontend/layouts/sparse_tensor.h"
@@ -161,7 +163,7 @@ Tensor edges(Tensor x, Location where) {
 
 }  // namespace
 
-std::string to_string(const Tensor& x, Location where) {
+std::string to_string(const Tensor& x, Location where) try {
   if (!x.defined()) return "tensor(undefined)";
   if (quantized_payload(x) != nullptr) return quantized_to_string(x, where);
   if (weight_payload(x) != nullptr) return weights_to_string(x, where);
@@ -179,7 +181,7 @@ std::string to_string(const Tensor& x, Location where) {
   // A shape with a 0 in it has no cells to put brackets around.
   const std::string body = count == 0 ? "[]" : Brackets(shape, cut, std::move(cells)).text();
   return fmt::format("{}{}, {}{})", kOpening, body, size, name(x.dtype()));
-}
+} catch (const std::bad_alloc&) { throw_no_memory("to_string", where); }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x, {}); }
 std::ostream& operator<<(std::ostream& out, const Shape& sizes) { return out << to_string(sizes); }

@@ -2,6 +2,7 @@
 #include "fermata/inspect.h"
 
 #include <fmt/format.h>
+#include <new>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include "fermata/device.h"
 #include "fermata/modes.h"
 #include "frontend/distributed/mesh_state.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/engine/pending_bound.h"
 #include "frontend/engine/sync.h"
 #include "frontend/ops/calls.h"
@@ -109,7 +111,7 @@ std::string dump_ir(const std::vector<Tensor>& tensors, Location where) {
 }
 std::string dump_ir(const Tensor& t, Location where) { return dump_ir(std::vector<Tensor>{t}, where); }
 
-std::string explain(const std::vector<Tensor>& tensors, Location where) {
+std::string explain(const std::vector<Tensor>& tensors, Location where) try {
   for (const Tensor& t : tensors) require_defined("explain", t, where);
   std::string text;
   const auto parts = by_device(tensors);
@@ -123,8 +125,10 @@ std::string explain(const std::vector<Tensor>& tensors, Location where) {
       text += explain_plan(pending_graph(part), on.backend());
   }
   return text;
-}
-std::string explain(const Tensor& t, Location where) { return explain(std::vector<Tensor>{t}, where); }
+} catch (const std::bad_alloc&) { throw_no_memory("explain", where); }
+std::string explain(const Tensor& t, Location where) try {
+  return explain(std::vector<Tensor>{t}, where);
+} catch (const std::bad_alloc&) { throw_no_memory("explain", where); }
 
 Stats stats() {
   Stats s;

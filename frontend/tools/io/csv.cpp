@@ -5,12 +5,14 @@
 // if directly.
 #include <fmt/compile.h>
 #include <fmt/format.h>
+#include <new>
 
 #include <algorithm>
 #include <charconv>
 #include <vector>
 
 #include "fermata/io.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/ops/calls.h"
 #include "frontend/tools/io/file.h"
 #include "ir/error.h"
@@ -126,7 +128,7 @@ template <class T> void append_value(std::string& text, T value) {
 
 }  // namespace
 
-Tensor load_csv(const std::string& path, DType dtype, const CsvFormat& format, Location where) {
+Tensor load_csv(const std::string& path, DType dtype, const CsvFormat& format, Location where) try {
   Tensor result;
   const bool known = visit_real(dtype, [&]<class T>() {
     TableReader<T> reader(path, format, dtype, where);
@@ -135,9 +137,9 @@ Tensor load_csv(const std::string& path, DType dtype, const CsvFormat& format, L
   });
   if (!known) throw_dtype("load_csv", dtype, "it reads bool and real dtypes", where);
   return result;
-}
+} catch (const std::bad_alloc&) { throw_no_memory("load_csv", where); }
 
-void save_csv(const std::string& path, const Tensor& x, const CsvFormat& format, Location where) {
+void save_csv(const std::string& path, const Tensor& x, const CsvFormat& format, Location where) try {
   require_defined("save_csv", x, where);
   const Shape shape = x.shape();
   if (shape.rank() != 1 && shape.rank() != 2)
@@ -155,6 +157,6 @@ void save_csv(const std::string& path, const Tensor& x, const CsvFormat& format,
   });
   if (!known) throw_dtype("save_csv", x.dtype(), "it writes bool and real dtypes", where);
   write_file("save_csv", path, {text}, where);
-}
+} catch (const std::bad_alloc&) { throw_no_memory("save_csv", where); }
 
 }  // namespace fermata

@@ -1,9 +1,11 @@
 // load_npy and save_npy.
 #include <fmt/format.h>
+#include <new>
 
 #include <string>
 
 #include "fermata/io.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/ops/calls.h"
 #include "frontend/tensor/host_elements.h"
 #include "frontend/tools/io/file.h"
@@ -30,7 +32,7 @@ std::string read_head(InputFile& file, const std::string& path, Location where) 
 
 }  // namespace
 
-Tensor load_npy(const std::string& path, Location where) {
+Tensor load_npy(const std::string& path, Location where) try {
   InputFile file("load_npy", path, where);
   const NpyHeader header = read_npy_header("load_npy", path, read_head(file, path, where), where);
   const std::size_t width = byte_size(header.dtype);
@@ -52,14 +54,14 @@ Tensor load_npy(const std::string& path, Location where) {
   }
   settle_elements(header, to, needed);
   return x;
-}
+} catch (const std::bad_alloc&) { throw_no_memory("load_npy", where); }
 
-void save_npy(const std::string& path, const Tensor& x, Location where) {
+void save_npy(const std::string& path, const Tensor& x, Location where) try {
   require_defined("save_npy", x, where);
   const std::string head = npy_head("save_npy", x, where);
   const HostElements elements(x, "save_npy", where);
   const std::size_t bytes = static_cast<std::size_t>(elements.count()) * byte_size(x.dtype());
   write_file("save_npy", path, {head, {static_cast<const char*>(elements.data()), bytes}}, where);
-}
+} catch (const std::bad_alloc&) { throw_no_memory("save_npy", where); }
 
 }  // namespace fermata

@@ -1,16 +1,18 @@
 // map_npy: a .npy file in memory.
 #include <fmt/format.h>
+#include <new>
 
 #include <cstring>
 
 #include "fermata/io.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/tools/io/file.h"
 #include "frontend/tools/io/mapped_file.h"
 #include "frontend/tools/io/npy_format.h"
 
 namespace fermata {
 
-Tensor map_npy(const std::string& path, Location where) {
+Tensor map_npy(const std::string& path, Location where) try {
   const auto file = MappedFile::open("map_npy", path, where);
   const NpyHeader header = read_npy_header("map_npy", path, file->bytes(), where);
   const std::string_view rest = file->bytes().substr(header.data_begin);
@@ -30,6 +32,6 @@ Tensor map_npy(const std::string& path, Location where) {
     std::memcpy(to, rest.data(), needed);
   settle_elements(header, to, needed);
   return x;
-}
+} catch (const std::bad_alloc&) { throw_no_memory("map_npy", where); }
 
 }  // namespace fermata

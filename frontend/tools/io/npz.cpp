@@ -1,5 +1,6 @@
 // load_npz and save_npz: zip archives of .npy files.
 #include <fmt/format.h>
+#include <new>
 
 #include <algorithm>
 #include <deque>
@@ -9,6 +10,7 @@
 
 #include "fermata/io.h"
 #include "fermata/sync.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/ops/calls.h"
 #include "frontend/tensor/host_elements.h"
 #include "frontend/tools/io/file.h"
@@ -82,7 +84,7 @@ void check_name(const std::string& name, Location where) {
 
 }  // namespace
 
-NamedTensors load_npz(const std::string& path, Location where) {
+NamedTensors load_npz(const std::string& path, Location where) try {
   ZipReader archive("load_npz", path, where);
   NamedTensors arrays;
   for (std::size_t i = 0; i < archive.names().size(); ++i) {
@@ -94,9 +96,9 @@ NamedTensors load_npz(const std::string& path, Location where) {
       throw_malformed("load_npz", path, fmt::format("array '{}' is there twice", name), where);
   }
   return arrays;
-}
+} catch (const std::bad_alloc&) { throw_no_memory("load_npz", where); }
 
-void save_npz(const std::string& path, const NamedTensors& arrays, bool compressed, Location where) {
+void save_npz(const std::string& path, const NamedTensors& arrays, bool compressed, Location where) try {
   std::vector<Tensor> all;
   std::vector<std::string> heads;
   for (const auto& [name, x] : arrays) {
@@ -115,6 +117,6 @@ void save_npz(const std::string& path, const NamedTensors& arrays, bool compress
     archive.add(name + std::string(kSuffix), head, {static_cast<const char*>(own.data()), bytes});
   }
   archive.commit();
-}
+} catch (const std::bad_alloc&) { throw_no_memory("save_npz", where); }
 
 }  // namespace fermata

@@ -2,11 +2,13 @@
 #include "fermata/safetensors.h"
 
 #include <fmt/format.h>
+#include <new>
 
 #include <algorithm>
 #include <filesystem>
 #include <set>
 
+#include "frontend/engine/no_memory.h"
 #include "frontend/layouts/quantized_weights.h"
 #include "frontend/tools/io/file.h"
 #include "frontend/tools/io/json.h"
@@ -72,7 +74,7 @@ struct SafetensorsFile::State {
   Metadata metadata;
 };
 
-SafetensorsFile::SafetensorsFile(const std::string& path, Location where) : state_(std::make_unique<State>()) {
+SafetensorsFile::SafetensorsFile(const std::string& path, Location where) try : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.path = path;
   if (!path.ends_with(".json")) {
@@ -97,7 +99,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path, Location where) : stat
       throw_malformed(kFunction, path, fmt::format("tensor '{}' is not in {}", tensor, file), where);
     s.tensors.emplace(tensor, &shard);
   }
-}
+} catch (const std::bad_alloc&) { throw_no_memory("SafetensorsFile", where); }
 SafetensorsFile::~SafetensorsFile() = default;
 SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
@@ -110,7 +112,7 @@ std::vector<std::string> SafetensorsFile::names() const {
 bool SafetensorsFile::contains(const std::string& name) const { return state_->tensors.contains(name); }
 const Metadata& SafetensorsFile::metadata() const { return state_->metadata; }
 
-Tensor SafetensorsFile::tensor(const std::string& name, Location where) const {
+Tensor SafetensorsFile::tensor(const std::string& name, Location where) const try {
   const auto found = state_->tensors.find(name);
   if (found == state_->tensors.end())
     throw ValueError(
@@ -133,13 +135,13 @@ Tensor SafetensorsFile::tensor(const std::string& name, Location where) const {
     throw_malformed(kFunction, state_->path, fmt::format("tensor '{}' is not '{}'", name, note->second.substr(0, 80)),
                     where);
   return *weights;
-}
+} catch (const std::bad_alloc&) { throw_no_memory("SafetensorsFile::tensor", where); }
 
-NamedTensors SafetensorsFile::tensors(Location where) const {
+NamedTensors SafetensorsFile::tensors(Location where) const try {
   NamedTensors all;
   for (const auto& [name, shard] : state_->tensors) all.emplace(name, tensor(name, where));
   return all;
-}
+} catch (const std::bad_alloc&) { throw_no_memory("SafetensorsFile::tensors", where); }
 
 NamedTensors load_safetensors(const std::string& path, Location where) {
   return SafetensorsFile(path, where).tensors(where);

@@ -1,5 +1,6 @@
 // Writing safetensors files, tensor by tensor: no more than one is copied at a time.
 #include <fmt/format.h>
+#include <new>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +9,7 @@
 
 #include "fermata/safetensors.h"
 #include "fermata/sync.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/layouts/quantized_weights.h"
 #include "frontend/ops/calls.h"
 #include "frontend/tensor/host_elements.h"
@@ -113,10 +115,11 @@ void write(std::string_view function, const std::string& path, const Entries& en
 
 }  // namespace
 
-void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata, Location where) {
+void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata,
+                      Location where) try {
   const Contents all("save_safetensors", tensors, metadata, where);
   write("save_safetensors", path, entries_of("save_safetensors", all.tensors, where), all.metadata, where);
-}
+} catch (const std::bad_alloc&) { throw_no_memory("save_safetensors", where); }
 
 std::string save_safetensors_sharded(const std::string& path, const NamedTensors& given, std::int64_t shard_bytes,
                                      const Metadata& notes, Location where) {

@@ -4,6 +4,7 @@
 #include "fermata/training_file.h"
 
 #include <fmt/format.h>
+#include <new>
 
 #include <array>
 #include <charconv>
@@ -13,6 +14,7 @@
 #include "fermata/device.h"
 #include "fermata/random.h"
 #include "fermata/sync.h"
+#include "frontend/engine/no_memory.h"
 #include "frontend/tools/io/file.h"
 #include "ir/error.h"
 
@@ -61,7 +63,7 @@ void check_optimizer(const SafetensorsFile& file, const std::string& path, const
 }  // namespace
 
 void save_training(const std::string& path, const NamedTensors& model, const std::vector<Tensor>& optimizer,
-                   const TrainingState& state, Location where) {
+                   const TrainingState& state, Location where) try {
   NamedTensors all;
   for (const auto& [name, x] : model) all.emplace(std::string(kModel) + name, x);
   for (std::size_t i = 0; i < optimizer.size(); ++i) all.emplace(fmt::format("{}{}", kOptimizer, i), optimizer[i]);
@@ -73,7 +75,7 @@ void save_training(const std::string& path, const NamedTensors& model, const std
                     {"fermata.random", fmt::format("{} {}", random.key(), random.offset())}};
   for (const auto& [key, text] : state.notes) metadata.emplace(std::string(kNote) + key, text);
   save_safetensors(path, all, metadata, where);
-}
+} catch (const std::bad_alloc&) { throw_no_memory("save_training", where); }
 
 TrainingState load_training(const std::string& path, const nn::detail::Parts& model,
                             const std::vector<Tensor>& optimizer, Location where) {
