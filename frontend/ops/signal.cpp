@@ -181,14 +181,16 @@ Tensor istft(const Tensor& spectra, std::int64_t frame, const StftOptions& optio
 
 namespace {
 
-/// The last axis times exp(i pi (k + shift) / period).
-VjpTensor turned(const VjpTensor& x, double shift, double period, Location where) {
+/// The last axis times scale exp(i pi (k + shift) / period).
+VjpTensor turned(const VjpTensor& x, double shift, double period, Location where, double scale = 1) {
   const std::int64_t n = x.shape().back();
   const VjpTensor angle =
       (vjp::cast(VjpTensor(iota(n, 0, device(x.tensor()), where)), DType::f64) + shift) * (kPi / period);
   const DType real_type = real_dtype(x.dtype());
-  const Tensor factor = complex({astype(cos(angle).tensor(), real_type, where), where},
-                                {astype(sin(angle).tensor(), real_type, where), where});
+  const auto part = [&](const VjpTensor& wave) {
+    return astype((scale == 1 ? wave : wave * scale).tensor(), real_type, where);
+  };
+  const Tensor factor = complex({part(cos(angle)), where}, {part(sin(angle)), where});
   return x * factor;
 }
 
@@ -206,7 +208,7 @@ Tensor dct2(const Tensor& x, Location where) {
   const std::int64_t n = x.size(-1);
   const Tensor ordered = concat({last(x, 0, kNone, 2, where), flip(last(x, 1, kNone, 2, where), -1, where)}, -1, where);
   const Tensor v = fft::rfft(ordered, {}, -1, fft::Norm::backward, where);
-  const Tensor w = (turned(v, 0, -2 * static_cast<double>(n), where) * 2).tensor();
+  const Tensor w = turned(v, 0, -2 * static_cast<double>(n), where, 2).tensor();
   const Tensor upper = negative({backwards(imag({w, where}), (n - 1) / 2, where), where});
   return concat({real({w, where}), upper}, -1, where);
 }
@@ -242,7 +244,7 @@ Tensor unscaled_dct(const Tensor& x, int type, Location where) {
       const Tensor as_complex = astype(x, complex_dtype(x.dtype()), where);
       const Tensor wide =
           fft::fft(turned(as_complex, 0, -2 * size, where).tensor(), 2 * n, -1, fft::Norm::backward, where);
-      return real({(turned(slice(wide, -1, 0, n, 1, where), 0.5, -2 * size, where) * 2).tensor(), where});
+      return real({turned(slice(wide, -1, 0, n, 1, where), 0.5, -2 * size, where, 2).tensor(), where});
     }
   }
 }
@@ -268,7 +270,11 @@ Tensor cosine_transform(std::string_view function, const Tensor& given, int type
                                         fmt::format("{}: no transform of type {} of {} elements", function, type, n),
                                         describe(given), where));
   const vjp::LineGuard line(where);
-  Tensor x = moveaxis(astype(given, dtype, where), static_cast<std::int64_t>(at), -1, where);
+  const bool is_last = at + 1 == given.rank();
+  const auto moved = [&](const Tensor& t, std::int64_t from, std::int64_t to) {
+    return is_last ? t : moveaxis(t, from, to, where);
+  };
+  Tensor x = moved(astype(given, dtype, where), static_cast<std::int64_t>(at), -1);
   const int own = inverse ? (type == 2 ? 3 : type == 3 ? 2 : type) : type;
   const double period = type == 1 ? 2.0 * static_cast<double>(n - 1) : 2.0 * static_cast<double>(n);
   const double root2 = std::numbers::sqrt2;
@@ -284,7 +290,7 @@ Tensor cosine_transform(std::string_view function, const Tensor& given, int type
   if (norm == fft::Norm::ortho && own == 1) y = with_ends_scaled(y, 1 / root2, 1 / root2, where);
   if (norm == fft::Norm::ortho && own == 2) y = with_ends_scaled(y, 1 / root2, 1, where);
   if (scale != 1) y = (VjpTensor(y) * scale).tensor();
-  const Tensor placed = moveaxis(y, -1, static_cast<std::int64_t>(at), where);
+  const Tensor placed = moved(y, -1, static_cast<std::int64_t>(at));
   return is_floating(given.dtype()) ? astype(placed, given.dtype(), where) : placed;
 }
 
