@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "fermata/creation.h"
@@ -32,7 +33,10 @@ using vjp::VjpTensor;
 template <class T> class Suppression {
  public:
   Suppression(const T* boxes, std::int64_t n, double threshold, bool center_size)
-      : n_(n), threshold_(static_cast<T>(threshold)), numbers_(static_cast<std::size_t>(5 * n)) {
+      : n_(n),
+        threshold_(static_cast<T>(threshold)),
+        stride_(n + kLanes),
+        numbers_(static_cast<std::size_t>(5 * stride_)) {
     for (std::int64_t i = 0; i < n; ++i, boxes += 4) {
       T area = 1;
       for (int k = 0; k < 2; ++k) {
@@ -52,21 +56,36 @@ template <class T> class Suppression {
   }
 
  private:
-  T* column(int k) { return numbers_.data() + k * n_; }
+  T* column(int k) { return numbers_.data() + k * stride_; }
 
+  // As vectors by hand: the compiler leaves loops that it does not know to be long alone.
+  static constexpr std::int64_t kLanes = 16 / static_cast<std::int64_t>(sizeof(T));
+  using Lanes [[gnu::vector_size(16)]] = T;
+  using Mask = decltype(Lanes{} > Lanes{});
+
+  static Lanes load(const T* from) {
+    Lanes lanes;
+    std::memcpy(&lanes, from, sizeof lanes);
+    return lanes;
+  }
+  static Lanes overlap(Lanes low, Lanes high, T own_low, T own_high) {
+    const Lanes a = Lanes{} + own_low, b = Lanes{} + own_high;
+    const Lanes length = (b < high ? b : high) - (a > low ? a : low);
+    return length > Lanes{} ? length : Lanes{};
+  }
   void remove_below(std::int64_t i, bool* stays) {
     const T *left = column(0), *right = column(1), *top = column(2), *bottom = column(3), *areas = column(4);
-    const T l = left[i], r = right[i], t = top[i], b = bottom[i], area = areas[i], threshold = threshold_;
-    for (std::int64_t j = i + 1; j < n_; ++j) {
-      const T wide = (r < right[j] ? r : right[j]) - (l > left[j] ? l : left[j]);
-      const T high = (b < bottom[j] ? b : bottom[j]) - (t > top[j] ? t : top[j]);
-      const T common = (wide > 0 ? wide : T{0}) * (high > 0 ? high : T{0});
-      stays[j] = stays[j] & !(common > threshold * (area + areas[j] - common));
+    for (std::int64_t j = i + 1; j < n_; j += kLanes) {  // columns are padded
+      const Lanes common = overlap(load(left + j), load(right + j), left[i], right[i]) *
+                           overlap(load(top + j), load(bottom + j), top[i], bottom[i]);
+      const Mask removed = common > threshold_ * (areas[i] + load(areas + j) - common);
+      for (std::int64_t k = 0; k < kLanes && j + k < n_; ++k) stays[j + k] = stays[j + k] & (removed[k] == 0);
     }
   }
 
   std::int64_t n_;
   T threshold_;
+  std::int64_t stride_;
   std::vector<T> numbers_;
 };
 
