@@ -68,8 +68,7 @@ class Player {
     const Inside inside(*this);
     read();
   }
-  void forget_plans() { bound_.clear(); }
-  static void forget_plans_of_idle();
+  static void forget_plans();
   static void prepare_thread();
   static void stop_for_fork();
   static void go_on_after_fork();
@@ -202,10 +201,11 @@ void Player::stop_for_fork() {
       std::this_thread::yield();
 }
 
-void Player::forget_plans_of_idle() {
+void Player::forget_plans() {
+  Use()->bound_.clear();
   for (Player* p = players.load(); p != nullptr; p = p->next_) {
     if (p->taken_.exchange(true)) continue;
-    p->forget_plans();
+    p->bound_.clear();
     p->taken_ = false;
   }
 }
@@ -590,10 +590,7 @@ void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_lo
   play_now(roots, reason, where);
 }
 
-void forget_bound_plans() {
-  Player::Use()->forget_plans();
-  Player::forget_plans_of_idle();
-}
+void forget_bound_plans() { Player::forget_plans(); }
 
 void look_at_nodes(FunctionRef<void()> read) { Player::Use()->look(read); }
 
