@@ -47,6 +47,7 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_CALLERS", "0|1", "0", "errors, profiles and reports show through which functions a call was reached"},
     {"FERMATA_WARN", "0|1", "0", "a warning, once a line, for syncs in loops and structures that never recur"},
     {"FERMATA_CHECK_COLLECTIVES", "0|1", "0", "ranks compare their collectives before they make them"},
+    {"FERMATA_COLLECTIVE_CHUNK", "N", "2^30", "elements that one call of MPI moves at most; for tests"},
     {"FERMATA_COLLECTIVE_TIMEOUT", "SECONDS", "600", "how long a collective waits for other ranks; 0 for ever"},
     {"FERMATA_CHECK_REPLAY", "0|1", "0", "compiled functions are recorded at every call and compared"},
 });

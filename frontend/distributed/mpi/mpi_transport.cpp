@@ -397,7 +397,8 @@ std::string MpiTransport::who_is_missing(const Waiting& waiting) const {
 }
 
 void MpiTransport::wait(std::vector<MPI_Request>& requests, const Waiting& waiting) const {
-  constexpr int kEagerTests = 2000;
+  constexpr int kTestsWithoutClock = 100;  // a test may take long: MPI, too, gives the processor away
+  constexpr auto kSpin = std::chrono::microseconds(200);
   constexpr auto kBetweenLooks = std::chrono::milliseconds(1), kPatience = std::chrono::milliseconds(5);
   // From when a rank is gone to when its messages are given up, and as many tests.
   constexpr auto kGrace = std::chrono::milliseconds(200);
@@ -418,9 +419,10 @@ void MpiTransport::wait(std::vector<MPI_Request>& requests, const Waiting& waiti
                       waiting.what, waiting.where);
       if (ended != 0) break;
     }
-    if (tests < kEagerTests) continue;
+    if (tests < kTestsWithoutClock) continue;
     const auto now = Clock::now();
-    if (tests == kEagerTests) begin = looked = now;
+    if (tests == kTestsWithoutClock) begin = looked = now;
+    if (now - begin < kSpin) continue;
     if (are_missing && now - begin > kPatience)  // nothing can come meanwhile
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     else
@@ -504,15 +506,17 @@ void MpiTransport::compare_with_other_ranks(const CollectiveCall& call, std::uin
 // ---- Groups
 
 Transport::Part MpiTransport::split(std::int64_t color, std::int64_t key, std::source_location where) {
-  require_usable({.kind = CollectiveKind::barrier,
-                  .dtype = DType::u8,
-                  .count = 0,
-                  .from = nullptr,
-                  .to = nullptr,
-                  .name = "split",
-                  .where = where});
+  const CollectiveCall call{.kind = CollectiveKind::barrier,
+                            .dtype = DType::u8,
+                            .count = 0,
+                            .from = nullptr,
+                            .to = nullptr,
+                            .name = "split",
+                            .where = where};
+  require_usable(call);
   const std::uint64_t number = ++calls_;
   RankStatus::begin_call(status_group_, number, fmt::format("split at {}", short_location(where)));
+  if (checks_collectives()) compare_with_other_ranks(call, number);
   // What the others want, which has a limit of time; the calls below do not wait for ranks that are not there.
   static int groups = 1;
   std::vector<std::array<std::int64_t, 3>> all(ranks_.size());

@@ -53,6 +53,11 @@ TEST_P(OnlyChecked, OpsDTypesRootsAndLines) {
   const auto another_line = [&] { return distributed::broadcast(x); };
   EXPECT_EQ(outcome(one_line, another_line), "FM7007");
   EXPECT_EQ(outcome(one_line, one_line), "no err");
+  const auto makes_group = [&] {
+    static_cast<void>(world().split(0));
+    return x;
+  };
+  EXPECT_EQ(outcome(one_line, makes_group), "FM7007");
 }
 
 }  // namespace
