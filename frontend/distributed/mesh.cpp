@@ -168,6 +168,15 @@ Tensor make_sharded(const Tensor& block, const Shape& whole, std::shared_ptr<con
                 block.keys() & kDataKeys);
 }
 
+Tensor placed_like(const Tensor& target, const Tensor& value, Location where) {
+  const ShardedValue* const to = sharded_value(*target.node());
+  if (to == nullptr || !to->is_placed) [[likely]]
+    return value;
+  const ShardedValue* const from = sharded_value(*value.node());
+  const bool is_there = from != nullptr && from->is_placed && from->mesh == to->mesh && from->sharding == to->sharding;
+  return is_there ? value : constrain(value, *to->mesh, to->sharding, where);
+}
+
 Tensor resharded(const Tensor& block, const MeshState& mesh, const Sharding& from, const Sharding& to, Location where) {
   Tensor now = block;
   for (const ReshardStep& step : plan_reshard(from, to, block.shape().rank(), mesh.axes)) {

@@ -59,6 +59,9 @@ std::optional<ShardingConstraint> constraint_of(const GraphNode& node);
 /// Records a constraint, or divides at once in eager mode. A gradient history continues.
 Tensor constrain(const Tensor& x, const MeshState& mesh, const Sharding& sharding, Location where);
 
+/// A value that a tensor is about to get, divided as the tensor is if the program has placed that.
+Tensor placed_like(const Tensor& target, const Tensor& value, Location where);
+
 /// Whether a sync of what was walked goes through the partitioner.
 bool is_partitioned(const Walk& walk);
 /// Computes the outputs of a walk: as blocks of this process, or whole where they are so.

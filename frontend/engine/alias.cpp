@@ -11,6 +11,7 @@
 
 #include "dispatch/call.h"
 #include "fermata/device.h"
+#include "frontend/distributed/mesh_state.h"
 #include "frontend/engine/no_memory.h"
 #include "frontend/ops/calls.h"
 #include "frontend/transforms/autograd/autograd.h"
@@ -59,7 +60,8 @@ void write_wrapper(const Tensor& target, const Tensor& value, Location where) {
   take_payload(target.impl(), own);
 }
 
-void write_cell(const Tensor& target, const Tensor& value, Location where) {
+void write_cell(const Tensor& target, const Tensor& given, Location where) {
+  const Tensor value = placed_like(target, given, where);
   if (depth_of(value) > depth_of(target))
     throw ValueError(
         1745, format_error(1745, "ValueError", "a write in place of batched values into a tensor that is not batched",

@@ -92,6 +92,24 @@ TEST_P(Sharding, UpdatesKeepTheSharding) {
   });
 }
 
+TEST_P(Sharding, WritesKeepThePlace) {
+  on_mesh(2, 1, [](const Mesh& mesh) {
+    Tensor w = zeros({4, 6}).sync();
+    w.requires_grad(true);
+    shard_(w, mesh, {"data"});
+    const Tensor from_file = randn({4, 6}).sync();
+    {
+      const NoGradGuard no_grad;
+      w.assign(from_file);
+    }
+    EXPECT_EQ(sharding_of(w), "[data, -]");
+    EXPECT_EQ(test::difference(from_file, w), "");
+    const Tensor x = randn({3, 4}).sync();
+    square(matmul(x, w)).sum().backward();
+    EXPECT_EQ(test::difference(2 * matmul(x.T(), matmul(x, from_file)), w.grad()), "");
+  });
+}
+
 TEST_P(Sharding, BatchedAndInControlFlow) {
   on_mesh(2, 1, [](const Mesh& mesh) {
     const Tensor whole = randn({4, 6}), x = shard(whole, mesh, {"data"});
