@@ -180,35 +180,25 @@ bool makes_less_than_it_reads(const Node& n) {
   return read > bytes_of(n);
 }
 
-/// Bytes of the leaves that go when a call is computed, less those of the results that come. `possible`: if nothing but
-/// the call itself had a name.
+/// Bytes of the leaves that go when a call is computed, less those of the results that come. Of a leaf that other calls
+/// read too, the call has its share: computing all of them frees it. `possible`: if nothing but calls had a name.
 struct Freed {
   std::int64_t now = 0, possible = 0;
 };
 Freed freed_by(Node* n) {
-  struct Leaf {
-    const Storage* storage;
-    bool is_named;
-  };
   Freed freed;
   look_at_nodes([&] {
     const Walk& walk = walk_under(n, false);
     looks_again_at = recorded_nodes + walk.order.size() / 16;
-    std::vector<Leaf> leaves;
-    for (const Walk::Entry& e : walk.order)
-      if (e.storage != nullptr && !e.storage->has_no_buffer() && e.node->tape.load(memory_order_relaxed) == 0 &&
-          static_cast<std::uint32_t>(e.node->refs.load(memory_order_relaxed)) == e.uses * Node::kEdge)
-        leaves.push_back({e.storage, !is_unnamed(*e.node)});
-    std::ranges::sort(leaves, {}, &Leaf::storage);
-    for (auto first = leaves.begin(); first != leaves.end();) {
-      const Storage& storage = *first->storage;
-      const auto last = std::ranges::upper_bound(first, leaves.end(), &storage, {}, &Leaf::storage);
-      if (storage.refs.load(memory_order_relaxed) == static_cast<std::size_t>(last - first)) {
-        freed.possible += static_cast<std::int64_t>(storage.bytes);
-        if (std::none_of(first, last, [](const Leaf& leaf) { return leaf.is_named; }))
-          freed.now += static_cast<std::int64_t>(storage.bytes);
-      }
-      first = last;
+    for (const Walk::Entry& e : walk.order) {
+      if (e.storage == nullptr || e.storage->has_no_buffer() || e.node->tape.load(memory_order_relaxed) != 0) continue;
+      const auto readers = static_cast<std::uint32_t>(e.node->refs.load(memory_order_relaxed));
+      const std::uint32_t leaves = e.storage->refs.load(memory_order_relaxed);  // over this buffer
+      if (readers == 0 || leaves == 0) continue;
+      const double share = std::min(1.0, static_cast<double>(e.uses) / readers) / leaves;
+      const auto bytes = static_cast<std::int64_t>(share * static_cast<double>(e.storage->bytes));
+      freed.possible += bytes;
+      if (is_unnamed(*e.node)) freed.now += bytes;
     }
     for (const std::uint32_t output : walk.outputs)
       freed.now -= static_cast<std::int64_t>(bytes_of(*walk.order[output].node));

@@ -164,6 +164,20 @@ TEST_F(Retained, ResultsThatAreKeptForLaterAreBounded) {
   }
 }
 
+TEST_F(Retained, BuffersThatSeveralCallsKeepAreBounded) {
+  set_retained_limit(before_ + 16 * kMiB);
+  std::vector<Tensor> losses;
+  Tensor total = zeros({512, 512});
+  for (int i = 0; i < 100; ++i) {
+    const Tensor x = buffer(i);
+    losses.push_back(mean((x - 1) * (x - 1)));
+    total += x;
+    EXPECT_LE(retained_bytes(), before_ + 16 * kMiB) << i;
+  }
+  EXPECT_EQ(losses[99].item<double>(), 98 * 98);
+  EXPECT_EQ(total.slice(0, 0, 1).slice(1, 0, 1).item<double>(), 4950);
+}
+
 TEST_F(Retained, CallsWhoseResultsTakeAsMuchStayPending) {
   set_retained_limit(before_ + 8 * kMiB);
   const std::uint64_t syncs = early_syncs();
