@@ -49,7 +49,8 @@ struct Options {
 }
 
 struct Figures {
-  static constexpr std::array kNames{"RSS MiB", "live MiB", "fds", "threads", "maps", "plans", "kernels", "code KiB"};
+  static constexpr std::array kNames{"RSS MiB", "live MiB", "fds",     "threads",
+                                     "maps",    "plans",    "kernels", "code KiB"};  // code after kernels: judge()
   std::array<double, kNames.size()> values{};
   static Figures now() {
     std::error_code ignored;
@@ -262,7 +263,9 @@ class Soak {
       double most = trend.level * 0.05 + 4;
       if (name == "fds" || name == "threads") most = 1;
       if (name == "plans") most = static_cast<double>(options_.plans) - trend.level;
-      if (name == "kernels") most = static_cast<double>(options_.kernels) - trend.level;
+      const double full = static_cast<double>(options_.kernels);  // of which there is code
+      if (name == "kernels") most = full - trend.level;
+      if (name == "code KiB") most = trend.level * (full / std::max(1.0, trend_of(i - 1).level) - 1) + 4;
       if (is_sample && (name == "RSS MiB" || name == "live MiB")) most = 256;
       if (is_sample && (name == "maps" || name == "code KiB")) continue;
       const bool is_more = trend.rise > most;
