@@ -154,7 +154,7 @@ class Summary {
   /// Lines that compute values again and again, a few calls each time.
   void advise_on_syncs() {
     constexpr std::uint64_t kOften = 10, kFewCalls = 64;
-    constexpr double kLongUs = 2000, kLeastShare = 0.002;
+    constexpr double kLongUs = 2000;
     for (const auto& [line, site] : sites_) {
       if (site.syncs < kOften || site.where.line() == 0 || site.recorded == 0) continue;
       if (2 * site.misses > site.syncs) continue;  // there it is the structures that cost
@@ -164,7 +164,6 @@ class Summary {
       // Of few calls much of the work is stores that a larger kernel would not have; of many, the sync itself.
       const bool few = site.recorded <= kFewCalls * site.syncs;
       const double cost = site.self_us + (few ? 0.5 * step_us_[&site] : 0);
-      if (cost < kLeastShare * sum_.total_us) continue;
       sum_.advice.push_back(
           {fmt::format("a value is computed here {} times ({}), after {:.0f} recorded calls and {:.1f} us of work each "
                        "time: what is before a sync is not fused with what follows. Read values less often, for many "
