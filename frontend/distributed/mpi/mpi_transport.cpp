@@ -536,7 +536,7 @@ Transport::Part MpiTransport::split(std::int64_t color, std::int64_t key, std::s
     if (all[i][0] == color) part.ranks.push_back(static_cast<std::int64_t>(i));
   }
   const int status_group = groups++;  // the same for all colors: no rank is in two of them
-  std::ranges::stable_sort(part.ranks, {}, [&](std::int64_t r) { return all[static_cast<std::size_t>(r)][1]; });
+  std::ranges::sort(part.ranks, {}, [&](std::int64_t r) { return std::pair(all[static_cast<std::size_t>(r)][1], r); });
   const auto place = std::ranges::find(part.ranks, rank_) - part.ranks.begin();
   std::vector<std::int64_t> of_world;
   for (const std::int64_t r : part.ranks) of_world.push_back(ranks_[static_cast<std::size_t>(r)]);
