@@ -244,7 +244,10 @@ Tensor gathered(const ShardedValue& divided, Location where) {
   return resharded(value->block, *value->mesh, value->sharding, {}, where).sync(where);
 }
 
-bool is_sharded(const Tensor& x) { return x.defined() && sharded_value(*x.node()) != nullptr; }
+bool is_sharded(const Tensor& x, Location where) {
+  require_defined("is_sharded", x, where);
+  return sharded_value(*x.node()) != nullptr;
+}
 
 std::string sharding_of(const Tensor& x, Location where) {
   require_defined("sharding_of", x, where);

@@ -11,6 +11,7 @@
 
 #include "fermata/fermata.h"
 #include "fermata/library.h"
+#include "fermata/mesh.h"
 #include "frontend/coverage/coverage.h"
 #include "tests/test_folder.h"
 
@@ -298,6 +299,14 @@ const Row kFunctions[] = {
     ROW(permute, distributed::permute(none, {})),
     ROW(shift, distributed::shift(none)),
     ROW(send, distributed::send(none, 0)),
+    // mesh.h
+    ROW(shard, shard(none, Mesh({{"all", 1}}), {"all"})),
+    ROW(shard_, shard_(Tensor(none), Mesh({{"all", 1}}), {"all"})),
+    ROW(from_blocks, from_blocks(none, Mesh({{"all", 1}}), {"all"})),
+    ROW(own_block, own_block(none)),
+    ROW(unshard, unshard(none)),
+    ROW(is_sharded, is_sharded(none)),
+    ROW(sharding_of, sharding_of(none)),
 };
 
 const Row kMembers[] = {

@@ -85,7 +85,7 @@ Tensor own_block(const Tensor& x, Location where = Location::current());
 /// The same values, not divided: all processes gather them. Reading elements does so by itself.
 Tensor unshard(const Tensor& x, Location where = Location::current());
 /// Whether the value is divided, as far as it is computed.
-bool is_sharded(const Tensor& x);
+bool is_sharded(const Tensor& x, Location where = Location::current());
 /// Text: [data, -]; "whole" for a tensor that is not divided. The value is computed.
 std::string sharding_of(const Tensor& x, Location where = Location::current());
 
