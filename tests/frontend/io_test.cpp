@@ -11,6 +11,7 @@
 
 #include "fermata/fermata.h"
 #include "fermata/io.h"
+#include "frontend/tools/io/file.h"
 #include "ir/error.h"
 #include "tests/frontend/scratch_folder.h"
 #include "tests/test_folder.h"
@@ -201,6 +202,18 @@ TEST_F(Io, DigitsAreAllThere) {
   std::vector<int> images(10);
   for (std::size_t row = 0; row < 1797; ++row) ++images.at(static_cast<std::size_t>(values[row * 65 + 64]));
   EXPECT_EQ(images, (std::vector<int>{178, 182, 177, 183, 181, 182, 181, 179, 174, 180}));
+}
+
+TEST_F(Io, ThreadsThatWriteOneFileLeaveAWholeOne) {
+  std::vector<std::thread> threads;
+  for (const char letter : {'a', 'b', 'c', 'd'})
+    threads.emplace_back([letter] {
+      for (int i = 0; i < 20; ++i) write_file("test", "one", {std::string(1 << 20, letter)}, Location::current());
+    });
+  for (std::thread& t : threads) t.join();
+  const std::string left = contents("one");
+  EXPECT_EQ(left, std::string(1 << 20, left.at(0)));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator("."), {}), 1);
 }
 
 }  // namespace

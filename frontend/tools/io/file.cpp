@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include <limits>
 #include <memory>
 
+#include "frontend/tools/io/atomic_file.h"
 #include "ir/error.h"
 
 namespace fermata {
@@ -90,7 +90,7 @@ std::string read_file(std::string_view function, const std::string& path, std::s
 
 void write_file(std::string_view function, const std::string& path, std::initializer_list<std::string_view> parts,
                 std::source_location where) {
-  const std::string beside = fmt::format("{}.{}.partial", path, getpid());
+  const std::string beside = name_beside(path);
   FilePtr file(std::fopen(beside.c_str(), "wb"));
   if (file == nullptr) throw_system(1602, function, path, "cannot be written", errno, where);
   bool written = true;
