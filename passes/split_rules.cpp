@@ -187,9 +187,11 @@ void split_product(Splits& s) {
 void split(const ops::Matmul&, Splits& s) { split_product(s); }
 void split(const ops::MatmulBytes&, Splits& s) { split_product(s); }
 void split(const ops::MatmulHalves&, Splits& s) { split_product(s); }
-void split(const ops::MatmulPacked&, Splits& s) {
+void split_rows(Splits& s) {
   for (unsigned i = 0; i + 1 < s.rank(); ++i) s.along(i, {{0, i}});
 }
+void split(const ops::MatmulPacked&, Splits& s) { split_rows(s); }
+void split(const ops::MatmulWeights&, Splits& s) { split_rows(s); }
 void split(const ops::CsrMatmul&, Splits& s) { s.along(1, {{2, 1}}); }
 void split(const ops::CsrSampledMatmul&, Splits& s) { s.contract({{1, 1}, {2, 1}}); }
 

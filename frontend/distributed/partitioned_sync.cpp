@@ -23,8 +23,6 @@
 namespace fermata {
 namespace {
 
-thread_local PartitionCounts counts;
-
 /// What a walk is partitioned by.
 struct Walked {
   Graph graph;
@@ -92,15 +90,21 @@ std::vector<std::int64_t> key_of(const Walked& w) {
 /// The programs that a thread has partitioned last.
 class Programs {
  public:
+  /// Not in the thread's own storage, of which a library that is opened by dlopen may have little.
+  static Programs& of_thread() {
+    static thread_local std::unique_ptr<Programs> programs;
+    if (programs == nullptr) programs = std::make_unique<Programs>();
+    return *programs;
+  }
   std::shared_ptr<LocalProgram> of(const Walked& w) {
     std::vector<std::int64_t> key = key_of(w);
     const auto found = std::ranges::find_if(kept_, [&](const Kept& k) { return k.key == key; });
     if (found != kept_.end()) {
-      ++counts.cached;
+      ++counts_.cached;
       std::rotate(kept_.begin(), found, found + 1);
       return kept_.front().program;
     }
-    ++counts.partitions;
+    ++counts_.partitions;
     kept_.push_front({std::move(key), std::make_shared<LocalProgram>(partition(request_of(w)))});
     if (kept_.size() > kMost) kept_.pop_back();
     if (is_dump_enabled("partition") && w.mesh->rank == 0)
@@ -108,6 +112,11 @@ class Programs {
            describe_partition(request_of(w), *kept_.front().program));
     return kept_.front().program;
   }
+  void count(const LocalProgram& played) {
+    counts_.collectives += played.collectives.size(), counts_.gathered_calls += played.gathered.size();
+    for (const PlacedExchange& c : played.collectives) counts_.wire_bytes += c.wire_bytes;
+  }
+  const PartitionCounts& counts() const { return counts_; }
 
  private:
   static constexpr std::size_t kMost = 64;
@@ -116,6 +125,7 @@ class Programs {
     std::shared_ptr<LocalProgram> program;
   };
   std::deque<Kept> kept_;
+  PartitionCounts counts_;
 };
 
 /// Calls are those of a program that nobody transforms, whatever the thread is in.
@@ -166,7 +176,7 @@ bool is_partitioned(const Walk& walk) {
 void run_partitioned(const Walk& walk, std::span<StoragePtr> results) {
   const Walked w = look_at(walk);
   const PlainThread plain;
-  static thread_local Programs programs;
+  Programs& programs = Programs::of_thread();
   const std::shared_ptr<LocalProgram> program = programs.of(w);
   for (std::size_t i = 0; i < program->graph.nodes.size(); ++i)
     if (const ValueId from = program->scalars_of[i]; from != kNoValue)
@@ -185,8 +195,7 @@ void run_partitioned(const Walk& walk, std::span<StoragePtr> results) {
                      ? buffer_of(outputs[i])
                      : make_distributed_storage(std::make_unique<ShardedValue>(outputs[i], w.mesh, program->outputs[i],
                                                                                program->is_placed[i]));
-  counts.collectives += program->collectives.size(), counts.gathered_calls += program->gathered.size();
-  for (const PlacedExchange& c : program->collectives) counts.wire_bytes += c.wire_bytes;
+  programs.count(*program);
 }
 
 std::string explain_partitioned(const Walk& walk) {
@@ -196,6 +205,6 @@ std::string explain_partitioned(const Walk& walk) {
   return describe_partition(request, program) + "\nthe program of this process\n" + to_string(program.graph, true);
 }
 
-PartitionCounts partition_counts() { return counts; }
+PartitionCounts partition_counts() { return Programs::of_thread().counts(); }
 
 }  // namespace fermata
