@@ -237,7 +237,7 @@ bool has_no_reference(Op op) {
 /// it does not have), and gives the types it says.
 TEST_F(ReferenceProperty, EveryGraphEvaluates) {
   int evaluated = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 400; ++round) {
     const Graph graph = testing::RandomGraph(random_).make(static_cast<std::size_t>(between(1, 25)));
     if (std::ranges::any_of(graph.nodes, [](const GraphNode& n) { return has_no_reference(n.op); })) continue;
     std::vector<ReferenceTensor> inputs;
