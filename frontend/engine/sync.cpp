@@ -20,6 +20,7 @@
 #include "frontend/engine/interpreter.h"
 #include "frontend/engine/pending_bound.h"
 #include "frontend/engine/profiled_plans.h"
+#include "frontend/engine/takeovers.h"
 #include "frontend/engine/value_checks.h"
 #include "ir/custom_op.h"
 #include "ir/error.h"
@@ -98,9 +99,7 @@ class Player {
   bool claim(Claims& claims);
   void run_plan(const Plan& plan);
   BoundPlan& bound_for(const Plan& plan);
-  static bool is_mine(const Walk::Entry& leaf);
-  void announce_takeovers();
-  void give_back_takeovers(bool overwritten);
+  bool is_alone() const;
   bool claim_few_calls(Claims& claims);
   void make_few_calls(const char* reason);
   void publish();
@@ -128,13 +127,7 @@ class Player {
   std::vector<LeafBuffer> leaves_;
   std::vector<void*> buffers_;
   std::vector<StoragePtr> results_, staged_;
-  struct Takeover {
-    std::size_t output, place;  // place: in leaves_
-    Node* leaf;
-    Storage* storage;
-  };
-  std::vector<Takeover> takeovers_;                 // leaves that this run writes results over
-  std::vector<bool> taken_outputs_, taken_leaves_;  // those of takeovers_
+  Takeovers takeovers_;
   std::vector<Node*> claimed_;
   std::vector<Node*> published_, waiting_;                        // waiting: published, inputs not cut yet, because of
   std::vector<std::pair<const Player*, std::uint64_t>> readers_;  // these threads in these epochs
@@ -349,22 +342,10 @@ void Player::run_plan(const Plan& plan) {
   bound.bind(plan, records_);
   for (const std::uint32_t record : plan.leaf_records)
     leaves_.push_back(leaf_buffer(*walk_.order[record].node, *walk_.order[record].storage, plan.backend, staged_));
-  takeovers_.clear();
-  const bool may_overwrite = value_checks() == 0;  // the calls are to run on the same leaves
-  const std::span<const Overwrite> overwrites = may_overwrite ? bound.overwrites() : std::span<const Overwrite>();
-  if (!overwrites.empty())
-    taken_outputs_.assign(walk_.outputs.size(), false), taken_leaves_.assign(leaves_.size(), false);
-  for (const Overwrite& o : overwrites) {
-    const Walk::Entry& leaf = walk_.order[plan.leaf_records[o.leaf]];
-    if (taken_outputs_[o.output] || taken_leaves_[o.leaf] || !is_mine(leaf)) continue;
-    taken_outputs_[o.output] = taken_leaves_[o.leaf] = true;
-    takeovers_.push_back({o.output, o.leaf, leaf.node, leaf.storage});
-  }
-  announce_takeovers();
-  for (const Takeover& c : takeovers_) {
-    results_[c.output].reset(c.storage), c.storage->forget_packed();
-    leaves_[c.place].buffer = nullptr;  // nothing else lies there: the storage is unique
-  }
+  const bool may_overwrite = value_checks() == 0;  // else the calls are to run on the same leaves
+  takeovers_.choose(walk_, plan, may_overwrite ? bound.overwrites() : std::span<const Overwrite>());
+  takeovers_.announce([&] { return is_alone(); });
+  takeovers_.take(leaves_, results_);
   try {
     for (std::size_t i = 0; i < walk_.outputs.size(); ++i) {
       const bool is_given = bound.has_boxed() && plan.slots[plan.output_slots[i]].is_given;
@@ -375,47 +356,17 @@ void Player::run_plan(const Plan& plan) {
     for (std::size_t i = 0; bound.has_boxed() && i < results_.size(); ++i)
       if (results_[i] == nullptr) results_[i] = bound.take_output(i);
   } catch (...) {
-    give_back_takeovers(bound.has_overwritten());
+    takeovers_.give_back(bound.has_overwritten(), results_);
     throw;
   }
   staged_.clear();
 }
 
-/// Whether nobody but the walked nodes can ask for a leaf, now or later, so that its buffer may be written over.
-bool Player::is_mine(const Walk::Entry& leaf) {
-  const Node& n = *leaf.node;
-  return !leaf.is_kept && n.refs.load(std::memory_order_acquire) == leaf.uses * Node::kEdge && n.is_dense_leaf() &&
-         leaf.storage->unique() && leaf.storage->is_own();
-}
-
-/// Shows others that the leaves are about to be written over, unless one of them may be reading already or is about to
-/// do the same. As with the publishing of nodes, sequential consistency makes one of the two see the other.
-void Player::announce_takeovers() {
-  if (takeovers_.empty()) return;
-  std::size_t taken = 0;
-  for (; taken < takeovers_.size(); ++taken) {
-    Storage *expected = takeovers_[taken].storage, *const busy = Storage::overwrite_sentinel();
-    if (takeovers_[taken].leaf->storage.compare_exchange_strong(expected, busy)) continue;
-    busy->release();
-    break;
-  }
-  bool alone = taken == takeovers_.size();
-  for (const Player* p = players.load(); alone && p != nullptr; p = p->next_)
-    alone = p == this || p->epoch_.load() % 2 == 0;
-  if (alone) return;
-  for (std::size_t i = 0; i < taken; ++i) takeovers_[i].leaf->storage.exchange(takeovers_[i].storage)->release();
-  takeovers_.clear();
-}
-
-void Player::give_back_takeovers(bool overwritten) {
-  for (const Takeover& c : std::exchange(takeovers_, {})) {
-    if (!overwritten) {
-      static_cast<void>(results_[c.output].release());
-      c.leaf->storage.exchange(c.storage)->release();
-    } else {
-      c.leaf->storage.exchange(Storage::overwritten())->release();
-    }
-  }
+/// Whether no other thread is inside a sync.
+bool Player::is_alone() const {
+  for (const Player* p = players.load(); p != nullptr; p = p->next_)
+    if (p != this && p->epoch_.load() % 2 != 0) return false;
+  return true;
 }
 
 bool Player::claim_few_calls(Claims& claims) {

@@ -189,7 +189,7 @@ std::vector<std::vector<Tensor>> detail::dynamic_samples(SaveOptions& options, s
     if (d.axis < -rank || d.axis >= rank)
       fail(fmt::format("input '{}' of {} axes has no axis {}", d.input, rank, d.axis));
     if (d.axis < 0) d.axis += rank;
-    if (d.name.empty()) d.name = fmt::format("{}_{}", d.input, d.axis);
+    if (d.name.empty()) d.name = fmt::format("{}_axis{}", d.input, d.axis);
     const auto other = std::ranges::find(sizes, d.name, &Size::name);
     if (other == sizes.end())
       names.push_back(d.name);

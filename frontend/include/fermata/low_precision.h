@@ -24,9 +24,9 @@ Tensor saturating_cast(const Tensor& x, DType dtype, Location where = Location::
 /// 16 bits (else; they hold every number of 8 bits), adds up exactly or in f32, and is scaled as a whole. Else the
 /// operand is multiplied by its scale first.
 ///
-/// Shapes   lhs [..B, M, K], rhs [..B, K, N] -> [..B, M, N]. A scale is a number or has the axes of its operand, each
-/// of a
-///          size that divides that of the operand: 1 for one scale along it, the same size for one each, else blocks.
+/// Shapes   lhs [..B, M, K], rhs [..B, K, N] -> [..B, M, N]. A scale is a number, or has the axes of its operand. Each
+///          of its sizes divides that of the operand: 1 is one scale along the axis, the same size one each, else
+///          blocks.
 /// DType    operands of any small dtype, i8, u8, f16, bf16 or f32; scales floating; the result is f32, or `dtype`.
 /// Errors   ShapeError FM1056 for a scale that does not fit; DTypeError FM1101; those of matmul.
 /// Source   PyTorch 2.11, torch._scaled_mm; JAX 0.10, jax.nn.scaled_matmul.
@@ -42,8 +42,8 @@ struct Scaled {
 ///
 /// Shapes   `blocks` has a size for each axis of x: 0 for all of it. The scale has the sizes of x divided by them.
 /// DType    x floating; scales f32.
-/// Errors   ShapeError FM1056 for blocks that do not divide x; DTypeError FM1101 for a dtype that is not small, i8 or
-/// u8.
+/// Errors   ShapeError FM1056 for blocks that do not divide x; DTypeError FM1101 for a dtype that is not small or a
+/// byte.
 Scaled quantize_blocks(const Tensor& x, DType dtype, std::initializer_list<std::int64_t> blocks,
                        Location where = Location::current());
 

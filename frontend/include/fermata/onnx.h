@@ -89,7 +89,7 @@ Model load(const std::string& path, Location where = Location::current());
 struct DynamicAxis {
   std::string input;
   std::int64_t axis = 0;
-  std::string name = {};  // by default "input_axis"
+  std::string name = {};  // by default that of the input and the axis: "x0_axis1"
 };
 
 struct SaveOptions {
