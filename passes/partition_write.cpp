@@ -211,8 +211,7 @@ std::string describe_partition(const PartitionRequest& request, const LocalProgr
     mesh += fmt::format("{}{} {}", m > 0 ? ", " : "", request.mesh.names[m], request.mesh.sizes[m]);
   std::string text = fmt::format("partitioned over the mesh {}\n", mesh);
   const std::string lines = to_string(graph, true);
-  std::size_t at = 0;
-  for (std::size_t line = 0; at < lines.size(); ++line) {
+  for (std::size_t at = 0; at < lines.size();) {
     const std::size_t end = std::min(lines.find('\n', at), lines.size());
     const std::string one = lines.substr(at, end - at);
     at = end + 1;

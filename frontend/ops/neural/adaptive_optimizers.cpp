@@ -21,7 +21,7 @@ constexpr auto kRest = [](auto share) { return 1 - share; };
 /// A gradient as the options ask for it.
 template <class Options>
 VjpTensor directed(const Options& o, const Tensor& value, const Tensor& gradient, bool decays = true) {
-  const VjpTensor g = o.maximize ? -VjpTensor(gradient) : VjpTensor(gradient);
+  const VjpTensor g = o.maximize.is_zero() ? VjpTensor(gradient) : -VjpTensor(gradient);
   if constexpr (requires { o.weight_decay; })
     if (decays && !o.weight_decay.is_zero()) return g + VjpTensor(value) * of_option(value, o.weight_decay);
   return g;
@@ -237,7 +237,8 @@ void Muon::update(std::size_t i, const Tensor& value, const Tensor& gradient, Lo
   const VjpTensor g = directed(options, value, gradient, false);
   const VjpTensor m = averaged(memory(0, i, where), g, options.momentum, where);
   VjpTensor x = m;
-  if (options.nesterov) x = g * of_options(value, kRest, options.momentum) + m * of_option(value, options.momentum);
+  if (!options.nesterov.is_zero())
+    x = g * of_options(value, kRest, options.momentum) + m * of_option(value, options.momentum);
   // Newton-Schulz: a polynomial of odd powers that brings all singular values near 1, on the shorter side.
   const bool is_tall = value.size(0) > value.size(1);
   if (is_tall) x = vjp::transpose(x);
@@ -250,8 +251,8 @@ void Muon::update(std::size_t i, const Tensor& value, const Tensor& gradient, Lo
   }
   if (is_tall) x = vjp::transpose(x);
   const auto rows = static_cast<double>(value.size(0)), columns = static_cast<double>(value.size(1));
-  const double size =
-      options.match_rms_adamw ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
+  const double size = options.match_rms_adamw.is_zero() ? std::sqrt(std::max(1.0, rows / columns))
+                                                        : 0.2 * std::sqrt(std::max(rows, columns));
   write(
       parameters()[i],
       decayed(value, options.learning_rate, options.weight_decay) - x * size * of_option(value, options.learning_rate),
