@@ -4,7 +4,6 @@
 #include <fermata/export.h>
 #include <fermata/fermata.h>
 #include <fermata/onnx.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,25 +11,9 @@
 #include <fstream>
 #include <string>
 
+#include "process_usage.h"
+
 namespace fm = fermata;
-
-namespace {
-
-/// Of all threads of this process: what else the machine does counts less than in the time of a clock on the wall.
-double processor_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
-}
-/// The most memory that was resident, in MiB. What getrusage() says counts the process that started this one.
-double peak_mib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::atof(line.c_str() + 6) / 1024;
-  return 0;
-}
-
-}  // namespace
 
 int main(int argc, char** argv) try {
   fm::NamedTensors inputs;

@@ -1,7 +1,6 @@
 // Runs an exported program with nothing but libfermata_run, for bench/peers/exported_models.py.
 //   fermata_program_worker FILE RUNS DTYPE:SIZE,SIZE,...:ELEMENTS ...
 #include <fermata/program.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,22 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace {
-
-/// Of this process since it began.
-double processor_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
-}
-double peak_mib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.rfind("VmHWM:", 0) == 0) return std::atof(line.c_str() + 6) / 1024;
-  return 0;
-}
-
-}  // namespace
+#include "process_usage.h"
 
 int main(int argc, char** argv) try {
   std::vector<std::vector<char>> elements;

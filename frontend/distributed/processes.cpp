@@ -1,9 +1,6 @@
 // See processes.h.
 #include "frontend/distributed/processes.h"
 
-#include <dlfcn.h>
-
-#include <filesystem>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -12,45 +9,15 @@
 
 #include "fermata/distributed.h"
 #include "frontend/distributed/plugin.h"
+#include "frontend/tools/plugin_loader.h"
 #include "ir/error.h"
 #include "runtime/environment.h"
 
 namespace fermata::distributed {
 namespace {
 
-constexpr const char* kPluginFile = "libfermata_mpi.so";
-
-struct LoadedPlugin {
-  const Plugin* plugin = nullptr;
-  std::string failure_reason;
-
-  LoadedPlugin() {
-    std::vector<std::filesystem::path> candidates;
-    Dl_info here;
-    if (dladdr(reinterpret_cast<const void*>(&distributed::available), &here) != 0 && here.dli_fname != nullptr)
-      candidates.push_back(std::filesystem::path(here.dli_fname).parent_path() / kPluginFile);
-    candidates.emplace_back(kPluginFile);  // where the system looks
-    for (const auto& path : candidates) {
-      void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (library == nullptr) {
-        const char* const reason = dlerror();
-        std::error_code ignored;
-        if (failure_reason.empty() || std::filesystem::exists(path, ignored)) failure_reason = reason;
-        continue;
-      }
-      const auto give = reinterpret_cast<const Plugin* (*)()>(dlsym(library, kPluginSymbol));
-      if (give != nullptr && std::string_view(give()->version) == kPluginVersion) {
-        plugin = give();
-        failure_reason.clear();
-        return;
-      }
-      failure_reason = path.string() + " is not a plugin of this library";
-    }
-  }
-};
-
-const LoadedPlugin& loaded() {
-  static const LoadedPlugin plugin;
+const LoadedPlugin<Plugin>& loaded() {
+  static const LoadedPlugin<Plugin> plugin("libfermata_mpi.so", kPluginSymbol, kPluginVersion);
   return plugin;
 }
 

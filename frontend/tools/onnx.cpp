@@ -2,55 +2,22 @@
 // no protobuf. See fermata/onnx.h.
 #include "fermata/onnx.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "fermata/creation.h"
 #include "fermata/device.h"
 #include "fermata/ops.h"
 #include "frontend/onnx/plugin.h"
+#include "frontend/tools/plugin_loader.h"
 #include "ir/error.h"
 
 namespace fermata::onnx {
 namespace {
 
-constexpr const char* kPluginFile = "libfermata_onnx.so";
-
-struct LoadedPlugin {
-  const Plugin* plugin = nullptr;
-  std::string failure_reason;
-
-  LoadedPlugin() {
-    std::vector<std::filesystem::path> candidates;
-    Dl_info here;
-    if (dladdr(reinterpret_cast<const void*>(&onnx::available), &here) != 0 && here.dli_fname != nullptr)
-      candidates.push_back(std::filesystem::path(here.dli_fname).parent_path() / kPluginFile);
-    candidates.emplace_back(kPluginFile);  // where the system looks
-    for (const auto& path : candidates) {
-      void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (library == nullptr) {
-        const char* const reason = dlerror();
-        // The reason of a file that exists and cannot be loaded says most.
-        std::error_code ignored;
-        if (failure_reason.empty() || std::filesystem::exists(path, ignored)) failure_reason = reason;
-        continue;
-      }
-      const auto give = reinterpret_cast<const Plugin* (*)()>(dlsym(library, kPluginSymbol));
-      if (give != nullptr && std::string_view(give()->version) == kPluginVersion) {
-        plugin = give();
-        failure_reason.clear();
-        return;
-      }
-      failure_reason = path.string() + " is not a plugin of this library";
-    }
-  }
-};
-
-const LoadedPlugin& loaded() {
-  static const LoadedPlugin plugin;
+const LoadedPlugin<Plugin>& loaded() {
+  static const LoadedPlugin<Plugin> plugin("libfermata_onnx.so", kPluginSymbol, kPluginVersion);
   return plugin;
 }
 

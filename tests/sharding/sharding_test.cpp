@@ -9,7 +9,9 @@
 namespace fermata {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class Sharding : public ::testing::TestWithParam<Mode> {
  protected:
@@ -311,6 +313,35 @@ TEST(ShardingErrors, SayWhatDoesNotFit) {
                 HasSubstr("FM7107 ValueError: shard_map: 2 arguments for 1 shardings"));
     EXPECT_EQ((a + 1).sum().item<double>(), 24);  // and all goes on
   });
+}
+
+TEST(ShardingErrors, OfProcessesThatRunDifferentPrograms) {
+  EXPECT_THAT(message_of<CollectiveError>(
+                  [] { distributed::simulate(2, [](int rank) { distributed::all_reduce(ones({3 + rank})).sync(); }); }),
+              AnyOf(StartsWith("FM7111 CollectiveError: all_reduce: another rank calls all_reduce of 4 elements, this "
+                               "one of 3\n  at   sharding/sharding_test.cpp:"),
+                    StartsWith("FM7111 CollectiveError: all_reduce: another rank calls all_reduce of 3 elements, this "
+                               "one of 4\n  at   sharding/sharding_test.cpp:")));
+  EXPECT_THAT(message_of<CollectiveError>([] {
+                distributed::simulate(2, [](int rank) {
+                  if (rank == 0) distributed::all_reduce(ones({3})).sync();
+                });
+              }),
+              StartsWith("FM7110 CollectiveError: rank 1 has ended, and others wait for it\n"
+                         "  at   sharding/sharding_test.cpp:"));
+}
+
+TEST(ShardingErrors, OfAMeshThatIsNoMore) {
+  const ModeGuard compiled(Mode::compiled);
+  Tensor y;
+  {
+    const Mesh mesh({{"data", 1}});
+    const Tensor x = shard(ones({4}), mesh, {"data"});
+    y = shard(x + 1, mesh, {"data"}) * 2;
+  }
+  EXPECT_EQ(message_of<UserError>([&] { y.sync(); }),
+            "FM7106 UserError: a constraint names a mesh that is no more\n"
+            "  hint keep the mesh for as long as what was recorded with it");
 }
 
 TEST(ShardingErrors, OfOneProcessEndTheOthers) {

@@ -25,11 +25,6 @@ namespace {
 
 using vjp::VjpTensor;
 
-void require_probability(std::string_view function, const Tensor& x, double p, Location where) {
-  require_defined(function, x, where);
-  if (!(p >= 0 && p <= 1)) fail_parameter(function, "p is not between 0 and 1", where);
-}
-
 std::vector<ErrorOperand> lines_of(const Tensor& query, const Tensor& key, const Tensor& value) {
   return {{"query", to_string(query.dtype(), query.shape()), ""},
           {"key", to_string(key.dtype(), key.shape()), ""},

@@ -29,4 +29,9 @@ void fail_parameter(std::string_view function, std::string_view what, Location w
   throw ValueError(1377, format_error(1377, "ValueError", fmt::format("{}: {}", function, what), {}, where));
 }
 
+void require_probability(std::string_view function, const Tensor& x, double p, Location where) {
+  require_defined(function, x, where);
+  if (!(p >= 0 && p <= 1)) fail_parameter(function, "p is not between 0 and 1", where);
+}
+
 }  // namespace fermata

@@ -32,5 +32,7 @@ class FloatingScope {
 
 /// Throws ValueError FM1377 with the name of a function and what is wrong with a parameter.
 [[noreturn]] void fail_parameter(std::string_view function, std::string_view what, Location where);
+/// Of what is dropped from x: the same for a number that is none between 0 and 1, FM1306 for an undefined x.
+void require_probability(std::string_view function, const Tensor& x, double p, Location where);
 
 }  // namespace fermata

@@ -21,11 +21,6 @@ namespace {
 
 using vjp::VjpTensor;
 
-void require_probability(std::string_view function, const Tensor& x, double p, Location where) {
-  require_defined(function, x, where);
-  if (!(p >= 0 && p <= 1)) fail_parameter(function, "p is not between 0 and 1", where);
-}
-
 /// bool: true where an element stays.
 VjpTensor kept(const Shape& shape, double p, Generator& from, Location where) {
   return VjpTensor(uniform(shape, 0, 1, DType::f32, from, where)) >= p;
