@@ -105,8 +105,7 @@ LSTMResult forward_all(std::string_view module, const Recurrent& r, Cell cell, c
   State ends;
   std::array<std::vector<Tensor>, 2> last;
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(r.layers); ++layer) {
-    if (layer > 0 && r.training && !r.dropout.is_zero())
-      sequence = dropout(sequence, r.dropout, true, default_generator(), where);
+    if (layer > 0 && r.training && r.dropout) sequence = dropout(sequence, r.dropout, true, default_generator(), where);
     std::vector<Tensor> outputs;
     for (std::size_t direction = 0; direction < directions; ++direction) {
       const std::size_t number = layer * directions + direction;

@@ -29,8 +29,8 @@ class Setting {
 
   /// The value. While a function is compiled, it becomes a part of that function's key.
   operator double() const { return read(false); }
-  /// The same for the answer alone.
-  bool is_zero() const { return read(true) == 0; }
+  /// Whether it is not 0, as in `if (momentum)`: only this answer becomes a part of that key.
+  explicit operator bool() const { return read(true) != 0; }
   /// An f64 tensor of no axes that has the present value, whatever that is when it is read.
   const Tensor& tensor() const;
 

@@ -21,14 +21,14 @@ constexpr auto kRest = [](auto share) { return 1 - share; };
 /// A gradient as the options ask for it.
 template <class Options>
 VjpTensor directed(const Options& o, const Tensor& value, const Tensor& gradient, bool decays = true) {
-  const VjpTensor g = o.maximize.is_zero() ? VjpTensor(gradient) : -VjpTensor(gradient);
+  const VjpTensor g = o.maximize ? -VjpTensor(gradient) : VjpTensor(gradient);
   if constexpr (requires { o.weight_decay; })
-    if (decays && !o.weight_decay.is_zero()) return g + VjpTensor(value) * of_option(value, o.weight_decay);
+    if (decays && o.weight_decay) return g + VjpTensor(value) * of_option(value, o.weight_decay);
   return g;
 }
 /// A value with the weight decay that is apart from the gradient.
 VjpTensor decayed(const Tensor& value, const Setting& rate, const Setting& decay) {
-  if (decay.is_zero()) return value;
+  if (!decay) return value;
   return VjpTensor(value) * of_options(
                                 value, [](auto r, auto d) { return 1 - r * d; }, rate, decay);
 }
@@ -49,16 +49,16 @@ VjpTensor beside(const Tensor& value, const Tensor& number) { return vjp::cast(n
 RMSprop::RMSprop(std::vector<Tensor> parameters, const RMSpropOptions& chosen, Location where)
     : RememberingOptimizer(std::move(parameters), 1, 2, where), options(chosen) {
   for (std::size_t i = 0; i < this->parameters().size(); ++i) {
-    if (!options.centered.is_zero()) memory(1, i, where);
-    if (!options.momentum.is_zero()) memory(2, i, where);
+    if (options.centered) memory(1, i, where);
+    if (options.momentum) memory(2, i, where);
   }
 }
 void RMSprop::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
   const VjpTensor g = directed(options, value, gradient);
   VjpTensor v = averaged(memory(0, i, where), vjp::square(g), options.alpha, where);
-  if (!options.centered.is_zero()) v = v - vjp::square(averaged(memory(1, i, where), g, options.alpha, where));
+  if (options.centered) v = v - vjp::square(averaged(memory(1, i, where), g, options.alpha, where));
   VjpTensor step = g / (vjp::sqrt(v) + of_option(value, options.eps));
-  if (!options.momentum.is_zero()) {
+  if (options.momentum) {
     Tensor& velocity = memory(2, i, where);
     step = VjpTensor(velocity) * of_option(value, options.momentum) + step;
     velocity.assign({step.tensor(), where});
@@ -68,7 +68,7 @@ void RMSprop::update(std::size_t i, const Tensor& value, const Tensor& gradient,
 
 Adagrad::Adagrad(std::vector<Tensor> parameters, const AdagradOptions& chosen, Location where)
     : RememberingOptimizer(std::move(parameters), 1, 0, where), options(chosen) {
-  if (options.initial_accumulator_value.is_zero()) return;
+  if (!options.initial_accumulator_value) return;
   const double start = options.initial_accumulator_value;
   for (Tensor& sum : memory_[0]) sum = full_like(sum, start, sum.dtype(), where);
 }
@@ -134,7 +134,7 @@ void NAdam::begin(Location where) {
   correction_ = vjp::rsqrt(1 - vjp::pow(of_option(steps_, options.beta2), t)).tensor();
 }
 void NAdam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
-  const bool apart = !options.decoupled_weight_decay.is_zero();
+  const bool apart(options.decoupled_weight_decay);
   const VjpTensor x = apart ? decayed(value, options.learning_rate, options.weight_decay) : VjpTensor(value);
   const VjpTensor g = directed(options, value, gradient, !apart);
   const VjpTensor m = averaged(memory(0, i, where), g, options.beta1, where);
@@ -164,7 +164,7 @@ void RAdam::begin(Location where) {
   plain_ = vjp::where(adapts, vjp::cast(0 * t, DType::f64), 1).tensor();
 }
 void RAdam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
-  const bool apart = !options.decoupled_weight_decay.is_zero();
+  const bool apart(options.decoupled_weight_decay);
   const VjpTensor x = apart ? decayed(value, options.learning_rate, options.weight_decay) : VjpTensor(value);
   const VjpTensor g = directed(options, value, gradient, !apart);
   const VjpTensor m = averaged(memory(0, i, where), g, options.beta1, where);
@@ -237,8 +237,7 @@ void Muon::update(std::size_t i, const Tensor& value, const Tensor& gradient, Lo
   const VjpTensor g = directed(options, value, gradient, false);
   const VjpTensor m = averaged(memory(0, i, where), g, options.momentum, where);
   VjpTensor x = m;
-  if (!options.nesterov.is_zero())
-    x = g * of_options(value, kRest, options.momentum) + m * of_option(value, options.momentum);
+  if (options.nesterov) x = g * of_options(value, kRest, options.momentum) + m * of_option(value, options.momentum);
   // Newton-Schulz: a polynomial of odd powers that brings all singular values near 1, on the shorter side.
   const bool is_tall = value.size(0) > value.size(1);
   if (is_tall) x = vjp::transpose(x);
@@ -251,8 +250,8 @@ void Muon::update(std::size_t i, const Tensor& value, const Tensor& gradient, Lo
   }
   if (is_tall) x = vjp::transpose(x);
   const auto rows = static_cast<double>(value.size(0)), columns = static_cast<double>(value.size(1));
-  const double size = options.match_rms_adamw.is_zero() ? std::sqrt(std::max(1.0, rows / columns))
-                                                        : 0.2 * std::sqrt(std::max(rows, columns));
+  const double size =
+      !options.match_rms_adamw ? std::sqrt(std::max(1.0, rows / columns)) : 0.2 * std::sqrt(std::max(rows, columns));
   write(
       parameters()[i],
       decayed(value, options.learning_rate, options.weight_decay) - x * size * of_option(value, options.learning_rate),

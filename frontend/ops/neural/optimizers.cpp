@@ -106,12 +106,12 @@ SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& chosen, Location wher
       velocity_(this->parameters().size()),
       started_(velocity_.size()),
       has_moved_(velocity_.size()) {
-  if (!options.nesterov.is_zero() && (options.momentum <= 0 || options.dampening != 0))
+  if (options.nesterov && (options.momentum <= 0 || options.dampening != 0))
     fail_parameter("SGD", "nesterov needs momentum and no dampening", where);
-  if (options.momentum.is_zero()) return;
+  if (!options.momentum) return;
   for (std::size_t i = 0; i < velocity_.size(); ++i) {
     velocity_[i] = remembered(this->parameters()[i], where);
-    if (!options.dampening.is_zero()) started_[i] = zeros({}, DType::f64, device(velocity_[i]), where);
+    if (options.dampening) started_[i] = zeros({}, DType::f64, device(velocity_[i]), where);
   }
 }
 
@@ -124,18 +124,17 @@ std::vector<Tensor> SGD::state() const {
 }
 
 void SGD::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
-  VjpTensor g = !options.maximize.is_zero() ? -VjpTensor(gradient) : VjpTensor(gradient);
-  if (!options.weight_decay.is_zero()) g = g + VjpTensor(value) * of_option(value, options.weight_decay);
-  if (!options.momentum.is_zero()) {
+  VjpTensor g = options.maximize ? -VjpTensor(gradient) : VjpTensor(gradient);
+  if (options.weight_decay) g = g + VjpTensor(value) * of_option(value, options.weight_decay);
+  if (options.momentum) {
     const bool is_first = !has_moved_[i];
     has_moved_[i] = true;
     if (!velocity_[i].defined()) velocity_[i] = outside([&] { return remembered(parameters()[i], where); }, where);
     const VjpTensor momentum = of_option(value, options.momentum);
-    const VjpTensor added =
-        options.dampening.is_zero() ? g : g * vjp::cast(undamped_share(i, is_first, where), g.dtype());
+    const VjpTensor added = !options.dampening ? g : g * vjp::cast(undamped_share(i, is_first, where), g.dtype());
     const VjpTensor v = VjpTensor(velocity_[i]) * momentum + added;
     velocity_[i].assign({v.tensor(), where});
-    g = !options.nesterov.is_zero() ? g + v * momentum : v;
+    g = options.nesterov ? g + v * momentum : v;
   }
   parameters()[i].assign({(VjpTensor(value) - g * of_option(value, options.learning_rate)).tensor(), where});
 }
@@ -156,7 +155,7 @@ Adam::Adam(std::vector<Tensor> parameters, const AdamOptions& chosen, bool decou
     : Optimizer(std::move(parameters), where), options(chosen), decoupled_(decoupled) {
   for (const Tensor& p : this->parameters()) {
     first_.push_back(remembered(p, where)), second_.push_back(remembered(p, where));
-    largest_.push_back(options.amsgrad.is_zero() ? Tensor() : remembered(p, where));
+    largest_.push_back(!options.amsgrad ? Tensor() : remembered(p, where));
   }
   const Device on = first_.empty() ? cpu() : device(first_[0]);
   steps_ = zeros({}, DType::f64, on, where);
@@ -182,8 +181,8 @@ void Adam::begin(Location where) {
 
 void Adam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {
   const DType t = value.dtype();
-  VjpTensor x = value, g = !options.maximize.is_zero() ? -VjpTensor(gradient) : VjpTensor(gradient);
-  if (!options.weight_decay.is_zero()) {
+  VjpTensor x = value, g = options.maximize ? -VjpTensor(gradient) : VjpTensor(gradient);
+  if (options.weight_decay) {
     if (!decoupled_)
       g = g + x * of_option(value, options.weight_decay);
     else
@@ -197,7 +196,7 @@ void Adam::update(std::size_t i, const Tensor& value, const Tensor& gradient, Lo
   VjpTensor v =
       VjpTensor(second_[i]) * of_option(value, options.beta2) + vjp::square(g) * of_options(value, rest, options.beta2);
   first_[i].assign({m.tensor(), where}), second_[i].assign({v.tensor(), where});
-  if (!options.amsgrad.is_zero()) {
+  if (options.amsgrad) {
     Tensor& largest = largest_[i];
     if (!largest.defined()) largest = outside([&] { return remembered(parameters()[i], where); }, where);
     v = vjp::maximum(largest, v);

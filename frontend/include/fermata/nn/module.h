@@ -30,7 +30,7 @@ namespace fermata::nn {
 /// Setting it may change between calls of compiled functions.
 struct Training {
   Setting on = true;
-  operator bool() const { return !on.is_zero(); }
+  operator bool() const { return static_cast<bool>(on); }
 };
 
 /// What modules know of their place in a model. Walks over a model (parameters(), train(), files, ...) tell every
