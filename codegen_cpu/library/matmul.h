@@ -25,6 +25,13 @@ bool matmul_libxsmm_fits(const CallArgs& args);
 double matmul_libxsmm_cost(const CallArgs& args);
 inline constexpr const char* kMatmulLibxsmmFits = "N at most 128, K at most 256, and no empty axis";
 
+/// Many products of tiny matrices, with the bits of matmul_portable. AVX2 or AVX-512.
+void matmul_tiny(const CallArgs& args);
+void matmul_tiny(const CallArgs& args, TileEpilogue epilogue);
+bool matmul_tiny_fits(const CallArgs& args);
+double matmul_tiny_cost(const CallArgs& args);
+inline constexpr const char* kMatmulTinyFits = "M, N and K at most 8, and no empty axis";
+
 /// Our own kernels: every real dtype and size. Each element is one chain of fused multiply-adds in order of k (a matrix
 /// times a vector that both lie along k: 64 chains merged by halves), so bits are the same on every processor.
 void matmul_portable(const CallArgs& args);

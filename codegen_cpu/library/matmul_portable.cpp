@@ -60,16 +60,11 @@ double per_ns(DType t) {
   return t == DType::f64 || byte_size(t) == 8 ? f32 / 2 : f32;
 }
 
-bool is_vector_product(const MatmulProblem& p) { return p.m == 1 || p.n == 1; }
-
 void multiply_vectors(const MatmulProblem& p, TileEpilogue epilogue) {
   const auto storage = static_cast<std::size_t>(storage_of(p.dtype));
-  const bool row = p.m == 1;  // a row times a matrix; else a matrix times a column
+  const auto [row, columns, step, along] = vector_product_of(p);
+  const bool by_halves = vector_product_of(p).sums_by_halves();
   const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
-  const std::int64_t columns = row ? p.n : p.m;
-  // The stride along an axis of one element says nothing.
-  const std::int64_t step = columns == 1 ? 1 : row ? p.rhs.column_stride : p.lhs.row_stride;
-  const std::int64_t along = p.k == 1 ? 1 : row ? p.rhs.row_stride : p.lhs.column_stride;
   const std::int64_t block = std::min(columns, kVectorColumns), blocks = (columns + block - 1) / block;
   const double ns = 50 + static_cast<double>(p.k) * static_cast<double>(block) * static_cast<double>(bytes) * 0.07;
   parallel_for(0, p.batches * blocks, ns, [&](std::int64_t first, std::int64_t last) {
@@ -82,6 +77,7 @@ void multiply_vectors(const MatmulProblem& p, TileEpilogue epilogue) {
                                          .matrix = (row ? rhs : lhs) + begin * step * bytes,
                                          .matrix_k = along,
                                          .matrix_column = step,
+                                         .by_halves = by_halves,
                                          .out = p.out_of(batch) + begin * bytes,
                                          .columns = end - begin,
                                          .k = p.k,
@@ -242,16 +238,20 @@ void matmul_portable(const CallArgs& args, TileEpilogue epilogue) {
 
 bool matmul_portable_fits(const CallArgs& args) { return kReal.has(args.inputs[0].dtype); }
 
+/// Nanoseconds that each product of a batch takes beside its multiply-adds.
+constexpr double kEachProduct = 40;
+
 double matmul_portable_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
-  if (is_vector_product(p)) return 100 + p.bytes() * 0.07;
+  const double each_product = p.batches > 1 ? kEachProduct * static_cast<double>(p.batches) : 0;
+  if (is_vector_product(p)) return 100 + p.bytes() * 0.07 + each_product;
   const auto whole = [](std::int64_t x, std::int64_t step) { return static_cast<double>(parts(x, step) * step); };
   const double batches = static_cast<double>(p.batches), k = static_cast<double>(p.k), m = static_cast<double>(p.m);
   if (p.m <= kPortableFewRows) {  // each element of the right side is read, perhaps turned, and multiplied
     const bool in_rows = p.rhs.column_stride == 1;
     const double each = in_rows ? 0.05 + m / per_ns(p.dtype) / 0.85 : 0.15 + m / per_ns(p.dtype) / 1.1;
     const double far = p.bytes() > (2 << 20) ? 0.035 * static_cast<double>(byte_size(p.dtype)) : 0;
-    return 150 + batches * (k * whole(p.n, 16) * std::max(each, far) + m * k * 0.1);
+    return 150 + each_product + batches * (k * whole(p.n, 16) * std::max(each, far) + m * k * 0.1);
   }
   const double multiply_adds = batches * m * whole(p.n, 16) * k / per_ns(p.dtype);
   // What does not lie along k on the left is copied, and the right side; sums are read and written again for each block
@@ -263,7 +263,7 @@ double matmul_portable_cost(const CallArgs& args) {
        m * whole(p.n, 16) * static_cast<double>(parts(p.k, portable_depth(sum_bytes(storage_of(p.dtype))))) * 0.1);
   // A panel that is not whole is packed and written element by element.
   const double edge = p.n % 32 == 0 ? 0 : (k + m) * static_cast<double>(p.n % 32) * 0.3;
-  return 150 + multiply_adds + batches * (copies + edge);
+  return 150 + each_product + multiply_adds + batches * (copies + edge);
 }
 
 FERMATA_KERNELS(cpu) {

@@ -521,7 +521,7 @@ template <MatmulStorage kStorage> void multiply_vector(const PortableVectorProdu
   for (std::int64_t p = 0; p < v.k; ++p) x[p] = S::widen(vector[p * v.vector_stride]);
   for (std::int64_t p = v.k; p < round_up(v.k, 64); ++p) x[p] = 0;
   E* const out = static_cast<E*>(v.out);
-  if (v.matrix_column != 1 || v.matrix_k == 1) {
+  if (v.by_halves) {
     const bool is_dense = v.matrix_column <= v.k + kLine;
     const std::int64_t ahead = is_dense ? kAhead / static_cast<std::int64_t>(sizeof(E)) : 0;
     for (std::int64_t j = 0; j < v.columns; ++j)

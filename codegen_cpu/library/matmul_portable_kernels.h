@@ -53,12 +53,13 @@ constexpr std::size_t portable_scratch_bytes(MatmulStorage s, std::int64_t rows,
   return sum_bytes(s) * static_cast<std::size_t>(lhs + panels + (widened ? rows * padded : 0));
 }
 
-/// out[j] = sum over p of vector[p] matrix[p, j]: one of the two strides is 1.
+/// out[j] = sum over p of vector[p] matrix[p, j]: matrix_k is 1 where sums are by halves, else matrix_column is.
 struct PortableVectorProduct {
   const void* vector;
   std::int64_t vector_stride;
   const void* matrix;
   std::int64_t matrix_k, matrix_column;
+  bool by_halves;
   void* out;
   std::int64_t columns, k;
   void* scratch;  // vector_scratch_bytes(k), 64-byte aligned

@@ -153,6 +153,18 @@ void PackedOperands::pack(const MatmulProblem& problem, MatrixSide& side, std::i
     if (side.batch_strides[i] != 0) side.batch_strides[i] = to[i];
 }
 
+VectorProduct vector_product_of(const MatmulProblem& p) {
+  const bool is_row = p.m == 1;
+  const MatrixSide& side = is_row ? p.rhs : p.lhs;
+  const std::int64_t rows = is_row ? p.k : p.m, columns = is_row ? p.n : p.k;
+  const bool lies = is_regular(side, rows, columns);
+  const std::int64_t down = lies ? side.row_stride : columns, across = lies ? side.column_stride : 1;
+  VectorProduct v{is_row, is_row ? p.n : p.m, is_row ? across : down, is_row ? down : across};
+  if (v.columns == 1) v.to_next_column = 1;
+  if (p.k == 1) v.along_k = 1;
+  return v;
+}
+
 PackedKey key_of_rhs(const MatmulProblem& p, const void* layout) {
   return {layout, p.rhs.data, {p.k, p.n, p.rhs.row_stride, p.rhs.column_stride}};
 }

@@ -93,6 +93,18 @@ class PackedOperands {
 inline constexpr std::int64_t kLeastKept = 1 << 14;
 PackedKey key_of_rhs(const MatmulProblem& problem, const void* layout);
 
+/// Whether one side is a vector: a matrix of one row on the left, or of one column on the right.
+inline bool is_vector_product(const MatmulProblem& p) { return p.m == 1 || p.n == 1; }
+/// The other side of such a product, strides as PackedOperands leaves them. The stride along an axis of one element
+/// says nothing.
+struct VectorProduct {
+  bool is_row;  // a row times a matrix; else a matrix times a column
+  std::int64_t columns, to_next_column, along_k;
+  /// Else each element is one chain in order of k.
+  bool sums_by_halves() const { return to_next_column != 1 || along_k == 1; }
+};
+VectorProduct vector_product_of(const MatmulProblem& problem);
+
 /// What runs on every tile of the result: nothing where the call has no epilogue.
 TileEpilogue tile_epilogue_of(const CallArgs& args);
 

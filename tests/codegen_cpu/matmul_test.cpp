@@ -15,6 +15,7 @@
 
 #include "codegen_cpu/library/matmul_amx.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
+#include "codegen_cpu/library/matmul_tiny_kernels.h"
 #include "ir/error.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
@@ -40,6 +41,7 @@ const Variant kVariants[] = {
     {"amx", matmul_amx, matmul_amx, matmul_amx_fits, matmul_amx_cost},
     {"onednn", matmul_onednn, matmul_onednn, matmul_onednn_fits, matmul_onednn_cost},
     {"libxsmm", matmul_libxsmm, matmul_libxsmm, matmul_libxsmm_fits, matmul_libxsmm_cost},
+    {"tiny", matmul_tiny, matmul_tiny, matmul_tiny_fits, matmul_tiny_cost},
     {"portable", matmul_portable, matmul_portable, matmul_portable_fits, matmul_portable_cost},
 };
 
@@ -240,18 +242,48 @@ TEST(Matmul, PortableVectorBitsAreTheSameForEveryInstructionSet) {
       std::vector<std::byte> first;
       for (const PortableKernels* kernels : runnable_kernels()) {
         kernels->vector_product[s]({p.lhs.bytes.data(), 1, p.rhs.bytes.data(), by_columns ? 1 : 90,
-                                    by_columns ? 300 : 1, p.out.bytes.data(), 90, 300, aligned});
+                                    by_columns ? 300 : 1, by_columns, p.out.bytes.data(), 90, 300, aligned});
         if (first.empty()) first = p.out.bytes;
         EXPECT_TRUE(first == p.out.bytes) << name(dtypes[s]);
       }
     }
 }
 
+TEST(Matmul, TinyProductsHaveTheBitsOfThePortableKernel) {
+  std::mt19937_64 random(seed());
+  const auto size = [&] { return static_cast<std::int64_t>(1 + random() % kTinyMost); };
+  for (int round = 0; round < 1500; ++round) {
+    const std::int64_t m = size(), n = size(), k = size(), batches = size() * size();
+    Shape lhs{batches, m, k}, rhs{batches, k, n};
+    switch (random() % 6) {
+      case 0: lhs = {m, k}; break;
+      case 1: rhs = {k, n}; break;
+      case 2: lhs = {batches, 1, k}; break;
+      case 3: rhs = {k}; break;
+      case 4: lhs = {3, batches, m, k}; break;
+      default: break;
+    }
+    Product p(random() % 2 == 0 ? DType::f32 : DType::f64, lhs, rhs, kLayouts[random() % 5], kLayouts[random() % 5],
+              random);
+    if (!matmul_tiny_fits(p.args())) continue;
+    const ThreadCount threads(static_cast<int>(1 + random() % 3));
+    const auto result_of = [&](CallKernel kernel) {  // what lies behind it must stay as it is
+      std::fill(p.out.bytes.begin(), p.out.bytes.end(), std::byte{0xee});
+      kernel(p.args());
+      return p.out.bytes;
+    };
+    ASSERT_TRUE(result_of(matmul_tiny) == result_of(matmul_portable))
+        << to_string(p.lhs.dtype, lhs) << " @ " << to_string(p.lhs.dtype, rhs) << ", round " << round << ", seed "
+        << seed();
+  }
+}
+
 TEST(Matmul, TheEpilogueSeesEveryFinishedTileOnce) {
   std::mt19937_64 random(seed());
   const ThreadCount threads(3);
   const Shape kShapes[][2] = {{{700, 310}, {310, 650}}, {{3, 130, 40}, {3, 40, 100}}, {{1, 900}, {900, 2500}},
-                              {{900, 50}, {50, 1}},     {{4, 3, 300, 60}, {60, 70}},  {{5, 0}, {0, 6}}};
+                              {{900, 50}, {50, 1}},     {{4, 3, 300, 60}, {60, 70}},  {{5, 0}, {0, 6}},
+                              {{60, 3, 3}, {60, 3, 3}}, {{7, 9, 5, 4}, {9, 4, 1}}};
   for (const auto& [a, b] : kShapes)
     for (const Variant& v : kVariants) {
       Product plain(DType::f32, a, b, Layout::rows, Layout::rows, random);
@@ -298,6 +330,11 @@ TEST(Matmul, SmallProductsGoToTheSmallKernels) {
   }
   if (has_onednn()) { EXPECT_GT(matmul_onednn_cost(row.args()), matmul_portable_cost(row.args())); }
   EXPECT_FALSE(matmul_libxsmm_fits(large.args()));
+  Product tiny(DType::f32, {1000, 3, 3}, {1000, 3, 3}, Layout::rows, Layout::rows, random);
+  if (matmul_tiny_fits(tiny.args())) {
+    EXPECT_LT(matmul_tiny_cost(tiny.args()), matmul_portable_cost(tiny.args()));
+    if (has_libxsmm()) { EXPECT_LT(matmul_tiny_cost(tiny.args()), matmul_libxsmm_cost(tiny.args())); }
+  }
 }
 
 }  // namespace
