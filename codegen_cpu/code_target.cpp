@@ -42,7 +42,7 @@ std::string_view code_target(std::string* failure_reason) {
     std::string failure_reason;
     std::string_view target = choose_target(failure_reason);
   };
-  static const Choice choice;
+  static const auto& choice = *new Choice;
   if (failure_reason != nullptr) *failure_reason = choice.failure_reason;
   return choice.target;
 }

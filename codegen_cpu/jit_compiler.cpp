@@ -60,14 +60,14 @@ std::vector<std::filesystem::path> plugin_candidates() {
 
 /// Changes whenever the plugin does; empty where no file of it was found.
 const std::string& plugin_identity() {
-  static const std::string identity = [] {
+  static const auto& identity = *new std::string([] {
     struct stat status;
     for (const auto& path : plugin_candidates())
       if (path.has_parent_path() && stat(path.c_str(), &status) == 0)
         return std::to_string(status.st_size) + " " + std::to_string(status.st_mtim.tv_sec) + " " +
                std::to_string(status.st_mtim.tv_nsec);
     return std::string();
-  }();
+  }());
   return identity;
 }
 
@@ -129,11 +129,11 @@ JitCompiler& JitCompiler::instance() {
 }
 
 const JitCompiler::Plugin& JitCompiler::plugin() {
-  static const Plugin without_memory{"the LLVM plugin cannot be loaded: no memory"};
+  static const auto& without_memory = *new Plugin("the LLVM plugin cannot be loaded: no memory");
   static std::atomic<const Plugin*> loaded{nullptr};
   if (const Plugin* const known = loaded.load(std::memory_order_acquire)) return *known;
   if (!has_room(kRoomToLoad)) return without_memory;  // there may be some later
-  static const Plugin plugin;
+  static const auto& plugin = *new Plugin;
   loaded.store(&plugin, std::memory_order_release);
   return plugin;
 }

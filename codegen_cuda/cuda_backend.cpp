@@ -61,7 +61,7 @@ class CudaBackend final : public Backend {
   bool can_compile(std::string*) const override { return true; }
   std::string_view target() const override {
     if (!usable()) return {};
-    static const std::string architecture = current_architecture();
+    static const auto& architecture = *new std::string(current_architecture());
     return architecture;
   }
 

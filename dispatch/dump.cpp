@@ -15,7 +15,10 @@
 namespace fermata {
 namespace {
 
-ForkSafeMutex mutex;
+ForkSafeMutex& mutex() {
+  static auto* const of_kinds = new ForkSafeMutex;
+  return *of_kinds;
+}
 std::string& kinds() {
   static auto* text = new std::string([] {
     const char* value = environment_variable("FERMATA_DUMP");
@@ -27,7 +30,7 @@ std::string& kinds() {
 }  // namespace
 
 bool is_dump_enabled(std::string_view kind) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(mutex());
   std::string_view rest = kinds();
   while (!rest.empty()) {
     const std::size_t comma = rest.find(',');
@@ -38,7 +41,7 @@ bool is_dump_enabled(std::string_view kind) {
 }
 
 void set_dump(std::string_view text) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(mutex());
   kinds() = text;
 }
 

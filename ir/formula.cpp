@@ -158,15 +158,15 @@ ReduceFormula make_reduce(Op op, DType t) {
 
 const Formula& pointwise_formula(Op op, DType compute) {
   if (is_external(op)) return external_formula(op, compute);
-  static Cache<Formula> cache;
+  static auto& cache = *new Cache<Formula>;
   return cache.get(op, compute, [&] { return make_pointwise(op, compute); });
 }
 const Formula& random_formula(Op op, DType compute) {
-  static Cache<Formula> cache;
+  static auto& cache = *new Cache<Formula>;
   return cache.get(op, compute, [&] { return make_random(op, compute); });
 }
 const ReduceFormula& reduce_formula(Op op, DType operand) {
-  static Cache<ReduceFormula> cache;
+  static auto& cache = *new Cache<ReduceFormula>;
   return cache.get(op, operand, [&] { return make_reduce(op, operand); });
 }
 

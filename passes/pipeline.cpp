@@ -63,7 +63,10 @@ constexpr Pass kPipeline[] = {
     {"plan_memory", &plan_memory, false, false},
 };
 
-ForkSafeMutex mutex;
+ForkSafeMutex& mutex() {
+  static auto* const of_names = new ForkSafeMutex;
+  return *of_names;
+}
 std::vector<std::string>& disabled() {
   static auto* names = new std::vector<std::string>([] {
     std::vector<std::string> out;
@@ -79,7 +82,7 @@ std::vector<std::string>& disabled() {
   return *names;
 }
 bool is_disabled(const Pass& pass) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(mutex());
   return pass.optional && std::find(disabled().begin(), disabled().end(), pass.name) != disabled().end();
 }
 bool verifying() {
@@ -333,7 +336,7 @@ std::vector<std::string> pass_names() {
 }
 
 void set_disabled_passes(std::vector<std::string> names) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(mutex());
   disabled() = std::move(names);
 }
 

@@ -103,7 +103,8 @@ std::atomic<Background*> current{nullptr};
 
 void end_current() { current.load()->end(); }
 
-/// Ends before whatever was there when work was first given, such as a compiler that was loaded for it.
+/// Ends before whatever was there when work was first given, such as a compiler that was loaded for it; and where the
+/// main thread has given work, before everything static, also what the work has made.
 Background& background() {
   static const bool made = [] {
     current = new Background;
@@ -114,6 +115,14 @@ Background& background() {
     return true;
   }();
   static_cast<void>(made);
+  struct EndedByMainThread {
+    ~EndedByMainThread() {  // what belongs to the main thread is destroyed first
+      if (gettid() == getpid()) end_current();
+    }
+    void use() const {}
+  };
+  static thread_local const EndedByMainThread ended;
+  ended.use();
   return *current.load();
 }
 
@@ -126,18 +135,7 @@ void run_in_background(std::function<void()> work) {
     background().add(std::move(work));
 }
 
-void run_beside(std::function<void()> work) {
-  // What belongs to the main thread goes before everything static, also that which the work has made.
-  struct EndedByMainThread {
-    ~EndedByMainThread() {
-      if (gettid() == getpid()) end_current();
-    }
-    void use() const {}
-  };
-  static thread_local const EndedByMainThread ended;
-  ended.use();
-  background().add(std::move(work));
-}
+void run_beside(std::function<void()> work) { background().add(std::move(work)); }
 
 void join_background_at_exit() {
   background();

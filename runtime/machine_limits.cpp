@@ -178,7 +178,7 @@ double fma_portable(std::size_t rounds) {
 }  // namespace
 
 const std::vector<Copy>& copies() {
-  static const std::vector<Copy> all = [] {
+  static const auto& all = *new std::vector<Copy>([] {
     std::vector<Copy> found{{"memcpy", &copy_memcpy}};
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2"))
@@ -186,7 +186,7 @@ const std::vector<Copy>& copies() {
     if (__builtin_cpu_supports("avx512f")) found.push_back({"non-temporal, 64 bytes", &stream_avx512});
 #endif
     return found;
-  }();
+  }());
   return all;
 }
 
@@ -200,7 +200,7 @@ void copy_on_threads(const Copy& copy, void* to, const void* from, std::size_t b
 }
 
 const std::vector<Peak>& peaks() {
-  static const std::vector<Peak> all = [] {
+  static const auto& all = *new std::vector<Peak>([] {
     double (*fma)(std::size_t) = &fma_portable;
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) fma = &fma_avx2;
@@ -213,7 +213,7 @@ const std::vector<Peak>& peaks() {
     if (has_tiles()) bf16 = &tiles_bf16, int8 = &tiles_int8;
 #endif
     return std::vector<Peak>{{"fma_peak", fma}, {"bf16_peak", bf16}, {"int8_peak", int8}};
-  }();
+  }());
   return all;
 }
 
@@ -263,7 +263,7 @@ Limits measure() {
 }  // namespace
 
 const Limits& limits() {
-  static const Limits found = measure();
+  static const auto& found = *new Limits(measure());
   return found;
 }
 

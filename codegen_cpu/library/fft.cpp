@@ -38,8 +38,8 @@ template <class T> struct Kept {
 /// The transforms used last: their tables cost as much as several lines.
 template <class T> std::shared_ptr<const Kept<T>> kept_transform(std::int64_t size) {
   constexpr std::int64_t kMostNumbers = 1 << 24;
-  static ForkSafeMutex mutex;
-  static std::map<std::int64_t, std::shared_ptr<const Kept<T>>> kept;
+  static auto& mutex = *new ForkSafeMutex;
+  static auto& kept = *new std::map<std::int64_t, std::shared_ptr<const Kept<T>>>;
   static std::int64_t numbers = 0;
   const std::lock_guard lock(mutex);
   if (const auto found = kept.find(size); found != kept.end()) return found->second;

@@ -98,7 +98,7 @@ class Transform {
 std::shared_ptr<const Transform> transform_of(std::int64_t n) {
   constexpr std::size_t kKept = 16;
   static std::mutex mutex;
-  static std::map<std::int64_t, std::shared_ptr<const Transform>> kept;
+  static auto& kept = *new std::map<std::int64_t, std::shared_ptr<const Transform>>;
   const std::lock_guard lock(mutex);
   if (const auto found = kept.find(n); found != kept.end()) return found->second;
   if (kept.size() >= kKept) kept.clear();

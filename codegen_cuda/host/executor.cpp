@@ -42,7 +42,7 @@ struct HostEvent {};
 
 HostCounts counts;
 Result pending_error = kSuccess;
-std::string error_text;
+std::string& error_text = *new std::string;
 HostStream default_stream;
 int current_device = 0;
 int contexts[kDevices];
@@ -55,7 +55,7 @@ void note(Result error, std::string text) {
 }
 
 /// Work that has been started and not been done; buffers that it has let go of are freed as part of it.
-std::deque<Work> queue;
+std::deque<Work>& queue = *new std::deque<Work>;
 constexpr std::size_t kMostQueued = 8192;
 
 void do_queued() {
@@ -95,7 +95,7 @@ struct Written {
   unsigned bytes;
   unsigned char before[16], marks[16], after[16];
 };
-std::vector<Written> written;
+std::vector<Written>& written = *new std::vector<Written>;
 
 void log_store(std::uint64_t offset, unsigned bytes) {
   Written w{offset, bytes, {}, {}, {}};

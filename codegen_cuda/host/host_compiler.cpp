@@ -35,7 +35,10 @@ namespace {
 namespace fs = std::filesystem;
 using Modules = std::vector<std::shared_ptr<HostModule>>;
 
-Modules waiting;
+Modules& waiting() {
+  static auto* const modules = new Modules;
+  return *modules;
+}
 CompileCounts counts;
 
 std::string hash_of(std::string_view text) {
@@ -52,23 +55,19 @@ fs::path new_folder() {
 /// A folder for libraries: beside the kernel cache, if only this user may write to it, or one that goes with the
 /// process.
 const fs::path& folder() {
-  static const fs::path path = [] {
+  static const auto& path = *new fs::path([] {
     const std::string cache = DiskCache::instance().directory();
     fs::path kept = cache.empty() ? fs::path() : fs::path(cache) / "host_kernels";
     std::string refused;
     if (!kept.empty() && PrivateFolder::open(kept, true, refused) == nullptr) kept.clear();
     const fs::path p = kept.empty() ? new_folder() : kept;
-    if (kept.empty()) {
-      static const struct Remover {
-        fs::path folder;
-        ~Remover() {
-          std::error_code unimportant;
-          fs::remove_all(folder, unimportant);
-        }
-      } remover{p};
-    }
+    if (kept.empty())
+      std::atexit([] {
+        std::error_code unimportant;
+        fs::remove_all(folder(), unimportant);
+      });
     return p;
-  }();
+  }());
   return path;
 }
 
@@ -176,13 +175,13 @@ std::shared_ptr<HostModule> add_host_module(std::string source) {
   for (const char* const word : {"fm_barrier", "fm_shuffle", "fm_warp_barrier", "FM_SHARED"})
     module->has_turns = module->has_turns || source.find(word) != std::string::npos;
   module->source = std::move(source);
-  waiting.push_back(module);
+  waiting().push_back(module);
   return module;
 }
 
 bool compile_host_modules() {
   Modules fresh;
-  for (const auto& module : std::exchange(waiting, {})) {
+  for (const auto& module : std::exchange(waiting(), {})) {
     std::error_code ignored;
     const fs::path known = library_of(*module);
     if (fs::exists(known, ignored) && load(*module, known)) continue;
@@ -190,7 +189,7 @@ bool compile_host_modules() {
     if (const auto twin = std::ranges::find_if(fresh, same); twin == fresh.end())
       fresh.push_back(module);
     else
-      waiting.push_back(module);  // its twin's library is there next time
+      waiting().push_back(module);  // its twin's library is there next time
   }
   constexpr std::size_t kMost = 64;  // kernels in a file: longer ones take the compiler more memory than they save time
   constexpr std::size_t kFew = 4;
@@ -214,7 +213,7 @@ bool compile_host_modules() {
       module->failure_reason.clear();
       begin(alone), finish(alone);
     }
-  if (!waiting.empty() && good) return compile_host_modules();
+  if (!waiting().empty() && good) return compile_host_modules();
   return good;
 }
 

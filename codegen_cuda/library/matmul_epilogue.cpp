@@ -66,9 +66,10 @@ std::vector<EpilogueProgram> make_epilogues(DType dtype) {
 }
 
 const std::vector<EpilogueProgram>& epilogues(DType dtype) {
-  static const std::vector<EpilogueProgram> f32 = make_epilogues(DType::f32), f16 = make_epilogues(DType::f16),
-                                            bf16 = make_epilogues(DType::bf16);
-  return dtype == DType::f32 ? f32 : dtype == DType::f16 ? f16 : bf16;
+  using All = std::vector<EpilogueProgram>;
+  static const All *const f32 = new All(make_epilogues(DType::f32)), *const f16 = new All(make_epilogues(DType::f16)),
+                          *const bf16 = new All(make_epilogues(DType::bf16));
+  return dtype == DType::f32 ? *f32 : dtype == DType::f16 ? *f16 : *bf16;
 }
 
 /// A vector of one element for each column of the result.

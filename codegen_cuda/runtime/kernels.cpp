@@ -86,7 +86,7 @@ struct Program {
 };
 
 std::string disk_key(const std::string& architecture, const std::string& body) {
-  static const std::string preludes = header();
+  static const auto& preludes = *new std::string(header());
   return fmt::format("fermata {} cuda {} nvrtc {} prelude {:016x}\n{}", FERMATA_VERSION, architecture,
                      compiler_version(), XXH3_64bits(preludes.data(), preludes.size()), body);
 }
@@ -151,7 +151,7 @@ std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std
 
 std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture,
                            std::string* ptx, CompileEffort effort) {
-  static const std::string included = header();
+  static const auto& included = *new std::string(header());
   const Program program(compiler, source_of(body), included);
   if (program.handle == nullptr) throw_internal("nvrtcCreateProgram failed");
   Result r = program.compile(architecture, effort);

@@ -17,7 +17,7 @@ namespace fermata::distributed {
 namespace {
 
 const LoadedPlugin<Plugin>& loaded() {
-  static const LoadedPlugin<Plugin> plugin("libfermata_mpi.so", kPluginSymbol, kPluginVersion);
+  static const auto& plugin = *new LoadedPlugin<Plugin>("libfermata_mpi.so", kPluginSymbol, kPluginVersion);
   return plugin;
 }
 

@@ -182,7 +182,8 @@ Node* derive_view(TensorImpl* impl) {
     const Attributes arguments{.wanted = {value.dtype(), step.sizes}, .integers = step.attributes, .scalars = {}};
     value = value_of_view(step.op, value, arguments, {});
   }
-  static ForkSafeMutex publishing;  // of all views: it is held for a few instructions, after a write in place only
+  // Of all views: it is held for a few instructions, after a write in place only.
+  static auto& publishing = *new ForkSafeMutex;
   Node* old = nullptr;
   {
     const std::lock_guard lock(publishing);

@@ -37,7 +37,7 @@ double Setting::read(bool only_zero) const {
 }
 
 const Tensor& Setting::tensor() const {
-  static ForkSafeMutex mutex;  // of all: threads may record functions that share one
+  static auto& mutex = *new ForkSafeMutex;  // of all: threads may record functions that share one
   const std::lock_guard lock(mutex);
   if (!cell_.defined()) cell_ = Tensor(leaf_of(value_), DispatchKeySet(BackendKey::cpu) | Functionality::dense);
   return cell_;

@@ -36,7 +36,7 @@ Tensor view_of_weights(const Call& call, const Tensor& x, const Attributes& attr
 /// The text of such a tensor: its values, and how they are stored.
 std::string weights_to_string(const Tensor& x, Location where);
 /// The key of what a file notes, before the name of the tensor.
-inline const std::string kWeightsNote = "fermata.weights:";
+inline constexpr std::string_view kWeightsNote = "fermata.weights:";
 /// What a file notes of weights beside their bytes, and back; nothing where the text or the bytes are not that.
 std::string weights_note(const Tensor& weights);
 std::optional<Tensor> weights_of_note(const Tensor& bytes, std::string_view note);

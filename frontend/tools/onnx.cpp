@@ -17,7 +17,7 @@ namespace fermata::onnx {
 namespace {
 
 const LoadedPlugin<Plugin>& loaded() {
-  static const LoadedPlugin<Plugin> plugin("libfermata_onnx.so", kPluginSymbol, kPluginVersion);
+  static const auto& plugin = *new LoadedPlugin<Plugin>("libfermata_onnx.so", kPluginSymbol, kPluginVersion);
   return plugin;
 }
 

@@ -35,6 +35,31 @@ TEST_F(Background, WorkIsDoneInOrderByAnotherThread) {
   }
 }
 
+std::atomic<bool> has_begun{false}, is_alive{false};
+struct Made {
+  Made() { is_alive = true; }
+  ~Made() { is_alive = false; }
+};
+/// Makes something static, and uses it when the main thread has long begun to end the process.
+void make_and_use() {
+  static const Made made;
+  has_begun = true;
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (!is_alive) std::_Exit(3);
+}
+
+TEST_F(Background, EndsBeforeWhatItsWorkHasMade) {
+  set_thread_count(2);
+  for (const auto run : {&run_in_background, &run_beside}) {
+    const auto exit_at_once = [&] {
+      run(make_and_use);
+      while (!has_begun) std::this_thread::yield();
+      std::exit(0);
+    };
+    EXPECT_EXIT(exit_at_once(), ::testing::ExitedWithCode(0), "");
+  }
+}
+
 TEST_F(Background, NobodyWaitsForIt) {
   set_thread_count(2);
   std::atomic<bool> may_end{false}, ended{false};

@@ -266,8 +266,8 @@ class MpiTransfer final : public StartedTransfer {
   MpiTransport::Waiting waiting_;
 };
 
-ForkSafeMutex given_up_mutex;
-std::string given_up;
+ForkSafeMutex& given_up_mutex = *new ForkSafeMutex;
+std::string& given_up = *new std::string;
 
 }  // namespace
 
@@ -283,8 +283,8 @@ std::string why_given_up() {
 }
 
 std::mutex& mpi_mutex() {
-  static ForkSafeMutex mutex;
-  return mutex;
+  static auto* const mutex = new ForkSafeMutex;
+  return *mutex;
 }
 
 void require_success(int code, std::string_view what, std::source_location where) {

@@ -128,7 +128,7 @@ Tensor SafetensorsFile::tensor(const std::string& name, Location where) const tr
   const std::string_view bytes = shard.file->bytes().substr(entry.begin, entry.end - entry.begin);
   if (bit_width(*entry.dtype) < 8) return unpacked_elements(bytes, *entry.dtype, entry.shape);
   const Tensor stored = tensor_over(shard.file, bytes, *entry.dtype, entry.shape);
-  const auto note = state_->metadata.find(kWeightsNote + name);
+  const auto note = state_->metadata.find(std::string(kWeightsNote) + name);
   if (note == state_->metadata.end()) return stored;
   const std::optional<Tensor> weights = weights_of_note(stored, note->second);
   if (!weights)

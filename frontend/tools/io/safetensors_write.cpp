@@ -44,7 +44,7 @@ struct Contents {
       require_defined(function, x, where);
       const WeightPayload* const weights = weight_payload(x);
       if (weights == nullptr) continue;
-      metadata.insert_or_assign(kWeightsNote + name, weights_note(x));
+      metadata.insert_or_assign(std::string(kWeightsNote) + name, weights_note(x));
       x = Tensor(weights->bytes);
     }
   }

@@ -42,7 +42,7 @@ GradEdge view_edge(const Tensor& tensor) {
   const GradState* base = grad_state(view.base);
   if (base == nullptr || !base->edge) return {};
   // Threads may share a view that none of them writes.
-  static ForkSafeMutex mutex;
+  static auto& mutex = *new ForkSafeMutex;
   const std::lock_guard lock(mutex);
   GradState& state = ensure_grad_state(tensor);
   if (!state.edge || state.base_edge != base->edge || state.base_version != view.base->version) {
