@@ -23,8 +23,14 @@ constexpr std::int64_t kStrip = 64;
 
 /// The kernel for so many rows, or null if the library has none for this machine.
 template <class T> xsmm::Kernel<T> kernel_for(const MatmulProblem& p, std::int64_t rows) {
-  return xsmm::find(T{}, static_cast<int>(p.n), static_cast<int>(rows), static_cast<int>(p.k),
-                    static_cast<int>(p.rhs.row_stride), static_cast<int>(p.lhs.row_stride));
+  const auto find = [&] {
+    if constexpr (sizeof(T) == 4)
+      return xsmm::functions()->find_f32;
+    else
+      return xsmm::functions()->find_f64;
+  }();
+  return find(static_cast<int>(p.n), static_cast<int>(rows), static_cast<int>(p.k), static_cast<int>(p.rhs.row_stride),
+              static_cast<int>(p.lhs.row_stride));
 }
 
 /// False if the library has no kernel; nothing has been written then.
@@ -64,7 +70,7 @@ bool only_avx2() { return eager::instruction_set() == "avx2"; }
 }  // namespace
 
 bool has_libxsmm() {
-  static const bool has = xsmm::is_usable(only_avx2());
+  static const bool has = xsmm::functions() != nullptr && xsmm::functions()->is_usable(only_avx2());
   return has;
 }
 
