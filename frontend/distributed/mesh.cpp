@@ -9,6 +9,7 @@
 
 #include "fermata/autograd.h"
 #include "fermata/creation.h"
+#include "fermata/custom_function.h"
 #include "fermata/modes.h"
 #include "fermata/ops.h"
 #include "fermata/sync.h"
@@ -86,6 +87,50 @@ Tensor block_of_whole(const Tensor& x, const MeshState& mesh, const Sharding& sh
     block = block.slice(i, number * size, (number + 1) * size, 1, where);
   }
   return copy(block, where);
+}
+
+using Backward = FunctionCall::Backward;
+
+/// What `make` gives from x without a gradient, and the gradient of x from that of it.
+Tensor with_gradient(std::string name, const Tensor& x, FunctionRef<Tensor()> make, Backward backward, Location where) {
+  if (!(grad_enabled() && grad_edge(x))) return make();
+  FunctionCall call(std::move(name), {x}, std::move(backward), where);
+  std::vector<Tensor> results;
+  {
+    const NoGradGuard no_grad;
+    results.push_back(make());
+  }
+  return call.finish(std::move(results))[0];
+}
+
+/// The mesh axes along which all processes have the same blocks.
+std::vector<std::size_t> repeated_axes(const MeshState& mesh, const Sharding& sharding) {
+  std::vector<std::size_t> axes;
+  for (std::size_t m = 0; m < mesh.axes.count(); ++m)
+    if ((sharding.used() >> m & 1u) == 0 && mesh.axes.sizes[m] > 1) axes.push_back(m);
+  return axes;
+}
+
+Tensor divided(const Tensor& x, const std::shared_ptr<const MeshState>& mesh, const Sharding& sharding,
+               Location where) {
+  if (!is_plain_value(x) || sharded_value(*x.node()) != nullptr) return constrain(x, *mesh, sharding, where);
+  return make_sharded(block_of_whole(x, *mesh, sharding, where), x.shape(), mesh, sharding);
+}
+
+/// The divided tensor of these blocks. Processes that have the same block share its gradient evenly: what each of them
+/// makes of its part is added up again where a block was taken.
+Tensor joined(const Tensor& block, const Shape& whole, const std::shared_ptr<const MeshState>& mesh,
+              const Sharding& sharding, Location where) {
+  return with_gradient(
+      "from_blocks", block, [&] { return make_sharded(block.detach(where), whole, mesh, sharding); },
+      [mesh, sharding, where](FunctionContext&, std::span<const Tensor> g) -> std::vector<Tensor> {
+        if (!g[0].defined()) return {Tensor()};
+        std::int64_t same = 1;
+        for (const std::size_t m : repeated_axes(*mesh, sharding)) same *= mesh->axes.sizes[m];
+        const Tensor part = own_block(divided(g[0], mesh, sharding, where), where);
+        return {same == 1 ? part : divide({part, where}, static_cast<double>(same))};
+      },
+      where);
 }
 
 }  // namespace
@@ -193,9 +238,7 @@ Tensor resharded(const Tensor& block, const MeshState& mesh, const Sharding& fro
 
 Tensor shard(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Location where) {
   require_defined("shard", x, where);
-  const Sharding sharding = mesh.state()->sharding_of(splits, x, "shard", where);
-  if (!is_plain_value(x) || sharded_value(*x.node()) != nullptr) return constrain(x, *mesh.state(), sharding, where);
-  return make_sharded(block_of_whole(x, *mesh.state(), sharding, where), x.shape(), mesh.state(), sharding);
+  return divided(x, mesh.state(), mesh.state()->sharding_of(splits, x, "shard", where), where);
 }
 
 void shard_(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Location where) {
@@ -219,14 +262,25 @@ Tensor from_blocks(const Tensor& block, const Mesh& mesh, const AxisSplits& spli
     for (const std::string& name : splits[i].names) whole[i] *= state.axes.sizes[state.axis(name, where)];
   const Tensor types = broadcast_to(full({}, 0, block.dtype(), where), whole, where);
   const Sharding sharding = state.sharding_of(splits, types, "from_blocks", where);
-  return make_sharded(block.detach(where), whole, mesh.state(), sharding);
+  return joined(block, whole, mesh.state(), sharding, where);
 }
 
 Tensor own_block(const Tensor& x, Location where) {
   require_defined("own_block", x, where);
   x.sync(where);
   const ShardedValue* const value = sharded_value(*x.node());
-  return value != nullptr ? value->block.detach(where) : x;
+  if (value == nullptr) return x;
+  return with_gradient(
+      "own_block", x, [&] { return value->block.detach(where); },
+      [mesh = value->mesh, sharding = value->sharding, whole = x.shape(), where](
+          FunctionContext&, std::span<const Tensor> g) -> std::vector<Tensor> {
+        if (!g[0].defined()) return {Tensor()};
+        Tensor sum = g[0];
+        for (const std::size_t m : repeated_axes(*mesh, sharding))
+          sum = distributed::all_reduce(sum, distributed::Reduction::sum, mesh->groups[m], where);
+        return {joined(sum, whole, mesh, sharding, where)};
+      },
+      where);
 }
 
 Tensor unshard(const Tensor& x, Location where) {
@@ -269,7 +323,7 @@ BlockFunction shard_map(BlockFunction fn, const Mesh& mesh, std::vector<AxisSpli
     require(arguments.size(), in.size(), "arguments");
     std::vector<Tensor> blocks, results;
     for (std::size_t i = 0; i < in.size(); ++i)
-      blocks.push_back(own_block(shard(arguments[i].detach(where), mesh, in[i], where), where));
+      blocks.push_back(own_block(shard(arguments[i], mesh, in[i], where), where));
     blocks = fn(blocks);
     require(blocks.size(), out.size(), "results");
     for (std::size_t i = 0; i < out.size(); ++i) results.push_back(from_blocks(blocks[i], mesh, out[i], where));

@@ -152,6 +152,49 @@ TEST_P(Sharding, ShardMap) {
   });
 }
 
+TEST_P(Sharding, GradientsGoThroughShardMap) {
+  on_mesh(2, 2, [](const Mesh& mesh) {
+    const Tensor x = randn({4, 6}).sync(), w = randn({6, 8}).sync(), scale = randn({8}).sync();
+    const auto whole = [](const Tensor& a, const Tensor& b, const Tensor& c) {
+      const Tensor y = tanh(matmul(a, b)) * c;
+      return (y * y).sum() + y.sum({0}).max();
+    };
+    // Rows along "data", columns of the weight along "model": the contraction needs nothing, the sums do.
+    const auto mapped = shard_map(
+        [&](const std::vector<Tensor>& v) {
+          const Tensor y = tanh(matmul(v[0], v[1])) * v[2];
+          const Tensor columns = distributed::all_reduce(y.sum({0}), distributed::Reduction::sum, mesh.group("data"));
+          return std::vector<Tensor>{y, columns};
+        },
+        mesh, {{"data"}, {{}, "model"}, {"model"}}, {{"data", "model"}, {"model"}});
+    const auto loss = [&](const Tensor& a, const Tensor& b, const Tensor& c) {
+      const std::vector<Tensor> r = mapped({a, b, c});
+      return (r[0] * r[0]).sum() + r[1].max();
+    };
+    std::vector<std::vector<Tensor>> found;
+    for (const bool is_mapped : {false, true}) {
+      const std::vector<Tensor> leaves{copy(x).requires_grad(true), copy(w).requires_grad(true),
+                                       copy(scale).requires_grad(true)};
+      const Tensor value = is_mapped ? loss(leaves[0], leaves[1], leaves[2]) : whole(leaves[0], leaves[1], leaves[2]);
+      value.backward();
+      found.push_back({value, leaves[0].grad(), leaves[1].grad(), leaves[2].grad()});
+    }
+    for (std::size_t i = 0; i < found[0].size(); ++i) EXPECT_EQ(test::difference(found[0][i], found[1][i]), "") << i;
+    // Equal blocks of all processes: a gradient is counted once.
+    const Tensor leaf = copy(scale).requires_grad(true);
+    shard_map([](const std::vector<Tensor>& v) { return std::vector<Tensor>{v[0] * v[0]}; }, mesh, {{}},
+              {{}})({leaf})[0]
+        .sum()
+        .backward();
+    EXPECT_EQ(test::difference(2 * scale, leaf.grad()), "");
+    // And blocks by hand.
+    const Tensor rows = copy(x).requires_grad(true);
+    const Tensor block = own_block(shard(rows, mesh, {"data"}));
+    (from_blocks(exp(block), mesh, {"data"}) * x).sum().backward();
+    EXPECT_EQ(test::difference(exp(x) * x, rows.grad()), "");
+  });
+}
+
 // ---- Training
 
 struct Mlp {

@@ -77,10 +77,12 @@ using AxisSplits = std::vector<AxisSplit>;
 Tensor shard(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Location where = Location::current());
 /// The tensor itself becomes divided; parameters stay parameters, and optimizers keep them.
 void shard_(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Location where = Location::current());
-/// The tensor of which every process gives its block. All blocks are of one shape.
+/// The tensor of which every process gives its block. All blocks are of one shape. Processes along mesh axes that
+/// divide nothing give equal blocks, and share the gradient evenly.
 Tensor from_blocks(const Tensor& block, const Mesh& mesh, const AxisSplits& splits,
                    Location where = Location::current());
-/// The block of this process; of a tensor that is not divided all of it. The value is computed.
+/// The block of this process; of a tensor that is not divided all of it. The value is computed. In a backward pass all
+/// processes bring the gradients of their blocks together.
 Tensor own_block(const Tensor& x, Location where = Location::current());
 /// The same values, not divided: all processes gather them. Reading elements does so by itself.
 Tensor unshard(const Tensor& x, Location where = Location::current());
@@ -90,7 +92,7 @@ bool is_sharded(const Tensor& x, Location where = Location::current());
 std::string sharding_of(const Tensor& x, Location where = Location::current());
 
 /// A function that each process runs on its own blocks: its arguments are divided as `in` says, its results are taken
-/// for blocks as `out` says. No gradient goes through it.
+/// for blocks as `out` says. Gradients go through it, and through the collectives that the function calls.
 using BlockFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 BlockFunction shard_map(BlockFunction fn, const Mesh& mesh, std::vector<AxisSplits> in, std::vector<AxisSplits> out,
                         Location where = Location::current());
