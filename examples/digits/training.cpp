@@ -99,6 +99,14 @@ Tensor Classifier::step(const Tensor& images, const Tensor& labels, double learn
   return loss.detach();
 }
 
+void Classifier::divide(const fm::Mesh& mesh, const char* axis) {
+  // Into the first hidden layer by columns, out of it by rows: what lies between needs nothing of other processes.
+  const fm::AxisSplits splits[] = {{{}, axis}, {axis}, {axis}};
+  for (std::size_t i = 0; i < std::size(splits); ++i)
+    for (const Tensor* t : {&parameters_[i].value, &parameters_[i].mean, &parameters_[i].square})
+      fm::shard_(*t, mesh, splits[i]);
+}
+
 std::vector<Tensor> Classifier::state() const {
   std::vector<Tensor> all;
   for (const auto& [value, mean, square] : parameters_) all.insert(all.end(), {value, mean, square});
@@ -112,6 +120,14 @@ double Classifier::accuracy(const Tensor& images, const Tensor& labels) const {
 
 Result train(const Data& data, const Settings& settings, const std::function<void(int, double, double)>& progress) {
   Classifier classifier(settings.seed);
+  const auto along = [&](std::string_view name) {
+    return settings.mesh != nullptr && std::ranges::count(settings.mesh->axes(), name) != 0;
+  };
+  if (along("model")) classifier.divide(*settings.mesh, "model");
+  const auto batch_of = [&](const Tensor& all, std::int64_t from) {
+    const Tensor batch = all.slice(0, from, from + settings.batch);
+    return along("data") ? fm::shard(batch, *settings.mesh, {"data"}) : batch;
+  };
   fm::Generator order(settings.seed + 1);
   const std::int64_t count = data.train_images.size(0);
   Result result;
@@ -125,8 +141,7 @@ Result train(const Data& data, const Settings& settings, const std::function<voi
     // The incomplete last batch is dropped; each epoch it has other images.
     for (std::int64_t from = 0; from + settings.batch <= count; from += settings.batch, ++steps) {
       const auto start = Clock::now();
-      const Tensor loss = classifier.step(images.slice(0, from, from + settings.batch),
-                                          labels.slice(0, from, from + settings.batch), settings.learning_rate);
+      const Tensor loss = classifier.step(batch_of(images, from), batch_of(labels, from), settings.learning_rate);
       std::vector<Tensor> changed = classifier.state();
       changed.push_back(loss);
       fm::sync(changed);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <fermata/fermata.h>
+#include <fermata/mesh.h>
 
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,8 @@ struct Settings {
   std::int64_t batch = 64;
   double learning_rate = 2e-3;
   std::uint64_t seed = 1;  // of the initial weights and the order of the images
+  /// Batches are divided along its axis "data", hidden layers along "model"; null for one process.
+  const fermata::Mesh* mesh = nullptr;
 };
 
 /// 64 inputs, hidden layers of 128 and 64 with gelu, 10 outputs; and the moments of Adam.
@@ -35,6 +38,8 @@ class Classifier {
   fermata::Tensor logits(const fermata::Tensor& images) const;
   /// One step of Adam on a batch; returns the loss before the step.
   fermata::Tensor step(const fermata::Tensor& images, const fermata::Tensor& labels, double learning_rate);
+  /// Divides the hidden layers, and what the optimizer keeps of them, along an axis of a mesh.
+  void divide(const fermata::Mesh& mesh, const char* axis);
   /// All tensors that a step changes.
   std::vector<fermata::Tensor> state() const;
   double accuracy(const fermata::Tensor& images, const fermata::Tensor& labels) const;

@@ -102,9 +102,29 @@ void Decoder::read_llama(const Weights& weights) {
   }
 }
 
+void Decoder::divide(const fm::Mesh& mesh, const std::string& axis) {
+  const auto by_columns = [&](const Projection& p) {
+    if (!p.weight.defined()) return;
+    fm::shard_(p.weight, mesh, {{}, axis});
+    if (p.bias.defined()) fm::shard_(p.bias, mesh, {axis});
+  };
+  const auto by_rows = [&](const Projection& p) { fm::shard_(p.weight, mesh, {axis}); };
+  const bool has_whole_heads = config_.key_heads % mesh.size(axis) == 0;
+  for (const Layer& layer : layers_) {
+    by_columns(layer.gate), by_columns(layer.widening), by_rows(layer.narrowing);
+    if (!has_whole_heads) continue;
+    by_columns(layer.query), by_columns(layer.key), by_columns(layer.value), by_rows(layer.output);
+  }
+  if (has_whole_heads) divides_cache_ = [mesh, axis](const Tensor& heads) { fm::shard_(heads, mesh, {{}, axis}); };
+}
+
 Cache Decoder::make_cache(std::int64_t capacity) const {
   Cache cache{{}, fm::zeros({}, fm::DType::i64)};
-  const auto room = [&] { return fm::zeros({1, config_.key_heads, capacity, config_.head_width}); };
+  const auto room = [&] {
+    const Tensor heads = fm::zeros({1, config_.key_heads, capacity, config_.head_width});
+    divides_cache_(heads);
+    return heads;
+  };
   for (std::int64_t i = 0; i < config_.layers; ++i) cache.layers.push_back({room(), room()});
   return cache;
 }

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <fermata/fermata.h>
+#include <fermata/mesh.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,8 @@ class Decoder {
   /// Reads model.safetensors, or model.safetensors.index.json, in the folder.
   Decoder(const Config& config, const std::string& folder);
 
+  /// Divides heads and inner layers among the processes along an axis of a mesh; caches made afterwards, too.
+  void divide(const fermata::Mesh& mesh, const std::string& axis);
   Cache make_cache(std::int64_t capacity) const;
   /// Takes the tokens i64 [L] into the cache, and gives the logits [vocabulary] of the token that follows them.
   Tensor forward(const Tensor& tokens, const Cache& cache) const;
@@ -54,6 +58,7 @@ class Decoder {
   Tensor inner(const Tensor& x, const Layer& layer) const;
 
   Config config_;
+  std::function<void(const Tensor& heads)> divides_cache_ = [](const Tensor&) {};
   Tensor embedding_, positions_, head_;  // no positions in Llama; head_ [vocabulary, width]
   Norm last_;
   std::vector<Layer> layers_;

@@ -1,9 +1,12 @@
 // Continues a text with a GPT-2- or Llama-shaped model from a folder in Hugging Face's layout: config.json,
 // tokenizer.json, and model.safetensors or several files and their index.
 //   gpt FOLDER TEXT [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed S]
+//   mpirun -n 2 gpt FOLDER TEXT --mesh model=2
+//   gpt FOLDER TEXT --mesh model=2 --simulate
 //
 // Prints the text and, on standard error, tokens per second.
 #include <fermata/fermata.h>
+#include <mesh_argument.h>
 
 #include <chrono>
 #include <cstdio>
@@ -54,8 +57,10 @@ bool read_arguments(int argc, char** argv, Arguments& a) {
   return true;
 }
 
-void write(const Arguments& a) {
-  const gpt::Decoder decoder(gpt::read_config(a.folder), a.folder);
+void write(const Arguments& a, const fm::Mesh* mesh) {
+  gpt::Decoder decoder(gpt::read_config(a.folder), a.folder);
+  if (mesh != nullptr) decoder.divide(*mesh, mesh->axes().back());
+  const bool prints = mesh == nullptr || mesh->rank() == 0;
   const gpt::Tokenizer tokenizer(gpt::read_tokenizer(a.folder));
   const std::vector<std::int64_t> prompt = tokenizer.encode(a.text);
   const auto length = static_cast<std::int64_t>(prompt.size());
@@ -67,17 +72,17 @@ void write(const Arguments& a) {
   const auto next =
       fm::compile([&](const fm::Tensor& tokens, const gpt::Cache& state) { return decoder.forward(tokens, state); });
   std::mt19937_64 random(a.seed);
-  std::printf("%s", a.text.c_str());
+  if (prints) std::printf("%s", a.text.c_str());
   const auto start = Clock::now();
   std::vector<float> logits = next(fm::tensor(prompt), cache).to_vector<float>();
   const auto read = Clock::now();
   std::int64_t made = 0;
   for (; length + made < capacity; ++made) {
     const std::int64_t token = gpt::sample(logits, a.sampling, random);
-    std::printf("%s", tokenizer.decode(token).c_str());
-    std::fflush(stdout);
+    if (prints) std::printf("%s", tokenizer.decode(token).c_str()), std::fflush(stdout);
     if (length + made + 1 < capacity) logits = next(fm::tensor(std::vector{token}), cache).to_vector<float>();
   }
+  if (!prints) return;
   std::printf("\n");
   const double prompt_seconds = std::chrono::duration<double>(read - start).count();
   const double seconds = std::chrono::duration<double>(Clock::now() - read).count();
@@ -88,10 +93,14 @@ void write(const Arguments& a) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const examples::MeshArgument mesh = examples::take_mesh(argc, argv);
   Arguments arguments;
   if (!read_arguments(argc, argv, arguments)) return usage();
   try {
-    write(arguments);
+    if (mesh.processes() == 1)
+      write(arguments, nullptr);
+    else
+      examples::on_mesh(mesh, [&](const fm::Mesh& on) { write(arguments, &on); });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -53,6 +53,20 @@ State step(const Grid& grid, const State& s) {
   return {sum(s.depth, a.depth, b.depth, c.depth, d.depth), sum(s.p, a.p, b.p, c.p, d.p), sum(s.q, a.q, b.q, c.q, d.q)};
 }
 
+State step_of_rows(const Grid& grid, const State& s, const fm::distributed::Group& rows) {
+  // Each of the four stages reads two rows further on both sides. So many rows of the neighbors are fetched once, in
+  // one message for each side; what the periodic step makes of them is wrong from the outside inwards, and cut off.
+  constexpr std::int64_t kHalo = 8;
+  const Tensor own = fm::stack({s.depth, s.p, s.q});  // [3, rows, n]
+  const std::int64_t count = own.size(1);
+  const Tensor before = fm::distributed::shift(own.slice(1, count - kHalo, count), 1, true, rows),
+               after = fm::distributed::shift(own.slice(1, 0, kHalo), -1, true, rows);
+  const Tensor wide = fm::concat({before, own, after}, 1);
+  const State next = step(grid, {wide[0], wide[1], wide[2]});
+  const auto inside = [&](const Tensor& x) { return x.slice(0, kHalo, kHalo + count); };
+  return {inside(next.depth), inside(next.p), inside(next.q)};
+}
+
 State run(const Grid& grid, const State& state, std::int64_t count) {
   const auto body = [grid](const Tensor&, const Tensor& depth, const Tensor& p, const Tensor& q) {
     const State next = step(grid, {depth, p, q});

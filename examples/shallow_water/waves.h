@@ -9,6 +9,7 @@
 // up to the order of the method.
 #pragma once
 
+#include <fermata/distributed.h>
 #include <fermata/fermata.h>
 
 #include <tuple>
@@ -32,6 +33,9 @@ struct Grid {
 State hill(const Grid& grid, fermata::Device device = fermata::cpu());
 /// One time step.
 State step(const Grid& grid, const State& state);
+/// One time step of the rows of this process, at least eight: `rows` are the processes in the order of their rows. To
+/// the bit what step() makes of the whole.
+State step_of_rows(const Grid& grid, const State& state, const fermata::distributed::Group& rows);
 /// `count` time steps as one loop, which is one step of a plan in compiled mode.
 State run(const Grid& grid, const State& state, std::int64_t count);
 

@@ -142,6 +142,7 @@ Mesh::Mesh(std::initializer_list<MeshAxis> axes, Location where)
 Mesh::Mesh(const std::vector<MeshAxis>& axes, Location where) : state_(make_mesh(axes, where)) {}
 std::int64_t Mesh::processes() const { return state_->axes.processes(); }
 std::int64_t Mesh::rank() const { return state_->rank; }
+const std::vector<std::string>& Mesh::axes() const { return state_->axes.names; }
 std::int64_t Mesh::size(std::string_view axis, Location where) const {
   return state_->axes.sizes[state_->axis(axis, where)];
 }

@@ -1,5 +1,6 @@
 // Tokens, logits and the cache of the example against checkpoints whose values come from golden/write_checkpoints.py.
 #if __has_include(<nlohmann/json.hpp>)
+#include <fermata/mesh.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -70,6 +71,23 @@ TEST_P(Gpt, ACompiledStepGoesOnWithoutCompiling) {
     values = next(tensor(std::vector{token}), cache).to_vector<float>();
   }
   EXPECT_EQ(next.captures(), 2u);
+}
+
+TEST_P(Gpt, HeadsAreDividedAmongProcesses) {
+  distributed::simulate(2, [&](int) {
+    gpt::Decoder decoder(gpt::read_config(folder), folder);
+    const Mesh mesh({{"model", 2}});
+    decoder.divide(mesh, "model");
+    const gpt::Cache cache = decoder.make_cache(64);
+    EXPECT_TRUE(is_sharded(cache.layers[0].keys));
+    const auto next = compile([&](const Tensor& t, const gpt::Cache& state) { return decoder.forward(t, state); });
+    const std::size_t first = 5;
+    std::vector<float> values =
+        next(tensor(std::vector(tokens.begin(), tokens.begin() + first)), cache).to_vector<float>();
+    for (std::size_t i = first; i < tokens.size(); ++i)
+      values = next(tensor(std::vector{tokens[i]}), cache).to_vector<float>();
+    expect_near(values, logits(2));
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Gpt, testing::Values("gpt2", "llama"));

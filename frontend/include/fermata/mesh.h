@@ -44,6 +44,8 @@ class Mesh {
 
   std::int64_t processes() const;
   std::int64_t rank() const;
+  /// The names of its axes.
+  const std::vector<std::string>& axes() const;
   /// Of an axis: ValueError FM7102 for one that the mesh does not have.
   std::int64_t size(std::string_view axis, Location where = Location::current()) const;
   std::int64_t coordinate(std::string_view axis, Location where = Location::current()) const;
