@@ -61,6 +61,8 @@ class GraphRunner {
       call_boxed(operator_entry(n.op), stack, where);
       return stack.at(0).as<Tensor>();
     }
+    // A call with an effect reads the one before it, too, which the order of these calls says again.
+    if (effect_of(n.op) == Effect::effect) tensors.resize(traits(n.op).least_operands);
     return general_call(n.op, tensors, {.wanted = {n.dtype, n.shape}, .integers = n.attributes, .scalars = n.scalars},
                         where);
   }

@@ -195,6 +195,41 @@ TEST_P(Sharding, GradientsGoThroughShardMap) {
   });
 }
 
+TEST_P(Sharding, BlocksExchangeHalosAndHaveGradients) {
+  on_mesh(3, 1, [](const Mesh& mesh) {
+    const auto group = mesh.group("data");
+    const auto step = [](const Tensor& x, const Tensor& above, const Tensor& below, const Tensor& rate) {
+      const Tensor wide = concat({above, x, below}, 0);
+      const std::int64_t n = x.size(0);
+      return x + rate * (wide.slice(0, 0, n) + wide.slice(0, 2, n + 2) - 2 * x);
+    };
+    const auto mapped = shard_map(
+        [&](const std::vector<Tensor>& v) {
+          Tensor x = v[0];
+          for (int i = 0; i < 3; ++i) {  // both exchanges of a step are pending together
+            const std::int64_t n = x.size(0);
+            x = step(x, distributed::shift(x.slice(0, n - 1), 1, true, group),
+                     distributed::shift(x.slice(0, 0, 1), -1, true, group), v[1]);
+          }
+          return std::vector<Tensor>{x};
+        },
+        mesh, {{"data"}, {}}, {{"data"}});
+    const Tensor start = randn({6, 4}).sync();
+    std::vector<std::vector<Tensor>> found;
+    for (const bool is_mapped : {false, true}) {
+      const Tensor x = copy(start).requires_grad(true), rate = full({}, 0.1).requires_grad(true);
+      Tensor y = x;
+      if (is_mapped)
+        y = mapped({x, rate})[0];
+      else
+        for (int i = 0; i < 3; ++i) y = step(y, y.slice(0, 5), y.slice(0, 0, 1), rate);
+      (y * y).sum().backward();
+      found.push_back({y, x.grad(), rate.grad()});
+    }
+    for (std::size_t i = 0; i < found[0].size(); ++i) EXPECT_EQ(test::difference(found[0][i], found[1][i]), "") << i;
+  });
+}
+
 // ---- Training
 
 struct Mlp {
