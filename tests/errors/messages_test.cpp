@@ -342,7 +342,7 @@ TEST_P(Errors, IntegersOutOfBounds) {
   EXPECT_EQ(message<ValueError>([&] { maximum(small, 1000); }),
             "FM1329 ValueError: maximum: 1000 is out of bounds for i8\n  at   HERE\n"
             "  hint cast the tensor to a wider dtype with astype()");
-  EXPECT_EQ(message<ValueError>([&] { bytes <= -1; }),
+  EXPECT_EQ(message<ValueError>([&] { static_cast<void>(bytes <= -1); }),
             "FM1329 ValueError: less_equal: -1 is out of bounds for u8\n  at   HERE\n"
             "  hint cast the tensor to a wider dtype with astype()");
   // Every dtype, its limits and one beyond them; beside a tensor, in a creation and in a write.

@@ -34,7 +34,7 @@ TEST_P(Checkpoint, OfSeveralResults) {
   })(xs);
   const auto plain = grad([](const std::vector<Tensor>& at) { return sum(at[0] * at[1]) * sum(at[1]); })(xs);
   EXPECT_EQ(value.second.item<int>(), argmax(xs[0]).item<int>());
-  for (int i = 0; i < 2; ++i) expect_close(gradient[i], plain[i], 1e-15);
+  for (std::size_t i = 0; i < 2; ++i) expect_close(gradient[i], plain[i], 1e-15);
 }
 
 TEST_P(Checkpoint, UnderVmap) {

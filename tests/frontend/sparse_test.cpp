@@ -306,7 +306,7 @@ TEST_P(Sparse, OpsThatFillZerosSaySo) {
             "  x    f32[2, 2]   sparse\n"
             "  at   HERE\n"
             "  hint to_dense() gives all elements, which every op takes");
-  EXPECT_EQ(message<UnsupportedError>([&] { s == s; }),
+  EXPECT_EQ(message<UnsupportedError>([&] { static_cast<void>(s == s); }),
             "FM2021 UnsupportedError: equal: the zeros of a sparse tensor would become 1\n"
             "  lhs  f32[2, 2]   sparse\n"
             "  rhs  f32[2, 2]   sparse\n"
