@@ -30,7 +30,7 @@ template <class V> V log_ndtr(V x) {
   const V tail = normal_tail_times(one, min(V(ErrorFunctionOf<V>::kTailMax), a));
   const auto is_small = a < one;
   const V logarithm = log(select(is_small, tail, scaled_normal_tail(min(constant<V>(0x1p62), a))));
-  const V below = fma(select(is_small, constant<V>(0), a * a), constant<V>(-0.5), logarithm);
+  const V below = fma(select(is_small, constant<V>(0), a * constant<V>(-0.5)), a, logarithm);
   return select(x > constant<V>(0), log1p(-tail), select(x == x, below, x));
 }
 

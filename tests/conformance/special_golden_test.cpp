@@ -205,6 +205,11 @@ TEST(SpecialFunctions, limits_of_two_operands) {
   EXPECT_EQ(value(ldexp(f64(3), -5000)), 0);
 }
 
+TEST(SpecialFunctions, log_ndtr_of_numbers_whose_square_is_too_large) {
+  EXPECT_EQ(log_ndtr(full({}, -0x1p512, DType::f64)).item<double>(), -0x1p1023);
+  EXPECT_EQ(log_ndtr(full({}, -0x1p64, DType::f32)).item<float>(), -0x1p127f);
+}
+
 TEST(SpecialFunctions, frexp_takes_every_number_apart) {
   for (const double x : {0.0, -0.0, 1.0, -3.0, 0x1p-1074, -0x1.8p-1030, 1e308}) {
     const FractionAndExponent parts = frexp(full({}, x, DType::f64));
