@@ -108,17 +108,22 @@ template <class V, class Half, int... kLane> inline V joined(Half a, Half b, std
   return __builtin_shufflevector(a, b, kLane...);
 }
 
-/// Parts of kPart elements, `few` of which exist, from lines that are kStep lines apart, side by side.
-template <class T, int kPart, int kParts> struct Parts {
+/// Parts of kPart elements from lines that are `step` lines apart, side by side; of each part only `few` elements are
+/// read, unless kWhole.
+template <class T, int kPart, int kParts, bool kWhole> struct Parts {
   typedef T Vector __attribute__((vector_size(kPart * kParts * sizeof(T))));
   static inline Vector load(const T* from, std::int64_t line, int step, int few) {
-    if constexpr (kParts == 1) {
-      return load_few<Vector>(from, few);
-    } else {
-      using Half = Parts<T, kPart, kParts / 2>;
+    if constexpr (kParts > 1) {
+      using Half = Parts<T, kPart, kParts / 2, kWhole>;
       return joined<Vector>(Half::load(from, line, step, few),
                             Half::load(from + kParts / 2 * step * line, line, step, few),
                             std::make_integer_sequence<int, kPart * kParts>());
+    } else if constexpr (kWhole) {
+      Vector whole;
+      __builtin_memcpy(&whole, from, sizeof(whole));
+      return whole;
+    } else {
+      return load_few<Vector>(from, few);
     }
   }
 };
@@ -128,23 +133,34 @@ template <class T> constexpr int kLeastPart = 16 / static_cast<int>(sizeof(T)) <
                                                   ? 16 / static_cast<int>(sizeof(T))
                                                   : Square<T>::kSide;
 
-/// Lines from i0 on, at most kPart; returns the first column that is not done.
+/// At most kPart lines of a square.
+template <class T, int kPart, bool kWhole>
+inline void turn_part(T* to, std::int64_t to_line, const T* from, std::int64_t from_line, int few) {
+  typename Square<T>::Line square[kPart];
+#pragma GCC unroll 16
+  for (int k = 0; k < kPart; ++k)
+    square[k] = Parts<T, kPart, Square<T>::kSide / kPart, kWhole>::load(from + k * from_line, from_line, kPart, few);
+  transpose_in_registers(square);
+#pragma GCC unroll 16
+  for (int k = 0; k < kPart; ++k)
+    if (k < few) __builtin_memcpy(to + k * to_line, &square[k], Square<T>::kBytes);
+}
+
+/// Lines from i0 on, at most kPart; returns the first column that is not done. What a vector reads beyond its lines is
+/// part of the plane, too, but for the last columns: loads under a mask of what no cache holds took six times as long
+/// (Zen 5).
 template <class T, int kPart> std::int64_t turn_few_lines(const TransposedPlane& p, std::int64_t i0) {
-  constexpr int kSide = Square<T>::kSide, kParts = kSide / kPart;
+  constexpr int kSide = Square<T>::kSide;
   const auto few = static_cast<int>(p.lines - i0);
   auto* const to = static_cast<T*>(p.to) + i0 * p.to_line;
   const auto* const from = static_cast<const T*>(p.from) + i0;
+  const std::int64_t end = (p.columns - 1) * p.from_line + p.lines - i0;
   std::int64_t j = 0;
-  for (; j + kSide <= p.columns; j += kSide) {
-    typename Square<T>::Line square[kPart];
-#pragma GCC unroll 16
-    for (int k = 0; k < kPart; ++k)
-      square[k] = Parts<T, kPart, kParts>::load(from + (j + k) * p.from_line, p.from_line, kPart, few);
-    transpose_in_registers(square);
-#pragma GCC unroll 16
-    for (int k = 0; k < kPart; ++k)
-      if (k < few) __builtin_memcpy(to + k * p.to_line + j, &square[k], Square<T>::kBytes);
-  }
+  for (; j + kSide <= p.columns; j += kSide)
+    if (p.from_line > 0 && (j + kSide - 1) * p.from_line + kPart <= end)
+      turn_part<T, kPart, true>(to + j, p.to_line, from + j * p.from_line, p.from_line, few);
+    else
+      turn_part<T, kPart, false>(to + j, p.to_line, from + j * p.from_line, p.from_line, few);
   return j;
 }
 
