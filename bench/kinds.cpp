@@ -43,6 +43,17 @@ Tensor low_pass(const Tensor& x) {
   return fm::fft::irfft(spectrum * fm::astype(fm::arange(spectrum.size(-1)) < 1000, fm::DType::f32), x.size(-1));
 }
 
+/// Symmetric and positive definite matrices, and what is made of them.
+Case of_matrices(std::string name, std::int64_t count, std::int64_t n, Tensor (*program)(const Tensor&)) {
+  return with(
+      std::move(name),
+      [count, n] {
+        const Tensor x = normal(1, {count, n, n});
+        return Tensors{(fm::matmul(x, x.mT()) + fm::eye(n) * static_cast<double>(n)).sync()};
+      },
+      [program](const Tensors& in) { return Tensors{program(in[0])}; });
+}
+
 /// Few rows times a matrix that no second-level cache holds, in fewer bits; 32: as it is.
 Case linear_of_weights(std::int64_t rows, std::int64_t bits) {
   return {"linear_" + std::to_string(rows) + "x2048x8192_" + (bits == 32 ? "f32" : "int" + std::to_string(bits)),
@@ -73,6 +84,12 @@ std::vector<Case> kinds() {
       of_normal("layer_norm_50Kx64", {50'000, 64}, [](const Tensor& x) { return fm::layer_norm(x); }),
       of_normal("pair_forces_1500", {1500, 3}, &pair_forces),
       of_normal("nearest_40000x48x14", {40000, 14}, &nearest),
+      of_matrices("solve_100Kx4x4", 100'000, 4, [](const Tensor& x) { return fm::linalg::solve(x, x); }),
+      of_matrices("inv_100Kx4x4", 100'000, 4, [](const Tensor& x) { return fm::linalg::inv(x); }),
+      of_matrices("det_100Kx4x4", 100'000, 4, [](const Tensor& x) { return fm::linalg::det(x); }),
+      of_matrices("cholesky_100Kx4x4", 100'000, 4, [](const Tensor& x) { return fm::linalg::cholesky(x); }),
+      of_matrices("solve_10Kx16x16", 10'000, 16, [](const Tensor& x) { return fm::linalg::solve(x, x); }),
+      of_matrices("cholesky_10Kx16x16", 10'000, 16, [](const Tensor& x) { return fm::linalg::cholesky(x); }),
       of_normal("transpose_4096", {4096, 4096}, [](const Tensor& x) { return fm::copy(fm::transpose(x)); }),
       with(
           "permute_add_48x512x640",
