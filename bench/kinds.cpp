@@ -123,6 +123,12 @@ std::vector<Case> kinds() {
       of_normal("top_50_of_400x20000", {400, 20000}, [](const Tensor& x) { return fm::topk(x, 50).values; }),
       of_normal("low_pass_50x16384", {50, 16384}, &low_pass),
       of_normal("fft_100x1000", {100, 1000}, [](const Tensor& x) { return fm::abs(fm::fft::fft(x)); }),
+      with(
+          "depthwise_stride_2_8x96x56x56",
+          [] {
+            return Tensors{normal(1, {8, 96, 56, 56}), normal(2, {96, 1, 3, 3})};
+          },
+          [](const Tensors& in) { return Tensors{fm::conv2d(in[0], in[1], {}, 2, 1, 1, 96)}; }),
       of_normal("softmax_0_4096x1024", {4096, 1024}, [](const Tensor& x) { return fm::softmax(x, 0); }),
       with(
           "remainder_1M",
