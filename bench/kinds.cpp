@@ -43,6 +43,17 @@ Tensor low_pass(const Tensor& x) {
   return fm::fft::irfft(spectrum * fm::astype(fm::arange(spectrum.size(-1)) < 1000, fm::DType::f32), x.size(-1));
 }
 
+/// Symmetric and positive definite matrices, and what is made of them.
+Case of_matrices(std::string name, std::int64_t count, std::int64_t n, Tensor (*program)(const Tensor&)) {
+  return with(
+      std::move(name),
+      [count, n] {
+        const Tensor x = normal(1, {count, n, n});
+        return Tensors{(fm::matmul(x, x.mT()) + fm::eye(n) * static_cast<double>(n)).sync()};
+      },
+      [program](const Tensors& in) { return Tensors{program(in[0])}; });
+}
+
 /// Few rows times a matrix that no second-level cache holds, in fewer bits; 32: as it is.
 Case linear_of_weights(std::int64_t rows, std::int64_t bits) {
   return {"linear_" + std::to_string(rows) + "x2048x8192_" + (bits == 32 ? "f32" : "int" + std::to_string(bits)),
@@ -65,8 +76,20 @@ std::vector<Case> kinds() {
       of_normal("sum_3Mx3", {3 << 20, 3}, [](const Tensor& x) { return fm::sum(x, 1); }),
       of_normal("sum_512Kx12", {1 << 19, 12}, [](const Tensor& x) { return fm::sum(x, 1); }),
       of_normal("max_128Kx40", {1 << 17, 40}, [](const Tensor& x) { return fm::max(x, 1); }),
+      of_normal("var_1Mx3", {1 << 20, 3}, [](const Tensor& x) { return fm::var(x, {1}); }),
+      of_normal("var_200Kx16", {200'000, 16}, [](const Tensor& x) { return fm::var(x, {1}); }),
+      of_normal("normalize_1Mx3", {1 << 20, 3},
+                [](const Tensor& x) { return x / fm::sqrt(fm::sum(fm::square(x), 1, true)); }),
+      of_normal("softmax_200Kx16", {200'000, 16}, [](const Tensor& x) { return fm::softmax(x, -1); }),
+      of_normal("layer_norm_50Kx64", {50'000, 64}, [](const Tensor& x) { return fm::layer_norm(x); }),
       of_normal("pair_forces_1500", {1500, 3}, &pair_forces),
       of_normal("nearest_40000x48x14", {40000, 14}, &nearest),
+      of_matrices("solve_100Kx4x4", 100'000, 4, [](const Tensor& x) { return fm::linalg::solve(x, x); }),
+      of_matrices("inv_100Kx4x4", 100'000, 4, [](const Tensor& x) { return fm::linalg::inv(x); }),
+      of_matrices("det_100Kx4x4", 100'000, 4, [](const Tensor& x) { return fm::linalg::det(x); }),
+      of_matrices("cholesky_100Kx4x4", 100'000, 4, [](const Tensor& x) { return fm::linalg::cholesky(x); }),
+      of_matrices("solve_10Kx16x16", 10'000, 16, [](const Tensor& x) { return fm::linalg::solve(x, x); }),
+      of_matrices("cholesky_10Kx16x16", 10'000, 16, [](const Tensor& x) { return fm::linalg::cholesky(x); }),
       of_normal("transpose_4096", {4096, 4096}, [](const Tensor& x) { return fm::copy(fm::transpose(x)); }),
       with(
           "permute_add_48x512x640",
@@ -100,6 +123,12 @@ std::vector<Case> kinds() {
       of_normal("top_50_of_400x20000", {400, 20000}, [](const Tensor& x) { return fm::topk(x, 50).values; }),
       of_normal("low_pass_50x16384", {50, 16384}, &low_pass),
       of_normal("fft_100x1000", {100, 1000}, [](const Tensor& x) { return fm::abs(fm::fft::fft(x)); }),
+      with(
+          "depthwise_stride_2_8x96x56x56",
+          [] {
+            return Tensors{normal(1, {8, 96, 56, 56}), normal(2, {96, 1, 3, 3})};
+          },
+          [](const Tensors& in) { return Tensors{fm::conv2d(in[0], in[1], {}, 2, 1, 1, 96)}; }),
       of_normal("softmax_0_4096x1024", {4096, 1024}, [](const Tensor& x) { return fm::softmax(x, 0); }),
       with(
           "remainder_1M",

@@ -1,12 +1,16 @@
 // The CPU as a backend: kernels by way of the LLVM plugin, memory from the caching allocator.
 #pragma once
 
+#include "codegen_cpu/turned_rows.h"
 #include "dispatch/backend.h"
 
 namespace fermata {
 
-inline constexpr BackendCapabilities kCpuCapabilities{
-    .launches_on_caller = true, .rows_in_vectors = true, .overwrites_operands = true, .compiles_on_caller = true};
+inline constexpr BackendCapabilities kCpuCapabilities{.launches_on_caller = true,
+                                                      .rows_in_vectors = true,
+                                                      .turned_rows = kLongestTurnedRow,
+                                                      .overwrites_operands = true,
+                                                      .compiles_on_caller = true};
 
 class CpuBackend final : public Backend {
  public:

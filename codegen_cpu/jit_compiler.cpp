@@ -76,7 +76,7 @@ std::string key_of(const Kernel& kernel, const JitVariant& variant) {
   std::string key = "fermata " FERMATA_VERSION " object " + std::to_string(jit::kObjectVersion) + " plugin " +
                     plugin_identity() + " target " + std::string(JitCompiler::target()) + " streamed " +
                     std::to_string(variant.streamed) + (variant.wide ? " wide" : "") +
-                    (checks_bounds() ? " checked\n" : "\n");
+                    (variant.turned ? " turned" : "") + (checks_bounds() ? " checked\n" : "\n");
   return key + serialize(kernel);
 }
 
@@ -84,7 +84,8 @@ std::string label_of(const Kernel& kernel, const JitVariant& variant) {
   const char* const shape = kernel.reduced == 0 ? "map" : kernel.is_row_kernel() ? "row" : "column";
   return std::string(JitCompiler::target()) + " " + shape + " kernel, " + std::to_string(kernel.accesses.size()) +
          " loads and stores, " + std::to_string(kernel.program.size()) + " primitives" +
-         (variant.wide ? ", wide" : "") + (variant.streamed != 0 ? ", past the caches" : "");
+         (variant.wide ? ", wide" : "") + (variant.turned ? ", of turned rows" : "") +
+         (variant.streamed != 0 ? ", past the caches" : "");
 }
 
 [[noreturn]] void throw_unsupported(const std::string& why) {
@@ -156,6 +157,7 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
   FermataLlvmRequest request{bytes.data(), bytes.size(), chosen.c_str(),
                              variant.wide ? std::uint32_t{kFermataLlvmWide} : 0u, variant.streamed};
   if (checks_bounds()) request.flags |= kFermataLlvmCheck;
+  if (variant.turned) request.flags |= kFermataLlvmTurned;
   if (dump != nullptr) request.flags |= kFermataLlvmWantIr | kFermataLlvmWantAssembly | kFermataLlvmVerify;
   FermataLlvmResult result;
   const EventScope event(

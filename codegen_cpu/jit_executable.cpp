@@ -6,10 +6,13 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/loader.h"
+#include "codegen_cpu/turned_rows.h"
 #include "dispatch/kernel_cache.h"
 #include "runtime/background.h"
 #include "runtime/streaming.h"
@@ -23,12 +26,20 @@ class VariableExecutable final : public LoadedExecutable {
   VariableExecutable(std::string_view bytes, const Kernel& kernel, std::string_view target)
       : LoadedExecutable(bytes, KernelNameScope::current()),
         kernel_(kernel),
+        turned_(turned_kernel(kernel)),
         target_(target),
         name_(KernelNameScope::current()) {}
 
   const Executable& variant_for(const KernelLaunch& launch, bool may_stream) const override {
     std::int64_t points = 1;
     for (unsigned axis = 0; axis < kernel_.rank; ++axis) points *= launch.sizes[axis];
+    if (turned_ && has_short_rows(kernel_, launch)) {
+      if (const Executable* const turned = variants_->turned.load(std::memory_order_acquire)) return *turned;
+      // A short row costs what one does that fills all lanes, and turned nearly nothing of that.
+      constexpr std::int64_t kSaved = 8 * std::int64_t{kReductionLanes};
+      const std::int64_t saved = (launch.row_end - launch.row_begin) * kSaved;
+      return is_worth_widening(saved) ? variant({.streamed = 0, .wide = true, .turned = true}) : *this;
+    }
     constexpr std::int64_t kLargestElement = 8;
     const bool is_large = may_stream && points * kLargestElement >= stream_threshold();
     const StreamedStores streamed = is_large ? stores_to_stream(kernel_, launch) & streamable() : 0;
@@ -36,14 +47,18 @@ class VariableExecutable final : public LoadedExecutable {
       if (const Executable* const wide = variants_->wide.load(std::memory_order_acquire)) return *wide;
       if (!is_worth_widening(points)) return *this;
     }
-    const JitVariant wanted{streamed, true};
+    return variant({streamed, true});
+  }
+
+ private:
+  /// A variant, or this as long as there is none.
+  const Executable& variant(const JitVariant& wanted) const {
     const std::lock_guard lock(variants_->mutex);
     const auto [at, is_new] = variants_->ready.try_emplace(wanted);
     if (is_new) variants_->keep(wanted, found_or_started(wanted));
     return at->second != nullptr ? *at->second : *this;
   }
 
- private:
   /// Counts the work of a launch: wide code takes some milliseconds to compile and saves a fifth. Launches on several
   /// threads at once may be counted as one.
   bool is_worth_widening(std::int64_t points) const {
@@ -60,22 +75,33 @@ class VariableExecutable final : public LoadedExecutable {
   /// Code that is on the disk; else null, and compiling begins in the background: the bits are the same meanwhile.
   std::shared_ptr<const Executable> found_or_started(const JitVariant& wanted) const {
     JitCompiler& compiler = JitCompiler::instance();
-    if (!target_.empty() || thread_count() == 1) return compiled(kernel_, name_of(wanted), target_, wanted);
+    const Kernel& kernel = wanted.turned ? *turned_ : kernel_;
+    if (!target_.empty() || thread_count() == 1)
+      return of_kernel(kernel_, wanted, compiled(kernel, name_of(wanted), target_, wanted));
     try {
-      if (const auto object = compiler.found_object(kernel_, wanted))
-        return executable_from_object(*object, name_of(wanted));
+      if (const auto object = compiler.found_object(kernel, wanted))
+        return of_kernel(kernel_, wanted, executable_from_object(*object, name_of(wanted)));
     } catch (const ObjectError&) {}  // damaged: compiling finds that out again, and reports it
     if (!compiler.load()) return nullptr;
-    run_in_background([variants = variants_, kernel = kernel_, name = name_of(wanted), wanted] {
-      auto made = compiled(kernel, name, {}, wanted);
+    run_in_background([variants = variants_, whole = kernel_, kernel, name = name_of(wanted), wanted] {
+      auto made = of_kernel(whole, wanted, compiled(kernel, name, {}, wanted));
       const std::lock_guard lock(variants->mutex);
       variants->keep(wanted, std::move(made));
     });
     return nullptr;
   }
 
+  static std::shared_ptr<const Executable> of_kernel(const Kernel& kernel, const JitVariant& variant,
+                                                     std::shared_ptr<const Executable> made) {
+    return variant.turned && made != nullptr ? turned_executable(kernel, std::move(made)) : made;
+  }
+
   std::string name_of(const JitVariant& variant) const {
-    return name_ + (variant.wide ? "_wide" : "") + (variant.streamed != 0 ? "_streamed" : "");
+    return name_ +
+           (variant.turned ? "_turned"
+            : variant.wide ? "_wide"
+                           : "") +
+           (variant.streamed != 0 ? "_streamed" : "");
   }
 
   /// Null where there is none: it would only have been faster.
@@ -93,12 +119,14 @@ class VariableExecutable final : public LoadedExecutable {
     std::mutex mutex;
     std::map<JitVariant, std::shared_ptr<const Executable>> ready;  // null: being compiled, or not to be had
     std::atomic<const Executable*> wide{nullptr};                   // the one that does not stream, once it is there
+    std::atomic<const Executable*> turned{nullptr};
     void keep(const JitVariant& variant, std::shared_ptr<const Executable> made) {
-      if (variant.streamed == 0) wide.store(made.get(), std::memory_order_release);
+      if (variant.streamed == 0) (variant.turned ? turned : wide).store(made.get(), std::memory_order_release);
       ready[variant] = std::move(made);
     }
   };
   const Kernel kernel_;
+  const std::optional<Kernel> turned_;
   const std::string target_, name_;
   const std::shared_ptr<Variants> variants_ = std::make_shared<Variants>();
   mutable std::atomic<std::int64_t> work_{0};  // operations so far

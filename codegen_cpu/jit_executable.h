@@ -18,7 +18,8 @@ namespace fermata {
 /// Code for one kernel among other code for it; the bits that it gives are the same.
 struct JitVariant {
   StreamedStores streamed = 0;
-  bool wide = false;  // takes twice as long to compile, and runs faster, by a fifth where the program is long
+  bool wide = false;    // takes twice as long to compile, and runs faster, by a fifth where the program is long
+  bool turned = false;  // of turned_kernel() (turned_rows.h)
   auto operator<=>(const JitVariant&) const = default;
 };
 

@@ -304,10 +304,18 @@ class Fuser {
     return waits;
   }
 
+  /// Whether a kernel has so short rows that its lanes lie across them.
+  bool turns_rows(const Group& merged) const {
+    const Shape& shape = g_.nodes[merged.domain].shape;
+    const std::int64_t length = shape[shape.rank() - 1u];
+    return !p_.is_shipped && merged.reduced == 1u << (shape.rank() - 1u) && length > 1 &&
+           length <= p_.capabilities.turned_rows;
+  }
+
   /// Whether a producer at element level would compute much for nothing behind the ends of short rows.
   bool wastes_lanes(const Group& producer, const Group& merged) const {
     if (!p_.capabilities.rows_in_vectors || producer.reduced != 0 || merged.reduced == 0) return false;
-    if (!dims_.same_shape(producer.domain, merged.domain)) return false;
+    if (!dims_.same_shape(producer.domain, merged.domain) || turns_rows(merged)) return false;
     const Shape& shape = g_.nodes[merged.domain].shape;
     const bool row_kernel = (merged.reduced >> (shape.rank() - 1) & 1) != 0;
     double length = 1, prims = 0;
@@ -324,7 +332,7 @@ class Fuser {
   bool wastes_lanes_of_rows(const Group& per_row, const Group& merged) const {
     if (!p_.capabilities.rows_in_vectors || per_row.reduced != 0 || merged.reduced == 0) return false;
     const bool row_kernel = (merged.reduced >> (g_.nodes[merged.domain].shape.rank() - 1u) & 1) != 0;
-    if (!row_kernel || dims_.same_shape(per_row.domain, merged.domain)) return false;
+    if (!row_kernel || dims_.same_shape(per_row.domain, merged.domain) || turns_rows(merged)) return false;
     double prims = 0;
     for (const ValueId v : per_row.members) prims += static_cast<double>(prims_[v]);
     const double rows = elements(g_, per_row.domain), wasted = prims * kVectorLanes * rows;

@@ -76,19 +76,17 @@ struct Uses {
   }
 };
 
-/// Reductions of many short rows, which leave a kernel's vectors nearly empty: a call has one element of many rows in
-/// each. A kernel is better where rows that are computed would have to be stored, and where they are used again once
-/// they are reduced, unless they are shorter still (softmax: from 4 on, sums of products: from 9).
+/// Reductions of many short rows, which leave a kernel's vectors nearly empty until it is used so much that its lanes
+/// are rows: a call is so from the start. A kernel is better where rows that are computed would have to be stored, and
+/// where they are used again once they are reduced.
 bool is_of_short_rows(const Graph& g, const GraphNode& n, const Uses& uses) {
-  constexpr std::int64_t kAlways = 3, kComputed = 8, kStored = 24, kManyRows = 1024;
+  constexpr std::int64_t kLongest = 24, kManyRows = 1024;
   if (family(n.op) != Family::reduce) return false;
   const Shape& shape = g.nodes[n.operands[0].value].shape;
   if (shape.rank() == 0 || reduced_axes(n) != 1u << (shape.rank() - 1u)) return false;
   const std::int64_t length = shape[shape.rank() - 1u], whole = element_count(shape);
-  if (length == 0 || whole / length < kManyRows) return false;
-  if (length <= kAlways) return true;
-  const bool is_stored = source_of(g, n.operands[0]).op == Op::input;
-  return length <= (is_stored ? kStored : kComputed) && uses.largest[value_of(g, n)] < whole;
+  if (length == 0 || length > kLongest || whole / length < kManyRows) return false;
+  return source_of(g, n.operands[0]).op == Op::input && uses.largest[value_of(g, n)] < whole;
 }
 
 /// Copies of what is in memory, in other than row-major order: a call turns squares of it in registers.

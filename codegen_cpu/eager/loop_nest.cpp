@@ -15,6 +15,21 @@ void gather_elements(char* to, const char* from, std::int64_t stride, std::int64
     std::memcpy(to + i * static_cast<std::int64_t>(kBytes), from + i * stride, kBytes);
 }
 
+/// Each of `rows` elements `run` times. A row is written in steps of 16 bytes; what that writes beyond its end the next
+/// rows write again, and none of the last ones writes beyond the end of all.
+template <std::size_t kBytes>
+void repeat_elements(char* to, const char* from, std::int64_t stride, std::int64_t rows, std::int64_t run) {
+  constexpr std::int64_t kVector = 16;
+  const std::int64_t row_bytes = run * static_cast<std::int64_t>(kBytes);
+  const char* const end = to + rows * row_bytes;
+  for (; end - to >= row_bytes + kVector; to += row_bytes, from += stride) {
+    char vector[kVector];
+    for (std::size_t i = 0; i < sizeof(vector); i += kBytes) std::memcpy(vector + i, from, kBytes);
+    for (std::int64_t i = 0; i < row_bytes; i += kVector) std::memcpy(to + i, vector, sizeof(vector));
+  }
+  for (; to < end; to += row_bytes, from += stride) gather_elements<kBytes>(to, from, 0, run);
+}
+
 }  // namespace
 
 void gather(void* to, const char* from, std::int64_t stride, std::int64_t count, std::size_t element_bytes) {
@@ -139,15 +154,26 @@ void LoopNest::gather_rows(const NestOperand& operand, std::int64_t begin, std::
   const char* from = position(operand, begin, index);
   const unsigned last = rank_ - 1;
   const std::int64_t step = operand.strides[last];
+  const auto carry = [&](unsigned axis) {
+    for (; axis > 0 && index[axis] == sizes_[axis]; --axis) {
+      from += operand.strides[axis - 1] - sizes_[axis] * operand.strides[axis];
+      index[axis] = 0, ++index[axis - 1];
+    }
+  };
   while (count > 0) {
+    if (step == 0 && last > 0 && index[last] == 0 && count >= 2 * sizes_[last]) {  // rows of one element each
+      const std::int64_t rows = std::min(count / sizes_[last], sizes_[last - 1] - index[last - 1]);
+      repeat_elements<kBytes>(to, from, operand.strides[last - 1], rows, sizes_[last]);
+      to += rows * sizes_[last] * static_cast<std::int64_t>(kBytes), count -= rows * sizes_[last];
+      from += rows * operand.strides[last - 1], index[last - 1] += rows;
+      carry(last - 1);
+      continue;
+    }
     const std::int64_t run = std::min(count, sizes_[last] - index[last]);
     gather_elements<kBytes>(to, from, step, run);
     to += run * static_cast<std::int64_t>(kBytes), count -= run;
     from += run * step, index[last] += run;
-    for (unsigned axis = last; axis > 0 && index[axis] == sizes_[axis]; --axis) {
-      from += operand.strides[axis - 1] - sizes_[axis] * operand.strides[axis];
-      index[axis] = 0, ++index[axis - 1];
-    }
+    carry(last);
   }
 }
 

@@ -182,7 +182,7 @@ template <class T> void copy_blocks(const Copy& c) {
 bool transposes(Copy& c) {
   if (c.ordered || c.rank < 2 || std::abs(c.inner().from) <= 1) return false;
   for (unsigned i = 0; i + 1 < c.rank; ++i) {
-    if (std::abs(c.axes[i].from) != 1 || c.axes[i].size < 4) continue;
+    if (std::abs(c.axes[i].from) != 1 || c.axes[i].size < 2) continue;
     std::rotate(c.axes.begin() + i, c.axes.begin() + i + 1, c.axes.begin() + c.rank - 1);
     return true;
   }

@@ -65,11 +65,154 @@ inline void turn_square(T* to, std::int64_t to_line, const T* from, std::int64_t
       __builtin_memcpy(to + c * to_line, &square[c], S::kBytes);
 }
 
+/// The first `count` elements of a vector, others zero.
+template <class V, class T> inline V load_few(const T* from, int count) {
+  V few{};
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  const auto mask = (std::uint64_t{1} << count) - 1;
+  if constexpr (sizeof(V) == 64) {
+    if constexpr (sizeof(T) == 4)
+      return reinterpret_cast<V>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>(mask), from));
+    if constexpr (sizeof(T) == 8)
+      return reinterpret_cast<V>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(mask), from));
+  } else if constexpr (sizeof(V) == 32) {
+    if constexpr (sizeof(T) == 2)
+      return reinterpret_cast<V>(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(mask), from));
+    if constexpr (sizeof(T) == 4)
+      return reinterpret_cast<V>(_mm256_maskz_loadu_epi32(static_cast<__mmask8>(mask), from));
+    if constexpr (sizeof(T) == 8)
+      return reinterpret_cast<V>(_mm256_maskz_loadu_epi64(static_cast<__mmask8>(mask), from));
+  } else if constexpr (sizeof(V) == 16) {
+    if constexpr (sizeof(T) == 1) return reinterpret_cast<V>(_mm_maskz_loadu_epi8(static_cast<__mmask16>(mask), from));
+    if constexpr (sizeof(T) == 2) return reinterpret_cast<V>(_mm_maskz_loadu_epi16(static_cast<__mmask8>(mask), from));
+    if constexpr (sizeof(T) == 4) return reinterpret_cast<V>(_mm_maskz_loadu_epi32(static_cast<__mmask8>(mask), from));
+    if constexpr (sizeof(T) == 8) return reinterpret_cast<V>(_mm_maskz_loadu_epi64(static_cast<__mmask8>(mask), from));
+  }
+#elif defined(__AVX2__)
+  static constexpr int kOnes[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  if constexpr (sizeof(T) >= 4 && sizeof(V) >= 16) {
+    const int* const mask = kOnes + 8 - count * static_cast<int>(sizeof(T) / 4);
+    if constexpr (sizeof(V) == 32)
+      return reinterpret_cast<V>(_mm256_maskload_epi32(reinterpret_cast<const int*>(from),
+                                                       _mm256_loadu_si256(reinterpret_cast<const __m256i*>(mask))));
+    else
+      return reinterpret_cast<V>(_mm_maskload_epi32(reinterpret_cast<const int*>(from),
+                                                    _mm_loadu_si128(reinterpret_cast<const __m128i*>(mask))));
+  }
+#endif
+  for (int i = 0; i < count; ++i) few[i] = from[i];
+  return few;
+}
+
+template <class V, class Half, int... kLane> inline V joined(Half a, Half b, std::integer_sequence<int, kLane...>) {
+  return __builtin_shufflevector(a, b, kLane...);
+}
+
+/// Parts of kPart elements from lines that are `step` lines apart, side by side; of each part only `few` elements are
+/// read, unless kWhole.
+template <class T, int kPart, int kParts, bool kWhole> struct Parts {
+  typedef T Vector __attribute__((vector_size(kPart * kParts * sizeof(T))));
+  static inline Vector load(const T* from, std::int64_t line, int step, int few) {
+    if constexpr (kParts > 1) {
+      using Half = Parts<T, kPart, kParts / 2, kWhole>;
+      return joined<Vector>(Half::load(from, line, step, few),
+                            Half::load(from + kParts / 2 * step * line, line, step, few),
+                            std::make_integer_sequence<int, kPart * kParts>());
+    } else if constexpr (kWhole) {
+      Vector whole;
+      __builtin_memcpy(&whole, from, sizeof(whole));
+      return whole;
+    } else {
+      return load_few<Vector>(from, few);
+    }
+  }
+};
+
+/// The smallest number of lines that are turned together for so many of them: parts are vectors of 16 bytes at least.
+template <class T> constexpr int kLeastPart = 16 / static_cast<int>(sizeof(T)) < Square<T>::kSide
+                                                  ? 16 / static_cast<int>(sizeof(T))
+                                                  : Square<T>::kSide;
+
+/// At most kPart lines of a square.
+template <class T, int kPart, bool kWhole>
+inline void turn_part(T* to, std::int64_t to_line, const T* from, std::int64_t from_line, int few) {
+  typename Square<T>::Line square[kPart];
+#pragma GCC unroll 16
+  for (int k = 0; k < kPart; ++k)
+    square[k] = Parts<T, kPart, Square<T>::kSide / kPart, kWhole>::load(from + k * from_line, from_line, kPart, few);
+  transpose_in_registers(square);
+#pragma GCC unroll 16
+  for (int k = 0; k < kPart; ++k)
+    if (k < few) __builtin_memcpy(to + k * to_line, &square[k], Square<T>::kBytes);
+}
+
+/// Lines from i0 on, at most kPart; returns the first column that is not done. What a vector reads beyond its lines is
+/// part of the plane, too, but for the last columns: loads under a mask of what no cache holds took six times as long
+/// (Zen 5).
+template <class T, int kPart> std::int64_t turn_few_lines(const TransposedPlane& p, std::int64_t i0) {
+  constexpr int kSide = Square<T>::kSide;
+  const auto few = static_cast<int>(p.lines - i0);
+  auto* const to = static_cast<T*>(p.to) + i0 * p.to_line;
+  const auto* const from = static_cast<const T*>(p.from) + i0;
+  const std::int64_t end = (p.columns - 1) * p.from_line + p.lines - i0;
+  std::int64_t j = 0;
+  for (; j + kSide <= p.columns; j += kSide)
+    if (p.from_line > 0 && (j + kSide - 1) * p.from_line + kPart <= end)
+      turn_part<T, kPart, true>(to + j, p.to_line, from + j * p.from_line, p.from_line, few);
+    else
+      turn_part<T, kPart, false>(to + j, p.to_line, from + j * p.from_line, p.from_line, few);
+  return j;
+}
+
+/// Columns from j0 on, at most kPart, of the first `lines` lines, whole vectors of them. Where lines follow each other,
+/// what a line writes beyond its end is written again by the next ones, or later by others.
+template <class T, int kPart> void turn_few_columns(const TransposedPlane& p, std::int64_t j0, std::int64_t lines) {
+  constexpr int kSide = Square<T>::kSide;
+  const auto few = static_cast<int>(p.columns - j0);
+  const bool is_dense = p.to_line == p.columns;
+  const std::int64_t end = p.lines * p.to_line;
+  auto* const to = static_cast<T*>(p.to);
+  const auto* const from = static_cast<const T*>(p.from) + j0 * p.from_line;
+  for (std::int64_t i = 0; i < lines; i += kSide) {
+    typename Square<T>::Line square[kPart];
+#pragma GCC unroll 16
+    for (int k = 0; k < kPart; ++k) {
+      square[k] = typename Square<T>::Line{};
+      if (k < few) __builtin_memcpy(&square[k], from + k * p.from_line + i, Square<T>::kBytes);
+    }
+    transpose_in_registers(square);
+    const bool may_pass = is_dense && (i + kSide - 1) * p.to_line + j0 + kPart <= end;
+#pragma GCC unroll 16
+    for (int line = 0; line < kSide; ++line) {
+      T part[kSide];
+      __builtin_memcpy(part, &square[line % kPart], sizeof(part));
+      T* const at = to + (i + line) * p.to_line + j0;
+      if (may_pass)
+        __builtin_memcpy(at, part + line / kPart * kPart, kPart * sizeof(T));
+      else
+        for (int k = 0; k < few; ++k) at[k] = part[line / kPart * kPart + k];
+    }
+  }
+}
+
 template <class T> inline void turn_elements(const TransposedPlane& p, std::int64_t i0, std::int64_t i1,
                                              std::int64_t j0, std::int64_t j1) {
   for (std::int64_t i = i0; i < i1; ++i)
     for (std::int64_t j = j0; j < j1; ++j)
       static_cast<T*>(p.to)[i * p.to_line + j] = static_cast<const T*>(p.from)[j * p.from_line + i];
+}
+
+/// The same where so few are left that smaller parts will do.
+template <class T, int kPart = kLeastPart<T>> std::int64_t turn_last_lines(const TransposedPlane& p, std::int64_t i0) {
+  if constexpr (kPart < Square<T>::kSide)
+    if (p.lines - i0 > kPart) return turn_last_lines<T, 2 * kPart>(p, i0);
+  return turn_few_lines<T, kPart>(p, i0);
+}
+template <class T, int kPart = kLeastPart<T>>
+void turn_last_columns(const TransposedPlane& p, std::int64_t j0, std::int64_t lines) {
+  if constexpr (kPart < Square<T>::kSide)
+    if (p.columns - j0 > kPart) return turn_last_columns<T, 2 * kPart>(p, j0, lines);
+  turn_few_columns<T, kPart>(p, j0, lines);
 }
 
 /// Squares of the plane from column `first` on, in strips of as many lines as some cache lines of the source hold.
@@ -78,6 +221,7 @@ template <class T, bool kStreams> void turn_squares(const TransposedPlane& p, st
   const std::int64_t lines = p.lines / kSide * kSide, columns = first + (p.columns - first) / kSide * kSide;
   auto* const to = static_cast<T*>(p.to);
   const auto* const from = static_cast<const T*>(p.from);
+  if (columns < p.columns) turn_last_columns<T>(p, columns, lines);
   for (std::int64_t strip = 0; strip < lines; strip += kStrip) {
     const std::int64_t end = strip + kStrip < lines ? strip + kStrip : lines;
     for (std::int64_t j = first; j < columns; j += kSide)
@@ -85,8 +229,7 @@ template <class T, bool kStreams> void turn_squares(const TransposedPlane& p, st
         turn_square<T, kStreams>(to + i * p.to_line + j, p.to_line, from + j * p.from_line + i, p.from_line);
   }
   turn_elements<T>(p, 0, lines, 0, first);
-  turn_elements<T>(p, 0, lines, columns, p.columns);
-  turn_elements<T>(p, lines, p.lines, 0, p.columns);
+  if (lines < p.lines) turn_elements<T>(p, lines, p.lines, turn_last_lines<T>(p, lines), p.columns);
 }
 
 template <class T> void turn_plane(const TransposedPlane& p) {

@@ -13,11 +13,12 @@ template <int kBit, bool kWith, class V, int... kLane>
   return __builtin_shufflevector(a, b, ((kLane & kBit) != 0 ? kSize + kLane - !kWith * kBit : kLane + kWith * kBit)...);
 }
 
-/// Lane j of row i and lane i of row j change places, for one bit of their numbers at a time.
+/// Lane j of row i and lane i of row j change places, for one bit of their numbers at a time. Where rows have more
+/// lanes than there are rows, each group of as many lanes is a square.
 template <int kBit = 1, class V, int kSide>
 [[gnu::always_inline]] inline void transpose_in_registers(V (&rows)[kSide]) {
   if constexpr (kBit < kSide) {
-    constexpr std::make_integer_sequence<int, kSide> kNumbers;
+    constexpr std::make_integer_sequence<int, static_cast<int>(sizeof(V) / sizeof(rows[0][0]))> kNumbers;
 #pragma GCC unroll 16
     for (int i = 0; i < kSide; ++i) {
       if ((i & kBit) != 0) continue;

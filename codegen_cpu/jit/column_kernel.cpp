@@ -1,4 +1,5 @@
-// Kernels that reduce other axes than the vector axis: each lane is a reduction of its own, in blocks of kColumnBlock.
+// Kernels that reduce other axes than the vector axis: each lane is a reduction of its own, in blocks of kColumnBlock,
+// or by the tree of a row kernel where the kernel is one of short rows that were turned (codegen_cpu/turned_rows.h).
 #include <algorithm>
 #include <bit>
 
@@ -6,6 +7,9 @@
 
 namespace fermata::jit {
 namespace {
+
+/// Rows that are reduced together from the stack, whose first-level cache they share with the rows themselves.
+constexpr unsigned kMostTurnedLanes = 32;
 
 class ColumnKernel {
  public:
@@ -19,7 +23,19 @@ class ColumnKernel {
                      const Environment& env);
   Values reduce(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
                 const Span& span, unsigned vectors, const Environment& env);
+  /// The same for at most kReductionLanes elements: one for each lane of the tree of a block, which wait on the stack.
+  Values reduce_by_halves(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
+                          const Span& span, unsigned vectors, const Environment& env);
+  /// Merges the upper half of the elements on the stack into the lower one until one is left.
+  void merge_halves(const ReductionState& state, unsigned vectors);
   GroupPlan plan() const;
+
+  Value* waiting(const ReductionState& state, unsigned vectors, Value* number) {
+    const auto words = static_cast<std::int64_t>(state.components() * vectors * b_.lanes());
+    return b_.CreateGEP(b_.getInt64Ty(), waiting_, b_.CreateMul(number, b_.i64(words)));
+  }
+  Values load_waiting(const ReductionState& state, unsigned vectors, Value* number);
+  void store_waiting(const ReductionState& state, unsigned vectors, Value* number, const Values& values);
 
   Emission& e_;
   CodeBuilder& b_;
@@ -27,6 +43,7 @@ class ColumnKernel {
   llvm::SmallVector<Digit, 4> outer_, blocks_;  // reduced axes but the innermost; with its blocks
   Digit inner_;
   Value *passes_, *total_;
+  Value* waiting_ = nullptr;
 };
 
 ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b), groups_(plan()) {
@@ -39,6 +56,15 @@ ColumnKernel::ColumnKernel(Emission& e) : e_(e), b_(e.b), groups_(plan()) {
   inner_ = e.accesses.axis_digit(axes.back());
   passes_ = e.product(outer_);
   total_ = e.product(blocks_);
+  if (e.turned) {
+    std::size_t most = 1;
+    for (const KernelSchedule::Stage& stage : e.schedule.stages) {
+      std::size_t components = 0;
+      for (const std::uint16_t r : stage.reductions) components += e.kernel.reductions[r].types.size();
+      most = std::max(most, components);
+    }
+    waiting_ = b_.stack(b_.getInt64Ty(), most * columns * kReductionLanes, 64);
+  }
   e.row_end = b_.CreateSelect(b_.CreateICmpSLT(e.column_begin, e.column_end), e.row_end, e.row_begin);
 }
 
@@ -53,6 +79,7 @@ GroupPlan ColumnKernel::plan() const {
     plan.width = std::min({plan.width, stage_plan.width, std::max(1u, b_.isa().registers / (2 * std::max(1u, state)))});
     plan.masked = plan.masked && stage_plan.masked;
   }
+  if (e_.turned) plan.width = std::min(plan.width, std::max(1u, kMostTurnedLanes / b_.lanes()));
   if (!plan.masked) plan.width = std::bit_floor(plan.width);
   return plan;
 }
@@ -99,6 +126,7 @@ void ColumnKernel::element_stage(const KernelSchedule::Stage& stage, const Value
 
 Values ColumnKernel::reduce(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
                             const Span& span, unsigned vectors, const Environment& env) {
+  if (e_.turned) return reduce_by_halves(stage, state, addresses, span, vectors, env);
   const Values identity = state.identity(vectors, b_.lanes());
   Value* const several = b_.CreateICmpSGT(total_, b_.i64(1));
   return e_.accesses.linear_loop(
@@ -116,6 +144,61 @@ Values ColumnKernel::reduce(const KernelSchedule::Stage& stage, const ReductionS
             });
         return b_.when(several, block, [&] { return state.combined(before, block, 0, vectors); });
       });
+}
+
+Values ColumnKernel::load_waiting(const ReductionState& state, unsigned vectors, Value* number) {
+  Value* const at = waiting(state, vectors, number);
+  Values values;
+  for (unsigned c = 0; c < state.components(); ++c) {
+    Value* const component = b_.element(b_.getInt64Ty(), at, std::uint64_t{c} * vectors * b_.lanes());
+    for (unsigned v = 0; v < vectors; ++v)
+      values.push_back(b_.load_value(value_type(b_.getContext(), state.type(c), b_.lanes()), component, v));
+  }
+  return values;
+}
+
+void ColumnKernel::store_waiting(const ReductionState& state, unsigned vectors, Value* number, const Values& values) {
+  Value* const at = waiting(state, vectors, number);
+  for (unsigned c = 0; c < state.components(); ++c) {
+    Value* const component = b_.element(b_.getInt64Ty(), at, std::uint64_t{c} * vectors * b_.lanes());
+    for (unsigned v = 0; v < vectors; ++v) b_.store_value(values[c * vectors + v], component, v);
+  }
+}
+
+Values ColumnKernel::reduce_by_halves(const KernelSchedule::Stage& stage, const ReductionState& state,
+                                      const Values& addresses, const Span& span, unsigned vectors,
+                                      const Environment& env) {
+  const Values identity = state.identity(vectors, b_.lanes());
+  e_.accesses.linear_loop({inner_}, b_.i64(0), inner_.size, addresses, {},
+                          [&](const Values& at, Value* number, Value*, const Values&) {
+                            Environment here = env;
+                            const Group group{at, span, 0, vectors};
+                            e_.evaluator.group(stage.element_values, group, here);
+                            e_.element_stores(stage, here, group);
+                            const Values lifted = state.lifted(here, vectors, 0, vectors);
+                            store_waiting(state, vectors, number, state.combined(identity, lifted, 0, vectors));
+                            return Values{};
+                          });
+  merge_halves(state, vectors);
+  return load_waiting(state, vectors, b_.i64(0));
+}
+
+void ColumnKernel::merge_halves(const ReductionState& state, unsigned vectors) {
+  // Lanes without an element hold the identity in a row kernel and change nothing.
+  Value* const below = b_.CreateSub(inner_.size, b_.i64(1));
+  Value* const zeros = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, below, b_.getInt1(false));
+  Value* const levels = b_.CreateSub(b_.i64(64), zeros);
+  b_.loop(b_.i64(0), levels, 1, {}, [&](Value* level, const Values&) {
+    Value* const shift = b_.CreateSub(b_.CreateSub(levels, level), b_.i64(1));
+    Value* const half = b_.CreateShl(b_.i64(1), shift);
+    Value* const pairs = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, half, b_.CreateSub(inner_.size, half));
+    return b_.loop(b_.i64(0), pairs, 1, {}, [&](Value* lower, const Values&) {
+      const Values left = load_waiting(state, vectors, lower);
+      const Values right = load_waiting(state, vectors, b_.CreateAdd(lower, half));
+      store_waiting(state, vectors, lower, state.combined(left, right, 0, vectors));
+      return Values{};
+    });
+  });
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct CodeVariant {
   std::uint64_t streamed;  // bit i: store i goes past the caches
   bool wide;               // for speed: copies of the program side by side; else for quick compiling
   bool checked = false;    // every load and store is checked
+  bool turned = false;     // a column kernel that reduces up to kReductionLanes elements by the tree of a row kernel
 };
 
 struct Emission {
@@ -32,6 +33,7 @@ struct Emission {
   const SpilledValues kept;
   const std::uint64_t streamed;  // bit i: store i goes past the caches
   const bool wide;
+  const bool turned;
   CodeBuilder b;
   Value* const launch;
   Value* const part;  // jit::Part

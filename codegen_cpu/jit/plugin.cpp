@@ -72,7 +72,8 @@ void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
   Lease generator(*isa);
   const std::unique_ptr<llvm::Module> module = generator->new_module();
   const bool checked = (request.flags & kFermataLlvmCheck) != 0;
-  emit_kernel(*module, kernel, *isa, {request.streamed, is_wide(request), checked});
+  const bool turned = (request.flags & kFermataLlvmTurned) != 0;
+  emit_kernel(*module, kernel, *isa, {request.streamed, is_wide(request), checked, turned});
   dump(*module, *generator, request, result);
   const std::string object = generator->object(*module, is_wide(request));
   result.object = copy_text(object);

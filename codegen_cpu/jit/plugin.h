@@ -26,6 +26,7 @@ enum FermataLlvmFlags : std::uint32_t {
   kFermataLlvmVerify = 4,        // run LLVM's verifier over the IR first
   kFermataLlvmWide = 8,          // for much use: more copies of the program and more of LLVM's passes
   kFermataLlvmCheck = 16,        // every load and store is checked; see BoundsChecker
+  kFermataLlvmTurned = 32,       // the kernel is of turned rows; see turned_rows.h
 };
 
 /// Either `error` or `object` is set. All pointers come from malloc; fermata_llvm_free() releases them.

@@ -38,9 +38,12 @@ struct DepthwiseBlock {
       : results(p.rows == 1 ? 1 : kDepthwiseVectors),
         rows((results - 1) * p.step[0] + (p.window[0] - 1) * p.dilation[0] + 1),
         phase(p.columns + (p.window[1] - 1) * p.dilation[1] / p.step[1] + kWidest * (kDepthwiseVectors + 1 - results)),
-        row(phase * p.step[1]) {}
+        row(phase * p.step[1]),
+        columns_between(p.dilation[1] / p.step[1]),
+        phases_between(p.dilation[1] % p.step[1]) {}
   static constexpr std::int64_t kWidest = 16;  // elements of a vector; rows end with what the last ones read in vain
   std::int64_t results, rows, phase, row;
+  std::int64_t columns_between, phases_between;  // from a tap to the next one
 };
 /// What the copied rows of a block need, in elements.
 template <class T> std::int64_t depthwise_room(const DepthwisePlane<T>& p) {

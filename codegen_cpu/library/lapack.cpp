@@ -2,8 +2,8 @@
 // strides, of f32, f64, c64 and c128.
 //
 // The matrices of a stack are shared by our own threads; each call of LAPACK runs on one. (Two threading runtimes at
-// once ruin both, so scripts/setup.sh installs the OpenBLAS that has none.) Results do not depend on the number of
-// threads.
+// once ruin both, so scripts/setup.sh installs the OpenBLAS that has none, of which one thread at a time can be a
+// guest.) Results do not depend on the number of threads. Small real matrices are for small_matrices.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -305,8 +305,7 @@ template <class T> void cofactor_one(MatrixStack& stack, std::int64_t number) {
 /// How an op's result is stacked, and what is wrong where it has none.
 struct Method {
   unsigned matrix_axes;
-  int code;
-  std::string_view failure;
+  MatrixFailure failure;
 };
 
 template <class One> void run(const CallArgs& args, const Method& method, One&& one) {
@@ -318,15 +317,16 @@ template <class One> void run(const CallArgs& args, const Method& method, One&& 
   parallel_for(0, stack.matrices(), cost, [&](std::int64_t b, std::int64_t e) {
     for (std::int64_t i = b; i < e; ++i) one(stack, i);
   });
-  stack.raise(method.code, method.failure);
+  stack.raise(method.failure);
 }
 
-constexpr int kSingular = 1390, kNotPositive = 1391, kNoEnd = 1392;
+constexpr MatrixFailure kNeverFails{}, kNoSingularValues{1392, "keeps its singular values from converging"},
+    kNoEigenvalues{1392, "keeps its eigenvalues from converging"};
 
-#define FERMATA_METHOD(op, axes, code, failure)                                      \
+#define FERMATA_METHOD(op, axes, failure)                                            \
   add_solver(                                                                        \
       Op::op, "lapack", +[](const CallArgs& args) {                                  \
-        const Method method{axes, code, failure};                                    \
+        const Method method{axes, failure};                                          \
         switch (args.inputs[0].dtype) {                                              \
           case DType::f32: return run(args, method, &op##_one<float>);               \
           case DType::f64: return run(args, method, &op##_one<double>);              \
@@ -339,19 +339,19 @@ constexpr int kSingular = 1390, kNotPositive = 1391, kNoEnd = 1392;
 
 // clang-format off
 FERMATA_KERNELS(cpu) {
-  FERMATA_METHOD(cholesky, 2, kNotPositive, "is not positive definite")
-  FERMATA_METHOD(solve, 2, kSingular, "is singular")
-  FERMATA_METHOD(solve_triangular, 2, kSingular, "is singular: there is a zero on its diagonal")
-  FERMATA_METHOD(inv, 2, kSingular, "is singular")
-  FERMATA_METHOD(det, 0, kSingular, "")
-  FERMATA_METHOD(slogdet, 1, kSingular, "")
-  FERMATA_METHOD(cofactor, 2, kNoEnd, "keeps its singular values from converging")
-  FERMATA_METHOD(qr, 2, kNoEnd, "")
-  FERMATA_METHOD(eigh, 2, kNoEnd, "keeps its eigenvalues from converging")
-  FERMATA_METHOD(eigvalsh, 1, kNoEnd, "keeps its eigenvalues from converging")
-  FERMATA_METHOD(svd, 2, kNoEnd, "keeps its singular values from converging")
-  FERMATA_METHOD(svdvals, 1, kNoEnd, "keeps its singular values from converging")
-  FERMATA_METHOD(pinv, 2, kNoEnd, "keeps its singular values from converging")
+  FERMATA_METHOD(cholesky, 2, kNotPositive)
+  FERMATA_METHOD(solve, 2, kSingular)
+  FERMATA_METHOD(solve_triangular, 2, kZeroOnDiagonal)
+  FERMATA_METHOD(inv, 2, kSingular)
+  FERMATA_METHOD(det, 0, kNeverFails)
+  FERMATA_METHOD(slogdet, 1, kNeverFails)
+  FERMATA_METHOD(cofactor, 2, kNoSingularValues)
+  FERMATA_METHOD(qr, 2, kNeverFails)
+  FERMATA_METHOD(eigh, 2, kNoEigenvalues)
+  FERMATA_METHOD(eigvalsh, 1, kNoEigenvalues)
+  FERMATA_METHOD(svd, 2, kNoSingularValues)
+  FERMATA_METHOD(svdvals, 1, kNoSingularValues)
+  FERMATA_METHOD(pinv, 2, kNoSingularValues)
 }
 // clang-format on
 

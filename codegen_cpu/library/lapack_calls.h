@@ -9,7 +9,10 @@
 #undef complex
 #undef I
 
+#include <mutex>
+
 #include "ir/error.h"
+#include "ir/fork.h"
 
 namespace fermata::lapack {
 
@@ -20,9 +23,20 @@ inline lapack_int checked(lapack_int outcome) {
   return outcome;
 }
 
+/// While it lives no other thread is in LAPACK, where that is an OpenBLAS without threads: unless it was built with
+/// locks, which it does not tell, calls that run side by side share its buffers and give wrong numbers at times.
+class OneAtATime {
+ public:
+  OneAtATime();
+
+ private:
+  std::unique_lock<ForkSafeMutex> lock_;
+};
+
 // FERMATA_LAPACK(name, parameters, arguments, s, d, c, z): one overload for each type T, real part R.
 #define FERMATA_LAPACK(name, parameters, arguments, s, d, c, z) \
   template <class T, class R> lapack_int name parameters {      \
+    const OneAtATime turn;                                      \
     if constexpr (std::is_same_v<T, float>)                     \
       return checked(LAPACKE_##s arguments);                    \
     else if constexpr (std::is_same_v<T, double>)               \

@@ -34,7 +34,21 @@ std::int64_t MatrixStack::offset(std::size_t operand, std::int64_t number) const
   return offset;
 }
 
-void MatrixStack::raise(int code, std::string_view what) const {
+std::int64_t MatrixStack::step(std::size_t operand) const {
+  const TensorView& v = view(operand);
+  const unsigned own = v.rank - 2u, lead = batch_.rank() - own;
+  std::int64_t step = 0, inner = 1;  // matrices further inside
+  for (unsigned axis = batch_.rank(); axis-- > 0;) {
+    if (batch_[axis] == 1) continue;
+    const std::int64_t stride = axis < lead || v.sizes[axis - lead] == 1 ? 0 : v.strides[axis - lead];
+    if (inner == 1) step = stride;
+    if (stride != step * inner) return 0;
+    inner *= batch_[axis];
+  }
+  return inner == 1 ? 1 : step;
+}
+
+void MatrixStack::raise(const MatrixFailure& failure) const {
   const std::int64_t number = failed_.load();
   if (number == INT64_MAX) return;
   const bool two = args_.inputs.size() == 2 && args_.op != Op::pinv;
@@ -44,8 +58,9 @@ void MatrixStack::raise(int code, std::string_view what) const {
     lines.push_back({two ? (k == 0 ? "a" : "b") : "x", to_string(v.dtype, {v.sizes, v.rank}), ""});
   }
   const std::string which = batch_.empty() ? "the matrix" : fmt::format("matrix {}", to_string(position(number)));
-  throw ValueError(code, format_error(code, "ValueError", fmt::format("{}: {} {}", name(args_.op), which, what), lines,
-                                      args_.where));
+  throw ValueError(failure.code,
+                   format_error(failure.code, "ValueError",
+                                fmt::format("{}: {} {}", name(args_.op), which, failure.what), lines, args_.where));
 }
 
 }  // namespace fermata

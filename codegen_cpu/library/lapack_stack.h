@@ -29,6 +29,15 @@ template <class T> struct Columns {
   Scratch<T> held;
 };
 
+/// Why a matrix cannot be treated.
+struct MatrixFailure {
+  int code;
+  std::string_view what;
+};
+inline constexpr MatrixFailure kSingular{1390, "is singular"},
+    kZeroOnDiagonal{1390, "is singular: there is a zero on its diagonal"},
+    kNotPositive{1391, "is not positive definite"};
+
 /// The operands and the result of a call as stacks; the batch axes of an operand broadcast.
 class MatrixStack {
  public:
@@ -57,11 +66,15 @@ class MatrixStack {
     while (number < lowest && !failed_.compare_exchange_weak(lowest, number, std::memory_order_relaxed)) {}
   }
   /// ValueError: "inv: matrix [2, 0] is singular".
-  void raise(int code, std::string_view what) const;
+  void raise(const MatrixFailure& failure) const;
+
+  /// Where matrix `number` of an operand begins, in elements.
+  std::int64_t offset(std::size_t operand, std::int64_t number) const;
+  /// From each matrix of an operand to the next one; 0 where that differs.
+  std::int64_t step(std::size_t operand) const;
 
  private:
   const TensorView& view(std::size_t operand) const { return args_.inputs[operand]; }
-  std::int64_t offset(std::size_t operand, std::int64_t number) const;
   Shape position(std::int64_t number) const;
 
   const CallArgs& args_;

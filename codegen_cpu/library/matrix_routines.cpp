@@ -56,6 +56,7 @@ bool eigen(DType dtype, std::int64_t n, void* a, void* values, void* vectors) {
   using C32 = std::complex<float>;
   using C64 = std::complex<double>;
   LAPACKE_set_nancheck(0);
+  const lapack::OneAtATime turn;
   switch (dtype) {
     case DType::f32:
       return eigen_of_real(n, static_cast<float*>(a), static_cast<C32*>(values), static_cast<C32*>(vectors));
@@ -70,6 +71,7 @@ bool eigen(DType dtype, std::int64_t n, void* a, void* values, void* vectors) {
 void lu(DType dtype, std::int64_t m, std::int64_t n, void* a, std::int32_t* exchanges) {
   const lapack_int rows = size_of(m), columns = size_of(n);
   std::vector<lapack_int> pivots(static_cast<std::size_t>(std::min(m, n)));
+  const lapack::OneAtATime turn;
   // A pivot that vanishes is in U.
   switch (dtype) {
     case DType::f32:

@@ -212,6 +212,16 @@ TEST(DepthwiseConvolutions, AreSumsOfProducts) {
     }
 }
 
+TEST(DepthwiseConvolutions, WithAStrideOfTwoTakeRowsOfAnyLength) {
+  for (std::int64_t width = 3; width <= 72; ++width)
+    for (const auto& [before, after] : {std::pair<std::int64_t, std::int64_t>{0, 0}, {1, 1}, {2, 0}}) {
+      const Sizes s{1, 2, 2, 2, {6, width}, {3, 3}, {1, before}, {1, after}, {1, 1}, {2, 2}};
+      Problem p(s);
+      expect_close(p.run(Op::convolution, &convolution_depthwise), p.run(Op::convolution, &convolution_portable), 72,
+                   name(s));
+    }
+}
+
 TEST(DepthwiseConvolutions, DoNotDependOnThreads) {
   const int before = thread_count();
   Problem p({3, 64, 64, 64, {30, 30}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});

@@ -337,6 +337,13 @@ TEST(EagerPointwise, shapes) {
             check_pointwise(op, t, shape, {a, b, a}, ++stream);
 }
 
+TEST(EagerPointwise, one_element_for_each_short_row) {
+  std::uint64_t stream = 5000;
+  for (const DType t : {DType::u8, DType::f16, DType::f32, DType::i64})
+    for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{2, 171, 3}, {800, 2}, {60, 21}, {30, 63}})
+      for (const Layout a : kLayouts) check_pointwise(Op::add, t, shape, {a, Layout::broadcast_last}, ++stream);
+}
+
 TEST(EagerPointwise, large_calls_on_several_threads) {
   set_thread_count(3);
   check_pointwise(Op::exp, DType::f32, {300'007}, {Layout::dense}, 1);

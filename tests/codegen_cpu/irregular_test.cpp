@@ -153,6 +153,33 @@ TEST(StridedCopy, TransposesOfEverySizeOfElements) {
     }
 }
 
+TEST(StridedCopy, TransposesOfNarrowMatricesWriteNothingElse) {
+  std::mt19937_64 random(seed());
+  for (const DType dtype : kOneOfEachSize)
+    for (std::int64_t width = 1; width <= 34; ++width)
+      for (const std::int64_t length : {15, 16, 32, 50}) {
+        for (const bool is_wide : {false, true}) {
+          const std::int64_t rows = is_wide ? width : length, columns = is_wide ? length : width, line = columns + 3;
+          for (const std::int64_t to_line : {columns, line}) {
+            Array from(dtype, Shape{columns, rows}), to(dtype, Shape{rows + 1, line});
+            from.fill(random), to.fill(random);
+            Array before = to;
+            strided_copy({to.bytes.data(), Shape{to_line, 1}}, {from.bytes.data(), Shape{1, rows}},
+                         Shape{rows, columns}, byte_size(dtype));
+            std::vector<bool> written(static_cast<std::size_t>((rows + 1) * line));
+            for (std::int64_t i = 0; i < rows; ++i)
+              for (std::int64_t j = 0; j < columns; ++j) {
+                written[static_cast<std::size_t>(i * to_line + j)] = true;
+                ASSERT_TRUE(same(to, i * to_line + j, from, j * rows + i)) << rows << " x " << columns;
+              }
+            for (std::size_t k = 0; k < written.size(); ++k)
+              ASSERT_TRUE(written[k] || same(to, static_cast<std::int64_t>(k), before, static_cast<std::int64_t>(k)))
+                  << rows << " x " << columns << " at " << k;
+          }
+        }
+      }
+}
+
 TEST(StridedCopy, TheLastOfSeveralWritesWins) {
   const ThreadCount threads(4);
   Array from(DType::i32, Shape{100'000});

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen_cpu/jit_compiler.h"
+#include "codegen_cpu/turned_rows.h"
 #include "runtime/streaming.h"
 #include "tests/codegen_cpu/kernel_generator.h"
 
@@ -27,6 +28,16 @@ void run_in_pieces(const Executable& executable, const KernelCase& described, Ke
       executable.launch(launch);
     }
   }
+}
+
+/// Code for a kernel of short rows whose lanes are rows; null where it cannot be turned.
+std::shared_ptr<const Executable> turned_code(const Kernel& kernel, const std::string& target) {
+  const std::optional<Kernel> turned = turned_kernel(kernel);
+  if (!turned) return nullptr;
+  verify(*turned);
+  const JitVariant variant{.streamed = 0, .wide = true, .turned = true};
+  return turned_executable(
+      kernel, executable_from_object(JitCompiler::instance().object_for(*turned, nullptr, target, variant)));
 }
 
 /// Runs every row as blocks and a merge.
@@ -100,6 +111,56 @@ TEST_P(JitFuzz, AgreesWithTheInterpreter) {
   EXPECT_TRUE(shape != KernelShape::map || seeds.size() < 60 || streamed > seeds.size() / 10) << streamed;
   EXPECT_TRUE(busy > 2 * idle || busy + idle < 30) << busy << " busy runs, " << idle << " idle ones";
 }
+
+/// Sizes of many short rows.
+std::vector<std::int64_t> short_row_sizes(const Kernel& kernel, Random& random) {
+  static const std::vector<std::int64_t> lengths = {2,  3,  4,  5,  7,  8,  9,  12, 15, 16,
+                                                    17, 20, 24, 31, 32, 33, 40, 63, 64};
+  static const std::vector<std::int64_t> rows = {1, 2, 3, 16, 17, 40, 70, 200, 600};
+  std::vector<std::int64_t> sizes(kernel.rank);
+  do {
+    for (std::int64_t& size : sizes) size = random.pick(rows);
+    sizes.back() = random.pick(lengths);
+  } while (element_count(sizes) > 40000);
+  return sizes;
+}
+
+class TurnedRowsFuzz : public testing::TestWithParam<std::string> {};
+
+TEST_P(TurnedRowsFuzz, AgreesWithTheInterpreter) {
+  const std::string target = GetParam();
+  std::string failure_reason;
+  if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
+  if (target == "avx512" && JitCompiler::target() != "avx512")
+    GTEST_SKIP() << "this machine runs " << JitCompiler::target();
+  unsigned turned = 0, busy = 0;
+  const std::uint64_t first = test::seed_or(1);
+  const int count = test::fuzz_count_or(100);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
+    Random random(seed);
+    test::KernelGenerator generator(random, KernelShape::row, seed % 3 == 0);
+    const Kernel kernel = generator.kernel();
+    SCOPED_TRACE("FERMATA_SEED=" + std::to_string(seed) + " FERMATA_FUZZ_COUNT=1\n" + to_string(kernel));
+    const auto executable = turned_code(kernel, target);
+    if (executable == nullptr) continue;
+    ++turned;
+    for (int repetition = 0; repetition < 3; ++repetition) {
+      const KernelCase original(kernel, short_row_sizes(kernel, random), random);
+      SCOPED_TRACE("sizes " + to_string(std::span(original.sizes())));
+      KernelCase expected = original, whole = original, pieces = original;
+      interpret(kernel, expected.launch());
+      busy += original.difference(expected).empty() ? 0 : 1;
+      executable->launch(whole.launch());
+      ASSERT_EQ(expected.difference(whole), "");
+      run_in_pieces(*executable, pieces, pieces.launch(), random);
+      ASSERT_EQ(expected.difference(pieces), "");
+    }
+  }
+  EXPECT_TRUE(count < 100 || turned > 20) << turned;
+  EXPECT_TRUE(count < 100 || busy > turned) << busy;
+}
+INSTANTIATE_TEST_SUITE_P(Targets, TurnedRowsFuzz, testing::Values("avx512", "avx2"));
 
 std::string case_name(const testing::TestParamInfo<JitFuzz::ParamType>& info) {
   const KernelShape shape = std::get<1>(info.param);

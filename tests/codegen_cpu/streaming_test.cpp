@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "codegen_cpu/jit_compiler.h"
@@ -125,6 +126,50 @@ TEST_F(Streaming, WideCodeIsForAnyLaunchOnceAKernelHasWorkedEnough) {
   variant.launch(small);
   EXPECT_EQ(wide, y);
   set_stream_threshold(before);
+  set_thread_count(threads);
+  DiskCache::instance().set_directory(kept);
+}
+
+TEST_F(Streaming, LanesLieAcrossShortRowsOnceAKernelHasWorkedEnough) {
+  std::string failure_reason;
+  if (!JitCompiler::instance().available(&failure_reason)) GTEST_SKIP() << failure_reason;
+  const std::string kept = DiskCache::instance().set_directory("");
+  const int threads = thread_count();
+  set_thread_count(1);
+  Kernel kernel = two_results(2);  // x + x and x, and the product of each row
+  kernel.reduced = 2;
+  kernel.accesses.push_back({.dtype = DType::f32, .axes = 1});
+  Reduction product{.lifted = {kernel.stores[1].value}, .types = {DType::f32}, .identity = {0x3f800000}, .combine = {}};
+  Formula& combine = product.combine;
+  combine.parameters = {DType::f32, DType::f32};
+  for (const std::uint16_t side : {std::uint16_t{0}, std::uint16_t{1}})
+    combine.program.add({.prim = Prim::parameter, .type = DType::f32, .index = side});
+  combine.results = {combine.program.add({.prim = Prim::mul, .type = DType::f32, .a = 0, .b = 1})};
+  kernel.reductions.push_back(product);
+  kernel.stores.push_back({3, kernel.program.add({.prim = Prim::reduced, .type = DType::f32, .index = 0})});
+  verify(kernel);
+  const auto executable = JitCompiler::instance().compile(kernel);
+  constexpr std::int64_t kRows = 1000, kLength = 5;
+  std::vector<float> x(kRows * kLength), twice(x.size()), same(x.size()), products(kRows);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.5f + static_cast<float>(i % 97) / 64;
+  void* pointers[] = {x.data(), twice.data(), same.data(), products.data()};
+  const std::int64_t strides[] = {kLength, 1, kLength, 1, kLength, 1, 1, 0}, offsets[4] = {};
+  const auto launch_of = [&](const std::int64_t* sizes) {
+    return KernelLaunch{pointers, sizes, strides, offsets, nullptr, 0, sizes[0], 0, 1};
+  };
+  const std::int64_t small[] = {kRows, kLength}, much[] = {std::int64_t{1} << 31, kLength}, longer[] = {kRows, 65};
+  EXPECT_EQ(&executable->variant_for(launch_of(small)), executable.get());
+  executable->launch(launch_of(small));
+  const std::vector<float> wanted = products;
+  const Executable& variant = executable->variant_for(launch_of(much), false);
+  EXPECT_NE(&variant, executable.get());
+  EXPECT_EQ(&executable->variant_for(launch_of(small), false), &variant);
+  EXPECT_NE(&executable->variant_for(launch_of(longer), false), &variant);
+  std::ranges::fill(products, 0.0f), std::ranges::fill(twice, 0.0f), std::ranges::fill(same, 0.0f);
+  variant.launch(launch_of(small));
+  EXPECT_EQ(products, wanted);
+  EXPECT_EQ(same, x);
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(twice[i], 2 * x[i]);
   set_thread_count(threads);
   DiskCache::instance().set_directory(kept);
 }

@@ -94,10 +94,13 @@ TEST_F(Fuse, CostlyProducersOfShortOrFewRowsAreKernelsOfTheirOwn) {
     expect_steps(1, [&] { return program(x, -1); });
     expect_steps(1, [&] { return program(flipped, 0); });
   }
-  const Tensor narrow = some({20000, 5}), tiny = some({20, 3}), row = some({1, 60000}), long_rows = some({100, 300});
+  const Tensor narrow = some({20000, 33}), turned = some({20000, 5}), tiny = some({20, 3}), row = some({1, 60000}),
+               long_rows = some({100, 300});
   expect_steps(2, [&] { return program(narrow, -1); });
   expect_steps(2, [&] { return program(narrow, 0); });
   expect_steps(1, [&] { return softmax(narrow * 2, -1); });  // nothing costly waits for a reduction
+  expect_steps(1, [&] { return program(turned, -1); });      // lanes are rows
+  expect_steps(1, [&] { return log_softmax(turned, -1); });
   expect_steps(3, [&] { return log_softmax(narrow, -1); });  // a logarithm for each row: of many rows at once
   expect_steps(1, [&] { return log_softmax(long_rows, -1); });
   expect_steps(1, [&] { return program(tiny, -1); });
@@ -108,14 +111,15 @@ TEST_F(Fuse, CostlyProducersOfShortOrFewRowsAreKernelsOfTheirOwn) {
   set_thread_count(threads);
 }
 
-TEST_F(Fuse, ReductionsOfManyShortRowsAreCalls) {
-  const Tensor three = some({2000, 3}), six = some({2000, 6}), few = some({20, 3}), twelve = some({2000, 12});
-  expect_steps(2, [&] { return sum(three * 2, {1}); });
-  expect_steps(2, [&] { return sum(six * 2, {1}); });
-  expect_steps(1, [&] { return sum(twelve * 2, {1}); });  // storing the rows would cost more
-  expect_steps(1, [&] { return sum(few * 2, {1}); });
-  expect_steps(1, [&] { return six / sum(six, {1}, true); });  // rows are used again
-  expect_steps(2, [&] { return three / sum(three, {1}, true); });
+TEST_F(Fuse, ReductionsOfManyStoredShortRowsAreCalls) {
+  const Tensor three = some({2000, 3}), few = some({20, 3}), twelve = some({2000, 12});
+  expect_steps(2, [&] { return exp(sum(three, {1})); });
+  expect_steps(2, [&] { return exp(sum(twelve, {1})); });
+  expect_steps(1, [&] { return exp(sum(few, {1})); });
+  expect_steps(1, [&] { return sum(three * 2, {1}); });  // storing the rows would cost more
+  expect_steps(1, [&] { return sum(twelve * 2, {1}); });
+  expect_steps(1, [&] { return three / sum(three, {1}, true); });  // rows are used again
+  expect_steps(1, [&] { return var(three, {1}); });
 }
 
 // ---- Pointwise ------------------------------------------------------------------------------------------------------

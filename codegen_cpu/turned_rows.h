@@ -1,0 +1,30 @@
+// Row kernels of short rows, with lanes across rows.
+//
+// Along a row of three elements a vector is nearly empty, and merging its lanes costs what a row of 64 does. Such a
+// kernel is turned: its two axes become the elements of a row and the rows, tiles of rows are brought into buffers in
+// that order, and the kernel runs on them as a column kernel that merges the elements of a row by the tree of a row
+// kernel. Bits are the same.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "ir/kernel.h"
+#include "runtime/executable.h"
+
+namespace fermata {
+
+/// Rows that are longer fill the vectors of a row kernel well enough, and fewer are not worth it.
+inline constexpr std::int64_t kLongestTurnedRow = 24, kFewestTurnedRows = 64;
+
+/// The kernel of rank 2 over [elements of a row, rows], where a kernel can be turned.
+std::optional<Kernel> turned_kernel(const Kernel& kernel);
+
+/// Whether the rows of a launch are short enough, and enough of them, to be turned.
+bool has_short_rows(const Kernel& kernel, const KernelLaunch& launch);
+
+/// Launches of `kernel` by way of code for turned_kernel().
+std::shared_ptr<const Executable> turned_executable(const Kernel& kernel, std::shared_ptr<const Executable> turned);
+
+}  // namespace fermata
