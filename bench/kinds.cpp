@@ -90,6 +90,9 @@ std::vector<Case> kinds() {
       of_matrices("cholesky_100Kx4x4", 100'000, 4, [](const Tensor& x) { return fm::linalg::cholesky(x); }),
       of_matrices("solve_10Kx16x16", 10'000, 16, [](const Tensor& x) { return fm::linalg::solve(x, x); }),
       of_matrices("cholesky_10Kx16x16", 10'000, 16, [](const Tensor& x) { return fm::linalg::cholesky(x); }),
+      of_matrices("matmul_100Kx4x4", 100'000, 4, [](const Tensor& x) { return fm::matmul(x, x); }),
+      of_normal("rotate_100Kx3", {100'000, 4, 3},
+                [](const Tensor& x) { return fm::matmul(fm::slice(x, 1, 0, 3), fm::slice(x, 1, 3, 4).mT()); }),
       of_normal("transpose_4096", {4096, 4096}, [](const Tensor& x) { return fm::copy(fm::transpose(x)); }),
       with(
           "permute_add_48x512x640",
