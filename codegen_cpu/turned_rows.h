@@ -15,13 +15,14 @@
 
 namespace fermata {
 
-/// Rows that are longer fill the vectors of a row kernel well enough, and fewer are not worth it.
+/// Rows that are longer fill the vectors of a row kernel well enough. Where fewer lie evenly, bringing them into
+/// buffers takes what is saved.
 inline constexpr std::int64_t kLongestTurnedRow = 24, kFewestTurnedRows = 64;
 
 /// The kernel of rank 2 over [elements of a row, rows], where a kernel can be turned.
 std::optional<Kernel> turned_kernel(const Kernel& kernel);
 
-/// Whether the rows of a launch are short enough, and enough of them, to be turned.
+/// Whether the rows of a launch are short enough, and enough of them along one axis, to be turned.
 bool has_short_rows(const Kernel& kernel, const KernelLaunch& launch);
 
 /// Launches of `kernel` by way of code for turned_kernel().
