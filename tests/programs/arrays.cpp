@@ -48,7 +48,7 @@ void convolutions(Results& results, const std::string&) {
 }
 
 void linear_algebra(Results& results, const std::string&) {
-  const Tensor a = numbers({2, 6, 6}, 26) + eye(6) * 4, b = numbers({2, 6, 2}, 27);
+  const Tensor a = numbers({2, 18, 18}, 26) + eye(18) * 8, b = numbers({2, 18, 2}, 27);
   const Tensor spd = matmul(a, a.mT());
   results.add(linalg::solve(a, b));
   results.add(linalg::inv(a));
