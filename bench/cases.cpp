@@ -46,6 +46,30 @@ Case sparse_product() {
           [] { return Program([](const Tensors& in) { return Tensors{fm::matmul(in[0], in[1])}; }); }};
 }
 
+/// Images with three channels at as many places as they have elements, anywhere.
+Case sampled_images() {
+  return {"grid_sample_8x3x256x256",
+          [] {
+            fm::Generator generator(2);
+            return Tensors{normal(1, {8, 3, 256, 256}),
+                           fm::uniform({8, 256, 256, 2}, -1, 1, fm::DType::f32, generator).sync()};
+          },
+          [] { return Program([](const Tensors& in) { return Tensors{fm::grid_sample(in[0], in[1])}; }); }};
+}
+/// 2048 sums of 32 rows of a table with 100000.
+Case bags() {
+  return {
+      "embedding_bag_2048x32x64",
+      [] {
+        fm::Generator generator(1);
+        return Tensors{fm::randint(0, 100000, {2048, 32}, fm::DType::i64, generator).sync(), normal(2, {100000, 64})};
+      },
+      [] {
+        return Program(
+            [](const Tensors& in) { return Tensors{fm::embedding_bag(in[0], in[1], {}, {.mode = fm::BagMode::sum})}; });
+      }};
+}
+
 /// 512 rows of u8 times a weight of 4096 rows of i8, with a scale per row, requantized.
 Case quantized_linear() {
   return {"quantized_linear_512x1024x4096",
@@ -167,6 +191,10 @@ std::vector<Case> all() {
       adam(),
       sparse_product(),
       quantized_linear(),
+      sampled_images(),
+      bags(),
+      unary("dct_100x1000", {100, 1000}, [](const Tensor& x) { return fm::dct(x); }),
+      unary("ldl_256", {256, 256}, [](const Tensor& x) { return fm::linalg::ldl(x).d; }),
       plain("attention_8x8x512x64", {heads, heads, heads},
             [](const Tensors& in) { return Tensors{attention(in[0], in[1], in[2])}; }),
       plain("attention_bias_8x8x512x64", {heads, heads, heads, {8, 512, 512}},

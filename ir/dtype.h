@@ -35,6 +35,7 @@ using Float8E5M2 = SmallFloat<1>;
 using Float8E4M3FNUZ = SmallFloat<2>;
 using Float8E5M2FNUZ = SmallFloat<3>;
 using Float4E2M1FN = SmallFloat<4>;
+using Float8E8M0FNU = SmallFloat<5>;
 /// Integers of 4 and 2 bits in memory, a byte each, of which the lowest bits count; arithmetic happens in i8 and u8.
 template <class T, unsigned kBits> struct SmallInteger { T bits = 0; };
 using Int4 = SmallInteger<std::int8_t, 4>;

@@ -210,4 +210,31 @@ ReferenceTensor ops::Irfft::reference(const GraphNode& node, const ReferenceOper
   return transform(node, *operands[0], op.axis.value, op.count.value, true);
 }
 
+ReferenceTensor ops::Dct::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const auto op = attributes_of<Dct>(node);
+  const ReferenceTensor& x = *operands[0];
+  const auto axis = static_cast<std::size_t>(op.axis.value);
+  const std::int64_t n = x.shape[axis], type = op.type.value, ends = type == 1 ? n - 1 : 0;
+  // The angle of element j in result k is pi (a j + b)(c k + d) / e.
+  const bool odd_j = type == 2 || type == 4, odd_k = type >= 3;
+  const std::int64_t e = type == 1 ? n - 1 : type == 4 ? 4 * n : 2 * n;
+  ReferenceTensor result{node.dtype, node.shape, {}, {}};
+  const Shape strides = dense_strides(x.shape);
+  Odometer position(node.shape);
+  for (std::int64_t i = 0; i < position.count(); ++i, position.next()) {
+    const std::int64_t k = position[axis], line = position.offset(strides) - k * strides[axis];
+    long double total = 0;
+    for (std::int64_t j = 0; j < n; ++j) {
+      const std::int64_t turns = (odd_j ? 2 * j + 1 : j) * (odd_k ? 2 * k + 1 : k) % (2 * e);
+      const long double angle =
+          std::numbers::pi_v<long double> * static_cast<long double>(turns) / static_cast<long double>(e);
+      const bool counts_once = (type == 1 && (j == 0 || j == ends)) || (type == 3 && j == 0);
+      total += (counts_once ? 1 : 2) *
+               static_cast<long double>(x.floats[static_cast<std::size_t>(line + j * strides[axis])]) * std::cos(angle);
+    }
+    result.floats.push_back(static_cast<double>(total));
+  }
+  return result;
+}
+
 }  // namespace fermata

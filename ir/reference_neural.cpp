@@ -162,6 +162,75 @@ ReferenceTensor convolution(const GraphNode& node, const ReferenceTensor& a, con
 
 }  // namespace
 
+namespace {
+
+/// What one axis of an image contributes to a place: position and weight.
+using ReferenceTaps = std::vector<std::pair<std::int64_t, double>>;
+
+double mirrored(double place, double size, bool align_corners) {
+  const double low = align_corners ? 0 : -0.5, span = align_corners ? size - 1 : size;
+  if (span <= 0) return place * 0;
+  const double turn = std::fmod(std::fabs(place - low), 2 * span);
+  return std::clamp((turn > span ? 2 * span - turn : turn) + low, 0.0, size - 1);
+}
+ReferenceTaps taps_of(const GridSample& op, double coordinate, double size) {
+  double place = op.align_corners.value ? (coordinate + 1) * (size - 1) / 2 : ((coordinate + 1) * size - 1) / 2;
+  const bool zeros = op.padding.value == 0, mirrors = op.padding.value == 2;
+  if (op.mode.value != 2 && !zeros)
+    place = mirrors             ? mirrored(place, size, op.align_corners.value)
+            : std::isnan(place) ? place
+                                : std::clamp(place, 0.0, size - 1);
+  const double first = op.mode.value == 0 ? std::nearbyint(place) : std::floor(place), t = place - first;
+  const auto cubic = [](double d) {
+    d = std::fabs(d);
+    return d <= 1 ? (1.25 * d - 2.25) * d * d + 1 : ((-0.75 * d + 3.75) * d - 6) * d + 3;
+  };
+  std::vector<std::pair<double, double>> around;
+  if (op.mode.value == 0)
+    around = {{first, 1}};
+  else if (op.mode.value == 1)
+    around = {{first, 1 - t}, {first + 1, t}};
+  else
+    for (int k = -1; k <= 2; ++k) around.emplace_back(first + k, cubic(t - k));
+  ReferenceTaps taps;
+  for (auto [whole, weight] : around) {
+    if (zeros && !(whole >= 0 && whole <= size - 1)) weight = std::isnan(whole) ? whole : 0;
+    if (mirrors) whole = mirrored(whole, size, op.align_corners.value);
+    taps.emplace_back(whole > 0 ? static_cast<std::int64_t>(std::min(whole, size - 1)) : 0, weight);
+  }
+  return taps;
+}
+
+}  // namespace
+
+ReferenceTensor GridSample::reference(const GraphNode& node, const ReferenceOperands& operands) {
+  const ReferenceTensor &x = *operands[0], &grid = *operands[1];
+  const auto op = attributes_of<GridSample>(node);
+  const std::int64_t channels = x.shape[1], places = grid.shape[1], axes = grid.shape[2];
+  std::int64_t elements = 1;
+  for (unsigned k = 2; k < x.shape.rank(); ++k) elements *= x.shape[k];
+  ReferenceTensor result{node.dtype, node.shape, {}, {}};
+  for (std::int64_t i = 0; i < element_count(node.shape); ++i) {
+    const std::int64_t n = i / (channels * places), p = i % places;
+    ReferenceTaps all{{i / places * elements, 1}};
+    std::int64_t stride = elements;
+    for (std::int64_t k = 0; k < axes; ++k) {
+      const std::int64_t size = x.shape[static_cast<std::size_t>(k + 2)];
+      stride /= size;
+      ReferenceTaps longer;
+      const double coordinate = grid.floats[static_cast<std::size_t>((n * places + p) * axes + axes - 1 - k)];
+      for (const auto& [at, weight] : all)
+        for (const auto& [index, own] : taps_of(op, coordinate, static_cast<double>(size)))
+          longer.emplace_back(at + index * stride, weight * own);
+      all = std::move(longer);
+    }
+    double sum = 0;
+    for (const auto& [at, weight] : all) sum += weight * x.floats[static_cast<std::size_t>(at)];
+    result.floats.push_back(sum);
+  }
+  return result;
+}
+
 ReferenceTensor Gather::reference(const GraphNode& node, const ReferenceOperands& operands) {
   return gather(node, *operands[0], *operands[1]);
 }

@@ -3,8 +3,8 @@
 // A format is a row of kSmallFloats; the interpreter, eager loops, LLVM code and CUDA text are made from the rows. The
 // 8-bit formats are those of "FP8 Formats for Deep Learning" (Micikevicius et al., 2022) and, with one zero and one
 // NaN, of "8-bit Numerical Formats for Deep Neural Networks" (Noune et al., 2022); e2m1 is of the OCP Microscaling
-// formats 1.0. A number beyond the largest becomes what the format has for it: infinity, NaN, or the largest (e2m1 has
-// neither).
+// formats 1.0, and so is e8m0, the scale of a block: powers of two without sign and zero. A number beyond the largest
+// becomes what the format has for it: infinity, NaN, or the largest (e2m1 has neither).
 #pragma once
 
 #include <algorithm>
@@ -27,6 +27,7 @@ struct SmallFloatFormat {
   std::uint8_t overflow;   // what a larger number becomes, without its sign
   std::uint8_t nan;        // what NaN becomes, without its sign
   bool one_zero;           // the bits of -0 are the only NaN
+  bool is_scale = false;   // exponents only: there is no sign, and 0 is the smallest power of two
 
   constexpr std::uint8_t sign_bit() const { return static_cast<std::uint8_t>(1u << magnitude_bits); }
   /// 2^e is the smallest normal number.
@@ -34,11 +35,12 @@ struct SmallFloatFormat {
 };
 
 inline constexpr std::array kSmallFloats{
-    SmallFloatFormat{7, 3, 7, 0x7e, 0, 0x7f, 0x7f, 0x7f, false},      // f8e4m3fn
-    SmallFloatFormat{7, 2, 15, 0x7b, 0x7c, 0x7d, 0x7c, 0x7e, false},  // f8e5m2
-    SmallFloatFormat{7, 3, 8, 0x7f, 0, 0x80, 0x80, 0x80, true},       // f8e4m3fnuz
-    SmallFloatFormat{7, 2, 16, 0x7f, 0, 0x80, 0x80, 0x80, true},      // f8e5m2fnuz
-    SmallFloatFormat{3, 1, 1, 7, 0, 8, 7, 8, false},                  // f4e2m1fn: NaN becomes -0
+    SmallFloatFormat{7, 3, 7, 0x7e, 0, 0x7f, 0x7f, 0x7f, false},          // f8e4m3fn
+    SmallFloatFormat{7, 2, 15, 0x7b, 0x7c, 0x7d, 0x7c, 0x7e, false},      // f8e5m2
+    SmallFloatFormat{7, 3, 8, 0x7f, 0, 0x80, 0x80, 0x80, true},           // f8e4m3fnuz
+    SmallFloatFormat{7, 2, 16, 0x7f, 0, 0x80, 0x80, 0x80, true},          // f8e5m2fnuz
+    SmallFloatFormat{3, 1, 1, 7, 0, 8, 7, 8, false},                      // f4e2m1fn: NaN becomes -0
+    SmallFloatFormat{8, 0, 127, 0xfe, 0, 0xff, 0xff, 0xff, false, true},  // f8e8m0fnu
 };
 
 template <class T> struct SmallFloatOf : std::false_type {};
@@ -67,26 +69,38 @@ template <class F> constexpr bool visit_small(DType t, F&& f) {
 }
 
 constexpr const SmallFloatFormat& small_float(DType t) {
+  if (t == DType::f8e8m0fnu) return kSmallFloats.back();
   return kSmallFloats[static_cast<std::size_t>(t) - static_cast<std::size_t>(DType::f8e4m3fn)];
 }
 /// Of an element, wherever it is packed: 8 and more are whole bytes.
 constexpr unsigned bit_width(DType t) {
-  if (is_small_float(t)) return small_float(t).magnitude_bits + 1;
+  if (is_small_float(t)) return small_float(t).magnitude_bits + (small_float(t).is_scale ? 0 : 1);
   unsigned bits = 8u * static_cast<unsigned>(byte_size(t));
   visit_small(t, [&]<class T>() {
     if constexpr (kIsSmallInteger<T>) bits = SmallIntegerOf<T>::bits;
   });
   return bits;
 }
-static_assert(bit_width(DType::f4e2m1fn) == 4 && bit_width(DType::i2) == 2 && bit_width(DType::f8e5m2) == 8);
+static_assert(bit_width(DType::f4e2m1fn) == 4 && bit_width(DType::f8e8m0fnu) == 8 && bit_width(DType::i2) == 2 &&
+              bit_width(DType::f8e5m2) == 8);
 
 /// 2^exponent as f32, for exponents of normal numbers.
 constexpr float power_of_two_f32(int exponent) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
 }
 
+/// The bits of f32 of scales: 2^-127, of the first one, is no normal number there.
+inline constexpr std::uint32_t kLeastScaleF32 = 0x00400000;
+/// What is added to the bits of a positive f32 so that its exponent becomes the nearest scale: from half way on the
+/// next one; of numbers below 2^-126 all but the smallest scale and less, as ml_dtypes does it.
+inline constexpr std::uint32_t kScaleRounding = 0x00400000, kLeastScaleRounding = 0x003fffff;
+
 template <unsigned kIndex> float to_float(SmallFloat<kIndex> x) {
   constexpr const SmallFloatFormat& f = kSmallFloats[kIndex];
+  if constexpr (f.is_scale)
+    return std::bit_cast<float>(x.bits == f.nan ? 0x7fc00000u
+                                : x.bits == 0   ? kLeastScaleF32
+                                                : std::uint32_t{x.bits} << 23);
   const std::uint32_t magnitude = x.bits & (f.sign_bit() - 1u);
   const std::uint32_t sign = (x.bits & f.sign_bit()) != 0 ? 0x80000000u : 0;
   if (f.one_zero && x.bits == f.sign_bit()) return std::bit_cast<float>(0x7fc00000u);
@@ -97,9 +111,19 @@ template <unsigned kIndex> float to_float(SmallFloat<kIndex> x) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | sign);
 }
 
+/// The nearest scale, ties upward; NaN for what is not positive.
+inline std::uint8_t to_scale(double x) {
+  constexpr std::uint8_t kNan = 0xff;
+  if (!(x > 0) || x > 0x1p127 * 1.5) return kNan;
+  if (x <= 0x1p-127) return 0;
+  const int exponent = std::ilogb(x), next = std::ldexp(x, -exponent) >= 1.5 || exponent == -127 ? 1 : 0;
+  return static_cast<std::uint8_t>(exponent + 127 + next);
+}
+
 /// The nearest number of the format, ties to even. From a double, so that it rounds once.
 template <class T> T to_small_float(double x) {
   constexpr const SmallFloatFormat& f = SmallFloatOf<T>::format;
+  if constexpr (f.is_scale) return {to_scale(x)};
   const auto sign = static_cast<std::uint8_t>(std::signbit(x) ? f.sign_bit() : 0);
   std::uint32_t magnitude = f.overflow;
   if (x != x) {

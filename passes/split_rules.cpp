@@ -116,6 +116,7 @@ void split(const ops::TopKIndices& op, Splits& s) { s.broadcast(static_cast<int>
 void split(const ops::Fft& op, Splits& s) { s.broadcast(static_cast<int>(op.axis.value)); }
 void split(const ops::Rfft& op, Splits& s) { s.broadcast(static_cast<int>(op.axis.value)); }
 void split(const ops::Irfft& op, Splits& s) { s.broadcast(static_cast<int>(op.axis.value)); }
+void split(const ops::Dct& op, Splits& s) { s.broadcast(static_cast<int>(op.axis.value)); }
 void split(const ops::Concat& op, Splits& s) { s.broadcast(static_cast<int>(op.axis.value)); }
 void split(const ops::Fold& op, Splits& s) {
   for (unsigned i = 0; i < s.rank(); ++i)
@@ -241,6 +242,11 @@ void split(const ops::Gather& op, Splits& s) {
   const auto axis = static_cast<unsigned>(op.axis.value);
   split_at_positions(axis, s, false);
   s.along(axis, {{1, axis}});
+}
+void split(const ops::GridSample&, Splits& s) {
+  s.along(0, {{0, 0}, {1, 0}});
+  s.along(1, {{0, 1}});
+  s.along(2, {{1, 1}});
 }
 void split(const ops::Scatter& op, Splits& s) {
   const auto axis = static_cast<unsigned>(op.axis.value);

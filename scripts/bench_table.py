@@ -31,6 +31,10 @@ WORK = {
     "adam_16M": (7 * 64 * MIB, 0),  # reads parameter, gradient and two moments; writes all but the gradient
     # Every entry reads a row of the dense matrix, which is far larger than the core's private cache.
     "csr_matmul_64Kx16x64": (2**16 * (16 * (12 + 64 * 4) + 64 * 4), 0),
+    "grid_sample_8x3x256x256": (8 * 2**16 * (2 * 4 + 2 * 3 * 4), 0),
+    "embedding_bag_2048x32x64": (2048 * (32 * (8 + 64 * 4) + 64 * 4), 0),
+    "dct_100x1000": (100 * 1000 * 2 * 4, 0),
+    "ldl_256": (0, 256**3 / 3 * 2),
     "quantized_linear_512x1024x4096": (512 * 1024 + 1024 * 4096 + 512 * 4096, 2 * 512 * 1024 * 4096, "int8_peak"),
     "attention_8x8x512x64": (4 * 8 * MIB, 2 * 2 * 64 * 512 * 512 * 64),
     "conv_relu_16x64x56x56": (2 * 4 * 16 * 64 * 56 * 56, 2 * 16 * 64 * 64 * 9 * 56 * 56),

@@ -32,6 +32,11 @@ struct Converter {
     const SmallFloatFormat& f = small_float(from);
     const auto u32 = [&](std::uint32_t v) { return number(DType::u32, v); };
     Value* const wide = b.CreateZExt(bits, type(DType::u32));
+    if (f.is_scale) {
+      Value* const power = b.CreateSelect(b.CreateICmpEQ(wide, u32(0)), u32(kLeastScaleF32), b.CreateShl(wide, 23));
+      return b.CreateBitCast(b.CreateSelect(b.CreateICmpEQ(wide, u32(f.nan)), u32(0x7fc00000), power),
+                             type(DType::f32));
+    }
     Value* const magnitude = b.CreateAnd(wide, u32(f.sign_bit() - 1u));
     Value* const sign = b.CreateShl(b.CreateAnd(wide, u32(f.sign_bit())), 31 - f.magnitude_bits);
     // The field of the exponent is that of f32 but for the bias; the product also makes subnormal numbers right.
@@ -54,6 +59,14 @@ struct Converter {
     const auto u32 = [&](std::uint32_t v) { return number(DType::u32, v); };
     const unsigned cut = 23 - f.fraction_bits;
     Value* const bits = b.CreateBitCast(x, type(DType::u32));
+    if (f.is_scale) {
+      Value* const rounding =
+          b.CreateSelect(b.CreateICmpULT(bits, u32(0x00800000)), u32(kLeastScaleRounding), u32(kScaleRounding));
+      Value* const power = b.CreateLShr(b.CreateAdd(bits, rounding), 23);
+      // Zero, negative numbers and NaN; infinity is 0xff by itself.
+      Value* const is_none = b.CreateICmpUGE(b.CreateSub(bits, u32(1)), u32(0x7f800000));
+      return b.CreateTrunc(b.CreateSelect(is_none, u32(f.nan), power), type(to));
+    }
     Value* const magnitude = b.CreateAnd(bits, u32(0x7fffffff));
     Value* const odd = b.CreateAnd(b.CreateLShr(magnitude, cut), u32(1));
     const auto moved = (1u << (cut - 1)) - 1u - (static_cast<std::uint32_t>(127 - f.bias) << 23);

@@ -7,17 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <utility>
-#include <vector>
 
 #include "codegen_cpu/irregular/lines.h"
 #include "codegen_cpu/library/fft_powers.h"
 #include "codegen_cpu/library/fft_transform.h"
 #include "dispatch/kernel_files.h"
-#include "ir/fork.h"
 #include "ir/op_traits.h"
 #include "ir/ops/linalg.h"
 #include "runtime/call_attributes.h"
@@ -25,29 +20,6 @@
 
 namespace fermata {
 namespace {
-
-/// The transform of `size` complex numbers, and what real lines of twice as many need.
-template <class T> struct Kept {
-  explicit Kept(std::int64_t size) : transform(size) {
-    for (std::int64_t k = 0; k < size; ++k) append_root(roots, k, 2 * size);
-  }
-  FftTransform<T> transform;
-  std::vector<T> roots;
-};
-
-/// The transforms used last: their tables cost as much as several lines.
-template <class T> std::shared_ptr<const Kept<T>> kept_transform(std::int64_t size) {
-  constexpr std::int64_t kMostNumbers = 1 << 24;
-  static auto& mutex = *new ForkSafeMutex;
-  static auto& kept = *new std::map<std::int64_t, std::shared_ptr<const Kept<T>>>;
-  static std::int64_t numbers = 0;
-  const std::lock_guard lock(mutex);
-  if (const auto found = kept.find(size); found != kept.end()) return found->second;
-  const auto made = std::make_shared<const Kept<T>>(size);
-  numbers += made->transform.table_size() + 2 * size;
-  if (numbers > kMostNumbers) kept.clear(), numbers = made->transform.table_size() + 2 * size;
-  return kept[size] = made;
-}
 
 template <class T> class Call {
  public:
@@ -187,7 +159,7 @@ template <class T> class Call {
   const T* const x_;
   T* const y_;
   const LineStarts from_, to_;
-  const std::shared_ptr<const Kept<T>> kept_;
+  const std::shared_ptr<const KeptTransform<T>> kept_;
 };
 
 void fft_call(const CallArgs& args) {

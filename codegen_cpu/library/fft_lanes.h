@@ -31,6 +31,23 @@ struct LaneLines {
   std::int64_t lines;  // that exist; the others start where a line does
 };
 
+/// What a cosine transform of n numbers is besides a Fourier transform of `size` pairs (dct.cpp). `turns`, pairs, are
+/// of the type.
+template <class T> struct CosineLine {
+  int type;
+  std::int64_t n, size;
+  const T *roots, *turns, *turns_after;
+
+  /// The Fourier transform is one of real numbers, in pairs.
+  bool is_halved() const { return type == 1 || (type != 4 && n % 2 == 0); }
+};
+/// Its two steps, on rows of as many numbers as there are lanes, or of one.
+template <class T> struct CosineSteps {
+  /// From rows of numbers to the pairs that are transformed; `other` is overwritten.
+  void (*before)(const CosineLine<T>& line, const T* x, T* other, T* z);
+  void (*after)(const CosineLine<T>& line, const T* z, T* other, T* y);
+};
+
 /// `roots` are pairs. Rows are vectors: that of part c of element k is (k width + c) row.
 template <class T> struct FftLanes {
   std::int64_t lanes;
@@ -47,6 +64,7 @@ template <class T> struct FftLanes {
   /// The same of one line of pairs.
   void (*line_to_real)(const T* z, std::int64_t n, const T* roots, T* y);
   void (*line_from_real)(const T* y, std::int64_t n, const T* roots, T* z);
+  CosineSteps<T> cosines, line_cosines;
 };
 
 struct FftLaneKernels {

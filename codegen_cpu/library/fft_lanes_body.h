@@ -293,9 +293,128 @@ template <class T> void store_lines(const T* from, std::int64_t row, T* to, cons
   }
 }
 
-template <class T> constexpr FftLanes<T> kLaneTable{
-    kLanes<T>,          &load_lines<T>, &store_lines<T>, &run_stage<T>,    &multiply<T>,
-    &multiply_lanes<T>, &to_real<T>,    &from_real<T>,   &line_to_real<T>, &line_from_real<T>};
+// ---- Cosine transforms: what is before and after a Fourier transform. V is a vector, or a number for a line alone.
+
+/// Rows of V.
+template <class T, class V> struct Rows {
+  static constexpr std::int64_t kWidth = sizeof(V) / sizeof(T);
+  static V number(const T* x, std::int64_t at) {
+    V v;
+    __builtin_memcpy(&v, x + at * kWidth, sizeof(V));
+    return v;
+  }
+  static void put(T* x, std::int64_t at, V v) { __builtin_memcpy(x + at * kWidth, &v, sizeof(V)); }
+  static void put(T* z, std::int64_t at, V re, V im) { put(z, 2 * at, re), put(z, 2 * at + 1, im); }
+  /// `pair` times re + i im.
+  static void put_turned(T* z, std::int64_t at, const T* pair, V re, V im) {
+    put(z, at, re * pair[0] - im * pair[1], re * pair[1] + im * pair[0]);
+  }
+};
+
+/// x_0, x_2, ... and then ..., x_3, x_1.
+template <class T, class V> void order_evenly(const CosineLine<T>& c, const T* x, T* z) {
+  using R = Rows<T, V>;
+  const std::int64_t evens = (c.n + 1) / 2;
+  for (std::int64_t i = 0; i < c.n; ++i) {
+    const V v = R::number(x, i < evens ? 2 * i : 2 * (c.n - 1 - i) + 1);
+    if (c.is_halved())
+      R::put(z, i, v);
+    else
+      R::put(z, i, v, V{});
+  }
+}
+template <class T, class V, class F>
+void cosines_before(const CosineLine<T>& c, const T* x, T* other, T* z, F&& from_pairs) {
+  using R = Rows<T, V>;
+  const std::int64_t n = c.n;
+  switch (c.type) {
+    case 1:
+      for (std::int64_t i = 0; i < n; ++i) R::put(z, i, R::number(x, i));
+      for (std::int64_t i = 1; i + 1 < n; ++i) R::put(z, 2 * n - 2 - i, R::number(x, i));
+      return;
+    case 2: return order_evenly<T, V>(c, x, z);
+    case 3: {
+      T* const pairs = c.is_halved() ? other : z;
+      R::put(pairs, 0, R::number(x, 0), V{});
+      for (std::int64_t k = 1; k <= n / 2; ++k) {
+        const T turn[] = {c.turns[2 * k], -c.turns[2 * k + 1]};
+        R::put_turned(pairs, k, turn, R::number(x, k), -R::number(x, n - k));
+      }
+      if (c.is_halved()) return from_pairs(pairs, z);
+      for (std::int64_t k = 1; k <= n / 2; ++k) R::put(z, n - k, R::number(z, 2 * k), -R::number(z, 2 * k + 1));
+      return;
+    }
+    default:
+      if (n % 2 == 0) {
+        for (std::int64_t j = 0; j < n / 2; ++j)
+          R::put_turned(z, j, c.turns + 2 * j, R::number(x, 2 * j), R::number(x, n - 1 - 2 * j));
+        return;
+      }
+      for (std::int64_t j = 0; j < n; ++j) R::put_turned(z, j, c.turns + 2 * j, R::number(x, j), V{});
+      for (std::int64_t j = n; j < 2 * n; ++j) R::put(z, j, V{}, V{});
+  }
+}
+template <class T, class V, class F>
+void cosines_after(const CosineLine<T>& c, const T* z, T* other, T* y, F&& to_pairs) {
+  using R = Rows<T, V>;
+  const std::int64_t n = c.n;
+  const T* pairs = z;
+  if (c.type <= 2 && c.is_halved()) to_pairs(z, other), pairs = other;
+  const T two = 2;
+  switch (c.type) {
+    case 1:
+      for (std::int64_t k = 0; k < n; ++k) R::put(y, k, R::number(pairs, 2 * k));
+      return;
+    case 2:
+      R::put(y, 0, two * R::number(pairs, 0));
+      for (std::int64_t k = 1; k <= n / 2; ++k) {
+        const V re = two * R::number(pairs, 2 * k), im = two * R::number(pairs, 2 * k + 1);
+        const T cosine = c.turns[2 * k], sine = -c.turns[2 * k + 1];
+        R::put(y, n - k, re * sine - im * cosine);
+        R::put(y, k, re * cosine + im * sine);
+      }
+      return;
+    case 3: {
+      const std::int64_t step = c.is_halved() ? 1 : 2;
+      for (std::int64_t i = 0; i < n; ++i) R::put(y, i, R::number(z, (i % 2 == 0 ? i / 2 : n - 1 - i / 2) * step));
+      return;
+    }
+    default: {
+      const bool is_even = n % 2 == 0;
+      for (std::int64_t k = 0; k < c.size / (is_even ? 1 : 2); ++k) {
+        const T* const turn = c.turns_after + 2 * k;
+        const V re = two * R::number(z, 2 * k), im = two * R::number(z, 2 * k + 1);
+        R::put(y, is_even ? 2 * k : k, re * turn[0] - im * turn[1]);
+        if (is_even) R::put(y, n - 1 - 2 * k, -(re * turn[1] + im * turn[0]));
+      }
+    }
+  }
+}
+template <class T> void before_lanes(const CosineLine<T>& c, const T* x, T* other, T* z) {
+  cosines_before<T, Vector<T>>(c, x, other, z, [&](const T* from, T* to) { from_real(from, c.size, c.roots, to); });
+}
+template <class T> void after_lanes(const CosineLine<T>& c, const T* z, T* other, T* y) {
+  cosines_after<T, Vector<T>>(c, z, other, y, [&](const T* from, T* to) { to_real(from, c.size, c.roots, to); });
+}
+template <class T> void before_line(const CosineLine<T>& c, const T* x, T* other, T* z) {
+  cosines_before<T, T>(c, x, other, z, [&](const T* from, T* to) { line_from_real(from, c.size, c.roots, to); });
+}
+template <class T> void after_line(const CosineLine<T>& c, const T* z, T* other, T* y) {
+  cosines_after<T, T>(c, z, other, y, [&](const T* from, T* to) { line_to_real(from, c.size, c.roots, to); });
+}
+
+template <class T> constexpr FftLanes<T> kLaneTable{kLanes<T>,
+                                                    &load_lines<T>,
+                                                    &store_lines<T>,
+                                                    &run_stage<T>,
+                                                    &multiply<T>,
+                                                    &multiply_lanes<T>,
+                                                    &to_real<T>,
+                                                    &from_real<T>,
+                                                    &line_to_real<T>,
+                                                    &line_from_real<T>,
+                                                    {&before_lanes<T>, &after_lanes<T>},
+                                                    {&before_line<T>, &after_line<T>}};
 constexpr FftLaneKernels kKernels{kLaneTable<float>, kLaneTable<double>};
 
 }  // namespace

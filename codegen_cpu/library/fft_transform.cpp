@@ -249,6 +249,16 @@ template <class T> void FftTransform<T>::convolve_line(const T* x, T* y, bool in
   for (std::int64_t k = 0; k < n_; ++k) multiply_pair(padded + 2 * k, chirp_.data() + 2 * k, inverse, y + 2 * k);
 }
 
+// ---- What is kept
+
+template <class T> KeptTransform<T>::KeptTransform(std::int64_t size) : transform(size) {
+  for (std::int64_t k = 0; k < size; ++k) append_root(roots, k, 2 * size);
+}
+template <class T> std::shared_ptr<const KeptTransform<T>> kept_transform(std::int64_t size) {
+  static KeptTables<std::int64_t, KeptTransform<T>> kept;
+  return kept.get(size);
+}
+
 template const FftLanes<float>& fft_lanes<float>(std::int64_t);
 template const FftLanes<double>& fft_lanes<double>(std::int64_t);
 template void append_root<float>(std::vector<float>&, std::int64_t, std::int64_t);
@@ -257,5 +267,7 @@ template class FftStages<float>;
 template class FftStages<double>;
 template class FftTransform<float>;
 template class FftTransform<double>;
+template std::shared_ptr<const KeptTransform<float>> kept_transform<float>(std::int64_t);
+template std::shared_ptr<const KeptTransform<double>> kept_transform<double>(std::int64_t);
 
 }  // namespace fermata

@@ -8,10 +8,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "codegen_cpu/library/fft_lanes.h"
+#include "ir/fork.h"
 
 namespace fermata {
 
@@ -67,6 +70,34 @@ template <class T> class FftTransform {
   std::vector<T> turns_;         // what is between columns and rows, for each group of lanes
   std::unique_ptr<FftTransform> long_convolution_;
   std::vector<T> chirp_, spectrum_;  // pairs
+};
+
+/// The transform of `size` complex numbers, and what real lines of twice as many need.
+template <class T> struct KeptTransform {
+  explicit KeptTransform(std::int64_t size);
+  std::int64_t table_size() const { return transform.table_size() + static_cast<std::int64_t>(roots.size()); }
+  FftTransform<T> transform;
+  std::vector<T> roots;
+};
+template <class T> std::shared_ptr<const KeptTransform<T>> kept_transform(std::int64_t size);
+
+/// What was used last: tables cost as much as several lines.
+template <class Key, class Value> class KeptTables {
+ public:
+  std::shared_ptr<const Value> get(const Key& key) {
+    constexpr std::int64_t kMostNumbers = 1 << 24;
+    const std::lock_guard lock(mutex_);
+    if (const auto found = kept_.find(key); found != kept_.end()) return found->second;
+    const auto made = std::make_shared<const Value>(key);
+    numbers_ += made->table_size();
+    if (numbers_ > kMostNumbers) kept_.clear(), numbers_ = made->table_size();
+    return kept_[key] = made;
+  }
+
+ private:
+  ForkSafeMutex mutex_;
+  std::map<Key, std::shared_ptr<const Value>> kept_;
+  std::int64_t numbers_ = 0;
 };
 
 }  // namespace fermata

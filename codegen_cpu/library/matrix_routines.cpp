@@ -91,7 +91,26 @@ void lu(DType dtype, std::int64_t m, std::int64_t n, void* a, std::int32_t* exch
   for (std::size_t i = 0; i < pivots.size(); ++i) exchanges[i] = static_cast<std::int32_t>(pivots[i]) - 1;
 }
 
-const bool provided = (matrix_routines = {.eigen = &eigen, .lu = &lu}, true);
+void ldl(DType dtype, std::int64_t n, void* a, std::int32_t* exchanges) {
+  const lapack_int size = size_of(n);
+  std::vector<lapack_int> pivots(static_cast<std::size_t>(n));
+  LAPACKE_set_nancheck(0);
+  // A pivot that vanishes is in D.
+  const auto factorize = [&](auto routine, auto* elements) {
+    lapack::checked(routine(lapack::kByColumns, 'L', size, elements, size, pivots.data()));
+  };
+  switch (dtype) {
+    case DType::f32: factorize(LAPACKE_ssytrf, static_cast<float*>(a)); break;
+    case DType::f64: factorize(LAPACKE_dsytrf, static_cast<double*>(a)); break;
+    case DType::c64: factorize(LAPACKE_chetrf, static_cast<std::complex<float>*>(a)); break;
+    default: factorize(LAPACKE_zhetrf, static_cast<std::complex<double>*>(a));
+  }
+  // Counted from 1; negative in blocks of two.
+  for (std::size_t i = 0; i < pivots.size(); ++i)
+    exchanges[i] = static_cast<std::int32_t>(pivots[i] > 0 ? pivots[i] - 1 : pivots[i]);
+}
+
+const bool provided = (matrix_routines = {.eigen = &eigen, .lu = &lu, .ldl = &ldl}, true);
 
 }  // namespace
 }  // namespace fermata

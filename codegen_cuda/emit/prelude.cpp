@@ -153,6 +153,13 @@ FM_DEVICE u8 fm_to_small(f32 x) {
   if (OneZero && (result == 0 || result == (u32)Nan)) return (u8)result;
   return (u8)(result | (bits >> (31 - Bits) & (1u << Bits)));
 }
+// Exponents alone, the scales of blocks: 0 is 2^-127, 255 is NaN.
+FM_DEVICE f32 fm_from_scale(u8 x) { return fm_bits<f32>(x == 255 ? 0x7fc00000u : x == 0 ? 0x00400000u : (u32)x << 23); }
+FM_DEVICE u8 fm_to_scale(f32 x) {
+  const u32 bits = fm_bits<u32>(x);
+  if (bits - 1u >= 0x7f800000u) return 255;
+  return (u8)((bits + (bits < 0x00800000u ? 0x003fffffu : 0x00400000u)) >> 23);
+}
 template <class T, int Bits> FM_DEVICE T fm_small_integer(T x) { return (T)((T)((u32)(u8)x << (8 - Bits)) >> (8 - Bits)); }
 template <class T, int Bits> FM_DEVICE T fm_small_clamp(T x) {
   const T most = (T)((1 << (fm_is_signed<T>() ? Bits - 1 : Bits)) - 1), least = fm_is_signed<T>() ? (T)(-most - 1) : (T)0;

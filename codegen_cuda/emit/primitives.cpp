@@ -40,13 +40,18 @@ std::string format_of(DType dtype) {
   return format("<{}, {}, {}, {}, {}, {}, {}, {}, {}>", f.magnitude_bits, f.fraction_bits, f.bias, f.largest,
                 f.infinity, f.first_nan, f.overflow, f.nan, f.one_zero ? 1 : 0);
 }
+/// The prelude's function from or to a small format.
+std::string small_function(std::string_view direction, DType dtype) {
+  if (small_float(dtype).is_scale) return format("fm_{}_scale", direction);
+  return format("fm_{}_small{}", direction, format_of(dtype));
+}
 /// i8 or u8 of what the lowest bits stand for, which is also the value modulo 2^bits.
 std::string small_integer(DType dtype, const std::string& a) {
   return format("fm_small_integer<{}, {}>({})", value_type(arithmetic_dtype(dtype)), bit_width(dtype), a);
 }
 
 std::string to_narrow(DType to, DType from, const std::string& a) {
-  const std::string round = is_small_float(to) ? "fm_to_small" + format_of(to)
+  const std::string round = is_small_float(to) ? small_function("to", to)
                             : to == DType::f16 ? "fm_to_f16"
                                                : "fm_to_bf16";
   if (from == DType::f32) return format("{}({})", round, a);
@@ -58,7 +63,7 @@ std::string to_narrow(DType to, DType from, const std::string& a) {
 
 std::string converted(DType to, DType from, const std::string& a) {
   if (to == from) return a;
-  if (is_small_float(from)) return converted(to, DType::f32, format("fm_from_small{}({})", format_of(from), a));
+  if (is_small_float(from)) return converted(to, DType::f32, format("{}({})", small_function("from", from), a));
   if (is_small(from)) return converted(to, arithmetic_dtype(from), small_integer(from, a));
   if (is_small(to) && !is_small_float(to)) {
     const std::string wide = converted(arithmetic_dtype(to), from, a);

@@ -1,4 +1,6 @@
 // Operators on elements: arithmetic, comparisons, activations, casts.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -88,11 +90,31 @@ void clip_values(NodeCall& c) {
   c.give(x);
 }
 
+/// The scale of a block: the power of two of a magnitude, or the next one, as ONNX rounds.
+Tensor scale_of_magnitude(NodeCall& c, bool saturates) {
+  const std::string rounding = c.attr("round_mode", "up");
+  if (rounding != "up" && rounding != "down" && rounding != "nearest")
+    c.fail(fmt::format("has the round_mode '{}'", rounding));
+  const Tensor size = abs(Operand(at(c.in(0), DType::f32, c), c.where));
+  constexpr double kLeast = 0x1p-127, kMost = 0x1p127;
+  if (rounding == "nearest") {
+    const Tensor raised = maximum(size, kLeast);
+    return at(saturates ? where(isinf(size), size, minimum(raised, kMost)) : raised, DType::f8e8m0fnu, c);
+  }
+  const Tensor exponent = maximum(frexp_exponent(size) - 1, -127);
+  Tensor power = where(size == 0, kLeast, ldexp(1.0f, exponent));
+  // Up: what f32 has only as subnormal numbers goes to the second scale, as in ONNX's reference.
+  if (rounding == "up") power = where((power < size) | ((size > 0) & (size < 0x1p-126)), power * 2, power);
+  if (saturates) power = minimum(power, kMost);
+  return at(where(isfinite(size), power, NAN), DType::f8e8m0fnu, c);
+}
+
 /// Floats out of the range of an integer become the nearest one: ONNX leaves that open. Of 4 and 2 bits it takes the
 /// lowest bits of a wider one.
 Tensor converted(NodeCall& c, DType dtype) {
   if (is_small(dtype) && !is_small_float(dtype)) return at(at(c.in(0), DType::i32, c), dtype, c);
   const bool saturates = c.attr("saturate", std::int64_t{1}) != 0;
+  if (dtype == DType::f8e8m0fnu) return scale_of_magnitude(c, saturates);
   return saturates && is_small_float(dtype) ? saturating_cast(c.in(0), dtype, c.where) : at(c.in(0), dtype, c);
 }
 void cast_to(NodeCall& c) { c.give(converted(c, dtype_of_code(c.attr("to", std::int64_t{1}), c.where))); }
@@ -186,8 +208,8 @@ constexpr std::array kRows{
     OperatorRow{"BitwiseNot", &unary<Op::bitwise_invert>},
     OperatorRow{"BitwiseOr", &binary<Op::bitwise_or>},
     OperatorRow{"BitwiseXor", &binary<Op::bitwise_xor>},
-    OperatorRow{"Cast", &cast_to, "not to scales of 8 bits (float8e8m0)"},
-    OperatorRow{"CastLike", &cast_like, "not to scales of 8 bits (float8e8m0)"},
+    OperatorRow{"Cast", &cast_to},
+    OperatorRow{"CastLike", &cast_like},
     OperatorRow{"Ceil", &unary<Op::ceil>},
     OperatorRow{"Celu", &celu_op},
     OperatorRow{"Clip", &clip_values, {}, 0b110},

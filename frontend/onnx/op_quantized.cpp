@@ -41,7 +41,8 @@ Tensor beside(const NodeCall& c, const Tensor& v, const Tensor& x, std::int64_t 
 }
 
 Tensor dequantized(const NodeCall& c, const Tensor& x, const Tensor& scale, const Tensor& zero, std::int64_t axis) {
-  const DType dtype = scale.dtype();
+  const std::int64_t code = c.attr("output_dtype", std::int64_t{0});
+  const DType dtype = code != 0 ? dtype_of_code(code, c.where) : arithmetic_dtype(scale.dtype());
   Tensor y = as(x, DType::f32, c);
   if (zero.defined()) y = y - as(beside(c, zero, x, axis), DType::f32, c);
   return as(y * as(beside(c, scale, x, axis), DType::f32, c), dtype, c);

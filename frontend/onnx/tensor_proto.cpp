@@ -22,8 +22,8 @@ using ::onnx::TensorProto;
 static_assert(std::endian::native == std::endian::little, "raw data is little-endian");
 
 /// TensorProto.DataType by dtype, in the order of ir/dtypes.def; quantized tensors have no number.
-constexpr std::array<int, kDTypeCount> kCodes{9,  2,  4, 12, 13, 3,  5,  6,  7,  10, 16, 1,  11,
-                                              14, 15, 0, 0,  17, 19, 18, 20, 23, 22, 21, 26, 25};
+constexpr std::array<int, kDTypeCount> kCodes{9,  2, 4, 12, 13, 3,  5,  6,  7,  10, 16, 1,  11, 14,
+                                              15, 0, 0, 17, 19, 18, 20, 23, 22, 21, 26, 25, 24};
 
 constexpr std::size_t kMostAxes = 16;
 

@@ -1,15 +1,19 @@
 // L D L^H factors of symmetric and Hermitian matrices that need not be definite; see fermata/linalg.h.
 //
 // Bunch and Kaufman's pivoting ("Some stable methods for calculating inertia and solving symmetric linear systems",
-// Math. Comp. 31, 1977): a pivot is a number on the diagonal or a block of two rows, so that no factor grows.
+// Math. Comp. 31, 1977): a pivot is a number on the diagonal or a block of two rows, so that no factor grows. LAPACK
+// does the same in blocks, which pays where a matrix is not small; the loops here are for small ones and for builds
+// without it.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <complex>
 #include <numeric>
+#include <type_traits>
 #include <vector>
 
+#include "dispatch/matrix_routines.h"
 #include "fermata/complex.h"
 #include "fermata/creation.h"
 #include "fermata/device.h"
@@ -117,6 +121,56 @@ template <class T> class Factorization {
   std::vector<std::int64_t> order_;
 };
 
+/// The same by LAPACK, whose factors have to be taken apart: what is done to the rows of one column is not done to the
+/// columns left of it.
+template <class T> class BlockedFactorization {
+ public:
+  BlockedFactorization(const T* given, std::int64_t n)
+      : n_(n), columns_(static_cast<std::size_t>(n * n)), exchanges_(static_cast<std::size_t>(n)) {
+    each_tile([&](std::int64_t i, std::int64_t j) { columns_[at(i, j)] = given[i * n + j]; });
+    for (std::int64_t i = 0; i < n; ++i) columns_[at(i, i)] = T(std::real(columns_[at(i, i)]));
+  }
+  void run(T* l, T* d, std::int64_t* order) {
+    matrix_routines.ldl(dtype_of<T>, n_, columns_.data(), exchanges_.data());
+    std::iota(order, order + n_, std::int64_t{0});
+    std::fill_n(l, n_ * n_, T{}), std::fill_n(d, n_ * n_, T{});
+    each_tile([&](std::int64_t i, std::int64_t j) { l[i * n_ + j] = columns_[at(i, j)]; });
+    for (std::int64_t k = 0; k < n_;) {
+      const std::int32_t exchange = exchanges_[static_cast<std::size_t>(k)];
+      const bool is_block = exchange < 0;
+      const std::int64_t own = is_block ? k + 1 : k, other = is_block ? -1 - exchange : exchange;
+      if (own != other) {
+        std::swap_ranges(l + own * n_, l + own * n_ + k, l + other * n_);
+        std::swap(order[own], order[other]);
+      }
+      d[k * n_ + k] = columns_[at(k, k)], l[k * n_ + k] = T{1};
+      if (is_block) {
+        const T below = columns_[at(own, k)];
+        d[own * n_ + k] = below, d[k * n_ + own] = conjugate(below), d[own * n_ + own] = columns_[at(own, own)];
+        l[own * n_ + k] = T{}, l[own * n_ + own] = T{1};
+      }
+      k = own + 1;
+    }
+  }
+
+ private:
+  std::size_t at(std::int64_t i, std::int64_t j) const { return static_cast<std::size_t>(j * n_ + i); }
+  /// Elements of the lower triangle in squares that fit a cache: one of the two sides goes by columns.
+  template <class F> void each_tile(F&& f) const {
+    constexpr std::int64_t kTile = 32;
+    for (std::int64_t top = 0; top < n_; top += kTile)
+      for (std::int64_t left = 0; left <= top; left += kTile)
+        for (std::int64_t i = top; i < std::min(top + kTile, n_); ++i)
+          for (std::int64_t j = left; j < std::min(left + kTile, i + 1); ++j) f(i, j);
+  }
+
+  std::int64_t n_;
+  std::vector<T> columns_;
+  std::vector<std::int32_t> exchanges_;
+};
+/// From here on in blocks; depends on nothing but the size, so that bits do not either.
+constexpr std::int64_t kLeastBlocked = 32;
+
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 Shape without_last(const Shape& shape) { return Shape(std::span<const std::int64_t>(shape).first(shape.rank() - 1u)); }
@@ -133,8 +187,14 @@ Three ldl_cpu(const Call& call, const Tensor& x) {
     std::int64_t* const order = elements_to_fill<std::int64_t>(permutation, call.where);
     const double ns = 500 + static_cast<double>(count) * static_cast<double>(n) / 2;
     parallel_for(0, matrices, ns, [&](std::int64_t b, std::int64_t e) {
-      for (std::int64_t k = b; k < e; ++k)
-        Factorization<T>(from + k * count, n).run(to_l + k * count, to_d + k * count, order + k * n);
+      const auto factorize = [&]<class F>(std::type_identity<F>) {
+        for (std::int64_t k = b; k < e; ++k)
+          F(from + k * count, n).run(to_l + k * count, to_d + k * count, order + k * n);
+      };
+      if (matrix_routines.ldl != nullptr && n >= kLeastBlocked)
+        factorize(std::type_identity<BlockedFactorization<T>>());
+      else
+        factorize(std::type_identity<Factorization<T>>());
     });
   };
   switch (x.dtype()) {

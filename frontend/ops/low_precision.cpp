@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 
 #include "fermata/composites.h"
 #include "fermata/creation.h"
+#include "fermata/custom_function.h"
 #include "fermata/device.h"
 #include "fermata/dtypes.h"
 #include "fermata/manipulation.h"
@@ -60,7 +62,7 @@ Tensor spread(const Tensor& scale, const Tensor& x, Location where) {
 
 Tensor scale_of(const Operand& scale, const Tensor& x, Location where) {
   if (!scale.is_tensor()) return full({}, scale.scalar(), DType::f32, device(x, where), where);
-  if (!is_floating(scale.tensor().dtype()))
+  if (!is_floating(scale.tensor().dtype()) && !is_small_float(scale.tensor().dtype()))
     refuse("scaled_matmul", scale.tensor().dtype(), "a scale is floating", where);
   return astype(scale.tensor(), DType::f32, where);
 }
@@ -88,9 +90,9 @@ Tensor saturating_cast(const Tensor& x, DType dtype, Location where) {
   if (is_complex(x.dtype())) return astype(x, dtype, where);
   const DType from = arithmetic_dtype(x.dtype());
   if (is_small_float(dtype)) {
-    const double most = finfo(dtype, where).max;
+    const FloatInfo limits = finfo(dtype, where);
     const Tensor given = is_floating(from) ? x : astype(x, DType::f32, where);
-    return astype(clip({given, where}, {-most, where}, {most, where}), dtype, where);
+    return astype(clip({given, where}, {limits.min, where}, {limits.max, where}), dtype, where);
   }
   if (!is_integer(arithmetic_dtype(dtype)) || !is_integer(from)) return astype(x, dtype, where);  // floats saturate
   const IntegerInfo wanted = iinfo(dtype, where), given = iinfo(from, where);
@@ -98,6 +100,25 @@ Tensor saturating_cast(const Tensor& x, DType dtype, Location where) {
   if (given.max > wanted.max) y = minimum({y, where}, {wanted.max, where});
   if (given.min < wanted.min) y = maximum({y, where}, {wanted.min, where});
   return astype(y, dtype, where);
+}
+
+namespace {
+
+struct StraightThrough : Function<StraightThrough> {
+  static Tensor forward(FunctionContext&, const Tensor& x, DType dtype, Location where) {
+    return astype(saturating_cast(x, dtype, where), x.dtype(), where);
+  }
+  static std::vector<Tensor> backward(FunctionContext&, std::span<const Tensor> gradients) { return {gradients[0]}; }
+};
+
+}  // namespace
+
+Tensor straight_through(const Tensor& x, DType dtype, Location where) {
+  require_defined("straight_through", x, where);
+  if (!is_floating(x.dtype())) refuse("straight_through", x.dtype(), "x is floating", where);
+  if (!kReal.has(dtype) && !is_small(dtype))
+    refuse("straight_through", dtype, "numbers are rounded to those of a real dtype", where);
+  return StraightThrough::apply_at(where, x, dtype, where);
 }
 
 Tensor scaled_matmul(const Tensor& lhs, const Tensor& rhs, const Operand& lhs_scale, const Operand& rhs_scale,
@@ -121,10 +142,37 @@ Tensor scaled_matmul(const Tensor& lhs, const Tensor& rhs, const Operand& lhs_sc
   return astype(y, dtype, where);
 }
 
+namespace {
+
+/// 2^e, the largest power of two up to x > 0, times 2^-shift; x rounds to none that is larger.
+Tensor power_below(const Tensor& x, int shift, Location where) {
+  const Tensor exponent = subtract({frexp_exponent({x, where}), where}, {1 + shift, where});
+  return ldexp({1.0f, where}, {clip({exponent, where}, {-127, where}, {127, where}), where});
+}
+
+/// The scales by which the largest magnitudes become the largest number, in the dtype that they are kept in.
+Tensor scales_of(const Tensor& largest, double most, DType dtype, Location where) {
+  if (dtype == DType::f8e8m0fnu) return astype(power_below(largest, std::ilogb(most), where), dtype, where);
+  const Tensor scale = divide({largest, where}, {most, where});
+  if (!is_small_float(dtype)) return astype(scale, dtype, where);
+  const double least =
+      std::ldexp(1.0, small_float(dtype).least_exponent() - static_cast<int>(small_float(dtype).fraction_bits));
+  return saturating_cast(maximum({scale, where}, {least, where}), dtype, where);
+}
+
+}  // namespace
+
 Scaled quantize_blocks(const Tensor& x, DType dtype, std::initializer_list<std::int64_t> blocks, Location where) {
+  return quantize_blocks(x, dtype, blocks, DType::f32, where);
+}
+Scaled quantize_blocks(const Tensor& x, DType dtype, std::initializer_list<std::int64_t> blocks, DType scale_dtype,
+                       Location where) {
   require_defined("quantize_blocks", x, where);
   if (!is_floating(x.dtype())) refuse("quantize_blocks", x.dtype(), "x is floating", where);
-  if (!is_small(dtype) && !kBytes.has(dtype)) refuse("quantize_blocks", dtype, "a small dtype, i8 or u8", where);
+  if ((!is_small(dtype) && !kBytes.has(dtype)) || dtype == DType::f8e8m0fnu)
+    refuse("quantize_blocks", dtype, "a small dtype, i8 or u8", where);
+  if (scale_dtype == DType::f64 || (!is_floating(scale_dtype) && !is_small_float(scale_dtype)))
+    refuse("quantize_blocks", scale_dtype, "scales are f32, f16, bf16 or small floats", where);
   const Shape sizes = x.shape(), wanted(std::span<const std::int64_t>(blocks.begin(), blocks.size()));
   const auto unfit = [&] { throw_unfit("quantize_blocks", "the blocks do not divide x", x, wanted, where); };
   if (wanted.rank() != sizes.rank() || 2 * sizes.rank() > kMaxRank) unfit();
@@ -144,9 +192,12 @@ Scaled quantize_blocks(const Tensor& x, DType dtype, std::initializer_list<std::
   const Tensor size = is_unsigned ? maximum({parts, where}, {0, where}) : abs({parts, where});
   const Tensor largest =
       element_count(sizes) == 0 ? zeros(spread_shape, DType::f32, where) : max(size, inner, true, where);
-  const Tensor scale = fermata::where({equal({largest, where}, {0, where}), where}, {1.0f, where},
-                                      {divide({largest, where}, {most, where}), where});
-  Tensor values = divide({parts, where}, {scale, where});
+  // A block of zeros has the scale 1.
+  const Tensor measured =
+      fermata::where({equal({largest, where}, {0, where}), where},
+                     {scale_dtype == DType::f8e8m0fnu ? std::exp2(std::ilogb(most)) : most, where}, {largest, where});
+  const Tensor scale = scales_of(measured, most, scale_dtype, where);
+  Tensor values = divide({parts, where}, {astype(scale, DType::f32, where), where});
   if (!is_small_float(dtype)) values = round({values, where});
   return {reshape(saturating_cast(values, dtype, where), sizes, where), reshape(scale, scales, where)};
 }

@@ -99,6 +99,8 @@ Tensor rand(const IntegerList& sizes, DType dtype, Location where) { return rand
 Tensor rand(const IntegerList& sizes, DType dtype, Device device, Location where) {
   const Tensor unit = draw(Op::random_uniform, "rand", sizes, compute_dtype(dtype), default_generator(), where, device);
   if (compute_dtype(dtype) == dtype) return unit;
+  if (dtype == DType::f8e8m0fnu)  // has no zero
+    throw DTypeError(1101, format_error(1101, "DTypeError", "rand: does not take f8e8m0fnu", {}, where));
   // Rounding 24 bits to the 11 of f16, the 8 of bf16 or fewer would give 1 now and then: the rest is cut off.
   const double steps = is_small_float(dtype) ? 1 / spacing_below_one(dtype) : dtype == DType::f16 ? 2048 : 256;
   const Tensor cut = floor({multiply({unit, where}, steps), where});

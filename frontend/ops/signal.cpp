@@ -1,4 +1,4 @@
-// See fermata/signal.h. Everything is made of Fourier transforms, views and pointwise ops.
+// See fermata/signal.h. Cosine transforms are ops; the rest is made of Fourier transforms, views and pointwise ops.
 #include "fermata/signal.h"
 
 #include <fmt/format.h>
@@ -16,9 +16,11 @@
 #include "fermata/special.h"
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
+#include "frontend/ops/op_rules.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "ir/error.h"
 #include "ir/infer.h"
+#include "ir/ops/linalg.h"
 
 namespace fermata {
 namespace {
@@ -181,82 +183,16 @@ Tensor istft(const Tensor& spectra, std::int64_t frame, const StftOptions& optio
 
 namespace {
 
-/// The last axis times scale exp(i pi (k + shift) / period).
-VjpTensor turned(const VjpTensor& x, double shift, double period, Location where, double scale = 1) {
-  const std::int64_t n = x.shape().back();
-  const VjpTensor angle =
-      (vjp::cast(VjpTensor(iota(n, 0, device(x.tensor()), where)), DType::f64) + shift) * (kPi / period);
-  const DType real_type = real_dtype(x.dtype());
-  const auto part = [&](const VjpTensor& wave) {
-    return astype((scale == 1 ? wave : wave * scale).tensor(), real_type, where);
-  };
-  const Tensor factor = complex({part(cos(angle)), where}, {part(sin(angle)), where});
-  return x * factor;
-}
-
-Tensor last(const Tensor& x, std::int64_t start, std::int64_t stop, std::int64_t step, Location where) {
-  return slice(x, -1, start, stop, step, where);
-}
-/// x_1, x_2, ... x_(n - 1) backwards, from the first `count` + 1 elements.
-Tensor backwards(const Tensor& x, std::int64_t count, Location where) {
-  return flip(last(x, 1, count + 1, 1, where), -1, where);
-}
-
-/// By one transform of n real numbers (J. Makhoul, IEEE Trans. ASSP 28, 1980): those of even place, then those of odd
-/// place backwards; with W_k = exp(-i pi k / 2 n) V_k the results are 2 Re W_k, and -2 Im W_k at n - k.
-Tensor dct2(const Tensor& x, Location where) {
-  const std::int64_t n = x.size(-1);
-  const Tensor ordered = concat({last(x, 0, kNone, 2, where), flip(last(x, 1, kNone, 2, where), -1, where)}, -1, where);
-  const Tensor v = fft::rfft(ordered, {}, -1, fft::Norm::backward, where);
-  const Tensor w = turned(v, 0, -2 * static_cast<double>(n), where, 2).tensor();
-  const Tensor upper = negative({backwards(imag({w, where}), (n - 1) / 2, where), where});
-  return concat({real({w, where}), upper}, -1, where);
-}
-
-/// The same the other way round: dct3(dct2(x)) is 2 n x.
-Tensor dct3(const Tensor& x, Location where) {
-  const std::int64_t n = x.size(-1), half = n / 2;
-  const Tensor re = last(x, 0, half + 1, 1, where);
-  const Tensor edge = zeros_like(last(x, 0, 1, 1, where), {}, where);
-  const Tensor im = negative({concat({edge, flip(last(x, n - half, n, 1, where), -1, where)}, -1, where), where});
-  const Tensor w = complex({re, where}, {im, where});
-  const Tensor v =
-      fft::irfft(turned(w, 0, 2 * static_cast<double>(n), where).tensor(), n, -1, fft::Norm::forward, where);
-  // Places 0, 2, 4, ... and then ... 5, 3, 1 in order again.
-  const VjpTensor k = iota(n, 0, device(x), where);
-  const VjpTensor odd = k - floor_divide(k, 2) * 2;
-  const VjpTensor from = vjp::where(odd == 0, floor_divide(k, 2), n - 1 - floor_divide(k, 2));
-  return take(v, from.tensor(), -1, where);
-}
-
-/// Unnormalized transforms of the last axis, as sums of 2 x_j cos(...).
-Tensor unscaled_dct(const Tensor& x, int type, Location where) {
-  const std::int64_t n = x.size(-1);
-  const auto size = static_cast<double>(n);
-  switch (type) {
-    case 1: {  // a period of 2 n - 2 samples, mirrored
-      const Tensor mirrored = concat({x, flip(slice(x, -1, 1, n - 1, 1, where), -1, where)}, -1, where);
-      return real({fft::rfft(mirrored, {}, -1, fft::Norm::backward, where), where});
-    }
-    case 2: return dct2(x, where);
-    case 3: return dct3(x, where);
-    default: {  // cos(pi (2 j + 1)(2 k + 1) / 4n)
-      const Tensor as_complex = astype(x, complex_dtype(x.dtype()), where);
-      const Tensor wide =
-          fft::fft(turned(as_complex, 0, -2 * size, where).tensor(), 2 * n, -1, fft::Norm::backward, where);
-      return real({turned(slice(wide, -1, 0, n, 1, where), 0.5, -2 * size, where, 2).tensor(), where});
-    }
-  }
-}
-
-/// x with its first and, for type 1, its last element times factors.
-Tensor with_ends_scaled(const Tensor& x, double first, double last, Location where) {
-  const std::int64_t n = x.size(-1);
-  const VjpTensor k = iota(n, 0, device(x), where);
+/// x with the first and, where it is given, the last element along an axis times factors.
+VjpTensor with_ends_scaled(const VjpTensor& x, unsigned axis, double first, std::optional<double> last) {
+  const Shape shape = x.shape();
+  Shape open;
+  for (unsigned i = 0; i < shape.rank(); ++i) open.push_back(i == axis ? shape[i] : 1);
+  const VjpTensor k = vjp::iota(open, axis, x);
   const auto share = [](const VjpTensor& test, double factor) { return vjp::cast(test, DType::f64) * (factor - 1); };
   VjpTensor factor = share(k == 0, first) + 1;
-  if (n > 1) factor = factor + share(k == n - 1, last);
-  return (VjpTensor(x) * vjp::cast(factor, x.dtype())).tensor();
+  if (last && shape[axis] > 1) factor = factor + share(k == shape[axis] - 1, *last);
+  return x * vjp::cast(factor, x.dtype());
 }
 
 Tensor cosine_transform(std::string_view function, const Tensor& given, int type, std::int64_t axis, fft::Norm norm,
@@ -270,28 +206,24 @@ Tensor cosine_transform(std::string_view function, const Tensor& given, int type
                                         fmt::format("{}: no transform of type {} of {} elements", function, type, n),
                                         describe(given), where));
   const vjp::LineGuard line(where);
-  const bool is_last = at + 1 == given.rank();
-  const auto moved = [&](const Tensor& t, std::int64_t from, std::int64_t to) {
-    return is_last ? t : moveaxis(t, from, to, where);
-  };
-  Tensor x = moved(astype(given, dtype, where), static_cast<std::int64_t>(at), -1);
+  VjpTensor x = astype(given, dtype, where);
   const int own = inverse ? (type == 2 ? 3 : type == 3 ? 2 : type) : type;
   const double period = type == 1 ? 2.0 * static_cast<double>(n - 1) : 2.0 * static_cast<double>(n);
   const double root2 = std::numbers::sqrt2;
   double scale = 1;
   if (norm == fft::Norm::ortho) {
     scale = std::sqrt(1 / period);
-    if (own == 1) x = with_ends_scaled(x, root2, root2, where);
-    if (own == 3) x = with_ends_scaled(x, root2, 1, where);
+    if (own == 1) x = with_ends_scaled(x, at, root2, root2);
+    if (own == 3) x = with_ends_scaled(x, at, root2, {});
   } else if (inverse == (norm == fft::Norm::backward)) {
     scale = 1 / period;
   }
-  Tensor y = unscaled_dct(x, own, where);
-  if (norm == fft::Norm::ortho && own == 1) y = with_ends_scaled(y, 1 / root2, 1 / root2, where);
-  if (norm == fft::Norm::ortho && own == 2) y = with_ends_scaled(y, 1 / root2, 1, where);
-  if (scale != 1) y = (VjpTensor(y) * scale).tensor();
-  const Tensor placed = moved(y, -1, static_cast<std::int64_t>(at));
-  return is_floating(given.dtype()) ? astype(placed, given.dtype(), where) : placed;
+  VjpTensor y =
+      general_call<Op::dct>({.axis = {static_cast<std::int64_t>(at)}, .type = {own}}, {&x.tensor(), 1}, where);
+  if (norm == fft::Norm::ortho && own == 1) y = with_ends_scaled(y, at, 1 / root2, 1 / root2);
+  if (norm == fft::Norm::ortho && own == 2) y = with_ends_scaled(y, at, 1 / root2, {});
+  if (scale != 1) y = y * scale;
+  return is_floating(given.dtype()) ? astype(y.tensor(), given.dtype(), where) : y.tensor();
 }
 
 }  // namespace
@@ -304,3 +236,28 @@ Tensor idct(const Tensor& x, int type, std::int64_t axis, fft::Norm norm, Locati
 }
 
 }  // namespace fermata
+
+namespace fermata::vjp {
+namespace {
+
+/// The matrices of types 1, 2 and 3 are symmetric but for the ends, where a factor of 2 is missing; those of 2 and 3
+/// are each other's.
+VjpTensor dct_vjp(const VjpArgs& args, unsigned) {
+  const auto [axis, type] = args.attributes_of<ops::Dct>();
+  const auto along = static_cast<unsigned>(axis.value);
+  const auto transformed = [&](const VjpTensor& g, std::int64_t of_type) {
+    return call<Op::dct>({.axis = axis, .type = {of_type}}, {&g.tensor(), 1});
+  };
+  switch (type.value) {
+    case 1: return with_ends_scaled(transformed(with_ends_scaled(args.g, along, 2, 2), 1), along, 0.5, 0.5);
+    case 2: return transformed(with_ends_scaled(args.g, along, 2, {}), 3);
+    case 3: return with_ends_scaled(transformed(args.g, 2), along, 0.5, {});
+    default: return transformed(args.g, 4);
+  }
+}
+
+}  // namespace
+
+FERMATA_OP_RULES(dct, batched_in_front, gradient(dct_vjp));
+
+}  // namespace fermata::vjp

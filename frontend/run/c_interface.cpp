@@ -14,7 +14,7 @@ using namespace fermata;
 
 static_assert(FERMATA_BOOL == static_cast<int>(DType::boolean) && FERMATA_F32 == static_cast<int>(DType::f32) &&
               FERMATA_C128 == static_cast<int>(DType::c128) && FERMATA_F8E4M3FN == static_cast<int>(DType::f8e4m3fn) &&
-              FERMATA_U2 == static_cast<int>(DType::u2));
+              FERMATA_F8E8M0FNU == static_cast<int>(DType::f8e8m0fnu));
 
 struct fermata_program {
   explicit fermata_program(std::unique_ptr<LoadedProgram> p) : program(std::move(p)) {
@@ -63,7 +63,7 @@ std::vector<DenseView> views(const fermata_tensor* tensors, std::size_t count) {
   std::vector<DenseView> views;
   for (std::size_t i = 0; i < count; ++i) {
     const fermata_tensor& t = tensors[i];
-    const bool is_small = t.dtype >= FERMATA_F8E4M3FN && t.dtype <= FERMATA_U2;
+    const bool is_small = t.dtype >= FERMATA_F8E4M3FN && t.dtype <= FERMATA_F8E8M0FNU;
     if (t.dtype < FERMATA_BOOL || (t.dtype > FERMATA_C128 && !is_small)) refuse("a tensor has an unknown dtype");
     if (t.rank < 0 || t.rank > static_cast<std::int32_t>(kMaxRank) || (t.rank > 0 && t.sizes == nullptr))
       refuse("a tensor has an invalid rank, or no sizes");

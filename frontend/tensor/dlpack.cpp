@@ -29,7 +29,8 @@ namespace {
 constexpr std::uint8_t kBoolCode = 6;  // kDLBool, which headers before version 0.8 do not name
 
 // Of floats of 8 bits, as version 1.1 numbers them.
-constexpr std::uint8_t kFloat8E4M3FN = 10, kFloat8E4M3FNUZ = 11, kFloat8E5M2 = 12, kFloat8E5M2FNUZ = 13;
+constexpr std::uint8_t kFloat8E4M3FN = 10, kFloat8E4M3FNUZ = 11, kFloat8E5M2 = 12, kFloat8E5M2FNUZ = 13,
+                       kFloat8E8M0FNU = 14;
 
 /// Bits 0 for dtypes that have no counterpart. Elements of 4 and 2 bits are packed in DLPack, and bytes here.
 DLDataType type_of_dtype(DType t) {
@@ -38,6 +39,7 @@ DLDataType type_of_dtype(DType t) {
     case DType::f8e4m3fnuz: return {kFloat8E4M3FNUZ, 8, 1};
     case DType::f8e5m2: return {kFloat8E5M2, 8, 1};
     case DType::f8e5m2fnuz: return {kFloat8E5M2FNUZ, 8, 1};
+    case DType::f8e8m0fnu: return {kFloat8E8M0FNU, 8, 1};
     default: break;
   }
   if (is_quantized(t) || is_small(t)) return {0, 0, 0};

@@ -89,6 +89,7 @@ FloatInfo finfo(DType dtype, Location where) {
     if constexpr (kIsSmallFloat<T>) info.max = static_cast<double>(to_float(T{f.largest}));
   });
   info.min = -info.max;
+  if (f.is_scale) info.min = info.smallest_normal = std::ldexp(1.0, -f.bias);
   return info;
 }
 

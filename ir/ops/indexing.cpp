@@ -72,4 +72,19 @@ TensorType Scatter::infer(const InferCall& call) const {
   return call.operand(0);
 }
 
+TensorType GridSample::infer(const InferCall& call) const {
+  const TensorType &x = call.operand(0), &grid = call.operand(1);
+  for (std::size_t k = 0; k < 2; ++k)
+    if (call.operand(k).dtype != DType::f32 && call.operand(k).dtype != DType::f64) call.refuse_dtype(k);
+  call.require_same_dtype(0, 1);
+  const std::int64_t axes = static_cast<std::int64_t>(x.shape.rank()) - 2;
+  if (axes < 1 || grid.shape.rank() != 3 || grid.shape[2] != axes || grid.shape[0] != x.shape[0])
+    call.fail<ShapeError>(1077, "ShapeError", "x [N, C, ..S] and grid [N, P, axes of S] do not fit");
+  for (unsigned k = 2; k < x.shape.rank(); ++k)
+    if (x.shape[k] == 0) call.fail<ShapeError>(1077, "ShapeError", "images without elements");
+  if (mode.value < 0 || mode.value > 2 || padding.value < 0 || padding.value > 2)
+    call.fail<ValueError>(1377, "ValueError", fmt::format("no mode {} with padding {}", mode.value, padding.value));
+  return call.result(x.dtype, Shape{x.shape[0], x.shape[1], grid.shape[1]});
+}
+
 }  // namespace fermata::ops

@@ -50,6 +50,29 @@ struct Gather {
   static Example<Gather> example() { return {{{DType::f32, Shape{3, 3}}, {DType::i64, Shape{3, 3}}}, {.axis = {0}}}; }
 };
 
+/// Images at places from -1 to 1 along each axis, the last axis first.
+struct GridSample {
+  Structure<std::int64_t> mode;     // 0: the nearest element, 1: linear, 2: cubic
+  Structure<std::int64_t> padding;  // outside there are 0: zeros, 1: the elements at the ends, 2: mirrored ones
+  Structure<bool> align_corners;    // -1 and 1 are the centers of the elements at the ends, not their outer edges
+
+  static constexpr OpFacts facts{.effect = Effect::pure,
+                                 .cost = Cost::more,
+                                 .may_fail_on_values = false,
+                                 .overwrites = false,
+                                 .precision = OperandPrecision::as_given};
+  static constexpr Operands operands{operand("x"), operand("grid")};
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes& equal) const {
+    equal.result(0, 0, 0), equal.result(0, 1, 0), equal.result(1, 0, 1), equal.result(2, 1, 1);
+  }
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
+  static Example<GridSample> example() {
+    return {{{DType::f32, Shape{2, 3, 4, 5}}, {DType::f32, Shape{2, 6, 2}}},
+            {.mode = {1}, .padding = {0}, .align_corners = {false}}};
+  }
+};
+
 /// scatter, scatter_add, scatter_multiply, scatter_maximum and scatter_minimum: one element put at each position.
 struct Scatter {
   Structure<Axis> axis;

@@ -153,4 +153,12 @@ TensorType Irfft::infer(const InferCall& call) const {
   return call.result(real_dtype(call.operand(0).dtype), shape);
 }
 
+TensorType Dct::infer(const InferCall& call) const {
+  const Shape shape = transformed(call, axis.value, true);
+  const std::int64_t n = shape[call.axis(axis.value, call.operand(0))];
+  if (type.value < 1 || type.value > 4 || (type.value == 1 && n < 2))
+    call.fail<ValueError>(1416, "ValueError", fmt::format("no transform of type {} of {} elements", type.value, n));
+  return call.result(call.operand(0).dtype, shape);
+}
+
 }  // namespace fermata::ops

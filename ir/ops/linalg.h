@@ -175,4 +175,16 @@ struct Irfft {
   static Example<Irfft> example() { return {{{DType::c64, Shape{4, 4}}}, {.axis = {0}, .count = {6}}}; }
 };
 
+struct Dct {
+  Structure<Axis> axis;
+  Structure<std::int64_t> type;  // 1 to 4
+
+  static constexpr OpFacts facts = kTransform;
+  static constexpr Operands operands{operand("x")};
+  TensorType infer(const InferCall& call) const;
+  void relate(EqualAxes& equal) const { equal.stretch(0); }
+  static ReferenceTensor reference(const GraphNode& node, const ReferenceOperands& operands);
+  static Example<Dct> example() { return {{{DType::f32, Shape{3, 4}}}, {.axis = {0}, .type = {2}}}; }
+};
+
 }  // namespace fermata::ops

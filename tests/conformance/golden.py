@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes golden/*.txt: what NumPy gives for the rows of frontend/coverage/*.def that say how to ask it.
 
-Needs numpy 2 and scipy. The tests read the files only; run this after a row has been added or changed:
+Needs numpy 2, scipy and ml_dtypes. The tests read the files only; run this after a row has been added or changed:
     tests/conformance/golden.py
 Each line: function, number of the result, dtype kind (b, i, f, c), sizes, values as hexadecimal floats.
 """
@@ -9,6 +9,7 @@ import math
 import pathlib
 import re
 
+import ml_dtypes as md
 import numpy as np
 import scipy.fft as sf
 import scipy.linalg as sl
@@ -66,6 +67,22 @@ def put(x, at, values):
 def softmax(x, axis=-1):
     e = np.exp(x - x.max(axis, keepdims=True))
     return e / e.sum(axis, keepdims=True)
+
+
+def rounded(x, dtype, most):
+    return np.clip(x, -most, most).astype(dtype).astype(np.float64)
+
+
+def mx(x, width, dtype, most):
+    """Blocks with scales that are powers of two: OCP Microscaling formats 1.0, 6.3."""
+    parts = x.reshape(*x.shape[:-1], -1, width)
+    scale = 2.0 ** (np.floor(np.log2(np.abs(parts).max(-1))) - math.floor(math.log2(most)))
+    return [rounded(parts / scale[..., None], dtype, most).reshape(x.shape), scale]
+
+
+def dense_mx(x, width):
+    values, scale = mx(x, width, md.float4_e2m1fn, 6)
+    return values * np.repeat(scale, width, -1)
 
 
 def conv2d(x, w, stride, padding, groups):
@@ -144,7 +161,7 @@ def lines_of(name, inputs, expression):
     given = [sample(one, k) for k, one in enumerate(inputs.split())]
     names = dict(zip("xyz", given), np=np, sp=sp, sw=sw, sf=sf, sl=sl, math=math, stft=stft, put=put, softmax=softmax,
                  conv2d=conv2d, conv_transpose1d=conv_transpose1d, fold=fold, unpool=unpool, ctc=ctc, nadam=nadam,
-                 muon=muon)
+                 muon=muon, rounded=rounded, mx=mx, dense_mx=dense_mx, md=md)
     with np.errstate(all="ignore"):
         result = eval(expression, names)  # an expression of a file of this repository
     results = result if isinstance(result, (list, tuple)) else [result]

@@ -103,6 +103,7 @@ const Row kFunctions[] = {
     ROW(ldl_solve, linalg::ldl_solve({ones({1, 1}), ones({1, 1}), zeros({1}, DType::i64)}, none)),
     // low_precision.h
     ROW(saturating_cast, saturating_cast(none, DType::i8)),
+    ROW(straight_through, straight_through(none, DType::f8e4m3fn)),
     ROW(scaled_matmul, scaled_matmul(none, x, 1.0, 1.0)),
     ROW(scaled_matmul, scaled_matmul(x, none, 1.0, 1.0)),
     ROW(quantize_blocks, quantize_blocks(none, DType::i8, {0})),

@@ -163,6 +163,50 @@ TEST_P(Fourier, Derivatives) {
   }
 }
 
+/// Cosine transforms of every type, of short and long lines of even and odd length, against their definition.
+TEST_P(Fourier, CosineTransforms) {
+  for (const DType t : {DType::f32, DType::f64})
+    for (const std::int64_t n : {1, 2, 3, 4, 5, 8, 9, 16, 31, 37, 64, 74, 100, 4097, 8192, 8199})
+      for (int type = 1; type <= 4; ++type) {
+        if (type == 1 && n < 2) continue;
+        SCOPED_TRACE("type " + std::to_string(type) + " of " + std::to_string(n));
+        const Tensor x = astype(random_f64({3, n}, 0, 1, true, 1), t);
+        const std::vector<double> given = x.to_vector<double>(), found = dct(x, type).to_vector<double>();
+        const auto count = static_cast<std::size_t>(n);
+        for (std::size_t line = 0; line < 3; ++line)
+          for (std::size_t k = 0; k<count; k += n> 200 ? count / 5 : 1) {
+            double sum = 0, squares = 1;
+            for (std::size_t j = 0; j < count; ++j) {
+              // The angle is pi a b / c.
+              const std::size_t a = type == 2 || type == 4 ? 2 * j + 1 : j, b = type >= 3 ? 2 * k + 1 : k,
+                                c = type == 1   ? count - 1
+                                    : type == 4 ? 4 * count
+                                                : 2 * count;
+              const bool is_single = (j == 0 && type % 2 == 1) || (j + 1 == count && type == 1);
+              const double value = given[line * count + j];
+              sum += (is_single ? 1 : 2) * value *
+                     std::cos(std::numbers::pi * static_cast<double>(a * b % (2 * c)) / static_cast<double>(c));
+              squares += value * value;
+            }
+            EXPECT_NEAR(found[line * count + k], sum, 20 * rounding(t) * std::sqrt(squares)) << line << ", " << k;
+          }
+        // Along another axis, and of a view, the same bits.
+        EXPECT_EQ(dct(transpose(x, 0, 1), type, 0).to_vector<double>(),
+                  transpose(dct(x, type), 0, 1).to_vector<double>());
+        EXPECT_EQ(dct(slice(x, 0, 1, 2), type).to_vector<double>(), slice(dct(x, type), 0, 1, 2).to_vector<double>());
+        for (const Norm norm : {Norm::backward, Norm::ortho, Norm::forward})
+          expect_near(idct(dct(x, type, -1, norm), type, -1, norm), elements(x), 10 * rounding(t));
+      }
+  for (int type = 1; type <= 4; ++type)
+    for (const std::int64_t n : {2, 5, 6}) {
+      const Tensor x = random_f64({2, n}, 0, 1, true, 2);
+      for (const Norm norm : {Norm::backward, Norm::ortho})
+        check_both_orders("dct", [&](const Inputs& in) { return square(dct(in[0], type, -1, norm)); }, {x});
+      check_vmap(
+          "dct", [&](const Inputs& in) { return dct(in[0], type, 0); }, {{{x, x * 2}, 1}}, 2, 0, 1e-12);
+    }
+}
+
 TEST_P(Fourier, Vmap) {
   const Tensor x = random_f64({3, 4}, 0.5, 2, true, 6);
   for (const int axis : {0, 1, -1}) {

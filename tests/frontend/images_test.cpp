@@ -5,6 +5,7 @@
 #include "fermata/fermata.h"
 #include "tests/error_message.h"
 #include "tests/frontend/gradient_check.h"
+#include "tests/frontend/reference_call.h"
 #include "tests/frontend/vmap_check.h"
 #include "tests/test_folder.h"
 
@@ -49,10 +50,10 @@ TEST_P(Sampled, GridsAgreeWithPyTorch) {
     expect_close(grid_sample(c.x(0), c.x(1), grid_options(c)), c.y(), 1e-10);
   }
   // Many channels at once, and each by itself.
-  const Tensor x = random_f64({2, 9, 5, 4}, 0, 1, true, 1), grid = random_f64({2, 3, 6, 2}, 0, 1.2, true, 2);
+  const Tensor x = random_f64({2, 33, 5, 4}, 0, 1, true, 1), grid = random_f64({2, 3, 6, 2}, 0, 1.2, true, 2);
   for (const Sampling mode : {Sampling::nearest, Sampling::linear, Sampling::cubic}) {
     const Tensor whole = grid_sample(x, grid, {mode});
-    for (std::int64_t c = 0; c < 9; ++c)
+    for (std::int64_t c = 0; c < 33; ++c)
       expect_close(whole.slice(1, c, c + 1), grid_sample(x.slice(1, c, c + 1), grid, {mode}), 1e-12);
     expect_close(whole.slice(0, 1).slice(1, 0, 2), grid_sample(x.slice(0, 1).slice(1, 0, 2), grid.slice(0, 1), {mode}),
                  1e-12);
@@ -63,6 +64,32 @@ TEST_P(Sampled, GridsAgreeWithPyTorch) {
     for (unsigned i = 1; i + 1 < shape.rank(); ++i) size.push_back(shape[i]);
     for (const bool corners : {false, true}) expect_close(affine_grid(c.x(0), size, corners), c.y(corners), 1e-12);
   }
+}
+
+/// Every combination of options and numbers of axes beside the reference, which is written apart from the kernel.
+TEST_P(Sampled, GridsAgreeWithTheReference) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Shape& shape : {Shape{2, 3, 7}, Shape{2, 3, 5, 4}, Shape{1, 2, 4, 1, 3}, Shape{1, 1, 2, 3, 2, 3}})
+      for (const Sampling mode : {Sampling::nearest, Sampling::linear, Sampling::cubic})
+        for (const SamplePadding padding : {SamplePadding::zeros, SamplePadding::border, SamplePadding::reflection})
+          for (const bool corners : {false, true}) {
+            const std::int64_t axes = static_cast<std::int64_t>(shape.rank()) - 2;
+            const Tensor x = astype(random_f64(shape, 0, 1, true, 1), dtype),
+                         grid = astype(random_f64({shape[0], 150, axes}, 0, 1.7, true, 2), dtype);
+            const Tensor got = grid_sample(x, grid, {mode, padding, corners});
+            expect_near(got,
+                        reference(Op::grid_sample, {x, grid}, {dtype, got.shape()},
+                                  {static_cast<std::int64_t>(mode), static_cast<std::int64_t>(padding), corners}),
+                        dtype == DType::f32 ? 2e-5 : 1e-12);
+          }
+  // Views, and halves.
+  const Tensor x = random_f64({2, 4, 6, 5}, 0, 1, true, 1), grid = random_f64({2, 3, 7, 2}, 0, 1.2, true, 2);
+  expect_close(grid_sample(permute(copy(permute(x, {3, 1, 0, 2})), {2, 1, 3, 0}), flip(copy(flip(grid)))),
+               grid_sample(x, grid), 0);
+  const Tensor half = grid_sample(astype(x, DType::bf16), grid);
+  EXPECT_EQ(half.dtype(), DType::bf16);
+  expect_close(astype(half, DType::f64), grid_sample(x, grid), 0.05);
+  EXPECT_EQ(grid_sample(x, zeros({2, 0, 3, 2}, DType::f64)).shape(), (Shape{2, 4, 0, 3}));
 }
 
 TEST_P(Sampled, PlacesFarOutsideAndNaN) {

@@ -108,6 +108,52 @@ TEST_P(Networks, BagsAgreeWithPyTorch) {
   EXPECT_EQ(embedding_bag(zeros({2, 0}, DType::i64), ones({3, 4}), {}, {.mode = BagMode::max}).shape(), (Shape{2, 4}));
 }
 
+/// Beside rows that are taken and added up.
+TEST_P(Networks, BagsAreSumsOfRows) {
+  const Tensor table = random_f64({7, 37}, 0, 1, true, 1), index = tensor({{0, -1, 3}, {2, 2, 6}, {-7, 5, 0}});
+  const Tensor weights = random_f64({3, 3}, 0, 1, true, 2);
+  const auto rows = [&](const Tensor& w) { return sum(take(w, index, 0) * expand_dims(weights, -1), 1); };
+  const auto bags = [&](const Tensor& w) {
+    return embedding_bag(index, w, {}, {.mode = BagMode::sum, .weights = weights});
+  };
+  expect_close(bags(table), rows(table), 1e-12);
+  expect_close(grad([&](const Tensor& w) { return sum(square(bags(w))); })(table),
+               grad([&](const Tensor& w) { return sum(square(rows(w))); })(table), 1e-12);
+  check_gradients(
+      "embedding_bag",
+      [&](const Inputs& in) { return embedding_bag(index, in[0], {}, {.mode = BagMode::sum, .weights = in[1]}); },
+      {table, weights});
+  for (const BagMode mode : {BagMode::sum, BagMode::mean}) {
+    EXPECT_EQ(embedding_bag(zeros({2, 0}, DType::i64), table, {}, {.mode = mode}).to_vector<double>(),
+              std::vector<double>(74, 0));
+    // Elements before the first bag and after the last one count for nothing.
+    const Tensor flat = tensor({6, 1, 2, 3, 4, 5}), offsets = tensor({1, 3, 3, 5});
+    const Tensor y = embedding_bag(flat, table, offsets, {.mode = mode, .include_last_offset = true});
+    const double share = mode == BagMode::mean ? 0.5 : 1;
+    expect_close(y, stack({(table[1] + table[2]) * share, zeros({37}, DType::f64), (table[3] + table[4]) * share}),
+                 1e-12);
+  }
+  const Tensor half = embedding_bag(index, astype(table, DType::bf16), {}, {.mode = BagMode::sum});
+  EXPECT_EQ(half.dtype(), DType::bf16);
+  check_vmap(
+      "bags of a table", [&](const Inputs& in) { return embedding_bag(in[0], table, {}, {.mode = BagMode::sum}); },
+      {{{tensor({{0, 1}, {2, 3}}), tensor({{6, 6}, {1, 0}})}, 0}}, 2, 0, 1e-12);
+  check_vmap(
+      "gradients of weighted bags",
+      [&](const Inputs& in) {
+        const auto loss = [&](const Tensor& t, const Tensor& w) {
+          return sum(square(embedding_bag(in[0], t, {}, {.mode = BagMode::sum, .weights = w})));
+        };
+        return grad([&](const Tensor& w) {
+          return sum(square(grad([&](const Tensor& t) { return loss(t, w); })(table)));
+        })(in[1]);
+      },
+      {{{tensor({{0, 1}, {2, 3}}), tensor({{6, 6}, {1, 0}})}, 0},
+       {{random_f64({2, 2}, 0, 1, true, 3), random_f64({2, 2}, 0, 1, true, 4)}, 0}},
+      2, 0, 1e-12);
+  EXPECT_THROW(embedding_bag(tensor({{0, 7}}), table, {}, {.mode = BagMode::sum}).sync(), IndexError);
+}
+
 TEST_P(Networks, ScoreFunctionsChangeAttention) {
   const Tensor q = random_f64({2, 4, 5, 3}, 0, 1, true, 1), k = random_f64({2, 4, 5, 3}, 0, 1, true, 2),
                v = random_f64({2, 4, 5, 2}, 0, 1, true, 3);

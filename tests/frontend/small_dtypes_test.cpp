@@ -131,8 +131,9 @@ TEST_P(SmallDTypes, EveryBitPatternIsTheNumberOfMlDtypes) {
     for (std::size_t i = 0; i < codes.size(); ++i) {
       const double value = wanted[i] == "nan" ? NAN : static_cast<double>(float_of(wanted[i]));
       for (const Doubles* got : {&f32, &f64, &f16, &host})
-        EXPECT_TRUE(same((*got)[i], value) || (std::isnan(value) && std::isnan((*got)[i])))
-            << name(dtype) << " " << i << ": " << (*got)[i] << " instead of " << value;
+        if (got != &f16 || dtype != DType::f8e8m0fnu)  // f16 has fewer powers of two
+          EXPECT_TRUE(same((*got)[i], value) || (std::isnan(value) && std::isnan((*got)[i])))
+              << name(dtype) << " " << i << ": " << (*got)[i] << " instead of " << value;
       EXPECT_TRUE(same(value_of(dtype, codes[i]), value)) << name(dtype) << " " << i;
       const std::uint64_t slot = convert_slot(dtype, DType::f64, codes[i]);
       EXPECT_TRUE(same(std::bit_cast<double>(slot), value));
@@ -260,6 +261,81 @@ TEST_P(SmallDTypes, SaturateWhereTheyAreAsked) {
   EXPECT_EQ(finfo(DType::f8e5m2).smallest_normal, 0x1p-14);
   EXPECT_EQ(iinfo(DType::i4).min, -8);
   EXPECT_EQ(iinfo(DType::u2).max, 3u);
+}
+
+/// Against ml_dtypes, which gives NaN for what is not positive and takes halves upward.
+TEST_P(SmallDTypes, ScalesArePowersOfTwo) {
+  const auto codes = [](const Tensor& x) { return bytes_of(astype(x, DType::f8e8m0fnu)); };
+  const Doubles numbers{0,           -0.0,       -1,    1e-300,   0x1p-127,    0x1.01p-127, 0x1p-126,
+                        0x1.7fp-126, 1,          1.49,  1.5,      3,           6,           0x1.7fffffffffffp0,
+                        0x1p127,     0x1.7fp127, 1e300, HUGE_VAL, std::nan("")};
+  const Bytes wanted{255, 255, 255, 0, 0, 1, 1, 1, 127, 127, 128, 129, 130, 127, 254, 254, 255, 255, 255};
+  EXPECT_EQ(codes(tensor(numbers)), wanted);
+  EXPECT_EQ(codes(tensor({0, 1, 3, 5, 6, -1})), (Bytes{255, 127, 129, 129, 130, 255}));
+  EXPECT_EQ(codes(tensor({true, false})), (Bytes{127, 255}));
+  EXPECT_EQ(bytes_of(saturating_cast(tensor({0.0, -3.0, 5.0, HUGE_VAL, 1e300}), DType::f8e8m0fnu)),
+            (Bytes{0, 0, 129, 254, 254}));
+  const FloatInfo limits = finfo(DType::f8e8m0fnu);
+  EXPECT_EQ(limits.bits, 8);
+  EXPECT_EQ(limits.max, 0x1p127);
+  EXPECT_EQ(limits.min, 0x1p-127);
+  EXPECT_EQ(limits.smallest_normal, 0x1p-127);
+  EXPECT_EQ(limits.eps, 1);
+}
+
+/// Section 6.3 of the OCP Microscaling formats 1.0.
+TEST_P(SmallDTypes, BlocksHaveScalesThatArePowersOfTwo) {
+  const Tensor x = (randn({8, 64}) * exp2(iota(8) * 5 - 20).reshape({8, 1})).sync();
+  for (const auto& [dtype, exponent] :
+       {std::pair{DType::f8e4m3fn, 8}, {DType::f8e5m2, 15}, {DType::f4e2m1fn, 2}, {DType::i8, 6}, {DType::i4, 2}}) {
+    const Scaled r = quantize_blocks(x, dtype, {1, 32}, DType::f8e8m0fnu);
+    EXPECT_EQ(r.scale.dtype(), DType::f8e8m0fnu);
+    EXPECT_EQ(r.values.dtype(), dtype);
+    const Doubles largest = max(abs(x).reshape({8, 2, 32}), -1).to_vector<double>(),
+                  scale = r.scale.to_vector<double>();
+    for (std::size_t i = 0; i < scale.size(); ++i)
+      EXPECT_EQ(scale[i], std::exp2(std::floor(std::log2(largest[i])) - exponent)) << name(dtype);
+    const Tensor wide = repeat(astype(r.scale, DType::f64), 32, 1);
+    const Tensor scaled = astype(x, DType::f64) / wide;
+    const Tensor rounded = is_small_float(dtype) ? scaled : round(scaled);
+    EXPECT_EQ(bytes_of(r.values), bytes_of(saturating_cast(rounded, dtype))) << name(dtype);
+    // As scales of a product.
+    const Tensor y = scaled_matmul(r.values, transpose(r.values, 0, 1), r.scale, transpose(r.scale, 0, 1));
+    const Tensor dense = astype(r.values, DType::f64) * wide, exact = matmul(dense, transpose(dense, 0, 1));
+    const Tensor most = matmul(abs(dense), transpose(abs(dense), 0, 1));
+    EXPECT_LT(max(abs(astype(y, DType::f64) - exact) / most).item<double>(), 1e-5) << name(dtype);
+  }
+  EXPECT_EQ(quantize_blocks(zeros({2, 32}), DType::f4e2m1fn, {1, 32}, DType::f8e8m0fnu).scale.to_vector<double>(),
+            (Doubles{1, 1}));
+  // A scale that is rounded to 8 bits, as of 16 numbers of 4 bits.
+  const Scaled nv = quantize_blocks(x, DType::f4e2m1fn, {1, 16}, DType::f8e4m3fn);
+  EXPECT_EQ(nv.scale.dtype(), DType::f8e4m3fn);
+  const Tensor own =
+      astype(saturating_cast(maximum(max(abs(x).reshape({8, 4, 16}), -1) / 6, 0x1p-9), DType::f8e4m3fn), DType::f32);
+  EXPECT_EQ(nv.scale.to_vector<float>(), own.to_vector<float>());
+  EXPECT_EQ(bytes_of(nv.values), bytes_of(saturating_cast(x / repeat(own, 16, 1), DType::f4e2m1fn)));
+}
+
+TEST_P(SmallDTypes, GradientsGoStraightThrough) {
+  const Tensor x = tensor({0.3, -1000.0, 17.0, 2.4});
+  EXPECT_EQ(straight_through(x, DType::f8e4m3fn).to_vector<double>(), (Doubles{0.3125, -448, 16, 2.5}));
+  EXPECT_EQ(straight_through(x, DType::i4).to_vector<double>(), (Doubles{0, -8, 7, 2}));
+  EXPECT_EQ(straight_through(x, DType::i8).to_vector<double>(), (Doubles{0, -128, 17, 2}));
+  for (const DType dtype : {DType::f8e4m3fn, DType::f4e2m1fn, DType::i4, DType::bf16}) {
+    const auto loss = [&](const Tensor& t) { return sum(square(straight_through(t, dtype)) * 3); };
+    const Tensor rounded = astype(saturating_cast(x, dtype), x.dtype());
+    EXPECT_EQ(grad(loss)(x).to_vector<double>(), (rounded * 6).to_vector<double>()) << name(dtype);
+    EXPECT_EQ(compile([&](const Tensor& t) { return grad(loss)(t); })(x).to_vector<double>(),
+              (rounded * 6).to_vector<double>());
+    EXPECT_EQ(vmap(grad(loss))(stack({x, x})).to_vector<double>(),
+              stack({rounded * 6, rounded * 6}).to_vector<double>());
+  }
+  const auto twice = [](const Tensor& t) { return sum(pow(straight_through(t, DType::f8e5m2), 3)); };
+  EXPECT_EQ(grad([&](const Tensor& t) { return sum(grad(twice)(t)); })(tensor({1.0, 2.0})).to_vector<double>(),
+            (Doubles{6, 12}));
+  const Tensor half = straight_through(astype(x, DType::bf16), DType::f8e4m3fn);
+  EXPECT_EQ(half.dtype(), DType::bf16);
+  EXPECT_EQ(half.to_vector<double>(), (Doubles{0.3125, -448, 16, 2.5}));
 }
 
 TEST_P(SmallDTypes, AreMovedAsTheyLie) {
@@ -419,7 +495,8 @@ using SmallDTypeFiles = test::InScratchFolder;
 
 TEST_F(SmallDTypeFiles, AreThoseOfSafetensors) {
   NamedTensors tensors;
-  for (const DType dtype : {DType::f8e4m3fn, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz, DType::f4e2m1fn})
+  for (const DType dtype :
+       {DType::f8e4m3fn, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz, DType::f4e2m1fn, DType::f8e8m0fnu})
     tensors.emplace(std::string(name(dtype)), from_bytes(codes_of(dtype), dtype));
   const std::string file = "small.safetensors";
   save_safetensors(file, tensors);
@@ -441,7 +518,7 @@ TEST_F(SmallDTypeFiles, AreThoseOfSafetensors) {
 }
 
 TEST(SmallDTypeInterchange, GoesByDlpack) {
-  for (const DType dtype : {DType::f8e4m3fn, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz}) {
+  for (const DType dtype : {DType::f8e4m3fn, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz, DType::f8e8m0fnu}) {
     const Tensor x = from_bytes(codes_of(dtype), dtype), back = from_dlpack(to_dlpack(x));
     EXPECT_EQ(back.dtype(), dtype);
     EXPECT_EQ(bytes_of(back), bytes_of(x));
@@ -486,6 +563,17 @@ TEST_P(SmallDTypes, Errors) {
         scaled_matmul(zeros({2, 2}, DType::f64), x, 1.0, 1.0);
       }),
       "FM1101 DTypeError: scaled_matmul: does not take f64\n  hint it takes small dtypes, i8, u8, f16, bf16 and f32");
+  EXPECT_EQ(message_without_place<DTypeError>([&] {
+              quantize_blocks(zeros({4, 6}), DType::i8, {0, 0}, DType::i8);
+            }),
+            "FM1101 DTypeError: quantize_blocks: does not take i8\n  hint scales are f32, f16, bf16 or small floats");
+  EXPECT_EQ(message_without_place<DTypeError>([&] { straight_through(i, DType::f8e5m2); }),
+            "FM1101 DTypeError: straight_through: does not take i4\n  hint x is floating");
+  EXPECT_EQ(message_without_place<DTypeError>([&] { straight_through(zeros({2}), DType::c64); }),
+            "FM1101 DTypeError: straight_through: does not take c64\n"
+            "  hint numbers are rounded to those of a real dtype");
+  EXPECT_EQ(message_without_place<DTypeError>([&] { rand({2}, DType::f8e8m0fnu); }),
+            "FM1101 DTypeError: rand: does not take f8e8m0fnu");
   EXPECT_EQ(message_without_place<ShapeError>([&] { scaled_matmul(i, x, 1.0, 1.0); }),
             "FM1015 ShapeError: scaled_matmul: a matrix has two axes\n  lhs  i4[4]\n  rhs  f8e4m3fn[4, 8]");
 }

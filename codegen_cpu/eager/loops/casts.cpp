@@ -85,6 +85,10 @@ template <class T, int N> Raw<float, N> widen_small(Raw<std::uint8_t, N> from) {
   using C = SmallConstants<T>;
   using U = Raw<std::uint32_t, N>;
   const U none{}, nan = none + 0x7fc00000u, bits = __builtin_convertvector(from, U), magnitude = bits & (C::sign - 1u);
+  if constexpr (C::format.is_scale) {
+    const U power = bits == none ? none + kLeastScaleF32 : bits << 23;
+    return (Raw<float, N>)(bits == none + C::nan ? nan : power);
+  }
   U result = (U)((Raw<float, N>)(magnitude << (23 - C::format.fraction_bits)) * C::widening);
   if constexpr (C::infinity != 0) result = magnitude == none + C::infinity ? none + 0x7f800000u : result;
   if constexpr (C::first_nan < C::sign) result = magnitude >= none + C::first_nan ? nan : result;
@@ -96,6 +100,12 @@ template <class T, int N> Raw<std::uint8_t, N> narrow_small(Raw<float, N> x) {
   using C = SmallConstants<T>;
   using U = Raw<std::uint32_t, N>;
   const U none{}, bits = (U)x, magnitude = bits & 0x7fffffffu;
+  if constexpr (C::format.is_scale) {
+    const U rounding = bits < none + 0x00800000u ? none + kLeastScaleRounding : none + kScaleRounding;
+    const U power = (bits + rounding) >> 23;
+    // Zero, negative numbers and NaN; infinity is 0xff by itself.
+    return __builtin_convertvector(bits - 1u >= none + 0x7f800000u ? none + C::nan : power, Raw<std::uint8_t, N>);
+  }
   const U normal = (magnitude + (magnitude >> C::cut & 1u) + C::moved) >> C::cut;
   const U subnormal = (U)((Raw<float, N>)magnitude + C::unit) - C::unit_bits;
   U result = magnitude < none + C::least_normal ? subnormal : normal;

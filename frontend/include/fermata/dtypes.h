@@ -16,7 +16,7 @@ inline constexpr DType bool_ = DType::boolean, complex64 = DType::c64, complex12
 // Stored, moved and converted; whatever computes takes them as f32, i8 and u8 (docs/dtypes.md).
 inline constexpr DType float8_e4m3fn = DType::f8e4m3fn, float8_e5m2 = DType::f8e5m2,
                        float8_e4m3fnuz = DType::f8e4m3fnuz, float8_e5m2fnuz = DType::f8e5m2fnuz,
-                       float4_e2m1fn = DType::f4e2m1fn;
+                       float4_e2m1fn = DType::f4e2m1fn, float8_e8m0fnu = DType::f8e8m0fnu;
 inline constexpr DType int4 = DType::i4, uint4 = DType::u4, int2 = DType::i2, uint2 = DType::u2;
 
 /// The dtype that operands of these dtypes, with axes, compute in.

@@ -1,11 +1,16 @@
 // embedding_bag: rows of a table, reduced by bag; see fermata/layers.h.
+//
+// Sums and means are the product of a sparse matrix, whose rows are the bags, with the table: no row is written by
+// itself, and the kernel asks for rows ahead.
 #include <fmt/format.h>
 
+#include <array>
 #include <limits>
 
 #include "fermata/device.h"
 #include "fermata/indexing.h"
 #include "fermata/layers.h"
+#include "fermata/manipulation.h"
 #include "fermata/ops.h"
 #include "fermata/ordering.h"
 #include "fermata/reductions.h"
@@ -13,6 +18,7 @@
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/floating_scope.h"
 #include "ir/error.h"
+#include "ir/ops/products.h"
 
 namespace fermata {
 namespace {
@@ -25,6 +31,16 @@ using vjp::VjpTensor;
                                   {"weight", to_string(weight.dtype(), weight.shape()), ""}};
   if (offsets.defined()) lines.push_back({"offsets", to_string(offsets.dtype(), offsets.shape()), ""});
   throw ShapeError(1077, format_error(1077, "ShapeError", fmt::format("embedding_bag: {}", what), lines, where));
+}
+
+/// Sums of bags of indices [n], which begin where `offsets` say, the first at 0, and end at n.
+VjpTensor sums_of_bags(const VjpTensor& table, const VjpTensor& at, const Tensor& offsets, const Tensor& weights,
+                       Location where) {
+  const std::int64_t rows = table.shape()[0];
+  const Tensor pattern = concat({offsets, vjp::where(at < 0, at + rows, at).tensor()}, 0, where);
+  const Tensor values = weights.defined() ? weights : vjp::full(1, {table.dtype(), at.shape()}, table).tensor();
+  const std::array operands{pattern, values, table.tensor()};
+  return general_call<Op::csr_matmul>({.columns = {rows}, .transposed = {false}}, operands, where);
 }
 
 }  // namespace
@@ -45,6 +61,27 @@ Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Tensor& of
   const std::int64_t rows = weight.size(0), count = index.size(-1);
   const std::int64_t bags = !flat ? index.size(0) : offsets.size(0) - (o.include_last_offset ? 1 : 0);
   const VjpTensor at = astype(index, DType::i64, where);
+  if (o.mode != BagMode::max && !o.padding_idx) {
+    const bool is_mean = o.mode == BagMode::mean;
+    const Tensor weights = o.weights.defined() ? reshape(in(o.weights).tensor(), {-1}, where) : Tensor();
+    if (!flat) {
+      const VjpTensor begins = vjp::iota({bags + 1}, 0, at) * count;
+      const VjpTensor total =
+          sums_of_bags(in(weight), reshape(at.tensor(), {-1}, where), begins.tensor(), weights, where);
+      return in.result(is_mean && count > 0 ? total / count : total);
+    }
+    // What comes before the first bag, and after the last one, are bags that are cut off.
+    const Tensor given = astype(offsets, DType::i64, where);
+    const auto number = [&](std::int64_t n) {
+      return vjp::full(static_cast<double>(n), {DType::i64, Shape{1}}, given).tensor();
+    };
+    const Tensor edges = concat({number(0), given, number(count)}, 0, where);
+    const auto own = [&](const Tensor& x, std::int64_t from) { return slice(x, 0, from, from + bags, 1, where); };
+    const VjpTensor total = own(sums_of_bags(in(weight), at, edges, weights, where).tensor(), 1);
+    if (!is_mean) return in.result(total);
+    const VjpTensor counted = vjp::maximum(VjpTensor(own(edges, 2)) - own(edges, 1), 1);
+    return in.result(total / vjp::expand_dims(vjp::cast(counted, total.dtype()), 1u << 1));
+  }
   VjpTensor present;  // which elements count, where not all do
   if (o.padding_idx) {
     const std::int64_t padding = *o.padding_idx < 0 ? *o.padding_idx + rows : *o.padding_idx;

@@ -1,7 +1,8 @@
 // Images at places that tensors give; see fermata/sampling.h.
 //
-// Images are turned so that the channels of an element lie together: a place reads whole rows of channels, but where
-// there are few. What is around a place are taps, a list for each axis; their products are the weights of the rows.
+// grid_sample of few channels is an op on the CPU, and else made of others as roi_align and deform_conv are. Those turn
+// images so that the channels of an element lie together: a place reads whole rows of channels. What is around a place
+// are taps, a list for each axis; their products are the weights of the rows.
 #include "fermata/sampling.h"
 
 #include <fmt/format.h>
@@ -12,13 +13,16 @@
 #include "fermata/convolution.h"
 #include "fermata/device.h"
 #include "fermata/indexing.h"
+#include "fermata/manipulation.h"
 #include "fermata/ops.h"
 #include "fermata/reductions.h"
 #include "fermata/views.h"
 #include "frontend/ops/calls.h"
 #include "frontend/ops/neural/floating_scope.h"
 #include "frontend/ops/neural/spatial_arguments.h"
+#include "frontend/ops/op_rules.h"
 #include "ir/error.h"
+#include "ir/ops/indexing.h"
 
 namespace fermata {
 namespace {
@@ -49,6 +53,7 @@ Shape joined(std::initializer_list<std::int64_t> first, std::span<const std::int
 /// An element near a place along an axis, and its weight: 0 outside of the image.
 struct Tap {
   VjpTensor index, weight;  // i64 within the axis; scalar 1 where all count fully
+  VjpTensor slope{};        // the derivative of the weight by the place, where it is asked for
 };
 using Taps = std::vector<Tap>;
 
@@ -60,48 +65,96 @@ VjpTensor position(const VjpTensor& whole, std::int64_t size) {
   return between(vjp::cast(between(whole, 0, size - 1), DType::i64), 0, size - 1);
 }
 
+/// A place after it was brought to where it means the same, and the derivative of that.
+struct Moved {
+  VjpTensor place, slope = 1;
+};
+VjpTensor as_number(const VjpTensor& test, const VjpTensor& like) { return vjp::cast(test, like.dtype()); }
+
+/// Kept between two numbers: a derivative of 1 inside.
+Moved kept_between(const Moved& x, double low, double high, bool with_slope) {
+  Moved y{between(x.place, low, high), x.slope};
+  if (with_slope) y.slope = y.slope * as_number(vjp::logical_and(x.place >= low, x.place <= high), x.place);
+  return y;
+}
 /// Mirrored at both ends of the axis until it is inside.
-VjpTensor reflected(const VjpTensor& place, std::int64_t size, bool align_corners) {
+Moved mirrored(const VjpTensor& place, std::int64_t size, bool align_corners, bool with_slope = false) {
   const double low = align_corners ? 0 : -0.5, span = static_cast<double>(align_corners ? size - 1 : size);
-  if (span <= 0) return place * 0;
-  const VjpTensor turn = vjp::remainder(vjp::abs(place - low), 2 * span);
-  return between(span - vjp::abs(turn - span) + low, 0, size - 1);
+  if (span <= 0) return {place * 0, place * 0};
+  const VjpTensor away = place - low, turn = vjp::remainder(vjp::abs(away), 2 * span);
+  const VjpTensor inside = span - vjp::abs(turn - span) + low;
+  const VjpTensor slope = with_slope ? -vjp::sign(away) * vjp::sign(turn - span) : VjpTensor(1);
+  return kept_between({inside, slope}, 0, static_cast<double>(size - 1), with_slope);
 }
 
 /// The taps of places along an axis. Zeros around an image are taps without weight.
 class Around {
  public:
-  Around(const GridSampleOptions& options, std::int64_t size) : o_(options), size_(size) {}
+  Around(const GridSampleOptions& options, std::int64_t size, bool with_slopes = false)
+      : o_(options), size_(size), with_slopes_(with_slopes) {}
 
   Taps operator()(const VjpTensor& given) const {
-    VjpTensor place = given;
-    if (o_.mode != Sampling::cubic && o_.padding == SamplePadding::border) place = between(place, 0, size_ - 1);
+    Moved moved{given};
+    const auto last = static_cast<double>(size_ - 1);
+    if (o_.mode != Sampling::cubic && o_.padding == SamplePadding::border)
+      moved = kept_between(moved, 0, last, with_slopes_);
     if (o_.mode != Sampling::cubic && o_.padding == SamplePadding::reflection)
-      place = reflected(place, size_, o_.align_corners);
+      moved = mirrored(given, size_, o_.align_corners, with_slopes_);
     // Far outside nothing changes, and whole numbers fit an i64.
-    if (o_.padding == SamplePadding::zeros) place = between(place, -3, size_ + 2);
-    if (o_.mode == Sampling::nearest) return {tap(vjp::round(place), 1)};
+    if (o_.padding == SamplePadding::zeros) moved.place = between(moved.place, -3, size_ + 2);
+    const VjpTensor& place = moved.place;
+    if (o_.mode == Sampling::nearest) return {tap(vjp::round(place), 1, {})};
     const VjpTensor first = vjp::floor(place), t = place - first;
-    if (o_.mode == Sampling::linear) return {tap(first, 1 - t), tap(first + 1, t)};
+    const auto chained = [&](const VjpTensor& slope) {
+      return !with_slopes_ ? VjpTensor() : moved.slope.is_scalar() ? slope : slope * moved.slope;
+    };
+    if (o_.mode == Sampling::linear) {
+      const VjpTensor one = with_slopes_ ? 0 * t + 1 : VjpTensor();
+      return {tap(first, 1 - t, with_slopes_ ? chained(-one) : one), tap(first + 1, t, chained(one))};
+    }
     // Keys' kernel with a = -3/4.
     const auto near = [](const VjpTensor& d) { return ((1.25 * d - 2.25) * d) * d + 1; };
     const auto far = [](const VjpTensor& d) { return ((-0.75 * d + 3.75) * d - 6) * d + 3; };
-    return {tap(first - 1, far(t + 1)), tap(first, near(t)), tap(first + 1, near(1 - t)), tap(first + 2, far(2 - t))};
+    const auto near_slope = [&](const VjpTensor& d) { return with_slopes_ ? (3.75 * d - 4.5) * d : VjpTensor(); };
+    const auto far_slope = [&](const VjpTensor& d) { return with_slopes_ ? (-2.25 * d + 7.5) * d - 6 : VjpTensor(); };
+    const auto turned = [&](const VjpTensor& slope) { return with_slopes_ ? -slope : slope; };
+    return {tap(first - 1, far(t + 1), chained(far_slope(t + 1))), tap(first, near(t), chained(near_slope(t))),
+            tap(first + 1, near(1 - t), chained(turned(near_slope(1 - t)))),
+            tap(first + 2, far(2 - t), chained(turned(far_slope(2 - t))))};
   }
 
  private:
-  Tap tap(VjpTensor whole, const VjpTensor& weight) const {
+  Tap tap(VjpTensor whole, const VjpTensor& weight, const VjpTensor& slope) const {
     if (o_.padding == SamplePadding::zeros) {
       const VjpTensor counts = vjp::logical_and(whole >= 0, whole <= size_ - 1);
-      return {position(whole, size_), vjp::where(counts, weight, vjp::cast(0 * whole, whole.dtype()))};
+      return {position(whole, size_), vjp::where(counts, weight, vjp::cast(0 * whole, whole.dtype())),
+              with_slopes_ ? vjp::where(counts, slope, 0) : slope};
     }
-    if (o_.padding == SamplePadding::reflection) whole = reflected(whole, size_, o_.align_corners);
-    return {position(whole, size_), weight};
+    if (o_.padding == SamplePadding::reflection) whole = mirrored(whole, size_, o_.align_corners).place;
+    return {position(whole, size_), weight, slope};
   }
 
   const GridSampleOptions& o_;
   std::int64_t size_;
+  bool with_slopes_;
 };
+
+/// The taps of places [N, P, axes] from -1 to 1 in an image of these sizes. Slopes are those by the coordinates.
+std::vector<Taps> taps_of_grid(const GridSampleOptions& o, const Tensor& coordinates,
+                               std::span<const std::int64_t> sizes, bool with_slopes, Location where) {
+  std::vector<Taps> taps;
+  const auto axes = static_cast<std::int64_t>(sizes.size());
+  for (std::int64_t k = 0; k < axes; ++k) {
+    const std::int64_t size = sizes[static_cast<std::size_t>(k)];
+    const VjpTensor g = select(coordinates, 2, axes - 1 - k, where);
+    const auto length = static_cast<double>(size);
+    const double stretch = (o.align_corners ? length - 1 : length) / 2;
+    taps.push_back(Around(o, size, with_slopes)(o.align_corners ? (g + 1) * stretch : ((g + 1) * length - 1) / 2));
+    if (with_slopes)
+      for (Tap& tap : taps.back()) tap.slope = tap.slope * stretch;
+  }
+  return taps;
+}
 
 /// Images [M, C, ..S] as rows of channels, [M * S, C], in the order of their elements in memory.
 VjpTensor channel_rows(const Tensor& x, Location where) {
@@ -112,27 +165,41 @@ VjpTensor channel_rows(const Tensor& x, Location where) {
   return reshape(copy(last, where), {-1, c}, where);
 }
 
-/// The sum over all products of taps of what `part` gives for the position within an image and the weight, which is a
-/// scalar where all count fully.
+/// Calls f(the number of a tap of each axis) for all of their products.
+template <class F> void for_products(std::span<const Taps> axes, F&& f) {
+  std::vector<std::size_t> at(axes.size(), 0);
+  while (true) {
+    f(at);
+    std::size_t k = axes.size();
+    while (k > 0 && ++at[k - 1] == axes[k - 1].size()) at[--k] = 0;
+    if (k == 0) return;
+  }
+}
+/// The position of such a product within an image, and its weight, which is a scalar where all count fully.
+struct Product {
+  VjpTensor index, weight;
+};
+Product product_of(std::span<const Taps> axes, std::span<const std::int64_t> sizes, std::span<const std::size_t> at) {
+  Product p;
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    const Tap& tap = axes[k][at[k]];
+    p.index = k == 0 ? tap.index : p.index * sizes[k] + tap.index;
+    if (!tap.weight.is_scalar()) p.weight = p.weight.is_scalar() ? tap.weight : p.weight * tap.weight;
+  }
+  return p;
+}
+/// The sum over all products of taps of what `part` gives for the position and the weight.
 template <class Part>
 VjpTensor sum_of_taps(std::span<const Taps> axes, std::span<const std::int64_t> sizes, Part&& part) {
   VjpTensor sum;
   bool is_first = true;
-  std::vector<std::size_t> at(axes.size(), 0);
-  while (true) {
-    VjpTensor index, weight;
-    for (std::size_t k = 0; k < axes.size(); ++k) {
-      const Tap& tap = axes[k][at[k]];
-      index = k == 0 ? tap.index : index * sizes[k] + tap.index;
-      if (!tap.weight.is_scalar()) weight = weight.is_scalar() ? tap.weight : weight * tap.weight;
-    }
+  for_products(axes, [&](std::span<const std::size_t> at) {
+    const auto [index, weight] = product_of(axes, sizes, at);
     const VjpTensor one = part(index, weight);
     sum = is_first ? one : sum + one;
     is_first = false;
-    std::size_t k = axes.size();
-    while (k > 0 && ++at[k - 1] == axes[k - 1].size()) at[--k] = 0;
-    if (k == 0) return sum;
-  }
+  });
+  return sum;
 }
 
 /// The sum of the rows around places, by their weights: [.., C] for places [..]. `base` is the row of the first element
@@ -146,21 +213,25 @@ VjpTensor weighted_rows(const VjpTensor& rows, const VjpTensor& base, std::span<
   });
 }
 
-/// The same of images [N, C, S] of few channels, each by itself: [N, C, P] for places [N, P].
+/// Elements of images [N, C, S] at positions [N, P]: [N, C, P].
+VjpTensor elements_at(const VjpTensor& images, const VjpTensor& index, Location where) {
+  const Shape shape = images.shape();
+  if (shape[0] == 1) {
+    const VjpTensor alone = vjp::take(vjp::squeeze(images, 1), vjp::squeeze(index, 1), 1);
+    return vjp::expand_dims(alone, 1);
+  }
+  const VjpTensor wide = vjp::broadcast_to(vjp::expand_dims(index, 1u << 1), {shape[0], shape[1], index.shape()[1]});
+  return gather(images.tensor(), wide.tensor(), 2, where);
+}
+VjpTensor for_channels(const VjpTensor& weight) {
+  return weight.is_scalar() ? weight : vjp::expand_dims(weight, 1u << 1);
+}
+/// The sum of the elements around places, of each channel by itself: [N, C, P] for places [N, P].
 VjpTensor weighted_planes(const VjpTensor& images, std::span<const Taps> axes, std::span<const std::int64_t> sizes,
                           Location where) {
-  const Shape shape = images.shape();
   return sum_of_taps(axes, sizes, [&](const VjpTensor& index, const VjpTensor& weight) -> VjpTensor {
-    const std::int64_t places = index.shape()[1];
-    VjpTensor plane;
-    if (shape[0] == 1) {
-      const VjpTensor alone = vjp::take(vjp::squeeze(images, 1), vjp::squeeze(index, 1), 1);
-      plane = vjp::expand_dims(alone, 1);
-    } else {
-      const VjpTensor wide = vjp::broadcast_to(vjp::expand_dims(index, 1u << 1), {shape[0], shape[1], places});
-      plane = gather(images.tensor(), wide.tensor(), 2, where);
-    }
-    return weight.is_scalar() ? plane : plane * vjp::expand_dims(weight, 1u << 1);
+    const VjpTensor plane = elements_at(images, index, where);
+    return weight.is_scalar() ? plane : plane * for_channels(weight);
   });
 }
 
@@ -187,27 +258,109 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   if (product(sizes) == 0) fail_shape("grid_sample", "images without elements", {{"x", x}, {"grid", grid}}, where);
   const Shape places = grid.shape();
   const std::int64_t count = element_count(places) / std::max<std::int64_t>(places[0] * axes, 1);
-  const Tensor coordinates = reshape(in(grid).tensor(), {places[0], count, axes}, where);
-  std::vector<Taps> taps;
-  for (std::int64_t k = 0; k < axes; ++k) {
-    const std::int64_t size = sizes[static_cast<std::size_t>(k)];
-    const VjpTensor g = select(coordinates, 2, axes - 1 - k, where);
-    const auto length = static_cast<double>(size);
-    taps.push_back(Around(o, size)(o.align_corners ? (g + 1) * ((length - 1) / 2) : ((g + 1) * length - 1) / 2));
-  }
-  constexpr std::int64_t kFewChannels = 8;
+  const Tensor coordinates = reshape(in(grid).tensor(), {places[0], count, axes}, where), images = in(x).tensor();
+  constexpr std::int64_t kManyChannels = 32;  // from here on rows of channels are read faster than planes
+  const bool by_rows = x.size(1) >= kManyChannels;
   Tensor y;
-  if (x.size(1) < kFewChannels) {
-    y = weighted_planes(reshape(in(x).tensor(), {shape[0], shape[1], product(sizes)}, where), taps, sizes, where)
-            .tensor();
+  if (device(x, where) == cpu() && !by_rows) {
+    const std::array operands{images, coordinates};
+    y = general_call<Op::grid_sample>({.mode = {static_cast<std::int64_t>(o.mode)},
+                                       .padding = {static_cast<std::int64_t>(o.padding)},
+                                       .align_corners = {o.align_corners}},
+                                      operands, where);
   } else {
-    const VjpTensor rows = channel_rows(in(x).tensor(), where);
-    const VjpTensor base = vjp::iota({places[0], 1}, 0, rows) * product(sizes);
-    y = transpose(weighted_rows(rows, base, taps, sizes).tensor(), 1, 2, where);
+    const std::vector<Taps> taps = taps_of_grid(o, coordinates, sizes, false, where);
+    if (by_rows) {
+      const VjpTensor rows = channel_rows(images, where);
+      const VjpTensor base = vjp::iota({places[0], 1}, 0, rows) * product(sizes);
+      y = transpose(weighted_rows(rows, base, taps, sizes).tensor(), 1, 2, where);
+    } else {
+      y = weighted_planes(reshape(images, {shape[0], shape[1], product(sizes)}, where), taps, sizes, where).tensor();
+    }
   }
   return astype(reshape(y, joined({places[0], x.size(1)}, {places.data() + 1, places.size() - 2u}), where), x.dtype(),
                 where);
 }
+
+namespace vjp {
+namespace {
+
+/// A call of grid_sample and its gradient [N, C, P].
+struct SampledCall {
+  explicit SampledCall(const VjpArgs& args)
+      : where(current_line), shape(args.shape(0)), sizes{spatial(shape)}, count(product(sizes)) {
+    const auto [mode, padding, align_corners] = args.attributes_of<ops::GridSample>();
+    options = {static_cast<Sampling>(mode.value), static_cast<SamplePadding>(padding.value), align_corners.value};
+  }
+  Location where;
+  Shape shape, sizes;
+  std::int64_t count;
+  GridSampleOptions options;
+};
+
+/// To each element what was read of it.
+VjpTensor grid_sample_vjp(const VjpArgs& args, unsigned) {
+  const SampledCall call(args);
+  const std::vector<Taps> taps = taps_of_grid(call.options, args.x[1].tensor(), call.sizes, false, call.where);
+  const Shape planes{call.shape[0], call.shape[1], call.count};
+  VjpTensor all = full(0, {args.g.dtype(), planes}, args.g);
+  for_products(taps, [&](std::span<const std::size_t> at) {
+    const auto [index, weight] = product_of(taps, call.sizes, at);
+    const VjpTensor share = weight.is_scalar() ? args.g : args.g * for_channels(weight);
+    const VjpTensor wide = broadcast_to(expand_dims(index, 1u << 1), args.g.shape());
+    const std::array tensors{all.tensor(), wide.tensor(), share.tensor()};
+    all = vjp::call<Op::scatter_add>({.axis = {2}}, tensors);
+  });
+  return reshape(all, call.shape);
+}
+
+/// To each coordinate the slopes of the weights of its axis, times the weights along the others.
+VjpTensor grid_sample_place_vjp(const VjpArgs& args, unsigned) {
+  const SampledCall call(args);
+  const Tensor& grid = args.x[1].tensor();
+  if (call.options.mode == Sampling::nearest) return full(0, {grid.dtype(), grid.shape()}, grid);
+  const std::vector<Taps> taps = taps_of_grid(call.options, grid, call.sizes, true, call.where);
+  const VjpTensor images = reshape(args.x[0], {call.shape[0], call.shape[1], call.count});
+  std::vector<VjpTensor> sums(taps.size());
+  for_products(taps, [&](std::span<const std::size_t> at) {
+    const VjpTensor read = elements_at(images, product_of(taps, call.sizes, at).index, call.where);
+    const VjpTensor change = reduce(Op::sum, args.g * read, 1u << 1, false);
+    for (std::size_t k = 0; k < taps.size(); ++k) {
+      VjpTensor part = change * taps[k][at[k]].slope;
+      for (std::size_t other = 0; other < taps.size(); ++other)
+        if (other != k) part = part * taps[other][at[other]].weight;
+      sums[k] = sums[k].is_scalar() ? part : sums[k] + part;
+    }
+  });
+  std::vector<Tensor> coordinates;
+  for (std::size_t k = sums.size(); k-- > 0;) coordinates.push_back(sums[k].tensor());  // the last axis first
+  return stack(coordinates, -1, call.where);
+}
+
+/// Images and places of a batch are more of them; with the same places for all, their channels are.
+Tensor batched_grid_sample(const BatchedCall& call) {
+  const Shape x = call.shape(0), grid = call.shape(1);
+  const auto attributes = attributes_of<ops::GridSample>(call.attributes);
+  if (!call.operands[1].batched) {
+    Shape wide = x, apart{x[0], call.size, x[1], grid[1]};
+    wide[1] *= call.size;
+    const std::array operands{fermata::reshape(moveaxis(call.with_batch(0), 0, 1), wide), call.operands[1].value};
+    return moveaxis(fermata::reshape(vjp::call<Op::grid_sample>(attributes, operands).tensor(), apart), 1, 0);
+  }
+  const auto together = [&](std::size_t k, Shape shape) {
+    shape[0] *= call.size;
+    return fermata::reshape(call.with_batch(k), shape);
+  };
+  const std::array operands{together(0, x), together(1, grid)};
+  return fermata::reshape(vjp::call<Op::grid_sample>(attributes, operands).tensor(), {call.size, x[0], x[1], grid[1]});
+}
+
+}  // namespace
+
+FERMATA_OP_RULES(grid_sample, batched_grid_sample, gradient(grid_sample_vjp, kSecond),
+                 gradient(grid_sample_place_vjp, kFirst | kSecond));
+
+}  // namespace vjp
 
 Tensor affine_grid(const Tensor& theta, const IntegerList& size, bool align_corners, Location where) {
   const FloatingScope in("affine_grid", {&theta}, where);

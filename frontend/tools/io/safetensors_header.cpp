@@ -205,6 +205,7 @@ std::string_view safetensors_code(DType dtype) {
     case DType::f8e4m3fnuz: return "F8_E4M3FNUZ";
     case DType::f8e5m2fnuz: return "F8_E5M2FNUZ";
     case DType::f4e2m1fn: return "F4";
+    case DType::f8e8m0fnu: return "F8_E8M0";
     case DType::c128:
     case DType::qi8:
     case DType::qu8:

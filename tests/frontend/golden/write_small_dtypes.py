@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 FLOATS = {
+    "f8e8m0fnu": ml_dtypes.float8_e8m0fnu,
     "f8e4m3fn": ml_dtypes.float8_e4m3fn,
     "f8e5m2": ml_dtypes.float8_e5m2,
     "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
