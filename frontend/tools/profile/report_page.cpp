@@ -75,6 +75,7 @@ class Page {
     if (!node.line.empty()) lines_.emplace(node.line, node.where);
     json_.new_line().begin_object().member("id", node.id).member("op", node.op).member("type", node.type);
     json_.member("line", node.line).member("text", node.text).member("group", node.group);
+    if (const std::string_view scope = scope_of(node.where); !scope.empty()) json_.member("scope", scope);
     if (const std::string_view callers = callers_of(node.where); !callers.empty()) json_.member("callers", callers);
     const Choice choice{node.form, node.winner, node.candidates};  // the same of many nodes
     json_.member("choice", choices_.try_emplace(choice, choices_.size()).first->second).key("operands").begin_array();
