@@ -180,6 +180,7 @@ void BoundPlan::run_observed(Run& run) {
     const auto run_step = [&](auto& step) {
       const std::string what = profile != nullptr ? step.description() : std::string();
       if (profile != nullptr || watch != nullptr) begin = event_clock();
+      const HeardEvent heard(has_events ? infos_[number] : nullptr);
       step.run(run);
       const std::int64_t end = event_clock();
       if (has_events) add_event({begin, end, infos_[number], 0});
