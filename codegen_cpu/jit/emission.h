@@ -22,6 +22,7 @@ struct CodeVariant {
   std::uint64_t streamed;  // bit i: store i goes past the caches
   bool wide;               // for speed: copies of the program side by side; else for quick compiling
   bool checked = false;    // every load and store is checked
+  bool listed = false;     // instructions know their lines (line_marks.h)
 };
 
 struct Emission {
