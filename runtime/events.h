@@ -130,6 +130,7 @@ void add_instant(const EventInfo* info, std::uint64_t value = 0);
 
 /// The events of one thread.
 struct ThreadEvents {
+  bool is_device = false;    // steps of a device, by its own clock: device_times.h
   std::uint64_t thread = 0;  // numbered from 1 in the order in which threads had their first event
   std::string name{};
   std::vector<Event> events{};  // in the order in which they ended
