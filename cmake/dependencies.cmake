@@ -1,5 +1,5 @@
 # Dependencies of the build. fmt and xxHash (headers only) are required; LLVM, oneDNN, libxsmm and LAPACKE are optional.
-# Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _ZIP, _ONNX, _BACKTRACE and _MPI, and defines the imported targets
+# Sets FERMATA_WITH_LLVM, _DNNL, _XSMM, _LAPACK, _ZIP, _ONNX, _BACKTRACE, _NVTX and _MPI, and defines the imported targets
 # DNNL::dnnl, libxsmm::libxsmm, LAPACKE::lapacke, libzip::libzip and ONNX::proto.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
@@ -72,6 +72,15 @@ if(IS_ABSOLUTE "${file}" AND EXISTS ${file} AND EXISTS ${folder}/include/backtra
   set(FERMATA_BACKTRACE_LIBRARY ${file})
   # Only this header is wanted of the compiler's folder: another compiler has its own.
   configure_file(${folder}/include/backtrace.h ${PROJECT_BINARY_DIR}/backtrace/backtrace.h COPYONLY)
+endif()
+
+# Ranges for profilers of CUDA: headers only, part of the CUDA toolkit (NOTICE).
+find_path(FERMATA_NVTX_INCLUDE nvtx3/nvToolsExt.h
+  HINTS ${CUDAToolkit_ROOT}/include $ENV{CUDA_PATH}/include $ENV{CUDA_HOME}/include PATHS /usr/local/cuda/include)
+mark_as_advanced(FERMATA_NVTX_INCLUDE)
+set(FERMATA_WITH_NVTX OFF)
+if(FERMATA_NVTX_INCLUDE)
+  set(FERMATA_WITH_NVTX ON)
 endif()
 
 # Moves tensors between processes.

@@ -23,6 +23,7 @@ fermata_report("LAPACK" "${FERMATA_WITH_LAPACK}" "${FERMATA_LAPACKE_LIBRARY}" "n
 fermata_report("libzip" "${FERMATA_WITH_ZIP}" "${FERMATA_ZIP_LIBRARY}" "not found: no .npz archives")
 fermata_report("ONNX" "${FERMATA_WITH_ONNX}" "${FERMATA_ONNX_PROTO_LIBRARY}" "not found: no models in ONNX files")
 fermata_report("libbacktrace" "${FERMATA_WITH_BACKTRACE}" "${FERMATA_BACKTRACE_LIBRARY}" "not found: callers are not shown")
+fermata_report("NVTX" "${FERMATA_WITH_NVTX}" "${FERMATA_NVTX_INCLUDE}" "not found: no ranges for profilers of CUDA")
 fermata_report("MPI" "${FERMATA_WITH_MPI}" "${MPI_CXX_LIBRARIES}" "not found: every program is a world of one process")
 fermata_report("dagre" "${FERMATA_DAGRE}" "${FERMATA_DAGRE}" "not found: graphs of reports are laid out in layers")
 if(NOT FERMATA_CUDA)

@@ -9,6 +9,7 @@
 #include "codegen_cuda/listing.h"
 #include "codegen_cuda/runtime/device.h"
 #include "codegen_cuda/runtime/recorder.h"
+#include "codegen_cuda/runtime/stream_timer.h"
 #include "dispatch/dump.h"
 #include "runtime/device_run.h"
 
@@ -111,6 +112,7 @@ class CudaBackend final : public Backend {
 
 std::unique_ptr<Backend> make_cuda_backend() {
   set_run_recorder(BackendKey::cuda, gpu::graph_recorder());
+  set_device_timer(BackendKey::cuda, gpu::stream_timer());
   return std::make_unique<CudaBackend>();
 }
 

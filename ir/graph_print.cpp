@@ -8,6 +8,7 @@
 #include "ir/graph.h"
 #include "ir/op_traits.h"
 #include "ir/scalar_text.h"
+#include "ir/scope.h"
 
 namespace fermata {
 namespace {
@@ -60,7 +61,7 @@ std::string text_of(const Graph& graph, bool locations, std::size_t indent) {
     const GraphNode& node = graph.nodes[i];
     text += fmt::format("{}%{} = {}{}{} : {}", margin, i, name(node.op), arguments_text(graph, node),
                         attributes_text(node), to_string(node.dtype, node.shape));
-    if (locations && node.where.line() != 0) text += "  @" + short_location(node.where);
+    if (locations && node.where.line() != 0) text += "  @" + location_in_scope(node.where);
     text += '\n';
     const std::span<const std::string_view> names = traits(node.op).subgraphs;
     for (std::size_t f = 0; node.subgraphs != nullptr && f < node.subgraphs->size(); ++f)

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ir/kernel.h"
+#include "ir/kernel_lines.h"
 #include "ir/scalar_text.h"
 
 namespace fermata {
@@ -61,6 +61,14 @@ void print_line(std::string& text, std::string_view label, const std::vector<std
 }
 
 }  // namespace
+
+KernelLines::KernelLines(const Kernel& kernel)
+    : first_value_(static_cast<unsigned>(2 + kernel.accesses.size() + kernel.scalars.size())) {
+  unsigned next = value(static_cast<ValueId>(kernel.program.size()));
+  for (const Reduction& reduction : kernel.reductions)
+    reductions_.push_back(next), next += static_cast<unsigned>(3 + reduction.combine.program.size());
+  first_store_ = next;
+}
 
 std::string to_string(const Kernel& kernel) {
   std::string text = fmt::format("kernel rank={} reduced={}\n", kernel.rank, axes_text(kernel.reduced));

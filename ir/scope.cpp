@@ -43,9 +43,26 @@ Known& known() {
   return *all;
 }
 
+constexpr std::string_view kBackward = " (backward)";
+
+/// The line with what stands behind marks for its function.
+std::source_location record_of(std::source_location where, std::string marked_name) {
+  Known& all = known();
+  const std::lock_guard lock(all.mutex);
+  const std::string& marked = *all.names.insert(std::move(marked_name)).first;
+  const LocationRecord& record =
+      all.lines
+          .try_emplace({where.file_name(), where.line(), where.column(), &marked},
+                       LocationRecord{where.file_name(), marked.c_str(), where.line(), where.column()})
+          .first->second;
+  return std::bit_cast<std::source_location>(&record);
+}
+
 }  // namespace
 
 constinit thread_local const std::string* detail::scope = nullptr;
+constinit thread_local const std::string* detail::module_path = nullptr;
+constinit std::atomic<const detail::ScopeListener*> detail::scope_listener{nullptr};
 constinit std::atomic<detail::DescribeCallers> detail::describe_callers{nullptr};
 
 const std::string* detail::keep_scope_name(std::string name) {
@@ -57,9 +74,21 @@ const std::string* detail::keep_scope_name(std::string name) {
 Scope::Scope(std::string_view name) : outer_(detail::scope) {
   std::string path(outer_ == nullptr ? "" : *outer_ + ".");
   path += name;
-  detail::scope = detail::keep_scope_name(std::move(path));
+  is_heard_ = detail::enter_scope(detail::keep_scope_name(std::move(path)));
 }
-Scope::~Scope() { detail::scope = outer_; }
+Scope::~Scope() {
+  detail::scope = outer_;
+  if (is_heard_) detail::end_heard_scope();
+}
+
+bool detail::enter_scope(const std::string* path) {
+  scope = path;
+  const ScopeListener* const listener = scope_listener.load(std::memory_order_acquire);
+  if (listener == nullptr) return false;
+  listener->begin(*path);
+  return true;
+}
+void detail::end_heard_scope() { scope_listener.load(std::memory_order_acquire)->end(); }
 
 std::source_location detail::add_scope(std::source_location where) {
   struct Recent {
@@ -79,15 +108,7 @@ std::source_location detail::add_scope(std::source_location where) {
     if (callers.empty() && scope == nullptr) return where;
     if (!callers.empty()) name += kCallersMark + callers;
   }
-  Known& all = known();
-  const std::lock_guard lock(all.mutex);
-  const std::string& marked = *all.names.insert(std::move(name)).first;
-  const LocationRecord& record =
-      all.lines
-          .try_emplace({where.file_name(), where.line(), where.column(), &marked},
-                       LocationRecord{where.file_name(), marked.c_str(), where.line(), where.column()})
-          .first->second;
-  const auto scoped = std::bit_cast<std::source_location>(&record);
+  const std::source_location scoped = record_of(where, std::move(name));
   if (describe == nullptr) slot = {scope, where, scoped};
   return scoped;
 }
@@ -96,6 +117,26 @@ std::string_view scope_of(std::source_location where) {
   if (!is_ours(where)) return {};
   const std::string_view both = where.function_name() + 1;
   return both.substr(0, both.find(kCallersMark));
+}
+
+std::string backward_scope(std::string_view scope) {
+  return std::string(scope) += scope.find(kBackward) == scope.npos ? kBackward : std::string_view();
+}
+
+std::source_location backward_of(std::source_location where) {
+  struct Recent {
+    std::source_location forward{}, backward{};
+  };
+  static thread_local const auto recent = std::make_unique<std::array<Recent, 64>>();
+  const std::string_view scope = scope_of(where);
+  if (scope.empty() || scope.find(kBackward) != scope.npos) return where;
+  const auto address = std::bit_cast<std::uintptr_t>(where);
+  Recent& slot = (*recent)[(address >> 4) % recent->size()];
+  if (std::bit_cast<std::uintptr_t>(slot.forward) == address) return slot.backward;
+  std::string name = kMark + backward_scope(scope);
+  if (const std::string_view callers = callers_of(where); !callers.empty()) (name += kCallersMark) += callers;
+  slot = {where, record_of(where, std::move(name))};
+  return slot.backward;
 }
 
 std::string_view callers_of(std::source_location where) {
@@ -115,13 +156,22 @@ std::string each_caller(std::string_view callers, std::string_view before) {
   return text;
 }
 
-std::source_location location_of(std::string_view file, unsigned line) {
+std::source_location location_of(std::string_view file, unsigned line, std::string_view scope) {
   Known& all = known();
-  const std::lock_guard lock(all.mutex);
-  const char* const name = all.names.insert(std::string(file)).first->c_str();
-  const LocationRecord& record =
-      all.lines.try_emplace({name, line, 0, nullptr}, LocationRecord{name, "", line, 0}).first->second;
-  return std::bit_cast<std::source_location>(&record);
+  std::source_location plain;
+  {
+    const std::lock_guard lock(all.mutex);
+    const char* const name = all.names.insert(std::string(file)).first->c_str();
+    const LocationRecord& record =
+        all.lines.try_emplace({name, line, 0, nullptr}, LocationRecord{name, "", line, 0}).first->second;
+    plain = std::bit_cast<std::source_location>(&record);
+  }
+  return scope.empty() ? plain : record_of(plain, kMark + std::string(scope));
+}
+
+std::string location_in_scope(std::source_location where) {
+  const std::string_view scope = scope_of(where);
+  return scope.empty() ? short_location(where) : (short_location(where) + " in ").append(scope);
 }
 
 std::string scoped_location(std::source_location where) {

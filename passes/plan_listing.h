@@ -27,6 +27,8 @@ struct PlanListing {
   };
   struct CompiledKernel {
     std::string name;
+    /// Lines of LLVM IR and assembly end in a comment with the line of the description that they come from, "; @12" and
+    /// "# @12"; those of PTX with the line of the source, "// @7".
     KernelListing code{};
   };
   std::string recorded;

@@ -10,6 +10,7 @@
 #include "runtime/backend_memory.h"
 #include "runtime/bounds_check.h"
 #include "runtime/cancellation.h"
+#include "runtime/device_times.h"
 #include "runtime/events.h"
 #include "runtime/step_profile.h"
 #include "runtime/steps/binding.h"
@@ -180,7 +181,11 @@ void BoundPlan::run_observed(Run& run) {
     const auto run_step = [&](auto& step) {
       const std::string what = profile != nullptr ? step.description() : std::string();
       if (profile != nullptr || watch != nullptr) begin = event_clock();
-      step.run(run);
+      const HeardEvent heard(has_events ? infos_[number] : nullptr);
+      {
+        const DeviceTimeScope on_device(run.plan.backend, has_events ? infos_[number] : nullptr);
+        step.run(run);
+      }
       const std::int64_t end = event_clock();
       if (has_events) add_event({begin, end, infos_[number], 0});
       for (std::size_t call = 0; profile != nullptr && call < step.calls(); ++call)  // each took its part

@@ -155,7 +155,31 @@ const EventInfo* event_info(EventKind kind, std::string_view name, std::source_l
   return info;
 }
 
-void add_event(const Event& event) { mine().add(event, buffers().session.load(std::memory_order_relaxed)); }
+void add_event(const Event& event) {
+  if (keeps_events()) mine().add(event, buffers().session.load(std::memory_order_relaxed));
+}
+
+namespace {
+std::atomic<const EventListener*> event_listener{nullptr};
+std::atomic<bool> events_kept{false};
+}  // namespace
+
+bool keeps_events() { return events_kept.load(std::memory_order_relaxed); }
+
+void listen_to_events(const EventListener* listener) {
+  Buffers& all = buffers();
+  const std::lock_guard lock(all.mutex);
+  event_listener.store(listener);
+  events_wanted.store(true);
+}
+
+bool begin_heard_event(const EventInfo& info) {
+  const EventListener* const listener = event_listener.load(std::memory_order_acquire);
+  if (listener == nullptr) return false;
+  listener->begin(info);
+  return true;
+}
+void end_heard_event() { event_listener.load(std::memory_order_acquire)->end(); }
 
 void add_instant(const EventInfo* info, std::uint64_t value) {
   const std::int64_t now = event_clock();
@@ -174,13 +198,13 @@ void begin_events() {
   const std::lock_guard lock(all.mutex);
   if (all.sessions++ > 0) return;
   all.session.fetch_add(1, std::memory_order_relaxed);
-  events_wanted.store(true);
+  events_kept.store(true), events_wanted.store(true);
 }
 
 std::vector<ThreadEvents> end_events(std::int64_t since) {
   Buffers& all = buffers();
   const std::lock_guard lock(all.mutex);
-  if (--all.sessions == 0) events_wanted.store(false);
+  if (--all.sessions == 0) events_kept.store(false), events_wanted.store(event_listener.load() != nullptr);
   const std::uint64_t session = all.session.load(std::memory_order_relaxed);
   std::vector<ThreadEvents> threads;
   for (Buffer* buffer = all.first.load(); buffer != nullptr; buffer = buffer->next) {

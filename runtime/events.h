@@ -57,7 +57,7 @@ struct Event {
   std::uint64_t plan = 0;    // sync, replay: the plan that ran; 0 for calls one by one
 };
 
-/// Whether somebody profiles.
+/// Whether somebody profiles, or listens.
 extern std::atomic<bool> events_wanted;
 inline bool wants_events() { return events_wanted.load(std::memory_order_relaxed); }
 
@@ -72,6 +72,32 @@ void add_event(const Event& event);
 /// Bytes taken from the system for blocks plus those live in large buffers.
 std::size_t memory_in_use();
 
+/// Told where events begin and end that last for a scope: in the order of a stack, on their thread.
+struct EventListener {
+  void (*begin)(const EventInfo& info);
+  void (*end)();
+};
+/// From now on, whether somebody profiles or not.
+void listen_to_events(const EventListener* listener);
+/// False without a listener.
+bool begin_heard_event(const EventInfo& info);
+void end_heard_event();
+/// What the listener hears of an event that is timed in another way; nothing of a null one.
+class HeardEvent {
+ public:
+  explicit HeardEvent(const EventInfo* info) : is_heard_(info != nullptr && begin_heard_event(*info)) {}
+  ~HeardEvent() {
+    if (is_heard_) end_heard_event();
+  }
+  HeardEvent(const HeardEvent&) = delete;
+  HeardEvent& operator=(const HeardEvent&) = delete;
+
+ private:
+  const bool is_heard_;
+};
+/// Whether events are kept: somebody profiles.
+bool keeps_events();
+
 /// An event from here to the end of the scope, where events are wanted and `info` is set.
 class EventScope {
  public:
@@ -79,11 +105,13 @@ class EventScope {
   /// `describe()` gives the info; it is called only if somebody profiles.
   template <class Describe> explicit EventScope(Describe&& describe) {
     if (wants_events()) [[unlikely]]
-      info_ = describe(), begin_ = event_clock();
+      info_ = describe(), is_heard_ = begin_heard_event(*info_), begin_ = event_clock();
   }
   ~EventScope() {
-    if (info_ != nullptr) [[unlikely]]
-      add_event({begin_, event_clock(), info_, value, memory, plan});
+    if (info_ == nullptr) [[likely]]
+      return;
+    add_event({begin_, event_clock(), info_, value, memory, plan});
+    if (is_heard_) end_heard_event();
   }
   EventScope(const EventScope&) = delete;
   EventScope& operator=(const EventScope&) = delete;
@@ -94,6 +122,7 @@ class EventScope {
 
  private:
   const EventInfo* info_ = nullptr;
+  bool is_heard_ = false;
   std::int64_t begin_ = 0;
 };
 /// Something that takes no time.
@@ -101,6 +130,7 @@ void add_instant(const EventInfo* info, std::uint64_t value = 0);
 
 /// The events of one thread.
 struct ThreadEvents {
+  bool is_device = false;    // steps of a device, by its own clock: device_times.h
   std::uint64_t thread = 0;  // numbered from 1 in the order in which threads had their first event
   std::string name{};
   std::vector<Event> events{};  // in the order in which they ended

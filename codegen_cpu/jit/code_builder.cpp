@@ -52,6 +52,11 @@ unsigned lanes_of(const Value* value) {
 CodeBuilder::CodeBuilder(llvm::Function& function, const Isa& isa, unsigned lanes)
     : IRBuilder(llvm::BasicBlock::Create(function.getContext(), "entry", &function)), isa_(isa), lanes_(lanes) {}
 
+CodeBuilder::LineScope::LineScope(CodeBuilder& b, unsigned line) : b_(b), before_(b.getCurrentDebugLocation()) {
+  if (llvm::DISubprogram* const listed = b.GetInsertBlock()->getParent()->getSubprogram(); listed != nullptr)
+    b.SetCurrentDebugLocation(llvm::DILocation::get(b.getContext(), line, 0, listed));
+}
+
 llvm::Constant* CodeBuilder::constant(DType dtype, std::uint64_t bits, unsigned lanes) {
   Type* const type = scalar_type(getContext(), dtype);
   const llvm::APInt raw = llvm::APInt(64, bits).trunc(type->getScalarSizeInBits());

@@ -34,6 +34,20 @@ unsigned lanes_of(const Value* value);
 
 class CodeBuilder : public llvm::IRBuilder<> {
  public:
+  /// While it lives, instructions come from a line of the description of the kernel; for listings only
+  /// (line_marks.h).
+  class LineScope {
+   public:
+    LineScope(CodeBuilder& b, unsigned line);
+    ~LineScope() { b_.SetCurrentDebugLocation(before_); }
+    LineScope(const LineScope&) = delete;
+    LineScope& operator=(const LineScope&) = delete;
+
+   private:
+    CodeBuilder& b_;
+    const llvm::DebugLoc before_;
+  };
+
   CodeBuilder(llvm::Function& function, const Isa& isa, unsigned lanes);
 
   const Isa& isa() const { return isa_; }

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "codegen_cpu/jit/bounds_checks.h"
+#include "codegen_cpu/jit/line_marks.h"
 #include "codegen_cpu/jit/plugin.h"
 
 namespace fermata::jit {
@@ -146,6 +147,7 @@ void Emission::element_stores(const KernelSchedule::Stage& stage, const Environm
 
 void Emission::store(const std::vector<std::uint16_t>& stores, const Environment& env, const Group& group) {
   for (const std::uint16_t s : stores) {
+    const CodeBuilder::LineScope line(b, evaluator.lines().store(s));
     const auto [access, value] = kernel.stores[s];
     Value* const address = group.addresses[access];
     if (accesses.along_vector_axis(access)) {
@@ -259,7 +261,10 @@ llvm::Function* declare_entry(llvm::Module& module, const Isa& isa) {
 }  // namespace
 
 void emit_kernel(llvm::Module& module, const Kernel& kernel, const Isa& isa, CodeVariant variant) {
-  Emission e(*declare_entry(module, isa), kernel, isa, variant);
+  llvm::Function& function = *declare_entry(module, isa);
+  if (variant.listed) begin_lines(function);
+  Emission e(function, kernel, isa, variant);
+  const CodeBuilder::LineScope of_no_line(e.b, 0);
   e.evaluator.uniforms(e.schedule.row_prologue, 0, true, e.accesses.origin(), e.at_entry);
   for (const auto& stage : e.schedule.stages)
     e.evaluator.uniforms(stage.element_values, 0, true, e.accesses.origin(), e.at_entry);

@@ -23,6 +23,7 @@ struct CodeVariant {
   bool wide;               // for speed: copies of the program side by side; else for quick compiling
   bool checked = false;    // every load and store is checked
   bool turned = false;     // a column kernel that reduces up to kReductionLanes elements by the tree of a row kernel
+  bool listed = false;     // instructions know their lines (line_marks.h)
 };
 
 struct Emission {

@@ -30,6 +30,7 @@ Evaluator::Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& ker
     : b_(b),
       accesses_(accesses),
       kernel_(kernel),
+      lines_(kernel),
       axes_(kernel.program.size()),
       needs_reduction_(kernel.program.size()),
       is_divisor_(kernel.program.size()) {
@@ -79,6 +80,7 @@ Value* Evaluator::lower(const Instr& instr, const Environment& env, unsigned vec
 }
 
 void Evaluator::compute_uniform(ValueId id, const Values& addresses, Environment& env) {
+  const CodeBuilder::LineScope line(b_, lines_.value(id));
   const Instr& instr = kernel_.program[id];
   Value* value = nullptr;
   switch (instr.prim) {
@@ -111,6 +113,7 @@ void Evaluator::group(const std::vector<ValueId>& ids, const Group& group, Envir
       if (!known.exists()) compute_uniform(id, group.addresses, env);
       continue;
     }
+    const CodeBuilder::LineScope line(b_, lines_.value(id));
     const Instr& instr = kernel_.program[id];
     if (instr.prim == Prim::reduced) {
       known = env.reduced[instr.index][instr.bits];

@@ -11,6 +11,7 @@
 #include "codegen_cpu/jit/spilled_values.h"
 #include "codegen_cpu/jit/uniform_division.h"
 #include "ir/kernel.h"
+#include "ir/kernel_lines.h"
 
 namespace fermata::jit {
 
@@ -45,6 +46,7 @@ class Evaluator {
   Environment empty() const;
   /// Axes that a value varies along.
   std::uint16_t axes(ValueId id) const { return axes_[id]; }
+  const KernelLines& lines() const { return lines_; }
   bool varies_along_vector_axis(ValueId id) const { return (axes_[id] >> (kernel_.rank - 1u) & 1u) != 0; }
 
   /// Computes those of `ids` that are uniform, unless they vary along an axis outside `within` or (with `early`) need a
@@ -70,6 +72,7 @@ class Evaluator {
   CodeBuilder& b_;
   const Accesses& accesses_;
   const Kernel& kernel_;
+  const KernelLines lines_;
   std::vector<std::uint16_t> axes_;
   std::vector<bool> needs_reduction_;
   std::vector<bool> is_divisor_;  // uniform, of vectors of f32

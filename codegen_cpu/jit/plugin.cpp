@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "codegen_cpu/jit/emission.h"
+#include "codegen_cpu/jit/line_marks.h"
 #include "codegen_cpu/jit/machine_code.h"
 
 namespace fermata::jit {
@@ -55,14 +56,10 @@ bool is_wide(const FermataLlvmRequest& request) { return (request.flags & kFerma
 void dump(llvm::Module& module, CodeGenerator& generator, const FermataLlvmRequest& request,
           FermataLlvmResult& result) {
   if ((request.flags & kFermataLlvmVerify) != 0) verify_module(module);
-  if ((request.flags & kFermataLlvmWantIr) != 0) {
-    std::string text;
-    llvm::raw_string_ostream out(text);
-    module.print(out, nullptr);
-    result.ir = copy_text(out.str());
-  }
   if ((request.flags & kFermataLlvmWantAssembly) != 0)
-    result.assembly = copy_text(generator.assembly(*llvm::CloneModule(module), is_wide(request)));
+    result.assembly = copy_text(marked_assembly(generator.assembly(*llvm::CloneModule(module), is_wide(request))));
+  if ((request.flags & kFermataLlvmWantIr) != 0) result.ir = copy_text(marked_ir(module));
+  llvm::StripDebugInfo(module);  // so that the object is the same as without a listing
 }
 
 void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
@@ -73,7 +70,8 @@ void compile(const FermataLlvmRequest& request, FermataLlvmResult& result) {
   const std::unique_ptr<llvm::Module> module = generator->new_module();
   const bool checked = (request.flags & kFermataLlvmCheck) != 0;
   const bool turned = (request.flags & kFermataLlvmTurned) != 0;
-  emit_kernel(*module, kernel, *isa, {request.streamed, is_wide(request), checked, turned});
+  const bool listed = (request.flags & (kFermataLlvmWantIr | kFermataLlvmWantAssembly)) != 0;
+  emit_kernel(*module, kernel, *isa, {request.streamed, is_wide(request), checked, turned, listed});
   dump(*module, *generator, request, result);
   const std::string object = generator->object(*module, is_wide(request));
   result.object = copy_text(object);

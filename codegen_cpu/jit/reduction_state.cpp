@@ -24,6 +24,7 @@ Values ReductionState::combined(const Values& left, const Values& right, unsigne
   Values result = left;
   std::size_t base = 0;
   for (const std::uint16_t r : reductions_) {
+    const CodeBuilder::LineScope line(e_.b, e_.evaluator.lines().reduction(r));
     const Reduction& reduction = e_.kernel.reductions[r];
     const std::size_t count = reduction.types.size();
     std::vector<Values> operands;

@@ -48,7 +48,7 @@ template <class T> struct CosineTables {
   std::vector<T> turns, turns_after;  // after: where those are others
 };
 template <class T> std::shared_ptr<const CosineTables<T>> kept_tables(int type, std::int64_t n) {
-  static KeptTables<CosineKey, CosineTables<T>> kept;
+  static auto& kept = *new KeptTables<CosineKey, CosineTables<T>>;
   return kept.get({type == 3 ? 2 : type, n});
 }
 

@@ -255,7 +255,7 @@ template <class T> KeptTransform<T>::KeptTransform(std::int64_t size) : transfor
   for (std::int64_t k = 0; k < size; ++k) append_root(roots, k, 2 * size);
 }
 template <class T> std::shared_ptr<const KeptTransform<T>> kept_transform(std::int64_t size) {
-  static KeptTables<std::int64_t, KeptTransform<T>> kept;
+  static auto& kept = *new KeptTables<std::int64_t, KeptTransform<T>>;
   return kept.get(size);
 }
 

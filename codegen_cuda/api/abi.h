@@ -14,8 +14,8 @@ using Handle = void*;                // contexts, streams, events, modules, func
 
 // Results of the driver (CUresult).
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100, kInvalidImage = 200,
-                        kNotFound = 500, kIllegalAddress = 700, kLaunchTimeout = 702, kLaunchFailed = 719,
-                        kNotSupported = 801;
+                        kInvalidHandle = 400, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
+                        kLaunchTimeout = 702, kLaunchFailed = 719, kNotSupported = 801;
 // CUdevice_attribute.
 enum DeviceAttribute : int {
   kMaxSharedMemoryPerBlock = 8,

@@ -5,10 +5,12 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -38,7 +40,14 @@ struct HostGraph {
 struct HostStream {
   HostGraph* recording = nullptr;
 };
-struct HostEvent {};
+/// Outlives its event where that is destroyed before the queue has reached it.
+struct HostEventState {
+  bool is_timed, is_recorded = false, is_reached = false;
+  std::chrono::steady_clock::time_point reached{};
+};
+struct HostEvent {
+  std::shared_ptr<HostEventState> state;
+};
 
 HostCounts counts;
 Result pending_error = kSuccess;
@@ -334,9 +343,29 @@ Result host_capture_end(Handle stream, Handle* graph) {
   *graph = std::exchange(stream_of(stream).recording, nullptr);
   return *graph == nullptr ? 901 : kSuccess;
 }
-Result host_event_create(Handle* event, unsigned) { return *event = new HostEvent, kSuccess; }
+Result host_event_create(Handle* event, unsigned flags) {
+  *event = new HostEvent{std::make_shared<HostEventState>(HostEventState{(flags & kEventDisableTiming) == 0})};
+  return kSuccess;
+}
 Result host_event_destroy(Handle event) { return delete static_cast<HostEvent*>(event), kSuccess; }
-Result host_event_record(Handle, Handle) { return kSuccess; }
+Result host_event_record(Handle event, Handle stream) {
+  const Lock lock(mutex);
+  const std::shared_ptr<HostEventState> state = static_cast<HostEvent*>(event)->state;
+  state->is_recorded = true, state->is_reached = false;
+  return enqueue(stream, [state] {
+    state->is_reached = true, state->reached = std::chrono::steady_clock::now();
+    return kSuccess;
+  });
+}
+/// As the driver documents it: both events have been recorded with their times, and have been reached.
+Result host_event_elapsed(float* milliseconds, Handle start, Handle end) {
+  const Lock lock(mutex);
+  const HostEventState &from = *static_cast<HostEvent*>(start)->state, &to = *static_cast<HostEvent*>(end)->state;
+  if (!from.is_timed || !to.is_timed || !from.is_recorded || !to.is_recorded) return kInvalidHandle;
+  if (!from.is_reached || !to.is_reached) return kNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(to.reached - from.reached).count();
+  return kSuccess;
+}
 Result host_event_synchronize(Handle) {
   const Lock lock(mutex);
   return do_queued(), kSuccess;

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -43,12 +44,55 @@ std::string compiler_version() {
   return fmt::format("{}.{}", major, minor);
 }
 
+constexpr const char* kSourceName = "fermata_kernel.cu";
+
+/// The number of the file of the source among those that PTX names at its end; 0 if it is not there.
+unsigned number_of_source(std::string_view ptx) {
+  const std::size_t name = ptx.rfind(kSourceName), begin = ptx.rfind(".file", name);
+  unsigned number = 0;
+  if (name == ptx.npos || begin == ptx.npos) return 0;
+  return std::sscanf(std::string(ptx.substr(begin, name - begin)).c_str(), ".file %u", &number) == 1 ? number : 0;
+}
+
+/// PTX with line information as text without it; instructions end in the line of the body, "// @7". What comes from a
+/// function of the preludes has the line that calls it.
+std::string marked_ptx(const std::string& ptx) {
+  const unsigned source = number_of_source(ptx);
+  std::string marked;
+  unsigned now = 0;
+  for (std::size_t at = 0; at < ptx.size();) {
+    const std::size_t end = std::min(ptx.find('\n', at), ptx.size());
+    const std::string line = ptx.substr(at, end - at);
+    at = end + 1;
+    const std::size_t begin = line.find_first_not_of(" \t");
+    const std::string_view text = begin == line.npos ? std::string_view() : std::string_view(line).substr(begin);
+    if (text.starts_with(".loc")) {
+      unsigned file = 0, number = 0, outer_file = 0, outer = 0;
+      std::sscanf(line.c_str() + begin, ".loc %u %u", &file, &number);
+      if (const std::size_t call = line.find("inlined_at "); call != line.npos)
+        std::sscanf(line.c_str() + call, "inlined_at %u %u", &outer_file, &outer);
+      // The first line of the source includes the preludes.
+      if (file == source)
+        now = number - 1;
+      else if (outer_file == source)
+        now = outer - 1;
+      continue;
+    }
+    if (text.starts_with(".file") || text.starts_with("$L__tmp") || text.starts_with("$L__func")) continue;
+    if (text.starts_with(".section\t.debug_") || text.starts_with(".section .debug_")) break;
+    marked += line;
+    if (text.ends_with(';') && !text.starts_with('.') && now != 0) marked += fmt::format("  // @{}", now);
+    marked += '\n';
+  }
+  return marked;
+}
+
 struct Program {
   const CompilerFunctions& compiler;
   Handle handle = nullptr;
   Program(const CompilerFunctions& c, const std::string& source, const std::string& included) : compiler(c) {
     const char *const text = included.c_str(), *const name = kHeader;
-    if (compiler.create(&handle, source.c_str(), "fermata_kernel.cu", 1, &text, &name) != kSuccess) handle = nullptr;
+    if (compiler.create(&handle, source.c_str(), kSourceName, 1, &text, &name) != kSuccess) handle = nullptr;
   }
   ~Program() {
     if (handle != nullptr) compiler.destroy(&handle);
@@ -71,8 +115,9 @@ struct Program {
   }
   /// --minimal leaves out what kernels do not use: 5 of 26 ms for a small one. Older compilers do not know such
   /// options.
-  Result compile(const std::string& architecture, CompileEffort effort) const {
+  Result compile(const std::string& architecture, CompileEffort effort, bool with_lines) const {
     static constexpr const char* kFast[] = {"--Ofast-compile=0", "--Ofast-compile=min", "--Ofast-compile=max"};
+    if (with_lines) return compile(architecture, {"--generate-line-info", kFast[static_cast<std::size_t>(effort)]});
     const Result r = compile(architecture, {"--minimal", kFast[static_cast<std::size_t>(effort)]});
     return r == kInvalidOption ? compile(architecture, {}) : r;
   }
@@ -154,17 +199,18 @@ std::string compile_source(const CompilerFunctions& compiler, const std::string&
   static const auto& included = *new std::string(header());
   const Program program(compiler, source_of(body), included);
   if (program.handle == nullptr) throw_internal("nvrtcCreateProgram failed");
-  Result r = program.compile(architecture, effort);
+  const bool with_lines = ptx != nullptr;
+  Result r = program.compile(architecture, effort, with_lines);
   bool is_ptx = false;
   // A device newer than the compiler: code for the newest that it knows, which the driver translates.
-  if (r == kInvalidOption) r = program.compile("compute_90", effort), is_ptx = true;
+  if (r == kInvalidOption) r = program.compile("compute_90", effort, with_lines), is_ptx = true;
   if (r != kSuccess)
     throw UnsupportedError(
         2102, format_error(2102, "UnsupportedError",
                            fmt::format("NVRTC cannot compile a kernel for {}:\n{}", architecture,
                                        program.text(&CompilerFunctions::log_size, &CompilerFunctions::log)),
                            {}, {}));
-  if (ptx != nullptr) *ptx = program.text(&CompilerFunctions::ptx_size, &CompilerFunctions::ptx);
+  if (ptx != nullptr) *ptx = marked_ptx(program.text(&CompilerFunctions::ptx_size, &CompilerFunctions::ptx));
   return is_ptx ? program.text(&CompilerFunctions::ptx_size, &CompilerFunctions::ptx)
                 : program.text(&CompilerFunctions::code_size, &CompilerFunctions::code);
 }

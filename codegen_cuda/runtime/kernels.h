@@ -46,7 +46,8 @@ enum class CompileEffort : std::uint8_t { full, unrolled, quick };
 /// UnsupportedError FM2102 with the compiler's words where that fails.
 std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body,
                                               CompileEffort effort = CompileEffort::full);
-/// What NVRTC makes of a source for an architecture such as "sm_90"; `ptx` may be null.
+/// What NVRTC makes of a source for an architecture such as "sm_90"; `ptx` may be null. Its instructions end in the
+/// line of the body that they come from, "// @7".
 std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture,
                            std::string* ptx, CompileEffort effort = CompileEffort::full);
 /// The machine code of a source: from the cache on disk, or compiled and put there.

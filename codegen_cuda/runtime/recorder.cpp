@@ -7,9 +7,15 @@
 
 #include "codegen_cuda/runtime/deferred_check.h"
 #include "codegen_cuda/runtime/device.h"
+#include "runtime/device_times.h"
 
 namespace fermata::gpu {
 namespace {
+
+const EventInfo* event_of_replays() {
+  static const EventInfo* const info = event_info(EventKind::call, "recorded steps of a device", {});
+  return info;
+}
 
 class Graph final : public RecordedRun {
  public:
@@ -22,6 +28,7 @@ class Graph final : public RecordedRun {
   }
   void replay() const override {
     if (checks_) expect_checks();
+    const DeviceTimeScope time(BackendKey::cuda, wants_events() ? event_of_replays() : nullptr);
     check(driver().graph_launch(executable_, current_stream().handle), "cuGraphLaunch");
     note_started("a recorded plan");
   }

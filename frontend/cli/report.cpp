@@ -75,17 +75,19 @@ std::string escaped(const json& value) {
   return out;
 }
 
-/// Gives the nodes of a program the lines that its text has for them: "%3 = add(%1, %2) : f32[4]  @mlp.cpp:12".
+/// Gives the nodes of a program the lines that its text has for them, with scopes:
+/// "%3 = add(%1, %2) : f32[4]  @mlp.cpp:12 in encoder.3".
 void read_lines(const std::string& text, Graph& graph) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    const std::size_t at = line.rfind("  @"), colon = line.rfind(':');
+    const std::size_t at = line.find("  @"), in = line.find(" in ", at), colon = line.rfind(':', in);
     std::size_t node = 0;
     unsigned number = 0;
     if (at == line.npos || colon < at || line[0] != '%' || std::sscanf(line.c_str(), "%%%zu", &node) != 1 ||
         std::sscanf(line.c_str() + colon, ":%u", &number) != 1 || node >= graph.nodes.size())
       continue;
-    graph.nodes[node].where = location_of(line.substr(at + 3, colon - at - 3), number);
+    const std::string scope = in == line.npos ? "" : line.substr(in + 4);
+    graph.nodes[node].where = location_of(line.substr(at + 3, colon - at - 3), number, scope);
   }
 }
 

@@ -21,6 +21,7 @@
 #include "frontend/transforms/trace/tracer.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "runtime/bound_plan.h"
+#include "runtime/nvtx.h"
 
 namespace fermata {
 namespace {
@@ -65,6 +66,7 @@ struct Startup {
     check_values_from_environment();
     warn_from_environment();
     show_callers_from_environment();
+    show_ranges_to_tools();
     profile_process();
   }
 } startup;

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "ir/fork.h"
+#include "runtime/events.h"
 
 namespace fermata {
 namespace {
@@ -24,6 +25,7 @@ Known& known() {
 }  // namespace
 
 void note_profiled_plan(std::uint64_t number, FunctionRef<ProfiledPlan()> make) {
+  if (!keeps_events()) return;
   static thread_local const auto seen = std::make_unique<std::array<std::uint64_t, 64>>();
   std::uint64_t& recent = (*seen)[number % seen->size()];
   if (recent == number) return;

@@ -14,25 +14,24 @@ void Named::named(const std::string& path) const {
   name_.store(fermata::detail::keep_scope_name(path), std::memory_order_relaxed);
 }
 
-constinit thread_local const std::string* ModuleScope::innermost_ = nullptr;
-
 void ModuleScope::enter(const std::string& name) {
   struct Known {
     const std::string *outer = nullptr, *module = nullptr, *name = nullptr, *scope = nullptr;
   };
   static thread_local const auto known = std::make_unique<std::array<Known, 64>>();
-  const auto hash = (reinterpret_cast<std::uintptr_t>(&name) >> 5) ^ (reinterpret_cast<std::uintptr_t>(outer_) >> 4);
+  const auto hash =
+      (reinterpret_cast<std::uintptr_t>(&name) >> 5) ^ (reinterpret_cast<std::uintptr_t>(outer_.scope) >> 4);
   Known& slot = (*known)[hash % known->size()];
-  if (slot.name != &name || slot.outer != outer_ || slot.module != outer_module_) {
+  if (slot.name != &name || slot.outer != outer_.scope || slot.module != outer_.module) {
     std::string_view own = name;
-    if (outer_module_ != nullptr && own.size() > outer_module_->size() && own.starts_with(*outer_module_) &&
-        own[outer_module_->size()] == '.')
-      own.remove_prefix(outer_module_->size() + 1);
-    std::string path(outer_ == nullptr ? "" : *outer_ + ".");
+    const std::string* const around = outer_.module;
+    if (around != nullptr && own.size() > around->size() && own.starts_with(*around) && own[around->size()] == '.')
+      own.remove_prefix(around->size() + 1);
+    std::string path(outer_.scope == nullptr ? "" : *outer_.scope + ".");
     path += own;
-    slot = {outer_, outer_module_, &name, fermata::detail::keep_scope_name(std::move(path))};
+    slot = {outer_.scope, outer_.module, &name, fermata::detail::keep_scope_name(std::move(path))};
   }
-  fermata::detail::scope = slot.scope, innermost_ = &name;
+  is_heard_ = fermata::detail::enter_scope(slot.scope), fermata::detail::module_path = &name;
 }
 
 }  // namespace fermata::nn

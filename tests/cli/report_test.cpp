@@ -45,11 +45,25 @@ for (let i = 0; i < programs.options.length && found.length === 0; ++i) {
 }
 found[0].dispatchEvent(new Event("click"));
 const detail = document.getElementById("detail").textContent;
+document.getElementById("tab-kernels").click();
+const texts = [...document.querySelectorAll("#panel-kernels .linked-texts [role=listbox]")];
+const lines_of = pre => [...pre.children], marked = pre => lines_of(pre).filter(l => l.classList.contains("linked")).length;
+const value = texts.length && lines_of(texts[0]).findIndex(l => l.textContent.includes(" = "));
+let linked = "no code";
+if (texts.length) {
+  lines_of(texts[0])[value].click();
+  const by_click = texts.map(marked), back = lines_of(texts[1]).find(l => l.classList.contains("linked"));
+  texts[0].dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowDown"}));
+  const by_key = lines_of(texts[0]).findIndex(l => l.classList.contains("current"));
+  if (back) back.click();
+  linked = by_click.length === 3 && by_click.every(n => n > 0) && by_key === value + 1 && back && lines_of(texts[0])[value].classList.contains("linked") ?
+    "lines linked" : "not linked: " + by_click + " " + by_key;
+}
 document.querySelector(".edge").dispatchEvent(new Event("click"));
 document.querySelector("[role=tab]").click();
 const used = document.createElement("p");
 used.hidden = true, document.body.append(used);
-used.textContent = "USED " + [...seen, found.length + " found", detail.slice(0, 9), failures.length + " failures",
+used.textContent = "USED " + [...seen, found.length + " found", detail.slice(0, 9), failures.length + " failures", linked,
   document.documentElement.scrollWidth > innerWidth ? "too wide" : "fits"].join("; ");
 </script></body>)";
     std::string text = file_text(page);
@@ -129,7 +143,7 @@ TEST_F(Report, WorksInABrowser) {
   ASSERT_EQ(run_program("fermata run p.ir --check", "FERMATA_PROFILE=run.json ").status, 0);
   ASSERT_EQ(run_program("fermata report run.json").status, 0);
   const std::string tabs = "Summary; Graph; Passes; Kernels; Timeline; Memory; Dispatch table; Per op against fused; ";
-  const std::string rest = "1 found; %2 matmul; 0 failures; fits";
+  const std::string rest = "1 found; %2 matmul; 0 failures; lines linked; fits";
   EXPECT_THAT(use_page("run.html"), ::testing::AllOf(HasSubstr(tabs), HasSubstr(rest)));
 }
 

@@ -4,13 +4,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
+#include <sstream>
+#include <string>
 #include <thread>
 
 #include "codegen_cpu/jit_compiler.h"
 #include "codegen_cpu/loader.h"
 #include "ir/error.h"
+#include "ir/kernel_lines.h"
 #include "ir/op.h"
 #include "tests/codegen_cpu/kernel_generator.h"
 
@@ -337,6 +342,60 @@ TEST_P(Jit, ShowsItsCode) {
   EXPECT_NE(dump.assembly.find(GetParam() == "avx512" ? "%zmm" : "%ymm"), std::string::npos);
   EXPECT_EQ(dump.ir.find(" fast "), std::string::npos);
   EXPECT_EQ(dump.ir.find("contract"), std::string::npos);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+/// The numbers behind a mark at the ends of lines.
+std::set<unsigned> marks_of(const std::string& text, const std::string& mark) {
+  std::set<unsigned> marks;
+  for (const std::string& line : lines_of(text))
+    if (const std::size_t at = line.rfind(mark); at != line.npos)
+      marks.insert(static_cast<unsigned>(std::stoul(line.substr(at + mark.size()))));
+  return marks;
+}
+
+TEST_P(Jit, ListingsKnowTheLinesOfTheDescription) {
+  for (const Kernel& kernel : {softmax(1), softmax(0)}) {
+    const std::vector<std::string> description = lines_of(to_string(kernel));
+    const KernelLines lines(kernel);
+    for (ValueId id = 0; id < kernel.program.size(); ++id)
+      EXPECT_EQ(description.at(lines.value(id) - 1).find("  %" + std::to_string(id) + " = "), 0u);
+    for (std::size_t i = 0; i < kernel.reductions.size(); ++i)
+      EXPECT_EQ(description.at(lines.reduction(i) - 1).find("  reduction " + std::to_string(i) + " of"), 0u);
+    for (std::size_t i = 0; i < kernel.stores.size(); ++i)
+      EXPECT_EQ(description.at(lines.store(i) - 1).find("  store " + std::to_string(i) + " :"), 0u);
+    JitDump dump;
+    const std::string listed = JitCompiler::instance().object_for(kernel, &dump, GetParam());
+    const std::set<unsigned> ir = marks_of(dump.ir, "  ; @"), assembly = marks_of(dump.assembly, "\t# @");
+    for (ValueId id = 0; id < kernel.program.size(); ++id) {
+      const Prim prim = kernel.program[id].prim;
+      if (prim == Prim::constant || prim == Prim::reduced) continue;
+      EXPECT_TRUE(ir.contains(lines.value(id))) << description[lines.value(id) - 1];
+    }
+    // Of some primitives nothing is left: instructions are merged, and bits need not move to be read as another type.
+    EXPECT_TRUE(std::ranges::includes(ir, assembly));
+    EXPECT_GT(3 * assembly.size(), 2 * ir.size());
+    EXPECT_TRUE(ir.contains(lines.store(0)) && assembly.contains(lines.store(0)));
+    EXPECT_TRUE(ir.contains(lines.reduction(0)) && assembly.contains(lines.reduction(0)));
+    for (const std::set<unsigned>& marks : {ir, assembly}) EXPECT_LE(*marks.rbegin(), description.size());
+    EXPECT_EQ(dump.ir.find("!dbg"), std::string::npos);
+    EXPECT_EQ(dump.assembly.find(".loc"), std::string::npos);
+  }
+}
+
+TEST_P(Jit, ListingsDoNotChangeTheCode) {
+  for (const bool wide : {false, true})
+    for (const Kernel& kernel : {softmax(1), softmax(0)}) {
+      JitDump dump;
+      const JitVariant variant{.wide = wide};
+      const std::string listed = JitCompiler::instance().object_for(kernel, &dump, GetParam(), variant);
+      EXPECT_TRUE(JitCompiler::instance().object_for(kernel, nullptr, GetParam(), variant) == listed);
+    }
 }
 
 std::string refusal(const Kernel& kernel, const std::string& target) {

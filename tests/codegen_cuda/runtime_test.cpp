@@ -256,6 +256,21 @@ TEST(CudaCompile, CodeIsKeptOnDisk) {
               HasSubstr("FM2102 UnsupportedError: NVRTC cannot compile a kernel for sm_80:\n"));
 }
 
+TEST(CudaCompile, PtxKnowsTheLinesOfTheSource) {
+  const gpu::CompilerFunctions* const nvrtc = gpu::nvrtc_library();
+  if (nvrtc == nullptr) GTEST_SKIP() << "NVRTC was not found";
+  const std::string body =
+      "FM_KERNEL(fm_lines, 1, 32) {\n  f32 x = fm_load((f32*)a.v[0]);\n  x = x * 3.0f;\n"
+      "  fm_store((f32*)a.v[0], x);\n}\n";
+  std::string ptx;
+  gpu::compile_source(*nvrtc, body, "sm_80", &ptx);
+  EXPECT_THAT(ptx, ContainsRegex("ld\\.global[^\n]*// @2\n")) << ptx;
+  EXPECT_THAT(ptx, ContainsRegex("mul[^\n]*// @3\n"));
+  EXPECT_THAT(ptx, ContainsRegex("st\\.global[^\n]*// @4\n"));
+  EXPECT_THAT(ptx, Not(HasSubstr(".loc")));
+  EXPECT_THAT(ptx, Not(HasSubstr(".debug_")));
+}
+
 TEST(CudaCompile, PacksAreOneAccess) {
   const gpu::CompilerFunctions* const nvrtc = gpu::nvrtc_library();
   if (nvrtc == nullptr) GTEST_SKIP() << "NVRTC was not found";

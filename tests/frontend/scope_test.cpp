@@ -5,11 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
 
+#include "fermata/checkpoint.h"
 #include "fermata/checks.h"
+#include "fermata/custom_function.h"
+#include "fermata/inspect.h"
 #include "fermata/modules.h"
 #include "fermata/profile.h"
 
@@ -165,6 +169,152 @@ TEST(ScopeTest, ModulesKeepTheirNamesInTransforms) {
   auto step = compile([](const nn::Linear& layer, const Tensor& x) { return layer(x); });
   EXPECT_THAT(error_of([&] { step(net.blocks[0].up, ones({2, 3})); }), IsIn("blocks.0.up"));
   EXPECT_EQ(step(net.blocks[0].up, ones({2, 8})).shape(), Shape({2, 16}));
+}
+
+/// A model whose parameters are matrices, as Muon wants them.
+struct Matrices {
+  std::vector<nn::Linear> layers = std::vector<nn::Linear>(2, nn::Linear(4, 4, {.bias = false}));
+};
+template <class Optimizer> class OptimizerScopeTest : public ::testing::Test {};
+using Optimizers = ::testing::Types<optim::SGD, optim::Adam, optim::AdamW, optim::RMSprop, optim::Adagrad,
+                                    optim::Adadelta, optim::Adamax, optim::NAdam, optim::RAdam, optim::Lion,
+                                    optim::ASGD, optim::Rprop, optim::Muon, optim::LBFGS>;
+TYPED_TEST_SUITE(OptimizerScopeTest, Optimizers);
+
+TYPED_TEST(OptimizerScopeTest, NamesTheModules) {
+  const Matrices model;
+  EXPECT_EQ(model.layers[1].module_name(), "");
+  const TypeParam optimizer(model);
+  EXPECT_EQ(model.layers[0].module_name(), "layers.0");
+  EXPECT_EQ(model.layers[1].module_name(), "layers.1");
+  EXPECT_EQ(optimizer.parameters().size(), 2u);
+}
+
+enum class Task { translate, summarize };
+struct Heads {
+  std::map<Task, nn::Linear> heads = {{Task::translate, {4, 4}}, {Task::summarize, {4, 4}}};
+  Buffer table{ones({2})};
+};
+
+TEST(ScopeTest, KeysThatAreNoTextsArePositions) {
+  const Heads model;
+  const optim::SGD optimizer(model);
+  EXPECT_EQ(optimizer.parameters().size(), 4u);  // not the buffer
+  EXPECT_EQ(model.heads.at(Task::summarize).module_name(), "heads.1");
+}
+
+std::set<std::string> scopes_of_steps(Profile& profile) {
+  std::set<std::string> scopes;
+  for (const ProfileStep& step : profile.summary().steps) scopes.insert(std::string(scope_of(step.where)));
+  return scopes;
+}
+
+TEST(ScopeTest, BackwardPassesHaveTheScopesOfTheirCalls) {
+  for (const Mode mode : {Mode::eager, Mode::compiled}) {
+    const ModeGuard guard(mode);
+    const Net net;
+    nn::train(net);
+    for (Tensor x : nn::parameters(net)) x.requires_grad(true);
+    const Tensor index = tensor({std::int64_t{1}, std::int64_t{2}}).reshape({1, 2});
+    Profile profile;
+    sum(net.forward(index)).backward();
+    const Tensor gradient = net.blocks[1].up.weight.grad();
+    if (mode == Mode::compiled) {
+      EXPECT_THAT(explain(gradient), HasSubstr(" in blocks.1.up (backward)\n"));
+      EXPECT_THAT(dump_ir(gradient), HasSubstr(" in blocks.1.down (backward)\n"));
+    }
+    sync(nn::gradients(net));
+    const std::set<std::string> scopes = scopes_of_steps(profile);
+    EXPECT_THAT(scopes, ::testing::IsSupersetOf({"blocks.1.up", "blocks.1.up (backward)", "blocks.0.down (backward)",
+                                                 "blocks.0.attention.out_proj (backward)"}));
+    for (const std::string& scope : scopes) EXPECT_THAT(scope, Not(::testing::ContainsRegex("backward.*backward")));
+  }
+}
+
+TEST(ScopeTest, GradientsWithoutAScopeHaveNone) {
+  const ModeGuard compiled(Mode::compiled);
+  const Tensor x = tensor({1.0f, 4.0f}).requires_grad(true);
+  sum(sqrt(x)).backward();
+  EXPECT_THAT(dump_ir(x.grad()), Not(HasSubstr(" in ")));
+  const Scope scope("training");  // where there is none, that of the backward pass
+  x.zero_grad();
+  const Tensor y = [&] {
+    Scope inner("model");
+    return sqrt(x);
+  }();
+  sum(y).backward();
+  EXPECT_THAT(dump_ir(x.grad()), HasSubstr(" in training.model (backward)"));
+}
+
+TEST(ScopeTest, ErrorsOfBackwardPassesNameTheScopeOfTheCall) {
+  for (const Mode mode : {Mode::eager, Mode::compiled}) {
+    const ModeGuard guard(mode);
+    const Tensor x = tensor({0.0f, 4.0f}).requires_grad(true);
+    const CheckNanGuard check;
+    const auto pass = [&] {
+      Tensor y;
+      {
+        const Scope scope("head");
+        y = sqrt(x);
+      }
+      sum(y).backward();
+      x.grad().sync();
+    };
+    EXPECT_THAT(error_of(pass), IsIn("head \\(backward\\)"));
+  }
+}
+
+TEST(ScopeTest, GradientsOfGradientsAreMarkedOnce) {
+  const ModeGuard compiled(Mode::compiled);
+  const auto f = [](const Tensor& x) {
+    const Scope scope("cube");
+    return sum(x * x * x);
+  };
+  const auto second = grad([&](const Tensor& x) { return sum(grad(f)(x)); });
+  const std::string text = dump_ir(second(tensor({1.0f, 2.0f})));
+  EXPECT_THAT(text, HasSubstr(" in cube (backward)\n"));
+  EXPECT_THAT(text, Not(HasSubstr("(backward) (backward)")));
+}
+
+struct Halved : Function<Halved> {
+  static Tensor forward(FunctionContext&, const Tensor& x) { return x * 1; }
+  static std::vector<Tensor> backward(FunctionContext&, std::span<const Tensor> g) { return {log(g[0]) * 0.5}; }
+};
+
+TEST(ScopeTest, BackwardPassesByHandAreInTheScopeOfTheCall) {
+  const ModeGuard compiled(Mode::compiled);
+  const Tensor x = tensor({1.0f, 4.0f}).requires_grad(true);
+  Tensor y;
+  {
+    const Scope scope("halved");
+    y = Halved::apply(x);
+  }
+  sum(y).backward();
+  EXPECT_EQ(current_scope(), "");
+  EXPECT_THAT(dump_ir(x.grad()), ::testing::ContainsRegex("log.* in halved \\(backward\\)"));
+}
+
+TEST(ScopeTest, WhatCheckpointsRunAgainKeepsItsScope) {
+  const ModeGuard compiled(Mode::compiled);
+  struct Model : nn::Named {
+    Encoder encoder;
+    FERMATA_TREE(encoder)
+    Tensor forward(const Tensor& x) const {
+      const nn::ModuleScope scope(*this);
+      return checkpoint([](const Encoder& e, const Tensor& v) { return e.forward(v); })(encoder, x);
+    }
+  };
+  struct Outermost {
+    Model model;
+  };
+  const Outermost net;
+  const optim::Adam adam(net);
+  for (Tensor x : adam.parameters()) x.requires_grad(true);
+  sum(net.model.forward(ones({1, 8}))).backward();
+  const std::string text = dump_ir(net.model.encoder.inner.weight.grad());
+  EXPECT_THAT(text, HasSubstr(" in model.encoder.inner (backward)\n")) << text;
+  EXPECT_THAT(text, HasSubstr(" in model.encoder\n")) << text;  // exp(x), again
+  EXPECT_THAT(text, Not(HasSubstr("model.encoder.model"))) << text;
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 //
 // Members of an aggregate have the names that the compiler gives them, those of a class with FERMATA_TREE the names
 // that stand there, without underscores at the end. Elements of vectors, arrays, tuples and pairs have their positions,
-// those of maps their keys. A class may name its tensors itself, in their order: `std::vector<std::string>
-// tensor_names() const`.
+// those of maps their keys, or positions where these are neither numbers nor texts. A class may name its tensors
+// itself, in their order: `std::vector<std::string> tensor_names() const`.
 #pragma once
 
 #include <concepts>
@@ -118,12 +118,16 @@ template <class... Whole, class T, class F> void each_named_part(T& value, std::
   } else if constexpr (is_optional<U>) {
     if (value.has_value()) each_named_part<Whole...>(*value, path, f);
   } else if constexpr (is_map<U>) {
+    [[maybe_unused]] std::size_t position = 0;
     for (auto& [key, x] : value) {
       std::string name;
       if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(key)>>)
         name = std::to_string(key);
-      else
+      else if constexpr (std::is_assignable_v<std::string&, decltype(key)>)
         name = key;
+      else
+        name = std::to_string(position);
+      ++position;
       const LongerPath longer(path, name);
       each_named_part<Whole...>(x, path, f);
     }

@@ -11,8 +11,11 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <type_traits>
 #include <vector>
 
+#include "fermata/member_names.h"
 #include "fermata/setting.h"
 #include "fermata/tensor_tree.h"
 #include "runtime/tensor.h"
@@ -22,7 +25,22 @@ namespace fermata::optim {
 /// A model as a tree of its parameters, and of Buffers: what optimizers take beside lists of parameters.
 template <class T>
 concept TensorTree = !std::convertible_to<const T&, std::span<const Tensor>> &&
-                     (detail::is_struct<T> || detail::is_tuple<T> || detail::is_map<T> || detail::is_vector<T>);
+                     (fermata::detail::is_struct<T> || fermata::detail::is_tuple<T> || fermata::detail::is_map<T> ||
+                      fermata::detail::is_vector<T>);
+
+namespace detail {
+/// The parameters of a model, which tells its modules their names on the way (fermata/nn/module.h).
+template <class T> std::vector<Tensor> parameters_of(const T& model) {
+  using fermata::detail::each_named_part, fermata::detail::TellNames;
+  std::vector<Tensor> all;
+  std::string path;
+  each_named_part<Buffer, TellNames>(model, path, [&]<class P>(const std::string&, const P& part) {
+    if constexpr (std::is_same_v<P, Tensor>)
+      if (part.defined()) all.push_back(part);
+  });
+  return all;
+}
+}  // namespace detail
 
 /// What all optimizers share: the parameters, and where their gradients come from.
 class Optimizer {
@@ -76,7 +94,7 @@ class SGD : public Optimizer {
   explicit SGD(std::vector<Tensor> parameters, const SgdOptions& options = {}, Location where = Location::current());
   template <TensorTree T>
   explicit SGD(const T& model, const SgdOptions& chosen = {}, Location where = Location::current())
-      : SGD(parameters_in(model), chosen, where) {}
+      : SGD(detail::parameters_of(model), chosen, where) {}
   std::vector<Tensor> state() const override;
   SgdOptions options;
 
@@ -107,7 +125,7 @@ class Adam : public Optimizer {
   explicit Adam(std::vector<Tensor> parameters, const AdamOptions& options = {}, Location where = Location::current());
   template <TensorTree T>
   explicit Adam(const T& model, const AdamOptions& chosen = {}, Location where = Location::current())
-      : Adam(parameters_in(model), chosen, where) {}
+      : Adam(detail::parameters_of(model), chosen, where) {}
   std::vector<Tensor> state() const override;
   AdamOptions options;
 
@@ -133,7 +151,7 @@ class AdamW : public Adam {
                  Location where = Location::current());
   template <TensorTree T> explicit AdamW(const T& model, const AdamOptions& chosen = {.weight_decay = 0.01},
                                          Location where = Location::current())
-      : AdamW(parameters_in(model), chosen, where) {}
+      : AdamW(detail::parameters_of(model), chosen, where) {}
 };
 
 /// An optimizer that remembers tensors of each parameter, which are zeros at first, and counts steps.
@@ -169,7 +187,7 @@ class RMSprop : public RememberingOptimizer {
                    Location where = Location::current());
   template <TensorTree T>
   explicit RMSprop(const T& model, const RMSpropOptions& chosen = {}, Location where = Location::current())
-      : RMSprop(parameters_in(model), chosen, where) {}
+      : RMSprop(detail::parameters_of(model), chosen, where) {}
   RMSpropOptions options;
 
  protected:
@@ -193,7 +211,7 @@ class Adagrad : public RememberingOptimizer {
                    Location where = Location::current());
   template <TensorTree T>
   explicit Adagrad(const T& model, const AdagradOptions& chosen = {}, Location where = Location::current())
-      : Adagrad(parameters_in(model), chosen, where) {}
+      : Adagrad(detail::parameters_of(model), chosen, where) {}
   AdagradOptions options;
 
  protected:
@@ -220,7 +238,7 @@ class Adadelta : public RememberingOptimizer {
                     Location where = Location::current());
   template <TensorTree T>
   explicit Adadelta(const T& model, const AdadeltaOptions& chosen = {}, Location where = Location::current())
-      : Adadelta(parameters_in(model), chosen, where) {}
+      : Adadelta(detail::parameters_of(model), chosen, where) {}
   AdadeltaOptions options;
 
  protected:
@@ -243,7 +261,7 @@ class Adamax : public RememberingOptimizer {
                   Location where = Location::current());
   template <TensorTree T>
   explicit Adamax(const T& model, const AdamaxOptions& chosen = {}, Location where = Location::current())
-      : Adamax(parameters_in(model), chosen, where) {}
+      : Adamax(detail::parameters_of(model), chosen, where) {}
   AdamaxOptions options;
 
  protected:
@@ -272,7 +290,7 @@ class NAdam : public RememberingOptimizer {
                  Location where = Location::current());
   template <TensorTree T>
   explicit NAdam(const T& model, const NAdamOptions& chosen = {}, Location where = Location::current())
-      : NAdam(parameters_in(model), chosen, where) {}
+      : NAdam(detail::parameters_of(model), chosen, where) {}
   std::vector<Tensor> state() const override;
   NAdamOptions options;
 
@@ -302,7 +320,7 @@ class RAdam : public RememberingOptimizer {
                  Location where = Location::current());
   template <TensorTree T>
   explicit RAdam(const T& model, const RAdamOptions& chosen = {}, Location where = Location::current())
-      : RAdam(parameters_in(model), chosen, where) {}
+      : RAdam(detail::parameters_of(model), chosen, where) {}
   RAdamOptions options;
 
  protected:
@@ -327,7 +345,7 @@ class Lion : public RememberingOptimizer {
   explicit Lion(std::vector<Tensor> parameters, const LionOptions& options = {}, Location where = Location::current());
   template <TensorTree T>
   explicit Lion(const T& model, const LionOptions& chosen = {}, Location where = Location::current())
-      : Lion(parameters_in(model), chosen, where) {}
+      : Lion(detail::parameters_of(model), chosen, where) {}
   LionOptions options;
 
  protected:
@@ -350,7 +368,7 @@ class ASGD : public RememberingOptimizer {
   explicit ASGD(std::vector<Tensor> parameters, const AsgdOptions& options = {}, Location where = Location::current());
   template <TensorTree T>
   explicit ASGD(const T& model, const AsgdOptions& chosen = {}, Location where = Location::current())
-      : ASGD(parameters_in(model), chosen, where) {}
+      : ASGD(detail::parameters_of(model), chosen, where) {}
   /// The averages, in the order of the parameters; before `start` they are the parameters.
   std::vector<Tensor> averages() const;
   AsgdOptions options;
@@ -379,7 +397,7 @@ class Rprop : public RememberingOptimizer {
                  Location where = Location::current());
   template <TensorTree T>
   explicit Rprop(const T& model, const RpropOptions& chosen = {}, Location where = Location::current())
-      : Rprop(parameters_in(model), chosen, where) {}
+      : Rprop(detail::parameters_of(model), chosen, where) {}
   RpropOptions options;
 
  protected:
@@ -406,7 +424,7 @@ class Muon : public RememberingOptimizer {
   explicit Muon(std::vector<Tensor> parameters, const MuonOptions& options = {}, Location where = Location::current());
   template <TensorTree T>
   explicit Muon(const T& model, const MuonOptions& chosen = {}, Location where = Location::current())
-      : Muon(parameters_in(model), chosen, where) {}
+      : Muon(detail::parameters_of(model), chosen, where) {}
   MuonOptions options;
 
  protected:
@@ -433,7 +451,7 @@ class LBFGS {
                  Location where = Location::current());
   template <TensorTree T>
   explicit LBFGS(const T& model, const LbfgsOptions& chosen = {}, Location where = Location::current())
-      : LBFGS(parameters_in(model), chosen, where) {}
+      : LBFGS(detail::parameters_of(model), chosen, where) {}
   /// `loss` is made of the parameters, anew at every call. Gives its value before the step.
   double step(const std::function<Tensor()>& loss, Location where = Location::current());
   const std::vector<Tensor>& parameters() const { return parameters_; }

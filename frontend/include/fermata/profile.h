@@ -25,7 +25,7 @@ struct ProfileStep {
   Location where;
   bool is_kernel = false;  // compiled code; else a call of a function or library
   std::uint64_t runs = 0;
-  double us = 0;                     // of all runs
+  double us = 0;                     // of all runs; on a device that can tell, by its clock
   double bytes = 0, operations = 0;  // of one run: moved, and done; 0 where nobody counts
   double limit_us = 0;               // the least that all runs take on this machine; 0 where that is not known
 };
@@ -46,6 +46,7 @@ struct ProfileSummary {
   double recording_us = 0;              // from samples
   double own_us = 0;                    // everything else: the program's own code
   double background_us = 0;             // compiling on another thread
+  double device_us = 0;                 // that devices worked on steps, by their own clocks, beside the threads
   std::uint64_t syncs = 0, replays = 0, plan_misses = 0, plans_compiled = 0, recorded_calls = 0;
   std::uint64_t events = 0, dropped = 0;  // beyond a million in a thread, events are dropped
   std::uint64_t peak_bytes = 0;           // of memory in use, as it was looked up at syncs and large allocations

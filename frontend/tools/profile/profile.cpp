@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
@@ -17,13 +18,14 @@
 #include "frontend/tools/io/file.h"
 #include "frontend/tools/profile/profile_data.h"
 #include "frontend/tools/profile/report_page.h"
+#include "runtime/device_times.h"
 #include "runtime/environment.h"
 
 namespace fermata {
 
 Profile::Profile() : data_(std::make_unique<ProfileData>()) {
   watch_call_events(true);
-  begin_events();
+  begin_events(), start_device_times();
   data_->begin_ns = event_clock();
 }
 Profile::~Profile() { stop(); }
@@ -32,7 +34,9 @@ void Profile::stop() {
   if (!is_running_) return;
   is_running_ = false;
   data_->end_ns = event_clock();
+  std::vector<ThreadEvents> devices = finish_device_times(data_->begin_ns);
   data_->threads = end_events(data_->begin_ns);
+  std::ranges::move(devices, std::back_inserter(data_->threads));
   watch_call_events(false);
   std::set<std::uint64_t> ran;
   for (const ThreadEvents& thread : data_->threads)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -36,7 +37,10 @@ class Summary {
 
   ProfileSummary make() {
     sum_.total_us = microseconds(data_.end() - data_.begin_ns);
-    for (const ThreadEvents& thread : data_.threads) add_thread(thread);
+    for (const ThreadEvents& thread : data_.threads)
+      if (thread.is_device) add_device(thread);
+    for (const ThreadEvents& thread : data_.threads)
+      if (!thread.is_device) add_thread(thread);
     for (const auto& [info, step] : steps_) sum_.steps.push_back(step);
     std::ranges::sort(sum_.steps, [](const auto& a, const auto& b) { return a.us > b.us; });
     advise_on_syncs();
@@ -57,6 +61,27 @@ class Summary {
     SyncSite* site;              // of the innermost sync
     bool missed = false;
   };
+
+  /// What the host has of these steps is how long it took to launch them.
+  void add_device(const ThreadEvents& device) {
+    sum_.events += device.events.size(), sum_.dropped += device.dropped;
+    for (const Event& e : device.events) {
+      timed_on_device_.insert(e.info);
+      const double us = microseconds(e.end_ns - e.begin_ns);
+      sum_.device_us += us, step_of(*e.info).us += us;
+    }
+  }
+
+  /// The step of an event, which is counted as a run.
+  ProfileStep& step_of(const EventInfo& info) {
+    ProfileStep& step = steps_[&info];
+    if (step.runs++ == 0) {
+      step.name = info.name, step.detail = info.detail, step.where = info.where;
+      step.is_kernel = info.kind == EventKind::kernel;
+      step.bytes = info.bytes, step.operations = info.operations;
+    }
+    return step;
+  }
 
   void add_thread(const ThreadEvents& thread) {
     std::vector<const Event*> events;
@@ -120,6 +145,10 @@ class Summary {
     const std::int64_t ns = e.end_ns - e.begin_ns;
     const double us = microseconds(ns), self = microseconds(std::max<std::int64_t>(0, ns - done.inside_ns));
     if (!open_.empty()) open_.back().inside_ns += ns;
+    if (timed_on_device_.contains(e.info)) {
+      sum_.syncs_us += self;
+      return;
+    }
     switch (e.info->kind) {
       case EventKind::kernel: sum_.kernels_us += self; break;
       case EventKind::call:
@@ -139,12 +168,7 @@ class Summary {
         if (e.info->kind == EventKind::code && open_.empty()) sum_.background_us += us;
         return;
     }
-    ProfileStep& step = steps_[e.info];
-    if (step.runs++ == 0) {
-      step.name = e.info->name, step.detail = e.info->detail, step.where = e.info->where;
-      step.is_kernel = e.info->kind == EventKind::kernel;
-      step.bytes = e.info->bytes, step.operations = e.info->operations;
-    }
+    ProfileStep& step = step_of(*e.info);
     step.us += us;
     if (e.info->bytes > 0)
       step.limit_us += machine::limits().least_ns(e.info->bytes, e.info->operations, e.info->dtype) / 1000;
@@ -215,6 +239,7 @@ class Summary {
   ProfileSummary sum_;
   std::vector<Open> open_;
   std::map<const EventInfo*, ProfileStep> steps_;
+  std::set<const EventInfo*> timed_on_device_;
   std::map<Site, SyncSite> sites_;
   std::map<const SyncSite*, double> step_us_;
   std::vector<ProfileAdvice> far_from_limit_;
@@ -235,6 +260,7 @@ std::string to_string(const ProfileSummary& s) {
           line("finding and binding plans, waiting", s.syncs_us) + line("recording", s.recording_us) +
           line("the program's own code", s.own_us);
   if (s.background_us > 0) text += line("compiling in the background", s.background_us);
+  if (s.device_us > 0) text += line("steps on devices, beside these", s.device_us);
   text += fmt::format(
       "{} syncs, {} replays, {} recorded calls; {} new structures, {} plans compiled; peak {:.1f} MiB\n", s.syncs,
       s.replays, s.recorded_calls, s.plan_misses, s.plans_compiled, static_cast<double>(s.peak_bytes) / 1048576);

@@ -39,7 +39,7 @@ class TraceWriter {
                thread.name.empty() ? fmt::format("thread {}", thread.thread) : thread.name);
       for (const Event& e : thread.events)
         if (weight(e) >= least_weight_)
-          add(e, thread.thread);
+          add(e, thread.thread, thread.is_device);
         else
           ++left_out_;
     }
@@ -86,7 +86,7 @@ class TraceWriter {
         .member("tid", thread);
   }
 
-  void add(const Event& e, std::uint64_t thread) {
+  void add(const Event& e, std::uint64_t thread, bool is_device) {
     const EventInfo& info = *e.info;
     if (info.kind == EventKind::allocation || info.kind == EventKind::release) return add_memory(e, thread);
     if (info.kind == EventKind::transfer) return add_transfer(e, thread);
@@ -102,7 +102,9 @@ class TraceWriter {
     if (info.where.line() != 0) json_.member("line", short_location(info.where));
     if (const std::string_view scope = scope_of(info.where); !scope.empty()) json_.member("scope", scope);
     if (const std::string_view callers = callers_of(info.where); !callers.empty()) json_.member("callers", callers);
-    if (info.bytes > 0) {
+    if (info.bytes > 0 && is_device) {  // the limits are those of the host
+      json_.member("bytes", info.bytes).member("operations", info.operations);
+    } else if (info.bytes > 0) {
       const double limit_us = machine::limits().least_ns(info.bytes, info.operations, info.dtype) / 1000;
       const double us = static_cast<double>(e.end_ns - e.begin_ns) / 1000;
       json_.member("bytes", info.bytes).member("operations", info.operations).member("limit_us", limit_us);
@@ -164,7 +166,10 @@ class TraceWriter {
     json_.key("summary").begin_object();
     json_.member("total_us", s.total_us).member("kernels_us", s.kernels_us).member("calls_us", s.calls_us);
     json_.member("compiling_us", s.compiling_us).member("syncs_us", s.syncs_us).member("recording_us", s.recording_us);
-    json_.member("own_us", s.own_us).member("background_us", s.background_us).member("syncs", s.syncs);
+    json_.member("own_us", s.own_us)
+        .member("background_us", s.background_us)
+        .member("device_us", s.device_us)
+        .member("syncs", s.syncs);
     json_.member("replays", s.replays).member("plan_misses", s.plan_misses).member("plans_compiled", s.plans_compiled);
     json_.member("recorded_calls", s.recorded_calls).member("events", s.events).member("dropped", s.dropped);
     json_.member("peak_bytes", s.peak_bytes).end_object();

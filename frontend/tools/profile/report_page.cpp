@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <fstream>
 #include <map>
 #include <set>
@@ -75,6 +76,7 @@ class Page {
     if (!node.line.empty()) lines_.emplace(node.line, node.where);
     json_.new_line().begin_object().member("id", node.id).member("op", node.op).member("type", node.type);
     json_.member("line", node.line).member("text", node.text).member("group", node.group);
+    if (const std::string_view scope = scope_of(node.where); !scope.empty()) json_.member("scope", scope);
     if (const std::string_view callers = callers_of(node.where); !callers.empty()) json_.member("callers", callers);
     const Choice choice{node.form, node.winner, node.candidates};  // the same of many nodes
     json_.member("choice", choices_.try_emplace(choice, choices_.size()).first->second).key("operands").begin_array();
@@ -84,9 +86,33 @@ class Page {
 
   void add(const PlanListing::CompiledKernel& kernel) {
     json_.new_line().begin_object().member("name", kernel.name).member("description", code(kernel.code.kernel));
-    json_.member("llvm", code(kernel.code.llvm)).member("assembly", code(kernel.code.assembly));
-    json_.member("source", code(kernel.code.source)).member("ptx", code(kernel.code.ptx));
+    add_marked("llvm", kernel.code.llvm, "  ; @"), add_marked("assembly", kernel.code.assembly, "\t# @");
+    json_.member("source", code(kernel.code.source));
+    add_marked("ptx", kernel.code.ptx, "  // @");
     json_.member("sass", code(kernel.code.sass)).end_object();
+  }
+
+  /// A text of code, and in another member the lines that its lines come from: [12, 3, 0, 1] are three lines of line 12
+  /// and one of none.
+  void add_marked(std::string_view name, const std::string& text, std::string_view mark) {
+    std::string plain;
+    std::vector<std::pair<unsigned, unsigned>> runs;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      std::string_view line(text.data() + at, end - at);
+      unsigned from = 0;
+      if (const std::size_t found = line.rfind(mark); found != line.npos) {
+        std::from_chars(line.data() + found + mark.size(), line.data() + line.size(), from);
+        line = line.substr(0, found);
+      }
+      (plain += line) += '\n';
+      if (runs.empty() || runs.back().first != from) runs.push_back({from, 0});
+      ++runs.back().second;
+      at = end + 1;
+    }
+    json_.member(name, code(plain)).key(std::string(name) + "_lines").begin_array();
+    for (const auto& [from, count] : runs) json_.value(from).value(count);
+    json_.end_array();
   }
 
   /// The beginning of a text, where there is still room for it.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
@@ -20,6 +21,7 @@
 #include "ir/custom_op.h"
 #include "ir/error.h"
 #include "ir/ops/reduce.h"
+#include "ir/scope.h"
 
 namespace fermata {
 namespace {
@@ -57,6 +59,22 @@ bool is_ambiguous(Op op) {
                                                name(node.op), short_location(node.where)),
                                    {}, where, "pass retain_graph = true to the first backward pass"));
 }
+
+/// The line that the gradient of a call is recorded under, which has the scope of the call.
+Location gradient_line(const GradNode& node) { return node.in_scope ? backward_of(node.where) : node.where; }
+
+/// What a backward pass of the program or of the engine calls, on lines of its own, is in the scope of the call.
+class GradientScope {
+ public:
+  explicit GradientScope(const GradNode& node) : line_(gradient_line(node)) {
+    if (node.in_scope)
+      scope_.emplace(ScopePlace{detail::keep_scope_name(backward_scope(scope_of(node.where))), nullptr});
+  }
+
+ private:
+  vjp::LineGuard line_;
+  std::optional<ScopePlaceGuard> scope_;
+};
 
 /// The saved values that the rules of the wanted operands read.
 VjpArgs unpack(const GradEdge& node, Tensor g, unsigned reads, bool with_graph) {
@@ -117,7 +135,7 @@ class BackwardPass {
 
   std::vector<Tensor> run(std::span<const GradEdge> roots, std::span<const Tensor> seeds) {
     for (std::size_t i = 0; i < roots.size(); ++i) {
-      const vjp::LineGuard line(roots[i]->where);
+      const vjp::LineGuard line(gradient_line(*roots[i].get()));
       add(roots[i], seeds[i]);
     }
     std::uint64_t depth = 0;
@@ -132,7 +150,7 @@ class BackwardPass {
       gradients_.erase(at);
       visit(node, std::move(g));
       if (cuts.is_due(*node.get())) [[unlikely]]
-        compute_gradients(node->where);
+        compute_gradients(gradient_line(*node.get()));
     }
     // Only now, so that a pass that fails has added to no leaf.
     const vjp::LineGuard line(where_);
@@ -185,7 +203,7 @@ class BackwardPass {
     const std::vector<Tensor> gradients = std::move(at->second);
     results_.erase(at);
     CustomBackward& written = *node->detail->custom_backward;
-    const vjp::LineGuard line(node->where);
+    const GradientScope scope(*node.get());
     const std::vector<Tensor> given = written.backward(node.get(), gradients, options_.create_graph);
     if (given.size() != node->count)
       throw GradientError(1718, format_error(1718, "GradientError",
@@ -247,7 +265,7 @@ class BackwardPass {
     }
     if (!any) return;
     if (node->spent) throw_spent(*node.get(), where_);
-    const vjp::LineGuard line(node->where);
+    const vjp::LineGuard line(gradient_line(*node.get()));
     const VjpArgs args = unpack(node, std::move(g), reads, options_.create_graph);
     for (std::size_t k = 0; k < node->count; ++k) {
       const GradOperand& operand = node->operands()[k];

@@ -7,6 +7,7 @@
 #include "frontend/transforms/autograd/autograd_rules.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/fork.h"
+#include "ir/scope.h"
 #include "runtime/allocator.h"
 
 namespace fermata {
@@ -97,6 +98,8 @@ GradEdge make_grad_node(Op op, std::size_t count, Location where) {
                                                   : ::operator new(sizeof(GradNode) + count * sizeof(GradOperand));
   auto* node = ::new (block) GradNode;
   node->op = op, node->count = static_cast<std::uint32_t>(count), node->where = where, node->rule = &vjp_rule(op);
+  if (has_scope_or_callers()) [[unlikely]]
+    node->where = within_scope(where), node->in_scope = !scope_of(node->where).empty();
   node->scope = tape_scope;
   auto* operands = reinterpret_cast<GradOperand*>(node + 1);
   for (std::size_t i = 0; i < count; ++i) ::new (operands + i) GradOperand;

@@ -119,6 +119,7 @@ struct GradNode {
   Op op = Op::input;        // input: a leaf; copy: also the mark that grad(fn) puts on an argument
   std::uint32_t count = 0;  // operands
   bool spent = false;       // the saved values have been used and let go
+  bool in_scope = false;    // `where` has a scope
   std::uint64_t depth = 0;  // greater than that of every operand: the backward order
   std::uint64_t scope = 0;  // tape_scope when it was recorded
   const VjpRule* rule = nullptr;
@@ -145,7 +146,7 @@ inline constexpr std::size_t kMaxPooledOperands = 4096;
 /// number; 0 outside of all.
 extern constinit thread_local std::uint64_t tape_scope;
 
-/// A node with room for `count` operands, one reference held.
+/// A node with room for `count` operands, one reference held. Its line keeps the scope of this thread.
 GradEdge make_grad_node(Op op, std::size_t count, Location where);
 
 inline GradEdge::GradEdge(const GradEdge& o) : node_(o.node_) {

@@ -14,6 +14,7 @@
 #include "frontend/transforms/autograd/function_tape.h"
 #include "frontend/transforms/autograd/vjp_tensor.h"
 #include "frontend/transforms/trace/lowered_function.h"
+#include "ir/scope.h"
 
 namespace fermata {
 namespace {
@@ -39,6 +40,7 @@ struct Rerun {
   Generator start;
   std::shared_ptr<SavedFrame> frame;
   Location where;
+  ScopePlace place = ScopePlace::current();
 
   std::vector<Tensor> operator()(FunctionContext& context, std::span<const Tensor> gradients) const {
     std::vector<Tensor> arguments = context.saved();
@@ -47,6 +49,7 @@ struct Rerun {
     {
       const InsideLevel level(frame->frame());
       const GeneratorScope draws(start);
+      const ScopePlaceGuard scope(place);  // of the call: the modules within it have the names of their paths
       auto tape = std::make_unique<FunctionTape>(where);
       for (Tensor& x : arguments) x = tape->mark(x);
       tape->finish(f(arguments));

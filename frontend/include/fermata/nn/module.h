@@ -60,19 +60,22 @@ class Named {
 /// model: within the module "blocks.0" one called "blocks.0.up" adds "up" to the scope.
 class ModuleScope {
  public:
-  explicit ModuleScope(const Named& module) : outer_(fermata::detail::scope), outer_module_(innermost_) {
+  explicit ModuleScope(const Named& module) : outer_(ScopePlace::current()) {
     const std::string* const name = module.name_.load(std::memory_order_relaxed);
     if (name != nullptr) enter(*name);
   }
-  ~ModuleScope() { fermata::detail::scope = outer_, innermost_ = outer_module_; }
+  ~ModuleScope() {
+    fermata::detail::scope = outer_.scope, fermata::detail::module_path = outer_.module;
+    if (is_heard_) fermata::detail::end_heard_scope();
+  }
   ModuleScope(const ModuleScope&) = delete;
   ModuleScope& operator=(const ModuleScope&) = delete;
 
  private:
   void enter(const std::string& name);
 
-  static constinit thread_local const std::string* innermost_;  // the name of the module around
-  const std::string *outer_, *outer_module_;
+  ScopePlace outer_;
+  bool is_heard_ = false;
 };
 
 namespace detail {
