@@ -50,8 +50,8 @@ TEST_F(CallersTest, ErrorsAtTheCall) {
   for (const Mode mode : {Mode::eager, Mode::compiled}) {
     const ModeGuard guard(mode);
     const std::string error = error_of([] { outer(Tensor()); });
-    EXPECT_THAT(error, HasSubstr("(outer)")) << error;
-    EXPECT_THAT(error, Not(HasSubstr("(inner)")));  // its line is the one of the error
+    EXPECT_THAT(error, HasSubstr("outer)")) << error;  // some compilers name it with its namespace
+    EXPECT_THAT(error, Not(HasSubstr("inner)")));  // its line is the one of the error
     EXPECT_THAT(error, Not(HasSubstr("format_error")));
     EXPECT_THAT(error, HasSubstr("callers_test.cpp:"));
   }
@@ -62,7 +62,7 @@ TEST_F(CallersTest, ErrorsAtTheSync) {
   const CheckNanGuard guard;
   const Tensor y = outer(tensor({-1.0f}));
   const std::string error = error_of([&] { y.sync(); });
-  EXPECT_THAT(error, HasSubstr("(outer)")) << error;
+  EXPECT_THAT(error, HasSubstr("outer)")) << error;
 }
 
 TEST_F(CallersTest, EndWithMain) {
@@ -85,7 +85,7 @@ TEST_F(CallersTest, TellTwoUsesOfAHelperApart) {
   outer(x).sync();
   inner(x).sync();
   const std::string text = to_string(profile.summary());
-  EXPECT_THAT(text, ::testing::ContainsRegex("from frontend/callers_test.cpp:[0-9]+ .outer.\n")) << text;
+  EXPECT_THAT(text, ::testing::ContainsRegex("from frontend/callers_test.cpp:[0-9]+ .[a-z:]*outer.\n")) << text;
 }
 
 TEST_F(CallersTest, CostNothingOnceTheyAreOff) {
