@@ -37,6 +37,7 @@ struct KernelVariant {
   EpilogueForm epilogue = EpilogueForm::none;  // how it runs CallArgs::epilogue
   bool in_batches = false;  // does as many calls of the same sizes as there are outputs, inputs in their order
   bool by_rows = false;     // row i of a result takes row i of the first operand and all of the second
+  bool ships = true;        // is in libfermata_run as well, which runs exported programs
   bool is_boxed = false;    // runs a kernel over tensors: takes a context, and may give a buffer of its own
   std::source_location where = std::source_location::current();
 };

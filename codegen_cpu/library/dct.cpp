@@ -150,9 +150,12 @@ void dct_call(const CallArgs& args) {
 }  // namespace
 
 FERMATA_KERNELS(cpu) {
-  add_variant(
-      Op::dct, BackendKey::cpu,
-      {.name = "stages", .form = KernelForm::library, .dtypes = DTypeSet(DType::f32) | DType::f64, .call = &dct_call});
+  add_variant(Op::dct, BackendKey::cpu,
+              {.name = "stages",
+               .form = KernelForm::library,
+               .dtypes = DTypeSet(DType::f32) | DType::f64,
+               .call = &dct_call,
+               .ships = false});
 }
 
 }  // namespace fermata

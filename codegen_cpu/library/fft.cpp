@@ -178,7 +178,8 @@ FERMATA_KERNELS(cpu) {
                 {.name = "stages",
                  .form = KernelForm::library,
                  .dtypes = op == Op::rfft ? DTypeSet(DType::f32) | DType::f64 : kComplex,
-                 .call = &fft_call});
+                 .call = &fft_call,
+                 .ships = false});
 }
 
 }  // namespace fermata

@@ -51,7 +51,7 @@ TEST_F(CallersTest, ErrorsAtTheCall) {
     const ModeGuard guard(mode);
     const std::string error = error_of([] { outer(Tensor()); });
     EXPECT_THAT(error, HasSubstr("outer)")) << error;  // some compilers name it with its namespace
-    EXPECT_THAT(error, Not(HasSubstr("inner)")));  // its line is the one of the error
+    EXPECT_THAT(error, Not(HasSubstr("inner)")));      // its line is the one of the error
     EXPECT_THAT(error, Not(HasSubstr("format_error")));
     EXPECT_THAT(error, HasSubstr("callers_test.cpp:"));
   }

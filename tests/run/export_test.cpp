@@ -311,9 +311,10 @@ TEST_F(Export, RefusalsNameTheLine) {
     return "";
   };
   const ExportOptions rows{.dynamic = {{"input0", 0, "rows"}}};
-  EXPECT_EQ(
-      message([](const Tensor& t) { return linalg::inv(t); }),
-      "FM2221 UnsupportedError: export_program: inv needs LAPACK, which programs are shipped without\n  at   here");
+  EXPECT_EQ(message([](const Tensor& t) { return linalg::inv(t); }),
+            "FM2221 UnsupportedError: export_program: inv has no kernel that programs are shipped with\n  at   here");
+  EXPECT_EQ(message([](const Tensor& t) { return dct(t); }),
+            "FM2221 UnsupportedError: export_program: dct has no kernel that programs are shipped with\n  at   here");
   EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{"y", 0, "rows"}}}),
             "FM2220 ValueError: export_program: there is no input 'y'\n  at   here\n  hint inputs are: input0");
   EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{.input = 1}}}),
