@@ -15,7 +15,12 @@
 
 namespace fermata {
 
+// Together, as they are looked at together.
 std::atomic<bool> events_wanted{false};
+namespace {
+std::atomic<bool> events_kept{false};
+std::atomic<const EventListener*> event_listener{nullptr};
+}  // namespace
 constinit thread_local const char* event_thread_name = nullptr;
 
 namespace {
@@ -158,11 +163,6 @@ const EventInfo* event_info(EventKind kind, std::string_view name, std::source_l
 void add_event(const Event& event) {
   if (keeps_events()) mine().add(event, buffers().session.load(std::memory_order_relaxed));
 }
-
-namespace {
-std::atomic<const EventListener*> event_listener{nullptr};
-std::atomic<bool> events_kept{false};
-}  // namespace
 
 bool keeps_events() { return events_kept.load(std::memory_order_relaxed); }
 
