@@ -57,7 +57,7 @@ if (texts.length) {
   const by_key = lines_of(texts[0]).findIndex(l => l.classList.contains("current"));
   if (back) back.click();
   linked = by_click.length === 3 && by_click.every(n => n > 0) && by_key === value + 1 && back && lines_of(texts[0])[value].classList.contains("linked") ?
-    "lines linked" : "not linked: " + by_click + " " + by_key;
+    "lines linked" + (document.getElementById("panel-kernels").textContent.includes("bytes of stack") ? "" : ", no registers") : "not linked: " + by_click + " " + by_key;
 }
 document.querySelector(".edge").dispatchEvent(new Event("click"));
 document.querySelector("[role=tab]").click();
