@@ -45,7 +45,7 @@ TEST(NvtxTest, SyncsStepsCompilesAndScopesAreRanges) {
   if (!std::filesystem::exists(tool)) GTEST_SKIP() << "this build has no NVTX";
   const std::string record =
       (std::filesystem::temp_directory_path() / ("fermata_nvtx_" + std::to_string(getpid()))).string();
-  const std::string command = "NVTX_INJECTION64_PATH='" + tool + "' FERMATA_NVTX_RECORD='" + record + "' '" +
+  const std::string command = "NVTX_INJECTION64_PATH='" + tool + "' NVTX_RECORD='" + record + "' '" +
                               std::filesystem::read_symlink("/proc/self/exe").string() +
                               "' --gtest_also_run_disabled_tests --gtest_filter=NvtxTest.DISABLED_Program "
                               "--gtest_output=xml:/dev/null > /dev/null 2>&1";

@@ -1,5 +1,5 @@
 // A tool as NVTX knows them: a library that NVTX_INJECTION64_PATH names. Writes the ranges of each domain, a line when
-// one begins and a line when it ends, to the file that FERMATA_NVTX_RECORD names.
+// one begins and a line when it ends, to the file that NVTX_RECORD names.
 #define NVTX_AS_SYSTEM_HEADER
 #include <nvtx3/nvToolsExt.h>
 
@@ -10,7 +10,7 @@
 namespace {
 
 std::FILE* record() {
-  static std::FILE* const file = std::fopen(std::getenv("FERMATA_NVTX_RECORD"), "w");
+  static std::FILE* const file = std::fopen(std::getenv("NVTX_RECORD"), "w");
   return file;
 }
 
