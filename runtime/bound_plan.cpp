@@ -183,7 +183,8 @@ void BoundPlan::run_observed(Run& run) {
       if (profile != nullptr || watch != nullptr) begin = event_clock();
       const HeardEvent heard(has_events ? infos_[number] : nullptr);
       {
-        const DeviceTimeScope on_device(run.plan.backend, has_events ? infos_[number] : nullptr);
+        const bool on_host = run.plan.capabilities.launches_on_caller;  // and timed by its clock
+        const DeviceTimeScope on_device(run.plan.backend, has_events && !on_host ? infos_[number] : nullptr);
         step.run(run);
       }
       const std::int64_t end = event_clock();

@@ -34,8 +34,7 @@ std::vector<ThreadEvents> finish_device_times(std::int64_t since);
 class DeviceTimeScope {
  public:
   DeviceTimeScope(BackendKey backend, const EventInfo* info) : info_(info) {
-    if (backend == BackendKey::cpu || info == nullptr || !keeps_events())
-      return;  // the host's clock is that of the CPU
+    if (info == nullptr || !keeps_events()) return;
     timer_ = device_timer(backend);
     if (timer_ != nullptr && !timer_->begin()) timer_ = nullptr;
   }

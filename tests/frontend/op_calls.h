@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <complex>
 #include <optional>
 #include <string>
@@ -94,7 +95,8 @@ inline Value value_of(const Tensor& x) {
       value.second.push_back(std::bit_cast<std::uint64_t>(z.real())),
           value.second.push_back(std::bit_cast<std::uint64_t>(z.imag()));
   } else if (is_floating(x.dtype())) {
-    for (const double v : x.to_vector<double>()) value.second.push_back(std::bit_cast<std::uint64_t>(v));
+    for (const double v : x.to_vector<double>())  // which NaN it is says nothing
+      value.second.push_back(std::bit_cast<std::uint64_t>(std::isnan(v) ? NAN : v));
   } else {
     for (const std::uint64_t v : x.to_vector<std::uint64_t>()) value.second.push_back(v);
   }

@@ -1,4 +1,5 @@
 // safetensors: what comes back, what a mapping shares, and files that are damaged or hostile.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -52,7 +53,7 @@ TEST_F(Safetensors, EveryDtypeComesBack) {
     EXPECT_EQ(y.dtype(), x.dtype()) << key;
     EXPECT_EQ(y.shape(), x.shape()) << key;
     const auto numbers = [](const Tensor& z) { return (is_complex(z.dtype()) ? real(z) : z).to_vector<double>(); };
-    EXPECT_EQ(numbers(y), numbers(x)) << key;
+    EXPECT_THAT(numbers(y), ::testing::Pointwise(::testing::NanSensitiveDoubleEq(), numbers(x))) << key;
   }
   EXPECT_EQ(test::headline<ValueError>([&] { file.tensor("f33"); }),
             "FM1383 ValueError: safetensors: a.safetensors: has no tensor 'f33'");
@@ -209,13 +210,13 @@ TEST_F(Safetensors, EveryCutOfAFileIsRefused) {
 }
 
 TEST_F(Safetensors, ForeignDtypesAreUnsupportedByThemselves) {
-  write("a.safetensors", file_of(R"({"a":{"dtype":"F8_E8M0","shape":[8],"data_offsets":[0,8]},)"
-                                 R"("b":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}})",
-                                 9));
+  write("a.safetensors", file_of(R"({"a":{"dtype":"F6_E2M3","shape":[8],"data_offsets":[0,6]},)"
+                                 R"("b":{"dtype":"U8","shape":[1],"data_offsets":[6,7]}})",
+                                 7));
   const SafetensorsFile file("a.safetensors");
   EXPECT_EQ(file.tensor("b").item<int>(), 1);
   EXPECT_EQ(test::headline<UnsupportedError>([&] { file.tensor("a"); }),
-            "FM2003 UnsupportedError: load_safetensors: a.safetensors: tensor 'a' has elements of type F8_E8M0");
+            "FM2003 UnsupportedError: load_safetensors: a.safetensors: tensor 'a' has elements of type F6_E2M3");
 }
 
 TEST_F(Safetensors, WhatIsNoFileIsAnError) {

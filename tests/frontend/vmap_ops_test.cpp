@@ -10,6 +10,7 @@
 #include "frontend/transforms/autograd/autograd_rules.h"
 #include "frontend/transforms/vmap/batched_rules.h"
 #include "ir/op_traits.h"
+#include "tests/frontend/op_calls.h"
 #include "tests/frontend/vmap_check.h"
 
 namespace fermata {
@@ -362,6 +363,13 @@ void check_case(Op op, const Case& c, const std::vector<int>& axes) {
   std::vector<BatchOperand> operands;
   for (std::size_t k = 0; k < axes.size(); ++k) {
     const auto& [shape, dtype] = c.operands[k];
+    const auto named = traits(op).operands;
+    if (c.is_natural && k < named.size() && named[k].elements == OperandElements::pattern) {
+      const std::size_t count = axes[k] == kShared ? 1 : kBatch;
+      operands.push_back(
+          {std::vector(count, test::operand_of(traits(op).example(), OperandElements::pattern, k)), axes[k]});
+      continue;
+    }
     operands.push_back(is_floating(dtype) || dtype == DType::i8 ? operand(shape, dtype, axes[k], 8 + k)
                                                                 : positions(shape, dtype, axes[k], 5, c.is_natural));
   }

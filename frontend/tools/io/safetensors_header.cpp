@@ -29,7 +29,7 @@ struct ForeignDType {
   std::size_t bits;
 };
 /// What the format has and Fermata has not.
-constexpr std::array kForeign{ForeignDType{"F6_E2M3", 6}, ForeignDType{"F6_E3M2", 6}, ForeignDType{"F8_E8M0", 8}};
+constexpr std::array kForeign{ForeignDType{"F6_E2M3", 6}, ForeignDType{"F6_E3M2", 6}};
 
 std::optional<DType> dtype_of_code(std::string_view code) {
   for (std::size_t i = 0; i < kDTypeCount; ++i)
