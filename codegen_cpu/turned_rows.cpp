@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "codegen_cpu/irregular/positions.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "codegen_cpu/irregular/transpose.h"
-#include "runtime/allocator.h"
 
 namespace fermata {
 namespace {
@@ -23,19 +23,6 @@ bool is_along(const Kernel& kernel, const Access& access) { return (access.axes 
 bool is_across(const Kernel& kernel, const Access& access) {
   return (access.axes & ((1u << (kernel.rank - 1u)) - 1u)) != 0;
 }
-
-/// Memory for the buffers of a launch.
-class Buffers {
- public:
-  explicit Buffers(std::size_t bytes) : allocation_(allocate_bytes(bytes)) {}
-  ~Buffers() { release_bytes(allocation_); }
-  Buffers(const Buffers&) = delete;
-  Buffers& operator=(const Buffers&) = delete;
-  char* data() const { return static_cast<char*>(allocation_.data); }
-
- private:
-  const Allocation allocation_;
-};
 
 struct RowAxis {
   std::int64_t size = 1;
@@ -93,7 +80,7 @@ class TurnedLaunch {
   void run() {
     std::int64_t bytes = 0;
     for (const Operand& o : operands_) bytes += buffer_bytes(o);
-    const Buffers buffers(static_cast<std::size_t>(bytes));
+    const Scratch<char> buffers(bytes);
     char* at = buffers.data();
     for (Operand& o : operands_) o.buffer = at, at += buffer_bytes(o);
     const std::int64_t run = axes_.back().size;

@@ -71,12 +71,8 @@ template <class T> class CosineCall {
   void run() const {
     if (!transform_.is_long())
       run_lanes();
-    else if (to_.count() < thread_count())  // threads share each line
-      for (std::int64_t line = 0; line < to_.count(); ++line) run_line(line);
     else
-      parallel_for(0, to_.count(), line_ns(), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t line = begin; line < end; ++line) run_line(line);
-      });
+      share_long_lines(to_.count(), line_ns(), [this](std::int64_t line) { run_line(line); });
   }
 
  private:

@@ -259,6 +259,16 @@ template <class T> std::shared_ptr<const KeptTransform<T>> kept_transform(std::i
   return kept.get(size);
 }
 
+void share_long_lines(std::int64_t count, double line_ns, FunctionRef<void(std::int64_t line)> run) {
+  const auto run_some = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t line = begin; line < end; ++line) run(line);
+  };
+  if (count < thread_count())
+    run_some(0, count);
+  else
+    parallel_for(0, count, line_ns, run_some);
+}
+
 template const FftLanes<float>& fft_lanes<float>(std::int64_t);
 template const FftLanes<double>& fft_lanes<double>(std::int64_t);
 template void append_root<float>(std::vector<float>&, std::int64_t, std::int64_t);

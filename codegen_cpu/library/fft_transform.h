@@ -15,6 +15,7 @@
 
 #include "codegen_cpu/library/fft_lanes.h"
 #include "ir/fork.h"
+#include "runtime/function_ref.h"
 
 namespace fermata {
 
@@ -80,6 +81,9 @@ template <class T> struct KeptTransform {
   std::vector<T> roots;
 };
 template <class T> std::shared_ptr<const KeptTransform<T>> kept_transform(std::int64_t size);
+
+/// Calls run(line) for each of the long lines of a call; threads share lines, or each line where there are few.
+void share_long_lines(std::int64_t count, double line_ns, FunctionRef<void(std::int64_t line)> run);
 
 /// What was used last: tables cost as much as several lines.
 template <class Key, class Value> class KeptTables {

@@ -2,6 +2,11 @@
 #ifdef FERMATA_LAPACK_FOUND
 #include "codegen_cpu/library/lapack_calls.h"
 
+#include <mutex>
+
+#include "ir/error.h"
+#include "ir/fork.h"
+
 /// How OpenBLAS was built: 0 for one thread. Null with another library.
 extern "C" int openblas_get_parallel() __attribute__((weak));
 
@@ -17,8 +22,15 @@ bool is_for_one_thread() {
 
 }  // namespace
 
-OneAtATime::OneAtATime() {
-  if (is_for_one_thread()) lock_ = std::unique_lock(mutex);
+lapack_int called(FunctionRef<lapack_int()> routine) {
+  const lapack_int outcome = [&] {
+    std::unique_lock<std::mutex> alone(mutex, std::defer_lock);
+    if (is_for_one_thread()) alone.lock();
+    return routine();
+  }();
+  if (outcome == LAPACK_WORK_MEMORY_ERROR || outcome == LAPACK_TRANSPOSE_MEMORY_ERROR)
+    throw OutOfMemoryError(3001, format_error(3001, "OutOfMemoryError", "LAPACK cannot allocate a work array", {}, {}));
+  return outcome;
 }
 
 }  // namespace fermata::lapack

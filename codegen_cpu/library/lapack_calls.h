@@ -9,42 +9,27 @@
 #undef complex
 #undef I
 
-#include <mutex>
-
-#include "ir/error.h"
-#include "ir/fork.h"
+#include "runtime/function_ref.h"
 
 namespace fermata::lapack {
 
-/// Gives back what a routine says of its matrix. That it had no memory says nothing of the matrix.
-inline lapack_int checked(lapack_int outcome) {
-  if (outcome == LAPACK_WORK_MEMORY_ERROR || outcome == LAPACK_TRANSPOSE_MEMORY_ERROR)
-    throw OutOfMemoryError(3001, format_error(3001, "OutOfMemoryError", "LAPACK cannot allocate a work array", {}, {}));
-  return outcome;
-}
-
-/// While it lives no other thread is in LAPACK, where that is an OpenBLAS without threads: unless it was built with
-/// locks, which it does not tell, calls that run side by side share its buffers and give wrong numbers at times.
-class OneAtATime {
- public:
-  OneAtATime();
-
- private:
-  std::unique_lock<ForkSafeMutex> lock_;
-};
+/// Calls a routine, and gives back what it says of its matrix; that it had no memory says nothing of the matrix. The
+/// only way to call one: where LAPACK is an OpenBLAS without threads, no other thread is in it meanwhile. Unless that
+/// was built with locks, which it does not tell, calls that run side by side share its buffers and give wrong numbers
+/// at times.
+lapack_int called(FunctionRef<lapack_int()> routine);
 
 // FERMATA_LAPACK(name, parameters, arguments, s, d, c, z): one overload for each type T, real part R.
 #define FERMATA_LAPACK(name, parameters, arguments, s, d, c, z) \
   template <class T, class R> lapack_int name parameters {      \
-    const OneAtATime turn;                                      \
     if constexpr (std::is_same_v<T, float>)                     \
-      return checked(LAPACKE_##s arguments);                    \
+      return called([&] { return LAPACKE_##s arguments; });     \
     else if constexpr (std::is_same_v<T, double>)               \
-      return checked(LAPACKE_##d arguments);                    \
+      return called([&] { return LAPACKE_##d arguments; });     \
     else if constexpr (std::is_same_v<T, std::complex<float>>)  \
-      return checked(LAPACKE_##c arguments);                    \
+      return called([&] { return LAPACKE_##c arguments; });     \
     else                                                        \
-      return checked(LAPACKE_##z arguments);                    \
+      return called([&] { return LAPACKE_##z arguments; });     \
   }
 constexpr int kByColumns = LAPACK_COL_MAJOR;
 

@@ -17,11 +17,13 @@ bool eigen_of_complex(std::int64_t n, std::complex<R>* a, std::complex<R>* value
   const lapack_int size = size_of(n);
   const char wanted = vectors == nullptr ? 'N' : 'V';
   if constexpr (sizeof(R) == 4)
-    return lapack::checked(LAPACKE_cgeev(lapack::kByColumns, 'N', wanted, size, a, size, values, nullptr, size, vectors,
-                                         size)) == 0;
+    return lapack::called([&] {
+             return LAPACKE_cgeev(lapack::kByColumns, 'N', wanted, size, a, size, values, nullptr, size, vectors, size);
+           }) == 0;
   else
-    return lapack::checked(LAPACKE_zgeev(lapack::kByColumns, 'N', wanted, size, a, size, values, nullptr, size, vectors,
-                                         size)) == 0;
+    return lapack::called([&] {
+             return LAPACKE_zgeev(lapack::kByColumns, 'N', wanted, size, a, size, values, nullptr, size, vectors, size);
+           }) == 0;
 }
 
 /// Eigenvectors of a pair of conjugate values lie in two columns: the real and the imaginary part of the first.
@@ -30,14 +32,15 @@ template <class R> bool eigen_of_real(std::int64_t n, R* a, std::complex<R>* val
   const char wanted = vectors == nullptr ? 'N' : 'V';
   const auto count = static_cast<std::size_t>(n);
   std::vector<R> re(count), im(count), parts(vectors == nullptr ? 0 : count * count);
-  lapack_int outcome;
-  if constexpr (sizeof(R) == 4)
-    outcome = LAPACKE_sgeev(lapack::kByColumns, 'N', wanted, size, a, size, re.data(), im.data(), nullptr, size,
-                            parts.data(), size);
-  else
-    outcome = LAPACKE_dgeev(lapack::kByColumns, 'N', wanted, size, a, size, re.data(), im.data(), nullptr, size,
-                            parts.data(), size);
-  if (lapack::checked(outcome) != 0) return false;
+  const lapack_int outcome = lapack::called([&] {
+    if constexpr (sizeof(R) == 4)
+      return LAPACKE_sgeev(lapack::kByColumns, 'N', wanted, size, a, size, re.data(), im.data(), nullptr, size,
+                           parts.data(), size);
+    else
+      return LAPACKE_dgeev(lapack::kByColumns, 'N', wanted, size, a, size, re.data(), im.data(), nullptr, size,
+                           parts.data(), size);
+  });
+  if (outcome != 0) return false;
   for (std::size_t j = 0; j < count; ++j) values[j] = {re[j], im[j]};
   if (vectors == nullptr) return true;
   for (std::size_t j = 0; j < count; ++j) {
@@ -56,7 +59,6 @@ bool eigen(DType dtype, std::int64_t n, void* a, void* values, void* vectors) {
   using C32 = std::complex<float>;
   using C64 = std::complex<double>;
   LAPACKE_set_nancheck(0);
-  const lapack::OneAtATime turn;
   switch (dtype) {
     case DType::f32:
       return eigen_of_real(n, static_cast<float*>(a), static_cast<C32*>(values), static_cast<C32*>(vectors));
@@ -71,22 +73,15 @@ bool eigen(DType dtype, std::int64_t n, void* a, void* values, void* vectors) {
 void lu(DType dtype, std::int64_t m, std::int64_t n, void* a, std::int32_t* exchanges) {
   const lapack_int rows = size_of(m), columns = size_of(n);
   std::vector<lapack_int> pivots(static_cast<std::size_t>(std::min(m, n)));
-  const lapack::OneAtATime turn;
   // A pivot that vanishes is in U.
+  const auto factorize = [&](auto routine, auto* elements) {
+    lapack::called([&] { return routine(lapack::kByColumns, rows, columns, elements, rows, pivots.data()); });
+  };
   switch (dtype) {
-    case DType::f32:
-      lapack::checked(LAPACKE_sgetrf(lapack::kByColumns, rows, columns, static_cast<float*>(a), rows, pivots.data()));
-      break;
-    case DType::f64:
-      lapack::checked(LAPACKE_dgetrf(lapack::kByColumns, rows, columns, static_cast<double*>(a), rows, pivots.data()));
-      break;
-    case DType::c64:
-      lapack::checked(
-          LAPACKE_cgetrf(lapack::kByColumns, rows, columns, static_cast<std::complex<float>*>(a), rows, pivots.data()));
-      break;
-    default:
-      lapack::checked(LAPACKE_zgetrf(lapack::kByColumns, rows, columns, static_cast<std::complex<double>*>(a), rows,
-                                     pivots.data()));
+    case DType::f32: factorize(LAPACKE_sgetrf, static_cast<float*>(a)); break;
+    case DType::f64: factorize(LAPACKE_dgetrf, static_cast<double*>(a)); break;
+    case DType::c64: factorize(LAPACKE_cgetrf, static_cast<std::complex<float>*>(a)); break;
+    default: factorize(LAPACKE_zgetrf, static_cast<std::complex<double>*>(a));
   }
   for (std::size_t i = 0; i < pivots.size(); ++i) exchanges[i] = static_cast<std::int32_t>(pivots[i]) - 1;
 }
@@ -97,7 +92,7 @@ void ldl(DType dtype, std::int64_t n, void* a, std::int32_t* exchanges) {
   LAPACKE_set_nancheck(0);
   // A pivot that vanishes is in D.
   const auto factorize = [&](auto routine, auto* elements) {
-    lapack::checked(routine(lapack::kByColumns, 'L', size, elements, size, pivots.data()));
+    lapack::called([&] { return routine(lapack::kByColumns, 'L', size, elements, size, pivots.data()); });
   };
   switch (dtype) {
     case DType::f32: factorize(LAPACKE_ssytrf, static_cast<float*>(a)); break;

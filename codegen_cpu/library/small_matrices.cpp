@@ -100,11 +100,16 @@ template <class T> struct TileCall {
 };
 
 /// Room for what the tiles of a thread need, and what is done with each.
-template <class T> struct Solve {
-  explicit Solve(const TileCall<T>& call) : a(call.tile(call.rows())), b(call.tile(call.stack.columns(1))) {}
+template <class T, bool kInverts> struct Eliminated {
+  explicit Eliminated(const TileCall<T>& call) : a(call.tile(call.rows())), b(call.tile(columns(call))) {}
+  static std::int64_t columns(const TileCall<T>& call) { return kInverts ? call.rows() : call.stack.columns(1); }
   void run(const TileCall<T>& call) const {
-    const std::int64_t n = call.rows(), k = call.stack.columns(1);
-    a.read(call.stack, 0, call.first, call.count), b.read(call.stack, 1, call.first, call.count);
+    const std::int64_t n = call.rows(), k = columns(call);
+    a.read(call.stack, 0, call.first, call.count);
+    if constexpr (kInverts)
+      b.fill_identity();
+    else
+      b.read(call.stack, 1, call.first, call.count);
     call.fail(call.kernels.eliminate(a.data(), n, b.data(), k, sign.data()));
     call.kernels.substitute(a.data(), n, b.data(), k, true, false);
     b.write(call.stack.template result<T>(call.first), call.count);
@@ -112,19 +117,8 @@ template <class T> struct Solve {
   Tile<T> a, b;
   Scratch<T> sign{kLargest};
 };
-
-template <class T> struct Inverse {
-  explicit Inverse(const TileCall<T>& call) : a(call.tile(call.rows())), b(call.tile(call.rows())) {}
-  void run(const TileCall<T>& call) const {
-    const std::int64_t n = call.rows();
-    a.read(call.stack, 0, call.first, call.count), b.fill_identity();
-    call.fail(call.kernels.eliminate(a.data(), n, b.data(), n, sign.data()));
-    call.kernels.substitute(a.data(), n, b.data(), n, true, false);
-    b.write(call.stack.template result<T>(call.first), call.count);
-  }
-  Tile<T> a, b;
-  Scratch<T> sign{kLargest};
-};
+template <class T> using Solve = Eliminated<T, false>;
+template <class T> using Inverse = Eliminated<T, true>;
 
 template <class T> struct SolveTriangular {
   explicit SolveTriangular(const TileCall<T>& call) : a(call.tile(call.rows())), b(call.tile(call.stack.columns(1))) {}

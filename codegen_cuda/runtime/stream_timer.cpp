@@ -110,7 +110,7 @@ class StreamTimer final : public DeviceTimer {
       if (!events.events.empty() || events.dropped != 0) all.push_back(std::move(events));
     }
     if (!tracks_.empty()) driver().context_set(current_device().context());
-    if (--profiles_ == 0) clear();
+    if (profiles_ > 0 && --profiles_ == 0) clear();  // none where the backend came after a profile had begun
     return all;
   }
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
+#include "runtime/thread_pool.h"
 #include "tests/error_message.h"
 #include "tests/frontend/reference_call.h"
 #include "tests/frontend/vmap_check.h"
@@ -135,6 +137,35 @@ TEST_P(LinearAlgebra, BitsDoNotDependOnTheStack) {
         EXPECT_TRUE(same(at(l), linalg::cholesky(at(p)))) << n << " " << i;
       }
     }
+}
+
+/// Threads share the matrices of a stack: each has the bits that it has alone.
+TEST_P(LinearAlgebra, StacksOnSeveralThreads) {
+  const int threads = thread_count();
+  set_thread_count(4);
+  constexpr std::int64_t kCount = 24, kSize = 40;
+  for (const DType t : {DType::f32, DType::f64}) {
+    const Tensor a = random_number({kCount, kSize, kSize}, t, 51) + eye(kSize, {}, t) * 4,
+                 b = random_number({kCount, kSize, 3}, t, 52), p = positive({kCount, kSize, kSize}, t, 53);
+    const std::pair<const char*, std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)>> routines[] = {
+        {"solve", [](auto& x, auto& y, auto&) { return linalg::solve(x, y); }},
+        {"inv", [](auto& x, auto&, auto&) { return linalg::inv(x); }},
+        {"cholesky", [](auto&, auto&, auto& z) { return linalg::cholesky(z); }},
+        {"qr", [](auto& x, auto&, auto&) { return linalg::qr(x).r; }},
+        {"svdvals", [](auto& x, auto&, auto&) { return linalg::svdvals(x); }},
+        {"eigvalsh", [](auto&, auto&, auto& z) { return linalg::eigvalsh(z); }},
+        {"eigvals", [](auto& x, auto&, auto&) { return real(linalg::eigvals(x)); }},
+        {"lu", [](auto& x, auto&, auto&) { return linalg::lu(x).u; }},
+        {"ldl", [](auto&, auto&, auto& z) { return linalg::ldl(z).l; }}};
+    for (const auto& [name, routine] : routines) {
+      const Tensor all_of_them = routine(a, b, p).sync();
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        const auto at = [&](const Tensor& x) { return copy(slice(x, 0, i, i + 1)); };
+        EXPECT_TRUE(all(equal(at(all_of_them), routine(at(a), at(b), at(p)))).item<bool>()) << name << " " << i;
+      }
+    }
+  }
+  set_thread_count(threads);
 }
 
 /// Zeros where the first pivot would be, in some of the matrices; a singular matrix has the determinant zero.

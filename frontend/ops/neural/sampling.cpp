@@ -262,6 +262,10 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   constexpr std::int64_t kManyChannels = 32;  // from here on rows of channels are read faster than planes
   const bool by_rows = x.size(1) >= kManyChannels;
   Tensor y;
+  // The numbers of ops::GridSample.
+  static_assert(static_cast<int>(Sampling::nearest) == 0 && static_cast<int>(Sampling::linear) == 1 &&
+                static_cast<int>(Sampling::cubic) == 2 && static_cast<int>(SamplePadding::zeros) == 0 &&
+                static_cast<int>(SamplePadding::border) == 1 && static_cast<int>(SamplePadding::reflection) == 2);
   if (device(x, where) == cpu() && !by_rows) {
     const std::array operands{images, coordinates};
     y = general_call<Op::grid_sample>({.mode = {static_cast<std::int64_t>(o.mode)},
