@@ -9,6 +9,7 @@ namespace fermata {
 inline constexpr BackendCapabilities kCpuCapabilities{.launches_on_caller = true,
                                                       .rows_in_vectors = true,
                                                       .turned_rows = kLongestTurnedRow,
+                                                      .fewest_turned_rows = kFewestTurnedRows,
                                                       .overwrites_operands = true,
                                                       .compiles_on_caller = true};
 

@@ -12,8 +12,9 @@ struct BackendCapabilities {
   bool launches_on_caller = false;
   /// Kernels go through rows in vectors, and compute what lies behind the end of a row for nothing.
   bool rows_in_vectors = false;
-  /// Kernels that are used much go through vectors of rows where rows have at most so many elements; 0: none do.
-  std::int64_t turned_rows = 0;
+  /// Kernels that are used much go through vectors of rows where rows have at most so many elements, and there are at
+  /// least so many rows along one axis; 0: none do.
+  std::int64_t turned_rows = 0, fewest_turned_rows = 0;
   /// Results may lie where operands lay (docs/adr/016).
   bool overwrites_operands = false;
   /// Kernels are compiled by the thread that asks, so several may be compiled side by side.
