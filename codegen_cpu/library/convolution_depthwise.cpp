@@ -25,12 +25,17 @@ template <class T> DepthwiseKernel<T> kernel_for(std::int64_t columns) {
   };
 #if defined(__x86_64__)
   const auto bytes = columns * static_cast<std::int64_t>(sizeof(T));
-  if (eager::instruction_set() == "avx512" && bytes >= 64) return of(kDepthwiseAvx512);
-  if (eager::instruction_set() != "baseline" && bytes >= 32) return of(kDepthwiseAvx2);
+  if (eager::instruction_set() == "avx512" && bytes > 32) return of(kDepthwiseAvx512);
+  if (eager::instruction_set() != "baseline" && bytes > 16) return of(kDepthwiseAvx2);
 #else
   static_cast<void>(columns);
 #endif
   return of(kDepthwiseBaseline);
+}
+
+double ns_per_element(std::int64_t taps) {
+  return eager::instruction_set() == "avx512" ? 0.3 + 0.03 * static_cast<double>(taps)
+                                              : 0.4 + 0.05 * static_cast<double>(taps);
 }
 
 template <class T> class Depthwise {
@@ -59,14 +64,18 @@ template <class T> class Depthwise {
   }
 
   void run() const {
-    const auto elements = static_cast<double>(plane(0).rows * plane(0).columns);
+    const DepthwisePlane<T> any = plane(0);
+    const DepthwiseBlock block(any);
+    const Scratch<std::int64_t> offsets(p_.window());
+    for (std::int64_t i = 0, tap = 0; i < any.window[0]; ++i)
+      for (std::int64_t j = 0; j < any.window[1]; ++j) offsets[tap++] = block.offset(any, i, j);
+    const DepthwiseKernel<T> run_plane = kernel_for<T>(any.columns);
     const std::int64_t planes = to_.sizes[0] * to_.sizes[1];
-    parallel_for(0, planes, 50 + elements * (0.3 + 0.03 * static_cast<double>(p_.window())),
+    parallel_for(0, planes, 50 + static_cast<double>(any.rows * any.columns) * ns_per_element(p_.window()),
                  [&](std::int64_t begin, std::int64_t end) {
-                   const Scratch<T> room(depthwise_room(plane(0)));
-                   const DepthwiseKernel<T> run_plane = kernel_for<T>(plane(0).columns);
+                   const Scratch<T> room(block.room());
                    for (std::int64_t i = begin; i < end; ++i) {
-                     run_plane(plane(i), room.data());
+                     run_plane(plane(i), block, offsets.data(), room.data());
                      run_on_planes(epilogue_, to_, i, 1);
                    }
                  });
@@ -116,7 +125,7 @@ bool convolution_depthwise_fits(const CallArgs& args) {
 
 double convolution_depthwise_cost(const CallArgs& args) {
   const ConvolutionProblem p(args);
-  return 500 + static_cast<double>(p.result().element_count()) * (0.3 + 0.03 * static_cast<double>(p.window()));
+  return 500 + static_cast<double>(p.result().element_count()) * ns_per_element(p.window());
 }
 
 FERMATA_KERNELS(cpu) {

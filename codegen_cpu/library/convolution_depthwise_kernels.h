@@ -18,7 +18,37 @@ template <class T> struct DepthwisePlane {
   std::int64_t window[2], step[2], dilation[2], padding[2];  // padding may be negative
 };
 
-template <class T> using DepthwiseKernel = void (*)(const DepthwisePlane<T>& plane, T* room);
+/// Vectors of the result whose sums are made together: of at most as many rows.
+inline constexpr std::int64_t kDepthwiseSums = 8;
+/// What `results` rows of the result need is copied: `rows` rows, `row` elements apart, in which the elements that a
+/// tap reads lie side by side, `phase` elements for each place within a step. `results` rows stay in the L1 cache.
+struct DepthwiseBlock {
+  template <class T> explicit DepthwiseBlock(const DepthwisePlane<T>& p)
+      : phase(p.columns + (p.window[1] - 1) * p.dilation[1] / p.step[1] + kWidest),
+        row(phase * p.step[1]),
+        results(1),
+        rows((p.window[0] - 1) * p.dilation[0] + 1) {
+    if (p.rows == 1) return;
+    const std::int64_t fit = kBytes / static_cast<std::int64_t>(sizeof(T)) / (row * p.step[0]);
+    const auto groups = [](std::int64_t n) { return (n + kDepthwiseSums - 1) / kDepthwiseSums; };
+    results = kDepthwiseSums * (fit < p.rows ? fit < kDepthwiseSums ? 1 : fit / kDepthwiseSums : groups(p.rows));
+    rows += (results - 1) * p.step[0];
+  }
+  static constexpr std::int64_t kBytes = 20 << 10;
+  static constexpr std::int64_t kWidest = 16;  // elements of a vector; rows end with what the last ones read in vain
+  std::int64_t phase, row, results, rows;
+  /// What the copied rows need, in elements.
+  std::int64_t room() const { return rows * row + kWidest; }
+  /// From a result's place in what is copied to what tap j of row i of the filter reads.
+  template <class T> std::int64_t offset(const DepthwisePlane<T>& p, std::int64_t i, std::int64_t j) const {
+    const std::int64_t place = j * p.dilation[1];
+    return i * p.dilation[0] * row + place % p.step[1] * phase + place / p.step[1];
+  }
+};
+
+/// `offsets` has that of every tap.
+template <class T> using DepthwiseKernel = void (*)(const DepthwisePlane<T>& plane, const DepthwiseBlock& block,
+                                                    const std::int64_t* offsets, T* room);
 struct DepthwiseKernels {
   DepthwiseKernel<float> f32;
   DepthwiseKernel<double> f64;
@@ -28,27 +58,5 @@ extern const DepthwiseKernels kDepthwiseBaseline;
 extern const DepthwiseKernels kDepthwiseAvx2;
 extern const DepthwiseKernels kDepthwiseAvx512;
 #endif
-
-/// Vectors of the result whose sums are made together: of as many rows, or of one row where there is no other.
-inline constexpr std::int64_t kDepthwiseVectors = 4;
-/// What `results` rows of the result need is copied: `rows` rows, `row` elements apart, in which the elements that a
-/// tap reads lie side by side, `phase` elements for each place within a step.
-struct DepthwiseBlock {
-  template <class T> explicit DepthwiseBlock(const DepthwisePlane<T>& p)
-      : results(p.rows == 1 ? 1 : kDepthwiseVectors),
-        rows((results - 1) * p.step[0] + (p.window[0] - 1) * p.dilation[0] + 1),
-        phase(p.columns + (p.window[1] - 1) * p.dilation[1] / p.step[1] + kWidest * (kDepthwiseVectors + 1 - results)),
-        row(phase * p.step[1]),
-        columns_between(p.dilation[1] / p.step[1]),
-        phases_between(p.dilation[1] % p.step[1]) {}
-  static constexpr std::int64_t kWidest = 16;  // elements of a vector; rows end with what the last ones read in vain
-  std::int64_t results, rows, phase, row;
-  std::int64_t columns_between, phases_between;  // from a tap to the next one
-};
-/// What the copied rows of a block need, in elements.
-template <class T> std::int64_t depthwise_room(const DepthwisePlane<T>& p) {
-  const DepthwiseBlock block(p);
-  return block.rows * block.row;
-}
 
 }  // namespace fermata

@@ -190,7 +190,9 @@ const Sizes kDepthwiseCases[] = {
     {2, 3, 3, 3, {200}, {31}, {15}, {15}, {1}},
     {1, 6, 6, 6, {13}, {4}, {3}, {0}, {2}},
     {1, 2, 2, 2, {40, 1}, {3, 1}, {1, 0}, {1, 0}, {1, 1}},
-    {1, 2, 2, 2, {5, 6}, {1, 1}, {1, 2}, {1, 2}, {1, 1}},  // the gradient does not see the padding
+    {1, 2, 2, 2, {5, 6}, {1, 1}, {1, 2}, {1, 2}, {1, 1}},     // the gradient does not see the padding
+    {1, 2, 2, 2, {41, 300}, {3, 5}, {1, 2}, {1, 2}, {1, 1}},  // more rows than stay in a cache
+    {1, 1, 1, 1, {11, 3000}, {3, 3}, {1, 1}, {1, 1}, {2, 1}},
 };
 const Sizes kDepthwiseForwardCases[] = {
     {2, 3, 6, 3, {9, 33}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  // two filters for each channel
@@ -198,6 +200,7 @@ const Sizes kDepthwiseForwardCases[] = {
     {2, 2, 2, 2, {15, 38}, {5, 4}, {2, 0}, {1, 3}, {1, 2}, {3, 2}},
     {1, 2, 4, 2, {90}, {3}, {7}, {9}, {2}, {5}},
     {1, 1, 1, 1, {9, 9}, {9, 9}, {0, 0}, {0, 0}, {1, 1}, {4, 4}},
+    {1, 2, 2, 2, {83, 301}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {2, 2}},
 };
 
 TEST(DepthwiseConvolutions, AreSumsOfProducts) {
