@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "dispatch/kernel_table.h"
+#include "dispatch/copy_view.h"
 #include "fermata/ops.h"
 #include "frontend/engine/function_recording.h"
 #include "frontend/ops/calls.h"
@@ -86,13 +86,6 @@ class CapturedFunction::Recording : public FunctionRecording {
         throw_writes(what, g.leaf->grad.defined() ? g.leaf->grad : g.before, where);
   }
 };
-
-void copy_view(const TensorView& from, void* to, BackendKey backend, Location where) {
-  const Shape dense = dense_strides(std::span(from.sizes, from.rank));
-  const TensorView out{to, from.dtype, from.rank, from.sizes, dense.data()};
-  const CallArgs copy{Op::copy, {&from, 1}, {&out, 1}, {}, {}, where};
-  select_call(operator_entry(Op::copy), backend, from.dtype, copy, where).call(copy);
-}
 
 CapturedFunction::CapturedFunction(const TensorFunction& f, std::span<const TensorType> arguments, BackendKey backend,
                                    std::string_view what, Location where)

@@ -14,10 +14,11 @@
 #include "fermata/tensor_tree.h"
 #include "frontend/engine/captured_program.h"
 #include "frontend/engine/spin_lock.h"
+#include "runtime/runnable_subgraph.h"
 
 namespace fermata {
 
-class CapturedFunction final : public Subgraph {
+class CapturedFunction final : public RunnableSubgraph {
  public:
   /// Runs f on stand-ins of the arguments, no gradients recorded. `what` is the control-flow function, for errors:
   /// UnsupportedError FM2760 where f writes a tensor from outside in place.
@@ -34,6 +35,11 @@ class CapturedFunction final : public Subgraph {
   void arrange(std::span<const std::size_t> places, std::span<const TensorType> arguments);
   static constexpr std::size_t kNoPlace = ~std::size_t{0};
 
+  /// Whether both differ in sizes, numbers and functions that they call, and in nothing else.
+  bool has_structure_of(const CapturedFunction& other) const { return captured_.has_structure_of(other.captured_); }
+  /// Of the program, by result.
+  std::span<const std::size_t> outputs() const { return outputs_; }
+  std::span<const std::uint32_t> output_nodes() const { return captured_.output_nodes(); }
   bool draws() const { return captured_.draws(); }
   /// Whether a run makes calls that have an effect.
   bool has_effects() const { return has_effects_; }
@@ -42,7 +48,7 @@ class CapturedFunction final : public Subgraph {
   Graph graph() const override;
 
   /// Results are dense. Several threads may call this.
-  void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const;
+  void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const override;
 
  private:
   class Recording;
@@ -60,8 +66,5 @@ class CapturedFunction final : public Subgraph {
   mutable SpinLock lock_;             // of the list, never held over a run
   mutable IdleRunners<CapturedProgram::Runner> idle_;
 };
-
-/// Copies a tensor to another place of the same type, dense and row-major.
-void copy_view(const TensorView& from, void* to, BackendKey backend, Location where);
 
 }  // namespace fermata

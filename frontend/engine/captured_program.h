@@ -43,6 +43,9 @@ class CapturedProgram {
 
   const Program& program() const { return program_; }
   bool has_plan() const { return plan_ != nullptr; }
+  bool has_structure_of(const CapturedProgram& other) const {
+    return entry_ == other.entry_ || (entry_ != nullptr && other.entry_ != nullptr && entry_->key == other.entry_->key);
+  }
   BackendKey backend() const { return plan_->backend; }
   std::uint64_t plan_number() const { return plan_->number; }
   /// What the plan reads: numbers among the leaves of the program.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -63,14 +64,20 @@ class Exporter {
     if (compiler_ == nullptr) throw_not_exported("this build has no compiler for the CPU", call_.to.where);
     file_.made_by = FERMATA_VERSION;
     choose_targets();
-    file_.symbols = samples_.symbols(), file_.inputs = samples_.inputs(), file_.records = samples_.records();
+    file_.symbols = samples_.symbols(), file_.inputs = samples_.inputs();
+    const std::vector<SampledFunction> functions = samples_.add_records(file_);
     name_outputs(recording);
-    std::vector<Kernel> kernels;
-    file_.plan = std::make_unique<Plan>(*compile_shipped_plan(import_graph(walk), walk.backend, kernels));
-    for (const PlanStep& step : file_.plan->steps) for_each_part(step, [&](const auto& part) { require_kernel(part); });
+    compile(file_, import_graph(walk));
     file_.draws = samples_.draws(*file_.plan), file_.draw_count = samples_.draw_count();
     add_leaves(recording);
-    add_code(kernels);
+    for (std::size_t i = 0; i < functions.size(); ++i) {
+      ProgramFunction& to = file_.functions[i];
+      const CapturedFunction& from = *functions[i][0];
+      compile(to, graph_of(from.program(), from.output_nodes()));
+      to.draws = samples_.draws(*to.plan, functions[i]);
+      add_arguments(to, from.program());
+    }
+    add_code();
     return write_file();
   }
 
@@ -112,6 +119,31 @@ class Exporter {
       throw_not_exported(fmt::format("the kernel of {} could not be compiled", call.name), call.where);
   }
 
+  /// Kernels are numbered through all plans.
+  void compile(ProgramBody& body, Graph graph) {
+    std::vector<Kernel> kernels;
+    body.plan = std::make_unique<Plan>(*compile_shipped_plan(std::move(graph), BackendKey::cpu, kernels));
+    for (PlanStep& step : body.plan->steps)
+      for_each_part(step, [&](const auto& part) {
+        require_kernel(part);
+        if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>)
+          const_cast<KernelStep&>(part).number += static_cast<std::uint32_t>(kernels_.size());
+      });
+    std::ranges::move(kernels, std::back_inserter(kernels_));
+  }
+
+  /// What a function reads is given by its calls.
+  void add_arguments(ProgramFunction& function, const Program& program) {
+    for (const std::uint32_t record : function.plan->leaf_records) {
+      const ProgramNode& n = program.nodes[record];
+      const Place& place = program.leaves[static_cast<std::size_t>(n.leaf)];
+      if (!place.is_of_argument()) throw_internal("a function reads what is no argument", n.where);
+      ProgramLeaf leaf{false, static_cast<std::uint32_t>(place.argument), {}, n.type.offset};
+      leaf.strides.assign(n.type.strides.begin(), n.type.strides.end());
+      function.leaves.push_back(std::move(leaf));
+    }
+  }
+
   void add_leaves(const ExportRecording& recording) {
     std::map<std::pair<const char*, std::size_t>, std::uint32_t> known;
     for (const std::uint32_t record : file_.plan->leaf_records) {
@@ -146,12 +178,12 @@ class Exporter {
   }
 
   /// Kernels are compiled side by side; equal ones once.
-  void add_code(const std::vector<Kernel>& kernels) {
+  void add_code() {
     constexpr double kNanoseconds = 1e7;
     std::map<std::string, std::size_t> known;
     std::vector<const Kernel*> distinct;
     std::vector<std::size_t> number;
-    for (const Kernel& k : kernels) {
+    for (const Kernel& k : kernels_) {
       const auto [at, is_new] = known.try_emplace(serialize(k), distinct.size());
       if (is_new) distinct.push_back(&k);
       number.push_back(at->second);
@@ -172,11 +204,13 @@ class Exporter {
       }
     }
     file_.kernels = std::move(made);
-    for (PlanStep& step : file_.plan->steps)
-      for_each_part(step, [&](const auto& part) {
-        if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>)
-          const_cast<KernelStep&>(part).number = static_cast<std::uint32_t>(number[part.number]);
-      });
+    file_.for_each_plan([&](Plan& plan) {
+      for (PlanStep& step : plan.steps)
+        for_each_part(step, [&](const auto& part) {
+          if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>)
+            const_cast<KernelStep&>(part).number = static_cast<std::uint32_t>(number[part.number]);
+        });
+    });
   }
 
   ExportSummary write_file() {
@@ -197,6 +231,7 @@ class Exporter {
   const ObjectCompiler* compiler_ = nullptr;
   ProgramFile file_;
   FileParts parts_;
+  std::vector<Kernel> kernels_;  // of all plans
   std::vector<std::vector<ObjectCode>> code_;
   ExportSummary summary_;
 };

@@ -9,8 +9,11 @@
 #include "fermata/creation.h"
 #include "fermata/ops.h"
 #include "fermata/sync.h"
+#include "frontend/engine/control_step.h"
 #include "ir/error.h"
 #include "ir/op_traits.h"
+#include "ir/ops/control.h"
+#include "ir/tuple_layout.h"
 
 namespace fermata {
 namespace {
@@ -39,6 +42,18 @@ Tensor with_size(const Tensor& x, std::size_t axis, std::int64_t size) {
   }
   const Tensor positions = fermata::remainder(arange(size, DType::i64), own);
   return take(x, positions, static_cast<std::int64_t>(axis));
+}
+
+/// Which result of a call of control flow a node takes, whatever the sizes.
+std::int64_t result_number(const Program& program, const ProgramNode& unpack) {
+  const ProgramNode& call = program.nodes[unpack.operands[0]];
+  const Subgraph& last = (*call.subgraphs)[call.subgraphs->size() - 1];
+  const auto results = ops::separate_results(call.op, call.attributes, last.results());
+  const TupleLayout layout = tuple_layout(results);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (layout.offsets[i] == unpack.attributes[0] && results[i] == unpack.type.type)
+      return static_cast<std::int64_t>(i);
+  throw_internal("a result of a call that has no such result", unpack.where);
 }
 
 }  // namespace
@@ -112,30 +127,36 @@ void ExportSamples::require_same_structure() const {
   const auto key_of = [](const ExportRecording& r) {
     return std::span<const std::uint32_t>(r.walk().key.begin(), r.walk().key.end());
   };
-  for (const auto& other : recordings_) {
-    if (std::ranges::equal(key_of(first()), key_of(*other))) continue;
-    const auto differs = find_difference(other->program, first().program, call_.to.where);
-    throw UnsupportedError(
-        2222, format_error(2222, "UnsupportedError",
-                           fmt::format("export_program: with other sizes the function makes other calls{}{}",
-                                       differs ? ": " : "", differs ? differs->what : ""),
-                           {}, differs ? differs->where : call_.to.where,
-                           "leave the size as it is, or export the function once for each size"));
-  }
+  for (const auto& other : recordings_)
+    if (!std::ranges::equal(key_of(first()), key_of(*other))) throw_other_calls(first().program, other->program);
+}
+
+void ExportSamples::throw_other_calls(const Program& program, const Program& other) const {
+  const auto differs = find_difference(other, program, call_.to.where);
+  throw UnsupportedError(2222,
+                         format_error(2222, "UnsupportedError",
+                                      fmt::format("export_program: with other sizes the function makes other calls{}{}",
+                                                  differs ? ": " : "", differs ? differs->what : ""),
+                                      {}, differs ? differs->where : call_.to.where,
+                                      "leave the size as it is, or export the function once for each size"));
+}
+
+ExportSamples::Samples ExportSamples::samples() const {
+  Samples samples;
+  for (const auto& r : recordings_) samples.push_back(&r->program);
+  return samples;
 }
 
 /// Constants that the function makes may not depend on sizes.
-void ExportSamples::require_same_constants(std::size_t at) const {
-  const auto value = [&](std::size_t sample) {
-    const ProgramNode& n = node(sample, at);
-    const Place& place = recordings_[sample]->program.leaves[static_cast<std::size_t>(n.leaf)];
-    return place.hidden.node();
+void ExportSamples::require_same_constants(const Samples& samples, std::size_t at) const {
+  const auto value = [&](const Program& p) {
+    return p.leaves[static_cast<std::size_t>(p.nodes[at].leaf)].hidden.node();
   };
-  const Node* const mine = value(0);
-  for (std::size_t k = 1; k < recordings_.size(); ++k) {
-    const Node* const other = value(k);
+  const Node* const mine = value(*samples[0]);
+  for (std::size_t k = 1; k < samples.size(); ++k) {
+    const Node* const other = value(*samples[k]);
     if (other == mine) continue;
-    const Layout &a = node(0, at).type, &b = node(k, at).type;
+    const Layout &a = samples[0]->nodes[at].type, &b = samples[k]->nodes[at].type;
     const auto bytes = static_cast<std::size_t>(element_count(a.type.shape)) * byte_size(a.type.dtype);
     const bool is_same = a == b && (a.strides.rank() != 0 ||
                                     std::memcmp(mine->storage.load()->data, other->storage.load()->data, bytes) == 0);
@@ -164,17 +185,49 @@ std::vector<ProgramInput> ExportSamples::inputs() const {
   return inputs;
 }
 
-std::vector<ProgramRecord> ExportSamples::records() const {
+std::vector<SampledFunction> ExportSamples::add_records(ProgramFile& file) const {
+  std::vector<SampledFunction> functions;
+  file.records = records(samples(), file, functions);
+  return functions;
+}
+
+std::vector<ProgramRecord> ExportSamples::records(const Samples& samples, ProgramFile& file,
+                                                  std::vector<SampledFunction>& functions) const {
   std::vector<ProgramRecord> records;
-  for (std::size_t i = 0; i < first().program.nodes.size(); ++i) records.push_back(record(i));
+  for (std::size_t i = 0; i < samples[0]->nodes.size(); ++i) {
+    ProgramRecord r = record(samples, i);
+    if (samples[0]->nodes[i].subgraphs != nullptr) r.functions = add_functions(samples, i, file, functions);
+    records.push_back(std::move(r));
+  }
   return records;
 }
 
-SizeExpression ExportSamples::expression(std::size_t at, const std::vector<std::int64_t>& values,
-                                         std::string_view what) const {
-  const auto search = search_for(at);
+std::vector<std::uint32_t> ExportSamples::add_functions(const Samples& samples, std::size_t at, ProgramFile& file,
+                                                        std::vector<SampledFunction>& functions) const {
+  std::vector<std::uint32_t> numbers;
+  for (std::size_t number = 0; number < samples[0]->nodes[at].subgraphs->size(); ++number) {
+    SampledFunction function;
+    Samples programs;
+    for (const Program* const p : samples) {
+      function.push_back(&captured((*p->nodes[at].subgraphs)[number]));
+      programs.push_back(&function.back()->program());
+      if (!function.back()->has_structure_of(*function.front())) throw_other_calls(*programs[0], *programs.back());
+    }
+    ProgramFunction made;
+    made.arguments = static_cast<std::uint32_t>(function[0]->arguments().size());
+    for (const std::size_t output : function[0]->outputs()) made.results.push_back(static_cast<std::uint32_t>(output));
+    made.records = records(programs, file, functions);
+    numbers.push_back(static_cast<std::uint32_t>(functions.size()));
+    functions.push_back(std::move(function)), file.functions.push_back(std::move(made));
+  }
+  return numbers;
+}
+
+SizeExpression ExportSamples::expression(const Samples& samples, std::size_t at,
+                                         const std::vector<std::int64_t>& values, std::string_view what) const {
+  const auto search = search_for(samples, at);
   if (const auto x = search.find(values)) return *x;
-  const ProgramNode& n = node(0, at);
+  const ProgramNode& n = samples[0]->nodes[at];
   throw UnsupportedError(
       2223, format_error(2223, "UnsupportedError",
                          fmt::format("export_program: {} of {} depends on the dynamic sizes in a way that cannot be "
@@ -183,35 +236,38 @@ SizeExpression ExportSamples::expression(std::size_t at, const std::vector<std::
                          {}, n.where, "it may be a sum or product of sizes, or a size divided and rounded down"));
 }
 
-SizeSearch ExportSamples::search_for(std::size_t at) const {
+SizeSearch ExportSamples::search_for_symbols() const {
   SizeSearch search(recordings_.size());
   for (std::size_t s = 0; s < symbols_.size(); ++s) {
     std::vector<std::int64_t> values;
     for (const auto& sizes : sizes_) values.push_back(sizes[s]);
     search.add({SizeVariable::kSymbol, static_cast<std::uint32_t>(s)}, std::move(values));
   }
+  return search;
+}
+
+SizeSearch ExportSamples::search_for(const Samples& samples, std::size_t at) const {
+  SizeSearch search = search_for_symbols();
+  const std::vector<ProgramNode>& nodes = samples[0]->nodes;
   std::vector<std::size_t> ancestors{at};
   for (std::size_t next = 0; next < ancestors.size() && ancestors.size() < kMostAncestors; ++next)
-    for (const std::uint32_t in : node(0, ancestors[next]).operands)
+    for (const std::uint32_t in : nodes[ancestors[next]].operands)
       if (in != Walk::kScalarOperand && std::ranges::find(ancestors, in) == ancestors.end()) ancestors.push_back(in);
   for (const std::size_t a : ancestors) {
     if (a == at) continue;
-    for (unsigned axis = 0; axis < node(0, a).type.type.shape.rank(); ++axis) {
+    for (unsigned axis = 0; axis < nodes[a].type.type.shape.rank(); ++axis) {
       std::vector<std::int64_t> values;
-      for (std::size_t k = 0; k < recordings_.size(); ++k) values.push_back(node(k, a).type.type.shape[axis]);
+      for (const Program* const p : samples) values.push_back(p->nodes[a].type.type.shape[axis]);
       search.add({static_cast<std::uint32_t>(a), axis}, std::move(values));
     }
   }
   return search;
 }
 
-ProgramRecord ExportSamples::record(std::size_t at) const {
-  const ProgramNode& n = node(0, at);
+ProgramRecord ExportSamples::record(const Samples& samples, std::size_t at) const {
+  const ProgramNode& n = samples[0]->nodes[at];
   const TensorType& type = n.type.type;
   ProgramRecord r{.op = n.op, .dtype = type.dtype, .rank = static_cast<std::uint8_t>(type.shape.rank())};
-  if (n.subgraphs != nullptr)
-    throw_not_exported(fmt::format("{} is control flow, which programs do not have yet", name(n.op)), n.where,
-                       "write the loop out, or export its body");
   if (is_complex(type.dtype)) throw_not_exported("complex numbers are computed by the engine only", n.where);
   if (is_external(n.op)) {
     if (!is_pointwise(n.op))
@@ -223,23 +279,34 @@ ProgramRecord ExportSamples::record(std::size_t at) const {
     if (in != Walk::kScalarOperand) r.operands.push_back(in);
   const auto values = [&](auto&& of) {
     std::vector<std::int64_t> list;
-    for (std::size_t k = 0; k < recordings_.size(); ++k) list.push_back(of(node(k, at)));
+    for (const Program* const p : samples) list.push_back(of(p->nodes[at]));
     return list;
   };
-  const bool is_constant = n.leaf >= 0 && !first().program.leaves[static_cast<std::size_t>(n.leaf)].is_of_argument();
-  if (is_constant) require_same_constants(at);
+  if (n.leaf >= 0) {
+    const Place& place = samples[0]->leaves[static_cast<std::size_t>(n.leaf)];
+    // What a function reads are its arguments, which its calls give types to.
+    if (place.is_of_argument() && samples[0] != &first().program) {
+      r.argument = static_cast<std::uint32_t>(place.argument);
+      return r;
+    }
+    if (place.hidden.defined()) require_same_constants(samples, at);
+  }
+  if (n.op == Op::unpack && samples[0]->nodes[n.operands[0]].subgraphs != nullptr) {
+    r.attributes.push_back({.offset = result_number(*samples[0], n)});
+    return r;
+  }
   if (n.op == Op::input || traits(r.op).takes_shape)
     for (unsigned axis = 0; axis < type.shape.rank(); ++axis)
       r.sizes.push_back(
-          expression(at, values([&](const ProgramNode& x) { return x.type.type.shape[axis]; }), "a size"));
+          expression(samples, at, values([&](const ProgramNode& x) { return x.type.type.shape[axis]; }), "a size"));
   for (std::size_t i = 0; i < n.attributes.size(); ++i)
     r.attributes.push_back(
-        expression(at, values([&](const ProgramNode& x) { return x.attributes[i]; }), "an attribute"));
+        expression(samples, at, values([&](const ProgramNode& x) { return x.attributes[i]; }), "an attribute"));
   for (std::size_t i = 0; i < n.scalars.size(); ++i) {
     std::vector<std::uint64_t> bits;
-    for (std::size_t k = 0; k < recordings_.size(); ++k) bits.push_back(node(k, at).scalars[i]);
+    for (const Program* const p : samples) bits.push_back(p->nodes[at].scalars[i]);
     const DType dtype = scalar_argument_count(n.op) != 0 && draws_numbers(n.op) ? DType::u64 : n.scalar_dtype;
-    const auto x = n.is_drawn ? NumberExpression{} : search_for(at).find(bits, dtype);
+    const auto x = n.is_drawn ? NumberExpression{} : search_for(samples, at).find(bits, dtype);
     if (!x)
       throw UnsupportedError(
           2223, format_error(2223, "UnsupportedError",
@@ -252,29 +319,31 @@ ProgramRecord ExportSamples::record(std::size_t at) const {
   return r;
 }
 
-std::vector<ProgramDraw> ExportSamples::draws(const Plan& plan) const {
+std::vector<ProgramDraw> ExportSamples::draws(const Plan& plan) const { return draws(plan, samples()); }
+
+std::vector<ProgramDraw> ExportSamples::draws(const Plan& plan, const SampledFunction& function) const {
+  Samples programs;
+  for (const CapturedFunction* const f : function) programs.push_back(&f->program());
+  return draws(plan, programs);
+}
+
+std::vector<ProgramDraw> ExportSamples::draws(const Plan& plan, const Samples& samples) const {
   std::vector<ProgramDraw> draws;
   for (std::size_t slot = 0; slot < plan.scalars.size(); ++slot) {
     const ScalarSource& s = plan.scalars[slot];
-    if (!node(0, s.record).is_drawn) continue;
+    if (!samples[0]->nodes[s.record].is_drawn) continue;
     ProgramDraw& d = draws.emplace_back(ProgramDraw{.slot = static_cast<std::uint32_t>(slot), .is_key = s.index == 0});
     if (d.is_key) continue;
     std::vector<std::int64_t> deltas;
-    for (std::size_t k = 0; k < recordings_.size(); ++k)
-      deltas.push_back(static_cast<std::int64_t>(node(k, s.record).scalars[1]));
-    SizeSearch search(recordings_.size());
-    for (std::size_t i = 0; i < symbols_.size(); ++i) {
-      std::vector<std::int64_t> values;
-      for (const auto& sizes : sizes_) values.push_back(sizes[i]);
-      search.add({SizeVariable::kSymbol, static_cast<std::uint32_t>(i)}, std::move(values));
-    }
+    for (const Program* const p : samples) deltas.push_back(static_cast<std::int64_t>(p->nodes[s.record].scalars[1]));
+    const SizeSearch search = search_for_symbols();
     const auto delta = search.find(deltas);
     if (!delta)
-      throw UnsupportedError(
-          2223, format_error(2223, "UnsupportedError",
-                             "export_program: where random numbers begin depends on the dynamic "
-                             "sizes in a way that cannot be expressed",
-                             {}, node(0, s.record).where, "draw as many as a multiple of 4, or make one call for all"));
+      throw UnsupportedError(2223, format_error(2223, "UnsupportedError",
+                                                "export_program: where random numbers begin depends on the dynamic "
+                                                "sizes in a way that cannot be expressed",
+                                                {}, samples[0]->nodes[s.record].where,
+                                                "draw as many as a multiple of 4, or make one call for all"));
     d.delta = *delta;
   }
   return draws;

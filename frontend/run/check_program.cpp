@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <set>
+#include <span>
 
 #include "frontend/run/program_file.h"
 #include "ir/infer.h"
@@ -14,12 +15,19 @@
 namespace fermata {
 namespace {
 
+/// Of the program, or of one of its functions.
 class Check {
  public:
-  Check(const ProgramFile& program, const std::string& path) : p_(program), plan_(*program.plan), path_(path) {}
+  Check(const ProgramFile& program, const ProgramBody& body, const ProgramFunction* function,
+        std::span<const Kernel> kernels, const std::string& path)
+      : file_(program), p_(body), function_(function), plan_(*body.plan), kernels_(kernels), path_(path) {}
 
   void run() {
-    check_io();
+    if (function_ == nullptr)
+      check_io();
+    else
+      for (const std::uint32_t output : function_->results)
+        require(output < plan_.output_slots.size(), "the results of a function");
     for (std::size_t i = 0; i < p_.records.size(); ++i) check_record(i);
     check_slots();
     check_leaves();
@@ -31,10 +39,8 @@ class Check {
     }
     for (const ProgramDraw& d : p_.draws)
       require(d.slot < plan_.scalars.size(), "a draw of no number"), check_expression(d.delta);
-    for (const ProgramKernel& k : p_.kernels) {
-      kernels_.push_back(deserialize_kernel(k.description));
-      for (const ProgramObject& o : k.objects) require(o.target < p_.targets.size(), "code for no target");
-    }
+    for (const ProgramKernel& k : file_.kernels)
+      for (const ProgramObject& o : k.objects) require(o.target < file_.targets.size(), "code for no target");
     for (const PlanStep& step : plan_.steps) for_each_part(step, [&](const auto& part) { check(part); });
     for (const PlanStep& step : plan_.steps) std::visit([&](const auto& s) { check_form(s); }, step);
   }
@@ -50,24 +56,24 @@ class Check {
     require(x.divisor > 0, "a size is divided by what is not positive");
     for (const SizeTerm& t : x.terms)
       for (const SizeVariable& v : t.factors) {
-        const bool is_there =
-            v.record == SizeVariable::kSymbol ? v.index < p_.symbols.size() : v.record < at && v.index < rank(v.record);
+        const bool is_there = v.record == SizeVariable::kSymbol ? v.index < file_.symbols.size()
+                                                                : v.record < at && v.index < rank(v.record);
         require(is_there, "a size of nothing");
       }
   }
 
   void check_io() const {
     std::set<std::string_view> names;
-    for (const ProgramInput& in : p_.inputs) {
+    for (const ProgramInput& in : file_.inputs) {
       require(names.insert(in.name).second && in.sizes.size() <= kMaxRank, "its inputs");
       for (const SizeExpression& x : in.sizes) check_expression(x);
     }
     std::set<std::uint32_t> outputs;
-    for (const ProgramOutput& out : p_.outputs)
+    for (const ProgramOutput& out : file_.outputs)
       require(out.number < plan_.output_slots.size() && outputs.insert(out.number).second, "its outputs");
-    for (const ProgramSymbol& s : p_.symbols) {
+    for (const ProgramSymbol& s : file_.symbols) {
       require(s.multiple_of > 0 && s.least >= 0 && s.least <= s.most, "the range of a symbol");
-      require(s.input < p_.inputs.size() && s.axis < p_.inputs[s.input].sizes.size(), "a symbol of no input");
+      require(s.input < file_.inputs.size() && s.axis < file_.inputs[s.input].sizes.size(), "a symbol of no input");
     }
   }
 
@@ -79,9 +85,15 @@ class Check {
     for (const auto* list : {&r.sizes, &r.attributes})
       for (const SizeExpression& x : *list) check_expression(x, at);
     for (const NumberExpression& x : r.scalars) check_expression(x.size, at);
-    require(op.subgraphs.empty() && family(r.op) != Family::composite, "an op that is never recorded");
+    require(family(r.op) != Family::composite, "an op that is never recorded");
     require(r.rank <= kMaxRank, "a record of too many axes");
-    if (r.op == Op::input || op.takes_shape) require(r.sizes.size() == r.rank, "the sizes of a record");
+    require(r.functions.size() == op.subgraphs.size(), "the functions of an op");
+    if (r.argument != ProgramRecord::kNoArgument)
+      return require(function_ != nullptr && r.argument < function_->arguments && r.op == Op::input,
+                     "an argument of nothing");
+    if (r.op == Op::unpack) require(r.operands.size() == 1, "the operands of a record");
+    const bool has_shape = r.op == Op::input || (op.takes_shape && !p_.is_result_of_call(r));
+    if (has_shape) require(r.sizes.size() == r.rank, "the sizes of a record");
     if (is_pointwise(r.op)) return require(!r.operands.empty(), "an op without operands");
     require(r.op == Op::input || family(r.op) == Family::random ||
                 attribute_list_length(op, r.attributes.size()).has_value(),
@@ -121,13 +133,17 @@ class Check {
       const std::uint32_t record = plan_.leaf_records[i];
       require(record < p_.records.size() && p_.records[record].op == Op::input, "a tensor that is computed");
       require(plan_.slots[plan_.leaf_slots[i]].record == record, "a tensor in the buffer of another one");
-      require(leaf.number < (leaf.is_constant ? p_.constants.size() : p_.inputs.size()), "a tensor that is not there");
+      require(leaf.number < leaf_count(leaf), "a tensor that is not there");
       require(leaf.strides.empty() || leaf.strides.size() == rank(record), "the strides of a tensor");
       if (leaf.is_constant) {
         require_constant(p_.records[record], leaf);
         continue;
       }
-      const ProgramInput& in = p_.inputs[leaf.number];
+      if (function_ != nullptr) {
+        require(p_.records[record].argument == leaf.number, "an argument of another number");
+        continue;
+      }
+      const ProgramInput& in = file_.inputs[leaf.number];
       require(leaf.strides.empty() && leaf.offset == 0 && in.dtype == p_.records[record].dtype &&
                   in.sizes == p_.records[record].sizes,
               "an input of another type");
@@ -136,7 +152,7 @@ class Check {
 
   /// All its elements lie in its part of the file.
   void require_constant(const ProgramRecord& r, const ProgramLeaf& leaf) const {
-    const FilePart& part = p_.constants[leaf.number];
+    const FilePart& part = file_.constants[leaf.number];
     Shape sizes, strides(leaf.strides);
     for (const SizeExpression& x : r.sizes) {
       require(x.is_constant() && x.divisor == 1 && x.offset >= 0, "a constant whose sizes are none");
@@ -218,8 +234,8 @@ class Check {
 
   void check(const CallStep& step) const {
     check_part(step);
-    require((family(step.op) == Family::irregular && traits(step.op).subgraphs.empty()) || step.op == Op::copy,
-            "a call of an op that has no kernel");
+    require(family(step.op) == Family::irregular || step.op == Op::copy, "a call of an op that has no kernel");
+    require(traits(step.op).subgraphs.empty() || p_.records[step.record].op == step.op, "a call of no functions");
     require(step.source_dtypes.size() == step.sources.size() && step.operands.size() >= traits(step.op).least_operands,
             "the operands of a call");
     for (std::size_t i = 0; i < step.sources.size(); ++i) {
@@ -247,14 +263,41 @@ class Check {
   void check_form(const WaitStep&) const { throw_damaged(path_, "a call of several ranks"); }
   void check_form(const CallBatchStep& step) const { require(!step.calls.empty(), "a batch of no calls"); }
 
-  const ProgramFile& p_;
+  /// A function reads arguments only.
+  std::size_t leaf_count(const ProgramLeaf& leaf) const {
+    if (function_ != nullptr) return leaf.is_constant ? 0 : function_->arguments;
+    return leaf.is_constant ? file_.constants.size() : file_.inputs.size();
+  }
+
+  const ProgramFile& file_;
+  const ProgramBody& p_;
+  const ProgramFunction* const function_;  // null for the program
   const Plan& plan_;
+  const std::span<const Kernel> kernels_;
   const std::string& path_;
-  std::vector<Kernel> kernels_;
 };
 
 }  // namespace
 
-void check_program(const ProgramFile& program, const std::string& path) { Check(program, path).run(); }
+void check_program(const ProgramFile& program, const std::string& path) {
+  // Every call has tables of its own for the functions that it runs, and so for those that these run.
+  constexpr std::size_t kMostTables = 1 << 16;
+  std::vector<std::size_t> tables;
+  const auto count_tables = [&](const ProgramBody& body) {
+    std::size_t count = 1;
+    for (const ProgramRecord& r : body.records)
+      for (const std::uint32_t f : r.functions) {
+        if (f >= tables.size()) throw_damaged(path, "a function that does not precede its call");
+        count = std::min(count + tables[f], kMostTables);
+      }
+    return count;
+  };
+  for (const ProgramFunction& f : program.functions) tables.push_back(count_tables(f));
+  if (count_tables(program) == kMostTables) throw_damaged(path, "functions that call too many others");
+  std::vector<Kernel> kernels;
+  for (const ProgramKernel& k : program.kernels) kernels.push_back(deserialize_kernel(k.description));
+  for (const ProgramFunction& f : program.functions) Check(program, f, &f, kernels, path).run();
+  Check(program, program, nullptr, kernels, path).run();
+}
 
 }  // namespace fermata

@@ -8,6 +8,7 @@
 #include "codegen_cpu/code_target.h"
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/strided_copy.h"
+#include "dispatch/control_kernels.h"
 #include "dispatch/kernel_files.h"
 #include "dispatch/variant_choice.h"
 #include "ir/error.h"
@@ -46,12 +47,19 @@ void add_variant(Op op, BackendKey, KernelVariant variant) {
   variants()[static_cast<std::size_t>(op)].push_back(std::move(variant));
 }
 
+void copy_view(const TensorView& from, void* to, BackendKey, std::source_location where) {
+  const Shape dense = dense_strides(std::span(from.sizes, from.rank));
+  const TensorView out{to, from.dtype, from.rank, from.sizes, dense.data()};
+  copy_call({Op::copy, {&from, 1}, {&out, 1}, {}, {}, where});
+}
+
 void add_kernels() {
   static std::once_flag once;
   std::call_once(once, [] {
     set_allocator(BackendKey::cpu, [](BackendKey, std::size_t bytes) { return Storage::allocate(bytes); });
     add_kernel_files(BackendKey::cpu);
     add_variant(Op::copy, BackendKey::cpu, {.name = "copy", .dtypes = kStored, .call = &copy_call});
+    add_control_kernels<BackendKey::cpu>();
     select_call_step = &select_call;
   });
 }

@@ -68,7 +68,7 @@ class LoadedProgram::Mapping {
 
 /// What one run works with; kept for the next one.
 struct LoadedProgram::Runner {
-  explicit Runner(const LoadedProgram& p) : records(p.file_, p.path_), symbols(p.file_.symbols.size(), -1) {}
+  explicit Runner(const LoadedProgram& p) : records(p.file_, p.file_, p.path_), symbols(p.file_.symbols.size(), -1) {}
   RecordTable records;
   BoundPlan bound;
   std::vector<std::int64_t> symbols, wanted;
@@ -94,23 +94,24 @@ LoadedProgram::LoadedProgram(std::string_view bytes, std::string path, std::uniq
     file_ = decode_program(part_of(bytes_, decode_head(bytes_, path_), path_), path_);
     check_program(file_, path_);
   } catch (const InternalError& error) { throw_damaged(path_, error.what()); }
-  Plan& plan = *file_.plan;
-  plan.backend = BackendKey::cpu, plan.capabilities = kCpuCapabilities;
-  for (PlanStep& step : plan.steps)
-    for_each_part(step, [&](const auto& part) {
-      if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, CallStep>)
-        if (!has_kernel(part.op))
-          throw UnsupportedError(
-              2204, format_error(2204, "UnsupportedError",
-                                 fmt::format("{}: {} has no kernel in this library", path_, name(part.op)), {}, {}));
-    });
+  file_.for_each_plan([&](Plan& plan) {
+    plan.backend = BackendKey::cpu, plan.capabilities = kCpuCapabilities;
+    for (PlanStep& step : plan.steps)
+      for_each_part(step, [&](const auto& part) {
+        if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, CallStep>)
+          if (!has_kernel(part.op))
+            throw UnsupportedError(
+                2204, format_error(2204, "UnsupportedError",
+                                   fmt::format("{}: {} has no kernel in this library", path_, name(part.op)), {}, {}));
+      });
+  });
   choose_target();
   load_kernels();
   take_constants();
   if (!file_.symbols.empty()) return;
   auto runner = take_runner();  // errors of sizes that are fixed are those of the file
   runner->records.set({});
-  runner->bound.bind(plan, runner->records.nodes());
+  runner->bound.bind(*file_.plan, runner->records.nodes());
   runner->is_bound = true;
   idle_.push_back(std::move(runner));
 }
@@ -156,11 +157,13 @@ void LoadedProgram::load_kernels() {
       throw OutOfMemoryError(3001, format_error(3001, "OutOfMemoryError", error.what(), {}, {}));
     } catch (const ObjectError& error) { throw_damaged(path_, error.what()); }
   }
-  for (PlanStep& step : file_.plan->steps)
-    for_each_part(step, [&](const auto& part) {
-      if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>)
-        const_cast<KernelStep&>(part).executable = executables[part.number];
-    });
+  file_.for_each_plan([&](Plan& plan) {
+    for (PlanStep& step : plan.steps)
+      for_each_part(step, [&](const auto& part) {
+        if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>)
+          const_cast<KernelStep&>(part).executable = executables[part.number];
+      });
+  });
 }
 
 void LoadedProgram::take_constants() {
@@ -178,11 +181,13 @@ void LoadedProgram::verify() const {
 
 std::size_t LoadedProgram::code_bytes() const {
   std::size_t bytes = 0;
-  for (const PlanStep& step : file_.plan->steps)
-    for_each_part(step, [&](const auto& part) {
-      if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>)
-        bytes += part.executable->code_bytes();
-    });
+  file_.for_each_plan([&](const Plan& plan) {
+    for (const PlanStep& step : plan.steps)
+      for_each_part(step, [&](const auto& part) {
+        if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>)
+          bytes += part.executable->code_bytes();
+      });
+  });
   return bytes;
 }
 

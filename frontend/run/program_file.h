@@ -51,6 +51,7 @@ struct NumberExpression {
 
 /// What a node of the recording was: enough to give its sizes, attributes and numbers for other symbols.
 struct ProgramRecord {
+  static constexpr std::uint32_t kNoArgument = ~0u;
   Op op = Op::input;  // pointwise ops stand for each other: their result has the common shape of the operands
   DType dtype = DType::f32;
   std::uint8_t rank = 0;
@@ -58,6 +59,8 @@ struct ProgramRecord {
   std::vector<SizeExpression> sizes{};    // of leaves, and where the shape of the result is an argument
   std::vector<SizeExpression> attributes{};
   std::vector<NumberExpression> scalars{};
+  std::vector<std::uint32_t> functions{};  // that it calls: numbers among ProgramFile::functions
+  std::uint32_t argument = kNoArgument;    // of a leaf of a function: it has the type of that argument
 };
 
 /// A tensor that the plan reads, in the order of Plan::leaf_slots.
@@ -104,24 +107,44 @@ struct ProgramDraw {
   bool is_key = false;
 };
 
-struct ProgramFile {
+/// A plan with the records that it is bound to.
+struct ProgramBody {
+  std::vector<ProgramRecord> records;
+  std::vector<ProgramLeaf> leaves;
+  std::vector<ProgramDraw> draws;
+  std::unique_ptr<Plan> plan = std::make_unique<Plan>();
+  /// Whether a record is one of the results of a call of control flow. Its only attribute is then the number of the
+  /// result, from which its place follows for every size.
+  bool is_result_of_call(const ProgramRecord& r) const {
+    return r.op == Op::unpack && !records[r.operands[0]].functions.empty();
+  }
+};
+/// What a call of control flow runs. It reads arguments only; functions that it calls itself come before it.
+struct ProgramFunction : ProgramBody {
+  std::uint32_t arguments = 0;
+  std::vector<std::uint32_t> results;  // numbers among Plan::output_slots
+};
+
+struct ProgramFile : ProgramBody {
   std::string made_by;  // version of the engine
   std::vector<std::string> targets;
   std::vector<ProgramSymbol> symbols;
   std::vector<ProgramInput> inputs;
   std::vector<ProgramOutput> outputs;
   std::vector<FilePart> constants;
-  std::vector<ProgramRecord> records;
-  std::vector<ProgramLeaf> leaves;
   std::vector<ProgramKernel> kernels;  // by KernelStep::number
-  std::vector<ProgramDraw> draws;
-  std::uint64_t draw_count = 0;  // numbers that one run takes
-  std::unique_ptr<Plan> plan = std::make_unique<Plan>();
+  std::uint64_t draw_count = 0;        // numbers that one run takes
+  std::vector<ProgramFunction> functions;
+
+  template <class F> void for_each_plan(F&& f) const {
+    for (const ProgramFunction& function : functions) f(*function.plan);
+    f(*plan);
+  }
 };
 
 /// Every part of a file starts at a multiple of this: constants are mapped and read as they lie.
 inline constexpr std::uint64_t kPartAlignment = 64;
-inline constexpr std::uint32_t kFileVersion = 1;
+inline constexpr std::uint32_t kFileVersion = 2;
 
 /// The description of a program as bytes, and back. Reading checks every number: FM2201 for what cannot be. The parts
 /// of the file are not looked at.

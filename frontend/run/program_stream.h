@@ -17,7 +17,7 @@ template <class S> void transfer(S& stream, SizeTerm& x) { stream(x.coefficient,
 template <class S> void transfer(S& stream, SizeExpression& x) { stream(x.offset, x.divisor, x.terms); }
 template <class S> void transfer(S& stream, NumberExpression& x) { stream(x.form, x.dtype, x.bits, x.factor, x.size); }
 template <class S> void transfer(S& stream, ProgramRecord& x) {
-  stream(x.op, x.dtype, x.rank, x.operands, x.sizes, x.attributes, x.scalars);
+  stream(x.op, x.dtype, x.rank, x.operands, x.sizes, x.attributes, x.scalars, x.functions, x.argument);
 }
 template <class S> void transfer(S& stream, ProgramLeaf& x) { stream(x.is_constant, x.number, x.strides, x.offset); }
 template <class S> void transfer(S& stream, FilePart& x) { stream(x.offset, x.bytes, x.checksum); }
@@ -29,9 +29,14 @@ template <class S> void transfer(S& stream, ProgramSymbol& x) {
   stream(x.name, x.least, x.most, x.multiple_of, x.input, x.axis);
 }
 template <class S> void transfer(S& stream, ProgramDraw& x) { stream(x.slot, x.delta, x.is_key); }
+template <class S> void transfer_body(S& stream, ProgramBody& x) { stream(x.records, x.leaves, x.draws, *x.plan); }
+template <class S> void transfer(S& stream, ProgramFunction& x) {
+  transfer_body(stream, x);
+  stream(x.arguments, x.results);
+}
 template <class S> void transfer(S& stream, ProgramFile& x) {
-  stream(x.made_by, x.targets, x.symbols, x.inputs, x.outputs, x.constants, x.records, x.leaves, x.kernels, x.draws,
-         x.draw_count, *x.plan);
+  stream(x.made_by, x.targets, x.symbols, x.inputs, x.outputs, x.constants, x.kernels, x.draw_count, x.functions);
+  transfer_body(stream, x);
 }
 
 // ---- The plan

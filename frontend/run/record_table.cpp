@@ -6,9 +6,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "frontend/run/shipped_function.h"
 #include "ir/error.h"
 #include "ir/infer.h"
 #include "ir/op_traits.h"
+#include "ir/ops/control.h"
+#include "ir/tuple_layout.h"
 
 namespace fermata {
 namespace {
@@ -55,30 +58,38 @@ std::int64_t value_of(const SizeExpression& x, std::span<const std::int64_t> sym
   return evaluate(x, path, [&](const SizeVariable& v) { return symbols[v.index]; });
 }
 
-RecordTable::RecordTable(const ProgramFile& program, const std::string& path)
-    : program_(program),
-      path_(path),
-      nodes_(std::make_unique<Node[]>(program.records.size())),
-      extras_(program.records.size()) {
-  for (std::size_t i = 0; i < program.records.size(); ++i) {
-    const ProgramRecord& r = program.records[i];
+RecordTable::RecordTable(const ProgramFile& program, const ProgramBody& body, const std::string& path)
+    : body_(body), path_(path), nodes_(std::make_unique<Node[]>(body.records.size())), extras_(body.records.size()) {
+  for (std::size_t i = 0; i < body.records.size(); ++i) {
+    const ProgramRecord& r = body.records[i];
     Node& n = nodes_[i];
     n.op = r.op, n.dtype = r.dtype, n.rank = r.rank, n.backend = BackendKey::cpu;
-    if (r.rank > Node::kInlineRank || !r.attributes.empty() || !r.scalars.empty()) n.extra = &extras_[i];
+    if (r.rank > Node::kInlineRank || !r.attributes.empty() || !r.scalars.empty() || !r.functions.empty())
+      n.extra = &extras_[i];
     pointers_.push_back(&n);
+    if (r.functions.empty()) continue;
+    std::vector<std::unique_ptr<const Subgraph>> functions;
+    for (const std::uint32_t f : r.functions) {
+      auto function = std::make_unique<ShippedFunction>(program, program.functions[f], path);
+      calls_[i].functions.push_back(function.get());
+      functions.push_back(std::move(function));
+    }
+    extras_[i].subgraphs = std::make_shared<const Subgraphs>(std::move(functions));
   }
-  for (std::size_t i = 0; i < program.leaves.size(); ++i) {
-    const ProgramLeaf& leaf = program.leaves[i];
+  for (std::size_t i = 0; i < body.leaves.size(); ++i) {
+    const ProgramLeaf& leaf = body.leaves[i];
     if (leaf.strides.empty() && leaf.offset == 0) continue;
-    const std::uint32_t at = program.plan->leaf_records[i];
+    const std::uint32_t at = body.plan->leaf_records[i];
     NodeExtra& extra = extras_[at];
     nodes_[at].extra = &extra;
     extra.strided = true, extra.offset = leaf.offset, extra.strides = Shape(leaf.strides);
   }
 }
 
-void RecordTable::set(std::span<const std::int64_t> symbols) {
-  for (std::size_t i = 0; i < program_.records.size(); ++i) set(i, symbols);
+RecordTable::~RecordTable() = default;
+
+void RecordTable::set(std::span<const std::int64_t> symbols, std::span<const TensorType> arguments) {
+  for (std::size_t i = 0; i < body_.records.size(); ++i) set_record(i, symbols, arguments);
 }
 
 std::int64_t RecordTable::value(const SizeExpression& x, std::span<const std::int64_t> symbols) const {
@@ -111,14 +122,38 @@ TensorType RecordTable::type_of(const ProgramRecord& r, const std::vector<Tensor
   return type;
 }
 
-void RecordTable::set(std::size_t at, std::span<const std::int64_t> symbols) {
-  const ProgramRecord& r = program_.records[at];
+TensorType RecordTable::set_call(std::size_t at, const std::vector<TensorType>& operands,
+                                 const std::vector<std::int64_t>& attributes, std::span<const std::int64_t> symbols) {
+  const ProgramRecord& r = body_.records[at];
+  Call& call = calls_.at(at);
+  const std::vector<TensorType> given = ops::function_arguments(r.op, attributes, operands);
+  for (ShippedFunction* const f : call.functions) f->set(symbols, given);
+  call.results = ops::separate_results(r.op, attributes, call.functions.back()->results());
+  return infer(r.op, operands, attributes, {}, {}, extras_[at].subgraphs.get());
+}
+
+void RecordTable::set_record(std::size_t at, std::span<const std::int64_t> symbols,
+                             std::span<const TensorType> arguments) {
+  const ProgramRecord& r = body_.records[at];
   Node& n = nodes_[at];
   std::vector<TensorType> operands;
   for (const std::uint32_t in : r.operands) operands.push_back(nodes_[in].type());
   std::vector<std::int64_t> attributes;
   for (const SizeExpression& x : r.attributes) attributes.push_back(value(x, symbols));
-  const TensorType type = type_of(r, operands, attributes, symbols);
+  TensorType type;
+  if (r.argument != ProgramRecord::kNoArgument) {
+    if (r.argument >= arguments.size()) throw_damaged(path_, "an argument of a function");
+    type = arguments[r.argument];
+  } else if (!r.functions.empty()) {
+    type = set_call(at, operands, attributes, symbols);
+  } else if (body_.is_result_of_call(r)) {
+    const std::vector<TensorType>& results = calls_.at(r.operands[0]).results;
+    const auto number = static_cast<std::size_t>(attributes[0]);
+    if (number >= results.size()) throw_damaged(path_, "a result of a function");
+    type = results[number], attributes[0] = tuple_layout(results).offsets[number];
+  } else {
+    type = type_of(r, operands, attributes, symbols);
+  }
   if (type.dtype != r.dtype || type.shape.rank() != r.rank) throw_damaged(path_, "the type of a record");
   if (r.rank > Node::kInlineRank)
     extras_[at].sizes = type.shape;

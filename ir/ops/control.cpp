@@ -116,6 +116,33 @@ TensorType ScanLoop::infer(const InferCall& call) const {
   return functions.result(stacked(results));
 }
 
+std::vector<TensorType> function_arguments(Op op, std::span<const std::int64_t> attributes,
+                                           std::span<const TensorType> operands) {
+  const OpArguments from{attributes, {}, {}, {}, nullptr};
+  if (op == Op::cond) operands = operands.subspan(1 + decode<Cond>(from).seeded.value);
+  if (op == Op::while_loop) operands = operands.subspan(decode<WhileLoop>(from).seeded.value);
+  std::size_t first = operands.size(), last = first;  // of the sequences
+  if (op == Op::scan) {
+    const auto scan = decode<ScanLoop>(from);
+    operands = operands.subspan(scan.seeded.value);
+    first = std::min(static_cast<std::size_t>(scan.carries.value), operands.size());
+    last = std::min(first + static_cast<std::size_t>(scan.sequences.value), operands.size());
+  }
+  std::vector<TensorType> arguments(operands.begin(), operands.end());
+  for (std::size_t i = first; i < last; ++i) {
+    const Shape& whole = operands[i].shape;
+    arguments[i].shape = {};
+    for (unsigned axis = 1; axis < whole.rank(); ++axis) arguments[i].shape.push_back(whole[axis]);
+  }
+  return arguments;
+}
+
+std::vector<TensorType> separate_results(Op op, std::span<const std::int64_t> attributes,
+                                         std::span<const TensorType> results) {
+  if (op == Op::scan) return decode<ScanLoop>({attributes, {}, {}, {}, nullptr}).stacked(results);
+  return {results.begin(), results.end()};
+}
+
 TensorType Unpack::infer(const InferCall& call) const {
   const TensorType& bytes = call.operand(0);
   if (bytes.dtype != DType::u8 || bytes.shape.rank() != 1)

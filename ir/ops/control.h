@@ -19,6 +19,13 @@ inline constexpr OpFacts kCallsFunctions{.effect = Effect::pure,
                                          .precision = OperandPrecision::as_given};
 inline constexpr NoExample kOwnsFunctions{"it calls functions that its node owns"};
 
+/// The operands of a call that its functions take, and its results before they are packed: those of its last function,
+/// of every step. Of calls that wait for nothing.
+std::vector<TensorType> function_arguments(Op op, std::span<const std::int64_t> attributes,
+                                           std::span<const TensorType> operands);
+std::vector<TensorType> separate_results(Op op, std::span<const std::int64_t> attributes,
+                                         std::span<const TensorType> results);
+
 /// Operands: the predicate, the seed if there is one. Both functions take the rest.
 struct Cond {
   Structure<bool> seeded;

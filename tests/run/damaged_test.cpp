@@ -7,6 +7,7 @@
 #include <iterator>
 #include <random>
 
+#include "fermata/control_flow.h"
 #include "fermata/export.h"
 #include "fermata/fermata.h"
 #include "frontend/run/program_file.h"
@@ -17,12 +18,20 @@ namespace {
 
 class DamagedProgram : public ProgramFolder {
  protected:
-  /// A program that has all that a file may have: constants, symbols, draws, calls, epilogues.
+  /// A program that has all that a file may have: constants, symbols, draws, calls, epilogues, functions.
   DamagedProgram() {
     const Tensor w = randn({6, 4}), table = randn({9, 2});
     const auto f = [&](const Tensor& x, const Tensor& at) {
       const Tensor y = softmax(matmul(x, w) + 1.0, -1) * mean(x);
-      return std::array{y + uniform({4}), take(table, at, 0), reshape(y, {x.size(0) * 4}), sort(x, -1)};
+      const auto [last, all] = scan(
+          [](const Tensor& carry, const Tensor& row) {
+            const Tensor next = cond(
+                sum(row) > 0, [](const Tensor& a) { return a * 2; }, [](const Tensor& a) { return a + uniform({6}); },
+                carry + row);
+            return std::pair(next, sum(next));
+          },
+          full({6}, 1.0), x);
+      return std::array{y + uniform({4}), take(table, at, 0), reshape(y, {x.size(0) * 4}), sort(x, -1), last, all};
     };
     export_program(path(), {.dynamic = {{"input0", 0, "rows"}}}, f, randn({3, 6}), tensor({1, 2}));
     std::ifstream file(path(), std::ios::binary);
@@ -73,10 +82,11 @@ TEST_F(DamagedProgram, OtherVersionsAreRefused) {
   std::string bytes = whole_;
   bytes[8] = static_cast<char>(kFileVersion + 1);
   EXPECT_EQ(load(bytes), 2202);
-  EXPECT_STREQ(fermata_last_error(), ("FM2202 FileError: " + path("damaged.fermata") +
-                                      " has version 2 of the format; this library reads version 1\n  hint export it "
-                                      "again with the version that is to run it")
-                                         .c_str());
+  EXPECT_STREQ(fermata_last_error(),
+               ("FM2202 FileError: " + path("damaged.fermata") + " has version " + std::to_string(kFileVersion + 1) +
+                " of the format; this library reads version " + std::to_string(kFileVersion) +
+                "\n  hint export it again with the version that is to run it")
+                   .c_str());
 }
 
 TEST_F(DamagedProgram, EveryChangeIsFound) {
