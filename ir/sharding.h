@@ -62,6 +62,19 @@ inline Shape block_shape(const Shape& shape, const Sharding& sharding, const Mes
   return block;
 }
 
+/// Where the block of the process at these coordinates begins.
+inline Shape block_begin(const Shape& shape, const Sharding& sharding, const MeshAxes& mesh,
+                         const std::vector<std::int64_t>& coordinates) {
+  Shape begin = shape;
+  for (unsigned i = 0; i < shape.rank(); ++i) {
+    std::int64_t number = 0;
+    for (std::size_t m = 0; m < mesh.count(); ++m)
+      if ((sharding.axes[i] >> m & 1u) != 0) number = number * mesh.sizes[m] + coordinates[m];
+    begin[i] = number * (shape[i] / mesh.parts(sharding.axes[i]));
+  }
+  return begin;
+}
+
 /// Text: [data, -, data+model]; one item for each axis of the tensor.
 inline std::string to_string(const Sharding& sharding, unsigned rank, const MeshAxes& mesh) {
   std::string text = "[";

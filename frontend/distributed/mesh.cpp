@@ -77,15 +77,10 @@ bool is_plain_value(const Tensor& x) {
 
 Tensor block_of_whole(const Tensor& x, const MeshState& mesh, const Sharding& sharding, Location where) {
   Tensor block = x.detach(where);
-  for (unsigned i = 0; i < x.shape().rank(); ++i) {
-    std::int64_t number = 0, parts = 1;
-    for (std::size_t m = 0; m < mesh.axes.count(); ++m)
-      if ((sharding.axes[i] >> m & 1) != 0)
-        number = number * mesh.axes.sizes[m] + mesh.coordinates[m], parts *= mesh.axes.sizes[m];
-    if (parts == 1) continue;
-    const std::int64_t size = x.shape()[i] / parts;
-    block = block.slice(i, number * size, (number + 1) * size, 1, where);
-  }
+  const Shape begin = block_begin(x.shape(), sharding, mesh.axes, mesh.coordinates),
+              sizes = block_shape(x.shape(), sharding, mesh.axes);
+  for (unsigned i = 0; i < x.shape().rank(); ++i)
+    if (sizes[i] != x.shape()[i]) block = block.slice(i, begin[i], begin[i] + sizes[i], 1, where);
   return copy(block, where);
 }
 

@@ -3,17 +3,20 @@
 //   faults SCENARIO RANK STEP MODE FOLDER
 //
 // It makes steps of calculations and collectives. At step STEP rank RANK does what SCENARIO says. A rank that sees an
-// error prints "rank R: ..." and returns 3; one that comes to the end prints "rank R: result X". In the middle each
-// rank saves a file in FOLDER.
+// error prints "rank R: ..." and returns 3; one that comes to the end prints "rank R: result X". From the middle on
+// each rank saves a file in FOLDER, and all of them a checkpoint.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
 #include "fermata/fermata.h"
+#include "fermata/mesh.h"
+#include "fermata/safetensors.h"
 
 namespace {
 
@@ -63,6 +66,7 @@ fm::Tensor step(const fm::Tensor& x, const Fault& fault, int at) {
 int run(const Fault& fault, const std::string& folder) {
   constexpr int kSteps = 6;
   fm::Tensor x = fm::full({1000}, 0.25f * static_cast<float>(world().rank()), fm::DType::f32).sync();
+  std::optional<fm::Mesh> mesh;
   const auto compiled = fm::compile(
       [](const fm::Tensor& t) { return fm::tanh(all_reduce(t, fm::distributed::Reduction::max)) + t * 0.125f; });
   for (int i = 0; i < kSteps; ++i) {
@@ -71,7 +75,10 @@ int run(const Fault& fault, const std::string& folder) {
     if (fault.is("killed in plan", i)) die_soon();
     x = compiled(x);
     if (fault.is("killed saving", i)) die_soon();
-    if (i >= kSteps / 2) fm::save_npy(folder + "/" + std::to_string(world().rank()) + ".npy", x);
+    if (i < kSteps / 2) continue;
+    fm::save_npy(folder + "/" + std::to_string(world().rank()) + ".npy", x);
+    if (!mesh) mesh.emplace(std::vector<fm::MeshAxis>{{"ranks", world().size()}});
+    fm::save_safetensors(folder + "/run.safetensors.index.json", {{"x", fm::from_blocks(x, *mesh, {"ranks"})}});
   }
   std::printf("rank %d: result %.6f\n", static_cast<int>(world().rank()),
               static_cast<double>(fm::sum(x).item<float>()));

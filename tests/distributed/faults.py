@@ -7,6 +7,7 @@ Whatever happens to a rank, the program ends within a time, no rank ends with an
 which rank it was and what it did, and no file is written half. FERMATA_FAULT_COUNT random faults (12), of the seed
 FERMATA_SEED (1).
 """
+import json
 import os
 import random
 import re
@@ -41,6 +42,25 @@ def is_whole(file):
     return data[:6] == b"\x93NUMPY" and len(data) == 128 + 4 * 1000
 
 
+def missing_blocks(folder, ranks):
+    """Of the checkpoint in a folder, if there is one: all files that the index names are there, and whole."""
+    index = os.path.join(folder, "run.safetensors.index.json")
+    if not os.path.exists(index):
+        return []
+    with open(index) as stream:
+        files = set(json.load(stream)["weight_map"].values())
+    missing = [f for f in files if not is_block(os.path.join(folder, f))]
+    return missing if len(files) == ranks else [f"{len(files)} files of {ranks} ranks"]
+
+
+def is_block(file):
+    if not os.path.exists(file):
+        return False
+    with open(file, "rb") as stream:
+        data = stream.read()
+    return len(data) == 8 + int.from_bytes(data[:8], "little") + 4 * 1000
+
+
 def run(command, scenario, rank, step, ranks, mode):
     variables, _ = SCENARIOS[scenario]
     with tempfile.TemporaryDirectory() as folder:
@@ -55,6 +75,7 @@ def run(command, scenario, rank, step, ranks, mode):
             text, _ = process.communicate()
             return None, text, time.monotonic() - begin, []
         broken = [f for f in os.listdir(folder) if f.endswith(".npy") and not is_whole(os.path.join(folder, f))]
+        broken += missing_blocks(folder, ranks)
         return process.returncode, text, time.monotonic() - begin, broken
 
 

@@ -5,7 +5,8 @@
 //
 // A run that is resumed from the file goes on as if it had never stopped, to the bit, in both modes. The file is a
 // safetensors file, written whole or not at all, so a run that is killed while it writes has its previous file. Options
-// of optimizers are not part of it: the program sets them again, from the step.
+// of optimizers are not part of it: the program sets them again, from the step. A path that ends in ".json" is an index
+// with a file of each process (fermata/safetensors.h).
 #pragma once
 
 #include <concepts>

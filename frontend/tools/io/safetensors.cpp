@@ -8,12 +8,15 @@
 #include <filesystem>
 #include <set>
 
+#include "frontend/distributed/mesh_state.h"
 #include "frontend/engine/no_memory.h"
 #include "frontend/layouts/quantized_weights.h"
+#include "frontend/tensor/host_elements.h"
 #include "frontend/tools/io/file.h"
 #include "frontend/tools/io/json.h"
 #include "frontend/tools/io/mapped_file.h"
 #include "frontend/tools/io/packed_bits.h"
+#include "frontend/tools/io/safetensors_blocks.h"
 #include "frontend/tools/io/safetensors_header.h"
 #include "ir/error.h"
 #include "ir/small_dtypes.h"
@@ -33,10 +36,15 @@ Shard open_shard(const std::string& path, Location where) {
   return {std::move(file), std::move(header)};
 }
 
-/// Which file each tensor is in, by an index: {"metadata": .., "weight_map": {"name": "file"}}.
-std::map<std::string, std::string> read_index(const std::string& path, std::string_view text, Location where) {
+/// {"metadata": .., "weight_map": {"name": "file"}}
+struct Index {
+  std::map<std::string, std::string> files;  // by tensor or block
+  std::string blocks;                        // the number of a save by blocks
+};
+Index read_index(const std::string& path, std::string_view text, Location where) {
   using Kind = JsonEvent::Kind;
-  std::map<std::string, std::string> map;
+  Index index;
+  std::map<std::string, std::string>& map = index.files;
   std::string section, name;
   int depth = 0;
   const auto fail = [&](std::string_view what) { throw_malformed(kFunction, path, what, where); };
@@ -49,10 +57,12 @@ std::map<std::string, std::string> read_index(const std::string& path, std::stri
       case Kind::end_array: --depth; return;
       case Kind::key:
         if (depth == 1) section = event.text;
-        if (in_map) name = event.text;
+        if (depth == 2) name = event.text;
         return;
       default: break;
     }
+    if (depth == 2 && section == "metadata" && name == kBlocksNote && event.kind == Kind::text)
+      index.blocks = event.text;
     if (!in_map) return;
     // A name of a file of this folder, and no way out of it.
     const bool is_plain = event.kind == Kind::text && !event.text.empty() && event.text != ".." &&
@@ -62,7 +72,41 @@ std::map<std::string, std::string> read_index(const std::string& path, std::stri
   });
   if (!error.empty()) fail(error);
   if (map.empty()) fail("has no weight_map");
-  return map;
+  return index;
+}
+
+struct StoredBlock {
+  Region region;
+  const Shard* shard;
+  const SafetensorsEntry* entry;
+};
+struct BlockedTensor {
+  Shape whole;
+  std::vector<StoredBlock> blocks;
+};
+
+/// What is wrong with the blocks of a tensor, which are those of a grid and cover it; empty if nothing is.
+std::string problem_of(const BlockedTensor& x) {
+  const StoredBlock& first = x.blocks[0];
+  std::set<std::vector<std::int64_t>> begins;
+  for (const StoredBlock& b : x.blocks) {
+    if (b.entry->code != first.entry->code || b.region.sizes != first.region.sizes) return "has blocks of two types";
+    if (b.entry->shape != b.region.sizes)
+      return fmt::format("has a block of {}, not {}", to_string(b.entry->shape), to_string(b.region.sizes));
+    for (unsigned i = 0; i < x.whole.rank(); ++i)
+      if (b.region.sizes[i] == 0 ? b.region.begin[i] != 0 : b.region.begin[i] % b.region.sizes[i] != 0)
+        return "has blocks that overlap";
+    begins.emplace(b.region.begin.begin(), b.region.begin.end());
+  }
+  std::int64_t wanted = 1;
+  for (unsigned i = 0; i < x.whole.rank(); ++i)
+    if (const std::int64_t size = first.region.sizes[i]; size != 0) {
+      if (x.whole[i] % size != 0) return "has blocks of another size than it divides into";
+      wanted *= x.whole[i] / size;
+    }
+  if (begins.size() != x.blocks.size()) return "has a block twice";
+  if (std::ssize(x.blocks) != wanted) return fmt::format("has {} of its {} blocks", x.blocks.size(), wanted);
+  return {};
 }
 
 }  // namespace
@@ -71,8 +115,50 @@ struct SafetensorsFile::State {
   std::string path;
   std::vector<Shard> shards;
   std::map<std::string, const Shard*> tensors;
+  std::map<std::string, BlockedTensor> blocked;
   Metadata metadata;
+
+  /// Elements of a shard as they are stored.
+  Tensor elements(const Shard& shard, const SafetensorsEntry& entry, const std::string& name, Location where) const;
+  Tensor region(const BlockedTensor& x, const Region& region, const std::string& name, Location where) const;
 };
+
+Tensor SafetensorsFile::State::elements(const Shard& shard, const SafetensorsEntry& entry, const std::string& name,
+                                        Location where) const {
+  if (!entry.dtype)
+    throw UnsupportedError(2003, format_error(2003, "UnsupportedError",
+                                              fmt::format("{}: {}: tensor '{}' has elements of type {}", kFunction,
+                                                          path, name, entry.code),
+                                              {}, where));
+  const std::string_view bytes = shard.file->bytes().substr(entry.begin, entry.end - entry.begin);
+  if (bit_width(*entry.dtype) < 8) return unpacked_elements(bytes, *entry.dtype, entry.shape);
+  return tensor_over(shard.file, bytes, *entry.dtype, entry.shape);
+}
+
+Tensor SafetensorsFile::State::region(const BlockedTensor& x, const Region& wanted, const std::string& name,
+                                      Location where) const {
+  const auto overlaps = [&](const Region& block) {
+    for (unsigned i = 0; i < wanted.begin.rank(); ++i)
+      if (block.begin[i] >= wanted.begin[i] + wanted.sizes[i] || wanted.begin[i] >= block.begin[i] + block.sizes[i])
+        return false;
+    return true;
+  };
+  for (const StoredBlock& b : x.blocks)  // the mapping itself, where it is a block of the file
+    if (b.region.begin == wanted.begin && b.region.sizes == wanted.sizes)
+      return elements(*b.shard, *b.entry, name, where);
+  const StoredBlock& first = x.blocks[0];
+  const DType dtype =
+      first.entry->dtype ? *first.entry->dtype : elements(*first.shard, *first.entry, name, where).dtype();
+  void* data = nullptr;
+  Tensor result = new_tensor(dtype, wanted.sizes, &data);
+  for (const StoredBlock& b : x.blocks) {
+    if (!overlaps(b.region)) continue;
+    const HostElements block(elements(*b.shard, *b.entry, name, where), "load_safetensors", where);
+    copy_common(static_cast<const std::byte*>(block.data()), b.region, static_cast<std::byte*>(data), wanted,
+                byte_size(dtype));
+  }
+  return result;
+}
 
 SafetensorsFile::SafetensorsFile(const std::string& path, Location where) try : state_(std::make_unique<State>()) {
   State& s = *state_;
@@ -84,21 +170,39 @@ SafetensorsFile::SafetensorsFile(const std::string& path, Location where) try : 
     return;
   }
   const auto index = MappedFile::open(kFunction, path, where);
-  const std::map<std::string, std::string> files = read_index(path, index->bytes(), where);
+  const auto [files, blocks] = read_index(path, index->bytes(), where);
   std::set<std::string> names;
   for (const auto& [tensor, file] : files) names.insert(file);
   std::map<std::string, std::size_t> number;
   for (const std::string& name : names) {
     number.emplace(name, s.shards.size());
     s.shards.push_back(open_shard((std::filesystem::path(path).parent_path() / name).string(), where));
-    s.metadata.insert(s.shards.back().header.metadata.begin(), s.shards.back().header.metadata.end());
+    Metadata& metadata = s.shards.back().header.metadata;
+    if (const auto of = metadata.find(std::string(kBlocksNote));
+        !blocks.empty() && (of == metadata.end() || of->second != blocks))
+      throw_malformed(kFunction, path, fmt::format("names {}, which is a file of another save", name), where);
+    s.metadata.insert(metadata.begin(), metadata.end());
   }
+  s.metadata.erase(std::string(kBlocksNote));
   for (const auto& [tensor, file] : files) {
     const Shard& shard = s.shards[number.at(file)];
     if (!shard.header.entries.contains(tensor))
       throw_malformed(kFunction, path, fmt::format("tensor '{}' is not in {}", tensor, file), where);
-    s.tensors.emplace(tensor, &shard);
+    bool is_valid = true;
+    const std::optional<BlockName> block = blocks.empty() ? std::nullopt : parse_block_name(tensor, is_valid);
+    if (!is_valid) throw_malformed(kFunction, path, fmt::format("'{}' is no name of a block", tensor), where);
+    if (!block) {
+      s.tensors.emplace(tensor, &shard);
+      continue;
+    }
+    BlockedTensor& x = s.blocked.try_emplace(block->tensor, block->whole, std::vector<StoredBlock>()).first->second;
+    if (x.whole != block->whole || s.tensors.contains(block->tensor))
+      throw_malformed(kFunction, path, fmt::format("tensor '{}' has blocks of two tensors", block->tensor), where);
+    x.blocks.push_back({block->region, &shard, &shard.header.entries.at(tensor)});
   }
+  for (const auto& [tensor, x] : s.blocked)
+    if (const std::string problem = problem_of(x); !problem.empty())
+      throw_malformed(kFunction, path, fmt::format("tensor '{}' {}", tensor, problem), where);
 } catch (const std::bad_alloc&) { throw_no_memory("SafetensorsFile", where); }
 SafetensorsFile::~SafetensorsFile() = default;
 SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
@@ -107,12 +211,21 @@ SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = defaul
 std::vector<std::string> SafetensorsFile::names() const {
   std::vector<std::string> all;
   for (const auto& [name, shard] : state_->tensors) all.push_back(name);
+  for (const auto& [name, blocks] : state_->blocked) all.push_back(name);
+  std::ranges::sort(all);
   return all;
 }
-bool SafetensorsFile::contains(const std::string& name) const { return state_->tensors.contains(name); }
+bool SafetensorsFile::contains(const std::string& name) const {
+  return state_->tensors.contains(name) || state_->blocked.contains(name);
+}
 const Metadata& SafetensorsFile::metadata() const { return state_->metadata; }
 
 Tensor SafetensorsFile::tensor(const std::string& name, Location where) const try {
+  if (const auto blocked = state_->blocked.find(name); blocked != state_->blocked.end()) {
+    Shape begin = blocked->second.whole;
+    std::ranges::fill(begin, 0);
+    return state_->region(blocked->second, {begin, blocked->second.whole}, name, where);
+  }
   const auto found = state_->tensors.find(name);
   if (found == state_->tensors.end())
     throw ValueError(
@@ -120,14 +233,7 @@ Tensor SafetensorsFile::tensor(const std::string& name, Location where) const tr
                            {}, where));
   const Shard& shard = *found->second;
   const SafetensorsEntry& entry = shard.header.entries.at(name);
-  if (!entry.dtype)
-    throw UnsupportedError(2003, format_error(2003, "UnsupportedError",
-                                              fmt::format("{}: {}: tensor '{}' has elements of type {}", kFunction,
-                                                          state_->path, name, entry.code),
-                                              {}, where));
-  const std::string_view bytes = shard.file->bytes().substr(entry.begin, entry.end - entry.begin);
-  if (bit_width(*entry.dtype) < 8) return unpacked_elements(bytes, *entry.dtype, entry.shape);
-  const Tensor stored = tensor_over(shard.file, bytes, *entry.dtype, entry.shape);
+  const Tensor stored = state_->elements(shard, entry, name, where);
   const auto note = state_->metadata.find(std::string(kWeightsNote) + name);
   if (note == state_->metadata.end()) return stored;
   const std::optional<Tensor> weights = weights_of_note(stored, note->second);
@@ -137,9 +243,19 @@ Tensor SafetensorsFile::tensor(const std::string& name, Location where) const tr
   return *weights;
 } catch (const std::bad_alloc&) { throw_no_memory("SafetensorsFile::tensor", where); }
 
+Tensor SafetensorsFile::tensor_like(const std::string& name, const Tensor& like, Location where) const try {
+  const ShardedValue* const value = like.impl()->payload == nullptr ? sharded_value(*like.node()) : nullptr;
+  const auto blocked = state_->blocked.find(name);
+  if (value == nullptr || blocked == state_->blocked.end() || blocked->second.whole != like.shape())
+    return tensor(name, where);
+  const MeshState& mesh = *value->mesh;
+  const Region own{block_begin(like.shape(), value->sharding, mesh.axes, mesh.coordinates), value->block.shape()};
+  return make_sharded(state_->region(blocked->second, own, name, where), like.shape(), value->mesh, value->sharding);
+} catch (const std::bad_alloc&) { throw_no_memory("SafetensorsFile::tensor_like", where); }
+
 NamedTensors SafetensorsFile::tensors(Location where) const try {
   NamedTensors all;
-  for (const auto& [name, shard] : state_->tensors) all.emplace(name, tensor(name, where));
+  for (const std::string& name : names()) all.emplace(name, tensor(name, where));
   return all;
 } catch (const std::bad_alloc&) { throw_no_memory("SafetensorsFile::tensors", where); }
 

@@ -17,6 +17,7 @@
 #include "frontend/tools/io/file.h"
 #include "frontend/tools/io/json.h"
 #include "frontend/tools/io/packed_bits.h"
+#include "frontend/tools/io/safetensors_blocks.h"
 #include "frontend/tools/io/safetensors_header.h"
 #include "ir/error.h"
 #include "ir/small_dtypes.h"
@@ -115,9 +116,17 @@ void write(std::string_view function, const std::string& path, const Entries& en
 
 }  // namespace
 
+std::size_t stored_bytes(const Tensor& x) { return bytes_of(x); }
+
+void write_safetensors(std::string_view function, const std::string& path, const NamedTensors& tensors,
+                       const Metadata& metadata, Location where) {
+  write(function, path, entries_of(function, tensors, where), metadata, where);
+}
+
 void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata,
                       Location where) try {
   const Contents all("save_safetensors", tensors, metadata, where);
+  if (path.ends_with(".json")) return save_blocks(path, all.tensors, all.metadata, where);
   write("save_safetensors", path, entries_of("save_safetensors", all.tensors, where), all.metadata, where);
 } catch (const std::bad_alloc&) { throw_no_memory("save_safetensors", where); }
 

@@ -53,7 +53,7 @@ void check_optimizer(const SafetensorsFile& file, const std::string& path, const
   for (std::size_t i = 0; i < optimizer.size(); ++i) {
     const std::string name = fmt::format("{}{}", kOptimizer, i);
     if (!file.contains(name)) fail(fmt::format("has no tensor '{}'", name));
-    const Tensor saved = file.tensor(name, where);
+    const Tensor saved = file.tensor_like(name, optimizer[i], where);
     if (saved.shape() != optimizer[i].shape() || saved.dtype() != optimizer[i].dtype())
       fail(fmt::format("'{}' is {}, and this optimizer has {}", name, to_string(saved.dtype(), saved.shape()),
                        to_string(optimizer[i].dtype(), optimizer[i].shape())));
@@ -93,9 +93,16 @@ TrainingState load_training(const std::string& path, const nn::detail::Parts& mo
   for (const auto& [key, text] : metadata)
     if (key.starts_with(kNote)) state.notes.emplace(key.substr(kNote.size()), text);
 
-  NamedTensors of_model;
+  NamedTensors of_model, parts;
+  for (const nn::detail::NamedPart& part : model.tensors)
+    if (part.tensor->defined()) parts.emplace(part.name, *part.tensor);
   for (const std::string& name : file.names()) {
-    if (name.starts_with(kModel)) of_model.emplace(name.substr(kModel.size()), file.tensor(name, where));
+    if (name.starts_with(kModel)) {
+      const std::string own = name.substr(kModel.size());
+      const auto part = parts.find(own);
+      of_model.emplace(own,
+                       part == parts.end() ? file.tensor(name, where) : file.tensor_like(name, part->second, where));
+    }
     if (name.starts_with(kOther)) state.tensors.emplace(name.substr(kOther.size()), file.tensor(name, where));
   }
   check_optimizer(file, path, optimizer, where);
@@ -104,7 +111,7 @@ TrainingState load_training(const std::string& path, const nn::detail::Parts& mo
   const NoGradGuard no_history;
   std::vector<Tensor> written = optimizer;
   for (std::size_t i = 0; i < optimizer.size(); ++i) {
-    const Tensor saved = file.tensor(fmt::format("{}{}", kOptimizer, i), where);
+    const Tensor saved = file.tensor_like(fmt::format("{}{}", kOptimizer, i), optimizer[i], where);
     optimizer[i].assign({to(saved, device(optimizer[i], where), where), where});
   }
   for (const nn::detail::NamedPart& part : model.tensors)
