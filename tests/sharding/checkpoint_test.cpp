@@ -103,25 +103,23 @@ TEST_P(Checkpoints, OfAnyMeshAreReadByAnyOther) {
         const SafetensorsFile own(path_);
         for (const auto& [name, like] : values(&mesh)) {
           const Tensor x = own.tensor_like(name, like);
-          if (own_block(x).element_count() != own_block(like).element_count())
-            EXPECT_FALSE(is_sharded(x)) << name;  // it was saved as a whole
           EXPECT_TRUE(is_same(unshard(x), expected.at(name))) << name;
         }
       });
   }
 }
 
-struct Net {
+struct Perceptron {
   nn::Linear up{8, 24}, down{24, 4};
   Tensor forward(const Tensor& x) const { return down(tanh(up(x))); }
 };
 
 /// Losses of steps from where a file says, or from the beginning; saved after `save_at` steps.
 std::vector<float> train(const Mesh& mesh, const std::string& from, const std::string& to, int save_at, int last) {
-  Net net;
+  Perceptron net;
   shard_(net.up.weight, mesh, {"model"});
   shard_(net.down.weight, mesh, {{}, "model"});
-  optim::Adam adam(net, {.lr = 0.01});
+  optim::Adam adam(net, {.learning_rate = 0.01});
   for (const Tensor& t : adam.state())
     if (t.shape().rank() == 2 && !is_sharded(t.sync())) shard_(t, mesh, {{}, "data"});
   int step = 0;
@@ -155,10 +153,7 @@ TEST_P(Checkpoints, OfATrainingRunGoOnOnAnotherMesh) {
         const std::lock_guard lock(mutex);
         ASSERT_EQ(own.size(), 3u);
         for (std::size_t i = 0; i < 3; ++i)
-          if (reader.rows == writer.rows && reader.columns == writer.columns)
-            EXPECT_EQ(own[i], losses[i + 3]);
-          else
-            EXPECT_NEAR(own[i], losses[i + 3], 1e-6);
+          EXPECT_NEAR(own[i], losses[i + 3], reader.rows == writer.rows && reader.columns == writer.columns ? 0 : 1e-6);
       });
   }
 }
