@@ -65,7 +65,7 @@ endforeach()
 install(FILES frontend/tools/debugger/fermata_debugger.py DESTINATION ${CMAKE_INSTALL_DATADIR}/fermata)
 # What it takes to run an exported program, also by itself: cmake --install BUILD --component run.
 if(TARGET fermata_run)
-  install(TARGETS fermata_run EXPORT fermata LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT run)
+  install(TARGETS fermata_run fermata_run_math EXPORT fermata LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT run)
   if(TARGET fermata_xsmm)  # it is found beside the library
     install(TARGETS fermata_xsmm LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT run NAMELINK_SKIP)
   endif()

@@ -24,6 +24,9 @@ std::string_view name(KernelForm form);
 /// The innermost loop of a pointwise op over contiguous or splat operands: the eager path for small dense tensors.
 using InnerLoop = void (*)(void* out, const void* const* in, const bool* splat, std::int64_t n);
 
+/// The library for exported programs that a kernel is in as well: libfermata_run, or libfermata_run_math alone.
+enum class Ships : std::uint8_t { with_run, with_math };
+
 struct KernelVariant {
   std::string name;  // "simd", "jit", "onednn"
   KernelForm form = KernelForm::call;
@@ -37,8 +40,8 @@ struct KernelVariant {
   EpilogueForm epilogue = EpilogueForm::none;  // how it runs CallArgs::epilogue
   bool in_batches = false;  // does as many calls of the same sizes as there are outputs, inputs in their order
   bool by_rows = false;     // row i of a result takes row i of the first operand and all of the second
-  bool ships = true;        // is in libfermata_run as well, which runs exported programs
-  bool is_boxed = false;    // runs a kernel over tensors: takes a context, and may give a buffer of its own
+  Ships ships = Ships::with_run;
+  bool is_boxed = false;  // runs a kernel over tensors: takes a context, and may give a buffer of its own
   std::source_location where = std::source_location::current();
 };
 

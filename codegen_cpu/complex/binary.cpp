@@ -143,7 +143,10 @@ FERMATA_KERNELS(cpu) {
   // A cast of a real operand to a complex result comes from the other kernel of cast.
   add_complex_kernel(Op::cast, &complex_cast_call);
   add_variant(Op::complex, BackendKey::cpu,
-              {.name = "complex", .dtypes = DTypeSet(DType::f32) | DType::f64, .call = &complex_from_parts_call});
+              {.name = "complex",
+               .dtypes = DTypeSet(DType::f32) | DType::f64,
+               .call = &complex_from_parts_call,
+               .ships = Ships::with_math});
 }
 
 }  // namespace fermata

@@ -10,7 +10,8 @@ namespace fermata {
 
 /// The kernel of an op for complex operands.
 inline void add_complex_kernel(Op op, CallKernel call, std::source_location where = std::source_location::current()) {
-  add_variant(op, BackendKey::cpu, {.name = "complex", .dtypes = kComplex, .call = call, .where = where});
+  add_variant(op, BackendKey::cpu,
+              {.name = "complex", .dtypes = kComplex, .call = call, .ships = Ships::with_math, .where = where});
 }
 
 /// Between complex dtypes, from real ones and bool, and to bool.

@@ -151,7 +151,7 @@ FERMATA_KERNELS(cpu) {
                .form = KernelForm::library,
                .dtypes = DTypeSet(DType::f32) | DType::f64,
                .call = &dct_call,
-               .ships = false});
+               .ships = Ships::with_math});
 }
 
 }  // namespace fermata

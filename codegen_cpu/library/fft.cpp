@@ -175,7 +175,7 @@ FERMATA_KERNELS(cpu) {
                  .form = KernelForm::library,
                  .dtypes = op == Op::rfft ? DTypeSet(DType::f32) | DType::f64 : kComplex,
                  .call = &fft_call,
-                 .ships = false});
+                 .ships = Ships::with_math});
 }
 
 }  // namespace fermata

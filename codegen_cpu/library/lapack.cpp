@@ -32,7 +32,7 @@ void add_solver(Op op, std::string_view name, CallKernel call,
                .form = KernelForm::library,
                .dtypes = DTypeSet(DType::f32) | DType::f64 | kComplex,
                .call = call,
-               .ships = false,
+               .ships = Ships::with_math,
                .where = where});
 }
 

@@ -236,7 +236,7 @@ void add_method(Op op, CallKernel call, std::source_location where = std::source
        .fits = &is_small,
        .cost = [](const CallArgs&) { return -1.0; },  // of every stack, so that bits do not depend on its length
        .fits_text = "matrices of at most 16 rows and columns",
-       .ships = false,
+       .ships = Ships::with_math,
        .where = where});
 }
 

@@ -112,11 +112,16 @@ class Exporter {
   }
   void require_kernel(const CallStep& call) {
     ++summary_.calls;
-    const BackendCell* const cell = backend_cell(call.op, BackendKey::cpu);
-    if (cell != nullptr && std::ranges::none_of(cell->variants, &KernelVariant::ships))
-      throw_not_exported(fmt::format("{} has no kernel that programs are shipped with", call.name), call.where);
-    if (family(call.op) != Family::irregular)
+    const bool has_complex = is_complex(call.operand_dtype) || is_complex(call.output_dtype);
+    const bool may_be_called = family(call.op) == Family::irregular || call.op == Op::copy;
+    if (!may_be_called && !has_complex)
       throw_not_exported(fmt::format("the kernel of {} could not be compiled", call.name), call.where);
+    const BackendCell* const cell = backend_cell(call.op, BackendKey::cpu);
+    const bool is_in_run =
+        may_be_called && cell != nullptr && std::ranges::any_of(cell->variants, [&](const KernelVariant& v) {
+          return v.ships == Ships::with_run && v.dtypes.has(call.operand_dtype);
+        });
+    summary_.needs_math |= !is_in_run;
   }
 
   /// Kernels are numbered through all plans.

@@ -268,7 +268,6 @@ ProgramRecord ExportSamples::record(const Samples& samples, std::size_t at) cons
   const ProgramNode& n = samples[0]->nodes[at];
   const TensorType& type = n.type.type;
   ProgramRecord r{.op = n.op, .dtype = type.dtype, .rank = static_cast<std::uint8_t>(type.shape.rank())};
-  if (is_complex(type.dtype)) throw_not_exported("complex numbers are computed by the engine only", n.where);
   if (is_external(n.op)) {
     if (!is_pointwise(n.op))
       throw_not_exported(fmt::format("{} is a custom operator with a kernel of its own", name(n.op)), n.where,

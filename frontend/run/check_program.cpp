@@ -234,7 +234,7 @@ class Check {
 
   void check(const CallStep& step) const {
     check_part(step);
-    require(family(step.op) == Family::irregular || step.op == Op::copy, "a call of an op that has no kernel");
+    require(family(step.op) != Family::composite && step.op != Op::input, "a call of an op that has no kernel");
     require(traits(step.op).subgraphs.empty() || p_.records[step.record].op == step.op, "a call of no functions");
     require(step.source_dtypes.size() == step.sources.size() && step.operands.size() >= traits(step.op).least_operands,
             "the operands of a call");
@@ -245,8 +245,10 @@ class Check {
                   step.element_bytes[i] == byte_size(step.source_dtypes[i]),
               "an operand of another dtype than its call");
     }
-    for (const CallOperand& o : step.operands)
-      require(!o.is_scalar && o.number < step.sources.size(), "the operands of a call");
+    for (const CallOperand& o : step.operands) {
+      require(!o.is_scalar || is_pointwise(step.op), "a number where a call takes none");
+      require(o.number < (o.is_scalar ? step.scalars.count : step.sources.size()), "the operands of a call");
+    }
     require(step.output.path.empty(), "the result of a call");
     check_source(step.output);
     require_written(step.output.slot);

@@ -1,6 +1,7 @@
 // See kernels.h. What stands here are this library's halves of interfaces that the engine fills from its kernel table.
 #include "frontend/run/kernels.h"
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <span>
@@ -64,7 +65,10 @@ void add_kernels() {
   });
 }
 
-bool has_kernel(Op op) { return !variants()[static_cast<std::size_t>(op)].empty(); }
+bool has_kernel(Op op, DType operand) {
+  return std::ranges::any_of(variants()[static_cast<std::size_t>(op)],
+                             [&](const KernelVariant& v) { return v.dtypes.has(operand); });
+}
 
 namespace eager {
 /// Kernels of irregular ops are compiled for the same instruction sets as programs.

@@ -8,6 +8,6 @@ namespace fermata {
 
 /// Once; later calls do nothing.
 void add_kernels();
-bool has_kernel(Op op);
+bool has_kernel(Op op, DType operand);
 
 }  // namespace fermata

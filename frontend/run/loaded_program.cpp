@@ -99,10 +99,11 @@ LoadedProgram::LoadedProgram(std::string_view bytes, std::string path, std::uniq
     for (PlanStep& step : plan.steps)
       for_each_part(step, [&](const auto& part) {
         if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, CallStep>)
-          if (!has_kernel(part.op))
+          if (!has_kernel(part.op, part.operand_dtype))
             throw UnsupportedError(
                 2204, format_error(2204, "UnsupportedError",
-                                   fmt::format("{}: {} has no kernel in this library", path_, name(part.op)), {}, {}));
+                                   fmt::format("{}: {} has no kernel in this library", path_, name(part.op)), {}, {},
+                                   "linear algebra, transforms and complex numbers are in libfermata_run_math"));
       });
   });
   choose_target();

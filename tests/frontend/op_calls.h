@@ -59,7 +59,7 @@ inline Tensor operand_of(const OpCall& call, OperandElements elements, std::size
     case OperandElements::pattern: return pattern(call);
     case OperandElements::positive_definite: {
       const Tensor half = some_numbers(DType::f64, shape, 0) * 0.1;
-      return (eye(shape.back(), {}, DType::f64) * 4 + half + half.mT()).sync();
+      return astype(eye(shape.back(), {}, DType::f64) * 4 + half + half.mT(), call.dtypes[k]).sync();
     }
     case OperandElements::any: break;
   }

@@ -78,7 +78,8 @@ struct ExportPath {
 /// What a file has, for reports.
 struct ExportSummary {
   std::vector<std::string> inputs, outputs;
-  std::size_t kernels = 0, calls = 0;  // steps of the plan
+  std::size_t kernels = 0, calls = 0;  // steps of the plan, and of those of its functions
+  bool needs_math = false;             // linear algebra, transforms or complex numbers: libfermata_run_math runs it
   std::size_t code_bytes = 0, constant_bytes = 0, file_bytes = 0;
 };
 
@@ -124,7 +125,7 @@ inline std::string export_name(const std::vector<std::string>& names, const char
 /// among those, are constants of the program.
 ///
 /// Errors   ValueError FM2220 for options that do not fit the arguments; UnsupportedError FM2221 for what a program
-///          cannot do: write tensors or gradients, call custom operators, control flow or LAPACK; FM2222 where a size
+///          cannot do: write tensors or gradients, call custom operators with kernels of their own; FM2222 where a size
 ///          that is dynamic decides which calls are made; FM2223 where a number or a size cannot be expressed by those
 ///          that are dynamic; FM2101 without a compiler; FileError FM1602, in which case an earlier file of that name
 ///          is still there.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <complex>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -26,13 +27,21 @@ struct Error : std::runtime_error {
 };
 
 template <class T> constexpr fermata_dtype dtype_of() {
-  if constexpr (std::is_same_v<T, bool>) return FERMATA_BOOL;
-  if constexpr (std::is_same_v<T, float>) return FERMATA_F32;
-  if constexpr (std::is_same_v<T, double>) return FERMATA_F64;
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_integral_v<T>,
-                "for other dtypes fill in a Tensor");
-  constexpr int log2 = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
-  return static_cast<fermata_dtype>((std::is_signed_v<T> ? FERMATA_I8 : FERMATA_U8) + log2);
+  if constexpr (std::is_same_v<T, bool>)
+    return FERMATA_BOOL;
+  else if constexpr (std::is_same_v<T, float>)
+    return FERMATA_F32;
+  else if constexpr (std::is_same_v<T, double>)
+    return FERMATA_F64;
+  else if constexpr (std::is_same_v<T, std::complex<float>>)
+    return FERMATA_C64;
+  else if constexpr (std::is_same_v<T, std::complex<double>>)
+    return FERMATA_C128;
+  else {
+    static_assert(std::is_integral_v<T>, "for other dtypes fill in a Tensor");
+    constexpr int log2 = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+    return static_cast<fermata_dtype>((std::is_signed_v<T> ? FERMATA_I8 : FERMATA_U8) + log2);
+  }
 }
 
 /// A view of dense elements in row-major order.
