@@ -12,6 +12,7 @@
 
 #include "runtime/events.h"
 #include "runtime/machine_limits.h"
+#include "tests/frontend/fast_machine.h"
 #include "tests/frontend/scratch_folder.h"
 
 namespace fermata {
@@ -206,7 +207,7 @@ TEST_F(ProfileTest, AdvisesAgainstATransposedOperand) {
   Profile profile;
   for (int i = 0; i < 3; ++i) scaled().sync();
   set_compile_policy(before);
-  const ProfileSummary summary = profile.summary();
+  const ProfileSummary summary = summarize(profile.data(), test::kFastMachine);
   std::vector<std::string> texts;
   for (const ProfileAdvice& advice : summary.advice) texts.push_back(advice.text);
   EXPECT_THAT(texts, Contains(HasSubstr("across the order in which they lie"))) << to_string(summary);

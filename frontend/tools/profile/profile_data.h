@@ -9,6 +9,7 @@
 #include "fermata/profile.h"
 #include "frontend/engine/profiled_plans.h"
 #include "runtime/events.h"
+#include "runtime/machine_limits.h"
 
 namespace fermata {
 
@@ -20,7 +21,8 @@ struct ProfileData {
   std::int64_t end() const { return end_ns != 0 ? end_ns : event_clock(); }
 };
 
-ProfileSummary summarize(const ProfileData& data);
+/// Steps are compared with the limits, so tests give some of their own.
+ProfileSummary summarize(const ProfileData& data, const machine::Limits& limits = machine::limits());
 /// The trace: an object with `traceEvents`, as Chrome's tools read it, and `fermata`, what reports show beside
 /// (the programs of plans, sums).
 std::string trace_json(const ProfileData& data);

@@ -28,12 +28,13 @@ struct SyncSite {
   std::string_view reason;
   std::uint64_t syncs = 0, recorded = 0, misses = 0;
   double us = 0, self_us = 0, compile_us = 0, miss_us = 0;
+  double work_us = 0;  // of its steps at the limits of the machine
   std::string difference;
 };
 
 class Summary {
  public:
-  explicit Summary(const ProfileData& data) : data_(data) {}
+  Summary(const ProfileData& data, const machine::Limits& limits) : data_(data), limits_(limits) {}
 
   ProfileSummary make() {
     sum_.total_us = microseconds(data_.end() - data_.begin_ns);
@@ -170,9 +171,12 @@ class Summary {
     }
     ProfileStep& step = step_of(*e.info);
     step.us += us;
-    if (e.info->bytes > 0)
-      step.limit_us += machine::limits().least_ns(e.info->bytes, e.info->operations, e.info->dtype) / 1000;
-    if (done.site != nullptr) step_us_[done.site] += us;
+    const bool is_known = e.info->bytes > 0;
+    const double limit_us = is_known ? limits_.least_ns(e.info->bytes, e.info->operations, e.info->dtype) / 1000 : 0;
+    step.limit_us += limit_us;
+    if (done.site == nullptr) return;
+    step_us_[done.site] += us;
+    done.site->work_us += is_known ? limit_us : us;
   }
 
   /// Lines that compute values again and again, a few calls each time.
@@ -184,7 +188,7 @@ class Summary {
       if (2 * site.misses > site.syncs) continue;  // there it is the structures that cost
       const auto n = static_cast<double>(site.syncs);
       const double compiled = site.compile_us;
-      if ((site.us - compiled) / n > kLongUs) continue;
+      if (site.work_us / n > kLongUs) continue;
       // Of few calls much of the work is stores that a larger kernel would not have; of many, the sync itself.
       const bool few = site.recorded <= kFewCalls * site.syncs;
       const double cost = site.self_us + (few ? 0.5 * step_us_[&site] : 0);
@@ -236,6 +240,7 @@ class Summary {
   }
 
   const ProfileData& data_;
+  const machine::Limits& limits_;
   ProfileSummary sum_;
   std::vector<Open> open_;
   std::map<const EventInfo*, ProfileStep> steps_;
@@ -247,7 +252,9 @@ class Summary {
 
 }  // namespace
 
-ProfileSummary summarize(const ProfileData& data) { return Summary(data).make(); }
+ProfileSummary summarize(const ProfileData& data, const machine::Limits& limits) {
+  return Summary(data, limits).make();
+}
 
 std::string to_string(const ProfileSummary& s) {
   const auto line = [&](std::string_view what, double us) {
