@@ -1,5 +1,6 @@
-// See calibrate.h. A cost is linear in the time of a multiply-add, 1 / rate, and in the factors for what is far from
-// the processor: two values of a figure give that line, and the time that was measured the figure.
+// See calibrate.h. A cost is linear in the time of a multiply-add, 1 / rate, in the factors for what is far from
+// the processor, and in the time of a call: two values of a figure give that line, and the time that was measured the
+// figure.
 #include "codegen_cpu/library/calibrate.h"
 
 #include <fmt/format.h>
@@ -40,14 +41,17 @@ struct Trial {
   std::int64_t batches, size;
 };
 
-/// Rates come before the factors that change them. What a cost does not depend on here is not measured.
+/// Rates come before the factors that change them, and before what a call takes beside. What a cost does not depend on
+/// here is not measured.
 constexpr Trial kTrials[] = {
     {&ProductRates::portable_avx512, true, "portable", DType::f32, 1, 384},
     {&ProductRates::portable_avx2, true, "portable", DType::f32, 1, 384},
     {&ProductRates::onednn_avx512, true, "onednn", DType::f32, 1, 384},
     {&ProductRates::onednn_avx2, true, "onednn", DType::f32, 1, 384},
     {&ProductRates::onednn_far, false, "onednn", DType::f32, 1, 1024},
+    {&ProductRates::onednn_call, false, "onednn", DType::f32, 64, 8},
     {&ProductRates::libxsmm, true, "libxsmm", DType::f32, 64, 32},
+    {&ProductRates::libxsmm_call, false, "libxsmm", DType::f32, 1, 16},
     {&ProductRates::onednn_bf16, true, "onednn", DType::bf16, 1, 384},
     {&ProductRates::onednn_bf16_far, false, "onednn", DType::bf16, 1, 1536},
     {&ProductRates::onednn_bytes, true, "onednn", DType::i8, 1, 384},
@@ -128,7 +132,7 @@ std::string processor() {
   return text;
 }
 
-std::string key() { return fmt::format("{} 1 {}", kLabel, processor()); }
+std::string key() { return fmt::format("{} 2 {}", kLabel, processor()); }
 
 std::optional<ProductRates> kept_rates() {
   const std::optional<std::string> text = DiskCache::instance().find(key());

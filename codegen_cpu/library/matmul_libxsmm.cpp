@@ -98,17 +98,19 @@ double matmul_libxsmm_cost(const CallArgs& args) {
   MatmulProblem p = decode_matmul(args);
   settle_strides(p);
   const auto size = static_cast<std::int64_t>(byte_size(p.dtype));
-  // Kernels work on whole vectors of columns, but masked ones are slower; other layouts are copied first.
-  const double lanes = 64.0 / static_cast<double>(size), columns = static_cast<double>(p.n);
-  const double padded = columns <= lanes ? lanes : columns + (p.n % (64 / size) != 0 ? lanes : 0);
+  // Kernels work on whole vectors of columns, but masked ones are slower, most of all those of AVX2, which has no
+  // registers of masks.
+  const std::int64_t lanes = (only_avx2() ? 32 : 64) / size, rest = p.n % lanes;
+  const std::int64_t masked = rest == 0 ? 0 : only_avx2() ? 5 * lanes / 2 : p.n < lanes ? lanes : lanes + rest;
   const ProductRates& rates = product_rates();
   const double rate = only_avx2() ? std::min(rates.libxsmm, rates.onednn_avx2) : rates.libxsmm;
-  const double work =
-      static_cast<double>(p.batches) * static_cast<double>(p.m * p.k) * padded / (rate / (size == 4 ? 1 : 2));
+  const double padded = static_cast<double>(p.n - rest + masked), batches = static_cast<double>(p.batches);
+  const double work = batches * static_cast<double>(p.m * p.k) * padded / (rate / (size == 4 ? 1 : 2));
+  // Sides that do not lie in rows are copied first.
   double copies = 0;
-  if (!by_rows(p.lhs, p.k)) copies += static_cast<double>(p.batches) * static_cast<double>(p.m * p.k);
-  if (!by_rows(p.rhs, p.n)) copies += static_cast<double>(p.batches) * static_cast<double>(p.k * p.n);
-  return 60 + 15 * static_cast<double>(p.batches) + work + copies * 0.3;
+  if (!by_rows(p.lhs, p.k)) copies += 100 + 0.2 * batches * static_cast<double>(p.m * p.k);
+  if (!by_rows(p.rhs, p.n)) copies += 100 + 0.2 * batches * static_cast<double>(p.k * p.n);
+  return rates.libxsmm_call + 15 * batches + work + copies;
 }
 
 }  // namespace fermata

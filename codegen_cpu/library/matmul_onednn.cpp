@@ -79,7 +79,7 @@ bool matmul_onednn_fits(const CallArgs& args) {
 
 double matmul_onednn_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
-  // A call costs about half a microsecond. Kernels are built for blocks of 16 columns and a few rows.
+  // Kernels are built for blocks of 16 columns and a few rows.
   const double rows = static_cast<double>(std::max<std::int64_t>(p.m, 4)),
                columns = static_cast<double>((p.n + 15) / 16 * 16);
   const double padded = static_cast<double>(p.batches) * rows * columns * static_cast<double>(p.k);
@@ -92,7 +92,8 @@ double matmul_onednn_cost(const CallArgs& args) {
                                               : 1;
   const double packing =
       is_far && p.dtype == DType::f32 ? static_cast<double>(p.batches * p.k * p.n) * rates.onednn_packing : 0;
-  return 500 * static_cast<double>(p.batches) + packing + std::max(padded / per_ns(p.dtype) * far, p.bytes() * 0.09);
+  return rates.onednn_call * static_cast<double>(p.batches) + packing +
+         std::max(padded / per_ns(p.dtype) * far, p.bytes() * 0.09);
 }
 
 }  // namespace fermata

@@ -60,32 +60,56 @@ double per_ns(DType t) {
   return t == DType::f64 || byte_size(t) == 8 ? f32 / 2 : f32;
 }
 
-void multiply_vectors(const MatmulProblem& p, TileEpilogue epilogue) {
+/// One side as vectors, the other as the matrix whose rows or columns they are multiplied with.
+struct Vectors {
+  bool are_rows;  // of the left side; else columns of the right one
+  std::int64_t count, columns, to_next_column, along_k;
+  bool by_halves;
+};
+std::optional<Vectors> vectors_of(const MatmulProblem& p) {
+  if (is_vector_product(p)) {
+    const VectorProduct v = vector_product_of(p);
+    return Vectors{v.is_row, 1, v.columns, v.to_next_column, v.along_k, v.sums_by_halves()};
+  }
+  switch (few_vectors_of(p)) {
+    case FewVectors::rows: return Vectors{true, p.m, p.n, p.rhs.column_stride, 1, true};
+    case FewVectors::columns: return Vectors{false, p.n, p.m, p.lhs.row_stride, 1, true};
+    case FewVectors::none: break;
+  }
+  return {};
+}
+
+void multiply_vectors(const MatmulProblem& p, const Vectors& v, TileEpilogue epilogue) {
   const auto storage = static_cast<std::size_t>(storage_of(p.dtype));
-  const auto [row, columns, step, along] = vector_product_of(p);
-  const bool by_halves = vector_product_of(p).sums_by_halves();
   const auto bytes = static_cast<std::int64_t>(byte_size(p.dtype));
-  const std::int64_t block = std::min(columns, kVectorColumns), blocks = (columns + block - 1) / block;
-  const double ns = 50 + static_cast<double>(p.k) * static_cast<double>(block) * static_cast<double>(bytes) * 0.07;
+  const std::int64_t block = std::min(v.columns, kVectorColumns), blocks = (v.columns + block - 1) / block;
+  const double each = static_cast<double>(bytes) * 0.07 + static_cast<double>(v.count - 1) * 2 / per_ns(p.dtype);
+  const double ns = 50 + static_cast<double>(p.k) * static_cast<double>(block) * each;
+  const MatrixSide& few = v.are_rows ? p.lhs : p.rhs;
   parallel_for(0, p.batches * blocks, ns, [&](std::int64_t first, std::int64_t last) {
-    const ScratchBytes scratch(vector_scratch_bytes(p.k));
+    const ScratchBytes scratch(vector_scratch_bytes(v.count, p.k));
     for (std::int64_t task = first; task < last; ++task) {
-      const std::int64_t batch = task / blocks, begin = task % blocks * block, end = std::min(begin + block, columns);
+      const std::int64_t batch = task / blocks, begin = task % blocks * block, end = std::min(begin + block, v.columns);
       const std::byte *lhs = p.lhs_of(batch), *rhs = p.rhs_of(batch);
-      kernels().vector_product[storage]({.vector = row ? lhs : rhs,
-                                         .vector_stride = row ? p.lhs.column_stride : p.rhs.row_stride,
-                                         .matrix = (row ? rhs : lhs) + begin * step * bytes,
-                                         .matrix_k = along,
-                                         .matrix_column = step,
-                                         .by_halves = by_halves,
-                                         .out = p.out_of(batch) + begin * bytes,
+      const std::int64_t out_vector = v.are_rows ? p.n : 1, out_column = v.are_rows ? 1 : p.n;
+      kernels().vector_product[storage]({.vector = v.are_rows ? lhs : rhs,
+                                         .vectors = v.count,
+                                         .to_next_vector = v.are_rows ? few.row_stride : few.column_stride,
+                                         .vector_stride = v.are_rows ? few.column_stride : few.row_stride,
+                                         .matrix = (v.are_rows ? rhs : lhs) + begin * v.to_next_column * bytes,
+                                         .matrix_k = v.along_k,
+                                         .matrix_column = v.to_next_column,
+                                         .by_halves = v.by_halves,
+                                         .out = p.out_of(batch) + begin * out_column * bytes,
+                                         .out_vector = out_vector,
+                                         .out_column = out_column,
                                          .columns = end - begin,
                                          .k = p.k,
                                          .scratch = scratch.held.data});
-      if (row)
-        epilogue({batch, batch + 1, begin, end});
+      if (v.are_rows)
+        epilogue({batch * p.m, (batch + 1) * p.m, begin, end});
       else
-        epilogue({batch * p.m + begin, batch * p.m + end, 0, 1});
+        epilogue({batch * p.m + begin, batch * p.m + end, 0, p.n});
     }
   });
 }
@@ -230,7 +254,9 @@ void matmul_portable(const CallArgs& args, TileEpilogue epilogue) {
   if (is_vector_product(p)) {
     if (split_calls(args, kReadInPlace, [&](const CallArgs& one) { matmul_portable(one, epilogue); })) return;
     const PackedOperands packed(p);
-    multiply_vectors(p, epilogue);
+    multiply_vectors(p, *vectors_of(p), epilogue);
+  } else if (const auto vectors = vectors_of(p)) {
+    multiply_vectors(p, *vectors, epilogue);
   } else {
     multiply_tiles(p, epilogue);  // which packs in any case
   }
@@ -247,22 +273,29 @@ double matmul_portable_cost(const CallArgs& args) {
   if (is_vector_product(p)) return 100 + p.bytes() * 0.07 + each_product;
   const auto whole = [](std::int64_t x, std::int64_t step) { return static_cast<double>(parts(x, step) * step); };
   const double batches = static_cast<double>(p.batches), k = static_cast<double>(p.k), m = static_cast<double>(p.m);
+  if (few_vectors_of(p) != FewVectors::none) {  // a load for each multiplication, so half of what others reach
+    const double far = p.bytes() > (2 << 20) ? 0.035 * p.bytes() : 0;
+    const double sums = batches * m * static_cast<double>(p.n);
+    return 150 + each_product + std::max(sums * (4 + k * 2 / per_ns(p.dtype)), far);
+  }
+  const std::int64_t panel = kernels().panel_columns[static_cast<std::size_t>(storage_of(p.dtype))], lanes = panel / 2;
+  const double columns = whole(p.n, lanes);
   if (p.m <= kPortableFewRows) {  // each element of the right side is read, perhaps turned, and multiplied
     const bool in_rows = p.rhs.column_stride == 1;
     const double each = in_rows ? 0.05 + m / per_ns(p.dtype) / 0.85 : 0.15 + m / per_ns(p.dtype) / 1.1;
     const double far = p.bytes() > (2 << 20) ? 0.035 * static_cast<double>(byte_size(p.dtype)) : 0;
-    return 150 + each_product + batches * (k * whole(p.n, 16) * std::max(each, far) + m * k * 0.1);
+    return 150 + each_product + batches * (k * columns * std::max(each, far) + m * k * 0.1);
   }
-  const double multiply_adds = batches * m * whole(p.n, 16) * k / per_ns(p.dtype);
+  const double multiply_adds = batches * m * columns * k / per_ns(p.dtype);
   // What does not lie along k on the left is copied, and the right side; sums are read and written again for each block
   // of k.
   const double lhs = p.lhs.column_stride == 1 && byte_size(p.dtype) == sum_bytes(storage_of(p.dtype)) ? 0.03 : 0.2;
   const double rhs = k * static_cast<double>(p.n) > 2e6 ? 0.3 : 0.15;
   const double copies =
-      (m * k * lhs + k * whole(p.n, 16) * rhs +
-       m * whole(p.n, 16) * static_cast<double>(parts(p.k, portable_depth(sum_bytes(storage_of(p.dtype))))) * 0.1);
-  // A panel that is not whole is packed and written element by element.
-  const double edge = p.n % 32 == 0 ? 0 : (k + m) * static_cast<double>(p.n % 32) * 0.3;
+      (m * k * lhs + k * columns * rhs +
+       m * columns * static_cast<double>(parts(p.k, portable_depth(sum_bytes(storage_of(p.dtype))))) * 0.1);
+  // A panel that is not whole is packed element by element, and its sums are written so where they fill no vector.
+  const double edge = static_cast<double>(p.n % panel) * (0.3 * k + (p.n % lanes == 0 ? 0 : 0.2 * m));
   return 150 + each_product + multiply_adds + batches * (copies + edge);
 }
 

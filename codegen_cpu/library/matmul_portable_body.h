@@ -303,7 +303,8 @@ template <class S, int kDepth, int kVectors> inline void add_products(const type
 }
 
 /// sums[rows, columns] += (or =) x[rows, k] rhs[k, columns] for a right side whose rows lie in order: it is read once,
-/// in stretches of as many columns as have their sums in the first-level cache.
+/// in stretches of as many columns as have their sums in the first-level cache. Columns that fill no vectors are the
+/// end of vectors that begin before them, whose sums are kept apart.
 template <class S> void add_long_rows(const typename S::Sum* x, std::int64_t x_row, std::int64_t rows, std::int64_t k,
                                       const typename S::Element* rhs, std::int64_t rhs_row, std::int64_t columns,
                                       typename S::Sum* sums, std::int64_t sums_row, bool first) {
@@ -311,32 +312,44 @@ template <class S> void add_long_rows(const typename S::Sum* x, std::int64_t x_r
   constexpr std::int64_t kSums = (16 << 10) / static_cast<std::int64_t>(sizeof(T));
   alignas(64) T near[kSums];  // rows of the result may lie where they push each other out of a cache
   constexpr int kDepth = 8, kVectors = kVectorBytes == 64 ? 2 : 1;  // of the 32 or 16 registers
-  const std::int64_t stretch = kSums / rows / (kVectors * kLanes<T>)*(kVectors * kLanes<T>);
+  constexpr std::int64_t kWidth = kVectors * kLanes<T>;
+  const std::int64_t row = kSums / rows / kWidth * kWidth, stretch = row - kWidth;
   for (std::int64_t begin = 0; begin < columns; begin += stretch) {
-    const std::int64_t end = smaller(begin + stretch, columns);
-    for (std::int64_t i = 0; !first && i < rows; ++i)
-      for (std::int64_t c = begin; c < end; ++c) near[i * stretch + c - begin] = sums[i * sums_row + c];
+    const std::int64_t end = smaller(begin + stretch, columns), whole_end = end - (end - begin) % kWidth;
+    const bool has_rest = whole_end != end, overlaps = has_rest && end >= kWidth;
+    T* const last = near + (whole_end - begin);  // sums of columns end - kWidth to end
+    for (std::int64_t i = 0; !first && i < rows; ++i) {
+      for (std::int64_t c = begin; c < (overlaps ? whole_end : end); ++c)
+        near[i * row + c - begin] = sums[i * sums_row + c];
+      for (std::int64_t c = 0; overlaps && c < kWidth; ++c) last[i * row + c] = sums[i * sums_row + end - kWidth + c];
+    }
     for (std::int64_t p = 0; p < k;) {
       const bool whole = k - p >= kDepth, is_first = first && p == 0;
       const typename S::Element* const from = rhs + p * rhs_row;
-      std::int64_t j = begin;
-      for (; j + kVectors * kLanes<T> <= end; j += kVectors * kLanes<T>)
+      const auto add = [&](const typename S::Element* some, T* to) __attribute__((always_inline)) {
         if (whole)
-          add_products<S, kDepth, kVectors>(x + p, x_row, rows, from + j, rhs_row, near + j - begin, stretch, is_first);
+          add_products<S, kDepth, kVectors>(x + p, x_row, rows, some, rhs_row, to, row, is_first);
         else
-          add_products<S, 1, kVectors>(x + p, x_row, rows, from + j, rhs_row, near + j - begin, stretch, is_first);
+          add_products<S, 1, kVectors>(x + p, x_row, rows, some, rhs_row, to, row, is_first);
+      };
+      for (std::int64_t j = begin; j < whole_end; j += kWidth) add(from + j, near + j - begin);
+      if (overlaps) add(from + end - kWidth, last);
       const std::int64_t depth = whole ? kDepth : 1;
-      for (std::int64_t i = 0; j < end && i < rows; ++i)
-        for (std::int64_t c = j; c < end; ++c) {
-          T sum = is_first ? T{} : near[i * stretch + c - begin];
+      for (std::int64_t i = 0; has_rest && !overlaps && i < rows; ++i)
+        for (std::int64_t c = whole_end; c < end; ++c) {
+          T sum = is_first ? T{} : near[i * row + c - begin];
           for (std::int64_t d = 0; d < depth; ++d)
             sum = fused(x[i * x_row + p + d], S::widen(from[d * rhs_row + c]), sum);
-          near[i * stretch + c - begin] = sum;
+          near[i * row + c - begin] = sum;
         }
       p += depth;
     }
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t c = begin; c < end; ++c) sums[i * sums_row + c] = near[i * stretch + c - begin];
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t c = begin; c < (overlaps ? whole_end : end); ++c)
+        sums[i * sums_row + c] = near[i * row + c - begin];
+      for (std::int64_t c = whole_end; overlaps && c < end; ++c)
+        sums[i * sums_row + c] = last[i * row + c - (end - kWidth)];
+    }
   }
 }
 
@@ -474,65 +487,119 @@ template <class T, std::int64_t kHalf = kLanes<T> / 2> inline T sum_of_lanes(Vec
     return sum_of_lanes<T, kHalf / 2>(v + rotated<kHalf>(v, std::make_index_sequence<kLanes<T>>()));
 }
 
-/// Element p goes to chain p % 64; chains are merged by halves. Asks for what lies `ahead` elements behind.
-template <class S>
-typename S::Sum dot(const typename S::Sum* x, const typename S::Element* y, std::int64_t k, std::int64_t ahead) {
+/// sums[r] = sum over p of x[r, p] y[p] for a few rows of x. Element p goes to chain p % 64; chains are merged by
+/// halves. `ask` says where the next elements lie. Of several rows, some chains of all are done together, then the next
+/// ones: so each element of y is loaded once.
+template <class S, int kRows, class Ask> inline void dots(const typename S::Sum* x, std::int64_t x_row,
+                                                          const typename S::Element* y, std::int64_t k, const Ask& ask,
+                                                          typename S::Sum* sums) {
   using T = typename S::Sum;
-  constexpr std::int64_t kChains = 64, kVectors = kChains / kLanes<T>;
-  Vector<T> acc[kVectors];
+  using V = Vector<T>;
+  constexpr int kVectors = kHalvesChains / kLanes<T>, kTogether = kRows == 1 || kVectors < 4 ? kVectors : 4;
+  const std::int64_t whole = k / kHalvesChains * kHalvesChains;
+  T end[kHalvesChains];  // x is padded with zeros
+  for (std::int64_t i = 0; i < kHalvesChains && whole != k; ++i) end[i] = whole + i < k ? S::widen(y[whole + i]) : T{};
+  V merged[kRows][kVectors];
 #pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) acc[v] = Vector<T>{};  // GCC clears a whole array by a slow instruction
-  T wide[kChains];
-  const auto add = [&](const T* a, const T* b) __attribute__((always_inline)) {
+  for (int first = 0; first < kVectors; first += kTogether) {
+    V acc[kRows][kTogether];
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v)
-      acc[v] = fused(load<Vector<T>>(a + v * kLanes<T>), load<Vector<T>>(b + v * kLanes<T>), acc[v]);
-  };
-  std::int64_t p = 0;
-  for (; p + kChains <= k; p += kChains) {
-    for (std::int64_t i = 0; i < kChains; i += kLine / static_cast<std::int64_t>(sizeof(typename S::Element)))
-      __builtin_prefetch(y + p + ahead + i);
-    if constexpr (std::is_same_v<typename S::Element, T>) {
+      for (int v = 0; v < kTogether; ++v) acc[r][v] = V{};  // GCC clears a whole array by a slow instruction
+    const auto add = [&](const T* a, const auto* b) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kTogether; ++v) {
+        const std::int64_t at = (first + v) * kLanes<T>;
+        V line;
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(*b)>, T>)
+          line = load<V>(b + at);
+        else
+          line = load_widened<S>(b + at);
+#pragma GCC unroll 3
+        for (int r = 0; r < kRows; ++r) acc[r][v] = fused(load<V>(a + r * x_row + at), line, acc[r][v]);
+      }
+    };
+    for (std::int64_t p = 0; p < whole; p += kHalvesChains) {
+      if (first == 0) ask(y + p);
       add(x + p, y + p);
-    } else {
-      for (std::int64_t i = 0; i < kChains; ++i) wide[i] = S::widen(y[p + i]);
-      add(x + p, wide);
+    }
+    if (whole != k) add(x + whole, end);
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+      for (int v = 0; v < kTogether; ++v) merged[r][first + v] = acc[r][v];
+  }
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int half = kVectors / 2; half > 0; half /= 2)
+#pragma GCC unroll 16
+      for (int v = 0; v < half; ++v) merged[r][v] = merged[r][v] + merged[r][v + half];
+    sums[r] = sum_of_lanes<T>(merged[r][0]);
+  }
+}
+
+/// All vectors with some columns, which stay in the first-level cache meanwhile, then with the next ones.
+template <class S>
+void multiply_by_halves(const PortableVectorProduct& v, const typename S::Sum* x, std::int64_t x_row) {
+  using T = typename S::Sum;
+  using E = typename S::Element;
+  constexpr std::int64_t kElement = sizeof(E), kNear = (16 << 10) / kElement;
+  const bool is_dense = v.matrix_column <= v.k + kLine;
+  const std::int64_t ahead = is_dense ? kAhead / kElement : 0;
+  const auto ask = [ahead](const E* from) __attribute__((always_inline)) {
+    for (std::int64_t i = 0; i < kHalvesChains; i += kLine / kElement) __builtin_prefetch(from + ahead + i);
+  };
+  const auto has_it = [](const E*) {};
+  const std::int64_t together = v.vectors <= 3 ? v.columns : kNear / v.k > 1 ? kNear / v.k : 1;
+  for (std::int64_t begin = 0; begin < v.columns; begin += together) {
+    const std::int64_t end = smaller(begin + together, v.columns);
+    for (std::int64_t r = 0; r < v.vectors;) {
+      const std::int64_t left = v.vectors - r, rows = left == 4 ? 2 : smaller(left, 3);
+      for (std::int64_t j = begin; j < end; ++j) {
+        const E* const y = static_cast<const E*>(v.matrix) + j * v.matrix_column;
+        T sums[3];
+        const auto add = [&](const auto& asks) __attribute__((always_inline)) {
+          if (rows == 1)
+            dots<S, 1>(x + r * x_row, x_row, y, v.k, asks, sums);
+          else if (rows == 2)
+            dots<S, 2>(x + r * x_row, x_row, y, v.k, asks, sums);
+          else
+            dots<S, 3>(x + r * x_row, x_row, y, v.k, asks, sums);
+        };
+        if (r == 0)
+          add(ask);
+        else
+          add(has_it);
+        for (std::int64_t i = 0; i < rows; ++i)
+          static_cast<E*>(v.out)[(r + i) * v.out_vector + j * v.out_column] = S::narrow(sums[i]);
+      }
+      r += rows;
     }
   }
-  if (p < k) {  // x is padded with zeros
-    for (std::int64_t i = 0; i < kChains; ++i) wide[i] = p + i < k ? S::widen(y[p + i]) : T{};
-    add(x + p, wide);
-  }
-#pragma GCC unroll 16
-  for (int half = kVectors / 2; half > 0; half /= 2)
-#pragma GCC unroll 16
-    for (int v = 0; v < half; ++v) acc[v] = acc[v] + acc[v + half];
-  return sum_of_lanes<T>(acc[0]);
 }
 
 template <MatmulStorage kStorage> void multiply_vector(const PortableVectorProduct& v) {
   using S = Storage<kStorage>;
   using T = typename S::Sum;
   using E = typename S::Element;
-  const auto* const vector = static_cast<const E*>(v.vector);
   const auto* const matrix = static_cast<const E*>(v.matrix);
   T* const sums = static_cast<T*>(v.scratch);
   T* const x = sums + kVectorColumns;
-  for (std::int64_t p = 0; p < v.k; ++p) x[p] = S::widen(vector[p * v.vector_stride]);
-  for (std::int64_t p = v.k; p < round_up(v.k, 64); ++p) x[p] = 0;
-  E* const out = static_cast<E*>(v.out);
-  if (v.by_halves) {
-    const bool is_dense = v.matrix_column <= v.k + kLine;
-    const std::int64_t ahead = is_dense ? kAhead / static_cast<std::int64_t>(sizeof(E)) : 0;
-    for (std::int64_t j = 0; j < v.columns; ++j)
-      out[j] = S::narrow(dot<S>(x, matrix + j * v.matrix_column, v.k, ahead));
-    return;
+  const std::int64_t x_row = round_up(v.k, kHalvesChains);
+  for (std::int64_t r = 0; r < v.vectors; ++r) {
+    const E* const vector = static_cast<const E*>(v.vector) + r * v.to_next_vector;
+    for (std::int64_t p = 0; p < v.k; ++p) x[r * x_row + p] = S::widen(vector[p * v.vector_stride]);
+    for (std::int64_t p = v.k; p < x_row; ++p) x[r * x_row + p] = 0;
   }
+  if (v.by_halves) return multiply_by_halves<S>(v, x, x_row);
+  E* const out = static_cast<E*>(v.out);
   for (std::int64_t j = 0; j < v.columns; j += kVectorColumns) {
     const std::int64_t columns = smaller(kVectorColumns, v.columns - j);
     for (std::int64_t i = 0; i < columns; ++i) sums[i] = 0;
     add_rows<S>(x, matrix + j, v.matrix_k, v.k, sums, columns);
-    for (std::int64_t i = 0; i < columns; ++i) out[j + i] = S::narrow(sums[i]);
+    for (std::int64_t i = 0; i < columns; ++i) out[(j + i) * v.out_column] = S::narrow(sums[i]);
   }
 }
 

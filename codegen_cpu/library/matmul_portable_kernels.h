@@ -53,21 +53,25 @@ constexpr std::size_t portable_scratch_bytes(MatmulStorage s, std::int64_t rows,
   return sum_bytes(s) * static_cast<std::size_t>(lhs + panels + (widened ? rows * padded : 0));
 }
 
-/// out[j] = sum over p of vector[p] matrix[p, j]: matrix_k is 1 where sums are by halves, else matrix_column is.
+/// Vectors times a matrix: out[r * out_vector + j * out_column] = sum over p of vector r [p] matrix[p, j]. Either
+/// matrix_k is 1 and sums are by halves, or matrix_column is 1, and there is one vector.
 struct PortableVectorProduct {
   const void* vector;
-  std::int64_t vector_stride;
+  std::int64_t vectors, to_next_vector, vector_stride;
   const void* matrix;
   std::int64_t matrix_k, matrix_column;
   bool by_halves;
   void* out;
+  std::int64_t out_vector, out_column;
   std::int64_t columns, k;
-  void* scratch;  // vector_scratch_bytes(k), 64-byte aligned
+  void* scratch;  // vector_scratch_bytes(vectors, k), 64-byte aligned
 };
 /// Columns done together where the matrix lies along them: their sums stay in the first-level cache.
 inline constexpr std::int64_t kVectorColumns = 1024;
-constexpr std::size_t vector_scratch_bytes(std::int64_t k) {
-  return static_cast<std::size_t>(k + kVectorColumns + 64) * 8;
+/// Chains of a sum by halves; a vector takes a multiple of so many elements of scratch memory.
+inline constexpr std::int64_t kHalvesChains = 64;
+constexpr std::size_t vector_scratch_bytes(std::int64_t vectors, std::int64_t k) {
+  return static_cast<std::size_t>(vectors * (k + kHalvesChains) + kVectorColumns) * 8;
 }
 
 struct PortableKernels {

@@ -165,6 +165,13 @@ VectorProduct vector_product_of(const MatmulProblem& p) {
   return v;
 }
 
+FewVectors few_vectors_of(const MatmulProblem& p) {
+  if (is_vector_product(p) || p.k < kLeastByHalves) return FewVectors::none;
+  if (p.m <= kFewVectors && p.rhs.row_stride == 1 && p.rhs.column_stride >= p.k) return FewVectors::rows;
+  if (p.n <= kFewVectors && p.lhs.column_stride == 1 && p.lhs.row_stride >= p.k) return FewVectors::columns;
+  return FewVectors::none;
+}
+
 PackedKey key_of_rhs(const MatmulProblem& p, const void* layout) {
   return {layout, p.rhs.data, {p.k, p.n, p.rhs.row_stride, p.rhs.column_stride}};
 }

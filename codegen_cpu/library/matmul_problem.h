@@ -105,6 +105,15 @@ struct VectorProduct {
 };
 VectorProduct vector_product_of(const MatmulProblem& problem);
 
+/// Up to so many rows, or columns, of one side times another that lies along k, which is then read but once.
+inline constexpr std::int64_t kFewVectors = 6;
+/// Elements from which on such sums are by halves, like those of one row: the end of each takes as long as 128
+/// elements.
+inline constexpr std::int64_t kLeastByHalves = 128;
+enum class FewVectors : std::uint8_t { none, rows, columns };
+/// The side of a product that is a few vectors, each of whose sums with the other side is by halves.
+FewVectors few_vectors_of(const MatmulProblem& problem);
+
 /// What runs on every tile of the result: nothing where the call has no epilogue.
 TileEpilogue tile_epilogue_of(const CallArgs& args);
 

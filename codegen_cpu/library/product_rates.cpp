@@ -22,11 +22,25 @@ constexpr ProductRates kSapphireRapids{.portable_avx512 = 76,
                                        .onednn_avx2 = 40,
                                        .onednn_far = 1.45,
                                        .onednn_packing = 0,
+                                       .onednn_call = 500,
                                        .libxsmm = 55,
+                                       .libxsmm_call = 60,
                                        .onednn_bf16 = 115,
                                        .onednn_bf16_far = 1.5,
                                        .onednn_bytes = 230};
 #if defined(__x86_64__)
+constexpr ProductRates kZen3{.portable_avx512 = 48,  // it has none
+                             .portable_avx2 = 48,
+                             .onednn_avx512 = 45,
+                             .onednn_avx2 = 45,
+                             .onednn_far = 1.3,
+                             .onednn_packing = 0,
+                             .onednn_call = 900,
+                             .libxsmm = 48,
+                             .libxsmm_call = 150,
+                             .onednn_bf16 = 90,
+                             .onednn_bf16_far = 1.3,
+                             .onednn_bytes = 180};
 // Not measured yet: estimates from published peaks and the times of single products.
 constexpr ProductRates kZen4{.portable_avx512 = 50,
                              .portable_avx2 = 48,
@@ -34,7 +48,9 @@ constexpr ProductRates kZen4{.portable_avx512 = 50,
                              .onednn_avx2 = 50,
                              .onednn_far = 1.02,
                              .onednn_packing = 0.1,
+                             .onednn_call = 500,
                              .libxsmm = 50,
+                             .libxsmm_call = 60,
                              .onednn_bf16 = 110,
                              .onednn_bf16_far = 1.05,
                              .onednn_bytes = 220};
@@ -44,7 +60,9 @@ constexpr ProductRates kZen5{.portable_avx512 = 125,
                              .onednn_avx2 = 63,
                              .onednn_far = 1.06,
                              .onednn_packing = 0.1,
+                             .onednn_call = 500,
                              .libxsmm = 125,
+                             .libxsmm_call = 60,
                              .onednn_bf16 = 225,
                              .onednn_bf16_far = 1.05,
                              .onednn_bytes = 450};
@@ -60,7 +78,8 @@ const ProductRates& rates_of_processor() {
   const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
   if (family == kZen5Family) return kZen5;
   const bool has_avx512 = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & kAvx512F) != 0;
-  return family == kZen3And4 && has_avx512 ? kZen4 : kSapphireRapids;
+  if (family == kZen3And4) return has_avx512 ? kZen4 : kZen3;
+  return kSapphireRapids;
 }
 #else
 const ProductRates& rates_of_processor() { return kSapphireRapids; }

@@ -16,7 +16,8 @@ struct ProductRates {
   double onednn_avx512, onednn_avx2;
   double onednn_far;      // times as long from where operands and result are more than 4 MiB
   double onednn_packing;  // then, ns for each element of the right side
-  double libxsmm;
+  double onednn_call;     // ns of a call beside its multiply-adds
+  double libxsmm, libxsmm_call;
   double onednn_bf16, onednn_bf16_far;  // by pairs (vdpbf16ps), and as above
   double onednn_bytes;                  // by VNNI
 };
@@ -32,7 +33,9 @@ inline constexpr auto kProductRateFields = std::to_array<ProductRateField>({
     {"onednn_avx2", &ProductRates::onednn_avx2},
     {"onednn_far", &ProductRates::onednn_far},
     {"onednn_packing", &ProductRates::onednn_packing},
+    {"onednn_call", &ProductRates::onednn_call},
     {"libxsmm", &ProductRates::libxsmm},
+    {"libxsmm_call", &ProductRates::libxsmm_call},
     {"onednn_bf16", &ProductRates::onednn_bf16},
     {"onednn_bf16_far", &ProductRates::onednn_bf16_far},
     {"onednn_bytes", &ProductRates::onednn_bytes},

@@ -160,7 +160,9 @@ void BoundProductChain::run_by_rows(Run& run) {
     const ScratchMatrix made(most, a.n, between.dtype), left(most, a.n, second.inputs[0].dtype);
     std::vector<void*> pointers(launch.pointers, launch.pointers + kernel.sources.size());
     for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t batch = task / blocks, row = task % blocks * most, rows = std::min(most, a.m - row);
+      // All blocks have about as many rows: few rows may be multiplied in another way, with other bits.
+      const std::int64_t batch = task / blocks, block = task % blocks, row = block * a.m / blocks,
+                         rows = (block + 1) * a.m / blocks - row;
       const auto call = [&](CallKernel kernel_of_call, const CallArgs& whole, Matrix lhs, Matrix out) {
         const Matrix rhs = matrix_of(whole.inputs[1], between, batch);
         const TensorView inputs[] = {lhs.view(), rhs.view()}, output = out.view();

@@ -15,6 +15,7 @@
 
 #include "codegen_cpu/library/matmul_amx.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
+#include "codegen_cpu/library/matmul_problem.h"
 #include "codegen_cpu/library/matmul_tiny_kernels.h"
 #include "ir/error.h"
 #include "ir/shape.h"
@@ -235,21 +236,67 @@ TEST(Matmul, PortableBitsAreTheSameForEveryInstructionSetAndPacking) {
 
 TEST(Matmul, PortableVectorBitsAreTheSameForEveryInstructionSet) {
   std::mt19937_64 random(seed());
-  std::vector<std::byte> scratch(vector_scratch_bytes(300) + 64);
+  constexpr std::int64_t kDepth = 300, kColumns = 90;
+  std::vector<std::byte> scratch(vector_scratch_bytes(kFewVectors, kDepth) + 64);
   void* const aligned = scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64);
   const DType dtypes[] = {DType::u8,  DType::u16,  DType::u32, DType::u64,
                           DType::f16, DType::bf16, DType::f32, DType::f64};
   for (std::size_t s = 0; s < std::size(dtypes); ++s)
-    for (const bool by_columns : {false, true}) {
-      Product p(dtypes[s], {1, 300}, {300, 90}, Layout::rows, by_columns ? Layout::columns : Layout::rows, random);
-      std::vector<std::byte> first;
+    for (const bool by_halves : {false, true}) {
+      const std::int64_t vectors = by_halves ? kFewVectors : 1;
+      Product p(dtypes[s], {vectors, kDepth}, {kDepth, kColumns}, Layout::rows,
+                by_halves ? Layout::columns : Layout::rows, random);
+      const auto bytes = static_cast<std::int64_t>(byte_size(dtypes[s]));
+      const auto multiply = [&](const PortableKernels& kernels, std::int64_t first, std::int64_t count) {
+        kernels.vector_product[s]({.vector = p.lhs.bytes.data() + first * kDepth * bytes,
+                                   .vectors = count,
+                                   .to_next_vector = kDepth,
+                                   .vector_stride = 1,
+                                   .matrix = p.rhs.bytes.data(),
+                                   .matrix_k = by_halves ? 1 : kColumns,
+                                   .matrix_column = by_halves ? kDepth : 1,
+                                   .by_halves = by_halves,
+                                   .out = p.out.bytes.data() + first * kColumns * bytes,
+                                   .out_vector = kColumns,
+                                   .out_column = 1,
+                                   .columns = kColumns,
+                                   .k = kDepth,
+                                   .scratch = aligned});
+      };
+      std::vector<std::byte> expected;
       for (const PortableKernels* kernels : runnable_kernels()) {
-        kernels->vector_product[s]({p.lhs.bytes.data(), 1, p.rhs.bytes.data(), by_columns ? 1 : 90,
-                                    by_columns ? 300 : 1, by_columns, p.out.bytes.data(), 90, 300, aligned});
-        if (first.empty()) first = p.out.bytes;
-        EXPECT_TRUE(first == p.out.bytes) << name(dtypes[s]);
+        if (expected.empty()) {
+          for (std::int64_t r = 0; r < vectors; ++r) multiply(*kernels, r, 1);
+          expected = p.out.bytes;
+        }
+        for (std::int64_t count = 1; count <= vectors; ++count) {
+          std::fill(p.out.bytes.begin(), p.out.bytes.end(), std::byte{0xee});
+          multiply(*kernels, 0, count);
+          const std::ptrdiff_t size = count * kColumns * bytes;
+          EXPECT_TRUE(std::equal(expected.begin(), expected.begin() + size, p.out.bytes.begin()))
+              << name(dtypes[s]) << " " << count << " vectors";
+        }
       }
     }
+}
+
+/// Few rows, or few columns, in every layout; whatever threads do.
+TEST(Matmul, FewVectors) {
+  std::mt19937_64 random(seed());
+  for (const DType dtype : {DType::u8, DType::i32, DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (std::int64_t few = 2; few <= kFewVectors + 1; ++few)
+      for (const std::int64_t k : {kLeastByHalves - 1, kLeastByHalves, std::int64_t{511}})
+        for (const Layout other : kLayouts)
+          for (const bool rows : {false, true}) {
+            const std::int64_t many = 37;
+            Product p(dtype, {3, rows ? few : many, k}, {k, rows ? many : few}, rows ? other : Layout::rows,
+                      rows ? Layout::columns : other, random);
+            const ThreadCount threads(static_cast<int>(1 + random() % 3));
+            std::fill(p.out.bytes.begin(), p.out.bytes.end(), std::byte{0xee});
+            matmul_portable(p.args());
+            expect_product(p, std::string(name(dtype)));
+            if (HasFailure()) return;
+          }
 }
 
 TEST(Matmul, TinyProductsHaveTheBitsOfThePortableKernel) {
