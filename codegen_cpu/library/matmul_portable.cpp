@@ -159,8 +159,8 @@ class SharedPanels {
   SharedPanels(const MatmulProblem& p, MatmulStorage storage, const MatmulTiles& tiles)
       : width_(kernels().panel_columns[static_cast<std::size_t>(storage)]),
         sum_bytes_(static_cast<std::int64_t>(sum_bytes(storage))),
-        k_(p.k),
-        batch_bytes_(parts(p.n, width_) * width_ * p.k * sum_bytes_) {
+        rows_(panel_rows(p.k)),
+        batch_bytes_(parts(p.n, width_) * width_ * panel_rows(p.k) * sum_bytes_) {
     const bool is_read_in_place = p.rhs.column_stride == 1 && p.m < kLeastRowsOfKept;
     const auto bytes = static_cast<std::size_t>(batch_bytes_ * p.batches);
     if (p.batches == 1 && p.m <= kMostRowsOfKept && p.k * p.n >= kLeastKept && !is_read_in_place) {
@@ -175,7 +175,7 @@ class SharedPanels {
   SharedPanels(const SharedPanels&) = delete;
   /// From a column on that starts a panel; null if there are none.
   const std::byte* at(std::int64_t batch, std::int64_t column) const {
-    return panels_ == nullptr ? nullptr : panels_ + batch * batch_bytes_ + column * k_ * sum_bytes_;
+    return panels_ == nullptr ? nullptr : panels_ + batch * batch_bytes_ + column * rows_ * sum_bytes_;
   }
 
  private:
@@ -193,12 +193,12 @@ class SharedPanels {
                           .column_stride = p.rhs.column_stride,
                           .k = p.k,
                           .columns = std::min(end * columns, p.n) - block * columns,
-                          .panels = to + batch * batch_bytes_ + block * columns * k_ * sum_bytes_});
+                          .panels = to + batch * batch_bytes_ + block * columns * rows_ * sum_bytes_});
                      task += end - block;
                    }
                  });
   }
-  std::int64_t width_, sum_bytes_, k_, batch_bytes_;
+  std::int64_t width_, sum_bytes_, rows_, batch_bytes_;
   std::optional<Scratch<std::byte>> held_;
   StoragePtr kept_;
   std::byte* panels_ = nullptr;
@@ -265,7 +265,7 @@ void matmul_portable(const CallArgs& args, TileEpilogue epilogue) {
 bool matmul_portable_fits(const CallArgs& args) { return kReal.has(args.inputs[0].dtype); }
 
 /// Nanoseconds that each product of a batch takes beside its multiply-adds.
-constexpr double kEachProduct = 40;
+constexpr double kEachProduct = 80;
 
 double matmul_portable_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
@@ -280,7 +280,7 @@ double matmul_portable_cost(const CallArgs& args) {
   }
   const std::int64_t panel = kernels().panel_columns[static_cast<std::size_t>(storage_of(p.dtype))], lanes = panel / 2;
   const double columns = whole(p.n, lanes);
-  if (p.m <= kPortableFewRows) {  // each element of the right side is read, perhaps turned, and multiplied
+  if (p.m <= kernels().few_rows) {  // each element of the right side is read, perhaps turned, and multiplied
     const bool in_rows = p.rhs.column_stride == 1;
     const double each = in_rows ? 0.05 + m / per_ns(p.dtype) / 0.85 : 0.15 + m / per_ns(p.dtype) / 1.1;
     const double far = p.bytes() > (2 << 20) ? 0.035 * static_cast<double>(byte_size(p.dtype)) : 0;
@@ -291,11 +291,12 @@ double matmul_portable_cost(const CallArgs& args) {
   // of k.
   const double lhs = p.lhs.column_stride == 1 && byte_size(p.dtype) == sum_bytes(storage_of(p.dtype)) ? 0.03 : 0.2;
   const double rhs = k * static_cast<double>(p.n) > 2e6 ? 0.3 : 0.15;
+  const double wide = static_cast<double>(sum_bytes(storage_of(p.dtype))) / 4;
   const double copies =
-      (m * k * lhs + k * columns * rhs +
-       m * columns * static_cast<double>(parts(p.k, portable_depth(sum_bytes(storage_of(p.dtype))))) * 0.1);
+      wide * (m * k * lhs + k * columns * rhs +
+              m * columns * static_cast<double>(parts(p.k, portable_depth(sum_bytes(storage_of(p.dtype))))) * 0.1);
   // A panel that is not whole is packed element by element, and its sums are written so where they fill no vector.
-  const double edge = static_cast<double>(p.n % panel) * (0.3 * k + (p.n % lanes == 0 ? 0 : 0.2 * m));
+  const double edge = static_cast<double>(p.n % panel) * wide * (0.3 * k + (p.n % lanes == 0 ? 0 : 0.2 * m));
   return 150 + each_product + multiply_adds + batches * (copies + edge);
 }
 

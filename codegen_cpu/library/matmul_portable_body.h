@@ -10,118 +10,27 @@
 // along them is not copied at all.
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
 
-#include "codegen_cpu/irregular/narrow_float.h"
 #include "codegen_cpu/irregular/transpose_in_registers.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
-
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors wider than a register are passed, but not out of this file
+#include "codegen_cpu/library/matmul_portable_storage.h"
+#include "codegen_cpu/library/matmul_portable_vectors.h"
 
 namespace fermata {
 namespace {
 
-constexpr std::int64_t kVectorBytes = FERMATA_VECTOR_BYTES, kMicroRows = FERMATA_MICRO_ROWS;
-
-template <class T> struct VectorOf;
-template <> struct VectorOf<float> { typedef float type __attribute__((vector_size(FERMATA_VECTOR_BYTES))); };
-template <> struct VectorOf<double> { typedef double type __attribute__((vector_size(FERMATA_VECTOR_BYTES))); };
-template <> struct VectorOf<std::uint32_t> {
-  typedef std::uint32_t type __attribute__((vector_size(FERMATA_VECTOR_BYTES)));
-};
-template <> struct VectorOf<std::uint64_t> {
-  typedef std::uint64_t type __attribute__((vector_size(FERMATA_VECTOR_BYTES)));
-};
-template <class T> using Vector = typename VectorOf<T>::type;
-template <class T> constexpr std::int64_t kLanes = kVectorBytes / static_cast<std::int64_t>(sizeof(T));
-
-/// a * b + c, rounded once.
-inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
-inline std::uint32_t fused(std::uint32_t a, std::uint32_t b, std::uint32_t c) { return a * b + c; }
-inline std::uint64_t fused(std::uint64_t a, std::uint64_t b, std::uint64_t c) { return a * b + c; }
-inline Vector<std::uint32_t> fused(Vector<std::uint32_t> a, Vector<std::uint32_t> b, Vector<std::uint32_t> c) {
-  return a * b + c;
-}
-inline Vector<std::uint64_t> fused(Vector<std::uint64_t> a, Vector<std::uint64_t> b, Vector<std::uint64_t> c) {
-  return a * b + c;
-}
-#if defined(__AVX512F__)
-inline Vector<float> fused(Vector<float> a, Vector<float> b, Vector<float> c) { return _mm512_fmadd_ps(a, b, c); }
-inline Vector<double> fused(Vector<double> a, Vector<double> b, Vector<double> c) { return _mm512_fmadd_pd(a, b, c); }
-#elif defined(__FMA__)
-inline Vector<float> fused(Vector<float> a, Vector<float> b, Vector<float> c) { return _mm256_fmadd_ps(a, b, c); }
-inline Vector<double> fused(Vector<double> a, Vector<double> b, Vector<double> c) { return _mm256_fmadd_pd(a, b, c); }
-#else
-template <class V> inline V fused_lanes(V a, V b, V c) {
-  for (std::size_t i = 0; i < sizeof(V) / sizeof(a[0]); ++i) c[i] = fused(a[i], b[i], c[i]);
-  return c;
-}
-inline Vector<float> fused(Vector<float> a, Vector<float> b, Vector<float> c) { return fused_lanes(a, b, c); }
-inline Vector<double> fused(Vector<double> a, Vector<double> b, Vector<double> c) { return fused_lanes(a, b, c); }
-#endif
-
-template <class V> inline V load(const void* from) {
-  V v;
-  __builtin_memcpy(&v, from, sizeof(V));
-  return v;
-}
-template <class V> inline void store(void* to, V v) { __builtin_memcpy(to, &v, sizeof(V)); }
-template <class T> inline Vector<T> splat(T x) { return x - Vector<T>{}; }
-
-/// What a storage holds, the type its sums have, and the way there and back.
-template <MatmulStorage> struct Storage;
-template <class E, class S> struct PlainStorage {
-  using Element = E;
-  using Sum = S;
-  static S widen(E x) { return x; }
-  static E narrow(S x) { return static_cast<E>(x); }
-};
-template <> struct Storage<MatmulStorage::u8> : PlainStorage<std::uint8_t, std::uint32_t> {};
-template <> struct Storage<MatmulStorage::u16> : PlainStorage<std::uint16_t, std::uint32_t> {};
-template <> struct Storage<MatmulStorage::u32> : PlainStorage<std::uint32_t, std::uint32_t> {};
-template <> struct Storage<MatmulStorage::u64> : PlainStorage<std::uint64_t, std::uint64_t> {};
-template <> struct Storage<MatmulStorage::f32> : PlainStorage<float, float> {};
-template <> struct Storage<MatmulStorage::f64> : PlainStorage<double, double> {};
-template <> struct Storage<MatmulStorage::f16> {
-  using Element = std::uint16_t;
-  using Sum = float;
-  static float widen(std::uint16_t x) { return widen_float16(x); }
-  static std::uint16_t narrow(float x) { return narrow_float16(x); }
-};
-template <> struct Storage<MatmulStorage::bf16> {
-  using Element = std::uint16_t;
-  using Sum = float;
-  static float widen(std::uint16_t x) { return widen_bfloat16(x); }
-  static std::uint16_t narrow(float x) { return narrow_bfloat16(x); }
-};
-
-inline std::int64_t round_up(std::int64_t x, std::int64_t step) { return (x + step - 1) / step * step; }
-inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+/// Measured: with the registers of AVX2, panels pay sooner.
+constexpr std::int64_t kFewRows = kVectorBytes == 64 ? 48 : 12;
 
 /// Columns of a panel of the right side.
 template <class T> constexpr std::int64_t kPanel = 2 * kLanes<T>;
 /// Elements of a tile's scratch memory for its left side, and for panels of its own.
 template <class T> constexpr std::int64_t kLeftSide = kPortableRows* portable_lhs_row(sizeof(T));
-template <class T> constexpr std::int64_t kPanels = portable_depth(sizeof(T)) * kPortableColumns;
+template <class T> constexpr std::int64_t kPanels = panel_rows(portable_depth(sizeof(T))) * kPortableColumns;
 
 // ---- Copies
 // -----------------------------------------------------------------------------------------------------------
-
-template <class S> inline Vector<typename S::Sum> load_widened(const typename S::Element* from) {
-  using T = typename S::Sum;
-  if constexpr (sizeof(typename S::Element) == sizeof(T)) {
-    return load<Vector<T>>(from);
-  } else {
-    T wide[kLanes<T>];
-    for (std::int64_t i = 0; i < kLanes<T>; ++i) wide[i] = S::widen(from[i]);
-    return load<Vector<T>>(wide);
-  }
-}
 
 /// to[i * to_row + j] = from[i * row + j * column].
 template <class S> void copy_matrix(const typename S::Element* from, std::int64_t row, std::int64_t column,
@@ -180,7 +89,7 @@ template <class S> void pack_panels(const typename S::Element* from, std::int64_
 template <MatmulStorage kStorage> void pack_rhs(const PortableRhs& r) {
   using S = Storage<kStorage>;
   pack_panels<S>(static_cast<const typename S::Element*>(r.rhs), r.k_stride, r.column_stride, r.k, r.columns,
-                 static_cast<typename S::Sum*>(r.panels), kPanel<typename S::Sum> * r.k);
+                 static_cast<typename S::Sum*>(r.panels), kPanel<typename S::Sum> * panel_rows(r.k));
 }
 
 // ---- Products
@@ -408,7 +317,7 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
   using E = typename S::Element;
   constexpr bool kInPlace = sizeof(E) == sizeof(T);
   constexpr std::int64_t kDepth = portable_depth(sizeof(T)), kLhsRow = portable_lhs_row(sizeof(T));
-  if (t.rows <= kPortableFewRows && t.rhs_panels == nullptr) return multiply_few_rows<kStorage>(t);
+  if (t.rows <= kFewRows && t.rhs_panels == nullptr) return multiply_few_rows<kStorage>(t);
   const std::int64_t sums_row = kInPlace ? t.out_row : round_up(t.columns, kPanel<T>);
   T* const lhs = static_cast<T*>(t.scratch);
   T* const packed = lhs + kLeftSide<T>;
@@ -422,7 +331,8 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
     for (std::int64_t c = 0; c < t.columns; c += columns_together) {
       const std::int64_t end = smaller(c + columns_together, t.columns);
       if (t.rhs_panels == nullptr)
-        pack_panels<S>(rhs + c * t.rhs_column, t.rhs_k, t.rhs_column, depth, end - c, packed, kPanel<T> * depth);
+        pack_panels<S>(rhs + c * t.rhs_column, t.rhs_k, t.rhs_column, depth, end - c, packed,
+                       kPanel<T> * panel_rows(depth));
       for (std::int64_t i = 0; i < t.rows; i += kPortableRows) {
         const std::int64_t rows = smaller(kPortableRows, t.rows - i);
         const auto* const source = static_cast<const E*>(t.lhs) + i * t.lhs_row + p * t.lhs_k;
@@ -433,9 +343,10 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
         else if (c == 0 || t.rows > kPortableRows)
           copy_matrix<S>(source, t.lhs_row, t.lhs_k, rows, depth, lhs, kLhsRow);
         for (std::int64_t j = c; j < end; j += kPanel<T>) {
-          const T* panel = t.rhs_panels != nullptr ? static_cast<const T*>(t.rhs_panels) + j * t.k + p * kPanel<T>
-                                                   : packed + (j - c) * depth;
-          const std::int64_t to_next = kPanel<T> * (t.rhs_panels != nullptr ? t.k : depth);
+          const T* panel = t.rhs_panels != nullptr
+                               ? static_cast<const T*>(t.rhs_panels) + j * panel_rows(t.k) + p * kPanel<T>
+                               : packed + (j - c) * panel_rows(depth);
+          const std::int64_t to_next = kPanel<T> * panel_rows(t.rhs_panels != nullptr ? t.k : depth);
           const std::int64_t width = kInPlace ? smaller(kPanel<T>, t.columns - j) : kPanel<T>;
           multiply_block<T>(block, block_row, rows, depth, panel, kPanel<T>, width, sums + i * sums_row + j, sums_row,
                             p == 0, panel + to_next);
@@ -449,166 +360,13 @@ template <MatmulStorage kStorage> void multiply_tile(const PortableTile& t) {
         static_cast<E*>(t.out)[i * t.out_row + j] = S::narrow(sums[i * sums_row + j]);
 }
 
-/// Bytes that rows are asked for ahead, as a product with a vector reads a matrix but once: processors by themselves
-/// stop at the end of a page. 4096^2 of f32 on Zen 5: 1750 us without, 1240 with.
-constexpr std::int64_t kAhead = 8192, kLine = 64;
-
-/// sums[j] continues its chain over four rows of the matrix, then single ones.
-template <class S> void add_rows(const typename S::Sum* x, const typename S::Element* matrix, std::int64_t row,
-                                 std::int64_t k, typename S::Sum* sums, std::int64_t columns) {
-  constexpr std::int64_t kElement = sizeof(typename S::Element);
-  // Of wide rows the next four are found ahead by processors themselves.
-  const bool is_narrow = columns * kElement <= kAhead / 16;
-  const std::int64_t ahead = is_narrow ? kAhead / (columns * kElement) * row : 0;
-  std::int64_t p = 0;
-  for (; p + 4 <= k; p += 4, matrix += 4 * row) {
-    if (is_narrow)
-      for (std::int64_t i = 0; i < 4; ++i)
-        for (std::int64_t j = 0; j < columns; j += kLine / kElement) __builtin_prefetch(matrix + ahead + i * row + j);
-    for (std::int64_t j = 0; j < columns; ++j) {
-      typename S::Sum sum = fused(x[p], S::widen(matrix[j]), sums[j]);
-      sum = fused(x[p + 1], S::widen(matrix[row + j]), sum);
-      sum = fused(x[p + 2], S::widen(matrix[2 * row + j]), sum);
-      sums[j] = fused(x[p + 3], S::widen(matrix[3 * row + j]), sum);
-    }
-  }
-  for (; p < k; ++p, matrix += row)
-    for (std::int64_t j = 0; j < columns; ++j) sums[j] = fused(x[p], S::widen(matrix[j]), sums[j]);
-}
-
-template <std::int64_t kBy, class V, std::size_t... I> inline V rotated(V v, std::index_sequence<I...>) {
-  return __builtin_shufflevector(v, v, static_cast<int>((I + kBy) % sizeof...(I))...);
-}
-/// The sum of all lanes, by halves.
-template <class T, std::int64_t kHalf = kLanes<T> / 2> inline T sum_of_lanes(Vector<T> v) {
-  if constexpr (kHalf == 0)
-    return v[0];
-  else
-    return sum_of_lanes<T, kHalf / 2>(v + rotated<kHalf>(v, std::make_index_sequence<kLanes<T>>()));
-}
-
-/// sums[r] = sum over p of x[r, p] y[p] for a few rows of x. Element p goes to chain p % 64; chains are merged by
-/// halves. `ask` says where the next elements lie. Of several rows, some chains of all are done together, then the next
-/// ones: so each element of y is loaded once.
-template <class S, int kRows, class Ask> inline void dots(const typename S::Sum* x, std::int64_t x_row,
-                                                          const typename S::Element* y, std::int64_t k, const Ask& ask,
-                                                          typename S::Sum* sums) {
-  using T = typename S::Sum;
-  using V = Vector<T>;
-  constexpr int kVectors = kHalvesChains / kLanes<T>, kTogether = kRows == 1 || kVectors < 4 ? kVectors : 4;
-  const std::int64_t whole = k / kHalvesChains * kHalvesChains;
-  T end[kHalvesChains];  // x is padded with zeros
-  for (std::int64_t i = 0; i < kHalvesChains && whole != k; ++i) end[i] = whole + i < k ? S::widen(y[whole + i]) : T{};
-  V merged[kRows][kVectors];
-#pragma GCC unroll 16
-  for (int first = 0; first < kVectors; first += kTogether) {
-    V acc[kRows][kTogether];
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 16
-      for (int v = 0; v < kTogether; ++v) acc[r][v] = V{};  // GCC clears a whole array by a slow instruction
-    const auto add = [&](const T* a, const auto* b) __attribute__((always_inline)) {
-#pragma GCC unroll 16
-      for (int v = 0; v < kTogether; ++v) {
-        const std::int64_t at = (first + v) * kLanes<T>;
-        V line;
-        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(*b)>, T>)
-          line = load<V>(b + at);
-        else
-          line = load_widened<S>(b + at);
-#pragma GCC unroll 3
-        for (int r = 0; r < kRows; ++r) acc[r][v] = fused(load<V>(a + r * x_row + at), line, acc[r][v]);
-      }
-    };
-    for (std::int64_t p = 0; p < whole; p += kHalvesChains) {
-      if (first == 0) ask(y + p);
-      add(x + p, y + p);
-    }
-    if (whole != k) add(x + whole, end);
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 16
-      for (int v = 0; v < kTogether; ++v) merged[r][first + v] = acc[r][v];
-  }
-#pragma GCC unroll 3
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int half = kVectors / 2; half > 0; half /= 2)
-#pragma GCC unroll 16
-      for (int v = 0; v < half; ++v) merged[r][v] = merged[r][v] + merged[r][v + half];
-    sums[r] = sum_of_lanes<T>(merged[r][0]);
-  }
-}
-
-/// All vectors with some columns, which stay in the first-level cache meanwhile, then with the next ones.
-template <class S>
-void multiply_by_halves(const PortableVectorProduct& v, const typename S::Sum* x, std::int64_t x_row) {
-  using T = typename S::Sum;
-  using E = typename S::Element;
-  constexpr std::int64_t kElement = sizeof(E), kNear = (16 << 10) / kElement;
-  const bool is_dense = v.matrix_column <= v.k + kLine;
-  const std::int64_t ahead = is_dense ? kAhead / kElement : 0;
-  const auto ask = [ahead](const E* from) __attribute__((always_inline)) {
-    for (std::int64_t i = 0; i < kHalvesChains; i += kLine / kElement) __builtin_prefetch(from + ahead + i);
-  };
-  const auto has_it = [](const E*) {};
-  const std::int64_t together = v.vectors <= 3 ? v.columns : kNear / v.k > 1 ? kNear / v.k : 1;
-  for (std::int64_t begin = 0; begin < v.columns; begin += together) {
-    const std::int64_t end = smaller(begin + together, v.columns);
-    for (std::int64_t r = 0; r < v.vectors;) {
-      const std::int64_t left = v.vectors - r, rows = left == 4 ? 2 : smaller(left, 3);
-      for (std::int64_t j = begin; j < end; ++j) {
-        const E* const y = static_cast<const E*>(v.matrix) + j * v.matrix_column;
-        T sums[3];
-        const auto add = [&](const auto& asks) __attribute__((always_inline)) {
-          if (rows == 1)
-            dots<S, 1>(x + r * x_row, x_row, y, v.k, asks, sums);
-          else if (rows == 2)
-            dots<S, 2>(x + r * x_row, x_row, y, v.k, asks, sums);
-          else
-            dots<S, 3>(x + r * x_row, x_row, y, v.k, asks, sums);
-        };
-        if (r == 0)
-          add(ask);
-        else
-          add(has_it);
-        for (std::int64_t i = 0; i < rows; ++i)
-          static_cast<E*>(v.out)[(r + i) * v.out_vector + j * v.out_column] = S::narrow(sums[i]);
-      }
-      r += rows;
-    }
-  }
-}
-
-template <MatmulStorage kStorage> void multiply_vector(const PortableVectorProduct& v) {
-  using S = Storage<kStorage>;
-  using T = typename S::Sum;
-  using E = typename S::Element;
-  const auto* const matrix = static_cast<const E*>(v.matrix);
-  T* const sums = static_cast<T*>(v.scratch);
-  T* const x = sums + kVectorColumns;
-  const std::int64_t x_row = round_up(v.k, kHalvesChains);
-  for (std::int64_t r = 0; r < v.vectors; ++r) {
-    const E* const vector = static_cast<const E*>(v.vector) + r * v.to_next_vector;
-    for (std::int64_t p = 0; p < v.k; ++p) x[r * x_row + p] = S::widen(vector[p * v.vector_stride]);
-    for (std::int64_t p = v.k; p < x_row; ++p) x[r * x_row + p] = 0;
-  }
-  if (v.by_halves) return multiply_by_halves<S>(v, x, x_row);
-  E* const out = static_cast<E*>(v.out);
-  for (std::int64_t j = 0; j < v.columns; j += kVectorColumns) {
-    const std::int64_t columns = smaller(kVectorColumns, v.columns - j);
-    for (std::int64_t i = 0; i < columns; ++i) sums[i] = 0;
-    add_rows<S>(x, matrix + j, v.matrix_k, v.k, sums, columns);
-    for (std::int64_t i = 0; i < columns; ++i) out[(j + i) * v.out_column] = S::narrow(sums[i]);
-  }
-}
-
 template <MatmulStorage... kStorages> constexpr PortableKernels make_kernels() {
   return {{pack_rhs<kStorages>...},
           {multiply_tile<kStorages>...},
           {multiply_vector<kStorages>...},
           {kPanel<typename Storage<kStorages>::Sum>...},
-          FERMATA_VECTOR_BYTES};
+          FERMATA_VECTOR_BYTES,
+          kFewRows};
 }
 constexpr PortableKernels kernels_of_this_file() {
   return make_kernels<MatmulStorage::u8, MatmulStorage::u16, MatmulStorage::u32, MatmulStorage::u64, MatmulStorage::f16,

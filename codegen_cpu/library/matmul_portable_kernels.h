@@ -19,9 +19,9 @@ constexpr std::int64_t portable_lhs_row(std::size_t sum_bytes) { return portable
 /// Columns whose panels a tile packs together where it packs its own: of several blocks of rows, each is copied again
 /// for so many.
 inline constexpr std::int64_t kPortableColumns = 256;
-/// Up to so many rows of a tile, panels of the right side are not made beforehand.
-inline constexpr std::int64_t kPortableFewRows = 48;
 
+/// Rows of a panel, with one more where that many would put all panels into the same sets of a cache.
+constexpr std::int64_t panel_rows(std::int64_t k) { return k | 1; }
 /// The right side of a product as panels of `panel_columns` columns, each all of k deep, widened to the type of the
 /// sums.
 struct PortableRhs {
@@ -49,7 +49,7 @@ constexpr std::size_t portable_scratch_bytes(MatmulStorage s, std::int64_t rows,
       s == MatmulStorage::u8 || s == MatmulStorage::u16 || s == MatmulStorage::f16 || s == MatmulStorage::bf16;
   const std::int64_t padded = (columns + 63) / 64 * 64;
   const std::int64_t lhs = kPortableRows * portable_lhs_row(sum_bytes(s)),
-                     panels = portable_depth(sum_bytes(s)) * kPortableColumns;
+                     panels = panel_rows(portable_depth(sum_bytes(s))) * kPortableColumns;
   return sum_bytes(s) * static_cast<std::size_t>(lhs + panels + (widened ? rows * padded : 0));
 }
 
@@ -80,6 +80,7 @@ struct PortableKernels {
   void (*vector_product[static_cast<std::size_t>(MatmulStorage::count)])(const PortableVectorProduct&);
   std::int64_t panel_columns[static_cast<std::size_t>(MatmulStorage::count)];
   int vector_bytes;
+  std::int64_t few_rows;  // up to so many of a tile, panels of the right side are not made beforehand
 };
 
 /// A tile of f32 by the kernel for this processor, which needs no scratch memory of the caller.

@@ -192,7 +192,7 @@ void multiply_tile(const PortableKernels& kernels, std::size_t storage, Product&
   const std::int64_t rows = p.lhs.sizes[0], columns = p.rhs.sizes[1], k = p.depth();
   const auto of = static_cast<MatmulStorage>(storage);
   std::vector<std::byte> memory(portable_scratch_bytes(of, rows, columns) + 64),
-      panels(static_cast<std::size_t>((columns + 64) * k) * sum_bytes(of) + 64);
+      panels(static_cast<std::size_t>((columns + 64) * panel_rows(k)) * sum_bytes(of) + 64);
   const auto aligned = [](std::vector<std::byte>& bytes) {
     return bytes.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes.data()) % 64);
   };

@@ -1,0 +1,169 @@
+// Products with a vector, or with a few. Part of matmul_portable_body.h, whose rules hold here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "codegen_cpu/library/matmul_portable_storage.h"
+
+namespace fermata {
+namespace {
+
+/// Bytes that rows are asked for ahead, as a product with a vector reads a matrix but once: processors by themselves
+/// stop at the end of a page. 4096^2 of f32 on Zen 5: 1750 us without, 1240 with.
+constexpr std::int64_t kAhead = 8192, kLine = 64;
+
+/// sums[j] continues its chain over four rows of the matrix, then single ones.
+template <class S> void add_rows(const typename S::Sum* x, const typename S::Element* matrix, std::int64_t row,
+                                 std::int64_t k, typename S::Sum* sums, std::int64_t columns) {
+  constexpr std::int64_t kElement = sizeof(typename S::Element);
+  // Of wide rows the next four are found ahead by processors themselves.
+  const bool is_narrow = columns * kElement <= kAhead / 16;
+  const std::int64_t ahead = is_narrow ? kAhead / (columns * kElement) * row : 0;
+  std::int64_t p = 0;
+  for (; p + 4 <= k; p += 4, matrix += 4 * row) {
+    if (is_narrow)
+      for (std::int64_t i = 0; i < 4; ++i)
+        for (std::int64_t j = 0; j < columns; j += kLine / kElement) __builtin_prefetch(matrix + ahead + i * row + j);
+    for (std::int64_t j = 0; j < columns; ++j) {
+      typename S::Sum sum = fused(x[p], S::widen(matrix[j]), sums[j]);
+      sum = fused(x[p + 1], S::widen(matrix[row + j]), sum);
+      sum = fused(x[p + 2], S::widen(matrix[2 * row + j]), sum);
+      sums[j] = fused(x[p + 3], S::widen(matrix[3 * row + j]), sum);
+    }
+  }
+  for (; p < k; ++p, matrix += row)
+    for (std::int64_t j = 0; j < columns; ++j) sums[j] = fused(x[p], S::widen(matrix[j]), sums[j]);
+}
+
+template <std::int64_t kBy, class V, std::size_t... I> inline V rotated(V v, std::index_sequence<I...>) {
+  return __builtin_shufflevector(v, v, static_cast<int>((I + kBy) % sizeof...(I))...);
+}
+/// The sum of all lanes, by halves.
+template <class T, std::int64_t kHalf = kLanes<T> / 2> inline T sum_of_lanes(Vector<T> v) {
+  if constexpr (kHalf == 0)
+    return v[0];
+  else
+    return sum_of_lanes<T, kHalf / 2>(v + rotated<kHalf>(v, std::make_index_sequence<kLanes<T>>()));
+}
+
+/// sums[r] = sum over p of x[r, p] y[p] for a few rows of x. Element p goes to chain p % 64; chains are merged by
+/// halves. `ask` says where the next elements lie. Of several rows, some chains of all are done together, then the next
+/// ones: so each element of y is loaded once.
+template <class S, int kRows, class Ask> inline void dots(const typename S::Sum* x, std::int64_t x_row,
+                                                          const typename S::Element* y, std::int64_t k, const Ask& ask,
+                                                          typename S::Sum* sums) {
+  using T = typename S::Sum;
+  using V = Vector<T>;
+  constexpr int kVectors = kHalvesChains / kLanes<T>, kTogether = kRows == 1 || kVectors < 4 ? kVectors : 4;
+  const std::int64_t whole = k / kHalvesChains * kHalvesChains;
+  T end[kHalvesChains];  // x is padded with zeros
+  for (std::int64_t i = 0; i < kHalvesChains && whole != k; ++i) end[i] = whole + i < k ? S::widen(y[whole + i]) : T{};
+  V merged[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int first = 0; first < kVectors; first += kTogether) {
+    V acc[kRows][kTogether];
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+      for (int v = 0; v < kTogether; ++v) acc[r][v] = V{};  // GCC clears a whole array by a slow instruction
+    const auto add = [&](const T* a, const auto* b) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kTogether; ++v) {
+        const std::int64_t at = (first + v) * kLanes<T>;
+        V line;
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(*b)>, T>)
+          line = load<V>(b + at);
+        else
+          line = load_widened<S>(b + at);
+#pragma GCC unroll 3
+        for (int r = 0; r < kRows; ++r) acc[r][v] = fused(load<V>(a + r * x_row + at), line, acc[r][v]);
+      }
+    };
+    for (std::int64_t p = 0; p < whole; p += kHalvesChains) {
+      if (first == 0) ask(y + p);
+      add(x + p, y + p);
+    }
+    if (whole != k) add(x + whole, end);
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+      for (int v = 0; v < kTogether; ++v) merged[r][first + v] = acc[r][v];
+  }
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int half = kVectors / 2; half > 0; half /= 2)
+#pragma GCC unroll 16
+      for (int v = 0; v < half; ++v) merged[r][v] = merged[r][v] + merged[r][v + half];
+    sums[r] = sum_of_lanes<T>(merged[r][0]);
+  }
+}
+
+/// All vectors with some columns, which stay in the first-level cache meanwhile, then with the next ones.
+template <class S>
+void multiply_by_halves(const PortableVectorProduct& v, const typename S::Sum* x, std::int64_t x_row) {
+  using T = typename S::Sum;
+  using E = typename S::Element;
+  constexpr std::int64_t kElement = sizeof(E), kNear = (16 << 10) / kElement;
+  const bool is_dense = v.matrix_column <= v.k + kLine;
+  const std::int64_t ahead = is_dense ? kAhead / kElement : 0;
+  const auto ask = [ahead](const E* from) __attribute__((always_inline)) {
+    for (std::int64_t i = 0; i < kHalvesChains; i += kLine / kElement) __builtin_prefetch(from + ahead + i);
+  };
+  const auto has_it = [](const E*) {};
+  const std::int64_t together = v.vectors <= 3 ? v.columns : kNear / v.k > 1 ? kNear / v.k : 1;
+  for (std::int64_t begin = 0; begin < v.columns; begin += together) {
+    const std::int64_t end = smaller(begin + together, v.columns);
+    for (std::int64_t r = 0; r < v.vectors;) {
+      const std::int64_t left = v.vectors - r, rows = left == 4 ? 2 : smaller(left, 3);
+      for (std::int64_t j = begin; j < end; ++j) {
+        const E* const y = static_cast<const E*>(v.matrix) + j * v.matrix_column;
+        T sums[3];
+        const auto add = [&](const auto& asks) __attribute__((always_inline)) {
+          if (rows == 1)
+            dots<S, 1>(x + r * x_row, x_row, y, v.k, asks, sums);
+          else if (rows == 2)
+            dots<S, 2>(x + r * x_row, x_row, y, v.k, asks, sums);
+          else
+            dots<S, 3>(x + r * x_row, x_row, y, v.k, asks, sums);
+        };
+        if (r == 0)
+          add(ask);
+        else
+          add(has_it);
+        for (std::int64_t i = 0; i < rows; ++i)
+          static_cast<E*>(v.out)[(r + i) * v.out_vector + j * v.out_column] = S::narrow(sums[i]);
+      }
+      r += rows;
+    }
+  }
+}
+
+template <MatmulStorage kStorage> void multiply_vector(const PortableVectorProduct& v) {
+  using S = Storage<kStorage>;
+  using T = typename S::Sum;
+  using E = typename S::Element;
+  const auto* const matrix = static_cast<const E*>(v.matrix);
+  T* const sums = static_cast<T*>(v.scratch);
+  T* const x = sums + kVectorColumns;
+  const std::int64_t x_row = round_up(v.k, kHalvesChains);
+  for (std::int64_t r = 0; r < v.vectors; ++r) {
+    const E* const vector = static_cast<const E*>(v.vector) + r * v.to_next_vector;
+    for (std::int64_t p = 0; p < v.k; ++p) x[r * x_row + p] = S::widen(vector[p * v.vector_stride]);
+    for (std::int64_t p = v.k; p < x_row; ++p) x[r * x_row + p] = 0;
+  }
+  if (v.by_halves) return multiply_by_halves<S>(v, x, x_row);
+  E* const out = static_cast<E*>(v.out);
+  for (std::int64_t j = 0; j < v.columns; j += kVectorColumns) {
+    const std::int64_t columns = smaller(kVectorColumns, v.columns - j);
+    for (std::int64_t i = 0; i < columns; ++i) sums[i] = 0;
+    add_rows<S>(x, matrix + j, v.matrix_k, v.k, sums, columns);
+    for (std::int64_t i = 0; i < columns; ++i) out[(j + i) * v.out_column] = S::narrow(sums[i]);
+  }
+}
+
+}  // namespace
+}  // namespace fermata
