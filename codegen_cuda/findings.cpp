@@ -44,6 +44,18 @@ BackendFinding matmul_finding() {
   return {"cuBLASLt", matmul_file(), {}};
 }
 
+BackendFinding nccl_finding() {
+  std::string failure_reason;
+  const NcclFunctions* const found = nccl_library(&failure_reason);
+  if (found == nullptr)
+    return {"NCCL", "none: " + failure_reason,
+            "Without NCCL (libnccl.so.2) collectives of CUDA tensors go through memory of the host: install NVIDIA's "
+            "libnccl2 package, or put the folder of the library into LD_LIBRARY_PATH."};
+  int version = 0;
+  found->version(&version);
+  return {"NCCL", fmt::format("{}.{}.{}, {}", version / 10000, version / 100 % 100, version % 100, nccl_file()), {}};
+}
+
 }  // namespace
 
 std::vector<BackendFinding> cuda_findings() {
@@ -54,6 +66,7 @@ std::vector<BackendFinding> cuda_findings() {
     return all;
   }
   all.push_back(matmul_finding());
+  all.push_back(nccl_finding());
   for (int i = 0; i < device_count(); ++i) {
     const DeviceInfo& d = device(i).info();
     all.push_back({fmt::format("CUDA device {}", i),

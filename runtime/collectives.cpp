@@ -81,10 +81,11 @@ void TransportOfOne::receive(const CollectiveCall& call, std::size_t bytes) {
 
 std::unique_ptr<Transport> transport_of_one() { return std::make_unique<TransportOfOne>(); }
 
-const RankGroup& add_group(std::int64_t rank, std::vector<std::int64_t> ranks, std::unique_ptr<Transport> transport) {
+const RankGroup& add_group(std::int64_t rank, std::vector<std::int64_t> ranks, std::unique_ptr<Transport> transport,
+                           std::int64_t local_rank) {
   const std::lock_guard lock(groups().mutex);
   RankGroup& group = groups().all.emplace_back();
-  group.number = std::ssize(groups().all) - 1, group.rank = rank;
+  group.number = std::ssize(groups().all) - 1, group.rank = rank, group.local_rank = local_rank;
   group.ranks = std::move(ranks), group.transport = std::move(transport);
   return group;
 }

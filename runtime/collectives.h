@@ -78,11 +78,16 @@ class Transport {
   /// The ranks of one color, in the order of their keys. Every rank calls it.
   virtual Part split(std::int64_t color, std::int64_t key, std::source_location where) = 0;
   virtual std::string_view name() const = 0;
+  /// Whether ranks are processes: then a backend may move elements between devices of theirs by itself.
+  virtual bool spans_processes() const { return false; }
+  /// Before a backend makes a call of the group by itself: what is known of the other ranks, and what they call.
+  virtual void expect(const CollectiveCall&) {}
 };
 
 struct RankGroup {
   std::int64_t number = 0;          // the world is 0
   std::int64_t rank = 0;            // of this process
+  std::int64_t local_rank = 0;      // of the world: among the processes of this machine
   std::vector<std::int64_t> ranks;  // of the world, in the order of the group
   std::unique_ptr<Transport> transport;
 
@@ -90,7 +95,8 @@ struct RankGroup {
 };
 
 /// Groups live as long as the process. The first one is the world.
-const RankGroup& add_group(std::int64_t rank, std::vector<std::int64_t> ranks, std::unique_ptr<Transport> transport);
+const RankGroup& add_group(std::int64_t rank, std::vector<std::int64_t> ranks, std::unique_ptr<Transport> transport,
+                           std::int64_t local_rank = 0);
 /// Null where there is none of that number.
 const RankGroup* find_group(std::int64_t number);
 /// Of a group with one rank: what is sent arrives at once.

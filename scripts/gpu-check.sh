@@ -26,7 +26,7 @@ export FERMATA_CACHE_DIR
 trap 'rm -rf "$FERMATA_CACHE_DIR"' EXIT
 
 # Each usable device has a line of its own.
-findings=$("$bin/fermata" doctor | grep -E '^(fermata|CUDA|NVRTC|cuBLASLt)')
+findings=$("$bin/fermata" doctor | grep -E '^(fermata|CUDA|NVRTC|cuBLASLt|NCCL)')
 if ! grep -q '^CUDA device ' <<< "$findings"; then
   {
     echo "Fermata on CUDA, $(date -u '+%Y-%m-%d %H:%M') UTC"
@@ -59,6 +59,17 @@ fi
   "$bin/fermata_codegen_cuda_test" 2>&1 | tee "$report.tests" | tail -40
   tests=${PIPESTATUS[0]}
   echo
+  echo "== collectives between two devices"
+  ranks=0
+  if [ "$(grep -c '^CUDA device ' <<< "$findings")" -lt 2 ]; then
+    echo "(skipped: there is one device)"
+  elif ! command -v mpirun > /dev/null || [ ! -x "$bin/fermata_ranks_test" ]; then
+    echo "(skipped: mpirun or $bin/fermata_ranks_test is missing)"
+  else
+    tests/distributed/mpirun.sh mpirun 2 "$bin/fermata_ranks_test" --gtest_filter='*RanksCuda/*' 2>&1 | tail -40
+    ranks=${PIPESTATUS[0]}
+  fi
+  echo
   echo "== benchmarks: milliseconds for one run"
   "$bin/fermata_gpu_bench" 2>&1
   for join in always never; do
@@ -67,7 +78,7 @@ fi
   done
   python3 scripts/gpu_bench_torch.py 2>&1 || echo "(without PyTorch)"
   echo
-  [ "$tests" -eq 0 ] && echo "gpu-check: all tests passed" || echo "gpu-check: TESTS FAILED, see $report.tests"
+  [ "$((tests + ranks))" -eq 0 ] && echo "gpu-check: all tests passed" || echo "gpu-check: TESTS FAILED, see $report.tests"
 } | tee "$report"
 echo "gpu-check: wrote $report"
 grep -q '^gpu-check: all tests passed' "$report"

@@ -1,6 +1,6 @@
-// The C interfaces of the CUDA driver, NVRTC and cuBLASLt, as far as they are used: declared here, so that a build
-// needs no toolkit and one binary runs with and without a driver. api/check_headers.cpp compares with the toolkit's
-// headers where there are any; versions 12 and 13 agree on all of this.
+// The C interfaces of the CUDA driver, NVRTC, cuBLASLt and NCCL, as far as they are used: declared here, so that a
+// build needs no toolkit and one binary runs with and without a driver. api/check_headers.cpp compares with the
+// toolkit's headers where there are any; versions 12 and 13 agree on all of this.
 #pragma once
 
 #include <cstddef>
@@ -55,6 +55,29 @@ struct MatmulHeuristic {
   int reserved[4];
 };
 
+// NCCL 2.14 and later.
+inline constexpr Result kNcclRemoteError = 6, kNcclInProgress = 7;
+enum NcclType : int {
+  kNcclInt8 = 0,
+  kNcclUint8 = 1,
+  kNcclInt32 = 2,
+  kNcclUint32 = 3,
+  kNcclInt64 = 4,
+  kNcclUint64 = 5,
+  kNcclFloat32 = 7,
+  kNcclFloat64 = 8
+};
+enum NcclReduction : int { kNcclSum = 0, kNcclProd = 1, kNcclMax = 2, kNcclMin = 3 };
+struct NcclId {
+  char bytes[128];
+};
+/// The first version of ncclConfig_t, which later ones take.
+struct NcclConfig {
+  std::size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef, version = 21400;
+  int blocking = 0;
+};
+
 #define FERMATA_CUDA_FUNCTION(name, symbol, parameters) Result(*name) parameters = nullptr;
 
 /// One pointer for each function; null where the library has none.
@@ -68,6 +91,10 @@ struct CompilerFunctions {
 };
 struct MatmulFunctions {
 #define FERMATA_MATMUL FERMATA_CUDA_FUNCTION
+#include "codegen_cuda/api/functions.def"
+};
+struct NcclFunctions {
+#define FERMATA_NCCL FERMATA_CUDA_FUNCTION
 #include "codegen_cuda/api/functions.def"
 };
 #undef FERMATA_CUDA_FUNCTION

@@ -76,6 +76,14 @@ struct Matmul {
 #include "codegen_cuda/api/functions.def"
   }
 };
+struct Nccl {
+  Loaded library{{"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"}};
+  NcclFunctions functions;
+  Nccl() {
+#define FERMATA_NCCL(name, symbol, parameters) library.find(symbol, reinterpret_cast<void**>(&functions.name));
+#include "codegen_cuda/api/functions.def"
+  }
+};
 
 template <class T> T& loaded() {
   static T* const library = new T;  // outlives static destructors, which may free device memory
@@ -110,9 +118,14 @@ const MatmulFunctions* matmul_library(std::string* failure_reason) {
   if (on_host_executor()) return &host_matmul();
   return functions_of<Matmul>(failure_reason);
 }
+const NcclFunctions* nccl_library(std::string* failure_reason) {
+  if (on_host_executor()) return &host_nccl();
+  return functions_of<Nccl>(failure_reason);
+}
 
 std::string driver_file() { return on_host_executor() ? "the host executor" : loaded<Driver>().library.found_at; }
 std::string compiler_file() { return on_host_executor() ? "the host executor" : loaded<Compiler>().library.found_at; }
 std::string matmul_file() { return on_host_executor() ? "the host executor" : loaded<Matmul>().library.found_at; }
+std::string nccl_file() { return on_host_executor() ? "the host executor" : loaded<Nccl>().library.found_at; }
 
 }  // namespace fermata::gpu

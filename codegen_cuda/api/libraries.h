@@ -15,6 +15,7 @@ namespace fermata::gpu {
 const DriverFunctions* driver_library(std::string* failure_reason = nullptr);
 const CompilerFunctions* compiler_library(std::string* failure_reason = nullptr);
 const MatmulFunctions* matmul_library(std::string* failure_reason = nullptr);
+const NcclFunctions* nccl_library(std::string* failure_reason = nullptr);
 
 /// NVRTC itself, also where the host executor takes its place: it needs no driver.
 const CompilerFunctions* nvrtc_library(std::string* failure_reason = nullptr);
@@ -25,5 +26,6 @@ bool on_host_executor();
 std::string driver_file();
 std::string compiler_file();
 std::string matmul_file();
+std::string nccl_file();
 
 }  // namespace fermata::gpu

@@ -453,6 +453,16 @@ const CompilerFunctions& host_compiler() {
 
 Result host_enqueue(Handle stream, std::function<Result()> work) { return enqueue(stream, std::move(work)); }
 
+void host_count_nccl_call() {
+  const Lock lock(mutex);
+  ++counts.nccl_calls;
+}
+
+void host_do_queued() {
+  const Lock lock(mutex);
+  do_queued();
+}
+
 std::string take_host_error() {
   const Lock lock(mutex);
   return std::exchange(error_text, {});

@@ -20,12 +20,14 @@ namespace fermata::gpu {
 const DriverFunctions& host_driver();
 const CompilerFunctions& host_compiler();
 const MatmulFunctions& host_matmul();
+const NcclFunctions& host_nccl();
 
 /// What the last error was about, in words; taken out.
 std::string take_host_error();
 
 struct HostCounts {
-  std::uint64_t kernels_compiled = 0, compiler_runs = 0, launches = 0, reversed_launches = 0, graph_launches = 0;
+  std::uint64_t kernels_compiled = 0, compiler_runs = 0, launches = 0, reversed_launches = 0, graph_launches = 0,
+                nccl_calls = 0;
 };
 HostCounts host_counts();
 

@@ -8,5 +8,8 @@
 namespace fermata::gpu {
 
 Result host_enqueue(Handle stream, std::function<Result()> work);
+/// What has been started on any stream is done when this returns.
+void host_do_queued();
+void host_count_nccl_call();
 
 }  // namespace fermata::gpu

@@ -192,7 +192,11 @@ void note_started(std::string_view function) {
   if (waits_for_each() && !is_recording()) synchronize(stream);
 }
 
+constinit std::atomic<void (*)()> before_synchronizing{nullptr};
+
 void synchronize(Stream& stream) {
+  if (const auto wait = before_synchronizing.load(std::memory_order_acquire)) [[unlikely]]
+    wait();
   const Result r = driver().stream_synchronize(stream.handle);
   std::vector<StartedWork> started;
   {

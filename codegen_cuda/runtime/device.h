@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <source_location>
@@ -84,6 +85,8 @@ std::source_location run_location();
 void note_started(std::string_view function);
 /// Throws what has gone wrong on the stream since it was last waited for.
 void synchronize(Stream& stream);
+/// Called before the host waits for a stream, where work may wait for other processes: it waits with a limit.
+extern constinit std::atomic<void (*)()> before_synchronizing;
 
 /// Throws for a failed call of the driver.
 void check(Result result, const char* call);

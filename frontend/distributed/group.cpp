@@ -17,6 +17,8 @@ const Group& world(Location) {
   return group;
 }
 
+std::int64_t local_rank(Location where) { return world(where).group_->local_rank; }
+
 Group Group::split(std::int64_t color, std::int64_t key, Location where) const {
   run_effects(where);
   Transport::Part part = group_->transport->split(color, key, where);

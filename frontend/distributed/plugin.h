@@ -15,7 +15,7 @@ inline constexpr const char* kPluginVersion = FERMATA_VERSION;
 /// All processes that were started together.
 struct World {
   std::unique_ptr<Transport> transport;
-  std::int64_t rank, size;
+  std::int64_t rank, size, local_rank;
 };
 
 struct Plugin {

@@ -42,7 +42,7 @@ const RankGroup& start_processes() {
   World world = loaded().plugin->start({});
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(world.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return add_group(world.rank, std::move(ranks), std::move(world.transport));
+  return add_group(world.rank, std::move(ranks), std::move(world.transport), world.local_rank);
 }
 
 bool available(std::string* reason) {

@@ -256,7 +256,8 @@ void simulate(int processes, const std::function<void(int rank)>& fn) {
   std::exception_ptr first;
   const auto run = [&](int rank) {
     const Group world(add_group(rank, everybody->members,
-                                std::make_unique<SimulatedTransport>(all, everybody, static_cast<std::size_t>(rank))));
+                                std::make_unique<SimulatedTransport>(all, everybody, static_cast<std::size_t>(rank)),
+                                rank));
     simulated_world = &world;
     std::exception_ptr error;
     try {

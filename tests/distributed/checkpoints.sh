@@ -4,7 +4,7 @@
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-export FERMATA_TEST_CHECKPOINTS=$folder
+export RANKS_CHECKPOINT_FOLDER=$folder
 for ranks in 4 2 1 2 4; do
   "$1" "$2" "$ranks" "$3" '--gtest_filter=*RanksCheckpoint*'
 done

@@ -31,6 +31,8 @@ std::int64_t largest_count() {
   return std::min<std::int64_t>(most, std::numeric_limits<int>::max());
 }
 
+bool is_of_two(CollectiveKind kind) { return kind == CollectiveKind::send || kind == CollectiveKind::receive; }
+
 bool checks_collectives() {
   static const bool checks = environment_number("FERMATA_CHECK_COLLECTIVES", 0) != 0;
   return checks;
@@ -319,22 +321,30 @@ void MpiTransport::require_usable(const CollectiveCall& call) const {
                      {}, call.where));
 }
 
-std::unique_ptr<StartedTransfer> MpiTransport::start(const CollectiveCall& call) {
+std::uint64_t MpiTransport::begin(const CollectiveCall& call) {
   require_usable(call);
-  const bool is_of_two = call.kind == CollectiveKind::send || call.kind == CollectiveKind::receive;
-  const bool is_of_pairs = call.kind == CollectiveKind::permute;
-  const std::uint64_t number = is_of_two ? calls_ : ++calls_;
+  const std::uint64_t number = is_of_two(call.kind) ? calls_ : ++calls_;
   RankStatus::begin_call(status_group_, number, fmt::format("{} at {}", call.name, short_location(call.where)));
-  if (checks_collectives() && !is_of_two) compare_with_other_ranks(call, number);
+  if (checks_collectives() && !is_of_two(call.kind)) compare_with_other_ranks(call, number);
+  return number;
+}
+
+std::unique_ptr<StartedTransfer> MpiTransport::start(const CollectiveCall& call) {
+  const std::uint64_t number = begin(call);
+  const bool is_of_pairs = call.kind == CollectiveKind::permute;
   auto transfer = std::make_unique<MpiTransfer>(
-      Waiting{*this, number, std::string(call.name), call.where, is_of_two ? call.peer : -1});
+      Waiting{*this, number, std::string(call.name), call.where, is_of_two(call.kind) ? call.peer : -1});
   if (call.kind == CollectiveKind::send) {
     send(call);
     return transfer;
   }
   transfer->requests.reserve(8);
   const std::lock_guard lock(mpi_mutex());
-  Starter starter(call, is_of_two ? messages_ : is_of_pairs ? pairs_ : comm_, size(), rank_, transfer->requests);
+  Starter starter(call,
+                  is_of_two(call.kind) ? messages_
+                  : is_of_pairs        ? pairs_
+                                       : comm_,
+                  size(), rank_, transfer->requests);
   starter.run();
   transfer->packed = std::move(starter.packed);
   return transfer;

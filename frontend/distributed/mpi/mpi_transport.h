@@ -28,6 +28,8 @@ class MpiTransport final : public Transport {
   std::unique_ptr<StartedTransfer> start(const CollectiveCall& call) override;
   Part split(std::int64_t color, std::int64_t key, std::source_location where) override;
   std::string_view name() const override { return "MPI"; }
+  bool spans_processes() const override { return true; }
+  void expect(const CollectiveCall& call) override { begin(call); }
 
   /// What a wait needs to know of the group and of the call.
   struct Waiting {
@@ -44,6 +46,8 @@ class MpiTransport final : public Transport {
   std::int64_t size() const { return static_cast<std::int64_t>(ranks_.size()); }
 
  private:
+  /// Gives the number of the call, which other ranks have been told.
+  std::uint64_t begin(const CollectiveCall& call);
   void require_usable(const CollectiveCall& call) const;
   void compare_with_other_ranks(const CollectiveCall& call, std::uint64_t number);
   void send(const CollectiveCall& call);

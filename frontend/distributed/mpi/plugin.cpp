@@ -60,9 +60,14 @@ World start(std::source_location where) {
   MPI_Comm comm;
   require_success(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup", where);
   require_success(MPI_Comm_dup(MPI_COMM_WORLD, &goodbye), "MPI_Comm_dup", where);
-  int rank = 0, size = 0;
+  int rank = 0, size = 0, local_rank = 0;
   require_success(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank", where);
   require_success(MPI_Comm_size(comm, &size), "MPI_Comm_size", where);
+  MPI_Comm machine;
+  require_success(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine), "MPI_Comm_split_type",
+                  where);
+  require_success(MPI_Comm_rank(machine, &local_rank), "MPI_Comm_rank", where);
+  MPI_Comm_free(&machine);
   RankStatus::start(comm);
   MPI_Comm_set_errhandler(goodbye, MPI_ERRORS_RETURN);
   ranks = size;
@@ -70,7 +75,7 @@ World start(std::source_location where) {
   std::iota(all.begin(), all.end(), 0);
   auto transport = std::make_unique<MpiTransport>(comm, std::move(all), 0, where);
   if (is_initialized == 0) std::atexit(&end_with_the_others);
-  return {std::move(transport), rank, size};
+  return {std::move(transport), rank, size, local_rank};
 }
 
 constexpr Plugin kPlugin{kPluginVersion, &start};

@@ -45,6 +45,7 @@ class Group {
   /// What moves the bytes: "one rank", "MPI".
   std::string_view transport() const { return group_->transport->name(); }
   bool operator==(const Group& other) const { return group_ == other.group_; }
+  friend std::int64_t local_rank(Location where);
 
  private:
   const RankGroup* group_;
@@ -53,6 +54,8 @@ class Group {
 /// All processes that were started together. The first call starts MPI where mpirun has started this process.
 /// UnsupportedError FM7001 where that is so, and this build has no MPI.
 const Group& world(Location where = Location::current());
+/// Of this process among those of the world on its machine: which device it uses, where each has one.
+std::int64_t local_rank(Location where = Location::current());
 /// Whether this build can talk to other processes; where not, `reason` says why.
 bool available(std::string* reason = nullptr);
 

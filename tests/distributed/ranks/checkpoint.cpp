@@ -32,7 +32,7 @@ NamedTensors values(const Mesh& mesh) {
 }
 
 TEST_P(RanksCheckpoint, IsReadByAnyNumberOfRanks) {
-  const char* const shared = environment_variable("FERMATA_TEST_CHECKPOINTS");
+  const char* const shared = environment_variable("RANKS_CHECKPOINT_FOLDER");
   const fs::path folder =  // mpirun is the parent of all ranks
       shared != nullptr ? fs::path(shared)
                         : fs::temp_directory_path() / ("fermata_ranks_checkpoint_" + std::to_string(::getppid()));

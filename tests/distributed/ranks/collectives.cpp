@@ -13,18 +13,8 @@
 namespace fermata {
 namespace {
 
-using test::collective_cases, test::CollectiveCase, test::is_same, test::operand_of_rank, test::operands_of_ranks;
-using test::Reduction;
-
-constexpr DType kDTypes[] = {DType::boolean, DType::u8,  DType::u16, DType::u32, DType::u64,
-                             DType::i8,      DType::i16, DType::i32, DType::i64, DType::bf16,
-                             DType::f16,     DType::f32, DType::f64, DType::c64, DType::c128};
-
-bool takes(const CollectiveCase& c, DType dtype) {
-  if (dtype == DType::boolean) return c.takes_booleans;
-  if (is_complex(dtype)) return c.takes_complex;
-  return is_floating(dtype) || c.takes_integers;
-}
+using test::collective_cases, test::CollectiveCase, test::is_same, test::kDTypes, test::operand_of_rank;
+using test::operands_of_ranks, test::Reduction, test::takes;
 
 const distributed::Group& world() { return distributed::world(); }
 Shape shape() { return {2 * world().size(), 3 * world().size()}; }

@@ -19,6 +19,16 @@ struct CollectiveCase {
   bool takes_booleans = true, takes_integers = true, takes_complex = true;
 };
 
+inline constexpr DType kDTypes[] = {DType::boolean, DType::u8,  DType::u16, DType::u32, DType::u64,
+                                    DType::i8,      DType::i16, DType::i32, DType::i64, DType::bf16,
+                                    DType::f16,     DType::f32, DType::f64, DType::c64, DType::c128};
+
+inline bool takes(const CollectiveCase& c, DType dtype) {
+  if (dtype == DType::boolean) return c.takes_booleans;
+  if (is_complex(dtype)) return c.takes_complex;
+  return is_floating(dtype) || c.takes_integers;
+}
+
 /// All collectives of two axes that the size of the group divides.
 inline std::vector<CollectiveCase> collective_cases(const distributed::Group& group) {
   using Tensors = std::vector<Tensor>;
