@@ -49,6 +49,7 @@ void make_and_use() {
 }
 
 TEST_F(Background, EndsBeforeWhatItsWorkHasMade) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own, which may start threads
   set_thread_count(2);
   for (const auto run : {&run_in_background, &run_beside}) {
     const auto exit_at_once = [&] {
