@@ -3,8 +3,10 @@
 
 usage: count_tests.py CTEST_JUNIT_XML GOOGLETEST_RESULTS_FOLDER
 
-The last line is "N passed, N failed". A binary that died before writing its results is one failure.
+The last line is "N passed, N failed". A binary that died before writing its results is one failure; so is one whose
+filter selected no test.
 """
+import os
 import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -30,6 +32,8 @@ def main():
         name, outcome = test.get("name"), {"run": "passed", "fail": "failed"}.get(test.get("status"), "skipped")
         own = results / f"{name}.xml"
         cases = [(f"{name}: {case}", result) for case, result in cases_of(own)] if own.exists() else []
+        if own.exists() and not cases and "GTEST_TOTAL_SHARDS" not in os.environ:
+            cases.append((f"{name}: no test was selected", "failed"))
         if not cases or (outcome == "failed" and all(result != "failed" for _, result in cases)):
             cases.append((name, outcome))
         for case, result in cases:

@@ -66,7 +66,7 @@ fi
   elif ! command -v mpirun > /dev/null || [ ! -x "$bin/fermata_ranks_test" ]; then
     echo "(skipped: mpirun or $bin/fermata_ranks_test is missing)"
   else
-    tests/distributed/mpirun.sh mpirun 2 "$bin/fermata_ranks_test" --gtest_filter='*RanksCuda/*' 2>&1 | tail -40
+    tests/distributed/mpirun.sh mpirun 2 "$bin/fermata_ranks_test" --gtest_filter='*RanksCuda.*' 2>&1 | tail -40
     ranks=${PIPESTATUS[0]}
   fi
   echo

@@ -167,6 +167,9 @@ VectorProduct vector_product_of(const MatmulProblem& p) {
 
 FewVectors few_vectors_of(const MatmulProblem& p) {
   if (is_vector_product(p) || p.k < kLeastByHalves) return FewVectors::none;
+  // One right side may come again, and is then kept in panels, from which products are faster.
+  const std::int64_t batches = p.results.empty() ? p.batches : p.batches_of_call;
+  if (batches == 1 && p.k * p.n >= kLeastKept) return FewVectors::none;
   if (p.m <= kFewVectors && p.rhs.row_stride == 1 && p.rhs.column_stride >= p.k) return FewVectors::rows;
   if (p.n <= kFewVectors && p.lhs.column_stride == 1 && p.lhs.row_stride >= p.k) return FewVectors::columns;
   return FewVectors::none;

@@ -1,4 +1,5 @@
 """Runs scripts/count_tests.py over made-up results: what it counts must be what is in them."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -11,8 +12,11 @@ BAD = '<testcase name="carries" classname="Sum" result="completed"><failure mess
 SKIPPED = '<testcase name="gpu" classname="Sum" result="skipped"><skipped/></testcase>'
 
 
-def count(tests, results):
+def count(tests, results, shards=None):
     """Exit status and printed lines for ctest's {name: status} and GoogleTest's {name: cases}."""
+    environment = {name: value for name, value in os.environ.items() if name != "GTEST_TOTAL_SHARDS"}
+    if shards is not None:
+        environment["GTEST_TOTAL_SHARDS"] = str(shards)
     with tempfile.TemporaryDirectory() as name:
         root = pathlib.Path(name)
         for test, cases in results.items():
@@ -20,7 +24,7 @@ def count(tests, results):
         junit = "".join(f'<testcase name="{test}" status="{status}"/>' for test, status in tests.items())
         (root / "ctest.xml").write_text(f"<testsuite>{junit}</testsuite>")
         result = subprocess.run([sys.executable, SCRIPT, root / "ctest.xml", root], capture_output=True, text=True,
-                                check=False)
+                                check=False, env=environment)
         return result.returncode, result.stdout.splitlines()
 
 
@@ -40,6 +44,13 @@ class CountTests(unittest.TestCase):
 
     def test_skipped_is_neither(self):
         self.assertEqual(count({"ir": "run"}, {"ir": GOOD + SKIPPED}), (0, ["1 skipped", "1 passed, 0 failed"]))
+
+    def test_a_filter_that_selects_nothing_is_a_failure(self):
+        self.assertEqual(count({"ir": "run", "layers": "run"}, {"ir": ""}),
+                         (1, ["failed: ir: no test was selected", "1 passed, 1 failed"]))
+
+    def test_a_shard_may_be_empty(self):
+        self.assertEqual(count({"ir": "run"}, {"ir": ""}, shards=4), (0, ["1 passed, 0 failed"]))
 
     def test_nothing_passed_is_no_success(self):
         self.assertEqual(count({}, {}), (1, ["0 passed, 0 failed"]))

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "codegen_cuda/api/libraries.h"
 #include "codegen_cuda/host/executor.h"
@@ -20,20 +21,19 @@ template <class T> const T& own(const std::vector<T>& all) { return all[static_c
 
 class RanksCuda : public ::testing::TestWithParam<Mode> {
  protected:
+  /// Each rank of a machine has a device of its own.
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << "there is no CUDA device";
+    here_.emplace(static_cast<int>(distributed::local_rank()) % cuda_device_count());
   }
-  /// Each rank of a machine has a device of its own; those of the host executor may be shared.
-  static Device here() {
-    const int devices = cuda_device_count();
-    return cuda(static_cast<int>(distributed::local_rank()) % devices);
-  }
-  static Tensor there(const Tensor& x) { return x.to(here()); }
+  static Tensor there(const Tensor& x) { return x.to(cuda()); }
   static Tensor back(const Tensor& x) {
-    EXPECT_EQ(device(x), here());
+    EXPECT_EQ(device(x), cuda());
+    EXPECT_EQ(cuda().index(), distributed::local_rank() % cuda_device_count());
     return x.to(cpu());
   }
   ModeGuard mode_{GetParam()};
+  std::optional<CudaDeviceGuard> here_;
 };
 INSTANTIATE_TEST_SUITE_P(Modes, RanksCuda, ::testing::Values(Mode::eager, Mode::compiled),
                          [](const auto& info) { return info.param == Mode::eager ? "eager" : "compiled"; });

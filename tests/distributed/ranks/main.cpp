@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "fermata/fermata.h"
@@ -31,5 +32,10 @@ int main(int count, char** arguments) {
     delete listeners.Release(listeners.default_result_printer());
     listeners.Append(new FailurePrinter);
   }
-  return RUN_ALL_TESTS();
+  const int status = RUN_ALL_TESTS();
+  if (testing::UnitTest::GetInstance()->test_to_run_count() == 0 && std::getenv("GTEST_TOTAL_SHARDS") == nullptr) {
+    std::fprintf(stderr, "no test was selected\n");
+    return 1;
+  }
+  return status;
 }
