@@ -27,12 +27,6 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VENV = os.path.join(ROOT, "build", "peers")
 OURS = os.path.join(ROOT, "build", "release", "bin", "fermata_peer_worker")
-ROWS = [
-    "chain10_cheap_16M", "chain10_math_16M", "sum_chain10_16M", "sumsq_16M", "softmax_4096x1024",
-    "softmax_by_hand_4096x1024", "layer_norm_4096x1024", "layer_norm_by_hand_4096x1024", "rms_norm_4096x1024",
-    "peak_norm_4096x1024", "matmul_1024", "matmul_32x64", "linear_64x1024x4096", "mlp_gelu_512x1024x4096", "adam_16M",
-    "attention_8x8x512x64", "attention_bias_8x8x512x64", "conv_relu_16x64x56x56", "max_pool_16x64x56x56",
-]
 MODELS = ["gpt2_small_training_128", "gpt2_small_decoding_512", "resnet50_inference"]
 PEERS = ["numpy", "torch", "inductor", "jax"]
 
@@ -347,10 +341,12 @@ def summary(results, engines):
 
 
 def processor():
+    facts = {}
     for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return "unknown processor"
+        name, _, value = line.partition(":")
+        facts.setdefault(name.strip(), value.strip())
+    name = facts.get("model name", "unknown processor")
+    return f"{name} (family {facts['cpu family']}, model {facts['model']})" if "cpu family" in facts else name
 
 
 def main():
@@ -379,7 +375,8 @@ def main():
         return
     if not os.path.exists(OURS):
         sys.exit("compare: build the release preset first (scripts/build.sh release)")
-    rows = [r for r in ROWS if re.search(options.rows, r)]
+    rows = [r for r in subprocess.run([OURS, "/", "1", "compiled"], input="rows\n", capture_output=True, text=True,
+                                      check=True).stdout.split()[1:] if re.search(options.rows, r)]
     if options.models:
         rows += [r for r in MODELS if re.search(options.rows, r)] or MODELS
     report, data = [], {}

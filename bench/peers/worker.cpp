@@ -2,6 +2,7 @@
 //   fermata_peer_worker FOLDER THREADS eager|compiled
 //
 // Commands on standard input, one answer a line on standard output:
+//   rows                the names of all rows, "ok ROW ..."
 //   inputs ROW          writes the row's inputs to FOLDER/ROW.N.npy, "ok N"
 //   load ROW            makes the row ready and runs it twice, "ok"; a row of FOLDER/ROW.txt is a random program
 //   result ROW          writes what the loaded row gives to FOLDER/ROW.fermata.N.npy, "ok N"
@@ -40,6 +41,7 @@ class Worker {
     std::istringstream words(line);
     std::string command, row;
     words >> command >> row;
+    if (command == "rows") return rows();
     if (command == "inputs") return saved(find(row).inputs(), row);
     if (command == "load") return load(row);
     if (command == "result") return saved(run(case_->prepare(), case_->inputs()), row + ".fermata");
@@ -49,6 +51,11 @@ class Worker {
   }
 
  private:
+  static std::string rows() {
+    std::string names = "ok";
+    for (const Case& c : cases()) names += " " + c.name;
+    return names;
+  }
   Case find(const std::string& row) const {
     for (const auto* table : {&cases(), &models()})
       for (const Case& c : *table)

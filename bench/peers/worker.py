@@ -296,7 +296,10 @@ def rows(e):
         table["attention_bias_8x8x512x64"] = e.attention
         table["conv_relu_16x64x56x56"] = e.conv_relu
         table["max_pool_16x64x56x56"] = e.max_pool
-    return table
+    import kinds
+
+    of_engine = kinds.TorchKinds if isinstance(e, Torch) else kinds.JaxKinds if isinstance(e, Jax) else kinds.NumpyKinds
+    return table | kinds.rows(e, of_engine(e))
 
 
 def adam(e):
