@@ -75,6 +75,15 @@ class TurnedLaunch {
     for (const Store& store : kernel.stores) operands_[store.access].is_stored = true;
     tile_ = std::clamp(kTileBytes / row_bytes / kLeastTile * kLeastTile, kLeastTile, kLargestTile);
     stays_in_run_ = stays_in_run_ || axes_.back().size >= tile_;
+    for (std::size_t a = 0; a < operands_.size(); ++a) {
+      Operand& o = operands_[a];
+      o.repeats = o.buffered && !o.is_stored && axes_.back().size <= tile_;
+      o.is_dense = o.buffered && !o.along;
+      std::int64_t rows = 1;
+      for (std::size_t axis = axes_.size(); axis-- > 0; rows *= axes_[axis].size)
+        o.is_dense = o.is_dense && axes_[axis].strides[a] == rows;
+      for (std::size_t axis = 0; axis + 1 < axes_.size(); ++axis) o.repeats = o.repeats && axes_[axis].strides[a] == 0;
+    }
   }
 
   void run() {
@@ -85,7 +94,8 @@ class TurnedLaunch {
     for (Operand& o : operands_) o.buffer = at, at += buffer_bytes(o);
     const std::int64_t run = axes_.back().size;
     for (std::int64_t row = launch_.row_begin; row < launch_.row_end;) {
-      const std::int64_t most = stays_in_run_ ? std::min(tile_, run - row % run) : tile_;
+      const std::int64_t most = stays_in_run_ || run > tile_ ? std::min(tile_, run - row % run)
+                                                             : tile_ / run * run - row % run;  // whole runs
       const std::int64_t rows = std::min(most, launch_.row_end - row);
       run_tile(row, rows);
       row += rows;
@@ -98,6 +108,9 @@ class TurnedLaunch {
     bool along = false, across = false, is_read = false, is_stored = false;
     bool buffered = false;  // unless a tile of it lies as the code wants it
     char* buffer = nullptr;
+    bool is_dense = false;                     // one element of each row, which follow each other
+    bool repeats = false;                      // each run has the same elements
+    std::int64_t brought = 0, brought_at = 0;  // rows that the buffer has, and the place of the first in its run
   };
 
   std::int64_t buffer_bytes(const Operand& o) const {
@@ -137,12 +150,12 @@ class TurnedLaunch {
       if (kernel_.accesses[a].address_only) {
         pointers[a] = nullptr;
         offsets[a] = launch_.offsets[a] + offset(a, row);
-      } else if (!o.buffered || (one_run && across == 1)) {
+      } else if (!o.buffered || o.is_dense || (one_run && across == 1)) {
         pointers[a] = address(a, row);
       } else {
         pointers[a] = o.buffer;
         strides[2 * a] = o.along ? tile_ : 0, strides[2 * a + 1] = 1;
-        if (o.is_read) for_runs(a, row, rows, [&](auto... at) { bring_in(o, at...); });
+        if (o.is_read) bring_in(a, row, rows);
       }
     }
     const std::int64_t sizes[] = {length_, rows};
@@ -171,8 +184,15 @@ class TurnedLaunch {
     }
   }
 
+  void bring_in(std::size_t access, std::int64_t row, std::int64_t rows) {
+    Operand& o = operands_[access];
+    const std::int64_t at = row % axes_.back().size;
+    if (o.repeats && o.brought_at == at && o.brought >= rows) return;
+    o.brought = rows, o.brought_at = at;
+    for_runs(access, row, rows, [&](auto... run) { bring_in(o, run...); });
+  }
   void bring_in(const Operand& o, char* memory, std::int64_t stride, char* to, std::int64_t rows) const {
-    if (o.along && o.step == 1 && stride > 0)
+    if (o.along && o.step == 1 && stride >= 0)
       return transpose_kernels().of_bytes[o.bytes]({.to = to,
                                                     .from = memory,
                                                     .to_line = tile_,

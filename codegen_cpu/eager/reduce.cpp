@@ -148,6 +148,12 @@ class ReductionCall {
 
   // ---- Rows: lanes run along the reduction
 
+  /// Fewer rows along one axis are reduced one by one.
+  static constexpr std::int64_t kFewestSideBySide = 32;
+  bool is_dense() const {
+    return reduced_.stride == static_cast<std::int64_t>(byte_size(x_.dtype)) || reduced_.size <= 1;
+  }
+
   struct RowBuffers {
     std::unique_ptr<char[]> gathered, converted;
     static char* of(std::unique_ptr<char[]>& buffer) {
@@ -158,7 +164,7 @@ class ReductionCall {
   void reduce_row_block(std::int64_t row_offset, const Block& b, const States::Pointers& to,
                         RowBuffers& buffers) const {
     const void* x = data() + row_offset + b.offset;
-    if (reduced_.stride != static_cast<std::int64_t>(byte_size(x_.dtype)) && b.size > 1) {
+    if (!is_dense()) {
       char* gathered = RowBuffers::of(buffers.gathered);
       gather(gathered, static_cast<const char*>(x), reduced_.stride, b.size, byte_size(x_.dtype));
       x = gathered;
@@ -176,13 +182,13 @@ class ReductionCall {
     const std::int64_t rows = rows_.count();
     const std::int64_t batch = std::clamp<std::int64_t>(kStates / std::max<std::int64_t>(blocks_, 1), 1, kStates);
     const double block_cost = 20 + cost_ * static_cast<double>(std::min(block_, reduced_.size));
+    if (blocks_ == 1)
+      return parallel_for(0, rows, block_cost, [&](std::int64_t b, std::int64_t e) { reduce_short_rows(b, e); });
     for (std::int64_t begin = 0; begin < rows; begin += batch) {
       const std::int64_t count = std::min(batch, rows - begin);
       const States states(loops_, count * std::max<std::int64_t>(blocks_, 1));
       parallel_for(0, count * blocks_, block_cost, [&](std::int64_t b, std::int64_t e) {
         RowBuffers buffers;
-        if (is_short()) return reduce_rows_side_by_side(begin + b, begin + e, states.at(b));
-        if (blocks_ == 1) return reduce_short_rows(begin + b, begin + e, states.at(b), buffers);
         for (std::int64_t i = b; i < e; ++i)
           reduce_row_block(rows_.offset(begin + i / blocks_), block(i % blocks_), states.at(i), buffers);
       });
@@ -192,58 +198,40 @@ class ReductionCall {
       finish(states.at(0), begin, count);
     }
   }
-  /// Rows of one block each: nothing is divided per row.
-  void reduce_short_rows(std::int64_t begin, std::int64_t end, States::Pointers to, RowBuffers& buffers) const {
-    const Block whole = block(0);
+  /// Rows of one block each: nothing is divided per row, and states stay in the first-level cache.
+  void reduce_short_rows(std::int64_t begin, std::int64_t end) const {
+    constexpr std::int64_t kMostRows = 512, kElements = 4096;
     const MergedAxis inner = rows_.rank == 0 ? MergedAxis{1, 0, false} : rows_.axis[rows_.rank - 1];
-    while (begin < end) {
-      const std::int64_t run = std::min(end - begin, inner.size - begin % inner.size);
-      std::int64_t offset = rows_.offset(begin);
-      for (std::int64_t i = 0; i < run; ++i, offset += inner.stride) {
-        reduce_row_block(offset, whole, to, buffers);
-        for (unsigned c = 0; c < loops_.components; ++c)
-          to.at[c] = static_cast<char*>(to.at[c]) + loops_.component_bytes[c];
-      }
-      begin += run;
+    const bool are_side_by_side = reduced_.size <= kLongestSideBySide && inner.size >= kFewestSideBySide;
+    const std::int64_t most = are_side_by_side ? std::min(kElements / reduced_.size, kMostRows) : kMostRows;
+    const States states(loops_, most + kMostLanes);
+    RowBuffers buffers;
+    for (std::int64_t row = begin; row < end;) {
+      const std::int64_t count = std::min({most, end - row, inner.size - row % inner.size}), at = rows_.offset(row);
+      if (are_side_by_side)
+        reduce_side_by_side(at, inner.stride, count, states.at(0), buffers);
+      else if (!converts() && is_dense())
+        loops_.rows_of_one_block(data() + at, inner.stride, reduced_.size, count, states.at(0).at);
+      else
+        for (std::int64_t i = 0; i < count; ++i)
+          reduce_row_block(at + i * inner.stride, block(0), states.at(i), buffers);
+      finish(states.at(0), row, count);
+      row += count;
     }
-  }
-  /// Rows that fill few of the lanes that a reduction has, and enough of them.
-  bool is_short() const {
-    constexpr std::int64_t kLongest = 24, kFewest = 32;
-    return blocks_ == 1 && reduced_.size <= kLongest && rows_.rank > 0 && rows_.axis[rows_.rank - 1].size >= kFewest;
   }
   /// Vectors hold one element each of many rows, so that all their lanes count. The tree is that of a block: what a
   /// lane has is merged with what the lane half as far on has; lanes without an element would change nothing.
-  void reduce_rows_side_by_side(std::int64_t begin, std::int64_t end, const States::Pointers& to) const {
-    constexpr std::int64_t kTogether = 4096, kMostRows = 1024;
-    const std::int64_t size = reduced_.size, most = std::min(kTogether / size, kMostRows);
+  void reduce_side_by_side(std::int64_t offset, std::int64_t row_stride, std::int64_t rows, const States::Pointers& to,
+                           RowBuffers& buffers) const {
     const auto stored = static_cast<std::int64_t>(byte_size(x_.dtype)),
                wide = static_cast<std::int64_t>(byte_size(lifted_));
-    const States states(loops_, size * most);
-    const auto turned = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(kTogether * stored));
-    const auto converted =
-        std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(converts() ? kTogether * wide : 0));
-    const MergedAxis inner = rows_.axis[rows_.rank - 1];
-    for (std::int64_t row = begin; row < end;) {
-      const std::int64_t count = std::min({most, end - row, inner.size - row % inner.size});
-      const std::int64_t sizes[] = {size, count}, to_strides[] = {count, 1},
-                         from_strides[] = {reduced_.stride / stored, inner.stride / stored};
-      strided_copy({turned.get(), to_strides}, {const_cast<char*>(data() + rows_.offset(row)), from_strides}, sizes,
-                   static_cast<std::size_t>(stored));
-      if (converts()) convert(converted.get(), turned.get(), size * count);
-      const char* const x = converts() ? converted.get() : turned.get();
-      for (std::int64_t i = 0; i < size; ++i)
-        loops_.column_block(x + i * count * wide, count * wide, 1, count, i, states.at(i * most).at);
-      for (auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(size))) / 2; half > 0;
-           half /= 2)
-        for (std::int64_t i = 0; i < half && i + half < size; ++i)
-          merge_columns(states.at(i * most), states.at((i + half) * most), count);
-      const States::Pointers done = states.at(0);
-      for (unsigned c = 0; c < loops_.components; ++c)
-        std::memcpy(static_cast<char*>(to.at[c]) + (row - begin) * loops_.component_bytes[c], done.at[c],
-                    static_cast<std::size_t>(count * loops_.component_bytes[c]));
-      row += count;
-    }
+    char* const turned = RowBuffers::of(buffers.gathered);
+    const std::int64_t sizes[] = {reduced_.size, rows}, to_strides[] = {rows, 1},
+                       from_strides[] = {reduced_.stride / stored, row_stride / stored};
+    strided_copy({turned, to_strides}, {const_cast<char*>(data() + offset), from_strides}, sizes,
+                 static_cast<std::size_t>(stored));
+    if (converts()) convert(RowBuffers::of(buffers.converted), turned, reduced_.size * rows);
+    loops_.rows_side_by_side(converts() ? buffers.converted.get() : turned, rows * wide, reduced_.size, rows, to.at);
   }
   void merge_row(const States::Pointers& states, const States::Pointers& to) const {
     const void* from[kMaxStateComponents];

@@ -43,6 +43,9 @@ template <class Monoid, class T> struct ReduceLoop {
   static constexpr auto kBytes = static_cast<std::int64_t>(sizeof(std::tuple_element_t<c, ScalarState>));
 
   static State identity() { return splat(Monoid::template identity<T>()); }
+  template <std::size_t... i> static std::array<State, sizeof...(i)> identities(std::index_sequence<i...>) {
+    return {(static_cast<void>(i), identity())...};
+  }
   static State combine(const State& a, const State& b) { return Monoid::combine(a, b); }
   template <class F> static void each(F f) {
     [&]<std::size_t... c>(std::index_sequence<c...>) { (f.template operator()<c>(), ...); }
@@ -93,12 +96,10 @@ template <class Monoid, class T> struct ReduceLoop {
   using Lanes = std::array<State, static_cast<std::size_t>(kVectors)>;
   static State& vector_of(Lanes& lanes, int v) { return lanes[static_cast<std::size_t>(v)]; }
 
-  /// items(at, count) are `count` states from position `at`; item i goes to lane i % kReductionLanes.
-  template <class Items> static void by_lanes(std::int64_t n, Items items, void* const* out) {
-    Lanes lanes = [&]<std::size_t... v>(std::index_sequence<v...>) {
-      return Lanes{(static_cast<void>(v), identity())...};
-    }
-    (std::make_index_sequence<kVectors>{});
+  /// items(at, count) are `count` states from position `at`; item i goes to lane i % kReductionLanes. Lanes of one
+  /// vector are left.
+  template <class Items> static State by_lanes(std::int64_t n, Items items) {
+    Lanes lanes = identities(std::make_index_sequence<kVectors>{});
     std::int64_t i = 0;
     for (; i + static_cast<std::int64_t>(kReductionLanes) <= n; i += kReductionLanes)
       for_vectors<kVectors>([&](int v) { vector_of(lanes, v) = combine(vector_of(lanes, v), items(i + v * N, N)); });
@@ -106,13 +107,13 @@ template <class Monoid, class T> struct ReduceLoop {
     for_vectors<kVectors>([&](int v) {  // lanes beyond the last item stay as they are
       const std::int64_t count = rest - v * N;
       if (count <= 0) return;
-      const auto end = static_cast<SignedOf<kWidest>>(count < N ? count : N);
       State& lane = vector_of(lanes, v);
       const State sum = combine(lane, items(n - count, count));
-      lane = select_state(lane_numbers<SignedOf<kWidest>>() < Position(end), sum, lane);
+      const auto end = static_cast<SignedOf<kWidest>>(count);
+      lane = count >= N ? sum : select_state(lane_numbers<SignedOf<kWidest>>() < Position(end), sum, lane);
     });
     merge_vectors<kVectors / 2>(lanes);
-    store_states(out, 0, 1, merge_lanes<N / 2>(lanes[0]));
+    return lanes[0];
   }
   template <int kHalf> static void merge_vectors(Lanes& lanes) {
     if constexpr (kHalf > 0) {
@@ -133,14 +134,85 @@ template <class Monoid, class T> struct ReduceLoop {
     }
   }
 
-  [[gnu::flatten]] static void row_block(const void* x, std::int64_t n, std::int64_t first, void* const* state) {
+  /// Lanes [half, 2 half) of each group of 2 half lanes, or [0, half), first those of `a`, then those of `b`.
+  template <int kHalf, bool kUpper, class R, int... kLane>
+  static R halves_of(R a, R b, std::integer_sequence<int, kLane...>) {
+    return __builtin_shufflevector(a, b, (kLane / kHalf * 2 * kHalf + kLane % kHalf + (kUpper ? kHalf : 0))...);
+  }
+  template <int kHalf, bool kUpper> static State halves(const State& a, const State& b) {
+    return make([&]<std::size_t c>() {
+      return Component<c>::of(
+          halves_of<kHalf, kUpper>(std::get<c>(a).raw, std::get<c>(b).raw, std::make_integer_sequence<int, N>{}));
+    });
+  }
+  /// merge_lanes() of a vector for each of N rows at once: lane r of the first is the state of row r.
+  template <int kHalf = N / 2> static void merge_lanes_of_rows(State* rows) {
+    if constexpr (kHalf > 0) {
+#pragma GCC unroll 8
+      for (int r = 0; r < kHalf; ++r)
+        rows[r] = combine(halves<kHalf, false>(rows[2 * r], rows[2 * r + 1]),
+                          halves<kHalf, true>(rows[2 * r], rows[2 * r + 1]));
+      merge_lanes_of_rows<kHalf / 2>(rows);
+    }
+  }
+
+  static State row_lanes(const void* x, std::int64_t n, std::int64_t first) {
     const Index lane = lane_numbers<std::int64_t>();
-    by_lanes(
-        n, [&](std::int64_t at, std::int64_t count) { return lift(x, at, count, lane + Index(first + at)); }, state);
+    return by_lanes(n,
+                    [&](std::int64_t at, std::int64_t count) { return lift(x, at, count, lane + Index(first + at)); });
+  }
+  [[gnu::flatten]] static void row_block(const void* x, std::int64_t n, std::int64_t first, void* const* state) {
+    store_states(state, 0, 1, merge_lanes<N / 2>(row_lanes(x, n, first)));
   }
   [[gnu::flatten]] static void row_merge(const void* const* states, std::int64_t n, void* const* state) {
-    by_lanes(
-        n, [&](std::int64_t at, std::int64_t count) { return load_states(states, at, count); }, state);
+    const State lanes =
+        by_lanes(n, [&](std::int64_t at, std::int64_t count) { return load_states(states, at, count); });
+    store_states(state, 0, 1, merge_lanes<N / 2>(lanes));
+  }
+  [[gnu::flatten]] static void rows_of_one_block(const void* x, std::int64_t row_bytes, std::int64_t n,
+                                                 std::int64_t rows, void* const* states) {
+    const auto* from = static_cast<const char*>(x);
+    auto rows_of_lanes = identities(std::make_index_sequence<static_cast<std::size_t>(N)>{});
+    State* const lanes = rows_of_lanes.data();
+    for (std::int64_t row = 0; row < rows; row += N) {
+      const std::int64_t count = rows - row < N ? rows - row : N;
+      for (std::int64_t r = 0; r < count; ++r, from += row_bytes) lanes[r] = row_lanes(from, n, 0);
+      merge_lanes_of_rows(lanes);
+      store_states(states, row, count, lanes[0]);
+    }
+  }
+  /// Merges items i, i + q, i + 2 q and i + 3 q of those below `count`, as by halves.
+  template <class Items> static State merge_four(Items items, std::int64_t i, std::int64_t q, std::int64_t count) {
+    State left = items(i);
+    if (i + 2 * q < count) left = combine(left, items(i + 2 * q));
+    if (i + q >= count) return left;
+    State right = items(i + q);
+    if (i + 3 * q < count) right = combine(right, items(i + 3 * q));
+    return combine(left, right);
+  }
+  [[gnu::flatten]] static void rows_side_by_side(const void* x, std::int64_t line_bytes, std::int64_t n,
+                                                 std::int64_t rows, void* const* states) {
+    constexpr std::size_t kMost = kLongestSideBySide > 16 ? 8 : 4;  // a quarter of the elements
+    auto quarter = identities(std::make_index_sequence<kMost>{});
+    State* const merged = quarter.data();
+    const auto kept = [&](std::int64_t i) -> const State& { return merged[i]; };
+    std::int64_t first = 1;  // a quarter of the power of two that is no less than n
+    while (4 * first < n) first *= 2;
+    const auto* from = static_cast<const char*>(x);
+    for (std::int64_t row = 0; row < rows; row += N, from += N * static_cast<std::int64_t>(sizeof(T))) {
+      const auto lifted = [&](std::int64_t i) {
+        return combine(identity(), lift(from + i * line_bytes, 0, N, Index(i)));
+      };
+      State all = merge_four(lifted, 0, first, n);
+      if (first > 1) {
+        merged[0] = all;
+        for (std::int64_t i = 1; i < first; ++i) merged[i] = merge_four(lifted, i, first, n);
+        if (first == 8)
+          for (std::int64_t i = 0; i < 4; ++i) merged[i] = combine(merged[i], merged[i + 4]);
+        all = merge_four(kept, 0, 1, first < 4 ? first : 4);
+      }
+      store_states(states, row, N, all);
+    }
   }
 
   template <int kGroup> static void columns(const char* x, std::int64_t row_bytes, std::int64_t rows, std::int64_t at,
@@ -186,6 +258,8 @@ template <class Monoid, class T> struct ReduceLoop {
                   .component_bytes = {},
                   .result = DType::f32,
                   .row_block = &row_block,
+                  .rows_of_one_block = &rows_of_one_block,
+                  .rows_side_by_side = &rows_side_by_side,
                   .row_merge = &row_merge,
                   .column_block = &column_block,
                   .column_merge = &column_merge,

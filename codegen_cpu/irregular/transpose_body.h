@@ -5,6 +5,8 @@
 // Everything here has internal linkage and nothing of the standard library is called (matmul_portable_body.h).
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -133,6 +135,97 @@ template <class T> constexpr int kLeastPart = 16 / static_cast<int>(sizeof(T)) <
                                                   ? 16 / static_cast<int>(sizeof(T))
                                                   : Square<T>::kSide;
 
+/// Planes of so few lines that lie so densely are read and written as they lie: whole vectors, from which each line
+/// takes every kStep-th element.
+constexpr int kMostDense = FERMATA_VECTOR_BYTES == 64 ? 6 : 4;
+
+/// Bytes between what is read and what is prefetched: planes that follow each other are often turned in pieces.
+constexpr int kAhead = 2048;
+
+/// Lane l of the result is element kFrom(l) of `vectors` side by side.
+template <auto kFrom, int kVectors, class V, int... kLane>
+inline V lanes_from(const V (&vectors)[kVectors], std::integer_sequence<int, kLane...>) {
+  constexpr int kSide = sizeof...(kLane);
+  V lanes = __builtin_shufflevector(vectors[0], vectors[1], (kFrom(kLane) < 2 * kSide ? kFrom(kLane) : 0)...);
+  const auto add = [&]<int kVector>(std::integral_constant<int, kVector>) {
+    lanes = __builtin_shufflevector(lanes, vectors[kVector],
+                                    (kFrom(kLane) / kSide == kVector ? kSide + kFrom(kLane) % kSide : kLane)...);
+  };
+  [&]<int... v>(std::integer_sequence<int, v...>) { (add(std::integral_constant<int, v + 2>()), ...); }
+  (std::make_integer_sequence<int, kVectors - 2>());
+  return lanes;
+}
+
+/// Line `kLine` of kStep lines that lie element by element, and the other way: vector `kVector` of what they are then.
+template <int kStep, int kLine> struct EveryStep {
+  constexpr int operator()(int lane) const { return lane * kStep + kLine; }
+};
+template <int kStep, int kSide, int kVector> struct InTurns {
+  constexpr int operator()(int lane) const {
+    const int element = kVector * kSide + lane;
+    return element % kStep * kSide + element / kStep;
+  }
+};
+
+/// Lines from i0 on of a plane whose columns are kStep elements apart; returns the first column that is not done.
+template <class T, int kStep> std::int64_t turn_dense_lines(const TransposedPlane& p, std::int64_t i0) {
+  using Line = typename Square<T>::Line;
+  constexpr int kSide = Square<T>::kSide;
+  constexpr std::make_integer_sequence<int, kSide> kLanes;
+  const auto few = static_cast<int>(p.lines - i0);
+  auto* const to = static_cast<T*>(p.to) + i0 * p.to_line;
+  const auto* const from = static_cast<const T*>(p.from) + i0;
+  const std::int64_t end = (p.columns - 1) * kStep + few;
+  std::int64_t j = 0;
+  for (; (j + kSide) * kStep <= end; j += kSide) {
+    Line vectors[kStep];
+#pragma GCC unroll 8
+    for (int v = 0; v < kStep; ++v) {
+      __builtin_memcpy(&vectors[v], from + j * kStep + v * kSide, sizeof(Line));
+      __builtin_prefetch(reinterpret_cast<const char*>(from + j * kStep + v * kSide) + kAhead);
+    }
+    const auto turn = [&]<int kLine>(std::integral_constant<int, kLine>) {
+      if (kLine >= few) return;
+      const Line line = lanes_from<EveryStep<kStep, kLine>{}>(vectors, kLanes);
+      __builtin_memcpy(to + kLine * p.to_line + j, &line, sizeof(line));
+    };
+    [&]<int... k>(std::integer_sequence<int, k...>) { (turn(std::integral_constant<int, k>()), ...); }
+    (std::make_integer_sequence<int, kStep>());
+  }
+  return j;
+}
+
+/// The first `lines` lines, whole vectors of them, of a plane of kStep columns whose lines follow each other.
+template <class T, int kStep> void turn_dense_columns(const TransposedPlane& p, std::int64_t lines) {
+  using Line = typename Square<T>::Line;
+  constexpr int kSide = Square<T>::kSide;
+  constexpr std::make_integer_sequence<int, kSide> kLanes;
+  auto* const to = static_cast<T*>(p.to);
+  const auto* const from = static_cast<const T*>(p.from);
+  for (std::int64_t i = 0; i < lines; i += kSide) {
+    Line columns[kStep];
+#pragma GCC unroll 8
+    for (int k = 0; k < kStep; ++k) __builtin_memcpy(&columns[k], from + k * p.from_line + i, sizeof(Line));
+    const auto put = [&]<int kVector>(std::integral_constant<int, kVector>) {
+      const Line line = lanes_from<InTurns<kStep, kSide, kVector>{}>(columns, kLanes);
+      __builtin_memcpy(to + i * kStep + kVector * kSide, &line, sizeof(line));
+    };
+    [&]<int... v>(std::integer_sequence<int, v...>) { (put(std::integral_constant<int, v>()), ...); }
+    (std::make_integer_sequence<int, kStep>());
+  }
+}
+
+/// Calls body(the constant `step`) if it is from 2 to kMostDense.
+template <int kStep = 2, class Body> inline bool with_dense_step(std::int64_t step, Body body) {
+  if constexpr (kStep <= kMostDense) {
+    if (step != kStep) return with_dense_step<kStep + 1>(step, body);
+    body(std::integral_constant<int, kStep>());
+    return true;
+  } else {
+    return false;
+  }
+}
+
 /// At most kPart lines of a square.
 template <class T, int kPart, bool kWhole>
 inline void turn_part(T* to, std::int64_t to_line, const T* from, std::int64_t from_line, int few) {
@@ -156,11 +249,18 @@ template <class T, int kPart> std::int64_t turn_few_lines(const TransposedPlane&
   const auto* const from = static_cast<const T*>(p.from) + i0;
   const std::int64_t end = (p.columns - 1) * p.from_line + p.lines - i0;
   std::int64_t j = 0;
-  for (; j + kSide <= p.columns; j += kSide)
+  with_dense_step(p.from_line,
+                  [&]<int kStep>(std::integral_constant<int, kStep>) { j = turn_dense_lines<T, kStep>(p, i0); });
+  const std::int64_t read = kSide * p.from_line * static_cast<std::int64_t>(sizeof(T));
+  for (; j + kSide <= p.columns; j += kSide) {
+    if (p.from_line < 2 * kPart)
+      for (std::int64_t ahead = 0; ahead < read; ahead += 64)
+        __builtin_prefetch(reinterpret_cast<const char*>(from + j * p.from_line) + kAhead + ahead);
     if (p.from_line > 0 && (j + kSide - 1) * p.from_line + kPart <= end)
       turn_part<T, kPart, true>(to + j, p.to_line, from + j * p.from_line, p.from_line, few);
     else
       turn_part<T, kPart, false>(to + j, p.to_line, from + j * p.from_line, p.from_line, few);
+  }
   return j;
 }
 
@@ -221,7 +321,11 @@ template <class T, bool kStreams> void turn_squares(const TransposedPlane& p, st
   const std::int64_t lines = p.lines / kSide * kSide, columns = first + (p.columns - first) / kSide * kSide;
   auto* const to = static_cast<T*>(p.to);
   const auto* const from = static_cast<const T*>(p.from);
-  if (columns < p.columns) turn_last_columns<T>(p, columns, lines);
+  const bool is_dense = columns == 0 && p.to_line == p.columns &&
+                        with_dense_step(p.columns, [&]<int kStep>(std::integral_constant<int, kStep>) {
+                          turn_dense_columns<T, kStep>(p, lines);
+                        });
+  if (columns < p.columns && !is_dense) turn_last_columns<T>(p, columns, lines);
   for (std::int64_t strip = 0; strip < lines; strip += kStrip) {
     const std::int64_t end = strip + kStrip < lines ? strip + kStrip : lines;
     for (std::int64_t j = first; j < columns; j += kSide)
@@ -232,8 +336,23 @@ template <class T, bool kStreams> void turn_squares(const TransposedPlane& p, st
   if (lines < p.lines) turn_elements<T>(p, lines, p.lines, turn_last_lines<T>(p, lines), p.columns);
 }
 
+/// A plane of one column that is repeated.
+template <class T> void repeat_column(const TransposedPlane& p) {
+  using Line = typename Square<T>::Line;
+  constexpr int kSide = Square<T>::kSide;
+  for (std::int64_t i = 0; i < p.lines; ++i) {
+    const T element = static_cast<const T*>(p.from)[i];
+    T* const to = static_cast<T*>(p.to) + i * p.to_line;
+    const Line line = Line{} + element;
+    std::int64_t j = 0;
+    for (; j + kSide <= p.columns; j += kSide) __builtin_memcpy(to + j, &line, sizeof(line));
+    for (; j < p.columns; ++j) to[j] = element;
+  }
+}
+
 template <class T> void turn_plane(const TransposedPlane& p) {
   constexpr std::int64_t kBytes = Square<T>::kBytes, kElement = static_cast<std::int64_t>(sizeof(T));
+  if (p.from_line == 0) return repeat_column<T>(p);
   if (!p.streams || p.to_line * kElement % kBytes != 0) return turn_squares<T, false>(p, 0);
   const auto beyond = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(p.to) % kBytes);
   const std::int64_t head = beyond == 0 ? 0 : (kBytes - beyond) / kElement;

@@ -192,7 +192,7 @@ TEST_P(LargeMoves, KernelsReadTransposedOperandsByTiles) {
 
 TEST_P(LargeMoves, ShortRowsHaveTheTreeOfRows) {
   for (const DType t : {DType::f32, DType::f16, DType::f64, DType::i8})
-    for (const std::int64_t size : {1, 2, 3, 5, 8, 13, 16, 24, 25}) {
+    for (const std::int64_t size : {1, 2, 3, 5, 6, 8, 13, 16, 24, 25, 40, 64, 100}) {
       const Tensor x = numbers({1100, size}, t);
       for (const Tensor& rows :
            {x, transpose(copy(transpose(x))).sync(), slice(numbers({1100, size + 3}, t), 1, 2, 2 + size)}) {
@@ -209,6 +209,27 @@ TEST_P(LargeMoves, ShortRowsHaveTheTreeOfRows) {
           EXPECT_EQ(bytes_of(select(sums, 0, row)), bytes_of(sum(select(rows, 0, row)))) << name(t) << size;
       }
     }
+}
+
+TEST_P(LargeMoves, ShortRowsOfOperandsThatAreRepeated) {
+  for (const DType t : {DType::f32, DType::f64, DType::i32, DType::f16})
+    for (const std::int64_t centers : {16, 23, 48, 300})
+      for (const std::int64_t size : {2, 3, 7, 14}) {
+        const Tensor x = numbers({37, 1, 90, size}, t), c = numbers({centers, 1, size}, t, 2);
+        const Tensor w = numbers({90, size}, t, 3);
+        const auto agrees = [&](auto program) {
+          const ModeGuard eager(Mode::eager);
+          const Tensor dense = program(copy(broadcast_to(x, {37, centers, 90, size})));
+          const ModeGuard tested(GetParam());
+          for (int i = 0; i < 3; ++i)
+            EXPECT_EQ(bytes_of(program(x)), bytes_of(dense)) << name(t) << centers << ' ' << size;
+        };
+        agrees([&](const Tensor& a) { return sum(square(a - c), {-1}); });
+        agrees([&](const Tensor& a) { return max(a * c - w, {-1}) * 2; });
+        const Tensor y = reshape(slice(x, 2, 0, 1), {37, 1, size}), d = reshape(c, {centers, size});
+        const Tensor far = same_everywhere([&] { return sum(square(y - d), {-1}); });
+        EXPECT_EQ(bytes_of(far), bytes_of(sum(square(copy(broadcast_to(y, {37, centers, size})) - d), {-1})));
+      }
 }
 
 TEST_P(LargeMoves, ThreadsShareColumnsThatAreReduced) {
