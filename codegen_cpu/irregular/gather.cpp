@@ -164,6 +164,7 @@ template <class T, class Put> bool scatter_by_tables(const PositionReader& index
   constexpr std::int64_t kPart = 2048;  // positions that are read together
   const std::int64_t blocks = (count + kTableBlock - 1) / kTableBlock;
   const Scratch<T> tables(blocks * size);
+  const std::int64_t* const given = index.given();
   std::fill_n(tables.data(), tables.size(), identity);
   std::atomic<bool> all_inside{true};
   parallel_for(0, blocks, static_cast<double>(kTableBlock) * 1.2, [&](std::int64_t b, std::int64_t e) {
@@ -171,8 +172,14 @@ template <class T, class Put> bool scatter_by_tables(const PositionReader& index
     for (std::int64_t at = b * kTableBlock; at < std::min(count, e * kTableBlock); at += kPart) {
       T* const table = tables.data() + at / kTableBlock * size;
       const std::int64_t part = std::min(kPart, count - at);
-      if (!index.read(at, part, positions)) return all_inside.store(false);
-      for (std::int64_t i = 0; i < part; ++i) put(table[positions[i]], source[at + i]);
+      if (given == nullptr && !index.read(at, part, positions)) return all_inside.store(false);
+      const std::int64_t* const from = given == nullptr ? positions : given + at;
+      for (std::int64_t i = 0; i < part; ++i) {
+        const std::int64_t slot = from[i] + (size & (from[i] >> 63));
+        if (static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(size)) [[unlikely]]
+          return all_inside.store(false);
+        put(table[slot], source[at + i]);
+      }
     }
   });
   if (!all_inside.load()) return false;

@@ -93,14 +93,14 @@ bool PositionReader::read(std::int64_t begin, std::int64_t count, std::int64_t* 
   visit_compute(dtype_, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
       const auto* const from = static_cast<const T*>(data_) + begin;
-      std::uint64_t outside = 0;
+      std::int64_t negative_if_outside = 0;
       for (std::int64_t i = 0; i < count; ++i) {
         const auto given = static_cast<std::int64_t>(from[i]);
         const std::int64_t at = std::is_signed_v<T> ? given + (size_ & (given >> 63)) : given;
-        outside |= static_cast<std::uint64_t>(static_cast<std::uint64_t>(at) >= static_cast<std::uint64_t>(size_));
+        negative_if_outside |= at | (size_ - 1 - at);
         to[i] = at;
       }
-      all_inside = outside == 0;
+      all_inside = negative_if_outside >= 0;
     }
   });
   return all_inside;
