@@ -43,9 +43,7 @@ class PositionReader {
   /// Positions [begin, begin + count) in row-major order; false where one of them is out of range.
   bool read(std::int64_t begin, std::int64_t count, std::int64_t* to) const;
   /// All of them as they are given, negative or out of range, where that needs no conversion; else null.
-  const std::int64_t* given() const {
-    return dtype_ == DType::i64 ? static_cast<const std::int64_t*>(data_) : nullptr;
-  }
+  const std::int64_t* given() const { return dtype_ == DType::i64 ? static_cast<const std::int64_t*>(data_) : nullptr; }
 
  private:
   DType dtype_;
