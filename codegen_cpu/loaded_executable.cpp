@@ -51,16 +51,34 @@ bool in_step(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t a, 
   return true;
 }
 
-/// Whether something of size is read, and all that is read along the vector axis is read in order: transposed reads go
-/// by tiles, whose short rows are no streams.
-bool reads_in_order(const Kernel& kernel) {
+/// Of a transposed operand tiles are turned (codegen_cpu/jit/map_kernel.cpp), whose rows are whole cache lines.
+bool is_turned(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t access) {
+  constexpr std::int64_t kBytes = 4, kFewestRows = 64;
+  if (kernel.rank < 2 || kernel.reduced != 0 || byte_size(kernel.accesses[access].dtype) != kBytes) return false;
+  const unsigned axis = kernel.rank - 2u;
+  return byte_stride(kernel, launch, access, axis) == kBytes && launch.sizes[axis] >= kFewestRows;
+}
+
+/// Whether each row begins with a cache line: where tiles divide lines, parts of them go past the caches.
+bool begins_rows_with_lines(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t access) {
+  constexpr std::int64_t kLine = 64;
+  for (unsigned axis = 0; axis + 1u < kernel.rank; ++axis)
+    if (byte_stride(kernel, launch, access, axis) % kLine != 0) return false;
+  return true;
+}
+
+/// Whether something of size is read, and all that is read along the vector axis is read in order or turned: other
+/// tiles have short rows, which are no streams.
+bool reads_in_order(const Kernel& kernel, const KernelLaunch& launch, std::uint16_t leader) {
   bool reads = false;
   for (std::size_t a = 0; a < kernel.accesses.size(); ++a) {
     const Access& access = kernel.accesses[a];
     const bool along = (access.axes >> (kernel.rank - 1u) & 1u) != 0;
     const bool stored = std::ranges::any_of(kernel.stores, [&](const Store& s) { return s.access == a; });
     if (access.address_only || stored) continue;
-    if (along && !access.unit_stride) return false;
+    if (along && !access.unit_stride &&
+        !(is_turned(kernel, launch, static_cast<std::uint16_t>(a)) && begins_rows_with_lines(kernel, launch, leader)))
+      return false;
     reads = reads || along;
   }
   return reads;
@@ -113,7 +131,7 @@ StreamedStores stores_to_stream(const Kernel& kernel, const KernelLaunch& launch
     const Access& access = kernel.accesses[store.access];
     if (!access.unit_stride || bytes_of(kernel, launch, store.access) < stream_threshold()) continue;
     if (is_read(kernel, launch, launch.pointers[store.access])) continue;
-    if (leader == nullptr && !reads_in_order(kernel)) return 0;
+    if (leader == nullptr && !reads_in_order(kernel, launch, store.access)) return 0;
     if (leader == nullptr) leader = &store;
     if (in_step(kernel, launch, leader->access, store.access)) streamed |= StreamedStores{1} << s;
   }

@@ -220,8 +220,9 @@ Value* Accesses::load(unsigned access, Value* address, const Span& span, unsigne
   Type* const type = memory_type(b_.getContext(), dtype, b_.lanes());
   Value* const first = element_address(access, address, span, vector);
   Value* memory = nullptr;
-  if (adjacent && !turned_[access] && prefetches_)
-    prefetch(b_.element(b_.getInt8Ty(), first, static_cast<std::uint64_t>(prefetch_distance_)),
+  const std::int64_t in_tile = tile_columns_ * static_cast<std::int64_t>(byte_size(dtype));
+  if (adjacent && !turned_[access] && (in_tile != 0 || prefetches_))
+    prefetch(b_.element(b_.getInt8Ty(), first, static_cast<std::uint64_t>(in_tile != 0 ? in_tile : prefetch_distance_)),
              byte_size(dtype) * b_.lanes());
   if (adjacent && span.masks.empty()) {
     memory = b_.CreateAlignedLoad(type, first, align);
@@ -249,22 +250,24 @@ Value* Accesses::is_adjacent_along(unsigned access, unsigned axis) const {
 }
 
 /// Squares of whole vectors, whose lanes change places with their numbers one bit at a time.
-void Accesses::turn(unsigned access, Value* address, Value* column, std::int64_t rows, std::int64_t columns,
+void Accesses::turn(unsigned access, Value* address, Value* column, Value* rows, std::int64_t columns,
                     Value* to) const {
   const DType dtype = kernel_.accesses[access].dtype;
   const llvm::Align align(byte_size(dtype));
   const auto lanes = static_cast<std::int64_t>(b_.lanes());
   Type *const element = memory_type(b_.getContext(), dtype, 1), *const type =
                                                                     memory_type(b_.getContext(), dtype, b_.lanes());
+  // No processor foresees lines so far from each other: those of the next tile are fetched beside this one's.
+  Value* const next = b_.CreateMul(b_.i64(columns), stride(access, vector_axis()));
   b_.loop(b_.i64(0), b_.i64(columns), lanes, {}, [&](Value* index, const Values&) {
     Value* const first = move(address, b_.CreateMul(b_.CreateAdd(column, index), stride(access, vector_axis())));
     Value* const target = b_.CreateGEP(element, to, index);
-    for (std::int64_t part = 0; part < rows; part += lanes) {
+    return b_.loop(b_.i64(0), rows, lanes, {}, [&](Value* part, const Values&) {
       Values square;
       for (std::int64_t j = 0; j < lanes; ++j) {
         Value* const line = move(first, b_.CreateMul(b_.i64(j), stride(access, vector_axis())));
-        square.push_back(
-            b_.CreateAlignedLoad(type, b_.element(element, line, static_cast<std::uint64_t>(part)), align));
+        square.push_back(b_.CreateAlignedLoad(type, b_.CreateGEP(element, line, part), align));
+        prefetch(b_.CreateGEP(element, move(line, next), part), lanes * byte_size(dtype));
       }
       for (std::int64_t bit = 1; bit < lanes; bit *= 2)
         for (std::int64_t i = 0; i < lanes; ++i) {
@@ -280,11 +283,12 @@ void Accesses::turn(unsigned access, Value* address, Value* column, std::int64_t
           c = b_.CreateShuffleVector(a, c, with);
           a = first_half;
         }
+      Value* const first_row = b_.CreateGEP(element, target, b_.CreateMul(part, b_.i64(columns)));
       for (std::int64_t r = 0; r < lanes; ++r)
         b_.CreateAlignedStore(square[static_cast<unsigned>(r)],
-                              b_.element(element, target, static_cast<std::uint64_t>((part + r) * columns)), align);
-    }
-    return Values{};
+                              b_.element(element, first_row, static_cast<std::uint64_t>(r * columns)), align);
+      return Values{};
+    });
   });
 }
 

@@ -74,9 +74,12 @@ class Accesses {
   Value* is_adjacent_along(unsigned access, unsigned axis) const;
   /// Brings a tile of an access that is adjacent along the axis before the vector axis to `to`, row after row: rows
   /// from `address` on and columns from `column` on, both multiples of the lanes of a vector.
-  void turn(unsigned access, Value* address, Value* column, std::int64_t rows, std::int64_t columns, Value* to) const;
+  void turn(unsigned access, Value* address, Value* column, Value* rows, std::int64_t columns, Value* to) const;
   /// Loads of an access find it adjacent along the vector axis, as after turn(), or as the kernel says.
   void set_turned(unsigned access, bool turned) { turned_[access] = turned; }
+  /// What is read in order is read by tiles of so many columns, each beside the last: that of the next one is asked
+  /// for.
+  void set_tile_columns(std::int64_t columns) { tile_columns_ = columns; }
 
   /// Asks for the lanes of a span in the next row, one step of `axis` further, of all that is read in order along the
   /// vector axis; of rows that are too long to be kept until they are used for nothing.
@@ -117,6 +120,7 @@ class Accesses {
   std::vector<Value*> strides_;  // [access][axis], null where an access does not vary
   const bool prefetches_;
   const std::int64_t prefetch_distance_;
+  std::int64_t tile_columns_ = 0;
   Values lane_distances_;                       // per access along the vector axis: lane * stride
   std::vector<bool> turned_;                    // per access
   mutable llvm::AllocaInst* bounce_ = nullptr;  // made when first needed

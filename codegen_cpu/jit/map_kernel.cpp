@@ -18,8 +18,9 @@ bool crosses_rows(const Kernel& kernel) {
   return false;
 }
 
-/// Tiles of as many rows as a cache line has elements, and columns that stay in the first cache.
-constexpr std::int64_t kTileRows = 16, kTileColumns = 64;
+/// Tiles have columns that stay in the first cache, and as many rows as a cache line has elements; four times as many
+/// where they lie along one axis, because the processor fetches lines that follow each other together.
+constexpr std::int64_t kTileRows = 16, kTallTileRows = 4 * kTileRows, kTileColumns = 64;
 
 /// A transposed operand, and a place on the stack for what a tile reads of it, in rows.
 struct TurnedOperand {
@@ -45,7 +46,7 @@ std::vector<TurnedOperand> turned_operands(Emission& e) {
       found.push_back({a, nullptr});
   }
   if (found.size() > kMostOperands) found.clear();
-  for (TurnedOperand& operand : found) operand.tile = e.b.stack(e.b.getInt32Ty(), kTileRows * kTileColumns, 64);
+  for (TurnedOperand& operand : found) operand.tile = e.b.stack(e.b.getInt32Ty(), kTallTileRows * kTileColumns, 64);
   return found;
 }
 
@@ -54,6 +55,7 @@ void emit_rows(Emission& e, GroupPlan plan, const std::vector<TurnedOperand>& tu
   const KernelSchedule::Stage& stage = e.schedule.stages[0];
   CodeBuilder& b = e.b;
   for (const TurnedOperand& operand : turned) e.accesses.set_turned(operand.access, true);
+  if (!turned.empty()) e.accesses.set_tile_columns(kTileColumns);
   Value* const first_row = e.row_begin;
   e.rows([&](const Values& of_row, Environment& at_row) {
     Values addresses = of_row;
@@ -70,30 +72,34 @@ void emit_rows(Emission& e, GroupPlan plan, const std::vector<TurnedOperand>& tu
               });
   });
   for (const TurnedOperand& operand : turned) e.accesses.set_turned(operand.access, false);
+  e.accesses.set_tile_columns(0);
+}
+
+/// Whether there are so many rows before `end`, and one axis has them all.
+Value* are_along_one_axis(Emission& e, Value* row, Value* rows, Value* end) {
+  CodeBuilder& b = e.b;
+  Value* const size = b.CreateBinaryIntrinsic(llvm::Intrinsic::umax, e.accesses.size(e.kernel.rank - 2u), b.i64(1));
+  return b.CreateAnd(b.CreateICmpSLE(b.CreateAdd(row, rows), end),
+                     b.CreateICmpSLE(b.CreateAdd(b.CreateURem(row, size), rows), size));
 }
 
 /// The tile, by way of the stack where that can be: it is whole, all its rows are along one axis, and operands lie in
 /// order along that.
-void emit_tile(Emission& e, GroupPlan plan, const std::vector<TurnedOperand>& turned) {
+/// `rows` of it are as many as it may have, of the multiples of kTileRows.
+void emit_tile(Emission& e, GroupPlan plan, Value* rows, const std::vector<TurnedOperand>& turned) {
   if (turned.empty()) return emit_rows(e, plan);
   CodeBuilder& b = e.b;
-  const unsigned row_axis = e.kernel.rank - 2u;
-  Value* const size = b.CreateBinaryIntrinsic(llvm::Intrinsic::umax, e.accesses.size(row_axis), b.i64(1));
-  const auto holds = [&](Value* from, Value* to, std::int64_t count) {
-    return b.CreateICmpSLE(b.CreateAdd(from, b.i64(count)), to);
-  };
-  Value* fits =
-      b.CreateAnd(holds(e.row_begin, e.row_end, kTileRows), holds(e.column_begin, e.column_end, kTileColumns));
-  fits = b.CreateAnd(fits, holds(b.CreateURem(e.row_begin, size), size, kTileRows));
+  Value* fits = b.CreateAnd(are_along_one_axis(e, e.row_begin, rows, e.row_end),
+                            b.CreateICmpSLE(b.CreateAdd(e.column_begin, b.i64(kTileColumns)), e.column_end));
   for (const TurnedOperand& operand : turned)
-    fits = b.CreateAnd(fits, e.accesses.is_adjacent_along(operand.access, row_axis));
+    fits = b.CreateAnd(fits, e.accesses.is_adjacent_along(operand.access, e.kernel.rank - 2u));
   b.either(
       fits,
       [&] {
         Value* const row_end = std::exchange(e.row_end, b.CreateAdd(e.row_begin, b.i64(1)));
         e.rows([&](const Values& addresses, Environment&) {
           for (const TurnedOperand& operand : turned)
-            e.accesses.turn(operand.access, addresses[operand.access], e.column_begin, kTileRows, kTileColumns,
+            e.accesses.turn(operand.access, addresses[operand.access], e.column_begin, rows, kTileColumns,
                             operand.tile);
         });
         e.row_end = row_end;
@@ -117,13 +123,23 @@ void emit_map_kernel(Emission& e) {
   const std::vector<TurnedOperand> turned = turned_operands(e);
   Value *const row_end = e.row_end, *const column_end = e.column_end;
   const auto least = [&](Value* x, Value* y) { return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y); };
-  b.loop(e.row_begin, row_end, kTileRows, {}, [&](Value* row, const Values&) {
-    e.row_begin = row;
-    e.row_end = least(b.CreateAdd(row, b.i64(kTileRows)), row_end);
+  b.loop(e.row_begin, row_end, kTallTileRows, {}, [&](Value* strip, const Values&) {
+    Value* const strip_end = least(b.CreateAdd(strip, b.i64(kTallTileRows)), row_end);
+    // Without operands to turn, a tile is for the lines that its rows share.
+    Value* rows = b.i64(kTileRows);
+    if (!turned.empty())
+      rows = b.CreateSelect(are_along_one_axis(e, strip, b.i64(kTallTileRows), row_end), b.i64(kTallTileRows), rows);
+    Value* const tiles = b.CreateUDiv(b.CreateAdd(b.CreateSub(strip_end, strip), b.CreateSub(rows, b.i64(1))), rows);
     return b.loop(e.column_begin, column_end, kTileColumns, {}, [&](Value* column, const Values&) {
-      e.column_begin = column;
+      Value* const begin = std::exchange(e.column_begin, column);
       e.column_end = least(b.CreateAdd(column, b.i64(kTileColumns)), column_end);
-      emit_tile(e, plan, turned);
+      b.loop(b.i64(0), tiles, 1, {}, [&](Value* tile, const Values&) {
+        e.row_begin = b.CreateAdd(strip, b.CreateMul(tile, rows));
+        e.row_end = least(b.CreateAdd(e.row_begin, rows), strip_end);
+        emit_tile(e, plan, rows, turned);
+        return Values{};
+      });
+      e.column_begin = begin;
       return Values{};
     });
   });
