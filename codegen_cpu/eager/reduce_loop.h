@@ -112,14 +112,16 @@ template <class Monoid, class T> struct ReduceLoop {
       const auto end = static_cast<SignedOf<kWidest>>(count);
       lane = count >= N ? sum : select_state(lane_numbers<SignedOf<kWidest>>() < Position(end), sum, lane);
     });
-    merge_vectors<kVectors / 2>(lanes);
+    merge_vectors<kVectors / 2>(lanes, i > 0 ? static_cast<std::int64_t>(kReductionLanes) : n);
     return lanes[0];
   }
-  template <int kHalf> static void merge_vectors(Lanes& lanes) {
+  /// Lanes from `used` on are at the identity, which changes nothing.
+  template <int kHalf> static void merge_vectors(Lanes& lanes, std::int64_t used) {
     if constexpr (kHalf > 0) {
-      for_vectors<kHalf>(
-          [&](int v) { vector_of(lanes, v) = combine(vector_of(lanes, v), vector_of(lanes, v + kHalf)); });
-      merge_vectors<kHalf / 2>(lanes);
+      for_vectors<kHalf>([&](int v) {
+        if ((v + kHalf) * N < used) vector_of(lanes, v) = combine(vector_of(lanes, v), vector_of(lanes, v + kHalf));
+      });
+      merge_vectors<kHalf / 2>(lanes, used);
     }
   }
   template <int kHalf> static State merge_lanes(const State& s) {
