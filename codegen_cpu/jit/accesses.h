@@ -95,6 +95,8 @@ class Accesses {
   bool is_adjacent(unsigned access) const { return kernel_.accesses[access].unit_stride || turned_[access]; }
   Value* slot_address(Type* element, unsigned slot, const Values& addresses, const Span& span, unsigned vector) const;
   Value* move(Value* address, Value* distance) const;
+  bool asks_for_whole_vectors(unsigned access, const Span& span) const;
+  Value* is_whole(const Span& span, unsigned vector) const;
   /// Lanes of a vector that exist; null where all do.
   Value* count_of(const Span& span, unsigned vector) const;
   /// Room on the stack for one vector, for what has no masked form.

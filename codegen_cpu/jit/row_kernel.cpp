@@ -36,6 +36,9 @@ class RowKernel {
   unsigned program_length(const KernelSchedule::Stage& stage) const;
   void through_stack(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
                      Value* begin, Value* length, const Environment& env, Value* stack, GroupPlan plan);
+  /// The lanes of a block after its last `left` elements, fewer than kReductionLanes.
+  Values rest(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses, Value* begin,
+              Value* left, const Environment& env, Values lanes);
   /// Computes a group and adds it to lanes [first, last).
   Values accumulate(const KernelSchedule::Stage& stage, const ReductionState& state, const Group& group,
                     Environment env, const Values& lanes);
@@ -235,6 +238,9 @@ Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState
     through_stack(stage, state, addresses, b_.i64(0), length, env, stack, plan);
     return from_stack(state, b_.CreateSelect(is_block, stack, second_tree));
   }
+  // Lanes that wait on the stack for each vector of a rest cost more than the vectors that have no element.
+  const bool rest_in_registers = !one_copy && e_.affords(2 * program * groups, kFewInstructions, kMostInstructions) &&
+                                 e_.has_masked(stage);
   plan.width = std::min(plan.width, 2u);  // four at a time ask for lines in bursts: sum_chain10 takes 1.2 of the time
   const auto add_groups = [&](const Span& span, Values lanes) {
     for (unsigned first = 0; first < groups; first += plan.width)
@@ -257,11 +263,30 @@ Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState
     return add_groups({.index = index}, before);
   });
   const Values all = b_.when(b_.CreateICmpSLT(whole, length), lanes, [&] {
+    if (rest_in_registers) return rest(stage, state, addresses, whole, b_.CreateSub(length, whole), env, lanes);
     to_stack(state, lanes, stack);
     through_stack(stage, state, addresses, whole, length, env, stack, {1, true});
     return from_stack(state, stack);
   });
   return b_.when(b_.CreateNot(is_block), all, [&] { return from_stack(state, second_tree); });
+}
+
+Values RowKernel::rest(const KernelSchedule::Stage& stage, const ReductionState& state, const Values& addresses,
+                       Value* begin, Value* left, const Environment& env, Values lanes) {
+  const auto vectors = static_cast<unsigned>(stack_vectors());
+  for (unsigned v = 0; v < vectors; ++v) {
+    Value* const before_it = b_.i64(std::int64_t{v} * b_.lanes());
+    Values own;
+    for (unsigned c = 0; c < state.components(); ++c) own.push_back(lanes[c * vectors + v]);
+    const Values after = b_.when(b_.CreateICmpSGT(left, before_it), own, [&] {
+      const Span span = e_.partial_span(b_.CreateAdd(begin, before_it), b_.CreateSub(left, before_it), 1);
+      Values reached = accumulate(stage, state, {addresses, span, 0, 1}, env, own);
+      for (unsigned c = 0; c < reached.size(); ++c) reached[c] = b_.CreateSelect(span.masks[0], reached[c], own[c]);
+      return reached;
+    });
+    for (unsigned c = 0; c < state.components(); ++c) lanes[c * vectors + v] = after[c];
+  }
+  return lanes;
 }
 
 unsigned RowKernel::program_length(const KernelSchedule::Stage& stage) const {
