@@ -216,7 +216,7 @@ Value* Accesses::lane_addresses(unsigned access, Value* first) const {
 /// Masked loads of AVX2 take several times as long as whole ones (max over rows of 40: 4.5 ms, not 1), and lanes one by
 /// one much longer; most vectors of a rest are whole.
 bool Accesses::asks_for_whole_vectors(unsigned access, const Span& span) const {
-  return is_adjacent(access) && !span.masks.empty() && !(b_.isa().masks && has_masked(access));
+  return is_adjacent(access) && !span.masks.empty() && span.may_branch && !(b_.isa().masks && has_masked(access));
 }
 
 Value* Accesses::is_whole(const Span& span, unsigned vector) const {

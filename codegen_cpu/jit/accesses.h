@@ -17,8 +17,9 @@ inline constexpr std::int64_t kStreamAlignment = 64;
 struct Span {
   Value* index;
   Value* left = nullptr;
-  Values masks{};        // the same as masks
-  bool aligned = false;  // streamed stores of it are at multiples of kStreamAlignment
+  Values masks{};          // the same as masks
+  bool may_branch = true;  // where masks are slow, to a copy of a load or store for whole vectors
+  bool aligned = false;    // streamed stores of it are at multiples of kStreamAlignment
 };
 
 /// One digit of a linear index: an axis, or the blocks of one.

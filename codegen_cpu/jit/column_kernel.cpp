@@ -93,7 +93,7 @@ void ColumnKernel::emit() {
 
 void ColumnKernel::columns(const Values& row, const Environment& at_row, const Span& span, unsigned vectors) {
   const Values addresses = e_.accesses.moved(row, e_.vector_axis(), span.index);
-  const Span here{b_.i64(0), span.left, span.masks};
+  const Span here{b_.i64(0), span.left, span.masks, span.may_branch};
   const Group group{addresses, here, 0, vectors};
   Environment env = at_row;
   e_.evaluator.group(e_.schedule.row_prologue, group, env);

@@ -128,7 +128,9 @@ void Emission::columns(Value* begin, Value* end, GroupPlan plan,
 }
 
 Span Emission::partial_span(Value* index, Value* left, unsigned width) {
-  return {.index = index, .left = left, .masks = b.masks_below(left, width)};
+  constexpr unsigned kFewPrimitives = 12;  // softmax takes 1.1 of the time to compile with branches
+  const bool may_branch = affords(static_cast<unsigned>(kernel.program.size()), kFewPrimitives, ~0u);
+  return {.index = index, .left = left, .masks = b.masks_below(left, width), .may_branch = may_branch};
 }
 
 const SpilledValues::Stage& Emission::kept_in(const KernelSchedule::Stage& stage) const {

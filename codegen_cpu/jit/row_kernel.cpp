@@ -239,8 +239,8 @@ Values RowKernel::block(const KernelSchedule::Stage& stage, const ReductionState
     return from_stack(state, b_.CreateSelect(is_block, stack, second_tree));
   }
   // Lanes that wait on the stack for each vector of a rest cost more than the vectors that have no element.
-  const bool rest_in_registers = !one_copy && e_.affords(2 * program * groups, kFewInstructions, kMostInstructions) &&
-                                 e_.has_masked(stage);
+  const bool rest_in_registers =
+      !one_copy && e_.affords(2 * program * groups, kFewInstructions, kMostInstructions) && e_.has_masked(stage);
   plan.width = std::min(plan.width, 2u);  // four at a time ask for lines in bursts: sum_chain10 takes 1.2 of the time
   const auto add_groups = [&](const Span& span, Values lanes) {
     for (unsigned first = 0; first < groups; first += plan.width)
