@@ -45,6 +45,17 @@ template <class R, class... T, class F> void for_each_element(const CallArgs& ar
   std::array<const std::int64_t*, kCount> strides;
   for (std::size_t k = 0; k < kCount; ++k) strides[k] = args.inputs[k].strides;
   auto* const to = static_cast<R*>(out.data);
+  const auto in_order = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return (is_dense({out.sizes, out.rank}, {strides[I], out.rank}) && ...);
+  };
+  if (in_order(std::index_sequence_for<T...>{})) {  // which the compiler makes vectors of, where it can
+    return parallel_for(0, out.element_count(), ns, [&](std::int64_t begin, std::int64_t end) {
+      const auto all = [&]<std::size_t... I>(std::index_sequence<I...>) {
+        for (std::int64_t i = begin; i < end; ++i) to[i] = f(static_cast<const T*>(args.inputs[I].data)[i]...);
+      };
+      all(std::index_sequence_for<T...>{});
+    });
+  }
   parallel_for(0, out.element_count(), ns, [&](std::int64_t begin, std::int64_t end) {
     Offsets<kCount> offsets({out.sizes, out.rank}, strides, begin);
     for (std::int64_t i = begin; i < end; ++i, offsets.next())

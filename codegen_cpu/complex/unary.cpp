@@ -3,6 +3,7 @@
 //
 // What cancels, as the logarithm does near 1, is computed in the next wider type.
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "codegen_cpu/complex/complex.h"
@@ -33,9 +34,18 @@ template <class T> std::complex<T> log1p(std::complex<T> z) {
   return {std::log1p(a * (2 + a) + b * b) / 2, std::atan2(b, 1 + a)};
 }
 
+/// In f64, where squares of f32 neither overflow nor vanish, the sum is rounded once; infinite where a part is.
+float absolute(std::complex<float> z) {
+  const double a = z.real(), b = z.imag();
+  const auto size = static_cast<float>(std::sqrt(a * a + b * b));
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  return std::fabs(z.real()) == kInfinity || std::fabs(z.imag()) == kInfinity ? kInfinity : size;
+}
+double absolute(std::complex<double> z) { return std::abs(z); }
+
 /// On the unit circle; 0 where z is.
 template <class T> std::complex<T> sign(std::complex<T> z) {
-  const T size = std::abs(z);
+  const T size = absolute(z);
   return size == 0 ? z : z / size;
 }
 
@@ -66,7 +76,7 @@ FERMATA_KERNELS(cpu) {
   FERMATA_COMPLEX(real, kCheap, z.real())
   FERMATA_COMPLEX(imag, kCheap, z.imag())
   FERMATA_COMPLEX(square, kCheap, z * z)
-  FERMATA_COMPLEX(abs, kRoot, std::abs(z))
+  FERMATA_COMPLEX(abs, kRoot, absolute(z))
   FERMATA_COMPLEX(angle, kFunction, std::arg(z))
   FERMATA_COMPLEX(sign, kRoot, sign(z))
   FERMATA_COMPLEX(sqrt, kRoot, std::sqrt(z))
