@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Writing text with a Llama-shaped model: examples/gpt beside PyTorch, token by token with a cache, on one thread.
+"""Writing text with a Llama-shaped model: examples/gpt beside PyTorch and llama.cpp, token by token with a cache.
 
-usage: generate.py BUILD [--layers N] [--width N] [--tokens N] [--folder FOLDER]
+usage: generate.py BUILD [--layers N] [--width N] [--tokens N] [--threads N] [--folder FOLDER]
 
-Makes a checkpoint of random weights. Times are those of processors, from the difference of a long and a short text.
-Needs torch and numpy.
+Makes a checkpoint of random weights, in f32 and, for llama.cpp, in f32, Q8_0 and Q4_0. The engines take turns; each line
+shows the best of three runs, in tokens a second after the prompt. Needs torch and numpy; llama.cpp is left out where the
+packages llama-cpp-python (built for this processor) and gguf are missing.
 """
 import argparse
 import json
 import os
 import pathlib
-import resource
+import re
 import struct
 import subprocess
 import sys
@@ -88,13 +89,82 @@ class Decoder:
         return F.linear(F.rms_norm(x[-1], (self.width,), self.w["model.norm.weight"], 1e-5), self.w["lm_head.weight"])
 
 
-def ours(build, folder, tokens):
-    """Seconds of processors that the example takes."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([pathlib.Path(build) / "bin/examples/gpt", folder, PROMPT, "--tokens", str(tokens), "--temperature", "0"],
-                            env={**os.environ, "FERMATA_NUM_THREADS": "1"}, capture_output=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def write_gguf(path, config, weights, kind):
+    """The same model for llama.cpp; `kind` is F32, Q8_0 or Q4_0. Norms stay f32."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(CONTEXT), writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"]), writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(HEADS), writer.add_head_count_kv(KEY_HEADS), writer.add_vocab_size(WORDS)
+    writer.add_rope_dimension_count(config["hidden_size"] // HEADS), writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"]), writer.add_tokenizer_model("no_vocab")
+    names = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+             "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+             "post_attention_layernorm": "ffn_norm"}
+    whole = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
+    quantization = gguf.GGMLQuantizationType[kind]
+    for name, tensor in weights.items():
+        w = tensor.numpy()
+        for part, heads in (("q_proj", HEADS), ("k_proj", KEY_HEADS)):
+            if part in name:  # llama.cpp pairs neighboring elements of a head, this layout its halves
+                w = w.reshape(heads, 2, -1, w.shape[1]).swapaxes(1, 2).reshape(w.shape)
+        if name not in whole:
+            layer, part = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.weight", name).groups()
+        to = whole.get(name) or f"blk.{layer}.{names[part]}.weight"
+        if w.ndim == 1 or kind == "F32":
+            writer.add_tensor(to, w)
+        else:
+            writer.add_tensor(to, gguf.quants.quantize(w, quantization), raw_dtype=quantization)
+    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
+
+
+def ours(build, folder, tokens, threads, bits):
+    """Tokens a second."""
+    command = [pathlib.Path(build) / "bin/examples/gpt", folder, PROMPT, "--tokens", str(tokens), "--temperature", "0"]
+    command += ["--bits", str(bits)] if bits != 32 else []
+    ran = subprocess.run(command, env={**os.environ, "FERMATA_NUM_THREADS": str(threads)}, capture_output=True, text=True, check=True)
+    return float(re.search(r"([\d.]+) tokens/s", ran.stderr).group(1))
+
+
+def write_greedily(step, tokens):
+    """Tokens a second of step(token ids) -> the id that is most likely to follow, after a prompt of 12."""
+    token = step(list(range(12)))
+    for i in range(tokens + 8):
+        if i == 8:
+            start = time.perf_counter()
+        token = step([token])
+    return tokens / (time.perf_counter() - start)
+
+
+def torch_rate(config, weights, tokens):
+    decoder = Decoder(config, weights)
+    return write_greedily(lambda ids: int(decoder.forward(torch.tensor(ids)).argmax()), tokens)
+
+
+def llama_rate(model, tokens):
+    def step(ids):
+        model.eval(ids)
+        return int(numpy.ctypeslib.as_array(model._ctx.get_logits(), (WORDS,)).argmax())
+
+    model.reset()
+    return write_greedily(step, tokens)
+
+
+def llama_models(folder, config, weights, threads):
+    """Models of llama.cpp by name; none where it is not installed."""
+    try:
+        import llama_cpp
+        import gguf  # noqa: F401
+    except ImportError as error:
+        print(f"llama.cpp is left out: {error}", file=sys.stderr)
+        return {}
+    models = {}
+    for kind in ("F32", "Q8_0", "Q4_0"):
+        write_gguf(folder / f"{kind}.gguf", config, weights, kind)
+        models[f"llama.cpp {kind} ({llama_cpp.__version__})"] = llama_cpp.Llama(
+            str(folder / f"{kind}.gguf"), n_ctx=CONTEXT, n_threads=threads, n_threads_batch=threads, verbose=False)
+    return models
 
 
 def main():
@@ -103,29 +173,29 @@ def main():
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--folder", default="/tmp/fermata_generate")
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
+    torch.set_num_threads(options.threads)
     folder = pathlib.Path(options.folder)
     config, weights = write_checkpoint(folder, options.layers, options.width)
-    short, long = 8, 8 + options.tokens
-    ours(options.build, folder, short)  # kernels are in the disk cache from now on
-    few, many, best_torch = [], [], 1e9
+    runs = {f"Fermata {name}": lambda bits=bits: ours(options.build, folder, options.tokens, options.threads, bits)
+            for name, bits in (("f32", 32), ("int8", 8), ("int4", 4))}
+    runs[f"PyTorch f32 ({torch.__version__})"] = lambda: torch_rate(config, weights, options.tokens)
+    for name, model in llama_models(folder, config, weights, options.threads).items():
+        runs[name] = lambda model=model: llama_rate(model, options.tokens)
+    for name in [name for name in runs if name.startswith("Fermata")]:
+        runs[name]()  # kernels are in the disk cache from now on
+    best = dict.fromkeys(runs, 0.0)
     for number in range(3):
         print(f"generate: {number + 1} of 3", file=sys.stderr, flush=True)
-        few.append(ours(options.build, folder, short)), many.append(ours(options.build, folder, long))
-        decoder = Decoder(config, weights)
-        logits = decoder.forward(torch.arange(12))
-        for i in range(long):
-            if i == short:
-                start = time.process_time()
-            logits = decoder.forward(logits.argmax()[None])
-        best_torch = min(best_torch, (time.process_time() - start) / (long - short))
-    best_ours = (min(many) - min(few)) / options.tokens
+        for name, run in runs.items():
+            best[name] = max(best[name], run())
     size = sum(w.numel() for w in weights.values()) * 4 / 2**20
-    print(f"{options.layers} layers of width {options.width}, {size:.0f} MiB of f32, one thread, in time of processors")
-    print(f"fermata  {1 / best_ours:8.1f} tokens/s")
-    print(f"PyTorch  {1 / best_torch:8.1f} tokens/s ({torch.__version__})")
+    print(f"{options.layers} layers of width {options.width}, {size:.0f} MiB of f32, {options.threads} thread(s), tokens a second")
+    for name, rate in best.items():
+        print(f"{name:28} {rate:8.1f}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ namespace fm = fermata;
 namespace {
 
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (fm::has_quantized_weights(weight)) return fm::linear(x, weight, bias);
   const Tensor y = fm::matmul(x, weight);
   return bias.defined() ? y + bias : y;
 }
@@ -102,6 +103,17 @@ void Decoder::read_llama(const Weights& weights) {
   }
 }
 
+void Decoder::quantize(const fm::WeightFormat& format) {
+  const auto small = [&](Projection& p) {
+    if (p.weight.defined()) p.weight = fm::quantize_weight(p.weight.transpose(), format);
+  };
+  for (Layer& layer : layers_) {
+    small(layer.query), small(layer.key), small(layer.value), small(layer.output);
+    small(layer.gate), small(layer.widening), small(layer.narrowing);
+  }
+  head_ = fm::quantize_weight(head_, format);
+}
+
 void Decoder::divide(const fm::Mesh& mesh, const std::string& axis) {
   const auto by_columns = [&](const Projection& p) {
     if (!p.weight.defined()) return;
@@ -181,7 +193,9 @@ Tensor Decoder::forward(const Tensor& tokens, const Cache& cache) const {
   Tensor length = cache.length;
   length.assign(length + tokens.size(0));
   const Tensor last = normalized(x.slice(0, tokens.size(0) - 1), last_);
-  return fm::matmul(last, head_.transpose()).reshape({config_.vocabulary});
+  const Tensor logits =
+      fm::has_quantized_weights(head_) ? fm::linear(last, head_) : fm::matmul(last, head_.transpose());
+  return logits.reshape({config_.vocabulary});
 }
 
 }  // namespace gpt

@@ -30,6 +30,9 @@ class Decoder {
   /// Reads model.safetensors, or model.safetensors.index.json, in the folder.
   Decoder(const Config& config, const std::string& folder);
 
+  /// Keeps the matrices of all projections in 8 or 4 bits (docs/quantized.md); embeddings stay as they are. Not after
+  /// divide().
+  void quantize(const fermata::WeightFormat& format);
   /// Divides heads and inner layers among the processes along an axis of a mesh; caches made afterwards, too.
   void divide(const fermata::Mesh& mesh, const std::string& axis);
   Cache make_cache(std::int64_t capacity) const;
@@ -39,7 +42,7 @@ class Decoder {
 
  private:
   struct Projection {
-    Tensor weight, bias;  // [in, out]; no bias where it is not defined
+    Tensor weight, bias;  // [in, out], or [out, in] in fewer bits; no bias where it is not defined
   };
   struct Norm {
     Tensor weight, bias;

@@ -1,10 +1,10 @@
 // Continues a text with a GPT-2- or Llama-shaped model from a folder in Hugging Face's layout: config.json,
 // tokenizer.json, and model.safetensors or several files and their index.
-//   gpt FOLDER TEXT [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed S]
+//   gpt FOLDER TEXT [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed S] [--bits 8|4]
 //   mpirun -n 2 gpt FOLDER TEXT --mesh model=2
 //   gpt FOLDER TEXT --mesh model=2 --simulate
 //
-// Prints the text and, on standard error, tokens per second.
+// --bits keeps weights in 8 or 4 bits. Prints the text and, on standard error, tokens per second.
 #include <fermata/fermata.h>
 #include <mesh_argument.h>
 
@@ -28,11 +28,12 @@ struct Arguments {
   std::string folder, text;
   std::int64_t tokens = 100;
   std::uint64_t seed = 0;
+  std::int64_t bits = 32;
   gpt::Sampling sampling;
 };
 
 int usage() {
-  std::fprintf(stderr, "usage: gpt FOLDER TEXT [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed S]\n");
+  std::fprintf(stderr, "usage: gpt FOLDER TEXT [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed S] [--bits 8|4]\n");
   return 2;
 }
 
@@ -51,6 +52,8 @@ bool read_arguments(int argc, char** argv, Arguments& a) {
       a.sampling.top_p = std::atof(argv[i + 1]);
     else if (name == "--seed")
       a.seed = static_cast<std::uint64_t>(std::atoll(argv[i + 1]));
+    else if (name == "--bits")
+      a.bits = std::atoll(argv[i + 1]);
     else
       return false;
   }
@@ -59,6 +62,10 @@ bool read_arguments(int argc, char** argv, Arguments& a) {
 
 void write(const Arguments& a, const fm::Mesh* mesh) {
   gpt::Decoder decoder(gpt::read_config(a.folder), a.folder);
+  if (a.bits != 32) {
+    if (mesh != nullptr) throw std::runtime_error("weights in fewer bits cannot be divided: leave out --bits or --mesh");
+    decoder.quantize({.bits = a.bits});
+  }
   if (mesh != nullptr) decoder.divide(*mesh, mesh->axes().back());
   const bool prints = mesh == nullptr || mesh->rank() == 0;
   const gpt::Tokenizer tokenizer(gpt::read_tokenizer(a.folder));

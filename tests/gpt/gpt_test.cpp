@@ -3,6 +3,7 @@
 #include <fermata/mesh.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -71,6 +72,27 @@ TEST_P(Gpt, ACompiledStepGoesOnWithoutCompiling) {
     values = next(tensor(std::vector{token}), cache).to_vector<float>();
   }
   EXPECT_EQ(next.captures(), 2u);
+}
+
+TEST_P(Gpt, WeightsInFewerBitsGiveNearlyTheSameLogits) {
+  for (const auto& [bits, tolerance] : {std::pair<std::int64_t, double>{8, 0.05}, {4, 0.6}}) {
+    gpt::Decoder decoder(gpt::read_config(folder), folder);
+    decoder.quantize({.bits = bits});
+    const auto next = compile([&](const Tensor& t, const gpt::Cache& state) { return decoder.forward(t, state); });
+    const gpt::Cache cache = decoder.make_cache(64), other = decoder.make_cache(64);
+    const std::vector<float> compiled = next(tensor(tokens), cache).to_vector<float>();
+    const std::vector<double> wanted = logits(2);
+    double difference = 0, size = 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      difference += (compiled[i] - wanted[i]) * (compiled[i] - wanted[i]);
+      size += wanted[i] * wanted[i];
+    }
+    EXPECT_GT(difference, 0);
+    EXPECT_LT(std::sqrt(difference / size), tolerance) << bits;
+    const ModeGuard eager(Mode::eager);
+    const std::vector<float> eagerly = decoder.forward(tensor(tokens), other).to_vector<float>();
+    expect_near(eagerly, {compiled.begin(), compiled.end()});
+  }
 }
 
 TEST_P(Gpt, HeadsAreDividedAmongProcesses) {
