@@ -4,6 +4,8 @@
 # thread-local state takes one load; the default model of a shared library costs 11 ns per recorded op.
 add_library(fermata_flags INTERFACE)
 target_compile_options(fermata_flags INTERFACE -ffp-contract=off -ftls-model=initial-exec -fno-semantic-interposition)
+# So that the linker can leave out what libfermata_run never calls.
+target_compile_options(fermata_flags INTERFACE -ffunction-sections -fdata-sections)
 # xxHash is header-only here: its functions are inlined, and there is nothing to link.
 target_compile_definitions(fermata_flags INTERFACE FERMATA_VERSION="${PROJECT_VERSION}" XXH_INLINE_ALL=)
 if(FERMATA_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

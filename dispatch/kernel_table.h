@@ -24,7 +24,7 @@ std::string_view name(KernelForm form);
 /// The innermost loop of a pointwise op over contiguous or splat operands: the eager path for small dense tensors.
 using InnerLoop = void (*)(void* out, const void* const* in, const bool* splat, std::int64_t n);
 
-/// The library for exported programs that a kernel is in as well: libfermata_run, or libfermata_run_math alone.
+/// The smallest library for exported programs that contains a kernel: libfermata_run, or libfermata_run_math.
 enum class Ships : std::uint8_t { with_run, with_math };
 
 struct KernelVariant {

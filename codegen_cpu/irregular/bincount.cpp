@@ -164,6 +164,6 @@ void bincount_call(const CallArgs& args) {
 
 }  // namespace
 
-FERMATA_KERNELS(cpu) { add_native_kernel(Op::bincount, &bincount_call); }
+FERMATA_KERNELS(cpu) { add_native_kernel(Op::bincount, &bincount_call, Ships::with_math); }
 
 }  // namespace fermata

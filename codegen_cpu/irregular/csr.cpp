@@ -187,8 +187,8 @@ void csr_sampled_matmul_call(const CallArgs& args) {
 }
 
 FERMATA_KERNELS(cpu) {
-  add_native_kernel(Op::csr_matmul, &csr_matmul_call);
-  add_native_kernel(Op::csr_sampled_matmul, &csr_sampled_matmul_call);
+  add_native_kernel(Op::csr_matmul, &csr_matmul_call, Ships::with_math);
+  add_native_kernel(Op::csr_sampled_matmul, &csr_sampled_matmul_call, Ships::with_math);
 }
 
 }  // namespace fermata

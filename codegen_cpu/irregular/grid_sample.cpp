@@ -66,6 +66,6 @@ void grid_sample_call(const CallArgs& args) {
 
 }  // namespace
 
-FERMATA_KERNELS(cpu) { add_native_kernel(Op::grid_sample, &grid_sample_call); }
+FERMATA_KERNELS(cpu) { add_native_kernel(Op::grid_sample, &grid_sample_call, Ships::with_math); }
 
 }  // namespace fermata

@@ -8,8 +8,10 @@
 
 namespace fermata {
 
-inline void add_native_kernel(Op op, CallKernel call, std::source_location where = std::source_location::current()) {
-  add_variant(op, BackendKey::cpu, {.name = "native", .dtypes = kStored, .call = call, .where = where});
+inline void add_native_kernel(Op op, CallKernel call, Ships ships = Ships::with_run,
+                              std::source_location where = std::source_location::current()) {
+  add_variant(op, BackendKey::cpu,
+              {.name = "native", .dtypes = kStored, .call = call, .ships = ships, .where = where});
 }
 
 }  // namespace fermata

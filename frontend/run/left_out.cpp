@@ -1,9 +1,11 @@
 // What the engine has and a program that is compiled never asks for: the formulas of ops, from which kernels are made,
-// and products on processors that have no code for kernels. They take most of a megabyte. And what is not shipped:
+// and products and transposes on processors that have no code for kernels. They take most of a megabyte. And what is not shipped:
 // oneDNN, and the measuring of products.
+#include "codegen_cpu/irregular/transpose.h"
 #include "codegen_cpu/library/calibrate.h"
 #include "codegen_cpu/library/matmul.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
+#include "codegen_cpu/library/packed_weights_kernels.h"
 #include "ir/error.h"
 #include "ir/op.h"
 
@@ -14,6 +16,8 @@ const Formula& random_formula(Op, DType) { throw_internal("a program asks for a 
 const ReduceFormula& reduce_formula(Op, DType) { throw_internal("a program asks for a formula"); }
 
 constinit const PortableKernels kPortableBaseline{};
+constinit const WeightsKernel kWeightsBaseline = nullptr;
+constinit const TransposeKernels kTransposeBaseline{};
 
 bool has_onednn() { return false; }
 void matmul_onednn(const CallArgs&) { throw_internal("a program asks for oneDNN"); }

@@ -103,7 +103,7 @@ LoadedProgram::LoadedProgram(std::string_view bytes, std::string path, std::uniq
             throw UnsupportedError(
                 2204, format_error(2204, "UnsupportedError",
                                    fmt::format("{}: {} has no kernel in this library", path_, name(part.op)), {}, {},
-                                   "linear algebra, transforms and complex numbers are in libfermata_run_math"));
+                                   "libfermata_run_math has the kernels that this library leaves out"));
       });
   });
   choose_target();

@@ -79,7 +79,7 @@ struct ExportPath {
 struct ExportSummary {
   std::vector<std::string> inputs, outputs;
   std::size_t kernels = 0, calls = 0;  // steps of the plan, and of those of its functions
-  bool needs_math = false;             // linear algebra, transforms or complex numbers: libfermata_run_math runs it
+  bool needs_math = false;             // it has calls of kernels that only libfermata_run_math has
   std::size_t code_bytes = 0, constant_bytes = 0, file_bytes = 0;
 };
 
