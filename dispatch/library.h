@@ -176,8 +176,9 @@ template <DTypeRule Rule, class F> Formula record_formula(const F& f, DType comp
 template <DTypeRule Rule, class F>
 Library& Library::pointwise(std::string_view name, F formula, std::string doc, std::source_location where) {
   constexpr std::size_t operands = detail::formula_operands<F, Sym<detail::FormulaProbe<Rule>>>();
-  static_assert(operands > 0, "a formula is a generic function of one to three values");
-  static_assert(Rule != DTypeRule::none && Rule != DTypeRule::choose, "a rule of pointwise ops without a condition");
+  static_assert(operands > 0, "a formula must be a generic function of one to three values");
+  static_assert(Rule != DTypeRule::none && Rule != DTypeRule::choose,
+                "the rule must be for pointwise ops without a condition");
   define_pointwise(
       name, static_cast<Family>(operands - 1), Rule,
       [formula](DType compute) { return detail::record_formula<Rule>(formula, compute); }, std::move(doc), where);

@@ -158,22 +158,22 @@ template <class O> consteval bool is_complete() {
       requires {
         { O::facts } -> std::convertible_to<const OpFacts&>;
       },
-      "an op says its `static constexpr OpFacts facts`: effect, cost, may_fail_on_values, overwrites, precision");
+      "an op must define `static constexpr OpFacts facts`: effect, cost, may_fail_on_values, overwrites, precision");
   static_assert(
       requires {
         { O::operands } -> std::convertible_to<const Operands&>;
       },
-      "an op names its operands: `static constexpr Operands operands`");
+      "an op must define `static constexpr Operands operands`");
   static_assert(
       requires(const O& op, const InferCall& call) {
         { op.infer(call) } -> std::same_as<TensorType>;
       },
-      "an op gives the type of its result: `TensorType infer(const InferCall&) const`");
+      "an op must define `TensorType infer(const InferCall&) const`");
   static_assert(
       requires(const O& op, EqualAxes& axes) {
         { op.relate(axes) } -> std::same_as<void>;
       },
-      "an op says which axes come from where: `void relate(EqualAxes&) const`");
+      "an op must define `void relate(EqualAxes&) const`, which says where its axes come from");
   static_assert(
       requires(const GraphNode& node, const ReferenceOperands& operands) {
         { O::reference(node, operands) } -> std::same_as<ReferenceTensor>;
@@ -181,7 +181,7 @@ template <class O> consteval bool is_complete() {
           requires {
             { O::no_reference } -> std::convertible_to<std::string_view>;
           },
-      "an op is evaluated by the reference, or says why not: `static ReferenceTensor reference(const "
+      "an op must define its reference evaluation, or why there is none: `static ReferenceTensor reference(const "
       "GraphNode&, const ReferenceOperands&)` or `static constexpr std::string_view no_reference`");
   static_assert(
       requires {
@@ -190,7 +190,7 @@ template <class O> consteval bool is_complete() {
           requires {
             { O::example() } -> std::same_as<NoExample>;
           },
-      "an op gives an example of a call to the tests, or says why there is none: `static Example<O> example()`");
+      "an op must define an example call for tests, or why there is none: `static Example<O> example()`");
   return true;
 }
 

@@ -172,7 +172,8 @@ template <class F> class CompiledFunction {
     if constexpr (!(detail::is_plain_tree<A>() && ...)) {
       static_assert(
           (detail::is_plain_tree<A>() && ...),
-          "arguments of a compiled function are tensors, numbers, enums and text, and vectors, arrays, tuples, pairs, optionals, "
+          "arguments of a compiled function must be tensors, numbers, enums and text, and vectors, arrays, tuples, "
+          "pairs, optionals, "
           "maps and structs of those (fermata/tensor_tree.h)");
     } else if constexpr (!std::is_invocable_v<F&, const A&...>) {
       static_assert(std::is_invocable_v<F&, const A&...>, "the compiled function does not take these arguments");
@@ -202,8 +203,8 @@ template <class F> class CompiledFunction {
     } else if constexpr (!detail::is_plain_tree<R>()) {
       static_assert(
           detail::is_plain_tree<R>(),
-          "the result of a compiled function is nothing, a tensor, a number, an enum or text, or a vector, array, tuple, pair, "
-          "optional, map or struct of those (fermata/tensor_tree.h)");
+          "the result of a compiled function must be void, a tensor, a number, an enum or text, or a vector, array, "
+          "tuple, pair, optional, map or struct of those (fermata/tensor_tree.h)");
     } else {
       const auto body = [&](std::span<const Tensor> placeholders) {
         R result = run(placeholders, args...);

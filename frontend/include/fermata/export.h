@@ -131,7 +131,7 @@ inline std::string export_name(const std::vector<std::string>& names, const char
 template <class F, class... A>
 ExportSummary export_program(const ExportPath& to, const ExportOptions& options, F&& fn, const A&... args) {
   static_assert((detail::is_plain_tree<A>() && ...),
-                "arguments of an exported function are trees (fermata/tensor_tree.h)");
+                "arguments of an exported function must be trees (fermata/tensor_tree.h)");
   std::vector<detail::NamedTensor> arguments;
   std::size_t number = 0;
   (detail::add_named(arguments, detail::export_name(options.inputs, "input", number++), args), ...);
