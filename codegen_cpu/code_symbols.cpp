@@ -117,7 +117,7 @@ bool wants(std::string_view what) {
 int new_file(const std::string& path) {
   static_cast<void>(unlink(path.c_str()));
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (file < 0) std::fprintf(stderr, "fermata warning: %s cannot be written\n", path.c_str());
+  if (file < 0) std::fprintf(stderr, "fermata warning: cannot write %s\n", path.c_str());
   return file;
 }
 

@@ -23,7 +23,7 @@ std::string_view choose_target(std::string& failure_reason) {
     for (const std::string_view target : kCodeTargets) {
       if (target != forced) continue;
       if (processor_runs(target)) return target;
-      failure_reason = std::string(kCpuVariable) + "=" + forced + ", but this processor does not run it";
+      failure_reason = std::string(kCpuVariable) + "=" + forced + ", but this processor does not support it";
       return {};
     }
     failure_reason = std::string(kCpuVariable) + "=" + forced + ": kernels are compiled for avx2 and avx512";

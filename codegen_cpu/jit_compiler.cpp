@@ -118,7 +118,7 @@ struct JitCompiler::Plugin {
         join_background_at_exit();
         return;
       }
-      failure_reason = path.string() + " is not a plugin of this library";
+      failure_reason = path.string() + " is not a plugin for this version of the library";
     }
     failure_reason = "the LLVM plugin cannot be loaded: " + failure_reason;
   }
@@ -130,7 +130,7 @@ JitCompiler& JitCompiler::instance() {
 }
 
 const JitCompiler::Plugin& JitCompiler::plugin() {
-  static const auto& without_memory = *new Plugin("the LLVM plugin cannot be loaded: no memory");
+  static const auto& without_memory = *new Plugin("the LLVM plugin cannot be loaded: out of memory");
   static std::atomic<const Plugin*> loaded{nullptr};
   if (const Plugin* const known = loaded.load(std::memory_order_acquire)) return *known;
   if (!has_room(kRoomToLoad)) return without_memory;  // there may be some later
@@ -162,7 +162,7 @@ std::string JitCompiler::object_for(const Kernel& kernel, JitDump* dump, std::st
   FermataLlvmResult result;
   const EventScope event(
       [&] { return keep_event_info({.kind = EventKind::code, .name = "LLVM", .detail = label_of(kernel, variant)}); });
-  if (!has_room(kRoomToCompile)) throw_unsupported("no memory to compile in");
+  if (!has_room(kRoomToCompile)) throw_unsupported("cannot allocate memory for compiled code");
   {
     const WithoutFaults has_its_memory;
     plugin().compile(&request, &result);

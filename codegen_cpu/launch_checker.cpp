@@ -62,7 +62,7 @@ void LaunchChecker::check(std::uint64_t subject, const std::byte* address, std::
                                      : std::string(number == kRoom ? "kept values" : "partial results");
   const std::span<const std::int64_t> sizes(launch_.sizes, kernel_.rank);
   fmt::print(stderr,
-             "fermata: a kernel leaves an operand: it {} bytes [{}, {}) of {}, of which the launch reaches [{}, {})\n"
+             "fermata: out-of-bounds access by a kernel: it {} bytes [{}, {}) of {}; the launch may access [{}, {})\n"
              "sizes [{}], rows [{}, {}), columns [{}, {})\n{}",
              (subject & kStores) != 0 ? "stores" : "loads", from, from + static_cast<std::int64_t>(bytes), what,
              reach.begin, reach.end, fmt::join(sizes, ", "), launch_.row_begin, launch_.row_end, launch_.column_begin,

@@ -102,7 +102,7 @@ LoadedExecutable::LoadedExecutable(std::string_view bytes, std::string_view name
     const void* const kernel = object_->data(jit::kCheckedKernelSymbol, info_.checked_kernel_bytes);
     try {
       checked_ = deserialize_kernel({static_cast<const char*>(kernel), info_.checked_kernel_bytes});
-    } catch (const InternalError&) { throw ObjectError("object: the kernel that it is checked against is damaged"); }
+    } catch (const InternalError&) { throw ObjectError("object: the kernel description to check against is damaged"); }
   }
   entry_ = reinterpret_cast<jit::EntryPoint>(reinterpret_cast<std::uintptr_t>(object_->code(jit::kEntrySymbol)));
 }

@@ -33,7 +33,7 @@ class Bytes {
  public:
   explicit Bytes(std::string_view bytes) : bytes_(bytes) {}
   std::string_view range(std::uint64_t offset, std::uint64_t size, const char* what) const {
-    if (offset > bytes_.size() || size > bytes_.size() - offset) refuse("{} lies outside of it", what);
+    if (offset > bytes_.size() || size > bytes_.size() - offset) refuse("{} is outside the object", what);
     return bytes_.substr(offset, size);
   }
   template <class T> T read(std::uint64_t offset, const char* what) const {
@@ -42,7 +42,7 @@ class Bytes {
     return value;
   }
   template <class T> std::vector<T> table(std::uint64_t offset, std::uint64_t size, const char* what) const {
-    if (size % sizeof(T) != 0) refuse("{} has a broken last entry", what);
+    if (size % sizeof(T) != 0) refuse("{} has a truncated last entry", what);
     const std::string_view raw = range(offset, size, what);
     std::vector<T> entries(size / sizeof(T));
     if (size > 0) std::memcpy(entries.data(), raw.data(), size);
@@ -117,13 +117,13 @@ class Loader {
   void read_symbols() {
     for (std::size_t i = 0; i < sections_.size(); ++i) {
       if (sections_[i].sh_type != SHT_SYMTAB) continue;
-      if (symbol_table_ != 0) refuse("two symbol tables");
+      if (symbol_table_ != 0) refuse("more than one symbol table");
       symbol_table_ = i;
       symbols_ = bytes_.table<Elf64_Sym>(sections_[i].sh_offset, sections_[i].sh_size, "the symbol table");
-      if (sections_[i].sh_link >= sections_.size()) refuse("the symbol table has no names");
+      if (sections_[i].sh_link >= sections_.size()) refuse("the symbol table has no string table");
       const Elf64_Shdr& names = sections_[sections_[i].sh_link];
-      names_ = bytes_.range(names.sh_offset, names.sh_size, "the table of names");
-      if (names_.empty() || names_.back() != '\0') refuse("the table of names does not end");
+      names_ = bytes_.range(names.sh_offset, names.sh_size, "the string table");
+      if (names_.empty() || names_.back() != '\0') refuse("the string table is not terminated");
     }
   }
 
@@ -131,7 +131,7 @@ class Loader {
     for (const Elf64_Shdr& section : sections_) {
       if (section.sh_type == SHT_REL) refuse("relocations without addends");
       if (section.sh_type != SHT_RELA) continue;
-      if (section.sh_info >= sections_.size()) refuse("relocations of no section");
+      if (section.sh_info >= sections_.size()) refuse("relocations for an invalid section");
       if (place_[section.sh_info] == kNowhere) continue;  // of debug information and the like
       if (section.sh_link != symbol_table_) refuse("relocations with another symbol table");
       for (const Elf64_Rela& entry : bytes_.table<Elf64_Rela>(section.sh_offset, section.sh_size, "a relocation table"))
@@ -159,8 +159,9 @@ class Loader {
   void check_placed(std::size_t i, std::uint64_t page) const {
     const Elf64_Shdr& section = sections_[i];
     if (section.sh_size > kLargestImage) refuse("section {} has {} bytes", i, section.sh_size);
-    if ((section.sh_flags & (SHF_WRITE | SHF_TLS)) != 0 && section.sh_size > 0) refuse("section {} has variables", i);
-    if (section.sh_type == SHT_NOBITS && section.sh_size > 0) refuse("section {} has variables", i);
+    if ((section.sh_flags & (SHF_WRITE | SHF_TLS)) != 0 && section.sh_size > 0)
+      refuse("section {} has writable data", i);
+    if (section.sh_type == SHT_NOBITS && section.sh_size > 0) refuse("section {} has writable data", i);
     if (section.sh_addralign > page || (section.sh_addralign & (section.sh_addralign - 1)) != 0)
       refuse("section {} is aligned to {}", i, section.sh_addralign);
   }
@@ -174,16 +175,15 @@ class Loader {
   std::uint64_t checked_place(const Elf64_Sym& symbol) const {
     if (symbol.st_shndx == SHN_UNDEF) refuse("symbol {} is not defined", name(symbol));
     if (symbol.st_shndx >= sections_.size() || place_[symbol.st_shndx] == kNowhere)
-      refuse("symbol {} lies in no section that is loaded", name(symbol));
-    if (symbol.st_value > sections_[symbol.st_shndx].sh_size)
-      refuse("symbol {} lies outside of its section", name(symbol));
+      refuse("symbol {} is in a section that is not loaded", name(symbol));
+    if (symbol.st_value > sections_[symbol.st_shndx].sh_size) refuse("symbol {} is outside its section", name(symbol));
     return place_[symbol.st_shndx] + symbol.st_value;
   }
 
   void apply(const Elf64_Rela& entry, std::size_t section) const {
     const std::uint64_t type = ELF64_R_TYPE(entry.r_info), width = type == R_X86_64_64 ? 8 : 4;
     const std::uint64_t size = sections_[section].sh_size;
-    if (entry.r_offset > size || width > size - entry.r_offset) refuse("a relocation lies outside of its section");
+    if (entry.r_offset > size || width > size - entry.r_offset) refuse("a relocation is outside its section");
     if (ELF64_R_SYM(entry.r_info) >= symbols_.size()) refuse("a relocation has no symbol");
     const std::uint64_t target = checked_place(symbols_[ELF64_R_SYM(entry.r_info)]);
     char* const at = base_ + place_[section] + entry.r_offset;
@@ -198,15 +198,15 @@ class Loader {
       case R_X86_64_PLT32: {
         if (entry.r_addend > std::numeric_limits<std::int32_t>::max() ||
             entry.r_addend < std::numeric_limits<std::int32_t>::min())
-          refuse("a relocation reaches too far");
+          refuse("a relocation is out of range");
         const std::int64_t distance = static_cast<std::int64_t>(target) + entry.r_addend -
                                       static_cast<std::int64_t>(place_[section] + entry.r_offset);
         const auto value = static_cast<std::int32_t>(distance);
-        if (value != distance) refuse("a relocation reaches too far");
+        if (value != distance) refuse("a relocation is out of range");
         std::memcpy(at, &value, sizeof(value));
         return;
       }
-      default: refuse("a relocation has type {}", type);
+      default: refuse("unsupported relocation type {}", type);
     }
   }
 
@@ -232,14 +232,15 @@ std::shared_ptr<const LoadedObject> LoadedObject::load(std::string_view object) 
   auto image = std::make_unique<Image>();
   image->size = loader.image_size();
   void* const memory = mmap(nullptr, image->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw NoMemoryForObject(fmt::format("no memory for an object: {}", std::strerror(errno)));
+  if (memory == MAP_FAILED)
+    throw NoMemoryForObject(fmt::format("cannot allocate memory for an object: {}", std::strerror(errno)));
   image->base = static_cast<char*>(memory);
   loader.copy_to(image->base);
   loader.read_symbols();
   loader.relocate();
   image->symbols = loader.global_symbols();
   if (mprotect(image->base, image->size, PROT_READ | PROT_EXEC) != 0)
-    throw NoMemoryForObject(fmt::format("memory cannot be protected: {}", std::strerror(errno)));
+    throw NoMemoryForObject(fmt::format("cannot protect memory: {}", std::strerror(errno)));
   return std::shared_ptr<const LoadedObject>(new LoadedObject(std::move(image)));
 }
 

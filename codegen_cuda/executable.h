@@ -1,4 +1,4 @@
-// A kernel description on CUDA: which of its schedules a launch needs, compiled when it is first needed.
+// A kernel description on CUDA: chooses a schedule per launch; schedules are compiled on first use.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace fermata::gpu {
 
-/// Kernels without reductions are packs of elements, unrolled.
+/// Kernels without reductions process unrolled packs of elements.
 constexpr CompileEffort effort_for(Schedule schedule) {
   return schedule == Schedule::map || schedule == Schedule::tiles ? CompileEffort::unrolled : CompileEffort::full;
 }
@@ -33,16 +33,16 @@ class CudaExecutable final : public Executable {
   }
   std::size_t code_bytes() const override;
 
-  /// The source of a schedule, for dumps and tests. `axis` of tiles.
+  /// The source of a schedule, for dumps and tests. `axis` is for tiles.
   std::string source(Schedule schedule, bool wide, unsigned axis = 0, std::string* name = nullptr) const;
-  /// The one that most launches need.
+  /// The schedule of most launches.
   Schedule usual_schedule() const;
-  /// Compiles that one, so that a launch need not.
+  /// Compiles the usual schedule ahead of a launch.
   void prepare() const { variant(usual_schedule(), false); }
-  /// What the kernel is as the epilogue of a product.
+  /// The kernel as a cuBLASLt epilogue, if it is one.
   const std::optional<KernelEpilogue>& epilogue() const { return epilogue_; }
   unsigned rank() const { return kernel_.rank; }
-  /// Compiles all that a launch may choose, so that tests compile them together.
+  /// Compiles all schedules that a launch may choose, so that tests compile them together.
   void prepare_all() const;
 
  private:
@@ -59,7 +59,7 @@ class CudaExecutable final : public Executable {
   Kernel kernel_;
   KernelSchedule schedule_;
   ArgumentLayout layout_;
-  std::string described_;  // what names are made from
+  std::string described_;  // the input of function_name()
   unsigned pack_ = 1;
   std::vector<std::uint16_t> kept_;  // by warp schedules
   std::size_t kept_bytes_ = 0;       // of an element of each

@@ -15,8 +15,8 @@ BackendFinding driver_finding() {
   const DriverFunctions* const found = driver_library(&failure_reason);
   if (found == nullptr)
     return {"CUDA driver", "none: " + failure_reason,
-            "There is no CUDA driver, so tensors cannot be moved to cuda(). Install NVIDIA's driver "
-            "(12.0 or newer) if this machine has such a device."};
+            "There is no CUDA driver, so tensors cannot be moved to cuda(). Install NVIDIA's driver (12.0 or newer) if "
+            "this machine has a CUDA device."};
   int version = 0;
   found->driver_version(&version);
   return {"CUDA driver", fmt::format("{}, for CUDA {}.{}", driver_file(), version / 1000, version % 1000 / 10), {}};
@@ -27,8 +27,8 @@ BackendFinding compiler_finding() {
   const CompilerFunctions* const found = compiler_library(&failure_reason);
   if (found == nullptr)
     return {"NVRTC", "none: " + failure_reason,
-            "Kernels for CUDA need NVRTC (libnvrtc.so.12 or .13): install the toolkit's cuda-nvrtc "
-            "package, or name the toolkit's folder in CUDA_HOME."};
+            "CUDA kernels require NVRTC (libnvrtc.so.12 or .13): install the toolkit's cuda-nvrtc package, or set "
+            "CUDA_HOME to the toolkit's folder."};
   int major = 0, minor = 0;
   found->version(&major, &minor);
   return {"NVRTC", fmt::format("{}.{}, {}", major, minor, compiler_file()), {}};
@@ -40,7 +40,7 @@ BackendFinding matmul_finding() {
   if (matmul_library(&failure_reason) == nullptr)
     return {"cuBLASLt", "none: " + failure_reason,
             "Without cuBLASLt (libcublasLt.so.12 or .13) matrix products on CUDA are much slower: "
-            "install the toolkit's libcublas package, or name the toolkit's folder in CUDA_HOME."};
+            "install the toolkit's libcublas package, or set CUDA_HOME to the toolkit's folder."};
   return {"cuBLASLt", matmul_file(), {}};
 }
 
@@ -49,8 +49,8 @@ BackendFinding nccl_finding() {
   const NcclFunctions* const found = nccl_library(&failure_reason);
   if (found == nullptr)
     return {"NCCL", "none: " + failure_reason,
-            "Without NCCL (libnccl.so.2) collectives of CUDA tensors go through memory of the host: install NVIDIA's "
-            "libnccl2 package, or put the folder of the library into LD_LIBRARY_PATH."};
+            "Without NCCL (libnccl.so.2) collectives of CUDA tensors go through host memory: install NVIDIA's libnccl2 "
+            "package, or add the library's folder to LD_LIBRARY_PATH."};
   int version = 0;
   found->version(&version);
   return {"NCCL", fmt::format("{}.{}.{}, {}", version / 10000, version / 100 % 100, version % 100, nccl_file()), {}};

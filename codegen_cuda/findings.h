@@ -1,4 +1,4 @@
-// What `fermata doctor` says of CUDA.
+// The CUDA section of `fermata doctor`.
 #pragma once
 
 #include <vector>

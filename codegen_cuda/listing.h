@@ -1,4 +1,4 @@
-// What FERMATA_DUMP=cuda,ptx,sass shows of a kernel.
+// The listing of a kernel for FERMATA_DUMP=cuda,ptx,sass.
 #pragma once
 
 #include "codegen_cuda/executable.h"

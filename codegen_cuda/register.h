@@ -1,9 +1,9 @@
-// Registers CUDA: its backend, and the kernels of ops that no kernel description can say.
+// Registers CUDA: its backend, and the kernels of ops that cannot be expressed as kernel descriptions.
 #pragma once
 
 namespace fermata {
 
-/// Variants of the cells of CUDA. Loads nothing: libraries are looked for when a device is asked for.
+/// Registers variants in the CUDA cells. Libraries are loaded only when a device is used.
 void register_cuda_kernels();
 
 }  // namespace fermata

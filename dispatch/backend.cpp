@@ -26,7 +26,7 @@ void register_backend(BackendKey key, std::unique_ptr<Backend> backend) {
   keep_loaded(typeid(made).name());
   Backend* none = nullptr;
   if (!backends[static_cast<std::size_t>(key)].compare_exchange_strong(none, backend.get()))
-    throw InternalError(9003, format_error(9003, "InternalError", "a second backend for one key", {}, {}));
+    throw InternalError(9003, format_error(9003, "InternalError", "the key already has a backend", {}, {}));
   backend.release();  // backends live as long as the process: executables refer to them
   set_allocator(key, [](BackendKey of, std::size_t bytes) { return fermata::backend(of)->allocate(bytes); });
 }

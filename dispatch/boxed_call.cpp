@@ -40,9 +40,9 @@ std::string backends_with_kernels(const OperatorEntry& entry) {
 
 std::string_view next_step(Functionality f) {
   switch (f) {
-    case Functionality::quantized: return "dequantize() gives a tensor that every op takes; ";
+    case Functionality::quantized: return "dequantize() returns a tensor that every op accepts; ";
     case Functionality::sparse_coo:
-    case Functionality::sparse_csr: return "to_dense() gives a tensor that every op takes; ";
+    case Functionality::sparse_csr: return "to_dense() returns a tensor that every op accepts; ";
     default: return "";
   }
 }
@@ -103,17 +103,16 @@ void throw_missing_kernel(const Call& call) {
     throw UnsupportedError(
         2001,
         format_error(2001, "UnsupportedError",
-                     fmt::format("{}: no tensor argument says which backend runs it", call.entry.name), {}, call.where,
-                     fmt::format("a kernel for BackendSelect would decide; kernels exist for: {}",
+                     fmt::format("{}: no tensor argument determines the backend", call.entry.name), {}, call.where,
+                     fmt::format("register a kernel for BackendSelect; kernels exist for: {}",
                                  kernels.empty() ? "nothing" : kernels)));
   const auto f = static_cast<Functionality>(row - 1);
   const std::string key = column == 0 ? std::string(kFunctionalityNames[row - 1])
                                       : to_string(RegistrationKey::cell(f, static_cast<BackendKey>(column - 1)));
-  throw UnsupportedError(
-      2001,
-      format_error(2001, "UnsupportedError", fmt::format("{}: no kernel for {}", call.entry.name, key), {}, call.where,
-                   fmt::format("{}kernels exist for: {}; `fermata ops {}` prints the row", next_step(f),
-                               kernels.empty() ? "nothing" : kernels, call.entry.name)));
+  throw UnsupportedError(2001, format_error(2001, "UnsupportedError",
+                                            fmt::format("{}: no kernel for {}", call.entry.name, key), {}, call.where,
+                                            fmt::format("{}kernels exist for: {}; see `fermata ops {}`", next_step(f),
+                                                        kernels.empty() ? "nothing" : kernels, call.entry.name)));
 }
 
 }  // namespace fermata

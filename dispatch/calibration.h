@@ -1,4 +1,4 @@
-// Figures that costs are made of, as the processor at hand gives them: what `fermata doctor --calibrate` shows.
+// Machine parameters of the cost model, as shown by `fermata doctor --calibrate`.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ struct Calibration {
   std::vector<CalibratedFigure> figures;
 };
 
-/// What the backend of the CPU offers: its figures, measured anew if asked for.
+/// Installs the CPU backend's function, which returns the parameters and measures them if `measure`.
 void set_calibration(Calibration (*calibration)(bool measure));
-/// Without figures where there is no such backend.
+/// Returns no figures if the function is not installed.
 Calibration calibration(bool measure);
 
 }  // namespace fermata

@@ -1,6 +1,6 @@
-// What a recorded call of a kernel keeps of the moment when it was made: the kernel that its cell held, the keys of its
-// thread, and the state of modes that the frontend has beside keys. Running it later restores them, so that a kernel
-// sees what it would have seen at once. Contexts are interned: a node and a plan hold a number.
+// The dispatch context of a recorded call: the kernel in its cell, the thread's keys, and frontend modes that are not
+// keys. It is restored when the call runs, so that the kernel sees the state of the time of the call. Contexts are
+// interned: nodes and plans hold a number.
 #pragma once
 
 #include <array>
@@ -21,24 +21,24 @@ struct CallContext {
   }
 };
 
-/// The number of a context, from 1 on; 0 stands for none.
+/// Returns the number of a context, starting at 1; 0 means none.
 std::uint32_t intern(const CallContext& context);
 CallContext context_of(std::uint32_t number);
-/// That of a call which is being recorded on this thread.
+/// The context of a call that is being recorded on this thread.
 CallContext present_context(const KernelFunction* kernel);
 
 /// What the frontend installs, once.
 struct ContextHooks {
-  std::uint64_t (*region)() = nullptr;                            // at hand
-  std::uint64_t (*enter_region)(std::uint64_t region) = nullptr;  // gives what leave_region() takes
+  std::uint64_t (*region)() = nullptr;                            // the current one
+  std::uint64_t (*enter_region)(std::uint64_t region) = nullptr;  // returns the argument of leave_region()
   void (*leave_region)(std::uint64_t before) = nullptr;
-  DrawStream (*reserve)() = nullptr;                               // from this thread's generator, for one call
-  DrawStream (*enter_stream)(const DrawStream& stream) = nullptr;  // gives what leave_stream() takes
+  DrawStream (*reserve)() = nullptr;                               // reserved from this thread's generator for one call
+  DrawStream (*enter_stream)(const DrawStream& stream) = nullptr;  // returns the argument of leave_stream()
   void (*leave_stream)(const DrawStream& before) = nullptr;
 };
 extern ContextHooks context_hooks;
 
-/// The keys and modes of a recorded call, for a scope. Nothing is recorded inside.
+/// Restores the keys and modes of a recorded call for a scope. Nothing is recorded inside.
 class ContextScope {
  public:
   explicit ContextScope(const CallContext& context);

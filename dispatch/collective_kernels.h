@@ -1,11 +1,11 @@
-// Kernels of collectives, whatever memory their tensors lie in: operands are brought into dense blocks, a transport
-// moves them, and the result is put together. Numbers of 16 bits are reduced in f32.
+// Backend-independent kernels of collectives: operands are packed into dense blocks, a transport moves them, and the
+// result is unpacked. 16-bit floats are reduced in f32.
 //
-// A block is what one rank gives or gets. Along axis 0 blocks lie one after another in a row-major tensor anyway; along
-// another axis they are copied.
+// A block is the data that one rank sends or receives. Along axis 0, blocks of a row-major tensor are contiguous; along
+// other axes they are copied.
 //
-// M says what a backend does with its memory:
-//   Buffer(bytes), data()                     bytes for the length of a call; data() of none is null
+// M is the memory interface of a backend:
+//   Buffer(bytes), data()                     temporary memory for a call; data() of zero bytes is null
 //   copy(from, to)                            views of the same sizes and dtype
 //   fill(to, byte, bytes)
 //   widen(dtype, from, to, count), narrow(dtype, from, to, count)   between f16 or bf16 and f32
@@ -40,7 +40,7 @@ inline const RankGroup& group_of(const CallArgs& args, std::int64_t number, std:
   return *group;
 }
 
-/// A tensor whose parts along an axis are the blocks of ranks.
+/// A tensor whose parts along an axis are the blocks of the ranks.
 template <class M> class Blocks {
  public:
   Blocks(const TensorView& whole, std::int64_t axis, std::int64_t ranks) : whole_(whole), ranks_(ranks) {
@@ -51,7 +51,7 @@ template <class M> class Blocks {
     count_ = element_count(sizes_);
   }
   std::int64_t count() const { return count_; }
-  /// Whether the blocks lie one after another, each of them dense.
+  /// Whether the blocks are contiguous and in order, each of them dense.
   bool are_in_order() const {
     std::int64_t before = 1;
     for (unsigned i = 0; i < axis_; ++i) before *= whole_.sizes[i];
@@ -82,7 +82,7 @@ template <class M> class Blocks {
   Shape sizes_, strides_;  // of a block
 };
 
-/// What is to be done before and after the bytes have moved.
+/// The work before and after the transfer of one collective.
 template <class M> class Collective final : public StartedCall {
  public:
   Collective(const CallArgs& args, const RankGroup& group, CollectiveKind kind)
@@ -100,7 +100,7 @@ template <class M> class Collective final : public StartedCall {
   const RankGroup& group() const { return group_; }
   const TensorView& output() const { return output_; }
 
-  /// The elements of x in row-major order; where they are, if they lie so.
+  /// Sends the elements of x in row-major order, packed if necessary.
   void take(const TensorView& x) {
     call_.dtype = x.dtype, call_.count = x.element_count();
     if (is_dense({x.sizes, x.rank}, {x.strides, x.rank})) {
@@ -112,7 +112,7 @@ template <class M> class Collective final : public StartedCall {
     M::copy(x, {packed_.data(), x.dtype, x.rank, x.sizes, strides.data()});
     call_.from = packed_.data();
   }
-  /// A block of x for each rank.
+  /// Sends a block of x to each rank.
   void take_blocks(const TensorView& x, std::int64_t axis) {
     const Blocks<M> blocks(x, axis, group_.size());
     call_.dtype = x.dtype, call_.count = blocks.count();
@@ -124,7 +124,7 @@ template <class M> class Collective final : public StartedCall {
     blocks.pack(packed_.data());
     call_.from = packed_.data();
   }
-  /// A block of each rank becomes a part of the result.
+  /// Receives a block of the result from each rank.
   void give_blocks(std::int64_t axis) {
     if (gives_zeros_) return;
     blocks_.emplace(output_, axis, group_.size());
@@ -135,7 +135,7 @@ template <class M> class Collective final : public StartedCall {
     unpacked_ = buffer_of(output_.element_count(), output_.dtype);
     call_.to = unpacked_.data();
   }
-  /// What is taken is reduced; `elements` as many as the transport is given.
+  /// Reduces the operands; `elements` is the number of elements passed to the transport.
   void reduce(CollectiveReduction how, std::int64_t elements) {
     is_mean_ = how == CollectiveReduction::mean;
     call_.reduction = is_mean_ ? CollectiveReduction::sum : how;
@@ -147,7 +147,7 @@ template <class M> class Collective final : public StartedCall {
     wide_result_ = buffer_of(output_.element_count(), DType::f32);
     call_.to = wide_result_.data();
   }
-  /// The root gets it; the result of the others is zeros.
+  /// Only the root receives the result; it is zeros on the others.
   void give_at(std::int64_t root) { call_.peer = root, gives_zeros_ = root != group_.rank; }
 
   void start() { transfer_ = M::start(group_, call_); }
@@ -183,9 +183,9 @@ template <class M> class Collective final : public StartedCall {
   const TensorView output_;
   CollectiveCall call_;
   typename M::Buffer packed_, unpacked_, wide_, wide_result_;
-  std::optional<Blocks<M>> blocks_;  // that the result is put together of
+  std::optional<Blocks<M>> blocks_;  // the blocks of the result
   bool is_mean_ = false, gives_zeros_ = false;
-  std::unique_ptr<StartedTransfer> transfer_;  // goes first: it waits for what is on its way
+  std::unique_ptr<StartedTransfer> transfer_;  // destroyed first: waits for the transfer
 };
 
 template <class O> O op_of(const CallArgs& args) {
@@ -193,7 +193,7 @@ template <class O> O op_of(const CallArgs& args) {
   return decode<O>({args.attributes, {result.sizes, result.rank}, result.dtype, {}});
 }
 
-/// Makes a call: prepare(collective, op) says what is given and what is got.
+/// Makes a call; prepare(collective, op, args) sets up operands and results.
 template <class M, class O, CollectiveKind kKind, auto kPrepare> void call_collective(const CallArgs& args) {
   const auto op = op_of<O>(args);
   auto collective = std::make_unique<Collective<M>>(args, group_of(args, op.group.value, op.ranks.value), kKind);
@@ -260,7 +260,7 @@ template <class M> void prepare_barrier(Collective<M>& c, const ops::Barrier&, c
   M::fill(c.output().data, std::byte{1}, 1);
 }
 
-/// add(op, kernel) for every op that several ranks call.
+/// Calls add(op, kernel) for every collective op.
 template <class M, class Add> void add_collective_kernels(Add&& add) {
   using enum CollectiveKind;
   add(Op::all_reduce, &call_collective<M, ops::AllReduce, all_reduce, &prepare_all_reduce<M>>);

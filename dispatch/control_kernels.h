@@ -1,5 +1,5 @@
-// The kernels of control flow, which run the functions that a node owns: the engine fills the cells of every backend
-// with them, and libfermata_run that of the CPU.
+// The kernels of control flow, which run the functions owned by a node. The engine registers them for every backend,
+// and libfermata_run for the CPU.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline std::size_t bytes_of(const TensorType& type) {
   return static_cast<std::size_t>(element_count(type.shape)) * byte_size(type.dtype);
 }
 
-/// One element, wherever it is.
+/// Reads one element from host or device memory.
 template <class T, BackendKey B> T read_element(const void* from) {
   T value;
   if constexpr (B == BackendKey::cpu)
@@ -35,8 +35,8 @@ template <class T, BackendKey B> T read_element(const void* from) {
   return value;
 }
 
-/// Values that a function of a loop takes and gives: read from one set of buffers, written to the other. The last set
-/// written is copied to the results unless it is those.
+/// Double-buffered loop state: read from one set of buffers, written to the other. The last set written is copied to
+/// the results unless it already is them.
 class LoopState {
  public:
   LoopState(std::span<const TensorType> types, std::span<const TensorView> init, std::span<void* const> results,
@@ -76,7 +76,7 @@ inline TensorView slice(const TensorView& sequence, std::int64_t at) {
           sequence.sizes + 1, sequence.strides + 1};
 }
 
-/// The buffers of results, which lie in that of the node.
+/// The buffers of results within the node's buffer.
 inline std::vector<void*> buffers_of(const TensorView& packed, std::span<const TensorType> results) {
   std::vector<void*> buffers;
   for (const std::int64_t offset : tuple_layout(results).offsets)
@@ -84,7 +84,7 @@ inline std::vector<void*> buffers_of(const TensorView& packed, std::span<const T
   return buffers;
 }
 
-/// The operands of a call, taken one after the other.
+/// Reads the operands of a call in order.
 template <BackendKey B> class OperandReader {
  public:
   explicit OperandReader(const CallArgs& args) : rest_(args.inputs) {}

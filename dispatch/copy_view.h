@@ -1,4 +1,4 @@
-// A tensor copied to another place of the same type, dense and row-major.
+// Copies a tensor to dense, row-major memory of the same shape and dtype.
 #pragma once
 
 #include <source_location>

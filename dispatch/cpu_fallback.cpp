@@ -57,7 +57,7 @@ template <BackendKey B> void run_on_cpu(const CallArgs& args) {
   std::vector<TensorView> inputs;
   for (const TensorView& v : args.inputs)
     inputs.push_back(is_host_scalar(v, args) ? v : copies.emplace_back(B, v).view());
-  count_sync("a device has no kernel, so the CPU's ran");
+  count_sync("CPU fallback for a device without a kernel");
   TensorView out = args.outputs[0];
   const auto bytes = static_cast<std::size_t>(out.element_count()) * byte_size(out.dtype);
   const StoragePtr result(Storage::allocate(bytes));

@@ -60,7 +60,7 @@ void check_type(const Node& result, const TensorView& out, const Call& call) {
   if (result.dtype == out.dtype && std::ranges::equal(result.sizes(), std::span(out.sizes, out.rank))) return;
   throw UnsupportedError(2008,
                          format_error(2008, "UnsupportedError",
-                                      std::string(call.entry.name) + ": the result is not what the Meta kernel said",
+                                      std::string(call.entry.name) + ": the result does not match the Meta kernel",
                                       {{"result", to_string(result.dtype, result.sizes()), ""},
                                        {"Meta", to_string(out.dtype, std::span(out.sizes, out.rank)), ""}},
                                       call.where));
@@ -80,7 +80,7 @@ void deliver(const Tensor& result, const CallArgs& args, const Call& call) {
   Node* node = result.node();
   const TensorView& out = args.outputs[0];
   check_type(*node, out, call);
-  if (node->pending()) tensor_hooks.materialize(node, "a kernel from outside returns a pending tensor", call.where);
+  if (node->pending()) tensor_hooks.materialize(node, "a custom kernel returns a pending tensor", call.where);
   Storage* const buffer = node->storage.load(std::memory_order_acquire);
   if (args.result != nullptr && node->is_dense_leaf() && may_be_taken(result, *buffer, args)) {
     buffer->retain();

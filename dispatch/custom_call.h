@@ -1,4 +1,4 @@
-// The variants that operators from outside have in backend cells.
+// The variants of custom operators in backend cells.
 #pragma once
 
 #include <vector>
@@ -7,11 +7,12 @@
 
 namespace fermata {
 
-/// Of a pointwise operator: its formula, which fuses, and the formula alone, called. Of any other: its kernel, called.
+/// For a pointwise operator: its formula, which fuses, and a call of the formula alone. For any other: a call of its
+/// kernel.
 std::vector<KernelVariant> external_variants(const OperatorEntry& entry, BackendKey backend,
                                              std::source_location where);
 
-/// Runs one pointwise op, cast or copy as a kernel of its own.
+/// Runs one pointwise op, cast or copy as a single-op kernel.
 CallKernel one_op_call(BackendKey backend);
 
 }  // namespace fermata

@@ -75,8 +75,7 @@ void require_variant(const Call& call, BackendKey backend, DType operand) {
     throw UnsupportedError(
         2001, format_error(2001, "UnsupportedError",
                            fmt::format("{}: no kernel for {}", call.entry.name, text(backend)), {}, call.where,
-                           fmt::format("`fermata ops {}` prints the row; to() moves the operands to a device "
-                                       "that has one",
+                           fmt::format("see `fermata ops {}`; to() moves the operands to a device that has one",
                                        call.entry.name)));
   throw_no_dtype(call.entry, backend, operand, call.where);
 }

@@ -1,4 +1,4 @@
-// Calls whose operands lie on devices: which one runs them, and elements of the CPU that may meet any.
+// Device selection for calls, and 0-d CPU tensors, which may be combined with any device.
 #pragma once
 
 #include <span>
@@ -9,18 +9,18 @@
 
 namespace fermata {
 
-/// Where the operands of a call are: all on one backend, but for 0-d tensors of the CPU, which may meet any.
-/// DeviceError FM1401 names two that differ. That of the call's keys where there are no operands.
+/// Returns the common backend of a call's operands, ignoring 0-d CPU tensors. DeviceError FM1401 if two differ. Without
+/// operands, the backend of the call's keys.
 BackendKey common_backend(const Call& call, std::span<const Tensor> tensors);
-/// Computes an operand that lies on another backend than the one that will read it.
+/// Computes a pending operand that is on another backend than its reader.
 void compute_elsewhere(Node* node, BackendKey reader, std::source_location where);
 
-/// A computed 0-d value of the CPU as one of another backend.
+/// Copies a computed 0-d CPU value to another backend.
 Tensor element_on(BackendKey backend, const Node& element);
-/// Where a plan of a backend reads a leaf: its buffer, or a copy of an element, kept in `staged`.
+/// The buffer from which a plan reads a leaf: its own, or a copy of a 0-d CPU element, kept alive in `staged`.
 LeafBuffer leaf_buffer(const Node& leaf, Storage& storage, BackendKey backend, std::vector<StoragePtr>& staged);
 
-/// UnsupportedError FM2001 where a backend has no kernel of the op, FM2002 where it has none for the dtype.
+/// Throws UnsupportedError FM2001 if a backend has no kernel for the op, FM2002 if it has none for the dtype.
 void require_variant(const Call& call, BackendKey backend, DType operand);
 
 }  // namespace fermata

@@ -1,5 +1,4 @@
-// Streams of random numbers: a call that is not pure draws from one of its own, so that what it draws does not depend
-// on when it runs.
+// Random number streams. An impure call draws from its own stream, so its numbers do not depend on when it runs.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +9,10 @@ struct DrawStream {
   std::uint64_t key = 0, offset = 0;
 };
 
-/// Draws of this thread come from another stream, for a scope.
+/// Redirects this thread's draws to another stream for a scope.
 class StreamScope {
  public:
-  /// A new one, which is reserved from the thread's generator for one call.
+  /// A new stream, reserved from the thread's generator for one call.
   StreamScope();
   explicit StreamScope(const DrawStream& stream);
   ~StreamScope();

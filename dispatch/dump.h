@@ -1,4 +1,4 @@
-// FERMATA_DUMP=ir,passes,kernels,llvm,asm,cuda,ptx,sass: what the compiler makes, on standard error, as it is made.
+// FERMATA_DUMP=ir,passes,kernels,llvm,asm,cuda,ptx,sass: prints compiler output to standard error as it is produced.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace fermata {
 
-/// Is a kind of dump wanted? The list is read from FERMATA_DUMP once and may be replaced.
+/// Whether a kind of dump is enabled. The list is read once from FERMATA_DUMP and can be replaced by set_dump().
 bool is_dump_enabled(std::string_view kind);
 void set_dump(std::string_view kinds);
 /// Prints one item under a headline.
 void dump(std::string_view kind, std::string_view title, std::string_view text);
-/// The kernel description, and the code a backend makes of it, where wanted.
+/// Dumps the kernel description and the backend's code for it, if enabled.
 void dump_kernel(std::string_view title, const Kernel& kernel, BackendKey backend);
 
 }  // namespace fermata

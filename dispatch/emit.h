@@ -1,4 +1,5 @@
-// What kernel descriptions can say, as variants of a backend's cells: the same for every backend that compiles them.
+// `emit` variants: ops that can be expressed as kernel descriptions. They are the same for every backend that compiles
+// them.
 #pragma once
 
 #include <string>
@@ -7,17 +8,17 @@
 
 namespace fermata {
 
-/// Is the op part of the language of kernel descriptions? Such ops fuse.
+/// Whether the op can be expressed in a kernel description. Such ops fuse.
 bool is_emitted(Op op);
-/// The operand dtypes that an emitting variant accepts: what the op's rule makes of anything.
+/// The operand dtypes that an `emit` variant accepts: the results of the op's dtype rule.
 DTypeSet emitted_dtypes(Op op);
-/// An `emit` variant for every such op that the backend's cells have none for, registered at `where`.
+/// Adds an `emit` variant for every such op that has none in the backend's cells, registered at `where`.
 void add_emit_variants(BackendKey backend, const std::string& variant,
                        std::source_location where = std::source_location::current());
-/// Calls of a one-op kernel, compiled through the cache, for the pointwise ops, casts and copies: for those who call a
-/// backend's kernels one by one.
+/// Adds `call` variants of pointwise ops, casts and copies that run a single-op kernel, compiled through the cache, for
+/// eager calls.
 void add_one_op_variants(BackendKey backend, std::source_location where = std::source_location::current());
-/// Runs the ops, and the dtypes of ops, that the backend has no variant of on the CPU, with copies there and back.
+/// Adds CPU fallbacks, with copies there and back, for ops and dtypes without a variant of the backend.
 void add_cpu_fallback(BackendKey backend, std::source_location where = std::source_location::current());
 
 }  // namespace fermata

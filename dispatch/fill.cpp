@@ -59,8 +59,8 @@ const KernelFunction* chooser(OperatorRow& row, std::vector<const KernelFunction
       if (!k->fits || k->fits(stack)) return run_kernel(*k, call, stack);
     throw UnsupportedError(
         2007,
-        format_error(2007, "UnsupportedError", fmt::format("{}: no kernel takes these arguments", call.entry.name), {},
-                     call.where, fmt::format("`fermata ops {}` prints their conditions", call.entry.name)));
+        format_error(2007, "UnsupportedError", fmt::format("{}: no kernel accepts these arguments", call.entry.name),
+                     {}, call.where, fmt::format("`fermata ops {}` shows their conditions", call.entry.name)));
   };
   row.choosers.emplace_back(std::move(variants), chosen);
   return chosen;
@@ -137,7 +137,7 @@ Filled first_of(OperatorRow& row, Functionality f, std::size_t column) {
   if (f == Functionality::capture && has_own_kernel(row, column) &&
       with_key(row.kernels, RegistrationKey::everywhere(f)).empty())
     if (const auto found = with_key(table().fallbacks, RegistrationKey::everywhere(f)); !found.empty())
-      return {found[0], "a call of its kernel"};
+      return {found[0], "calls its kernel"};
   if (const KernelFunction* k = exact(row, f, column)) return {k, "registered", k->fallthrough};
   if (backend)
     if (const KernelFunction* k = of_kind(row, RegistrationKey::Kind::composite_explicit))
@@ -157,7 +157,7 @@ Filled first_of(OperatorRow& row, Functionality f, std::size_t column) {
     if (column == 0 && key.kind == RegistrationKey::Kind::cell) continue;
     const auto found = with_key(table().fallbacks, key);
     if (found.empty() || (found[0]->applies != nullptr && !found[0]->applies(row.schema))) continue;
-    if (found[0]->passes_composites && is_composite(row, column)) return {nullptr, "its parts meet the key", true};
+    if (found[0]->passes_composites && is_composite(row, column)) return {nullptr, "handled by its parts", true};
     return {found[0], "fallback", found[0]->fallthrough};
   }
   return backend ? Filled{} : Filled{nullptr, "nothing to do", true};

@@ -1,5 +1,4 @@
-// Which kernel fills a cell: the rules of docs/dispatch.md. Only the files of this folder that fill the table include
-// it.
+// Which kernel fills a cell: the rules of docs/dispatch.md. Included only by files of this folder that fill the table.
 #pragma once
 
 #include <string_view>
@@ -18,13 +17,12 @@ struct Filled {
 bool is_backend_functionality(Functionality f);
 /// Whether a functionality has a cell for each backend.
 bool per_backend(Functionality f);
-/// Those of a list that were registered for a key and that no other one replaces.
+/// The kernels of a list that were registered for a key and are not replaced.
 std::vector<const KernelFunction*> with_key(const std::vector<const KernelFunction*>& kernels, RegistrationKey key);
 const std::vector<const KernelFunction*>& family_kernels(const OperatorRow& row);
-/// Whether a backend has a kernel that was registered for this op, so that the variants of its family are not all there
-/// is.
+/// Whether a backend has a kernel registered for this op itself, in addition to the variants of its family.
 bool has_own_kernel(const OperatorRow& row, std::size_t column);
-/// What a cell holds. `column` is the backend plus one, 0 for none.
+/// Computes the content of a cell. `column` is the backend plus one, 0 for none.
 Filled fill(OperatorRow& row, Functionality f, std::size_t column);
 
 }  // namespace fermata

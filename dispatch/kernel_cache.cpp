@@ -53,7 +53,7 @@ std::shared_ptr<const Executable> compile_cached(BackendKey key, const Kernel& k
     }
   }
   if (before_compile != nullptr) before_compile(kernel);
-  if (fails_here(FaultKind::compile)) throw_internal("a compile was made to fail");
+  if (fails_here(FaultKind::compile)) throw_internal("compilation failed by request of a test");
   const EventScope event([&] {
     return keep_event_info({.kind = EventKind::code,
                             .name = "machine code",

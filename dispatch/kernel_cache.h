@@ -1,4 +1,4 @@
-// Compiled kernels by description: exact, bounded, shared by all plans.
+// A bounded cache of compiled kernels, shared by all plans.
 #pragma once
 
 #include <atomic>
@@ -12,23 +12,23 @@
 
 namespace fermata {
 
-/// The executable of a kernel on a backend, compiled if it is not known. Equality is of the whole serialized
-/// description, never of a hash. Errors are the backend's. A listing is only made by a compile that happens.
+/// Returns the executable of a kernel on a backend, compiled on a miss. Keys are compared by the whole serialized
+/// description, never by hash alone. Errors are the backend's. A listing is filled only on a miss.
 std::shared_ptr<const Executable> compile_cached(BackendKey key, const Kernel& kernel,
                                                  KernelListing* listing = nullptr);
 void clear_kernel_cache();
-/// How often that was called: whoever keeps an executable by another key lets go of it then.
+/// The number of clears. Caches of executables under other keys drop them when it changes.
 extern constinit std::atomic<std::uint32_t> kernel_cache_clears;
-/// How many kernels are kept, and the memory of their code. Plans keep theirs for as long as they live.
+/// The number of cached kernels and the size of their code. Plans keep their own kernels alive.
 struct KernelCacheSize {
   std::size_t kernels = 0, code_bytes = 0;
 };
 KernelCacheSize kernel_cache_size();
-/// How many may be kept: 8192, or FERMATA_KERNEL_LIMIT. Gives the number before.
+/// Sets the maximum number of cached kernels (default 8192, or FERMATA_KERNEL_LIMIT) and returns the previous one.
 std::size_t set_kernel_limit(std::size_t kernels);
 
-/// What the kernels that this thread compiles while it exists are called, in tools that look at the process from
-/// outside. The description of a kernel has no name.
+/// Names the kernels that this thread compiles in a scope, for profilers and debuggers. Kernel descriptions have no
+/// name.
 class KernelNameScope {
  public:
   explicit KernelNameScope(std::string_view name) : outer_(std::exchange(current_, name)) {}

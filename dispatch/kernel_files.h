@@ -1,4 +1,4 @@
-// Kernels that register themselves beside their code, so that no list names them.
+// Self-registration of kernels next to their code, without a central list.
 //
 //   FERMATA_KERNELS(cpu) {
 //     add_variant(Op::sort, BackendKey::cpu, {.name = "native", .dtypes = kNumbersOrBoolean, .call = &sort_call});
@@ -13,8 +13,8 @@
 
 namespace fermata {
 
-/// What a file adds for a backend. An object of static duration: all that its constructor does is to join a list, which
-/// is read once, when the last objects of the library are made (cmake/library.cmake).
+/// The kernels that a file adds for a backend. A static object; its constructor only appends it to a list, which is
+/// read once, after all static objects of the library are constructed (cmake/library.cmake).
 class KernelFile {
  public:
   KernelFile(BackendKey backend, void (*add)(), std::source_location where = std::source_location::current());
@@ -29,7 +29,7 @@ class KernelFile {
   const KernelFile* next_;
 };
 
-/// Adds what the files of a backend have, in the order of their names. Once, after all of them have joined.
+/// Adds the kernels of a backend's files, ordered by file name. Called once, after all files have joined the list.
 void add_kernel_files(BackendKey backend);
 
 }  // namespace fermata

@@ -121,7 +121,7 @@ std::string nearest_operator(std::string_view wanted) {
   for (const OperatorRow* row : table().all)
     if (const std::size_t d = edit_distance(wanted, row->name); row->schema != nullptr && d < best)
       nearest = row->name, best = d;
-  return nearest.empty() ? "`fermata ops` lists all" : fmt::format("{}?", nearest);
+  return nearest.empty() ? "`fermata ops` lists all ops" : fmt::format("{}?", nearest);
 }
 
 namespace {
@@ -189,11 +189,10 @@ void add_variant(Op op, BackendKey backend, KernelVariant variant) {
   std::vector<KernelVariant> variants = known != nullptr ? known->variants : std::vector<KernelVariant>();
   for (const KernelVariant& v : variants)
     if (v.name == variant.name)
-      throw ValueError(1515,
-                       format_error(1515, "ValueError",
-                                    fmt::format("{}: a second variant '{}' for {}", row.name, v.name,
-                                                kBackendNames[static_cast<std::size_t>(backend)]),
-                                    {{"first", short_location(v.where), ""}}, variant.where, "give it another name"));
+      throw ValueError(1515, format_error(1515, "ValueError",
+                                          fmt::format("{}: duplicate variant '{}' for {}", row.name, v.name,
+                                                      kBackendNames[static_cast<std::size_t>(backend)]),
+                                          {{"first", short_location(v.where), ""}}, variant.where, "use another name"));
   variants.push_back(std::move(variant));
   set_variants(row, backend, std::move(variants));
   if (table().batches > 0) return;
@@ -251,7 +250,7 @@ std::string describe_variants(Op op) {
     for (const KernelVariant& v : cell->variants)
       text += fmt::format("  {:<14} {:<8} {:<12} {}{}   {}{}\n", kBackendNames[b], name(v.form), v.name,
                           dtype_names(v.dtypes, " "), v.fits_text.empty() ? "" : fmt::format("  where {}", v.fits_text),
-                          short_location(v.where), own != nullptr ? ", behind the kernel above" : "");
+                          short_location(v.where), own != nullptr ? ", after the kernel above" : "");
   }
   return text;
 }

@@ -35,10 +35,11 @@ Library& Library::def(std::string_view text, std::string doc, std::source_locati
   if (schema.space.empty()) schema.space = space_;
   if (kind_ == Kind::implementation || schema.space != space_)
     throw ValueError(
-        1519, format_error(1519, "ValueError",
-                           fmt::format("{}: defined in a library of the namespace {}{}", schema.qualified_name(),
-                                       space_, kind_ == Kind::implementation ? ", which gives kernels only" : ""),
-                           {}, where, "define it in FERMATA_LIBRARY or FERMATA_LIBRARY_FRAGMENT of its namespace"));
+        1519,
+        format_error(1519, "ValueError",
+                     fmt::format("{}: defined in a library of the namespace {}{}", schema.qualified_name(), space_,
+                                 kind_ == Kind::implementation ? ", which may only register kernels" : ""),
+                     {}, where, "define it in FERMATA_LIBRARY or FERMATA_LIBRARY_FRAGMENT of its namespace"));
   registrations_.push_back(register_schema(std::move(schema), std::move(doc), where));
   return *this;
 }

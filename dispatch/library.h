@@ -1,11 +1,12 @@
-// Libraries of operators: how anybody defines operators and gives kernels to those there are, without a change here.
+// Operator libraries: define custom operators and register kernels for existing ones.
 //
 //   FERMATA_LIBRARY(my, m) { m.def("scale(Tensor x, float factor=2) -> Tensor"); }
 //   FERMATA_LIBRARY_IMPL(my, CPU, m) { m.impl("scale", [](const Tensor& x, double factor) { ... }); }
 //   FERMATA_LIBRARY_IMPL(my, Autograd, m) { m.impl("scale", &scale_autograd); }
 //
-// The namespace is defined once and extended by fragments. What a Library registers is there while it lives; those of
-// the macros live as long as the program or shared object that has them. docs/adding-an-op.md goes through an example.
+// A namespace is defined once and extended by fragments. Registrations last as long as their Library; those of the
+// macros live as long as the program or shared object that contains them. docs/adding-an-op.md walks through an
+// example.
 #pragma once
 
 #include <concepts>
@@ -23,13 +24,13 @@
 
 namespace fermata {
 
-/// How a kernel stands to others of its key.
+/// How a kernel relates to others of its key.
 struct KernelOptions {
-  std::string variant = "default";           // backend keys may have several, of different names
-  std::function<bool(const Stack&)> fits{};  // takes these arguments? empty: always
-  std::string fits_text{};                   // the same in words, for `fermata ops`
-  double cost = 0;                           // of those that fit, the lowest runs
-  bool replaces = false;                     // stands in for a kernel that is there, or will be
+  std::string variant = "default";           // backend keys may have several variants with different names
+  std::function<bool(const Stack&)> fits{};  // whether it accepts the arguments; empty: always
+  std::string fits_text{};                   // `fits` in words, for `fermata ops`
+  double cost = 0;                           // among variants that fit, the cheapest runs
+  bool replaces = false;                     // replaces an existing or later kernel
 };
 
 namespace detail {
@@ -52,8 +53,8 @@ template <class F, class R, class... C> struct KernelThunk<F, R(C...)> {
 
 }  // namespace detail
 
-/// A kernel from any function, lambda or function object whose parameters are argument types; a first parameter
-/// `const Call&` gives it the keys of the call.
+/// Makes a kernel from a function, lambda or function object whose parameters are argument types. An optional first
+/// parameter `const Call&` receives the keys of the call.
 template <class F> KernelFunction make_kernel(F f, std::source_location where) {
   using Signature = CanonicalSignature<F>;
   using Thunk = detail::KernelThunk<F, Signature>;
@@ -72,19 +73,19 @@ using BoxedKernel = std::function<void(const Call&, Stack&)>;
 class Library {
  public:
   enum class Kind : std::uint8_t { definition, fragment, implementation };
-  /// The shared library that the call is made in is not unloaded from then on, also where it is closed.
+  /// Keeps the calling shared library loaded, even after dlclose.
   ///
-  /// `key` is that of an implementation. `_` as the namespace of one stands for all: fallbacks are registered there.
+  /// `key` is for implementations. The namespace `_` means all namespaces; fallbacks are registered there.
   Library(Kind kind, std::string_view space, std::string_view key = {},
           std::source_location where = std::source_location::current());
   Library(Library&&) noexcept = default;
   Library& operator=(Library&&) noexcept = default;
 
-  /// An operator by its schema, whose namespace is that of the library.
+  /// Defines an operator by its schema, in the namespace of the library.
   Library& def(std::string_view schema, std::string doc = {},
                std::source_location where = std::source_location::current());
-  /// An operator with a kernel that is made of other operators (CompositeImplicit). `schema` may be a name only: the
-  /// rest follows from the signature of the kernel.
+  /// Defines an operator with a kernel composed of other operators (CompositeImplicit). `schema` may be just a name;
+  /// the rest is derived from the signature of the kernel.
   template <class F>
   requires(!std::convertible_to<F, std::string>) Library& def(
       std::string_view schema, F kernel, std::string doc = {},
@@ -94,25 +95,25 @@ class Library {
     return *this;
   }
 
-  /// A kernel for the key of this library. Of a fragment or definition: CompositeImplicit.
+  /// Registers a kernel for the key of this library; for a fragment or definition the key is CompositeImplicit.
   template <class F> Library& impl(std::string_view name, F kernel, KernelOptions options = {},
                                    std::source_location where = std::source_location::current()) {
     add_kernel(name, make_kernel(std::move(kernel), where), std::move(options));
     return *this;
   }
-  /// A kernel that takes its arguments in a stack, and leaves its results there.
+  /// Registers a kernel that takes its arguments on a stack and leaves its results there.
   Library& impl_boxed(std::string_view name, BoxedKernel kernel, KernelOptions options = {},
                       std::source_location where = std::source_location::current());
-  /// The operator passes this key over. On the Autograd key that means: not differentiable.
+  /// Makes the operator skip this key. For Autograd this means: not differentiable.
   Library& fallthrough(std::string_view name, std::source_location where = std::source_location::current());
-  /// What runs for every operator without a kernel for this key.
+  /// Registers a kernel for every operator without a kernel for this key.
   Library& fallback(BoxedKernel kernel, bool replaces = false,
                     std::source_location where = std::source_location::current());
 
-  /// A pointwise operator of one, two or three operands from its formula, a generic function of values as in
+  /// Defines a pointwise operator of one, two or three operands by its formula, a generic function of values as in
   /// ir/ops/*.def:
   ///   m.pointwise<DTypeRule::floating>("mish", [](auto x) { return x * math::tanh(math::softplus(x)); });
-  /// It runs on every backend, in both modes, and fuses with its neighbors. The rule says what becomes of dtypes
+  /// It runs on every backend, in both modes, and fuses with its neighbors. The rule determines result dtypes
   /// (ir/op.h).
   template <DTypeRule Rule, class F> Library& pointwise(std::string_view name, F formula, std::string doc = {},
                                                         std::source_location where = std::source_location::current());
@@ -134,7 +135,7 @@ class Library {
 
 namespace detail {
 
-/// How many values a formula takes: asked at f32 or, where the rule refuses that, at i64 or bool.
+/// The number of operands of a formula, probed at f32 or, if the rule rejects that, at i64 or bool.
 template <class F, class V> constexpr std::size_t formula_operands() {
   if constexpr (std::invocable<F, V>)
     return 1;
@@ -149,7 +150,7 @@ template <DTypeRule Rule> using FormulaProbe =
     std::conditional_t<accepts(Rule, DType::f32), float,
                        std::conditional_t<accepts(Rule, DType::i64), std::int64_t, bool>>;
 
-/// The formula at a compute dtype that the rule accepts.
+/// Records the formula at a compute dtype that the rule accepts.
 template <DTypeRule Rule, class F> Formula record_formula(const F& f, DType compute) {
   constexpr std::size_t count = formula_operands<F, Sym<FormulaProbe<Rule>>>();
   Formula made;
@@ -176,15 +177,17 @@ template <DTypeRule Rule, class F> Formula record_formula(const F& f, DType comp
 template <DTypeRule Rule, class F>
 Library& Library::pointwise(std::string_view name, F formula, std::string doc, std::source_location where) {
   constexpr std::size_t operands = detail::formula_operands<F, Sym<detail::FormulaProbe<Rule>>>();
-  static_assert(operands > 0, "a formula is a generic function of one to three values");
-  static_assert(Rule != DTypeRule::none && Rule != DTypeRule::choose, "a rule of pointwise ops without a condition");
+  static_assert(operands > 0, "a formula must be a generic function of one to three values");
+  static_assert(Rule != DTypeRule::none && Rule != DTypeRule::choose,
+                "the rule must be for pointwise ops without a condition");
   define_pointwise(
       name, static_cast<Family>(operands - 1), Rule,
       [formula](DType compute) { return detail::record_formula<Rule>(formula, compute); }, std::move(doc), where);
   return *this;
 }
 
-/// Runs a function with a Library when the program or shared object is loaded; errors are printed before they end it.
+/// Runs a function with a Library when the program or shared object is loaded. Errors are printed and then terminate
+/// the program.
 class LibraryAtLoad {
  public:
   LibraryAtLoad(Library::Kind kind, const char* space, const char* key, void (*fill)(Library&),
@@ -194,21 +197,21 @@ class LibraryAtLoad {
   std::vector<Library> library_;
 };
 
-/// An operator by its name, as anybody finds it.
+/// A handle to an operator, found by name.
 class OperatorHandle {
  public:
-  /// UnsupportedError FM2006 where no operator of the name has a schema.
+  /// UnsupportedError FM2006 if no operator of that name has a schema.
   static OperatorHandle find(std::string_view name, std::source_location where = std::source_location::current()) {
     return OperatorHandle(operator_named(name, where));
   }
   const Schema& schema() const { return *entry_->schema.load(); }
   const OperatorEntry& entry() const { return *entry_; }
-  /// With its arguments in a stack, which has the results afterwards.
+  /// Calls the operator with its arguments on a stack, which holds the results afterwards.
   void call_boxed(Stack& stack, std::source_location where = std::source_location::current()) const {
     fermata::call_boxed(*entry_, stack, where);
   }
-  /// A handle that is called like a function of this signature. Keep it in a static: finding costs a lock, calling does
-  /// not.
+  /// Returns a handle that is called like a function of this signature. Keep it in a static: find() takes a lock, calls
+  /// do not.
   template <class Signature> auto typed(std::source_location where = std::source_location::current()) const;
 
  private:
@@ -251,9 +254,9 @@ template <class Signature> auto OperatorHandle::typed(std::source_location where
       std::source_location::current());                                                                 \
   static void FERMATA_LIBRARY_NAME(fermata_library_fill_, number)([[maybe_unused]] ::fermata::Library & m)
 
-/// Defines a namespace of operators, once in a program.
+/// Defines a namespace of operators, once per program.
 #define FERMATA_LIBRARY(space, m) FERMATA_LIBRARY_AT_LOAD(definition, #space, "", m, __COUNTER__)
 /// Adds operators to a namespace.
 #define FERMATA_LIBRARY_FRAGMENT(space, m) FERMATA_LIBRARY_AT_LOAD(fragment, #space, "", m, __COUNTER__)
-/// Gives operators of a namespace kernels for a key; `fermata` is the namespace of the built-in ones.
+/// Registers kernels for a key for operators of a namespace; built-in operators are in `fermata`.
 #define FERMATA_LIBRARY_IMPL(space, key, m) FERMATA_LIBRARY_AT_LOAD(implementation, #space, #key, m, __COUNTER__)

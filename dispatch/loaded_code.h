@@ -1,10 +1,10 @@
-// Keeps code in memory that the engine may call or refer to at any time.
+// Keeps shared libraries loaded that the engine may call or refer to.
 #pragma once
 
 namespace fermata {
 
-/// The shared library that `address` lies in stays when it is closed (dlclose): kernels, formulas and the names of
-/// source files in it are still referred to by plans, pending calls and tensors.
+/// Keeps the shared library that contains `address` loaded after dlclose: plans, pending calls and tensors still refer
+/// to its kernels, formulas and source file names.
 void keep_loaded(const void* address);
 
 }  // namespace fermata

@@ -1,4 +1,4 @@
-// Routines for one matrix that operators of the frontend call, which a library of the CPU backend provides.
+// Single-matrix routines called by frontend operators and provided by a library of the CPU backend.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,10 @@
 
 namespace fermata {
 
-/// Matrices lie column by column, of f32, f64, c64 or c128, and are overwritten. False where an iteration did not end.
+/// Matrices are column-major, of f32, f64, c64 or c128, and are overwritten. Functions return false if an iteration
+/// does not converge.
 struct MatrixRoutines {
-  /// Eigenvalues of a [n, n] and, unless null, eigenvectors as columns: complex numbers, whatever the matrix.
+  /// Eigenvalues of a [n, n] and, unless null, eigenvectors as columns; always complex.
   bool (*eigen)(DType dtype, std::int64_t n, void* a, void* values, void* vectors) = nullptr;
   /// a [m, n] becomes its factors L and U; row i was exchanged with row exchanges[i] >= i, for i in order.
   void (*lu)(DType dtype, std::int64_t m, std::int64_t n, void* a, std::int32_t* exchanges) = nullptr;
@@ -18,7 +19,7 @@ struct MatrixRoutines {
   /// exchanges[k + 1] are -1 - row, and row k + 1 was exchanged with that one. Columns of L left of the pivot were not.
   void (*ldl)(DType dtype, std::int64_t n, void* a, std::int32_t* exchanges) = nullptr;
 };
-/// Null in a build without LAPACK.
+/// Members are null in a build without LAPACK.
 extern constinit MatrixRoutines matrix_routines;
 
 }  // namespace fermata

@@ -1,4 +1,4 @@
-// Tensors of the Meta backend: a type and no data.
+// Meta tensors: a shape and dtype without data.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace fermata {
 
-/// What a Meta kernel returns: the type of its result.
+/// Makes a Meta tensor; Meta kernels return them to give the type of a result.
 Tensor meta_tensor(const TensorType& type);
-/// The types of what a recorded call gives: new values of the tensors that it writes, then its new results.
+/// The result types of a recorded call: the new values of the tensors that it writes, then its new results.
 std::vector<TensorType> result_types(const OperatorEntry& entry, std::span<const TensorType> operands,
                                      std::span<const std::int64_t> arguments, std::source_location where);
 /// The Meta kernels of the table's ops.

@@ -1,4 +1,4 @@
-// Machine code of kernels as bytes, for processors by name: what exported programs are made of.
+// Compiles kernels to object code for named targets, for exported programs.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace fermata {
 
 struct ObjectCode {
-  std::uint64_t streamed;  // the stores that go past the caches
+  std::uint64_t streamed;  // the non-temporal stores
   std::string bytes;
 };
 
@@ -21,14 +21,14 @@ struct ObjectCompiler {
   std::span<const std::string_view> targets;  // best first
   /// The target of this machine.
   std::string_view (*own_target)() = nullptr;
-  /// The code of a kernel that is used much: that without streamed stores comes first. UnsupportedError FM2101 where it
-  /// cannot be compiled.
+  /// Compiles a kernel optimized for speed; the variant without streaming stores comes first. UnsupportedError FM2101
+  /// if it cannot be compiled.
   std::vector<ObjectCode> (*compile)(const Kernel& kernel, std::string_view target) = nullptr;
 };
 
-/// Null where a backend has none.
+/// Returns null if the backend has none.
 const ObjectCompiler* object_compiler(BackendKey backend);
-/// For the life of the process.
+/// Installs it for the lifetime of the process.
 void set_object_compiler(BackendKey backend, const ObjectCompiler* compiler);
 
 }  // namespace fermata

@@ -1,4 +1,4 @@
-// The arguments of a call from the fields of the op's struct, and back.
+// Converts between call arguments and the fields of an op's struct.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@
 
 namespace fermata {
 
-/// What a call of an op takes beside its tensors, made from the op's struct. `dtype` is that of the result, where the
-/// struct says its shape alone.
+/// The non-tensor arguments of a call, encoded from the op's struct. `dtype` is the result's, if the struct has only
+/// its shape.
 template <class O> class EncodedAttributes {
  public:
   explicit EncodedAttributes(const O& op, DType dtype = DType::f32, BackendKey backend = BackendKey::cpu)
@@ -32,11 +32,11 @@ template <class O> class EncodedAttributes {
   Attributes attributes_;
 };
 
-/// Not a list of tensors, which braces may be taken for.
+/// Excludes lists of tensors, which braces could be taken for.
 template <class O>
 concept AttributeStruct = std::is_aggregate_v<O> && !std::convertible_to<const O&, std::span<const Tensor>>;
 
-/// The fields of an op's struct from the arguments of a call.
+/// Decodes an op's struct from the arguments of a call.
 template <class O> O attributes_of(const Attributes& call) {
   return decode<O>({call.integers, call.wanted.shape, call.wanted.dtype, call.scalars});
 }

@@ -1,8 +1,8 @@
-// Operators: rows of the kernel table, and what a call through one costs.
+// Operators: rows of the kernel table, and dispatch.
 //
-// A row has one cell per (functionality, backend). Every cell can be called (a missing kernel is a function that
-// throws), so a call is: union the keys, mask, index, load, jump. Kernels are reached through a typed handle whose
-// signature was checked when the kernel was registered.
+// A row has one cell per (functionality, backend). Every cell is callable (a missing kernel is a function that throws),
+// so a call is: union the keys, mask, index, load, jump. Kernels are called through typed pointers whose signature was
+// checked at registration.
 #pragma once
 
 #include <array>
@@ -28,22 +28,22 @@ struct SignatureOps;
 class Value;
 using Stack = std::vector<Value>;
 
-/// What a kernel may want to know about a call besides its arguments. `keys` are those that picked the cell.
+/// Information about a call besides its arguments. `keys` selected the cell.
 struct Call {
   const OperatorEntry& entry;
   DispatchKeySet keys;
   std::source_location where;
-  const KernelFunction* kernel = nullptr;  // the one that runs, where it was not reached through its cell
-  bool is_last_use = false;                // nobody reads the operands after the kernel: it may take those that expire
+  const KernelFunction* kernel = nullptr;  // the running kernel, if it was not called through its cell
+  bool is_last_use = false;                // the operands are not used after the kernel: it may reuse expiring ones
 };
 
-/// Arguments of ops that are not pointwise, beyond their tensors: see ir/graph.h for attributes and scalars by op.
+/// Non-tensor arguments of ops that are not pointwise; ir/graph.h lists attributes and scalars by op.
 struct Attributes {
-  TensorType wanted;  // where the result type is an argument
+  TensorType wanted;  // if the result type is an argument
   std::span<const std::int64_t> integers;
   std::span<const std::uint64_t> scalars;
-  BackendKey backend = BackendKey::cpu;  // where ops without operands make their result
-  const Subgraphs* subgraphs = nullptr;  // functions that the node is to own; a boxed call has none
+  BackendKey backend = BackendKey::cpu;  // the backend of ops without operands
+  const Subgraphs* subgraphs = nullptr;  // functions for the node to own; none in boxed calls
 };
 
 /// The four signatures of the built-in ops.
@@ -58,19 +58,19 @@ struct BackendCell;
 struct OperatorEntry {
   std::string_view name;
   Op op = Op::count;
-  bool has_condition = false;  // the first operand is a condition: bool, whatever the others are
-  /// What the op's dtype rule makes of each promoted dtype; `result` is kRefused where it is an error.
+  bool has_condition = false;  // the first operand is a bool condition
+  /// The op's dtype rule per promoted dtype; `result` is kRefused for an error.
   std::array<RuleResult, kDTypeCount> rules{};
   std::atomic<const SignatureOps*> signature{nullptr};  // null while only boxed kernels are known
   std::atomic<const Schema*> schema{nullptr};           // null while only kernels are known
-  /// The keys that lead somewhere, by column (highest backend): the others are passed over.
+  /// The keys that are not fallthrough, by column (highest backend).
   std::array<std::atomic<std::uint64_t>, 8> not_fallthrough{};
-  std::array<std::atomic<ErasedKernel>, kCells> cells{};             // what typed calls jump to, never null
-  std::array<std::atomic<const KernelFunction*>, kCells> kernels{};  // what stands behind it; null where none
-  std::array<std::atomic<BackendCell*>, kBackendCount> backends{};   // variants of the backend cells, null where none
-  /// The op that recorded calls of a kernel are nodes of; Op::count where calls are nodes of `op` itself.
+  std::array<std::atomic<ErasedKernel>, kCells> cells{};             // targets of typed calls, never null
+  std::array<std::atomic<const KernelFunction*>, kCells> kernels{};  // their kernels; null if none
+  std::array<std::atomic<BackendCell*>, kBackendCount> backends{};   // variants of the backend cells, null if none
+  /// The op of nodes of recorded kernel calls; Op::count if nodes have `op` itself.
   std::atomic<Op> boxed{Op::count};
-  const OperatorEntry* target = nullptr;  // of such an op: whose kernels it calls
+  const OperatorEntry* target = nullptr;  // for such an op: the operator whose kernels it calls
 };
 
 inline constexpr RuleResult kRefused{static_cast<DType>(0xff), static_cast<DType>(0xff)};
@@ -78,7 +78,7 @@ inline constexpr RuleResult kRefused{static_cast<DType>(0xff), static_cast<DType
 /// The row of a built-in op.
 OperatorEntry& operator_entry(Op op);
 
-/// The keys that an argument brings: those of its tensors, and of a device. Other arguments bring none.
+/// The keys of an argument: those of its tensors or device; other arguments have none.
 template <class T> constexpr DispatchKeySet keys_of(const T&) { return {}; }
 inline DispatchKeySet keys_of(const Operand& o) { return o.keys(); }
 inline DispatchKeySet keys_of(const Tensor& t) { return t.defined() ? t.keys() : DispatchKeySet(); }
@@ -90,25 +90,25 @@ inline DispatchKeySet keys_of(std::span<const Tensor> tensors) {
 }
 inline DispatchKeySet keys_of(Device d) { return DispatchKeySet(d.backend()) | Functionality::dense; }
 inline DispatchKeySet keys_of(const std::optional<Device>& d) { return d ? keys_of(*d) : DispatchKeySet(); }
-/// A backend takes part even where there are no tensors; a higher one among the operands still wins.
+/// The backend counts even without tensors; a higher one among the operands takes precedence.
 inline DispatchKeySet keys_of(const Attributes& a) { return DispatchKeySet(a.backend) | Functionality::dense; }
 
-/// Moves on with every change of what the cells of any row hold: a function that was captured before is captured again.
+/// Incremented by every change of a cell; functions captured before are captured again.
 extern std::atomic<std::uint64_t> table_generation;
 
-/// Set while somebody watches calls (a trace or a profile): one relaxed load per call when off.
+/// Set while calls are traced or profiled; costs one relaxed load per call if off.
 extern std::atomic<bool> watch_calls;
 void watch_call(const Call& call, bool entering);
-/// Prints every call on standard error: op, cell, source line, nesting. FERMATA_TRACE_DISPATCH=1 turns it on at start.
+/// Prints every call to standard error: op, cell, source line, nesting. FERMATA_TRACE_DISPATCH=1 enables it at start.
 void set_trace_dispatch(bool on);
 
-/// Calls an operator with its arguments in a stack, which has the results afterwards.
+/// Calls an operator with its arguments on a stack, which holds the results afterwards.
 void call_boxed(const OperatorEntry& entry, Stack& stack, std::source_location where);
-/// From inside a kernel: the same call below functionality `f`.
+/// Redispatches a call from inside a kernel, below functionality `f`.
 void redispatch_boxed(const Call& call, Functionality f, Stack& stack);
-/// The kernel that `call.keys` leads to, with the arguments in a stack.
+/// Runs the kernel selected by `call.keys` with the arguments on a stack.
 void run_boxed_kernel(const Call& call, Stack& stack);
-/// The error of a cell that has no kernel.
+/// Throws the error of a cell without a kernel.
 [[noreturn]] void throw_missing_kernel(const Call& call);
 
 template <class Signature> struct Dispatcher;
@@ -122,11 +122,11 @@ template <class R, class... A> struct Dispatcher<R(A...)> {
   static R call(const OperatorEntry& entry, std::source_location where, A... args) {
     return run(entry, keys_for(args...), where, false, args...);
   }
-  /// As call(), by a caller that does nothing with its arguments afterwards.
+  /// As call(), but the caller does not use its arguments afterwards.
   static R last_call(const OperatorEntry& entry, std::source_location where, A... args) {
     return run(entry, keys_for(args...), where, true, args...);
   }
-  /// From inside a wrapper kernel: the same call below functionality `f`.
+  /// Redispatches a call from inside a wrapper kernel, below functionality `f`.
   static R redispatch(const Call& call, Functionality f, A... args) {
     return call_with(call.entry, call.keys.below(f), call.where, args...);
   }

@@ -239,9 +239,8 @@ void promote_and_broadcast_slow(const Call& call, PointwiseOperands& p) try {
   broadcast(call, p);
 } catch (const std::bad_alloc&) {
   throw OutOfMemoryError(
-      3001, format_error(3001, "OutOfMemoryError",
-                         fmt::format("{}: cannot allocate what it needs beside its tensors", call.entry.name), {},
-                         call.where));
+      3001, format_error(3001, "OutOfMemoryError", fmt::format("{}: cannot allocate temporary memory", call.entry.name),
+                         {}, call.where));
 }
 
 }  // namespace fermata

@@ -1,7 +1,7 @@
-// What every kernel of a pointwise op does first, in both modes: settle dtype, shape and broadcasting.
+// Promotion and broadcasting of pointwise operands, used by every kernel of a pointwise op in both modes.
 //
-// The common case (equal dtypes, equal shapes of low rank) is inline and a dozen instructions; everything else, errors
-// included, is out of line.
+// The common case (equal dtypes, equal shapes of low rank) is inline, a dozen instructions; everything else, including
+// errors, is out of line.
 #pragma once
 
 #include <array>
@@ -24,31 +24,31 @@ struct PointwiseOperands {
 
   std::array<const Operand*, 3> operands;
   unsigned count;
-  std::array<Node*, 3> nodes{};  // null where the operand is the host scalar
+  std::array<Node*, 3> nodes{};  // null for the host scalar
   std::uint64_t scalar = 0;      // its bits, in the compute dtype of `operand`
   DType operand = DType::f32, result = DType::f32;
   std::uint8_t rank = 0;
   BackendKey backend = BackendKey::cpu;
   std::array<std::int64_t, Node::kInlineRank> sizes{};
-  NodeExtra* extra = nullptr;  // holds the sizes of high ranks; a node takes it over
+  NodeExtra* extra = nullptr;  // holds the sizes of high ranks; ownership moves to a node
   std::array<std::uint16_t, 3> stretched{};
-  std::array<Tensor, 3> held;  // operands that were cast, or made from a second scalar
+  std::array<Tensor, 3> held;  // owns operands that were cast, or created from a second scalar
 
   std::span<const std::int64_t> shape() const {
     return {rank <= Node::kInlineRank ? sizes.data() : extra->sizes.data(), rank};
   }
 };
 
-/// The dtype that operand k is wanted in: a condition is bool, the rest share one.
+/// The target dtype of operand k: bool for a condition, a common one for the rest.
 inline DType wanted_dtype(const OperatorEntry& entry, unsigned k, DType operand) {
   return k == 0 && entry.has_condition ? DType::boolean : operand;
 }
 
-/// The dtype that operands compute in: that of the tensors with axes, which 0-d tensors and then host numbers raise to
-/// another kind only (bool, integers, floats, complex). Calls `refuse` with two that have none in common.
+/// The promoted dtype: that of the tensors with axes; 0-d tensors and then host numbers can only raise its kind (bool,
+/// integer, floating, complex). Calls `refuse` with two dtypes that have no common one.
 DType promoted_dtype(std::span<const Operand* const> operands, FunctionRef<void(DType, DType)> refuse);
 
-/// Promotes, applies the op's rule, casts and broadcasts. Throws the user error of the call.
+/// Promotes, applies the op's dtype rule, casts and broadcasts. Throws user errors.
 void promote_and_broadcast_slow(const Call& call, PointwiseOperands& p);
 
 inline void promote_and_broadcast(const Call& call, PointwiseOperands& p) {

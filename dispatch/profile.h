@@ -1,11 +1,11 @@
-// Timing of calls while they run: which op took how long in eager mode.
+// Timing of eager calls by op.
 #pragma once
 
 #include "runtime/timings.h"
 
 namespace fermata {
 
-/// Collects the time of every backend kernel that this thread calls while it exists.
+/// Collects the times of all backend kernels that this thread calls in a scope.
 class CallProfile : public Timings {
  public:
   CallProfile();
@@ -15,7 +15,7 @@ class CallProfile : public Timings {
   CallProfile* outer_;
 };
 
-/// While somebody profiles, calls are events, too (runtime/events.h). As often off as on.
+/// Turns events for calls on or off (runtime/events.h). Calls must be balanced.
 void watch_call_events(bool on);
 
 }  // namespace fermata

@@ -23,7 +23,7 @@ std::string place(std::source_location where) { return short_location(where); }
 
 [[noreturn]] void conflict(const std::string& what, const KernelFunction& before, std::source_location where) {
   throw ValueError(1515, format_error(1515, "ValueError", what, {{"first", place(before.where), ""}}, where,
-                                      "say that it replaces the first, or give it another name"));
+                                      "mark it as a replacement, or use another name"));
 }
 
 /// Two kernels of one key: an error unless one of them says that it replaces the other.
@@ -34,8 +34,8 @@ void check_conflict(const std::string& what, const std::vector<const KernelFunct
   for (const KernelFunction* k : kernels) {
     if (k->key != added.key || k->replaces != added.replaces) continue;
     if (variants && k->variant != added.variant) continue;
-    conflict(variants ? fmt::format("{}: a second kernel '{}' for {}", what, added.variant, to_string(added.key))
-                      : fmt::format("{}: a second kernel for {}", what, to_string(added.key)),
+    conflict(variants ? fmt::format("{}: duplicate kernel '{}' for {}", what, added.variant, to_string(added.key))
+                      : fmt::format("{}: duplicate kernel for {}", what, to_string(added.key)),
              *k, added.where);
   }
 }
@@ -50,7 +50,7 @@ void check_replaces_family(const OperatorRow& row, const KernelFunction& added) 
   if (cell == nullptr || cell->variants.empty()) return;
   for (const KernelFunction* k : family_kernels(row))
     if (k->key == added.key && k->variant == added.variant)
-      conflict(fmt::format("{}: a second kernel for {}", row.name, to_string(added.key)), *k, added.where);
+      conflict(fmt::format("{}: duplicate kernel for {}", row.name, to_string(added.key)), *k, added.where);
 }
 
 /// A composite serves backends without a kernel. Ops of the table have one on each, so it would never be called.
@@ -59,12 +59,11 @@ void check_replaces_by_composite(const OperatorRow& row, const KernelFunction& a
                             added.key.kind == RegistrationKey::Kind::composite_explicit;
   if (!added.replaces || !is_composite || table().batches > 0) return;
   if (is_external(row.entry.op) || family(row.entry.op) == Family::composite) return;
-  throw ValueError(
-      1520,
-      format_error(1520, "ValueError",
-                   fmt::format("{}: backends have kernels of their own, which a composite does not replace", row.name),
-                   {{"kernel", to_string(added.key), ""}}, added.where,
-                   "name the backend whose kernel is replaced: FERMATA_LIBRARY_IMPL(fermata, CPU, m)"));
+  throw ValueError(1520,
+                   format_error(1520, "ValueError",
+                                fmt::format("{}: a composite cannot replace the kernels that backends have", row.name),
+                                {{"kernel", to_string(added.key), ""}}, added.where,
+                                "name the backend whose kernel it replaces: FERMATA_LIBRARY_IMPL(fermata, CPU, m)"));
 }
 
 std::string signature_text(const SignatureOps& ops) {
@@ -93,7 +92,7 @@ void check_signature(const OperatorRow& row, const SignatureOps& ops, std::sourc
   if (row.schema != nullptr && !agrees(*row.schema, ops))
     throw ValueError(
         1514,
-        format_error(1514, "ValueError", fmt::format("{}: the signature is not that of the schema", row.name),
+        format_error(1514, "ValueError", fmt::format("{}: the signature does not match the schema", row.name),
                      {{"schema", to_string(*row.schema), place(row.schema_where)}, {"kernel", signature_text(ops), ""}},
                      where));
   const SignatureOps* known = row.entry.signature.load(std::memory_order_relaxed);
@@ -102,9 +101,9 @@ void check_signature(const OperatorRow& row, const SignatureOps& ops, std::sourc
   for (const KernelFunction* k : row.kernels)
     if (k->signature == known) first = place(k->where);
   throw ValueError(
-      1514,
-      format_error(1514, "ValueError", fmt::format("{}: the signature is not that of the other kernels", row.name),
-                   {{"first", signature_text(*known), first}, {"kernel", signature_text(ops), ""}}, where));
+      1514, format_error(1514, "ValueError",
+                         fmt::format("{}: the signature does not match that of the other kernels", row.name),
+                         {{"first", signature_text(*known), first}, {"kernel", signature_text(ops), ""}}, where));
 }
 
 ErasedKernel typed_face(const KernelFunction* k, const SignatureOps* signature) {
@@ -194,8 +193,9 @@ RegistrationKey parse_key(std::string_view name, std::source_location where) {
       known += (known.empty() ? "" : ", ") + to_string(key);
   }
   throw ValueError(
-      1513, format_error(1513, "ValueError", fmt::format("there is no dispatch key {}", name), {}, where,
-                         fmt::format("one of {}, or one of them with a backend: AutogradCPU, QuantizedCPU", known)));
+      1513,
+      format_error(1513, "ValueError", fmt::format("there is no dispatch key {}", name), {}, where,
+                   fmt::format("use one of {}, or one of them with a backend: AutogradCPU, QuantizedCPU", known)));
 }
 
 OperatorTable& table() {
@@ -214,14 +214,14 @@ Registration register_schema(Schema schema, std::string doc, std::source_locatio
   std::unique_lock lock(t.mutex);
   OperatorRow& row = t.row(schema.qualified_name());
   if (row.schema != nullptr)
-    throw ValueError(1516, format_error(1516, "ValueError", fmt::format("{}: a second schema", row.name),
+    throw ValueError(1516, format_error(1516, "ValueError", fmt::format("{}: duplicate schema", row.name),
                                         {{"first", to_string(*row.schema), place(row.schema_where)}}, where));
   if (const SignatureOps* known = row.entry.signature.load(); known != nullptr && !agrees(schema, *known)) {
     std::string first;
     for (const KernelFunction* k : row.kernels)
       if (k->signature == known) first = place(k->where);
     throw ValueError(
-        1514, format_error(1514, "ValueError", fmt::format("{}: the schema is not that of the kernels", row.name),
+        1514, format_error(1514, "ValueError", fmt::format("{}: the schema does not match the kernels", row.name),
                            {{"schema", to_string(schema), ""}, {"kernel", signature_text(*known), first}}, where));
   }
   row.schema = keep_forever<Schema>(std::move(schema));  // a call may be reading it when it is taken away
@@ -322,9 +322,9 @@ Registration register_namespace(std::string_view space, std::source_location whe
   const std::lock_guard lock(t.mutex);
   const auto [at, fresh] = t.namespaces.try_emplace(std::string(space), where);
   if (!fresh)
-    throw ValueError(1517,
-                     format_error(1517, "ValueError", fmt::format("the namespace {} is defined twice", space),
-                                  {{"first", place(at->second), ""}}, where, "FERMATA_LIBRARY_FRAGMENT extends it"));
+    throw ValueError(
+        1517, format_error(1517, "ValueError", fmt::format("the namespace {} is defined twice", space),
+                           {{"first", place(at->second), ""}}, where, "use FERMATA_LIBRARY_FRAGMENT to extend it"));
   return Registration([name = std::string(space)] {
     const std::lock_guard again(table().mutex);
     table().namespaces.erase(name);
@@ -341,7 +341,7 @@ const OperatorEntry* find_operator(std::string_view name) {
 const OperatorEntry& operator_named(std::string_view name, std::source_location where) {
   const OperatorEntry* entry = find_operator(name);
   if (entry != nullptr && entry->schema.load() != nullptr) return *entry;
-  const std::string hint = entry != nullptr ? "it has kernels: give it a schema with def()" : nearest_operator(name);
+  const std::string hint = entry != nullptr ? "it has kernels: define its schema with def()" : nearest_operator(name);
   throw UnsupportedError(
       2006, format_error(2006, "UnsupportedError", fmt::format("{}: no operator of this name has a schema", name), {},
                          where, hint));

@@ -1,9 +1,9 @@
-// What is registered, and the table that follows from it.
+// Registrations, and the kernel table computed from them.
 //
-// Registration happens under one lock and in any order; every change computes the cells of the rows it concerns anew,
-// so the finished table depends on what is registered and never on when. Handles are RAII: when one goes, what it
-// registered goes with it, and whatever that shadowed is back. Calls take no lock: they may run a kernel while it is
-// being taken away, so kernels are never freed.
+// Registrations are made under one lock and in any order. Every change recomputes the cells of the affected rows, so
+// the table depends only on what is registered, not on when. Handles are RAII: destroying one removes its registration
+// and restores what it shadowed. Calls take no lock and may run a kernel while it is being removed, so kernels are
+// never freed.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@
 
 namespace fermata {
 
-/// What a kernel is registered for: one cell ("CPU", "AutogradCUDA", "QuantizedCPU"), a wrapper key on all backends
+/// The key of a registration: one cell ("CPU", "AutogradCUDA", "QuantizedCPU"), a wrapper key on all backends
 /// ("Autocast"), the alias "Autograd", or "CompositeImplicit" and "CompositeExplicit".
 struct RegistrationKey {
   enum class Kind : std::uint8_t { cell, functionality, composite_explicit, composite_implicit };
@@ -33,29 +33,29 @@ struct RegistrationKey {
   static RegistrationKey everywhere(Functionality f) { return {Kind::functionality, f, {}}; }
 };
 std::string to_string(const RegistrationKey& key);
-/// The key of a name; ValueError FM1513 for others.
+/// Parses the name of a key. ValueError FM1513 for unknown names.
 RegistrationKey parse_key(std::string_view name, std::source_location where);
 
-/// A kernel, however it was written. Immutable once registered.
+/// A registered kernel, typed or boxed. Immutable once registered.
 struct KernelFunction {
-  ErasedKernel typed = nullptr;                      // of the canonical signature; null: boxed only
-  std::function<void(const Call&, Stack&)> boxed{};  // where `typed` is null
-  std::shared_ptr<void> functor{};                   // what a typed kernel with state calls
+  ErasedKernel typed = nullptr;                      // has the canonical signature; null: boxed only
+  std::function<void(const Call&, Stack&)> boxed{};  // used if `typed` is null
+  std::shared_ptr<void> functor{};                   // the state of a typed kernel
   const SignatureOps* signature = nullptr;
-  std::function<bool(const Stack&)> fits{};  // variants: does it take these arguments? Empty: always
-  std::string fits_text{};                   // in words
+  std::function<bool(const Stack&)> fits{};  // variants: whether it accepts the arguments; empty: always
+  std::string fits_text{};                   // `fits` in words
   double cost = 0;                           // variants: the cheapest that fits runs
   std::string variant = "default";
   std::source_location where{};
   RegistrationKey key{};
-  bool fallthrough = false;                  // the key is passed over
-  bool replaces = false;                     // registered over another one on purpose
+  bool fallthrough = false;                  // the key is skipped
+  bool replaces = false;                     // intentionally replaces another kernel
   bool (*applies)(const Schema*) = nullptr;  // fallbacks: for which ops; null: for all
-  bool passes_composites = false;            // fallbacks: ops made of others meet it part by part
-  const KernelFunction* inner = nullptr;     // made by the table: runs this one, which draws from a stream of its own
+  bool passes_composites = false;            // fallbacks: composite ops are decomposed first
+  const KernelFunction* inner = nullptr;     // created by the table: wraps this kernel, which draws from its own stream
 };
 
-/// Takes a registration back when it goes. It may outlive everything.
+/// Undoes a registration on destruction. May outlive the table.
 class Registration {
  public:
   Registration() = default;
@@ -69,36 +69,36 @@ class Registration {
   void reset() {
     if (auto undo = std::exchange(undo_, nullptr)) undo();
   }
-  /// What is registered stays for the life of the process.
+  /// Makes the registration permanent.
   void keep() { undo_ = nullptr; }
 
  private:
   std::function<void()> undo_;
 };
 
-/// Gives an operator its schema. Before or after its kernels.
+/// Registers the schema of an operator, before or after its kernels.
 [[nodiscard]] Registration register_schema(Schema schema, std::string doc, std::source_location where);
-/// A kernel for an operator, which may not have a schema yet. With a signature, it must be that of the schema and of
-/// the other kernels.
+/// Registers a kernel for an operator, which may not have a schema yet. A signature must match the schema and the other
+/// kernels.
 [[nodiscard]] Registration register_kernel(std::string_view op, KernelFunction kernel);
-/// What runs for every op that has no kernel under this key.
+/// Registers a kernel for every op that has no kernel under its key.
 [[nodiscard]] Registration register_fallback(KernelFunction kernel);
-/// Kernels that ops of a family share, those defined later included: what the built-in wrapper keys register.
+/// Registers a kernel shared by all ops of a family, including later ones; used by built-in wrapper keys.
 void register_family_kernel(Family family, KernelFunction kernel);
-/// Makes an operator pointwise: `formula` is its part of a kernel, and it gets the family's kernels.
+/// Makes an operator pointwise, with the family's kernels and `formula` as its part of fused kernels.
 [[nodiscard]] Registration register_formula(std::string_view op, Family family, DTypeRule rule,
                                             std::function<Formula(DType)> formula, std::source_location where);
-/// The namespace of an operator: one definition each, any number of fragments.
+/// Registers the definition of a namespace; it is an error to define one twice.
 [[nodiscard]] Registration register_namespace(std::string_view space, std::source_location where);
 
-/// The row of an operator by its qualified name; null where nothing of that name has a schema or a kernel.
+/// Finds an operator by its qualified name; returns null if it has neither a schema nor a kernel.
 const OperatorEntry* find_operator(std::string_view name);
-/// The same; UnsupportedError FM2006 names what is near where there is no schema.
+/// find_operator() that throws UnsupportedError FM2006, with similar names, if there is no schema.
 const OperatorEntry& operator_named(std::string_view name, std::source_location where);
-/// Checks that the operator can be called with a signature, and makes it callable so. ValueError FM1514 otherwise.
+/// Checks that the operator can be called with a signature, and prepares its cells for it. ValueError FM1514 otherwise.
 void require_signature(const OperatorEntry& entry, const SignatureOps& ops, std::source_location where);
 
-/// Hears of operators that get a schema, those that have one already included, and of those that lose it.
+/// Called when an operator gains or loses a schema, and once for each that already has one.
 struct OperatorListener {
   std::function<void(const OperatorEntry&)> defined, removed;
 };
@@ -106,12 +106,12 @@ struct OperatorListener {
 
 /// Kernels of operators that have no schema: "my::op for CPU, registered at file:line".
 std::vector<std::string> dangling_kernels();
-/// The operators that have a kernel of their own under a key.
+/// The operators that have their own kernel under a key.
 std::vector<std::string> operators_with(const RegistrationKey& key);
-/// The whole computed row: every cell, what fills it and by which rule, where it was registered. What `fermata ops
-/// NAME` prints.
+/// The whole computed row, as printed by `fermata ops NAME`: every cell, the kernel that fills it, by which rule, and
+/// where it was registered.
 std::string describe_row(std::string_view name);
-/// A line that is equal for equal rows, however they came about: for tests.
+/// For tests: a line that is equal for equal rows, independent of registration order.
 std::string row_fingerprint(std::string_view name);
 
 }  // namespace fermata

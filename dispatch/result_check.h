@@ -1,4 +1,4 @@
-// Somebody who looks at the result of every eager call: the search for NaN. Null where nobody does.
+// A hook called with the result of every eager call, for NaN checks. Null if none is installed.
 #pragma once
 
 #include <atomic>

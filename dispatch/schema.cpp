@@ -34,7 +34,7 @@ class SchemaParser {
     parse_arguments(schema);
     expect("->");
     parse_results(schema);
-    if (at_ != text_.size()) fail_at(text_, at_, "nothing may follow the results");
+    if (at_ != text_.size()) fail_at(text_, at_, "unexpected text after the results");
     check(schema);
     return schema;
   }
@@ -97,10 +97,10 @@ class SchemaParser {
     else
       fail_at(text_, begin,
               fmt::format(
-                  "there is no type {}; one of Tensor, Operand, Scalar, int, float, bool, str, dtype, Device, Shape",
+                  "unknown type {}; use one of Tensor, Operand, Scalar, int, float, bool, str, dtype, Device, Shape",
                   name));
     if (accept("(")) {
-      if (type.kind != TypeKind::tensor) fail_at(text_, begin, "only tensors have alias annotations");
+      if (type.kind != TypeKind::tensor) fail_at(text_, begin, "only tensors may have alias annotations");
       alias.set = word("a letter");
       alias.write = accept("!");
       expect(")");
@@ -109,7 +109,7 @@ class SchemaParser {
       expect("]");
       const bool known =
           type.kind == TypeKind::tensor || type.kind == TypeKind::integer || type.kind == TypeKind::floating;
-      if (!known || type.list) fail_at(text_, begin, fmt::format("there are no lists of {}", name));
+      if (!known || type.list) fail_at(text_, begin, fmt::format("lists of {} are not supported", name));
       type.list = true;
     }
     type.optional = accept("?");
@@ -130,7 +130,7 @@ class SchemaParser {
     }
     if (accept("\"")) {
       const std::size_t end = text_.find('"', at_);
-      if (end == text_.npos) fail_at(text_, at_, "a text without an end");
+      if (end == text_.npos) fail_at(text_, at_, "an unterminated string");
       const std::string text(text_.substr(at_, end - at_));
       at_ = end + 1;
       skip();
@@ -206,9 +206,10 @@ class SchemaParser {
     for (std::size_t i = 0; i < schema.arguments.size(); ++i) {
       const SchemaArgument& a = schema.arguments[i];
       for (std::size_t j = 0; j < i; ++j)
-        if (schema.arguments[j].name == a.name) refuse(text_, fmt::format("two arguments are called {}", a.name));
+        if (schema.arguments[j].name == a.name) refuse(text_, fmt::format("duplicate argument name {}", a.name));
       if (a.keyword_only) continue;
-      if (defaults && !a.default_value) refuse(text_, fmt::format("{} has no default, but one before it has", a.name));
+      if (defaults && !a.default_value)
+        refuse(text_, fmt::format("{} has no default, but an argument before it does", a.name));
       defaults = a.default_value.has_value();
     }
     for (const SchemaResult& r : schema.results) {
@@ -216,9 +217,9 @@ class SchemaParser {
       const auto same =
           std::ranges::find_if(schema.arguments, [&](const SchemaArgument& a) { return a.alias.set == r.alias.set; });
       if (same == schema.arguments.end())
-        refuse(text_, fmt::format("a result is an alias of ({}), which no argument is", r.alias.set));
+        refuse(text_, fmt::format("a result aliases ({}), which no argument has", r.alias.set));
       if (r.alias.write != same->alias.write)
-        refuse(text_, fmt::format("({}) is written in one place and not in the other", r.alias.set));
+        refuse(text_, fmt::format("({}) is marked as written in one place but not the other", r.alias.set));
     }
   }
 

@@ -1,4 +1,4 @@
-// Schemas: what an operator is called, takes and gives, as text that people write and read.
+// Schemas: the name, arguments and results of an operator, as text.
 //
 //   my::scale.by(Tensor x, float factor, *, Tensor? bias=None, int[] axes=[], dtype? dtype=None) -> Tensor
 //   my::add_(Tensor(a!) x, Tensor y) -> Tensor(a!)
@@ -6,10 +6,10 @@
 //
 //   random my::dropout(Tensor x, float p) -> Tensor
 //
-// A word before the name says what calls do beside giving results: `pure` ones may be merged, dropped and made again,
-// `random` ones draw numbers, `effect` is what an operator has that does not say (ir/custom_op.h). Arguments after
-// `*` are keyword-only. (a) says that a result is a view of the argument with the same letter, (a!) that the argument
-// is written. Defaults are None, True, False, numbers, "text", dtypes, and lists of numbers.
+// A tag before the name states the effect of calls: `pure` ones may be merged, removed and repeated, `random` ones draw
+// numbers, and `effect` is the default (ir/custom_op.h). Arguments after `*` are keyword-only. (a) marks a result as a
+// view of the argument with the same letter, (a!) an argument that is written. Defaults are None, True, False, numbers,
+// "text", dtypes, and lists of numbers.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@
 namespace fermata {
 
 struct AliasInfo {
-  std::string set;  // the letter; empty where there is none
+  std::string set;  // the letter; empty if none
   bool write = false;
   bool operator==(const AliasInfo&) const = default;
 };
@@ -44,18 +44,18 @@ struct SchemaResult {
 
 struct Schema {
   std::string space, name, overload;  // "my", "scale", "by"
-  std::optional<Effect> effect;       // as it was tagged
+  std::optional<Effect> effect;       // the tag, if any
   std::vector<SchemaArgument> arguments;
   std::vector<SchemaResult> results;
   /// "my::scale.by", the name of the operator.
   std::string qualified_name() const;
-  /// Is an argument written, or a result a view of one?
+  /// Whether an argument is written, or a result is a view of one.
   bool has_alias() const;
   bool writes() const;
 };
 
-/// The schema of a text. ParseError FM1511 with a caret where it cannot be read; FM1512 for a result that is an alias
-/// of no argument, or a default that does not fit its type. A name without `::` is left without a namespace.
+/// Parses a schema. ParseError FM1511 with a caret for syntax errors; FM1512 for a result that aliases no argument, or
+/// a default that does not match its type. A name without `::` has no namespace.
 Schema parse_schema(std::string_view text);
 std::string to_string(const Schema& schema);
 

@@ -1,8 +1,8 @@
-// C++ signatures as the dispatcher sees them: which schema type a parameter is, the one spelling that all kernels of an
-// operator are called with, and how values get in and out of a boxed stack.
+// C++ signatures for the dispatcher: the schema type of a parameter, the canonical signature of an operator, and
+// boxing.
 //
-// Kernels may write their parameters as they like (Tensor or const Tensor&, int or std::int64_t, a vector or a span);
-// the operator has one canonical signature, and calls go through that.
+// Kernels may spell their parameters freely (Tensor or const Tensor&, int or std::int64_t, a vector or a span). An
+// operator has one canonical signature, through which all calls go.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace fermata {
 
-/// For each parameter type: the schema type, the canonical spelling (`Canonical`), what holds the value while a boxed
-/// call runs (`Holder`), and the ways between. Not defined for types that are no argument types.
+/// Per parameter type: the schema type, the canonical spelling (`Canonical`), the storage during a boxed call
+/// (`Holder`), and the conversions. Undefined for types that are not argument types.
 template <class T> struct ArgumentTraits;
 
 namespace detail {
@@ -128,9 +128,8 @@ template <> struct ArgumentTraits<Attributes> {
 };
 
 // ---- Other spellings
-// --------------------------------------------------------------------------------------------------
 
-/// The type whose traits describe a parameter written as T.
+/// Maps a parameter type to the type whose traits describe it.
 template <class T> struct NormalArgument { using type = std::remove_cvref_t<T>; };
 template <class T>
 requires(std::integral<std::remove_cvref_t<T>> &&
@@ -163,13 +162,13 @@ requires(std::same_as<std::remove_cvref_t<T>, std::vector<double>>) struct Norma
 template <class T> using NormalArgumentOf = typename NormalArgument<T>::type;
 template <class T> using CanonicalOf = typename ArgumentTraits<NormalArgumentOf<T>>::Canonical;
 
-/// A canonical argument as the parameter T wants it.
+/// Converts a canonical argument to parameter type T.
 template <class T, class C> decltype(auto) respell(C&& canonical) {
   using U = std::remove_cvref_t<T>;
   if constexpr (std::same_as<U, Shape>)
     return Shape(canonical);
   else if constexpr (std::same_as<T, Tensor&>)
-    return const_cast<Tensor&>(canonical);  // a handle: what it names is written
+    return const_cast<Tensor&>(canonical);  // a handle: only the tensor it refers to is written
   else if constexpr (std::same_as<U, std::string>)
     return std::string(canonical);
   else if constexpr (std::same_as<U, std::vector<Tensor>> || std::same_as<U, std::vector<std::int64_t>> ||
@@ -182,7 +181,6 @@ template <class T, class C> decltype(auto) respell(C&& canonical) {
 }
 
 // ---- Signatures
-// -------------------------------------------------------------------------------------------------------
 
 template <class F> struct FunctionTraits : FunctionTraits<decltype(&F::operator())> {};
 template <class R, class... A> struct FunctionTraits<R(A...)> {
@@ -193,7 +191,7 @@ template <class R, class... A> struct FunctionTraits<R(A...)> {
     return f(respell<A>(std::forward<C>(args))...);
   }
 };
-/// A kernel that takes `const Call&` first knows the keys of the call and can redispatch below its own.
+/// A kernel with a first parameter `const Call&` receives the keys of the call and can redispatch.
 template <class R, class... A> struct FunctionTraits<R(const Call&, A...)> {
   static constexpr bool kTakesCall = true;
   using Result = R;
@@ -209,7 +207,6 @@ template <class O, class R, class... A> struct FunctionTraits<R (O::*)(A...) con
 template <class F> using CanonicalSignature = typename FunctionTraits<F>::Canonical;
 
 // ---- Results
-// ----------------------------------------------------------------------------------------------------------
 
 template <class R> struct ResultTraits {
   using Traits = ArgumentTraits<NormalArgumentOf<R>>;
@@ -234,7 +231,6 @@ template <class... T> struct ResultTraits<std::tuple<T...>> {
 };
 
 // ---- Boxed and unboxed
-// ------------------------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -278,11 +274,11 @@ template <class C> void add_types(std::vector<ArgType>& types) {
 
 }  // namespace detail
 
-/// The call of the kernel inside of one that the table made, which is left in `kernel`; null there where it has no
-/// typed face.
+/// The call of the kernel that a table-made kernel wraps. `kernel` receives its typed pointer, or null if it is boxed
+/// only.
 Call inner_call(const Call& call, ErasedKernel& kernel);
 
-/// What a canonical signature needs to be called boxed and to call boxed kernels.
+/// Boxing and unboxing for a canonical signature.
 template <class Signature> struct SignatureBoxing;
 template <class R, class... C> struct SignatureBoxing<R(C...)> {
   using Kernel = R (*)(const Call&, C...);
@@ -292,7 +288,7 @@ template <class R, class... C> struct SignatureBoxing<R(C...)> {
     (detail::add_types<C>(types), ...);
     return types;
   }
-  /// Calls a typed kernel with the values of a stack; the results take their place.
+  /// Calls a typed kernel with the values of a stack, which are replaced by the results.
   static void unboxed(const Call& call, Stack& stack, ErasedKernel kernel) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       constexpr std::array<std::size_t, sizeof...(C)> counts{detail::kValuesOf<C>...};
@@ -310,7 +306,7 @@ template <class R, class... C> struct SignatureBoxing<R(C...)> {
     }
     (std::index_sequence_for<C...>{});
   }
-  /// The typed face of a boxed kernel: what stands in the cell.
+  /// The typed adapter of a boxed kernel, stored in the cell.
   static R boxed(const Call& call, C... args) {
     Stack stack;
     stack.reserve((detail::kValuesOf<C> + ... + 0));
@@ -319,7 +315,7 @@ template <class R, class... C> struct SignatureBoxing<R(C...)> {
     if constexpr (!std::is_void_v<R>) return ResultTraits<R>::unbox(stack, call.entry);
   }
   static R missing(const Call& call, C...) { throw_missing_kernel(call); }
-  /// A typed kernel in a stream of its own.
+  /// Runs a typed kernel with its own random stream.
   static R streamed(const Call& call, C... args) {
     ErasedKernel inner = nullptr;
     const Call own = inner_call(call, inner);
@@ -329,7 +325,7 @@ template <class R, class... C> struct SignatureBoxing<R(C...)> {
   }
 };
 
-/// A canonical signature, erased.
+/// A type-erased canonical signature.
 struct SignatureOps {
   const std::type_info* type;
   std::vector<ArgType> (*arguments)();

@@ -1,4 +1,4 @@
-// The rows behind dispatch/registration.h. Only the files of this folder that fill the table include it.
+// The rows behind dispatch/registration.h. Included only by files of this folder that fill the table.
 #pragma once
 
 #include <map>
@@ -19,14 +19,14 @@ struct OperatorRow {
   std::source_location schema_where{};
   std::vector<const KernelFunction*> kernels;
   std::vector<std::pair<std::vector<const KernelFunction*>, const KernelFunction*>> choosers;
-  std::vector<const KernelFunction*> streamed;  // made by the table around kernels that are not pure
-  std::array<std::vector<std::unique_ptr<BackendCell>>, kBackendCount> backends;  // the last one is in force
+  std::vector<const KernelFunction*> streamed;  // wrappers made by the table around impure kernels
+  std::array<std::vector<std::unique_ptr<BackendCell>>, kBackendCount> backends;  // the last one is active
 };
 
 struct OperatorTable {
   OperatorTable();
   OperatorRow* find(std::string_view name);
-  /// Makes the row if there is none.
+  /// Creates the row if it does not exist.
   OperatorRow& row(const std::string& name);
 
   ForkSafe<std::recursive_mutex> mutex;
@@ -43,7 +43,7 @@ struct OperatorTable {
 };
 OperatorTable& table();
 
-/// While one exists rows are not computed; they are when the last one goes. Holds the lock.
+/// Defers the computation of rows until the last batch is destroyed. Holds the lock.
 class RegistrationBatch {
  public:
   RegistrationBatch();
@@ -53,24 +53,24 @@ class RegistrationBatch {
   std::unique_lock<std::recursive_mutex> lock_;
 };
 
-/// Runs a kernel with its arguments in a stack.
+/// Runs a kernel with its arguments on a stack.
 void run_kernel(const KernelFunction& kernel, const Call& call, Stack& stack);
 const SignatureOps& pointwise_signature(Family family);
-/// The variants of an operator from outside, in every backend's cell.
+/// Sets the variants of a custom operator in every backend's cell.
 void set_external_variants(OperatorRow& row, std::source_location where);
-/// The op that calls of the row's kernels are recorded as: its own, or that of a row made for it.
+/// The op under which calls of the row's kernels are recorded: its own, or that of a row created for it.
 Op boxed_op(OperatorRow& row);
-/// Computes the cells anew, unless a batch does so at its end.
+/// Recomputes the cells, or leaves that to the end of a batch.
 void changed(OperatorRow& row);
-/// Fills in what the op's family and dtype rule say.
+/// Fills in the rules from the op's family and dtype rule.
 void set_rules(OperatorEntry& entry);
-/// How the result of an operator that is not pointwise gets its type: by its Meta kernel.
+/// The type inference of a custom operator that is not pointwise: its Meta kernel.
 std::function<TensorType(std::span<const TensorType>, std::span<const std::int64_t>, std::source_location)>
 external_infer(const OperatorEntry& entry);
-/// "my::scale?" where a name is nearly that of an operator, else what lists them.
+/// A hint: "my::scale?" if the name is close to an operator's, else the command that lists them.
 std::string nearest_operator(std::string_view name);
 
-/// ValueError FM1518 unless the number and the types of the arguments are those of the operator's schema.
+/// ValueError FM1518 unless the number and types of the arguments match the operator's schema.
 void check_stack(const OperatorEntry& entry, const Stack& stack, std::source_location where);
 
 }  // namespace fermata

@@ -1,4 +1,4 @@
-// The results of a recorded call: tensors that it writes, and new ones.
+// The results of a recorded call: the tensors that it writes, and new ones.
 #pragma once
 
 #include <span>
@@ -9,10 +9,9 @@
 
 namespace fermata {
 
-/// The tensors that a call changes, in order: a recorded call gives their new values as results, before those that are
-/// new.
+/// The tensors that a call writes, in order. A recorded call returns their new values before its new results.
 std::vector<Tensor> written_tensors(const Schema* schema, const Stack& arguments);
-/// Which results of a schema are tensors of their own, and not written arguments.
+/// The results of a schema that are new tensors rather than written arguments.
 std::vector<std::size_t> new_results(const Schema& schema);
 
 }  // namespace fermata

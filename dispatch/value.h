@@ -1,4 +1,4 @@
-// Boxed arguments: any argument or result of an operator as one type, so that code can handle calls of every signature.
+// Boxed values: any argument or result of an operator as one type, for code that handles calls of any signature.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace fermata {
 
-/// What an argument type is, apart from being optional or a list. `operand` is a tensor or a host number.
+/// The kind of an argument type, without optional or list. `operand` is a tensor or a host number.
 enum class TypeKind : std::uint8_t { tensor, operand, scalar, integer, floating, boolean, string, dtype, device };
 
 /// A type of the schema language: Tensor, Operand, Scalar, int, float, bool, str, dtype, Device, each also as a list
@@ -29,7 +29,7 @@ class Value {
  public:
   using Storage = std::variant<std::monostate, Tensor, std::vector<Tensor>, Scalar, std::int64_t, double, bool,
                                std::string, DType, Device, std::vector<std::int64_t>, std::vector<double>>;
-  Value() = default;  // an optional that is not there
+  Value() = default;  // an empty optional
   template <class T>
   requires(!std::same_as<std::remove_cvref_t<T>, Value>) Value(T&& v) : storage_(std::forward<T>(v)) {}
 
@@ -38,9 +38,9 @@ class Value {
   template <class T> const T& as() const { return std::get<T>(storage_); }
   template <class T> T& as() { return std::get<T>(storage_); }
   const Storage& storage() const { return storage_; }
-  /// Would an argument of this type take the value?
+  /// Whether the value is valid for an argument of this type.
   bool fits(const ArgType& type) const;
-  /// Calls f(Tensor&) for every tensor in it.
+  /// Calls f(Tensor&) for every tensor in the value.
   template <class F> void for_each_tensor(F&& f) {
     if (auto* t = std::get_if<Tensor>(&storage_))
       f(*t);
@@ -56,11 +56,11 @@ std::string to_string(const Value& value);
 /// Arguments of a boxed call, in the order of the schema; its results afterwards.
 using Stack = std::vector<Value>;
 
-/// The values of a stack but its tensors, as integers: what a recorded call keeps of its arguments beside its operands.
+/// Encodes the non-tensor values of a stack as integers, for recorded calls.
 std::vector<std::int64_t> encode_arguments(const Stack& stack);
-/// The stack again, with `tensors` in their places.
+/// Decodes a stack, inserting `tensors` in order.
 Stack decode_arguments(std::span<const std::int64_t> encoded, std::span<const Tensor> tensors);
-/// All tensors of a stack, in order. Undefined ones are left out.
+/// All defined tensors of a stack, in order.
 std::vector<Tensor> tensors_of(const Stack& stack);
 
 }  // namespace fermata

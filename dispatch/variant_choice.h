@@ -1,4 +1,4 @@
-// Which of several variants of a kernel a call runs.
+// Selection among the variants of a kernel.
 #pragma once
 
 #include <span>
@@ -7,8 +7,7 @@
 
 namespace fermata {
 
-/// The callable variant that wins for these arguments: the cheapest that fits, and the first of equals. Null where none
-/// fits.
+/// Returns the cheapest callable variant that fits the arguments, the first in a tie; null if none fits.
 inline const KernelVariant* cheapest_variant(std::span<const KernelVariant> variants, DType operand,
                                              const CallArgs& args) {
   const KernelVariant* best = nullptr;

@@ -1,4 +1,4 @@
-// How far results may be from what exact arithmetic gives, by op: the rows of ir/ops/accuracy.def.
+// Error bounds of ops relative to exact arithmetic: the rows of ir/ops/accuracy.def.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,10 @@
 namespace fermata {
 
 struct Accuracy {
-  // In units of the last place of the exact result. 0.5 is the nearest number; unused where there is a text.
+  // In ulp of the exact result. 0.5 means correctly rounded; unused if `text` is set.
   double f32 = 0.5, f64 = 0.5;
-  double measured_f32 = 0;  // the largest that was found; 0 where nobody looked
-  std::string_view text;    // where ulp say nothing
+  double measured_f32 = 0;  // the largest error found; 0 if not measured
+  std::string_view text;    // bounds that ulp cannot express
   bool has_row = false;
 };
 /// For built-in ops.

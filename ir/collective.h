@@ -1,4 +1,4 @@
-// How a collective makes one number of those of all ranks.
+// The reductions of collectives.
 #pragma once
 
 #include <cstdint>

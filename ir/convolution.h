@@ -1,4 +1,4 @@
-// Windows along an axis and convolutions in numbers: how attributes and sizes lead to sizes.
+// Size computations for windows and convolutions.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace fermata {
 
-/// How many windows of `size` elements, `dilation` apart, fit `length` elements where each starts `step` after the one
-/// before; 0 where not even one does.
+/// The number of windows of `size` elements, `dilation` apart, that fit `length` elements with starts `step` apart; 0
+/// if none fits.
 constexpr std::int64_t window_count(std::int64_t length, std::int64_t size, std::int64_t step, std::int64_t dilation) {
   std::int64_t reach = 0;
   if (size < 1 || __builtin_mul_overflow(size - 1, dilation, &reach) || reach >= length) return 0;
@@ -21,7 +21,7 @@ struct ConvolutionAttributes {
   std::int64_t groups = 1;
   std::span<const std::int64_t> strides, padding, padding_end, dilation;
 
-  /// Of the struct of any of them.
+  /// From the struct of any of these ops.
   template <class O> explicit ConvolutionAttributes(const O& op)
       : groups(op.groups.value),
         strides(op.strides.value),

@@ -53,7 +53,7 @@ Op define_external_op(CustomOp op) {
   const auto [at, fresh] = r.by_name.try_emplace(op.name, static_cast<Op>(kOpCount + count));
   if (fresh && count == kMaxExternalOps) {
     r.by_name.erase(at);
-    throw_internal("too many operators from outside");
+    throw_internal("too many custom operators");
   }
   const Op value = at->second;
   auto& slot = r.definitions[static_cast<std::size_t>(value) - kOpCount];

@@ -1,4 +1,4 @@
-// Where a tensor is: a kind of device, and which one of several of that kind.
+// A device: a kind, and an index among devices of that kind.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace fermata {
 /// Printed as "cpu", "cuda:1", "meta" or "private_use1:0".
 class Device {
  public:
-  /// The first of its kind unless an index says otherwise.
+  /// The default index is 0.
   constexpr Device(BackendKey backend = BackendKey::cpu, int index = 0) : backend_(backend), index_(index) {}
   constexpr BackendKey backend() const { return backend_; }
   constexpr int index() const { return index_; }

@@ -1,7 +1,7 @@
-// Element types and how two of them combine.
+// Element types and promotion.
 //
-// The list is dtypes.def and nothing else. Promotion is the table of the Python array API 2023.12 for the kinds it
-// defines; mixed kinds follow PyTorch: the higher kind wins and the lower one does not widen it.
+// dtypes.def is the only list of them. Promotion follows the Python array API 2023.12 for the kinds it defines; mixed
+// kinds follow PyTorch: the higher kind wins, and the lower one does not widen it.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ struct Float16 {
 struct BFloat16 {
   std::uint16_t bits = 0;
 };
-/// Quantized bytes: the value is scale * (byte - zero point), both kept beside the tensor.
+/// Quantized bytes: the value is scale * (byte - zero point); scale and zero point are stored separately.
 struct QInt8 {
   std::int8_t bits = 0;
 };
@@ -36,7 +36,8 @@ using Float8E4M3FNUZ = SmallFloat<2>;
 using Float8E5M2FNUZ = SmallFloat<3>;
 using Float4E2M1FN = SmallFloat<4>;
 using Float8E8M0FNU = SmallFloat<5>;
-/// Integers of 4 and 2 bits in memory, a byte each, of which the lowest bits count; arithmetic happens in i8 and u8.
+/// Integers of 4 and 2 bits in memory, a byte each, of which only the lowest bits are used; arithmetic happens in i8
+/// and u8.
 template <class T, unsigned kBits> struct SmallInteger { T bits = 0; };
 using Int4 = SmallInteger<std::int8_t, 4>;
 using UInt4 = SmallInteger<std::uint8_t, 4>;
@@ -48,7 +49,7 @@ enum class DType : std::uint8_t {
 #include "ir/dtypes.def"
 };
 
-/// What is small is stored, moved and converted; whatever computes takes it as its arithmetic_dtype().
+/// Small dtypes are storage formats; arithmetic converts them to their arithmetic_dtype().
 enum class DTypeKind : std::uint8_t {
   boolean,
   unsigned_integer,
@@ -82,15 +83,15 @@ constexpr bool is_integer(DType t) {
 }
 constexpr bool is_signed(DType t) { return info(t).kind == DTypeKind::signed_integer || is_floating(t); }
 constexpr bool is_complex(DType t) { return info(t).kind == DTypeKind::complex; }
-/// Floating or complex: what derivatives are taken of.
+/// Floating or complex, that is, differentiable.
 constexpr bool is_inexact(DType t) { return is_floating(t) || is_complex(t); }
 constexpr bool is_quantized(DType t) { return info(t).kind == DTypeKind::quantized; }
 
 constexpr bool is_small(DType t) { return info(t).kind >= DTypeKind::small_unsigned; }
 constexpr bool is_small_float(DType t) { return info(t).kind == DTypeKind::small_float; }
 
-/// What an operand of a small dtype is cast to before an op computes with it, which is the dtype of the result too: f32
-/// for floats, i8 and u8 for integers. Others are their own.
+/// The dtype that operands of a small dtype are cast to for arithmetic, which is also the result dtype: f32 for floats,
+/// i8 and u8 for integers. Other dtypes are unchanged.
 constexpr DType arithmetic_dtype(DType t) {
   switch (info(t).kind) {
     case DTypeKind::small_float: return DType::f32;
@@ -105,18 +106,18 @@ constexpr DType compute_dtype(DType t) {
   return t == DType::f16 || t == DType::bf16 ? DType::f32 : arithmetic_dtype(t);
 }
 
-/// The dtype of the parts of a complex number; others are their own.
+/// The dtype of the parts of a complex dtype; other dtypes are unchanged.
 constexpr DType real_dtype(DType t) { return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t; }
-/// The dtype that a host number beside operands of `t` is kept in: real beside complex ones, so that it fits a slot.
+/// The dtype in which a host number is stored for operands of `t`; real for complex operands, so that it fits a slot.
 constexpr DType scalar_dtype(DType t) { return compute_dtype(real_dtype(t)); }
 /// The complex dtype with parts of a real one.
 constexpr DType complex_dtype(DType t) { return t == DType::f64 || t == DType::c128 ? DType::c128 : DType::c64; }
 
-/// The dtype of a printed name ("f32"), or nothing.
+/// Returns the dtype of a printed name ("f32"), or nullopt.
 std::optional<DType> dtype_from_name(std::string_view name);
 
-/// The common dtype of two operands, or nothing where none is defined (u64 with a signed integer, quantized types). A
-/// small dtype beside another one counts as its arithmetic dtype.
+/// The common dtype of two operands, or nullopt if none is defined (u64 with a signed integer, quantized types). A
+/// small dtype promotes as its arithmetic dtype.
 constexpr std::optional<DType> promote(DType a, DType b) {
   if (a == b) return a;
   a = arithmetic_dtype(a), b = arithmetic_dtype(b);
@@ -146,7 +147,7 @@ template <class T> struct DTypeOf;
 #include "ir/dtypes.def"
 template <> struct DTypeOf<long long> { static constexpr DType value = DType::i64; };
 template <> struct DTypeOf<unsigned long long> { static constexpr DType value = DType::u64; };
-static_assert(sizeof(long) == 8, "i64 is long on the platforms that are built for");
+static_assert(sizeof(long) == 8, "i64 must be long on the target platform");
 
 template <class T> inline constexpr DType dtype_of = DTypeOf<T>::value;
 
@@ -176,7 +177,7 @@ inline constexpr DTypeSet kNumbers = kReal | kComplex;
 inline constexpr DTypeSet kNumbersOrBoolean = kNumbers | kBoolean;
 inline constexpr DTypeSet kSmall =
     all_of_kind(DTypeKind::small_unsigned) | all_of_kind(DTypeKind::small_signed) | all_of_kind(DTypeKind::small_float);
-/// What kernels may load, move, convert and store.
+/// Dtypes that kernels can load, move, convert and store.
 inline constexpr DTypeSet kStoredReal = kRealOrBoolean | kSmall;
 inline constexpr DTypeSet kStored = kNumbersOrBoolean | kSmall;
 

@@ -1,4 +1,4 @@
-// How far one name is from another, for "did you mean".
+// Edit distance of names, for "did you mean" hints.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace fermata {
 
-/// The number of single-letter edits (insert, drop, replace) that turn one name into the other: Levenshtein's distance.
+/// The Levenshtein distance: the minimum number of single-letter insertions, deletions and replacements.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace fermata

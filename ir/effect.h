@@ -1,4 +1,4 @@
-// What a call does besides giving its results.
+// Side effects of calls.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 namespace fermata {
 
 enum class Effect : std::uint8_t {
-  pure,    // nothing: calls may be merged, dropped and made again
-  random,  // draws numbers: no two calls are one; made again, a call draws the same numbers
-  effect,  // something that others see: every call is made once, in the order of the program
+  pure,    // none: calls may be merged, removed and repeated
+  random,  // draws numbers: calls cannot be merged; a repeated call draws the same numbers
+  effect,  // externally visible: every call is executed once, in program order
 };
 std::string_view name(Effect effect);
 

@@ -1,7 +1,7 @@
-// The three classes of error a caller can catch apart, and how a message is put together.
+// Error classes and the format of messages.
 //
-// A message has a stable code (docs/errors.md has an entry for each), the op, the operands with dtype and shape, the
-// caller's source line, and a hint where following it would work. Messages are tested as full text.
+// A message has a stable code (each has an entry in docs/errors.md), the op, the operands with dtype and shape, the
+// caller's source line, and a hint if following it would work. Tests compare the full text.
 #pragma once
 
 #include <source_location>
@@ -22,7 +22,7 @@ class Error : public std::runtime_error {
   int code_;
 };
 
-/// The call was wrong: the caller can mend it.
+/// The call is invalid; the caller can fix it.
 struct UserError : Error {
   using Error::Error;
 };
@@ -50,14 +50,14 @@ struct GradientError : UserError {
 struct ParseError : UserError {
   using UserError::UserError;
 };
-/// The call was right but this build, machine or version cannot do it.
+/// The call is valid, but this build, machine or version does not support it.
 struct UnsupportedError : Error {
   using Error::Error;
 };
 struct OutOfMemoryError : Error {
   using Error::Error;
 };
-/// A defect of Fermata.
+/// A bug in Fermata.
 struct InternalError : Error {
   using Error::Error;
 };

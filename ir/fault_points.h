@@ -1,7 +1,7 @@
-// Points at which a test lets the engine fail (docs/testing.md, "Fault injection").
+// Fault injection points for tests (docs/testing.md, "Fault injection").
 //
-// Calls of the C library and of other libraries need no mention here: tests/faults puts its own functions in their
-// place. What is left are the few points below, none of which is on a path that a program takes often.
+// Calls of the C library and other libraries need no points: tests/faults interposes its own functions. The few
+// remaining points below are not on hot paths.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace fermata {
 enum class FaultKind : std::uint8_t { allocation, file, compile, library, thread, cuda };
 inline constexpr std::size_t kFaultKinds = 6;
 
-/// Says whether a point fails. Null in every program but those that inject faults, which set it before the engine runs.
+/// Decides whether a point fails. Null except in programs that inject faults, which set it before the engine runs.
 using FaultInjector = bool (*)(FaultKind);
 extern std::atomic<FaultInjector> fault_injector;
 
@@ -23,7 +23,8 @@ inline bool fails_here(FaultKind kind) {
   return injector != nullptr && injector(kind);
 }
 
-/// Work of this thread that ends the process where it gets no memory, and whose memory has been seen to.
+/// Disables faults on this thread for work that terminates the process if it gets no memory, and whose memory has been
+/// reserved.
 class WithoutFaults {
  public:
   WithoutFaults() { ++depth_; }

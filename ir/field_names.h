@@ -1,4 +1,4 @@
-// The names of a struct's fields, as the compiler spells them. Only ir/op_traits.cpp needs them.
+// The names of a struct's fields, from the compiler. Only for ir/op_traits.cpp.
 #pragma once
 
 #include "ir/op_fields.h"
@@ -11,7 +11,7 @@
 namespace fermata::detail {
 
 template <class T> struct Holder { T value; };
-template <class T> extern const Holder<T> nowhere;  // never defined: only the names of its members are wanted
+template <class T> extern const Holder<T> nowhere;  // never defined: only the names of its members are used
 template <class T> struct MemberPointer { const T* at; };
 constexpr bool belongs_to_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -32,7 +32,7 @@ template <class A, std::size_t I> consteval std::string_view field_name() {
   return name_of_member<MemberPointer<std::remove_cvref_t<decltype(std::get<I>(fields))>>{&std::get<I>(fields)}>();
 }
 
-/// The attributes of an op that are kept among a node's integers, in order.
+/// The attributes of an op that are stored in a node's integers, in order.
 template <class O> consteval auto attribute_fields_of() {
   std::array<AttributeField, count_fields<O, IsStored>()> fields{};
   std::size_t next = 0;

@@ -1,4 +1,4 @@
-// f16 and bf16 to float and back, in integer arithmetic, bit for bit what every backend must produce.
+// Conversions of f16 and bf16 in integer arithmetic: the reference bits for every backend.
 //
 // Narrowing takes a double, which holds every f32 exactly, and rounds once to nearest even; going through f32 from a
 // wider type would round twice.
@@ -29,7 +29,7 @@ inline float to_float(Float16 x) {
   return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-/// Bits of the IEEE-like format of 1 + kExponentBits + kFractionBits = 16 bits that is nearest to x.
+/// The bits of x rounded to the IEEE-like format of 1 + kExponentBits + kFractionBits = 16 bits.
 template <unsigned kExponentBits, unsigned kFractionBits> std::uint16_t narrowed_bits(double x) {
   constexpr int kBias = (1 << (kExponentBits - 1)) - 1;
   constexpr std::uint32_t kInfinity = ((1u << kExponentBits) - 1u) << kFractionBits;

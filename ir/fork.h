@@ -1,9 +1,9 @@
-// What makes fork() safe while other threads compute: the child has one thread, and whatever the others were in the
-// middle of would stay so for ever.
+// Makes fork() safe while other threads compute. The child has only one thread, so work in progress on other threads
+// would never finish.
 //
-// Before a fork each stage comes to rest, one after the other, and goes on afterwards; in the child it begins anew.
-// Mutexes are the last stage: all that are declared as ForkSafe are taken, in whatever order they are free, and let go
-// of afterwards. Mutexes of objects that threads do not share, or that are held by a sync only, need not be.
+// Before a fork, stages are quiesced in order, and resumed afterwards; in the child they are reinitialized. The last
+// stage locks all ForkSafe mutexes, in any order in which they are free, and unlocks them afterwards. Mutexes of
+// unshared objects, or that only syncs hold, need not be ForkSafe.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,11 @@ namespace fermata {
 enum class ForkStage { background, syncs, memory };
 
 struct ForkHandlers {
-  std::function<void()> before;     // returns when all is at rest, or too much time has passed
-  std::function<void()> in_parent;  // may be empty, as each of them
+  std::function<void()> before;     // returns when the stage is quiet, or after a timeout
+  std::function<void()> in_parent;  // any of the three may be empty
   std::function<void()> in_child;
 };
-/// Handlers stay for the life of the process.
+/// Handlers are registered for the lifetime of the process.
 void at_fork(ForkStage stage, ForkHandlers handlers);
 
 namespace detail {
@@ -27,7 +27,7 @@ class ForkSafeBase {
  public:
   virtual bool try_to_lock() = 0;
   virtual void let_go() = 0;
-  /// In the child: a recursive mutex belongs to the number of a thread, which is another one there.
+  /// In the child: a recursive mutex stores the owner's thread id, which is different there.
   virtual void begin_anew() = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// The stages of a fork (ir/fork.h), for whoever is told of one by the system: runtime/fork.cpp.
+// The stages of a fork (ir/fork.h), called by the handlers in runtime/fork.cpp.
 #pragma once
 
 namespace fermata {

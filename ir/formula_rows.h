@@ -1,8 +1,7 @@
-// The rows of the op table as types, for whoever instantiates formulas: the recorder (formula.cpp) and the eager
-// kernels.
+// The rows of the op table as types, for instantiating formulas: the recorder (formula.cpp) and the eager kernels.
 //
-// One struct per pointwise or random row, op##_row; `apply` is the formula. A formula that does not make sense for an
-// element type does not compile for it, so ask `accepts` with the row's rule before `apply` is instantiated.
+// One struct per pointwise or random row, op##_row; `apply` is the formula. A formula may not compile for element types
+// that it is not defined for, so check `accepts` with the row's rule before instantiating `apply`.
 #pragma once
 
 #include "ir/monoids.h"
@@ -11,8 +10,8 @@
 
 namespace fermata {
 
-/// True if a formula of this rule is defined over elements of a compute dtype. Formulas are of real elements; complex
-/// ones have kernels of their own.
+/// Whether a formula of this rule is defined for a compute dtype. Formulas are over real elements; complex ones have
+/// their own kernels.
 constexpr bool accepts(DTypeRule rule, DType t) {
   switch (rule) {
     case DTypeRule::numeric:

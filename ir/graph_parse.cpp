@@ -100,7 +100,7 @@ std::string unknown_op_text(std::string_view written) {
     if (const std::string_view candidate = name(static_cast<Op>(i)); edit_distance(written, candidate) < best)
       nearest = candidate, best = edit_distance(written, candidate);
   const std::string question = nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
-  return fmt::format("no op is called '{}'{}", written, question);
+  return fmt::format("unknown op '{}'{}", written, question);
 }
 
 /// The lines of a text that are neither empty nor comments.
@@ -191,7 +191,7 @@ class Parser {
     const auto known = op_from_name(op);
     if (!known) line.fail(kUnknownName, unknown_op_text(op), op_column);
     if (family(*known) == Family::composite)
-      line.fail(kUnknownName, fmt::format("'{}' is made of other ops and is never in a graph", op), op_column);
+      line.fail(kUnknownName, fmt::format("'{}' is a composite op, which is never in a graph", op), op_column);
     node.op = *known;
     const std::vector<Argument> arguments = parse_arguments(line);
     parse_attributes(line, node, op_column);
@@ -298,7 +298,7 @@ class Parser {
     const std::size_t column = line.at();
     const std::string_view written = line.word("a dtype such as f32");
     const auto dtype = dtype_from_name(written);
-    if (!dtype) line.fail(kUnknownName, fmt::format("no dtype is called '{}'", written), column);
+    if (!dtype) line.fail(kUnknownName, fmt::format("unknown dtype '{}'", written), column);
     node.dtype = *dtype;
     const std::size_t shape_column = line.at();
     const std::vector<std::int64_t> sizes = line.integers();
@@ -388,7 +388,7 @@ class Parser {
 Graph parse_graph(std::string_view text) {
   Lines lines(text);
   Graph graph = Parser(lines, 0).parse();
-  if (const auto more = lines.next()) more->fail(kSyntax, "nothing may follow the return", more->at());
+  if (const auto more = lines.next()) more->fail(kSyntax, "unexpected text after the return", more->at());
   return graph;
 }
 

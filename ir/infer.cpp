@@ -90,7 +90,7 @@ TensorType infer_reduce(const InferCall& call) {
     else if (op.keepdims.value)
       shape.push_back(1);
     if (op.is_reduced(axis) && x.shape[axis] == 0 && needs_elements)
-      call.fail<ShapeError>(1009, "ShapeError", "no elements to choose from", {axis_note(axis, 0)});
+      call.fail<ShapeError>(1009, "ShapeError", "no elements", {axis_note(axis, 0)});
   }
   return call.result(accepted->result, shape);
 }
@@ -142,7 +142,7 @@ void InferCall::refuse_dtype(std::size_t i) const {
   if (is_quantized(dtype))
     fail<UnsupportedError>(2004, "UnsupportedError", fmt::format("does not compute with {} yet", name(dtype)));
   fail<DTypeError>(1101, "DTypeError", fmt::format("does not take {}", name(dtype)), {},
-                   dtype == DType::boolean ? "convert it first, for instance with cast to i32"
+                   dtype == DType::boolean ? "convert it first, for example to i32"
                    : is_small(dtype)       ? fmt::format("convert it first, to {}", name(arithmetic_dtype(dtype)))
                                            : "");
 }
@@ -237,7 +237,7 @@ TensorType infer(Op op, std::span<const TensorType> operands, std::span<const st
     case Family::external: return infer_external(op, operands, attributes, where);
     case Family::composite: break;
   }
-  throw_internal(call.headline("made of other ops, has no type of its own"), where);
+  throw_internal(call.headline("a composite op has no result type"), where);
 }
 
 }  // namespace fermata

@@ -1,6 +1,6 @@
-// What the inference functions of one call share: its arguments, and the errors that several ops raise.
+// The arguments of one inference, and errors shared by several ops.
 //
-// Internal to ir/infer.cpp and ir/ops/*.cpp; everyone else asks infer().
+// Internal to ir/infer.cpp and ir/ops/*.cpp; other code calls infer().
 #pragma once
 
 #include <optional>
@@ -21,9 +21,9 @@ struct InferCall {
   const Subgraphs* subgraphs = nullptr;
 
   const TensorType& operand(std::size_t i) const { return operands[i]; }
-  /// "add: " and what went wrong.
+  /// "add: " followed by `what`.
   std::string headline(std::string_view what) const;
-  /// The name of operand i as the user calls it: x, lhs, rhs, index ...
+  /// The user-visible name of operand i: x, lhs, rhs, index ...
   std::string_view label(std::size_t i) const;
   /// One line per operand; `notes` may be shorter than the operands.
   std::vector<ErrorOperand> lines(const std::vector<std::string>& notes = {}) const;
@@ -34,11 +34,11 @@ struct InferCall {
     throw E(code, format_error(code, kind, headline(what), lines(notes), where, hint));
   }
 
-  /// An attribute as an axis of `of`. It is not negative: whoever makes a call counts axes from the first one.
+  /// Checks an axis attribute of `of`. Attributes are not negative: callers normalize axes.
   unsigned axis(std::int64_t given, const TensorType& of) const;
-  /// ValueError FM1370 unless a step or a size is 1 or more.
+  /// ValueError FM1370 unless a step or a size is at least 1.
   void require_positive(std::int64_t value, std::string_view what) const;
-  /// DTypeError or UnsupportedError for an operand dtype that the op does not take.
+  /// Throws DTypeError or UnsupportedError for an operand dtype that the op does not support.
   [[noreturn]] void refuse_dtype(std::size_t operand) const;
   /// DTypeError unless operands i and j have one dtype.
   void require_same_dtype(std::size_t i, std::size_t j) const;
@@ -46,7 +46,7 @@ struct InferCall {
   void require_index_dtype() const;
   /// DTypeError or UnsupportedError unless `wanted` has a dtype of the set.
   void require_wanted_dtype(DTypeSet accepted, std::string_view description) const;
-  /// The result, after its count and byte size have been checked.
+  /// Returns the result type after checking its element count and byte size.
   TensorType result(DType dtype, const Shape& shape) const;
   /// The common shape of `a` and `b`, leading axes of operands i and j; ShapeError naming the axes that do not match.
   Shape broadcast(std::span<const std::int64_t> a, std::span<const std::int64_t> b, std::size_t i, std::size_t j) const;

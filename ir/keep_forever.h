@@ -1,5 +1,5 @@
-// Objects that live as long as the process, since somebody may be reading them when they are replaced or taken away.
-// They stay reachable, so that a leak checker reports none of them.
+// Objects that live as long as the process, because readers may still use them after they are replaced or removed. They
+// stay reachable, so leak checkers do not report them.
 #pragma once
 
 #include <deque>

@@ -1,12 +1,12 @@
-// The kernel description: all that a code generator sees.
+// The kernel description: the input of code generators.
 //
 // A kernel is a loop nest over a domain of `rank` axes, outer to inner. Each access maps a point of the domain to an
-// element of one tensor argument by strides that are arguments too. The program says what happens at each point;
-// `input` reads an access, stores write one. Axes in `reduced` are summed away by the reductions: a value that depends
-// on a load or offset that varies along a reduced axis lives at *element* level, one that depends only on `reduced`
-// results, scalars and accesses broadcast over all reduced axes lives at *row* level. Reductions may depend on earlier
-// reductions: schedule() splits the work into stages, each one pass over the reduced axes of a row. softmax is three.
-// Sizes, strides and scalar values are never part of the description, so they never cause a compile.
+// element of one tensor argument by strides, which are arguments too. The program defines the computation at each
+// point; `input` reads an access, stores write one. Axes in `reduced` are reduced by the reductions. A value that
+// depends on a load or offset that varies along a reduced axis is at *element* level; one that depends only on
+// `reduced` results, scalars and accesses broadcast over all reduced axes is at *row* level. Reductions may depend on
+// earlier reductions: schedule() splits the work into stages, each one pass over the reduced axes of a row. softmax has
+// three. Sizes, strides and scalar values are not part of the description, so new ones never cause a compilation.
 //
 // The last axis is the vector axis. If it is reduced the kernel is a *row kernel* (lanes run along the reduction), else
 // lanes run along the last parallel axis.
@@ -22,26 +22,26 @@
 
 namespace fermata {
 
-/// Reduction trees, which vector width, threads and fusion never change. A lane tree starts every one of its
+/// Reduction trees, which are independent of vector width, threads and fusion. A lane tree starts each of its
 /// kReductionLanes lanes at the identity; item i goes to lane i % kReductionLanes by lane = combine(lane, item), in
 /// order; lanes are then merged by halves: lane[i] = combine(lane[i], lane[i + half]) for half = 32, 16, ... 1.
 inline constexpr unsigned kReductionLanes = 64;
 /// In a row kernel a block is up to this many elements along the vector axis within one iteration of the outer reduced
 /// axes. Blocks are numbered in order over (outer reduced axes row-major, position along the vector axis). Each block
-/// is reduced by a lane tree (item i is the block's element i). One block: its result as it is. More: a second lane
-/// tree whose item j is block j. None (an empty reduction): the identity.
+/// is reduced by a lane tree (item i is the block's element i). One block: its result. More: a second lane tree whose
+/// item j is block j. None (an empty reduction): the identity.
 inline constexpr std::int64_t kReductionBlock = 8192;
 /// In a column kernel (vector axis parallel) a block is up to this many steps of the innermost reduced axis within one
 /// iteration of the outer reduced axes. Each block starts at the identity and takes its steps in order: acc =
-/// combine(acc, item). One block: its result as it is. More: total = combine(total, block) in order, from the identity.
+/// combine(acc, item). One block: its result. More: total = combine(total, block) in order, from the identity.
 inline constexpr std::int64_t kColumnBlock = 128;
 
-/// One tensor argument as the loop nest sees it.
+/// A tensor argument of the loop nest.
 struct Access {
   DType dtype;                // in memory; bool is one byte, 0 or 1
   std::uint16_t axes = 0;     // bit d: the stride along domain axis d may be non-zero; clear bits are broadcast
   bool unit_stride = false;   // the stride along the vector axis is 1 element (only with its bit in `axes`)
-  bool address_only = false;  // used by Prim::offset only: there is no pointer, strides give the offset
+  bool address_only = false;  // used only by Prim::offset: no pointer; strides give the offset
   bool operator==(const Access&) const = default;
 };
 
@@ -62,8 +62,8 @@ struct Store {
 
 struct Kernel {
   std::uint8_t rank = 1;         // at least 1
-  std::uint16_t reduced = 0;     // axes summed away by the reductions
-  std::vector<Access> accesses;  // no access is both read and stored, unless every read of it is at the same element
+  std::uint16_t reduced = 0;     // axes that the reductions reduce
+  std::vector<Access> accesses;  // an access may be both read and stored only if every read is of the stored element
   std::vector<DType> scalars;    // each in an 8-byte slot
   ScalarProgram program;
   std::vector<Reduction> reductions;
@@ -73,18 +73,18 @@ struct Kernel {
   bool is_row_kernel() const { return is_reduced(rank - 1u); }
 };
 
-/// What runs when. Derived, so that every backend agrees. A store is done at each point where its access varies along a
-/// reduced axis (or nothing is reduced), else once per row. Per-point stores join the first stage in which their value
-/// is known, after the stages of all reductions it depends on; per-row stores follow the stage that completes their
-/// value. In a kernel without reductions only values that no axis reaches (constants, scalars, accesses with no axes)
-/// are row level. In a column kernel a "row" is one lane: row-level values may vary along the vector axis. Values that
-/// no store or reduction needs appear nowhere.
+/// The order of evaluation, derived from the kernel so that every backend agrees. A store runs at each point if its
+/// access varies along a reduced axis (or nothing is reduced), else once per row. Per-point stores are in the first
+/// stage in which their value is known, after the stages of all reductions it depends on; per-row stores follow the
+/// stage that completes their value. In a kernel without reductions only values that vary along no axis (constants,
+/// scalars, accesses without axes) are at row level. In a column kernel a "row" is one lane: row-level values may vary
+/// along the vector axis. Dead values are omitted.
 struct KernelSchedule {
   struct Stage {
-    std::vector<ValueId> element_values;    // program values to compute at each point, in order (recomputed per stage)
-    std::vector<std::uint16_t> reductions;  // that finish with this stage
+    std::vector<ValueId> element_values;    // program values computed at each point, in order (recomputed per stage)
+    std::vector<std::uint16_t> reductions;  // completed by this stage
     std::vector<std::uint16_t> element_stores;  // indices into Kernel::stores, executed at each point
-    std::vector<ValueId> row_values;            // to compute after the stage, once per row, in order
+    std::vector<ValueId> row_values;            // computed after the stage, once per row, in order
     std::vector<std::uint16_t> row_stores;      // executed after row_values
   };
   std::vector<ValueId> row_prologue;  // row-level values that need no reduction, computed before the first stage
@@ -96,37 +96,36 @@ KernelSchedule schedule(const Kernel& kernel);
 /// Throws InternalError if the description breaks one of its rules. Called by tests, the verifier and FERMATA_VERIFY=1.
 void verify(const Kernel& kernel);
 
-/// One readable text per kernel; the same kernel always prints the same.
+/// Prints a kernel; equal kernels print equal text.
 std::string to_string(const Kernel& kernel);
 
-/// Exact bytes and back: the key of the kernel cache and what crosses to the LLVM plugin. Equal kernels give equal
-/// bytes.
+/// Serializes a kernel exactly, for the kernel cache and the LLVM plugin. Equal kernels give equal bytes.
 std::string serialize(const Kernel& kernel);
 Kernel deserialize_kernel(std::string_view bytes);
 
-/// How a kernel is started. A launch covers rows [row_begin, row_end) of the linear index over the parallel axes
-/// (row-major, without the vector axis where that is parallel) and, where the vector axis is parallel, elements
-/// [column_begin, column_end) of it. Callers split the ranges over threads; column_begin is a multiple of 64.
+/// The arguments of a launch. It covers rows [row_begin, row_end) of the linear index over the parallel axes
+/// (row-major, without a parallel vector axis) and, if the vector axis is parallel, elements [column_begin, column_end)
+/// of it. Callers split the ranges over threads; column_begin is a multiple of 64.
 struct KernelLaunch {
-  void* const* pointers;         // one per access, to its element at the origin (may be null where address_only)
+  void* const* pointers;         // one per access, to its element at the origin (may be null if address_only)
   const std::int64_t* sizes;     // rank
   const std::int64_t* strides;   // per access: rank strides in elements
-  const std::int64_t* offsets;   // per access: only read where address_only: offset at the origin
+  const std::int64_t* offsets;   // per access, used only if address_only: offset at the origin
   const std::uint64_t* scalars;  // one 8-byte slot per scalar
   std::int64_t row_begin, row_end;
   std::int64_t column_begin, column_end;
   void* partials = nullptr;  // split launches only, see Executable
 };
 
-/// Blocks of one row's reduction for these sizes (kReductionBlock and kColumnBlock say what a block is).
+/// The number of blocks of one row's reduction for these sizes (see kReductionBlock and kColumnBlock).
 std::int64_t reduction_blocks(const Kernel& kernel, const std::int64_t* sizes);
-/// True for row kernels of a single stage without per-point stores: their blocks can run apart, see Executable.
+/// True for row kernels of a single stage without per-point stores: their blocks can run separately, see Executable.
 bool can_split(const Kernel& kernel, const KernelSchedule& schedule);
 
-/// Runs a kernel description element by element with the same reduction trees: the meaning of a kernel, and the oracle
-/// of every code generator. Any dtype; no speed.
+/// Runs a kernel description element by element with the same reduction trees. Defines the semantics of kernels and is
+/// the oracle for code generators. Any dtype; slow.
 void interpret(const Kernel& kernel, const KernelLaunch& launch);
-/// The same in two steps, where can_split(): blocks [column_begin, column_end) of row row_begin, then the merge of all
+/// interpret() in two steps, if can_split(): blocks [column_begin, column_end) of row row_begin, then the merge of all
 /// its blocks. `partials` points to the state of block 0: one 8-byte slot per component of each reduction.
 std::size_t interpret_state_bytes(const Kernel& kernel);
 void interpret_partial(const Kernel& kernel, const KernelLaunch& launch);

@@ -1,4 +1,4 @@
-// Which line of the text of a kernel description is whose.
+// Line numbers in the text of a kernel description.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace fermata {
 
-/// Which line of to_string(kernel) is whose; the first is line 1. Code that was made of a line names it
-/// (KernelListing).
+/// Maps values, reductions and stores to lines of to_string(kernel), starting at 1. Listings (KernelListing) refer to
+/// them.
 class KernelLines {
  public:
   explicit KernelLines(const Kernel& kernel);

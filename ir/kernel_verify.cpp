@@ -31,7 +31,7 @@ void check_operands(const ScalarProgram& program, ValueId at) {
     if (program[given[i]].type != operand)
       broken("%{} ({}) mixes {} and {}", at, name(instr.prim), name(operand), name(program[given[i]].type));
   if (prim_function(instr.prim, instr.type, operand) == nullptr)
-    broken("%{}: {} of {} does not give {}", at, name(instr.prim), name(operand), name(instr.type));
+    broken("%{}: {} of {} does not produce {}", at, name(instr.prim), name(operand), name(instr.type));
 }
 
 void check_constant(const Instr& instr, ValueId at) {

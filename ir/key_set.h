@@ -1,4 +1,4 @@
-// Dispatch keys as one 64-bit set: what decides where a call goes.
+// Dispatch keys as one 64-bit set, which selects the kernel of a call.
 //
 // Backends take bits 0 to 7, functionalities the bits above in order of priority. "Highest functionality, then highest
 // backend" is two bit scans, and the pair is the index of a flat row of the kernel table.
@@ -63,7 +63,7 @@ struct DispatchKeySet {
   constexpr std::size_t cell() const {
     return static_cast<std::size_t>(std::bit_width(bits >> 8) * 8 + std::bit_width(bits & 0xff));
   }
-  /// The highest backend; the CPU where there is none.
+  /// The highest backend; the CPU if there is none.
   constexpr BackendKey backend() const {
     return static_cast<BackendKey>((bits & 0xff) == 0 ? 0 : std::bit_width(bits & 0xff) - 1);
   }
@@ -78,26 +78,26 @@ constexpr std::size_t cell_of(Functionality f, BackendKey b) {
 constexpr std::size_t cell_of(Functionality f) { return (static_cast<std::size_t>(f) + 1) * 8; }
 inline constexpr std::size_t kCells = 16 * 8;
 
-/// The keys that belong to a tensor's data, as opposed to modes and wrappers: what a result inherits.
+/// The keys of a tensor's data, as opposed to modes and wrappers; results inherit them.
 inline constexpr DispatchKeySet kDataKeys = DispatchKeySet(std::uint64_t{0xff}) | Functionality::dense |
                                             Functionality::quantized | Functionality::sparse_coo |
                                             Functionality::sparse_csr;
 
-/// The keys of a result: those of the operands, on the backend that made it.
+/// The keys of a result: those of the operands, on the backend that computed it.
 constexpr DispatchKeySet data_keys(DispatchKeySet call, BackendKey backend) {
   return ((call & kDataKeys) - DispatchKeySet(std::uint64_t{0xff})) | backend;
 }
 
-/// Tensors that are made of others: their calls are not recorded as wholes.
+/// Keys of tensors composed of other tensors; calls on them are not recorded as a whole.
 inline constexpr DispatchKeySet kCompoundKeys =
     DispatchKeySet(Functionality::quantized) | Functionality::sparse_coo | Functionality::sparse_csr;
 
-/// What every thread starts with. Ops that have no kernel for one of these pass it over at no cost.
+/// The initial keys of every thread. Ops without a kernel for one of these skip it at no cost.
 inline constexpr DispatchKeySet kDefaultKeys =
     DispatchKeySet(Functionality::capture) | Functionality::ad_inplace_or_view | Functionality::backend_select;
 
-/// What the thread adds to and takes from every call. Constant-initialized and trivially destroyed, so that an access
-/// is one load relative to the thread pointer: anything else puts a guard test on the hot path.
+/// The keys that the thread adds to and removes from every call. Constant-initialized and trivially destructible, so
+/// that an access is one load relative to the thread pointer, without a guard test on the hot path.
 struct ThreadKeys {
   DispatchKeySet included, excluded;
 };

@@ -1,4 +1,4 @@
-// The monoids behind the reductions: state, identity, lift, combine, finish.
+// The monoids of reductions: state, identity, lift, combine, finish.
 //
 // Written once over the value interface of scalar_program.h, like formulas: recorded for the code generators, and
 // instantiated over SIMD types for the eager kernels. `index` is the i64 position along the reduced axis.
@@ -44,7 +44,7 @@ FERMATA_MONOID(all, T(true), a& b)
 FERMATA_MONOID(any, T(false), a | b)
 #undef FERMATA_MONOID
 
-/// Position of an extreme value. NaN counts as the extreme; of equals the first position wins, whatever the tree.
+/// Position of an extreme value. NaN counts as the extreme; the first of equal positions wins for any reduction tree.
 #define FERMATA_ARG_MONOID(name, worst, better)                                                           \
   struct name##_monoid {                                                                                  \
     template <class T> static std::tuple<T, std::int64_t> identity() {                                    \

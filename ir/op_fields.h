@@ -1,5 +1,5 @@
-// The attributes of an irregular op as fields of a struct: their type says what they are to the engine, their name is
-// found by the compiler, and they are read from and written to the flat list of integers that nodes hold.
+// The attributes of an irregular op as fields of a struct. A field's type defines its role for the engine, its name is
+// obtained from the compiler, and it is encoded in the flat list of integers that nodes hold.
 //
 //   struct Sort {
 //     Structure<Axis> axis;
@@ -8,8 +8,8 @@
 //   };
 //   const auto sort = attributes_of<ops::Sort>(node);  // sort.axis.value
 //
-// Fields are read in the order of the struct. Lists share what the other fields leave of the integers, in equal parts.
-// What is decoded refers to the list that it was decoded from.
+// Fields are encoded in the order of the struct. Lists share the integers left by the other fields, in equal parts.
+// Decoded lists refer to the memory that they were decoded from.
 #pragma once
 
 #include <array>
@@ -30,55 +30,55 @@ namespace fermata {
 
 // ---- Values of attributes
 
-struct Axis;  // a position among the axes of an operand or of the result
-struct Axes;  // a set of them, one bit each
+struct Axis;  // an axis index of an operand or the result
+struct Axes;  // a set of axes, one bit each
 using Integers = std::span<const std::int64_t>;
 
 template <class T> struct AttributeValue { using type = T; };
 template <> struct AttributeValue<Axis> { using type = std::int64_t; };
 template <> struct AttributeValue<Axes> { using type = std::uint64_t; };
 
-// ---- What an attribute is to the engine
+// ---- Roles of attributes
 
-/// Decides which code is right: part of the key of a plan.
+/// Determines the generated code: part of the key of a plan.
 template <class T> struct Structure { typename AttributeValue<T>::type value; };
-/// A number that may differ from run to run: a plan takes it from the recording at hand.
+/// A number that may differ between runs: a plan takes it from the current recording.
 template <class T> struct Argument { T value; };
-/// Likewise, and a size of the result: two calls that differ in it have results of different sizes.
+/// An Argument that is a size of the result: calls that differ in it have results of different sizes.
 struct ResultSize {
   std::int64_t value;
 };
-/// Numbers that may differ from run to run. Which of them are 1 is structure, so that loads may have unit stride.
+/// Numbers that may differ between runs. Which of them are 1 is structure, so that loads can have unit stride.
 struct Steps {
   Integers value;
 };
-/// The shape of the result is an argument of the call. It is kept as the node's shape and not among the integers.
+/// The result shape as an argument of the call. Stored as the node's shape, not among the integers.
 struct ResultShape {
   Integers value;
 };
-/// The dtype of the result is an argument of the call. It is the node's, which is structure.
+/// The result dtype as an argument of the call. Stored as the node's dtype, which is structure.
 struct ResultDType {
   DType value;
 };
-/// A host number in the compute dtype of the result, kept among the node's scalars.
+/// A host number in the compute dtype of the result, stored among the node's scalars.
 struct HostScalar {
   std::uint64_t bits;
 };
-/// A function that the node owns and calls. No part of the structure, so that calls of other functions share a plan.
+/// A function that the node owns and calls. Not part of the structure, so calls of different functions share a plan.
 struct OwnFunction {
   const Subgraph* value;
 };
 
 enum class AttributeRole : std::uint8_t { structure, argument, result_size, steps };
 enum class AttributeKind : std::uint8_t { integer, boolean, axis, axes /* a bit mask */, list };
-/// One attribute that is kept among a node's integers, as printer, parser, key and tests see it.
+/// An attribute stored among a node's integers, as described to the printer, parser, keys and tests.
 struct AttributeField {
   std::string_view name;
   AttributeKind kind;
   AttributeRole role;
 };
 
-/// Where the arguments of a call lie: the lists of a node, or of whoever is about to make one.
+/// The arguments of a call: the lists of a node, or of the caller that creates one.
 struct OpArguments {
   Integers attributes;
   Integers shape;
@@ -103,7 +103,7 @@ template <class A, std::size_t N = 0> constexpr std::size_t field_count() {
 }
 template <class A> constexpr auto tie_fields(A& a) {
   constexpr std::size_t n = field_count<std::remove_const_t<A>>();
-  static_assert(n <= 6, "add a case for as many attributes");
+  static_assert(n <= 6, "add a case for this number of attributes");
   if constexpr (n == 0) {
     return std::tie();
   } else if constexpr (n == 1) {
@@ -130,9 +130,9 @@ template <class A, class F> constexpr void each_field(A& a, F&& f) {
   std::apply([&](auto&... field) { (f(field), ...); }, tie_fields(a));
 }
 
-// How each type of field is described, read and written.
+// Description and encoding of each field type.
 
-template <class T> struct FieldTraits;  // a field of an op has one of the types above
+template <class T> struct FieldTraits;  // defined for the field types above
 template <class T> constexpr AttributeKind kind_of() {
   if constexpr (std::same_as<T, bool>) return AttributeKind::boolean;
   if constexpr (std::same_as<T, Axis>) return AttributeKind::axis;
@@ -172,7 +172,7 @@ template <> struct FieldTraits<OwnFunction> : NotStored {};
 
 template <class F> using Traits = FieldTraits<std::remove_cvref_t<F>>;
 
-/// How many fields of an op a predicate over their types holds of.
+/// The number of fields of an op whose type satisfies a predicate.
 template <class O, template <class> class P> constexpr std::size_t count_fields() {
   using Tied = decltype(tie_fields(std::declval<O&>()));
   return []<class... F>(std::type_identity<std::tuple<F...>>) {
@@ -187,7 +187,7 @@ template <class F> struct IsShape { static constexpr bool value = std::same_as<F
 template <class F> struct IsDType { static constexpr bool value = std::same_as<F, ResultDType>; };
 template <class F> struct IsScalar { static constexpr bool value = std::same_as<F, HostScalar>; };
 template <class F> struct IsFunction { static constexpr bool value = std::same_as<F, OwnFunction>; };
-/// Whether all that the field says of a call is in the key of its plan.
+/// Whether the key of a plan contains the whole field.
 template <class F> struct IsKeyed {
   static constexpr bool value =
       IsDType<F>::value || (FieldTraits<F>::is_stored && FieldTraits<F>::role == AttributeRole::structure);
@@ -195,8 +195,8 @@ template <class F> struct IsKeyed {
 
 }  // namespace detail
 
-/// Reads the fields of an op. The list has as many integers as the fields need (attribute_list_length()), and there are
-/// as many subgraphs, or none.
+/// Decodes the fields of an op. The list must have the number of integers that the fields need
+/// (attribute_list_length()); subgraphs may be null.
 template <class O> O decode(const OpArguments& from) {
   constexpr std::size_t lists = detail::count_fields<O, detail::IsList>(),
                         single = detail::count_fields<O, detail::IsStored>() - lists;
@@ -223,7 +223,7 @@ template <class O> O decode(const OpArguments& from) {
   return op;
 }
 
-/// The integers of an op's fields, as nodes hold them: an array, or a vector where the op has lists.
+/// Encodes an op's fields as integers: an array, or a vector if the op has lists.
 template <class O> auto encode(const O& op) {
   constexpr std::size_t lists = detail::count_fields<O, detail::IsList>(),
                         stored = detail::count_fields<O, detail::IsStored>();
@@ -239,7 +239,7 @@ template <class O> auto encode(const O& op) {
   detail::each_field(op, [&]<class F>(F& field) {
     if constexpr (!detail::Traits<F>::is_stored) {
       return;
-    } else if constexpr (lists == 0) {  // an array inserts nothing, and clang looks at that for every F
+    } else if constexpr (lists == 0) {  // std::array has no insert(), and clang checks this branch for every F
       integers[next++] = static_cast<std::int64_t>(field.value);
     } else {
       if constexpr (detail::Traits<F>::kind == AttributeKind::list)
@@ -251,13 +251,13 @@ template <class O> auto encode(const O& op) {
   return integers;
 }
 
-/// The same as a list of any length.
+/// encode() that always returns a vector.
 template <class O> std::vector<std::int64_t> encode_list(const O& op) {
   const auto integers = encode(op);
   return {integers.begin(), integers.end()};
 }
 
-/// The fields of whatever holds attributes, a shape, a dtype, scalars and subgraphs under these names: a GraphNode.
+/// Decodes the fields of a node with members attributes, shape, dtype, scalars and subgraphs, such as a GraphNode.
 template <class O, class Node> O attributes_of(const Node& node) {
   return decode<O>({node.attributes, node.shape, node.dtype, node.scalars, node.subgraphs.get()});
 }

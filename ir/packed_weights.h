@@ -1,9 +1,10 @@
-// How matrices of weights lie in bytes: 8 bits with a scale per row, or 4 bits with a scale per group along a row.
+// The memory layout of packed weight matrices: 8 bits with a scale per row, or 4 bits with a scale per group along a
+// row.
 //
-// Rows come in blocks of 32, which is what a product adds up at once. A block of 8 bits is 32 scales (f32) and then,
-// for each position along the rows, 32 bytes. A block of 4 bits is, for each group, 32 scales (bf16) and then, for each
-// 8 positions, 32 words of 8 codes, the first position in the lowest bits. Codes of 8 bits are two's complement, those
-// of 4 bits are stored plus 8; a weight is its code times its scale. Rows that pad have scales of zero.
+// Rows are stored in blocks of 32, which a product accumulates at once. An 8-bit block has 32 scales (f32) followed by
+// 32 bytes for each position along the rows. A 4-bit block has, per group, 32 scales (bf16) followed by 32 words of 8
+// codes for every 8 positions, the first position in the lowest bits. 8-bit codes are two's complement, 4-bit codes are
+// stored plus 8; a weight is its code times its scale. Padding rows have scales of zero.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ struct PackedWeights {
   static constexpr std::int64_t kBlock = 32;
 
   std::int64_t rows, columns;
-  std::int64_t group;  // positions that share a scale, with 4 bits; 0: 8 bits, and a scale for the whole row
+  std::int64_t group;  // 4 bits: positions that share a scale; 0: 8 bits, with one scale per row
 
-  /// What bytes of a shape hold, if they can be such a matrix.
+  /// Returns the layout of bytes of a shape, or nullopt if they cannot be such a matrix.
   static std::optional<PackedWeights> of(const Shape& bytes, std::int64_t rows, std::int64_t columns) {
     if (rows < 0 || columns < 0 || bytes.rank() < 2 || bytes.rank() > 3) return {};
     PackedWeights packed{rows, columns, bytes.rank() == 2 ? 0 : (bytes[2] - 2 * kBlock) / (kBlock / 2)};
@@ -28,11 +29,11 @@ struct PackedWeights {
     return packed;
   }
   std::int64_t blocks() const { return rows / kBlock + (rows % kBlock != 0); }
-  /// Along a row; of 8 bits one.
+  /// Groups along a row; 1 for 8 bits.
   std::int64_t groups() const { return group == 0 ? 1 : columns / group + (columns % group != 0); }
-  /// Positions of a row with those that pad.
+  /// Positions of a row, including padding.
   std::int64_t depth() const { return group == 0 ? (columns / 4 + (columns % 4 != 0)) * 4 : groups() * group; }
-  /// Bytes of one group of a block, with its scales.
+  /// Bytes of one group of a block, including its scales.
   std::int64_t group_bytes() const { return group == 0 ? kBlock * (4 + depth()) : kBlock * (2 + group / 2); }
   Shape shape() const { return group == 0 ? Shape{blocks(), group_bytes()} : Shape{blocks(), groups(), group_bytes()}; }
 };

@@ -267,7 +267,7 @@ std::vector<ReferenceTensor> evaluate_reference(const Graph& graph, const std::v
         (is_complex(node.dtype)     ? given.complexes.size()
          : keeps_floats(node.dtype) ? given.floats.size()
                                     : given.integers.size()) != count)
-      throw_internal("reference: an input has another type than the graph says");
+      throw_internal("reference: an input's type differs from the graph's");
     values.push_back(given);
   }
   std::vector<ReferenceTensor> outputs;

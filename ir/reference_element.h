@@ -1,7 +1,7 @@
-// How the reference evaluation reads, writes and walks elements.
+// Element access of the reference evaluation.
 //
-// Internal to ir/reference*.cpp. Elements travel as slots (ir/scalar_interpreter.h) of a compute dtype; a
-// ReferenceTensor keeps them as f64, i64 or, for u64, its bits.
+// Internal to ir/reference*.cpp. Elements are passed as slots (ir/scalar_interpreter.h) of a compute dtype; a
+// ReferenceTensor stores them as f64, i64 or, for u64, its bits.
 #pragma once
 
 #include <bit>
@@ -13,9 +13,9 @@
 
 namespace fermata {
 
-/// Floats of any width are kept as f64.
+/// Floats of any width are stored as f64.
 constexpr bool keeps_floats(DType t) { return is_floating(arithmetic_dtype(t)); }
-/// The dtype whose slots a ReferenceTensor keeps.
+/// The dtype in which a ReferenceTensor stores elements.
 constexpr DType kept_dtype(DType t) { return keeps_floats(t) ? DType::f64 : t == DType::u64 ? DType::u64 : DType::i64; }
 
 class ElementReader {
@@ -38,7 +38,7 @@ class ElementReader {
 
 class ElementWriter {
  public:
-  /// `given` is the dtype of the slots that will be set.
+  /// `given` is the dtype of the slots passed to set().
   ElementWriter(DType dtype, const Shape& shape, DType given)
       : tensor_{dtype, shape, {}, {}},
         to_dtype_(prim_function(Prim::convert, dtype, given)),
@@ -53,7 +53,7 @@ class ElementWriter {
     const auto at = static_cast<std::size_t>(i);
     if (is_floating(tensor_.dtype))
       tensor_.floats[at] = std::bit_cast<double>(to_kept_(slot, 0, 0));
-    else if (keeps_floats(tensor_.dtype))  // few numbers: a result is one of them
+    else if (keeps_floats(tensor_.dtype))  // small floats: round to the nearest representable one
       tensor_.floats[at] = std::bit_cast<double>(to_kept_(to_dtype_(slot, 0, 0), 0, 0));
     else
       tensor_.integers[at] = static_cast<std::int64_t>(to_kept_(to_dtype_(slot, 0, 0), 0, 0));
@@ -65,7 +65,7 @@ class ElementWriter {
   PrimFunction to_dtype_, to_kept_;
 };
 
-/// Every position of a shape in row-major order.
+/// Iterates over the positions of a shape in row-major order.
 class Odometer {
  public:
   explicit Odometer(const Shape& sizes) : sizes_(sizes), position_(sizes), count_(element_count(sizes)) {
@@ -90,7 +90,7 @@ class Odometer {
   std::int64_t count_;
 };
 
-/// Strides of a dense tensor read under a shape that it broadcasts to.
+/// Strides of a dense tensor broadcast to a shape.
 inline Shape stretched_strides(const Shape& from, const Shape& to) {
   const Shape dense = dense_strides(from);
   Shape strides(to);

@@ -1,7 +1,7 @@
-// Scalar programs evaluated on one element: the meaning of prims.def, on 8-byte slots.
+// Evaluation of scalar programs on one element, on 8-byte slots: the semantics of prims.def.
 //
-// A slot holds the bits of an element in its low bytes and zeros above. Kernel interpretation and the reference
-// evaluation of graphs are both built on this, and so are the checks of which primitive exists for which dtype.
+// A slot holds the bits of an element in its low bytes and zeros above. Kernel interpretation, the reference evaluation
+// of graphs, and the checks of which primitives exist for which dtypes are based on it.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace fermata {
 
 using PrimFunction = std::uint64_t (*)(std::uint64_t a, std::uint64_t b, std::uint64_t c);
 
-/// What computes a primitive with this result dtype on operands of dtype `operand` (for select: of what it selects);
-/// null where the primitive is not defined for them, and for leaves (input, scalar, ...).
+/// Returns the function of a primitive with this result dtype on operands of dtype `operand` (for select: the dtype of
+/// the selected values). Null if the primitive is not defined for them, and for leaves (input, scalar, ...).
 PrimFunction prim_function(Prim prim, DType type, DType operand);
 
-/// The slot of a value converted between real dtypes or bool, as Prim::convert does.
+/// Converts a slot between real dtypes or bool, as Prim::convert does.
 std::uint64_t convert_slot(DType from, DType to, std::uint64_t bits);
 
 std::uint64_t load_slot(DType dtype, const void* element);
 void store_slot(DType dtype, void* element, std::uint64_t bits);
 
-/// A program made ready to run: one step per instruction; leaves have no function and are filled in by the caller.
+/// A program prepared for execution: one step per instruction; leaves have no function and are filled in by the caller.
 struct ScalarStep {
   PrimFunction function = nullptr;
   ValueId a = 0, b = 0, c = 0;

@@ -10,7 +10,7 @@
 //   tests/conformance/numerics_test.cpp  compares f32 with f64, through the engine, over all of them on request
 //   docs/numerics.md                     shows them
 //
-// Every backend and both modes have the same expressions: whoever changes one changes bits of results everywhere.
+// Every backend and both modes share these expressions, so changing one changes the bits of results everywhere.
 //
 #pragma once
 

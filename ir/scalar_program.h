@@ -1,8 +1,8 @@
-// Scalar programs: what happens to one element, as a flat list of typed primitives in SSA form.
+// Scalar programs: the computation on one element, as a flat list of typed primitives in SSA form.
 //
 // The formula of an op (ir/ops/*.def) is a C++ template over a value type V. Instantiated with Sym<T> it records a
 // scalar program; instantiated with a SIMD type it is the eager kernel. Backends lower primitives (prims.def) and never
-// see an op. What V must offer is listed at Sym below; ir/scalar_math.h builds the elementary functions from it.
+// see an op. Sym below lists the interface required of V; ir/scalar_math.h builds the elementary functions from it.
 #pragma once
 
 #include <bit>
@@ -38,9 +38,10 @@ struct Instr {
 /// Instructions in order; an operand always precedes its use. Equal instructions are shared as they are added.
 class ScalarProgram {
  public:
-  ValueId add(const Instr& instr);  // returns an equal earlier instruction where there is one
+  ValueId add(const Instr& instr);  // returns an equal earlier instruction if there is one
   ValueId constant(DType type, std::uint64_t bits) { return add({.prim = Prim::constant, .type = type, .bits = bits}); }
-  /// Copies `other` into this program with its `parameter` k replaced by operands[k]; returns where its results went.
+  /// Copies `other` into this program with its `parameter` k replaced by operands[k]; returns the new ids of its
+  /// results.
   std::vector<ValueId> inline_program(const ScalarProgram& other, const std::vector<ValueId>& operands,
                                       const std::vector<ValueId>& results);
   const Instr& operator[](ValueId id) const { return instrs_[id]; }
@@ -52,14 +53,14 @@ class ScalarProgram {
   std::vector<Instr> instrs_;
 };
 
-/// A program with named ends: parameters in, results out. The recorded form of a formula.
+/// A program with parameters and results. The recorded form of a formula.
 struct Formula {
   ScalarProgram program;
   std::vector<DType> parameters;
   std::vector<ValueId> results;
 };
 
-/// Where Sym values of this thread are being recorded.
+/// The program into which this thread records Sym values, for the lifetime of this object.
 class Recorder {
  public:
   explicit Recorder(ScalarProgram& program) : program_(program), outer_(current_) { current_ = this; }

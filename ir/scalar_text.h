@@ -1,4 +1,4 @@
-// Host scalars as text, exactly: what the printers write and the parser reads.
+// Exact text form of host scalars, as the printers write and the parser reads it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace fermata {
 
 /// The shortest decimal that reads back to the same bits; "inf", "-inf", "nan"; other NaNs as hexadecimal bits.
 std::string scalar_to_text(DType dtype, std::uint64_t bits);
-/// The bits of such a text; nothing if it is none, or does not fit the dtype.
+/// Parses such a text to bits; nullopt if it is invalid or does not fit the dtype.
 std::optional<std::uint64_t> scalar_from_text(DType dtype, std::string_view text);
 
 }  // namespace fermata

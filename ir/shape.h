@@ -1,4 +1,4 @@
-// Shapes: up to kMaxRank 64-bit sizes, with the overflow checks that every size passes through once.
+// Shapes: up to kMaxRank 64-bit sizes, with the overflow checks that every size passes once.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace fermata {
 
 inline constexpr unsigned kMaxRank = 16;
 
-/// Sizes (or strides, or axis lists) held in place, without allocation. Every call makes and copies some: what lies
-/// behind the rank is neither cleared nor copied.
+/// Sizes (or strides, or axis lists) stored inline, without allocation. Every call makes and copies some, so the
+/// entries beyond the rank are neither cleared nor copied.
 class Shape {
  public:
   constexpr Shape() {}
@@ -27,7 +27,7 @@ class Shape {
   }
   constexpr ~Shape() = default;
   constexpr Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
-  /// Keeps the first kMaxRank sizes; ranks above that are refused where shapes enter the engine (ir/infer.h).
+  /// Keeps the first kMaxRank sizes; higher ranks are rejected where shapes enter the engine (ir/infer.h).
   constexpr explicit Shape(std::span<const std::int64_t> sizes) {
     for (const std::int64_t s : sizes)
       if (rank_ < kMaxRank) dims_[rank_++] = s;
@@ -61,19 +61,19 @@ class Shape {
   std::uint8_t rank_ = 0;
 };
 
-/// Product of the sizes; nothing if it (or any partial product that skips zero sizes) overflows 64 bits.
+/// Product of the sizes; nullopt if it (or any partial product that skips zero sizes) overflows 64 bits.
 std::optional<std::int64_t> checked_element_count(std::span<const std::int64_t> sizes);
-/// Product of sizes that have passed checked_element_count.
+/// Product of sizes that passed checked_element_count.
 std::int64_t element_count(std::span<const std::int64_t> sizes);
 /// Row-major strides in elements.
 Shape dense_strides(std::span<const std::int64_t> sizes);
 /// True if elements lie in row-major order without gaps (axes of size 1 may have any stride).
 bool is_dense(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides);
-/// The common shape of two, aligned to the right; nothing where an axis differs and neither size is 1.
+/// The broadcast shape of two, aligned to the right; nullopt if an axis differs and neither size is 1.
 std::optional<Shape> broadcast_shapes(std::span<const std::int64_t> a, std::span<const std::int64_t> b);
 /// Bit i: result axis i stretches (or prepends) an axis of `operand`.
 std::uint16_t stretched_axes(std::span<const std::int64_t> operand, std::span<const std::int64_t> result);
-/// Strides of the same elements under another shape, if there are such strides.
+/// Strides of the same elements under another shape; nullopt if no strides can express it.
 std::optional<Shape> reshape_strides(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides,
                                      std::span<const std::int64_t> new_sizes);
 

@@ -1,8 +1,9 @@
 // How a tensor is divided among the processes of a mesh.
 //
-// A mesh is a grid of processes with named axes. A sharding says for each axis of a tensor along which mesh axes it is
-// divided into equal blocks. Several mesh axes divide one axis in the order of the mesh: the first one is the slowest.
-// A tensor is whole along the mesh axes that none of its axes names: all processes along them have the same block.
+// A mesh is a grid of processes with named axes. A sharding lists, for each axis of a tensor, the mesh axes along which
+// it is divided into equal blocks. Several mesh axes divide one axis in the order of the mesh: the first one is the
+// slowest. A tensor is replicated along the mesh axes that none of its axes names: all processes along them have the
+// same block.
 #pragma once
 
 #include <array>
@@ -26,13 +27,13 @@ struct MeshAxes {
     for (const std::int64_t size : sizes) n *= size;
     return n;
   }
-  /// Where a process is in the grid: the last axis is the fastest.
+  /// The coordinates of a process in the grid; the last axis is the fastest.
   std::vector<std::int64_t> coordinates(std::int64_t rank) const {
     std::vector<std::int64_t> at(count());
     for (std::size_t m = count(); m-- > 0; rank /= sizes[m]) at[m] = rank % sizes[m];
     return at;
   }
-  /// Into how many blocks a set of mesh axes, a bit each, divides.
+  /// The number of blocks that a set of mesh axes, one bit each, divides into.
   std::int64_t parts(unsigned mask) const {
     std::int64_t n = 1;
     for (std::size_t m = 0; m < count(); ++m)
@@ -62,7 +63,7 @@ inline Shape block_shape(const Shape& shape, const Sharding& sharding, const Mes
   return block;
 }
 
-/// Where the block of the process at these coordinates begins.
+/// The start of the block of the process at these coordinates.
 inline Shape block_begin(const Shape& shape, const Sharding& sharding, const MeshAxes& mesh,
                          const std::vector<std::int64_t>& coordinates) {
   Shape begin = shape;

@@ -1,10 +1,10 @@
-// Floats of 8 and 4 bits and integers of 4 and 2 to numbers and back, bit for bit what every backend must produce.
+// Conversions of 8- and 4-bit floats and 4- and 2-bit integers. Every backend must produce the same bits.
 //
-// A format is a row of kSmallFloats; the interpreter, eager loops, LLVM code and CUDA text are made from the rows. The
-// 8-bit formats are those of "FP8 Formats for Deep Learning" (Micikevicius et al., 2022) and, with one zero and one
-// NaN, of "8-bit Numerical Formats for Deep Neural Networks" (Noune et al., 2022); e2m1 is of the OCP Microscaling
-// formats 1.0, and so is e8m0, the scale of a block: powers of two without sign and zero. A number beyond the largest
-// becomes what the format has for it: infinity, NaN, or the largest (e2m1 has neither).
+// A format is a row of kSmallFloats; the interpreter, eager loops, LLVM code and CUDA source are generated from the
+// rows. The 8-bit formats are those of "FP8 Formats for Deep Learning" (Micikevicius et al., 2022) and, with one zero
+// and one NaN, of "8-bit Numerical Formats for Deep Neural Networks" (Noune et al., 2022); e2m1 is of the OCP
+// Microscaling formats 1.0, and so is e8m0, the scale of a block: powers of two without sign and zero. A number beyond
+// the largest converts to infinity, to NaN, or to the largest (e2m1 has neither), depending on the format.
 #pragma once
 
 #include <algorithm>
@@ -22,10 +22,10 @@ struct SmallFloatFormat {
   unsigned magnitude_bits, fraction_bits;  // without the sign
   int bias;
   std::uint8_t largest;    // finite magnitude
-  std::uint8_t infinity;   // magnitude; 0 where there is none
-  std::uint8_t first_nan;  // magnitudes from here on are NaN; above all of them where none is
-  std::uint8_t overflow;   // what a larger number becomes, without its sign
-  std::uint8_t nan;        // what NaN becomes, without its sign
+  std::uint8_t infinity;   // magnitude; 0 if there is none
+  std::uint8_t first_nan;  // magnitudes from here on are NaN; above all of them if there is no NaN
+  std::uint8_t overflow;   // result for larger numbers, without the sign
+  std::uint8_t nan;        // result for NaN, without the sign
   bool one_zero;           // the bits of -0 are the only NaN
   bool is_scale = false;   // exponents only: there is no sign, and 0 is the smallest power of two
 
@@ -72,7 +72,7 @@ constexpr const SmallFloatFormat& small_float(DType t) {
   if (t == DType::f8e8m0fnu) return kSmallFloats.back();
   return kSmallFloats[static_cast<std::size_t>(t) - static_cast<std::size_t>(DType::f8e4m3fn)];
 }
-/// Of an element, wherever it is packed: 8 and more are whole bytes.
+/// The bits of a stored element; 8 and more are whole bytes.
 constexpr unsigned bit_width(DType t) {
   if (is_small_float(t)) return small_float(t).magnitude_bits + (small_float(t).is_scale ? 0 : 1);
   unsigned bits = 8u * static_cast<unsigned>(byte_size(t));
@@ -89,10 +89,10 @@ constexpr float power_of_two_f32(int exponent) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
 }
 
-/// The bits of f32 of scales: 2^-127, of the first one, is no normal number there.
+/// The f32 bits of the smallest scale, 2^-127, which is subnormal in f32.
 inline constexpr std::uint32_t kLeastScaleF32 = 0x00400000;
-/// What is added to the bits of a positive f32 so that its exponent becomes the nearest scale: from half way on the
-/// next one; of numbers below 2^-126 all but the smallest scale and less, as ml_dtypes does it.
+/// Added to the bits of a positive f32 so that its exponent is that of the nearest scale, with ties rounded up. Numbers
+/// below 2^-126 round up unless they are at most the smallest scale, as in ml_dtypes.
 inline constexpr std::uint32_t kScaleRounding = 0x00400000, kLeastScaleRounding = 0x003fffff;
 
 template <unsigned kIndex> float to_float(SmallFloat<kIndex> x) {
@@ -106,12 +106,12 @@ template <unsigned kIndex> float to_float(SmallFloat<kIndex> x) {
   if (f.one_zero && x.bits == f.sign_bit()) return std::bit_cast<float>(0x7fc00000u);
   if (magnitude >= f.first_nan) return std::bit_cast<float>(sign | 0x7fc00000u);
   if (f.infinity != 0 && magnitude == f.infinity) return std::bit_cast<float>(sign | 0x7f800000u);
-  // The field of the exponent is that of f32 but for the bias; the product also makes subnormal numbers right.
+  // The exponent field differs from that of f32 in the bias; the product also handles subnormal numbers.
   const float scaled = std::bit_cast<float>(magnitude << (23 - f.fraction_bits)) * power_of_two_f32(127 - f.bias);
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | sign);
 }
 
-/// The nearest scale, ties upward; NaN for what is not positive.
+/// The nearest scale, ties upward; NaN for numbers that are not positive.
 inline std::uint8_t to_scale(double x) {
   constexpr std::uint8_t kNan = 0xff;
   if (!(x > 0) || x > 0x1p127 * 1.5) return kNan;
@@ -120,7 +120,7 @@ inline std::uint8_t to_scale(double x) {
   return static_cast<std::uint8_t>(exponent + 127 + next);
 }
 
-/// The nearest number of the format, ties to even. From a double, so that it rounds once.
+/// The nearest number of the format, ties to even. Takes a double, so that it rounds only once.
 template <class T> T to_small_float(double x) {
   constexpr const SmallFloatFormat& f = SmallFloatOf<T>::format;
   if constexpr (f.is_scale) return {to_scale(x)};
@@ -139,7 +139,7 @@ template <class T> T to_small_float(double x) {
   return {static_cast<std::uint8_t>(magnitude | sign)};
 }
 
-/// The integer that the lowest bits stand for.
+/// The integer encoded in the lowest bits.
 template <class T, unsigned kBits> constexpr T to_integer(SmallInteger<T, kBits> x) {
   const auto shifted =
       static_cast<std::uint8_t>(static_cast<unsigned>(static_cast<std::uint8_t>(x.bits)) << (8 - kBits));

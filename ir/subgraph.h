@@ -1,7 +1,7 @@
 // Subgraphs: functions that a node owns and calls, as cond, while_loop and scan do.
 //
-// A subgraph is a program of its own whose inputs are arguments. The operands of the node are all that it reads: it
-// refers to no value outside. Plans hold no subgraphs: a run takes them from the recording at hand, like scalars.
+// A subgraph is a separate program whose inputs are its arguments. It reads only the operands of the node and refers to
+// no outer value. Plans hold no subgraphs: a run takes them from its recording, like scalars.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ class Subgraphs : public std::enable_shared_from_this<Subgraphs> {
   std::vector<std::unique_ptr<const Subgraph>> functions_;
 };
 
-/// A function that is a program and nothing else: as it was read from text. Calling it takes a recording of it.
+/// A function that is only a program, as parsed from text. Calling it requires a recording of it.
 std::unique_ptr<const Subgraph> make_subgraph(Graph graph);
 
 }  // namespace fermata

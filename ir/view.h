@@ -1,4 +1,4 @@
-// View ops as arithmetic on strides: what reshape, permute, slice and the like do to a strided layout.
+// View ops as arithmetic on strides: the effect of reshape, permute, slice etc. on a strided layout.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace fermata {
 
 /// Turns the layout (sizes, strides, offset) of an operand into that of the view op's result of shape `to`, with
-/// attributes as in ir/graph.h. False, with nothing changed, for a reshape that no strides can express.
+/// attributes as in ir/graph.h. Returns false, and changes nothing, for a reshape that no strides can express.
 bool apply_view(Op op, std::span<const std::int64_t> attributes, const Shape& to, Shape& sizes, Shape& strides,
                 std::int64_t& offset);
 

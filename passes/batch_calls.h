@@ -1,8 +1,8 @@
-// Call steps of one op, one after another, that do not depend on each other become a batch, whose calls run as one
-// where their sizes agree: many small products then cost what one batched product does.
+// Joins consecutive, independent call steps of one op into a batch, whose calls run as one if their sizes agree: many
+// small products then cost as much as one batched product.
 //
-// Needs fuse_epilogues and chain_products, whose steps it leaves alone, and kernels that say that they do several calls
-// at once. Whether the sizes agree is found when the plan is bound to some.
+// Runs after fuse_epilogues and chain_products, whose steps it leaves alone, and needs kernels that declare that they
+// do several calls at once. Whether the sizes agree is checked when the plan is bound.
 #pragma once
 
 #include "passes/program.h"

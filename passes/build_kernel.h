@@ -1,4 +1,4 @@
-// One group becomes one kernel description: the emit form of its members, their loads and stores, and the loop nest.
+// Builds the kernel description of one group: the emit form of its members, their loads and stores, and the loop nest.
 #pragma once
 
 #include <vector>
@@ -28,7 +28,7 @@ struct BuiltKernel {
   double ns_per_point = 0;
 };
 
-/// `dims` are those of the program's graph; `stored` are the members whose values others read.
+/// `dims` are those of the program's graph; `stored` are the members whose values are read outside the group.
 BuiltKernel build_kernel(const Program& program, const Dimensions& dims, const Group& group,
                          const std::vector<ValueId>& stored);
 

@@ -94,10 +94,10 @@ std::string describe_chain(const Program& program, const ProductChainStep& chain
   if (!e || e->ns == 0) return {};
   const double mib = static_cast<double>(e->bytes) / 0x1p20;
   const auto with = fmt::format("steps {} and {} as one kernel", number - 2, number - 1);
-  return e->pays ? fmt::format(" with {}: about {:.1f} us, against {:.1f} us and {:.1f} MiB apart", with, e->ns / 1000,
-                               e->apart_ns / 1000, mib)
-                 : fmt::format(" (with {} it would take about {:.1f} us, against {:.1f} us and {:.1f} MiB apart)", with,
-                               e->ns / 1000, e->apart_ns / 1000, mib);
+  return e->pays ? fmt::format(" with {}: about {:.1f} us, against {:.1f} us and {:.1f} MiB separately", with,
+                               e->ns / 1000, e->apart_ns / 1000, mib)
+                 : fmt::format(" (with {} it would take about {:.1f} us, against {:.1f} us and {:.1f} MiB separately)",
+                               with, e->ns / 1000, e->apart_ns / 1000, mib);
 }
 
 bool chain_products(Program& program) {

@@ -1,11 +1,10 @@
-// A product, the kernel on its rows and a product of what that leaves become a chain, which runs block of rows by block
-// of rows, or, on a device, as one kernel, so that nothing between the two products is ever whole in memory: attention,
-// for one.
+// Joins a product, a kernel on its rows and a product of the kernel's result into a chain, such as attention. A chain
+// runs by blocks of rows, or as one kernel on a device, so the intermediate results are never in memory as a whole.
 //
-// Needs fuse_epilogues. A product with an epilogue and the product right after it become a ProductChainStep where the
-// second one takes its first operand from the epilogue, where the rows of both depend on the same rows of their first
-// operands, and nobody else reads what is between; on a device, where its executable can do all of it
-// (runtime/executable.h). Whether the sizes agree, and whether it pays, is found when the plan is bound to some.
+// Runs after fuse_epilogues. A product with an epilogue and the product right after it become a ProductChainStep if the
+// second product's first operand is the epilogue's result, the rows of both depend on the same rows of their first
+// operands, and nothing else reads the intermediate results; on a device also only if its executable supports it
+// (runtime/executable.h). Whether the sizes agree, and whether it pays, is decided when the plan is bound.
 #pragma once
 
 #include <string>
@@ -16,8 +15,8 @@ namespace fermata {
 
 bool chain_products(Program& program);
 
-/// What explain says of the second product of a chain, which is step `number`: how it runs with the two before it, for
-/// the sizes of the recording.
+/// The explain() text for the second product of a chain, which is step `number`: how it runs with the two steps before
+/// it, for the sizes of the recording.
 std::string describe_chain(const Program& program, const ProductChainStep& chain, std::size_t number);
 
 }  // namespace fermata

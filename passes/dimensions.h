@@ -1,7 +1,7 @@
-// Dimensions: which sizes are equal whatever they are.
+// Dimensions: which sizes are equal for every binding of sizes.
 //
-// Plans are valid for all sizes with one structure, so two axes may be treated as equal only if the structure says so:
-// because an op joined them without stretching, never because their sizes happen to agree.
+// Plans are valid for all sizes with one structure, so two axes may be treated as equal only if the structure implies
+// it: because an op joined them without stretching, never because their sizes happen to agree.
 #pragma once
 
 #include <cstdint>

@@ -164,11 +164,11 @@ class Fuser {
     if (!fits.ok) return fits;
     // What was inlined before may read what is in the kernel only now, and elsewhere than where it is computed.
     if (std::ranges::find(merged.inlined, true) != merged.inlined.end() && !reachable_maps(merged))
-      return Verdict::no("it is read at another index than it is computed at");
+      return Verdict::no("it is read at a different index than it is computed at");
     if (wastes_lanes(x, merged) || wastes_lanes_of_rows(x, merged) || wastes_lanes_of_rows(y, merged))
       return Verdict::no("rows are too short to fill vectors");
     if (merged.reduced != 0 && too_few_rows(merged)) return Verdict::no("few long rows: a split reduction is faster");
-    if (!convex(a, b)) return Verdict::no("another step stands between them");
+    if (!convex(a, b)) return Verdict::no("another step must run between them");
     commit(a, b, std::move(merged));
     return Verdict::yes();
   }
@@ -203,7 +203,7 @@ class Fuser {
       const GraphNode& n = g_.nodes[v];
       if (family(n.op) == Family::reduce) {
         if (!dims_.same_shape(n.operands[0].value, group.domain) || reduced_axes(n) != group.reduced)
-          return Verdict::no("the reduction runs over another domain");
+          return Verdict::no("the reduction has a different domain");
         for (unsigned a = 0; a < g_.nodes[group.domain].shape.rank(); ++a)
           if ((group.reduced >> a & 1) != 0 && dims_.of(group.domain, a) == Dimensions::kOne &&
               group.members.size() > 1)
@@ -250,7 +250,7 @@ class Fuser {
     std::vector<std::int8_t> below;
     home_axes(p_, dims_, group, followed->source, below);
     return aligned(*followed, below) ? Verdict::yes()
-                                     : Verdict::no("it is read at another index than it is computed at");
+                                     : Verdict::no("it is read at a different index than it is computed at");
   }
 
   bool aligned(const Followed& f, const std::vector<std::int8_t>& home) const {
@@ -343,24 +343,24 @@ class Fuser {
 
   Verdict try_inline(std::int32_t producer, std::int32_t consumer) {
     const Group &x = p_.groups[index(producer)], &y = p_.groups[index(consumer)];
-    if (x.reduced != 0) return Verdict::no("a reduction is not computed twice");
+    if (x.reduced != 0) return Verdict::no("a reduction is not recomputed");
     bool inlined;
     std::size_t cost = 0;
     for (const ValueId v : x.members) {
       cost += prims_[v];
-      if (output_[v]) return Verdict::no("its value is wanted as well");
+      if (output_[v]) return Verdict::no("its value is also needed");
       for (const ValueId u : users_[v])
-        if (!only_reaches(u, x, y)) return Verdict::no("others read its value");
+        if (!only_reaches(u, x, y)) return Verdict::no("other calls read its value");
     }
     for (const ValueId v : x.members)
       for (const GraphOperand& o : g_.nodes[v].operands) {
         if (o.is_scalar()) continue;
         ValueId s = o.value;
         while (is_view(g_.nodes[s].op)) s = g_.nodes[s].operands[0].value;
-        if (contains(y, s, inlined)) return Verdict::no("it reads what the consumer computes at another index");
+        if (contains(y, s, inlined)) return Verdict::no("it reads the consumer's operand at a different index");
       }
     const double again = elements(g_, y.domain) / std::max(1.0, elements(g_, x.domain));
-    if (again > 1.01 && cost > kCheapPrims) return Verdict::no("it would be computed several times");
+    if (again > 1.01 && cost > kCheapPrims) return Verdict::no("it would be recomputed several times");
     Group merged = unite(x, y);
     for (std::size_t i = 0; i < merged.members.size(); ++i) {
       if (contains(x, merged.members[i], inlined)) merged.inlined[i] = true;
@@ -369,7 +369,7 @@ class Fuser {
     const Verdict fits = check(merged);
     if (!fits.ok) return fits;
     if (!reachable_maps(merged)) return Verdict::no("a view cannot be folded into its loads");
-    if (!convex(producer, consumer)) return Verdict::no("another step stands between them");
+    if (!convex(producer, consumer)) return Verdict::no("another step must run between them");
     commit(producer, consumer, std::move(merged));
     return Verdict::yes();
   }

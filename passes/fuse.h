@@ -4,7 +4,7 @@
 //                 reductions included), then groups that read the same values. Op names are never looked at: only index
 //                 maps, reduced axes and cost. What is not merged is noted with its reason.
 // Needs           select; copies where reshapes and outputs need them (materialize).
-// Leaves behind   Program::groups, group_of, notes. Groups are convex: no path leaves one and comes back.
+// Leaves behind   Program::groups, group_of, notes. Groups are convex: no path leaves a group and re-enters it.
 #pragma once
 
 #include "passes/program.h"

@@ -1,8 +1,8 @@
-// Index maps: how the index of a value follows from a point of a group's domain, known without sizes.
+// Index maps: the index of a value as a function of a point of a group's domain, known without sizes.
 //
-// Going down from a consumer to an operand, through stretches and view ops, an index map says for every axis of the
-// domain which axis of the value it moves along, and whether by whole steps. It decides what may be fused and what an
-// access looks like; the strides themselves are worked out when a plan is bound.
+// From a consumer down to an operand, through stretches and view ops, an index map gives for every axis of the domain
+// the axis of the value that it moves along, and whether by unit steps. It determines what may be fused and the form of
+// an access; the strides themselves are computed when a plan is bound.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,19 @@ struct AxisMap {
 
 struct IndexMap {
   std::vector<AxisMap> axes;   // per domain axis
-  ValueId reshape = kNoValue;  // the reshape whose axes these are, where `reshaped`
-  bool reshaped = false;       // the value is seen under another shape: only what is dense in that order can follow
+  ValueId reshape = kNoValue;  // the reshape whose axes these are, if `reshaped`
+  bool reshaped = false;       // the value is seen under another shape: only dense layouts in that order can follow
   std::vector<PathStep> path;  // from the value up to the domain, nearest to the value first
 };
 
-/// The map of a value that has the domain's own axes.
+/// The map of a value with the axes of the domain.
 IndexMap identity_map(std::size_t rank);
 /// The map of operand `k` of a node with map `at`, before any view ops of the operand. For reductions `at` is the map
-/// of the operand's own axes. Nothing where a reshape above and a broadcast here cannot be folded together.
+/// of the operand's own axes. nullopt if a reshape above and a broadcast here cannot be folded together.
 std::optional<IndexMap> into_operand(const Graph& graph, ValueId node, const IndexMap& at, std::size_t k);
-/// The map of a view op's operand; nothing where it cannot be folded.
+/// The map of a view op's operand; nullopt if it cannot be folded.
 std::optional<IndexMap> through_view(const Graph& graph, ValueId view, const IndexMap& at);
-/// Follows view ops down to the first value that is not one. Nothing where one cannot be folded.
+/// Follows view ops down to the first value that is not a view. nullopt if a view cannot be folded.
 struct Followed {
   ValueId source;
   IndexMap map;

@@ -128,7 +128,7 @@ class Lowering {
       const ValueId v = members[0];
       p_.group_of[v] = -1;
       p_.choices[v].form = Form::call;
-      p_.choices[v].winner = "call, its kernel could not be compiled";
+      p_.choices[v].winner = "call; its kernel could not be compiled";
       fmt::print(stderr, "fermata warning: {} at {} runs as a call: its kernel could not be compiled\n  {}\n",
                  name(g_.nodes[v].op), short_location(g_.nodes[v].where), error.what());
       return;

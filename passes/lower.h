@@ -1,8 +1,8 @@
 // Turns groups and single nodes into the steps of a plan.
 //
 // Needs: fuse. Leaves behind: Program::kernels, kernel_names and plan: kernel steps and call steps, without lifetimes
-// (plan_memory adds those). A group that cannot be compiled is taken apart; a node that cannot be compiled alone
-// becomes a call step, with a warning that names its source line.
+// (plan_memory adds those). A group that cannot be compiled is split into its nodes; a node that cannot be compiled on
+// its own becomes a call step, with a warning that names its source line.
 #pragma once
 
 #include "passes/program.h"

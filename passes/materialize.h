@@ -1,11 +1,9 @@
-// Makes explicit what needs a buffer of its own.
+// Makes explicit which values need a buffer.
 //
-// What it does    Inserts `copy` before a reshape of something that is not dense in row-major order, and after a view
-// or
-//                 leaf that is wanted as an output; gives every reader of a constant or position its own copy of that
-//                 node, so that it never needs a buffer.
-// Leaves behind   Reshapes whose operand is a buffer or a computed value; outputs that are computed values, all
-// distinct.
+// What it does    Inserts `copy` before a reshape of a value that is not dense in row-major order, and after a view or
+//                 leaf that is an output; gives every reader of a constant or position its own copy of that node, so
+//                 that it never needs a buffer.
+// Leaves behind   Reshapes whose operand is a buffer or a computed value; outputs that are distinct computed values.
 #pragma once
 
 #include "passes/program.h"

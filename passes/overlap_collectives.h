@@ -1,8 +1,8 @@
-// Collectives become a step that starts them, as soon as their operand is there, and one that waits for them, before
-// the first step that reads their result. Whatever lies between runs meanwhile.
+// Splits each collective into a step that starts it, as soon as its operand is computed, and a step that waits for it,
+// before the first step that reads its result. The steps in between run in the meantime.
 //
-// They start in the order of the program, which is the same on all ranks. Needs lower and what joins steps: no pass may
-// reorder steps afterwards. Leaves collectives alone that have nothing to run beside them.
+// They start in the order of the program, which is the same on all ranks. Runs after lower and the passes that join
+// steps: no pass may reorder steps afterwards. Leaves collectives alone that nothing can overlap with.
 #pragma once
 
 #include "passes/program.h"

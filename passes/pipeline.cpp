@@ -319,7 +319,7 @@ Graph run_passes(Graph graph, const std::vector<std::string>& names) {
     if (pass == std::end(kPipeline)) {
       std::string known;
       for (const std::string& n : pass_names()) known += (known.empty() ? "" : ", ") + n;
-      throw ValueError(1321, format_error(1321, "ValueError", fmt::format("there is no graph pass {}", name), {}, {},
+      throw ValueError(1321, format_error(1321, "ValueError", fmt::format("unknown graph pass {}", name), {}, {},
                                           "one of: " + known));
     }
     pass->run(program);

@@ -1,5 +1,5 @@
-// What the compiler makes of a program, taken apart for reports: the program after each pass, what was chosen for each
-// node, steps, kernels and their code.
+// A structured record of how a program is compiled, for reports: the program after each pass, the choice for each node,
+// steps, kernels and their code.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct PlanListing {
   struct Stage {
     std::string pass;
     double us = 0;
-    std::string text;  // the program afterwards; empty if the pass did not change it
+    std::string text;  // the program after the pass; empty if it did not change
   };
   struct Node {
     ValueId id = 0;
@@ -23,12 +23,12 @@ struct PlanListing {
     std::source_location where{};
     std::vector<ValueId> operands{};
     std::string form{}, winner{}, candidates{};
-    std::int32_t group = -1;  // the kernel that it is part of
+    std::int32_t group = -1;  // the kernel that contains it
   };
   struct CompiledKernel {
     std::string name;
     /// Lines of LLVM IR and assembly end in a comment with the line of the description that they come from, "; @12" and
-    /// "# @12"; those of PTX with the line of the source, "// @7".
+    /// "# @12"; lines of PTX with the line of the source, "// @7".
     KernelListing code{};
   };
   std::string recorded;
@@ -38,7 +38,8 @@ struct PlanListing {
   std::vector<CompiledKernel> kernels;
 };
 
-/// `most_code`: so many kernels are compiled once more for the text of their code; the others have a description.
+/// `most_code`: the number of kernels that are compiled again for the text of their code; the others have only a
+/// description.
 PlanListing list_plan(Graph graph, BackendKey backend, std::size_t most_code);
 
 }  // namespace fermata

@@ -1,9 +1,9 @@
-// What the passes share: the graph, and what has been decided about it so far.
+// The state shared by the passes: the graph, and the decisions made about it so far.
 //
 // Groups are sets of nodes that become one kernel. Within a group every member has a *home*: its values are indexed by
 // the axes of the group's domain, at element level (all axes) or at row level (the axes that are not reduced). Members
-// that are read through a transposition, a broadcast or the like are computed again where they are read; they are
-// `inlined` and have no home.
+// that are read through a transposition, a broadcast etc. are recomputed where they are read; they are `inlined` and
+// have no home.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace fermata {
 
 enum class Form : std::uint8_t { leaf, view, emit, call };
 
-/// What select decided for a node, and what explain says about it.
+/// The decision of select for a node, and its explain() text.
 struct Choice {
   Form form = Form::leaf;
   std::string winner;      // "jit", "onednn"
@@ -36,20 +36,20 @@ struct Group {
 
 struct Program {
   Graph graph;
-  BackendKey backend{};              // that runs all of it
+  BackendKey backend{};              // runs the whole program
   BackendCapabilities capabilities;  // of that backend
   std::vector<Choice> choices;       // per node
   std::vector<Group> groups;
   std::vector<std::int32_t> group_of;  // per node: index into groups, or -1
-  bool is_shipped = false;             // the plan is for a process that has no kernels for ops that kernels emit
-  bool explains = true;                // whether texts are wanted: candidates and notes take longer than the choices
+  bool is_shipped = false;             // the plan is for a process without call kernels for ops with an emit form
+  bool explains = true;                // whether to write texts: candidates and notes take longer than the choices
   std::vector<std::string> notes;      // why things were not fused
   std::vector<Kernel> kernels;         // by KernelStep::number, for dumps and explain
   std::vector<std::string> kernel_names;
   std::unique_ptr<Plan> plan;
 };
 
-/// Bytes, operations and sizes as the recording at hand has them: for judging cost only.
+/// Bytes, operations and sizes of this recording, for cost estimates only.
 inline double elements(const Graph& g, ValueId v) {
   double n = 1;
   for (const std::int64_t s : g.nodes[v].shape) n *= static_cast<double>(s);

@@ -1,19 +1,19 @@
-// Editing graphs: what several passes need to change one.
+// Graph editing shared by several passes.
 #pragma once
 
 #include "ir/graph.h"
 
 namespace fermata {
 
-/// Drops nodes that no output needs and that have no effect, and renumbers the rest, keeping order. Inputs stay: they
-/// are the plan's leaves.
+/// Removes nodes that no output needs and that have no effect, and renumbers the rest in order. Inputs stay: they are
+/// the plan's leaves.
 bool remove_dead(Graph& graph);
 
-/// Builds a graph from another one, node by node, with insertions.
+/// Builds a graph from another graph, node by node, with insertions.
 class Rewriter {
  public:
   explicit Rewriter(const Graph& from) : from_(from), moved_(from.nodes.size(), kNoValue) {}
-  /// Copies node v with its operands moved; returns its new number.
+  /// Copies node v with its operands renumbered; returns its new number.
   ValueId keep(ValueId v);
   /// Adds a node whose operands are already numbers of the new graph.
   ValueId add(GraphNode node);

@@ -1,7 +1,8 @@
-// Compile-time dispatch: which forms every node has in its backend's cell, and which it gets.
+// Compile-time dispatch: the forms that every node has in its backend's cell, and the form it gets.
 //
-// Needs: nothing but a graph. Leaves behind: Program::choices. A node whose cell can emit for its dtype emits, so that
-// it can fuse; otherwise it is a call step, whose variant is picked by predicate and cost when the plan is bound.
+// Needs: nothing but a graph. Leaves behind: Program::choices. A node whose cell has an emit form for its dtype uses
+// it, so that it can fuse; otherwise it is a call step, whose variant is picked by predicate and cost when the plan is
+// bound.
 #pragma once
 
 #include "passes/program.h"

@@ -72,7 +72,7 @@ constexpr Rule kRules[] = {
          if (inner_axes[static_cast<std::size_t>(outer_axes[i])] != static_cast<std::int64_t>(i)) return kNoValue;
        return operand(g, inner);
      }},
-    {"permutation that moves nothing", Op::permute,
+    {"identity permutation", Op::permute,
      [](const Graph& g, ValueId v) {
        const auto axes = attributes_of<ops::Permute>(node(g, v)).axes.value;
        for (std::size_t i = 0; i < axes.size(); ++i)

@@ -2,12 +2,12 @@
 //
 // Blocks up to 1 MiB come in size classes from per-thread magazines (Bonwick and Adams, USENIX 2001): no lock, and the
 // shared lists are visited once per magazine, also when one thread allocates what another frees. Larger buffers come
-// from a shared, bounded cache, 2 MiB aligned and on huge pages. Everything outlives static destructors.
+// from a shared, bounded cache, aligned to 2 MiB and on huge pages. Everything outlives static destructors.
 //
-// Under sanitizers (FERMATA_POOLED=0) every block is a plain aligned `new`, so that the tools see each one.
-// FERMATA_CACHE_LIMIT: bytes kept for reuse, by default half of the memory. FERMATA_MEMORY_LIMIT: bytes taken from the
-// system in all, by default all of its memory, so that a request that cannot succeed is an error and not a killed
-// process.
+// Under sanitizers (FERMATA_POOLED=0) every block is a plain aligned `new`, so that the sanitizers see each one.
+// FERMATA_CACHE_LIMIT: bytes kept for reuse, by default half of the memory. FERMATA_MEMORY_LIMIT: total bytes taken
+// from the system, by default all of its memory, so that a request that cannot succeed throws instead of getting the
+// process killed.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ class BlockPool {
     return static_cast<std::uint32_t>(std::bit_width(bytes - 1)) - 2;
   }
 
-  /// A block of a class below kClasses. OutOfMemoryError if there is none.
+  /// Returns a block of a class below kClasses. Throws OutOfMemoryError if none is left.
   static void* allocate(std::uint32_t c) {
     if constexpr (FERMATA_POOLED == 0) return allocate_plain(c);
     Magazines& m = local_[c];
@@ -47,7 +47,7 @@ class BlockPool {
     m.room.store(m.room.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return std::exchange(m.loaded, m.loaded->next);
   }
-  /// Gives back a block of the same class; any thread may.
+  /// Returns a block of the same class to the pool, from any thread.
   static void release(void* block, std::uint32_t c) noexcept {
     if constexpr (FERMATA_POOLED == 0) return release_plain(block, c);
     Magazines& m = local_[c];
@@ -63,9 +63,9 @@ class BlockPool {
   struct Block {
     Block* next;
   };
-  /// One thread's blocks of a class: what it takes from and gives to, and a full magazine in reserve. `room` says how
-  /// many more fit in `loaded`; it is 0 until the thread's first visit to the slow path. Only the thread writes; spare
-  /// and room are atomic so that memory_stats() may look.
+  /// One thread's blocks of a class: the magazine in use and a full one in reserve. `room` is how many more blocks fit
+  /// in `loaded`; it is 0 until the thread first takes the slow path. Only the thread writes; spare and room are atomic
+  /// so that memory_stats() may look.
   struct Magazines {
     Block* loaded;
     std::atomic<Block*> spare;
@@ -80,20 +80,22 @@ class BlockPool {
   static constinit thread_local Magazines local_[kClasses];
 };
 
-/// A buffer of any size, and what is needed to give it back.
+/// A buffer of any size, with the data needed to free it.
 struct Allocation {
   static constexpr std::uint32_t kLarge = BlockPool::kClasses;
   void* data = nullptr;
-  std::size_t bytes = 0;         // usable: at least what was asked for
+  std::size_t bytes = 0;         // usable: at least the requested size
   std::uint32_t size_class = 0;  // of BlockPool, or kLarge
 };
 
-/// Buffers above BlockPool::kMaxBytes, 2 MiB aligned; `bytes` becomes what was given (runtime/large_buffers.cpp).
+/// Buffers above BlockPool::kMaxBytes, aligned to 2 MiB; sets `bytes` to the allocated size
+/// (runtime/large_buffers.cpp).
 void* allocate_large(std::size_t& bytes);
 void release_large(void* data, std::size_t bytes) noexcept;
 
-/// At least `bytes` bytes, uninitialized, 64-byte aligned (2 MiB from 1 MiB up). Zero bytes are a valid buffer.
-/// OutOfMemoryError FM3001 if the system has no more or the limit is reached, after giving back everything cached.
+/// At least `bytes` bytes, uninitialized, 64-byte aligned (2 MiB from 1 MiB up). Zero bytes are a valid buffer. Throws
+/// OutOfMemoryError FM3001 if the system has no more memory or the limit is reached, even after freeing everything
+/// cached.
 inline Allocation allocate_bytes(std::size_t bytes) {
   if (bytes <= BlockPool::kMaxBytes) [[likely]] {
     const std::uint32_t c = BlockPool::class_of(bytes);
@@ -109,18 +111,18 @@ inline void release_bytes(const Allocation& a) noexcept {
 }
 
 struct MemoryStats {
-  std::size_t live_bytes = 0;    // in blocks and buffers handed out
+  std::size_t live_bytes = 0;    // in allocated blocks and buffers
   std::size_t cached_bytes = 0;  // kept for reuse
   std::size_t peak_bytes = 0;    // the most taken from the system for blocks plus live in large buffers
 };
 MemoryStats memory_stats();
-/// Starts the peak again from what is in use now.
+/// Resets the peak to the memory in use now.
 void reset_peak_memory();
 
-/// Returns everything that is cached and can be returned: large buffers, and the blocks of 32 KiB and more that no
-/// thread's magazines hold. Gives the number of bytes.
+/// Returns cached memory to the system: large buffers, and the blocks of 32 KiB and more that are in no thread's
+/// magazines. Returns the number of bytes.
 std::size_t trim_cache();
-/// Bytes kept for reuse, and bytes taken from the system in all. Each returns the one before.
+/// Set the limits of bytes kept for reuse and of total bytes taken from the system. Return the previous limit.
 std::size_t set_cache_limit(std::size_t bytes);
 std::size_t set_memory_limit(std::size_t bytes);
 

@@ -1,4 +1,4 @@
-// Where temporaries of a plan lie in the one block of memory that they share.
+// The placement of a plan's temporaries in the block of memory that they share.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace fermata {
 
-/// Fills `offsets`, one per slot, and returns how large the block is. Slots that are alive at the same time do not
+/// Fills `offsets`, one per slot, and returns the size of the block. Slots that are alive at the same time do not
 /// overlap.
 std::size_t place_temporaries(const Plan& plan, std::span<const std::size_t> slot_bytes,
                               std::vector<std::size_t>& offsets);

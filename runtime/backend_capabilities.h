@@ -1,5 +1,5 @@
-// What a backend can do, as far as passes and plans want to know. A backend that says nothing is a device: it spreads a
-// launch over processors of its own, and may go on with it after the call that started it.
+// The capabilities of a backend that passes and plans depend on. The defaults describe a device: it spreads a launch
+// over its own processors, and the launch may continue after the call that started it returned.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,17 @@
 namespace fermata {
 
 struct BackendCapabilities {
-  /// A launch runs on the thread that calls it and has ended when it returns, in memory of the host: the runtime cuts
-  /// launches into ranges for its threads, and runs what belongs together part by part, in memory of the thread.
+  /// A launch runs on the calling thread, in host memory, and has finished when it returns. The runtime splits launches
+  /// into ranges for its threads, and runs dependent steps part by part, in memory of the thread.
   bool launches_on_caller = false;
-  /// Kernels go through rows in vectors, and compute what lies behind the end of a row for nothing.
+  /// Kernels process rows in vectors, and lanes beyond the end of a row are wasted.
   bool rows_in_vectors = false;
-  /// Kernels that are used much go through vectors of rows where rows have at most so many elements, and there are at
-  /// least so many rows along one axis; 0: none do.
+  /// Hot kernels process vectors of rows if rows have at most `turned_rows` elements and one axis has at least
+  /// `fewest_turned_rows` rows; 0: never.
   std::int64_t turned_rows = 0, fewest_turned_rows = 0;
-  /// Results may lie where operands lay (docs/adr/016).
+  /// Results may be written over operands (docs/adr/016).
   bool overwrites_operands = false;
-  /// Kernels are compiled by the thread that asks, so several may be compiled side by side.
+  /// Kernels are compiled on the calling thread, so several may be compiled in parallel.
   bool compiles_on_caller = false;
 };
 

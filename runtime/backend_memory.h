@@ -1,4 +1,4 @@
-// Where plans and calls get the buffers of a backend. A registered backend says how (dispatch/backend.h).
+// Allocation of backend buffers for plans and calls. A registered backend provides the function (dispatch/backend.h).
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@ namespace fermata {
 using AllocateOn = Storage* (*)(BackendKey backend, std::size_t bytes);
 void set_allocator(BackendKey backend, AllocateOn allocate);
 
-/// By backend; null where none is registered.
+/// By backend; null if none is registered.
 extern constinit std::array<std::atomic<AllocateOn>, kBackendCount> backend_allocators;
 [[noreturn]] void throw_no_memory_of(BackendKey backend);
 
-/// A buffer of at least `bytes` bytes in a backend's memory, one reference held by the caller.
+/// Returns a buffer of at least `bytes` bytes in a backend's memory; the caller holds one reference.
 inline Storage* allocate_on(BackendKey backend, std::size_t bytes) {
   const AllocateOn allocate = backend_allocators[static_cast<std::size_t>(backend)].load(std::memory_order_acquire);
   if (allocate == nullptr) [[unlikely]]

@@ -1,20 +1,21 @@
-// Fire-and-forget background work: one thread of its own does it, piece by piece, and is started when there is some.
+// Fire-and-forget background work: a dedicated thread, started on first use, runs it in order.
 //
-// When the process ends, what has not begun is dropped and what has begun is waited for; so it is before a fork, and
-// the child begins with none.
+// At process exit, work that has not started is dropped, and work in progress is waited for. The same happens before a
+// fork; the child starts with an empty queue.
 #pragma once
 
 #include <functional>
 
 namespace fermata {
 
-/// `work` must not throw. It runs at once, here, where the engine is to use one thread only.
+/// `work` must not throw. Runs it immediately on this thread if the engine is limited to one thread.
 void run_in_background(std::function<void()> work);
-/// The same, but never here, for work that would hold up a caller who has something better to do.
+/// The same, but never on this thread, for work that must not delay the caller.
 void run_beside(std::function<void()> work);
-/// Called after what the work uses has been loaded, if that was from within the work: it ends before that is unloaded.
+/// To be called after loading libraries that background work uses, if the work itself loaded them: the work then ends
+/// before they are unloaded.
 void join_background_at_exit();
-/// Returns when all work that was given has been done.
+/// Returns when all submitted work is done.
 void wait_for_background();
 
 }  // namespace fermata

@@ -1,8 +1,8 @@
 // A plan bound to sizes, ready to run on buffers.
 //
-// bind() reads the records (sizes, attributes, scalars) once and chooses what the steps are for these sizes; run() only
-// fills in addresses, so a replay with the same sizes starts there, and so does a bind to the sizes of the last one but
-// for the scalars. Everything a run needs is allocated before its first step.
+// bind() reads the records (sizes, attributes, scalars) once and chooses the steps for these sizes; run() only fills in
+// addresses, so a replay with the same sizes starts there. A bind to the same sizes as the last one only reads the
+// scalars. Everything a run needs is allocated before its first step.
 #pragma once
 
 #include <atomic>
@@ -23,41 +23,41 @@ namespace fermata {
 class StepProfile;
 struct EventInfo;
 
-/// Told of every step that runs, while somebody watches: the dispatch trace. Null otherwise.
+/// Called for every step that runs while a dispatch trace is active. Null otherwise.
 using WatchStep = void (*)(std::string_view name, BackendKey backend, std::source_location where);
 extern std::atomic<WatchStep> watch_step;
 
-/// A copy is bound to the same sizes, with scalars, buffers and runs of its own: for another thread.
+/// A copy is bound to the same sizes and has its own scalars, buffers and runs: for another thread.
 class BoundPlan {
  public:
   /// `records` are the nodes of a walk with the plan's key.
   void bind(const Plan& plan, std::span<const Node* const> records);
-  /// One buffer per leaf slot and one pointer per output slot. Throws before the first step if memory is short.
-  /// An output that a kernel gives the buffer of (PlanSlot::is_given) may be null: take_output() has it afterwards.
-  /// `owners` are the buffers that outputs lie in; without, kernels that read an output get a copy.
+  /// One buffer per leaf slot and one pointer per output slot. Throws before the first step if memory is short. An
+  /// output whose buffer a kernel provides (PlanSlot::is_given) may be null: take_output() returns it afterwards.
+  /// `owners` are the buffers that contain the outputs; without them, kernels that read an output get a copy.
   void run(const Plan& plan, std::span<const LeafBuffer> leaves, std::span<void* const> outputs,
            std::span<const StoragePtr> owners = {});
-  /// Whether kernels over tensors are among the steps: only they give buffers.
+  /// Whether the steps include kernels over tensors: only they provide buffers.
   bool has_boxed() const { return has_boxed_; }
   StoragePtr take_output(std::size_t output) { return std::move(last_.owners[output_slots_[output]]); }
   std::size_t output_bytes(std::size_t output) const { return slot_bytes_[output_slots_[output]]; }
-  /// Which outputs may be written over which leaves, for the sizes at hand; the leaves must be dense. Then both have
-  /// the same address in run().
+  /// Which outputs may overwrite which leaves, for the bound sizes; the leaves must be dense. Both then have the same
+  /// address in run().
   std::span<const Overwrite> overwrites() const { return overwrites_; }
-  /// Of the last run(), which has failed: whether it may have written over a leaf.
+  /// Whether the last run(), which failed, may have overwritten a leaf.
   bool has_overwritten() const { return !overwrites_.empty() && last_.reached > overwrites_.front().step; }
-  /// Of the plan that was bound last; 0 before that.
+  /// The number of the plan that was bound last; 0 before that.
   std::uint64_t plan_number() const { return plan_number_; }
-  /// Those of the plan, to be patched by a replay (random offsets).
+  /// The plan's scalars, to be patched by a replay (random offsets).
   std::span<std::uint64_t> scalars() { return scalars_; }
 
  private:
-  /// What a run leaves behind; no copy has it.
+  /// State of the last run; not copied.
   struct LastRun {
     std::vector<void*> data;         // per slot, as in Run
     std::vector<Storage*> buffers;   //
     std::vector<StoragePtr> owners;  //
-    std::size_t reached = 0;         // steps that have begun
+    std::size_t reached = 0;         // steps that have started
     RecordedRuns recorded;
     LastRun() = default;
     LastRun(const LastRun&) {}
@@ -73,18 +73,18 @@ class BoundPlan {
   void run_observed(Run& run);
   void describe_steps();
 
-  std::uint64_t plan_number_ = 0;  // of the plan that this is bound to, and
-  RecordGeometry geometry_;        // the sizes
+  std::uint64_t plan_number_ = 0;  // of the bound plan
+  RecordGeometry geometry_;        // the bound sizes
   BoundSteps steps_;
   std::vector<std::uint64_t> scalars_;
   std::vector<std::size_t> slot_bytes_, slot_offset_;
   std::size_t arena_bytes_ = 0;
   std::vector<std::uint32_t> output_slots_;
   std::vector<Overwrite> overwrites_;       // in order of steps
-  std::vector<SharedPlace> shared_places_;  // those whose sizes are equal
+  std::vector<SharedPlace> shared_places_;  // those with equal sizes
   bool has_boxed_ = false, has_calls_ = false;
-  bool has_one_part_ = false;            // a kernel or call by itself: recording it saves nothing
-  std::vector<const EventInfo*> infos_;  // one for each bound step; empty until somebody profiles
+  bool has_one_part_ = false;            // a single kernel or call: recording it saves nothing
+  std::vector<const EventInfo*> infos_;  // one for each bound step; empty until a profile runs
   LastRun last_;
 };
 

@@ -98,7 +98,7 @@ void check_in_buffer(std::string_view step, std::size_t operand, const void* ori
   const std::int64_t at = static_cast<const std::byte*>(origin) - static_cast<const std::byte*>(buffer);
   if (reach.begin == reach.end || (at + reach.begin >= 0 && at + reach.end <= static_cast<std::int64_t>(buffer_bytes)))
     return;
-  fmt::print(stderr, "fermata: {} leaves a buffer: access {} reaches bytes [{}, {}) of {}\n", step, operand,
+  fmt::print(stderr, "fermata: {} is out of bounds: access {} reaches bytes [{}, {}) of {}\n", step, operand,
              at + reach.begin, at + reach.end, buffer_bytes);
   std::abort();
 }

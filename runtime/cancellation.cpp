@@ -13,7 +13,7 @@ StopGuard::StopGuard(std::stop_token token) : token_(std::move(token)), outer_(w
 StopGuard::~StopGuard() { wanted_stop = outer_; }
 
 void throw_cancelled() {
-  throw Cancelled(3004, format_error(3004, "Cancelled", "the computation was stopped on request", {}, {}));
+  throw Cancelled(3004, format_error(3004, "Cancelled", "the computation was cancelled", {}, {}));
 }
 
 }  // namespace fermata

@@ -1,4 +1,4 @@
-// Stopping a run of this thread between its steps, or between the parts of one that several threads share.
+// Cancellation of a run of this thread, between its steps or between the parts of a step that several threads share.
 #pragma once
 
 #include <stop_token>
@@ -7,15 +7,15 @@
 
 namespace fermata {
 
-/// FM3004: a computation was stopped. What it was to compute is pending as before, and can be asked for again; calls
-/// with effects that had not happened will not happen.
+/// FM3004: a computation was stopped. Its results are pending as before and can be requested again; calls whose effects
+/// had not happened will not run.
 struct Cancelled : Error {
   using Error::Error;
 };
 
-/// While it lives, syncs and calls of compiled functions of this thread end with Cancelled soon after a stop has been
-/// requested: before the next kernel, or within a large one. A run goes on to its end once it has written over a tensor
-/// that was written in place. Guards may be nested; the innermost counts.
+/// While alive, syncs and calls of compiled functions of this thread throw Cancelled soon after a stop is requested:
+/// before the next kernel, or within a large one. A run that has overwritten a tensor that is written in place
+/// continues to its end. Guards may be nested; the innermost applies.
 class StopGuard {
  public:
   explicit StopGuard(std::stop_token token);
@@ -30,10 +30,10 @@ class StopGuard {
 
 /// The token of the innermost guard of this thread; null without one.
 extern constinit thread_local const std::stop_token* wanted_stop;
-/// The same within a run that may be stopped at any moment: loops look at it.
+/// The same within a run that may be stopped at any moment: loops check it.
 extern constinit thread_local const std::stop_token* stop_of_run;
 
-/// Whether this thread is in a run that has to go on to its end.
+/// Whether this thread is in a run that must not be stopped.
 extern constinit thread_local bool is_unstoppable;
 
 [[noreturn]] void throw_cancelled();
@@ -43,13 +43,13 @@ inline void check_stop(const std::stop_token* token) {
     throw_cancelled();
 }
 
-/// Between the turns of a loop that calls functions of the user, and before a sync.
+/// Called between iterations of a loop that calls user functions, and before a sync.
 inline void check_stop_of_thread() {
   if (wanted_stop != nullptr && !is_unstoppable) [[unlikely]]
     check_stop(wanted_stop);
 }
 
-/// Part of a run that may be stopped, or may not. What it calls may only be stopped if it may be itself.
+/// A part of a run that may or may not be stopped. Nested parts may be stopped only if the outer one may.
 class StoppableScope {
  public:
   explicit StoppableScope(bool stoppable) : outer_(stop_of_run), outer_is_unstoppable_(is_unstoppable) {

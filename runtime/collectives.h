@@ -1,8 +1,8 @@
-// Groups of ranks, and what moves bytes between them.
+// Groups of ranks, and the transports that move bytes between them.
 //
-// A process is one rank. Which transport a group has was settled when the group was made: the world of one process
-// needs none, others come from a plugin (frontend/distributed). Kernels of collectives bring their operands into dense
-// blocks, one for each rank where there are several, and hand them to the transport.
+// A process is one rank. The transport of a group is fixed when the group is made: a world of one process needs none,
+// others come from a plugin (frontend/distributed). Kernels of collectives copy their operands into dense blocks, one
+// for each rank if there are several, and pass them to the transport.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@
 
 namespace fermata {
 
-/// A call that several ranks make did not come to its end: other ranks are gone, late, or call something else.
+/// A collective call failed: other ranks are gone, late, or make a different call.
 struct CollectiveError : Error {
   using Error::Error;
 };
 
-/// What a transport does. `count` below is that of CollectiveCall; blocks lie one after another in the order of ranks.
+/// The operations of a transport. `count` below is that of CollectiveCall; blocks are contiguous in rank order.
 enum class CollectiveKind : std::uint8_t {
   all_reduce,      // count -> count
   reduce,          // count -> count, at the root
@@ -40,7 +40,7 @@ enum class CollectiveKind : std::uint8_t {
   barrier,
 };
 
-/// One call of a rank. What `from` and `to` point to stays until the call has ended.
+/// One call of a rank. The memory of `from` and `to` must stay valid until the call has ended.
 struct CollectiveCall {
   CollectiveKind kind;
   DType dtype;         // of the elements; of reductions no f16, no bf16 and no mean
@@ -48,20 +48,20 @@ struct CollectiveCall {
   const void* from;
   void* to;
   CollectiveReduction reduction = CollectiveReduction::sum;
-  std::int64_t peer = 0;                     // the root, or whom it goes to or comes from
+  std::int64_t peer = 0;                     // the root, destination or source
   std::int64_t tag = 0;                      // of send and receive
   std::span<const std::int64_t> pairs = {};  // of permute
   std::string_view name = {};                // of the op, for errors
   std::source_location where{};
 };
 
-/// A call that has been started. Whoever drops it before it has ended waits for it.
+/// A call that has been started. Destroying it before it has ended waits for it.
 class StartedTransfer {
  public:
   virtual ~StartedTransfer() = default;
-  /// Goes on with it where that needs the processor; true when it has ended.
+  /// Advances the call if that needs the processor; returns true when it has ended.
   virtual bool progress() = 0;
-  /// CollectiveError where the other ranks do not come, or are gone.
+  /// Throws CollectiveError if the other ranks do not arrive, or are gone.
   virtual void wait() = 0;
 };
 
@@ -69,18 +69,19 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::unique_ptr<StartedTransfer> start(const CollectiveCall& call) = 0;
-  /// From start to end. The same, unless a transport can do better.
+  /// Runs the call from start to end. Overridden by transports that have a faster way.
   virtual void run(const CollectiveCall& call) { start(call)->wait(); }
   struct Part {
     std::unique_ptr<Transport> transport;
     std::vector<std::int64_t> ranks;  // of this group, in the order of the part
   };
-  /// The ranks of one color, in the order of their keys. Every rank calls it.
+  /// Forms a group of the ranks of one color, in the order of their keys. Every rank must call it.
   virtual Part split(std::int64_t color, std::int64_t key, std::source_location where) = 0;
   virtual std::string_view name() const = 0;
-  /// Whether ranks are processes: then a backend may move elements between devices of theirs by itself.
+  /// Whether ranks are processes: a backend may then move elements between their devices directly.
   virtual bool spans_processes() const { return false; }
-  /// Before a backend makes a call of the group by itself: what is known of the other ranks, and what they call.
+  /// Called before a backend performs a call of the group itself, to check the known state and calls of the other
+  /// ranks.
   virtual void expect(const CollectiveCall&) {}
 };
 
@@ -97,12 +98,12 @@ struct RankGroup {
 /// Groups live as long as the process. The first one is the world.
 const RankGroup& add_group(std::int64_t rank, std::vector<std::int64_t> ranks, std::unique_ptr<Transport> transport,
                            std::int64_t local_rank = 0);
-/// Null where there is none of that number.
+/// Null if no group has that number.
 const RankGroup* find_group(std::int64_t number);
-/// Of a group with one rank: what is sent arrives at once.
+/// The transport of a group with one rank: data arrives immediately.
 std::unique_ptr<Transport> transport_of_one();
 
-/// What a kernel of a collective has started: finish() waits, and puts the result where it belongs.
+/// A call that a collective's kernel has started: finish() waits, and stores the result in its place.
 class StartedCall {
  public:
   virtual ~StartedCall() = default;

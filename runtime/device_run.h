@@ -1,5 +1,5 @@
-// What the runtime tells devices other than the CPU: which step of a plan is running, for errors that surface later;
-// and that a whole run may be recorded, to be replayed at the cost of one call.
+// The interface between the runtime and devices other than the CPU: which step of a plan is running, for errors that
+// surface later, and the recording of whole runs, to be replayed at the cost of one call.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace fermata {
 
-/// The step that this thread is starting: its name in the plan and the line of the program that it is for.
+/// The step that this thread is starting: its name in the plan and its line of the program.
 struct RunSite {
   std::string_view step;
   std::source_location where;
@@ -30,28 +30,28 @@ class RunSiteGuard {
   const RunSite* before_;
 };
 
-/// Copies to the host that this thread has made. A run that makes some depends on what the host read: it cannot be
-/// recorded.
+/// The number of copies to the host by this thread. A run with such copies depends on values read by the host, so it
+/// cannot be recorded.
 extern constinit thread_local std::uint64_t device_reads;
 
-/// A run of a plan that was recorded; replays with the addresses and scalars that it had then.
+/// A recorded run of a plan; replays with the same addresses and scalars.
 class RecordedRun {
  public:
   virtual ~RecordedRun() = default;
   virtual void replay() const = 0;
 };
 
-/// Records what the calling thread launches on a device, instead of running it.
+/// Records the launches of the calling thread on a device, instead of running them.
 class RunRecorder {
  public:
   virtual ~RunRecorder() = default;
-  /// False where nothing can be recorded now.
+  /// Returns false if recording is not possible now.
   virtual bool begin() = 0;
-  /// Null where what was launched cannot be recorded: then none of it has run.
+  /// Returns null if the launches cannot be recorded: none of them has run then.
   virtual std::unique_ptr<const RecordedRun> end() = 0;
 };
 
-/// Null unless a backend has one. A recorder lives as long as the process.
+/// Null if the backend has none. A recorder lives as long as the process.
 RunRecorder* run_recorder(BackendKey backend);
 void set_run_recorder(BackendKey backend, RunRecorder* recorder);
 

@@ -1,5 +1,5 @@
-// How long steps take on a device, by the device's own clock: while somebody profiles, marks are put on its queues
-// around what a step starts, and read when the profile ends. A backend that has such marks registers a DeviceTimer.
+// Times of steps on a device, by the device's own clock. While a profile runs, markers are put on the device's queues
+// around the work of a step, and read when the profile ends. A backend with such markers registers a DeviceTimer.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,25 @@ namespace fermata {
 class DeviceTimer {
  public:
   virtual ~DeviceTimer() = default;
-  /// A profile begins; profiles nest.
+  /// Called when a profile begins; profiles nest.
   virtual void start() = 0;
-  /// It ends: what ran since then, on the host's clock, a ThreadEvents for each device with the device as its name.
-  /// Waits for the devices.
+  /// Called when it ends. Returns the work since then, on the host's clock, as one ThreadEvents for each device, named
+  /// after the device. Waits for the devices.
   virtual std::vector<ThreadEvents> finish(std::int64_t since) = 0;
-  /// Around what the calling thread starts. False where it cannot be timed: then there is no end.
+  /// Called before the calling thread starts work. Returns false if the work cannot be timed: end() is not called then.
   virtual bool begin() = 0;
   virtual void end(const EventInfo* info) = 0;
 };
 
-/// Null unless the backend has one. A timer lives as long as the process.
+/// Null if the backend has none. A timer lives as long as the process.
 DeviceTimer* device_timer(BackendKey backend);
 void set_device_timer(BackendKey backend, DeviceTimer* timer);
 /// All of them.
 void start_device_times();
 std::vector<ThreadEvents> finish_device_times(std::int64_t since);
 
-/// Times what the calling thread starts on a device until the end of the scope; nothing where `info` is null.
+/// Times the work that the calling thread starts on a device until the end of the scope; does nothing if `info` is
+/// null.
 class DeviceTimeScope {
  public:
   DeviceTimeScope(BackendKey backend, const EventInfo* info) : info_(info) {

@@ -61,14 +61,14 @@ struct Content {
 /// The parts of a file's bytes, or what is wrong with them.
 Content take_apart(std::string_view bytes, const HashKey& secret, std::string& wrong) {
   Header header;
-  if (bytes.size() < sizeof(header)) return wrong = "it is cut short", Content{};
+  if (bytes.size() < sizeof(header)) return wrong = "it is truncated", Content{};
   std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.magic != kMagic) return wrong = "it is no file of this cache", Content{};
+  if (header.magic != kMagic) return wrong = "it is not a file of this cache", Content{};
   const std::string_view rest = bytes.substr(sizeof(header));
   if (header.key_bytes > rest.size() || header.label_bytes > rest.size() - header.key_bytes ||
       header.value_bytes != rest.size() - header.key_bytes - header.label_bytes)
-    return wrong = "it is cut short", Content{};
-  if (keyed_hash(secret, bytes.substr(kHashed)) != header.hash) return wrong = "its checksum differs", Content{};
+    return wrong = "it is truncated", Content{};
+  if (keyed_hash(secret, bytes.substr(kHashed)) != header.hash) return wrong = "its checksum does not match", Content{};
   return {rest.substr(0, header.key_bytes), rest.substr(header.key_bytes, header.label_bytes),
           rest.substr(header.key_bytes + header.label_bytes)};
 }
@@ -78,7 +78,7 @@ std::optional<HashKey> read_secret(const PrivateFolder& folder, std::string& wro
   HashKey secret;
   const auto bytes = folder.read(kSecret, sizeof(secret), wrong, kUseIsNotedAfter);
   if (!bytes) return std::nullopt;
-  if (bytes->size() != sizeof(secret)) return wrong = "it is cut short", std::nullopt;
+  if (bytes->size() != sizeof(secret)) return wrong = "it is truncated", std::nullopt;
   std::memcpy(secret.data(), bytes->data(), sizeof(secret));
   return secret;
 }
@@ -150,14 +150,13 @@ std::shared_ptr<const DiskCache::Folder> DiskCache::folder(bool make) {
   std::unique_ptr<PrivateFolder> files = PrivateFolder::open(directory_, make, why);
   if (!why.empty()) {
     refused_ = true;
-    fmt::print(stderr, "fermata warning: {} is not used: {}\n", directory_, why);
+    fmt::print(stderr, "fermata warning: ignoring {}: {}\n", directory_, why);
   }
   if (files == nullptr) return nullptr;
   std::optional<HashKey> secret = read_secret(*files, why);
   if (!why.empty()) {
     refused_ = !files->remove(kSecret);
-    fmt::print(stderr, "fermata warning: {} is not used and removed: {}\n", (fs::path(directory_) / kSecret).string(),
-               why);
+    fmt::print(stderr, "fermata warning: removing {}: {}\n", (fs::path(directory_) / kSecret).string(), why);
   }
   if (!secret && make && !refused_) secret = make_secret(*files);
   if (secret) folder_ = std::make_shared<const Folder>(directory_, std::move(files), *secret);
@@ -167,7 +166,7 @@ std::shared_ptr<const DiskCache::Folder> DiskCache::folder(bool make) {
 void DiskCache::report(const Folder& folder, const std::string& file, std::string_view why) {
   ++damaged_;
   folder.files->remove(file);
-  fmt::print(stderr, "fermata warning: {} is not used and removed: {}\n", (fs::path(folder.path) / file).string(), why);
+  fmt::print(stderr, "fermata warning: removing {}: {}\n", (fs::path(folder.path) / file).string(), why);
 }
 
 std::optional<std::string> DiskCache::find(std::string_view key) noexcept try {

@@ -1,14 +1,14 @@
-// Machine code that outlives the process: a folder of files, one for each key, shared by processes.
+// Persistent cache of machine code: a folder of files, one for each key, shared by processes.
 //
-// What is found here is executed, so only what this user's processes wrote is believed: the folder and its files belong
-// to the user and to nobody else (runtime/private_folder.h), and each file holds its whole key and a hash that only
-// those can make who read the secret in the folder, a file that only the user may read. Anything else is reported,
-// removed, and counts as not there. A program that runs with the rights of another user (setuid) keeps nothing.
+// The contents are executed, so only files written by this user's processes are trusted: the folder and its files
+// belong exclusively to the user (runtime/private_folder.h), and each file holds its whole key and a hash keyed with
+// the secret in the folder, a file that only the user may read. Any other file is reported, removed, and treated as a
+// miss. A program that runs with the rights of another user (setuid) caches nothing.
 //
 // Nothing here throws: a cache that cannot be read or written is slow, not wrong.
 //
-// FERMATA_CACHE_DIR: the folder; empty for none. By default fermata/ in XDG_CACHE_HOME or ~/.cache.
-// FERMATA_CACHE_DIR_LIMIT: bytes kept, 256 MiB by default; beyond that the files go that were used longest ago.
+// FERMATA_CACHE_DIR: the folder; empty disables the cache. By default fermata/ in XDG_CACHE_HOME or ~/.cache.
+// FERMATA_CACHE_DIR_LIMIT: bytes kept, 256 MiB by default; beyond that the least recently used files are evicted.
 #pragma once
 
 #include <atomic>
@@ -30,26 +30,26 @@ class DiskCache {
  public:
   static DiskCache& instance();
 
-  /// Empty where nothing is kept.
+  /// Empty if the cache is disabled.
   std::string directory() const;
-  /// The folder may be one that is made when something is stored. Returns the one before.
+  /// The folder is created by the first store if it does not exist. Returns the previous folder.
   std::string set_directory(std::string directory);
   std::uint64_t set_limit(std::uint64_t bytes);
 
   std::optional<std::string> find(std::string_view key) noexcept;
   /// `label` is for people.
   void store(std::string_view key, std::string_view label, std::string_view value) noexcept;
-  /// Takes out a value that is of no use after all, and says why.
+  /// Removes a value that turned out to be unusable, and reports why.
   void discard(std::string_view key, std::string_view why) noexcept;
 
   struct Entry {
     std::string file, label;
     std::uint64_t bytes;
-    std::chrono::seconds unused;  // since it was last used, give or take an hour
+    std::chrono::seconds unused;  // since its last use, accurate to about an hour
   };
-  /// What is there, used last first.
+  /// The entries, most recently used first.
   std::vector<Entry> entries();
-  /// Removes everything; gives the number of files.
+  /// Removes all entries; returns the number of files.
   std::size_t clear();
 
   struct Counts {
@@ -64,7 +64,7 @@ class DiskCache {
   void report(const Folder& folder, const std::string& file, std::string_view why);
   void trim_sometimes(const Folder& folder, std::uint64_t written);
 
-  mutable ForkSafeMutex mutex_;  // of the next three
+  mutable ForkSafeMutex mutex_;  // guards the next three
   std::string directory_;
   std::shared_ptr<const Folder> folder_;
   bool refused_ = false;

@@ -1,8 +1,8 @@
-// Values that are divided among processes: leaves with the type of the whole, whose storage has no buffer of it but
-// what this process has of it.
+// Values that are divided among processes: leaves with the type of the whole value, whose storage holds only the part
+// of this process.
 //
-// A walk notes that it has met one, and its sync then goes to the partitioner. Whoever needs all elements in one buffer
-// gathers them.
+// A walk notes if it contains one, and its sync then goes to the partitioner. Consumers that need all elements in one
+// buffer gather them.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace fermata {
 
-/// What is behind such a storage; frontend/distributed knows what it is.
+/// The data behind such a storage, defined in frontend/distributed.
 struct DistributedValue {
   virtual ~DistributedValue() = default;
 };

@@ -1,8 +1,8 @@
-// Calls with effects, in the order of the program.
+// Ordering of calls with side effects, as in the program.
 //
-// A recorded call of an operator that has an effect reads, after its arguments, the call with an effect that the thread
-// recorded before it. So whoever computes one has computed those before it, and none is made twice. The thread holds
-// the last one: a sync computes that, too, and so every effect that was recorded before the sync.
+// A recorded call of an operator with an effect reads, after its arguments, the thread's previous recorded call with an
+// effect. Computing one therefore computes those before it, and none runs twice. The thread holds the last one: a sync
+// also computes it, and so every effect recorded before the sync.
 #pragma once
 
 #include <source_location>
@@ -11,25 +11,25 @@
 
 namespace fermata {
 
-/// The last call with an effect that this thread has recorded and that may be pending; null where there is none. A
-/// reference is held.
+/// The last call with an effect that this thread recorded and that may be pending; null if there is none. Holds a
+/// reference.
 extern constinit thread_local Node* last_effect;
 
-/// Makes what a sync of this thread needs, so that it is there until the effects that a thread leaves have been
-/// computed. Installed once, beside the hooks of runtime/tensor.h.
+/// Creates the thread-local state of a sync, so that it outlives the computation of the effects that the thread leaves
+/// at its end. Installed once, together with the hooks of runtime/tensor.h.
 extern void (*prepare_thread)();
 
 /// Gives up the node where it has been computed.
 Node* pending_effect();
-/// The same for a call on a device: on another one what was recorded before is computed first.
+/// The same for a call on a device: effects recorded on another device are computed first.
 Node* pending_effect_on(BackendKey backend, std::source_location where);
-/// What calls of this thread come after from now on. Takes over no reference.
+/// Sets the node that later calls of this thread are ordered after. Does not take over a reference.
 void set_last_effect(Node* node);
-/// Computes the effects that were recorded so far.
+/// Computes the effects recorded so far.
 void run_effects(std::source_location where);
 
-/// A scope whose effects are its own: those from before it are neither computed nor waited for inside, and at its end
-/// come back as they were.
+/// A scope with separate effects: earlier effects are neither computed nor waited for inside, and are restored at its
+/// end.
 class EffectScope {
  public:
   EffectScope();

@@ -32,7 +32,7 @@ std::uint64_t environment_number(const char* name, std::uint64_t otherwise, std:
   const char* const text = environment_variable(name);
   if (text == nullptr || *text == '\0') return otherwise;
   if (const auto number = whole_number(text); number && *number >= least) return *number;
-  std::fprintf(stderr, "fermata warning: %s=%s is not used: it is not a whole number of %llu or more\n", name, text,
+  std::fprintf(stderr, "fermata warning: ignoring %s=%s: it is not a whole number of at least %llu\n", name, text,
                static_cast<unsigned long long>(least));
   return otherwise;
 }

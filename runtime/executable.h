@@ -1,6 +1,6 @@
-// A compiled kernel, whoever compiled it.
+// A compiled kernel of any backend.
 //
-// What dispatch/backend.h hands out and a Plan holds: launch it with sizes, strides and pointers; ranges of rows and
+// Returned by dispatch/backend.h and held by a Plan. Launched with sizes, strides and pointers; ranges of rows and
 // columns may run on several threads at once.
 #pragma once
 
@@ -13,16 +13,16 @@
 
 namespace fermata {
 
-/// A chain of two products with a kernel between them: matrices [rows, columns], made from factors of `depth`, go
-/// through the kernel row by row and are multiplied by matrices of `width` columns. `made` is the access of the kernel
-/// that reads the first product.
+/// A chain of two products with a kernel between them: matrices [rows, columns], products with inner dimension `depth`,
+/// pass through the kernel row by row and are multiplied by matrices of `width` columns. `made` is the access of the
+/// kernel that reads the first product.
 struct ProductChainSizes {
   std::int64_t batches, rows, columns, depth, width;
   DType factors, weights;  // of the first product and of the second one
   std::uint16_t made;
 };
-/// What they take as one launch (0 where these sizes cannot be) and apart, and how much memory what is between them
-/// takes then.
+/// The cost of the chain as one launch (0 if these sizes are not supported) and as separate steps, and the memory that
+/// the intermediate results of separate steps take.
 struct ProductChainEstimate {
   bool pays;
   double ns, apart_ns;
@@ -34,9 +34,9 @@ class Executable {
   virtual ~Executable() = default;
   /// Runs the rows and columns of the launch on the calling thread. Thread-safe.
   virtual void launch(const KernelLaunch& launch) const = 0;
-  /// What to start for a launch of this size, before it is cut into ranges: this, or a variant of it that is faster
-  /// where it is used much, or writes past the caches if it `may_stream`. Gives the same bits. Lives as long as this
-  /// does.
+  /// Selects the executable for a launch of this size, before it is split into ranges: this one, or a variant that is
+  /// faster for hot kernels, or that uses non-temporal stores if it `may_stream`. Computes the same bits. Lives as long
+  /// as this one.
   virtual const Executable& variant_for(const KernelLaunch&, bool /*may_stream*/ = true) const { return *this; }
   /// Row kernels of a single stage whose reductions feed row values only can run as blocks: partial(l) reduces blocks
   /// [column_begin, column_end) (numbered by kReductionBlock) of one row (row_begin) into l.partials, one state of
@@ -46,9 +46,10 @@ class Executable {
   virtual std::size_t state_bytes() const { return 0; }
   virtual void partial(const KernelLaunch&) const {}
   virtual void finish(const KernelLaunch&) const {}
-  /// A kernel between two products that can do both as well, in one launch; nothing where it cannot.
+  /// The estimate of a kernel that can also compute the products before and after it, in one launch; nullopt if it
+  /// cannot.
   virtual std::optional<ProductChainEstimate> estimate_chain(const ProductChainSizes&) const { return {}; }
-  /// Does so. The result of the first product and the first operand of the second one are not there.
+  /// Runs such a chain. The result of the first product and the first operand of the second one have no buffers.
   virtual void launch_chain(std::uint16_t /*made*/, const CallArgs& /*first*/, const KernelLaunch&,
                             const CallArgs& /*second*/) const {}
   virtual std::size_t code_bytes() const = 0;

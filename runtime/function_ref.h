@@ -1,4 +1,4 @@
-// A reference to something callable: two pointers, no allocation. It must not outlive what it refers to.
+// A non-owning reference to a callable: two pointers, no allocation. It must not outlive the callable.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// A list that grows at its end by several elements at once, which are then written where they lie: one test per group,
-// where push_back of a vector makes one, and often a call, per element.
+// An array that grows by several elements at once, which are then written in place: one capacity check per group, where
+// push_back of a vector makes one, and often a call, per element.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ template <class T>
 requires std::is_trivially_copyable_v<T>
 class GrowableArray {
  public:
-  /// Where the next `n` elements go, which count from now on.
+  /// Appends `n` uninitialized elements and returns a pointer to the first.
   T* extend(std::size_t n) {
     if (capacity_ - size_ < n) [[unlikely]]
       grow(n);

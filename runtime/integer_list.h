@@ -1,4 +1,4 @@
-// Lists of integers as arguments: sizes of a shape, axes, positions; and the bound that is left out.
+// Lists of integers as arguments: sizes of a shape, axes, positions; and the omitted bound of a slice.
 #pragma once
 
 #include <concepts>
@@ -12,16 +12,16 @@
 
 namespace fermata {
 
-/// A bound of a slice that is left out: as far as the axis goes, in the direction of the step.
+/// An omitted bound of a slice: the end of the axis in the direction of the step.
 inline constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min();
 
-/// Axes: none at all, where an empty list stands for all of them. sum(x, no_axes) is x.
+/// No axes at all; an empty list means all of them. sum(x, no_axes) is x.
 struct NoAxes {};
 inline constexpr NoAxes no_axes{};
 
-/// What may stand where a call takes sizes or axes: {2, 3}, one integer, a Shape, a vector. It refers to the caller's
-/// list and lives for one call. Unlike a Shape it has any length, so that a list that is too long is an error and not
-/// cut.
+/// The argument type for sizes or axes: {2, 3}, one integer, a Shape, a vector. It refers to the caller's list and
+/// lives for one call. Unlike a Shape it can have any length, so that a list that is too long is an error instead of
+/// being truncated.
 class IntegerList {
  public:
   IntegerList() = default;
@@ -37,7 +37,7 @@ class IntegerList {
 
   operator std::span<const std::int64_t>() const { return list_; }
   bool empty() const { return list_.empty(); }
-  /// Whether it is no_axes. An empty list that is not leaves the choice to the call.
+  /// Whether it is no_axes. The meaning of another empty list depends on the call.
   bool names_none() const { return names_none_; }
   std::size_t size() const { return list_.size(); }
   const std::int64_t* begin() const { return list_.data(); }

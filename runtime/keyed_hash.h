@@ -1,5 +1,5 @@
-// A hash that only those can make who know a key: SipHash-2-4 with 128 bits (Aumasson and Bernstein, "SipHash: a fast
-// short-input PRF", 2012; the reference implementation has the longer output).
+// A keyed hash, which cannot be computed without the key: SipHash-2-4 with 128 bits (Aumasson and Bernstein, "SipHash:
+// a fast short-input PRF", 2012; the reference implementation has the longer output).
 #pragma once
 
 #include <array>

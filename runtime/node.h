@@ -1,8 +1,8 @@
 // Nodes: recorded values.
 //
-// A node is a value: fixed once recorded and filled in once. Its first cache line is what recording a consumer reads,
-// the second what walking and freeing read. Everything is immutable except `refs`, `storage` (set once), `hint` and
-// `depth` (scratch of the recorder), `tape`, and `inputs` (cut when the value exists and nobody can be looking).
+// A node is a value: fixed once recorded and computed once. Recording a consumer reads its first cache line, walking
+// and freeing read the second. Everything is immutable except `refs`, `storage` (set once), `hint` and `depth` (scratch
+// of the recorder), `tape`, and `inputs` (cleared when the value exists and no thread can be reading them).
 #pragma once
 
 #include <array>
@@ -26,15 +26,15 @@ struct Node;
 
 /// The rare half of a node, out of line: high ranks, strides of leaves, attributes, more operands, more scalars.
 struct NodeExtra {
-  Shape sizes;                           // where rank > Node::kInlineRank
-  Shape strides;                         // leaves that are not dense; rank 0 sizes otherwise
+  Shape sizes;                           // if rank > Node::kInlineRank
+  Shape strides;                         // of leaves that are not dense; rank 0 otherwise
   std::int64_t offset = 0;               // in elements, of a leaf in its storage
-  bool strided = false;                  // strides and offset are in force
+  bool strided = false;                  // strides and offset are valid
   std::vector<std::int64_t> attributes;  // as in ir/graph.h
   std::vector<std::uint64_t> scalars;
   std::vector<Node*> more_inputs;              // operands after the third
   std::uint32_t context = 0;                   // boxed calls: as in ir/graph.h
-  std::shared_ptr<const Subgraphs> subgraphs;  // the functions that it owns; null for most ops
+  std::shared_ptr<const Subgraphs> subgraphs;  // the functions owned by the node; null for most ops
 };
 
 struct alignas(64) Node {
@@ -52,13 +52,13 @@ struct alignas(64) Node {
   std::array<std::int64_t, kInlineRank> inline_sizes;
   std::source_location where;
 
-  std::array<Node*, kInlineInputs> inputs;  // null where the operand is `scalar`
+  std::array<Node*, kInlineInputs> inputs;  // null if the operand is `scalar`
   std::uint64_t scalar;  // the one host scalar of a pointwise op; [axes, keepdims << 16] of a reduction
   NodeExtra* extra;
-  std::uint32_t hash;                // of the expression as it was recorded: where to look first, never proof
-  std::atomic<std::uint32_t> hint;   // number in the walk that met the node last: checked before it is believed
-  std::atomic<std::uint32_t> depth;  // longest chain of pending nodes that ends here, when it was recorded
-  std::atomic<std::uint32_t> tape;   // how many of the edges are held by autograd only: weak, see docs/adr/003
+  std::uint32_t hash;                // of the expression as recorded: a hint for lookups, never proof of equality
+  std::atomic<std::uint32_t> hint;   // number in the walk that visited the node last: verified before use
+  std::atomic<std::uint32_t> depth;  // longest chain of pending nodes that ends here, at the time of recording
+  std::atomic<std::uint32_t> tape;   // number of edges held by autograd only: weak, see docs/adr/003
   std::array<std::uint16_t, kInlineInputs> stretched;  // per operand: result axes along which it is broadcast
   std::uint16_t reserved2 = 0;
 
@@ -73,18 +73,19 @@ struct alignas(64) Node {
 };
 static_assert(sizeof(Node) == 128 && offsetof(Node, inputs) == 64 && sizeof(std::source_location) == 8);
 
-/// Room for a node, uninitialized; may throw OutOfMemoryError.
+/// Allocates uninitialized memory for a node; may throw OutOfMemoryError.
 void* allocate_node();
-/// Frees values and what only they kept alive. The dead are linked through themselves: no recursion and no memory.
+/// Frees a value and the values that only it kept alive. Dead nodes are linked intrusively: no recursion and no
+/// allocation.
 void destroy_node(Node* dead);
 inline void drop_edge(Node* n) {
   if (drop_references(n->refs, Node::kEdge)) destroy_node(n);
 }
-/// A node over a buffer, holding `references`. Takes over one reference of the storage.
+/// Makes a node over a buffer with `references` as its count. Takes over one reference of the storage.
 Node* make_leaf(const TensorType& type, Storage* storage, BackendKey backend, std::uint64_t references);
 Node* make_strided_leaf(const TensorType& type, const Shape& strides, std::int64_t offset, Storage* storage,
                         BackendKey backend, std::uint64_t references);
-/// Attributes as ir/graph.h lists them, whatever place the node keeps them in.
+/// The attributes as listed in ir/graph.h, wherever the node stores them.
 std::vector<std::int64_t> attributes_of(const Node& node);
 
 }  // namespace fermata

@@ -1,12 +1,12 @@
-// Ranges for tools that watch a process from outside: NVTX, which Nsight Systems and others read.
+// NVTX ranges for external profilers such as Nsight Systems.
 //
-// Such a tool is attached when it has set NVTX_INJECTION64_PATH. Then syncs, steps, compiles and scopes are ranges in
-// the domain "fermata"; without one nothing of this is ever called.
+// A profiler is attached if it has set NVTX_INJECTION64_PATH. Syncs, steps, compiles and scopes are then ranges in the
+// domain "fermata"; without a profiler none of this is called.
 #pragma once
 
 namespace fermata {
 
-/// Begins to show ranges if a tool is attached and the build found nvtx3. Called when the library is loaded.
+/// Starts to emit ranges if a profiler is attached and the build found nvtx3. Called when the library is loaded.
 void show_ranges_to_tools();
 
 }  // namespace fermata

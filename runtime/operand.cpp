@@ -72,8 +72,8 @@ std::uint64_t checked_scalar_bits(std::string_view function, const Scalar& scala
                                    : std::to_string(scalar.integer);
     throw ValueError(
         1329, format_error(1329, "ValueError",
-                           std::string(function) + ": " + number + " is out of bounds for " + std::string(name(dtype)),
-                           {}, where, "cast the tensor to a wider dtype with astype()"));
+                           std::string(function) + ": " + number + " does not fit " + std::string(name(dtype)), {},
+                           where, "cast the tensor to a wider dtype with astype()"));
   }
   return scalar_bits(scalar, dtype);
 }

@@ -1,7 +1,7 @@
 // Operands of calls: a tensor or a host number, and the line of the call.
 //
-// An infix operator cannot have a defaulted argument; a converting constructor can, and it is evaluated where the
-// conversion happens, which is the caller's line.
+// An infix operator cannot have a default argument; a converting constructor can, and it is evaluated at the
+// conversion, which is the caller's line.
 #pragma once
 
 #include <concepts>
@@ -14,7 +14,8 @@
 
 namespace fermata {
 
-/// A C++ number. It takes part in promotion by kind only (array API) and becomes a kernel argument, never code.
+/// A C++ number. It takes part in promotion by kind only (array API) and becomes a kernel argument, never a constant in
+/// code.
 struct Scalar {
   DTypeKind kind = DTypeKind::signed_integer;
   union {
@@ -45,11 +46,12 @@ struct Scalar {
 /// The bits of a scalar in scalar_dtype(dtype) (f32 for f16, bf16 and c64), in an 8-byte slot. Integers wrap;
 /// floats that do not fit an integer dtype saturate.
 std::uint64_t scalar_bits(const Scalar& scalar, DType dtype);
-/// The same of a number that a caller gave: ValueError FM1329 for an integer that an integer dtype does not hold.
+/// The same for a number passed by a caller: throws ValueError FM1329 for an integer that does not fit an integer
+/// dtype.
 std::uint64_t checked_scalar_bits(std::string_view function, const Scalar& scalar, DType dtype,
                                   std::source_location where);
-/// The dtype an operand of `dtype` and a scalar compute in: a scalar of a higher kind lifts to the default dtype of
-/// that kind (f32 for floating, i64 for integers), else the tensor's dtype stays.
+/// The compute dtype of an operand of `dtype` and a scalar: a scalar of a higher kind promotes to the default dtype of
+/// that kind (f32 for floating, i64 for integers), else the tensor's dtype is kept.
 constexpr DType promote_scalar(DType dtype, DTypeKind scalar) {
   const DTypeKind k = info(dtype).kind;
   const bool integer = scalar == DTypeKind::signed_integer || scalar == DTypeKind::unsigned_integer;
@@ -58,9 +60,8 @@ constexpr DType promote_scalar(DType dtype, DTypeKind scalar) {
   return dtype;
 }
 
-/// What every operator takes. It refers to the tensor it was made from and lives for one call. One that was made from a
-/// temporary says so: the call that it is made for may take the tensor over. A copy does not, as it may be one of
-/// several.
+/// The argument type of operators. It refers to its tensor and lives for one call. An operand made from a temporary is
+/// marked as expiring: the call may take over the tensor. A copy is not, because it may be one of several.
 class Operand {
  public:
   Operand(Tensor&& tensor, std::source_location where = std::source_location::current())
@@ -78,7 +79,7 @@ class Operand {
   Operand& operator=(const Operand&) = delete;
 
   bool is_tensor() const { return tensor_ != nullptr; }
-  /// The tensor, if it goes with this operand, for a kernel whose call is its last use; else null.
+  /// The tensor if it was a temporary, so that this call is its last use; else null.
   Tensor* expiring() const { return expires_ ? const_cast<Tensor*>(tensor_) : nullptr; }
   const Tensor& tensor() const { return *tensor_; }
   const Scalar& scalar() const { return scalar_; }

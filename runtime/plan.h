@@ -1,7 +1,7 @@
-// Plans: what a compiled graph does, for any sizes.
+// Plans: compiled graphs, valid for all sizes.
 //
-// A plan speaks of *records*, the numbers of nodes in a walk with the plan's key: they carry sizes, attributes and
-// scalars. It holds no tensors and is shared by threads. runtime/bound_plan.h binds it to the sizes at hand and runs
+// A plan refers to *records*, the numbers of nodes in a walk with the plan's key, which carry sizes, attributes and
+// scalars. It holds no tensors and is shared by threads. runtime/bound_plan.h binds it to the sizes of a walk and runs
 // it.
 #pragma once
 
@@ -26,28 +26,28 @@ struct PlanSlot {
     position,  // no memory: an index, counted over the axes in `mask` of the record's shape
   };
   Kind kind;
-  std::uint32_t record;  // whose sizes and dtype it has
+  std::uint32_t record;  // gives its sizes and dtype
   std::uint16_t mask = 0;
-  std::uint32_t first_step = 0, last_step = 0;  // when it is alive
-  bool is_owned = false;                        // read by a boxed call: a buffer of its own, not a place in the arena
-  bool is_given = false;                        // the result of a boxed call: the buffer that the kernel gives
+  std::uint32_t first_step = 0, last_step = 0;  // its lifetime
+  bool is_owned = false;                        // read by a boxed call: has its own buffer, not a part of the arena
+  bool is_given = false;                        // the result of a boxed call: the buffer is provided by the kernel
 };
 
-/// An output that may be written where a leaf lies: nothing reads the leaf after the step that writes the output, which
-/// reads each of its elements no later than it writes it; and no later step can fail.
+/// An output that may overwrite a leaf: nothing reads the leaf after the step that writes the output, that step reads
+/// each element no later than it writes it, and no later step can fail.
 struct Overwrite {
   std::uint32_t output, leaf;  // numbers in Plan::output_slots and Plan::leaf_slots
-  std::uint32_t step;          // from which on the leaf is no more
-  std::uint32_t domain;        // the record whose sizes both must have
+  std::uint32_t step;          // the leaf is dead from here on
+  std::uint32_t domain;        // both must have the sizes of this record
 };
 
-/// A temporary that may lie where an output does, if both have the same sizes: only the kernel step that writes the
+/// A temporary that may share the buffer of an output if both have the same sizes: only the kernel step that writes the
 /// output reads it, each element no later than it writes it.
 struct SharedPlace {
   std::uint32_t temporary, output;  // slots
 };
 
-/// A number that no other plan of the process has.
+/// A number that is unique among the plans of the process.
 inline std::uint64_t new_plan_number() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
@@ -59,16 +59,16 @@ struct Plan {
   std::vector<PlanSlot> slots;
   std::vector<PlanStep> steps;
   std::vector<ScalarSource> scalars;                        // of all steps
-  std::vector<std::uint32_t> leaf_slots, leaf_records;      // in the order of the walk's leaves that are read
+  std::vector<std::uint32_t> leaf_slots, leaf_records;      // the leaves that are read, in the order of the walk
   std::vector<std::uint32_t> output_slots, output_records;  // in the order of the walk's outputs
-  std::vector<Overwrite>
-      overwrites;  // by passes/plan_memory.h, in order of steps: any of them, each leaf and output once
+  /// By passes/plan_memory.h, in order of steps. Any subset may be used; each leaf and output occurs once.
+  std::vector<Overwrite> overwrites;
   std::vector<SharedPlace> shared_places;  // by passes/plan_memory.h
   BackendKey backend{};                    // of every step and buffer
   BackendCapabilities capabilities;        // of that backend
-  std::string listing;                     // what explain prints of kernels and choices
+  std::string listing;                     // the kernels and choices, for explain()
 
-  /// Whether kernels over tensors are among the steps.
+  /// Whether the steps include kernels over tensors.
   bool has_boxed_calls() const {
     for (const PlanStep& step : steps)
       if (std::holds_alternative<BoxedCallStep>(step)) return true;

@@ -67,8 +67,9 @@ PlanEntryPtr PlanCache::find_shared(std::span<const std::uint32_t> key) {
     const auto same = static_cast<std::size_t>(a - key.begin());
     if (same <= best) continue;
     best = same;
-    last_miss_ = fmt::format("{} of {} words as in a known plan of {} words; then {:#x} instead of {:#x}", same,
-                             key.size(), entry->key.size(), a == key.end() ? 0 : *a, b == entry->key.end() ? 0 : *b);
+    last_miss_ =
+        fmt::format("the first {} of {} words match a cached plan of {} words; then {:#x} instead of {:#x}", same,
+                    key.size(), entry->key.size(), a == key.end() ? 0 : *a, b == entry->key.end() ? 0 : *b);
     if (plans_.size() > 64) break;  // a hint for people; not worth a scan of everything
   }
   if (wants_events())

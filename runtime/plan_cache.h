@@ -1,7 +1,7 @@
-// Plans by structure: shared, bounded, verified by comparing whole keys.
+// Cache of plans by structure: shared, bounded, verified by comparing whole keys.
 //
-// Each thread finds its recent plans without a lock. `recorded` is the root's hash from recording; it only picks where
-// to look first, so a stale or colliding hash costs a look-up in the shared table, never a wrong plan.
+// Each thread finds its recent plans without a lock. `recorded` is the root's hash from recording; it only selects the
+// first slot to check, so a stale or colliding hash costs a lookup in the shared table, never a wrong plan.
 #pragma once
 
 #include <array>
@@ -19,20 +19,20 @@
 
 namespace fermata {
 
-/// How long a structure takes op by op and as a plan, for sizes of one order of magnitude: the shorter one is taken
-/// once both are known.
+/// The measured times of a structure op by op and as a plan, for sizes of one order of magnitude. Once both are known,
+/// the faster one is used.
 struct PlanTrial {
   enum class Choice : std::uint8_t { open, plan, calls };
   std::atomic<Choice> choice{Choice::open};
-  std::atomic<std::uint8_t> plays{0}, runs{0};           // how many have been timed
+  std::atomic<std::uint8_t> plays{0}, runs{0};           // number of timed executions op by op and as a plan
   std::atomic<std::uint32_t> play_ns{~0u}, run_ns{~0u};  // the shortest of each
 };
 
 struct PlanEntry {
   std::vector<std::uint32_t> key;
   std::atomic<std::uint32_t> sights{0};
-  std::atomic<std::uint64_t> played_ns{0};     // what its plays op by op have cost, as predicted
-  std::atomic<bool> is_being_compiled{false};  // in the background, or was without success
+  std::atomic<std::uint64_t> played_ns{0};     // predicted cost of its executions op by op so far
+  std::atomic<bool> is_being_compiled{false};  // in the background; also set if that failed
   std::atomic<const Plan*> plan{nullptr};      // null until compiled; set once
   std::mutex compiling;
   std::unique_ptr<const Plan> owned;
@@ -46,18 +46,18 @@ class PlanCache {
   static PlanCache& instance();
   PlanCache();
   const PlanEntryPtr& find(std::uint32_t recorded, std::span<const std::uint32_t> key);
-  /// Forgets all plans. Other threads let go of those that they found last when they look for the next one.
+  /// Drops all plans. Other threads release their recent plans at their next lookup.
   void clear();
   /// How often it has been cleared.
   std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   std::size_t size();
-  /// The first difference between the key last missed and the nearest one that was there, in words; empty if none.
+  /// A description of the first difference between the key of the last miss and the nearest cached key; empty if none.
   std::string last_miss();
 
-  /// How many plans there may be: 4096, or FERMATA_PLAN_LIMIT. Gives the number before.
+  /// Sets the maximum number of plans: 4096, or FERMATA_PLAN_LIMIT. Returns the previous limit.
   std::size_t set_limit(std::size_t plans);
   std::size_t limit();
-  /// For tests that make all hashes collide.
+  /// For tests, to make all hashes collide.
   std::atomic<std::uint64_t> hash_mask{~0ull};
 
  private:

@@ -1,8 +1,9 @@
-// Copies of operands as kernels read them (panels of a matrix, filters in another order), kept beside the buffer of an
-// operand that comes again: a constant, such as the weights of a model (docs/adr/019-packed-copies.md).
+// Packed copies of operands in the layout that kernels read (panels of a matrix, reordered filters), cached with the
+// buffer of an operand that is used repeatedly: a constant, such as the weights of a model
+// (docs/adr/019-packed-copies.md).
 //
-// A buffer's elements do not change while it lives, so a copy is good for as long. Copies go with their buffer, before
-// results are written over it, and when memory is short.
+// A buffer's elements do not change during its lifetime, so a copy is valid that long. Copies are freed with their
+// buffer, before results are written over it, and when memory is short.
 #pragma once
 
 #include <cstddef>
@@ -15,25 +16,25 @@
 
 namespace fermata {
 
-/// What a copy is of. Two with equal keys have the same bytes, as long as the buffer lives.
+/// Identifies a copy of a buffer. Copies with equal keys have the same bytes, during the lifetime of the buffer.
 struct PackedKey {
-  const void* layout = nullptr;         // an address of its own for every packing function
+  const void* layout = nullptr;         // a unique address for every packing function
   const void* from = nullptr;           // the operand's first element
-  std::vector<std::int64_t> numbers{};  // all else that decides the bytes: extents, strides
+  std::vector<std::int64_t> numbers{};  // everything else that determines the bytes: extents, strides
   bool operator==(const PackedKey&) const = default;
 };
 
 /// The copies of one buffer.
 class PrepackedWeights {
  public:
-  /// A copy of `bytes` bytes that `pack` makes at the second sight of a key; null at the first, without a buffer or
-  /// where that may change or is not this engine's own, and where the limit leaves no room for it. 64-byte aligned. Any
-  /// thread may ask.
+  /// Returns a copy of `bytes` bytes, 64-byte aligned, made by `pack` at the second use of a key. Returns null at the
+  /// first use, without a buffer, if the buffer may change or is not owned by this engine, and if the limit leaves no
+  /// room. Thread-safe.
   static StoragePtr find(Storage* buffer, const PackedKey& key, std::size_t bytes, FunctionRef<void(std::byte*)> pack);
 
-  /// Of all buffers together.
+  /// Total bytes of the copies of all buffers.
   static std::size_t bytes();
-  /// Gives all back that no thread is asking for just now.
+  /// Frees all copies that no thread is looking up at the moment.
   static void trim();
 
   PrepackedWeights();
@@ -49,13 +50,13 @@ class PrepackedWeights {
   static void discharge(const Entry& e);
   StoragePtr find(const PackedKey& key, std::size_t bytes, FunctionRef<void(std::byte*)> pack);
 
-  std::recursive_mutex mutex_;  // to trim() is part of allocating a copy, where memory is short
-  std::vector<Entry> entries_;  // used last last
-  PrepackedWeights *next_ = nullptr, *previous_ = nullptr;  // in the list of all
+  std::recursive_mutex mutex_;  // recursive: allocating a copy calls trim() when memory is short
+  std::vector<Entry> entries_;  // least recently used first
+  PrepackedWeights *next_ = nullptr, *previous_ = nullptr;  // in the list of all instances
 };
 
-/// Bytes that copies take in all; FERMATA_PACKED_LIMIT at the start, by default a sixteenth of the memory. 0: none are
-/// kept from now on. Gives the limit before.
+/// Sets the limit of the total bytes of copies; initially FERMATA_PACKED_LIMIT, by default a sixteenth of the memory.
+/// 0: no copies are kept from now on. Returns the previous limit.
 std::size_t set_packed_limit(std::size_t bytes);
 
 }  // namespace fermata

@@ -79,7 +79,7 @@ bool read_all(int fd, std::string& bytes) {
 std::string_view doubt(const struct stat& status, std::uint64_t most_bytes) {
   if (!S_ISREG(status.st_mode)) return "it is not a regular file";
   if (status.st_uid != geteuid()) return "it belongs to another user";
-  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) return "others may read or write it";
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) return "other users may read or write it";
   if (static_cast<std::uint64_t>(status.st_size) > most_bytes) return "it is too large";
   return {};
 }
@@ -96,11 +96,11 @@ std::unique_ptr<PrivateFolder> PrivateFolder::open(const std::string& path, bool
   if (folder.fd < 0 && errno != ENOTDIR && errno != ELOOP) return nullptr;
   struct stat status;
   if (folder.fd < 0 && lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode))
-    return refused = "it is a link, and not a folder itself", nullptr;
+    return refused = "it is a link, not a folder", nullptr;
   if (folder.fd < 0 || fstat(folder.fd, &status) != 0 || !is_private(status))
-    return refused = "it is not a folder that only its owner, this user, may write to", nullptr;
+    return refused = "it is not a folder that only this user may write to", nullptr;
   if (const fs::path exposed = exposed_parent(path); !exposed.empty())
-    return refused = fmt::format("anybody may write to {}", exposed.string()), nullptr;
+    return refused = fmt::format("any user may write to {}", exposed.string()), nullptr;
   const Identity identity{status.st_dev, status.st_ino};
   return std::unique_ptr<PrivateFolder>(new PrivateFolder(folder.release(), identity));
 }

@@ -1,8 +1,8 @@
-// A folder that only this user may write to, and its files.
+// A folder that is writable only for this user, and its files.
 //
-// The folder is opened and examined once and then reached through its descriptor: whoever puts another one in its place
-// changes nothing. Files are opened without following links and examined after that. What is read is believed only if
-// it is a regular file of this user that no one else may read or write.
+// The folder is opened and checked once and then accessed through its descriptor, so replacing it has no effect. Files
+// are opened without following links and checked after that. Only regular files of this user that nobody else may read
+// or write are trusted.
 #pragma once
 
 #include <cstddef>
@@ -18,21 +18,22 @@ namespace fermata {
 
 class PrivateFolder {
  public:
-  /// Null if there is none, or if it may not be used: then `refused` says why. With `make`, one is made.
+  /// Opens a folder; with `make` it is created if missing. Returns null if it does not exist, or if it must not be
+  /// used: `refused` is then the reason.
   static std::unique_ptr<PrivateFolder> open(const std::string& path, bool make, std::string& refused);
   ~PrivateFolder();
   PrivateFolder(const PrivateFolder&) = delete;
   PrivateFolder& operator=(const PrivateFolder&) = delete;
 
-  /// Whether the descriptor still is that of the folder, which still belongs to this user alone and was not removed.
+  /// Whether the descriptor still refers to the folder, which still exists and belongs exclusively to this user.
   bool is_intact() const;
 
-  /// The bytes of a file. Nothing if there is none, or if it is not to be believed: then `wrong` says why. Files that
-  /// have not been read for `note_use_after` seconds get a new date.
+  /// Returns the bytes of a file; nullopt if it does not exist, or if it is not trusted: `wrong` is then the reason.
+  /// Updates the date of files that have not been read for `note_use_after` seconds.
   std::optional<std::string> read(const std::string& name, std::uint64_t most_bytes, std::string& wrong,
                                   std::time_t note_use_after) const;
-  /// Writes beside and renames, so that readers see all of a file or nothing. With `keep_existing`, one that is there
-  /// already stays.
+  /// Writes a temporary file and renames it, so that readers see all of a file or nothing. With `keep_existing`, an
+  /// existing file stays.
   bool write(const std::string& name, std::string_view bytes, bool keep_existing = false) const;
   bool exists(const std::string& name) const;
   bool remove(const std::string& name) const;
@@ -43,7 +44,7 @@ class PrivateFolder {
     std::time_t changed;
   };
   std::vector<File> files() const;
-  /// Whether a name is that of a file which write() has not renamed yet, or never will.
+  /// Whether a name is that of a temporary file which write() has not renamed yet, or never will.
   static bool is_unfinished(std::string_view name);
 
  private:

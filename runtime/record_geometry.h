@@ -1,4 +1,5 @@
-// What a bind reads of the records but scalars, and what their key says already: sizes, attributes, layouts of leaves.
+// The data that a bind reads from the records, except scalars and what the key determines: sizes, attributes, layouts
+// of leaves.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace fermata {
 class RecordGeometry {
  public:
   void remember(std::span<const Node* const> records);
-  /// Whether other records, of the same key, have what is remembered.
+  /// Whether other records, of the same key, have the stored geometry.
   bool is_that_of(std::span<const Node* const> records);
 
  private:

@@ -1,5 +1,5 @@
-// Runs of a bound plan that a device has recorded: one that comes again with the same addresses and scalars is replayed
-// at the cost of one call.
+// Runs of a bound plan recorded by a device: a run with the same addresses and scalars is replayed at the cost of one
+// call.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace fermata {
 
 class RecordedRuns {
  public:
-  /// Runs `steps`, or what was recorded of them; records them the second time.
+  /// Runs `steps`, or replays their recording; records them the second time.
   void run(RunRecorder& recorder, const std::vector<void*>& addresses, const std::vector<std::uint64_t>& scalars,
            FunctionRef<void()> steps);
   void clear() { recordings_.clear(); }
@@ -26,7 +26,7 @@ class RecordedRuns {
     bool reads = false;  // a step copies to the host, so it cannot be recorded
     std::unique_ptr<const RecordedRun> run;
   };
-  std::vector<Recording> recordings_;  // used last first
+  std::vector<Recording> recordings_;  // most recently used first
 };
 
 }  // namespace fermata

@@ -1,4 +1,4 @@
-// A function of a node that can be run on buffers: captured by the engine, or read from a file.
+// A function of a node that can run on buffers: captured by the engine, or read from a file.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace fermata {
 
 class RunnableSubgraph : public Subgraph {
  public:
-  /// Results are dense. Random numbers are drawn from the stream of that key.
+  /// Results are dense. Random numbers come from the stream of `key`.
   virtual void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const = 0;
 };
 

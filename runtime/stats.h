@@ -1,4 +1,4 @@
-// Counters of the process: what stats() shows.
+// Counters of the process, as returned by stats().
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ struct Counters {
 };
 extern Counters counters;
 
-/// What a thread counts at every sync and replay, without locked instructions: only it adds. Counts of ended threads
-/// are kept.
+/// The counters of one thread, updated at every sync and replay without locked instructions, because only the thread
+/// itself writes. Counts of ended threads are kept.
 struct ThreadCounts {
   static constexpr std::size_t kReasons = 32;
   std::atomic<std::uint64_t> plan_hits{0}, call_plays{0}, replays{0};
@@ -33,7 +33,7 @@ struct ThreadCounts {
   friend std::uint64_t syncs_by_reason(std::size_t reason);
   std::atomic<bool> taken_{true};
   ThreadCounts* next_ = nullptr;
-  static std::atomic<ThreadCounts*> all_;  // only grows; those of ended threads are taken over
+  static std::atomic<ThreadCounts*> all_;  // only grows; entries of ended threads are reused
 };
 /// A count over all threads.
 std::uint64_t sum_of(std::atomic<std::uint64_t> ThreadCounts::*count);

@@ -1,17 +1,17 @@
-// Timing of plans while they run: which step took how long.
+// Timing of the steps of running plans.
 #pragma once
 
 #include "runtime/timings.h"
 
 namespace fermata {
 
-/// Collects the time of every step of every plan that this thread runs on the CPU while it exists: by the name of the
-/// step and the sizes it worked on.
+/// While alive, collects the time of every step of every plan that this thread runs on the CPU, by the name of the step
+/// and its sizes.
 class StepProfile : public Timings {
  public:
   StepProfile() : outer_(current_) { current_ = this; }
   ~StepProfile() { current_ = outer_; }
-  /// That of this thread; null where nobody asks.
+  /// The active profile of this thread; null if there is none.
   static StepProfile* current() { return current_; }
 
  private:

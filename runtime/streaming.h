@@ -1,18 +1,18 @@
-// From which size on results are written past the caches.
+// The size from which results are written with non-temporal stores.
 //
-// A store to memory that is not in a cache first reads the line that it is about to overwrite; a non-temporal store
-// does not. It pays where a result would not be found in a cache by whoever reads it next. Measured on a result read
-// once after it was written: below 8 MiB plain stores win, from 16 MiB on non-temporal ones, by 1.3 to 1.8.
+// A store to memory that is not in a cache first reads the cache line to be overwritten; a non-temporal store does not.
+// It pays if the next reader would not find the result in a cache. Measured with one read of the result after it was
+// written: below 8 MiB plain stores win, from 16 MiB on non-temporal ones, by 1.3 to 1.8.
 #pragma once
 
 #include <cstdint>
 
 namespace fermata {
 
-/// Bytes of a result, all of it, from which it is streamed. The size of the last cache, but at most 8 MiB for each of
-/// our processors: virtual machines report the cache of a host that they share with others.
+/// The total bytes of a result from which it is streamed. The size of the last-level cache, but at most 8 MiB for each
+/// available processor: virtual machines report the cache of a host that they share with others.
 std::int64_t stream_threshold();
-/// Returns the one before.
+/// Returns the previous threshold.
 std::int64_t set_stream_threshold(std::int64_t bytes);
 
 }  // namespace fermata

@@ -1,9 +1,9 @@
 // Tensor: a handle to an identity.
 //
 // Three things are kept apart. A Node is a value. A TensorImpl is an identity, the storage cell: all copies of a handle
-// share it, an in-place write gives it another value and a higher version, and gradients attach to it. A view is an
-// identity of its own that names the cell it looks into and how; its value is derived again whenever the version of
-// that cell has moved on, so views alias in both modes.
+// share it, an in-place write gives it another value and a higher version, and gradients attach to it. A view is a
+// separate identity that refers to its base cell and the view ops; its value is derived again whenever the version of
+// the base has changed, so views alias in both modes.
 #pragma once
 
 #include <atomic>
@@ -31,20 +31,20 @@ struct TensorImpl;
 struct TensorIndex;
 struct TopK;
 
-/// Anything that hangs on an identity without the runtime knowing what it is; autograd keeps its state in one.
+/// Data attached to an identity that is opaque to the runtime; autograd keeps its state in one.
 struct TensorSlot {
   virtual ~TensorSlot() = default;
 };
 
-/// What a wrapper tensor really is: the parts of a sparse or quantized tensor, the batch behind a tensor inside vmap.
-/// Its node has a type and no data, its keys lead every call to kernels that know the payload.
+/// The contents of a wrapper tensor: the parts of a sparse or quantized tensor, the batch behind a tensor inside vmap.
+/// Its node has a type and no data; its keys dispatch every call to kernels that know the payload.
 struct TensorPayload {
   virtual ~TensorPayload() = default;
   virtual std::string_view kind() const = 0;  // "a sparse tensor"
-  virtual std::string_view hint() const = 0;  // what to do instead of reading elements
+  virtual std::string_view hint() const = 0;  // the alternative to reading elements
 };
 
-/// One step from a cell's value towards a view of it: a view op and its attributes, as in ir/graph.h.
+/// One step from a cell's value to a view of it: a view op and its attributes, as in ir/graph.h.
 struct ViewStep {
   Op op;
   std::vector<std::int64_t> attributes;
@@ -52,43 +52,44 @@ struct ViewStep {
 };
 
 struct ViewInfo {
-  TensorImpl* base;  // a reference is held; never a view itself
+  TensorImpl* base;  // owns a reference; never a view itself
   std::vector<ViewStep> steps;
-  Shape sizes, strides;  // of the view over the row-major elements of the base
+  Shape sizes, strides;  // of the view, over the row-major elements of the base
   std::int64_t offset = 0;
-  /// The base's version that `value` was derived from. Written after it, under a lock: threads may read one view at
-  /// once.
+  /// The base's version from which `value` was derived. Written after `value`, under a lock: several threads may read
+  /// one view at once.
   std::atomic<std::uint64_t> seen_version{~0ull};
 };
 
 struct alignas(64) TensorImpl {
   std::atomic<std::uint64_t> refs;
-  Node* value;          // null in a view that has not been read yet
-  DispatchKeySet keys;  // Autograd is in here only where a gradient is needed, so the check is free
+  Node* value;          // null for a view that has not been read yet
+  DispatchKeySet keys;  // contains Autograd only if a gradient is needed, so the check is free
   std::uint64_t version;
   TensorSlot* slot;        // owned
   ViewInfo* view;          // owned; null for ordinary tensors
-  Storage* pinned;         // the buffer whose address was handed out; a reference is held
+  Storage* pinned;         // the buffer whose address data() returned; owns a reference
   TensorPayload* payload;  // owned; null for ordinary tensors
 };
 static_assert(sizeof(TensorImpl) == 64);
 
-/// Steps of the engine above this layer that reading a tensor needs. Installed once, by frontend/engine/context.cpp.
+/// Functions of the engine above this layer that reading a tensor needs. Installed once, by
+/// frontend/engine/context.cpp.
 struct TensorHooks {
   void (*materialize)(Node* node, const char* reason, std::source_location where) = nullptr;
-  Node* (*view_value)(TensorImpl* view) = nullptr;  // makes the node of a view for the base's present value
-  void (*written)(TensorImpl* impl) = nullptr;      // an identity is about to get another value
+  Node* (*view_value)(TensorImpl* view) = nullptr;  // makes the node of a view for the base's current value
+  void (*written)(TensorImpl* impl) = nullptr;      // called before an identity gets another value
 };
 extern TensorHooks tensor_hooks;
 
 void destroy_impl(TensorImpl* impl);
-/// The node of an ordinary tensor that nobody else has, with nothing else referring to it; null if `tensor` is not
-/// that. The reference moves: from the tensor, which is no more, to an edge of the caller's.
+/// Takes the node of an ordinary tensor if neither is referenced elsewhere; else returns null. The reference moves from
+/// the tensor, which becomes undefined, to an edge of the caller.
 Node* take_unique_node(Tensor& tensor);
 
 using Location = std::source_location;
 
-/// A position and the line that names it, because operator[] cannot have a defaulted argument.
+/// A position and the caller's line, because operator[] cannot have a default argument.
 struct Index {
   template <std::integral T> Index(T position, Location line = Location::current())
       : value(static_cast<std::int64_t>(position)), where(line) {}
@@ -96,16 +97,16 @@ struct Index {
   Location where;
 };
 
-/// ValueError FM1306: a tensor without a value was used, by a function if it has a name.
+/// Throws ValueError FM1306: an undefined tensor was used, by `function` if it is not empty.
 [[noreturn]] void throw_undefined(std::string_view function, Location where);
 
-/// A multi-dimensional array: a cheap handle that is copied by sharing. One that was never given a value is undefined:
-/// all that asks for its value, type or history is ValueError FM1306. What a member does beyond naming parts of the
-/// handle is the frontend's business (frontend/tensor/).
+/// A multi-dimensional array: a cheap handle; copies share the value. A default-constructed tensor is undefined:
+/// requesting its value, type or history throws ValueError FM1306. Members that do more than access the handle are
+/// implemented in the frontend (frontend/tensor/).
 class Tensor {
  public:
   Tensor() = default;
-  /// Takes over a kTensor reference of the node.
+  /// Takes over a kTensor reference to the node.
   Tensor(Node* value, DispatchKeySet keys);
   explicit Tensor(TensorImpl* impl) : impl_(impl) {}
   /// A wrapper tensor: callers see `type`, kernels of the keys see the payload.
@@ -114,7 +115,8 @@ class Tensor {
     if (impl_ != nullptr) impl_->refs.fetch_add(1, std::memory_order_relaxed);
   }
   Tensor(Tensor&& o) noexcept : impl_(std::exchange(o.impl_, nullptr)) {}
-  /// Names another tensor. Not of a temporary: x[0] = y would change nothing; x[0].assign(y) writes elements.
+  /// Rebinds the handle to another tensor. Not for temporaries: x[0] = y would change nothing; x[0].assign(y) writes
+  /// elements.
   Tensor& operator=(Tensor o) & noexcept {
     std::swap(impl_, o.impl_);
     return *this;
@@ -124,32 +126,32 @@ class Tensor {
   }
 
   bool defined() const { return impl_ != nullptr; }
-  /// Null where undefined.
+  /// Null if undefined.
   TensorImpl* impl() const { return impl_; }
-  /// Those of a view include those of its base, which a write through another alias may have changed.
+  /// The keys of a view include those of its base, which a write through another alias may have changed.
   DispatchKeySet keys() const {
     const TensorImpl& own = cell();
     return own.view == nullptr ? own.keys : own.keys | own.view->base->keys;
   }
-  /// The present value; for a view derived from its base if that has changed.
+  /// The current value; for a view, derived again from its base if that has changed.
   Node* node() const {
     const TensorImpl& own = cell();
     return own.view == nullptr ? own.value : view_node();
   }
-  /// Gives the identity another value: takes over a kTensor reference. Bumps the version.
+  /// Gives the identity another value and increments its version. Takes over a kTensor reference.
   void set_node(Node* value) const;
 
-  // What is known without computing.
+  // Properties that are known without computing.
   DType dtype(Location where = Location::current()) const;
   Shape shape(Location where = Location::current()) const;
   unsigned rank(Location where = Location::current()) const;
-  /// Size of an axis, counted from the end where negative.
+  /// Size of an axis; a negative axis counts from the end.
   std::int64_t size(std::int64_t axis, Location where = Location::current()) const;
   std::int64_t element_count(Location where = Location::current()) const;
   Device device(Location where = Location::current()) const;
   /// True until the value has been computed.
   bool pending() const { return node()->pending(); }
-  // The same under the names of PyTorch and NumPy.
+  // Aliases under the names of PyTorch and NumPy.
   Shape sizes(Location where = Location::current()) const { return shape(where); }
   unsigned dim(Location where = Location::current()) const { return rank(where); }
   unsigned ndim(Location where = Location::current()) const { return rank(where); }
@@ -163,9 +165,9 @@ class Tensor {
   /// All elements in row-major order, converted to T.
   template <class T> std::vector<T> to_vector(Location where = Location::current()) const;
   /// The address of the first element, in row-major order without gaps. From then on this tensor keeps that buffer:
-  /// later in-place writes are computed at once and land there. Take the address anew before each round of writes
-  /// through it: what was recorded before this call then keeps the value it saw. DTypeError unless T is the element
-  /// type, ValueError for a view with gaps.
+  /// later in-place writes are computed immediately into it. Call data() again before each round of writes through the
+  /// pointer, so that calls recorded before keep the value they read. Throws DTypeError unless T is the element type,
+  /// ValueError for a view with gaps.
   template <class T> T* data(Location where = Location::current()) const;
 
   // Every other member is the free function of its name with this tensor as the first operand (frontend/tensor/
@@ -173,8 +175,8 @@ class Tensor {
 
   // Views: they alias this tensor.
   Tensor operator[](const Index& index) const;
-  /// The elements at positions along the first axis, or, of a bool mask of the leading axes, where that is true
-  /// (fermata/subscript.h). A tensor of its own.
+  /// The elements at positions along the first axis, or, for a bool mask of the leading axes, the elements where it is
+  /// true (fermata/subscript.h). Returns a copy, not a view.
   Tensor operator[](const TensorIndex& index) const;
   /// x.index({1, Slice(0, 2), ellipsis}), as in fermata/subscript.h.
   Tensor index(std::initializer_list<Subscript> subscripts, Location where = Location::current()) const;
@@ -204,13 +206,13 @@ class Tensor {
   /// All axes in the opposite order.
   Tensor T(Location where = Location::current()) const;
   Tensor t(Location where = Location::current()) const { return T(where); }
-  /// The last two axes exchanged.
+  /// The last two axes swapped.
   Tensor mT(Location where = Location::current()) const;
   Tensor squeeze(const IntegerList& axes = {}, Location where = Location::current()) const;
   Tensor expand_dims(const IntegerList& axes, Location where = Location::current()) const;
   Tensor unsqueeze(std::int64_t axis, Location where = Location::current()) const { return expand_dims(axis, where); }
   Tensor broadcast_to(const IntegerList& sizes, Location where = Location::current()) const;
-  /// broadcast_to() where -1 keeps the size of an axis.
+  /// broadcast_to(), except that -1 keeps the size of an axis.
   Tensor expand(const IntegerList& sizes, Location where = Location::current()) const;
   Tensor flip(const IntegerList& axes = {}, Location where = Location::current()) const;
   Tensor diagonal(std::int64_t offset = 0, Location where = Location::current()) const;
@@ -220,7 +222,7 @@ class Tensor {
   std::vector<Tensor> chunk(std::int64_t parts, std::int64_t axis = 0, Location where = Location::current()) const;
   std::vector<Tensor> unbind(std::int64_t axis = 0, Location where = Location::current()) const;
 
-  // Other types and places.
+  // Conversions and transfers.
   Tensor astype(DType dtype, Location where = Location::current()) const;
   Tensor to(DType dtype, Location where = Location::current()) const { return astype(dtype, where); }
   Tensor to(Device device, Location where = Location::current()) const;
@@ -228,7 +230,7 @@ class Tensor {
   Tensor cuda(int index = 0, Location where = Location::current()) const;
   Tensor copy(Location where = Location::current()) const;
   Tensor clone(Location where = Location::current()) const { return copy(where); }
-  /// This tensor if its elements lie in row-major order, else a copy whose elements do.
+  /// Returns this tensor if its elements are dense in row-major order, else a copy that is.
   Tensor contiguous(Location where = Location::current()) const;
 
   // Pointwise: one member per row of the op table, x.exp(), x.add(y), x.maximum(0), ...
@@ -295,7 +297,7 @@ class Tensor {
   Tensor tril(std::int64_t k = 0, Location where = Location::current()) const;
   Tensor triu(std::int64_t k = 0, Location where = Location::current()) const;
 
-  // Elements in other places.
+  // Indexing and rearranging elements.
   Tensor take(const Tensor& index, std::int64_t axis = 0, Location where = Location::current()) const;
   Tensor gather(const Tensor& index, std::int64_t axis = 0, Location where = Location::current()) const;
   Tensor index_select(std::int64_t axis, const Tensor& index, Location where = Location::current()) const;
@@ -326,7 +328,7 @@ class Tensor {
 
   // Gradients.
   bool requires_grad(Location where = Location::current()) const;
-  /// Marks a leaf as wanting a gradient; GradientError for anything but floating or complex leaves.
+  /// Marks a leaf as requiring a gradient; throws GradientError unless it is a floating or complex leaf.
   Tensor& requires_grad(bool wanted, Location where = Location::current());
   Tensor& requires_grad_(bool wanted = true, Location where = Location::current()) {
     return requires_grad(wanted, where);
@@ -334,13 +336,13 @@ class Tensor {
   /// The accumulated gradient, undefined before the first backward().
   Tensor grad(Location where = Location::current()) const;
   void zero_grad(Location where = Location::current()) const;
-  /// Adds d(this)/d(leaf) to grad() of every leaf that wants one. `seed` defaults to 1 and is required unless this has
-  /// one element.
+  /// Adds d(this)/d(leaf) to grad() of every leaf that requires one. `seed` defaults to 1 and is required unless this
+  /// has one element.
   void backward(const Tensor& seed, bool retain_graph = false, Location where = Location::current()) const;
   void backward(Location where = Location::current()) const;
   /// The same value without its history.
   Tensor detach(Location where = Location::current()) const;
-  /// How often this identity has been written in place.
+  /// The number of in-place writes to this identity.
   std::uint64_t version() const;
 
  private:
@@ -358,7 +360,7 @@ class Tensor {
   TensorImpl* impl_ = nullptr;
 };
 
-/// What a tensor is indexed with, and the line that names it.
+/// A tensor used as an index, and the caller's line.
 struct TensorIndex {
   TensorIndex(const Tensor& index, Location line = Location::current()) : positions(index), where(line) {}
   const Tensor& positions;

@@ -27,8 +27,7 @@ struct TensorView {
   std::uint8_t rank = 0;
   const std::int64_t* sizes = nullptr;
   const std::int64_t* strides = nullptr;
-  Storage* buffer = nullptr;  // that it lies in, if its elements stay as they are for as long as that lives
-                              // (runtime/prepacked_weights.h)
+  Storage* buffer = nullptr;  // if its elements never change (runtime/prepacked_weights.h)
   std::int64_t element_count() const {
     std::int64_t n = 1;
     for (unsigned i = 0; i < rank; ++i) n *= sizes[i];
@@ -36,32 +35,33 @@ struct TensorView {
   }
 };
 
-/// Where a plan reads a leaf: element 0 of its storage, or of a copy of that; and as in TensorView.
+/// The data of a leaf for a plan: element 0 of its storage or of a copy; `buffer` as in TensorView.
 struct LeafBuffer {
   void* data;
   Storage* buffer = nullptr;
 };
 
-/// A finished part of a result, still in the cache of the thread that made it. Rows count over all axes but the last.
-/// Column bounds are multiples of 64, or the end; tiles form a grid.
+/// A finished part of a result, still in the cache of the thread that computed it. Rows count over all axes but the
+/// last. Column bounds are multiples of 64, or the end; tiles form a grid.
 struct ResultTile {
   std::int64_t row_begin, row_end, column_begin, column_end;
 };
-/// Runs an epilogue on one tile, on the thread that made it.
+/// Runs an epilogue on one tile, on the thread that computed the tile.
 using TileEpilogue = FunctionRef<void(const ResultTile&)>;
 
 /// How a call kernel runs an epilogue: not at all; on every tile of a grid, or of whole planes of a result [N, C, ..];
 /// or all of it, instead of the kernel.
 enum class EpilogueForm : std::uint8_t { none, tiles, planes, whole };
 
-/// A kernel step that reads the result of a call element by element, and that the call may run: on every tile, once, as
-/// soon as it is made; or as a part of the call.
+/// A kernel step that reads the result of a call element by element, and that the call may run: once on every tile as
+/// soon as it is computed, or as a part of the call.
 struct Epilogue {
   TileEpilogue on_tile;
-  // The kernel, where nothing else reads the result: a call that does its work as well leaves its own result as it is.
+  // The kernel, if nothing else reads the result: a call that also does the kernel's work does not write its own
+  // result.
   const Executable* kernel = nullptr;
   const KernelLaunch* launch = nullptr;
-  bool is_done = false;  // said by such a call
+  bool is_done = false;  // set by such a call
 };
 
 /// Arguments of a `call` kernel. Operands of pointwise ops are already broadcast to the output's shape (stride 0 along
@@ -74,12 +74,12 @@ struct CallArgs {
   std::span<const std::int64_t> attributes;  // the op's own, see ir/infer.h
   std::span<const std::uint64_t> scalars;    // 8-byte slots in the op's scalar dtypes
   std::source_location where{};              // the caller's line, for errors that depend on data
-  Epilogue* epilogue = nullptr;              // what may run on the result; kernels that cannot ignore it
-  std::uint32_t context = 0;     // boxed calls: as in ir/graph.h. Then `buffer` of an input is what owns it, and
-  StoragePtr* result = nullptr;  // where not null, takes the buffer of the result, and the output has no data
-  const Subgraphs* subgraphs = nullptr;  // the functions that the node owns
-  /// Where not null, a collective may start only, and leaves here what ends it (runtime/collectives.h). Until then the
-  /// operands and the result stay where they are.
+  Epilogue* epilogue = nullptr;              // may run on the result; ignored by kernels without support
+  std::uint32_t context = 0;                 // boxed calls: as in ir/graph.h; `buffer` of an input is then its owner
+  StoragePtr* result = nullptr;              // if not null, receives the buffer of the result; the output has no data
+  const Subgraphs* subgraphs = nullptr;      // the functions owned by the node
+  /// If not null, a collective may only start its transfer and store here the object that ends it
+  /// (runtime/collectives.h). Until then the operands and the result stay in place.
   std::unique_ptr<StartedCall>* started = nullptr;
 };
 using CallKernel = void (*)(const CallArgs&);

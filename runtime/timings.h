@@ -1,5 +1,4 @@
-// Times by name: what profiles of calls (dispatch/profile.h) and of the steps of plans (runtime/step_profile.h)
-// collect.
+// Times by name, as collected by profiles of calls (dispatch/profile.h) and of plan steps (runtime/step_profile.h).
 #pragma once
 
 #include <cstdint>

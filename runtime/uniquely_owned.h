@@ -1,11 +1,11 @@
-// What it takes for a tensor to be given up together with its value.
+// Ownership checks for taking over a tensor's value.
 #pragma once
 
 #include "runtime/tensor.h"
 
 namespace fermata {
 
-/// Whether an ordinary tensor and its node belong to this handle alone, and nothing else refers to either.
+/// Whether this handle is the only reference to an ordinary tensor and its node.
 inline bool is_uniquely_owned(const Tensor& tensor) {
   const TensorImpl* const impl = tensor.impl();
   if (impl == nullptr || impl->refs.load(std::memory_order_acquire) != 1 || impl->value == nullptr) return false;
@@ -14,7 +14,7 @@ inline bool is_uniquely_owned(const Tensor& tensor) {
   return impl->value->refs.load(std::memory_order_acquire) == Node::kTensor;
 }
 
-/// The node of a uniquely owned tensor, to an edge of the caller's: only the identity is left, without a value.
+/// Moves the node of a uniquely owned tensor to an edge of the caller; the identity stays, without a value.
 inline Node* take_value(const Tensor& owned) {
   Node* const node = std::exchange(owned.impl()->value, nullptr);
   node->refs.store(Node::kEdge, std::memory_order_relaxed);

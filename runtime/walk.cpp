@@ -175,8 +175,8 @@ static bool is_readable(const Storage* storage, const Node& reader) {
   if (storage->is_overwritten())
     throw OutOfMemoryError(
         3003, format_error(3003, "OutOfMemoryError",
-                           fmt::format("{}: an operand was written over by a run that then failed", name(reader.op)),
-                           {}, reader.where, "give the tensor that was written in place a new value"));
+                           fmt::format("{}: an operand was overwritten by a run that then failed", name(reader.op)), {},
+                           reader.where, "assign a new value to the tensor that was written in place"));
   return !storage->is_being_overwritten();
 }
 

@@ -1,8 +1,8 @@
-// How tensor elements are reached: addresses per access, vector loads and stores along the vector axis, and loops that
-// move the addresses.
+// Element access: addresses per access, vector loads and stores along the vector axis, and loops that advance
+// addresses.
 //
-// An address is a pointer, or an element offset where the access is address_only; strides are in bytes, or in elements
-// there. Along the vector axis an access is one of: the same element for all lanes, adjacent elements, or strided.
+// An address is a pointer, with strides in bytes; for address_only accesses it is an element offset, with strides in
+// elements. Along the vector axis an access is uniform (the same element for all lanes), contiguous or strided.
 #pragma once
 
 #include "codegen_cpu/jit/code_builder.h"
@@ -10,32 +10,31 @@
 
 namespace fermata::jit {
 
-/// Streamed stores are of whole cache lines.
+/// Streaming stores write whole cache lines.
 inline constexpr std::int64_t kStreamAlignment = 64;
 
-/// Lanes at `index` and on along the vector axis. Either all of them exist, or the first `left` of its vectors.
+/// Lanes from `index` on along the vector axis. Either all lanes are active, or only the first `left`.
 struct Span {
   Value* index;
   Value* left = nullptr;
-  Values masks{};          // the same as masks
-  bool may_branch = true;  // where masks are slow, to a copy of a load or store for whole vectors
-  bool aligned = false;    // streamed stores of it are at multiples of kStreamAlignment
+  Values masks{};          // `left` as masks
+  bool may_branch = true;  // if masks are slow: may branch to unmasked code for whole vectors
+  bool aligned = false;    // streaming stores are aligned to kStreamAlignment
 };
 
 /// One digit of a linear index: an axis, or the blocks of one.
 struct Digit {
   Value* size;
-  Values strides;  // per access; null where its address does not move
+  Values strides;  // per access; null if its address does not change
 };
 
 class Accesses {
  public:
-  /// Reads pointers, sizes and strides out of the KernelLaunch, at the builder's place in the entry block. Loads of the
-  /// code ask for memory ahead where that pays and `may_prefetch`.
+  /// Loads pointers, sizes and strides from the KernelLaunch, at the builder's insertion point in the entry block. With
+  /// `may_prefetch`, loads prefetch where that is profitable.
   Accesses(CodeBuilder& b, const Kernel& kernel, Value* launch, bool may_prefetch);
-  /// Lays out slots for kept values (spilled_values.h) from `room` on, for a row or so many columns. From here on they
-  /// are accesses too, after those of the kernel, with addresses that move, and reached by load_slot() and store_slot()
-  /// only.
+  /// Lays out slots for kept values (spilled_values.h) at `room`, for a row or `columns` columns. They become accesses
+  /// after those of the kernel, with advancing addresses, and are accessed only by load_slot() and store_slot().
   void add_slots(const std::vector<DType>& slots, Value* room, Value* columns);
 
   Value* size(unsigned axis) const { return sizes_[axis]; }
@@ -45,50 +44,49 @@ class Accesses {
   bool along_vector_axis(unsigned access) const {
     return (kernel_.accesses[access].axes >> (kernel_.rank - 1u) & 1u) != 0;
   }
-  /// Whether the processor can load and store some of the lanes of an access.
+  /// Whether the target has masked loads and stores for an access.
   bool has_masked(unsigned access) const;
-  /// Moves addresses by `distance` steps of an axis.
+  /// Advances addresses by `distance` steps along an axis.
   Values moved(const Values& addresses, unsigned axis, Value* distance) const;
   Digit axis_digit(unsigned axis) const;
-  /// An axis in blocks of `length` steps.
+  /// The digit of an axis cut into blocks of `length` steps.
   Digit block_digit(unsigned axis, std::int64_t length) const;
 
-  /// One element, for all lanes alike.
+  /// Loads or stores one element for all lanes.
   Value* load_uniform(unsigned access, Value* address) const;
   void store_uniform(unsigned access, Value* address, Value* value) const;
-  /// Vector number `vector` of a span. Lanes that do not exist hold anything.
+  /// Loads or stores vector number `vector` of a span. Inactive lanes are unspecified.
   Value* load(unsigned access, Value* address, const Span& span, unsigned vector) const;
   void store(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const;
-  /// The same past the caches; the access is of unit stride and all lanes of the span exist and are aligned.
+  /// Non-temporal store; requires unit stride, and all lanes active and aligned.
   void stream(unsigned access, Value* address, const Span& span, unsigned vector, Value* value) const;
-  /// Elements from `index` on, at most `most`, before one that is aligned for streaming.
+  /// The number of elements from `index` on, at most `most`, up to one that is aligned for streaming.
   Value* unaligned_head(unsigned access, Value* address, Value* index, Value* most) const;
-  /// Vector number `vector` of a span in a slot of the room, whole: lanes that do not exist have their place there.
+  /// Loads or stores vector number `vector` of a span in a slot, unmasked: slots have space for inactive lanes.
   Value* load_slot(DType dtype, unsigned slot, const Values& addresses, const Span& span, unsigned vector) const;
   void store_slot(DType dtype, unsigned slot, const Values& addresses, const Span& span, unsigned vector,
                   Value* value) const;
-  /// Prim::offset, for all lanes alike or along the vector axis.
+  /// Prim::offset, uniform or along the vector axis.
   Value* offset(unsigned access, Value* address) const;
   Value* offsets(unsigned access, Value* address, const Span& span, unsigned vector) const;
 
-  /// Whether neighbors along an axis of an access are adjacent.
+  /// Whether an access is contiguous along an axis.
   Value* is_adjacent_along(unsigned access, unsigned axis) const;
-  /// Brings a tile of an access that is adjacent along the axis before the vector axis to `to`, row after row: rows
-  /// from `address` on and columns from `column` on, both multiples of the lanes of a vector.
+  /// Transposes a tile of an access that is contiguous along the axis before the vector axis into `to`, row-major: rows
+  /// from `address` on and columns from `column` on, both in multiples of the vector length.
   void turn(unsigned access, Value* address, Value* column, Value* rows, std::int64_t columns, Value* to) const;
-  /// Loads of an access find it adjacent along the vector axis, as after turn(), or as the kernel says.
+  /// Whether loads treat an access as contiguous along the vector axis, as after turn().
   void set_turned(unsigned access, bool turned) { turned_[access] = turned; }
-  /// What is read in order is read by tiles of so many columns, each beside the last: that of the next one is asked
-  /// for.
+  /// Contiguous accesses are read in tiles of `columns` columns, side by side; enables prefetching of the next tile.
   void set_tile_columns(std::int64_t columns) { tile_columns_ = columns; }
 
-  /// Asks for the lanes of a span in the next row, one step of `axis` further, of all that is read in order along the
-  /// vector axis; of rows that are too long to be kept until they are used for nothing.
+  /// Prefetches the lanes of a span in the next row, one step along `axis`, for all accesses that are contiguous along
+  /// the vector axis. Rows too long to stay in the cache are not prefetched.
   void prefetch_next(unsigned axis, const Values& addresses, const Span& span, unsigned vectors) const;
 
   using LinearBody =
       llvm::function_ref<Values(const Values& addresses, Value* linear, Value* last_digit, const Values& carried)>;
-  /// Runs over [begin, end) of the row-major linear index over digits, outer to inner. Returns what is carried.
+  /// Loops over [begin, end) of the row-major linear index of digits, outer to inner. Returns the carried values.
   Values linear_loop(const llvm::SmallVector<Digit, 4>& digits, Value* begin, Value* end, const Values& addresses,
                      const Values& carried, LinearBody body) const;
 
@@ -98,9 +96,9 @@ class Accesses {
   Value* move(Value* address, Value* distance) const;
   bool asks_for_whole_vectors(unsigned access, const Span& span) const;
   Value* is_whole(const Span& span, unsigned vector) const;
-  /// Lanes of a vector that exist; null where all do.
+  /// The number of active lanes of a vector; null if all are.
   Value* count_of(const Span& span, unsigned vector) const;
-  /// Room on the stack for one vector, for what has no masked form.
+  /// A stack buffer for one vector, for accesses without masked instructions.
   Value* bounce() const;
   void prefetch(Value* first, std::uint64_t bytes) const;
   Value* distance(unsigned access, Value* address) const;
@@ -120,7 +118,7 @@ class Accesses {
   CodeBuilder& b_;
   const Kernel& kernel_;
   Values sizes_, scalars_, origin_;
-  std::vector<Value*> strides_;  // [access][axis], null where an access does not vary
+  std::vector<Value*> strides_;  // [access][axis], null if the access does not vary
   const bool prefetches_;
   const std::int64_t prefetch_distance_;
   std::int64_t tile_columns_ = 0;

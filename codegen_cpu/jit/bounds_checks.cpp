@@ -31,7 +31,7 @@ std::optional<MemoryAccess> memory_access(Instruction& i) {
     return MemoryAccess{&i, store->getPointerOperand(), nullptr, store->getValueOperand()->getType(), true};
   auto* const call = llvm::dyn_cast<llvm::IntrinsicInst>(&i);
   if (call == nullptr) {
-    if (i.mayReadOrWriteMemory()) refuse("an instruction whose bounds nobody checks");
+    if (i.mayReadOrWriteMemory()) refuse("an instruction without a bounds check");
     return std::nullopt;
   }
   switch (call->getIntrinsicID()) {
@@ -45,7 +45,7 @@ std::optional<MemoryAccess> memory_access(Instruction& i) {
     case llvm::Intrinsic::x86_sse_sfence: return std::nullopt;
     default: break;
   }
-  if (i.mayReadOrWriteMemory()) refuse("an intrinsic whose bounds nobody checks");
+  if (i.mayReadOrWriteMemory()) refuse("an intrinsic without a bounds check");
   return std::nullopt;
 }
 
@@ -78,7 +78,7 @@ class BoundsChecks {
       }
       if (llvm::isa<llvm::Constant>(base) && !access.stores) return std::nullopt;
       const std::optional<std::uint64_t> of_base = subject_of_base(base);
-      if (!of_base && access.stores) refuse("a store to the description of a launch");
+      if (!of_base && access.stores) refuse("a store to the launch arguments");
       if (!of_base) return std::nullopt;
       if (subject && subject != of_base) refuse("an access of two operands");
       subject = of_base;
@@ -114,7 +114,7 @@ class BoundsChecks {
     } else if (llvm::isa<llvm::Argument, llvm::AllocaInst, llvm::LoadInst, llvm::Constant>(address)) {
       bases.insert(address);
     } else {
-      refuse("an address that comes from nowhere");
+      refuse("an address of unknown origin");
     }
   }
 

@@ -1,12 +1,12 @@
-// Code that checks itself, for tests: a call before every load and store (BoundsChecker in plugin.h).
+// Bounds checks for tests: a call before every load and store (BoundsChecker in plugin.h).
 #pragma once
 
 #include "codegen_cpu/jit/emission.h"
 
 namespace fermata::jit {
 
-/// Adds the calls to the code of a kernel, which is all there. What the code reads and writes besides is its stack, its
-/// constants and the description of the launch; anything else is refused, so that no access goes without a check.
+/// Adds the calls to the finished code of a kernel. Accesses to the stack, constants and the launch arguments need no
+/// check; any other unknown access is an error, so no access goes unchecked.
 void add_bounds_checks(const Emission& e);
 
 }  // namespace fermata::jit

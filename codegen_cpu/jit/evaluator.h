@@ -1,8 +1,8 @@
 // Evaluates the values of a scalar program at a point of the loop nest.
 //
-// A value that does not vary along the vector axis is *uniform*: a scalar, computed once at the outermost place that
-// knows it and spread over the lanes there. The others are vectors, emitted primitive by primitive over all vectors of
-// an interleaved group, so that independent instructions stand next to each other.
+// A value that does not vary along the vector axis is *uniform*: a scalar, computed once at the outermost point where
+// its operands are known, and broadcast to lanes there. Other values are vectors, emitted primitive by primitive over
+// all vectors of an interleaved group, so that independent instructions are adjacent.
 #pragma once
 
 #include <optional>
@@ -15,20 +15,20 @@
 
 namespace fermata::jit {
 
-/// What is known of one value at a place: a scalar and its splat, or one vector per member of the group.
+/// A value at a point: a scalar and its splat, or one vector per member of the group.
 struct Known {
   Value* uniform = nullptr;
   Value* splat = nullptr;
   Values vectors;
-  std::optional<UniformDivisor> divisor{};  // where vectors will be divided by it
+  std::optional<UniformDivisor> divisor{};  // set if vectors will be divided by it
   bool exists() const { return uniform != nullptr || !vectors.empty(); }
 };
 
-/// What is known at a place; copied where the code branches into a loop or a second version.
+/// The values known at a point; copied when the code branches into a loop or a second version.
 struct Environment {
   std::vector<Known> values;                     // per program value
   std::vector<std::vector<Known>> reduced;       // per reduction and component
-  const std::vector<KeptValue>* read = nullptr;  // from slots of the room, not computed
+  const std::vector<KeptValue>* read = nullptr;  // read from slots instead of computed
 };
 
 /// A group of vectors at one point.
@@ -40,33 +40,33 @@ struct Group {
 
 class Evaluator {
  public:
-  /// With `prepares_divisors`, vectors are divided by uniform values without the processor's division where that pays.
+  /// With `prepares_divisors`, vectors are divided by uniform values without a hardware division where profitable.
   Evaluator(CodeBuilder& b, const Accesses& accesses, const Kernel& kernel, bool prepares_divisors);
 
   Environment empty() const;
-  /// Axes that a value varies along.
+  /// The axes that a value varies along.
   std::uint16_t axes(ValueId id) const { return axes_[id]; }
   const KernelLines& lines() const { return lines_; }
   bool varies_along_vector_axis(ValueId id) const { return (axes_[id] >> (kernel_.rank - 1u) & 1u) != 0; }
 
-  /// Computes those of `ids` that are uniform, unless they vary along an axis outside `within` or (with `early`) need a
-  /// reduction.
+  /// Computes the uniform values of `ids`, except those that vary along an axis outside `within` or (with `early`) need
+  /// a reduction.
   void uniforms(const std::vector<ValueId>& ids, std::uint16_t within, bool early, const Values& addresses,
                 Environment& env);
-  /// Computes `ids` for a group, uniform ones too.
+  /// Computes `ids` for a group, including uniform ones.
   void group(const std::vector<ValueId>& ids, const Group& group, Environment& env);
   /// Vector `vector` of a value.
   Value* vector(const Environment& env, ValueId id, unsigned vector);
   void set_uniform(Known& known, Value* scalar);
 
-  /// A formula over several sets of operands, primitive by primitive.
+  /// Evaluates a formula over several sets of operands, primitive by primitive.
   std::vector<Values> apply(const Formula& formula, const std::vector<Values>& operands);
 
  private:
   void compute_uniform(ValueId id, const Values& addresses, Environment& env);
   Value* operand(const Environment& env, ValueId id, unsigned vector, bool uniform);
   Value* lower(const Instr& instr, const Environment& env, unsigned vector, bool uniform);
-  /// One vector of a value that is no constant, uniform value or reduction.
+  /// Computes one vector of a value that is not a constant, uniform value or reduction.
   Value* compute(const Instr& instr, const Group& group, const Environment& env, unsigned vector);
 
   CodeBuilder& b_;
@@ -75,10 +75,10 @@ class Evaluator {
   const KernelLines lines_;
   std::vector<std::uint16_t> axes_;
   std::vector<bool> needs_reduction_;
-  std::vector<bool> is_divisor_;  // uniform, of vectors of f32
+  std::vector<bool> is_divisor_;  // uniform divisors of f32 vectors
 };
 
-/// How many vectors of the program's values are live at once, at most.
+/// The maximum number of simultaneously live vectors.
 unsigned peak_live_values(const Kernel& kernel, const Evaluator& evaluator, const std::vector<ValueId>& ids);
 
 }  // namespace fermata::jit

@@ -1,7 +1,7 @@
 // The exact remainder of floats in LLVM IR: Prim::rem.
 //
-// The quick path is built where the primitive stands. The long division (ir/scalar_math/float_remainder.h), which is
-// ten times as much code and nearly never runs, is a function of the module, made once for a type.
+// The fast path is emitted inline. The long division (ir/scalar_math/float_remainder.h) is ten times as much code and
+// rarely runs, so it is a function of the module, emitted once per type.
 #pragma once
 
 #include "codegen_cpu/jit/code_builder.h"

@@ -1,5 +1,5 @@
-// Which line of the description of a kernel an instruction comes from, for listings: debug locations while code is
-// emitted, comments in the texts. Only where a listing is wanted, and without a trace in the object.
+// Maps instructions to lines of the kernel description, for listings: debug locations while code is emitted, comments
+// in the text. Used only for listings; objects do not contain them.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace fermata::jit {
 
-/// From now on instructions of the function have the lines of CodeBuilder::LineScope.
+/// Enables CodeBuilder::LineScope for a function.
 void begin_lines(llvm::Function& function);
 /// The text of a module, without debug information; instructions end in "; @12".
 std::string marked_ir(const llvm::Module& module);
-/// Assembly with .loc directives as text without them; instructions end in "# @12".
+/// Replaces .loc directives in assembly text by comments: instructions end in "# @12".
 std::string marked_assembly(const std::string& text);
 
 }  // namespace fermata::jit

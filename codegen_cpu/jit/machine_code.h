@@ -1,4 +1,4 @@
-// From LLVM IR to an object: LLVM's code generator with the passes that pay for themselves on kernels.
+// LLVM IR to object code: LLVM's code generator with the passes that are profitable for kernels.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace fermata::jit {
 
-/// A code generator for one instruction set, to be used by one thread. Modules belong to its context, which keeps every
-/// type and constant it has seen: replace it after a while, and after an error.
+/// A code generator for one instruction set; not thread-safe. Modules belong to its context, which keeps every type and
+/// constant that it has seen, so replace it from time to time, and after an error.
 class CodeGenerator {
  public:
   explicit CodeGenerator(const Isa& isa);
@@ -17,14 +17,15 @@ class CodeGenerator {
   llvm::LLVMContext& context() { return context_; }
   /// An empty module for this target.
   std::unique_ptr<llvm::Module> new_module();
-  /// A relocatable object; the module is used up. Thorough: with the passes that take a third more time and make code
-  /// that is some per cent faster.
+  /// Emits a relocatable object and consumes the module. `thorough` adds passes that take a third more time and make
+  /// code a few per cent faster.
   std::string object(llvm::Module& module, bool thorough);
-  /// Assembly text; the module is used up.
+  /// Emits assembly text and consumes the module.
   std::string assembly(llvm::Module& module, bool thorough);
 
  private:
-  /// The passes, and what they write to. Setting them up takes a fifth of the time of a small kernel, so they are kept.
+  /// The pass pipeline and its output. Setting it up takes a fifth of the compile time of a small kernel, so it is
+  /// reused.
   struct Pipeline;
   struct PipelineDeleter {
     void operator()(Pipeline* pipeline) const;
@@ -35,7 +36,7 @@ class CodeGenerator {
   std::string errors_;
   llvm::LLVMContext context_;
   std::unique_ptr<llvm::LLVMTargetMachine> target_;
-  PipelinePointer to_object_[2];  // quick, thorough; made when first needed
+  PipelinePointer to_object_[2];  // quick, thorough; created on first use
 };
 
 }  // namespace fermata::jit

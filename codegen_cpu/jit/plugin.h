@@ -17,16 +17,16 @@ struct FermataLlvmRequest {
   std::size_t kernel_size;
   const char* target;      // "avx512" or "avx2"
   std::uint32_t flags;     // FermataLlvmFlags
-  std::uint64_t streamed;  // bit i: store i goes past the caches; see JitVariant in jit_executable.h
+  std::uint64_t streamed;  // bit i: store i is non-temporal; see JitVariant in jit_executable.h
 };
 
 enum FermataLlvmFlags : std::uint32_t {
   kFermataLlvmWantIr = 1,        // the LLVM IR as text
   kFermataLlvmWantAssembly = 2,  // the machine code as assembly text
   kFermataLlvmVerify = 4,        // run LLVM's verifier over the IR first
-  kFermataLlvmWide = 8,          // for much use: more copies of the program and more of LLVM's passes
-  kFermataLlvmCheck = 16,        // every load and store is checked; see BoundsChecker
-  kFermataLlvmTurned = 32,       // the kernel is of turned rows; see turned_rows.h
+  kFermataLlvmWide = 8,          // for hot kernels: more interleaving and more LLVM passes
+  kFermataLlvmCheck = 16,        // bounds checks; see BoundsChecker
+  kFermataLlvmTurned = 32,       // a kernel of turned rows; see turned_rows.h
 };
 
 /// Either `error` or `object` is set. All pointers come from malloc; fermata_llvm_free() releases them.
@@ -48,49 +48,50 @@ namespace fermata::jit {
 inline constexpr const char* kCompileSymbol = "fermata_llvm_compile";
 inline constexpr const char* kFreeSymbol = "fermata_llvm_free";
 
-/// What an object defines: the code, and the constant ObjectInfo.
+/// The symbols that an object defines: the code, and the constant ObjectInfo.
 inline constexpr const char* kEntrySymbol = "fermata_kernel";
 inline constexpr const char* kInfoSymbol = "fermata_kernel_info";
-/// The bytes of serialize(), in code that is checked.
+/// The bytes of serialize(), in code with bounds checks.
 inline constexpr const char* kCheckedKernelSymbol = "fermata_checked_kernel";
 
-/// What a call of the code is to do; see Executable for the last two.
+/// The part of the work that a call does; see Executable for the last two.
 enum class Part : std::uint64_t { whole = 0, partial = 1, finish = 2 };
 
-/// What checked code calls before each load and store, for an access of the kernel, the room or the partials: for
-/// elements side by side from an address on, or for one at each of several addresses. Only those count whose bit in the
-/// mask is set.
+/// Called by checked code before each load and store of an access of the kernel, the room or the partials: for adjacent
+/// elements from an address on, or for one element at each of several addresses. Only elements whose mask bit is set
+/// are accessed.
 struct BoundsChecker {
   static constexpr std::uint64_t kRoom = 0xffff, kPartials = 0xfffe, kSubject = 0xffff;
-  static constexpr std::uint64_t kStores = 1 << 16;   // else it loads
-  static constexpr std::uint64_t kOrStack = 1 << 17;  // at times the address is one of the stack
+  static constexpr std::uint64_t kStores = 1 << 16;   // a store; otherwise a load
+  static constexpr std::uint64_t kOrStack = 1 << 17;  // the address may be on the stack
   void (*adjacent)(const BoundsChecker*, std::uint64_t subject, const std::byte* first, std::uint64_t element_bytes,
                    std::uint64_t mask);
   void (*scattered)(const BoundsChecker*, std::uint64_t subject, const std::byte* const* elements,
                     std::uint64_t element_bytes, std::uint64_t mask);
 };
 
-/// `room` is for kept values (spilled_values.h): room_bytes() bytes, 64-byte aligned, of this call's own. The checker
-/// is used by checked code only.
+/// `room` holds kept values (spilled_values.h): room_bytes() bytes, 64-byte aligned, private to this call. Only checked
+/// code uses the checker.
 using EntryPoint = void (*)(const KernelLaunch*, Part, void* room, const BoundsChecker*);
 
-/// Raise with every change of KernelLaunch or of the entry point, so that no older object from a disk is run.
+/// Increment with every change of KernelLaunch or of the entry point, so that older objects in a disk cache are not
+/// run.
 inline constexpr std::uint64_t kObjectVersion = 6;
 struct ObjectInfo {
   std::uint64_t version;
   std::uint64_t state_bytes;               // 0: cannot be split
   std::uint64_t streamable;                // bit i: a variant may stream store i
   std::uint64_t rank, reduced;             // of the kernel
-  std::uint64_t room_slots;                // of kept values; 0: no room is needed
-  std::uint64_t room_point_bytes;          // of all slots together
-  std::uint64_t room_columns, room_lanes;  // of a group of a column kernel, at most and in steps of; 1 in row kernels
-  std::uint64_t checked_kernel_bytes;      // of kCheckedKernelSymbol; 0: nothing is checked
+  std::uint64_t room_slots;                // number of kept values; 0: no room needed
+  std::uint64_t room_point_bytes;          // bytes per point of all slots
+  std::uint64_t room_columns, room_lanes;  // maximum and granularity of a group of a column kernel; 1 in row kernels
+  std::uint64_t checked_kernel_bytes;      // of kCheckedKernelSymbol; 0: no bounds checks
 };
 
-/// The vector axis of a row is rounded up to this many points, and slots have so many bytes between them, so that
-/// vectors are read and written whole.
+/// The vector axis of a row is rounded up to kRoomGranule points, and slots are kRoomSlack bytes apart, so that vectors
+/// can be accessed unmasked.
 inline constexpr std::int64_t kRoomGranule = kReductionLanes, kRoomSlack = 512;
-/// Bytes of the room for a launch, which has a place for each point of the reduced axes in each column of a group.
+/// The size of the room for a launch: one element per slot and point of the reduced axes in each column of a group.
 inline std::size_t room_bytes(const ObjectInfo& info, const KernelLaunch& launch) {
   const auto round_up = [](std::int64_t size, std::int64_t step) {
     return static_cast<std::uint64_t>((size + step - 1) / step * step);

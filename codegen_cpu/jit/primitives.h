@@ -1,7 +1,6 @@
 // Lowers primitives (ir/prims.def) to LLVM IR, for scalars and vectors alike.
 //
-// The meaning is exact: no fast-math flag is ever set, no undefined behavior of LLVM is reached whatever the operands,
-// and nothing becomes a call of a library.
+// Semantics are exact: no fast-math flags, no LLVM undefined behavior for any operands, and no library calls.
 #pragma once
 
 #include "codegen_cpu/jit/code_builder.h"
@@ -9,8 +8,8 @@
 
 namespace fermata::jit {
 
-/// A primitive with operands; `type` is the result's dtype, `operand` that of its operands (for select: of what it
-/// selects). Refuses what ir/scalar_interpreter.h does not define.
+/// Lowers a primitive; `type` is the result's dtype, `operand` that of its operands (for select: of the selected
+/// values). Throws for combinations that ir/scalar_interpreter.h does not define.
 Value* lower_primitive(CodeBuilder& b, Prim prim, DType type, DType operand, Value* x, Value* y, Value* z);
 
 /// Prim::convert.

@@ -1,4 +1,4 @@
-// The states of the reductions of one stage while code is built: components side by side, one value per vector.
+// The reduction states of one stage during code generation: all components, with one value per vector.
 #pragma once
 
 #include "codegen_cpu/jit/emission.h"
@@ -14,13 +14,14 @@ class ReductionState {
   DType type(unsigned component) const { return types_[component]; }
   /// `vectors` values of `lanes` lanes per component: all of component 0, then of component 1, ...
   Values identity(unsigned vectors, unsigned lanes) const;
-  /// Values [first, last) of each component of `left` combined with those of `right`; the rest of `left` unchanged.
+  /// Combines values [first, last) of each component of `left` with those of `right`; other values of `left` are
+  /// unchanged.
   Values combined(const Values& left, const Values& right, unsigned first, unsigned last) const;
-  /// What a group contributes, as `vectors` values per component of which [first, last) are set.
+  /// The lifted values of a group: `vectors` values per component, of which [first, last) are set.
   Values lifted(const Environment& env, unsigned vectors, unsigned first, unsigned last) const;
-  /// Merges all lanes by halves: one scalar per component.
+  /// Reduces lanes by halving to one scalar per component.
   Values merged(Values lanes) const;
-  /// Makes the finished state known to Prim::reduced.
+  /// Makes the finished state available to Prim::reduced.
   void finish_uniform(const Values& state, Environment& env) const;
   void finish_vectors(const Values& state, unsigned vectors, Environment& env) const;
 

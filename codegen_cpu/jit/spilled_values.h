@@ -1,10 +1,10 @@
-// What later stages read back instead of computing it again.
+// Values that later stages reload instead of recomputing.
 //
-// The stages of a kernel pass over the same elements, and each computes what it needs from the start: the argument of a
-// softmax three times, its exponentials twice. A value that costs more than a store and a load is kept instead: the
-// first stage that computes it leaves it in the kernel's *room*, memory for the points of one row (in column kernels:
-// of one group of columns) that comes with the launch. A row of ordinary length stays in the first-level cache, and a
-// long one costs what materializing the value between two kernels would.
+// The stages of a kernel pass over the same elements, and each recomputes its operands: the argument of a softmax three
+// times, its exponentials twice. A value that costs more than a store and a load is kept instead: the first stage that
+// computes it stores it in the kernel's *room*, scratch memory for the points of one row (in column kernels: of one
+// group of columns) that the launch provides. Rows of ordinary length stay in the L1 cache; long rows cost as much as
+// materializing the value between two kernels.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ struct SpilledValues {
     std::vector<KeptValue> written, read;
   };
   std::vector<DType>
-      slots;  // of the room; one serves several values where their lifetimes meet in a stage or not at all
+      slots;  // of the room; values share a slot if their lifetimes do not overlap, or only touch in one stage
   std::vector<Stage> stages;  // as in the schedule
 };
 
-/// Chooses the values to keep by counting primitives. Stages of the schedule then compute only what is not read back;
-/// the values that are read stay in their lists.
+/// Chooses the values to keep by counting primitives. Stages of the schedule then compute only values that are not
+/// reloaded; reloaded values stay in their lists.
 SpilledValues keep_values(const Kernel& kernel, KernelSchedule& schedule);
 
 }  // namespace fermata::jit

@@ -321,8 +321,8 @@ template <class One> void run(const CallArgs& args, const Method& method, One&& 
   stack.raise(method.failure);
 }
 
-constexpr MatrixFailure kNeverFails{}, kNoSingularValues{1392, "keeps its singular values from converging"},
-    kNoEigenvalues{1392, "keeps its eigenvalues from converging"};
+constexpr MatrixFailure kNeverFails{}, kNoSingularValues{1392, "has singular values that do not converge"},
+    kNoEigenvalues{1392, "has eigenvalues that do not converge"};
 
 #define FERMATA_METHOD(op, axes, failure)                                            \
   add_solver(                                                                        \
@@ -362,7 +362,7 @@ FERMATA_KERNELS(cpu) {
   const CallKernel refuse = [](const CallArgs& args) {
     throw UnsupportedError(
         2070, format_error(2070, "UnsupportedError", fmt::format("{}: this build has no LAPACK", name(args.op)), {},
-                           args.where, "install liblapacke-dev and libopenblas-serial-dev, and build again"));
+                           args.where, "install liblapacke-dev and libopenblas-serial-dev, and rebuild"));
   };
 #define FERMATA_IRREGULAR(name, ...) add_solver(Op::name, "missing", refuse);
 #include "ir/ops/linalg.def"

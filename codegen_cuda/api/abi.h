@@ -1,6 +1,6 @@
-// The C interfaces of the CUDA driver, NVRTC, cuBLASLt and NCCL, as far as they are used: declared here, so that a
-// build needs no toolkit and one binary runs with and without a driver. api/check_headers.cpp compares with the
-// toolkit's headers where there are any; versions 12 and 13 agree on all of this.
+// The subset of the C interfaces of the CUDA driver, NVRTC, cuBLASLt and NCCL that is used. Declared here so that a
+// build needs no toolkit, and one binary runs with and without a driver. api/check_headers.cpp compares it with the
+// toolkit's headers if present; versions 12 and 13 agree on all of it.
 #pragma once
 
 #include <cstddef>
@@ -71,7 +71,7 @@ enum NcclReduction : int { kNcclSum = 0, kNcclProd = 1, kNcclMax = 2, kNcclMin =
 struct NcclId {
   char bytes[128];
 };
-/// The first version of ncclConfig_t, which later ones take.
+/// The first version of ncclConfig_t, which later NCCL versions accept.
 struct NcclConfig {
   std::size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef, version = 21400;
@@ -80,7 +80,7 @@ struct NcclConfig {
 
 #define FERMATA_CUDA_FUNCTION(name, symbol, parameters) Result(*name) parameters = nullptr;
 
-/// One pointer for each function; null where the library has none.
+/// One pointer per function; null if the library lacks it.
 struct DriverFunctions {
 #define FERMATA_DRIVER FERMATA_CUDA_FUNCTION
 #include "codegen_cuda/api/functions.def"

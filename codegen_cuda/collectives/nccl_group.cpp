@@ -101,21 +101,21 @@ void NcclGroup::settle(Result result, std::string_view name, std::source_locatio
   const Patience patience;
   while (result == kNcclInProgress && handle_ != nullptr) {
     if (patience.is_over())
-      fail(fmt::format("other ranks have not come to it within {} s", Patience::limit().count()), name, where);
+      fail(fmt::format("other ranks did not arrive within {} s", Patience::limit().count()), name, where);
     std::this_thread::sleep_for(std::chrono::microseconds(20));
     if (const Result r = nccl_library()->state(handle_, &result); r != kSuccess) result = r;
   }
   if (result == kSuccess) [[likely]]
     return;
   static constexpr std::string_view kWhat[] = {"success",
-                                               "an error of CUDA",
-                                               "an error of the system",
+                                               "a CUDA error",
+                                               "a system error",
                                                "an internal error",
                                                "an invalid argument",
-                                               "an invalid use",
-                                               "another rank has failed or is gone"};
+                                               "an invalid usage",
+                                               "another rank has failed or exited"};
   const auto number = static_cast<std::size_t>(result);
-  fail(fmt::format("NCCL reports {}; with NCCL_DEBUG=WARN it says more",
+  fail(fmt::format("NCCL reports {}; set NCCL_DEBUG=WARN for details",
                    number < std::size(kWhat) ? std::string(kWhat[number]) : fmt::format("error {}", result)),
        name, where);
 }
@@ -124,13 +124,14 @@ void NcclGroup::begin(const CollectiveCall& call) {
   if (!failure_.empty())
     throw CollectiveError(
         7008, format_error(7008, "CollectiveError",
-                           fmt::format("{}: this group makes no calls since one failed: {}", call.name, failure_), {},
+                           fmt::format("{}: this group is unusable because a call failed: {}", call.name, failure_), {},
                            call.where));
   if (current_device().number() != device_)
-    throw DeviceError(1407, format_error(1407, "DeviceError",
-                                         fmt::format("{}: the operand is on cuda:{}, and the group talks from cuda:{}",
-                                                     call.name, current_device().number(), device_),
-                                         {}, call.where, "a process calls the collectives of a group from one device"));
+    throw DeviceError(1407,
+                      format_error(1407, "DeviceError",
+                                   fmt::format("{}: the operand is on cuda:{}, but the group uses cuda:{}", call.name,
+                                               current_device().number(), device_),
+                                   {}, call.where, "all collectives of a group must use the same device in a process"));
   group_.transport->expect(call);
   check(driver().event_record(ready_, current_stream().handle), "cuEventRecord");
   check(driver().stream_wait_event(stream_, ready_, 0), "cuStreamWaitEvent");
@@ -153,8 +154,7 @@ void NcclGroup::wait() {
     if (const Result r = nccl_library()->state(handle_, &state); r != kSuccess) state = r;
     if (state != kNcclInProgress) settle(state, last_name_, last_where_);
     if (patience.is_over())
-      fail(fmt::format("other ranks have not come to it within {} s", Patience::limit().count()), last_name_,
-           last_where_);
+      fail(fmt::format("other ranks did not arrive within {} s", Patience::limit().count()), last_name_, last_where_);
     if (looks > 1000) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   is_started_ = false;

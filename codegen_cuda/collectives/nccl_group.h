@@ -1,8 +1,8 @@
-// Groups of ranks whose devices talk to each other through NCCL: one device for each process.
+// Groups of ranks whose devices communicate through NCCL, one device per process.
 //
-// Ranks find each other through the transport that their group has anyway. Calls go to a stream of the group's own,
-// which waits for the stream of the caller, and that one for it: between the two other work runs. NCCL is asked not to
-// block, so that a wait for other ranks has a limit.
+// Ranks exchange the NCCL id through the transport of their group. Calls are enqueued on the group's own stream, which
+// waits for the caller's stream and vice versa; other work runs in between. NCCL is used in non-blocking mode, so that
+// waits for other ranks can time out.
 #pragma once
 
 #include <chrono>
@@ -18,26 +18,27 @@ namespace fermata::gpu {
 
 class NcclGroup {
  public:
-  /// Null where a rank of the group has no NCCL, or ranks are no processes. The first call makes it: all ranks call it.
+  /// Returns null if a rank of the group has no NCCL, or ranks are not processes. The first call creates it and must be
+  /// made by all ranks.
   static NcclGroup* of(const RankGroup& group, const CollectiveCall& call);
 
-  /// Starts what `enqueue(functions, group, stream)` gives to NCCL, after all that the current stream has so far.
+  /// Calls `enqueue(functions, group, stream)`, ordered after all work on the current stream.
   template <class Enqueue> void start(const CollectiveCall& call, Enqueue&& enqueue) {
     begin(call);
     settle(enqueue(*nccl_library(), handle_, stream_), call.name, call.where);
     end(call);
   }
-  /// What comes on the current stream waits for all that has been started.
+  /// Makes later work on the current stream wait for all started calls.
   void join();
   bool has_ended() const;
-  /// Until what has been started has ended. CollectiveError FM7006 where other ranks do not come, or are gone.
+  /// Waits for all started calls. CollectiveError FM7006 if other ranks do not arrive or are gone.
   void wait();
 
  private:
   NcclGroup(const RankGroup& group, const CollectiveCall& call);
   void begin(const CollectiveCall& call);
   void end(const CollectiveCall& call);
-  /// Until NCCL has taken a call.
+  /// Waits until NCCL has accepted a call.
   void settle(Result result, std::string_view name, std::source_location where);
   [[noreturn]] void fail(const std::string& what, std::string_view name, std::source_location where);
 
@@ -45,7 +46,7 @@ class NcclGroup {
   int device_ = 0;
   Handle handle_ = nullptr, stream_ = nullptr, ready_ = nullptr, done_ = nullptr;
   bool is_started_ = false;
-  std::string failure_;  // from then on no call is made
+  std::string failure_;  // once set, no further calls are made
   std::string last_name_;
   std::source_location last_where_;
 };

@@ -1,5 +1,5 @@
-// What a generated kernel is given: one array of 8-byte slots by value, so that sizes, strides and scalars are
-// arguments and the emitter and the launch agree on where each one is.
+// The arguments of a generated kernel: one array of 8-byte slots, passed by value. The emitter and the launch share
+// this layout of sizes, strides and scalars.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace fermata::gpu {
 
-/// Slot numbers. A stride has a slot only where the access varies along the axis and the stride is not known to be 1.
+/// Slot numbers. A stride has a slot only if the access varies along the axis and the stride is not known to be 1.
 struct ArgumentLayout {
   static constexpr int kNone = -1;
   std::vector<int> pointers, offsets, scalars, sizes;  // per access, per access, per scalar, per axis
@@ -17,13 +17,13 @@ struct ArgumentLayout {
   int row_begin, row_end, column_begin, column_end;
   int blocks, blocks_per_pass;  // of a reduction
   int option;                   // map: packs may be used; rows: elements of a row kept in shared memory, 0 for none
-  int partials;                 // split kernels: where states are
+  int partials;                 // split kernels: the reduction states
   int count;
 
   explicit ArgumentLayout(const Kernel& kernel);
 };
 
-/// The arguments of a launch. What the range checks of 32-bit indexing need is gathered on the way.
+/// The arguments of a launch. Also determines whether 32-bit indexing is safe.
 class ArgumentValues {
  public:
   ArgumentValues(const ArgumentLayout& layout, const Kernel& kernel, const KernelLaunch& launch);
@@ -32,7 +32,7 @@ class ArgumentValues {
   void set(int slot, std::int64_t value) {
     values_[static_cast<std::size_t>(slot)] = static_cast<std::uint64_t>(value);
   }
-  /// Whether every size, offset and product of sizes fits 31 bits, with room for a grid to step beyond.
+  /// Whether every size, offset and product of sizes fits in 31 bits, with a margin for grid strides beyond the end.
   bool fits_32_bits() const { return fits_; }
 
  private:

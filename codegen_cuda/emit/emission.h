@@ -1,4 +1,5 @@
-// What the generators of the kernel shapes share: the text under way, the names of arguments, values and addresses.
+// State shared by the generators of the kernel shapes: the source text, and the names of arguments, values and
+// addresses.
 //
 // Names: p3 the pointer of access 3, s3_1 its stride along axis 1, n1 the size of axis 1, k2 a scalar argument, v17 a
 // value of the program, r3 the offset of access 3 at a row, q3 at an iteration of the outer reduced axes.
@@ -15,15 +16,15 @@
 
 namespace fermata::gpu {
 
-/// How the points of a kernel are spread over threads.
+/// How the points of a kernel are mapped to threads.
 enum class Schedule : std::uint8_t {
   map,      // no reduction: packs of elements
-  tiles,    // no reduction, and something is read across: 32 x 32 elements by way of shared memory
-  warp,     // a reduced vector axis of one block: a warp for each row
-  block,    // a reduced vector axis of several blocks: a thread block for each row
-  column,   // a parallel vector axis: a thread for each column, its blocks side by side
-  partial,  // the states of blocks, each its own warp or thread
-  finish,   // and their merge
+  tiles,    // no reduction, with a transposed operand: 32 x 32 elements through shared memory
+  warp,     // a reduced vector axis of one block: one warp per row
+  block,    // a reduced vector axis of several blocks: one thread block per row
+  column,   // a parallel vector axis: one thread per column and block
+  partial,  // the states of blocks, each by its own warp or thread
+  finish,   // merges the states of partial
 };
 
 struct Emission {
@@ -41,7 +42,7 @@ struct Emission {
     fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
     text += '\n';
   }
-  /// A block in braces around what `body` writes.
+  /// A block in braces around the output of `body`.
   template <class F, class... Args> void block(F&& body, fmt::format_string<Args...> head, Args&&... args) {
     line("{}", fmt::format(head, std::forward<Args>(args)...) + " {");
     ++depth, body(), --depth;
@@ -53,8 +54,8 @@ struct Emission {
   /// The stride of an access along an axis: a name, or "1".
   std::string stride(std::size_t access, unsigned axis) const;
 
-  /// Opens the function: unpacks arguments, defines the combines of the reductions before it. There are `more`
-  /// arguments after those of the layout.
+  /// Opens the function: defines the combine functions of reductions before it and unpacks arguments. `more`:
+  /// additional arguments after those of the layout.
   void open(unsigned threads, int more = 0);
   void close();
   /// Defines a function of f32 before the kernel.
@@ -63,7 +64,7 @@ struct Emission {
   void coordinates(const std::string& from, const std::vector<unsigned>& axes);
   /// <prefix><access> for each access: `base` (a prefix, or empty for the origin) plus x<axis> * stride for these axes.
   void offsets(char prefix, char base, const std::vector<unsigned>& axes);
-  /// Values, in order. `offset` gives the offset of an access at this point; `load` may take a load from elsewhere.
+  /// Emits values in order. `offset` returns the offset of an access at this point.
   template <class Offset> void values(const std::vector<ValueId>& ids, Offset&& offset) {
     for (const ValueId id : ids)
       value(id, kernel.program[id].prim == Prim::input || kernel.program[id].prim == Prim::offset
@@ -84,13 +85,13 @@ struct Emission {
   std::vector<std::string> lifted_names(std::uint16_t reduction) const;
   std::size_t components(const std::vector<std::uint16_t>& reductions) const;
 
-  /// f(reduction, component, how many came before it) for every component of a stage's states.
+  /// Calls f(reduction, component, index) for every component of a stage's states.
   template <class F> void for_components(const KernelSchedule::Stage& stage, F&& f) const {
     std::size_t at = 0;
     for (const std::uint16_t r : stage.reductions)
       for (std::size_t c = 0; c < kernel.reductions[r].types.size(); ++c) f(r, c, at++);
   }
-  /// The values of a stage that a row has one of, and their stores by the thread for which `who` holds.
+  /// Emits the per-row values of a stage, and their stores by the thread for which `who` is true.
   void row_values(const KernelSchedule::Stage& stage, const char* who);
 
   std::vector<unsigned> parallel_axes(bool with_vector_axis) const;
@@ -112,11 +113,11 @@ void emit_columns(Emission& e);
 void emit_partial(Emission& e);
 void emit_finish(Emission& e);
 
-/// Elements that a thread of a map kernel takes at once.
+/// The number of elements that a thread of a map kernel processes at once.
 unsigned pack_elements(const Kernel& kernel);
-/// Accesses that a warp kernel keeps in shared memory because several stages read them.
+/// The accesses that a warp kernel keeps in shared memory because several stages read them.
 std::vector<std::uint16_t> kept_accesses(const Kernel& kernel, const KernelSchedule& schedule);
-/// Blocks of a column that run side by side in a thread block.
+/// The number of blocks of a column that run in parallel in a thread block.
 inline constexpr unsigned kColumnSlices = 8;
 /// Rows and columns of a tile, and rows of threads.
 inline constexpr unsigned kTile = 32, kTileThreads = 8;

@@ -1,13 +1,12 @@
-// A row kernel whose rows can be taken part by part, with what a product makes of them: softmax and what is like it.
+// Recognizes row kernels that can be evaluated online, as part of a matrix product: softmax and similar functions.
 //
-// The kernel gives each element of a row a weight, and stores the weight times or over what the whole row says: e /
-// sum(e). Sums of weighted values can then be made while the row is still under way, and finished at its end. Where
-// weights are exp(x - base) and the base is known at the end of the row only, since it is the row's maximum, weights
-// are taken with the maximum so far, and what was added up is rescaled whenever that grows (Milakov and Gimelshein,
-// 2018).
+// The kernel computes a weight for each element of a row, and stores the weight multiplied or divided by a factor of
+// the whole row: e / sum(e). Weighted sums can then be accumulated before the row is complete, and scaled at its end.
+// If weights are exp(x - base) and the base is the row's maximum, weights use the running maximum, and the partial sums
+// are rescaled whenever it grows (Milakov and Gimelshein, 2018).
 //
-// Found by what the program computes: the maximum may be left out, and anything may come before the weight (a scale, a
-// mask, a bias) or after it that is a factor of the row.
+// The match is on the computed program: the maximum may be missing, and anything may precede the weight (a scale, a
+// mask, a bias) or follow it as a factor of the row.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +18,17 @@
 namespace fermata::gpu {
 
 struct OnlineRows {
-  std::uint16_t total;                           // the reduction that adds up the weights
-  bool has_top;                                  // whether there is a reduction whose maximum the base is made of,
+  std::uint16_t total;                           // the reduction that sums the weights
+  bool has_top;                                  // whether the base is computed from a maximum reduction,
   std::uint16_t top;                             // and which
   ValueId weight;                                // of an element
-  ValueId exponent = kNoValue, base = kNoValue;  // with a top: the weight is exp(exponent - base), rounding aside
-  std::vector<ValueId> elements;  // to compute at each element, in order: up to the exponent, or else the weight
+  ValueId exponent = kNoValue, base = kNoValue;  // with a top: the weight is exp(exponent - base), up to rounding
+  std::vector<ValueId> elements;  // computed per element, in order: up to the exponent, or else the weight
   struct Factor {
     Prim prim;  // mul or div
     ValueId by;
   };
-  std::vector<Factor> factors;  // from the weight to what is stored, rounding aside
+  std::vector<Factor> factors;  // from the weight to the stored value, up to rounding
   std::uint16_t result;         // the access that is stored to
 };
 

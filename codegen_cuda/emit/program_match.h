@@ -1,5 +1,4 @@
-// Whether a value of a scalar program is what a formula computes: kernels are recognized by what they compute, not by
-// what it was called.
+// Matches values of a scalar program against formulas: kernels are recognized by what they compute, not by op names.
 #pragma once
 
 #include <optional>
@@ -9,11 +8,11 @@
 
 namespace fermata::gpu {
 
-/// The values that stand for the formula's parameters, kNoValue where it does not use one; nothing where `value` is
-/// something else than the formula's first result.
+/// Returns the values bound to the formula's parameters (kNoValue for unused ones), or nullopt if `value` does not
+/// match the formula's first result.
 std::optional<std::vector<ValueId>> match(const ScalarProgram& program, ValueId value, const Formula& formula);
 
-/// Whether two formulas are the same, instruction by instruction.
+/// Whether two formulas are equal, instruction by instruction.
 bool same_formula(const Formula& a, const Formula& b);
 
 }  // namespace fermata::gpu

@@ -125,14 +125,13 @@ void bad_access(std::uint64_t address, unsigned bytes, int kind) {
   std::string what;
   switch (kind) {
     case kReadOutside: what = fmt::format("reads {} bytes out of bounds: {}", bytes, at()); break;
-    case kReadUnwritten: what = fmt::format("reads {} bytes that nobody has written: {}", bytes, at()); break;
+    case kReadUnwritten: what = fmt::format("reads {} uninitialized bytes: {}", bytes, at()); break;
     case kWriteOutside: what = fmt::format("writes {} bytes out of bounds: {}", bytes, at()); break;
-    case kMisaligned: what = fmt::format("accesses {} bytes at an address that is not aligned for them", bytes); break;
+    case kMisaligned: what = fmt::format("accesses {} bytes at a misaligned address", bytes); break;
     case kSharedOutside:
       what = fmt::format("accesses shared memory out of bounds: byte {} of {}", address, context.shared_size);
       break;
-    default:
-      what = fmt::format("reads shared memory that nobody has written: byte {} of {}", address, context.shared_size);
+    default: what = fmt::format("reads uninitialized shared memory: byte {} of {}", address, context.shared_size);
   }
   note(kIllegalAddress, place() + " " + what);
 }
@@ -168,8 +167,7 @@ void run_blocks(const Launch& launch, Turns turns) {
     std::fill(marks.begin(), marks.end(), 0);
     std::memset(c.shared, 0xff, launch.shared_bytes);
     if (!run_block(c, launch.function->entry, parameters, turns))
-      note(kLaunchFailed,
-           place() + ": divergent barrier: the threads of the block wait for each other at different places");
+      note(kLaunchFailed, place() + ": divergent barrier: threads of the block wait at different barriers");
   }
 }
 
@@ -298,7 +296,7 @@ Result host_copy_to_host(void* to, Address from, std::size_t bytes, Handle strea
       // Gaps between the elements of a view are nobody's; whole buffers that nobody has written are an error.
       std::memcpy(to, at, bytes);
       if (bytes <= 64 && pending_error == kSuccess && !HostMemory::instance().is_written(from, bytes))
-        note(kIllegalAddress, fmt::format("a copy to the host reads {} bytes that nobody has written: {}", bytes,
+        note(kIllegalAddress, fmt::format("a copy to the host reads {} uninitialized bytes: {}", bytes,
                                           HostMemory::instance().describe(from)));
     }
     return kSuccess;

@@ -1,13 +1,13 @@
-// The CUDA libraries without a GPU: the driver's, NVRTC's and cuBLASLt's functions on this machine's processor.
+// The CUDA libraries without a GPU: functions of the driver, NVRTC, cuBLASLt and NCCL on this machine's CPU.
 //
-// Kernels are the same source, compiled by the C++ compiler found at run time, as many at once as are waiting, because
-// one alone costs most of what a hundred do. A thread block is a set of fibers that take turns in a fixed order, and,
-// the first times a kernel runs, once more in the reversed order: results that differ are a race. Every access to
-// memory is checked: a byte must be allocated to be written and written to be read. Barriers that not all threads of a
-// block reach are errors too. What is found is reported like an illegal address of a real device, when the stream is
-// next waited for.
+// Kernels are the same source, compiled by the C++ compiler found at run time. All waiting kernels are compiled
+// together, because one alone takes most of the time of a hundred. A thread block is a set of fibers that run in a
+// fixed order. The first times a kernel runs, it runs again in reversed order; different results indicate a race. Every
+// memory access is checked: a byte must be allocated to be written, and written to be read. Barriers that not all
+// threads of a block reach are errors too. Errors are reported like an illegal address on a real device, at the next
+// wait for the stream.
 //
-// Device addresses are in a window that the processor may not touch, so that host code which does is caught as well.
+// Device addresses are in an inaccessible address range, so host code that dereferences them is caught as well.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ const CompilerFunctions& host_compiler();
 const MatmulFunctions& host_matmul();
 const NcclFunctions& host_nccl();
 
-/// What the last error was about, in words; taken out.
+/// Returns and clears the description of the last error.
 std::string take_host_error();
 
 struct HostCounts {

@@ -1,4 +1,4 @@
-// For the other libraries of the host executor: work on a stream, queued or recorded.
+// Enqueues or records work on a stream, for the other libraries of the host executor.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 namespace fermata::gpu {
 
 Result host_enqueue(Handle stream, std::function<Result()> work);
-/// What has been started on any stream is done when this returns.
+/// Waits for all work on all streams.
 void host_do_queued();
 void host_count_nccl_call();
 

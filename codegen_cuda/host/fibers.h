@@ -1,4 +1,4 @@
-// A thread block as fibers: one stack for each thread, which run in turns and give way at barriers and exchanges.
+// A thread block as fibers: one stack per thread; fibers run in turn and yield at barriers and exchanges.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@ namespace fermata::gpu {
 
 struct HostContext;
 
-/// How threads take turns.
+/// The order in which threads run.
 enum class Turns : std::uint8_t { forward, reversed };
 
-/// Runs `entry(parameters)` once for each thread of the block that the context describes. False where the threads wait
-/// for each other in vain: at barriers that not all of them reach, or in warps of which some lanes have left.
+/// Runs `entry(parameters)` once per thread of the block described by the context. Returns false on deadlock: a barrier
+/// that not all threads reach, or a warp with exited lanes.
 bool run_block(HostContext& context, void (*entry)(void**), void** parameters, Turns turns);
 
-// What HostContext::barrier and ::exchange do.
+// Implement HostContext::barrier and ::exchange.
 void fiber_barrier();
 const std::uint64_t* fiber_exchange(std::uint64_t value);
 

@@ -1,4 +1,4 @@
-// Kernels of the host executor: sources that wait, and functions of those that have been compiled.
+// Kernels of the host executor: sources waiting for compilation, and compiled functions.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace fermata::gpu {
 
 struct HostModule {
   std::string source;
-  bool has_turns = false;   // barriers, exchanges or shared memory: it needs fibers
+  bool has_turns = false;   // uses barriers, exchanges or shared memory, so it needs fibers
   void* library = nullptr;  // null until it is compiled
   std::string failure_reason;
 };
@@ -19,18 +19,18 @@ struct HostFunction {
   std::shared_ptr<HostModule> module;
   std::string name;
   void (*entry)(void**) = nullptr;  // null until it is looked up
-  std::size_t parameter_bytes = 0;  // as its source says
-  void** context = nullptr;         // where the library keeps the running kernel's context
+  std::size_t parameter_bytes = 0;  // as declared in its source
+  void** context = nullptr;         // the library's pointer to the running kernel's context
   unsigned runs = 0;
 };
 
-/// Adds to what waits.
+/// Adds a source to be compiled.
 std::shared_ptr<HostModule> add_host_module(std::string source);
-/// Compiles everything that waits. False where one of the sources is wrong; its module says why.
+/// Compiles all waiting sources. Returns false if one fails; its module has the reason.
 bool compile_host_modules();
-/// What its source says: FM_KERNEL(name, slots of 8 bytes, ...).
+/// Parameter bytes as declared in the source: FM_KERNEL(name, slots of 8 bytes, ...).
 std::size_t parameter_bytes(const HostFunction& function);
-/// The function, compiled; false where it could not be or is not there.
+/// Looks up a compiled function; returns false if compilation failed or it does not exist.
 bool look_up(HostFunction& function);
 
 struct CompileCounts {

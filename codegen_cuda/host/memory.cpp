@@ -81,12 +81,12 @@ bool HostMemory::is_written(Address address, std::size_t bytes) const {
 
 std::string HostMemory::describe(Address address) const {
   const std::uint64_t offset = address - base_;
-  if (offset >= kWindow) return "no address of this device";
+  if (offset >= kWindow) return "not an address of this device";
   const auto after = taken_.upper_bound(offset);
-  if (after == taken_.begin()) return "before all buffers";
+  if (after == taken_.begin()) return "before the first buffer";
   const auto& [start, size] = *std::prev(after);
   if (offset < start + size) return fmt::format("byte {} of a buffer of {}", offset - start, size);
-  return fmt::format("{} bytes behind a buffer of {}", offset - start - size, size);
+  return fmt::format("{} bytes past the end of a buffer of {}", offset - start - size, size);
 }
 
 }  // namespace fermata::gpu

@@ -1,5 +1,5 @@
-// The memory of a device that is made up: a window of addresses that nobody may touch, the bytes behind it, and for
-// each byte whether it is allocated and whether it has been written.
+// The memory of the emulated device: an inaccessible address range, its backing bytes, and shadow state per byte
+// (allocated, written).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class HostMemory {
   static constexpr std::uint64_t kWindow = std::uint64_t{1} << 36;
   static HostMemory& instance();
 
-  /// 0 where the limit is reached.
+  /// Returns 0 if the limit is reached.
   Address allocate(std::size_t bytes);
   bool release(Address address);
   std::size_t limit() const { return limit_; }
@@ -25,11 +25,11 @@ class HostMemory {
   std::uint64_t base() const { return base_; }
   unsigned char* backing() const { return backing_; }
   unsigned char* shadow() const { return shadow_; }
-  /// Where bytes lie, or null if not all of them are allocated.
+  /// The backing bytes, or null if not all of them are allocated.
   unsigned char* at(Address address, std::size_t bytes) const;
   void mark_written(Address address, std::size_t bytes);
   bool is_written(Address address, std::size_t bytes) const;
-  /// The allocation that an address is in or behind, in words.
+  /// Describes the allocation that contains or precedes an address.
   std::string describe(Address address) const;
 
  private:

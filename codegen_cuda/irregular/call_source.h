@@ -1,4 +1,5 @@
-// Kernels of irregular ops: source that depends on dtypes and ranks only, put together with the arguments of one call.
+// Kernels of irregular ops: source that depends only on dtypes and ranks, built together with the arguments of one
+// call.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +11,27 @@
 
 namespace fermata::gpu {
 
-/// Text under way, and the arguments it names. The same structure gives the same text, so it is compiled once.
+/// Source text and its arguments. The same structure gives the same text, so it is compiled once.
 class CallSource {
  public:
   explicit CallSource(std::string_view prefix) : prefix_(prefix) {}
 
-  /// An i64 argument; what it is called in the text.
+  /// Adds an i64 argument and returns its name.
   std::string number(std::int64_t value);
-  /// A pointer to elements of a type.
+  /// Adds a pointer argument and returns its name.
   std::string pointer(std::string_view type, const void* address);
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
   void add(std::string_view text) { text_ += text; }
-  /// Declares i64 `name`: the offset, in elements, of the element with this row-major number over axes [begin, end).
+  /// Declares i64 `name`: the offset, in elements, of the element with row-major index `number_of` over axes [begin,
+  /// end).
   void offset(const std::string& name, const std::string& number_of, const TensorView& view, unsigned begin,
               unsigned end);
-  /// Opens a loop over [0, count) by all threads of the grid.
+  /// Opens a grid-stride loop over [0, count).
   void for_each(const std::string& variable, std::int64_t count);
 
-  /// Compiles, if need be, and starts it with threads for `count` items.
+  /// Compiles if needed, and launches with threads for `count` items.
   void launch(std::int64_t count, unsigned shared_bytes = 0) const;
-  /// The same with a number of thread blocks.
+  /// launch() with a number of thread blocks.
   void launch_blocks(std::int64_t blocks, unsigned threads, unsigned shared_bytes) const;
 
  private:
@@ -42,7 +44,7 @@ class CallSource {
 /// Copies elements from one view to another of the same sizes and dtype, at any strides.
 void copy_elements(const TensorView& from, const TensorView& to);
 
-/// A buffer for the length of a call.
+/// A temporary buffer for the duration of a call.
 class Workspace {
  public:
   explicit Workspace(std::int64_t bytes);
@@ -55,7 +57,7 @@ class Workspace {
   void* block_;
 };
 
-/// The buffers that a call is about.
+/// Calls use_buffer() for all operands and results of a call.
 void use_operands(const CallArgs& args);
 
 }  // namespace fermata::gpu

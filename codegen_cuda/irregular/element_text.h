@@ -1,4 +1,4 @@
-// How kernels of irregular ops speak of the elements of a dtype.
+// Source text for elements of a dtype in kernels of irregular ops.
 #pragma once
 
 #include <string>
@@ -8,19 +8,19 @@
 
 namespace fermata::gpu {
 
-/// An unsigned integer of an element's size: for kernels that only move elements.
+/// The unsigned integer type of an element's size, for kernels that only move elements.
 std::string_view bits_text(DType dtype);
 
-/// Elements that are computed with: half floats in f32, integers as unsigned ones, so that they wrap, unless their
+/// Types for arithmetic on elements: half floats in f32; integers as unsigned ones, so that they wrap, unless their
 /// order matters.
 struct ElementText {
   std::string memory;         // the type in memory
-  std::string sum;            // the type that is computed in
-  std::string product;        // one that products of it do not overflow
+  std::string sum;            // the compute type
+  std::string product;        // a type in which products do not overflow
   std::string widen, narrow;  // functions for half floats, else empty
-  /// The element at an address, in the type that is computed in.
+  /// Loads an element in the compute type.
   std::string load(const std::string& address) const;
-  /// A value as it lies in memory.
+  /// Converts a value to its memory type.
   std::string stored(const std::string& value) const;
 };
 ElementText element_text(DType dtype, bool ordered);

@@ -1,5 +1,5 @@
-// How the kernels of this folder register: those of the ops that no kernel description can say, on CUDA. Operands and
-// attributes are as in ir/graph.h. Any strides; results do not depend on how threads are scheduled.
+// Registration of this folder's kernels: CUDA kernels of ops that cannot be expressed as kernel descriptions. Operands
+// and attributes are as in ir/graph.h. Kernels take any strides, and results do not depend on thread scheduling.
 #pragma once
 
 #include "dispatch/kernel_files.h"

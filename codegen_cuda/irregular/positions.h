@@ -1,5 +1,5 @@
-// Positions along an axis, as take and index_add read them: any integer dtype, negative ones count from the end, what
-// is out of range is reported when the device is next waited for.
+// Index operands of take and index_add: any integer dtype; negative ones count from the end; indices out of range are
+// reported at the next wait for the device.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace fermata::gpu {
 
-/// Declares i64 `name`: position number `which` of args.inputs[1], checked and wrapped; 0 where it is out of range.
+/// Declares i64 `name`: index number `which` of args.inputs[1], checked and wrapped; 0 if it is out of range.
 void read_position(CallSource& source, const CallArgs& args, const std::string& name, const std::string& which);
 
 /// Sizes around the indexed axis.
@@ -18,8 +18,8 @@ struct GatherSizes {
 };
 GatherSizes gather_sizes(const CallArgs& args);
 
-/// Sorts pairs of i64 by key, stably, within lines of `size` each: count keys and the numbers that go with them. The
-/// result is in one of the two halves of `buffer` (4 * count i64): keys, then numbers.
+/// Sorts `count` pairs of i64 (key, value) stably by key, within lines of `size` pairs. The result is in one of the two
+/// halves of `buffer` (4 * count i64): keys, then values.
 std::int64_t* sort_lines(std::int64_t* buffer, std::int64_t count, std::int64_t size);
 
 }  // namespace fermata::gpu

@@ -35,8 +35,8 @@ std::atomic<bool>& tf32() {
 std::int64_t workspace_bytes() { return on_host_executor() ? 1 << 16 : 32 << 20; }
 
 [[noreturn]] void throw_failed(Result r, const char* call) {
-  throw InternalError(
-      9101, format_error(9101, "InternalError", fmt::format("cuda: {} gives status {}", call, r), {}, run_location()));
+  throw InternalError(9101, format_error(9101, "InternalError", fmt::format("cuda: {} returned status {}", call, r), {},
+                                         run_location()));
 }
 void check_library(Result r, const char* call) {
   if (r != kSuccess) throw_failed(r, call);

@@ -1,7 +1,7 @@
-// Epilogues that cuBLASLt has: a bias for each column, relu, gelu.
+// Epilogues supported by cuBLASLt: a bias per column, relu, gelu.
 //
-// They are recognized by what they compute, not by what it was called: the program of a kernel is compared with those
-// of the library's epilogues, which are put together from the formulas of the op table.
+// They are recognized by what they compute, not by op names: the program of a kernel is compared with those of the
+// library's epilogues, which are built from the formulas of the op table.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct KernelEpilogue {
   std::uint16_t result;
 };
 
-/// What a kernel is as the epilogue of a product; nothing where the library has none like it. Which access is the
-/// product, and that a bias has one element for each column, is known when it is launched.
+/// Returns the library epilogue that a kernel computes, or nullopt if there is none. Which access is the product, and
+/// whether the bias has one element per column, is checked at launch.
 std::optional<KernelEpilogue> epilogue_of(const Kernel& kernel);
 
-/// The product and its epilogue (runtime/tensor_view.h) as one, where that can be: true if both have been started.
+/// Runs a product with its epilogue (runtime/tensor_view.h) as one call if possible; returns whether it was launched.
 bool matmul_with_epilogue(const CallArgs& args);
 
 }  // namespace fermata::gpu

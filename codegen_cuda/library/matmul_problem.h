@@ -1,4 +1,4 @@
-// A product of matrices taken apart: sizes, strides, batches, as the kernels of CUDA want them.
+// A matrix product decoded into sizes, strides and batches for the CUDA kernels.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct MatmulProblem {
   MatrixSide lhs, rhs;  // m x k and k x n
   void* out;            // dense: batches, m, n
   DType out_dtype;
-  Shape batch_sizes;  // neighbors that can be one axis are
+  Shape batch_sizes;  // adjacent axes are merged where possible
 
   std::int64_t batches() const { return element_count(batch_sizes); }
 };
@@ -31,7 +31,7 @@ struct MatmulProblem {
 /// Vectors are matrices of one row or column.
 MatmulProblem decode_matmul(const CallArgs& args);
 
-/// Elements lie next to each other along rows or along columns, and rows (or columns) do not overlap.
+/// Whether elements are contiguous along rows (columns), and rows (columns) do not overlap.
 bool lies_by_rows(const MatrixSide& side, std::int64_t rows, std::int64_t columns);
 bool lies_by_columns(const MatrixSide& side, std::int64_t rows, std::int64_t columns);
 

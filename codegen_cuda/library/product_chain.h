@@ -1,5 +1,5 @@
-// Two products and the row kernel between them as one kernel, so that what is between is never in memory: attention,
-// written in any way. Needs rows that can be taken part by part (emit/online_rows.h).
+// Fuses two products and the row kernel between them into one kernel that does not materialize the intermediate:
+// attention, however it is written. Requires a row kernel that can be evaluated online (emit/online_rows.h).
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,9 @@
 
 namespace fermata::gpu {
 
-/// When they run as one: where that is expected to be faster, or what is between is large; always or never where they
-/// can.
+/// When to fuse a chain: if that is predicted to be faster or the intermediate is large; always if possible; never.
 enum class ChainRule : std::uint8_t { by_cost, always, never };
-/// Returns the rule before. At first it is what FERMATA_CUDA_FUSE_PRODUCTS says.
+/// Sets the rule and returns the previous one. FERMATA_CUDA_FUSE_PRODUCTS sets the initial one.
 ChainRule set_chain_rule(ChainRule rule);
 
 class ProductChain {
@@ -29,11 +28,11 @@ class ProductChain {
   void launch(std::uint16_t made, const CallArgs& first, const KernelLaunch& kernel, const CallArgs& second) const;
 
  private:
-  /// What the text of a kernel depends on.
+  /// The parameters that the source of a kernel depends on.
   struct Shape {
     DType left, right, values, result;
     std::uint16_t made;
-    unsigned batch_axes, columns;  // columns of the result that a thread adds up
+    unsigned batch_axes, columns;  // columns of the result per thread
     bool wide;
     auto operator<=>(const Shape&) const = default;
   };

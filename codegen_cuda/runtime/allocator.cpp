@@ -61,7 +61,7 @@ Block* Allocator::allocate(std::size_t wanted, Stream& stream) {
       throw OutOfMemoryError(
           3002,
           format_error(3002, "OutOfMemoryError",
-                       fmt::format("cuda:{}: no room for a buffer of {}", device_.number(), mebibytes(wanted)),
+                       fmt::format("cuda:{}: cannot allocate a buffer of {}", device_.number(), mebibytes(wanted)),
                        {{"device", fmt::format("{} of {} are free", mebibytes(free), mebibytes(total)), ""},
                         {"here", fmt::format("{} are in use, of at most {}", mebibytes(live_), mebibytes(limit_)), ""}},
                        run_location(), "free tensors, work on smaller parts, or raise FERMATA_CUDA_MEMORY_LIMIT"));
@@ -118,7 +118,7 @@ void Allocator::use(Address address, Stream& stream) {
   if (found == nullptr || address >= found->address + found->bytes)
     throw DeviceError(
         1407, format_error(1407, "DeviceError", fmt::format("cuda: an operand is not on device {}", device_.number()),
-                           {}, run_location(), "move it with to() while that device is chosen"));
+                           {}, run_location(), "move it with to() while that device is current"));
   Block& block = *found;
   if (block.stream == &stream) return;
   Handle event = nullptr;

@@ -1,9 +1,8 @@
-// Memory of one device: stream-ordered, caching, limited.
+// The allocator of one device: stream-ordered, caching, with a limit.
 //
-// A block that is given back is kept for its stream and may be handed out again at once: what is enqueued later runs
-// later. A block that another stream uses moves there, after an event. FERMATA_CUDA_MEMORY_LIMIT bounds what is taken
-// from the driver. Where there is no more, everything kept is given back and the request is tried again before it
-// fails.
+// A freed block stays with its stream and can be reused immediately, because work on a stream is ordered. A block used
+// by another stream moves to that stream after an event. FERMATA_CUDA_MEMORY_LIMIT limits the memory taken from the
+// driver. If an allocation fails, all cached blocks are released and it is retried.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +22,7 @@ struct Block {
   std::size_t bytes = 0;
   Device* device = nullptr;
   Stream* stream = nullptr;
-  const void* recording = nullptr;  // it was allocated while this recorded
+  const void* recording = nullptr;  // the recording during which it was allocated
 };
 
 class Allocator {
@@ -32,10 +31,10 @@ class Allocator {
   /// OutOfMemoryError FM3002.
   Block* allocate(std::size_t bytes, Stream& stream);
   void release(Block* block);
-  /// Makes a stream wait for what another one does with the buffer at an address. Cheap while there is one stream.
+  /// Makes a stream wait for another stream's use of the buffer at an address. Cheap while there is one stream.
   void use(Address address, Stream& stream);
 
-  /// Blocks that are allocated and released until then stay with the recording.
+  /// Blocks allocated and released before end_recording() stay with the recording.
   void begin_recording(const void* recording) { recording_ = recording; }
   std::vector<Block*> end_recording();
 
@@ -45,7 +44,7 @@ class Allocator {
   Counts counts();
   std::size_t set_limit(std::size_t bytes);
   std::size_t trim();
-  /// Off, every block is taken from the driver and given back: the host executor then sees each buffer's ends.
+  /// If off, every block is allocated from and returned to the driver, so the host executor can check buffer bounds.
   bool set_caching(bool on);
   void forget_stream(Stream& from, Stream& to);
 
@@ -61,7 +60,7 @@ class Allocator {
   std::size_t limit_, live_ = 0, cached_ = 0;
   bool caching_;
   std::map<Stream*, std::multimap<std::size_t, Block*>> kept_;
-  std::map<Address, Block*> blocks_;  // all that are handed out
+  std::map<Address, Block*> blocks_;  // blocks in use
   const void* recording_ = nullptr;
   std::vector<Block*> recorded_;
 };

@@ -30,13 +30,13 @@ struct Devices {
     if (const Result r = functions->init(0); r != kSuccess) {
       const char* name = "an unknown error";
       functions->error_name(r, &name);
-      failure_reason = fmt::format("the CUDA driver says {}", name);
+      failure_reason = fmt::format("the CUDA driver reports {}", name);
       return;
     }
     functions->device_count(&count);
-    if (count == 0) failure_reason = "the CUDA driver knows of no device";
+    if (count == 0) failure_reason = "the CUDA driver found no device";
     if (count != 0 && compiler_library(&failure_reason) == nullptr)
-      failure_reason = "NVRTC is needed to compile kernels: " + failure_reason;
+      failure_reason = "compiling kernels requires NVRTC: " + failure_reason;
     if (!failure_reason.empty()) count = 0;
     all.resize(static_cast<std::size_t>(count));
   }
@@ -78,8 +78,8 @@ Stream* make_stream(int device) {
   driver().error_name(result, &name);
   throw InternalError(
       9101, format_error(9101, "InternalError",
-                         fmt::format("cuda: {} says {}{}{}", call, name, detail.empty() ? "" : ": ", detail), operands,
-                         where));
+                         fmt::format("cuda: {} failed with {}{}{}", call, name, detail.empty() ? "" : ": ", detail),
+                         operands, where));
 }
 
 }  // namespace
@@ -93,8 +93,8 @@ void require_usable(std::string_view function, std::source_location where) {
   std::string failure_reason;
   if (usable(&failure_reason)) return;
   throw DeviceError(
-      1405, format_error(1405, "DeviceError", fmt::format("{}: CUDA cannot be used here: {}", function, failure_reason),
-                         {}, where, "`fermata doctor` says what was looked for and what to do"));
+      1405, format_error(1405, "DeviceError", fmt::format("{}: CUDA is not available: {}", function, failure_reason),
+                         {}, where, "`fermata doctor` shows what was searched for and how to fix it"));
 }
 
 int device_count() { return devices().count; }
@@ -153,7 +153,7 @@ void choose_device(int number) {
   require_usable("cuda", run_location());
   if (number < 0 || number >= device_count())
     throw DeviceError(1406, format_error(1406, "DeviceError",
-                                         fmt::format("cuda: there is no device {}: there {} {}", number,
+                                         fmt::format("cuda: no device {}: there {} {}", number,
                                                      device_count() == 1 ? "is" : "are", device_count()),
                                          {}, {}));
   Device& chosen = device(number);

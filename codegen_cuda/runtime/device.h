@@ -1,7 +1,7 @@
-// CUDA devices: contexts, streams, and what the calling thread has chosen of both.
+// CUDA devices: contexts, streams, and the calling thread's current device and stream.
 //
-// Work is enqueued and not waited for. A stream remembers what was started on it since it was last waited for, so that
-// an error that surfaces then can say which op, and which line of the program, it may belong to.
+// Work is asynchronous. A stream records the work started since the last wait, so that an error reported by the next
+// wait can name the op and the source line that may have caused it.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ struct DeviceInfo {
   std::size_t memory = 0;
 };
 
-/// What was started: a function, for which step of a plan, for which line.
+/// A started function, with its plan step and source line.
 struct StartedWork {
   std::string function, step;
   std::source_location where;
@@ -34,7 +34,7 @@ struct Stream {
   Handle handle = nullptr;
   int device = 0;
   std::mutex mutex;
-  std::array<StartedWork, 32> started;  // the last ones, as a ring
+  std::array<StartedWork, 32> started;  // ring buffer of the most recent ones
   std::size_t count = 0;
 };
 
@@ -57,38 +57,38 @@ class Device {
   std::unique_ptr<Allocator> allocator_;
 };
 
-/// Whether CUDA can be used here; `failure_reason` says what is missing and what to do.
+/// Whether CUDA can be used; otherwise `failure_reason` says what is missing and how to fix it.
 bool usable(std::string* failure_reason = nullptr);
-/// DeviceError FM1405 where it cannot.
+/// Throws DeviceError FM1405 if CUDA cannot be used.
 void require_usable(std::string_view function, std::source_location where);
 int device_count();
 Device& device(int number);
 
-/// What the thread has chosen. The first call makes the device's context current.
+/// The thread's current device. The first call makes its context current.
 Device& current_device();
 void choose_device(int number);
 Stream& current_stream();
-void choose_stream(Stream* stream);  // null: the one that all threads share
+void choose_stream(Stream* stream);  // null: the stream shared by all threads
 
-/// Before work is started on a buffer: waits, on the current stream, for another stream that used it last. DeviceError
-/// FM1407 where it lies on another device.
+/// Call before launching work on a buffer: makes the current stream wait for the stream that last used it. DeviceError
+/// FM1407 if the buffer is on another device.
 void use_buffer(const void* address);
 
-/// Where launches of the thread go: the current stream, or what records it.
+/// The handle for launches of this thread: the current stream, or the one that records.
 Handle launch_handle();
 void set_recording_handle(Handle recording);
 bool is_recording();
 
-/// The line of the step that this thread is starting, if it is known.
+/// The source line of the step that this thread is launching, if known.
 std::source_location run_location();
-/// Remembers what is being started.
+/// Records a launch for error messages.
 void note_started(std::string_view function);
-/// Throws what has gone wrong on the stream since it was last waited for.
+/// Waits for the stream and throws its errors.
 void synchronize(Stream& stream);
-/// Called before the host waits for a stream, where work may wait for other processes: it waits with a limit.
+/// Called before the host waits for a stream whose work may wait for other processes; waits with a timeout.
 extern constinit std::atomic<void (*)()> before_synchronizing;
 
-/// Throws for a failed call of the driver.
+/// Throws if a driver call failed.
 void check(Result result, const char* call);
 const DriverFunctions& driver();
 

@@ -1,4 +1,4 @@
-// Kernels: source to code by NVRTC, kept in memory and on disk; loaded into the devices that launch them.
+// Kernels: source compiled by NVRTC, cached in memory and on disk, and loaded into the devices that launch them.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@ struct Grid {
   unsigned blocks = 1, threads = 1, shared_bytes = 0;
 };
 
-/// Machine code for one function. Loaded into a device when that first launches it.
+/// Machine code of one function, loaded into a device on its first launch there.
 class LoadedKernel {
  public:
   LoadedKernel(std::string name, std::string code) : name_(std::move(name)), code_(std::move(code)) {}
-  /// Starts it on the thread's stream. `arguments`: the slots of emit/argument_layout.h.
+  /// Launches it on the thread's stream. `arguments`: the slots of emit/argument_layout.h.
   void launch(const Grid& grid, const void* arguments) const;
   std::size_t code_bytes() const { return code_.size(); }
   const std::string& name() const { return name_; }
@@ -37,28 +37,28 @@ class LoadedKernel {
   mutable std::array<unsigned, kMostDevices> shared_{};
 };
 
-/// What the compiler is to spend. `unrolled`: the source has unrolled its loops itself, so the compiler need not look
-/// for some, which is a quarter of the time for ten ops and leaves the code as it is. `quick`: slower code in less than
-/// half the time, to see whether a source compiles.
+/// Compilation effort. `unrolled`: the source is already unrolled, so loop unrolling is skipped, which saves a quarter
+/// of the time for ten ops without changing the code. `quick`: slower code in less than half the time, to check that a
+/// source compiles.
 enum class CompileEffort : std::uint8_t { full, unrolled, quick };
 
-/// The kernel of a source, which begins at its first line after the preludes. Compiled if it is not known.
-/// UnsupportedError FM2102 with the compiler's words where that fails.
+/// Returns the kernel of a source, compiled if it is not cached. Line numbers start after the preludes.
+/// UnsupportedError FM2102 with the compiler's output if compilation fails.
 std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body,
                                               CompileEffort effort = CompileEffort::full);
-/// What NVRTC makes of a source for an architecture such as "sm_90"; `ptx` may be null. Its instructions end in the
-/// line of the body that they come from, "// @7".
+/// Compiles a source for an architecture such as "sm_90" with NVRTC. If `ptx` is not null it receives the PTX, in which
+/// instructions end in the line of the body, "// @7".
 std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture,
                            std::string* ptx, CompileEffort effort = CompileEffort::full);
-/// The machine code of a source: from the cache on disk, or compiled and put there.
+/// The machine code of a source, from the disk cache or compiled and stored there.
 std::string code_of(const std::string& name, const std::string& body, const std::string& architecture,
                     CompileEffort effort = CompileEffort::full);
-/// A name for a function that no other source has.
+/// A function name that is unique per source.
 std::string function_name(std::string_view prefix, std::string_view described);
-/// The architecture of the current device, as NVRTC and the keys of the caches have it.
+/// The architecture of the current device, as used by NVRTC and the cache keys.
 std::string current_architecture();
 
-/// For tests: remembers every source that a kernel was wanted of.
+/// For tests: records every requested kernel source.
 struct KernelSource {
   std::string name, body;
 };

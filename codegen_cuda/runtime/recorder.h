@@ -1,4 +1,4 @@
-// Runs recorded as CUDA graphs.
+// Recording of plan runs as CUDA graphs.
 #pragma once
 
 #include "runtime/device_run.h"

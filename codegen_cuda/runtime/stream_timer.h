@@ -1,4 +1,4 @@
-// Times of steps by events of their streams.
+// Step timing by stream events.
 #pragma once
 
 #include "runtime/device_times.h"

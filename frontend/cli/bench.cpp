@@ -24,7 +24,7 @@ struct Options {
   int threads = 0;
 };
 
-std::string_view mode_name() { return mode() == Mode::eager ? "runs op by op" : "runs as one plan"; }
+std::string_view mode_name() { return mode() == Mode::eager ? "op by op" : "as one plan"; }
 
 void bench_model(const Options& options) {
   const onnx::Model model = onnx::load(options.file, {});
@@ -61,14 +61,14 @@ void bench(const Options& options) {
 }  // namespace
 
 void add_bench(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("bench", "Time a program op by op and fused");
+  CLI::App* command = app.add_subcommand("bench", "Time a program in eager and compiled mode");
   const auto options = std::make_shared<Options>();
-  command->add_option("file,--ir", options->file, "Program, as dump_ir() writes it, or a model in an ONNX file")
-      ->required();
-  command->add_option("--size", options->sizes, "Of a model, NAME=N: a size that has a name; 1 where none is given");
-  command->add_option("--input", options->inputs, "%N=FILE: the input %N from a .npy or .csv file; others are made up");
-  command->add_option("--seed", options->seed, "Of the inputs that are made up")->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads of the engine's pool; by default as elsewhere");
+  command->add_option("file,--ir", options->file, "Program in the format of dump_ir(), or an ONNX model")->required();
+  command->add_option("--size", options->sizes, "NAME=N: sets a named size of a model; default 1");
+  command->add_option("--input", options->inputs,
+                      "%N=FILE: reads input %N from a .npy or .csv file; other inputs are random");
+  command->add_option("--seed", options->seed, "Seed of the random inputs")->capture_default_str();
+  command->add_option("--threads", options->threads, "Threads of the engine's pool");
   command->callback([options] { bench(*options); });
 }
 

@@ -1,4 +1,4 @@
-// `fermata cache`: the machine code that is kept on disk from process to process.
+// `fermata cache`: the size of the machine code cache on disk from process to process.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -31,7 +31,7 @@ std::string age_of(std::int64_t seconds) {
 /// The folder, or nothing and a line that says so.
 bool has_folder() {
   if (!DiskCache::instance().directory().empty()) return true;
-  fmt::print("Nothing is kept on disk: FERMATA_CACHE_DIR is empty, or there is no home folder.\n");
+  fmt::print("The disk cache is off: FERMATA_CACHE_DIR is empty, or there is no home folder.\n");
   return false;
 }
 
@@ -71,17 +71,18 @@ void warm(const std::vector<std::string>& files) {
 }  // namespace
 
 void add_cache(CLI::App& app) {
-  CLI::App* const command =
-      app.add_subcommand("cache", "Look at the machine code that is kept on disk, add to it, or remove it");
+  CLI::App* const command = app.add_subcommand("cache", "Show, fill or clear the disk cache of machine code");
   command->require_subcommand(1);
-  command->add_subcommand("list", "Every kernel, used last first: file, size, unused since, what it is")
+  command
+      ->add_subcommand("list",
+                       "List every kernel, most recently used first: file, size, time since last use, description")
       ->callback(list);
-  command->add_subcommand("size", "How many there are and what they take")->callback(size);
-  command->add_subcommand("clear", "Remove all of them")->callback(clear);
+  command->add_subcommand("size", "Show the number of kernels and their size")->callback(size);
+  command->add_subcommand("clear", "Remove all kernels")->callback(clear);
   CLI::App* const warming =
-      command->add_subcommand("warm", "Compile programs beforehand: those that sync them later load their kernels");
+      command->add_subcommand("warm", "Compile programs ahead of time, so that later syncs load their kernels");
   const auto files = std::make_shared<std::vector<std::string>>();
-  warming->add_option("file", *files, "Programs, as dump_ir() writes them")->required();
+  warming->add_option("file", *files, "Programs in the format of dump_ir()")->required();
   warming->callback([files] { warm(*files); });
 }
 

@@ -50,7 +50,7 @@ digits::Result train(const digits::Data& data, const digits::Settings& settings,
   const digits::Result result = digits::train(data, settings, [&](int epoch, double loss, double accuracy) {
     show_progress(epoch, settings.epochs, loss, accuracy);
   });
-  fmt::print("  {} steps, {:.1f} us each, {:.2f} s in all; {:.2f}% of the test images are read right\n",
+  fmt::print("  {} steps, {:.1f} us each, {:.2f} s in all; {:.2f}% of the test images are classified correctly\n",
              result.losses.size(), result.us_per_step, result.seconds, 100 * result.accuracy);
   return result;
 }
@@ -90,17 +90,17 @@ void show_one_step(const digits::Data& data, const digits::Settings& settings) {
   const ModeGuard compiled(Mode::compiled);
   const Batch batch(data, settings.batch);
   digits::Classifier classifier(settings.seed);
-  fmt::print("\nOne training step as it is recorded, and what is made of it:\n\n{}",
+  fmt::print("\nOne training step as recorded, and its plan:\n\n{}",
              explain(one_step(classifier, batch, settings.learning_rate)));
   digits::Classifier fresh(settings.seed);
-  fmt::print("\nWhat that step costs, op by op and fused:\n\n{}",
+  fmt::print("\nThe cost of that step, op by op and fused:\n\n{}",
              to_string(compare_modes([&] { return one_step(fresh, batch, settings.learning_rate); })));
 }
 
 void demo(const Options& options) {
   const std::string path = options.data.empty() ? digits::find_data() : options.data;
   const digits::Data data = digits::load_data(path);
-  fmt::print("Handwritten digits: {} images to learn from, {} to test on; {} threads.\n", data.train_images.size(0),
+  fmt::print("Handwritten digits: {} training images, {} test images; {} threads.\n", data.train_images.size(0),
              data.test_images.size(0), thread_count());
   const digits::Result eager = train(data, options.settings, Mode::eager);
   const Stats before = stats();
@@ -158,20 +158,20 @@ void add_demo(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("demo", "Train on handwritten digits, eager and compiled, and show the difference");
   const auto options = std::make_shared<Options>();
-  command->add_option("--json", options->json, "Write the figures to this file");
-  command->add_option("--epochs", options->settings.epochs, "Times that all images are shown")
+  command->add_option("--json", options->json, "Write the results to this file");
+  command->add_option("--epochs", options->settings.epochs, "Number of epochs")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--data", options->data, "digits.csv, where it is not found by itself");
-  command->add_flag("--details", options->details, "Show the program of one step, its plan, and what each op costs");
-  command->add_option("--report", options->page, "Write a page about the run: timeline, graphs, kernels, advice");
+  command->add_option("--data", options->data, "Path of digits.csv, if it is not found automatically");
+  command->add_flag("--details", options->details, "Show the program of one step, its plan, and the cost of each op");
+  command->add_option("--report", options->page, "Write an HTML report of the run: timeline, graphs, kernels, advice");
   command->callback([options] {
     std::optional<Profile> profile;
     if (!options->page.empty()) profile.emplace();
     demo(*options);
     if (profile) {
       report(options->page, *profile);
-      fmt::print("\nThe page about this run: {}\n", options->page);
+      fmt::print("\nReport of this run: {}\n", options->page);
     }
   });
 }

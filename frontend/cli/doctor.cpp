@@ -63,7 +63,7 @@ void report_processor(Report& report) {
   note("avx512vl", __builtin_cpu_supports("avx512vl") != 0),
       note("avx512bf16", __builtin_cpu_supports("avx512bf16") != 0);
   note("avx512vnni", __builtin_cpu_supports("avx512vnni") != 0);
-  report.line("features", features.empty() ? "none of those that matter" : features);
+  report.line("features", features.empty() ? "none of the relevant ones" : features);
 #endif
 }
 
@@ -82,7 +82,7 @@ void report_memory(Report& report) {
   report.line("memory", fmt::format("{:.1f} GiB; huge pages: {}", bytes / 0x1p30, pages));
   if (pages.find("[never]") != std::string::npos)
     report.todo(
-        "Huge pages are off, so touching new memory costs four times as much: write \"madvise\" to "
+        "Huge pages are off, so touching new memory costs four times as much. Write \"madvise\" to "
         "/sys/kernel/mm/transparent_hugepage/enabled.");
 }
 
@@ -93,8 +93,8 @@ void report_compiler(Report& report) {
   if (!cpu.can_compile(&failure_reason)) {
     report.line("compiled kernels", "none: " + failure_reason);
     report.todo(
-        "Kernels are not compiled; every program is played op by op. Install llvm-19-dev (scripts/setup.sh does) "
-        "and build again, or name the plugin in FERMATA_LLVM_PLUGIN.");
+        "Kernels are not compiled; every program is interpreted op by op. Install llvm-19-dev (scripts/setup.sh does "
+        "this) and rebuild, or set FERMATA_LLVM_PLUGIN to the path of the plugin.");
     return;
   }
   const CompilePolicy before = set_compile_policy(CompilePolicy::immediate);
@@ -108,7 +108,8 @@ void report_compiler(Report& report) {
   report.line("compiled kernels",
               fmt::format("for {}, through the LLVM plugin; the first took {:.1f} ms", cpu.target(), ms));
   constexpr float kWanted = 3297.4425414f;  // 2000 e^0.5
-  if (stats().kernels_compiled == kernels) report.todo("A kernel that should have been compiled was played op by op.");
+  if (stats().kernels_compiled == kernels)
+    report.todo("A kernel that should have been compiled was interpreted op by op.");
   if (!(got > kWanted * 0.9999f && got < kWanted * 1.0001f))
     report.todo(fmt::format("A compiled kernel gave {} for {}: please report it.", got, kWanted));
 }
@@ -131,29 +132,28 @@ void report_libraries(Report& report) {
   for (const Library& l : kLibraries) {
     const bool found = has(l.op, l.variant);
     report.line(l.title, found ? fmt::format("used for {}", l.use) : "not in this build");
-    if (!found) report.todo(fmt::format("Without {} {}. Install {} and build again.", l.title, l.cost, l.package));
+    if (!found) report.todo(fmt::format("Without {} {}. Install {} and rebuild.", l.title, l.cost, l.package));
   }
 }
 
 void report_onnx(Report& report) {
   std::string reason;
   const bool found = onnx::available(&reason);
-  report.line("ONNX", found ? "models can be read" : "not available: " + reason);
-  if (!found)
-    report.todo("Models in ONNX files cannot be read. Install libonnx-dev and libprotobuf-dev and build again.");
+  report.line("ONNX", found ? "available" : "not available: " + reason);
+  if (!found) report.todo("ONNX models cannot be read. Install libonnx-dev and libprotobuf-dev and rebuild.");
 }
 
 void report_ranks(Report& report) {
   std::string reason;
   const bool found = distributed::available(&reason);
   report.line("several processes", found ? "through MPI" : "not available: " + reason);
-  if (!found) report.todo("Programs run as one process only. Install libopenmpi-dev and openmpi-bin and build again.");
+  if (!found) report.todo("Programs can only run as one process. Install libopenmpi-dev and openmpi-bin and rebuild.");
 }
 
 /// Multiply-adds per nanosecond of one core, and factors: what kernels of products are chosen by.
 void report_rates(bool measure) {
   const Calibration c = calibration(measure);
-  if (c.figures.empty()) return fmt::print("\nThis build has no kernels of products to measure.\n");
+  if (c.figures.empty()) return fmt::print("\nThis build has no matrix product kernels to measure.\n");
   fmt::print("\n{:<20} {:>8} {:>8}\n", "rates of products", "shipped", "in use");
   for (const CalibratedFigure& f : c.figures) fmt::print("{:<20} {:>8.4g} {:>8.4g}\n", f.name, f.shipped, f.used);
 }
@@ -162,7 +162,7 @@ void report_cuda(Report& report) {
   Backend* const cuda = backend(BackendKey::cuda);
   if (cuda == nullptr) {
     report.line("CUDA", "not in this build");
-    report.todo("CUDA was left out of this build (FERMATA_CUDA=OFF).");
+    report.todo("CUDA is not part of this build (FERMATA_CUDA=OFF).");
     return;
   }
   for (const BackendFinding& f : cuda->findings()) {
@@ -172,7 +172,7 @@ void report_cuda(Report& report) {
 }
 
 void report_environment(Report& report) {
-  fmt::print("\n{:<24} {:<14} {:<24} {}\n", "environment", "value", "default", "what it sets");
+  fmt::print("\n{:<24} {:<14} {:<24} {}\n", "environment", "value", "default", "meaning");
   for (const EnvironmentVariable& v : kEnvironmentVariables) {
     const char* value = environment_variable(std::string(v.name).c_str());
     fmt::print("{:<24} {:<14} {:<24} {}: {}\n", v.name, value == nullptr ? "-" : value, v.otherwise, v.values,
@@ -183,7 +183,7 @@ void report_environment(Report& report) {
     const bool known = std::any_of(kEnvironmentVariables.begin(), kEnvironmentVariables.end(),
                                    [&](const EnvironmentVariable& v) { return v.name == variable; });
     if (variable.starts_with("FERMATA_") && !known)
-      report.todo(fmt::format("{} is set, but the engine reads no such variable.", variable));
+      report.todo(fmt::format("{} is set, but the engine does not read it.", variable));
   }
 }
 
@@ -207,9 +207,9 @@ void examine() {
 
 void add_doctor(CLI::App& app) {
   CLI::App* const command =
-      app.add_subcommand("doctor", "Show what was found on this machine, what is missing and what to do");
+      app.add_subcommand("doctor", "Show what was found on this machine, what is missing and how to fix it");
   const auto calibrates = std::make_shared<bool>(false);
-  command->add_flag("--calibrate", *calibrates, "Measure the kernels of products, keep the figures and show them");
+  command->add_flag("--calibrate", *calibrates, "Measure the matrix product kernels, store the results and show them");
   command->callback([calibrates] { *calibrates ? report_rates(true) : examine(); });
 }
 

@@ -48,13 +48,14 @@ void explain_model(const Options& options) {
 }  // namespace
 
 void add_explain(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("explain", "Show what the compiler makes of a program, and why");
+  CLI::App* command = app.add_subcommand("explain", "Show the plan that the compiler makes of a program, and why");
   const auto options = std::make_shared<Options>();
-  command->add_option("file", options->file, "Program, as dump_ir() writes it, or a model in an ONNX file")->required();
-  command->add_option("--html", options->page, "Write a page instead, with graphs, code and the times of both modes");
-  command->add_option("--input", options->inputs, "%N=FILE: the input %N of the times, from a .npy or .csv file");
-  command->add_option("--size", options->sizes, "Of a model, NAME=N: a size that has a name; 1 where none is given");
-  command->add_option("--seed", options->seed, "Of the inputs that are made up")->capture_default_str();
+  command->add_option("file", options->file, "Program in the format of dump_ir(), or an ONNX model")->required();
+  command->add_option("--html", options->page,
+                      "Write an HTML report with graphs, code and the times of both modes instead");
+  command->add_option("--input", options->inputs, "%N=FILE: reads input %N for timing from a .npy or .csv file");
+  command->add_option("--size", options->sizes, "NAME=N: sets a named size of a model; default 1");
+  command->add_option("--seed", options->seed, "Seed of the random inputs")->capture_default_str();
   command->callback([options] {
     if (is_model(options->file)) return explain_model(*options);
     if (!options->page.empty()) return write_page(*options);

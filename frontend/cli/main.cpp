@@ -15,7 +15,7 @@ namespace {
 constexpr int kFailed = 1, kWrongUsage = 2;
 
 int run(int argc, char** argv) {
-  CLI::App app("Fermata, a lazy tensor engine: look at programs, kernels and this machine.", "fermata");
+  CLI::App app("Fermata, a lazy tensor engine: inspect programs, kernels and this machine.", "fermata");
   app.set_version_flag("--version", "fermata " FERMATA_VERSION);
   app.require_subcommand(1);
   fermata::cli::add_demo(app);

@@ -22,7 +22,8 @@ std::map<std::string, std::string> assignments(const std::vector<std::string>& t
   for (const std::string& text : texts) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-      throw_input(fmt::format("{} {}: no name and value", option, text), fmt::format("as in {} {}", option, example));
+      throw_input(fmt::format("{} {}: expected NAME=VALUE", option, text),
+                  fmt::format("for example {} {}", option, example));
     all[text.substr(0, equals)] = text.substr(equals + 1);
   }
   return all;
@@ -32,13 +33,13 @@ std::int64_t size_in(const std::string& name, const std::string& text) {
   std::int64_t value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem != std::errc{} || end != text.data() + text.size() || value < 0)
-    throw_input(fmt::format("--size {}={}: no size", name, text), {});
+    throw_input(fmt::format("--size {}={}: not a size", name, text), {});
   return value;
 }
 
 Tensor made_up(const onnx::ValueInfo& input, const std::map<std::string, std::string>& sizes, Generator& generator) {
   if (!input.dtype || !input.sizes)
-    throw_input(fmt::format("input {}: the model does not say its dtype and sizes", to_string(input)),
+    throw_input(fmt::format("input {}: the model does not specify its dtype and sizes", to_string(input)),
                 fmt::format("--input {}=FILE.npy", input.name));
   Shape shape;
   for (const onnx::Dimension& d : *input.sizes) {

@@ -42,16 +42,16 @@ void print_numerics() {
     fmt::print("| `{}` | {} | {} | {} |\n", name(op), a.f32,
                a.measured_f32 > 0 ? fmt::format("{}", a.measured_f32) : "", a.f64);
   }
-  fmt::print("\nThe nearest number: {}.\n",
+  fmt::print("\nCorrectly rounded: {}.\n",
              listed(ops_that([](Op op) { return is_pointwise(op) && !accuracy(op).has_row; })));
   fmt::print("\n| op | error |\n|---|---|\n");
   for (std::size_t i = 0; i < kOpCount; ++i)
     if (const Accuracy& a = accuracy(static_cast<Op>(i)); !a.text.empty())
       fmt::print("| `{}` | {} |\n", name(static_cast<Op>(i)), a.text);
-  fmt::print("\nThese only move numbers: {}.\n", listed(ops_that([](Op op) {
+  fmt::print("\nData movement only: {}.\n", listed(ops_that([](Op op) {
                return !is_pointwise(op) && family(op) != Family::composite && !accuracy(op).has_row;
              })));
-  fmt::print("\nThese are made of other ops, and add up their errors: {}.\n",
+  fmt::print("\nComposed of other ops, whose errors add up: {}.\n",
              listed(ops_that([](Op op) { return family(op) == Family::composite; })));
 }
 

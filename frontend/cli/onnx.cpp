@@ -33,12 +33,12 @@ void describe(const std::string& file) {
 }  // namespace
 
 void add_onnx(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("onnx", "Show what a model in an ONNX file has, or which operators there are");
+  CLI::App* command = app.add_subcommand("onnx", "Show the contents of an ONNX model, or the supported operators");
   const auto file = std::make_shared<std::string>();
   const auto operators = std::make_shared<bool>(false), page = std::make_shared<bool>(false);
   command->add_option("file", *file, "The model");
   command->add_flag("--operators", *operators, "List the operators of ai.onnx");
-  command->add_flag("--markdown", *page, "As the table in docs/onnx.md");
+  command->add_flag("--markdown", *page, "Print in the format of the table in docs/onnx.md");
   command->callback([file, operators, page] {
     if (file->empty() == !*operators) throw CLI::ValidationError("onnx", "a file, or --operators");
     if (*operators) return print_operators(*page);

@@ -69,7 +69,7 @@ void print_row(Op op) {
     kernels += fmt::format("{}{}:", kernels.empty() ? "" : "  ", kBackendNames[b]);
     for (const KernelVariant& v : cell->variants) kernels += fmt::format(" {} ({})", v.name, name(v.form));
   }
-  if (kernels.empty()) kernels = family(op) == Family::composite ? "made of other ops" : "-";
+  if (kernels.empty()) kernels = family(op) == Family::composite ? "composed of other ops" : "-";
   fmt::print("{:<20} {:<10} {:<14} {}\n", name(op), kFamilies[static_cast<std::size_t>(family(op))],
              dtypes_text(accepted), kernels);
 }
@@ -96,7 +96,7 @@ std::string gradient_text(const OperatorEntry& entry, BackendKey device) {
   // Else it is the fallback, under which results remember that a derivative is missing.
   const bool own = has_own(RegistrationKey::everywhere(Functionality::autograd)) ||
                    has_own(RegistrationKey::cell(Functionality::autograd, device));
-  return own ? short_location(kernel->where) : "none: a backward pass raises";
+  return own ? short_location(kernel->where) : "none: a backward pass throws";
 }
 
 /// Device x dtype x gradient: dtypes that lead to the same kernels share a line.
@@ -136,7 +136,7 @@ void print_attributes(Op op) {
   constexpr std::array<std::string_view, 5> kKinds = {"integer", "bool", "axis", "axes", "integers"};
   constexpr std::array<std::string_view, 4> kRoles = {"in the key of plans", "may differ from run to run",
                                                       "a size of the result, may differ from run to run",
-                                                      "may differ from run to run, which of them are 1 is in the key"};
+                                                      "may differ from run to run; which of them are 1 is in the key"};
   for (const AttributeField& f : traits(op).fields)
     fmt::print("  attribute      {} ({}): {}\n", f.name, kKinds[static_cast<std::size_t>(f.kind)],
                kRoles[static_cast<std::size_t>(f.role)]);
@@ -156,9 +156,10 @@ void print_operator(const std::string& wanted) {
     if (const auto n = name(static_cast<Op>(i));
         nearest.empty() || edit_distance(wanted, n) < edit_distance(wanted, nearest))
       nearest = n;
-  throw ValueError(1333, format_error(1333, "ValueError", fmt::format("there is no op {}", wanted), {}, {},
-                                      edit_distance(wanted, nearest) <= 2 ? fmt::format("{}?", nearest)
-                                                                          : std::string("`fermata ops` lists all")));
+  throw ValueError(1333,
+                   format_error(1333, "ValueError", fmt::format("no op named {}", wanted), {}, {},
+                                edit_distance(wanted, nearest) <= 2 ? fmt::format("{}?", nearest)
+                                                                    : std::string("`fermata ops` lists all ops")));
 }
 
 void print_all() {
@@ -180,28 +181,27 @@ void print_key(const std::string& text) {
 void print_dangling() {
   const std::vector<std::string> kernels = dangling_kernels();
   for (const std::string& k : kernels) fmt::print("{}\n", k);
-  if (kernels.empty()) fmt::print("every kernel belongs to an operator with a schema\n");
+  if (kernels.empty()) fmt::print("every kernel has an operator with a schema\n");
 }
 
 }  // namespace
 
 void add_ops(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("ops", "List the operators and their kernels, or one in detail");
+  CLI::App* command = app.add_subcommand("ops", "List all operators and their kernels, or show one in detail");
   const auto wanted = std::make_shared<std::string>(), key = std::make_shared<std::string>();
   const auto dangling = std::make_shared<bool>(false);
-  CLI::Option* const one = command->add_option("name", *wanted, "An operator, such as matmul or my::scale");
+  CLI::Option* const one = command->add_option("name", *wanted, "Operator, such as matmul or my::scale");
   CLI::Option* const by_key =
-      command->add_option("--key", *key, "List the operators with a kernel for a key, such as AutogradCPU");
+      command->add_option("--key", *key, "List the operators that have a kernel for a key, such as AutogradCPU");
   command->add_flag("--dangling", *dangling, "List kernels whose operator has no schema")
       ->excludes(one)
       ->excludes(by_key);
   by_key->excludes(one);
   const auto coverage = std::make_shared<bool>(false);
   command->add_flag("--coverage", *coverage,
-                    "Run a call of every function of the array API and of neural nets, and say what works");
+                    "Run every function of the array API and of neural networks and report what works");
   const auto numerics = std::make_shared<bool>(false);
-  command->add_flag("--numerics", *numerics,
-                    "Print how far results may be from the exact ones, as docs/numerics.md does");
+  command->add_flag("--numerics", *numerics, "Print the error bounds of all ops, in the format of docs/numerics.md");
   command->callback([wanted, key, dangling, coverage, numerics] {
     if (*numerics)
       print_numerics();

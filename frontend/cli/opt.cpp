@@ -19,8 +19,8 @@ void add_opt(CLI::App& app) {
     std::vector<std::string> passes = pass_names();
   };
   const auto options = std::make_shared<Options>();
-  command->add_option("file", options->file, "Program, as dump_ir() writes it")->required();
-  command->add_option("--passes", options->passes, "Passes in this order, separated by commas")
+  command->add_option("file", options->file, "Program in the format of dump_ir()")->required();
+  command->add_option("--passes", options->passes, "Passes to run, in order, separated by commas")
       ->delimiter(',')
       ->default_str(fmt::format("{}", fmt::join(options->passes, ",")));
   command->callback(

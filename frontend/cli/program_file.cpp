@@ -76,7 +76,7 @@ Tensor made_up(const Graph& graph, ValueId v, std::uint64_t seed) {
 Tensor from_file(const GraphNode& n, const std::string& path) {
   const Tensor x = path.ends_with(".npy") ? load_npy(path, {}) : load_csv(path, n.dtype, {}, {});
   if (x.element_count() != element_count(n.shape))
-    throw_input(fmt::format("{} holds {}, and the program wants {}", path, to_string(x.dtype(), x.shape()),
+    throw_input(fmt::format("{} holds {}, but the program expects {}", path, to_string(x.dtype(), x.shape()),
                             to_string(n.dtype, n.shape)),
                 {});
   return reshape(astype(x, n.dtype), n.shape);
@@ -91,7 +91,7 @@ std::map<ValueId, std::string> given_files(const std::vector<std::string>& assig
     ValueId id = kNoValue;
     const auto [end, problem] = std::from_chars(first, last, id);
     if (equals == std::string::npos || problem != std::errc{} || end != last || equals + 1 == text.size())
-      throw_input(fmt::format("--input {}: no number of an input and file", text), "as in --input %0=x.npy");
+      throw_input(fmt::format("--input {}: expected %N=FILE", text), "for example --input %0=x.npy");
     files[id] = text.substr(equals + 1);
   }
   return files;
@@ -107,7 +107,8 @@ std::string file_beside(const std::string& program, std::string_view name) {
   if (error) return path.string();  // it is not there: loading says so
   const bool is_below = std::ranges::mismatch(home, whole).in1 == home.end();
   if (!is_below || !fs::is_regular_file(whole, error))
-    throw_input(fmt::format("{} names {}, which is no file in its folder", program, name), "name it with --input");
+    throw_input(fmt::format("{} refers to {}, which is not a file in its folder", program, name),
+                "pass it with --input");
   return path.string();
 }
 

@@ -94,7 +94,7 @@ void read_lines(const std::string& text, Graph& graph) {
 ReportContents read_trace(const std::string& file) {
   json trace = json::parse(read_file("report", file, {}), nullptr, false);
   if (!trace.is_object() || !trace.contains("traceEvents") || !trace.contains("fermata"))
-    throw_no_trace(file, "not a trace of Fermata");
+    throw_no_trace(file, "not a Fermata trace");
   ReportContents contents{.title = "Fermata report: " + file};
   try {
     for (const json& program : trace["fermata"].value("programs", json::array())) {
@@ -108,7 +108,7 @@ ReportContents read_trace(const std::string& file) {
         contents.programs.push_back(
             {program.at("plan"), std::move(graph), static_cast<BackendKey>(key - std::begin(kBackendNames))});
       } catch (const Error& error) {  // an operator that this process does not have
-        fmt::print(stderr, "fermata report: plan {} is left out: {}\n", program.at("plan").get<std::uint64_t>(),
+        fmt::print(stderr, "fermata report: skipping plan {}: {}\n", program.at("plan").get<std::uint64_t>(),
                    error.what());
       }
     }
@@ -129,10 +129,10 @@ ReportContents read_trace(const std::string& file) {
 }  // namespace
 
 void add_report(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("report", "Write a page about a profiled run");
+  CLI::App* command = app.add_subcommand("report", "Write an HTML report of a profiled run");
   const auto file = std::make_shared<std::string>(), page = std::make_shared<std::string>();
-  command->add_option("file", *file, "Trace, as fm::save(profile, path) and FERMATA_PROFILE write it")->required();
-  command->add_option("-o,--output", *page, "The page; by default the name of the trace with .html");
+  command->add_option("file", *file, "Trace written by fm::save(profile, path) or FERMATA_PROFILE")->required();
+  command->add_option("-o,--output", *page, "Output file; by default the name of the trace with .html");
   command->callback([file, page] {
     std::string path = *page;
     if (path.empty()) path = (file->ends_with(".json") ? file->substr(0, file->size() - 5) : *file) + ".html";

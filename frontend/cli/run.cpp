@@ -90,7 +90,7 @@ void run_model(const Options& options) {
 
 void run(const Options& options) {
   if (is_model(options.file)) {
-    if (options.check) throw CLI::ValidationError("--check", "is for programs in text form");
+    if (options.check) throw CLI::ValidationError("--check", "is only for programs in text form");
     return run_model(options);
   }
   const Graph graph = read_program(options.file);
@@ -104,18 +104,20 @@ void run(const Options& options) {
 }  // namespace
 
 void add_run(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("run", "Compute a program and print its outputs");
+  CLI::App* command = app.add_subcommand("run", "Run a program and print its outputs");
   const auto options = std::make_shared<Options>();
-  command->add_option("file", options->file, "Program, as dump_ir() writes it, or a model in an ONNX file")->required();
-  command->add_option("--input", options->inputs,
-                      "%N=FILE: the input %N from a .npy or .csv file; others are made up. Of a model NAME=FILE.npy");
-  command->add_option("--size", options->sizes, "Of a model, NAME=N: a size that has a name; 1 where none is given");
-  command->add_option("--output", options->output, "Of a model: the outputs to an .npz file instead of printing them");
-  command->add_option("--seed", options->seed, "Of the inputs that are made up")->capture_default_str();
+  command->add_option("file", options->file, "Program in the format of dump_ir(), or an ONNX model")->required();
+  command->add_option(
+      "--input", options->inputs,
+      "%N=FILE: reads input %N from a .npy or .csv file; other inputs are random. For a model: NAME=FILE.npy");
+  command->add_option("--size", options->sizes, "NAME=N: sets a named size of a model; default 1");
+  command->add_option("--output", options->output,
+                      "Write the outputs of a model to an .npz file instead of printing them");
+  command->add_option("--seed", options->seed, "Seed of the random inputs")->capture_default_str();
   command->add_option("--mode", options->mode, "eager or compiled")
       ->check(CLI::IsMember({"eager", "compiled"}))
       ->capture_default_str();
-  command->add_flag("--check", options->check, "Print no values: compare both modes with double precision");
+  command->add_flag("--check", options->check, "Compare both modes with double precision instead of printing values");
   command->callback([options] { run(*options); });
 }
 

@@ -43,13 +43,13 @@ std::shared_ptr<const MeshState> make_mesh(std::span<const MeshAxis> axes, Locat
   for (const MeshAxis& axis : axes) {
     if (axis.size < 1) fail(fmt::format("axis {} has size {}", axis.name, axis.size));
     if (std::ranges::find(state->axes.names, axis.name) != state->axes.names.end())
-      fail(fmt::format("two axes are called {}", axis.name));
+      fail(fmt::format("duplicate axis name {}", axis.name));
     state->axes.names.push_back(axis.name), state->axes.sizes.push_back(axis.size);
   }
   if (axes.size() > kMaxMeshAxes) fail(fmt::format("{} axes, more than {}", axes.size(), kMaxMeshAxes));
   const distributed::Group& world = distributed::world(where);
   if (state->axes.processes() != world.size())
-    fail(fmt::format("its axes have room for {} processes, and there {} {}", state->axes.processes(),
+    fail(fmt::format("the product of its sizes is {}, but there {} {}", state->axes.processes(),
                      world.size() == 1 ? "is" : "are", world.size()));
   state->rank = world.rank(), state->coordinates = state->axes.coordinates(state->rank);
   // Processes along an axis are those that differ in its coordinate alone.
@@ -158,8 +158,8 @@ std::shared_ptr<const MeshState> mesh_of_number(std::int64_t number) {
   const auto found = meshes().by_number.find(number);
   std::shared_ptr<const MeshState> mesh = found == meshes().by_number.end() ? nullptr : found->second.lock();
   if (mesh == nullptr)
-    throw UserError(7106, format_error(7106, "UserError", "a constraint names a mesh that is no more", {}, {},
-                                       "keep the mesh for as long as what was recorded with it"));
+    throw UserError(7106, format_error(7106, "UserError", "a constraint refers to a mesh that no longer exists", {}, {},
+                                       "keep the mesh alive as long as the calls recorded with it"));
   return mesh;
 }
 
@@ -175,21 +175,20 @@ Sharding MeshState::sharding_of(const AxisSplits& splits, const Tensor& x, std::
     for (const std::string& name : splits[i].names) {
       const std::size_t m = axis(name, where);
       if ((sharding.used() >> m & 1u) != 0 || (sharding.axes[i] >> m) != 0)
-        throw ValueError(
-            7103,
-            format_error(7103, "ValueError",
-                         (sharding.used() >> m & 1u) != 0
-                             ? fmt::format("{}: {} is named twice", function, name)
-                             : fmt::format("{}: {} comes after an axis that it is before in the mesh", function, name),
-                         line_of(x, ""), where));
+        throw ValueError(7103, format_error(7103, "ValueError",
+                                            (sharding.used() >> m & 1u) != 0
+                                                ? fmt::format("{}: {} is named twice", function, name)
+                                                : fmt::format("{}: {} is not in the order of the mesh", function, name),
+                                            line_of(x, ""), where));
       sharding.axes[i] = static_cast<std::uint8_t>(sharding.axes[i] | 1u << m);
     }
     if (const std::int64_t parts = axes.parts(sharding.axes[i]); shape[i] % parts != 0)
-      throw ShapeError(7105, format_error(7105, "ShapeError",
-                                          fmt::format("{}: axis {} has {} elements, which are no {} equal blocks",
-                                                      function, i, shape[i], parts),
-                                          line_of(x, fmt::format("axis {} is {}", i, shape[i])), where,
-                                          "pad it to a multiple, or leave it whole"));
+      throw ShapeError(7105,
+                       format_error(7105, "ShapeError",
+                                    fmt::format("{}: axis {} has {} elements, which do not divide into {} equal blocks",
+                                                function, i, shape[i], parts),
+                                    line_of(x, fmt::format("axis {} is {}", i, shape[i])), where,
+                                    "pad it to a multiple, or leave it whole"));
   }
   return sharding;
 }

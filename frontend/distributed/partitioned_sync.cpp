@@ -34,8 +34,8 @@ void take_mesh(std::shared_ptr<const MeshState>& mesh, const std::shared_ptr<con
                std::source_location where) {
   if (mesh == nullptr) mesh = other;
   if (mesh != other)
-    throw ValueError(7108, format_error(7108, "ValueError", "tensors of two meshes meet in one computation", {}, where,
-                                        "unshard() one of them, or make both with one mesh"));
+    throw ValueError(7108, format_error(7108, "ValueError", "one computation uses tensors of two meshes", {}, where,
+                                        "unshard() one of them, or create both with the same mesh"));
 }
 
 Walked look_at(const Walk& walk) {

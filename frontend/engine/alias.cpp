@@ -39,7 +39,7 @@ Node* shared(Node* node) {
 /// A value in a dense buffer of its own, computed now.
 Node* dense_value(const Tensor& value, Location where) {
   Node* node = value.node();
-  if (node->pending()) tensor_hooks.materialize(node, "a write in place behind an address", where);
+  if (node->pending()) tensor_hooks.materialize(node, "an in-place write through a data pointer", where);
   return node;
 }
 
@@ -64,10 +64,10 @@ void write_cell(const Tensor& target, const Tensor& given, Location where) {
   const Tensor value = placed_like(target, given, where);
   if (depth_of(value) > depth_of(target))
     throw ValueError(
-        1745, format_error(1745, "ValueError", "a write in place of batched values into a tensor that is not batched",
+        1745, format_error(1745, "ValueError", "an in-place write of batched values to a tensor that is not batched",
                            {{"x", to_string(target.dtype(), target.shape()), ""},
                             {"values", to_string(value.dtype(), value.shape()), "batched"}},
-                           where, "zeros_like() of a batched tensor gives one that can be written"));
+                           where, "zeros_like() of a batched tensor returns a batched one"));
   if (is_batched(target)) return write_wrapper(target, value, where);
   if (tracing()) [[unlikely]]
     tracer->note_write(target, where);
@@ -209,7 +209,7 @@ void check_device(const Tensor& target, const Tensor& value, Location where) {
   };
   throw DeviceError(1401,
                     format_error(1401, "DeviceError",
-                                 "a write in place: the tensor is on " + text(own) + ", the value on " + text(given),
+                                 "an in-place write: the tensor is on " + text(own) + ", the value on " + text(given),
                                  {{"x", to_string(target.dtype(), target.shape()), "on " + text(own)},
                                   {"value", to_string(value.dtype(), value.shape()), "on " + text(given)}},
                                  where, "move the value with to()"));
@@ -237,9 +237,8 @@ void write(const Tensor& target, const Tensor& value, Location where) {
   const ViewInfo* view = target.impl()->view;
   if (view == nullptr) return write_cell(target, value, where);
   if (shares_elements(*view))
-    throw ValueError(1308,
-                     format_error(1308, "ValueError", "a write in place through a view whose elements share memory",
-                                  describe(target), where, "copy() gives a tensor that can be written"));
+    throw ValueError(1308, format_error(1308, "ValueError", "an in-place write to a view whose elements share memory",
+                                        describe(target), where, "copy() returns a writable tensor"));
   const Tensor base = handle_of(view->base);
   const Tensor operands[] = {base, value};
   write_cell(base, general_call<Op::update>({.offset = {view->offset}, .strides = {view->strides}}, operands, where),

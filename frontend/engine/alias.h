@@ -1,4 +1,4 @@
-// How views alias: making them, deriving their values again, and writing through them.
+// Aliasing of views: creation, re-derivation of their values, and writes through them.
 #pragma once
 
 #include <span>
@@ -7,20 +7,20 @@
 
 namespace fermata {
 
-/// The result of a view op, with attributes as in ir/graph.h and the shape `wanted` where the op takes one. It aliases
-/// x; a reshape that no strides express gives a tensor of its own. The history of a view is not recorded here: it
-/// follows from that of its base when it is asked for (frontend/transforms/autograd/autograd.h).
+/// Makes the result of a view op, with attributes as in ir/graph.h and the shape `wanted` if the op takes one. It
+/// aliases x; a reshape that strides cannot express returns a new tensor. The history of a view is not recorded here:
+/// it is derived from that of its base on demand (frontend/transforms/autograd/autograd.h).
 Tensor make_view(Op op, const Tensor& x, std::span<const std::int64_t> attributes, const Shape& wanted, Location where);
 
-/// The hook of runtime/tensor.h: derives the value of a view from the present value of its base.
+/// Hook of runtime/tensor.h: derives the value of a view from the current value of its base.
 Node* derive_view(TensorImpl* view);
 
-/// Gives an identity another value, which has its shape and dtype. Through a view the base is written: every alias sees
-/// the new elements. ValueError for a view whose elements share memory; whatever autograd says of writes in place.
+/// Assigns a value of the same shape and dtype to a tensor. Writing a view writes its base, so every alias sees the new
+/// elements. ValueError for a view whose elements share memory, and autograd's errors for in-place writes.
 void write(const Tensor& target, const Tensor& value, Location where);
 
-/// For a tensor whose address was handed out: gives it a value of its own over its buffer, and whoever else refers to
-/// the present value a copy of the elements, before they change.
+/// For a tensor whose data pointer was exposed: gives it its own value over its buffer, and copies the elements for
+/// other references to the current value before they change.
 void separate_pinned(const Tensor& target);
 
 }  // namespace fermata

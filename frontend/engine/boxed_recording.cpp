@@ -21,12 +21,12 @@ using std::memory_order_acquire, std::memory_order_relaxed;
 /// Why a call of a kernel is not recorded; null where it is. It then runs on the spot.
 const char* why_not_recorded(const OperatorEntry& entry, const Schema* schema, DispatchKeySet keys) {
   const auto has = [&](BackendKey b) { return entry.kernels[cell_of(Functionality::dense, b)].load() != nullptr; };
-  if (keys.backend() == BackendKey::meta) return "its type is all there is";
-  if ((keys & kCompoundKeys).bits != 0) return "its operands are made of others";
+  if (keys.backend() == BackendKey::meta) return "it has no elements";
+  if ((keys & kCompoundKeys).bits != 0) return "its operands are wrapper tensors";
   if (schema == nullptr || entry.boxed.load(memory_order_acquire) == Op::count) return "an operator without a schema";
   for (const SchemaResult& r : schema->results) {
     if (r.type != ArgType{}) return "an operator whose results are not tensors";
-    if (!r.alias.set.empty() && !r.alias.write) return "an operator that gives views of its arguments";
+    if (!r.alias.set.empty() && !r.alias.write) return "an operator that returns views of its arguments";
   }
   if (!new_results(*schema).empty() && !has(BackendKey::meta)) return "an operator without a Meta kernel";
   return has(keys.backend()) ? nullptr : "an operator without a kernel for the backend";

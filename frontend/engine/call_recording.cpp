@@ -136,10 +136,10 @@ void CallRecording::find_roots(Location where) {
   for (const Node* n : roots_)
     if (n->backend != roots_.front()->backend)
       throw DeviceError(1404, format_error(1404, "DeviceError",
-                                           fmt::format("a compiled function computes on {} and on {}",
+                                           fmt::format("a compiled function uses both {} and {}",
                                                        kBackendNames[static_cast<std::size_t>(roots_.front()->backend)],
                                                        kBackendNames[static_cast<std::size_t>(n->backend)]),
-                                           {}, where, "compile the part of each device by itself"));
+                                           {}, where, "compile the part of each device separately"));
 }
 
 Place CallRecording::gradient_place(const CaptureScope::Gradient& gradient) const {

@@ -1,9 +1,9 @@
-// One run of a function on stand-ins of its arguments: what compile(fn) keeps of a first call and compares a later one
-// with.
+// One run of a function on placeholders for its arguments: the capture of a first call by compile(fn), which later
+// calls are compared with.
 //
-// Stand-ins are other identities over the same buffers, to tell arguments from everything else. The recording itself is
-// thrown away, and what the function writes in place, does to gradients and draws from the generator is undone: a
-// replay does that. What a recording of control flow has, too, is in function_recording.h.
+// Placeholders are aliases over the same buffers that distinguish arguments from captured tensors. The recorded nodes
+// are discarded, and in-place writes, changes of gradients and draws of the function are undone; a replay performs
+// them. function_recording.h has the part shared with control flow.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace fermata {
 
 using detail::CompiledCore;
 
-/// What becomes of a result, or of a gradient: an output of the program, or else a tensor from before.
+/// The source of a result or a gradient: an output of the program, or a tensor that existed before.
 struct ResultSource {
   std::int32_t output = -1;
   Place place{};
@@ -27,36 +27,36 @@ struct WriteBack {
   Place target;
   ResultSource value;
 };
-/// grad() of a leaf has another identity after the call, or none.
+/// grad() of a leaf is replaced or cleared by the call.
 struct GradientChange {
   Place gradient;
   bool is_cleared = false;
   ResultSource value{};
 };
-/// A gradient that the function looks at: whether there is one decides what is recorded.
+/// A gradient that the function reads; the recording depends on whether it is defined.
 struct GradientCondition {
   Place gradient;
   bool is_defined;
-  std::size_t shares_with;  // the first one that had the same value
+  std::size_t shares_with;  // the first gradient with the same value
 };
 
 class CallRecording : public FunctionRecording {
  public:
-  /// Runs the function. Throws what that throws, having undone the same.
+  /// Runs the function. On an exception, undoes its effects and rethrows.
   CallRecording(std::span<const Tensor> arguments, CompiledCore::Body body, Location where);
 
-  /// The function does what no replay can, and is to be run instead: its results can be differentiated, say.
+  /// Whether the function must be run instead of replayed, for example because its results can be differentiated.
   bool must_run() const { return must_run_; }
 
-  std::vector<std::size_t> identities;  // per argument: the first one that is the same tensor
+  std::vector<std::size_t> identities;  // per argument: the first argument that is the same tensor
   std::vector<ResultSource> results;
-  std::vector<std::uint64_t> result_numbers;  // what the result has beside tensors, and
-  std::shared_ptr<const void> form;           // the rest of it
+  std::vector<std::uint64_t> result_numbers;  // the non-tensor values of the result,
+  std::shared_ptr<const void> form;           // and its structure
   std::vector<WriteBack> writes;
   std::vector<GradientChange> gradient_changes;
   std::vector<GradientCondition> gradient_conditions;
-  std::vector<CaptureScope::SettingRead> settings;  // whose values decide what is recorded
-  std::uint64_t draws = 0;                          // numbers taken from the generator
+  std::vector<CaptureScope::SettingRead> settings;  // whose values the recording depends on
+  std::uint64_t draws = 0;                          // numbers drawn from the generator
 
  private:
   void make_placeholders(std::span<const Tensor> arguments);
@@ -70,14 +70,14 @@ class CallRecording : public FunctionRecording {
   Place gradient_place(const CaptureScope::Gradient& gradient) const;
   ResultSource source_of(const Tensor& value) const;
 
-  std::vector<Tensor> tensors_;  // stand-ins of the arguments, as the function gets them
+  std::vector<Tensor> tensors_;  // placeholders passed to the function
   struct Written {
     Tensor target, value;
     std::int32_t placeholder = -1;
   };
   std::vector<Written> written_;
-  std::vector<std::pair<CaptureScope::Gradient, Tensor>> gradients_;  // and what they are afterwards
-  std::vector<const TensorImpl*> constants_;                          // identities that only the function knows
+  std::vector<std::pair<CaptureScope::Gradient, Tensor>> gradients_;  // with their values afterwards
+  std::vector<const TensorImpl*> constants_;                          // tensors that only the function references
   bool must_run_ = false;
 };
 

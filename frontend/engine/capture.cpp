@@ -111,10 +111,11 @@ bool is_compound(const Call& call) { return (call.keys & kCompoundKeys).bits != 
 
 void require_no_scope(const Call& call, std::string_view why) {
   if (in_capture_scope())
-    throw UserError(1701, format_error(1701, "UserError",
-                                       fmt::format("{}: runs at once inside a function that is being compiled, as {}",
-                                                   call.entry.name, why),
-                                       {}, call.where, "call it outside, or leave this part out of compile()"));
+    throw UserError(1701,
+                    format_error(1701, "UserError",
+                                 fmt::format("{}: cannot be recorded inside a function that is being compiled: {}",
+                                             call.entry.name, why),
+                                 {}, call.where, "call it outside, or keep this part out of compile()"));
 }
 
 namespace {
@@ -126,7 +127,7 @@ bool runs_at_once(const Call& call) {
     return false;
   const BackendCell* cell = call.entry.backends[static_cast<std::size_t>(b)].load(memory_order_acquire);
   if ((cell != nullptr && !cell->variants.empty()) || is_view(call.entry.op)) return false;
-  require_no_scope(call, "the device has no kernel of it for plans");
+  require_no_scope(call, "the device has no kernel for it that plans can call");
   return true;
 }
 

@@ -1,4 +1,4 @@
-// The kernels of the Capture key: a call becomes a node.
+// The kernels of the Capture key, which record calls as nodes.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,18 @@
 namespace fermata {
 
 void register_capture_kernels();
-/// The call-time kernels of a backend that compiles: each call is a plan of one node, through the same caches.
+/// The eager kernels of a backend that compiles: each call is a plan of one node, through the same caches.
 void register_kernels_at_once(BackendKey backend);
 
-/// Eager mode on values that are divided among processes.
+/// Installs eager calls on divided tensors.
 void install_distributed_calls();
 
-/// Records a call of an op that is not pointwise. `context` is that of a boxed call: the node has it before anybody can
-/// compute it.
+/// Records a call of an op that is not pointwise. `context` is for boxed calls; it is set before the node becomes
+/// visible to other threads.
 Tensor record_node(const Call& call, std::span<const Tensor> tensors, const Attributes& attributes,
                    std::uint32_t context = 0);
-/// What is not recorded runs now; a function that is being compiled would keep the result for ever: UserError FM1701.
+/// Calls that are not recorded run immediately, and a function being compiled would capture the result as a constant.
+/// Throws UserError FM1701 in that case.
 void require_no_scope(const Call& call, std::string_view why);
 
 }  // namespace fermata

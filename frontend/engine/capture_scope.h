@@ -1,6 +1,6 @@
-// The scope of a function that is being captured, by compile(fn) or by control flow: reading a value in it is an error,
-// what it touches without taking it as an argument is noted as a hidden input, and what it writes in place is noted to
-// be written back. Scopes nest where control flow is captured inside one.
+// The scope of a function that is being captured by compile(fn) or control flow. Reading a value in it is an error.
+// Captured tensors are collected as hidden inputs, and in-place writes to be written back. Scopes nest if control flow
+// is captured inside a captured function.
 #pragma once
 
 #include <cstdint>
@@ -22,29 +22,29 @@ class CaptureScope {
   enum class Of : std::uint8_t { compiled_function, control_flow };
   explicit CaptureScope(Of of = Of::compiled_function);
   ~CaptureScope();
-  /// The function has run: nothing is noted any more, and values may be read.
+  /// Ends the capture: nothing is collected any more, and values may be read.
   void leave();
   CaptureScope(const CaptureScope&) = delete;
   CaptureScope& operator=(const CaptureScope&) = delete;
 
-  /// An operand of a recorded call. A pending one from before the scope of a compiled function is computed first; that
-  /// of control flow becomes an operand as it is.
+  /// Notes an operand of a recorded call. A pending tensor from before the scope is computed first in a compiled
+  /// function; in control flow it becomes an operand as it is.
   void touch(const Tensor& tensor, Location where);
-  /// An identity is about to get another value.
+  /// Notes that a tensor is about to be assigned.
   void written(TensorImpl* impl);
 
-  /// All that was touched and not made inside.
+  /// The captured tensors: touched but not created inside.
   const std::unordered_map<const Node*, Tensor>& hidden() const { return hidden_; }
-  /// The identity that a leaf was first read through; null for constants made inside.
+  /// The tensor through which a leaf was first read; null for constants created inside.
   const Tensor* identity_of(const Node* leaf) const;
   struct Write {
     Tensor target;
     Node* before;  // a kTensor reference is held
   };
   const std::vector<Write>& writes() const { return writes_; }
-  /// Puts the identities back to their values from before the scope.
+  /// Restores written tensors to their values from before the scope.
   void undo_writes();
-  /// grad() of a leaf is about to be read, cleared or added to.
+  /// Notes that grad() of a leaf is about to be read, cleared or accumulated into.
   void touch_gradient(const std::shared_ptr<LeafGradient>& leaf);
   struct Gradient {
     std::shared_ptr<LeafGradient> leaf;
@@ -52,10 +52,10 @@ class CaptureScope {
     Node* value;    // of that; null if there was none
   };
   const std::vector<Gradient>& gradients() const { return gradients_; }
-  /// Gives the leaves back the gradients that they had.
+  /// Restores the gradients of leaves.
   void undo_gradients();
 
-  /// The function asks for the value of a Setting, or only whether that is 0.
+  /// Notes that the function reads the value of a Setting, or only whether it is 0.
   void read_setting(const Tensor& cell, double value, bool only_zero);
   struct SettingRead {
     Tensor cell;
@@ -65,13 +65,13 @@ class CaptureScope {
   };
   const std::vector<SettingRead>& settings() const { return settings_; }
 
-  /// Marks a node as made inside this scope.
+  /// Marks a node as created inside this scope.
   void mark(Node* node) const { set_mark(node, number_); }
-  /// Marks a node that no scope has to know of: that of a wrapper.
+  /// Marks a node that scopes ignore: that of a wrapper.
   static void mark_unnoticed(Node* node) { set_mark(node, kUnnoticed); }
-  /// Was the node made inside this scope?
+  /// Whether the node was created inside this scope.
   bool made(const Node* node) const { return mark_of(node) == number_ || mark_of(node) == kUnnoticed; }
-  /// Was it made inside any?
+  /// Whether it was created inside any scope.
   static bool is_marked(const Node* node) { return mark_of(node) != 0; }
 
  private:

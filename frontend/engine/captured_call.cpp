@@ -69,9 +69,8 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
   for (const WriteBack& w : writes_)
     if (w.value.output < 0)
       throw UnsupportedError(
-          2701, format_error(2701, "UnsupportedError",
-                             "a compiled function writes a tensor that existed before into another one", {}, where,
-                             "assign a computed value, or copy() it"));
+          2701, format_error(2701, "UnsupportedError", "a compiled function assigns an existing tensor to another one",
+                             {}, where, "assign a computed value, or copy() it"));
   captured_.compile(recording.walk());
   for (std::size_t i = 0; i < captured_.leaves().size(); ++i) {
     const Place& place = captured_.program().leaves[captured_.leaves()[i]];

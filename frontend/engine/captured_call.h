@@ -1,6 +1,6 @@
-// A captured call of a compiled function: its program, what it is found by, and where results and writes go.
+// A captured call of a compiled function: its program, its signature, and the targets of results and writes.
 //
-// Nothing of it changes once it is made, but for the list of idle replayers.
+// Immutable except for the list of idle replayers.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +18,13 @@
 
 namespace fermata {
 
-/// What a call is told from others by, beside its arguments.
+/// The part of a call's signature besides its arguments.
 struct CaptureContext {
   ThreadKeys keys;
   std::uint64_t autocast = 0;
-  std::uint64_t table_generation = 0;  // what the cells of the kernel table held
+  std::uint64_t table_generation = 0;  // version of the kernel table
   static CaptureContext current() {
-    // The Autocast key comes from the thread alone, and what it means is in the signature.
+    // The Autocast key comes only from the thread, and its settings are in the signature.
     const ThreadKeys& thread = thread_keys;
     const DispatchKeySet active = thread.included - thread.excluded;
     return {{active, thread.excluded - Functionality::autocast},
@@ -37,7 +37,7 @@ struct CaptureContext {
   }
 };
 
-/// What one replay works with; empty between replays but for the plan.
+/// The working state of one replay; empty between replays except for the plan.
 struct Replayer : CapturedProgram::Runner {
   using Runner::Runner;
   std::vector<Tensor> outputs, results, held;  // held: gradients that the run reads
@@ -48,7 +48,7 @@ class CapturedCall {
   CapturedCall(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers, CallRecording& recording,
                const CaptureContext& context, Location where);
 
-  /// Whether a call has the arguments of this one. Neither allocates nor computes.
+  /// Whether a call has the signature of this one. Neither allocates nor computes.
   bool matches(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers,
                const CaptureContext& context) const {
     if (arguments_.size() != arguments.size() || !std::ranges::equal(numbers, numbers_) || !(context_ == context))
@@ -59,27 +59,27 @@ class CapturedCall {
         return false;
     return true;
   }
-  /// Whether what it reads without taking it is as it was: layouts, and which gradients there are.
+  /// Whether captured tensors have the same layouts, and the same gradients are defined.
   bool conditions_hold(std::span<const Tensor> arguments) const {
     return !has_conditions_ || all_conditions_hold(arguments);
   }
-  /// Whether the kernel table was the same when both were captured.
+  /// Whether both were captured with the same kernel table.
   bool is_of_table_like(const CapturedCall& o) const {
     return context_.table_generation == o.context_.table_generation;
   }
-  /// The function is to be run instead.
+  /// Whether the function must be run instead.
   bool must_run() const { return must_run_; }
   std::unique_ptr<Replayer> make_replayer() const { return std::make_unique<Replayer>(captured_); }
   void replay(Replayer& replayer, std::span<const Tensor> arguments, CompiledCore::Deliver deliver,
               Location where) const;
-  /// UserError FM1702, naming the first difference, if another recording of the call is another program.
+  /// Throws UserError FM1702, naming the first difference, if another recording of the call differs.
   void require_same(const CallRecording& again, Location where) const;
 
-  // Of the list that it is in, under its lock.
+  // Owned by the containing list, under its lock.
   std::uint64_t number = 0, used = 0;
   std::uint32_t users = 0;
   bool is_forgotten = false;
-  bool is_checked = false;  // recorded a second time and found the same
+  bool is_checked = false;  // recorded a second time and found to be equal
   IdleRunners<Replayer> idle;
 
  private:
@@ -104,7 +104,7 @@ class CapturedCall {
   std::vector<std::uint64_t> numbers_;
   CaptureContext context_;
   bool must_run_ = false, changes_an_argument_ = false, has_conditions_ = false;
-  bool gives_outputs_ = false;  // results are the outputs of the plan, each once, and nothing else becomes of those
+  bool gives_outputs_ = false;  // results are exactly the outputs of the plan, each once
 
   CapturedProgram captured_;
   std::vector<ResultSource> results_;
@@ -114,7 +114,7 @@ class CapturedCall {
   std::vector<GradientChange> gradient_changes_;
   std::vector<GradientCondition> gradient_conditions_;
   std::vector<CaptureScope::SettingRead> settings_;
-  std::vector<std::pair<Place, Layout>> layouts_;  // of leaves that are no arguments
+  std::vector<std::pair<Place, Layout>> layouts_;  // of leaves that are not arguments
   std::uint64_t draws_ = 0;
 };
 

@@ -29,9 +29,9 @@ Tensor placeholder(const TensorType& type, BackendKey backend, const CaptureScop
 
 [[noreturn]] void throw_writes(std::string_view what, const Tensor& target, Location where) {
   throw UnsupportedError(2760, format_error(2760, "UnsupportedError",
-                                            fmt::format("{}: a function writes a tensor from outside in place", what),
+                                            fmt::format("{}: a function writes a captured tensor in place", what),
                                             {{"x", to_string(target.dtype(), target.shape()), ""}}, where,
-                                            "make it a part of what the function takes and gives"));
+                                            "make it an argument and a result of the function"));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-// A function that was captured once and can be run on buffers: what a node of a control-flow op owns and calls.
+// A captured function that runs on buffers; owned and called by nodes of control-flow ops.
 //
-// Like compile(fn), but its arguments need not exist: stand-ins have a type and no data. All that it reads are
-// arguments: what it mentions without taking it, and constants that it makes, come after those that it takes. It draws
-// from a stream of its own, whose key is given to every run.
+// Like compile(fn), but its arguments need not exist: placeholders have a type and no data. Everything that it reads is
+// an argument: captured tensors and constants follow the declared arguments. It draws from its own random stream, whose
+// key is passed to every run.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,23 @@ namespace fermata {
 
 class CapturedFunction final : public RunnableSubgraph {
  public:
-  /// Runs f on stand-ins of the arguments, no gradients recorded. `what` is the control-flow function, for errors:
-  /// UnsupportedError FM2760 where f writes a tensor from outside in place.
+  /// Runs f on placeholders for the arguments, without recording gradients. `what` is the control-flow function, for
+  /// errors. UnsupportedError FM2760 if f writes a captured tensor in place.
   CapturedFunction(const TensorFunction& f, std::span<const TensorType> arguments, BackendKey backend,
                    std::string_view what, Location where);
 
-  /// What f reads beside its arguments, until arrange() is called: tensors that it mentions and constants that it
-  /// makes.
+  /// Captured tensors and constants of f, until arrange() is called.
   const std::vector<Tensor>& captures() const { return captures_; }
   /// Whether the plan reads an argument.
   bool reads(std::size_t argument) const { return reads_[argument]; }
-  /// From here on the arguments are those of the node: `places` says for each argument, and then for each capture,
-  /// which of them it is. Those that are not read need no place.
+  /// Maps arguments to those of the node: `places` has the index of the node's argument for each argument and then each
+  /// capture. Unread ones need no place.
   void arrange(std::span<const std::size_t> places, std::span<const TensorType> arguments);
   static constexpr std::size_t kNoPlace = ~std::size_t{0};
 
-  /// Whether both differ in sizes, numbers and functions that they call, and in nothing else.
+  /// Whether both are equal except for sizes, numbers and called functions.
   bool has_structure_of(const CapturedFunction& other) const { return captured_.has_structure_of(other.captured_); }
-  /// Of the program, by result.
+  /// The outputs of the program, by result.
   std::span<const std::size_t> outputs() const { return outputs_; }
   std::span<const std::uint32_t> output_nodes() const { return captured_.output_nodes(); }
   bool draws() const { return captured_.draws(); }
@@ -47,7 +46,7 @@ class CapturedFunction final : public RunnableSubgraph {
   const Program& program() const { return captured_.program(); }
   Graph graph() const override;
 
-  /// Results are dense. Several threads may call this.
+  /// Results are dense. Thread-safe.
   void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const override;
 
  private:

@@ -1,9 +1,9 @@
-// Who computes what: a pending value that several threads want is computed by one of them, and the others wait for it.
+// Claims on pending values: a value that several threads need is computed by one of them while the others wait.
 //
-// A sync claims what its plan gives and the calls of kernels in it before it runs, and lets go of them when they are
-// published or have failed. No lock is held in between. A sync that meets a claim of another thread waits, holding none
-// of its own, and then looks again at what is pending. Where waiting would never end, as each of two kernels waits for
-// what the other's plan computes, a value is computed twice instead.
+// A sync claims the outputs and kernel calls of its plan before it runs, and releases them when they are published or
+// have failed. No lock is held in between. A sync that finds a claim of another thread waits, holding no claims itself,
+// and then walks the pending nodes again. If waiting would deadlock, because two kernels each wait for the other's
+// plan, a value is computed twice instead.
 #pragma once
 
 #include <span>
@@ -23,8 +23,8 @@ class Claims {
   Claims(const Claims&) = delete;
   Claims& operator=(const Claims&) = delete;
 
-  /// Claims all of them. False if one was another thread's, after waiting for that, or has been computed: then nothing
-  /// is held.
+  /// Claims all nodes. Returns false and holds none if one was claimed by another thread, after waiting for it, or is
+  /// already computed.
   bool take(std::span<Node* const> nodes);
   void release();
 

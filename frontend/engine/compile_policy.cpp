@@ -163,7 +163,7 @@ void PlanRun::note_time() const {
 
 const Plan* compile_entry(PlanEntry& entry, const Walk& walk) {
   if (const Plan* done = entry.plan.load(std::memory_order_acquire)) return done;
-  return compile(entry, import_graph(walk), walk.backend, "waited for");
+  return compile(entry, import_graph(walk), walk.backend, "in the foreground");
 }
 
 }  // namespace fermata

@@ -1,7 +1,7 @@
-// When a structure is compiled: at once where running it op by op would cost more than compiling; else in the
-// background, once it has come often enough for compiling to pay. Until then it is played op by op: the bits are the
-// same. A plan that turns out slower than playing, as may be where there are two or three calls of a microsecond, is
-// not used for such sizes.
+// When to compile a structure: immediately if interpreting it costs more than compiling; else in the background, once
+// it recurs often enough for compilation to pay off. Until then it is interpreted, with the same bits. A plan that
+// turns out slower than interpretation, for example for two or three calls of a microsecond, is not used for such
+// sizes.
 #pragma once
 
 #include <chrono>
@@ -12,13 +12,13 @@
 
 namespace fermata {
 
-/// One computation of a structure: chooses how, and takes the time while that is not settled.
+/// One run of a structure: chooses plan or interpretation, and measures times until the choice is settled.
 class PlanRun {
  public:
   PlanRun(const PlanEntryPtr& entry, const Walk& walk);
-  /// Null: play it op by op.
+  /// Null: interpret it.
   const Plan* plan() const { return plan_; }
-  /// To be called when everything went well.
+  /// Call after a successful run.
   void end() {
     if (trial_ != nullptr) [[unlikely]]
       note_time();
@@ -32,10 +32,10 @@ class PlanRun {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Whether a sync may make its calls without asking whether there is a plan: not where a policy wants plans.
+/// Whether a sync may interpret without looking for a plan; false if the policy requires plans.
 bool may_play_calls();
 
-/// Compiles once per entry, whoever comes first; others wait for it.
+/// Compiles an entry once; concurrent callers wait.
 const Plan* compile_entry(PlanEntry& entry, const Walk& walk);
 
 }  // namespace fermata

@@ -1,8 +1,8 @@
-// The calls of control flow: nodes that own captured functions, and the kernels that run those.
+// Control-flow calls: nodes that own captured functions, and the kernels that run them.
 //
-// A node's functions are no part of a plan: two calls with equal structures share one, and each runs the functions that
-// the node at hand owns. They live as long as the node, a compiled function or a plan that is running needs them. Which
-// operands and results there are is in ir/ops/control.h.
+// A node's functions are not part of a plan: calls with equal structures share a plan, and each runs the functions of
+// its own node. They live as long as the node, a compiled function or a running plan needs them. ir/ops/control.h lists
+// operands and results.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ namespace fermata {
 class ControlCall {
  public:
   using Function = std::unique_ptr<CapturedFunction>;
-  /// The functions were captured with the types of `operands`, of `init` or, for a scan, of `init` and of slices of
-  /// `sequences`, and then of `rest`. A seed is an f64 of no axes, or undefined; it is an operand if the functions
+  /// The functions must have been captured with the types of `operands`; of `init`; or, for a scan, of `init` and
+  /// slices of `sequences`; followed by `rest`. `seed` is a 0-d f64, or undefined; it is an operand if the functions
   /// draw.
   static ControlCall cond(const Tensor& predicate, Function when_true, Function when_false,
                           std::span<const Tensor> operands, const Tensor& seed);
@@ -26,9 +26,9 @@ class ControlCall {
   static ControlCall scan(Function body, std::span<const Tensor> init, std::span<const Tensor> sequences,
                           std::span<const Tensor> rest, std::int64_t length, bool reverse, const Tensor& seed);
 
-  /// Records the call; gives its results.
+  /// Records the call and returns its results.
   std::vector<Tensor> record(Location where);
-  /// The call as the mode at hand has it: the result of the node, which may be several in one.
+  /// Makes the call in the current mode. Returns the result of the node, which may pack several.
   Tensor run(Location where);
 
  private:
@@ -44,11 +44,11 @@ class ControlCall {
   bool has_effects_ = false;
 };
 
-/// The function behind a subgraph of a node that was recorded.
+/// The captured function of a subgraph of a recorded node.
 const CapturedFunction& captured(const Subgraph& subgraph);
 
-/// Fills the cells of the ops of ir/ops/control.def: the CPU's when the library is loaded, those of a device when it is
-/// first needed, since the kernels only copy and call.
+/// Registers the kernels of ir/ops/control.def: for the CPU at load, for other devices on first use, since the kernels
+/// only copy and call.
 void register_control_kernels();
 void require_control_kernels(BackendKey backend);
 

@@ -1,5 +1,5 @@
-// The shortest way through a sync: a few pointwise calls and reductions of small tensors are made one after the other,
-// by the loops and kernels that eager calls run. No walk, no key and no plan, which would cost more than the calls.
+// The fast path of a sync: a few pointwise calls and reductions of small tensors run directly, by the loops and kernels
+// of eager mode. Skips the walk, key and plan, which would cost more than the calls.
 #pragma once
 
 #include <array>
@@ -14,30 +14,30 @@ namespace fermata {
 
 class FewCalls {
  public:
-  /// Lists what is pending under the roots, operands first. False where that is more or larger than what a plan would
-  /// be slower at, or is neither a pointwise call nor a reduction.
+  /// Lists the pending calls under the roots, operands first. Returns false if there are so many or so large calls that
+  /// a plan is faster, or others than pointwise calls and reductions.
   bool list(std::span<Node* const> roots);
-  /// Makes the calls. Results are owned by this until somebody takes them.
+  /// Runs the calls. Results are owned by this object until they are taken.
   void run();
 
   struct Call {
     Node* node;
-    InnerLoop loop;  // null: a kernel over views is chosen
+    InnerLoop loop;  // null: use a kernel over views
     std::int64_t elements;
-    std::array<Storage*, Node::kInlineInputs> buffer;      // of operands that are there; null for the others
-    std::array<std::uint8_t, Node::kInlineInputs> source;  // of those: the number of the call
+    std::array<Storage*, Node::kInlineInputs> buffer;      // of materialized operands; null for others
+    std::array<std::uint8_t, Node::kInlineInputs> source;  // of the others: the number of their call
     DType operand;
     bool is_root;
     std::uint32_t uses;  // operands in this list that refer to it
     StoragePtr result;
-    /// Whether somebody beside the calls of this list may ask for the value.
+    /// Whether the value may be needed outside this list.
     bool is_wanted() const {
       const std::uint64_t refs = node->refs.load(std::memory_order_relaxed);
       return is_root || refs >> 32 != 0 || (refs & 0xffffffffu) > uses;
     }
   };
   std::span<Call> calls() { return {calls_.data(), count_}; }
-  /// Gives up what nobody took.
+  /// Drops results that were not taken.
   void clear();
 
  private:

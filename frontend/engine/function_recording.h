@@ -1,5 +1,5 @@
-// One run of a function that is recorded, for compile(fn) and for control flow: under what it runs, what it has done,
-// and the program that comes of it (docs/adr/028-one-capture.md).
+// The recorded run of a function, for compile(fn) and control flow: its environment, its effects and the resulting
+// program (docs/adr/028-one-capture.md).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace fermata {
 
-/// What a function is recorded under, for whatever end. It draws from a generator that is given, starts with no casts,
-/// and has effects of its own; what it writes in place and does to gradients is undone at the end.
+/// The environment in which a function is recorded: it draws from the given generator, starts with an empty autocast
+/// cache, and has its own effects. In-place writes and changes of gradients are undone at the end.
 class RecordingGuards {
  public:
   RecordingGuards(CaptureScope& scope, const Generator& draws) : scope_(scope), generator_(draws) {}
@@ -25,7 +25,7 @@ class RecordingGuards {
   RecordingGuards(const RecordingGuards&) = delete;
   RecordingGuards& operator=(const RecordingGuards&) = delete;
 
-  /// Since the beginning: numbers drawn, and whether the generator has begun again.
+  /// The numbers drawn so far, and whether the generator was reseeded.
   std::uint64_t draws() const { return default_generator().offset() - generator_.outside().offset(); }
   bool is_seeded() const {
     return default_generator().key() != generator_.outside().key() ||
@@ -39,7 +39,7 @@ class RecordingGuards {
   const EffectScope effects_;
 };
 
-/// A handle of a value.
+/// Returns a handle to a value.
 Tensor tensor_of(const Node* n);
 
 class FunctionRecording {
@@ -62,19 +62,19 @@ class FunctionRecording {
     bool is_gradient;
   };
   void add_stand_in(const Tensor& tensor, std::size_t argument, bool is_gradient = false);
-  /// What the function has given; to be called under the guards that it ran under.
+  /// Records the results of the function; must be called under the guards that it ran under.
   void take_results(std::vector<Tensor> given, std::string_view what, Location where);
   void add_root(Node* n);
-  /// Walks what the roots need, and lists it; `drawn` are numbers that a run draws again.
+  /// Walks the nodes under the roots and lists the program; `drawn` are numbers that every run draws anew.
   void list_program(const DrawnRange& drawn, const Walk::IsLeaf* is_leaf = nullptr);
-  /// Where a leaf of the program comes from.
+  /// The origin of a leaf of the program.
   virtual Place place_of(const Node* leaf) const;
   std::int32_t output_of(const Node* n) const;
 
   CaptureScope scope_;
   std::vector<StandIn> stand_ins_;
   std::vector<Tensor> values_;  // results of the function
-  Tensor last_effect_;          // of the calls that it has made: computed with its results
+  Tensor last_effect_;          // of its calls; computed with its results
   std::vector<Node*> roots_;
   Walk walk_;
 };

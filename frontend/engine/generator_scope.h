@@ -1,4 +1,4 @@
-// Where the draws of a function come from while it runs.
+// Redirects the draws of a function.
 #pragma once
 
 #include "fermata/random.h"
@@ -6,7 +6,7 @@
 
 namespace fermata {
 
-/// Another state of this thread's generator, for a scope.
+/// Replaces the state of this thread's generator for a scope.
 class GeneratorScope {
  public:
   explicit GeneratorScope(const Generator& inside) : outside_(default_generator()) { default_generator() = inside; }
@@ -19,7 +19,7 @@ class GeneratorScope {
   Generator outside_;
 };
 
-/// Gives calls that are not pure a stream of their own: the hooks of dispatch/call_context.h.
+/// Installs the hooks of dispatch/call_context.h that give impure calls their own stream.
 void install_draws();
 
 }  // namespace fermata

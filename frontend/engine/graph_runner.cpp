@@ -74,9 +74,9 @@ class GraphRunner {
       if (backend == BackendKey::cpu) backend = t.node()->backend;
       if (grad_enabled() && t.keys().has(Functionality::autograd))
         throw UnsupportedError(
-            2762,
-            format_error(2762, "UnsupportedError", fmt::format("{}: a graph that is run has no gradient", name(n.op)),
-                         {{"x", to_string(t.dtype(), t.shape()), ""}}, where, "detach() the inputs"));
+            2762, format_error(2762, "UnsupportedError",
+                               fmt::format("{}: gradients through a graph are not supported", name(n.op)),
+                               {{"x", to_string(t.dtype(), t.shape()), ""}}, where, "detach() the inputs"));
     }
     const auto capture = [&](const OwnFunction& f) {
       const ModeGuard recorded(Mode::compiled);
@@ -161,14 +161,14 @@ std::vector<Tensor> run_graph(const Graph& graph, std::span<const Tensor> inputs
     if (n.op != Op::input || count++ >= inputs.size()) continue;
     const Tensor& x = inputs[count - 1];
     if (x.defined() && x.dtype() == n.dtype && x.shape() == n.shape) continue;
-    throw ValueError(1330, format_error(1330, "ValueError", fmt::format("input {} of a graph does not fit", count - 1),
+    throw ValueError(1330, format_error(1330, "ValueError", fmt::format("input {} does not match the graph", count - 1),
                                         {{"graph", to_string(n.dtype, n.shape), fmt::format("%{}", i)},
                                          {"given", x.defined() ? to_string(x.dtype(), x.shape()) : "undefined", ""}},
                                         where));
   }
   if (count != inputs.size())
     throw ValueError(
-        1331, format_error(1331, "ValueError", fmt::format("a graph of {} inputs is given {}", count, inputs.size()),
+        1331, format_error(1331, "ValueError", fmt::format("a graph with {} inputs was given {}", count, inputs.size()),
                            {}, where));
   return GraphRunner(graph, where).play(inputs);
 }

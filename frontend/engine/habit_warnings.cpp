@@ -51,14 +51,16 @@ void note_habit(std::source_location where, std::uint64_t recorded, std::uint64_
   ++line.syncs, line.recorded += recorded, line.misses += misses;
   if (!line.warned_of_syncs && line.syncs >= kOften && line.recorded != 0 && line.recorded <= kFewCalls * line.syncs) {
     line.warned_of_syncs = true;
-    warn(where, fmt::format("a value was computed here {} times, after {} recorded calls each time: what is before a "
-                            "sync is not fused with what follows",
-                            line.syncs, (line.recorded + line.syncs / 2) / line.syncs));
+    warn(where,
+         fmt::format(
+             "a value was computed here {} times, after {} recorded calls each time; calls before a sync are not fused "
+             "with calls after it",
+             line.syncs, (line.recorded + line.syncs / 2) / line.syncs));
   }
   if (!line.warned_of_misses && line.misses >= kManyMisses) {
     line.warned_of_misses = true;
-    warn(where, fmt::format("{} of {} programs here had a structure that was not known: each is compiled by itself",
-                            line.misses, line.syncs));
+    warn(where, fmt::format("{} of {} programs here had a new structure; each new structure is compiled", line.misses,
+                            line.syncs));
   }
 }
 

@@ -1,5 +1,5 @@
-// Warnings about habits that make a program slow: a value that is computed at every iteration of a loop, structures
-// that never come again. Once for each line; FERMATA_WARN=1.
+// Warnings about slow patterns: a sync in every iteration of a loop, structures that never recur. Once per line;
+// enabled by FERMATA_WARN=1.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@ namespace fermata {
 
 extern std::atomic<bool> habit_warnings;
 
-/// A sync has ended: so many calls had been recorded since the one before, and so many structures were new.
+/// Called after a sync with the number of calls recorded since the previous one and the number of new structures.
 void note_habit(std::source_location where, std::uint64_t recorded, std::uint64_t misses);
 
 }  // namespace fermata

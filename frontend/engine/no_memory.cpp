@@ -8,9 +8,8 @@
 namespace fermata {
 
 void throw_no_memory(std::string_view function, Location where) {
-  throw OutOfMemoryError(
-      3001, format_error(3001, "OutOfMemoryError",
-                         fmt::format("{}: cannot allocate what it needs beside its tensors", function), {}, where));
+  throw OutOfMemoryError(3001, format_error(3001, "OutOfMemoryError",
+                                            fmt::format("{}: cannot allocate temporary memory", function), {}, where));
 }
 
 }  // namespace fermata

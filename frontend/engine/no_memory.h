@@ -1,4 +1,4 @@
-// What a call throws where the engine gets no memory for what it keeps beside tensors: never a bare std::bad_alloc.
+// The error for failed allocations other than tensors, thrown instead of a bare std::bad_alloc.
 #pragma once
 
 #include <new>

@@ -140,7 +140,7 @@ void cut_at_bound(Node* n, std::source_location where) {
     keep_cut_site(*at, depth - previous->depth.load(memory_order_relaxed));
   }
   if (at == nullptr) return;
-  tensor_hooks.materialize(at, "the bound on pending nodes", where);
+  tensor_hooks.materialize(at, "the limit on pending nodes", where);
   measure_depths(n);
 }
 
@@ -208,7 +208,7 @@ Freed freed_by(Node* n) {
 }
 
 void compute_to_free(Node* n, std::source_location where) {
-  tensor_hooks.materialize(n, "the bound on bytes that pending calls keep", where);
+  tensor_hooks.materialize(n, "the limit on bytes that pending calls retain", where);
   count_retained();
 }
 
@@ -300,7 +300,7 @@ void cut_chain(Node* n, std::source_location where) {
     if (recorded_nodes - kept->last < kept->depth) measure_depths(n);
     if (n->depth.load(memory_order_relaxed) < kept->depth) return;
     kept->last = recorded_nodes;
-    tensor_hooks.materialize(n, "the bound on pending nodes", where);
+    tensor_hooks.materialize(n, "the limit on pending nodes", where);
   } else if (depth >= pending_limit.load(memory_order_relaxed)) {
     cut_at_bound(n, where);
   }

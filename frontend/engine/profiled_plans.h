@@ -1,4 +1,4 @@
-// The programs of the plans that run while somebody profiles: what reports show of them.
+// Programs of the plans that run during profiling, for reports.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct ProfiledPlan {
   BackendKey backend{};
 };
 
-/// Remembers the program of a plan, which `make` gives, when it first runs; the first hundreds of plans.
+/// Stores the program of a plan, as returned by `make`, on its first run; only for the first hundreds of plans.
 void note_profiled_plan(std::uint64_t number, FunctionRef<ProfiledPlan()> make);
 std::map<std::uint64_t, ProfiledPlan> profiled_plans();
 

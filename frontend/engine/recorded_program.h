@@ -1,6 +1,5 @@
-// What a function has recorded, with everything that it is made of: sizes, host numbers, attributes, and the tensors
-// that it reads. Two recordings of one function can be compared by it, to the line
-// (docs/adr/021-compiled-functions-check-themselves.md).
+// The recorded program of a function, with sizes, host numbers, attributes, and the tensors that it reads. Recordings
+// of a function can be compared, down to the source line (docs/adr/021-compiled-functions-check-themselves.md).
 #pragma once
 
 #include <algorithm>
@@ -21,10 +20,10 @@ namespace fermata {
 
 struct LeafGradient;
 
-/// Sizes, strides and device of a tensor that is there.
+/// Type, strides, offset and device of a materialized tensor.
 struct Layout {
   TensorType type;
-  Shape strides{};  // rank 0 where dense
+  Shape strides{};  // rank 0 if dense
   std::int64_t offset = 0;
   BackendKey backend = BackendKey::cpu;
   static Layout of(const Node& n);
@@ -39,17 +38,17 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-/// A tensor from before a call: an argument, or one from outside; or the grad() of a leaf that is one or the other.
+/// A tensor that existed before a call: an argument or a captured tensor, or the grad() of either.
 struct Place {
   std::int32_t argument = -1;
   bool is_gradient = false;              // of that argument
-  Tensor hidden{};                       // from outside, or a constant that the function makes
-  bool is_constant = false;              // nobody else can reach it
-  std::shared_ptr<LeafGradient> leaf{};  // from outside: its gradient
+  Tensor hidden{};                       // a captured tensor, or a constant created by the function
+  bool is_constant = false;              // such a constant
+  std::shared_ptr<LeafGradient> leaf{};  // the gradient of a captured leaf
 
   bool is_of_argument() const { return argument >= 0; }
   bool is_of_leaf() const { return is_gradient || leaf != nullptr; }
-  /// `held` is for one that nobody else might hold.
+  /// `held` keeps the tensor alive if nothing else does.
   const Tensor& find(std::span<const Tensor> arguments, Tensor& held) const {
     if (is_of_leaf()) [[unlikely]]
       return find_gradient(arguments, held);
@@ -57,53 +56,53 @@ struct Place {
   }
   const Tensor& find_gradient(std::span<const Tensor> arguments, Tensor& held) const;
 };
-/// The leaf whose gradient that is.
+/// The leaf of a gradient.
 const std::shared_ptr<LeafGradient>& leaf_of(const Place& gradient, std::span<const Tensor> arguments);
 
-/// A node of the program with everything that it is made of, to be compared.
+/// A node of the program with all its data, for comparison.
 struct ProgramNode {
   Op op = Op::input;
   Layout type{};
   std::vector<std::uint32_t> operands{};  // kScalarOperand for host numbers
-  std::vector<std::uint64_t> scalars{};   // of random ops: relative to the numbers that the call draws
+  std::vector<std::uint64_t> scalars{};   // of random ops: relative to the call's draws
   std::vector<std::int64_t> attributes{};
   DType scalar_dtype = DType::f32;
-  bool is_drawn = false;   // by this thread's generator
-  std::int32_t leaf = -1;  // its number among leaves
+  bool is_drawn = false;   // from this thread's generator
+  std::int32_t leaf = -1;  // its index among the leaves
   Location where{};
-  std::shared_ptr<const Subgraphs> subgraphs{};  // the functions that it owns
+  std::shared_ptr<const Subgraphs> subgraphs{};  // its functions
 };
 
 struct Program {
-  std::vector<ProgramNode> nodes;  // in the order of a walk
-  std::vector<Place> leaves;       // of the nodes that are leaves
+  std::vector<ProgramNode> nodes;  // in walk order
+  std::vector<Place> leaves;       // origins of the leaf nodes
 };
 
-/// Numbers of a generator that a program draws: what moves with it.
+/// The range of generator numbers that a program draws.
 struct DrawnRange {
   std::uint64_t key = 0, first = 0, count = 0;
   bool has(std::span<const std::uint64_t> scalars) const {
     return scalars.size() == 2 && scalars[0] == key && scalars[1] - first < count;
   }
 };
-/// Whether an op draws numbers: then its two scalars, key and offset, are where they come from.
+/// Whether an op draws numbers, with key and offset as its two scalars.
 inline bool draws_numbers(Op op) { return family(op) == Family::random || effect_of(op) != Effect::pure; }
-/// One node of a walk; leaves are numbered from `leaves` on.
+/// Makes the program node of a walk's node; leaves are numbered from `leaves` on.
 ProgramNode program_node(const Walk& walk, std::uint32_t number, const DrawnRange& drawn, std::size_t leaves);
 
-/// A program whose leaves are arguments, or read by nobody, as a graph with all its arguments as inputs. What is drawn
-/// has `key`.
+/// Converts a program whose leaves are arguments or unused to a graph with all arguments as inputs. Drawn numbers use
+/// `key`.
 Graph graph_of(const Program& program, std::span<const TensorType> arguments, std::span<const std::uint32_t> results,
                std::uint64_t key);
 
-/// The program as it was recorded: all leaves are inputs.
+/// Converts the program as recorded, with all leaves as inputs.
 Graph graph_of(const Program& program, std::span<const std::uint32_t> results);
 
-/// What is different, as the rest of a sentence, and where.
+/// A difference, as the end of a sentence, and its source line.
 struct Difference {
   std::string what;
   Location where;
-  bool is_inside = false;  // a function that the program calls
+  bool is_inside = false;  // inside a function that the program calls
 };
 std::optional<Difference> find_difference(const Place& now, const Place& before, Location where);
 std::optional<Difference> find_difference(const Program& now, const Program& before, Location where);

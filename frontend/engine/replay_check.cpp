@@ -47,7 +47,7 @@ Found difference_of_functions(const ProgramNode& now, const ProgramNode& before,
 
 /// What is different about a constant that the function makes.
 Found difference_of_constants(const Tensor& now, const Tensor& before, Location where) {
-  if (now.defined() != before.defined()) return Difference{"a constant that was not there", where};
+  if (now.defined() != before.defined()) return Difference{"a new constant", where};
   if (!now.defined() || now.node() == before.node()) return {};
   if (now.dtype() != before.dtype() || now.shape() != before.shape())
     return Difference{"a constant of another type", where};
@@ -170,22 +170,21 @@ void CapturedCall::require_same(const CallRecording& again, Location where) cons
     return target || a.is_cleared ? target : sources(a.value, b.value);
   };
   Found d;
-  if (again.must_run()) d = Difference{"what it gives can be differentiated, and could not be", where};
+  if (again.must_run()) d = Difference{"its result requires gradients, and did not before", where};
   if (!d) d = find_difference(again.program, captured_.program(), where);
   if (!d && again.draws != draws_)
     d = Difference{fmt::format("it draws {} random numbers, and drew {}", again.draws, draws_), where};
   if (!d) d = difference_of_lists(again.results, results_, "gives", where, sources);
-  if (!d && again.result_numbers != result_numbers_)
-    d = Difference{"what its result has beside tensors is different", where};
+  if (!d && again.result_numbers != result_numbers_) d = Difference{"the other values in its result differ", where};
   if (!d) d = difference_of_lists(again.writes, writes_, "writes", where, writes);
   if (!d)
     d = difference_of_lists(again.gradient_changes, gradient_changes_, "changes the gradients of", where, changes);
   if (!d) return;
   throw UserError(
       1702, format_error(
-                1702, "UserError", "a compiled function records another program than at its first call: " + d->what, {},
-                d->where,
-                "it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting"));
+                1702, "UserError",
+                "a compiled function recorded a different program than at its first call: " + d->what, {}, d->where,
+                "it depends on a value that is not an argument; pass it as an argument, a tensor or an fm::Setting"));
 }
 
 }  // namespace fermata

@@ -23,7 +23,7 @@ Node* leaf_of(double value) {
 Setting& Setting::operator=(const Setting& other) {
   if (in_capture_scope())
     throw UserError(
-        1703, format_error(1703, "UserError", "a Setting is given a value inside a function that is being compiled", {},
+        1703, format_error(1703, "UserError", "a Setting is assigned inside a function that is being compiled", {},
                            other.where_, "set it before or after the call, or keep the number in a tensor"));
   value_ = other.value_, where_ = other.where_;
   if (cell_.defined()) cell_.set_node(leaf_of(value_));

@@ -1,4 +1,4 @@
-// A lock for a few instructions: one locked instruction to take it, a plain store to give it up.
+// A spin lock for very short critical sections: one atomic exchange to acquire it, a store to release it.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ class SpinLock {
  private:
   [[gnu::noinline]] void wait() const {
     for (int turns = 0; held_.load(std::memory_order_relaxed); ++turns)
-      if (turns > 64) std::this_thread::yield();  // whoever has it may wait for this core
+      if (turns > 64) std::this_thread::yield();  // the holder may be waiting for this core
   }
   std::atomic<bool> held_{false};
 };

@@ -1,11 +1,11 @@
-// What frontend/engine/context.cpp calls when the library is loaded, beside the registration of kernels.
+// Functions that frontend/engine/context.cpp calls when the library is loaded, besides kernel registration.
 #pragma once
 
 namespace fermata {
 
-/// FERMATA_MODE=eager: threads that set no mode of their own run eagerly.
+/// FERMATA_MODE=eager: threads that do not set a mode run eagerly.
 bool eager_by_default();
-/// Has this thread set a mode of its own?
+/// Whether this thread has set its mode.
 extern constinit thread_local bool mode_chosen;
 /// The operator fermata::to.
 void register_device_operators();

@@ -174,8 +174,8 @@ void Player::let_fork() {
       ++epoch_;
       throw UnsupportedError(
           2031, format_error(2031, "UnsupportedError",
-                             "this process was forked while another thread computed, and cannot compute itself", {}, {},
-                             "fork before, or run another program in it"));
+                             "this process was forked while another thread was computing, so it cannot compute", {}, {},
+                             "fork before computing, or exec another program"));
     }
     if (is_inner_) return;
     ++epoch_;
@@ -479,8 +479,8 @@ void play_parts(std::span<Node* const> roots, const char* reason) {
 void play_roots(std::span<Node* const> roots, const char* reason) try {
   play_parts(roots, reason);
 } catch (const std::bad_alloc&) {
-  throw OutOfMemoryError(
-      3001, format_error(3001, "OutOfMemoryError", "cannot allocate what a sync needs beside its tensors", {}, {}));
+  throw OutOfMemoryError(3001,
+                         format_error(3001, "OutOfMemoryError", "sync: cannot allocate temporary memory", {}, {}));
 }
 
 /// The roots, and the calls with effects that this thread has recorded. What fails is over: calls after it do not
@@ -503,7 +503,7 @@ void play_now(std::span<Node* const> roots, const char* reason, std::source_loca
   if (in_capture_scope()) [[unlikely]]
     throw UserError(
         1701, format_error(1701, "UserError", "a value is read inside a function that is being compiled", {}, where,
-                           "return the tensor and read it outside, or leave this part out of compile()"));
+                           "return the tensor and read it outside, or keep this part out of compile()"));
   check_stop_of_thread();
   if (last_effect != nullptr) [[unlikely]]
     if (Node* const effect = pending_effect(); effect != nullptr) return play_with_effects(effect, roots, reason);

@@ -1,4 +1,4 @@
-// Syncs: from "this value is wanted" to buffers filled.
+// Syncs: computing pending values.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace fermata {
 /// Installs the hooks of runtime/tensor.h that compute values.
 void install_sync();
 
-/// Computes what is pending under the roots, with everything under them that a handle still names.
+/// Computes the roots, and all pending nodes under them that still have a handle.
 void sync_nodes(std::span<Node* const> roots, const char* reason, std::source_location where);
 
-/// Lets go of the plans that this thread, and threads that have ended, have run last. Other threads do once
-/// PlanCache has been cleared and they look for another plan.
+/// Drops the most recently run plans of this thread and of ended threads. Other threads drop theirs after PlanCache is
+/// cleared, when they look up another plan.
 void forget_bound_plans();
 
-/// Calls a function that follows pending nodes down, which other threads may be computing: none goes meanwhile.
+/// Calls a function that traverses pending nodes, which stay alive meanwhile even if other threads compute them.
 void look_at_nodes(FunctionRef<void()> read);
 
 }  // namespace fermata

@@ -120,8 +120,8 @@ std::optional<std::string> find_made(Op op, std::span<const TensorView> operands
                                : fmt::format("{} infinite element{}", made.infinities, made.infinities == 1 ? "" : "s");
   return format_error(
       2401, "ValueError",
-      fmt::format("{}: made {} among {} elements, of operands that have none", name(op), what, made.elements), texts,
-      where);
+      fmt::format("{}: produced {} among {} elements from operands that have none", name(op), what, made.elements),
+      texts, where);
 }
 
 void check_eager(Op op, std::span<const TensorView> operands, const TensorView& result, std::source_location where) {
@@ -180,16 +180,16 @@ std::string difference(const TensorView& eager, const TensorView& compiled) {
     const bool same = value == other || (std::isnan(value) && std::isnan(other)) ||
                       std::abs(value - other) <= tolerance(eager.dtype) * std::max(scale, 1e-30);
     if (!same && found.empty())
-      found = fmt::format("element {} is {:.9g}, and {:.9g} in eager mode", i - 1, value, other);
+      found = fmt::format("element {} is {:.9g}, but {:.9g} in eager mode", i - 1, value, other);
   });
   return found;
 }
 
 [[noreturn]] void throw_different(const Node& n, const std::string& how) {
-  throw ValueError(
-      2402, format_error(2402, "ValueError",
-                         fmt::format("{}: compiled code computes another value than eager mode: {}", name(n.op), how),
-                         {{"result", to_string(n.dtype, Shape(n.sizes())), ""}}, n.where));
+  throw ValueError(2402,
+                   format_error(2402, "ValueError",
+                                fmt::format("{}: the compiled value differs from the eager one: {}", name(n.op), how),
+                                {{"result", to_string(n.dtype, Shape(n.sizes())), ""}}, n.where));
 }
 
 bool is_set(const char* variable) {

@@ -59,7 +59,7 @@ class Exporter {
   ExportSummary write() {
     const ExportRecording& recording = samples_.first();
     const Walk& walk = recording.walk();
-    if (walk.backend != BackendKey::cpu) throw_not_exported("programs run on the CPU", call_.to.where);
+    if (walk.backend != BackendKey::cpu) throw_not_exported("exported programs run on the CPU", call_.to.where);
     compiler_ = object_compiler(walk.backend);
     if (compiler_ == nullptr) throw_not_exported("this build has no compiler for the CPU", call_.to.where);
     file_.made_by = FERMATA_VERSION;
@@ -108,7 +108,7 @@ class Exporter {
 
   void require_kernel(const KernelStep&) { ++summary_.kernels; }
   void require_kernel(const BoxedCallStep& call) {
-    throw_not_exported(fmt::format("{} is an operator with a kernel of its own", call.name), call.where);
+    throw_not_exported(fmt::format("{} is an operator with its own kernel", call.name), call.where);
   }
   void require_kernel(const CallStep& call) {
     ++summary_.calls;
@@ -142,7 +142,7 @@ class Exporter {
     for (const std::uint32_t record : function.plan->leaf_records) {
       const ProgramNode& n = program.nodes[record];
       const Place& place = program.leaves[static_cast<std::size_t>(n.leaf)];
-      if (!place.is_of_argument()) throw_internal("a function reads what is no argument", n.where);
+      if (!place.is_of_argument()) throw_internal("a function reads a captured tensor", n.where);
       ProgramLeaf leaf{false, static_cast<std::uint32_t>(place.argument), {}, n.type.offset};
       leaf.strides.assign(n.type.strides.begin(), n.type.strides.end());
       function.leaves.push_back(std::move(leaf));
@@ -159,7 +159,7 @@ class Exporter {
         continue;
       }
       const Node& value = *place.hidden.node();
-      if (value.backend != BackendKey::cpu) throw_not_exported("it reads a tensor of another device", n.where);
+      if (value.backend != BackendKey::cpu) throw_not_exported("it reads a tensor on another device", n.where);
       const std::int64_t bytes = static_cast<std::int64_t>(byte_size(value.dtype));
       const bool is_dense = value.is_dense_leaf();
       std::int64_t low = is_dense ? 0 : value.extra->offset, high = low;
@@ -249,7 +249,7 @@ ExportSummary export_tensors(const ExportPath& to, const ExportOptions& options,
                              const ExportBody& body) {
   for (NamedTensor& a : arguments) {
     if (a.tensor.impl()->payload != nullptr || a.tensor.node()->backend != BackendKey::cpu)
-      throw_not_exported(fmt::format("input '{}' is no dense tensor on the CPU", a.name), to.where);
+      throw_not_exported(fmt::format("input '{}' is not a dense tensor on the CPU", a.name), to.where);
     sync({a.tensor});
     if (a.tensor.node()->is_dense_leaf()) continue;
     a.tensor = copy(a.tensor, to.where);

@@ -68,13 +68,13 @@ ExportRecording::ExportRecording(std::span<const Tensor> arguments, const detail
 void ExportRecording::require_no_effects(Location where) const {
   if (last_effect_.defined()) throw_not_exported("the function calls an operator that has an effect", where);
   if (!scope_.writes().empty())
-    throw_not_exported("the function writes a tensor from outside in place", where, "make it an argument and a result");
+    throw_not_exported("the function writes a captured tensor in place", where, "make it an argument and a result");
   for (const CaptureScope::Gradient& g : scope_.gradients())
     if (g.leaf->grad.impl() != g.before.impl())
-      throw_not_exported("the function changes gradients", where, "make the gradient a result");
+      throw_not_exported("the function changes gradients", where, "return the gradient as a result");
   for (const StandIn& s : stand_ins_)
     if (s.tensor.version() != s.version)
-      throw_not_exported("the function writes an argument in place", where, "make what is written a result");
+      throw_not_exported("the function writes an argument in place", where, "return the new value as a result");
 }
 
 }  // namespace fermata

@@ -77,15 +77,15 @@ void ExportSamples::read_axes() {
     auto at = std::ranges::find(arguments, d.input.name, &detail::NamedTensor::name);
     if (d.input.number) {
       if (*d.input.number < 0 || *d.input.number >= std::ssize(arguments))
-        throw_option(fmt::format("there is no input {}", *d.input.number), call_, "inputs are: " + names_of(arguments));
+        throw_option(fmt::format("no input {}", *d.input.number), call_, "inputs are: " + names_of(arguments));
       at = arguments.begin() + *d.input.number;
     }
     if (at == arguments.end())
-      throw_option(fmt::format("there is no input '{}'", d.input.name), call_, "inputs are: " + names_of(arguments));
+      throw_option(fmt::format("no input named '{}'", d.input.name), call_, "inputs are: " + names_of(arguments));
     const auto input = static_cast<std::uint32_t>(at - arguments.begin());
     if (d.axis >= at->tensor.rank()) throw_option(fmt::format("input '{}' has no axis {}", at->name, d.axis), call_);
     if (d.least < 0 || d.least > d.most || d.multiple_of < 1)
-      throw_option(fmt::format("axis {} of input '{}' has a range that is empty", d.axis, at->name), call_);
+      throw_option(fmt::format("axis {} of input '{}' has an empty range", d.axis, at->name), call_);
     const std::string name = d.name.empty() ? fmt::format("{}_axis{}", at->name, d.axis) : d.name;
     const auto known = std::ranges::find(symbols_, name, &ProgramSymbol::name);
     axes_[input][d.axis] = static_cast<std::int32_t>(known - symbols_.begin());
@@ -133,12 +133,12 @@ void ExportSamples::require_same_structure() const {
 
 void ExportSamples::throw_other_calls(const Program& program, const Program& other) const {
   const auto differs = find_difference(other, program, call_.to.where);
-  throw UnsupportedError(2222,
-                         format_error(2222, "UnsupportedError",
-                                      fmt::format("export_program: with other sizes the function makes other calls{}{}",
-                                                  differs ? ": " : "", differs ? differs->what : ""),
-                                      {}, differs ? differs->where : call_.to.where,
-                                      "leave the size as it is, or export the function once for each size"));
+  throw UnsupportedError(
+      2222, format_error(2222, "UnsupportedError",
+                         fmt::format("export_program: the function makes different calls for different sizes{}{}",
+                                     differs ? ": " : "", differs ? differs->what : ""),
+                         {}, differs ? differs->where : call_.to.where,
+                         "make the size fixed, or export the function once per size"));
 }
 
 ExportSamples::Samples ExportSamples::samples() const {
@@ -163,9 +163,9 @@ void ExportSamples::require_same_constants(const Samples& samples, std::size_t a
     if (!is_same)
       throw UnsupportedError(
           2223, format_error(2223, "UnsupportedError",
-                             fmt::format("export_program: a constant {} depends on a size that is dynamic",
+                             fmt::format("export_program: a constant {} depends on a dynamic size",
                                          to_string(a.type.dtype, a.type.shape)),
-                             {}, call_.to.where, "compute it from the arguments, with arange() for instance"));
+                             {}, call_.to.where, "compute it from the arguments, for example with arange()"));
   }
 }
 
@@ -233,7 +233,7 @@ SizeExpression ExportSamples::expression(const Samples& samples, std::size_t at,
                          fmt::format("export_program: {} of {} depends on the dynamic sizes in a way that cannot be "
                                      "expressed",
                                      what, name(n.op)),
-                         {}, n.where, "it may be a sum or product of sizes, or a size divided and rounded down"));
+                         {}, n.where, "supported are sums and products of sizes, and division rounded down"));
 }
 
 SizeSearch ExportSamples::search_for_symbols() const {
@@ -270,8 +270,8 @@ ProgramRecord ExportSamples::record(const Samples& samples, std::size_t at) cons
   ProgramRecord r{.op = n.op, .dtype = type.dtype, .rank = static_cast<std::uint8_t>(type.shape.rank())};
   if (is_external(n.op)) {
     if (!is_pointwise(n.op))
-      throw_not_exported(fmt::format("{} is a custom operator with a kernel of its own", name(n.op)), n.where,
-                         "a formula (m.pointwise) becomes part of the program");
+      throw_not_exported(fmt::format("{} is a custom operator with its own kernel", name(n.op)), n.where,
+                         "define it by a formula (m.pointwise), which becomes part of the program");
     r.op = Op::add;  // pointwise ops stand for each other
   }
   for (const std::uint32_t in : n.operands)
@@ -338,11 +338,12 @@ std::vector<ProgramDraw> ExportSamples::draws(const Plan& plan, const Samples& s
     const SizeSearch search = search_for_symbols();
     const auto delta = search.find(deltas);
     if (!delta)
-      throw UnsupportedError(2223, format_error(2223, "UnsupportedError",
-                                                "export_program: where random numbers begin depends on the dynamic "
-                                                "sizes in a way that cannot be expressed",
-                                                {}, samples[0]->nodes[s.record].where,
-                                                "draw as many as a multiple of 4, or make one call for all"));
+      throw UnsupportedError(
+          2223, format_error(
+                    2223, "UnsupportedError",
+                    "export_program: the offset of random numbers depends on the dynamic sizes in a way that cannot be "
+                    "expressed",
+                    {}, samples[0]->nodes[s.record].where, "draw a multiple of 4 numbers, or draw all in one call"));
     d.delta = *delta;
   }
   return draws;

@@ -58,7 +58,7 @@ class Numbers {
     }
     const double value = scale.scalar().as_double();
     if (!(value > 0) || !std::isfinite(static_cast<float>(value)) || static_cast<float>(value) == 0)
-      throw_value(function_, fmt::format("a scale is positive and finite, not {}", value), x_, where_);
+      throw_value(function_, fmt::format("a scale must be positive and finite, not {}", value), x_, where_);
     return shaped("scale", tensor(value, DType::f32, where_));
   }
   Tensor zero_tensor(const Operand& zero) {
@@ -70,10 +70,10 @@ class Numbers {
     const ByteRange range = range_of(dtype_);
     const double value = zero.scalar().as_double();
     if (value != std::rint(value) || value < static_cast<double>(range.low) || value > static_cast<double>(range.high))
-      throw_value(function_,
-                  fmt::format("a zero point of {} is one of its bytes ({} to {}), not {}", name(dtype_), range.low,
-                              range.high, value),
-                  x_, where_);
+      throw_value(
+          function_,
+          fmt::format("a zero point of {} must be {} to {}, not {}", name(dtype_), range.low, range.high, value), x_,
+          where_);
     centered_ = value == static_cast<double>(range.middle);
     return shaped("zero_point", tensor(static_cast<std::int64_t>(value), DType::i32, where_));
   }
@@ -81,11 +81,12 @@ class Numbers {
     const Shape wanted = axis_ ? Shape{x_.size(*axis_)} : Shape{};
     if (numbers.shape() == wanted) return numbers;
     if (numbers.rank() == 0) return broadcast_to(numbers, wanted, where_);
-    throw ShapeError(1050, format_error(1050, "ShapeError", fmt::format("{}: {} does not fit", function_, label),
-                                        {{"x", to_string(x_.dtype(), x_.shape()), ""},
-                                         {label, to_string(numbers.dtype(), numbers.shape()),
-                                          axis_ ? fmt::format("should be [{}]", wanted[0]) : "should have no axes"}},
-                                        where_, axis_ ? "" : "numbers per channel take an axis"));
+    throw ShapeError(
+        1050, format_error(1050, "ShapeError", fmt::format("{}: the shape of {} does not match", function_, label),
+                           {{"x", to_string(x_.dtype(), x_.shape()), ""},
+                            {label, to_string(numbers.dtype(), numbers.shape()),
+                             axis_ ? fmt::format("should be [{}]", wanted[0]) : "should have no axes"}},
+                           where_, axis_ ? "" : "per-channel numbers need an axis"));
   }
   [[noreturn]] void refuse(std::string_view label, const Tensor& given, std::string_view wanted) {
     throw DTypeError(
@@ -127,7 +128,7 @@ const QuantizedPayload& require_quantized(std::string_view function, const Tenso
   require_defined(function, x, where);
   if (const QuantizedPayload* payload = quantized_payload(x)) return *payload;
   throw DTypeError(1151, format_error(1151, "DTypeError", fmt::format("{}: not a quantized tensor", function),
-                                      describe(x), where, "quantize() makes one"));
+                                      describe(x), where, "create one with quantize()"));
 }
 
 Tensor make_quantized(const Tensor& bytes, const Quantization& how, bool centered, const GradEdge& history) {
@@ -156,7 +157,7 @@ Tensor quantize(const Tensor& x, const Operand& scale, const Operand& zero_point
   if (!is_floating(x.dtype()) && quantized_payload(x) == nullptr)
     throw DTypeError(
         1150, format_error(1150, "DTypeError", fmt::format("quantize: x must be floating, not {}", name(x.dtype())),
-                           describe(x), where, "quantized() takes bytes as they are"));
+                           describe(x), where, "quantized() wraps bytes without conversion"));
   Numbers numbers("quantize", x, dtype, axis, where);
   const Quantization how = numbers.take(scale, zero_point);
   const Tensor operands[] = {x, how.scale, how.zero_point};
@@ -201,7 +202,7 @@ Tensor quantized(const Tensor& bytes, const Operand& scale, const Operand& zero_
   require_defined("quantized", bytes, where);
   if (bytes.dtype() != DType::i8 && bytes.dtype() != DType::u8)
     throw DTypeError(1150, format_error(1150, "DTypeError",
-                                        fmt::format("quantized: bytes are i8 or u8, not {}", name(bytes.dtype())),
+                                        fmt::format("quantized: bytes must be i8 or u8, not {}", name(bytes.dtype())),
                                         describe(bytes), where));
   Numbers numbers("quantized", bytes, bytes.dtype() == DType::i8 ? DType::qi8 : DType::qu8, axis, where);
   const Quantization how = numbers.take(scale, zero_point);

@@ -20,7 +20,7 @@ namespace fermata {
 namespace {
 
 using Tensors = std::span<const Tensor>;
-constexpr std::string_view kDequantize = "dequantize() gives floats, which every op takes";
+constexpr std::string_view kDequantize = "dequantize() returns floats, which every op accepts";
 
 ErrorOperand line(std::string_view label, const Tensor& x) { return {label, to_string(x.dtype(), x.shape()), ""}; }
 
@@ -133,7 +133,7 @@ Tensor run_view(const Call& call, Tensors x, const Attributes& attributes) {
   const Op op = call.entry.op;
   Quantization how = q.how;
   if (how.axis) {
-    if (op != Op::permute) throw_channels(call, "the channels of the result would not lie along one axis", x);
+    if (op != Op::permute) throw_channels(call, "the channels of the result would not be along one axis", x);
     const Integers axes = attributes_of<ops::Permute>(attributes).axes.value;
     for (std::size_t i = 0; i < axes.size(); ++i)
       if (axes[i] == *q.how.axis) how.axis = static_cast<std::int64_t>(i);
@@ -163,7 +163,7 @@ Tensor product(const Call& call, Tensors x, bool transposed) {
   const QuantizedPayload &lhs = part(call, x[0], x), &rhs = part(call, x[1], x);
   if (lhs.how.axis) throw_channels(call, "the left operand has a scale per channel", x);
   if (rhs.how.axis && *rhs.how.axis != static_cast<std::int64_t>(rhs.bytes.rank()) - (transposed ? 2 : 1))
-    throw_channels(call, "channels lie along an axis that is added up, or along a batch", x);
+    throw_channels(call, "channels are along a contracted or batch axis", x);
   const Tensor sums = astype(integer_product(lhs, rhs, transposed, where), DType::f32, where);
   const Tensor values = multiply({sums, where}, multiply({lhs.how.scale, where}, rhs.how.scale));
   return with_nondifferentiable_history(values, lhs.history ? lhs.history : rhs.history);

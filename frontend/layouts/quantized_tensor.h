@@ -19,7 +19,7 @@ struct PackedMatrix {
 /// The parts never change, so what was derived from them stays right.
 struct QuantizedPayload final : TensorPayload {
   std::string_view kind() const override { return "a quantized tensor"; }
-  std::string_view hint() const override { return "dequantize() gives its values, int_repr() its bytes"; }
+  std::string_view hint() const override { return "dequantize() returns its values, int_repr() its bytes"; }
 
   Tensor bytes;  // i8 or u8
   Quantization how;

@@ -168,9 +168,10 @@ Tensor quantize_weight(const Tensor& weight, const WeightFormat& format, Locatio
   require_defined("quantize_weight", weight, where);
   if (weight_payload(weight) != nullptr) return weight;
   if (format.bits != 4 && format.bits != 8)
-    fail_format(fmt::format("weights have 8 or 4 bits, not {}", format.bits), weight, where);
+    fail_format(fmt::format("weights must have 8 or 4 bits, not {}", format.bits), weight, where);
   if (format.bits == 4 && format.group != 32 && format.group != 64)
-    fail_format(fmt::format("32 or 64 weights of 4 bits share a scale, not {}", format.group), weight, where);
+    fail_format(fmt::format("groups of 4-bit weights must have 32 or 64 elements, not {}", format.group), weight,
+                where);
   if (weight.rank() != 2)
     throw ShapeError(
         1015, format_error(1015, "ShapeError", "quantize_weight: a matrix has two axes", describe(weight), where));
@@ -215,7 +216,7 @@ Tensor linear_with_weights(std::span<const Tensor> x, Location where) {
   const WeightPayload& weights = *weight_payload(x[1]);
   const PackedWeights& form = weights.form;
   if (weight_payload(x[0]) != nullptr || is_quantized(x[0].dtype()))
-    throw UnsupportedError(2141, format_error(2141, "UnsupportedError", "linear: x is quantized, and so is the weight",
+    throw UnsupportedError(2141, format_error(2141, "UnsupportedError", "linear: x and weight are both quantized",
                                               describe(x[0], x[1]), where, "dequantize() one of them"));
   const auto dtype = promote(x[0].dtype(), x[1].dtype()).value_or(x[1].dtype());
   const std::int64_t rows = form.columns == 0 ? 0 : x[0].element_count() / form.columns;
@@ -253,8 +254,8 @@ Tensor view_of_weights(const Call& call, const Tensor& x, const Attributes& attr
                                               describe(x), call.where, hint));
   };
   if (call.entry.op == Op::permute)
-    refuse("quantized weights lie in one order", "linear(x, w) multiplies by the transpose of w");
-  if (call.entry.op != Op::slice) refuse("quantized weights have no such view", "dequantize() gives floats");
+    refuse("quantized weights cannot be permuted", "linear(x, w) multiplies by the transpose of w");
+  if (call.entry.op != Op::slice) refuse("quantized weights do not support this view", "dequantize() returns floats");
   const WeightPayload& weights = *weight_payload(x);
   const PackedWeights& form = weights.form;
   const auto given = attributes_of<ops::Slice>(attributes);
@@ -263,7 +264,7 @@ Tensor view_of_weights(const Call& call, const Tensor& x, const Attributes& attr
   const bool keeps_order = (wanted[0] < 2 || given.step.value[0] == 1) && (wanted[1] < 2 || given.step.value[1] == 1);
   const bool is_whole = wanted[1] == form.columns && start % kBlock == 0 && (end % kBlock == 0 || end == form.rows);
   if (!keeps_order || !is_whole)
-    refuse("quantized weights are cut between blocks of 32 rows only", "dequantize() gives floats");
+    refuse("quantized weights can be sliced only between blocks of 32 rows", "dequantize() returns floats");
   const Tensor bytes = slice(weights.bytes, 0, start / kBlock, (end + kBlock - 1) / kBlock, 1, call.where);
   return make_weights(bytes, {wanted[0], form.columns, form.group}, x.dtype());
 }

@@ -15,7 +15,7 @@ namespace fermata {
 
 struct WeightPayload final : TensorPayload {
   std::string_view kind() const override { return "a tensor of quantized weights"; }
-  std::string_view hint() const override { return "dequantize() gives its values"; }
+  std::string_view hint() const override { return "dequantize() returns its values"; }
 
   Tensor bytes;  // u8
   PackedWeights form;

@@ -69,7 +69,7 @@ Tensor nonzero_elements(const Tensor& x, Location where) {
   std::vector<std::int64_t> positions;
   {
     const Tensor kept = not_equal({x.detach(), where}, 0);
-    const HostElements elements(kept, "finding the elements of a sparse tensor", where);
+    const HostElements elements(kept, "counting the elements of a sparse tensor", where);
     const auto* const truth = static_cast<const bool*>(elements.data());
     for (std::int64_t i = 0; i < elements.count(); ++i)
       if (truth[i]) positions.push_back(i);
@@ -88,7 +88,7 @@ const SparsePayload& require_layout(std::string_view function, const Tensor& x, 
   const SparsePayload& payload = require_sparse(function, x, where);
   if (payload.is_csr() != csr)
     throw_not_sparse(function, csr ? "a CSR tensor" : "a COO tensor", x,
-                     csr ? "to_sparse_csr() makes one" : "to_sparse_coo() makes one", where);
+                     csr ? "convert with to_sparse_csr()" : "convert with to_sparse_coo()", where);
   return payload;
 }
 
@@ -110,7 +110,7 @@ const SparsePayload* sparse_payload(const Tensor& x) {
 const SparsePayload& require_sparse(std::string_view function, const Tensor& x, Location where) {
   require_defined(function, x, where);
   if (const SparsePayload* payload = sparse_payload(x)) return *payload;
-  throw_not_sparse(function, "a sparse tensor", x, "to_sparse_coo() and to_sparse_csr() make one", where);
+  throw_not_sparse(function, "a sparse tensor", x, "convert with to_sparse_coo() or to_sparse_csr()", where);
 }
 
 Tensor make_coo(const Tensor& indices, const Tensor& values, const Shape& sizes,
@@ -134,7 +134,7 @@ Tensor sparse_coo(const Tensor& indices, const Tensor& values, const IntegerList
   building.add("indices", indices), building.add("values", values);
   building.require_integers("indices", indices), building.require_values(values);
   const Shape shape = checked_sizes("sparse_coo", sizes, values.dtype(), where);
-  building.require(values.rank() == 1 && indices.rank() == 2, "indices have two axes and values one");
+  building.require(values.rank() == 1 && indices.rank() == 2, "indices must have two axes and values one");
   building.require(indices.size(0) == shape.rank(),
                    fmt::format("{} rows of indices for {} axes", indices.size(0), shape.rank()));
   building.require(indices.size(1) == values.size(0),
@@ -152,8 +152,9 @@ Tensor sparse_csr(const Tensor& row_offsets, const Tensor& columns, const Tensor
   building.require_integers("row_offsets", row_offsets), building.require_integers("columns", columns);
   building.require_values(values);
   const Shape shape = checked_sizes("sparse_csr", sizes, values.dtype(), where);
-  building.require(shape.rank() == 2, fmt::format("a matrix has two axes, not {}", shape.rank()));
-  building.require(row_offsets.rank() == 1 && columns.rank() == 1 && values.rank() == 1, "each part has one axis");
+  building.require(shape.rank() == 2, fmt::format("a matrix must have two axes, not {}", shape.rank()));
+  building.require(row_offsets.rank() == 1 && columns.rank() == 1 && values.rank() == 1,
+                   "each component must have one axis");
   building.require(row_offsets.size(0) == shape[0] + 1,
                    fmt::format("{} row offsets for {} rows", row_offsets.size(0), shape[0]));
   building.require(columns.size(0) == values.size(0),

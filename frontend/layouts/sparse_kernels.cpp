@@ -24,7 +24,7 @@ namespace fermata {
 namespace {
 
 using Tensors = std::span<const Tensor>;
-constexpr std::string_view kToDense = "to_dense() gives all elements, which every op takes";
+constexpr std::string_view kToDense = "to_dense() returns a dense tensor, which every op accepts";
 
 std::vector<ErrorOperand> lines(Tensors tensors) {
   constexpr std::string_view kPair[] = {"lhs", "rhs"};
@@ -308,9 +308,8 @@ Tensor run_matmul(const Call& call, Tensors x, const Attributes&) {
   const SparsePayload *left = sparse_payload(x[0]), *right = sparse_payload(x[1]);
   infer(Op::matmul, std::vector{type_of(x[0]), type_of(x[1])}, {}, {}, call.where);
   const Tensor& dense = x[left != nullptr ? 1 : 0];
-  if ((left != nullptr) == (right != nullptr))
-    refuse(call, 2020, "of sparse matrices only one at a time has a kernel", x);
-  if (x[0].rank() != 2 || x[1].rank() != 2) refuse(call, 2020, "sparse matrices have no batches", x);
+  if ((left != nullptr) == (right != nullptr)) refuse(call, 2020, "products of two sparse matrices have no kernel", x);
+  if (x[0].rank() != 2 || x[1].rank() != 2) refuse(call, 2020, "sparse matrices cannot have batch axes", x);
   if (left != nullptr) return sparse_matmul(*left, false, dense, call.where);
   return transpose(sparse_matmul(*right, true, transpose(dense, 0, 1, call.where), call.where), 0, 1, call.where);
 }

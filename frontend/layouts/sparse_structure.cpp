@@ -29,7 +29,7 @@ Positions read(const Tensor& x, const char* reason, Location where) {
   if (in_capture_scope() && CaptureScope::is_marked(x.node()))
     throw UserError(
         1701, format_error(1701, "UserError", "a value is read inside a function that is being compiled", {}, where,
-                           "build the sparse tensor outside, or leave this part out of compile()"));
+                           "build the sparse tensor outside, or keep this part out of compile()"));
   const HostElements elements(x, reason, where);
   const auto* const data = static_cast<const std::int64_t*>(elements.data());
   return {data, data + elements.count()};
@@ -46,7 +46,7 @@ Tensor to_tensor(const Positions& values, Location where) { return tensor(values
 
 void require_within(std::int64_t index, std::size_t axis, const SparsePayload& x, Location where) {
   if (index < 0 || index >= x.sizes[axis])
-    throw_index(fmt::format("index {} leaves axis {} of size {}", index, axis, x.sizes[axis]), x, where);
+    throw_index(fmt::format("index {} is out of range for axis {} of size {}", index, axis, x.sizes[axis]), x, where);
 }
 
 Positions read_rows(const SparsePayload& x, const char* reason, Location where) {
@@ -54,7 +54,7 @@ Positions read_rows(const SparsePayload& x, const char* reason, Location where) 
   const auto rows = static_cast<std::size_t>(x.sizes[0]);
   const auto entries = static_cast<std::int64_t>(pattern.size() - rows - 1);
   if (pattern[0] != 0 || pattern[rows] != entries || !std::is_sorted(pattern.begin(), pattern.begin() + x.sizes[0] + 1))
-    throw_index(fmt::format("row offsets do not rise from 0 to {}", entries), x, where);
+    throw_index(fmt::format("row offsets do not increase from 0 to {}", entries), x, where);
   Positions positions;
   positions.reserve(static_cast<std::size_t>(entries));
   for (std::size_t row = 0; row < rows; ++row)

@@ -22,9 +22,7 @@ struct SparseStructure {
 /// The indices never change, so what was worked out of them stays right; values may be written in place.
 struct SparsePayload final : TensorPayload {
   std::string_view kind() const override { return "a sparse tensor"; }
-  std::string_view hint() const override {
-    return "to_dense() gives all elements, stored_values() those that are kept";
-  }
+  std::string_view hint() const override { return "to_dense() returns all elements, stored_values() the stored ones"; }
 
   Tensor indices;  // COO: i64 [axes, N]
   Tensor pattern;  // CSR: i64 [rows + 1 + N], row offsets and then columns

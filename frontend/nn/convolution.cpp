@@ -62,9 +62,9 @@ Conv<D>::Conv(std::int64_t in, std::int64_t out, const PerAxis& kernel, const Co
     padding = for_each_axis<D>("Conv", "padding", options.padding.sizes(), where);
   else if (options.padding.name() != "same" && options.padding.name() != "valid")
     throw ValueError(
-        1373,
-        format_error(1373, "ValueError",
-                     fmt::format("Conv: padding is 'same' or 'valid', not '{}'", options.padding.name()), {}, where));
+        1373, format_error(1373, "ValueError",
+                           fmt::format("Conv: padding must be 'same' or 'valid', not '{}'", options.padding.name()), {},
+                           where));
   const Filters<D> filters("Conv", in, out, kernel, groups, where);
   const double bound = bound_of(in / groups * filters.field);
   weight = uniform_parameter(filters.shape(out, in / groups), bound, options.dtype, where);

@@ -145,7 +145,7 @@ double gain(std::string_view activation, double slope, Location where) {
   if (activation == "relu") return std::sqrt(2.0);
   if (activation == "leaky_relu") return std::sqrt(2 / (1 + slope * slope));
   if (activation == "selu") return 0.75;
-  fail_parameter("gain", fmt::format("no gain is known for '{}'", activation), where);
+  fail_parameter("gain", fmt::format("unknown activation '{}'", activation), where);
 }
 
 }  // namespace fermata::nn::init

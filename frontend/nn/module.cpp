@@ -80,8 +80,9 @@ void load_state_dict(const Parts& parts, const NamedTensors& state, const LoadOp
     std::vector<ErrorOperand> lines;
     if (options.strict) add_names(lines, "missing", missing), add_names(lines, "unknown", unknown);
     add_names(lines, "shapes", shapes);
-    throw ValueError(1380, format_error(1380, "ValueError", "load_state_dict: the tensors are not those of the module",
-                                        lines, where, shapes.empty() ? "{.strict = false} takes what fits" : ""));
+    throw ValueError(
+        1380, format_error(1380, "ValueError", "load_state_dict: the tensors do not match the module", lines, where,
+                           shapes.empty() ? "{.strict = false} loads the ones that match" : ""));
   }
   const NoGradGuard no_history;
   for (const NamedPart& part : parts.tensors) {
@@ -101,7 +102,7 @@ void load_state_dict(const Parts& parts, const NamedTensors& state, const LoadOp
 void convert(const Parts& parts, DType dtype, Location where) {
   if (!is_floating(dtype))
     throw DTypeError(1101, format_error(1101, "DTypeError", fmt::format("to: does not take {}", name(dtype)), {}, where,
-                                        "parameters are floating"));
+                                        "parameters must be floating"));
   const NoGradGuard no_history;
   for (const NamedPart& part : parts.tensors)
     if (part.tensor->defined() && is_floating(part.tensor->dtype()) && part.tensor->dtype() != dtype)
@@ -140,7 +141,8 @@ std::vector<Tensor> stacked(const std::vector<std::vector<Tensor>>& models, Loca
   const bool same = !models.empty() && std::all_of(models.begin(), models.end(),
                                                    [&](const auto& m) { return m.size() == models[0].size(); });
   if (!same)
-    throw ValueError(1382, format_error(1382, "ValueError", "stack: needs modules with the same tensors", {}, where));
+    throw ValueError(1382,
+                     format_error(1382, "ValueError", "stack: requires modules with the same tensors", {}, where));
   std::vector<Tensor> all;
   for (std::size_t i = 0; i < models[0].size(); ++i) {
     std::vector<Tensor> parts;

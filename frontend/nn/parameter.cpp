@@ -30,7 +30,7 @@ Tensor constant_buffer(const IntegerList& sizes, double value, DType dtype, Loca
 void require_positive(std::string_view module, std::initializer_list<std::pair<std::string_view, std::int64_t>> sizes,
                       Location where) {
   for (const auto& [name, size] : sizes)
-    if (size < 1) fail_parameter(module, fmt::format("{} is {}, and not positive", name, size), where);
+    if (size < 1) fail_parameter(module, fmt::format("{} is {}, not positive", name, size), where);
 }
 
 }  // namespace fermata::nn

@@ -78,8 +78,8 @@ std::pair<State, Tensor> run(const Weights& w, Cell cell, std::int64_t hidden, c
 }
 
 [[noreturn]] void fail_input(std::string_view module, const Recurrent& r, const Tensor& x, Location where) {
-  const std::string what =
-      fmt::format("{}: x is a sequence of vectors of {} elements, in a batch or alone", module, r.weights[0].size(1));
+  const std::string what = fmt::format("{}: x must be a sequence of vectors of {} elements, with or without a batch",
+                                       module, r.weights[0].size(1));
   throw ShapeError(1084, format_error(1084, "ShapeError", what, describe(x), where));
 }
 
@@ -98,9 +98,9 @@ LSTMResult forward_all(std::string_view module, const Recurrent& r, Cell cell, c
     if (!first[i].defined()) continue;
     given[i] = alone ? expand_dims(first[i], 1, where) : first[i];
     if (given[i].shape() != Shape{runs, sequence.size(1), r.hidden_size})
-      throw ShapeError(
-          1084, format_error(1084, "ShapeError", fmt::format("{}: the state at the start does not fit x", module),
-                             describe(x, first[i]), where));
+      throw ShapeError(1084, format_error(1084, "ShapeError",
+                                          fmt::format("{}: the shape of the initial state does not match x", module),
+                                          describe(x, first[i]), where));
   }
   State ends;
   std::array<std::vector<Tensor>, 2> last;

@@ -84,7 +84,7 @@ Schedule one_cycle(double highest, std::int64_t steps, const OneCycleOptions& o,
 }
 
 Schedule sequence(std::vector<std::pair<std::int64_t, Schedule>> parts, Location where) {
-  if (parts.empty()) fail_parameter("sequence", "there is no schedule", where);
+  if (parts.empty()) fail_parameter("sequence", "the list of schedules is empty", where);
   for (const auto& part : parts) require_steps("sequence", part.first, where);
   return [parts = std::move(parts)](std::int64_t step) {
     for (std::size_t i = 0; i + 1 < parts.size(); ++i) {

@@ -162,7 +162,7 @@ Tensor solve_banded(std::int64_t lower, std::int64_t upper, const Tensor& bands,
     throw ShapeError(
         1004, format_error(
                   1004, "ShapeError",
-                  fmt::format("solve_banded: bands [.., {}, N] and b [.., N, K] do not fit", lower + upper + 1),
+                  fmt::format("solve_banded: bands [.., {}, N] and b [.., N, K] do not match", lower + upper + 1),
                   {{"bands", to_string(bands.dtype(), bands.shape()), ""}, {"b", to_string(b.dtype(), b.shape()), ""}},
                   where));
   for (Tensor& t : both) {

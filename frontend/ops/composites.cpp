@@ -176,11 +176,12 @@ void check_last_axis(Op op, const Tensor& x, const Tensor& parameter, std::strin
   normalize_axis(name(op), -1, type_of(x), where);
   if (!parameter.defined() || (parameter.rank() == 1 && parameter.size(0) == x.size(-1))) return;
   throw ShapeError(
-      1021, format_error(
-                1021, "ShapeError", fmt::format("{}: {} does not fit the last axis of x", name(op), label),
-                {{"x", to_string(x.dtype(), x.shape()), ""},
-                 {label, to_string(parameter.dtype(), parameter.shape()), fmt::format("should be [{}]", x.size(-1))}},
-                where));
+      1021,
+      format_error(
+          1021, "ShapeError", fmt::format("{}: the shape of {} does not match the last axis of x", name(op), label),
+          {{"x", to_string(x.dtype(), x.shape()), ""},
+           {label, to_string(parameter.dtype(), parameter.shape()), fmt::format("should be [{}]", x.size(-1))}},
+          where));
 }
 
 Tensor normalized(Op op, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, Location where) {
@@ -224,8 +225,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Locatio
     std::vector<ErrorOperand> lines;
     for (std::size_t i = 0; i < operands.size(); ++i)
       lines.push_back({kLabels[i], to_string(operands[i].dtype(), operands[i].shape()), ""});
-    throw ShapeError(1023, format_error(1023, "ShapeError", "linear: x [.., I], weight [O, I] and bias [O] do not fit",
-                                        lines, where));
+    throw ShapeError(1023, format_error(1023, "ShapeError",
+                                        "linear: x [.., I], weight [O, I] and bias [O] do not match", lines, where));
   }
   return general_call(Op::linear, operands, {}, where);
 }

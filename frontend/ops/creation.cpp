@@ -48,7 +48,7 @@ std::int64_t float_count(double start, double stop, double step, Location where)
   if (!std::isfinite(start) || !std::isfinite(stop) || !std::isfinite(step))
     throw_arange("start, stop and step must be finite", where);
   const double count = std::ceil((stop - start) / step);
-  if (count >= 0x1p63) throw_arange("more elements than 64 bits count", where);
+  if (count >= 0x1p63) throw_arange("the element count overflows 64 bits", where);
   return count > 0 ? static_cast<std::int64_t>(count) : 0;
 }
 
@@ -162,7 +162,7 @@ Tensor detail::copy_elements(const void* elements, DType stored, std::int64_t co
   const std::int64_t wanted = check_shape("tensor", sizes, stored, where);
   if (wanted != count)
     throw ShapeError(1017, format_error(1017, "ShapeError",
-                                        fmt::format("tensor: {} values do not fill {}", count,
+                                        fmt::format("tensor: {} values for shape {}", count,
                                                     to_string(std::span<const std::int64_t>(sizes))),
                                         {}, where));
   const std::size_t bytes = static_cast<std::size_t>(count) * byte_size(stored);

@@ -57,8 +57,7 @@ class EquationReader {
       else
         terms.back() += c;
     }
-    if (terms.size() != operands_.size())
-      fail(fmt::format("speaks of {} operands, not {}", terms.size(), operands_.size()));
+    if (terms.size() != operands_.size()) fail(fmt::format("has {} operands, not {}", terms.size(), operands_.size()));
     Equation equation;
     Index dots = 0;
     for (std::size_t k = 0; k < terms.size(); ++k) {
@@ -85,7 +84,7 @@ class EquationReader {
     const std::size_t letters = term.size() - (dots == std::string::npos ? 0 : 3);
     const std::int64_t rest = rank - static_cast<std::int64_t>(letters);
     if (rest < 0 || (dots == std::string::npos && rest != 0))
-      fail(fmt::format("gives operand {} {} letters for {} axes", k, letters, rank));
+      fail(fmt::format("has for operand {} {} letters for {} axes", k, letters, rank));
     return expand(term, dots, static_cast<Index>(rest));
   }
   Indices expand(const std::string& term, std::size_t dots, Index count) const {
@@ -97,7 +96,7 @@ class EquationReader {
         continue;
       }
       const bool letter = (term[i] >= 'a' && term[i] <= 'z') || (term[i] >= 'A' && term[i] <= 'Z');
-      if (!letter) fail(fmt::format("has '{}' where a letter or ... should be", term[i]));
+      if (!letter) fail(fmt::format("has '{}' instead of a letter or ...", term[i]));
       indices.push_back(term[i]);
     }
     return indices;
@@ -116,7 +115,7 @@ class EquationReader {
     const Indices result = expand(term, term.find("..."), dots);
     for (std::size_t i = 0; i < result.size(); ++i) {
       const bool known = std::ranges::any_of(equation.operands, [&](const Indices& o) { return has(o, result[i]); });
-      if (!known) fail(fmt::format("has '{}' in its result only", static_cast<char>(result[i])));
+      if (!known) fail(fmt::format("has '{}' only in its result", static_cast<char>(result[i])));
       if (std::count(result.begin(), result.end(), result[i]) > 1)
         fail(fmt::format("has '{}' twice in its result", static_cast<char>(result[i])));
     }

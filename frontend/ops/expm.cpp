@@ -68,7 +68,8 @@ Tensor expm(const Tensor& given, Location where) {
     throw DTypeError(1101, format_error(1101, "DTypeError", "expm: does not take " + std::string(name(x.dtype())),
                                         describe(given), where, "cast it to f32 or f64 first"));
   if (x.rank() < 2)
-    throw ShapeError(1015, format_error(1015, "ShapeError", "expm: a matrix has two axes", describe(given), where));
+    throw ShapeError(1015,
+                     format_error(1015, "ShapeError", "expm: a matrix must have two axes", describe(given), where));
   if (x.size(-1) != x.size(-2))
     throw ShapeError(1090, format_error(1090, "ShapeError", "expm: the matrix is not square", describe(given), where));
   if (x.element_count() == 0) return copy(x, where);

@@ -30,8 +30,8 @@ Tensor as_real(const Tensor& x, Location where) {
 }
 
 [[noreturn]] void throw_count(std::string_view function, std::int64_t n, Location where) {
-  throw ValueError(
-      1397, format_error(1397, "ValueError", fmt::format("{}: {} is no number of samples", function, n), {}, where));
+  throw ValueError(1397, format_error(1397, "ValueError",
+                                      fmt::format("{}: {} is not a valid number of samples", function, n), {}, where));
 }
 
 /// The first n elements of an axis, zeros after those that are there.

@@ -57,7 +57,7 @@ template <class F> void with_element(DType dtype, F&& f) {
 [[noreturn]] void throw_no_lapack(std::string_view function, Location where) {
   throw UnsupportedError(
       2070, format_error(2070, "UnsupportedError", fmt::format("{}: this build has no LAPACK", function), {}, where,
-                         "install liblapacke-dev and libopenblas-serial-dev, and build again"));
+                         "install liblapacke-dev and libopenblas-serial-dev, and rebuild"));
 }
 
 Tensor dense_of(const Tensor& x, Location where) { return Elements(x, where).dense() ? x : copy(x, where); }
@@ -98,10 +98,10 @@ void run_eigen(std::string_view function, const Tensor& x, const Tensor& values,
       }
     });
     if (failed.load() != INT64_MAX)
-      throw ValueError(1392, format_error(1392, "ValueError",
-                                          fmt::format("{}: matrix {} keeps its eigenvalues from converging", function,
-                                                      failed.load()),
-                                          describe(x), where));
+      throw ValueError(
+          1392, format_error(1392, "ValueError",
+                             fmt::format("{}: eigenvalues of matrix {} do not converge", function, failed.load()),
+                             describe(x), where));
   });
 }
 
@@ -183,8 +183,8 @@ Tensor checked_matrix(std::string_view function, const Tensor& x, bool square, L
                      format_error(1101, "DTypeError", fmt::format("{}: does not take {}", function, name(a.dtype())),
                                   describe(x), where, "cast it to f32 or f64 first"));
   if (a.rank() < 2)
-    throw ShapeError(
-        1015, format_error(1015, "ShapeError", fmt::format("{}: a matrix has two axes", function), describe(x), where));
+    throw ShapeError(1015, format_error(1015, "ShapeError", fmt::format("{}: a matrix must have two axes", function),
+                                        describe(x), where));
   if (square && a.size(-1) != a.size(-2))
     throw ShapeError(1090, format_error(1090, "ShapeError", fmt::format("{}: the matrix is not square", function),
                                         describe(x), where));
@@ -310,10 +310,11 @@ Tensor lu_solve(const LuFactors& factors, const Tensor& b, Location where) {
   const bool vector = b.rank() == 1;
   const Tensor columns = vector ? expand_dims(both[1], 1, where) : both[1];
   if (b.rank() == 0 || columns.size(-2) != lu.size(-1))
-    throw ShapeError(1004, format_error(1004, "ShapeError", "lu_solve: factors [.., N, N] and b [.., N, K] do not fit",
-                                        {{"factors", to_string(lu.dtype(), lu.shape()), ""},
-                                         {"b", to_string(b.dtype(), b.shape()), ""}},
-                                        where));
+    throw ShapeError(
+        1004,
+        format_error(1004, "ShapeError", "lu_solve: factors [.., N, N] and b [.., N, K] do not match",
+                     {{"factors", to_string(lu.dtype(), lu.shape()), ""}, {"b", to_string(b.dtype(), b.shape()), ""}},
+                     where));
   const Tensor ordered = take_along_axis(columns, expand_dims(factors.permutation, -1, where), -2, where);
   const Tensor middle = solve_triangular(both[0], ordered, false, true, where);
   const Tensor x = solve_triangular(both[0], middle, true, false, where);
@@ -324,7 +325,7 @@ Tensor solve_triangular_right(const Tensor& a, const Tensor& b, bool upper, bool
   require_defined("solve_triangular_right", a, where), require_defined("solve_triangular_right", b, where);
   for (const Tensor* t : {&a, &b})
     if (t->rank() < 2)
-      throw ShapeError(1015, format_error(1015, "ShapeError", "solve_triangular_right: a matrix has two axes",
+      throw ShapeError(1015, format_error(1015, "ShapeError", "solve_triangular_right: a matrix must have two axes",
                                           describe(a, b), where));
   const Tensor x = solve_triangular(transpose(a, -2, -1, where), transpose(b, -2, -1, where), !upper, unit, where);
   return transpose(x, -2, -1, where);

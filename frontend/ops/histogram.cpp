@@ -77,7 +77,7 @@ void check_weights(std::string_view function, const Tensor& x, const Tensor& wei
                    Location where) {
   if (!weights.defined() || weights.shape() == wanted) return;
   throw ShapeError(
-      1011, format_error(1011, "ShapeError", fmt::format("{}: not a weight for each element", function),
+      1011, format_error(1011, "ShapeError", fmt::format("{}: weights must have one number per element", function),
                          {{"x", to_string(x.dtype(), x.shape()), ""},
                           {"weights", to_string(weights.dtype(), weights.shape()), "should be " + to_string(wanted)}},
                          where));
@@ -114,7 +114,7 @@ Histogram histogram(const Tensor& x, std::int64_t bins, std::optional<Range> ran
 Histogram histogram(const Tensor& x, const Tensor& edges, const Tensor& weights, bool density, Location where) {
   require_defined("histogram", x, where), require_defined("histogram", edges, where);
   if (edges.rank() != 1 || edges.size(0) < 2)
-    throw ShapeError(1024, format_error(1024, "ShapeError", "histogram: edges are a vector of two or more",
+    throw ShapeError(1024, format_error(1024, "ShapeError", "histogram: edges must be a vector of at least two numbers",
                                         {{"x", to_string(x.dtype(), x.shape()), ""},
                                          {"edges", to_string(edges.dtype(), edges.shape()), ""}},
                                         where));
@@ -129,10 +129,10 @@ HistogramOfPoints histogramdd(const Tensor& points, const IntegerList& bins, con
   const std::vector<std::int64_t> sizes(bins.begin(), bins.end());
   if (points.rank() != 2 || points.size(1) != static_cast<std::int64_t>(sizes.size()) ||
       (!ranges.empty() && ranges.size() != sizes.size()))
-    throw ShapeError(
-        1021, format_error(1021, "ShapeError",
-                           fmt::format("histogramdd: points [n, d] take d numbers of bins, not {}", sizes.size()),
-                           {{"points", to_string(points.dtype(), points.shape()), ""}}, where));
+    throw ShapeError(1021,
+                     format_error(1021, "ShapeError",
+                                  fmt::format("histogramdd: points [n, d] require d bin counts, not {}", sizes.size()),
+                                  {{"points", to_string(points.dtype(), points.shape()), ""}}, where));
   check_weights("histogramdd", points, weights, Shape{points.size(0)}, where);
   const vjp::LineGuard line(where);
   HistogramOfPoints result;

@@ -59,9 +59,10 @@ Shape common_shape(std::string_view function, const Tensor& x, const Tensor& ind
   std::optional<Shape> common;
   if (a.rank() == b.rank()) a[axis] = b[axis] = 1, common = broadcast_shapes(a, b);
   if (common) return *common;
-  throw ShapeError(
-      1001, format_error(1001, "ShapeError", fmt::format("{}: shapes do not broadcast, axis {} apart", function, axis),
-                         lines_of(x, index), where));
+  throw ShapeError(1001,
+                   format_error(1001, "ShapeError",
+                                fmt::format("{}: shapes do not broadcast along the axes other than {}", function, axis),
+                                lines_of(x, index), where));
 }
 Tensor stretched(const Tensor& x, Shape shape, unsigned axis, Location where) {
   shape[axis] = x.shape()[axis];
@@ -72,7 +73,7 @@ Tensor stretched(const Tensor& x, Shape shape, unsigned axis, Location where) {
 Tensor positions_along(std::string_view function, const Tensor& index, const Shape& like, unsigned axis,
                        const Tensor& x, Location where) {
   if (index.rank() != 1)
-    throw ShapeError(1015, format_error(1015, "ShapeError", fmt::format("{}: positions are a vector", function),
+    throw ShapeError(1015, format_error(1015, "ShapeError", fmt::format("{}: positions must be a vector", function),
                                         lines_of(x, index), where));
   Shape open(like);
   for (std::int64_t& size : open) size = 1;
@@ -140,7 +141,8 @@ Tensor index_copy(const Tensor& x, const Tensor& index, const Tensor& source, st
   if (source.shape() != positions.shape()) {
     std::vector<ErrorOperand> lines = lines_of(x, index, &source);
     lines[2].note = "should be " + to_string(positions.shape());
-    throw ShapeError(1011, format_error(1011, "ShapeError", "index_copy: the source does not fit", lines, where));
+    throw ShapeError(1011,
+                     format_error(1011, "ShapeError", "index_copy: the shape of source does not match", lines, where));
   }
   return scatter(x, positions, source, at, where);
 }

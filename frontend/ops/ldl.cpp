@@ -274,7 +274,7 @@ Tensor ldl_solve(const Ldl& factors, const Tensor& b, Location where) {
   if (b.rank() == 0 || columns.size(-2) != l.size(-1))
     throw ShapeError(
         1004,
-        format_error(1004, "ShapeError", "ldl_solve: factors [.., N, N] and b [.., N, K] do not fit",
+        format_error(1004, "ShapeError", "ldl_solve: factors [.., N, N] and b [.., N, K] do not match",
                      {{"l", to_string(l.dtype(), l.shape()), ""}, {"b", to_string(b.dtype(), b.shape()), ""}}, where));
   const auto ordered = [&](const Tensor& y, const Tensor& order) {
     return take_along_axis(y, expand_dims(order, -1, where), -2, where);

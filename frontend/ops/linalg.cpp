@@ -67,7 +67,7 @@ Tensor tolerances(std::string_view function, const Tensor& rtol, const Tensor& x
   if (broadcast_shapes(rtol.shape(), batch) != batch)
     throw ShapeError(
         1001,
-        format_error(1001, "ShapeError", fmt::format("{}: rtol does not broadcast to the stack of matrices", function),
+        format_error(1001, "ShapeError", fmt::format("{}: rtol does not broadcast to the batch of matrices", function),
                      {{"x", to_string(x.dtype(), x.shape()), ""},
                       {"rtol", to_string(rtol.dtype(), rtol.shape()), "should broadcast to " + to_string(batch)}},
                      where));
@@ -110,7 +110,7 @@ LeastSquares lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond
   if (a.rank() < 2 || b.rank() < 1 || operands[1].size(-2) != a.size(-2))
     throw ShapeError(
         1004,
-        format_error(1004, "ShapeError", "lstsq: a [.., M, N] and b [.., M, K] do not fit",
+        format_error(1004, "ShapeError", "lstsq: a [.., M, N] and b [.., M, K] do not match",
                      {{"a", to_string(a.dtype(), a.shape()), ""}, {"b", to_string(b.dtype(), b.shape()), ""}}, where));
   const double rtol = rcond.value_or(default_tolerance(operands[0]));
   const Tensor x = matmul(pinv(operands[0], rtol, where), operands[1], where);
@@ -134,8 +134,8 @@ Tensor cholesky(const Tensor& x, bool upper, Location where) {
 Qr qr(const Tensor& x, std::string_view mode, Location where) {
   require_defined("qr", x, where);
   if (mode != "reduced" && mode != "complete")
-    throw ValueError(1393, format_error(1393, "ValueError", fmt::format("qr: there is no mode \"{}\"", mode),
-                                        describe(x), where, "\"reduced\" or \"complete\""));
+    throw ValueError(1393, format_error(1393, "ValueError", fmt::format("qr: unknown mode \"{}\"", mode), describe(x),
+                                        where, "\"reduced\" or \"complete\""));
   const bool complete = mode == "complete" && x.rank() >= 2 && x.size(-2) > x.size(-1);
   const Tensor packed = call<Op::qr>(x, where, {.complete = {complete}});
   const std::int64_t m = x.size(-2), n = x.size(-1);
@@ -308,9 +308,8 @@ VjpTensor tall_qr_vjp(const VjpTensor& q, const VjpTensor& r, const VjpTensor& g
 
 [[noreturn]] void refuse_complement(const VjpArgs& args, std::string_view what) {
   throw GradientError(
-      1771,
-      format_error(1771, "GradientError", fmt::format("{}: the vectors that complete a basis have no derivative", what),
-                   {{"x", to_string(args.g.dtype(), args.shape(0)), ""}}, current_line, "ask for the reduced form"));
+      1771, format_error(1771, "GradientError", fmt::format("{}: the complete form is not differentiable", what),
+                         {{"x", to_string(args.g.dtype(), args.shape(0)), ""}}, current_line, "use the reduced form"));
 }
 
 VjpTensor qr_vjp(const VjpArgs& args, unsigned) {

@@ -38,8 +38,8 @@ namespace {
 void require_matrix(std::string_view function, const Tensor& x, Location where) {
   require_defined(function, x, where);
   if (x.rank() < 2)
-    throw ShapeError(
-        1015, format_error(1015, "ShapeError", fmt::format("{}: a matrix has two axes", function), describe(x), where));
+    throw ShapeError(1015, format_error(1015, "ShapeError", fmt::format("{}: a matrix must have two axes", function),
+                                        describe(x), where));
 }
 
 /// Norms of f16 and bf16 are computed in f32 and rounded once.
@@ -84,9 +84,7 @@ Tensor extreme(const Tensor& sizes, const IntegerList& axes, bool largest, bool 
   const auto is_empty = [&](std::int64_t axis) { return sizes.size(axis) == 0; };
   const bool none = std::ranges::any_of(axes, is_empty);
   if (none && largest) return sum(sizes, axes, keepdims, where);
-  if (none)
-    throw ShapeError(1009,
-                     format_error(1009, "ShapeError", "matrix_norm: no elements to choose from", describe(x), where));
+  if (none) throw ShapeError(1009, format_error(1009, "ShapeError", "matrix_norm: no elements", describe(x), where));
   return largest ? max(sizes, axes, keepdims, where) : min(sizes, axes, keepdims, where);
 }
 
@@ -103,8 +101,8 @@ Tensor singular_norm(const Tensor& x, double ord, std::string_view name, bool ke
 }
 
 [[noreturn]] void throw_order(const std::string& ord, const Tensor& x, Location where) {
-  throw ValueError(1396, format_error(1396, "ValueError", fmt::format("matrix_norm: there is no norm of order {}", ord),
-                                      describe(x), where, "\"fro\", \"nuc\", 1, -1, 2, -2, inf or -inf"));
+  throw ValueError(1396, format_error(1396, "ValueError", fmt::format("matrix_norm: unsupported order {}", ord),
+                                      describe(x), where, "use \"fro\", \"nuc\", 1, -1, 2, -2, inf or -inf"));
 }
 
 }  // namespace
@@ -168,7 +166,8 @@ Tensor trace(const Tensor& x, std::int64_t offset, std::optional<DType> dtype, L
 Tensor outer(const Tensor& lhs, const Tensor& rhs, Location where) {
   require_defined("outer", lhs, where), require_defined("outer", rhs, where);
   if (lhs.rank() != 1 || rhs.rank() != 1)
-    throw ShapeError(1015, format_error(1015, "ShapeError", "outer: a vector has one axis", describe(lhs, rhs), where));
+    throw ShapeError(1015,
+                     format_error(1015, "ShapeError", "outer: a vector must have one axis", describe(lhs, rhs), where));
   return multiply({expand_dims(lhs, 1, where), where}, rhs);
 }
 
@@ -178,8 +177,8 @@ Tensor cross(const Tensor& lhs, const Tensor& rhs, std::int64_t axis, Location w
     return x.shape()[normalize_axis("cross", axis, {x.dtype(), x.shape()}, where)];
   };
   if (length(lhs) != 3 || length(rhs) != 3)
-    throw ShapeError(1096, format_error(1096, "ShapeError", "cross: vectors of three elements are needed",
-                                        describe(lhs, rhs), where));
+    throw ShapeError(
+        1096, format_error(1096, "ShapeError", "cross: vectors must have three elements", describe(lhs, rhs), where));
   const auto at = [&](const Tensor& x, std::int64_t i) { return slice(x, axis, i % 3, i % 3 + 1, 1, where); };
   std::vector<Tensor> parts;
   for (std::int64_t i = 0; i < 3; ++i) {

@@ -63,7 +63,7 @@ Tensor spread(const Tensor& scale, const Tensor& x, Location where) {
 Tensor scale_of(const Operand& scale, const Tensor& x, Location where) {
   if (!scale.is_tensor()) return full({}, scale.scalar(), DType::f32, device(x, where), where);
   if (!is_floating(scale.tensor().dtype()) && !is_small_float(scale.tensor().dtype()))
-    refuse("scaled_matmul", scale.tensor().dtype(), "a scale is floating", where);
+    refuse("scaled_matmul", scale.tensor().dtype(), "a scale must be floating", where);
   return astype(scale.tensor(), DType::f32, where);
 }
 
@@ -117,7 +117,7 @@ Tensor straight_through(const Tensor& x, DType dtype, Location where) {
   require_defined("straight_through", x, where);
   if (!is_floating(x.dtype())) refuse("straight_through", x.dtype(), "x is floating", where);
   if (!kReal.has(dtype) && !is_small(dtype))
-    refuse("straight_through", dtype, "numbers are rounded to those of a real dtype", where);
+    refuse("straight_through", dtype, "the target must be a real dtype", where);
   return StraightThrough::apply_at(where, x, dtype, where);
 }
 
@@ -126,10 +126,10 @@ Tensor scaled_matmul(const Tensor& lhs, const Tensor& rhs, const Operand& lhs_sc
   require_defined("scaled_matmul", lhs, where), require_defined("scaled_matmul", rhs, where);
   for (const Tensor* x : {&lhs, &rhs})
     if (!kFactors.has(x->dtype()))
-      refuse("scaled_matmul", x->dtype(), "it takes small dtypes, i8, u8, f16, bf16 and f32", where);
+      refuse("scaled_matmul", x->dtype(), "supported are small dtypes, i8, u8, f16, bf16 and f32", where);
   if (lhs.rank() < 2 || rhs.rank() < 2)
-    throw ShapeError(
-        1015, format_error(1015, "ShapeError", "scaled_matmul: a matrix has two axes", describe(lhs, rhs), where));
+    throw ShapeError(1015, format_error(1015, "ShapeError", "scaled_matmul: a matrix must have two axes",
+                                        describe(lhs, rhs), where));
   const Tensor left_scale = spread(scale_of(lhs_scale, lhs, where), lhs, where);
   const Tensor right_scale = spread(scale_of(rhs_scale, rhs, where), rhs, where);
   const bool left_whole = left_scale.rank() == 0 || left_scale.size(-1) == 1;
@@ -170,9 +170,9 @@ Scaled quantize_blocks(const Tensor& x, DType dtype, std::initializer_list<std::
   require_defined("quantize_blocks", x, where);
   if (!is_floating(x.dtype())) refuse("quantize_blocks", x.dtype(), "x is floating", where);
   if ((!is_small(dtype) && !kBytes.has(dtype)) || dtype == DType::f8e8m0fnu)
-    refuse("quantize_blocks", dtype, "a small dtype, i8 or u8", where);
+    refuse("quantize_blocks", dtype, "use a small dtype, i8 or u8", where);
   if (scale_dtype == DType::f64 || (!is_floating(scale_dtype) && !is_small_float(scale_dtype)))
-    refuse("quantize_blocks", scale_dtype, "scales are f32, f16, bf16 or small floats", where);
+    refuse("quantize_blocks", scale_dtype, "scales must be f32, f16, bf16 or small floats", where);
   const Shape sizes = x.shape(), wanted(std::span<const std::int64_t>(blocks.begin(), blocks.size()));
   const auto unfit = [&] { throw_unfit("quantize_blocks", "the blocks do not divide x", x, wanted, where); };
   if (wanted.rank() != sizes.rank() || 2 * sizes.rank() > kMaxRank) unfit();
@@ -225,7 +225,7 @@ Tensor floats_of_codes(const Tensor& code, Location where) {
 }
 
 void require_packed(std::string_view function, DType dtype, Location where) {
-  if (bit_width(dtype) >= 8) refuse(function, dtype, "it takes dtypes of 4 and 2 bits", where);
+  if (bit_width(dtype) >= 8) refuse(function, dtype, "supported are dtypes of 4 and 2 bits", where);
 }
 
 }  // namespace
@@ -261,7 +261,7 @@ Tensor unpack_elements(const Tensor& bytes, DType dtype, std::int64_t size, Loca
   if (bytes.dtype() != DType::u8) refuse("unpack_elements", bytes.dtype(), "it takes u8", where);
   const std::int64_t bits = bit_width(dtype), in_byte = 8 / bits;
   if (bytes.rank() == 0 || size < 0 || bytes.size(-1) != size / in_byte + (size % in_byte != 0))
-    throw_unfit("unpack_elements", fmt::format("{} elements of {} bits are not so many bytes", size, bits), bytes,
+    throw_unfit("unpack_elements", fmt::format("{} elements of {} bits do not take that many bytes", size, bits), bytes,
                 Shape{size}, where);
   std::vector<Tensor> parts;
   for (std::int64_t i = 0; i < in_byte; ++i) {

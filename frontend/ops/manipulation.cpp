@@ -43,10 +43,10 @@ Tensor moveaxis(const Tensor& x, const IntegerList& source, const IntegerList& d
   require_defined("moveaxis", x, where);
   const TensorType type = type_of(x);
   if (source.size() != destination.size())
-    throw ValueError(1316,
-                     format_error(1316, "ValueError",
-                                  fmt::format("moveaxis: {} axes to {} places", source.size(), destination.size()),
-                                  describe(x), where));
+    throw ValueError(1316, format_error(1316, "ValueError",
+                                        fmt::format("moveaxis: {} source axes for {} destinations", source.size(),
+                                                    destination.size()),
+                                        describe(x), where));
   if (source.empty()) return x;
   axes_mask("moveaxis", source, type, where), axes_mask("moveaxis", destination, type, where);  // each once
   std::vector<std::int64_t> order(x.rank(), -1);
@@ -129,7 +129,7 @@ Tensor repeat(const Tensor& given, const Tensor& given_counts, std::optional<std
   if (counts.rank() <= 1 && counts.element_count() == 1) counts = broadcast_to(counts, x.shape()[at], where);
   if (counts.rank() != 1 || counts.size(0) != x.shape()[at])
     throw ShapeError(
-        1028, format_error(1028, "ShapeError", "repeat: needs one count for each element of the axis",
+        1028, format_error(1028, "ShapeError", "repeat: requires one count per element of the axis",
                            {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, x.shape()[at])},
                             {"counts", to_string(counts.dtype(), counts.shape()), ""}},
                            where));
@@ -137,9 +137,9 @@ Tensor repeat(const Tensor& given, const Tensor& given_counts, std::optional<std
   if (!total && (is_batched(counts) || in_capture_scope()))
     throw UnsupportedError(
         2022, format_error(2022, "UnsupportedError",
-                           "repeat: the size of the result depends on the elements, which are not there yet",
+                           "repeat: the size of the result depends on values that are not known while recording",
                            {{"counts", to_string(counts.dtype(), counts.shape()), ""}}, where,
-                           "give the sum of the counts as `total`"));
+                           "pass the sum of the counts as `total`"));
   const std::int64_t size = total ? *total : sum(counts, {}, false, where).item<std::int64_t>(where);
   // Element j of the result is the first whose end lies beyond j.
   const Tensor positions = searchsorted(ends, iota(size, 0, device(ends), where), Side::right, {}, where);
@@ -209,7 +209,7 @@ std::vector<Tensor> meshgrid(std::span<const Tensor> vectors, MeshIndexing index
     require_defined("meshgrid", vectors[k], where);
     if (vectors[k].rank() > 1)
       throw ShapeError(
-          1015, format_error(1015, "ShapeError", "meshgrid: a vector has one axis", describe(vectors[k]), where));
+          1015, format_error(1015, "ShapeError", "meshgrid: a vector must have one axis", describe(vectors[k]), where));
     sizes[axis_of(k)] = vectors[k].element_count();
   }
   std::vector<Tensor> result;

@@ -49,8 +49,8 @@ Tensor matmul(const Tensor& lhs, const Tensor& rhs, Location where) {
 Tensor dot(const Tensor& lhs, const Tensor& rhs, Location where) {
   require_defined(Op::matmul, {lhs, where}), require_defined(Op::matmul, {rhs, where});
   if (lhs.rank() != 1 || rhs.rank() != 1)
-    throw ShapeError(1015, format_error(1015, "ShapeError", "dot: a vector has one axis", describe(lhs, rhs), where,
-                                        "matmul takes matrices"));
+    throw ShapeError(1015, format_error(1015, "ShapeError", "dot: a vector must have one axis", describe(lhs, rhs),
+                                        where, "use matmul for matrices"));
   return matmul(lhs, rhs, where);
 }
 

@@ -147,7 +147,8 @@ Tensor diag(const Tensor& x, std::int64_t k, Location where) {
   require_defined("diag", x, where);
   if (x.rank() == 2) return linalg::diagonal(x, k, where);
   if (x.rank() != 1)
-    throw ShapeError(1015, format_error(1015, "ShapeError", "diag: of a vector or a matrix", describe(x), where));
+    throw ShapeError(1015,
+                     format_error(1015, "ShapeError", "diag: x must be a vector or a matrix", describe(x), where));
   const std::int64_t count = x.size(0, where) + (k < 0 ? -k : k);
   const Shape square{count, count};
   // Row i of the result has element i of x (of the row, below the diagonal less -k) in column i + k.

@@ -29,7 +29,7 @@ Tensor nextafter(const Operand& x, const Operand& towards) {
 
 void register_next_after() {
   constexpr auto kFloating = DTypeRule::floating;
-  constexpr const char* kText = "The float after a in the direction of b";
+  constexpr const char* kText = "The next representable float after a in the direction of b";
   using math::FloatsOf;
   Library m(Library::Kind::fragment, "fermata");
   m.pointwise<kFloating>(

@@ -65,7 +65,7 @@ template <Op op, std::same_as<VjpRule::Entry>... Gradients>
 consteval OpRules op_rules(BatchingRule batching, Gradients... gradients) {
   constexpr const Operands& kOperands = OpStruct<op>::operands;
   static_assert(sizeof...(gradients) == (kOperands.is_list ? 1 : kOperands.count),
-                "one gradient for each operand of the op's struct; one for all where there may be any number");
+                "one gradient per operand of the op's struct; a single one for a variable number of operands");
   OpRules rules{{{gradients...}}, batching};
   if (kOperands.is_list) rules.gradients.entries.fill(rules.gradients.entries[0]);
   return rules;

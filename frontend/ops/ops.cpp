@@ -51,8 +51,8 @@ std::optional<Tensor> special_power(const Operand& x, const Operand& exponent) {
 Tensor triangle(std::string_view function, Op keep, const Tensor& x, std::int64_t k, Location where) {
   require_defined(function, x, where);
   if (x.rank() < 2)
-    throw ShapeError(
-        1015, format_error(1015, "ShapeError", fmt::format("{}: a matrix has two axes", function), describe(x), where));
+    throw ShapeError(1015, format_error(1015, "ShapeError", fmt::format("{}: a matrix must have two axes", function),
+                                        describe(x), where));
   const Shape matrix{x.size(-2), x.size(-1)};
   const Tensor difference = subtract({iota(matrix, 1, device(x), where), where}, iota(matrix, 0, device(x), where));
   const Tensor kept = detail::pointwise(keep, {difference, where}, k);

@@ -32,10 +32,10 @@ std::int64_t size_from_data(std::string_view function, const Tensor& x, const Te
     throw UnsupportedError(
         2022,
         format_error(2022, "UnsupportedError",
-                     fmt::format("{}: the size of the result depends on the elements, which {} does not have yet",
+                     fmt::format("{}: the size of the result depends on values, which are not available in {}",
                                  function, batched ? "a tensor inside vmap" : "a function that is being compiled"),
                      describe(x), where,
-                     fmt::format("give the number of elements as `{}`: the result is padded to it", argument)));
+                     fmt::format("pass the number of elements as `{}`; the result is padded to it", argument)));
   return count.item<std::int64_t>(where);
 }
 
@@ -58,10 +58,9 @@ Tensor scan(Op op, Op reduction, const Tensor& given, std::optional<std::int64_t
             Location where) {
   require_defined(name(op), given, where);
   if (!axis && given.rank() != 1)
-    throw ValueError(
-        1313, format_error(1313, "ValueError",
-                           fmt::format("{}: a tensor of {} axes needs to be told which one", name(op), given.rank()),
-                           describe(given), where));
+    throw ValueError(1313, format_error(1313, "ValueError",
+                                        fmt::format("{}: a tensor of {} axes requires an axis", name(op), given.rank()),
+                                        describe(given), where));
   const auto accepted = apply_rule(info(reduction).rule, given.dtype());
   const Tensor x = accepted ? astype(given, accepted->operand, where) : given;
   const unsigned at = normalize_axis(name(op), axis.value_or(0), type_of(x), where);
@@ -223,8 +222,8 @@ Tensor flatnonzero(const Tensor& given, std::optional<std::int64_t> size, Locati
 std::vector<Tensor> nonzero(const Tensor& x, std::optional<std::int64_t> size, Location where) {
   require_defined("nonzero", x, where);
   if (x.rank() == 0)
-    throw ShapeError(1026, format_error(1026, "ShapeError", "nonzero: a 0-d tensor has no axes to name positions along",
-                                        describe(x), where, "flatnonzero takes one"));
+    throw ShapeError(1026, format_error(1026, "ShapeError", "nonzero: a 0-d tensor has no axes", describe(x), where,
+                                        "use flatnonzero"));
   const Tensor count = size ? Tensor() : count_nonzero(x, {}, false, where);
   Tensor rest = flatnonzero(x, size_from_data("nonzero", x, count, size, where), where);
   std::vector<Tensor> positions(x.rank());
@@ -303,8 +302,7 @@ Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> axis, boo
   const Tensor values = axis ? floats_of(x, where) : flat(floats_of(x, where), where);
   const unsigned at = normalize_axis("quantile", axis.value_or(0), type_of(values), where);
   const std::int64_t count = values.shape()[at];
-  if (count == 0)
-    throw ShapeError(1027, format_error(1027, "ShapeError", "quantile: of no elements", describe(x), where));
+  if (count == 0) throw ShapeError(1027, format_error(1027, "ShapeError", "quantile: no elements", describe(x), where));
   const Tensor sorted = sort(values, at, false, where);
   const double position = q * static_cast<double>(count - 1);
   const auto below = static_cast<std::int64_t>(std::floor(position));

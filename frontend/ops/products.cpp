@@ -69,8 +69,8 @@ AxisList normalized(const IntegerList& axes, const Tensor& x, Location where) {
 Tensor matrix_transpose(const Tensor& x, Location where) {
   require_defined("matrix_transpose", x, where);
   if (x.rank() < 2)
-    throw ShapeError(1015,
-                     format_error(1015, "ShapeError", "matrix_transpose: a matrix has two axes", describe(x), where));
+    throw ShapeError(
+        1015, format_error(1015, "ShapeError", "matrix_transpose: a matrix must have two axes", describe(x), where));
   return transpose(x, -2, -1, where);
 }
 
@@ -91,9 +91,10 @@ Tensor tensordot(const Tensor& lhs, const Tensor& rhs, const IntegerList& lhs_ax
                  Location where) {
   require_defined("tensordot", lhs, where), require_defined("tensordot", rhs, where);
   if (lhs_axes.size() != rhs_axes.size())
-    throw ValueError(1399, format_error(1399, "ValueError",
-                                        fmt::format("tensordot: {} axes go with {}", lhs_axes.size(), rhs_axes.size()),
-                                        describe(lhs, rhs), where));
+    throw ValueError(
+        1399, format_error(1399, "ValueError",
+                           fmt::format("tensordot: {} axes of lhs, but {} of rhs", lhs_axes.size(), rhs_axes.size()),
+                           describe(lhs, rhs), where));
   return contract(lhs, rhs, normalized(lhs_axes, lhs, where), normalized(rhs_axes, rhs, where), where);
 }
 

@@ -29,8 +29,9 @@ void require_key(std::string_view function, const Tensor& key, Location where) {
   require_defined(function, key, where);
   if (key.dtype() != DType::u64)
     throw DTypeError(
-        1170, format_error(1170, "DTypeError", fmt::format("{}: a key is u64, not {}", function, name(key.dtype())),
-                           {{"key", to_string(key.dtype(), key.shape()), ""}}, where, "random_key(seed) makes one"));
+        1170,
+        format_error(1170, "DTypeError", fmt::format("{}: a key must be u64, not {}", function, name(key.dtype())),
+                     {{"key", to_string(key.dtype(), key.shape()), ""}}, where, "create one with random_key(seed)"));
 }
 
 void require_dtype(std::string_view function, bool fits, std::string_view wanted, DType dtype, Location where) {
@@ -163,7 +164,7 @@ Tensor truncated_normal(const Tensor& key, double low, double high, const Intege
   drawn_in("truncated_normal", dtype, where);
   if (!(low < high))
     throw ValueError(
-        1342, format_error(1342, "ValueError", fmt::format("truncated_normal: nothing between {} and {}", low, high),
+        1342, format_error(1342, "ValueError", fmt::format("truncated_normal: empty range from {} to {}", low, high),
                            {}, where));
   const LineGuard line(where);
   // Beyond the mean the distribution function is near 1 and has no digits left: there the mirror image is drawn.
@@ -178,7 +179,7 @@ Tensor randint(const Tensor& key, std::int64_t low, std::int64_t high, const Int
                Location where) {
   if (low >= high)
     throw ValueError(1311, format_error(1311, "ValueError",
-                                        fmt::format("randint: no integers from {} to {}", low, high), {}, where));
+                                        fmt::format("randint: empty range from {} to {}", low, high), {}, where));
   require_dtype("randint", is_integer(dtype), "integers", dtype, where);
   const LineGuard line(where);
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);

@@ -20,14 +20,16 @@ void require_choice(const Tensor& x, std::int64_t count, bool replace, const Ten
   const std::int64_t slices = x.shape()[axis];
   if (count < 0 || (count > 0 && slices == 0) || (!replace && count > slices))
     throw ValueError(
-        1341, format_error(1341, "ValueError", fmt::format("choice: {} of {} slices", count, slices), describe(x),
-                           where, !replace && slices > 0 ? "replace = true gives slices again and again" : ""));
+        1341,
+        format_error(1341, "ValueError", fmt::format("choice: {} of {} slices without replacement", count, slices),
+                     describe(x), where, !replace && slices > 0 ? "replace = true draws slices repeatedly" : ""));
   if (probabilities.defined() && probabilities.shape() != Shape{slices})
     throw ShapeError(
-        1032, format_error(1032, "ShapeError", fmt::format("choice: not a probability for each of {} slices", slices),
-                           {{"x", to_string(x.dtype(), x.shape()), ""},
-                            {"probabilities", to_string(probabilities.dtype(), probabilities.shape()), ""}},
-                           where));
+        1032,
+        format_error(1032, "ShapeError", fmt::format("choice: requires one probability for each of {} slices", slices),
+                     {{"x", to_string(x.dtype(), x.shape()), ""},
+                      {"probabilities", to_string(probabilities.dtype(), probabilities.shape()), ""}},
+                     where));
 }
 
 /// Which slices.

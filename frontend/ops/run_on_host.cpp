@@ -10,7 +10,7 @@ namespace fermata {
 
 BoxedKernel run_on_host() {
   return [](const Call& call, Stack& stack) {
-    count_sync("a device has no kernel, so the CPU's ran");
+    count_sync("CPU fallback for a device without a kernel");
     std::optional<Device> home;
     const auto move_all = [&](auto&& to_where) {
       for (Value& value : stack)

@@ -98,7 +98,7 @@ struct Frames {
     }
     const Tensor& given = options.window;
     if (given.rank() != 1 || given.size(0) > frame)
-      refuse(fmt::format("a window {} in frames of {} samples", to_string(given.shape()), frame));
+      refuse(fmt::format("a window {} for frames of {} samples", to_string(given.shape()), frame));
     window = to(astype(given, dtype, where), device(x, where), where);
     const std::int64_t spare = frame - given.size(0), before = spare / 2;
     if (spare > 0)

@@ -48,8 +48,8 @@ struct Lanes {
     kept = axis ? x.shape() : Shape(std::vector<std::int64_t>(x.rank(), 1));
     if (axis) kept[at] = 1;
     if (elements.size(0) == 0)
-      throw ShapeError(
-          1027, format_error(1027, "ShapeError", fmt::format("{}: of no elements", function), describe(x), where));
+      throw ShapeError(1027,
+                       format_error(1027, "ShapeError", fmt::format("{}: no elements", function), describe(x), where));
   }
   Tensor elements;
   Shape kept;  // of x with size 1 along the axis
@@ -141,7 +141,7 @@ ValuesAndIndices mode(const Tensor& x, std::int64_t axis, bool keepdims, Locatio
   require_defined("mode", x, where);
   const unsigned at = normalize_axis("mode", axis, type_of(x), where);
   const std::int64_t size = x.shape()[at];
-  if (size == 0) throw ShapeError(1009, format_error(1009, "ShapeError", "mode: of no elements", describe(x), where));
+  if (size == 0) throw ShapeError(1009, format_error(1009, "ShapeError", "mode: no elements", describe(x), where));
   const vjp::LineGuard line(where);
   const Tensor order = argsort(x, at, false, where);
   const Tensor sorted = gather(x, order, at, where);
@@ -235,8 +235,8 @@ UniqueConsecutive unique_consecutive(const Tensor& x, std::optional<std::int64_t
 Tensor cov(const Tensor& x, double correction, const Tensor& repetitions, const Tensor& weights, Location where) {
   require_defined("cov", x, where);
   if (x.rank() < 1 || x.rank() > 2)
-    throw ShapeError(1015,
-                     format_error(1015, "ShapeError", "cov: variables are the rows of a matrix", describe(x), where));
+    throw ShapeError(1015, format_error(1015, "ShapeError", "cov: x must be a matrix with one row per variable",
+                                        describe(x), where));
   const vjp::LineGuard line(where);
   const Tensor given = floats_of(x, where);
   const DType compute = compute_dtype(given.dtype());
@@ -246,7 +246,7 @@ Tensor cov(const Tensor& x, double correction, const Tensor& repetitions, const 
   for (const Tensor* w : {&repetitions, &weights})
     if (w->defined() && w->shape() != Shape{samples})
       throw ShapeError(
-          1011, format_error(1011, "ShapeError", "cov: not a weight for each sample",
+          1011, format_error(1011, "ShapeError", "cov: weights must have one number per sample",
                              {{"x", to_string(x.dtype(), x.shape()), ""},
                               {"weights", to_string(w->dtype(), w->shape()), fmt::format("should be [{}]", samples)}},
                              where));
@@ -303,9 +303,8 @@ Tensor lengths(const Tensor& difference, double p, Location where) {
 
 void check_order(std::string_view function, double p, const Tensor& x, Location where) {
   if (p >= 0) return;
-  throw ValueError(1413,
-                   format_error(1413, "ValueError", fmt::format("{}: there is no distance of order {}", function, p),
-                                describe(x), where, "p is 0 or more, or infinite"));
+  throw ValueError(1413, format_error(1413, "ValueError", fmt::format("{}: unsupported order {}", function, p),
+                                      describe(x), where, "p must be 0 or more, or infinite"));
 }
 
 }  // namespace
@@ -316,7 +315,7 @@ Tensor cdist(const Tensor& x, const Tensor& y, double p, Location where) {
   if (x.rank() < 2 || y.rank() < 2 || x.size(-1) != y.size(-1))
     throw ShapeError(
         1004,
-        format_error(1004, "ShapeError", "cdist: x [.., P, D] and y [.., R, D] do not fit",
+        format_error(1004, "ShapeError", "cdist: x [.., P, D] and y [.., R, D] do not match",
                      {{"x", to_string(x.dtype(), x.shape()), ""}, {"y", to_string(y.dtype(), y.shape()), ""}}, where));
   const vjp::LineGuard line(where);
   const VjpTensor difference =
@@ -329,7 +328,7 @@ Tensor pdist(const Tensor& x, double p, Location where) {
   require_defined("pdist", x, where);
   check_order("pdist", p, x, where);
   if (x.rank() != 2)
-    throw ShapeError(1015, format_error(1015, "ShapeError", "pdist: a matrix has two axes", describe(x), where));
+    throw ShapeError(1015, format_error(1015, "ShapeError", "pdist: a matrix must have two axes", describe(x), where));
   const vjp::LineGuard line(where);
   const std::int64_t n = x.size(0), pairs = n * (n - 1) / 2;
   const Tensor rows = floats_of(x, where);
@@ -352,7 +351,7 @@ Tensor trapezoid(const Tensor& y, const Tensor& x, double dx, std::int64_t axis,
   if (x.defined() && x.shape() != y.shape() && x.shape() != Shape{size})
     throw ShapeError(
         1021,
-        format_error(1021, "ShapeError", "trapezoid: not a place for each sample",
+        format_error(1021, "ShapeError", "trapezoid: x must have one position per sample",
                      {{"y", to_string(y.dtype(), y.shape()), ""},
                       {"x", to_string(x.dtype(), x.shape()), fmt::format("should be [{}] or the shape of y", size)}},
                      where));
@@ -381,10 +380,11 @@ struct Segments {
            Location where) {
     require_defined(function, x, where), require_defined(function, numbers, where);
     if (x.rank() == 0 || numbers.shape() != Shape{x.size(0)})
-      throw ShapeError(1021, format_error(1021, "ShapeError", fmt::format("{}: not a segment for each slice", function),
-                                          {{"x", to_string(x.dtype(), x.shape()), ""},
-                                           {"segments", to_string(numbers.dtype(), numbers.shape()), ""}},
-                                          where));
+      throw ShapeError(
+          1021, format_error(1021, "ShapeError", fmt::format("{}: segments must have one number per slice", function),
+                             {{"x", to_string(x.dtype(), x.shape()), ""},
+                              {"segments", to_string(numbers.dtype(), numbers.shape()), ""}},
+                             where));
     count = wanted.value_or(0);
     if (!wanted && x.size(0) != 0) {
       const Tensor most = astype(max(numbers, {}, false, where), DType::i64, where);

@@ -152,8 +152,9 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t parts, std::int64_t axis
   const std::int64_t size = x.shape()[at];
   if (parts <= 0 || size % parts != 0)
     throw ShapeError(
-        1019, format_error(1019, "ShapeError", fmt::format("split: {} parts of equal size", parts),
-                           {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, size)}}, where));
+        1019,
+        format_error(1019, "ShapeError", fmt::format("split: the axis does not divide into {} equal parts", parts),
+                     {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, size)}}, where));
   return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), size / parts), axis, where);
 }
 
@@ -166,7 +167,8 @@ std::vector<Tensor> split(const Tensor& x, const IntegerList& sizes, std::int64_
     throw ShapeError(
         1019,
         format_error(1019, "ShapeError",
-                     fmt::format("split: parts of sizes {}", to_string(std::span<const std::int64_t>(sizes))),
+                     fmt::format("split: the sizes {} do not add up to the axis",
+                                 to_string(std::span<const std::int64_t>(sizes))),
                      {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, x.shape()[at])}}, where));
   std::vector<Tensor> result;
   std::int64_t start = 0;

@@ -48,7 +48,7 @@ template <class F> int guarded(F&& f) {
     f();
     return 0;
   } catch (const Error& error) { return failed(error.code(), error.what()); } catch (const std::bad_alloc&) {
-    return failed(kNoMemory, "FM3001 OutOfMemoryError: no memory");
+    return failed(kNoMemory, "FM3001 OutOfMemoryError: out of memory");
   } catch (const std::exception& error) { return failed(kInternal, error.what()); } catch (...) {
     return failed(kInternal, "unknown error");
   }
@@ -59,7 +59,7 @@ template <class F> int guarded(F&& f) {
 }
 
 std::vector<DenseView> views(const fermata_tensor* tensors, std::size_t count) {
-  if (tensors == nullptr && count != 0) refuse("there are no tensors");
+  if (tensors == nullptr && count != 0) refuse("the list of tensors is null");
   std::vector<DenseView> views;
   for (std::size_t i = 0; i < count; ++i) {
     const fermata_tensor& t = tensors[i];
@@ -84,14 +84,14 @@ const char* fermata_last_error(void) { return last_error.c_str(); }
 const char* fermata_run_version(void) { return FERMATA_VERSION; }
 int fermata_set_threads(int threads) {
   return guarded([&] {
-    if (threads < 1) refuse("there is at least one thread");
+    if (threads < 1) refuse("the number of threads must be at least 1");
     set_thread_count(threads);
   });
 }
 
 int fermata_program_load(const char* path, fermata_program** program) {
   return guarded([&] {
-    if (path == nullptr || program == nullptr) refuse("there is no path, or no place for the program");
+    if (path == nullptr || program == nullptr) refuse("the path or the program pointer is null");
     *program = nullptr;
     *program = new fermata_program(LoadedProgram::load(path));
   });
@@ -120,7 +120,7 @@ void fermata_program_seed(fermata_program* p, uint64_t seed) { p->program->seed(
 int fermata_program_run(fermata_program* p, const fermata_tensor* inputs, size_t input_count,
                         fermata_results** results) {
   return guarded([&] {
-    if (p == nullptr || results == nullptr) refuse("there is no program, or no place for its results");
+    if (p == nullptr || results == nullptr) refuse("the program or the results pointer is null");
     *results = nullptr;
     auto made = std::make_unique<fermata_results>();
     made->tensors = p->program->run(views(inputs, input_count));
@@ -130,8 +130,8 @@ int fermata_program_run(fermata_program* p, const fermata_tensor* inputs, size_t
 int fermata_program_run_into(fermata_program* p, const fermata_tensor* inputs, size_t input_count,
                              const fermata_tensor* outputs, size_t output_count) {
   return guarded([&] {
-    if (p == nullptr) refuse("there is no program");
-    if (output_count != p->program->file().outputs.size()) refuse("the number of outputs is not that of the program");
+    if (p == nullptr) refuse("the program is null");
+    if (output_count != p->program->file().outputs.size()) refuse("the number of outputs does not match the program");
     p->program->run(views(inputs, input_count), views(outputs, output_count));
   });
 }

@@ -11,16 +11,16 @@
 
 namespace fermata {
 
-const Formula& pointwise_formula(Op, DType) { throw_internal("a program asks for a formula"); }
-const Formula& random_formula(Op, DType) { throw_internal("a program asks for a formula"); }
-const ReduceFormula& reduce_formula(Op, DType) { throw_internal("a program asks for a formula"); }
+const Formula& pointwise_formula(Op, DType) { throw_internal("a program requires a formula"); }
+const Formula& random_formula(Op, DType) { throw_internal("a program requires a formula"); }
+const ReduceFormula& reduce_formula(Op, DType) { throw_internal("a program requires a formula"); }
 
 constinit const PortableKernels kPortableBaseline{};
 constinit const WeightsKernel kWeightsBaseline = nullptr;
 constinit const TransposeKernels kTransposeBaseline{};
 
 bool has_onednn() { return false; }
-void matmul_onednn(const CallArgs&) { throw_internal("a program asks for oneDNN"); }
+void matmul_onednn(const CallArgs&) { throw_internal("a program requires oneDNN"); }
 bool matmul_onednn_fits(const CallArgs&) { return false; }
 double matmul_onednn_cost(const CallArgs&) { return 0; }
 

@@ -132,9 +132,9 @@ void LoadedProgram::choose_target() {
   }
   throw UnsupportedError(
       2203, format_error(2203, "UnsupportedError",
-                         fmt::format("{} has code for {}; this processor runs {}", path_, joined(file_.targets),
+                         fmt::format("{} has code for {}; this processor supports {}", path_, joined(file_.targets),
                                      best.empty() ? "neither: " + reason : std::string(best)),
-                         {}, {}, best.empty() ? "" : fmt::format("export it with {} among its targets", best)));
+                         {}, {}, best.empty() ? "" : fmt::format("export it with target {}", best)));
 }
 
 void LoadedProgram::load_kernels() {
@@ -170,7 +170,7 @@ void LoadedProgram::load_kernels() {
 void LoadedProgram::take_constants() {
   for (const FilePart& part : file_.constants) {
     if (part.offset > bytes_.size() || part.bytes > bytes_.size() - part.offset)
-      throw_damaged(path_, "a constant is not in it");
+      throw_damaged(path_, "a constant is outside the file");
     // Nothing writes there: check_program() has seen to that.
     constants_.emplace_back(Storage::adopt(const_cast<char*>(bytes_.data()) + part.offset, part.bytes, &keep, nullptr));
   }
@@ -206,7 +206,7 @@ std::unique_ptr<LoadedProgram::Runner> LoadedProgram::take_runner() {
 
 void LoadedProgram::read_symbols(Runner& r, std::span<const DenseView> inputs) const {
   if (inputs.size() != file_.inputs.size())
-    throw_value(fmt::format("{} takes {} inputs, not {}", path_, file_.inputs.size(), inputs.size()), {}, "");
+    throw_value(fmt::format("{} has {} inputs, not {}", path_, file_.inputs.size(), inputs.size()), {}, "");
   r.wanted.clear();
   for (const ProgramSymbol& s : file_.symbols) {
     const ProgramInput& in = file_.inputs[s.input];
@@ -249,7 +249,7 @@ std::vector<DenseResult> LoadedProgram::run(std::span<const DenseView> inputs, s
   read_symbols(r, inputs);
   check_inputs(r, inputs);
   if (!outputs.empty() && outputs.size() != file_.outputs.size())
-    throw_value(fmt::format("{} gives {} outputs, not {}", path_, file_.outputs.size(), outputs.size()), {}, "");
+    throw_value(fmt::format("{} has {} outputs, not {}", path_, file_.outputs.size(), outputs.size()), {}, "");
   if (!r.is_bound || r.wanted != r.symbols) {
     r.is_bound = false;
     r.records.set(r.wanted);

@@ -85,7 +85,7 @@ class Reader {
   /// Every item takes at least one byte, which bounds what a wrong count can allocate.
   std::size_t count() {
     const std::uint64_t count = number();
-    if (count > rest_.size()) damaged("a list or a text is longer than the file");
+    if (count > rest_.size()) damaged("a list or a string is longer than the file");
     return static_cast<std::size_t>(count);
   }
 
@@ -124,7 +124,7 @@ class Reader {
   Op op() {
     const std::string name = text();
     if (const std::optional<Op> known = op_from_name(name)) return *known;
-    damaged(fmt::format("there is no op '{}'", name.substr(0, 40)));
+    damaged(fmt::format("unknown op '{}'", name.substr(0, 40)));
   }
   template <class T> void list(std::vector<T>& x) {
     const std::size_t size = count();
@@ -181,23 +181,24 @@ FilePart decode_head(std::string_view file, const std::string& path) {
     throw FileError(2202, format_error(2202, "FileError", fmt::format("{} {}", path, what), {}, {}, hint));
   };
   if (file.size() < kHeadBytes || file.substr(0, kMagic.size()) != kMagic)
-    refuse("is no exported program", "export_program() writes one");
+    refuse("is not an exported program", "create one with export_program()");
   std::array<std::uint64_t, kHeadNumbers> numbers{};
   std::memcpy(numbers.data(), file.data() + kNumbersAt, sizeof numbers);
   if (numbers[0] != kFileVersion)
     refuse(fmt::format("has version {} of the format; this library reads version {}", numbers[0], kFileVersion),
-           "export it again with the version that is to run it");
+           "export it again with the version of this library");
   if (numbers[5] != checksum_of(file.substr(0, kNumbersAt + 8 * (kHeadNumbers - 1))))
-    throw_damaged(path, "its head does not have its checksum");
+    throw_damaged(path, "the checksum of its header does not match");
   if (numbers[4] != file.size())
     throw_damaged(path, fmt::format("it has {} bytes and should have {}", file.size(), numbers[4]));
   return {numbers[1], numbers[2], numbers[3]};
 }
 
 std::string_view part_of(std::string_view file, const FilePart& part, const std::string& path) {
-  if (part.offset > file.size() || part.bytes > file.size() - part.offset) throw_damaged(path, "a part is not in it");
+  if (part.offset > file.size() || part.bytes > file.size() - part.offset)
+    throw_damaged(path, "a part is outside the file");
   const std::string_view bytes = file.substr(part.offset, part.bytes);
-  if (checksum_of(bytes) != part.checksum) throw_damaged(path, "a part does not have its checksum");
+  if (checksum_of(bytes) != part.checksum) throw_damaged(path, "the checksum of a part does not match");
   return bytes;
 }
 

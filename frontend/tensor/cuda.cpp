@@ -15,8 +15,8 @@ namespace {
 DeviceUnits& units(std::string_view function, Location where) {
   Backend* const known = backend(BackendKey::cuda);
   if (known == nullptr)
-    throw DeviceError(
-        1403, format_error(1403, "DeviceError", fmt::format("{}: there is no backend for CUDA", function), {}, where));
+    throw DeviceError(1403,
+                      format_error(1403, "DeviceError", fmt::format("{}: no backend for CUDA", function), {}, where));
   known->require(function, where);
   return *known->units();
 }
@@ -42,7 +42,7 @@ std::string cuda_device_name(int number, Location where) {
     throw DeviceError(
         1406,
         format_error(1406, "DeviceError",
-                     fmt::format("cuda_device_name: there is no device {} of {}", number, all.count()), {}, where));
+                     fmt::format("cuda_device_name: no device {}; there are {}", number, all.count()), {}, where));
   return all.describe(number);
 }
 
@@ -52,9 +52,8 @@ CudaDeviceGuard::CudaDeviceGuard(int number, Location where)
   DeviceUnits& all = units("CudaDeviceGuard", where);
   if (number < 0 || number >= all.count())
     throw DeviceError(
-        1406,
-        format_error(1406, "DeviceError",
-                     fmt::format("CudaDeviceGuard: there is no device {} of {}", number, all.count()), {}, where));
+        1406, format_error(1406, "DeviceError",
+                           fmt::format("CudaDeviceGuard: no device {}; there are {}", number, all.count()), {}, where));
   all.choose(number);
   chosen = number;
 }

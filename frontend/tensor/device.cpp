@@ -34,7 +34,7 @@ Backend& backend_of(std::string_view function, BackendKey device, Location where
     return *known;
   }
   throw DeviceError(1403, format_error(1403, "DeviceError",
-                                       fmt::format("{}: there is no backend for {}", function,
+                                       fmt::format("{}: no backend for {}", function,
                                                    kBackendNames[static_cast<std::size_t>(device)]),
                                        {}, where));
 }
@@ -77,7 +77,7 @@ DeviceScope::DeviceScope(std::string_view function, Device device, Location wher
   const int count = units != nullptr ? units->count() : 1;
   if (device.index() < 0 || device.index() >= std::max(count, 1))
     throw DeviceError(1406, format_error(1406, "DeviceError",
-                                         fmt::format("{}: there is no {}: devices of this kind are {}", function,
+                                         fmt::format("{}: no device {}: devices of this kind are {}", function,
                                                      to_string(device), count == 1 ? "one" : std::to_string(count)),
                                          {}, where));
   if (count < 2 || units->current() == device.index()) return;

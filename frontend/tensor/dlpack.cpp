@@ -105,11 +105,11 @@ std::span<const std::int64_t> checked_sizes(const DLTensor& t, DType dtype, Loca
     throw ShapeError(
         1003, format_error(1003, "ShapeError", fmt::format("from_dlpack: {} axes, more than {}", t.ndim, kMaxRank), {},
                            where));
-  if (t.ndim > 0 && t.shape == nullptr) throw_invalid("there are axes, and no sizes", where);
+  if (t.ndim > 0 && t.shape == nullptr) throw_invalid("the tensor has axes but no sizes", where);
   const std::span<const std::int64_t> sizes(t.shape, static_cast<std::size_t>(t.ndim));
   const std::int64_t count = check_shape("from_dlpack", sizes, dtype, where);
   if (count == 0) return sizes;
-  if (t.data == nullptr) throw_invalid("there are elements, and no data", where);
+  if (t.data == nullptr) throw_invalid("the tensor has elements but no data", where);
   std::int64_t reach = 0, step = 0;  // how many bytes the last element may be away from the first
   bool overflow = t.byte_offset > std::uint64_t{INT64_MAX};
   for (std::size_t axis = 0; t.strides != nullptr && axis < sizes.size(); ++axis) {
@@ -117,7 +117,7 @@ std::span<const std::int64_t> checked_sizes(const DLTensor& t, DType dtype, Loca
     overflow |= __builtin_add_overflow(reach, step, &reach);
   }
   overflow |= __builtin_mul_overflow(reach, static_cast<std::int64_t>(byte_size(dtype)), &reach);
-  if (overflow) throw_invalid("the strides leave the memory", where);
+  if (overflow) throw_invalid("the strides exceed the memory", where);
   return sizes;
 }
 
@@ -150,9 +150,10 @@ DLManagedTensor* to_dlpack(const Tensor& x, Location where) {
     throw DTypeError(
         1101,
         format_error(1101, "DTypeError", fmt::format("to_dlpack: no counterpart of {}", name(x.dtype())), describe(x),
-                     where, is_small(x.dtype()) ? "pack_elements() gives the bytes that others read" : ""));
+                     where, is_small(x.dtype()) ? "pack_elements() returns bytes that others can read" : ""));
   if (x.requires_grad())
-    throw GradientError(1720, format_error(1720, "GradientError", "to_dlpack: what others do with x has no gradient",
+    throw GradientError(1720, format_error(1720, "GradientError",
+                                           "to_dlpack: x requires gradients, which other libraries do not propagate",
                                            describe(x), where, "detach() it"));
   auto exported = std::make_unique<Exported>();
   void* address = nullptr;
@@ -177,7 +178,7 @@ DLManagedTensor* to_dlpack(const Tensor& x, Location where) {
 }
 
 Tensor from_dlpack(DLManagedTensor* managed, Location where) {
-  if (managed == nullptr) throw_invalid("there is no tensor", where);
+  if (managed == nullptr) throw_invalid("the tensor is null", where);
   const std::unique_ptr<DLManagedTensor, CallDeleter> owned(managed);
   const DLTensor& t = managed->dl_tensor;
   if (device_type(t.device) != kDLCPU)
@@ -210,7 +211,7 @@ namespace {
   throw UnsupportedError(
       2023, format_error(2023, "UnsupportedError",
                          fmt::format("{}: this engine was built without <dlpack/dlpack.h>", function), {}, where,
-                         "install libdlpack-dev and build again"));
+                         "install libdlpack-dev and rebuild"));
 }
 }  // namespace
 DLManagedTensor* to_dlpack(const Tensor&, Location where) { throw_without("to_dlpack", where); }

@@ -32,8 +32,7 @@ template <class T> FloatInfo info_of(DType dtype) {
 }  // namespace
 
 DType result_type(std::initializer_list<DType> dtypes, Location where) {
-  if (dtypes.size() == 0)
-    throw ValueError(1318, format_error(1318, "ValueError", "result_type: of nothing", {}, where));
+  if (dtypes.size() == 0) throw ValueError(1318, format_error(1318, "ValueError", "result_type: no dtypes", {}, where));
   DType common = *dtypes.begin();
   for (const DType t : dtypes) {
     const auto next = promote(common, t);
@@ -62,7 +61,7 @@ bool isdtype(DType dtype, std::string_view kind, Location where) {
   if (kind == "complex floating") return is_complex(dtype);
   if (kind == "numeric") return is_integer(dtype) || is_floating(dtype) || is_complex(dtype);
   throw ValueError(1318,
-                   format_error(1318, "ValueError", fmt::format("isdtype: no kind is called \"{}\"", kind), {}, where,
+                   format_error(1318, "ValueError", fmt::format("isdtype: unknown kind \"{}\"", kind), {}, where,
                                 "\"bool\", \"signed integer\", \"unsigned integer\", \"integral\", \"real floating\", "
                                 "\"complex floating\", \"numeric\""));
 }

@@ -31,7 +31,7 @@ Tensor empty(const IntegerList& sizes, DType dtype, Device device, Location wher
   Backend* const known = backend(device.backend());
   if (known == nullptr)
     throw DeviceError(1403, format_error(1403, "DeviceError",
-                                         std::string("empty: there is no backend for ") +
+                                         std::string("empty: no backend for ") +
                                              std::string(kBackendNames[static_cast<std::size_t>(device.backend())]),
                                          {}, where));
   const DeviceScope there("empty", device, where);

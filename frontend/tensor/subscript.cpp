@@ -36,9 +36,9 @@ struct Subscripted {
 };
 
 [[noreturn]] void throw_too_many(std::int64_t given, const Tensor& x, Location where) {
-  throw IndexError(1206,
-                   format_error(1206, "IndexError", fmt::format("index: {} axes are addressed of {}", given, x.rank()),
-                                describe(x), where));
+  throw IndexError(
+      1206, format_error(1206, "IndexError", fmt::format("index: too many subscripts: {} for {} axes", given, x.rank()),
+                         describe(x), where));
 }
 
 bool is_mask(const Subscript& s) { return s.kind() == Kind::tensor && s.tensor().dtype() == DType::boolean; }
@@ -55,9 +55,9 @@ void require_mask_fits(const Tensor& mask, const Tensor& x, std::int64_t axis, L
   if (!fits)
     throw IndexError(
         1207,
-        format_error(1207, "IndexError", fmt::format("index: a mask does not fit the axes from {} on", axis),
-                     {{"x", to_string(x.dtype(), x.shape()), ""}, {"mask", to_string(mask.dtype(), mask.shape()), ""}},
-                     where));
+        format_error(
+            1207, "IndexError", fmt::format("index: the shape of a mask does not match the axes from {} on", axis),
+            {{"x", to_string(x.dtype(), x.shape()), ""}, {"mask", to_string(mask.dtype(), mask.shape()), ""}}, where));
 }
 
 Subscripted resolve(const Tensor& x, std::span<const Subscript> subscripts, Location where) {

@@ -24,7 +24,7 @@ void throw_no_elements(const Tensor& x, const char* reason, Location where) {
   const TensorPayload* payload = x.impl()->payload;
   throw UnsupportedError(2005,
                          format_error(2005, "UnsupportedError",
-                                      fmt::format("{}: {} has no elements of its own to read", reason,
+                                      fmt::format("{}: {} has no elements to read", reason,
                                                   payload != nullptr ? payload->kind() : "a meta tensor"),
                                       describe(x), where, payload != nullptr ? std::string(payload->hint()) : ""));
 }
@@ -68,7 +68,7 @@ template <class T> std::vector<T> converted(const HostElements& elements, const 
     throw DTypeError(
         1110, format_error(1110, "DTypeError",
                            fmt::format("{}: {} does not convert to a real number", function, name(elements.dtype())),
-                           {}, where, "real(), imag() or abs() gives a real number for each"));
+                           {}, where, "take its real(), imag() or abs() first"));
   if (!known)
     throw UnsupportedError(
         2004, format_error(2004, "UnsupportedError",
@@ -81,8 +81,8 @@ void* pin(const Tensor& x, Location where) {
   TensorImpl* impl = x.impl();
   if (const ViewInfo* view = impl->view) {
     if (!is_dense(view->sizes, view->strides))
-      throw ValueError(1309, format_error(1309, "ValueError", "data: the elements of this view have gaps between them",
-                                          describe(x), where, "copy() gives a tensor without"));
+      throw ValueError(1309, format_error(1309, "ValueError", "data: the elements of this view are not contiguous",
+                                          describe(x), where, "copy() returns a contiguous tensor"));
     view->base->refs.fetch_add(1, std::memory_order_relaxed);
     const Tensor base(view->base);
     return static_cast<std::byte*>(pin(base, where)) + view->offset * static_cast<std::int64_t>(byte_size(x.dtype()));
@@ -120,17 +120,17 @@ int rank_of_kind(DType t) { return t == DType::boolean ? 0 : is_integer(t) ? 1 :
 
 [[noreturn]] void throw_does_not_fit(std::string_view function, const Tensor& target, const Shape& shape,
                                      Location where) {
-  throw ShapeError(
-      1020, format_error(1020, "ShapeError",
-                         fmt::format("{}: {} does not fit the tensor that is written", function, to_string(shape)),
-                         describe(target), where));
+  throw ShapeError(1020, format_error(1020, "ShapeError",
+                                      fmt::format("{}: shape {} does not match the tensor that is written", function,
+                                                  to_string(shape)),
+                                      describe(target), where));
 }
 
 /// The second half of x op= y: the result keeps the shape and dtype of the target, or the call is an error.
 void write_result(std::string_view function, const Tensor& target, const Tensor& result, Location where) {
   if (rank_of_kind(result.dtype()) > rank_of_kind(target.dtype()))
     throw DTypeError(1105, format_error(1105, "DTypeError",
-                                        fmt::format("{}: the result is {}, which {} does not hold", function,
+                                        fmt::format("{}: the result is {}, which does not convert to {}", function,
                                                     name(result.dtype()), name(target.dtype())),
                                         describe(target), where));
   if (result.shape() != target.shape()) throw_does_not_fit(function, target, result.shape(), where);
@@ -186,9 +186,10 @@ template <class T> std::vector<T> Tensor::to_vector(Location where) const {
 template <class T> T* Tensor::data(Location where) const {
   require_defined("data", *this, where);
   if (dtype() != dtype_of<T>)
-    throw DTypeError(1106, format_error(1106, "DTypeError",
-                                        fmt::format("data: elements are {}, not {}", name(dtype()), name(dtype_of<T>)),
-                                        describe(*this), where));
+    throw DTypeError(1106,
+                     format_error(1106, "DTypeError",
+                                  fmt::format("data: the element type is {}, not {}", name(dtype()), name(dtype_of<T>)),
+                                  describe(*this), where));
   return static_cast<T*>(pin(*this, where));
 }
 

@@ -192,9 +192,8 @@ bool show_callers(bool on, [[maybe_unused]] Location where) {
   return detail::describe_callers.exchange(on ? &describe_callers : nullptr) != nullptr;
 #else
   if (on)
-    throw UnsupportedError(5740, format_error(5740, "UnsupportedError",
-                                              "show_callers: this build has no libbacktrace, which finds callers", {},
-                                              where, "build with a g++ that has libbacktrace.a"));
+    throw UnsupportedError(5740, format_error(5740, "UnsupportedError", "show_callers: this build has no libbacktrace",
+                                              {}, where, "build with a g++ that has libbacktrace.a"));
   return false;
 #endif
 }

@@ -151,15 +151,15 @@ Stats stats() {
 std::string to_string(const Stats& s) {
   std::string text = fmt::format("recorded calls      {}\nsyncs               {}\n", s.records, s.syncs);
   for (const auto& [reason, count] : s.sync_reasons) text += fmt::format("  {:<42} {}\n", reason, count);
-  text += fmt::format("plan cache          {} hits, {} misses; {} plans compiled, {} graphs played op by op\n",
+  text += fmt::format("plan cache          {} hits, {} misses; {} plans compiled, {} graphs interpreted op by op\n",
                       s.plan_hits, s.plan_misses, s.plans_compiled, s.call_plays);
   text += fmt::format("compiled functions  {} replays\n", s.replays);
   if (s.vmap_loops != 0)
-    text += fmt::format("vmap                {} calls made in a loop over the batch\n", s.vmap_loops);
-  text += fmt::format("kernels             {} compiled, {} found, {} failed; compiling took {:.1f} ms\n",
+    text += fmt::format("vmap                {} calls run in a loop over the batch\n", s.vmap_loops);
+  text += fmt::format("kernels             {} compiled, {} cached, {} failed; {:.1f} ms of compilation\n",
                       s.kernels_compiled, s.kernel_hits, s.compile_failures, s.compile_ms);
   text += fmt::format(
-      "memory              {:.1f} MiB live, {:.1f} MiB cached, {:.1f} MiB peak; packed constants {:.1f} MiB\n",
+      "memory              {:.1f} MiB live, {:.1f} MiB cached, {:.1f} MiB peak; prepacked weights {:.1f} MiB\n",
       static_cast<double>(s.live_bytes) / 1048576, static_cast<double>(s.cached_bytes) / 1048576,
       static_cast<double>(s.peak_bytes) / 1048576, static_cast<double>(s.packed_bytes) / 1048576);
   if (!s.last_plan_miss.empty()) text += fmt::format("last new structure  {}\n", s.last_plan_miss);
@@ -215,7 +215,7 @@ std::string to_string(const ModeComparison& c) {
                         r.eager_us / static_cast<double>(std::max<std::uint64_t>(r.calls, 1)));
     kernels += r.eager_us;
   }
-  text += fmt::format("{:<20} {:>6} {:>12.2f}   inside kernels, while timed\n", "all ops", "", kernels);
+  text += fmt::format("{:<20} {:>6} {:>12.2f}   inside kernels\n", "all ops", "", kernels);
   constexpr std::size_t kMostSteps = 20;
   if (!c.steps.empty()) text += fmt::format("\n{:>6} {:>12}  step of the compiled program\n", "runs", "us");
   for (std::size_t i = 0; i < std::min(c.steps.size(), kMostSteps); ++i)

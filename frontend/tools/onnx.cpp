@@ -24,9 +24,8 @@ const LoadedPlugin<Plugin>& loaded() {
 const Plugin& plugin(Location where) {
   if (loaded().plugin == nullptr)
     throw UnsupportedError(
-        2301, format_error(2301, "UnsupportedError",
-                           "onnx: the part that reads and writes ONNX cannot be loaded: " + loaded().failure_reason, {},
-                           where));
+        2301, format_error(2301, "UnsupportedError", "onnx: cannot load libfermata_onnx: " + loaded().failure_reason,
+                           {}, where));
   return *loaded().plugin;
 }
 
@@ -57,17 +56,17 @@ void check_inputs(const detail::Program& program, const std::vector<Tensor>& inp
                  where);
     };
     if (wanted.dtype && inputs[i].dtype(where) != *wanted.dtype)
-      refuse(fmt::format("and the model takes {}", name(*wanted.dtype)));
+      refuse(fmt::format("but the model takes {}", name(*wanted.dtype)));
     if (!wanted.sizes) continue;
     const Shape shape = inputs[i].shape(where);
-    if (shape.rank() != wanted.sizes->size()) refuse(fmt::format("and the model takes {} axes", wanted.sizes->size()));
+    if (shape.rank() != wanted.sizes->size()) refuse(fmt::format("but the model takes {} axes", wanted.sizes->size()));
     for (unsigned axis = 0; axis < shape.rank(); ++axis) {
       const Dimension& d = (*wanted.sizes)[axis];
-      if (d.size && *d.size != shape[axis]) refuse(fmt::format("and the model takes {} along axis {}", *d.size, axis));
+      if (d.size && *d.size != shape[axis]) refuse(fmt::format("but the model takes {} along axis {}", *d.size, axis));
       if (d.name.empty()) continue;
       const auto [entry, is_new] = named.emplace(d.name, shape[axis]);
       if (!is_new && entry->second != shape[axis])
-        refuse(fmt::format("and '{}' is {} along another axis", d.name, entry->second));
+        refuse(fmt::format("but '{}' is {} along another axis", d.name, entry->second));
     }
   }
 }
@@ -109,7 +108,7 @@ NamedTensors Model::operator()(const NamedTensors& inputs, Location where) const
   std::vector<Tensor> all(program_->inputs.size());
   for (const auto& [name, tensor] : inputs) {
     const auto found = std::ranges::find(program_->inputs, name, &ValueInfo::name);
-    if (found == program_->inputs.end()) throw_call(*program_, fmt::format("there is no input '{}'", name), where);
+    if (found == program_->inputs.end()) throw_call(*program_, fmt::format("no input named '{}'", name), where);
     all[static_cast<std::size_t>(found - program_->inputs.begin())] = tensor;
   }
   std::vector<Tensor> results = (*this)(all, where);
@@ -151,7 +150,7 @@ std::vector<std::vector<Tensor>> detail::dynamic_samples(SaveOptions& options, s
       return i < options.input_names.size() ? options.input_names[i] : fmt::format("x{}", i);
     };
     while (argument < arguments.size() && name_of(argument) != d.input) ++argument;
-    if (argument == arguments.size()) fail(fmt::format("there is no input '{}' for a dynamic axis", d.input));
+    if (argument == arguments.size()) fail(fmt::format("no input named '{}' for a dynamic axis", d.input));
     const std::int64_t rank = arguments[argument].rank();
     if (d.axis < -rank || d.axis >= rank)
       fail(fmt::format("input '{}' of {} axes has no axis {}", d.input, rank, d.axis));

@@ -29,7 +29,7 @@ const void* load_plugin(const char* file, const char* symbol, FunctionRef<bool(c
       failure_reason.clear();
       return give();
     }
-    failure_reason = path.string() + " is not a plugin of this library";
+    failure_reason = path.string() + " is not a plugin for this version of the library";
   }
   return nullptr;
 }

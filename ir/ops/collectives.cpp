@@ -11,14 +11,14 @@ namespace {
 void require_rank(const InferCall& call, std::int64_t rank, std::int64_t ranks, std::string_view what) {
   if (rank < 0 || rank >= ranks)
     call.fail<ValueError>(7002, "ValueError",
-                          fmt::format("{} is {}, and the group has ranks 0 to {}", what, rank, ranks - 1));
+                          fmt::format("{} is {}, but the group has ranks 0 to {}", what, rank, ranks - 1));
 }
 
 void require_ranks(const InferCall& call, std::int64_t ranks) { call.require_positive(ranks, "the number of ranks"); }
 
 void require_reducible(const InferCall& call, std::int64_t number) {
   if (number < 0 || number >= std::ssize(kCollectiveReductionNames))
-    call.fail<ValueError>(7002, "ValueError", fmt::format("there is no reduction {}", number));
+    call.fail<ValueError>(7002, "ValueError", fmt::format("unknown reduction {}", number));
   const DType t = call.operand(0).dtype;
   switch (static_cast<CollectiveReduction>(number)) {
     case CollectiveReduction::sum:

@@ -1,9 +1,8 @@
-// Collectives: calls that all ranks of a group make, in one order.
+// Collectives: calls that all ranks of a group make in the same order.
 //
-// `group` is the number that this process has given to the group (runtime/collectives.h), `ranks` says how many are in
-// it; ranks count within the group. Every rank gives an operand of one type and gets a result of one type, so that all
-// ranks record one program. An operand may follow that is only waited for: the call with an effect that the thread has
-// recorded before.
+// `group` is the number of the group in this process (runtime/collectives.h), `ranks` its size; ranks are relative to
+// the group. Operands and results have the same type on every rank, so that all ranks record the same program. An
+// additional last operand only orders the call: the previous call with an effect of this thread.
 #pragma once
 
 #include "ir/collective.h"
@@ -90,7 +89,7 @@ struct BroadcastFrom {
   static constexpr NoExample example() { return {kOtherProcesses}; }
 };
 
-/// The elements of other ranks than the root are not read.
+/// Only the root's operand is read.
 struct ScatterFrom {
   Structure<std::int64_t> group, ranks, root;
   Structure<Axis> axis;
@@ -115,10 +114,10 @@ struct GatherTo {
   static constexpr NoExample example() { return {kOtherProcesses}; }
 };
 
-/// Elements go from the first of each pair of ranks to the second; no rank is twice among the first, or the second.
+/// Sends from the first to the second rank of each pair; no rank occurs twice as first, or twice as second.
 struct PermuteRanks {
   Structure<std::int64_t> group, ranks;
-  Structure<Integers> pairs;  // first and second in turn
+  Structure<Integers> pairs;  // first and second, alternating
 
   static constexpr OpFacts facts = kCollective;
   static constexpr Operands operands = kCollectiveOperands;

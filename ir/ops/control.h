@@ -1,17 +1,17 @@
-// Control flow, and what recomputation needs.
+// Control flow, and ordering of recomputation.
 #pragma once
 
 #include "ir/irregular_op.h"
 
 namespace fermata::ops {
 
-/// A generator with this key draws, inside a function that a node owns, from the stream of the call: every run of the
-/// function has a key of its own, made of the call's seed and the number of the run.
+/// Inside a function owned by a node, a generator with this key draws from the stream of the call. Every run of the
+/// function has its own key, derived from the call's seed and the number of the run.
 inline constexpr std::uint64_t kStreamKey = 0x6a09e667f3bcc908;
 
-// cond, while_loop and scan call functions that their nodes own. Operands are, in this order, what an op says below,
-// and what its functions take; one more may follow, which is only waited for. Several results are packed as bytes
-// (ir/tuple_layout.h). A seed is an f64 of no axes, of which the keys of streams are made.
+// cond, while_loop and scan call functions that their nodes own. Operands are those listed below, followed by the
+// arguments of the functions; one more may follow that only orders the call. Several results are packed as bytes
+// (ir/tuple_layout.h). The seed is a 0-d f64, from which stream keys are derived.
 inline constexpr OpFacts kCallsFunctions{.effect = Effect::pure,
                                          .cost = Cost::more,
                                          .may_fail_on_values = true,
@@ -19,14 +19,14 @@ inline constexpr OpFacts kCallsFunctions{.effect = Effect::pure,
                                          .precision = OperandPrecision::as_given};
 inline constexpr NoExample kOwnsFunctions{"it calls functions that its node owns"};
 
-/// The operands of a call that its functions take, and its results before they are packed: those of its last function,
-/// of every step. Of calls that wait for nothing.
+/// The operands of a call that are function arguments, and its results before packing: those of its last function, per
+/// step. For calls without an ordering operand.
 std::vector<TensorType> function_arguments(Op op, std::span<const std::int64_t> attributes,
                                            std::span<const TensorType> operands);
 std::vector<TensorType> separate_results(Op op, std::span<const std::int64_t> attributes,
                                          std::span<const TensorType> results);
 
-/// Operands: the predicate, the seed if there is one. Both functions take the rest.
+/// Operands: the predicate, and the seed if any. Both functions take the rest.
 struct Cond {
   Structure<bool> seeded;
   OwnFunction when_true, when_false;
@@ -39,8 +39,7 @@ struct Cond {
   static constexpr NoExample example() { return kOwnsFunctions; }
 };
 
-/// Operands: the seed if there is one. Both functions take the state, which is as many of the operands that follow as
-/// the body has results, and the rest.
+/// Operands: the seed if any. Both functions take the state (as many operands as the body has results) and the rest.
 struct WhileLoop {
   Structure<bool> seeded;
   OwnFunction condition, body;
@@ -53,8 +52,8 @@ struct WhileLoop {
   static constexpr NoExample example() { return kOwnsFunctions; }
 };
 
-/// Operands: the seed if there is one, what is carried, the sequences. The body takes what is carried, a slice of each
-/// sequence, and the rest; it gives what is carried on, and slices of the other results.
+/// Operands: the seed if any, the carries, the sequences. The body takes the carries, a slice of each sequence, and the
+/// rest; it returns the new carries, and slices of the other results.
 struct ScanLoop {
   Structure<bool> seeded;
   Structure<std::int64_t> carries, sequences;
@@ -64,7 +63,7 @@ struct ScanLoop {
 
   static constexpr OpFacts facts = kCallsFunctions;
   static constexpr Operands operands = Operands::any(operand("x"));
-  /// Of each step, as those of the op.
+  /// The results of the op, given those of one step.
   std::vector<TensorType> stacked(std::span<const TensorType> results) const;
   TensorType infer(const InferCall& call) const;
   void relate(EqualAxes&) const {}
@@ -72,7 +71,7 @@ struct ScanLoop {
   static constexpr NoExample example() { return kOwnsFunctions; }
 };
 
-/// A tensor from bytes that hold several.
+/// Extracts a tensor from packed bytes.
 struct Unpack {
   Argument<std::int64_t> offset;  // in bytes
   ResultShape shape;
@@ -90,7 +89,7 @@ struct Unpack {
   static Example<Unpack> example();
 };
 
-/// The first operand, in a buffer that is filled once the second exists.
+/// The first operand, in a buffer that is filled after the second one is computed.
 struct After {
   static constexpr OpFacts facts{.effect = Effect::pure,
                                  .cost = Cost::pass,

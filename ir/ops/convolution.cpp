@@ -56,7 +56,7 @@ struct ThreeShapes {
     const bool overflow = __builtin_mul_overflow(weight.shape[1], attributes.groups, &taken);
     if (!overflow && given == taken && weight.shape[0] % attributes.groups == 0) return;
     call.fail<ShapeError>(1072, "ShapeError",
-                          fmt::format("channels do not fit ({} and {} groups of {}, with {} filters)", given,
+                          fmt::format("channels do not match ({} and {} groups of {}, with {} filters)", given,
                                       attributes.groups, weight.shape[1], weight.shape[0]));
   }
   std::int64_t size_along(unsigned i) const {
@@ -79,7 +79,7 @@ void require_gradient(const ThreeShapes& c, const TensorType& gradient, std::siz
   if (gradient.shape == expected) return;
   std::vector<std::string> notes(2);
   notes[operand] = "should be " + to_string(expected);
-  c.call.fail<ShapeError>(1074, "ShapeError", "the gradient does not fit", notes);
+  c.call.fail<ShapeError>(1074, "ShapeError", "the shape of the gradient does not match", notes);
 }
 
 // Examples. The gradients have one position only, so that steps, paddings and dilations may change by themselves; the
@@ -166,7 +166,7 @@ TensorType Fold::infer(const InferCall& call) const {
   if (shape != call.wanted.shape || expected != x.shape)
     call.fail<ShapeError>(
         1075, "ShapeError",
-        fmt::format("the windows are not those of {} along axis {}", to_string(call.wanted.shape), axis));
+        fmt::format("the windows do not match size {} along axis {}", to_string(call.wanted.shape), axis));
   return call.result(x.dtype, shape);
 }
 

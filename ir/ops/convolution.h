@@ -5,7 +5,7 @@
 
 namespace fermata::ops {
 
-/// Contractions gain from narrow operands and accumulate in f32 anyway.
+/// Contractions benefit from narrow operands and accumulate in f32 anyway.
 inline constexpr OpFacts kConvolution{.effect = Effect::pure,
                                       .cost = Cost::more,
                                       .may_fail_on_values = false,
@@ -55,7 +55,7 @@ struct ConvolutionWeightGradient {
   static std::vector<Example<ConvolutionWeightGradient>> other_examples();
 };
 
-/// The sum of windows along an axis, each at its place: what unfold takes apart.
+/// Sums overlapping windows along an axis: the transpose of unfold.
 struct Fold {
   Structure<Axis> axis;
   Structure<std::int64_t> step, dilation;

@@ -25,8 +25,9 @@ unsigned require_index_shape(const InferCall& call, std::int64_t given) {
   bool fits = index.shape.rank() == x.shape.rank();
   for (unsigned i = 0; fits && i < x.shape.rank(); ++i) fits = i == axis || index.shape[i] <= x.shape[i];
   if (!fits)
-    call.fail<ShapeError>(1070, "ShapeError",
-                          fmt::format("index must have the axes of x, none longer other than axis {}", axis));
+    call.fail<ShapeError>(
+        1070, "ShapeError",
+        fmt::format("index must have the rank of x and be no longer than x, except along axis {}", axis));
   return axis;
 }
 
@@ -38,7 +39,7 @@ TensorType Take::infer(const InferCall& call) const {
   const TensorType result{x.dtype, gathered_shape(call, axis.value)};
   const unsigned along = call.axis(axis.value, x);
   if (x.shape[along] == 0 && element_count(call.operand(1).shape) != 0)
-    call.fail<ShapeError>(1009, "ShapeError", "no elements to choose from", {fmt::format("axis {} is 0", along)});
+    call.fail<ShapeError>(1009, "ShapeError", "no elements", {fmt::format("axis {} is 0", along)});
   return result;
 }
 
@@ -48,7 +49,8 @@ TensorType IndexAdd::infer(const InferCall& call) const {
   if (!kNumbers.has(call.operand(0).dtype)) call.refuse_dtype(0);
   const Shape expected = gathered_shape(call, axis.value);
   if (call.operand(2).shape != expected)
-    call.fail<ShapeError>(1011, "ShapeError", "the source does not fit", {"", "", "should be " + to_string(expected)});
+    call.fail<ShapeError>(1011, "ShapeError", "the shape of source does not match",
+                          {"", "", "should be " + to_string(expected)});
   return call.operand(0);
 }
 
@@ -56,7 +58,7 @@ TensorType Gather::infer(const InferCall& call) const {
   const TensorType &x = call.operand(0), &index = call.operand(1);
   const unsigned along = require_index_shape(call, axis.value);
   if (x.shape[along] == 0 && element_count(index.shape) != 0)
-    call.fail<ShapeError>(1009, "ShapeError", "no elements to choose from", {fmt::format("axis {} is 0", along)});
+    call.fail<ShapeError>(1009, "ShapeError", "no elements", {fmt::format("axis {} is 0", along)});
   return call.result(x.dtype, index.shape);
 }
 
@@ -68,7 +70,8 @@ TensorType Scatter::infer(const InferCall& call) const {
   if (!accepted.has(call.operand(0).dtype)) call.refuse_dtype(0);
   const Shape& expected = call.operand(1).shape;
   if (call.operand(2).shape != expected)
-    call.fail<ShapeError>(1011, "ShapeError", "the source does not fit", {"", "", "should be " + to_string(expected)});
+    call.fail<ShapeError>(1011, "ShapeError", "the shape of source does not match",
+                          {"", "", "should be " + to_string(expected)});
   return call.operand(0);
 }
 
@@ -79,7 +82,7 @@ TensorType GridSample::infer(const InferCall& call) const {
   call.require_same_dtype(0, 1);
   const std::int64_t axes = static_cast<std::int64_t>(x.shape.rank()) - 2;
   if (axes < 1 || grid.shape.rank() != 3 || grid.shape[2] != axes || grid.shape[0] != x.shape[0])
-    call.fail<ShapeError>(1077, "ShapeError", "x [N, C, ..S] and grid [N, P, axes of S] do not fit");
+    call.fail<ShapeError>(1077, "ShapeError", "x [N, C, ..S] and grid [N, P, axes of S] do not match");
   for (unsigned k = 2; k < x.shape.rank(); ++k)
     if (x.shape[k] == 0) call.fail<ShapeError>(1077, "ShapeError", "images without elements");
   if (mode.value < 0 || mode.value > 2 || padding.value < 0 || padding.value > 2)

@@ -1,4 +1,4 @@
-// Gathers and scatters: elements at positions that another operand gives.
+// Gathers and scatters at positions given by another operand.
 #pragma once
 
 #include "ir/irregular_op.h"
@@ -50,11 +50,11 @@ struct Gather {
   static Example<Gather> example() { return {{{DType::f32, Shape{3, 3}}, {DType::i64, Shape{3, 3}}}, {.axis = {0}}}; }
 };
 
-/// Images at places from -1 to 1 along each axis, the last axis first.
+/// Samples images at coordinates from -1 to 1 along each axis, the last axis first.
 struct GridSample {
   Structure<std::int64_t> mode;     // 0: the nearest element, 1: linear, 2: cubic
-  Structure<std::int64_t> padding;  // outside there are 0: zeros, 1: the elements at the ends, 2: mirrored ones
-  Structure<bool> align_corners;    // -1 and 1 are the centers of the elements at the ends, not their outer edges
+  Structure<std::int64_t> padding;  // outside: 0: zeros, 1: border elements, 2: reflection
+  Structure<bool> align_corners;    // -1 and 1 are the centers of the border elements, not their outer edges
 
   static constexpr OpFacts facts{.effect = Effect::pure,
                                  .cost = Cost::more,
@@ -73,7 +73,7 @@ struct GridSample {
   }
 };
 
-/// scatter, scatter_add, scatter_multiply, scatter_maximum and scatter_minimum: one element put at each position.
+/// scatter, scatter_add, scatter_multiply, scatter_maximum and scatter_minimum: writes one element at each position.
 struct Scatter {
   Structure<Axis> axis;
 

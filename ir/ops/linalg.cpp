@@ -24,8 +24,8 @@ void require_matrix(const InferCall& call, std::size_t i) {
   require_solved(call, i);
   if (call.operand(i).shape.rank() >= 2) return;
   std::vector<std::string> notes(call.operands.size());
-  notes[i] = "should have two axes or more";
-  call.fail<ShapeError>(1015, "ShapeError", "a matrix has two axes", notes);
+  notes[i] = "should have at least two axes";
+  call.fail<ShapeError>(1015, "ShapeError", "a matrix must have two axes", notes);
 }
 
 void require_square(const InferCall& call, std::size_t i) {
@@ -72,11 +72,11 @@ Shape transformed(const InferCall& call, std::int64_t axis, bool from_real) {
   if (from_real ? x.dtype != DType::f32 && x.dtype != DType::f64 : !is_complex(x.dtype))
     call.fail<DTypeError>(1101, "DTypeError", fmt::format("does not take {}", name(x.dtype)), {},
                           !from_real            ? "cast it to c64 or c128 first"
-                          : is_complex(x.dtype) ? "fft takes complex numbers"
+                          : is_complex(x.dtype) ? "use fft for complex numbers"
                                                 : "cast it to f32 or f64 first");
   const unsigned along = call.axis(axis, x);
   if (x.shape[along] == 0)
-    call.fail<ShapeError>(1093, "ShapeError", "nothing to transform", {fmt::format("axis {} is 0", along)});
+    call.fail<ShapeError>(1093, "ShapeError", "no elements to transform", {fmt::format("axis {} is 0", along)});
   return x.shape;
 }
 
@@ -119,7 +119,7 @@ TensorType Pinv::infer(const InferCall& call) const {
         1102, "DTypeError",
         fmt::format("the tolerance must be {}, not {}", name(real_dtype(a.dtype)), name(tolerance.dtype)));
   if (tolerance.shape != Shape(batch_of(a.shape)))
-    call.fail<ShapeError>(1092, "ShapeError", "needs one tolerance for each matrix",
+    call.fail<ShapeError>(1092, "ShapeError", "requires one tolerance per matrix",
                           {"", "should be " + to_string(batch_of(a.shape))});
   return matrices(call, a.dtype, {columns_of(a), rows_of(a)});
 }

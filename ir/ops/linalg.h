@@ -35,7 +35,7 @@ struct Solve {
 
 struct SolveTriangular {
   Structure<bool> upper;
-  Structure<bool> unit;  // the diagonal counts as ones
+  Structure<bool> unit;  // the diagonal is taken as ones
 
   static constexpr OpFacts facts = kDecomposition;
   static constexpr Operands operands{operand("a", OperandElements::positive_definite), operand("b")};
@@ -133,7 +133,7 @@ struct Pinv {
   static Example<Pinv> example() { return {{{DType::f64, Shape{4, 3}}, {DType::f64, Shape{}}}, {}}; }
 };
 
-/// Transforms keep no sizes that others have, but for fft.
+/// Except for fft, transforms change the size of their axis.
 inline constexpr OpFacts kTransform{.effect = Effect::pure,
                                     .cost = Cost::more,
                                     .may_fail_on_values = false,

@@ -20,7 +20,7 @@ TensorType Cast::infer(const InferCall& call) const {
   if (is_complex(from) && (kReal | kSmall).has(call.wanted.dtype))
     call.fail<DTypeError>(1110, "DTypeError",
                           fmt::format("{} does not convert to {}", name(from), name(call.wanted.dtype)), {},
-                          "real(), imag() or abs() gives a real number for each");
+                          "take its real(), imag() or abs() first");
   return call.result(call.wanted.dtype, call.operand(0).shape);
 }
 
@@ -31,7 +31,7 @@ ValueId Cast::emit(KernelEmitter& emitter) const {
 Example<Cast> Cast::example() { return {{{DType::f32, Shape{3, 4}}}, {.dtype = {DType::i32}}}; }
 
 TensorType Concat::infer(const InferCall& call) const {
-  if (call.operands.empty()) call.fail<ShapeError>(1012, "ShapeError", "needs at least one tensor");
+  if (call.operands.empty()) call.fail<ShapeError>(1012, "ShapeError", "requires at least one tensor");
   const TensorType& first = call.operand(0);
   const unsigned axis = call.axis(this->axis.value, first);
   Shape shape = first.shape;
@@ -41,7 +41,7 @@ TensorType Concat::infer(const InferCall& call) const {
     Shape expected = first.shape;
     if (next.shape.rank() == expected.rank()) expected[axis] = next.shape[axis];
     if (next.shape != expected)
-      call.fail<ShapeError>(1008, "ShapeError", fmt::format("shapes differ other than along axis {}", axis));
+      call.fail<ShapeError>(1008, "ShapeError", fmt::format("shapes differ in an axis other than {}", axis));
     if (__builtin_add_overflow(shape[axis], next.shape[axis], &shape[axis])) shape[axis] = INT64_MAX;
   }
   return call.result(first.dtype, shape);
@@ -62,7 +62,7 @@ TensorType Update::infer(const InferCall& call) const {
     overflow |= __builtin_add_overflow(end, reach, &end);
   }
   if (overflow || lowest < 0 || highest >= element_count(x.shape))
-    call.fail<IndexError>(1203, "IndexError", "the view leaves the tensor",
+    call.fail<IndexError>(1203, "IndexError", "the view exceeds the tensor",
                           {count_note(x.shape), fmt::format("go to elements {} to {}", lowest, highest)});
   return x;
 }
@@ -76,7 +76,7 @@ TensorType ComplexOfParts::infer(const InferCall& call) const {
   for (std::size_t i = 0; i < 2; ++i)
     if (call.operand(i).dtype != DType::f32 && call.operand(i).dtype != DType::f64)
       call.fail<DTypeError>(1101, "DTypeError", fmt::format("does not take {}", name(call.operand(i).dtype)), {},
-                            "parts are f32 or f64");
+                            "parts must be f32 or f64");
   call.require_same_dtype(0, 1);
   if (call.operand(0).shape != call.operand(1).shape)
     call.fail<ShapeError>(1091, "ShapeError", "the parts differ in shape");

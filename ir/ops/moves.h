@@ -1,11 +1,11 @@
-// Ops that move elements to a buffer of their own: copies, casts, concatenation, writes into a view.
+// Ops that move elements to a new buffer: copies, casts, concatenation, writes into a view.
 #pragma once
 
 #include "ir/irregular_op.h"
 
 namespace fermata::ops {
 
-/// No more than reading the operands once.
+/// At most one pass over the operands.
 inline constexpr OpFacts kMove{.effect = Effect::pure,
                                .cost = Cost::pass,
                                .may_fail_on_values = false,
@@ -51,7 +51,7 @@ struct Concat {
   static Example<Concat> example() { return {{{DType::f32, Shape{3, 3}}, {DType::f32, Shape{3, 3}}}, {.axis = {0}}}; }
 };
 
-/// Values written into a strided view of the row-major elements of x.
+/// Writes values to a strided view of the row-major elements of x.
 struct Update {
   Argument<std::int64_t> offset;
   Argument<Integers> strides;  // one for each axis of the values
@@ -68,7 +68,7 @@ struct Update {
   static Example<Update> example();
 };
 
-/// A complex number of two real ones.
+/// Complex numbers from real and imaginary parts.
 struct ComplexOfParts {
   static constexpr OpFacts facts = kMove;
   static constexpr Operands operands{operand("re"), operand("im")};

@@ -48,7 +48,7 @@ TensorType Searchsorted::infer(const InferCall& call) const {
   call.require_same_dtype(0, 1);
   if (!kRealOrBoolean.has(sorted.dtype)) call.refuse_dtype(0);
   if (sorted.shape.rank() != 1)
-    call.fail<ShapeError>(1024, "ShapeError", "the first operand is a sorted vector, with one axis",
+    call.fail<ShapeError>(1024, "ShapeError", "the first operand must be a sorted vector",
                           {fmt::format("{} axes", sorted.shape.rank())});
   return call.result(DType::i64, call.operand(1).shape);
 }
@@ -63,7 +63,8 @@ TensorType Bincount::infer(const InferCall& call) const {
   const TensorType& weights = call.operand(1);
   if (!(kFloating | DType::i64 | DType::u64).has(weights.dtype)) call.refuse_dtype(1);
   if (weights.shape != x.shape)
-    call.fail<ShapeError>(1011, "ShapeError", "not a weight for each integer", {"", "should be " + to_string(x.shape)});
+    call.fail<ShapeError>(1011, "ShapeError", "weights must have one number per integer",
+                          {"", "should be " + to_string(x.shape)});
   return call.result(weights.dtype, shape);
 }
 
@@ -72,7 +73,7 @@ TensorType Flatnonzero::infer(const InferCall& call) const {
   call.require_wanted_dtype(DType::i64, "i64");
   if (call.wanted.shape.rank() != 1)
     call.fail<ShapeError>(1025, "ShapeError",
-                          fmt::format("the result has one axis, not {}", to_string(call.wanted.shape)));
+                          fmt::format("the result must have one axis, not {}", to_string(call.wanted.shape)));
   check_shape(name(call.op), call.wanted.shape, DType::i64, call.where);
   return call.wanted;
 }

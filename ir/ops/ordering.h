@@ -11,7 +11,7 @@ inline constexpr OpFacts kOrdered{.effect = Effect::pure,
                                   .overwrites = false,
                                   .precision = OperandPrecision::as_given};
 
-/// The rows of FERMATA_SCAN: prefix reductions along an axis. What they add up in is the rule of the row.
+/// The rows of FERMATA_SCAN: prefix reductions along an axis. The row's rule determines the accumulator dtype.
 struct Scan {
   Structure<Axis> axis;
 
@@ -75,7 +75,7 @@ struct Searchsorted {
   }
 };
 
-/// Along the last axis. Larger integers are left out; negative ones are an error.
+/// Along the last axis. Larger integers are ignored; negative ones are an error.
 struct Bincount {
   ResultSize length;
 

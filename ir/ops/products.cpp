@@ -43,7 +43,7 @@ void require_pattern(const InferCall& call, std::int64_t rows, std::int64_t entr
   if (pattern.dtype != DType::i64 || pattern.shape.rank() != 1)
     call.fail<DTypeError>(1103, "DTypeError", "a pattern is one axis of i64");
   if (rows < 0 || entries < 0 || pattern.shape[0] != rows + 1 + entries)
-    call.fail<ShapeError>(1050, "ShapeError", "the pattern does not fit",
+    call.fail<ShapeError>(1050, "ShapeError", "the pattern does not match",
                           {fmt::format("{} row offsets and columns", pattern.shape[0])});
 }
 
@@ -58,7 +58,7 @@ void require_rank(const InferCall& call, std::size_t i, unsigned rank) {
   if (call.operand(i).shape.rank() == rank) return;
   std::vector<std::string> notes(call.operands.size());
   notes[i] = fmt::format("should have {}", rank == 1 ? "one axis" : "two axes");
-  call.fail<ShapeError>(1015, "ShapeError", "a vector has one axis and a matrix two", notes);
+  call.fail<ShapeError>(1015, "ShapeError", "a vector must have one axis and a matrix two", notes);
 }
 
 /// The type of rows times a packed matrix, which has to be one of so many columns.

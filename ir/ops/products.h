@@ -1,4 +1,4 @@
-// Products of matrices: of numbers, of bytes, and sparse ones.
+// Matrix products: dense, of bytes, and sparse.
 #pragma once
 
 #include "ir/irregular_op.h"
@@ -10,7 +10,7 @@ inline constexpr OpFacts kProduct{.effect = Effect::pure,
                                   .may_fail_on_values = false,
                                   .overwrites = false,
                                   .precision = OperandPrecision::as_given};
-/// The pattern may name rows or columns that are not there.
+/// The pattern may have rows or columns out of range.
 inline constexpr OpFacts kSparseProduct{.effect = Effect::pure,
                                         .cost = Cost::more,
                                         .may_fail_on_values = true,
@@ -41,7 +41,7 @@ struct MatmulBytes {
   static Example<MatmulBytes> example() { return {{{DType::i8, Shape{3, 4}}, {DType::i8, Shape{4, 2}}}, {}}; }
 };
 
-/// matmul_f32: of f16 or bf16, with sums that are not rounded to them.
+/// matmul_f32: of f16 or bf16, returning the f32 sums.
 struct MatmulHalves {
   static constexpr OpFacts facts = kProduct;
   static constexpr Operands operands{operand("lhs"), operand("rhs")};
@@ -51,7 +51,7 @@ struct MatmulHalves {
   static Example<MatmulHalves> example() { return {{{DType::bf16, Shape{3, 4}}, {DType::bf16, Shape{4, 2}}}, {}}; }
 };
 
-/// matmul_packed: of bytes, with a matrix that lies in blocks.
+/// matmul_packed: of bytes, with a matrix stored in blocks.
 struct MatmulPacked {
   ResultSize columns;
 
@@ -93,7 +93,7 @@ struct CsrMatmul {
   }
 };
 
-/// csr_sampled_matmul: a product of dense matrices at the places of a pattern only.
+/// csr_sampled_matmul: a product of dense matrices, computed only at the positions of a pattern.
 struct CsrSampledMatmul {
   static constexpr OpFacts facts = kSparseProduct;
   static constexpr Operands operands{operand("pattern", OperandElements::pattern), operand("lhs"), operand("rhs")};

@@ -17,7 +17,7 @@ struct Reduction {
 
 namespace fermata {
 
-/// A bit for each axis that a node reduces: none where it is no reduction.
+/// A bit per reduced axis; 0 if the node is not a reduction.
 inline std::uint16_t reduced_axes(const GraphNode& node) {
   if (family(node.op) != Family::reduce) return 0;
   return static_cast<std::uint16_t>(attributes_of<ops::Reduction>(node).axes.value);

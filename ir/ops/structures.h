@@ -1,4 +1,4 @@
-// The structs of all irregular ops, for the tables that are made from the rows of ir/ops.def, and which op has which.
+// Maps each irregular op to its struct, for tables generated from the rows of ir/ops.def.
 #pragma once
 
 #include "ir/ops/collectives.h"

@@ -139,7 +139,8 @@ TensorType Permute::infer(const InferCall& call) const {
     if (shape.rank() < kMaxRank) shape.push_back(x.shape[static_cast<std::size_t>(axis)]);
   }
   if (axes.value.size() != x.shape.rank() || seen + 1u != 1u << x.shape.rank())
-    call.fail<ValueError>(1302, "ValueError", fmt::format("{} does not name each axis once", to_string(axes.value)));
+    call.fail<ValueError>(1302, "ValueError",
+                          fmt::format("{} is not a permutation of the axes", to_string(axes.value)));
   return {x.dtype, shape};
 }
 
@@ -185,7 +186,7 @@ TensorType Slice::infer(const InferCall& call) const {
         count < 0 || __builtin_mul_overflow(count - 1, step, &last) || __builtin_add_overflow(last, start, &last);
     if (overflow || start < 0 || start >= size || last < 0 || last >= size)
       call.fail<IndexError>(1203, "IndexError",
-                            fmt::format("{} elements from {} by {} leave axis {}", count, start, step, axis),
+                            fmt::format("{} elements from {} by {} exceed axis {}", count, start, step, axis),
                             {fmt::format("axis {} is {}", axis, size)});
   }
   return {x.dtype, call.wanted.shape};
@@ -303,7 +304,7 @@ Shape resolve_reshape(std::span<const std::int64_t> sizes, const TensorType& ope
   const std::int64_t known = check_shape(name(Op::reshape), shape, operand.dtype, where);
   const std::int64_t count = element_count(operand.shape);
   if (known == 0 || count % known != 0)
-    call.fail<ShapeError>(1006, "ShapeError", fmt::format("no size for the -1 in {} fits", to_string(sizes)),
+    call.fail<ShapeError>(1006, "ShapeError", fmt::format("the -1 in {} cannot be inferred", to_string(sizes)),
                           {ops::count_note(operand.shape)});
   left_over = count / known;
   return shape;

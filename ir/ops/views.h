@@ -1,4 +1,4 @@
-// Views: ops whose result is the operand's elements under other sizes and strides.
+// Views: ops whose result is the operand's elements with other sizes and strides.
 #pragma once
 
 #include "ir/irregular_op.h"
@@ -47,7 +47,7 @@ struct Squeeze {
 };
 
 struct Permute {
-  Structure<Integers> axes;  // the operand's axis that each of the result is
+  Structure<Integers> axes;  // the operand axis of each result axis
 
   static constexpr OpFacts facts = kFreeView;
   static constexpr Operands operands{operand("x")};

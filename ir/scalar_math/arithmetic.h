@@ -1,12 +1,12 @@
-// Exact and nearly exact arithmetic of the op table that is more than one primitive: signs, extremes, divisions with
-// remainder, hypot.
+// Exact and nearly exact arithmetic that takes more than one primitive: signs, extremes, divisions with remainder,
+// hypot.
 #pragma once
 
 #include "ir/scalar_math/floating.h"
 
 namespace fermata::math {
 
-/// -1, 0 or 1; 0 of either zero, NaN of NaN.
+/// -1, 0 or 1; 0 for either zero, NaN for NaN.
 template <class V> V sign(V x) {
   using T = ElementOfValue<V>;
   const V zero(T(0)), one(T(1));
@@ -40,8 +40,8 @@ template <class V> V minimum(V a, V b) {
 template <class V> V floor_divide(V a, V b) {
   using T = ElementOfValue<V>;
   if constexpr (is_float_value<V>) {
-    // The rounded quotient may be an integer above the true one: then what it leaves, of which fma gives the sign, lies
-    // on the other side of 0. Quotients of more bits than a float are rounded, as are those that are not finite.
+    // The rounded quotient may be an integer above the true one; the remainder, whose sign fma gives, is then on the
+    // other side of 0. Quotients with more bits than a float are rounded, as are those that are not finite.
     constexpr T kEnd = static_cast<T>(std::uint64_t{2} << FormatOf<V>::kMantissaBits);
     const V zero(T(0)), quotient = floor(a / b);
     const V rest = select(abs(b) == infinity<V>(), a, fma(-quotient, b, a));
@@ -56,7 +56,8 @@ template <class V> V floor_divide(V a, V b) {
   }
 }
 
-/// The sign of b. Where a is small beside b and of the other sign, a + b is rounded, to b at most.
+/// The remainder with the sign of b. If a is small compared to b and has the opposite sign, a + b is rounded, to b at
+/// most.
 template <class V> V remainder(V a, V b) {
   using T = ElementOfValue<V>;
   if constexpr (is_float_value<V>) {
@@ -72,7 +73,7 @@ template <class V> V remainder(V a, V b) {
   }
 }
 
-/// Rounding to integers: integers are their own.
+/// Rounding to integers; integers are unchanged.
 template <class V> V floor_of(V x) {
   if constexpr (is_float_value<V>)
     return floor(x);
@@ -109,7 +110,7 @@ template <class V> auto signbit(V x) {
   }
 }
 
-/// The remainder of truncated division: the sign of a. Exact.
+/// The remainder of truncated division, with the sign of a. Exact.
 template <class V> V fmod(V a, V b) {
   using T = ElementOfValue<V>;
   if constexpr (is_float_value<V>)
@@ -118,7 +119,7 @@ template <class V> V fmod(V a, V b) {
     return select(b == V(T(0)), V(T(0)), a % b);
 }
 
-/// The root of a^2 + b^2 without overflow or underflow on the way; infinite if either is, whatever the other.
+/// sqrt(a^2 + b^2) without intermediate overflow or underflow; infinite if either is, even if the other is NaN.
 template <class V> V hypot(V a, V b) {
   const V x = abs(a), y = abs(b);
   const V large = maximum(x, y), small = minimum(x, y), ratio = small / large;

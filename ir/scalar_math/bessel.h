@@ -1,7 +1,7 @@
 // Bessel functions of real arguments and orders 0 and 1: J, and the modified I with and without e^-|x|.
 //
-// Polynomials are interpolations at Chebyshev points made for this file with 40 digits (coefficients rounded one after
-// another); errors in the comments are relative and those of the polynomial alone.
+// Polynomials are interpolations at Chebyshev points computed for this file with 40 digits (coefficients rounded one
+// after another); errors in the comments are relative, of the polynomial alone.
 #pragma once
 
 #include "ir/scalar_math/exponential.h"

@@ -1,4 +1,4 @@
-// exp, exp2, expm1 and what is built on one exponential: tanh, sigmoid, softplus.
+// exp, exp2, expm1 and functions of one exponential: tanh, sigmoid, softplus.
 //
 // x = n ln 2 + r with |r| <= ln 2 / 2. Polynomials are minimax fits made for this file (Remez exchange, coefficients
 // rounded one after another); the errors in the comments are relative and those of the polynomial alone.
@@ -98,9 +98,9 @@ template <class V> V times_power_of_two(V p, V shifted) {
   return p * power_of_two<V>(half) * power_of_two<V>(both - half);
 }
 
-/// p 2^n for n <= 0 and 0 <= p <= 1 (NaN gives anything), given n + split_round. A product whose result is subnormal or
-/// vanishes takes processors some hundred cycles; here it is taken 2^64 times larger, and made smaller by moving its
-/// bits: those of a subnormal are what is left of its sum with a number whose last place is the last place of
+/// p 2^n for n <= 0 and 0 <= p <= 1 (NaN gives anything), given n + split_round. A product with a subnormal or zero
+/// result takes processors some hundred cycles. Here it is computed 2^64 times larger and scaled down by integer
+/// operations on its bits: the bits of a subnormal are those of its sum with a number whose last place is that of
 /// subnormals.
 template <class V> V times_negative_power_of_two(V p, V shifted) {
   using F = FormatOf<V>;
@@ -117,7 +117,7 @@ template <class V> V times_negative_power_of_two(V p, V shifted) {
 template <class V> struct SplitExponential {
   V value, shifted;  // n + split_round
 };
-/// For x not above kExpMax; NaN passes into the value. Where all is 0 the value is: the products are then exact.
+/// For x <= kExpMax; NaN propagates into the value. If the result is 0, so is the value, and the products are exact.
 template <class V> SplitExponential<V> split_exp(V x) {
   using C = ExponentialOf<V>;
   const V clamped = max(V(C::kExpMin), x);
@@ -127,7 +127,7 @@ template <class V> SplitExponential<V> split_exp(V x) {
   return {select(x < V(C::kExpMin), constant<V>(0), polynomial(r, C::kExp)), shifted};
 }
 
-/// e^x for x not above kExpMax. NaN passes through the products.
+/// e^x for x <= kExpMax. NaN propagates through the products.
 template <class V> V exp_below_limit(V x) {
   const SplitExponential<V> e = split_exp(x);
   return times_power_of_two(e.value, e.shifted);
@@ -180,8 +180,8 @@ template <class V> V sigmoid(V x) {
   return select(x < constant<V>(0), e, one) / (one + e);
 }
 
-/// max(x, 0) + log1p(e^-|x|), the logarithm as 2 atanh(e / (2 + e)). Powers of s that add nothing would underflow,
-/// which is slow.
+/// max(x, 0) + log1p(e^-|x|), the logarithm as 2 atanh(e / (2 + e)). Negligible powers of s are skipped, because they
+/// would underflow, which is slow.
 template <class V> V softplus(V x) {
   using C = ExponentialOf<V>;
   const V e = exp_below_limit(-abs(x));

@@ -1,8 +1,8 @@
-// The remainder of truncated division of floats, exact for all operands: Prim::rem. A quick path that nearly every pair
-// of operands takes, and the steps of a long division for the others, for backends that write the primitive out.
+// The remainder of truncated division of floats, exact for all operands: Prim::rem. A fast path for nearly all
+// operands, and the steps of a long division for the others, for backends that expand the primitive.
 //
 // Both are dataflow over the value interface of ir/scalar_program.h, like the rest of ir/scalar_math; only the loop
-// over the steps is the backend's. Sizes (magnitudes) go in and come out; the sign is that of the dividend.
+// over the steps is the backend's. Operands and results are magnitudes; the sign is that of the dividend.
 #pragma once
 
 #include "ir/scalar_math/floating.h"
@@ -11,11 +11,12 @@ namespace fermata::math {
 
 template <class V> struct QuickRemainder {
   V rest;
-  typename V::Mask is_long;  // rest is wrong: the quotient has more bits than a float
+  typename V::Mask is_long;  // rest is invalid: the quotient has more bits than a float
 };
 
-/// Of sizes x and y, NaN and infinity included. The quotient x / y is rounded, so trunc may land one too high; what is
-/// left is a multiple of the last place of y and at most y, so fma gives it exactly, and its sign tells.
+/// For magnitudes x and y, including NaN and infinity. The quotient x / y is rounded, so trunc may be one too high. The
+/// remainder is a multiple of the last place of y and at most y, so fma computes it exactly, and its sign shows this
+/// case.
 template <class V> QuickRemainder<V> quick_remainder(V x, V y) {
   using T = ElementOfValue<V>;
   constexpr T kEnd = static_cast<T>(std::uint64_t{2} << FormatOf<V>::kMantissaBits);  // quotients below are integers
@@ -28,7 +29,7 @@ template <class V> QuickRemainder<V> quick_remainder(V x, V y) {
 /// x and y as significands from [1, 2) times powers of two.
 template <class V> struct LongDivision {
   V rest, divisor;         // significands; rest < divisor
-  SignedBits<V> left;      // how many more bits of the quotient there are; none where not positive
+  SignedBits<V> left;      // remaining quotient bits; done if not positive
   SignedBits<V> exponent;  // of y, biased
 };
 
@@ -51,13 +52,13 @@ template <class V> Significand<V> significand_of(V size) {
           select(subnormal, raw - SignedBits<V>(S{kMore}), raw)};
 }
 
-/// Of finite sizes above 0; done at once where x is the smaller one.
+/// For finite magnitudes above 0; done immediately if x is smaller.
 template <class V> LongDivision<V> begin_remainder(V x, V y) {
   const Significand<V> a = significand_of(x), b = significand_of(y);
   return {select(a.value >= b.value, a.value - b.value, a.value), b.value, a.exponent - b.exponent, b.exponent};
 }
 
-/// Takes as many bits of the quotient off as a float holds.
+/// Processes as many quotient bits as a float holds.
 template <class V> LongDivision<V> continue_remainder(const LongDivision<V>& at) {
   using T = ElementOfValue<V>;
   using F = FormatOf<V>;
@@ -70,7 +71,7 @@ template <class V> LongDivision<V> continue_remainder(const LongDivision<V>& at)
   return {select(left < V(T(0)), left + at.divisor, left), at.divisor, at.left - bits, at.exponent};
 }
 
-/// The size that is left, in two steps as the first factor may be below the range of normal numbers otherwise.
+/// The magnitude of the remainder, scaled in two steps because a single factor could be subnormal.
 template <class V> V finish_remainder(const LongDivision<V>& done) {
   using F = FormatOf<V>;
   using S = typename F::Signed;

@@ -1,7 +1,7 @@
-// What the elementary functions know about the format of a float, and the three or four moves they all make.
+// Float formats and basic building blocks of the elementary functions.
 //
 // Everything in ir/scalar_math is pure dataflow over the value interface of ir/scalar_program.h: no branch depends on a
-// value, only on the element type. Integer moves on the bits of floats stand in for scalbn and copysign.
+// value, only on the element type. Integer operations on the bits of floats replace scalbn and copysign.
 #pragma once
 
 #include <array>

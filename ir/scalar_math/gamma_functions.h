@@ -1,7 +1,7 @@
 // lgamma and digamma of real numbers, and angles in half turns.
 //
-// Polynomials are interpolations at Chebyshev points made for this file with 40 digits (coefficients rounded one after
-// another); errors in the comments are relative and those of the polynomial alone.
+// Polynomials are interpolations at Chebyshev points computed for this file with 40 digits (coefficients rounded one
+// after another); errors in the comments are relative, of the polynomial alone.
 #pragma once
 
 #include "ir/scalar_math/logarithm.h"
@@ -9,7 +9,7 @@
 
 namespace fermata::math {
 
-/// The angle pi x of a number that is not negative: exact but for the product with pi.
+/// The angle pi x for x >= 0; exact except for the product with pi.
 template <class V> QuadrantAngle<V> reduce_half_turns(V x) {
   using C = TrigonometricOf<V>;
   const V within = x - constant<V>(2) * floor(x * constant<V>(0.5));

@@ -10,13 +10,13 @@ namespace fermata::math {
 
 template <class T> struct HyperbolicConstants;
 template <> struct HyperbolicConstants<float> {
-  static constexpr float kSplit = 80.0f;         // e^t is finite below; above, e^-t does not count
+  static constexpr float kSplit = 80.0f;         // e^t is finite below; above, e^-t is negligible
   static constexpr float kSquareLost = 0x1p13f;  // t^2 + 1 is t^2 above
 };
 template <> struct HyperbolicConstants<double> { static constexpr double kSplit = 700.0, kSquareLost = 0x1p28; };
 template <class V> using HyperbolicOf = HyperbolicConstants<ElementOfValue<V>>;
 
-/// e^t / 2 for large t, finite as long as it can be.
+/// e^t / 2 for large t, without premature overflow.
 template <class V> V half_of_large_exp(V t) {
   const V root = exp(t * constant<V>(0.5));
   return (root * constant<V>(0.5)) * root;

@@ -62,7 +62,7 @@ template <class V> V atan2(V y, V x) {
   return select((x != x) | (y != y), x + y, with_sign_of(half, y));
 }
 
-/// asin s = s + s z P(z), z = s^2, for s up to 1/2: what comes after s.
+/// asin s = s + s z P(z), z = s^2, for s up to 1/2: the terms after s.
 template <class V> V asin_tail(V s, V z) { return s * z * polynomial(z, InverseTrigonometricOf<V>::kAsin); }
 
 template <class V> V asin(V x) {

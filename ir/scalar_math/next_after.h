@@ -1,16 +1,16 @@
-// The float next to another one, by moves on bits. Not part of ir/scalar_math.h: no other formula needs it.
+// The next representable float, by integer operations on bits. Not part of ir/scalar_math.h: no other formula needs it.
 #pragma once
 
 #include "ir/scalar_math/floating.h"
 
 namespace fermata::math {
 
-/// Which floats there are: all of the element type, or those that f16 or bf16 have, as f32.
+/// The set of floats: all of the element type, or those of f16 or bf16, as f32.
 enum class FloatsOf : std::uint8_t { element, f16, bf16 };
 
-/// The float after a in the direction of b; b where they are equal, NaN where either is. One step is a step of the last
-/// place as an integer, with the exponent above it; f16 has fewer exponents than f32, so its subnormals are numbers
-/// with a fixed distance there.
+/// The float after a in the direction of b; b if they are equal, NaN if either is NaN. One step adds to the last place
+/// as an integer, carrying into the exponent. f16 has a smaller exponent range than f32, so its subnormals are f32
+/// numbers with a fixed spacing.
 template <FloatsOf kFloats, class V> V next_after(V a, V b) {
   using F = FormatOf<V>;
   using U = typename F::Unsigned;

@@ -60,8 +60,8 @@ template <class V> V polynomial_of(V x, const double (&c)[8]) {
   return sum;
 }
 
-/// The x that a share 1/2 + q of a standard normal distribution lies below; `tail` is the smaller of that share and the
-/// rest, given apart since it may be small.
+/// The quantile of the standard normal distribution for probability 1/2 + q. `tail` is the smaller of this probability
+/// and its complement, passed separately because it may be small.
 template <class V> V normal_quantile(V q, V tail) {
   using C = NormalQuantileConstants;
   const V central = fma(-q, q, constant<V>(0.180625));

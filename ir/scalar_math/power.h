@@ -50,8 +50,7 @@ template <class V> Pair<V> log2_pair(V x) {
   return fast_two_sum(sum.high, sum.low + fraction.low);
 }
 
-/// |x|^y for |x| and y as they come; where the logarithm is infinite or the power leaves the range, low parts are
-/// dropped.
+/// |x|^y for any |x| and y; if the logarithm is infinite or the power is out of range, low parts are dropped.
 template <class V> V power_of_magnitude(V magnitude, V y) {
   using C = PowerOf<V>;
   const V zero = constant<V>(0);
@@ -64,7 +63,7 @@ template <class V> V power_of_magnitude(V magnitude, V y) {
   return exp2_of_sum(product, select(abs(product) < V(C::kExponentLimit), low, zero));
 }
 
-/// By squaring, wrapping; negative exponents give what 1 / x^-y truncates to: 0, or a power of -1 or 1.
+/// By squaring, wrapping; negative exponents give 1 / x^-y truncated: 0, or a power of -1 or 1.
 template <class V> V integer_pow(V x, V y) {
   using T = ElementOfValue<V>;
   const V zero(T(0)), one(T(1));
@@ -103,8 +102,8 @@ template <class V> V pow(V x, V y) {
     return integer_pow(x, y);
 }
 
-/// The real cube root: 2^(log2 |x| / 3), and one step of Newton's method with the residual as a pair. The cube of what
-/// rounds y must neither be subnormal nor overflow: such x are scaled by a power of 8.
+/// The real cube root: 2^(log2 |x| / 3), and one step of Newton's method with the residual as a pair. The cube of the
+/// rounding error of y must neither be subnormal nor overflow, so such x are scaled by a power of 8.
 template <class V> V cbrt(V x) {
   constexpr bool kDouble = is_double_value<V>;
   const V t = abs(x);

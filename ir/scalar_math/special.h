@@ -1,4 +1,4 @@
-// Short special functions: logarithms times something, and parts of numbers.
+// Short special functions: products with logarithms, and parts of numbers.
 #pragma once
 
 #include <limits>
@@ -22,12 +22,12 @@ template <class V> V heaviside(V a, V b) {
   return select(a == none, b, step);
 }
 
-/// a 2^n in steps of which only the last one rounds; |n| is bounded so that three powers hold it.
+/// a 2^n in steps of which only the last one rounds; |n| is clamped so that three powers suffice.
 template <class V> V scaled_by_power(V a, V exponent) {
   using T = ElementOfValue<V>;
   constexpr T kBias = FormatOf<V>::kBias, kMost = 2 * kBias + FormatOf<V>::kMantissaBits;
   const V n = max(V(-kMost), min(V(kMost), rint(exponent)));
-  // One power where it is a float. Else three, of which the first two do not lead to subnormals.
+  // One power if it is representable; otherwise three, of which the first two do not produce subnormals.
   const V third = select(abs(n) < V(kBias), V(T(0)), trunc(n * constant<V>(1.0 / 3))), rest = n - third - third;
   const V round = V(kRoundToExponent<T>);
   const auto power = [&](V k) { return power_of_two<V>(bits_of(k + round)); };

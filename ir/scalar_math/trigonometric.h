@@ -40,7 +40,7 @@ template <> struct TrigonometricConstants<double> {
 };
 template <class V> using TrigonometricOf = TrigonometricConstants<ElementOfValue<V>>;
 
-/// r and the quadrant, of which only the two low bits count.
+/// r and the quadrant, of which only the two low bits are significant.
 template <class V> struct QuadrantAngle {
   V r;
   UnsignedBits<V> quadrant;

@@ -1,4 +1,4 @@
-// What steps see while they are bound to sizes, and while they run.
+// The context of steps while they are bound to sizes, and while they run.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace fermata {
 
-/// A source for the sizes at hand. The offset is in elements.
+/// A source bound to sizes. The offset is in elements.
 struct BoundSource {
   Shape sizes, strides;
   std::int64_t offset = 0;
@@ -21,7 +21,7 @@ struct BoundSource {
 struct Binding {
   const Plan& plan;
   std::span<const Node* const> records;
-  std::vector<std::size_t>& slot_bytes;  // those of a slot that the bound steps do not need become 0
+  std::vector<std::size_t>& slot_bytes;  // set to 0 for slots that the bound steps do not need
   std::uint32_t step = 0;                // the number of the step that is being bound
 
   std::span<const std::int64_t> sizes_of(std::uint32_t record) const { return records[record]->sizes(); }
@@ -31,8 +31,8 @@ struct Binding {
 
 struct Run {
   const Plan& plan;
-  // Per slot: where it lies, the buffer that a call may keep, and what a boxed call has been given or has made. A
-  // position and what is not there yet have no address.
+  // Per slot: its address, the buffer that a call may retain, and the owner of what a boxed call was given or has made.
+  // Positions, and slots without a buffer yet, have no address.
   std::vector<void*>& data;
   std::vector<Storage*>& buffers;
   std::vector<StoragePtr>& owners;

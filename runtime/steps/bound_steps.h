@@ -1,4 +1,4 @@
-// The bound steps of a plan in the order in which they run.
+// The bound steps of a plan in execution order.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@ using BoundStep = std::variant<BoundKernel, BoundCall, BoundBoxedCall, BoundEpil
 class BoundSteps {
  public:
   struct Entry {
-    std::uint32_t plan_step;  // that it comes from
+    std::uint32_t plan_step;  // the step of the plan that it comes from
     BoundStep step;
   };
 
-  /// The next one. What was there before is used again if it has the type that is wanted: its lists keep their memory.
+  /// Adds the next step. Reuses the previous object at that position if it has type T, so that its lists keep their
+  /// memory.
   template <class T> T& add(std::uint32_t plan_step) {
     if (count_ == entries_.size()) entries_.emplace_back();
     Entry& entry = entries_[count_++];
@@ -29,7 +30,7 @@ class BoundSteps {
   }
   void take_back() { --count_; }
   void start_over() { count_ = 0; }
-  /// Drops what is left of the plan before.
+  /// Drops the remaining steps of the previous plan.
   void finish() { entries_.resize(count_); }
 
   auto begin() { return entries_.begin(); }

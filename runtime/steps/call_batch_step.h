@@ -1,5 +1,5 @@
-// A batch of calls of one op that do not depend on each other. Those whose sizes agree run as one call of a kernel that
-// does several at once: many small products then cost what one batched product does.
+// A batch of independent calls of one op. Calls whose sizes agree run as one call of a kernel that does several at
+// once: many small products then cost as much as one batched product.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ struct CallBatchStep {
 
 class BoundCallBatch {
  public:
-  /// Calls of equal sizes, all of them bound.
+  /// Takes bound calls of equal sizes.
   void take(std::vector<BoundCall> calls);
   void locate(std::span<const Node* const> records) {
     for (BoundCall& call : calls_) call.locate(records);
@@ -34,7 +34,7 @@ class BoundCallBatch {
 
  private:
   std::vector<BoundCall> calls_;
-  std::vector<TensorView> inputs_, outputs_;  // of the run: those of all calls
+  std::vector<TensorView> inputs_, outputs_;  // of the current run, for all calls
 };
 
 }  // namespace fermata

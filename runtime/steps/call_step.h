@@ -1,5 +1,5 @@
-// Call steps: one call of a registered kernel on whole buffers. A boxed call is one of a kernel over tensors, which may
-// keep its arguments, gives the buffer of its result, and may run other plans meanwhile.
+// Call steps: one call of a registered kernel on whole buffers. A boxed call calls a kernel over tensors, which may
+// keep its arguments, provides the buffer of its result, and may run other plans in the meantime.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Binding;
 class BoundSteps;
 struct Run;
 
-/// Where an operand of a call comes from.
+/// The source of an operand of a call.
 struct CallOperand {
   bool is_scalar = false;
   std::uint16_t number = 0;  // in the step's sources or scalars
@@ -37,7 +37,7 @@ struct CallStep : StepPart {
   std::vector<DType> source_dtypes;
   std::vector<CallOperand> operands;
   PlanSource output;
-  std::uint32_t context = 0;  // of a boxed call, as in ir/graph.h
+  std::uint32_t context = 0;  // for boxed calls, as in ir/graph.h
 
   void bind(const Binding& binding, BoundSteps& bound) const;
   template <class F> void for_each_part(F&& f) const { f(*this); }
@@ -48,15 +48,15 @@ struct BoxedCallStep : CallStep {
   template <class F> void for_each_part(F&& f) const { f(*this); }
 };
 
-/// Chooses the kernel of a call step by its sizes: installed by the dispatch layer.
+/// Selects the kernel of a call step by its sizes; installed by the dispatch layer.
 using SelectCall = CallKernel (*)(const CallStep& step, const CallArgs& args);
 extern SelectCall select_call_step;
 
 /// An operand or the result of a call.
 struct BoundOperand {
   DType dtype;
-  bool is_scalar;        // of the host: broadcast to the result
-  std::uint32_t number;  // of its slot, or among the scalars of the plan
+  bool is_scalar;        // a host scalar: broadcast to the result
+  std::uint32_t number;  // of its slot, or of its scalar in the plan
   std::int64_t byte_offset;
   Shape sizes, strides;
 
@@ -68,7 +68,8 @@ struct BoundOperand {
 class BoundCall {
  public:
   void bind(const CallStep& step, const Binding& binding);
-  /// The line and the functions at hand, which may not be those that the plan was made for.
+  /// Takes the source line and the functions from the current records, which may differ from those of the plan's
+  /// compilation.
   void locate(std::span<const Node* const> records) {
     const Node& n = *records[step_->record];
     where_ = n.where;
@@ -77,7 +78,8 @@ class BoundCall {
   }
   void run(Run& run) { this->run(run, nullptr); }
   void run(Run& run, Epilogue* epilogue);
-  /// With the addresses of the run; good until it is asked for again. Chooses the kernel where there is none yet.
+  /// The arguments with the addresses of the run; valid until the next call of this function. Selects the kernel if
+  /// that has not happened yet.
   CallArgs arguments(const Run& run, Epilogue* epilogue = nullptr);
   CallKernel kernel() const { return kernel_; }
 
@@ -94,12 +96,12 @@ class BoundCall {
 
  protected:
   const CallStep* step_ = nullptr;
-  CallKernel kernel_ = nullptr;         // chosen at the first run
-  std::vector<BoundOperand> operands_;  // and, last, the output
+  CallKernel kernel_ = nullptr;         // selected at the first run
+  std::vector<BoundOperand> operands_;  // the output is the last one
   std::vector<std::int64_t> attributes_;
-  std::vector<TensorView> views_;  // of the run: those of operands_
+  std::vector<TensorView> views_;  // of the current run, for operands_
   std::source_location where_;
-  std::shared_ptr<const Subgraphs> subgraphs_;  // that the node owns: a replay comes when that is no more
+  std::shared_ptr<const Subgraphs> subgraphs_;  // owned with the node, which may be gone when a replay runs
 };
 
 class BoundBoxedCall : public BoundCall {

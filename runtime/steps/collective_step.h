@@ -1,5 +1,5 @@
-// A collective in two steps: one starts it, the other one waits for its end. Steps between them that neither need its
-// result nor write what it reads run while it is on its way.
+// A collective as two steps: one starts it, the other waits for its end. Steps between them that neither need its
+// result nor write its operands run while it is in flight.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace fermata {
 
-/// A call whose result is there when the wait step of the same number has run.
+/// A call whose result is available after the wait step of the same number.
 struct StartStep {
   CallStep call;
-  std::uint32_t number = 0;  // among those of the plan
+  std::uint32_t number = 0;  // identifies the collective within the plan
 
   void bind(const Binding& binding, BoundSteps& bound) const;
   template <class F> void for_each_part(F&& f) const { f(call); }
 };
 
-/// Reads and writes what its call does: until then all of that stays where it is.
+/// Reads and writes the buffers of its call, so they stay in place until then.
 struct WaitStep {
-  CallStep call;  // its name says "wait for"
+  CallStep call;  // with "wait for" in its name
   std::uint32_t number = 0;
 
   void bind(const Binding& binding, BoundSteps& bound) const;

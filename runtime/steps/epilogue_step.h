@@ -1,6 +1,6 @@
-// A call with an epilogue: a kernel step that reads the call's result element by element, or row by row. Where the
-// sizes agree it runs as a part of the call, on every tile of the result while that is in a cache, or in the library
-// that the call goes to; else after it.
+// A call with an epilogue: a kernel step that reads the call's result element by element, or row by row. If the sizes
+// agree, it runs as part of the call, on every tile of the result while that is in a cache, or in the library that the
+// call uses; else after the call.
 #pragma once
 
 #include "runtime/steps/call_step.h"
@@ -11,7 +11,7 @@ namespace fermata {
 struct EpilogueStep {
   CallStep call;
   KernelStep epilogue;
-  EpilogueForm form = EpilogueForm::none;  // of the kernels that the call may have
+  EpilogueForm form = EpilogueForm::none;  // of the kernels that may be selected for the call
 
   void bind(const Binding& binding, BoundSteps& bound) const;
   template <class F> void for_each_part(F&& f) const { f(call), f(epilogue); }
@@ -19,7 +19,7 @@ struct EpilogueStep {
 
 class BoundEpilogue {
  public:
-  /// Whether the epilogue can be a part of the call, for the sizes at hand; both are bound in any case.
+  /// Binds both; returns whether the epilogue can be part of the call for these sizes.
   bool bind(const EpilogueStep& step, const Binding& binding);
   void locate(std::span<const Node* const> records) { call.locate(records); }
   void run(Run& run);
@@ -32,10 +32,10 @@ class BoundEpilogue {
   BoundKernel kernel;
 
  private:
-  bool is_read_by_kernel_only_ = false;  // the result of the call
+  bool is_read_by_kernel_only_ = false;  // applies to the result of the call
 };
 
-/// Whether the kernel's points are the elements of the result of a call that makes it by rows and columns.
+/// Whether the kernel's points are the elements of the result of a call that computes it by rows and columns.
 bool has_points_of(const BoundKernel& kernel, const BoundCall& call, const Binding& binding);
 
 }  // namespace fermata

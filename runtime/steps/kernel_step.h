@@ -19,7 +19,8 @@ struct Binding;
 class BoundSteps;
 struct Run;
 
-/// Where each column is a reduction, threads share columns by this many: as many as go through the rows together.
+/// If each column is a reduction, columns are divided among threads in multiples of this: the number that is processed
+/// together per row.
 inline constexpr int kReducedColumnGranule = 128;
 
 /// A run of adjacent axes of the domain that is one axis of the kernel.
@@ -30,17 +31,17 @@ struct AxisRun {
 struct KernelStep : StepPart {
   std::shared_ptr<const Executable> executable;
   std::vector<AxisRun> axes;
-  std::vector<std::uint16_t> stores;  // the sources that are written
-  std::uint16_t reduced = 0;          // of the kernel's axes
+  std::vector<std::uint16_t> stores;  // the sources that the kernel writes
+  std::uint16_t reduced = 0;          // mask of the kernel's axes
   double ns_per_point = 0.3;
   double operations_per_point = 1;
-  std::uint32_t number = 0;  // of its description, for whoever made the plan
+  std::uint32_t number = 0;  // of its description, for the creator of the plan
 
   void bind(const Binding& binding, BoundSteps& bound) const;
   template <class F> void for_each_part(F&& f) const { f(*this); }
 };
 
-/// The access of a kernel that is about a slot; kNoAccess where there is none or more than one.
+/// The access of a kernel that refers to a slot; kNoAccess if there is none or more than one.
 inline constexpr std::uint16_t kNoAccess = 0xffff;
 std::uint16_t access_of(const KernelStep& kernel, std::uint32_t slot);
 
@@ -50,7 +51,7 @@ class BoundKernel {
   void bind(const KernelStep& step, const Binding& binding);
   void locate(std::span<const Node* const>) {}
   void run(Run& run);
-  /// All of it, with the addresses of the run; good until it is asked for again.
+  /// The whole launch, with the addresses of the run; valid until the next call of this function.
   KernelLaunch launch(const Run& run);
 
   const KernelStep& step() const { return *step_; }
@@ -58,7 +59,7 @@ class BoundKernel {
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }
   std::string description() const;
-  /// `except`: a slot whose elements are in a cache, and count for nothing.
+  /// `except`: a slot whose elements are in a cache and are not counted.
   StepWork work(std::uint32_t except = kNoSlot) const;
   static constexpr std::uint32_t kNoSlot = ~0u;
   static constexpr std::size_t calls() { return 1; }
@@ -75,11 +76,11 @@ class BoundKernel {
 
   const KernelStep* step_ = nullptr;
   std::vector<std::int64_t> sizes_;
-  std::vector<std::int64_t> strides_;  // of one access after another
+  std::vector<std::int64_t> strides_;  // consecutive by access
   std::vector<std::int64_t> offsets_;  // per access, in elements
   std::vector<Address> addresses_;     // per access
-  std::vector<std::size_t> bytes_;     // per access, of its slot if that is no leaf
-  std::vector<void*> pointers_;        // of the run
+  std::vector<std::size_t> bytes_;     // per access, of its slot unless that is a leaf
+  std::vector<void*> pointers_;        // of the current run
   std::int64_t rows_ = 1, columns_ = 1;
   double ns_ = 0;
 };

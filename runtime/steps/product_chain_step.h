@@ -1,6 +1,6 @@
-// A chain of products: a product, a kernel on its rows, and a product of what that leaves, which may have an epilogue
-// of its own. Where it pays they run block of rows by block of rows, or as one launch of a device, and what is between
-// them is never whole in memory: attention, for one. Else each runs as it would alone.
+// A chain of products: a product, a kernel on its rows, and a product of the kernel's result, which may have its own
+// epilogue, such as attention. If it pays, they run by blocks of rows, or as one launch of a device, and the
+// intermediate results are never in memory as a whole. Else each runs separately.
 #pragma once
 
 #include <variant>
@@ -10,7 +10,7 @@
 namespace fermata {
 
 struct ProductChainStep {
-  EpilogueStep first;  // a product, and what is between
+  EpilogueStep first;  // the first product and the kernel
   std::variant<CallStep, EpilogueStep> last;
 
   const CallStep& second() const {
@@ -31,7 +31,7 @@ struct ProductChainStep {
 
 class BoundProductChain {
  public:
-  /// Whether the chain pays, and is right, for the sizes at hand.
+  /// Binds the chain; returns whether it is valid and pays for these sizes.
   bool bind(const ProductChainStep& step, const Binding& binding);
   void locate(std::span<const Node* const> records) { first_.locate(records), second_.locate(records); }
   void run(Run& run) { in_one_launch_ ? run_in_one_launch(run) : run_by_rows(run); }

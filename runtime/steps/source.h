@@ -1,4 +1,4 @@
-// Where steps of a plan read and write: slots, and the way from a slot to whoever reads it.
+// The operands of plan steps: slots, and the path from a slot to its reader.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace fermata {
 
-/// One step of the way from a buffer to whoever reads it.
+/// One step of the path from a buffer to its reader.
 struct PathStep {
   enum class Kind : std::uint8_t {
     view,     // apply the view op of `record`
@@ -21,7 +21,7 @@ struct PathStep {
   bool operator==(const PathStep&) const = default;
 };
 
-/// A buffer as an operand sees it: nearest step to the buffer first.
+/// A buffer as seen by an operand: the step nearest to the buffer first.
 struct PlanSource {
   std::uint32_t slot = 0;
   std::vector<PathStep> path;
@@ -34,16 +34,16 @@ struct ScalarSource {
   bool operator==(const ScalarSource&) const = default;
 };
 
-/// Some neighbors in Plan::scalars.
+/// A range of Plan::scalars.
 struct ScalarRange {
   std::uint32_t first = 0, count = 0;
 };
 
-/// What kernel steps and call steps have in common.
+/// The common part of kernel steps and call steps.
 struct StepPart {
-  std::uint32_t record = 0;                // of a kernel's domain; a call's own
-  std::vector<PlanSource> sources;         // of a kernel one per access, stores too; of a call its operands but scalars
-  std::vector<std::size_t> element_bytes;  // per source; 0 where only the address counts
+  std::uint32_t record = 0;                // of the kernel's domain, or of the call
+  std::vector<PlanSource> sources;         // one per access and store of a kernel, or per tensor operand of a call
+  std::vector<std::size_t> element_bytes;  // per source; 0 if only the address matters
   ScalarRange scalars;
   std::string name;  // for traces: "softmax_0", "matmul"
   std::source_location where{};

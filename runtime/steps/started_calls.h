@@ -1,5 +1,5 @@
-// The collectives of one run that are on their way. What has not ended when the run does, because a step has failed, is
-// waited for.
+// The collectives of one run that are in flight. If a step fails, the end of the run waits for those that have not
+// ended.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ struct EventInfo;
 
 class StartedCalls {
  public:
-  /// Null where the kernel has done all of it.
+  /// `call` is null if the kernel has already done all of it.
   void add(std::uint32_t number, std::unique_ptr<StartedCall> call, std::string_view name, std::source_location where);
   void finish(std::uint32_t number);
   bool empty() const { return calls_.empty(); }
-  /// Goes on with all of them: between the steps of a run.
+  /// Advances all of them; called between the steps of a run.
   void progress();
 
  private:
   struct Call {
     std::uint32_t number;
     std::unique_ptr<StartedCall> call;
-    const EventInfo* info;  // null where nobody profiles
+    const EventInfo* info;  // null if no profile runs
     std::int64_t begin_ns;
-    bool has_ended = false;  // all has come that it waits for
+    bool has_ended = false;  // everything it waits for has arrived
   };
   static void note_end(Call& call);
 

@@ -1,5 +1,5 @@
 // The steps of a plan, as the passes make them. Binding to sizes turns each into one or more bound steps
-// (runtime/steps/bound_steps.h): a step that is made of others runs as one where the sizes allow it.
+// (runtime/steps/bound_steps.h): a composite step runs as one if the sizes allow it.
 #pragma once
 
 #include <variant>
@@ -16,7 +16,7 @@ namespace fermata {
 using PlanStep = std::variant<KernelStep, CallStep, BoxedCallStep, EpilogueStep, ProductChainStep, CallBatchStep,
                               StartStep, WaitStep>;
 
-/// f(part) for every KernelStep, CallStep and BoxedCallStep of a step, in the order in which they run one by one.
+/// f(part) for every KernelStep, CallStep and BoxedCallStep of a step, in the order in which they run separately.
 template <class F> void for_each_part(const PlanStep& step, F&& f) {
   std::visit([&](const auto& s) { s.for_each_part(f); }, step);
 }

@@ -1,4 +1,4 @@
-// What one run of a bound step moves and does, for profiles.
+// Bytes moved and operations executed by one run of a bound step, for profiles.
 #pragma once
 
 #include "ir/dtype.h"
@@ -7,8 +7,8 @@ namespace fermata {
 
 struct StepWork {
   double bytes = 0, operations = 0;
-  double strided_bytes = 0;  // of those read across the order in which they lie
-  DType dtype = DType::f32;  // of what is multiplied, or stored
+  double strided_bytes = 0;  // the part of the bytes read against the memory order
+  DType dtype = DType::f32;  // of the factors, or of the stored values
 };
 
 }  // namespace fermata

@@ -62,7 +62,7 @@ TEST(Doctor, ShowsValuesAndPointsAtMisspeltNames) {
   EXPECT_EQ(doctor.status, 0) << doctor.err;
   EXPECT_TRUE(std::regex_search(doctor.out, std::regex("FERMATA_NUM_THREADS +1 ")));
   EXPECT_THAT(doctor.out, HasSubstr("1 in the pool"));
-  EXPECT_THAT(doctor.out, HasSubstr("- FERMATA_NO_SUCH_THING is set, but the engine reads no such variable.\n"));
+  EXPECT_THAT(doctor.out, HasSubstr("- FERMATA_NO_SUCH_THING is set, but the engine does not read it.\n"));
 }
 
 TEST(Doctor, SaysWhyKernelsAreNotCompiled) {

@@ -132,7 +132,7 @@ TEST_F(Report, TracesAreOfTheFormatThatOtherToolsRead) {
 TEST_F(Report, SaysWhatIsNoTrace) {
   std::ofstream("other.json") << "{\"traceEvents\": []}";
   EXPECT_THAT(run_program("fermata report other.json").err,
-              HasSubstr("FM1603 FileError: report: other.json: not a trace of Fermata"));
+              HasSubstr("FM1603 FileError: report: other.json: not a Fermata trace"));
   std::ofstream("broken.json") << "{\"traceEvents\": [";
   EXPECT_EQ(run_program("fermata report broken.json").status, 1);
   EXPECT_THAT(run_program("fermata report none.json").err, HasSubstr("FM1601"));

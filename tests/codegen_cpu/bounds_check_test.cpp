@@ -135,7 +135,7 @@ TEST_F(CheckedCode, ADamagedKernelMakesAnObjectUnusable) {
     executable_from_object(object);
     FAIL();
   } catch (const ObjectError& error) {
-    EXPECT_STREQ(error.what(), "object: the kernel that it is checked against is damaged");
+    EXPECT_STREQ(error.what(), "object: the kernel description to check against is damaged");
   }
 }
 

@@ -92,21 +92,21 @@ TEST_F(LoaderTest, NamesWhatIsMissing) {
 }
 
 TEST_F(LoaderTest, RefusesOtherFiles) {
-  EXPECT_EQ(refusal(""), "object: the header lies outside of it");
+  EXPECT_EQ(refusal(""), "object: the header is outside the object");
   EXPECT_EQ(refusal(std::string(100, 'x')), "object: not a 64-bit ELF file");
   std::string changed = object_;
   at<Elf64_Ehdr>(changed, 0).e_machine = EM_AARCH64;
   EXPECT_EQ(refusal(changed), "object: not a relocatable x86-64 object");
   changed = object_;
   at<Elf64_Ehdr>(changed, 0).e_shoff = ~0ull - 100;
-  EXPECT_EQ(refusal(changed), "object: the section table lies outside of it");
+  EXPECT_EQ(refusal(changed), "object: the section table is outside the object");
 }
 
 TEST_F(LoaderTest, RefusesBrokenSections) {
   EXPECT_EQ(refusal(with_sections(SHT_SYMTAB, [](auto& section, auto&) { section.sh_size -= 1; })),
-            "object: the symbol table has a broken last entry");
+            "object: the symbol table has a truncated last entry");
   EXPECT_EQ(refusal(with_sections(SHT_SYMTAB, [](auto& section, auto&) { section.sh_link = 999; })),
-            "object: the symbol table has no names");
+            "object: the symbol table has no string table");
   EXPECT_EQ(
       refusal(with_sections(SHT_PROGBITS, [](auto& section, auto&) { section.sh_flags |= SHF_WRITE | SHF_ALLOC; }))
           .substr(0, 15),
@@ -116,14 +116,14 @@ TEST_F(LoaderTest, RefusesBrokenSections) {
         SHT_RELA, [&](auto& section, auto& object) { change(at<Elf64_Rela>(object, section.sh_offset)); }));
   };
   EXPECT_EQ(relocation([](Elf64_Rela& entry) { entry.r_offset = ~0ull; }),
-            "object: a relocation lies outside of its section");
+            "object: a relocation is outside the objects section");
   EXPECT_EQ(relocation([](Elf64_Rela& entry) { entry.r_addend = std::int64_t{1} << 40; }),
-            "object: a relocation reaches too far");
+            "object: a relocation is out of range");
   EXPECT_EQ(relocation([](Elf64_Rela& entry) { entry.r_info = ELF64_R_INFO(9999, R_X86_64_PC32); }),
             "object: a relocation has no symbol");
   EXPECT_EQ(
       relocation([](Elf64_Rela& entry) { entry.r_info = ELF64_R_INFO(ELF64_R_SYM(entry.r_info), R_X86_64_GOTPCREL); }),
-      "object: a relocation has type 9");
+      "object: unsupported relocation type 9");
 }
 
 TEST_F(LoaderTest, RefusesSymbolsFromOutside) {

@@ -76,7 +76,7 @@ TEST_F(CudaDeviceTimes, StepsAreATrackOfTheirDevice) {
   for (const ProfileStep& step : summary.steps) us += step.us;
   EXPECT_NEAR(us, summary.device_us, 1e-3);  // and nothing of how long launches took
   EXPECT_EQ(summary.kernels_us, 0);
-  EXPECT_THAT(to_string(summary), HasSubstr("steps on devices, beside these"));
+  EXPECT_THAT(to_string(summary), HasSubstr("steps on devices, in addition"));
   save(profile, "device_times.json");
   std::stringstream text;
   text << std::ifstream("device_times.json").rdbuf();

@@ -50,7 +50,8 @@ TEST_F(HostExecutor, FindsAMissingBarrier) {
       "fm_shared_store(row + i, 0.0f); fm_barrier(); fm_shared_store(row + i, fm_load(x + i)); fm_store(out + i, fm_shared_load(row + (i + 37) % 256));");
   EXPECT_THAT(
       text,
-      HasSubstr("FM9101 InternalError: cuda: cuStreamSynchronize says CUDA_ERROR_LAUNCH_FAILED: kernel fm_planted_"));
+      HasSubstr(
+          "FM9101 InternalError: cuda: cuStreamSynchronize failed with CUDA_ERROR_LAUNCH_FAILED: kernel fm_planted_"));
   EXPECT_THAT(text, HasSubstr("the result depends on the order of threads (a missing barrier?)"));
   EXPECT_THAT(text, HasSubstr("step planted_step"));
   EXPECT_THAT(text, HasSubstr("executor_test.cpp:"));
@@ -59,19 +60,18 @@ TEST_F(HostExecutor, FindsAMissingBarrier) {
 
 TEST_F(HostExecutor, FindsSharedMemoryThatNobodyHasWritten) {
   EXPECT_THAT(run("fm_shared_store(row + i, fm_load(x + i)); fm_store(out + i, fm_shared_load(row + (i + 37) % 256));"),
-              HasSubstr("reads shared memory that nobody has written: byte 148 of 1024"));
+              HasSubstr("reads uninitialized shared memory: byte 148 of 1024"));
   expect_still_works();
 }
 
 TEST_F(HostExecutor, FindsIndicesOutOfBounds) {
   EXPECT_THAT(run("fm_store(out + i, fm_load(x + i + 1));"),
-              HasSubstr("thread (255, 0, 0) reads 4 bytes out of bounds: 0 bytes behind a buffer of 1024"));
+              HasSubstr("thread (255, 0, 0) reads 4 bytes out of bounds: 0 bytes past the end of a buffer of 1024"));
   EXPECT_THAT(run("fm_store(out + i + 3, fm_load(x + i));"),
-              HasSubstr("thread (253, 0, 0) writes 4 bytes out of bounds: 0 bytes behind a buffer of 1024"));
+              HasSubstr("thread (253, 0, 0) writes 4 bytes out of bounds: 0 bytes past the end of a buffer of 1024"));
   EXPECT_THAT(run("fm_shared_store(row + i + 1, fm_load(x + i));"),
               HasSubstr("accesses shared memory out of bounds: byte 1024 of 1024"));
-  EXPECT_THAT(run("fm_store((f64*)(out + 1), 1.0);"),
-              HasSubstr("accesses 8 bytes at an address that is not aligned for them"));
+  EXPECT_THAT(run("fm_store((f64*)(out + 1), 1.0);"), HasSubstr("accesses 8 bytes at a misaligned address"));
   expect_still_works();
 }
 
@@ -84,7 +84,7 @@ TEST_F(HostExecutor, FindsDivergentBarriers) {
 
 TEST_F(HostExecutor, FindsMemoryThatNobodyHasWritten) {
   EXPECT_THAT(run("fm_store(out + i, fm_load(out + i) + 1.0f);"),
-              HasSubstr("thread (0, 0, 0) reads 4 bytes that nobody has written: byte 0 of a buffer of 1024"));
+              HasSubstr("thread (0, 0, 0) reads 4 uninitialized bytes: byte 0 of a buffer of 1024"));
   expect_still_works();
 }
 

@@ -49,7 +49,7 @@ TEST_P(CudaRuntime, MemoryHasALimitAndTheEngineGoesOn) {
   const std::size_t before = set_cuda_memory_limit(cuda_memory().live_bytes + (std::size_t{4} << 20));
   const Tensor x = ones({1000}).to(cuda());
   const std::string text = message<OutOfMemoryError>([&] { zeros({3000, 1000}, DType::f32, cuda()).sync(); });
-  EXPECT_THAT(text, HasSubstr("FM3002 OutOfMemoryError: cuda:0: no room for a buffer of 11.4 MiB\n  device "));
+  EXPECT_THAT(text, HasSubstr("FM3002 OutOfMemoryError: cuda:0: cannot allocate a buffer of 11.4 MiB\n  device "));
   EXPECT_THAT(text, HasSubstr("hint   free tensors, work on smaller parts, or raise FERMATA_CUDA_MEMORY_LIMIT"));
   EXPECT_EQ(sum(x + 1).item<float>(), 2000);
   set_cuda_memory_limit(before);
@@ -162,7 +162,7 @@ TEST_P(CudaRuntime, SeveralDevices) {
               HasSubstr("FM1407 DeviceError: cuda: an operand is not on device 0"));
   EXPECT_THAT(floats(here + 1), ElementsAre(2, 2, 2, 2));
   EXPECT_EQ(message<DeviceError>([&] { const CudaDeviceGuard none(99); }),
-            "FM1406 DeviceError: CudaDeviceGuard: there is no device 99 of " + std::to_string(cuda_device_count()) +
+            "FM1406 DeviceError: CudaDeviceGuard: no device 99; there are " + std::to_string(cuda_device_count()) +
                 "\n  at   HERE");
 }
 
@@ -196,7 +196,7 @@ TEST_P(CudaRuntime, PositionsOutOfRangeNameTheirCall) {
 TEST_P(CudaRuntime, WhatHasNoKernelRunsOnTheCpu) {
   const auto fallbacks = [] {
     for (const auto& [reason, count] : stats().sync_reasons)
-      if (reason == "a device has no kernel, so the CPU's ran") return count;
+      if (reason == "CPU fallback for a device without a kernel") return count;
     return std::uint64_t{0};
   };
   const Tensor x = tensor({{4.0f, 2.0f}, {2.0f, 3.0f}}), there = x.to(cuda());
@@ -334,7 +334,7 @@ TEST(CudaWithoutDevice, OneClearError) {
   EXPECT_EQ(cuda_device_count(), 0);
   const Tensor x = ones({2});
   const std::string why = "CUDA cannot be used here: ";
-  const std::string hint = "\n  hint `fermata doctor` says what was looked for and what to do";
+  const std::string hint = "\n  hint `fermata doctor` shows what was searched for and how to fix it";
   for (const std::string& text :
        {message<DeviceError>([&] { x.to(cuda()); }), message<DeviceError>([&] { zeros({2}, DType::f32, cuda()); }),
         message<DeviceError>([&] { cuda_synchronize(); }), message<DeviceError>([&] { const CudaStream s; })}) {

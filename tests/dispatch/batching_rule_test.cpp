@@ -57,7 +57,7 @@ TEST_P(BatchingRules, AResultWithoutTheBatchIsAnError) {
     vmap([&](const Tensor& x) { return op(x); })(x_);
   } catch (const ShapeError& error) { text = error.what(); }
   EXPECT_EQ(text.substr(0, text.find("\n  at")),
-            "FM1031 ShapeError: batching::flat: the batching rule gives a result without the batch of 3 in front\n"
+            "FM1031 ShapeError: batching::flat: a result of the batching rule does not have the batch of 3 as axis 0\n"
             "  x    f32[]");
 }
 

@@ -25,7 +25,7 @@ TEST_P(LibraryErrors, Schemas) {
             "  my::f(Tensor x -> Tensor\n"
             "                 ^");
   EXPECT_EQ(message_without_place<ParseError>([] { parse_schema("my::f(Tensor x) -> Tensor(a)"); }),
-            "FM1512 ParseError: schema: a result is an alias of (a), which no argument is\n"
+            "FM1512 ParseError: schema: a result aliases (a), which no argument has\n"
             "  schema my::f(Tensor x) -> Tensor(a)");
 }
 
@@ -41,8 +41,8 @@ TEST_P(LibraryErrors, NoVariantTakesTheArguments) {
   const auto f = OperatorHandle::find("choosy::f").typed<Tensor(const Tensor&)>();
   EXPECT_EQ(f(ones({3})).to_vector<int>(), (std::vector<int>{3, 3, 3}));
   EXPECT_EQ(message_without_place<UnsupportedError>([&] { f(ones({4})); }),
-            "FM2007 UnsupportedError: choosy::f: no kernel takes these arguments\n"
-            "  hint `fermata ops choosy::f` prints their conditions");
+            "FM2007 UnsupportedError: choosy::f: no kernel accepts these arguments\n"
+            "  hint `fermata ops choosy::f` shows their conditions");
 }
 
 TEST_P(LibraryErrors, AViewWrittenWhileGradientsAreRecorded) {
@@ -59,9 +59,9 @@ TEST_P(LibraryErrors, AViewWrittenWhileGradientsAreRecorded) {
   const Tensor base = ones({2, 2});
   Tensor row = base[0];
   EXPECT_EQ(message_without_place<UnsupportedError>([&] { fill(row, value); }),
-            "FM2009 UnsupportedError: writer::fill_: writes a view while gradients are recorded\n"
+            "FM2009 UnsupportedError: writer::fill_: in-place write to a view while gradients are recorded\n"
             "  x    f32[2]\n"
-            "  hint write a copy() of the view, then assign() that");
+            "  hint write to a copy() of the view, then assign() it");
 }
 
 }  // namespace

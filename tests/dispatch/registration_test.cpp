@@ -97,19 +97,19 @@ TEST_P(Registration, AKernelOfAnotherSignatureIsRefusedWithBothPlaces) {  // 3
   def.def("f(Tensor x, float by) -> Tensor");
   Library impl = implementation("sig", "CPU");
   EXPECT_EQ(without_places(message_of([&] { impl.impl("f", [](const Tensor& x) { return x; }); })),
-            "FM1514 ValueError: sig::f: the signature is not that of the schema\n"
+            "FM1514 ValueError: sig::f: the signature does not match the schema\n"
             "  schema sig::f(Tensor x, float by) -> Tensor   dispatch/registration_test.cpp\n"
             "  kernel (Tensor) -> Tensor\n"
             "  at     dispatch/registration_test.cpp");
   impl.impl("g", [](const Tensor& x) { return x; });
   EXPECT_EQ(without_places(
                 message_of([&] { implementation("sig", "Meta").impl("g", [](std::int64_t) { return Tensor(); }); })),
-            "FM1514 ValueError: sig::g: the signature is not that of the other kernels\n"
+            "FM1514 ValueError: sig::g: the signature does not match that of the other kernels\n"
             "  first  (Tensor) -> Tensor   dispatch/registration_test.cpp\n"
             "  kernel (int) -> Tensor\n"
             "  at     dispatch/registration_test.cpp");
   EXPECT_EQ(without_places(message_of([&] { def.def("g(Tensor x, Tensor y) -> Tensor"); })),
-            "FM1514 ValueError: sig::g: the schema is not that of the kernels\n"
+            "FM1514 ValueError: sig::g: the schema does not match the kernels\n"
             "  schema sig::g(Tensor x, Tensor y) -> Tensor\n"
             "  kernel (Tensor) -> Tensor   dispatch/registration_test.cpp\n"
             "  at     dispatch/registration_test.cpp");
@@ -119,14 +119,14 @@ TEST_P(Registration, TypedAccessChecksTheSignature) {  // 4
   Library def(Kind::definition, "typed");
   def.def("f(Tensor x) -> Tensor");
   EXPECT_EQ(without_places(message_of([] { OperatorHandle::find("typed::f").typed<Tensor(std::int64_t)>(); })),
-            "FM1514 ValueError: typed::f: the signature is not that of the schema\n"
+            "FM1514 ValueError: typed::f: the signature does not match the schema\n"
             "  schema typed::f(Tensor x) -> Tensor   dispatch/registration_test.cpp\n"
             "  kernel (int) -> Tensor\n"
             "  at     dispatch/registration_test.cpp");
   EXPECT_EQ(without_places(message_of([] { OperatorHandle::find("nowhere::near_anything"); })),
             "FM2006 UnsupportedError: nowhere::near_anything: no operator of this name has a schema\n"
             "  at   dispatch/registration_test.cpp\n"
-            "  hint `fermata ops` lists all");
+            "  hint `fermata ops` lists all ops");
   EXPECT_THAT(message_of([] { OperatorHandle::find("typed::ff"); }), HasSubstr("hint typed::f?"));
 }
 
@@ -155,22 +155,22 @@ TEST_P(Registration, ASecondKernelIsAnErrorUnlessItReplaces) {  // 6
   Library impl = implementation("twice", "CPU"), cast = implementation("twice", "Autocast");
   impl.impl("f", &answer<1>), cast.impl("f", &answer<2>);
   EXPECT_EQ(without_places(message_of([&] { impl.impl("f", &answer<3>); })),
-            "FM1515 ValueError: twice::f: a second kernel 'default' for CPU\n"
+            "FM1515 ValueError: twice::f: duplicate kernel 'default' for CPU\n"
             "  first dispatch/registration_test.cpp\n"
             "  at    dispatch/registration_test.cpp\n"
-            "  hint  say that it replaces the first, or give it another name");
-  EXPECT_THAT(message_of([&] { cast.impl("f", &answer<3>); }), HasSubstr("twice::f: a second kernel for Autocast"));
+            "  hint  say that it replaces the first, or use another name");
+  EXPECT_THAT(message_of([&] { cast.impl("f", &answer<3>); }), HasSubstr("twice::f: duplicate kernel for Autocast"));
   EXPECT_THAT(message_of([&] { def.def("f(Tensor x) -> Tensor"); }),
-              HasSubstr("FM1516 ValueError: twice::f: a second schema"));
+              HasSubstr("FM1516 ValueError: twice::f: duplicate schema"));
   EXPECT_EQ(ask("twice::f", x_), 1) << "what was refused left nothing behind";
   // A composite serves backends without a kernel, and every backend has one for the ops of the table.
   Library composite(Kind::fragment, "fermata");
   const auto halved = [](const Operand& v) { return v.tensor() * 0.5; };
   EXPECT_EQ(without_places(message_of([&] { composite.impl("tanh", halved, {.replaces = true}); })),
-            "FM1520 ValueError: tanh: backends have kernels of their own, which a composite does not replace\n"
+            "FM1520 ValueError: tanh: a composite cannot replace the kernels that backends have\n"
             "  kernel CompositeImplicit\n"
             "  at     dispatch/registration_test.cpp\n"
-            "  hint   name the backend whose kernel is replaced: FERMATA_LIBRARY_IMPL(fermata, CPU, m)");
+            "  hint   name the backend whose kernel it replaces: FERMATA_LIBRARY_IMPL(fermata, CPU, m)");
   EXPECT_EQ(value_of(tanh(number(0))), 0);
 }
 
@@ -368,9 +368,9 @@ TEST_P(Registration, WithoutTensorsBackendSelectOrTheThreadDecides) {  // 15
   cpu.impl("g", [](std::int64_t n, Device) { return number(static_cast<double>(n) + 1); });
   const auto f = OperatorHandle::find("nullary::f").typed<Tensor(std::int64_t)>();
   EXPECT_EQ(without_places(message_of([&] { f(1); })),
-            "FM2001 UnsupportedError: nullary::f: no tensor argument says which backend runs it\n"
+            "FM2001 UnsupportedError: nullary::f: no tensor argument determines the backend\n"
             "  at   dispatch/registration_test.cpp\n"
-            "  hint a kernel for BackendSelect would decide; kernels exist for: CPU");
+            "  hint register a kernel for BackendSelect; kernels exist for: CPU");
   EXPECT_EQ(value_of(OperatorHandle::find("nullary::g").typed<Tensor(std::int64_t, Device)>()(1, BackendKey::cpu)), 2);
   {
     const KeyGuard on(DispatchKeySet(BackendKey::cpu) | Functionality::dense, {});
@@ -409,7 +409,7 @@ TEST_P(Registration, OthersGiveKernelsToBuiltInOps) {  // 16
   EXPECT_EQ(text,
             "FM2001 UnsupportedError: exp: no kernel for PrivateUse2\n"
             "  at   dispatch/registration_test.cpp\n"
-            "  hint kernels exist for: CPU, Meta; `fermata ops exp` prints the row");
+            "  hint kernels exist for: CPU, Meta; see `fermata ops exp`");
 }
 
 TEST_P(Registration, ListenersHearOfDefinitionsAlsoPastOnes) {  // 17

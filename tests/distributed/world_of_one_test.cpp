@@ -95,7 +95,7 @@ TEST_P(WorldOfOne, BatchesAreOneCall) {
 
 TEST_P(WorldOfOne, Errors) {
   EXPECT_EQ(message<ValueError>([&] { distributed::broadcast(x_, 2); }),
-            "FM7002 ValueError: broadcast_from: the root is 2, and the group has ranks 0 to 0\n"
+            "FM7002 ValueError: broadcast_from: the root is 2, but the group has ranks 0 to 0\n"
             "  x    f32[2, 3]\n"
             "  at   HERE");
   EXPECT_EQ(message<ValueError>([&] {
@@ -108,7 +108,7 @@ TEST_P(WorldOfOne, Errors) {
             "FM1101 DTypeError: all_reduce: does not take bool\n"
             "  x    bool[2, 3]\n"
             "  at   HERE\n"
-            "  hint convert it first, for instance with cast to i32");
+            "  hint convert it first, for example to i32");
   EXPECT_EQ(message<IndexError>([&] { distributed::all_gather(x_, 2); }),
             "FM1201 IndexError: all_gather: axis 2 is out of range for 2 axes\n"
             "  x    f32[2, 3]\n"

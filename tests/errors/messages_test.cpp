@@ -74,7 +74,7 @@ TEST_P(Errors, Sizes) {
   EXPECT_EQ(message<ShapeError>([] {
               tensor(std::vector<float>(6), {4, 2});
             }),
-            "FM1017 ShapeError: tensor: 6 values do not fill [4, 2]\n  at   HERE");
+            "FM1017 ShapeError: tensor: 6 values for shape [4, 2]\n  at   HERE");
   EXPECT_EQ(message<ShapeError>([] {
               tensor({{1, 2}, {3}});
             }),
@@ -92,7 +92,7 @@ TEST_P(Errors, Reshaping) {
   EXPECT_EQ(message<ShapeError>([&] {
               reshape(x, {5, -1});
             }),
-            "FM1006 ShapeError: reshape: no size for the -1 in [5, -1] fits\n"
+            "FM1006 ShapeError: reshape: the -1 in [5, -1] cannot be inferred\n"
             "  x    f32[4, 8]   32 elements\n"
             "  at   HERE");
   EXPECT_EQ(message<ValueError>([&] {
@@ -106,13 +106,13 @@ TEST_P(Errors, Reshaping) {
             "  x    f32[4, 8]\n"
             "  at   HERE");
   EXPECT_EQ(message<ShapeError>([&] { split(x, 3); }),
-            "FM1019 ShapeError: split: 3 parts of equal size\n"
+            "FM1019 ShapeError: split: the axis does not divide into 3 equal parts\n"
             "  x    f32[4, 8]   axis 0 is 4\n"
             "  at   HERE");
   EXPECT_EQ(message<ShapeError>([&] {
               split(x, {1, 2}, 1);
             }),
-            "FM1019 ShapeError: split: parts of sizes [1, 2]\n"
+            "FM1019 ShapeError: split: the sizes [1, 2] do not add up to the axis\n"
             "  x    f32[4, 8]   axis 1 is 8\n"
             "  at   HERE");
 }
@@ -137,7 +137,7 @@ TEST_P(Errors, Axes) {
   EXPECT_EQ(message<ValueError>([&] {
               permute(x, {0, 0});
             }),
-            "FM1302 ValueError: permute: [0, 0] does not name each axis once\n"
+            "FM1302 ValueError: permute: [0, 0] is not a permutation of the axes\n"
             "  x    f32[4, 8]\n"
             "  at   HERE");
   EXPECT_EQ(message<ValueError>([&] {
@@ -149,7 +149,7 @@ TEST_P(Errors, Axes) {
   EXPECT_EQ(message<ShapeError>([&] {
               max(zeros({3, 0}), 1);
             }),
-            "FM1009 ShapeError: max: no elements to choose from\n"
+            "FM1009 ShapeError: max: no elements\n"
             "  x    f32[3, 0]   axis 1 is 0\n"
             "  at   HERE");
 }
@@ -172,7 +172,7 @@ TEST_P(Errors, Positions) {
   EXPECT_EQ(message<ShapeError>([&] {
               index_add(x, tensor({0, 1, 2}), ones({2, 8}));
             }),
-            "FM1011 ShapeError: index_add: the source does not fit\n"
+            "FM1011 ShapeError: index_add: the shape of source does not match\n"
             "  x      f32[4, 8]\n"
             "  index  i64[3]\n"
             "  source f32[2, 8]   should be [3, 8]\n"
@@ -198,7 +198,7 @@ TEST_P(Errors, DTypes) {
             "  lhs  bool[2, 2]\n"
             "  rhs  bool[2, 2]\n"
             "  at   HERE\n"
-            "  hint convert it first, for instance with cast to i32");
+            "  hint convert it first, for example to i32");
   EXPECT_EQ(message<DTypeError>([] { randn({2}, DType::i32); }),
             "FM1104 DTypeError: random_normal: the result must be floating, not i32\n"
             "  at   HERE");
@@ -209,7 +209,7 @@ TEST_P(Errors, DTypes) {
             "FM1110 DTypeError: cast: c64 does not convert to f32\n"
             "  x    c64[2]\n"
             "  at   HERE\n"
-            "  hint real(), imag() or abs() gives a real number for each");
+            "  hint take its real(), imag() or abs() first");
 }
 
 TEST_P(Errors, Products) {
@@ -236,24 +236,24 @@ TEST_P(Errors, Products) {
   EXPECT_EQ(message<ShapeError>([] {
               dot(ones({2, 2}), ones({2}));
             }),
-            "FM1015 ShapeError: dot: a vector has one axis\n"
+            "FM1015 ShapeError: dot: a vector must have one axis\n"
             "  lhs  f32[2, 2]\n"
             "  rhs  f32[2]\n"
             "  at   HERE\n"
-            "  hint matmul takes matrices");
+            "  hint use matmul for matrices");
   EXPECT_EQ(message<ShapeError>([] { tril(ones({2})); }),
-            "FM1015 ShapeError: tril: a matrix has two axes\n"
+            "FM1015 ShapeError: tril: a matrix must have two axes\n"
             "  x    f32[2]\n"
             "  at   HERE");
 }
 
 TEST_P(Errors, Joining) {
   EXPECT_EQ(message<ShapeError>([] { concat({}); }),
-            "FM1012 ShapeError: concat: needs at least one tensor\n  at   HERE");
+            "FM1012 ShapeError: concat: requires at least one tensor\n  at   HERE");
   EXPECT_EQ(message<ShapeError>([] {
               concat({ones({4, 8}), ones({4, 7})});
             }),
-            "FM1008 ShapeError: concat: shapes differ other than along axis 0\n"
+            "FM1008 ShapeError: concat: shapes differ in an axis other than 0\n"
             "  x0   f32[4, 8]\n"
             "  x1   f32[4, 7]\n"
             "  at   HERE");
@@ -269,30 +269,30 @@ TEST_P(Errors, Joining) {
 TEST_P(Errors, InPlaceWrites) {
   Tensor x = zeros({3}, DType::i32);
   EXPECT_EQ(message<DTypeError>([&] { x += 0.5; }),
-            "FM1105 DTypeError: operator+=: the result is f32, which i32 does not hold\n"
+            "FM1105 DTypeError: operator+=: the result is f32, which does not convert to i32\n"
             "  x    i32[3]\n"
             "  at   HERE");
   EXPECT_EQ(message<DTypeError>([&] { x /= 2; }),
-            "FM1105 DTypeError: operator/=: the result is f32, which i32 does not hold\n"
+            "FM1105 DTypeError: operator/=: the result is f32, which does not convert to i32\n"
             "  x    i32[3]\n"
             "  at   HERE");
   EXPECT_EQ(message<ShapeError>([&] {
               x *= ones({2, 3}, DType::i32);
             }),
-            "FM1020 ShapeError: operator*=: [2, 3] does not fit the tensor that is written\n"
+            "FM1020 ShapeError: operator*=: shape [2, 3] does not match the tensor that is written\n"
             "  x    i32[3]\n"
             "  at   HERE");
   EXPECT_EQ(message<ShapeError>([&] { x.assign(ones({2})); }),
-            "FM1020 ShapeError: assign: [2] does not fit the tensor that is written\n"
+            "FM1020 ShapeError: assign: shape [2] does not match the tensor that is written\n"
             "  x    i32[3]\n"
             "  at   HERE");
   EXPECT_EQ(message<ValueError>([&] {
               broadcast_to(x, {2, 3}).assign(1);
             }),
-            "FM1308 ValueError: a write in place through a view whose elements share memory\n"
+            "FM1308 ValueError: an in-place write to a view whose elements share memory\n"
             "  x    i32[2, 3]\n"
             "  at   HERE\n"
-            "  hint copy() gives a tensor that can be written");
+            "  hint copy() returns a writable tensor");
   EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{0, 0, 0}));
   EXPECT_EQ(x.version(), 0u);
 }
@@ -304,19 +304,19 @@ TEST_P(Errors, ReadingValues) {
             "  x    f32[2, 3]\n"
             "  at   HERE");
   EXPECT_EQ(message<DTypeError>([&] { x.data<double>(); }),
-            "FM1106 DTypeError: data: elements are f32, not f64\n"
+            "FM1106 DTypeError: data: the element type is f32, not f64\n"
             "  x    f32[2, 3]\n"
             "  at   HERE");
   EXPECT_EQ(message<ValueError>([&] { x.mT().data<float>(); }),
-            "FM1309 ValueError: data: the elements of this view have gaps between them\n"
+            "FM1309 ValueError: data: the elements of this view are not contiguous\n"
             "  x    f32[3, 2]\n"
             "  at   HERE\n"
-            "  hint copy() gives a tensor without");
+            "  hint copy() returns a contiguous tensor");
   const Tensor complex = from_buffer(std::vector<std::complex<float>>(2).data(), DType::c64, {2});
   EXPECT_EQ(message<DTypeError>([&] { complex.to_vector<float>(); }),
             "FM1110 DTypeError: to_vector: c64 does not convert to a real number\n"
             "  at   HERE\n"
-            "  hint real(), imag() or abs() gives a real number for each");
+            "  hint take its real(), imag() or abs() first");
 }
 
 TEST_P(Errors, UndefinedTensors) {
@@ -370,13 +370,13 @@ TEST_P(Errors, ArgumentsOfCreation) {
   EXPECT_EQ(message<ValueError>([] { arange(0.0, INFINITY); }),
             "FM1307 ValueError: arange: start, stop and step must be finite\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] { randint(3, 3, {2}); }),
-            "FM1311 ValueError: randint: no integers from 3 to 3\n  at   HERE");
+            "FM1311 ValueError: randint: empty range from 3 to 3\n  at   HERE");
 }
 
 TEST_P(Errors, NeuralNetworks) {
   const Tensor x = ones({4, 8});
   EXPECT_EQ(message<ShapeError>([&] { cross_entropy(x, zeros({3}, DType::i64)); }),
-            "FM1022 ShapeError: cross_entropy: labels have the axes of x but axis 1\n"
+            "FM1022 ShapeError: cross_entropy: labels must have the axes of x without axis 1\n"
             "  x      f32[4, 8]\n"
             "  target i64[3]   should be [4]\n"
             "  at     HERE");
@@ -386,14 +386,14 @@ TEST_P(Errors, NeuralNetworks) {
             "  target f32[4]\n"
             "  at     HERE");
   EXPECT_EQ(message<ShapeError>([&] { layer_norm(x, ones({4})); }),
-            "FM1021 ShapeError: layer_norm: weight does not fit the last axis of x\n"
+            "FM1021 ShapeError: layer_norm: the shape of weight does not match the last axis of x\n"
             "  x      f32[4, 8]\n"
             "  weight f32[4]   should be [8]\n"
             "  at     HERE");
   EXPECT_EQ(message<ShapeError>([&] {
               linear(x, ones({3, 7}), ones({3}));
             }),
-            "FM1023 ShapeError: linear: x [.., I], weight [O, I] and bias [O] do not fit\n"
+            "FM1023 ShapeError: linear: x [.., I], weight [O, I] and bias [O] do not match\n"
             "  x      f32[4, 8]\n"
             "  weight f32[3, 7]\n"
             "  bias   f32[3]\n"
@@ -424,7 +424,7 @@ TEST_P(Errors, OfCallsThatPublicFunctionsDoNotMake) {
               direct(Op::convolution_weight_gradient, {image, zeros({1, 1, 9, 9})}, {1, 1, 1, 0, 0, 0, 0, 1, 1},
                      {DType::f32, {1, 1, 3, 3}});
             }),
-            "FM1074 ShapeError: convolution_weight_gradient: the gradient does not fit\n"
+            "FM1074 ShapeError: convolution_weight_gradient: the shape of the gradient does not match\n"
             "  x        f32[1, 1, 4, 4]\n"
             "  gradient f32[1, 1, 9, 9]   should be [1, 1, 2, 2]");
   EXPECT_EQ(message_without_place<ValueError>([&] {
@@ -442,19 +442,19 @@ TEST_P(Errors, OfCallsThatPublicFunctionsDoNotMake) {
       message_without_place<ShapeError>([] {
         direct(Op::pinv, {zeros({2, 3, 3}), zeros({3})});
       }),
-      "FM1092 ShapeError: pinv: needs one tolerance for each matrix\n  x    f32[2, 3, 3]\n  rtol f32[3]   should be [2]");
+      "FM1092 ShapeError: pinv: requires one tolerance per matrix\n  x    f32[2, 3, 3]\n  rtol f32[3]   should be [2]");
   EXPECT_EQ(message_without_place<ShapeError>([] {
               direct(Op::fft, {zeros({0}, DType::c64)}, {0, 0});
             }),
-            "FM1093 ShapeError: fft: nothing to transform\n  x    c64[0]   axis 0 is 0");
+            "FM1093 ShapeError: fft: no elements to transform\n  x    c64[0]   axis 0 is 0");
 }
 
 TEST_P(Errors, JacobiansOfComplexNumbers) {
   EXPECT_EQ(message<UnsupportedError>([] { jacrev([](const Tensor& z) { return z * z; })(zeros({2}, DType::c64)); }),
-            "FM2761 UnsupportedError: the Jacobian with respect to complex numbers is no matrix of them\n"
+            "FM2761 UnsupportedError: the Jacobian with respect to complex numbers is not a complex matrix\n"
             "  x    c64[2]\n"
             "  at   HERE\n"
-            "  hint jvp and pullback take directions, or split it into real() and imag()");
+            "  hint use jvp or pullback, or split it into real() and imag()");
 }
 
 }  // namespace

@@ -43,10 +43,10 @@ TEST_P(ScientificErrors, Values) {
   EXPECT_EQ(message<ValueError>([&] {
               pdist(ones({2, 2}), -1);
             }),
-            "FM1413 ValueError: pdist: there is no distance of order -1\n"
+            "FM1413 ValueError: pdist: unsupported order -1\n"
             "  x    f32[2, 2]\n"
             "  at   HERE\n"
-            "  hint p is 0 or more, or infinite");
+            "  hint p must be 0 or more, or infinite");
   EXPECT_EQ(message<ValueError>([] { hann_window(-2); }),
             "FM1414 ValueError: hann_window: -2 samples\n"
             "  at   HERE");
@@ -81,7 +81,7 @@ TEST_P(ScientificErrors, ShapesAndDTypes) {
             "  mask bool[2]\n"
             "  at   HERE");
   EXPECT_EQ(message<ShapeError>([&] { segment_sum(x, ones({3}, DType::i64), 2); }),
-            "FM1021 ShapeError: segment_sum: not a segment for each slice\n"
+            "FM1021 ShapeError: segment_sum: segments must have one number per slice\n"
             "  x        f32[2, 3]\n"
             "  segments i64[3]\n"
             "  at       HERE");

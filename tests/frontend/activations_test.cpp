@@ -157,7 +157,7 @@ TEST_P(Layers, BatchNormKeepsRunningStatistics) {
   const Tensor inferred = batch_norm(x, running_mean, running_var);
   expect_close(inferred, (x - reshape(running_mean, {3, 1})) / sqrt(reshape(running_var, {3, 1}) + 1e-5), 1e-5);
   EXPECT_EQ(message<Error>([&] { batch_norm(x, {}, {}); }),
-            "FM1377 ValueError: batch_norm: inference needs a running mean and variance\n  at   HERE");
+            "FM1377 ValueError: batch_norm: inference requires a running mean and variance\n  at   HERE");
 }
 
 TEST_P(Layers, NormalizationsHaveDerivatives) {
@@ -218,8 +218,9 @@ TEST_P(Layers, Embeddings) {
   EXPECT_EQ(one_hot(zeros({0, 2}, DType::u8), 3).sync().shape(), (Shape{0, 2, 3}));
   EXPECT_EQ(message<Error>([&] { one_hot(ones({2})); }),
             "FM1103 DTypeError: one_hot: classes must be integers, not f32\n  x    f32[2]\n  at   HERE");
-  EXPECT_EQ(message<Error>([&] { embedding(index, ones({3})); }),
-            "FM1015 ShapeError: embedding: a matrix has two axes\n  index  i64[2, 2]\n  weight f32[3]\n  at     HERE");
+  EXPECT_EQ(
+      message<Error>([&] { embedding(index, ones({3})); }),
+      "FM1015 ShapeError: embedding: a matrix must have two axes\n  index  i64[2, 2]\n  weight f32[3]\n  at     HERE");
   EXPECT_EQ(message<Error>([&] { embedding(index, table, 3); }),
             "FM1377 ValueError: embedding: padding_idx 3 is out of range for 3 rows\n  at   HERE");
 }
@@ -316,11 +317,14 @@ TEST_P(Layers, GroupedHeadsShareKeys) {
                scaled_dot_product_attention(q, repeated(k), repeated(v), {.mask = mask}), 1e-13);
   EXPECT_EQ(
       message<Error>([&] { scaled_dot_product_attention(q, v, k); }),
-      "FM1079 ShapeError: scaled_dot_product_attention: query [.., L, E], key [.., S, E] and value [.., S, V] do not fit\n"
+      "FM1079 ShapeError: scaled_dot_product_attention: query [.., L, E], key [.., S, E] and value [.., S, V] do not "
+      "match\n"
       "  query f64[2, 6, 3, 4]\n  key   f64[2, 2, 5, 3]\n  value f64[2, 2, 5, 4]\n  at    HERE");
-  EXPECT_EQ(message<Error>([&] { scaled_dot_product_attention(slice(q, 1, 0, 5), k, v, {.enable_gqa = true}); }),
-            "FM1079 ShapeError: scaled_dot_product_attention: query heads are no multiple of key heads\n"
-            "  query f64[2, 5, 3, 4]\n  key   f64[2, 2, 5, 4]\n  value f64[2, 2, 5, 3]\n  at    HERE");
+  EXPECT_EQ(
+      message<Error>([&] { scaled_dot_product_attention(slice(q, 1, 0, 5), k, v, {.enable_gqa = true}); }),
+      "FM1079 ShapeError: scaled_dot_product_attention: the number of query heads is not a multiple of that of key "
+      "heads\n"
+      "  query f64[2, 5, 3, 4]\n  key   f64[2, 2, 5, 4]\n  value f64[2, 2, 5, 3]\n  at    HERE");
 }
 
 TEST_P(Layers, AutocastNarrowsProductsAndWidensTheRest) {
@@ -344,16 +348,18 @@ TEST_P(Layers, AutocastNarrowsProductsAndWidensTheRest) {
 TEST_P(Layers, ErrorsNameTheOperands) {
   const Tensor x = zeros({2, 3, 4});
   EXPECT_EQ(message<Error>([&] { prelu(x, zeros({4})); }),
-            "FM1078 ShapeError: prelu: one slope, or one for each element of axis 1\n"
+            "FM1078 ShapeError: prelu: weight must have one slope, or one per element of axis 1\n"
             "  x      f32[2, 3, 4]\n  weight f32[4]\n  at     HERE");
   EXPECT_EQ(message<Error>([&] { gelu(x, "erf"); }),
             "FM1376 ValueError: gelu: \"erf\" is neither \"none\" nor \"tanh\"\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { glu(x, 1); }),
-            "FM1019 ShapeError: glu: two parts of equal size\n  x    f32[2, 3, 4]   axis 1 is 3\n  at   HERE");
-  EXPECT_EQ(message<Error>([&] { group_norm(x, 2); }),
-            "FM1019 ShapeError: group_norm: 2 parts of equal size\n  x    f32[2, 3, 4]   axis 1 is 3\n  at   HERE");
+            "FM1019 ShapeError: glu: the size of the axis is odd\n  x    f32[2, 3, 4]   axis 1 is 3\n  at   HERE");
+  EXPECT_EQ(
+      message<Error>([&] { group_norm(x, 2); }),
+      "FM1019 ShapeError: group_norm: 2 groups do not divide the channels\n  x    f32[2, 3, 4]   axis 1 is 3\n  at   "
+      "HERE");
   EXPECT_EQ(message<Error>([&] { batch_norm(x, {}, {}, zeros({4}), {}, true); }),
-            "FM1021 ShapeError: batch_norm: weight does not fit x\n"
+            "FM1021 ShapeError: batch_norm: the shape of weight does not match x\n"
             "  x      f32[2, 3, 4]\n  weight f32[4]   should be [3]\n  at     HERE");
   EXPECT_EQ(message<Error>([&] { layer_norm(x, NormalizedShape{3}); }),
             "FM1021 ShapeError: layer_norm: the last axes of x are not [3]\n  x    f32[2, 3, 4]\n  at   HERE");

@@ -155,8 +155,8 @@ TEST_P(Autocast, NarrowDTypesOnly) {
     FAIL() << "no error";
   } catch (const DTypeError& error) {
     EXPECT_EQ(std::string(error.what()),
-              "FM1140 DTypeError: autocast: f32 is no narrow floating dtype\n  at   frontend/autocast_test.cpp:" +
-                  std::to_string(line) + "\n  hint take f16 or bf16");
+              "FM1140 DTypeError: autocast: f32 is not a narrow floating dtype\n  at   frontend/autocast_test.cpp:" +
+                  std::to_string(line) + "\n  hint use f16 or bf16");
   }
   EXPECT_FALSE(autocast_enabled());
 }

@@ -398,8 +398,8 @@ TEST_P(Autograd, ErrorSeveralElementsWithoutASeed) {
 TEST_P(Autograd, ErrorLeafWrittenWhileRecording) {
   Tensor x = leaf({1, 2, 3});
   const std::string first =
-      "FM1712 GradientError: in-place write to a leaf that wants a gradient, while gradients are "
-      "recorded\n  x    f64[3]";
+      "FM1712 GradientError: in-place write to a leaf that requires a gradient, while gradients are recorded\n  x    "
+      "f64[3]";
   const std::string last = "\n  hint write it under no_grad, or write to a copy of it";
   expect_error(__LINE__, first, last, [&] { x += 1; });
   expect_error(__LINE__, first, last, [&] { x[0].assign(1); });
@@ -411,7 +411,7 @@ TEST_P(Autograd, ErrorLeafWrittenWhileRecording) {
 TEST_P(Autograd, ErrorNoHistory) {
   const Tensor x = tensor({1.0}, DType::f64);
   const std::string last =
-      "\n  hint mark what it is computed from with requires_grad(true), and record while computing it";
+      "\n  hint call requires_grad(true) on the tensors that it is computed from, before computing it";
   expect_error(__LINE__ + 1, "FM1714 GradientError: backward: y has no history\n  y    f64[1]", last,
                [&] { x.backward(); });
   const Tensor y = leaf({1}) * 2;
@@ -423,7 +423,7 @@ TEST_P(Autograd, ErrorNoHistory) {
 TEST_P(Autograd, ErrorSeedDoesNotFit) {
   const Tensor y = leaf({1, 2}) * 2;
   const std::string first =
-      "FM1715 GradientError: backward: the seed must be floating and of the result's shape\n"
+      "FM1715 GradientError: backward: the seed must be floating and have the shape of the result\n"
       "  y    f64[2]\n  seed ";
   expect_error(__LINE__, first + "f64[1]", "", [&] { y.backward(tensor({1.0}, DType::f64)); });
   expect_error(__LINE__, first + "i64[2]", "", [&] { y.backward(tensor({1, 1})); });
@@ -437,7 +437,7 @@ TEST_P(Autograd, ErrorMissingDerivative) {
   const int line = __LINE__ - 1;
   grad_edge(y)->rule = &kNoRule;
   expect_error(line, "FM1716 GradientError: exp: has no derivative with respect to operand 0",
-               "\n  hint detach() the operand if its gradient is not wanted", [&] { sum(y).backward(); });
+               "\n  hint detach() the operand if its gradient is not needed", [&] { sum(y).backward(); });
 }
 
 TEST_P(Autograd, ErrorRequiresGrad) {
@@ -446,12 +446,11 @@ TEST_P(Autograd, ErrorRequiresGrad) {
                "\n  hint cast it with astype() first", [&] { i.requires_grad(true); });
   const std::string computed = "the tensor is computed from others and has a history";
   expect_error(__LINE__ + 1, "FM1717 GradientError: requires_grad: " + computed + "\n  x    f64[2]",
-               "\n  hint detach() gives the same value without its history", [&] { y.requires_grad(false); });
+               "\n  hint detach() returns the same value without its history", [&] { y.requires_grad(false); });
   expect_error(__LINE__ + 4,
-               "FM1717 GradientError: requires_grad: a view has the gradient of what it looks into\n"
+               "FM1717 GradientError: requires_grad: a view has the gradient of its base\n"
                "  x    f64[]",
-               "\n  hint mark the tensor that the view was made from, or a copy of the view",
-               [&] { view.requires_grad(true); });
+               "\n  hint mark the base of the view, or a copy of the view", [&] { view.requires_grad(true); });
   x.requires_grad(false);
   EXPECT_FALSE(x.requires_grad());
   EXPECT_FALSE((x * 2).requires_grad());

@@ -176,7 +176,7 @@ TEST_P(Bincount, NamesTheLineOfAWrongCall) {
   EXPECT_EQ(message<ShapeError>([] {
               bincount(tensor({1, 2}), tensor({1.0f}), 0, 4);
             }),
-            "FM1011 ShapeError: bincount: not a weight for each integer\n"
+            "FM1011 ShapeError: bincount: weights must have one number per integer\n"
             "  x       i64[2]\n  weights f32[1]   should be [2]\n  at      HERE");
   EXPECT_EQ(message<DTypeError>([] {
               bincount(tensor({1.0f, 2.0f}));

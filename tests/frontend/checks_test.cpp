@@ -39,7 +39,7 @@ TEST_P(CheckNan, NamesTheCallThatMadeIt) {
   const CheckNanGuard guard;
   const std::string line = std::to_string(__LINE__ + 1);
   const std::string error = error_of([&] { (exp(sqrt(x - 2)) * 2 + 1).sync(); });
-  EXPECT_THAT(error, HasSubstr("FM2401 ValueError: sqrt: made 2 NaN among 4 elements, of operands that have none\n"
+  EXPECT_THAT(error, HasSubstr("FM2401 ValueError: sqrt: produced 2 NaN among 4 elements from operands that have none\n"
                                "  operand 0 f32[4]   from -3 to 7"));
   EXPECT_THAT(error, HasSubstr("checks_test.cpp:" + line));
 }
@@ -119,9 +119,11 @@ TEST(CheckModes, NamesWhatDiffers) {
   elements[0] = 2, elements[1] = 6;
   compare_with_calls(walk, computed);
   elements[1] = 5;
-  EXPECT_THAT(error_of([&] { compare_with_calls(walk, computed); }),
-              HasSubstr("FM2402 ValueError: multiply: compiled code computes another value than eager mode: element 1 "
-                        "is 5, and 6 in eager mode\n  result f32[2]\n"));
+  EXPECT_THAT(
+      error_of([&] { compare_with_calls(walk, computed); }),
+      HasSubstr(
+          "FM2402 ValueError: multiply: the compiled value differs from the eager one: element 1 is 5, but 6 in eager "
+          "mode\n  result f32[2]\n"));
   EXPECT_EQ(y.to_vector<float>()[1], 6);
 }
 

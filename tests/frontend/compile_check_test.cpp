@@ -38,9 +38,9 @@ Tensor shift(const Tensor& x) {
 constexpr unsigned line(std::source_location here = std::source_location::current()) { return here.line() + 1; }
 std::string place(unsigned line) { return "frontend/compile_check_test.cpp:" + std::to_string(line); }
 std::string expected(const std::string& what, unsigned where) {
-  return "FM1702 UserError: a compiled function records another program than at its first call: " + what + "\n  at   " +
-         place(where) +
-         "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting";
+  return "FM1702 UserError: a compiled function recorded a different program than at its first call: " + what +
+         "\n  at   " + place(where) +
+         "\n  hint it depends on a value that is not an argument; pass it as an argument, a tensor or an fm::Setting";
 }
 
 class CompileCheck : public ::testing::Test {
@@ -102,11 +102,12 @@ TEST_F(CompileCheck, ALoopOfAnotherLength) {
   steps = 3;
   EXPECT_EQ(
       message<UserError>([&] { f(x_); }),
-      "FM1702 UserError: a compiled function records another program than at its first call: it calls exp, and did not\n"
+      "FM1702 UserError: a compiled function recorded a different program than at its first call: it calls exp, and "
+      "did not\n"
       "  at   frontend/compile_check_test.cpp:" +
           where +
           "\n"
-          "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+          "  hint it depends on a value that is not an argument; pass it as an argument, a tensor or an fm::Setting");
 }
 
 TEST_F(CompileCheck, AHandleThatIsReplaced) {
@@ -154,10 +155,11 @@ TEST_F(CompileCheck, ConstantsMadeInside) {
   const auto again = where + 2;
   EXPECT_EQ(
       message<UserError>([&] { g(x_); }),
-      "FM1702 UserError: a compiled function records another program than at its first call: multiply reads a constant with "
+      "FM1702 UserError: a compiled function recorded a different program than at its first call: multiply reads a "
+      "constant with "
       "other elements, f32[2]\n  at   frontend/compile_check_test.cpp:" +
           std::to_string(again) +
-          "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+          "\n  hint it depends on a value that is not an argument; pass it as an argument, a tensor or an fm::Setting");
 }
 
 TEST_F(CompileCheck, WhatIsInsideControlFlow) {
@@ -177,10 +179,11 @@ TEST_F(CompileCheck, WhatIsInsideControlFlow) {
   factor = 3;
   EXPECT_EQ(
       message<UserError>([&] { g(x_); }),
-      "FM1702 UserError: a compiled function records another program than at its first call: the number of multiply is 3, and "
+      "FM1702 UserError: a compiled function recorded a different program than at its first call: the number of "
+      "multiply is 3, and "
       "was 2\n  at   frontend/compile_check_test.cpp:" +
           std::to_string(std::stoi(where) + 7) +
-          "\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+          "\n  hint it depends on a value that is not an argument; pass it as an argument, a tensor or an fm::Setting");
 }
 
 TEST_F(CompileCheck, ResultsAndWrites) {
@@ -252,8 +255,9 @@ TEST_F(CompileCheck, CountsOfDraws) {
   count = 8;
   EXPECT_EQ(
       testing::message_without_place<UserError>([&] { f(x_); }),
-      "FM1702 UserError: a compiled function records another program than at its first call: it draws 8 random numbers, and drew 4\n"
-      "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+      "FM1702 UserError: a compiled function recorded a different program than at its first call: it draws 8 random "
+      "numbers, and drew 4\n"
+      "  hint it depends on a value that is not an argument; pass it as an argument, a tensor or an fm::Setting");
 }
 
 // ---- Keys of a capture

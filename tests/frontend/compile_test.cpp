@@ -311,7 +311,7 @@ TEST_F(Compile, ReadingAValueInsideIsAnErrorAtThatLine) {
           std::string(error.what()),
           "FM1701 UserError: a value is read inside a function that is being compiled\n  at   frontend/compile_test.cpp:" +
               std::to_string(line) +
-              "\n  hint return the tensor and read it outside, or leave this part out of compile()");
+              "\n  hint return the tensor and read it outside, or keep this part out of compile()");
     }
     EXPECT_EQ(floats(state), (Floats{1}));  // as if it had not been called
   }

@@ -110,10 +110,12 @@ TEST_P(ControlFlow, WhileLoopInReverseNeedsItsRuns) {
   const std::string text = message<GradientError>([&] { compiled(f64(2)); });
   const std::size_t line = text.find("control_flow_test.cpp:");
   ASSERT_NE(line, std::string::npos) << text;
-  EXPECT_EQ(text.substr(0, line),
-            "FM1761 GradientError: while_loop: a gradient in reverse needs every state, and their number is not known\n"
-            "  at   frontend/");
-  EXPECT_EQ(text.substr(text.find("  hint")), "  hint use scan or fori_loop, jvp, or leave the loop out of compile()");
+  EXPECT_EQ(
+      text.substr(0, line),
+      "FM1761 GradientError: while_loop: reverse-mode gradients need every state, but the number of iterations is not "
+      "known\n"
+      "  at   frontend/");
+  EXPECT_EQ(text.substr(text.find("  hint")), "  hint use scan or fori_loop, jvp, or keep the loop out of compile()");
   EXPECT_EQ(twice(f64(2)).item<double>(), 4);
 }
 
@@ -288,19 +290,19 @@ TEST_P(ControlFlow, Errors) {
   const auto wider = [](const Tensor& a) { return concat({a, a}); };
   if (GetParam() == Mode::compiled) {
     EXPECT_EQ(message<ShapeError>([&] { cond(any(x > 0), twice, wider, x); }),
-              "FM1762 ShapeError: cond: the functions give different results, tensor 0\n"
+              "FM1762 ShapeError: cond: the functions return different results, tensor 0\n"
               "  true  f32[2]\n"
               "  false f32[4]\n"
               "  at    HERE");
   }
   EXPECT_EQ(message<ShapeError>([&] { while_loop([](const Tensor& a) { return all(a < 1); }, wider, x); }),
-            "FM1763 ShapeError: while_loop: the body changes the type of the state, tensor 0\n"
+            "FM1763 ShapeError: while_loop: the body changes the shape or dtype of the state, tensor 0\n"
             "  takes f32[2]\n"
             "  gives f32[4]\n"
             "  at    HERE");
   EXPECT_EQ(
       message<ShapeError>([&] { scan([](const Tensor& s, const Tensor& a) { return std::pair(s + a, s); }, n, x); }),
-      "FM1763 ShapeError: scan: the function changes the type of the carry, tensor 0\n"
+      "FM1763 ShapeError: scan: the function changes the shape or dtype of the carry, tensor 0\n"
       "  takes i64[]\n"
       "  gives f32[]\n"
       "  at    HERE");
@@ -313,9 +315,9 @@ TEST_P(ControlFlow, Errors) {
             "  at    HERE");
   EXPECT_EQ(message<ShapeError>(
                 [&] { scan([](const Tensor& s, const auto&) { return std::pair(s, s); }, n, std::tuple<>()); }),
-            "FM1765 ShapeError: scan: nothing to scan over\n"
+            "FM1765 ShapeError: scan: xs has no tensors\n"
             "  at   HERE\n"
-            "  hint fori_loop takes a count");
+            "  hint use fori_loop for a count");
   if (GetParam() == Mode::compiled) {
     EXPECT_EQ(message<UnsupportedError>([&] {
                 while_loop([](const Tensor& a) { return all(a < 1); },
@@ -325,10 +327,10 @@ TEST_P(ControlFlow, Errors) {
                            },
                            x);
               }),
-              "FM2760 UnsupportedError: while_loop: a function writes a tensor from outside in place\n"
+              "FM2760 UnsupportedError: while_loop: a function writes a captured tensor in place\n"
               "  x    f32[2]\n"
               "  at   HERE\n"
-              "  hint make it a part of what the function takes and gives");
+              "  hint make it an argument and a result of the function");
     EXPECT_NE(message<UserError>([&] {
                 cond(
                     any(x > 0), [](const Tensor& a) { return a * a.item<float>(); }, cubed, x[0]);

@@ -246,7 +246,7 @@ TEST_P(Convolutions, ErrorsNameTheOperands) {
   EXPECT_EQ(message<Error>([&] {
               conv2d(x, zeros({4, 2, 3, 3}));
             }),
-            "FM1072 ShapeError: convolution: channels do not fit (3 and 1 groups of 2, with 4 filters)\n"
+            "FM1072 ShapeError: convolution: channels do not match (3 and 1 groups of 2, with 4 filters)\n"
             "  x      f32[2, 3, 5, 5]\n  weight f32[4, 2, 3, 3]\n  at     HERE");
   EXPECT_EQ(message<Error>([&] {
               conv2d(x, zeros({4, 3, 6, 3}));
@@ -257,14 +257,17 @@ TEST_P(Convolutions, ErrorsNameTheOperands) {
       message<Error>([&] {
         conv2d(zeros({5, 5}), w);
       }),
-      "FM1071 ShapeError: conv2d: x has channels and 2 spatial axes, and images or not\n  x    f32[5, 5]\n  at   HERE");
+      "FM1071 ShapeError: conv2d: x must have channels and 2 spatial axes, with or without a batch\n  x    f32[5, 5]\n"
+      "  at   HERE");
   EXPECT_EQ(message<Error>([&] {
               conv1d(zeros({2, 3, 5}), w);
             }),
             "FM1071 ShapeError: conv1d: weight has 3 axes\n"
             "  x      f32[2, 3, 5]\n  weight f32[4, 3, 3, 3]\n  at     HERE");
-  EXPECT_EQ(message<Error>([&] { conv2d(x, w, zeros({3})); }),
-            "FM1076 ShapeError: conv2d: the bias does not fit the filters\n  bias f32[3]   should be [4]\n  at   HERE");
+  EXPECT_EQ(
+      message<Error>([&] { conv2d(x, w, zeros({3})); }),
+      "FM1076 ShapeError: conv2d: the shape of bias does not match the filters\n  bias f32[3]   should be [4]\n  at   "
+      "HERE");
   EXPECT_EQ(message<Error>([&] {
               conv2d(x, w, {}, {1, 2, 3});
             }),
@@ -272,7 +275,7 @@ TEST_P(Convolutions, ErrorsNameTheOperands) {
   EXPECT_EQ(message<Error>([&] { conv2d(x, w, {}, 0); }),
             "FM1372 ValueError: conv2d: stride is 0, below 1\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { conv2d(x, w, {}, 2, "same"); }),
-            "FM1373 ValueError: conv2d: padding \"same\" needs strides of 1\n  at   HERE");
+            "FM1373 ValueError: conv2d: padding \"same\" requires strides of 1\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { conv2d(x, w, {}, 1, "full"); }),
             "FM1373 ValueError: conv2d: padding \"full\" is neither \"same\" nor \"valid\"\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { conv2d(x, w, {}, 1, 0, 1, 0); }),

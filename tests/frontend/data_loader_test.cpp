@@ -121,7 +121,7 @@ TEST_P(DataLoaders, ErrorsAreThrownInTheLoop) {
     EXPECT_EQ(error, "example 4 is damaged");
   }
   EXPECT_EQ(message<ValueError>([] { DataLoader(counting(3), {.batch_size = 0}); }),
-            "FM1377 ValueError: DataLoader: batch_size is 0, and not positive\n  at   HERE");
+            "FM1377 ValueError: DataLoader: batch_size is 0, not positive\n  at   HERE");
   EXPECT_EQ(message<ShapeError>([] { TensorDataset(std::tuple(ones({3}), ones({4}))); }),
             "FM1085 ShapeError: TensorDataset: first axes differ\n"
             "  lhs  f32[3]\n"

@@ -174,7 +174,7 @@ TEST_P(Derivatives, TangentsFitTheirTensors) {
   const Tensor x = zeros({2, 3}), t = zeros({3});
   const auto same = [](const Tensor& a) { return a; };
   EXPECT_EQ(message<GradientError>([&] { jvp(same, x, t); }),
-            "FM1760 GradientError: jvp: tangent 0 must be floating and of the shape of its tensor\n"
+            "FM1760 GradientError: jvp: tangent 0 must be floating and have the shape of its tensor\n"
             "  tensor  f32[2, 3]\n"
             "  tangent f32[3]\n"
             "  at      HERE");
@@ -182,7 +182,7 @@ TEST_P(Derivatives, TangentsFitTheirTensors) {
             "FM1760 GradientError: jvp: 2 tangents for 1 tensors\n"
             "  at   HERE");
   EXPECT_EQ(message<GradientError>([&] { pullback([](const Tensor& a) { return sum(a); }, x).second(x); }),
-            "FM1760 GradientError: pullback: cotangent 0 must be floating and of the shape of its tensor\n"
+            "FM1760 GradientError: pullback: cotangent 0 must be floating and have the shape of its tensor\n"
             "  tensor    f32[]\n"
             "  cotangent f32[2, 3]\n"
             "  at        HERE");

@@ -228,18 +228,18 @@ TEST_P(Devices, ErrorsNameTheDevices) {
             "  x    f32[2, 2]   on PrivateUse3\n"
             "  hint move one of them with to()");
   EXPECT_EQ(message_without_place<DeviceError>([&] { here.assign(there); }),
-            "FM1401 DeviceError: a write in place: the tensor is on CPU, the value on PrivateUse1\n"
+            "FM1401 DeviceError: an in-place write: the tensor is on CPU, the value on PrivateUse1\n"
             "  x     f32[2, 2]   on CPU\n"
             "  value f32[2, 2]   on PrivateUse1\n"
             "  hint  move the value with to()");
   EXPECT_EQ(message_without_place<DeviceError>([&] { to(here, kMissing); }),
-            "FM1403 DeviceError: to: there is no backend for PrivateUse2");
+            "FM1403 DeviceError: to: no backend for PrivateUse2");
   EXPECT_EQ(message_without_place<DeviceError>([&] { zeros({2}, DType::f32, kMissing); }),
-            "FM1403 DeviceError: zeros: there is no backend for PrivateUse2");
+            "FM1403 DeviceError: zeros: no backend for PrivateUse2");
   EXPECT_EQ(message_without_place<DeviceError>([&] { to(here, Device(kTally, 1)); }),
-            "FM1406 DeviceError: to: there is no private_use1:1: devices of this kind are one");
+            "FM1406 DeviceError: to: no device private_use1:1: devices of this kind are one");
   EXPECT_EQ(message_without_place<DeviceError>([&] { zeros({2}, DType::f32, Device(BackendKey::cpu, 2)); }),
-            "FM1406 DeviceError: zeros: there is no cpu:2: devices of this kind are one");
+            "FM1406 DeviceError: zeros: no device cpu:2: devices of this kind are one");
   EXPECT_EQ(message_without_place<DeviceError>([&] { there.data<float>(); }),
             "FM1402 DeviceError: data: the tensor is not on the CPU\n"
             "  x    f32[2, 2]");
@@ -247,7 +247,7 @@ TEST_P(Devices, ErrorsNameTheDevices) {
               concat({there, there});
             }),
             "FM2001 UnsupportedError: concat: no kernel for PrivateUse1\n"
-            "  hint `fermata ops concat` prints the row; to() moves the operands to a device that has one");
+            "  hint see `fermata ops concat`; to() moves the operands to a device that has one");
   EXPECT_EQ(
       message_without_place<UnsupportedError>([&] { matmul(astype(there, DType::i32), astype(there, DType::i32)); }),
       "FM2002 UnsupportedError: matmul: no PrivateUse1 kernel for i32\n"
@@ -270,8 +270,8 @@ TEST(DevicesInCompile, ErrorsOfCompiledFunctions) {
   register_once();
   auto both = compile([](const Tensor& x, const Tensor& y) { return std::vector<Tensor>{exp(x), exp(y)}; });
   EXPECT_EQ(message_without_place<DeviceError>([&] { both(ones({2}), ones({2}, DType::f32, kTally)); }),
-            "FM1404 DeviceError: a compiled function computes on CPU and on PrivateUse1\n"
-            "  hint compile the part of each device by itself");
+            "FM1404 DeviceError: a compiled function uses both CPU and PrivateUse1\n"
+            "  hint compile the part of each device separately");
   auto moving = compile([](const Tensor& x) { return to(x, kTally) + 1; });
   EXPECT_EQ(message_without_place<UserError>([&] { moving(ones({2})); }),
             "FM1701 UserError: a tensor is moved inside a function that is being compiled\n"

@@ -135,17 +135,16 @@ TEST_P(Einsum, Errors) {
             "FM1094 ShapeError: einsum: \"ij,jk->ik\": sizes of 'j' differ (3 and 4)\n"
             "  x0   f32[2, 3]\n  x1   f32[4, 2]   axis 0 is 4\n  at   HERE");
   EXPECT_EQ(message<ValueError>([&] { einsum("ij->k", {x}); }),
-            "FM1394 ValueError: einsum: \"ij->k\" has 'k' in its result only\n  x0   f32[2, 3]\n  at   HERE");
+            "FM1394 ValueError: einsum: \"ij->k\" has 'k' only in its result\n  x0   f32[2, 3]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([&] { einsum("ij->ii", {x}); }),
             "FM1394 ValueError: einsum: \"ij->ii\" has 'i' twice in its result\n  x0   f32[2, 3]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([&] { einsum("ij,jk", {x}); }),
-            "FM1394 ValueError: einsum: \"ij,jk\" speaks of 2 operands, not 1\n  x0   f32[2, 3]\n  at   HERE");
+            "FM1394 ValueError: einsum: \"ij,jk\" has 2 operands, not 1\n  x0   f32[2, 3]\n  at   HERE");
   EXPECT_EQ(
       message<ValueError>([&] { einsum("ijk->k", {x}); }),
-      "FM1394 ValueError: einsum: \"ijk->k\" gives operand 0 3 letters for 2 axes\n  x0   f32[2, 3]\n  at   HERE");
-  EXPECT_EQ(
-      message<ValueError>([&] { einsum("i1->i", {x}); }),
-      "FM1394 ValueError: einsum: \"i1->i\" has '1' where a letter or ... should be\n  x0   f32[2, 3]\n  at   HERE");
+      "FM1394 ValueError: einsum: \"ijk->k\" has for operand 0 3 letters for 2 axes\n  x0   f32[2, 3]\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([&] { einsum("i1->i", {x}); }),
+            "FM1394 ValueError: einsum: \"i1->i\" has '1' instead of a letter or ...\n  x0   f32[2, 3]\n  at   HERE");
 }
 
 }  // namespace

@@ -222,9 +222,10 @@ TEST_P(Fourier, Vmap) {
 
 TEST_P(Fourier, Errors) {
   EXPECT_EQ(message<ValueError>([] { fft::fft(ones({4}), 0); }),
-            "FM1397 ValueError: fft: 0 is no number of samples\n  at   HERE");
-  EXPECT_EQ(message<DTypeError>([] { fft::rfft(ones({4}, DType::c64)); }),
-            "FM1101 DTypeError: rfft: does not take c64\n  x    c64[4]\n  at   HERE\n  hint fft takes complex numbers");
+            "FM1397 ValueError: fft: 0 is not a valid number of samples\n  at   HERE");
+  EXPECT_EQ(
+      message<DTypeError>([] { fft::rfft(ones({4}, DType::c64)); }),
+      "FM1101 DTypeError: rfft: does not take c64\n  x    c64[4]\n  at   HERE\n  hint use fft for complex numbers");
   EXPECT_EQ(
       message<IndexError>([] { fft::fft(ones({4}), {}, 1); }),
       "FM1201 IndexError: fft: axis 1 is out of range for 1 axis\n  x    f32[4]\n  at   HERE\n  hint axes go from -1 to 0");

@@ -125,14 +125,14 @@ TEST(PlayGraph, TakesOneTensorPerInput) {
     } catch (const ValueError& error) { return error.what(); }
     return "no error";
   };
-  EXPECT_EQ(text({}), "FM1331 ValueError: a graph of 1 inputs is given 0");
-  EXPECT_EQ(text({ones(2), ones(2)}), "FM1331 ValueError: a graph of 1 inputs is given 2");
+  EXPECT_EQ(text({}), "FM1331 ValueError: a graph with 1 inputs was given 0");
+  EXPECT_EQ(text({ones(2), ones(2)}), "FM1331 ValueError: a graph with 1 inputs was given 2");
   EXPECT_EQ(text({ones(3)}),
-            "FM1330 ValueError: input 0 of a graph does not fit\n"
+            "FM1330 ValueError: input 0 does not match the graph\n"
             "  graph f32[2]   %0\n"
             "  given f32[3]");
   EXPECT_EQ(text({Tensor()}),
-            "FM1330 ValueError: input 0 of a graph does not fit\n"
+            "FM1330 ValueError: input 0 does not match the graph\n"
             "  graph f32[2]   %0\n"
             "  given undefined");
 }

@@ -123,16 +123,16 @@ TEST_P(HostViews, VectorsAreTaken) {
 TEST_P(HostViews, WrongTypesAndSizesAreErrorsOfTheLine) {
   const Tensor x = ones({2, 3});
   EXPECT_EQ(message<DTypeError>([&] { HostView<const double> v(x); }),
-            "FM1106 DTypeError: HostView: elements are f32, not f64\n  x    f32[2, 3]\n  at   HERE");
+            "FM1106 DTypeError: HostView: the element type is f32, not f64\n  x    f32[2, 3]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([&] { HostView<float> v(x.T()); }),
-            "FM1309 ValueError: data: the elements of this view have gaps between them\n"
+            "FM1309 ValueError: data: the elements of this view are not contiguous\n"
             "  x    f32[3, 2]\n"
             "  at   HERE\n"
-            "  hint copy() gives a tensor without");
+            "  hint copy() returns a contiguous tensor");
   EXPECT_EQ(message<ShapeError>([] {
               adopt(Floats{1, 2, 3}, {2, 2});
             }),
-            "FM1017 ShapeError: borrow: 3 values do not fill [2, 2]\n  at   HERE");
+            "FM1017 ShapeError: borrow: 3 values for shape [2, 2]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] { HostView<const float> v{Tensor()}; }).substr(0, 6), "FM1306");
 }
 

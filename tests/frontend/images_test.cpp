@@ -272,32 +272,32 @@ TEST_P(Sampled, ErrorsNameTheOperands) {
   EXPECT_EQ(message<Error>([&] {
               grid_sample(x, zeros({1, 3, 3, 3}));
             }),
-            "FM1077 ShapeError: grid_sample: x [N, C, ..S] and grid [N, .., axes of S] do not fit\n"
+            "FM1077 ShapeError: grid_sample: x [N, C, ..S] and grid [N, .., axes of S] do not match\n"
             "  x    f32[1, 2, 4, 4]\n  grid f32[1, 3, 3, 3]\n  at   HERE");
   EXPECT_EQ(message<Error>([&] {
               affine_grid(zeros({1, 2, 3}), {1, 2, 3});
             }),
-            "FM1077 ShapeError: affine_grid: theta [N, A, A + 1] and 3 sizes do not fit\n"
+            "FM1077 ShapeError: affine_grid: theta [N, A, A + 1] and 3 sizes do not match\n"
             "  theta f32[1, 2, 3]\n  at    HERE");
   EXPECT_EQ(message<Error>([&] {
               roi_align(x, zeros({3, 5}), zeros({3}, DType::i64));
             }),
-            "FM1077 ShapeError: roi_align: x [N, C, H, W], boxes [R, 4] and batch_indices [R] do not fit\n"
+            "FM1077 ShapeError: roi_align: x [N, C, H, W], boxes [R, 4] and batch_indices [R] do not match\n"
             "  x       f32[1, 2, 4, 4]\n  boxes   f32[3, 5]\n  indices i64[3]\n  at      HERE");
   EXPECT_EQ(message<Error>([&] {
               deform_conv(x, zeros({2, 2, 3, 3}), zeros({1, 18, 3, 3}));
             }),
-            "FM1077 ShapeError: deform_conv: offset has 3 places along spatial axis 0, not 2\n"
+            "FM1077 ShapeError: deform_conv: offset has size 3 along spatial axis 0, not 2\n"
             "  x      f32[1, 2, 4, 4]\n  weight f32[2, 2, 3, 3]\n  offset f32[1, 18, 3, 3]\n  at     HERE");
   EXPECT_EQ(message<Error>([&] {
               nms(zeros({3, 4}), zeros({2}), 0.5);
             }),
-            "FM1077 ShapeError: nms: boxes [n, 4] and scores [n] do not fit\n"
+            "FM1077 ShapeError: nms: boxes [n, 4] and scores [n] do not match\n"
             "  boxes  f32[3, 4]\n  scores f32[2]\n  at     HERE");
   EXPECT_EQ(message<Error>([&] {
               max_unpool2d(x, zeros({1, 2, 4, 3}, DType::i64), 2);
             }),
-            "FM1077 ShapeError: max_unpool2d: each element has an index\n"
+            "FM1077 ShapeError: max_unpool2d: indices must have the shape of x\n"
             "  x       f32[1, 2, 4, 4]\n  indices i64[1, 2, 4, 3]\n  at      HERE");
   EXPECT_EQ(message<Error>([&] {
               max_unpool2d(x, full({1, 2, 4, 4}, 64, DType::i64), 2).sync();

@@ -105,7 +105,7 @@ TEST_F(Io, CsvErrors) {
   EXPECT_EQ(test::headline<ShapeError>([] {
               save_csv("f.csv", ones({1, 2, 3}));
             }),
-            "FM1013 ShapeError: save_csv: a table has one or two axes\n  x    f32[1, 2, 3]");
+            "FM1013 ShapeError: save_csv: a table must have one or two axes\n  x    f32[1, 2, 3]");
   EXPECT_EQ(test::headline<FileError>([] { save_csv("gone/a.csv", ones({1})); }),
             "FM1602 FileError: save_csv: gone/a.csv: cannot be written (No such file or directory)");
 }

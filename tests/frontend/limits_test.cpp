@@ -91,7 +91,7 @@ TEST_F(Limits, TheReasonOfAnEarlySyncIsCounted) {
   const auto counted = [] {
     std::uint64_t count = 0;
     for (const auto& [reason, n] : stats().sync_reasons)
-      if (reason == "the bound on pending nodes") count = n;
+      if (reason == "the limit on pending nodes") count = n;
     return count;
   };
   const std::uint64_t before = counted();

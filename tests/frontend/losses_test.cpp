@@ -256,19 +256,20 @@ TEST_P(Losses, ErrorsNameTheOperands) {
             "FM1001 ShapeError: subtract: shapes do not broadcast (4 and 3)\n"
             "  lhs  f32[3, 4]   axis 1 is 4\n  rhs  f32[3]      axis 0 is 3\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { cross_entropy(x, zeros({4}, DType::i64), ClassOptions{}); }),
-            "FM1022 ShapeError: cross_entropy: labels have the axes of x but axis 1\n"
+            "FM1022 ShapeError: cross_entropy: labels must have the axes of x without axis 1\n"
             "  x      f32[3, 4]\n  target i64[4]   should be [3]\n  at     HERE");
   EXPECT_EQ(message<Error>([&] { nll_loss(x, zeros({3})); }),
             "FM1107 DTypeError: nll_loss: labels must be integers\n  x      f32[3, 4]\n  target f32[3]\n  at     HERE");
   EXPECT_EQ(
       message<Error>([&] { cross_entropy(x, labels, {.weight = ones({3})}); }),
-      "FM1022 ShapeError: cross_entropy: a weight for each class\n  weight f32[3]   should be [4]\n  at     HERE");
+      "FM1022 ShapeError: cross_entropy: weight must have one number per class\n  weight f32[3]   should be [4]\n  at "
+      "    HERE");
   EXPECT_EQ(message<Error>([&] { cross_entropy(x, labels, {.label_smoothing = 2}); }),
             "FM1377 ValueError: cross_entropy: label_smoothing is not between 0 and 1\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { huber_loss(x, x, LossReduction::mean, 0); }),
             "FM1377 ValueError: huber_loss: delta is not positive\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { mse_loss(tensor(1.0f), tensor(2.0f), LossReduction::batch_mean); }),
-            "FM1377 ValueError: mse_loss: the mean over a batch of a 0-d tensor\n  at   HERE");
+            "FM1377 ValueError: mse_loss: batch_mean of a 0-d tensor\n  at   HERE");
   EXPECT_EQ(mse_loss(x + 1, x).item<float>(), 1);  // the engine still works
 }
 

@@ -116,18 +116,17 @@ TEST(DTypes, CombineAndHaveLimits) {
             "FM1102 DTypeError: result_type: no dtype holds both u64 and i64\n  at   HERE");
   EXPECT_EQ(message<DTypeError>([] { iinfo(DType::f32); }),
             "FM1101 DTypeError: iinfo: f32 is not an integer dtype\n  at   HERE");
-  EXPECT_EQ(message<ValueError>([] { result_type({}); }), "FM1318 ValueError: result_type: of nothing\n  at   HERE");
-  EXPECT_EQ(
-      message<ValueError>([] { isdtype(DType::f32, "float"); }),
-      "FM1318 ValueError: isdtype: no kind is called \"float\"\n  at   HERE\n  hint \"bool\", \"signed integer\", "
-      "\"unsigned integer\", \"integral\", \"real floating\", \"complex floating\", \"numeric\"");
+  EXPECT_EQ(message<ValueError>([] { result_type({}); }), "FM1318 ValueError: result_type: no dtypes\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([] { isdtype(DType::f32, "float"); }),
+            "FM1318 ValueError: isdtype: unknown kind \"float\"\n  at   HERE\n  hint \"bool\", \"signed integer\", "
+            "\"unsigned integer\", \"integral\", \"real floating\", \"complex floating\", \"numeric\"");
 }
 
 TEST(ManipulationErrors, SayWhatIsWrong) {
   EXPECT_EQ(message<ValueError>([] {
               moveaxis(ones({2, 3}), {0, 1}, 0);
             }),
-            "FM1316 ValueError: moveaxis: 2 axes to 1 places\n  x    f32[2, 3]\n  at   HERE");
+            "FM1316 ValueError: moveaxis: 2 source axes for 1 destinations\n  x    f32[2, 3]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] {
               roll(ones({2, 3}), {1, 2, 3}, {0, 1});
             }),
@@ -140,12 +139,11 @@ TEST(ManipulationErrors, SayWhatIsWrong) {
   EXPECT_THROW(repeat(ones({2}), full({}, std::int64_t{1} << 50, DType::u64)).sync(), OutOfMemoryError);
   EXPECT_EQ(message<DTypeError>([&] { repeat(ones({2}), ones({2})); }),
             "FM1103 DTypeError: repeat: counts must be integers, not f32\n  x    f32[2]\n  at   HERE");
-  EXPECT_EQ(
-      message<ShapeError>([] {
-        repeat(ones({2, 3}), tensor({1, 2}), 1);
-      }),
-      "FM1028 ShapeError: repeat: needs one count for each element of the axis\n  x      f32[2, 3]   axis 1 is 3\n"
-      "  counts i64[2]\n  at     HERE");
+  EXPECT_EQ(message<ShapeError>([] {
+              repeat(ones({2, 3}), tensor({1, 2}), 1);
+            }),
+            "FM1028 ShapeError: repeat: requires one count per element of the axis\n  x      f32[2, 3]   axis 1 is 3\n"
+            "  counts i64[2]\n  at     HERE");
   EXPECT_THROW(moveaxis(ones({2, 3}), {0, 0}, {0, 1}), Error);
   EXPECT_THROW(broadcast_arrays({ones({2}), ones({3})}), ShapeError);
 }
@@ -164,9 +162,11 @@ TEST(DLPack, RoundTrip) {
 }
 TEST(DLPack, DoesNotEndAHistoryUnasked) {
   const Tensor x = ones({2}).requires_grad(true);
-  EXPECT_EQ(message<GradientError>([&] { to_dlpack(x); }),
-            "FM1720 GradientError: to_dlpack: what others do with x has no gradient\n  x    f32[2]\n  at   HERE\n"
-            "  hint detach() it");
+  EXPECT_EQ(
+      message<GradientError>([&] { to_dlpack(x); }),
+      "FM1720 GradientError: to_dlpack: x requires gradients, which other libraries do not propagate\n  x    f32[2]\n "
+      " at   HERE\n"
+      "  hint detach() it");
 }
 TEST(DLPack, ReadsStridesAndGivesBack) {
   static int deleted = 0;
@@ -217,9 +217,9 @@ TEST(DLPack, RefusesWhatIsNoTensor) {
   EXPECT_EQ(said([](DLTensor& t) { t.ndim = 1'000'000; }),
             "FM1003 ShapeError: from_dlpack: 1000000 axes, more than 16");
   EXPECT_EQ(said([](DLTensor& t) { t.shape = nullptr; }),
-            "FM1344 ValueError: from_dlpack: there are axes, and no sizes");
+            "FM1344 ValueError: from_dlpack: the tensor has axes but no sizes");
   EXPECT_EQ(said([](DLTensor& t) { t.data = nullptr; }),
-            "FM1344 ValueError: from_dlpack: there are elements, and no data");
+            "FM1344 ValueError: from_dlpack: the tensor has elements but no data");
   EXPECT_EQ(said([](DLTensor& t) { t.data = nullptr, t.shape[1] = 0; }), "");
   EXPECT_EQ(said([](DLTensor& t) { t.shape[0] = -2; }), "FM1002 ShapeError: from_dlpack: a size is negative");
   EXPECT_EQ(said([](DLTensor& t) { t.shape[0] = INT64_MAX; }),
@@ -228,12 +228,12 @@ TEST(DLPack, RefusesWhatIsNoTensor) {
             "FM3001 OutOfMemoryError:");
   for (const std::int64_t stride : {INT64_MIN, INT64_MAX, INT64_MAX / 4})
     EXPECT_EQ(said([&](DLTensor& t) { t.strides[0] = stride; }),
-              "FM1344 ValueError: from_dlpack: the strides leave the memory");
+              "FM1344 ValueError: from_dlpack: the strides exceed the memory");
   EXPECT_EQ(said([](DLTensor& t) { t.byte_offset = UINT64_MAX; }),
-            "FM1344 ValueError: from_dlpack: the strides leave the memory");
+            "FM1344 ValueError: from_dlpack: the strides exceed the memory");
   EXPECT_EQ(deleted, given);
   EXPECT_EQ(message<ValueError>([&] { from_dlpack(nullptr); }),
-            "FM1344 ValueError: from_dlpack: there is no tensor\n  at   HERE");
+            "FM1344 ValueError: from_dlpack: the tensor is null\n  at   HERE");
 }
 #endif
 

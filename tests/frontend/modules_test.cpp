@@ -138,7 +138,7 @@ TEST_P(Modules, WhatDoesNotFitIsListed) {
   nn::Sequential net(nn::Linear(2, 3), nn::Linear(3, 1));
   const NamedTensors state{{"0.weight", ones({2, 2})}, {"0.bias", ones({3})}, {"1.wait", ones({1})}};
   EXPECT_EQ(message<ValueError>([&] { nn::load_state_dict(net, state); }),
-            "FM1380 ValueError: load_state_dict: the tensors are not those of the module\n"
+            "FM1380 ValueError: load_state_dict: the tensors do not match the module\n"
             "  missing 1.weight, 1.bias\n"
             "  unknown 1.wait\n"
             "  shapes  0.weight ([2, 2], not [3, 2])\n"
@@ -146,10 +146,10 @@ TEST_P(Modules, WhatDoesNotFitIsListed) {
   EXPECT_NE(values(net.get<0>().bias), values(ones({3})));  // nothing was written
   const NamedTensors rest{{"0.bias", ones({3})}};
   EXPECT_EQ(message<ValueError>([&] { nn::load_state_dict(net, rest); }),
-            "FM1380 ValueError: load_state_dict: the tensors are not those of the module\n"
+            "FM1380 ValueError: load_state_dict: the tensors do not match the module\n"
             "  missing 0.weight, 1.weight, 1.bias\n"
             "  at      HERE\n"
-            "  hint    {.strict = false} takes what fits");
+            "  hint    {.strict = false} loads the ones that match");
   nn::load_state_dict(net, rest, {.strict = false});
   EXPECT_EQ(values(net.get<0>().bias), values(ones({3})));
   EXPECT_EQ(message<ValueError>([&] { nn::freeze(net, "2."); }),
@@ -184,7 +184,7 @@ TEST_P(Modules, DtypesChangeForFloatingTensorsOnly) {
   EXPECT_EQ(message<DTypeError>([&] { nn::to(net, DType::i32); }),
             "FM1101 DTypeError: to: does not take i32\n"
             "  at   HERE\n"
-            "  hint parameters are floating");
+            "  hint parameters must be floating");
 }
 
 TEST_P(Modules, TrainingIsWhatTrainSays) {
@@ -291,7 +291,7 @@ TEST_P(Modules, EnsemblesRunUnderVmap) {
                              {0, unbatched})(nn::stack(grus), x);
   EXPECT_TRUE(hidden[1].allclose(grus[1].forward(x).output, 1e-5, 1e-6));
   EXPECT_EQ(message<ValueError>([] { nn::stack(std::vector<nn::Linear>()); }),
-            "FM1382 ValueError: stack: needs modules with the same tensors\n  at   HERE");
+            "FM1382 ValueError: stack: requires modules with the same tensors\n  at   HERE");
 }
 
 TEST_P(Modules, RunUnderAutocast) {
@@ -388,12 +388,12 @@ TEST_P(Modules, InitializersWriteInPlace) {
   EXPECT_EQ(message<ShapeError>([] { nn::init::xavier_normal(zeros({3})); }),
             "FM1083 ShapeError: xavier_normal: x has fewer than 2 axes\n  x    f32[3]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] { nn::init::gain("swish"); }),
-            "FM1377 ValueError: gain: no gain is known for 'swish'\n  at   HERE");
+            "FM1377 ValueError: gain: unknown activation 'swish'\n  at   HERE");
 }
 
 TEST_P(Modules, WrongSizesAreErrorsOfTheLine) {
   EXPECT_EQ(message<ValueError>([] { nn::Linear(0, 3); }),
-            "FM1377 ValueError: Linear: in is 0, and not positive\n  at   HERE");
+            "FM1377 ValueError: Linear: in is 0, not positive\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] { nn::Conv2d(3, 4, 3, {.groups = 2}); }),
             "FM1377 ValueError: Conv: 2 groups do not divide 3 and 4 channels\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] {
@@ -405,7 +405,7 @@ TEST_P(Modules, WrongSizesAreErrorsOfTheLine) {
   EXPECT_EQ(message<ShapeError>([] {
               nn::LSTM(3, 2).forward(ones({4, 2}));
             }),
-            "FM1084 ShapeError: LSTM: x is a sequence of vectors of 3 elements, in a batch or alone\n"
+            "FM1084 ShapeError: LSTM: x must be a sequence of vectors of 3 elements, with or without a batch\n"
             "  x    f32[4, 2]\n"
             "  at   HERE");
   const nn::Linear linear(4, 3);

@@ -276,7 +276,7 @@ TEST_P(Networks, BlocksOfScoresThatDoNotCountAreLeftOut) {
   EXPECT_EQ(message<ShapeError>([&] {
               scaled_dot_product_attention(q, k, v, {.enable_gqa = true, .blocks = block_mask(masks[0], 4, 4)});
             }),
-            "FM1079 ShapeError: scaled_dot_product_attention: the block mask is of 4 queries and 4 keys\n"
+            "FM1079 ShapeError: scaled_dot_product_attention: the block mask is for 4 queries and 4 keys\n"
             "  query f64[2, 4, 37, 6]\n  key   f64[2, 2, 29, 6]\n  value f64[2, 2, 29, 5]\n  at    HERE");
 }
 
@@ -337,7 +337,7 @@ TEST_P(Networks, MuonMakesStepsOrthogonal) {
     }
   }
   EXPECT_EQ(message<Error>([&] { optim::Muon({zeros({3})}); }),
-            "FM1083 ShapeError: Muon: parameters are matrices\n  parameter f32[3]\n  at        HERE");
+            "FM1083 ShapeError: Muon: parameters must be matrices\n  parameter f32[3]\n  at        HERE");
 }
 
 Tensor rosenbrock(const Tensor& x) {
@@ -378,22 +378,23 @@ TEST_P(Networks, LbfgsFindsMinima) {
 TEST_P(Networks, ErrorsNameTheOperands) {
   const Tensor x = zeros({3, 4});
   EXPECT_EQ(message<Error>([&] { multi_margin_loss(x, zeros({4}, DType::i64)); }),
-            "FM1022 ShapeError: multi_margin_loss: x [N, C] or [C], labels [N] or []\n"
+            "FM1022 ShapeError: multi_margin_loss: expected x [N, C] or [C], labels [N] or []\n"
             "  x      f32[3, 4]\n  labels i64[4]\n  at     HERE");
   EXPECT_EQ(message<Error>([&] { multilabel_margin_loss(x, x); }),
             "FM1107 DTypeError: multilabel_margin_loss: labels must be integers\n"
             "  x      f32[3, 4]\n  labels f32[3, 4]\n  at     HERE");
-  EXPECT_EQ(message<Error>([&] {
-              ctc_loss(x, zeros({2, 2}, DType::i64), zeros({}, DType::i64), zeros({}, DType::i64));
-            }),
-            "FM1022 ShapeError: ctc_loss: log_probs [T, N, C], targets [N, S] and lengths [N], or without N\n"
-            "  x       f32[3, 4]\n  targets i64[2, 2]\n  at      HERE");
+  EXPECT_EQ(
+      message<Error>([&] {
+        ctc_loss(x, zeros({2, 2}, DType::i64), zeros({}, DType::i64), zeros({}, DType::i64));
+      }),
+      "FM1022 ShapeError: ctc_loss: expected log_probs [T, N, C], targets [N, S] and lengths [N], or all without N\n"
+      "  x       f32[3, 4]\n  targets i64[2, 2]\n  at      HERE");
   EXPECT_EQ(message<Error>([&] { embedding_bag(zeros({3}, DType::i64), x); }),
-            "FM1077 ShapeError: embedding_bag: weight [V, D] and index [B, n], or index [n] and offsets [B]\n"
+            "FM1077 ShapeError: embedding_bag: expected weight [V, D] and index [B, n], or index [n] and offsets [B]\n"
             "  index  i64[3]\n  weight f32[3, 4]\n  at     HERE");
   EXPECT_EQ(message<Error>(
                 [&] { scaled_dot_product_attention(x, x, x, {.keeps = [](const ScorePlace&) { return ones({2}); }}); }),
-            "FM1079 ShapeError: scaled_dot_product_attention: what `keeps` gives does not fit the scores\n"
+            "FM1079 ShapeError: scaled_dot_product_attention: the result of `keeps` does not match the scores\n"
             "  scores f32[3, 3]\n  keeps  f32[2]\n  at     HERE");
   EXPECT_EQ(message<Error>([&] { optim::LBFGS({}); }),
             "FM1377 ValueError: LBFGS: there are no parameters\n  at   HERE");

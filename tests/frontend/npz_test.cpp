@@ -78,7 +78,7 @@ TEST_F(Npz, DamageIsAnError) {
             "FM1601 FileError: load_npz: gone.npz: cannot be opened (No such file or directory)");
   write("a.npz", "PK is not enough");
   EXPECT_EQ(test::headline<FileError>([] { load_npz("a.npz"); }),
-            "FM1603 FileError: load_npz: a.npz: is no zip archive (Not a zip archive)");
+            "FM1603 FileError: load_npz: a.npz: is not a zip archive (Not a zip archive)");
   save_npz("whole.npz", {{"x", arange(100).astype(DType::f32)}, {"y", ones({2})}});
   const std::string whole = contents("whole.npz");
   for (std::size_t size = 0; size < whole.size(); size += 7) {
@@ -104,7 +104,7 @@ TEST_F(Npz, WriteErrors) {
   EXPECT_EQ(test::headline<ValueError>([] {
               save_npz("a.npz", {{"../x", ones({1})}});
             }),
-            "FM1385 ValueError: save_npz: '../x' is no name of an array");
+            "FM1385 ValueError: save_npz: '../x' is not a valid array name");
   EXPECT_EQ(test::headline<DTypeError>([] {
               save_npz("a.npz", {{"x", ones({1}, DType::bf16)}});
             }),

@@ -148,10 +148,10 @@ TEST_P(Optimizers, ErrorsSayWhatDoesNotFit) {
             }),
             "FM1378 ValueError: step: 2 gradients for 1 parameters\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { sgd.step(std::vector{ones({3})}); }),
-            "FM1080 ShapeError: step: a gradient does not fit its parameter\n"
+            "FM1080 ShapeError: step: the shape of a gradient does not match its parameter\n"
             "  parameter f32[2]\n  gradient  f32[3]\n  at        HERE");
   EXPECT_EQ(message<Error>([&] { optim::SGD({x}, {.nesterov = true}); }),
-            "FM1377 ValueError: SGD: nesterov needs momentum and no dampening\n  at   HERE");
+            "FM1377 ValueError: SGD: nesterov requires momentum and no dampening\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { optim::Adam({zeros({2}, DType::i32)}); }),
             "FM1101 DTypeError: optimizer: does not take i32\n  parameter i32[2]\n  at        HERE");
   sgd.step(std::vector{ones({2})});

@@ -228,11 +228,10 @@ TEST(OrderingErrors, SayWhatIsWrong) {
               topk(ones({2, 3}), 4);
             }),
             "FM1312 ValueError: top_k_indices: k is 4, not 0 to 3\n  x    f32[2, 3]   axis 1 is 3\n  at   HERE");
-  EXPECT_EQ(
-      message<ValueError>([] {
-        cumulative_sum(ones({2, 3}));
-      }),
-      "FM1313 ValueError: cumulative_sum: a tensor of 2 axes needs to be told which one\n  x    f32[2, 3]\n  at   HERE");
+  EXPECT_EQ(message<ValueError>([] {
+              cumulative_sum(ones({2, 3}));
+            }),
+            "FM1313 ValueError: cumulative_sum: a tensor of 2 axes requires an axis\n  x    f32[2, 3]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] { diff(ones({2}), -1); }),
             "FM1314 ValueError: diff: -1 differences\n  x    f32[2]\n  at   HERE");
   EXPECT_EQ(message<ValueError>([] { quantile(ones({2}), 50); }),
@@ -240,25 +239,25 @@ TEST(OrderingErrors, SayWhatIsWrong) {
   EXPECT_EQ(message<ShapeError>([] {
               searchsorted(ones({2, 2}), ones({2}));
             }),
-            "FM1024 ShapeError: searchsorted: the first operand is a sorted vector, with one axis\n"
+            "FM1024 ShapeError: searchsorted: the first operand must be a sorted vector\n"
             "  lhs  f32[2, 2]   2 axes\n  rhs  f32[2]\n  at   HERE");
   EXPECT_EQ(message<ShapeError>([] { nonzero(tensor(1.0)); }),
-            "FM1026 ShapeError: nonzero: a 0-d tensor has no axes to name positions along\n  x    f32[]\n  at   HERE\n"
-            "  hint flatnonzero takes one");
+            "FM1026 ShapeError: nonzero: a 0-d tensor has no axes\n  x    f32[]\n  at   HERE\n"
+            "  hint use flatnonzero");
   EXPECT_EQ(message<ShapeError>([] { median(zeros({0})); }),
-            "FM1027 ShapeError: quantile: of no elements\n  x    f32[0]\n  at   HERE");
+            "FM1027 ShapeError: quantile: no elements\n  x    f32[0]\n  at   HERE");
   EXPECT_EQ(
       message<UnsupportedError>([] {
         vmap([](const Tensor& x) { return unique_values(x); })(ones({2, 3}));
       }),
       "FM2022 UnsupportedError: unique_values: the size of the result depends on the elements, which a tensor inside "
       "vmap does not have yet\n  x    f32[3]\n  at   HERE\n"
-      "  hint give the number of elements as `size`: the result is padded to it");
+      "  hint pass the number of elements as `size`; the result is padded to it");
   EXPECT_EQ(message<ShapeError>([] {
               general_call(Op::flatnonzero, std::vector{ones({3})},
                            {.wanted = {DType::i64, {2, 2}}, .integers = {}, .scalars = {}}, Location::current());
             }),
-            "FM1025 ShapeError: flatnonzero: the result has one axis, not [2, 2]\n  x    f32[3]\n  at   HERE");
+            "FM1025 ShapeError: flatnonzero: the result must have one axis, not [2, 2]\n  x    f32[3]\n  at   HERE");
   EXPECT_THROW(sort(ones({2}), 1), IndexError);
 }
 

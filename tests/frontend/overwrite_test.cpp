@@ -154,8 +154,8 @@ TEST_F(Overwrites, ALostOperandIsAnError) {
   const Tensor y = x + 1;
   Storage* const buffer = x.node()->storage.exchange(Storage::overwritten());
   EXPECT_EQ(testing::message_without_place<OutOfMemoryError>([&] { y.sync(); }),
-            "FM3003 OutOfMemoryError: add: an operand was written over by a run that then failed\n"
-            "  hint give the tensor that was written in place a new value");
+            "FM3003 OutOfMemoryError: add: an operand was overwritten by a run that then failed\n"
+            "  hint assign a new value to the tensor that was written in place");
   x.node()->storage.exchange(buffer)->release();
   EXPECT_EQ(floats(y), Floats(10, 2));
 }

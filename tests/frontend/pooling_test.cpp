@@ -44,8 +44,8 @@ TEST_P(Pooling, UnfoldIsAViewOfWindows) {
   EXPECT_EQ(floats(y), (Floats{0, 0, 0, 0, 0, 0, 16}));
   Tensor overlapping = unfold(y, 0, 3, 2);
   EXPECT_EQ(message<Error>([&] { overlapping.assign(1); }),
-            "FM1308 ValueError: a write in place through a view whose elements share memory\n"
-            "  x    f32[3, 3]\n  at   HERE\n  hint copy() gives a tensor that can be written");
+            "FM1308 ValueError: an in-place write to a view whose elements share memory\n"
+            "  x    f32[3, 3]\n  at   HERE\n  hint copy() returns a writable tensor");
 }
 
 TEST_P(Pooling, FoldAddsWindowsUp) {
@@ -252,7 +252,7 @@ TEST_P(Pooling, ErrorsNameTheOperands) {
   EXPECT_EQ(message<Error>([&] {
               fold(zeros({3, 2}), 0, 9, 2);
             }),
-            "FM1075 ShapeError: fold: the windows are not those of [9] along axis 0\n  x    f32[3, 2]\n  at   HERE");
+            "FM1075 ShapeError: fold: the windows do not match size [9] along axis 0\n  x    f32[3, 2]\n  at   HERE");
   EXPECT_EQ(message<Error>([&] {
               col2im(zeros({1, 8, 3}), 3, 2);
             }),
@@ -265,11 +265,11 @@ TEST_P(Pooling, ErrorsNameTheOperands) {
             "  x    f32[1, 2, 4, 4]   axis 2 is 4\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { avg_pool2d(x.astype(DType::i32), 2); }),
             "FM1101 DTypeError: avg_pool2d: does not take i32\n  x    i32[1, 2, 4, 4]\n  at   HERE\n"
-            "  hint convert it first, for instance with cast to f32");
+            "  hint convert it first, for example to f32");
   EXPECT_EQ(message<Error>([&] {
               pad(x, {1, 2, 3});
             }),
-            "FM1374 ValueError: pad: 3 numbers; two for each of the last axes\n  x    f32[1, 2, 4, 4]\n  at   HERE");
+            "FM1374 ValueError: pad: 3 numbers; expected two per padded axis\n  x    f32[1, 2, 4, 4]\n  at   HERE");
   EXPECT_EQ(
       message<Error>([&] {
         pad(x, {4, 0}, PadMode::reflect);
@@ -278,9 +278,10 @@ TEST_P(Pooling, ErrorsNameTheOperands) {
   EXPECT_EQ(message<Error>([&] {
               pad(x, {-3, -2});
             }),
-            "FM1077 ShapeError: pad: -3 and -2 leave nothing of axis 3\n  x    f32[1, 2, 4, 4]\n  at   HERE");
-  EXPECT_EQ(message<Error>([&] { interpolate(x, {}); }),
-            "FM1374 ValueError: interpolate: takes a size or a scale factor\n  x    f32[1, 2, 4, 4]\n  at   HERE");
+            "FM1077 ShapeError: pad: -3 and -2 leave no elements of axis 3\n  x    f32[1, 2, 4, 4]\n  at   HERE");
+  EXPECT_EQ(
+      message<Error>([&] { interpolate(x, {}); }),
+      "FM1374 ValueError: interpolate: requires either a size or a scale factor\n  x    f32[1, 2, 4, 4]\n  at   HERE");
   EXPECT_EQ(message<Error>([&] {
               interpolate(x, {.size = {2, 3, 4}});
             }),

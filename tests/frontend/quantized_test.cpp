@@ -257,12 +257,12 @@ TEST_P(Quantized, MissingKernelsSaySo) {
             "FM2001 UnsupportedError: exp: no kernel for Quantized/CPU\n"
             "  x    qi8[2, 3]\n"
             "  at   HERE\n"
-            "  hint dequantize() gives floats, which every op takes");
+            "  hint dequantize() returns floats, which every op accepts");
   EXPECT_EQ(message<UnsupportedError>([&] { q + 1; }),
             "FM2001 UnsupportedError: add: no kernel for Quantized/CPU\n"
             "  x    qi8[2, 3]\n"
             "  at   HERE\n"
-            "  hint dequantize() gives floats, which every op takes");
+            "  hint dequantize() returns floats, which every op accepts");
   EXPECT_EQ(message<UnsupportedError>([&] {
               matmul(ones({4, 2}), q);
             }),
@@ -270,44 +270,44 @@ TEST_P(Quantized, MissingKernelsSaySo) {
             "  lhs  f32[4, 2]\n"
             "  rhs  qi8[2, 3]\n"
             "  at   HERE\n"
-            "  hint dequantize() gives floats, which every op takes");
+            "  hint dequantize() returns floats, which every op accepts");
   EXPECT_EQ(message<UnsupportedError>([&] { softmax(q); }),
             "FM2001 UnsupportedError: softmax: no kernel for Quantized/CPU\n"
             "  x    qi8[2, 3]\n"
             "  at   HERE\n"
-            "  hint dequantize() gives floats, which every op takes");
+            "  hint dequantize() returns floats, which every op accepts");
   EXPECT_EQ(message<UnsupportedError>([&] { q.to_vector<float>(); }),
-            "FM2005 UnsupportedError: to_vector: a quantized tensor has no elements of its own to read\n"
+            "FM2005 UnsupportedError: to_vector: a quantized tensor has no elements to read\n"
             "  x    qi8[2, 3]\n"
             "  at   HERE\n"
-            "  hint dequantize() gives its values, int_repr() its bytes");
+            "  hint dequantize() returns its values, int_repr() its bytes");
 }
 
 TEST_P(Quantized, Channels) {
   const Tensor rows = quantized(ones({2, 3}, DType::i8), tensor({0.5, 1.0}), 0, 0);
   EXPECT_EQ(message<UnsupportedError>([&] { reshape(rows, {6}); }),
-            "FM2020 UnsupportedError: reshape: the channels of the result would not lie along one axis\n"
+            "FM2020 UnsupportedError: reshape: the channels of the result would not be along one axis\n"
             "  x    qi8[2, 3]\n"
             "  at   HERE\n"
-            "  hint dequantize() gives floats, which every op takes");
+            "  hint dequantize() returns floats, which every op accepts");
   EXPECT_EQ(message<UnsupportedError>([&] {
               matmul(quantized(ones({4, 2}, DType::i8), 1.0), rows);
             }),
-            "FM2020 UnsupportedError: matmul: channels lie along an axis that is added up, or along a batch\n"
+            "FM2020 UnsupportedError: matmul: channels are along a contracted or batch axis\n"
             "  lhs  qi8[4, 2]\n"
             "  rhs  qi8[2, 3]\n"
             "  at   HERE\n"
-            "  hint dequantize() gives floats, which every op takes");
+            "  hint dequantize() returns floats, which every op accepts");
 }
 
 TEST_P(Quantized, WrongArguments) {
   const Tensor x = ones({2, 3});
   EXPECT_EQ(message<ValueError>([&] { quantize(x, -1.0); }),
-            "FM1350 ValueError: quantize: a scale is positive and finite, not -1\n"
+            "FM1350 ValueError: quantize: a scale must be positive and finite, not -1\n"
             "  x    f32[2, 3]\n"
             "  at   HERE");
   EXPECT_EQ(message<ValueError>([&] { quantize(x, 1.0, 200); }),
-            "FM1350 ValueError: quantize: a zero point of qi8 is one of its bytes (-128 to 127), not 200\n"
+            "FM1350 ValueError: quantize: a zero point of qi8 must be -128 to 127, not 200\n"
             "  x    f32[2, 3]\n"
             "  at   HERE");
   EXPECT_EQ(message<DTypeError>([&] { quantize(x, 1.0, 0, DType::i8); }),
@@ -318,18 +318,18 @@ TEST_P(Quantized, WrongArguments) {
             "FM1151 DTypeError: dequantize: not a quantized tensor\n"
             "  x    f32[2, 3]\n"
             "  at   HERE\n"
-            "  hint quantize() makes one");
+            "  hint create one with quantize()");
   EXPECT_EQ(message<ShapeError>([&] { quantize(x, ones({2}), 0, DType::qi8, 1); }),
-            "FM1050 ShapeError: quantize: scale does not fit\n"
+            "FM1050 ShapeError: quantize: the shape of scale does not match\n"
             "  x     f32[2, 3]\n"
             "  scale f32[2]   should be [3]\n"
             "  at    HERE");
   EXPECT_EQ(message<ShapeError>([&] { quantize(x, ones({3})); }),
-            "FM1050 ShapeError: quantize: scale does not fit\n"
+            "FM1050 ShapeError: quantize: the shape of scale does not match\n"
             "  x     f32[2, 3]\n"
             "  scale f32[3]   should have no axes\n"
             "  at    HERE\n"
-            "  hint  numbers per channel take an axis");
+            "  hint  per-channel numbers need an axis");
   EXPECT_THROW(matmul(quantized(ones({2, 3}, DType::i8), 1.0), quantized(ones({4, 3}, DType::i8), 1.0)), ShapeError);
 }
 

@@ -273,36 +273,38 @@ TEST_P(QuantizedWeights, PrintsHowTheyAreStored) {
 TEST_P(QuantizedWeights, ErrorsSayWhatIsWrong) {
   const Tensor w = ones({4, 40});
   EXPECT_EQ(message_without_place<ValueError>([&] { quantize_weight(w, {.bits = 5}); }),
-            "FM1350 ValueError: quantize_weight: weights have 8 or 4 bits, not 5\n  x    f32[4, 40]");
-  EXPECT_EQ(message_without_place<ValueError>([&] { quantize_weight(w, {.bits = 4, .group = 16}); }),
-            "FM1350 ValueError: quantize_weight: 32 or 64 weights of 4 bits share a scale, not 16\n  x    f32[4, 40]");
+            "FM1350 ValueError: quantize_weight: weights must have 8 or 4 bits, not 5\n  x    f32[4, 40]");
+  EXPECT_EQ(
+      message_without_place<ValueError>([&] { quantize_weight(w, {.bits = 4, .group = 16}); }),
+      "FM1350 ValueError: quantize_weight: groups of 4-bit weights must have 32 or 64 elements, not 16\n  x    f32[4, "
+      "40]");
   EXPECT_EQ(message_without_place<ValueError>([&] { quantize_weight(w / 0.0f); }),
             "FM1350 ValueError: quantize_weight: weights must be finite\n  x    f32[4, 40]");
   EXPECT_EQ(message_without_place<ShapeError>([&] { quantize_weight(ones({4})); }),
-            "FM1015 ShapeError: quantize_weight: a matrix has two axes\n  x    f32[4]");
+            "FM1015 ShapeError: quantize_weight: a matrix must have two axes\n  x    f32[4]");
   EXPECT_EQ(message_without_place<DTypeError>([&] {
               quantize_weight(ones({4, 4}, DType::f64));
             }),
             "FM1150 DTypeError: quantize_weight: weights must be f16, bf16 or f32, not f64\n  x    f64[4, 4]");
   const Tensor q = quantize_weight(w);
   EXPECT_EQ(message_without_place<UnsupportedError>([&] { q.slice(0, 1, 3); }),
-            "FM2140 UnsupportedError: slice: quantized weights are cut between blocks of 32 rows only\n"
-            "  x    f32[4, 40]\n  hint dequantize() gives floats");
+            "FM2140 UnsupportedError: slice: quantized weights can be sliced only between blocks of 32 rows\n"
+            "  x    f32[4, 40]\n  hint dequantize() returns floats");
   EXPECT_EQ(message_without_place<UnsupportedError>([&] { q + 1; }),
             "FM2001 UnsupportedError: add: no kernel for Quantized/CPU\n"
-            "  x    f32[4, 40]\n  hint dequantize() gives floats, which every op takes");
+            "  x    f32[4, 40]\n  hint dequantize() returns floats, which every op accepts");
   EXPECT_EQ(message_without_place<UnsupportedError>([&] { q.to_vector<float>(); }),
-            "FM2005 UnsupportedError: to_vector: a tensor of quantized weights has no elements of its own to read\n"
-            "  x    f32[4, 40]\n  hint dequantize() gives its values");
+            "FM2005 UnsupportedError: to_vector: a tensor of quantized weights has no elements to read\n"
+            "  x    f32[4, 40]\n  hint dequantize() returns its values");
   EXPECT_EQ(message_without_place<UnsupportedError>([&] { q.mT(); }),
-            "FM2140 UnsupportedError: permute: quantized weights lie in one order\n"
+            "FM2140 UnsupportedError: permute: quantized weights cannot be permuted\n"
             "  x    f32[4, 40]\n  hint linear(x, w) multiplies by the transpose of w");
   EXPECT_THROW(q.reshape({40, 4}), UnsupportedError);
   EXPECT_THROW(linear(ones({3, 41}), q), ShapeError);
   EXPECT_THROW(matmul(ones({3, 4}), q), UnsupportedError);
   EXPECT_THROW(linear(q, ones({7, 40})), UnsupportedError);
   EXPECT_EQ(message_without_place<UnsupportedError>([&] { linear(q, q); }),
-            "FM2141 UnsupportedError: linear: x is quantized, and so is the weight\n"
+            "FM2141 UnsupportedError: linear: x and weight are both quantized\n"
             "  lhs  f32[4, 40]\n  rhs  f32[4, 40]\n  hint dequantize() one of them");
 }
 

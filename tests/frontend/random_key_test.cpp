@@ -190,12 +190,12 @@ TEST_P(RandomKeys, ChoicesOfSlices) {
   EXPECT_LT(chi_square(firsts, {0.1, 0.2, 0.3, 0.4}), 16.3);
   EXPECT_EQ(choice(key, x.reshape({2, 2}), 3).shape(), (Shape{3, 2}));
   EXPECT_EQ(message<ValueError>([&] { choice(key, x, 5, false); }),
-            "FM1341 ValueError: choice: 5 of 4 slices\n"
+            "FM1341 ValueError: choice: 5 of 4 slices without replacement\n"
             "  x    i64[4]\n"
             "  at   HERE\n"
-            "  hint replace = true gives slices again and again");
+            "  hint replace = true draws slices repeatedly");
   EXPECT_EQ(message<ShapeError>([&] { choice(key, x, 2, true, ones({3})); }),
-            "FM1032 ShapeError: choice: not a probability for each of 4 slices\n"
+            "FM1032 ShapeError: choice: requires one probability for each of 4 slices without replacement\n"
             "  x             i64[4]\n"
             "  probabilities f32[3]\n"
             "  at            HERE");
@@ -233,12 +233,13 @@ TEST(RandomKeyReplays, OtherGeneratorsAreNoArguments) {
   const std::vector<float> first = compiled().to_vector<float>();
   EXPECT_EQ(
       message<UserError>([&] { compiled(); }),
-      "FM1702 UserError: a compiled function records another program than at its first call: the offset of random_uniform "
+      "FM1702 UserError: a compiled function recorded a different program than at its first call: the offset of "
+      "random_uniform "
       "is 4, and was 0\n"
       "  at   frontend/random_key_test.cpp:" +
           line +
           "\n"
-          "  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+          "  hint it depends on a value that is not an argument; pass it as an argument, a tensor or an fm::Setting");
   auto fixed = compile([] {
     Generator own(77);
     return uniform({2}, 0, 1, DType::f32, own);
@@ -261,12 +262,12 @@ TEST(RandomKeyReplays, FailingOnesTakeNoNumbers) {
 TEST_P(RandomKeys, Errors) {
   const Tensor wrong = full({}, 3);
   EXPECT_EQ(message<DTypeError>([&] { uniform(wrong, {2}); }),
-            "FM1170 DTypeError: uniform: a key is u64, not i64\n"
+            "FM1170 DTypeError: uniform: a key must be u64, not i64\n"
             "  key  i64[]\n"
             "  at   HERE\n"
-            "  hint random_key(seed) makes one");
+            "  hint create one with random_key(seed)");
   EXPECT_EQ(message<ValueError>([] { truncated_normal(2, 1, {3}); }),
-            "FM1342 ValueError: truncated_normal: nothing between 2 and 1\n"
+            "FM1342 ValueError: truncated_normal: empty range from 2 to 1\n"
             "  at   HERE");
   EXPECT_EQ(message<DTypeError>([] { randint(random_key(0), 0, 2, {3}, DType::f32); }),
             "FM1104 DTypeError: randint: the result must be integers, not f32\n"

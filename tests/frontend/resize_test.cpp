@@ -113,7 +113,7 @@ TEST_P(Resizing, IsDifferentiatedAndBatched) {
 TEST_P(Resizing, ErrorsNameTheOperands) {
   const Tensor x = zeros({4, 4});
   EXPECT_EQ(message<Error>([&] { resize(x, {}); }),
-            "FM1374 ValueError: resize: takes a size or a scale factor\n  x    f32[4, 4]\n  at   HERE");
+            "FM1374 ValueError: resize: requires either a size or a scale factor\n  x    f32[4, 4]\n  at   HERE");
   EXPECT_EQ(message<Error>([&] { resize(x, {.size = {3}}); }),
             "FM1374 ValueError: resize: 1 numbers for 2 axes\n  x    f32[4, 4]\n  at   HERE");
   EXPECT_EQ(message<Error>([&] {
@@ -123,7 +123,7 @@ TEST_P(Resizing, ErrorsNameTheOperands) {
   EXPECT_EQ(message<Error>([&] {
               resize(x, {.size = {3, 3}, .coordinates = ResizeCoordinates::tf_crop_and_resize, .roi = {0, 1}});
             }),
-            "FM1374 ValueError: resize: 2 numbers of a region of 2 axes\n  x    f32[4, 4]\n  at   HERE");
+            "FM1374 ValueError: resize: 2 numbers for a region of 2 axes\n  x    f32[4, 4]\n  at   HERE");
   EXPECT_EQ(message<Error>([&] {
               resize(x, {.scale = {0.1, 1}});
             }),
@@ -132,7 +132,7 @@ TEST_P(Resizing, ErrorsNameTheOperands) {
               resize(x.astype(DType::i32), {.size = {3, 3}, .mode = ResizeMode::linear});
             }),
             "FM1101 DTypeError: resize: does not take i32\n  x    i32[4, 4]\n  at   HERE\n"
-            "  hint convert it first, for instance with cast to f32");
+            "  hint convert it first, for example to f32");
   EXPECT_EQ(resize(x, {.size = {2, 2}}).shape(), (Shape{2, 2}));  // the engine still works
 }
 

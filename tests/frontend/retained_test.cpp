@@ -16,7 +16,7 @@ namespace fermata {
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-constexpr const char* kReason = "the bound on bytes that pending calls keep";
+constexpr const char* kReason = "the limit on bytes that pending calls retain";
 
 std::uint64_t early_syncs() {
   for (const auto& [reason, count] : stats().sync_reasons)

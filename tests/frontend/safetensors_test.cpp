@@ -125,7 +125,7 @@ TEST_F(Safetensors, ShardsHaveAnIndex) {
     return test::headline<FileError>([] { SafetensorsFile("bad.index.json"); });
   };
   EXPECT_EQ(refused(R"({"weight_map": {"a": "../a.safetensors"}})"),
-            "FM1603 FileError: load_safetensors: bad.index.json: tensor 'a' is in no file of this folder");
+            "FM1603 FileError: load_safetensors: bad.index.json: tensor 'a' is in a file outside this folder");
   EXPECT_EQ(refused(R"({"weight_map": {"a": ["b"]}})"),
             "FM1603 FileError: load_safetensors: bad.index.json: has no weight_map");
   EXPECT_EQ(refused(R"({"weight_map": {"a": "gone"}})"),
@@ -134,8 +134,9 @@ TEST_F(Safetensors, ShardsHaveAnIndex) {
       refused(R"({"weight_map": {"a": "model-00001-of-00003.safetensors"}})"),
       "FM1603 FileError: load_safetensors: bad.index.json: tensor 'a' is not in model-00001-of-00003.safetensors");
   EXPECT_EQ(refused(R"({"weight_map": {"layer.0": "model-00001-of-00003.safetensors", "layer.0": "b"}})"),
-            "FM1603 FileError: load_safetensors: bad.index.json: tensor 'layer.0' is there twice");
-  EXPECT_EQ(refused(R"({"weight_map": )"), "FM1603 FileError: load_safetensors: bad.index.json: is no JSON at byte 16");
+            "FM1603 FileError: load_safetensors: bad.index.json: tensor 'layer.0' occurs twice");
+  EXPECT_EQ(refused(R"({"weight_map": )"),
+            "FM1603 FileError: load_safetensors: bad.index.json: is not valid JSON at byte 16");
 }
 
 TEST_F(Safetensors, HostileHeadersAreRefused) {
@@ -151,33 +152,33 @@ TEST_F(Safetensors, HostileHeadersAreRefused) {
   EXPECT_EQ(refused("1234567"), "is too short to be a safetensors file");
   EXPECT_EQ(refused(file_of("{}", 0, 99)), "ends within its header");
   EXPECT_EQ(refused(file_of("{}", 0, ~0ull)), "has a header of 18446744073709551615 bytes, more than 100000000");
-  EXPECT_EQ(of_header("[]"), "has a header that is no object");
-  EXPECT_EQ(of_header(" {}"), "has a header that is no object");
-  EXPECT_EQ(of_header("{", 0), "has a header that is no JSON at byte 2");
-  EXPECT_EQ(of_header(R"({"a":1})"), "tensor 'a' is no object");
-  EXPECT_EQ(of_header(R"({"a":[[[[]]]]})"), "tensor 'a' is no object");
-  EXPECT_EQ(of_header(R"({"a":{}})"), "tensor 'a' needs a dtype, a shape and two data offsets");
-  EXPECT_EQ(of_header(R"({"__metadata__":{"a":1}})"), "has metadata 'a' that is no text");
+  EXPECT_EQ(of_header("[]"), "has a header that is not an object");
+  EXPECT_EQ(of_header(" {}"), "has a header that is not an object");
+  EXPECT_EQ(of_header("{", 0), "has a header that is not valid JSON at byte 2");
+  EXPECT_EQ(of_header(R"({"a":1})"), "tensor 'a' is not an object");
+  EXPECT_EQ(of_header(R"({"a":[[[[]]]]})"), "tensor 'a' is not an object");
+  EXPECT_EQ(of_header(R"({"a":{}})"), "tensor 'a' requires a dtype, a shape and two data offsets");
+  EXPECT_EQ(of_header(R"({"__metadata__":{"a":1}})"), "has metadata 'a' that is not a string");
   EXPECT_EQ(of_header(R"({"__metadata__":{"a":"1","a":"2"}})"), "has metadata 'a' twice");
   EXPECT_EQ(of_tensor(R"("shape":[2],"data_offsets":[0,8],"x":1})"), "tensor 'a' has an unknown field 'x'");
-  EXPECT_EQ(of_tensor(R"("shape":[2],"data_offsets":[0,8]},"a":{}})"), "tensor 'a' is there twice");
+  EXPECT_EQ(of_tensor(R"("shape":[2],"data_offsets":[0,8]},"a":{}})"), "tensor 'a' occurs twice");
   EXPECT_EQ(of_tensor(R"("shape":[2],"shape":[2],"data_offsets":[0,8]})"), "tensor 'a' has two lists 'shape'");
   EXPECT_EQ(of_tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8]})"), "tensor 'a' has two dtypes");
-  EXPECT_EQ(of_tensor(R"("shape":[-2],"data_offsets":[0,8]})"), "tensor 'a' has a size that is no natural number");
-  EXPECT_EQ(of_tensor(R"("shape":[[2]],"data_offsets":[0,8]})"), "tensor 'a' has a size that is no natural number");
-  EXPECT_EQ(of_tensor(R"("shape":[2.0],"data_offsets":[0,8]})"), "tensor 'a' has a size that is no natural number");
+  EXPECT_EQ(of_tensor(R"("shape":[-2],"data_offsets":[0,8]})"), "tensor 'a' has a size that is not a natural number");
+  EXPECT_EQ(of_tensor(R"("shape":[[2]],"data_offsets":[0,8]})"), "tensor 'a' has a size that is not a natural number");
+  EXPECT_EQ(of_tensor(R"("shape":[2.0],"data_offsets":[0,8]})"), "tensor 'a' has a size that is not a natural number");
   EXPECT_EQ(of_tensor(R"("shape":2,"data_offsets":[0,8]})"), "tensor 'a' has no valid shape");
   EXPECT_EQ(of_tensor(R"("shape":[2],"data_offsets":[0,8,9]})"),
-            "tensor 'a' needs a dtype, a shape and two data offsets");
-  EXPECT_EQ(of_tensor(R"("shape":[2],"data_offsets":[4,12]})"), "tensor 'a' lies outside of the file");
-  EXPECT_EQ(of_tensor(R"("shape":[2],"data_offsets":[8,0]})"), "tensor 'a' lies outside of the file");
+            "tensor 'a' requires a dtype, a shape and two data offsets");
+  EXPECT_EQ(of_tensor(R"("shape":[2],"data_offsets":[4,12]})"), "tensor 'a' is outside the file");
+  EXPECT_EQ(of_tensor(R"("shape":[2],"data_offsets":[8,0]})"), "tensor 'a' is outside the file");
   EXPECT_EQ(of_tensor(R"("shape":[3],"data_offsets":[0,8]})"), "tensor 'a' has 8 bytes, not 12");
   EXPECT_EQ(of_tensor(R"("shape":[4294967296,4294967296],"data_offsets":[0,8]})"),
-            "tensor 'a' is larger than 64 bits count");
+            "tensor 'a' has a size that overflows 64 bits");
   EXPECT_EQ(of_tensor(R"("shape":[18446744073709551615,0],"data_offsets":[0,0]})"),
-            "tensor 'a' is larger than 64 bits count");
+            "tensor 'a' has a size that overflows 64 bits");
   EXPECT_EQ(of_tensor(R"("shape":[99999999999999999999],"data_offsets":[0,0]})"),
-            "tensor 'a' has a size that is no natural number");
+            "tensor 'a' has a size that is not a natural number");
   EXPECT_EQ(of_tensor(R"("shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,4]})"),
             "tensor 'a' has more than 16 axes");
   EXPECT_EQ(of_tensor(R"("shape":[1],"data_offsets":[0,4]})"), "has 8 bytes of elements, not 4");
@@ -188,8 +189,9 @@ TEST_F(Safetensors, HostileHeadersAreRefused) {
             "tensor 'a' has an unknown dtype 'F99'");
   // Nesting costs no stack, and a long name is cut.
   EXPECT_EQ(of_header(R"({"a":{"shape":)" + std::string(100000, '[')),
-            "tensor 'a' has a size that is no natural number");
-  EXPECT_EQ(of_header("{\"" + std::string(10000, 'n') + "\":1}"), "tensor '" + std::string(80, 'n') + "' is no object");
+            "tensor 'a' has a size that is not a natural number");
+  EXPECT_EQ(of_header("{\"" + std::string(10000, 'n') + "\":1}"),
+            "tensor '" + std::string(80, 'n') + "' is not an object");
 }
 
 TEST_F(Safetensors, EveryCutOfAFileIsRefused) {

@@ -96,7 +96,7 @@ TEST(Settings, AreNotSetInside) {
     return x * rate;
   });
   EXPECT_EQ(message<UserError>([&] { f(tensor({1.0f})); }),
-            "FM1703 UserError: a Setting is given a value inside a function that is being compiled\n  at   "
+            "FM1703 UserError: a Setting is assigned inside a function that is being compiled\n  at   "
             "frontend/setting_test.cpp:" +
                 std::to_string(__LINE__ - 6) +
                 "\n"

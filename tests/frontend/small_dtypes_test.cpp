@@ -514,7 +514,7 @@ TEST_F(SmallDTypeFiles, AreThoseOfSafetensors) {
   EXPECT_EQ(message_without_place<ValueError>([&] {
               save_safetensors(file, {{"w", zeros({3}, DType::f4e2m1fn)}});
             }),
-            "FM1356 ValueError: save_safetensors: 'w' has 3 elements of 4 bits, which are no whole bytes\n"
+            "FM1356 ValueError: save_safetensors: 'w' has 3 elements of 4 bits, which is not a whole number of bytes\n"
             "  x    f4e2m1fn[3]");
 }
 
@@ -526,7 +526,7 @@ TEST(SmallDTypeInterchange, GoesByDlpack) {
   }
   EXPECT_EQ(message_without_place<DTypeError>([] { to_dlpack(zeros({2}, DType::i4)); }),
             "FM1101 DTypeError: to_dlpack: no counterpart of i4\n  x    i4[2]\n"
-            "  hint pack_elements() gives the bytes that others read");
+            "  hint pack_elements() returns bytes that others can read");
 }
 
 TEST(SmallDTypeInterchange, ProgramsAreText) {
@@ -552,9 +552,9 @@ TEST_P(SmallDTypes, Errors) {
             }),
             "FM1056 ShapeError: quantize_blocks: the blocks do not divide x\n  x      f32[4, 6]\n  blocks [3, 0]");
   EXPECT_EQ(message_without_place<DTypeError>([&] { pack_elements(x); }),
-            "FM1101 DTypeError: pack_elements: does not take f8e4m3fn\n  hint it takes dtypes of 4 and 2 bits");
+            "FM1101 DTypeError: pack_elements: does not take f8e4m3fn\n  hint supported are dtypes of 4 and 2 bits");
   EXPECT_EQ(message_without_place<ShapeError>([&] { unpack_elements(zeros({3}, DType::u8), DType::u2, 13); }),
-            "FM1056 ShapeError: unpack_elements: 13 elements of 2 bits are not so many bytes\n"
+            "FM1056 ShapeError: unpack_elements: 13 elements of 2 bits do not take that many bytes\n"
             "  x      u8[3]\n  blocks [13]");
   EXPECT_EQ(
       message_without_place<ValueError>([&] { full({2}, 8, DType::i4); }),
@@ -563,20 +563,22 @@ TEST_P(SmallDTypes, Errors) {
       message_without_place<DTypeError>([&] {
         scaled_matmul(zeros({2, 2}, DType::f64), x, 1.0, 1.0);
       }),
-      "FM1101 DTypeError: scaled_matmul: does not take f64\n  hint it takes small dtypes, i8, u8, f16, bf16 and f32");
-  EXPECT_EQ(message_without_place<DTypeError>([&] {
-              quantize_blocks(zeros({4, 6}), DType::i8, {0, 0}, DType::i8);
-            }),
-            "FM1101 DTypeError: quantize_blocks: does not take i8\n  hint scales are f32, f16, bf16 or small floats");
+      "FM1101 DTypeError: scaled_matmul: does not take f64\n  hint supported are small dtypes, i8, u8, f16, bf16 and "
+      "f32");
+  EXPECT_EQ(
+      message_without_place<DTypeError>([&] {
+        quantize_blocks(zeros({4, 6}), DType::i8, {0, 0}, DType::i8);
+      }),
+      "FM1101 DTypeError: quantize_blocks: does not take i8\n  hint scales must be f32, f16, bf16 or small floats");
   EXPECT_EQ(message_without_place<DTypeError>([&] { straight_through(i, DType::f8e5m2); }),
             "FM1101 DTypeError: straight_through: does not take i4\n  hint x is floating");
   EXPECT_EQ(message_without_place<DTypeError>([&] { straight_through(zeros({2}), DType::c64); }),
             "FM1101 DTypeError: straight_through: does not take c64\n"
-            "  hint numbers are rounded to those of a real dtype");
+            "  hint the target must be a real dtype");
   EXPECT_EQ(message_without_place<DTypeError>([&] { rand({2}, DType::f8e8m0fnu); }),
             "FM1101 DTypeError: rand: does not take f8e8m0fnu");
   EXPECT_EQ(message_without_place<ShapeError>([&] { scaled_matmul(i, x, 1.0, 1.0); }),
-            "FM1015 ShapeError: scaled_matmul: a matrix has two axes\n  lhs  i4[4]\n  rhs  f8e4m3fn[4, 8]");
+            "FM1015 ShapeError: scaled_matmul: a matrix must have two axes\n  lhs  i4[4]\n  rhs  f8e4m3fn[4, 8]");
 }
 
 }  // namespace

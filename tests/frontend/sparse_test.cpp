@@ -300,41 +300,41 @@ TEST_P(Sparse, OpsThatFillZerosSaySo) {
             "FM2021 UnsupportedError: exp: the zeros of a sparse tensor would become 1\n"
             "  x    f32[2, 2]   sparse\n"
             "  at   HERE\n"
-            "  hint to_dense() gives all elements, which every op takes");
+            "  hint to_dense() returns a dense tensor, which every op accepts");
   EXPECT_EQ(message<UnsupportedError>([&] { s + 1; }),
             "FM2021 UnsupportedError: add: the zeros of a sparse tensor would become 1\n"
             "  x    f32[2, 2]   sparse\n"
             "  at   HERE\n"
-            "  hint to_dense() gives all elements, which every op takes");
+            "  hint to_dense() returns a dense tensor, which every op accepts");
   EXPECT_EQ(message<UnsupportedError>([&] { static_cast<void>(s == s); }),
             "FM2021 UnsupportedError: equal: the zeros of a sparse tensor would become 1\n"
             "  lhs  f32[2, 2]   sparse\n"
             "  rhs  f32[2, 2]   sparse\n"
             "  at   HERE\n"
-            "  hint to_dense() gives all elements, which every op takes");
+            "  hint to_dense() returns a dense tensor, which every op accepts");
   EXPECT_THROW(log(s), UnsupportedError);
   EXPECT_THROW(1 / s, UnsupportedError);
   EXPECT_EQ(message<UnsupportedError>([&] { softmax(s); }),
             "FM2001 UnsupportedError: softmax: no kernel for SparseCOO/CPU\n"
             "  x    f32[2, 2]   sparse\n"
             "  at   HERE\n"
-            "  hint to_dense() gives all elements, which every op takes");
+            "  hint to_dense() returns a dense tensor, which every op accepts");
   EXPECT_EQ(message<UnsupportedError>([&] { s.to_vector<float>(); }),
-            "FM2005 UnsupportedError: to_vector: a sparse tensor has no elements of its own to read\n"
+            "FM2005 UnsupportedError: to_vector: a sparse tensor has no elements to read\n"
             "  x    f32[2, 2]\n"
             "  at   HERE\n"
-            "  hint to_dense() gives all elements, stored_values() those that are kept");
+            "  hint to_dense() returns all elements, stored_values() the stored ones");
   EXPECT_EQ(message<UnsupportedError>([&] { Elements{s}; }),
-            "FM2005 UnsupportedError: elements: a sparse tensor has no elements of its own to read\n"
+            "FM2005 UnsupportedError: elements: a sparse tensor has no elements to read\n"
             "  x    f32[2, 2]\n"
             "  at   HERE\n"
-            "  hint to_dense() gives all elements, stored_values() those that are kept");
+            "  hint to_dense() returns all elements, stored_values() the stored ones");
   EXPECT_EQ(message<UnsupportedError>([&] { matmul(s, s); }),
-            "FM2020 UnsupportedError: matmul: of sparse matrices only one at a time has a kernel\n"
+            "FM2020 UnsupportedError: matmul: products of two sparse matrices have no kernel\n"
             "  lhs  f32[2, 2]   sparse\n"
             "  rhs  f32[2, 2]   sparse\n"
             "  at   HERE\n"
-            "  hint to_dense() gives all elements, which every op takes");
+            "  hint to_dense() returns a dense tensor, which every op accepts");
 }
 
 TEST_P(Sparse, WrongParts) {
@@ -342,13 +342,13 @@ TEST_P(Sparse, WrongParts) {
   EXPECT_EQ(message<IndexError>([&] {
               sparse_coo(tensor({{0, 1, 2}, {0, 4, 1}}), v, {3, 4});
             }),
-            "FM1250 IndexError: sparse tensor: index 4 leaves axis 1 of size 4\n"
+            "FM1250 IndexError: sparse tensor: index 4 is out of range for axis 1 of size 4\n"
             "  x    f32[3, 4]   3 values\n"
             "  at   HERE");
   EXPECT_EQ(message<IndexError>([&] {
               sparse_csr(tensor({0, 2, 1, 3}), tensor({0, 1, 2}), v, {3, 4});
             }),
-            "FM1250 IndexError: sparse tensor: row offsets do not rise from 0 to 3\n"
+            "FM1250 IndexError: sparse tensor: row offsets do not increase from 0 to 3\n"
             "  x    f32[3, 4]   3 values\n"
             "  at   HERE");
   EXPECT_EQ(message<ShapeError>([&] {
@@ -369,7 +369,7 @@ TEST_P(Sparse, WrongParts) {
             "FM1152 DTypeError: coalesce: not a sparse tensor\n"
             "  x    f32[3]\n"
             "  at   HERE\n"
-            "  hint to_sparse_coo() and to_sparse_csr() make one");
+            "  hint convert with to_sparse_coo() or to_sparse_csr()");
   EXPECT_EQ(message<ShapeError>([&] {
               to_sparse_coo(ones({2, 3})) + to_sparse_coo(ones({3}));
             }),
@@ -377,13 +377,13 @@ TEST_P(Sparse, WrongParts) {
             "  lhs  f32[2, 3]   sparse\n"
             "  rhs  f32[3]      sparse\n"
             "  at   HERE\n"
-            "  hint to_dense() gives all elements, which every op takes");
+            "  hint to_dense() returns a dense tensor, which every op accepts");
   Tensor s = to_sparse_coo(ones({2, 3}));
   EXPECT_EQ(message<GradientError>([&] { s.requires_grad(true); }),
-            "FM1717 GradientError: requires_grad: a sparse tensor has the gradients of what it is made of\n"
+            "FM1717 GradientError: requires_grad: a sparse tensor has the gradients of its components\n"
             "  x    f32[2, 3]\n"
             "  at   HERE\n"
-            "  hint mark the tensor that it is made from");
+            "  hint mark the tensors that it is built from");
 }
 
 TEST_P(Sparse, BrokenPatternsDoNoHarm) {

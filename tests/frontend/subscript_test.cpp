@@ -119,21 +119,21 @@ TEST(SubscriptErrors, SayWhatIsWrong) {
   EXPECT_EQ(message<IndexError>([&] {
               index(x, {0, 1, 2});
             }),
-            "FM1206 IndexError: index: 3 axes are addressed of 2\n  x    f32[2, 3]\n  at   HERE");
+            "FM1206 IndexError: index: too many subscripts: 3 for 2 axes\n  x    f32[2, 3]\n  at   HERE");
   EXPECT_EQ(message<IndexError>([&] {
               index(x, {ellipsis, ellipsis});
             }),
             "FM1208 IndexError: index: more than one ellipsis\n  x    f32[2, 3]\n  at   HERE");
-  EXPECT_EQ(
-      message<IndexError>([&] {
-        index(x, {tensor({true, false, true})});
-      }),
-      "FM1207 IndexError: index: a mask does not fit the axes from 0 on\n  x    f32[2, 3]\n  mask bool[3]\n  at   HERE");
-  EXPECT_EQ(
-      message<IndexError>([&] {
-        x[tensor({true, false, true})];
-      }),
-      "FM1207 IndexError: index: a mask does not fit the axes from 0 on\n  x    f32[2, 3]\n  mask bool[3]\n  at   HERE");
+  EXPECT_EQ(message<IndexError>([&] {
+              index(x, {tensor({true, false, true})});
+            }),
+            "FM1207 IndexError: index: the shape of a mask does not match the axes from 0 on\n  x    f32[2, 3]\n  mask "
+            "bool[3]\n  at   HERE");
+  EXPECT_EQ(message<IndexError>([&] {
+              x[tensor({true, false, true})];
+            }),
+            "FM1207 IndexError: index: the shape of a mask does not match the axes from 0 on\n  x    f32[2, 3]\n  mask "
+            "bool[3]\n  at   HERE");
   EXPECT_THAT(message<IndexError>([&] { x[tensor({0, 4})].sync(); }), ::testing::EndsWith("  at    HERE"));
   EXPECT_THROW(index(x, {ones({2})}), DTypeError);
   EXPECT_THROW(index(x, {tensor({0, 1}), tensor({0, 1, 2})}), ShapeError);

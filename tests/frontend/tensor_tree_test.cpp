@@ -168,8 +168,9 @@ TEST_P(Trees, NumbersOfResultsAreChecked) {
   if (GetParam() == Mode::eager) return;
   EXPECT_EQ(
       testing::message_without_place<UserError>([&] { f(ones({2})); }),
-      "FM1702 UserError: a compiled function records another program than at its first call: what its result has beside tensors is "
-      "different\n  hint it depends on something that is not an argument; pass that as one, as a tensor or as an fm::Setting");
+      "FM1702 UserError: a compiled function recorded a different program than at its first call: the other values in "
+      "its result differ\n  hint it depends on a value that is not an argument; pass it as an argument, a tensor or "
+      "an fm::Setting");
 }
 
 TEST_P(Trees, AreDifferentiated) {

@@ -201,7 +201,7 @@ TEST_P(Tracing, ArgumentsThatAreWrittenBecomeOutputs) {
   EXPECT_EQ(t.outputs[1].index, 0u);
   EXPECT_EQ(values(t.arguments[0]), before);
   expect_equal(run_trace(t, t.arguments), {t.results[0], w});  // the call has written w as any call does
-  EXPECT_THAT(to_string(t), HasSubstr(": what argument 0 becomes\n"));
+  EXPECT_THAT(to_string(t), HasSubstr(": the final value of argument 0\n"));
 }
 
 TEST_P(Tracing, TensorsFromOutsideThatAreWrittenBecomeOutputs) {
@@ -316,23 +316,22 @@ template <class E, class F> void expect_error(const std::string& before, int lin
 
 TEST_P(Tracing, Refusals) {
   const Tensor x = matrix(2, 2);
-  expect_error<ValueError>("FM1340 ValueError: trace: arguments 0 and 1 are one value\n  x    f32[2, 2]", 0,
+  expect_error<ValueError>("FM1340 ValueError: trace: arguments 0 and 1 are the same value\n  x    f32[2, 2]", 0,
                            "\n  hint copy() one of them",
                            [&] { trace([](const Tensor& a, const Tensor& b) { return a + b; }, x, x); });
   int line = 0;
   expect_error<UnsupportedError>(
-      "FM2710 UnsupportedError: data: what is written behind an address is not seen by a trace\n  x    f32[2, 2]",
-      line = __LINE__ + 1, "\n  hint to_vector() reads the elements, assign() writes them",
+      "FM2710 UnsupportedError: data: a trace does not see writes through a pointer\n  x    f32[2, 2]",
+      line = __LINE__ + 1, "\n  hint read elements with to_vector(), write them with assign()",
       [&] { trace([](const Tensor& a) { a.data<float>(); }, x); });
   expect_error<UnsupportedError>(
-      "FM2711 UnsupportedError: trace: called in a function that is being traced or compiled", 0,
-      "\n  hint trace the function that is to become the program only",
+      "FM2711 UnsupportedError: trace: called inside a function that is being traced or compiled", 0,
+      "\n  hint trace only the outermost function",
       [&] { trace([](const Tensor& a) { trace([](const Tensor& b) { return b; }, a); }, x); });
   Tensor base = copy(matrix(3, 2));
   expect_error<UnsupportedError>(
-      "FM2713 UnsupportedError: trace: argument 0 is a view, and what it looks into is written\n  x    f32[2]",
-      line = __LINE__ + 1, "\n  hint pass a copy() of it, or what it looks into as well",
-      [&] { trace([](Tensor row) { row += 1; }, base[0]); });
+      "FM2713 UnsupportedError: trace: argument 0 is a view whose base is written\n  x    f32[2]", line = __LINE__ + 1,
+      "\n  hint pass a copy() of it, or pass its base as well", [&] { trace([](Tensor row) { row += 1; }, base[0]); });
   const std::vector<double> untouched = values(base);
   trace([](Tensor row, const Tensor&) { row += 1; }, base[0], base);  // with the base it is known what happens
   EXPECT_EQ(values(base)[0], untouched[0] + 1);
@@ -350,7 +349,8 @@ TEST_P(Tracing, WrapperTensorsAreRefused) {
     const DispatchKeySet keys = DispatchKeySet(BackendKey::cpu) | Functionality::sparse_coo;
     return Tensor(TensorType{DType::f32, {2}}, keys, std::make_unique<Parts>());
   };
-  const std::string text = "FM2712 UnsupportedError: trace: a tensor of parts has no place in a program\n  x    f32[2]";
+  const std::string text =
+      "FM2712 UnsupportedError: trace: a tensor of parts cannot be part of a program\n  x    f32[2]";
   expect_error<UnsupportedError>(text, 0, "", [&] { trace([](const Tensor& a) { return a; }, make()); });
   expect_error<UnsupportedError>(text, 0, "", [&] { trace([&](const Tensor&) { return make(); }, ones({2})); });
 }

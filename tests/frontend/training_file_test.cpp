@@ -151,7 +151,7 @@ TEST_P(TrainingFiles, FilesOfOtherRunsChangeNothing) {
   const auto before = other.weight.to_vector<float>();
   EXPECT_EQ(
       message_without_place<ValueError>([&] { load_training(path_, other, of_other); }),
-      "FM1384 ValueError: load_training: " + path_.string() + ": holds 13 tensors of an optimizer, and this one has 5");
+      "FM1384 ValueError: load_training: " + path_.string() + ": has 13 optimizer tensors, but this optimizer has 5");
   Net net;
   optim::SGD plain(net);
   EXPECT_THROW(load_training(path_, net, plain), ValueError);
@@ -163,7 +163,7 @@ TEST_P(TrainingFiles, FilesOfOtherRunsChangeNothing) {
   EXPECT_EQ(of_same.state()[0].item<double>(), 0);
   save_safetensors(path_, {{"x", ones({1})}});
   EXPECT_EQ(message_without_place<FileError>([&] { load_training(path_, other, of_other); }),
-            "FM1603 FileError: load_training: " + path_.string() + ": is no training run of this version");
+            "FM1603 FileError: load_training: " + path_.string() + ": is not a training run of this version");
 }
 
 }  // namespace

@@ -291,11 +291,11 @@ TEST_P(VmapGrad, ErrorsAcrossLevels) {
       }),
       "FM1714 GradientError: backward: y has no history inside this vmap\n"
       "  y    f32[]\n"
-      "  hint grad(f) takes gradients inside vmap; those of tensors from outside are taken outside, of its result");
+      "  hint use grad(f) for gradients inside vmap; take gradients of captured tensors outside, of the result of vmap");
   EXPECT_EQ(text([&] { vmap([&](const Tensor& x) { return gradients(sum(w * x), {w})[0]; })(xs); }),
-            "FM1747 GradientError: gradients: x is from outside of the vmap that y was computed in\n"
+            "FM1747 GradientError: gradients: x was not computed inside the vmap that y was computed in\n"
             "  x    f32[2]\n"
-            "  hint grad(f) takes any tensor as an argument of f; gradients for all of the batch are taken outside");
+            "  hint pass x to grad(f) as an argument; take gradients of the whole batch outside vmap");
   EXPECT_FALSE(w.grad().defined());
   // A gradient that fails inside leaves the thread as it was.
   EXPECT_THROW(vmap(grad([](const Tensor& x) { return sum(x + ones({5})); }))(xs), ShapeError);

@@ -188,18 +188,18 @@ TEST_P(Vmap, ErrorsOfAxes) {
   const Tensor x = ones({3, 2}), y = ones({4});
   const auto f = [](const Tensor& a, const Tensor& b) { return a + b; };
   EXPECT_EQ(message<ShapeError>([&] { vmap(f)(x, y); }),
-            "FM1742 ShapeError: vmap: batches of 3 and 4\n"
+            "FM1742 ShapeError: vmap: batch sizes differ (3 and 4)\n"
             "  argument 0 f32[3, 2]   axis 0 is 3\n"
             "  argument 1 f32[4]      axis 0 is 4\n"
             "  at         HERE");
   EXPECT_EQ(message<ValueError>([&] { vmap(f, {0})(x, y); }),
             "FM1741 ValueError: vmap: 1 axes for 2 arguments\n"
             "  at   HERE\n"
-            "  hint give one axis for each, or a single one that is for all");
+            "  hint pass one axis each, or a single one for all");
   EXPECT_EQ(message<ValueError>([&] { vmap(f, unbatched)(x, y); }),
             "FM1743 ValueError: vmap: no argument is batched\n"
             "  at   HERE\n"
-            "  hint give one of the arguments an axis");
+            "  hint set the batch axis of at least one argument");
   EXPECT_EQ(message<IndexError>([&] {
               vmap(f, {0, 1})(x, y);
             }),
@@ -212,9 +212,9 @@ TEST_P(Vmap, ErrorsOfAxes) {
             }),
             "FM1741 ValueError: vmap: 2 axes for 1 result\n"
             "  at   HERE\n"
-            "  hint give one axis for each, or a single one that is for all");
+            "  hint pass one axis each, or a single one for all");
   EXPECT_EQ(message<ValueError>([&] { vmap(f, 0, unbatched)(x, x); }),
-            "FM1746 ValueError: vmap: the result differs between the elements of the batch\n"
+            "FM1746 ValueError: vmap: the result is batched\n"
             "  y    f32[2]   out axis is `unbatched`\n"
             "  at   HERE\n"
             "  hint give it an axis");
@@ -255,22 +255,22 @@ TEST_P(Vmap, ErrorsInsideSpeakOfWhatTheFunctionSees) {
 TEST_P(Vmap, ErrorsOfReadingAndWriting) {
   const Tensor x = ones({3, 2});
   EXPECT_EQ(message<UnsupportedError>([&] { vmap([](const Tensor& a) { return a * sum(a).item<float>(); })(x); }),
-            "FM2005 UnsupportedError: item: a tensor inside vmap has no elements of its own to read\n"
+            "FM2005 UnsupportedError: item: a tensor inside vmap has no elements to read\n"
             "  x    f32[]\n"
             "  at   HERE\n"
             "  hint return it from the function and read it outside");
   EXPECT_EQ(message<UnsupportedError>([&] { vmap([](const Tensor& a) { return a * a.data<float>()[0]; })(x); }),
-            "FM2005 UnsupportedError: data: a tensor inside vmap has no elements of its own to read\n"
+            "FM2005 UnsupportedError: data: a tensor inside vmap has no elements to read\n"
             "  x    f32[2]\n"
             "  at   HERE\n"
             "  hint return it from the function and read it outside");
   Tensor total = zeros({2});
   EXPECT_EQ(message<ValueError>([&] { vmap([&](const Tensor& a) { return total += a; })(x); }),
-            "FM1745 ValueError: a write in place of batched values into a tensor that is not batched\n"
+            "FM1745 ValueError: an in-place write of batched values to a tensor that is not batched\n"
             "  x      f32[2]\n"
             "  values f32[2]   batched\n"
             "  at     HERE\n"
-            "  hint   zeros_like() of a batched tensor gives one that can be written");
+            "  hint   zeros_like() of a batched tensor returns a batched one");
   EXPECT_EQ(row(total), (Row{0, 0}));
   // Also into a tensor of an outer level, and through a view.
   const Tensor y = ones({3, 4, 2});
@@ -288,7 +288,7 @@ TEST_P(Vmap, TensorsDoNotOutliveTheirLevel) {
   Tensor stored;
   vmap([&](const Tensor& a) { return stored = a * 2; })(x);
   EXPECT_EQ(message<UserError>([&] { stored + 1; }),
-            "FM1744 UserError: a tensor from inside vmap is used where that vmap is over\n"
+            "FM1744 UserError: a tensor from inside vmap is used after the vmap ended\n"
             "  at   HERE\n"
             "  hint return it from the function instead of storing it");
   // Inside another vmap of the same depth it is as foreign.
@@ -385,18 +385,18 @@ TEST_P(Vmap, OperatorsFromOutsideRunInALoop) {
                   of_none(zeros({0, 2}));
                 },
                 line),
-            "FM2741 UnsupportedError: vmap_test::total: vmap over an empty batch of an operator from outside\n"
+            "FM2741 UnsupportedError: vmap_test::total: vmap of a custom operator over an empty batch\n"
             "  at   HERE\n"
-            "  hint its result's type is only known by running it");
+            "  hint its result type is known only by running it");
   const auto writes = vmap([&](const Tensor& a) {
     Stack stack{Value(a)};
     OperatorHandle::find("vmap_test::clear").call_boxed(stack, line);
     return a;
   });
   EXPECT_EQ(message<UnsupportedError>([&] { writes(x); }, line),
-            "FM2742 UnsupportedError: vmap_test::clear: writes an argument in place, inside vmap\n"
+            "FM2742 UnsupportedError: vmap_test::clear: writes an argument in place inside vmap\n"
             "  at   HERE\n"
-            "  hint an operator that returns the new value runs inside vmap");
+            "  hint use an operator that returns the new value");
 }
 
 TEST_P(Vmap, ThreadsHaveLevelsOfTheirOwn) {

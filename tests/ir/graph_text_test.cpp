@@ -171,7 +171,7 @@ TEST_F(GraphText, SyntaxErrorsPointAtTheColumn) {
             "                                   ^");
   EXPECT_EQ(complaint("%0 = input : f32[4]\n"), "FM1501 ParseError: line 2, column 1: expected a return\n  \n  ^");
   EXPECT_EQ(complaint("%0 = input : f32[4]\nreturn %0\n\n%1 = exp(%0) : f32[4]"),
-            "FM1501 ParseError: line 4, column 1: nothing may follow the return\n"
+            "FM1501 ParseError: line 4, column 1: unexpected text after the return\n"
             "  %1 = exp(%0) : f32[4]\n"
             "  ^");
 }
@@ -239,11 +239,11 @@ TEST_F(GraphText, AnAddressIsNoFunction) {
 
 TEST_F(GraphText, UnknownNames) {
   EXPECT_EQ(about("%1 = expp1(%0) : f32[4]"),
-            "FM1502 ParseError: line 2, column 6: no op is called 'expp1'; did you mean 'expm1'?\n"
+            "FM1502 ParseError: line 2, column 6: unknown op 'expp1'; did you mean 'expm1'?\n"
             "  %1 = expp1(%0) : f32[4]\n"
             "       ^");
   EXPECT_EQ(about("%1 = zzzzzzzzzz(%0) : f32[4]"),
-            "FM1502 ParseError: line 2, column 6: no op is called 'zzzzzzzzzz'\n"
+            "FM1502 ParseError: line 2, column 6: unknown op 'zzzzzzzzzz'\n"
             "  %1 = zzzzzzzzzz(%0) : f32[4]\n"
             "       ^");
   EXPECT_EQ(about("%1 = exp(%7) : f32[4]"),
@@ -255,7 +255,7 @@ TEST_F(GraphText, UnknownNames) {
             "  %0 = exp(%0) : f32[4]\n"
             "  ^");
   EXPECT_EQ(about("%1 = exp(%0) : float[4]"),
-            "FM1502 ParseError: line 2, column 16: no dtype is called 'float'\n"
+            "FM1502 ParseError: line 2, column 16: unknown dtype 'float'\n"
             "  %1 = exp(%0) : float[4]\n"
             "                 ^");
   EXPECT_EQ(about("%1 = exp(%0) {axis=1} : f32[4]"),

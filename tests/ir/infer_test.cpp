@@ -168,7 +168,7 @@ TEST(InferErrors, Matmul) {
             "FM1101 DTypeError: matmul: does not take bool\n"
             "  lhs  bool[4, 8]\n"
             "  rhs  bool[8, 3]\n"
-            "  hint convert it first, for instance with cast to i32");
+            "  hint convert it first, for example to i32");
 }
 
 TEST(InferErrors, Reshape) {
@@ -178,7 +178,7 @@ TEST(InferErrors, Reshape) {
     return error_text<UserError>([&] { resolve_reshape(sizes, kMatrix, {}); });
   };
   EXPECT_EQ(resolve({5, -1}),
-            "FM1006 ShapeError: reshape: no size for the -1 in [5, -1] fits\n  x    f32[4, 8]   32 elements");
+            "FM1006 ShapeError: reshape: the -1 in [5, -1] cannot be inferred\n  x    f32[4, 8]   32 elements");
   EXPECT_EQ(resolve({-1, -1}), "FM1304 ValueError: reshape: more than one -1 in [-1, -1]\n  x    f32[4, 8]");
   EXPECT_EQ(resolve({-2, -1}), "FM1002 ShapeError: reshape: a size is negative\n  shape f32[-2, 1]   axis 0 is -2");
   EXPECT_EQ(resolve_reshape(std::vector<std::int64_t>{2, -1, 4}, kMatrix, {}), (Shape{2, 4, 4}));
@@ -189,17 +189,17 @@ TEST(InferErrors, OtherShapes) {
   EXPECT_EQ(error_of<ShapeError>(Op::broadcast_to, {kMatrix}, {}, {DType::f32, {4, 1}}),
             "FM1007 ShapeError: broadcast_to: cannot stretch to [4, 1]\n  x    f32[4, 8]");
   EXPECT_EQ(error_of<ShapeError>(Op::concat, {kMatrix, {DType::f32, {4, 7}}}, {0}),
-            "FM1008 ShapeError: concat: shapes differ other than along axis 0\n  x0   f32[4, 8]\n  x1   f32[4, 7]");
+            "FM1008 ShapeError: concat: shapes differ in an axis other than 0\n  x0   f32[4, 8]\n  x1   f32[4, 7]");
   EXPECT_EQ(error_of<ShapeError>(Op::max, {{DType::f32, {0, 8}}}, {1, 0}),
-            "FM1009 ShapeError: max: no elements to choose from\n  x    f32[0, 8]   axis 0 is 0");
+            "FM1009 ShapeError: max: no elements\n  x    f32[0, 8]   axis 0 is 0");
   EXPECT_EQ(error_of<ShapeError>(Op::take, {{DType::f32, {0}}, kIndex}, {0}),
-            "FM1009 ShapeError: take: no elements to choose from\n  x     f32[0]   axis 0 is 0\n  index i64[3]");
+            "FM1009 ShapeError: take: no elements\n  x     f32[0]   axis 0 is 0\n  index i64[3]");
   EXPECT_EQ(error_of<ShapeError>(Op::index_add, {kMatrix, kIndex, kMatrix}, {0}),
-            "FM1011 ShapeError: index_add: the source does not fit\n"
+            "FM1011 ShapeError: index_add: the shape of source does not match\n"
             "  x      f32[4, 8]\n"
             "  index  i64[3]\n"
             "  source f32[4, 8]   should be [3, 8]");
-  EXPECT_EQ(error_of<ShapeError>(Op::concat, {}, {0}), "FM1012 ShapeError: concat: needs at least one tensor");
+  EXPECT_EQ(error_of<ShapeError>(Op::concat, {}, {0}), "FM1012 ShapeError: concat: requires at least one tensor");
   EXPECT_EQ(error_of<ShapeError>(Op::squeeze, {kMatrix}, {2}),
             "FM1014 ShapeError: squeeze: axis 1 has size 8, not 1\n  x    f32[4, 8]");
 }
@@ -210,7 +210,7 @@ TEST(InferErrors, DTypes) {
             "FM1101 DTypeError: add: does not take bool\n"
             "  lhs  bool[3]\n"
             "  rhs  bool[3]\n"
-            "  hint convert it first, for instance with cast to i32");
+            "  hint convert it first, for example to i32");
   EXPECT_EQ(error_of<DTypeError>(Op::bitwise_and, {kVector, kVector}),
             "FM1101 DTypeError: bitwise_and: does not take f32\n  lhs  f32[8]\n  rhs  f32[8]");
   EXPECT_EQ(error_of<DTypeError>(Op::add, {kVector, {DType::f64, {8}}}),
@@ -247,9 +247,9 @@ TEST(InferErrors, AxesAndPositions) {
   EXPECT_EQ(axes_mask("sum", {}, {DType::f32, {}}, {}), 0);
   EXPECT_EQ(axes_mask("sum", std::vector<std::int64_t>{-1}, kMatrix, {}), 2);
   EXPECT_EQ(error_of<IndexError>(Op::slice, {kMatrix}, {2, 0, 1, 1}, {DType::f32, {3, 8}}),
-            "FM1203 IndexError: slice: 3 elements from 2 by 1 leave axis 0\n  x    f32[4, 8]   axis 0 is 4");
+            "FM1203 IndexError: slice: 3 elements from 2 by 1 exceed axis 0\n  x    f32[4, 8]   axis 0 is 4");
   EXPECT_EQ(error_of<IndexError>(Op::update, {kMatrix, kVector}, {30, 1}),
-            "FM1203 IndexError: update: the view leaves the tensor\n"
+            "FM1203 IndexError: update: the view exceeds the tensor\n"
             "  x      f32[4, 8]   32 elements\n"
             "  values f32[8]      go to elements 30 to 37");
   EXPECT_EQ(error_of<IndexError>(Op::concat, {kMatrix}, {5}),
@@ -262,7 +262,7 @@ TEST(InferErrors, Values) {
   EXPECT_EQ(error_of<ValueError>(Op::argmax, {{DType::f32, {2, 3, 4}}}, {3, 0}),
             "FM1301 ValueError: argmax: takes one axis or all of them\n  x    f32[2, 3, 4]");
   EXPECT_EQ(error_of<ValueError>(Op::permute, {kMatrix}, {0, 0}),
-            "FM1302 ValueError: permute: [0, 0] does not name each axis once\n  x    f32[4, 8]");
+            "FM1302 ValueError: permute: [0, 0] is not a permutation of the axes\n  x    f32[4, 8]");
   EXPECT_EQ(error_of<ValueError>(Op::slice, {kMatrix}, {0, 0, 1, 0}, {DType::f32, {1, 1}}),
             "FM1303 ValueError: slice: the step along axis 1 is 0\n  x    f32[4, 8]");
   EXPECT_EQ(error_of<ValueError>(Op::slice, {kMatrix}, {0, 1}, {DType::f32, {1, 1}}),

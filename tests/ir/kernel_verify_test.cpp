@@ -73,7 +73,7 @@ TEST(KernelVerify, Values) {
   EXPECT_EQ(with([](KernelBuilder& b) { b.op(Prim::add, DType::f32, b.input(DType::f32, 1), b.input(DType::f64, 1)); }),
             start + "%2 (add) mixes f32 and f64");
   EXPECT_EQ(with([](KernelBuilder& b) { b.op(Prim::sqrt, DType::i32, b.input(DType::i32, 1)); }),
-            start + "%1: sqrt of i32 does not give i32");
+            start + "%1: sqrt of i32 does not produce i32");
   EXPECT_EQ(with([](KernelBuilder& b) {
               const ValueId x = b.input(DType::f32, 1);
               b.op(Prim::select, DType::f32, x, x, x);

@@ -41,19 +41,19 @@ TEST_F(OnnxErrors, Calls) {
   EXPECT_EQ(message<ValueError>([&] {
               return model({{"c", ones({1, 2})}});
             }),
-            "FM2304 ValueError: onnx: m.onnx: there is no input 'c'" + inputs);
+            "FM2304 ValueError: onnx: m.onnx: no input 'c'" + inputs);
   EXPECT_EQ(message<ValueError>([&] {
               return model(std::vector{ones({1, 2}), ones({1, 2}, DType::f64)});
             }),
-            "FM2304 ValueError: onnx: m.onnx: input 'b' is f64[1, 2], and the model takes f32" + inputs);
+            "FM2304 ValueError: onnx: m.onnx: input 'b' is f64[1, 2], but the model takes f32" + inputs);
   EXPECT_EQ(message<ValueError>([&] {
               return model(std::vector{ones({1, 2}), ones({1, 3})});
             }),
-            "FM2304 ValueError: onnx: m.onnx: input 'b' is f32[1, 3], and the model takes 2 along axis 1" + inputs);
+            "FM2304 ValueError: onnx: m.onnx: input 'b' is f32[1, 3], but the model takes 2 along axis 1" + inputs);
   EXPECT_EQ(message<ValueError>([&] {
               return model(std::vector{ones({1, 2}), ones({4, 2})});
             }),
-            "FM2304 ValueError: onnx: m.onnx: input 'b' is f32[4, 2], and 'n' is 1 along another axis" + inputs);
+            "FM2304 ValueError: onnx: m.onnx: input 'b' is f32[4, 2], but 'n' is 1 along another axis" + inputs);
 }
 
 TEST_F(OnnxErrors, NodesAreNamed) {

@@ -85,7 +85,7 @@ TEST_F(DamagedProgram, OtherVersionsAreRefused) {
   EXPECT_STREQ(fermata_last_error(),
                ("FM2202 FileError: " + path("damaged.fermata") + " has version " + std::to_string(kFileVersion + 1) +
                 " of the format; this library reads version " + std::to_string(kFileVersion) +
-                "\n  hint export it again with the version that is to run it")
+                "\n  hint export it again with the version of this library")
                    .c_str());
 }
 
@@ -120,7 +120,7 @@ TEST_F(DamagedProgram, TextsEndWithTheFile) {
       ADD_FAILURE() << bytes;
     } catch (const FileError& error) {
       EXPECT_STREQ(error.what(),
-                   "FM2201 FileError: model.fermata is damaged: a list or a text is longer than the file\n"
+                   "FM2201 FileError: model.fermata is damaged: a list or a string is longer than the file\n"
                    "  hint copy or export it again");
     }
   }

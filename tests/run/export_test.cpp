@@ -443,17 +443,17 @@ TEST_F(Export, RefusalsNameTheLine) {
   };
   const ExportOptions rows{.dynamic = {{"input0", 0, "rows"}}};
   EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{"y", 0, "rows"}}}),
-            "FM2220 ValueError: export_program: there is no input 'y'\n  at   here\n  hint inputs are: input0");
+            "FM2220 ValueError: export_program: no input 'y'\n  at   here\n  hint inputs are: input0");
   EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{.input = 1}}}),
-            "FM2220 ValueError: export_program: there is no input 1\n  at   here\n  hint inputs are: input0");
+            "FM2220 ValueError: export_program: no input 1\n  at   here\n  hint inputs are: input0");
   const char* const nothing = nullptr;
   EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{.input = nothing}}}),
-            "FM2220 ValueError: export_program: there is no input ''\n  at   here\n  hint inputs are: input0");
+            "FM2220 ValueError: export_program: no input ''\n  at   here\n  hint inputs are: input0");
   const std::string other = message([](const Tensor& t) { return t.size(0) > 4 ? t + 1.0 : exp(t); }, rows);
   EXPECT_TRUE(
       other.starts_with("FM2222 UnsupportedError: export_program: with other sizes the function makes other calls"))
       << other;
-  EXPECT_TRUE(other.ends_with("  at   here\n  hint leave the size as it is, or export the function once for each size"))
+  EXPECT_TRUE(other.ends_with("  at   here\n  hint make the size fixed, or export the function once per size"))
       << other;
   EXPECT_EQ(message([](const Tensor& t) { return t * std::pow(1.25, static_cast<double>(t.size(0))); }, rows),
             "FM2223 UnsupportedError: export_program: a number of multiply depends on the dynamic sizes in a way that "

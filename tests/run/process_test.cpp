@@ -76,8 +76,8 @@ TEST_F(ExportedProcess, CodeForAnotherProcessorIsRefused) {
   const Outcome outcome = run_in_c("0", "FERMATA_CPU=avx2");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.out, "FM2203 UnsupportedError: " + path() +
-                             " has code for avx512; this processor runs avx2\n"
-                             "  hint export it with avx2 among its targets\n");
+                             " has code for avx512; this processor supports avx2\n"
+                             "  hint export it with target avx2\n");
 }
 
 TEST_F(ExportedProcess, PythonCallsIt) {

@@ -81,16 +81,16 @@ TEST_F(DiskCacheTest, KeepsNothingWithoutAFolder) {
 
 TEST_F(DiskCacheTest, ReportsAndRemovesDamagedFiles) {
   EXPECT_EQ(said_of([](const fs::path& file) { fs::resize_file(file, 10); }),
-            ".kernel is not used and removed: it is cut short\n");
+            ".kernel is not used and removed: it is truncated\n");
   EXPECT_EQ(said_of([](const fs::path& file) { fs::resize_file(file, fs::file_size(file) - 1); }),
-            ".kernel is not used and removed: it is cut short\n");
+            ".kernel is not used and removed: it is truncated\n");
   EXPECT_EQ(said_of([](const fs::path& file) { std::ofstream(file) << std::string(100, 'x'); }),
-            ".kernel is not used and removed: it is no file of this cache\n");
+            ".kernel is not used and removed: it is not a file of this cache\n");
   EXPECT_EQ(said_of([](const fs::path& file) {
               std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
               out.seekp(-1, std::ios::end) << 'x';
             }),
-            ".kernel is not used and removed: its checksum differs\n");
+            ".kernel is not used and removed: its checksum does not match\n");
   cache_.store("key", "label", "value");
   EXPECT_EQ(cache_.find("key"), "value");
 }
@@ -116,7 +116,7 @@ TEST_F(DiskCacheTest, ReportsAndRemovesWhatIsNoFileOfItsOwn) {
             }),
             ".kernel is not used and removed: it is too large\n");
   EXPECT_EQ(said_of([](const fs::path& file) { fs::permissions(file, fs::perms::all); }),
-            ".kernel is not used and removed: others may read or write it\n");
+            ".kernel is not used and removed: other users may read or write it\n");
 }
 
 TEST_F(DiskCacheTest, BelievesOnlyWhatWasMadeWithItsSecret) {
@@ -124,7 +124,7 @@ TEST_F(DiskCacheTest, BelievesOnlyWhatWasMadeWithItsSecret) {
   fs::rename(only_file(), folder_ / "planted");
   fs::remove_all(folder_ / "kernels");
   EXPECT_EQ(said_of([&](const fs::path& file) { fs::rename(folder_ / "planted", file); }),
-            ".kernel is not used and removed: its checksum differs\n");
+            ".kernel is not used and removed: its checksum does not match\n");
   struct stat status;
   ASSERT_EQ(stat((folder_ / "kernels" / "secret").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
@@ -151,8 +151,8 @@ TEST_F(DiskCacheTest, MakesAnotherSecretWhereOthersKnowIt) {
     return text;
   };
   EXPECT_EQ(said([&] { fs::permissions(secret, fs::perms::others_read, fs::perm_options::add); }),
-            warning("others may read or write it"));
-  EXPECT_EQ(said([&] { fs::resize_file(secret, 3); }), warning("it is cut short"));
+            warning("other users may read or write it"));
+  EXPECT_EQ(said([&] { fs::resize_file(secret, 3); }), warning("it is truncated"));
   EXPECT_EQ(said([&] { fs::remove(secret), fs::create_symlink("elsewhere", secret); }), warning("it is a link"));
 }
 
@@ -188,19 +188,19 @@ TEST_F(DiskCacheTest, DoesNotUseAFolderThatIsNotItsOwn) {
   };
   cache_.store("key", "label", "value");
   fs::permissions(folder_ / "kernels", fs::perms::owner_all | fs::perms::others_write);
-  EXPECT_EQ(said(), "it is not a folder that only its owner, this user, may write to\n");
+  EXPECT_EQ(said(), "it is not a folder that only this user may write to\n");
   fs::permissions(folder_ / "kernels", fs::perms::owner_all);
   fs::permissions(folder_, fs::perms::all);
-  EXPECT_EQ(said(), "anybody may write to " + fs::canonical(folder_).string() + "\n");
+  EXPECT_EQ(said(), "any user may write to " + fs::canonical(folder_).string() + "\n");
   fs::permissions(folder_, fs::perms::all | fs::perms::sticky_bit);
   cache_.set_directory(folder_ / "kernels");
   EXPECT_EQ(cache_.find("key"), "value");
   fs::rename(folder_ / "kernels", folder_ / "target");
   fs::create_directory_symlink(folder_ / "target", folder_ / "kernels");
-  EXPECT_EQ(said(), "it is a link, and not a folder itself\n");
+  EXPECT_EQ(said(), "it is a link, not a folder\n");
   fs::remove(folder_ / "kernels");
   std::ofstream(folder_ / "kernels") << 'x';
-  EXPECT_EQ(said(), "it is not a folder that only its owner, this user, may write to\n");
+  EXPECT_EQ(said(), "it is not a folder that only this user may write to\n");
 }
 
 /// A folder that becomes another's while the program runs is not used any longer.

@@ -356,11 +356,11 @@ TEST(ShardingErrors, SayWhatDoesNotFit) {
     EXPECT_THAT(message_of<ValueError>([] {
                   Mesh({{"data", 3}});
                 }),
-                HasSubstr("FM7101 ValueError: Mesh: its axes have room for 3 processes, and there are 2"));
+                HasSubstr("FM7101 ValueError: Mesh: the product of its sizes is 3, but there are 2"));
     EXPECT_THAT(message_of<ValueError>([] {
                   Mesh({{"data", 2}, {"data", 1}});
                 }),
-                HasSubstr("FM7101 ValueError: Mesh: two axes are called data"));
+                HasSubstr("FM7101 ValueError: Mesh: duplicate axis name data"));
     const Mesh mesh({{"data", 2}, {"model", 1}});
     const Tensor x = ones({4, 3});
     EXPECT_THAT(message_of<ValueError>([&] { shard(x, mesh, {"rows"}); }),
@@ -372,7 +372,7 @@ TEST(ShardingErrors, SayWhatDoesNotFit) {
     EXPECT_THAT(message_of<ValueError>([&] {
                   shard(x, mesh, {{"model", "data"}});
                 }),
-                HasSubstr("FM7103 ValueError: shard: data comes after an axis that it is before in the mesh"));
+                HasSubstr("FM7103 ValueError: shard: data is not in the order of the mesh"));
     EXPECT_THAT(message_of<ValueError>([&] {
                   shard(x, mesh, {{}, {}, "data"});
                 }),
@@ -380,11 +380,11 @@ TEST(ShardingErrors, SayWhatDoesNotFit) {
     EXPECT_THAT(message_of<ShapeError>([&] {
                   shard(x, mesh, {{}, "data"});
                 }),
-                HasSubstr("FM7105 ShapeError: shard: axis 1 has 3 elements, which are no 2 equal blocks"));
+                HasSubstr("FM7105 ShapeError: shard: axis 1 has 3 elements, which do not divide into 2 equal blocks"));
     const Mesh other({{"data", 2}});
     const Tensor a = shard(x, mesh, {"data"}), b = shard(x, other, {"data"});
     EXPECT_THAT(message_of<ValueError>([&] { (a + b).sync(); }),
-                HasSubstr("FM7108 ValueError: tensors of two meshes meet in one computation"));
+                HasSubstr("FM7108 ValueError: one computation uses tensors of two meshes"));
     EXPECT_THAT(message_of<ValueError>([&] {
                   shard_map([](auto& v) { return v; }, mesh, {{}}, {{}})({x, x});
                 }),
@@ -418,8 +418,8 @@ TEST(ShardingErrors, OfAMeshThatIsNoMore) {
     y = shard(x + 1, mesh, {"data"}) * 2;
   }
   EXPECT_EQ(message_of<UserError>([&] { y.sync(); }),
-            "FM7106 UserError: a constraint names a mesh that is no more\n"
-            "  hint keep the mesh for as long as what was recorded with it");
+            "FM7106 UserError: a constraint refers to a mesh that no longer exists\n"
+            "  hint keep the mesh alive as long as the calls recorded with it");
 }
 
 TEST(ShardingErrors, OfOneProcessEndTheOthers) {

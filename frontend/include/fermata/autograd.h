@@ -1,8 +1,8 @@
 // Gradients: reverse-mode automatic differentiation, of any order.
 //
-// Two ways to ask. A leaf marked with requires_grad(true) collects gradients from y.backward() in grad(); grad(f) gives
-// the derivative of a function as a function. Both record while the function runs, in both modes. docs/autograd.md has
-// the rules: views, in-place writes, what is kept in memory.
+// There are two interfaces. A leaf marked with requires_grad(true) accumulates gradients from y.backward() in grad().
+// grad(f) returns the derivative of f as a function. Both record a tape while the function runs, in both modes.
+// docs/autograd.md has the rules for views, in-place writes and saved tensors.
 #pragma once
 
 #include <array>
@@ -20,31 +20,32 @@
 
 namespace fermata {
 
-/// Are gradients recorded on this thread? They are from the start.
+/// Whether gradients are recorded on this thread; on by default.
 inline bool grad_enabled() { return !thread_keys.excluded.has(Functionality::autograd); }
 
-/// No gradients are recorded in the scope: results have no history, and leaves may be written in place.
+/// Disables gradient recording in a scope: results have no history, and leaves may be written in place.
 class NoGradGuard : KeyGuard {
  public:
   NoGradGuard() : KeyGuard({}, Functionality::autograd) {}
 };
-/// Gradients are recorded in the scope, also inside a NoGradGuard.
+/// Enables gradient recording in a scope, even inside a NoGradGuard.
 class EnableGradGuard : KeyGuard {
  public:
   EnableGradGuard() : KeyGuard({}, {}) { thread_keys.excluded = thread_keys.excluded - Functionality::autograd; }
 };
-/// What f() gives, computed while no gradients are recorded.
+/// Returns f(), evaluated without recording gradients.
 template <class F> decltype(auto) no_grad(F&& f) {
   const NoGradGuard guard;
   return std::forward<F>(f)();
 }
 
-/// dy/dx for every x, summed over y with the weights `seed`, which has y's shape and is 1 by default where y has one
-/// element. Nothing is added to grad() of any leaf. Zeros for an x that y does not depend on.
+/// Returns dy/dx for every x, summed over the elements of y with weights `seed`. `seed` has y's shape and defaults to 1
+/// if y has one element. Does not accumulate into grad() of any leaf. The gradient of an x that y does not depend on is
+/// zeros.
 ///
-/// create_graph   the result can be differentiated again; keeps the graph of y.
-/// retain_graph   y can be differentiated again; otherwise what it saved is let go.
-/// Errors         GradientError if y or an x has no history, or y has several elements and there is no seed.
+/// create_graph   records the backward pass, so the result can be differentiated again; implies retain_graph.
+/// retain_graph   keeps the tensors saved for y, so it can be differentiated again.
+/// Errors         GradientError if y or an x has no history, or if y has several elements and no seed is given.
 std::vector<Tensor> gradients(const Tensor& y, std::span<const Tensor> xs, const Tensor& seed = {},
                               bool create_graph = false, bool retain_graph = false,
                               Location where = Location::current());
@@ -56,14 +57,15 @@ namespace detail {
 
 inline bool has_derivative(const Tensor& x) { return x.defined() && (is_floating(x.dtype()) || is_complex(x.dtype())); }
 
-/// One evaluation of a function for its derivative: what grad() is made of. Arguments are marked, the function is run
-/// on the marks while this is in scope, and its result handed in.
+/// One evaluation of a function for its derivative; implements grad(). Mark the arguments, run the function on the
+/// marked tensors while this object is in scope, then pass its result to differentiate().
 class FunctionGradient {
  public:
   explicit FunctionGradient(Location where) : where_(where), records_outside_(grad_enabled()) {}
-  /// A new identity of x, whose gradient is asked for. It has x's history, so derivatives nest.
+  /// Returns an alias of x with respect to which the result is differentiated. It has x's history, so derivatives nest.
   Tensor mark(const Tensor& x);
-  /// The same for all in a tree that can have a gradient: a model may count and index, too.
+  /// Marks every floating or complex tensor of a tree; other tensors, such as counters and indices, are left as they
+  /// are.
   template <class T> T mark(const T& tree) {
     T marked = tree;
     each_tensor(marked, [&](Tensor& x) {
@@ -71,38 +73,40 @@ class FunctionGradient {
     });
     return marked;
   }
-  /// The gradients of y with respect to the marks, in their order. y keeps its history only if something outside the
-  /// function can want it.
+  /// Returns the gradients of y with respect to the marked tensors, in order. y keeps its history only if an enclosing
+  /// derivative or leaf can need it.
   std::vector<Tensor> differentiate(Tensor& y);
-  /// After that: another result, which is not differentiated, as it is handed out.
+  /// Call after differentiate() for each auxiliary result, which is not differentiated.
   void promote_and_broadcast(Tensor& auxiliary) const;
 
  private:
   Location where_;
   bool records_outside_, keeps_history_ = true;
   EnableGradGuard recording_;
-  std::vector<Tensor> marks_;  // never handed out, so that the function cannot write them in place
+  std::vector<Tensor> marks_;  // not exposed, so that the function cannot write them in place
 };
 
-/// Gradients as the arguments were: a tensor for a tensor, a tree for a tree, with empty places for what has none.
+/// Returns gradients in the structure of the arguments: a tensor for a tensor, a tree for a tree. Tensors without a
+/// derivative become undefined tensors.
 template <class T> T take_like(const T& xs, const Tensor*& next) {
   T taken = xs;
   each_tensor(taken, [&](Tensor& x) { x = has_derivative(x) ? *next++ : Tensor(); });
   return taken;
 }
-/// What is differentiated of the value of a function: all of it, or its first part.
+/// The part of a function's result that is differentiated: the tensor itself, or the first element of a tuple or
+/// struct.
 inline Tensor& differentiated(Tensor& value) { return value; }
 template <class T> Tensor& differentiated(T& value) { return std::get<0>(detail::members(value)); }
 
 }  // namespace detail
 
-/// value_and_grad<0, 2>(f)(a, b, c) is a pair: f(a, b, c), and its gradients with respect to a and c as a tuple (not a
-/// tuple for one argument, by default the first). f gives a tensor of one element; the arguments to differentiate are
-/// floating tensors or trees of them (fermata/tensor_tree.h), the others anything. A gradient has the type of its
-/// argument; places of a tree whose tensors are not floating are empty in it.
+/// value_and_grad<0, 2>(f)(a, b, c) returns a pair: f(a, b, c), and the tuple of its gradients with respect to a and c.
+/// For a single argument (by default the first) the gradient is not wrapped in a tuple. f returns a tensor of one
+/// element. Differentiated arguments are floating tensors or trees of them (fermata/tensor_tree.h); other arguments may
+/// have any type. A gradient has the type of its argument; non-floating tensors of a tree have undefined gradients.
 ///
-/// f may give a pair, tuple or struct instead: its first element is differentiated, the others (trees, anything)
-/// are auxiliary, and the value is what f gave.
+/// f may instead return a pair, tuple or struct. Its first element is differentiated; the others (trees or any other
+/// values) are auxiliary. The returned value is then the whole result of f.
 template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location where = Location::current()) {
   if constexpr (sizeof...(Arguments) == 0) {
     return value_and_grad<0>(std::move(f), where);
@@ -133,8 +137,8 @@ template <std::size_t... Arguments, class F> auto value_and_grad(F f, Location w
   }
 }
 
-/// The gradient of f as a function of the same arguments: grad(f)(x) is df/dx, grad(grad(f))(x) the second derivative
-/// of a function of a scalar, grad<0, 1>(f)(x, w) a tuple of both gradients.
+/// Returns the gradient of f as a function of the same arguments: grad(f)(x) is df/dx, grad(grad(f))(x) is the second
+/// derivative of a function of a scalar, and grad<0, 1>(f)(x, w) is the tuple of both gradients.
 template <std::size_t... Arguments, class F> auto grad(F f, Location where = Location::current()) {
   return [both = value_and_grad<Arguments...>(std::move(f), where)](const auto&... arguments) {
     return both(arguments...).second;

@@ -1,9 +1,9 @@
-// Devices of your own: a backend for a private key, without a change to Fermata.
+// Out-of-tree devices: a backend for a private key, without changes to Fermata.
 //
-// Not part of fermata/fermata.h. A backend says where memory comes from, how bytes cross, and how a kernel description
-// (ir/kernel.h) becomes something that runs: interpret() there is its meaning. Everything that a description can say
-// then works on the device, eagerly and compiled; what it cannot (matmul, sort, ...) is a kernel of its own, added with
-// add_variant(), or runs on the CPU where that is asked for. examples/custom_backend is such a project.
+// Not part of fermata/fermata.h. A backend allocates memory, copies bytes to and from the device, and turns a kernel
+// description (ir/kernel.h) into an executable; interpret() there defines the semantics. Every op that lowers to a
+// kernel description then works on the device, in both modes. Other ops (matmul, sort, ...) need a kernel added with
+// add_variant(), or fall back to the CPU if `missing_on_cpu` is set. examples/custom_backend is a complete project.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,16 @@
 namespace fermata {
 
 struct DeviceOptions {
-  /// Ops that the device has no kernel for, when it is registered, run on the CPU: operands are copied there, results
-  /// back. Register the device's own kernels first. Off, such calls are errors.
+  /// Ops that have no kernel for the device when it is registered fall back to the CPU: operands are copied to the CPU
+  /// and results back. Register the device's own kernels first. If false, calls of such ops are errors.
   bool missing_on_cpu = false;
 };
 
-/// Makes a backend usable under its key: creation, copies, every op that a kernel description can say, in both modes.
-/// Eager calls are plans of one node; backends with `can_compile` false have only the kernels that are added. Once per
-/// key.
+/// Registers a backend under its key: tensor creation, copies, and every op that lowers to a kernel description, in
+/// both modes. Eager calls run as plans of one node. Backends with `can_compile` false have only the kernels added by
+/// add_variant(). Call it once per key.
 ///
-/// Errors   InternalError FM9003 for a second backend of a key.
+/// Errors   InternalError FM9003 if the key already has a backend.
 void register_device(BackendKey key, std::unique_ptr<Backend> backend, const DeviceOptions& options = {});
 
 }  // namespace fermata

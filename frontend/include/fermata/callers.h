@@ -1,4 +1,4 @@
-// The functions of the program through which a call was reached: for calls that are made in helpers which many share.
+// Call stacks of recorded calls, for calls inside helper functions that have many callers.
 //
 //   fm::show_callers(true);                // or FERMATA_CALLERS=1
 //
@@ -7,15 +7,15 @@
 //     from app/model.cpp:31 (Encoder::forward)
 //     from app/main.cpp:9 (main)
 //
-// Errors, profiles, traces and reports have them then. Every call costs some microseconds more.
+// Errors, profiles, traces and reports then show the callers. Every call costs a few microseconds more.
 #pragma once
 
 #include "runtime/tensor.h"
 
 namespace fermata {
 
-/// Whether callers are found and shown. Lines need debug information (-g) in the program; without it there are names of
-/// functions, as far as they are exported. Gives what was set before.
+/// Turns the collection of callers on or off and returns the previous setting. Lines need debug information (-g) in the
+/// program; without it only the names of exported functions are shown.
 ///
 /// Errors   UnsupportedError FM5740 in a build without libbacktrace.
 bool show_callers(bool on, Location where = Location::current());

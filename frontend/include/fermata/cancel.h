@@ -1,4 +1,4 @@
-// Cancelling: what a thread computes ends soon after somebody asks for it.
+// Cancellation: a computation stops soon after another thread requests it.
 //
 //   std::stop_source source;            // another thread calls source.request_stop()
 //   fm::StopGuard guard(source.get_token());

@@ -1,13 +1,13 @@
-// compile(fn): a function captured once and replayed with no recording.
+// compile(fn): captures a function once and replays it without recording.
 //
-// A replay checks the arguments (exact sizes, dtypes, strides, host numbers), binds buffers and runs the plan. Other
-// arguments record fn again, which takes microseconds; kernels are free of sizes, so nothing is compiled for a new
-// size. Tensors that fn touches without taking them as arguments are hidden inputs, bound by identity: their present
-// value is used, and in-place writes of fn and what it does to grad() of leaves are done. A Setting is read at every
-// call; other host numbers that fn captures are part of it, and one that changes is UserError FM1702: the second call
-// of each signature records fn again and compares, every call does with FERMATA_CHECK_REPLAY=1 and in debug builds.
-// Reading a value inside fn is an error at that line. Where a result carries a gradient history, fn is run and not
-// replayed. Threads replay side by side. docs/modes.md has the rules.
+// A replay checks the signature of the arguments (exact sizes, dtypes, strides, host numbers), binds buffers and runs
+// the plan. A new signature records fn again, which takes microseconds; kernels do not depend on sizes, so a new size
+// compiles nothing. Captured tensors are hidden inputs, bound by identity: a replay uses their current value, and
+// repeats fn's in-place writes and its accumulation into grad() of leaves. A Setting is read at every call. Other host
+// numbers that fn captures are constants, and changing one is UserError FM1702: the second call of each signature
+// records fn again and compares; with FERMATA_CHECK_REPLAY=1 and in debug builds every call does. Reading a value
+// inside fn is an error at that line. If a result carries a gradient history, fn is run instead of replayed. Threads
+// may replay concurrently. docs/modes.md has the rules.
 #pragma once
 
 #include <algorithm>
@@ -32,13 +32,13 @@
 
 namespace fermata {
 
-/// Whether every call of a compiled function that is there already is recorded again and compared, as with
-/// FERMATA_CHECK_REPLAY=1 and in debug builds. Gives what was set before.
+/// Sets whether every replay records the function again and compares, as with FERMATA_CHECK_REPLAY=1 and in debug
+/// builds. Returns the previous setting.
 bool set_check_replay(bool on);
 
 namespace detail {
 
-/// What compile() returns holds one of these: the captures of one function.
+/// The captures of one compiled function.
 class CompiledCore {
  public:
   CompiledCore();
@@ -46,16 +46,16 @@ class CompiledCore {
   CompiledCore(CompiledCore&&) noexcept;
   CompiledCore& operator=(CompiledCore&&) noexcept;
 
-  /// What a run of the function gives: the tensors of its result, what that has beside them, and its form.
+  /// The result of one run: its tensors, its numbers and text as words, and its tree structure.
   struct Results {
     std::vector<Tensor> tensors;
     std::vector<std::uint64_t> numbers{};
     std::shared_ptr<const void> form{};
   };
   using Body = FunctionRef<Results(std::span<const Tensor> args)>;
-  /// Takes results from where they lie.
+  /// Receives the results in place.
   using Deliver = FunctionRef<void(std::span<Tensor> results, const void* form)>;
-  /// Runs `body` on stand-ins for the arguments once per distinct signature, replays it otherwise.
+  /// Runs `body` on placeholders for the arguments once per distinct signature; otherwise replays the capture.
   void call(std::span<const Tensor> args, std::span<const std::uint64_t> numbers, Body body, Deliver deliver,
             Location where);
   /// Distinct signatures captured so far.
@@ -71,8 +71,7 @@ template <class T> inline constexpr bool is_number =
 template <class T> inline constexpr bool is_text =
     std::is_same_v<T, std::string> || std::is_same_v<T, std::string_view>;
 
-/// Whether compiled functions take and give values of a type: trees that have nothing beside tensors but numbers and
-/// text.
+/// Whether a compiled function can take and return a type: trees of tensors, numbers and text only.
 template <class T> consteval bool is_plain_tree() {
   if constexpr (std::is_same_v<T, Tensor> || is_number<T> || is_text<T>)
     return true;
@@ -88,7 +87,8 @@ template <class T> consteval bool is_plain_tree() {
     return std::is_empty_v<T>;
 }
 
-/// Everything of a tree that is no tensor, as words: numbers, sizes of lists, and which places of tensors are empty.
+/// Appends everything in a tree except its tensors as words: numbers, text, list sizes, and which tensors are
+/// undefined.
 template <class T> void add_words(std::vector<std::uint64_t>& words, const T& value) {
   if constexpr (std::is_same_v<T, Tensor>)
     words.push_back(value.defined() ? 1 : 0);
@@ -119,7 +119,7 @@ template <class T> void add_words(std::vector<std::uint64_t>& words, const T& va
   }
 }
 
-/// A tree with the next tensors in the places of those that are there.
+/// Returns a copy of a tree whose defined tensors are replaced by the next ones of `tensors`.
 template <class T> T refilled(const T& value, std::span<const Tensor> tensors, std::size_t& next) {
   T filled = value;
   each_tensor(filled, [&](Tensor& x) {
@@ -128,7 +128,7 @@ template <class T> T refilled(const T& value, std::span<const Tensor> tensors, s
   return filled;
 }
 
-/// The tensors and words of arguments. Those of functions of tensors and numbers alone take no memory.
+/// The tensors and words of a call's arguments. Allocates no memory if all arguments are tensors and numbers.
 template <class... A> class CallArguments {
   static constexpr bool kPlain = ((std::is_same_v<A, Tensor> || std::is_arithmetic_v<A>)&&...);
   static constexpr std::size_t kNumbers = (std::size_t{0} + ... + (std::is_same_v<A, Tensor> ? 0 : 1));
@@ -172,7 +172,8 @@ template <class F> class CompiledFunction {
     if constexpr (!(detail::is_plain_tree<A>() && ...)) {
       static_assert(
           (detail::is_plain_tree<A>() && ...),
-          "arguments of a compiled function are tensors, numbers, enums and text, and vectors, arrays, tuples, pairs, optionals, "
+          "arguments of a compiled function must be tensors, numbers, enums and text, and vectors, arrays, tuples, "
+          "pairs, optionals, "
           "maps and structs of those (fermata/tensor_tree.h)");
     } else if constexpr (!std::is_invocable_v<F&, const A&...>) {
       static_assert(std::is_invocable_v<F&, const A&...>, "the compiled function does not take these arguments");
@@ -202,8 +203,8 @@ template <class F> class CompiledFunction {
     } else if constexpr (!detail::is_plain_tree<R>()) {
       static_assert(
           detail::is_plain_tree<R>(),
-          "the result of a compiled function is nothing, a tensor, a number, an enum or text, or a vector, array, tuple, pair, "
-          "optional, map or struct of those (fermata/tensor_tree.h)");
+          "the result of a compiled function must be void, a tensor, a number, an enum or text, or a vector, array, "
+          "tuple, pair, optional, map or struct of those (fermata/tensor_tree.h)");
     } else {
       const auto body = [&](std::span<const Tensor> placeholders) {
         R result = run(placeholders, args...);
@@ -226,7 +227,7 @@ template <class F> class CompiledFunction {
     const detail::CallArguments<A...> flat(args...);
     core_.call(flat.tensors, flat.words, body, deliver, where_);
   }
-  /// The function on other tensors.
+  /// Runs the function on other tensors.
   template <class... A> decltype(auto) run([[maybe_unused]] std::span<const Tensor> tensors, const A&... args) const {
     [[maybe_unused]] std::size_t next = 0;
     // Braces: arguments are filled from left to right.
@@ -234,12 +235,13 @@ template <class F> class CompiledFunction {
     return std::apply(fn_, filled);
   }
 
-  mutable F fn_;    // as in std::function
-  Location where_;  // of compile(): a call takes any number of arguments, and none can be defaulted after them
-  mutable detail::CompiledCore core_;  // what it has captured
+  mutable F fn_;                       // as in std::function
+  Location where_;                     // of compile(); a default argument cannot follow args...
+  mutable detail::CompiledCore core_;  // its captures
 };
 
-/// Errors of a call as a whole name the line of compile(); those of calls inside fn name their own.
+/// Returns a compiled version of fn. Errors of a call as a whole name the line of compile(); errors of calls inside fn
+/// name their own line.
 template <class F> CompiledFunction<std::decay_t<F>> compile(F&& fn, Location where = Location::current()) {
   return CompiledFunction<std::decay_t<F>>(std::forward<F>(fn), where);
 }

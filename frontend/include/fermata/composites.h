@@ -1,15 +1,15 @@
-// Functions of neural networks, made of other ops: each is recorded as its parts, which fuse and differentiate.
+// Neural network functions composed of other ops. Each is recorded as its parts, which fuse and differentiate.
 //
-// f16 and bf16 operands are computed in f32 throughout and rounded once; integers become f32 first.
+// f16 and bf16 operands are computed in f32 and rounded once; integers are converted to f32 first.
 #pragma once
 
 #include "runtime/tensor.h"
 
 namespace fermata {
 
-/// exp(x - max) / sum(exp(x - max)) along an axis: positive, and adding up to 1.
+/// exp(x - max) / sum(exp(x - max)) along an axis. Elements are positive and sum to 1.
 Tensor softmax(const Tensor& x, std::int64_t axis = -1, Location where = Location::current());
-/// log(softmax(x)), without the loss of the detour.
+/// log(softmax(x)), computed without the intermediate loss of precision.
 Tensor log_softmax(const Tensor& x, std::int64_t axis = -1, Location where = Location::current());
 
 /// (x - mean) / sqrt(var + eps) over the last axis, times weight, plus bias.
@@ -18,7 +18,7 @@ Tensor log_softmax(const Tensor& x, std::int64_t axis = -1, Location where = Loc
 /// Source   Ba, Kiros and Hinton, "Layer normalization", 2016.
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
                   Location where = Location::current());
-/// x / sqrt(mean(x * x) + eps) over the last axis, times weight [C] or nothing.
+/// x / sqrt(mean(x * x) + eps) over the last axis, times weight [C] if it is defined.
 ///
 /// Source   Zhang and Sennrich, "Root mean square layer normalization", NeurIPS 2019.
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6, Location where = Location::current());

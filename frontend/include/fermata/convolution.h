@@ -1,8 +1,8 @@
-// Convolutions and transposed convolutions, of one to three spatial axes.
+// Convolutions and transposed convolutions over one to three spatial axes.
 //
-// Names, arguments and defaults follow torch.nn.functional. As there, a filter is not mirrored. Errors: ShapeError
-// where channels or filters do not fit, DTypeError or UnsupportedError unless x and weight are floating and of one
-// dtype, ValueError for strides, dilations or groups below 1.
+// Names, arguments and defaults follow torch.nn.functional. As there, filters are not flipped (cross-correlation).
+// Errors: ShapeError if channels or filters do not match, DTypeError or UnsupportedError unless x and weight have the
+// same floating dtype, ValueError for strides, dilations or groups below 1.
 #pragma once
 
 #include <string_view>
@@ -12,8 +12,8 @@
 
 namespace fermata {
 
-/// Zeros around x: so many on both sides of every spatial axis, or "valid" (none), or "same": as many as keep the size,
-/// one more at the end where their number is odd.
+/// Zero padding: a number of elements on both sides of each spatial axis, "valid" (none), or "same", which keeps the
+/// size and puts the extra element of an odd total at the end.
 class Padding {
  public:
   Padding(std::string_view name) : name_(name) {}
@@ -25,12 +25,12 @@ class Padding {
   const Shape& sizes() const { return sizes_; }
 
  private:
-  std::string_view name_;  // empty where sizes are given
+  std::string_view name_;  // empty if sizes are given
   Shape sizes_;
 };
 
-// Shapes   x [N, C, ..] or [C, ..], weight [O, C / groups, ..], bias [O] or undefined -> [N, O, ..] or [O, ..].
-//          stride, padding and dilation are one number or one for each spatial axis.
+// Shapes   x [N, C, ..] or [C, ..], weight [O, C / groups, ..], bias [O] or undefined -> [N, O, ..] or [O, ..]. stride,
+//          padding and dilation are one number, or one per spatial axis.
 // DType    floating; f16 and bf16 accumulate in f32.
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const IntegerList& stride = 1,
               const Padding& padding = 0, const IntegerList& dilation = 1, std::int64_t groups = 1,
@@ -42,7 +42,7 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, co
               const Padding& padding = 0, const IntegerList& dilation = 1, std::int64_t groups = 1,
               Location where = Location::current());
 
-// The gradient of a convolution with respect to its input, as an operation of its own.
+// Transposed convolution: the gradient of a convolution with respect to its input.
 //
 // Shapes   x [N, C, ..] or [C, ..], weight [C, O / groups, ..], bias [O] or undefined; along a spatial axis the result
 //          has (size - 1) * stride - 2 * padding + dilation * (filter - 1) + output_padding + 1 elements.

@@ -1,9 +1,9 @@
-// CUDA: the device, and what a program may choose of it: which of several, which stream, how much memory.
+// CUDA devices: selection of device and stream, memory limits, and TF32.
 //
-//   x = x.to(fm::cuda());        the same code then runs there; fm::cuda(1) is the second device
+//   x = x.to(fm::cuda());        the same code then runs on the GPU; fm::cuda(1) is the second device
 //
-// Nothing of CUDA is loaded before a tensor is moved or made there; a program runs as well where there is no driver, as
-// long as it does not ask. docs/cuda.md says how to build, check and debug.
+// CUDA libraries are loaded when a tensor is first moved to or created on a device, so a program that does not use CUDA
+// runs without a driver. docs/cuda.md explains how to build, check and debug.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 
 namespace fermata {
 
-/// One of several CUDA devices, to move tensors to or make them on. DeviceError FM1405 where it is used, if CUDA cannot
-/// be used on this machine; FM1406 if there are fewer devices.
+/// A CUDA device by its index. Using it throws DeviceError FM1405 if CUDA is not available on this machine, and FM1406
+/// if there is no such device.
 constexpr Device cuda(int index) { return {BackendKey::cuda, index}; }
-/// The one that this thread has chosen, by default the first.
+/// The current device of this thread, by default the first.
 Device cuda();
-/// Whether tensors can be moved there. Looks for the libraries, so the first call takes a while where there are any.
+/// Returns whether CUDA can be used. The first call loads the libraries, which takes a while.
 bool cuda_available();
-/// How many CUDA devices there are; 0 where CUDA cannot be used.
+/// Returns the number of CUDA devices; 0 if CUDA is not available.
 int cuda_device_count();
-/// The name of one of them. DeviceError FM1405, or FM1406 where there are fewer.
+/// Returns the name of a device. DeviceError FM1405 if CUDA is not available, FM1406 if there is no such device.
 std::string cuda_device_name(int number, Location where = Location::current());
 
-/// Chooses, for this thread and scope, one of several CUDA devices. Tensors made meanwhile lie there; they are used
-/// while it is chosen (FM1407).
+/// Selects the current CUDA device of this thread for a scope. New tensors are allocated on it; tensors can only be
+/// used while their device is current (FM1407).
 class CudaDeviceGuard {
  public:
   explicit CudaDeviceGuard(int number, Location where = Location::current());
@@ -40,14 +40,14 @@ class CudaDeviceGuard {
   void* queue_before_;  // of that device
 };
 
-/// A queue of work of its own on the device that is chosen. Threads share one queue unless they choose another.
+/// A CUDA stream on the current device. Threads share one stream by default.
 class CudaStream {
  public:
   explicit CudaStream(Location where = Location::current());
   ~CudaStream();
   CudaStream(CudaStream&&) noexcept;
   CudaStream& operator=(CudaStream&&) noexcept;
-  /// Waits for all that was enqueued; throws what went wrong there.
+  /// Waits for all enqueued work; throws its errors.
   void synchronize() const;
 
  private:
@@ -55,8 +55,8 @@ class CudaStream {
   void* queue_;
 };
 
-/// Chooses, for this thread and scope, the stream that work is enqueued on. A tensor may be used on any: the stream
-/// waits for the one that used it last.
+/// Selects this thread's stream for a scope. A tensor may be used on any stream: a stream waits for the one that last
+/// used the tensor.
 class CudaStreamGuard {
  public:
   explicit CudaStreamGuard(const CudaStream& stream);
@@ -68,22 +68,22 @@ class CudaStreamGuard {
   void* before_;
 };
 
-/// Waits for all that this thread's stream has been given; throws what went wrong there.
+/// Waits for all work on this thread's stream; throws its errors.
 void cuda_synchronize(Location where = Location::current());
 
 struct CudaMemory {
   std::size_t live_bytes = 0;    // of tensors and temporaries
   std::size_t cached_bytes = 0;  // kept for reuse
-  std::size_t limit_bytes = 0;   // on both together; FERMATA_CUDA_MEMORY_LIMIT
+  std::size_t limit_bytes = 0;   // of live plus cached bytes; FERMATA_CUDA_MEMORY_LIMIT
 };
-/// Of the device that is chosen.
+/// Memory of the current device.
 CudaMemory cuda_memory(Location where = Location::current());
-/// Replaces the limit and returns the one before. OutOfMemoryError FM3002 is thrown by what does not fit.
+/// Sets the limit and returns the previous one. Allocations beyond it throw OutOfMemoryError FM3002.
 std::size_t set_cuda_memory_limit(std::size_t bytes, Location where = Location::current());
-/// Gives what is kept for reuse back to the driver; the number of bytes.
+/// Returns cached memory to the driver; returns the number of bytes freed.
 std::size_t trim_cuda_cache(Location where = Location::current());
-/// Whether products of f32 may round their factors to TF32: much faster, about three digits. Off, unless
-/// FERMATA_CUDA_TF32 is set. Returns what was chosen before.
+/// Allows f32 matrix products to round operands to TF32: much faster, about three digits. Off by default unless
+/// FERMATA_CUDA_TF32 is set. Returns the previous setting.
 bool set_cuda_tf32(bool on, Location where = Location::current());
 
 }  // namespace fermata

@@ -1,4 +1,4 @@
-// Derivatives written by hand: a forward and a backward pass of your own, differentiable like anything else.
+// Functions with a hand-written backward pass.
 //
 //   struct Clamp : Function<Clamp> {
 //     static Tensor forward(FunctionContext& context, const Tensor& x) {
@@ -27,7 +27,7 @@ struct Call;
 struct CustomBackwardCall;
 struct VmapLevel;
 
-/// What a forward pass leaves for the backward pass of the same call.
+/// State that the forward pass of a call saves for its backward pass.
 class FunctionContext {
  public:
   FunctionContext();
@@ -35,15 +35,15 @@ class FunctionContext {
   FunctionContext(const FunctionContext&) = delete;
   FunctionContext& operator=(const FunctionContext&) = delete;
 
-  /// Keeps values, arguments and results among them, as they are now: writing them in place later does no harm.
+  /// Saves tensors (arguments, results or others) with their current values; later in-place writes do not affect them.
   void save_for_backward(std::initializer_list<Tensor> tensors) {
     save_for_backward(std::span(std::data(tensors), tensors.size()));
   }
   void save_for_backward(std::span<const Tensor> tensors);
-  /// They again, with their history where the backward pass is recorded. GradientError FM1713 once a pass has used them
-  /// up.
+  /// Returns the saved tensors, with their history if the backward pass is recorded. GradientError FM1713 if they were
+  /// freed by an earlier backward pass.
   std::vector<Tensor> saved() const;
-  /// Anything else, by name.
+  /// Other values, by name.
   std::map<std::string, Value> data;
 
  private:
@@ -55,18 +55,18 @@ class FunctionContext {
   std::unique_ptr<State> state_;
 };
 
-/// One call of a function with a backward pass of its own: what Function and derivative() are made of.
+/// One call of a function with a custom backward pass; implements Function and derivative().
 class FunctionCall {
  public:
   using Backward = std::function<std::vector<Tensor>(FunctionContext&, std::span<const Tensor> gradients)>;
   FunctionCall(std::string name, std::vector<Tensor> arguments, Backward backward, Location where);
   ~FunctionCall();
   FunctionContext& context();
-  /// Inside vmap: the results have the histories that belong to gradients taken further out already.
+  /// Inside vmap: states that the results already carry the histories of the enclosing gradient levels.
   void has_histories_below();
-  /// Will anybody ask for a gradient?
+  /// Whether a gradient can be requested.
   bool recorded() const;
-  /// The results, on the tape where a gradient is wanted.
+  /// Returns the results, recorded on the tape if a gradient can be requested.
   std::vector<Tensor> finish(std::vector<Tensor> results);
 
  private:
@@ -86,10 +86,10 @@ template <class T> void collect(std::vector<Tensor>& out, const T& v) {
 
 }  // namespace detail
 
-/// The base of such functions. F has static `forward(FunctionContext&, arguments...)`, which gives a Tensor or a vector
-/// of them and runs while no gradients are recorded, and `backward(FunctionContext&, std::span<const Tensor>
-/// gradients)`, which is given the gradient of each result (undefined where nothing reached it) and gives that of each
-/// Tensor argument in order (undefined for none).
+/// CRTP base of functions with a custom backward pass. F has static `forward(FunctionContext&, arguments...)`, which
+/// returns a Tensor or a vector of them and runs without recording gradients, and static `backward(FunctionContext&,
+/// std::span<const Tensor> gradients)`. backward receives the gradient of each result (undefined if no gradient reached
+/// it), and returns the gradient of each Tensor argument in order (undefined for none).
 template <class F> struct Function {
   template <class... A> static auto apply(const A&... arguments) { return apply_at(Location::current(), arguments...); }
   template <class... A> static auto apply_at(Location where, const A&... arguments) {
@@ -104,14 +104,14 @@ template <class F> struct Function {
   }
 };
 
-/// What the derivative of an operator from outside is given.
+/// The arguments of a custom operator's derivative.
 struct DerivativeArguments {
-  Stack arguments;                    // of the call, with history where the backward pass is recorded
+  Stack arguments;                    // of the call, with history if the backward pass is recorded
   std::vector<Tensor> results;        // the tensors among its results
-  std::span<const Tensor> gradients;  // one per result, undefined where nothing reached it
+  std::span<const Tensor> gradients;  // one per result, undefined if no gradient reached it
 };
-/// The Autograd kernel of an operator from its derivative: gradients of the Tensor arguments in order. For impl_boxed
-/// in a FERMATA_LIBRARY_IMPL(ns, Autograd, m).
+/// Makes the Autograd kernel of an operator from `backward`, which returns the gradients of the Tensor arguments in
+/// order. Register it with impl_boxed in a FERMATA_LIBRARY_IMPL(ns, Autograd, m).
 std::function<void(const Call&, Stack&)> derivative(
     std::function<std::vector<Tensor>(const DerivativeArguments&)> backward);
 

@@ -1,12 +1,13 @@
-// Batches of a data set, in order or shuffled, made ahead of time on a background thread.
+// Batches of a data set, in order or shuffled, prefetched on a background thread.
 //
 //   fm::DataLoader batches(fm::TensorDataset(std::tuple(images, labels)), {.batch_size = 64, .shuffle = true});
 //   for (const auto& [x, y] : batches) step(x, y);
 //
-// A data set has `size()` and either `operator[](i)`, an example as a tree of tensors, which are stacked, or
-// `batch(positions)`, a batch as a tree. A loop over the loader is one epoch; the order of an epoch depends on the seed
-// and on the number of the epoch alone, and so do random numbers of the default generator that the data set draws.
-// What a data set throws is thrown where the loop takes the batch. docs/modules.md has examples.
+// A data set has `size()` and either `operator[](i)`, which returns one example as a tree of tensors (the loader stacks
+// them), or `batch(positions)`, which returns a whole batch as a tree. A loop over the loader is one epoch. The order
+// of an epoch depends only on the seed and the epoch number, and so do random numbers that the data set draws from the
+// default generator. Exceptions of the data set are rethrown where the loop takes the batch. docs/modules.md has
+// examples.
 #pragma once
 
 #include <any>
@@ -32,19 +33,18 @@ struct DataLoaderOptions {
   std::int64_t batch_size = 1;
   bool shuffle = false;
   std::uint64_t seed = 0;
-  bool drop_last = false;     // a batch at the end that is not full
-  std::int64_t prefetch = 2;  // batches that are made ahead; with 0 the loop makes them itself
-  std::string progress = {};  // a label: the loop then shows its progress, on a terminal
+  bool drop_last = false;     // drops a last batch that is not full
+  std::int64_t prefetch = 2;  // batches made ahead of time; 0 makes them in the loop
+  std::string progress = {};  // label of a progress line on the terminal; empty for none
 };
 
-/// Where a loop stands: what a checkpoint keeps.
+/// The position of a loop, which a checkpoint saves.
 struct DataPosition {
   std::int64_t epoch = 0, batch = 0;
   bool operator==(const DataPosition&) const = default;
 };
 
-/// What was done of a number of things, at which rate, and how long the rest will take: one line of stderr that is
-/// written again, and nothing where stderr is no terminal.
+/// A progress line on stderr: items done, rate, and time left. Prints nothing if stderr is not a terminal.
 class Progress {
  public:
   Progress(std::string label, std::int64_t total);
@@ -66,12 +66,12 @@ namespace detail {
 std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, double seconds);
 
 using MakeBatch = std::function<std::any(std::span<const std::int64_t> positions)>;
-/// One loop over a data set: makes batches ahead, in the mode that the loop runs in.
+/// One loop over a data set. Prefetches batches in the mode of the thread that runs the loop.
 class Epoch {
  public:
   Epoch(MakeBatch make, std::int64_t size, const DataLoaderOptions& options, DataPosition start);
   ~Epoch();
-  /// The next batch; nothing after the last one.
+  /// Returns the next batch, or an empty std::any after the last one.
   std::any next();
 
  private:
@@ -85,7 +85,7 @@ Tensor take_rows(const Tensor& x, std::span<const std::int64_t> positions);
 std::int64_t common_size(const std::vector<Tensor>& tensors, Location where);
 void compute(const std::vector<Tensor>& tensors);
 
-/// Examples side by side: trees of the same form.
+/// Stacks examples, which are trees of the same structure.
 template <class T> T stacked_trees(const std::vector<T>& examples) {
   std::vector<std::vector<Tensor>> parts;
   for (const T& example : examples) parts.push_back(defined_tensors_in(example));
@@ -109,7 +109,7 @@ template <class D> auto make_batch(const D& data, std::span<const std::int64_t> 
 
 }  // namespace detail
 
-/// Tensors whose first axis is that of the examples: one, or a tree of several.
+/// A data set of tensors whose first axis indexes examples: one tensor, or a tree of them.
 template <class T> class TensorDataset {
  public:
   /// Errors   ShapeError FM1085 unless all have the same number of rows.
@@ -133,19 +133,19 @@ template <class D> class DataLoader {
  public:
   using Batch = decltype(detail::make_batch(std::declval<const D&>(), std::span<const std::int64_t>()));
 
-  /// Errors   ValueError FM1377 for a batch size that is not positive or a negative number of batches ahead.
+  /// Errors   ValueError FM1377 for a batch size that is not positive or a negative prefetch count.
   explicit DataLoader(D data, DataLoaderOptions options = {}, Location where = Location::current())
       : data_(std::make_shared<const D>(std::move(data))), options_(std::move(options)) {
     detail::check_loader(static_cast<std::int64_t>(data_->size()), options_, where);
   }
 
-  /// Batches of an epoch.
+  /// Batches per epoch.
   std::int64_t size() const { return detail::batch_count(static_cast<std::int64_t>(data_->size()), options_); }
   const D& data() const { return *data_; }
 
-  /// The next batch that a loop will give: inside one, that after the batch it has.
+  /// The position of the next batch. Inside a loop, of the batch after the current one.
   DataPosition position() const { return position_; }
-  /// Where the next loop starts.
+  /// Sets where the next loop starts.
   void seek(DataPosition position) { position_ = position; }
 
   class Iterator {
@@ -189,7 +189,7 @@ template <class D> class DataLoader {
     std::shared_ptr<Progress> progress_;
     std::any batch_;
   };
-  /// Starts a loop.
+  /// Starts an epoch.
   Iterator begin() { return Iterator(*this); }
   std::default_sentinel_t end() const { return {}; }
 

@@ -1,8 +1,8 @@
 // Derivatives as maps: pullbacks (vjp), pushforwards (jvp), Jacobians and Hessians.
 //
-// Arguments and results are trees (fermata/tensor_tree.h): tensors, or vectors, tuples, structs and so on of them;
-// tensors that are not floating are passed and have no derivative. Everything nests, with itself, grad and vmap, and
-// may be part of a compiled function. docs/transforms.md has examples and what each costs.
+// Arguments and results are trees (fermata/tensor_tree.h): tensors, or vectors, tuples, structs and so on of them.
+// Non-floating tensors are passed through and have no derivative. All of these nest with each other, grad and vmap, and
+// work inside compiled functions. docs/transforms.md has examples and costs.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace fermata {
 
 namespace detail {
 
-/// One evaluation of a function and its derivative there: what the functions below are made of. Arguments are marked,
-/// the function is run on the marks, and its results handed in.
+/// One evaluation of a function and its linearization; implements the functions below. Mark the arguments, run the
+/// function on the marked tensors, then pass its results to finish().
 class Linearization {
  public:
   Linearization(std::string_view function, Location where);
@@ -27,11 +27,12 @@ class Linearization {
   Linearization& operator=(Linearization&&) noexcept;
 
   Tensor mark(const Tensor& x);
-  /// The results, with a history only if something outside can want it. `pushes`: push() will be called.
+  /// Returns the results, with a history only if an enclosing derivative can need it. `pushes`: push() will be called.
   std::vector<Tensor> finish(std::span<const Tensor> results, bool pushes);
-  /// The gradients of the marks from those of the results, which have their shapes. Zeros for what nothing reaches.
+  /// Returns the gradients of the marked tensors given cotangents with the shapes of the results. Zeros where no
+  /// gradient reaches.
   std::vector<Tensor> pull(std::span<const Tensor> cotangents) const;
-  /// How the results change with the marks.
+  /// Returns the tangents of the results given those of the marked tensors.
   std::vector<Tensor> push(std::span<const Tensor> tangents) const;
 
  private:
@@ -40,14 +41,14 @@ class Linearization {
 };
 
 template <class T> inline constexpr bool is_tensor_tuple = requires { std::tuple_size<T>::value; };
-/// f of one argument, or of the elements of a tuple.
+/// Calls f with one argument, or with the elements of a tuple.
 template <class F, class A> decltype(auto) call_with(F& f, A& arguments) {
   if constexpr (is_tensor_tuple<std::remove_cv_t<A>>)
     return std::apply(f, arguments);
   else
     return f(arguments);
 }
-/// Evaluates f on marks; gives its results.
+/// Evaluates f on marked arguments and returns its results.
 template <class F, class A> auto evaluate(Linearization& at, F& f, A arguments, bool pushes) {
   each_tensor(arguments, [&](Tensor& x) {
     if (std::is_same_v<A, Tensor> || x.defined()) x = at.mark(x);
@@ -62,12 +63,12 @@ Tensor rows_as(const Tensor& rows, const Tensor& first, const Tensor& rest, Loca
 
 }  // namespace detail
 
-/// The value of f, and how it changes when its arguments do: the derivative of f(primals) in the direction of the
-/// tangents. Several arguments are given as tuples: jvp(f, std::tuple(x, w), std::tuple(dx, dw)).
+/// Returns f(primals) and its directional derivative along the tangents. Pass several arguments as tuples: jvp(f,
+/// std::tuple(x, w), std::tuple(dx, dw)).
 ///
-/// Errors   GradientError FM1760 where a tangent has another shape than its argument, or is not floating.
-/// Cost     forward mode: the forward pass and about twice its derivative; what only a backward pass would need is not
-///          computed in compiled mode (docs/transforms.md).
+/// Errors   GradientError FM1760 if a tangent is not floating or its shape differs from its argument's.
+/// Cost     forward mode: the forward pass and about twice its derivative. In compiled mode, values that only a
+///          backward pass needs are not computed (docs/transforms.md).
 template <class F, class P, class T>
 auto jvp(F f, const P& primals, const T& tangents, Location where = Location::current()) {
   detail::Linearization at("jvp", where);
@@ -76,7 +77,7 @@ auto jvp(F f, const P& primals, const T& tangents, Location where = Location::cu
   return std::pair(std::move(value), std::move(tangent));
 }
 
-/// The value of f, and its derivative there as a function of tangents, which is linear. The function is evaluated once.
+/// Returns f(primals) and its derivative there as a linear function of tangents. f is evaluated once.
 ///
 ///   auto [y, df] = linearize(f, std::tuple(x, w));   Tensor dy = df(std::tuple(dx, dw));
 template <class F, class P> auto linearize(F f, const P& primals, Location where = Location::current()) {
@@ -86,11 +87,12 @@ template <class F, class P> auto linearize(F f, const P& primals, Location where
   return std::pair(std::move(value), std::move(push));
 }
 
-/// The value of f, and the function that carries a cotangent of it back to the arguments. It may be called many times.
+/// Returns f(primals) and its vjp: a function from cotangents of the result to cotangents of the arguments. It may be
+/// called many times.
 ///
 ///   auto [y, pull] = pullback(f, std::tuple(x, w));   auto [gx, gw] = pull(ones_like(y));
 ///
-/// Errors   when called: GradientError FM1760 where a cotangent has another shape than the result.
+/// Errors   when the vjp is called: GradientError FM1760 if the shape of a cotangent differs from the result's.
 template <class F, class P> auto pullback(F f, const P& primals, Location where = Location::current()) {
   auto at = std::make_shared<detail::Linearization>("pullback", where);
   auto value = detail::evaluate(*at, f, primals, false);
@@ -100,8 +102,8 @@ template <class F, class P> auto pullback(F f, const P& primals, Location where 
   return std::pair(std::move(value), std::move(pull));
 }
 
-/// The Jacobian of a function of one tensor to one tensor, [..result, ..argument], row by row: one backward pass that
-/// is batched over the elements of the result. For functions with fewer results than arguments.
+/// Returns the Jacobian of a function from one tensor to one tensor, [..result, ..argument], by one backward pass
+/// batched over the elements of the result. Use it if the result has fewer elements than the argument.
 template <class F> auto jacrev(F f, Location where = Location::current()) {
   return [f = std::move(f), where](const Tensor& x) {
     auto [y, pull] = pullback(f, x, where);
@@ -110,8 +112,8 @@ template <class F> auto jacrev(F f, Location where = Location::current()) {
   };
 }
 
-/// The same Jacobian column by column: one pushforward that is batched over the elements of the argument. For functions
-/// with fewer arguments than results.
+/// Returns the same Jacobian by one pushforward batched over the elements of the argument. Use it if the argument has
+/// fewer elements than the result.
 template <class F> auto jacfwd(F f, Location where = Location::current()) {
   return [f = std::move(f), where](const Tensor& x) {
     auto [y, push] = linearize(f, x, where);
@@ -120,12 +122,12 @@ template <class F> auto jacfwd(F f, Location where = Location::current()) {
   };
 }
 
-/// The second derivatives of a function of one tensor that gives one element: [..argument, ..argument].
+/// Returns the Hessian of a function from one tensor to one element: [..argument, ..argument].
 template <class F> auto hessian(F f, Location where = Location::current()) {
   return jacrev(grad(std::move(f), where), where);
 }
 
-/// The Hessian of f at x times a vector, without the Hessian: one backward pass over the gradient.
+/// Returns the Hessian of f at x times a vector, without forming the Hessian: one backward pass over the gradient.
 template <class F> Tensor hvp(F f, const Tensor& x, const Tensor& vector, Location where = Location::current()) {
   return pullback(grad(std::move(f), where), x, where).second(vector);
 }

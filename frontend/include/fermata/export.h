@@ -1,11 +1,11 @@
-// export_program(): writes a function as a program that runs where there is no compiler (docs/export.md).
+// export_program(): writes a function as a program that runs without a compiler (docs/export.md).
 //
 //   fm::export_program("model.fermata", {.targets = {fm::Target::avx2, fm::Target::avx512},
 //                                        .dynamic = {{.input = "input0", .axis = 0, .name = "batch"}}},
 //                      [&](const fm::Tensor& x) { return model.forward(x); }, example);
 //
-// The file has a plan, machine code, constants and the names of inputs and outputs. libfermata_run loads it from C++
-// (fermata/program.h) and from C (fermata/run.h).
+// The file contains a plan, machine code, constants and the names of inputs and outputs. libfermata_run loads it from
+// C++ (fermata/program.h) and from C (fermata/run.h).
 #pragma once
 
 #include <concepts>
@@ -26,10 +26,10 @@
 
 namespace fermata {
 
-/// An instruction set that machine code is made for.
+/// An instruction set to generate machine code for.
 enum class Target : std::uint8_t { avx2, avx512 };
 
-/// An input by its name, or by its number among the inputs.
+/// An input, identified by its name or its index.
 struct InputName {
   InputName() = default;
   InputName(std::string input) : name(std::move(input)) {}
@@ -41,8 +41,8 @@ struct InputName {
   std::optional<std::int64_t> number;
 };
 
-/// A size of an input that may be another one in every run. Axes of one name have one size; without a name it is that
-/// of the input and the axis, "input0_axis0".
+/// An input size that may differ between runs. Axes with the same name have the same size. The default name combines
+/// the input and the axis: "input0_axis0".
 struct DynamicAxis {
   InputName input;
   unsigned axis = 0;
@@ -51,16 +51,16 @@ struct DynamicAxis {
 };
 
 struct ExportOptions {
-  std::vector<Target> targets{};       // none: that of this machine
-  std::vector<DynamicAxis> dynamic{};  // all other sizes are those of the arguments
-  // Of the arguments; by default "input0", "input1" and so on. Tensors in a tree have the names of its members behind
-  // that: "input0.weight".
+  std::vector<Target> targets{};       // default: this machine's
+  std::vector<DynamicAxis> dynamic{};  // all other sizes are fixed to those of the arguments
+  // Names of the arguments; by default "input0", "input1" and so on. Tensors in a tree append their member names:
+  // "input0.weight".
   std::vector<std::string> inputs{};
-  // Of the tensors of the result; by default "output0", "output1" and so on, or the names of the members of a struct.
+  // Names of the result tensors; by default "output0", "output1" and so on, or the names of the members of a struct.
   std::vector<std::string> outputs{};
 };
 
-/// Where a program goes, and the line that says so.
+/// The path of a program, and the source line for errors.
 struct ExportPath {
   template <class P>
   requires std::is_constructible_v<std::string, P> ExportPath(P&& to, Location line = Location::current())
@@ -75,11 +75,11 @@ struct ExportPath {
   Location where;
 };
 
-/// What a file has, for reports.
+/// A summary of the file's contents.
 struct ExportSummary {
   std::vector<std::string> inputs, outputs;
-  std::size_t kernels = 0, calls = 0;  // steps of the plan, and of those of its functions
-  bool needs_math = false;             // it has calls of kernels that only libfermata_run_math has
+  std::size_t kernels = 0, calls = 0;  // steps of the plan and of the plans of its functions
+  bool needs_math = false;             // calls a kernel that only libfermata_run_math has
   std::size_t code_bytes = 0, constant_bytes = 0, file_bytes = 0;
 };
 
@@ -101,7 +101,7 @@ template <class T> void add_named(std::vector<NamedTensor>& to, const std::strin
   });
 }
 
-/// "output0" of a tensor or the first of a list, "logits" of a struct.
+/// Names results: "output0" for a tensor or the first element of a list, "logits" for a struct member of that name.
 template <class R> void add_results(std::vector<NamedTensor>& to, const R& result) {
   std::size_t i = 0;
   const auto add = [&](const auto& part) { add_named(to, "output" + std::to_string(i++), part); };
@@ -121,18 +121,17 @@ inline std::string export_name(const std::vector<std::string>& names, const char
 
 }  // namespace detail
 
-/// Captures fn as compile() does and writes it as a program of its own: what it reads beside its arguments, and numbers
-/// among those, are constants of the program.
+/// Captures fn as compile() does and writes it as a standalone program. Captured tensors and number arguments become
+/// constants of the program.
 ///
-/// Errors   ValueError FM2220 for options that do not fit the arguments; UnsupportedError FM2221 for what a program
-///          cannot do: write tensors or gradients, call custom operators with kernels of their own; FM2222 where a size
-///          that is dynamic decides which calls are made; FM2223 where a number or a size cannot be expressed by those
-///          that are dynamic; FM2101 without a compiler; FileError FM1602, in which case an earlier file of that name
-///          is still there.
+/// Errors   ValueError FM2220 for options that do not match the arguments; UnsupportedError FM2221 for what a program
+///          cannot do: write tensors or gradients, call custom operators with kernels of their own; FM2222 if a dynamic
+///          size decides which calls are made; FM2223 if a number or a size cannot be expressed by the dynamic sizes;
+///          FM2101 without a compiler; FileError FM1602, which leaves an existing file of that name unchanged.
 template <class F, class... A>
 ExportSummary export_program(const ExportPath& to, const ExportOptions& options, F&& fn, const A&... args) {
   static_assert((detail::is_plain_tree<A>() && ...),
-                "arguments of an exported function are trees (fermata/tensor_tree.h)");
+                "arguments of an exported function must be trees (fermata/tensor_tree.h)");
   std::vector<detail::NamedTensor> arguments;
   std::size_t number = 0;
   (detail::add_named(arguments, detail::export_name(options.inputs, "input", number++), args), ...);
@@ -140,7 +139,7 @@ ExportSummary export_program(const ExportPath& to, const ExportOptions& options,
     [[maybe_unused]] std::size_t next = 0;
     const std::tuple<A...> filled{detail::refilled(args, tensors, next)...};
     using R = std::remove_cvref_t<std::invoke_result_t<F&, const A&...>>;
-    static_assert(!std::is_void_v<R>, "an exported function gives a result");
+    static_assert(!std::is_void_v<R>, "an exported function must return a result");
     const R result = std::apply(fn, filled);
     std::vector<detail::NamedTensor> results;
     detail::add_results(results, result);
@@ -148,7 +147,7 @@ ExportSummary export_program(const ExportPath& to, const ExportOptions& options,
   };
   return detail::export_tensors(to, options, std::move(arguments), body);
 }
-/// All sizes are those of the arguments, and code is for this machine.
+/// Exports with fixed sizes and code for this machine.
 template <class F, class... A>
 requires(!std::is_same_v<std::remove_cvref_t<F>, ExportOptions>) ExportSummary
     export_program(const ExportPath& to, F&& fn, const A&... args) {

@@ -1,6 +1,6 @@
-// All of Fermata's interface in one header.
+// The whole Fermata API in one header.
 //
-// Code reads as if every call ran at once. A thread starts in compiled mode: calls are recorded, and played as a few
+// Code reads as if every call ran immediately. A thread starts in compiled mode: calls are recorded, and run as a few
 // compiled kernels when a value is needed. See fermata/modes.h.
 #pragma once
 

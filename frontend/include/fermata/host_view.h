@@ -1,12 +1,11 @@
-// Elements of a tensor as C++ sees them, and memory of C++ as a tensor, without a copy.
+// Zero-copy access to a tensor's elements from C++, and tensors over memory of the caller.
 //
-//   fm::HostView<const float> v(x);                  // v(i, j), v.span(), Eigen::Map<..>(v.data(), v.size(0),
-//   v.size(1)) fm::Tensor y = fm::adopt(std::move(numbers), {2, 3});
+//   fm::HostView<const float> v(x);   // v(i, j), v.span(), Eigen::Map<..>(v.data(), v.size(0), v.size(1))
+//   fm::Tensor y = fm::adopt(std::move(numbers), {2, 3});
 //
-// A view keeps the memory that it shows for as long as it lives, whatever becomes of the tensor. A view of const
-// elements is of the value that the tensor had: later writes to the tensor do not show. A view of elements that may be
-// written is of the tensor itself, both ways, with the rules of Tensor::data(). Span, pointer and iterators are good
-// for as long as the view. CPU only.
+// A view keeps its memory alive, independently of the tensor. A view of const elements is a snapshot: it does not show
+// later writes to the tensor. A view of mutable elements aliases the tensor, with the rules of Tensor::data(). Spans,
+// pointers and iterators are valid for the lifetime of the view. CPU only.
 #pragma once
 
 #include <concepts>
@@ -23,13 +22,13 @@
 namespace fermata {
 
 namespace detail {
-/// The elements in row-major order without gaps; `keep` becomes a tensor that keeps them.
+/// Returns the elements in row-major order without gaps; `keep` is set to a tensor that owns them.
 const void* read_only_elements(const Tensor& x, DType dtype, Tensor& keep, Location where);
 Tensor tensor_over_memory(const void* elements, std::size_t count, DType dtype, const IntegerList& sizes,
                           std::shared_ptr<const void> owner, Location where);
 }  // namespace detail
 
-/// The elements of a tensor in row-major order. T is their type, const or not.
+/// A view of a tensor's elements in row-major order. T is the element type, const or not.
 template <class T> class HostView {
  public:
   /// Errors   DTypeError FM1106 unless T is the element type; DeviceError FM1402 off the CPU; for a T that is not const
@@ -50,7 +49,7 @@ template <class T> class HostView {
   T* data() const { return data_; }
   const Shape& shape() const { return shape_; }
   std::int64_t size(unsigned axis) const { return shape_[axis]; }
-  /// In elements.
+  /// Strides in elements.
   const Shape& strides() const { return strides_; }
   unsigned rank() const { return shape_.rank(); }
   std::size_t size() const { return count_; }
@@ -58,7 +57,7 @@ template <class T> class HostView {
   T* begin() const { return data_; }
   T* end() const { return data_ + count_; }
   T& operator[](std::size_t i) const { return data_[i]; }
-  /// As many positions as axes; not checked.
+  /// Takes one position per axis; not checked.
   template <std::integral... I> T& operator()(I... position) const {
     std::int64_t offset = 0;
     unsigned axis = 0;
@@ -73,16 +72,16 @@ template <class T> class HostView {
   std::size_t count_;
 };
 
-/// A tensor over memory of the caller, which `owner` keeps until the last use; without an owner it has to live longer
-/// than the tensor, its views and what is computed of them. The caller does not write it while the tensor may be read.
-/// Writes to the tensor do not reach it.
+/// Returns a tensor over memory of the caller, which `owner` keeps alive. Without an owner, the memory must outlive the
+/// tensor, its views and all values computed from them. The caller must not write it while the tensor may be read.
+/// Writes to the tensor do not modify it.
 ///
 /// Errors   ShapeError FM1017 if the sizes do not multiply to the number of elements.
 template <class T> Tensor borrow(std::span<const T> elements, const IntegerList& sizes,
                                  std::shared_ptr<const void> owner = {}, Location where = Location::current()) {
   return detail::tensor_over_memory(elements.data(), elements.size(), dtype_of<T>, sizes, std::move(owner), where);
 }
-/// A tensor of the elements of a vector, which it takes.
+/// Returns a tensor that takes ownership of the vector and its elements.
 template <class T>
 requires(!std::same_as<T, bool>) Tensor
     adopt(std::vector<T>&& elements, const IntegerList& sizes, Location where = Location::current()) {

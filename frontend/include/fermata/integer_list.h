@@ -1,4 +1,4 @@
-// Lists of integers as arguments, for users and for members of Tensor alike: see runtime/integer_list.h.
+// Integer list arguments; see runtime/integer_list.h.
 #pragma once
 
 #include "runtime/integer_list.h"

@@ -1,7 +1,7 @@
-// Operators of your own: definitions, kernels for any key, and what kernels need to reach elements.
+// Custom operators: schemas, kernels for any dispatch key, and element access for kernels.
 //
-// Not part of fermata/fermata.h: only files that define operators include it. docs/adding-an-op.md goes through an
-// example, docs/dispatch.md has the rules.
+// Not part of fermata/fermata.h: only files that define operators include it. docs/adding-an-op.md walks through an
+// example; docs/dispatch.md has the rules.
 #pragma once
 
 #include "dispatch/library.h"
@@ -12,14 +12,13 @@
 
 namespace fermata {
 
-/// A tensor's elements, for a kernel: computed if they were pending. `view` says where they are; strides are in
-/// elements.
+/// Gives a kernel access to a tensor's elements; computes the tensor if it is pending. Strides are in elements.
 class Elements {
  public:
   explicit Elements(const Tensor& x, Location where = Location::current());
   const TensorView& view() const { return view_; }
   std::int64_t count() const { return view_.element_count(); }
-  /// Are they in row-major order without gaps?
+  /// Whether the elements are in row-major order without gaps.
   bool dense() const;
   template <class T> const T* data() const { return static_cast<const T*>(view_.data); }
 
@@ -29,21 +28,21 @@ class Elements {
   TensorView view_;
 };
 
-/// The elements of a new tensor that a kernel fills, such as empty() makes: nobody has read them yet. Computes it if it
+/// Returns the elements of a fresh tensor, such as one from empty(), for a kernel to write. Computes the tensor if it
 /// is pending.
 template <class T> T* elements_to_fill(const Tensor& fresh, Location where = Location::current()) {
   return static_cast<T*>(fresh.sync(where).node()->storage.load()->data);
 }
 
-/// What the batching rule of an operator is given: a call inside vmap, with one level taken off.
+/// The arguments of an operator's batching rule: a call inside vmap with one level removed.
 struct BatchedArguments {
-  Stack arguments;            // of the call; tensors that are batched have the batch as axis 0
-  std::vector<bool> batched;  // per tensor among them, in order: does it have a batch, or is it the same for all?
+  Stack arguments;            // of the call; batched tensors have the batch as axis 0
+  std::vector<bool> batched;  // per tensor argument, in order: whether it has a batch axis
   std::int64_t size;          // of the batch
 };
-/// The Batched kernel of an operator from its rule: the results in order, each with the batch as axis 0 (ShapeError
-/// FM1031 otherwise). For impl_boxed in a FERMATA_LIBRARY_IMPL(ns, Batched, m). Without one vmap calls the operator in
-/// a loop.
+/// Makes the Batched kernel of an operator from `rule`, which returns the results in order, each with the batch as axis
+/// 0 (ShapeError FM1031 otherwise). Register it with impl_boxed in a FERMATA_LIBRARY_IMPL(ns, Batched, m). Without one,
+/// vmap calls the operator in a loop.
 std::function<void(const Call&, Stack&)> batching_rule(
     std::function<std::vector<Tensor>(const BatchedArguments&)> rule);
 

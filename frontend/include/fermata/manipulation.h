@@ -1,7 +1,7 @@
-// Elements in other places: axes moved, tensors rolled, repeated, tiled and brought to one shape.
+// Rearranging elements: moving axes, rolling, repeating, tiling and broadcasting.
 //
-// permute_dims, moveaxis, swapaxes, unstack, broadcast_arrays and meshgrid give views. Errors name the line of the
-// call: IndexError for an axis out of range or named twice, ShapeError where shapes do not fit.
+// permute_dims, moveaxis, swapaxes, unstack, broadcast_arrays and meshgrid return views. Errors name the line of the
+// call: IndexError for an axis out of range or named twice, ShapeError if shapes do not match.
 #pragma once
 
 #include <initializer_list>
@@ -16,43 +16,42 @@ namespace fermata {
 
 /// permute() under its name in the array API standard.
 Tensor permute_dims(const Tensor& x, const IntegerList& axes, Location where = Location::current());
-/// The axes `source` at the places `destination`, the others in order.
+/// Moves the axes `source` to the positions `destination`; the others keep their order.
 Tensor moveaxis(const Tensor& x, const IntegerList& source, const IntegerList& destination,
                 Location where = Location::current());
 Tensor swapaxes(const Tensor& x, std::int64_t first, std::int64_t second, Location where = Location::current());
-/// All elements as a vector: a view where that is possible.
+/// All elements as a vector; a view if possible.
 Tensor flatten(const Tensor& x, Location where = Location::current());
-/// x with at least so many axes, new ones in front.
+/// x with at least one (two) axes; new axes are prepended.
 Tensor atleast_1d(const Tensor& x, Location where = Location::current());
 Tensor atleast_2d(const Tensor& x, Location where = Location::current());
 
-/// The parts of x along an axis, without it.
+/// The slices of x along an axis, which they do not have.
 std::vector<Tensor> unstack(const Tensor& x, std::int64_t axis = 0, Location where = Location::current());
 
-/// Elements moved by `shift` places along an axis, what leaves at one end coming back at the other. One shift for each
-/// axis; without axes the elements are one line.
+/// Shifts elements cyclically by `shift` positions along each axis. Without axes, x is shifted as if flattened.
 Tensor roll(const Tensor& x, const IntegerList& shift, const IntegerList& axes = {},
             Location where = Location::current());
 
-/// Each element `count` times in a row along an axis; of all elements as one line without an axis.
+/// Repeats each element `count` times along an axis. Without an axis, x is flattened first.
 Tensor repeat(const Tensor& x, std::int64_t count, std::optional<std::int64_t> axis = {},
               Location where = Location::current());
-/// Element i counts[i] times; counts of one element stand for all. `total`, the sum of the counts, is read from them
-/// unless it is given.
+/// Repeats element i counts[i] times; a single count applies to all. `total` is the sum of the counts; it is read (a
+/// sync) unless given.
 Tensor repeat(const Tensor& x, const Tensor& counts, std::optional<std::int64_t> axis = {},
               std::optional<std::int64_t> total = {}, Location where = Location::current());
-/// x side by side with itself, so many times along each axis.
+/// Repeats x as a whole along each axis.
 Tensor tile(const Tensor& x, const IntegerList& repetitions, Location where = Location::current());
 
-/// All broadcast to their common shape.
+/// Broadcasts all tensors to their common shape.
 std::vector<Tensor> broadcast_arrays(std::span<const Tensor> tensors, Location where = Location::current());
 std::vector<Tensor> broadcast_arrays(std::initializer_list<Tensor> tensors, Location where = Location::current());
-/// The shape that these broadcast to.
+/// The common shape that these broadcast to.
 Shape broadcast_shapes(std::initializer_list<Shape> shapes, Location where = Location::current());
 
 enum class MeshIndexing { xy, ij };
-/// Coordinates of a grid, given those along each axis as vectors (0-d counts as one element). `ij`: axis k of the
-/// results is that of vector k; `xy` exchanges the first two.
+/// Coordinates of a grid, from a vector of coordinates per axis (0-d counts as one element). `ij`: vector k varies
+/// along axis k of the results; `xy` swaps the first two axes.
 std::vector<Tensor> meshgrid(std::span<const Tensor> vectors, MeshIndexing indexing = MeshIndexing::xy,
                              Location where = Location::current());
 std::vector<Tensor> meshgrid(std::initializer_list<Tensor> vectors, MeshIndexing indexing = MeshIndexing::xy,

@@ -1,9 +1,9 @@
 // The names of the parts of a tree: "encoder.blocks.0.weight".
 //
-// Members of an aggregate have the names that the compiler gives them, those of a class with FERMATA_TREE the names
-// that stand there, without underscores at the end. Elements of vectors, arrays, tuples and pairs have their positions,
-// those of maps their keys, or positions where these are neither numbers nor texts. A class may name its tensors
-// itself, in their order: `std::vector<std::string> tensor_names() const`.
+// Members of an aggregate are named as declared, members of a class with FERMATA_TREE as listed there, both without
+// trailing underscores. Elements of vectors, arrays, tuples and pairs are named by position; elements of maps by their
+// key, or by position if keys are neither numbers nor strings. A class may name its tensors itself, in order:
+// `std::vector<std::string> tensor_names() const`.
 #pragma once
 
 #include <concepts>
@@ -16,7 +16,7 @@
 
 namespace fermata::detail {
 
-/// A place for a T where there is none: only the names of its members are wanted.
+/// Storage for a T that is never constructed: only the names of its members are needed.
 template <class T> union Nowhere {
   constexpr Nowhere() : nothing() {}
   constexpr ~Nowhere() {}
@@ -53,7 +53,7 @@ template <class T, std::size_t I> consteval std::string_view member_name() {
     return without_underscores(spelled_name<PointerToMember<Part>{&std::get<I>(parts)}>());
   }
 }
-/// Whether the members of a struct have names, not positions only.
+/// Whether the members of a struct have names rather than only positions.
 template <class T> inline constexpr bool has_member_names = requires { T::tree_names(); }
 || (is_struct<T> && !NamesItsMembers<T>);
 
@@ -62,7 +62,7 @@ concept NamesItsTensors = requires(const T& value) {
   { value.tensor_names()[0] } -> std::convertible_to<std::string>;
 };
 
-/// A path that is longer by a name while this lives.
+/// Appends a name to a path for the lifetime of this object.
 class LongerPath {
  public:
   LongerPath(std::string& path, std::string_view name) : path_(path), size_(path.size()) {
@@ -78,7 +78,7 @@ class LongerPath {
   std::size_t size_;
 };
 
-/// Among the Whole types of each_named_part(): classes with a function `named(path)` are told where they are.
+/// As one of the Whole types of each_named_part(): calls `named(path)` of classes that have it.
 struct TellNames {};
 template <class T>
 concept KnowsItsName = requires(const T& value, const std::string& path) {

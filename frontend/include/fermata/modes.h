@@ -1,5 +1,5 @@
-// When calls run. Each thread has its own mode, and starts in compiled mode unless FERMATA_MODE=eager is set in the
-// environment when the process starts.
+// Execution modes. Each thread has its own mode. It starts in compiled mode unless FERMATA_MODE=eager is set in the
+// environment at process start.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 namespace fermata {
 
 enum class Mode : std::uint8_t {
-  eager,     // op by op, at once
-  compiled,  // recorded, and played as few compiled kernels when a value is needed
+  eager,     // each call runs immediately
+  compiled,  // calls are recorded, and run as few compiled kernels when a value is needed
 };
 
 /// The mode of this thread.
 Mode mode();
 void set_mode(Mode mode);
 
-/// A mode for a scope; guards nest, and restore on exceptions.
+/// Sets the mode for a scope; guards nest, and restore on exceptions.
 class ModeGuard {
  public:
   explicit ModeGuard(Mode mode) : saved_(fermata::mode()) { set_mode(mode); }

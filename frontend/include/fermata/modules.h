@@ -1,4 +1,4 @@
-// Modules, what they start from, and the walk over them, in one header. Not part of fermata/fermata.h.
+// Modules, initializers and optimizers in one header. Not part of fermata/fermata.h.
 #pragma once
 
 #include "fermata/nn/attention.h"

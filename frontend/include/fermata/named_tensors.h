@@ -1,4 +1,4 @@
-// Tensors by name: what a state dict is, and what files of tensors hold.
+// Tensors by name: the type of state dicts and of the contents of tensor files.
 #pragma once
 
 #include <map>

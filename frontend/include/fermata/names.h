@@ -1,7 +1,7 @@
-// Functions under the names that they have in PyTorch or NumPy, where those differ from the array API's. Members of
-// Tensor (runtime/tensor.h) have such names too.
+// Aliases for functions whose PyTorch or NumPy names differ from the array API's. Members of Tensor (runtime/tensor.h)
+// have such names too.
 //
-// Shapes, dtypes and errors are those of the functions that each line names.
+// Shapes, dtypes and errors are those of the functions that the comments name.
 #pragma once
 
 #include <initializer_list>
@@ -22,7 +22,7 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t axis = 0, Location wher
 Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t axis = 0, Location where = Location::current());
 Tensor concatenate(std::span<const Tensor> tensors, std::int64_t axis = 0, Location where = Location::current());
 Tensor concatenate(std::initializer_list<Tensor> tensors, std::int64_t axis = 0, Location where = Location::current());
-/// Along axis 0, of vectors as rows; and along axis 1, of vectors along their only axis.
+/// vstack joins along axis 0 and takes vectors as rows; hstack joins along axis 1, or along the only axis of vectors.
 Tensor vstack(std::span<const Tensor> tensors, Location where = Location::current());
 Tensor vstack(std::initializer_list<Tensor> tensors, Location where = Location::current());
 Tensor hstack(std::span<const Tensor> tensors, Location where = Location::current());
@@ -45,7 +45,7 @@ Tensor arctan2(const Operand& y, const Operand& x);
 Tensor arcsinh(const Operand& x);
 Tensor arccosh(const Operand& x);
 Tensor arctanh(const Operand& x);
-/// where(isnan(x), nan, x), and infinities as the largest and smallest finite numbers of the dtype.
+/// Replaces NaN by `nan`, and infinities by the largest and smallest finite numbers of the dtype.
 Tensor nan_to_num(const Tensor& x, double nan = 0, Location where = Location::current());
 
 // Comparisons: equal(), less(), ...
@@ -69,20 +69,20 @@ Tensor unique(const Tensor& x, Location where = Location::current());
 // Products: matmul(), vecdot().
 Tensor mm(const Tensor& lhs, const Tensor& rhs, Location where = Location::current());
 Tensor bmm(const Tensor& lhs, const Tensor& rhs, Location where = Location::current());
-/// The sum of products over the last axis of both, whose other axes go side by side: NumPy's inner.
+/// Contracts the last axes of both; the result has the other axes of lhs, then those of rhs. NumPy's inner.
 Tensor inner(const Tensor& lhs, const Tensor& rhs, Location where = Location::current());
-/// Of a vector the matrix that has it on diagonal k; of a matrix its diagonal.
+/// For a vector, the matrix with it on diagonal k; for a matrix, its diagonal k.
 Tensor diag(const Tensor& x, std::int64_t k = 0, Location where = Location::current());
 
 // Shapes and places: expand_dims(), flatten(), unstack(), take(), where().
 Tensor unsqueeze(const Tensor& x, std::int64_t axis, Location where = Location::current());
 Tensor ravel(const Tensor& x, Location where = Location::current());
 std::vector<Tensor> unbind(const Tensor& x, std::int64_t axis = 0, Location where = Location::current());
-/// At most so many parts of equal size, the last of which may be smaller.
+/// Splits x into at most `parts` parts of equal size; the last may be smaller.
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t parts, std::int64_t axis = 0,
                           Location where = Location::current());
 Tensor index_select(const Tensor& x, std::int64_t axis, const Tensor& index, Location where = Location::current());
-/// x with a number, or a tensor that broadcasts, where a mask is true.
+/// x with elements replaced by `value`, which broadcasts, where the mask is true.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value, Location where = Location::current());
 
 // Random numbers: permutation(), rand(), randn().

@@ -1,4 +1,4 @@
-// All of what neural networks are made of in one header; part of fermata/fermata.h.
+// All neural network functions in one header; part of fermata/fermata.h.
 #pragma once
 
 #include "fermata/activations.h"

@@ -1,7 +1,7 @@
-// Normalizations. Over the last axis alone there are layer_norm and rms_norm (fermata/composites.h).
+// Normalizations. fermata/composites.h has layer_norm and rms_norm over the last axis.
 //
 // Names and defaults follow torch.nn.functional. DType: floating; f16 and bf16 are computed in f32 and rounded once.
-// Parameters that are not wanted are left undefined. Errors: ShapeError where a parameter does not fit.
+// Optional parameters may be undefined. Errors: ShapeError if the shape of a parameter does not match.
 #pragma once
 
 #include <concepts>
@@ -11,7 +11,7 @@
 
 namespace fermata {
 
-/// The last axes of x, by their sizes, as an argument of its own type: layer_norm(x, NormalizedShape{4, 8}).
+/// The sizes of the last axes of x, as a distinct argument type: layer_norm(x, NormalizedShape{4, 8}).
 struct NormalizedShape {
   Shape sizes;
   explicit NormalizedShape(std::initializer_list<std::int64_t> list) : sizes(list) {}
@@ -32,8 +32,8 @@ Tensor rms_norm(const Tensor& x, const std::same_as<NormalizedShape> auto& over,
   return detail::rms_norm_over(x, over.sizes, weight, eps, where);
 }
 
-/// Each channel normalized over the batch and all other axes; in inference, with the running mean and variance.
-/// Training moves those in place, by `momentum`, towards what it saw (the variance unbiased), where they are defined.
+/// Normalizes each channel: in training over the batch and all other axes, in inference with the running mean and
+/// variance. Training updates defined running statistics in place with weight `momentum`, using the unbiased variance.
 ///
 /// Shapes   x [N, C, ..]; running_mean, running_var, weight and bias [C].
 /// Errors   ValueError in inference without running statistics.
@@ -41,13 +41,13 @@ Tensor rms_norm(const Tensor& x, const std::same_as<NormalizedShape> auto& over,
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
                   const Tensor& bias = {}, bool training = false, double momentum = 0.1, double eps = 1e-5,
                   Location where = Location::current());
-/// Each image and channel on its own; otherwise as batch_norm.
+/// Normalizes each image and channel separately; otherwise as batch_norm.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {},
                      const Tensor& weight = {}, const Tensor& bias = {}, bool use_input_stats = true,
                      double momentum = 0.1, double eps = 1e-5, Location where = Location::current());
-/// Channels in groups, each image and group on its own.
+/// Normalizes each image and group of channels separately.
 ///
-/// Errors   ShapeError unless the channels come in so many equal groups.
+/// Errors   ShapeError unless `groups` divides the number of channels.
 /// Source   Wu and He, "Group normalization", ECCV 2018.
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5, Location where = Location::current());
@@ -55,7 +55,7 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {
 /// x / (k + alpha * mean of squares of `size` neighboring channels) ^ beta.
 Tensor local_response_norm(const Tensor& x, std::int64_t size, double alpha = 1e-4, double beta = 0.75, double k = 1,
                            Location where = Location::current());
-/// x divided by its length of order p along an axis, which counts as eps where it is below.
+/// x divided by its p-norm along an axis, with the norm clamped at eps.
 Tensor normalize(const Tensor& x, double p = 2, std::int64_t axis = 1, double eps = 1e-12,
                  Location where = Location::current());
 

@@ -1,9 +1,8 @@
-// Optimizers: how parameters follow their gradients.
+// Optimizers: update parameters from their gradients.
 //
-// An optimizer holds its parameters and what it remembers of each; a step writes all of them in place. In compiled mode
-// the updates of all parameters are one plan: one kernel for each parameter, each reading and writing its elements
-// once. Names and defaults follow torch.optim. f16 and bf16 parameters are updated in f32 and rounded once; what is
-// remembered of them is f32.
+// An optimizer holds its parameters and per-parameter state; a step writes all of them in place. In compiled mode the
+// updates of all parameters are one plan with one kernel per parameter, which reads and writes each element once. Names
+// and defaults follow torch.optim. f16 and bf16 parameters are updated in f32 and rounded once; their state is f32.
 #pragma once
 
 #include <concepts>
@@ -22,14 +21,14 @@
 
 namespace fermata::optim {
 
-/// A model as a tree of its parameters, and of Buffers: what optimizers take beside lists of parameters.
+/// A model as a tree of parameters and Buffers, which optimizers accept as an alternative to a list of parameters.
 template <class T>
 concept TensorTree = !std::convertible_to<const T&, std::span<const Tensor>> &&
                      (fermata::detail::is_struct<T> || fermata::detail::is_tuple<T> || fermata::detail::is_map<T> ||
                       fermata::detail::is_vector<T>);
 
 namespace detail {
-/// The parameters of a model, which tells its modules their names on the way (fermata/nn/module.h).
+/// Returns the parameters of a model, and tells its modules their names (fermata/nn/module.h).
 template <class T> std::vector<Tensor> parameters_of(const T& model) {
   using fermata::detail::each_named_part, fermata::detail::TellNames;
   std::vector<Tensor> all;
@@ -42,34 +41,34 @@ template <class T> std::vector<Tensor> parameters_of(const T& model) {
 }
 }  // namespace detail
 
-/// What all optimizers share: the parameters, and where their gradients come from.
+/// Base of all optimizers: the parameters, and the sources of their gradients.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// One step along these gradients, one for each parameter; undefined ones leave their parameter as it is.
+  /// Performs one step with one gradient per parameter; an undefined gradient leaves its parameter unchanged.
   ///
-  /// Errors   ValueError unless there are as many gradients as parameters; ShapeError where shapes differ.
+  /// Errors   ValueError unless there are as many gradients as parameters; ShapeError if shapes differ.
   void step(std::span<const Tensor> gradients, Location where = Location::current());
-  /// The same along a tree of gradients, as grad(f) gives for a model. Those of Buffers are left out.
+  /// Performs one step with a tree of gradients, as returned by grad(f) for a model. Gradients of Buffers are ignored.
   template <TensorTree T> void step(const T& gradients, Location where = Location::current()) {
     std::vector<Tensor> places = parameter_places_in(gradients);
-    if (places.size() != parameters_.size()) places = parameters_in(gradients);  // the model has empty places, too
+    if (places.size() != parameters_.size()) places = parameters_in(gradients);  // the model has undefined tensors
     step(std::span<const Tensor>(places), where);
   }
-  /// The same along grad() of the parameters.
+  /// Performs one step with grad() of the parameters.
   void step(Location where = Location::current());
-  /// Forgets grad() of every parameter.
+  /// Clears grad() of every parameter.
   void zero_grad() const;
   const std::vector<Tensor>& parameters() const { return parameters_; }
-  /// Everything that a step reads and writes besides parameters, in a fixed order: what a checkpoint needs.
+  /// All tensors that a step reads and writes besides parameters, in a fixed order, for checkpoints.
   virtual std::vector<Tensor> state() const = 0;
 
  protected:
   explicit Optimizer(std::vector<Tensor> parameters, Location where);
-  /// Writes parameter i and its state; gradient and value are in the dtype that is computed in.
+  /// Updates parameter i and its state; gradient and value are in the compute dtype.
   virtual void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) = 0;
   /// Called once before the updates of a step.
   virtual void begin(Location) {}
@@ -78,8 +77,8 @@ class Optimizer {
   std::vector<Tensor> parameters_;
 };
 
-/// Options may be changed between steps, those of compiled functions included: a schedule that gives another learning
-/// rate to every step records and compiles nothing.
+/// Options may be changed between steps, even in compiled functions: a learning rate schedule neither records nor
+/// compiles anything new.
 struct SgdOptions {
   Setting learning_rate = 1e-3;
   Setting momentum = 0;
@@ -102,11 +101,11 @@ class SGD : public Optimizer {
   void update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) override;
 
  private:
-  /// What part of a gradient is added to the velocity: all of the first one. f64.
+  /// The factor of the gradient that is added to the velocity: 1 in the first step, then 1 - dampening. f64.
   Tensor undamped_share(std::size_t i, bool is_first, Location where);
-  std::vector<Tensor> velocity_;  // undefined until there is momentum
-  std::vector<Tensor> started_;   // f64, where there is dampening: 1 if there was a step with momentum, else 0
-  std::vector<bool> has_moved_;   // whether there was such a step of this object
+  std::vector<Tensor> velocity_;  // undefined until momentum is used
+  std::vector<Tensor> started_;   // f64, with dampening only: 1 after a step with momentum, else 0
+  std::vector<bool> has_moved_;   // whether this object made such a step
 };
 
 struct AdamOptions {
@@ -115,7 +114,7 @@ struct AdamOptions {
   Setting eps = 1e-8;
   Setting weight_decay = 0;
   Setting maximize = false;
-  Setting amsgrad = false;  // divides by the largest of the second moments so far
+  Setting amsgrad = false;  // divides by the maximum of all second moments so far
 };
 /// Adam; weight decay is added to the gradient.
 ///
@@ -136,13 +135,13 @@ class Adam : public Optimizer {
 
  private:
   bool decoupled_;
-  Tensor steps_;                          // f64: how many there were
-  Tensor step_size_, second_correction_;  // of this step: tensors, so that compiled functions count on
+  Tensor steps_;                          // f64: number of steps so far
+  Tensor step_size_, second_correction_;  // of this step; tensors, so that replays advance them
   std::vector<Tensor> first_, second_;    // moments
-  std::vector<Tensor> largest_;           // second moments; undefined until amsgrad asks for them
+  std::vector<Tensor> largest_;           // maximum second moments; undefined until amsgrad is used
 };
 
-/// Adam with a weight decay that is apart from the gradient (0.01 by default).
+/// Adam with decoupled weight decay (0.01 by default).
 ///
 /// Source   Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 class AdamW : public Adam {
@@ -154,18 +153,19 @@ class AdamW : public Adam {
       : AdamW(detail::parameters_of(model), chosen, where) {}
 };
 
-/// An optimizer that remembers tensors of each parameter, which are zeros at first, and counts steps.
+/// Base of optimizers that keep state tensors per parameter, initially zero, and count steps.
 class RememberingOptimizer : public Optimizer {
  public:
   std::vector<Tensor> state() const override;
 
  protected:
-  /// `slots`: how many tensors there are of each parameter. Those of `late` are made when they are needed first.
+  /// `slots`: the number of state tensors per parameter. `late`: the number of further ones that are created on first
+  /// use.
   RememberingOptimizer(std::vector<Tensor> parameters, std::size_t slots, std::size_t late, Location where);
   void begin(Location where) override;
   Tensor& memory(std::size_t slot, std::size_t i, Location where);
 
-  Tensor steps_;                             // f64: how many there were, this one included
+  Tensor steps_;                             // f64: number of steps, including this one
   std::vector<std::vector<Tensor>> memory_;  // by slot, then by parameter
 };
 
@@ -178,7 +178,7 @@ struct RMSpropOptions {
   Setting centered = false;
   Setting maximize = false;
 };
-/// Divides gradients by the root of the mean of their squares; `centered`: of their variance.
+/// Divides gradients by the root of a running mean of their squares, or of their variance if `centered`.
 ///
 /// Source   Hinton, "Lecture 6e: rmsprop", 2012; Graves, "Generating sequences with recurrent neural networks", 2013.
 class RMSprop : public RememberingOptimizer {
@@ -202,7 +202,7 @@ struct AdagradOptions {
   Setting eps = 1e-10;
   Setting maximize = false;
 };
-/// Divides gradients by the root of the sum of their squares so far.
+/// Divides gradients by the root of the sum of all their squares so far.
 ///
 /// Source   Duchi, Hazan and Singer, JMLR 12, 2011.
 class Adagrad : public RememberingOptimizer {
@@ -229,7 +229,7 @@ struct AdadeltaOptions {
   Setting weight_decay = 0;
   Setting maximize = false;
 };
-/// Steps as large as those before, by the root of the means of both squares.
+/// Scales gradients by the ratio of the running RMS of previous updates to that of gradients.
 ///
 /// Source   Zeiler, "ADADELTA", 2012.
 class Adadelta : public RememberingOptimizer {
@@ -252,7 +252,7 @@ struct AdamaxOptions {
   Setting weight_decay = 0;
   Setting maximize = false;
 };
-/// Adam with the largest gradient, decayed, in place of the second moment.
+/// Adam with a decayed maximum of gradient magnitudes in place of the second moment.
 ///
 /// Source   Kingma and Ba, "Adam", ICLR 2015.
 class Adamax : public RememberingOptimizer {
@@ -281,7 +281,7 @@ struct NAdamOptions {
   Setting decoupled_weight_decay = false;
   Setting maximize = false;
 };
-/// Adam with Nesterov's momentum, which grows as `momentum_decay` says.
+/// Adam with Nesterov momentum, on a schedule set by `momentum_decay`.
 ///
 /// Source   Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016.
 class NAdam : public RememberingOptimizer {
@@ -299,7 +299,7 @@ class NAdam : public RememberingOptimizer {
   void begin(Location where) override;
 
  private:
-  Tensor product_;                               // f64: of the momenta so far
+  Tensor product_;                               // f64: product of all momenta so far
   Tensor of_gradient_, of_moment_, correction_;  // of this step
 };
 
@@ -311,7 +311,7 @@ struct RAdamOptions {
   Setting decoupled_weight_decay = false;
   Setting maximize = false;
 };
-/// Adam that adapts only where enough steps say how: plain momentum before.
+/// Adam that uses plain momentum until enough steps make the variance estimate reliable.
 ///
 /// Source   Liu et al., "On the variance of the adaptive learning rate and beyond", ICLR 2020.
 class RAdam : public RememberingOptimizer {
@@ -337,7 +337,7 @@ struct LionOptions {
   Setting weight_decay = 0;
   Setting maximize = false;
 };
-/// Steps of one size, in the direction of the signs of an average.
+/// Updates by the sign of an average of momentum and gradient, so all elements move by the same amount.
 ///
 /// Source   Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023.
 class Lion : public RememberingOptimizer {
@@ -354,9 +354,9 @@ class Lion : public RememberingOptimizer {
 
 struct AsgdOptions {
   Setting learning_rate = 1e-2;
-  Setting decay = 1e-4;  // of parameters, and of the learning rate with the steps
+  Setting decay = 1e-4;  // of parameters, and of the learning rate over the steps
   Setting power = 0.75;
-  Setting start = 1e6;  // the step from which parameters are averaged
+  Setting start = 1e6;  // the step at which averaging starts
   Setting weight_decay = 0;
   Setting maximize = false;
 };
@@ -369,7 +369,7 @@ class ASGD : public RememberingOptimizer {
   template <TensorTree T>
   explicit ASGD(const T& model, const AsgdOptions& chosen = {}, Location where = Location::current())
       : ASGD(detail::parameters_of(model), chosen, where) {}
-  /// The averages, in the order of the parameters; before `start` they are the parameters.
+  /// The averages, in parameter order; equal to the parameters before `start`.
   std::vector<Tensor> averages() const;
   AsgdOptions options;
 
@@ -387,10 +387,10 @@ struct RpropOptions {
   Setting smallest_step = 1e-6, largest_step = 50;
   Setting maximize = false;
 };
-/// Steps by the signs of gradients, each element with a step of its own that grows while the sign stays.
+/// Updates by the sign of the gradient, with a step size per element that grows while the sign stays the same.
 ///
 /// Source   Riedmiller and Braun, "A direct adaptive method for faster backpropagation learning", 1993;
-/// torch.optim.Rprop.
+///          torch.optim.Rprop.
 class Rprop : public RememberingOptimizer {
  public:
   explicit Rprop(std::vector<Tensor> parameters, const RpropOptions& options = {},
@@ -411,13 +411,13 @@ struct MuonOptions {
   Setting nesterov = true;
   Setting eps = 1e-7;
   Setting maximize = false;
-  Setting match_rms_adamw = false;  // steps as large as those of AdamW; else sqrt(max(1, rows / columns))
+  Setting match_rms_adamw = false;  // scales updates to the RMS of AdamW's; else by sqrt(max(1, rows / columns))
   std::int64_t iterations = 5;
 };
-/// Momentum whose matrices are made orthogonal by a Newton-Schulz iteration, in f32. Parameters are matrices; others
-/// take another optimizer.
+/// Momentum with updates orthogonalized by a Newton-Schulz iteration in f32. All parameters must be matrices; use
+/// another optimizer for the rest.
 ///
-/// Errors   ShapeError FM1083 for a parameter that is no matrix.
+/// Errors   ShapeError FM1083 for a parameter that is not a matrix.
 /// Source   Jordan et al., "Muon", 2024; torch.optim.Muon.
 class Muon : public RememberingOptimizer {
  public:
@@ -433,14 +433,14 @@ class Muon : public RememberingOptimizer {
 
 struct LbfgsOptions {
   Setting learning_rate = 1;
-  std::int64_t max_iterations = 20;                  // of one step
-  std::optional<std::int64_t> max_evaluations = {};  // by default 5 / 4 of those
+  std::int64_t max_iterations = 20;                  // per step
+  std::optional<std::int64_t> max_evaluations = {};  // by default 5 / 4 of max_iterations
   double tolerance_gradient = 1e-7, tolerance_change = 1e-9;
   std::int64_t history_size = 100;
-  bool strong_wolfe = false;  // a line search; else every step has the length of the learning rate
+  bool strong_wolfe = false;  // use a line search; else the step length is the learning rate
 };
-/// A quasi-Newton method of limited memory. A step evaluates the loss several times and reads it, so it is not part of
-/// compile(fn); its parts are compiled as any code.
+/// Limited-memory BFGS, a quasi-Newton method. A step evaluates the loss several times and reads it, so it cannot be
+/// inside compile(fn); its parts are compiled like any code.
 ///
 ///   lbfgs.step([&] { return mse_loss(model.forward(x), y); });
 ///
@@ -452,10 +452,10 @@ class LBFGS {
   template <TensorTree T>
   explicit LBFGS(const T& model, const LbfgsOptions& chosen = {}, Location where = Location::current())
       : LBFGS(detail::parameters_of(model), chosen, where) {}
-  /// `loss` is made of the parameters, anew at every call. Gives its value before the step.
+  /// `loss` recomputes the loss from the parameters at every call. Returns its value before the step.
   double step(const std::function<Tensor()>& loss, Location where = Location::current());
   const std::vector<Tensor>& parameters() const { return parameters_; }
-  /// As of an Optimizer: writing these tensors resumes a run to the bit.
+  /// As Optimizer::state(); restoring these tensors resumes a run bit for bit.
   std::vector<Tensor> state() const { return {history_, last_, numbers_}; }
   LbfgsOptions options;
 
@@ -464,21 +464,20 @@ class LBFGS {
   struct Search;
   std::vector<Tensor> parameters_;
   Tensor history_;  // [2 history_size, n]: changes of the parameters, then of their gradients
-  Tensor last_;     // [2, n]: the direction and the gradient before
+  Tensor last_;     // [2, n]: the previous direction and gradient
   Tensor numbers_;  // f64: iterations, pairs so far, step length, scale of the first guess, products of the history
 };
 
-/// The mean of the gradients of several batches, for batches that do not fit into memory at once. They are summed in
-/// f32 or wider.
+/// Averages the gradients of several batches, for batches that do not fit into memory at once. Sums in f32 or wider.
 class GradientAccumulator {
  public:
-  /// Errors   ValueError FM1378 for another number of gradients than before, ShapeError FM1080 where shapes differ.
+  /// Errors   ValueError FM1378 if the number of gradients changes, ShapeError FM1080 if shapes differ.
   void add(std::span<const Tensor> gradients, Location where = Location::current());
   template <TensorTree T> void add(const T& gradients, Location where = Location::current()) {
     add(std::span<const Tensor>(parameters_in(gradients)), where);
   }
   std::int64_t count() const { return count_; }
-  /// The means, in the dtypes of the gradients; starts again. Undefined where no batch had a gradient.
+  /// Returns the means in the dtypes of the gradients, and resets the sums. Undefined if no batch had a gradient.
   std::vector<Tensor> take(Location where = Location::current());
 
  private:
@@ -487,11 +486,11 @@ class GradientAccumulator {
   std::int64_t count_ = 0;
 };
 
-/// Scales gradients down together so that their common length of order `norm_type` is at most `max_norm`; gives the
-/// length they had. Undefined gradients are left out.
+/// Scales all gradients by a common factor so that their joint norm of order `norm_type` is at most `max_norm`. Returns
+/// the norm before clipping. Undefined gradients are ignored.
 Tensor clip_grad_norm(std::vector<Tensor>& gradients, double max_norm, double norm_type = 2,
                       Location where = Location::current());
-/// Limits every element of the gradients to [-limit, limit].
+/// Clamps every element of the gradients to [-limit, limit].
 void clip_grad_value(std::vector<Tensor>& gradients, double limit, Location where = Location::current());
 
 }  // namespace fermata::optim

@@ -1,8 +1,8 @@
-// Windows: sliding views, pools over them, and putting windows together again.
+// Sliding windows: unfold and fold, and pooling.
 //
-// Names, arguments and defaults follow torch.nn.functional. A pool is a reduction over a view of windows, so it fuses
-// with what comes before and after it. Errors: ShapeError where a window does not fit, ValueError for sizes, strides
-// and dilations below 1, or padding of more than half a window.
+// Names, arguments and defaults follow torch.nn.functional. Pooling is a reduction over a view of windows, so it fuses
+// with the calls before and after it. Errors: ShapeError if a window does not fit, ValueError for sizes, strides and
+// dilations below 1, or padding of more than half a window.
 #pragma once
 
 #include <optional>
@@ -12,19 +12,18 @@
 
 namespace fermata {
 
-/// A view of all windows of `size` elements along an axis, each `step` after the one before, with elements `dilation`
-/// apart: the axis counts windows, and a new last axis the elements of a window. Where windows overlap it cannot be
-/// written to.
+/// A view of all windows of `size` elements along an axis, `step` apart, with elements `dilation` apart. The axis
+/// indexes windows, and a new last axis the elements of a window. A view with overlapping windows is read-only.
 ///
 /// Source   PyTorch, torch.Tensor.unfold.
 Tensor unfold(const Tensor& x, std::int64_t axis, std::int64_t size, std::int64_t step, std::int64_t dilation = 1,
               Location where = Location::current());
-/// Windows as unfold() makes them added up to an axis of `length` elements: the transpose of unfold().
+/// The transpose of unfold(): sums windows into an axis of `length` elements.
 ///
-/// Errors   ShapeError unless unfold() of such an axis gives so many windows.
+/// Errors   ShapeError unless unfold() of such an axis gives that many windows.
 Tensor fold(const Tensor& windows, std::int64_t axis, std::int64_t length, std::int64_t step, std::int64_t dilation = 1,
             Location where = Location::current());
-/// Windows of images [N, C, H, W] as columns [N, C * kernel, places], and their sum as images again: what PyTorch calls
+/// Windows of images [N, C, H, W] as columns [N, C * kernel, positions], and the sum of columns as images; PyTorch's
 /// torch.nn.functional.unfold and fold.
 Tensor im2col(const Tensor& x, const IntegerList& kernel_size, const IntegerList& dilation = 1,
               const IntegerList& padding = 0, const IntegerList& stride = 1, Location where = Location::current());
@@ -32,10 +31,10 @@ Tensor col2im(const Tensor& columns, const IntegerList& output_size, const Integ
               const IntegerList& dilation = 1, const IntegerList& padding = 0, const IntegerList& stride = 1,
               Location where = Location::current());
 
-// The largest element of every window; NaN if there is one. Where several are largest they share the gradient.
+// The largest element of every window; NaN if it contains one. Equal maxima share the gradient.
 //
-// Shapes   x [N, C, ..] or [C, ..]. stride is by default kernel_size. ceil_mode: windows may reach beyond the end.
-// DType    real, kept.
+// Shapes   x [N, C, ..] or [C, ..]. stride defaults to kernel_size. ceil_mode: windows may extend beyond the end.
+// DType    real; unchanged.
 Tensor max_pool1d(const Tensor& x, const IntegerList& kernel_size, const IntegerList& stride = {},
                   const IntegerList& padding = 0, const IntegerList& dilation = 1, bool ceil_mode = false,
                   Location where = Location::current());
@@ -61,10 +60,10 @@ PooledWithIndices max_pool3d_with_indices(const Tensor& x, const IntegerList& ke
                                           const IntegerList& dilation = 1, bool ceil_mode = false,
                                           Location where = Location::current());
 
-// What a max pool took, at the places that it took it from, and zeros elsewhere. Without `output_size`, the spatial
-// sizes, the result is as large as the windows reach. Where places repeat the last element stays.
+// Inverse of max pooling: puts each value at its index and zeros elsewhere. `output_size` has the spatial sizes; by
+// default they are the extent of the windows. If indices repeat, the last element wins.
 //
-// Shapes   x and indices [N, C, ..] or [C, ..]. Errors: IndexError FM1204 for a place beyond the result.
+// Shapes   x and indices [N, C, ..] or [C, ..]. Errors: IndexError FM1204 for an index out of range.
 // Source   PyTorch, torch.nn.functional.max_unpool2d.
 Tensor max_unpool1d(const Tensor& x, const Tensor& indices, const IntegerList& kernel_size,
                     const IntegerList& stride = {}, const IntegerList& padding = 0, const IntegerList& output_size = {},
@@ -76,7 +75,8 @@ Tensor max_unpool3d(const Tensor& x, const Tensor& indices, const IntegerList& k
                     const IntegerList& stride = {}, const IntegerList& padding = 0, const IntegerList& output_size = {},
                     Location where = Location::current());
 
-// The mean of every window. Padding counts as zeros, or not at all; `divisor` replaces the count.
+// The mean of every window. Padding counts as zeros if `count_include_pad`, else not at all; `divisor` replaces the
+// count.
 //
 // DType    floating; f16 and bf16 are computed in f32.
 Tensor avg_pool1d(const Tensor& x, const IntegerList& kernel_size, const IntegerList& stride = {},
@@ -89,7 +89,7 @@ Tensor avg_pool3d(const Tensor& x, const IntegerList& kernel_size, const Integer
                   const IntegerList& padding = 0, bool ceil_mode = false, bool count_include_pad = true,
                   std::optional<std::int64_t> divisor = {}, Location where = Location::current());
 
-// The mean of x^p of every window times the size of a window, to the power of 1 / p.
+// (mean of x^p over the window * window size)^(1 / p).
 //
 // Source   PyTorch, torch.nn.functional.lp_pool2d.
 Tensor lp_pool1d(const Tensor& x, double p, const IntegerList& kernel_size, const IntegerList& stride = {},
@@ -99,8 +99,8 @@ Tensor lp_pool2d(const Tensor& x, double p, const IntegerList& kernel_size, cons
 Tensor lp_pool3d(const Tensor& x, double p, const IntegerList& kernel_size, const IntegerList& stride = {},
                  bool ceil_mode = false, Location where = Location::current());
 
-// Pools of as many windows as the result has elements, window i from floor(i L / O) to ceil((i + 1) L / O). Without a
-// number of axes in the name: over as many last axes as there are sizes.
+// Pooling to a given output size: window i is [floor(i L / O), ceil((i + 1) L / O)). Functions without a rank in their
+// name pool the last `output_size.size()` axes.
 Tensor adaptive_avg_pool(const Tensor& x, const IntegerList& output_size, Location where = Location::current());
 Tensor adaptive_max_pool(const Tensor& x, const IntegerList& output_size, Location where = Location::current());
 Tensor adaptive_avg_pool1d(const Tensor& x, const IntegerList& output_size, Location where = Location::current());
@@ -116,10 +116,10 @@ PooledWithIndices adaptive_max_pool2d_with_indices(const Tensor& x, const Intege
 PooledWithIndices adaptive_max_pool3d_with_indices(const Tensor& x, const IntegerList& output_size,
                                                    Location where = Location::current());
 
-// Max pools of windows of one size whose places are random: each step is one of two next to each other.
+// Max pooling over windows of a fixed size at random positions: each step is one of two consecutive integers.
 //
-// Shapes   x [N, C, ..] or [C, ..]; samples [N, C, axes], from 0 to 1, are drawn where they are undefined.
-// Errors   ValueError FM1372 for a window or sizes below 1; ShapeError FM1077 where they do not fit x.
+// Shapes   x [N, C, ..] or [C, ..]; samples [N, C, axes], from 0 to 1, are drawn if undefined.
+// Errors   ValueError FM1372 for a window or sizes below 1; ShapeError FM1077 if they do not fit x.
 // Source   Graham, "Fractional max-pooling", 2014; PyTorch, torch.nn.functional.fractional_max_pool2d.
 PooledWithIndices fractional_max_pool2d(const Tensor& x, const IntegerList& kernel_size, const IntegerList& output_size,
                                         const Tensor& samples = {}, Location where = Location::current());

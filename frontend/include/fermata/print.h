@@ -1,4 +1,4 @@
-// Tensors, and what is known of them, as text.
+// Text output of tensors, shapes, dtypes and devices.
 #pragma once
 
 #include <iosfwd>
@@ -8,10 +8,9 @@
 
 namespace fermata {
 
-/// Nested brackets with aligned columns, and the dtype: "tensor([[1, 2],\n        [3, 4]], f32)". More than 1000
-/// elements are cut to three at either end of each axis, and the shape is added. Floats have as many digits as tell
-/// them apart, at most 4 after the point; very large or small ones make all of them scientific. Reads the value, so it
-/// syncs.
+/// Nested brackets with aligned columns, and the dtype: "tensor([[1, 2],\n        [3, 4]], f32)". Tensors of more than
+/// 1000 elements show three elements at either end of each axis, and the shape. Floats have as many digits as needed to
+/// distinguish them, at most 4 decimals; very large or small ones switch all of them to scientific notation. Syncs.
 std::string to_string(const Tensor& x, Location where = Location::current());
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 /// "[4, 8]", "f32", "cuda:1".

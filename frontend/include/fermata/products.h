@@ -1,4 +1,4 @@
-// Products that sum over axes, made of matmul, multiplications and sums.
+// Tensor contractions, composed of matmul, multiplications and sums.
 #pragma once
 
 #include <initializer_list>
@@ -10,15 +10,15 @@
 
 namespace fermata {
 
-/// The last two axes exchanged: a view.
+/// Swaps the last two axes: a view.
 Tensor matrix_transpose(const Tensor& x, Location where = Location::current());
 
-/// Sums over `axes` pairs of axes: the last ones of lhs, in order, with the first ones of rhs. 0 gives all products.
+/// Contracts the last `axes` axes of lhs with the first ones of rhs, in order. 0 gives the outer product.
 ///
 /// Errors   ShapeError if an operand has fewer axes or the sizes differ; ValueError for a negative number.
 /// Source   Python array API 2023.12, tensordot.
 Tensor tensordot(const Tensor& lhs, const Tensor& rhs, std::int64_t axes = 2, Location where = Location::current());
-/// The same over named axes: element i of one list goes with element i of the other.
+/// Contracts axis lhs_axes[i] with axis rhs_axes[i] for every i.
 Tensor tensordot(const Tensor& lhs, const Tensor& rhs, const IntegerList& lhs_axes, const IntegerList& rhs_axes,
                  Location where = Location::current());
 
@@ -30,15 +30,15 @@ Tensor vecdot(const Tensor& lhs, const Tensor& rhs, std::int64_t axis = -1, Loca
 
 /// Einstein's summation: einsum("bij,bjk->bik", {x, y}).
 ///
-/// Each operand has a letter for each axis. Axes with one letter have one size (or 1, which broadcasts) and are
-/// multiplied together; those whose letter the result lacks are summed over. A letter twice in an operand takes its
-/// diagonal. "..." stands for further axes, which broadcast. Without "->" the result has the letters that occur once,
-/// in alphabetical order, after those of "...". Any number of operands: pairs are contracted in the order that costs
-/// least at each step, as matrix products where there is something to sum over.
+/// Each operand has one letter per axis. Axes with the same letter have the same size (or 1, which broadcasts) and are
+/// multiplied elementwise; letters that are not in the result are summed over. A repeated letter within an operand
+/// takes its diagonal. "..." stands for further axes, which broadcast. Without "->" the result has the letters that
+/// occur once, in alphabetical order, after the axes of "...". Any number of operands: pairs are contracted greedily by
+/// cost, as matrix products if anything is summed over.
 ///
 /// DType    the promotion of all.
-/// Errors   ValueError FM1394 for an equation that cannot be read, or does not fit the number of operands or of their
-///          axes; ShapeError FM1094 for sizes that differ.
+/// Errors   ValueError FM1394 for an equation that cannot be parsed, or does not match the number of operands or their
+///          ranks; ShapeError FM1094 for sizes that differ.
 /// Source   NumPy, einsum.
 Tensor einsum(std::string_view equation, std::span<const Tensor> operands, Location where = Location::current());
 Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands, Location where = Location::current());

@@ -1,9 +1,9 @@
-// Settings: numbers that a program may change at any time, compiled functions included.
+// Settings: numbers that a program may change at any time, even if compiled functions use them.
 //
-// A plain number that a compiled function captures is part of it. A Setting is read at every call: in a call on tensors
-// it is an operand like any other, and where the function asks for its value (in a condition, say) the value is part of
-// the function's key, so that another one records the function again. The options of optimizers are Settings.
-// docs/modes.md has examples.
+// A plain number that a compiled function captures is a constant. A Setting is read at every call. In calls on tensors
+// it is an ordinary operand. If the function reads its value, for example in a condition, the value becomes part of the
+// function's key, and another value records the function again. Optimizer options are Settings. docs/modes.md has
+// examples.
 #pragma once
 
 #include <concepts>
@@ -27,23 +27,23 @@ class Setting {
   Setting& operator*=(const Setting& other) { return *this = Setting(value_ * other.value_, other.where_); }
   Setting& operator/=(const Setting& other) { return *this = Setting(value_ / other.value_, other.where_); }
 
-  /// The value. While a function is compiled, it becomes a part of that function's key.
+  /// Returns the value. While a function is being compiled, the value becomes part of its key.
   operator double() const { return read(false); }
-  /// Whether it is not 0, as in `if (momentum)`: only this answer becomes a part of that key.
+  /// Whether the value is non-zero, as in `if (momentum)`; only this answer becomes part of the key.
   explicit operator bool() const { return read(true) != 0; }
-  /// An f64 tensor of no axes that has the present value, whatever that is when it is read.
+  /// Returns a 0-d f64 tensor that always has the current value.
   const Tensor& tensor() const;
 
  private:
   double read(bool only_zero) const;
   double value_;
-  Location where_;       // that gave the value
-  mutable Tensor cell_;  // once a tensor was asked for
+  Location where_;       // where the value was set
+  mutable Tensor cell_;  // created by tensor()
 };
 
 namespace detail {
 
-/// A tensor beside a Setting, and the line of the call.
+/// The tensor operand of a call with a Setting, and the line of the call.
 struct TensorWithLocation {
   TensorWithLocation(const Tensor& x, Location line = Location::current()) : tensor(x), where(line) {}
   const Tensor& tensor;
@@ -53,8 +53,8 @@ Tensor call_with_setting(Op op, const TensorWithLocation& x, const Setting& s, b
 
 }  // namespace detail
 
-// As with a plain number: the dtype is that of the tensor, f32 for integers. Templates, so that no other number becomes
-// a Setting here.
+// The dtype is as with a plain number: that of the tensor, f32 for integers. These are templates so that plain numbers
+// do not convert to Setting.
 template <std::same_as<Setting> S> Tensor operator+(const detail::TensorWithLocation& x, const S& s) {
   return detail::call_with_setting(Op::add, x, s, false);
 }

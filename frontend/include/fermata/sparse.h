@@ -1,9 +1,9 @@
-// Sparse tensors: those of their elements that are stored, and where they are. The others are zero.
+// Sparse tensors store some elements with their positions; all others are zero.
 //
-// COO holds a position per stored element and any number of axes; CSR holds a matrix row by row. Either is made of
-// dense tensors, which are recorded like any others; as a whole it goes to kernels of its own: add, multiply, matmul
-// with dense matrices, sum, transpose, and every pointwise op that leaves zeros alone. An op that does not, such as
-// exp, says so. Gradients reach the values that a sparse tensor was built from. docs/sparse.md has the rules.
+// COO stores the position of each element, for any number of axes; CSR stores a matrix row by row. Both consist of
+// dense tensors, which are recorded like any others. Sparse kernels exist for add, multiply, matmul with dense
+// matrices, sum, transpose, and every pointwise op that maps zero to zero; others, such as exp, throw an error.
+// Gradients flow to the values that a sparse tensor was built from. docs/sparse.md has the rules.
 #pragma once
 
 #include "fermata/integer_list.h"
@@ -11,15 +11,16 @@
 
 namespace fermata {
 
-/// A sparse tensor of the given sizes with values[i] at position indices[:, i]. Where a position comes twice, its
-/// values add up. `check` reads the indices, which computes them.
+/// Makes a sparse tensor of the given sizes with values[i] at position indices[:, i]. Values at repeated positions add
+/// up. `check` reads the indices, which syncs.
 ///
 /// Shapes   indices [axes, N], values [N].
-/// DType    indices integers, kept as i64; values real or bool.
+/// DType    indices integers, stored as i64; values real or bool.
 /// Errors   ShapeError, DTypeError; IndexError for a position out of range.
 Tensor sparse_coo(const Tensor& indices, const Tensor& values, const IntegerList& sizes, bool check = true,
                   Location where = Location::current());
-/// A sparse matrix: the values of row i are those from row_offsets[i] to row_offsets[i + 1], in these columns.
+/// Makes a sparse matrix: row i has the values [row_offsets[i], row_offsets[i + 1]), in the columns at the same
+/// positions.
 ///
 /// Shapes   row_offsets [rows + 1], columns [N], values [N]; sizes {rows, columns}.
 /// DType    as for sparse_coo.
@@ -27,26 +28,25 @@ Tensor sparse_coo(const Tensor& indices, const Tensor& values, const IntegerList
 Tensor sparse_csr(const Tensor& row_offsets, const Tensor& columns, const Tensor& values, const IntegerList& sizes,
                   bool check = true, Location where = Location::current());
 
-/// The elements of x that are not zero, or those that are stored where x is sparse. How many there are is data: a
-/// dense x is computed (a counted sync). CSR takes a matrix.
+/// Converts x: keeps the non-zero elements of a dense x, or the stored elements of a sparse one. A dense x syncs,
+/// because the number of elements depends on the data. CSR takes a matrix.
 Tensor to_sparse_coo(const Tensor& x, Location where = Location::current());
 Tensor to_sparse_csr(const Tensor& x, Location where = Location::current());
-/// All elements. A dense x is handed back.
+/// Converts to a dense tensor. A dense x is returned as it is.
 Tensor to_dense(const Tensor& x, Location where = Location::current());
 
 bool is_sparse(const Tensor& x);
-/// Is every position stored once, in row-major order? Always true of what coalesce() and conversions give.
+/// Whether every position is stored once, in row-major order. Always true for results of coalesce() and conversions.
 bool is_coalesced(const Tensor& x, Location where = Location::current());
-/// The same tensor with positions in order, and the values of equal ones added up in the order they came. Reads the
-/// indices.
+/// Sorts positions and sums the values of equal ones in storage order. Reads the indices.
 Tensor coalesce(const Tensor& x, Location where = Location::current());
 
-// The parts. DTypeError for a tensor that is not sparse, or has no such part.
-/// How many values are stored, zeros and repeated positions included.
+// Component tensors. DTypeError for a tensor that is not sparse, or has no such component.
+/// The number of stored values, including zeros and repeated positions.
 std::int64_t stored_count(const Tensor& x, Location where = Location::current());
 /// COO: i64 [axes, N].
 Tensor stored_indices(const Tensor& x, Location where = Location::current());
-/// [N], with the history of what the tensor was built from.
+/// [N], with the gradient history of the values that the tensor was built from.
 Tensor stored_values(const Tensor& x, Location where = Location::current());
 /// CSR: i64 [rows + 1] and [N].
 Tensor stored_row_offsets(const Tensor& x, Location where = Location::current());

@@ -1,4 +1,4 @@
-// Computing several values at once.
+// Computing several values in one plan.
 #pragma once
 
 #include <initializer_list>
@@ -8,11 +8,11 @@
 
 namespace fermata {
 
-/// Computes the values of all these tensors in one plan and waits for them: what they have in common is computed once.
+/// Computes the values of all tensors in one plan and waits for them. Common subexpressions are computed once.
 void sync(std::span<const Tensor> tensors, Location where = Location::current());
 void sync(std::initializer_list<Tensor> tensors, Location where = Location::current());
-/// Starts computing these tensors and does not wait: on the CPU they are done when this returns, other devices have
-/// been given the work.
+/// Starts computing the tensors without waiting for devices. On the CPU they are computed when this returns; on other
+/// devices the work is enqueued.
 void flush(std::span<const Tensor> tensors, Location where = Location::current());
 void flush(std::initializer_list<Tensor> tensors, Location where = Location::current());
 

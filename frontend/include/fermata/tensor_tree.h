@@ -1,6 +1,6 @@
-// Trees: values that hold tensors. A tensor is one; so are vectors, arrays, tuples, pairs, optionals and maps of trees,
-// and structs whose members are trees, to any depth. A struct that is an aggregate of up to 24 members needs nothing;
-// another class names its members:
+// Trees: nested values that contain tensors. A tensor is a tree; so are vectors, arrays, tuples, pairs, optionals and
+// maps of trees, and structs whose members are trees, to any depth. Aggregates of up to 24 members work as they are;
+// other classes list their members:
 //
 //   class Layer {
 //     fm::Tensor weight_, bias_;
@@ -8,7 +8,7 @@
 //     FERMATA_TREE(weight_, bias_)
 //   };
 //
-// What a tree holds beside tensors is passed on as it is. C arrays and aggregates with base classes are no trees: use
+// Values other than tensors are passed through unchanged. C arrays and aggregates with base classes are not trees: use
 // std::array, or the macro.
 #pragma once
 
@@ -27,7 +27,7 @@
 
 #include "runtime/tensor.h"
 
-/// In a class: its members that are parts of a tree, in order.
+/// Lists the members of a class that are parts of a tree, in order.
 #define FERMATA_TREE(...)                                     \
   auto tree_members() { return std::tie(__VA_ARGS__); }       \
   auto tree_members() const { return std::tie(__VA_ARGS__); } \
@@ -35,7 +35,7 @@
 
 namespace fermata {
 
-/// A tensor of a model that no optimizer moves: running statistics, tables. A tree like any other struct of a tensor.
+/// A tensor of a model that optimizers do not update, such as running statistics or tables.
 struct Buffer {
   Tensor value;
   operator const Tensor&() const { return value; }
@@ -45,7 +45,7 @@ namespace detail {
 
 template <class T> inline constexpr bool is_vector = false;
 template <class T, class A> inline constexpr bool is_vector<std::vector<T, A>> = true;
-template <class T> inline constexpr bool is_list_of_numbers = false;  // vector<bool> has no elements to refer to
+template <class T> inline constexpr bool is_list_of_numbers = false;  // vector<bool> has no addressable elements
 template <class T, class A> inline constexpr bool is_list_of_numbers<std::vector<T, A>> = std::is_arithmetic_v<T>;
 template <class T> inline constexpr bool is_optional = false;
 template <class T> inline constexpr bool is_optional<std::optional<T>> = true;
@@ -60,13 +60,13 @@ template <class T>
 inline constexpr bool is_struct = NamesItsMembers<T> ||
                                   (std::is_aggregate_v<T> && std::is_class_v<T> && !std::is_empty_v<T> && !is_tuple<T>);
 
-/// Stands for a member of any type but T, whose copy it would be. Nobody converts one; that it can be is enough.
+/// Converts to a member of any type but T, which would be a copy. Used in unevaluated contexts only.
 template <class T> struct AnyMember {
   template <class U>
   requires(!std::is_same_v<std::remove_cvref_t<U>, T>) operator U() const { std::abort(); }
 };
-/// How many initializers an aggregate takes one after the other, where the members after them need none. An optional
-/// takes more than one conversion from what converts to anything, and so has a stand-in of its own.
+/// Counts the initializers of an aggregate by adding one at a time, which requires that the remaining members need
+/// none. AnyMember is ambiguous for std::optional, so nullopt is tried as well.
 template <class T, class... Found> consteval std::size_t initializer_count() {
   if constexpr (sizeof...(Found) > 24)
     return sizeof...(Found);
@@ -77,7 +77,8 @@ template <class T, class... Found> consteval std::size_t initializer_count() {
   else
     return sizeof...(Found);
 }
-/// The most initializers that it takes at once: of those that have to be there. None of them is an optional.
+/// The largest number of initializers accepted at once, for aggregates whose members all require one. None of them may
+/// be an optional.
 template <class T, std::size_t... I> consteval std::size_t full_initializer_count(std::index_sequence<I...>) {
   if constexpr (sizeof...(I) == 0)
     return 0;
@@ -86,7 +87,7 @@ template <class T, std::size_t... I> consteval std::size_t full_initializer_coun
   else
     return full_initializer_count<T>(std::make_index_sequence<sizeof...(I) - 1>{});
 }
-/// How many members an aggregate has.
+/// The number of members of an aggregate.
 template <class T> consteval std::size_t member_count() {
   constexpr std::size_t one_by_one = initializer_count<T>();
   if constexpr (one_by_one > 24) return one_by_one;
@@ -108,8 +109,8 @@ template <class T> constexpr auto members(T& value) {
     return value.tree_members();
   } else {
     constexpr std::size_t count = member_count<U>();
-    static_assert(count > 0, "the members of this struct cannot be counted: it names them with FERMATA_TREE");
-    static_assert(count <= 24, "a struct of more than 24 members names them with FERMATA_TREE");
+    static_assert(count > 0, "cannot count the members of this struct: list them with FERMATA_TREE");
+    static_assert(count <= 24, "a struct of more than 24 members must list them with FERMATA_TREE");
     if constexpr (count == 0) return std::tuple<>();
     FERMATA_MEMBERS(1, a)
     FERMATA_MEMBERS(2, a, b)
@@ -141,8 +142,8 @@ template <class T> constexpr auto members(T& value) {
 
 }  // namespace detail
 
-/// Calls f(part) for every part of a tree that is no tree of others: tensors, and what is beside them. From left to
-/// right. Values of the types in Whole are not taken apart.
+/// Calls f(part) for every leaf of a tree, tensors and others, from left to right. Values of the types in Whole are
+/// treated as leaves.
 template <class... Whole, class T, class F> void each_part(T& value, F&& f) {
   using U = std::remove_cv_t<T>;
   if constexpr (detail::is_list_of_numbers<U> || (std::is_same_v<U, Whole> || ...))
@@ -172,7 +173,7 @@ template <class T> std::vector<Tensor> tensors_in(const T& value) {
   return all;
 }
 
-/// The value with other tensors in the places of those that are there, in order.
+/// Returns the value with its defined tensors replaced by `tensors`, in order.
 template <class T> T with_tensors(T value, std::vector<Tensor> tensors) {
   std::size_t next = 0;
   each_tensor(value, [&](Tensor& x) {
@@ -181,7 +182,7 @@ template <class T> T with_tensors(T value, std::vector<Tensor> tensors) {
   return value;
 }
 
-/// Those that are there: a tree may have places for tensors that are empty.
+/// Returns the defined tensors of a tree; a tree may contain undefined ones.
 template <class T> std::vector<Tensor> defined_tensors_in(const T& value) {
   std::vector<Tensor> all;
   each_tensor(value, [&](const Tensor& x) {
@@ -190,7 +191,7 @@ template <class T> std::vector<Tensor> defined_tensors_in(const T& value) {
   return all;
 }
 
-/// The places of a model's parameters: all of its tensors but those in Buffers.
+/// Returns all tensors of a model, defined or not, except those in Buffers.
 template <class T> std::vector<Tensor> parameter_places_in(const T& model) {
   std::vector<Tensor> all;
   each_part<Buffer>(model, [&]<class P>(const P& part) {
@@ -198,25 +199,25 @@ template <class T> std::vector<Tensor> parameter_places_in(const T& model) {
   });
   return all;
 }
-/// Those that are there.
+/// Returns the defined ones of these.
 template <class T> std::vector<Tensor> parameters_in(const T& model) {
   std::vector<Tensor> all = parameter_places_in(model);
   std::erase_if(all, [](const Tensor& x) { return !x.defined(); });
   return all;
 }
 
-/// A function of tensors, whatever its arguments and results looked like.
+/// A function of tensors; the flattened form of a function of trees.
 using TensorFunction = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 
 namespace detail {
 
-/// A tree without its tensors: which places have one, and everything beside them.
+/// The structure of a tree: which tensors are defined, and all other values.
 template <class T> class TreeForm {
  public:
   explicit TreeForm(T value) : value_(std::move(value)) {
     each_tensor(value_, [&](Tensor& x) { has_tensor_.push_back(x.defined()), x = Tensor(); });
   }
-  /// The tree again, of these tensors.
+  /// Rebuilds the tree with these tensors.
   T filled(std::span<Tensor> tensors) const {
     T value = value_;
     std::size_t next = 0, place = 0;
@@ -231,8 +232,8 @@ template <class T> class TreeForm {
   std::vector<bool> has_tensor_;
 };
 
-/// f as such a function. What its arguments have beside tensors is fixed; the form of its result is known once it has
-/// run.
+/// Flattens f to a TensorFunction. Other values in its arguments are fixed; the structure of its result is known once
+/// it has run.
 template <class F, class Arguments> class FlatFunction {
  public:
   using Result = std::decay_t<decltype(std::apply(std::declval<const F&>(), std::declval<Arguments&>()))>;
@@ -250,10 +251,10 @@ template <class F, class Arguments> class FlatFunction {
     };
   }
   const TensorFunction& function() const { return function_; }
-  /// Those of the arguments.
+  /// The tensors of the arguments.
   const std::vector<Tensor>& tensors() const { return tensors_; }
   bool has_run() const { return form_->has_value(); }
-  /// The result again, of tensors.
+  /// Rebuilds the result from its tensors.
   Result result(std::vector<Tensor> tensors) const { return (*form_)->filled(tensors); }
 
  private:

@@ -1,8 +1,8 @@
-// Tracing: running a function once and keeping what it did as a program in the text form of ir/graph.h.
+// Tracing: runs a function once and records it as a program in the text form of ir/graph.h.
 //
-// The function runs as if it were called, in either mode, so its C++ control flow runs too and what it decided is
-// fixed in the program. docs/tracing.md says what becomes of tensors from outside, writes in place, random numbers and
-// values that are read on the way.
+// The function runs as if it were called, in either mode. Its C++ control flow runs too, and its decisions are fixed in
+// the program. docs/tracing.md explains how captured tensors, in-place writes, random numbers and values read along the
+// way are handled.
 #pragma once
 
 #include <concepts>
@@ -21,40 +21,40 @@
 
 namespace fermata {
 
-/// A tensor that the function used and did not take as an argument: an input of the program with a value.
+/// A captured tensor: an input of the program with a value.
 struct TracedConstant {
   ValueId node;
   Tensor value;
 };
 
-/// What an output of the program is.
+/// The meaning of an output of the program.
 struct TracedOutput {
   enum class Kind : std::uint8_t {
-    result,    // number `index` of what the function returned
-    argument,  // the value that it left in argument `index`, which it wrote in place
-    outside,   // the value that it left in a tensor from outside
+    result,    // tensor `index` of the function's result
+    argument,  // the final value of argument `index`, which it wrote in place
+    outside,   // the final value of a captured tensor, which it wrote in place
   };
   Kind kind;
-  std::size_t index;  // of an outside tensor: among the constants, or kNoConstant if it was only written
+  std::size_t index;  // of a captured tensor: among the constants, or kNoConstant if it was only written
   static constexpr std::size_t kNoConstant = ~std::size_t{0};
 };
 
 /// A function as a program.
 struct Trace {
   Graph graph;                    // its first inputs are the arguments, the others the constants
-  std::vector<Tensor> arguments;  // the values that the function was traced with
+  std::vector<Tensor> arguments;  // the values it was traced with
   std::vector<TracedConstant> constants;
-  std::vector<TracedOutput> outputs;  // as graph.outputs: results, then what was written
-  std::vector<Tensor> results;        // what the function returned
-  std::vector<std::string> frozen;    // "item at mlp.cpp:42": values that were read, on which the program cannot depend
+  std::vector<TracedOutput> outputs;  // parallel to graph.outputs: results, then written tensors
+  std::vector<Tensor> results;        // the function's result
+  std::vector<std::string> frozen;    // "item at mlp.cpp:42": values read during tracing, which are fixed
 };
 
-/// The program as text that `fermata run` and parse_graph() read; comments say what is what.
+/// The program as text that `fermata run` and parse_graph() read, with explanatory comments.
 std::string to_string(const Trace& trace);
 
-/// Computes the outputs for other arguments of the same dtypes and shapes. Writes nothing in place.
+/// Computes the outputs for arguments of the same dtypes and shapes. Does not write in place.
 ///
-/// Errors   ValueError if arguments do not fit.
+/// Errors   ValueError if arguments do not match.
 std::vector<Tensor> run_trace(const Trace& trace, std::span<const Tensor> arguments,
                               Location where = Location::current());
 
@@ -67,7 +67,7 @@ void save_trace(const Trace& trace, const std::string& path, Location where = Lo
 class Tracer;
 namespace detail {
 
-/// One run of a function under the Tracer key: what trace() is made of.
+/// One run of a function under the Tracer key; implements trace().
 class TraceRun {
  public:
   TraceRun(std::span<const Tensor> arguments, Location where);
@@ -83,11 +83,10 @@ class TraceRun {
 
 }  // namespace detail
 
-/// Runs `fn(args...)` once and returns what it did. Tensors in the arguments, which are trees (fermata/tensor_tree.h),
-/// become inputs, in order; what is beside them is passed on, and is fixed in the program. The result is nothing or a
-/// tree.
+/// Runs `fn(args...)` once and returns its trace. Arguments are trees (fermata/tensor_tree.h): their tensors become
+/// inputs, in order; other values are passed through and fixed in the program. The result is void or a tree.
 ///
-/// Errors   ValueError FM1340 if one value is two arguments; UnsupportedError FM2711 inside a traced or compiled
+/// Errors   ValueError FM1340 if two arguments are the same value; UnsupportedError FM2711 inside a traced or compiled
 ///          function, FM2712 for sparse, quantized and other wrapper tensors, FM2713 for a write through an argument
 ///          that is a view, FM2710 for data() inside fn.
 template <class F, class... A>
@@ -98,7 +97,7 @@ requires std::invocable<F&, const A&...> Trace trace(F&& fn, const A&... args) {
                  if (std::is_same_v<A, Tensor> || x.defined()) tensors.push_back(x);
                }),
    ...);
-  detail::TraceRun run(tensors, {});  // a default argument cannot follow the arguments: errors of theirs name no line
+  detail::TraceRun run(tensors, {});  // a default argument cannot follow args..., so its errors name no line
   std::vector<Tensor> results;
   if constexpr (std::is_void_v<std::invoke_result_t<F&, const A&...>>)
     fn(args...);

@@ -1,12 +1,12 @@
-// A training run as a file: the model, what its optimizer remembers, random numbers, and how far the run has come.
+// Checkpoints of training runs: model, optimizer state, random number generator, and progress.
 //
 //   fm::save_training("run.safetensors", net, adam, {.step = step, .data = batches.position()});
 //   const fm::TrainingState at = fm::load_training("run.safetensors", net, adam);
 //
-// A run that is resumed from the file goes on as if it had never stopped, to the bit, in both modes. The file is a
-// safetensors file, written whole or not at all, so a run that is killed while it writes has its previous file. Options
-// of optimizers are not part of it: the program sets them again, from the step. A path that ends in ".json" is an index
-// with a file of each process (fermata/safetensors.h).
+// A resumed run continues bit for bit as if it had not stopped, in both modes. The file is a safetensors file, written
+// atomically, so a run that is killed while saving still has its previous file. Optimizer options are not saved; the
+// program sets them again from the step. A path that ends in ".json" is an index with one file per process
+// (fermata/safetensors.h).
 #pragma once
 
 #include <concepts>
@@ -22,18 +22,18 @@
 namespace fermata {
 
 namespace optim {
-/// An Optimizer, or LBFGS: what a step reads and writes besides parameters are tensors.
+/// An Optimizer, or LBFGS: has its state as tensors.
 template <class T>
 concept HasState = requires(const T& optimizer) {
   { optimizer.state() } -> std::same_as<std::vector<Tensor>>;
 };
 }  // namespace optim
 
-/// What a file has beside model, optimizer and the default generator of the thread.
+/// The contents of a file besides the model, the optimizer and the thread's default generator.
 struct TrainingState {
   std::int64_t step = 0;
   DataPosition data = {};
-  NamedTensors tensors = {};  // whatever else the program keeps
+  NamedTensors tensors = {};  // any other tensors of the program
   Metadata notes = {};
 };
 
@@ -44,22 +44,21 @@ TrainingState load_training(const std::string& path, const nn::detail::Parts& mo
                             const std::vector<Tensor>& optimizer, Location where);
 }  // namespace detail
 
-/// Writes a run.
+/// Saves a run.
 ///
-/// Errors   FileError FM1602, in which case an earlier file of that name is still there; DTypeError for dtypes that
-///          safetensors has not.
+/// Errors   FileError FM1602, which leaves an existing file of that name unchanged; DTypeError for dtypes that
+///          safetensors lacks.
 template <class M, optim::HasState O> void save_training(const std::string& path, const M& model, const O& optimizer,
                                                          const TrainingState& state = {},
                                                          Location where = Location::current()) {
   detail::save_training(path, nn::state_dict(model), optimizer.state(), state, where);
 }
 
-/// Restores a run: elements of the model and of the optimizer in place, and the default generator of this thread. The
-/// model and the optimizer are made as for the run that was saved.
+/// Restores the elements of the model and the optimizer in place, and this thread's default generator. The model and
+/// the optimizer must be constructed as for the saved run.
 ///
-/// Errors   FileError FM1601, FM1603; ValueError FM1380 and FM1384 where the file is that of another model or
-/// optimizer.
-///          Nothing has changed then.
+/// Errors   FileError FM1601, FM1603; ValueError FM1380 and FM1384 if the file belongs to another model or optimizer;
+///          nothing is changed then.
 template <class M, optim::HasState O>
 TrainingState load_training(const std::string& path, M& model, O& optimizer, Location where = Location::current()) {
   return detail::load_training(path, nn::detail::parts_of(model), optimizer.state(), where);

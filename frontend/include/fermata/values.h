@@ -1,4 +1,4 @@
-// Tensors from C++ values: literals, vectors and buffers, which are copied.
+// Tensors from C++ values: literals, vectors and buffers. Elements are copied.
 #pragma once
 
 #include <complex>
@@ -13,12 +13,12 @@
 
 namespace fermata {
 
-/// A copy of what lies in row-major order at `elements`, which must hold as many as the sizes multiply to.
+/// Copies elements in row-major order from `elements`, which must hold the product of the sizes.
 Tensor from_buffer(const void* elements, DType dtype, const IntegerList& sizes, Location where = Location::current());
 
 namespace detail {
 
-/// A copy of `count` elements of dtype `stored`, converted to `dtype`: what the functions below come down to.
+/// Copies `count` elements of dtype `stored` and converts them to `dtype`; implements the functions below.
 ///
 /// Errors   ShapeError if the sizes do not multiply to `count`.
 Tensor copy_elements(const void* elements, DType stored, std::int64_t count, const IntegerList& sizes, DType dtype,
@@ -30,13 +30,13 @@ Tensor copy_elements(const void* elements, DType stored, std::int64_t count, con
 template <class T>
 concept Number =
     std::is_arithmetic_v<T> || std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
-/// The dtype of numbers that nobody gave one: that of their kind, as beside a tensor.
+/// The default dtype of a kind of number.
 template <Number T> inline constexpr DType default_dtype = !std::is_arithmetic_v<T>      ? DType::c64
                                                            : std::is_same_v<T, bool>     ? DType::boolean
                                                            : std::is_floating_point_v<T> ? DType::f32
                                                                                          : DType::i64;
 
-/// A copy of the elements of a vector or array, of its element type: one axis, or the sizes given.
+/// Copies the elements of a vector or array, keeping their type, as one axis or with the given sizes.
 ///
 /// Errors   ShapeError if the sizes do not multiply to the number of elements.
 template <class T>
@@ -54,8 +54,8 @@ requires(!std::is_same_v<T, bool>) Tensor tensor(const std::vector<T>& values, L
   return tensor(std::span<const T>(values), static_cast<std::int64_t>(values.size()), where);
 }
 
-/// A 0-d tensor, or one of the values of a (nested) list: tensor({{1, 2}, {3, 4}}). The default dtype is that of the
-/// kind of the numbers: bool, i64, f32 or c64.
+/// Makes a 0-d tensor, or a tensor from a (nested) list: tensor({{1, 2}, {3, 4}}). The default dtype follows the kind
+/// of the numbers: bool, i64, f32 or c64.
 ///
 /// Errors   ShapeError if rows differ in length.
 template <Number T> Tensor tensor(T value, std::optional<DType> dtype = {}, Location where = Location::current()) {

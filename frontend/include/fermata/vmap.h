@@ -1,8 +1,8 @@
-// vmap: a function of one example as a function of a batch of them.
+// vmap: vectorizes a function of one example over a batch.
 //
-// Inside the function a batched argument looks as if it had no batch axis; every call on it is made once, for the whole
-// batch. It nests, and composes with gradients in both orders: vmap(grad(f)) gives a gradient for each example,
-// grad(vmap(f)) one through the whole batch. docs/vmap.md has the rules.
+// Inside the function a batched argument appears without its batch axis, and every call on it is made once for the
+// whole batch. vmap nests, and composes with gradients in both orders: vmap(grad(f)) gives per-example gradients,
+// grad(vmap(f)) the gradient of the whole batch. docs/vmap.md has the rules.
 #pragma once
 
 #include <array>
@@ -23,10 +23,10 @@
 namespace fermata {
 
 struct Unbatched {};
-/// As an axis: the argument is the same for the whole batch; the result must be.
+/// As an in_axis: the argument is shared by the whole batch. As an out_axis: the result must not be batched.
 inline constexpr Unbatched unbatched{};
 
-/// Which axis of an argument or result is the batch, counted from the end where negative.
+/// The batch axis of an argument or result; negative axes count from the end.
 class BatchAxis {
  public:
   template <std::integral T>
@@ -39,7 +39,7 @@ class BatchAxis {
   std::optional<std::int64_t> axis_;
 };
 
-/// One axis for all, or a list of one for each: {0, unbatched, -1}.
+/// One axis for all, or a list with one per argument: {0, unbatched, -1}.
 class BatchAxes {
  public:
   BatchAxes(std::initializer_list<BatchAxis> axes) : axes_(axes), one_for_all_(false) {}
@@ -56,8 +56,8 @@ class BatchAxes {
 
 namespace detail {
 
-/// One call of a function made by vmap(), which uses it in the order of its members. Values are trees
-/// (fermata/tensor_tree.h); the tensors of an argument share its axis, what is beside them passes unchanged.
+/// One call of a function made by vmap(). The members are called in the order of their declarations. Values are trees
+/// (fermata/tensor_tree.h): all tensors of an argument share its batch axis; other values pass unchanged.
 class VmapCall {
  public:
   VmapCall(const BatchAxes& in_axes, const BatchAxes& out_axes, std::size_t arguments, Location where);
@@ -65,14 +65,14 @@ class VmapCall {
   VmapCall(const VmapCall&) = delete;
   VmapCall& operator=(const VmapCall&) = delete;
 
-  /// Finds the size of the batch: of every argument in order.
+  /// Determines the batch size; called for every argument in order.
   template <class T> void measure(const T& value) {
     each_tensor(value, [&](const Tensor& x) {
       if (std::is_same_v<T, Tensor> || x.defined()) measure_tensor(x, measured_);
     });
     ++measured_;
   }
-  /// What the function gets for every argument in order.
+  /// Returns what the function receives; called for every argument in order.
   template <class T> T wrap(const T& value) {
     T wrapped = value;
     each_tensor(wrapped, [&](Tensor& x) {
@@ -81,7 +81,7 @@ class VmapCall {
     ++wrapped_;
     return wrapped;
   }
-  /// From here on, up to leave(), calls are inside the level.
+  /// Calls between enter() and leave() are inside the vmap level.
   void enter();
   template <class R> R leave(R result) {
     each_tensor(result, [](const Tensor& x) { promote_and_broadcast(x); });
@@ -102,7 +102,7 @@ class VmapCall {
 
  private:
   template <class R> static constexpr bool has_parts = detail::is_tuple<R> || detail::is_struct<R>;
-  /// Places for tensors in structs may be empty; a tensor that is itself an element of a tuple or vector is there.
+  /// Tensors in structs may be undefined; tensors that are elements of a tuple or vector must be defined.
   template <bool is_element, class T> void unwrap_part(T& part, std::size_t result) {
     each_tensor(part, [&](Tensor& x) {
       if ((is_element && std::is_same_v<T, Tensor>) || x.defined()) x = unwrap_tensor(x, result);
@@ -117,7 +117,7 @@ class VmapCall {
       return 1;
   }
 
-  /// A view takes the present value of its base while the level is there.
+  /// Updates a view to the current value of its base, before the level ends.
   static void promote_and_broadcast(const Tensor& x);
   void measure_tensor(const Tensor& x, std::size_t argument);
   Tensor wrap_tensor(const Tensor& x, std::size_t argument) const;
@@ -131,15 +131,13 @@ class VmapCall {
 
 }  // namespace detail
 
-/// `f` as a function of batches: vmap(f)(xs) is what stacking f(x) over all x along axis 0 of xs gives.
+/// Vectorizes f: vmap(f)(xs) equals stacking f(x) for all x along axis 0 of xs.
 ///
-/// in_axes    the batch axis of the arguments, by default 0 of all; `unbatched` for those that every call shares.
-///            Arguments are trees, all of whose tensors share an axis, and anything else, which f gets as it is.
-/// out_axes   where the batch goes in the results: a tree, with an axis for each element of a vector and each member of
-/// a tuple or
-///            struct.
-/// Random     draws inside f are independent for each element of the batch.
-/// Errors     when called: ValueError if the axes do not fit the arguments or nothing is batched, IndexError for an
+/// in_axes    the batch axes of the arguments, by default 0 for all; `unbatched` for shared arguments. Arguments are
+///            trees, whose tensors all share an axis, or other values, which f receives unchanged.
+/// out_axes   the batch axes of the results: one per element of a vector and per member of a tuple or struct.
+/// Random     draws inside f are independent for each example.
+/// Errors     when called: ValueError if the axes do not match the arguments or nothing is batched, IndexError for an
 ///            axis out of range, ShapeError if batch sizes differ. Inside f, reading a batched value is an
 ///            UnsupportedError.
 template <class F> auto vmap(F f, BatchAxes in_axes = 0, BatchAxes out_axes = 0, Location where = Location::current()) {

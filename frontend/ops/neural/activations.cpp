@@ -49,10 +49,11 @@ Tensor prelu(const Tensor& x, const Tensor& weight, Location where) {
   Shape open{count};
   for (unsigned i = 2; i < x.rank(); ++i) open.push_back(1);
   if (weight.rank() > 1 || (count != 1 && (x.rank() < 2 || x.size(1) != count)))
-    throw ShapeError(1078, format_error(1078, "ShapeError", "prelu: one slope, or one for each element of axis 1",
-                                        {{"x", to_string(x.dtype(), x.shape()), ""},
-                                         {"weight", to_string(weight.dtype(), weight.shape()), ""}},
-                                        where));
+    throw ShapeError(1078,
+                     format_error(1078, "ShapeError", "prelu: weight must have one slope, or one per element of axis 1",
+                                  {{"x", to_string(x.dtype(), x.shape()), ""},
+                                   {"weight", to_string(weight.dtype(), weight.shape()), ""}},
+                                  where));
   return pointwise("prelu", x, where, [&](const VjpTensor& v) {
     return vjp::where(v > 0, v, v * vjp::reshape(weight, count == 1 ? Shape{} : open));
   });
@@ -79,7 +80,7 @@ Tensor glu(const Tensor& x, std::int64_t axis, Location where) {
   const std::int64_t size = x.size(at);
   if (size % 2 != 0)
     throw ShapeError(
-        1019, format_error(1019, "ShapeError", "glu: two parts of equal size",
+        1019, format_error(1019, "ShapeError", "glu: the size of the axis is odd",
                            {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", at, size)}}, where));
   const std::vector<Tensor> halves = split(x, 2, at, where);
   return multiply({halves[0], where}, sigmoid({halves[1], where}));

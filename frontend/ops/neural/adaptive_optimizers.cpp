@@ -230,7 +230,7 @@ Muon::Muon(std::vector<Tensor> parameters, const MuonOptions& chosen, Location w
     : RememberingOptimizer(std::move(parameters), 1, 0, where), options(chosen) {
   for (const Tensor& p : this->parameters())
     if (p.rank() != 2)
-      throw ShapeError(1083, format_error(1083, "ShapeError", "Muon: parameters are matrices",
+      throw ShapeError(1083, format_error(1083, "ShapeError", "Muon: parameters must be matrices",
                                           {{"parameter", to_string(p.dtype(), p.shape()), ""}}, where));
 }
 void Muon::update(std::size_t i, const Tensor& value, const Tensor& gradient, Location where) {

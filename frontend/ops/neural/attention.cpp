@@ -94,13 +94,13 @@ Tensor attention_weights(const Tensor& scores, const Tensor& mask, double scale,
         fits = size == 1 || size == scores.shape()[scores.rank() - 1 - i];
       }
       if (fits) return;
-      throw ShapeError(1079, format_error(1079, "ShapeError",
-                                          fmt::format("scaled_dot_product_attention: what `{}` gives does not fit the "
-                                                      "scores",
-                                                      what),
-                                          {{"scores", to_string(scores.dtype(), scores.shape()), ""},
-                                           {what, to_string(given.dtype(), given.shape()), ""}},
-                                          where));
+      throw ShapeError(
+          1079,
+          format_error(1079, "ShapeError",
+                       fmt::format("scaled_dot_product_attention: the result of `{}` does not match the scores", what),
+                       {{"scores", to_string(scores.dtype(), scores.shape()), ""},
+                        {what, to_string(given.dtype(), given.shape()), ""}},
+                       where));
     };
     if (options.score) {
       const Tensor changed = options.score(s.tensor(), at);
@@ -235,13 +235,14 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   for (const Tensor* t : {&query, &key, &value}) require_defined("scaled_dot_product_attention", *t, where);
   if (query.rank() < 2 || key.rank() < 2 || value.rank() < 2 || query.size(-1) != key.size(-1) ||
       key.size(-2) != value.size(-2))
-    fail_attention("query [.., L, E], key [.., S, E] and value [.., S, V] do not fit", query, key, value, where);
+    fail_attention("query [.., L, E], key [.., S, E] and value [.., S, V] do not match", query, key, value, where);
   require_probability("scaled_dot_product_attention", query, options.dropout_p, where);
   Tensor q = query, k = key, v = value, mask = options.mask;
   if (options.enable_gqa) {
     const bool heads = q.rank() >= 3 && k.rank() >= 3 && v.rank() >= 3 && k.size(-3) == v.size(-3) && k.size(-3) > 0 &&
                        q.size(-3) % k.size(-3) == 0;
-    if (!heads) fail_attention("query heads are no multiple of key heads", query, key, value, where);
+    if (!heads)
+      fail_attention("the number of query heads is not a multiple of that of key heads", query, key, value, where);
     const std::int64_t groups = key.size(-3);
     q = grouped(q, groups, where), k = expand_dims(k, -3, where), v = expand_dims(v, -3, where);
     if (mask.defined() && mask.rank() >= 3)
@@ -251,7 +252,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
       q, k, v, mask, options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1)))), options, where};
   if (options.blocks != nullptr && (options.blocks->queries != query.size(-2) || options.blocks->keys != key.size(-2)))
     fail_attention(
-        fmt::format("the block mask is of {} queries and {} keys", options.blocks->queries, options.blocks->keys),
+        fmt::format("the block mask is for {} queries and {} keys", options.blocks->queries, options.blocks->keys),
         query, key, value, where);
   const bool empty = query.size(-2) == 0 || key.size(-2) == 0;
   if (options.blocks == nullptr || empty) {
@@ -286,7 +287,7 @@ double BlockMask::density() const {
 std::shared_ptr<const BlockMask> block_mask(ScoreMask keeps, std::int64_t queries, std::int64_t keys,
                                             std::int64_t block, Location where) {
   if (!keeps || queries < 0 || keys < 0 || block < 1)
-    fail_parameter("block_mask", "needs a function, sizes, and blocks of at least one position", where);
+    fail_parameter("block_mask", "requires a function, sizes, and blocks of at least one position", where);
   auto mask = std::make_shared<BlockMask>();
   mask->queries = queries, mask->keys = keys, mask->block = block;
   const Tensor none = iota({1, 1}, 0, cpu(), where), all = iota(keys, 0, cpu(), where);
@@ -295,7 +296,7 @@ std::shared_ptr<const BlockMask> block_mask(ScoreMask keeps, std::int64_t querie
     const Tensor query = add({expand_dims(iota(end - begin, 0, cpu(), where), 1, where), where}, {begin, where});
     const Tensor kept = astype(keeps({none, none, query, all}), DType::boolean, where);
     if (kept.rank() > 2)
-      throw ShapeError(1079, format_error(1079, "ShapeError", "block_mask: heads and batches share blocks",
+      throw ShapeError(1079, format_error(1079, "ShapeError", "block_mask: the mask must not depend on head or batch",
                                           {{"keeps", to_string(kept.dtype(), kept.shape()), ""}}, where));
     const std::vector<bool> any_of =
         any(broadcast_to(kept, {end - begin, keys}, where), 0, false, where).to_vector<bool>(where);

@@ -37,9 +37,10 @@ void check_labels(std::string_view function, const Tensor& x, const Tensor& labe
   for (unsigned i = 0; i < x.rank(); ++i)
     if (std::int64_t{i} != axis) rows.push_back(x.shape()[i]);
   if (labels.shape() != rows)
-    throw ShapeError(
-        1022, format_error(1022, "ShapeError", fmt::format("{}: labels have the axes of x but axis {}", function, axis),
-                           lines_of(x, labels, "should be " + to_string(rows)), where));
+    throw ShapeError(1022,
+                     format_error(1022, "ShapeError",
+                                  fmt::format("{}: labels must have the axes of x without axis {}", function, axis),
+                                  lines_of(x, labels, "should be " + to_string(rows)), where));
   if (!is_integer(labels.dtype()))
     throw DTypeError(1107, format_error(1107, "DTypeError", fmt::format("{}: labels must be integers", function),
                                         lines_of(x, labels), where));
@@ -65,10 +66,11 @@ class ClassLoss {
     if (options.label_smoothing < 0 || options.label_smoothing > 1)
       fail_parameter(function, "label_smoothing is not between 0 and 1", where);
     if (!options.weight.defined() || options.weight.shape() == Shape{classes_}) return;
-    throw ShapeError(1022, format_error(1022, "ShapeError", fmt::format("{}: a weight for each class", function),
-                                        {{"weight", to_string(options.weight.dtype(), options.weight.shape()),
-                                          fmt::format("should be [{}]", classes_)}},
-                                        where));
+    throw ShapeError(
+        1022, format_error(1022, "ShapeError", fmt::format("{}: weight must have one number per class", function),
+                           {{"weight", to_string(options.weight.dtype(), options.weight.shape()),
+                             fmt::format("should be [{}]", classes_)}},
+                           where));
   }
 
   Tensor of_labels(const Tensor& x, const Tensor& labels) const {

@@ -35,8 +35,9 @@ void check_weight(std::string_view function, const Tensor& x, const Tensor& weig
 void pad_to_same(std::string_view function, Arguments& a, const Tensor& weight, Location where) {
   for (std::size_t i = 0; i < a.stride.rank(); ++i) {
     if (a.stride[i] != 1)
-      throw ValueError(1373, format_error(1373, "ValueError",
-                                          fmt::format("{}: padding \"same\" needs strides of 1", function), {}, where));
+      throw ValueError(
+          1373, format_error(1373, "ValueError", fmt::format("{}: padding \"same\" requires strides of 1", function),
+                             {}, where));
     const std::int64_t all = a.dilation[i] * (weight.shape()[i + 2] - 1);
     a.padding[i] = all / 2, a.padding_end[i] = all - all / 2;
   }
@@ -46,9 +47,9 @@ Tensor with_bias(std::string_view function, const Tensor& y, const Tensor& bias,
   if (!bias.defined()) return y;
   if (bias.rank() != 1 || bias.size(0) != y.size(1))
     throw ShapeError(
-        1076, format_error(1076, "ShapeError", fmt::format("{}: the bias does not fit the filters", function),
-                           {{"bias", to_string(bias.dtype(), bias.shape()), fmt::format("should be [{}]", y.size(1))}},
-                           where));
+        1076, format_error(
+                  1076, "ShapeError", fmt::format("{}: the shape of bias does not match the filters", function),
+                  {{"bias", to_string(bias.dtype(), bias.shape()), fmt::format("should be [{}]", y.size(1))}}, where));
   Shape open;
   for (unsigned i = 1; i < y.rank(); ++i) open.push_back(i == 1 ? y.size(1) : 1);
   return add({y, where}, reshape(bias, open, where));

@@ -56,15 +56,16 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   const std::int64_t n = !fits ? 0 : alone ? 1 : log_probs.size(1);
   if (!fits || log_probs.size(0) == 0 ||
       (!alone && (targets.size(0) != n || input_lengths.size(0) != n || target_lengths.size(0) != n)))
-    throw ShapeError(1022, format_error(1022, "ShapeError",
-                                        "ctc_loss: log_probs [T, N, C], targets [N, S] and lengths [N], or without N",
-                                        lines, where));
+    throw ShapeError(
+        1022, format_error(1022, "ShapeError",
+                           "ctc_loss: expected log_probs [T, N, C], targets [N, S] and lengths [N], or all without N",
+                           lines, where));
   for (const Tensor* t : {&targets, &input_lengths, &target_lengths})
     if (!is_integer(t->dtype()))
       throw DTypeError(1107,
                        format_error(1107, "DTypeError", "ctc_loss: labels and lengths must be integers", lines, where));
   const std::int64_t steps = log_probs.size(0), classes = log_probs.size(-1), labels = targets.size(-1);
-  if (o.blank < 0 || o.blank >= classes) fail_parameter("ctc_loss", "the blank is no class", where);
+  if (o.blank < 0 || o.blank >= classes) fail_parameter("ctc_loss", "the blank is not a class", where);
 
   const VjpTensor probs = batched(in(log_probs).tensor(), 1), label = batched(astype(targets, DType::i64, where), 0);
   const VjpTensor times = expand_dims(batched(astype(input_lengths, DType::i64, where), 0), 1, where);

@@ -51,13 +51,12 @@ Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Tensor& of
   const FloatingScope in("embedding_bag", {&weight}, where, true);
   const bool flat = offsets.defined();
   if (weight.rank() != 2 || index.rank() != (flat ? 1 : 2) || (flat && offsets.rank() != 1))
-    fail_bags("weight [V, D] and index [B, n], or index [n] and offsets [B]", index, weight, offsets, where);
+    fail_bags("expected weight [V, D] and index [B, n], or index [n] and offsets [B]", index, weight, offsets, where);
   if (o.weights.defined() && o.weights.shape() != index.shape())
-    fail_bags("each index has a weight", index, weight, o.weights, where);
-  if (o.weights.defined() && o.mode != BagMode::sum)
-    fail_parameter("embedding_bag", "weights are for sums only", where);
+    fail_bags("weights must have one number per index", index, weight, o.weights, where);
+  if (o.weights.defined() && o.mode != BagMode::sum) fail_parameter("embedding_bag", "weights require mode sum", where);
   if (o.include_last_offset && (!flat || offsets.size(0) == 0))
-    fail_parameter("embedding_bag", "there is no last offset", where);
+    fail_parameter("embedding_bag", "include_last_offset requires at least one offset", where);
   const std::int64_t rows = weight.size(0), count = index.size(-1);
   const std::int64_t bags = !flat ? index.size(0) : offsets.size(0) - (o.include_last_offset ? 1 : 0);
   const VjpTensor at = astype(index, DType::i64, where);

@@ -43,8 +43,8 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator& from, Locati
 Tensor feature_dropout(const Tensor& x, double p, bool training, Generator& from, Location where) {
   require_probability("feature_dropout", x, p, where);
   if (x.rank() < 2)
-    throw ShapeError(
-        1071, format_error(1071, "ShapeError", "feature_dropout: x has images and channels", describe(x), where));
+    throw ShapeError(1071, format_error(1071, "ShapeError", "feature_dropout: x must have batch and channel axes",
+                                        describe(x), where));
   if (!training || p == 0) return x;
   Shape draws{x.size(0), x.size(1)};
   for (unsigned i = 2; i < x.rank(); ++i) draws.push_back(1);
@@ -63,7 +63,7 @@ Tensor alpha_dropout(const Tensor& x, double p, bool training, Generator& from, 
 Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<std::int64_t> padding_idx, Location where) {
   require_defined("embedding", index, where), require_defined("embedding", weight, where);
   if (weight.rank() != 2)
-    throw ShapeError(1015, format_error(1015, "ShapeError", "embedding: a matrix has two axes",
+    throw ShapeError(1015, format_error(1015, "ShapeError", "embedding: a matrix must have two axes",
                                         {{"index", to_string(index.dtype(), index.shape()), ""},
                                          {"weight", to_string(weight.dtype(), weight.shape()), ""}},
                                         where));

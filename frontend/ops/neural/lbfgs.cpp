@@ -261,7 +261,7 @@ LBFGS::LBFGS(std::vector<Tensor> parameters, const LbfgsOptions& chosen, Locatio
   }
   const std::int64_t m = options.history_size;
   if (parameters_.empty() || n == 0) fail_parameter("LBFGS", "there are no parameters", where);
-  if (m < 1) fail_parameter("LBFGS", "the history has no room", where);
+  if (m < 1) fail_parameter("LBFGS", "history_size is below 1", where);
   const Device on = device(parameters_[0]);
   history_ = zeros({2 * m, n}, wide, on, where);
   last_ = zeros({2, n}, wide, on, where);

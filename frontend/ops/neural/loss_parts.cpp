@@ -13,7 +13,7 @@ Tensor LossScope::reduced(const vjp::VjpTensor& loss, LossReduction reduction) c
     case LossReduction::sum: return result(sum(x, {}, false, where()));
     case LossReduction::batch_mean: break;
   }
-  if (x.rank() == 0) fail_parameter(function(), "the mean over a batch of a 0-d tensor", where());
+  if (x.rank() == 0) fail_parameter(function(), "batch_mean of a 0-d tensor", where());
   return result(vjp::VjpTensor(sum(x, {}, false, where())) / static_cast<double>(x.size(0)));
 }
 

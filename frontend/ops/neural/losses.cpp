@@ -37,8 +37,8 @@ VjpTensor distance(const VjpTensor& x, const VjpTensor& y, double p, double eps,
 
 void require_axes(std::string_view function, const Tensor& x, Location where) {
   if (x.rank() > 0) return;
-  throw ShapeError(
-      1015, format_error(1015, "ShapeError", fmt::format("{}: a vector has one axis", function), describe(x), where));
+  throw ShapeError(1015, format_error(1015, "ShapeError", fmt::format("{}: a vector must have one axis", function),
+                                      describe(x), where));
 }
 
 VjpTensor cosine(std::string_view function, const VjpTensor& given_x, const VjpTensor& given_y, std::int64_t axis,

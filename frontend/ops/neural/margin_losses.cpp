@@ -25,7 +25,7 @@ void check_labels(std::string_view function, const Tensor& x, const Tensor& labe
                                         {"labels", to_string(labels.dtype(), labels.shape()), ""}};
   if (!has_classes || labels.shape() != wanted || x.size(-1) == 0)
     throw ShapeError(1022, format_error(1022, "ShapeError",
-                                        fmt::format("{}: x [N, C] or [C], labels {}", function,
+                                        fmt::format("{}: expected x [N, C] or [C], labels {}", function,
                                                     one_each ? "[N] or []" : "as many as x"),
                                         lines, where));
   if (!is_integer(labels.dtype()))
@@ -47,7 +47,7 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& labels, int p, double ma
   if (weight.defined() && weight.shape() != Shape{classes})
     throw ShapeError(
         1022,
-        format_error(1022, "ShapeError", "multi_margin_loss: a weight for each class",
+        format_error(1022, "ShapeError", "multi_margin_loss: weight must have one number per class",
                      {{"weight", to_string(weight.dtype(), weight.shape()), fmt::format("should be [{}]", classes)}},
                      where));
   const LossScope in("multi_margin_loss", {&x}, where);
@@ -86,7 +86,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& labels, LossReducti
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight, LossReduction reduction,
                                    Location where) {
   const LossScope in("multilabel_soft_margin_loss", {&x, &target}, where);
-  if (x.rank() == 0) fail_parameter("multilabel_soft_margin_loss", "x has no axis of classes", where);
+  if (x.rank() == 0) fail_parameter("multilabel_soft_margin_loss", "x has no class axis", where);
   const VjpTensor v = in(x), t = in(target);
   VjpTensor loss = -(t * vjp::log_sigmoid(v) + (1 - t) * vjp::log_sigmoid(-v));
   if (weight.defined()) loss = loss * in(weight);

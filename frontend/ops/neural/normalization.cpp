@@ -26,7 +26,7 @@ void require_shape(std::string_view function, std::string_view label, const Tens
                    const Tensor& x, Location where) {
   if (!parameter.defined() || parameter.shape() == shape) return;
   throw ShapeError(
-      1021, format_error(1021, "ShapeError", fmt::format("{}: {} does not fit x", function, label),
+      1021, format_error(1021, "ShapeError", fmt::format("{}: the shape of {} does not match x", function, label),
                          {{"x", to_string(x.dtype(), x.shape()), ""},
                           {label, to_string(parameter.dtype(), parameter.shape()), "should be " + to_string(shape)}},
                          where));
@@ -55,8 +55,9 @@ VjpTensor affine(const FloatingScope& in, VjpTensor y, const Tensor& weight, con
 void require_channels(std::string_view function, const Tensor& x, Location where) {
   require_defined(function, x, where);
   if (x.rank() >= 2) return;
-  throw ShapeError(1071, format_error(1071, "ShapeError", fmt::format("{}: x has images and channels", function),
-                                      describe(x), where));
+  throw ShapeError(1071,
+                   format_error(1071, "ShapeError", fmt::format("{}: x must have batch and channel axes", function),
+                                describe(x), where));
 }
 
 Shape last_axes(std::string_view function, const Tensor& x, const Shape& sizes, Location where) {
@@ -97,7 +98,7 @@ Tensor channels_normalized(std::string_view function, const Tensor& x, const Ten
   const Shape shape = channel_shape(wide);
   if (!own_statistics) {
     if (!running_mean.defined() || !running_var.defined())
-      fail_parameter(function, "inference needs a running mean and variance", where);
+      fail_parameter(function, "inference requires a running mean and variance", where);
     const VjpTensor scale = vjp::rsqrt(vjp::reshape(in(running_var), shape) + eps);
     const VjpTensor y = (wide - vjp::reshape(in(running_mean), shape)) * scale;
     return in.result(affine(in, y, weight, bias, shape));
@@ -106,7 +107,7 @@ Tensor channels_normalized(std::string_view function, const Tensor& x, const Ten
   double count = 1;
   for (unsigned i = 0; i < x.rank(); ++i)
     if (i > 1 || (i == 0 && over_images)) axes.push_back(i), count *= static_cast<double>(x.size(i));
-  if (axes.empty()) fail_parameter(function, "nothing to normalize over", where);
+  if (axes.empty()) fail_parameter(function, "no elements to normalize over", where);
   const Moments m = moments(wide, axes, where);
   if (running_mean.defined() || running_var.defined()) {
     const auto over = [&](const VjpTensor& v) { return over_images ? v : VjpTensor(mean(v.tensor(), 0, true, where)); };
@@ -155,7 +156,7 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   require_channels("group_norm", x, where);
   if (groups < 1 || x.size(1) % groups != 0)
     throw ShapeError(
-        1019, format_error(1019, "ShapeError", fmt::format("group_norm: {} parts of equal size", groups),
+        1019, format_error(1019, "ShapeError", fmt::format("group_norm: {} groups do not divide the channels", groups),
                            {{"x", to_string(x.dtype(), x.shape()), fmt::format("axis 1 is {}", x.size(1))}}, where));
   const Shape channels{x.size(1)};
   require_shape("group_norm", "weight", weight, channels, x, where);

@@ -50,7 +50,8 @@ void Optimizer::step(std::span<const Tensor> gradients, Location where) {
                            {}, where));
   for (std::size_t i = 0; i < gradients.size(); ++i)
     if (gradients[i].defined() && gradients[i].shape() != parameters_[i].shape())
-      fail_gradient("step: a gradient does not fit its parameter", "parameter", parameters_[i], gradients[i], where);
+      fail_gradient("step: the shape of a gradient does not match its parameter", "parameter", parameters_[i],
+                    gradients[i], where);
   const NoGradGuard no_history;
   const vjp::LineGuard line(where);
   begin(where);
@@ -107,7 +108,7 @@ SGD::SGD(std::vector<Tensor> parameters, const SgdOptions& chosen, Location wher
       started_(velocity_.size()),
       has_moved_(velocity_.size()) {
   if (options.nesterov && (options.momentum <= 0 || options.dampening != 0))
-    fail_parameter("SGD", "nesterov needs momentum and no dampening", where);
+    fail_parameter("SGD", "nesterov requires momentum and no dampening", where);
   if (!options.momentum) return;
   for (std::size_t i = 0; i < velocity_.size(); ++i) {
     velocity_[i] = remembered(this->parameters()[i], where);
@@ -215,10 +216,11 @@ void GradientAccumulator::add(std::span<const Tensor> gradients, Location where)
   if (gradients.size() != sums_.size())
     throw ValueError(
         1378, format_error(1378, "ValueError",
-                           fmt::format("add: {} gradients, and {} before", gradients.size(), sums_.size()), {}, where));
+                           fmt::format("add: {} gradients, but {} before", gradients.size(), sums_.size()), {}, where));
   for (std::size_t i = 0; i < sums_.size(); ++i)
     if (sums_[i].defined() && gradients[i].defined() && gradients[i].shape() != sums_[i].shape())
-      fail_gradient("add: a gradient does not fit those before", "before", sums_[i], gradients[i], where);
+      fail_gradient("add: the shape of a gradient does not match the previous ones", "before", sums_[i], gradients[i],
+                    where);
   const NoGradGuard no_history;
   const vjp::LineGuard line(where);
   for (std::size_t i = 0; i < sums_.size(); ++i) {

@@ -125,7 +125,7 @@ Tensor avg_pool(std::string_view function, const Pool& p, bool count_include_pad
   if (!is_floating(x.dtype()))
     throw DTypeError(1101,
                      format_error(1101, "DTypeError", fmt::format("{}: does not take {}", function, name(x.dtype())),
-                                  describe(x), where, "convert it first, for instance with cast to f32"));
+                                  describe(x), where, "convert it first, for example to f32"));
   if (divisor == 0)
     throw ValueError(
         1375, format_error(1375, "ValueError", fmt::format("{}: the divisor is 0", function), describe(x), where));

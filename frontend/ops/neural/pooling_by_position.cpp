@@ -86,7 +86,7 @@ PooledWithIndices fractional(std::string_view function, std::size_t axes, const 
               places = by_axis(function, "output_size", output_size, axes, 1, where);
   const Shape drawn{images.x.size(0), images.x.size(1), static_cast<std::int64_t>(axes)};
   if (samples.defined() && samples.shape() != drawn)
-    fail_size(function, fmt::format("samples are [{}, {}, {}]", drawn[0], drawn[1], drawn[2]), samples, where);
+    fail_size(function, fmt::format("samples should be [{}, {}, {}]", drawn[0], drawn[1], drawn[2]), samples, where);
   const vjp::LineGuard line(where);
   const Tensor from = samples.defined()
                           ? samples.detach()
@@ -115,10 +115,11 @@ Tensor max_unpool(std::string_view function, std::size_t axes, const Tensor& giv
   const Images images(function, given, axes, where);
   require_defined(function, indices, where);
   if (indices.shape() != given.shape())
-    throw ShapeError(1077, format_error(1077, "ShapeError", fmt::format("{}: each element has an index", function),
-                                        {{"x", to_string(given.dtype(), given.shape()), ""},
-                                         {"indices", to_string(indices.dtype(), indices.shape()), ""}},
-                                        where));
+    throw ShapeError(1077,
+                     format_error(1077, "ShapeError", fmt::format("{}: indices must have the shape of x", function),
+                                  {{"x", to_string(given.dtype(), given.shape()), ""},
+                                   {"indices", to_string(indices.dtype(), indices.shape()), ""}},
+                                  where));
   const Shape kernel = by_axis(function, "kernel_size", kernel_size, axes, 1, where),
               stride = steps.empty() ? kernel : by_axis(function, "stride", steps, axes, 1, where),
               padding = by_axis(function, "padding", pads, axes, 0, where);

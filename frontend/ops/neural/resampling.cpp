@@ -30,7 +30,7 @@ struct Pads {
 std::vector<Pads> pads_of(const Tensor& x, std::span<const std::int64_t> given, Location where) {
   if (given.size() % 2 != 0 || given.size() / 2 > x.rank())
     throw ValueError(1374, format_error(1374, "ValueError",
-                                        fmt::format("pad: {} numbers; two for each of the last axes", given.size()),
+                                        fmt::format("pad: {} numbers; expected two per padded axis", given.size()),
                                         describe(x), where));
   std::vector<Pads> pads;
   for (std::size_t i = 0; i < given.size() / 2; ++i) {
@@ -40,7 +40,7 @@ std::vector<Pads> pads_of(const Tensor& x, std::span<const std::int64_t> given, 
     std::int64_t size = 0;
     if (__builtin_add_overflow(p.before, p.after, &size) || __builtin_add_overflow(size, x.size(axis), &size) ||
         size < 0)
-      fail_shape("pad", fmt::format("{} and {} leave nothing of axis {}", p.before, p.after, axis), x, where);
+      fail_shape("pad", fmt::format("{} and {} leave no elements of axis {}", p.before, p.after, axis), x, where);
     pads.push_back(p);
   }
   return pads;

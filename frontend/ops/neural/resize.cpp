@@ -35,13 +35,13 @@ class Resize {
 
   std::vector<ResizedAxis> geometry() const {
     const std::size_t count = axes_.size();
-    if (o_.size.empty() == o_.scale.empty()) fail_value("takes a size or a scale factor");
+    if (o_.size.empty() == o_.scale.empty()) fail_value("requires either a size or a scale factor");
     const std::size_t given = std::max(o_.size.size(), o_.scale.size());
     if (given != count)
       fail_value(fmt::format("{} numbers for {} {}axes", given, count, function_ == "interpolate" ? "spatial " : ""));
     const bool crops = o_.coordinates == ResizeCoordinates::tf_crop_and_resize;
     if (o_.roi.size() != (crops ? 2 * count : 0))
-      fail_value(fmt::format("{} numbers of a region of {} axes", o_.roi.size(), crops ? count : 0));
+      fail_value(fmt::format("{} numbers for a region of {} axes", o_.roi.size(), crops ? count : 0));
     std::vector<ResizedAxis> all;
     const double common = common_scale();
     for (std::size_t i = 0; i < count; ++i) {
@@ -221,7 +221,7 @@ Tensor resized(std::string_view function, const Tensor& x, const ResizeOptions& 
   const DType given = x.dtype();
   if (smooth && !is_floating(given))
     throw DTypeError(1101, format_error(1101, "DTypeError", fmt::format("{}: does not take {}", function, name(given)),
-                                        describe(x), where, "convert it first, for instance with cast to f32"));
+                                        describe(x), where, "convert it first, for example to f32"));
   VjpTensor y = smooth ? astype(x, compute_dtype(given), where) : x;
   for (const ResizedAxis& a : axes) {
     if (a.from == a.to && a.from_steps == a.to_steps && a.shift + a.offset == 0) continue;
@@ -247,7 +247,7 @@ Tensor resize(const Tensor& x, const ResizeOptions& options, Location where) {
 Tensor interpolate(const Tensor& x, const InterpolateOptions& o, Location where) {
   require_defined("interpolate", x, where);
   if (x.rank() < 3)
-    throw ShapeError(1077, format_error(1077, "ShapeError", "interpolate: x has images, channels and spatial axes",
+    throw ShapeError(1077, format_error(1077, "ShapeError", "interpolate: x must have batch, channel and spatial axes",
                                         describe(x), where));
   const std::size_t spatial = x.rank() - 2u;
   const bool smooth = o.mode == Interpolation::linear || o.mode == Interpolation::bicubic;

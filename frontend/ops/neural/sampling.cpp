@@ -251,7 +251,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   const Shape shape = x.shape();
   const std::int64_t axes = static_cast<std::int64_t>(shape.rank()) - 2;
   if (axes < 1 || grid.rank() < 2 || grid.size(-1) != axes || grid.size(0) != x.size(0))
-    fail_shape("grid_sample", "x [N, C, ..S] and grid [N, .., axes of S] do not fit", {{"x", x}, {"grid", grid}},
+    fail_shape("grid_sample", "x [N, C, ..S] and grid [N, .., axes of S] do not match", {{"x", x}, {"grid", grid}},
                where);
   const FloatingScope in("grid_sample", {&x, &grid}, where, true);
   const Shape sizes{spatial(shape)};
@@ -371,7 +371,7 @@ Tensor affine_grid(const Tensor& theta, const IntegerList& size, bool align_corn
   const std::span<const std::int64_t> given = size;
   const auto axes = static_cast<std::int64_t>(given.size()) - 2;
   if (axes < 1 || theta.rank() != 3 || theta.size(1) != axes || theta.size(2) != axes + 1 || theta.size(0) != given[0])
-    fail_shape("affine_grid", fmt::format("theta [N, A, A + 1] and {} sizes do not fit", given.size()),
+    fail_shape("affine_grid", fmt::format("theta [N, A, A + 1] and {} sizes do not match", given.size()),
                {{"theta", theta}}, where);
   const VjpTensor t = in(theta);
   const Shape sizes{given.subspan(2)};
@@ -450,7 +450,7 @@ Tensor roi_align(const Tensor& x, const Tensor& boxes, const Tensor& batch_indic
   for (const Tensor* t : {&x, &boxes, &batch_indices}) require_defined("roi_align", *t, where);
   if (x.rank() != 4 || boxes.rank() != 2 || boxes.size(1) != 4 || batch_indices.shape() != Shape{boxes.size(0)} ||
       x.size(2) * x.size(3) == 0)
-    fail_shape("roi_align", "x [N, C, H, W], boxes [R, 4] and batch_indices [R] do not fit",
+    fail_shape("roi_align", "x [N, C, H, W], boxes [R, 4] and batch_indices [R] do not match",
                {{"x", x}, {"boxes", boxes}, {"indices", batch_indices}}, where);
   if (o.sampling_ratio < 0) fail_parameter("roi_align", "sampling_ratio is negative", where);
   const Shape bins = by_axis("roi_align", "output_size", o.output_size, 2, 1, where);
@@ -508,7 +508,7 @@ Tensor deform_conv(const Tensor& x, const Tensor& weight, const Tensor& offset, 
                where);
   };
   if (x.rank() < 3 || weight.rank() != x.rank() || offset.rank() != x.rank())
-    fail("x, weight and offset have as many axes as each other");
+    fail("x, weight and offset must have the same number of axes");
   const std::size_t axes = x.rank() - 2u;
   const Shape given = x.shape(), filter = weight.shape(), moved = offset.shape();
   const Shape sizes{spatial(given)}, taps{spatial(filter)}, places{spatial(moved)};
@@ -520,18 +520,18 @@ Tensor deform_conv(const Tensor& x, const Tensor& weight, const Tensor& offset, 
   const std::int64_t n = given[0], c = given[1], out = filter[0], k = product(taps), p = product(places);
   const auto rank = static_cast<std::int64_t>(axes);
   if (o.groups < 1 || c != filter[1] * o.groups || out % o.groups != 0)
-    fail("channels of x are those of the weight times the groups, which divide the filters");
+    fail("x must have the channels of weight times the groups, which must divide the filters");
   const std::int64_t per_offset = k * rank, d = per_offset == 0 ? 0 : moved[1] / per_offset;
   if (d < 1 || moved[1] % per_offset != 0 || c % d != 0 || moved[0] != n)
-    fail("offset has an offset for each axis of each tap, for groups that divide the channels");
+    fail("offset must have an element per axis and tap of each offset group; the groups must divide the channels");
   for (std::size_t i = 0; i < axes; ++i) {
     const std::int64_t reach = (taps[i] - 1) * dilation[i] + 1, length = sizes[i] + before[i] + after[i];
     if (length < reach || places[i] != (length - reach) / stride[i] + 1)
-      fail(fmt::format("offset has {} places along spatial axis {}, not {}", places[i], i,
+      fail(fmt::format("offset has size {} along spatial axis {}, not {}", places[i], i,
                        length < reach ? 0 : (length - reach) / stride[i] + 1));
   }
-  if (mask.defined() && mask.shape() != joined({n, d * k}, places)) fail("mask has a number for each tap");
-  if (bias.defined() && bias.shape() != Shape{out}) fail("bias is a vector with one element for each filter");
+  if (mask.defined() && mask.shape() != joined({n, d * k}, places)) fail("mask must have one number per tap");
+  if (bias.defined() && bias.shape() != Shape{out}) fail("bias must be a vector with one element per filter");
   const FloatingScope in("deform_conv", {&x, &weight, &offset}, where, true);
 
   // Places [N, D, K, P].

@@ -30,10 +30,11 @@ Images::Images(std::string_view function, const Tensor& given, std::size_t axes,
   require_defined(function, given, where);
   added_ = given.rank() == axes + 1;
   if (!added_ && given.rank() != axes + 2)
-    throw ShapeError(1071, format_error(1071, "ShapeError",
-                                        fmt::format("{}: x has channels and {} spatial ax{}, and images or not",
-                                                    function, axes, axes == 1 ? "is" : "es"),
-                                        describe(given), where));
+    throw ShapeError(1071,
+                     format_error(1071, "ShapeError",
+                                  fmt::format("{}: x must have channels and {} spatial ax{}, with or without a batch",
+                                              function, axes, axes == 1 ? "is" : "es"),
+                                  describe(given), where));
   x = added_ ? expand_dims(given, 0, where) : given;
 }
 

@@ -153,7 +153,7 @@ Tensor nms(const Tensor& boxes, const Tensor& scores, double iou_threshold, std:
            Location where) {
   const FloatingScope in("nms", {&boxes, &scores}, where);
   if (boxes.rank() != 2 || boxes.size(1) != 4 || scores.shape() != Shape{boxes.size(0)})
-    throw ShapeError(1077, format_error(1077, "ShapeError", "nms: boxes [n, 4] and scores [n] do not fit",
+    throw ShapeError(1077, format_error(1077, "ShapeError", "nms: boxes [n, 4] and scores [n] do not match",
                                         {{"boxes", to_string(boxes.dtype(), boxes.shape()), ""},
                                          {"scores", to_string(scores.dtype(), scores.shape()), ""}},
                                         where));
@@ -174,7 +174,7 @@ Tensor non_max_suppression(const Tensor& boxes, const Tensor& scores, const NonM
   if (boxes.rank() != 3 || boxes.size(2) != 4 || scores.rank() != 3 || scores.size(0) != boxes.size(0) ||
       scores.size(2) != boxes.size(1))
     throw ShapeError(1077, format_error(1077, "ShapeError",
-                                        "non_max_suppression: boxes [N, n, 4] and scores [N, classes, n] do not fit",
+                                        "non_max_suppression: boxes [N, n, 4] and scores [N, classes, n] do not match",
                                         {{"boxes", to_string(boxes.dtype(), boxes.shape()), ""},
                                          {"scores", to_string(scores.dtype(), scores.shape()), ""}},
                                         where));
@@ -205,7 +205,7 @@ void register_suppression() {
       cuda(Library::Kind::implementation, "fermata", "CUDA"), meta(Library::Kind::implementation, "fermata", "Meta"),
       batched(Library::Kind::implementation, "fermata", "Batched");
   operators.def("pure nms_kept(Tensor boxes, Tensor present, float threshold, bool center_size) -> Tensor",
-                "Which boxes stay, in an order of falling scores: none that overlaps one before it.");
+                "Which boxes are kept, in order of descending scores: those that overlap no kept box before them.");
   cpu.impl("nms_kept", &nms_kept);
   cuda.impl_boxed("nms_kept", run_on_host());
   meta.impl("nms_kept", [](const Call&, const Tensor&, const Tensor& present, double, bool) {

@@ -31,8 +31,9 @@ Tensor fold(const Tensor& windows, std::int64_t axis, std::int64_t length, std::
   require_defined("fold", windows, where);
   TensorType whole = type_of(windows);
   if (windows.rank() < 2)
-    throw ShapeError(1075, format_error(1075, "ShapeError", "fold: the last axis has the elements of windows",
-                                        describe(windows), where));
+    throw ShapeError(1075,
+                     format_error(1075, "ShapeError", "fold: windows must have the window elements as the last axis",
+                                  describe(windows), where));
   whole.shape = Shape(std::span<const std::int64_t>(windows.shape()).first(windows.rank() - 1u));
   const unsigned at = normalize_axis("fold", axis, whole, where);
   whole.shape[at] = length;

@@ -20,9 +20,10 @@ void check_points(std::string_view function, const Tensor& x, const Tensor& y, s
   require_defined(function, x, where), require_defined(function, y, where);
   if (x.rank() != 1 || y.rank() < 1 || y.size(0) != x.size(0) || x.size(0) < least)
     throw ShapeError(
-        1021, format_error(
-                  1021, "ShapeError", fmt::format("{}: not {} or more points with a value for each", function, least),
-                  {{"x", to_string(x.dtype(), x.shape()), ""}, {"y", to_string(y.dtype(), y.shape()), ""}}, where));
+        1021,
+        format_error(1021, "ShapeError",
+                     fmt::format("{}: requires at least {} points with one value each", function, least),
+                     {{"x", to_string(x.dtype(), x.shape()), ""}, {"y", to_string(y.dtype(), y.shape()), ""}}, where));
 }
 
 DType floating_of(const Tensor& a, const Tensor& b) {

@@ -191,7 +191,7 @@ Solution find_root(const TensorToTensor& f, const Tensor& start, const SolverOpt
   const auto of_vector = [&](const Tensor& x) {
     const Tensor y = f(reshape(x, shape, where));
     if (y.shape() != shape)
-      throw ShapeError(1021, format_error(1021, "ShapeError", "find_root: f gives another shape than it takes",
+      throw ShapeError(1021, format_error(1021, "ShapeError", "find_root: f must return the shape of its argument",
                                           {{"x", to_string(start.dtype(), shape), ""},
                                            {"f(x)", to_string(y.dtype(), y.shape()), ""}},
                                           where));

@@ -30,7 +30,7 @@ class Objective {
     const auto both = value_and_grad<0>([&](const Tensor& v) {
       const Tensor y = f_(reshape(v, shape_, where_));
       if (y.element_count() != 1)
-        throw ShapeError(1021, format_error(1021, "ShapeError", "minimize: f gives several elements",
+        throw ShapeError(1021, format_error(1021, "ShapeError", "minimize: f must return one element",
                                             {{"f(x)", to_string(y.dtype(), y.shape()), ""}}, where_));
       return reshape(y, Shape{}, where_);
     });

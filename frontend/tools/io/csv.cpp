@@ -135,7 +135,7 @@ Tensor load_csv(const std::string& path, DType dtype, const CsvFormat& format, L
     reader.read(read_file("load_csv", path, where));
     result = reader.to_tensor();
   });
-  if (!known) throw_dtype("load_csv", dtype, "it reads bool and real dtypes", where);
+  if (!known) throw_dtype("load_csv", dtype, "supported are bool and real dtypes", where);
   return result;
 } catch (const std::bad_alloc&) { throw_no_memory("load_csv", where); }
 
@@ -143,7 +143,7 @@ void save_csv(const std::string& path, const Tensor& x, const CsvFormat& format,
   require_defined("save_csv", x, where);
   const Shape shape = x.shape();
   if (shape.rank() != 1 && shape.rank() != 2)
-    throw ShapeError(1013, format_error(1013, "ShapeError", "save_csv: a table has one or two axes",
+    throw ShapeError(1013, format_error(1013, "ShapeError", "save_csv: a table must have one or two axes",
                                         {{"x", to_string(x.dtype(), shape), ""}}, where));
   const std::int64_t columns = shape.rank() == 2 ? shape[1] : 1;
   std::string text;
@@ -155,7 +155,7 @@ void save_csv(const std::string& path, const Tensor& x, const CsvFormat& format,
       text += column == 0 ? '\n' : format.separator;
     }
   });
-  if (!known) throw_dtype("save_csv", x.dtype(), "it writes bool and real dtypes", where);
+  if (!known) throw_dtype("save_csv", x.dtype(), "supported are bool and real dtypes", where);
   write_file("save_csv", path, {text}, where);
 } catch (const std::bad_alloc&) { throw_no_memory("save_csv", where); }
 

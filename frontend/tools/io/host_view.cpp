@@ -16,9 +16,10 @@ namespace fermata::detail {
 const void* read_only_elements(const Tensor& x, DType dtype, Tensor& keep, Location where) {
   require_defined("HostView", x, where);
   if (x.dtype() != dtype)
-    throw DTypeError(1106, format_error(1106, "DTypeError",
-                                        fmt::format("HostView: elements are {}, not {}", name(x.dtype()), name(dtype)),
-                                        describe(x), where));
+    throw DTypeError(1106,
+                     format_error(1106, "DTypeError",
+                                  fmt::format("HostView: the element type is {}, not {}", name(x.dtype()), name(dtype)),
+                                  describe(x), where));
   if (device(x, where) != BackendKey::cpu)
     throw DeviceError(1402,
                       format_error(1402, "DeviceError", "HostView: the tensor is not on the CPU", describe(x), where));
@@ -40,7 +41,7 @@ Tensor tensor_over_memory(const void* elements, std::size_t count, DType dtype, 
   if (static_cast<std::uint64_t>(wanted) != count)
     throw ShapeError(
         1017, format_error(1017, "ShapeError",
-                           fmt::format("borrow: {} values do not fill {}", count, to_string(Shape(sizes))), {}, where));
+                           fmt::format("borrow: {} values for shape {}", count, to_string(Shape(sizes))), {}, where));
   const std::string_view bytes(static_cast<const char*>(elements), count * byte_size(dtype));
   return tensor_over(std::move(owner), bytes, dtype, Shape(sizes));
 }

@@ -28,7 +28,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
   bool start_array(std::size_t) override { return say({JsonEvent::Kind::begin_array}); }
   bool end_array() override { return say({JsonEvent::Kind::end_array}); }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    error = "is no JSON at byte " + std::to_string(position);
+    error = "is not valid JSON at byte " + std::to_string(position);
     return false;
   }
 
@@ -61,7 +61,7 @@ namespace {
 [[noreturn]] void throw_without() {
   throw UnsupportedError(2024,
                          format_error(2024, "UnsupportedError", "this engine was built without <nlohmann/json.hpp>", {},
-                                      std::source_location::current(), "install nlohmann-json3-dev and build again"));
+                                      std::source_location::current(), "install nlohmann-json3-dev and rebuild"));
 }
 }  // namespace
 std::string read_json(std::string_view, const std::function<void(const JsonEvent&)>&) { throw_without(); }

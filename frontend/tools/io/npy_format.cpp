@@ -120,7 +120,7 @@ NpyHeader read_npy_header(std::string_view function, const std::string& path, st
 
 std::string npy_head(std::string_view function, const Tensor& x, Location where) {
   const std::optional<std::string> code = type_code(x.dtype());
-  if (!code) throw_dtype(function, x.dtype(), "NumPy has no such dtype, or it cannot be written yet", where);
+  if (!code) throw_dtype(function, x.dtype(), "NumPy lacks this dtype, or writing it is not supported", where);
   std::string sizes;
   for (const std::int64_t size : x.shape()) sizes += fmt::format("{}, ", size);
   if (x.rank() > 1) sizes.resize(sizes.size() - 2);

@@ -78,8 +78,8 @@ void check_name(const std::string& name, Location where) {
   bool leads_out = name.empty() || name.front() == '/' || name.find('\0') != std::string::npos;
   for (const auto& part : std::filesystem::path(name)) leads_out = leads_out || part == "..";
   if (leads_out)
-    throw ValueError(
-        1385, format_error(1385, "ValueError", fmt::format("save_npz: '{}' is no name of an array", name), {}, where));
+    throw ValueError(1385, format_error(1385, "ValueError",
+                                        fmt::format("save_npz: '{}' is not a valid array name", name), {}, where));
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ NamedTensors load_npz(const std::string& path, Location where) try {
     archive.open(i);
     const std::string place = fmt::format("{}: {}", path, entry);
     if (!arrays.emplace(name, read_entry(archive, place, where)).second)
-      throw_malformed("load_npz", path, fmt::format("array '{}' is there twice", name), where);
+      throw_malformed("load_npz", path, fmt::format("array '{}' occurs twice", name), where);
   }
   return arrays;
 } catch (const std::bad_alloc&) { throw_no_memory("load_npz", where); }

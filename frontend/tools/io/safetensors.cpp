@@ -67,8 +67,8 @@ Index read_index(const std::string& path, std::string_view text, Location where)
     // A name of a file of this folder, and no way out of it.
     const bool is_plain = event.kind == Kind::text && !event.text.empty() && event.text != ".." &&
                           event.text.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
-    if (!is_plain) fail(fmt::format("tensor '{}' is in no file of this folder", name.substr(0, 80)));
-    if (!map.emplace(name, event.text).second) fail(fmt::format("tensor '{}' is there twice", name.substr(0, 80)));
+    if (!is_plain) fail(fmt::format("tensor '{}' is in a file outside this folder", name.substr(0, 80)));
+    if (!map.emplace(name, event.text).second) fail(fmt::format("tensor '{}' occurs twice", name.substr(0, 80)));
   });
   if (!error.empty()) fail(error);
   if (map.empty()) fail("has no weight_map");
@@ -101,10 +101,10 @@ std::string problem_of(const BlockedTensor& x) {
   std::int64_t wanted = 1;
   for (unsigned i = 0; i < x.whole.rank(); ++i)
     if (const std::int64_t size = first.region.sizes[i]; size != 0) {
-      if (x.whole[i] % size != 0) return "has blocks of another size than it divides into";
+      if (x.whole[i] % size != 0) return "has a block of the wrong size";
       wanted *= x.whole[i] / size;
     }
-  if (begins.size() != x.blocks.size()) return "has a block twice";
+  if (begins.size() != x.blocks.size()) return "has a duplicate block";
   if (std::ssize(x.blocks) != wanted) return fmt::format("has {} of its {} blocks", x.blocks.size(), wanted);
   return {};
 }
@@ -180,7 +180,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path, Location where) try : 
     Metadata& metadata = s.shards.back().header.metadata;
     if (const auto of = metadata.find(std::string(kBlocksNote));
         !blocks.empty() && (of == metadata.end() || of->second != blocks))
-      throw_malformed(kFunction, path, fmt::format("names {}, which is a file of another save", name), where);
+      throw_malformed(kFunction, path, fmt::format("refers to {}, which belongs to another save", name), where);
     s.metadata.insert(metadata.begin(), metadata.end());
   }
   s.metadata.erase(std::string(kBlocksNote));
@@ -190,7 +190,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path, Location where) try : 
       throw_malformed(kFunction, path, fmt::format("tensor '{}' is not in {}", tensor, file), where);
     bool is_valid = true;
     const std::optional<BlockName> block = blocks.empty() ? std::nullopt : parse_block_name(tensor, is_valid);
-    if (!is_valid) throw_malformed(kFunction, path, fmt::format("'{}' is no name of a block", tensor), where);
+    if (!is_valid) throw_malformed(kFunction, path, fmt::format("'{}' is not a valid block name", tensor), where);
     if (!block) {
       s.tensors.emplace(tensor, &shard);
       continue;

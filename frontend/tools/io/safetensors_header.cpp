@@ -54,7 +54,7 @@ class HeaderBuilder {
   void take(const JsonEvent& event) {
     switch (depth_) {
       case 0:
-        if (event.kind != Kind::begin_object) fail("has a header that is no object");
+        if (event.kind != Kind::begin_object) fail("has a header that is not an object");
         ++depth_;
         return;
       case 1: return take_name(event);
@@ -95,14 +95,14 @@ class HeaderBuilder {
     } else if (event.kind == Kind::key) {
       name_ = event.text;
       in_metadata_ = name_ == "__metadata__";
-      if (!names_.insert(name_).second) fail_entry("is there twice");
+      if (!names_.insert(name_).second) fail_entry("occurs twice");
     } else if (event.kind == Kind::begin_object) {
       depth_ = 2;
       entry_ = {};
       offsets_.clear(), sizes_.clear();
       has_shape_ = has_offsets_ = false;
     } else {
-      fail_entry("is no object");
+      fail_entry("is not an object");
     }
   }
 
@@ -112,7 +112,7 @@ class HeaderBuilder {
     else if (event.kind == Kind::key)
       field_ = event.text;
     else if (event.kind != Kind::text)
-      fail(fmt::format("has metadata '{}' that is no text", field_.substr(0, kShownName)));
+      fail(fmt::format("has metadata '{}' that is not a string", field_.substr(0, kShownName)));
     else if (!header_.metadata.emplace(field_, event.text).second)
       fail(fmt::format("has metadata '{}' twice", field_.substr(0, kShownName)));
   }
@@ -142,7 +142,7 @@ class HeaderBuilder {
     if (event.kind == Kind::end_array)
       depth_ = 2;
     else if (event.kind != Kind::natural)
-      fail_entry(fmt::format("has a {} that is no natural number", field_ == "shape" ? "size" : "data offset"));
+      fail_entry(fmt::format("has a {} that is not a natural number", field_ == "shape" ? "size" : "data offset"));
     else if (list.size() == kMaxRank)
       fail_entry(fmt::format("has more than {} axes", kMaxRank));
     else
@@ -151,7 +151,7 @@ class HeaderBuilder {
 
   void add_entry() {
     if (entry_.code.empty() || !has_shape_ || offsets_.size() != 2)
-      fail_entry("needs a dtype, a shape and two data offsets");
+      fail_entry("requires a dtype, a shape and two data offsets");
     const auto bits = bits_of_code(entry_.code);
     if (!bits) fail_entry(fmt::format("has an unknown dtype '{}'", entry_.code));
     const bool is_empty = std::find(sizes_.begin(), sizes_.end(), 0u) != sizes_.end();
@@ -159,10 +159,10 @@ class HeaderBuilder {
     for (const std::uint64_t size : sizes_) {
       if (size > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) ||
           (!is_empty && __builtin_mul_overflow(bytes, size, &bytes)))
-        fail_entry("is larger than 64 bits count");
+        fail_entry("has a size that overflows 64 bits");
       entry_.shape.push_back(static_cast<std::int64_t>(size));
     }
-    if (offsets_[0] > offsets_[1] || offsets_[1] > element_bytes) fail_entry("lies outside of the file");
+    if (offsets_[0] > offsets_[1] || offsets_[1] > element_bytes) fail_entry("is outside the file");
     if (bytes % 8 != 0 || offsets_[1] - offsets_[0] != bytes / 8)
       fail_entry(fmt::format("has {} bytes, not {}", offsets_[1] - offsets_[0], bytes / 8));
     entry_.begin = offsets_[0], entry_.end = offsets_[1];
@@ -226,7 +226,7 @@ SafetensorsHeader read_safetensors_header(std::string_view function, const std::
   if (length > kLongestHeader) fail(fmt::format("has a header of {} bytes, more than {}", length, kLongestHeader));
   if (length > bytes.size() - kLengthBytes) fail("ends within its header");
   const std::string_view text = bytes.substr(kLengthBytes, length);
-  if (!text.starts_with('{')) fail("has a header that is no object");
+  if (!text.starts_with('{')) fail("has a header that is not an object");
   HeaderBuilder builder(function, path, where);
   builder.element_bytes = bytes.size() - kLengthBytes - length;
   const std::string error = read_json(text, [&](const JsonEvent& event) { builder.take(event); });

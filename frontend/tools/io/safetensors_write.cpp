@@ -60,10 +60,11 @@ Entries entries_of(std::string_view function, const NamedTensors& tensors, Locat
     if (safetensors_code(x.dtype()).empty())
       throw_dtype(function, x.dtype(), fmt::format("the format has no such dtype: '{}'", name), where);
     if (static_cast<std::size_t>(x.element_count()) * bit_width(x.dtype()) % 8 != 0)
-      throw ValueError(1356, format_error(1356, "ValueError",
-                                          fmt::format("{}: '{}' has {} elements of {} bits, which are no whole bytes",
-                                                      function, name, x.element_count(), bit_width(x.dtype())),
-                                          describe(x), where));
+      throw ValueError(
+          1356, format_error(1356, "ValueError",
+                             fmt::format("{}: '{}' has {} elements of {} bits, which is not a whole number of bytes",
+                                         function, name, x.element_count(), bit_width(x.dtype())),
+                             describe(x), where));
     entries.emplace_back(name, x);
     all.push_back(x);
   }

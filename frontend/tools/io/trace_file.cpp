@@ -18,11 +18,11 @@ using FileOf = std::function<std::string(ValueId node, const Tensor& value)>;
 std::string describe(const TracedOutput& output) {
   switch (output.kind) {
     case TracedOutput::Kind::result: return fmt::format("result {}", output.index);
-    case TracedOutput::Kind::argument: return fmt::format("what argument {} becomes", output.index);
+    case TracedOutput::Kind::argument: return fmt::format("the final value of argument {}", output.index);
     case TracedOutput::Kind::outside: break;
   }
-  if (output.index == TracedOutput::kNoConstant) return "what a tensor from outside becomes";
-  return fmt::format("what constant {} becomes", output.index);
+  if (output.index == TracedOutput::kNoConstant) return "the final value of a captured tensor";
+  return fmt::format("the final value of constant {}", output.index);
 }
 
 std::string text_of(const Trace& trace, const FileOf& file_of) {

@@ -49,13 +49,13 @@ void check_optimizer(const SafetensorsFile& file, const std::string& path, const
   std::size_t there = 0;
   for (const std::string& name : file.names()) there += name.starts_with(kOptimizer);
   if (there != optimizer.size())
-    fail(fmt::format("holds {} tensors of an optimizer, and this one has {}", there, optimizer.size()));
+    fail(fmt::format("has {} optimizer tensors, but this optimizer has {}", there, optimizer.size()));
   for (std::size_t i = 0; i < optimizer.size(); ++i) {
     const std::string name = fmt::format("{}{}", kOptimizer, i);
     if (!file.contains(name)) fail(fmt::format("has no tensor '{}'", name));
     const Tensor saved = file.tensor_like(name, optimizer[i], where);
     if (saved.shape() != optimizer[i].shape() || saved.dtype() != optimizer[i].dtype())
-      fail(fmt::format("'{}' is {}, and this optimizer has {}", name, to_string(saved.dtype(), saved.shape()),
+      fail(fmt::format("'{}' is {}, but this optimizer has {}", name, to_string(saved.dtype(), saved.shape()),
                        to_string(optimizer[i].dtype(), optimizer[i].shape())));
   }
 }
@@ -83,7 +83,7 @@ TrainingState load_training(const std::string& path, const nn::detail::Parts& mo
   const Metadata& metadata = file.metadata();
   const auto version = metadata.find(std::string(kFormat));
   if (version == metadata.end() || version->second != kVersion)
-    throw_malformed(kLoad, path, "is no training run of this version", where);
+    throw_malformed(kLoad, path, "is not a training run of this version", where);
 
   TrainingState state;
   state.step = numbers_of<std::int64_t, 1>(path, metadata, "fermata.step", where)[0];

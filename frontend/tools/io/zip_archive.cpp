@@ -42,14 +42,14 @@ ZipReader::ZipReader(std::string_view function, const std::string& path, std::so
   State& s = *state_;
   s.function = function, s.path = path, s.where = where;
   s.file = MappedFile::open(function, path, where);
-  if (s.file->bytes().empty()) throw_malformed(function, path, "is no zip archive (it is empty)", where);
+  if (s.file->bytes().empty()) throw_malformed(function, path, "is not a zip archive (it is empty)", where);
   zip_error_t error;
   zip_error_init(&error);
   zip_source_t* const source = zip_source_buffer_create(s.file->bytes().data(), s.file->bytes().size(), 0, &error);
   if (source != nullptr) s.archive.reset(zip_open_from_source(source, ZIP_RDONLY, &error));
   if (s.archive == nullptr) {
     if (source != nullptr) zip_source_free(source);
-    const std::string what = fmt::format("is no zip archive ({})", zip_error_strerror(&error));
+    const std::string what = fmt::format("is not a zip archive ({})", zip_error_strerror(&error));
     zip_error_fini(&error);
     throw_malformed(function, path, what, where);
   }
@@ -158,7 +158,7 @@ namespace {
 [[noreturn]] void throw_without(std::string_view function, std::source_location where) {
   throw UnsupportedError(
       2025, format_error(2025, "UnsupportedError", fmt::format("{}: this engine was built without libzip", function),
-                         {}, where, "install libzip-dev and build again"));
+                         {}, where, "install libzip-dev and rebuild"));
 }
 }  // namespace
 struct ZipReader::State {

@@ -194,8 +194,8 @@ class Summary {
       const double cost = site.self_us + (few ? 0.5 * step_us_[&site] : 0);
       sum_.advice.push_back(
           {fmt::format("a value is computed here {} times ({}), after {:.0f} recorded calls and {:.1f} us of work each "
-                       "time: what is before a sync is not fused with what follows. Read values less often, for many "
-                       "iterations at once, or keep the decision in tensors (where, while_loop)",
+                       "time: calls before a sync are not fused with calls after it. Read values less often, for many "
+                       "iterations at once, or make the decision in tensors (where, while_loop)",
                        site.syncs, site.reason, static_cast<double>(site.recorded) / n, (site.us - compiled) / n),
            site.where, cost});
     }
@@ -208,10 +208,10 @@ class Summary {
       const double background = sum_.background_us * static_cast<double>(site.misses) /
                                 static_cast<double>(std::max<std::uint64_t>(sum_.plan_misses, 1));
       sum_.advice.push_back(
-          {fmt::format("{} of {} syncs here meet a program that was not known ({}): each such structure is compiled by "
-                       "itself. Sizes and numbers may differ; dtypes, ranks, sizes of 1, strides and the number of "
-                       "calls may not",
-                       site.misses, site.syncs, site.difference.empty() ? "no similar one" : site.difference),
+          {fmt::format(
+               "{} of {} syncs here have a new program structure ({}), and each structure is compiled. Sizes and "
+               "numbers do not change the structure; dtypes, ranks, sizes of 1, strides and the number of calls do",
+               site.misses, site.syncs, site.difference.empty() ? "no similar one" : site.difference),
            site.where, site.miss_us + background});
     }
   }
@@ -221,19 +221,19 @@ class Summary {
     for (const auto& [info, step] : steps_) {
       const double over = step.us - step.limit_us;
       if (step.name == "copy" && info->bytes >= kLargeBytes)
-        sum_.advice.push_back({fmt::format("{} copies of {:.1f} MiB: a view is wanted in another layout", step.runs,
+        sum_.advice.push_back({fmt::format("{} copies of {:.1f} MiB: a view is needed in another layout", step.runs,
                                            info->bytes / 2 / 1048576),
                                step.where, step.us});
       else if (info->strided_bytes > 0.25 * info->bytes && info->bytes >= kLargeBytes / 8 && over > kLeastUs)
         sum_.advice.push_back(
             {fmt::format(
-                 "{} reads {:.1f} of {:.1f} MiB across the order in which they lie (a transposed operand): keep "
-                 "that operand in the order in which it is read, by copy() once",
+                 "{} reads {:.1f} of {:.1f} MiB across their memory order (a transposed operand): copy() that operand "
+                 "once into the order in which it is read",
                  step.name, info->strided_bytes / 1048576, info->bytes / 1048576),
              step.where, over});
       else if (step.limit_us > 0 && step.us > kFar * step.limit_us && over > 0.2 * sum_.total_us)
         far_from_limit_.push_back(
-            {fmt::format("{} takes {:.1f} times as long as its bytes and operations would at the best", step.name,
+            {fmt::format("{} takes {:.1f} times as long as the limit for its bytes and operations", step.name,
                          step.us / step.limit_us),
              step.where, over / 2});
     }
@@ -262,16 +262,15 @@ std::string to_string(const ProfileSummary& s) {
                        s.total_us > 0 ? 100 * us / s.total_us : 0);
   };
   std::string text = fmt::format("profile of {:.3f} ms, {} events\n", s.total_us / 1000, s.events);
-  text += line("compiled kernels", s.kernels_us) + line("calls of functions and libraries", s.calls_us) +
-          line("compiling that was waited for", s.compiling_us) +
-          line("finding and binding plans, waiting", s.syncs_us) + line("recording", s.recording_us) +
-          line("the program's own code", s.own_us);
-  if (s.background_us > 0) text += line("compiling in the background", s.background_us);
-  if (s.device_us > 0) text += line("steps on devices, beside these", s.device_us);
+  text += line("compiled kernels", s.kernels_us) + line("function and library calls", s.calls_us) +
+          line("foreground compilation", s.compiling_us) + line("plan lookup and binding, waiting", s.syncs_us) +
+          line("recording", s.recording_us) + line("the program's own code", s.own_us);
+  if (s.background_us > 0) text += line("background compilation", s.background_us);
+  if (s.device_us > 0) text += line("steps on devices, in addition", s.device_us);
   text += fmt::format(
       "{} syncs, {} replays, {} recorded calls; {} new structures, {} plans compiled; peak {:.1f} MiB\n", s.syncs,
       s.replays, s.recorded_calls, s.plan_misses, s.plans_compiled, static_cast<double>(s.peak_bytes) / 1048576);
-  if (s.dropped != 0) text += fmt::format("{} events found no room and are missing\n", s.dropped);
+  if (s.dropped != 0) text += fmt::format("{} events were dropped\n", s.dropped);
   if (!s.steps.empty()) text += "\n      runs           ms  of limit  step\n";
   constexpr std::size_t kMost = 10;
   for (std::size_t i = 0; i < std::min(kMost, s.steps.size()); ++i) {

@@ -79,8 +79,8 @@ Tensor cast_of_leaf(const Tensor& leaf, DType dtype, Location where) {
 DType checked(DType dtype, Location where) {
   if (dtype == DType::f16 || dtype == DType::bf16) return dtype;
   throw DTypeError(
-      1140, format_error(1140, "DTypeError", fmt::format("autocast: {} is no narrow floating dtype", name(dtype)), {},
-                         where, "take f16 or bf16"));
+      1140, format_error(1140, "DTypeError", fmt::format("autocast: {} is not a narrow floating dtype", name(dtype)),
+                         {}, where, "use f16 or bf16"));
 }
 
 }  // namespace

@@ -41,23 +41,22 @@ bool is_ambiguous(Op op) {
   if (is_ambiguous(node.op))
     throw GradientError(
         1719,
-        format_error(1719, "GradientError",
-                     fmt::format("{}: which derivative is meant is not clear: that of its CompositeImplicit kernel "
-                                 "or one of the kernel that ran",
-                                 name(node.op)),
-                     lines, node.where, "give the operator an Autograd kernel"));
+        format_error(
+            1719, "GradientError",
+            fmt::format("{}: ambiguous derivative: that of its CompositeImplicit kernel or of the kernel that ran",
+                        name(node.op)),
+            lines, node.where, "register an Autograd kernel for the operator"));
   throw GradientError(
       1716, format_error(1716, "GradientError",
                          fmt::format("{}: has no derivative with respect to operand {}", name(node.op), k), lines,
-                         node.where, "detach() the operand if its gradient is not wanted"));
+                         node.where, "detach() the operand if its gradient is not needed"));
 }
 
 [[noreturn]] void throw_spent(const GradNode& node, Location where) {
-  throw GradientError(1713,
-                      format_error(1713, "GradientError",
-                                   fmt::format("backward: the values that {} saved at {} have been used and let go",
-                                               name(node.op), short_location(node.where)),
-                                   {}, where, "pass retain_graph = true to the first backward pass"));
+  throw GradientError(1713, format_error(1713, "GradientError",
+                                         fmt::format("backward: the values saved by {} at {} have been freed",
+                                                     name(node.op), short_location(node.where)),
+                                         {}, where, "pass retain_graph = true to the first backward pass"));
 }
 
 /// The line that the gradient of a call is recorded under, which has the scope of the call.
@@ -175,7 +174,7 @@ class BackwardPass {
     std::ranges::sort(pending, {}, &std::pair<std::uint64_t, Node*>::first);
     std::vector<Node*> roots;
     for (const auto& [order, node] : pending) roots.push_back(node);
-    sync_nodes(roots, "the bound on pending nodes", where);
+    sync_nodes(roots, "the limit on pending nodes", where);
   }
 
   struct Shallower {
@@ -207,7 +206,7 @@ class BackwardPass {
     const std::vector<Tensor> given = written.backward(node.get(), gradients, options_.create_graph);
     if (given.size() != node->count)
       throw GradientError(1718, format_error(1718, "GradientError",
-                                             fmt::format("{}: its backward pass gives {} gradients for {} tensors",
+                                             fmt::format("{}: its backward pass returned {} gradients for {} tensors",
                                                          written.name(), given.size(), node->count),
                                              {}, node->where));
     for (std::size_t k = 0; k < node->count; ++k) {
@@ -219,12 +218,13 @@ class BackwardPass {
       }
       if (given[k].shape() != *operand.shape)
         throw GradientError(
-            1718, format_error(1718, "GradientError",
-                               fmt::format("{}: gradient {} of its backward pass has another shape than the tensor",
-                                           written.name(), k),
-                               {{"tensor", to_string(operand.dtype, *operand.shape), ""},
-                                {"gradient", to_string(given[k].dtype(), given[k].shape()), ""}},
-                               node->where));
+            1718, format_error(
+                      1718, "GradientError",
+                      fmt::format("{}: the shape of gradient {} of its backward pass differs from that of the tensor",
+                                  written.name(), k),
+                      {{"tensor", to_string(operand.dtype, *operand.shape), ""},
+                       {"gradient", to_string(given[k].dtype(), given[k].shape()), ""}},
+                      node->where));
       add(operand.edge, vjp::cast(given[k], operand.dtype).tensor());
     }
     if (!options_.retain_graph) node->spend();
@@ -383,8 +383,8 @@ Tensor seed_gradient(const Tensor& y, const Tensor& seed, Location where) {
   }
   if (seed.shape() != type.shape || !is_inexact(seed.dtype()) || (is_complex(seed.dtype()) && !is_complex(type.dtype)))
     throw GradientError(
-        1715, format_error(1715, "GradientError", "backward: the seed must be floating and of the result's shape",
-                           describe(), where));
+        1715, format_error(1715, "GradientError",
+                           "backward: the seed must be floating and have the shape of the result", describe(), where));
   return vjp::cast(seed, type.dtype).tensor();
 }
 

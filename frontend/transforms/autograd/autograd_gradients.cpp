@@ -27,10 +27,10 @@ GradEdge edge_or_error(std::string_view what, const Tensor& x, Location where) {
   GradEdge edge = grad_edge(x);
   if (!edge && is_batched(x))
     fail(1714, fmt::format("backward: {} has no history inside this vmap", what), what.substr(0, 1), x, where,
-         "grad(f) takes gradients inside vmap; those of tensors from outside are taken outside, of its result");
+         "use grad(f) for gradients inside vmap; take gradients of captured tensors outside, of the result of vmap");
   if (!edge)
     fail(1714, fmt::format("backward: {} has no history", what), what.substr(0, 1), x, where,
-         "mark what it is computed from with requires_grad(true), and record while computing it");
+         "call requires_grad(true) on the tensors that it is computed from, before computing it");
   return edge;
 }
 
@@ -79,14 +79,14 @@ Tensor& Tensor::requires_grad(bool wanted, Location where) {
   const bool is_leaf = leaf_of(*this) != nullptr;
   if (wanted == is_leaf && (is_leaf || !requires_grad())) return *this;
   if (impl_->view != nullptr)
-    fail(1717, "requires_grad: a view has the gradient of what it looks into", "x", *this, where,
-         "mark the tensor that the view was made from, or a copy of the view");
+    fail(1717, "requires_grad: a view has the gradient of its base", "x", *this, where,
+         "mark the base of the view, or a copy of the view");
   if (!is_leaf && requires_grad())
     fail(1717, "requires_grad: the tensor is computed from others and has a history", "x", *this, where,
-         "detach() gives the same value without its history");
+         "detach() returns the same value without its history");
   if (wanted && is_composite_tensor(*this))
-    fail(1717, fmt::format("requires_grad: {} has the gradients of what it is made of", impl_->payload->kind()), "x",
-         *this, where, "mark the tensor that it is made from");
+    fail(1717, fmt::format("requires_grad: {} has the gradients of its components", impl_->payload->kind()), "x", *this,
+         where, "mark the tensors that it is built from");
   if (wanted && !is_inexact(dtype()))
     fail(1717, fmt::format("requires_grad: {} values have no gradients", name(dtype())), "x", *this, where,
          "cast it with astype() first");
@@ -130,8 +130,8 @@ std::vector<Tensor> gradients(const Tensor& y, std::span<const Tensor> xs, const
   for (const Tensor& x : xs) require_defined("gradients", x, where);
   for (const Tensor& x : xs)
     if (depth_of(x) < depth_of(y) && x.requires_grad())
-      fail(1747, "gradients: x is from outside of the vmap that y was computed in", "x", x, where,
-           "grad(f) takes any tensor as an argument of f; gradients for all of the batch are taken outside");
+      fail(1747, "gradients: x was not computed inside the vmap that y was computed in", "x", x, where,
+           "pass x to grad(f) as an argument; take gradients of the whole batch outside vmap");
   const GradEdge root = edge_or_error("y", y, where);
   std::vector<GradEdge> targets;
   for (std::size_t i = 0; i < xs.size(); ++i) targets.push_back(edge_or_error(fmt::format("xs[{}]", i), xs[i], where));

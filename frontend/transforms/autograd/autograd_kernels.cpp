@@ -203,7 +203,7 @@ bool run_now(const Call& call, Stack& stack) {
   if (!in_capture_scope()) {
     for (const Tensor& t : tensors_of(arguments))
       if (t.impl()->payload == nullptr && t.node()->pending())
-        tensor_hooks.materialize(t.node(), "an operator without a derivative of its own", call.where);
+        tensor_hooks.materialize(t.node(), "an operator without a derivative", call.where);
     eager.emplace(Mode::eager);
   }
   try {
@@ -227,9 +227,9 @@ void autograd_boxed(const Call& call, Stack& stack) {
     if (node && target.impl()->view != nullptr)
       throw UnsupportedError(
           2009, format_error(2009, "UnsupportedError",
-                             fmt::format("{}: writes a view while gradients are recorded", call.entry.name),
+                             fmt::format("{}: in-place write to a view while gradients are recorded", call.entry.name),
                              {{"x", to_string(target.dtype(), target.shape()), ""}}, call.where,
-                             "write a copy() of the view, then assign() that"));
+                             "write to a copy() of the view, then assign() it"));
   if (!node || !run_now(call, stack)) redispatch_below_autograd(call, stack);
   if (!node) return;
   for (const Tensor& target : written)
@@ -239,10 +239,11 @@ void autograd_boxed(const Call& call, Stack& stack) {
 }
 
 [[noreturn]] void throw_leaf_written(const Tensor& leaf, Location where) {
-  throw GradientError(1712, format_error(1712, "GradientError",
-                                         "in-place write to a leaf that wants a gradient, while gradients are recorded",
-                                         {{"x", to_string(leaf.dtype(), leaf.shape()), ""}}, where,
-                                         "write it under no_grad, or write to a copy of it"));
+  throw GradientError(1712,
+                      format_error(1712, "GradientError",
+                                   "in-place write to a leaf that requires a gradient, while gradients are recorded",
+                                   {{"x", to_string(leaf.dtype(), leaf.shape()), ""}}, where,
+                                   "write it under no_grad, or write to a copy of it"));
 }
 
 }  // namespace

@@ -38,10 +38,9 @@ void FunctionContext::save_for_backward(std::span<const Tensor> tensors) {
 std::vector<Tensor> FunctionContext::saved() const {
   if (!state_->literal.empty()) return state_->literal;
   if (state_->spent)
-    throw GradientError(1713,
-                        format_error(1713, "GradientError",
-                                     "backward: the values that a custom function saved have been used and let go", {},
-                                     state_->where, "pass retain_graph = true to the first backward pass"));
+    throw GradientError(
+        1713, format_error(1713, "GradientError", "backward: the values saved by a custom function have been freed", {},
+                           state_->where, "pass retain_graph = true to the first backward pass"));
   std::vector<Tensor> out;
   for (const State::Saved& s : state_->saved) {
     Tensor value = s.value.unpack();

@@ -45,12 +45,12 @@ void Linearization::State::check(std::span<const Tensor> given, std::span<const 
     require_defined(function, given[i], where);
     const bool fits = is_inexact(given[i].dtype()) && (is_complex(wanted[i].dtype) || !is_complex(given[i].dtype()));
     if (given[i].shape() == wanted[i].shape && fits) continue;
-    throw GradientError(
-        1760, format_error(1760, "GradientError",
-                           fmt::format("{}: {} {} must be floating and of the shape of its tensor", function, what, i),
-                           {{"tensor", to_string(wanted[i].dtype, wanted[i].shape), ""},
-                            {what, to_string(given[i].dtype(), given[i].shape()), ""}},
-                           where));
+    throw GradientError(1760, format_error(1760, "GradientError",
+                                           fmt::format("{}: {} {} must be floating and have the shape of its tensor",
+                                                       function, what, i),
+                                           {{"tensor", to_string(wanted[i].dtype, wanted[i].shape), ""},
+                                            {what, to_string(given[i].dtype(), given[i].shape()), ""}},
+                                           where));
   }
 }
 
@@ -112,8 +112,8 @@ Tensor basis(const Tensor& like, Location where) {
   if (is_complex(like.dtype()))
     throw UnsupportedError(
         2761,
-        format_error(2761, "UnsupportedError", "the Jacobian with respect to complex numbers is no matrix of them",
-                     describe(like), where, "jvp and pullback take directions, or split it into real() and imag()"));
+        format_error(2761, "UnsupportedError", "the Jacobian with respect to complex numbers is not a complex matrix",
+                     describe(like), where, "use jvp or pullback, or split it into real() and imag()"));
   const std::int64_t count = like.element_count();
   Shape sizes{count};
   for (const std::int64_t size : like.shape()) sizes.push_back(size);

@@ -71,8 +71,8 @@ std::vector<Tensor> CondCall::run(std::span<const Tensor> operands) const {
   if (!grad_enabled()) return run_below(operands);
   Probe probed = probe(when_true, operands, where);
   const Probe other = probe(when_false, operands, where);
-  require_same_types(1762, "cond: the functions give different results", "true", probed.results, "false", other.results,
-                     where);
+  require_same_types(1762, "cond: the functions return different results", "true", probed.results, "false",
+                     other.results, where);
   merge_captures(probed, other);
   if (probed.results.empty() || (!probed.depends_on_arguments && probed.others.empty())) return run_below(operands);
   const std::vector<Tensor> plain = detach_at_this_level(operands);
@@ -109,7 +109,7 @@ std::vector<Tensor> CondCall::record(std::span<const Tensor> operands) const {
   const BackendKey backend = backend_of(operands);
   auto first = std::make_unique<CapturedFunction>(when_true, types, backend, "cond", where);
   auto second = std::make_unique<CapturedFunction>(when_false, types, backend, "cond", where);
-  require_same_types(1762, "cond: the functions give different results", "true", first->results(), "false",
+  require_same_types(1762, "cond: the functions return different results", "true", first->results(), "false",
                      second->results(), where);
   if (first->results().empty()) return {};
   return ControlCall::cond(predicate, std::move(first), std::move(second), operands, seed).record(where);
@@ -120,7 +120,7 @@ std::vector<Tensor> choose(const Tensor& predicate, const TensorFunction& when_t
                            const std::vector<Tensor>& operands, Location where) {
   std::vector<Tensor> first = when_true(operands);
   const std::vector<Tensor> second = when_false(operands);
-  require_same_types(1762, "cond: the functions give different results", "true", types_of(first), "false",
+  require_same_types(1762, "cond: the functions return different results", "true", types_of(first), "false",
                      types_of(second), where);
   const vjp::LineGuard line(where);
   for (std::size_t i = 0; i < first.size(); ++i) first[i] = vjp::where(predicate, first[i], second[i]).tensor();

@@ -82,7 +82,7 @@ Tensors ScanCall::sample(const Tensors& sequences) const {
 
 void ScanCall::require_same_carry(std::span<const Tensor> init, std::span<const TensorType> results) const {
   const Types before = types_of(init);
-  require_same_types(1763, "scan: the function changes the type of the carry", "takes", before, "gives",
+  require_same_types(1763, "scan: the function changes the shape or dtype of the carry", "takes", before, "gives",
                      results.first(std::min(before.size(), results.size())), where);
 }
 
@@ -263,7 +263,7 @@ std::vector<Tensor> detail::scan_flat(const TensorFunction& f, const std::vector
   for (const Tensor& x : sequences) require_defined("scan", x, where);
   if (sequences.empty())
     throw ShapeError(
-        1765, format_error(1765, "ShapeError", "scan: nothing to scan over", {}, where, "fori_loop takes a count"));
+        1765, format_error(1765, "ShapeError", "scan: xs has no tensors", {}, where, "use fori_loop for a count"));
   for (const Tensor& x : sequences)
     if (x.rank() == 0 || x.size(0) != sequences[0].size(0))
       throw ShapeError(1765, format_error(1765, "ShapeError", "scan: sequences of different lengths",

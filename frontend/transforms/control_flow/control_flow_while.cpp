@@ -22,15 +22,15 @@ namespace {
 using namespace control;
 
 void require_same_state(std::span<const TensorType> before, std::span<const TensorType> after, Location where) {
-  require_same_types(1763, "while_loop: the body changes the type of the state", "takes", before, "gives", after,
-                     where);
+  require_same_types(1763, "while_loop: the body changes the shape or dtype of the state", "takes", before, "gives",
+                     after, where);
 }
 
 Tensor holds(const TensorFunction& condition, std::span<const Tensor> state, Location where) {
   const std::vector<Tensor> given = condition(state);
   if (given.size() != 1)
     throw ValueError(1764,
-                     format_error(1764, "ValueError", "while_loop: the condition gives no single tensor", {}, where));
+                     format_error(1764, "ValueError", "while_loop: the condition must return one tensor", {}, where));
   return one_bool("while_loop", given[0], where);
 }
 
@@ -119,9 +119,10 @@ std::vector<Tensor> WhileCall::transposed(FunctionContext& context, std::span<co
                                           const Probe& probed) const {
   if (!in_transposition)
     throw GradientError(
-        1761, format_error(1761, "GradientError",
-                           "while_loop: a gradient in reverse needs every state, and their number is not known", {},
-                           where, "use scan or fori_loop, jvp, or leave the loop out of compile()"));
+        1761,
+        format_error(1761, "GradientError",
+                     "while_loop: reverse-mode gradients need every state, but the number of iterations is not known",
+                     {}, where, "use scan or fori_loop, jvp, or keep the loop out of compile()"));
   const std::vector<Tensor> state = context.saved();
   std::vector<Tensor> zeros, arguments, placed;
   for (const Tensor& s : state) {

@@ -35,7 +35,7 @@ void require_elements(const Tensor& x, Location where) {
   const Storage* storage = x.node()->storage.load(std::memory_order_acquire);
   if (payload == nullptr && (storage == nullptr || !storage->has_no_buffer())) return;
   throw UnsupportedError(2712, format_error(2712, "UnsupportedError",
-                                            fmt::format("trace: {} has no place in a program",
+                                            fmt::format("trace: {} cannot be part of a program",
                                                         payload != nullptr ? payload->kind() : "a meta tensor"),
                                             describe(x), where));
 }
@@ -66,9 +66,10 @@ Tracer::Tracer(std::span<const Tensor> arguments, Location where) : arguments_(a
     require_elements(x, where);
     before_.push_back(x.detach());
     if (const auto known = ids_.find(x.node()); known != ids_.end())
-      throw ValueError(1340, format_error(1340, "ValueError",
-                                          fmt::format("trace: arguments {} and {} are one value", known->second, i),
-                                          describe(x), where, "copy() one of them"));
+      throw ValueError(1340,
+                       format_error(1340, "ValueError",
+                                    fmt::format("trace: arguments {} and {} are the same value", known->second, i),
+                                    describe(x), where, "copy() one of them"));
     add(leaf_node(Op::input, x, where), x, true);
   }
 }
@@ -109,8 +110,8 @@ void Tracer::record(GraphNode node, const Tensor& result) {
 void Tracer::note_read(const Tensor& tensor, const char* reason, Location where) {
   if (std::string_view(reason) == "data")
     throw UnsupportedError(
-        2710, format_error(2710, "UnsupportedError", "data: what is written behind an address is not seen by a trace",
-                           describe(tensor), where, "to_vector() reads the elements, assign() writes them"));
+        2710, format_error(2710, "UnsupportedError", "data: a trace does not see writes through a pointer",
+                           describe(tensor), where, "read elements with to_vector(), write them with assign()"));
   const auto known = ids_.find(tensor.node());
   if (std::string_view(reason) == "sync" || known == ids_.end() || !depends_[known->second]) return;
   frozen_.push_back(fmt::format("{} at {}", reason, short_location(where)));
@@ -133,9 +134,9 @@ void Tracer::note_write(const Tensor& cell, Location where) {
     for (std::size_t i = 0; i < arguments_.size(); ++i)
       if (const ViewInfo* view = arguments_[i].impl()->view; view != nullptr && view->base == cell.impl())
         throw UnsupportedError(
-            2713, format_error(2713, "UnsupportedError",
-                               fmt::format("trace: argument {} is a view, and what it looks into is written", i),
-                               describe(arguments_[i]), where, "pass a copy() of it, or what it looks into as well"));
+            2713,
+            format_error(2713, "UnsupportedError", fmt::format("trace: argument {} is a view whose base is written", i),
+                         describe(arguments_[i]), where, "pass a copy() of it, or pass its base as well"));
   if (std::ranges::any_of(written_, [&](const Written& w) { return is_cell(w.cell); })) return;
   const auto known = ids_.find(cell.node());
   const bool computed = known != ids_.end() && graph_.nodes[known->second].op != Op::input &&
@@ -216,8 +217,8 @@ Trace Tracer::finish(std::vector<Tensor> results, Location where) {
 TraceRun::TraceRun(std::span<const Tensor> arguments, Location where) {
   if (tracing() || in_capture_scope())
     throw UnsupportedError(
-        2711, format_error(2711, "UnsupportedError", "trace: called in a function that is being traced or compiled", {},
-                           where, "trace the function that is to become the program only"));
+        2711, format_error(2711, "UnsupportedError", "trace: called inside a function that is being traced or compiled",
+                           {}, where, "trace only the outermost function"));
   tracer_ = std::make_unique<Tracer>(arguments, where);
   tracer = tracer_.get();
   keys_.emplace(Functionality::tracer, DispatchKeySet());

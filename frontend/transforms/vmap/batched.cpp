@@ -49,7 +49,7 @@ const BatchedTensor& batched_tensor(const Tensor& t) {
 const VmapFrame& frame_of(const BatchedTensor& t, Location where) {
   for (const VmapFrame* f = vmap_frame; f != nullptr; f = f->outer)
     if (f->level.serial == t.level.serial) return *f;
-  throw UserError(1744, format_error(1744, "UserError", "a tensor from inside vmap is used where that vmap is over", {},
+  throw UserError(1744, format_error(1744, "UserError", "a tensor from inside vmap is used after the vmap ended", {},
                                      where, "return it from the function instead of storing it"));
 }
 

@@ -20,15 +20,15 @@ void require_no_writes(const Call& call) {
   if (schema != nullptr && schema->writes())
     throw UnsupportedError(
         2742, format_error(2742, "UnsupportedError",
-                           fmt::format("{}: writes an argument in place, inside vmap", call.entry.name), {}, call.where,
-                           "an operator that returns the new value runs inside vmap"));
+                           fmt::format("{}: writes an argument in place inside vmap", call.entry.name), {}, call.where,
+                           "use an operator that returns the new value"));
 }
 
 [[noreturn]] void throw_empty(const Call& call) {
   throw UnsupportedError(
       2741, format_error(2741, "UnsupportedError",
-                         fmt::format("{}: vmap over an empty batch of an operator from outside", call.entry.name), {},
-                         call.where, "its result's type is only known by running it"));
+                         fmt::format("{}: vmap of a custom operator over an empty batch", call.entry.name), {},
+                         call.where, "its result type is known only by running it"));
 }
 
 /// Element i of what is batched at this level.
@@ -115,7 +115,7 @@ std::function<void(const Call&, Stack&)> batching_rule(
       if (result.rank() == 0 || result.size(0) != frame->level.size)
         throw ShapeError(
             1031, format_error(1031, "ShapeError",
-                               fmt::format("{}: the batching rule gives a result without the batch of {} in front",
+                               fmt::format("{}: a result of the batching rule does not have the batch of {} as axis 0",
                                            call.entry.name, frame->level.size),
                                {{"x", to_string(result.dtype(), result.shape()), ""}}, call.where));
       stack.emplace_back(make_batched(same_value(result), frame->level, true));

@@ -135,7 +135,7 @@ Tensor run_general(const Call& call, std::span<const Tensor> tensors, const Attr
   const BatchingRule rule = batching_rule(call.entry.op);
   Tensor result = rule != nullptr ? rule(batch) : loop_over_batch(batch);
   if (result.shape() != batch.whole().shape)  // the dtype is the business of the keys below: autocast may narrow it
-    throw_internal("a batching rule gives a result of another shape than the op", call.where);
+    throw_internal("the result shape of a batching rule differs from the op's", call.where);
   return make_batched(std::move(result), frame.level, true);
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 [[noreturn]] void throw_axes_count(std::string_view what, std::size_t axes, std::size_t values, Location where) {
   throw ValueError(1741, format_error(1741, "ValueError", fmt::format("vmap: {} axes for {} {}", axes, values, what),
-                                      {}, where, "give one axis for each, or a single one that is for all"));
+                                      {}, where, "pass one axis each, or a single one for all"));
 }
 
 Tensor permuted(const Tensor& x, const std::vector<std::int64_t>& axes, Location where) {
@@ -68,11 +68,12 @@ void VmapCall::measure_tensor(const Tensor& x, std::size_t argument) {
   const unsigned first_axis = normalize_axis("vmap", s.in[s.first_argument].axis(), type_of(s.first), s.where);
   const std::string labels[] = {fmt::format("argument {}", s.first_argument), fmt::format("argument {}", argument)};
   throw ShapeError(
-      1742, format_error(1742, "ShapeError", fmt::format("vmap: batches of {} and {}", s.frame.level.size, size),
-                         {{labels[0], to_string(s.first.dtype(), s.first.shape()),
-                           fmt::format("axis {} is {}", first_axis, s.frame.level.size)},
-                          {labels[1], to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", axis, size)}},
-                         s.where));
+      1742,
+      format_error(1742, "ShapeError", fmt::format("vmap: batch sizes differ ({} and {})", s.frame.level.size, size),
+                   {{labels[0], to_string(s.first.dtype(), s.first.shape()),
+                     fmt::format("axis {} is {}", first_axis, s.frame.level.size)},
+                    {labels[1], to_string(x.dtype(), x.shape()), fmt::format("axis {} is {}", axis, size)}},
+                   s.where));
 }
 
 Tensor VmapCall::wrap_tensor(const Tensor& x, std::size_t argument) const {
@@ -87,7 +88,7 @@ void VmapCall::enter() {
   State& s = *state_;
   if (!s.first.defined())
     throw ValueError(1743, format_error(1743, "ValueError", "vmap: no argument is batched", {}, s.where,
-                                        "give one of the arguments an axis"));
+                                        "set the batch axis of at least one argument"));
   s.first = Tensor();
   s.inside.emplace(&s.frame);
 }
@@ -118,10 +119,9 @@ Tensor VmapCall::unwrap_tensor(const Tensor& x, std::size_t result) const {
   const BatchAxis& wanted = s.out[result];
   if (!wanted.is_batched()) {
     if (!has_batch) return value;
-    throw ValueError(
-        1746,
-        format_error(1746, "ValueError", "vmap: the result differs between the elements of the batch",
-                     {{"y", to_string(x.dtype(), x.shape()), "out axis is `unbatched`"}}, s.where, "give it an axis"));
+    throw ValueError(1746, format_error(1746, "ValueError", "vmap: the result is batched",
+                                        {{"y", to_string(x.dtype(), x.shape()), "out axis is `unbatched`"}}, s.where,
+                                        "give it an axis"));
   }
   TensorType whole{value.dtype(), {}};
   whole.shape.push_back(s.frame.level.size);

@@ -1,8 +1,7 @@
-// Convolutions as modules, of one to three spatial axes.
+// Convolution modules over one to three spatial axes.
 //
-// Names of parameters, shapes and the numbers that they start from are those of torch.nn. Errors: ValueError FM1377 for
-// sizes that are not positive or groups that do not divide the channels, FM1372 for an option that is neither one
-// number nor one for each spatial axis.
+// Parameter names, shapes and initial values follow torch.nn. Errors: ValueError FM1377 for sizes that are not positive
+// or groups that do not divide the channels, FM1372 for an option that has neither one number nor one per spatial axis.
 #pragma once
 
 #include <array>
@@ -14,7 +13,7 @@
 
 namespace fermata::nn {
 
-/// One number for all spatial axes, or a list of one for each.
+/// One number for all spatial axes, or a list with one per axis.
 class PerAxis {
  public:
   template <std::integral T>

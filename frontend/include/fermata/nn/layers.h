@@ -1,8 +1,7 @@
-// Modules that a network is made of: Linear, Embedding, Dropout, activations and Sequential.
+// Basic modules: Linear, Embedding, Dropout, activations and Sequential.
 //
-// Names of parameters, shapes and the numbers that they start from are those of torch.nn. Parameters want gradients
-// from the start. Constructors draw from the default generator. Errors of constructors: ValueError FM1377 for a size
-// that is not positive.
+// Parameter names, shapes and initial values follow torch.nn. Parameters require gradients by default. Constructors
+// draw from the default generator, and throw ValueError FM1377 for a size that is not positive.
 #pragma once
 
 #include <optional>
@@ -29,10 +28,10 @@ struct Linear : Callable<Linear>, Named {
 };
 
 struct EmbeddingOptions {
-  std::optional<std::int64_t> padding_idx = {};  // this row starts as zeros and gets no gradient
+  std::optional<std::int64_t> padding_idx = {};  // this row is initialized to zeros and gets no gradient
   DType dtype = DType::f32;
 };
-/// Rows of a table [rows, width] at integer positions.
+/// Looks up rows of a table [rows, width] by integer indices.
 struct Embedding : Callable<Embedding>, Named {
   Embedding(std::int64_t rows, std::int64_t width, const EmbeddingOptions& options = {},
             Location where = Location::current());
@@ -43,7 +42,7 @@ struct Embedding : Callable<Embedding>, Named {
   FERMATA_TREE(weight, padding_idx)
 };
 
-/// In training, each element becomes 0 with probability p and the rest grow by 1 / (1 - p); otherwise x itself.
+/// In training, zeroes each element with probability p and scales the rest by 1 / (1 - p); otherwise returns x.
 struct Dropout : Callable<Dropout>, Named {
   Dropout() : Dropout(0.5) {}
   explicit Dropout(double probability) : p(probability) {}
@@ -52,7 +51,7 @@ struct Dropout : Callable<Dropout>, Named {
   Training training;
   FERMATA_TREE(p, training)
 };
-/// The same of whole channels of x [N, C, ..].
+/// Dropout of whole channels of x [N, C, ..].
 struct FeatureDropout : Callable<FeatureDropout>, Named {
   FeatureDropout() : FeatureDropout(0.5) {}
   explicit FeatureDropout(double probability) : p(probability) {}
@@ -62,7 +61,7 @@ struct FeatureDropout : Callable<FeatureDropout>, Named {
   FERMATA_TREE(p, training)
 };
 
-// Activations and other modules without parameters, for Sequential.
+// Modules without parameters, for Sequential.
 struct Identity : Callable<Identity> {
   Tensor forward(const Tensor& x, Location = Location::current()) const { return x; }
 };
@@ -84,13 +83,13 @@ struct Sigmoid : Callable<Sigmoid> {
 struct Tanh : Callable<Tanh> {
   Tensor forward(const Tensor& x, Location where = Location::current()) const;
 };
-/// All axes but the first become one.
+/// Flattens all axes but the first into one.
 struct Flatten : Callable<Flatten> {
   Tensor forward(const Tensor& x, Location where = Location::current()) const;
 };
 
-/// Modules one after the other, each on the result of the one before: Sequential(Linear(4, 8), ReLU(), Linear(8, 2)).
-/// Functions of one tensor may stand among them. Parameters are "0.weight", "2.weight".
+/// Applies modules in order: Sequential(Linear(4, 8), ReLU(), Linear(8, 2)). Elements may also be functions of one
+/// tensor. Parameters are named "0.weight", "2.weight".
 template <class... M> class Sequential {
  public:
   Sequential() requires(std::is_default_constructible_v<M>&&...) = default;

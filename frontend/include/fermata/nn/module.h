@@ -1,13 +1,13 @@
-// Modules: structs of tensors and of other modules, with a function `forward`.
+// Modules: structs of tensors and other modules, with a member function `forward`.
 //
 //   struct Net {
 //     fm::nn::Linear hidden{64, 128}, out{128, 10};
 //     fm::Tensor forward(const fm::Tensor& x) const { return out(fm::relu(hidden(x))); }
 //   };
 //
-// A module is a tree (fermata/tensor_tree.h), so gradients, vmap, compile and optimizers take it as it is. Its tensors
-// are its parameters, unless they are Buffers, and have the names of the members that lead to them: "hidden.weight".
-// A copy of a module shares its tensors. docs/modules.md has examples.
+// A module is a tree (fermata/tensor_tree.h), so gradients, vmap, compile and optimizers accept it directly. Its
+// tensors are its parameters, except those in a Buffer. They are named by their path of members: "hidden.weight". A
+// copy of a module shares its tensors. docs/modules.md has examples.
 #pragma once
 
 #include <atomic>
@@ -26,16 +26,16 @@
 
 namespace fermata::nn {
 
-/// Whether a module trains, which train() and eval() change: what Dropout and norms with running statistics ask. As a
-/// Setting it may change between calls of compiled functions.
+/// Training mode of a module, set by train() and eval(); used by Dropout and norms with running statistics. It is a
+/// Setting, so it may change between calls of compiled functions.
 struct Training {
   Setting on = true;
   operator bool() const { return static_cast<bool>(on); }
 };
 
-/// What modules know of their place in a model. Walks over a model (parameters(), train(), files, ...) tell every
-/// module in it its name, "blocks.0.up", and what its forward() calls is in the scope of that name (fermata/scope.h). A
-/// module of your own takes part by this base, FERMATA_TREE and a ModuleScope.
+/// Base of modules that know their name in a model. Functions that traverse a model (parameters(), train(), files, ...)
+/// tell every module its name, such as "blocks.0.up"; calls in its forward() then have that scope (fermata/scope.h). A
+/// custom module opts in with this base, FERMATA_TREE and a ModuleScope.
 class Named {
  public:
   Named() = default;
@@ -45,7 +45,7 @@ class Named {
     return *this;
   }
   void named(const std::string& path) const;
-  /// Empty as long as nobody has told it.
+  /// Empty until named() has been called.
   std::string_view module_name() const {
     const std::string* const name = name_.load(std::memory_order_relaxed);
     return name == nullptr ? std::string_view() : std::string_view(*name);
@@ -56,8 +56,8 @@ class Named {
   mutable std::atomic<const std::string*> name_{nullptr};  // kept for the life of the process
 };
 
-/// In forward(): while it lives, calls are in the scope of a module, if that knows its name. Names are paths from the
-/// model: within the module "blocks.0" one called "blocks.0.up" adds "up" to the scope.
+/// Used in forward(): puts calls into the scope of a module, if it knows its name. Names are paths from the model:
+/// inside module "blocks.0", module "blocks.0.up" adds "up" to the scope.
 class ModuleScope {
  public:
   explicit ModuleScope(const Named& module) : outer_(ScopePlace::current()) {
@@ -80,7 +80,7 @@ class ModuleScope {
 
 namespace detail {
 
-/// What looks like a module, and hides its members.
+/// A class that looks like a module but hides its members.
 template <class P>
 concept IsClosedModule = !std::is_empty_v<P> && requires(P & part, const Tensor& x) {
   part.forward(x);
@@ -91,7 +91,7 @@ struct NamedPart {
   Tensor* tensor;
   bool is_buffer;
 };
-/// The tensors of a module and its flags, wherever they are.
+/// The tensors and flags of a module and all modules in it.
 struct Parts {
   std::vector<NamedPart> tensors;
   std::vector<Training*> flags;
@@ -100,7 +100,7 @@ template <class M> Parts parts_of(const M& module) {
   Parts parts;
   std::string path;
   const auto add = [&]<class P>(const std::string& name, P& part) {
-    static_assert(!IsClosedModule<P>, "a module that is no aggregate names its members with FERMATA_TREE");
+    static_assert(!IsClosedModule<P>, "a module that is not an aggregate must name its members with FERMATA_TREE");
     if constexpr (std::is_same_v<P, Tensor>)
       parts.tensors.push_back({name, &part, false});
     else if constexpr (std::is_same_v<P, Buffer>)
@@ -108,7 +108,7 @@ template <class M> Parts parts_of(const M& module) {
     else if constexpr (std::is_same_v<P, Training>)
       parts.flags.push_back(&part);
   };
-  // Functions that change a module take it as one that may change.
+  // Safe: functions that modify the module take it by non-const reference.
   fermata::detail::each_named_part<Buffer, Training, fermata::detail::TellNames>(const_cast<M&>(module), path, add);
   return parts;
 }
@@ -121,7 +121,7 @@ void mark(const Parts& parts, std::string_view prefix, bool wants_gradient, Loca
 
 }  // namespace detail
 
-/// The parameters with their names, in the order of the members. Places that are empty are left out.
+/// Returns the parameters and their names, in member order. Undefined tensors are left out.
 template <class M> std::vector<std::pair<std::string, Tensor>> named_parameters(const M& module) {
   return detail::named(detail::parts_of(module), false);
 }
@@ -134,7 +134,7 @@ template <class M> std::vector<Tensor> parameters(const M& module) {
     if (!part.is_buffer && part.tensor->defined()) all.push_back(*part.tensor);
   return all;
 }
-/// Those that want a gradient: not the frozen ones.
+/// The parameters that require a gradient, that is, are not frozen.
 template <class M> std::vector<Tensor> trainable_parameters(const M& module) {
   std::vector<Tensor> all = parameters(module);
   std::erase_if(all, [](const Tensor& x) { return !x.requires_grad(); });
@@ -147,36 +147,36 @@ template <class M> std::int64_t parameter_count(const M& module) {
   return count;
 }
 
-/// Parameters and buffers by name: the tensors themselves, not copies.
+/// Returns parameters and buffers by name; the tensors are not copied.
 template <class M> NamedTensors state_dict(const M& module) { return detail::state_dict(detail::parts_of(module)); }
 
 struct LoadOptions {
-  /// Every tensor of the module has to be there, and nothing else.
+  /// Names must match exactly: none missing, none unknown.
   bool strict = true;
-  /// The module takes the tensors themselves, as those of a mapped file, instead of their elements. An optimizer that
-  /// holds the former parameters then no longer moves these.
+  /// Replaces the module's tensors by the given ones (for example of a mapped file) instead of copying elements. An
+  /// optimizer that holds the old parameters then does not update the new ones.
   bool assign = false;
 };
 namespace detail {
 void load_state_dict(const Parts& parts, const NamedTensors& state, const LoadOptions& options, Location where);
 }  // namespace detail
-/// Gives the tensors of a module the elements of those of the same names, in the module's dtypes and on its devices.
+/// Copies elements into the tensors of a module by name, converted to the module's dtypes and devices.
 ///
-/// Errors   ValueError FM1380 with all names that are missing or unknown and all shapes that differ; the module is then
-///          as it was.
+/// Errors   ValueError FM1380 with all missing or unknown names and all shapes that differ; the module is then
+///          unchanged.
 template <class M> void load_state_dict(M& module, const NamedTensors& state, const LoadOptions& options = {},
                                         Location where = Location::current()) {
   detail::load_state_dict(detail::parts_of(module), state, options, where);
 }
 
-/// Puts a module and all modules in it into training, or into evaluation.
+/// Sets training or evaluation mode for a module and all modules in it.
 template <class M> void train(M& module, bool on = true) {
   for (Training* const flag : detail::parts_of(module).flags) flag->on = on;
 }
 template <class M> void eval(M& module) { train(module, false); }
 
-/// Moves all tensors of a module to a device, or casts its floating tensors. These are other tensors then: optimizers
-/// are made afterwards.
+/// Moves all tensors of a module to a device, or casts its floating tensors. This replaces the tensors, so create
+/// optimizers afterwards.
 template <class M> void to(M& module, Device device, Location where = Location::current()) {
   detail::move(detail::parts_of(module), device, where);
 }
@@ -188,10 +188,10 @@ template <class M> void to(M& module, Device device, DType dtype, Location where
   detail::move(detail::parts_of(module), device, where);
 }
 
-/// Parameters whose names begin with a prefix, "encoder." or "encoder.blocks.0", want no gradient from now on, or want
-/// one again. The empty prefix stands for all.
+/// Turns gradients off (freeze) or on (unfreeze) for parameters whose names begin with a prefix, such as "encoder." or
+/// "encoder.blocks.0". The empty prefix matches all.
 ///
-/// Errors   ValueError FM1381 where no name begins so.
+/// Errors   ValueError FM1381 if no name has the prefix.
 template <class M> void freeze(M& module, std::string_view prefix = {}, Location where = Location::current()) {
   detail::mark(detail::parts_of(module), prefix, false, where);
 }
@@ -199,11 +199,11 @@ template <class M> void unfreeze(M& module, std::string_view prefix = {}, Locati
   detail::mark(detail::parts_of(module), prefix, true, where);
 }
 
-/// Forgets grad() of every parameter.
+/// Clears grad() of every parameter.
 template <class M> void zero_grad(const M& module) {
   for (const Tensor& x : parameters(module)) x.zero_grad();
 }
-/// grad() of every parameter, in the order of parameters(); undefined where there is none.
+/// grad() of every parameter, in the order of parameters(); undefined if there is none.
 template <class M> std::vector<Tensor> gradients(const M& module) {
   std::vector<Tensor> all;
   for (const Tensor& x : parameters(module)) all.push_back(x.grad());
@@ -214,7 +214,7 @@ namespace detail {
 std::vector<Tensor> stacked(const std::vector<std::vector<Tensor>>& models, Location where);
 Tensor cloned(const Tensor& x, Location where);
 }  // namespace detail
-/// A module of tensors of its own.
+/// Returns a copy of a module with its own tensors.
 template <class M> M clone(const M& module, Location where = Location::current()) {
   M copy = module;
   each_tensor(copy, [&](Tensor& x) {
@@ -222,11 +222,11 @@ template <class M> M clone(const M& module, Location where = Location::current()
   });
   return copy;
 }
-/// An ensemble: a module whose tensors are those of several modules, stacked along a new first axis, for vmap.
+/// Builds an ensemble for vmap: a module whose tensors are those of several modules, stacked along a new first axis.
 ///
 ///   auto all = vmap([](const Net& net, const Tensor& x) { return net.forward(x); }, {0, unbatched})(stack(nets), x);
 ///
-/// Errors   ValueError FM1382 unless there are modules, which have the same tensors; ShapeError where shapes differ.
+/// Errors   ValueError FM1382 if there are no modules or their tensors differ in number; ShapeError if shapes differ.
 template <class M> M stack(const std::vector<M>& modules, Location where = Location::current()) {
   std::vector<std::vector<Tensor>> tensors;
   for (const M& module : modules) tensors.push_back(defined_tensors_in(module));
@@ -234,7 +234,7 @@ template <class M> M stack(const std::vector<M>& modules, Location where = Locat
   return with_tensors(modules.front(), std::move(all));
 }
 
-/// What the modules of this library share: net(x) is net.forward(x).
+/// CRTP base that makes net(x) call net.forward(x).
 template <class Self> struct Callable {
   Tensor operator()(const Tensor& x, Location where = Location::current()) const {
     return static_cast<const Self&>(*this).forward(x, where);

@@ -1,7 +1,7 @@
-// Normalizations as modules.
+// Normalization modules.
 //
-// Names of parameters and defaults are those of torch.nn. A class serves any number of spatial axes. Running statistics
-// are Buffers: training writes them in place. Inside grad(f)(module) and vmap a module is a copy, whose writes are lost
+// Parameter names and defaults follow torch.nn. Each class works for any number of spatial axes. Running statistics are
+// Buffers, which training writes in place. Inside grad(f)(module) and vmap a module is a copy, whose writes are lost
 // unless f returns it.
 #pragma once
 
@@ -18,8 +18,8 @@ struct BatchNormOptions {
   bool track_running_stats = true;
   DType dtype = DType::f32;
 };
-/// Each channel of x [N, C, ..] normalized over the batch and all other axes in training; otherwise with the running
-/// mean and variance, where they are tracked.
+/// Normalizes each channel of x [N, C, ..]: in training over the batch and all other axes, otherwise with the running
+/// mean and variance if they are tracked.
 struct BatchNorm : Callable<BatchNorm>, Named {
   explicit BatchNorm(std::int64_t channels, const BatchNormOptions& options = {}, Location where = Location::current());
   Tensor forward(const Tensor& x, Location where = Location::current()) const;
@@ -41,7 +41,7 @@ struct InstanceNormOptions {
   bool track_running_stats = false;
   DType dtype = DType::f32;
 };
-/// Each image and channel on its own. As in torch.nn, batches are not counted.
+/// Normalizes each image and channel separately. As in torch.nn, num_batches_tracked is not updated.
 struct InstanceNorm : Callable<InstanceNorm>, Named {
   explicit InstanceNorm(std::int64_t channels, const InstanceNormOptions& options = {},
                         Location where = Location::current());
@@ -59,7 +59,7 @@ struct NormOptions {
   bool affine = true;  // weight and bias
   DType dtype = DType::f32;
 };
-/// Channels in groups, each image and group on its own.
+/// Normalizes each image and group of channels separately.
 struct GroupNorm : Callable<GroupNorm>, Named {
   GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options = {},
             Location where = Location::current());
@@ -69,7 +69,7 @@ struct GroupNorm : Callable<GroupNorm>, Named {
   double eps;
   FERMATA_TREE(weight, bias, groups, eps)
 };
-/// Over all elements of the last axes, whose sizes are given.
+/// Normalizes over the last axes, given by their sizes.
 struct LayerNorm : Callable<LayerNorm>, Named {
   explicit LayerNorm(const IntegerList& sizes, const NormOptions& options = {}, Location where = Location::current());
   Tensor forward(const Tensor& x, Location where = Location::current()) const;

@@ -1,4 +1,4 @@
-// Modules whose weights take 8 or 4 bits.
+// Modules with weights of 8 or 4 bits.
 #pragma once
 
 #include "fermata/nn/attention.h"
@@ -12,7 +12,7 @@ void quantize(Tensor& weight, const WeightFormat& format, Location where);
 }  // namespace detail
 
 /// Quantizes the weights of every Linear, Embedding and MultiheadAttention in a module, at any depth; biases and all
-/// other parameters stay. What is called, state dicts and files are as before; these weights want no gradients.
+/// other parameters are unchanged. Calls, state dicts and files work as before; quantized weights have no gradients.
 ///
 ///   fm::nn::quantize_weights(model, {.bits = 4, .group = 32});
 ///

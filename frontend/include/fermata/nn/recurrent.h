@@ -1,7 +1,7 @@
-// Recurrent networks: RNN, LSTM and GRU, of several layers and in both directions.
+// Recurrent networks: RNN, LSTM and GRU, multi-layer and bidirectional.
 //
 // Parameters, their names (weight_ih_l0, bias_hh_l1_reverse, ..) and their order are those of torch.nn. Each layer and
-// direction is one scan (fermata/control_flow.h), so the length of a sequence is a size like any other.
+// direction is one scan (fermata/control_flow.h), so a new sequence length compiles nothing.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace fermata::nn {
 struct RecurrentOptions {
   std::int64_t layers = 1;
   bool bias = true;
-  bool batch_first = false;  // sequences are [N, T, ..] and not [T, N, ..]
+  bool batch_first = false;  // sequences are [N, T, ..] instead of [T, N, ..]
   bool bidirectional = false;
-  double dropout = 0;  // of what goes from layer to layer, in training
+  double dropout = 0;  // between layers, in training
   DType dtype = DType::f32;
 };
 
-/// What the three have in common.
+/// Common base of RNN, GRU and LSTM.
 struct Recurrent : Named {
   std::vector<std::string> tensor_names() const;
   /// For every layer and direction weight_ih [gates * hidden, in], weight_hh [gates * hidden, hidden] and, with bias,
@@ -39,11 +39,11 @@ struct Recurrent : Named {
 };
 
 struct RecurrentResult {
-  Tensor output;  // of the last layer at all times: [T, N, directions * hidden]
-  Tensor hidden;  // of all layers at the end: [layers * directions, N, hidden]
+  Tensor output;  // of the last layer at all steps: [T, N, directions * hidden]
+  Tensor hidden;  // of all layers after the last step: [layers * directions, N, hidden]
 };
-// Shapes   x [T, N, in], or [T, in] for one sequence; states at the start [layers * directions, N, hidden], zeros where
-//          undefined. With batch_first x and the output have N first.
+// Shapes   x [T, N, in], or [T, in] for one sequence; initial states [layers * directions, N, hidden], zeros if
+//          undefined. With batch_first, x and the output have N first.
 
 /// h' = tanh(W_ih x + b_ih + W_hh h + b_hh).
 struct RNN : Recurrent {
@@ -51,7 +51,7 @@ struct RNN : Recurrent {
   RecurrentResult forward(const Tensor& x, const Tensor& hidden = {}, Location where = Location::current()) const;
 };
 
-/// Source   Cho et al., "Learning phrase representations using RNN encoder-decoder", EMNLP 2014; the variant of cuDNN.
+/// Source   Cho et al., "Learning phrase representations using RNN encoder-decoder", EMNLP 2014; cuDNN's variant.
 struct GRU : Recurrent {
   GRU(std::int64_t in, std::int64_t hidden, const RecurrentOptions& options = {}, Location where = Location::current());
   RecurrentResult forward(const Tensor& x, const Tensor& hidden = {}, Location where = Location::current()) const;

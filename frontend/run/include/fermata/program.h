@@ -1,5 +1,5 @@
-// Programs that fermata::export_program() wrote, for C++: fermata/run.h with owners and exceptions. Needs C++17 and
-// nothing of the engine.
+// C++ interface to programs written by fermata::export_program(): fermata/run.h with RAII and exceptions. Needs C++17,
+// and no part of the engine.
 //
 //   fermata::run::Program program("model.fermata");
 //   auto results = program.run({fermata::run::tensor(pixels.data(), {1, 784})});
@@ -38,7 +38,7 @@ template <class T> constexpr fermata_dtype dtype_of() {
   else if constexpr (std::is_same_v<T, std::complex<double>>)
     return FERMATA_C128;
   else {
-    static_assert(std::is_integral_v<T>, "for other dtypes fill in a Tensor");
+    static_assert(std::is_integral_v<T>, "for other dtypes, fill in a Tensor");
     constexpr int log2 = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
     return static_cast<fermata_dtype>((std::is_signed_v<T> ? FERMATA_I8 : FERMATA_U8) + log2);
   }
@@ -55,7 +55,7 @@ template <class T> Tensor tensor(T* data, std::vector<std::int64_t> sizes) {
   return {const_cast<U*>(data), dtype_of<U>(), std::move(sizes)};
 }
 
-/// What a run gives.
+/// The results of a run.
 class Results {
  public:
   explicit Results(fermata_results* results) : results_(results) {}
@@ -64,11 +64,10 @@ class Results {
     const fermata_tensor t = fermata_results_get(results_.get(), i);
     return {t.data, static_cast<fermata_dtype>(t.dtype), {t.sizes, t.sizes + t.rank}};
   }
-  /// The elements of a result. std::invalid_argument where it has another dtype.
+  /// The elements of a result. Throws std::invalid_argument if i is out of range or the dtype differs.
   template <class T> const T* data(std::size_t i) const {
     const fermata_tensor t = fermata_results_get(results_.get(), i);
-    if (i >= size() || t.dtype != dtype_of<T>())
-      throw std::invalid_argument("there is no such result, or it has another dtype");
+    if (i >= size() || t.dtype != dtype_of<T>()) throw std::invalid_argument("no such result, or its dtype differs");
     return static_cast<const T*>(t.data);
   }
 
@@ -103,7 +102,7 @@ class Program {
   void verify() const { check(fermata_program_verify(get())); }
   void seed(std::uint64_t seed) { fermata_program_seed(get(), seed); }
 
-  /// Any number of threads may run a program at once.
+  /// Thread-safe: any number of threads may run a program concurrently.
   Results run(const std::vector<Tensor>& inputs) const {
     fermata_results* results = nullptr;
     const std::vector<fermata_tensor> in = list(inputs);

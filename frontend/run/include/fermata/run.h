@@ -1,4 +1,4 @@
-/* Programs that fermata::export_program() wrote, for C: load, run, read. Link fermata::run, or -lfermata_run.
+/* C interface to programs written by fermata::export_program(). Link fermata::run, or -lfermata_run.
  *
  *   fermata_program* program;
  *   if (fermata_program_load("model.fermata", &program) != 0) { puts(fermata_last_error()); return 1; }
@@ -7,9 +7,8 @@
  *   fermata_results* results;
  *   if (fermata_program_run(program, &image, 1, &results) != 0) ...
  *   fermata_tensor scores = fermata_results_get(results, 0);
- *
- * Functions that return an int give 0, or the number of an error (docs/errors.md), whose text fermata_last_error() has.
- * Tensors are dense and in row-major order. A program is code: load only files that you would run.
+ * * Functions that return an int return 0 or an error code (docs/errors.md); fermata_last_error() has its text.
+ * Tensors are dense and in row-major order. A program contains machine code: load only files that you trust.
  */
 #ifndef FERMATA_RUN_H
 #define FERMATA_RUN_H
@@ -31,28 +30,29 @@ extern "C" {
 typedef enum fermata_dtype {
   FERMATA_BOOL, FERMATA_U8, FERMATA_U16, FERMATA_U32, FERMATA_U64, FERMATA_I8, FERMATA_I16, FERMATA_I32, FERMATA_I64,
   FERMATA_F16, FERMATA_BF16, FERMATA_F32, FERMATA_F64, FERMATA_C64, FERMATA_C128,
-  /* Stored in a byte for each element. */
+  /* One byte per element. */
   FERMATA_F8E4M3FN = 17, FERMATA_F8E5M2, FERMATA_F8E4M3FNUZ, FERMATA_F8E5M2FNUZ, FERMATA_F4E2M1FN,
   FERMATA_I4, FERMATA_U4, FERMATA_I2, FERMATA_U2, FERMATA_F8E8M0FNU
 } fermata_dtype;
 /* clang-format on */
 
-/* A tensor of the caller's, or one that a call gives to look at. */
+/* A tensor owned by the caller, or a view returned by a call. */
 typedef struct fermata_tensor {
   void* data;
   int32_t dtype; /* a fermata_dtype */
   int32_t rank;
-  const int64_t* sizes; /* rank of them; -1 in what fermata_program_input() says: any size */
+  const int64_t* sizes; /* [rank]; -1 in results of fermata_program_input() means any size */
 } fermata_tensor;
 
 typedef struct fermata_program fermata_program;
 typedef struct fermata_results fermata_results;
 
-/* The text of the last error of this thread; "" if there was none. Good until the next one. */
+/* The text of the last error on this thread, or "". Valid until the next error. */
 FERMATA_RUN_API const char* fermata_last_error(void);
 /* The version of the library. */
 FERMATA_RUN_API const char* fermata_run_version(void);
-/* Threads that all programs share; by default one for each processor, or FERMATA_NUM_THREADS. Before the first run. */
+/* Sets the number of threads shared by all programs; by default FERMATA_NUM_THREADS, or one per processor.
+ * Call it before the first run. */
 FERMATA_RUN_API int fermata_set_threads(int threads);
 
 FERMATA_RUN_API int fermata_program_load(const char* path, fermata_program** program);
@@ -60,27 +60,27 @@ FERMATA_RUN_API void fermata_program_free(fermata_program* program);
 
 FERMATA_RUN_API size_t fermata_program_input_count(const fermata_program* program);
 FERMATA_RUN_API size_t fermata_program_output_count(const fermata_program* program);
-/* NULL for a number that is out of range. */
+/* NULL if the index is out of range. */
 FERMATA_RUN_API const char* fermata_program_input_name(const fermata_program* program, size_t input);
 FERMATA_RUN_API const char* fermata_program_output_name(const fermata_program* program, size_t output);
-/* The type of an input, without data. */
+/* The dtype and sizes of an input, without data. */
 FERMATA_RUN_API fermata_tensor fermata_program_input(const fermata_program* program, size_t input);
-/* The instruction set whose code is used: "avx2", "avx512". */
+/* The instruction set in use: "avx2", "avx512". */
 FERMATA_RUN_API const char* fermata_program_target(const fermata_program* program);
-/* Reads all of the file and compares checksums; loading looks at everything but constants. */
+/* Reads the whole file and verifies its checksums; loading verifies everything but constants. */
 FERMATA_RUN_API int fermata_program_verify(const fermata_program* program);
-/* Where the random numbers of the runs that follow begin. */
+/* Sets the seed for random numbers of subsequent runs. */
 FERMATA_RUN_API void fermata_program_seed(fermata_program* program, uint64_t seed);
 
-/* Runs a program. Any number of threads may run one at once. */
+/* Runs a program. Any number of threads may run one concurrently. */
 FERMATA_RUN_API int fermata_program_run(fermata_program* program, const fermata_tensor* inputs, size_t input_count,
                                         fermata_results** results);
-/* The same into memory of the caller's; an output without data is computed and thrown away. */
+/* Runs a program into memory of the caller; an output without data is computed and discarded. */
 FERMATA_RUN_API int fermata_program_run_into(fermata_program* program, const fermata_tensor* inputs, size_t input_count,
                                              const fermata_tensor* outputs, size_t output_count);
 
 FERMATA_RUN_API size_t fermata_results_count(const fermata_results* results);
-/* Good until the results are freed. */
+/* Valid until the results are freed. */
 FERMATA_RUN_API fermata_tensor fermata_results_get(const fermata_results* results, size_t output);
 FERMATA_RUN_API void fermata_results_free(fermata_results* results);
 
