@@ -42,8 +42,8 @@ class CudaExecutable final : public Executable {
   /// What the kernel is as the epilogue of a product.
   const std::optional<KernelEpilogue>& epilogue() const { return epilogue_; }
   unsigned rank() const { return kernel_.rank; }
-  /// Compiles all that a launch may choose, so that tests compile them together.
-  void prepare_all() const;
+  /// Compiles all that a launch may choose, so that they are compiled together.
+  void prepare_all(bool wide = false) const;
 
  private:
   static constexpr std::size_t kSchedules = 7;

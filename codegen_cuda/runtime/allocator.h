@@ -35,6 +35,9 @@ class Allocator {
   /// Makes a stream wait for what another one does with the buffer at an address. Cheap while there is one stream.
   void use(Address address, Stream& stream);
 
+  /// Whether bytes lie in a buffer of its own.
+  bool has(Address address);
+
   /// Blocks that are allocated and released until then stay with the recording.
   void begin_recording(const void* recording) { recording_ = recording; }
   std::vector<Block*> end_recording();
@@ -51,6 +54,7 @@ class Allocator {
 
  private:
   std::size_t rounded(std::size_t bytes) const;
+  Block* find(Address address) const;
   Block* take_kept(std::size_t bytes, Stream& stream);
   bool take_new(std::size_t bytes, Address& address);
   static void give_to_driver(Block* block);
