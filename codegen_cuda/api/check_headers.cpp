@@ -23,7 +23,8 @@ static_assert(kComputeCapabilityMajor == int{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABIL
 static_assert(kComputeCapabilityMinor == int{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR});
 static_assert(kMaxSharedMemoryPerBlockOptin == int{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN});
 static_assert(kFunctionMaxDynamicShared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
-static_assert(kPointerMemoryType == int{CU_POINTER_ATTRIBUTE_MEMORY_TYPE} && kMemoryOfDevice == int{CU_MEMORYTYPE_DEVICE});
+static_assert(kPointerMemoryType == int{CU_POINTER_ATTRIBUTE_MEMORY_TYPE} &&
+              kMemoryOfDevice == int{CU_MEMORYTYPE_DEVICE});
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING && kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 

@@ -2,8 +2,8 @@
 // programs ship those.
 //
 // While a thread has a dry run, the driver's functions do nothing there, buffers are addresses without memory, and a
-// kernel that is wanted is noted instead of compiled. What is read back is zero, but for a few single bytes, which are 1
-// and 0 in turn: loops go round, and end.
+// kernel that is wanted is noted instead of compiled. What is read back is zero, but for a few single bytes, which are
+// 1 and 0 in turn: loops go round, and end.
 #pragma once
 
 #include <map>

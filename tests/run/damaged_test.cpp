@@ -50,7 +50,9 @@ class DamagedProgram : public ProgramFolder {
     const FilePart old = decode_head(whole_, "").cpu;
     std::string bytes = whole_.substr(0, old.offset) + description;
     bytes.resize((bytes.size() + kPartAlignment - 1) / kPartAlignment * kPartAlignment, '\0');
-    bytes.replace(0, kHeadBytes, encode_head({.cpu = {old.offset, description.size(), checksum_of(description)}, .cuda = {}}, bytes.size()));
+    bytes.replace(
+        0, kHeadBytes,
+        encode_head({.cpu = {old.offset, description.size(), checksum_of(description)}, .cuda = {}}, bytes.size()));
     return bytes;
   }
   std::string description() const {

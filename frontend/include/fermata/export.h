@@ -56,7 +56,7 @@ struct DynamicAxis {
 };
 
 struct ExportOptions {
-  std::vector<Target> targets{};       // none: that of this machine, or of no processor where `cuda` names some
+  std::vector<Target> targets{};  // none: that of this machine, or of no processor where `cuda` names some
   // Machine code for CUDA devices, beside that for processors: of each architecture, which later ones of the same major
   // version run as well, and PTX of the newest one, which the driver translates for all that are newer still. Made by
   // NVRTC; neither a driver nor a device is needed.

@@ -1,28 +1,60 @@
 // Exported programs on CUDA: on the host executor, unless FERMATA_CUDA_EXECUTOR says otherwise. The engine, which makes
 // files, and libfermata_run_cuda, which runs them, each have a device of their own then.
 #include <fermata/program.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <array>
-#include <cstdlib>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <sstream>
 #include <thread>
 
+#include "codegen_cuda/api/libraries.h"
 #include "codegen_cuda/runtime/device.h"
 #include "fermata/control_flow.h"
 #include "fermata/export.h"
 #include "fermata/fermata.h"
 #include "frontend/run/program_file.h"
+#include "tests/codegen_cuda/device_case.h"
+#include "tests/error_message.h"
 #include "tests/run/program_folder.h"
 #include "tests/run/program_results.h"
 
 namespace fermata {
 namespace {
 
-/// Before anything asks which executor there is.
-const int kUsesHostExecutor = setenv("FERMATA_CUDA_EXECUTOR", "host", 0);
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using testing::message;
+
+/// Whether this build makes code for processors.
+bool exports_for_processors(const std::string& path) {
+  try {
+    export_program(
+        path, {.targets = {Target::avx2}}, [](const Tensor& x) { return x + 1.0; }, full({1}, 0.0));
+    return true;
+  } catch (const UnsupportedError&) { return false; }
+}
+
+struct Outcome {
+  int status;
+  std::string out;
+};
+/// In a process that has libfermata_run and nothing else of Fermata's.
+Outcome run_in_c(const std::string& settings, const std::string& arguments) {
+  std::FILE* const pipe = popen((settings + " '" FERMATA_RUNS_PROGRAM "' " + arguments + " 2>&1").c_str(), "r");
+  std::string out;
+  std::array<char, 4096> block;
+  for (std::size_t n = 0; (n = std::fread(block.data(), 1, block.size(), pipe)) > 0;) out.append(block.data(), n);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, out};
+}
 
 class ExportToCuda : public ProgramFolder {
  protected:
@@ -78,6 +110,7 @@ TEST_F(ExportToCuda, AModelGivesWhatTheFunctionGives) {
 }
 
 TEST_F(ExportToCuda, OneFileIsForProcessorsAndDevices) {
+  if (!exports_for_processors(path())) GTEST_SKIP() << "this build has no compiler for processors";
   const Tensor w = randn({30, 30});
   const auto f = [&](const Tensor& x) { return matmul(x, w) + 1.0; };
   const Tensor x = randn({4, 30}).sync();
@@ -265,6 +298,7 @@ TEST_F(ExportToCuda, AttentionRunsAsOneKernelOrAsThree) {
 }
 
 TEST_F(ExportToCuda, RandomNumbersAreThoseOfTheProcessor) {
+  if (!exports_for_processors(path())) GTEST_SKIP() << "this build has no compiler for processors";
   const auto f = [](const Tensor& x) { return x + uniform({64}) + floor(normal({64})); };
   const Tensor x = full({64}, 0.0).sync();
   manual_seed(11);
@@ -332,12 +366,14 @@ TEST_F(ExportToCuda, CallsWithoutAKernelAreAllNamed) {
     export_program(path(), {.cuda = architectures()}, f, randn({3, 3}));
     FAIL();
   } catch (const UnsupportedError& error) {
-    const auto at = [&](int more) { return "   at run/cuda_test.cpp:" + std::to_string(line + more) + "\n"; };
+    const auto at = [&](int more) {
+      return "   at codegen_cuda/exported_test.cpp:" + std::to_string(line + more) + "\n";
+    };
     EXPECT_EQ(error.what(),
               "FM2221 UnsupportedError: export_program: CUDA has no kernel for 4 of the calls\n"
               "  cholesky f32" +
                   at(0) + "  cast     f32" + at(1) + "  fft      c64" + at(1) + "  abs      c64" + at(1) +
-                  "  at       run/cuda_test.cpp:" + std::to_string(line + 4) +
+                  "  at       codegen_cuda/exported_test.cpp:" + std::to_string(line + 4) +
                   "\n  hint     leave out ExportOptions::cuda, or compute them otherwise");
   }
 }
@@ -345,10 +381,14 @@ TEST_F(ExportToCuda, CallsWithoutAKernelAreAllNamed) {
 TEST_F(ExportToCuda, DevicesThatTheFileOrTheMachineHasNotAreNamed) {
   const auto f = [](const Tensor& x) { return x + 1.0; };
   const Tensor x = full({3}, 1.0).sync();
-  export_program(path("cpu.fermata"), {.targets = {Target::avx2}}, f, x);
-  EXPECT_EQ(refusal(path("cpu.fermata"), "cuda", 2203),
-            "FM2203 UnsupportedError: " + path("cpu.fermata") +
-                " has code for processors and none for CUDA\n  hint export it with ExportOptions::cuda");
+  if (exports_for_processors(path("cpu.fermata"))) {
+    EXPECT_EQ(refusal(path("cpu.fermata"), "cuda", 2203),
+              "FM2203 UnsupportedError: " + path("cpu.fermata") +
+                  " has code for processors and none for CUDA\n  hint export it with ExportOptions::cuda");
+    run::Program cpu(path("cpu.fermata"));
+    EXPECT_THROW(cpu.set_stream(nullptr), run::Error);
+    cpu.wait();
+  }
   export_program(path(), {.cuda = architectures()}, f, x);
   EXPECT_EQ(refusal(path(), "cpu", 2203), "FM2203 UnsupportedError: " + path() +
                                               " has code for CUDA and none for processors\n"
@@ -366,9 +406,6 @@ TEST_F(ExportToCuda, DevicesThatTheFileOrTheMachineHasNotAreNamed) {
   for (const char* const device : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1 "})
     EXPECT_EQ(refusal(path(), device, 2211),
               std::string("FM2211 ValueError: there is no device '") + device + "': cpu, cuda or cuda:N");
-  run::Program cpu(path("cpu.fermata"));
-  EXPECT_THROW(cpu.set_stream(nullptr), run::Error);
-  cpu.wait();
 }
 
 TEST_F(ExportToCuda, AKernelThatIsMissingIsNamed) {
@@ -418,6 +455,111 @@ TEST_F(ExportToCuda, EveryChangeIsFound) {
     fermata_program_free(loaded);
     if (is_checked) { EXPECT_TRUE(code == 2201 || code == 2202) << at << " " << code; }
   }
+}
+
+TEST_F(ExportToCuda, RunsWhereThereIsNeitherEngineNorCompiler) {
+  manual_seed(2);
+  const Tensor w = randn({6, 4});
+  const auto f = [&](const Tensor& x) { return softmax(matmul(x, w) + 0.5, -1); };
+  export_program(path(), {.cuda = architectures(), .dynamic = {{"input0", 0, "rows"}}}, f, randn({3, 6}));
+  const Outcome outcome = run_in_c("", "'" + path() + "' 5 cuda");
+  ASSERT_EQ(outcome.status, 0) << outcome.out;
+  const Tensor x = reshape(arange(30, DType::f32) / 64, {5, 6});
+  std::istringstream in(outcome.out.substr(outcome.out.find(':') + 1));
+  for (const float wanted : f(x).to_vector<float>()) {
+    float got = 0;
+    in >> got;
+    EXPECT_NEAR(got, wanted, 1e-5);
+  }
+}
+
+TEST_F(ExportToCuda, ThePartForCudaLiesBesideTheLibrary) {
+#ifdef FERMATA_SANITIZED
+  GTEST_SKIP() << "the library is not linked to the sanitizer";
+#endif
+  export_program(
+      path(), {.cuda = architectures()}, [](const Tensor& x) { return x + 1.0; }, full({3}, 1.0));
+  const std::filesystem::path library(FERMATA_RUN_LIBRARY);
+  std::filesystem::copy(library, path(library.filename()));
+  const std::string folder = std::filesystem::path(path()).parent_path();
+  const Outcome outcome = run_in_c("LD_PRELOAD='" + path(library.filename()) + "' ", "'" + path() + "' 1 cuda");
+  EXPECT_EQ(outcome.status, 1);
+  const std::string part = folder + "/libfermata_run_cuda.so." FERMATA_RUN_VERSION;
+  EXPECT_EQ(outcome.out, "FM2206 UnsupportedError: the part of libfermata_run for CUDA cannot be loaded: " + part +
+                             ": cannot open shared object file: No such file or directory\n"
+                             "  hint libfermata_run_cuda.so has to lie beside libfermata_run.so\n");
+}
+
+/// What NVRTC makes, which needs neither a driver nor a device.
+class CudaWithoutDeviceExport : public ExportToCuda {
+ protected:
+  void SetUp() override {
+    if (gpu::on_host_executor()) GTEST_SKIP() << "ctest runs this once more without the host executor";
+    std::string failure_reason;
+    if (gpu::nvrtc_library(&failure_reason) == nullptr) GTEST_SKIP() << failure_reason;
+  }
+  static Tensor example(const Tensor& x) { return cumsum(softmax(matmul(x, transpose(x)), -1), 0); }
+};
+
+/// The architecture of a cubin, as its head has it: in the second byte of the flags since version 8 of the ABI, in the
+/// first one before.
+int architecture_of(const std::string& cubin) {
+  constexpr std::size_t kAbiAt = 8, kFlagsAt = 48;
+  std::uint32_t flags = 0;
+  std::memcpy(&flags, cubin.data() + kFlagsAt, sizeof flags);
+  return static_cast<int>(cubin[kAbiAt] >= 8 ? flags >> 8 & 0xff : flags & 0xff);
+}
+
+TEST_F(CudaWithoutDeviceExport, EveryImageIsForTheArchitectureThatIsNamed) {
+  const ExportSummary summary = export_program(
+      path(), {.cuda = {{8, 0}, {9, 0}, {8, 0}}, .dynamic = {{"input0", 0, "rows"}}}, example, randn({3, 5}));
+  const std::string bytes = whole();
+  const FilePart description = decode_head(bytes, "").cuda;
+  const ProgramFile program = decode_program(bytes.substr(description.offset, description.bytes), "");
+  EXPECT_EQ(program.targets, (std::vector<std::string>{"sm_80", "sm_90", "compute_90"}));
+  std::array<std::size_t, 3> functions{};
+  for (const ProgramImage& image : program.images) {
+    const std::string code = bytes.substr(image.code.offset, image.code.bytes);
+    functions[image.target] += image.functions.size();
+    if (image.target == 2) {
+      EXPECT_THAT(code, ContainsRegex("\n\\.target sm_90\n"));
+      EXPECT_EQ(code.back(), '\0');
+      for (const std::string& f : image.functions) EXPECT_THAT(code, HasSubstr(".entry " + f + "("));
+      continue;
+    }
+    constexpr char kMachineOfCuda = static_cast<char>(190);
+    ASSERT_EQ(code.substr(1, 3), "ELF");
+    EXPECT_EQ(code[18], kMachineOfCuda);
+    EXPECT_EQ(architecture_of(code), image.target == 0 ? 80 : 90);
+    for (const std::string& f : image.functions) EXPECT_THAT(code, HasSubstr(".text." + f));
+  }
+  for (const std::size_t count : functions) EXPECT_EQ(count, summary.cuda_functions);
+}
+
+TEST_F(CudaWithoutDeviceExport, PtxIsLeftOutWhereItIsNotWanted) {
+  export_program(path(), {.cuda = {{9, 0}}, .cuda_ptx = false}, example, randn({3, 5}));
+  const std::string bytes = whole();
+  const FilePart description = decode_head(bytes, "").cuda;
+  EXPECT_EQ(decode_program(bytes.substr(description.offset, description.bytes), "").targets,
+            std::vector<std::string>{"sm_90"});
+}
+
+TEST_F(CudaWithoutDeviceExport, ArchitecturesThatNvrtcDoesNotKnowAreRefused) {
+  const std::string text = message<UnsupportedError>([&] {
+    export_program(path(), {.cuda = {{1, 0}}}, example, randn({3, 5}));
+  });
+  EXPECT_THAT(text, ContainsRegex("^FM2224 UnsupportedError: export_program: NVRTC [0-9]+\\.[0-9]+ makes no code for "
+                                  "sm_10\n  at   HERE$"));
+}
+
+TEST_F(CudaWithoutDeviceExport, AMachineWithoutADeviceSaysSo) {
+  if (gpu::usable()) GTEST_SKIP() << "there is a device";
+  export_program(path(), {.cuda = {{8, 0}}}, example, randn({3, 5}));
+  const Outcome outcome = run_in_c("", "'" + path() + "' 1 cuda");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(outcome.out.starts_with("FM1405 DeviceError: load: CUDA cannot be used here: ")) << outcome.out;
+  EXPECT_TRUE(outcome.out.ends_with("\n  hint `fermata doctor` says what was looked for and what to do\n"))
+      << outcome.out;
 }
 
 }  // namespace
