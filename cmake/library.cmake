@@ -66,9 +66,11 @@ install(FILES frontend/tools/debugger/fermata_debugger.py DESTINATION ${CMAKE_IN
 # What it takes to run an exported program, also by itself: cmake --install BUILD --component run.
 if(TARGET fermata_run)
   install(TARGETS fermata_run fermata_run_math EXPORT fermata LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT run)
-  if(TARGET fermata_xsmm)  # it is found beside the library
-    install(TARGETS fermata_xsmm LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT run NAMELINK_SKIP)
-  endif()
+  foreach(part IN ITEMS fermata_xsmm fermata_run_cuda)  # found beside the library
+    if(TARGET ${part})
+      install(TARGETS ${part} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT run NAMELINK_SKIP)
+    endif()
+  endforeach()
   install(DIRECTORY frontend/run/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT run FILES_MATCHING PATTERN "*.h")
 endif()
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/fermata)

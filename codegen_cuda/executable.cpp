@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "codegen_cuda/runtime/device.h"
+#include "codegen_cuda/runtime/dry_run.h"
 #include "ir/error.h"
 
 namespace fermata::gpu {
@@ -85,6 +86,11 @@ std::string CudaExecutable::source(Schedule schedule, bool wide, unsigned axis, 
 const LoadedKernel& CudaExecutable::variant(Schedule schedule, bool wide, unsigned axis) const {
   const std::size_t at =
       (schedule == Schedule::tiles ? kSchedules + axis : static_cast<std::size_t>(schedule)) * 2 + (wide ? 1 : 0);
+  if (DryRun::current() != nullptr) [[unlikely]] {  // which keeps what it is asked for
+    std::string name;
+    const std::string body = source(schedule, wide, axis, &name);
+    return *kernel_of(name, body, effort_for(schedule));
+  }
   const std::lock_guard lock(mutex_);
   if (variants_[at] == nullptr) {
     std::string name;
@@ -94,15 +100,15 @@ const LoadedKernel& CudaExecutable::variant(Schedule schedule, bool wide, unsign
   return *variants_[at];
 }
 
-void CudaExecutable::prepare_all() const {
-  prepare();
+void CudaExecutable::prepare_all(bool wide) const {
+  variant(usual_schedule(), wide);
   if (kernel_.reduced == 0) {
     for (unsigned axis = 0; axis + 1 < kernel_.rank; ++axis)
-      if (reads_across(axis)) variant(Schedule::tiles, false, axis);
+      if (reads_across(axis)) variant(Schedule::tiles, wide, axis);
     return;
   }
-  if (kernel_.is_row_kernel()) variant(Schedule::block, false);
-  if (splits_) variant(Schedule::partial, false), variant(Schedule::finish, false);
+  if (kernel_.is_row_kernel()) variant(Schedule::block, wide);
+  if (splits_) variant(Schedule::partial, wide), variant(Schedule::finish, wide);
 }
 
 bool CudaExecutable::reads_across(unsigned axis) const {
@@ -123,6 +129,11 @@ std::size_t CudaExecutable::code_bytes() const {
 
 void CudaExecutable::launch(const KernelLaunch& launch) const {
   ArgumentValues values(layout_, kernel_, launch);
+  if (DryRun* const dry = DryRun::current()) [[unlikely]] {
+    for (const bool wide : {false, true})
+      if ((dry->wants_both_widths() || wide != values.fits_32_bits()) && dry->is_first(this, wide)) prepare_all(wide);
+    return;
+  }
   // Other streams may be at work on the buffers, where there are others.
   for (std::size_t a = 0; a < kernel_.accesses.size(); ++a)
     if (!kernel_.accesses[a].address_only) use_buffer(launch.pointers[a]);

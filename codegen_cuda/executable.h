@@ -42,8 +42,8 @@ class CudaExecutable final : public Executable {
   /// The kernel as a cuBLASLt epilogue, if it is one.
   const std::optional<KernelEpilogue>& epilogue() const { return epilogue_; }
   unsigned rank() const { return kernel_.rank; }
-  /// Compiles all schedules that a launch may choose, so that tests compile them together.
-  void prepare_all() const;
+  /// Compiles all schedules that a launch may choose, so that they are compiled together.
+  void prepare_all(bool wide = false) const;
 
  private:
   static constexpr std::size_t kSchedules = 7;

@@ -18,6 +18,8 @@ ALLOWED = {
     "codegen_cuda": {"codegen_cuda", "dispatch", "runtime", "ir"},
     # What runs exported programs is linked without the rest of the frontend.
     "frontend/run": {"frontend/run", "codegen_cpu", "dispatch", "runtime", "ir"},
+    # Its part for CUDA, which is a library of its own.
+    "frontend/run/cuda": {"frontend/run/cuda", "frontend/run", "codegen_cuda", "dispatch", "runtime", "ir"},
     "frontend": {"frontend", "frontend/run", "passes", "dispatch", "runtime", "ir"},
 }
 # Headers of what a user installs see only installed folders.

@@ -34,7 +34,7 @@ if ! grep -q '^CUDA device ' <<< "$findings"; then
     echo "$findings"
     echo
     echo "== tests that need no device"
-    "$bin/fermata_codegen_cuda_test" --gtest_filter='CudaWithoutDevice.*:CudaCompile.CodeIsKeptOnDisk' 2>&1 | tail -5
+    "$bin/fermata_codegen_cuda_test" --gtest_filter='CudaWithoutDevice*:CudaCompile.CodeIsKeptOnDisk' 2>&1 | tail -5
     tests=${PIPESTATUS[0]}
     echo
     echo "skipped: all other tests, which need a device (FERMATA_CUDA_EXECUTOR=host $bin/fermata_codegen_cuda_test runs them without one)"

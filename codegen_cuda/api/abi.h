@@ -24,7 +24,8 @@ enum DeviceAttribute : int {
   kComputeCapabilityMinor = 76,
   kMaxSharedMemoryPerBlockOptin = 97,
 };
-inline constexpr int kFunctionMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+inline constexpr int kFunctionMaxDynamicShared = 8;                // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+inline constexpr int kPointerMemoryType = 2, kMemoryOfDevice = 2;  // CU_POINTER_ATTRIBUTE_, CU_MEMORYTYPE_
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
 inline constexpr int kCaptureRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 

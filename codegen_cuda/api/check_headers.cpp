@@ -23,6 +23,8 @@ static_assert(kComputeCapabilityMajor == int{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABIL
 static_assert(kComputeCapabilityMinor == int{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR});
 static_assert(kMaxSharedMemoryPerBlockOptin == int{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN});
 static_assert(kFunctionMaxDynamicShared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+static_assert(kPointerMemoryType == int{CU_POINTER_ATTRIBUTE_MEMORY_TYPE} &&
+              kMemoryOfDevice == int{CU_MEMORYTYPE_DEVICE});
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING && kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 
@@ -68,6 +70,9 @@ FERMATA_ALIKE(DriverFunctions, memory_allocate, cuMemAlloc_v2);
 FERMATA_ALIKE(DriverFunctions, memory_info, cuMemGetInfo_v2);
 FERMATA_ALIKE(DriverFunctions, copy_to_device, cuMemcpyHtoDAsync_v2);
 FERMATA_ALIKE(DriverFunctions, copy_to_host, cuMemcpyDtoHAsync_v2);
+FERMATA_ALIKE(DriverFunctions, context_push, cuCtxPushCurrent_v2);
+FERMATA_ALIKE(DriverFunctions, context_pop, cuCtxPopCurrent_v2);
+FERMATA_ALIKE(DriverFunctions, pointer_attribute, cuPointerGetAttribute);
 FERMATA_ALIKE(DriverFunctions, fill_bytes, cuMemsetD8Async);
 FERMATA_ALIKE(DriverFunctions, stream_wait_event, cuStreamWaitEvent);
 FERMATA_ALIKE(DriverFunctions, capture_begin, cuStreamBeginCapture_v2);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "codegen_cuda/host/executor.h"
+#include "codegen_cuda/runtime/dry_run.h"
 #include "runtime/environment.h"
 
 namespace fermata::gpu {
@@ -115,6 +116,7 @@ const CompilerFunctions* compiler_library(std::string* failure_reason) {
 }
 const CompilerFunctions* nvrtc_library(std::string* failure_reason) { return functions_of<Compiler>(failure_reason); }
 const MatmulFunctions* matmul_library(std::string* failure_reason) {
+  if (DryRun::current() != nullptr) return nullptr;  // it may be missing where the program runs
   if (on_host_executor()) return &host_matmul();
   return functions_of<Matmul>(failure_reason);
 }

@@ -254,6 +254,8 @@ Result host_context_retain(Handle* made, int device) { return *made = &contexts[
 Result host_context_set(Handle to) {
   return current_device = static_cast<int>(static_cast<int*>(to) - contexts), kSuccess;
 }
+Result host_context_push(Handle to) { return host_context_set(to); }
+Result host_context_pop(Handle* from) { return *from = &contexts[current_device], kSuccess; }
 Result host_memory_info(std::size_t* free, std::size_t* total) {
   const Lock lock(mutex);
   do_queued();
@@ -312,6 +314,13 @@ Result host_copy_on_device(Address to, Address from, std::size_t bytes, Handle s
       std::memmove(target, source, bytes), HostMemory::instance().mark_written(to, bytes);
     return kSuccess;
   });
+}
+Result host_pointer_attribute(void* value, int attribute, Address pointer) {
+  const Lock lock(mutex);
+  if (attribute != kPointerMemoryType || HostMemory::instance().at(pointer, 1) == nullptr)
+    return 1;  // CUDA_ERROR_INVALID_VALUE
+  const int kind = kMemoryOfDevice;
+  return std::memcpy(value, &kind, sizeof kind), kSuccess;
 }
 Result host_fill_bytes(Address to, unsigned char value, std::size_t count, Handle stream) {
   return enqueue(stream, [=] {

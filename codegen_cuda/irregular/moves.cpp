@@ -1,11 +1,19 @@
-// concat and update: ops that are nothing but copies.
+// copy, concat and update: ops that are nothing but copies.
 #include "ir/ops/moves.h"
 #include "codegen_cuda/irregular/call_source.h"
 #include "codegen_cuda/irregular/irregular.h"
+#include "ir/shape.h"
 #include "runtime/call_attributes.h"
 
 namespace fermata::gpu {
 namespace {
+
+void copy_call(const CallArgs& args) {
+  TensorView to = args.outputs[0];  // whose shape may differ: a reshape that is not a view
+  const Shape strides = dense_strides(std::span(args.inputs[0].sizes, args.inputs[0].rank));
+  to.rank = args.inputs[0].rank, to.sizes = args.inputs[0].sizes, to.strides = strides.data();
+  copy_elements(args.inputs[0], to);
+}
 
 void concat_call(const CallArgs& args) {
   TensorView to = args.outputs[0];
@@ -31,6 +39,7 @@ void update_call(const CallArgs& args) {
 }  // namespace
 
 FERMATA_KERNELS(cuda) {
+  add_variant(Op::copy, BackendKey::cuda, {.name = "copy", .dtypes = kStoredReal, .call = &copy_call});
   add_nvrtc_kernel(Op::concat, &concat_call);
   add_nvrtc_kernel(Op::update, &update_call);
 }

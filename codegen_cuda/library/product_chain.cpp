@@ -18,6 +18,7 @@
 #include "codegen_cuda/library/matmul.h"
 #include "codegen_cuda/library/matmul_problem.h"
 #include "codegen_cuda/runtime/device.h"
+#include "codegen_cuda/runtime/dry_run.h"
 #include "dispatch/dump.h"
 #include "ir/op.h"
 #include "runtime/environment.h"
@@ -400,7 +401,10 @@ std::optional<ProductChainEstimate> ProductChain::estimate(const ProductChainSiz
   estimate.bytes = static_cast<std::int64_t>(bytes);
   const bool large = bytes * kLargePart > static_cast<double>(info.memory);
   const ChainRule by = rule();
-  estimate.pays = by == ChainRule::always || (by == ChainRule::by_cost && (large || estimate.ns < estimate.apart_ns));
+  if (const DryRun* const dry = DryRun::current())
+    estimate.pays = dry->chains_products();
+  else
+    estimate.pays = by == ChainRule::always || (by == ChainRule::by_cost && (large || estimate.ns < estimate.apart_ns));
   return estimate;
 }
 
@@ -425,6 +429,11 @@ std::string ProductChain::source(const Shape& s, std::string* name) const {
 }
 
 const LoadedKernel& ProductChain::kernel_for(const Shape& shape) const {
+  if (DryRun::current() != nullptr) {  // which keeps what it is asked for
+    std::string name;
+    const std::string body = source(shape, &name);
+    return *kernel_of(name, body);
+  }
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const LoadedKernel>& known = kernels_[shape];
   if (known == nullptr) {
@@ -465,6 +474,11 @@ void ProductChain::launch(std::uint16_t made, const CallArgs& first, const Kerne
                     static_cast<unsigned>(batch.size() / kSlotsPerBatchAxis),
                     columns_of(width),
                     !common.fits_32_bits()};
+  if (const DryRun* const dry = DryRun::current(); dry != nullptr && dry->wants_both_widths()) {
+    Shape other = shape;
+    other.wide = !other.wide;
+    kernel_for(other);
+  }
   const auto most = std::int64_t{32} * current_device().info().multiprocessors;
   kernel_for(shape).launch({static_cast<unsigned>(std::min(tiles, most)), kThreads, shared_bytes(shape.columns)},
                            slots.data());

@@ -111,11 +111,22 @@ std::vector<Block*> Allocator::end_recording() {
   return std::exchange(recorded_, {});
 }
 
-void Allocator::use(Address address, Stream& stream) {
-  const std::lock_guard lock(mutex_);
+/// Null where no buffer has the address.
+Block* Allocator::find(Address address) const {
   const auto after = blocks_.upper_bound(address);
   Block* const found = after == blocks_.begin() ? nullptr : std::prev(after)->second;
-  if (found == nullptr || address >= found->address + found->bytes)
+  return found == nullptr || address >= found->address + found->bytes ? nullptr : found;
+}
+
+bool Allocator::has(Address address) {
+  const std::lock_guard lock(mutex_);
+  return find(address) != nullptr;
+}
+
+void Allocator::use(Address address, Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  Block* const found = find(address);
+  if (found == nullptr)
     throw DeviceError(
         1407, format_error(1407, "DeviceError", fmt::format("cuda: an operand is not on device {}", device_.number()),
                            {}, run_location(), "move it with to() while that device is current"));

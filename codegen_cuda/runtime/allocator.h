@@ -34,6 +34,9 @@ class Allocator {
   /// Makes a stream wait for another stream's use of the buffer at an address. Cheap while there is one stream.
   void use(Address address, Stream& stream);
 
+  /// Whether the address lies in one of its buffers.
+  bool has(Address address);
+
   /// Blocks allocated and released before end_recording() stay with the recording.
   void begin_recording(const void* recording) { recording_ = recording; }
   std::vector<Block*> end_recording();
@@ -50,6 +53,7 @@ class Allocator {
 
  private:
   std::size_t rounded(std::size_t bytes) const;
+  Block* find(Address address) const;
   Block* take_kept(std::size_t bytes, Stream& stream);
   bool take_new(std::size_t bytes, Address& address);
   static void give_to_driver(Block* block);

@@ -8,6 +8,8 @@
 
 #include "codegen_cuda/host/executor.h"
 #include "codegen_cuda/runtime/deferred_check.h"
+#include "codegen_cuda/runtime/dry_run.h"
+#include "codegen_cuda/runtime/kernels.h"
 #include "ir/error.h"
 #include "runtime/device_run.h"
 #include "runtime/environment.h"
@@ -35,7 +37,7 @@ struct Devices {
     }
     functions->device_count(&count);
     if (count == 0) failure_reason = "the CUDA driver found no device";
-    if (count != 0 && compiler_library(&failure_reason) == nullptr)
+    if (count != 0 && !has_image_source() && compiler_library(&failure_reason) == nullptr)
       failure_reason = "compiling kernels requires NVRTC: " + failure_reason;
     if (!failure_reason.empty()) count = 0;
     all.resize(static_cast<std::size_t>(count));
@@ -57,12 +59,7 @@ bool waits_for_each() {
   return on;
 }
 
-struct Choice {
-  Device* device = nullptr;
-  Stream* stream = nullptr;
-  Handle recording = nullptr;
-};
-constinit thread_local Choice choice;
+constinit thread_local ThreadChoice choice;
 std::atomic<bool> many_streams{false};
 
 Stream* make_stream(int device) {
@@ -85,6 +82,7 @@ Stream* make_stream(int device) {
 }  // namespace
 
 bool usable(std::string* failure_reason) {
+  if (DryRun::current() != nullptr) return true;
   if (failure_reason != nullptr) *failure_reason = devices().failure_reason;
   return devices().count > 0;
 }
@@ -116,7 +114,13 @@ Device::Device(int number) : number_(number) {
   info_.shared_bytes_optin = attribute(kMaxSharedMemoryPerBlockOptin);
   check(driver().device_memory(&info_.memory, handle), "cuDeviceTotalMem");
   check(driver().context_retain(&context_, handle), "cuDevicePrimaryCtxRetain");
-  check(driver().context_set(context_), "cuCtxSetCurrent");
+  check(driver().context_push(context_), "cuCtxPushCurrent");
+  struct Pop {
+    ~Pop() {
+      Handle context = nullptr;
+      driver().context_pop(&context);
+    }
+  } const pop;
   shared_stream_.reset(make_stream(number));
   allocator_ = std::make_unique<Allocator>(*this, memory_limit(info_.memory));
 }
@@ -124,6 +128,18 @@ Device::Device(int number) : number_(number) {
 Stream* Device::new_stream() {
   many_streams = true;
   return make_stream(number_);
+}
+
+Stream* Device::lent_stream(Handle handle) {
+  many_streams = true;
+  auto* const stream = new Stream;
+  stream->handle = handle, stream->device = number_;
+  return stream;
+}
+void Device::return_stream(Stream* stream) {
+  driver().stream_synchronize(stream->handle);
+  allocator_->forget_stream(*stream, *shared_stream_);
+  delete stream;
 }
 
 void Device::end_stream(Stream* stream) {
@@ -149,13 +165,17 @@ Device& current_device() {
   return *choice.device;
 }
 
-void choose_device(int number) {
-  require_usable("cuda", run_location());
+void check_number(int number) {
   if (number < 0 || number >= device_count())
     throw DeviceError(1406, format_error(1406, "DeviceError",
                                          fmt::format("cuda: no device {}: there {} {}", number,
                                                      device_count() == 1 ? "is" : "are", device_count()),
                                          {}, {}));
+}
+
+void choose_device(int number) {
+  require_usable("cuda", run_location());
+  check_number(number);
   Device& chosen = device(number);
   check(driver().context_set(chosen.context()), "cuCtxSetCurrent");
   choice = {&chosen, nullptr, nullptr};
@@ -167,9 +187,23 @@ Stream& current_stream() {
 }
 void choose_stream(Stream* stream) { choice.stream = stream; }
 
+ThreadChoice thread_choice() { return choice; }
+void set_thread_choice(const ThreadChoice& to) { choice = to; }
+
+ContextScope::ContextScope(Device& device, Stream* stream) : before_(choice) {
+  check(driver().context_push(device.context()), "cuCtxPushCurrent");
+  choice = {&device, stream, nullptr};
+}
+ContextScope::~ContextScope() {
+  Handle context = nullptr;
+  driver().context_pop(&context);
+  choice = before_;
+}
+
 void use_buffer(const void* address) {
   // One device and one stream: everything is in order already.
-  if ((!many_streams.load(std::memory_order_relaxed) && device_count() == 1) || address == nullptr || is_recording())
+  if ((!many_streams.load(std::memory_order_relaxed) && device_count() == 1) || address == nullptr || is_recording() ||
+      DryRun::current() != nullptr)
     return;
   current_device().allocator().use(reinterpret_cast<Address>(address), current_stream());
 }
@@ -195,6 +229,7 @@ void note_started(std::string_view function) {
 constinit std::atomic<void (*)()> before_synchronizing{nullptr};
 
 void synchronize(Stream& stream) {
+  if (DryRun::current() != nullptr) return;
   if (const auto wait = before_synchronizing.load(std::memory_order_acquire)) [[unlikely]]
     wait();
   const Result r = driver().stream_synchronize(stream.handle);
@@ -228,6 +263,6 @@ void check(Result result, const char* call) {
   throw_failed(result, call, on_host_executor() ? take_host_error() : std::string(), {}, run_location());
 }
 
-const DriverFunctions& driver() { return *driver_library(); }
+const DriverFunctions& driver() { return DryRun::current() != nullptr ? dry_driver() : *driver_library(); }
 
 }  // namespace fermata::gpu

@@ -48,6 +48,9 @@ class Device {
   Stream& shared_stream() { return *shared_stream_; }
   Stream* new_stream();
   void end_stream(Stream* stream);
+  /// A stream of somebody else's, which outlives what is lent.
+  Stream* lent_stream(Handle handle);
+  void return_stream(Stream* stream);
 
  private:
   int number_;
@@ -62,6 +65,8 @@ bool usable(std::string* failure_reason = nullptr);
 /// Throws DeviceError FM1405 if CUDA cannot be used.
 void require_usable(std::string_view function, std::source_location where);
 int device_count();
+/// Throws DeviceError FM1406 if there is no such device.
+void check_number(int number);
 Device& device(int number);
 
 /// The thread's current device. The first call makes its context current.
@@ -69,6 +74,27 @@ Device& current_device();
 void choose_device(int number);
 Stream& current_stream();
 void choose_stream(Stream* stream);  // null: the stream shared by all threads
+
+/// A thread's device and stream, to be restored later.
+struct ThreadChoice {
+  Device* device = nullptr;
+  Stream* stream = nullptr;
+  Handle recording = nullptr;
+};
+ThreadChoice thread_choice();
+void set_thread_choice(const ThreadChoice& choice);
+/// A device and a stream of it (null: the one that threads share) for a scope, in which the device's context is on top
+/// of the thread's: whoever else uses CUDA in the process finds their own again.
+class ContextScope {
+ public:
+  ContextScope(Device& device, Stream* stream);
+  ~ContextScope();
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+
+ private:
+  const ThreadChoice before_;
+};
 
 /// Call before launching work on a buffer: makes the current stream wait for the stream that last used it. DeviceError
 /// FM1407 if the buffer is on another device.

@@ -13,8 +13,10 @@
 #include "codegen_cuda/api/libraries.h"
 #include "codegen_cuda/emit/prelude.h"
 #include "codegen_cuda/runtime/device.h"
+#include "codegen_cuda/runtime/dry_run.h"
 #include "ir/error.h"
 #include "ir/keep_forever.h"
+#include "runtime/device_run.h"
 #include "runtime/disk_cache.h"
 
 namespace fermata::gpu {
@@ -33,6 +35,16 @@ struct Cache {
 Cache& cache() {
   static auto* const c = new Cache;
   return *c;
+}
+constinit std::atomic<ImageSource> image_source{nullptr};
+
+std::shared_ptr<const LoadedImage> image_of(ImageSource source, const std::string& function) {
+  if (auto image = source(function)) return image;
+  const std::string step(run_site != nullptr ? run_site->step : std::string_view("a kernel"));
+  throw UnsupportedError(
+      2205, format_error(2205, "UnsupportedError",
+                         fmt::format("{}: the program has no kernel of CUDA for these sizes ({})", step, function), {},
+                         {}, "export it with an example of such sizes"));
 }
 
 std::string header() { return fmt::format("{}{}", device_prelude(), shared_prelude()); }
@@ -138,17 +150,24 @@ std::string disk_key(const std::string& architecture, const std::string& body) {
 
 }  // namespace
 
+Handle LoadedImage::function(const std::string& name) const {
+  const auto at = static_cast<std::size_t>(current_device().number());
+  const std::lock_guard lock(mutex_);
+  Handle &module = modules_.at(at), function = nullptr;
+  if (module == nullptr) {
+    check(driver().module_load(&module, code_.c_str()), "cuModuleLoadData");
+    keep_forever<Handle>(module);  // recordings may refer to it
+  }
+  check(driver().module_function(&function, module, name.c_str()), "cuModuleGetFunction");
+  return function;
+}
+
 Handle LoadedKernel::function_on_current_device(unsigned shared_bytes) const {
   const Device& here = current_device();
   const auto at = static_cast<std::size_t>(here.number());
   const std::lock_guard lock(mutex_);
   Handle& function = functions_.at(at);
-  if (function == nullptr) {
-    Handle module = nullptr;
-    check(driver().module_load(&module, code_.c_str()), "cuModuleLoadData");
-    keep_forever<Handle>(module);  // recordings may refer to it
-    check(driver().module_function(&function, module, name_.c_str()), "cuModuleGetFunction");
-  }
+  if (function == nullptr) function = image_->function(name_);
   if (shared_bytes > static_cast<unsigned>(here.info().shared_bytes) && shared_bytes > shared_[at]) {
     check(driver().function_set_attribute(function, kFunctionMaxDynamicShared, static_cast<int>(shared_bytes)),
           "cuFuncSetAttribute");
@@ -180,6 +199,7 @@ std::string code_of(const std::string& name, const std::string& body, const std:
 }
 
 std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body, CompileEffort effort) {
+  if (DryRun* const dry = DryRun::current()) return dry->kernel(name, body, effort);
   const std::string architecture = current_architecture();
   std::string key = architecture + "\n" + body;
   Cache& c = cache();
@@ -188,7 +208,10 @@ std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std
     if (c.keeps_sources) c.sources.emplace(name, body);
     if (const auto known = c.kernels.find(key); known != c.kernels.end()) return known->second;
   }
-  auto kernel = std::make_shared<const LoadedKernel>(name, code_of(name, body, architecture, effort));
+  const ImageSource source = image_source.load(std::memory_order_relaxed);
+  auto image = source != nullptr ? image_of(source, name)
+                                 : std::make_shared<const LoadedImage>(code_of(name, body, architecture, effort));
+  auto kernel = std::make_shared<const LoadedKernel>(name, std::move(image));
   const std::lock_guard lock(c.mutex);
   if (c.kernels.size() >= kMostKernels) c.kernels.clear();  // plans keep theirs
   return c.kernels.emplace(std::move(key), std::move(kernel)).first->second;
@@ -214,6 +237,26 @@ std::string compile_source(const CompilerFunctions& compiler, const std::string&
   return is_ptx ? program.text(&CompilerFunctions::ptx_size, &CompilerFunctions::ptx)
                 : program.text(&CompilerFunctions::code_size, &CompilerFunctions::code);
 }
+
+std::string compile_together(const CompilerFunctions& compiler, const std::string& bodies,
+                             const std::string& architecture, CompileEffort effort) {
+  static const auto& included = *new std::string(header());
+  const Program program(compiler, source_of(bodies), included);
+  if (program.handle == nullptr) throw_internal("nvrtcCreateProgram failed");
+  const Result r = program.compile(architecture, effort, false);
+  if (r == kInvalidOption) return {};
+  if (r != kSuccess)
+    throw UnsupportedError(
+        2102, format_error(2102, "UnsupportedError",
+                           fmt::format("NVRTC cannot compile kernels for {}:\n{}", architecture,
+                                       program.text(&CompilerFunctions::log_size, &CompilerFunctions::log)),
+                           {}, {}));
+  return architecture.starts_with("compute_") ? program.text(&CompilerFunctions::ptx_size, &CompilerFunctions::ptx)
+                                              : program.text(&CompilerFunctions::code_size, &CompilerFunctions::code);
+}
+
+void set_image_source(ImageSource source) { image_source.store(source, std::memory_order_release); }
+bool has_image_source() { return image_source.load(std::memory_order_acquire) != nullptr; }
 
 std::string function_name(std::string_view prefix, std::string_view described) {
   const XXH128_hash_t hash = XXH3_128bits(described.data(), described.size());

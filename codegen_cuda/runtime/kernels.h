@@ -18,23 +18,39 @@ struct Grid {
   unsigned blocks = 1, threads = 1, shared_bytes = 0;
 };
 
-/// Machine code of one function, loaded into a device on its first launch there.
+/// A cubin, or PTX, which the driver translates. Loaded into a device when that first needs it.
+class LoadedImage {
+ public:
+  static constexpr std::size_t kMostDevices = 32;
+  explicit LoadedImage(std::string code) : code_(std::move(code)) {}
+  /// A function of it on the current device.
+  Handle function(const std::string& name) const;
+  std::size_t bytes() const { return code_.size(); }
+
+ private:
+  std::string code_;
+  mutable std::mutex mutex_;
+  mutable std::array<Handle, kMostDevices> modules_{};
+};
+
+/// A function of an image.
 class LoadedKernel {
  public:
-  LoadedKernel(std::string name, std::string code) : name_(std::move(name)), code_(std::move(code)) {}
+  LoadedKernel(std::string name, std::shared_ptr<const LoadedImage> image)
+      : name_(std::move(name)), image_(std::move(image)) {}
   /// Launches it on the thread's stream. `arguments`: the slots of emit/argument_layout.h.
   void launch(const Grid& grid, const void* arguments) const;
-  std::size_t code_bytes() const { return code_.size(); }
+  std::size_t code_bytes() const { return image_->bytes(); }
   const std::string& name() const { return name_; }
 
  private:
-  static constexpr std::size_t kMostDevices = 32;
   Handle function_on_current_device(unsigned shared_bytes) const;
 
-  std::string name_, code_;
+  std::string name_;
+  std::shared_ptr<const LoadedImage> image_;
   mutable std::mutex mutex_;
-  mutable std::array<Handle, kMostDevices> functions_{};
-  mutable std::array<unsigned, kMostDevices> shared_{};
+  mutable std::array<Handle, LoadedImage::kMostDevices> functions_{};
+  mutable std::array<unsigned, LoadedImage::kMostDevices> shared_{};
 };
 
 /// Compilation effort. `unrolled`: the source is already unrolled, so loop unrolling is skipped, which saves a quarter
@@ -42,12 +58,22 @@ class LoadedKernel {
 /// source compiles.
 enum class CompileEffort : std::uint8_t { full, unrolled, quick };
 
-/// Returns the kernel of a source, compiled if it is not cached. Line numbers start after the preludes.
-/// UnsupportedError FM2102 with the compiler's output if compilation fails.
+/// Where a process that compiles nothing has code from: the image that has a function, or null. Before the first device
+/// is used.
+using ImageSource = std::shared_ptr<const LoadedImage> (*)(const std::string& function);
+void set_image_source(ImageSource source);
+bool has_image_source();
+
+/// The kernel of a source, which begins at its first line after the preludes. Compiled if it is not known.
+/// UnsupportedError FM2102 with the compiler's words where that fails.
 std::shared_ptr<const LoadedKernel> kernel_of(const std::string& name, const std::string& body,
                                               CompileEffort effort = CompileEffort::full);
-/// Compiles a source for an architecture such as "sm_90" with NVRTC. If `ptx` is not null it receives the PTX, in which
-/// instructions end in the line of the body, "// @7".
+/// An image of several kernels for an architecture such as "sm_90", or PTX for one such as "compute_90". Empty where
+/// the compiler does not know the architecture.
+std::string compile_together(const CompilerFunctions& compiler, const std::string& bodies,
+                             const std::string& architecture, CompileEffort effort);
+/// What NVRTC makes of a source for an architecture such as "sm_90"; `ptx` may be null. Its instructions end in the
+/// line of the body that they come from, "// @7".
 std::string compile_source(const CompilerFunctions& compiler, const std::string& body, const std::string& architecture,
                            std::string* ptx, CompileEffort effort = CompileEffort::full);
 /// The machine code of a source, from the disk cache or compiled and stored there.

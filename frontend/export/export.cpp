@@ -13,6 +13,7 @@
 #include "dispatch/object_compiler.h"
 #include "fermata/ops.h"
 #include "fermata/sync.h"
+#include "frontend/export/device_code.h"
 #include "frontend/export/samples.h"
 #include "frontend/run/program_file.h"
 #include "frontend/tools/io/atomic_file.h"
@@ -52,49 +53,160 @@ class FileParts {
   std::uint64_t end_ = kHeadBytes, pad_ = 0;
 };
 
+/// What the calls of a plan are checked for, one after the other.
+class PlanCheck {
+ public:
+  virtual ~PlanCheck() = default;
+  virtual void operator()(const CallStep& call) = 0;
+  virtual void operator()(const BoxedCallStep& call) {
+    throw_not_exported(fmt::format("{} is an operator with its own kernel", call.name), call.where);
+  }
+  void operator()(const KernelStep&) { ++kernels; }
+  std::size_t kernels = 0, calls = 0;
+};
+
+bool is_of_complex(const CallStep& call) { return is_complex(call.operand_dtype) || is_complex(call.output_dtype); }
+
+class CpuCheck final : public PlanCheck {
+ public:
+  using PlanCheck::operator();
+  void operator()(const CallStep& call) override {
+    ++calls;
+    const bool may_be_called = family(call.op) == Family::irregular || call.op == Op::copy;
+    if (!may_be_called && !is_of_complex(call))
+      throw_not_exported(fmt::format("the kernel of {} could not be compiled", call.name), call.where);
+    const BackendCell* const cell = backend_cell(call.op, BackendKey::cpu);
+    const bool is_in_run =
+        may_be_called && cell != nullptr && std::ranges::any_of(cell->variants, [&](const KernelVariant& v) {
+          return v.ships == Ships::with_run && v.dtypes.has(call.operand_dtype);
+        });
+    needs_math |= !is_in_run;
+  }
+  bool needs_math = false;
+};
+
+/// All calls that CUDA has no kernel for, not only the first.
+class CudaCheck final : public PlanCheck {
+ public:
+  using PlanCheck::operator();
+  void operator()(const CallStep& call) override {
+    ++calls;
+    const BackendCell* const cell = backend_cell(call.op, BackendKey::cuda);
+    const bool has_kernel = !is_of_complex(call) && (family(call.op) == Family::irregular || call.op == Op::copy) &&
+                            cell != nullptr && std::ranges::any_of(cell->variants, [&](const KernelVariant& v) {
+                              return v.call != nullptr && v.name != kOnCpu && v.dtypes.has(call.operand_dtype);
+                            });
+    if (has_kernel) return;
+    ErrorOperand missing{name(call.op), std::string(name(call.operand_dtype)),
+                         call.where.line() == 0 ? "" : "at " + short_location(call.where)};
+    const auto is_same = [&](const ErrorOperand& o) {
+      return o.label == missing.label && o.text == missing.text && o.note == missing.note;
+    };
+    if (std::ranges::none_of(missing_, is_same)) missing_.push_back(std::move(missing));
+  }
+  void finish(Location where) const {
+    if (missing_.empty()) return;
+    throw UnsupportedError(
+        2221, format_error(2221, "UnsupportedError",
+                           fmt::format("export_program: CUDA has no kernel for {} of the calls", missing_.size()),
+                           missing_, where, "leave out ExportOptions::cuda, or compute them otherwise"));
+  }
+
+ private:
+  static constexpr std::string_view kOnCpu = "on_cpu";
+  std::vector<ErrorOperand> missing_;
+};
+
 class Exporter {
  public:
   Exporter(const ExportCall& call) : call_(call), samples_(call) {}
 
   ExportSummary write() {
-    const ExportRecording& recording = samples_.first();
-    const Walk& walk = recording.walk();
-    if (walk.backend != BackendKey::cpu) throw_not_exported("exported programs run on the CPU", call_.to.where);
-    compiler_ = object_compiler(walk.backend);
-    if (compiler_ == nullptr) throw_not_exported("this build has no compiler for the CPU", call_.to.where);
-    file_.made_by = FERMATA_VERSION;
-    choose_targets();
-    file_.symbols = samples_.symbols(), file_.inputs = samples_.inputs();
-    const std::vector<SampledFunction> functions = samples_.add_records(file_);
-    name_outputs(recording);
-    compile(file_, import_graph(walk));
-    file_.draws = samples_.draws(*file_.plan), file_.draw_count = samples_.draw_count();
-    add_leaves(recording);
-    for (std::size_t i = 0; i < functions.size(); ++i) {
-      ProgramFunction& to = file_.functions[i];
-      const CapturedFunction& from = *functions[i][0];
-      compile(to, graph_of(from.program(), from.output_nodes()));
-      to.draws = samples_.draws(*to.plan, functions[i]);
-      add_arguments(to, from.program());
-    }
-    add_code();
+    const Walk& walk = samples_.first().walk();
+    if (walk.backend != BackendKey::cpu)
+      throw_not_exported("the function computes on a device", call_.to.where,
+                         "export it with arguments and tensors of the CPU; ExportOptions::cuda names devices");
+    const ExportOptions& options = call_.options;
+    if (!options.targets.empty() || options.cuda.empty()) add_cpu();
+    if (!options.cuda.empty()) add_cuda();
     return write_file();
   }
 
  private:
-  void choose_targets() {
+  void add_cpu() {
+    compiler_ = object_compiler(BackendKey::cpu);
+    if (compiler_ == nullptr) throw_not_exported("this build has no compiler for the CPU", call_.to.where);
+    cpu_.emplace();
+    choose_targets(*cpu_);
+    CpuCheck check;
+    const std::vector<Kernel> kernels = add_plans(*cpu_, BackendKey::cpu, check);
+    summary_.kernels = check.kernels, summary_.calls = check.calls, summary_.needs_math = check.needs_math;
+    add_code(*cpu_, kernels);
+  }
+
+  void add_cuda() {
+    const DeviceCompiler* const compiler = device_compiler(BackendKey::cuda);
+    std::string reason = "this build is without CUDA";
+    if (compiler == nullptr || !compiler->can_compile(&reason))
+      throw UnsupportedError(
+          2224, format_error(2224, "UnsupportedError", "export_program: code for CUDA is made by NVRTC: " + reason, {},
+                             call_.to.where));
+    std::vector<DeviceArchitecture> architectures;
+    for (const CudaArchitecture& a : call_.options.cuda) architectures.push_back({a.major, a.minor});
+    ProgramFile& file = cuda_.emplace();
+    file.targets = compiler->targets(architectures, call_.options.cuda_ptx);
+    CudaCheck check;
+    DeviceSources sources;
+    std::vector<Kernel> kernels;
+    with_stand_in(*compiler, samples_, sources, [&] { kernels = add_plans(file, BackendKey::cuda, check); });
+    check.finish(call_.to.where);
+    if (!cpu_) summary_.kernels = check.kernels, summary_.calls = check.calls;
+    const std::vector<std::size_t> number = number_kernels(file, kernels);
+    for (std::size_t i = 0; i < kernels.size(); ++i)
+      if (number[i] == file.kernels.size()) file.kernels.push_back({serialize(kernels[i]), {}});
+    add_device_sources(*compiler, samples_, file, sources);
+    images_ = device_images(*compiler, sources, file.targets, call_.to.where);
+    for (const DeviceImage& image : images_) {
+      file.images.push_back({static_cast<std::uint32_t>(image.target), image.functions, parts_.add(image.code)});
+      summary_.cuda_bytes += image.code.size();
+    }
+    summary_.cuda_functions = sources.size();
+  }
+
+  /// All that a description has but its code. Gives the kernels of all plans, by the numbers of their steps.
+  std::vector<Kernel> add_plans(ProgramFile& file, BackendKey backend, PlanCheck& check) {
+    const ExportRecording& recording = samples_.first();
+    file.made_by = FERMATA_VERSION;
+    file.symbols = samples_.symbols(), file.inputs = samples_.inputs();
+    const std::vector<SampledFunction> functions = samples_.add_records(file);
+    name_outputs(file, recording);
+    std::vector<Kernel> kernels;
+    compile(file, import_graph(recording.walk()), backend, check, kernels);
+    file.draws = samples_.draws(*file.plan), file.draw_count = samples_.draw_count();
+    add_leaves(file, recording);
+    for (std::size_t i = 0; i < functions.size(); ++i) {
+      ProgramFunction& to = file.functions[i];
+      const CapturedFunction& from = *functions[i][0];
+      compile(to, graph_of(from.program(), from.output_nodes()), backend, check, kernels);
+      to.draws = samples_.draws(*to.plan, functions[i]);
+      add_arguments(to, from.program());
+    }
+    return kernels;
+  }
+
+  void choose_targets(ProgramFile& file) {
     for (const Target t : call_.options.targets) {
       const std::string name(kTargetNames[static_cast<std::size_t>(t)]);
-      if (std::ranges::find(file_.targets, name) == file_.targets.end()) file_.targets.push_back(name);
+      if (std::ranges::find(file.targets, name) == file.targets.end()) file.targets.push_back(name);
     }
-    if (!file_.targets.empty()) return;
+    if (!file.targets.empty()) return;
     const std::string_view own = compiler_->own_target();
     if (own.empty())
       throw_not_exported("kernels cannot be compiled for this processor", call_.to.where, "name targets");
-    file_.targets.emplace_back(own);
+    file.targets.emplace_back(own);
   }
 
-  void name_outputs(const ExportRecording& recording) {
+  void name_outputs(ProgramFile& file, const ExportRecording& recording) {
     const std::vector<std::string>& names = call_.options.outputs;
     const auto& results = recording.results;
     if (!names.empty() && names.size() != results.size())
@@ -103,38 +215,21 @@ class Exporter {
                              fmt::format("export_program: {} names for {} outputs", names.size(), results.size()), {},
                              call_.to.where));
     for (std::size_t i = 0; i < results.size(); ++i)
-      file_.outputs.push_back({names.empty() ? results[i].name : names[i], results[i].output});
-  }
-
-  void require_kernel(const KernelStep&) { ++summary_.kernels; }
-  void require_kernel(const BoxedCallStep& call) {
-    throw_not_exported(fmt::format("{} is an operator with its own kernel", call.name), call.where);
-  }
-  void require_kernel(const CallStep& call) {
-    ++summary_.calls;
-    const bool has_complex = is_complex(call.operand_dtype) || is_complex(call.output_dtype);
-    const bool may_be_called = family(call.op) == Family::irregular || call.op == Op::copy;
-    if (!may_be_called && !has_complex)
-      throw_not_exported(fmt::format("the kernel of {} could not be compiled", call.name), call.where);
-    const BackendCell* const cell = backend_cell(call.op, BackendKey::cpu);
-    const bool is_in_run =
-        may_be_called && cell != nullptr && std::ranges::any_of(cell->variants, [&](const KernelVariant& v) {
-          return v.ships == Ships::with_run && v.dtypes.has(call.operand_dtype);
-        });
-    summary_.needs_math |= !is_in_run;
+      file.outputs.push_back({names.empty() ? results[i].name : names[i], results[i].output});
   }
 
   /// Kernels are numbered through all plans.
-  void compile(ProgramBody& body, Graph graph) {
-    std::vector<Kernel> kernels;
-    body.plan = std::make_unique<Plan>(*compile_shipped_plan(std::move(graph), BackendKey::cpu, kernels));
+  static void compile(ProgramBody& body, Graph graph, BackendKey backend, PlanCheck& check,
+                      std::vector<Kernel>& kernels) {
+    std::vector<Kernel> made;
+    body.plan = std::make_unique<Plan>(*compile_shipped_plan(std::move(graph), backend, made));
     for (PlanStep& step : body.plan->steps)
       for_each_part(step, [&](const auto& part) {
-        require_kernel(part);
+        check(part);
         if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>)
-          const_cast<KernelStep&>(part).number += static_cast<std::uint32_t>(kernels_.size());
+          const_cast<KernelStep&>(part).number += static_cast<std::uint32_t>(kernels.size());
       });
-    std::ranges::move(kernels, std::back_inserter(kernels_));
+    std::ranges::move(made, std::back_inserter(kernels));
   }
 
   /// What a function reads is given by its calls.
@@ -149,13 +244,13 @@ class Exporter {
     }
   }
 
-  void add_leaves(const ExportRecording& recording) {
+  void add_leaves(ProgramFile& file, const ExportRecording& recording) {
     std::map<std::pair<const char*, std::size_t>, std::uint32_t> known;
-    for (const std::uint32_t record : file_.plan->leaf_records) {
+    for (const std::uint32_t record : file.plan->leaf_records) {
       const ProgramNode& n = recording.program.nodes[record];
       const Place& place = recording.program.leaves[static_cast<std::size_t>(n.leaf)];
       if (place.is_of_argument()) {
-        file_.leaves.push_back({false, static_cast<std::uint32_t>(place.argument), {}, 0});
+        file.leaves.push_back({false, static_cast<std::uint32_t>(place.argument), {}, 0});
         continue;
       }
       const Node& value = *place.hidden.node();
@@ -170,34 +265,48 @@ class Exporter {
       const std::int64_t count = element_count(value.sizes()) == 0 ? 0 : high - low + 1;
       const char* const data = static_cast<const char*>(value.storage.load()->data) + low * bytes;
       const std::pair part{data, static_cast<std::size_t>(count * bytes)};
-      const auto [at, is_new] = known.try_emplace(part, static_cast<std::uint32_t>(file_.constants.size()));
-      if (is_new)
-        file_.constants.push_back(parts_.add({part.first, part.second})), summary_.constant_bytes += part.second;
+      const auto [at, is_new] = known.try_emplace(part, static_cast<std::uint32_t>(file.constants.size()));
+      if (is_new) {  // both descriptions name the same bytes
+        auto& written = written_.try_emplace(part).first->second;
+        if (!written) written = parts_.add({part.first, part.second}), summary_.constant_bytes += part.second;
+        file.constants.push_back(*written);
+      }
       ProgramLeaf leaf{true, at->second, {}, 0};
       if (!is_dense) {
         leaf.strides.assign(value.extra->strides.begin(), value.extra->strides.end());
         leaf.offset = value.extra->offset - low;
       }
-      file_.leaves.push_back(std::move(leaf));
+      file.leaves.push_back(std::move(leaf));
     }
   }
 
-  /// Kernels are compiled side by side; equal ones once.
-  void add_code() {
-    constexpr double kNanoseconds = 1e7;
+  /// Equal kernels get one number, in the steps as well. Gives the numbers.
+  static std::vector<std::size_t> number_kernels(ProgramFile& file, const std::vector<Kernel>& kernels) {
     std::map<std::string, std::size_t> known;
-    std::vector<const Kernel*> distinct;
     std::vector<std::size_t> number;
-    for (const Kernel& k : kernels_) {
-      const auto [at, is_new] = known.try_emplace(serialize(k), distinct.size());
-      if (is_new) distinct.push_back(&k);
-      number.push_back(at->second);
-    }
-    const std::size_t targets = file_.targets.size();
+    for (const Kernel& k : kernels) number.push_back(known.try_emplace(serialize(k), known.size()).first->second);
+    file.for_each_plan([&](Plan& plan) {
+      for (PlanStep& step : plan.steps)
+        for_each_part(step, [&](const auto& part) {
+          if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>)
+            const_cast<KernelStep&>(part).number = static_cast<std::uint32_t>(number[part.number]);
+        });
+    });
+    return number;
+  }
+
+  /// Kernels are compiled side by side.
+  void add_code(ProgramFile& file, const std::vector<Kernel>& kernels) {
+    constexpr double kNanoseconds = 1e7;
+    const std::vector<std::size_t> number = number_kernels(file, kernels);
+    std::vector<const Kernel*> distinct;
+    for (std::size_t i = 0; i < kernels.size(); ++i)
+      if (number[i] == distinct.size()) distinct.push_back(&kernels[i]);
+    const std::size_t targets = file.targets.size();
     code_.resize(distinct.size() * targets);
     parallel_for(0, static_cast<std::int64_t>(code_.size()), kNanoseconds, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-        code_[i] = compiler_->compile(*distinct[i / targets], file_.targets[i % targets]);
+        code_[i] = compiler_->compile(*distinct[i / targets], file.targets[i % targets]);
     });
     std::vector<ProgramKernel> made(distinct.size());
     for (std::size_t i = 0; i < code_.size(); ++i) {
@@ -208,36 +317,33 @@ class Exporter {
         summary_.code_bytes += object.bytes.size();
       }
     }
-    file_.kernels = std::move(made);
-    file_.for_each_plan([&](Plan& plan) {
-      for (PlanStep& step : plan.steps)
-        for_each_part(step, [&](const auto& part) {
-          if constexpr (std::same_as<std::remove_cvref_t<decltype(part)>, KernelStep>)
-            const_cast<KernelStep&>(part).number = static_cast<std::uint32_t>(number[part.number]);
-        });
-    });
+    file.kernels = std::move(made);
   }
 
   ExportSummary write_file() {
-    const std::string description = encode_program(file_);
-    const FilePart part = parts_.add(description);
+    const std::string cpu = cpu_ ? encode_program(*cpu_) : "", cuda = cuda_ ? encode_program(*cuda_) : "";
+    ProgramHead head;
+    if (cpu_) head.cpu = parts_.add(cpu);
+    if (cuda_) head.cuda = parts_.add(cuda);
     summary_.file_bytes = parts_.end();
     AtomicFile file("export_program", call_.to.path, call_.to.where);
-    file.write(encode_head(part, parts_.end()));
+    file.write(encode_head(head, parts_.end()));
     parts_.write(file);
     file.commit();
-    for (const ProgramInput& in : file_.inputs) summary_.inputs.push_back(in.name);
-    for (const ProgramOutput& out : file_.outputs) summary_.outputs.push_back(out.name);
+    const ProgramFile& any = cpu_ ? *cpu_ : *cuda_;
+    for (const ProgramInput& in : any.inputs) summary_.inputs.push_back(in.name);
+    for (const ProgramOutput& out : any.outputs) summary_.outputs.push_back(out.name);
     return summary_;
   }
 
   const ExportCall& call_;
   const ExportSamples samples_;
   const ObjectCompiler* compiler_ = nullptr;
-  ProgramFile file_;
+  std::optional<ProgramFile> cpu_, cuda_;
   FileParts parts_;
-  std::vector<Kernel> kernels_;  // of all plans
+  std::map<std::pair<const char*, std::size_t>, std::optional<FilePart>> written_;  // constants
   std::vector<std::vector<ObjectCode>> code_;
+  std::vector<DeviceImage> images_;
   ExportSummary summary_;
 };
 

@@ -33,6 +33,8 @@ class ExportSamples {
   const ExportRecording& first() const { return *recordings_[0]; }
   const std::vector<ProgramSymbol>& symbols() const { return symbols_; }
   std::vector<ProgramInput> inputs() const;
+  /// Those of the symbols, in every recording.
+  const std::vector<std::vector<std::int64_t>>& sizes() const { return sizes_; }
   /// Adds the records of the program and its functions, whose plans are still to be made; gives what those are made
   /// of, by number. UnsupportedError FM2222, FM2223.
   std::vector<SampledFunction> add_records(ProgramFile& file) const;

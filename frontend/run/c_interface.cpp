@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <fermata/run.h>
-#include "frontend/run/loaded_program.h"
+#include "frontend/run/cpu_program.h"
 #include "ir/error.h"
 #include "runtime/thread_pool.h"
 
@@ -76,6 +76,16 @@ template <class List> const char* name_of(const List& list, std::size_t i) {
   return i < list.size() ? list[i].name.c_str() : nullptr;
 }
 
+int run(fermata_program* p, const fermata_tensor* inputs, std::size_t count, fermata_results** results, bool stay) {
+  return guarded([&] {
+    if (p == nullptr || results == nullptr) refuse("the program or the results pointer is null");
+    *results = nullptr;
+    auto made = std::make_unique<fermata_results>();
+    made->tensors = p->program->run(views(inputs, count), {}, stay);
+    *results = made.release();
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -90,10 +100,14 @@ int fermata_set_threads(int threads) {
 }
 
 int fermata_program_load(const char* path, fermata_program** program) {
+  return fermata_program_load_on(path, "", program);
+}
+int fermata_program_load_on(const char* path, const char* device, fermata_program** program) {
   return guarded([&] {
-    if (path == nullptr || program == nullptr) refuse("the path or the program pointer is null");
+    if (path == nullptr || device == nullptr || program == nullptr)
+      refuse("there is no path, no device, or no place for the program");
     *program = nullptr;
-    *program = new fermata_program(LoadedProgram::load(path));
+    *program = new fermata_program(load_program(path, device));
   });
 }
 void fermata_program_free(fermata_program* program) { delete program; }
@@ -119,13 +133,11 @@ void fermata_program_seed(fermata_program* p, uint64_t seed) { p->program->seed(
 
 int fermata_program_run(fermata_program* p, const fermata_tensor* inputs, size_t input_count,
                         fermata_results** results) {
-  return guarded([&] {
-    if (p == nullptr || results == nullptr) refuse("the program or the results pointer is null");
-    *results = nullptr;
-    auto made = std::make_unique<fermata_results>();
-    made->tensors = p->program->run(views(inputs, input_count));
-    *results = made.release();
-  });
+  return run(p, inputs, input_count, results, false);
+}
+int fermata_program_run_on_device(fermata_program* p, const fermata_tensor* inputs, size_t input_count,
+                                  fermata_results** results) {
+  return run(p, inputs, input_count, results, true);
 }
 int fermata_program_run_into(fermata_program* p, const fermata_tensor* inputs, size_t input_count,
                              const fermata_tensor* outputs, size_t output_count) {
@@ -136,12 +148,33 @@ int fermata_program_run_into(fermata_program* p, const fermata_tensor* inputs, s
   });
 }
 
+int fermata_program_set_stream(fermata_program* p, void* stream) {
+  return guarded([&] {
+    if (p == nullptr) refuse("the program is null");
+    if (!p->program->set_stream(stream)) refuse("a program on the processor has no stream");
+  });
+}
+int fermata_program_wait(fermata_program* p) {
+  return guarded([&] {
+    if (p == nullptr) refuse("the program is null");
+    p->program->wait();
+  });
+}
+
 size_t fermata_results_count(const fermata_results* results) { return results->tensors.size(); }
 fermata_tensor fermata_results_get(const fermata_results* results, size_t output) {
   if (output >= results->tensors.size()) return {nullptr, FERMATA_F32, 0, nullptr};
   const DenseResult& r = results->tensors[output];
   return {r.data, static_cast<std::int32_t>(r.type.dtype), static_cast<std::int32_t>(r.type.shape.rank()),
           r.type.shape.data()};
+}
+int fermata_results_copy(const fermata_results* results, size_t output, void* to) {
+  return guarded([&] {
+    if (results == nullptr || output >= results->tensors.size() || to == nullptr)
+      refuse("there is no such result, or no place for it");
+    const DenseResult& result = results->tensors[output];
+    result.copy(result, to);
+  });
 }
 void fermata_results_free(fermata_results* results) { delete results; }
 

@@ -41,6 +41,7 @@ class Check {
       require(d.slot < plan_.scalars.size(), "a draw of no number"), check_expression(d.delta);
     for (const ProgramKernel& k : file_.kernels)
       for (const ProgramObject& o : k.objects) require(o.target < file_.targets.size(), "code for no target");
+    for (const ProgramImage& image : file_.images) require(image.target < file_.targets.size(), "code for no target");
     for (const PlanStep& step : plan_.steps) for_each_part(step, [&](const auto& part) { check(part); });
     for (const PlanStep& step : plan_.steps) std::visit([&](const auto& s) { check_form(s); }, step);
   }

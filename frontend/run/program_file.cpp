@@ -15,8 +15,9 @@ namespace fermata {
 namespace {
 
 constexpr std::string_view kMagic = "FERMATA\x1a";
-/// Where the numbers of the head lie: version, description (offset, bytes, checksum), file, and the checksum of these.
-constexpr std::size_t kNumbersAt = 8, kHeadNumbers = 6;
+/// Where the numbers of the head lie: version, both descriptions (offset, bytes, checksum), file, and the checksum of
+/// these.
+constexpr std::size_t kNumbersAt = 8, kHeadNumbers = 9;
 static_assert(kNumbersAt + 8 * kHeadNumbers <= kHeadBytes);
 
 class Writer {
@@ -165,18 +166,19 @@ ProgramFile decode_program(std::string_view bytes, const std::string& path) {
 
 std::uint64_t checksum_of(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
-std::string encode_head(const FilePart& description, std::uint64_t file_bytes) {
+std::string encode_head(const ProgramHead& parts, std::uint64_t file_bytes) {
   std::string head(kHeadBytes, '\0');
   std::memcpy(head.data(), kMagic.data(), kMagic.size());
-  std::array<std::uint64_t, kHeadNumbers> numbers{kFileVersion,         description.offset, description.bytes,
-                                                  description.checksum, file_bytes,         0};
+  const auto& [cpu, cuda] = parts;
+  std::array<std::uint64_t, kHeadNumbers> numbers{
+      kFileVersion, cpu.offset, cpu.bytes, cpu.checksum, cuda.offset, cuda.bytes, cuda.checksum, file_bytes, 0};
   std::memcpy(head.data() + kNumbersAt, numbers.data(), sizeof numbers);
   numbers.back() = checksum_of(std::string_view(head).substr(0, kNumbersAt + 8 * (kHeadNumbers - 1)));
   std::memcpy(head.data() + kNumbersAt, numbers.data(), sizeof numbers);
   return head;
 }
 
-FilePart decode_head(std::string_view file, const std::string& path) {
+ProgramHead decode_head(std::string_view file, const std::string& path) {
   const auto refuse = [&](const std::string& what, std::string_view hint) {
     throw FileError(2202, format_error(2202, "FileError", fmt::format("{} {}", path, what), {}, {}, hint));
   };
@@ -187,11 +189,12 @@ FilePart decode_head(std::string_view file, const std::string& path) {
   if (numbers[0] != kFileVersion)
     refuse(fmt::format("has version {} of the format; this library reads version {}", numbers[0], kFileVersion),
            "export it again with the version of this library");
-  if (numbers[5] != checksum_of(file.substr(0, kNumbersAt + 8 * (kHeadNumbers - 1))))
+  if (numbers.back() != checksum_of(file.substr(0, kNumbersAt + 8 * (kHeadNumbers - 1))))
     throw_damaged(path, "the checksum of its header does not match");
-  if (numbers[4] != file.size())
-    throw_damaged(path, fmt::format("it has {} bytes and should have {}", file.size(), numbers[4]));
-  return {numbers[1], numbers[2], numbers[3]};
+  if (numbers[7] != file.size())
+    throw_damaged(path, fmt::format("it has {} bytes and should have {}", file.size(), numbers[7]));
+  if (numbers[2] == 0 && numbers[5] == 0) throw_damaged(path, "it has no description");
+  return {{numbers[1], numbers[2], numbers[3]}, {numbers[4], numbers[5], numbers[6]}};
 }
 
 std::string_view part_of(std::string_view file, const FilePart& part, const std::string& path) {

@@ -86,6 +86,13 @@ struct ProgramKernel {
   std::vector<ProgramObject> objects;
 };
 
+/// Machine code of a device for some of the functions that kernels and calls launch (codegen_cuda/image_compiler.h).
+struct ProgramImage {
+  std::uint32_t target = 0;  // number among ProgramFile::targets
+  std::vector<std::string> functions;
+  FilePart code;
+};
+
 struct ProgramInput {
   std::string name;
   DType dtype = DType::f32;
@@ -133,6 +140,7 @@ struct ProgramFile : ProgramBody {
   std::vector<ProgramOutput> outputs;
   std::vector<FilePart> constants;
   std::vector<ProgramKernel> kernels;  // by KernelStep::number
+  std::vector<ProgramImage> images;    // of a device, whose kernels have no objects
   std::uint64_t draw_count = 0;        // numbers that one run takes
   std::vector<ProgramFunction> functions;
 
@@ -144,7 +152,7 @@ struct ProgramFile : ProgramBody {
 
 /// Every part of a file starts at a multiple of this: constants are mapped and read as they lie.
 inline constexpr std::uint64_t kPartAlignment = 64;
-inline constexpr std::uint32_t kFileVersion = 2;
+inline constexpr std::uint32_t kFileVersion = 3;
 
 /// The description of a program as bytes, and back. Reading checks every number: FM2201 for what cannot be. The parts
 /// of the file are not looked at.
@@ -153,11 +161,15 @@ ProgramFile decode_program(std::string_view bytes, const std::string& path);
 /// FM2201 unless steps, slots, records and kernels of a program refer to what is there.
 void check_program(const ProgramFile& program, const std::string& path);
 
-/// The head of a file: where its description lies.
-inline constexpr std::size_t kHeadBytes = 64;
-std::string encode_head(const FilePart& description, std::uint64_t file_bytes);
+/// The head of a file: where its descriptions lie, one for processors and one for CUDA. At least one of them is there;
+/// the other one may have no bytes.
+struct ProgramHead {
+  FilePart cpu, cuda;
+};
+inline constexpr std::size_t kHeadBytes = 128;
+std::string encode_head(const ProgramHead& head, std::uint64_t file_bytes);
 /// FileError FM2202 where the file is none of ours or of another version, FM2201 where it is damaged.
-FilePart decode_head(std::string_view file, const std::string& path);
+ProgramHead decode_head(std::string_view file, const std::string& path);
 /// The bytes of a part. FM2201 where they are not in the file, or not what was written.
 std::string_view part_of(std::string_view file, const FilePart& part, const std::string& path);
 std::uint64_t checksum_of(std::string_view bytes);

@@ -23,6 +23,7 @@ template <class S> void transfer(S& stream, ProgramLeaf& x) { stream(x.is_consta
 template <class S> void transfer(S& stream, FilePart& x) { stream(x.offset, x.bytes, x.checksum); }
 template <class S> void transfer(S& stream, ProgramObject& x) { stream(x.target, x.streamed, x.code); }
 template <class S> void transfer(S& stream, ProgramKernel& x) { stream(x.description, x.objects); }
+template <class S> void transfer(S& stream, ProgramImage& x) { stream(x.target, x.functions, x.code); }
 template <class S> void transfer(S& stream, ProgramInput& x) { stream(x.name, x.dtype, x.sizes); }
 template <class S> void transfer(S& stream, ProgramOutput& x) { stream(x.name, x.number); }
 template <class S> void transfer(S& stream, ProgramSymbol& x) {
@@ -35,7 +36,8 @@ template <class S> void transfer(S& stream, ProgramFunction& x) {
   stream(x.arguments, x.results);
 }
 template <class S> void transfer(S& stream, ProgramFile& x) {
-  stream(x.made_by, x.targets, x.symbols, x.inputs, x.outputs, x.constants, x.kernels, x.draw_count, x.functions);
+  stream(x.made_by, x.targets, x.symbols, x.inputs, x.outputs, x.constants, x.kernels, x.images, x.draw_count,
+         x.functions);
   transfer_body(stream, x);
 }
 

@@ -63,7 +63,7 @@ RecordTable::RecordTable(const ProgramFile& program, const ProgramBody& body, co
   for (std::size_t i = 0; i < body.records.size(); ++i) {
     const ProgramRecord& r = body.records[i];
     Node& n = nodes_[i];
-    n.op = r.op, n.dtype = r.dtype, n.rank = r.rank, n.backend = BackendKey::cpu;
+    n.op = r.op, n.dtype = r.dtype, n.rank = r.rank, n.backend = body.plan->backend;
     if (r.rank > Node::kInlineRank || !r.attributes.empty() || !r.scalars.empty() || !r.functions.empty())
       n.extra = &extras_[i];
     pointers_.push_back(&n);
@@ -90,6 +90,12 @@ RecordTable::~RecordTable() = default;
 
 void RecordTable::set(std::span<const std::int64_t> symbols, std::span<const TensorType> arguments) {
   for (std::size_t i = 0; i < body_.records.size(); ++i) set_record(i, symbols, arguments);
+}
+
+std::vector<const ShippedFunction*> RecordTable::functions() const {
+  std::vector<const ShippedFunction*> all;
+  for (const auto& [record, call] : calls_) all.insert(all.end(), call.functions.begin(), call.functions.end());
+  return all;
 }
 
 std::int64_t RecordTable::value(const SizeExpression& x, std::span<const std::int64_t> symbols) const {

@@ -32,6 +32,8 @@ class RecordTable {
   /// Those of a function follow from the types of its arguments, too.
   void set(std::span<const std::int64_t> symbols, std::span<const TensorType> arguments = {});
   std::span<const Node* const> nodes() const { return pointers_; }
+  /// The functions that its calls run, with the sizes at hand.
+  std::vector<const ShippedFunction*> functions() const;
 
  private:
   /// A record that calls functions.

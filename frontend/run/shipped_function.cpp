@@ -6,6 +6,7 @@
 #include "dispatch/copy_view.h"
 #include "ir/error.h"
 #include "ir/graph.h"
+#include "runtime/backend_memory.h"
 
 namespace fermata {
 
@@ -32,8 +33,9 @@ LeafBuffer ShippedFunction::buffer_of(const ProgramLeaf& leaf, const TensorView&
     return {static_cast<std::byte*>(v.data) - leaf.offset * static_cast<std::int64_t>(byte_size(v.dtype)), v.buffer};
   }
   if (is_dense(sizes, strides)) return {v.data, v.buffer};
-  copies.emplace_back(Storage::allocate(static_cast<std::size_t>(v.element_count()) * byte_size(v.dtype)));
-  copy_view(v, copies.back()->data, BackendKey::cpu, {});
+  const BackendKey backend = function_.plan->backend;
+  copies.emplace_back(allocate_on(backend, static_cast<std::size_t>(v.element_count()) * byte_size(v.dtype)));
+  copy_view(v, copies.back()->data, backend, {});
   return {copies.back()->data};
 }
 
@@ -46,7 +48,7 @@ void ShippedFunction::run(std::span<const TensorView> arguments, std::span<void*
   for (std::size_t i = 0; i < results.size(); ++i) buffers_[function_.results[i]] = results[i];
   for (std::size_t i = 0; i < buffers_.size(); ++i)
     if (buffers_[i] == nullptr) {
-      held.emplace_back(Storage::allocate(bound_.output_bytes(i)));
+      held.emplace_back(allocate_on(plan.backend, bound_.output_bytes(i)));
       buffers_[i] = held.back()->data;
     }
   for (const ProgramDraw& d : function_.draws)

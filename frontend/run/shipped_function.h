@@ -22,6 +22,8 @@ class ShippedFunction final : public RunnableSubgraph {
   void set(std::span<const std::int64_t> symbols, std::span<const TensorType> arguments);
   void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const override;
   Graph graph() const override;
+  /// The functions that it calls itself.
+  std::vector<const ShippedFunction*> functions() const { return records_.functions(); }
 
  private:
   LeafBuffer buffer_of(const ProgramLeaf& leaf, const TensorView& argument, std::vector<StoragePtr>& copies) const;

@@ -47,14 +47,16 @@ class DamagedProgram : public ProgramFolder {
   }
   /// The file with another description, and checksums that fit.
   std::string with_description(const std::string& description) const {
-    const FilePart old = decode_head(whole_, "");
+    const FilePart old = decode_head(whole_, "").cpu;
     std::string bytes = whole_.substr(0, old.offset) + description;
     bytes.resize((bytes.size() + kPartAlignment - 1) / kPartAlignment * kPartAlignment, '\0');
-    bytes.replace(0, kHeadBytes, encode_head({old.offset, description.size(), checksum_of(description)}, bytes.size()));
+    bytes.replace(
+        0, kHeadBytes,
+        encode_head({.cpu = {old.offset, description.size(), checksum_of(description)}, .cuda = {}}, bytes.size()));
     return bytes;
   }
   std::string description() const {
-    const FilePart part = decode_head(whole_, "");
+    const FilePart part = decode_head(whole_, "").cpu;
     return whole_.substr(part.offset, part.bytes);
   }
 
@@ -102,7 +104,7 @@ TEST_F(DamagedProgram, EveryChangeIsFound) {
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
     const int code = load(bytes);
     const bool is_constant = std::ranges::any_of(program.constants, [&](const FilePart& c) { return is_in(c, at); });
-    bool is_code = is_in(decode_head(whole_, ""), at) || at < 56;
+    bool is_code = is_in(decode_head(whole_, "").cpu, at) || at < 80;
     for (const ProgramKernel& k : program.kernels)
       for (const ProgramObject& o : k.objects) is_code = is_code || is_in(o.code, at);
     if (is_code) { EXPECT_TRUE(code == 2201 || code == 2202) << at; }

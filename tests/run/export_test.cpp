@@ -11,40 +11,10 @@
 #include "fermata/export.h"
 #include "fermata/fermata.h"
 #include "tests/run/program_folder.h"
+#include "tests/run/program_results.h"
 
 namespace fermata {
 namespace {
-
-/// Views of tensors for a program.
-std::vector<run::Tensor> views(const std::vector<Tensor>& tensors) {
-  std::vector<run::Tensor> list;
-  for (const Tensor& t : tensors) {
-    const Shape shape = t.shape();
-    list.push_back({t.node()->storage.load()->data, static_cast<fermata_dtype>(t.dtype()),
-                    std::vector<std::int64_t>(shape.begin(), shape.end())});
-  }
-  return list;
-}
-
-/// The sizes of a result and its elements as f64 agree with those of a tensor.
-void expect_result(const run::Results& results, std::size_t i, const Tensor& wanted, double tolerance = 1e-5) {
-  const run::Tensor got = results[i];
-  const Shape shape = wanted.shape();
-  ASSERT_EQ(got.sizes, std::vector<std::int64_t>(shape.begin(), shape.end()));
-  ASSERT_EQ(static_cast<int>(got.dtype), static_cast<int>(wanted.dtype()));
-  const std::vector<double> values = wanted.to_vector<double>();
-  for (std::size_t k = 0; k < values.size(); ++k) {
-    double value = 0;
-    switch (got.dtype) {
-      case FERMATA_F32: value = static_cast<const float*>(got.data)[k]; break;
-      case FERMATA_F64: value = static_cast<const double*>(got.data)[k]; break;
-      case FERMATA_I64: value = static_cast<double>(static_cast<const std::int64_t*>(got.data)[k]); break;
-      case FERMATA_BOOL: value = static_cast<const bool*>(got.data)[k] ? 1 : 0; break;
-      default: FAIL() << "a dtype that this test does not read";
-    }
-    ASSERT_NEAR(value, values[k], tolerance * std::max(1.0, std::abs(values[k]))) << "element " << k;
-  }
-}
 
 class Export : public ProgramFolder {};
 

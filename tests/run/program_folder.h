@@ -9,7 +9,7 @@
 
 namespace fermata {
 
-class ProgramFolder : public testing::Test {
+class ProgramFolder : public ::testing::Test {
  protected:
   ProgramFolder()
       : folder_(std::filesystem::temp_directory_path() / ("fermata_run_test_" + std::to_string(::getpid()))) {

@@ -1,5 +1,5 @@
 /* Runs an exported program in a process that has nothing but libfermata_run: f32 inputs are 0, 1/64, 2/64 ... and sizes
- * that are dynamic are the second argument. Prints the elements of all results, and fails if a library is loaded that
+ * that are dynamic are the second argument, and a device may be the third. Prints the elements of all results, and fails if a library is loaded that
  * should not be needed. */
 #include <fermata/run.h>
 #include <stdio.h>
@@ -21,13 +21,13 @@ static int is_loaded(const char* library) {
 }
 
 int main(int argc, char** argv) {
-  static const char* const kUnwanted[] = {"libLLVM", "libfermata.so", "libfermata_llvm", "libprotobuf", "libdnnl", "liblapack"};
+  static const char* const kUnwanted[] = {"libLLVM", "libfermata.so", "libfermata_llvm", "libprotobuf", "libdnnl", "liblapack", "libnvrtc"};
   fermata_program* program = NULL;
   fermata_results* results = NULL;
   fermata_tensor inputs[16];
   int64_t sizes[16][16];
-  if (argc < 3) return fail("usage: fermata_runs_program FILE SIZE");
-  if (fermata_program_load(argv[1], &program) != 0) return fail(fermata_last_error());
+  if (argc < 3) return fail("usage: fermata_runs_program FILE SIZE [DEVICE]");
+  if (fermata_program_load_on(argv[1], argc > 3 ? argv[3] : "", &program) != 0) return fail(fermata_last_error());
   const size_t count = fermata_program_input_count(program);
   if (count > 16) return fail("too many inputs");
   for (size_t i = 0; i < count; ++i) {

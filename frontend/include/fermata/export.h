@@ -29,7 +29,12 @@ namespace fermata {
 /// An instruction set to generate machine code for.
 enum class Target : std::uint8_t { avx2, avx512 };
 
-/// An input, identified by its name or its index.
+/// Devices of CUDA by their compute capability: {9, 0} is sm_90, a Hopper.
+struct CudaArchitecture {
+  int major = 0, minor = 0;
+};
+
+/// An input by its name, or by its number among the inputs.
 struct InputName {
   InputName() = default;
   InputName(std::string input) : name(std::move(input)) {}
@@ -51,10 +56,15 @@ struct DynamicAxis {
 };
 
 struct ExportOptions {
-  std::vector<Target> targets{};       // default: this machine's
-  std::vector<DynamicAxis> dynamic{};  // all other sizes are fixed to those of the arguments
-  // Names of the arguments; by default "input0", "input1" and so on. Tensors in a tree append their member names:
-  // "input0.weight".
+  std::vector<Target> targets{};  // none: that of this machine, or of no processor where `cuda` names some
+  // Machine code for CUDA devices, beside that for processors: of each architecture, which later ones of the same major
+  // version run as well, and PTX of the newest one, which the driver translates for all that are newer still. Made by
+  // NVRTC; neither a driver nor a device is needed.
+  std::vector<CudaArchitecture> cuda{};
+  bool cuda_ptx = true;
+  std::vector<DynamicAxis> dynamic{};  // all other sizes are those of the arguments
+  // Of the arguments; by default "input0", "input1" and so on. Tensors in a tree have the names of its members behind
+  // that: "input0.weight".
   std::vector<std::string> inputs{};
   // Names of the result tensors; by default "output0", "output1" and so on, or the names of the members of a struct.
   std::vector<std::string> outputs{};
@@ -81,6 +91,7 @@ struct ExportSummary {
   std::size_t kernels = 0, calls = 0;  // steps of the plan and of the plans of its functions
   bool needs_math = false;             // calls a kernel that only libfermata_run_math has
   std::size_t code_bytes = 0, constant_bytes = 0, file_bytes = 0;
+  std::size_t cuda_functions = 0, cuda_bytes = 0;  // of all architectures together
 };
 
 namespace detail {
@@ -124,10 +135,12 @@ inline std::string export_name(const std::vector<std::string>& names, const char
 /// Captures fn as compile() does and writes it as a standalone program. Captured tensors and number arguments become
 /// constants of the program.
 ///
-/// Errors   ValueError FM2220 for options that do not match the arguments; UnsupportedError FM2221 for what a program
-///          cannot do: write tensors or gradients, call custom operators with kernels of their own; FM2222 if a dynamic
-///          size decides which calls are made; FM2223 if a number or a size cannot be expressed by the dynamic sizes;
-///          FM2101 without a compiler; FileError FM1602, which leaves an existing file of that name unchanged.
+/// Errors   ValueError FM2220 for options that do not fit the arguments; UnsupportedError FM2221 for what a program
+///          cannot do: write tensors or gradients, call custom operators with kernels of their own, or, for CUDA, ops
+///          that have no kernel there, all of which are named; FM2222 where a size that is dynamic decides which calls
+///          are made; FM2223 where a number or a size cannot be expressed by those that are dynamic; FM2101 without a
+///          compiler; FM2224 where NVRTC is not there or makes no code for an architecture; FileError FM1602, in which
+///          case an earlier file of that name is still there.
 template <class F, class... A>
 ExportSummary export_program(const ExportPath& to, const ExportOptions& options, F&& fn, const A&... args) {
   static_assert((detail::is_plain_tree<A>() && ...),

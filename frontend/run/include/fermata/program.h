@@ -55,7 +55,11 @@ template <class T> Tensor tensor(T* data, std::vector<std::int64_t> sizes) {
   return {const_cast<U*>(data), dtype_of<U>(), std::move(sizes)};
 }
 
-/// The results of a run.
+inline void check(int code) {
+  if (code != 0) throw Error(code, fermata_last_error());
+}
+
+/// What a run gives.
 class Results {
  public:
   explicit Results(fermata_results* results) : results_(results) {}
@@ -70,6 +74,8 @@ class Results {
     if (i >= size() || t.dtype != dtype_of<T>()) throw std::invalid_argument("no such result, or its dtype differs");
     return static_cast<const T*>(t.data);
   }
+  /// To memory of the host.
+  void copy(std::size_t i, void* to) const { check(fermata_results_copy(results_.get(), i, to)); }
 
  private:
   struct Free {
@@ -80,9 +86,10 @@ class Results {
 
 class Program {
  public:
-  explicit Program(const std::string& path) {
+  /// For a device: "cpu", "cuda", "cuda:1"; by default the processor if the file has code for it, else CUDA.
+  explicit Program(const std::string& path, const std::string& device = {}) {
     fermata_program* loaded = nullptr;
-    check(fermata_program_load(path.c_str(), &loaded));
+    check(fermata_program_load_on(path.c_str(), device.c_str(), &loaded));
     program_.reset(loaded);
   }
 
@@ -113,12 +120,19 @@ class Program {
     const std::vector<fermata_tensor> in = list(inputs), out = list(outputs);
     check(fermata_program_run_into(get(), in.data(), in.size(), out.data(), out.size()));
   }
+  /// On CUDA: waits for nothing and leaves results on the device, for later runs or for Results::copy().
+  Results run_on_device(const std::vector<Tensor>& inputs) const {
+    fermata_results* results = nullptr;
+    const std::vector<fermata_tensor> in = list(inputs);
+    check(fermata_program_run_on_device(get(), in.data(), in.size(), &results));
+    return Results(results);
+  }
+  /// On CUDA: a CUstream for the runs that follow, or null for the library's own.
+  void set_stream(void* stream) { check(fermata_program_set_stream(get(), stream)); }
+  void wait() { check(fermata_program_wait(get())); }
   fermata_program* get() const { return program_.get(); }
 
  private:
-  static void check(int code) {
-    if (code != 0) throw Error(code, fermata_last_error());
-  }
   static std::vector<fermata_tensor> list(const std::vector<Tensor>& tensors) {
     std::vector<fermata_tensor> list;
     for (const Tensor& t : tensors)

@@ -56,6 +56,9 @@ FERMATA_RUN_API const char* fermata_run_version(void);
 FERMATA_RUN_API int fermata_set_threads(int threads);
 
 FERMATA_RUN_API int fermata_program_load(const char* path, fermata_program** program);
+/* The same for a device: "cpu", "cuda", "cuda:1". fermata_program_load() takes the processor if the file has code for
+ * it, else "cuda". CUDA needs NVIDIA's driver, and libfermata_run_cuda beside this library. */
+FERMATA_RUN_API int fermata_program_load_on(const char* path, const char* device, fermata_program** program);
 FERMATA_RUN_API void fermata_program_free(fermata_program* program);
 
 FERMATA_RUN_API size_t fermata_program_input_count(const fermata_program* program);
@@ -65,7 +68,8 @@ FERMATA_RUN_API const char* fermata_program_input_name(const fermata_program* pr
 FERMATA_RUN_API const char* fermata_program_output_name(const fermata_program* program, size_t output);
 /* The dtype and sizes of an input, without data. */
 FERMATA_RUN_API fermata_tensor fermata_program_input(const fermata_program* program, size_t input);
-/* The instruction set in use: "avx2", "avx512". */
+/* The instruction set whose code is used: "avx2", "avx512"; of CUDA an architecture: "sm_90", or "compute_90" for code
+ * that the driver has translated. */
 FERMATA_RUN_API const char* fermata_program_target(const fermata_program* program);
 /* Reads the whole file and verifies its checksums; loading verifies everything but constants. */
 FERMATA_RUN_API int fermata_program_verify(const fermata_program* program);
@@ -79,9 +83,22 @@ FERMATA_RUN_API int fermata_program_run(fermata_program* program, const fermata_
 FERMATA_RUN_API int fermata_program_run_into(fermata_program* program, const fermata_tensor* inputs, size_t input_count,
                                              const fermata_tensor* outputs, size_t output_count);
 
+/* On CUDA: data of inputs and outputs may be of the host or of the device, whichever each pointer is of; both functions
+ * above wait for the device, and give results in memory of the host. This one waits for nothing and leaves results on
+ * the device, where a later run may take them as inputs. On the processor it is fermata_program_run(). */
+FERMATA_RUN_API int fermata_program_run_on_device(fermata_program* program, const fermata_tensor* inputs,
+                                                  size_t input_count, fermata_results** results);
+/* The stream (CUstream, cudaStream_t) of the runs that follow: work that is in it before them is done before them. NULL
+ * for the library's own. It has to outlive the program, or the next call of this. */
+FERMATA_RUN_API int fermata_program_set_stream(fermata_program* program, void* stream);
+/* Until everything is done that has been run; gives the errors of it. */
+FERMATA_RUN_API int fermata_program_wait(fermata_program* program);
+
 FERMATA_RUN_API size_t fermata_results_count(const fermata_results* results);
 /* Valid until the results are freed. */
 FERMATA_RUN_API fermata_tensor fermata_results_get(const fermata_results* results, size_t output);
+/* A result to memory of the host, wherever it is. */
+FERMATA_RUN_API int fermata_results_copy(const fermata_results* results, size_t output, void* to);
 FERMATA_RUN_API void fermata_results_free(fermata_results* results);
 
 #ifdef __cplusplus
