@@ -33,7 +33,8 @@ struct ShardedValue final : DistributedValue {
   Tensor block;
   std::shared_ptr<const MeshState> mesh;
   Sharding sharding;
-  bool is_placed;  // the program has said where it is, or it updates such a value
+  bool is_placed;                                  // the program has said where it is, or it updates such a value
+  std::shared_ptr<const PackedSharding> packed{};  // where it holds several results: `sharding` says nothing then
 };
 /// Null unless the value is there and divided.
 const ShardedValue* sharded_value(const Node& node);
