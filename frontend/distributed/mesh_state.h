@@ -30,6 +30,9 @@ std::shared_ptr<const MeshState> mesh_of_number(std::int64_t number);
 struct ShardedValue final : DistributedValue {
   ShardedValue(Tensor of_this_process, std::shared_ptr<const MeshState> on, const Sharding& as, bool asked)
       : block(std::move(of_this_process)), mesh(std::move(on)), sharding(as), is_placed(asked) {}
+  bool is_divided_like(const DistributedValue& other) const override;
+  std::shared_ptr<const DistributedValue> division() const override;
+
   Tensor block;
   std::shared_ptr<const MeshState> mesh;
   Sharding sharding;

@@ -12,6 +12,7 @@
 #include "fermata/ops.h"
 #include "fermata/sync.h"
 #include "frontend/distributed/mesh_state.h"
+#include "frontend/distributed/partitioned_sync.h"
 #include "frontend/engine/function_recording.h"
 #include "frontend/engine/graph_runner.h"
 #include "frontend/transforms/vmap/batched.h"
@@ -153,29 +154,6 @@ class Programs {
   PartitionCounts counts_;
 };
 
-/// Calls are those of a program that nobody transforms, whatever the thread is in.
-class PlainThread {
- public:
-  PlainThread() : keys_(thread_keys) {
-    const bool records = keys_.included.has(Functionality::capture);
-    thread_keys.included = records ? kDefaultKeys : kDefaultKeys - DispatchKeySet(Functionality::capture);
-    thread_keys.excluded = Functionality::autograd;
-    // The frame sets keys of its own, and gives back those that it found.
-    outside_.emplace(nullptr);
-  }
-  ~PlainThread() {
-    outside_.reset();
-    thread_keys = keys_;
-  }
-  PlainThread(const PlainThread&) = delete;
-  PlainThread& operator=(const PlainThread&) = delete;
-
- private:
-  ThreadKeys keys_;
-  std::optional<InsideLevel> outside_;
-  EffectScope effects_;
-};
-
 /// The buffer of a value that is whole.
 StoragePtr buffer_of(Tensor value) {
   value = value.node()->is_dense_leaf() ? value : copy(value).sync();
@@ -185,6 +163,35 @@ StoragePtr buffer_of(Tensor value) {
 }
 
 }  // namespace
+
+PlainThread::PlainThread() : keys_(thread_keys) {
+  const bool records = keys_.included.has(Functionality::capture);
+  thread_keys.included = records ? kDefaultKeys : kDefaultKeys - DispatchKeySet(Functionality::capture);
+  thread_keys.excluded = Functionality::autograd;
+  // The frame sets keys of its own, and gives back those that it found.
+  outside_.emplace(nullptr);
+}
+PlainThread::~PlainThread() {
+  outside_.reset();
+  thread_keys = keys_;
+}
+
+PartitionedWalk partition_walk(const Walk& walk) {
+  const Walked w = look_at(walk);
+  auto program = std::make_shared<LocalProgram>(*Programs::of_thread().of(w));
+  take_numbers(*program, w.graph);
+  return {w.mesh, std::move(program)};
+}
+
+StoragePtr storage_of_output(const Tensor& block, std::size_t output, const LocalProgram& program,
+                             const std::shared_ptr<const MeshState>& mesh) {
+  if (program.outputs[output].is_whole() && !program.is_placed[output]) return buffer_of(block);
+  auto value = std::make_unique<ShardedValue>(block, mesh, program.outputs[output], program.is_placed[output]);
+  value->packed = program.packed[output];
+  return make_distributed_storage(std::move(value));
+}
+
+void count_partitioned(const LocalProgram& program) { Programs::of_thread().count(program); }
 
 bool is_partitioned(const Walk& walk) {
   if (walk.has_distributed) return true;
@@ -213,15 +220,7 @@ void run_partitioned(const Walk& walk, std::span<StoragePtr> results) {
   const std::vector<Tensor> outputs = run_graph(program->graph, blocks);
   blocks.clear();
   sync(outputs);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (program->outputs[i].is_whole() && !program->is_placed[i]) {
-      results[i] = buffer_of(outputs[i]);
-      continue;
-    }
-    auto value = std::make_unique<ShardedValue>(outputs[i], w.mesh, program->outputs[i], program->is_placed[i]);
-    value->packed = program->packed[i];
-    results[i] = make_distributed_storage(std::move(value));
-  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) results[i] = storage_of_output(outputs[i], i, *program, w.mesh);
   programs.count(*program);
 }
 

@@ -57,6 +57,8 @@ class CallRecording : public FunctionRecording {
   std::vector<GradientCondition> gradient_conditions;
   std::vector<CaptureScope::SettingRead> settings;  // whose values decide what is recorded
   std::uint64_t draws = 0;                          // numbers taken from the generator
+  DrawnRange drawn;                                 // where they were taken
+  bool is_divided = false;                          // what it computes is partitioned among processes
 
  private:
   void make_placeholders(std::span<const Tensor> arguments);

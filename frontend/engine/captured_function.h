@@ -48,7 +48,12 @@ class CapturedFunction final : public RunnableSubgraph {
   Graph graph() const override;
 
   /// Results are dense. Several threads may call this.
-  void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const override;
+  void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const override {
+    run(arguments, results, key, 0);
+  }
+  /// Random numbers follow number `first` of the stream.
+  void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key,
+           std::uint64_t first) const;
 
  private:
   class Recording;
