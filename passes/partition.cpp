@@ -9,9 +9,12 @@
 #include <map>
 
 #include "ir/operation_count.h"
+#include "ir/ops/structures.h"
 #include "passes/partition_write.h"
 
 namespace fermata {
+
+constinit thread_local PartitionCosts partition_costs;
 
 double wire_bytes(ExchangeKind kind, double bytes, std::int64_t processes) {
   const auto n = static_cast<double>(processes), share = (n - 1) / n;
@@ -74,52 +77,50 @@ namespace {
 constexpr std::size_t kMostWays = 1024;
 constexpr int kMostPasses = 8;
 constexpr double kMostSmallBytes = 1 << 16;
+/// How often divisions of functions follow what operands have become, and how many of them there are.
+constexpr int kMostRounds = 3;
+constexpr std::size_t kMostDivisions = 24;
 
 class Chooser {
  public:
   explicit Chooser(const PartitionRequest& request)
       : request_(request), graph_(request.graph), mesh_(request.mesh), calls_(graph_.nodes.size()) {}
 
-  std::vector<DividedCall> choose(std::vector<std::optional<KeptSharding>>& kept, std::vector<bool>& has_rule) {
-    find_kept(kept);
-    const std::size_t whole = number_of({});
-    has_rule.assign(graph_.nodes.size(), true);
+  Choices choose() {
+    Choices choices;
+    if (request_.is_function)
+      for (const auto& wanted : request_.results)
+        choices.kept.push_back(wanted ? std::optional(KeptSharding{*wanted, false}) : std::nullopt);
+    else
+      find_kept(choices.kept);
+    whole_ = number_of({});
+    choices.has_rule.assign(graph_.nodes.size(), true);
     for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
-      has_rule[v] = list_ways(v);
-      Call& call = calls_[v];
-      call.bytes = bytes_of(v);
-      for (Way& way : call.ways) {
-        way.result = number_of(way.call.result);
-        for (std::size_t k = 0; k < graph_.nodes[v].operands.size(); ++k)
-          way.needs.push_back(
-              graph_.nodes[v].operands[k].is_scalar() || way.call.is_free[k] ? kAny : number_of(way.call.needs[k]));
-      }
+      calls_[v].bytes = bytes_of(v);
+      choices.has_rule[v] = list_ways(v);
+      for (Way& way : calls_[v].ways) number(v, way);
+      find_natural(v);
       for (std::size_t k = 0; k < graph_.nodes[v].operands.size(); ++k)
         if (!graph_.nodes[v].operands[k].is_scalar())
           calls_[graph_.nodes[v].operands[k].value].readers.push_back({v, k});
     }
-    whole_ = whole;
-    for (const ValueId v : graph_.outputs) {
-      if (kept[v])
-        calls_[v].kept = number_of(kept[v]->sharding);
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+      Call& call = calls_[graph_.outputs[i]];
+      if (choices.kept[i])
+        call.kept.push_back(number_of(choices.kept[i]->sharding));
       else
-        calls_[v].is_small_output = calls_[v].bytes <= kMostSmallBytes;
+        call.is_small_output =
+            !request_.is_function && call.ways[0].call.packed == nullptr && call.bytes <= kMostSmallBytes;
     }
-    for (ValueId v = 0; v < graph_.nodes.size(); ++v) find_efforts(v);
-    for (ValueId v = static_cast<ValueId>(graph_.nodes.size()); v-- > 0;) find_regrets(v);
-    for (ValueId v = 0; v < graph_.nodes.size(); ++v) take_best(v);
-    std::vector<std::size_t> best = choices();
-    double least = total_seconds();
-    for (int pass = 0; pass < kMostPasses; ++pass) {
-      for (ValueId v = static_cast<ValueId>(graph_.nodes.size()); v-- > 0;) improve(v);
-      for (ValueId v = 0; v < graph_.nodes.size(); ++v) improve(v);
-      const double seconds = total_seconds();
-      if (seconds > least * (1 - 1e-6)) break;
-      least = seconds, best = choices();
+    std::vector<std::size_t> best;
+    choices.seconds = std::numeric_limits<double>::infinity();
+    for (int round = 0; round < kMostRounds; ++round) {
+      optimize(choices.seconds, best);
+      if (!follow_operands(best)) break;
     }
-    std::vector<DividedCall> chosen;
-    for (std::size_t v = 0; v < calls_.size(); ++v) chosen.push_back(calls_[v].ways[best[v]].call);
-    return chosen;
+    for (std::size_t v = 0; v < calls_.size(); ++v) choices.calls.push_back(calls_[v].ways[best[v]].call);
+    for (auto& [v, f] : functions_) choices.functions.emplace(v, std::move(f.functions));
+    return choices;
   }
 
  private:
@@ -139,13 +140,19 @@ class Chooser {
     std::size_t chosen = 0;
     std::vector<Reader> readers;
     double bytes = 0;
-    std::optional<std::size_t> kept{};        // the sharding that it has to have as an output
+    std::vector<std::size_t> kept{};          // shardings that it has to have as an output
+    std::optional<std::size_t> natural{};     // the sharding that follows from operands; none where any does
     bool is_small_output = false;             // somebody may read it, which gathers it
                                               // By its sharding, each beside the least one:
     std::map<std::size_t, double> efforts{};  // to make it so
     std::map<std::size_t, double> regrets{};  // what that costs readers
   };
   static constexpr std::size_t kAny = ~std::size_t{0};
+  /// A call of functions, and its divisions, by number of its ways.
+  struct Functions {
+    std::unique_ptr<DividedFunctions> functions;
+    std::vector<FunctionDivision> divisions{};
+  };
 
   double bytes_of(ValueId v) const {
     const GraphNode& n = graph_.nodes[v];
@@ -171,6 +178,10 @@ class Chooser {
     if (row.size() <= to) row.resize(shardings_.size());
     if (row[to]) return *row[to];
     ReshardCost cost;
+    if (is_packed(shardings_[from]) || is_packed(shardings_[to])) {
+      cost.fixed = std::numeric_limits<double>::infinity();
+      return *(row[to] = cost);
+    }
     double share = 1 / static_cast<double>(mesh_.parts(shardings_[from].used()));
     for (const ReshardStep& step : plan_reshard(shardings_[from], shardings_[to], kMaxRank, mesh_)) {
       const std::int64_t n = mesh_.sizes[step.mesh_axis];
@@ -191,6 +202,20 @@ class Chooser {
     if (is_new) shardings_.push_back(sharding), reshards_.emplace_back();
     return at->second;
   }
+  /// Several results in one value, which are divided as one of the divisions says: no sharding, as each names a mesh
+  /// axis once, and so none that another one can be brought into.
+  static Sharding packed(std::size_t division) {
+    Sharding mark;
+    mark.axes[kMaxRank - 1] = 0xff, mark.axes[kMaxRank - 2] = static_cast<std::uint8_t>(division);
+    return division == 0 ? Sharding() : mark;
+  }
+  static bool is_packed(const Sharding& s) { return s.axes[kMaxRank - 1] == 0xff && s.axes[kMaxRank - 2] != 0; }
+  void number(ValueId v, Way& way) {
+    way.result = number_of(way.call.result);
+    for (std::size_t k = 0; k < graph_.nodes[v].operands.size(); ++k)
+      way.needs.push_back(
+          graph_.nodes[v].operands[k].is_scalar() || way.call.is_free[k] ? kAny : number_of(way.call.needs[k]));
+  }
   double call_seconds(ValueId v) const {
     const GraphNode& n = graph_.nodes[v];
     std::vector<std::span<const std::int64_t>> operands;
@@ -210,6 +235,7 @@ class Chooser {
     bool any_placed = false;
   };
   void find_kept(std::vector<std::optional<KeptSharding>>& kept) const {
+    kept.assign(graph_.outputs.size(), std::nullopt);
     std::vector<Ancestor> ancestors(graph_.nodes.size());
     std::vector<GivenSharding> given = request_.inputs;
     for (ValueId v = 0; v < graph_.nodes.size(); ++v) {
@@ -227,14 +253,14 @@ class Chooser {
         }
       }
     }
-    kept.assign(graph_.nodes.size(), std::nullopt);
-    for (const ValueId v : graph_.outputs) {
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const ValueId v = graph_.outputs[i];
       const Ancestor& a = ancestors[v];
       if (a.first == kNoValue || graph_.nodes[v].shape.rank() == 0) continue;
       if (given[a.first].is_divided)
-        kept[v] = {given[a.first].sharding, given[a.first].is_placed};
+        kept[i] = {given[a.first].sharding, given[a.first].is_placed};
       else if (!a.any_placed)
-        kept[v] = {Sharding(), false};
+        kept[i] = {Sharding(), false};
     }
   }
 
@@ -244,11 +270,18 @@ class Chooser {
     const GraphNode& n = graph_.nodes[v];
     Call& call = calls_[v];
     if (n.op == Op::input) {
-      call.ways.push_back({{.result = request_.inputs[v].sharding}, 0});
+      const GivenSharding& given = request_.inputs[v];
+      call.ways.push_back(
+          {{.result = given.packed != nullptr ? packed(1) : given.sharding, .packed = given.packed}, 0});
       return true;
     }
     if (const auto wanted = request_.constraint ? request_.constraint(n) : std::nullopt) {
       call.ways.push_back({{.needs = {*wanted}, .is_free = {false}, .result = *wanted, .is_constraint = true}, 0});
+      return true;
+    }
+    if (DividedFunctions::is_call(n)) return list_divisions(v);
+    if (n.op == Op::unpack && calls_[n.operands[0].value].ways[0].call.packed != nullptr) {
+      for (std::size_t i = 0; i < calls_[n.operands[0].value].ways.size(); ++i) add_part(v, i);
       return true;
     }
     const std::optional<SplitRule> rule = split_rule(graph_, n);
@@ -313,7 +346,107 @@ class Chooser {
     }
   }
 
+  // ---- Calls of functions
+
+  bool list_divisions(ValueId v) {
+    Functions& f = functions_[v];
+    f.functions = std::make_unique<DividedFunctions>(request_, graph_.nodes[v]);
+    f.divisions.push_back(f.functions->whole());
+    f.functions->propose(shardings_of_operands(v, [&](ValueId x) { return calls_[x].natural; }), f.divisions);
+    for (std::size_t i = 0; i < f.divisions.size(); ++i) add_division(v, i);
+    return f.functions->obstacle().empty();
+  }
+  void add_division(ValueId v, std::size_t i) {
+    const Functions& f = functions_.at(v);
+    DividedCall call{.needs = f.divisions[i].operands,
+                     .result = packed(i),
+                     .division = std::make_shared<FunctionDivision>(f.divisions[i]),
+                     .packed = f.divisions[i].packed};
+    for (std::size_t k = 0; k < call.needs.size(); ++k) call.is_free.push_back(f.functions->is_waited(k));
+    if (!f.functions->is_packed()) call.result = f.divisions[i].results[0];
+    const double seconds = f.divisions[i].programs.empty() ? call_seconds(v) : f.divisions[i].seconds;
+    calls_[v].ways.push_back({std::move(call), seconds});
+  }
+  /// Of what unpacks a result.
+  void add_part(ValueId v, std::size_t i) {
+    const GraphNode& n = graph_.nodes[v];
+    const DividedCall& from = calls_[n.operands[0].value].ways[i].call;
+    const std::size_t part = from.packed->part_at(attributes_of<ops::Unpack>(n).offset.value);
+    DividedCall call{.needs = {from.result},
+                     .is_free = {false},
+                     .result = from.packed->results[part],
+                     .packed = from.packed,
+                     .part = part};
+    const double parts = static_cast<double>(mesh_.parts(call.result.used()));
+    calls_[v].ways.push_back({std::move(call), bytes_of(v) / parts / request_.costs.memory_bytes_per_second});
+  }
+  template <class Find> std::vector<std::optional<Sharding>> shardings_of_operands(ValueId v, Find&& find) const {
+    std::vector<std::optional<Sharding>> found;
+    for (const GraphOperand& o : graph_.nodes[v].operands) {
+      const std::optional<std::size_t> number = find(o.value);
+      found.push_back(number && !is_packed(shardings_[*number]) ? std::optional(shardings_[*number]) : std::nullopt);
+    }
+    return found;
+  }
+  /// The sharding of a value that follows from those of its operands, one after the other.
+  void find_natural(ValueId v) {
+    const GraphNode& n = graph_.nodes[v];
+    const auto is_free = [&](const GraphOperand& o) { return o.is_scalar() || !calls_[o.value].natural; };
+    if (n.op != Op::input && calls_[v].ways.size() > 1 && n.subgraphs == nullptr &&
+        std::ranges::all_of(n.operands, is_free))
+      return;
+    double least = std::numeric_limits<double>::infinity();
+    for (const Way& way : calls_[v].ways) {
+      double seconds = way.seconds;
+      for (std::size_t k = 0; k < n.operands.size(); ++k)
+        if (way.needs[k] != kAny && !is_free(n.operands[k]))
+          seconds += reshard_seconds(n.operands[k].value, *calls_[n.operands[k].value].natural, way.needs[k]);
+      if (seconds < least * (1 - 1e-9)) least = seconds, calls_[v].natural = way.result;
+    }
+  }
+  /// Divisions for operands as they have become. Whether there are any that were not known.
+  bool follow_operands(const std::vector<std::size_t>& best) {
+    bool is_new = false;
+    for (auto& [v, f] : functions_) {
+      const std::size_t before = f.divisions.size();
+      if (before >= kMostDivisions) continue;
+      f.functions->propose(
+          shardings_of_operands(v, [&](ValueId x) { return std::optional(calls_[x].ways[best[x]].result); }),
+          f.divisions);
+      for (std::size_t i = before; i < f.divisions.size(); ++i) {
+        is_new = true;
+        add_division(v, i), number(v, calls_[v].ways.back());
+        if (!f.functions->is_packed()) continue;
+        for (const Reader& r : calls_[v].readers)
+          if (graph_.nodes[r.value].op == Op::unpack)
+            add_part(r.value, i), number(r.value, calls_[r.value].ways.back());
+      }
+    }
+    return is_new;
+  }
+
   // ---- Choice
+
+  /// Improves what there is, if it can.
+  void optimize(double& least, std::vector<std::size_t>& best) {
+    for (Call& call : calls_) {
+      call.efforts.clear(), call.regrets.clear();
+      for (Way& way : call.ways) way.efforts.clear();
+    }
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) find_efforts(v);
+    for (ValueId v = static_cast<ValueId>(graph_.nodes.size()); v-- > 0;) find_regrets(v);
+    for (ValueId v = 0; v < graph_.nodes.size(); ++v) take_best(v);
+    double now = total_seconds();
+    if (now < least) least = now, best = choices();
+    for (int pass = 0; pass < kMostPasses; ++pass) {
+      for (ValueId v = static_cast<ValueId>(graph_.nodes.size()); v-- > 0;) improve(v);
+      for (ValueId v = 0; v < graph_.nodes.size(); ++v) improve(v);
+      const double seconds = total_seconds();
+      if (seconds < least) least = seconds, best = choices();
+      if (seconds > now * (1 - 1e-6)) break;
+      now = seconds;
+    }
+  }
 
   std::size_t result_of(ValueId v) const { return calls_[v].ways[calls_[v].chosen].result; }
   std::vector<std::size_t> choices() const {
@@ -335,7 +468,7 @@ class Chooser {
   double seconds_of_output(ValueId v, std::size_t sharding) {
     const Call& call = calls_[v];
     double seconds = call.is_small_output ? reshard_seconds(v, sharding, whole_) / 2 : 0;
-    if (call.kept) seconds += reshard_seconds(v, sharding, *call.kept);
+    for (const std::size_t kept : call.kept) seconds += reshard_seconds(v, sharding, kept);
     return seconds;
   }
   /// Costs beside the least of them, where no sharding costs more than bringing the value into it from another one.
@@ -447,15 +580,13 @@ class Chooser {
   std::map<std::array<std::uint8_t, kMaxRank>, std::size_t> numbers_;
   std::vector<std::vector<std::optional<ReshardCost>>> reshards_;  // from, to
   std::size_t whole_ = 0;
+  std::map<ValueId, Functions> functions_;
 };
 
 }  // namespace
 
 LocalProgram partition(const PartitionRequest& request) {
-  std::vector<std::optional<KeptSharding>> kept;
-  std::vector<bool> has_rule;
-  const std::vector<DividedCall> calls = Chooser(request).choose(kept, has_rule);
-  return write_local_program(request, calls, kept, has_rule);
+  return write_local_program(request, Chooser(request).choose());
 }
 
 }  // namespace fermata

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct PartitionCosts {
   double operations_per_second = 5e10;
   double memory_bytes_per_second = 1e10;
 };
+/// Of this thread: tests make transfers cheap, so that small programs are divided wherever they can be.
+extern constinit thread_local PartitionCosts partition_costs;
 
 enum class ExchangeKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
 inline constexpr std::string_view kExchangeNames[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
@@ -41,15 +44,35 @@ struct PlacedExchange {
   Exchange what;
   ValueId global;  // the value that it belongs to
   std::string why;
-  double wire_bytes;  // that one process sends
-  double seconds;     // predicted
+  double wire_bytes;       // that one process sends
+  double seconds;          // predicted
+  ValueId local;           // in the graph of the process: what the collective gives
+  std::size_t bucket = 0;  // the call that it shares with others, counted from 1; none where it is a call of its own
+};
+
+/// How several results that one value holds are divided (ir/tuple_layout.h).
+struct PackedSharding {
+  std::vector<Sharding> results;
+  std::vector<std::int64_t> offsets;        // in the value of this process
+  std::vector<std::int64_t> whole_offsets;  // in that of one process alone
+  std::int64_t bytes = 0;                   // of the value of this process
+  bool operator==(const PackedSharding&) const = default;
+
+  /// Which result lies at an offset of one process alone. Of results without elements any, as none of them is divided.
+  std::size_t part_at(std::int64_t offset) const {
+    std::size_t part = 0;
+    for (std::size_t i = 0; i < whole_offsets.size(); ++i)
+      if (whole_offsets[i] == offset) part = i;
+    return part;
+  }
 };
 
 /// What is known of a value that is there.
 struct GivenSharding {
   Sharding sharding;
-  bool is_divided = false;  // also where it is whole; else a plain tensor, the same everywhere
-  bool is_placed = false;   // the program has said where it is
+  bool is_divided = false;                         // also where it is whole; else a plain tensor, the same everywhere
+  bool is_placed = false;                          // the program has said where it is
+  std::shared_ptr<const PackedSharding> packed{};  // where it holds several results
 };
 
 struct PartitionRequest {
@@ -60,17 +83,31 @@ struct PartitionRequest {
   /// What a node asks for that only gives its operand another sharding; nothing for all others.
   std::function<std::optional<Sharding>(const GraphNode&)> constraint;
   std::vector<std::int64_t> groups;  // by mesh axis: the number of the group of ranks along it
-  PartitionCosts costs{};
+  PartitionCosts costs = partition_costs;
+  std::vector<std::optional<Sharding>> results{};  // of a function, by output: how they have to be divided
+  bool is_function = false;                        // of a node: nobody reads its results but that
 };
 
+struct LocalFunctions;
 struct LocalProgram {
   Graph graph;                      // its inputs are those of the whole graph, in order
   std::vector<ValueId> scalars_of;  // by local node: the whole graph's node that its scalars are from, or none
   std::vector<Sharding> shardings;  // by node of the whole graph
   std::vector<Sharding> outputs;    // by output
-  std::vector<bool> is_placed;      // by output: it updates a value that was placed, and is so as well
+  std::vector<std::shared_ptr<const PackedSharding>> packed;  // by output, where it holds several results
+  std::vector<bool> is_placed;  // by output: it updates a value that was placed, and is so as well
   std::vector<PlacedExchange> collectives;
   std::vector<ValueId> gathered;  // calls without a rule whose operands had to be made whole
+  std::size_t calls = 0;          // of collectives: each bucket is one
+  double seconds = 0;             // predicted
+  std::vector<LocalFunctions> functions;
+};
+/// The functions of a node, where those of this process are others.
+struct LocalFunctions {
+  ValueId local, global;  // the node
+  double runs;            // of its functions
+  std::vector<LocalProgram> programs;
+  std::vector<std::shared_ptr<const Graph>> whole;
 };
 
 LocalProgram partition(const PartitionRequest& request);

@@ -7,6 +7,8 @@
 
 #include "ir/error.h"
 #include "ir/ops/structures.h"
+#include "passes/bucket_collectives.h"
+#include "passes/pipeline.h"
 
 namespace fermata {
 namespace {
@@ -37,9 +39,14 @@ void make_collective(GraphNode& node, const Exchange& what, std::int64_t group, 
 
 class Writer {
  public:
-  Writer(const PartitionRequest& request, const std::vector<DividedCall>& calls)
-      : request_(request), graph_(request.graph), mesh_(request.mesh), calls_(calls), written_(graph_.nodes.size()) {
-    local_.shardings.resize(graph_.nodes.size());
+  Writer(const PartitionRequest& request, const Choices& choices)
+      : request_(request),
+        graph_(request.graph),
+        mesh_(request.mesh),
+        choices_(choices),
+        calls_(choices.calls),
+        written_(graph_.nodes.size()) {
+    local_.shardings.resize(graph_.nodes.size()), local_.seconds = choices.seconds;
   }
 
   void write(ValueId v) {
@@ -61,9 +68,22 @@ class Writer {
       if (call.added == k && is_counted_elsewhere(call)) value = zeros_like(value);
       node.operands[k].value = value;
     }
+    if (call.packed != nullptr && n.op == Op::unpack)
+      node.attributes = encode_list(ops::Unpack{{call.packed->offsets[call.part]}, {}, {}});
+    else if (call.packed != nullptr)
+      node.shape = Shape{call.packed->bytes};
     ValueId value = add(std::move(node), v);
+    if (call.division != nullptr && !call.division->programs.empty()) add_functions(v, value, *call.division);
     for (const Combination& c : call.combined) value = combine(v, value, now, c);
     written_[v][key(call.result)] = value;
+  }
+
+  void add_functions(ValueId v, ValueId value, const FunctionDivision& division) {
+    const DividedFunctions& functions = *choices_.functions.at(v);
+    LocalFunctions own{value, v, functions.runs(), {}, {}};
+    for (std::size_t i = 0; i < functions.count(); ++i)
+      own.programs.push_back(*division.programs[i]), own.whole.push_back(functions.function(i));
+    local_.functions.push_back(std::move(own));
   }
 
   void note_gathered(ValueId v) {
@@ -74,17 +94,44 @@ class Writer {
       }
   }
 
-  LocalProgram finish(const std::vector<std::optional<KeptSharding>>& kept) {
-    for (const ValueId v : graph_.outputs) {
-      const Sharding sharding = kept[v] ? kept[v]->sharding : calls_[v].result;
-      local_.is_placed.push_back((kept[v] && kept[v]->is_placed) || calls_[v].is_constraint);
+  LocalProgram finish() {
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const ValueId v = graph_.outputs[i];
+      const std::optional<KeptSharding>& kept = choices_.kept[i];
+      const Sharding sharding = kept ? kept->sharding : calls_[v].result;
+      local_.is_placed.push_back((kept && kept->is_placed) || calls_[v].is_constraint);
       local_.graph.outputs.push_back(in(v, sharding, "the tensor that is updated is so"));
       local_.outputs.push_back(sharding);
+      const bool holds_several = calls_[v].packed != nullptr && graph_.nodes[v].op != Op::unpack;
+      local_.packed.push_back(holds_several && !sharding.is_whole() ? calls_[v].packed : nullptr);
     }
+    join_collectives();
+    take_numbers(local_, graph_);
     return std::move(local_);
   }
 
  private:
+  /// Which calls are joined depends on what depends on what, and zeros know what they stand for until that is decided:
+  /// so all processes decide alike.
+  void join_collectives() {
+    local_.calls = local_.collectives.size();
+    if (local_.calls > 1 && !is_pass_disabled("bucket_collectives")) {
+      const BucketedGraph found = bucket_collectives(local_.graph);
+      std::vector<ValueId> scalars_of(local_.graph.nodes.size(), kNoValue);
+      for (std::size_t v = 0; v < found.moved.size(); ++v) scalars_of[found.moved[v]] = local_.scalars_of[v];
+      local_.scalars_of = std::move(scalars_of);
+      for (std::size_t i = 0; i < found.buckets.size(); ++i) {
+        local_.calls -= found.buckets[i].members.size() - 1;
+        for (PlacedExchange& c : local_.collectives)
+          if (std::ranges::find(found.buckets[i].members, c.local) != found.buckets[i].members.end()) c.bucket = i + 1;
+      }
+      for (PlacedExchange& c : local_.collectives) c.local = found.moved[c.local];
+      for (LocalFunctions& f : local_.functions) f.local = found.moved[f.local];
+    }
+    for (GraphNode& n : local_.graph.nodes)
+      if (n.op == Op::full) n.operands.clear();
+  }
+
   using Key = std::array<std::uint8_t, kMaxRank>;
   static Key key(const Sharding& s) { return s.axes; }
 
@@ -107,7 +154,7 @@ class Writer {
   }
   ValueId zeros_like(ValueId value) {
     GraphNode zeros = like(value, Op::full);
-    zeros.scalars = {0};
+    zeros.scalars = {0}, zeros.operands = {{value, 0}};
     return add(std::move(zeros), kNoValue);
   }
 
@@ -159,9 +206,10 @@ class Writer {
     node.where = graph_.nodes[global].where;
     make_collective(node, what, request_.groups[what.mesh_axis], n);
     const double wire = wire_bytes(what.kind, bytes, n);
+    const ValueId made = add(std::move(node), kNoValue);
     local_.collectives.push_back(
-        {what, global, why, wire, request_.costs.latency + wire / request_.costs.bytes_per_second});
-    return add(std::move(node), kNoValue);
+        {what, global, why, wire, request_.costs.latency + wire / request_.costs.bytes_per_second, made});
+    return made;
   }
 
   ValueId combine(ValueId v, ValueId value, Sharding& now, const Combination& c) {
@@ -180,6 +228,7 @@ class Writer {
   const PartitionRequest& request_;
   const Graph& graph_;
   const MeshAxes& mesh_;
+  const Choices& choices_;
   const std::vector<DividedCall>& calls_;
   std::vector<std::map<Key, ValueId>> written_;  // by value, in each sharding that something needs
   LocalProgram local_;
@@ -193,23 +242,31 @@ std::string bytes_text(double bytes) {
 
 }  // namespace
 
-LocalProgram write_local_program(const PartitionRequest& request, const std::vector<DividedCall>& calls,
-                                 const std::vector<std::optional<KeptSharding>>& kept,
-                                 const std::vector<bool>& has_rule) {
-  Writer writer(request, calls);
+LocalProgram write_local_program(const PartitionRequest& request, const Choices& choices) {
+  Writer writer(request, choices);
   for (ValueId v = 0; v < request.graph.nodes.size(); ++v) {
     writer.write(v);
-    if (!has_rule[v]) writer.note_gathered(v);
+    if (!choices.has_rule[v]) writer.note_gathered(v);
   }
-  return writer.finish(kept);
+  return writer.finish();
 }
 
-std::string describe_partition(const PartitionRequest& request, const LocalProgram& program) {
-  const Graph& graph = request.graph;
-  std::string mesh;
-  for (std::size_t m = 0; m < request.mesh.count(); ++m)
-    mesh += fmt::format("{}{} {}", m > 0 ? ", " : "", request.mesh.names[m], request.mesh.sizes[m]);
-  std::string text = fmt::format("partitioned over the mesh {}\n", mesh);
+namespace {
+
+std::string describe(const Graph& graph, const MeshAxes& mesh, const LocalProgram& program);
+
+/// What functions of a node became, below the program that it is in.
+std::string describe_functions(const MeshAxes& mesh, const LocalProgram& program, const Graph& graph) {
+  std::string text;
+  for (const LocalFunctions& f : program.functions)
+    for (std::size_t i = 0; i < f.programs.size(); ++i)
+      text += fmt::format("\nfunction {} of %{}, which is {}\n", i + 1, f.global, name(graph.nodes[f.global].op)) +
+              describe(*f.whole[i], mesh, f.programs[i]);
+  return text;
+}
+
+std::string describe(const Graph& graph, const MeshAxes& mesh, const LocalProgram& program) {
+  std::string text;
   const std::string lines = to_string(graph, true);
   for (std::size_t at = 0; at < lines.size();) {
     const std::size_t end = std::min(lines.find('\n', at), lines.size());
@@ -219,23 +276,36 @@ std::string describe_partition(const PartitionRequest& request, const LocalProgr
     if (one.starts_with('%')) v = std::stoul(one.substr(1));
     text += one;
     if (v < graph.nodes.size() && graph.nodes[v].shape.rank() > 0)
-      text += "  " + to_string(program.shardings[v], graph.nodes[v].shape.rank(), request.mesh);
+      text += "  " + to_string(program.shardings[v], graph.nodes[v].shape.rank(), mesh);
     text += "\n";
   }
   text += "\ncollectives\n";
   double total = 0;
   for (const PlacedExchange& c : program.collectives) {
     total += c.wire_bytes;
-    text += fmt::format("  {:<14} along {:<8} of %{:<4} {:>10}  {}\n",
-                        kExchangeNames[static_cast<std::size_t>(c.what.kind)], request.mesh.names[c.what.mesh_axis],
-                        c.global, bytes_text(c.wire_bytes), c.why);
+    text += fmt::format("  {:<14} along {:<8} of %{:<4} {:>10}  {}{}\n",
+                        kExchangeNames[static_cast<std::size_t>(c.what.kind)], mesh.names[c.what.mesh_axis], c.global,
+                        bytes_text(c.wire_bytes), c.why, c.bucket == 0 ? "" : fmt::format(" (bucket {})", c.bucket));
   }
-  text += program.collectives.empty()
-              ? "  none\n"
-              : fmt::format("  {} in all, {} sent by each process\n", program.collectives.size(), bytes_text(total));
+  const std::size_t count = program.collectives.size();
+  text += count == 0 ? "  none\n"
+                     : fmt::format("  {} in all{}, {} sent by each process\n", count,
+                                   program.calls == count ? ""
+                                   : program.calls == 1   ? ", in one call"
+                                                          : fmt::format(", in {} calls", program.calls),
+                                   bytes_text(total));
   for (const ValueId v : program.gathered)
     text += fmt::format("gathered: {} (%{}) has no rule and works on whole operands\n", name(graph.nodes[v].op), v);
-  return text;
+  return text + describe_functions(mesh, program, graph);
+}
+
+}  // namespace
+
+std::string describe_partition(const PartitionRequest& request, const LocalProgram& program) {
+  std::string mesh;
+  for (std::size_t m = 0; m < request.mesh.count(); ++m)
+    mesh += fmt::format("{}{} {}", m > 0 ? ", " : "", request.mesh.names[m], request.mesh.sizes[m]);
+  return fmt::format("partitioned over the mesh {}\n", mesh) + describe(request.graph, request.mesh, program);
 }
 
 }  // namespace fermata

@@ -1,10 +1,13 @@
 // The second half of the partitioner: the graph of one process, from a way to divide each call.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "passes/partition.h"
+#include "passes/partition_functions.h"
 
 namespace fermata {
 
@@ -29,6 +32,9 @@ struct DividedCall {
   unsigned divided = 0;  // the mesh axes along which processes do different parts
   std::optional<std::size_t> added{};
   bool is_constraint = false;
+  std::shared_ptr<const FunctionDivision> division{};  // of a call of functions
+  std::shared_ptr<const PackedSharding> packed{};      // of several results, and of what unpacks one of them
+  std::size_t part = 0;                                // which one
 
   unsigned by_factor(std::size_t number) const {
     unsigned mask = 0;
@@ -57,8 +63,14 @@ inline Sharding before_combining(const DividedCall& call) {
   return result;
 }
 
-LocalProgram write_local_program(const PartitionRequest& request, const std::vector<DividedCall>& calls,
-                                 const std::vector<std::optional<KeptSharding>>& kept,
-                                 const std::vector<bool>& has_rule);
+/// What calls take; the shardings of outputs that have to have one; and which calls have a rule.
+struct Choices {
+  std::vector<DividedCall> calls;                 // by value
+  std::vector<std::optional<KeptSharding>> kept;  // by output
+  std::vector<bool> has_rule;                     // by value
+  std::map<ValueId, std::unique_ptr<DividedFunctions>> functions;
+  double seconds = 0;
+};
+LocalProgram write_local_program(const PartitionRequest& request, const Choices& choices);
 
 }  // namespace fermata

@@ -11,6 +11,10 @@
 //   overlap_collectives  what ranks do together starts early and is waited for late
 //   plan_memory     lifetimes, so that temporaries share memory
 //
+// One pass runs before all that, where a program is one for all ranks:
+//
+//   bucket_collectives   small reductions are joined
+//
 // The runner times each pass, verifies the graph after it (FERMATA_VERIFY=1, and always in debug builds), honors
 // FERMATA_DISABLE_PASSES and dumps with FERMATA_DUMP=ir,passes.
 #include "passes/pipeline.h"
@@ -20,6 +24,7 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <span>
 
 #include "dispatch/backend.h"
 #include "dispatch/dump.h"
@@ -28,6 +33,7 @@
 #include "ir/fork.h"
 #include "ir/ops/reduce.h"
 #include "passes/batch_calls.h"
+#include "passes/bucket_collectives.h"
 #include "passes/chain_products.h"
 #include "passes/fuse.h"
 #include "passes/fuse_epilogues.h"
@@ -62,6 +68,8 @@ constexpr Pass kPipeline[] = {
     {"overlap_collectives", &overlap_collectives, true, false},
     {"plan_memory", &plan_memory, false, false},
 };
+/// Of programs that all ranks have alike, before they are recorded.
+constexpr Pass kOfAllRanks[] = {{"bucket_collectives", &bucket_collectives, true, true}};
 
 ForkSafeMutex& mutex() {
   static auto* const of_names = new ForkSafeMutex;
@@ -81,9 +89,19 @@ std::vector<std::string>& disabled() {
   }());
   return *names;
 }
-bool is_disabled(const Pass& pass) {
+bool is_listed(std::string_view name) {
   std::lock_guard lock(mutex());
-  return pass.optional && std::find(disabled().begin(), disabled().end(), pass.name) != disabled().end();
+  return std::find(disabled().begin(), disabled().end(), name) != disabled().end();
+}
+bool is_disabled(const Pass& pass) { return pass.optional && is_listed(pass.name); }
+const Pass* find_graph_pass(std::string_view name) {
+  const Pass* found = nullptr;
+  const auto look_in = [&](std::span<const Pass> passes) {
+    for (const Pass& p : passes)
+      if (p.on_graph && p.name == name) found = &p;
+  };
+  look_in(kPipeline), look_in(kOfAllRanks);
+  return found;
 }
 bool verifying() {
   static const bool on = [] {
@@ -314,9 +332,8 @@ Graph run_passes(Graph graph, const std::vector<std::string>& names) {
   Program program;
   program.graph = std::move(graph);
   for (const std::string& name : names) {
-    const auto* pass = std::find_if(std::begin(kPipeline), std::end(kPipeline),
-                                    [&](const Pass& p) { return p.name == name && p.on_graph; });
-    if (pass == std::end(kPipeline)) {
+    const Pass* const pass = find_graph_pass(name);
+    if (pass == nullptr) {
       std::string known;
       for (const std::string& n : pass_names()) known += (known.empty() ? "" : ", ") + n;
       throw ValueError(1321, format_error(1321, "ValueError", fmt::format("unknown graph pass {}", name), {}, {},
@@ -332,8 +349,11 @@ std::vector<std::string> pass_names() {
   std::vector<std::string> names;
   for (const Pass& pass : kPipeline)
     if (pass.on_graph) names.emplace_back(pass.name);
+  for (const Pass& pass : kOfAllRanks) names.emplace_back(pass.name);
   return names;
 }
+
+bool is_pass_disabled(std::string_view name) { return is_listed(name); }
 
 void set_disabled_passes(std::vector<std::string> names) {
   std::lock_guard lock(mutex());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -37,5 +38,6 @@ std::vector<std::string> pass_names();
 
 /// Disables passes by name; FERMATA_DISABLE_PASSES=a,b sets the initial list. Only optional passes can be disabled.
 void set_disabled_passes(std::vector<std::string> names);
+bool is_pass_disabled(std::string_view name);
 
 }  // namespace fermata

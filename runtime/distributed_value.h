@@ -14,6 +14,10 @@ namespace fermata {
 /// The data behind such a storage, defined in frontend/distributed.
 struct DistributedValue {
   virtual ~DistributedValue() = default;
+  /// Whether another value of the same type is divided in the same way.
+  virtual bool is_divided_like(const DistributedValue& other) const = 0;
+  /// How it is divided, without what is there of it.
+  virtual std::shared_ptr<const DistributedValue> division() const = 0;
 };
 
 StoragePtr make_distributed_storage(std::unique_ptr<DistributedValue> value);

@@ -195,6 +195,26 @@ Sharding MeshState::sharding_of(const AxisSplits& splits, const Tensor& x, std::
 
 // ---- Divided tensors
 
+bool ShardedValue::is_divided_like(const DistributedValue& other) const {
+  const auto& o = static_cast<const ShardedValue&>(other);
+  const bool is_packed_like = packed == o.packed || (packed != nullptr && o.packed != nullptr && *packed == *o.packed);
+  return mesh == o.mesh && sharding == o.sharding && is_placed == o.is_placed && is_packed_like;
+}
+
+std::shared_ptr<const DistributedValue> ShardedValue::division() const {
+  auto same = std::make_shared<ShardedValue>(Tensor(), mesh, sharding, is_placed);
+  same->packed = packed;
+  return same;
+}
+
+void require_no_capture(std::string_view function, Location where) {
+  if (in_capture_scope())
+    throw NotRecordable(
+        7112, format_error(7112, "UnsupportedError",
+                           fmt::format("{}: a function that is captured has no blocks of its own", function), {}, where,
+                           "call it outside"));
+}
+
 const ShardedValue* sharded_value(const Node& node) {
   const Storage* storage = node.storage.load(std::memory_order_acquire);
   return storage == nullptr || storage->data != nullptr ? nullptr
@@ -250,6 +270,7 @@ void shard_(const Tensor& x, const Mesh& mesh, const AxisSplits& splits, Locatio
 
 Tensor from_blocks(const Tensor& block, const Mesh& mesh, const AxisSplits& splits, Location where) {
   require_defined("from_blocks", block, where);
+  require_no_capture("from_blocks", where);
   const MeshState& state = *mesh.state();
   Shape whole = block.shape();
   if (splits.size() > whole.rank()) static_cast<void>(state.sharding_of(splits, block, "from_blocks", where));
@@ -262,9 +283,11 @@ Tensor from_blocks(const Tensor& block, const Mesh& mesh, const AxisSplits& spli
 
 Tensor own_block(const Tensor& x, Location where) {
   require_defined("own_block", x, where);
+  if (x.node()->pending()) require_no_capture("own_block", where);
   x.sync(where);
   const ShardedValue* const value = sharded_value(*x.node());
   if (value == nullptr) return x;
+  require_no_capture("own_block", where);
   return with_gradient(
       "own_block", x, [&] { return value->block.detach(where); },
       [mesh = value->mesh, sharding = value->sharding, whole = x.shape(), where](
@@ -280,10 +303,14 @@ Tensor own_block(const Tensor& x, Location where) {
 
 Tensor unshard(const Tensor& x, Location where) {
   require_defined("unshard", x, where);
-  if (x.node()->pending()) x.sync(where);
+  if (x.node()->pending()) {
+    if (in_capture_scope()) return x;  // it has the same values, and will be divided or not
+    x.sync(where);
+  }
   const ShardedValue* const value = sharded_value(*x.node());
   if (value == nullptr) return x;
-  return grad_enabled() && grad_edge(x) ? constrain(x, *value->mesh, {}, where) : gathered(*value, where);
+  return in_capture_scope() || (grad_enabled() && grad_edge(x)) ? constrain(x, *value->mesh, {}, where)
+                                                                : gathered(*value, where);
 }
 
 Tensor gathered(const ShardedValue& divided, Location where) {

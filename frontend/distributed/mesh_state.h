@@ -30,10 +30,14 @@ std::shared_ptr<const MeshState> mesh_of_number(std::int64_t number);
 struct ShardedValue final : DistributedValue {
   ShardedValue(Tensor of_this_process, std::shared_ptr<const MeshState> on, const Sharding& as, bool asked)
       : block(std::move(of_this_process)), mesh(std::move(on)), sharding(as), is_placed(asked) {}
+  bool is_divided_like(const DistributedValue& other) const override;
+  std::shared_ptr<const DistributedValue> division() const override;
+
   Tensor block;
   std::shared_ptr<const MeshState> mesh;
   Sharding sharding;
-  bool is_placed;  // the program has said where it is, or it updates such a value
+  bool is_placed;                                  // the program has said where it is, or it updates such a value
+  std::shared_ptr<const PackedSharding> packed{};  // where it holds several results: `sharding` says nothing then
 };
 /// Null unless the value is there and divided.
 const ShardedValue* sharded_value(const Node& node);

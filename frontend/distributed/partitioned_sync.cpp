@@ -12,11 +12,13 @@
 #include "fermata/ops.h"
 #include "fermata/sync.h"
 #include "frontend/distributed/mesh_state.h"
+#include "frontend/distributed/partitioned_sync.h"
 #include "frontend/engine/function_recording.h"
 #include "frontend/engine/graph_runner.h"
 #include "frontend/transforms/vmap/batched.h"
 #include "ir/custom_op.h"
 #include "ir/error.h"
+#include "passes/partition_functions.h"
 #include "passes/pipeline.h"
 #include "runtime/effects.h"
 
@@ -45,7 +47,7 @@ Walked look_at(const Walk& walk) {
     const GraphNode& n = w.graph.nodes[i];
     if (n.op == Op::input) {
       if (const ShardedValue* value = sharded_value(*walk.order[i].node))
-        take_mesh(w.mesh, value->mesh, n.where), w.inputs[i] = {value->sharding, true, value->is_placed};
+        take_mesh(w.mesh, value->mesh, n.where), w.inputs[i] = {value->sharding, true, value->is_placed, value->packed};
     } else if (const auto constraint = constraint_of(n)) {
       take_mesh(w.mesh, mesh_of_number(constraint->mesh), n.where);
     }
@@ -60,30 +62,47 @@ PartitionRequest request_of(const Walked& w) {
           .mesh = w.mesh->axes,
           .coordinates = w.mesh->coordinates,
           .inputs = w.inputs,
-          .constraint = [](const GraphNode& n) -> std::optional<Sharding> {
+          .constraint = [mesh = w.mesh](const GraphNode& n) -> std::optional<Sharding> {
             const auto constraint = constraint_of(n);
-            return constraint ? std::optional(constraint->sharding) : std::nullopt;
+            if (!constraint) return std::nullopt;
+            std::shared_ptr<const MeshState> same = mesh;  // also in functions of control flow
+            take_mesh(same, mesh_of_number(constraint->mesh), n.where);
+            return constraint->sharding;
           },
           .groups = numbers};
 }
 
-/// All that the result depends on, but for host numbers.
-std::vector<std::int64_t> key_of(const Walked& w) {
-  std::vector<std::int64_t> key{w.mesh->number};
-  for (std::size_t i = 0; i < w.graph.nodes.size(); ++i) {
-    const GraphNode& n = w.graph.nodes[i];
+void add_to_key(std::vector<std::int64_t>& key, const Graph& graph) {
+  key.push_back(std::ssize(graph.nodes));
+  for (const GraphNode& n : graph.nodes) {
     key.push_back(static_cast<std::int64_t>(n.op) | static_cast<std::int64_t>(n.dtype) << 16 |
                   static_cast<std::int64_t>(n.shape.rank()) << 24 | static_cast<std::int64_t>(n.operands.size()) << 32);
     key.insert(key.end(), n.shape.begin(), n.shape.end());
     for (const GraphOperand& o : n.operands) key.push_back(o.is_scalar() ? -1 - o.scalar : o.value);
-    key.push_back(static_cast<std::int64_t>(n.attributes.size()));
+    key.push_back(std::ssize(n.attributes));
     key.insert(key.end(), n.attributes.begin(), n.attributes.end());
     key.push_back(static_cast<std::int64_t>(op_generation(n.op)) << 32 | n.context);
+    for (std::size_t i = 0; n.subgraphs != nullptr && i < n.subgraphs->size(); ++i)
+      add_to_key(key, (*n.subgraphs)[i].graph());
+  }
+  key.insert(key.end(), graph.outputs.begin(), graph.outputs.end());
+}
+
+/// All that the result depends on, but for host numbers.
+std::vector<std::int64_t> key_of(const Walked& w) {
+  std::vector<std::int64_t> key{w.mesh->number, is_pass_disabled("bucket_collectives")};
+  for (std::size_t i = 0; i < w.graph.nodes.size(); ++i) {
+    const GraphNode& n = w.graph.nodes[i];
     if (n.op != Op::input) continue;
     key.push_back(w.inputs[i].is_divided * 2 + w.inputs[i].is_placed);
     key.insert(key.end(), w.inputs[i].sharding.axes.begin(), w.inputs[i].sharding.axes.begin() + n.shape.rank());
+    if (const PackedSharding* const packed = w.inputs[i].packed.get()) {
+      for (const Sharding& s : packed->results) key.insert(key.end(), s.axes.begin(), s.axes.end());
+      key.insert(key.end(), packed->offsets.begin(), packed->offsets.end());
+      key.insert(key.end(), packed->whole_offsets.begin(), packed->whole_offsets.end());
+    }
   }
-  key.insert(key.end(), w.graph.outputs.begin(), w.graph.outputs.end());
+  add_to_key(key, w.graph);
   return key;
 }
 
@@ -112,13 +131,20 @@ class Programs {
            describe_partition(request_of(w), *kept_.front().program));
     return kept_.front().program;
   }
-  void count(const LocalProgram& played) {
-    counts_.collectives += played.collectives.size(), counts_.gathered_calls += played.gathered.size();
-    for (const PlacedExchange& c : played.collectives) counts_.wire_bytes += c.wire_bytes;
-  }
+  void count(const LocalProgram& played) { count(played, 1); }
   const PartitionCounts& counts() const { return counts_; }
 
  private:
+  /// A loop whose length depends on values counts as one run.
+  void count(const LocalProgram& played, std::uint64_t runs) {
+    counts_.collectives += played.calls * runs, counts_.gathered_calls += played.gathered.size();
+    for (const PlacedExchange& c : played.collectives) counts_.wire_bytes += c.wire_bytes * static_cast<double>(runs);
+    for (const LocalFunctions& f : played.functions) {
+      const bool is_counted = played.graph.nodes[f.local].op == Op::scan;
+      for (const LocalProgram& program : f.programs)
+        count(program, is_counted ? runs * static_cast<std::uint64_t>(f.runs) : runs);
+    }
+  }
   static constexpr std::size_t kMost = 64;
   struct Kept {
     std::vector<std::int64_t> key;
@@ -126,29 +152,6 @@ class Programs {
   };
   std::deque<Kept> kept_;
   PartitionCounts counts_;
-};
-
-/// Calls are those of a program that nobody transforms, whatever the thread is in.
-class PlainThread {
- public:
-  PlainThread() : keys_(thread_keys) {
-    const bool records = keys_.included.has(Functionality::capture);
-    thread_keys.included = records ? kDefaultKeys : kDefaultKeys - DispatchKeySet(Functionality::capture);
-    thread_keys.excluded = Functionality::autograd;
-    // The frame sets keys of its own, and gives back those that it found.
-    outside_.emplace(nullptr);
-  }
-  ~PlainThread() {
-    outside_.reset();
-    thread_keys = keys_;
-  }
-  PlainThread(const PlainThread&) = delete;
-  PlainThread& operator=(const PlainThread&) = delete;
-
- private:
-  ThreadKeys keys_;
-  std::optional<InsideLevel> outside_;
-  EffectScope effects_;
 };
 
 /// The buffer of a value that is whole.
@@ -160,6 +163,35 @@ StoragePtr buffer_of(Tensor value) {
 }
 
 }  // namespace
+
+PlainThread::PlainThread() : keys_(thread_keys) {
+  const bool records = keys_.included.has(Functionality::capture);
+  thread_keys.included = records ? kDefaultKeys : kDefaultKeys - DispatchKeySet(Functionality::capture);
+  thread_keys.excluded = Functionality::autograd;
+  // The frame sets keys of its own, and gives back those that it found.
+  outside_.emplace(nullptr);
+}
+PlainThread::~PlainThread() {
+  outside_.reset();
+  thread_keys = keys_;
+}
+
+PartitionedWalk partition_walk(const Walk& walk) {
+  const Walked w = look_at(walk);
+  auto program = std::make_shared<LocalProgram>(*Programs::of_thread().of(w));
+  take_numbers(*program, w.graph);
+  return {w.mesh, std::move(program)};
+}
+
+StoragePtr storage_of_output(const Tensor& block, std::size_t output, const LocalProgram& program,
+                             const std::shared_ptr<const MeshState>& mesh) {
+  if (program.outputs[output].is_whole() && !program.is_placed[output]) return buffer_of(block);
+  auto value = std::make_unique<ShardedValue>(block, mesh, program.outputs[output], program.is_placed[output]);
+  value->packed = program.packed[output];
+  return make_distributed_storage(std::move(value));
+}
+
+void count_partitioned(const LocalProgram& program) { Programs::of_thread().count(program); }
 
 bool is_partitioned(const Walk& walk) {
   if (walk.has_distributed) return true;
@@ -178,9 +210,7 @@ void run_partitioned(const Walk& walk, std::span<StoragePtr> results) {
   const PlainThread plain;
   Programs& programs = Programs::of_thread();
   const std::shared_ptr<LocalProgram> program = programs.of(w);
-  for (std::size_t i = 0; i < program->graph.nodes.size(); ++i)
-    if (const ValueId from = program->scalars_of[i]; from != kNoValue)
-      program->graph.nodes[i].scalars = w.graph.nodes[from].scalars;
+  take_numbers(*program, w.graph);
   std::vector<Tensor> blocks;
   for (std::size_t i = 0; i < w.graph.nodes.size(); ++i) {
     if (w.graph.nodes[i].op != Op::input) continue;
@@ -190,11 +220,7 @@ void run_partitioned(const Walk& walk, std::span<StoragePtr> results) {
   const std::vector<Tensor> outputs = run_graph(program->graph, blocks);
   blocks.clear();
   sync(outputs);
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    results[i] = program->outputs[i].is_whole() && !program->is_placed[i]
-                     ? buffer_of(outputs[i])
-                     : make_distributed_storage(std::make_unique<ShardedValue>(outputs[i], w.mesh, program->outputs[i],
-                                                                               program->is_placed[i]));
+  for (std::size_t i = 0; i < outputs.size(); ++i) results[i] = storage_of_output(outputs[i], i, *program, w.mesh);
   programs.count(*program);
 }
 

@@ -36,7 +36,7 @@ Tensor placeholder(const Tensor& t, const CaptureScope& scope) {
 CallRecording::CallRecording(std::span<const Tensor> arguments, CompiledCore::Body body, Location where)
     : FunctionRecording(CaptureScope::Of::compiled_function) {
   make_placeholders(arguments);
-  DrawnRange drawn{.key = default_generator().key(), .first = default_generator().offset()};
+  drawn = {.key = default_generator().key(), .first = default_generator().offset()};
   {
     const RecordingGuards guards(scope_, default_generator());
     run(body, where);
@@ -52,8 +52,7 @@ CallRecording::CallRecording(std::span<const Tensor> arguments, CompiledCore::Bo
   for (const auto& [node, identity] : scope_.hidden())  // before there are more references
     if (!is_reachable(identity)) constants_.push_back(identity.impl());
   list_program(drawn);
-  // What is divided among processes is partitioned when it is computed.
-  if (is_partitioned(walk_)) must_run_ = true;
+  is_divided = is_partitioned(walk_);
   find_sources();
 }
 

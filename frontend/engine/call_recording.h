@@ -55,8 +55,10 @@ class CallRecording : public FunctionRecording {
   std::vector<WriteBack> writes;
   std::vector<GradientChange> gradient_changes;
   std::vector<GradientCondition> gradient_conditions;
-  std::vector<CaptureScope::SettingRead> settings;  // whose values the recording depends on
-  std::uint64_t draws = 0;                          // numbers drawn from the generator
+  std::vector<CaptureScope::SettingRead> settings;  // whose values decide what is recorded
+  std::uint64_t draws = 0;                          // numbers taken from the generator
+  DrawnRange drawn;                                 // where they were taken
+  bool is_divided = false;                          // what it computes is partitioned among processes
 
  private:
   void make_placeholders(std::span<const Tensor> arguments);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/error.h"
 #include "runtime/tensor.h"
 
 namespace fermata {
@@ -16,6 +17,11 @@ struct LeafGradient;
 class CaptureScope;
 extern constinit thread_local CaptureScope* capture_scope;
 inline bool in_capture_scope() { return capture_scope != nullptr; }
+
+/// A function does what no capture of it can repeat: compile(fn) runs it each time.
+struct NotRecordable : UnsupportedError {
+  using UnsupportedError::UnsupportedError;
+};
 
 class CaptureScope {
  public:

@@ -59,7 +59,7 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
       gradient_conditions_(std::move(recording.gradient_conditions)),
       settings_(std::move(recording.settings)),
       draws_(recording.draws) {
-  for (const Tensor& t : arguments) arguments_.push_back(Layout::of(*t.node())), wants_grad_.push_back(wants_grad(t));
+  take_arguments(arguments);
   if (must_run_) return;
   changes_an_argument_ = changes_an_argument(arguments);
   // What is an argument and is written as a tensor from outside, too, has two stand-ins: only the function itself gets
@@ -69,17 +69,37 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
   for (const WriteBack& w : writes_)
     if (w.value.output < 0)
       throw UnsupportedError(
-          2701, format_error(2701, "UnsupportedError", "a compiled function assigns an existing tensor to another one",
-                             {}, where, "assign a computed value, or copy() it"));
-  captured_.compile(recording.walk());
-  for (std::size_t i = 0; i < captured_.leaves().size(); ++i) {
-    const Place& place = captured_.program().leaves[captured_.leaves()[i]];
-    if (!place.is_of_argument() || place.is_gradient) layouts_.emplace_back(place, captured_.leaf_node(i).type);
+          2701, format_error(2701, "UnsupportedError",
+                             "a compiled function writes a tensor that existed before into another one", {}, where,
+                             "assign a computed value, or copy() it"));
+  const auto note_layout = [&](const ProgramNode& leaf) {
+    const Place& place = captured_.program().leaves[static_cast<std::size_t>(leaf.leaf)];
+    if (!place.is_of_argument() || place.is_gradient) layouts_.emplace_back(place, leaf.type);
+  };
+  if (recording.is_divided) {
+    divided_ = std::make_unique<const PartitionedProgram>(recording.walk(), recording.drawn, where);
+    for (const ProgramNode& n : captured_.program().nodes)
+      if (n.leaf >= 0) note_layout(n);
+  } else {
+    captured_.compile(recording.walk());
+    for (std::size_t i = 0; i < captured_.leaves().size(); ++i) note_layout(captured_.leaf_node(i));
   }
   has_conditions_ = !settings_.empty() || !layouts_.empty() || !writes_.empty() || !gradient_conditions_.empty();
-  gives_outputs_ = writes_.empty() && gradient_changes_.empty() && results_.size() == captured_.output_types().size();
+  const std::size_t outputs = divided_ != nullptr ? divided_->outputs() : captured_.output_types().size();
+  gives_outputs_ = writes_.empty() && gradient_changes_.empty() && results_.size() == outputs;
   for (std::size_t i = 0; i < results_.size(); ++i)
     gives_outputs_ = gives_outputs_ && results_[i].output == static_cast<std::int32_t>(i);
+}
+
+CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers,
+                           const CaptureContext& context)
+    : numbers_(numbers.begin(), numbers.end()), context_(context), must_run_(true), captured_(Program()) {
+  take_arguments(arguments);
+  for (std::size_t i = 0; i < arguments.size(); ++i) identities_.push_back(first_of_identity(arguments, i));
+}
+
+void CapturedCall::take_arguments(std::span<const Tensor> arguments) {
+  for (const Tensor& t : arguments) arguments_.push_back(Layout::of(*t.node())), wants_grad_.push_back(wants_grad(t));
 }
 
 /// Whether an argument is also a tensor from outside, and the function changes it by one name or the other.
@@ -107,7 +127,11 @@ bool CapturedCall::all_conditions_hold(std::span<const Tensor> arguments) const 
   Tensor held;
   for (const auto& [place, layout] : layouts_) {
     const Tensor& t = place.find(arguments, held);
-    if (!t.defined() || (!t.node()->pending() && !layout.matches(*t.node()))) return false;
+    if (!t.defined()) return false;
+    // How what is pending will be divided is not known before.
+    if (divided_ != nullptr && t.node()->pending())
+      tensor_hooks.materialize(t.node(), "a compiled function uses a pending tensor", {});
+    if (!t.node()->pending() && !layout.matches(*t.node())) return false;
   }
   if (changes_an_argument(arguments) != changes_an_argument_) return false;
   if (gradient_conditions_.empty()) return true;
@@ -122,15 +146,21 @@ bool CapturedCall::all_conditions_hold(std::span<const Tensor> arguments) const 
   return true;
 }
 
+/// What is at a place, computed.
+const Tensor& CapturedCall::tensor_at(const Place& place, Replayer& r, std::span<const Tensor> arguments, Tensor& none,
+                                      Location where) const {
+  if (place.is_of_leaf()) [[unlikely]]
+    r.held.emplace_back();
+  const Tensor& t = place.find(arguments, r.held.empty() ? none : r.held.back());
+  if (t.node()->pending()) tensor_hooks.materialize(t.node(), "a compiled function uses a pending tensor", where);
+  return t;
+}
+
 void CapturedCall::run(Replayer& r, std::span<const Tensor> arguments, Location where) const {
   const BackendKey backend = captured_.backend();
   for (const std::uint32_t leaf : captured_.leaves()) {
-    const Place& place = captured_.program().leaves[leaf];
-    if (place.is_of_leaf()) [[unlikely]]
-      r.held.emplace_back();
     Tensor none;
-    const Tensor& t = place.find(arguments, r.held.empty() ? none : r.held.back());
-    if (t.node()->pending()) tensor_hooks.materialize(t.node(), "a compiled function uses a pending tensor", where);
+    const Tensor& t = tensor_at(captured_.program().leaves[leaf], r, arguments, none, where);
     r.leaves.push_back(leaf_buffer(*t.node(), *t.node()->storage.load(std::memory_order_acquire), backend, r.staged));
   }
   if (captured_.has_effects()) [[unlikely]]  // they come after those that the thread has recorded
@@ -195,7 +225,14 @@ void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, Compil
     event.plan = captured_.has_plan() ? captured_.plan_number() : 0, event.memory = memory_in_use();
   ReplayDraws draws(draws_);  // also where nothing needs the numbers
   captured_.set_draws(r, draws.key(), draws.first());
-  if (captured_.has_plan()) run(r, arguments, where);
+  if (captured_.has_plan()) {
+    run(r, arguments, where);
+  } else if (divided_ != nullptr) {
+    std::vector<Tensor> leaves;
+    Tensor none;
+    for (const Place& place : captured_.program().leaves) leaves.push_back(tensor_at(place, r, arguments, none, where));
+    r.outputs = divided_->run(leaves, draws.key(), draws.first(), where);
+  }
   if (!gives_outputs_) {
     for (const ResultSource& source : results_) r.results.push_back(result_of(source, r, arguments));
     write_back(r, arguments, where);

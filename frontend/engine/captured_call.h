@@ -11,6 +11,7 @@
 
 #include "dispatch/operator.h"
 #include "fermata/compile.h"
+#include "frontend/distributed/captured_blocks.h"
 #include "frontend/engine/call_recording.h"
 #include "frontend/engine/captured_program.h"
 #include "frontend/transforms/autocast/autocast.h"
@@ -47,6 +48,9 @@ class CapturedCall {
  public:
   CapturedCall(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers, CallRecording& recording,
                const CaptureContext& context, Location where);
+  /// Of a function that cannot be recorded.
+  CapturedCall(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers,
+               const CaptureContext& context);
 
   /// Whether a call has the signature of this one. Neither allocates nor computes.
   bool matches(std::span<const Tensor> arguments, std::span<const std::uint64_t> numbers,
@@ -93,7 +97,10 @@ class CapturedCall {
   }
   bool all_conditions_hold(std::span<const Tensor> arguments) const;
   bool changes_an_argument(std::span<const Tensor> arguments) const;
+  void take_arguments(std::span<const Tensor> arguments);
   void run(Replayer& r, std::span<const Tensor> arguments, Location where) const;
+  const Tensor& tensor_at(const Place& place, Replayer& r, std::span<const Tensor> arguments, Tensor& none,
+                          Location where) const;
   void write_back(const Replayer& r, std::span<const Tensor> arguments, Location where) const;
   Tensor result_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const;
   Tensor value_of(const ResultSource& source, const Replayer& r, std::span<const Tensor> arguments) const;
@@ -107,6 +114,7 @@ class CapturedCall {
   bool gives_outputs_ = false;  // results are exactly the outputs of the plan, each once
 
   CapturedProgram captured_;
+  std::unique_ptr<const PartitionedProgram> divided_;  // instead of a plan, where tensors are divided among processes
   std::vector<ResultSource> results_;
   std::vector<std::uint64_t> result_numbers_;
   std::shared_ptr<const void> form_;

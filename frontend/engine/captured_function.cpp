@@ -173,13 +173,13 @@ struct CapturedFunction::Lease {
   std::unique_ptr<CapturedProgram::Runner> runner;
 };
 
-void CapturedFunction::run(std::span<const TensorView> arguments, std::span<void* const> results,
-                           std::uint64_t key) const {
+void CapturedFunction::run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key,
+                           std::uint64_t first) const {
   const Lease lease(*this);
   CapturedProgram::Runner& r = *lease.runner;
   for (std::size_t i = 0; i < captured_.leaves().size(); ++i) r.leaves.push_back(buffer_of(i, arguments, r.staged));
   for (std::size_t i = 0; i < results.size(); ++i) r.buffers[outputs_[i]] = results[i];
-  captured_.set_draws(r, key, 0);
+  captured_.set_draws(r, key, first);
   captured_.run(r);
 }
 

@@ -46,8 +46,13 @@ class CapturedFunction final : public RunnableSubgraph {
   const Program& program() const { return captured_.program(); }
   Graph graph() const override;
 
-  /// Results are dense. Thread-safe.
-  void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const override;
+  /// Results are dense. Several threads may call this.
+  void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const override {
+    run(arguments, results, key, 0);
+  }
+  /// Random numbers follow number `first` of the stream.
+  void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key,
+           std::uint64_t first) const;
 
  private:
   class Recording;

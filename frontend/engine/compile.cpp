@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "fermata/modes.h"
-#include "frontend/distributed/mesh_state.h"
 #include "frontend/engine/captured_call.h"
 #include "frontend/engine/no_memory.h"
 #include "frontend/engine/spin_lock.h"
@@ -161,14 +160,16 @@ void CompiledCore::call(std::span<const Tensor> args, std::span<const std::uint6
   if (vmap_frame != nullptr) return run_body();
   for (const Tensor& t : args)
     if (t.node()->pending()) tensor_hooks.materialize(t.node(), "an argument of a compiled function", where);
-  // Nor has one that is divided among processes: what is recorded is partitioned.
-  if (std::ranges::any_of(args, [](const Tensor& t) { return sharded_value(*t.node()) != nullptr; })) return run_body();
   const CaptureContext context = CaptureContext::current();
   State::Taken taken(*state_);
   state_->find(taken, args, numbers, context);
   if (taken.call == nullptr) {
-    CallRecording recording(args, body, where);
-    state_->keep(taken, std::make_unique<CapturedCall>(args, numbers, recording, context, where));
+    std::unique_ptr<CapturedCall> call;
+    try {
+      CallRecording recording(args, body, where);
+      call = std::make_unique<CapturedCall>(args, numbers, recording, context, where);
+    } catch (const NotRecordable&) { call = std::make_unique<CapturedCall>(args, numbers, context); }
+    state_->keep(taken, std::move(call));
   } else if (!taken.call->must_run()) {
     if (!taken.is_checked || check_replay.load(std::memory_order_relaxed)) [[unlikely]] {
       taken.call->require_same(CallRecording(args, body, where), where);

@@ -8,6 +8,9 @@ namespace fermata {
 Layout Layout::of(const Node& n) {
   Layout l{n.type(), {}, 0, n.backend};
   if (!n.is_dense_leaf()) l.strides = n.extra->strides, l.offset = n.extra->offset;
+  const Storage* const storage = n.storage.load(std::memory_order_acquire);
+  if (storage != nullptr && storage->data == nullptr)
+    if (const DistributedValue* const value = distributed_value(*storage)) l.division = value->division();
   return l;
 }
 

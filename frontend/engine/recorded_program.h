@@ -20,22 +20,33 @@ namespace fermata {
 
 struct LeafGradient;
 
-/// Type, strides, offset and device of a materialized tensor.
+/// Sizes, strides and device of a tensor that is there, and how it is divided among processes.
 struct Layout {
   TensorType type;
   Shape strides{};  // rank 0 if dense
   std::int64_t offset = 0;
   BackendKey backend = BackendKey::cpu;
+  std::shared_ptr<const DistributedValue> division{};  // null where it is not divided
   static Layout of(const Node& n);
   bool matches(const Node& n) const {
     const Storage* const storage = n.storage.load(std::memory_order_acquire);
-    if (storage != nullptr && storage->data == nullptr && distributed_value(*storage) != nullptr) return false;
+    const bool has_buffer = storage == nullptr || storage->data != nullptr;
+    if ((!has_buffer || division != nullptr) && !is_divided_as(has_buffer ? nullptr : distributed_value(*storage)))
+      return false;
     if (n.dtype != type.dtype || n.rank != type.shape.rank() || n.backend != backend) return false;
     if (!std::equal(type.shape.begin(), type.shape.end(), n.sizes().begin())) return false;
     if (n.is_dense_leaf()) return strides.rank() == 0 && offset == 0;
     return n.extra->strides == strides && n.extra->offset == offset;
   }
-  bool operator==(const Layout&) const = default;
+  bool operator==(const Layout& o) const {
+    return type == o.type && strides == o.strides && offset == o.offset && backend == o.backend &&
+           is_divided_as(o.division.get());
+  }
+
+ private:
+  bool is_divided_as(const DistributedValue* other) const {
+    return (division == nullptr) == (other == nullptr) && (other == nullptr || division->is_divided_like(*other));
+  }
 };
 
 /// A tensor that existed before a call: an argument or a captured tensor, or the grad() of either.

@@ -1,10 +1,12 @@
 // Random programs whose inputs are divided at random, beside the same programs in one process. FERMATA_FUZZ_COUNT says
 // how many, FERMATA_SEED which ones.
+#include <fermata/control_flow.h>
 #include <fermata/fermata.h>
 #include <fermata/mesh.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <optional>
 
 #include "frontend/engine/graph_runner.h"
 #include "tests/fuzz/table_program.h"
@@ -54,7 +56,7 @@ class NetworkProgram {
     const Tensor x = any();
     const auto rank = static_cast<std::uint64_t>(x.rank());
     const auto axis = static_cast<std::int64_t>(rank == 0 ? 0 : below(rank));
-    switch (below(rank == 0 ? 2 : 14)) {
+    switch (below(rank == 0 ? 2 : 18)) {
       case 0: return tanh(x);
       case 1: return x * 0.5 + 1;
       case 2: return same_shape(x) + x;
@@ -68,6 +70,10 @@ class NetworkProgram {
       case 10: return expand_dims(mean(x, {axis}), axis) - x;
       case 11: return cumsum(x, axis);
       case 12: return x.size(axis) % 2 == 0 ? x.slice(axis, 0, x.size(axis) / 2) : -x;
+      case 13: return looped(x);
+      case 14: return scanned(x);
+      case 15: return chosen(x);
+      case 16: return repeated(x);
       default: return take(x, remainder(arange(6), x.size(axis)), axis);
     }
   }
@@ -75,6 +81,37 @@ class NetworkProgram {
     for (std::size_t i = 0; i < values_.size(); ++i)
       if (const Tensor& y = values_[(i * 7 + below(5)) % values_.size()]; y.shape() == x.shape()) return y;
     return x;
+  }
+  // Functions of control flow: what they mention may be divided, too.
+  Tensor looped(const Tensor& x) {
+    const Tensor y = same_shape(x);
+    return fori_loop(
+        0, 3, [y](const Tensor& i, const Tensor& p) { return tanh(p * y + i * 0.1); }, x);
+  }
+  Tensor scanned(const Tensor& x) {
+    const bool is_reversed = below(2) == 0, takes_last = below(2) == 0;
+    const Tensor start = zeros_like(sum(x, {0}));
+    const auto [last, all] = scan(
+        [](const Tensor& h, const Tensor& row) {
+          const Tensor next = h * 0.5 + row;
+          return std::pair(next, row.rank() == 0 ? next : next - mean(next));
+        },
+        start, x, is_reversed);
+    return takes_last ? last : all;
+  }
+  Tensor chosen(const Tensor& x) {
+    const Tensor y = same_shape(x);
+    const auto axis = static_cast<std::int64_t>(below(static_cast<std::uint64_t>(x.rank())));
+    // No sums that are equal but for their rounding, as those of x and of x.T().
+    return cond(
+        mean(abs(x)) > 0.31372, [](const Tensor& a, const Tensor& b) { return a * 0.5 - b; },
+        [axis](const Tensor& a, const Tensor& b) { return b * 0.5 + mean(a, {axis}, true); }, x, y);
+  }
+  Tensor repeated(const Tensor& x) {
+    const Tensor y = same_shape(x);
+    return std::get<1>(while_loop(
+        [](const Tensor& i, const Tensor& p) { return logical_and(i < 3, max(abs(p)) < 1e6); },
+        [y](const Tensor& i, const Tensor& p) { return std::tuple(i + 1, p * 0.5 + y); }, std::tuple(full({}, 0), x)));
   }
   Tensor product(const Tensor& x) {
     if (x.rank() < 2) return x;
@@ -110,6 +147,8 @@ TEST(ShardedPrograms, OfNetworks) {
       const Mesh mesh({{"data", mesh_case.rows}, {"model", mesh_case.columns}});
       for (std::uint64_t seed = first; seed < first + count; ++seed) {
         const ModeGuard mode(seed % 4 == 0 ? Mode::eager : Mode::compiled);
+        std::optional<test::CheapTransfers> cheap;
+        if (seed % 5 < 2) cheap.emplace();
         std::mt19937_64 random(seed);
         manual_seed(seed);
         const std::vector<Tensor> whole{randn({12, 12}).sync(), randn({12, 24}).sync(), randn({24, 12}).sync(),

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "passes/partition.h"
 #include "tests/frontend/close_values.h"
 
 namespace fermata::test {
@@ -26,6 +27,15 @@ inline AxisSplits random_splits(const Shape& shape, const Mesh& mesh, const std:
   }
   return splits;
 }
+
+/// Transfers cost nothing to speak of: even small programs are divided wherever they can be.
+struct CheapTransfers {
+  CheapTransfers() { partition_costs = {.latency = 1e-12, .bytes_per_second = 1e16}; }
+  ~CheapTransfers() { partition_costs = before; }
+  CheapTransfers(const CheapTransfers&) = delete;
+  CheapTransfers& operator=(const CheapTransfers&) = delete;
+  PartitionCosts before = partition_costs;
+};
 
 struct MeshCase {
   int rows, columns;

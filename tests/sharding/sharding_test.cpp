@@ -135,6 +135,78 @@ TEST_P(Sharding, CompiledFunctionsTakeThem) {
   });
 }
 
+TEST_P(Sharding, CompiledFunctionsReplay) {
+  if (GetParam() == Mode::eager) return;
+  on_mesh(2, 1, [](const Mesh& mesh) {
+    int runs = 0;
+    Tensor w = shard(randn({6, 2}), mesh, {});
+    const auto f = compile([&](const Tensor& t) {
+      ++runs;
+      return std::pair(tanh(matmul(t, w)) * 2, matmul(t, w).sum({0}));
+    });
+    const auto check = [&](const Tensor& whole, const Tensor& x, const std::string& rows) {
+      const auto [a, b] = f(x);
+      EXPECT_EQ(sharding_of(a), rows);
+      EXPECT_EQ(test::difference(tanh(matmul(whole, unshard(w))) * 2, a), "");
+      EXPECT_EQ(test::difference(matmul(whole, unshard(w)).sum({0}), b), "");
+    };
+    const Tensor one = randn({4, 6}).sync(), other = randn({4, 6}).sync();
+    for (int i = 0; i < 3; ++i) check(one, shard(one, mesh, {"data"}).sync(), "[data, -]");
+    const int recorded = runs;
+    check(other, shard(other, mesh, {"data"}).sync(), "[data, -]");
+    check(other, shard(other, mesh, {"data"}), "[data, -]");  // pending
+    EXPECT_EQ(runs, recorded);
+    // What is divided in another way is another program; so is what is not divided.
+    for (int i = 0; i < 3; ++i) {
+      check(one, shard(one, mesh, {{}, "data"}).sync(), sharding_of(f(shard(one, mesh, {{}, "data"})).first));
+      check(one, one, sharding_of(f(one).first));
+    }
+    // Tensors that it mentions may change, also how they are divided.
+    const Tensor x = shard(one, mesh, {"data"}).sync();
+    for (int i = 0; i < 3; ++i) {
+      w -= 0.1 * w;
+      check(one, x, "[data, -]");
+    }
+    shard_(w, mesh, {"data"});
+    for (int i = 0; i < 3; ++i) check(one, x, sharding_of(f(x).first));
+    const int before = runs;
+    check(other, shard(other, mesh, {"data"}), sharding_of(f(x).first));
+    EXPECT_EQ(runs, before);
+  });
+}
+
+TEST_P(Sharding, CompiledFunctionsDrawAsOneProcess) {
+  on_mesh(2, 1, [](const Mesh& mesh) {
+    const Tensor whole = randn({4, 6}).sync(), x = shard(whole, mesh, {"data"}).sync();
+    const auto noisy = [](const Tensor& t) { return t * rand({4, 6}) + randn({6}); };
+    const auto f = compile(noisy), g = compile(noisy);
+    manual_seed(9);
+    std::vector<Tensor> want;
+    for (int i = 0; i < 4; ++i) want.push_back(g(whole).sync());
+    manual_seed(9);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(test::difference(want[static_cast<std::size_t>(i)], f(x)), "") << i;
+  });
+}
+
+TEST_P(Sharding, CompiledFunctionsOfBlocksRunEachTime) {
+  on_mesh(2, 1, [](const Mesh& mesh) {
+    const Tensor whole = randn({4, 6}).sync();
+    const auto square_blocks =
+        shard_map([](auto& v) { return std::vector<Tensor>{v[0] * v[0]}; }, mesh, {{"data"}}, {{"data"}});
+    const auto f = compile([&](const Tensor& t) { return square_blocks({t})[0] + 1; });
+    Tensor w = shard(whole, mesh, {"data"}).sync();
+    const auto g = compile([&](const Tensor& t) { return own_block(w).sum() + t; });
+    for (int i = 1; i < 4; ++i) {
+      const Tensor scaled = (whole * i).sync();
+      EXPECT_EQ(test::difference(scaled * scaled + 1, f(scaled)), "");
+      EXPECT_EQ(test::difference(scaled * scaled + 1, f(shard(scaled, mesh, {"data"}))), "");
+      w = shard(scaled, mesh, {"data"}).sync();
+      const std::int64_t begin = 2 * mesh.coordinate("data");
+      EXPECT_EQ(test::difference(scaled.slice(0, begin, begin + 2).sum() + 1, g(full({}, 1.0))), "");
+    }
+  });
+}
+
 TEST_P(Sharding, ShardMap) {
   on_mesh(2, 2, [](const Mesh& mesh) {
     const Tensor whole = randn({4, 6});
@@ -302,6 +374,50 @@ TEST_P(Sharding, TensorParallelTraining) {
   });
 }
 
+TEST_P(Sharding, CompiledTrainingSteps) {
+  const auto train_compiled = [](auto&& divide, int& runs) {
+    Mlp model = make_mlp();
+    optim::Adam adam(std::vector<Tensor>{model.w1, model.b1, model.w2, model.b2}, {.learning_rate = 0.02});
+    Tensor x = randn({12, 6}).sync(), labels = randint(0, 4, {12}).sync();
+    divide(model, x, labels);
+    const auto step = compile([&](const Tensor& inputs, const Tensor& targets) {
+      ++runs;
+      const Tensor loss = cross_entropy(model.forward(inputs), targets);
+      adam.zero_grad();
+      loss.backward();
+      adam.step();
+      return loss.detach();
+    });
+    std::vector<double> losses;
+    for (int i = 0; i < 6; ++i) losses.push_back(step(x, labels).template item<double>());
+    return losses;
+  };
+  std::vector<double> want;
+  int alone = 0;
+  {
+    const ModeGuard mode(GetParam());
+    want = train_compiled([](Mlp&, Tensor&, Tensor&) {}, alone);
+  }
+  on_mesh(2, 2, [&](const Mesh& mesh) {
+    int runs = 0;
+    expect_close(want, train_compiled(
+                           [&](Mlp&, Tensor& x, Tensor& labels) {
+                             x = shard(x, mesh, {"data"}), labels = shard(labels, mesh, {"data"});
+                           },
+                           runs));
+    EXPECT_EQ(runs, alone);
+    runs = 0;
+    expect_close(want,
+                 train_compiled(
+                     [&](Mlp& m, Tensor& x, Tensor& labels) {
+                       x = shard(x, mesh, {"data"}), labels = shard(labels, mesh, {"data"});
+                       shard_(m.w1, mesh, {{}, "model"}), shard_(m.b1, mesh, {"model"}), shard_(m.w2, mesh, {"model"});
+                     },
+                     runs));
+    EXPECT_LE(runs, alone + 2);  // the state of the optimizer follows the gradients
+  });
+}
+
 TEST_P(Sharding, ShardedOptimizerState) {
   std::vector<double> want;
   {
@@ -420,6 +536,19 @@ TEST(ShardingErrors, OfAMeshThatIsNoMore) {
   EXPECT_EQ(message_of<UserError>([&] { y.sync(); }),
             "FM7106 UserError: a constraint refers to a mesh that no longer exists\n"
             "  hint keep the mesh alive as long as the calls recorded with it");
+}
+
+TEST(ShardingErrors, OfBlocksInFunctionsThatAreCaptured) {
+  const ModeGuard compiled(Mode::compiled);
+  const Mesh mesh({{"data", 1}});
+  const Tensor x = shard(ones({4}), mesh, {"data"}).sync();
+  EXPECT_THAT(message_of<UnsupportedError>([&] {
+                fori_loop(
+                    0, 2, [&](const Tensor&, const Tensor& t) { return t + own_block(x); }, ones({4}))
+                    .sync();
+              }),
+              StartsWith("FM7112 UnsupportedError: own_block: a function that is captured has no blocks of its own\n"
+                         "  at   sharding/sharding_test.cpp:"));
 }
 
 TEST(ShardingErrors, OfOneProcessEndTheOthers) {

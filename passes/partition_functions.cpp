@@ -1,0 +1,217 @@
+// See partition_functions.h.
+#include "passes/partition_functions.h"
+
+#include <algorithm>
+
+#include "ir/custom_op.h"
+#include "ir/ops/control.h"
+#include "ir/tuple_layout.h"
+
+namespace fermata {
+namespace {
+
+/// How often a loop runs whose length depends on values: enough that what is done once does not matter.
+constexpr double kRunsOfWhile = 16;
+/// A sharding that a loop carries is found in a few steps: each makes it more divided, or ends.
+constexpr int kMostSteps = 6;
+
+Sharding without_first(const Sharding& all) {
+  Sharding slice;
+  std::copy(all.axes.begin() + 1, all.axes.end(), slice.axes.begin());
+  return slice;
+}
+Sharding with_first(const Sharding& slice) {
+  Sharding all;
+  std::copy(slice.axes.begin(), slice.axes.end() - 1, all.axes.begin() + 1);
+  return all;
+}
+
+bool has_effects(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const GraphNode& n) {
+    if (effect_of(n.op) == Effect::effect) return true;
+    for (std::size_t i = 0; n.subgraphs != nullptr && i < n.subgraphs->size(); ++i)
+      if (has_effects((*n.subgraphs)[i].graph())) return true;
+    return false;
+  });
+}
+
+}  // namespace
+
+DividedFunctions::DividedFunctions(const PartitionRequest& request, const GraphNode& node)
+    : request_(request), node_(node) {
+  for (std::size_t i = 0; i < node.subgraphs->size(); ++i) {
+    functions_.push_back(std::make_shared<const Graph>((*node.subgraphs)[i].graph()));
+    if (has_effects(*functions_.back())) obstacle_ = "its functions make calls that have an effect";
+  }
+  const Subgraph& last = (*node.subgraphs)[node.subgraphs->size() - 1];
+  arguments_ = last.arguments().size();
+  results_ = ops::separate_results(node.op, node.attributes, last.results());
+  if (node.op == Op::cond) {
+    first_ = attributes_of<ops::Cond>(node).seeded.value ? 2 : 1;
+  } else if (node.op == Op::while_loop) {
+    first_ = attributes_of<ops::WhileLoop>(node).seeded.value ? 1 : 0;
+    carries_ = results_.size(), runs_ = kRunsOfWhile;
+  } else {
+    const auto op = attributes_of<ops::ScanLoop>(node);
+    first_ = op.seeded.value ? 1 : 0;
+    carries_ = static_cast<std::size_t>(op.carries.value), sequences_ = static_cast<std::size_t>(op.sequences.value);
+    runs_ = static_cast<double>(op.length.value);
+  }
+}
+
+std::shared_ptr<const LocalProgram> DividedFunctions::divide(std::size_t function, const Shardings& arguments,
+                                                             const Wanted& results) {
+  for (const Memo& m : memo_)
+    if (m.function == function && m.arguments == arguments && m.results == results) return m.program;
+  const Graph& graph = *functions_[function];
+  PartitionRequest request{.graph = graph,
+                           .mesh = request_.mesh,
+                           .coordinates = request_.coordinates,
+                           .inputs = std::vector<GivenSharding>(graph.nodes.size()),
+                           .constraint = request_.constraint,
+                           .groups = request_.groups,
+                           .costs = request_.costs,
+                           .results = results,
+                           .is_function = true};
+  std::size_t next = 0;
+  for (std::size_t v = 0; v < graph.nodes.size(); ++v)
+    if (graph.nodes[v].op == Op::input) request.inputs[v] = {arguments[next++], true, false};
+  memo_.push_back({function, arguments, results, std::make_shared<const LocalProgram>(partition(request))});
+  return memo_.back().program;
+}
+
+FunctionDivision DividedFunctions::whole() {
+  if (obstacle_.empty()) return with(Shardings(arguments_), true);
+  FunctionDivision whole{.operands = Shardings(node_.operands.size()), .results = Shardings(results_.size())};
+  pack(whole);
+  return whole;
+}
+
+void DividedFunctions::pack(FunctionDivision& division) const {
+  std::vector<TensorType> blocks = results_;
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    blocks[i].shape = block_shape(blocks[i].shape, division.results[i], request_.mesh);
+  division.type = packed_type(blocks);
+  if (!is_packed()) return;
+  const TupleLayout own = tuple_layout(blocks);
+  division.packed = std::make_shared<const PackedSharding>(
+      PackedSharding{division.results, own.offsets, tuple_layout(results_).offsets, own.bytes});
+}
+
+/// What is carried becomes divided as the steps leave it: all of it, or what may be divided in any way at first.
+void DividedFunctions::settle_carries(Shardings& arguments, const std::vector<bool>& is_free, Follow follow) {
+  if (follow == Follow::none) return;
+  const std::size_t body = functions_.size() - 1;
+  for (int step = 0; step < kMostSteps; ++step) {
+    const auto program = divide(body, arguments, Wanted(functions_[body]->outputs.size()));
+    bool changes = false;
+    for (std::size_t i = 0; i < carries_; ++i) {
+      if ((follow == Follow::free && !is_free[i]) || arguments[i] == program->outputs[i]) continue;
+      arguments[i] = program->outputs[i], changes = true;
+    }
+    if (!changes) return;
+  }
+}
+
+/// Both branches give what one of them would: that of which it is the cheaper choice.
+void DividedFunctions::add_cond(FunctionDivision& division, const Shardings& arguments, bool whole_results) {
+  for (std::size_t like = 0; like < 2; ++like) {
+    const Wanted any = whole_results ? Wanted(results_.size(), Sharding()) : Wanted(results_.size());
+    const auto free = divide(like, arguments, any);
+    const Wanted wanted(free->outputs.begin(), free->outputs.end());
+    const auto yes = divide(0, arguments, wanted), no = divide(1, arguments, wanted);
+    const double seconds = std::max(yes->seconds, no->seconds);
+    if (like > 0 && seconds >= division.seconds) continue;
+    division.seconds = seconds, division.results = free->outputs, division.programs = {yes, no};
+  }
+}
+
+FunctionDivision DividedFunctions::with(const Shardings& arguments, bool whole_results) {
+  FunctionDivision division{.operands = Shardings(node_.operands.size()), .results = {}};
+  for (std::size_t i = 0; i < arguments_; ++i)
+    division.operands[first_ + i] = is_sequence(i) ? with_first(arguments[i]) : arguments[i];
+  if (node_.op == Op::cond) {
+    add_cond(division, arguments, whole_results);
+    pack(division);
+    return division;
+  }
+  const std::size_t body = functions_.size() - 1;
+  Wanted wanted(functions_[body]->outputs.size());
+  if (whole_results) std::ranges::fill(wanted, Sharding());
+  for (std::size_t i = 0; i < carries_; ++i) wanted[i] = arguments[i];
+  if (node_.op == Op::while_loop) division.programs.push_back(divide(0, arguments, {Sharding()}));
+  division.programs.push_back(divide(body, arguments, wanted));
+  for (const auto& program : division.programs) division.seconds += program->seconds * std::max(runs_, 1.0);
+  const LocalProgram& last = *division.programs.back();
+  for (std::size_t i = 0; i < last.outputs.size(); ++i)
+    division.results.push_back(i < carries_ || node_.op != Op::scan ? last.outputs[i] : with_first(last.outputs[i]));
+  pack(division);
+  return division;
+}
+
+void DividedFunctions::add(const Shardings& arguments, std::vector<FunctionDivision>& found) {
+  FunctionDivision division = with(arguments, false);
+  const auto is_same = [&](const FunctionDivision& other) {
+    return other.operands == division.operands && other.results == division.results;
+  };
+  if (std::ranges::none_of(found, is_same)) found.push_back(std::move(division));
+}
+
+/// Where a sequence is divided along the axis that is scanned: along the first other axis that can be divided so.
+bool DividedFunctions::moves_scanned_axes(Shardings& arguments,
+                                          std::span<const std::optional<Sharding>> operands) const {
+  bool moves = false;
+  const std::span<const TensorType> types = (*node_.subgraphs)[functions_.size() - 1].arguments();
+  for (std::size_t i = carries_; i < carries_ + sequences_; ++i) {
+    const std::optional<Sharding>& given = operands[first_ + i];
+    if (!given || given->axes[0] == 0) continue;
+    for (unsigned axis = 0; axis < types[i].shape.rank(); ++axis) {
+      const unsigned mask = static_cast<unsigned>(arguments[i].axes[axis] | given->axes[0]);
+      if (types[i].shape[axis] == 0 || types[i].shape[axis] % request_.mesh.parts(mask) != 0) continue;
+      arguments[i].axes[axis] = static_cast<std::uint8_t>(mask), moves = true;
+      break;
+    }
+  }
+  return moves;
+}
+
+void DividedFunctions::propose(std::span<const std::optional<Sharding>> operands,
+                               std::vector<FunctionDivision>& found) {
+  if (!obstacle_.empty()) return;
+  Shardings given(arguments_);
+  std::vector<bool> is_free(arguments_);
+  for (std::size_t i = 0; i < arguments_; ++i) {
+    const std::optional<Sharding>& from = operands[first_ + i];
+    is_free[i] = !from.has_value();
+    if (from) given[i] = is_sequence(i) ? without_first(*from) : *from;
+  }
+  Shardings moved = given;
+  std::vector<Shardings> starts{given};
+  if (moves_scanned_axes(moved, operands)) starts.push_back(std::move(moved));
+  for (const Shardings& start : starts)
+    for (const Follow follow : {Follow::none, Follow::free, Follow::all}) {
+      if (follow != Follow::none && carries_ == 0) break;
+      Shardings arguments = start;
+      settle_carries(arguments, is_free, follow);
+      add(arguments, found);
+    }
+}
+
+void take_numbers(LocalProgram& program, const Graph& whole) {
+  for (std::size_t i = 0; i < program.graph.nodes.size(); ++i) {
+    const ValueId from = program.scalars_of[i];
+    if (from == kNoValue) continue;
+    program.graph.nodes[i].scalars = whole.nodes[from].scalars;
+    program.graph.nodes[i].subgraphs = whole.nodes[from].subgraphs;
+  }
+  for (LocalFunctions& f : program.functions) {
+    std::vector<std::unique_ptr<const Subgraph>> functions;
+    for (std::size_t i = 0; i < f.programs.size(); ++i) {
+      take_numbers(f.programs[i], (*whole.nodes[f.global].subgraphs)[i].graph());
+      functions.push_back(make_subgraph(f.programs[i].graph));
+    }
+    program.graph.nodes[f.local].subgraphs = std::make_shared<const Subgraphs>(std::move(functions));
+  }
+}
+
+}  // namespace fermata
