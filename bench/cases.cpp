@@ -212,6 +212,7 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> table = [] {
     std::vector<Case> every = all();
     for (Case& c : kinds()) every.push_back(std::move(c));
+    for (Case& c : loop_kinds()) every.push_back(std::move(c));
     return every;
   }();
   return table;

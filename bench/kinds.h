@@ -6,5 +6,6 @@
 namespace bench {
 
 std::vector<Case> kinds();
+std::vector<Case> loop_kinds();
 
 }  // namespace bench

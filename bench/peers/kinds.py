@@ -1,4 +1,4 @@
-"""The rows of bench/kinds.cpp in the other engines: one class for each engine, a method for each kind of row.
+"""The rows of bench/kinds.cpp and loop_kinds.cpp in the other engines: one class for each engine, a method for each kind of row.
 
 A row that an engine has no method for is one that it has not got.
 """
@@ -231,6 +231,281 @@ class JaxKinds(NumpyKinds):
         return self.jnp.matmul(self.jax.nn.softmax(scores, -1).astype(q.dtype), v)
 
 
+class LoopKinds:
+    """The rows of bench/loop_kinds.cpp over a namespace that is much like NumPy; engines differ in a few names."""
+
+    def __init__(self, xp):
+        self.xp = xp
+
+    def sort(self, x):
+        return self.xp.sort(x)
+
+    def sort_0(self, x):
+        return self.xp.sort(x, 0)
+
+    def argsort(self, x):
+        return self.xp.argsort(x, kind="stable")
+
+    def bytes_where(self, x):
+        return self.xp.where(x > 100, x * 3, x)
+
+    def sum_short(self, x):
+        return x.sum(1)
+
+    def mean_short(self, x):
+        return x.mean(1)
+
+    def max_short(self, x):
+        return x.max(1)
+
+    def min_short(self, x):
+        return x.min(1)
+
+    def argmax(self, x):
+        return x.argmax(1)
+
+    def sum_abs(self, x):
+        return self.xp.abs(x).sum(1)
+
+    def mean_0(self, x):
+        return (x.T * 2).mean(0)
+
+    def complex_multiply(self, a, b):
+        return a * b
+
+    def complex_divide(self, a, b):
+        return a / b
+
+    def complex_exp(self, a, b):
+        return self.xp.exp(a)
+
+    def complex_log(self, a, b):
+        return self.xp.log(a)
+
+    def complex_angle(self, a, b):
+        return self.xp.angle(a)
+
+    def complex_power(self, a, b):
+        return (a * self.xp.conj(b)).real + self.xp.abs(a) ** 2
+
+    def complex_sum(self, a, b):
+        return self.xp.sum(a * b)
+
+    def spectra(self, x):
+        return self.xp.abs(self.xp.fft.rfft(x * self.xp.cos(self.xp.arange(512) * 0.01))) ** 2
+
+    def fft2(self, x):
+        return self.xp.abs(self.xp.fft.fft2(x))
+
+    def filter(self, x, h):
+        return self.xp.fft.irfft(self.xp.fft.rfft(x) * self.xp.fft.rfft(h), 6000)
+
+    def escape(self, a, b):
+        x, y = a * 0.5, b * 0.5
+        cx, cy = x, y
+        for _ in range(40):
+            inside = x * x + y * y < 4
+            following = x * x - y * y + cx
+            y, x = self.xp.where(inside, x * y * 2 + cy, y), self.xp.where(inside, following, x)
+        return x * x + y * y
+
+    def inner(self, x):
+        around = x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]
+        return x[1:-1, 1:-1] * 0.2 + around * 0.2
+
+    def diffuse(self, start):
+        x = self.copy(start)
+        for _ in range(16):
+            x[1:-1, 1:-1] = self.inner(x)
+        return x
+
+    def copy(self, x):
+        return x.copy()
+
+    def sigmoid(self, x):
+        return 1 / (1 + self.xp.exp(-x))
+
+    def lstm(self, x, w, u, bias):
+        w, u = w * 0.1, u * 0.1
+        h, c = self.xp.zeros((48, 96), dtype=self.xp.float32), self.xp.zeros((48, 96), dtype=self.xp.float32)
+        for t in range(24):
+            gates = x[t] @ w + h @ u + bias
+            i, f, g, o = (gates[:, 96 * k : 96 * k + 96] for k in range(4))
+            c = self.sigmoid(f) * c + self.sigmoid(i) * self.xp.tanh(g)
+            h = self.sigmoid(o) * self.xp.tanh(c)
+        return h
+
+    def rotate(self, m, x):
+        return self.xp.matmul(m, x)
+
+    def matvec(self, m, x):
+        return self.xp.matmul(m, x[..., None])
+
+    def take(self, x, at):
+        return x[at]
+
+    def take_along(self, x, at):
+        return self.xp.take_along_axis(x, at, 1)
+
+    def softmax_1(self, x):
+        e = self.xp.exp(x - x.max(1, keepdims=True))
+        return e / e.sum(1, keepdims=True)
+
+    def cumulative_max(self, x):
+        return self.xp.maximum.accumulate(x, 1)
+
+    def nearest(self, x, centers):
+        apart = x[:, None] - centers
+        return (apart * apart).sum(-1).argmin(-1)
+
+    def permute_add(self, x, y):
+        return x.transpose(0, 2, 1, 3) * 2 + y
+
+    def transpose_multiply(self, x, y):
+        return x.T * y
+
+
+class NumpyLoopKinds(LoopKinds):
+    def __init__(self, engine):
+        super().__init__(np)
+
+    def index_add(self, at, x):
+        sums = np.zeros((20000, 8), np.float32)
+        np.add.at(sums, at, x)
+        return sums
+
+    def count(self, bins):
+        return np.bincount(bins, minlength=500).astype(np.float32)
+
+    def causal_attention(self, q, k, v):
+        n = q.shape[-2]
+        scores = np.where(np.tri(n, dtype=bool), q @ np.swapaxes(k, -1, -2) * np.float32(0.125), np.float32(-1e9))
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ v
+
+
+class TorchLoopKinds(LoopKinds):
+    def __init__(self, engine):
+        super().__init__(engine.torch)
+        self.sigmoid = engine.torch.sigmoid
+
+    def sort(self, x):
+        return self.xp.sort(x)[0]
+
+    def sort_0(self, x):
+        return self.xp.sort(x, 0)[0]
+
+    def argsort(self, x):
+        return self.xp.argsort(x, stable=True)
+
+    def max_short(self, x):
+        return self.xp.amax(x, 1)
+
+    def min_short(self, x):
+        return self.xp.amin(x, 1)
+
+    def copy(self, x):
+        return x.clone()
+
+    def take_along(self, x, at):
+        return self.xp.take_along_dim(x, at, 1)
+
+    def softmax_1(self, x):
+        return self.xp.softmax(x, 1)
+
+    def cumulative_max(self, x):
+        return self.xp.cummax(x, 1)[0]
+
+    def permute_add(self, x, y):
+        return x.permute(0, 2, 1, 3) * 2 + y
+
+    def index_add(self, at, x):
+        return self.xp.zeros(20000, 8).index_add(0, at, x)
+
+    def count(self, bins):
+        return self.xp.bincount(bins, minlength=500).float()
+
+    def causal_attention(self, q, k, v):
+        return self.xp.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def likelihood(self, x, y, p):
+        torch = self.xp
+
+        def value(p):
+            square = ((x[:, None] - x) ** 2).sum(-1)
+            kernel = torch.exp(square * -0.5 / torch.exp(p[0])) * torch.exp(p[1])
+            kernel = kernel + torch.eye(len(x)) * (torch.exp(p[2]) + 0.1)
+            factor = torch.linalg.cholesky(kernel)
+            alpha = torch.linalg.solve_triangular(factor, y[:, None], upper=False)
+            return (alpha**2).sum() * 0.5 + torch.log(torch.diagonal(factor)).sum()
+
+        with torch.inference_mode(False), torch.enable_grad():
+            x, y, p = x.clone(), y.clone(), p.clone().requires_grad_(True)
+            result = value(p)
+            return result.detach(), torch.autograd.grad(result, p)[0]
+
+
+class JaxLoopKinds(LoopKinds):
+    def __init__(self, engine):
+        super().__init__(engine.jnp)
+        self.jax = engine.jax
+        self.sigmoid = engine.jax.nn.sigmoid
+
+    def argsort(self, x):
+        return self.xp.argsort(x, stable=True)
+
+    def diffuse(self, x):
+        for _ in range(16):
+            x = x.at[1:-1, 1:-1].set(self.inner(x))
+        return x
+
+    def softmax_1(self, x):
+        return self.jax.nn.softmax(x, 1)
+
+    def cumulative_max(self, x):
+        return self.jax.lax.cummax(x, 1)
+
+    def index_add(self, at, x):
+        return self.xp.zeros((20000, 8)).at[at].add(x)
+
+    def count(self, bins):
+        return self.xp.zeros(500).at[bins].add(1.0)
+
+    def causal_attention(self, q, k, v):
+        n = q.shape[-2]
+        scores = self.xp.where(self.xp.tri(n, dtype=bool), q @ self.xp.swapaxes(k, -1, -2) * 0.125, -1e9)
+        return self.jax.nn.softmax(scores, -1) @ v
+
+    def likelihood(self, x, y, p):
+        jnp = self.xp
+
+        def value(p):
+            square = ((x[:, None] - x) ** 2).sum(-1)
+            kernel = jnp.exp(square * -0.5 / jnp.exp(p[0])) * jnp.exp(p[1]) + jnp.eye(len(x)) * (jnp.exp(p[2]) + 0.1)
+            factor = jnp.linalg.cholesky(kernel)
+            alpha = self.jax.scipy.linalg.solve_triangular(factor, y[:, None], lower=True)
+            return (alpha**2).sum() * 0.5 + jnp.log(jnp.diagonal(factor)).sum()
+
+        return self.jax.value_and_grad(value)(p)
+
+
+LOOP_METHODS = {
+    "sort_1000x4000": "sort", "sort_3M": "sort", "sort_80Kx40": "sort", "sort_0_3000x1000": "sort_0",
+    "argsort_400x3000": "argsort", "argsort_1M": "argsort", "sort_integers_1M": "sort", "bytes_where_12M": "bytes_where",
+    "sum_200Kx16": "sum_short", "mean_150Kx28": "mean_short", "sum_60Kx64": "sum_short", "max_300Kx10": "max_short",
+    "min_40Kx100": "min_short", "argmax_100Kx30": "argmax", "sum_abs_100Kx40": "sum_abs", "mean_0_3000x900": "mean_0",
+    "complex_multiply_1M": "complex_multiply", "complex_divide_1M": "complex_divide", "complex_exp_1M": "complex_exp",
+    "complex_log_1M": "complex_log", "complex_angle_1M": "complex_angle", "complex_power_1M": "complex_power",
+    "complex_sum_2M": "complex_sum", "spectra_2000x512": "spectra", "fft2_12x200x240": "fft2",
+    "filter_60x6000": "filter", "escape_40_steps_1M": "escape", "diffuse_16_sweeps_900": "diffuse",
+    "lstm_24_steps": "lstm", "causal_attention_4x8x400x64": "causal_attention", "likelihood_400": "likelihood",
+    "rotate_200Kx4": "rotate", "matvec_3000x48x40": "matvec", "take_half_200000x32": "take",
+    "take_along_1_2000x1500": "take_along", "index_add_300000x8": "index_add", "count_4M": "count",
+    "softmax_1_40x300x500": "softmax_1", "cumulative_max_2000x2500": "cumulative_max",
+    "nearest_30000x70x12": "nearest", "permute_add_300x80x3x64": "permute_add",
+    "transpose_multiply_2000x3000": "transpose_multiply",
+}
+
 METHODS = {
     "sum_3Mx3": "sum_short", "sum_512Kx12": "sum_short", "max_128Kx40": "max_short", "var_1Mx3": "var",
     "var_200Kx16": "var", "normalize_1Mx3": "normalize", "pair_forces_1500": "pair_forces",
@@ -251,4 +526,7 @@ def rows(engine, kinds):
     table["softmax_200Kx16"] = engine.softmax
     table["layer_norm_50Kx64"] = engine.layer_norm
     table["matmul_100Kx4x4"] = lambda x: engine.matmul(x, x)
+    of_class = {NumpyKinds: NumpyLoopKinds, TorchKinds: TorchLoopKinds, JaxKinds: JaxLoopKinds}[type(kinds)]
+    loops = of_class(engine)
+    table |= {row: getattr(loops, method) for row, method in LOOP_METHODS.items() if hasattr(loops, method)}
     return table

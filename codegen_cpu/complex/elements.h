@@ -3,8 +3,11 @@
 
 #include <array>
 #include <complex>
+#include <cstddef>
 #include <cstdint>
 
+#include "codegen_cpu/complex/complex_loops.h"
+#include "codegen_cpu/eager/loop_nest.h"
 #include "ir/shape.h"
 #include "runtime/tensor_view.h"
 #include "runtime/thread_pool.h"
@@ -63,6 +66,24 @@ template <class R, class... T, class F> void for_each_element(const CallArgs& ar
         return f(static_cast<const T*>(args.inputs[I].data)[offsets.at[I]]...);
       }
     (std::index_sequence_for<T...>{});
+  });
+}
+
+/// A loop over operands that are all c64, in any layout.
+inline void run_complex_loop(const CallArgs& args, double ns, eager::InnerLoop loop) {
+  constexpr std::array<DType, 3> kWanted{DType::c64, DType::c64, DType::c64};
+  const TensorView& out = args.outputs[0];
+  const auto bytes = static_cast<std::int64_t>(byte_size(out.dtype));
+  const eager::LoopNest nest({out.sizes, out.rank}, args.inputs, kWanted);
+  nest.for_each_piece(ns, nest.all_in_place(), [&](std::int64_t begin, std::int64_t count) {
+    std::array<eager::LoopNest::Buffers, 2> buffers;
+    std::array<const void*, 2> in;
+    std::array<bool, 2> splat;
+    for (unsigned k = 0; k < nest.operand_count(); ++k) {
+      const auto piece = nest.piece(k, begin, count, buffers[k]);
+      in[k] = piece.data, splat[k] = piece.splat;
+    }
+    loop(static_cast<std::byte*>(out.data) + begin * bytes, in.data(), splat.data(), count);
   });
 }
 

@@ -25,9 +25,13 @@ struct Element16 {
   std::uint64_t words[2];
 };
 
-/// The lanes of a tensor that is addressed by position (x of gather, the result of a scatter), as the index has them.
-struct Lanes {
-  Lanes(const CallArgs& args, const TensorView& addressed)
+/// Positions that are read together, so that they stay in the first-level cache.
+constexpr std::int64_t kPart = 2048;
+
+/// Where the lanes of a tensor that is addressed by position (x of gather, the result of a scatter) lie, as the index
+/// has them.
+struct LanePlaces {
+  LanePlaces(const CallArgs& args, const TensorView& addressed)
       : axis(static_cast<unsigned>(axis_of(args.op, args.attributes))),
         stride(addressed.strides[axis]),
         size(addressed.sizes[axis]),
@@ -35,31 +39,15 @@ struct Lanes {
         outer(offsets(args, addressed, 0, axis)),
         inner(offsets(args, addressed, axis + 1, addressed.rank)),
         in_rows(is_same_along(args.inputs[1], axis + 1)),
-        is_contiguous(is_in_order(args.inputs[1], addressed, axis + 1)),
-        positions(positions_of(args, in_rows ? axis + 1 : kMaxRank)) {}
+        is_contiguous(is_in_order(args.inputs[1], addressed, axis + 1)) {}
 
   std::int64_t lanes() const { return outer.size() * inner.size(); }
   std::int64_t rows() const { return outer.size() * count; }
-  /// Calls f(offset of the element addressed, element of the index) for lanes [begin, end), those of one outer place
-  /// together so that rows are read and written along the last axis.
-  template <class F> void for_lanes(std::int64_t begin, std::int64_t end, F&& f) const {
-    while (begin < end) {
-      const std::int64_t o = begin / inner.size(), from = begin % inner.size();
-      const std::int64_t to = std::min(from + end - begin, inner.size());
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t row = (o * count + i) * inner.size();
-        for (std::int64_t j = from; j < to; ++j) f(outer[o] + positions[row + j] * stride + inner[j], row + j);
-      }
-      begin += to - from;
-    }
-  }
-
   const unsigned axis;
   const std::int64_t stride, size, count;
   const Scratch<std::int64_t> outer, inner;
   const bool in_rows;        // one position for each row, not for each lane
   const bool is_contiguous;  // inner is 0, 1, 2, ...
-  const Scratch<std::int64_t> positions;
 
  private:
   /// Those of the addressed tensor over the extents of the index.
@@ -80,6 +68,27 @@ struct Lanes {
   }
 };
 
+struct Lanes : LanePlaces {
+  Lanes(const CallArgs& args, const TensorView& addressed)
+      : LanePlaces(args, addressed), positions(positions_of(args, in_rows ? axis + 1 : kMaxRank)) {}
+
+  /// Calls f(offset of the element addressed, element of the index) for lanes [begin, end), those of one outer place
+  /// together so that rows are read and written along the last axis.
+  template <class F> void for_lanes(std::int64_t begin, std::int64_t end, F&& f) const {
+    while (begin < end) {
+      const std::int64_t o = begin / inner.size(), from = begin % inner.size();
+      const std::int64_t to = std::min(from + end - begin, inner.size());
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t row = (o * count + i) * inner.size();
+        for (std::int64_t j = from; j < to; ++j) f(outer[o] + positions[row + j] * stride + inner[j], row + j);
+      }
+      begin += to - from;
+    }
+  }
+
+  const Scratch<std::int64_t> positions;
+};
+
 template <class T> void gather_rows(const Lanes& lanes, const T* x, T* out, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = lanes.inner.size();
   while (begin < end) {
@@ -98,27 +107,56 @@ template <class T> void gather_rows(const Lanes& lanes, const T* x, T* out, std:
   }
 }
 
-template <class T> void gather(const Lanes& lanes, const TensorView& x, const TensorView& out) {
-  const auto* const from = static_cast<const T*>(x.data);
-  auto* const to = static_cast<T*>(out.data);
-  const std::int64_t width = lanes.inner.size();
-  if (lanes.in_rows) {
-    const double per_element = lanes.is_contiguous ? 0.1 * sizeof(T) : 0.8;
-    return parallel_for(0, lanes.rows(), 1.5 + static_cast<double>(width) * per_element,
-                        [&](std::int64_t b, std::int64_t e) { gather_rows(lanes, from, to, b, e); });
+template <class T> void gather_rows(const Lanes& lanes, const TensorView& x, const TensorView& out) {
+  const double per_element = lanes.is_contiguous ? 0.1 * sizeof(T) : 0.8;
+  parallel_for(0, lanes.rows(), 1.5 + static_cast<double>(lanes.inner.size()) * per_element,
+               [&](std::int64_t b, std::int64_t e) {
+                 gather_rows(lanes, static_cast<const T*>(x.data), static_cast<T*>(out.data), b, e);
+               });
+}
+
+/// Elements [begin, begin + count) of the result, whose positions are given, in parts of rows.
+template <class T> void gather_part(const LanePlaces& lanes, const T* x, T* out, const std::int64_t* positions,
+                                    std::int64_t begin, std::int64_t count) {
+  const std::int64_t width = lanes.inner.size(), stride = lanes.stride;
+  // Where a row is one element, those of one outer place follow each other.
+  const std::int64_t run = width == 1 ? lanes.count : width;
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t at = begin + done, first = at % run, n = std::min(run - first, count - done);
+    const T* const from = x + lanes.outer[width == 1 ? at / run : at / run / lanes.count];
+    const std::int64_t* const p = positions + done;
+    T* const to = out + at;
+    if (width > 1)
+      for (std::int64_t j = 0; j < n; ++j) to[j] = from[p[j] * stride + lanes.inner[first + j]];
+    else if (stride == 1)
+      for (std::int64_t j = 0; j < n; ++j) to[j] = from[p[j]];
+    else
+      for (std::int64_t j = 0; j < n; ++j) to[j] = from[p[j] * stride];
+    done += n;
   }
-  const auto copy = [=](std::int64_t element, std::int64_t i) { to[i] = from[element]; };
-  if (lanes.rows() < 2 * thread_count())
-    return parallel_for(
-        0, lanes.lanes(), static_cast<double>(lanes.count),
-        [&](std::int64_t b, std::int64_t e) { lanes.for_lanes(b, e, copy); }, 16);
-  parallel_for(0, lanes.rows(), static_cast<double>(width), [&](std::int64_t b, std::int64_t e) {
-    for (std::int64_t row = b; row < e; ++row) {
-      const std::int64_t start = lanes.outer[row / lanes.count], first = row * width;
-      for (std::int64_t j = 0; j < width; ++j)
-        copy(start + lanes.positions[first + j] * lanes.stride + lanes.inner[j], first + j);
+}
+
+/// False where a position is out of range.
+template <class T>
+bool gather_elements(const CallArgs& args, const LanePlaces& lanes, const TensorView& x, const TensorView& out) {
+  const PositionReader index(args);
+  std::atomic<bool> all_inside{true};
+  parallel_for(0, lanes.rows() * lanes.inner.size(), 1, [&](std::int64_t b, std::int64_t e) {
+    std::int64_t positions[kPart];
+    for (std::int64_t at = b; at < e; at += kPart) {
+      const std::int64_t count = std::min(kPart, e - at);
+      if (!index.read(at, count, positions)) return all_inside.store(false);
+      gather_part(lanes, static_cast<const T*>(x.data), static_cast<T*>(out.data), positions, at, count);
     }
   });
+  return all_inside.load();
+}
+
+template <class T> void gather(const CallArgs& args) {
+  const TensorView &x = args.inputs[0], &out = args.outputs[0];
+  const LanePlaces places(args, x);
+  const bool by_element = !places.in_rows || places.inner.size() == 1;
+  if (!by_element || !gather_elements<T>(args, places, x, out)) gather_rows<T>(Lanes(args, x), x, out);
 }
 
 /// Applies put(element of the result, element of the source) in order.
@@ -152,39 +190,62 @@ template <class T, class Put> void scatter(const Lanes& lanes, const T* source, 
       [&](std::int64_t b, std::int64_t e) { lanes.for_lanes(b, e, each); }, granule);
 }
 
-/// Positions of a block that has a table of its own, and the least that an axis has fewer elements than a block: making
+/// Positions of a block that has tables of its own, and the least that an axis has fewer elements than a block: making
 /// and merging tables is to cost little.
 constexpr std::int64_t kTableBlock = std::int64_t{1} << 16, kPositionsOfElement = 8;
 
-/// Combines the positions of one outer place by blocks, from `identity` on, and the blocks in order. Blocks do not
-/// depend on threads. False, and the result untouched, where a position is out of range.
+/// Tables of a block, which take its positions by turns: a sum that is stored and read again at once takes several
+/// times as long. The first-level cache holds all of them.
+constexpr std::int64_t tables_of_block(std::int64_t size, std::size_t bytes) {
+  constexpr std::int64_t kBytes = 16 << 10;
+  const std::int64_t one = size * static_cast<std::int64_t>(bytes);
+  return 4 * one <= kBytes ? 4 : 2 * one <= kBytes ? 2 : 1;
+}
+
+/// `count` positions, the first of which is for table 0; false where one is out of range.
+template <std::int64_t kTables, class T, class Put> bool into_tables(const std::int64_t* positions, const T* source,
+                                                                     std::int64_t count, T* tables, std::int64_t size,
+                                                                     Put put) {
+  const auto one = [&](std::int64_t i, std::int64_t table) {
+    const std::int64_t slot = positions[i] + (size & (positions[i] >> 63));
+    if (static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(size)) [[unlikely]]
+      return false;
+    put(tables[table * size + slot], source[i]);
+    return true;
+  };
+  std::int64_t i = 0;
+  for (; i + kTables <= count; i += kTables)
+    for (std::int64_t table = 0; table < kTables; ++table)
+      if (!one(i + table, table)) return false;
+  for (std::int64_t table = 0; i < count; ++i, ++table)
+    if (!one(i, table)) return false;
+  return true;
+}
+
+/// Combines the positions of one outer place by blocks, from `identity` on, and the tables in order. They do not depend
+/// on threads. False, and the result untouched, where a position is out of range.
 template <class T, class Put> bool scatter_by_tables(const PositionReader& index, std::int64_t count, const T* source,
                                                      T* out, std::int64_t stride, std::int64_t size, T identity,
                                                      Put put) {
-  constexpr std::int64_t kPart = 2048;  // positions that are read together
-  const std::int64_t blocks = (count + kTableBlock - 1) / kTableBlock;
-  const Scratch<T> tables(blocks * size);
+  const std::int64_t blocks = (count + kTableBlock - 1) / kTableBlock, each = tables_of_block(size, sizeof(T));
+  const Scratch<T> tables(blocks * each * size);
   const std::int64_t* const given = index.given();
   std::fill_n(tables.data(), tables.size(), identity);
   std::atomic<bool> all_inside{true};
+  const auto into = each == 4 ? &into_tables<4, T, Put> : each == 2 ? &into_tables<2, T, Put> : &into_tables<1, T, Put>;
   parallel_for(0, blocks, static_cast<double>(kTableBlock) * 1.2, [&](std::int64_t b, std::int64_t e) {
     std::int64_t positions[kPart];
     for (std::int64_t at = b * kTableBlock; at < std::min(count, e * kTableBlock); at += kPart) {
-      T* const table = tables.data() + at / kTableBlock * size;
       const std::int64_t part = std::min(kPart, count - at);
       if (given == nullptr && !index.read(at, part, positions)) return all_inside.store(false);
-      const std::int64_t* const from = given == nullptr ? positions : given + at;
-      for (std::int64_t i = 0; i < part; ++i) {
-        const std::int64_t slot = from[i] + (size & (from[i] >> 63));
-        if (static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(size)) [[unlikely]]
-          return all_inside.store(false);
-        put(table[slot], source[at + i]);
-      }
+      if (!into(given == nullptr ? positions : given + at, source + at, part,
+                tables.data() + at / kTableBlock * each * size, size, put))
+        return all_inside.store(false);
     }
   });
   if (!all_inside.load()) return false;
-  for (std::int64_t block = 0; block < blocks; ++block)
-    for (std::int64_t i = 0; i < size; ++i) put(out[i * stride], tables[block * size + i]);
+  for (std::int64_t table = 0; table < blocks * each; ++table)
+    for (std::int64_t i = 0; i < size; ++i) put(out[i * stride], tables[table * size + i]);
   return true;
 }
 
@@ -287,15 +348,13 @@ void combine_elements(const CallArgs& args) {
 
 /// Attributes [axis]. The index has the axes of input 0, none longer but the one that is indexed.
 void gather_call(const CallArgs& args) {
-  const TensorView &x = args.inputs[0], &out = args.outputs[0];
-  const Lanes lanes(args, x);
-  if (lanes.lanes() * lanes.count == 0) return;
-  switch (byte_size(x.dtype)) {
-    case 1: return gather<std::uint8_t>(lanes, x, out);
-    case 2: return gather<std::uint16_t>(lanes, x, out);
-    case 4: return gather<std::uint32_t>(lanes, x, out);
-    case 8: return gather<std::uint64_t>(lanes, x, out);
-    default: return gather<Element16>(lanes, x, out);
+  if (args.outputs[0].element_count() == 0) return;
+  switch (byte_size(args.inputs[0].dtype)) {
+    case 1: return gather<std::uint8_t>(args);
+    case 2: return gather<std::uint16_t>(args);
+    case 4: return gather<std::uint32_t>(args);
+    case 8: return gather<std::uint64_t>(args);
+    default: return gather<Element16>(args);
   }
 }
 

@@ -1,7 +1,8 @@
 // sort, argsort and top_k_indices. Lines are copied to keys (sort_keys.h), sorted there, and copied back.
 //
-// Radix sort by bytes from the lowest, skipping bytes in which all keys agree: stable, and linear in the length. Short
-// lines are sorted by comparison.
+// In vectors where the processor has them (sort_in_vectors.h); else, and for long lines of one or two bytes each, by
+// bytes from the lowest, skipping those in which all keys agree: stable, and linear in the length. Short lines are then
+// sorted by comparison.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -10,6 +11,7 @@
 
 #include "codegen_cpu/irregular/irregular.h"
 #include "codegen_cpu/irregular/lines.h"
+#include "codegen_cpu/irregular/sort_in_vectors.h"
 #include "codegen_cpu/irregular/sort_keys.h"
 #include "ir/error.h"
 #include "ir/ops/ordering.h"
@@ -172,20 +174,30 @@ template <class Key> void top_k_lines(const CallArgs& args) {
   });
 }
 
-/// Attributes [axis, descending]. Both are radix sorts; argsort is stable, 0 and -0 being equal.
+/// Attributes [axis, descending]. argsort is stable, 0 and -0 being equal.
 void sort_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
+  const auto sort = attributes_of<ops::Sort>(args);
+  if (sort_in_vectors(args, static_cast<unsigned>(sort.axis.value), sort.descending.value)) return;
   visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { sort_lines<Key>(args); });
 }
 
 void argsort_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
+  const auto sort = attributes_of<ops::Argsort>(args);
+  const auto axis = static_cast<unsigned>(sort.axis.value);
+  require_positions(args, args.inputs[0].sizes[axis]);
+  if (argsort_in_vectors(args, axis, sort.descending.value)) return;
   visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { argsort_lines<Key>(args); });
 }
 
 /// Attributes [axis, k, largest].
 void top_k_indices_call(const CallArgs& args) {
   if (args.outputs[0].element_count() == 0) return;
+  const auto top = attributes_of<ops::TopKIndices>(args);
+  const auto axis = static_cast<unsigned>(top.axis.value);
+  require_positions(args, args.inputs[0].sizes[axis]);
+  if (top_k_in_vectors(args, axis, top.k.value, top.largest.value)) return;
   visit_sort_key(args.inputs[0].dtype, [&]<class Key>() { top_k_lines<Key>(args); });
 }
 

@@ -7,6 +7,7 @@
 
 #include "fermata/fermata.h"
 #include "frontend/ops/calls.h"
+#include "runtime/thread_pool.h"
 #include "tests/error_message.h"
 #include "tests/frontend/reference_call.h"
 
@@ -98,6 +99,76 @@ const Layout kLayouts[] = {
        return values({0, 5}, t, 8);
      }},
 };
+
+/// What sort and argsort give for a vector, beside a stable sort of the numbers; NaN above all others.
+void expect_sorted(const Tensor& x) {
+  const Doubles given = doubles(x);
+  for (const bool descending : {false, true}) {
+    const auto before = [&](std::int64_t a, std::int64_t b) {
+      const double l = given[static_cast<std::size_t>(descending ? b : a)],
+                   r = given[static_cast<std::size_t>(descending ? a : b)];
+      return std::isnan(r) ? !std::isnan(l) : l < r;
+    };
+    Ints order(given.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
+    std::stable_sort(order.begin(), order.end(), before);
+    const Doubles sorted = doubles(sort(x, 0, descending));
+    ASSERT_EQ(ints(argsort(x, 0, descending)), order);
+    ASSERT_EQ(sorted.size(), order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const double wanted = given[static_cast<std::size_t>(order[i])];
+      ASSERT_TRUE(sorted[i] == wanted || (std::isnan(sorted[i]) && std::isnan(wanted))) << i << " of " << order.size();
+    }
+  }
+}
+
+/// Lengths around those of vectors, of what registers hold and of what threads share.
+TEST_P(Ordering, SortsLinesOfEveryLength) {
+  for (std::size_t t = 0; t < kDTypeCount; ++t) {
+    const auto dtype = static_cast<DType>(t);
+    if (!kRealOrBoolean.has(dtype)) continue;
+    for (const std::int64_t size :
+         {1, 2, 3, 5, 8, 9, 16, 31, 33, 64, 100, 127, 129, 255, 256, 257, 300, 513, 1000, 5000}) {
+      SCOPED_TRACE(name(dtype));
+      expect_sorted(values({size}, dtype, static_cast<int>(size)));
+    }
+  }
+}
+
+TEST_P(Ordering, SortsLinesThatThreadsShare) {
+  const int threads = thread_count();
+  set_thread_count(3);
+  constexpr std::int64_t kSize = 140'003;
+  Generator generator(3);
+  const Tensor x = normal({kSize}, 0, 1, DType::f64, generator).sync(), narrow = x.astype(DType::f32).sync();
+  expect_sorted(x);
+  expect_sorted(narrow);
+  expect_sorted((x * 1e-12 + 1.0).sync());                       // agrees in the highest bits
+  expect_sorted((arange(kSize) % 7).sync());                     // few numbers
+  expect_sorted(flip(arange(kSize)).astype(DType::i32).sync());  // the wrong way round
+  expect_sorted(full({kSize}, std::numeric_limits<double>::infinity(), DType::f64).sync());
+  const Ints order = ints(argsort(narrow, 0, true));
+  EXPECT_EQ(ints(topk(narrow, 1000).indices), Ints(order.begin(), order.begin() + 1000));
+  set_thread_count(1);
+  EXPECT_EQ(ints(argsort(narrow, 0, true)), order);
+  EXPECT_EQ(ints(topk(narrow, 1000).indices), Ints(order.begin(), order.begin() + 1000));
+  set_thread_count(threads);
+}
+
+/// Bits that comparisons cannot tell: signs of zeros, and the one NaN that is stored.
+TEST_P(Ordering, SortsZerosBySign) {
+  const Tensor x = tensor(Doubles{0.0, -0.0, kNan, 0.0, -0.0, -kNan, 1, -1}, {8});
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    const Doubles up = doubles(sort(x.astype(dtype))), down = doubles(sort(x.astype(dtype), 0, true));
+    const std::vector<bool> signs{true, true, true, false, false, false};
+    for (std::size_t i = 0; i < signs.size(); ++i) {
+      EXPECT_EQ(std::signbit(up[i]), signs[i]);
+      EXPECT_EQ(std::signbit(down[7 - i]), signs[i]);
+    }
+    EXPECT_TRUE(std::isnan(up[6]) && std::isnan(up[7]) && std::isnan(down[0]) && std::isnan(down[1]));
+    EXPECT_EQ(ints(argsort(x.astype(dtype))), (Ints{7, 0, 1, 3, 4, 6, 2, 5}));
+  }
+}
 
 TEST_P(Ordering, MatchesTheReferenceForEveryDTypeAndLayout) {
   for (std::size_t t = 0; t < kDTypeCount; ++t) {
