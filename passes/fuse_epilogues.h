@@ -1,9 +1,10 @@
 // What follows a product, or anything else that is made in tiles, becomes its epilogue: it runs on each part of the
 // result while that is in a cache, or in the library that makes it.
 //
-// Needs the steps of the plan. A call and the kernel step right after it become an EpilogueStep where kernels of the
-// call run epilogues, and where the kernel reads the result element by element and reduces at most its last axis:
-// activations, biases, a softmax of the rows. Whether the sizes agree is found when the plan is bound to some.
+// Needs the steps of the plan. A call and the first kernel step that reads its result become an EpilogueStep where
+// kernels of the call run epilogues, and where the kernel reads the result element by element and reduces at most its
+// last axis: activations, biases, a softmax of the rows. Kernels between the two go before the call. Whether the sizes
+// agree is found when the plan is bound to some.
 #pragma once
 
 #include "passes/program.h"

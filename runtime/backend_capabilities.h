@@ -19,6 +19,8 @@ struct BackendCapabilities {
   bool overwrites_operands = false;
   /// Kernels are compiled by the thread that asks, so several may be compiled side by side.
   bool compiles_on_caller = false;
+  /// Kernels of convolutions read and write images whose channels lie innermost, and do so best.
+  bool channels_last = false;
 };
 
 }  // namespace fermata

@@ -31,6 +31,7 @@ struct PlanSlot {
   std::uint32_t first_step = 0, last_step = 0;  // when it is alive
   bool is_owned = false;                        // read by a boxed call: a buffer of its own, not a place in the arena
   bool is_given = false;                        // the result of a boxed call: the buffer that the kernel gives
+  bool channels_last = false;                   // its second axis lies innermost (ir/channels_last.h)
 };
 
 /// An output that may be written where a leaf lies: nothing reads the leaf after the step that writes the output, which
@@ -41,8 +42,9 @@ struct Overwrite {
   std::uint32_t domain;        // the record whose sizes both must have
 };
 
-/// A temporary that may lie where an output does, if both have the same sizes: only the kernel step that writes the
-/// output reads it, each element no later than it writes it.
+/// A temporary that may lie where an output does, or another temporary whose channels lie innermost as its own do, if
+/// both have the same sizes: only the kernel step that writes the other reads it, each element no later than it writes
+/// it.
 struct SharedPlace {
   std::uint32_t temporary, output;  // slots
 };
