@@ -169,55 +169,110 @@ Case gpt2_decoding(std::string name, std::optional<fm::WeightFormat> format = {}
           }};
 }
 
+void make_convolution(Weights& w, std::int64_t from, std::int64_t to, std::int64_t size) {
+  w.normal({to, from, size, size}, std::sqrt(2.0 / static_cast<double>(from * size * size)));
+  w.constant({to}, 0.9), w.constant({to}, 0.1), w.constant({to}, 0.05),
+      w.constant({to}, 1.1);  // scale, shift, mean, variance
+}
+Tensor convolve(Reader& r, const Tensor& x, std::int64_t stride, std::int64_t padding, std::int64_t groups = 1) {
+  const Tensor y = fm::conv2d(x, r.next(), {}, stride, padding, 1, groups);
+  const Tensor scale = r.next(), shift = r.next(), mean = r.next(), variance = r.next();
+  return fm::batch_norm(y, mean, variance, scale, shift);
+}
+
+/// A network for images: `weights` makes its weights, `run` computes the scores of 1000 classes.
+struct ImageNetwork {
+  void (*weights)(Weights& w);
+  Tensor (*run)(const Tensor& images, Reader& r);
+};
+
 /// The blocks of ResNet-50: how many of each width, and the stride of the first.
 struct Stage {
   std::int64_t blocks, width, stride;
 };
 constexpr Stage kStages[] = {{3, 64, 1}, {4, 128, 2}, {6, 256, 2}, {3, 512, 2}};
 
-void make_convolution(Weights& w, std::int64_t from, std::int64_t to, std::int64_t size) {
-  w.normal({to, from, size, size}, std::sqrt(2.0 / static_cast<double>(from * size * size)));
-  w.constant({to}, 0.9), w.constant({to}, 0.1), w.constant({to}, 0.05),
-      w.constant({to}, 1.1);  // scale, shift, mean, variance
+Tensor classify(const Tensor& x, Reader& r) {
+  const Tensor weight = r.next();
+  return fm::linear(fm::mean(x, {2, 3}), weight, r.next());
 }
-Tensor convolve(Reader& r, const Tensor& x, std::int64_t stride, std::int64_t padding) {
-  const Tensor y = fm::conv2d(x, r.next(), {}, stride, padding);
-  const Tensor scale = r.next(), shift = r.next(), mean = r.next(), variance = r.next();
-  return fm::batch_norm(y, mean, variance, scale, shift);
-}
+constexpr ImageNetwork kResnet50{
+    [](Weights& w) {
+      make_convolution(w, 3, 64, 7);
+      std::int64_t from = 64;
+      for (const Stage& s : kStages)
+        for (std::int64_t i = 0; i < s.blocks; ++i) {
+          make_convolution(w, from, s.width, 1), make_convolution(w, s.width, s.width, 3);
+          make_convolution(w, s.width, 4 * s.width, 1);
+          if (i == 0) make_convolution(w, from, 4 * s.width, 1);
+          from = 4 * s.width;
+        }
+      w.normal({1000, from}, 0.02), w.constant({1000}, 0);
+    },
+    [](const Tensor& images, Reader& r) {
+      Tensor x = fm::max_pool2d(fm::relu(convolve(r, images, 2, 3)), 3, 2, 1);
+      for (const Stage& s : kStages)
+        for (std::int64_t i = 0; i < s.blocks; ++i) {
+          const std::int64_t stride = i == 0 ? s.stride : 1;
+          Tensor y = fm::relu(convolve(r, x, 1, 0));
+          y = fm::relu(convolve(r, y, stride, 1));
+          y = convolve(r, y, 1, 0);
+          x = fm::relu(y + (i == 0 ? convolve(r, x, stride, 0) : x));
+        }
+      return classify(x, r);
+    }};
 
-Case resnet50() {
-  return {"resnet50_inference",
-          [] {
+/// The blocks of MobileNetV2: by how much they widen, how many of how many channels, and the stride of the first.
+struct Inverted {
+  std::int64_t widening, channels, blocks, stride;
+};
+constexpr Inverted kInverted[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
+                                  {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+constexpr std::int64_t kFirstChannels = 32, kLastChannels = 1280;
+
+Tensor relu6(const Tensor& x) { return fm::clip(x, 0, 6); }
+
+constexpr ImageNetwork kMobilenetV2{
+    [](Weights& w) {
+      make_convolution(w, 3, kFirstChannels, 3);
+      std::int64_t from = kFirstChannels;
+      for (const Inverted& s : kInverted)
+        for (std::int64_t i = 0; i < s.blocks; ++i) {
+          const std::int64_t wide = from * s.widening;
+          if (s.widening != 1) make_convolution(w, from, wide, 1);
+          make_convolution(w, 1, wide, 3), make_convolution(w, wide, s.channels, 1);
+          from = s.channels;
+        }
+      make_convolution(w, from, kLastChannels, 1);
+      w.normal({1000, kLastChannels}, 0.02), w.constant({1000}, 0);
+    },
+    [](const Tensor& images, Reader& r) {
+      Tensor x = relu6(convolve(r, images, 2, 1));
+      for (const Inverted& s : kInverted)
+        for (std::int64_t i = 0; i < s.blocks; ++i) {
+          const std::int64_t stride = i == 0 ? s.stride : 1;
+          Tensor y = s.widening == 1 ? x : relu6(convolve(r, x, 1, 0));
+          y = relu6(convolve(r, y, stride, 1, y.size(1)));
+          y = convolve(r, y, 1, 0);
+          x = stride == 1 && x.size(1) == s.channels ? x + y : y;
+        }
+      return classify(relu6(convolve(r, x, 1, 0)), r);
+    }};
+
+/// Inference; with autocast convolutions and products are of bf16.
+Case images(std::string name, const ImageNetwork& network, std::int64_t count, bool autocast = false) {
+  return {std::move(name),
+          [&network, count] {
             Weights w;
-            w.normal({1, 3, 224, 224}, 1);
-            make_convolution(w, 3, 64, 7);
-            std::int64_t from = 64;
-            for (const Stage& s : kStages)
-              for (std::int64_t i = 0; i < s.blocks; ++i) {
-                make_convolution(w, from, s.width, 1), make_convolution(w, s.width, s.width, 3);
-                make_convolution(w, s.width, 4 * s.width, 1);
-                if (i == 0) make_convolution(w, from, 4 * s.width, 1);
-                from = 4 * s.width;
-              }
-            w.normal({1000, from}, 0.02), w.constant({1000}, 0);
+            w.normal({count, 3, 224, 224}, 1);
+            network.weights(w);
             return w.made;
           },
-          [] {
-            return Program([](const Tensors& in) {
+          [&network, autocast] {
+            return Program([&network, autocast](const Tensors& in) {
+              const fm::AutocastGuard region(autocast);
               Reader r{std::span(in).subspan(1)};
-              Tensor x = fm::max_pool2d(fm::relu(convolve(r, in[0], 2, 3)), 3, 2, 1);
-              for (const Stage& s : kStages)
-                for (std::int64_t i = 0; i < s.blocks; ++i) {
-                  const std::int64_t stride = i == 0 ? s.stride : 1;
-                  Tensor y = fm::relu(convolve(r, x, 1, 0));
-                  y = fm::relu(convolve(r, y, stride, 1));
-                  y = convolve(r, y, 1, 0);
-                  x = fm::relu(y + (i == 0 ? convolve(r, x, stride, 0) : x));
-                }
-              const Tensor pooled = fm::mean(x, {2, 3});
-              const Tensor weight = r.next();
-              return Tensors{fm::linear(pooled, weight, r.next())};
+              return Tensors{fm::astype(network.run(in[0], r), fm::DType::f32)};
             });
           }};
 }
@@ -228,7 +283,13 @@ const std::vector<Case>& models() {
   static const std::vector<Case> table{gpt2_training(), gpt2_decoding("gpt2_small_decoding_512"),
                                        gpt2_decoding("gpt2_small_decoding_512_int8", fm::WeightFormat{.bits = 8}),
                                        gpt2_decoding("gpt2_small_decoding_512_int4", fm::WeightFormat{.bits = 4}),
-                                       resnet50()};
+                                       images("resnet50_inference", kResnet50, 1),
+                                       images("resnet50_inference_16", kResnet50, 16),
+                                       images("resnet50_inference_bf16", kResnet50, 1, true),
+                                       images("resnet50_inference_16_bf16", kResnet50, 16, true),
+                                       images("mobilenet_v2_inference", kMobilenetV2, 1),
+                                       images("mobilenet_v2_inference_16", kMobilenetV2, 16),
+                                       images("mobilenet_v2_inference_bf16", kMobilenetV2, 1, true)};
   return table;
 }
 

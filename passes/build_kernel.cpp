@@ -31,7 +31,12 @@ struct SymbolicAccess {
 class KernelBuilder {
  public:
   KernelBuilder(const Program& program, const Dimensions& dims, const Group& group, const std::vector<ValueId>& stored)
-      : g_(program.graph), group_(group), stored_(stored), dims_(dims), rank_(g_.nodes[group.domain].shape.rank()) {
+      : program_(program),
+        g_(program.graph),
+        group_(group),
+        stored_(stored),
+        dims_(dims),
+        rank_(g_.nodes[group.domain].shape.rank()) {
     for (std::size_t i = 0; i < group.members.size(); ++i) member_[group.members[i]] = i;
     instances_of_.resize(group.members.size());
     for (std::size_t i = 0; i < group.members.size(); ++i) {
@@ -260,6 +265,15 @@ class KernelBuilder {
     return a.source.kind != KernelSource::Kind::load || g_.nodes[a.source.value].op != Op::input ||
            g_.nodes[a.source.value].dense;
   }
+  /// Whether the buffer has its second axis innermost. Then no reshape stands between it and the domain.
+  bool has_channels_last(const SymbolicAccess& a) const {
+    return a.source.kind != KernelSource::Kind::position && is_channels_last(program_, a.source.value);
+  }
+  /// The domain axis that loop i goes along.
+  unsigned axis_of_loop(unsigned i) const {
+    if (!group_.channels_last) return i;
+    return i == 0 ? 0 : i + 1 == rank_ ? 1 : i + 1;
+  }
   /// The next axis of the access after `axis` that is not known to be 1; its rank if there is none.
   int next_axis(const SymbolicAccess& a, int axis) const {
     const ValueId v = shape_value(a);
@@ -269,6 +283,19 @@ class KernelBuilder {
     return axis;
   }
 
+  /// Whether the axes behind `axis` are all stretched, as those of [C, 1, 1] are by an image: they have one element.
+  bool is_stretched_behind(const SymbolicAccess& a, int axis) const {
+    const ValueId v = shape_value(a);
+    const auto is_view_of_another = [&](const PathStep& s) {
+      return s.kind == PathStep::Kind::view && s.record != g_.nodes[v].record;
+    };
+    if (std::ranges::any_of(a.map.path, is_view_of_another)) return false;  // which may leave axes out
+    const int rank = static_cast<int>(g_.nodes[v].shape.rank());
+    for (int behind = axis + 1; behind < rank; ++behind)
+      if (std::ranges::any_of(a.map.axes, [&](const AxisMap& m) { return m.axis == behind; })) return false;
+    return true;
+  }
+
   bool mergeable(unsigned d) const {
     if (is_reduced(d) != is_reduced(d + 1)) return false;
     if (is_one(d) || is_one(d + 1)) return true;
@@ -276,15 +303,17 @@ class KernelBuilder {
       const int outer = axis_of(a, d), inner = axis_of(a, d + 1);
       if (outer < 0 && inner < 0) return true;
       if (outer < 0 || inner < 0 || !is_dense(a)) return false;
+      if (has_channels_last(a) && outer < 2) return false;
       const AxisMap &o = a.map.axes[d], &i = a.map.axes[d + 1];
       return next_axis(a, outer) == inner && o.unit && i.unit && i.whole;
     });
   }
 
   void lay_out() {
-    for (unsigned d = 0; d < rank_; ++d) {
+    for (unsigned loop = 0; loop < rank_; ++loop) {
+      const unsigned d = axis_of_loop(loop);
       // An axis of size 1 between two others hides whether they can merge: only direct neighbors are merged.
-      if (d > 0 && mergeable(d - 1) &&
+      if (loop > 0 && axis_of_loop(loop - 1) + 1 == d && mergeable(d - 1) &&
           !(is_one(d - 1) && d > 1 && !built_.axes.empty() && built_.axes.back().first < d - 1))
         built_.axes.back().last = static_cast<std::uint8_t>(d);
       else
@@ -316,10 +345,14 @@ class KernelBuilder {
     while (inner > run.first && is_one(static_cast<unsigned>(inner))) --inner;
     const int axis = axis_of(a, static_cast<unsigned>(inner));
     if (axis < 0 || !a.map.axes[static_cast<std::size_t>(inner)].unit) return out;
+    if (has_channels_last(a)) {
+      out.unit_stride = axis == 1;
+      return out;
+    }
     const ValueId v = shape_value(a);
     const int rank = static_cast<int>(g_.nodes[v].shape.rank());
     const bool last =
-        is_dense(a) ? next_axis(a, axis) == rank : axis == rank - 1 && g_.nodes[v].unit_inner && !a.map.reshaped;
+        is_dense(a) ? next_axis(a, axis) == rank || (group_.channels_last && is_stretched_behind(a, axis)) : axis == rank - 1 && g_.nodes[v].unit_inner && !a.map.reshaped;
     out.unit_stride = last && a.source.kind != KernelSource::Kind::position;
     return out;
   }
@@ -332,6 +365,7 @@ class KernelBuilder {
     return ns;
   }
 
+  const Program& program_;
   const Graph& g_;
   const Group& group_;
   const std::vector<ValueId>& stored_;

@@ -37,6 +37,30 @@ bool may_be_epilogue(const CallStep& call, const KernelStep& kernel) {
   return form_of(call) != EpilogueForm::none && reads_as_it_lies(kernel, call.output.slot) && is_by_rows(kernel);
 }
 
+bool reads(const KernelStep& kernel, std::uint32_t slot) {
+  return std::ranges::any_of(kernel.sources, [&](const PlanSource& s) { return s.slot == slot; });
+}
+
+/// The call whose result a kernel goes on with, as the last step: kernels behind it that have nothing to do with it (a
+/// factor for each channel, say) go before it. Null where something else stands between them.
+CallStep* call_before(std::vector<PlanStep>& steps, const KernelStep& kernel) {
+  constexpr std::size_t kMostBetween = 8;
+  for (std::size_t at = steps.size(); at-- > 0 && steps.size() - at <= kMostBetween;) {
+    auto* const call = std::get_if<CallStep>(&steps[at]);
+    if (call != nullptr && may_be_epilogue(*call, kernel)) {
+      const std::uint32_t result = call->output.slot;
+      const bool is_free = std::all_of(steps.begin() + static_cast<std::ptrdiff_t>(at) + 1, steps.end(),
+                                       [&](const PlanStep& s) { return !reads(std::get<KernelStep>(s), result); });
+      if (!is_free) return nullptr;
+      std::rotate(steps.begin() + static_cast<std::ptrdiff_t>(at), steps.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+                  steps.end());
+      return &std::get<CallStep>(steps.back());
+    }
+    if (!std::holds_alternative<KernelStep>(steps[at])) return nullptr;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 bool fuse_epilogues(Program& program) {
@@ -44,8 +68,8 @@ bool fuse_epilogues(Program& program) {
   bool changed = false;
   for (PlanStep& step : program.plan->steps) {
     auto* const kernel = std::get_if<KernelStep>(&step);
-    auto* const call = steps.empty() ? nullptr : std::get_if<CallStep>(&steps.back());
-    if (kernel == nullptr || call == nullptr || !may_be_epilogue(*call, *kernel)) {
+    auto* const call = kernel == nullptr ? nullptr : call_before(steps, *kernel);
+    if (call == nullptr) {
       steps.push_back(std::move(step));
       continue;
     }

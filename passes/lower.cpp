@@ -63,8 +63,9 @@ class Lowering {
   // ------------------------------------------------------------------------------------------------------
 
   void compile_groups() {
-    built_.resize(p_.groups.size());
-    executables_.resize(p_.groups.size());
+    const bool has_layouts = !p_.channels_last.empty();
+    built_.assign(p_.groups.size(), std::nullopt);
+    executables_.assign(p_.groups.size(), nullptr);
     std::vector<std::size_t> groups;
     for (std::size_t i = 0; i < p_.groups.size(); ++i)
       if (p_.groups[i].alive) groups.push_back(i);
@@ -72,6 +73,7 @@ class Lowering {
     compile_ahead(groups);
     for (const std::size_t i : groups)
       if (p_.groups[i].alive) compile_group(i);
+    if (has_layouts && p_.channels_last.empty()) compile_groups();  // others were built with layouts
   }
 
   /// False where it has been taken apart.
@@ -120,7 +122,14 @@ class Lowering {
     }
   }
 
+  /// What a group is taken apart into may be calls, whose results are row-major: all values are then.
+  void drop_layouts() {
+    p_.channels_last.clear();
+    for (Group& group : p_.groups) group.channels_last = false;
+  }
+
   void take_apart(std::size_t i, const Error& error) {
+    drop_layouts();
     const std::vector<ValueId> members = p_.groups[i].members;
     p_.groups[i].alive = false;
     built_[i].reset(), executables_[i].reset();
@@ -223,7 +232,10 @@ class Lowering {
     p_.plan->leaf_records.push_back(g_.nodes[v].record);
   }
   std::uint32_t result_slot(ValueId v) {
-    if (slot_of_[v] == kNoSlot) slot_of_[v] = add_slot(PlanSlot::Kind::temporary, v);
+    if (slot_of_[v] == kNoSlot) {
+      slot_of_[v] = add_slot(PlanSlot::Kind::temporary, v);
+      p_.plan->slots.back().channels_last = is_channels_last(p_, v);
+    }
     return slot_of_[v];
   }
 
@@ -255,12 +267,28 @@ class Lowering {
       step.element_bytes.push_back(s.kind == KernelSource::Kind::position ? 0
                                                                           : byte_size(built.kernel.accesses[i].dtype));
     }
+    step.is_of_weights = is_of_weights(p_.groups[index(group)]);
     step.name = kernel_name(p_.groups[index(group)]);
     step.where = g_.nodes[p_.groups[index(group)].members.back()].where;
     dump_kernel(step.name, built.kernel, p_.backend);
     p_.kernels.push_back(std::move(built.kernel));
     p_.kernel_names.push_back(step.name);
     p_.plan->steps.push_back(std::move(step));
+  }
+
+  /// Whether a kernel only brings a leaf into the dtype of the products and convolutions that read it on their right.
+  bool is_of_weights(const Group& group) const {
+    if (!p_.capabilities.channels_last || p_.is_shipped || group.members.size() != 1) return false;
+    const ValueId v = group.members[0];
+    const GraphNode& n = g_.nodes[v];
+    if (n.op != Op::cast || output_[v] || g_.nodes[n.operands[0].value].op != Op::input) return false;
+    return std::ranges::all_of(users_[v], [&](ValueId u) {
+      ValueId read = v;
+      while (is_view(g_.nodes[u].op) && users_[u].size() == 1 && !output_[u]) read = u, u = users_[u][0];
+      const GraphNode& user = g_.nodes[u];
+      return (user.op == Op::convolution || user.op == Op::matmul) && user.operands[1].value == read &&
+             user.operands[0].value != read;
+    });
   }
 
   std::string kernel_name(const Group& group) const {

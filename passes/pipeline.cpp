@@ -4,6 +4,7 @@
 //   materialize     copies where reshapes and outputs need buffers
 //   select          dispatch every node once more: which form of which cell
 //   fuse            groups of emitting nodes become kernels
+//   lay_out_channels  values between convolutions whose channels lie innermost
 //   lower           kernel descriptions, fused multiply-adds, compiled code, steps
 //   fuse_epilogues  kernels that run as a part of the call before them, on each tile of a product
 //   chain_products  products of what such a kernel leaves, block of rows by block of rows
@@ -37,6 +38,7 @@
 #include "passes/chain_products.h"
 #include "passes/fuse.h"
 #include "passes/fuse_epilogues.h"
+#include "passes/lay_out_channels.h"
 #include "passes/lower.h"
 #include "passes/materialize.h"
 #include "passes/overlap_collectives.h"
@@ -61,6 +63,7 @@ constexpr Pass kPipeline[] = {
     {"materialize", &materialize, false, true},
     {"select", &select, false, false},
     {"fuse", &fuse, true, false},
+    {"lay_out_channels", &lay_out_channels, true, false},
     {"lower", &lower, false, false},
     {"fuse_epilogues", &fuse_epilogues, true, false},
     {"chain_products", &chain_products, true, false},

@@ -86,6 +86,18 @@ class Overwrites {
   Plan& plan_;
 };
 
+/// Whether a result has memory that a temporary may lie in, in the same order.
+bool has_place_for(const Plan& plan, std::uint32_t result, std::uint32_t temporary) {
+  const PlanSlot& slot = plan.slots[result];
+  if (slot.channels_last != plan.slots[temporary].channels_last) return false;
+  if (slot.channels_last) return true;  // a temporary of the arena: calls that give buffers read none such
+  const auto output = std::ranges::find(plan.output_slots, result);
+  if (output == plan.output_slots.end()) return false;
+  const auto number = static_cast<std::uint32_t>(output - plan.output_slots.begin());
+  const auto overwrites = [number](const Overwrite& o) { return o.output == number; };
+  return std::ranges::none_of(plan.overwrites, overwrites);  // else an operand may still be read there
+}
+
 /// The result of a call need not be anywhere but where its epilogue writes: half as many bytes pass through the caches.
 void share_places(Plan& plan) {
   for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {
@@ -102,11 +114,8 @@ void share_places(Plan& plan) {
     const std::size_t bytes = kernel->element_bytes[static_cast<std::size_t>(source - kernel->sources.begin())];
     for (const std::uint16_t store : kernel->stores) {
       const PlanSource& result = kernel->sources[store];
-      const auto output = std::ranges::find(plan.output_slots, result.slot);
-      if (output == plan.output_slots.end() || !result.path.empty() || kernel->element_bytes[store] != bytes) continue;
-      const auto number = static_cast<std::uint32_t>(output - plan.output_slots.begin());
-      const auto overwrites = [number](const Overwrite& o) { return o.output == number; };
-      if (std::ranges::any_of(plan.overwrites, overwrites)) continue;  // an operand may still be read there
+      if (!result.path.empty() || kernel->element_bytes[store] != bytes) continue;
+      if (!has_place_for(plan, result.slot, temporary)) continue;
       plan.shared_places.push_back({temporary, result.slot});
       break;
     }

@@ -19,6 +19,8 @@ struct BackendCapabilities {
   bool overwrites_operands = false;
   /// Kernels are compiled on the calling thread, so several may be compiled in parallel.
   bool compiles_on_caller = false;
+  /// Kernels of convolutions read and write images whose channels lie innermost, and do so best.
+  bool channels_last = false;
 };
 
 }  // namespace fermata

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 
 WIDTH, HEADS, LAYERS, POSITION = 768, 12, 12, 512
 STAGES = [(3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2)]
+INVERTED = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
 
 
 def split(weights):
@@ -69,14 +70,22 @@ def gpt2_decoding(engine, inputs):
     return engine.prepared(step, [token, caches, weights])
 
 
-def resnet50(image, *weights):
+def reader(weights):
     weights = iter(weights)
 
-    def convolve(x, stride, padding):
+    def convolve(x, stride, padding, groups=1):
         w, scale, shift, mean, variance = (next(weights) for _ in range(5))
-        return F.batch_norm(F.conv2d(x, w, None, stride, padding), mean, variance, scale, shift)
+        return F.batch_norm(F.conv2d(x, w, None, stride, padding, 1, groups), mean, variance, scale, shift)
 
-    x = F.max_pool2d(F.relu(convolve(image, 2, 3)), 3, 2, 1)
+    def classify(x):
+        return F.linear(x.mean((2, 3)), next(weights), next(weights))
+
+    return convolve, classify
+
+
+def resnet50(images, *weights):
+    convolve, classify = reader(weights)
+    x = F.max_pool2d(F.relu(convolve(images, 2, 3)), 3, 2, 1)
     for blocks, _, first_stride in STAGES:
         for i in range(blocks):
             stride = first_stride if i == 0 else 1
@@ -84,7 +93,49 @@ def resnet50(image, *weights):
             y = F.relu(convolve(y, stride, 1))
             y = convolve(y, 1, 0)
             x = F.relu(y + (convolve(x, stride, 0) if i == 0 else x))
-    return F.linear(x.mean((2, 3)), next(weights), next(weights))
+    return classify(x)
+
+
+def mobilenet_v2(images, *weights):
+    convolve, classify = reader(weights)
+    x = F.relu6(convolve(images, 2, 1))
+    for widening, channels, blocks, first_stride in INVERTED:
+        for i in range(blocks):
+            stride = first_stride if i == 0 else 1
+            y = x if widening == 1 else F.relu6(convolve(x, 1, 0))
+            y = F.relu6(convolve(y, stride, 1, y.shape[1]))
+            y = convolve(y, 1, 0)
+            x = x + y if stride == 1 and x.shape[1] == channels else y
+    return classify(F.relu6(convolve(x, 1, 0)))
+
+
+def network_of(row):
+    """The function of a row of images; nothing for other rows."""
+    return resnet50 if row.startswith("resnet50") else mobilenet_v2 if row.startswith("mobilenet_v2") else None
+
+
+def of_bf16(function):
+    def run(*inputs):
+        with torch.autocast("cpu", torch.bfloat16):
+            return function(*inputs).float()
+
+    return run
+
+
+def write_onnx(row, inputs, path):
+    """The network of a row, with its weights, as a model of its images."""
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            for i, w in enumerate(inputs[1:]):
+                self.register_buffer(f"w{i}", w)
+
+        def forward(self, images):
+            return network_of(row)(images, *self.buffers())
+
+    torch.onnx.export(Network().eval(), (inputs[0],), path, input_names=["images"], output_names=["scores"],
+                      opset_version=18, dynamo=False)
 
 
 def prepare(engine, row, inputs):
@@ -92,4 +143,5 @@ def prepare(engine, row, inputs):
         return gpt2_training(engine, inputs)
     if row == "gpt2_small_decoding_512":
         return gpt2_decoding(engine, inputs)
-    return engine.prepared(resnet50, inputs)
+    network = network_of(row)
+    return network and engine.prepared(of_bf16(network) if row.endswith("_bf16") else network, inputs)

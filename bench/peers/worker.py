@@ -1,6 +1,7 @@
 """Another engine as a process that times what it is told to; the commands are those of worker.cpp.
 
-  worker.py ENGINE FOLDER THREADS        ENGINE: numpy, torch, inductor (torch.compile), jax
+  worker.py ENGINE FOLDER THREADS        ENGINE: numpy, torch, inductor (torch.compile), jax; for the networks of images
+                                         onnxruntime, openvino (in f32) and openvino_default
 """
 
 import math
@@ -18,6 +19,10 @@ os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(FOLDER, f"inductor_{THREADS
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
 
 import numpy as np
+
+MODELS = ("gpt2_small_training_128", "gpt2_small_decoding_512", "resnet50_inference", "resnet50_inference_16",
+          "resnet50_inference_bf16", "resnet50_inference_16_bf16", "mobilenet_v2_inference", "mobilenet_v2_inference_16",
+          "mobilenet_v2_inference_bf16")
 
 
 def load(path):
@@ -375,6 +380,71 @@ def random_program(e, path):
     return function, [x for _, _, x in inputs]
 
 
+class OnnxEngine:
+    """Networks of images from ONNX files, which PyTorch writes once for all engines. Rows of bf16 are left to those that
+    choose their own precision."""
+
+    def prepared_row(self, row):
+        import torch
+        import torch_models
+
+        if torch_models.network_of(row) is None or (row.endswith("_bf16") and not self.chooses_precision):
+            return None
+        inputs = [torch.from_numpy(x) for x in inputs_of(self, row)]
+        path = os.path.join(FOLDER, f"{row}.network.onnx")
+        if not os.path.exists(path):
+            torch_models.write_onnx(row, inputs, path)
+        return self.prepared(path, inputs[0].numpy())
+
+    def tensor(self, x):
+        return x
+
+    def numpy(self, x):
+        return x
+
+    def wait(self, results):
+        pass
+
+
+class OnnxRuntime(OnnxEngine):
+    chooses_precision = False
+
+    def __init__(self):
+        import onnxruntime
+
+        self.runtime = onnxruntime
+        self.version = "onnxruntime " + onnxruntime.__version__
+
+    def prepared(self, path, images):
+        options = self.runtime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = THREADS, 1
+        session = self.runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return lambda: session.run(None, {"images": images})
+
+
+class OpenVino(OnnxEngine):
+    """With a precision that is asked for, or the one that it chooses for the processor."""
+
+    def __init__(self, precision):
+        import openvino
+
+        self.core, self.precision = openvino.Core(), precision
+        self.chooses_precision = precision is None
+        self.version = "openvino " + openvino.__version__.split("-")[0] + (" in f32" if precision else "")
+
+    def prepared(self, path, images):
+        hints = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(THREADS)}
+        if self.precision:
+            hints["INFERENCE_PRECISION_HINT"] = self.precision
+        request = self.core.compile_model(path, "CPU", hints).create_infer_request()
+
+        def run():
+            request.infer({0: images}, share_inputs=True)
+            return [request.get_output_tensor(0).data]
+
+        return run
+
+
 def inputs_of(e, row):
     inputs = []
     while os.path.exists(os.path.join(FOLDER, f"{row}.{len(inputs)}.npy")):
@@ -389,7 +459,9 @@ def prepare(e, row):
     if os.path.exists(path):
         function, inputs = random_program(e, path)
         return e.prepared(function, inputs)
-    if isinstance(e, Torch) and row in ("gpt2_small_training_128", "gpt2_small_decoding_512", "resnet50_inference"):
+    if isinstance(e, OnnxEngine):
+        return e.prepared_row(row)
+    if isinstance(e, Torch) and row in MODELS:
         import torch_models
 
         return torch_models.prepare(e, row, inputs_of(e, row))
@@ -399,7 +471,9 @@ def prepare(e, row):
 
 class Worker:
     def __init__(self):
-        self.engine = {"numpy": Numpy, "torch": Torch, "inductor": lambda: Torch(True), "jax": Jax}[ENGINE]()
+        self.engine = {"numpy": Numpy, "torch": Torch, "inductor": lambda: Torch(True), "jax": Jax,
+                       "onnxruntime": OnnxRuntime, "openvino": lambda: OpenVino("f32"),
+                       "openvino_default": lambda: OpenVino(None)}[ENGINE]()
         self.run = None
 
     def once(self):

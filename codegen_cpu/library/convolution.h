@@ -26,7 +26,7 @@ void convolution_depthwise(const CallArgs& args);
 bool convolution_depthwise_fits(const CallArgs& args);
 double convolution_depthwise_cost(const CallArgs& args);
 inline constexpr const char* kConvolutionDepthwiseFits =
-    "one channel in each group, one or two spatial axes, adjacent columns, no empty axis; in the gradient one filter in each group and strides of 1";
+    "one channel in each group, one or two spatial axes, adjacent columns or channels, no empty axis; in the gradient one filter in each group and strides of 1";
 
 /// Our own: windows as columns of a matrix, which the filters are multiplied with. Every floating dtype.
 void convolution_portable(const CallArgs& args);

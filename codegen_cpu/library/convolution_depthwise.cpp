@@ -1,8 +1,10 @@
 // Convolutions whose filters each read one channel, and their data gradients, as `call` kernels.
 //
 // A data gradient is the convolution of y with the filter turned around; it has to move by one place. Planes are
-// independent, so results do not depend on the number of threads.
+// independent, so results do not depend on the number of threads. Images whose channels lie innermost give the same
+// bits.
 #include <algorithm>
+#include <optional>
 
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
@@ -10,6 +12,8 @@
 #include "codegen_cpu/library/convolution_depthwise_kernels.h"
 #include "codegen_cpu/library/convolution_problem.h"
 #include "dispatch/kernel_files.h"
+#include "ir/channels_last.h"
+#include "ir/shape.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -31,6 +35,17 @@ template <class T> DepthwiseKernel<T> kernel_for(std::int64_t columns) {
   static_cast<void>(columns);
 #endif
   return of(kDepthwiseBaseline);
+}
+
+/// Of vectors that channels fill.
+DepthwiseRow<float> row_kernel_for(std::int64_t channels) {
+#if defined(__x86_64__)
+  if (eager::instruction_set() == "avx512" && channels >= 16) return kDepthwiseAvx512.row_f32;
+  if (eager::instruction_set() != "baseline" && channels >= 8) return kDepthwiseAvx2.row_f32;
+#else
+  static_cast<void>(channels);
+#endif
+  return kDepthwiseBaseline.row_f32;
 }
 
 double ns_per_element(std::int64_t taps) {
@@ -104,21 +119,106 @@ template <class T> class Depthwise {
   DepthwisePlane<T> shape_{nullptr, 0, 0, 0, nullptr, 0, 0, nullptr, {1, 1}, {1, 1}, {1, 1}, {0, 0}};
 };
 
-}  // namespace
+bool has_adjacent_channels(const TensorView& view) {
+  return is_channels_last({view.sizes, view.rank}, {view.strides, view.rank});
+}
 
-void convolution_depthwise(const CallArgs& args) {
-  const ConvolutionProblem problem(args);
+/// Images whose channels lie innermost, row by row.
+class DepthwiseImages {
+ public:
+  DepthwiseImages(const ConvolutionProblem& problem, const Epilogue* epilogue)
+      : p_(problem),
+        epilogue_(epilogue),
+        channels_(p_.x.sizes[1]),
+        copied_(has_adjacent_channels(p_.x) ? 0 : p_.x.element_count()),
+        taps_((p_.window() + 1) * channels_) {
+    const unsigned axes = p_.x.rank - 2u;
+    for (unsigned i = 0; i < axes; ++i) {
+      const unsigned at = 2 - axes + i;
+      shape_.window[at] = p_.weight.sizes[i + 2], shape_.dilation[at] = p_.attributes.dilation[i];
+      shape_.step[at] = p_.attributes.strides[i], shape_.padding[at] = p_.attributes.padding[i];
+    }
+    shape_.from = static_cast<const float*>(p_.x.data);
+    if (copied_.size() != 0) {
+      const Shape strides = channels_last_strides({p_.x.sizes, p_.x.rank});
+      TensorView to = p_.x;
+      to.data = copied_.data(), to.strides = strides.data();
+      copy_elements(to, p_.x);
+      shape_.from = copied_.data();
+    }
+    const DenseElements weight(p_.weight);
+    const auto* const w = static_cast<const float*>(weight.data());
+    for (std::int64_t c = 0; c < channels_; ++c)
+      for (std::int64_t t = 0; t < p_.window(); ++t) taps_[t * channels_ + c] = w[c * p_.window() + t];
+    std::fill_n(taps_.data() + p_.window() * channels_, channels_, 0.0f);
+    shape_.taps = taps_.data(), shape_.zeros = taps_.data() + p_.window() * channels_;
+    shape_.height = axes == 2 ? p_.x.sizes[2] : 1, shape_.width = p_.x.sizes[axes + 1];
+    shape_.channels = channels_, shape_.columns = p_.y.sizes[axes + 1];
+  }
+
+  void run() const {
+    const DepthwiseRow<float> run_row = row_kernel_for(channels_);
+    const std::int64_t rows = p_.x.rank == 4 ? p_.y.sizes[2] : 1, row = shape_.columns * channels_;
+    // What an epilogue takes over is still in the first cache, or nearly so.
+    const std::int64_t together = std::max<std::int64_t>(1, (24 << 10) / (4 * row));
+    parallel_for(0, p_.images() * rows, static_cast<double>(row) * ns_per_element(p_.window()),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   const Scratch<const float*> room(p_.window() * kDepthwisePlaces);
+                   for (std::int64_t first = begin; first < end; first += together) {
+                     const std::int64_t last = std::min(first + together, end);
+                     for (std::int64_t i = first; i < last; ++i) run_row(image(i / rows, rows), i % rows, room.data());
+                     if (epilogue_ != nullptr)
+                       epilogue_->on_tile({first * shape_.columns, last * shape_.columns, 0, channels_});
+                   }
+                 });
+  }
+
+ private:
+  DepthwiseImage<float> image(std::int64_t number, std::int64_t rows) const {
+    DepthwiseImage<float> one = shape_;
+    one.from += number * shape_.height * shape_.width * channels_;
+    one.to = static_cast<float*>(p_.y.data) + number * rows * shape_.columns * channels_;
+    return one;
+  }
+
+  const ConvolutionProblem& p_;
+  const Epilogue* const epilogue_;
+  const std::int64_t channels_;
+  const Scratch<float> copied_, taps_;
+  DepthwiseImage<float> shape_{nullptr, 1, 1, 1, nullptr, 1, nullptr, nullptr, {1, 1}, {1, 1}, {1, 1}, {0, 0}};
+};
+
+/// By planes, of which columns have to be adjacent.
+void run_planes(const CallArgs& args) {
+  ConvolutionProblem problem(args);
+  TensorView& from = problem.op == Op::convolution ? problem.x : problem.y;
+  const bool is_adjacent = from.strides[from.rank - 1] == 1;
+  const Shape strides = is_adjacent ? Shape() : dense_strides({from.sizes, from.rank});
+  std::optional<DenseElements> dense;
+  if (!is_adjacent)
+    from.data = const_cast<void*>(dense.emplace(from).data()), from.strides = strides.data(), from.buffer = nullptr;
   if (problem.dtype == DType::f32)
     Depthwise<float>(problem, args.epilogue).run();
   else
     Depthwise<double>(problem, args.epilogue).run();
 }
 
+}  // namespace
+
+void convolution_depthwise(const CallArgs& args) {
+  if (!has_channels_last(args.outputs[0])) return run_planes(args);
+  const ConvolutionProblem problem(args);
+  if (problem.dtype != DType::f32 || problem.filters() != 1 || problem.op != Op::convolution)
+    return run_row_major(args, run_planes);
+  DepthwiseImages(problem, args.epilogue).run();
+}
+
 bool convolution_depthwise_fits(const CallArgs& args) {
   const ConvolutionProblem p(args);
   const TensorView& from = p.op == Op::convolution ? p.x : p.y;
   const std::size_t axes = p.attributes.axes();
-  if (axes < 1 || axes > 2 || p.is_empty() || p.channels() != 1 || from.strides[from.rank - 1] != 1) return false;
+  if (axes < 1 || axes > 2 || p.is_empty() || p.channels() != 1) return false;
+  if (from.strides[from.rank - 1] != 1 && !has_adjacent_channels(from)) return false;
   if (p.op == Op::convolution) return true;
   return p.filters() == 1 && std::ranges::all_of(p.attributes.strides, [](std::int64_t s) { return s == 1; });
 }

@@ -165,7 +165,60 @@ void run_plane(const DepthwisePlane<T>& p, const DepthwiseBlock& block, const st
     run_rows<T, kDepthwiseSums / 2, 2>(p, block, offsets, room);
 }
 
-constexpr DepthwiseKernels kKernels{&run_plane<float>, &run_plane<double>};
+/// The channels of kPlaces places from `column` on, whose taps `from` has: those of a place side by side.
+template <class T, std::int64_t kPlaces>
+inline void add_up_channels(const DepthwiseImage<T>& p, const T* const* from, T* to) {
+  const std::int64_t taps = p.window[0] * p.window[1];
+  std::int64_t c = 0;
+  while (c < p.channels) {
+    if (p.channels < kLanes<T>) {  // one by one
+      for (std::int64_t place = 0; place < kPlaces; ++place) {
+        T sum{};
+        for (std::int64_t t = 0; t < taps; ++t) sum += p.taps[t * p.channels + c] * from[t * kPlaces + place][c];
+        to[place * p.channels + c] = sum;
+      }
+      ++c;
+      continue;
+    }
+    if (c + kLanes<T> > p.channels) c = p.channels - kLanes<T>;  // the last ones once more
+    Vector<T> sums[kPlaces];
+#pragma GCC unroll 4
+    for (std::int64_t place = 0; place < kPlaces; ++place) sums[place] = Vector<T>{};
+    const T* const* at = from;
+    for (const T* tap = p.taps + c; at != from + taps * kPlaces; tap += p.channels, at += kPlaces) {
+      const auto weight = load<Vector<T>>(tap);
+#pragma GCC unroll 4
+      for (std::int64_t place = 0; place < kPlaces; ++place) sums[place] += weight * load<Vector<T>>(at[place] + c);
+    }
+#pragma GCC unroll 4
+    for (std::int64_t place = 0; place < kPlaces; ++place) store(to + place * p.channels + c, sums[place]);
+    c += kLanes<T>;
+  }
+}
+
+template <class T, std::int64_t kPlaces>
+inline void run_places(const DepthwiseImage<T>& p, std::int64_t row, std::int64_t column, const T** room) {
+  const T** at = room;
+  for (std::int64_t i = 0; i < p.window[0]; ++i) {
+    const std::int64_t y = row * p.step[0] + i * p.dilation[0] - p.padding[0];
+    const T* const line = p.from + y * p.width * p.channels;
+    for (std::int64_t j = 0; j < p.window[1]; ++j)
+      for (std::int64_t place = 0; place < kPlaces; ++place) {
+        const std::int64_t x = (column + place) * p.step[1] + j * p.dilation[1] - p.padding[1];
+        const bool inside = y >= 0 && y < p.height && x >= 0 && x < p.width;
+        *at++ = inside ? line + x * p.channels : p.zeros;
+      }
+  }
+  add_up_channels<T, kPlaces>(p, room, p.to + (row * p.columns + column) * p.channels);
+}
+template <class T> void run_row(const DepthwiseImage<T>& p, std::int64_t row, const T** room) {
+  std::int64_t column = 0;
+  for (; column + kDepthwisePlaces <= p.columns; column += kDepthwisePlaces)
+    run_places<T, kDepthwisePlaces>(p, row, column, room);
+  for (; column < p.columns; ++column) run_places<T, 1>(p, row, column, room);
+}
+
+constexpr DepthwiseKernels kKernels{&run_plane<float>, &run_plane<double>, &run_row<float>};
 
 }  // namespace
 }  // namespace fermata

@@ -1,8 +1,9 @@
-// Convolutions of one plane with one filter: the loops, compiled once per instruction set
-// (convolution_depthwise_*.cpp).
+// Convolutions of one plane with one filter, or of an image whose channels lie innermost: the loops, compiled once per
+// instruction set (convolution_depthwise_*.cpp).
 //
-// Rows are copied with their padding, each place of a step apart, so that every tap reads whole vectors. Products are
-// added up tap by tap; nothing is contracted, so bits are the same on every processor.
+// Of a plane rows are copied with their padding, each place of a step apart, so that every tap reads whole vectors.
+// Products are added up tap by tap, those of the padding, too; nothing is contracted, so bits are the same on every
+// processor and for either order.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +50,26 @@ struct DepthwiseBlock {
 /// `offsets` has that of every tap.
 template <class T> using DepthwiseKernel = void (*)(const DepthwisePlane<T>& plane, const DepthwiseBlock& block,
                                                     const std::int64_t* offsets, T* room);
+
+/// One image, and a filter for each of its channels.
+template <class T> struct DepthwiseImage {
+  const T* from;  // rows and columns of adjacent channels, dense
+  std::int64_t height, width, channels;
+  T* to;  // the same
+  std::int64_t columns;
+  const T* taps;   // for every tap the channels
+  const T* zeros;  // as many as channels
+  std::int64_t window[2], step[2], dilation[2], padding[2];  // padding may be negative
+};
+/// Places whose sums are made together.
+inline constexpr std::int64_t kDepthwisePlaces = 4;
+/// One row of the result. `room` is for kDepthwisePlaces pointers for every tap.
+template <class T> using DepthwiseRow = void (*)(const DepthwiseImage<T>& image, std::int64_t row, const T** room);
+
 struct DepthwiseKernels {
   DepthwiseKernel<float> f32;
   DepthwiseKernel<double> f64;
+  DepthwiseRow<float> row_f32;
 };
 extern const DepthwiseKernels kDepthwiseBaseline;
 #if defined(__x86_64__)

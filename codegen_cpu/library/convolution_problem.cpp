@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "codegen_cpu/irregular/dense_elements.h"
+#include "ir/channels_last.h"
 #include "ir/ops/convolution.h"
 #include "ir/shape.h"
 #include "runtime/call_attributes.h"
@@ -54,20 +55,63 @@ void run_on_planes(const Epilogue* epilogue, const TensorView& result, std::int6
   epilogue->on_tile({first * rows, (first + count) * rows, 0, columns});
 }
 
+bool has_channels_last(const TensorView& result) {
+  const std::span<const std::int64_t> sizes(result.sizes, result.rank), strides(result.strides, result.rank);
+  return result.rank > 2 && std::ranges::equal(strides, std::span<const std::int64_t>(channels_last_strides(sizes))) &&
+         !std::ranges::equal(strides, std::span<const std::int64_t>(dense_strides(sizes)));
+}
+
+void run_row_major(const CallArgs& args, FunctionRef<void(const CallArgs&)> run) {
+  const TensorView& out = args.outputs[0];
+  const Shape strides = dense_strides({out.sizes, out.rank});
+  const Scratch<std::byte> room(out.element_count() * static_cast<std::int64_t>(byte_size(out.dtype)));
+  TensorView dense = out;
+  dense.data = room.data(), dense.strides = strides.data();
+  CallArgs instead = args;
+  instead.outputs = {&dense, 1};
+  instead.epilogue = nullptr;  // which runs where the result is wanted
+  run(instead);
+  copy_elements(out, dense);
+}
+
+void run_on_rows(const Epilogue& epilogue, const TensorView& result, const ResultRows& r) {
+  const std::int64_t places = element_count({result.sizes + 3, result.rank - 3u});  // of a row
+  for (std::int64_t image = r.image; image < r.image + r.images; ++image) {
+    const std::int64_t first = (image * result.sizes[2] + r.row) * places;
+    epilogue.on_tile({first, first + r.rows * places, r.channel, r.channel + r.channels});
+  }
+}
+
 ImageParts::ImageParts(std::int64_t images)
     : size(std::max<std::int64_t>(1, images / kParts)), count((images + size - 1) / size) {}
 
-void run_widened(const CallArgs& args, FunctionRef<void(const CallArgs&)> run) {
-  const TensorView& out = args.outputs[0];
-  const Scratch<float> a = widened_elements(args.inputs[0]), b = widened_elements(args.inputs[1]);
-  const Scratch<float> result(out.element_count());
-  Shape strides[2];
-  TensorView wide[2]{args.inputs[0], args.inputs[1]}, wide_out = out;
-  for (unsigned i = 0; i < 2; ++i) {
-    strides[i] = dense_strides({wide[i].sizes, wide[i].rank});
-    wide[i].data = i == 0 ? a.data() : b.data();
-    wide[i].dtype = DType::f32, wide[i].strides = strides[i].data();
+namespace {
+
+/// f16 or bf16 in f32: in the same order where channels lie innermost, else row-major.
+struct Widened {
+  explicit Widened(const TensorView& given)
+      : view(given), keeps_order(is_channels_last({given.sizes, given.rank}, {given.strides, given.rank})),
+        elements(keeps_order ? Scratch<float>(given.element_count()) : widened_elements(given)),
+        strides(keeps_order ? channels_last_strides({given.sizes, given.rank})
+                            : dense_strides({given.sizes, given.rank})) {
+    if (keeps_order) widen(given.dtype, given.data, elements.data(), elements.size());
+    view.data = elements.data(), view.dtype = DType::f32, view.strides = strides.data(), view.buffer = nullptr;
   }
+  TensorView view;
+
+ private:
+  const bool keeps_order;
+  const Scratch<float> elements;
+  const Shape strides;
+};
+
+}  // namespace
+
+void run_widened(const CallArgs& args, FunctionRef<void(const CallArgs&)> run) {
+  const Widened a(args.inputs[0]), b(args.inputs[1]);
+  const TensorView wide[]{a.view, b.view}, &out = args.outputs[0];
+  const Scratch<float> result(out.element_count());
+  TensorView wide_out = out;
   wide_out.data = result.data(), wide_out.dtype = DType::f32;
   CallArgs widened = args;
   widened.inputs = wide, widened.outputs = {&wide_out, 1};

@@ -11,7 +11,7 @@
 namespace fermata {
 
 /// x [N, C, spatial ..], weight [O, C / groups, spatial ..], y [N, O, spatial ..]; one of them is the result, which is
-/// dense.
+/// dense: row-major, or y with its channels innermost (docs/adr/036-channels-innermost.md).
 struct ConvolutionProblem {
   explicit ConvolutionProblem(const CallArgs& args);
 
@@ -40,6 +40,19 @@ void fill_zero(const ConvolutionProblem& problem);
 /// Runs an epilogue, if there is one, on planes [first, first + count) of a result [N, C, spatial ..], counted over
 /// images and channels.
 void run_on_planes(const Epilogue* epilogue, const TensorView& result, std::int64_t first, std::int64_t count);
+
+/// Whether the channels of a result lie innermost. Strides of axes of one element tell, too, so that an epilogue meets
+/// the loops that it was made for.
+bool has_channels_last(const TensorView& result);
+/// Calls `run` with a row-major result and copies that: for kernels that write no other.
+void run_row_major(const CallArgs& args, FunctionRef<void(const CallArgs&)> run);
+
+/// Some rows of some channels of a result [N, C, rows, ..].
+struct ResultRows {
+  std::int64_t image, images, channel, channels, row, rows;
+};
+/// Runs an epilogue on them where channels lie innermost; the first one is a multiple of 64.
+void run_on_rows(const Epilogue& epilogue, const TensorView& result, const ResultRows& rows);
 
 /// Images are worked through in parts of equal size, about as many as keep every processor busy.
 struct ImageParts {

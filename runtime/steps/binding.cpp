@@ -1,6 +1,7 @@
 // See binding.h.
 #include "runtime/steps/binding.h"
 
+#include "ir/channels_last.h"
 #include "ir/error.h"
 #include "ir/view.h"
 
@@ -40,7 +41,7 @@ BoundSource Binding::resolve(const PlanSource& source) const {
   else if (slot.kind == PlanSlot::Kind::position)
     s.strides = counting_strides(s.sizes, slot.mask);
   else
-    s.strides = dense_strides(s.sizes);
+    s.strides = slot.channels_last ? channels_last_strides(s.sizes) : dense_strides(s.sizes);
   for (const PathStep& step : source.path) {
     switch (step.kind) {
       case PathStep::Kind::view: {

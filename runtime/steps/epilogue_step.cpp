@@ -11,10 +11,18 @@
 namespace fermata {
 namespace {
 
+/// What is adjacent in the result of a call.
+std::int64_t columns_of(std::span<const std::int64_t> result, bool channels_last) {
+  return channels_last ? result[1] : result.back();
+}
+
 /// Whether the rows of the kernel are those of the result or whole planes of it, or all in one row whose parts may
 /// start where tiles do.
-bool fits_tiles(const BoundKernel& kernel, std::span<const std::int64_t> result, EpilogueForm form) {
-  const std::int64_t columns = result.back(), rows = element_count(result) / columns;
+bool fits_tiles(const BoundKernel& kernel, std::span<const std::int64_t> result, EpilogueForm form,
+                bool channels_last) {
+  const std::int64_t columns = columns_of(result, channels_last), rows = element_count(result) / columns;
+  if (goes_along_channels(kernel.step(), result.size()) != channels_last) return false;
+  if (channels_last) return kernel.rows() == rows && kernel.columns() == columns;
   if (kernel.step().reduced != 0) return kernel.rows() == rows && kernel.sizes().back() == columns;
   const std::int64_t plane = form == EpilogueForm::planes ? element_count(result.subspan(2)) : 0;
   const std::int64_t start = plane != 0 ? plane : columns;  // tiles start at multiples of it
@@ -99,14 +107,15 @@ bool BoundEpilogue::bind(const EpilogueStep& step, const Binding& binding) {
   const PlanSlot& slot = binding.plan.slots[step.call.output.slot];
   is_read_by_kernel_only_ = slot.kind == PlanSlot::Kind::temporary && slot.last_step == binding.step;
   if (!has_points_of(kernel, call, binding)) return false;
+  has_channels_last_ = slot.channels_last;
   if (step.form == EpilogueForm::whole) return step.epilogue.reduced == 0;
-  return fits_tiles(kernel, binding.sizes_of(step.call.record), step.form);
+  return fits_tiles(kernel, binding.sizes_of(step.call.record), step.form, slot.channels_last);
 }
 
 void BoundEpilogue::run(Run& run) {
   const KernelLaunch launch = kernel.launch(run);
   const Shape& result = call.output().sizes;
-  const std::int64_t columns = result.back();
+  const std::int64_t columns = columns_of(result, has_channels_last_);
   TileRunner tiles(kernel, launch, element_count(result) / columns, columns);
   Epilogue epilogue{.on_tile = tiles};
   if (is_read_by_kernel_only_) epilogue.kernel = kernel.step().executable.get(), epilogue.launch = &launch;

@@ -32,7 +32,8 @@ class BoundEpilogue {
   BoundKernel kernel;
 
  private:
-  bool is_read_by_kernel_only_ = false;  // applies to the result of the call
+  bool is_read_by_kernel_only_ = false;  // the result of the call,
+  bool has_channels_last_ = false;       // whose channels lie innermost
 };
 
 /// Whether the kernel's points are the elements of the result of a call that computes it by rows and columns.

@@ -6,6 +6,7 @@
 
 #include "runtime/bounds_check.h"
 #include "runtime/device_run.h"
+#include "runtime/prepacked_weights.h"
 #include "runtime/steps/binding.h"
 #include "runtime/steps/bound_steps.h"
 #include "runtime/storage.h"
@@ -27,6 +28,10 @@ std::uint16_t access_of(const KernelStep& kernel, std::uint32_t slot) {
     found = static_cast<std::uint16_t>(a);
   }
   return found;
+}
+
+bool goes_along_channels(const KernelStep& kernel, std::size_t rank) {
+  return rank > 2 && kernel.axes.back().last == 1;
 }
 
 void KernelStep::bind(const Binding& binding, BoundSteps& bound) const {
@@ -100,9 +105,32 @@ void BoundKernel::check_buffers(const KernelLaunch& launch, const Run& run) cons
   }
 }
 
+/// The result as it was kept with the leaf, or is from now on.
+bool BoundKernel::take_kept(Run& run, const KernelLaunch& whole) const {
+  const std::size_t from = step_->stores[0] == 0 ? 1 : 0, to = step_->stores[0];
+  static constexpr std::byte kLayout{};
+  PackedKey key{&kLayout, whole.pointers[from], {static_cast<std::int64_t>(step_->element_bytes[to])}};
+  key.numbers.insert(key.numbers.end(), sizes_.begin(), sizes_.end());
+  key.numbers.insert(key.numbers.end(), strides_.begin(), strides_.end());
+  Storage* const leaf = run.buffers[addresses_[from].slot];
+  StoragePtr kept = PrepackedWeights::find(leaf, key, bytes_[to], [&](std::byte* made) {
+    KernelLaunch once = whole;
+    std::vector<void*> pointers(whole.pointers, whole.pointers + addresses_.size());
+    pointers[to] = made, once.pointers = pointers.data();
+    run_in_ranges(once);
+  });
+  if (kept == nullptr) return false;
+  const std::uint32_t slot = addresses_[to].slot;
+  run.data[slot] = kept->data, run.buffers[slot] = kept.get();
+  run.owners.resize(run.plan.slots.size());
+  run.owners[slot] = std::move(kept);  // until the next run
+  return true;
+}
+
 void BoundKernel::run(Run& run) {
   if (rows_ == 0 || columns_ == 0) return;
   const KernelLaunch whole = launch(run);
+  if (step_->is_of_weights && take_kept(run, whole)) return;
   if (!run.plan.capabilities.launches_on_caller) [[unlikely]] {
     const RunSite site{step_->name, step_->where};
     const RunSiteGuard guard(site);

@@ -35,7 +35,8 @@ struct KernelStep : StepPart {
   std::uint16_t reduced = 0;          // mask of the kernel's axes
   double ns_per_point = 0.3;
   double operations_per_point = 1;
-  std::uint32_t number = 0;  // of its description, for the creator of the plan
+  std::uint32_t number = 0;       // of its description, for whoever made the plan
+  bool is_of_weights = false;     // weights in another dtype: the result is kept with a leaf that comes again
 
   void bind(const Binding& binding, BoundSteps& bound) const;
   template <class F> void for_each_part(F&& f) const { f(*this); }
@@ -44,6 +45,9 @@ struct KernelStep : StepPart {
 /// The access of a kernel that refers to a slot; kNoAccess if there is none or more than one.
 inline constexpr std::uint16_t kNoAccess = 0xffff;
 std::uint16_t access_of(const KernelStep& kernel, std::uint32_t slot);
+
+/// Whether the loops of a kernel over a domain of `rank` axes end with the second one, not with the last.
+bool goes_along_channels(const KernelStep& kernel, std::size_t rank);
 
 /// A kernel step bound to sizes.
 class BoundKernel {
@@ -72,6 +76,7 @@ class BoundKernel {
   };
   void run_in_ranges(const KernelLaunch& whole) const;
   void run_in_blocks(KernelLaunch launch) const;
+  bool take_kept(Run& run, const KernelLaunch& whole) const;
   void check_buffers(const KernelLaunch& launch, const Run& run) const;
 
   const KernelStep* step_ = nullptr;
