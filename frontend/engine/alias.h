@@ -20,7 +20,7 @@ Node* derive_view(TensorImpl* view);
 void write(const Tensor& target, const Tensor& value, Location where);
 
 /// For a tensor whose address was handed out: gives it a value of its own over its buffer, and whoever else refers to
-/// the present value a copy of the elements, before they change.
+/// the present value or to a view of it a copy of the elements, before they change.
 void separate_pinned(const Tensor& target);
 
 }  // namespace fermata
