@@ -21,6 +21,7 @@
 #include "ir/fork.h"
 #include "ir/ops/views.h"
 #include "ir/view.h"
+#include "runtime/buffer_window.h"
 
 namespace fermata {
 namespace {
@@ -81,18 +82,25 @@ void write_cell(const Tensor& target, const Tensor& given, Location where) {
 }  // namespace
 
 void separate_pinned(const Tensor& target) {
-  Node* old = target.impl()->value;
-  Storage* pinned = target.impl()->pinned;
-  const bool shared_value = old->refs.load(std::memory_order_acquire) != Node::kTensor;
-  StoragePtr kept;
-  if (shared_value) {
+  Node* const old = target.impl()->value;
+  Storage* const pinned = target.impl()->pinned;
+  Storage* const window = old->storage.load(std::memory_order_acquire);
+  const auto leaf_over = [&](StoragePtr buffer) {
+    return make_leaf(old->type(), buffer.release(), old->backend, Node::kTensor);
+  };
+  Node* fresh = nullptr;
+  // Besides the value itself: calls that have recorded it, and views and arguments with the same window.
+  if (old->refs.load(std::memory_order_acquire) == Node::kTensor && window->unique()) {
+    window->retain();
+    fresh = leaf_over(StoragePtr(window));
+  } else {
     const std::size_t bytes = static_cast<std::size_t>(element_count(old->sizes())) * byte_size(old->dtype);
-    kept.reset(Storage::allocate(bytes));
+    StoragePtr kept(Storage::allocate(bytes));
     if (bytes != 0) std::memcpy(kept->data, pinned->data, bytes);
+    pinned->retain();
+    fresh = leaf_over(window_on(StoragePtr(pinned)));
+    move_window(*window, std::move(kept));
   }
-  pinned->retain();
-  Node* fresh = make_leaf(old->type(), pinned, old->backend, Node::kTensor);
-  if (shared_value) old->storage.exchange(kept.release(), std::memory_order_acq_rel)->release();
   target.set_node(fresh);  // a new version: views are derived again
 }
 

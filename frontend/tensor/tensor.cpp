@@ -17,6 +17,7 @@
 #include "frontend/tensor/host_elements.h"
 #include "frontend/transforms/trace/tracer.h"
 #include "ir/error.h"
+#include "runtime/buffer_window.h"
 
 namespace fermata {
 
@@ -110,9 +111,11 @@ void* pin(const Tensor& x, Location where) {
     storage = own.node()->storage.load(std::memory_order_acquire);
     x.set_node(own.node());  // views are derived again, from this buffer
   }
-  storage->retain();
   storage->show_to_caller();
-  impl->pinned = storage;
+  storage->retain();
+  StoragePtr window = window_on(StoragePtr(storage));
+  impl->value->storage.store(window.release(), std::memory_order_release);
+  impl->pinned = storage;  // the reference that the value had
   return storage->data;
 }
 

@@ -391,6 +391,19 @@ TEST(ExternalPlans, TheTextFormNamesThem) {
             scale(mish(ones({2})), 3).to_vector<float>());
 }
 
+TEST(ExternalPlans, ATraceRunsAnOperatorWithoutAMetaKernel) {
+  Library def(Kind::definition, "unknown"), cpu(Kind::implementation, "unknown", "CPU");
+  def.def("f(Tensor x) -> Tensor");
+  cpu.impl("f", [](const Tensor& x) { return scale_cpu(x, 3); });
+  const auto f = OperatorHandle::find("unknown::f").typed<Tensor(const Tensor&)>();
+  for (const Mode mode : {Mode::eager, Mode::compiled}) {
+    const ModeGuard guard(mode);
+    const Trace t = trace([&](const Tensor& x) { return f(x + 1) * 2; }, ones({2}));
+    EXPECT_THAT(to_string(t), HasSubstr("unknown::f(%1)"));
+    EXPECT_EQ(run_trace(t, std::vector<Tensor>{zeros({2})})[0].to_vector<float>(), (std::vector<float>{6, 6}));
+  }
+}
+
 TEST(ExternalPlans, AMetaKernelThatIsWrongIsFound) {
   Library def(Kind::definition, "liar");
   def.def("f(Tensor x) -> Tensor");

@@ -49,6 +49,11 @@ TEST_P(HostViews, OfConstElementsKeepTheValueTheyShow) {
   const auto of_temporary = [] { return HostView<const float>(ones({1000}) + 4); }();
   for (int i = 0; i < 8; ++i) (ones({1000}) * i).sync();  // would use its memory again
   EXPECT_EQ(of_temporary[500], 5);
+  x.data<float>();
+  const HostView<const float> behind_an_address(x);
+  x += 1;
+  EXPECT_EQ(behind_an_address[0], 48);
+  EXPECT_EQ(x.data<float>()[0], 49);
 }
 
 TEST_P(HostViews, OfElementsThatAreWrittenAreTheTensor) {

@@ -255,6 +255,47 @@ TEST_P(Views, WhatWasRecordedKeepsItsValueWhenTheAddressIsTaken) {
   EXPECT_EQ(ints(view), (Ints{5, 0}));
 }
 
+TEST_P(Views, WhatWasRecordedOfViewsKeepsItsValueWhenATensorWithAnAddressIsWritten) {
+  Tensor older = arange(4).astype(DType::f32) + 0;
+  const Tensor older_view = older.slice(0, 1);
+  for (const bool through_view : {false, true}) {
+    Tensor x = arange(4).astype(DType::f32) + 0;
+    float* const address = x.data<float>();
+    const Tensor view = x.slice(0, 1), backwards = flip(x, 0);
+    const Tensor part = view * 2, joined = concat({x.slice(0, 2), x.slice(0, 0, 2)}, 0), one = x[3] + 0;
+    const Tensor mapped = vmap([](const Tensor& row) { return row * 10; })(x.reshape({2, 2}));
+    const Tensor again = reshape(backwards, {2, 2}).T() * 1;
+    (through_view ? view : x).assign(7);
+    EXPECT_EQ(ints(part), (Ints{2, 4, 6}));
+    EXPECT_EQ(ints(joined), (Ints{2, 3, 0, 1}));
+    EXPECT_EQ(ints(one), (Ints{3}));
+    EXPECT_EQ(ints(mapped), (Ints{0, 10, 20, 30}));
+    EXPECT_EQ(ints(again), (Ints{3, 1, 2, 0}));
+    EXPECT_EQ(ints(view), (Ints{7, 7, 7}));
+    EXPECT_EQ(address[3], 7);
+    EXPECT_EQ(x.data<float>(), address);
+    const Tensor then = view + 1;  // and so for later writes
+    x += 1;
+    EXPECT_EQ(ints(then), (Ints{8, 8, 8}));
+    EXPECT_EQ(ints(view), (Ints{8, 8, 8}));
+    EXPECT_EQ(address[3], 8);
+  }
+  older.data<float>()[3] = 30;
+  const Tensor part = older_view * 2;
+  older_view.assign(0);
+  EXPECT_EQ(ints(part), (Ints{2, 4, 60}));
+}
+
+TEST_P(Views, GradientsOfViewsKeepWhatTheyNeedWhenATensorWithAnAddressIsWritten) {
+  Tensor x = arange(4).astype(DType::f32) + 0;
+  x.data<float>();
+  x.requires_grad(true);
+  const Tensor part = x.slice(0, 1), y = sum(part * part);
+  no_grad([&] { x += 1; });
+  y.backward();
+  EXPECT_EQ(ints(x.grad()), (Ints{0, 2, 4, 6}));
+}
+
 TEST_P(Views, HandingOutAnAddressSharesWithNobody) {
   const Tensor x = arange(3), same = x.detach();
   x.data<std::int64_t>()[0] = 50;

@@ -10,6 +10,7 @@
 #include "frontend/tools/io/mapped_file.h"
 #include "ir/error.h"
 #include "ir/infer.h"
+#include "runtime/buffer_window.h"
 
 namespace fermata::detail {
 
@@ -25,7 +26,7 @@ const void* read_only_elements(const Tensor& x, DType dtype, Tensor& keep, Locat
                       format_error(1402, "DeviceError", "HostView: the tensor is not on the CPU", describe(x), where));
   x.sync(where);
   Node* node = x.node();
-  if (node->is_dense_leaf()) {
+  if (node->is_dense_leaf() && !is_window(*node->storage.load(std::memory_order_acquire))) {
     // An identity of its own for the value: a write to x gives x another one.
     node->refs.fetch_add(Node::kTensor, std::memory_order_relaxed);
     keep = Tensor(node, DispatchKeySet(BackendKey::cpu) | Functionality::dense);
