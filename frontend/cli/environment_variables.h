@@ -49,6 +49,7 @@ inline constexpr auto kEnvironmentVariables = std::to_array<EnvironmentVariable>
     {"FERMATA_CHECK_COLLECTIVES", "0|1", "0", "ranks compare their collectives before they make them"},
     {"FERMATA_COLLECTIVE_CHUNK", "N", "2^30", "elements that one call of MPI moves at most; for tests"},
     {"FERMATA_COLLECTIVE_TIMEOUT", "SECONDS", "600", "how long a collective waits for other ranks; 0 for ever"},
+    {"FERMATA_SHARED_MEMORY", "0|1", "1", "ranks of one machine talk through memory; 0: through MPI"},
     {"FERMATA_CHECK_REPLAY", "0|1", "0", "compiled functions are recorded at every call and compared"},
 });
 
