@@ -8,6 +8,7 @@
 #include <array>
 
 #include "fermata/creation.h"
+#include "fermata/device.h"
 #include "fermata/distributed.h"
 #include "fermata/ops.h"
 #include "fermata/views.h"
@@ -129,18 +130,26 @@ void barrier(const Group& group, Location where) {
 
 namespace {
 
-/// Neighbors in a list of tensors that are reduced by one call: of one dtype, and no more than fit a bucket.
+/// On the CPU, tensors of so many bytes are reduced by calls of their own: joining them would copy all of their
+/// elements twice, which takes longer than a call between ranks of one machine, and they would wait for each other.
+constexpr std::int64_t kAloneFromBytes = std::int64_t{32} << 10;
+
+/// Neighbors in a list of tensors that are reduced by one call: small ones of one dtype, no more than fit a bucket.
 std::vector<std::pair<std::size_t, std::size_t>> buckets(const std::vector<Tensor>& tensors, std::int64_t most_bytes) {
   std::vector<std::pair<std::size_t, std::size_t>> found;  // begin and end, last ones first
   std::int64_t bytes = 0;
+  bool is_open = false;
   for (std::size_t i = tensors.size(); i-- > 0;) {
     const Tensor& t = tensors[i];
     const std::int64_t own = element_count(t.shape()) * static_cast<std::int64_t>(byte_size(t.dtype()));
-    const bool joins = !found.empty() && tensors[found.back().first].dtype() == t.dtype() && bytes + own <= most_bytes;
+    const bool is_small = own < kAloneFromBytes || device(t) != cpu();
+    const bool joins =
+        is_open && is_small && tensors[found.back().first].dtype() == t.dtype() && bytes + own <= most_bytes;
     if (joins)
       found.back().first = i, bytes += own;
     else
       found.emplace_back(i, i + 1), bytes = own;
+    is_open = is_small;
   }
   return found;
 }

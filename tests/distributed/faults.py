@@ -18,7 +18,7 @@ import time
 
 LIMIT = 60  # seconds for one run: many times what it takes
 STEPS = 6
-# What the rank does, what is set, what the others say, how many say it: "some" or "all" of the ranks but it.
+# What the rank does (up to a comma), what is set, what the others say, how many say it: "some" or "all" of the ranks but it.
 SCENARIOS = {
     "none": ({}, None),
     "slow": ({}, None),
@@ -31,6 +31,8 @@ SCENARIOS = {
     "returns": ({}, r"FM7006 CollectiveError: .*rank {rank} has ended; (its last call is \w+ at \S*faults.cpp:\d+|it has called nothing)"),
     "stuck": ({"FERMATA_COLLECTIVE_TIMEOUT": "1"},
               r"FM7006 CollectiveError: .*waited 1 s in vain \(rank {rank} runs; (its last call is \w+ at \S*faults.cpp:\d+|it has called nothing)"),
+    "other op, unchecked": ({}, r"FM7007 CollectiveError: \w+: ranks \d and \d make different calls\n  rank \d +\w+ of \d+"),
+    "other size, unchecked": ({}, r"FM7007 CollectiveError: \w+: ranks \d and \d make different calls\n  rank \d +\w+ of \d+"),
     "other op": ({"FERMATA_CHECK_COLLECTIVES": "1"}, r"FM7007 CollectiveError: "),
     "other size": ({"FERMATA_CHECK_COLLECTIVES": "1"}, r"FM7007 CollectiveError: "),
 }
@@ -65,7 +67,7 @@ def run(command, scenario, rank, step, ranks, mode):
     variables, _ = SCENARIOS[scenario]
     with tempfile.TemporaryDirectory() as folder:
         begin = time.monotonic()
-        process = subprocess.Popen([command[0], command[1], str(ranks), command[2], scenario, str(rank), str(step), mode, folder],
+        process = subprocess.Popen([command[0], command[1], str(ranks), command[2], scenario.split(",")[0], str(rank), str(step), mode, folder],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    env={**os.environ, "FERMATA_COLLECTIVE_TIMEOUT": "20", **variables})
         try:

@@ -5,6 +5,7 @@
 
 #include <mutex>
 #include <source_location>
+#include <string>
 #include <string_view>
 
 namespace fermata::distributed {
@@ -14,5 +15,10 @@ std::mutex& mpi_mutex();
 
 /// CollectiveError FM7009 where a call of MPI has failed.
 void require_success(int code, std::string_view what, std::source_location where);
+
+/// From now on no call is made: something has gone wrong that the ranks cannot agree about.
+void give_up_on_mpi(std::string reason);
+/// Empty while all is well.
+std::string why_given_up();
 
 }  // namespace fermata::distributed

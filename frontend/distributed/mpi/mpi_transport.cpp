@@ -6,14 +6,15 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <thread>
 #include <utility>
 
 #include "frontend/distributed/mpi/mpi_calls.h"
+#include "frontend/distributed/mpi/mpi_requests.h"
 #include "frontend/distributed/mpi/rank_status.h"
 #include "ir/error.h"
 #include "ir/fork.h"
@@ -23,13 +24,6 @@ namespace fermata::distributed {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// What a count of MPI holds. Tests choose less.
-std::int64_t largest_count() {
-  static const auto most =
-      static_cast<std::int64_t>(environment_number("FERMATA_COLLECTIVE_CHUNK", std::uint64_t{1} << 30, 1));
-  return std::min<std::int64_t>(most, std::numeric_limits<int>::max());
-}
 
 bool is_of_two(CollectiveKind kind) { return kind == CollectiveKind::send || kind == CollectiveKind::receive; }
 
@@ -44,203 +38,38 @@ std::chrono::seconds time_limit() {
   return limit;
 }
 
-// ---- Dtypes and reductions
-
-/// Of numbers that are reduced.
-MPI_Datatype number_type(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-    case DType::u8: return MPI_UINT8_T;
-    case DType::u16: return MPI_UINT16_T;
-    case DType::u32: return MPI_UINT32_T;
-    case DType::u64: return MPI_UINT64_T;
-    case DType::i8: return MPI_INT8_T;
-    case DType::i16: return MPI_INT16_T;
-    case DType::i32: return MPI_INT32_T;
-    case DType::i64: return MPI_INT64_T;
-    case DType::f32: return MPI_FLOAT;
-    case DType::f64: return MPI_DOUBLE;
-    case DType::c64: return MPI_C_FLOAT_COMPLEX;
-    case DType::c128: return MPI_C_DOUBLE_COMPLEX;
-    default: throw_internal("MPI reduces no such numbers");
-  }
+/// FERMATA_SHARED_MEMORY=0: ranks of one machine talk as those of several do.
+bool shares_memory() {
+  static const bool shares = environment_number("FERMATA_SHARED_MEMORY", 1) != 0;
+  return shares;
 }
 
-/// Of elements that are moved: any dtype of the size.
-MPI_Datatype element_type(DType dtype) {
-  switch (byte_size(dtype)) {
-    case 1: return MPI_UINT8_T;
-    case 2: return MPI_UINT16_T;
-    case 4: return MPI_UINT32_T;
-    case 8: return MPI_UINT64_T;
-    case 16: return MPI_C_DOUBLE_COMPLEX;
-    default: throw_internal("elements of a size that MPI has no type for");
-  }
+std::atomic<bool> ranks_share_processors = false;
+
+/// Between two looks at memory that another processor writes.
+void pause_processor() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
 }
 
-/// MPI leaves open what becomes of NaN: here one of any rank is the result, as in max() and min().
-template <class T, bool kIsMax> void extreme(void* in, void* inout, int* count, MPI_Datatype*) {
-  const auto* const a = static_cast<const T*>(in);
-  auto* const b = static_cast<T*>(inout);
-  for (int i = 0; i < *count; ++i)
-    if (std::isnan(a[i]) || (kIsMax ? a[i] > b[i] : a[i] < b[i])) b[i] = std::isnan(b[i]) ? b[i] : a[i];
-}
-template <class T, bool kIsMax> MPI_Op extreme_operation() {
-  static const MPI_Op operation = [] {
-    MPI_Op made;
-    MPI_Op_create(&extreme<T, kIsMax>, 1, &made);
-    return made;
-  }();
-  return operation;
-}
+// ---- What is on its way
 
-MPI_Op operation_of(CollectiveReduction reduction, DType dtype) {
-  const bool is_max = reduction == CollectiveReduction::max;
-  switch (reduction) {
-    case CollectiveReduction::sum: return MPI_SUM;
-    case CollectiveReduction::prod: return MPI_PROD;
-    case CollectiveReduction::mean: throw_internal("a mean is a sum to a transport");
-    case CollectiveReduction::max:
-    case CollectiveReduction::min: break;
-  }
-  if (dtype == DType::f32) return is_max ? extreme_operation<float, true>() : extreme_operation<float, false>();
-  if (dtype == DType::f64) return is_max ? extreme_operation<double, true>() : extreme_operation<double, false>();
-  return is_max ? MPI_MAX : MPI_MIN;
-}
+/// What this thread has started and not ended.
+thread_local std::vector<StartedTransfer*> of_this_thread;
+/// Buffers that ranks may not have taken yet. MPI moves them while it is called.
+std::atomic<std::int64_t> sends_on_their_way = 0;
 
-// ---- One call as requests
-
-/// Some elements of a type, as one element whose neighbor is a block further on: how parts of blocks are addressed.
-class PartOfBlock {
+class Transfer : public StartedTransfer {
  public:
-  PartOfBlock(MPI_Datatype element, std::int64_t count, std::int64_t block_bytes, std::source_location where) {
-    MPI_Datatype part;
-    require_success(MPI_Type_contiguous(static_cast<int>(count), element, &part), "MPI_Type_contiguous", where);
-    require_success(MPI_Type_create_resized(part, 0, block_bytes, &type_), "MPI_Type_create_resized", where);
-    require_success(MPI_Type_commit(&type_), "MPI_Type_commit", where);
-    MPI_Type_free(&part);
-  }
-  ~PartOfBlock() { MPI_Type_free(&type_); }  // once what uses it has ended
-  PartOfBlock(const PartOfBlock&) = delete;
-  PartOfBlock& operator=(const PartOfBlock&) = delete;
-  MPI_Datatype type() const { return type_; }
-
- private:
-  MPI_Datatype type_;
+  Transfer() { of_this_thread.push_back(this); }
+  ~Transfer() override { std::erase(of_this_thread, this); }
 };
 
-/// Starts the parts of a call, each of a count that MPI can express.
-class Starter {
+/// By requests of MPI.
+class MpiTransfer final : public Transfer {
  public:
-  Starter(const CollectiveCall& call, MPI_Comm comm, std::int64_t ranks, std::int64_t rank,
-          std::vector<MPI_Request>& requests)
-      : call_(call),
-        comm_(comm),
-        ranks_(ranks),
-        rank_(rank),
-        bytes_(static_cast<std::int64_t>(byte_size(call.dtype))),
-        requests_(requests) {}
-
-  void run() {
-    if (call_.kind == CollectiveKind::barrier)
-      return require_success(MPI_Ibarrier(comm_, &add()), "MPI_Ibarrier", call_.where);
-    if (call_.kind == CollectiveKind::permute && call_.count != 0) fill_with_zeros();
-    const std::int64_t most = largest_count();
-    for (std::int64_t at = 0; at < call_.count; at += most) run_part(at, std::min(most, call_.count - at));
-  }
-  /// Of reduce_scatter, which reads the blocks of a part one after another.
-  std::vector<std::byte> packed;
-
- private:
-  MPI_Request& add() { return requests_.emplace_back(MPI_REQUEST_NULL); }
-  const void* from(std::int64_t at) const {
-    return call_.from == nullptr ? nullptr : static_cast<const std::byte*>(call_.from) + at * bytes_;
-  }
-  void* to(std::int64_t at) const {
-    return call_.to == nullptr ? nullptr : static_cast<std::byte*>(call_.to) + at * bytes_;
-  }
-  void fill_with_zeros() const {
-    for (std::size_t i = 1; i < call_.pairs.size(); i += 2)
-      if (call_.pairs[i] == rank_) return;
-    std::memset(call_.to, 0, static_cast<std::size_t>(call_.count * bytes_));
-  }
-
-  void run_part(std::int64_t at, std::int64_t count) {
-    const auto n = static_cast<int>(count), peer = static_cast<int>(call_.peer), tag = static_cast<int>(call_.tag);
-    const MPI_Datatype element = element_type(call_.dtype);
-    int code = MPI_SUCCESS;
-    switch (call_.kind) {
-      case CollectiveKind::all_reduce:
-        code = MPI_Iallreduce(from(at), to(at), n, number_type(call_.dtype), operation(), comm_, &add());
-        break;
-      case CollectiveKind::reduce:
-        code = MPI_Ireduce(from(at), to(at), n, number_type(call_.dtype), operation(), peer, comm_, &add());
-        break;
-      case CollectiveKind::reduce_scatter: code = reduce_scatter(at, count); break;
-      case CollectiveKind::broadcast:
-        if (rank_ == call_.peer) std::memcpy(to(at), from(at), static_cast<std::size_t>(count * bytes_));
-        code = MPI_Ibcast(to(at), n, element, peer, comm_, &add());
-        break;
-      case CollectiveKind::all_gather:
-      case CollectiveKind::all_to_all:
-      case CollectiveKind::scatter:
-      case CollectiveKind::gather: code = move_blocks(at, count); break;
-      case CollectiveKind::permute: code = permute(at, n, element); break;
-      case CollectiveKind::send: code = MPI_Isend(from(at), n, element, peer, tag, comm_, &add()); break;
-      case CollectiveKind::receive: code = MPI_Irecv(to(at), n, element, peer, tag, comm_, &add()); break;
-      case CollectiveKind::barrier: break;
-    }
-    require_success(code, call_.name, call_.where);
-  }
-
-  MPI_Op operation() const { return operation_of(call_.reduction, call_.dtype); }
-
-  int reduce_scatter(std::int64_t at, std::int64_t count) {
-    const void* blocks = call_.from;
-    if (count != call_.count) {
-      if (packed.empty()) packed.resize(static_cast<std::size_t>(call_.count * ranks_ * bytes_));
-      std::byte* const part = packed.data() + at * ranks_ * bytes_;
-      for (std::int64_t r = 0; r < ranks_; ++r)
-        std::memcpy(part + r * count * bytes_, from(r * call_.count + at), static_cast<std::size_t>(count * bytes_));
-      blocks = part;
-    }
-    return MPI_Ireduce_scatter_block(blocks, to(at), static_cast<int>(count), number_type(call_.dtype), operation(),
-                                     comm_, &add());
-  }
-
-  int move_blocks(std::int64_t at, std::int64_t count) {
-    const PartOfBlock part(element_type(call_.dtype), count, call_.count * bytes_, call_.where);
-    const int peer = static_cast<int>(call_.peer);
-    switch (call_.kind) {
-      case CollectiveKind::all_gather:
-        return MPI_Iallgather(from(at), 1, part.type(), to(at), 1, part.type(), comm_, &add());
-      case CollectiveKind::all_to_all:
-        return MPI_Ialltoall(from(at), 1, part.type(), to(at), 1, part.type(), comm_, &add());
-      case CollectiveKind::scatter:
-        return MPI_Iscatter(from(at), 1, part.type(), to(at), 1, part.type(), peer, comm_, &add());
-      default: return MPI_Igather(from(at), 1, part.type(), to(at), 1, part.type(), peer, comm_, &add());
-    }
-  }
-
-  int permute(std::int64_t at, int n, MPI_Datatype element) {
-    int code = MPI_SUCCESS;
-    for (std::size_t i = 0; i + 1 < call_.pairs.size() && code == MPI_SUCCESS; i += 2) {
-      const auto source = static_cast<int>(call_.pairs[i]), target = static_cast<int>(call_.pairs[i + 1]);
-      if (target == rank_) code = MPI_Irecv(to(at), n, element, source, 0, comm_, &add());
-      if (source == rank_ && code == MPI_SUCCESS) code = MPI_Isend(from(at), n, element, target, 0, comm_, &add());
-    }
-    return code;
-  }
-
-  const CollectiveCall& call_;
-  MPI_Comm comm_;
-  std::int64_t ranks_, rank_, bytes_;
-  std::vector<MPI_Request>& requests_;
-};
-
-class MpiTransfer final : public StartedTransfer {
- public:
-  explicit MpiTransfer(MpiTransport::Waiting waiting) : waiting_(std::move(waiting)) {}
+  explicit MpiTransfer(const MpiTransport::Waiting& waiting) : waiting_(waiting) {}
   ~MpiTransfer() override {
     if (requests.empty()) return;
     try {
@@ -268,18 +97,58 @@ class MpiTransfer final : public StartedTransfer {
   MpiTransport::Waiting waiting_;
 };
 
+/// Rounds that a call which is waited for at once posts before it makes the results of the first one. A call that
+/// others run beside posts as much as there is room for: the other ranks can then go on without this one.
+constexpr std::int64_t kRoundsAhead = 2, kAllRounds = std::numeric_limits<std::int64_t>::max();
+
+/// By memory.
+class MemoryTransfer final : public Transfer {
+ public:
+  MemoryTransfer(SharedExchange& exchange, const CollectiveCall& call, const MpiTransport::Waiting& waiting)
+      : transfer_(exchange, call, kAllRounds), waiting_(waiting) {
+    transfer_.progress();
+  }
+  ~MemoryTransfer() override {
+    try {
+      wait();
+    } catch (const Error&) {}
+  }
+  bool progress() override { return transfer_.progress(); }
+  void wait() override {
+    if (!transfer_.has_ended() && why_given_up().empty())
+      waiting_.transport.wait_until([&] { return transfer_.progress(); }, waiting_);
+  }
+
+ private:
+  SharedTransfer transfer_;
+  MpiTransport::Waiting waiting_;
+};
+
+void go_on_with_others() {
+  for (std::size_t i = 0; i < of_this_thread.size(); ++i) of_this_thread[i]->progress();
+  if (sends_on_their_way.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock(mpi_mutex());
+  int found = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
+}
+
+std::atomic<bool> has_given_up = false;
 ForkSafeMutex& given_up_mutex = *new ForkSafeMutex;
 std::string& given_up = *new std::string;
 
 }  // namespace
 
+void set_ranks_share_processors(bool share) { ranks_share_processors = share; }
+
 void give_up_on_mpi(std::string reason) {
   const std::lock_guard lock(given_up_mutex);
   if (given_up.empty()) given_up = std::move(reason);
+  has_given_up = true;
   RankStatus::set_state(RankState::failed);
 }
 
 std::string why_given_up() {
+  if (!has_given_up) return {};
   const std::lock_guard lock(given_up_mutex);
   return given_up;
 }
@@ -310,6 +179,10 @@ MpiTransport::MpiTransport(MPI_Comm comm, std::vector<std::int64_t> ranks, int s
   for (MPI_Comm* const other : {&pairs_, &messages_, &control_})
     require_success(MPI_Comm_dup(comm, other), "MPI_Comm_dup", where);
   for (const MPI_Comm c : {comm_, pairs_, messages_, control_}) MPI_Comm_set_errhandler(c, MPI_ERRORS_RETURN);
+  const auto is_here = [](std::int64_t r) { return RankStatus::state(r).has_value(); };
+  if (ranks_.size() < 2 || !std::ranges::all_of(ranks_, is_here)) return;
+  if (auto area = SharedArea::make(comm_, shares_memory(), where))
+    shared_ = std::make_unique<SharedExchange>(std::move(area), largest_count());
 }
 
 void MpiTransport::require_usable(const CollectiveCall& call) const {
@@ -324,7 +197,7 @@ void MpiTransport::require_usable(const CollectiveCall& call) const {
 std::uint64_t MpiTransport::begin(const CollectiveCall& call) {
   require_usable(call);
   const std::uint64_t number = is_of_two(call.kind) ? calls_ : ++calls_;
-  RankStatus::begin_call(status_group_, number, fmt::format("{} at {}", call.name, short_location(call.where)));
+  RankStatus::begin_call(status_group_, number, call.name, call.where);
   if (checks_collectives() && !is_of_two(call.kind)) compare_with_other_ranks(call, number);
   return number;
 }
@@ -332,22 +205,28 @@ std::uint64_t MpiTransport::begin(const CollectiveCall& call) {
 std::unique_ptr<StartedTransfer> MpiTransport::start(const CollectiveCall& call) {
   const std::uint64_t number = begin(call);
   const bool is_of_pairs = call.kind == CollectiveKind::permute;
-  auto transfer = std::make_unique<MpiTransfer>(
-      Waiting{*this, number, std::string(call.name), call.where, is_of_two(call.kind) ? call.peer : -1});
+  const Waiting waiting{*this, number, call.name, call.where, is_of_two(call.kind) ? call.peer : -1};
+  if (shared_ != nullptr && !is_of_two(call.kind)) return std::make_unique<MemoryTransfer>(*shared_, call, waiting);
+  auto transfer = std::make_unique<MpiTransfer>(waiting);
   if (call.kind == CollectiveKind::send) {
     send(call);
     return transfer;
   }
   transfer->requests.reserve(8);
   const std::lock_guard lock(mpi_mutex());
-  Starter starter(call,
-                  is_of_two(call.kind) ? messages_
-                  : is_of_pairs        ? pairs_
-                                       : comm_,
-                  size(), rank_, transfer->requests);
-  starter.run();
-  transfer->packed = std::move(starter.packed);
+  transfer->packed = start_requests(call,
+                                    is_of_two(call.kind) ? messages_
+                                    : is_of_pairs        ? pairs_
+                                                         : comm_,
+                                    size(), rank_, transfer->requests);
   return transfer;
+}
+
+void MpiTransport::run(const CollectiveCall& call) {
+  if (shared_ == nullptr || is_of_two(call.kind)) return start(call)->wait();
+  const std::uint64_t number = begin(call);
+  SharedTransfer transfer(*shared_, call, kRoundsAhead);
+  if (!transfer.progress()) wait_until([&] { return transfer.progress(); }, {*this, number, call.name, call.where});
 }
 
 void MpiTransport::send(const CollectiveCall& call) {
@@ -357,6 +236,7 @@ void MpiTransport::send(const CollectiveCall& call) {
     require_success(
         MPI_Testall(static_cast<int>(sent.requests.size()), sent.requests.data(), &ended, MPI_STATUSES_IGNORE),
         call.name, call.where);
+    if (ended != 0) --sends_on_their_way;
     return ended != 0;
   });
   Outgoing& sent = outgoing_.emplace_back();
@@ -364,7 +244,8 @@ void MpiTransport::send(const CollectiveCall& call) {
   sent.elements.assign(elements, elements + static_cast<std::size_t>(call.count) * byte_size(call.dtype));
   CollectiveCall copy = call;
   copy.from = sent.elements.data();
-  Starter(copy, messages_, size(), rank_, sent.requests).run();
+  start_requests(copy, messages_, size(), rank_, sent.requests);
+  ++sends_on_their_way;
 }
 
 // ---- Waiting
@@ -407,32 +288,47 @@ std::string MpiTransport::who_is_missing(const Waiting& waiting) const {
 }
 
 void MpiTransport::wait(std::vector<MPI_Request>& requests, const Waiting& waiting) const {
-  constexpr int kTestsWithoutClock = 100;  // a test may take long: MPI, too, gives the processor away
-  constexpr auto kSpin = std::chrono::microseconds(200);
+  wait_until(
+      [&] {
+        const std::lock_guard lock(mpi_mutex());
+        int ended = 0;
+        require_success(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &ended, MPI_STATUSES_IGNORE),
+                        waiting.what, waiting.where);
+        return ended != 0;
+      },
+      waiting);
+  // What came from a rank that has failed meanwhile may have been memory that it had given back.
+  if (RankStatus::has_failures()) fail(fmt::format("another rank has failed ({})", who_is_missing(waiting)), waiting);
+}
+
+void MpiTransport::fail(const std::string& what, const Waiting& waiting) const {
+  give_up_on_mpi(what);
+  throw CollectiveError(
+      7006, format_error(7006, "CollectiveError", fmt::format("{}: {}", waiting.what, what), {}, waiting.where));
+}
+
+void MpiTransport::wait_until(FunctionRef<bool()> has_ended, const Waiting& waiting) const {
+  // A test may take long: MPI, too, gives the processor away.
+  const int tests_without_clock = ranks_share_processors ? 20 : 200;
+  // Who gives the processor away to another program gets it back after a time slice of milliseconds.
+  const auto spin = std::chrono::microseconds(ranks_share_processors ? 0 : 2000);
   constexpr auto kBetweenLooks = std::chrono::milliseconds(1), kPatience = std::chrono::milliseconds(5);
   // From when a rank is gone to when its messages are given up, and as many tests.
   constexpr auto kGrace = std::chrono::milliseconds(200);
-  constexpr int kGraceTests = 100;
-  const auto fail = [&](const std::string& what) {
-    give_up_on_mpi(what);
-    throw CollectiveError(7006, format_error(7006, "CollectiveError", waiting.what + ": " + what, {}, waiting.where));
-  };
-  if (const std::string why = why_given_up(); !why.empty()) fail(why);
+  constexpr int kGraceTests = 100, kTestsBetweenOthers = 16;
+  if (const std::string why = why_given_up(); !why.empty()) fail(why, waiting);
   Clock::time_point begin, looked, gone_since;
   std::int64_t tests_since_gone = 0;
   bool are_missing = false;
-  for (std::int64_t tests = 0;; ++tests, ++tests_since_gone) {
-    {
-      const std::lock_guard lock(mpi_mutex());
-      int ended = 0;
-      require_success(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &ended, MPI_STATUSES_IGNORE),
-                      waiting.what, waiting.where);
-      if (ended != 0) break;
+  for (std::int64_t tests = 0; !has_ended(); ++tests, ++tests_since_gone) {
+    if (tests % kTestsBetweenOthers == kTestsBetweenOthers - 1) go_on_with_others();
+    if (tests < tests_without_clock) {
+      pause_processor();
+      continue;
     }
-    if (tests < kTestsWithoutClock) continue;
     const auto now = Clock::now();
-    if (tests == kTestsWithoutClock) begin = looked = now;
-    if (now - begin < kSpin) continue;
+    if (tests == tests_without_clock) begin = looked = now;
+    if (now - begin < spin) continue;
     if (are_missing && now - begin > kPatience)  // nothing can come meanwhile
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     else
@@ -440,7 +336,7 @@ void MpiTransport::wait(std::vector<MPI_Request>& requests, const Waiting& waiti
     if (now - looked < kBetweenLooks) continue;
     looked = now;
     if (time_limit().count() != 0 && now - begin > time_limit())
-      fail(fmt::format("waited {} s in vain ({})", time_limit().count(), who_is_missing(waiting)));
+      fail(fmt::format("waited {} s in vain ({})", time_limit().count(), who_is_missing(waiting)), waiting);
     bool are_all_to_come = true;
     are_missing = false;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -450,9 +346,8 @@ void MpiTransport::wait(std::vector<MPI_Request>& requests, const Waiting& waiti
     if (are_all_to_come) continue;
     if (gone_since == Clock::time_point()) gone_since = now, tests_since_gone = 0;
     if (now - gone_since > kGrace && tests_since_gone > kGraceTests)
-      fail(fmt::format("not all ranks will come ({})", who_is_missing(waiting)));
+      fail(fmt::format("not all ranks will come ({})", who_is_missing(waiting)), waiting);
   }
-  if (RankStatus::has_failures()) fail(fmt::format("another rank has failed ({})", who_is_missing(waiting)));
 }
 
 // ---- FERMATA_CHECK_COLLECTIVES
@@ -500,7 +395,7 @@ void MpiTransport::compare_with_other_ranks(const CollectiveCall& call, std::uin
         MPI_Iallgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, control_, requests.data()),
         "MPI_Iallgather", call.where);
   }
-  wait(requests, {*this, number, std::string(call.name), call.where});
+  wait(requests, {*this, number, call.name, call.where});
   for (std::size_t i = 1; i < all.size(); ++i) {
     if (std::strcmp(all[i].what, all[0].what) == 0 && std::strcmp(all[i].where, all[0].where) == 0) continue;
     const auto text = [&](std::size_t r) { return fmt::format("{} at {}", all[r].what, all[r].where); };
@@ -525,7 +420,7 @@ Transport::Part MpiTransport::split(std::int64_t color, std::int64_t key, std::s
                             .where = where};
   require_usable(call);
   const std::uint64_t number = ++calls_;
-  RankStatus::begin_call(status_group_, number, fmt::format("split at {}", short_location(where)));
+  RankStatus::begin_call(status_group_, number, call.name, where);
   if (checks_collectives()) compare_with_other_ranks(call, number);
   // What the others want, which has a limit of time; the calls below do not wait for ranks that are not there.
   static int groups = 1;

@@ -6,6 +6,7 @@
 #include "frontend/distributed/plugin.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 
 #include <chrono>
 #include <cstdio>
@@ -43,6 +44,18 @@ void end_with_the_others() {
   if (why_given_up().empty() && wait_for_the_others()) MPI_Finalize();
 }
 
+/// Ranks that were bound to processors have different ones: those of all of them count.
+void compare_with_processors(MPI_Comm machine, std::source_location where) {
+  cpu_set_t own, all;
+  CPU_ZERO(&own);
+  CPU_ZERO(&all);
+  sched_getaffinity(0, sizeof own, &own);
+  int on_machine = 0;
+  require_success(MPI_Comm_size(machine, &on_machine), "MPI_Comm_size", where);
+  require_success(MPI_Allreduce(&own, &all, sizeof own, MPI_BYTE, MPI_BOR, machine), "MPI_Allreduce", where);
+  set_ranks_share_processors(CPU_COUNT(&all) < on_machine);
+}
+
 World start(std::source_location where) {
   // Parts of MPI that are loaded later look for its symbols.
   Dl_info mpi;
@@ -67,6 +80,7 @@ World start(std::source_location where) {
   require_success(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine), "MPI_Comm_split_type",
                   where);
   require_success(MPI_Comm_rank(machine, &local_rank), "MPI_Comm_rank", where);
+  compare_with_processors(machine, where);
   MPI_Comm_free(&machine);
   RankStatus::start(comm);
   MPI_Comm_set_errhandler(goodbye, MPI_ERRORS_RETURN);

@@ -1,6 +1,7 @@
 // See rank_status.h. A rank writes its own entry only. The text is guarded by a count that is odd while it changes.
 #include "frontend/distributed/mpi/rank_status.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <new>
 
 #include "frontend/distributed/mpi/mpi_calls.h"
+#include "ir/error.h"
 
 namespace fermata::distributed {
 namespace {
@@ -66,13 +68,30 @@ void RankStatus::start(MPI_Comm world) {
   require_success(MPI_Barrier(machine), "MPI_Barrier", where);  // nobody reads what is not there yet
 }
 
-void RankStatus::begin_call(int group, std::uint64_t number, std::string_view what) {
-  if (own == nullptr) return;
+namespace {
+
+/// The call that the text of this rank is about, so that it is not written again and again in a loop.
+struct Written {
+  std::atomic<const char*> name, file;
+  std::atomic<std::uint_least32_t> line;
+} written;
+
+void write_text(std::string_view text) {
   own->version.fetch_add(1, std::memory_order_acq_rel);
-  const std::size_t length = std::min(what.size(), kTextSize - 1);
-  for (std::size_t i = 0; i < length; ++i) own->text[i].store(what[i], std::memory_order_relaxed);
+  const std::size_t length = std::min(text.size(), kTextSize - 1);
+  for (std::size_t i = 0; i < length; ++i) own->text[i].store(text[i], std::memory_order_relaxed);
   own->text[length].store('\0', std::memory_order_relaxed);
   own->version.fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace
+
+void RankStatus::begin_call(int group, std::uint64_t number, std::string_view name, std::source_location where) {
+  if (own == nullptr) return;
+  if (written.name != name.data() || written.file != where.file_name() || written.line != where.line()) {
+    write_text(fmt::format("{} at {}", name, short_location(where)));
+    written.name = name.data(), written.file = where.file_name(), written.line = where.line();
+  }
   if (group < kStatusGroups) own->calls[group].store(number, std::memory_order_release);
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,8 +25,8 @@ class RankStatus {
   /// Every rank of the world calls it.
   static void start(MPI_Comm world);
 
-  /// This rank begins call number `number` (from 1 on) of a group.
-  static void begin_call(int group, std::uint64_t number, std::string_view what);
+  /// This rank begins call number `number` (from 1 on) of a group: a function of a name that stays.
+  static void begin_call(int group, std::uint64_t number, std::string_view name, std::source_location where);
   static void set_state(RankState state);
   /// Whether a rank of this machine has given up. It did so before it gave back the memory of its calls, so what was
   /// read there by a call that ended without failures is right.

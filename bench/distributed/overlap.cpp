@@ -1,0 +1,164 @@
+// What communication costs two ranks or more that train examples/transformer together, and how much of it runs beside
+// computation:
+//
+//   mpirun -n 2 --bind-to core build/release/bin/fermata_overlap [ROWS]
+//
+// Each rank trains on ROWS rows of a batch (half of the example's batch). Rounds of steps with and without
+// communication alternate, so that both see the machine in the same state. Without it all ranks compute as well, each
+// for itself: what remains is what is lost to communication, waiting for slower ranks included. Medians of the rounds,
+// on the first rank.
+//
+// Steps of ranks do not take equally long, and with communication each takes as long as that of the slowest rank. What
+// that alone costs is shown beside, from steps without communication: no way of moving bytes would change it.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "examples/transformer/model.h"
+#include "frontend/tools/profile/profile_data.h"
+
+namespace {
+
+namespace fm = fermata;
+using fm::distributed::world;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRounds = 31, kSteps = 20;
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+class Training {
+ public:
+  Training(std::int64_t rows, bool is_together)
+      : rows_(rows), is_together_(is_together), places_(static_cast<std::uint64_t>(world().rank()) + 2) {}
+
+  void run(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      const fm::Tensor starts =
+          fm::randint(0, corpus_.characters.size(0) - examples::kContext, {rows_, 1}, fm::DType::i64, places_);
+      static_cast<void>(
+          examples::train_on(model_, adam_, examples::batch_at(corpus_, starts), is_together_).item<float>());
+    }
+  }
+  /// Milliseconds of each step of a round.
+  std::vector<double> time() {
+    fm::distributed::barrier();
+    std::vector<double> times;
+    for (int i = 0; i < kSteps; ++i) {
+      const auto begin = Clock::now();
+      run(1);
+      times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+    }
+    return times;
+  }
+  std::vector<fm::Tensor> parameters() const { return model_.parameters(); }
+
+ private:
+  std::int64_t rows_;
+  bool is_together_;
+  fm::Generator places_;
+  examples::Corpus corpus_{SONNETS_FILE, fm::cpu()};
+  examples::Transformer model_{corpus_.kinds(), 1, fm::cpu()};
+  fm::optim::AdamW adam_{model_.parameters(), {.learning_rate = 3e-3, .weight_decay = 0.01}};
+};
+
+/// Milliseconds of a step that transfers were on their way, and of steps that waited for one or started one.
+struct Transfers {
+  double on_the_way = 0, waits = 0, starts = 0;
+  int number = 0;
+};
+Transfers look_at_transfers(Training& training) {
+  fm::Profile profile;
+  training.run(kSteps);
+  profile.stop();
+  if (world().rank() == 0 && std::getenv("SHOW")) std::printf("%s\n", fm::to_string(profile.summary()).c_str());
+  Transfers found;
+  for (const fm::ThreadEvents& thread : profile.data().threads)
+    for (const fm::Event& e : thread.events) {
+      const double ms = static_cast<double>(e.end_ns - e.begin_ns) / 1e6 / kSteps;
+      if (e.info->kind == fm::EventKind::transfer)
+        found.on_the_way += ms, ++found.number;
+      else if (e.info->name.starts_with("wait for"))
+        found.waits += ms;
+      else if (e.info->name.starts_with("all_reduce"))
+        found.starts += ms;
+    }
+  found.number /= kSteps;
+  return found;
+}
+
+/// Milliseconds for the same transfers with nothing beside them.
+double time_alone(const std::vector<fm::Tensor>& parameters) {
+  const fm::ModeGuard eager(fm::Mode::eager);
+  std::vector<fm::Tensor> flat;
+  for (const fm::Tensor& p : parameters) flat.push_back(p.detach().reshape({-1}));
+  const fm::Tensor all = fm::concat(flat, 0).sync();
+  std::vector<double> times;
+  for (int i = 0; i < kRounds; ++i) {
+    fm::distributed::barrier();
+    const auto begin = Clock::now();
+    for (int k = 0; k < kSteps; ++k)
+      static_cast<void>(fm::distributed::all_reduce(all, fm::distributed::Reduction::mean));
+    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count() / kSteps);
+  }
+  return median(times);
+}
+
+void compare(std::int64_t rows) {
+  Training apart(rows, false), together(rows, true);
+  for (Training* const t : {&apart, &together}) t->run(3 * kSteps);  // compiles
+  std::vector<double> without, with, lost, uneven;
+  for (int i = 0; i < kRounds; ++i) {
+    const std::vector<double> steps = apart.time();
+    without.push_back(mean(steps)), with.push_back(mean(together.time()));
+    lost.push_back(1 - without.back() / with.back());
+    const fm::Tensor own = fm::tensor(steps);
+    const fm::Tensor slowest = fm::distributed::all_reduce(own, fm::distributed::Reduction::max),
+                     usual = fm::distributed::all_reduce(own, fm::distributed::Reduction::mean);
+    uneven.push_back(1 - fm::mean(usual).item<double>() / fm::mean(slowest).item<double>());
+  }
+  const Transfers transfers = look_at_transfers(together);
+  const double alone = time_alone(together.parameters());
+  std::printf("rank %d: %f %f waits %f\n", (int)world().rank(), median(without), median(with), transfers.waits);
+  if (world().rank() != 0) return;
+  std::int64_t elements = 0;
+  for (const fm::Tensor& p : together.parameters()) elements += fm::element_count(p.shape());
+  std::printf("%d ranks, %d rows each, gradients of %.0f kB in %d calls\n", static_cast<int>(world().size()),
+              static_cast<int>(rows), static_cast<double>(elements) * 4 / 1e3, transfers.number);
+  std::printf("  a step without communication  %7.3f ms\n", median(without));
+  std::printf("  a step with it                %7.3f ms   lost %.1f %% (median of rounds)\n", median(with),
+              100 * median(lost));
+  std::printf("  waiting for the slower rank                 %5.1f %% with no communication at all\n",
+              100 * median(uneven));
+  std::printf("  transfers on their way        %7.3f ms   waited for %.3f ms: %.0f %% beside computation\n",
+              transfers.on_the_way, transfers.waits,
+              100 * (1 - transfers.waits / std::max(transfers.on_the_way, 1e-9)));
+  std::printf("  starting them                 %7.3f ms\n", transfers.starts);
+  std::printf("  the same, nothing beside it   %7.3f ms   %.1f %% of a step: what memory alone takes\n", alone,
+              100 * alone / median(with));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (world().size() == 1) {
+    std::printf("start it with mpirun -n 2\n");
+    return 1;
+  }
+  compare(argc > 1 ? std::atoi(argv[1]) : examples::kBatch / 2);
+  return 0;
+} catch (const fm::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,17 @@
+// Numbers of several ranks made one by one into those of their result, by this process.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ir/collective.h"
+#include "ir/dtype.h"
+
+namespace fermata::distributed {
+
+/// to[i] = sources[0][i] op sources[1][i] op ..., in this order, so that all ranks get the same bits. At least one
+/// source; `to` overlaps none of them. Dtypes and reductions are those of a CollectiveCall.
+void reduce_elements(DType dtype, CollectiveReduction how, std::span<const void* const> sources, void* to,
+                     std::int64_t count);
+
+}  // namespace fermata::distributed
