@@ -42,9 +42,9 @@ struct Program {
   std::vector<Choice> choices;       // per node
   std::vector<Group> groups;
   std::vector<std::int32_t> group_of;  // per node: index into groups, or -1
-  std::vector<bool> channels_last;     // per node: its buffer has the channels innermost; empty where none has
-  bool is_shipped = false;             // the plan is for a process that has no kernels for ops that kernels emit
-  bool explains = true;                // whether texts are wanted: candidates and notes take longer than the choices
+  std::vector<bool> channels_last;     // per node: its buffer is channels-last; empty if none is
+  bool is_shipped = false;             // the plan is for a process without call kernels for ops with an emit form
+  bool explains = true;                // whether to write texts: candidates and notes take longer than the choices
   std::vector<std::string> notes;      // why things were not fused
   std::vector<Kernel> kernels;         // by KernelStep::number, for dumps and explain
   std::vector<std::string> kernel_names;
@@ -53,7 +53,7 @@ struct Program {
 
 inline bool is_channels_last(const Program& p, ValueId v) { return !p.channels_last.empty() && p.channels_last[v]; }
 
-/// Bytes, operations and sizes as the recording at hand has them: for judging cost only.
+/// Bytes, operations and sizes of this recording, for cost estimates only.
 inline double elements(const Graph& g, ValueId v) {
   double n = 1;
   for (const std::int64_t s : g.nodes[v].shape) n *= static_cast<double>(s);

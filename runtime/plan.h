@@ -28,9 +28,9 @@ struct PlanSlot {
   Kind kind;
   std::uint32_t record;  // gives its sizes and dtype
   std::uint16_t mask = 0;
-  std::uint32_t first_step = 0, last_step = 0;  // when it is alive
-  bool is_owned = false;                        // read by a boxed call: a buffer of its own, not a place in the arena
-  bool is_given = false;                        // the result of a boxed call: the buffer that the kernel gives
+  std::uint32_t first_step = 0, last_step = 0;  // its lifetime
+  bool is_owned = false;                        // read by a boxed call: has its own buffer, not a part of the arena
+  bool is_given = false;                        // the result of a boxed call: the buffer is provided by the kernel
   bool channels_last = false;                   // its second axis lies innermost (ir/channels_last.h)
 };
 
@@ -42,9 +42,8 @@ struct Overwrite {
   std::uint32_t domain;        // both must have the sizes of this record
 };
 
-/// A temporary that may lie where an output does, or another temporary whose channels lie innermost as its own do, if
-/// both have the same sizes: only the kernel step that writes the other reads it, each element no later than it writes
-/// it.
+/// A temporary that may share the buffer of an output, or of another temporary of the same channels-last layout, if both
+/// have the same sizes: only the kernel step that writes the other reads it, each element no later than it writes it.
 struct SharedPlace {
   std::uint32_t temporary, output;  // slots
 };

@@ -19,8 +19,8 @@ Node* derive_view(TensorImpl* view);
 /// elements. ValueError for a view whose elements share memory, and autograd's errors for in-place writes.
 void write(const Tensor& target, const Tensor& value, Location where);
 
-/// For a tensor whose address was handed out: gives it a value of its own over its buffer, and whoever else refers to
-/// the present value or to a view of it a copy of the elements, before they change.
+/// For a tensor whose data pointer was exposed: gives it its own value over its buffer. Other references to the current
+/// value, and views of it, get a copy of the elements before they change.
 void separate_pinned(const Tensor& target);
 
 }  // namespace fermata

@@ -55,7 +55,7 @@ class CallRecording : public FunctionRecording {
   std::vector<WriteBack> writes;
   std::vector<GradientChange> gradient_changes;
   std::vector<GradientCondition> gradient_conditions;
-  std::vector<CaptureScope::SettingRead> settings;  // whose values decide what is recorded
+  std::vector<CaptureScope::SettingRead> settings;  // whose values the recording depends on
   std::uint64_t draws = 0;                          // numbers taken from the generator
   DrawnRange drawn;                                 // where they were taken
   bool is_divided = false;                          // what it computes is partitioned among processes

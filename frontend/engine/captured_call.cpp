@@ -70,7 +70,7 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
     if (w.value.output < 0)
       throw UnsupportedError(
           2701, format_error(2701, "UnsupportedError",
-                             "a compiled function writes a tensor that existed before into another one", {}, where,
+                             "a compiled function assigns an existing tensor to another one", {}, where,
                              "assign a computed value, or copy() it"));
   const auto note_layout = [&](const ProgramNode& leaf) {
     const Place& place = captured_.program().leaves[static_cast<std::size_t>(leaf.leaf)];

@@ -46,7 +46,7 @@ class CapturedFunction final : public RunnableSubgraph {
   const Program& program() const { return captured_.program(); }
   Graph graph() const override;
 
-  /// Results are dense. Several threads may call this.
+  /// Results are dense. Thread-safe.
   void run(std::span<const TensorView> arguments, std::span<void* const> results, std::uint64_t key) const override {
     run(arguments, results, key, 0);
   }

@@ -20,7 +20,7 @@ namespace fermata {
 
 struct LeafGradient;
 
-/// Sizes, strides and device of a tensor that is there, and how it is divided among processes.
+/// Type, strides, offset, device and sharding of a materialized tensor.
 struct Layout {
   TensorType type;
   Shape strides{};  // rank 0 if dense
