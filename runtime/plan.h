@@ -42,8 +42,9 @@ struct Overwrite {
   std::uint32_t domain;        // both must have the sizes of this record
 };
 
-/// A temporary that may share the buffer of an output, or of another temporary of the same channels-last layout, if both
-/// have the same sizes: only the kernel step that writes the other reads it, each element no later than it writes it.
+/// A temporary that may share the buffer of an output, or of another temporary of the same channels-last layout, if
+/// both have the same sizes: only the kernel step that writes the other reads it, each element no later than it writes
+/// it.
 struct SharedPlace {
   std::uint32_t temporary, output;  // slots
 };

@@ -10,8 +10,7 @@ namespace fermata {
 
 inline void add_native_kernel(Op op, CallKernel call, Ships ships = Ships::with_run,
                               std::source_location where = std::source_location::current()) {
-  add_variant(op, BackendKey::cpu,
-              {.name = "native", .dtypes = kStored, .call = call, .ships = ships, .where = where});
+  add_variant(op, BackendKey::cpu, {.name = "native", .dtypes = kStored, .call = call, .ships = ships, .where = where});
 }
 
 }  // namespace fermata

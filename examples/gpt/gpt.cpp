@@ -33,7 +33,9 @@ struct Arguments {
 };
 
 int usage() {
-  std::fprintf(stderr, "usage: gpt FOLDER TEXT [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed S] [--bits 8|4]\n");
+  std::fprintf(
+      stderr,
+      "usage: gpt FOLDER TEXT [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed S] [--bits 8|4]\n");
   return 2;
 }
 
@@ -63,7 +65,8 @@ bool read_arguments(int argc, char** argv, Arguments& a) {
 void write(const Arguments& a, const fm::Mesh* mesh) {
   gpt::Decoder decoder(gpt::read_config(a.folder), a.folder);
   if (a.bits != 32) {
-    if (mesh != nullptr) throw std::runtime_error("weights in fewer bits cannot be divided: leave out --bits or --mesh");
+    if (mesh != nullptr)
+      throw std::runtime_error("weights in fewer bits cannot be divided: leave out --bits or --mesh");
     decoder.quantize({.bits = a.bits});
   }
   if (mesh != nullptr) decoder.divide(*mesh, mesh->axes().back());

@@ -69,9 +69,8 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
   for (const WriteBack& w : writes_)
     if (w.value.output < 0)
       throw UnsupportedError(
-          2701, format_error(2701, "UnsupportedError",
-                             "a compiled function assigns an existing tensor to another one", {}, where,
-                             "assign a computed value, or copy() it"));
+          2701, format_error(2701, "UnsupportedError", "a compiled function assigns an existing tensor to another one",
+                             {}, where, "assign a computed value, or copy() it"));
   const auto note_layout = [&](const ProgramNode& leaf) {
     const Place& place = captured_.program().leaves[static_cast<std::size_t>(leaf.leaf)];
     if (!place.is_of_argument() || place.is_gradient) layouts_.emplace_back(place, leaf.type);

@@ -53,8 +53,8 @@ void CpuProgram::choose_target() {
   }
   throw UnsupportedError(
       2203, format_error(2203, "UnsupportedError",
-                         fmt::format("{} has code for {}; this processor supports {}", source_.path, joined(file_.targets),
-                                     best.empty() ? "neither: " + reason : std::string(best)),
+                         fmt::format("{} has code for {}; this processor supports {}", source_.path,
+                                     joined(file_.targets), best.empty() ? "neither: " + reason : std::string(best)),
                          {}, {}, best.empty() ? "" : fmt::format("export it with target {}", best)));
 }
 

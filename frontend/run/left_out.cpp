@@ -1,6 +1,6 @@
 // What the engine has and a program that is compiled never asks for: the formulas of ops, from which kernels are made,
-// and products and transposes on processors that have no code for kernels. They take most of a megabyte. And what is not shipped:
-// oneDNN, and the measuring of products.
+// and products and transposes on processors that have no code for kernels. They take most of a megabyte. And what is
+// not shipped: oneDNN, and the measuring of products.
 #include "codegen_cpu/irregular/transpose.h"
 #include "codegen_cpu/library/calibrate.h"
 #include "codegen_cpu/library/matmul.h"
