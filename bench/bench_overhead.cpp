@@ -3,6 +3,7 @@
 #include <fermata/fermata.h>
 
 #include <atomic>
+#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -11,6 +12,13 @@
 #include "fermata/library.h"
 #include "fermata/profile.h"
 #include "runtime/thread_pool.h"
+
+#ifdef FERMATA_WITH_RUN
+#include <fermata/program.h>
+#include <unistd.h>
+
+#include "fermata/export.h"
+#endif
 
 namespace bench {
 namespace {
@@ -116,6 +124,124 @@ void replay_chain10(benchmark::State& state) {
   if (replayed.captures() != 1) state.SkipWithError("captured more than once");
 }
 BENCHMARK(replay_chain10)->Name("replay/chain10");
+
+/// A step of a decoder of width 64 with a cache of 128 keys and values.
+std::vector<Tensor> decode(const std::vector<Tensor>& x) {
+  const Tensor &token = x[0], &keys = x[1], &values = x[2], &weights = x[3], &out = x[4];
+  const Tensor projected = fm::matmul(fm::rms_norm(token), weights);
+  const auto heads = [&](std::int64_t part) {
+    return fm::reshape(projected.slice(-1, 64 * part, 64 * (part + 1)), {4, 1, 16});
+  };
+  const Tensor all_keys = fm::concat({keys, heads(1)}, 1), all_values = fm::concat({values, heads(2)}, 1);
+  const Tensor scores = fm::softmax(fm::matmul(heads(0), fm::transpose(all_keys)) * 0.25, -1);
+  return {token + fm::matmul(fm::reshape(fm::matmul(scores, all_values), {1, 64}), out), all_keys, all_values};
+}
+std::vector<Tensor> decode_inputs() {
+  fm::manual_seed(1);
+  const std::vector<Tensor> x{fm::randn({1, 64}), fm::randn({4, 128, 16}), fm::randn({4, 128, 16}),
+                              fm::randn({64, 192}) / 8, fm::randn({64, 64}) / 8};
+  fm::sync(x);
+  return x;
+}
+
+void replay_decode(benchmark::State& state) {
+  const fm::ModeGuard compiled(fm::Mode::compiled);
+  const std::vector<Tensor> x = decode_inputs();
+  auto replayed = fm::compile(&decode);
+  for (int i = 0; i < 100; ++i) benchmark::DoNotOptimize(replayed(x));
+  for (auto _ : state) benchmark::DoNotOptimize(replayed(x));
+}
+BENCHMARK(replay_decode)->Name("replay/decode");
+
+#ifdef FERMATA_WITH_RUN
+
+/// A program of a function, in a file that goes with it.
+class Exported {
+ public:
+  template <class F, class... A> Exported(const fm::ExportOptions& options, F&& f, const A&... arguments) {
+    const fm::ExportSummary summary = fm::export_program(path_, options, f, arguments...);
+    program_.emplace(path_);
+  }
+  ~Exported() { std::filesystem::remove(path_); }
+  Exported(const Exported&) = delete;
+  Exported& operator=(const Exported&) = delete;
+  const std::string& path() const { return path_; }
+  const fm::run::Program& program() const { return *program_; }
+
+ private:
+  const std::string path_ =
+      (std::filesystem::temp_directory_path() / ("bench_overhead." + std::to_string(::getpid()) + ".fermata")).string();
+  std::optional<fm::run::Program> program_;
+};
+
+/// Views of tensors for a program.
+std::vector<fm::run::Tensor> views(const std::vector<Tensor>& tensors) {
+  std::vector<fm::run::Tensor> list;
+  for (const Tensor& t : tensors) {
+    const fm::Shape shape = t.shape();
+    list.push_back({const_cast<float*>(t.data<float>()), FERMATA_F32, {shape.begin(), shape.end()}});
+  }
+  return list;
+}
+std::string differs(const fm::run::Results& got, const Tensor& wanted) {
+  const float* const data = got.data<float>(0);
+  return difference({fm::reshape(fm::tensor(std::vector<float>(data, data + wanted.numel())), wanted.shape())},
+                    {wanted});
+}
+
+void exported_chain10(benchmark::State& state) try {
+  const Tensor x = small_input();
+  const Exported e(
+      {}, [](const Tensor& t) { return chain10_cheap(t); }, x);
+  const auto inputs = views({x});
+  if (const std::string d = differs(e.program().run(inputs), chain10_cheap(x)); !d.empty())
+    return state.SkipWithError(d.c_str());
+  for (auto _ : state) benchmark::DoNotOptimize(e.program().run(inputs));
+} catch (const std::exception& error) { state.SkipWithError(error.what()); }
+BENCHMARK(exported_chain10)->Name("exported/chain10");
+
+Exported exported_decoder(const std::vector<Tensor>& x) {
+  return Exported({.dynamic = {{1, 1, "past"}, {2, 1, "past"}}}, &decode, x);
+}
+
+void exported_decode(benchmark::State& state) try {
+  const std::vector<Tensor> x = decode_inputs();
+  const Exported e = exported_decoder(x);
+  const auto inputs = views(x);
+  if (const std::string d = differs(e.program().run(inputs), decode(x)[0]); !d.empty())
+    return state.SkipWithError(d.c_str());
+  for (auto _ : state) benchmark::DoNotOptimize(e.program().run(inputs));
+} catch (const std::exception& error) { state.SkipWithError(error.what()); }
+BENCHMARK(exported_decode)->Name("exported/decode");
+
+/// The cache grows by one with every run, up to 128, and starts over.
+void exported_growing_cache(benchmark::State& state) try {
+  const std::vector<Tensor> x = decode_inputs();
+  const Exported e = exported_decoder(x);
+  auto inputs = views(x);
+  std::int64_t past = 64;
+  for (auto _ : state) {
+    past = past == 128 ? 64 : past + 1;
+    inputs[1].sizes[1] = inputs[2].sizes[1] = past;
+    benchmark::DoNotOptimize(e.program().run(inputs));
+  }
+} catch (const std::exception& error) { state.SkipWithError(error.what()); }
+BENCHMARK(exported_growing_cache)->Name("exported/growing_cache");
+
+/// Loading a file that is in memory, and the first run with it.
+void exported_load(benchmark::State& state, bool runs) try {
+  const std::vector<Tensor> x = decode_inputs();
+  const Exported e = exported_decoder(x);
+  const auto inputs = views(x);
+  for (auto _ : state) {
+    const fm::run::Program program(e.path());
+    if (runs) benchmark::DoNotOptimize(program.run(inputs));
+  }
+} catch (const std::exception& error) { state.SkipWithError(error.what()); }
+BENCHMARK_CAPTURE(exported_load, alone, false)->Name("exported/load");
+BENCHMARK_CAPTURE(exported_load, runs, true)->Name("exported/first_result");
+
+#endif
 
 /// A step of about 20 us, and the same while it is profiled: it may take 3% longer.
 void step_20us(benchmark::State& state, bool is_profiled) {
