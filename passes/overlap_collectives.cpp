@@ -2,6 +2,7 @@
 #include "passes/overlap_collectives.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -49,12 +50,13 @@ class Overlap {
         continue;
       }
       ++others;
-      for_each_part(step, [&](const auto& part) { note_results(part, others); });
+      for_each_part(
+          step, [&](const auto& part) { for_each_result(part, [&](std::uint32_t slot) { step_of_[slot] = others; }); });
     }
   }
-  void note_results(const CallStep& call, std::size_t number) { step_of_[call.output.slot] = number; }
-  void note_results(const KernelStep& kernel, std::size_t number) {
-    for (const std::uint16_t store : kernel.stores) step_of_[kernel.sources[store].slot] = number;
+  template <class F> static void for_each_result(const CallStep& call, F&& f) { f(call.output.slot); }
+  template <class F> static void for_each_result(const KernelStep& kernel, F&& f) {
+    for (const std::uint16_t store : kernel.stores) f(kernel.sources[store].slot);
   }
 
   void find_starts() {
@@ -82,20 +84,46 @@ class Overlap {
   }
 
   void place() {
-    std::size_t next = 0, others = 0;
-    const auto start_what_may = [&] {
+    std::vector<PlanStep*> rest;
+    for (PlanStep& step : plan_.steps)
+      if (!is_collective(step)) rest.push_back(&step);
+    std::size_t next = 0;
+    for (std::size_t others = 0;; ++others) {
+      const std::size_t before = next;
       for (; next < collectives_.size() && collectives_[next].after <= others; ++next) start(next);
-    };
-    start_what_may();
-    for (PlanStep& step : plan_.steps) {
-      if (is_collective(step)) continue;
+      if (next == collectives_.size() && before != next) put_off_waits(std::span(rest).subspan(others));
+      if (others == rest.size()) break;
+      PlanStep& step = *rest[others];
       for_each_part(step, [&](const auto& part) { for_each_slot(part, [&](std::uint32_t slot) { wait_for(slot); }); });
       placed_.push_back(std::move(step));
-      ++others;
-      start_what_may();
     }
     for (std::size_t c = 0; c < collectives_.size(); ++c) wait(c);
     join_neighbors();
+  }
+
+  /// When all collectives have started, what needs none of them comes first, and then what needs those that were
+  /// started first: updates of the parameters whose gradients came last are recorded first, as a rule. Earlier steps
+  /// keep their order, in which collectives start.
+  void put_off_waits(std::span<PlanStep*> steps) {
+    std::vector<std::size_t> of_result(plan_.slots.size()), of_slot(plan_.slots.size());  // the last one needed, from 1
+    for (std::size_t c = 0; c < collectives_.size(); ++c)
+      if (collectives_[c].is_on_its_way)
+        of_result[std::get<CallStep>(plan_.steps[collectives_[c].step]).output.slot] = c + 1;
+    std::vector<std::pair<std::size_t, PlanStep*>> sorted;
+    for (PlanStep* const step : steps) {
+      std::size_t needs = 0;
+      const auto each_slot = [&](auto&& f) { for_each_part(*step, [&](const auto& part) { for_each_slot(part, f); }); };
+      const auto each_result = [&](auto&& f) {
+        for_each_part(*step, [&](const auto& part) { for_each_result(part, f); });
+      };
+      each_slot([&](std::uint32_t slot) { needs = std::max(needs, of_result[slot]); });
+      each_result([&](std::uint32_t slot) { needs = std::max(needs, of_slot[slot]); });  // after whoever reads it
+      each_slot([&](std::uint32_t slot) { of_slot[slot] = std::max(of_slot[slot], needs); });
+      each_result([&](std::uint32_t slot) { of_result[slot] = needs; });
+      sorted.emplace_back(needs, step);
+    }
+    std::ranges::stable_sort(sorted, {}, [](const auto& s) { return s.first; });
+    for (std::size_t i = 0; i < steps.size(); ++i) steps[i] = sorted[i].second;
   }
 
   void start(std::size_t number) {

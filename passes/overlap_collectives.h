@@ -1,8 +1,9 @@
 // Splits each collective into a step that starts it, as soon as its operand is computed, and a step that waits for it,
 // before the first step that reads its result. The steps in between run in the meantime.
 //
-// They start in the order of the program, which is the same on all ranks. Runs after lower and the passes that join
-// steps: no pass may reorder steps afterwards. Leaves collectives alone that nothing can overlap with.
+// They start in the order of the program, which is the same on all ranks. Steps after the last start are sorted
+// by the collective that they wait for. Runs after lower and the passes that join steps: no pass may reorder steps
+// afterwards. Leaves collectives alone that nothing can overlap with.
 #pragma once
 
 #include "passes/program.h"

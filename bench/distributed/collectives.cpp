@@ -1,14 +1,18 @@
-// Collectives of several ranks beside the calls of MPI that they are made of:
+// Collectives of several ranks beside the calls of MPI for the same:
 //
-//   mpirun -n 2 build/release/bin/fermata_collectives
+//   mpirun -n 2 --bind-to core build/release/bin/fermata_collectives [LARGEST_BYTES]
 //
-// Prints a row for each size: MPI's blocking call, its non-blocking call that is tested until it has ended, and ours,
-// as eager calls and as steps of a cached plan. Times are the least of several rounds, on the first rank.
+// The first table has a row of all_reduce for each size: MPI's blocking call, its non-blocking call that is tested
+// until it has ended, and ours, as eager calls and as steps of a cached plan. The second one has other calls of ours,
+// eager; bytes are those of what a rank gives. bench/scale.py reads both. Times are the least of several rounds, on the
+// first rank. FERMATA_SHARED_MEMORY=0 shows what ranks on several machines do.
 #include <mpi.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -17,11 +21,12 @@
 namespace {
 
 namespace fm = fermata;
-using fm::distributed::world;
+namespace fd = fermata::distributed;
+using fd::world;
 
 template <class F> double microseconds(int calls, F&& call) {
   double least = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < 7; ++round) {
+  for (int round = 0; round < 9; ++round) {
     MPI_Barrier(MPI_COMM_WORLD);
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) call();
@@ -31,9 +36,12 @@ template <class F> double microseconds(int calls, F&& call) {
   return least;
 }
 
-void row(std::int64_t elements) {
-  const int calls = static_cast<int>(std::clamp<std::int64_t>(1'000'000 / (elements + 500), 3, 2000));
-  const auto count = static_cast<int>(elements);
+int calls_of(std::int64_t elements) {
+  return static_cast<int>(std::clamp<std::int64_t>(2'000'000 / (elements + 1000), 3, 2000));
+}
+
+void all_reduce_row(std::int64_t elements) {
+  const int calls = calls_of(elements), count = static_cast<int>(elements);
   const fm::Tensor x = fm::full({elements}, 1, fm::DType::f32).sync();
   std::vector<float> from(static_cast<std::size_t>(elements), 1.0f), to(from.size());
   const double blocking =
@@ -46,22 +54,43 @@ void row(std::int64_t elements) {
   double ours[2];
   for (const fm::Mode mode : {fm::Mode::eager, fm::Mode::compiled}) {
     const fm::ModeGuard guard(mode);
-    ours[mode == fm::Mode::compiled] = microseconds(calls, [&] { fm::distributed::all_reduce(x).sync(); });
+    ours[mode == fm::Mode::compiled] = microseconds(calls, [&] { fd::all_reduce(x).sync(); });
   }
   if (world().rank() == 0)
     std::printf("%12lld %12.2f %12.2f %12.2f %12.2f\n", static_cast<long long>(elements * 4), blocking, tested, ours[0],
                 ours[1]);
 }
 
+/// Elements are a multiple of the ranks.
+void other_row(std::int64_t elements) {
+  const fm::ModeGuard eager(fm::Mode::eager);
+  const fm::Tensor x = fm::full({elements}, 1, fm::DType::f32).sync();
+  const std::function<fm::Tensor()> rows[] = {[&] { return fd::all_gather(x); }, [&] { return fd::reduce_scatter(x); },
+                                              [&] { return fd::all_to_all(x, 0, 0); }, [&] { return fd::broadcast(x); },
+                                              [&] { return fd::shift(x); }};
+  if (world().rank() == 0) std::printf("%12lld", static_cast<long long>(elements * 4));
+  for (const auto& call : rows) {
+    const double us = microseconds(calls_of(elements), [&] { call().sync(); });
+    if (world().rank() == 0) std::printf(" %14.2f", us);
+  }
+  if (world().rank() == 0) std::printf("\n");
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   if (world().size() == 1) {
     std::printf("start it with mpirun -n 2\n");
     return 1;
   }
+  const std::int64_t most = argc > 1 ? std::atoll(argv[1]) : std::int64_t{64} << 20;
+  const int ranks = static_cast<int>(world().size());
   if (world().rank() == 0)
-    std::printf("%12s %12s %12s %12s %12s   microseconds, %d ranks\n", "bytes", "MPI", "MPI, tested", "eager", "plan",
-                static_cast<int>(world().size()));
-  for (const std::int64_t elements : {1, 64, 1024, 16384, 262144, 1 << 24}) row(elements);
+    std::printf("%12s %12s %12s %12s %12s   microseconds, %d ranks\n", "all_reduce", "MPI", "MPI, tested", "eager",
+                "plan", ranks);
+  for (std::int64_t bytes = 4; bytes <= most; bytes *= 4) all_reduce_row(bytes / 4);
+  if (world().rank() == 0)
+    std::printf("%12s %14s %14s %14s %14s %14s   microseconds, %d ranks\n", "bytes", "all_gather", "reduce_scatter",
+                "all_to_all", "broadcast", "shift", ranks);
+  for (std::int64_t bytes = 64; bytes <= most / 4; bytes *= 4) other_row((bytes / 4 + ranks - 1) / ranks * ranks);
 }

@@ -5,8 +5,9 @@
 //
 // Each rank trains on ROWS rows of a batch (half of the example's batch). Rounds of steps with and without
 // communication alternate, so that both see the machine in the same state. Without it all ranks compute as well, each
-// for itself: what remains is what is lost to communication, waiting for slower ranks included. Medians of the rounds,
-// on the first rank.
+// for itself: what remains is what is lost to communication, waiting for slower ranks included. Medians of all steps,
+// on the first rank; means say what other programs on the machine add, which hit all ranks once they wait for each
+// other.
 //
 // Steps of ranks do not take equally long, and with communication each takes as long as that of the slowest rank. What
 // that alone costs is shown beside, from steps without communication: no way of moving bytes would change it.
@@ -33,9 +34,9 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-double median(std::vector<double> values) {
+double quantile(std::vector<double> values, double share) {
   std::ranges::sort(values);
-  return values[values.size() / 2];
+  return values[static_cast<std::size_t>(share * static_cast<double>(values.size()))];
 }
 
 class Training {
@@ -112,41 +113,45 @@ double time_alone(const std::vector<fm::Tensor>& parameters) {
       static_cast<void>(fm::distributed::all_reduce(all, fm::distributed::Reduction::mean));
     times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count() / kSteps);
   }
-  return median(times);
+  return quantile(times, 0.5);
 }
 
 void compare(std::int64_t rows) {
   Training apart(rows, false), together(rows, true);
   for (Training* const t : {&apart, &together}) t->run(3 * kSteps);  // compiles
-  std::vector<double> without, with, lost, uneven;
+  std::vector<double> without, with, slower;
   for (int i = 0; i < kRounds; ++i) {
-    const std::vector<double> steps = apart.time();
-    without.push_back(mean(steps)), with.push_back(mean(together.time()));
-    lost.push_back(1 - without.back() / with.back());
-    const fm::Tensor own = fm::tensor(steps);
-    const fm::Tensor slowest = fm::distributed::all_reduce(own, fm::distributed::Reduction::max),
-                     usual = fm::distributed::all_reduce(own, fm::distributed::Reduction::mean);
-    uneven.push_back(1 - fm::mean(usual).item<double>() / fm::mean(slowest).item<double>());
+    const std::vector<double> steps = apart.time(), steps_together = together.time();
+    without.insert(without.end(), steps.begin(), steps.end());
+    with.insert(with.end(), steps_together.begin(), steps_together.end());
+    const fm::Tensor slowest = fm::distributed::all_reduce(fm::tensor(steps), fm::distributed::Reduction::max);
+    for (const double t : slowest.to_vector<double>()) slower.push_back(t);
   }
   const Transfers transfers = look_at_transfers(together);
   const double alone = time_alone(together.parameters());
-  std::printf("rank %d: %f %f waits %f\n", (int)world().rank(), median(without), median(with), transfers.waits);
   if (world().rank() != 0) return;
   std::int64_t elements = 0;
   for (const fm::Tensor& p : together.parameters()) elements += fm::element_count(p.shape());
   std::printf("%d ranks, %d rows each, gradients of %.0f kB in %d calls\n", static_cast<int>(world().size()),
               static_cast<int>(rows), static_cast<double>(elements) * 4 / 1e3, transfers.number);
-  std::printf("  a step without communication  %7.3f ms\n", median(without));
-  std::printf("  a step with it                %7.3f ms   lost %.1f %% (median of rounds)\n", median(with),
-              100 * median(lost));
-  std::printf("  waiting for the slower rank                 %5.1f %% with no communication at all\n",
-              100 * median(uneven));
+  const auto lost = [&](double base, double time) { return 100 * (1 - base / time); };
+  const auto show = [&](const char* what, const std::vector<double>& times) {
+    std::printf("  %s %7.3f ms", what, quantile(times, 0.5));
+    if (&times != &without)
+      std::printf("   lost %4.1f %% (of the fastest tenth %4.1f %%, of means %4.1f %%)",
+                  lost(quantile(without, 0.5), quantile(times, 0.5)),
+                  lost(quantile(without, 0.1), quantile(times, 0.1)), lost(mean(without), mean(times)));
+    std::printf("\n");
+  };
+  show("a step without communication ", without);
+  show("  that of the slower rank    ", slower);
+  show("a step with communication    ", with);
   std::printf("  transfers on their way        %7.3f ms   waited for %.3f ms: %.0f %% beside computation\n",
               transfers.on_the_way, transfers.waits,
               100 * (1 - transfers.waits / std::max(transfers.on_the_way, 1e-9)));
   std::printf("  starting them                 %7.3f ms\n", transfers.starts);
   std::printf("  the same, nothing beside it   %7.3f ms   %.1f %% of a step: what memory alone takes\n", alone,
-              100 * alone / median(with));
+              100 * alone / quantile(with, 0.5));
 }
 
 }  // namespace
@@ -156,6 +161,7 @@ int main(int argc, char** argv) try {
     std::printf("start it with mpirun -n 2\n");
     return 1;
   }
+  fm::set_compile_policy(fm::CompilePolicy::immediate);  // no thread compiles beside what is measured
   compare(argc > 1 ? std::atoi(argv[1]) : examples::kBatch / 2);
   return 0;
 } catch (const fm::Error& error) {

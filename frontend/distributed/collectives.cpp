@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "fermata/creation.h"
 #include "fermata/device.h"
@@ -134,23 +135,25 @@ namespace {
 /// elements twice, which takes longer than a call between ranks of one machine, and they would wait for each other.
 constexpr std::int64_t kAloneFromBytes = std::int64_t{32} << 10;
 
-/// Neighbors in a list of tensors that are reduced by one call: small ones of one dtype, no more than fit a bucket.
-std::vector<std::pair<std::size_t, std::size_t>> buckets(const std::vector<Tensor>& tensors, std::int64_t most_bytes) {
-  std::vector<std::pair<std::size_t, std::size_t>> found;  // begin and end, last ones first
+/// Places in a list of tensors that are reduced by one call: small ones of one dtype, no more than fit a bucket, and
+/// large ones alone. Last ones first, and in the order in which the last of each call is there.
+std::vector<std::vector<std::size_t>> buckets(const std::vector<Tensor>& tensors, std::int64_t most_bytes) {
+  constexpr std::size_t kNone = ~std::size_t{0};
+  std::vector<std::vector<std::size_t>> found;
+  std::size_t open = kNone;  // what small ones are put into
   std::int64_t bytes = 0;
-  bool is_open = false;
   for (std::size_t i = tensors.size(); i-- > 0;) {
     const Tensor& t = tensors[i];
     const std::int64_t own = element_count(t.shape()) * static_cast<std::int64_t>(byte_size(t.dtype()));
     const bool is_small = own < kAloneFromBytes || device(t) != cpu();
-    const bool joins =
-        is_open && is_small && tensors[found.back().first].dtype() == t.dtype() && bytes + own <= most_bytes;
-    if (joins)
-      found.back().first = i, bytes += own;
-    else
-      found.emplace_back(i, i + 1), bytes = own;
-    is_open = is_small;
+    if (is_small && open != kNone && tensors[found[open][0]].dtype() == t.dtype() && bytes + own <= most_bytes) {
+      found[open].push_back(i), bytes += own;
+      continue;
+    }
+    if (is_small) open = found.size(), bytes = own;
+    found.push_back({i});
   }
+  std::ranges::stable_sort(found, std::greater(), [](const std::vector<std::size_t>& b) { return b.back(); });
   return found;
 }
 
@@ -160,16 +163,16 @@ std::vector<Tensor> all_reduce(const std::vector<Tensor>& tensors, Reduction red
                                std::int64_t bucket_bytes, Location where) {
   for (const Tensor& t : tensors) require_defined("all_reduce", t, where);
   std::vector<Tensor> results(tensors.size());
-  for (const auto& [begin, end] : buckets(tensors, bucket_bytes)) {
-    if (end - begin == 1) {
-      results[begin] = all_reduce(tensors[begin], reduction, group, where);
+  for (const std::vector<std::size_t>& places : buckets(tensors, bucket_bytes)) {
+    if (places.size() == 1) {
+      results[places[0]] = all_reduce(tensors[places[0]], reduction, group, where);
       continue;
     }
     std::vector<Tensor> flat;
-    for (std::size_t i = begin; i < end; ++i) flat.push_back(reshape(tensors[i], {-1}, where));
+    for (const std::size_t i : places) flat.push_back(reshape(tensors[i], {-1}, where));
     const Tensor all = all_reduce(concat(flat, 0, where), reduction, group, where);
     std::int64_t at = 0;
-    for (std::size_t i = begin; i < end; ++i) {
+    for (const std::size_t i : places) {
       const std::int64_t count = element_count(tensors[i].shape());
       results[i] = reshape(slice(all, 0, at, at + count, 1, where), tensors[i].shape(), where);
       at += count;

@@ -54,6 +54,8 @@ class SharedTransfer {
     return has_ended();
   }
   bool has_ended() const { return completed_ == rounds_; }
+  /// Of those of the group that have not ended.
+  bool is_first() const { return !exchange_.on_their_way_.empty() && exchange_.on_their_way_.front() == this; }
 
  private:
   friend class SharedExchange;
