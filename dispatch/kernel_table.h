@@ -15,6 +15,7 @@
 #include "dispatch/operator.h"
 #include "dispatch/registration.h"
 #include "ir/graph.h"
+#include "runtime/steps/open_choice.h"
 
 namespace fermata {
 
@@ -84,10 +85,13 @@ void set_family_kernels(RegistrationKey key, const FamilyKernels& kernels,
                         std::source_location where = std::source_location::current());
 void add_variant(Op op, BackendKey backend, KernelVariant variant);
 
-/// The callable variant that wins for these arguments: the cheapest that fits. UnsupportedError names the dtype and
-/// those that have kernels.
-const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
-                                 std::source_location where);
+/// The callable variant that wins for these arguments: the cheapest that fits, or what measured_choices.h knows to be
+/// faster. UnsupportedError names the dtype and those that have kernels.
+ChosenKernel select_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
+                         std::source_location where);
+/// Runs it.
+void run_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
+              std::source_location where);
 [[noreturn]] void throw_no_dtype(const OperatorEntry& entry, BackendKey backend, DType operand,
                                  std::source_location where);
 const BackendCell* backend_cell(Op op, BackendKey backend);

@@ -7,10 +7,10 @@
 
 namespace fermata {
 
-/// The callable variant that wins for these arguments: the cheapest that fits, and the first of equals. Null where none
-/// fits.
+/// The callable variant that wins for these arguments: the cheapest that fits, and the first of equals; and what it
+/// costs. Null where none fits.
 inline const KernelVariant* cheapest_variant(std::span<const KernelVariant> variants, DType operand,
-                                             const CallArgs& args) {
+                                             const CallArgs& args, double* least = nullptr) {
   const KernelVariant* best = nullptr;
   double best_cost = 0;
   for (const KernelVariant& v : variants) {
@@ -18,6 +18,7 @@ inline const KernelVariant* cheapest_variant(std::span<const KernelVariant> vari
     const double cost = v.cost != nullptr ? v.cost(args) : 0;
     if (best == nullptr || cost < best_cost) best = &v, best_cost = cost;
   }
+  if (least != nullptr) *least = best_cost;
   return best;
 }
 

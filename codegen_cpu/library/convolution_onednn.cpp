@@ -17,6 +17,7 @@
 #include "codegen_cpu/irregular/dense_elements.h"
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/onednn_product.h"
+#include "codegen_cpu/library/product_rates.h"
 #include "ir/error.h"
 #include "ir/shape.h"
 #include "runtime/prepacked_weights.h"
@@ -348,7 +349,9 @@ bool convolution_onednn_fits(const CallArgs& args) {
 double convolution_onednn_cost(const CallArgs& args) {
   const ConvolutionProblem p(args);
   const auto bytes = static_cast<double>((p.x.element_count() + p.y.element_count() + p.weight.element_count()) * 4);
-  return 3000 + p.multiply_adds() / onednn::per_ns(is_native(p.dtype) ? p.dtype : DType::f32) * 1.5 + bytes * 0.2;
+  return 3000 + bytes * 0.2 +
+         p.multiply_adds() / onednn::per_ns(is_native(p.dtype) ? p.dtype : DType::f32) *
+             product_rates().convolution_onednn;
 }
 
 }  // namespace fermata
