@@ -100,7 +100,7 @@ void run_pointwise(const Call& call, const PointwiseOperands& p, void* out) {
   const Shape dense = dense_strides(shape);
   const TensorView output{out, p.result, p.rank, shape.data(), dense.data()};
   const CallArgs args{call.entry.op, {inputs.data(), p.count}, {&output, 1}, {}, {&p.scalar, 1}, call.where};
-  select_call(call.entry, p.backend, p.operand, args, call.where).call(args);
+  run_call(call.entry, p.backend, p.operand, args, call.where);
 }
 
 void show_pointwise(CheckResult check, const Call& call, PointwiseOperands& p, void* out) {
@@ -180,7 +180,7 @@ Tensor call_general(const Call& call, std::span<const Tensor> tensors, const Att
   CallArgs args{run, inputs, {&output, 1}, attributes.integers, attributes.scalars, call.where};
   args.subgraphs = attributes.subgraphs;
   const DType operand = tensors.empty() ? type.dtype : types[0].dtype;
-  select_call(operator_entry(run), backend, operand, args, call.where).call(args);
+  run_call(operator_entry(run), backend, operand, args, call.where);
   if (const CheckResult check = check_result.load(std::memory_order_relaxed);
       check != nullptr && backend == BackendKey::cpu) [[unlikely]]
     check(op, inputs, output, call.where);
@@ -221,8 +221,8 @@ Node* view_of_leaf(Op op, const Node& x, const TensorType& type, std::span<const
   return make_strided_leaf(type, strides, offset, storage, x.backend, Node::kTensor);
 }
 
-CallKernel select_step(const CallStep& step, const CallArgs& args) {
-  return select_call(operator_entry(step.op), step.backend, step.operand_dtype, args, step.where).call;
+ChosenKernel select_step(const CallStep& step, const CallArgs& args) {
+  return select_call(operator_entry(step.op), step.backend, step.operand_dtype, args, step.where);
 }
 
 void register_call_kernels(BackendKey backend) {

@@ -17,7 +17,7 @@ InnerLoop inner_loop(Op op, BackendKey backend, DType operand, std::int64_t elem
 TensorView view_of(const Node& node, Shape& strides);
 
 /// Runs a call step of a plan: the dispatch layer's half of runtime/steps/call_step.h.
-CallKernel select_step(const CallStep& step, const CallArgs& args);
+ChosenKernel select_step(const CallStep& step, const CallArgs& args);
 
 /// Eager calls with divided operands. Installed by frontend/distributed.
 struct DistributedCalls {

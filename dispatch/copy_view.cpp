@@ -11,7 +11,7 @@ void copy_view(const TensorView& from, void* to, BackendKey backend, std::source
   const Shape dense = dense_strides(std::span(from.sizes, from.rank));
   const TensorView out{to, from.dtype, from.rank, from.sizes, dense.data()};
   const CallArgs copy{Op::copy, {&from, 1}, {&out, 1}, {}, {}, where};
-  select_call(operator_entry(Op::copy), backend, from.dtype, copy, where).call(copy);
+  run_call(operator_entry(Op::copy), backend, from.dtype, copy, where);
 }
 
 }  // namespace fermata

@@ -64,7 +64,7 @@ template <BackendKey B> void run_on_cpu(const CallArgs& args) {
   out.data = result->data;
   CallArgs here = args;
   here.inputs = inputs, here.outputs = {&out, 1};
-  select_call(operator_entry(args.op), BackendKey::cpu, operand_dtype(args), here, args.where).call(here);
+  run_call(operator_entry(args.op), BackendKey::cpu, operand_dtype(args), here, args.where);
   backend(B)->copy_from_host(args.outputs[0].data, out.data, bytes);
 }
 

@@ -32,7 +32,7 @@ Tensor argument(const TensorView& v, BackendKey backend) {
     const Shape dense = dense_strides(sizes);
     const TensorView out{own->data, v.dtype, v.rank, v.sizes, dense.data()};
     const CallArgs copy{Op::copy, {&v, 1}, {&out, 1}, {}, {}};
-    select_call(operator_entry(Op::copy), backend, v.dtype, copy, {}).call(copy);
+    run_call(operator_entry(Op::copy), backend, v.dtype, copy, {});
     return Tensor(make_leaf({v.dtype, sizes}, own.release(), backend, Node::kTensor), keys);
   }
   v.buffer->retain();
@@ -52,7 +52,7 @@ void separate(const Tensor& t, std::source_location where) {
   const Shape dense = dense_strides(n.sizes());
   const TensorView from = view_of(n, strides), to{own->data, n.dtype, n.rank, n.sizes().data(), dense.data()};
   const CallArgs copy{Op::copy, {&from, 1}, {&to, 1}, {}, {}, where};
-  select_call(operator_entry(Op::copy), n.backend, n.dtype, copy, where).call(copy);
+  run_call(operator_entry(Op::copy), n.backend, n.dtype, copy, where);
   t.set_node(make_leaf(n.type(), own.release(), n.backend, Node::kTensor));
 }
 
@@ -96,7 +96,7 @@ void deliver(const Tensor& result, const CallArgs& args, const Call& call) {
   Shape strides;
   const TensorView from = view_of(*node, strides);
   const CallArgs copy{Op::copy, {&from, 1}, {&to, 1}, {}, {}, call.where};
-  select_call(operator_entry(Op::copy), node->backend, out.dtype, copy, call.where).call(copy);
+  run_call(operator_entry(Op::copy), node->backend, out.dtype, copy, call.where);
 }
 
 /// The context of a call that was not recorded by a thread: one of text.

@@ -9,6 +9,7 @@
 
 #include "dispatch/call.h"
 #include "dispatch/custom_call.h"
+#include "dispatch/measured_choices.h"
 #include "dispatch/table.h"
 #include "dispatch/variant_choice.h"
 #include "ir/custom_op.h"
@@ -230,12 +231,23 @@ void throw_no_dtype(const OperatorEntry& entry, BackendKey backend, DType operan
                                       {}, where, names.empty() ? "" : fmt::format("cast to one of: {}", names)));
 }
 
-const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
-                                 std::source_location where) {
+ChosenKernel select_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
+                         std::source_location where) {
   const BackendCell* cell = entry.backends[static_cast<std::size_t>(backend)].load(std::memory_order_acquire);
-  const KernelVariant* const best = cell != nullptr ? cheapest_variant(cell->variants, operand, args) : nullptr;
+  double cost = 0;
+  const KernelVariant* const best = cell != nullptr ? cheapest_variant(cell->variants, operand, args, &cost) : nullptr;
   if (best == nullptr) throw_no_dtype(entry, backend, operand, where);
-  return *best;
+  if (cost < kLeastCompared || backend != BackendKey::cpu) [[likely]]
+    return {best->call};
+  return measured_choice(*cell, *best, operand, args);
+}
+
+void run_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
+              std::source_location where) {
+  const ChosenKernel kernel = select_call(entry, backend, operand, args, where);
+  if (kernel.open != nullptr) [[unlikely]]
+    return kernel.open->run(kernel.call, args);
+  kernel.call(args);
 }
 
 std::string describe_variants(Op op) {

@@ -15,6 +15,7 @@
 #include "dispatch/operator.h"
 #include "dispatch/registration.h"
 #include "ir/graph.h"
+#include "runtime/steps/open_choice.h"
 
 namespace fermata {
 
@@ -83,10 +84,13 @@ void set_family_kernels(RegistrationKey key, const FamilyKernels& kernels,
                         std::source_location where = std::source_location::current());
 void add_variant(Op op, BackendKey backend, KernelVariant variant);
 
-/// Returns the cheapest callable variant that fits the arguments. UnsupportedError names the dtype and the supported
-/// ones.
-const KernelVariant& select_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
-                                 std::source_location where);
+/// Returns the callable variant for these arguments: the cheapest that fits, or one that was measured to be faster
+/// (measured_choices.h). UnsupportedError names the dtype and the supported ones.
+ChosenKernel select_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
+                         std::source_location where);
+/// Runs it.
+void run_call(const OperatorEntry& entry, BackendKey backend, DType operand, const CallArgs& args,
+              std::source_location where);
 [[noreturn]] void throw_no_dtype(const OperatorEntry& entry, BackendKey backend, DType operand,
                                  std::source_location where);
 const BackendCell* backend_cell(Op op, BackendKey backend);

@@ -7,9 +7,9 @@
 
 namespace fermata {
 
-/// Returns the cheapest callable variant that fits the arguments, the first in a tie; null if none fits.
+/// Returns the cheapest callable variant that fits the arguments, the first in a tie, and its cost; null if none fits.
 inline const KernelVariant* cheapest_variant(std::span<const KernelVariant> variants, DType operand,
-                                             const CallArgs& args) {
+                                             const CallArgs& args, double* least = nullptr) {
   const KernelVariant* best = nullptr;
   double best_cost = 0;
   for (const KernelVariant& v : variants) {
@@ -17,6 +17,7 @@ inline const KernelVariant* cheapest_variant(std::span<const KernelVariant> vari
     const double cost = v.cost != nullptr ? v.cost(args) : 0;
     if (best == nullptr || cost < best_cost) best = &v, best_cost = cost;
   }
+  if (least != nullptr) *least = best_cost;
   return best;
 }
 

@@ -7,12 +7,35 @@
 
 #include "dispatch/call_context.h"
 #include "dispatch/kernel_table.h"
+#include "dispatch/measured_choices.h"
 #include "ir/error.h"
 #include "ir/ops/reduce.h"
+#include "ir/view.h"
 #include "passes/index_map.h"
 
 namespace fermata {
 namespace {
+
+/// The value that an operand shows, views apart.
+const GraphNode& source_of(const Graph& g, const GraphOperand& operand) {
+  const GraphNode* n = &g.nodes[operand.value];
+  while (is_view(n->op)) n = &g.nodes[n->operands[0].value];
+  return *n;
+}
+
+/// How a value lies in memory: views as they show what they are of, all else in rows.
+Shape strides_of(const Graph& g, ValueId v) {
+  const GraphNode& n = g.nodes[v];
+  if (!is_view(n.op)) return dense_strides(n.shape);
+  Shape sizes = g.nodes[n.operands[0].value].shape, strides = strides_of(g, n.operands[0].value);
+  std::int64_t offset = 0;
+  return apply_view(n.op, n.attributes, n.shape, sizes, strides, offset) ? strides : dense_strides(n.shape);
+}
+
+/// Whether strides_of() is right about the operands of a node: strides of other inputs are no part of a program.
+bool lies_in_rows(const Graph& g, const GraphNode& n) {
+  return std::ranges::all_of(n.operands, [&](const GraphOperand& o) { return o.is_scalar() || source_of(g, o).dense; });
+}
 
 /// Arguments with the node's sizes and no data: enough for predicates and costs.
 struct ShapeArgs {
@@ -21,7 +44,7 @@ struct ShapeArgs {
   CallArgs args;
   ShapeArgs(const Graph& g, const GraphNode& n) {
     for (const GraphOperand& o : n.operands)
-      if (!o.is_scalar()) strides.push_back(dense_strides(g.nodes[o.value].shape));
+      if (!o.is_scalar()) strides.push_back(strides_of(g, o.value));
     strides.push_back(dense_strides(n.shape));
     std::size_t i = 0;
     for (const GraphOperand& o : n.operands) {
@@ -50,13 +73,6 @@ bool may_lose(const BackendCell& cell, const Graph& g, const GraphNode& n, DType
     const ShapeArgs shapes(g, n);
     return v.cost(shapes.args) < 0;
   });
-}
-
-/// The value that an operand shows, views apart.
-const GraphNode& source_of(const Graph& g, const GraphOperand& operand) {
-  const GraphNode* n = &g.nodes[operand.value];
-  while (is_view(n->op)) n = &g.nodes[n->operands[0].value];
-  return *n;
 }
 
 std::size_t value_of(const Graph& g, const GraphNode& n) { return static_cast<std::size_t>(&n - g.nodes.data()); }
@@ -115,6 +131,8 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
   if (cell == nullptr || !explains) return c;  // a call step chooses its kernel when it runs
   const KernelFunction* const kernel = n.context != 0 ? context_of(n.context).kernel : nullptr;
   const ShapeArgs shapes(g, n);
+  const std::optional<MeasuredTimes> measured =
+      c.form == Form::call && lies_in_rows(g, n) ? measured_times(key, *cell, shapes.args) : std::nullopt;
   double best = 0;
   for (const KernelVariant& v : cell->variants) {
     if (!v.dtypes.has(operand)) continue;
@@ -133,9 +151,14 @@ Choice choose(const Program& program, const GraphNode& n, const Uses& uses) {
       c.candidates += fmt::format(", needs {}", v.fits_text);
     else if (cost > 0)
       c.candidates += fmt::format(", {:.1f} us", cost / 1000);
+    if (measured && fits)
+      if (const auto time = std::ranges::find(measured->times, v.name, &MeasuredTimes::Time::variant);
+          time != measured->times.end())
+        c.candidates += fmt::format(", measured {:.1f} us", time->ns / 1000);
     c.candidates += fmt::format(", {})", short_location(is_kernel ? kernel->where : v.where));
     if (c.form == Form::call && fits && (c.winner.empty() || cost < best)) c.winner = label, best = cost;
   }
+  if (measured && best >= kLeastCompared && !measured->winner.empty()) c.winner = measured->winner;
   return c;
 }
 

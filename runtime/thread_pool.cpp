@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ir/fork.h"
+#include "runtime/allowed_processors.h"
 #include "runtime/cancellation.h"
 #include "runtime/environment.h"
 #include "runtime/events.h"
@@ -26,7 +27,10 @@ namespace {
 using Body = FunctionRef<void(std::int64_t, std::int64_t)>;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kSpin = std::chrono::microseconds(100);
+constexpr Clock::duration kSpin = std::chrono::microseconds(100);
+/// Between two looks at the clock a thread that waits does nothing for a microsecond or two. Where more has passed,
+/// somebody else was given its processor.
+constexpr Clock::duration kPushedAside = std::chrono::microseconds(25);
 /// A claim costs some tens of nanoseconds and a cache miss: chunks shorter than this waste it.
 constexpr double kChunkNanoseconds = 4'000;
 /// Enough for a thread that is pushed aside by another program to hand its share to the rest.
@@ -43,8 +47,7 @@ void relax() {
 }
 
 int default_thread_count() {
-  // respects the affinity mask
-  const std::uint64_t processors = std::max(1u, std::thread::hardware_concurrency());
+  const auto processors = static_cast<std::uint64_t>(allowed_processors());
   return static_cast<int>(std::min<std::uint64_t>(environment_number("FERMATA_NUM_THREADS", processors, 1), 1024));
 }
 
@@ -60,18 +63,21 @@ class ThreadPool {
 
  private:
   void resize(int threads);
+  void wake_workers();
   void work_loop();
   void help();
   void run_chunk(std::int64_t index);
   void join();
   void raise_failure();
 
-  // The word that everybody watches has a line of its own, and so does the one that finishing threads write.
+  // The word that everybody watches has a line of its own, and so do the one that finishing threads write, the one that
+  // callers take turns with, and what idle workers read all the time.
   alignas(64) std::atomic<int> remaining_{0};
   alignas(64) std::atomic<int> unfinished_{0};
   alignas(64) std::atomic<int> parked_{0};
-  std::atomic<bool> taken_{false};
-  std::atomic<bool> stop_{false};
+  alignas(64) std::atomic<bool> taken_{false};
+  alignas(64) std::atomic<bool> stop_{false};
+  int processors_ = 1, workers_wanted_ = 0;  // written while there are no workers
   // The current job: written while nobody can hold a claim.
   alignas(64) const Body* body_ = nullptr;
   std::int64_t begin_ = 0, end_ = 0, chunk_ = 0;
@@ -116,23 +122,57 @@ void ThreadPool::help() {
     add_event({begin, event_clock(), event_info(EventKind::chunk, "part of a loop", {}), chunks});
 }
 
+/// How long a thread waits for others before it parks or yields: less and less while somebody else wants its processor,
+/// since what it burns there is missing to the threads that have something to do. Among more threads than processors it
+/// is the pool's own threads that push each other aside. Those that ran last have their memory in the caches and had
+/// better go on: with parking at once, and one worker woken after the other, 16 threads on 2 processors took 2.1 times
+/// as long as 2 for a product of 1024^3, and 1.5 times like this.
+class Patience {
+ public:
+  explicit Patience(bool is_crowded) : is_crowded_(is_crowded) {}
+  void begin() { idle_since_ = last_look_ = Clock::now(); }
+  /// Work has come while it was waiting.
+  void was_right() { spin_ = std::min(kSpin, 2 * spin_ + std::chrono::microseconds(1)); }
+  bool is_over() {
+    const auto now = Clock::now();
+    const bool was_pushed_aside = !is_crowded_ && now - last_look_ > kPushedAside;
+    last_look_ = now;
+    if (was_pushed_aside) spin_ /= 4;
+    return was_pushed_aside || now - idle_since_ >= spin_;
+  }
+
+ private:
+  const bool is_crowded_;
+  Clock::duration spin_ = kSpin;
+  Clock::time_point idle_since_, last_look_;
+};
+
 void ThreadPool::work_loop() {
   event_thread_name = "pool";
-  auto idle_since = Clock::now();
+  Patience patience(workers_wanted_ + 1 > processors_);
+  patience.begin();
   for (unsigned spins = 1; !stop_.load(std::memory_order_relaxed); ++spins) {
     if (remaining_.load(std::memory_order_relaxed) > 0) {
       help();
-      idle_since = Clock::now();
-    } else if (spins % 32 != 0 || Clock::now() - idle_since < kSpin) {
+      patience.was_right(), patience.begin();
+    } else if (spins % 32 != 0 || !patience.is_over()) {
       relax();
     } else {
       // Counted before the last look, as the publisher stores before it counts: one of the two sees the other.
       parked_.fetch_add(1, std::memory_order_seq_cst);
       if (!stop_.load(std::memory_order_seq_cst)) remaining_.wait(0, std::memory_order_seq_cst);
       parked_.fetch_sub(1, std::memory_order_relaxed);
-      idle_since = Clock::now();
+      patience.begin();
     }
   }
+}
+
+/// As many as there are chunks for: of a large machine's most stay asleep through a short loop.
+void ThreadPool::wake_workers() {
+  const int parked = parked_.load(std::memory_order_seq_cst), wanted = chunks_ - 1;
+  if (parked == 0) return;
+  if (wanted >= parked) return remaining_.notify_all();
+  for (int i = 0; i < wanted; ++i) remaining_.notify_one();
 }
 
 void ThreadPool::resize(int threads) {
@@ -144,6 +184,7 @@ void ThreadPool::resize(int threads) {
   workers_.clear();
   remaining_.store(0, std::memory_order_relaxed);
   stop_.store(false, std::memory_order_seq_cst);
+  processors_ = allowed_processors(), workers_wanted_ = threads - 1;
   try {
     while (static_cast<int>(workers_.size()) + 1 < threads) workers_.emplace_back([this] { work_loop(); });
   } catch (const std::exception&) {
@@ -153,9 +194,11 @@ void ThreadPool::resize(int threads) {
 }
 
 void ThreadPool::join() {
-  const auto start = Clock::now();
+  Patience patience(workers_wanted_ + 1 > processors_);
+  patience.begin();
   for (unsigned spins = 1; unfinished_.load(std::memory_order_acquire) != 0; ++spins) {
-    if (spins % 64 == 0 && Clock::now() - start > kSpin) std::this_thread::yield();
+    // A thread that was pushed aside in the middle of a chunk may be waiting for this very processor.
+    if (spins % 64 == 0 && patience.is_over()) std::this_thread::yield();
     relax();
   }
 }
@@ -178,7 +221,7 @@ bool ThreadPool::run(std::int64_t begin, std::int64_t end, std::int64_t chunk, B
   failed_chunk_.store(chunks_, std::memory_order_relaxed);
   unfinished_.store(chunks_, std::memory_order_relaxed);
   remaining_.store(chunks_, std::memory_order_seq_cst);
-  if (parked_.load(std::memory_order_seq_cst) > 0) remaining_.notify_all();
+  wake_workers();
   help();
   join();
   raise_failure();
@@ -199,6 +242,8 @@ ThreadPool& pool() {
 int thread_count() { return wanted_threads().load(std::memory_order_relaxed); }
 void set_thread_count(int threads) { wanted_threads().store(std::clamp(threads, 1, 1024), std::memory_order_relaxed); }
 bool in_parallel_region() { return inside_loop; }
+LoopsOnCaller::LoopsOnCaller() : before_(inside_loop) { inside_loop = true; }
+LoopsOnCaller::~LoopsOnCaller() { inside_loop = before_; }
 
 namespace {
 

@@ -29,6 +29,17 @@ void set_thread_count(int threads);
 void parallel_for(std::int64_t begin, std::int64_t end, double ns_per_item,
                   FunctionRef<void(std::int64_t begin, std::int64_t end)> body, std::int64_t granule = 1);
 
+/// Loops that this thread starts while one of these exists run on this thread.
+class LoopsOnCaller {
+ public:
+  LoopsOnCaller();
+  ~LoopsOnCaller();
+  LoopsOnCaller(const LoopsOnCaller&) = delete;
+
+ private:
+  const bool before_;
+};
+
 /// True inside the body of a split loop: nested loops run on their caller.
 bool in_parallel_region();
 

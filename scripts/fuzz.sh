@@ -31,7 +31,7 @@ done
 scripts/setup.sh --clang
 scripts/build.sh fuzz fermata_fuzz
 export ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export FERMATA_COMPILE=second_sight FERMATA_CACHE_DIR=
+export FERMATA_COMPILE=second_sight FERMATA_CALIBRATE=0 FERMATA_CACHE_DIR=
 failed=0
 for target in "${chosen[@]}"; do
   found=build/fuzz/found/$target failures=build/fuzz/failures/$target

@@ -31,7 +31,7 @@ random_programs() {
   scripts/build.sh release fermata_fuzz_test
   cache=$(mktemp -d)
   trap 'rm -rf "$cache"' EXIT
-  export FERMATA_CACHE_DIR=$cache FERMATA_COMPILE=second_sight FERMATA_SEED=1
+  export FERMATA_CACHE_DIR=$cache FERMATA_COMPILE=second_sight FERMATA_CALIBRATE=0 FERMATA_SEED=1
   FERMATA_FUZZ_COUNT=5000 build/release/bin/fermata_fuzz_test --gtest_filter='-ModesFuzz.*:*FuzzCorpus*'
   FERMATA_FUZZ_COUNT=20000 build/release/bin/fermata_fuzz_test --gtest_filter='*FuzzCorpus*'
   FERMATA_FUZZ_COUNT=6000 build/release/bin/fermata_fuzz_test --gtest_filter='ModesFuzz.*'

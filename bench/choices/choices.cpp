@@ -107,7 +107,7 @@ std::vector<Timed> time_variants(const Call& call) {
   if (timed.size() < 2) return timed;
   for (Timed& t : timed) t.variant->call(args);  // the first call of a library may make its kernel
   const auto begin = Clock::now();
-  for (int round = 0; round < 3 || (round < 60 && Clock::now() - begin < std::chrono::milliseconds(100)); ++round)
+  for (int round = 0; round < 3 || (round < 60 && Clock::now() - begin < std::chrono::milliseconds(40)); ++round)
     for (Timed& t : timed) {
       // As many calls as take 20 us: of less the clock says little.
       const int calls = t.ns > 20'000 ? 1 : static_cast<int>(20'000 / t.ns) + 1;

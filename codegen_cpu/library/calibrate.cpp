@@ -6,23 +6,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 
-#include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/positions.h"
 #include "dispatch/calibration.h"
 #include "dispatch/kernel_files.h"
+#include "dispatch/kernel_table.h"
+#include "dispatch/measured_choices.h"
 #include "ir/shape.h"
 #include "runtime/background.h"
+#include "runtime/calibration_wish.h"
 #include "runtime/disk_cache.h"
-#include "runtime/environment.h"
+#include "runtime/processor_model.h"
+#include "runtime/streaming.h"
 #include "runtime/thread_pool.h"
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 namespace fermata {
 namespace {
@@ -32,53 +33,90 @@ constexpr std::string_view kLabel = "rates of products";
 /// Of one figure: the best of as many runs as fit, and at least three.
 constexpr double kNanoseconds = 15e6;
 
-/// One product whose time gives a figure.
+/// A call whose time gives a figure.
 struct Trial {
   double ProductRates::*figure;
   bool is_rate;  // else a factor
   std::string_view variant;
   DType dtype;
-  std::int64_t batches, size;
+  Op op;
+  Shape lhs, rhs, out;
+  std::vector<std::int64_t> attributes = {};
 };
+
+Trial product(double ProductRates::*figure, bool is_rate, std::string_view variant, DType dtype, std::int64_t batches,
+              std::int64_t size) {
+  const Shape s{batches, size, size};
+  return {figure, is_rate, variant, dtype, dtype == DType::i8 ? Op::matmul_i32 : Op::matmul, s, s, s};
+}
+/// Windows of 3 by 3 on an image of as many filters as channels.
+Trial convolution(double ProductRates::*figure, bool is_rate, std::string_view variant, std::int64_t channels,
+                  std::int64_t groups, std::int64_t size) {
+  const Shape image{1, channels, size, size};
+  return {figure,
+          is_rate,
+          variant,
+          DType::f32,
+          Op::convolution,
+          image,
+          {channels, channels / groups, 3, 3},
+          image,
+          {groups, 1, 1, 1, 1, 1, 1, 1, 1}};
+}
 
 /// Rates come before the factors that change them, and before what a call takes beside. What a cost does not depend on
 /// here is not measured.
-constexpr Trial kTrials[] = {
-    {&ProductRates::portable_avx512, true, "portable", DType::f32, 1, 384},
-    {&ProductRates::portable_avx2, true, "portable", DType::f32, 1, 384},
-    {&ProductRates::onednn_avx512, true, "onednn", DType::f32, 1, 384},
-    {&ProductRates::onednn_avx2, true, "onednn", DType::f32, 1, 384},
-    {&ProductRates::onednn_far, false, "onednn", DType::f32, 1, 1024},
-    {&ProductRates::onednn_call, false, "onednn", DType::f32, 64, 8},
-    {&ProductRates::libxsmm, true, "libxsmm", DType::f32, 64, 32},
-    {&ProductRates::libxsmm_call, false, "libxsmm", DType::f32, 1, 16},
-    {&ProductRates::onednn_bf16, true, "onednn", DType::bf16, 1, 384},
-    {&ProductRates::onednn_bf16_far, false, "onednn", DType::bf16, 1, 1536},
-    {&ProductRates::onednn_bytes, true, "onednn", DType::i8, 1, 384},
-};
+const std::vector<Trial>& trials() {
+  using R = ProductRates;
+  static const auto& all = *new std::vector<Trial>{
+      product(&R::portable_avx512, true, "portable", DType::f32, 1, 384),
+      product(&R::portable_avx2, true, "portable", DType::f32, 1, 384),
+      product(&R::onednn_avx512, true, "onednn", DType::f32, 1, 384),
+      product(&R::onednn_avx2, true, "onednn", DType::f32, 1, 384),
+      product(&R::onednn_far, false, "onednn", DType::f32, 1, 1024),
+      product(&R::onednn_call, false, "onednn", DType::f32, 64, 8),
+      product(&R::libxsmm, true, "libxsmm", DType::f32, 64, 32),
+      product(&R::libxsmm_call, false, "libxsmm", DType::f32, 1, 16),
+      product(&R::onednn_bf16, true, "onednn", DType::bf16, 1, 384),
+      product(&R::onednn_tiles_bf16, true, "onednn", DType::bf16, 1, 384),
+      product(&R::onednn_tiles_bytes, true, "onednn", DType::i8, 1, 384),
+      product(&R::onednn_bf16_far, false, "onednn", DType::bf16, 1, 1536),
+      product(&R::onednn_bytes, true, "onednn", DType::i8, 1, 384),
+      product(&R::amx_f32, true, "amx", DType::f32, 1, 768),
+      product(&R::amx_bf16, true, "amx", DType::bf16, 1, 768),
+      product(&R::amx_bytes, true, "amx", DType::i8, 1, 1024),
+      convolution(&R::convolution_amx, true, "amx", 64, 1, 28),
+      convolution(&R::convolution_onednn, false, "onednn", 64, 1, 28),
+      convolution(&R::convolution_portable, true, "portable", 64, 1, 28),
+      convolution(&R::convolution_depthwise, false, "depthwise", 64, 64, 56),
+  };
+  return all;
+}
 
-/// Operands of zeros, whose products take as long as any.
-class Product {
+/// Its call. Operands are not zeros, with which tiles are faster.
+class TrialCall {
  public:
-  explicit Product(const Trial& t)
-      : shape_{t.batches, t.size, t.size},
-        strides_(dense_strides(shape_)),
-        op_(t.dtype == DType::i8 ? Op::matmul_i32 : Op::matmul),
-        dtype_(t.dtype),
-        operand_(element_count(shape_) * static_cast<std::int64_t>(byte_size(t.dtype))),
-        result_(element_count(shape_) * 4) {
-    std::memset(operand_.data(), 0, static_cast<std::size_t>(operand_.size()));
-    inputs_[0] = {operand_.data(), t.dtype, 3, shape_.data(), strides_.data()};
-    inputs_[1] = inputs_[0];
-    output_ = {result_.data(), t.dtype == DType::i8 ? DType::i32 : t.dtype, 3, shape_.data(), strides_.data()};
+  explicit TrialCall(const Trial& t)
+      : t_(t),
+        strides_{dense_strides(t.lhs), dense_strides(t.rhs), dense_strides(t.out)},
+        lhs_(bytes(t.lhs)),
+        rhs_(bytes(t.rhs)),
+        result_(element_count(t.out) * 4) {
+    fill(lhs_), fill(rhs_);
+    const auto view = [](void* data, DType dtype, const Shape& sizes, const Shape& strides) {
+      return TensorView{data, dtype, static_cast<std::uint8_t>(sizes.rank()), sizes.data(), strides.data()};
+    };
+    inputs_[0] = view(lhs_.data(), t.dtype, t.lhs, strides_[0]);
+    inputs_[1] = view(rhs_.data(), t.dtype, t.rhs, strides_[1]);
+    output_ = view(result_.data(), t.dtype == DType::i8 ? DType::i32 : t.dtype, t.out, strides_[2]);
   }
-  CallArgs args() const { return {op_, inputs_, {&output_, 1}, {}, {}}; }
+  CallArgs args() const { return {t_.op, inputs_, {&output_, 1}, t_.attributes, {}}; }
   /// Null where this machine has no such kernel.
-  const KernelVariant* variant(std::string_view name) const {
-    const BackendCell* const cell = backend_cell(op_, BackendKey::cpu);
+  const KernelVariant* variant() const {
+    const BackendCell* const cell = backend_cell(t_.op, BackendKey::cpu);
     if (cell == nullptr) return nullptr;
     for (const KernelVariant& v : cell->variants)
-      if (v.name == name && v.dtypes.has(dtype_) && v.cost != nullptr && (v.fits == nullptr || v.fits(args())))
+      if (v.name == t_.variant && v.dtypes.has(t_.dtype) && v.cost != nullptr && (v.fits == nullptr || v.fits(args())))
         return &v;
     return nullptr;
   }
@@ -95,44 +133,69 @@ class Product {
   }
 
  private:
-  Shape shape_, strides_;
-  Op op_;
-  DType dtype_;
-  Scratch<std::byte> operand_, result_;
+  void fill(const Scratch<std::byte>& memory) const {
+    const auto size = static_cast<std::int64_t>(byte_size(t_.dtype));
+    for (std::int64_t i = 0; i < memory.size() / size; ++i) {
+      std::byte* const at = memory.data() + i * size;
+      const auto digit = static_cast<std::uint8_t>(i * 7 % 61);
+      const float number = 1 + static_cast<float>(digit) / 64;
+      if (t_.dtype == DType::f32)
+        std::memcpy(at, &number, sizeof(number));
+      else if (t_.dtype == DType::bf16)  // the upper half of the f32
+        std::memcpy(at, reinterpret_cast<const std::byte*>(&number) + 2, 2);
+      else
+        *at = std::byte(digit);
+    }
+  }
+  std::int64_t bytes(const Shape& s) const { return element_count(s) * static_cast<std::int64_t>(byte_size(t_.dtype)); }
+  const Trial& t_;
+  const std::array<Shape, 3> strides_;
+  Scratch<std::byte> lhs_, rhs_, result_;
   TensorView inputs_[2], output_;
 };
 
 /// The figure that makes the cost what was measured; as it was where no figure does.
-double fitted(const Trial& t, const Product& product, const KernelVariant& v, ProductRates rates) {
+double fitted(const Trial& t, const TrialCall& call, const KernelVariant& v, ProductRates rates) {
   const double before = rates.*t.figure;
   const auto cost = [&](double figure) {
     rates.*t.figure = figure;
     const TrialRates trial(rates);
-    return v.cost(product.args());
+    return v.cost(call.args());
   };
   const double one = cost(before), other = cost(before * 2);
   // Of a rate: one = rest + work, other = rest + work / 2. Of a factor: other = rest + 2 work.
   const double work = t.is_rate ? 2 * (one - other) : other - one, rest = one - work;
   if (!(work > 0)) return before;
-  const double measured = product.nanoseconds(v);
+  const double measured = call.nanoseconds(v);
   if (!(measured > rest)) return before;
   const double times = (measured - rest) / work;
   return std::clamp(t.is_rate ? before / times : before * times, before / 8, before * 8);
 }
 
-std::string processor() {
-  std::string text(eager::instruction_set());
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(1, &a, &b, &c, &d) != 0) text += fmt::format(" {:x}", a);
-  for (unsigned leaf = 0x80000002; leaf <= 0x80000004; ++leaf)
-    if (__get_cpuid(leaf, &a, &b, &c, &d) != 0)
-      for (const unsigned word : {a, b, c, d}) text += fmt::format(" {:x}", word);
-#endif
-  return text;
+void measure(const Trial& t, ProductRates& rates) {
+  const LoopsOnCaller one_core;
+  const TrialCall call(t);
+  if (const KernelVariant* v = call.variant()) rates.*t.figure = fitted(t, call, *v, rates);
 }
 
-std::string key() { return fmt::format("{} 2 {}", kLabel, processor()); }
+/// From the largest to the smallest: the least of those from which on streaming pays.
+constexpr double kStreamMib[] = {16, 8, 4};
+void measure_streaming(double mebibytes, ProductRates& rates) {
+  if (mebibytes == kStreamMib[0]) rates.stream_mib = 2 * mebibytes;
+  if (rates.stream_mib == 2 * mebibytes && streaming_pays(static_cast<std::int64_t>(mebibytes) << 20))
+    rates.stream_mib = mebibytes;
+}
+
+std::size_t measurements() { return trials().size() + std::size(kStreamMib); }
+void measure(std::size_t number, ProductRates& rates) {
+  if (number < trials().size())
+    measure(trials()[number], rates);
+  else
+    measure_streaming(kStreamMib[number - trials().size()], rates);
+}
+
+std::string key() { return fmt::format("{} 3 {}", kLabel, processor_model()); }
+std::string key_of_part() { return key() + " part"; }
 
 std::optional<ProductRates> kept_rates() {
   const std::optional<std::string> text = DiskCache::instance().find(key());
@@ -142,20 +205,53 @@ std::optional<ProductRates> kept_rates() {
   return rates;
 }
 
+void keep(const ProductRates& rates) { DiskCache::instance().store(key(), kLabel, to_text(rates)); }
+
 ProductRates measure_and_keep() {
   const ProductRates rates = measure_product_rates();
   use_product_rates(rates);
-  DiskCache::instance().store(key(), kLabel, to_text(rates));
+  keep(rates);
   return rates;
 }
 
-bool is_off() {
-  const char* const wish = environment_variable("FERMATA_CALIBRATE");
-  return wish != nullptr && std::string_view(wish) == "0";
+/// Measuring beside what the process does: one figure at a time, so that neither the end of the process nor a kernel
+/// to be compiled waits for more than that. What short processes have measured is kept for the next one.
+struct Progress {
+  ProductRates rates = shipped_product_rates();
+  std::size_t done = 0;
+
+  std::string text() const { return fmt::format("{}\n{}", done, to_text(rates)); }
+};
+
+Progress kept_progress() {
+  const std::optional<std::string> text = DiskCache::instance().find(key_of_part());
+  const std::size_t line = text ? text->find('\n') : std::string::npos;
+  if (line == std::string::npos) return {};
+  Progress p;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + line, p.done);
+  const auto rates = product_rates_of_text(std::string_view(*text).substr(line + 1));
+  if (error != std::errc() || end != text->data() + line || !rates || p.done >= measurements()) return {};
+  p.rates = *rates;
+  return p;
+}
+
+void go_on(Progress p) {
+  try {
+    measure(p.done, p.rates);
+  } catch (const std::exception&) {}  // for lack of memory: this figure stays as it was
+  ++p.done;
+  DiskCache::instance().store(key_of_part(), kLabel, p.text());
+  if (p.done == measurements()) return keep(p.rates);
+  run_beside([p] { go_on(p); });
+}
+
+bool is_wanted() {
+  const CalibrationWish wish = calibration_wish();
+  return wish == CalibrationWish::always || (wish == CalibrationWish::if_unknown && !processor_is_known());
 }
 
 Calibration shown(bool measure) {
-  const bool was_kept = !measure && !is_off() && kept_rates().has_value();
+  const bool was_kept = !measure && !choices_are_held() && kept_rates().has_value();
   const ProductRates used = measure ? measure_and_keep() : product_rates();
   Calibration c{measure ? "measured now" : was_kept ? "measured before" : "shipped", {}};
   for (const ProductRateField& f : kProductRateFields)
@@ -166,23 +262,15 @@ Calibration shown(bool measure) {
 }  // namespace
 
 std::optional<ProductRates> calibrated_product_rates() {
-  if (is_off()) return {};
+  if (choices_are_held()) return {};
   if (std::optional<ProductRates> kept = kept_rates()) return kept;
-  const char* const wish = environment_variable("FERMATA_CALIBRATE");
-  if (wish != nullptr && std::string_view(wish) == "1") run_beside([] { measure_and_keep(); });
+  if (is_wanted() && !DiskCache::instance().directory().empty()) run_beside([] { go_on(kept_progress()); });
   return {};
 }
 
 ProductRates measure_product_rates() {
   ProductRates rates = shipped_product_rates();
-  // Inside a loop of the pool kernels run on their caller, and rates are those of one core.
-  parallel_for(0, std::max(2, thread_count()), 1e9, [&](std::int64_t begin, std::int64_t) {
-    if (begin != 0) return;
-    for (const Trial& t : kTrials) {
-      const Product product(t);
-      if (const KernelVariant* v = product.variant(t.variant)) rates.*t.figure = fitted(t, product, *v, rates);
-    }
-  });
+  for (std::size_t i = 0; i < measurements(); ++i) measure(i, rates);
   return rates;
 }
 
@@ -210,6 +298,9 @@ std::optional<ProductRates> product_rates_of_text(std::string_view text) {
   return rates;
 }
 
-FERMATA_KERNELS(cpu) { set_calibration(&shown); }
+FERMATA_KERNELS(cpu) {
+  set_calibration(&shown);
+  set_stream_share([] { return product_rates().stream_mib; });
+}
 
 }  // namespace fermata

@@ -9,10 +9,11 @@
 
 namespace fermata {
 
-/// Those that were kept by an earlier process on such a processor. Where there are none and FERMATA_CALIBRATE is 1,
-/// they are measured beside what the process does, and used from then on.
+/// Those that were kept by an earlier process on such a processor. Where there are none, and none are shipped for it or
+/// FERMATA_CALIBRATE is 1, they are measured beside what the process does, for the processes that follow: this one
+/// goes on as it began.
 std::optional<ProductRates> calibrated_product_rates();
-/// Runs each kernel for some milliseconds and sets its rate so that its cost is the time that it took.
+/// Runs each kernel for some milliseconds, and sets its rate so that its cost is the time that it took.
 ProductRates measure_product_rates();
 
 /// The text that is kept, and back; nothing where it is not one of these, or holds what no processor does.

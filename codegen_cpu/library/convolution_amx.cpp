@@ -11,6 +11,7 @@
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/matmul_amx.h"
 #include "codegen_cpu/library/matmul_amx_kernels.h"
+#include "codegen_cpu/library/product_rates.h"
 #include "dispatch/kernel_files.h"
 #include "runtime/prepacked_weights.h"
 #include "runtime/thread_pool.h"
@@ -278,7 +279,7 @@ double convolution_amx_cost(const CallArgs& args) {
              in = static_cast<double>(w.images * w.groups * w.blocks() * kAmxChannels * w.rows.in * w.columns.in);
   const double sums = images * static_cast<double>(w.groups * w.panels() * parts(w.places(), kAmxPlaces)) *
                       kAmxFilters * kAmxPlaces * static_cast<double>(parts(w.steps(), kAmxStepsTogether) + 1) * 0.1;
-  return 5000 + w.multiply_adds() / 78 + sums + in * 0.5 +
+  return 5000 + w.multiply_adds() / product_rates().convolution_amx + sums + in * 0.5 +
          static_cast<double>(w.groups * w.filters * w.channels * w.window) * 1.6;
 }
 

@@ -11,6 +11,7 @@
 #include "codegen_cpu/library/convolution.h"
 #include "codegen_cpu/library/convolution_depthwise_kernels.h"
 #include "codegen_cpu/library/convolution_problem.h"
+#include "codegen_cpu/library/product_rates.h"
 #include "dispatch/kernel_files.h"
 #include "ir/channels_last.h"
 #include "ir/shape.h"
@@ -225,7 +226,8 @@ bool convolution_depthwise_fits(const CallArgs& args) {
 
 double convolution_depthwise_cost(const CallArgs& args) {
   const ConvolutionProblem p(args);
-  return 500 + static_cast<double>(p.result().element_count()) * ns_per_element(p.window());
+  return 500 + static_cast<double>(p.result().element_count()) * ns_per_element(p.window()) *
+                   product_rates().convolution_depthwise;
 }
 
 FERMATA_KERNELS(cpu) {

@@ -19,6 +19,7 @@
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/onednn_convolution.h"
 #include "codegen_cpu/library/onednn_product.h"
+#include "codegen_cpu/library/product_rates.h"
 #include "ir/error.h"
 #include "ir/shape.h"
 #include "runtime/thread_pool.h"
@@ -270,10 +271,9 @@ bool convolution_onednn_fits(const CallArgs& args) {
 double convolution_onednn_cost(const CallArgs& args) {
   const ConvolutionProblem p(args);
   const auto bytes = static_cast<double>((p.x.element_count() + p.y.element_count() + p.weight.element_count()) * 4);
-  // Measured on Sapphire Rapids: 100 multiply-adds of f32 per ns where channels lie innermost. Eager and compiled calls
-  // choose alike, so what it takes to bring others there hardly counts.
+  // Of channels-last images: eager and compiled calls choose alike, so converting others hardly counts.
   const bool is_gradient = args.op != Op::convolution;
-  const double slower = is_gradient ? 1.5 : 0.85;
+  const double slower = is_gradient ? 1.5 : product_rates().convolution_onednn;
   return 3000 + p.multiply_adds() / onednn::per_ns(onednn::convolves_natively(p.dtype) ? p.dtype : DType::f32) * slower +
          bytes * (is_gradient ? 0.2 : 0.05);
 }

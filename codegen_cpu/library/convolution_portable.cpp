@@ -7,6 +7,7 @@
 #include "codegen_cpu/library/convolution.h"
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/matmul.h"
+#include "codegen_cpu/library/product_rates.h"
 #include "dispatch/kernel_files.h"
 #include "runtime/thread_pool.h"
 
@@ -174,8 +175,12 @@ void convolution_portable(const CallArgs& args) {
 
 double convolution_portable_cost(const CallArgs& args) {
   const ConvolutionProblem p(args);
-  const double columns = p.multiply_adds() / static_cast<double>(p.filters());  // elements that are copied
-  return 500 + (p.multiply_adds() * 0.06 + columns * 0.3) * (byte_size(p.dtype) == 8 ? 2 : 1);
+  // Windows of one element are the image as it lies: a product alone.
+  const bool is_product = p.window() == 1;
+  const double columns =
+      is_product ? 0 : p.multiply_adds() / static_cast<double>(p.filters());  // elements that are copied
+  const double rate = product_rates().convolution_portable * (is_product ? 2.6 : 1);
+  return 500 + (p.multiply_adds() / rate + columns * 0.3) * (byte_size(p.dtype) == 8 ? 2 : 1);
 }
 
 FERMATA_KERNELS(cpu) {

@@ -20,6 +20,7 @@
 #include "codegen_cpu/library/matmul_amx_kernels.h"
 #include "codegen_cpu/library/matmul_portable_kernels.h"
 #include "codegen_cpu/library/matmul_problem.h"
+#include "codegen_cpu/library/product_rates.h"
 #include "dispatch/kernel_files.h"
 #include "ir/ops/products.h"
 #include "ir/shape.h"
@@ -98,8 +99,11 @@ struct AmxCall {
   }
 };
 
-/// Multiply-adds per nanosecond of one core, packing not included (measured on Sapphire Rapids).
-double per_ns(AmxKind k) { return k == AmxKind::f32 ? 150 : k == AmxKind::bf16 ? 500 : 900; }
+/// Multiply-adds per nanosecond of one core, packing not included.
+double per_ns(AmxKind k) {
+  const ProductRates& rates = product_rates();
+  return k == AmxKind::f32 ? rates.amx_f32 : k == AmxKind::bf16 ? rates.amx_bf16 : rates.amx_bytes;
+}
 
 /// Of a tile, at most. A block of its rows along k, the right side's columns that are packed together, and a panel's
 /// sums stay in the second-level cache; what all columns of so many rows add up to is kept between blocks.
@@ -347,15 +351,28 @@ void multiply(const AmxCall& c, TileEpilogue epilogue) {
   });
 }
 
-/// Time for packing an element of a side, in ns.
-double packing_ns(AmxKind k) { return k == AmxKind::f32 ? 0.3 : k == AmxKind::bf16 ? 0.15 : 0.07; }
+/// Times beside that of tiles, in ns: of an element of a side that is packed, and beside that if it does not lie along
+/// its rows; of one of the right side that comes from memory; and of one product. Fitted to 96 products of each dtype.
+struct AmxTimes {
+  double packed, turned, from_memory, product;
+};
+AmxTimes times_of(AmxKind k) {
+  if (k == AmxKind::f32) return {0.2, 0.19, 0.1, 90};
+  return k == AmxKind::bf16 ? AmxTimes{0.072, 0.045, 0.07, 60} : AmxTimes{0.046, 0.015, 0.1, 20};
+}
 
 double cost(AmxKind kind, const MatmulProblem& p) {
   const double rows = static_cast<double>(whole(p.m, 16)), columns = static_cast<double>(whole(p.n, 16)),
                depth = static_cast<double>(whole(p.k, amx_step(kind)));
-  const double copies = (static_cast<double>(p.m) + static_cast<double>(p.n)) * depth * packing_ns(kind);
-  const double sums = rows * columns * 0.08 * static_cast<double>(parts(p.k, amx_step(kind) * kAmxStepsTogether));
-  return 500 + static_cast<double>(p.batches) * (100 + rows * columns * depth / per_ns(kind) + copies + sums);
+  constexpr double kLargeRhs = 2e6, kLargeResult = 1 << 20;
+  const AmxTimes times = times_of(kind);
+  const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), batches = static_cast<double>(p.batches);
+  const double copies = (m + n) * depth * times.packed + (p.rhs.column_stride == 1 ? 0 : n * depth * times.turned) +
+                        (n * depth > kLargeRhs ? n * depth * times.from_memory : 0);
+  const double sums = rows * columns * 0.02 * static_cast<double>(parts(p.k, amx_step(kind) * kAmxStepsTogether));
+  const double result = batches * m * n * static_cast<double>(byte_size(p.result));
+  return 90 + batches * (times.product + rows * columns * depth / per_ns(kind) + copies + sums) +
+         (result >= kLargeResult ? result * 0.035 : 0);
 }
 
 bool is_empty(const MatmulProblem& p) { return p.batches * p.m * p.n == 0 || p.k == 0; }

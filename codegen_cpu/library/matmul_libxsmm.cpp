@@ -106,10 +106,13 @@ double matmul_libxsmm_cost(const CallArgs& args) {
   const double rate = only_avx2() ? std::min(rates.libxsmm, rates.onednn_avx2) : rates.libxsmm;
   const double padded = static_cast<double>(p.n - rest + masked), batches = static_cast<double>(p.batches);
   const double work = batches * static_cast<double>(p.m * p.k) * padded / (rate / (size == 4 ? 1 : 2));
-  // Sides that do not lie in rows are copied first.
+  // Sides that do not lie in rows are copied first, row by row.
+  const auto copy = [batches](std::int64_t rows, std::int64_t columns) {
+    return 100 + batches * (0.2 * static_cast<double>(rows * columns) + 4 * static_cast<double>(rows));
+  };
   double copies = 0;
-  if (!by_rows(p.lhs, p.k)) copies += 100 + 0.2 * batches * static_cast<double>(p.m * p.k);
-  if (!by_rows(p.rhs, p.n)) copies += 100 + 0.2 * batches * static_cast<double>(p.k * p.n);
+  if (!by_rows(p.lhs, p.k)) copies += copy(p.m, p.k);
+  if (!by_rows(p.rhs, p.n)) copies += copy(p.k, p.n);
   return rates.libxsmm_call + 15 * batches + work + copies;
 }
 

@@ -77,25 +77,54 @@ bool matmul_onednn_fits(const CallArgs& args) {
   return p.batches * p.m * p.n != 0 && p.k != 0;
 }
 
+namespace {
+
+/// Pairs of bf16: with tiles, edges and right sides that have to be brought into pairs take as long as the product.
+double cost_of_pairs(const MatmulProblem& p) {
+  constexpr double kFarOfTiles = 1.5, kCall = 480, kByte = 0.042;
+  const ProductRates& rates = product_rates();
+  const bool has_tiles = has_isa(dnnl::cpu_isa::avx512_core_amx), by_rows = p.rhs.column_stride == 1;
+  const auto whole = [](std::int64_t x, std::int64_t step) {
+    return static_cast<double>((x + step - 1) / step * step);
+  };
+  const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), batches = static_cast<double>(p.batches);
+  const double padded = std::max(m, 4.0) * whole(p.n, 16) * whole(p.k, 32);
+  const bool is_far = p.bytes() / batches > (1 << 20);
+  const double slower = is_far ? (has_tiles ? kFarOfTiles : 1) * rates.onednn_bf16_far
+                        : has_tiles && (p.n % 16 != 0 || p.k % 32 != 0) ? 2.5
+                                                                        : 1;
+  const double packing = is_far && p.m > 1 ? static_cast<double>(p.k) * n * (by_rows ? 0.17 : 0.06) : 0;
+  const double wide = has_tiles && p.n > 512 ? m * n * 0.25 : 0;
+  return batches * (kCall + packing + wide) + std::max(batches * padded / per_ns(p.dtype) * slower, p.bytes() * kByte);
+}
+
+}  // namespace
+
 double matmul_onednn_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
+  if (p.dtype == DType::bf16) return cost_of_pairs(p);
   // Kernels are built for blocks of 16 columns and a few rows.
   const double rows = static_cast<double>(std::max<std::int64_t>(p.m, 4)),
                columns = static_cast<double>((p.n + 15) / 16 * 16);
   const double padded = static_cast<double>(p.batches) * rows * columns * static_cast<double>(p.k);
-  // What does not fit in a second-level cache is slower.
-  const bool is_far = p.bytes() > (4 << 20);
   const ProductRates& rates = product_rates();
-  const double far = !is_far                  ? 1
-                     : p.dtype == DType::f32  ? rates.onednn_far
-                     : p.dtype == DType::bf16 ? rates.onednn_bf16_far
-                                              : 1;
-  const double packing =
-      is_far && p.dtype == DType::f32 ? static_cast<double>(p.batches * p.k * p.n) * rates.onednn_packing : 0;
+  // What does not fit in a second-level cache is slower.
+  const bool is_far = p.dtype == DType::f32 && p.bytes() > (4 << 20);
+  // Of a right side that is read as it lies, columns that lie in order take long.
+  constexpr std::int64_t kUnpacked = 8;
+  const bool by_rows = p.rhs.column_stride == 1;
+  const double packing = is_far && p.m > kUnpacked
+                             ? static_cast<double>(p.batches * p.k * p.n) * rates.onednn_packing * (by_rows ? 1 : 2)
+                             : 0;
+  // A call takes longer with half as wide vectors, and so do few rows.
+  const bool is_wide = has_isa(dnnl::cpu_isa::avx512_core);
+  const double call = rates.onednn_call * (is_wide ? 1 : 1.6);
+  const double byte = rates.onednn_byte * (is_wide ? 1 : 2) * (!by_rows && p.m > 2 && p.m <= kUnpacked ? 1.6 : 1);
   // It reads rows where they lie, and those that are a power of two apart share sets of the caches.
-  const bool are_apart = p.dtype == DType::f32 && p.rhs.column_stride == 1 && p.rhs.row_stride % 512 == 0;
-  const double work = padded / per_ns(p.dtype) * far * (are_apart ? 1.25 : 1);
-  return rates.onednn_call * static_cast<double>(p.batches) + packing + std::max(work, p.bytes() * 0.09);
+  const bool are_apart = p.dtype == DType::f32 && by_rows && p.rhs.row_stride % 512 == 0;
+  const double work = padded / per_ns(p.dtype) * (is_far ? rates.onednn_far * (by_rows ? 1 : 1.08) : 1) *
+                      (are_apart ? rates.onednn_apart : 1);
+  return call * static_cast<double>(p.batches) + packing + std::max(work, p.bytes() * byte);
 }
 
 }  // namespace fermata

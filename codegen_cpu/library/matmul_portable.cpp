@@ -270,7 +270,7 @@ constexpr double kEachProduct = 80;
 double matmul_portable_cost(const CallArgs& args) {
   const MatmulProblem p = decode_matmul(args);
   const double each_product = p.batches > 1 ? kEachProduct * static_cast<double>(p.batches) : 0;
-  if (is_vector_product(p)) return 100 + p.bytes() * 0.07 + each_product;
+  if (is_vector_product(p)) return 100 + p.bytes() * product_rates().portable_byte + each_product;
   const auto whole = [](std::int64_t x, std::int64_t step) { return static_cast<double>(parts(x, step) * step); };
   const double batches = static_cast<double>(p.batches), k = static_cast<double>(p.k), m = static_cast<double>(p.m);
   if (few_vectors_of(p) != FewVectors::none) {  // a load for each multiplication, so half of what others reach
@@ -281,10 +281,15 @@ double matmul_portable_cost(const CallArgs& args) {
   const std::int64_t panel = kernels().panel_columns[static_cast<std::size_t>(storage_of(p.dtype))], lanes = panel / 2;
   const double columns = whole(p.n, lanes);
   if (p.m <= kernels().few_rows) {  // each element of the right side is read, perhaps turned, and multiplied
-    const bool in_rows = p.rhs.column_stride == 1;
+    const bool in_rows = p.rhs.column_stride == 1 && p.n >= (kernels().vector_bytes == 64 ? panel : lanes);
     const double each = in_rows ? 0.05 + m / per_ns(p.dtype) / 0.85 : 0.15 + m / per_ns(p.dtype) / 1.1;
     const double far = p.bytes() > (2 << 20) ? 0.035 * static_cast<double>(byte_size(p.dtype)) : 0;
-    return 150 + each_product + batches * (k * columns * std::max(each, far) + m * k * 0.1);
+    // Elements that fill no vector are copied one by one, and so are narrow results of such rows.
+    const bool has_edge = p.n % lanes != 0;
+    const double edge = has_edge && !in_rows ? 0.5 * k * static_cast<double>(p.n % lanes) : 0;
+    const double narrowed =
+        has_edge && byte_size(p.dtype) < sum_bytes(storage_of(p.dtype)) ? m * static_cast<double>(p.n) : 0;
+    return 150 + each_product + batches * (k * columns * std::max(each, far) + m * k * 0.1 + edge + narrowed);
   }
   const double multiply_adds = batches * m * columns * k / per_ns(p.dtype);
   // What does not lie along k on the left is copied, and the right side; sums are read and written again for each block

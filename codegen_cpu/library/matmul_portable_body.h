@@ -211,6 +211,10 @@ template <class S, int kDepth, int kVectors> inline void add_products(const type
   }
 }
 
+/// Columns that add_long_rows() computes at a time; fewer do not fill its vectors.
+constexpr int kLongRowVectors = kVectorBytes == 64 ? 2 : 1;
+template <class T> constexpr std::int64_t kLongRow = kLongRowVectors* kLanes<T>;
+
 /// sums[rows, columns] += (or =) x[rows, k] rhs[k, columns] for a right side whose rows lie in order: it is read once,
 /// in stretches of as many columns as have their sums in the first-level cache. Columns that fill no vectors are the
 /// end of vectors that begin before them, whose sums are kept apart.
@@ -220,8 +224,8 @@ template <class S> void add_long_rows(const typename S::Sum* x, std::int64_t x_r
   using T = typename S::Sum;
   constexpr std::int64_t kSums = (16 << 10) / static_cast<std::int64_t>(sizeof(T));
   alignas(64) T near[kSums];  // rows of the result may lie where they push each other out of a cache
-  constexpr int kDepth = 8, kVectors = kVectorBytes == 64 ? 2 : 1;  // of the 32 or 16 registers
-  constexpr std::int64_t kWidth = kVectors * kLanes<T>;
+  constexpr int kDepth = 8, kVectors = kLongRowVectors;  // of the 32 or 16 registers
+  constexpr std::int64_t kWidth = kLongRow<T>;
   const std::int64_t row = kSums / rows / kWidth * kWidth, stretch = row - kWidth;
   for (std::int64_t begin = 0; begin < columns; begin += stretch) {
     const std::int64_t end = smaller(begin + stretch, columns), whole_end = end - (end - begin) % kWidth;
@@ -296,7 +300,7 @@ template <MatmulStorage kStorage> void multiply_few_rows(const PortableTile& t) 
     const std::int64_t depth = smaller(step, t.k - p);
     const auto* const rhs = static_cast<const E*>(t.rhs) + p * t.rhs_k;
     copy_matrix<S>(static_cast<const E*>(t.lhs) + p * t.lhs_k, t.lhs_row, t.lhs_k, t.rows, depth, lhs, row);
-    if (t.rhs_column == 1)
+    if (t.rhs_column == 1 && t.columns >= kLongRow<T>)
       add_long_rows<S>(lhs, row, t.rows, depth, rhs, t.rhs_k, t.columns, sums, sums_row, p == 0);
     else
       add_turned_panels<S>(lhs, row, t.rows, depth, rhs, t.rhs_k, t.rhs_column, t.columns, sums, sums_row, p == 0);

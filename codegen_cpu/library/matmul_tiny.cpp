@@ -49,7 +49,7 @@ double cost_of_one(const MatmulProblem& p) {
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   if (is_vector_product(p) && vector_product_of(p).sums_by_halves()) return 2 + m * n * (p.k <= 4 ? 0.4 : 1.3);
   const bool is_copied = p.n != 1 && p.rhs.column_stride != 1 && p.k != 1;
-  const double registers = byte_size(p.dtype) == 8 && p.n > 4 ? 2 : 1;
+  const double registers = byte_size(p.dtype) == 8 && p.n > 4 && eager::instruction_set() != "avx512" ? 2 : 1;
   return 2 + m * (0.6 + 0.25 * k) * registers + (is_copied ? 0.4 * n * k : 0);
 }
 

@@ -124,13 +124,12 @@ SideStrides strides_of(const MatrixSide& side, std::int64_t rows, std::int64_t c
   return {side.row_stride, side.column_stride};
 }
 
-// With tiles: measured on Sapphire Rapids.
 double per_ns(DType t) {
-  if (t == DType::f32)
-    return has_isa(dnnl::cpu_isa::avx512_core) ? product_rates().onednn_avx512 : product_rates().onednn_avx2;
+  const ProductRates& rates = product_rates();
+  if (t == DType::f32) return has_isa(dnnl::cpu_isa::avx512_core) ? rates.onednn_avx512 : rates.onednn_avx2;
   const bool tiles = has_isa(dnnl::cpu_isa::avx512_core_amx);
-  if (byte_size(t) == 1) return tiles ? 600 : product_rates().onednn_bytes;
-  return tiles ? 400 : has_isa(dnnl::cpu_isa::avx512_core_bf16) ? product_rates().onednn_bf16 : 40;
+  if (byte_size(t) == 1) return tiles ? rates.onednn_tiles_bytes : rates.onednn_bytes;
+  return tiles ? rates.onednn_tiles_bf16 : has_isa(dnnl::cpu_isa::avx512_core_bf16) ? rates.onednn_bf16 : 40;
 }
 
 void throw_error(const dnnl::error& e) {

@@ -15,19 +15,22 @@
 namespace fermata {
 namespace {
 
-// Measured with sizes from 16 to 2048 and few rows: where a kernel is quicker by a tenth or more, it costs less.
-constexpr ProductRates kSapphireRapids{.portable_avx512 = 76,
-                                       .portable_avx2 = 42,
-                                       .onednn_avx512 = 80,
-                                       .onednn_avx2 = 40,
-                                       .onednn_far = 1.45,
-                                       .onednn_packing = 0,
-                                       .onednn_call = 500,
-                                       .libxsmm = 55,
-                                       .libxsmm_call = 60,
-                                       .onednn_bf16 = 115,
-                                       .onednn_bf16_far = 1.5,
-                                       .onednn_bytes = 230};
+// Fitted to the times of fermata_choices: 348 products and convolutions with each instruction set.
+constexpr ProductRates kSapphireRapids{.portable_avx512 = 88,
+                                       .portable_avx2 = 54,
+                                       .onednn_avx512 = 92,
+                                       .onednn_avx2 = 56,
+                                       .onednn_far = 1.02,
+                                       .onednn_packing = 0.1,
+                                       .onednn_call = 350,
+                                       .libxsmm = 95,
+                                       .libxsmm_call = 170,
+                                       .onednn_bf16 = 53,
+                                       .onednn_bf16_far = 1.05,
+                                       .onednn_bytes = 230,
+                                       .onednn_apart = 1.1,
+                                       .onednn_byte = 0.042,
+                                       .portable_byte = 0.035};
 #if defined(__x86_64__)
 constexpr ProductRates kZen3{.portable_avx512 = 48,  // it has none
                              .portable_avx2 = 48,
@@ -67,23 +70,40 @@ constexpr ProductRates kZen5{.portable_avx512 = 125,
                              .onednn_bf16_far = 1.05,
                              .onednn_bytes = 450};
 
-const ProductRates& rates_of_processor() {
-  constexpr unsigned kZen3And4 = 0x19, kZen5Family = 0x1a, kAvx512F = 1u << 16;
+struct KnownRates {
+  const ProductRates& rates;
+  bool is_measured;  // on such a processor
+};
+
+KnownRates rates_of_processor() {
+  constexpr unsigned kZen3And4 = 0x19, kZen5Family = 0x1a, kAvx512F = 1u << 16, kTiles = 1u << 24;
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(0, &a, &b, &c, &d) == 0) return kSapphireRapids;
+  if (__get_cpuid(0, &a, &b, &c, &d) == 0) return {kSapphireRapids, false};
   char vendor[12];
   std::memcpy(vendor, &b, 4), std::memcpy(vendor + 4, &d, 4), std::memcpy(vendor + 8, &c, 4);
-  if (std::memcmp(vendor, "AuthenticAMD", sizeof(vendor)) != 0) return kSapphireRapids;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return kSapphireRapids;
+  unsigned features = 0, more_features = 0;
+  if (__get_cpuid_count(7, 0, &a, &features, &c, &more_features) == 0) features = more_features = 0;
+  if (std::memcmp(vendor, "GenuineIntel", sizeof(vendor)) == 0)
+    return {kSapphireRapids, (more_features & kTiles) != 0};  // by its tiles: virtual machines give other models
+  if (std::memcmp(vendor, "AuthenticAMD", sizeof(vendor)) != 0) return {kSapphireRapids, false};
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return {kSapphireRapids, false};
   const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
-  if (family == kZen5Family) return kZen5;
-  const bool has_avx512 = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & kAvx512F) != 0;
-  if (family == kZen3And4) return has_avx512 ? kZen4 : kZen3;
-  return kSapphireRapids;
+  if (family == kZen5Family) return {kZen5, true};
+  if (family == kZen3And4) return (features & kAvx512F) != 0 ? KnownRates{kZen4, false} : KnownRates{kZen3, true};
+  return {kSapphireRapids, false};
 }
 #else
-const ProductRates& rates_of_processor() { return kSapphireRapids; }
+struct KnownRates {
+  const ProductRates& rates;
+  bool is_measured;
+};
+KnownRates rates_of_processor() { return {kSapphireRapids, false}; }
 #endif
+
+const KnownRates& known_rates() {
+  static const KnownRates known = rates_of_processor();
+  return known;
+}
 
 /// Null until they are asked for or others are set.
 constinit std::atomic<const ProductRates*> in_use{nullptr};
@@ -91,10 +111,8 @@ constinit thread_local const ProductRates* on_trial = nullptr;
 
 }  // namespace
 
-const ProductRates& shipped_product_rates() {
-  static const ProductRates& rates = rates_of_processor();
-  return rates;
-}
+const ProductRates& shipped_product_rates() { return known_rates().rates; }
+bool processor_is_known() { return known_rates().is_measured; }
 
 void use_product_rates(const ProductRates& rates) { in_use.store(keep_forever<ProductRates>(rates)); }
 

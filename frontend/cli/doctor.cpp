@@ -13,6 +13,7 @@
 
 #include "dispatch/calibration.h"
 #include "dispatch/kernel_table.h"
+#include "dispatch/measured_choices.h"
 #include "fermata/fermata.h"
 #include "fermata/inspect.h"
 #include "fermata/onnx.h"
@@ -150,12 +151,13 @@ void report_ranks(Report& report) {
   if (!found) report.todo("Programs can only run as one process. Install libopenmpi-dev and openmpi-bin and rebuild.");
 }
 
-/// Multiply-adds per nanosecond of one core, and factors: what kernels of products are chosen by.
+/// Multiply-adds per nanosecond of one core, and factors: what kernels of products and convolutions are chosen by.
 void report_rates(bool measure) {
+  if (measure) forget_choices();
   const Calibration c = calibration(measure);
   if (c.figures.empty()) return fmt::print("\nThis build has no matrix product kernels to measure.\n");
-  fmt::print("\n{:<20} {:>8} {:>8}\n", "rates of products", "shipped", "in use");
-  for (const CalibratedFigure& f : c.figures) fmt::print("{:<20} {:>8.4g} {:>8.4g}\n", f.name, f.shipped, f.used);
+  fmt::print("\n{:<22} {:>8} {:>8}\n", "rates of products", "shipped", "in use");
+  for (const CalibratedFigure& f : c.figures) fmt::print("{:<22} {:>8.4g} {:>8.4g}\n", f.name, f.shipped, f.used);
 }
 
 void report_cuda(Report& report) {
@@ -198,6 +200,9 @@ void examine() {
   report_onnx(report);
   report_ranks(report);
   report.line("rates of products", calibration(false).source);
+  const std::vector<std::string> replaced = replaced_choices();
+  report.line("replaced choices", replaced.empty() ? "none" : replaced.front());
+  for (std::size_t i = 1; i < replaced.size(); ++i) report.line("", replaced[i]);
   report_cuda(report);
   report_environment(report);
   report.finish();
@@ -209,7 +214,8 @@ void add_doctor(CLI::App& app) {
   CLI::App* const command =
       app.add_subcommand("doctor", "Show what was found on this machine, what is missing and how to fix it");
   const auto calibrates = std::make_shared<bool>(false);
-  command->add_flag("--calibrate", *calibrates, "Measure the matrix product kernels, store the results and show them");
+  command->add_flag("--calibrate", *calibrates,
+                    "Measure the kernels of matrix products and convolutions, store the results and show them");
   command->callback([calibrates] { *calibrates ? report_rates(true) : examine(); });
 }
 

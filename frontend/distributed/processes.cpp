@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "dispatch/measured_choices.h"
 #include "fermata/distributed.h"
 #include "frontend/distributed/plugin.h"
 #include "frontend/tools/plugin_loader.h"
@@ -40,6 +41,7 @@ const RankGroup& start_processes() {
                                loaded().failure_reason,
                            {}, {}));
   World world = loaded().plugin->start({});
+  if (world.size > 1) hold_choices();  // all ranks have to round alike
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(world.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   return add_group(world.rank, std::move(ranks), std::move(world.transport), world.local_rank);

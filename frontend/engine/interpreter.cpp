@@ -255,7 +255,7 @@ void call_node(const Node& n, Op op, DType operand, std::span<const TensorView> 
   if (n.extra != nullptr) args.context = n.extra->context, args.subgraphs = n.extra->subgraphs.get();
   show(op, n);
   const EventScope event([&] { return event_of_call(n, op); });
-  select_call(operator_entry(op), n.backend, operand, args, n.where).call(args);
+  run_call(operator_entry(op), n.backend, operand, args, n.where);
 }
 
 void interpret(const Walk& walk, std::span<StoragePtr> outputs) { Interpreter(walk, outputs).run(); }

@@ -31,7 +31,7 @@ void copy_call(const CallArgs& args) {
   strided_copy({out.data, dense}, {in.data, {in.strides, in.rank}}, sizes, byte_size(in.dtype));
 }
 
-CallKernel select_call(const CallStep& step, const CallArgs& args) {
+ChosenKernel select_call(const CallStep& step, const CallArgs& args) {
   const KernelVariant* const best =
       cheapest_variant(variants()[static_cast<std::size_t>(step.op)], step.operand_dtype, args);
   if (best == nullptr)
@@ -39,7 +39,7 @@ CallKernel select_call(const CallStep& step, const CallArgs& args) {
         2204,
         format_error(2204, "UnsupportedError",
                      std::string(name(step.op)) + ": no kernel for " + std::string(name(step.operand_dtype)), {}, {}));
-  return best->call;
+  return {best->call};
 }
 
 }  // namespace

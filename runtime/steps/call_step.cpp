@@ -28,7 +28,7 @@ TensorView BoundOperand::view(const Run& run) const {
 }
 
 void BoundCall::bind(const CallStep& step, const Binding& binding) {
-  step_ = &step, kernel_ = nullptr, subgraphs_ = nullptr;
+  step_ = &step, kernel_ = nullptr, open_ = nullptr, subgraphs_ = nullptr;
   operands_.clear();
   const auto add = [&](const PlanSource& source, DType dtype, std::size_t bytes) {
     const BoundSource at = binding.resolve(source);
@@ -63,12 +63,19 @@ CallArgs BoundCall::arguments(const Run& run, Epilogue* epilogue) {
                       .epilogue = epilogue,
                       .context = step_->context,
                       .subgraphs = subgraphs_.get()};
-  if (kernel_ == nullptr) kernel_ = select_call_step(*step_, args);
+  if (kernel_ == nullptr) {
+    const ChosenKernel chosen = select_call_step(*step_, args);
+    kernel_ = chosen.call, open_ = chosen.open;
+  } else if (open_ != nullptr && open_->is_settled()) [[unlikely]] {
+    kernel_ = open_->kernel(kernel_, args), open_ = nullptr;
+  }
   return args;
 }
 
 void BoundCall::run(Run& run, Epilogue* epilogue) {
   const CallArgs args = arguments(run, epilogue);
+  if (open_ != nullptr) [[unlikely]]
+    return open_->run(kernel_, args);
   if (run.plan.capabilities.launches_on_caller) [[likely]]
     return kernel_(args);
   const RunSite site{step_->name, where_};

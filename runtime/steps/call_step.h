@@ -12,6 +12,7 @@
 #include "ir/key_set.h"
 #include "ir/shape.h"
 #include "runtime/node.h"
+#include "runtime/steps/open_choice.h"
 #include "runtime/steps/source.h"
 #include "runtime/steps/step_work.h"
 #include "runtime/tensor_view.h"
@@ -49,7 +50,7 @@ struct BoxedCallStep : CallStep {
 };
 
 /// Selects the kernel of a call step by its sizes; installed by the dispatch layer.
-using SelectCall = CallKernel (*)(const CallStep& step, const CallArgs& args);
+using SelectCall = ChosenKernel (*)(const CallStep& step, const CallArgs& args);
 extern SelectCall select_call_step;
 
 /// An operand or the result of a call.
@@ -97,6 +98,7 @@ class BoundCall {
  protected:
   const CallStep* step_ = nullptr;
   CallKernel kernel_ = nullptr;         // selected at the first run
+  OpenChoice* open_ = nullptr;          // until it is known to be the fastest
   std::vector<BoundOperand> operands_;  // the output is the last one
   std::vector<std::int64_t> attributes_;
   std::vector<TensorView> views_;  // of the current run, for operands_

@@ -7,10 +7,12 @@
 #include <cmath>
 
 #include "dispatch/kernel_cache.h"
+#include "dispatch/measured_choices.h"
 #include "fermata/fermata.h"
 #include "ir/error.h"
 #include "ir/graph.h"
 #include "ir/kernel.h"
+#include "runtime/calibration_wish.h"
 #include "runtime/thread_pool.h"
 
 namespace fermata {
@@ -57,6 +59,27 @@ TEST_F(Inspect, ExplanationsShowThePlanAndComputeNothing) {
   for (const char* part : {"recorded", "matmul", "choices", "plan", "row kernel", "call matmul", "passes", "fuse"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_THAT(text, Not(HasSubstr("0x")));
+}
+
+TEST_F(Inspect, ExplanationsShowWhatWasMeasuredBesideWhatWasPredicted) {
+  const CalibrationWish before = set_calibration_wish(CalibrationWish::if_unknown);
+  set_choice_clock([] { return std::int64_t{0}; });
+  const Tensor x = ones({500, 330}).sync(), w = ones({330, 600}).sync();  // no other test has these sizes
+  EXPECT_THAT(explain(matmul(x, w)), Not(HasSubstr("measured")));
+  for (const Mode mode : {Mode::eager, Mode::compiled, Mode::eager}) {
+    const ModeGuard guard(mode);
+    matmul(x, w).sync();
+  }
+  const std::string text = explain(matmul(x, w));
+  const std::size_t first = text.find(" (library, ");
+  if (text.find(" us", first) != text.rfind(" us,")) {  // there are several kernels for them
+    EXPECT_THAT(text, HasSubstr(" us, measured 0.0 us, "));
+  }
+  EXPECT_THAT(explain(matmul(x, transpose(ones({600, 330}).sync()))), Not(HasSubstr("measured")));
+  set_calibration_wish(CalibrationWish::never);
+  EXPECT_THAT(explain(matmul(x, w)), Not(HasSubstr("measured")));
+  set_choice_clock(nullptr);
+  set_calibration_wish(before);
 }
 
 TEST_F(Inspect, CountersCount) {
