@@ -369,8 +369,8 @@ class KernelBuilder {
     }
     const ValueId v = shape_value(a);
     const int rank = static_cast<int>(g_.nodes[v].shape.rank());
-    const bool last =
-        is_dense(a) ? next_axis(a, axis) == rank || (group_.channels_last && is_stretched_behind(a, axis)) : axis == rank - 1 && g_.nodes[v].unit_inner && !a.map.reshaped;
+    const bool last = is_dense(a) ? next_axis(a, axis) == rank || (group_.channels_last && is_stretched_behind(a, axis))
+                                  : axis == rank - 1 && g_.nodes[v].unit_inner && !a.map.reshaped;
     out.unit_stride = last && a.source.kind != KernelSource::Kind::position;
     return out;
   }

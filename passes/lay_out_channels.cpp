@@ -32,8 +32,7 @@ class ChannelLayouts {
   bool run() {
     for (ValueId v = 0; v < g_.nodes.size(); ++v) chosen_[v] = (is_convolution(v) || is_move(v)) && may_be_chosen(v);
     for (Group& group : p_.groups) group.channels_last = choose_group(group);
-    while (drop_values() || drop_groups()) {
-    }
+    while (drop_values() || drop_groups()) {}
     if (std::ranges::find(chosen_, true) == chosen_.end()) return false;
     p_.channels_last = std::move(chosen_);
     return true;

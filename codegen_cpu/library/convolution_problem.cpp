@@ -77,7 +77,8 @@ namespace {
 /// f16 or bf16 in f32: in the same order where channels lie innermost, else row-major.
 struct Widened {
   explicit Widened(const TensorView& given)
-      : view(given), keeps_order(is_channels_last({given.sizes, given.rank}, {given.strides, given.rank})),
+      : view(given),
+        keeps_order(is_channels_last({given.sizes, given.rank}, {given.strides, given.rank})),
         elements(keeps_order ? Scratch<float>(given.element_count()) : widened_elements(given)),
         strides(keeps_order ? channels_last_strides({given.sizes, given.rank})
                             : dense_strides({given.sizes, given.rank})) {

@@ -34,8 +34,8 @@ struct KernelStep : StepPart {
   std::uint16_t reduced = 0;          // of the kernel's axes
   double ns_per_point = 0.3;
   double operations_per_point = 1;
-  std::uint32_t number = 0;       // of its description, for whoever made the plan
-  bool is_of_weights = false;     // weights in another dtype: the result is kept with a leaf that comes again
+  std::uint32_t number = 0;    // of its description, for whoever made the plan
+  bool is_of_weights = false;  // weights in another dtype: the result is kept with a leaf that comes again
 
   void bind(const Binding& binding, BoundSteps& bound) const;
   template <class F> void for_each_part(F&& f) const { f(*this); }

@@ -46,8 +46,12 @@ class ChannelsLast : public ::testing::TestWithParam<int> {
     {
       const ModeGuard guard(Mode::compiled);
       compiled = program();
-      if (layout == Layout::chosen) EXPECT_THAT(explain(compiled), HasSubstr("channels innermost"));
-      if (layout == Layout::row_major) EXPECT_THAT(explain(compiled), Not(HasSubstr("channels innermost")));
+      const auto shows = HasSubstr("channels innermost");
+      if (layout == Layout::chosen) {
+        EXPECT_THAT(explain(compiled), shows);
+      } else if (layout == Layout::row_major) {
+        EXPECT_THAT(explain(compiled), Not(shows));
+      }
     }
     EXPECT_EQ(numbers(eager), numbers(compiled));
   }
@@ -65,8 +69,8 @@ class Layers {
   Tensor weights(const Shape& sizes) { return normal_of(++seed_, sizes, dtype_); }
   Tensor convolution(const Tensor& x, std::int64_t filters, std::int64_t window, std::int64_t stride = 1,
                      std::int64_t groups = 1, std::int64_t dilation = 1) {
-    return conv2d(x, weights({filters, x.size(1) / groups, window, window}), {}, stride, dilation * (window / 2), dilation,
-                  groups);
+    return conv2d(x, weights({filters, x.size(1) / groups, window, window}), {}, stride, dilation * (window / 2),
+                  dilation, groups);
   }
   Tensor normalized(const Tensor& x) {
     const Shape channels{x.size(1)};
@@ -137,7 +141,7 @@ TEST_P(ChannelsLast, ResidualsPoolsAndJoinedChannels) {
       y = relu(y + l.normalized(l.convolution(y, 32, 3)));
       y = concat({y, relu(l.convolution(y, 16, 3))}, 1);
       y = max_pool2d(relu(l.convolution(y, 48, 1)), 2);
-      return mean(relu(l.convolution(y, 40, 1) + y.slice(1, 0, 40)), {2, 3});
+      return mean(relu(l.convolution(y, 48, 1) + y), {2, 3});
     });
   }
 }
