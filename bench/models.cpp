@@ -196,31 +196,30 @@ Tensor classify(const Tensor& x, Reader& r) {
   const Tensor weight = r.next();
   return fm::linear(fm::mean(x, {2, 3}), weight, r.next());
 }
-constexpr ImageNetwork kResnet50{
-    [](Weights& w) {
-      make_convolution(w, 3, 64, 7);
-      std::int64_t from = 64;
-      for (const Stage& s : kStages)
-        for (std::int64_t i = 0; i < s.blocks; ++i) {
-          make_convolution(w, from, s.width, 1), make_convolution(w, s.width, s.width, 3);
-          make_convolution(w, s.width, 4 * s.width, 1);
-          if (i == 0) make_convolution(w, from, 4 * s.width, 1);
-          from = 4 * s.width;
-        }
-      w.normal({1000, from}, 0.02), w.constant({1000}, 0);
-    },
-    [](const Tensor& images, Reader& r) {
-      Tensor x = fm::max_pool2d(fm::relu(convolve(r, images, 2, 3)), 3, 2, 1);
-      for (const Stage& s : kStages)
-        for (std::int64_t i = 0; i < s.blocks; ++i) {
-          const std::int64_t stride = i == 0 ? s.stride : 1;
-          Tensor y = fm::relu(convolve(r, x, 1, 0));
-          y = fm::relu(convolve(r, y, stride, 1));
-          y = convolve(r, y, 1, 0);
-          x = fm::relu(y + (i == 0 ? convolve(r, x, stride, 0) : x));
-        }
-      return classify(x, r);
-    }};
+constexpr ImageNetwork kResnet50{[](Weights& w) {
+                                   make_convolution(w, 3, 64, 7);
+                                   std::int64_t from = 64;
+                                   for (const Stage& s : kStages)
+                                     for (std::int64_t i = 0; i < s.blocks; ++i) {
+                                       make_convolution(w, from, s.width, 1), make_convolution(w, s.width, s.width, 3);
+                                       make_convolution(w, s.width, 4 * s.width, 1);
+                                       if (i == 0) make_convolution(w, from, 4 * s.width, 1);
+                                       from = 4 * s.width;
+                                     }
+                                   w.normal({1000, from}, 0.02), w.constant({1000}, 0);
+                                 },
+                                 [](const Tensor& images, Reader& r) {
+                                   Tensor x = fm::max_pool2d(fm::relu(convolve(r, images, 2, 3)), 3, 2, 1);
+                                   for (const Stage& s : kStages)
+                                     for (std::int64_t i = 0; i < s.blocks; ++i) {
+                                       const std::int64_t stride = i == 0 ? s.stride : 1;
+                                       Tensor y = fm::relu(convolve(r, x, 1, 0));
+                                       y = fm::relu(convolve(r, y, stride, 1));
+                                       y = convolve(r, y, 1, 0);
+                                       x = fm::relu(y + (i == 0 ? convolve(r, x, stride, 0) : x));
+                                     }
+                                   return classify(x, r);
+                                 }};
 
 /// The blocks of MobileNetV2: by how much they widen, how many of how many channels, and the stride of the first.
 struct Inverted {
@@ -232,32 +231,31 @@ constexpr std::int64_t kFirstChannels = 32, kLastChannels = 1280;
 
 Tensor relu6(const Tensor& x) { return fm::clip(x, 0, 6); }
 
-constexpr ImageNetwork kMobilenetV2{
-    [](Weights& w) {
-      make_convolution(w, 3, kFirstChannels, 3);
-      std::int64_t from = kFirstChannels;
-      for (const Inverted& s : kInverted)
-        for (std::int64_t i = 0; i < s.blocks; ++i) {
-          const std::int64_t wide = from * s.widening;
-          if (s.widening != 1) make_convolution(w, from, wide, 1);
-          make_convolution(w, 1, wide, 3), make_convolution(w, wide, s.channels, 1);
-          from = s.channels;
-        }
-      make_convolution(w, from, kLastChannels, 1);
-      w.normal({1000, kLastChannels}, 0.02), w.constant({1000}, 0);
-    },
-    [](const Tensor& images, Reader& r) {
-      Tensor x = relu6(convolve(r, images, 2, 1));
-      for (const Inverted& s : kInverted)
-        for (std::int64_t i = 0; i < s.blocks; ++i) {
-          const std::int64_t stride = i == 0 ? s.stride : 1;
-          Tensor y = s.widening == 1 ? x : relu6(convolve(r, x, 1, 0));
-          y = relu6(convolve(r, y, stride, 1, y.size(1)));
-          y = convolve(r, y, 1, 0);
-          x = stride == 1 && x.size(1) == s.channels ? x + y : y;
-        }
-      return classify(relu6(convolve(r, x, 1, 0)), r);
-    }};
+constexpr ImageNetwork kMobilenetV2{[](Weights& w) {
+                                      make_convolution(w, 3, kFirstChannels, 3);
+                                      std::int64_t from = kFirstChannels;
+                                      for (const Inverted& s : kInverted)
+                                        for (std::int64_t i = 0; i < s.blocks; ++i) {
+                                          const std::int64_t wide = from * s.widening;
+                                          if (s.widening != 1) make_convolution(w, from, wide, 1);
+                                          make_convolution(w, 1, wide, 3), make_convolution(w, wide, s.channels, 1);
+                                          from = s.channels;
+                                        }
+                                      make_convolution(w, from, kLastChannels, 1);
+                                      w.normal({1000, kLastChannels}, 0.02), w.constant({1000}, 0);
+                                    },
+                                    [](const Tensor& images, Reader& r) {
+                                      Tensor x = relu6(convolve(r, images, 2, 1));
+                                      for (const Inverted& s : kInverted)
+                                        for (std::int64_t i = 0; i < s.blocks; ++i) {
+                                          const std::int64_t stride = i == 0 ? s.stride : 1;
+                                          Tensor y = s.widening == 1 ? x : relu6(convolve(r, x, 1, 0));
+                                          y = relu6(convolve(r, y, stride, 1, y.size(1)));
+                                          y = convolve(r, y, 1, 0);
+                                          x = stride == 1 && x.size(1) == s.channels ? x + y : y;
+                                        }
+                                      return classify(relu6(convolve(r, x, 1, 0)), r);
+                                    }};
 
 /// Inference; with autocast convolutions and products are of bf16.
 Case images(std::string name, const ImageNetwork& network, std::int64_t count, bool autocast = false) {
@@ -280,7 +278,8 @@ Case images(std::string name, const ImageNetwork& network, std::int64_t count, b
 }  // namespace
 
 const std::vector<Case>& models() {
-  static const std::vector<Case> table{gpt2_training(), gpt2_decoding("gpt2_small_decoding_512"),
+  static const std::vector<Case> table{gpt2_training(),
+                                       gpt2_decoding("gpt2_small_decoding_512"),
                                        gpt2_decoding("gpt2_small_decoding_512_int8", fm::WeightFormat{.bits = 8}),
                                        gpt2_decoding("gpt2_small_decoding_512_int4", fm::WeightFormat{.bits = 4}),
                                        images("resnet50_inference", kResnet50, 1),

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "codegen_cpu/jit_compiler.h"
+#include "codegen_cpu/library/matmul.h"
 
 namespace fermata {
 
@@ -28,6 +29,12 @@ void CpuBackend::copy_to_host(void* to, const void* from, std::size_t bytes) {
 
 void CpuBackend::copy_from_host(void* to, const void* from, std::size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
+}
+
+BackendCapabilities CpuBackend::capabilities() const {
+  BackendCapabilities all = kCpuCapabilities;
+  all.channels_last = has_onednn();  // our own convolutions bring images there and back
+  return all;
 }
 
 }  // namespace fermata

@@ -11,8 +11,7 @@ inline constexpr BackendCapabilities kCpuCapabilities{.launches_on_caller = true
                                                       .turned_rows = kLongestTurnedRow,
                                                       .fewest_turned_rows = kFewestTurnedRows,
                                                       .overwrites_operands = true,
-                                                      .compiles_on_caller = true,
-                                                      .channels_last = true};
+                                                      .compiles_on_caller = true};
 
 class CpuBackend final : public Backend {
  public:
@@ -23,7 +22,7 @@ class CpuBackend final : public Backend {
   Storage* allocate(std::size_t bytes) override;
   void copy_to_host(void* to, const void* from, std::size_t bytes) override;
   void copy_from_host(void* to, const void* from, std::size_t bytes) override;
-  BackendCapabilities capabilities() const override { return kCpuCapabilities; }
+  BackendCapabilities capabilities() const override;
   void synchronize() override {}  // whoever asks for a value runs its plan
 };
 

@@ -131,11 +131,25 @@ class KernelBuilder {
 
   ValueId convert(ValueId v, DType to) {
     if (program()[v].type == to) return v;
+    if (is_widened(v, to)) return program()[v].a;
     return program().add({.prim = Prim::convert, .type = to, .a = v});
   }
   /// Rounds to a dtype narrower than what it is computed in, as a store and a load would.
   ValueId round_to(ValueId v, DType dtype) {
     return compute_dtype(dtype) == dtype ? v : convert(convert(v, dtype), compute_dtype(dtype));
+  }
+  /// Whether a value was f16 or bf16 before, which it goes back to unchanged.
+  bool is_widened(ValueId v, DType narrow) {
+    const Instr& i = program()[v];
+    return i.prim == Prim::convert && compute_dtype(narrow) == i.type && narrow != i.type &&
+           program()[i.a].type == narrow;
+  }
+  /// What was rounded to a dtype to become `v`, for ops that may as well be rounded behind: relu is monotone and keeps
+  /// zero.
+  ValueId before_rounding(ValueId v, DType dtype) {
+    if (!is_floating(dtype) || !is_widened(v, dtype)) return v;
+    const Instr& rounded = program()[program()[v].a];
+    return rounded.prim == Prim::convert && program()[rounded.a].type == program()[v].type ? rounded.a : v;
   }
   ValueId load(std::int32_t operand) {
     const auto access = static_cast<std::size_t>(-1 - operand);
@@ -180,6 +194,7 @@ class KernelBuilder {
         const Formula& f = pointwise_formula(n.op, compute_dtype(operand_dtype(g_, n)));
         std::vector<ValueId> operands;
         for (std::size_t k = 0; k < n.operands.size(); ++k) operands.push_back(operand(v, at, k));
+        if (n.op == Op::relu) operands[0] = before_rounding(operands[0], n.dtype);
         return round_to(program().inline_program(f.program, operands, f.results)[0], n.dtype);
       }
       case Family::random: {
@@ -269,10 +284,13 @@ class KernelBuilder {
   bool has_channels_last(const SymbolicAccess& a) const {
     return a.source.kind != KernelSource::Kind::position && is_channels_last(program_, a.source.value);
   }
-  /// The domain axis that loop i goes along.
+  /// The domain axis that loop i goes along: where channels are innermost, those that are reduced are before them.
   unsigned axis_of_loop(unsigned i) const {
-    if (!group_.channels_last) return i;
-    return i == 0 ? 0 : i + 1 == rank_ ? 1 : i + 1;
+    if (!group_.channels_last || i == 0) return i;
+    if (i + 1 == rank_) return 1;
+    const auto reduced = static_cast<unsigned>(std::popcount(static_cast<unsigned>(group_.reduced)));
+    const unsigned places = rank_ - 2 - reduced;  // which come after those that are reduced
+    return i <= places ? i + 1 + reduced : i + 1 - places;
   }
   /// The next axis of the access after `axis` that is not known to be 1; its rank if there is none.
   int next_axis(const SymbolicAccess& a, int axis) const {
@@ -303,7 +321,7 @@ class KernelBuilder {
       const int outer = axis_of(a, d), inner = axis_of(a, d + 1);
       if (outer < 0 && inner < 0) return true;
       if (outer < 0 || inner < 0 || !is_dense(a)) return false;
-      if (has_channels_last(a) && outer < 2) return false;
+      if (has_channels_last(a) && std::min(outer, inner) < 2) return false;
       const AxisMap &o = a.map.axes[d], &i = a.map.axes[d + 1];
       return next_axis(a, outer) == inner && o.unit && i.unit && i.whole;
     });
@@ -351,8 +369,8 @@ class KernelBuilder {
     }
     const ValueId v = shape_value(a);
     const int rank = static_cast<int>(g_.nodes[v].shape.rank());
-    const bool last =
-        is_dense(a) ? next_axis(a, axis) == rank || (group_.channels_last && is_stretched_behind(a, axis)) : axis == rank - 1 && g_.nodes[v].unit_inner && !a.map.reshaped;
+    const bool last = is_dense(a) ? next_axis(a, axis) == rank || (group_.channels_last && is_stretched_behind(a, axis))
+                                  : axis == rank - 1 && g_.nodes[v].unit_inner && !a.map.reshaped;
     out.unit_stride = last && a.source.kind != KernelSource::Kind::position;
     return out;
   }

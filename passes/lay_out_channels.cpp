@@ -2,8 +2,10 @@
 #include "passes/lay_out_channels.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "passes/dimensions.h"
+#include "passes/index_map.h"
 
 namespace fermata {
 namespace {
@@ -28,19 +30,19 @@ class ChannelLayouts {
 
   /// False where nothing is gained.
   bool run() {
-    for (ValueId v = 0; v < g_.nodes.size(); ++v) chosen_[v] = is_convolution(v) && may_be_chosen(v);
+    for (ValueId v = 0; v < g_.nodes.size(); ++v) chosen_[v] = (is_convolution(v) || is_move(v)) && may_be_chosen(v);
     for (Group& group : p_.groups) group.channels_last = choose_group(group);
-    while (drop_values() || drop_groups()) {
-    }
+    while (drop_values() || drop_groups()) {}
     if (std::ranges::find(chosen_, true) == chosen_.end()) return false;
     p_.channels_last = std::move(chosen_);
     return true;
   }
 
  private:
-  bool is_convolution(ValueId v) const {
-    return g_.nodes[v].op == Op::convolution && p_.choices[v].form == Form::call;
-  }
+  bool is_call(ValueId v, Op op) const { return g_.nodes[v].op == op && p_.choices[v].form == Form::call; }
+  bool is_convolution(ValueId v) const { return is_call(v, Op::convolution); }
+  /// Calls that only move elements, to a result that lies in any order.
+  bool is_move(ValueId v) const { return is_call(v, Op::update) || is_call(v, Op::concat); }
   bool may_be_chosen(ValueId v) const {
     const GraphNode& n = g_.nodes[v];
     return n.shape.rank() == 4 && n.shape[1] >= kFewestChannels && !is_output_[v] &&
@@ -66,18 +68,46 @@ class ChannelLayouts {
     return true;
   }
 
-  /// Whether a kernel goes through whole images element by element; then what it stores is chosen.
+  /// Whether a kernel may go along channels: over whole images element by element, or over windows of them. Then what
+  /// it stores is chosen.
   bool choose_group(const Group& group) {
-    if (!group.alive || group.reduced != 0 || g_.nodes[group.domain].shape.rank() != 4) return false;
-    if (!all_stored(group, [&](ValueId v) { return may_be_chosen(v) && has_shape_of(group, v); })) return false;
+    if (!group.alive || !(goes_through_images(group) || pooled_by(group) != kNoValue)) return false;
+    if (!all_stored(group, [&](ValueId v) { return may_be_chosen(v); })) return false;
     all_stored(group, [&](ValueId v) { return chosen_[v] = true; });
     return true;
+  }
+  bool goes_through_images(const Group& group) const {
+    return group.reduced == 0 && g_.nodes[group.domain].shape.rank() == 4 &&
+           all_stored(group, [&](ValueId v) { return has_shape_of(group, v); });
+  }
+  /// The images [N, C, ..] whose windows [N, C, window .., places ..] a kernel finds the largest elements of, before
+  /// all else that it does; nothing where it does another thing. Sums would be added up in another order.
+  ValueId pooled_by(const Group& group) const {
+    constexpr unsigned kWindow = 0b1100;
+    if (group.reduced != kWindow || g_.nodes[group.domain].shape.rank() != 6) return kNoValue;
+    ValueId pooled = kNoValue;
+    for (std::size_t i = 0; i < group.members.size(); ++i) {
+      const GraphNode& n = g_.nodes[group.members[i]];
+      if (group.inlined[i] || (family(n.op) == Family::reduce && n.op != Op::max)) return kNoValue;
+      if (family(n.op) != Family::reduce) {
+        if (has_shape_of(group, group.members[i])) return kNoValue;
+        continue;
+      }
+      const std::optional<Followed> from = follow_views(g_, n.operands[0].value, identity_map(6));
+      if (!from || from->map.reshaped || g_.nodes[from->source].shape.rank() != 4) return kNoValue;
+      if (pooled != kNoValue && pooled != from->source) return kNoValue;
+      if (from->map.axes[0] != AxisMap{0, true, true} || from->map.axes[1] != AxisMap{1, true, true}) return kNoValue;
+      pooled = from->source;
+    }
+    return pooled;
   }
 
   /// Whether `u` may read a value as it would lie.
   bool may_read(ValueId u, ValueId v) const {
     const GraphNode& n = g_.nodes[u];
     if (is_convolution(u)) return n.operands[0].value == v && n.operands[1].value != v;
+    if (is_move(u)) return chosen_[u];
+    if (is_view(n.op)) return leads_to_pools(u, v);
     const Group* const group = group_of(u);
     if (group == nullptr || is_inlined(*group, u)) return false;
     if (group->channels_last) return has_shape_of(*group, v);
@@ -86,13 +116,23 @@ class ChannelLayouts {
     return group->reduced != 0 && (group->reduced & kImagesAndChannels) == 0 && !is_convolution(v) &&
            has_shape_of(*group, v) && std::ranges::any_of(users_[v], [&](ValueId w) { return is_convolution(w); });
   }
+  /// Whether all that read a view are kernels that pool v.
+  bool leads_to_pools(ValueId view, ValueId v) const {
+    return !is_output_[view] && std::ranges::all_of(users_[view], [&](ValueId u) {
+      if (is_view(g_.nodes[u].op)) return leads_to_pools(u, v);
+      const Group* const group = group_of(u);
+      return group != nullptr && group->channels_last && pooled_by(*group) == v;
+    });
+  }
 
   bool drop_values() {
     bool changed = false;
     for (ValueId v = 0; v < g_.nodes.size(); ++v) {
       if (!chosen_[v]) continue;
       const Group* const group = group_of(v);
+      const auto is_chosen = [&](const GraphOperand& o) { return bool(chosen_[o.value]); };
       const bool stays = !users_[v].empty() && (group == nullptr || group->channels_last) &&
+                         (!is_move(v) || std::ranges::all_of(g_.nodes[v].operands, is_chosen)) &&
                          std::ranges::all_of(users_[v], [&](ValueId u) {
                            return (group != nullptr && is_member(*group, u)) || may_read(u, v);
                          });
@@ -101,18 +141,20 @@ class ChannelLayouts {
     return changed;
   }
 
-  /// Whether the whole images that a kernel reads lie as those that it writes, and there are some.
+  /// Whether the whole images that a kernel reads lie as those that it writes. A constant image lies in any order.
   bool reads_chosen_only(const Group& group) const {
-    bool any = false;
+    if (group.reduced != 0) return chosen_[pooled_by(group)];
+    bool any = false, all = true;
     for (const ValueId m : group.members)
       for (const GraphOperand& o : g_.nodes[m].operands) {
         if (o.is_scalar() || is_member(group, o.value)) continue;
         if (chosen_[o.value])
           any = true;
         else if (element_count(g_.nodes[o.value].shape) == element_count(g_.nodes[group.domain].shape))
-          return false;
+          all = false;
       }
-    return any;
+    const bool is_constant = group.members.size() == 1 && g_.nodes[group.members[0]].operands.empty();
+    return all && (any || is_constant);
   }
   bool drop_groups() {
     bool changed = false;

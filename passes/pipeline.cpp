@@ -165,7 +165,9 @@ class Description {
  private:
   void add(const CallStep& call) { add(call, ""); }
   void add(const CallStep& call, const std::string& how) {
-    text_ += fmt::format("step {}: call {}{}\n", number_++, call.name, how);
+    const bool channels_last = p_.plan->slots[call.output.slot].channels_last;
+    text_ +=
+        fmt::format("step {}: call {}{}{}\n", number_++, call.name, channels_last ? ", channels innermost" : "", how);
   }
   void add(const KernelStep& kernel) { add(kernel, ""); }
   void add(const KernelStep& kernel, const std::string& how) {

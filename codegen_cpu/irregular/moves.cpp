@@ -1,7 +1,9 @@
 // concat and update: ops that are nothing but copies.
 #include <cstddef>
+#include <optional>
 
 #include "codegen_cpu/irregular/irregular.h"
+#include "codegen_cpu/irregular/row_major_result.h"
 #include "codegen_cpu/irregular/strided_copy.h"
 #include "ir/ops/moves.h"
 #include "ir/shape.h"
@@ -24,15 +26,51 @@ void concat_call(const CallArgs& args) {
   }
 }
 
+/// Where values go in a result that does not lie row-major.
+struct Region {
+  std::int64_t offset;
+  Shape strides;
+};
+/// The same region, of which attributes speak in row-major elements, in a result that lies in another order. Nothing
+/// where an axis of the values does not go along the axis of the result in its place.
+std::optional<Region> region_in(const TensorView& out, const TensorView& values, std::int64_t offset,
+                                std::span<const std::int64_t> strides) {
+  if (values.rank != out.rank) return std::nullopt;
+  const Shape dense = dense_strides({out.sizes, out.rank});
+  Region region{0, {}};
+  for (unsigned axis = 0; axis < out.rank; ++axis) {
+    const std::int64_t first = offset / dense[axis], step = strides[axis] / dense[axis];
+    const std::int64_t last = first + (values.sizes[axis] - 1) * step;
+    if (values.sizes[axis] > 1 && (strides[axis] % dense[axis] != 0 || last < 0 || last >= out.sizes[axis]))
+      return std::nullopt;
+    region.offset += first * out.strides[axis], offset %= dense[axis];
+    region.strides.push_back(step * out.strides[axis]);
+  }
+  return region;
+}
+
+void write_region(const TensorView& out, const TensorView& values, std::int64_t offset,
+                  std::span<const std::int64_t> strides) {
+  const std::size_t bytes = byte_size(out.dtype);
+  auto* const start = static_cast<std::byte*>(out.data) + offset * static_cast<std::int64_t>(bytes);
+  strided_copy({start, strides}, side_of(values), {values.sizes, values.rank}, bytes);
+}
+
 /// Attributes [offset, stride per axis of input 1 ...] over the row-major elements of input 0.
 void update_call(const CallArgs& args) {
   const TensorView &x = args.inputs[0], &values = args.inputs[1], &out = args.outputs[0];
-  const std::size_t bytes = byte_size(out.dtype);
-  if (out.data != x.data)  // else it is written over
-    strided_copy(side_of(out), side_of(x), {x.sizes, x.rank}, bytes);
   const auto [offset, strides] = attributes_of<ops::Update>(args);
-  auto* const start = static_cast<std::byte*>(out.data) + offset.value * static_cast<std::int64_t>(bytes);
-  strided_copy({start, strides.value}, side_of(values), {values.sizes, values.rank}, bytes);
+  const bool row_major = is_dense({out.sizes, out.rank}, {out.strides, out.rank});
+  std::optional<Region> region;
+  if (!row_major && values.element_count() != 0) {
+    region = region_in(out, values, offset.value, strides.value);
+    if (!region) return run_row_major(args, update_call);
+  }
+  if (out.data != x.data)  // else it is written over
+    strided_copy(side_of(out), side_of(x), {x.sizes, x.rank}, byte_size(out.dtype));
+  if (values.element_count() == 0) return;
+  row_major ? write_region(out, values, offset.value, strides.value)
+            : write_region(out, values, region->offset, region->strides);
 }
 
 }  // namespace

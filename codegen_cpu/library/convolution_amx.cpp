@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen_cpu/irregular/dense_elements.h"
+#include "codegen_cpu/irregular/row_major_result.h"
 #include "codegen_cpu/library/convolution.h"
 #include "codegen_cpu/library/convolution_amx_kernels.h"
 #include "codegen_cpu/library/convolution_problem.h"

@@ -8,6 +8,7 @@
 
 #include "codegen_cpu/eager/eager.h"
 #include "codegen_cpu/irregular/dense_elements.h"
+#include "codegen_cpu/irregular/row_major_result.h"
 #include "codegen_cpu/library/convolution.h"
 #include "codegen_cpu/library/convolution_depthwise_kernels.h"
 #include "codegen_cpu/library/convolution_problem.h"

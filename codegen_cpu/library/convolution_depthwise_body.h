@@ -180,7 +180,7 @@ inline void add_up_channels(const DepthwiseImage<T>& p, const T* const* from, T*
       ++c;
       continue;
     }
-    if (c + kLanes<T> > p.channels) c = p.channels - kLanes<T>;  // the last ones once more
+    if (c + kLanes < T >> p.channels) c = p.channels - kLanes<T>;  // the last ones once more
     Vector<T> sums[kPlaces];
 #pragma GCC unroll 4
     for (std::int64_t place = 0; place < kPlaces; ++place) sums[place] = Vector<T>{};

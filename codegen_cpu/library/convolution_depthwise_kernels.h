@@ -57,8 +57,8 @@ template <class T> struct DepthwiseImage {
   std::int64_t height, width, channels;
   T* to;  // the same
   std::int64_t columns;
-  const T* taps;   // for every tap the channels
-  const T* zeros;  // as many as channels
+  const T* taps;                                             // for every tap the channels
+  const T* zeros;                                            // as many as channels
   std::int64_t window[2], step[2], dilation[2], padding[2];  // padding may be negative
 };
 /// Places whose sums are made together.

@@ -2,8 +2,9 @@
 //
 // A convolution computes on images whose channels lie innermost, whichever way they lie: eager and compiled calls give
 // the same bits. Of gradients the library picks the layouts. Operands are brought there and back one part at a time, so
-// that what is reordered is still in the cache when it is used. Large images are cut into bands of rows, for an epilogue
-// that finds them in the cache and for the threads; where there are few images and many weights, filters are split.
+// that what is reordered is still in the cache when it is used. Large images are cut into bands of rows, for an
+// epilogue that finds them in the cache and for the threads; where there are few images and many weights, filters are
+// split.
 #include "codegen_cpu/library/convolution.h"
 
 #include "codegen_cpu/library/matmul.h"
@@ -98,8 +99,9 @@ struct Cut {
   Part part(std::int64_t task, std::int64_t all_images) const {
     const std::int64_t first = task % blocks * block, band = task / blocks % bands;
     const std::int64_t image = task / blocks / bands * images.size, row = rows * band / bands;
-    return {image, std::min(images.size, all_images - image), first, std::min(block, total - first), row,
-            rows * (band + 1) / bands - row};
+    return {image, std::min(images.size, all_images - image),
+            first, std::min(block, total - first),
+            row,   rows * (band + 1) / bands - row};
   }
   ImageParts images;
   std::int64_t rows, block, total, blocks = 1, bands = 1;
@@ -160,8 +162,7 @@ struct PartCall {
   void take_rows(const ConvolutionProblem& p, const Part& part) {
     const ConvolutionAttributes& a = p.attributes;
     const std::int64_t start = part.row * a.strides[0] - a.padding[0], first = std::max<std::int64_t>(start, 0);
-    const std::int64_t end =
-        start + (part.rows - 1) * a.strides[0] + (p.weight.sizes[2] - 1) * a.dilation[0] + 1;
+    const std::int64_t end = start + (part.rows - 1) * a.strides[0] + (p.weight.sizes[2] - 1) * a.dilation[0] + 1;
     x += first * p.x.strides[2], y += part.row * p.y.strides[2];
     const auto cut = [](Layout& layout, std::int64_t rows) {
       layout.sizes[2] = rows;
@@ -273,8 +274,9 @@ double convolution_onednn_cost(const CallArgs& args) {
   const auto bytes = static_cast<double>((p.x.element_count() + p.y.element_count() + p.weight.element_count()) * 4);
   // Of channels-last images: eager and compiled calls choose alike, so converting others hardly counts.
   const bool is_gradient = args.op != Op::convolution;
-  const double slower = is_gradient ? 1.5 : product_rates().convolution_onednn;
-  return 3000 + p.multiply_adds() / onednn::per_ns(onednn::convolves_natively(p.dtype) ? p.dtype : DType::f32) * slower +
+  const double slower = is_gradient ? 1.5 : 0.85;
+  return 3000 +
+         p.multiply_adds() / onednn::per_ns(onednn::convolves_natively(p.dtype) ? p.dtype : DType::f32) * slower +
          bytes * (is_gradient ? 0.2 : 0.05);
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "codegen_cpu/irregular/dense_elements.h"
+#include "codegen_cpu/irregular/row_major_result.h"
 #include "codegen_cpu/library/convolution.h"
 #include "codegen_cpu/library/convolution_problem.h"
 #include "codegen_cpu/library/matmul.h"

@@ -61,19 +61,6 @@ bool has_channels_last(const TensorView& result) {
          !std::ranges::equal(strides, std::span<const std::int64_t>(dense_strides(sizes)));
 }
 
-void run_row_major(const CallArgs& args, FunctionRef<void(const CallArgs&)> run) {
-  const TensorView& out = args.outputs[0];
-  const Shape strides = dense_strides({out.sizes, out.rank});
-  const Scratch<std::byte> room(out.element_count() * static_cast<std::int64_t>(byte_size(out.dtype)));
-  TensorView dense = out;
-  dense.data = room.data(), dense.strides = strides.data();
-  CallArgs instead = args;
-  instead.outputs = {&dense, 1};
-  instead.epilogue = nullptr;  // which runs where the result is wanted
-  run(instead);
-  copy_elements(out, dense);
-}
-
 void run_on_rows(const Epilogue& epilogue, const TensorView& result, const ResultRows& r) {
   const std::int64_t places = element_count({result.sizes + 3, result.rank - 3u});  // of a row
   for (std::int64_t image = r.image; image < r.image + r.images; ++image) {
@@ -90,7 +77,8 @@ namespace {
 /// f16 or bf16 in f32: in the same order where channels lie innermost, else row-major.
 struct Widened {
   explicit Widened(const TensorView& given)
-      : view(given), keeps_order(is_channels_last({given.sizes, given.rank}, {given.strides, given.rank})),
+      : view(given),
+        keeps_order(is_channels_last({given.sizes, given.rank}, {given.strides, given.rank})),
         elements(keeps_order ? Scratch<float>(given.element_count()) : widened_elements(given)),
         strides(keeps_order ? channels_last_strides({given.sizes, given.rank})
                             : dense_strides({given.sizes, given.rank})) {

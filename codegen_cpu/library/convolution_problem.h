@@ -44,9 +44,6 @@ void run_on_planes(const Epilogue* epilogue, const TensorView& result, std::int6
 /// Whether the channels of a result lie innermost. Strides of axes of one element tell, too, so that an epilogue meets
 /// the loops that it was made for.
 bool has_channels_last(const TensorView& result);
-/// Calls `run` with a row-major result and copies that: for kernels that write no other.
-void run_row_major(const CallArgs& args, FunctionRef<void(const CallArgs&)> run);
-
 /// Some rows of some channels of a result [N, C, rows, ..].
 struct ResultRows {
   std::int64_t image, images, channel, channels, row, rows;

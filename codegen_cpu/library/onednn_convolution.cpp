@@ -32,8 +32,7 @@ std::vector<std::int64_t> numbers_of(const memory::desc& description) {
   const dnnl_memory_desc_t& d = description.data;
   const dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
   std::vector<std::int64_t> all{d.ndims, static_cast<std::int64_t>(d.data_type), blocking.inner_nblks};
-  for (int i = 0; i < d.ndims; ++i)
-    all.insert(all.end(), {d.dims[i], d.padded_dims[i], blocking.strides[i]});
+  for (int i = 0; i < d.ndims; ++i) all.insert(all.end(), {d.dims[i], d.padded_dims[i], blocking.strides[i]});
   for (int i = 0; i < blocking.inner_nblks; ++i)
     all.insert(all.end(), {blocking.inner_blks[i], blocking.inner_idxs[i]});
   return all;
@@ -93,8 +92,8 @@ Convolution::Convolution(const ConvolutionKey& k) : key_(k), stream_(engine()) {
         attributes, engine());
   };
   if (k.op == Op::convolution) {
-    const auto description = forward(dnnl::prop_kind::forward_inference, channels_last(x, k.x.sizes),
-                                     channels_last(y, k.y.sizes));
+    const auto description =
+        forward(dnnl::prop_kind::forward_inference, channels_last(x, k.x.sizes), channels_last(y, k.y.sizes));
     primitive_ = Forward(description);
     finish(description, x, description.src_desc(), weight, description.weights_desc(), y, description.dst_desc());
     return;
@@ -115,10 +114,10 @@ Convolution::Convolution(const ConvolutionKey& k) : key_(k), stream_(engine()) {
   }
 }
 
-template <class Description>
-void Convolution::finish(const Description& d, const memory::desc& x, const memory::desc& used_x,
-                         const memory::desc& weight, const memory::desc& used_weight, const memory::desc& y,
-                         const memory::desc& used_y) {
+template <class Description> void Convolution::finish(const Description& d, const memory::desc& x,
+                                                      const memory::desc& used_x, const memory::desc& weight,
+                                                      const memory::desc& used_weight, const memory::desc& y,
+                                                      const memory::desc& used_y) {
   result_ = key_.op == Op::convolution ? 2 : key_.op == Op::convolution_data_gradient ? 0 : 1;
   sides_.emplace_back(x, used_x, result_ == 0);
   sides_.emplace_back(weight, used_weight, result_ == 1);
