@@ -114,7 +114,7 @@ class CapturedCall {
   bool gives_outputs_ = false;  // results are the outputs of the plan, each once, and nothing else becomes of those
 
   CapturedProgram captured_;
-  std::unique_ptr<const PartitionedProgram> divided_;  // instead of a plan, where tensors are divided among processes
+  std::unique_ptr<const ProgramOfRanks> of_ranks_;  // instead of a plan, where ranks make another program of it
   std::vector<ResultSource> results_;
   std::vector<std::uint64_t> result_numbers_;
   std::shared_ptr<const void> form_;
