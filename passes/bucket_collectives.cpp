@@ -11,7 +11,7 @@
 #include "ir/custom_op.h"
 #include "ir/op_traits.h"
 #include "ir/ops/structures.h"
-#include "passes/rewrite.h"
+#include "passes/program.h"
 
 namespace fermata {
 namespace {

@@ -13,9 +13,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "passes/program.h"
+#include "ir/graph.h"
 
 namespace fermata {
+
+struct Program;
 
 /// A call that was several.
 struct CollectiveBucket {

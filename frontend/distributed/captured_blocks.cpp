@@ -9,6 +9,8 @@
 #include "frontend/engine/graph_runner.h"
 #include "frontend/ops/calls.h"
 #include "ir/ops/control.h"
+#include "passes/bucket_collectives.h"
+#include "passes/pipeline.h"
 #include "runtime/backend_memory.h"
 
 namespace fermata {
@@ -73,22 +75,34 @@ std::vector<Tensor> CapturedBlocks::run(std::span<const Tensor> blocks, std::uin
   return outputs;
 }
 
-PartitionedProgram::PartitionedProgram(const Walk& walk, const DrawnRange& drawn, Location where)
-    : backend_(walk.backend) {
+ProgramOfRanks::ProgramOfRanks(const Walk& walk) : backend_(walk.backend) {
   for (const std::uint32_t i : walk.outputs) types_.push_back(walk.order[i].node->type());
-  PartitionedWalk partitioned = partition_walk(walk);
-  mesh_ = std::move(partitioned.mesh), program_ = std::move(partitioned.program);
-  blocks_ = std::make_unique<const CapturedBlocks>(program_->graph, backend_, drawn, where);
 }
 
-std::vector<Tensor> PartitionedProgram::run(std::span<const Tensor> leaves, std::uint64_t key, std::uint64_t first,
-                                            Location where) const {
+std::unique_ptr<const ProgramOfRanks> ProgramOfRanks::of(const Walk& walk, const DrawnRange& drawn, Location where) {
+  std::unique_ptr<ProgramOfRanks> made(new ProgramOfRanks(walk));
+  if (is_partitioned(walk)) {
+    PartitionedWalk partitioned = partition_walk(walk);
+    made->mesh_ = std::move(partitioned.mesh), made->program_ = std::move(partitioned.program);
+    made->blocks_ = std::make_unique<const CapturedBlocks>(made->program_->graph, walk.backend, drawn, where);
+    return made;
+  }
+  if (!walk.has_effects || is_pass_disabled("bucket_collectives")) return nullptr;
+  Graph graph = import_graph(walk);
+  if (bucket_collectives(graph).buckets.empty()) return nullptr;
+  made->blocks_ = std::make_unique<const CapturedBlocks>(graph, walk.backend, drawn, where);
+  return made;
+}
+
+std::vector<Tensor> ProgramOfRanks::run(std::span<const Tensor> leaves, std::uint64_t key, std::uint64_t first,
+                                        Location where) const {
   std::vector<Tensor> blocks, results;
   for (const Tensor& t : leaves) {
     const ShardedValue* const value = sharded_value(*t.node());
     blocks.push_back(value != nullptr ? value->block : t);
   }
-  const std::vector<Tensor> outputs = blocks_->run(blocks, key, first, where);
+  std::vector<Tensor> outputs = blocks_->run(blocks, key, first, where);
+  if (program_ == nullptr) return outputs;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     StoragePtr storage = storage_of_output(outputs[i], i, *program_, mesh_);
     results.push_back(Tensor(make_leaf(types_[i], storage.release(), backend_, Node::kTensor),

@@ -27,19 +27,23 @@ class CapturedBlocks {
   std::vector<Tensor> constants_;
 };
 
-/// A recorded program with divided tensors.
-class PartitionedProgram {
+/// A recorded program that runs as another one, which all ranks make of it alike: partitioned, where it has divided
+/// tensors, or with its collectives in buckets.
+class ProgramOfRanks {
  public:
-  PartitionedProgram(const Walk& walk, const DrawnRange& drawn, Location where);
+  /// Null where the program runs as it was recorded.
+  static std::unique_ptr<const ProgramOfRanks> of(const Walk& walk, const DrawnRange& drawn, Location where);
   /// The outputs of the walk, divided as the partitioner wants them, for tensors in the place of its leaves, in order.
   std::vector<Tensor> run(std::span<const Tensor> leaves, std::uint64_t key, std::uint64_t first, Location where) const;
   std::size_t outputs() const { return types_.size(); }
 
  private:
+  explicit ProgramOfRanks(const Walk& walk);
+
   BackendKey backend_;
   std::vector<TensorType> types_;  // of the outputs, as wholes
   std::shared_ptr<const MeshState> mesh_;
-  std::shared_ptr<const LocalProgram> program_;
+  std::shared_ptr<const LocalProgram> program_;  // null where nothing is divided
   std::unique_ptr<const CapturedBlocks> blocks_;
 };
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "fermata/random.h"
-#include "frontend/distributed/mesh_state.h"
 #include "frontend/transforms/autograd/autograd.h"
 #include "frontend/transforms/autograd/autograd_tape.h"
 #include "ir/error.h"
@@ -52,7 +51,6 @@ CallRecording::CallRecording(std::span<const Tensor> arguments, CompiledCore::Bo
   for (const auto& [node, identity] : scope_.hidden())  // before there are more references
     if (!is_reachable(identity)) constants_.push_back(identity.impl());
   list_program(drawn);
-  is_divided = is_partitioned(walk_);
   find_sources();
 }
 

@@ -58,7 +58,6 @@ class CallRecording : public FunctionRecording {
   std::vector<CaptureScope::SettingRead> settings;  // whose values the recording depends on
   std::uint64_t draws = 0;                          // numbers taken from the generator
   DrawnRange drawn;                                 // where they were taken
-  bool is_divided = false;                          // what it computes is partitioned among processes
 
  private:
   void make_placeholders(std::span<const Tensor> arguments);

@@ -75,8 +75,8 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
     const Place& place = captured_.program().leaves[static_cast<std::size_t>(leaf.leaf)];
     if (!place.is_of_argument() || place.is_gradient) layouts_.emplace_back(place, leaf.type);
   };
-  if (recording.is_divided) {
-    divided_ = std::make_unique<const PartitionedProgram>(recording.walk(), recording.drawn, where);
+  if (!captured_.program().nodes.empty()) of_ranks_ = ProgramOfRanks::of(recording.walk(), recording.drawn, where);
+  if (of_ranks_ != nullptr) {
     for (const ProgramNode& n : captured_.program().nodes)
       if (n.leaf >= 0) note_layout(n);
   } else {
@@ -84,7 +84,7 @@ CapturedCall::CapturedCall(std::span<const Tensor> arguments, std::span<const st
     for (std::size_t i = 0; i < captured_.leaves().size(); ++i) note_layout(captured_.leaf_node(i));
   }
   has_conditions_ = !settings_.empty() || !layouts_.empty() || !writes_.empty() || !gradient_conditions_.empty();
-  const std::size_t outputs = divided_ != nullptr ? divided_->outputs() : captured_.output_types().size();
+  const std::size_t outputs = of_ranks_ != nullptr ? of_ranks_->outputs() : captured_.output_types().size();
   gives_outputs_ = writes_.empty() && gradient_changes_.empty() && results_.size() == outputs;
   for (std::size_t i = 0; i < results_.size(); ++i)
     gives_outputs_ = gives_outputs_ && results_[i].output == static_cast<std::int32_t>(i);
@@ -128,7 +128,7 @@ bool CapturedCall::all_conditions_hold(std::span<const Tensor> arguments) const 
     const Tensor& t = place.find(arguments, held);
     if (!t.defined()) return false;
     // How what is pending will be divided is not known before.
-    if (divided_ != nullptr && t.node()->pending())
+    if (of_ranks_ != nullptr && t.node()->pending())
       tensor_hooks.materialize(t.node(), "a compiled function uses a pending tensor", {});
     if (!t.node()->pending() && !layout.matches(*t.node())) return false;
   }
@@ -226,11 +226,11 @@ void CapturedCall::replay(Replayer& r, std::span<const Tensor> arguments, Compil
   captured_.set_draws(r, draws.key(), draws.first());
   if (captured_.has_plan()) {
     run(r, arguments, where);
-  } else if (divided_ != nullptr) {
+  } else if (of_ranks_ != nullptr) {
     std::vector<Tensor> leaves;
     Tensor none;
     for (const Place& place : captured_.program().leaves) leaves.push_back(tensor_at(place, r, arguments, none, where));
-    r.outputs = divided_->run(leaves, draws.key(), draws.first(), where);
+    r.outputs = of_ranks_->run(leaves, draws.key(), draws.first(), where);
   }
   if (!gives_outputs_) {
     for (const ResultSource& source : results_) r.results.push_back(result_of(source, r, arguments));

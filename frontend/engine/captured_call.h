@@ -114,7 +114,7 @@ class CapturedCall {
   bool gives_outputs_ = false;  // results are exactly the outputs of the plan, each once
 
   CapturedProgram captured_;
-  std::unique_ptr<const PartitionedProgram> divided_;  // instead of a plan, where tensors are divided among processes
+  std::unique_ptr<const ProgramOfRanks> of_ranks_;  // instead of a plan, where ranks make another program of it
   std::vector<ResultSource> results_;
   std::vector<std::uint64_t> result_numbers_;
   std::shared_ptr<const void> form_;

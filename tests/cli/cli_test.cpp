@@ -192,7 +192,9 @@ TEST_F(Cli, OptNamesThePassesThatThereAre) {
   write("p.ir", kProgram);
   const Outcome wrong = run_program("fermata opt --passes simplify,no_such_pass p.ir");
   EXPECT_EQ(wrong.status, 1);
-  EXPECT_EQ(wrong.err, "FM1321 ValueError: unknown graph pass no_such_pass\n  hint one of: simplify, materialize\n");
+  EXPECT_EQ(
+      wrong.err,
+      "FM1321 ValueError: there is no graph pass no_such_pass\n  hint one of: simplify, materialize, bucket_collectives\n");
 }
 
 TEST_F(Cli, ExplainShowsProgramAndPlan) {
