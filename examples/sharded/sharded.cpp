@@ -3,15 +3,19 @@
 //   sharded [STEPS] --mesh data=2,model=2 --simulate
 //   sharded [STEPS] --mesh data=4 --zero --simulate
 //   FERMATA_DUMP=partition sharded 1 --mesh data=2,model=2 --simulate
+//   mpirun -n 2 sharded 400 --mesh data=2 --times
 //
 // Along "data" the batch is divided, and with --zero the state of the optimizer; along "model" the heads of attention
-// and the hidden layers. --explain prints what the partitioner makes of a step; bench/scale.py reads that. Exits with
-// an error unless the losses are those of one process.
+// and the hidden layers. FERMATA_DUMP=partition prints what the partitioner makes of a step, and --times how long one
+// takes: bench/scale.py reads both. Exits with an error unless the losses are those of one process.
+#include <fermata/profile.h>
 #include <mesh_argument.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 namespace fm = fermata;
 using fm::Tensor;
@@ -90,14 +94,29 @@ struct Placement {
   }
 };
 
+/// How long a step takes, and what of it is collectives: starting them, waiting for them.
+struct StepTimes {
+  double step_ms = 0, collectives_ms = 0;
+};
+StepTimes look_at(fm::Profile& profile, int steps, double ms) {
+  StepTimes times{ms / steps, 0};
+  for (const fm::ProfileStep& step : profile.summary().steps)
+    for (const char* const name : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "wait for"})
+      if (step.name.starts_with(name)) times.collectives_ms += step.us / 1e3 / steps;
+  return times;
+}
+
 /// Sequences in which each word follows from the two before it. The losses of every step.
-std::vector<double> train(int steps, const Placement& on) {
+std::vector<double> train(int steps, const Placement& on, StepTimes* times = nullptr) {
   const Transformer model = make_model();
   fm::optim::AdamW adam(model.parameters(), {.learning_rate = 3e-3});
   on.place(model, adam);
   fm::Generator starts(2);
   std::vector<double> losses;
+  std::optional<fm::Profile> profile;  // of the second half: the first one compiles
+  std::chrono::steady_clock::time_point begin;
   for (int step = 0; step < steps; ++step) {
+    if (times != nullptr && step == steps / 2) profile.emplace(), begin = std::chrono::steady_clock::now();
     const Tensor start = fm::randint(0, kWords, {kBatch, 1}, fm::DType::i64, starts);
     Tensor words = fm::remainder(start + fm::iota({kContext + 1}, 0) * (start + 1), kWords).sync();
     if (on.along_data) words = fm::shard(words, *on.mesh, {"data"});
@@ -106,6 +125,10 @@ std::vector<double> train(int steps, const Placement& on) {
     loss.backward();
     adam.step();
     losses.push_back(loss.item<double>());
+  }
+  if (profile) {
+    const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - begin;
+    *times = look_at(*profile, steps - steps / 2, ms.count());
   }
   return losses;
 }
@@ -116,6 +139,7 @@ int main(int argc, char** argv) {
   try {
     const examples::MeshArgument argument = examples::take_mesh(argc, argv);
     const bool divides_state = examples::take_flag(argc, argv, "--zero");
+    const bool shows_times = examples::take_flag(argc, argv, "--times");
     const int steps = argc > 1 ? std::atoi(argv[1]) : 20;
     const auto has_axis = [&](std::string_view name) {
       return std::ranges::any_of(argument.axes, [&](const fm::MeshAxis& axis) { return axis.name == name; });
@@ -123,10 +147,12 @@ int main(int argc, char** argv) {
     const std::vector<double> alone = train(steps, {});
     bool same = true;
     examples::on_mesh(argument, [&](const fm::Mesh& mesh) {
-      const std::vector<double> together = train(steps, {.mesh = &mesh,
-                                                         .along_data = has_axis("data"),
-                                                         .along_model = has_axis("model"),
-                                                         .divides_state = divides_state});
+      const Placement on{.mesh = &mesh,
+                         .along_data = has_axis("data"),
+                         .along_model = has_axis("model"),
+                         .divides_state = divides_state};
+      StepTimes times;
+      const std::vector<double> together = train(steps, on, shows_times ? &times : nullptr);
       double difference = 0;
       for (std::size_t i = 0; i < together.size(); ++i)
         difference = std::max(difference, std::abs(together[i] - alone[i]));
@@ -138,6 +164,8 @@ int main(int argc, char** argv) {
           "%llu programs partitioned, %llu syncs found theirs; %llu collectives, %.1f kB sent by each process\n",
           static_cast<unsigned long long>(counts.partitions), static_cast<unsigned long long>(counts.cached),
           static_cast<unsigned long long>(counts.collectives), counts.wire_bytes / 1e3);
+      if (shows_times)
+        std::printf("a step takes %.3f ms, %.3f ms of it in collectives\n", times.step_ms, times.collectives_ms);
       same = difference <= kDifference;
     });
     return same ? 0 : 1;
