@@ -450,8 +450,8 @@ TEST_F(Export, RefusalsNameTheLine) {
   EXPECT_EQ(message([](const Tensor& t) { return t; }, {.dynamic = {{.input = nothing}}}),
             "FM2220 ValueError: export_program: no input named ''\n  at   here\n  hint inputs are: input0");
   const std::string other = message([](const Tensor& t) { return t.size(0) > 4 ? t + 1.0 : exp(t); }, rows);
-  EXPECT_TRUE(
-      other.starts_with("FM2222 UnsupportedError: export_program: the function makes different calls for different sizes"))
+  EXPECT_TRUE(other.starts_with(
+      "FM2222 UnsupportedError: export_program: the function makes different calls for different sizes"))
       << other;
   EXPECT_TRUE(other.ends_with("  at   here\n  hint make the size fixed, or export the function once per size"))
       << other;

@@ -80,8 +80,7 @@ TEST_F(DiskCacheTest, KeepsNothingWithoutAFolder) {
 }
 
 TEST_F(DiskCacheTest, ReportsAndRemovesDamagedFiles) {
-  EXPECT_EQ(said_of([](const fs::path& file) { fs::resize_file(file, 10); }),
-            ".kernel: it is truncated\n");
+  EXPECT_EQ(said_of([](const fs::path& file) { fs::resize_file(file, 10); }), ".kernel: it is truncated\n");
   EXPECT_EQ(said_of([](const fs::path& file) { fs::resize_file(file, fs::file_size(file) - 1); }),
             ".kernel: it is truncated\n");
   EXPECT_EQ(said_of([](const fs::path& file) { std::ofstream(file) << std::string(100, 'x'); }),
@@ -105,8 +104,7 @@ TEST_F(DiskCacheTest, ReportsAndRemovesWhatIsNoFileOfItsOwn) {
   };
   EXPECT_EQ(replaced([](const fs::path& file) { ASSERT_EQ(mkfifo(file.c_str(), 0600), 0); }),
             ".kernel: it is not a regular file\n");
-  EXPECT_EQ(replaced([](const fs::path& file) { fs::create_directory(file); }),
-            ".kernel: it is not a regular file\n");
+  EXPECT_EQ(replaced([](const fs::path& file) { fs::create_directory(file); }), ".kernel: it is not a regular file\n");
   EXPECT_EQ(replaced([&](const fs::path& file) { fs::create_symlink(folder_ / "original", file); }),
             ".kernel: it is a link\n");
   EXPECT_EQ(replaced([](const fs::path& file) {
@@ -209,8 +207,7 @@ TEST_F(DiskCacheTest, LooksAtTheFolderEachTime) {
   fs::permissions(folder_ / "kernels", fs::perms::all);
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(cache_.find("key"), std::nullopt);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              ::testing::HasSubstr("only this user may write to"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("only this user may write to"));
 }
 
 TEST_F(DiskCacheTest, StaysWithinItsLimit) {
