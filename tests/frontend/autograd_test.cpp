@@ -446,7 +446,7 @@ TEST_P(Autograd, ErrorRequiresGrad) {
   const std::string computed = "the tensor is computed from others and has a history";
   expect_error(__LINE__ + 1, "FM1717 GradientError: requires_grad: " + computed + "\n  x    f64[2]",
                "\n  hint detach() returns the same value without its history", [&] { y.requires_grad(false); });
-  expect_error(__LINE__ + 4,
+  expect_error(__LINE__ + 3,
                "FM1717 GradientError: requires_grad: a view has the gradient of its base\n"
                "  x    f64[]",
                "\n  hint mark the base of the view, or a copy of the view", [&] { view.requires_grad(true); });
